@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+// base.h: what every layer stands on: the allocator door, errors, the log, checked arithmetic. Nothing here knows a tensor.
+#pragma once
+
+#include "berth.h"
+#include "ggml.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BERTH_LIKELY(x) __builtin_expect(!!(x), 1)
+#define BERTH_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define BERTH_MUST_USE __attribute__((warn_unused_result))
+#define BERTH_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+
+// Asserts in three prices: 1 cheap, 2 internal, 3 whole structures. BERTH_DEBUG is 0 in release builds.
+#ifndef BERTH_DEBUG
+#    define BERTH_DEBUG 0
+#endif
+#if BERTH_DEBUG >= 1
+#    include <assert.h>
+#    define BERTH_ASSERT(x) assert(x)
+#else
+#    define BERTH_ASSERT(x) ((void) 0)
+#endif
+#if BERTH_DEBUG >= 2
+#    define BERTH_ASSERT_INTERNAL(x) assert(x)
+#else
+#    define BERTH_ASSERT_INTERNAL(x) ((void) 0)
+#endif
+#if BERTH_DEBUG >= 3
+#    define BERTH_ASSERT_WHOLE(x) assert(x)
+#else
+#    define BERTH_ASSERT_WHOLE(x) ((void) 0)
+#endif
+
+// ---- memory: every allocation of the libraries goes through these (alloc.c) ----
+
+BERTH_API void *berth_malloc(size_t size) BERTH_MUST_USE;             // NULL for size 0 too
+BERTH_API void *berth_calloc(size_t n, size_t size) BERTH_MUST_USE;   // checks n * size
+BERTH_API void *berth_realloc(void *p, size_t size) BERTH_MUST_USE;   // on failure p stays valid
+BERTH_API void berth_free(void *p);
+// align: a power of two. Pair with berth_aligned_free.
+BERTH_API void *berth_aligned_alloc(size_t align, size_t size) BERTH_MUST_USE;
+BERTH_API void berth_aligned_free(void *p);
+
+// Grows *p to hold at least n_want elements of elem_size bytes; *n_cap is its capacity in elements. False: out of memory, *p
+// untouched.
+bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) BERTH_MUST_USE;
+
+// ---- errors (error.c) ----
+
+// Keeps the text as this thread's last error, logs it as one line, and returns status: `return berth_fail(...)`.
+BERTH_API enum ggml_status berth_fail(enum ggml_status status, const char *fmt, ...) BERTH_PRINTF(2, 3);
+// Keeps the text without a log line.
+BERTH_API void berth_set_error(const char *fmt, ...) BERTH_PRINTF(1, 2);
+BERTH_API void berth_set_error_v(const char *fmt, va_list args) BERTH_PRINTF(1, 0);
+
+// ---- log (log.c) ----
+
+void berth_log(enum ggml_log_level level, const char *fmt, ...) BERTH_PRINTF(2, 3);
+void berth_log_v(enum ggml_log_level level, const char *fmt, va_list args) BERTH_PRINTF(2, 0);
+
+// ---- checked arithmetic: false if the result does not fit, *out undefined then ----
+
+static inline bool berth_add_ok(size_t a, size_t b, size_t *out) {
+    return !__builtin_add_overflow(a, b, out);
+}
+static inline bool berth_mul_ok(size_t a, size_t b, size_t *out) {
+    return !__builtin_mul_overflow(a, b, out);
+}
+static inline bool berth_add_i64_ok(int64_t a, int64_t b, int64_t *out) {
+    return !__builtin_add_overflow(a, b, out);
+}
+static inline bool berth_mul_i64_ok(int64_t a, int64_t b, int64_t *out) {
+    return !__builtin_mul_overflow(a, b, out);
+}
+// x rounded up to a multiple of align (a power of two)
+static inline bool berth_pad_ok(size_t x, size_t align, size_t *out) {
+    if (__builtin_add_overflow(x, align - 1, out)) {
+        return false;
+    }
+    *out &= ~(align - 1);
+    return true;
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// custom.h: what the custom ops keep in op_params. Backends read it, so the layout is part of the ABI.
+#pragma once
+
+#include "ggml.h"
+
+struct ggml_map_custom1_op_params {
+    ggml_custom1_op_t fun;
+    int n_tasks;
+    void *userdata;
+};
+
+struct ggml_map_custom2_op_params {
+    ggml_custom2_op_t fun;
+    int n_tasks;
+    void *userdata;
+};
+
+struct ggml_map_custom3_op_params {
+    ggml_custom3_op_t fun;
+    int n_tasks;
+    void *userdata;
+};
+
+struct ggml_custom_op_params {
+    ggml_custom_op_t fun;
+    int n_tasks;
+    void *userdata;
+};

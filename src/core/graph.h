@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// graph.h: the graph struct and the hash set inside it. Other libraries read both, so their layout is part of the ABI.
+#pragma once
+
+#include "base/base.h"
+
+typedef uint32_t ggml_bitset_t;
+
+// Open addressing, linear probing: slot = (address >> 4) % size. keys[i] is defined only where bit i of used is set.
+struct ggml_hash_set {
+    size_t size;
+    ggml_bitset_t *used;
+    struct ggml_tensor **keys;
+};
+
+enum ggml_cgraph_eval_order {
+    GGML_CGRAPH_EVAL_ORDER_LEFT_TO_RIGHT = 0,
+    GGML_CGRAPH_EVAL_ORDER_RIGHT_TO_LEFT = 1,
+    GGML_CGRAPH_EVAL_ORDER_COUNT         = 2,
+};
+
+// n_nodes <= size, n_leafs <= size. A graph that was full has poison in nodes[size - 1].
+struct ggml_cgraph {
+    int size;
+    int n_nodes;
+    int n_leafs;
+    struct ggml_tensor **nodes;     // in execution order
+    struct ggml_tensor **grads;     // by slot of the hash set, NULL without gradients
+    struct ggml_tensor **grad_accs; // likewise
+    struct ggml_tensor **leafs;
+    int32_t *use_counts; // how many sources and views name the tensor, by slot of the hash set
+    struct ggml_hash_set visited_hash_set;
+    enum ggml_cgraph_eval_order order;
+    uint64_t uid;
+};
+
+#define BERTH_HASH_NONE SIZE_MAX // full, or not there
+
+static inline size_t berth_hash_slot(const struct ggml_hash_set *set, const struct ggml_tensor *key) {
+    return ((uintptr_t) key >> 4) % set->size;
+}
+
+static inline bool berth_bit_get(const ggml_bitset_t *bits, size_t i) {
+    return (bits[i / 32] >> (i % 32)) & 1;
+}
+
+static inline void berth_bit_set(ggml_bitset_t *bits, size_t i) {
+    bits[i / 32] |= (ggml_bitset_t) 1 << (i % 32);
+}
+
+// The slot that holds key, or the free slot where it belongs; BERTH_HASH_NONE if the set is full of others.
+static inline size_t berth_hash_find(const struct ggml_hash_set *set, const struct ggml_tensor *key) {
+    if (set->size == 0) {
+        return BERTH_HASH_NONE;
+    }
+    size_t i = berth_hash_slot(set, key);
+    for (size_t n = 0; n < set->size; n++) {
+        if (!berth_bit_get(set->used, i) || set->keys[i] == key) {
+            return i;
+        }
+        i = i + 1 == set->size ? 0 : i + 1;
+    }
+    return BERTH_HASH_NONE;
+}
+
+// Cross the libraries, though no public header has them.
+GGML_API struct ggml_hash_set ggml_hash_set_new(size_t size);
+GGML_API void ggml_hash_set_free(struct ggml_hash_set *hash_set);
+GGML_API size_t ggml_hash_size(size_t min_sz);
+GGML_API void ggml_hash_set_reset(struct ggml_hash_set *hash_set);
+GGML_API struct ggml_cgraph ggml_graph_view(struct ggml_cgraph *cgraph, int i0, int i1);
+GGML_API uint64_t ggml_graph_next_uid(void);
+GGML_API bool ggml_op_can_inplace(enum ggml_op op);
+GGML_API bool ggml_can_fuse_subgraph_ext(const struct ggml_cgraph *cgraph, const int *node_idxs, int count,
+    const enum ggml_op *ops, const int *outputs, int num_outputs);

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// op.h: what op constructors are made of. A constructor has three parts: BERTH_SOURCES, its shape rules as BERTH_REQUIRE
+// lines, and a result that berth_op_set completes:
+//
+//     struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
+//         BERTH_SOURCES(ctx, a, b);
+//         BERTH_REQUIRE(ctx, ggml_are_same_shape(a, b), "a is " BERTH_SHAPE ", b is " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
+//         return berth_op_set(ggml_dup_tensor(ctx, a), GGML_OP_SILU_BACK, NULL, 0, a, b, NULL);
+//     }
+//
+// Poison in, poison out; a broken rule makes poison with a message that names the function and the numbers.
+#pragma once
+
+#include "core/context.h"
+#include "core/optable.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define BERTH_FLAG_POISON (1 << 30)
+
+static inline bool berth_poisoned(const struct ggml_tensor *t) {
+    return (t->flags & BERTH_FLAG_POISON) != 0;
+}
+
+// Records the first error of ctx ("func: text"), logs it, keeps it as the last error, and returns the context's poison.
+// NULL for a NULL ctx.
+struct ggml_tensor *berth_poison(struct ggml_context *ctx, const char *func, const char *fmt, ...) BERTH_PRINTF(3, 4);
+// Lets the error that bad carries spread to ctx. bad may be NULL: a missing source.
+struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *func, const struct ggml_tensor *bad);
+
+#define BERTH_SHAPE "[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]"
+#define BERTH_NE(t) (t)->ne[0], (t)->ne[1], (t)->ne[2], (t)->ne[3]
+#define BERTH_STRIDE "[%zu, %zu, %zu, %zu]"
+#define BERTH_NB(t) (t)->nb[0], (t)->nb[1], (t)->nb[2], (t)->nb[3]
+
+// One source that must be there. Poison or NULL ends the constructor.
+#define BERTH_SOURCE(ctx, t) \
+    do { \
+        if (BERTH_UNLIKELY((ctx) == NULL || (t) == NULL || berth_poisoned(t))) { \
+            return berth_poison_spread(ctx, __func__, t); \
+        } \
+    } while (0)
+// A source that may be NULL but not poison.
+#define BERTH_SOURCE_OPT(ctx, t) \
+    do { \
+        if (BERTH_UNLIKELY((ctx) == NULL || ((t) != NULL && berth_poisoned(t)))) { \
+            return berth_poison_spread(ctx, __func__, t); \
+        } \
+    } while (0)
+#define BERTH_SOURCES_1(ctx, a) BERTH_SOURCE(ctx, a)
+#define BERTH_SOURCES_2(ctx, a, ...) \
+    BERTH_SOURCE(ctx, a); \
+    BERTH_SOURCES_1(ctx, __VA_ARGS__)
+#define BERTH_SOURCES_3(ctx, a, ...) \
+    BERTH_SOURCE(ctx, a); \
+    BERTH_SOURCES_2(ctx, __VA_ARGS__)
+#define BERTH_SOURCES_4(ctx, a, ...) \
+    BERTH_SOURCE(ctx, a); \
+    BERTH_SOURCES_3(ctx, __VA_ARGS__)
+#define BERTH_SOURCES_5(ctx, a, ...) \
+    BERTH_SOURCE(ctx, a); \
+    BERTH_SOURCES_4(ctx, __VA_ARGS__)
+#define BERTH_SOURCES_6(ctx, a, ...) \
+    BERTH_SOURCE(ctx, a); \
+    BERTH_SOURCES_5(ctx, __VA_ARGS__)
+#define BERTH_SOURCES_7(ctx, a, ...) \
+    BERTH_SOURCE(ctx, a); \
+    BERTH_SOURCES_6(ctx, __VA_ARGS__)
+#define BERTH_PICK_8(a, b, c, d, e, f, g, name, ...) name
+// All sources that must be there, one to seven of them.
+#define BERTH_SOURCES(ctx, ...) \
+    BERTH_PICK_8(__VA_ARGS__, BERTH_SOURCES_7, BERTH_SOURCES_6, BERTH_SOURCES_5, BERTH_SOURCES_4, BERTH_SOURCES_3, \
+        BERTH_SOURCES_2, BERTH_SOURCES_1, 0) \
+    (ctx, __VA_ARGS__)
+
+// A rule of the op: cond holds, or the constructor ends with poison and this message.
+#define BERTH_REQUIRE(ctx, cond, ...) \
+    do { \
+        if (BERTH_UNLIKELY(!(cond))) { \
+            return berth_poison(ctx, __func__, __VA_ARGS__); \
+        } \
+    } while (0)
+
+// Completes a fresh result: op, op_params (params may be NULL), the first three sources. Poison passes through.
+static inline struct ggml_tensor *berth_op_set(struct ggml_tensor *result, enum ggml_op op, const void *params, size_t params_size,
+    struct ggml_tensor *s0, struct ggml_tensor *s1, struct ggml_tensor *s2) {
+    if (BERTH_UNLIKELY(result == NULL || berth_poisoned(result))) {
+        return result;
+    }
+    BERTH_ASSERT(params_size <= GGML_MAX_OP_PARAMS);
+    result->op = op;
+    if (params != NULL) {
+        memcpy(result->op_params, params, params_size);
+    }
+    result->src[0] = s0;
+    result->src[1] = s1;
+    result->src[2] = s2;
+    return result;
+}
+
+// Further sources of a result that may be poison.
+static inline void berth_op_src(struct ggml_tensor *result, int i, struct ggml_tensor *src) {
+    if (BERTH_LIKELY(result != NULL && !berth_poisoned(result))) {
+        result->src[i] = src;
+    }
+}
+
+// A new tensor of a's shape, or a view of a: what ops with an inplace form return.
+static inline struct ggml_tensor *berth_dup_or_view(struct ggml_context *ctx, struct ggml_tensor *a, bool inplace) {
+    return inplace ? ggml_view_tensor(ctx, a) : ggml_dup_tensor(ctx, a);
+}
+
+// A view of view_src at view_offs bytes (NULL: a tensor of its own). The one place where tensors are made (tensor.c).
+struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims, const int64_t *ne,
+    struct ggml_tensor *view_src, size_t view_offs);
+
+// name = src's name and a suffix, cut to what fits. No-op on poison.
+void berth_name_suffix(struct ggml_tensor *t, const struct ggml_tensor *src, const char *suffix);

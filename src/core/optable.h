@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+// optable.h: one row an op with all that is true of it everywhere. Backends have tables of their own.
+#pragma once
+
+#include "ggml.h"
+
+struct berth_op_info {
+    const char *name;
+    const char *symbol;
+    int n_src;        // sources it reads at most
+    bool in_place;    // the result may take over the first source's memory, as ggml allows it
+    bool is_view;     // moves no data: the result is another look at its source
+    bool is_empty;    // nothing to compute: NONE and the views
+    bool writes_src;  // writes into memory of a source (through a view): such ops keep their order
+};
+
+// NULL for a number that is no op.
+const struct berth_op_info *berth_op_info(enum ggml_op op);
