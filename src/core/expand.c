@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+// expand.c: a tensor and all it depends on become part of a graph, each once, sources before users.
+// A walk in depth with a stack of its own: a chain of a million nodes needs no deep recursion. Leafs are tensors without an op
+// that are no parameters. use_counts[slot] = how many sources of visited nodes name the tensor.
+// GGML_TENSOR_FLAG_COMPUTE marks the nodes to be computed; ggml_build_forward_select adds branches without it.
+
+#include "core/expand.h"
+
+#include "core/op.h"
+
+#include <stdio.h>
+
+// ---- failed graphs ----
+
+#define FAILED_TENSOR(text) \
+    { .type = GGML_TYPE_F32, .ne = {1, 1, 1, 1}, .nb = {4, 4, 4, 4}, .flags = BERTH_FLAG_POISON, .name = "poison", .extra = text }
+
+static char full_text[]      = "the graph is full: make it with a larger size (ggml_new_graph_custom)";
+static char no_memory_text[] = "out of memory while the graph was built";
+
+// Nothing writes to these: every function of Berth leaves poison alone.
+static struct ggml_tensor failed_tensors[BERTH_GRAPH_N_FAILURES] = {
+    [BERTH_GRAPH_FULL]      = FAILED_TENSOR(full_text),
+    [BERTH_GRAPH_NO_MEMORY] = FAILED_TENSOR(no_memory_text),
+};
+
+static bool has_failed(const struct ggml_cgraph *g) {
+    return g->size > 0 && g->n_nodes == g->size && berth_poisoned(g->nodes[g->size - 1]);
+}
+
+void berth_graph_fail(struct ggml_cgraph *g, enum berth_graph_failure why, int64_t n_want) {
+    if (why == BERTH_GRAPH_FULL) {
+        berth_fail(GGML_STATUS_FAILED, "graph is full: room for %d nodes and as many leafs, at least %lld needed", g->size, (long long) n_want);
+    } else {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory while building a graph of %d nodes so far", g->n_nodes);
+    }
+    if (g->size == 0) {
+        return; // a view of another graph, or nothing at all: there is no slot to mark
+    }
+    for (int i = g->n_nodes; i < g->size; i++) {
+        g->nodes[i] = &failed_tensors[why];
+    }
+    g->nodes[g->size - 1] = &failed_tensors[why];
+    g->n_nodes            = g->size;
+}
+
+enum ggml_status berth_graph_check(const struct ggml_cgraph *graph) {
+    if (graph == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "the graph is NULL");
+    }
+    if (has_failed(graph)) {
+        return berth_fail(GGML_STATUS_FAILED, "%s; it has room for %d nodes", berth_poison_error(graph->nodes[graph->size - 1]), graph->size);
+    }
+    for (int i = 0; i < graph->n_leafs; i++) {
+        if (berth_poisoned(graph->leafs[i])) {
+            return berth_fail(GGML_STATUS_FAILED, "%s", berth_poison_error(graph->leafs[i]));
+        }
+    }
+    for (int i = 0; i < graph->n_nodes; i++) {
+        if (berth_poisoned(graph->nodes[i])) {
+            return berth_fail(GGML_STATUS_FAILED, "%s", berth_poison_error(graph->nodes[i]));
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// ---- the walk ----
+
+struct frame {
+    struct ggml_tensor *node;
+    int n_done; // sources already looked at
+    bool mark;  // node is in the graph: only pass the compute flag on
+};
+
+struct walk {
+    struct ggml_cgraph *g;
+    bool compute;
+    struct frame *frames; // few, or heap memory when the graph is deep
+    size_t n_frames;
+    size_t n_cap;
+    struct frame few[64];
+};
+
+static bool push(struct walk *w, struct ggml_tensor *node, bool mark) {
+    if (BERTH_UNLIKELY(w->n_frames == w->n_cap)) {
+        const bool first    = w->frames == w->few;
+        struct frame *grown = berth_realloc(first ? NULL : w->frames, w->n_cap * 2 * sizeof *grown);
+        if (grown == NULL) {
+            return false;
+        }
+        if (first) {
+            memcpy(grown, w->few, sizeof w->few);
+        }
+        w->frames = grown;
+        w->n_cap *= 2;
+    }
+    w->frames[w->n_frames++] = (struct frame){.node = node, .mark = mark};
+    return true;
+}
+
+static void name_number(struct ggml_tensor *t, const char *prefix, int number) {
+    if (t->name[0] != '\0') {
+        return;
+    }
+    char digits[12];
+    int n = 0;
+    do {
+        digits[n++] = (char) ('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    char *p = t->name;
+    while (*prefix != '\0') {
+        *p++ = *prefix++;
+    }
+    while (n > 0) {
+        *p++ = digits[--n];
+    }
+    *p = '\0';
+}
+
+// All sources of node are in: node follows. False: no room.
+static bool emit(struct ggml_cgraph *g, struct ggml_tensor *node) {
+    if (node->op == GGML_OP_NONE && (node->flags & GGML_TENSOR_FLAG_PARAM) == 0) {
+        if (g->n_leafs >= g->size) {
+            return false;
+        }
+        if (!berth_poisoned(node)) {
+            name_number(node, "leaf_", g->n_leafs);
+        }
+        g->leafs[g->n_leafs++] = node;
+    } else {
+        if (g->n_nodes >= g->size) {
+            return false;
+        }
+        name_number(node, "node_", g->n_nodes);
+        g->nodes[g->n_nodes++] = node;
+    }
+    return true;
+}
+
+enum visit { VISIT_FAILED = -1, VISIT_KNOWN, VISIT_PUSHED };
+
+// Looks at t, named n_uses times more: new ones go onto the stack, known ones only if the compute flag has to travel.
+static enum visit visit(struct walk *w, struct ggml_tensor *t, int n_uses) {
+    struct ggml_hash_set *set = &w->g->visited_hash_set;
+    const size_t slot         = berth_hash_find(set, t);
+    if (BERTH_UNLIKELY(slot == BERTH_HASH_NONE)) {
+        berth_graph_fail(w->g, BERTH_GRAPH_FULL, (int64_t) (set->size + 1) / 2 + 1);
+        return VISIT_FAILED;
+    }
+    const bool known = berth_bit_get(set->used, slot);
+    if (known) {
+        w->g->use_counts[slot] += n_uses;
+    } else {
+        berth_bit_set(set->used, slot);
+        set->keys[slot]        = t;
+        w->g->use_counts[slot] = n_uses;
+        if (w->g->grads != NULL) {
+            w->g->grads[slot]     = NULL;
+            w->g->grad_accs[slot] = NULL;
+        }
+    }
+    const bool travels = w->compute && t->op != GGML_OP_NONE && (t->flags & GGML_TENSOR_FLAG_COMPUTE) == 0;
+    if (travels) {
+        t->flags |= GGML_TENSOR_FLAG_COMPUTE;
+    }
+    if (known && !travels) {
+        return VISIT_KNOWN;
+    }
+    if (BERTH_UNLIKELY(!push(w, t, known))) {
+        berth_graph_fail(w->g, BERTH_GRAPH_NO_MEMORY, 0);
+        return VISIT_FAILED;
+    }
+    return VISIT_PUSHED;
+}
+
+static bool walk_from(struct walk *w, struct ggml_tensor *root) {
+    enum visit v        = visit(w, root, 0);
+    const bool backward = w->g->order == GGML_CGRAPH_EVAL_ORDER_RIGHT_TO_LEFT;
+    while (v != VISIT_FAILED && w->n_frames > 0) {
+        struct frame *f         = &w->frames[w->n_frames - 1];
+        struct ggml_tensor *src = NULL;
+        while (f->n_done < GGML_MAX_SRC && src == NULL) {
+            const int k = f->n_done++;
+            src         = f->node->src[backward ? GGML_MAX_SRC - 1 - k : k];
+        }
+        if (src != NULL) {
+            v = visit(w, src, f->mark ? 0 : 1);
+            continue;
+        }
+        w->n_frames--;
+        if (!f->mark && BERTH_UNLIKELY(!emit(w->g, f->node))) {
+            berth_graph_fail(w->g, BERTH_GRAPH_FULL, (int64_t) w->g->size + 1);
+            v = VISIT_FAILED;
+        }
+    }
+    return v != VISIT_FAILED;
+}
+
+static bool expand(const char *func, struct ggml_cgraph *g, struct ggml_tensor *tensor, bool compute) {
+    if (g == NULL || tensor == NULL) {
+        berth_set_error("%s: the %s is NULL", func, g == NULL ? "graph" : "tensor");
+        return false;
+    }
+    if (has_failed(g)) {
+        return false;
+    }
+    if (g->size == 0) {
+        berth_graph_fail(g, BERTH_GRAPH_FULL, 1);
+        return false;
+    }
+    struct walk w = {.g = g, .compute = compute, .n_cap = sizeof w.few / sizeof w.few[0]};
+
+    w.frames      = w.few;
+    const bool ok = walk_from(&w, tensor);
+    if (w.frames != w.few) {
+        berth_free(w.frames);
+    }
+    return ok;
+}
+
+void ggml_build_forward_expand(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor) {
+    expand(__func__, cgraph, tensor, true);
+}
+
+// All branches become part of the graph, only the one chosen is computed.
+struct ggml_tensor *ggml_build_forward_select(struct ggml_cgraph *cgraph, struct ggml_tensor **tensors, int n_tensors, int idx) {
+    if (cgraph == NULL || tensors == NULL || idx < 0 || idx >= n_tensors) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_build_forward_select: branch %d of %d", idx, n_tensors);
+        return NULL;
+    }
+    for (int i = 0; i < n_tensors; i++) {
+        expand(__func__, cgraph, tensors[i], i == idx);
+    }
+    return tensors[idx];
+}
+
+void ggml_build_forward_order(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor) {
+    expand(__func__, cgraph, tensor, false);
+}
+
+// As it is: no sources followed, nothing counted.
+void ggml_graph_add_node(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor) {
+    if (cgraph == NULL || tensor == NULL) {
+        berth_set_error("ggml_graph_add_node: the %s is NULL", cgraph == NULL ? "graph" : "tensor");
+        return;
+    }
+    if (has_failed(cgraph)) {
+        return;
+    }
+    if (cgraph->n_nodes >= cgraph->size) {
+        berth_graph_fail(cgraph, BERTH_GRAPH_FULL, (int64_t) cgraph->n_nodes + 1);
+        return;
+    }
+    cgraph->nodes[cgraph->n_nodes++] = tensor;
+}
+
+void ggml_build_backward_expand(struct ggml_context *ctx, struct ggml_cgraph *cgraph, struct ggml_tensor **grad_accs) {
+    (void) grad_accs;
+    berth_poison(ctx, __func__, "backward graphs are not built yet (%d nodes)", ggml_graph_n_nodes(cgraph));
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+// shape.c: questions about a tensor's extents and strides. NULL answers 0 or false.
+
+#include "core/type.h"
+
+int64_t ggml_nelements(const struct ggml_tensor *tensor) {
+    return tensor == NULL ? 0 : tensor->ne[0] * tensor->ne[1] * tensor->ne[2] * tensor->ne[3];
+}
+
+int64_t ggml_nrows(const struct ggml_tensor *tensor) {
+    return tensor == NULL ? 0 : tensor->ne[1] * tensor->ne[2] * tensor->ne[3];
+}
+
+// From the first byte to the one after the last, holes of a strided view included.
+size_t ggml_nbytes(const struct ggml_tensor *tensor) {
+    if (tensor == NULL || ggml_is_empty(tensor)) {
+        return 0;
+    }
+    const int64_t blck_size = ggml_blck_size(tensor->type);
+    if (blck_size == 0) {
+        return 0;
+    }
+    size_t size;
+    if (blck_size == 1) {
+        size = ggml_type_size(tensor->type) + (size_t) (tensor->ne[0] - 1) * tensor->nb[0];
+    } else {
+        size = (size_t) tensor->ne[0] * tensor->nb[0] / (size_t) blck_size;
+    }
+    for (int i = 1; i < GGML_MAX_DIMS; i++) {
+        size += (size_t) (tensor->ne[i] - 1) * tensor->nb[i];
+    }
+    return size;
+}
+
+size_t ggml_nbytes_pad(const struct ggml_tensor *tensor) {
+    return GGML_PAD(ggml_nbytes(tensor), (size_t) GGML_MEM_ALIGN);
+}
+
+size_t ggml_element_size(const struct ggml_tensor *tensor) {
+    return tensor == NULL ? 0 : ggml_type_size(tensor->type);
+}
+
+size_t ggml_tensor_overhead(void) {
+    return 32 + sizeof(struct ggml_tensor);
+}
+
+bool ggml_is_empty(const struct ggml_tensor *tensor) {
+    if (tensor == NULL) {
+        return false;
+    }
+    return tensor->ne[0] == 0 || tensor->ne[1] == 0 || tensor->ne[2] == 0 || tensor->ne[3] == 0;
+}
+
+bool ggml_is_view(const struct ggml_tensor *tensor) {
+    return tensor != NULL && tensor->view_src != NULL;
+}
+
+bool ggml_is_scalar(const struct ggml_tensor *tensor) {
+    return ggml_is_vector(tensor) && tensor->ne[0] == 1;
+}
+
+bool ggml_is_vector(const struct ggml_tensor *tensor) {
+    return ggml_is_matrix(tensor) && tensor->ne[1] == 1;
+}
+
+bool ggml_is_matrix(const struct ggml_tensor *tensor) {
+    return ggml_is_3d(tensor) && tensor->ne[2] == 1;
+}
+
+bool ggml_is_3d(const struct ggml_tensor *tensor) {
+    return tensor != NULL && tensor->ne[3] == 1;
+}
+
+int ggml_n_dims(const struct ggml_tensor *tensor) {
+    if (tensor == NULL) {
+        return 0;
+    }
+    int n = GGML_MAX_DIMS;
+    while (n > 1 && tensor->ne[n - 1] <= 1) {
+        n--;
+    }
+    return n;
+}
+
+bool ggml_is_transposed(const struct ggml_tensor *tensor) {
+    return tensor != NULL && tensor->nb[0] > tensor->nb[1];
+}
+
+bool ggml_is_permuted(const struct ggml_tensor *tensor) {
+    return tensor != NULL &&
+           (tensor->nb[0] > tensor->nb[1] || tensor->nb[1] > tensor->nb[2] || tensor->nb[2] > tensor->nb[3]);
+}
+
+// Dimensions above n_free must follow each other without holes; those from 1 to n_free may have any stride.
+static bool is_contiguous_above(const struct ggml_tensor *t, int n_free) {
+    if (t == NULL) {
+        return false;
+    }
+    const int64_t blck_size = ggml_blck_size(t->type);
+    size_t next             = ggml_type_size(t->type);
+    if (blck_size == 0 || (t->ne[0] != blck_size && t->nb[0] != next)) {
+        return false;
+    }
+    next *= (size_t) (t->ne[0] / blck_size);
+    for (int i = 1; i < GGML_MAX_DIMS; i++) {
+        if (i <= n_free) {
+            next = (size_t) t->ne[i] * t->nb[i];
+        } else {
+            if (t->ne[i] != 1 && t->nb[i] != next) {
+                return false;
+            }
+            next *= (size_t) t->ne[i];
+        }
+    }
+    return true;
+}
+
+// Dimensions 0 to n_last follow each other without holes; those above may have any stride.
+static bool is_contiguous_upto(const struct ggml_tensor *t, int n_last) {
+    if (t == NULL) {
+        return false;
+    }
+    const int64_t blck_size = ggml_blck_size(t->type);
+    size_t next             = ggml_type_size(t->type);
+    if (blck_size == 0 || (t->ne[0] != blck_size && t->nb[0] != next)) {
+        return false;
+    }
+    next *= (size_t) (t->ne[0] / blck_size);
+    for (int i = 1; i <= n_last; i++) {
+        if (t->ne[i] != 1 && t->nb[i] != next) {
+            return false;
+        }
+        next *= (size_t) t->ne[i];
+    }
+    return true;
+}
+
+bool ggml_is_contiguous(const struct ggml_tensor *tensor) {
+    return is_contiguous_above(tensor, 0);
+}
+
+bool ggml_is_contiguous_0(const struct ggml_tensor *tensor) {
+    return is_contiguous_above(tensor, 0);
+}
+
+bool ggml_is_contiguous_1(const struct ggml_tensor *tensor) {
+    return is_contiguous_above(tensor, 1);
+}
+
+bool ggml_is_contiguous_2(const struct ggml_tensor *tensor) {
+    return is_contiguous_above(tensor, 2);
+}
+
+bool ggml_is_contiguous_to_1(const struct ggml_tensor *tensor) {
+    return is_contiguous_upto(tensor, 1);
+}
+
+bool ggml_is_contiguous_to_2(const struct ggml_tensor *tensor) {
+    return is_contiguous_upto(tensor, 2);
+}
+
+bool ggml_is_contiguous_to_3(const struct ggml_tensor *tensor) {
+    return is_contiguous_upto(tensor, 3);
+}
+
+// Without holes, in whatever order.
+bool ggml_is_contiguously_allocated(const struct ggml_tensor *tensor) {
+    if (tensor == NULL || ggml_blck_size(tensor->type) == 0) {
+        return false;
+    }
+    const size_t blck_size = (size_t) ggml_blck_size(tensor->type);
+    return ggml_nbytes(tensor) == (size_t) ggml_nelements(tensor) * ggml_type_size(tensor->type) / blck_size;
+}
+
+// Channels next to each other, as a picture in memory.
+bool ggml_is_contiguous_channels(const struct ggml_tensor *tensor) {
+    return tensor != NULL && tensor->nb[0] > tensor->nb[2] && tensor->nb[1] > tensor->nb[0] &&
+           tensor->nb[2] == ggml_type_size(tensor->type);
+}
+
+bool ggml_is_contiguous_rows(const struct ggml_tensor *tensor) {
+    return tensor != NULL && (tensor->ne[0] == ggml_blck_size(tensor->type) || tensor->nb[0] == ggml_type_size(tensor->type));
+}
+
+bool ggml_are_same_shape(const struct ggml_tensor *t0, const struct ggml_tensor *t1) {
+    return t0 != NULL && t1 != NULL && t0->ne[0] == t1->ne[0] && t0->ne[1] == t1->ne[1] && t0->ne[2] == t1->ne[2] &&
+           t0->ne[3] == t1->ne[3];
+}
+
+bool ggml_are_same_stride(const struct ggml_tensor *t0, const struct ggml_tensor *t1) {
+    return t0 != NULL && t1 != NULL && t0->nb[0] == t1->nb[0] && t0->nb[1] == t1->nb[1] && t0->nb[2] == t1->nb[2] &&
+           t0->nb[3] == t1->nb[3];
+}
+
+bool ggml_can_repeat(const struct ggml_tensor *t0, const struct ggml_tensor *t1) {
+    if (t0 == NULL || t1 == NULL) {
+        return false;
+    }
+    if (ggml_is_empty(t0)) {
+        return ggml_is_empty(t1);
+    }
+    return t1->ne[0] % t0->ne[0] == 0 && t1->ne[1] % t0->ne[1] == 0 && t1->ne[2] % t0->ne[2] == 0 && t1->ne[3] % t0->ne[3] == 0;
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT
+// tensor.c: making tensors and asking about their shape and layout. Queries take NULL and answer 0 or false.
+
+#include "core/expand.h"
+#include "core/op.h"
+#include "core/type.h"
+#include "ggml-backend-impl.h"
+
+#include <stdio.h>
+
+// ---- making ----
+
+// Extents and strides of a contiguous tensor of this shape, and its size in bytes. False if it does not fit 63 bits.
+static bool layout_contiguous(struct ggml_tensor *t, const struct berth_type_row *row, int n_dims, const int64_t *ne, size_t *size) {
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        t->ne[i] = i < n_dims ? ne[i] : 1;
+    }
+    size_t step = row->traits.type_size;
+    t->nb[0]    = step;
+    if (__builtin_mul_overflow(step, (size_t) (t->ne[0] / row->traits.blck_size), &step)) {
+        return false;
+    }
+    for (int i = 1; i < GGML_MAX_DIMS; i++) {
+        t->nb[i] = step;
+        if (__builtin_mul_overflow(step, (size_t) t->ne[i], &step)) {
+            return false;
+        }
+    }
+    *size = step;
+    return step <= (size_t) INT64_MAX;
+}
+
+// The shape's own rules; returns NULL when they hold.
+static struct ggml_tensor *shape_refuse(struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims, const int64_t *ne) {
+    const struct berth_type_row *row = berth_type_row(type);
+    if (row == NULL) {
+        return berth_poison(ctx, func, "%d is no tensor type", (int) type);
+    }
+    if (n_dims < 1 || n_dims > GGML_MAX_DIMS || ne == NULL) {
+        return berth_poison(ctx, func, "%d dimensions, 1 to %d can be had", n_dims, GGML_MAX_DIMS);
+    }
+    for (int i = 0; i < n_dims; i++) {
+        if (ne[i] < 0) {
+            return berth_poison(ctx, func, "ne[%d] is %" PRId64, i, ne[i]);
+        }
+    }
+    if (ne[0] % row->traits.blck_size != 0) {
+        return berth_poison(ctx, func, "rows of %" PRId64 " elements, but %s comes in blocks of %" PRId64, ne[0], row->traits.type_name,
+            row->traits.blck_size);
+    }
+    return NULL;
+}
+
+static bool shape_is_sound(const struct berth_type_row *row, int n_dims, const int64_t *ne) {
+    if (row == NULL || n_dims < 1 || n_dims > GGML_MAX_DIMS || ne == NULL || ne[0] < 0 || ne[0] % row->traits.blck_size != 0) {
+        return false;
+    }
+    for (int i = 1; i < n_dims; i++) {
+        if (ne[i] < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims, const int64_t *ne,
+    struct ggml_tensor *view_src, size_t view_offs) {
+    if (BERTH_UNLIKELY(ctx == NULL)) {
+        return berth_poison(ctx, func, "the context is NULL");
+    }
+    const struct berth_type_row *row = berth_type_row(type);
+    if (BERTH_UNLIKELY(!shape_is_sound(row, n_dims, ne))) {
+        return shape_refuse(ctx, func, type, n_dims, ne);
+    }
+    struct ggml_tensor fresh = {.type = type};
+    size_t data_size;
+    if (BERTH_UNLIKELY(!layout_contiguous(&fresh, row, n_dims, ne, &data_size))) {
+        return berth_poison(ctx, func, BERTH_SHAPE " elements of %s are more bytes than 63 bits count", BERTH_NE(&fresh), row->traits.type_name);
+    }
+    if (view_src != NULL) {
+        // Views of views look at the one tensor that has the data.
+        if (view_src->view_src != NULL) {
+            if (BERTH_UNLIKELY(!berth_add_ok(view_offs, view_src->view_offs, &view_offs))) {
+                return berth_poison(ctx, func, "a view at %zu beyond a view at %zu", view_offs, view_src->view_offs);
+            }
+            view_src = view_src->view_src;
+        }
+        const size_t have = ggml_nbytes(view_src);
+        if (BERTH_UNLIKELY(data_size > 0 && (view_offs > have || data_size > have - view_offs))) {
+            return berth_poison(ctx, func, "a view of %zu bytes at %zu does not fit into %zu bytes", data_size, view_offs, have);
+        }
+        fresh.view_src  = view_src;
+        fresh.view_offs = view_offs;
+        fresh.data      = view_src->data != NULL ? (char *) view_src->data + view_offs : NULL;
+    }
+    const size_t own_size   = view_src == NULL && !ctx->no_alloc ? data_size : 0;
+    struct ggml_object *obj = berth_object_new(ctx, GGML_OBJECT_TYPE_TENSOR, sizeof(struct ggml_tensor) + own_size);
+    if (BERTH_UNLIKELY(obj == NULL)) {
+        return &ctx->poison;
+    }
+    struct ggml_tensor *t = berth_object_data(ctx, obj);
+
+    *t = fresh;
+    if (own_size > 0) {
+        t->data = t + 1;
+#if BERTH_DEBUG >= 3
+        memset(t->data, 0xFF, own_size); // NaN: reading what was never written shows
+#endif
+    }
+    return t;
+}
+
+struct ggml_tensor *ggml_new_tensor(struct ggml_context *ctx, enum ggml_type type, int n_dims, const int64_t *ne) {
+    return berth_tensor_new(ctx, __func__, type, n_dims, ne, NULL, 0);
+}
+
+struct ggml_tensor *ggml_new_tensor_1d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0) {
+    return berth_tensor_new(ctx, __func__, type, 1, &ne0, NULL, 0);
+}
+
+struct ggml_tensor *ggml_new_tensor_2d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1) {
+    return berth_tensor_new(ctx, __func__, type, 2, (int64_t[]){ne0, ne1}, NULL, 0);
+}
+
+struct ggml_tensor *ggml_new_tensor_3d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2) {
+    return berth_tensor_new(ctx, __func__, type, 3, (int64_t[]){ne0, ne1, ne2}, NULL, 0);
+}
+
+struct ggml_tensor *ggml_new_tensor_4d(
+    struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
+    return berth_tensor_new(ctx, __func__, type, 4, (int64_t[]){ne0, ne1, ne2, ne3}, NULL, 0);
+}
+
+struct ggml_tensor *ggml_dup_tensor(struct ggml_context *ctx, const struct ggml_tensor *src) {
+    BERTH_SOURCES(ctx, src);
+    return berth_tensor_new(ctx, __func__, src->type, GGML_MAX_DIMS, src->ne, NULL, 0);
+}
+
+struct ggml_tensor *ggml_view_tensor(struct ggml_context *ctx, struct ggml_tensor *src) {
+    BERTH_SOURCES(ctx, src);
+    struct ggml_tensor *t = berth_tensor_new(ctx, __func__, src->type, GGML_MAX_DIMS, src->ne, src, 0);
+    if (!berth_poisoned(t)) {
+        memcpy(t->nb, src->nb, sizeof t->nb);
+        berth_name_suffix(t, src, " (view)");
+    }
+    return t;
+}
+
+// ---- names and flags ----
+
+static void name_append(struct ggml_tensor *t, size_t at, const char *text) {
+    size_t i = at;
+    while (i + 1 < sizeof t->name && *text != '\0') {
+        t->name[i++] = *text++;
+    }
+    t->name[i] = '\0';
+}
+
+const char *ggml_get_name(const struct ggml_tensor *tensor) {
+    return tensor != NULL ? tensor->name : "";
+}
+
+struct ggml_tensor *ggml_set_name(struct ggml_tensor *tensor, const char *name) {
+    if (tensor != NULL && name != NULL && !berth_poisoned(tensor)) {
+        name_append(tensor, 0, name);
+    }
+    return tensor;
+}
+
+void berth_name_suffix(struct ggml_tensor *t, const struct ggml_tensor *src, const char *suffix) {
+    if (t == NULL || berth_poisoned(t)) {
+        return;
+    }
+    const size_t n = strnlen(src->name, sizeof src->name - 1);
+    memmove(t->name, src->name, n);
+    name_append(t, n, suffix);
+}
+
+struct ggml_tensor *ggml_format_name(struct ggml_tensor *tensor, const char *fmt, ...) {
+    if (tensor == NULL || fmt == NULL || berth_poisoned(tensor)) {
+        return tensor;
+    }
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(tensor->name, sizeof tensor->name, fmt, args);
+    va_end(args);
+    return tensor;
+}
+
+static void flag_set(struct ggml_tensor *tensor, int32_t flag) {
+    if (tensor != NULL && !berth_poisoned(tensor)) {
+        tensor->flags |= flag;
+    }
+}
+
+void ggml_set_input(struct ggml_tensor *tensor) {
+    flag_set(tensor, GGML_TENSOR_FLAG_INPUT);
+}
+
+void ggml_set_output(struct ggml_tensor *tensor) {
+    flag_set(tensor, GGML_TENSOR_FLAG_OUTPUT);
+}
+
+void ggml_set_param(struct ggml_tensor *tensor) {
+    if (tensor != NULL && tensor->op != GGML_OP_NONE) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_set_param: %s is the result of %s, only leafs can be parameters", tensor->name,
+            ggml_op_name(tensor->op));
+        return;
+    }
+    flag_set(tensor, GGML_TENSOR_FLAG_PARAM);
+}
+
+void ggml_set_loss(struct ggml_tensor *tensor) {
+    if (tensor != NULL && (tensor->type != GGML_TYPE_F32 || !ggml_is_scalar(tensor))) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_set_loss: %s is %s " BERTH_SHAPE ", a loss is one f32", tensor->name,
+            ggml_type_name(tensor->type), BERTH_NE(tensor));
+        return;
+    }
+    flag_set(tensor, GGML_TENSOR_FLAG_LOSS);
+}
+
+// ---- data ----
+
+void *ggml_get_data(const struct ggml_tensor *tensor) {
+    return tensor != NULL ? tensor->data : NULL;
+}
+
+float *ggml_get_data_f32(const struct ggml_tensor *tensor) {
+    if (tensor == NULL) {
+        return NULL;
+    }
+    if (tensor->type != GGML_TYPE_F32) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_get_data_f32: %s is %s", tensor->name, ggml_type_name(tensor->type));
+        return NULL;
+    }
+    return tensor->data;
+}
+
+struct ggml_tensor *ggml_set_zero(struct ggml_tensor *tensor) {
+    if (tensor == NULL || ggml_is_empty(tensor) || berth_poisoned(tensor)) {
+        return tensor;
+    }
+    const size_t size = ggml_nbytes(tensor);
+    if (tensor->data == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_set_zero: %s has no data", tensor->name);
+    } else if (tensor->buffer == NULL) {
+        memset(tensor->data, 0, size);
+    } else if (tensor->buffer->iface.memset_tensor != NULL) {
+        tensor->buffer->iface.memset_tensor(tensor->buffer, tensor, 0, 0, size);
+    } else {
+        berth_fail(GGML_STATUS_FAILED, "ggml_set_zero: the buffer of %s has no memset", tensor->name);
+    }
+    return tensor;
+}
+
+void ggml_unravel_index(const struct ggml_tensor *tensor, int64_t i, int64_t *i0, int64_t *i1, int64_t *i2, int64_t *i3) {
+    int64_t *const out[GGML_MAX_DIMS] = {i0, i1, i2, i3};
+    for (int d = 0; d < GGML_MAX_DIMS; d++) {
+        const int64_t n = tensor != NULL && tensor->ne[d] > 0 ? tensor->ne[d] : 1;
+        if (out[d] != NULL) {
+            *out[d] = d == GGML_MAX_DIMS - 1 ? i : i % n;
+        }
+        i /= n;
+    }
+}
+
+enum ggml_unary_op ggml_get_unary_op(const struct ggml_tensor *tensor) {
+    if (tensor == NULL || tensor->op != GGML_OP_UNARY) {
+        berth_set_error("ggml_get_unary_op: the tensor is no UNARY op");
+        return GGML_UNARY_OP_COUNT;
+    }
+    return (enum ggml_unary_op) tensor->op_params[0];
+}
+
+enum ggml_glu_op ggml_get_glu_op(const struct ggml_tensor *tensor) {
+    if (tensor == NULL || tensor->op != GGML_OP_GLU) {
+        berth_set_error("ggml_get_glu_op: the tensor is no GLU op");
+        return GGML_GLU_OP_COUNT;
+    }
+    return (enum ggml_glu_op) tensor->op_params[0];
+}
+
+void berth_set_one(struct ggml_tensor *t) {
+    const float one = 1.0f;
+    if (t->type != GGML_TYPE_F32 || !ggml_is_scalar(t) || t->data == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "the gradient of a loss is one f32 with data, %s is %s " BERTH_SHAPE, t->name, ggml_type_name(t->type),
+            BERTH_NE(t));
+    } else if (t->buffer == NULL) {
+        memcpy(t->data, &one, sizeof one);
+    } else {
+        t->buffer->iface.set_tensor(t->buffer, t, &one, 0, sizeof one);
+    }
+}
