@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// json.h: a small JSON reader that survives any bytes (RFC 8259), pulled value by value, with line and column in every message.
+//
+//     berth_json_object(&r)                  // '{' expected
+//     while (berth_json_key(&r, &key)) { ... read or berth_json_skip(&r) exactly one value ... }
+//     if (r.status != GGML_STATUS_SUCCESS) ...
+//
+// The first failure sticks: every later call returns false, and r.status says why.
+#pragma once
+
+#include "base/base.h"
+
+#define BERTH_JSON_DEPTH_MAX 64
+
+struct berth_json {
+    const char *name; // stands before messages
+    const char *p, *end;
+    const char *line_start;
+    size_t line; // from 1
+    int depth;
+    bool is_first;     // nothing of the innermost object or array was read yet
+    char *text;        // the last string, escapes undone
+    size_t n_text_cap; // of text
+    enum ggml_status status;
+};
+
+struct berth_json_text {
+    const char *text; // not terminated, without NUL bytes; valid until the next string is read
+    size_t len;
+};
+
+void berth_json_init(struct berth_json *r, const char *text, size_t size, const char *name);
+void berth_json_fini(struct berth_json *r);
+
+bool berth_json_object(struct berth_json *r);
+bool berth_json_key(struct berth_json *r, struct berth_json_text *key); // false behind the last key; '}' is read then
+bool berth_json_array(struct berth_json *r);
+bool berth_json_next(struct berth_json *r); // is there another element? ']' is read if not
+bool berth_json_string(struct berth_json *r, struct berth_json_text *out);
+bool berth_json_int(struct berth_json *r, int64_t min, int64_t max, int64_t *out);
+bool berth_json_bool(struct berth_json *r, bool *out);
+bool berth_json_null(struct berth_json *r); // reads null if it is next; false otherwise, without failing
+bool berth_json_number_text(struct berth_json *r, struct berth_json_text *out); // any number, as it stands
+bool berth_json_skip(struct berth_json *r);                                     // one value of any kind
+bool berth_json_done(struct berth_json *r);                                     // nothing but blanks follows
+char berth_json_peek(struct berth_json *r);                   // first character of what is next, '\0' at the end
+bool berth_json_fail(struct berth_json *r, const char *what); // at p; returns false
+
+// Writes a string with quotes and escapes; bytes that are not UTF-8 become U+FFFD.
+void berth_json_write_string(const char *text, FILE *file);
