@@ -120,21 +120,19 @@ typedef int (*ggml_backend_score_t)(void);
 
 // ---- for backends ----
 
-GGML_API ggml_backend_buffer_t ggml_backend_buffer_init(ggml_backend_buffer_type_t buft,
-        struct ggml_backend_buffer_i iface, void *context, size_t size);
+GGML_API ggml_backend_buffer_t ggml_backend_buffer_init(
+    ggml_backend_buffer_type_t buft, struct ggml_backend_buffer_i iface, void *context, size_t size);
 GGML_API bool ggml_backend_buffer_copy_tensor(const struct ggml_tensor *src, struct ggml_tensor *dst);
-GGML_API ggml_backend_buffer_t ggml_backend_multi_buffer_alloc_buffer(ggml_backend_buffer_t *buffers,
-        size_t n_buffers);
+GGML_API ggml_backend_buffer_t ggml_backend_multi_buffer_alloc_buffer(ggml_backend_buffer_t *buffers, size_t n_buffers);
 GGML_API bool ggml_backend_buffer_is_multi_buffer(ggml_backend_buffer_t buffer);
-GGML_API void ggml_backend_multi_buffer_set_usage(ggml_backend_buffer_t buffer,
-        enum ggml_backend_buffer_usage usage);
+GGML_API void ggml_backend_multi_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage);
 GGML_API bool ggml_backend_is_meta(ggml_backend_t backend);
 GGML_API bool ggml_backend_buffer_is_meta(ggml_backend_buffer_t buf);
 GGML_API bool ggml_backend_buft_is_meta(ggml_backend_buffer_type_t buft);
 GGML_API size_t ggml_backend_meta_n_backends(ggml_backend_t meta_backend);
 GGML_API ggml_backend_t ggml_backend_meta_simple_backend(ggml_backend_t meta_backend, size_t index);
-GGML_API struct ggml_backend_buffer *ggml_backend_meta_alloc_ctx_tensors_from_buft(struct ggml_context *ctx,
-        ggml_backend_buffer_type_t buft);
+GGML_API struct ggml_backend_buffer *ggml_backend_meta_alloc_ctx_tensors_from_buft(
+    struct ggml_context *ctx, ggml_backend_buffer_type_t buft);
 
 #ifdef __cplusplus
 }

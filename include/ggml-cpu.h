@@ -28,8 +28,8 @@ enum ggml_numa_strategy {
     GGML_NUMA_STRATEGY_COUNT      = 5,
 };
 
-typedef void (*ggml_vec_dot_t)(int, float *GGML_RESTRICT, size_t, const void *GGML_RESTRICT, size_t,
-        const void *GGML_RESTRICT, size_t, int);
+typedef void (*ggml_vec_dot_t)(
+    int, float *GGML_RESTRICT, size_t, const void *GGML_RESTRICT, size_t, const void *GGML_RESTRICT, size_t, int);
 
 struct ggml_type_traits_cpu {
     ggml_from_float_t from_float;
@@ -37,7 +37,6 @@ struct ggml_type_traits_cpu {
     enum ggml_type vec_dot_type;
     int64_t nrows;
 };
-
 
 // ---- NUMA ----
 
@@ -53,8 +52,7 @@ GGML_BACKEND_API struct ggml_tensor *ggml_set_f32(struct ggml_tensor *tensor, fl
 GGML_BACKEND_API int32_t ggml_get_i32_1d(const struct ggml_tensor *tensor, int i);
 GGML_BACKEND_API void ggml_set_i32_1d(const struct ggml_tensor *tensor, int i, int32_t value);
 GGML_BACKEND_API int32_t ggml_get_i32_nd(const struct ggml_tensor *tensor, int i0, int i1, int i2, int i3);
-GGML_BACKEND_API void ggml_set_i32_nd(const struct ggml_tensor *tensor, int i0, int i1, int i2, int i3,
-        int32_t value);
+GGML_BACKEND_API void ggml_set_i32_nd(const struct ggml_tensor *tensor, int i0, int i1, int i2, int i3, int32_t value);
 GGML_BACKEND_API float ggml_get_f32_1d(const struct ggml_tensor *tensor, int i);
 GGML_BACKEND_API void ggml_set_f32_1d(const struct ggml_tensor *tensor, int i, float value);
 GGML_BACKEND_API float ggml_get_f32_nd(const struct ggml_tensor *tensor, int i0, int i1, int i2, int i3);
@@ -67,11 +65,11 @@ GGML_BACKEND_API void ggml_threadpool_free(struct ggml_threadpool *threadpool);
 GGML_BACKEND_API int ggml_threadpool_get_n_threads(struct ggml_threadpool *threadpool);
 GGML_BACKEND_API void ggml_threadpool_pause(struct ggml_threadpool *threadpool);
 GGML_BACKEND_API void ggml_threadpool_resume(struct ggml_threadpool *threadpool);
-GGML_BACKEND_API struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_threads,
-        struct ggml_threadpool *threadpool);
+GGML_BACKEND_API struct ggml_cplan ggml_graph_plan(
+    const struct ggml_cgraph *cgraph, int n_threads, struct ggml_threadpool *threadpool);
 GGML_BACKEND_API enum ggml_status ggml_graph_compute(struct ggml_cgraph *cgraph, struct ggml_cplan *cplan);
-GGML_BACKEND_API enum ggml_status ggml_graph_compute_with_ctx(struct ggml_context *ctx, struct ggml_cgraph *cgraph,
-        int n_threads);
+GGML_BACKEND_API enum ggml_status ggml_graph_compute_with_ctx(
+    struct ggml_context *ctx, struct ggml_cgraph *cgraph, int n_threads);
 
 // ---- what the machine has ----
 
@@ -115,8 +113,8 @@ GGML_BACKEND_API ggml_backend_t ggml_backend_cpu_init(void);
 GGML_BACKEND_API bool ggml_backend_is_cpu(ggml_backend_t backend);
 GGML_BACKEND_API void ggml_backend_cpu_set_n_threads(ggml_backend_t backend_cpu, int n_threads);
 GGML_BACKEND_API void ggml_backend_cpu_set_threadpool(ggml_backend_t backend_cpu, ggml_threadpool_t threadpool);
-GGML_BACKEND_API void ggml_backend_cpu_set_abort_callback(ggml_backend_t backend_cpu,
-        ggml_abort_callback abort_callback, void *abort_callback_data);
+GGML_BACKEND_API void ggml_backend_cpu_set_abort_callback(
+    ggml_backend_t backend_cpu, ggml_abort_callback abort_callback, void *abort_callback_data);
 GGML_BACKEND_API void ggml_backend_cpu_set_use_ref(ggml_backend_t backend_cpu, bool use_ref);
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_cpu_reg(void);
 

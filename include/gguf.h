@@ -47,10 +47,9 @@ typedef size_t (*gguf_reader_callback_t)(void *, void *, uint64_t, size_t);
 GGML_API struct gguf_context *gguf_init_empty(void);
 GGML_API struct gguf_context *gguf_init_from_file_ptr(FILE *file, struct gguf_init_params params);
 GGML_API struct gguf_context *gguf_init_from_file(const char *fname, struct gguf_init_params params);
-GGML_API struct gguf_context *gguf_init_from_buffer(const void *data, size_t size,
-        struct gguf_init_params params);
-GGML_API struct gguf_context *gguf_init_from_callback(gguf_reader_callback_t callback, void *userdata,
-        size_t max_chunk_read, uint64_t max_expected_size, struct gguf_init_params params);
+GGML_API struct gguf_context *gguf_init_from_buffer(const void *data, size_t size, struct gguf_init_params params);
+GGML_API struct gguf_context *gguf_init_from_callback(gguf_reader_callback_t callback, void *userdata, size_t max_chunk_read,
+    uint64_t max_expected_size, struct gguf_init_params params);
 GGML_API void gguf_free(struct gguf_context *ctx);
 GGML_API const char *gguf_type_name(enum gguf_type type);
 
@@ -103,8 +102,7 @@ GGML_API void gguf_set_val_i64(struct gguf_context *ctx, const char *key, int64_
 GGML_API void gguf_set_val_f64(struct gguf_context *ctx, const char *key, double val);
 GGML_API void gguf_set_val_bool(struct gguf_context *ctx, const char *key, bool val);
 GGML_API void gguf_set_val_str(struct gguf_context *ctx, const char *key, const char *val);
-GGML_API void gguf_set_arr_data(struct gguf_context *ctx, const char *key, enum gguf_type type,
-        const void *data, size_t n);
+GGML_API void gguf_set_arr_data(struct gguf_context *ctx, const char *key, enum gguf_type type, const void *data, size_t n);
 GGML_API void gguf_set_arr_str(struct gguf_context *ctx, const char *key, const char **data, size_t n);
 GGML_API void gguf_set_kv(struct gguf_context *ctx, const struct gguf_context *src);
 GGML_API void gguf_add_tensor(struct gguf_context *ctx, const struct ggml_tensor *tensor);

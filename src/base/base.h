@@ -38,9 +38,9 @@
 
 // ---- memory: every allocation of the libraries goes through these (alloc.c) ----
 
-BERTH_API void *berth_malloc(size_t size) BERTH_MUST_USE;             // NULL for size 0 too
-BERTH_API void *berth_calloc(size_t n, size_t size) BERTH_MUST_USE;   // checks n * size
-BERTH_API void *berth_realloc(void *p, size_t size) BERTH_MUST_USE;   // on failure p stays valid
+BERTH_API void *berth_malloc(size_t size) BERTH_MUST_USE;           // NULL for size 0 too
+BERTH_API void *berth_calloc(size_t n, size_t size) BERTH_MUST_USE; // checks n * size
+BERTH_API void *berth_realloc(void *p, size_t size) BERTH_MUST_USE; // on failure p stays valid
 BERTH_API void berth_free(void *p);
 // align: a power of two. Pair with berth_aligned_free.
 BERTH_API void *berth_aligned_alloc(size_t align, size_t size) BERTH_MUST_USE;

@@ -11,7 +11,7 @@
 // ---- poison ----
 
 static void poison_init(struct ggml_context *ctx) {
-    ctx->poison       = (struct ggml_tensor){.type = GGML_TYPE_F32, .flags = BERTH_FLAG_POISON, .name = "poison", .extra = ctx->error};
+    ctx->poison = (struct ggml_tensor){.type = GGML_TYPE_F32, .flags = BERTH_FLAG_POISON, .name = "poison", .extra = ctx->error};
     ctx->poison.nb[0] = sizeof(float);
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         ctx->poison.ne[i] = 1;
@@ -181,8 +181,8 @@ void *ggml_new_buffer(struct ggml_context *ctx, size_t nbytes) {
 
 void ggml_print_object(const struct ggml_object *obj) {
     if (obj != NULL) {
-        berth_log(GGML_LOG_LEVEL_INFO, " - ggml_object: type = %d, offset = %zu, size = %zu, next = %p\n", (int) obj->type, obj->offs,
-            obj->size, (void *) obj->next);
+        berth_log(GGML_LOG_LEVEL_INFO, " - ggml_object: type = %d, offset = %zu, size = %zu, next = %p\n", (int) obj->type,
+            obj->offs, obj->size, (void *) obj->next);
     }
 }
 

@@ -20,10 +20,10 @@ _Static_assert(sizeof(struct ggml_object) == 32, "ggml_tensor_overhead() is part
 #define BERTH_CONTEXT_ERROR_SIZE 384
 
 struct ggml_context {
-    size_t mem_size;        // bytes of the arena
-    char *mem_buffer;       // its start, aligned to GGML_MEM_ALIGN
-    void *mem_given;        // what to free, or the caller's pointer
-    bool mem_buffer_owned;  // mem_given was allocated by ggml_init
+    size_t mem_size;       // bytes of the arena
+    char *mem_buffer;      // its start, aligned to GGML_MEM_ALIGN
+    void *mem_given;       // what to free, or the caller's pointer
+    bool mem_buffer_owned; // mem_given was allocated by ggml_init
     bool no_alloc;
     int n_objects;
     struct ggml_object *objects_begin;

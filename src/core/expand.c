@@ -30,7 +30,8 @@ static bool has_failed(const struct ggml_cgraph *g) {
 
 void berth_graph_fail(struct ggml_cgraph *g, enum berth_graph_failure why, int64_t n_want) {
     if (why == BERTH_GRAPH_FULL) {
-        berth_fail(GGML_STATUS_FAILED, "graph is full: room for %d nodes and as many leafs, at least %lld needed", g->size, (long long) n_want);
+        berth_fail(GGML_STATUS_FAILED, "graph is full: room for %d nodes and as many leafs, at least %lld needed", g->size,
+            (long long) n_want);
     } else {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory while building a graph of %d nodes so far", g->n_nodes);
     }
@@ -49,7 +50,8 @@ enum ggml_status berth_graph_check(const struct ggml_cgraph *graph) {
         return berth_fail(GGML_STATUS_FAILED, "the graph is NULL");
     }
     if (has_failed(graph)) {
-        return berth_fail(GGML_STATUS_FAILED, "%s; it has room for %d nodes", berth_poison_error(graph->nodes[graph->size - 1]), graph->size);
+        return berth_fail(
+            GGML_STATUS_FAILED, "%s; it has room for %d nodes", berth_poison_error(graph->nodes[graph->size - 1]), graph->size);
     }
     for (int i = 0; i < graph->n_leafs; i++) {
         if (berth_poisoned(graph->leafs[i])) {

@@ -28,12 +28,13 @@ static bool layout_of(size_t size, bool grads, struct graph_layout *l) {
     if (size > INT32_MAX) {
         return false;
     }
-    size_t end = sizeof(struct ggml_cgraph), nodes;
+    size_t end           = sizeof(struct ggml_cgraph), nodes;
     const size_t n_slots = ggml_hash_size(2 * size), ptr = sizeof(void *);
 
     l->n_slots = n_slots;
     bool ok    = layout_add(&end, &nodes, size, ptr, ptr) && layout_add(&end, &l->leafs, size, ptr, ptr) &&
-              layout_add(&end, &l->use_counts, n_slots, sizeof(int32_t), sizeof(int32_t)) && layout_add(&end, &l->keys, n_slots, ptr, ptr);
+              layout_add(&end, &l->use_counts, n_slots, sizeof(int32_t), sizeof(int32_t)) &&
+              layout_add(&end, &l->keys, n_slots, ptr, ptr);
     if (grads) {
         ok = ok && layout_add(&end, &l->grads, n_slots, ptr, ptr) && layout_add(&end, &l->grad_accs, n_slots, ptr, ptr);
     }
@@ -227,7 +228,8 @@ struct ggml_tensor *ggml_graph_get_tensor(const struct ggml_cgraph *cgraph, cons
     return leaf != NULL ? leaf : find_name(cgraph->nodes, cgraph->n_nodes, name);
 }
 
-static struct ggml_tensor *by_slot(const struct ggml_cgraph *cgraph, struct ggml_tensor *const *list, const struct ggml_tensor *node) {
+static struct ggml_tensor *by_slot(
+    const struct ggml_cgraph *cgraph, struct ggml_tensor *const *list, const struct ggml_tensor *node) {
     if (node == NULL || list == NULL) {
         return NULL;
     }

@@ -83,8 +83,8 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
     } while (0)
 
 // Completes a fresh result: op, op_params (params may be NULL), the first three sources. Poison passes through.
-static inline struct ggml_tensor *berth_op_set(struct ggml_tensor *result, enum ggml_op op, const void *params, size_t params_size,
-    struct ggml_tensor *s0, struct ggml_tensor *s1, struct ggml_tensor *s2) {
+static inline struct ggml_tensor *berth_op_set(struct ggml_tensor *result, enum ggml_op op, const void *params,
+    size_t params_size, struct ggml_tensor *s0, struct ggml_tensor *s1, struct ggml_tensor *s2) {
     if (BERTH_UNLIKELY(result == NULL || berth_poisoned(result))) {
         return result;
     }
@@ -112,8 +112,8 @@ static inline struct ggml_tensor *berth_dup_or_view(struct ggml_context *ctx, st
 }
 
 // A view of view_src at view_offs bytes (NULL: a tensor of its own). The one place where tensors are made (tensor.c).
-struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims, const int64_t *ne,
-    struct ggml_tensor *view_src, size_t view_offs);
+struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims,
+    const int64_t *ne, struct ggml_tensor *view_src, size_t view_offs);
 
 // name = src's name and a suffix, cut to what fits. No-op on poison.
 void berth_name_suffix(struct ggml_tensor *t, const struct ggml_tensor *src, const char *suffix);

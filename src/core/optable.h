@@ -7,11 +7,11 @@
 struct berth_op_info {
     const char *name;
     const char *symbol;
-    int n_src;        // sources it reads at most
-    bool in_place;    // the result may take over the first source's memory, as ggml allows it
-    bool is_view;     // moves no data: the result is another look at its source
-    bool is_empty;    // nothing to compute: NONE and the views
-    bool writes_src;  // writes into memory of a source (through a view): such ops keep their order
+    int n_src;       // sources it reads at most
+    bool in_place;   // the result may take over the first source's memory, as ggml allows it
+    bool is_view;    // moves no data: the result is another look at its source
+    bool is_empty;   // nothing to compute: NONE and the views
+    bool writes_src; // writes into memory of a source (through a view): such ops keep their order
 };
 
 // NULL for a number that is no op.

@@ -87,8 +87,7 @@ bool ggml_is_transposed(const struct ggml_tensor *tensor) {
 }
 
 bool ggml_is_permuted(const struct ggml_tensor *tensor) {
-    return tensor != NULL &&
-           (tensor->nb[0] > tensor->nb[1] || tensor->nb[1] > tensor->nb[2] || tensor->nb[2] > tensor->nb[3]);
+    return tensor != NULL && (tensor->nb[0] > tensor->nb[1] || tensor->nb[1] > tensor->nb[2] || tensor->nb[2] > tensor->nb[3]);
 }
 
 // Dimensions above n_free must follow each other without holes; those from 1 to n_free may have any stride.

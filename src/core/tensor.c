@@ -11,7 +11,8 @@
 // ---- making ----
 
 // Extents and strides of a contiguous tensor of this shape, and its size in bytes. False if it does not fit 63 bits.
-static bool layout_contiguous(struct ggml_tensor *t, const struct berth_type_row *row, int n_dims, const int64_t *ne, size_t *size) {
+static bool layout_contiguous(
+    struct ggml_tensor *t, const struct berth_type_row *row, int n_dims, const int64_t *ne, size_t *size) {
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         t->ne[i] = i < n_dims ? ne[i] : 1;
     }
@@ -31,7 +32,8 @@ static bool layout_contiguous(struct ggml_tensor *t, const struct berth_type_row
 }
 
 // The shape's own rules; returns NULL when they hold.
-static struct ggml_tensor *shape_refuse(struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims, const int64_t *ne) {
+static struct ggml_tensor *shape_refuse(
+    struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims, const int64_t *ne) {
     const struct berth_type_row *row = berth_type_row(type);
     if (row == NULL) {
         return berth_poison(ctx, func, "%d is no tensor type", (int) type);
@@ -45,8 +47,8 @@ static struct ggml_tensor *shape_refuse(struct ggml_context *ctx, const char *fu
         }
     }
     if (ne[0] % row->traits.blck_size != 0) {
-        return berth_poison(ctx, func, "rows of %" PRId64 " elements, but %s comes in blocks of %" PRId64, ne[0], row->traits.type_name,
-            row->traits.blck_size);
+        return berth_poison(ctx, func, "rows of %" PRId64 " elements, but %s comes in blocks of %" PRId64, ne[0],
+            row->traits.type_name, row->traits.blck_size);
     }
     return NULL;
 }
@@ -63,8 +65,8 @@ static bool shape_is_sound(const struct berth_type_row *row, int n_dims, const i
     return true;
 }
 
-struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims, const int64_t *ne,
-    struct ggml_tensor *view_src, size_t view_offs) {
+struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims,
+    const int64_t *ne, struct ggml_tensor *view_src, size_t view_offs) {
     if (BERTH_UNLIKELY(ctx == NULL)) {
         return berth_poison(ctx, func, "the context is NULL");
     }
@@ -75,7 +77,8 @@ struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func,
     struct ggml_tensor fresh = {.type = type};
     size_t data_size;
     if (BERTH_UNLIKELY(!layout_contiguous(&fresh, row, n_dims, ne, &data_size))) {
-        return berth_poison(ctx, func, BERTH_SHAPE " elements of %s are more bytes than 63 bits count", BERTH_NE(&fresh), row->traits.type_name);
+        return berth_poison(
+            ctx, func, BERTH_SHAPE " elements of %s are more bytes than 63 bits count", BERTH_NE(&fresh), row->traits.type_name);
     }
     if (view_src != NULL) {
         // Views of views look at the one tensor that has the data.
@@ -283,8 +286,8 @@ enum ggml_glu_op ggml_get_glu_op(const struct ggml_tensor *tensor) {
 void berth_set_one(struct ggml_tensor *t) {
     const float one = 1.0f;
     if (t->type != GGML_TYPE_F32 || !ggml_is_scalar(t) || t->data == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "the gradient of a loss is one f32 with data, %s is %s " BERTH_SHAPE, t->name, ggml_type_name(t->type),
-            BERTH_NE(t));
+        berth_fail(GGML_STATUS_FAILED, "the gradient of a loss is one f32 with data, %s is %s " BERTH_SHAPE, t->name,
+            ggml_type_name(t->type), BERTH_NE(t));
     } else if (t->buffer == NULL) {
         memcpy(t->data, &one, sizeof one);
     } else {
