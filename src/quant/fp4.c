@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// fp4.c: mxfp4 and nvfp4: 4-bit floats (sign, 2 bits of exponent, 1 of mantissa) with a scale of 8 bits.
+//
+//     mxfp4   32 elements, the scale is a power of two: 2^(e - 127)
+//     nvfp4   64 elements in 4 groups of 16, each with an unsigned float of 4 bits of exponent and 3 of mantissa
+//
+// Values are kept doubled (0 1 2 3 4 6 8 12) and scales halved, so that both are exact. Byte j of a group holds element j in its
+// low nibble and the one half a group later in its high nibble.
+// Rows are those of the reference, byte for byte; weights are not looked at.
+#include "quant/half.h"
+#include "quant/quants.h"
+#include "quant/round.h"
+
+static const int8_t value_x2[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+// Index of the value nearest to x, the first of equals. d: the halved scale.
+static uint8_t nearest(float x, float d) {
+    int best         = 0;
+    float best_error = fabsf((float) value_x2[0] * d - x);
+    for (int i = 1; i < 16; i++) {
+        const float error = fabsf((float) value_x2[i] * d - x);
+        if (error < best_error) {
+            best       = i;
+            best_error = error;
+        }
+    }
+    return (uint8_t) best;
+}
+
+static float largest(const float *x, int n) {
+    float amax = 0.0f;
+    for (int j = 0; j < n; j++) {
+        amax = fabsf(x[j]) > amax ? fabsf(x[j]) : amax;
+    }
+    return amax;
+}
+
+static void pack_group(const float *x, float d, int n, uint8_t *qs) {
+    for (int j = 0; j < n / 2; j++) {
+        qs[j] = (uint8_t) (nearest(x[j], d) | nearest(x[j + n / 2], d) << 4);
+    }
+}
+
+static void unpack_group(const uint8_t *qs, float d, int n, float *y) {
+    for (int j = 0; j < n / 2; j++) {
+        y[j]         = (float) value_x2[qs[j] & 15] * d;
+        y[j + n / 2] = (float) value_x2[qs[j] >> 4] * d;
+    }
+}
+
+// ---- mxfp4 ----
+
+// 2^(e - 128): half the scale that e stands for; the two least are subnormal.
+static float half_scale_e8m0(uint8_t e) {
+    return berth_bits_float(e < 2 ? 0x00200000u << e : (uint32_t) (e - 1) << 23);
+}
+
+void quantize_row_mxfp4_ref(const float *GGML_RESTRICT x, block_mxfp4 *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK_MXFP4; i++) {
+        const float amax = largest(x + i * QK_MXFP4, QK_MXFP4);
+        // The largest value is 6 = 1.5 * 2^2: the power of two of amax becomes that of 6.
+        y[i].e = amax > 0.0f ? (uint8_t) berth_trunc_i32(floorf(log2f(amax)) - 2 + 127) : 0;
+        pack_group(x + i * QK_MXFP4, half_scale_e8m0(y[i].e), QK_MXFP4, y[i].qs);
+    }
+}
+
+void dequantize_row_mxfp4(const block_mxfp4 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK_MXFP4; i++) {
+        unpack_group(x[i].qs, half_scale_e8m0(x[i].e), QK_MXFP4, y + i * QK_MXFP4);
+    }
+}
+
+BERTH_QUANTIZE_PLAIN(mxfp4, QK_MXFP4)
+
+// ---- nvfp4 ----
+
+enum { NVFP4_GROUP = 16 };
+
+// Half the scale that s stands for. The sign bit is not looked at, but the NaN code 0x7f is only that without it.
+static float half_scale_ue4m3(uint8_t s) {
+    const int exponent = s >> 3 & 15;
+    const int mantissa = s & 7;
+    if (s == 0x7f) {
+        return 0.0f;
+    }
+    return exponent == 0 ? (float) mantissa * 0x1p-10f
+                         : berth_bits_float((uint32_t) (exponent - 7 - 1 + 127) << 23 | (uint32_t) mantissa << 20);
+}
+
+static uint8_t scale_to_ue4m3(float d) {
+    if (!(d > 0.0f)) {
+        return 0;
+    }
+    if (d < 0x1p-6f) {
+        return (uint8_t) berth_min_i32(berth_round_i32(d * 0x1p9f), 7);
+    }
+    // Rounding may carry into the exponent. What reaches the last exponent becomes the largest scale: so the reference has it.
+    const uint32_t code = ((berth_float_bits(d) + 0x80000u) >> 20) - ((127u - 7u) << 3);
+    return code >= 0x78 ? 0x7e : (uint8_t) code;
+}
+
+void quantize_row_nvfp4_ref(const float *GGML_RESTRICT x, block_nvfp4 *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK_NVFP4; i++) {
+        for (int g = 0; g < QK_NVFP4 / NVFP4_GROUP; g++) {
+            const float *b = x + i * QK_NVFP4 + g * NVFP4_GROUP;
+            y[i].d[g]      = scale_to_ue4m3(largest(b, NVFP4_GROUP) / 6.0f);
+            pack_group(b, half_scale_ue4m3(y[i].d[g]), NVFP4_GROUP, y[i].qs + g * NVFP4_GROUP / 2);
+        }
+    }
+}
+
+void dequantize_row_nvfp4(const block_nvfp4 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK_NVFP4; i++) {
+        for (int g = 0; g < QK_NVFP4 / NVFP4_GROUP; g++) {
+            unpack_group(x[i].qs + g * NVFP4_GROUP / 2, half_scale_ue4m3(x[i].d[g]), NVFP4_GROUP,
+                y + i * QK_NVFP4 + g * NVFP4_GROUP);
+        }
+    }
+}
+
+BERTH_QUANTIZE_PLAIN(nvfp4, QK_NVFP4)

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT
+// legacy.c: q4_0 q4_1 q5_0 q5_1 q8_0 q8_1: blocks of 32 with one scale, or a scale and an offset.
+//
+//     q4_0, q5_0, q8_0   x = d * (q - bias)      bias 8, 16, 0
+//     q4_1, q5_1         x = d * q + m           m the least element
+//     q8_1               x = d * q               s = d * sum(q), for dot products with the offset of q4_1 and q5_1
+//
+// Byte j of qs holds element j in its low nibble and element j + 16 in its high one; bit i of qh is the fifth bit of element i.
+// Without weights the rows are those of the reference, byte for byte: the order of the operations below is the format's.
+// With weights the scale is searched (scalar.c).
+#include "quant/half.h"
+#include "quant/quants.h"
+#include "quant/round.h"
+#include "quant/scalar.h"
+
+enum { QK = 32 };
+
+// The element of the largest magnitude, the first of equals, with its sign.
+static float extreme(const float *x) {
+    float amax = 0.0f;
+    float max  = 0.0f;
+    for (int j = 0; j < QK; j++) {
+        if (fabsf(x[j]) > amax) {
+            amax = fabsf(x[j]);
+            max  = x[j];
+        }
+    }
+    return max;
+}
+
+static void range(const float *x, float *lo, float *hi) {
+    *lo = INFINITY;
+    *hi = -INFINITY;
+    for (int j = 0; j < QK; j++) {
+        *lo = x[j] < *lo ? x[j] : *lo;
+        *hi = x[j] > *hi ? x[j] : *hi;
+    }
+    if (*lo > *hi) { // nothing but NaN
+        *lo = *hi = NAN;
+    }
+}
+
+static float reciprocal(float d) {
+    return d != 0.0f ? 1.0f / d : 0.0f;
+}
+
+static void pack_nibbles(const uint8_t *q, uint8_t *qs) {
+    for (int j = 0; j < QK / 2; j++) {
+        qs[j] = (uint8_t) ((q[j] & 15) | (q[j + QK / 2] & 15) << 4);
+    }
+}
+
+static void pack_fifth_bits(const uint8_t *q, uint8_t *qh) {
+    for (int i = 0; i < 4; i++) {
+        qh[i] = 0;
+        for (int b = 0; b < 8; b++) {
+            qh[i] |= (uint8_t) ((q[8 * i + b] >> 4 & 1) << b);
+        }
+    }
+}
+
+static int nibble(const uint8_t *qs, int j) {
+    return j < QK / 2 ? qs[j] & 15 : qs[j - QK / 2] >> 4;
+}
+
+static int fifth_bit(const uint8_t *qh, int j) {
+    return (qh[j / 8] >> (j % 8) & 1) << 4;
+}
+
+// ---- q4_0 ----
+
+static void levels_biased(const float *x, float d, int bias, uint8_t *q) {
+    const float id = reciprocal(d);
+    for (int j = 0; j < QK; j++) {
+        const int8_t v = (int8_t) berth_trunc_i32(x[j] * id + ((float) bias + 0.5f));
+        q[j]           = (uint8_t) berth_min_i32(v, 2 * bias - 1);
+    }
+}
+
+void quantize_row_q4_0_ref(const float *GGML_RESTRICT x, block_q4_0 *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK; i++) {
+        uint8_t q[QK];
+        const float d = extreme(x + i * QK) / -8;
+        y[i].d        = berth_float_to_half(d);
+        levels_biased(x + i * QK, d, 8, q);
+        pack_nibbles(q, y[i].qs);
+    }
+}
+
+void dequantize_row_q4_0(const block_q4_0 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK; i++) {
+        const float d = berth_half_to_float(x[i].d);
+        for (int j = 0; j < QK; j++) {
+            y[i * QK + j] = (float) (nibble(x[i].qs, j) - 8) * d;
+        }
+    }
+}
+
+// ---- q4_1 ----
+
+void quantize_row_q4_1_ref(const float *GGML_RESTRICT x, block_q4_1 *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK; i++) {
+        uint8_t q[QK];
+        float lo, hi;
+        range(x + i * QK, &lo, &hi);
+        const float d  = (hi - lo) / 15;
+        const float id = reciprocal(d);
+        for (int j = 0; j < QK; j++) {
+            q[j] = (uint8_t) berth_min_i32((int8_t) berth_trunc_i32((x[i * QK + j] - lo) * id + 0.5f), 15);
+        }
+        y[i].d = berth_float_to_half(d);
+        y[i].m = berth_float_to_half(lo);
+        pack_nibbles(q, y[i].qs);
+    }
+}
+
+void dequantize_row_q4_1(const block_q4_1 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK; i++) {
+        const float d = berth_half_to_float(x[i].d);
+        const float m = berth_half_to_float(x[i].m);
+        for (int j = 0; j < QK; j++) {
+            y[i * QK + j] = (float) nibble(x[i].qs, j) * d + m;
+        }
+    }
+}
+
+// ---- q5_0 ----
+
+void quantize_row_q5_0_ref(const float *GGML_RESTRICT x, block_q5_0 *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK; i++) {
+        uint8_t q[QK];
+        const float d = extreme(x + i * QK) / -16;
+        y[i].d        = berth_float_to_half(d);
+        levels_biased(x + i * QK, d, 16, q);
+        pack_nibbles(q, y[i].qs);
+        pack_fifth_bits(q, y[i].qh);
+    }
+}
+
+void dequantize_row_q5_0(const block_q5_0 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK; i++) {
+        const float d = berth_half_to_float(x[i].d);
+        for (int j = 0; j < QK; j++) {
+            y[i * QK + j] = (float) ((nibble(x[i].qs, j) | fifth_bit(x[i].qh, j)) - 16) * d;
+        }
+    }
+}
+
+// ---- q5_1 ----
+
+void quantize_row_q5_1_ref(const float *GGML_RESTRICT x, block_q5_1 *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK; i++) {
+        uint8_t q[QK];
+        float lo, hi;
+        range(x + i * QK, &lo, &hi);
+        const float d  = (hi - lo) / 31;
+        const float id = reciprocal(d);
+        for (int j = 0; j < QK; j++) {
+            q[j] = (uint8_t) berth_trunc_i32((x[i * QK + j] - lo) * id + 0.5f);
+        }
+        y[i].d = berth_float_to_half(d);
+        y[i].m = berth_float_to_half(lo);
+        pack_nibbles(q, y[i].qs);
+        pack_fifth_bits(q, y[i].qh);
+    }
+}
+
+void dequantize_row_q5_1(const block_q5_1 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK; i++) {
+        const float d = berth_half_to_float(x[i].d);
+        const float m = berth_half_to_float(x[i].m);
+        for (int j = 0; j < QK; j++) {
+            y[i * QK + j] = (float) (nibble(x[i].qs, j) | fifth_bit(x[i].qh, j)) * d + m;
+        }
+    }
+}
+
+// ---- q8_0, q8_1 ----
+
+static float levels_8bit(const float *x, int8_t *q) {
+    const float d  = berth_amax(x, QK) / 127;
+    const float id = reciprocal(d);
+    for (int j = 0; j < QK; j++) {
+        q[j] = (int8_t) berth_round_i32(x[j] * id);
+    }
+    return d;
+}
+
+void quantize_row_q8_0_ref(const float *GGML_RESTRICT x, block_q8_0 *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK; i++) {
+        y[i].d = berth_float_to_half(levels_8bit(x + i * QK, y[i].qs));
+    }
+}
+
+void dequantize_row_q8_0(const block_q8_0 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK; i++) {
+        const float d = berth_half_to_float(x[i].d);
+        for (int j = 0; j < QK; j++) {
+            y[i * QK + j] = (float) x[i].qs[j] * d;
+        }
+    }
+}
+
+void quantize_row_q8_1_ref(const float *GGML_RESTRICT x, block_q8_1 *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK; i++) {
+        const float d = levels_8bit(x + i * QK, y[i].qs);
+        int sum       = 0;
+        for (int j = 0; j < QK; j++) {
+            sum += y[i].qs[j];
+        }
+        y[i].d = berth_float_to_half(d);
+        y[i].s = berth_float_to_half((float) sum * d);
+    }
+}
+
+BERTH_QUANTIZE_PLAIN(q8_0, QK)
+
+// ---- with weights ----
+
+static void quantize_blocks_q4_0(const float *x, block_q4_0 *y, int64_t n, const float *w) {
+    if (w == NULL) {
+        quantize_row_q4_0_ref(x, y, n * QK);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        uint8_t q[QK];
+        y[i].d = berth_fit_symmetric(x + i * QK, w + i * QK, QK, 8, q);
+        pack_nibbles(q, y[i].qs);
+    }
+}
+
+static void quantize_blocks_q5_0(const float *x, block_q5_0 *y, int64_t n, const float *w) {
+    if (w == NULL) {
+        quantize_row_q5_0_ref(x, y, n * QK);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        uint8_t q[QK];
+        y[i].d = berth_fit_symmetric(x + i * QK, w + i * QK, QK, 16, q);
+        pack_nibbles(q, y[i].qs);
+        pack_fifth_bits(q, y[i].qh);
+    }
+}
+
+static void quantize_blocks_q4_1(const float *x, block_q4_1 *y, int64_t n, const float *w) {
+    if (w == NULL) {
+        quantize_row_q4_1_ref(x, y, n * QK);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        uint8_t q[QK];
+        berth_fit_affine(x + i * QK, w + i * QK, QK, 15, q, &y[i].d, &y[i].m);
+        pack_nibbles(q, y[i].qs);
+    }
+}
+
+static void quantize_blocks_q5_1(const float *x, block_q5_1 *y, int64_t n, const float *w) {
+    if (w == NULL) {
+        quantize_row_q5_1_ref(x, y, n * QK);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        uint8_t q[QK];
+        berth_fit_affine(x + i * QK, w + i * QK, QK, 31, q, &y[i].d, &y[i].m);
+        pack_nibbles(q, y[i].qs);
+        pack_fifth_bits(q, y[i].qh);
+    }
+}
+
+BERTH_QUANTIZE_WEIGHTED(q4_0, QK)
+BERTH_QUANTIZE_WEIGHTED(q4_1, QK)
+BERTH_QUANTIZE_WEIGHTED(q5_0, QK)
+BERTH_QUANTIZE_WEIGHTED(q5_1, QK)

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// round.h: float to integer without undefined behaviour, and what the row functions share.
+// A cast of a float that does not fit its target is undefined; these saturate, and NaN becomes 0, as the conversion instructions
+// of the reference's machine do, so that the simple formats agree with it on non-finite rows too.
+#pragma once
+
+#include "base/base.h"
+#include "quant/blocks.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// Toward zero.
+static inline int32_t berth_trunc_i32(float v) {
+    if (v >= 0x1p31f) {
+        return INT32_MAX;
+    }
+    if (v < -0x1p31f) {
+        return INT32_MIN;
+    }
+    return v != v ? 0 : (int32_t) v;
+}
+
+// To nearest, ties away from zero.
+static inline int32_t berth_round_i32(float v) {
+    return berth_trunc_i32(roundf(v));
+}
+
+// To nearest, ties to even.
+static inline int32_t berth_rint_i32(float v) {
+    return berth_trunc_i32(rintf(v));
+}
+
+static inline int32_t berth_min_i32(int32_t a, int32_t b) {
+    return a < b ? a : b;
+}
+
+static inline int32_t berth_clamp_i32(int32_t v, int32_t lo, int32_t hi) {
+    return v < lo ? lo : v > hi ? hi : v;
+}
+
+// The largest magnitude. A NaN makes it start anew: the result is NaN only if the last element is.
+static inline float berth_amax(const float *x, int n) {
+    float amax = 0.0f;
+    for (int j = 0; j < n; j++) {
+        amax = amax > fabsf(x[j]) ? amax : fabsf(x[j]);
+    }
+    return amax;
+}
+
+// Bytes of nrows rows, or 0 with the last error set if a row is no whole number of blocks.
+static inline size_t berth_rows_size(const char *what, int64_t nrows, int64_t n_per_row, int64_t qk, size_t block_size) {
+    size_t size;
+    if (nrows < 0 || n_per_row < 0 || n_per_row % qk != 0) {
+        (void) berth_fail(GGML_STATUS_FAILED, "%s: %lld rows of %lld elements, a block has %lld", what, (long long) nrows,
+            (long long) n_per_row, (long long) qk);
+        return 0;
+    }
+    if (!berth_mul_ok((size_t) (n_per_row / qk), block_size, &size) || !berth_mul_ok(size, (size_t) nrows, &size)) {
+        (void) berth_fail(GGML_STATUS_FAILED, "%s: %lld rows of %lld elements do not fit the address space", what,
+            (long long) nrows, (long long) n_per_row);
+        return 0;
+    }
+    return size;
+}
+
+// A quantize_X that takes no notice of the importance matrix: all rows are one long row.
+#define BERTH_QUANTIZE_PLAIN(name, block) \
+    size_t quantize_##name(const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, \
+        const float *imatrix) { \
+        (void) imatrix; \
+        const size_t size = berth_rows_size(__func__, nrows, n_per_row, block, sizeof(block_##name)); \
+        if (size > 0) { \
+            quantize_row_##name##_ref(src, dst, nrows * n_per_row); \
+        } \
+        return size; \
+    }
+
+// A quantize_X whose search weighs elements: quantize_blocks_X(x, y, n_blocks, w), w NULL or one weight an element of the row.
+#define BERTH_QUANTIZE_WEIGHTED(name, block) \
+    size_t quantize_##name(const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, \
+        const float *imatrix) { \
+        const size_t size = berth_rows_size(__func__, nrows, n_per_row, block, sizeof(block_##name)); \
+        block_##name *y   = dst; \
+        for (int64_t i = 0; size > 0 && i < nrows; i++) { \
+            quantize_blocks_##name(src + i * n_per_row, y + i * (n_per_row / (block)), n_per_row / (block), imatrix); \
+        } \
+        return size; \
+    }
