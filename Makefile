@@ -1,0 +1,58 @@
+# Berth: the commands of the README and of CI. CMake and Ninja do the work underneath; presets are in CMakePresets.json.
+# Every target that needs packages installs what is missing from Debian's, as root or with sudo, once.
+
+.PHONY: run test build install test-long conformance bench check format clean setup help
+
+PRESET  ?= release
+PREFIX  ?= /usr/local
+DIR      = $(if $(filter release,$(PRESET)),build,build/$(PRESET))
+
+help:
+	@echo "make run          build, then show what was built"
+	@echo "make test         build and run the tests"
+	@echo "make build        libraries into build/lib, programs into build/bin"
+	@echo "make install      install below PREFIX ($(PREFIX)), DESTDIR is respected"
+	@echo "make conformance  compare with the reference libraries (needs npm)"
+	@echo "make test-long    the long tests"
+	@echo "make bench        benchmarks, side by side with the reference"
+	@echo "make check        layers, exported symbols, formatting"
+	@echo "make format       format the sources"
+	@echo "PRESET=debug|asan|tsan|coverage|clang|static chooses another build"
+
+run: build
+	@build/bin/berth version
+
+setup:
+	@tools/setup.sh
+
+build: setup
+	@mkdir -p $(DIR)
+	@test -f $(DIR)/build.ninja || cmake --preset $(PRESET) $(CMAKE_ARGS) > $(DIR)/configure.log 2>&1 \
+	    || { cat $(DIR)/configure.log; exit 1; }
+	@cmake --build $(DIR)
+
+test: build
+	@ctest --test-dir $(DIR) --output-on-failure --label-exclude 'long|conformance'
+
+test-long: build
+	@ctest --test-dir $(DIR) --output-on-failure --label-regex long
+
+conformance: build
+	@tools/conformance.sh $(DIR)
+
+bench: build
+	@tools/bench.sh $(DIR)
+
+check: build
+	@tools/check-layers.sh
+	@tools/check-symbols.sh $(DIR)
+	@tools/check-format.sh
+
+format:
+	@tools/check-format.sh --fix
+
+install: build
+	@cmake --install $(DIR) --prefix $(PREFIX)
+
+clean:
+	@rm -rf build

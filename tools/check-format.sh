@@ -1,0 +1,13 @@
+#!/bin/sh
+# Are all C sources formatted as .clang-format says? With --fix: make them so.
+set -eu
+cd "$(dirname "$0")/.."
+files=$(git ls-files --cached --others --exclude-standard '*.c' '*.h')
+if [ "${1:-}" = --fix ]; then
+    # shellcheck disable=SC2086
+    clang-format -i $files
+else
+    # shellcheck disable=SC2086
+    clang-format --dry-run -Werror $files
+    echo "format: $(printf '%s\n' "$files" | wc -l) files are fine"
+fi
