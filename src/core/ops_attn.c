@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// ops_attn.c: attention in one op, and the indexer that picks what a sparse attention looks at.
+
+#include "core/op.h"
+
+// Batches of small go evenly into those of large along dimension i.
+static bool divides(const struct ggml_tensor *small, const struct ggml_tensor *large, int i) {
+    return small->ne[i] != 0 && (small->ne[i] == large->ne[i] || large->ne[i] % small->ne[i] == 0);
+}
+
+// q: [d_k, n_token, n_head, n_seq], k: [d_k, n_kv, n_head_kv, n_seq], v: [d_v, n_kv, n_head_kv, n_seq], mask: [n_kv, n_token,
+// ...] f16 or NULL. The result is [d_v, n_head, n_token, n_seq], permuted against q. op_params: scale, max_bias, softcap,
+// precision.
+struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
+    struct ggml_tensor *v, struct ggml_tensor *mask, float scale, float max_bias, float logit_softcap) {
+    BERTH_SOURCES(ctx, q, k, v);
+    BERTH_SOURCE_OPT(ctx, mask);
+    BERTH_REQUIRE(ctx, k->ne[0] == q->ne[0] && divides(k, q, 2) && divides(k, q, 3),
+        "k " BERTH_SHAPE " does not go with q " BERTH_SHAPE ": same ne[0], ne[2] and ne[3] of q multiples of those of k",
+        BERTH_NE(k), BERTH_NE(q));
+    BERTH_REQUIRE(ctx, q->ne[3] == k->ne[3] && q->ne[3] == v->ne[3],
+        "q has %" PRId64 " sequences, k %" PRId64 ", v %" PRId64 " (ne[3])", q->ne[3], k->ne[3], v->ne[3]);
+    if (mask != NULL) {
+        BERTH_REQUIRE(ctx, mask->type == GGML_TYPE_F16, "mask is %s, must be f16", ggml_type_name(mask->type));
+        BERTH_REQUIRE(ctx, ggml_is_contiguous(mask), "mask is not contiguous: strides " BERTH_STRIDE, BERTH_NB(mask));
+        BERTH_REQUIRE(ctx, divides(mask, q, 2) && divides(mask, q, 3),
+            "ne[2] and ne[3] of q " BERTH_SHAPE " are no multiples of those of the mask " BERTH_SHAPE, BERTH_NE(q),
+            BERTH_NE(mask));
+    }
+    BERTH_REQUIRE(ctx, mask != NULL || !(max_bias > 0.0f), "max_bias is %g, but there is no mask", (double) max_bias);
+    const int64_t ne[]         = {v->ne[0], q->ne[2], q->ne[1], q->ne[3]};
+    const float params[]       = {scale, max_bias, logit_softcap};
+    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0);
+
+    result = berth_op_set(result, GGML_OP_FLASH_ATTN_EXT, params, sizeof params, q, k, v);
+    berth_op_src(result, 3, mask);
+    return result;
+}
+
+// The functions below work on a made tensor and have no context to poison.
+static bool is_flash_attn(const struct ggml_tensor *a, const char *func) {
+    if (a == NULL || berth_poisoned(a)) {
+        return false; // reported where it was made
+    }
+    if (a->op != GGML_OP_FLASH_ATTN_EXT) {
+        berth_fail(GGML_STATUS_FAILED, "%s: %s is %s, not the result of ggml_flash_attn_ext", func, a->name, ggml_op_name(a->op));
+        return false;
+    }
+    return true;
+}
+
+void ggml_flash_attn_ext_set_prec(struct ggml_tensor *a, enum ggml_prec prec) {
+    if (!is_flash_attn(a, __func__)) {
+        return;
+    }
+    if (prec != GGML_PREC_DEFAULT && prec != GGML_PREC_F32) {
+        berth_fail(GGML_STATUS_FAILED, "%s: %d is no precision", __func__, (int) prec);
+        return;
+    }
+    a->op_params[3] = (int32_t) prec;
+}
+
+enum ggml_prec ggml_flash_attn_ext_get_prec(const struct ggml_tensor *a) {
+    return is_flash_attn(a, __func__) ? (enum ggml_prec) a->op_params[3] : GGML_PREC_DEFAULT;
+}
+
+// Without its sinks the attention would compute something else than was asked: it becomes poison itself. The log has the numbers.
+static void sinks_refuse(struct ggml_tensor *a) {
+    static char text[] = "ggml_flash_attn_ext_add_sinks: the sinks do not fit";
+    a->flags |= BERTH_FLAG_POISON;
+    a->extra = text;
+}
+
+// sinks: one f32 a head, or NULL to take them away.
+void ggml_flash_attn_ext_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks) {
+    if (!is_flash_attn(a, __func__)) {
+        return;
+    }
+    if (sinks == NULL) {
+        a->src[4] = NULL;
+        return;
+    }
+    if (berth_poisoned(sinks)) {
+        sinks_refuse(a); // the reason has been logged
+        return;
+    }
+    const struct ggml_tensor *q = a->src[0];
+    if (a->src[4] != NULL || q == NULL || sinks->ne[0] != q->ne[2] || sinks->type != GGML_TYPE_F32) {
+        berth_fail(GGML_STATUS_FAILED, "%s: %s: %s, sinks are %s " BERTH_SHAPE ", must be f32 for %" PRId64 " heads", __func__,
+            a->name, a->src[4] != NULL ? "has sinks already" : "has none yet", ggml_type_name(sinks->type), BERTH_NE(sinks),
+            q != NULL ? q->ne[2] : 0);
+        sinks_refuse(a);
+        return;
+    }
+    a->src[4] = sinks;
+}
+
+// The ABI has the name, the reference refuses every call.
+struct ggml_tensor *ggml_flash_attn_back(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
+    struct ggml_tensor *v, struct ggml_tensor *d, bool masked) {
+    BERTH_SOURCES(ctx, q, k, v, d);
+    return berth_poison(
+        ctx, __func__, "there is no backward pass of attention (q " BERTH_SHAPE ", masked %d)", BERTH_NE(q), masked);
+}
+
+// q: [d, n_head, n_token, n_seq], k: [d, 1, n_kv, n_seq], weights: [n_head, n_token, 1, n_seq], mask: [n_kv, n_token, 1, n].
+// The result is a score for each pair of key and token: [n_kv, n_token, 1, n_seq].
+struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
+    struct ggml_tensor *weights, struct ggml_tensor *mask) {
+    BERTH_SOURCES(ctx, q, k, weights, mask);
+    BERTH_REQUIRE(ctx, q->type == GGML_TYPE_F32 && weights->type == GGML_TYPE_F32 && mask->type == GGML_TYPE_F16,
+        "q is %s, weights are %s, mask is %s, must be f32, f32, f16", ggml_type_name(q->type), ggml_type_name(weights->type),
+        ggml_type_name(mask->type));
+    BERTH_REQUIRE(ctx, k->ne[0] == q->ne[0] && k->ne[1] == 1 && k->ne[3] == q->ne[3],
+        "k is " BERTH_SHAPE ", must have ne[0] and ne[3] of q " BERTH_SHAPE " and one head", BERTH_NE(k), BERTH_NE(q));
+    BERTH_REQUIRE(ctx,
+        weights->ne[0] == q->ne[1] && weights->ne[1] == q->ne[2] && weights->ne[2] == 1 && weights->ne[3] == q->ne[3],
+        "weights are " BERTH_SHAPE ", q " BERTH_SHAPE " takes one for each head and token", BERTH_NE(weights), BERTH_NE(q));
+    BERTH_REQUIRE(ctx, mask->ne[0] == k->ne[2] && mask->ne[1] == q->ne[2] && mask->ne[2] == 1 && divides(mask, weights, 3),
+        "mask is " BERTH_SHAPE ", k " BERTH_SHAPE " and q " BERTH_SHAPE " take [n_kv, n_token, 1, a divisor of n_seq]",
+        BERTH_NE(mask), BERTH_NE(k), BERTH_NE(q));
+    const int64_t ne[]         = {k->ne[2], q->ne[2], 1, q->ne[3]};
+    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0);
+
+    result = berth_op_set(result, GGML_OP_LIGHTNING_INDEXER, NULL, 0, q, k, weights);
+    berth_op_src(result, 3, mask);
+    return result;
+}

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: MIT
+// ops_conv.c: convolutions. a is the kernel, b the data: [width, height, (depth,) channels, batch].
+// Two roads: composite constructors gather windows into columns (im2col) and leave the work to mul_mat; the direct ones are one
+// op. Extents are computed exactly and refused where they overflow; columns of composites are F16.
+
+#include "core/op.h"
+
+#include <limits.h>
+
+// How one direction is walked.
+struct walk {
+    int stride;
+    int pad; // on both sides
+    int dilation;
+};
+
+// Windows of k elements that fit into n: false where the stride is 0 or a number overflows (2 * pad must stay an int, as in the
+// kernels). The quotient rounds toward 0, so that a window too large can still give 0 or 1: callers check what they need.
+static bool walk_extent(int64_t n, int64_t k, struct walk w, int64_t *out) {
+    int64_t span, room;
+    if (w.stride == 0 || w.pad > INT_MAX / 2 || w.pad < INT_MIN / 2 || !berth_add_i64_ok(k, -1, &span) ||
+        !berth_mul_i64_ok(span, w.dilation, &span) || !berth_add_i64_ok(n, 2 * (int64_t) w.pad, &room) ||
+        __builtin_sub_overflow(room, span, &room) || !berth_add_i64_ok(room, -1, &room)) {
+        return false;
+    }
+    // The one quotient that overflows:
+    if (room == INT64_MIN && w.stride == -1) {
+        return false;
+    }
+    return berth_add_i64_ok(room / w.stride, 1, out);
+}
+
+#define WALK_TEXT "stride %d, pad %d, dilation %d"
+#define WALK(w) (w).stride, (w).pad, (w).dilation
+
+static struct ggml_tensor *walk_refuse(
+    struct ggml_context *ctx, const char *func, const char *axis, int64_t n, int64_t k, struct walk w) {
+    return berth_poison(ctx, func, "no window of %" PRId64 " fits into a %s of %" PRId64 " (" WALK_TEXT ")", k, axis, n, WALK(w));
+}
+
+// ---- windows into columns ----
+
+// What two public functions and every composite share; func names the caller in errors.
+static struct ggml_tensor *im2col_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
+    struct walk w0, struct walk w1, bool is_2D, enum ggml_type type) {
+    if (BERTH_UNLIKELY(berth_poisoned(a) || berth_poisoned(b))) {
+        return berth_poison_spread(ctx, func, berth_poisoned(a) ? a : b);
+    }
+    if (is_2D ? a->ne[2] != b->ne[2] : a->ne[1] != b->ne[1]) {
+        return berth_poison(ctx, func, "a " BERTH_SHAPE " and b " BERTH_SHAPE " differ in channels (ne[%d])", BERTH_NE(a),
+            BERTH_NE(b), is_2D ? 2 : 1);
+    }
+    if (!is_2D && b->ne[3] != 1) {
+        return berth_poison(ctx, func, "b " BERTH_SHAPE " must have three dimensions", BERTH_NE(b));
+    }
+    int64_t width, height = 0;
+    if (is_2D && (!walk_extent(b->ne[1], a->ne[1], w1, &height) || height <= 0)) {
+        return walk_refuse(ctx, func, "height", b->ne[1], a->ne[1], w1);
+    }
+    if (!walk_extent(b->ne[0], a->ne[0], w0, &width) || width <= 0) {
+        return walk_refuse(ctx, func, "width", b->ne[0], a->ne[0], w0);
+    }
+    int64_t column;
+    if (!berth_mul_i64_ok(a->ne[0], a->ne[1], &column) || (is_2D && !berth_mul_i64_ok(column, a->ne[2], &column))) {
+        return berth_poison(ctx, func, "kernel " BERTH_SHAPE " has too many elements", BERTH_NE(a));
+    }
+    const int64_t ne[]     = {column, width, is_2D ? height : b->ne[2], is_2D ? b->ne[3] : 1};
+    const int32_t params[] = {w0.stride, w1.stride, w0.pad, w1.pad, w0.dilation, w1.dilation, is_2D};
+    return berth_op_set(berth_tensor_new(ctx, func, type, 4, ne, NULL, 0), GGML_OP_IM2COL, params, sizeof params, a, b, NULL);
+}
+
+struct ggml_tensor *ggml_im2col(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0,
+    int p1, int d0, int d1, bool is_2D, enum ggml_type dst_type) {
+    BERTH_SOURCES(ctx, a, b);
+    return im2col_new(ctx, __func__, a, b, (struct walk){s0, p0, d0}, (struct walk){s1, p1, d1}, is_2D, dst_type);
+}
+
+// a: the gradient of the columns, b: the kernel, ne: the shape of the data that im2col had.
+struct ggml_tensor *ggml_im2col_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int64_t *ne, int s0,
+    int s1, int p0, int p1, int d0, int d1, bool is_2D) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, ne != NULL, "ne is NULL");
+    const int32_t params[] = {s0, s1, p0, p1, d0, d1, is_2D};
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_IM2COL_BACK, params, sizeof params, a, b, NULL);
+}
+
+// Channels and batch share ne[3] in three dimensions: n_channel tells them apart.
+static struct ggml_tensor *im2col_3d_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
+    int64_t n_channel, const struct walk w[3], enum ggml_type type) {
+    if (n_channel == 0 || n_channel != (int32_t) n_channel) {
+        return berth_poison(ctx, func, "%" PRId64 " channels", n_channel);
+    }
+    static const char *const axis[] = {"width", "height", "depth"};
+    int64_t extent[3];
+    for (int i = 0; i < 3; i++) {
+        if (!walk_extent(b->ne[i], a->ne[i], w[i], &extent[i]) || extent[i] <= 0) {
+            return walk_refuse(ctx, func, axis[i], b->ne[i], a->ne[i], w[i]);
+        }
+    }
+    int64_t column, depths;
+    if (!berth_mul_i64_ok(a->ne[0], a->ne[1], &column) || !berth_mul_i64_ok(column, a->ne[2], &column) ||
+        !berth_mul_i64_ok(column, n_channel, &column) || !berth_mul_i64_ok(b->ne[3] / n_channel, extent[2], &depths)) {
+        return berth_poison(
+            ctx, func, "kernel " BERTH_SHAPE " over data " BERTH_SHAPE " makes too many elements", BERTH_NE(a), BERTH_NE(b));
+    }
+    const int64_t ne[]     = {column, extent[0], extent[1], depths};
+    const int32_t params[] = {w[0].stride, w[1].stride, w[2].stride, w[0].pad, w[1].pad, w[2].pad, w[0].dilation, w[1].dilation,
+        w[2].dilation, (int32_t) n_channel};
+    return berth_op_set(berth_tensor_new(ctx, func, type, 4, ne, NULL, 0), GGML_OP_IM2COL_3D, params, sizeof params, a, b, NULL);
+}
+
+struct ggml_tensor *ggml_im2col_3d(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int64_t IC, int s0,
+    int s1, int s2, int p0, int p1, int p2, int d0, int d1, int d2, enum ggml_type dst_type) {
+    BERTH_SOURCES(ctx, a, b);
+    const struct walk w[] = {{s0, p0, d0}, {s1, p1, d1}, {s2, p2, d2}};
+    return im2col_3d_new(ctx, __func__, a, b, IC, w, dst_type);
+}
+
+// Columns [k * oc, n] back into oc channels: overlapping windows add up.
+struct ggml_tensor *ggml_col2im_1d(struct ggml_context *ctx, struct ggml_tensor *a, int s0, int oc, int p0) {
+    BERTH_SOURCES(ctx, a);
+    BERTH_REQUIRE(ctx, ggml_is_matrix(a), "a " BERTH_SHAPE " must be a matrix", BERTH_NE(a));
+    BERTH_REQUIRE(ctx, ggml_is_contiguous(a), "a is not contiguous: strides " BERTH_STRIDE, BERTH_NB(a));
+    BERTH_REQUIRE(ctx, a->type == GGML_TYPE_F32 || a->type == GGML_TYPE_F16 || a->type == GGML_TYPE_BF16,
+        "a is %s, must be f32, f16 or bf16", ggml_type_name(a->type));
+    BERTH_REQUIRE(ctx, s0 > 0 && oc > 0 && p0 >= 0, "stride %d, channels %d, pad %d", s0, oc, p0);
+    BERTH_REQUIRE(ctx, a->ne[0] > 0 && a->ne[0] % oc == 0, "columns of %" PRId64 " for %d channels", a->ne[0], oc);
+    int64_t width;
+    const bool fits = p0 <= INT_MAX / 2 && berth_add_i64_ok(a->ne[1], -1, &width) && berth_mul_i64_ok(width, s0, &width) &&
+                      berth_add_i64_ok(width, a->ne[0] / oc - 2 * (int64_t) p0, &width) && width > 0;
+    BERTH_REQUIRE(
+        ctx, fits, "%" PRId64 " windows of %" PRId64 " (stride %d, pad %d) leave nothing", a->ne[1], a->ne[0] / oc, s0, p0);
+    const int64_t ne[]     = {width, oc};
+    const int32_t params[] = {s0, oc, p0};
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, a->type, 2, ne, NULL, 0), GGML_OP_COL2IM_1D, params, sizeof params, a, NULL, NULL);
+}
+
+// ---- composites: columns, then mul_mat ----
+// Poison from one step passes through the ones after it.
+
+// Extents of empty tensors can multiply past 63 bits: the product wraps, and reshape refuses it.
+static int64_t times(int64_t x, int64_t y) {
+    return (int64_t) ((uint64_t) x * (uint64_t) y);
+}
+
+static struct ggml_tensor *conv_1d_new(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, struct walk w) {
+    struct ggml_tensor *col  = im2col_new(ctx, func, a, b, w, (struct walk){0, 0, 0}, false, GGML_TYPE_F16);
+    struct ggml_tensor *rows = ggml_reshape_2d(ctx, col, col->ne[0], times(col->ne[2], col->ne[1]));
+    struct ggml_tensor *flat = ggml_reshape_2d(ctx, a, times(a->ne[0], a->ne[1]), a->ne[2]);
+    struct ggml_tensor *out  = ggml_mul_mat(ctx, rows, flat);
+    return ggml_reshape_3d(ctx, out, col->ne[1], a->ne[2], col->ne[2]);
+}
+
+// Half the kernel's extent as padding. False where it is no int.
+static bool half_pad(int64_t k, int *pad) {
+    *pad = (int) (k / 2);
+    return k / 2 == *pad;
+}
+
+struct ggml_tensor *ggml_conv_1d(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int p0, int d0) {
+    BERTH_SOURCES(ctx, a, b);
+    return conv_1d_new(ctx, __func__, a, b, (struct walk){s0, p0, d0});
+}
+
+struct ggml_tensor *ggml_conv_1d_ph(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s, int d) {
+    BERTH_SOURCES(ctx, a, b);
+    int pad;
+    BERTH_REQUIRE(ctx, half_pad(a->ne[0], &pad), "kernel " BERTH_SHAPE " is too wide", BERTH_NE(a));
+    return conv_1d_new(ctx, __func__, a, b, (struct walk){s, pad, d});
+}
+
+static struct ggml_tensor *conv_1d_dw_new(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, struct walk w) {
+    struct ggml_tensor *data = ggml_reshape_4d(ctx, b, b->ne[0], 1, b->ne[1], b->ne[2]);
+    struct ggml_tensor *col  = im2col_new(ctx, func, a, data, w, (struct walk){0, 0, 0}, false, GGML_TYPE_F16);
+    struct ggml_tensor *out  = ggml_mul_mat(ctx, col, a);
+    return ggml_reshape_3d(ctx, out, out->ne[0], out->ne[2], 1);
+}
+
+struct ggml_tensor *ggml_conv_1d_dw(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int p0, int d0) {
+    BERTH_SOURCES(ctx, a, b);
+    return conv_1d_dw_new(ctx, __func__, a, b, (struct walk){s0, p0, d0});
+}
+
+struct ggml_tensor *ggml_conv_1d_dw_ph(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int d0) {
+    BERTH_SOURCES(ctx, a, b);
+    int pad;
+    BERTH_REQUIRE(ctx, half_pad(a->ne[0], &pad), "kernel " BERTH_SHAPE " is too wide", BERTH_NE(a));
+    return conv_1d_dw_new(ctx, __func__, a, b, (struct walk){s0, pad, d0});
+}
+
+static struct ggml_tensor *conv_2d_new(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, struct walk w0, struct walk w1) {
+    struct ggml_tensor *col  = im2col_new(ctx, func, a, b, w0, w1, true, GGML_TYPE_F16);
+    struct ggml_tensor *rows = ggml_reshape_2d(ctx, col, col->ne[0], times(col->ne[3], times(col->ne[2], col->ne[1])));
+    struct ggml_tensor *flat = ggml_reshape_2d(ctx, a, times(a->ne[0], times(a->ne[1], a->ne[2])), a->ne[3]);
+    struct ggml_tensor *out  = ggml_mul_mat(ctx, rows, flat);
+
+    out = ggml_reshape_4d(ctx, out, col->ne[1], col->ne[2], col->ne[3], a->ne[3]);
+    return ggml_cont(ctx, ggml_permute(ctx, out, 0, 1, 3, 2));
+}
+
+struct ggml_tensor *ggml_conv_2d(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0, int p1, int d0, int d1) {
+    BERTH_SOURCES(ctx, a, b);
+    return conv_2d_new(ctx, __func__, a, b, (struct walk){s0, p0, d0}, (struct walk){s1, p1, d1});
+}
+
+// Strides as large as the kernel, no padding: patches side by side.
+struct ggml_tensor *ggml_conv_2d_sk_p0(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, a->ne[0] <= INT_MAX && a->ne[1] <= INT_MAX, "kernel " BERTH_SHAPE " is too large", BERTH_NE(a));
+    return conv_2d_new(ctx, __func__, a, b, (struct walk){(int) a->ne[0], 0, 1}, (struct walk){(int) a->ne[1], 0, 1});
+}
+
+// Stride 1, half the kernel as padding: the picture keeps its size.
+struct ggml_tensor *ggml_conv_2d_s1_ph(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
+    BERTH_SOURCES(ctx, a, b);
+    int p0, p1;
+    BERTH_REQUIRE(ctx, half_pad(a->ne[0], &p0) && half_pad(a->ne[1], &p1), "kernel " BERTH_SHAPE " is too large", BERTH_NE(a));
+    return conv_2d_new(ctx, __func__, a, b, (struct walk){1, p0, 1}, (struct walk){1, p1, 1});
+}
+
+// Every channel has its own kernel: channels become batches of one.
+struct ggml_tensor *ggml_conv_2d_dw(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0, int p1, int d0, int d1) {
+    BERTH_SOURCES(ctx, a, b);
+    struct ggml_tensor *kernel = ggml_reshape_4d(ctx, a, a->ne[0], a->ne[1], 1, times(a->ne[2], a->ne[3]));
+    struct ggml_tensor *data   = ggml_reshape_4d(ctx, b, b->ne[0], b->ne[1], 1, times(b->ne[2], b->ne[3]));
+    struct ggml_tensor *col =
+        im2col_new(ctx, __func__, kernel, data, (struct walk){s0, p0, d0}, (struct walk){s1, p1, d1}, true, GGML_TYPE_F16);
+    struct ggml_tensor *rows = ggml_reshape_4d(ctx, col, col->ne[0], times(col->ne[2], col->ne[1]), b->ne[2], b->ne[3]);
+
+    kernel                  = ggml_reshape_4d(ctx, kernel, times(kernel->ne[0], kernel->ne[1]), kernel->ne[2], kernel->ne[3], 1);
+    struct ggml_tensor *out = ggml_mul_mat(ctx, kernel, rows);
+    return ggml_reshape_4d(ctx, out, col->ne[1], col->ne[2], b->ne[2], b->ne[3]);
+}
+
+struct ggml_tensor *ggml_conv_3d(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int64_t IC, int s0,
+    int s1, int s2, int p0, int p1, int p2, int d0, int d1, int d2) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, IC != 0, "0 channels");
+    const int64_t n_batch = b->ne[3] / IC;
+    const int64_t n_out   = a->ne[3] / IC;
+    BERTH_REQUIRE(ctx, n_batch != 0, "%" PRId64 " channels, but b " BERTH_SHAPE " has fewer", IC, BERTH_NE(b));
+    const struct walk w[]   = {{s0, p0, d0}, {s1, p1, d1}, {s2, p2, d2}};
+    struct ggml_tensor *col = im2col_3d_new(ctx, __func__, a, b, IC, w, GGML_TYPE_F16);
+    if (BERTH_UNLIKELY(berth_poisoned(col))) {
+        return col;
+    }
+    const int64_t depth      = col->ne[3] / n_batch;
+    struct ggml_tensor *rows = ggml_reshape_2d(ctx, col, col->ne[0], times(col->ne[3], times(col->ne[2], col->ne[1])));
+    struct ggml_tensor *flat = ggml_reshape_2d(ctx, a, col->ne[0], n_out);
+    struct ggml_tensor *out  = ggml_mul_mat(ctx, rows, flat);
+
+    out = ggml_reshape_4d(ctx, out, times(col->ne[1], col->ne[2]), depth, n_batch, n_out);
+    out = ggml_cont(ctx, ggml_permute(ctx, out, 0, 1, 3, 2));
+    return ggml_reshape_4d(ctx, out, col->ne[1], col->ne[2], depth, times(n_out, n_batch));
+}
+
+// ---- one op each ----
+
+struct ggml_tensor *ggml_conv_2d_direct(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0, int p1, int d0, int d1) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, a->ne[2] == b->ne[2], "a " BERTH_SHAPE " and b " BERTH_SHAPE " differ in channels (ne[2])", BERTH_NE(a),
+        BERTH_NE(b));
+    const struct walk w0 = {s0, p0, d0}, w1 = {s1, p1, d1};
+    int64_t ne[] = {0, 0, a->ne[3], b->ne[3]};
+    if (!walk_extent(b->ne[0], a->ne[0], w0, &ne[0]) || ne[0] < 0) {
+        return walk_refuse(ctx, __func__, "width", b->ne[0], a->ne[0], w0);
+    }
+    if (!walk_extent(b->ne[1], a->ne[1], w1, &ne[1]) || ne[1] < 0) {
+        return walk_refuse(ctx, __func__, "height", b->ne[1], a->ne[1], w1);
+    }
+    const int32_t params[] = {s0, s1, p0, p1, d0, d1};
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, b->type, 4, ne, NULL, 0), GGML_OP_CONV_2D, params, sizeof params, a, b, NULL);
+}
+
+struct ggml_tensor *ggml_conv_2d_dw_direct(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int stride0,
+    int stride1, int pad0, int pad1, int dilation0, int dilation1) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, a->ne[2] == 1 && a->ne[3] == b->ne[2],
+        "a " BERTH_SHAPE " is not one kernel for each of the %" PRId64 " channels of b (ne[2] 1, ne[3] their number)",
+        BERTH_NE(a), b->ne[2]);
+    const struct walk w0 = {stride0, pad0, dilation0}, w1 = {stride1, pad1, dilation1};
+    int64_t ne[] = {0, 0, b->ne[2], b->ne[3]};
+    if (!walk_extent(b->ne[0], a->ne[0], w0, &ne[0]) || ne[0] < 0) {
+        return walk_refuse(ctx, __func__, "width", b->ne[0], a->ne[0], w0);
+    }
+    if (!walk_extent(b->ne[1], a->ne[1], w1, &ne[1]) || ne[1] < 0) {
+        return walk_refuse(ctx, __func__, "height", b->ne[1], a->ne[1], w1);
+    }
+    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, b->type, 4, ne, NULL, 0);
+    if (BERTH_UNLIKELY(berth_poisoned(result))) {
+        return result;
+    }
+    if (ggml_is_contiguous_channels(b)) {
+        // The result keeps b's order in memory, channels innermost.
+        result->nb[2] = ggml_type_size(b->type);
+        result->nb[0] = result->nb[2] * (size_t) result->ne[2];
+        result->nb[1] = result->nb[0] * (size_t) result->ne[0];
+    }
+    const int32_t params[] = {stride0, stride1, pad0, pad1, dilation0, dilation1};
+    return berth_op_set(result, GGML_OP_CONV_2D_DW, params, sizeof params, a, b, NULL);
+}
+
+struct ggml_tensor *ggml_conv_3d_direct(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1,
+    int s2, int p0, int p1, int p2, int d0, int d1, int d2, int n_channels, int n_batch, int n_channels_out) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, a->ne[3] == (int64_t) n_channels * n_channels_out, "a " BERTH_SHAPE " for %d channels in and %d out",
+        BERTH_NE(a), n_channels, n_channels_out);
+    BERTH_REQUIRE(ctx, b->ne[3] == (int64_t) n_channels * n_batch, "b " BERTH_SHAPE " for %d batches of %d channels", BERTH_NE(b),
+        n_batch, n_channels);
+    static const char *const axis[] = {"width", "height", "depth"};
+    const struct walk w[]           = {{s0, p0, d0}, {s1, p1, d1}, {s2, p2, d2}};
+    int64_t ne[]                    = {0, 0, 0, (int64_t) n_channels_out * n_batch};
+    for (int i = 0; i < 3; i++) {
+        if (!walk_extent(b->ne[i], a->ne[i], w[i], &ne[i]) || ne[i] < 0) {
+            return walk_refuse(ctx, __func__, axis[i], b->ne[i], a->ne[i], w[i]);
+        }
+    }
+    const int32_t params[] = {s0, s1, s2, p0, p1, p2, d0, d1, d2, n_channels, n_batch, n_channels_out};
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_CONV_3D, params, sizeof params, a, b, NULL);
+}
+
+// What n windows of k cover in steps of stride.
+static bool transposed_extent(int64_t n, int64_t k, int stride, int64_t *out) {
+    return berth_add_i64_ok(n, -1, out) && berth_mul_i64_ok(*out, stride, out) && berth_add_i64_ok(*out, k, out) && *out >= 0;
+}
+
+// a: [width, channels out, channels in], b: [width, channels in].
+struct ggml_tensor *ggml_conv_transpose_1d(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int p0, int d0) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, ggml_is_matrix(b), "b " BERTH_SHAPE " must be a matrix", BERTH_NE(b));
+    BERTH_REQUIRE(ctx, a->ne[2] == b->ne[1] && a->ne[3] == 1,
+        "a " BERTH_SHAPE " must have the %" PRId64 " channels of b as ne[2] and three dimensions", BERTH_NE(a), b->ne[1]);
+    BERTH_REQUIRE(ctx, p0 == 0 && d0 == 1, "pad %d and dilation %d, only 0 and 1 are there", p0, d0);
+    int64_t ne[] = {0, a->ne[1], b->ne[2], 1};
+    BERTH_REQUIRE(ctx, transposed_extent(b->ne[0], a->ne[0], s0, &ne[0]),
+        "a kernel of %" PRId64 " with stride %d makes no sound width from %" PRId64, a->ne[0], s0, b->ne[0]);
+    const int32_t params[] = {s0, p0, d0};
+    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_CONV_TRANSPOSE_1D, params,
+        sizeof params, a, b, NULL);
+}
+
+// a: [width, height, channels out, channels in].
+struct ggml_tensor *ggml_conv_transpose_2d_p0(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int stride) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(
+        ctx, a->ne[3] == b->ne[2], "a " BERTH_SHAPE " must have the %" PRId64 " channels of b as ne[3]", BERTH_NE(a), b->ne[2]);
+    int64_t ne[] = {0, 0, a->ne[2], b->ne[3]};
+    BERTH_REQUIRE(ctx,
+        transposed_extent(b->ne[0], a->ne[0], stride, &ne[0]) && transposed_extent(b->ne[1], a->ne[1], stride, &ne[1]),
+        "kernel " BERTH_SHAPE " with stride %d makes no sound extent from " BERTH_SHAPE, BERTH_NE(a), stride, BERTH_NE(b));
+    const int32_t params[] = {stride};
+    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_CONV_TRANSPOSE_2D, params,
+        sizeof params, a, b, NULL);
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// ops_matmul.c: products of matrices, and the triangular solve. Results are F32 whatever the sources are.
+// Rows of a and rows of b run along ne[0]: mul_mat gives result[i, j] = <row i of a, row j of b>. Batches (ne[2], ne[3]) of a
+// are repeated over those of b.
+
+#include "core/op.h"
+
+// a's batches go evenly into b's.
+static bool batches_fit(const struct ggml_tensor *a, const struct ggml_tensor *b) {
+    for (int i = 2; i < GGML_MAX_DIMS; i++) {
+        // Most often equal, which saves the division.
+        if (BERTH_UNLIKELY(a->ne[i] == 0 || (a->ne[i] != b->ne[i] && b->ne[i] % a->ne[i] != 0))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+struct ggml_tensor *ggml_mul_mat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, a->ne[0] == b->ne[0], "a " BERTH_SHAPE " and b " BERTH_SHAPE " differ in ne[0]", BERTH_NE(a), BERTH_NE(b));
+    BERTH_REQUIRE(ctx, batches_fit(a, b), "ne[2] and ne[3] of b " BERTH_SHAPE " are no multiples of those of a " BERTH_SHAPE,
+        BERTH_NE(b), BERTH_NE(a));
+    BERTH_REQUIRE(ctx, !ggml_is_transposed(a), "a is transposed: strides " BERTH_STRIDE, BERTH_NB(a));
+    const int64_t ne[] = {a->ne[1], b->ne[1], b->ne[2], b->ne[3]};
+    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_MUL_MAT, NULL, 0, a, b, NULL);
+}
+
+// The setters have no context to poison: they report and leave the tensor as it was.
+static bool is_mul_mat(const struct ggml_tensor *a, const char *func) {
+    if (a == NULL || berth_poisoned(a)) {
+        return false; // reported where it was made
+    }
+    if (a->op != GGML_OP_MUL_MAT) {
+        berth_fail(GGML_STATUS_FAILED, "%s: %s is %s, not the result of ggml_mul_mat", func, a->name, ggml_op_name(a->op));
+        return false;
+    }
+    return true;
+}
+
+void ggml_mul_mat_set_prec(struct ggml_tensor *a, enum ggml_prec prec) {
+    if (!is_mul_mat(a, __func__)) {
+        return;
+    }
+    if (prec != GGML_PREC_DEFAULT && prec != GGML_PREC_F32) {
+        berth_fail(GGML_STATUS_FAILED, "%s: %d is no precision", __func__, (int) prec);
+        return;
+    }
+    a->op_params[0] = (int32_t) prec;
+}
+
+void ggml_mul_mat_set_hint(struct ggml_tensor *a, enum ggml_op_hint hint) {
+    if (!is_mul_mat(a, __func__)) {
+        return;
+    }
+    if (hint != GGML_HINT_NONE && hint != GGML_HINT_SRC0_IS_HADAMARD) {
+        berth_fail(GGML_STATUS_FAILED, "%s: %d is no hint", __func__, (int) hint);
+        return;
+    }
+    a->op_params[1] = (int32_t) hint;
+}
+
+// as: [k, m, n_expert], b: [k, n_b, n_token], ids: [n_used, n_token]: token t's rows go through the experts ids[:, t].
+struct ggml_tensor *ggml_mul_mat_id(
+    struct ggml_context *ctx, struct ggml_tensor *as, struct ggml_tensor *b, struct ggml_tensor *ids) {
+    BERTH_SOURCES(ctx, as, b, ids);
+    BERTH_REQUIRE(ctx, !ggml_is_transposed(as), "as is transposed: strides " BERTH_STRIDE, BERTH_NB(as));
+    BERTH_REQUIRE(ctx, ids->type == GGML_TYPE_I32, "ids is %s, must be i32", ggml_type_name(ids->type));
+    BERTH_REQUIRE(ctx, as->ne[3] == 1 && b->ne[3] == 1, "as " BERTH_SHAPE " and b " BERTH_SHAPE " must have three dimensions",
+        BERTH_NE(as), BERTH_NE(b));
+    BERTH_REQUIRE(ctx, ggml_is_matrix(ids), "ids " BERTH_SHAPE " must be a matrix", BERTH_NE(ids));
+    BERTH_REQUIRE(ctx, ids->ne[1] == b->ne[2], "ids " BERTH_SHAPE " has not one row for each of the %" PRId64 " tokens of b",
+        BERTH_NE(ids), b->ne[2]);
+    BERTH_REQUIRE(
+        ctx, as->ne[0] == b->ne[0], "as " BERTH_SHAPE " and b " BERTH_SHAPE " differ in ne[0]", BERTH_NE(as), BERTH_NE(b));
+    BERTH_REQUIRE(ctx, b->ne[1] != 0 && ids->ne[0] % b->ne[1] == 0,
+        "ids->ne[0] is %" PRId64 ", no multiple of b->ne[1], which is %" PRId64, ids->ne[0], b->ne[1]);
+    const int64_t ne[] = {as->ne[1], ids->ne[0], b->ne[2], 1};
+    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_MUL_MAT_ID, NULL, 0, as, b, ids);
+}
+
+struct ggml_tensor *ggml_out_prod(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, a->ne[1] == b->ne[1], "a " BERTH_SHAPE " and b " BERTH_SHAPE " differ in ne[1]", BERTH_NE(a), BERTH_NE(b));
+    BERTH_REQUIRE(ctx, batches_fit(a, b), "ne[2] and ne[3] of b " BERTH_SHAPE " are no multiples of those of a " BERTH_SHAPE,
+        BERTH_NE(b), BERTH_NE(a));
+    BERTH_REQUIRE(ctx, !ggml_is_transposed(a), "a is transposed: strides " BERTH_STRIDE, BERTH_NB(a));
+    const int64_t ne[] = {a->ne[0], b->ne[0], b->ne[2], b->ne[3]};
+    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_OUT_PROD, NULL, 0, a, b, NULL);
+}
+
+// Solves a x = b for the lower triangular a. The flags name cases that the op does not have yet.
+struct ggml_tensor *ggml_solve_tri(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, bool left, bool lower, bool uni) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, a->type == GGML_TYPE_F32 && b->type == GGML_TYPE_F32, "a is %s and b is %s, both must be f32",
+        ggml_type_name(a->type), ggml_type_name(b->type));
+    BERTH_REQUIRE(ctx, a->ne[0] == a->ne[1], "a " BERTH_SHAPE " is not square", BERTH_NE(a));
+    BERTH_REQUIRE(ctx, a->ne[1] == b->ne[1] && a->ne[2] == b->ne[2] && a->ne[3] == b->ne[3],
+        "a " BERTH_SHAPE " and b " BERTH_SHAPE " differ in ne[1], ne[2] or ne[3]", BERTH_NE(a), BERTH_NE(b));
+    BERTH_REQUIRE(ctx, ggml_is_contiguous(a), "a is not contiguous: strides " BERTH_STRIDE, BERTH_NB(a));
+    BERTH_REQUIRE(ctx, ggml_is_contiguous(b), "b is not contiguous: strides " BERTH_STRIDE, BERTH_NB(b));
+    BERTH_REQUIRE(ctx, left && lower && !uni, "left %d, lower %d, uni %d: only left, lower, not uni is there", left, lower, uni);
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, b->ne, NULL, 0), GGML_OP_SOLVE_TRI, NULL, 0, a, b, NULL);
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// ops_pool.c: pooling, window partition, and the relative positions that go with it.
+
+#include "core/op.h"
+
+#include <limits.h>
+
+// ---- pooling ----
+
+// Windows of k that fit into n padded by pad. In float, as pad may have a fraction: extents past 2^24 round, and are part of the
+// ABI so. False where there is none or the number is no int64.
+static bool pool_extent(int64_t n, int k, int stride, float pad, int64_t *out) {
+    const float windows = ((float) n + 2 * pad - (float) k) / (float) stride + 1;
+    if (!(windows >= 1.0f && windows < 0x1p63f)) {
+        return false;
+    }
+    *out = (int64_t) windows;
+    return true;
+}
+
+static bool is_pool(enum ggml_op_pool op) {
+    return op == GGML_OP_POOL_MAX || op == GGML_OP_POOL_AVG;
+}
+
+static bool is_int32(float x) {
+    return x >= -0x1p31f && x < 0x1p31f;
+}
+
+struct ggml_tensor *ggml_pool_1d(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_op_pool op, int k0, int s0, int p0) {
+    BERTH_SOURCES(ctx, a);
+    BERTH_REQUIRE(ctx, is_pool(op), "%d is no way of pooling", (int) op);
+    int64_t ne[] = {0, a->ne[1], a->ne[2], a->ne[3]};
+    BERTH_REQUIRE(ctx, pool_extent(a->ne[0], k0, s0, (float) p0, &ne[0]),
+        "no window of %d fits into a width of %" PRId64 " (stride %d, pad %d)", k0, a->ne[0], s0, p0);
+    const int32_t params[] = {(int32_t) op, k0, s0, p0};
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_POOL_1D, params, sizeof params, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_pool_2d(
+    struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_op_pool op, int k0, int k1, int s0, int s1, float p0, float p1) {
+    BERTH_SOURCES(ctx, a);
+    BERTH_REQUIRE(ctx, is_pool(op), "%d is no way of pooling", (int) op);
+    BERTH_REQUIRE(ctx, is_int32(p0) && is_int32(p1), "pad %g and %g", (double) p0, (double) p1);
+    int64_t ne[] = {0, 0, a->ne[2], a->ne[3]};
+    BERTH_REQUIRE(ctx, pool_extent(a->ne[0], k0, s0, p0, &ne[0]),
+        "no window of %d fits into a width of %" PRId64 " (stride %d, pad %g)", k0, a->ne[0], s0, (double) p0);
+    BERTH_REQUIRE(ctx, pool_extent(a->ne[1], k1, s1, p1, &ne[1]),
+        "no window of %d fits into a height of %" PRId64 " (stride %d, pad %g)", k1, a->ne[1], s1, (double) p1);
+    const int32_t params[] = {(int32_t) op, k0, k1, s0, s1, (int32_t) p0, (int32_t) p1};
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_POOL_2D, params, sizeof params, a, NULL, NULL);
+}
+
+// a: the gradient of the pooled picture, af: the picture.
+struct ggml_tensor *ggml_pool_2d_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *af,
+    enum ggml_op_pool op, int k0, int k1, int s0, int s1, float p0, float p1) {
+    BERTH_SOURCES(ctx, a, af);
+    BERTH_REQUIRE(ctx, is_pool(op), "%d is no way of pooling", (int) op);
+    BERTH_REQUIRE(ctx, is_int32(p0) && is_int32(p1), "pad %g and %g", (double) p0, (double) p1);
+    const int32_t params[] = {(int32_t) op, k0, k1, s0, s1, (int32_t) p0, (int32_t) p1};
+    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, af->ne, NULL, 0), GGML_OP_POOL_2D_BACK, params,
+        sizeof params, a, af, NULL);
+}
+
+// ---- windows ----
+
+// a: [channels, width, height]; the last windows are padded.
+struct ggml_tensor *ggml_win_part(struct ggml_context *ctx, struct ggml_tensor *a, int w) {
+    BERTH_SOURCES(ctx, a);
+    BERTH_REQUIRE(ctx, ggml_is_3d(a), "a " BERTH_SHAPE " must have three dimensions", BERTH_NE(a));
+    BERTH_REQUIRE(ctx, a->type == GGML_TYPE_F32, "a is %s, must be f32", ggml_type_name(a->type));
+    BERTH_REQUIRE(ctx, w > 0, "windows of %d", w);
+    const int64_t n_x = a->ne[1] / w + (a->ne[1] % w != 0);
+    const int64_t n_y = a->ne[2] / w + (a->ne[2] % w != 0);
+    BERTH_REQUIRE(ctx, n_x <= INT_MAX && n_y <= INT_MAX && n_x * n_y <= INT_MAX, "%" PRId64 " x %" PRId64 " windows are too many",
+        n_x, n_y);
+    const int64_t ne[]     = {a->ne[0], w, w, n_x * n_y};
+    const int32_t params[] = {(int32_t) n_x, (int32_t) n_y, w};
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_WIN_PART, params, sizeof params, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_win_unpart(struct ggml_context *ctx, struct ggml_tensor *a, int w0, int h0, int w) {
+    BERTH_SOURCES(ctx, a);
+    BERTH_REQUIRE(ctx, a->type == GGML_TYPE_F32, "a is %s, must be f32", ggml_type_name(a->type));
+    const int64_t ne[]     = {a->ne[0], w0, h0};
+    const int32_t params[] = {w};
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 3, ne, NULL, 0), GGML_OP_WIN_UNPART, params, sizeof params, a, NULL, NULL);
+}
+
+// ---- relative positions ----
+
+// a: one row for each distance from -(qh - 1) to qh - 1.
+struct ggml_tensor *ggml_get_rel_pos(struct ggml_context *ctx, struct ggml_tensor *a, int qh, int kh) {
+    BERTH_SOURCES(ctx, a);
+    BERTH_REQUIRE(ctx, qh == kh, "qh %d and kh %d must be the same", qh, kh);
+    BERTH_REQUIRE(ctx, 2 * (int64_t) qh - 1 == a->ne[1], "%" PRId64 " rows for distances within %d", a->ne[1], qh);
+    const int64_t ne[] = {a->ne[0], kh, qh};
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, GGML_TYPE_F16, 3, ne, NULL, 0), GGML_OP_GET_REL_POS, NULL, 0, a, NULL, NULL);
+}
+
+// a: [w * w, ...] scores; pw, ph: what the two directions add.
+static struct ggml_tensor *add_rel_pos_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a,
+    struct ggml_tensor *pw, struct ggml_tensor *ph, bool inplace) {
+    if (!ggml_are_same_shape(pw, ph)) {
+        return berth_poison(ctx, func, "pw is " BERTH_SHAPE ", ph is " BERTH_SHAPE, BERTH_NE(pw), BERTH_NE(ph));
+    }
+    if (!ggml_is_contiguous(a) || !ggml_is_contiguous(pw) || !ggml_is_contiguous(ph)) {
+        return berth_poison(ctx, func,
+            "strides a " BERTH_STRIDE ", pw " BERTH_STRIDE ", ph " BERTH_STRIDE ": all must be contiguous", BERTH_NB(a),
+            BERTH_NB(pw), BERTH_NB(ph));
+    }
+    if (pw->type != GGML_TYPE_F32 || ph->type != GGML_TYPE_F32) {
+        return berth_poison(
+            ctx, func, "pw is %s and ph is %s, both must be f32", ggml_type_name(pw->type), ggml_type_name(ph->type));
+    }
+    int64_t square, rows;
+    if (pw->ne[3] != a->ne[2] || !berth_mul_i64_ok(pw->ne[0], pw->ne[0], &square) || square != a->ne[0] ||
+        !berth_mul_i64_ok(pw->ne[1], pw->ne[2], &rows) || rows != a->ne[1]) {
+        return berth_poison(ctx, func,
+            "a is " BERTH_SHAPE ", pw " BERTH_SHAPE " goes with [w * w, y * x, batch] for [w, x, y, batch]", BERTH_NE(a),
+            BERTH_NE(pw));
+    }
+    const int32_t params[] = {inplace};
+    return berth_op_set(berth_dup_or_view(ctx, a, inplace), GGML_OP_ADD_REL_POS, params, sizeof params, a, pw, ph);
+}
+
+struct ggml_tensor *ggml_add_rel_pos(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *pw, struct ggml_tensor *ph) {
+    BERTH_SOURCES(ctx, a, pw, ph);
+    return add_rel_pos_new(ctx, __func__, a, pw, ph, false);
+}
+
+struct ggml_tensor *ggml_add_rel_pos_inplace(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *pw, struct ggml_tensor *ph) {
+    BERTH_SOURCES(ctx, a, pw, ph);
+    return add_rel_pos_new(ctx, __func__, a, pw, ph, true);
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+// ops_recurrent.c: layers that carry a state from token to token (state spaces, RWKV, gated linear attention, delta nets), and
+// the hyper-connections that mix residual streams. Results hold the outputs, then the new states, in one F32 tensor.
+
+#include "core/op.h"
+
+#define STRIDE_TEXT(what) what " is not contiguous: strides " BERTH_STRIDE
+
+// ---- state spaces ----
+
+// sx: [d_conv - 1 + n_token, d_inner, n_seq], c: [d_conv, d_inner].
+struct ggml_tensor *ggml_ssm_conv(struct ggml_context *ctx, struct ggml_tensor *sx, struct ggml_tensor *c) {
+    BERTH_SOURCES(ctx, sx, c);
+    BERTH_REQUIRE(ctx, ggml_is_3d(sx) && ggml_is_matrix(c),
+        "sx " BERTH_SHAPE " must have three dimensions, c " BERTH_SHAPE " two", BERTH_NE(sx), BERTH_NE(c));
+    BERTH_REQUIRE(
+        ctx, sx->ne[1] == c->ne[1], "sx " BERTH_SHAPE " and c " BERTH_SHAPE " differ in ne[1]", BERTH_NE(sx), BERTH_NE(c));
+    const int64_t n_token = sx->ne[0] - c->ne[0] + 1;
+    BERTH_REQUIRE(ctx, n_token >= 0, "rows of %" PRId64 " are shorter than a kernel of %" PRId64, sx->ne[0], c->ne[0]);
+    const int64_t ne[] = {c->ne[1], n_token, sx->ne[2]};
+    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 3, ne, NULL, 0), GGML_OP_SSM_CONV, NULL, 0, sx, c, NULL);
+}
+
+// Rows lie dense and follow each other.
+static bool rows_are_dense(const struct ggml_tensor *t) {
+    return t->nb[0] == ggml_type_size(t->type) && t->nb[1] == t->nb[0] * (size_t) t->ne[0];
+}
+
+// s: [d_state, d_head, n_head, n_state], x: [d_head, n_head, n_token, n_seq], dt: [n_head, n_token, n_seq],
+// A: [d_state or 1, n_head], B and C: [d_state, n_group, n_token, n_seq], ids: [n_seq], which state a sequence starts from.
+struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx, struct ggml_tensor *s, struct ggml_tensor *x, struct ggml_tensor *dt,
+    struct ggml_tensor *A, struct ggml_tensor *B, struct ggml_tensor *C, struct ggml_tensor *ids) {
+    BERTH_SOURCES(ctx, s, x, dt, A, B, C, ids);
+    BERTH_REQUIRE(ctx, ggml_is_contiguous(s), STRIDE_TEXT("s"), BERTH_NB(s));
+    BERTH_REQUIRE(ctx, ggml_is_contiguous(dt), STRIDE_TEXT("dt"), BERTH_NB(dt));
+    BERTH_REQUIRE(ctx, ggml_is_contiguous(A), STRIDE_TEXT("A"), BERTH_NB(A));
+    BERTH_REQUIRE(ctx, rows_are_dense(x), "rows of x are not dense: strides " BERTH_STRIDE, BERTH_NB(x));
+    BERTH_REQUIRE(ctx, rows_are_dense(B), "rows of B are not dense: strides " BERTH_STRIDE, BERTH_NB(B));
+    BERTH_REQUIRE(ctx, rows_are_dense(C), "rows of C are not dense: strides " BERTH_STRIDE, BERTH_NB(C));
+    BERTH_REQUIRE(ctx, ggml_are_same_shape(B, C), "B is " BERTH_SHAPE ", C is " BERTH_SHAPE, BERTH_NE(B), BERTH_NE(C));
+    const int64_t d_state = s->ne[0];
+    const int64_t d_head  = x->ne[0];
+    const int64_t n_head  = x->ne[1];
+    const int64_t n_token = x->ne[2];
+    const int64_t n_seq   = x->ne[3];
+    BERTH_REQUIRE(ctx, ids->type == GGML_TYPE_I32 && ggml_is_vector(ids) && ids->ne[0] == n_seq,
+        "ids is %s " BERTH_SHAPE ", must be i32, one for each of %" PRId64 " sequences", ggml_type_name(ids->type), BERTH_NE(ids),
+        n_seq);
+    BERTH_REQUIRE(ctx, dt->ne[0] == n_head && dt->ne[1] == n_token && dt->ne[2] == n_seq && dt->ne[3] == 1,
+        "dt " BERTH_SHAPE " does not go with x " BERTH_SHAPE, BERTH_NE(dt), BERTH_NE(x));
+    BERTH_REQUIRE(ctx, s->ne[1] == d_head && s->ne[2] == n_head, "s " BERTH_SHAPE " does not go with x " BERTH_SHAPE, BERTH_NE(s),
+        BERTH_NE(x));
+    BERTH_REQUIRE(ctx, B->ne[0] == d_state && B->ne[2] == n_token && B->ne[3] == n_seq,
+        "B " BERTH_SHAPE " does not go with x " BERTH_SHAPE " and s " BERTH_SHAPE, BERTH_NE(B), BERTH_NE(x), BERTH_NE(s));
+    BERTH_REQUIRE(ctx, ggml_is_matrix(A) && A->ne[1] == n_head && (A->ne[0] == 1 || A->ne[0] == d_state),
+        "A is " BERTH_SHAPE ", must be [1 or %" PRId64 ", %" PRId64 "]", BERTH_NE(A), d_state, n_head);
+    int64_t state, n;
+    const bool fits = berth_mul_i64_ok(s->ne[0], s->ne[1], &state) && berth_mul_i64_ok(state, s->ne[2], &state) &&
+                      berth_mul_i64_ok(state, n_seq, &state) && berth_add_i64_ok(state, ggml_nelements(x), &n);
+    BERTH_REQUIRE(ctx, fits, "s " BERTH_SHAPE " and x " BERTH_SHAPE " make too many elements", BERTH_NE(s), BERTH_NE(x));
+    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 1, &n, NULL, 0);
+
+    result = berth_op_set(result, GGML_OP_SSM_SCAN, NULL, 0, s, x, dt);
+    berth_op_src(result, 3, A);
+    berth_op_src(result, 4, B);
+    berth_op_src(result, 5, C);
+    berth_op_src(result, 6, ids);
+    return result;
+}
+
+// ---- linear attention with a state of d x d a head ----
+
+static bool same_3d(const struct ggml_tensor *a, const struct ggml_tensor *b) {
+    return a->ne[0] == b->ne[0] && a->ne[1] == b->ne[1] && a->ne[2] == b->ne[2];
+}
+
+// like: the source that gives [d, n_head, n_token]. src holds n sources of that shape, those with a bit in unlike in any shape,
+// then the state: [d * d * n_head, n_seq] or any shape with the same ne[1] and as many elements. The result is
+// [d * n_head, n_token + d * n_seq].
+static struct ggml_tensor *wkv_new(struct ggml_context *ctx, const char *func, enum ggml_op op, const struct ggml_tensor *like,
+    struct ggml_tensor *const *src, const char *const *names, int n, unsigned unlike) {
+    struct ggml_tensor *state = src[n];
+    for (int i = 0; i <= n; i++) {
+        if (!ggml_is_contiguous(src[i])) {
+            return berth_poison(ctx, func, STRIDE_TEXT("%s"), names[i], BERTH_NB(src[i]));
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        if ((unlike >> i & 1) == 0 && !same_3d(src[i], like)) {
+            return berth_poison(ctx, func, "%s is " BERTH_SHAPE ", k is " BERTH_SHAPE ": ne[0] to ne[2] differ", names[i],
+                BERTH_NE(src[i]), BERTH_NE(like));
+        }
+    }
+    const int64_t d     = like->ne[0];
+    const int64_t n_seq = state->ne[1];
+    int64_t ne[2], want, have;
+    const bool sound = berth_mul_i64_ok(d, like->ne[1], &ne[0]) && berth_mul_i64_ok(d, n_seq, &ne[1]) &&
+                       berth_mul_i64_ok(ne[0], ne[1], &want) && berth_add_i64_ok(ne[1], like->ne[2], &ne[1]) &&
+                       berth_mul_i64_ok(state->ne[0], n_seq, &have) && berth_mul_i64_ok(have, state->ne[2], &have) &&
+                       berth_mul_i64_ok(have, state->ne[3], &have);
+    if (!sound || want != have) {
+        return berth_poison(ctx, func,
+            "state is " BERTH_SHAPE ", must have %" PRId64 " x %" PRId64 " x %" PRId64 " elements for each of %" PRId64
+            " sequences (ne[1])",
+            BERTH_NE(state), d, d, like->ne[1], n_seq);
+    }
+    struct ggml_tensor *result =
+        berth_op_set(berth_tensor_new(ctx, func, GGML_TYPE_F32, 2, ne, NULL, 0), op, NULL, 0, NULL, NULL, NULL);
+    for (int i = 0; i <= n; i++) {
+        berth_op_src(result, i, src[i]);
+    }
+    return result;
+}
+
+// tf is taken in any shape.
+struct ggml_tensor *ggml_rwkv_wkv6(struct ggml_context *ctx, struct ggml_tensor *k, struct ggml_tensor *v, struct ggml_tensor *r,
+    struct ggml_tensor *tf, struct ggml_tensor *td, struct ggml_tensor *state) {
+    BERTH_SOURCES(ctx, k, v, r, tf, td, state);
+    struct ggml_tensor *const src[]  = {k, v, r, tf, td, state};
+    static const char *const names[] = {"k", "v", "r", "tf", "td", "state"};
+    return wkv_new(ctx, __func__, GGML_OP_RWKV_WKV6, k, src, names, 5, 1u << 3);
+}
+
+// r is taken in any shape.
+struct ggml_tensor *ggml_rwkv_wkv7(struct ggml_context *ctx, struct ggml_tensor *r, struct ggml_tensor *w, struct ggml_tensor *k,
+    struct ggml_tensor *v, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *state) {
+    BERTH_SOURCES(ctx, r, w, k, v, a, b, state);
+    struct ggml_tensor *const src[]  = {r, w, k, v, a, b, state};
+    static const char *const names[] = {"r", "w", "k", "v", "a", "b", "state"};
+    return wkv_new(ctx, __func__, GGML_OP_RWKV_WKV7, k, src, names, 6, 1u << 0);
+}
+
+struct ggml_tensor *ggml_gated_linear_attn(struct ggml_context *ctx, struct ggml_tensor *k, struct ggml_tensor *v,
+    struct ggml_tensor *q, struct ggml_tensor *g, struct ggml_tensor *state, float scale) {
+    BERTH_SOURCES(ctx, k, v, q, g, state);
+    struct ggml_tensor *const src[]  = {k, v, q, g, state};
+    static const char *const names[] = {"k", "v", "q", "g", "state"};
+    struct ggml_tensor *result       = wkv_new(ctx, __func__, GGML_OP_GATED_LINEAR_ATTN, k, src, names, 4, 0);
+    if (BERTH_LIKELY(!berth_poisoned(result))) {
+        memcpy(result->op_params, &scale, sizeof scale);
+    }
+    return result;
+}
+
+// q, k: [d, ...], v: [d, n_head, n_token, n_seq], g: [1 or d, ...], beta: [1, ...], state: [d, d, n_head, n_seq]. K states are
+// kept, of the last K tokens. The result is [d * n_head, (n_token + K * d) * n_seq].
+struct ggml_tensor *ggml_gated_delta_net(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
+    struct ggml_tensor *v, struct ggml_tensor *g, struct ggml_tensor *beta, struct ggml_tensor *state, int64_t K) {
+    BERTH_SOURCES(ctx, q, k, v, g, beta, state);
+    BERTH_REQUIRE(ctx, ggml_is_contiguous_rows(q) && ggml_is_contiguous_rows(k) && ggml_is_contiguous_rows(v),
+        "strides q " BERTH_STRIDE ", k " BERTH_STRIDE ", v " BERTH_STRIDE ": rows must be dense", BERTH_NB(q), BERTH_NB(k),
+        BERTH_NB(v));
+    BERTH_REQUIRE(ctx, ggml_is_contiguous(g), STRIDE_TEXT("g"), BERTH_NB(g));
+    BERTH_REQUIRE(ctx, ggml_is_contiguous(beta), STRIDE_TEXT("beta"), BERTH_NB(beta));
+    BERTH_REQUIRE(ctx, ggml_is_contiguous(state), STRIDE_TEXT("state"), BERTH_NB(state));
+    BERTH_REQUIRE(ctx,
+        q->type == GGML_TYPE_F32 && k->type == GGML_TYPE_F32 && v->type == GGML_TYPE_F32 && g->type == GGML_TYPE_F32 &&
+            beta->type == GGML_TYPE_F32 && state->type == GGML_TYPE_F32,
+        "q, k, v, g, beta, state are %s, %s, %s, %s, %s, %s, all must be f32", ggml_type_name(q->type), ggml_type_name(k->type),
+        ggml_type_name(v->type), ggml_type_name(g->type), ggml_type_name(beta->type), ggml_type_name(state->type));
+    const int64_t d = v->ne[0];
+    BERTH_REQUIRE(ctx, (g->ne[0] == 1 || g->ne[0] == d) && beta->ne[0] == 1,
+        "g is " BERTH_SHAPE " and beta " BERTH_SHAPE ", must be rows of 1 or %" PRId64 ", and of 1", BERTH_NE(g), BERTH_NE(beta),
+        d);
+    BERTH_REQUIRE(ctx, state->ne[0] == d && state->ne[1] == d && state->ne[2] == v->ne[1] && state->ne[3] == v->ne[3],
+        "state " BERTH_SHAPE " does not go with v " BERTH_SHAPE, BERTH_NE(state), BERTH_NE(v));
+    BERTH_REQUIRE(ctx, K >= 1 && K <= INT32_MAX, "K is %" PRId64, K);
+    int64_t ne[2], kept;
+    const bool fits = berth_mul_i64_ok(d, v->ne[1], &ne[0]) && berth_mul_i64_ok(d, K, &kept) &&
+                      berth_add_i64_ok(kept, v->ne[2], &ne[1]) && berth_mul_i64_ok(ne[1], v->ne[3], &ne[1]);
+    BERTH_REQUIRE(ctx, fits, "v " BERTH_SHAPE " with K %" PRId64 " makes too many elements", BERTH_NE(v), K);
+    const int32_t params[]     = {(int32_t) K};
+    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 2, ne, NULL, 0);
+
+    result = berth_op_set(result, GGML_OP_GATED_DELTA_NET, params, sizeof params, q, k, v);
+    berth_op_src(result, 3, g);
+    berth_op_src(result, 4, beta);
+    berth_op_src(result, 5, state);
+    return result;
+}
+
+// ---- hyper-connections: n streams beside each other ----
+
+#define HC_STREAMS 4                                      // what the op is made for
+#define HC_MIX (2 * HC_STREAMS + HC_STREAMS * HC_STREAMS) // in, out, and between all pairs
+
+static bool all_f32(struct ggml_tensor *const *t, int n) {
+    for (int i = 0; i < n; i++) {
+        if (t[i]->type != GGML_TYPE_F32) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// mixes: [HC_MIX, n_token], scale: [3 or more], base: [HC_MIX]. The result is a matrix a token: [4, 4, n_token].
+struct ggml_tensor *ggml_dsv4_hc_comb(struct ggml_context *ctx, struct ggml_tensor *mixes, struct ggml_tensor *scale,
+    struct ggml_tensor *base, float eps, int32_t n_iter) {
+    BERTH_SOURCES(ctx, mixes, scale, base);
+    struct ggml_tensor *const all[] = {mixes, scale, base};
+    BERTH_REQUIRE(ctx, all_f32(all, 3), "mixes, scale, base are %s, %s, %s, all must be f32", ggml_type_name(mixes->type),
+        ggml_type_name(scale->type), ggml_type_name(base->type));
+    BERTH_REQUIRE(ctx, n_iter > 0, "%d iterations", (int) n_iter);
+    BERTH_REQUIRE(ctx, mixes->ne[0] == HC_MIX && ggml_is_matrix(mixes), "mixes are " BERTH_SHAPE ", must be [%d, n_token]",
+        BERTH_NE(mixes), HC_MIX);
+    BERTH_REQUIRE(
+        ctx, scale->ne[0] >= 3 && ggml_is_vector(scale), "scale is " BERTH_SHAPE ", must be a vector of 3", BERTH_NE(scale));
+    BERTH_REQUIRE(ctx, base->ne[0] == HC_MIX && ggml_is_vector(base), "base is " BERTH_SHAPE ", must be a vector of %d",
+        BERTH_NE(base), HC_MIX);
+    const int64_t ne[] = {HC_STREAMS, HC_STREAMS, mixes->ne[1]};
+    const struct {
+        float eps;
+        int32_t n_iter;
+    } params = {eps, n_iter};
+    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 3, ne, NULL, 0), GGML_OP_DSV4_HC_COMB, &params,
+        sizeof params, mixes, scale, base);
+}
+
+// x: [n_embd, n_stream, n_token], weights: [n_stream, n_token]. The result is one stream: [n_embd, n_token].
+struct ggml_tensor *ggml_dsv4_hc_pre(struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *weights) {
+    BERTH_SOURCES(ctx, x, weights);
+    BERTH_REQUIRE(ctx, x->type == GGML_TYPE_F32 && weights->type == GGML_TYPE_F32, "x is %s and weights %s, both must be f32",
+        ggml_type_name(x->type), ggml_type_name(weights->type));
+    BERTH_REQUIRE(ctx, ggml_is_3d(x), "x " BERTH_SHAPE " must have three dimensions", BERTH_NE(x));
+    BERTH_REQUIRE(ctx, weights->ne[0] == x->ne[1] && weights->ne[1] == x->ne[2] && ggml_is_matrix(weights),
+        "weights " BERTH_SHAPE " do not go with x " BERTH_SHAPE ": one for each stream and token", BERTH_NE(weights),
+        BERTH_NE(x));
+    const int64_t ne[] = {x->ne[0], x->ne[2]};
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 2, ne, NULL, 0), GGML_OP_DSV4_HC_PRE, NULL, 0, x, weights, NULL);
+}
+
+// x: [n_embd, n_token], residual: [n_embd, n_stream, n_token], post: [n_stream, n_token], comb: [n_stream, n_stream, n_token].
+struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *residual,
+    struct ggml_tensor *post, struct ggml_tensor *comb) {
+    BERTH_SOURCES(ctx, x, residual, post, comb);
+    struct ggml_tensor *const all[] = {x, residual, post, comb};
+    BERTH_REQUIRE(ctx, all_f32(all, 4), "x, residual, post, comb are %s, %s, %s, %s, all must be f32", ggml_type_name(x->type),
+        ggml_type_name(residual->type), ggml_type_name(post->type), ggml_type_name(comb->type));
+    const int64_t n_stream = residual->ne[1];
+    const int64_t n_token  = x->ne[1];
+    BERTH_REQUIRE(ctx, ggml_is_matrix(x), "x " BERTH_SHAPE " must be a matrix", BERTH_NE(x));
+    BERTH_REQUIRE(ctx, residual->ne[0] == x->ne[0] && residual->ne[2] == n_token && residual->ne[3] == 1,
+        "residual " BERTH_SHAPE " does not go with x " BERTH_SHAPE, BERTH_NE(residual), BERTH_NE(x));
+    BERTH_REQUIRE(ctx, post->ne[0] == n_stream && post->ne[1] == n_token && ggml_is_matrix(post),
+        "post is " BERTH_SHAPE ", must be [%" PRId64 ", %" PRId64 "]", BERTH_NE(post), n_stream, n_token);
+    BERTH_REQUIRE(ctx, comb->ne[0] == n_stream && comb->ne[1] == n_stream && comb->ne[2] == n_token && comb->ne[3] == 1,
+        "comb is " BERTH_SHAPE ", must be [%" PRId64 ", %" PRId64 ", %" PRId64 "]", BERTH_NE(comb), n_stream, n_stream, n_token);
+    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, residual->ne, NULL, 0);
+
+    result = berth_op_set(result, GGML_OP_DSV4_HC_POST, NULL, 0, x, residual, post);
+    berth_op_src(result, 3, comb);
+    return result;
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+// ops_rope.c: rotary position embedding, forward and back. a: [head_dim, n_head, n_token, ...], b: one position a token (four
+// with the M-RoPE modes), c: frequency factors or NULL. All ten entry points fill one parameter record.
+
+#include "core/op.h"
+
+#include <math.h>
+
+// op_params of ROPE and ROPE_BACK; n_past and n_ctx are relics that stay 0.
+struct rope_params {
+    int32_t n_past;
+    int32_t n_dims;
+    int32_t mode;
+    int32_t n_ctx;
+    int32_t n_ctx_orig;
+    float freq_base;
+    float freq_scale;
+    float ext_factor;
+    float attn_factor;
+    float beta_fast;
+    float beta_slow;
+    int32_t sections[GGML_MROPE_SECTIONS]; // only with the M-RoPE bit in mode
+};
+
+_Static_assert(sizeof(struct rope_params) == 60, "backends read these 15 words");
+
+// What the public functions share, so that each stays one call.
+struct rope_args {
+    struct ggml_tensor *a;
+    struct ggml_tensor *b;
+    struct ggml_tensor *c;
+    const int *sections; // GGML_MROPE_SECTIONS of them, or NULL
+    int n_dims;
+    int mode;
+    int n_ctx_orig;
+    float freq_base;
+    float freq_scale;
+    float ext_factor;
+    float attn_factor;
+    float beta_fast;
+    float beta_slow;
+};
+
+static struct ggml_tensor *rope_new(
+    struct ggml_context *ctx, const char *func, const struct rope_args *args, enum ggml_op op, bool inplace) {
+    struct ggml_tensor *a = args->a;
+    struct ggml_tensor *b = args->b;
+    struct ggml_tensor *c = args->c;
+    if (BERTH_UNLIKELY(ctx == NULL || a == NULL || berth_poisoned(a))) {
+        return berth_poison_spread(ctx, func, a);
+    }
+    if (BERTH_UNLIKELY(b == NULL || berth_poisoned(b))) {
+        return berth_poison_spread(ctx, func, b);
+    }
+    if (BERTH_UNLIKELY(c != NULL && berth_poisoned(c))) {
+        return berth_poison_spread(ctx, func, c);
+    }
+    if (BERTH_UNLIKELY((args->mode & 1) != 0)) {
+        return berth_poison(ctx, func, "mode %d: bit 0 has no meaning any more", args->mode);
+    }
+    if (BERTH_UNLIKELY(!ggml_is_vector(b) || b->type != GGML_TYPE_I32)) {
+        return berth_poison(
+            ctx, func, "positions are %s " BERTH_SHAPE ", must be an i32 vector", ggml_type_name(b->type), BERTH_NE(b));
+    }
+    const bool mrope = (args->mode & GGML_ROPE_TYPE_MROPE) != 0;
+    const bool enough =
+        mrope ? b->ne[0] % GGML_MROPE_SECTIONS == 0 && b->ne[0] / GGML_MROPE_SECTIONS == a->ne[2] : b->ne[0] == a->ne[2];
+    if (BERTH_UNLIKELY(!enough)) {
+        return berth_poison(ctx, func, "%" PRId64 " positions for %" PRId64 " tokens, mode %d takes %d for each", b->ne[0],
+            a->ne[2], args->mode, mrope ? GGML_MROPE_SECTIONS : 1);
+    }
+    if (BERTH_UNLIKELY(c != NULL && (c->type != GGML_TYPE_F32 || c->ne[0] < args->n_dims / 2))) {
+        return berth_poison(ctx, func, "frequency factors are %s, %" PRId64 " of them, must be f32 and at least n_dims / 2 = %d",
+            ggml_type_name(c->type), c->ne[0], args->n_dims / 2);
+    }
+    struct rope_params params = {
+        .n_dims      = args->n_dims,
+        .mode        = args->mode,
+        .n_ctx_orig  = args->n_ctx_orig,
+        .freq_base   = args->freq_base,
+        .freq_scale  = args->freq_scale,
+        .ext_factor  = args->ext_factor,
+        .attn_factor = args->attn_factor,
+        .beta_fast   = args->beta_fast,
+        .beta_slow   = args->beta_slow,
+    };
+    if (mrope && args->sections != NULL) {
+        memcpy(params.sections, args->sections, sizeof params.sections);
+    }
+    return berth_op_set(berth_dup_or_view(ctx, a, inplace), op, &params, sizeof params, a, b, c);
+}
+
+struct ggml_tensor *ggml_rope(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, int mode) {
+    const struct rope_args args = {
+        .a = a, .b = b, .n_dims = n_dims, .mode = mode, .freq_base = 10000.0f, .freq_scale = 1.0f, .attn_factor = 1.0f};
+    return rope_new(ctx, __func__, &args, GGML_OP_ROPE, false);
+}
+
+struct ggml_tensor *ggml_rope_inplace(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, int mode) {
+    const struct rope_args args = {
+        .a = a, .b = b, .n_dims = n_dims, .mode = mode, .freq_base = 10000.0f, .freq_scale = 1.0f, .attn_factor = 1.0f};
+    return rope_new(ctx, __func__, &args, GGML_OP_ROPE, true);
+}
+
+struct ggml_tensor *ggml_rope_ext(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c,
+    int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor, float beta_fast,
+    float beta_slow) {
+    const struct rope_args args = {
+        a, b, c, NULL, n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow};
+    return rope_new(ctx, __func__, &args, GGML_OP_ROPE, false);
+}
+
+struct ggml_tensor *ggml_rope_ext_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
+    struct ggml_tensor *c, int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor,
+    float attn_factor, float beta_fast, float beta_slow) {
+    const struct rope_args args = {
+        a, b, c, NULL, n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow};
+    return rope_new(ctx, __func__, &args, GGML_OP_ROPE, true);
+}
+
+struct ggml_tensor *ggml_rope_ext_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
+    struct ggml_tensor *c, int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor,
+    float attn_factor, float beta_fast, float beta_slow) {
+    const struct rope_args args = {
+        a, b, c, NULL, n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow};
+    return rope_new(ctx, __func__, &args, GGML_OP_ROPE_BACK, false);
+}
+
+struct ggml_tensor *ggml_rope_multi(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c,
+    int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor,
+    float beta_fast, float beta_slow) {
+    const struct rope_args args = {
+        a, b, c, sections, n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow};
+    return rope_new(ctx, __func__, &args, GGML_OP_ROPE, false);
+}
+
+struct ggml_tensor *ggml_rope_multi_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
+    struct ggml_tensor *c, int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale,
+    float ext_factor, float attn_factor, float beta_fast, float beta_slow) {
+    const struct rope_args args = {
+        a, b, c, sections, n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow};
+    return rope_new(ctx, __func__, &args, GGML_OP_ROPE, true);
+}
+
+struct ggml_tensor *ggml_rope_multi_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
+    struct ggml_tensor *c, int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale,
+    float ext_factor, float attn_factor, float beta_fast, float beta_slow) {
+    const struct rope_args args = {
+        a, b, c, sections, n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow};
+    return rope_new(ctx, __func__, &args, GGML_OP_ROPE_BACK, false);
+}
+
+struct ggml_tensor *ggml_rope_custom(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, int mode,
+    int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor, float beta_fast, float beta_slow) {
+    const struct rope_args args = {
+        a, b, NULL, NULL, n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow};
+    return rope_new(ctx, __func__, &args, GGML_OP_ROPE, false);
+}
+
+struct ggml_tensor *ggml_rope_custom_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims,
+    int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor, float beta_fast,
+    float beta_slow) {
+    const struct rope_args args = {
+        a, b, NULL, NULL, n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow};
+    return rope_new(ctx, __func__, &args, GGML_OP_ROPE, true);
+}
+
+// The dimension whose wave turns n_rot times within the original context (YaRN, arXiv 2309.00071, section 3.2).
+static float yarn_dim(int n_dims, int n_ctx_orig, float n_rot, float base) {
+    const float two_pi = 2.0f * 3.14159265358979323846f;
+    return (float) n_dims * logf((float) n_ctx_orig / (n_rot * two_pi)) / (2.0f * logf(base));
+}
+
+void ggml_rope_yarn_corr_dims(int n_dims, int n_ctx_orig, float freq_base, float beta_fast, float beta_slow, float *dims) {
+    if (dims == NULL) {
+        return;
+    }
+    const float first = floorf(yarn_dim(n_dims, n_ctx_orig, beta_fast, freq_base));
+    const float last  = ceilf(yarn_dim(n_dims, n_ctx_orig, beta_slow, freq_base));
+    const float limit = (float) n_dims - 1.0f;
+    // NaN stays NaN: comparisons are written so that it is not replaced by a bound.
+    dims[0] = first < 0.0f ? 0.0f : first;
+    dims[1] = last > limit ? limit : last;
+}
