@@ -60,7 +60,8 @@ void *berth_malloc(size_t size) {
 }
 
 void *berth_calloc(size_t n, size_t size) {
-    return n == 0 || size == 0 || must_fail() ? NULL : counted(calloc(n, size));
+    size_t total;
+    return !berth_mul_ok(n, size, &total) || total == 0 || must_fail() ? NULL : counted(calloc(n, size));
 }
 
 void *berth_realloc(void *p, size_t size) {

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// check.h: what every test program includes: cmocka with the headers it wants before it, a log that stays quiet, a random source.
+#pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "berth.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static inline void check_log_drop(enum ggml_log_level level, const char *text, void *user_data) {
+    (void) level;
+    (void) text;
+    (void) user_data;
+}
+
+// Errors are expected in tests of errors: keep them off the screen.
+static inline void check_quiet(void) {
+    ggml_log_set(check_log_drop, NULL);
+}
+
+// xorshift64*: the same numbers everywhere for a seed.
+struct check_rng {
+    uint64_t state;
+};
+
+static inline struct check_rng check_rng_new(uint64_t seed) {
+    return (struct check_rng){seed * 0x9E3779B97F4A7C15u + 0x632BE59BD9B4E019u};
+}
+
+static inline uint64_t check_rng_next(struct check_rng *r) {
+    r->state ^= r->state >> 12;
+    r->state ^= r->state << 25;
+    r->state ^= r->state >> 27;
+    return r->state * 0x2545F4914F6CDD1Du;
+}
+
+static inline uint64_t check_rng_below(struct check_rng *r, uint64_t n) {
+    return check_rng_next(r) % n;
+}
+
+// BERTH_SEED if it is set, else the given one; printed, so that a failure can be had again.
+static inline uint64_t check_seed(uint64_t otherwise) {
+    const char *text    = getenv("BERTH_SEED");
+    const uint64_t seed = text != NULL ? strtoull(text, NULL, 0) : otherwise;
+    printf("seed %llu (BERTH_SEED sets it)\n", (unsigned long long) seed);
+    return seed;
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+// The base layer: allocations that fail on demand, errors by thread, the log, the clock.
+
+#include "support/check.h"
+
+#include "base/base.h"
+
+#include <pthread.h>
+
+static void alloc_fails_on_demand(void **state) {
+    (void) state;
+    berth_alloc_watch(true);
+    berth_alloc_fail_at(2);
+    void *a = berth_malloc(8), *b = berth_malloc(8), *c = berth_calloc(2, 8);
+    assert_non_null(a);
+    assert_null(b);
+    assert_non_null(c);
+    assert_int_equal(berth_alloc_made(), 2);
+    assert_int_equal(berth_alloc_alive(), 2);
+    berth_free(a);
+    berth_free(c);
+    assert_int_equal(berth_alloc_alive(), 0);
+    berth_alloc_fail_at(0);
+    berth_alloc_watch(false);
+}
+
+static void alloc_refuses_what_overflows(void **state) {
+    (void) state;
+    assert_null(berth_malloc(0));
+    volatile size_t half = SIZE_MAX / 2;
+    assert_null(berth_calloc(half, 4));
+    void *p    = NULL;
+    size_t cap = 0;
+    assert_true(berth_grow(&p, &cap, 100, 8));
+    assert_true(cap >= 100);
+    assert_false(berth_grow(&p, &cap, SIZE_MAX / 2, 8));
+    assert_non_null(p);
+    berth_free(p);
+}
+
+static void aligned_memory_is_aligned(void **state) {
+    (void) state;
+    for (size_t align = 1; align <= 4096; align *= 2) {
+        void *p = berth_aligned_alloc(align, 100);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t) p % align, 0);
+        berth_aligned_free(p);
+    }
+}
+
+static void *other_thread(void *arg) {
+    (void) arg;
+    return (void *) (uintptr_t) (berth_last_error()[0] == '\0');
+}
+
+static void errors_belong_to_their_thread(void **state) {
+    (void) state;
+    check_quiet();
+    assert_int_equal(berth_fail(GGML_STATUS_FAILED, "needed %d", 42), GGML_STATUS_FAILED);
+    assert_string_equal(berth_last_error(), "needed 42");
+    berth_set_error("again: %s", berth_last_error()); // its own text as an argument
+    assert_string_equal(berth_last_error(), "again: needed 42");
+    pthread_t t;
+    void *clean;
+    assert_int_equal(pthread_create(&t, NULL, other_thread, NULL), 0);
+    pthread_join(t, &clean);
+    assert_non_null(clean);
+    berth_clear_error();
+    assert_string_equal(berth_last_error(), "");
+}
+
+static void log_into(enum ggml_log_level level, const char *text, void *user_data) {
+    snprintf(user_data, 1024, "%d %s", (int) level, text);
+}
+
+static void log_goes_to_the_callback_only(void **state) {
+    (void) state;
+    char seen[1024] = "";
+    ggml_log_set(log_into, seen);
+    ggml_log_callback callback;
+    void *user_data;
+    ggml_log_get(&callback, &user_data);
+    assert_ptr_equal(callback, log_into);
+    assert_ptr_equal(user_data, seen);
+    berth_log(GGML_LOG_LEVEL_WARN, "%s is %d", "x", 7);
+    assert_string_equal(seen, "3 x is 7");
+    char long_text[600];
+    memset(long_text, 'a', sizeof long_text - 1);
+    long_text[sizeof long_text - 1] = '\0';
+    berth_log(GGML_LOG_LEVEL_INFO, "%s", long_text); // longer than the line buffer
+    assert_int_equal(strlen(seen), 2 + strlen(long_text));
+    ggml_log_set(NULL, NULL);
+    ggml_log_get(&callback, &user_data);
+    assert_non_null(callback);
+}
+
+static void status_has_names(void **state) {
+    (void) state;
+    assert_string_equal(ggml_status_to_string(GGML_STATUS_SUCCESS), "GGML status: success");
+    assert_non_null(strstr(ggml_status_to_string(GGML_STATUS_ALLOC_FAILED), "memory"));
+    assert_non_null(strstr(ggml_status_to_string((enum ggml_status) 77), "unknown"));
+}
+
+static void clock_runs(void **state) {
+    (void) state;
+    const int64_t t0 = ggml_time_us();
+    while (ggml_time_us() == t0) {
+    }
+    assert_true(ggml_time_us() > t0);
+    assert_true(ggml_time_ms() > 0);
+    assert_true(ggml_cycles_per_ms() > 0);
+}
+
+static void files_and_ids(void **state) {
+    (void) state;
+    assert_null(ggml_fopen("/nowhere/at/all", "r"));
+    assert_null(ggml_fopen(NULL, "r"));
+    ggml_guid a = {1, 2}, b = {1, 2}, c = {1, 3};
+    assert_true(ggml_guid_matches(&a, &b));
+    assert_false(ggml_guid_matches(&a, &c));
+    assert_false(ggml_guid_matches(NULL, &c));
+    assert_string_equal(ggml_version(), "0.19.0");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alloc_fails_on_demand),
+        cmocka_unit_test(alloc_refuses_what_overflows),
+        cmocka_unit_test(aligned_memory_is_aligned),
+        cmocka_unit_test(errors_belong_to_their_thread),
+        cmocka_unit_test(log_goes_to_the_callback_only),
+        cmocka_unit_test(status_has_names),
+        cmocka_unit_test(clock_runs),
+        cmocka_unit_test(files_and_ids),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
