@@ -112,8 +112,8 @@ void quantize_row_nvfp4_ref(const float *GGML_RESTRICT x, block_nvfp4 *GGML_REST
 void dequantize_row_nvfp4(const block_nvfp4 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_NVFP4; i++) {
         for (int g = 0; g < QK_NVFP4 / NVFP4_GROUP; g++) {
-            unpack_group(x[i].qs + g * NVFP4_GROUP / 2, half_scale_ue4m3(x[i].d[g]), NVFP4_GROUP,
-                y + i * QK_NVFP4 + g * NVFP4_GROUP);
+            unpack_group(
+                x[i].qs + g * NVFP4_GROUP / 2, half_scale_ue4m3(x[i].d[g]), NVFP4_GROUP, y + i * QK_NVFP4 + g * NVFP4_GROUP);
         }
     }
 }

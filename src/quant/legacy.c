@@ -217,53 +217,57 @@ BERTH_QUANTIZE_PLAIN(q8_0, QK)
 
 // ---- with weights ----
 
+static const struct grid grid_q4 = {-8, 7, NULL};
+static const struct grid grid_q5 = {-16, 15, NULL};
+
+// True: the block has to be searched. False: it is done, w being NULL or the row not finite.
+#define SEARCHED(name, f, x, y, w, i) \
+    ((w) != NULL && frame_init(f, (x) + (i) *QK, (w) + (i) *QK, QK)) || \
+        (quantize_row_##name##_ref((x) + (i) *QK, (y) + (i), QK), false)
+
 static void quantize_blocks_q4_0(const float *x, block_q4_0 *y, int64_t n, const float *w) {
-    if (w == NULL) {
-        quantize_row_q4_0_ref(x, y, n * QK);
-        return;
-    }
     for (int64_t i = 0; i < n; i++) {
+        struct frame f;
         uint8_t q[QK];
-        y[i].d = berth_fit_symmetric(x + i * QK, w + i * QK, QK, 8, q);
-        pack_nibbles(q, y[i].qs);
+        if (SEARCHED(q4_0, &f, x, y, w, i)) {
+            y[i].d = berth_fit_run(&f, 0, QK, &grid_q4, q);
+            pack_nibbles(q, y[i].qs);
+        }
     }
 }
 
 static void quantize_blocks_q5_0(const float *x, block_q5_0 *y, int64_t n, const float *w) {
-    if (w == NULL) {
-        quantize_row_q5_0_ref(x, y, n * QK);
-        return;
-    }
     for (int64_t i = 0; i < n; i++) {
+        struct frame f;
         uint8_t q[QK];
-        y[i].d = berth_fit_symmetric(x + i * QK, w + i * QK, QK, 16, q);
-        pack_nibbles(q, y[i].qs);
-        pack_fifth_bits(q, y[i].qh);
+        if (SEARCHED(q5_0, &f, x, y, w, i)) {
+            y[i].d = berth_fit_run(&f, 0, QK, &grid_q5, q);
+            pack_nibbles(q, y[i].qs);
+            pack_fifth_bits(q, y[i].qh);
+        }
     }
 }
 
 static void quantize_blocks_q4_1(const float *x, block_q4_1 *y, int64_t n, const float *w) {
-    if (w == NULL) {
-        quantize_row_q4_1_ref(x, y, n * QK);
-        return;
-    }
     for (int64_t i = 0; i < n; i++) {
+        struct frame f;
         uint8_t q[QK];
-        berth_fit_affine(x + i * QK, w + i * QK, QK, 15, q, &y[i].d, &y[i].m);
-        pack_nibbles(q, y[i].qs);
+        if (SEARCHED(q4_1, &f, x, y, w, i)) {
+            berth_fit_affine_run(&f, 0, QK, 15, q, &y[i].d, &y[i].m);
+            pack_nibbles(q, y[i].qs);
+        }
     }
 }
 
 static void quantize_blocks_q5_1(const float *x, block_q5_1 *y, int64_t n, const float *w) {
-    if (w == NULL) {
-        quantize_row_q5_1_ref(x, y, n * QK);
-        return;
-    }
     for (int64_t i = 0; i < n; i++) {
+        struct frame f;
         uint8_t q[QK];
-        berth_fit_affine(x + i * QK, w + i * QK, QK, 31, q, &y[i].d, &y[i].m);
-        pack_nibbles(q, y[i].qs);
-        pack_fifth_bits(q, y[i].qh);
+        if (SEARCHED(q5_1, &f, x, y, w, i)) {
+            berth_fit_affine_run(&f, 0, QK, 31, q, &y[i].d, &y[i].m);
+            pack_nibbles(q, y[i].qs);
+            pack_fifth_bits(q, y[i].qh);
+        }
     }
 }
 

@@ -27,11 +27,6 @@ static inline int32_t berth_round_i32(float v) {
     return berth_trunc_i32(roundf(v));
 }
 
-// To nearest, ties to even.
-static inline int32_t berth_rint_i32(float v) {
-    return berth_trunc_i32(rintf(v));
-}
-
 static inline int32_t berth_min_i32(int32_t a, int32_t b) {
     return a < b ? a : b;
 }
@@ -67,20 +62,20 @@ static inline size_t berth_rows_size(const char *what, int64_t nrows, int64_t n_
 
 // A quantize_X that takes no notice of the importance matrix: all rows are one long row.
 #define BERTH_QUANTIZE_PLAIN(name, block) \
-    size_t quantize_##name(const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, \
-        const float *imatrix) { \
+    size_t quantize_##name( \
+        const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix) { \
         (void) imatrix; \
         const size_t size = berth_rows_size(__func__, nrows, n_per_row, block, sizeof(block_##name)); \
         if (size > 0) { \
-            quantize_row_##name##_ref(src, dst, nrows * n_per_row); \
+            quantize_row_##name##_ref(src, dst, nrows *n_per_row); \
         } \
         return size; \
     }
 
 // A quantize_X whose search weighs elements: quantize_blocks_X(x, y, n_blocks, w), w NULL or one weight an element of the row.
 #define BERTH_QUANTIZE_WEIGHTED(name, block) \
-    size_t quantize_##name(const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, \
-        const float *imatrix) { \
+    size_t quantize_##name( \
+        const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix) { \
         const size_t size = berth_rows_size(__func__, nrows, n_per_row, block, sizeof(block_##name)); \
         block_##name *y   = dst; \
         for (int64_t i = 0; size > 0 && i < nrows; i++) { \

@@ -1,11 +1,25 @@
 // SPDX-License-Identifier: MIT
-// scalar.h: the scale, or scale and offset, that lets a run of elements be written on an even grid with the least squared error.
+// scalar.h: scales, or scales and offsets, that let runs of elements be written on a one-dimensional grid with the least squared
+// error. All of them work in a frame; weights are the frame's.
 #pragma once
 
-#include <stdint.h>
+#include "quant/frame.h"
 
-// x = d * (q - bias), q in 0..2*bias-1, d a half, which is returned. w: weights, not NULL. n at most 32.
-uint16_t berth_fit_symmetric(const float *x, const float *w, int n, int bias, uint8_t *q);
+// What a format's grid looks like: even steps lo..hi, or the values of a codebook (sorted), then lo and hi are its ends.
+struct grid {
+    float lo, hi;
+    const int8_t *values; // NULL, or 16 values
+};
 
-// x = d * q + m, q in 0..q_max, d and m halves.
-void berth_fit_affine(const float *x, const float *w, int n, int q_max, uint8_t *q, uint16_t *d, uint16_t *m);
+// One run of len elements at x[at]: x = d * g, g in the grid, d a half, which is returned. q: index into the codebook or g - lo.
+uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid *grid, uint8_t *q);
+
+// A superblock of 256 in runs of len: x = d * s[run] * g, s in s_min .. -s_min - 1, d a half, which is returned.
+uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid, int s_min, int8_t *s, uint8_t *q);
+
+// One run: x = d * q + m, q in 0..q_max, d and m halves.
+void berth_fit_affine_run(const struct frame *f, int at, int len, int q_max, uint8_t *q, uint16_t *d, uint16_t *m);
+
+// A superblock in runs of len: x = d * s[run] * q - dmin * m[run], q in 0..q_max, s and m in 0..s_max.
+void berth_fit_affine_super(
+    const struct frame *f, int len, int q_max, int s_max, uint8_t *s, uint8_t *m, uint8_t *q, uint16_t *d, uint16_t *dmin);

@@ -6,8 +6,8 @@
 //     tq1_0   256 elements, d * (t - 1), five trits a byte   d the largest magnitude
 //     tq2_0   256 elements, d * (q - 1), q of 2 bits         d the largest magnitude
 //
-// A byte of tq1_0 is the fraction 0.t0t1t2t3t4 in base 3, scaled to 256 and rounded up: multiplying by 3 moves the next trit above
-// the byte. Its elements are laid out in runs: 5 runs of 32 in the first 32 bytes, 5 of 16 in the next 16, 4 of 4 in qh.
+// A byte of tq1_0 is the fraction 0.t0t1t2t3t4 in base 3, scaled to 256 and rounded up: multiplying by 3 moves the next trit
+// above the byte. Its elements are laid out in runs: 5 runs of 32 in the first 32 bytes, 5 of 16 in the next 16, 4 of 4 in qh.
 // Rows are those of the reference, byte for byte; weights are not looked at.
 #include "quant/half.h"
 #include "quant/quants.h"

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// frame.h: a superblock made ready for a search.
+// Elements are scaled by a power of two so that the largest is in [1, 2), weights so that their mean is 1: squares neither
+// overflow nor vanish, whatever the row. A scale found in the frame becomes a half outside it; round_half says which, and what it
+// is worth. In the frame: |x| < 2, w > 0, nothing is NaN or infinite.
+#pragma once
+
+#include "quant/blocks.h"
+#include "quant/half.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct frame {
+    _Alignas(16) float x[QK_K];
+    _Alignas(16) float w[QK_K];
+    double outer; // what 1 in the frame is outside
+    float amax;   // largest |x|: in [1, 2), or 0 for a block of zeros
+};
+
+#define BERTH_HALF_NAN 0x7e00u
+#define BERTH_HALF_MAX 65504.0f
+
+// False: some element is not finite. w: NULL or n weights; what is no positive number counts as next to nothing.
+static inline bool frame_init(struct frame *f, const float *x, const float *w, int n) {
+    float amax   = 0.0f;
+    double total = 0.0;
+    for (int i = 0; i < n; i++) {
+        if (!isfinite(x[i])) {
+            return false;
+        }
+        amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
+        total += w != NULL && w[i] > 0.0f && isfinite(w[i]) ? w[i] : 0.0f;
+    }
+    int exponent = 0;
+    (void) frexpf(amax, &exponent);
+    exponent           = amax > 0.0f ? exponent - 1 : 0;
+    f->outer           = ldexp(1.0, exponent);
+    const double inner = ldexp(1.0, -exponent);
+    for (int i = 0; i < n; i++) {
+        f->x[i] = (float) (x[i] * inner);
+        f->w[i] = 1.0f;
+        if (total > 0.0) {
+            const double wi = w[i] > 0.0f && isfinite(w[i]) ? w[i] / total * n : 0.0;
+            f->w[i]         = wi > 1e-7 ? (float) wi : 1e-7f;
+        }
+    }
+    f->amax = (float) (amax * inner);
+    return true;
+}
+
+// The half nearest to v of the frame, never infinite; its value in the frame goes to *v.
+static inline uint16_t frame_round_half(const struct frame *f, float *v) {
+    const double out  = *v * f->outer;
+    const float kept  = out > BERTH_HALF_MAX ? BERTH_HALF_MAX : out < -BERTH_HALF_MAX ? -BERTH_HALF_MAX : (float) out;
+    const uint16_t h  = berth_float_to_half(kept);
+    const double back = berth_half_to_float(h) / f->outer;
+    *v                = back > 1e30 ? 1e30f : back < -1e30 ? -1e30f : (float) back; // beyond: the outer value is nothing anyway
+    return h;
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+// kquant.c: q3_K q6_K q8_K: superblocks of 256 with a scale and no offset.
+//
+//     q3_K   16 runs of 16: x = d * (s - 32) * (q - 4)    s of 6 bits, q of 3: two in qs, the third in hmask
+//     q6_K   16 runs of 16: x = d * s * (q - 32)          s of 8 bits, q of 6: four in ql, two in qh
+//     q8_K   x = d * q, d a float, with the sums of 16 for dot products; an intermediate, byte for byte the reference's
+//
+// qs and hmask of q3_K: the 2-bit fields of a byte are 32 elements apart, 128 elements to 32 bytes; the bits of hmask likewise
+// over all 256. ql and qh of q6_K: halves of 128 elements; nibbles of ql are 64 apart, fields of qh 32 apart.
+#include "quant/quants.h"
+#include "quant/round.h"
+#include "quant/scalar.h"
+
+enum { RUN = 16, N_RUNS = QK_K / RUN };
+
+// ---- q3_K ----
+
+static const struct grid grid_q3 = {-4, 3, NULL};
+
+static int q3_scale(const uint8_t *scales, int r) {
+    const int low  = r < 8 ? scales[r] & 15 : scales[r - 8] >> 4;
+    const int high = scales[8 + r % 4] >> (2 * (r / 4)) & 3;
+    return (low | high << 4) - 32;
+}
+
+static void q3_set_scale(uint8_t *scales, int r, int s) {
+    const unsigned v = (unsigned) (s + 32);
+    scales[r % 8] |= (uint8_t) ((v & 15) << (r < 8 ? 0 : 4));
+    scales[8 + r % 4] |= (uint8_t) ((v >> 4) << (2 * (r / 4)));
+}
+
+static void quantize_blocks_q3_K(const float *x, block_q3_K *y, int64_t n, const float *w) {
+    for (int64_t i = 0; i < n; i++) {
+        struct frame f;
+        int8_t s[N_RUNS];
+        uint8_t q[QK_K];
+        memset(&y[i], 0, sizeof(y[i]));
+        if (!frame_init(&f, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, QK_K)) {
+            y[i].d = BERTH_HALF_NAN;
+            continue;
+        }
+        y[i].d = berth_fit_super(&f, RUN, &grid_q3, -32, s, q);
+        for (int r = 0; r < N_RUNS; r++) {
+            q3_set_scale(y[i].scales, r, s[r]);
+        }
+        for (int j = 0; j < QK_K; j++) {
+            y[i].qs[j / 128 * 32 + j % 32] |= (uint8_t) ((q[j] & 3) << (2 * (j / 32 % 4)));
+            y[i].hmask[j % 32] |= (uint8_t) ((q[j] >> 2) << (j / 32));
+        }
+    }
+}
+
+void quantize_row_q3_K_ref(const float *GGML_RESTRICT x, block_q3_K *GGML_RESTRICT y, int64_t k) {
+    quantize_blocks_q3_K(x, y, k / QK_K, NULL);
+}
+
+void dequantize_row_q3_K(const block_q3_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
+        const float d = berth_half_to_float(x[i].d);
+        for (int r = 0; r < N_RUNS; r++) {
+            const float scale = d * (float) q3_scale(x[i].scales, r);
+            for (int j = r * RUN; j < (r + 1) * RUN; j++) {
+                const int low  = x[i].qs[j / 128 * 32 + j % 32] >> (2 * (j / 32 % 4)) & 3;
+                const int high = x[i].hmask[j % 32] >> (j / 32) & 1;
+                y[j]           = scale * (float) ((low | high << 2) - 4);
+            }
+        }
+    }
+}
+
+BERTH_QUANTIZE_WEIGHTED(q3_K, QK_K)
+
+// ---- q6_K ----
+
+static const struct grid grid_q6 = {-32, 31, NULL};
+
+static void quantize_blocks_q6_K(const float *x, block_q6_K *y, int64_t n, const float *w) {
+    for (int64_t i = 0; i < n; i++) {
+        struct frame f;
+        uint8_t q[QK_K];
+        memset(&y[i], 0, sizeof(y[i]));
+        if (!frame_init(&f, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, QK_K)) {
+            y[i].d = BERTH_HALF_NAN;
+            continue;
+        }
+        y[i].d = berth_fit_super(&f, RUN, &grid_q6, -128, y[i].scales, q);
+        for (int j = 0; j < QK_K; j++) {
+            y[i].ql[j / 128 * 64 + j % 64] |= (uint8_t) ((q[j] & 15) << (4 * (j / 64 % 2)));
+            y[i].qh[j / 128 * 32 + j % 32] |= (uint8_t) ((q[j] >> 4) << (2 * (j / 32 % 4)));
+        }
+    }
+}
+
+void quantize_row_q6_K_ref(const float *GGML_RESTRICT x, block_q6_K *GGML_RESTRICT y, int64_t k) {
+    quantize_blocks_q6_K(x, y, k / QK_K, NULL);
+}
+
+void dequantize_row_q6_K(const block_q6_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
+        const float d = berth_half_to_float(x[i].d);
+        for (int r = 0; r < N_RUNS; r++) {
+            const float scale = d * (float) x[i].scales[r];
+            for (int j = r * RUN; j < (r + 1) * RUN; j++) {
+                const int low  = x[i].ql[j / 128 * 64 + j % 64] >> (4 * (j / 64 % 2)) & 15;
+                const int high = x[i].qh[j / 128 * 32 + j % 32] >> (2 * (j / 32 % 4)) & 3;
+                y[j]           = scale * (float) ((low | high << 4) - 32);
+            }
+        }
+    }
+}
+
+BERTH_QUANTIZE_WEIGHTED(q6_K, QK_K)
+
+// ---- q8_K ----
+
+// To nearest even by adding 1.5 * 2^23 and reading the mantissa; what does not fit leaves whatever is there, as in the reference.
+static int rint_wrapped(float v) {
+    return (int) (berth_float_bits(v + 0x1.8p23f) & 0x7fffff) - 0x400000;
+}
+
+void quantize_row_q8_K_ref(const float *GGML_RESTRICT x, block_q8_K *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK_K; i++, x += QK_K) {
+        float amax = 0.0f;
+        float max  = 0.0f;
+        for (int j = 0; j < QK_K; j++) {
+            if (fabsf(x[j]) > amax) {
+                amax = fabsf(x[j]);
+                max  = x[j];
+            }
+        }
+        memset(&y[i], 0, sizeof(y[i]));
+        if (amax == 0.0f) {
+            continue;
+        }
+        const float inverse = -127.0f / max;
+        for (int j = 0; j < QK_K; j++) {
+            y[i].qs[j]          = (int8_t) berth_min_i32(rint_wrapped(inverse * x[j]), 127);
+            y[i].bsums[j / RUN] = (int16_t) (y[i].bsums[j / RUN] + y[i].qs[j]);
+        }
+        y[i].d = 1 / inverse;
+    }
+}
+
+void dequantize_row_q8_K(const block_q8_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
+        for (int j = 0; j < QK_K; j++) {
+            y[j] = x[i].d * (float) x[i].qs[j];
+        }
+    }
+}
