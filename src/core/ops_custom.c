@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+// ops_custom.c: constructors of ops whose computation is a function of the caller. op_params hold the structs of custom.h,
+// padding bytes zero. A function that is NULL is refused here: computing the graph would jump to address 0.
+
+#include "core/custom.h"
+#include "core/op_named.h"
+
+// Function and user data are copied as bytes: the four structs of custom.h have one layout.
+_Static_assert(sizeof(struct ggml_map_custom1_op_params) == 24 && sizeof(struct ggml_map_custom2_op_params) == 24 &&
+                   sizeof(struct ggml_map_custom3_op_params) == 24 && sizeof(struct ggml_custom_op_params) == 24,
+    "custom ops share one layout of op_params");
+
+static bool n_tasks_ok(int n_tasks) {
+    return n_tasks == GGML_N_TASKS_MAX || n_tasks > 0;
+}
+
+#define N_TASKS_RULE "n_tasks is %d, it must be positive or GGML_N_TASKS_MAX"
+
+static struct ggml_tensor *map_custom1(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, ggml_custom1_op_t fun,
+    int n_tasks, void *userdata, bool inplace) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_REQUIRE_AS(ctx, func, fun != NULL, "the function is NULL");
+    BERTH_REQUIRE_AS(ctx, func, n_tasks_ok(n_tasks), N_TASKS_RULE, n_tasks);
+    struct ggml_map_custom1_op_params params;
+    memset(&params, 0, sizeof params);
+    params.fun      = fun;
+    params.n_tasks  = n_tasks;
+    params.userdata = userdata;
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_MAP_CUSTOM1, &params, sizeof params, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_map_custom1(
+    struct ggml_context *ctx, struct ggml_tensor *a, ggml_custom1_op_t fun, int n_tasks, void *userdata) {
+    return map_custom1(ctx, __func__, a, fun, n_tasks, userdata, false);
+}
+
+struct ggml_tensor *ggml_map_custom1_inplace(
+    struct ggml_context *ctx, struct ggml_tensor *a, ggml_custom1_op_t fun, int n_tasks, void *userdata) {
+    return map_custom1(ctx, __func__, a, fun, n_tasks, userdata, true);
+}
+
+// b may be NULL: the function is then given NULL.
+static struct ggml_tensor *map_custom2(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
+    ggml_custom2_op_t fun, int n_tasks, void *userdata, bool inplace) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCE_OPT_AS(ctx, func, b);
+    BERTH_REQUIRE_AS(ctx, func, fun != NULL, "the function is NULL");
+    BERTH_REQUIRE_AS(ctx, func, n_tasks_ok(n_tasks), N_TASKS_RULE, n_tasks);
+    struct ggml_map_custom2_op_params params;
+    memset(&params, 0, sizeof params);
+    params.fun      = fun;
+    params.n_tasks  = n_tasks;
+    params.userdata = userdata;
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_MAP_CUSTOM2, &params, sizeof params, a, b, NULL);
+}
+
+struct ggml_tensor *ggml_map_custom2(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, ggml_custom2_op_t fun, int n_tasks, void *userdata) {
+    return map_custom2(ctx, __func__, a, b, fun, n_tasks, userdata, false);
+}
+
+struct ggml_tensor *ggml_map_custom2_inplace(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, ggml_custom2_op_t fun, int n_tasks, void *userdata) {
+    return map_custom2(ctx, __func__, a, b, fun, n_tasks, userdata, true);
+}
+
+// b and c may be NULL, as above.
+static struct ggml_tensor *map_custom3(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
+    struct ggml_tensor *c, ggml_custom3_op_t fun, int n_tasks, void *userdata, bool inplace) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCE_OPT_AS(ctx, func, b);
+    BERTH_SOURCE_OPT_AS(ctx, func, c);
+    BERTH_REQUIRE_AS(ctx, func, fun != NULL, "the function is NULL");
+    BERTH_REQUIRE_AS(ctx, func, n_tasks_ok(n_tasks), N_TASKS_RULE, n_tasks);
+    struct ggml_map_custom3_op_params params;
+    memset(&params, 0, sizeof params);
+    params.fun      = fun;
+    params.n_tasks  = n_tasks;
+    params.userdata = userdata;
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_MAP_CUSTOM3, &params, sizeof params, a, b, c);
+}
+
+struct ggml_tensor *ggml_map_custom3(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
+    struct ggml_tensor *c, ggml_custom3_op_t fun, int n_tasks, void *userdata) {
+    return map_custom3(ctx, __func__, a, b, c, fun, n_tasks, userdata, false);
+}
+
+struct ggml_tensor *ggml_map_custom3_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
+    struct ggml_tensor *c, ggml_custom3_op_t fun, int n_tasks, void *userdata) {
+    return map_custom3(ctx, __func__, a, b, c, fun, n_tasks, userdata, true);
+}
+
+// ---- any number of sources ----
+
+// Completes result with the function and n_args sources from src[first] on.
+static struct ggml_tensor *custom(struct ggml_tensor *result, int first, struct ggml_tensor **args, int n_args,
+    ggml_custom_op_t fun, int n_tasks, void *userdata) {
+    if (result == NULL || berth_poisoned(result)) {
+        return result;
+    }
+    struct ggml_custom_op_params params;
+    memset(&params, 0, sizeof params);
+    params.fun      = fun;
+    params.n_tasks  = n_tasks;
+    params.userdata = userdata;
+    memcpy(result->op_params, &params, sizeof params);
+    result->op = GGML_OP_CUSTOM;
+    for (int i = 0; i < n_args; i++) {
+        result->src[first + i] = args[i];
+    }
+    return result;
+}
+
+// Poison among the sources, or an argument list that cannot be; returns NULL when all is well.
+static struct ggml_tensor *custom_refuse(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor **args, int n_args, int n_max, ggml_custom_op_t fun) {
+    BERTH_REQUIRE_AS(ctx, func, ctx != NULL, "the context is NULL");
+    BERTH_REQUIRE_AS(ctx, func, n_args <= n_max, "%d sources, at most %d can be had", n_args, n_max);
+    BERTH_REQUIRE_AS(ctx, func, n_args <= 0 || args != NULL, "%d sources, but the list of them is NULL", n_args);
+    BERTH_REQUIRE_AS(ctx, func, fun != NULL, "the function is NULL");
+    for (int i = 0; i < n_args; i++) {
+        BERTH_SOURCE_OPT_AS(ctx, func, args[i]);
+    }
+    return NULL;
+}
+
+struct ggml_tensor *ggml_custom_4d(struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2,
+    int64_t ne3, struct ggml_tensor **args, int n_args, ggml_custom_op_t fun, int n_tasks, void *userdata) {
+    struct ggml_tensor *bad = custom_refuse(ctx, __func__, args, n_args, GGML_MAX_SRC - 1, fun);
+    if (bad != NULL || ctx == NULL) {
+        return bad;
+    }
+    const int64_t ne[]         = {ne0, ne1, ne2, ne3};
+    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, ne, NULL, 0);
+    return custom(result, 0, args, n_args, fun, n_tasks, userdata);
+}
+
+// The result is a view of a, which is also its first source.
+struct ggml_tensor *ggml_custom_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor **args, int n_args,
+    ggml_custom_op_t fun, int n_tasks, void *userdata) {
+    BERTH_SOURCES(ctx, a);
+    struct ggml_tensor *bad = custom_refuse(ctx, __func__, args, n_args, GGML_MAX_SRC - 2, fun);
+    if (bad != NULL) {
+        return bad;
+    }
+    struct ggml_tensor *result = custom(ggml_view_tensor(ctx, a), 1, args, n_args, fun, n_tasks, userdata);
+    berth_op_src(result, 0, a);
+    return result;
+}

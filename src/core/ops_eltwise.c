@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+// ops_eltwise.c: constructors of ops that compute each element from those at the same place: copies, sums and products of two
+// tensors, scaling, clamping, filling. Functions that only apply one formula are in ops_unary.c.
+// op_params: acc [nb1, nb2, nb3, offset, inplace], scale [s, b], clamp [min, max], leaky_relu [slope], fill [c], tri [kind],
+// xielu [XIELU, beta + softplus(alpha_n), softplus(alpha_p), beta, eps]; the others have none.
+
+#include "core/op_named.h"
+
+#include <limits.h>
+#include <math.h>
+
+// Rows without holes one after the other; between rows there may be padding.
+static bool is_padded_1d(const struct ggml_tensor *t) {
+    return t->nb[0] == ggml_type_size(t->type) && t->nb[2] == t->nb[1] * (size_t) t->ne[1] &&
+           t->nb[3] == t->nb[2] * (size_t) t->ne[2];
+}
+
+// ---- one source, no parameter ----
+
+static struct ggml_tensor *map(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_op op, bool inplace) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, NULL, 0, a, NULL, NULL);
+}
+
+#define MAP(name, op) \
+    struct ggml_tensor *ggml_##name(struct ggml_context *ctx, struct ggml_tensor *a) { \
+        return map(ctx, __func__, a, op, false); \
+    } \
+    struct ggml_tensor *ggml_##name##_inplace(struct ggml_context *ctx, struct ggml_tensor *a) { \
+        return map(ctx, __func__, a, op, true); \
+    }
+
+MAP(dup, GGML_OP_DUP)
+MAP(sqr, GGML_OP_SQR)
+MAP(sqrt, GGML_OP_SQRT)
+MAP(log, GGML_OP_LOG)
+MAP(sin, GGML_OP_SIN)
+MAP(cos, GGML_OP_COS)
+
+// ---- two sources, the second repeated into the first ----
+
+static struct ggml_tensor *binary(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, enum ggml_op op, bool inplace) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCE_AS(ctx, func, b);
+    BERTH_REQUIRE_AS(
+        ctx, func, ggml_can_repeat(b, a), "b " BERTH_SHAPE " cannot be repeated into a " BERTH_SHAPE, BERTH_NE(b), BERTH_NE(a));
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, NULL, 0, a, b, NULL);
+}
+
+#define BINARY(name, op) \
+    struct ggml_tensor *ggml_##name(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) { \
+        return binary(ctx, __func__, a, b, op, false); \
+    } \
+    struct ggml_tensor *ggml_##name##_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) { \
+        return binary(ctx, __func__, a, b, op, true); \
+    }
+
+BINARY(add, GGML_OP_ADD)
+BINARY(sub, GGML_OP_SUB)
+BINARY(mul, GGML_OP_MUL)
+BINARY(div, GGML_OP_DIV)
+
+struct ggml_tensor *ggml_add_cast(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, enum ggml_type type) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, a->ne[0] == b->ne[0] && ggml_can_repeat(b, a),
+        "b " BERTH_SHAPE " cannot be repeated row by row into a " BERTH_SHAPE, BERTH_NE(b), BERTH_NE(a));
+    BERTH_REQUIRE(ctx, ggml_is_quantized(a->type) || a->type == GGML_TYPE_F16 || a->type == GGML_TYPE_BF16,
+        "a is %s, it must be quantised, f16 or bf16", ggml_type_name(a->type));
+    return berth_op_set(berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, a->ne, NULL, 0), GGML_OP_ADD, NULL, 0, a, b, NULL);
+}
+
+// result[:, i, j] = a[:, i, j] + b[:, ids[i, j]]
+struct ggml_tensor *ggml_add_id(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *ids) {
+    BERTH_SOURCES(ctx, a, b, ids);
+    BERTH_REQUIRE(ctx, a->ne[0] == b->ne[0], "rows of a have %" PRId64 " elements, those of b %" PRId64, a->ne[0], b->ne[0]);
+    BERTH_REQUIRE(ctx, ids->type == GGML_TYPE_I32, "ids are %s, they must be i32", ggml_type_name(ids->type));
+    BERTH_REQUIRE(ctx, a->ne[1] == ids->ne[0] && a->ne[2] == ids->ne[1],
+        "ids " BERTH_SHAPE " do not name a row for each row of a " BERTH_SHAPE, BERTH_NE(ids), BERTH_NE(a));
+    return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_ADD_ID, NULL, 0, a, b, ids);
+}
+
+static struct ggml_tensor *add1(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, bool inplace) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCE_AS(ctx, func, b);
+    BERTH_REQUIRE_AS(ctx, func, ggml_is_scalar(b), "b is " BERTH_SHAPE ", it must be one element", BERTH_NE(b));
+    BERTH_REQUIRE_AS(ctx, func, is_padded_1d(a), "a " BERTH_SHAPE " has strides " BERTH_STRIDE ", its rows must be evenly spaced",
+        BERTH_NE(a), BERTH_NB(a));
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_ADD1, NULL, 0, a, b, NULL);
+}
+
+struct ggml_tensor *ggml_add1(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
+    return add1(ctx, __func__, a, b, false);
+}
+
+struct ggml_tensor *ggml_add1_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
+    return add1(ctx, __func__, a, b, true);
+}
+
+// a with b added to the part of it that starts at offset and has strides nb1, nb2, nb3.
+static struct ggml_tensor *acc(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
+    const size_t nb[4], size_t offset, bool inplace) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCE_AS(ctx, func, b);
+    BERTH_REQUIRE_AS(ctx, func, ggml_nelements(b) <= ggml_nelements(a), "b " BERTH_SHAPE " has more elements than a " BERTH_SHAPE,
+        BERTH_NE(b), BERTH_NE(a));
+    BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(a), "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous",
+        BERTH_NE(a), BERTH_NB(a));
+    BERTH_REQUIRE_AS(ctx, func, a->type == GGML_TYPE_F32 && b->type == GGML_TYPE_F32, "a is %s and b is %s, both must be f32",
+        ggml_type_name(a->type), ggml_type_name(b->type));
+    return berth_op_set_part(ctx, func, a, b, GGML_OP_ACC, nb, offset, inplace);
+}
+
+struct ggml_tensor *ggml_acc(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t nb2, size_t nb3, size_t offset) {
+    return acc(ctx, __func__, a, b, (size_t[]){0, nb1, nb2, nb3}, offset, false);
+}
+
+struct ggml_tensor *ggml_acc_inplace(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t nb2, size_t nb3, size_t offset) {
+    return acc(ctx, __func__, a, b, (size_t[]){0, nb1, nb2, nb3}, offset, true);
+}
+
+// ---- one source and numbers ----
+
+static struct ggml_tensor *scale(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, float s, float b, bool inplace) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_REQUIRE_AS(ctx, func, is_padded_1d(a), "a " BERTH_SHAPE " has strides " BERTH_STRIDE ", its rows must be evenly spaced",
+        BERTH_NE(a), BERTH_NB(a));
+    const float params[] = {s, b};
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_SCALE, params, sizeof params, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_scale(struct ggml_context *ctx, struct ggml_tensor *a, float s) {
+    return scale(ctx, __func__, a, s, 0.0f, false);
+}
+
+struct ggml_tensor *ggml_scale_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s) {
+    return scale(ctx, __func__, a, s, 0.0f, true);
+}
+
+struct ggml_tensor *ggml_scale_bias(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b) {
+    return scale(ctx, __func__, a, s, b, false);
+}
+
+struct ggml_tensor *ggml_scale_bias_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float s, float b) {
+    return scale(ctx, __func__, a, s, b, true);
+}
+
+// Always in place, as ggml has it.
+struct ggml_tensor *ggml_clamp(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max) {
+    BERTH_SOURCES(ctx, a);
+    const float params[] = {min, max};
+    return berth_op_set(ggml_view_tensor(ctx, a), GGML_OP_CLAMP, params, sizeof params, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_leaky_relu(struct ggml_context *ctx, struct ggml_tensor *a, float negative_slope, bool inplace) {
+    BERTH_SOURCES(ctx, a);
+    return berth_op_set(
+        berth_like_or_view(ctx, __func__, a, inplace), GGML_OP_LEAKY_RELU, &negative_slope, sizeof negative_slope, a, NULL, NULL);
+}
+
+static struct ggml_tensor *fill(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, float c, bool inplace) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_REQUIRE_AS(ctx, func, a->type == GGML_TYPE_F32 || a->type == GGML_TYPE_F16, "a is %s, it must be f32 or f16",
+        ggml_type_name(a->type));
+    BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(a), "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous",
+        BERTH_NE(a), BERTH_NB(a));
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_FILL, &c, sizeof c, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_fill(struct ggml_context *ctx, struct ggml_tensor *a, float c) {
+    return fill(ctx, __func__, a, c, false);
+}
+
+struct ggml_tensor *ggml_fill_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float c) {
+    return fill(ctx, __func__, a, c, true);
+}
+
+struct ggml_tensor *ggml_tri(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_tri_type type) {
+    BERTH_SOURCES(ctx, a);
+    BERTH_REQUIRE(ctx, a->type == GGML_TYPE_F32, "a is %s, it must be f32", ggml_type_name(a->type));
+    BERTH_REQUIRE(ctx, ggml_is_contiguous(a), "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous", BERTH_NE(a),
+        BERTH_NB(a));
+    BERTH_REQUIRE(ctx, a->ne[0] == a->ne[1], "a " BERTH_SHAPE " is not square", BERTH_NE(a));
+    BERTH_REQUIRE(ctx, (unsigned) type <= GGML_TRI_TYPE_LOWER, "%d is no kind of triangle", (int) type);
+    const int32_t param = (int32_t) type;
+    return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_TRI, &param, sizeof param, a, NULL, NULL);
+}
+
+static float softplus(float x) {
+    return x > 20.0f ? x : logf(1.0f + expf(x));
+}
+
+struct ggml_tensor *ggml_xielu(
+    struct ggml_context *ctx, struct ggml_tensor *a, float alpha_n, float alpha_p, float beta, float eps) {
+    BERTH_SOURCES(ctx, a);
+    const struct {
+        int32_t op;
+        float alpha_n, alpha_p, beta, eps;
+    } params = {GGML_UNARY_OP_XIELU, beta + softplus(alpha_n), softplus(alpha_p), beta, eps};
+    return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_UNARY, &params, sizeof params, a, NULL, NULL);
+}

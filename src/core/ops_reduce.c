@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+// ops_reduce.c: constructors of ops whose result has another extent than their source: sums, extrema, repetition, concatenation,
+// order of elements, and tensors made from numbers alone.
+// op_params: concat [dim], argsort [order], arange [start, stop, step], timestep_embedding [dim, max_period].
+
+#include "core/op_named.h"
+
+#include <math.h>
+
+// ---- sums and extrema ----
+
+struct ggml_tensor *ggml_sum(struct ggml_context *ctx, struct ggml_tensor *a) {
+    BERTH_SOURCES(ctx, a);
+    const int64_t one = 1;
+    return berth_op_set(berth_tensor_new(ctx, __func__, a->type, 1, &one, NULL, 0), GGML_OP_SUM, NULL, 0, a, NULL, NULL);
+}
+
+// One number a row.
+static struct ggml_tensor *by_row(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_type type, enum ggml_op op) {
+    const int64_t ne[] = {1, a->ne[1], a->ne[2], a->ne[3]};
+    return berth_op_set(berth_tensor_new(ctx, func, type, GGML_MAX_DIMS, ne, NULL, 0), op, NULL, 0, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_sum_rows(struct ggml_context *ctx, struct ggml_tensor *a) {
+    BERTH_SOURCES(ctx, a);
+    return by_row(ctx, __func__, a, a->type, GGML_OP_SUM_ROWS);
+}
+
+struct ggml_tensor *ggml_mean(struct ggml_context *ctx, struct ggml_tensor *a) {
+    BERTH_SOURCES(ctx, a);
+    return by_row(ctx, __func__, a, GGML_TYPE_F32, GGML_OP_MEAN);
+}
+
+struct ggml_tensor *ggml_cumsum(struct ggml_context *ctx, struct ggml_tensor *a) {
+    BERTH_SOURCES(ctx, a);
+    BERTH_REQUIRE(ctx, a->type == GGML_TYPE_F32, "a is %s, it must be f32", ggml_type_name(a->type));
+    return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_CUMSUM, NULL, 0, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_argmax(struct ggml_context *ctx, struct ggml_tensor *a) {
+    BERTH_SOURCES(ctx, a);
+    BERTH_REQUIRE(ctx, ggml_is_matrix(a), "a is " BERTH_SHAPE ", it must be a matrix", BERTH_NE(a));
+    BERTH_REQUIRE(ctx, a->ne[0] <= INT32_MAX, "rows of %" PRId64 " elements, an i32 must be able to name one", a->ne[0]);
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, GGML_TYPE_I32, 1, &a->ne[1], NULL, 0), GGML_OP_ARGMAX, NULL, 0, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_count_equal(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, ggml_are_same_shape(a, b), "a is " BERTH_SHAPE ", b is " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
+    const int64_t one = 1;
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, GGML_TYPE_I64, 1, &one, NULL, 0), GGML_OP_COUNT_EQUAL, NULL, 0, a, b, NULL);
+}
+
+// ---- repetition and concatenation ----
+
+struct ggml_tensor *ggml_repeat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, ggml_can_repeat(a, b), "a " BERTH_SHAPE " cannot be repeated into " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, b->ne, NULL, 0), GGML_OP_REPEAT, NULL, 0, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_repeat_4d(
+    struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
+    BERTH_SOURCES(ctx, a);
+    const int64_t ne[] = {ne0, ne1, ne2, ne3};
+    BERTH_REQUIRE(ctx,
+        ggml_is_empty(a) || (ne0 % a->ne[0] == 0 && ne1 % a->ne[1] == 0 && ne2 % a->ne[2] == 0 && ne3 % a->ne[3] == 0),
+        "a " BERTH_SHAPE " cannot be repeated into " BERTH_SHAPE, BERTH_NE(a), ne0, ne1, ne2, ne3);
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_REPEAT, NULL, 0, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_repeat_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, ggml_can_repeat(b, a), "a " BERTH_SHAPE " is no repetition of " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, b->ne, NULL, 0), GGML_OP_REPEAT_BACK, NULL, 0, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_concat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int dim) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, dim >= 0 && dim < GGML_MAX_DIMS, "there is no dimension %d", dim);
+    BERTH_REQUIRE(ctx, a->type == b->type, "a is %s, b is %s", ggml_type_name(a->type), ggml_type_name(b->type));
+    int64_t ne[GGML_MAX_DIMS];
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        BERTH_REQUIRE(ctx, i == dim || a->ne[i] == b->ne[i],
+            "a " BERTH_SHAPE " and b " BERTH_SHAPE " may differ in dimension %d only", BERTH_NE(a), BERTH_NE(b), dim);
+        ne[i] = a->ne[i];
+    }
+    BERTH_REQUIRE(ctx, berth_add_i64_ok(a->ne[dim], b->ne[dim], &ne[dim]),
+        "%" PRId64 " and %" PRId64 " elements are more than 63 bits count", a->ne[dim], b->ne[dim]);
+    const int32_t param = dim;
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_CONCAT, &param, sizeof param, a, b, NULL);
+}
+
+// ---- order ----
+
+static struct ggml_tensor *argsort(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_sort_order order) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_REQUIRE_AS(ctx, func, a->ne[0] <= INT32_MAX, "rows of %" PRId64 " elements, an i32 must be able to name one", a->ne[0]);
+    const int32_t param = (int32_t) order;
+    return berth_op_set(berth_tensor_new(ctx, func, GGML_TYPE_I32, GGML_MAX_DIMS, a->ne, NULL, 0), GGML_OP_ARGSORT, &param,
+        sizeof param, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_argsort(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_sort_order order) {
+    BERTH_REQUIRE(ctx, (unsigned) order <= GGML_SORT_ORDER_DESC, "%d is no order", (int) order);
+    return argsort(ctx, __func__, a, order);
+}
+
+// The k largest of each row, largest first: a full sort and a view of its start.
+struct ggml_tensor *ggml_argsort_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k) {
+    BERTH_SOURCES(ctx, a);
+    BERTH_REQUIRE(ctx, k >= 0 && a->ne[0] >= k, "%d of %" PRId64 " elements a row", k, a->ne[0]);
+    struct ggml_tensor *order = argsort(ctx, __func__, a, GGML_SORT_ORDER_DESC);
+    BERTH_SOURCES(ctx, order);
+    return ggml_view_4d(ctx, order, k, order->ne[1], order->ne[2], order->ne[3], order->nb[1], order->nb[2], order->nb[3], 0);
+}
+
+// The k largest of each row, in no order.
+struct ggml_tensor *ggml_top_k(struct ggml_context *ctx, struct ggml_tensor *a, int k) {
+    BERTH_SOURCES(ctx, a);
+    BERTH_REQUIRE(ctx, k >= 0 && a->ne[0] >= k, "%d of %" PRId64 " elements a row", k, a->ne[0]);
+    const int64_t ne[] = {k, a->ne[1], a->ne[2], a->ne[3]};
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, GGML_TYPE_I32, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_TOP_K, NULL, 0, a, NULL, NULL);
+}
+
+// ---- made from numbers ----
+
+struct ggml_tensor *ggml_arange(struct ggml_context *ctx, float start, float stop, float step) {
+    BERTH_REQUIRE(ctx, stop > start, "%g to %g holds nothing", (double) start, (double) stop);
+    const float n = ceilf((stop - start) / step);
+    BERTH_REQUIRE(ctx, n >= 0.0f && n < 0x1p62f, "steps of %g from %g to %g are no number of elements", (double) step,
+        (double) start, (double) stop);
+    const int64_t ne     = (int64_t) n;
+    const float params[] = {start, stop, step};
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 1, &ne, NULL, 0), GGML_OP_ARANGE, params, sizeof params, NULL, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_timestep_embedding(struct ggml_context *ctx, struct ggml_tensor *timesteps, int dim, int max_period) {
+    BERTH_SOURCES(ctx, timesteps);
+    const int64_t ne[]     = {dim, timesteps->ne[0]};
+    const int32_t params[] = {dim, max_period};
+    return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 2, ne, NULL, 0), GGML_OP_TIMESTEP_EMBEDDING, params,
+        sizeof params, timesteps, NULL, NULL);
+}

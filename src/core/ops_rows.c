@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+// ops_rows.c: constructors of ops that treat rows as a whole: picking and placing rows, diagonals and masks, softmax, and those
+// that stretch or shift rows: roll, pad, interpolate.
+// op_params: diag_mask [n_past], soft_max and its gradient [scale, max_bias], roll [shift0..3], pad [left0, right0, .., right3,
+// circular], pad_reflect_1d [left, right], interpolate [mode and flags].
+
+#include "core/op_named.h"
+
+// n is a multiple of d. Nothing is a multiple of 0: dividing by it is not defined.
+static bool is_multiple(int64_t n, int64_t d) {
+    return d != 0 && n % d == 0;
+}
+
+// ---- picking and placing rows ----
+
+// Rows come out as f32, or as i32 if that is what they are.
+struct ggml_tensor *ggml_get_rows(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, a->ne[2] == b->ne[1] && a->ne[3] == b->ne[2] && b->ne[3] == 1,
+        "row numbers " BERTH_SHAPE " do not fit a " BERTH_SHAPE, BERTH_NE(b), BERTH_NE(a));
+    BERTH_REQUIRE(ctx, b->type == GGML_TYPE_I32, "row numbers are %s, they must be i32", ggml_type_name(b->type));
+    const enum ggml_type type = a->type == GGML_TYPE_I32 ? GGML_TYPE_I32 : GGML_TYPE_F32;
+    const int64_t ne[]        = {a->ne[0], b->ne[0], b->ne[1], b->ne[2]};
+    return berth_op_set(berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_GET_ROWS, NULL, 0, a, b, NULL);
+}
+
+// c gives the shape alone.
+struct ggml_tensor *ggml_get_rows_back(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c) {
+    BERTH_SOURCES(ctx, a, b, c);
+    BERTH_REQUIRE(ctx, ggml_is_matrix(a), "a is " BERTH_SHAPE ", it must be a matrix", BERTH_NE(a));
+    BERTH_REQUIRE(ctx, ggml_is_vector(b) && b->type == GGML_TYPE_I32,
+        "row numbers are %s " BERTH_SHAPE ", they must be an i32 vector", ggml_type_name(b->type), BERTH_NE(b));
+    BERTH_REQUIRE(ctx, ggml_is_matrix(c) && a->ne[0] == c->ne[0], "c " BERTH_SHAPE " is no matrix with rows like a " BERTH_SHAPE,
+        BERTH_NE(c), BERTH_NE(a));
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 2, c->ne, NULL, 0), GGML_OP_GET_ROWS_BACK, NULL, 0, a, b, NULL);
+}
+
+// The rows of b go to the places in a that c names; the result is a view of a.
+struct ggml_tensor *ggml_set_rows(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c) {
+    BERTH_SOURCES(ctx, a, b, c);
+    BERTH_REQUIRE(ctx, a->ne[0] == b->ne[0] && a->ne[2] == b->ne[2] && a->ne[3] == b->ne[3],
+        "a " BERTH_SHAPE " and b " BERTH_SHAPE " may differ in their number of rows only", BERTH_NE(a), BERTH_NE(b));
+    BERTH_REQUIRE(ctx,
+        b->ne[1] == c->ne[0] && is_multiple(b->ne[2], c->ne[1]) && is_multiple(b->ne[3], c->ne[2]) && c->ne[3] == 1,
+        "row numbers " BERTH_SHAPE " do not fit b " BERTH_SHAPE, BERTH_NE(c), BERTH_NE(b));
+    BERTH_REQUIRE(
+        ctx, b->type == GGML_TYPE_F32 || b->type == GGML_TYPE_F16, "b is %s, it must be f32 or f16", ggml_type_name(b->type));
+    BERTH_REQUIRE(ctx, c->type == GGML_TYPE_I64 || c->type == GGML_TYPE_I32, "row numbers are %s, they must be i64 or i32",
+        ggml_type_name(c->type));
+    BERTH_REQUIRE(ctx, ggml_is_contiguous_rows(a) && ggml_is_contiguous_rows(b),
+        "rows of a (stride %zu) or of b (stride %zu) have holes", a->nb[0], b->nb[0]);
+    return berth_op_set(ggml_view_tensor(ctx, a), GGML_OP_SET_ROWS, NULL, 0, b, c, a);
+}
+
+// ---- diagonals and masks ----
+
+struct ggml_tensor *ggml_diag(struct ggml_context *ctx, struct ggml_tensor *a) {
+    BERTH_SOURCES(ctx, a);
+    BERTH_REQUIRE(ctx, a->ne[1] == 1, "a is " BERTH_SHAPE ", it must have one row", BERTH_NE(a));
+    const int64_t ne[] = {a->ne[0], a->ne[0], a->ne[2], a->ne[3]};
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_DIAG, NULL, 0, a, NULL, NULL);
+}
+
+static struct ggml_tensor *diag_mask(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_op op, int n_past, bool inplace) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    const int32_t param = n_past;
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, &param, sizeof param, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_diag_mask_inf(struct ggml_context *ctx, struct ggml_tensor *a, int n_past) {
+    return diag_mask(ctx, __func__, a, GGML_OP_DIAG_MASK_INF, n_past, false);
+}
+
+struct ggml_tensor *ggml_diag_mask_inf_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past) {
+    return diag_mask(ctx, __func__, a, GGML_OP_DIAG_MASK_INF, n_past, true);
+}
+
+struct ggml_tensor *ggml_diag_mask_zero(struct ggml_context *ctx, struct ggml_tensor *a, int n_past) {
+    return diag_mask(ctx, __func__, a, GGML_OP_DIAG_MASK_ZERO, n_past, false);
+}
+
+struct ggml_tensor *ggml_diag_mask_zero_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past) {
+    return diag_mask(ctx, __func__, a, GGML_OP_DIAG_MASK_ZERO, n_past, true);
+}
+
+// ---- softmax ----
+
+static struct ggml_tensor *soft_max(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *mask,
+    float scale, float max_bias, bool inplace) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCE_OPT_AS(ctx, func, mask);
+    BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(a), "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous",
+        BERTH_NE(a), BERTH_NB(a));
+    if (mask != NULL) {
+        BERTH_REQUIRE_AS(ctx, func, mask->type == GGML_TYPE_F16 || mask->type == GGML_TYPE_F32,
+            "mask is %s, it must be f16 or f32", ggml_type_name(mask->type));
+        BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(mask),
+            "mask " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous", BERTH_NE(mask), BERTH_NB(mask));
+        BERTH_REQUIRE_AS(ctx, func,
+            mask->ne[0] == a->ne[0] && mask->ne[1] >= a->ne[1] && is_multiple(a->ne[2], mask->ne[2]) &&
+                is_multiple(a->ne[3], mask->ne[3]),
+            "mask " BERTH_SHAPE " does not cover a " BERTH_SHAPE, BERTH_NE(mask), BERTH_NE(a));
+    }
+    BERTH_REQUIRE_AS(ctx, func, mask != NULL || !(max_bias > 0.0f), "max_bias %g needs a mask", (double) max_bias);
+    const float params[] = {scale, max_bias};
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_SOFT_MAX, params, sizeof params, a, mask, NULL);
+}
+
+struct ggml_tensor *ggml_soft_max(struct ggml_context *ctx, struct ggml_tensor *a) {
+    return soft_max(ctx, __func__, a, NULL, 1.0f, 0.0f, false);
+}
+
+struct ggml_tensor *ggml_soft_max_inplace(struct ggml_context *ctx, struct ggml_tensor *a) {
+    return soft_max(ctx, __func__, a, NULL, 1.0f, 0.0f, true);
+}
+
+struct ggml_tensor *ggml_soft_max_ext(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *mask, float scale, float max_bias) {
+    return soft_max(ctx, __func__, a, mask, scale, max_bias, false);
+}
+
+struct ggml_tensor *ggml_soft_max_ext_inplace(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *mask, float scale, float max_bias) {
+    return soft_max(ctx, __func__, a, mask, scale, max_bias, true);
+}
+
+// There is no context to poison here: a tensor that cannot take its sinks becomes poison itself, so that no graph computes it.
+static void sinks_refuse(struct ggml_tensor *a) {
+    static char why[] = "ggml_soft_max_add_sinks: the sinks do not fit the softmax";
+    a->flags |= BERTH_FLAG_POISON;
+    a->extra = why;
+}
+
+void ggml_soft_max_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks) {
+    if (a == NULL || berth_poisoned(a)) {
+        return;
+    }
+    if (sinks == NULL) {
+        a->src[2] = NULL;
+        return;
+    }
+    if (a->op != GGML_OP_SOFT_MAX || a->src[0] == NULL || a->src[2] != NULL) {
+        berth_fail(GGML_STATUS_FAILED, "%s: %s is %s%s, sinks are added to a SOFT_MAX once", __func__, a->name,
+            ggml_op_name(a->op), a->src[2] != NULL ? " with a third source" : "");
+        sinks_refuse(a);
+        return;
+    }
+    if (berth_poisoned(sinks) || sinks->type != GGML_TYPE_F32 || a->src[0]->ne[2] != sinks->ne[0]) {
+        berth_fail(GGML_STATUS_FAILED, "%s: %" PRId64 " sinks of %s, %" PRId64 " of f32 are needed", __func__, sinks->ne[0],
+            ggml_type_name(sinks->type), a->src[0]->ne[2]);
+        sinks_refuse(a);
+        return;
+    }
+    a->src[2] = sinks;
+}
+
+static struct ggml_tensor *soft_max_back(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
+    float scale, float max_bias, bool inplace) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCE_AS(ctx, func, b);
+    const float params[] = {scale, max_bias};
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_SOFT_MAX_BACK, params, sizeof params, a, b, NULL);
+}
+
+struct ggml_tensor *ggml_soft_max_ext_back(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float scale, float max_bias) {
+    return soft_max_back(ctx, __func__, a, b, scale, max_bias, false);
+}
+
+struct ggml_tensor *ggml_soft_max_ext_back_inplace(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float scale, float max_bias) {
+    return soft_max_back(ctx, __func__, a, b, scale, max_bias, true);
+}
+
+// ---- shifting and stretching ----
+
+struct ggml_tensor *ggml_roll(struct ggml_context *ctx, struct ggml_tensor *a, int shift0, int shift1, int shift2, int shift3) {
+    BERTH_SOURCES(ctx, a);
+    const int32_t shifts[] = {shift0, shift1, shift2, shift3};
+    BERTH_REQUIRE(ctx, a->nb[0] == ggml_type_size(a->type), "the rows of a have holes: stride %zu", a->nb[0]);
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        BERTH_REQUIRE(ctx, shifts[i] < a->ne[i] && -(int64_t) shifts[i] < a->ne[i],
+            "shift%d is %d, it must stay within the %" PRId64 " elements there", i, shifts[i], a->ne[i]);
+    }
+    return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_ROLL, shifts, sizeof shifts, a, NULL, NULL);
+}
+
+// sides: elements to add at the left and right end of each dimension. Negative ones cut off.
+static struct ggml_tensor *pad(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int32_t sides[2 * GGML_MAX_DIMS], bool circular) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    int32_t params[2 * GGML_MAX_DIMS + 1];
+    int64_t ne[GGML_MAX_DIMS];
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        BERTH_REQUIRE_AS(ctx, func, berth_add_i64_ok(a->ne[i], (int64_t) sides[2 * i] + sides[2 * i + 1], &ne[i]),
+            "%" PRId64 " elements padded by %d and %d are more than 63 bits count", a->ne[i], sides[2 * i], sides[2 * i + 1]);
+    }
+    memcpy(params, sides, 2 * GGML_MAX_DIMS * sizeof params[0]);
+    params[2 * GGML_MAX_DIMS] = circular;
+    return berth_op_set(
+        berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_PAD, params, sizeof params, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_pad(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1, int p2, int p3) {
+    return pad(ctx, __func__, a, (int32_t[]){0, p0, 0, p1, 0, p2, 0, p3}, false);
+}
+
+struct ggml_tensor *ggml_pad_circular(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1, int p2, int p3) {
+    return pad(ctx, __func__, a, (int32_t[]){0, p0, 0, p1, 0, p2, 0, p3}, true);
+}
+
+struct ggml_tensor *ggml_pad_ext(
+    struct ggml_context *ctx, struct ggml_tensor *a, int lp0, int rp0, int lp1, int rp1, int lp2, int rp2, int lp3, int rp3) {
+    return pad(ctx, __func__, a, (int32_t[]){lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3}, false);
+}
+
+struct ggml_tensor *ggml_pad_ext_circular(
+    struct ggml_context *ctx, struct ggml_tensor *a, int lp0, int rp0, int lp1, int rp1, int lp2, int rp2, int lp3, int rp3) {
+    return pad(ctx, __func__, a, (int32_t[]){lp0, rp0, lp1, rp1, lp2, rp2, lp3, rp3}, true);
+}
+
+struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struct ggml_tensor *a, int p0, int p1) {
+    BERTH_SOURCES(ctx, a);
+    BERTH_REQUIRE(ctx, p0 >= 0 && p1 >= 0 && p0 < a->ne[0] && p1 < a->ne[0],
+        "padding by %d and %d, both must be less than the %" PRId64 " elements of a row", p0, p1, a->ne[0]);
+    BERTH_REQUIRE(ctx, a->type == GGML_TYPE_F32, "a is %s, it must be f32", ggml_type_name(a->type));
+    BERTH_REQUIRE(ctx, ggml_is_contiguous(a), "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous", BERTH_NE(a),
+        BERTH_NB(a));
+    const int64_t ne[]     = {a->ne[0] + p0 + p1, a->ne[1], a->ne[2], a->ne[3]};
+    const int32_t params[] = {p0, p1};
+    return berth_op_set(berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_PAD_REFLECT_1D, params,
+        sizeof params, a, NULL, NULL);
+}
+
+// The low byte of mode is a ggml_scale_mode, above it come ggml_scale_flags.
+static struct ggml_tensor *interpolate(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int64_t ne[GGML_MAX_DIMS], uint32_t mode) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_REQUIRE_AS(ctx, func, (mode & 0xFF) < GGML_SCALE_MODE_COUNT, "%u is no way to interpolate", (unsigned) (mode & 0xFF));
+    BERTH_REQUIRE_AS(ctx, func, (mode & GGML_SCALE_FLAG_ANTIALIAS) == 0 || (mode & 0xFF) == GGML_SCALE_MODE_BILINEAR,
+        "only bilinear interpolation can be antialiased, mode is %u", (unsigned) (mode & 0xFF));
+    BERTH_REQUIRE_AS(ctx, func, a->type == GGML_TYPE_F32, "a is %s, it must be f32", ggml_type_name(a->type));
+    const int32_t param = (int32_t) mode;
+    return berth_op_set(
+        berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, ne, NULL, 0), GGML_OP_UPSCALE, &param, sizeof param, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_upscale(struct ggml_context *ctx, struct ggml_tensor *a, int scale_factor, enum ggml_scale_mode mode) {
+    BERTH_SOURCES(ctx, a);
+    int64_t ne[] = {0, 0, a->ne[2], a->ne[3]};
+    BERTH_REQUIRE(ctx, scale_factor > 1, "the scale factor is %d, it must be 2 or more", scale_factor);
+    BERTH_REQUIRE(ctx, berth_mul_i64_ok(a->ne[0], scale_factor, &ne[0]) && berth_mul_i64_ok(a->ne[1], scale_factor, &ne[1]),
+        BERTH_SHAPE " times %d are more elements than 63 bits count", BERTH_NE(a), scale_factor);
+    return interpolate(ctx, __func__, a, ne, (uint32_t) mode);
+}
+
+struct ggml_tensor *ggml_upscale_ext(
+    struct ggml_context *ctx, struct ggml_tensor *a, int ne0, int ne1, int ne2, int ne3, enum ggml_scale_mode mode) {
+    return interpolate(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, ne3}, (uint32_t) mode);
+}
+
+struct ggml_tensor *ggml_interpolate(
+    struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3, uint32_t mode) {
+    return interpolate(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, ne3}, mode);
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// ops_train.c: constructors of the ops that training adds: the loss, its gradient, and optimiser steps, which write their
+// parameter in place. None has op_params: the optimisers take their numbers from a tensor, so that they can change between runs.
+
+#include "core/op_named.h"
+
+struct ggml_tensor *ggml_cross_entropy_loss(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, ggml_are_same_shape(a, b), "a is " BERTH_SHAPE ", b is " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
+    const int64_t one = 1;
+    return berth_op_set(
+        berth_tensor_new(ctx, __func__, a->type, 1, &one, NULL, 0), GGML_OP_CROSS_ENTROPY_LOSS, NULL, 0, a, b, NULL);
+}
+
+// a is the gradient of the loss.
+struct ggml_tensor *ggml_cross_entropy_loss_back(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c) {
+    BERTH_SOURCES(ctx, a, b, c);
+    BERTH_REQUIRE(ctx, ggml_is_scalar(a), "a is " BERTH_SHAPE ", it must be one element", BERTH_NE(a));
+    BERTH_REQUIRE(ctx, ggml_are_same_shape(b, c), "b is " BERTH_SHAPE ", c is " BERTH_SHAPE, BERTH_NE(b), BERTH_NE(c));
+    return berth_op_set(berth_like(ctx, __func__, b), GGML_OP_CROSS_ENTROPY_LOSS_BACK, NULL, 0, a, b, c);
+}
+
+// Rules that all optimisers share; returns NULL when they hold.
+static struct ggml_tensor *step_refuse(struct ggml_context *ctx, const char *func, const struct ggml_tensor *a,
+    const struct ggml_tensor *grad, const struct ggml_tensor *params, int64_t n_params) {
+    BERTH_REQUIRE_AS(ctx, func, (a->flags & GGML_TENSOR_FLAG_PARAM) != 0, "a (%s) is not marked as a parameter", a->name);
+    BERTH_REQUIRE_AS(
+        ctx, func, ggml_are_same_shape(a, grad), "a is " BERTH_SHAPE ", its gradient " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(grad));
+    BERTH_REQUIRE_AS(ctx, func, params->type == GGML_TYPE_F32 && ggml_nelements(params) == n_params,
+        "the optimiser's numbers are %s " BERTH_SHAPE ", %" PRId64 " of f32 are needed", ggml_type_name(params->type),
+        BERTH_NE(params), n_params);
+    return NULL;
+}
+
+// m and v are the running means of the gradient and of its square.
+struct ggml_tensor *ggml_opt_step_adamw(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *grad,
+    struct ggml_tensor *m, struct ggml_tensor *v, struct ggml_tensor *adamw_params) {
+    BERTH_SOURCES(ctx, a, grad, m, v, adamw_params);
+    struct ggml_tensor *bad = step_refuse(ctx, __func__, a, grad, adamw_params, 7);
+    if (bad != NULL) {
+        return bad;
+    }
+    BERTH_REQUIRE(ctx, ggml_are_same_shape(a, m) && ggml_are_same_shape(a, v),
+        "a is " BERTH_SHAPE ", m " BERTH_SHAPE ", v " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(m), BERTH_NE(v));
+    struct ggml_tensor *result = berth_op_set(ggml_view_tensor(ctx, a), GGML_OP_OPT_STEP_ADAMW, NULL, 0, a, grad, m);
+    berth_op_src(result, 3, v);
+    berth_op_src(result, 4, adamw_params);
+    return result;
+}
+
+struct ggml_tensor *ggml_opt_step_sgd(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *grad, struct ggml_tensor *sgd_params) {
+    BERTH_SOURCES(ctx, a, grad, sgd_params);
+    struct ggml_tensor *bad = step_refuse(ctx, __func__, a, grad, sgd_params, 2);
+    if (bad != NULL) {
+        return bad;
+    }
+    return berth_op_set(ggml_view_tensor(ctx, a), GGML_OP_OPT_STEP_SGD, NULL, 0, a, grad, sgd_params);
+}

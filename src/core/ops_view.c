@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+// ops_view.c: constructors of ops that look at data in another way (reshape, view, permute, transpose) or move it unchanged (cpy,
+// cast, cont, set). Results are named after their source, with a suffix that says what happened to it.
+// op_params: view [offset, 64 bits], permute [axis0, axis1, axis2, axis3], set [nb1, nb2, nb3, offset, inplace].
+
+#include "core/op_named.h"
+
+// ne[0] * ne[1] * ne[2] * ne[3] == n, no overflow and nothing negative on the way.
+static bool has_elements(const int64_t ne[GGML_MAX_DIMS], int64_t n) {
+    int64_t product = 1;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (ne[i] < 0 || !berth_mul_i64_ok(product, ne[i], &product)) {
+            return false;
+        }
+    }
+    return product == n;
+}
+
+// ---- other looks at the same data ----
+
+static struct ggml_tensor *reshape(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    const int64_t ne[] = {ne0, ne1, ne2, ne3};
+    BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(a), "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous",
+        BERTH_NE(a), BERTH_NB(a));
+    BERTH_REQUIRE_AS(ctx, func, has_elements(ne, ggml_nelements(a)),
+        "a " BERTH_SHAPE " does not have the elements of " BERTH_SHAPE, BERTH_NE(a), ne0, ne1, ne2, ne3);
+    struct ggml_tensor *result = berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, ne, a, 0);
+    berth_name_suffix(result, a, " (reshaped)");
+    return berth_op_set(result, GGML_OP_RESHAPE, NULL, 0, a, NULL, NULL);
+}
+
+// b gives the shape alone.
+struct ggml_tensor *ggml_reshape(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
+    BERTH_SOURCES(ctx, a, b);
+    return reshape(ctx, __func__, a, b->ne[0], b->ne[1], b->ne[2], b->ne[3]);
+}
+
+struct ggml_tensor *ggml_reshape_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0) {
+    return reshape(ctx, __func__, a, ne0, 1, 1, 1);
+}
+
+struct ggml_tensor *ggml_reshape_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1) {
+    return reshape(ctx, __func__, a, ne0, ne1, 1, 1);
+}
+
+struct ggml_tensor *ggml_reshape_3d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2) {
+    return reshape(ctx, __func__, a, ne0, ne1, ne2, 1);
+}
+
+struct ggml_tensor *ggml_reshape_4d(
+    struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
+    return reshape(ctx, __func__, a, ne0, ne1, ne2, ne3);
+}
+
+// A contiguous view; the callers put their strides in.
+static struct ggml_tensor *view(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int n_dims, const int64_t *ne, size_t offset) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    struct ggml_tensor *result = berth_tensor_new(ctx, func, a->type, n_dims, ne, a, offset);
+    berth_name_suffix(result, a, " (view)");
+    return berth_op_set(result, GGML_OP_VIEW, &offset, sizeof offset, a, NULL, NULL);
+}
+
+static bool is_sound(const struct ggml_tensor *t) {
+    return t != NULL && !berth_poisoned(t);
+}
+
+struct ggml_tensor *ggml_view_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, size_t offset) {
+    return view(ctx, __func__, a, 1, &ne0, offset);
+}
+
+struct ggml_tensor *ggml_view_2d(
+    struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, size_t nb1, size_t offset) {
+    struct ggml_tensor *result = view(ctx, __func__, a, 2, (int64_t[]){ne0, ne1}, offset);
+    if (is_sound(result)) {
+        result->nb[1] = nb1;
+        result->nb[2] = nb1 * (size_t) ne1;
+        result->nb[3] = result->nb[2];
+    }
+    return result;
+}
+
+struct ggml_tensor *ggml_view_3d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2,
+    size_t nb1, size_t nb2, size_t offset) {
+    struct ggml_tensor *result = view(ctx, __func__, a, 3, (int64_t[]){ne0, ne1, ne2}, offset);
+    if (is_sound(result)) {
+        result->nb[1] = nb1;
+        result->nb[2] = nb2;
+        result->nb[3] = nb2 * (size_t) ne2;
+    }
+    return result;
+}
+
+struct ggml_tensor *ggml_view_4d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2,
+    int64_t ne3, size_t nb1, size_t nb2, size_t nb3, size_t offset) {
+    struct ggml_tensor *result = view(ctx, __func__, a, 4, (int64_t[]){ne0, ne1, ne2, ne3}, offset);
+    if (is_sound(result)) {
+        result->nb[1] = nb1;
+        result->nb[2] = nb2;
+        result->nb[3] = nb3;
+    }
+    return result;
+}
+
+// Dimension i of a becomes dimension axis_i of the result.
+struct ggml_tensor *ggml_permute(struct ggml_context *ctx, struct ggml_tensor *a, int axis0, int axis1, int axis2, int axis3) {
+    BERTH_SOURCES(ctx, a);
+    const int32_t axes[] = {axis0, axis1, axis2, axis3};
+    unsigned seen        = 0;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        BERTH_REQUIRE(ctx, axes[i] >= 0 && axes[i] < GGML_MAX_DIMS, "axis%d is %d, there are dimensions 0 to 3", i, axes[i]);
+        seen |= 1u << axes[i];
+    }
+    BERTH_REQUIRE(ctx, seen == 0xF, "axes %d, %d, %d, %d: each dimension must be named once", axis0, axis1, axis2, axis3);
+    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, a->ne, a, 0);
+    if (is_sound(result)) {
+        for (int i = 0; i < GGML_MAX_DIMS; i++) {
+            result->ne[axes[i]] = a->ne[i];
+            result->nb[axes[i]] = a->nb[i];
+        }
+        berth_name_suffix(result, a, " (permuted)");
+    }
+    return berth_op_set(result, GGML_OP_PERMUTE, axes, sizeof axes, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_transpose(struct ggml_context *ctx, struct ggml_tensor *a) {
+    BERTH_SOURCES(ctx, a);
+    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, a->type, GGML_MAX_DIMS, a->ne, a, 0);
+    if (is_sound(result)) {
+        memcpy(result->nb, a->nb, sizeof result->nb);
+        result->ne[0] = a->ne[1];
+        result->ne[1] = a->ne[0];
+        result->nb[0] = a->nb[1];
+        result->nb[1] = a->nb[0];
+        berth_name_suffix(result, a, " (transposed)");
+    }
+    return berth_op_set(result, GGML_OP_TRANSPOSE, NULL, 0, a, NULL, NULL);
+}
+
+// ---- copies ----
+
+// a's values, converted to b's type, in b's memory: the result is a view of b.
+struct ggml_tensor *ggml_cpy(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
+    BERTH_SOURCES(ctx, a, b);
+    BERTH_REQUIRE(ctx, ggml_nelements(a) == ggml_nelements(b), "a " BERTH_SHAPE " and b " BERTH_SHAPE " differ in elements",
+        BERTH_NE(a), BERTH_NE(b));
+    struct ggml_tensor *result = ggml_view_tensor(ctx, b);
+    if (b->name[0] != '\0') {
+        berth_name_suffix(result, b, " (copy of ");
+        berth_name_suffix(result, result, a->name);
+        berth_name_suffix(result, result, ")");
+    } else {
+        berth_name_suffix(result, a, " (copy)");
+    }
+    return berth_op_set(result, GGML_OP_CPY, NULL, 0, a, b, NULL);
+}
+
+// A copy into a tensor of another type; src[1] is the result itself, so that it looks like any CPY.
+struct ggml_tensor *ggml_cast(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_type type) {
+    BERTH_SOURCES(ctx, a);
+    struct ggml_tensor *result = berth_tensor_new(ctx, __func__, type, GGML_MAX_DIMS, a->ne, NULL, 0);
+    berth_name_suffix(result, a, " (copy)");
+    return berth_op_set(result, GGML_OP_CPY, NULL, 0, a, result, NULL);
+}
+
+static struct ggml_tensor *cont(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int64_t ne[GGML_MAX_DIMS]) {
+    struct ggml_tensor *result = berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, ne, NULL, 0);
+    berth_name_suffix(result, a, " (cont)");
+    return berth_op_set(result, GGML_OP_CONT, NULL, 0, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_cont(struct ggml_context *ctx, struct ggml_tensor *a) {
+    BERTH_SOURCES(ctx, a);
+    return cont(ctx, __func__, a, a->ne);
+}
+
+static struct ggml_tensor *cont_as(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    const int64_t ne[] = {ne0, ne1, ne2, ne3};
+    BERTH_REQUIRE_AS(ctx, func, has_elements(ne, ggml_nelements(a)),
+        "a " BERTH_SHAPE " does not have the elements of " BERTH_SHAPE, BERTH_NE(a), ne0, ne1, ne2, ne3);
+    return cont(ctx, func, a, ne);
+}
+
+struct ggml_tensor *ggml_cont_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0) {
+    return cont_as(ctx, __func__, a, ne0, 1, 1, 1);
+}
+
+struct ggml_tensor *ggml_cont_2d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1) {
+    return cont_as(ctx, __func__, a, ne0, ne1, 1, 1);
+}
+
+struct ggml_tensor *ggml_cont_3d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2) {
+    return cont_as(ctx, __func__, a, ne0, ne1, ne2, 1);
+}
+
+struct ggml_tensor *ggml_cont_4d(
+    struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
+    return cont_as(ctx, __func__, a, ne0, ne1, ne2, ne3);
+}
+
+// ---- writing into a part ----
+
+// a with b in the part of it that starts at offset and has strides nb1, nb2, nb3.
+static struct ggml_tensor *set(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
+    const size_t nb[GGML_MAX_DIMS], size_t offset, bool inplace) {
+    BERTH_REQUIRE_AS(ctx, func, ggml_nelements(a) >= ggml_nelements(b), "b " BERTH_SHAPE " has more elements than a " BERTH_SHAPE,
+        BERTH_NE(b), BERTH_NE(a));
+    BERTH_REQUIRE_AS(ctx, func, offset < (size_t) 1 << 30, "offset %zu is not below 2^30", offset);
+    return berth_op_set_part(ctx, func, a, b, GGML_OP_SET, nb, offset, inplace);
+}
+
+#define SET(name, inplace) \
+    struct ggml_tensor *ggml_set##name(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, \
+        size_t nb2, size_t nb3, size_t offset) { \
+        BERTH_SOURCES(ctx, a, b); \
+        return set(ctx, __func__, a, b, (size_t[]){0, nb1, nb2, nb3}, offset, inplace); \
+    } \
+    struct ggml_tensor *ggml_set_1d##name( \
+        struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t offset) { \
+        BERTH_SOURCES(ctx, a, b); \
+        return set(ctx, __func__, a, b, a->nb, offset, inplace); \
+    } \
+    struct ggml_tensor *ggml_set_2d##name( \
+        struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, size_t nb1, size_t offset) { \
+        BERTH_SOURCES(ctx, a, b); \
+        return set(ctx, __func__, a, b, (size_t[]){0, nb1, a->nb[2], a->nb[3]}, offset, inplace); \
+    }
+
+SET(, false)
+SET(_inplace, true)
