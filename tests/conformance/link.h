@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// link.h: the reference in a process of its own. Recipes go there, outcomes come back; if it dies, the next recipe starts a
+// new one. Its program, conformance-oracle, is built without sanitizers: they and the reference do not mix.
+#pragma once
+
+#include "machine.h"
+
+#include <sys/types.h>
+
+struct link {
+    const char *program; // conformance-oracle
+    const char *library; // the reference's libggml-base.so
+    pid_t pid;           // 0: not running
+    int to, from;        // pipes
+};
+
+void link_run(struct link *l, const struct recipe *r, struct outcome *o);
+void link_close(struct link *l);
+
+// Both ends: all n bytes, or false at the end of the stream.
+bool link_read(int fd, void *data, size_t n);
+bool link_write(int fd, const void *data, size_t n);

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// machine.h: runs recipes on one implementation and writes the outcome as text: one line a value, tensor and graph, with
+// tensors named by the call that made them, so that the texts of two implementations can be compared line by line.
+#pragma once
+
+#include "call.h"
+
+enum outcome_kind {
+    OUTCOME_DONE,    // all calls returned
+    OUTCOME_FAILED,  // call `at` aborted (reference) or gave poison (Berth)
+    OUTCOME_CRASHED, // call `at` was ended by a signal
+    OUTCOME_DIED,    // the process that ran the reference is gone
+    OUTCOME_MISSING, // the implementation lacks the function of call `at`
+};
+
+struct outcome {
+    int32_t kind;
+    int32_t at;
+    int32_t silent;     // Berth failed but berth_last_error() has no text
+    int32_t n_text;     // bytes of text, without the final 0
+    char message[256];  // of the failure
+    char *text;         // what the recipe made; empty unless OUTCOME_DONE
+    int32_t text_alloc; // bytes
+};
+
+struct machine {
+    const struct api *api;
+    void *arena;
+    size_t arena_size;
+    struct ggml_context *ctx;
+    union value *values; // by call
+    int n_values_alloc;
+    struct ggml_cgraph *views; // graphs returned by value, by call
+    struct ggml_tensor *list[CALL_MAX_LIST];
+    int64_t out[4]; // results by pointer
+    float outf[2];
+    char *log; // captured log text of printing functions
+    size_t n_log, log_alloc;
+    bool log_on;
+    struct outcome *outcome;
+};
+
+bool machine_init(struct machine *m, const struct api *api);
+void machine_fini(struct machine *m);
+void machine_run(struct machine *m, const struct recipe *r, struct outcome *o);
+void outcome_fini(struct outcome *o);
+
+void text_add(struct outcome *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+// dump.c: what the calls made, into the outcome's text.
+void machine_dump(struct machine *m, const struct recipe *r);
+
+// ---- probes: fixed procedures whose text must be the same ----
+
+enum probe_id {
+    PROBE_NONE,
+    PROBE_FP16_TO_FP32, // all 65536 halves
+    PROBE_BF16_TO_FP32, // likewise
+    PROBE_FP32_TO_FP16, // random floats, edges included
+    PROBE_FP32_TO_BF16,
+    PROBE_TYPE_TRAITS,
+    PROBE_MISC, // version, guids, thread pool parameters, hash sizes, zeroing, printing
+    PROBE_COUNT
+};
+
+const char *probe_name(int probe);
+void probe_run(struct machine *m, const struct recipe *r);
