@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // ops_conv.c: convolutions. a is the kernel, b the data: [width, height, (depth,) channels, batch].
 // Two roads: composite constructors gather windows into columns (im2col) and leave the work to mul_mat; the direct ones are one
-// op. Extents are computed exactly and refused where they overflow; columns of composites are F16.
+// op. Extents are computed exactly and refused where they overflow.
 
-#include "core/op.h"
+#include "core/op_named.h"
 
 #include <limits.h>
 
@@ -40,19 +40,15 @@ static struct ggml_tensor *walk_refuse(
 
 // ---- windows into columns ----
 
-// What two public functions and every composite share; func names the caller in errors.
+// What ggml_im2col and the composites share; func is the public name in errors.
 static struct ggml_tensor *im2col_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
     struct walk w0, struct walk w1, bool is_2D, enum ggml_type type) {
-    if (BERTH_UNLIKELY(berth_poisoned(a) || berth_poisoned(b))) {
-        return berth_poison_spread(ctx, func, berth_poisoned(a) ? a : b);
-    }
-    if (is_2D ? a->ne[2] != b->ne[2] : a->ne[1] != b->ne[1]) {
-        return berth_poison(ctx, func, "a " BERTH_SHAPE " and b " BERTH_SHAPE " differ in channels (ne[%d])", BERTH_NE(a),
-            BERTH_NE(b), is_2D ? 2 : 1);
-    }
-    if (!is_2D && b->ne[3] != 1) {
-        return berth_poison(ctx, func, "b " BERTH_SHAPE " must have three dimensions", BERTH_NE(b));
-    }
+    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCE_AS(ctx, func, b);
+    const int i_channel = is_2D ? 2 : 1;
+    BERTH_REQUIRE_AS(ctx, func, a->ne[i_channel] == b->ne[i_channel],
+        "a " BERTH_SHAPE " and b " BERTH_SHAPE " differ in channels (ne[%d])", BERTH_NE(a), BERTH_NE(b), i_channel);
+    BERTH_REQUIRE_AS(ctx, func, is_2D || b->ne[3] == 1, "b " BERTH_SHAPE " must have three dimensions", BERTH_NE(b));
     int64_t width, height = 0;
     if (is_2D && (!walk_extent(b->ne[1], a->ne[1], w1, &height) || height <= 0)) {
         return walk_refuse(ctx, func, "height", b->ne[1], a->ne[1], w1);
@@ -61,9 +57,8 @@ static struct ggml_tensor *im2col_new(struct ggml_context *ctx, const char *func
         return walk_refuse(ctx, func, "width", b->ne[0], a->ne[0], w0);
     }
     int64_t column;
-    if (!berth_mul_i64_ok(a->ne[0], a->ne[1], &column) || (is_2D && !berth_mul_i64_ok(column, a->ne[2], &column))) {
-        return berth_poison(ctx, func, "kernel " BERTH_SHAPE " has too many elements", BERTH_NE(a));
-    }
+    const bool fits = berth_mul_i64_ok(a->ne[0], a->ne[1], &column) && (!is_2D || berth_mul_i64_ok(column, a->ne[2], &column));
+    BERTH_REQUIRE_AS(ctx, func, fits, "kernel " BERTH_SHAPE " has too many elements", BERTH_NE(a));
     const int64_t ne[]     = {column, width, is_2D ? height : b->ne[2], is_2D ? b->ne[3] : 1};
     const int32_t params[] = {w0.stride, w1.stride, w0.pad, w1.pad, w0.dilation, w1.dilation, is_2D};
     return berth_op_set(berth_tensor_new(ctx, func, type, 4, ne, NULL, 0), GGML_OP_IM2COL, params, sizeof params, a, b, NULL);
@@ -88,9 +83,7 @@ struct ggml_tensor *ggml_im2col_back(struct ggml_context *ctx, struct ggml_tenso
 // Channels and batch share ne[3] in three dimensions: n_channel tells them apart.
 static struct ggml_tensor *im2col_3d_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
     int64_t n_channel, const struct walk w[3], enum ggml_type type) {
-    if (n_channel == 0 || n_channel != (int32_t) n_channel) {
-        return berth_poison(ctx, func, "%" PRId64 " channels", n_channel);
-    }
+    BERTH_REQUIRE_AS(ctx, func, n_channel != 0 && n_channel == (int32_t) n_channel, "%" PRId64 " channels", n_channel);
     static const char *const axis[] = {"width", "height", "depth"};
     int64_t extent[3];
     for (int i = 0; i < 3; i++) {
@@ -99,11 +92,10 @@ static struct ggml_tensor *im2col_3d_new(struct ggml_context *ctx, const char *f
         }
     }
     int64_t column, depths;
-    if (!berth_mul_i64_ok(a->ne[0], a->ne[1], &column) || !berth_mul_i64_ok(column, a->ne[2], &column) ||
-        !berth_mul_i64_ok(column, n_channel, &column) || !berth_mul_i64_ok(b->ne[3] / n_channel, extent[2], &depths)) {
-        return berth_poison(
-            ctx, func, "kernel " BERTH_SHAPE " over data " BERTH_SHAPE " makes too many elements", BERTH_NE(a), BERTH_NE(b));
-    }
+    const bool fits = berth_mul_i64_ok(a->ne[0], a->ne[1], &column) && berth_mul_i64_ok(column, a->ne[2], &column) &&
+                      berth_mul_i64_ok(column, n_channel, &column) && berth_mul_i64_ok(b->ne[3] / n_channel, extent[2], &depths);
+    BERTH_REQUIRE_AS(
+        ctx, func, fits, "kernel " BERTH_SHAPE " over data " BERTH_SHAPE " makes too many elements", BERTH_NE(a), BERTH_NE(b));
     const int64_t ne[]     = {column, extent[0], extent[1], depths};
     const int32_t params[] = {w[0].stride, w[1].stride, w[2].stride, w[0].pad, w[1].pad, w[2].pad, w[0].dilation, w[1].dilation,
         w[2].dilation, (int32_t) n_channel};
@@ -145,9 +137,14 @@ static int64_t times(int64_t x, int64_t y) {
     return (int64_t) ((uint64_t) x * (uint64_t) y);
 }
 
+// Columns are F16; beside a BF16 kernel F32, as its numbers reach further than F16.
+static enum ggml_type column_type(const struct ggml_tensor *kernel) {
+    return kernel->type == GGML_TYPE_BF16 ? GGML_TYPE_F32 : GGML_TYPE_F16;
+}
+
 static struct ggml_tensor *conv_1d_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, struct walk w) {
-    struct ggml_tensor *col  = im2col_new(ctx, func, a, b, w, (struct walk){0, 0, 0}, false, GGML_TYPE_F16);
+    struct ggml_tensor *col  = im2col_new(ctx, func, a, b, w, (struct walk){0, 0, 0}, false, column_type(a));
     struct ggml_tensor *rows = ggml_reshape_2d(ctx, col, col->ne[0], times(col->ne[2], col->ne[1]));
     struct ggml_tensor *flat = ggml_reshape_2d(ctx, a, times(a->ne[0], a->ne[1]), a->ne[2]);
     struct ggml_tensor *out  = ggml_mul_mat(ctx, rows, flat);
@@ -175,7 +172,7 @@ struct ggml_tensor *ggml_conv_1d_ph(struct ggml_context *ctx, struct ggml_tensor
 static struct ggml_tensor *conv_1d_dw_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, struct walk w) {
     struct ggml_tensor *data = ggml_reshape_4d(ctx, b, b->ne[0], 1, b->ne[1], b->ne[2]);
-    struct ggml_tensor *col  = im2col_new(ctx, func, a, data, w, (struct walk){0, 0, 0}, false, GGML_TYPE_F16);
+    struct ggml_tensor *col  = im2col_new(ctx, func, a, data, w, (struct walk){0, 0, 0}, false, column_type(a));
     struct ggml_tensor *out  = ggml_mul_mat(ctx, col, a);
     return ggml_reshape_3d(ctx, out, out->ne[0], out->ne[2], 1);
 }
@@ -195,7 +192,7 @@ struct ggml_tensor *ggml_conv_1d_dw_ph(struct ggml_context *ctx, struct ggml_ten
 
 static struct ggml_tensor *conv_2d_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, struct walk w0, struct walk w1) {
-    struct ggml_tensor *col  = im2col_new(ctx, func, a, b, w0, w1, true, GGML_TYPE_F16);
+    struct ggml_tensor *col  = im2col_new(ctx, func, a, b, w0, w1, true, column_type(a));
     struct ggml_tensor *rows = ggml_reshape_2d(ctx, col, col->ne[0], times(col->ne[3], times(col->ne[2], col->ne[1])));
     struct ggml_tensor *flat = ggml_reshape_2d(ctx, a, times(a->ne[0], times(a->ne[1], a->ne[2])), a->ne[3]);
     struct ggml_tensor *out  = ggml_mul_mat(ctx, rows, flat);
@@ -232,7 +229,7 @@ struct ggml_tensor *ggml_conv_2d_dw(
     struct ggml_tensor *kernel = ggml_reshape_4d(ctx, a, a->ne[0], a->ne[1], 1, times(a->ne[2], a->ne[3]));
     struct ggml_tensor *data   = ggml_reshape_4d(ctx, b, b->ne[0], b->ne[1], 1, times(b->ne[2], b->ne[3]));
     struct ggml_tensor *col =
-        im2col_new(ctx, __func__, kernel, data, (struct walk){s0, p0, d0}, (struct walk){s1, p1, d1}, true, GGML_TYPE_F16);
+        im2col_new(ctx, __func__, kernel, data, (struct walk){s0, p0, d0}, (struct walk){s1, p1, d1}, true, column_type(a));
     struct ggml_tensor *rows = ggml_reshape_4d(ctx, col, col->ne[0], times(col->ne[2], col->ne[1]), b->ne[2], b->ne[3]);
 
     kernel                  = ggml_reshape_4d(ctx, kernel, times(kernel->ne[0], kernel->ne[1]), kernel->ne[2], kernel->ne[3], 1);
@@ -248,7 +245,7 @@ struct ggml_tensor *ggml_conv_3d(struct ggml_context *ctx, struct ggml_tensor *a
     const int64_t n_out   = a->ne[3] / IC;
     BERTH_REQUIRE(ctx, n_batch != 0, "%" PRId64 " channels, but b " BERTH_SHAPE " has fewer", IC, BERTH_NE(b));
     const struct walk w[]   = {{s0, p0, d0}, {s1, p1, d1}, {s2, p2, d2}};
-    struct ggml_tensor *col = im2col_3d_new(ctx, __func__, a, b, IC, w, GGML_TYPE_F16);
+    struct ggml_tensor *col = im2col_3d_new(ctx, __func__, a, b, IC, w, column_type(a));
     if (BERTH_UNLIKELY(berth_poisoned(col))) {
         return col;
     }

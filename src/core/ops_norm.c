@@ -1,63 +1,58 @@
 // SPDX-License-Identifier: MIT
 // ops_norm.c: normalisation along rows or groups of channels. Any type and shape is taken; backends say what they run.
 
-#include "core/op.h"
+#include "core/op_named.h"
 
 // All but group_norm keep one float, eps.
-static struct ggml_tensor *norm_new(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_op op, float eps, bool inplace) {
-    return berth_op_set(berth_dup_or_view(ctx, a, inplace), op, &eps, sizeof eps, a, NULL, NULL);
+static struct ggml_tensor *norm_new(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_op op, float eps, bool inplace) {
+    BERTH_SOURCE_AS(ctx, func, a);
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, &eps, sizeof eps, a, NULL, NULL);
 }
 
 struct ggml_tensor *ggml_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps) {
-    BERTH_SOURCES(ctx, a);
-    return norm_new(ctx, a, GGML_OP_NORM, eps, false);
+    return norm_new(ctx, __func__, a, GGML_OP_NORM, eps, false);
 }
 
 struct ggml_tensor *ggml_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps) {
-    BERTH_SOURCES(ctx, a);
-    return norm_new(ctx, a, GGML_OP_NORM, eps, true);
+    return norm_new(ctx, __func__, a, GGML_OP_NORM, eps, true);
 }
 
 struct ggml_tensor *ggml_rms_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps) {
-    BERTH_SOURCES(ctx, a);
-    return norm_new(ctx, a, GGML_OP_RMS_NORM, eps, false);
+    return norm_new(ctx, __func__, a, GGML_OP_RMS_NORM, eps, false);
 }
 
 struct ggml_tensor *ggml_rms_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps) {
-    BERTH_SOURCES(ctx, a);
-    return norm_new(ctx, a, GGML_OP_RMS_NORM, eps, true);
+    return norm_new(ctx, __func__, a, GGML_OP_RMS_NORM, eps, true);
 }
 
 struct ggml_tensor *ggml_rms_norm_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float eps) {
     BERTH_SOURCES(ctx, a, b);
-    return berth_op_set(ggml_dup_tensor(ctx, a), GGML_OP_RMS_NORM_BACK, &eps, sizeof eps, a, b, NULL);
+    return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_RMS_NORM_BACK, &eps, sizeof eps, a, b, NULL);
 }
 
 struct ggml_tensor *ggml_l2_norm(struct ggml_context *ctx, struct ggml_tensor *a, float eps) {
-    BERTH_SOURCES(ctx, a);
-    return norm_new(ctx, a, GGML_OP_L2_NORM, eps, false);
+    return norm_new(ctx, __func__, a, GGML_OP_L2_NORM, eps, false);
 }
 
 struct ggml_tensor *ggml_l2_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float eps) {
-    BERTH_SOURCES(ctx, a);
-    return norm_new(ctx, a, GGML_OP_L2_NORM, eps, true);
+    return norm_new(ctx, __func__, a, GGML_OP_L2_NORM, eps, true);
 }
 
 static struct ggml_tensor *group_norm_new(
-    struct ggml_context *ctx, struct ggml_tensor *a, int n_groups, float eps, bool inplace) {
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int n_groups, float eps, bool inplace) {
+    BERTH_SOURCE_AS(ctx, func, a);
     const struct {
         int32_t n_groups;
         float eps;
     } params = {n_groups, eps};
-    return berth_op_set(berth_dup_or_view(ctx, a, inplace), GGML_OP_GROUP_NORM, &params, sizeof params, a, NULL, NULL);
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_GROUP_NORM, &params, sizeof params, a, NULL, NULL);
 }
 
 struct ggml_tensor *ggml_group_norm(struct ggml_context *ctx, struct ggml_tensor *a, int n_groups, float eps) {
-    BERTH_SOURCES(ctx, a);
-    return group_norm_new(ctx, a, n_groups, eps, false);
+    return group_norm_new(ctx, __func__, a, n_groups, eps, false);
 }
 
 struct ggml_tensor *ggml_group_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_groups, float eps) {
-    BERTH_SOURCES(ctx, a);
-    return group_norm_new(ctx, a, n_groups, eps, true);
+    return group_norm_new(ctx, __func__, a, n_groups, eps, true);
 }

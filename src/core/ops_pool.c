@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // ops_pool.c: pooling, window partition, and the relative positions that go with it.
 
-#include "core/op.h"
+#include "core/op_named.h"
 
 #include <limits.h>
 
@@ -105,27 +105,21 @@ struct ggml_tensor *ggml_get_rel_pos(struct ggml_context *ctx, struct ggml_tenso
 // a: [w * w, ...] scores; pw, ph: what the two directions add.
 static struct ggml_tensor *add_rel_pos_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a,
     struct ggml_tensor *pw, struct ggml_tensor *ph, bool inplace) {
-    if (!ggml_are_same_shape(pw, ph)) {
-        return berth_poison(ctx, func, "pw is " BERTH_SHAPE ", ph is " BERTH_SHAPE, BERTH_NE(pw), BERTH_NE(ph));
-    }
-    if (!ggml_is_contiguous(a) || !ggml_is_contiguous(pw) || !ggml_is_contiguous(ph)) {
-        return berth_poison(ctx, func,
-            "strides a " BERTH_STRIDE ", pw " BERTH_STRIDE ", ph " BERTH_STRIDE ": all must be contiguous", BERTH_NB(a),
-            BERTH_NB(pw), BERTH_NB(ph));
-    }
-    if (pw->type != GGML_TYPE_F32 || ph->type != GGML_TYPE_F32) {
-        return berth_poison(
-            ctx, func, "pw is %s and ph is %s, both must be f32", ggml_type_name(pw->type), ggml_type_name(ph->type));
-    }
+    BERTH_REQUIRE_AS(
+        ctx, func, ggml_are_same_shape(pw, ph), "pw is " BERTH_SHAPE ", ph is " BERTH_SHAPE, BERTH_NE(pw), BERTH_NE(ph));
+    BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(a) && ggml_is_contiguous(pw) && ggml_is_contiguous(ph),
+        "strides a " BERTH_STRIDE ", pw " BERTH_STRIDE ", ph " BERTH_STRIDE ": all must be contiguous", BERTH_NB(a), BERTH_NB(pw),
+        BERTH_NB(ph));
+    BERTH_REQUIRE_AS(ctx, func, pw->type == GGML_TYPE_F32 && ph->type == GGML_TYPE_F32, "pw is %s and ph is %s, both must be f32",
+        ggml_type_name(pw->type), ggml_type_name(ph->type));
     int64_t square, rows;
-    if (pw->ne[3] != a->ne[2] || !berth_mul_i64_ok(pw->ne[0], pw->ne[0], &square) || square != a->ne[0] ||
-        !berth_mul_i64_ok(pw->ne[1], pw->ne[2], &rows) || rows != a->ne[1]) {
-        return berth_poison(ctx, func,
-            "a is " BERTH_SHAPE ", pw " BERTH_SHAPE " goes with [w * w, y * x, batch] for [w, x, y, batch]", BERTH_NE(a),
-            BERTH_NE(pw));
-    }
+    const bool fits = pw->ne[3] == a->ne[2] && berth_mul_i64_ok(pw->ne[0], pw->ne[0], &square) && square == a->ne[0] &&
+                      berth_mul_i64_ok(pw->ne[1], pw->ne[2], &rows) && rows == a->ne[1];
+    BERTH_REQUIRE_AS(ctx, func, fits,
+        "a is " BERTH_SHAPE ", pw " BERTH_SHAPE " goes with [w * w, y * x, batch] for [w, x, y, batch]", BERTH_NE(a),
+        BERTH_NE(pw));
     const int32_t params[] = {inplace};
-    return berth_op_set(berth_dup_or_view(ctx, a, inplace), GGML_OP_ADD_REL_POS, params, sizeof params, a, pw, ph);
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_ADD_REL_POS, params, sizeof params, a, pw, ph);
 }
 
 struct ggml_tensor *ggml_add_rel_pos(

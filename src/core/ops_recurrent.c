@@ -2,7 +2,7 @@
 // ops_recurrent.c: layers that carry a state from token to token (state spaces, RWKV, gated linear attention, delta nets), and
 // the hyper-connections that mix residual streams. Results hold the outputs, then the new states, in one F32 tensor.
 
-#include "core/op.h"
+#include "core/op_named.h"
 
 #define STRIDE_TEXT(what) what " is not contiguous: strides " BERTH_STRIDE
 
@@ -81,15 +81,11 @@ static struct ggml_tensor *wkv_new(struct ggml_context *ctx, const char *func, e
     struct ggml_tensor *const *src, const char *const *names, int n, unsigned unlike) {
     struct ggml_tensor *state = src[n];
     for (int i = 0; i <= n; i++) {
-        if (!ggml_is_contiguous(src[i])) {
-            return berth_poison(ctx, func, STRIDE_TEXT("%s"), names[i], BERTH_NB(src[i]));
-        }
+        BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(src[i]), STRIDE_TEXT("%s"), names[i], BERTH_NB(src[i]));
     }
     for (int i = 0; i < n; i++) {
-        if ((unlike >> i & 1) == 0 && !same_3d(src[i], like)) {
-            return berth_poison(ctx, func, "%s is " BERTH_SHAPE ", k is " BERTH_SHAPE ": ne[0] to ne[2] differ", names[i],
-                BERTH_NE(src[i]), BERTH_NE(like));
-        }
+        BERTH_REQUIRE_AS(ctx, func, (unlike >> i & 1) != 0 || same_3d(src[i], like),
+            "%s is " BERTH_SHAPE ", k is " BERTH_SHAPE ": ne[0] to ne[2] differ", names[i], BERTH_NE(src[i]), BERTH_NE(like));
     }
     const int64_t d     = like->ne[0];
     const int64_t n_seq = state->ne[1];
@@ -98,12 +94,10 @@ static struct ggml_tensor *wkv_new(struct ggml_context *ctx, const char *func, e
                        berth_mul_i64_ok(ne[0], ne[1], &want) && berth_add_i64_ok(ne[1], like->ne[2], &ne[1]) &&
                        berth_mul_i64_ok(state->ne[0], n_seq, &have) && berth_mul_i64_ok(have, state->ne[2], &have) &&
                        berth_mul_i64_ok(have, state->ne[3], &have);
-    if (!sound || want != have) {
-        return berth_poison(ctx, func,
-            "state is " BERTH_SHAPE ", must have %" PRId64 " x %" PRId64 " x %" PRId64 " elements for each of %" PRId64
-            " sequences (ne[1])",
-            BERTH_NE(state), d, d, like->ne[1], n_seq);
-    }
+    BERTH_REQUIRE_AS(ctx, func, sound && want == have,
+        "state is " BERTH_SHAPE ", must have %" PRId64 " x %" PRId64 " x %" PRId64 " elements for each of %" PRId64
+        " sequences (ne[1])",
+        BERTH_NE(state), d, d, like->ne[1], n_seq);
     struct ggml_tensor *result =
         berth_op_set(berth_tensor_new(ctx, func, GGML_TYPE_F32, 2, ne, NULL, 0), op, NULL, 0, NULL, NULL, NULL);
     for (int i = 0; i <= n; i++) {

@@ -2,7 +2,7 @@
 // ops_rope.c: rotary position embedding, forward and back. a: [head_dim, n_head, n_token, ...], b: one position a token (four
 // with the M-RoPE modes), c: frequency factors or NULL. All ten entry points fill one parameter record.
 
-#include "core/op.h"
+#include "core/op_named.h"
 
 #include <math.h>
 
@@ -46,33 +46,20 @@ static struct ggml_tensor *rope_new(
     struct ggml_tensor *a = args->a;
     struct ggml_tensor *b = args->b;
     struct ggml_tensor *c = args->c;
-    if (BERTH_UNLIKELY(ctx == NULL || a == NULL || berth_poisoned(a))) {
-        return berth_poison_spread(ctx, func, a);
-    }
-    if (BERTH_UNLIKELY(b == NULL || berth_poisoned(b))) {
-        return berth_poison_spread(ctx, func, b);
-    }
-    if (BERTH_UNLIKELY(c != NULL && berth_poisoned(c))) {
-        return berth_poison_spread(ctx, func, c);
-    }
-    if (BERTH_UNLIKELY((args->mode & 1) != 0)) {
-        return berth_poison(ctx, func, "mode %d: bit 0 has no meaning any more", args->mode);
-    }
-    if (BERTH_UNLIKELY(!ggml_is_vector(b) || b->type != GGML_TYPE_I32)) {
-        return berth_poison(
-            ctx, func, "positions are %s " BERTH_SHAPE ", must be an i32 vector", ggml_type_name(b->type), BERTH_NE(b));
-    }
+    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCE_AS(ctx, func, b);
+    BERTH_SOURCE_OPT_AS(ctx, func, c);
+    BERTH_REQUIRE_AS(ctx, func, (args->mode & 1) == 0, "mode %d: bit 0 has no meaning any more", args->mode);
+    BERTH_REQUIRE_AS(ctx, func, ggml_is_vector(b) && b->type == GGML_TYPE_I32,
+        "positions are %s " BERTH_SHAPE ", must be an i32 vector", ggml_type_name(b->type), BERTH_NE(b));
     const bool mrope = (args->mode & GGML_ROPE_TYPE_MROPE) != 0;
     const bool enough =
         mrope ? b->ne[0] % GGML_MROPE_SECTIONS == 0 && b->ne[0] / GGML_MROPE_SECTIONS == a->ne[2] : b->ne[0] == a->ne[2];
-    if (BERTH_UNLIKELY(!enough)) {
-        return berth_poison(ctx, func, "%" PRId64 " positions for %" PRId64 " tokens, mode %d takes %d for each", b->ne[0],
-            a->ne[2], args->mode, mrope ? GGML_MROPE_SECTIONS : 1);
-    }
-    if (BERTH_UNLIKELY(c != NULL && (c->type != GGML_TYPE_F32 || c->ne[0] < args->n_dims / 2))) {
-        return berth_poison(ctx, func, "frequency factors are %s, %" PRId64 " of them, must be f32 and at least n_dims / 2 = %d",
-            ggml_type_name(c->type), c->ne[0], args->n_dims / 2);
-    }
+    BERTH_REQUIRE_AS(ctx, func, enough, "%" PRId64 " positions for %" PRId64 " tokens, mode %d takes %d for each", b->ne[0],
+        a->ne[2], args->mode, mrope ? GGML_MROPE_SECTIONS : 1);
+    BERTH_REQUIRE_AS(ctx, func, c == NULL || (c->type == GGML_TYPE_F32 && c->ne[0] >= args->n_dims / 2),
+        "frequency factors are %s, %" PRId64 " of them, must be f32 and at least n_dims / 2 = %d", ggml_type_name(c->type),
+        c->ne[0], args->n_dims / 2);
     struct rope_params params = {
         .n_dims      = args->n_dims,
         .mode        = args->mode,
@@ -87,7 +74,7 @@ static struct ggml_tensor *rope_new(
     if (mrope && args->sections != NULL) {
         memcpy(params.sections, args->sections, sizeof params.sections);
     }
-    return berth_op_set(berth_dup_or_view(ctx, a, inplace), op, &params, sizeof params, a, b, c);
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, &params, sizeof params, a, b, c);
 }
 
 struct ggml_tensor *ggml_rope(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, int mode) {
@@ -178,7 +165,7 @@ void ggml_rope_yarn_corr_dims(int n_dims, int n_ctx_orig, float freq_base, float
     }
     const float first = floorf(yarn_dim(n_dims, n_ctx_orig, beta_fast, freq_base));
     const float last  = ceilf(yarn_dim(n_dims, n_ctx_orig, beta_slow, freq_base));
-    const float limit = (float) n_dims - 1.0f;
+    const float limit = (float) ((int64_t) n_dims - 1);
     // NaN stays NaN: comparisons are written so that it is not replaced by a bound.
     dims[0] = first < 0.0f ? 0.0f : first;
     dims[1] = last > limit ? limit : last;
