@@ -50,14 +50,9 @@ static bool is_flash_attn(const struct ggml_tensor *a, const char *func) {
 }
 
 void ggml_flash_attn_ext_set_prec(struct ggml_tensor *a, enum ggml_prec prec) {
-    if (!is_flash_attn(a, __func__)) {
-        return;
+    if (is_flash_attn(a, __func__)) {
+        a->op_params[3] = (int32_t) prec;
     }
-    if (prec != GGML_PREC_DEFAULT && prec != GGML_PREC_F32) {
-        berth_fail(GGML_STATUS_FAILED, "%s: %d is no precision", __func__, (int) prec);
-        return;
-    }
-    a->op_params[3] = (int32_t) prec;
 }
 
 enum ggml_prec ggml_flash_attn_ext_get_prec(const struct ggml_tensor *a) {

@@ -39,25 +39,15 @@ static bool is_mul_mat(const struct ggml_tensor *a, const char *func) {
 }
 
 void ggml_mul_mat_set_prec(struct ggml_tensor *a, enum ggml_prec prec) {
-    if (!is_mul_mat(a, __func__)) {
-        return;
+    if (is_mul_mat(a, __func__)) {
+        a->op_params[0] = (int32_t) prec;
     }
-    if (prec != GGML_PREC_DEFAULT && prec != GGML_PREC_F32) {
-        berth_fail(GGML_STATUS_FAILED, "%s: %d is no precision", __func__, (int) prec);
-        return;
-    }
-    a->op_params[0] = (int32_t) prec;
 }
 
 void ggml_mul_mat_set_hint(struct ggml_tensor *a, enum ggml_op_hint hint) {
-    if (!is_mul_mat(a, __func__)) {
-        return;
+    if (is_mul_mat(a, __func__)) {
+        a->op_params[1] = (int32_t) hint;
     }
-    if (hint != GGML_HINT_NONE && hint != GGML_HINT_SRC0_IS_HADAMARD) {
-        berth_fail(GGML_STATUS_FAILED, "%s: %d is no hint", __func__, (int) hint);
-        return;
-    }
-    a->op_params[1] = (int32_t) hint;
 }
 
 // as: [k, m, n_expert], b: [k, n_b, n_token], ids: [n_used, n_token]: token t's rows go through the experts ids[:, t].
