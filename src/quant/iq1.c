@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+// iq1.c: iq1_s iq1_m: groups of 8 elements as points of a ternary codebook, shifted up or down by an eighth.
+//
+//     iq1_s   x = d * (2 * scale + 1) * (value + shift); scale of 3 bits and one shift for 32 elements, in qh with the upper
+//             3 bits of four indices
+//     iq1_m   the same with a scale for 16 elements and a shift for 8: a nibble of qh is the upper 3 bits of an index and its
+//     shift.
+//             scales: four words of 12 bits for four scales; their upper nibbles make the half d
+#include "quant/grids.h"
+#include "quant/lattice.h"
+#include "quant/quants.h"
+#include "quant/round.h"
+
+enum { GROUP = 8, N_GROUPS = QK_K / GROUP };
+
+static const struct lattice lattice = {grid_iq1, 2048, GROUP, 2, 3, {-1, 0, 1}};
+static const float levels[8]        = {1, 3, 5, 7, 9, 11, 13, 15};
+static const float shift            = 0.125f;
+
+// ---- search ----
+
+struct result {
+    uint16_t d;
+    uint16_t point[N_GROUPS];
+    uint8_t down[N_GROUPS]; // shifted down
+    uint8_t scale[N_GROUPS / 2];
+};
+
+// n_groups groups share a scale; they share a shift too, or have one each.
+static bool fit(int n_groups, bool shared_shift, const float *x, const float *w, struct result *out) {
+    struct frame f;
+    struct cell cells[LATTICE_MAX_CELLS];
+    float d;
+    memset(out, 0, sizeof(*out));
+    if (!frame_init(&f, x, w, QK_K)) {
+        return false;
+    }
+    for (int c = 0; c < N_GROUPS / n_groups; c++) {
+        struct cell *cell = &cells[c];
+        float amax        = 0.0f;
+        for (int j = c * n_groups * GROUP; j < (c + 1) * n_groups * GROUP; j++) {
+            amax = fabsf(f.x[j]) > amax ? fabsf(f.x[j]) : amax;
+        }
+        cell->n_units = shared_shift ? 1 : n_groups;
+        cell->n_parts = 2 * n_groups;
+        memset(cell->unit, 0, sizeof(cell->unit));
+        for (int g = 0; g < n_groups; g++) {
+            const int at      = (c * n_groups + g) * GROUP;
+            struct unit *unit = &cell->unit[shared_shift ? 0 : g];
+            unit->n_ways      = 2;
+            for (int down = 0; down < 2; down++) {
+                struct way *way           = &unit->way[down];
+                way->part[way->n_parts++] = (uint8_t) (2 * g + down);
+                lattice_part(
+                    &lattice, f.x + at, f.w + at, down ? -shift : shift, false, amax / 5, amax * 2, &cell->part[2 * g + down]);
+            }
+        }
+    }
+    out->d = lattice_fit(&f, cells, N_GROUPS / n_groups, levels, 8, &d, out->scale);
+    for (int g = 0; g < N_GROUPS; g++) {
+        const struct cell *cell = &cells[g / n_groups];
+        const float scale       = d * levels[out->scale[g / n_groups]];
+        const struct unit *unit = &cell->unit[shared_shift ? 0 : g % n_groups];
+        out->down[g]            = (uint8_t) lattice_way(cell, unit, scale);
+        out->point[g]           = (uint16_t) lattice_point(&cell->part[2 * (g % n_groups) + out->down[g]], scale);
+    }
+    return true;
+}
+
+static void write_group(unsigned point, bool down, float scale, float *y) {
+    for (int k = 0; k < GROUP; k++) {
+        y[k] = scale * (lattice_value(&lattice, (int) point, k) + (down ? -shift : shift));
+    }
+}
+
+// ---- iq1_s ----
+
+static void quantize_blocks_iq1_s(const float *x, block_iq1_s *y, int64_t n, const float *w) {
+    for (int64_t i = 0; i < n; i++) {
+        struct result r;
+        y[i].d = fit(4, true, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, &r) ? r.d : BERTH_HALF_NAN;
+        for (int c = 0; c < 8; c++) {
+            unsigned head = (unsigned) r.scale[c] << 12 | (unsigned) r.down[4 * c] << 15;
+            for (int u = 0; u < 4; u++) {
+                y[i].qs[4 * c + u] = (uint8_t) r.point[4 * c + u];
+                head |= (unsigned) r.point[4 * c + u] >> 8 << (3 * u);
+            }
+            y[i].qh[c] = (uint16_t) head;
+        }
+    }
+}
+
+void dequantize_row_iq1_s(const block_iq1_s *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
+        const float d = berth_half_to_float(x[i].d);
+        for (int g = 0; g < N_GROUPS; g++) {
+            const unsigned head = x[i].qh[g / 4];
+            const float scale   = d * (float) (2 * (head >> 12 & 7) + 1);
+            write_group(x[i].qs[g] | (head >> (3 * (g % 4)) & 7) << 8, head >> 15, scale, y + g * GROUP);
+        }
+    }
+}
+
+BERTH_QUANTIZE_WEIGHTED(iq1_s, QK_K)
+
+// ---- iq1_m ----
+
+static unsigned word_of(const uint8_t *scales, int i) {
+    return scales[2 * i] | (unsigned) scales[2 * i + 1] << 8;
+}
+
+static void quantize_blocks_iq1_m(const float *x, block_iq1_m *y, int64_t n, const float *w) {
+    for (int64_t i = 0; i < n; i++) {
+        struct result r;
+        memset(&y[i], 0, sizeof(y[i]));
+        const unsigned d = fit(2, false, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, &r) ? r.d : BERTH_HALF_NAN;
+        for (int g = 0; g < N_GROUPS; g++) {
+            y[i].qs[g] = (uint8_t) r.point[g];
+            y[i].qh[g / 2] |= (uint8_t) ((r.point[g] >> 8 | r.down[g] << 3) << (4 * (g % 2)));
+        }
+        for (int k = 0; k < 4; k++) {
+            unsigned word = (d >> (4 * k) & 15) << 12;
+            for (int c = 0; c < 4; c++) {
+                word |= (unsigned) r.scale[4 * k + c] << (3 * c);
+            }
+            y[i].scales[2 * k]     = (uint8_t) word;
+            y[i].scales[2 * k + 1] = (uint8_t) (word >> 8);
+        }
+    }
+}
+
+void dequantize_row_iq1_m(const block_iq1_m *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
+        unsigned h = 0;
+        for (int j = 0; j < 4; j++) {
+            h |= word_of(x[i].scales, j) >> 12 << (4 * j);
+        }
+        const float d = berth_half_to_float((uint16_t) h);
+        for (int g = 0; g < N_GROUPS; g++) {
+            const unsigned head = x[i].qh[g / 2] >> (4 * (g % 2)) & 15;
+            const unsigned s    = word_of(x[i].scales, g / 8) >> (3 * (g / 2 % 4)) & 7;
+            write_group(x[i].qs[g] | (head & 7) << 8, head >> 3, d * (float) (2 * s + 1), y + g * GROUP);
+        }
+    }
+}
+
+BERTH_QUANTIZE_WEIGHTED(iq1_m, QK_K)

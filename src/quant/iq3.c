@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+// iq3.c: iq3_xxs iq3_s: groups of 4 elements as points of a codebook, magnitudes and signs apart.
+//
+//     iq3_xxs   256 points; 64 indices, then for each 32 elements 32 bits: signs of 7 bits for each 8 elements, scale of 4 bits
+//               x = d * (0.5 + scale) / 2 * value * sign; the eighth sign makes the number of minus signs even
+//     iq3_s     512 points, indices of 8 + 1 (qh) bits, signs of 8 bits for each 8 elements, a scale of 4 bits for 32
+//               x = d * (1 + 2 * scale) * value * sign
+#include "quant/grids.h"
+#include "quant/lattice.h"
+#include "quant/quants.h"
+#include "quant/round.h"
+
+enum { GROUP = 4, N_GROUPS = QK_K / GROUP, CELL = 32, N_CELLS = QK_K / CELL, N_OCTETS = QK_K / 8 };
+
+static const struct lattice lattice_xxs = {grid_iq3_xxs, 256, GROUP, 3, 8, {4, 12, 20, 28, 36, 44, 52, 62}};
+static const struct lattice lattice_s   = {grid_iq3_s, 512, GROUP, 3, 8, {1, 3, 5, 7, 9, 11, 13, 15}};
+
+static const float levels_xxs[16] = {
+    0.25f, 0.75f, 1.25f, 1.75f, 2.25f, 2.75f, 3.25f, 3.75f, 4.25f, 4.75f, 5.25f, 5.75f, 6.25f, 6.75f, 7.25f, 7.75f};
+static const float levels_s[16] = {1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31};
+
+static int is_odd(unsigned bits) {
+    return __builtin_popcount(bits) & 1;
+}
+
+// ---- search ----
+
+struct result {
+    uint16_t d;
+    uint16_t point[N_GROUPS];
+    uint8_t sign[N_OCTETS];
+    uint8_t scale[N_CELLS];
+};
+
+// Parts 4u and 4u + 1 of a cell: the two groups of octet u as they are; 4u + 2 and 4u + 3: with one sign wrong.
+static void octet_init(
+    const struct lattice *lattice, const struct frame *f, int octet, bool odd, float lo, float hi, struct cell *cell) {
+    const int u = octet % 4;
+    for (int h = 0; h < 2; h++) {
+        const int at = octet * 8 + h * GROUP;
+        lattice_part(lattice, f->x + at, f->w + at, 0.0f, false, lo, hi, &cell->part[4 * u + h]);
+        cell->part[4 * u + 2 + h].n = 0;
+        if (odd) {
+            lattice_part(lattice, f->x + at, f->w + at, 0.0f, true, lo, hi, &cell->part[4 * u + 2 + h]);
+        }
+    }
+    const uint8_t p = (uint8_t) (4 * u);
+    if (odd) {
+        cell->unit[u] = (struct unit){2, {{2, {(uint8_t) (p + 2), (uint8_t) (p + 1)}}, {2, {p, (uint8_t) (p + 3)}}}};
+    } else {
+        cell->unit[u] = (struct unit){1, {{2, {p, (uint8_t) (p + 1)}}}};
+    }
+}
+
+static bool fit(
+    const struct lattice *lattice, const float *levels, bool even, const float *x, const float *w, struct result *out) {
+    struct frame f;
+    struct cell cells[N_CELLS];
+    float d;
+    memset(out, 0, sizeof(*out));
+    if (!frame_init(&f, x, w, QK_K)) {
+        return false;
+    }
+    for (int j = 0; j < QK_K; j++) {
+        out->sign[j / 8] |= (uint8_t) ((f.x[j] < 0.0f) << (j % 8));
+        f.x[j] = fabsf(f.x[j]);
+    }
+    for (int c = 0; c < N_CELLS; c++) {
+        float amax = 0.0f;
+        for (int j = c * CELL; j < (c + 1) * CELL; j++) {
+            amax = f.x[j] > amax ? f.x[j] : amax;
+        }
+        cells[c].n_units = 4;
+        cells[c].n_parts = 16;
+        for (int u = 0; u < 4; u++) {
+            const float unclipped = amax / lattice->values[7];
+            octet_init(
+                lattice, &f, 4 * c + u, even && is_odd(out->sign[4 * c + u]), 0.4f * unclipped, 8.0f * unclipped, &cells[c]);
+        }
+    }
+    out->d = lattice_fit(&f, cells, N_CELLS, levels, 16, &d, out->scale);
+    for (int o = 0; o < N_OCTETS; o++) {
+        const struct cell *cell = &cells[o / 4];
+        const struct unit *unit = &cell->unit[o % 4];
+        const float scale       = d * levels[out->scale[o / 4]];
+        const int way           = lattice_way(cell, unit, scale);
+        for (int h = 0; h < 2; h++) {
+            out->point[2 * o + h] = (uint16_t) lattice_point(&cell->part[unit->way[way].part[h]], scale);
+        }
+        if (even && is_odd(out->sign[o])) {
+            const int at = o * 8 + way * GROUP; // way h has the wrong sign in half h
+            out->sign[o] ^= (uint8_t) (1 << (way * GROUP + lattice_flip(lattice, out->point[2 * o + way], f.x + at, f.w + at)));
+        }
+    }
+    return true;
+}
+
+static void write_octet(const struct lattice *lattice, const unsigned *point, unsigned sign, float scale, float *y) {
+    for (int k = 0; k < 8; k++) {
+        const float v = scale * lattice_value(lattice, (int) point[k / GROUP], k % GROUP);
+        y[k]          = sign >> k & 1 ? -v : v;
+    }
+}
+
+// ---- iq3_xxs ----
+
+static void quantize_blocks_iq3_xxs(const float *x, block_iq3_xxs *y, int64_t n, const float *w) {
+    for (int64_t i = 0; i < n; i++) {
+        struct result r;
+        y[i].d = fit(&lattice_xxs, levels_xxs, true, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, &r) ? r.d : BERTH_HALF_NAN;
+        for (int g = 0; g < N_GROUPS; g++) {
+            y[i].qs[g] = (uint8_t) r.point[g];
+        }
+        for (int c = 0; c < N_CELLS; c++) {
+            uint32_t tail = (uint32_t) r.scale[c] << 28;
+            for (int u = 0; u < 4; u++) {
+                tail |= (uint32_t) (r.sign[4 * c + u] & 127) << (7 * u);
+            }
+            for (int k = 0; k < 4; k++) {
+                y[i].qs[N_GROUPS + 4 * c + k] = (uint8_t) (tail >> (8 * k));
+            }
+        }
+    }
+}
+
+void quantize_row_iq3_xxs_ref(const float *GGML_RESTRICT x, block_iq3_xxs *GGML_RESTRICT y, int64_t k) {
+    quantize_blocks_iq3_xxs(x, y, k / QK_K, NULL);
+}
+
+void dequantize_row_iq3_xxs(const block_iq3_xxs *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
+        const float d = berth_half_to_float(x[i].d);
+        for (int c = 0; c < N_CELLS; c++) {
+            const uint8_t *t    = x[i].qs + N_GROUPS + 4 * c;
+            const uint32_t tail = t[0] | (uint32_t) t[1] << 8 | (uint32_t) t[2] << 16 | (uint32_t) t[3] << 24;
+            const float scale   = d * (0.5f + (float) (tail >> 28)) * 0.5f;
+            for (int u = 0; u < 4; u++) {
+                const uint8_t *q        = x[i].qs + 8 * c + 2 * u;
+                const unsigned point[2] = {q[0], q[1]};
+                const unsigned sign     = tail >> (7 * u) & 127;
+                write_octet(&lattice_xxs, point, sign | (unsigned) is_odd(sign) << 7, scale, y + c * CELL + u * 8);
+            }
+        }
+    }
+}
+
+BERTH_QUANTIZE_WEIGHTED(iq3_xxs, QK_K)
+
+// ---- iq3_s ----
+
+static void quantize_blocks_iq3_s(const float *x, block_iq3_s *y, int64_t n, const float *w) {
+    for (int64_t i = 0; i < n; i++) {
+        struct result r;
+        memset(&y[i], 0, sizeof(y[i]));
+        y[i].d = fit(&lattice_s, levels_s, false, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, &r) ? r.d : BERTH_HALF_NAN;
+        for (int g = 0; g < N_GROUPS; g++) {
+            y[i].qs[g] = (uint8_t) r.point[g];
+            y[i].qh[g / 8] |= (uint8_t) (r.point[g] >> 8 << (g % 8));
+        }
+        memcpy(y[i].signs, r.sign, sizeof(r.sign));
+        for (int c = 0; c < N_CELLS; c++) {
+            y[i].scales[c / 2] |= (uint8_t) (r.scale[c] << (4 * (c % 2)));
+        }
+    }
+}
+
+void quantize_row_iq3_s_ref(const float *GGML_RESTRICT x, block_iq3_s *GGML_RESTRICT y, int64_t k) {
+    quantize_blocks_iq3_s(x, y, k / QK_K, NULL);
+}
+
+void dequantize_row_iq3_s(const block_iq3_s *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
+    for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
+        const float d = berth_half_to_float(x[i].d);
+        for (int o = 0; o < N_OCTETS; o++) {
+            const int c       = o / 4;
+            const float scale = d * (float) (1 + 2 * (x[i].scales[c / 2] >> (4 * (c % 2)) & 15));
+            unsigned point[2];
+            for (int h = 0; h < 2; h++) {
+                const int g = 2 * o + h;
+                point[h]    = x[i].qs[g] | (unsigned) (x[i].qh[g / 8] >> (g % 8) & 1) << 8;
+            }
+            write_octet(&lattice_s, point, x[i].signs[o], scale, y + o * 8);
+        }
+    }
+}
+
+BERTH_QUANTIZE_WEIGHTED(iq3_s, QK_K)
+
+// ---- tables ----
+
+// Other implementations build search tables here; ours are constant.
+void iq3xs_init_impl(int grid_size) {
+    (void) grid_size;
+}
+
+void iq3xs_free_impl(int grid_size) {
+    (void) grid_size;
+}
