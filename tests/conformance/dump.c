@@ -148,33 +148,22 @@ static void dump_graph(struct machine *m, const struct names *s, int call, const
     }
 }
 
-static bool made_by(const struct machine *m, const struct recipe *r, int id) {
-    (void) m;
+// What calls before the last ggml_reset made is gone.
+static int first_alive(const struct recipe *r) {
+    int first = 0;
     for (int i = 0; i < r->n_calls; i++) {
-        if (r->calls[i].id == id) {
-            return true;
+        if (r->calls[i].id == CALL_ggml_reset) {
+            first = i + 1;
         }
     }
-    return false;
-}
-
-// Addresses in printed text differ between the two: "0x7f.." becomes "@".
-static void dump_log(struct outcome *o, const char *text, size_t n) {
-    for (size_t i = 0; i < n;) {
-        if (text[i] == '0' && i + 1 < n && text[i + 1] == 'x') {
-            text_add(o, "@");
-            for (i += 2; i < n && strchr("0123456789abcdef", text[i]) != NULL; i++) {
-            }
-        } else {
-            text_add(o, "%c", text[i++]);
-        }
-    }
+    return first;
 }
 
 void machine_dump(struct machine *m, const struct recipe *r) {
     struct outcome *o = m->outcome;
     struct names s    = {0};
-    for (int i = 0; i < r->n_calls; i++) {
+    const int first   = first_alive(r);
+    for (int i = first; i < r->n_calls; i++) {
         const union value *v = &m->values[i];
         const char result    = call_table[r->calls[i].id].result;
         if (result == 'T') {
@@ -202,17 +191,14 @@ void machine_dump(struct machine *m, const struct recipe *r) {
     for (int i = 0; i < s.n; i++) {
         dump_tensor(m, &s, s.tensors[i]);
     }
-    for (int i = 0; i < r->n_calls; i++) {
+    for (int i = first; i < r->n_calls; i++) {
         const char result = call_table[r->calls[i].id].result;
         if (result == 'G' || result == 'W') {
             dump_graph(m, &s, i, m->values[i].g);
         }
     }
-    dump_log(o, m->log == NULL ? "" : m->log, m->n_log);
     // A caller sizes its arena by what constructors take from it.
-    if (!made_by(m, r, CALL_ggml_reset)) {
-        text_add(o, "used_mem %zu\n", m->api->ggml_used_mem(m->ctx));
-    }
+    text_add(o, "used_mem %zu\n", m->api->ggml_used_mem(m->ctx));
     free(s.tensors);
     free(s.calls);
     free(s.table);

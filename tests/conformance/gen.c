@@ -77,6 +77,15 @@ enum ggml_type gen_type_mat(struct gen *g) {
     return PICK_OF(g, list);
 }
 
+bool type_exists(int64_t type) {
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        if ((int64_t) types[i].type == type) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int64_t type_block(enum ggml_type type) {
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         if (types[i].type == type) {
@@ -206,8 +215,14 @@ int gen_tensor(struct gen *g, enum ggml_type type, struct shape s, enum layout l
         PUSH(g, CALL_ggml_set_name, t, pick(g, 0, RECIPE_NAMES - 1));
     }
     if (chance(g, 5)) {
-        static const enum call_id flags[] = {CALL_ggml_set_input, CALL_ggml_set_output, CALL_ggml_set_param, CALL_ggml_set_loss};
-        PUSH(g, PICK_OF(g, flags), t);
+        const bool fresh  = g->r->calls[t].id >= CALL_ggml_new_tensor && g->r->calls[t].id <= CALL_ggml_new_tensor_4d;
+        const bool scalar = type == GGML_TYPE_F32 && shape_count(s) == 1;
+        PUSH(g,
+            fresh && chance(g, 50) ? CALL_ggml_set_param
+            : scalar               ? CALL_ggml_set_loss
+            : chance(g, 50)        ? CALL_ggml_set_input
+                                   : CALL_ggml_set_output,
+            t);
     }
     return t;
 }
@@ -299,7 +314,7 @@ static void mutate_layout(struct gen *g) {
     struct recipe *r  = g->r;
     struct call last  = r->calls[r->n_calls - 1];
     const char *kinds = call_table[last.id].kinds;
-    const int k       = (int) pick(g, 0, last.n_args - 1);
+    const int k       = last.n_args == 0 ? 0 : (int) pick(g, 0, last.n_args - 1);
     if (kinds[k] != 'T' || last.args[k] < 0) {
         return;
     }

@@ -42,8 +42,9 @@ int64_t gen_float(struct gen *g);             // bits of a float, edge values no
 enum ggml_type gen_type(struct gen *g);       // any sound type
 enum ggml_type gen_type_float(struct gen *g); // F32, F16 or BF16, mostly the first
 enum ggml_type gen_type_mat(struct gen *g);   // what a weight matrix has
-int64_t type_block(enum ggml_type type);      // elements a block, 1 for unknown types
-int64_t type_bytes(enum ggml_type type);      // bytes a block
+bool type_exists(int64_t type);
+int64_t type_block(enum ggml_type type); // elements a block, 1 for unknown types
+int64_t type_bytes(enum ggml_type type); // bytes a block
 
 // ---- tensors ----
 

@@ -50,6 +50,11 @@ void gen_op_f32_pair(struct gen *g, enum call_id id) {
     push_same(g, id, chance(g, 80) ? GGML_TYPE_F32 : gen_type_float(g), gen_shape(g), chance(g, 70) ? CONT : ANY);
 }
 
+void gen_op_argsort(struct gen *g, enum call_id id) {
+    const int a = gen_tensor(g, chance(g, 80) ? GGML_TYPE_F32 : gen_type_float(g), gen_shape(g), chance(g, 80) ? CONT : ANY);
+    PUSH(g, id, a, pick(g, 0, 1));
+}
+
 void gen_op_matrix(struct gen *g, enum call_id id) {
     push_same(g, id, gen_type_float(g), shape4(gen_dim(g), gen_dim(g), 1, 1), chance(g, 80) ? CONT : ANY);
 }
@@ -93,6 +98,14 @@ static struct shape multiple_shape(struct gen *g, struct shape s) {
     return s;
 }
 
+void gen_op_param(struct gen *g, enum call_id id) {
+    PUSH(g, id, gen_new(g, gen_type_float(g), gen_shape(g)));
+}
+
+void gen_op_loss(struct gen *g, enum call_id id) {
+    PUSH(g, id, gen_tensor(g, GGML_TYPE_F32, shape4(1, 1, 1, 1), CONT));
+}
+
 void gen_op_bcast(struct gen *g, enum call_id id) {
     const struct shape s = gen_shape(g);
     const int a          = gen_tensor(g, gen_type_float(g), s, ANY);
@@ -101,7 +114,7 @@ void gen_op_bcast(struct gen *g, enum call_id id) {
 }
 
 void gen_op_add_cast(struct gen *g, enum call_id id) {
-    const enum ggml_type type = chance(g, 50) ? gen_type_mat(g) : gen_type_float(g);
+    const enum ggml_type type = chance(g, 10) ? gen_type(g) : chance(g, 50) ? GGML_TYPE_F16 : GGML_TYPE_Q8_0;
     const struct shape s      = shape_fit(gen_shape(g), type);
     struct shape sb           = divisor_shape(g, s);
     sb.ne[0]                  = s.ne[0];
@@ -119,7 +132,7 @@ void gen_op_add_id(struct gen *g, enum call_id id) {
 }
 
 void gen_op_add1(struct gen *g, enum call_id id) {
-    const int a = gen_tensor(g, gen_type_float(g), gen_shape(g), ROWS);
+    const int a = gen_tensor(g, gen_type_float(g), gen_shape(g), chance(g, 80) ? CONT : ROWS);
     const int b = gen_tensor(g, gen_type_float(g), shape4(1, 1, 1, 1), CONT);
     PUSH(g, id, a, b);
 }
@@ -438,7 +451,7 @@ void gen_op_xent_back(struct gen *g, enum call_id id) {
 
 void gen_op_adamw(struct gen *g, enum call_id id) {
     const struct shape s = gen_shape(g);
-    const int a          = gen_tensor(g, GGML_TYPE_F32, s, CONT);
+    const int a          = gen_new(g, GGML_TYPE_F32, s);
     const int grad       = gen_tensor(g, GGML_TYPE_F32, s, ROWS);
     const int m          = gen_tensor(g, GGML_TYPE_F32, s, CONT);
     const int v          = gen_tensor(g, GGML_TYPE_F32, s, CONT);
@@ -451,7 +464,7 @@ void gen_op_adamw(struct gen *g, enum call_id id) {
 
 void gen_op_sgd(struct gen *g, enum call_id id) {
     const struct shape s = gen_shape(g);
-    const int a          = gen_tensor(g, GGML_TYPE_F32, s, CONT);
+    const int a          = gen_new(g, GGML_TYPE_F32, s);
     const int grad       = gen_tensor(g, GGML_TYPE_F32, s, CONT);
     const int params     = gen_tensor(g, GGML_TYPE_F32, shape4(2, 1, 1, 1), CONT);
     if (chance(g, 95)) {

@@ -65,8 +65,7 @@ static void push_node(struct gen *g, struct pool *p) {
         default: t = PUSH(g, PICK_OF(g, binary), a, pool_pick(g, p)); break;
     }
     if (chance(g, 5)) {
-        static const enum call_id flags[] = {CALL_ggml_set_output, CALL_ggml_set_loss, CALL_ggml_set_param, CALL_ggml_set_input};
-        PUSH(g, PICK_OF(g, flags), t);
+        PUSH(g, chance(g, 50) ? CALL_ggml_set_output : CALL_ggml_set_input, t);
     }
     if (chance(g, 5)) {
         PUSH(g, CALL_ggml_set_name, t, pick(g, 0, RECIPE_NAMES - 1));
@@ -110,7 +109,7 @@ static void push_tour(struct gen *g, const struct pool *p, int64_t gr, int64_t o
         case 6: PUSH(g, CALL_ggml_graph_add_node, gr, pool_pick(g, p)); break;
         case 7: PUSH(g, CALL_ggml_graph_get_tensor, gr, pick(g, 0, RECIPE_NAMES - 1)); break;
         case 8: PUSH(g, CALL_ggml_graph_cpy, gr, other); break;
-        case 9: PUSH(g, CALL_ggml_graph_dup, gr, chance(g, 80) ? 0 : 1); break;
+        case 9: PUSH(g, CALL_ggml_graph_dup, gr, grads); break;
         case 10:
             if (grads && chance(g, 30)) {
                 PUSH(g, CALL_ggml_graph_reset, gr);
@@ -124,7 +123,7 @@ static void push_tour(struct gen *g, const struct pool *p, int64_t gr, int64_t o
             }
             break;
         default:
-            PUSH(g, CALL_ggml_build_forward_expand, gr, p->t[p->n - 1]);
+            PUSH(g, CALL_ggml_build_forward_expand, gr, PUSH(g, CALL_ggml_sqr, p->t[p->n - 1]));
             PUSH(g, CALL_ggml_graph_node, gr, -1);
             PUSH(g, CALL_ggml_graph_view, gr, 0, 1);
             break;
@@ -138,6 +137,7 @@ static void push_graph(struct gen *g, int n_nodes, int n_tour, int64_t *graph, s
     const int64_t gr =
         chance(g, 20) && n_nodes < 400 ? PUSH(g, CALL_ggml_new_graph, 0) : PUSH(g, CALL_ggml_new_graph_custom, room, grads);
     const int64_t other = PUSH(g, CALL_ggml_new_graph_custom, room + 2048, grads);
+    PUSH(g, CALL_ggml_build_forward_expand, gr, PUSH(g, CALL_ggml_sqr, p->t[0])); // one node at least
     for (int i = 0; i < n_tour; i++) {
         push_tour(g, p, gr, other, grads);
     }

@@ -102,7 +102,7 @@ static void push_conv_1d(struct gen *g, enum call_id id, bool depthwise) {
     const struct window w = gen_window(g, 1);
     const int64_t ic      = gen_dim(g);
     const int a = gen_tensor(g, kernel_type(g), shape4(w.k[0], depthwise ? 1 : ic, depthwise ? ic : gen_dim(g), 1), CONT);
-    const int b = f32(g, w.in[0], ic, pick(g, 1, 3), 1, CONT);
+    const int b = f32(g, w.in[0], ic, depthwise && chance(g, 90) ? 1 : pick(g, 1, 3), 1, CONT);
     if (call_table[id].kinds[4] == 0) { // the form with half padding
         PUSH(g, id, a, b, w.s[0], w.d[0]);
     } else {
@@ -201,16 +201,17 @@ void gen_op_pool_2d_back(struct gen *g, enum call_id id) {
 }
 
 void gen_op_upscale(struct gen *g, enum call_id id) {
-    const int a = gen_tensor(g, gen_type_float(g), gen_shape(g), ANY);
-    PUSH(g, id, a, pick(g, 1, 4), pick(g, 0, GGML_SCALE_MODE_COUNT - 1));
+    const int a = gen_tensor(g, chance(g, 90) ? GGML_TYPE_F32 : gen_type_float(g), gen_shape(g), ANY);
+    PUSH(g, id, a, pick(g, chance(g, 5) ? 1 : 2, 4), pick(g, 0, GGML_SCALE_MODE_COUNT - 1));
 }
 
 void gen_op_upscale_ext(struct gen *g, enum call_id id) {
     const struct shape s = gen_shape(g);
-    const int a          = gen_tensor(g, gen_type_float(g), s, ANY);
+    const int a          = gen_tensor(g, chance(g, 90) ? GGML_TYPE_F32 : gen_type_float(g), s, ANY);
     const bool flags     = id == CALL_ggml_interpolate;
+    const int64_t mode   = pick(g, 0, GGML_SCALE_MODE_COUNT - 1);
     PUSH(g, id, a, s.ne[0] * pick(g, 1, 3), s.ne[1] * pick(g, 1, 3), s.ne[2] * pick(g, 1, 2), s.ne[3] * pick(g, 1, 2),
-        pick(g, 0, GGML_SCALE_MODE_COUNT - 1) + (flags ? 256 * pick(g, 0, 3) : 0));
+        mode + (flags ? 256 * pick(g, 0, mode == GGML_SCALE_MODE_BILINEAR ? 3 : 1) : 0));
 }
 
 void gen_op_pad(struct gen *g, enum call_id id) {
@@ -335,7 +336,7 @@ void gen_op_rwkv(struct gen *g, enum call_id id) {
     for (; kinds[k + 1] == 'T'; k++) {
         args[k] = f32(g, size, heads, tokens, 1, CONT);
     }
-    args[k++] = chance(g, 50) ? f32(g, size * size * heads, seqs, 1, 1, CONT) : f32(g, size, size, heads, seqs, CONT);
+    args[k++] = chance(g, 90) ? f32(g, size * size * heads, seqs, 1, 1, CONT) : f32(g, size, size, heads, seqs, CONT);
     if (kinds[k] == 'F') {
         args[k++] = gen_float(g);
     }
@@ -371,7 +372,7 @@ void gen_op_lightning_indexer(struct gen *g, enum call_id id) {
 }
 
 void gen_op_dsv4_comb(struct gen *g, enum call_id id) {
-    const int64_t n = pick(g, 1, 4), tokens = gen_dim(g);
+    const int64_t n = chance(g, 95) ? 4 : pick(g, 1, 5), tokens = gen_dim(g);
     const int mixes = f32(g, n * n + 2 * n, tokens, 1, 1, CONT);
     const int scale = f32(g, 3, 1, 1, 1, CONT);
     const int base  = f32(g, n * n + 2 * n, 1, 1, 1, CONT);

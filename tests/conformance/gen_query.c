@@ -17,8 +17,12 @@ static int random_tensor(struct gen *g) {
 
 void gen_op_set_prec(struct gen *g, enum call_id id) {
     gen_op_mul_mat(g, CALL_ggml_mul_mat);
-    const int64_t values[] = {0, 10, 1, 7};
-    PUSH(g, id, g->r->n_calls - 1, PICK_OF(g, values));
+    PUSH(g, id, g->r->n_calls - 1, chance(g, 50) ? GGML_PREC_F32 : GGML_PREC_DEFAULT);
+}
+
+void gen_op_set_hint(struct gen *g, enum call_id id) {
+    gen_op_mul_mat(g, CALL_ggml_mul_mat);
+    PUSH(g, id, g->r->n_calls - 1, pick(g, 0, 1));
 }
 
 void gen_op_set_fa_prec(struct gen *g, enum call_id id) {
@@ -28,15 +32,25 @@ void gen_op_set_fa_prec(struct gen *g, enum call_id id) {
 
 // The heads of the call under way: ne[2] of its first source, as the calls that made it say.
 static int64_t heads_of(const struct recipe *r, int64_t i) {
+    int axis = 2;
     for (;;) {
         const struct call *c = &r->calls[i];
         switch (c->id) {
             case CALL_ggml_new_tensor_1d:
-            case CALL_ggml_new_tensor_2d: return 1;
+            case CALL_ggml_new_tensor_2d:
             case CALL_ggml_new_tensor_3d:
-            case CALL_ggml_new_tensor_4d: return c->args[3];
+            case CALL_ggml_new_tensor_4d: return axis + 1 < c->n_args ? c->args[axis + 1] : 1;
             case CALL_ggml_view_4d:
-            case CALL_ggml_reshape_4d: return c->args[3];
+            case CALL_ggml_reshape_4d: return c->args[axis + 1];
+            case CALL_ggml_permute: {
+                int k = 0;
+                while (k < 3 && c->args[k + 1] != axis) {
+                    k++;
+                }
+                axis = k;
+                i    = c->args[0];
+                break;
+            }
             case CALL_ggml_transpose:
             case CALL_ggml_silu:
             case CALL_ggml_set_name: i = c->args[0]; break;

@@ -40,21 +40,7 @@ static void on_signal(int sig) {
 }
 
 static void on_log(enum ggml_log_level level, const char *text, void *user) {
-    (void) level;
-    struct machine *m = user;
-    if (!m->log_on) {
-        return;
-    }
-    const size_t n = strlen(text);
-    if (m->n_log + n + 1 > m->log_alloc) {
-        m->log_alloc = 2 * (m->n_log + n + 1);
-        m->log       = realloc(m->log, m->log_alloc);
-        if (m->log == NULL) {
-            abort();
-        }
-    }
-    memcpy(m->log + m->n_log, text, n + 1);
-    m->n_log += n;
+    (void) level, (void) text, (void) user;
 }
 
 bool machine_init(struct machine *m, const struct api *api) {
@@ -80,7 +66,7 @@ bool machine_init(struct machine *m, const struct api *api) {
         api->ggml_set_abort_callback(on_abort);
     }
     if (api->ggml_log_set != NULL) {
-        api->ggml_log_set(on_log, m);
+        api->ggml_log_set(on_log, NULL);
     }
     return true;
 }
@@ -91,7 +77,6 @@ void machine_fini(struct machine *m) {
     }
     free(m->values);
     free(m->views);
-    free(m->log);
     memset(m, 0, sizeof(*m));
 }
 
@@ -136,12 +121,6 @@ static void machine_clear(struct machine *m, const struct recipe *r) {
         }
     }
     memset(m->values, 0, (size_t) (r->n_calls + 1) * sizeof(*m->values));
-    m->n_log  = 0;
-    m->log_on = false;
-}
-
-static bool prints(int id) {
-    return id == CALL_ggml_graph_print;
 }
 
 static void run_calls(struct machine *m, const struct recipe *r, struct outcome *o, volatile int *at) {
@@ -155,9 +134,7 @@ static void run_calls(struct machine *m, const struct recipe *r, struct outcome 
             }
             return;
         }
-        m->log_on = prints(c->id);
         call_invoke(m, c, &m->values[i]);
-        m->log_on         = false;
         const char result = call_table[c->id].result;
         if (api->berth_is_poison == NULL || o->kind != OUTCOME_DONE) {
             continue;
@@ -219,5 +196,4 @@ void machine_run(struct machine *m, const struct recipe *r, struct outcome *o) {
     if (o->kind != OUTCOME_DONE) {
         o->n_text = 0;
     }
-    m->log_on = false;
 }

@@ -34,9 +34,6 @@ struct machine {
     struct ggml_tensor *list[CALL_MAX_LIST];
     int64_t out[4]; // results by pointer
     float outf[2];
-    char *log; // captured log text of printing functions
-    size_t n_log, log_alloc;
-    bool log_on;
     struct outcome *outcome;
 };
 

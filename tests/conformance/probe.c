@@ -102,7 +102,7 @@ static void probe_traits(struct machine *m) {
     for (int type = 0; type < GGML_TYPE_COUNT; type++) {
         const struct ggml_type_traits *t = m->api->ggml_get_type_traits((enum ggml_type) type);
         text_add(o, "type %d", type);
-        if (t != NULL) {
+        if (t != NULL && t->type_size > 0) { // the reference keeps rows for types that are gone
             text_add(o, " name %s block %" PRId64 " interleave %" PRId64 " size %zu quantized %d",
                 t->type_name == NULL ? "-" : t->type_name, t->blck_size, t->blck_size_interleave, t->type_size, t->is_quantized);
         }

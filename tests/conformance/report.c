@@ -41,10 +41,128 @@ static bool has_bad_extent(const struct outcome *ref) {
     return false;
 }
 
+// Enum arguments: the reference looks them up in tables or stores them unchecked.
+static const struct {
+    enum call_id id;
+    int arg;
+    int64_t lo, hi, step;
+} enum_args[] = {
+    {CALL_ggml_op_name, 0, 0, GGML_OP_COUNT - 1, 1},
+    {CALL_ggml_op_symbol, 0, 0, GGML_OP_COUNT - 1, 1},
+    {CALL_ggml_unary_op_name, 0, 0, GGML_UNARY_OP_COUNT - 1, 1},
+    {CALL_ggml_glu_op_name, 0, 0, GGML_GLU_OP_COUNT - 1, 1},
+    {CALL_ggml_unary, 1, 0, GGML_UNARY_OP_COUNT - 1, 1},
+    {CALL_ggml_unary_inplace, 1, 0, GGML_UNARY_OP_COUNT - 1, 1},
+    {CALL_ggml_glu, 1, 0, GGML_GLU_OP_COUNT - 1, 1},
+    {CALL_ggml_glu_split, 2, 0, GGML_GLU_OP_COUNT - 1, 1},
+    {CALL_ggml_pool_1d, 1, 0, GGML_OP_POOL_COUNT - 1, 1},
+    {CALL_ggml_pool_2d, 1, 0, GGML_OP_POOL_COUNT - 1, 1},
+    {CALL_ggml_pool_2d_back, 2, 0, GGML_OP_POOL_COUNT - 1, 1},
+    {CALL_ggml_tri, 1, GGML_TRI_TYPE_UPPER_DIAG, GGML_TRI_TYPE_LOWER, 1},
+    {CALL_ggml_argsort, 1, GGML_SORT_ORDER_ASC, GGML_SORT_ORDER_DESC, 1},
+    {CALL_ggml_mul_mat_set_prec, 1, GGML_PREC_DEFAULT, GGML_PREC_F32, 10},
+    {CALL_ggml_flash_attn_ext_set_prec, 1, GGML_PREC_DEFAULT, GGML_PREC_F32, 10},
+    {CALL_ggml_mul_mat_set_hint, 1, GGML_HINT_NONE, GGML_HINT_SRC0_IS_HADAMARD, 1},
+};
+
+static bool has_bad_enum(const struct recipe *r) {
+    for (int i = 0; i < r->n_calls; i++) {
+        const struct call *c = &r->calls[i];
+        for (int k = 0; k < c->n_args; k++) {
+            if (call_table[c->id].kinds[k] == 'E' && !type_exists(c->args[k])) {
+                return true;
+            }
+        }
+        for (size_t k = 0; k < sizeof(enum_args) / sizeof(enum_args[0]); k++) {
+            const int64_t x = c->args[enum_args[k].arg];
+            if (c->id == (int32_t) enum_args[k].id &&
+                (x < enum_args[k].lo || x > enum_args[k].hi || x % enum_args[k].step != 0)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+// Whether the call asks for extents, strides or an offset that no memory has, or for numbers past what int sums hold.
+static bool asks_too_much(const struct call *c) {
+    const bool in_params = c->id >= CALL_ggml_acc && c->id <= CALL_ggml_acc_inplace; // strides are kept in 32 bits
+    const bool in_set    = c->id >= CALL_ggml_set && c->id <= CALL_ggml_set_2d_inplace;
+    const bool in_graph  = c->id == CALL_ggml_new_graph_custom || c->id == CALL_ggml_graph_overhead_custom;
+    const int64_t most   = in_params || in_set || in_graph ? INT32_MAX : (int64_t) 1 << 60;
+    double product       = 1;
+    for (int i = 0; i < c->n_args; i++) {
+        const int64_t x = c->args[i];
+        switch (call_table[c->id].kinds[i]) {
+            case 'L':
+                if (x < 0 || x > most) {
+                    return true;
+                }
+                product *= x == 0 ? 1 : (double) x;
+                break;
+            case 'I':
+                if (x >= 1 << 30 || x <= -(1 << 30)) {
+                    return true;
+                }
+                break;
+            default: break;
+        }
+    }
+    return product > 1e18;
+}
+
+// Arguments that the reference divides by.
+static const struct {
+    enum call_id id;
+    int first, last;
+} divisors[] = {
+    {CALL_ggml_im2col, 2, 3},
+    {CALL_ggml_conv_1d, 2, 2},
+    {CALL_ggml_conv_1d_ph, 2, 2},
+    {CALL_ggml_conv_1d_dw, 2, 2},
+    {CALL_ggml_conv_1d_dw_ph, 2, 2},
+    {CALL_ggml_conv_2d, 2, 3},
+    {CALL_ggml_conv_2d_dw, 2, 3},
+    {CALL_ggml_conv_2d_dw_direct, 2, 3},
+    {CALL_ggml_conv_2d_direct, 2, 3},
+    {CALL_ggml_im2col_3d, 2, 5},
+    {CALL_ggml_conv_3d, 2, 5},
+    {CALL_ggml_conv_3d_direct, 2, 4},
+    {CALL_ggml_pool_1d, 3, 3},
+    {CALL_ggml_pool_2d, 4, 5},
+    {CALL_ggml_win_part, 1, 1},
+};
+
+static bool divides_by_zero(const struct call *c) {
+    for (size_t i = 0; i < sizeof(divisors) / sizeof(divisors[0]); i++) {
+        for (int k = divisors[i].first; k <= divisors[i].last && c->id == (int32_t) divisors[i].id; k++) {
+            if (c->args[k] == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static const char *purpose(const struct recipe *r, const struct outcome *mine, const struct outcome *ref) {
-    (void) r;
-    if (ref->kind == OUTCOME_DONE && mine->kind == OUTCOME_FAILED && has_bad_extent(ref)) {
-        return "negative extents and sizes past 63 bits are refused";
+    if (has_bad_enum(r)) {
+        return "types and enum values that do not exist are refused, the reference takes what lies behind its tables";
+    }
+    if (mine->kind != OUTCOME_FAILED) {
+        const struct call *last = &r->calls[r->n_calls - 1];
+        return r->n_calls > 0 && last->id == CALL_ggml_graph_overhead_custom && asks_too_much(last)
+                   ? "graphs of more than 2^31 nodes have no size, in the reference it wraps"
+                   : NULL;
+    }
+    const struct call *c = mine->at >= 0 ? &r->calls[mine->at] : NULL;
+    if ((ref->kind == OUTCOME_DONE && has_bad_extent(ref)) || (c != NULL && asks_too_much(c))) {
+        return "negative extents and sizes past 63 bits are refused, in the reference they wrap";
+    }
+    if (c != NULL && divides_by_zero(c)) {
+        return "strides and windows of 0 are refused, the reference divides by them";
+    }
+    if (ref->kind == OUTCOME_DONE && strstr(mine->message, "a source tensor is NULL") != NULL) {
+        return "a missing source is refused, the reference makes a node that no backend can run";
     }
     return NULL;
 }
