@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+// tallocr.c: one tensor after another into a buffer, and all tensors of a context into as many buffers as it takes.
+// What does not fit is refused with the bytes needed and the bytes left; a call that fails leaves every tensor as it was.
+
+#include "backend/backend.h"
+#include "core/op.h"
+
+// ---- one tensor after another ----
+
+// Bytes from offset to the next aligned address.
+static size_t gap(const void *base, size_t offset, size_t align) {
+    return (align - ((uintptr_t) base + offset) % align) % align;
+}
+
+struct ggml_tallocr ggml_tallocr_new(ggml_backend_buffer_t buffer) {
+    if (buffer == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_tallocr_new: the buffer is NULL");
+        return (struct ggml_tallocr){.alignment = 1};
+    }
+    void *base         = ggml_backend_buffer_get_base(buffer);
+    const size_t align = ggml_backend_buffer_get_alignment(buffer);
+    return (struct ggml_tallocr){.buffer = buffer, .base = base, .alignment = align, .offset = gap(base, 0, align)};
+}
+
+enum ggml_status ggml_tallocr_alloc(struct ggml_tallocr *talloc, struct ggml_tensor *tensor) {
+    if (talloc == NULL || talloc->buffer == NULL || tensor == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "ggml_tallocr_alloc: the %s is NULL",
+            talloc == NULL           ? "allocator"
+            : talloc->buffer == NULL ? "allocator's buffer"
+                                     : "tensor");
+    }
+    const size_t size = ggml_backend_buffer_get_size(talloc->buffer);
+    const size_t left = talloc->offset < size ? size - talloc->offset : 0;
+    const size_t need = ggml_backend_buffer_get_alloc_size(talloc->buffer, tensor);
+    if (need > left) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED,
+            "ggml_tallocr_alloc: the buffer is full: tensor %s needs %zu bytes, %zu of %zu left", berth_name_of(tensor), need,
+            left, size);
+    }
+    const enum ggml_status status = ggml_backend_tensor_alloc(talloc->buffer, tensor, (char *) talloc->base + talloc->offset);
+    if (status == GGML_STATUS_SUCCESS) {
+        talloc->offset += need;
+        talloc->offset += gap(talloc->base, talloc->offset, talloc->alignment);
+    }
+    return status;
+}
+
+// ---- all tensors of a context ----
+
+// A run of tensors, first to before end, that share one buffer of size bytes.
+struct chunk {
+    struct ggml_tensor *first, *end;
+    size_t size;
+};
+
+static bool wants_memory(const struct ggml_tensor *t) {
+    return t->data == NULL && t->view_src == NULL;
+}
+
+// The chunk that starts with first: as many tensors as the type's largest size takes, at least one. False on overflow.
+static bool chunk_from(
+    struct ggml_context *ctx, ggml_backend_buffer_type_t buft, struct ggml_tensor *first, struct chunk *chunk) {
+    const size_t align = ggml_backend_buft_get_alignment(buft), max = ggml_backend_buft_get_max_size(buft);
+    *chunk = (struct chunk){.first = first};
+
+    struct ggml_tensor *t = first;
+    for (; t != NULL; t = ggml_get_next_tensor(ctx, t)) {
+        if (!wants_memory(t)) {
+            continue;
+        }
+        size_t size = ggml_backend_buft_get_alloc_size(buft, t), sum;
+        if (!berth_add_ok(size, align - 1, &size) || !berth_add_ok(chunk->size, size - size % align, &sum)) {
+            berth_fail(GGML_STATUS_ALLOC_FAILED, "the tensors of the context are larger than the address space");
+            return false;
+        }
+        if (sum > max && chunk->size > 0) {
+            break;
+        }
+        chunk->size = sum;
+    }
+    chunk->end = t;
+    return true;
+}
+
+size_t ggml_backend_alloc_ctx_tensors_from_buft_size(struct ggml_context *ctx, ggml_backend_buffer_type_t buft) {
+    size_t total = 0;
+    struct chunk chunk;
+    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL && buft != NULL; t = chunk.end) {
+        if (!chunk_from(ctx, buft, t, &chunk) || !berth_add_ok(total, chunk.size, &total)) {
+            return SIZE_MAX;
+        }
+    }
+    return total;
+}
+
+// What has been done so far, so that it can be undone.
+struct placed {
+    struct ggml_tensor *tensor;
+    void *data_was; // a view of a placed tensor has its address before it has its buffer
+};
+
+struct work {
+    ggml_backend_buffer_t *buffers;
+    size_t n_buffers, n_buffers_cap;
+    struct placed *placed;
+    size_t n_placed, n_placed_cap;
+};
+
+static void work_undo(struct work *w) {
+    for (size_t i = 0; i < w->n_placed; i++) {
+        struct ggml_tensor *t = w->placed[i].tensor;
+
+        t->buffer = NULL;
+        t->data   = w->placed[i].data_was;
+        t->extra  = NULL;
+    }
+    for (size_t i = 0; i < w->n_buffers; i++) {
+        ggml_backend_buffer_free(w->buffers[i]);
+    }
+}
+
+static void work_fini(struct work *w) {
+    berth_free(w->buffers);
+    berth_free(w->placed);
+}
+
+static enum ggml_status chunk_place(
+    struct ggml_context *ctx, ggml_backend_buffer_type_t buft, const struct chunk *chunk, struct work *w) {
+    if (!berth_grow((void **) &w->buffers, &w->n_buffers_cap, w->n_buffers + 1, sizeof w->buffers[0])) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu buffers", w->n_buffers + 1);
+    }
+    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(buft, chunk->size);
+    if (buffer == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED,
+            "a buffer of type %s of %zu bytes is not to be had, %zu buffers were before it", ggml_backend_buft_name(buft),
+            chunk->size, w->n_buffers);
+    }
+    w->buffers[w->n_buffers++] = buffer;
+
+    struct ggml_tallocr talloc = ggml_tallocr_new(buffer);
+    for (struct ggml_tensor *t = chunk->first; t != chunk->end; t = ggml_get_next_tensor(ctx, t)) {
+        if (!wants_memory(t)) {
+            continue;
+        }
+        if (!berth_grow((void **) &w->placed, &w->n_placed_cap, w->n_placed + 1, sizeof w->placed[0])) {
+            return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu tensors", w->n_placed + 1);
+        }
+        const enum ggml_status status = ggml_tallocr_alloc(&talloc, t);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+        w->placed[w->n_placed++] = (struct placed){t, NULL};
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status views_place(struct ggml_context *ctx, struct work *w) {
+    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
+        if (t->view_src == NULL || t->buffer != NULL || (t->view_src->buffer == NULL && t->view_src->data != NULL)) {
+            continue; // no view, placed already, or a view of memory in an arena
+        }
+        if (!berth_grow((void **) &w->placed, &w->n_placed_cap, w->n_placed + 1, sizeof w->placed[0])) {
+            return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu tensors", w->n_placed + 1);
+        }
+        void *data_was                = t->data;
+        const enum ggml_status status = ggml_backend_view_init(t);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+        w->placed[w->n_placed++] = (struct placed){t, data_was};
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// NULL without an error if the context has no tensor that needs memory.
+struct ggml_backend_buffer *ggml_backend_alloc_ctx_tensors_from_buft(struct ggml_context *ctx, ggml_backend_buffer_type_t buft) {
+    if (ctx == NULL || buft == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_alloc_ctx_tensors_from_buft: the %s is NULL",
+            ctx == NULL ? "context" : "buffer type");
+        return NULL;
+    }
+    if (berth_context_error(ctx)[0] != '\0') {
+        berth_fail(GGML_STATUS_FAILED, "%s", berth_context_error(ctx));
+        return NULL;
+    }
+    struct work w             = {0};
+    struct chunk chunk        = {0};
+    ggml_backend_buffer_t all = NULL;
+    enum ggml_status status   = GGML_STATUS_SUCCESS;
+    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL && status == GGML_STATUS_SUCCESS; t = chunk.end) {
+        status = chunk_from(ctx, buft, t, &chunk) ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
+        if (status == GGML_STATUS_SUCCESS && chunk.size > 0) {
+            status = chunk_place(ctx, buft, &chunk, &w);
+        }
+    }
+    if (status == GGML_STATUS_SUCCESS && w.n_buffers > 0) {
+        status = views_place(ctx, &w);
+    }
+    if (status == GGML_STATUS_SUCCESS && w.n_buffers > 0) {
+        all = w.n_buffers == 1 ? w.buffers[0] : ggml_backend_multi_buffer_alloc_buffer(w.buffers, w.n_buffers);
+    }
+    if (all == NULL) {
+        work_undo(&w);
+    }
+    work_fini(&w);
+    return all;
+}
+
+struct ggml_backend_buffer *ggml_backend_alloc_ctx_tensors(struct ggml_context *ctx, ggml_backend_t backend) {
+    return ggml_backend_alloc_ctx_tensors_from_buft(ctx, ggml_backend_get_default_buffer_type(backend));
+}

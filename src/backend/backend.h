@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// backend.h: what the files of the interface share, and what schedulers and backends may use of it beyond ggml's API.
+// Every public function takes NULL: a question is answered with NULL, 0 or false; an action is refused with an error.
+#pragma once
+
+#include "base/base.h"
+#include "ggml-backend-impl.h"
+
+// ---- failures of calls that cannot report (failure.c) ----
+
+// For functions that return void: logs the text, keeps it as the last error and, unless backend is NULL, as that backend's
+// failure if it has none yet. Backends call it too, e.g. where a device refuses a copy.
+BERTH_API void berth_backend_fail(ggml_backend_t backend, const char *fmt, ...) BERTH_PRINTF(2, 3);
+// The backend's kept failure, if any, becomes the last error and is forgotten. GGML_STATUS_FAILED if there was one.
+BERTH_API enum ggml_status berth_backend_report(ggml_backend_t backend) BERTH_MUST_USE;
+// Waits for the backend's work and reports: ggml_backend_synchronize with a status.
+BERTH_API enum ggml_status berth_backend_synchronize(ggml_backend_t backend) BERTH_MUST_USE;
+
+void berth_backend_forget(ggml_backend_t backend);
+// Waits for the backend's work, reports nothing.
+void berth_backend_wait(ggml_backend_t backend);
+
+// ---- tensors and their memory ----
+
+// The buffer that holds a tensor's bytes: a view's is that of its source. NULL: no memory yet.
+static inline ggml_backend_buffer_t berth_tensor_buffer(const struct ggml_tensor *tensor) {
+    return tensor->view_src != NULL ? tensor->view_src->buffer : tensor->buffer;
+}
+
+// NULL with the reason in reason (of size bytes) if the tensor cannot be read or written: NULL, poison, or no memory.
+ggml_backend_buffer_t berth_tensor_memory(const struct ggml_tensor *tensor, char *reason, size_t size) BERTH_MUST_USE;
+
+// Copies src to dst and waits. False: refused; kept with backend, which may be NULL.
+bool berth_tensor_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, struct ggml_tensor *dst);
+
+// A name for messages: never NULL, never empty.
+static inline const char *berth_name_of(const struct ggml_tensor *tensor) {
+    return tensor == NULL ? "(NULL)" : tensor->name[0] != '\0' ? tensor->name : "(unnamed)";
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+// device.c: devices and the registries they come from, asked through their tables. src/registry finds and loads them.
+
+#include "backend/backend.h"
+
+#include <string.h>
+
+// ---- devices ----
+
+const char *ggml_backend_dev_name(ggml_backend_dev_t device) {
+    return device != NULL && device->iface.get_name != NULL ? device->iface.get_name(device) : NULL;
+}
+
+const char *ggml_backend_dev_description(ggml_backend_dev_t device) {
+    return device != NULL && device->iface.get_description != NULL ? device->iface.get_description(device) : NULL;
+}
+
+void ggml_backend_dev_memory(ggml_backend_dev_t device, size_t *free, size_t *total) {
+    size_t mem_free = 0, mem_total = 0;
+    if (device != NULL && device->iface.get_memory != NULL) {
+        device->iface.get_memory(device, &mem_free, &mem_total);
+    }
+    if (free != NULL) {
+        *free = mem_free;
+    }
+    if (total != NULL) {
+        *total = mem_total;
+    }
+}
+
+enum ggml_backend_dev_type ggml_backend_dev_type(ggml_backend_dev_t device) {
+    return device != NULL && device->iface.get_type != NULL ? device->iface.get_type(device) : GGML_BACKEND_DEVICE_TYPE_CPU;
+}
+
+void ggml_backend_dev_get_props(ggml_backend_dev_t device, struct ggml_backend_dev_props *props) {
+    if (props == NULL) {
+        return;
+    }
+    memset(props, 0, sizeof *props);
+    if (device != NULL && device->iface.get_props != NULL) {
+        device->iface.get_props(device, props);
+    }
+}
+
+ggml_backend_reg_t ggml_backend_dev_backend_reg(ggml_backend_dev_t device) {
+    return device != NULL ? device->reg : NULL;
+}
+
+ggml_backend_t ggml_backend_dev_init(ggml_backend_dev_t device, const char *params) {
+    if (device == NULL || device->iface.init_backend == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_dev_init: %s",
+            device == NULL ? "the device is NULL" : "the device makes no backends");
+        return NULL;
+    }
+    return device->iface.init_backend(device, params);
+}
+
+ggml_backend_buffer_type_t ggml_backend_dev_buffer_type(ggml_backend_dev_t device) {
+    return device != NULL && device->iface.get_buffer_type != NULL ? device->iface.get_buffer_type(device) : NULL;
+}
+
+// Host memory that the device reaches fast; NULL if it has none of its own.
+ggml_backend_buffer_type_t ggml_backend_dev_host_buffer_type(ggml_backend_dev_t device) {
+    return device != NULL && device->iface.get_host_buffer_type != NULL ? device->iface.get_host_buffer_type(device) : NULL;
+}
+
+ggml_backend_buffer_t ggml_backend_dev_buffer_from_host_ptr(
+    ggml_backend_dev_t device, void *ptr, size_t size, size_t max_tensor_size) {
+    if (device == NULL || ptr == NULL || device->iface.buffer_from_host_ptr == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_dev_buffer_from_host_ptr: %s",
+            device == NULL ? "the device is NULL"
+            : ptr == NULL  ? "the pointer is NULL"
+                           : "the device cannot use the host's memory");
+        return NULL;
+    }
+    return device->iface.buffer_from_host_ptr(device, ptr, size, max_tensor_size);
+}
+
+bool ggml_backend_dev_supports_op(ggml_backend_dev_t device, const struct ggml_tensor *op) {
+    return device != NULL && op != NULL && device->iface.supports_op != NULL && device->iface.supports_op(device, op);
+}
+
+bool ggml_backend_dev_supports_buft(ggml_backend_dev_t device, ggml_backend_buffer_type_t buft) {
+    return device != NULL && buft != NULL && device->iface.supports_buft != NULL && device->iface.supports_buft(device, buft);
+}
+
+bool ggml_backend_dev_offload_op(ggml_backend_dev_t device, const struct ggml_tensor *op) {
+    return device != NULL && op != NULL && device->iface.offload_op != NULL && device->iface.offload_op(device, op);
+}
+
+// ---- registries: all devices of one kind of backend ----
+
+const char *ggml_backend_reg_name(ggml_backend_reg_t reg) {
+    return reg != NULL && reg->iface.get_name != NULL ? reg->iface.get_name(reg) : NULL;
+}
+
+size_t ggml_backend_reg_dev_count(ggml_backend_reg_t reg) {
+    return reg != NULL && reg->iface.get_device_count != NULL ? reg->iface.get_device_count(reg) : 0;
+}
+
+ggml_backend_dev_t ggml_backend_reg_dev_get(ggml_backend_reg_t reg, size_t index) {
+    const size_t n = ggml_backend_reg_dev_count(reg);
+    if (index >= n || reg->iface.get_device == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_reg_dev_get: device %zu of %zu", index, n);
+        return NULL;
+    }
+    return reg->iface.get_device(reg, index);
+}
+
+void *ggml_backend_reg_get_proc_address(ggml_backend_reg_t reg, const char *name) {
+    return reg != NULL && name != NULL && reg->iface.get_proc_address != NULL ? reg->iface.get_proc_address(reg, name) : NULL;
+}

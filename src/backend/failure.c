@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// failure.c: the first failure of each backend that no return value could carry (a set, get or copy), kept until the next
+// synchronize or compute reports it. struct ggml_backend belongs to the ABI and has no room, hence a list beside it.
+// Invariant: n_kept is the length of the list; while it is 0, a report costs one atomic load.
+
+#include "backend/backend.h"
+#include "base/lock.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+struct kept {
+    struct kept *next;
+    ggml_backend_t backend;
+    char text[384];
+};
+
+static struct berth_lock kept_lock = BERTH_LOCK_INIT;
+static struct kept *kept_list;
+static atomic_size_t n_kept;
+
+static struct kept **find(ggml_backend_t backend) {
+    struct kept **at = &kept_list;
+    while (*at != NULL && (*at)->backend != backend) {
+        at = &(*at)->next;
+    }
+    return at;
+}
+
+void berth_backend_fail(ggml_backend_t backend, const char *fmt, ...) {
+    char text[sizeof((struct kept *) NULL)->text];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    berth_fail(GGML_STATUS_FAILED, "%s", text);
+    if (backend == NULL) {
+        return;
+    }
+    berth_lock_take(&kept_lock);
+    struct kept **at = find(backend);
+    if (*at == NULL) {
+        struct kept *entry = berth_malloc(sizeof *entry);
+        if (entry != NULL) {
+            entry->next    = NULL;
+            entry->backend = backend;
+            snprintf(entry->text, sizeof entry->text, "%s", text);
+            *at = entry;
+            atomic_fetch_add(&n_kept, 1);
+        }
+    }
+    berth_lock_drop(&kept_lock);
+}
+
+// Takes the backend's entry out of the list; the caller frees it.
+static struct kept *take(ggml_backend_t backend) {
+    if (BERTH_LIKELY(atomic_load_explicit(&n_kept, memory_order_acquire) == 0)) {
+        return NULL;
+    }
+    berth_lock_take(&kept_lock);
+    struct kept **at   = find(backend);
+    struct kept *entry = *at;
+    if (entry != NULL) {
+        *at = entry->next;
+        atomic_fetch_sub(&n_kept, 1);
+    }
+    berth_lock_drop(&kept_lock);
+    return entry;
+}
+
+enum ggml_status berth_backend_report(ggml_backend_t backend) {
+    struct kept *entry = take(backend);
+    if (entry == NULL) {
+        return GGML_STATUS_SUCCESS;
+    }
+    berth_fail(GGML_STATUS_FAILED, "%s", entry->text);
+    berth_free(entry);
+    return GGML_STATUS_FAILED;
+}
+
+void berth_backend_forget(ggml_backend_t backend) {
+    berth_free(take(backend));
+}

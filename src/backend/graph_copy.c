@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+// graph_copy.c: a graph copied to another backend: tensors, data, structure. compare.c runs both side by side.
+// Every tensor the graph reaches through sources and views gets one copy, in order of discovery; tensors with memory of their
+// own go to ctx_allocated, views to ctx_unallocated. No recursion: graphs may be as deep as they like.
+
+#include "backend/backend.h"
+#include "core/graph.h"
+#include "core/op.h"
+
+// from[i] was found as number i and to[i] is its copy. slots: open addressing, number + 1 of the tensor there, 0 = free;
+// n_slots is 0 or a power of two greater than n.
+struct copies {
+    struct ggml_tensor **from;
+    struct ggml_tensor **to;
+    size_t n, n_cap;
+    size_t *slots;
+    size_t n_slots;
+};
+
+static size_t *slot_of(const struct copies *c, const struct ggml_tensor *tensor) {
+    size_t i = ((uintptr_t) tensor >> 4) * 0x9E3779B97F4A7C15u;
+    for (i ^= i >> 32;; i++) {
+        size_t *slot = &c->slots[i & (c->n_slots - 1)];
+        if (*slot == 0 || c->from[*slot - 1] == tensor) {
+            return slot;
+        }
+    }
+}
+
+static bool slots_grow(struct copies *c) {
+    if (2 * (c->n + 1) <= c->n_slots) {
+        return true;
+    }
+    const size_t n_slots = c->n_slots == 0 ? 256 : 2 * c->n_slots;
+    size_t *slots        = berth_calloc(n_slots, sizeof *slots);
+    if (slots == NULL) {
+        return false;
+    }
+    berth_free(c->slots);
+    c->slots   = slots;
+    c->n_slots = n_slots;
+    for (size_t i = 0; i < c->n; i++) {
+        *slot_of(c, c->from[i]) = i + 1;
+    }
+    return true;
+}
+
+static bool copies_add(struct copies *c, struct ggml_tensor *tensor) {
+    if (tensor == NULL) {
+        return true;
+    }
+    if (!slots_grow(c) || !berth_grow((void **) &c->from, &c->n_cap, c->n + 1, sizeof c->from[0])) {
+        return false;
+    }
+    size_t *slot = slot_of(c, tensor);
+    if (*slot == 0) {
+        c->from[c->n] = tensor;
+        *slot         = ++c->n;
+    }
+    return true;
+}
+
+static struct ggml_tensor *copy_of(const struct copies *c, const struct ggml_tensor *tensor) {
+    return tensor != NULL ? c->to[*slot_of(c, tensor) - 1] : NULL;
+}
+
+static void copies_fini(struct copies *c) {
+    berth_free(c->from);
+    berth_free(c->to);
+    berth_free(c->slots);
+}
+
+// Finds all tensors; from[] is its own work list.
+static bool copies_find(struct copies *c, const struct ggml_cgraph *graph) {
+    for (int i = 0; i < graph->n_nodes; i++) {
+        if (!copies_add(c, graph->nodes[i])) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < c->n; i++) {
+        const struct ggml_tensor *t = c->from[i];
+        bool ok                     = copies_add(c, t->view_src);
+        for (int j = 0; ok && j < GGML_MAX_SRC; j++) {
+            ok = copies_add(c, t->src[j]);
+        }
+        if (!ok) {
+            return false;
+        }
+    }
+    c->to = berth_calloc(c->n > 0 ? c->n : 1, sizeof c->to[0]);
+    return c->to != NULL;
+}
+
+// A tensor alike in type, shape and strides, without memory.
+static struct ggml_tensor *dup_layout(struct ggml_context *ctx, const struct ggml_tensor *src) {
+    struct ggml_tensor *dst = ggml_new_tensor(ctx, src->type, GGML_MAX_DIMS, src->ne);
+    if (dst == NULL || berth_poisoned(dst)) {
+        return NULL;
+    }
+    memcpy(dst->nb, src->nb, sizeof dst->nb);
+    memcpy(dst->op_params, src->op_params, sizeof dst->op_params);
+    memcpy(dst->name, src->name, sizeof dst->name);
+    dst->op    = src->op;
+    dst->flags = src->flags;
+    return dst;
+}
+
+static bool copies_make(struct copies *c, const struct ggml_backend_graph_copy *out) {
+    for (size_t i = 0; i < c->n; i++) {
+        const struct ggml_tensor *src = c->from[i];
+        c->to[i]                      = dup_layout(src->view_src == NULL ? out->ctx_allocated : out->ctx_unallocated, src);
+        if (c->to[i] == NULL) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < c->n; i++) {
+        const struct ggml_tensor *src = c->from[i];
+        for (int j = 0; j < GGML_MAX_SRC; j++) {
+            c->to[i]->src[j] = copy_of(c, src->src[j]);
+        }
+        c->to[i]->view_src  = copy_of(c, src->view_src);
+        c->to[i]->view_offs = src->view_offs;
+    }
+    return true;
+}
+
+static bool copies_fill(const char *func, const struct copies *c) {
+    for (size_t i = 0; i < c->n; i++) {
+        if (c->to[i]->view_src != NULL) {
+            if (ggml_backend_view_init(c->to[i]) != GGML_STATUS_SUCCESS) {
+                return false;
+            }
+            continue;
+        }
+        if (ggml_nbytes(c->from[i]) > 0 && !berth_tensor_copy(func, NULL, c->from[i], c->to[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// False if the graph holds poison or a tensor without memory.
+static bool is_placed(const char *func, const struct ggml_cgraph *graph, const struct copies *c) {
+    char reason[320];
+    if (berth_graph_check(graph) != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+    for (size_t i = 0; i < c->n; i++) {
+        if (ggml_nbytes(c->from[i]) > 0 && berth_tensor_memory(c->from[i], reason, sizeof reason) == NULL) {
+            berth_fail(GGML_STATUS_FAILED, "%s: %s: the graph must be allocated", func, reason);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool contexts_make(struct ggml_backend_graph_copy *out, const struct ggml_cgraph *graph, size_t n_tensors) {
+    const size_t graph_size = graph->size > graph->n_nodes ? (size_t) graph->size : (size_t) graph->n_nodes;
+    const size_t tensors    = (n_tensors + 1) * ggml_tensor_overhead();
+    out->ctx_allocated      = ggml_init((struct ggml_init_params){
+             .mem_size = tensors + ggml_graph_overhead_custom(graph_size, false),
+             .no_alloc = true,
+    });
+    out->ctx_unallocated    = ggml_init((struct ggml_init_params){.mem_size = tensors, .no_alloc = true});
+    if (out->ctx_allocated == NULL || out->ctx_unallocated == NULL) {
+        return false;
+    }
+    out->graph = ggml_new_graph_custom(out->ctx_allocated, graph_size, false);
+    return out->graph != NULL;
+}
+
+// All NULL on failure, with the last error set.
+struct ggml_backend_graph_copy ggml_backend_graph_copy(ggml_backend_t backend, struct ggml_cgraph *graph) {
+    struct ggml_backend_graph_copy out = {0};
+    struct copies c                    = {0};
+    if (backend == NULL || graph == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_graph_copy: the %s is NULL", backend == NULL ? "backend" : "graph");
+        return out;
+    }
+    if (!copies_find(&c, graph)) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_backend_graph_copy: out of memory for a list of %zu tensors", c.n);
+        goto fail;
+    }
+    if (!is_placed(__func__, graph, &c) || !contexts_make(&out, graph, c.n) || !copies_make(&c, &out)) {
+        goto fail;
+    }
+    out.buffer = ggml_backend_alloc_ctx_tensors(out.ctx_allocated, backend);
+    if (out.buffer == NULL || !copies_fill(__func__, &c)) {
+        goto fail;
+    }
+    for (int i = 0; i < graph->n_nodes; i++) {
+        out.graph->nodes[i] = copy_of(&c, graph->nodes[i]);
+    }
+    out.graph->n_nodes = graph->n_nodes;
+    out.graph->order   = graph->order;
+    copies_fini(&c);
+    return out;
+
+fail:
+    copies_fini(&c);
+    ggml_backend_graph_copy_free(out);
+    return (struct ggml_backend_graph_copy){0};
+}
+
+void ggml_backend_graph_copy_free(struct ggml_backend_graph_copy copy) {
+    ggml_backend_buffer_free(copy.buffer);
+    ggml_free(copy.ctx_allocated);
+    ggml_free(copy.ctx_unallocated);
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// builtin.c: the backends that are there without being loaded: those linked into the process, and failing that the CPU backend
+// that lies beside this library. Their functions are weak symbols, so that this library also runs where a package brings its
+// own CPU backends as loadable files and none is linked.
+
+#include "registry/registry.h"
+
+#include "base/lock.h"
+#include "ggml-cpu.h"
+#include "ggml-cuda.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef GGML_SHARED
+#    pragma weak ggml_backend_cpu_reg
+#endif
+#pragma weak ggml_backend_cuda_reg
+
+static struct berth_lock builtin_lock = BERTH_LOCK_INIT;
+static atomic_bool is_ready;
+static _Thread_local bool is_inside; // a backend's set-up may ask the registry
+
+bool berth_own_folder(char *out, size_t size) {
+    Dl_info info;
+    const char *slash = NULL;
+    if (dladdr((const void *) &is_ready, &info) != 0 && info.dli_fname != NULL) {
+        slash = strrchr(info.dli_fname, '/');
+    }
+    const size_t len = slash != NULL ? (size_t) (slash - info.dli_fname) + 1 : 0;
+    if (len == 0 || len >= size) {
+        return false;
+    }
+    memcpy(out, info.dli_fname, len);
+    out[len] = '\0';
+    return true;
+}
+
+// A device's backend comes before the CPU's: programs take devices in order.
+static bool add_linked(ggml_backend_reg_t (*get)(void)) {
+    bool known;
+    ggml_backend_reg_t reg = get != NULL ? get() : NULL;
+    return reg == NULL || berth_registry_add(reg, NULL, &known);
+}
+
+static void add_beside(void) {
+    char path[4096];
+    if (!berth_own_folder(path, sizeof path - sizeof "libggml-cpu.so")) {
+        return;
+    }
+    strcat(path, "libggml-cpu.so");
+    if (access(path, R_OK) == 0) {
+        ggml_backend_load(path);
+    }
+}
+
+void berth_registry_ready(void) {
+    if (BERTH_LIKELY(atomic_load_explicit(&is_ready, memory_order_acquire)) || is_inside) {
+        return;
+    }
+    berth_lock_take(&builtin_lock);
+    if (!atomic_load(&is_ready)) {
+        is_inside = true;
+        // Out of memory: what is missing is tried again at the next question.
+        ggml_backend_reg_t (*cuda)(void) = ggml_backend_cuda_reg;
+        ggml_backend_reg_t (*cpu)(void)  = ggml_backend_cpu_reg;
+        const bool ok_cuda = add_linked(cuda), ok_cpu = add_linked(cpu);
+        if (cpu == NULL) {
+            add_beside();
+        }
+        is_inside = false;
+        atomic_store_explicit(&is_ready, ok_cuda && ok_cpu, memory_order_release);
+    }
+    berth_lock_drop(&builtin_lock);
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// load.c: one backend from one library file. Every refusal is an error that names the file; the process goes on.
+
+#include "registry/registry.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#    define SANITIZED 1
+#elif defined(__has_feature)
+#    if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#        define SANITIZED 1
+#    endif
+#endif
+
+// A library that exports the functions of a CPU backend and calls them by name would be given those of a CPU backend linked
+// into the process. It is told to look into itself first; only then, because memory allocators that are preloaded, and
+// sanitizers above all, do not like it.
+static int open_flags(void) {
+    int flags = RTLD_NOW | RTLD_LOCAL;
+#if defined(RTLD_DEEPBIND) && !defined(SANITIZED)
+    if (dlsym(RTLD_DEFAULT, "ggml_backend_cpu_reg") != NULL) {
+        flags |= RTLD_DEEPBIND;
+    }
+#endif
+    return flags;
+}
+
+void *berth_library_open(const char *path) {
+    char text[160];
+    const char *flaw = berth_library_flaw(path, text, sizeof text);
+    if (flaw != NULL) {
+        berth_fail(GGML_STATUS_FAILED, "backend %s cannot be loaded: %s", path, flaw);
+        return NULL;
+    }
+    void *handle = dlopen(path, open_flags());
+    if (handle == NULL) {
+        const char *reason = dlerror();
+        berth_fail(GGML_STATUS_FAILED, "backend %s cannot be loaded: %s", path, reason != NULL ? reason : "no reason given");
+    }
+    return handle;
+}
+
+// ISO C has no conversion from object to function pointers; POSIX promises the bytes are the same.
+static void symbol(void *handle, const char *name, void *out) {
+    void *p = dlsym(handle, name);
+    memcpy(out, &p, sizeof p);
+}
+
+// The registry of an open library; NULL with an error.
+static ggml_backend_reg_t reg_of(void *handle, const char *path) {
+    ggml_backend_score_t score;
+    ggml_backend_init_t init;
+    symbol(handle, "ggml_backend_score", &score);
+    symbol(handle, "ggml_backend_init", &init);
+    if (init == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "backend %s cannot be loaded: it is no backend, it has no ggml_backend_init", path);
+        return NULL;
+    }
+    if (score != NULL && score() <= 0) {
+        berth_fail(GGML_STATUS_FAILED, "backend %s cannot be loaded: it does not run on this machine", path);
+        return NULL;
+    }
+    ggml_backend_reg_t reg = init();
+    if (reg == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "backend %s cannot be loaded: its ggml_backend_init failed", path);
+        return NULL;
+    }
+    if (reg->api_version != GGML_BACKEND_API_VERSION) {
+        berth_fail(GGML_STATUS_FAILED, "backend %s cannot be loaded: it is written for API version %d, this is version %d", path,
+            reg->api_version, GGML_BACKEND_API_VERSION);
+        return NULL;
+    }
+    return reg;
+}
+
+ggml_backend_reg_t ggml_backend_load(const char *path) {
+    if (path == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_load: the path is NULL");
+        return NULL;
+    }
+    berth_registry_ready();
+    void *handle           = berth_library_open(path);
+    ggml_backend_reg_t reg = handle != NULL ? reg_of(handle, path) : NULL;
+    bool known             = false;
+    if (reg != NULL && !berth_registry_add(reg, handle, &known)) {
+        reg = NULL;
+    }
+    if (handle != NULL && (reg == NULL || known)) {
+        dlclose(handle);
+    }
+    if (reg != NULL && !known) {
+        ggml_log_internal(GGML_LOG_LEVEL_INFO, "loaded %s backend from %s\n", ggml_backend_reg_name(reg), path);
+    }
+    return reg;
+}

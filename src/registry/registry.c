@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+// registry.c: the process's table of registries and devices, and the questions to it. Any number of either; any thread.
+// The lock is never held while a backend's own function runs, so that backends may ask the registry in turn.
+// Invariant: each registry and each device is listed once; devices of a registry leave with it.
+
+#include "registry/registry.h"
+
+#include "base/lock.h"
+
+#include <dlfcn.h>
+#include <strings.h>
+
+struct entry {
+    ggml_backend_reg_t reg;
+    void *handle; // of the library to close with it, or NULL
+};
+
+static struct berth_lock table_lock = BERTH_LOCK_INIT;
+static struct entry *regs;
+static size_t n_regs, n_regs_cap;
+static ggml_backend_dev_t *devs;
+static size_t n_devs, n_devs_cap;
+
+static bool room_for(void **list, size_t *n_cap, size_t n_want, size_t elem_size) {
+    size_t size;
+    if (n_want <= *n_cap) {
+        return true;
+    }
+    const size_t n = n_want < 8 ? 8 : n_want + n_want / 2;
+    void *grown    = berth_mul_ok(n, elem_size, &size) ? berth_realloc(*list, size) : NULL;
+    if (grown == NULL) {
+        return false;
+    }
+    *list  = grown;
+    *n_cap = n;
+    return true;
+}
+
+// ---- under the lock ----
+
+static size_t reg_at(ggml_backend_reg_t reg) {
+    size_t i = 0;
+    while (i < n_regs && regs[i].reg != reg) {
+        i++;
+    }
+    return i;
+}
+
+static void dev_append(ggml_backend_dev_t dev) {
+    for (size_t i = 0; i < n_devs; i++) {
+        if (devs[i] == dev) {
+            return;
+        }
+    }
+    devs[n_devs++] = dev;
+}
+
+static bool reg_append(ggml_backend_reg_t reg, void *handle, const ggml_backend_dev_t *list, size_t n, bool *known) {
+    *known = reg_at(reg) < n_regs;
+    if (*known) {
+        return true;
+    }
+    if (!room_for((void **) &regs, &n_regs_cap, n_regs + 1, sizeof regs[0]) ||
+        !room_for((void **) &devs, &n_devs_cap, n_devs + n, sizeof devs[0])) {
+        return false;
+    }
+    regs[n_regs++] = (struct entry){reg, handle};
+    for (size_t i = 0; i < n; i++) {
+        dev_append(list[i]);
+    }
+    return true;
+}
+
+// ---- adding and removing ----
+
+bool berth_registry_add(ggml_backend_reg_t reg, void *handle, bool *known) {
+    const size_t n           = ggml_backend_reg_dev_count(reg);
+    ggml_backend_dev_t *list = n > 0 ? berth_calloc(n, sizeof *list) : NULL;
+    size_t n_there           = 0;
+    bool ok                  = n == 0 || list != NULL;
+    for (size_t i = 0; ok && i < n; i++) {
+        ggml_backend_dev_t dev = ggml_backend_reg_dev_get(reg, i);
+        if (dev != NULL) {
+            list[n_there++] = dev;
+        }
+    }
+    *known = false;
+    if (ok) {
+        berth_lock_take(&table_lock);
+        ok = reg_append(reg, handle, list, n_there, known);
+        berth_lock_drop(&table_lock);
+    }
+    berth_free(list);
+    if (!ok) {
+        berth_fail(
+            GGML_STATUS_ALLOC_FAILED, "out of memory to register backend %s with %zu devices", ggml_backend_reg_name(reg), n);
+    }
+    return ok;
+}
+
+void ggml_backend_register(ggml_backend_reg_t reg) {
+    if (reg == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_register: the registry is NULL");
+        return;
+    }
+    berth_registry_ready();
+    bool known;
+    const bool ok = berth_registry_add(reg, NULL, &known);
+    (void) ok; // reported
+}
+
+void ggml_backend_device_register(ggml_backend_dev_t device) {
+    if (device == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_device_register: the device is NULL");
+        return;
+    }
+    berth_registry_ready();
+    berth_lock_take(&table_lock);
+    const bool ok = room_for((void **) &devs, &n_devs_cap, n_devs + 1, sizeof devs[0]);
+    if (ok) {
+        dev_append(device);
+    }
+    berth_lock_drop(&table_lock);
+    if (!ok) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory to register device %s", ggml_backend_dev_name(device));
+    }
+}
+
+// The registry's backends and buffers must be gone: its library is closed.
+void ggml_backend_unload(ggml_backend_reg_t reg) {
+    berth_registry_ready();
+    berth_lock_take(&table_lock);
+    const size_t at  = reg_at(reg);
+    const bool found = reg != NULL && at < n_regs;
+    void *handle     = NULL;
+    if (found) {
+        handle = regs[at].handle;
+        n_regs--;
+        for (size_t i = at; i < n_regs; i++) {
+            regs[i] = regs[i + 1];
+        }
+        size_t n = 0;
+        for (size_t i = 0; i < n_devs; i++) {
+            if (devs[i]->reg != reg) {
+                devs[n++] = devs[i];
+            }
+        }
+        n_devs = n;
+    }
+    berth_lock_drop(&table_lock);
+    if (!found) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_unload: %s",
+            reg == NULL ? "the registry is NULL" : "the registry is not registered");
+    } else if (handle != NULL) {
+        dlclose(handle);
+    }
+}
+
+// ---- asking by index ----
+
+size_t ggml_backend_reg_count(void) {
+    berth_registry_ready();
+    berth_lock_take(&table_lock);
+    const size_t n = n_regs;
+    berth_lock_drop(&table_lock);
+    return n;
+}
+
+size_t ggml_backend_dev_count(void) {
+    berth_registry_ready();
+    berth_lock_take(&table_lock);
+    const size_t n = n_devs;
+    berth_lock_drop(&table_lock);
+    return n;
+}
+
+static ggml_backend_reg_t reg_number(size_t index) {
+    berth_registry_ready();
+    berth_lock_take(&table_lock);
+    ggml_backend_reg_t reg = index < n_regs ? regs[index].reg : NULL;
+    berth_lock_drop(&table_lock);
+    return reg;
+}
+
+static ggml_backend_dev_t dev_number(size_t index) {
+    berth_registry_ready();
+    berth_lock_take(&table_lock);
+    ggml_backend_dev_t dev = index < n_devs ? devs[index] : NULL;
+    berth_lock_drop(&table_lock);
+    return dev;
+}
+
+ggml_backend_reg_t ggml_backend_reg_get(size_t index) {
+    ggml_backend_reg_t reg = reg_number(index);
+    if (reg == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_reg_get: registry %zu of %zu", index, ggml_backend_reg_count());
+    }
+    return reg;
+}
+
+ggml_backend_dev_t ggml_backend_dev_get(size_t index) {
+    ggml_backend_dev_t dev = dev_number(index);
+    if (dev == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_dev_get: device %zu of %zu", index, ggml_backend_dev_count());
+    }
+    return dev;
+}
+
+// ---- asking by what they are: names without regard to case, NULL where there is none ----
+
+static bool is_name(const char *have, const char *want) {
+    return have != NULL && want != NULL && strcasecmp(have, want) == 0;
+}
+
+ggml_backend_reg_t ggml_backend_reg_by_name(const char *name) {
+    ggml_backend_reg_t reg;
+    for (size_t i = 0; (reg = reg_number(i)) != NULL; i++) {
+        if (is_name(ggml_backend_reg_name(reg), name)) {
+            return reg;
+        }
+    }
+    return NULL;
+}
+
+ggml_backend_dev_t ggml_backend_dev_by_name(const char *name) {
+    ggml_backend_dev_t dev;
+    for (size_t i = 0; (dev = dev_number(i)) != NULL; i++) {
+        if (is_name(ggml_backend_dev_name(dev), name)) {
+            return dev;
+        }
+    }
+    return NULL;
+}
+
+ggml_backend_dev_t ggml_backend_dev_by_type(enum ggml_backend_dev_type type) {
+    ggml_backend_dev_t dev;
+    for (size_t i = 0; (dev = dev_number(i)) != NULL; i++) {
+        if (ggml_backend_dev_type(dev) == type) {
+            return dev;
+        }
+    }
+    return NULL;
+}
+
+// ---- a backend in one step ----
+
+ggml_backend_t ggml_backend_init_by_name(const char *name, const char *params) {
+    ggml_backend_dev_t dev = ggml_backend_dev_by_name(name);
+    if (dev == NULL) {
+        berth_set_error("ggml_backend_init_by_name: no device is named %s", name != NULL ? name : "(NULL)");
+        return NULL;
+    }
+    return ggml_backend_dev_init(dev, params);
+}
+
+ggml_backend_t ggml_backend_init_by_type(enum ggml_backend_dev_type type, const char *params) {
+    ggml_backend_dev_t dev = ggml_backend_dev_by_type(type);
+    if (dev == NULL) {
+        berth_set_error("ggml_backend_init_by_type: no device is of type %d", (int) type);
+        return NULL;
+    }
+    return ggml_backend_dev_init(dev, params);
+}
+
+// The fastest kind of device there is: one with memory of its own, then one that shares the host's, then the CPU.
+ggml_backend_t ggml_backend_init_best(void) {
+    static const enum ggml_backend_dev_type order[] = {
+        GGML_BACKEND_DEVICE_TYPE_GPU,
+        GGML_BACKEND_DEVICE_TYPE_IGPU,
+        GGML_BACKEND_DEVICE_TYPE_CPU,
+    };
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+        ggml_backend_dev_t dev = ggml_backend_dev_by_type(order[i]);
+        if (dev != NULL) {
+            return ggml_backend_dev_init(dev, NULL);
+        }
+    }
+    berth_set_error(
+        "ggml_backend_init_best: no backend is registered; ggml_backend_load_all() loads those in the program's folder");
+    return NULL;
+}

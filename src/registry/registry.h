@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// registry.h: what the files of the registry share.
+#pragma once
+
+#include "base/base.h"
+#include "ggml-backend-impl.h"
+
+GGML_API void ggml_log_internal(enum ggml_log_level level, const char *format, ...) BERTH_PRINTF(2, 3);
+
+// Adds the registry and its devices; handle is the library it came from or NULL. A registry that is there already is left
+// alone: then *known is true and the handle stays the caller's. Otherwise a true answer takes the handle over.
+bool berth_registry_add(ggml_backend_reg_t reg, void *handle, bool *known) BERTH_MUST_USE; // registry.c
+// Registers what is built in, once. Every question to the registry starts with it.
+void berth_registry_ready(void); // builtin.c
+
+// Opens a library file as a backend: NULL with an error that names it. *score is 0 where the library does not say.
+void *berth_library_open(const char *path); // load.c
+// Why the file cannot be a library for this machine, or NULL if nothing speaks against it.
+const char *berth_library_flaw(const char *path, char *text, size_t size); // elf.c
+// The folder this library was loaded from, with a trailing slash; false if it cannot be found out.
+bool berth_own_folder(char *out, size_t size); // builtin.c

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+// scan.c: all backends of a folder. A file libggml-NAME-VARIANT.so is one of several builds of backend NAME: the one whose
+// ggml_backend_score() is highest here is loaded, the next one if that fails. libggml-NAME.so is taken where no variant serves.
+// No list of names: what lies in the folder counts. A NAME that is registered already is left alone. The CPU comes last,
+// the others in alphabetical order, so that the order of devices does not depend on the file system.
+
+#include "registry/registry.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define PREFIX "libggml-"
+#define SUFFIX ".so"
+
+// text = path '\0' name '\0'
+struct found {
+    char *path;
+    const char *name;
+    bool is_variant;
+    int score; // of a variant; 0: not to be used
+    int i_dir; // earlier folders first
+};
+
+struct list {
+    struct found *items;
+    size_t n, n_cap;
+};
+
+static void list_fini(struct list *list) {
+    for (size_t i = 0; i < list->n; i++) {
+        berth_free(list->items[i].path);
+    }
+    berth_free(list->items);
+}
+
+// False: out of memory. A file that is no backend by its name is passed over.
+static bool list_add(struct list *list, const char *dir, int i_dir, const char *file) {
+    const size_t len = strlen(file), pre = sizeof PREFIX - 1, suf = sizeof SUFFIX - 1;
+    if (len <= pre + suf || strncmp(file, PREFIX, pre) != 0 || strcmp(file + len - suf, SUFFIX) != 0) {
+        return true;
+    }
+    const char *core    = file + pre;
+    const char *dash    = memchr(core, '-', len - pre - suf);
+    const size_t n_name = dash != NULL ? (size_t) (dash - core) : len - pre - suf;
+    if (n_name == 0 || (n_name == 4 && strncmp(core, "base", 4) == 0)) {
+        return true;
+    }
+    if (list->n == list->n_cap) {
+        const size_t n_cap = list->n_cap == 0 ? 16 : 2 * list->n_cap;
+        void *grown        = berth_realloc(list->items, n_cap * sizeof list->items[0]);
+        if (grown == NULL) {
+            return false;
+        }
+        list->items = grown;
+        list->n_cap = n_cap;
+    }
+    const size_t n_path = strlen(dir) + 1 + len + 1;
+    char *text          = berth_malloc(n_path + n_name + 1);
+    if (text == NULL) {
+        return false;
+    }
+    snprintf(text, n_path, "%s/%s", dir, file);
+    memcpy(text + n_path, core, n_name);
+    text[n_path + n_name]  = '\0';
+    list->items[list->n++] = (struct found){.path = text, .name = text + n_path, .is_variant = dash != NULL, .i_dir = i_dir};
+    return true;
+}
+
+static bool list_folder(struct list *list, const char *dir, int i_dir) {
+    DIR *d = opendir(dir);
+    if (d == NULL) {
+        return true;
+    }
+    bool ok = true;
+    for (struct dirent *e; ok && (e = readdir(d)) != NULL;) {
+        ok = list_add(list, dir, i_dir, e->d_name);
+    }
+    closedir(d);
+    return ok;
+}
+
+static int by_name(const void *pa, const void *pb) {
+    const struct found *a = pa, *b = pb;
+    const int cpu = (strcmp(a->name, "cpu") == 0) - (strcmp(b->name, "cpu") == 0);
+    const int cmp = cpu != 0 ? cpu : strcmp(a->name, b->name);
+    return cmp != 0 ? cmp : a->i_dir != b->i_dir ? (a->i_dir < b->i_dir ? -1 : 1) : strcmp(a->path, b->path);
+}
+
+static int by_rank(const void *pa, const void *pb) {
+    const struct found *a = pa, *b = pb;
+    if (a->is_variant != b->is_variant) {
+        return a->is_variant ? -1 : 1;
+    }
+    return a->score != b->score ? (a->score > b->score ? -1 : 1) : by_name(pa, pb);
+}
+
+static int score_of(const char *path) {
+    void *handle = berth_library_open(path);
+    if (handle == NULL) {
+        return 0;
+    }
+    ggml_backend_score_t score;
+    void *p = dlsym(handle, "ggml_backend_score");
+    memcpy(&score, &p, sizeof score);
+    const int n = score != NULL ? score() : 0;
+    dlclose(handle);
+    return n;
+}
+
+// items[0] to items[n - 1] carry one name.
+static void load_best(struct found *items, size_t n) {
+    if (ggml_backend_reg_by_name(items[0].name) != NULL) {
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        items[i].score = items[i].is_variant ? score_of(items[i].path) : 0;
+    }
+    qsort(items, n, sizeof items[0], by_rank);
+    for (size_t i = 0; i < n; i++) {
+        if ((items[i].score > 0 || !items[i].is_variant) && ggml_backend_load(items[i].path) != NULL) {
+            return;
+        }
+    }
+}
+
+static void load_folders(const char *const *dirs, int n_dirs) {
+    struct list list = {0};
+    bool ok          = true;
+    for (int i = 0; ok && i < n_dirs; i++) {
+        bool again = false;
+        for (int j = 0; j < i; j++) {
+            again = again || strcmp(dirs[i], dirs[j]) == 0;
+        }
+        ok = again || list_folder(&list, dirs[i], i);
+    }
+    if (!ok) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu backends", list.n);
+    }
+    if (list.n > 0) {
+        qsort(list.items, list.n, sizeof list.items[0], by_name);
+    }
+    for (size_t i = 0, end; i < list.n; i = end) {
+        for (end = i + 1; end < list.n && strcmp(list.items[end].name, list.items[i].name) == 0; end++) {
+        }
+        load_best(&list.items[i], end - i);
+    }
+    list_fini(&list);
+}
+
+static bool program_folder(char *out, size_t size) {
+    const ssize_t n = readlink("/proc/self/exe", out, size - 1);
+    if (n <= 0) {
+        return false;
+    }
+    out[n]      = '\0';
+    char *slash = strrchr(out, '/');
+    if (slash != NULL) {
+        slash[1] = '\0';
+    }
+    return slash != NULL;
+}
+
+// The program's folder, then this library's, then the current one.
+static void load_default_folders(void) {
+    char path[PATH_MAX], resolved[3][PATH_MAX];
+    const char *dirs[3];
+    int n = 0;
+    if (program_folder(path, sizeof path) && realpath(path, resolved[n]) != NULL) {
+        dirs[n] = resolved[n];
+        n++;
+    }
+    if (berth_own_folder(path, sizeof path) && realpath(path, resolved[n]) != NULL) {
+        dirs[n] = resolved[n];
+        n++;
+    }
+    if (realpath(".", resolved[n]) != NULL) {
+        dirs[n] = resolved[n];
+        n++;
+    }
+    load_folders(dirs, n);
+}
+
+void ggml_backend_load_all_from_path(const char *dir_path) {
+    berth_registry_ready();
+    if (dir_path == NULL) {
+        load_default_folders();
+    } else {
+        load_folders(&dir_path, 1);
+    }
+    const char *file = getenv("GGML_BACKEND_PATH");
+    if (file != NULL && file[0] != '\0') {
+        ggml_backend_load(file);
+    }
+}
+
+void ggml_backend_load_all(void) {
+    ggml_backend_load_all_from_path(NULL);
+}
