@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+// tiers.c: the tiers of arm, oldest first. A tier is filled by files named *__<tier>.c, compiled with its flags.
+
+#include "cpu/arm/tiers.h"
+
+#include "cpu/features.h"
+#include "cpu/kernels.h"
+
+static bool has_neon(void) {
+    return cpu_features()->neon;
+}
+
+static const struct cpu_tier tiers[] = {
+    {"neon", has_neon, cpu_tier_neon},
+    {NULL, NULL, NULL},
+};
+
+const struct cpu_tier *const cpu_tiers = tiers;

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT
+// compute.c: plans and runs a graph on a thread pool. All threads walk the nodes in order; a node runs on the first n_tasks of
+// them.
+//   1. Every thread decides alike, from the tensors alone, where a barrier stands; so all pass the same barriers.
+//   2. Between two barriers either several tasks run one node, or thread 0 runs nodes alone, one after the other: such nodes,
+//      views and empty tensors cost no barrier.
+//   3. `stop` may be set at any time; it counts from the next node barrier on, where the last thread to arrive copies it to
+//      `stopped` for all. Thread 0 heeds it at once while it runs alone.
+// Nothing is taken from the heap. A graph is checked as a whole before its first node runs: poison, ops without a row, tensors
+// without memory and work memory that is too small end in GGML_STATUS_FAILED with nothing computed.
+
+#include "core/graph.h"
+#include "core/op.h"
+#include "cpu/cpu.h"
+#include "cpu/pool.h"
+
+#include <string.h>
+
+#define WORK_ALIGN 64
+
+struct cpu_team {
+    // fixed during the walk
+    const struct ggml_cgraph *graph;
+    const struct ggml_cplan *plan;
+    const struct cpu_kernels *k;
+    void *work;
+    size_t work_size;
+    int nth;      // threads that walk
+    int n_shared; // tasks an op of ours may take: no more than processors
+    bool spin;    // barriers may spin: there is a processor for each thread
+
+    struct cpu_gate node_gate, op_gate;
+    _Alignas(64) atomic_llong n_chunks;
+    _Alignas(64) atomic_int stop; // a status but GGML_STATUS_SUCCESS: the walk is to end with it
+    int stopped;                  // what stop was at the last node barrier
+    char error[256];              // with GGML_STATUS_FAILED; written by the thread that set stop
+};
+
+// ---- for drivers ----
+
+static void chunks_restart(void *arg) {
+    struct cpu_team *team = arg;
+    atomic_store_explicit(&team->n_chunks, 0, memory_order_relaxed);
+}
+
+void cpu_barrier(const struct cpu_params *p) {
+    if (p->nth == 1) {
+        chunks_restart(p->team);
+    } else {
+        cpu_gate_pass(&p->team->op_gate, p->nth, p->team->spin, chunks_restart, p->team);
+    }
+}
+
+int64_t cpu_chunk_next(const struct cpu_params *p) {
+    return atomic_fetch_add_explicit(&p->team->n_chunks, 1, memory_order_relaxed);
+}
+
+static bool team_stop(struct cpu_team *team, enum ggml_status status) {
+    int running = GGML_STATUS_SUCCESS;
+    return atomic_compare_exchange_strong(&team->stop, &running, status);
+}
+
+void cpu_fail(const struct cpu_params *p, const char *fmt, ...) {
+    if (!team_stop(p->team, GGML_STATUS_FAILED)) {
+        return;
+    }
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(p->team->error, sizeof p->team->error, fmt, args);
+    va_end(args);
+}
+
+// ---- what a node needs ----
+
+// The row if the node is to run at all.
+static const struct cpu_op_row *node_row(const struct ggml_tensor *node) {
+    if ((node->flags & GGML_TENSOR_FLAG_COMPUTE) == 0) {
+        return NULL;
+    }
+    const struct cpu_op_row *row = cpu_op_row(node->op);
+    return row != NULL && row->run != NULL && !ggml_is_empty(node) ? row : NULL;
+}
+
+static int node_tasks(const struct cpu_op_row *row, const struct ggml_tensor *node, int n_threads, int n_shared) {
+    const int n_max = row->caller_tasks || n_threads < n_shared ? n_threads : n_shared;
+    const int n     = n_max == 1 ? 1 : row->n_tasks != NULL ? row->n_tasks(node, n_max) : cpu_tasks_by_size(node, n_max);
+    return n < 1 ? 1 : n < n_max ? n : n_max;
+}
+
+// ---- the walk ----
+
+static void node_barrier_serial(void *arg) {
+    struct cpu_team *team = arg;
+    chunks_restart(team);
+    team->stopped = atomic_load_explicit(&team->stop, memory_order_relaxed);
+}
+
+static void node_run(struct cpu_team *team, const struct cpu_op_row *row, struct ggml_tensor *node, int ith, int nth) {
+    const struct cpu_params params = {
+        .ith = ith, .nth = nth, .work_size = team->work_size, .work = team->work, .k = team->k, .team = team};
+    row->run(&params, node);
+    const struct ggml_cplan *plan = team->plan;
+    if (ith == 0 && plan->abort_callback != NULL && plan->abort_callback(plan->abort_callback_data)) {
+        team_stop(team, GGML_STATUS_ABORTED);
+    }
+}
+
+enum { NOBODY_WROTE, FIRST_WROTE, MANY_WROTE }; // since the last barrier
+
+static void team_walk(void *arg, int ith) {
+    struct cpu_team *team = arg;
+    int wrote             = NOBODY_WROTE;
+    for (int i = 0; i < team->graph->n_nodes; i++) {
+        struct ggml_tensor *node     = team->graph->nodes[i];
+        const struct cpu_op_row *row = node_row(node);
+        if (row == NULL) {
+            continue;
+        }
+        const int n_tasks = node_tasks(row, node, team->nth, team->n_shared);
+        if (wrote == MANY_WROTE || (wrote == FIRST_WROTE && n_tasks > 1)) {
+            cpu_gate_pass(&team->node_gate, team->nth, team->spin, node_barrier_serial, team);
+            if (team->stopped != GGML_STATUS_SUCCESS) {
+                return;
+            }
+            wrote = NOBODY_WROTE;
+        }
+        if (n_tasks > 1) {
+            wrote = MANY_WROTE;
+            if (ith < n_tasks) {
+                node_run(team, row, node, ith, n_tasks);
+            }
+            continue;
+        }
+        wrote = FIRST_WROTE;
+        if (ith == 0 && atomic_load_explicit(&team->stop, memory_order_relaxed) == GGML_STATUS_SUCCESS) {
+            chunks_restart(team);
+            node_run(team, row, node, 0, 1);
+        }
+    }
+}
+
+// ---- before the walk ----
+
+static bool has_memory(const struct ggml_tensor *t) {
+    return t->data != NULL || ggml_is_empty(t);
+}
+
+static enum ggml_status node_check(const struct ggml_tensor *node, int i) {
+    if (node == NULL) {
+        return cpu_error(GGML_STATUS_FAILED, "node %d is NULL", i);
+    }
+    if (BERTH_UNLIKELY(berth_poisoned(node))) {
+        const char *text = cpu_poison_text(node);
+        return cpu_error(GGML_STATUS_FAILED, "node %d is poison: %s", i, text[0] != '\0' ? text : "a constructor failed");
+    }
+    if ((node->flags & GGML_TENSOR_FLAG_COMPUTE) == 0) {
+        return GGML_STATUS_SUCCESS;
+    }
+    const struct cpu_op_row *row = cpu_op_row(node->op);
+    if (row == NULL || (row->supports != NULL && !row->supports(node))) {
+        return cpu_error(GGML_STATUS_FAILED, "node %d '%s': the CPU backend does not compute %s on %s and %s to %s", i,
+            node->name, ggml_op_name(node->op), node->src[0] != NULL ? ggml_type_name(node->src[0]->type) : "nothing",
+            node->src[1] != NULL ? ggml_type_name(node->src[1]->type) : "nothing", ggml_type_name(node->type));
+    }
+    if (row->run == NULL) {
+        return GGML_STATUS_SUCCESS;
+    }
+    bool memory = has_memory(node);
+    for (int s = 0; s < GGML_MAX_SRC; s++) {
+        memory = memory && (node->src[s] == NULL || has_memory(node->src[s]));
+    }
+    if (!memory) {
+        return cpu_error(
+            GGML_STATUS_FAILED, "node %d '%s' (%s): it or a source has no memory", i, node->name, ggml_op_name(node->op));
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// Most tasks and most work memory any node wants from n_threads threads.
+static void graph_needs(const struct ggml_cgraph *graph, int n_threads, int n_shared, int *n_tasks, size_t *work_size) {
+    *n_tasks   = 1;
+    *work_size = 0;
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const struct ggml_tensor *node = graph->nodes[i];
+        if (node == NULL || berth_poisoned(node)) {
+            continue;
+        }
+        const struct cpu_op_row *row = node_row(node);
+        if (row == NULL || (row->supports != NULL && !row->supports(node))) {
+            continue;
+        }
+        const int n       = node_tasks(row, node, n_threads, n_shared);
+        const size_t size = row->work_size != NULL ? row->work_size(node, n) : 0;
+        *n_tasks          = n > *n_tasks ? n : *n_tasks;
+        *work_size        = size > *work_size ? size : *work_size;
+    }
+    *work_size += *work_size > 0 ? WORK_ALIGN : 0; // the caller's memory may be aligned to less
+}
+
+struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_threads, struct ggml_threadpool *threadpool) {
+    cpu_init();
+    struct ggml_cplan plan = {.threadpool = threadpool, .n_threads = 1};
+    if (cgraph == NULL) {
+        return plan;
+    }
+    if (n_threads <= 0) {
+        n_threads = threadpool != NULL ? ggml_threadpool_get_n_threads(threadpool) : GGML_DEFAULT_N_THREADS;
+    }
+    if (n_threads > GGML_MAX_N_THREADS) {
+        n_threads = GGML_MAX_N_THREADS;
+    }
+    // Whatever pool it runs on later has at most as many processors: the work size holds for it too.
+    graph_needs(cgraph, n_threads, n_threads, &plan.n_threads, &plan.work_size);
+    return plan;
+}
+
+static enum ggml_status team_run(struct cpu_team *team, struct ggml_threadpool *pool, int n_threads) {
+    team->n_shared = pool != NULL ? cpu_pool_n_cpus(pool) : 1;
+    size_t need;
+    graph_needs(team->graph, n_threads, team->n_shared, &team->nth, &need);
+    if (need > team->plan->work_size || (need > 0 && team->plan->work_data == NULL)) {
+        return cpu_error(GGML_STATUS_FAILED, "the graph needs %zu bytes of work memory, the plan has %zu%s", need,
+            team->plan->work_size, team->plan->work_data == NULL ? " and no memory for it" : "");
+    }
+    if (need > 0) {
+        const uintptr_t at = (uintptr_t) team->plan->work_data;
+        team->work         = (void *) ((at + WORK_ALIGN - 1) & ~(uintptr_t) (WORK_ALIGN - 1));
+        team->work_size    = team->plan->work_size - (size_t) ((uintptr_t) team->work - at);
+    }
+    team->spin = team->nth <= team->n_shared;
+    if (team->nth > 1) {
+        cpu_pool_run(pool, team->nth, team_walk, team);
+    } else {
+        team_walk(team, 0);
+    }
+    const enum ggml_status status = (enum ggml_status) atomic_load(&team->stop);
+    return status == GGML_STATUS_FAILED ? cpu_error(status, "%s", team->error) : status;
+}
+
+enum ggml_status ggml_graph_compute(struct ggml_cgraph *cgraph, struct ggml_cplan *cplan) {
+    cpu_init();
+    if (cgraph == NULL || cplan == NULL) {
+        return cpu_error(GGML_STATUS_FAILED, "ggml_graph_compute: no %s", cgraph == NULL ? "graph" : "plan");
+    }
+    for (int i = 0; i < cgraph->n_nodes; i++) {
+        if (node_check(cgraph->nodes[i], i) != GGML_STATUS_SUCCESS) {
+            return GGML_STATUS_FAILED;
+        }
+    }
+    struct cpu_team team = {
+        .graph = cgraph, .plan = cplan, .k = cplan->use_ref ? &cpu_kernels_portable : &cpu_kernels_best, .nth = 1, .n_shared = 1};
+    cpu_gate_init(&team.node_gate);
+    cpu_gate_init(&team.op_gate);
+    atomic_init(&team.n_chunks, 0);
+    atomic_init(&team.stop, GGML_STATUS_SUCCESS);
+
+    struct ggml_threadpool *pool = cplan->threadpool;
+    if (pool == NULL && cplan->n_threads > 1) {
+        pool = cpu_pool_borrow(cplan->n_threads); // NULL: one thread does it
+    }
+    const int n_pool              = pool != NULL ? ggml_threadpool_get_n_threads(pool) : 1;
+    const int n_threads           = cplan->n_threads < 1 ? 1 : cplan->n_threads < n_pool ? cplan->n_threads : n_pool;
+    const enum ggml_status status = team_run(&team, pool, n_threads);
+    if (pool != cplan->threadpool) {
+        cpu_pool_return(pool);
+    }
+    return status;
+}
+
+enum ggml_status ggml_graph_compute_with_ctx(struct ggml_context *ctx, struct ggml_cgraph *cgraph, int n_threads) {
+    struct ggml_cplan plan = ggml_graph_plan(cgraph, n_threads, NULL);
+    if (plan.work_size > 0) {
+        plan.work_data = ggml_new_buffer(ctx, plan.work_size);
+        if (plan.work_data == NULL) {
+            return cpu_error(GGML_STATUS_ALLOC_FAILED, "the context has no room for %zu bytes of work memory", plan.work_size);
+        }
+    }
+    return ggml_graph_compute(cgraph, &plan);
+}

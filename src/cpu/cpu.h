@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// cpu.h: what an op driver (op/*.c) is made of: the row it registers, the parameters its tasks run with, and the ways to split
+// its work. Drivers see tensors and tasks; the instructions are behind the kernel table (kernels.h).
+//
+// A family is one file, op/<family>.c, that ends in
+//
+//     const struct cpu_op_entry cpu_ops_<family>[] = {
+//         {GGML_OP_SUM, {.supports = sum_supports, .run = sum_run}},
+//         CPU_OPS_END,
+//     };
+//
+// and one line in optable.c. An op without a row is not supported. A row is only run on tensors its supports() said yes to.
+#pragma once
+
+#include "cpu/host.h"
+#include "cpu/kernels.h"
+
+#include "ggml-cpu.h"
+
+struct cpu_team;
+
+// What one task of an op gets.
+struct cpu_params {
+    int ith;                     // this task ...
+    int nth;                     // ... of so many; all of them run
+    size_t work_size;            // bytes at work: at least what the row asked for
+    void *work;                  // aligned to 64, shared by all tasks, undefined content
+    const struct cpu_kernels *k; // the micro-kernels to use
+    struct cpu_team *team;       // private to compute.c
+};
+
+struct cpu_op_row {
+    bool (*supports)(const struct ggml_tensor *op);                  // NULL: always
+    int (*n_tasks)(const struct ggml_tensor *op, int n_threads);     // 1 .. n_threads; NULL: cpu_tasks_by_size
+    size_t (*work_size)(const struct ggml_tensor *op, int n_tasks);  // NULL: none
+    void (*run)(const struct cpu_params *p, struct ggml_tensor *op); // NULL: nothing to do (views)
+    bool caller_tasks; // n_tasks is the caller's wish, not ours: more tasks than processors if it says so
+};
+
+struct cpu_op_entry {
+    enum ggml_op op;
+    struct cpu_op_row row;
+};
+// clang-format off
+#define CPU_OPS_END {GGML_OP_COUNT, {NULL, NULL, NULL, NULL, false}}
+// clang-format on
+
+// The row of an op, NULL if there is none. A number that is no op has none.
+const struct cpu_op_row *cpu_op_row(enum ggml_op op);
+// Whether the CPU backend computes this tensor's op on these sources.
+bool cpu_supports_op(const struct ggml_tensor *op);
+
+// ---- inside an op (compute.c) ----
+
+// Waits for all nth tasks of the op. The chunk counter starts again from 0.
+void cpu_barrier(const struct cpu_params *p);
+// 0, 1, 2, ... each to one task, since the op began or the last barrier: for work that does not split evenly.
+int64_t cpu_chunk_next(const struct cpu_params *p);
+// The op cannot be computed (an index out of range, say): the compute ends with GGML_STATUS_FAILED after this op. First text
+// wins.
+void cpu_fail(const struct cpu_params *p, const char *fmt, ...) BERTH_PRINTF(2, 3);
+
+// ---- splitting ----
+
+// As many tasks as the larger of op and src[0] feeds with CPU_TASK_ELEMENTS each.
+#define CPU_TASK_ELEMENTS 16384
+int cpu_tasks_by_size(const struct ggml_tensor *op, int n_threads);
+// One task, whatever the size.
+int cpu_tasks_one(const struct ggml_tensor *op, int n_threads);
+// All threads.
+int cpu_tasks_all(const struct ggml_tensor *op, int n_threads);
+
+// This task's even share [*i0, *i1) of n units.
+static inline void cpu_share(const struct cpu_params *p, int64_t n, int64_t *i0, int64_t *i1) {
+    const int64_t each = n / p->nth, more = n % p->nth;
+    *i0 = each * p->ith + (p->ith < more ? p->ith : more);
+    *i1 = *i0 + each + (p->ith < more);
+}
+
+// Position of row ir (dimensions 1 to 3 counted as one).
+struct cpu_row_pos {
+    int64_t i1, i2, i3;
+};
+static inline struct cpu_row_pos cpu_row_pos(const struct ggml_tensor *t, int64_t ir) {
+    const int64_t ne12 = t->ne[1] * t->ne[2];
+    const int64_t i3   = ir / ne12;
+    const int64_t i2   = (ir - i3 * ne12) / t->ne[1];
+    return (struct cpu_row_pos){.i1 = ir - i3 * ne12 - i2 * t->ne[1], .i2 = i2, .i3 = i3};
+}
+static inline char *cpu_row_at(const struct ggml_tensor *t, int64_t i1, int64_t i2, int64_t i3) {
+    return (char *) t->data + (size_t) i1 * t->nb[1] + (size_t) i2 * t->nb[2] + (size_t) i3 * t->nb[3];
+}
+static inline char *cpu_row(const struct ggml_tensor *t, struct cpu_row_pos at) {
+    return cpu_row_at(t, at.i1, at.i2, at.i3);
+}
+// The row of t that broadcasts to position `at` of the result.
+static inline char *cpu_row_repeat(const struct ggml_tensor *t, struct cpu_row_pos at) {
+    return cpu_row_at(t, at.i1 % t->ne[1], at.i2 % t->ne[2], at.i3 % t->ne[3]);
+}
+
+// op_params as they lie there
+static inline float cpu_param_f32(const struct ggml_tensor *op, int i) {
+    float f;
+    __builtin_memcpy(&f, &op->op_params[i], sizeof f);
+    return f;
+}
+static inline int32_t cpu_param_i32(const struct ggml_tensor *op, int i) {
+    return op->op_params[i];
+}
+
+// ---- start ----
+
+// Fills the tables, once. Every entry point of the library calls it.
+void cpu_init(void);
+void cpu_optable_init(void);

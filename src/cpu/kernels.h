@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// kernels.h: the table of micro-kernels. They see pointers, counts and strides only. ukr/*.c fill every slot with portable C;
+// each tier of instructions the machine has (arm/, x86/) then overwrites the slots it does better (isa.c). Two tables exist:
+// the best one, and the portable one that ggml_backend_cpu_set_use_ref asks for.
+//
+// Rules of a slot: n >= 0; any alignment; x and y may be the same pointer as the result where the comment says "in place", and
+// do not overlap otherwise. A tier may not change vec_dot_type: work memory is sized by it.
+#pragma once
+
+#include "ggml-cpu.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef void (*cpu_row1_t)(int64_t n, float *y, const float *x);                 // y[i] = f(x[i]), in place
+typedef void (*cpu_row2_t)(int64_t n, float *z, const float *x, const float *y); // z[i] = f(x[i], y[i]), in place
+
+// nx times ny dot products at once: s[ix + iy * ld_s] = dot(row ix of x, row iy of y), 1 <= nx <= mr, 1 <= ny <= nr.
+// x is of the slot's type, y of its vec_dot_type, both n elements a row, bx and by bytes from row to row.
+typedef void (*cpu_tile_t)(int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, int nx, const void *y, size_t by, int ny);
+
+struct cpu_tile {
+    cpu_tile_t run; // NULL: use vec_dot
+    int mr, nr;
+};
+
+struct cpu_kernels {
+    // By type. from_float and vec_dot are what ggml_get_type_traits_cpu shows; NULL: not to be had for this type.
+    struct ggml_type_traits_cpu traits[GGML_TYPE_COUNT];
+    ggml_to_float_t to_float[GGML_TYPE_COUNT];
+    struct cpu_tile tile[GGML_TYPE_COUNT];
+
+    // Rows of two, in place
+    cpu_row2_t add, sub, mul, div;
+    // Rows of one, in place
+    cpu_row1_t exp, silu, gelu, gelu_quick, tanh, sigmoid;
+
+    // Rows with scalars
+    void (*scale)(int64_t n, float *y, const float *x, float s, float b); // y = x * s + b, in place
+    void (*mad)(int64_t n, float *y, const float *x, float s);            // y += x * s
+    void (*fill)(int64_t n, float *y, float v);
+
+    // To one number
+    double (*sum)(int64_t n, const float *x);
+    double (*sum_sq)(int64_t n, const float *x);
+    float (*max)(int64_t n, const float *x); // -inf for n = 0
+    // y = exp(x - max), in place; returns the sum of y
+    double (*exp_sum)(int64_t n, float *y, const float *x, float max);
+
+    char tier[96]; // "portable" or the tiers that are in: "neon+dotprod"
+};
+
+extern struct cpu_kernels cpu_kernels_portable;
+extern struct cpu_kernels cpu_kernels_best;
+
+// Fills both tables; BERTH_CPU_ISA=<tier> stops at that tier ("portable": none) and logs the choice.
+void cpu_kernels_init(void);
+
+// ---- for tiers ----
+
+struct cpu_tier {
+    const char *name;
+    bool (*has)(void);                  // the machine and its system can run it
+    void (*fill)(struct cpu_kernels *); // overwrites slots
+};
+// The tiers of this architecture from the oldest to the newest, ended by a NULL name. NULL for an architecture without any.
+extern const struct cpu_tier *const cpu_tiers;
+
+// ---- portable kernels (ukr/), one filler a file ----
+
+void cpu_ukr_vec(struct cpu_kernels *k);
+void cpu_ukr_unary(struct cpu_kernels *k);
+void cpu_ukr_convert(struct cpu_kernels *k);
+void cpu_ukr_dot(struct cpu_kernels *k);
+void cpu_ukr_dot_quant(struct cpu_kernels *k);

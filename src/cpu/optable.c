@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// optable.c: the rows of the CPU backend by op, gathered from the families in op/. One line a family.
+
+#include "cpu/optable.h"
+
+#include "cpu/cpu.h"
+
+#define FAMILY(name) cpu_ops_##name,
+static const struct cpu_op_entry *const families[] = {CPU_FAMILIES(FAMILY)};
+
+static const struct cpu_op_row *rows[GGML_OP_COUNT];
+
+void cpu_optable_init(void) {
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        for (const struct cpu_op_entry *e = families[i]; e->op != GGML_OP_COUNT; e++) {
+            BERTH_ASSERT(rows[e->op] == NULL);
+            rows[e->op] = &e->row;
+        }
+    }
+}
+
+const struct cpu_op_row *cpu_op_row(enum ggml_op op) {
+    return (unsigned) op < GGML_OP_COUNT ? rows[op] : NULL;
+}
+
+bool cpu_supports_op(const struct ggml_tensor *op) {
+    const struct cpu_op_row *row = cpu_op_row(op->op);
+    return row != NULL && (row->supports == NULL || row->supports(op));
+}
+
+int cpu_tasks_by_size(const struct ggml_tensor *op, int n_threads) {
+    int64_t n = ggml_nelements(op);
+    if (op->src[0] != NULL) {
+        const int64_t n0 = ggml_nelements(op->src[0]);
+        n                = n0 > n ? n0 : n;
+    }
+    n /= CPU_TASK_ELEMENTS;
+    return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
+}
+
+int cpu_tasks_one(const struct ggml_tensor *op, int n_threads) {
+    (void) op;
+    (void) n_threads;
+    return 1;
+}
+
+int cpu_tasks_all(const struct ggml_tensor *op, int n_threads) {
+    (void) op;
+    return n_threads;
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+// optable.h: the families of op drivers. Add a line for op/<name>.c, which defines cpu_ops_<name>[].
+#pragma once
+
+#include "cpu/cpu.h"
+
+// clang-format off
+#define CPU_FAMILIES(X) \
+    X(view) \
+    X(eltwise)
+// clang-format on
+
+#define CPU_FAMILY_DECLARE(name) extern const struct cpu_op_entry cpu_ops_##name[];
+CPU_FAMILIES(CPU_FAMILY_DECLARE)
+#undef CPU_FAMILY_DECLARE

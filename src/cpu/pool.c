@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: MIT
+// pool.c: threads are made once and wait for jobs. Running one takes no memory and makes no thread.
+//
+// `ticket` is the word idle threads watch: a counter in the upper bits, in the lower ones how many threads the job takes.
+//   1. A job's fields are written before its ticket (release) and stay until n_busy is 0 again.
+//   2. A thread with ith < n takes every ticket of a job for n threads: the next ticket comes only after n_busy is 0.
+//      A thread with ith >= n only reads the ticket, never the job.
+//   3. Sleepers count themselves in n_idle before they look at the ticket for the last time, wakers change the ticket before
+//      they look at n_idle; both in one total order, so no wake-up is lost.
+// Idle threads spin for `poll` * 20 us (50, the default: 1 ms), then sleep. A paused pool does not spin. A pool with more threads
+// than processors never does.
+
+#include "cpu/pool.h"
+
+#include "cpu/park.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TICKET_THREADS_MASK 1023u // GGML_MAX_N_THREADS fits
+#define TICKET_STEP 1024u
+#define POLL_STEP_NS 20000
+#define GATE_SPIN_NS 30000
+_Static_assert(GGML_MAX_N_THREADS <= TICKET_THREADS_MASK, "a ticket holds the number of threads");
+
+struct worker {
+    struct ggml_threadpool *pool;
+    int ith;
+    unsigned seen; // the ticket when the thread was made
+    pthread_t thread;
+};
+
+struct ggml_threadpool {
+    pthread_mutex_t turn; // one job, pause or growth at a time
+    int n_threads;        // with the caller's
+    int n_started;        // workers[1 .. n_started-1] run
+    int n_cpus;           // that the pool may use at once
+    pid_t pid;            // threads do not follow a fork
+    struct ggml_threadpool_params params;
+    bool has_mask;
+    atomic_bool paused;
+    pthread_t placed; // the caller that got number 0's place last
+    bool is_placed;
+
+    cpu_job_t job;
+    void *arg;
+    bool stop; // the job is to end
+    struct worker *workers;
+
+    _Alignas(64) atomic_uint ticket;
+    atomic_uint n_idle;              // asleep on ticket
+    _Alignas(64) atomic_uint n_busy; // threads still in the job; the caller sleeps on it
+    atomic_uint caller_waits;
+};
+
+// ---- places and priorities ----
+
+static int cpus_allowed(const struct ggml_threadpool_params *params, bool has_mask) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) {
+        const long n = sysconf(_SC_NPROCESSORS_ONLN);
+        return n > 0 ? (int) n : 1;
+    }
+    if (!has_mask) {
+        return CPU_COUNT(&set);
+    }
+    int n = 0;
+    for (int i = 0; i < GGML_MAX_N_THREADS && i < CPU_SETSIZE; i++) {
+        n += params->cpumask[i] && CPU_ISSET(i, &set);
+    }
+    return n > 0 ? n : 1;
+}
+
+// The whole mask, or with strict_cpu the ith processor of it, counted in a ring.
+static void apply_affinity(const struct ggml_threadpool *pool, int ith) {
+    int in_mask[GGML_MAX_N_THREADS];
+    int n = 0;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int i = 0; i < GGML_MAX_N_THREADS && i < CPU_SETSIZE; i++) {
+        if (pool->params.cpumask[i]) {
+            in_mask[n++] = i;
+            CPU_SET(i, &set);
+        }
+    }
+    if (n == 0) {
+        return;
+    }
+    if (pool->params.strict_cpu) {
+        CPU_ZERO(&set);
+        CPU_SET(in_mask[ith % n], &set);
+    }
+    const int err = pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+    if (err != 0) {
+        cpu_log(GGML_LOG_LEVEL_WARN, "thread %d cannot be bound to its processors: %s", ith, strerror(err));
+    }
+}
+
+static void apply_priority(enum ggml_sched_priority prio) {
+    static const struct {
+        int policy, level;
+    } wanted[] = {{SCHED_BATCH, 0}, {SCHED_OTHER, 0}, {SCHED_FIFO, 40}, {SCHED_FIFO, 80}, {SCHED_FIFO, 90}};
+    if (prio == GGML_SCHED_PRIO_NORMAL || prio < GGML_SCHED_PRIO_LOW || prio > GGML_SCHED_PRIO_REALTIME) {
+        return;
+    }
+    const int i              = prio - GGML_SCHED_PRIO_LOW;
+    struct sched_param param = {.sched_priority = wanted[i].level};
+    const int err            = pthread_setschedparam(pthread_self(), wanted[i].policy, &param);
+    if (err != 0) {
+        cpu_log(GGML_LOG_LEVEL_WARN, "thread priority %d is not to be had: %s", (int) prio, strerror(err));
+    }
+}
+
+static void apply_place(const struct ggml_threadpool *pool, int ith) {
+    apply_priority(pool->params.prio);
+    if (pool->has_mask) {
+        apply_affinity(pool, ith);
+    }
+}
+
+// ---- the threads ----
+
+static int64_t idle_spin_ns(const struct ggml_threadpool *pool) {
+    if (pool->n_threads > pool->n_cpus) {
+        return 0;
+    }
+    const uint32_t poll = pool->params.poll;
+    return (int64_t) (poll < 100 ? poll : 100) * POLL_STEP_NS;
+}
+
+// The next ticket after `seen`.
+static unsigned ticket_wait(struct ggml_threadpool *pool, unsigned seen) {
+    const int64_t spin_ns = idle_spin_ns(pool);
+    if (spin_ns > 0) {
+        const int64_t end = park_now_ns() + spin_ns;
+        do {
+            for (int i = 0; i < 64; i++) {
+                const unsigned now = atomic_load_explicit(&pool->ticket, memory_order_acquire);
+                if (now != seen) {
+                    return now;
+                }
+                park_relax();
+            }
+        } while (!atomic_load_explicit(&pool->paused, memory_order_relaxed) && park_now_ns() < end);
+    }
+    atomic_fetch_add(&pool->n_idle, 1);
+    unsigned now;
+    while ((now = atomic_load(&pool->ticket)) == seen) {
+        park_wait(&pool->ticket, seen);
+    }
+    atomic_fetch_sub(&pool->n_idle, 1);
+    return now;
+}
+
+static void job_leave(struct ggml_threadpool *pool) {
+    if (atomic_fetch_sub(&pool->n_busy, 1) == 1 && atomic_load(&pool->caller_waits) != 0) {
+        park_wake_all(&pool->n_busy);
+    }
+}
+
+static void *worker_main(void *arg) {
+    struct worker *w             = arg;
+    struct ggml_threadpool *pool = w->pool;
+    unsigned seen                = w->seen;
+    apply_place(pool, w->ith);
+    for (;;) {
+        seen = ticket_wait(pool, seen);
+        if ((unsigned) w->ith >= (seen & TICKET_THREADS_MASK)) {
+            continue;
+        }
+        const bool stop = pool->stop;
+        if (!stop) {
+            pool->job(pool->arg, w->ith);
+        }
+        job_leave(pool);
+        if (stop) {
+            return NULL;
+        }
+    }
+}
+
+// Calls in the workers 1 .. n-1.
+static void job_post(struct ggml_threadpool *pool, int n) {
+    atomic_store(&pool->n_busy, (unsigned) n - 1);
+    const unsigned old = atomic_load(&pool->ticket);
+    atomic_store(&pool->ticket, ((old & ~TICKET_THREADS_MASK) + TICKET_STEP) | (unsigned) n);
+    if (atomic_load(&pool->n_idle) > 0) {
+        park_wake_all(&pool->ticket);
+    }
+}
+
+static void job_wait(struct ggml_threadpool *pool) {
+    if (pool->n_threads <= pool->n_cpus) {
+        const int64_t end = park_now_ns() + GATE_SPIN_NS;
+        do {
+            for (int i = 0; i < 32; i++) {
+                if (atomic_load_explicit(&pool->n_busy, memory_order_acquire) == 0) {
+                    return;
+                }
+                park_relax();
+            }
+        } while (park_now_ns() < end);
+    }
+    atomic_store(&pool->caller_waits, 1);
+    unsigned left;
+    while ((left = atomic_load(&pool->n_busy)) != 0) {
+        park_wait(&pool->n_busy, left);
+    }
+    atomic_store(&pool->caller_waits, 0);
+}
+
+void cpu_pool_run(struct ggml_threadpool *pool, int n, cpu_job_t job, void *arg) {
+    BERTH_ASSERT(n >= 1 && n <= pool->n_threads);
+    pthread_mutex_lock(&pool->turn);
+    if ((pool->has_mask || pool->params.prio != GGML_SCHED_PRIO_NORMAL) &&
+        !(pool->is_placed && pthread_equal(pool->placed, pthread_self()))) {
+        apply_place(pool, 0);
+        pool->placed    = pthread_self();
+        pool->is_placed = true;
+    }
+    atomic_store_explicit(&pool->paused, false, memory_order_relaxed);
+    pool->job = job;
+    pool->arg = arg;
+    if (n > 1) {
+        job_post(pool, n);
+    }
+    job(arg, 0);
+    if (n > 1) {
+        job_wait(pool);
+    }
+    pthread_mutex_unlock(&pool->turn);
+}
+
+int cpu_pool_n_cpus(const struct ggml_threadpool *pool) {
+    return pool->n_cpus;
+}
+
+// ---- making and ending ----
+
+static void pool_init(struct ggml_threadpool *pool, struct worker *workers, const struct ggml_threadpool_params *params) {
+    memset(pool, 0, sizeof *pool);
+    pthread_mutex_init(&pool->turn, NULL);
+    pool->workers   = workers;
+    pool->params    = *params;
+    pool->n_threads = 1;
+    pool->n_started = 1;
+    pool->pid       = getpid();
+    for (int i = 0; i < GGML_MAX_N_THREADS; i++) {
+        pool->has_mask |= params->cpumask[i];
+    }
+    // More threads than processors only slow each other down, so ops take no more tasks than that (compute.c); tests that want
+    // the threads to collide say so.
+    const char *crowd = getenv("BERTH_CPU_OVERSUBSCRIBE");
+    pool->n_cpus      = crowd != NULL && crowd[0] == '1' ? GGML_MAX_N_THREADS : cpus_allowed(params, pool->has_mask);
+    atomic_init(&pool->paused, params->paused);
+    atomic_init(&pool->ticket, 0);
+    atomic_init(&pool->n_idle, 0);
+    atomic_init(&pool->n_busy, 0);
+    atomic_init(&pool->caller_waits, 0);
+}
+
+// Starts workers until there are n threads with the caller's. False: the system gave fewer.
+static bool pool_grow(struct ggml_threadpool *pool, int n) {
+    int err = 0;
+    while (pool->n_started < n && err == 0) {
+        struct worker *w = &pool->workers[pool->n_started];
+        w->pool          = pool;
+        w->ith           = pool->n_started;
+        w->seen          = atomic_load(&pool->ticket);
+        err              = pthread_create(&w->thread, NULL, worker_main, w);
+        pool->n_started += err == 0;
+    }
+    pool->n_threads = pool->n_started;
+    if (err != 0) {
+        cpu_log(GGML_LOG_LEVEL_WARN, "thread %d of %d cannot be made: %s", pool->n_started, n, strerror(err));
+    }
+    return err == 0;
+}
+
+static void pool_fini(struct ggml_threadpool *pool) {
+    if (pool->n_started > 1 && pool->pid == getpid()) {
+        pool->stop = true;
+        job_post(pool, pool->n_started);
+        for (int i = 1; i < pool->n_started; i++) {
+            pthread_join(pool->workers[i].thread, NULL);
+        }
+    }
+    pool->n_started = pool->n_threads = 1;
+    pthread_mutex_destroy(&pool->turn);
+}
+
+struct ggml_threadpool *ggml_threadpool_new(struct ggml_threadpool_params *params) {
+    if (params == NULL || params->n_threads < 1 || params->n_threads > GGML_MAX_N_THREADS) {
+        cpu_error(GGML_STATUS_FAILED, "ggml_threadpool_new: %d threads, 1 to %d are possible",
+            params != NULL ? params->n_threads : 0, GGML_MAX_N_THREADS);
+        return NULL;
+    }
+    const size_t n               = (size_t) params->n_threads;
+    struct ggml_threadpool *pool = cpu_aligned_alloc(64, sizeof *pool);
+    struct worker *workers       = cpu_calloc(n, sizeof *workers);
+    if (pool == NULL || workers == NULL) {
+        cpu_error(GGML_STATUS_ALLOC_FAILED, "ggml_threadpool_new: out of memory for %zu threads", n);
+        goto fail;
+    }
+    pool_init(pool, workers, params);
+    if (!pool_grow(pool, params->n_threads)) {
+        cpu_error(GGML_STATUS_FAILED, "ggml_threadpool_new: %zu threads are not to be had", n);
+        pool_fini(pool);
+        goto fail;
+    }
+    return pool;
+
+fail:
+    cpu_free(workers);
+    cpu_aligned_free(pool);
+    return NULL;
+}
+
+void ggml_threadpool_free(struct ggml_threadpool *threadpool) {
+    if (threadpool == NULL) {
+        return;
+    }
+    pool_fini(threadpool);
+    cpu_free(threadpool->workers);
+    cpu_aligned_free(threadpool);
+}
+
+int ggml_threadpool_get_n_threads(struct ggml_threadpool *threadpool) {
+    return threadpool != NULL ? threadpool->n_threads : 0;
+}
+
+// Paused threads sleep without spinning first. A compute on a paused pool resumes it.
+void ggml_threadpool_pause(struct ggml_threadpool *threadpool) {
+    if (threadpool != NULL) {
+        atomic_store(&threadpool->paused, true);
+    }
+}
+
+void ggml_threadpool_resume(struct ggml_threadpool *threadpool) {
+    if (threadpool != NULL) {
+        atomic_store(&threadpool->paused, false);
+    }
+}
+
+// ---- the spare pool: static, so that it is no leak; its threads end with the library ----
+
+static struct ggml_threadpool spare;
+static struct worker spare_workers[GGML_MAX_N_THREADS];
+static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool spare_made, spare_taken;
+
+static bool spare_take(int n_threads) {
+    pthread_mutex_lock(&spare_lock);
+    const bool mine = !spare_taken;
+    if (mine) {
+        if (!spare_made || spare.pid != getpid()) {
+            struct ggml_threadpool_params params = ggml_threadpool_params_default(1);
+            pool_init(&spare, spare_workers, &params);
+            spare_made = true;
+        }
+        spare_taken = true;
+        pool_grow(&spare, n_threads);
+    }
+    pthread_mutex_unlock(&spare_lock);
+    return mine;
+}
+
+struct ggml_threadpool *cpu_pool_borrow(int n_threads) {
+    if (n_threads > GGML_MAX_N_THREADS) {
+        n_threads = GGML_MAX_N_THREADS;
+    }
+    if (spare_take(n_threads)) {
+        return &spare;
+    }
+    struct ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
+    return ggml_threadpool_new(&params);
+}
+
+void cpu_pool_return(struct ggml_threadpool *pool) {
+    if (pool != &spare) {
+        ggml_threadpool_free(pool);
+        return;
+    }
+    pthread_mutex_lock(&spare_lock);
+    spare_taken = false;
+    pthread_mutex_unlock(&spare_lock);
+}
+
+// Unloading the library must not leave threads in its code. A process that exits in the middle of a compute just exits.
+__attribute__((destructor)) static void spare_end(void) {
+    if (spare_made && !spare_taken) {
+        pool_fini(&spare);
+        spare_made = false;
+    }
+}
+
+// ---- the barrier ----
+
+void cpu_gate_init(struct cpu_gate *g) {
+    atomic_init(&g->n_arrived, 0);
+    atomic_init(&g->phase, 0);
+    atomic_init(&g->n_sleeping, 0);
+}
+
+static bool gate_spin(struct cpu_gate *g, unsigned phase) {
+    const int64_t end = park_now_ns() + GATE_SPIN_NS;
+    do {
+        for (int i = 0; i < 32; i++) {
+            if (atomic_load_explicit(&g->phase, memory_order_acquire) != phase) {
+                return true;
+            }
+            park_relax();
+        }
+    } while (park_now_ns() < end);
+    return false;
+}
+
+void cpu_gate_pass(struct cpu_gate *g, int n, bool spin, void (*serial)(void *), void *arg) {
+    const unsigned phase = atomic_load_explicit(&g->phase, memory_order_relaxed);
+    if (atomic_fetch_add_explicit(&g->n_arrived, 1, memory_order_acq_rel) == (unsigned) n - 1) {
+        atomic_store_explicit(&g->n_arrived, 0, memory_order_relaxed);
+        if (serial != NULL) {
+            serial(arg);
+        }
+        atomic_store(&g->phase, phase + 1);
+        if (atomic_load(&g->n_sleeping) > 0) {
+            park_wake_all(&g->phase);
+        }
+        return;
+    }
+    if (spin && gate_spin(g, phase)) {
+        return;
+    }
+    atomic_fetch_add(&g->n_sleeping, 1);
+    while (atomic_load(&g->phase) == phase) {
+        park_wait(&g->phase, phase);
+    }
+    atomic_fetch_sub(&g->n_sleeping, 1);
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// rowio.h: pieces of rows of any type and any stride as floats, and back. What drivers that work in f32 put around a kernel.
+#pragma once
+
+#include "cpu/cpu.h"
+
+#include <string.h>
+
+// Elements of a piece: a whole number of blocks of every format, and small enough that three pieces stay in the first cache.
+#define CPU_PIECE 1024
+
+static inline bool cpu_is_float(enum ggml_type t) {
+    return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16;
+}
+
+// n floats starting at element i0 of a row: where they lie, if they are dense f32, else widened into buf. A quantised row is
+// dense, and i0 the start of a block.
+const float *cpu_row_load(
+    const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, int64_t i0, int64_t n, float *buf);
+// Likewise for rows that repeat: element i of the row is element i % ne[0] of t.
+const float *cpu_row_load_repeat(
+    const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, int64_t i0, int64_t n, float *buf);
+
+// Where to put n floats for element i0 on: in the row itself if it is dense f32, else in buf, from which cpu_row_store takes
+// them.
+static inline float *cpu_row_target(const struct ggml_tensor *t, char *row, int64_t i0, float *buf) {
+    return t->type == GGML_TYPE_F32 && t->nb[0] == sizeof(float) ? (float *) (void *) row + i0 : buf;
+}
+void cpu_row_store(const struct cpu_kernels *k, const struct ggml_tensor *t, char *row, int64_t i0, int64_t n, const float *from);
+
+// This task's share of a tensor's pieces: for (cpu_pieces(p, t, &it); cpu_piece_next(&it);) ...
+struct cpu_pieces {
+    const struct ggml_tensor *t;
+    int64_t n_a_row; // pieces a row
+    int64_t next, end;
+    // the piece
+    struct cpu_row_pos at;
+    int64_t i0, n;
+};
+static inline struct cpu_pieces cpu_pieces(const struct cpu_params *p, const struct ggml_tensor *t) {
+    struct cpu_pieces it = {.t = t, .n_a_row = (t->ne[0] + CPU_PIECE - 1) / CPU_PIECE};
+    cpu_share(p, it.n_a_row * ggml_nrows(t), &it.next, &it.end);
+    return it;
+}
+static inline bool cpu_piece_next(struct cpu_pieces *it) {
+    if (it->next >= it->end) {
+        return false;
+    }
+    const int64_t ir = it->next / it->n_a_row;
+    it->i0           = (it->next - ir * it->n_a_row) * CPU_PIECE;
+    it->n            = it->t->ne[0] - it->i0 < CPU_PIECE ? it->t->ne[0] - it->i0 : CPU_PIECE;
+    it->at           = cpu_row_pos(it->t, ir);
+    it->next++;
+    return true;
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+// convert.c: portable rows of floats to other types and back. The block formats come from libggml-base, which has the reference
+// conversions of all of them; what it lacks there (the activation format q8_K) is filled in by hand.
+
+#include "cpu/cpu.h"
+
+#include "quant/half.h"
+#include "quant/quants.h"
+
+#include <stddef.h>
+#include <string.h>
+
+void ggml_cpu_fp32_to_fp32(const float *x, float *y, int64_t n) {
+    memcpy(y, x, (size_t) n * sizeof *y);
+}
+
+// Toward zero. What does not fit becomes the nearest end of the range, NaN becomes 0.
+void ggml_cpu_fp32_to_i32(const float *x, int32_t *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const float v = x[i];
+        y[i]          = v >= 0x1p31f ? INT32_MAX : v < -0x1p31f ? INT32_MIN : v == v ? (int32_t) v : 0;
+    }
+}
+
+static void to_half(const float *x, uint16_t *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = berth_float_to_half(x[i]);
+    }
+}
+
+static void from_half(const uint16_t *x, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = berth_half_to_float(x[i]);
+    }
+}
+
+static void to_bf16(const float *x, uint16_t *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = berth_float_to_bf16(x[i]);
+    }
+}
+
+static void from_bf16(const uint16_t *x, float *y, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = berth_bf16_to_float(x[i]);
+    }
+}
+
+// The table's signatures take void.
+static void any_from_f32(const float *x, void *y, int64_t n) {
+    ggml_cpu_fp32_to_fp32(x, y, n);
+}
+static void any_to_f32(const void *x, float *y, int64_t n) {
+    ggml_cpu_fp32_to_fp32(x, y, n);
+}
+static void i32_from_f32(const float *x, void *y, int64_t n) {
+    ggml_cpu_fp32_to_i32(x, y, n);
+}
+static void half_from_f32(const float *x, void *y, int64_t n) {
+    to_half(x, y, n);
+}
+static void half_to_f32(const void *x, float *y, int64_t n) {
+    from_half(x, y, n);
+}
+static void bf16_from_f32(const float *x, void *y, int64_t n) {
+    to_bf16(x, y, n);
+}
+static void bf16_to_f32(const void *x, float *y, int64_t n) {
+    from_bf16(x, y, n);
+}
+static void q8_K_from_f32(const float *x, void *y, int64_t n) {
+    quantize_row_q8_K_ref(x, y, n);
+}
+static void q8_K_to_f32(const void *x, float *y, int64_t n) {
+    dequantize_row_q8_K(x, y, n);
+}
+static void q8_1_to_f32(const void *x, float *y, int64_t n) {
+    const block_q8_1 *b = x;
+    for (int64_t i = 0; i < n / 32; i++) {
+        const float d = berth_half_to_float(b[i].d);
+        for (int j = 0; j < 32; j++) {
+            y[i * 32 + j] = (float) b[i].qs[j] * d;
+        }
+    }
+}
+
+// Rows cannot be made in these formats without looking at more than one: from_float stays NULL.
+static bool only_offline(enum ggml_type type) {
+    return type == GGML_TYPE_IQ2_XXS || type == GGML_TYPE_IQ2_XS || type == GGML_TYPE_IQ2_S || type == GGML_TYPE_IQ3_XXS ||
+           type == GGML_TYPE_IQ3_S || type == GGML_TYPE_IQ1_S || type == GGML_TYPE_IQ1_M;
+}
+
+void cpu_ukr_convert(struct cpu_kernels *k) {
+    for (int t = 0; t < GGML_TYPE_COUNT; t++) {
+        const struct ggml_type_traits *base = ggml_get_type_traits((enum ggml_type) t);
+        if (base == NULL || !base->is_quantized) {
+            continue;
+        }
+        k->to_float[t]          = base->to_float;
+        k->traits[t].from_float = only_offline((enum ggml_type) t) ? NULL : base->from_float_ref;
+    }
+    static const struct {
+        enum ggml_type type;
+        ggml_from_float_t from;
+        ggml_to_float_t to;
+    } plain[] = {
+        {GGML_TYPE_F32, any_from_f32, any_to_f32},
+        {GGML_TYPE_F16, half_from_f32, half_to_f32},
+        {GGML_TYPE_BF16, bf16_from_f32, bf16_to_f32},
+        {GGML_TYPE_I32, i32_from_f32, NULL},
+        {GGML_TYPE_Q8_K, q8_K_from_f32, q8_K_to_f32},
+    };
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
+        k->traits[plain[i].type].from_float = plain[i].from;
+        k->to_float[plain[i].type]          = plain[i].to;
+    }
+    k->to_float[GGML_TYPE_Q8_1] = q8_1_to_f32;
+}
+
+// ---- the public rows: by the best tier ----
+
+void ggml_cpu_fp32_to_fp16(const float *x, ggml_fp16_t *y, int64_t n) {
+    cpu_init();
+    cpu_kernels_best.traits[GGML_TYPE_F16].from_float(x, y, n);
+}
+
+void ggml_cpu_fp16_to_fp32(const ggml_fp16_t *x, float *y, int64_t n) {
+    cpu_init();
+    cpu_kernels_best.to_float[GGML_TYPE_F16](x, y, n);
+}
+
+void ggml_cpu_fp32_to_bf16(const float *x, ggml_bf16_t *y, int64_t n) {
+    cpu_init();
+    cpu_kernels_best.traits[GGML_TYPE_BF16].from_float(x, y, n);
+}
+
+void ggml_cpu_bf16_to_fp32(const ggml_bf16_t *x, float *y, int64_t n) {
+    cpu_init();
+    cpu_kernels_best.to_float[GGML_TYPE_BF16](x, y, n);
+}
