@@ -24,133 +24,101 @@ struct rope_params {
 
 _Static_assert(sizeof(struct rope_params) == 60, "backends read these 15 words");
 
-// What the public functions share, so that each stays one call.
-struct rope_args {
-    struct ggml_tensor *a;
-    struct ggml_tensor *b;
-    struct ggml_tensor *c;
-    const int *sections; // GGML_MROPE_SECTIONS of them, or NULL
-    int n_dims;
-    int mode;
-    int n_ctx_orig;
-    float freq_base;
-    float freq_scale;
-    float ext_factor;
-    float attn_factor;
-    float beta_fast;
-    float beta_slow;
-};
-
-static struct ggml_tensor *rope_new(
-    struct ggml_context *ctx, const char *func, const struct rope_args *args, enum ggml_op op, bool inplace) {
-    struct ggml_tensor *a = args->a;
-    struct ggml_tensor *b = args->b;
-    struct ggml_tensor *c = args->c;
+// params comes without its sections: GGML_MROPE_SECTIONS of them, or NULL.
+static struct ggml_tensor *rope_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
+    struct ggml_tensor *c, struct rope_params *params, const int *sections, enum ggml_op op, bool inplace) {
     BERTH_SOURCE_AS(ctx, func, a);
     BERTH_SOURCE_AS(ctx, func, b);
     BERTH_SOURCE_OPT_AS(ctx, func, c);
-    BERTH_REQUIRE_AS(ctx, func, (args->mode & 1) == 0, "mode %d: bit 0 has no meaning any more", args->mode);
+    BERTH_REQUIRE_AS(ctx, func, (params->mode & 1) == 0, "mode %d: bit 0 has no meaning any more", params->mode);
     BERTH_REQUIRE_AS(ctx, func, ggml_is_vector(b) && b->type == GGML_TYPE_I32,
         "positions are %s " BERTH_SHAPE ", must be an i32 vector", ggml_type_name(b->type), BERTH_NE(b));
-    const bool mrope = (args->mode & GGML_ROPE_TYPE_MROPE) != 0;
+    const bool mrope = (params->mode & GGML_ROPE_TYPE_MROPE) != 0;
     const bool enough =
         mrope ? b->ne[0] % GGML_MROPE_SECTIONS == 0 && b->ne[0] / GGML_MROPE_SECTIONS == a->ne[2] : b->ne[0] == a->ne[2];
     BERTH_REQUIRE_AS(ctx, func, enough, "%" PRId64 " positions for %" PRId64 " tokens, mode %d takes %d for each", b->ne[0],
-        a->ne[2], args->mode, mrope ? GGML_MROPE_SECTIONS : 1);
-    BERTH_REQUIRE_AS(ctx, func, c == NULL || (c->type == GGML_TYPE_F32 && c->ne[0] >= args->n_dims / 2),
+        a->ne[2], params->mode, mrope ? GGML_MROPE_SECTIONS : 1);
+    BERTH_REQUIRE_AS(ctx, func, c == NULL || (c->type == GGML_TYPE_F32 && c->ne[0] >= params->n_dims / 2),
         "frequency factors are %s, %" PRId64 " of them, must be f32 and at least n_dims / 2 = %d", ggml_type_name(c->type),
-        c->ne[0], args->n_dims / 2);
-    struct rope_params params = {
-        .n_dims      = args->n_dims,
-        .mode        = args->mode,
-        .n_ctx_orig  = args->n_ctx_orig,
-        .freq_base   = args->freq_base,
-        .freq_scale  = args->freq_scale,
-        .ext_factor  = args->ext_factor,
-        .attn_factor = args->attn_factor,
-        .beta_fast   = args->beta_fast,
-        .beta_slow   = args->beta_slow,
-    };
-    if (mrope && args->sections != NULL) {
-        memcpy(params.sections, args->sections, sizeof params.sections);
+        c->ne[0], params->n_dims / 2);
+    if (mrope && sections != NULL) {
+        memcpy(params->sections, sections, sizeof params->sections);
     }
-    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, &params, sizeof params, a, b, c);
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, params, sizeof *params, a, b, c);
 }
 
 struct ggml_tensor *ggml_rope(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, int mode) {
-    const struct rope_args args = {
-        .a = a, .b = b, .n_dims = n_dims, .mode = mode, .freq_base = 10000.0f, .freq_scale = 1.0f, .attn_factor = 1.0f};
-    return rope_new(ctx, __func__, &args, GGML_OP_ROPE, false);
+    struct rope_params params = {.n_dims = n_dims, .mode = mode, .freq_base = 10000.0f, .freq_scale = 1.0f, .attn_factor = 1.0f};
+    return rope_new(ctx, __func__, a, b, NULL, &params, NULL, GGML_OP_ROPE, false);
 }
 
 struct ggml_tensor *ggml_rope_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, int mode) {
-    const struct rope_args args = {
-        .a = a, .b = b, .n_dims = n_dims, .mode = mode, .freq_base = 10000.0f, .freq_scale = 1.0f, .attn_factor = 1.0f};
-    return rope_new(ctx, __func__, &args, GGML_OP_ROPE, true);
+    struct rope_params params = {.n_dims = n_dims, .mode = mode, .freq_base = 10000.0f, .freq_scale = 1.0f, .attn_factor = 1.0f};
+    return rope_new(ctx, __func__, a, b, NULL, &params, NULL, GGML_OP_ROPE, true);
 }
 
 struct ggml_tensor *ggml_rope_ext(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c,
     int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor, float beta_fast,
     float beta_slow) {
-    const struct rope_args args = {
-        a, b, c, NULL, n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow};
-    return rope_new(ctx, __func__, &args, GGML_OP_ROPE, false);
+    struct rope_params params = {
+        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}};
+    return rope_new(ctx, __func__, a, b, c, &params, NULL, GGML_OP_ROPE, false);
 }
 
 struct ggml_tensor *ggml_rope_ext_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor,
     float attn_factor, float beta_fast, float beta_slow) {
-    const struct rope_args args = {
-        a, b, c, NULL, n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow};
-    return rope_new(ctx, __func__, &args, GGML_OP_ROPE, true);
+    struct rope_params params = {
+        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}};
+    return rope_new(ctx, __func__, a, b, c, &params, NULL, GGML_OP_ROPE, true);
 }
 
 struct ggml_tensor *ggml_rope_ext_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor,
     float attn_factor, float beta_fast, float beta_slow) {
-    const struct rope_args args = {
-        a, b, c, NULL, n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow};
-    return rope_new(ctx, __func__, &args, GGML_OP_ROPE_BACK, false);
+    struct rope_params params = {
+        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}};
+    return rope_new(ctx, __func__, a, b, c, &params, NULL, GGML_OP_ROPE_BACK, false);
 }
 
 struct ggml_tensor *ggml_rope_multi(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, struct ggml_tensor *c,
     int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor,
     float beta_fast, float beta_slow) {
-    const struct rope_args args = {
-        a, b, c, sections, n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow};
-    return rope_new(ctx, __func__, &args, GGML_OP_ROPE, false);
+    struct rope_params params = {
+        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}};
+    return rope_new(ctx, __func__, a, b, c, &params, sections, GGML_OP_ROPE, false);
 }
 
 struct ggml_tensor *ggml_rope_multi_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale,
     float ext_factor, float attn_factor, float beta_fast, float beta_slow) {
-    const struct rope_args args = {
-        a, b, c, sections, n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow};
-    return rope_new(ctx, __func__, &args, GGML_OP_ROPE, true);
+    struct rope_params params = {
+        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}};
+    return rope_new(ctx, __func__, a, b, c, &params, sections, GGML_OP_ROPE, true);
 }
 
 struct ggml_tensor *ggml_rope_multi_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale,
     float ext_factor, float attn_factor, float beta_fast, float beta_slow) {
-    const struct rope_args args = {
-        a, b, c, sections, n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow};
-    return rope_new(ctx, __func__, &args, GGML_OP_ROPE_BACK, false);
+    struct rope_params params = {
+        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}};
+    return rope_new(ctx, __func__, a, b, c, &params, sections, GGML_OP_ROPE_BACK, false);
 }
 
 struct ggml_tensor *ggml_rope_custom(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, int mode,
     int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor, float beta_fast, float beta_slow) {
-    const struct rope_args args = {
-        a, b, NULL, NULL, n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow};
-    return rope_new(ctx, __func__, &args, GGML_OP_ROPE, false);
+    struct rope_params params = {
+        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}};
+    return rope_new(ctx, __func__, a, b, NULL, &params, NULL, GGML_OP_ROPE, false);
 }
 
 struct ggml_tensor *ggml_rope_custom_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims,
     int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor, float beta_fast,
     float beta_slow) {
-    const struct rope_args args = {
-        a, b, NULL, NULL, n_dims, mode, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow};
-    return rope_new(ctx, __func__, &args, GGML_OP_ROPE, true);
+    struct rope_params params = {
+        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}};
+    return rope_new(ctx, __func__, a, b, NULL, &params, NULL, GGML_OP_ROPE, true);
 }
 
 // The dimension whose wave turns n_rot times within the original context (YaRN, arXiv 2309.00071, section 3.2).
