@@ -262,7 +262,7 @@ static int64_t wild_arg(struct gen *g, char kind) {
 }
 
 static bool makes_tensor(const struct call *c) {
-    return call_table[c->id].result == 'T';
+    return c->id <= CALL_ggml_opt_step_sgd; // the constructors: others may answer NULL
 }
 
 // A tensor that the recipe has made before call `end`, -1 if there is none.

@@ -108,13 +108,17 @@ static void push_tour(struct gen *g, const struct pool *p, int64_t gr, int64_t o
         case 5: PUSH(g, CALL_ggml_build_forward_order, gr, pool_pick(g, p)); break;
         case 6: PUSH(g, CALL_ggml_graph_add_node, gr, pool_pick(g, p)); break;
         case 7: PUSH(g, CALL_ggml_graph_get_tensor, gr, pick(g, 0, RECIPE_NAMES - 1)); break;
-        case 8: PUSH(g, CALL_ggml_graph_cpy, gr, other); break;
+        case 8:
+            PUSH(g, CALL_ggml_graph_clear, other); // copies go into empty graphs: else the reference writes out of bounds
+            PUSH(g, CALL_ggml_graph_cpy, gr, other);
+            break;
         case 9: PUSH(g, CALL_ggml_graph_dup, gr, grads); break;
         case 10:
             if (grads && chance(g, 30)) {
                 PUSH(g, CALL_ggml_graph_reset, gr);
             } else if (chance(g, 15)) {
                 PUSH(g, CALL_ggml_graph_clear, gr);
+                PUSH(g, CALL_ggml_build_forward_expand, gr, PUSH(g, CALL_ggml_sqr, pool_pick(g, p)));
             } else {
                 PUSH(g, CALL_ggml_graph_n_nodes, gr);
                 PUSH(g, CALL_ggml_graph_size, gr);
@@ -175,6 +179,8 @@ void gen_op_graph(struct gen *g, enum call_id id) {
         args[2] = pick(g, 0, args[1] - 1);
     } else if (id == CALL_ggml_graph_view) {
         args[2] = pick(g, 0, 1);
+    } else if (id == CALL_ggml_graph_cpy) {
+        PUSH(g, CALL_ggml_graph_clear, gr + 1);
     } else if (id == CALL_ggml_graph_reset) { // needs gradients
         args[0] = PUSH(g, CALL_ggml_new_graph_custom, 4096, 1);
         PUSH(g, CALL_ggml_build_forward_expand, args[0], pool_pick(g, &p));
