@@ -144,7 +144,7 @@ void ggml_soft_max_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks) {
         return;
     }
     if (a->op != GGML_OP_SOFT_MAX || a->src[0] == NULL || a->src[2] != NULL) {
-        berth_fail(GGML_STATUS_FAILED, "%s: %s is %s%s, sinks are added to a SOFT_MAX once", __func__, a->name,
+        berth_fail(GGML_STATUS_FAILED, "%s: %.63s is %s%s, sinks are added to a SOFT_MAX once", __func__, a->name,
             ggml_op_name(a->op), a->src[2] != NULL ? " with a third source" : "");
         sinks_refuse(a);
         return;

@@ -24,7 +24,7 @@ struct ggml_tensor *ggml_cross_entropy_loss_back(
 // Rules that all optimisers share; returns NULL when they hold.
 static struct ggml_tensor *step_refuse(struct ggml_context *ctx, const char *func, const struct ggml_tensor *a,
     const struct ggml_tensor *grad, const struct ggml_tensor *params, int64_t n_params) {
-    BERTH_REQUIRE_AS(ctx, func, (a->flags & GGML_TENSOR_FLAG_PARAM) != 0, "a (%s) is not marked as a parameter", a->name);
+    BERTH_REQUIRE_AS(ctx, func, (a->flags & GGML_TENSOR_FLAG_PARAM) != 0, "a (%.63s) is not marked as a parameter", a->name);
     BERTH_REQUIRE_AS(
         ctx, func, ggml_are_same_shape(a, grad), "a is " BERTH_SHAPE ", its gradient " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(grad));
     BERTH_REQUIRE_AS(ctx, func, params->type == GGML_TYPE_F32 && ggml_nelements(params) == n_params,
