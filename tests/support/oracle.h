@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// oracle.h: the reference's libraries beside Berth's in one process, for benchmarks and kernel tests. They are loaded into a
+// namespace of their own with dlmopen, so both sets of ggml_* symbols live side by side. tools/fetch-reference.sh brings
+// them; nothing is fetched here.
+//
+//     void *base = oracle_load("libggml-base.so");
+//     if (base == NULL) {
+//         printf("skipped: %s\n", oracle_why());
+//         return 77;
+//     }
+//
+// Sanitizers and a second namespace do not mix: there oracle_load says no. Tests that must run under sanitizers use a
+// process of its own for the reference, as tests/conformance does.
+#pragma once
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__aarch64__)
+#    define ORACLE_ARCH "linux-arm64"
+#elif defined(__x86_64__)
+#    define ORACLE_ARCH "linux-x64"
+#else
+#    define ORACLE_ARCH "none"
+#endif
+#define ORACLE_VERSION "3.20.0"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#    define ORACLE_SANITIZED 1
+#elif defined(__has_feature)
+#    if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
+#        define ORACLE_SANITIZED 1
+#    endif
+#endif
+#ifndef ORACLE_SANITIZED
+#    define ORACLE_SANITIZED 0
+#endif
+
+// State of this program: one namespace, loaded once.
+static struct {
+    char dir[PATH_MAX];
+    char why[PATH_MAX + 128]; // why the last call failed
+    Lmid_t space;             // of the libraries, once loaded
+    bool loaded;
+} oracle;
+
+static inline const char *oracle_why(void) {
+    return oracle.why;
+}
+
+// Whether folder, or the cache layout below it, holds the libraries; then oracle.dir is set.
+static inline bool oracle_dir_try(const char *folder) {
+    static const char *const below[] = {"", "/" ORACLE_ARCH "-" ORACLE_VERSION "/bins/" ORACLE_ARCH};
+    for (size_t i = 0; i < sizeof(below) / sizeof(below[0]); i++) {
+        char path[2 * PATH_MAX];
+        snprintf(path, sizeof(path), "%s%s/libggml-base.so", folder, below[i]);
+        if (access(path, R_OK) == 0) {
+            const int n = snprintf(oracle.dir, sizeof(oracle.dir), "%s%s", folder, below[i]);
+            return n > 0 && (size_t) n < sizeof(oracle.dir);
+        }
+    }
+    return false;
+}
+
+// .cache/reference in path or any folder above it.
+static inline bool oracle_dir_above(char *path) {
+    for (;;) {
+        char folder[PATH_MAX + 32];
+        snprintf(folder, sizeof(folder), "%s/.cache/reference", path);
+        if (oracle_dir_try(folder)) {
+            return true;
+        }
+        char *slash = strrchr(path, '/');
+        if (slash == NULL || slash == path) {
+            return false;
+        }
+        *slash = 0;
+    }
+}
+
+// The folder of the reference's libraries: $BERTH_REFERENCE, else the repository's cache; NULL if there is none.
+static inline const char *oracle_dir(void) {
+    char path[PATH_MAX];
+    const char *given = getenv("BERTH_REFERENCE");
+    if (oracle.dir[0] != 0 || (given != NULL && oracle_dir_try(given))) {
+        return oracle.dir;
+    }
+    if (getcwd(path, sizeof(path)) != NULL && oracle_dir_above(path)) {
+        return oracle.dir;
+    }
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    if (n > 0) {
+        path[n] = 0;
+        if (oracle_dir_above(path)) {
+            return oracle.dir;
+        }
+    }
+    snprintf(oracle.why, sizeof(oracle.why), "no reference libraries; tools/fetch-reference.sh brings them");
+    return NULL;
+}
+
+// One of the reference's libraries, in its namespace. NULL, with oracle_why(), if it cannot be had.
+static inline void *oracle_load(const char *library) {
+    if (ORACLE_SANITIZED) {
+        snprintf(oracle.why, sizeof(oracle.why), "sanitizers and the reference do not mix in one process");
+        return NULL;
+    }
+    const char *dir = oracle_dir();
+    if (dir == NULL) {
+        return NULL;
+    }
+    char path[PATH_MAX + 128];
+    snprintf(path, sizeof(path), "%s/%s", dir, library);
+    void *handle = dlmopen(oracle.loaded ? oracle.space : LM_ID_NEWLM, path, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL) {
+        snprintf(oracle.why, sizeof(oracle.why), "%s", dlerror());
+        return NULL;
+    }
+    if (!oracle.loaded) {
+        oracle.loaded = dlinfo(handle, RTLD_DI_LMID, &oracle.space) == 0;
+    }
+    return handle;
+}
