@@ -210,7 +210,7 @@ struct ggml_tensor *ggml_get_first_tensor(const struct ggml_context *ctx) {
 }
 
 struct ggml_tensor *ggml_get_next_tensor(const struct ggml_context *ctx, struct ggml_tensor *tensor) {
-    if (ctx == NULL || tensor == NULL || berth_poisoned(tensor)) {
+    if (ctx == NULL || tensor == NULL || tensor == &ctx->poison) {
         return NULL;
     }
     const struct ggml_object *obj = (const struct ggml_object *) (const void *) ((const char *) tensor - GGML_OBJECT_SIZE);

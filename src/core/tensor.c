@@ -10,25 +10,42 @@
 
 // ---- making ----
 
-// Extents and strides of a contiguous tensor of this shape, and its size in bytes. False if it does not fit 63 bits.
-static bool layout_contiguous(
-    struct ggml_tensor *t, const struct berth_type_row *row, int n_dims, const int64_t *ne, size_t *size) {
+struct layout {
+    int64_t ne[GGML_MAX_DIMS];
+    size_t nb[GGML_MAX_DIMS];
+    size_t size; // bytes in all
+};
+
+// Extents and strides of a contiguous tensor of this shape. False if its bytes pass 63 bits.
+static bool layout_contiguous(struct layout *l, const struct berth_type_row *row, int n_dims, const int64_t *ne) {
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
-        t->ne[i] = i < n_dims ? ne[i] : 1;
+        l->ne[i] = i < n_dims ? ne[i] : 1;
     }
+    const int64_t blck_size = row->traits.blck_size;
+    const int64_t n_blocks =
+        BERTH_LIKELY(blck_size == 1) ? l->ne[0] : l->ne[0] / blck_size; // a division costs more than all else
     size_t step = row->traits.type_size;
-    t->nb[0]    = step;
-    if (__builtin_mul_overflow(step, (size_t) (t->ne[0] / row->traits.blck_size), &step)) {
+    l->nb[0]    = step;
+    if (__builtin_mul_overflow(step, (size_t) n_blocks, &step)) {
         return false;
     }
     for (int i = 1; i < GGML_MAX_DIMS; i++) {
-        t->nb[i] = step;
-        if (__builtin_mul_overflow(step, (size_t) t->ne[i], &step)) {
+        l->nb[i] = step;
+        if (__builtin_mul_overflow(step, (size_t) l->ne[i], &step)) {
             return false;
         }
     }
-    *size = step;
+    l->size = step;
     return step <= (size_t) INT64_MAX;
+}
+
+// Two pieces below 256 bytes: for more, glibc clears whole cache lines at once on some processors, and reading a field
+// right after that stalls (bench/graph.c: a third of a constructor's time). The barrier keeps the compiler from joining them.
+static void tensor_clear(struct ggml_tensor *t) {
+    const size_t half = sizeof *t / 2;
+    memset(t, 0, half);
+    __asm__ volatile("" ::: "memory");
+    memset((char *) t + half, 0, sizeof *t - half);
 }
 
 // The shape's own rules; returns NULL when they hold.
@@ -74,11 +91,10 @@ struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func,
     if (BERTH_UNLIKELY(!shape_is_sound(row, n_dims, ne))) {
         return shape_refuse(ctx, func, type, n_dims, ne);
     }
-    struct ggml_tensor fresh = {.type = type};
-    size_t data_size;
-    if (BERTH_UNLIKELY(!layout_contiguous(&fresh, row, n_dims, ne, &data_size))) {
+    struct layout l;
+    if (BERTH_UNLIKELY(!layout_contiguous(&l, row, n_dims, ne))) {
         return berth_poison(
-            ctx, func, BERTH_SHAPE " elements of %s are more bytes than 63 bits count", BERTH_NE(&fresh), row->traits.type_name);
+            ctx, func, BERTH_SHAPE " elements of %s are more bytes than 63 bits count", BERTH_NE(&l), row->traits.type_name);
     }
     if (view_src != NULL) {
         // Views of views look at the one tensor that has the data.
@@ -89,22 +105,25 @@ struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func,
             view_src = view_src->view_src;
         }
         const size_t have = ggml_nbytes(view_src);
-        if (BERTH_UNLIKELY(data_size > 0 && (view_offs > have || data_size > have - view_offs))) {
-            return berth_poison(ctx, func, "a view of %zu bytes at %zu does not fit into %zu bytes", data_size, view_offs, have);
+        if (BERTH_UNLIKELY(l.size > 0 && (view_offs > have || l.size > have - view_offs))) {
+            return berth_poison(ctx, func, "a view of %zu bytes at %zu does not fit into %zu bytes", l.size, view_offs, have);
         }
-        fresh.view_src  = view_src;
-        fresh.view_offs = view_offs;
-        fresh.data      = view_src->data != NULL ? (char *) view_src->data + view_offs : NULL;
     }
-    const size_t own_size   = view_src == NULL && !ctx->no_alloc ? data_size : 0;
+    const size_t own_size   = view_src == NULL && !ctx->no_alloc ? l.size : 0;
     struct ggml_object *obj = berth_object_new(ctx, GGML_OBJECT_TYPE_TENSOR, sizeof(struct ggml_tensor) + own_size);
     if (BERTH_UNLIKELY(obj == NULL)) {
         return &ctx->poison;
     }
     struct ggml_tensor *t = berth_object_data(ctx, obj);
-
-    *t = fresh;
-    if (own_size > 0) {
+    tensor_clear(t);
+    t->type = type;
+    memcpy(t->ne, l.ne, sizeof t->ne);
+    memcpy(t->nb, l.nb, sizeof t->nb);
+    if (view_src != NULL) {
+        t->view_src  = view_src;
+        t->view_offs = view_offs;
+        t->data      = view_src->data != NULL ? (char *) view_src->data + view_offs : NULL;
+    } else if (own_size > 0) {
         t->data = t + 1;
 #if BERTH_DEBUG >= 3
         memset(t->data, 0xFF, own_size); // NaN: reading what was never written shows
@@ -200,8 +219,12 @@ void ggml_set_input(struct ggml_tensor *tensor) {
     flag_set(tensor, GGML_TENSOR_FLAG_INPUT);
 }
 
+// Whoever keeps a view keeps the memory it looks at.
 void ggml_set_output(struct ggml_tensor *tensor) {
     flag_set(tensor, GGML_TENSOR_FLAG_OUTPUT);
+    if (tensor != NULL && tensor->view_src != NULL) {
+        flag_set(tensor->view_src, GGML_TENSOR_FLAG_OUTPUT);
+    }
 }
 
 void ggml_set_param(struct ggml_tensor *tensor) {
