@@ -411,7 +411,7 @@ void gen_op_map_custom(struct gen *g, enum call_id id) {
         const enum ggml_type type = gen_type(g);
         args[k]                   = gen_tensor(g, type, shape_fit(gen_shape(g), type), ANY);
     }
-    args[k++] = pick(g, 1, 1 << 20) * 16;
+    args[k++] = chance(g, 3) ? 0 : pick(g, 1, 1 << 20) * 16;
     args[k++] = n_tasks(g);
     args[k++] = chance(g, 30) ? 0 : pick(g, 1, 1 << 20) * 16;
     gen_push(g, id, args, (size_t) k);
@@ -419,7 +419,7 @@ void gen_op_map_custom(struct gen *g, enum call_id id) {
 
 static void push_custom(struct gen *g, enum call_id id, int64_t *args, int k, int n) {
     args[k++] = n;
-    args[k++] = pick(g, 1, 1 << 20) * 16;
+    args[k++] = chance(g, 3) ? 0 : pick(g, 1, 1 << 20) * 16;
     args[k++] = n_tasks(g);
     args[k++] = chance(g, 30) ? 0 : pick(g, 1, 1 << 20) * 16;
     for (int i = 0; i < CALL_MAX_LIST; i++) {

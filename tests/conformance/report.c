@@ -178,8 +178,8 @@ static const char *purpose(const struct recipe *r, const struct outcome *mine, c
     if (mine->kind == OUTCOME_FAILED && ref->kind == OUTCOME_DONE && has_bad_extent(ref)) {
         return "negative extents and sizes past 63 bits are refused, in the reference they wrap";
     }
-    if (mine->kind == OUTCOME_FAILED && ref->kind == OUTCOME_DONE && strstr(mine->message, "a source tensor is NULL") != NULL) {
-        return "a missing source is refused, the reference makes a node that no backend can run";
+    if (mine->kind == OUTCOME_FAILED && ref->kind == OUTCOME_DONE && strstr(mine->message, " is NULL") != NULL) {
+        return "a missing source or function is refused, the reference makes a node that no backend can run";
     }
     return NULL;
 }
