@@ -7,7 +7,13 @@
 // clang-format off
 #define CPU_FAMILIES(X) \
     X(view) \
-    X(eltwise)
+    X(eltwise) \
+    X(copy) \
+    X(matmul) \
+    X(norm) \
+    X(rows) \
+    X(softmax) \
+    X(custom)
 // clang-format on
 
 #define CPU_FAMILY_DECLARE(name) extern const struct cpu_op_entry cpu_ops_##name[];

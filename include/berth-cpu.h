@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// berth-cpu.h: what Berth's CPU backend tells beyond ggml-cpu.h. A program that loads the backend at run time asks the registry's
+// proc address of the same name.
+#pragma once
+
+#include "ggml-cpu.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Work memory is sized before a graph runs, owned by the backend, and kept for the next one.
+// Bytes the backend holds now; bytes it would need to compute this graph with its threads.
+GGML_BACKEND_API size_t berth_cpu_work_size(ggml_backend_t backend);
+GGML_BACKEND_API size_t berth_cpu_graph_work_size(ggml_backend_t backend, const struct ggml_cgraph *graph);
+
+// The instruction-set tiers in use, "neon+dotprod", or "portable". BERTH_CPU_ISA in the environment chooses.
+GGML_BACKEND_API const char *berth_cpu_isa(void);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+// backend.c: the CPU as a backend stream: threads, work memory and the abort callback of one caller. Computing is synchronous.
+// Work memory grows to what the largest graph needed and stays. The pool is the caller's, or one of the backend's own that is
+// made when the first graph wants more than one thread.
+
+#include "cpu/device.h"
+
+#include "berth-cpu.h"
+#include "core/graph.h"
+
+#include <string.h>
+
+struct cpu_backend {
+    int n_threads;
+    struct ggml_threadpool *pool;     // the caller's, or NULL
+    struct ggml_threadpool *own_pool; // NULL until needed
+    uint8_t *work;
+    size_t work_size;
+    ggml_abort_callback abort_callback;
+    void *abort_data;
+    bool use_ref;
+};
+
+struct cpu_backend_plan {
+    struct ggml_cplan plan;
+    struct ggml_cgraph graph;
+};
+
+static ggml_guid cpu_guid = {0xb1, 0x27, 0x3e, 0x5c, 0x90, 0x44, 0x4f, 0x0e, 0x8d, 0x1b, 0x62, 0x65, 0x72, 0x74, 0x68, 0x01};
+
+static const char *backend_name(ggml_backend_t backend) {
+    (void) backend;
+    return "CPU";
+}
+
+static void backend_free(ggml_backend_t backend) {
+    struct cpu_backend *b = backend->context;
+    ggml_threadpool_free(b->own_pool);
+    cpu_aligned_free(b->work);
+    cpu_free(b);
+    cpu_free(backend);
+}
+
+// The pool to run on with n threads. NULL: the plan falls back on a borrowed pool.
+static struct ggml_threadpool *backend_pool(struct cpu_backend *b, int n) {
+    if (b->pool != NULL || n <= 1) {
+        return b->pool;
+    }
+    if (b->own_pool == NULL || ggml_threadpool_get_n_threads(b->own_pool) < n) {
+        struct ggml_threadpool_params params = ggml_threadpool_params_default(b->n_threads > n ? b->n_threads : n);
+        ggml_threadpool_free(b->own_pool);
+        b->own_pool = ggml_threadpool_new(&params);
+    }
+    return b->own_pool;
+}
+
+static struct ggml_cplan backend_plan(struct cpu_backend *b, const struct ggml_cgraph *graph) {
+    struct ggml_cplan plan   = ggml_graph_plan(graph, b->n_threads, b->pool);
+    plan.threadpool          = backend_pool(b, plan.n_threads);
+    plan.abort_callback      = b->abort_callback;
+    plan.abort_callback_data = b->abort_data;
+    plan.use_ref             = b->use_ref;
+    return plan;
+}
+
+static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
+    struct cpu_backend *b  = backend->context;
+    struct ggml_cplan plan = backend_plan(b, graph);
+    if (plan.work_size > b->work_size) {
+        cpu_aligned_free(b->work);
+        b->work      = cpu_aligned_alloc(64, plan.work_size);
+        b->work_size = b->work != NULL ? plan.work_size : 0;
+        if (b->work == NULL) {
+            return cpu_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for %zu bytes of work memory", plan.work_size);
+        }
+    }
+    plan.work_data = b->work;
+    return ggml_graph_compute(graph, &plan);
+}
+
+static ggml_backend_graph_plan_t plan_create(ggml_backend_t backend, const struct ggml_cgraph *graph) {
+    struct cpu_backend_plan *p = cpu_malloc(sizeof *p);
+    if (p == NULL) {
+        cpu_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for a graph plan");
+        return NULL;
+    }
+    p->plan  = backend_plan(backend->context, graph);
+    p->graph = *graph;
+    if (p->plan.work_size > 0) {
+        p->plan.work_data = cpu_aligned_alloc(64, p->plan.work_size);
+        if (p->plan.work_data == NULL) {
+            cpu_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for %zu bytes of work memory", p->plan.work_size);
+            cpu_free(p);
+            return NULL;
+        }
+    }
+    return p;
+}
+
+static void plan_free(ggml_backend_t backend, ggml_backend_graph_plan_t plan) {
+    (void) backend;
+    struct cpu_backend_plan *p = plan;
+    if (p != NULL) {
+        cpu_aligned_free(p->plan.work_data);
+        cpu_free(p);
+    }
+}
+
+static enum ggml_status plan_compute(ggml_backend_t backend, ggml_backend_graph_plan_t plan) {
+    struct cpu_backend_plan *p = plan;
+    if (p == NULL) {
+        return cpu_error(GGML_STATUS_FAILED, "CPU: no graph plan to compute");
+    }
+    // the pool may have been replaced since the plan was made
+    p->plan.threadpool = backend_pool(backend->context, p->plan.n_threads);
+    return ggml_graph_compute(&p->graph, &p->plan);
+}
+
+static const struct ggml_backend_i backend_iface = {
+    .get_name           = backend_name,
+    .free               = backend_free,
+    .graph_plan_create  = plan_create,
+    .graph_plan_free    = plan_free,
+    .graph_plan_compute = plan_compute,
+    .graph_compute      = backend_compute,
+};
+
+ggml_backend_t ggml_backend_cpu_init(void) {
+    cpu_init();
+    struct cpu_backend *b  = cpu_calloc(1, sizeof *b);
+    ggml_backend_t backend = cpu_calloc(1, sizeof *backend);
+    if (b == NULL || backend == NULL) {
+        cpu_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for a backend");
+        cpu_free(b);
+        cpu_free(backend);
+        return NULL;
+    }
+    b->n_threads = GGML_DEFAULT_N_THREADS;
+    *backend     = (struct ggml_backend){.guid = &cpu_guid, .iface = backend_iface, .device = cpu_device(), .context = b};
+    return backend;
+}
+
+bool ggml_backend_is_cpu(ggml_backend_t backend) {
+    return backend != NULL &&
+           (backend->guid == &cpu_guid || (backend->guid != NULL && memcmp(backend->guid, cpu_guid, sizeof cpu_guid) == 0));
+}
+
+// NULL with an error if the backend is another's.
+static struct cpu_backend *backend_of(ggml_backend_t backend, const char *func) {
+    if (!ggml_backend_is_cpu(backend)) {
+        cpu_error(GGML_STATUS_FAILED, "%s: this is no CPU backend", func);
+        return NULL;
+    }
+    return backend->context;
+}
+
+void ggml_backend_cpu_set_n_threads(ggml_backend_t backend_cpu, int n_threads) {
+    struct cpu_backend *b = backend_of(backend_cpu, __func__);
+    if (b != NULL) {
+        b->n_threads = n_threads < 1 ? 1 : n_threads < GGML_MAX_N_THREADS ? n_threads : GGML_MAX_N_THREADS;
+    }
+}
+
+void ggml_backend_cpu_set_threadpool(ggml_backend_t backend_cpu, ggml_threadpool_t threadpool) {
+    struct cpu_backend *b = backend_of(backend_cpu, __func__);
+    if (b == NULL) {
+        return;
+    }
+    if (b->pool != NULL && b->pool != threadpool) {
+        ggml_threadpool_pause(b->pool); // nobody is expected to feed it soon
+    }
+    b->pool = threadpool;
+}
+
+void ggml_backend_cpu_set_abort_callback(
+    ggml_backend_t backend_cpu, ggml_abort_callback abort_callback, void *abort_callback_data) {
+    struct cpu_backend *b = backend_of(backend_cpu, __func__);
+    if (b != NULL) {
+        b->abort_callback = abort_callback;
+        b->abort_data     = abort_callback_data;
+    }
+}
+
+void ggml_backend_cpu_set_use_ref(ggml_backend_t backend_cpu, bool use_ref) {
+    struct cpu_backend *b = backend_of(backend_cpu, __func__);
+    if (b != NULL) {
+        b->use_ref = use_ref;
+    }
+}
+
+size_t berth_cpu_work_size(ggml_backend_t backend) {
+    const struct cpu_backend *b = backend_of(backend, __func__);
+    return b != NULL ? b->work_size : 0;
+}
+
+size_t berth_cpu_graph_work_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
+    const struct cpu_backend *b = backend_of(backend, __func__);
+    return b != NULL ? ggml_graph_plan(graph, b->n_threads, b->pool).work_size : 0;
+}
+
+const char *berth_cpu_isa(void) {
+    cpu_init();
+    return cpu_kernels_best.tier;
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT
+// device.c: the CPU as a device, its registry entry, and the two functions by which it is loaded at run time.
+// Its memory is the host's: buffers come from libggml-base.
+
+#include "cpu/device.h"
+
+#include "cpu/features.h"
+
+#include "berth-cpu.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// ---- what the system tells ----
+
+// The value after "key" and a colon in a file of such lines; "" if it is not there.
+static void proc_line(const char *path, const char *key, char *out, size_t out_size) {
+    out[0]  = '\0';
+    FILE *f = fopen(path, "re");
+    if (f == NULL) {
+        return;
+    }
+    char line[256];
+    while (fgets(line, sizeof line, f) != NULL) {
+        char *value = strchr(line, ':');
+        if (value == NULL || strncmp(line, key, strlen(key)) != 0) {
+            continue;
+        }
+        value += 1 + strspn(value + 1, " \t");
+        value[strcspn(value, "\n")] = '\0';
+        snprintf(out, out_size, "%s", value);
+        break;
+    }
+    fclose(f);
+}
+
+static char description[128];
+
+static void describe(void) {
+    proc_line("/proc/cpuinfo", "model name", description, sizeof description);
+    if (description[0] == '\0') {
+        strcpy(description, "CPU");
+    }
+}
+
+// ---- the device ----
+
+static const char *dev_name(ggml_backend_dev_t dev) {
+    (void) dev;
+    return "CPU";
+}
+
+static const char *dev_description(ggml_backend_dev_t dev) {
+    (void) dev;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, describe);
+    return description;
+}
+
+// total: the machine's memory; free: what can be had without swapping.
+static void dev_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) {
+    (void) dev;
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    *n_total = pages > 0 && page > 0 ? (size_t) pages * (size_t) page : 0;
+    char kib[64];
+    proc_line("/proc/meminfo", "MemAvailable", kib, sizeof kib);
+    const unsigned long long n = strtoull(kib, NULL, 10);
+    *n_free                    = n > 0 ? (size_t) n * 1024 : *n_total;
+    if (*n_total < *n_free) {
+        *n_total = *n_free;
+    }
+}
+
+static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
+    (void) dev;
+    return GGML_BACKEND_DEVICE_TYPE_CPU;
+}
+
+static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props) {
+    *props = (struct ggml_backend_dev_props){
+        .name        = dev_name(dev),
+        .description = dev_description(dev),
+        .type        = dev_type(dev),
+        .caps        = {.buffer_from_host_ptr = true},
+    };
+    dev_memory(dev, &props->memory_free, &props->memory_total);
+}
+
+static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
+    (void) dev;
+    (void) params;
+    return ggml_backend_cpu_init();
+}
+
+static ggml_backend_buffer_type_t dev_buffer_type(ggml_backend_dev_t dev) {
+    (void) dev;
+    return ggml_backend_cpu_buffer_type();
+}
+
+static ggml_backend_buffer_t dev_buffer_from_ptr(ggml_backend_dev_t dev, void *ptr, size_t size, size_t max_tensor_size) {
+    (void) dev;
+    (void) max_tensor_size;
+    return ggml_backend_cpu_buffer_from_ptr(ptr, size);
+}
+
+static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
+    (void) dev;
+    return op != NULL && cpu_supports_op(op);
+}
+
+static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) {
+    (void) dev;
+    return ggml_backend_buft_is_host(buft);
+}
+
+static const struct ggml_backend_device_i dev_iface = {
+    .get_name             = dev_name,
+    .get_description      = dev_description,
+    .get_memory           = dev_memory,
+    .get_type             = dev_type,
+    .get_props            = dev_props,
+    .init_backend         = dev_init,
+    .get_buffer_type      = dev_buffer_type,
+    .buffer_from_host_ptr = dev_buffer_from_ptr,
+    .supports_op          = dev_supports_op,
+    .supports_buft        = dev_supports_buft,
+};
+
+// ---- the registry entry ----
+
+static const char *reg_name(ggml_backend_reg_t reg) {
+    (void) reg;
+    return "CPU";
+}
+
+static size_t reg_device_count(ggml_backend_reg_t reg) {
+    (void) reg;
+    return 1;
+}
+
+static ggml_backend_dev_t reg_device(ggml_backend_reg_t reg, size_t index) {
+    (void) reg;
+    return index == 0 ? cpu_device() : NULL;
+}
+
+#define MAX_FEATURES 32
+static struct ggml_backend_feature features[MAX_FEATURES];
+
+static void list_features(void) {
+    const struct cpu_features *f = cpu_features();
+    const struct {
+        const char *name;
+        bool has;
+    } all[] = {
+        {"SSE3", f->sse3},
+        {"SSSE3", f->ssse3},
+        {"AVX", f->avx},
+        {"AVX_VNNI", f->avx_vnni},
+        {"AVX2", f->avx2},
+        {"F16C", f->f16c},
+        {"FMA", f->fma},
+        {"BMI2", f->bmi2},
+        {"AVX512", f->avx512},
+        {"AVX512_VBMI", f->avx512_vbmi},
+        {"AVX512_VNNI", f->avx512_vnni},
+        {"AVX512_BF16", f->avx512_bf16},
+        {"AMX_INT8", f->amx_int8},
+        {"NEON", f->neon},
+        {"ARM_FMA", f->arm_fma},
+        {"FP16_VA", f->fp16_va},
+        {"MATMUL_INT8", f->i8mm},
+        {"SVE", f->sve},
+        {"DOTPROD", f->dotprod},
+        {"SME", f->sme},
+    };
+    _Static_assert(sizeof all / sizeof all[0] + 2 < MAX_FEATURES, "and the tier, and the end");
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (all[i].has) {
+            features[n++] = (struct ggml_backend_feature){.name = all[i].name, .value = "1"};
+        }
+    }
+    features[n++] = (struct ggml_backend_feature){.name = "BERTH", .value = berth_cpu_isa()};
+    features[n]   = (struct ggml_backend_feature){NULL, NULL};
+}
+
+// Ended by a NULL name.
+static struct ggml_backend_feature *reg_features(ggml_backend_reg_t reg) {
+    (void) reg;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, list_features);
+    return features;
+}
+
+static ggml_backend_buffer_type_t *dev_extra_bufts(ggml_backend_dev_t dev) {
+    (void) dev;
+    static ggml_backend_buffer_type_t none[] = {NULL};
+    return none;
+}
+
+typedef void (*proc_t)(void);
+
+static const struct {
+    const char *name;
+    proc_t proc;
+} procs[] = {
+    {"ggml_backend_set_n_threads", (proc_t) ggml_backend_cpu_set_n_threads},
+    {"ggml_backend_dev_get_extra_bufts", (proc_t) dev_extra_bufts},
+    {"ggml_backend_get_features", (proc_t) reg_features},
+    {"ggml_backend_set_abort_callback", (proc_t) ggml_backend_cpu_set_abort_callback},
+    {"ggml_backend_cpu_numa_init", (proc_t) ggml_numa_init},
+    {"ggml_backend_cpu_is_numa", (proc_t) ggml_is_numa},
+    {"ggml_backend_cpu_set_use_ref", (proc_t) ggml_backend_cpu_set_use_ref},
+    {"ggml_backend_cpu_set_threadpool", (proc_t) ggml_backend_cpu_set_threadpool},
+    {"ggml_threadpool_new", (proc_t) ggml_threadpool_new},
+    {"ggml_threadpool_free", (proc_t) ggml_threadpool_free},
+    {"berth_cpu_work_size", (proc_t) berth_cpu_work_size},
+    {"berth_cpu_graph_work_size", (proc_t) berth_cpu_graph_work_size},
+    {"berth_cpu_isa", (proc_t) berth_cpu_isa},
+};
+
+static void *reg_proc_address(ggml_backend_reg_t reg, const char *name) {
+    (void) reg;
+    for (size_t i = 0; name != NULL && i < sizeof procs / sizeof procs[0]; i++) {
+        if (strcmp(procs[i].name, name) == 0) {
+            void *address; // ISO C has no cast from function to object pointers; POSIX systems have the same bits
+            memcpy(&address, &procs[i].proc, sizeof address);
+            return address;
+        }
+    }
+    return NULL;
+}
+
+static struct ggml_backend_reg cpu_reg = {
+    .api_version = GGML_BACKEND_API_VERSION,
+    .iface =
+        {
+            .get_name         = reg_name,
+            .get_device_count = reg_device_count,
+            .get_device       = reg_device,
+            .get_proc_address = reg_proc_address,
+        },
+};
+
+static struct ggml_backend_device device = {.iface = dev_iface, .reg = &cpu_reg};
+
+ggml_backend_dev_t cpu_device(void) {
+    return &device;
+}
+
+ggml_backend_reg_t ggml_backend_cpu_reg(void) {
+    cpu_init();
+    return &cpu_reg;
+}
+
+// ---- loading: for shared libraries only, since backends in one program would clash over the names ----
+
+#ifdef GGML_BACKEND_SHARED
+GGML_BACKEND_API ggml_backend_reg_t ggml_backend_init(void);
+GGML_BACKEND_API int ggml_backend_score(void);
+
+ggml_backend_reg_t ggml_backend_init(void) {
+    return ggml_backend_cpu_reg();
+}
+
+// One build serves every machine: it runs anywhere, and what it uses there counts.
+int ggml_backend_score(void) {
+    int score = 1;
+    for (const struct cpu_tier *t = cpu_tiers; t != NULL && t->name != NULL; t++) {
+        score += t->has();
+    }
+    return score;
+}
+#endif

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// custom.c: MAP_CUSTOM1 to 3 and CUSTOM: the caller's function, once for each of the tasks it asked for. As many tasks run as
+// there are threads at most, whatever the number of processors: the function may count on them.
+
+#include "cpu/optable.h"
+
+#include "core/custom.h"
+
+#include <string.h>
+
+// All four params structs have the same shape; only the function's type differs.
+static struct ggml_custom_op_params params_of(const struct ggml_tensor *op) {
+    struct ggml_custom_op_params params;
+    memcpy(&params, op->op_params, sizeof params);
+    return params;
+}
+
+static bool supports(const struct ggml_tensor *op) {
+    return params_of(op).fun != NULL;
+}
+
+static int n_tasks(const struct ggml_tensor *op, int n_threads) {
+    const int n = params_of(op).n_tasks;
+    return n == GGML_N_TASKS_MAX || n > n_threads ? n_threads : n;
+}
+
+static void map1_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    struct ggml_map_custom1_op_params params;
+    memcpy(&params, op->op_params, sizeof params);
+    params.fun(op, op->src[0], p->ith, p->nth, params.userdata);
+}
+
+static void map2_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    struct ggml_map_custom2_op_params params;
+    memcpy(&params, op->op_params, sizeof params);
+    params.fun(op, op->src[0], op->src[1], p->ith, p->nth, params.userdata);
+}
+
+static void map3_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    struct ggml_map_custom3_op_params params;
+    memcpy(&params, op->op_params, sizeof params);
+    params.fun(op, op->src[0], op->src[1], op->src[2], p->ith, p->nth, params.userdata);
+}
+
+static void custom_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_custom_op_params params = params_of(op);
+    params.fun(op, p->ith, p->nth, params.userdata);
+}
+
+const struct cpu_op_entry cpu_ops_custom[] = {
+    {GGML_OP_MAP_CUSTOM1, {.supports = supports, .n_tasks = n_tasks, .run = map1_run, .caller_tasks = true}},
+    {GGML_OP_MAP_CUSTOM2, {.supports = supports, .n_tasks = n_tasks, .run = map2_run, .caller_tasks = true}},
+    {GGML_OP_MAP_CUSTOM3, {.supports = supports, .n_tasks = n_tasks, .run = map3_run, .caller_tasks = true}},
+    {GGML_OP_CUSTOM, {.supports = supports, .n_tasks = n_tasks, .run = custom_run, .caller_tasks = true}},
+    CPU_OPS_END,
+};

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+// matmul.c: MUL_MAT: every row of src[1] times every row of src[0]. Rows of src[1] are brought to the type src[0]'s dot products
+// take (vec_dot_type) once, in work memory, by all tasks; then the tasks take tiles of the result as they get to them, so that a
+// slow thread does not hold up the rest. Within a tile, TILE_ROWS rows of src[0] stay in the cache for TILE_COLS rows of src[1].
+
+#include "cpu/optable.h"
+#include "cpu/rowio.h"
+
+#define TILE_ROWS 32 // of src[0]
+#define TILE_COLS 16 // of src[1]
+#define TASK_FLOPS 131072
+
+static enum ggml_type dot_type(const struct ggml_tensor *op) {
+    return cpu_kernels_best.traits[op->src[0]->type].vec_dot_type;
+}
+
+// src[1] as it is can be fed to the dot product
+static bool is_ready(const struct ggml_tensor *op) {
+    const struct ggml_tensor *b = op->src[1];
+    return b->type == dot_type(op) && b->nb[0] == ggml_type_size(b->type);
+}
+
+static bool supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    if (a == NULL || b == NULL || op->type != GGML_TYPE_F32 || op->nb[0] != sizeof(float)) {
+        return false;
+    }
+    const struct cpu_kernels *k = &cpu_kernels_best;
+    const bool fits =
+        a->ne[0] == b->ne[0] && a->ne[2] > 0 && a->ne[3] > 0 && b->ne[2] % a->ne[2] == 0 && b->ne[3] % a->ne[3] == 0;
+    return fits && k->traits[a->type].vec_dot != NULL && a->nb[0] == ggml_type_size(a->type) &&
+           (is_ready(op) || (cpu_is_float(b->type) && k->traits[dot_type(op)].from_float != NULL));
+}
+
+static int n_tasks(const struct ggml_tensor *op, int n_threads) {
+    const double flops = (double) ggml_nelements(op) * (double) op->src[0]->ne[0];
+    const double n     = flops / TASK_FLOPS;
+    return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
+}
+
+static size_t row_size(const struct ggml_tensor *op) {
+    return ggml_row_size(dot_type(op), op->src[1]->ne[0]);
+}
+
+static size_t work_size(const struct ggml_tensor *op, int tasks) {
+    (void) tasks;
+    return is_ready(op) ? 0 : row_size(op) * (size_t) ggml_nrows(op->src[1]);
+}
+
+// ---- the rows of src[1] ----
+
+static void convert_rows(const struct cpu_params *p, const struct ggml_tensor *op) {
+    const struct ggml_tensor *b = op->src[1];
+    const size_t size           = row_size(op);
+    const enum ggml_type type   = dot_type(op);
+    const size_t piece_size     = ggml_row_size(type, CPU_PIECE);
+    float buf[CPU_PIECE];
+    for (struct cpu_pieces it = cpu_pieces(p, b); cpu_piece_next(&it);) {
+        const int64_t ir = (it.at.i3 * b->ne[2] + it.at.i2) * b->ne[1] + it.at.i1;
+        char *to         = (char *) p->work + (size_t) ir * size + (size_t) (it.i0 / CPU_PIECE) * piece_size;
+        const float *x   = cpu_row_load(p->k, b, cpu_row(b, it.at), it.i0, it.n, buf);
+        p->k->traits[type].from_float(x, to, it.n);
+    }
+}
+
+// Where the rows of one batch of src[1] lie and how far apart.
+struct cols {
+    const char *data;
+    size_t step;
+};
+
+static struct cols batch_cols(const struct cpu_params *p, const struct ggml_tensor *op, int64_t i2, int64_t i3) {
+    const struct ggml_tensor *b = op->src[1];
+    if (is_ready(op)) {
+        return (struct cols){.data = cpu_row_at(b, 0, i2, i3), .step = b->nb[1]};
+    }
+    const size_t size = row_size(op);
+    return (struct cols){.data = (const char *) p->work + (size_t) ((i3 * b->ne[2] + i2) * b->ne[1]) * size, .step = size};
+}
+
+// ---- a tile ----
+
+struct tile {
+    int64_t r0, r1; // rows of src[0]
+    int64_t c0, c1; // rows of src[1]
+    int64_t i2, i3; // batch
+};
+
+static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const struct tile *t) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    const int64_t n            = a->ne[0];
+    const struct cols cols     = batch_cols(p, op, t->i2, t->i3);
+    const char *rows           = cpu_row_at(a, 0, t->i2 / (b->ne[2] / a->ne[2]), t->i3 / (b->ne[3] / a->ne[3]));
+    const struct cpu_tile *ukr = &p->k->tile[a->type];
+    if (ukr->run != NULL && op->nb[1] % sizeof(float) == 0) {
+        for (int64_t c = t->c0; c < t->c1; c += ukr->nr) {
+            const int nc = t->c1 - c < ukr->nr ? (int) (t->c1 - c) : ukr->nr;
+            for (int64_t r = t->r0; r < t->r1; r += ukr->mr) {
+                const int nr = t->r1 - r < ukr->mr ? (int) (t->r1 - r) : ukr->mr;
+                float *to    = (float *) (void *) cpu_row_at(op, c, t->i2, t->i3) + r;
+                ukr->run(n, to, (int64_t) (op->nb[1] / sizeof(float)), rows + (size_t) r * a->nb[1], a->nb[1], nr,
+                    cols.data + (size_t) c * cols.step, cols.step, nc);
+            }
+        }
+        return;
+    }
+    const ggml_vec_dot_t dot = p->k->traits[a->type].vec_dot;
+    for (int64_t c = t->c0; c < t->c1; c++) {
+        float *to = (float *) (void *) cpu_row_at(op, c, t->i2, t->i3);
+        for (int64_t r = t->r0; r < t->r1; r++) {
+            dot((int) n, to + r, 0, rows + (size_t) r * a->nb[1], 0, cols.data + (size_t) c * cols.step, 0, 1);
+        }
+    }
+}
+
+static void run(const struct cpu_params *p, struct ggml_tensor *op) {
+    if (!is_ready(op)) {
+        convert_rows(p, op);
+        cpu_barrier(p);
+    }
+    // narrow tiles while there are few: every task should find one
+    const int64_t ne0 = op->ne[0], ne1 = op->ne[1];
+    const int64_t n_cols = (ne1 + TILE_COLS - 1) / TILE_COLS;
+    int64_t tile_rows    = TILE_ROWS;
+    while (tile_rows > 4 && n_cols * op->ne[2] * op->ne[3] * ((ne0 + tile_rows - 1) / tile_rows) < 4 * p->nth) {
+        tile_rows /= 2;
+    }
+    const int64_t n_rows = (ne0 + tile_rows - 1) / tile_rows;
+    const int64_t n      = n_rows * n_cols * op->ne[2] * op->ne[3];
+    for (int64_t i = cpu_chunk_next(p); i < n; i = cpu_chunk_next(p)) {
+        const int64_t ir = i % n_rows, ic = i / n_rows % n_cols, batch = i / (n_rows * n_cols);
+        const struct tile t = {
+            .r0 = ir * tile_rows,
+            .r1 = ne0 < (ir + 1) * tile_rows ? ne0 : (ir + 1) * tile_rows,
+            .c0 = ic * TILE_COLS,
+            .c1 = ne1 < (ic + 1) * TILE_COLS ? ne1 : (ic + 1) * TILE_COLS,
+            .i2 = batch % op->ne[2],
+            .i3 = batch / op->ne[2],
+        };
+        tile_run(p, op, &t);
+    }
+}
+
+const struct cpu_op_entry cpu_ops_matmul[] = {
+    {GGML_OP_MUL_MAT, {.supports = supports, .n_tasks = n_tasks, .work_size = work_size, .run = run}},
+    CPU_OPS_END,
+};

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+// norm.c: NORM, RMS_NORM, L2_NORM over rows and GROUP_NORM over groups of channels (dimension 2). f32 with dense rows, in place
+// or not. Sums are in double: a row of a million elements keeps its digits.
+
+#include "cpu/optable.h"
+
+#include <math.h>
+
+static bool supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op) &&
+           a->nb[0] == sizeof(float) && op->nb[0] == sizeof(float);
+}
+
+static bool group_supports(const struct ggml_tensor *op) {
+    return supports(op) && cpu_param_i32(op, 0) > 0;
+}
+
+// ---- over rows ----
+
+typedef void (*row_norm_t)(const struct cpu_kernels *k, int64_t n, float *y, const float *x, float eps);
+
+static void rows_run(const struct cpu_params *p, struct ggml_tensor *op, row_norm_t norm) {
+    const float eps = cpu_param_f32(op, 0);
+    int64_t i0, i1;
+    cpu_share(p, ggml_nrows(op), &i0, &i1);
+    for (int64_t ir = i0; ir < i1; ir++) {
+        const struct cpu_row_pos at = cpu_row_pos(op, ir);
+        norm(p->k, op->ne[0], (float *) (void *) cpu_row(op, at), (const float *) (const void *) cpu_row(op->src[0], at), eps);
+    }
+}
+
+// y = x - mean; returns the sum of squares of y.
+static double center(const struct cpu_kernels *k, int64_t n, float *y, const float *x, float mean) {
+    k->scale(n, y, x, 1.0f, -mean);
+    return k->sum_sq(n, y);
+}
+
+static void row_norm(const struct cpu_kernels *k, int64_t n, float *y, const float *x, float eps) {
+    const float mean = (float) (k->sum(n, x) / (double) n);
+    const float var  = (float) (center(k, n, y, x, mean) / (double) n);
+    k->scale(n, y, y, 1.0f / sqrtf(var + eps), 0.0f);
+}
+
+static void row_rms_norm(const struct cpu_kernels *k, int64_t n, float *y, const float *x, float eps) {
+    const float mean = (float) (k->sum_sq(n, x) / (double) n);
+    k->scale(n, y, x, 1.0f / sqrtf(mean + eps), 0.0f);
+}
+
+static void row_l2_norm(const struct cpu_kernels *k, int64_t n, float *y, const float *x, float eps) {
+    const float length = sqrtf((float) k->sum_sq(n, x));
+    k->scale(n, y, x, 1.0f / fmaxf(length, eps), 0.0f);
+}
+
+static void norm_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    rows_run(p, op, row_norm);
+}
+static void rms_norm_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    rows_run(p, op, row_rms_norm);
+}
+static void l2_norm_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    rows_run(p, op, row_l2_norm);
+}
+
+// ---- over groups ----
+
+static void group_run(const struct cpu_kernels *k, struct ggml_tensor *op, int64_t i3, int64_t c0, int64_t c1, float eps) {
+    const struct ggml_tensor *a = op->src[0];
+    const int64_t n             = op->ne[0];
+    const double count          = (double) (n * op->ne[1] * (c1 - c0));
+    double sum = 0, sum_sq = 0;
+    for (int64_t i2 = c0; i2 < c1; i2++) {
+        for (int64_t i1 = 0; i1 < op->ne[1]; i1++) {
+            sum += k->sum(n, (const float *) (const void *) cpu_row_at(a, i1, i2, i3));
+        }
+    }
+    const float mean = (float) (sum / count);
+    for (int64_t i2 = c0; i2 < c1; i2++) {
+        for (int64_t i1 = 0; i1 < op->ne[1]; i1++) {
+            sum_sq += center(k, n, (float *) (void *) cpu_row_at(op, i1, i2, i3),
+                (const float *) (const void *) cpu_row_at(a, i1, i2, i3), mean);
+        }
+    }
+    const float scale = 1.0f / sqrtf((float) (sum_sq / count) + eps);
+    for (int64_t i2 = c0; i2 < c1; i2++) {
+        for (int64_t i1 = 0; i1 < op->ne[1]; i1++) {
+            float *y = (float *) (void *) cpu_row_at(op, i1, i2, i3);
+            k->scale(n, y, y, scale, 0.0f);
+        }
+    }
+}
+
+static void group_norm_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const int64_t n_groups = cpu_param_i32(op, 0), n_channels = op->ne[2];
+    const int64_t n_each = (n_channels + n_groups - 1) / n_groups; // the last group may have fewer
+    const float eps      = cpu_param_f32(op, 1);
+    int64_t i0, i1;
+    cpu_share(p, n_groups * op->ne[3], &i0, &i1);
+    for (int64_t i = i0; i < i1; i++) {
+        const int64_t c0 = i % n_groups * n_each;
+        const int64_t c1 = c0 + n_each < n_channels ? c0 + n_each : n_channels;
+        if (c0 < c1) {
+            group_run(p->k, op, i / n_groups, c0, c1, eps);
+        }
+    }
+}
+
+const struct cpu_op_entry cpu_ops_norm[] = {
+    {GGML_OP_NORM, {.supports = supports, .run = norm_run}},
+    {GGML_OP_RMS_NORM, {.supports = supports, .run = rms_norm_run}},
+    {GGML_OP_L2_NORM, {.supports = supports, .run = l2_norm_run}},
+    {GGML_OP_GROUP_NORM, {.supports = group_supports, .run = group_norm_run}},
+    CPU_OPS_END,
+};

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT
+// softmax.c: SOFT_MAX: exp(x * scale + slope * mask) of a row, divided by its sum. The mask (f16 or f32) repeats over dimensions
+// 2 and 3; with max_bias the slope falls from head to head (ALiBi). A sink adds one more term to a head's sum, and no output.
+
+#include "cpu/optable.h"
+#include "cpu/rowio.h"
+
+#include <math.h>
+
+static bool supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *mask = op->src[1], *sinks = op->src[2];
+    if (a == NULL || a->type != GGML_TYPE_F32 || op->type != GGML_TYPE_F32 || !ggml_are_same_shape(a, op) ||
+        a->nb[0] != sizeof(float) || op->nb[0] != sizeof(float)) {
+        return false;
+    }
+    if (mask != NULL && (!cpu_is_float(mask->type) || mask->ne[0] != a->ne[0] || mask->ne[1] < a->ne[1] || mask->ne[2] < 1 ||
+                            mask->ne[3] < 1 || mask->nb[0] != ggml_type_size(mask->type))) {
+        return false;
+    }
+    return sinks == NULL || (sinks->type == GGML_TYPE_F32 && sinks->ne[0] >= a->ne[2] && sinks->nb[0] == sizeof(float));
+}
+
+static float slope_of(int64_t head, int64_t n_heads, float max_bias) {
+    if (!(max_bias > 0.0f)) {
+        return 1.0f;
+    }
+    int64_t n = 1; // the largest power of two that is no more than n_heads
+    while (n * 2 <= n_heads) {
+        n *= 2;
+    }
+    const float m0 = powf(2.0f, -max_bias / (float) n), m1 = powf(2.0f, -max_bias / 2.0f / (float) n);
+    return head < n ? powf(m0, (float) (head + 1)) : powf(m1, (float) (2 * (head - n) + 1));
+}
+
+// y += slope * mask
+static void add_mask(
+    const struct cpu_kernels *k, int64_t n, float *y, const struct ggml_tensor *mask, const char *row, float slope) {
+    float buf[CPU_PIECE];
+    for (int64_t i = 0; i < n; i += CPU_PIECE) {
+        const int64_t m = n - i < CPU_PIECE ? n - i : CPU_PIECE;
+        k->mad(m, y + i, cpu_row_load(k, mask, row, i, m, buf), slope);
+    }
+}
+
+static void run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *mask = op->src[1], *sinks = op->src[2];
+    const struct cpu_kernels *k = p->k;
+    const float scale = cpu_param_f32(op, 0), max_bias = cpu_param_f32(op, 1);
+    const int64_t n = op->ne[0];
+    int64_t r0, r1;
+    cpu_share(p, ggml_nrows(op), &r0, &r1);
+    for (int64_t ir = r0; ir < r1; ir++) {
+        const struct cpu_row_pos at = cpu_row_pos(op, ir);
+        float *y                    = (float *) (void *) cpu_row(op, at);
+        k->scale(n, y, (const float *) (const void *) cpu_row(a, at), scale, 0.0f);
+        if (mask != NULL) {
+            const char *row = cpu_row_at(mask, at.i1, at.i2 % mask->ne[2], at.i3 % mask->ne[3]);
+            add_mask(k, n, y, mask, row, slope_of(at.i2, op->ne[2], max_bias));
+        }
+        float max = k->max(n, y);
+        if (sinks != NULL) {
+            max = fmaxf(max, ((const float *) sinks->data)[at.i2]);
+        }
+        double sum = k->exp_sum(n, y, y, max);
+        if (sinks != NULL) {
+            sum += expf(((const float *) sinks->data)[at.i2] - max);
+        }
+        k->scale(n, y, y, (float) (1.0 / sum), 0.0f);
+    }
+}
+
+const struct cpu_op_entry cpu_ops_softmax[] = {
+    {GGML_OP_SOFT_MAX, {.supports = supports, .run = run}},
+    CPU_OPS_END,
+};
