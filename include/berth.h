@@ -45,4 +45,5 @@ BERTH_API int64_t berth_alloc_alive(void);
 }
 #endif
 
+#include "berth-alloc.h"
 #include "berth-plan.h"

@@ -48,7 +48,7 @@ BERTH_API void berth_aligned_free(void *p);
 
 // Grows *p to hold at least n_want elements of elem_size bytes; *n_cap is its capacity in elements. False: out of memory, *p
 // untouched.
-bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) BERTH_MUST_USE;
+BERTH_API bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) BERTH_MUST_USE;
 
 // ---- errors (error.c) ----
 
@@ -60,8 +60,8 @@ BERTH_API void berth_set_error_v(const char *fmt, va_list args) BERTH_PRINTF(1, 
 
 // ---- log (log.c) ----
 
-void berth_log(enum ggml_log_level level, const char *fmt, ...) BERTH_PRINTF(2, 3);
-void berth_log_v(enum ggml_log_level level, const char *fmt, va_list args) BERTH_PRINTF(2, 0);
+BERTH_API void berth_log(enum ggml_log_level level, const char *fmt, ...) BERTH_PRINTF(2, 3);
+BERTH_API void berth_log_v(enum ggml_log_level level, const char *fmt, va_list args) BERTH_PRINTF(2, 0);
 
 // ---- checked arithmetic: false if the result does not fit, *out undefined then ----
 

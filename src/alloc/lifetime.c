@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+// lifetime.c: a replay of the graph's execution that says when each piece of memory is taken and given back, by ggml's rules:
+// inputs and leafs are there before the first node; a node's memory is taken when it runs; memory is given back after the last
+// node that reads it or a view of it; outputs and results that nobody reads stay. A node whose op allows it, and whose source
+// has the same layout and dies there, takes over the source's memory. O(rows + edges).
+
+#include "alloc/lifetime.h"
+
+#include "core/optable.h"
+
+struct live_row {
+    int32_t n_children; // edges from it that are still to come
+    int32_t n_views;    // view nodes of it that are still needed
+    bool is_taken;      // has an item right now
+};
+
+struct replay {
+    struct lifetimes *out;
+    struct record *rec;
+    struct live_row *live;
+    const struct record_rules *sizes;
+    const struct lifetime_rules *rules;
+    const size_t *aligns;
+    const int32_t *pools;
+    int64_t step;
+};
+
+static bool is_view(const struct record_row *row) {
+    return row->view_src >= 0;
+}
+
+static bool is_output(const struct record_row *row) {
+    return (row->flags & GGML_TENSOR_FLAG_OUTPUT) != 0;
+}
+
+// ---- in place ----
+
+static bool op_allows(const struct replay *r, const struct record_row *node, int i_src) {
+    const struct berth_op_info *info = berth_op_info((enum ggml_op) node->op);
+    if (info != NULL && info->in_place) {
+        return true;
+    }
+    return r->rules->in_place != NULL && r->rules->in_place(node->t, i_src, r->rules->user);
+}
+
+// A view of all of its source, from the first byte to the last.
+static bool covers(const struct ggml_tensor *view, const struct ggml_tensor *source) {
+    return view->view_offs == 0 && ggml_nbytes(view) == ggml_nbytes(source);
+}
+
+// The row whose memory node may take over as its source p, or -1.
+static int32_t takeover_from(const struct replay *r, const struct record_row *node, int32_t p) {
+    const struct record_row *parent = &r->rec->rows[p];
+    const struct live_row *live     = &r->live[p];
+    if (is_output(parent) || !record_same_layout(node, parent) || live->n_children != 1 || live->n_views != 0) {
+        return -1;
+    }
+    if (!is_view(parent)) {
+        return live->is_taken ? p : -1;
+    }
+    const int32_t v                 = parent->view_src;
+    const struct record_row *source = &r->rec->rows[v];
+    const struct live_row *view_of  = &r->live[v];
+    const bool is_last_look         = view_of->n_views == 1 && view_of->n_children == 0 && view_of->is_taken;
+    return r->rules->via_views && is_last_look && covers(parent->t, source->t) && !is_output(source) ? v : -1;
+}
+
+static bool take_over(struct replay *r, struct record_row *node) {
+    for (int i = 0; i < node->n_src; i++) {
+        if (!op_allows(r, node, r->rec->slots[node->src + i])) {
+            continue;
+        }
+        const int32_t from = takeover_from(r, node, r->rec->srcs[node->src + i]);
+        if (from >= 0) {
+            node->item             = r->rec->rows[from].item;
+            node->took             = node->src + i;
+            node->buf              = r->rec->rows[from].buf;
+            r->live[from].is_taken = false;
+            return true;
+        }
+    }
+    return false;
+}
+
+// ---- taking and giving back ----
+
+static bool item_new(struct replay *r, struct record_row *row, int32_t i_row) {
+    struct lifetimes *out = r->out;
+    if (!berth_grow((void **) &out->items, &out->items_cap, out->n_items + 1, sizeof out->items[0]) ||
+        !berth_grow((void **) &out->owners, &out->owners_cap, out->n_items + 1, sizeof out->owners[0])) {
+        return false;
+    }
+    const size_t align = r->aligns[row->buf];
+    size_t padded;
+    if (!berth_add_ok(row->size, align - 1, &padded)) {
+        return false;
+    }
+    row->item                  = (int32_t) out->n_items;
+    out->owners[out->n_items]  = i_row;
+    out->items[out->n_items++] = (struct berth_plan_item){
+        .first = r->step,
+        .last  = r->rec->n_nodes > 0 ? r->rec->n_nodes - 1 : 0, // until it is given back
+        .size  = padded / align * align,
+        .align = align,
+        .fixed = BERTH_PLAN_ANY,
+        .alias = -1,
+        .pool  = r->pools[row->buf],
+    };
+    return true;
+}
+
+static bool take(struct replay *r, int32_t i_row, int32_t buf) {
+    struct record_row *row = &r->rec->rows[i_row];
+    if (row->has_memory || is_view(row) || row->item >= 0) {
+        return true;
+    }
+    if (row->buf < 0) {
+        row->buf = buf;
+    }
+    const bool is_node      = i_row < r->rec->n_nodes && row->n_src > 0;
+    r->live[i_row].is_taken = true;
+    row->size               = r->sizes->alloc_size(r->sizes->user, row->t, row->buf);
+    return (is_node && take_over(r, row)) || item_new(r, row, i_row);
+}
+
+static void give_back(struct replay *r, int32_t i_row) {
+    if (r->live[i_row].is_taken && !is_output(&r->rec->rows[i_row])) {
+        r->live[i_row].is_taken                      = false;
+        r->out->items[r->rec->rows[i_row].item].last = r->step;
+    }
+}
+
+static void drop_edge(struct replay *r, int32_t p) {
+    struct record_row *parent = &r->rec->rows[p];
+    if (--r->live[p].n_children > 0 || r->live[p].n_views > 0) {
+        return;
+    }
+    if (!is_view(parent)) {
+        give_back(r, p);
+    } else if (--r->live[parent->view_src].n_views == 0 && r->live[parent->view_src].n_children == 0) {
+        give_back(r, parent->view_src);
+    }
+}
+
+// ---- the replay ----
+
+// A leaf that is listed as a node too has one memory: the first row's.
+static bool before_first_node(struct replay *r) {
+    struct record *rec = r->rec;
+    for (int32_t i = rec->n_nodes; i < rec->n_nodes + rec->n_leafs; i++) {
+        const int32_t canon = rec->rows[i].same_as;
+        if (rec->rows[canon].item < 0) {
+            rec->rows[canon].buf = rec->rows[i].buf;
+        }
+        if (!take(r, canon, rec->rows[i].buf)) {
+            return false;
+        }
+    }
+    for (int32_t i = 0; i < rec->n_nodes; i++) {
+        const struct record_row *node = &rec->rows[i];
+        if (is_view(node) && node->op != GGML_OP_NONE) {
+            r->live[node->view_src].n_views++;
+        }
+        if ((node->flags & GGML_TENSOR_FLAG_INPUT) != 0 && !take(r, i, node->buf)) {
+            return false;
+        }
+        for (int k = 0; k < node->n_src; k++) {
+            const int32_t s = rec->srcs[node->src + k];
+            r->live[s].n_children++;
+            if ((rec->rows[s].flags & GGML_TENSOR_FLAG_INPUT) != 0 && !take(r, s, node->buf)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static bool run_nodes(struct replay *r) {
+    struct record *rec = r->rec;
+    for (int32_t i = 0; i < rec->n_nodes; i++) {
+        r->step                 = i;
+        struct record_row *node = &rec->rows[i];
+        for (int k = 0; k < node->n_src; k++) {
+            if (!take(r, rec->srcs[node->src + k], node->buf)) {
+                return false;
+            }
+        }
+        if (!take(r, i, node->buf)) {
+            return false;
+        }
+        for (int k = 0; k < node->n_src; k++) {
+            drop_edge(r, rec->srcs[node->src + k]);
+        }
+        if (r->rules->free_unread && r->live[i].n_children == 0 && r->live[i].n_views == 0 && !is_view(node)) {
+            give_back(r, i);
+        }
+    }
+    return true;
+}
+
+enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, const struct record_rules *sizes,
+    const struct lifetime_rules *rules, const size_t *aligns, const int32_t *pools) {
+    struct replay r = {.out = out, .rec = rec, .sizes = sizes, .rules = rules, .aligns = aligns, .pools = pools};
+
+    out->n_items = 0;
+    if (rec->n_rows == 0) {
+        return GGML_STATUS_SUCCESS;
+    }
+    for (int32_t i = 0; i < rec->n_rows; i++) {
+        rec->rows[i].item = rec->rows[i].took = -1;
+    }
+    r.live        = berth_calloc((size_t) rec->n_rows, sizeof r.live[0]);
+    const bool ok = r.live != NULL && before_first_node(&r) && run_nodes(&r);
+    berth_free(r.live);
+    return ok ? GGML_STATUS_SUCCESS
+              : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the lifetimes of %d tensors", rec->n_rows);
+}
+
+// ---- an old plan for a reshaped graph ----
+
+static bool took_rightly(const struct record *rec, const struct record_row *row) {
+    const struct record_row *parent = &rec->rows[rec->srcs[row->took]];
+    const struct ggml_tensor *a = row->t, *b = parent->t;
+    return a->type == b->type && ggml_are_same_shape(a, b) && ggml_are_same_stride(a, b) &&
+           (!is_view(parent) || covers(b, rec->rows[parent->view_src].t));
+}
+
+bool berth_lifetimes_still_fit(
+    const struct lifetimes *l, struct record *rec, const struct record_rules *sizes, const size_t *aligns) {
+    for (int32_t i = 0; i < rec->n_rows; i++) {
+        struct record_row *row = &rec->rows[i];
+        if (row->item < 0) {
+            continue;
+        }
+        const size_t size = sizes->alloc_size(sizes->user, row->t, row->buf), align = aligns[row->buf];
+        if (size > l->items[row->item].size || (size + align - 1) / align * align > l->items[row->item].size) {
+            return false;
+        }
+        if (row->took >= 0 && !took_rightly(rec, row)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void berth_lifetimes_fini(struct lifetimes *l) {
+    berth_free(l->items);
+    berth_free(l->owners);
+    *l = (struct lifetimes){0};
+}

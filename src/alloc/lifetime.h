@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+// lifetime.h: from a record to what the planner takes: items with lifetimes, one for each piece of memory.
+#pragma once
+
+#include "alloc/record.h"
+
+// May this node's result take over the memory of its source i_src, whose layout is the same? Asked beyond ggml's own list.
+typedef bool (*lifetime_inplace_t)(const struct ggml_tensor *node, int i_src, void *user);
+
+struct lifetime_rules {
+    bool via_views;              // in place also through a view that covers its whole source
+    bool free_unread;            // inputs and results that nobody reads give their memory back
+    lifetime_inplace_t in_place; // beyond ggml's list, may be NULL
+    void *user;
+};
+
+struct lifetimes {
+    struct berth_plan_item *items; // pool = buffer id; first and last are node numbers
+    int32_t *owners;               // [n_items] the row that got the memory first
+    size_t n_items, items_cap, owners_cap;
+};
+
+// Fills rows[].item and rows[].size in rec, and the items. align and pool of buffer b: aligns[b], pools[b] (buffers of one type
+// share a pool).
+enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, const struct record_rules *sizes,
+    const struct lifetime_rules *rules, const size_t *aligns, const int32_t *pools) BERTH_MUST_USE;
+void berth_lifetimes_fini(struct lifetimes *l);
+
+// A reshaped graph under an old plan: does each row still fit its item, and is each in-place pair still of one layout?
+// aligns as above.
+bool berth_lifetimes_still_fit(
+    const struct lifetimes *l, struct record *rec, const struct record_rules *sizes, const size_t *aligns);

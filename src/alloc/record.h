@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+// record.h: a graph as the allocator sees it, without addresses: what takes memory, who reads whom, what looks at whose bytes.
+// A plan belongs to a record. A graph matches a record when one linear pass finds the same edges, layouts, flags and buffers.
+#pragma once
+
+#include "base/base.h"
+#include "core/graph.h"
+
+// One tensor. Rows: the nodes in order, then the leafs in order, then tensors that are only named as a source or view source,
+// in the order in which the nodes and leafs name them.
+struct record_row {
+    struct ggml_tensor *t; // in the graph that was seen last
+    int64_t ne[GGML_MAX_DIMS];
+    size_t nb[GGML_MAX_DIMS];
+    size_t view_offs;
+    size_t size;      // bytes to allocate; 0 for views and tensors that have their memory
+    int32_t view_src; // row, -1: no view
+    int32_t src;      // first of its sources in record.srcs
+    int32_t buf;      // buffer id, -1: as the node that needs it first
+    int32_t item;     // the memory it was given, -1: none
+    int32_t same_as;  // row that stands for the same tensor: itself, or a node's for a leaf that is a node too
+    int32_t took;     // index in record.srcs of the source whose memory it took over, -1: none
+    int32_t type, op, flags;
+    int16_t n_src;   // sources that are not NULL
+    bool has_memory; // placed by somebody else
+};
+
+struct record {
+    struct record_row *rows;
+    int32_t *srcs;  // rows of the sources; the index in ggml_tensor.src is in slots
+    uint8_t *slots; // [n_srcs]
+    int32_t n_rows, n_nodes, n_leafs, n_srcs;
+    size_t rows_cap, srcs_cap, slots_cap;
+};
+
+// Whether a tensor has memory that is not the allocator's, and what a tensor without takes in buffer buf.
+struct record_rules {
+    bool (*is_ours)(void *user, const struct ggml_tensor *t);
+    size_t (*alloc_size)(void *user, const struct ggml_tensor *t, int buf);
+    void *user;
+};
+
+// Fills rec from the graph. node_bufs and leaf_bufs may be NULL: all 0. On failure rec is empty.
+enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph *graph, const int *node_bufs,
+    const int *leaf_bufs, const struct record_rules *rules) BERTH_MUST_USE;
+void berth_record_fini(struct record *rec);
+
+enum record_match {
+    RECORD_DIFFERS,  // other edges, ops, flags or owners
+    RECORD_SAME,     // nothing changed but addresses
+    RECORD_RESHAPED, // other extents or strides somewhere: sizes and layouts have to be looked at
+};
+
+// Compares and, unless they differ, lets the rows point to the graph's tensors. No heap memory. node_bufs NULL: as recorded.
+enum record_match berth_record_match(struct record *rec, const struct ggml_cgraph *graph, const int *node_bufs,
+    const int *leaf_bufs, const struct record_rules *rules);
+
+// Same type, extents and strides.
+static inline bool record_same_layout(const struct record_row *a, const struct record_row *b) {
+    if (a->type != b->type) {
+        return false;
+    }
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (a->ne[i] != b->ne[i] || a->nb[i] != b->nb[i]) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: MIT
+// ggraph.c: reader of captured graphs. Text lines of blank-separated fields; the header's counts say how many tensors follow.
+// Two passes over the lines: tensors first, then what they name, since a line may name tensors that follow it.
+
+#include "cli/ggraph.h"
+
+#include "base/base.h"
+#include "core/graph.h"
+#include "core/op.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <zlib.h>
+
+#define LINE_FIELDS 18
+
+struct reader {
+    struct ggraph *g;
+    gzFile file;
+    char *line;
+    size_t line_cap;
+    int64_t i_line;
+    int64_t n_nodes, n_leafs, n_other;
+    struct ggml_tensor **tensors; // by id
+    int32_t *links;               // view source, number of sources, and the sources of each tensor, in order
+    size_t n_links, links_cap;
+    char *leaf_order;
+};
+
+// ---- lines and fields ----
+
+// False at the end of the file. The line has no line end.
+static bool line_next(struct reader *r) {
+    size_t n = 0;
+    for (;;) {
+        if (!berth_grow((void **) &r->line, &r->line_cap, n + 1024, 1)) {
+            return false;
+        }
+        if (gzgets(r->file, r->line + n, (int) (r->line_cap - n > INT32_MAX ? INT32_MAX : r->line_cap - n)) == NULL) {
+            break;
+        }
+        n += strlen(r->line + n);
+        if (n > 0 && r->line[n - 1] == '\n') {
+            r->line[--n] = '\0';
+            break;
+        }
+    }
+    r->i_line += n > 0 || !gzeof(r->file);
+    return n > 0 || !gzeof(r->file);
+}
+
+static enum ggml_status bad_line(const struct reader *r, const char *what) {
+    return berth_fail(GGML_STATUS_FAILED, "line %lld: %s", (long long) r->i_line, what);
+}
+
+// Splits in place at blanks; returns how many fields there are, at most n_max.
+static int split(char *line, char **fields, int n_max) {
+    int n = 0;
+    for (char *p = line; *p != '\0' && n < n_max;) {
+        while (*p == ' ') {
+            p++;
+        }
+        if (*p != '\0') {
+            fields[n++] = p;
+        }
+        while (*p != '\0' && *p != ' ') {
+            p++;
+        }
+        if (*p == ' ') {
+            *p++ = '\0';
+        }
+    }
+    return n;
+}
+
+static bool number(const char *text, int64_t *out) {
+    char *end;
+    *out = strtoll(text, &end, 10);
+    return end != text && (*end == '\0' || *end == ',' || *end == ':');
+}
+
+static bool four(const char *text, int64_t out[4]) {
+    for (int i = 0; i < 4; i++) {
+        if (text == NULL || !number(text, &out[i])) {
+            return false;
+        }
+        text = strchr(text, ',');
+        text = text != NULL ? text + 1 : NULL;
+    }
+    return true;
+}
+
+static size_t key_value(const char *text, const char *key) {
+    const size_t n = strlen(key);
+    return strncmp(text, key, n) == 0 && text[n] == '=' ? (size_t) strtoull(text + n + 1, NULL, 10) : SIZE_MAX;
+}
+
+// ---- names to numbers ----
+
+static enum ggml_op op_by_name(const char *name) {
+    if (strncmp(name, "UNARY:", 6) == 0) {
+        return GGML_OP_UNARY;
+    }
+    if (strncmp(name, "GLU:", 4) == 0) {
+        return GGML_OP_GLU;
+    }
+    for (int i = 0; i < GGML_OP_COUNT; i++) {
+        if (strcmp(ggml_op_name((enum ggml_op) i), name) == 0) {
+            return (enum ggml_op) i;
+        }
+    }
+    return GGML_OP_CUSTOM; // an op of another version: opaque
+}
+
+static enum ggml_type type_by_name(const char *name) {
+    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
+        if (ggml_blck_size((enum ggml_type) i) > 0 && strcmp(ggml_type_name((enum ggml_type) i), name) == 0) {
+            return (enum ggml_type) i;
+        }
+    }
+    return GGML_TYPE_COUNT;
+}
+
+// ---- buffer types of the recorded alignment and size ----
+
+static const char *buft_name(ggml_backend_buffer_type_t buft) {
+    return ((const struct ggraph_buf *) buft->context)->name;
+}
+
+static size_t buft_align(ggml_backend_buffer_type_t buft) {
+    return ((const struct ggraph_buf *) buft->context)->align;
+}
+
+static size_t buft_max(ggml_backend_buffer_type_t buft) {
+    return ((const struct ggraph_buf *) buft->context)->max_size;
+}
+
+static ggml_backend_buffer_t buft_refuse(ggml_backend_buffer_type_t buft, size_t size) {
+    (void) size;
+    berth_fail(GGML_STATUS_FAILED, "%s is a recorded buffer type: it can be planned for, not allocated", buft_name(buft));
+    return NULL;
+}
+
+void ggraph_bufts(struct ggraph *g, ggml_backend_buffer_type_t *types) {
+    for (int i = 0; i < g->n_bufs; i++) {
+        types[i] = &g->bufts[g->bufs[i].same_as];
+    }
+}
+
+static enum ggml_status read_buf(struct reader *r, char **f, int n) {
+    struct ggraph *g = r->g;
+    if (n < 7) {
+        return bad_line(r, "a buffer has id, name, align, max, same_as and ggml_size");
+    }
+    struct ggraph_buf *bufs = berth_realloc(g->bufs, (size_t) (g->n_bufs + 1) * sizeof *bufs);
+    if (bufs == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %d buffers", g->n_bufs + 1);
+    }
+    g->bufs                = bufs;
+    struct ggraph_buf *buf = &bufs[g->n_bufs];
+    const size_t same_as   = key_value(f[5], "same_as");
+
+    *buf = (struct ggraph_buf){.align = key_value(f[3], "align"),
+        .max_size                     = key_value(f[4], "max"),
+        .same_as                      = (int) same_as,
+        .ggml_size                    = key_value(f[6], "ggml_size")};
+    snprintf(buf->name, sizeof buf->name, "%s", f[2]);
+    if (buf->align == 0 || buf->align > (size_t) 1 << 30 || same_as > (size_t) g->n_bufs) {
+        return bad_line(r, "a buffer's alignment or same_as is out of range");
+    }
+    g->n_bufs++;
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status make_bufts(struct reader *r) {
+    struct ggraph *g = r->g;
+    g->bufts         = berth_calloc((size_t) g->n_bufs, sizeof g->bufts[0]);
+    if (g->n_bufs == 0 || g->bufts == NULL) {
+        return bad_line(r, "no buffers");
+    }
+    for (int i = 0; i < g->n_bufs; i++) {
+        g->bufts[i] = (struct ggml_backend_buffer_type){
+            .iface = {.get_name = buft_name, .alloc_buffer = buft_refuse, .get_alignment = buft_align, .get_max_size = buft_max},
+            .context = &g->bufs[i]};
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// ---- header ----
+
+static enum ggml_status read_counts(struct reader *r, char **f, int n) {
+    const size_t nodes = n > 1 ? key_value(f[1], "nodes") : SIZE_MAX, leafs = n > 2 ? key_value(f[2], "leafs") : SIZE_MAX,
+                 other = n > 3 ? key_value(f[3], "other") : SIZE_MAX;
+    if (nodes > 1 << 28 || leafs > 1 << 28 || other > 1 << 28) {
+        return bad_line(r, "counts are nodes, leafs, other, bufs");
+    }
+    r->n_nodes = (int64_t) nodes;
+    r->n_leafs = (int64_t) leafs;
+    r->n_other = (int64_t) other;
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status read_header(struct reader *r) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    if (!line_next(r) || strncmp(r->line, "ggraph 1", 8) != 0) {
+        return bad_line(r, "not a captured graph: the first line is no \"ggraph 1\"");
+    }
+    r->n_nodes = -1;
+    while (status == GGML_STATUS_SUCCESS) {
+        char *f[LINE_FIELDS];
+        if (!line_next(r)) {
+            return bad_line(r, "ends in the header");
+        }
+        if (strncmp(r->line, "leaforder ", 10) == 0) {
+            berth_free(r->leaf_order);
+            const size_t size = strlen(r->line + 10) + 1;
+            r->leaf_order     = berth_malloc(size);
+            if (r->leaf_order == NULL) {
+                return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a line of %zu bytes", size);
+            }
+            memcpy(r->leaf_order, r->line + 10, size);
+            continue;
+        }
+        const int n = split(r->line, f, LINE_FIELDS);
+        if (n > 1 && strcmp(f[0], "name") == 0) {
+            snprintf(r->g->name, sizeof r->g->name, "%s", f[1]);
+        } else if (n > 1 && strcmp(f[0], "ggml") == 0) {
+            sscanf(f[1], "%d.%d.%d", &r->g->version[0], &r->g->version[1], &r->g->version[2]);
+        } else if (n > 0 && strcmp(f[0], "counts") == 0) {
+            status = read_counts(r, f, n);
+        } else if (n > 0 && strcmp(f[0], "buf") == 0) {
+            status = read_buf(r, f, n);
+        } else if (n > 0 && strcmp(f[0], "columns") == 0) {
+            break;
+        }
+    }
+    if (status == GGML_STATUS_SUCCESS && r->n_nodes < 0) {
+        status = bad_line(r, "no counts");
+    }
+    return status == GGML_STATUS_SUCCESS ? make_bufts(r) : status;
+}
+
+// ---- tensors ----
+
+static enum ggml_status read_links(struct reader *r, const char *view_src, const char *srcs) {
+    const int64_t n_all = r->n_nodes + r->n_leafs + r->n_other;
+    int64_t v;
+    if (!berth_grow((void **) &r->links, &r->links_cap, r->n_links + 2 + GGML_MAX_SRC, sizeof r->links[0])) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu edges", r->n_links);
+    }
+    if (!number(view_src, &v) || v < -1 || v >= n_all) {
+        return bad_line(r, "view_src names no tensor");
+    }
+    r->links[r->n_links++] = (int32_t) v;
+    int32_t *n_srcs        = &r->links[r->n_links++];
+
+    *n_srcs = 0;
+    for (const char *p = strcmp(srcs, "-") == 0 ? NULL : srcs; p != NULL;
+         p             = strchr(p, ',') != NULL ? strchr(p, ',') + 1 : NULL) {
+        if (*n_srcs == GGML_MAX_SRC || !number(p, &v) || v < 0 || v >= n_all) {
+            return bad_line(r, "srcs names no tensor, or too many");
+        }
+        r->links[r->n_links++] = (int32_t) v;
+        (*n_srcs)++;
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static int32_t flags_of(const char *text) {
+    int32_t flags = 0;
+    flags |= strchr(text, 'i') != NULL ? GGML_TENSOR_FLAG_INPUT : 0;
+    flags |= strchr(text, 'o') != NULL ? GGML_TENSOR_FLAG_OUTPUT : 0;
+    flags |= strchr(text, 'p') != NULL ? GGML_TENSOR_FLAG_PARAM : 0;
+    flags |= strchr(text, 'l') != NULL ? GGML_TENSOR_FLAG_LOSS : 0;
+    return flags;
+}
+
+// id kind op type ne nb nbytes alloc_size view_src view_offs flags ext buf chunk offset srcs name
+static enum ggml_status read_tensor(struct reader *r, int64_t id) {
+    char *f[LINE_FIELDS];
+    if (!line_next(r)) {
+        return bad_line(r, "ends before all tensors");
+    }
+    const int n = split(r->line, f, LINE_FIELDS);
+    int64_t ne[4], nb[4], number_id, view_offs, buf;
+    if (n < 16 || !number(f[0], &number_id) || number_id != id || !four(f[4], ne) || !four(f[5], nb) ||
+        !number(f[9], &view_offs) || !number(f[12], &buf) || buf < -1 || buf >= r->g->n_bufs) {
+        return bad_line(r, "a tensor has 16 or 17 fields, and ids follow each other");
+    }
+    const enum ggml_type type = type_by_name(f[3]);
+    if (type == GGML_TYPE_COUNT) {
+        return bad_line(r, "unknown tensor type");
+    }
+    struct ggml_tensor *t = ggml_new_tensor_1d(r->g->ctx, type, 0);
+    if (berth_is_poison(t)) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (ne[i] < 0 || nb[i] < 0) {
+            return bad_line(r, "a negative extent or stride");
+        }
+        t->ne[i] = ne[i];
+        t->nb[i] = (size_t) nb[i];
+    }
+    t->op        = op_by_name(f[2]);
+    t->view_offs = (size_t) view_offs;
+    t->flags     = flags_of(f[10]) | GGML_TENSOR_FLAG_COMPUTE;
+    t->data      = f[11][0] == '1' ? t : NULL; // somebody else's memory: any address says so
+    ggml_set_name(t, n > 16 ? f[16] : "");
+    r->tensors[id] = t;
+    if (id < r->n_nodes) {
+        r->g->node_bufs[id] = (int) (buf >= 0 ? buf : 0);
+    } else if (id < r->n_nodes + r->n_leafs) {
+        r->g->leaf_bufs[id - r->n_nodes] = (int) (buf >= 0 ? buf : 0);
+    }
+    return read_links(r, f[8], f[15]);
+}
+
+static void connect(struct reader *r, int64_t n_all) {
+    size_t at = 0;
+    for (int64_t i = 0; i < n_all; i++) {
+        const int32_t v         = r->links[at++];
+        r->tensors[i]->view_src = v >= 0 ? r->tensors[v] : NULL;
+        const int32_t n         = r->links[at++];
+        for (int32_t k = 0; k < n; k++) {
+            r->tensors[i]->src[k] = r->tensors[r->links[at++]];
+        }
+    }
+}
+
+// graph->leafs as the program had them, where a tensor is both node and leaf: "id:buf,id:buf,..."
+static enum ggml_status order_leafs(struct reader *r, int64_t n_all) {
+    struct ggml_cgraph *graph = r->g->graph;
+    int n                     = 0;
+    for (char *p = r->leaf_order; p != NULL; p = strchr(p, ',') != NULL ? strchr(p, ',') + 1 : NULL) {
+        int64_t id, buf;
+        const char *colon = strchr(p, ':');
+        if (!number(p, &id) || id < 0 || id >= n_all || colon == NULL || !number(colon + 1, &buf) || buf < 0 ||
+            buf >= r->g->n_bufs) {
+            return berth_fail(GGML_STATUS_FAILED, "leaforder names no tensor or no buffer");
+        }
+        int *bufs = berth_realloc(r->g->leaf_bufs, (size_t) (n + 1) * sizeof *bufs);
+        if (bufs == NULL || n >= graph->size) {
+            return berth_fail(GGML_STATUS_FAILED, "leaforder has %d leafs, there is room for %d", n + 1, graph->size);
+        }
+        r->g->leaf_bufs   = bufs;
+        bufs[n]           = (int) buf;
+        graph->leafs[n++] = r->tensors[id];
+    }
+    graph->n_leafs = n;
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status read_body(struct reader *r) {
+    const int64_t n_all   = r->n_nodes + r->n_leafs + r->n_other;
+    const size_t n_order  = r->leaf_order != NULL ? strlen(r->leaf_order) / 3 + 1 : 0;
+    const size_t size     = (size_t) (r->n_nodes + r->n_leafs) + n_order + 1;
+    const size_t mem_size = (size_t) n_all * (ggml_tensor_overhead() + 16) + ggml_graph_overhead_custom(size, false);
+
+    r->g->ctx       = ggml_init((struct ggml_init_params){.mem_size = mem_size, .no_alloc = true});
+    r->g->graph     = ggml_new_graph_custom(r->g->ctx, size, false);
+    r->g->node_bufs = berth_calloc((size_t) r->n_nodes + 1, sizeof(int));
+    r->g->leaf_bufs = berth_calloc((size_t) r->n_leafs + 1, sizeof(int));
+    r->tensors      = berth_calloc((size_t) n_all + 1, sizeof r->tensors[0]);
+    if (r->g->graph == NULL || r->g->node_bufs == NULL || r->g->leaf_bufs == NULL || r->tensors == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a graph of %lld tensors", (long long) n_all);
+    }
+    for (int64_t i = 0; i < n_all; i++) {
+        const enum ggml_status status = read_tensor(r, i);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+    }
+    connect(r, n_all);
+    struct ggml_cgraph *graph = r->g->graph;
+
+    graph->n_nodes = (int) r->n_nodes;
+    graph->n_leafs = (int) r->n_leafs;
+    memcpy(graph->nodes, r->tensors, (size_t) r->n_nodes * sizeof r->tensors[0]);
+    memcpy(graph->leafs, r->tensors + r->n_nodes, (size_t) r->n_leafs * sizeof r->tensors[0]);
+    return r->leaf_order != NULL ? order_leafs(r, n_all) : GGML_STATUS_SUCCESS;
+}
+
+enum ggml_status ggraph_read(struct ggraph *g, const char *path) {
+    *g              = (struct ggraph){0};
+    struct reader r = {.g = g, .file = gzopen(path, "rb")};
+    if (r.file == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "%s cannot be read", path);
+    }
+    enum ggml_status status = read_header(&r);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = read_body(&r);
+    }
+    gzclose(r.file);
+    berth_free(r.line);
+    berth_free(r.tensors);
+    berth_free(r.links);
+    berth_free(r.leaf_order);
+    if (status != GGML_STATUS_SUCCESS) {
+        ggraph_free(g);
+    }
+    return status;
+}
+
+void ggraph_free(struct ggraph *g) {
+    ggml_free(g->ctx);
+    berth_free(g->node_bufs);
+    berth_free(g->leaf_bufs);
+    berth_free(g->bufs);
+    berth_free(g->bufts);
+    *g = (struct ggraph){0};
+}
+
+bool ggraph_in_place(const struct ggml_tensor *node, int i_src, void *user) {
+    const struct ggraph *g = user;
+    (void) i_src;
+    return node->op == GGML_OP_CLAMP && (g->version[0] > 0 || g->version[1] >= 25);
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// ggraph.h: graphs captured from running programs (.ggraph, .ggraph.gz), rebuilt as ggml graphs for planning. The tensors have
+// the recorded shapes, edges, flags and owners, and no data; computing one is not possible.
+#pragma once
+
+#include "ggml-alloc.h"
+#include "ggml-backend-impl.h"
+#include "ggml.h"
+
+struct ggraph_buf {
+    char name[64];
+    size_t align;
+    size_t max_size;  // of one chunk
+    size_t ggml_size; // what ggml itself needs for this graph
+    int same_as;      // the first buffer of the same type
+};
+
+struct ggraph {
+    char name[128];
+    int version[3]; // of the ggml that ran it
+    struct ggml_cgraph *graph;
+    struct ggml_context *ctx;
+    int *node_bufs; // [n_nodes]
+    int *leaf_bufs; // [n_leafs]
+    struct ggraph_buf *bufs;
+    int n_bufs;
+    struct ggml_backend_buffer_type
+        *bufts; // [n_bufs], of the recorded alignment and largest size; bufts[i] counts where same_as == i
+};
+
+// Reads a file, packed or not. On failure g is empty and berth_last_error() names the line.
+enum ggml_status ggraph_read(struct ggraph *g, const char *path);
+void ggraph_free(struct ggraph *g);
+
+// The buffer types by id, as ggml_gallocr_new_n takes them: types[n_bufs].
+void ggraph_bufts(struct ggraph *g, ggml_backend_buffer_type_t *types);
+
+// An in-place rule (berth_inplace_t, user is the ggraph) for what the recorded version runs in place beyond the reference's list.
+bool ggraph_in_place(const struct ggml_tensor *node, int i_src, void *user);
