@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: MIT
+// test_registry.c: the table of registries and devices, what loading refuses and how it says so, and the choice among builds
+// in a folder. Tests that load need a compiler to make something to load; they are skipped, with a line, where there is none.
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "backend_fake.h"
+#include "module.h"
+
+#include <elf.h>
+#include <pthread.h>
+
+static void no_log(enum ggml_log_level level, const char *text, void *user_data) {
+    (void) level;
+    (void) text;
+    (void) user_data;
+}
+
+static int setup(void **state) {
+    (void) state;
+    ggml_log_set(no_log, NULL);
+    berth_clear_error();
+    return 0;
+}
+
+static void assert_error(const char *part) {
+    if (strstr(berth_last_error(), part) == NULL) {
+        fail_msg("the last error is \"%s\", without \"%s\"", berth_last_error(), part);
+    }
+    berth_clear_error();
+}
+
+// ---- the table ----
+
+enum { n_many = 300 };
+
+struct many {
+    struct ggml_backend_reg reg;
+    struct ggml_backend_device dev[2];
+    char name[2][32];
+};
+
+static struct many many[n_many];
+
+static const char *many_name(ggml_backend_reg_t reg) {
+    return ((struct many *) reg->context)->name[0];
+}
+
+static size_t many_count(ggml_backend_reg_t reg) {
+    (void) reg;
+    return 2;
+}
+
+static ggml_backend_dev_t many_device(ggml_backend_reg_t reg, size_t index) {
+    return &((struct many *) reg->context)->dev[index];
+}
+
+static struct many *many_new(int i) {
+    struct many *m = &many[i];
+    m->reg         = (struct ggml_backend_reg){
+                .api_version = GGML_BACKEND_API_VERSION,
+                .iface       = {.get_name = many_name, .get_device_count = many_count, .get_device = many_device},
+                .context     = m,
+    };
+    for (int j = 0; j < 2; j++) {
+        snprintf(m->name[j], sizeof m->name[j], "Many%d%s", i, j == 0 ? "" : "b");
+        m->dev[j]         = fake_device;
+        m->dev[j].reg     = &m->reg;
+        m->dev[j].context = m->name[j];
+    }
+    return m;
+}
+
+static void any_number(void **state) {
+    (void) state;
+    const size_t regs = ggml_backend_reg_count(), devs = ggml_backend_dev_count();
+    for (int i = 0; i < n_many; i++) {
+        ggml_backend_register(&many_new(i)->reg);
+        ggml_backend_register(&many[i].reg); // the second time changes nothing
+        ggml_backend_device_register(&many[i].dev[1]);
+    }
+    assert_int_equal(ggml_backend_reg_count(), regs + n_many);
+    assert_int_equal(ggml_backend_dev_count(), devs + 2 * n_many);
+    assert_ptr_equal(ggml_backend_reg_get(regs + 7), &many[7].reg);
+    assert_ptr_equal(ggml_backend_dev_get(devs + 15), &many[7].dev[1]);
+    assert_ptr_equal(ggml_backend_reg_by_name("mANY299"), &many[299].reg);
+    assert_ptr_equal(ggml_backend_dev_by_name("many42B"), &many[42].dev[1]);
+    assert_ptr_equal(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU), &many[0].dev[0]);
+    ggml_backend_t backend = ggml_backend_init_best();
+    assert_ptr_equal(ggml_backend_get_device(backend), &many[0].dev[0]);
+    ggml_backend_free(backend);
+    backend = ggml_backend_init_by_name("Many9", NULL);
+    assert_ptr_equal(ggml_backend_get_device(backend), &many[9].dev[0]);
+    ggml_backend_free(backend);
+
+    ggml_backend_unload(&many[0].reg);
+    assert_null(ggml_backend_dev_by_name("Many0b"));
+    assert_ptr_equal(ggml_backend_dev_get(devs), &many[1].dev[0]);
+    for (int i = 1; i < n_many; i++) {
+        ggml_backend_unload(&many[i].reg);
+    }
+    assert_int_equal(ggml_backend_reg_count(), regs);
+    assert_int_equal(ggml_backend_dev_count(), devs);
+    ggml_backend_unload(&many[0].reg);
+    assert_error("not registered");
+}
+
+static void *register_half(void *from) {
+    for (int i = *(int *) from; i < n_many; i += 2) {
+        ggml_backend_register(&many[i].reg);
+        ggml_backend_reg_by_name(many[i].name[0]);
+        ggml_backend_dev_count();
+        if (i % 3 == 0) {
+            ggml_backend_unload(&many[i].reg);
+        }
+    }
+    return NULL;
+}
+
+static void from_threads(void **state) {
+    (void) state;
+    const size_t regs = ggml_backend_reg_count(), devs = ggml_backend_dev_count();
+    for (int i = 0; i < n_many; i++) {
+        many_new(i);
+    }
+    pthread_t thread[2];
+    int from[2] = {0, 1};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_create(&thread[i], NULL, register_half, &from[i]), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        pthread_join(thread[i], NULL);
+    }
+    assert_int_equal(ggml_backend_reg_count(), regs + n_many - (n_many + 2) / 3);
+    for (int i = 0; i < n_many; i++) {
+        if (i % 3 != 0) {
+            ggml_backend_unload(&many[i].reg);
+        }
+    }
+    assert_int_equal(ggml_backend_dev_count(), devs);
+}
+
+static void out_of_range_and_null(void **state) {
+    (void) state;
+    assert_null(ggml_backend_reg_get(1000));
+    assert_error("registry 1000 of");
+    assert_null(ggml_backend_dev_get(SIZE_MAX));
+    assert_error("device 18446744073709551615 of");
+    assert_null(ggml_backend_reg_by_name("no such"));
+    assert_null(ggml_backend_init_by_name("no such", NULL));
+    assert_error("no device is named no such");
+    assert_null(ggml_backend_init_by_type((enum ggml_backend_dev_type) 77, NULL));
+    assert_error("type 77");
+    ggml_backend_register(NULL), ggml_backend_device_register(NULL), ggml_backend_unload(NULL);
+    assert_null(ggml_backend_reg_by_name(NULL));
+    assert_null(ggml_backend_dev_by_name(NULL));
+    assert_null(ggml_backend_init_by_name(NULL, NULL));
+    assert_null(ggml_backend_load(NULL));
+}
+
+static void registering_runs_out_of_memory(void **state) {
+    (void) state;
+    ggml_backend_reg_count();
+    for (int i = 1; i <= 2; i++) {
+        struct many *m    = many_new(i);
+        const size_t regs = ggml_backend_reg_count(), devs = ggml_backend_dev_count();
+        berth_alloc_fail_at(i);
+        ggml_backend_register(&m->reg);
+        berth_alloc_fail_at(0);
+        const bool there = ggml_backend_reg_count() == regs + 1;
+        assert_int_equal(ggml_backend_dev_count(), there ? devs + 2 : devs);
+        if (there) {
+            ggml_backend_unload(&m->reg);
+        } else {
+            assert_error("out of memory to register backend");
+        }
+    }
+}
+
+// ---- loading ----
+
+static bool write_bytes(const char *path, const void *bytes, size_t size) {
+    FILE *f       = fopen(path, "wb");
+    const bool ok = f != NULL && fwrite(bytes, 1, size, f) == size;
+    if (f != NULL) {
+        fclose(f);
+    }
+    return ok;
+}
+
+static void refuses_what_is_no_backend(void **state) {
+    (void) state;
+    const size_t regs = ggml_backend_reg_count();
+    assert_null(ggml_backend_load("/no/such/libggml-x.so"));
+    assert_error("/no/such/libggml-x.so");
+    assert_null(ggml_backend_load("libm.so.6"));
+    assert_error("libm.so.6 cannot be loaded: it is no backend");
+    assert_true(write_bytes(module_path("libggml-text.so"), "hello", 5));
+    assert_null(ggml_backend_load(module_path("libggml-text.so")));
+    assert_error("libggml-text.so cannot be loaded: it is no shared library");
+
+    // this program's own header, for another machine
+    Elf64_Ehdr header;
+    FILE *f = fopen("/proc/self/exe", "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(&header, sizeof header, 1, f), 1);
+    fclose(f);
+    header.e_machine = header.e_machine == EM_X86_64 ? EM_AARCH64 : EM_X86_64;
+    assert_true(write_bytes(module_path("libggml-alien.so"), &header, sizeof header));
+    assert_null(ggml_backend_load(module_path("libggml-alien.so")));
+    assert_error("libggml-alien.so cannot be loaded: it is for ");
+
+    ggml_backend_load_all_from_path(module_dir); // both are in the way of nothing
+    assert_int_equal(ggml_backend_reg_count(), regs);
+    unlink(module_path("libggml-text.so"));
+    unlink(module_path("libggml-alien.so"));
+}
+
+static void need_compiler(void) {
+    if (!module_has_compiler()) {
+        print_message("skipped: no compiler to make a loadable backend with\n");
+        skip();
+    }
+}
+
+static void loads_and_unloads(void **state) {
+    (void) state;
+    need_compiler();
+    const size_t regs = ggml_backend_reg_count();
+    assert_true(module_write("libggml-old.so", "Old", -1, GGML_BACKEND_API_VERSION - 1));
+    assert_null(ggml_backend_load(module_path("libggml-old.so")));
+    assert_error("libggml-old.so cannot be loaded: it is written for API version 1, this is version 2");
+    assert_true(module_write("libggml-none.so", "None", -1, 0));
+    assert_null(ggml_backend_load(module_path("libggml-none.so")));
+    assert_error("libggml-none.so cannot be loaded: its ggml_backend_init failed");
+    assert_true(module_write("libggml-weak.so", "Weak", 0, GGML_BACKEND_API_VERSION));
+    assert_null(ggml_backend_load(module_path("libggml-weak.so")));
+    assert_error("libggml-weak.so cannot be loaded: it does not run on this machine");
+    assert_int_equal(ggml_backend_reg_count(), regs);
+
+    assert_true(module_write("libggml-good.so", "Good", -1, GGML_BACKEND_API_VERSION));
+    ggml_backend_reg_t reg = ggml_backend_load(module_path("libggml-good.so"));
+    assert_non_null(reg);
+    assert_ptr_equal(ggml_backend_load(module_path("libggml-good.so")), reg);
+    assert_int_equal(ggml_backend_reg_count(), regs + 1);
+    assert_ptr_equal(ggml_backend_reg_by_name("good"), reg);
+    assert_string_equal(ggml_backend_reg_get_proc_address(reg, "echo"), "echo");
+    for (int i = 0; i < 20; i++) {
+        ggml_backend_unload(reg);
+        assert_null(ggml_backend_reg_by_name("good"));
+        reg = ggml_backend_load(module_path("libggml-good.so"));
+    }
+    ggml_backend_unload(reg);
+    unlink(module_path("libggml-old.so"));
+    unlink(module_path("libggml-none.so"));
+    unlink(module_path("libggml-weak.so"));
+    unlink(module_path("libggml-good.so"));
+}
+
+static void best_of_a_folder(void **state) {
+    (void) state;
+    need_compiler();
+    const int v = GGML_BACKEND_API_VERSION;
+    assert_true(module_write("libggml-vec-a.so", "Vec3", 3, v));
+    assert_true(module_write("libggml-vec-b.so", "Vec9", 9, v - 1)); // claims most, but is for another version
+    assert_true(module_write("libggml-vec-c.so", "Vec5", 5, v));
+    assert_true(module_write("libggml-vec-d.so", "Vec0", 0, v));
+    assert_true(module_write("libggml-vec.so", "VecPlain", -1, v));
+    assert_true(module_write("libggml-plain.so", "Plain", -1, v));
+    assert_true(module_write("libggml-plain-x.so", "PlainX", 0, v));
+    assert_true(module_write("libggml-extra.so", "Extra", -1, v));
+    const size_t regs = ggml_backend_reg_count();
+    ggml_backend_load_all_from_path(module_dir);
+    assert_int_equal(ggml_backend_reg_count(), regs + 3);
+    assert_string_equal(ggml_backend_reg_name(ggml_backend_reg_get(regs)), "Extra");
+    assert_string_equal(ggml_backend_reg_name(ggml_backend_reg_get(regs + 1)), "Plain");
+    assert_string_equal(ggml_backend_reg_name(ggml_backend_reg_get(regs + 2)), "Vec5");
+    ggml_backend_load_all_from_path(module_dir); // the same again is no news
+    assert_int_equal(ggml_backend_reg_count(), regs + 3);
+    while (ggml_backend_reg_count() > regs) {
+        ggml_backend_unload(ggml_backend_reg_get(regs));
+    }
+
+    // a file named by the environment
+    setenv("GGML_BACKEND_PATH", module_path("libggml-vec-a.so"), 1);
+    ggml_backend_load_all_from_path("/no/such/folder");
+    assert_int_equal(ggml_backend_reg_count(), regs + 1);
+    ggml_backend_unload(ggml_backend_reg_by_name("Vec3"));
+    setenv("GGML_BACKEND_PATH", "/no/such/file.so", 1);
+    ggml_backend_load_all_from_path("/no/such/folder");
+    assert_error("/no/such/file.so");
+    unsetenv("GGML_BACKEND_PATH");
+
+    // memory that runs out on the way: fewer backends, no crash, no leak
+    berth_alloc_watch(true);
+    for (int i = 1; i <= 24; i++) {
+        const int64_t alive = berth_alloc_alive();
+        berth_alloc_fail_at(i);
+        ggml_backend_load_all_from_path(module_dir);
+        berth_alloc_fail_at(0);
+        while (ggml_backend_reg_count() > regs) {
+            ggml_backend_unload(ggml_backend_reg_get(regs));
+        }
+        assert_int_equal(berth_alloc_alive(), alive);
+    }
+    berth_alloc_watch(false);
+}
+
+static void load_all_is_harmless(void **state) {
+    (void) state;
+    ggml_backend_load_all();
+    const size_t regs = ggml_backend_reg_count();
+    ggml_backend_load_all();
+    assert_int_equal(ggml_backend_reg_count(), regs);
+    size_t n_cpu = 0;
+    for (size_t i = 0; i < regs; i++) {
+        n_cpu += strcmp(ggml_backend_reg_name(ggml_backend_reg_get(i)), "CPU") == 0;
+    }
+    assert_true(n_cpu <= 1); // linked, beside the library, or in the folder: once
+}
+
+static int group_setup(void **state) {
+    (void) state;
+    return module_setup() ? 0 : -1;
+}
+
+static int group_teardown(void **state) {
+    (void) state;
+    module_teardown();
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(any_number, setup),
+        cmocka_unit_test_setup(from_threads, setup),
+        cmocka_unit_test_setup(out_of_range_and_null, setup),
+        cmocka_unit_test_setup(registering_runs_out_of_memory, setup),
+        cmocka_unit_test_setup(refuses_what_is_no_backend, setup),
+        cmocka_unit_test_setup(loads_and_unloads, setup),
+        cmocka_unit_test_setup(best_of_a_folder, setup),
+        cmocka_unit_test_setup(load_all_is_harmless, setup),
+    };
+    return cmocka_run_group_tests_name("registry", tests, group_setup, group_teardown);
+}
