@@ -13,7 +13,7 @@
 
 enum { GROUP = 8, N_GROUPS = QK_K / GROUP };
 
-static const struct lattice lattice = {grid_iq1, 2048, GROUP, 2, 3, {-1, 0, 1}};
+static const struct lattice lattice = LATTICE(grid_iq1, runs_iq1, GROUP, 2, 3, -1, 0, 1);
 static const float levels[8]        = {1, 3, 5, 7, 9, 11, 13, 15};
 static const float shift            = 0.125f;
 
@@ -41,6 +41,8 @@ static bool fit(int n_groups, bool shared_shift, const float *x, const float *w,
         for (int j = c * n_groups * GROUP; j < (c + 1) * n_groups * GROUP; j++) {
             amax = fabsf(f.x[j]) > amax ? fabsf(f.x[j]) : amax;
         }
+        cell->lo      = amax / 4;
+        cell->hi      = amax * 1.5f;
         cell->n_units = shared_shift ? 1 : n_groups;
         cell->n_parts = 2 * n_groups;
         memset(cell->unit, 0, sizeof(cell->unit));
@@ -52,7 +54,7 @@ static bool fit(int n_groups, bool shared_shift, const float *x, const float *w,
                 struct way *way           = &unit->way[down];
                 way->part[way->n_parts++] = (uint8_t) (2 * g + down);
                 lattice_part(
-                    &lattice, f.x + at, f.w + at, down ? -shift : shift, false, amax / 5, amax * 2, &cell->part[2 * g + down]);
+                    &lattice, f.x + at, f.w + at, down ? -shift : shift, false, cell->lo, cell->hi, &cell->part[2 * g + down]);
             }
         }
     }
@@ -62,7 +64,11 @@ static bool fit(int n_groups, bool shared_shift, const float *x, const float *w,
         const float scale       = d * levels[out->scale[g / n_groups]];
         const struct unit *unit = &cell->unit[shared_shift ? 0 : g % n_groups];
         out->down[g]            = (uint8_t) lattice_way(cell, unit, scale);
-        out->point[g]           = (uint16_t) lattice_point(&cell->part[2 * (g % n_groups) + out->down[g]], scale);
+        int point               = lattice_point(cell, 2 * (g % n_groups) + out->down[g], scale);
+        if (point < 0) {
+            point = lattice_best(&lattice, f.x + g * GROUP, f.w + g * GROUP, out->down[g] ? -shift : shift, false, scale);
+        }
+        out->point[g] = (uint16_t) point;
     }
     return true;
 }

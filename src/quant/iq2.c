@@ -14,15 +14,9 @@
 
 enum { GROUP = 8, N_GROUPS = QK_K / GROUP };
 
-#define IQ2_LATTICE(grid) \
-    { \
-        grid, sizeof(grid) / sizeof(grid[0]), GROUP, 2, 3, { \
-            8, 25, 43 \
-        } \
-    }
-static const struct lattice lattice_xxs = IQ2_LATTICE(grid_iq2_xxs);
-static const struct lattice lattice_xs  = IQ2_LATTICE(grid_iq2_xs);
-static const struct lattice lattice_s   = IQ2_LATTICE(grid_iq2_s);
+static const struct lattice lattice_xxs = LATTICE(grid_iq2_xxs, runs_iq2_xxs, GROUP, 2, 3, 8, 25, 43);
+static const struct lattice lattice_xs  = LATTICE(grid_iq2_xs, runs_iq2_xs, GROUP, 2, 3, 8, 25, 43);
+static const struct lattice lattice_s   = LATTICE(grid_iq2_s, runs_iq2_s, GROUP, 2, 3, 8, 25, 43);
 
 static const float levels[16] = {0.125f, 0.375f, 0.625f, 0.875f, 1.125f, 1.375f, 1.625f, 1.875f, 2.125f, 2.375f, 2.625f, 2.875f,
     3.125f, 3.375f, 3.625f, 3.875f};
@@ -66,20 +60,27 @@ static bool fit(const struct lattice *lattice, int n_units, bool even, const flo
         for (int j = c * n_units * GROUP; j < (c + 1) * n_units * GROUP; j++) {
             amax = f.x[j] > amax ? f.x[j] : amax;
         }
+        // From clipping the largest element to a third, to writing it as the least value.
+        cell->lo      = amax / 43 / 3;
+        cell->hi      = amax / 8;
         cell->n_units = cell->n_parts = n_units;
         for (int u = 0; u < n_units; u++) {
             const int g   = c * n_units + u;
             cell->unit[u] = (struct unit){1, {{1, {(uint8_t) u}}}};
-            // From clipping the largest element to a third, to writing it as the least value.
-            lattice_part(lattice, f.x + g * GROUP, f.w + g * GROUP, 0.0f, even && is_odd(out->sign[g]), amax / 43 / 3, amax / 8,
+            lattice_part(lattice, f.x + g * GROUP, f.w + g * GROUP, 0.0f, even && is_odd(out->sign[g]), cell->lo, cell->hi,
                 &cell->part[u]);
         }
     }
     out->d = lattice_fit(&f, cells, N_GROUPS / n_units, levels, 16, &d, out->scale);
     for (int g = 0; g < N_GROUPS; g++) {
-        const float scale = d * levels[out->scale[g / n_units]];
-        out->point[g]     = (uint16_t) lattice_point(&cells[g / n_units].part[g % n_units], scale);
-        if (even && is_odd(out->sign[g])) {
+        const bool flipped = even && is_odd(out->sign[g]);
+        const float scale  = d * levels[out->scale[g / n_units]];
+        int point          = lattice_point(&cells[g / n_units], g % n_units, scale);
+        if (point < 0) {
+            point = lattice_best(lattice, f.x + g * GROUP, f.w + g * GROUP, 0.0f, flipped, scale);
+        }
+        out->point[g] = (uint16_t) point;
+        if (flipped) {
             out->sign[g] ^= (uint8_t) (1 << lattice_flip(lattice, out->point[g], f.x + g * GROUP, f.w + g * GROUP));
         }
     }

@@ -12,8 +12,8 @@
 
 enum { GROUP = 4, N_GROUPS = QK_K / GROUP, CELL = 32, N_CELLS = QK_K / CELL, N_OCTETS = QK_K / 8 };
 
-static const struct lattice lattice_xxs = {grid_iq3_xxs, 256, GROUP, 3, 8, {4, 12, 20, 28, 36, 44, 52, 62}};
-static const struct lattice lattice_s   = {grid_iq3_s, 512, GROUP, 3, 8, {1, 3, 5, 7, 9, 11, 13, 15}};
+static const struct lattice lattice_xxs = LATTICE(grid_iq3_xxs, runs_iq3_xxs, GROUP, 3, 8, 4, 12, 20, 28, 36, 44, 52, 62);
+static const struct lattice lattice_s   = LATTICE(grid_iq3_s, runs_iq3_s, GROUP, 3, 8, 1, 3, 5, 7, 9, 11, 13, 15);
 
 static const float levels_xxs[16] = {
     0.25f, 0.75f, 1.25f, 1.75f, 2.25f, 2.75f, 3.25f, 3.75f, 4.25f, 4.75f, 5.25f, 5.75f, 6.25f, 6.75f, 7.25f, 7.75f};
@@ -33,15 +33,14 @@ struct result {
 };
 
 // Parts 4u and 4u + 1 of a cell: the two groups of octet u as they are; 4u + 2 and 4u + 3: with one sign wrong.
-static void octet_init(
-    const struct lattice *lattice, const struct frame *f, int octet, bool odd, float lo, float hi, struct cell *cell) {
+static void octet_init(const struct lattice *lattice, const struct frame *f, int octet, bool odd, struct cell *cell) {
     const int u = octet % 4;
     for (int h = 0; h < 2; h++) {
         const int at = octet * 8 + h * GROUP;
-        lattice_part(lattice, f->x + at, f->w + at, 0.0f, false, lo, hi, &cell->part[4 * u + h]);
+        lattice_part(lattice, f->x + at, f->w + at, 0.0f, false, cell->lo, cell->hi, &cell->part[4 * u + h]);
         cell->part[4 * u + 2 + h].n = 0;
         if (odd) {
-            lattice_part(lattice, f->x + at, f->w + at, 0.0f, true, lo, hi, &cell->part[4 * u + 2 + h]);
+            lattice_part(lattice, f->x + at, f->w + at, 0.0f, true, cell->lo, cell->hi, &cell->part[4 * u + 2 + h]);
         }
     }
     const uint8_t p = (uint8_t) (4 * u);
@@ -70,12 +69,13 @@ static bool fit(
         for (int j = c * CELL; j < (c + 1) * CELL; j++) {
             amax = f.x[j] > amax ? f.x[j] : amax;
         }
+        // From clipping the largest element to half, to writing it well below the largest value.
+        cells[c].lo      = 0.5f * amax / lattice->values[7];
+        cells[c].hi      = 3.0f * amax / lattice->values[7];
         cells[c].n_units = 4;
         cells[c].n_parts = 16;
         for (int u = 0; u < 4; u++) {
-            const float unclipped = amax / lattice->values[7];
-            octet_init(
-                lattice, &f, 4 * c + u, even && is_odd(out->sign[4 * c + u]), 0.4f * unclipped, 8.0f * unclipped, &cells[c]);
+            octet_init(lattice, &f, 4 * c + u, even && is_odd(out->sign[4 * c + u]), &cells[c]);
         }
     }
     out->d = lattice_fit(&f, cells, N_CELLS, levels, 16, &d, out->scale);
@@ -84,10 +84,16 @@ static bool fit(
         const struct unit *unit = &cell->unit[o % 4];
         const float scale       = d * levels[out->scale[o / 4]];
         const int way           = lattice_way(cell, unit, scale);
+        const bool odd          = even && is_odd(out->sign[o]);
         for (int h = 0; h < 2; h++) {
-            out->point[2 * o + h] = (uint16_t) lattice_point(&cell->part[unit->way[way].part[h]], scale);
+            const int at = o * 8 + h * GROUP;
+            int point    = lattice_point(cell, unit->way[way].part[h], scale);
+            if (point < 0) {
+                point = lattice_best(lattice, f.x + at, f.w + at, 0.0f, odd && h == way, scale);
+            }
+            out->point[2 * o + h] = (uint16_t) point;
         }
-        if (even && is_odd(out->sign[o])) {
+        if (odd) {
             const int at = o * 8 + way * GROUP; // way h has the wrong sign in half h
             out->sign[o] ^= (uint8_t) (1 << (way * GROUP + lattice_flip(lattice, out->point[2 * o + way], f.x + at, f.w + at)));
         }

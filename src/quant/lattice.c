@@ -5,149 +5,189 @@
 // b = sum(w g g) depend on the point g but not on the scale. f / scale = 2a - scale * b is a straight line for each point, so the
 // best point as a function of the scale is the upper envelope of lines: a handful of steps, found once a group. From then on
 // every scale is tried exactly, for all groups of a superblock, without going back to the codebook:
-//   - a cell's own best scale is at some stretch between steps, where it is a / b of the stretch;
+//   - a cell's own scale is the best of some places, moved to a / b of the points chosen there until it stands still;
 //   - d is tried over a range of places for the largest cell, then refitted by least squares to the points it chose.
-// a and b of all points come from tables over half points: two look-ups a point.
-// Cost: three passes over the codebook a group, then about 10,000 look-ups of steps a superblock.
+//
+// The best point at one scale: the line of a point is the sum of those of its halves, of which there are at most 81 each. Points
+// that share an upper half stand together, and a run is passed over if its upper half, with the best of all lower halves, falls
+// short of the best point so far. A few runs in a hundred are left.
 #include "quant/lattice.h"
+#include "base/base.h"
 #include "quant/vec.h"
 
 #include <string.h>
 
 // ---- one group: the envelope ----
 
-// a, b and least cost of a wrong sign, for all values of half a point.
-struct half_point {
-    float a, b, flip;
+enum { MAX_HALF_CODES = 256, MAX_RUNS = 96 };
+
+// Lines of the halves of all points: twice a, b, and the least cost of a wrong sign.
+struct half {
+    _Alignas(16) float a2[MAX_HALF_CODES];
+    _Alignas(16) float b[MAX_HALF_CODES];
+    _Alignas(16) float flip[MAX_HALF_CODES];
 };
 
-static void half_points(
-    const struct lattice *l, const float *x, const float *w, float shift, int k0, int k1, struct half_point *out) {
-    const int n_bits = l->n_bits;
-    out[0]           = (struct half_point){0.0f, 0.0f, INFINITY};
+struct group {
+    const struct lattice *lattice;
+    bool flipped;
+    int width;   // bits of half a point
+    int n_codes; // lower halves up to the last that is not void; a multiple of 4
+    struct half low;
+    struct half run; // upper halves, by run
+};
+
+static void half_init(const struct lattice *l, const float *x, const float *w, float shift, int n_codes, struct half *half) {
+    for (int i = 0; i < n_codes; i++) {
+        half->a2[i] = -1e30f; // void codes are never the best
+        half->b[i]  = 0.0f;
+    }
+    half->a2[0]   = 0.0f;
+    half->flip[0] = INFINITY;
     // Fields are added one at a time above those that are done; downward, so that the sums without the field are still there.
-    for (int k = k0, n = 1; k < k1; k++, n <<= n_bits) {
+    for (int k = 0, n = 1; k < l->dim / 2; k++, n <<= l->n_bits) {
         for (int v = l->n_values - 1; v >= 0; v--) {
             const float g  = l->values[v] + shift;
             const float xg = w[k] * x[k] * g;
             const float gg = w[k] * g * g;
             for (int code = 0; code < n; code++) {
-                struct half_point *p = &out[v * n + code];
-                p->a                 = out[code].a + xg;
-                p->b                 = out[code].b + gg;
-                p->flip              = xg < out[code].flip ? xg : out[code].flip;
+                half->a2[v * n + code]   = half->a2[code] + 2.0f * xg;
+                half->b[v * n + code]    = half->b[code] + gg;
+                half->flip[v * n + code] = xg < half->flip[code] ? xg : half->flip[code];
             }
         }
     }
 }
 
-// Lines of a set of points: twice a, and b. n is a multiple of 4.
-struct lines {
-    int n;
-    _Alignas(16) float a2[LATTICE_MAX_POINTS];
-    _Alignas(16) float b[LATTICE_MAX_POINTS];
-    uint16_t point[LATTICE_MAX_POINTS];
+static void group_init(const struct lattice *l, const float *x, const float *w, float shift, bool flipped, struct group *g) {
+    const int half_dim = l->dim / 2;
+    struct half high;
+    g->lattice = l;
+    g->flipped = flipped;
+    g->width   = half_dim * l->n_bits;
+    g->n_codes = 0;
+    for (int k = 0; k < half_dim; k++) {
+        g->n_codes |= (l->n_values - 1) << (k * l->n_bits);
+    }
+    g->n_codes = (g->n_codes + 4) & ~3;
+    half_init(l, x, w, shift, g->n_codes, &g->low);
+    half_init(l, x + half_dim, w + half_dim, shift, g->n_codes, &high);
+    for (int r = 0; r < l->n_runs; r++) {
+        const int code = l->points[l->runs[r]] >> g->width;
+        g->run.a2[r]   = high.a2[code];
+        g->run.b[r]    = high.b[code];
+        g->run.flip[r] = high.flip[code];
+    }
+}
+
+// A point with its line.
+struct point {
+    int index, run;
+    float a2, b;
 };
 
-static int highest(const struct lines *l, float scale) {
-    v4f best      = v4_load(l->a2) - v4_all(scale) * v4_load(l->b);
-    v4i best_at   = {0, 1, 2, 3};
-    v4i at        = best_at;
-    const v4i dat = {4, 4, 4, 4};
-    for (int i = 4; i < l->n; i += 4) {
-        const v4f v  = v4_load(l->a2 + i) - v4_all(scale) * v4_load(l->b + i);
-        const v4i up = v > best;
-        at += dat;
-        best    = v4_select(up, v, best);
-        best_at = (up & at) | (~up & best_at);
+// Height and place of the best point so far.
+struct peak {
+    float y;
+    int index, run;
+};
+
+static inline void scan_run(const struct group *g, int run, const float *low, float base, struct peak *best) {
+    const uint16_t *points = g->lattice->points;
+    const int mask         = (1 << g->width) - 1;
+    const int end          = g->lattice->runs[run + 1];
+    const float high_flip  = g->run.flip[run];
+    for (int i = g->lattice->runs[run]; i < end; i++) {
+        const int code = points[i] & mask;
+        float y        = base + low[code];
+        if (BERTH_UNLIKELY(y > best->y)) {
+            if (g->flipped) {
+                y -= 4.0f * (g->low.flip[code] < high_flip ? g->low.flip[code] : high_flip);
+            }
+            if (y > best->y) {
+                *best = (struct peak){y, i, run};
+            }
+        }
     }
-    int k = 0;
-    for (int i = 1; i < 4; i++) {
-        k = best[i] > best[k] ? i : k;
-    }
-    return best_at[k];
 }
 
-// Scale at which the higher b of two lines gives way.
-static float crossing(const struct lines *l, int i, int j) {
-    return (l->a2[i] - l->a2[j]) / (l->b[i] - l->b[j]);
+static struct point highest(const struct group *g, float scale) {
+    const int n_runs = g->lattice->n_runs;
+    _Alignas(16) float low[MAX_HALF_CODES];
+    _Alignas(16) float high[MAX_RUNS];
+    v4f top = v4_all(-INFINITY);
+    for (int i = 0; i < g->n_codes; i += 4) {
+        const v4f y = v4_load(g->low.a2 + i) - v4_all(scale) * v4_load(g->low.b + i);
+        top         = v4_max(top, y);
+        v4_store(low + i, y);
+    }
+    top                = v4_max(top, (v4f){top[2], top[3], top[0], top[1]});
+    const float summit = top[0] > top[1] ? top[0] : top[1];
+    int first          = 0;
+    float first_y      = -INFINITY;
+    for (int r = 0; r < n_runs; r++) {
+        high[r] = g->run.a2[r] - scale * g->run.b[r];
+        if (BERTH_UNLIKELY(high[r] > first_y)) {
+            first_y = high[r];
+            first   = r;
+        }
+    }
+    struct peak best = {-INFINITY, 0, 0};
+    scan_run(g, first, low, first_y, &best);
+    for (int r = 0; r < n_runs; r++) {
+        if (high[r] + summit > best.y && r != first) {
+            scan_run(g, r, low, high[r], &best);
+        }
+    }
+    const int code = g->lattice->points[best.index] & ((1 << g->width) - 1);
+    const float lf = g->low.flip[code];
+    const float hf = g->run.flip[best.run];
+    return (struct point){best.index, best.run,
+        g->low.a2[code] + g->run.a2[best.run] - (g->flipped ? 4.0f * (lf < hf ? lf : hf) : 0.0f),
+        g->low.b[code] + g->run.b[best.run]};
 }
 
-static void put_step(const struct lines *l, int i, float from, struct part *p) {
+static void put_step(struct point at, float from, struct part *p) {
     p->step[p->n]  = from;
-    p->a[p->n]     = 0.5f * l->a2[i];
-    p->b[p->n]     = l->b[i];
-    p->point[p->n] = l->point[i];
+    p->a[p->n]     = 0.5f * at.a2;
+    p->b[p->n]     = at.b;
+    p->point[p->n] = (uint16_t) at.index;
     p->n++;
 }
 
-// Steps after line i, the last of them to line j. Both are on the envelope, b of i above b of j.
-static void envelope(const struct lines *l, int i, int j, int room, struct part *p) {
-    const float at = crossing(l, i, j);
-    const int k    = room > 0 ? highest(l, at) : i;
-    const float yi = l->a2[i] - at * l->b[i];
-    const float yk = l->a2[k] - at * l->b[k];
-    if (k != i && k != j && yk > yi + 1e-6f * fabsf(yi) && l->b[k] < l->b[i] && l->b[k] > l->b[j]) {
-        envelope(l, i, k, room - 1, p);
-        envelope(l, k, j, room - 1, p);
-    } else if (p->n < LATTICE_MAX_STEPS) {
-        put_step(l, j, at, p);
+// Steps after point i, the last of them to point j. Both are on the envelope, b of i above b of j.
+static void envelope(const struct group *g, struct point i, struct point j, int depth, struct part *p) {
+    const float at       = (i.a2 - j.a2) / (i.b - j.b);
+    const struct point k = depth > 0 ? highest(g, at) : i;
+    const float yi       = i.a2 - at * i.b;
+    const float yk       = k.a2 - at * k.b;
+    // A point that shows by less than a thousandth is left out.
+    if (yk > yi + 1e-3f * fabsf(yi) && k.b < i.b && k.b > j.b) {
+        envelope(g, i, k, depth - 1, p);
+        envelope(g, k, j, depth - 1, p);
+    } else {
+        put_step(j, at, p);
     }
 }
 
 void lattice_part(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float lo, float hi,
     struct part *part) {
-    struct half_point low[256], high[256];
-    struct lines all, above;
-    const int half  = lattice->dim / 2;
-    const int width = half * lattice->n_bits;
-    half_points(lattice, x, w, shift, 0, half, low);
-    half_points(lattice, x, w, shift, half, lattice->dim, high);
-    all.n = lattice->n_points;
-    for (int i = 0; i < all.n; i++) {
-        const struct half_point *p = &low[lattice->points[i] & ((1 << width) - 1)];
-        const struct half_point *q = &high[lattice->points[i] >> width];
-        const float flip           = p->flip < q->flip ? p->flip : q->flip;
-        all.a2[i]                  = 2.0f * (p->a + q->a - (flipped ? 2.0f * flip : 0.0f));
-        all.b[i]                   = p->b + q->b;
-        all.point[i]               = (uint16_t) i;
+    enum { DEPTH = 3 }; // 1 + 2^3 steps at most
+    struct group g;
+    group_init(lattice, x, w, shift, flipped, &g);
+    const struct point first = highest(&g, lo);
+    const struct point last  = highest(&g, hi);
+    part->n                  = 0;
+    put_step(first, 0.0f, part);
+    if (first.index != last.index && first.b > last.b) {
+        envelope(&g, first, last, DEPTH, part);
     }
-    const int first = highest(&all, lo);
-    const int last  = highest(&all, hi);
-    part->n         = 0;
-    put_step(&all, first, 0.0f, part);
-    if (first == last || !(all.b[first] > all.b[last])) {
-        return;
-    }
-    // Only lines above the crossing of the ends can show between them.
-    const float at    = crossing(&all, first, last);
-    const float floor = all.a2[first] - at * all.b[first];
-    above.n           = 0;
-    for (int i = 0; i < all.n; i++) {
-        above.a2[above.n]    = all.a2[i];
-        above.b[above.n]     = all.b[i];
-        above.point[above.n] = all.point[i];
-        above.n += all.a2[i] - at * all.b[i] > floor && i != first && i != last;
-        if (above.n == LATTICE_MAX_POINTS - 8) {
-            break;
-        }
-    }
-    const int ends[2] = {first, last};
-    for (int e = 0; e < 2 || above.n % 4 != 0; e++) {
-        above.a2[above.n]    = all.a2[ends[e & 1]];
-        above.b[above.n]     = all.b[ends[e & 1]];
-        above.point[above.n] = all.point[ends[e & 1]];
-        above.n++;
-    }
-    int i = 0;
-    while (above.point[i] != first) {
-        i++;
-    }
-    int j = 0;
-    while (above.point[j] != last) {
-        j++;
-    }
-    envelope(&above, i, j, 8, part);
+}
+
+int lattice_best(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float scale) {
+    struct group g;
+    group_init(lattice, x, w, shift, flipped, &g);
+    return highest(&g, scale).index;
 }
 
 // ---- look-ups ----
@@ -160,8 +200,8 @@ static inline int step_at(const struct part *p, float scale) {
     return i;
 }
 
-int lattice_point(const struct part *part, float scale) {
-    return part->point[step_at(part, scale)];
+int lattice_point(const struct cell *cell, int part, float scale) {
+    return scale < cell->lo || scale > cell->hi ? -1 : cell->part[part].point[step_at(&cell->part[part], scale)];
 }
 
 struct ab {
@@ -219,16 +259,18 @@ int lattice_flip(const struct lattice *lattice, int point, const float *x, const
 
 // The scale a cell would choose alone.
 static float own_scale(const struct cell *cell) {
-    float best  = 0.0f;
-    float scale = 0.0f;
-    for (int p = 0; p < cell->n_parts; p++) {
-        for (int i = 0; i < cell->part[p].n; i++) {
-            const struct ab t = cell_at(cell, cell->part[p].step[i]);
-            if (t.a > 0.0f && t.a * t.a > best * t.b) {
-                best  = t.a * t.a / t.b;
-                scale = t.a / t.b;
-            }
+    enum { N_TRIALS = 16, N_ROUNDS = 3 };
+    const float factor = cell->lo > 0.0f ? powf(cell->hi / cell->lo, 1.0f / (N_TRIALS - 1)) : 1.0f;
+    float best         = 0.0f;
+    float scale        = 0.0f;
+    float trial        = cell->lo;
+    for (int t = 0; t < N_TRIALS + N_ROUNDS; t++) {
+        const struct ab at = cell_at(cell, t < N_TRIALS ? trial : scale);
+        if (at.a > 0.0f && at.a * at.a > best * at.b) {
+            best  = at.a * at.a / at.b;
+            scale = at.a / at.b;
         }
+        trial *= factor;
     }
     return scale;
 }

@@ -9,16 +9,23 @@
 
 #include "quant/frame.h"
 
-enum { LATTICE_MAX_CELLS = 16, LATTICE_MAX_UNITS = 4, LATTICE_MAX_PARTS = 16, LATTICE_MAX_STEPS = 20, LATTICE_MAX_POINTS = 2048 };
+enum { LATTICE_MAX_CELLS = 16, LATTICE_MAX_UNITS = 4, LATTICE_MAX_PARTS = 16, LATTICE_MAX_STEPS = 16 };
 
-// A codebook: n_points words of dim fields of n_bits, each numbering one of n_values values.
+// A codebook: words of dim fields of n_bits, each numbering one of n_values values, and its runs (grids.h).
 struct lattice {
     const uint16_t *points;
-    int n_points;
+    const uint16_t *runs;
+    int n_runs;
     int dim, n_bits;
     int n_values;
     float values[8];
 };
+#define LATTICE(points, runs, dim, n_bits, n_values, ...) \
+    { \
+        points, runs, sizeof(runs) / sizeof((runs)[0]) - 1, dim, n_bits, n_values, { \
+            __VA_ARGS__ \
+        } \
+    }
 
 // The best point for every scale: point[i] from step[i] up to step[i + 1]. With a = sum(w x g) and b = sum(w g g) over its values
 // g, writing the elements as scale * g takes 2 * scale * a - scale^2 * b off their sum of squares.
@@ -41,6 +48,7 @@ struct unit {
 };
 
 struct cell {
+    float lo, hi; // scales the parts were made for
     int n_units, n_parts;
     struct unit unit[LATTICE_MAX_UNITS];
     struct part part[LATTICE_MAX_PARTS];
@@ -52,8 +60,10 @@ struct cell {
 void lattice_part(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float lo, float hi,
     struct part *part);
 
-// The point of the part at this scale (an index into the codebook).
-int lattice_point(const struct part *part, float scale);
+// The point of a part (an index into the codebook) at one scale; -1 for a scale that the cell was not made for.
+int lattice_point(const struct cell *cell, int part, float scale);
+// The best point at one scale, exactly. Arguments as in lattice_part.
+int lattice_best(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float scale);
 // The way a unit is written at this scale.
 int lattice_way(const struct cell *cell, const struct unit *unit, float scale);
 
