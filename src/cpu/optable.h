@@ -13,7 +13,8 @@
     X(norm) \
     X(rows) \
     X(softmax) \
-    X(custom)
+    X(custom) \
+    X(rope)
 // clang-format on
 
 #define CPU_FAMILY_DECLARE(name) extern const struct cpu_op_entry cpu_ops_##name[];

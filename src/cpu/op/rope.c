@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+// rope.c: ROPE and ROPE_BACK: turns pairs of elements of each row by an angle that grows with the row's position (Su et al.,
+// arXiv 2104.09864), with YaRN's mix of frequencies (arXiv 2309.00071) and the modes that give a row four positions (M-RoPE).
+//   1. Angles belong to a token (dimension 2); they are computed once for all heads that a task turns.
+//   2. The angle of pair i is position * step^i by repeated multiplication in f32: at positions in the 100,000s another way of
+//      rounding would be visible, and models are used to this one.
+//   3. Row elements that no pair holds are copied.
+
+#include "cpu/op/scratch.h"
+#include "cpu/optable.h"
+#include "cpu/rowio.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+// op_params, as core/ops_rope.c fills them
+struct rope {
+    int32_t n_dims, mode, n_ctx_orig;
+    float freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow;
+    int32_t sections[GGML_MROPE_SECTIONS];
+    // derived
+    bool is_multi, is_vision, is_interleaved;
+    bool is_halves;  // a pair is (i, i + n_apart); else neighbours
+    int64_t n_pairs; // pairs that are turned
+    int64_t n_apart; // elements between the two of a pair
+    float step;      // from the angle of a pair to that of the next
+    float ramp[2];   // pairs between which YaRN goes from one frequency to the other
+    float length;    // what a turned pair is scaled with
+    float sin_sign;  // -1: turn back
+    const float *factors;
+};
+
+static struct rope rope_of(const struct ggml_tensor *op) {
+    struct rope r = {
+        .n_dims      = cpu_param_i32(op, 1),
+        .mode        = cpu_param_i32(op, 2),
+        .n_ctx_orig  = cpu_param_i32(op, 4),
+        .freq_base   = cpu_param_f32(op, 5),
+        .freq_scale  = cpu_param_f32(op, 6),
+        .ext_factor  = cpu_param_f32(op, 7),
+        .attn_factor = cpu_param_f32(op, 8),
+        .beta_fast   = cpu_param_f32(op, 9),
+        .beta_slow   = cpu_param_f32(op, 10),
+    };
+    memcpy(r.sections, &op->op_params[11], sizeof r.sections);
+    r.is_multi       = (r.mode & GGML_ROPE_TYPE_MROPE) != 0;
+    r.is_vision      = r.mode == GGML_ROPE_TYPE_VISION;
+    r.is_interleaved = r.mode == GGML_ROPE_TYPE_IMROPE;
+    r.is_halves      = r.is_multi || (r.mode & GGML_ROPE_TYPE_NEOX) != 0;
+    r.n_pairs        = r.is_vision ? op->ne[0] / 2 : r.n_dims / 2;
+    r.n_apart        = r.is_vision ? r.n_dims : r.is_halves ? r.n_dims / 2 : 1;
+    r.step           = powf(r.freq_base, -2.0f / (float) r.n_dims);
+    r.length         = r.attn_factor;
+    if (r.ext_factor != 0.0f) {
+        r.length *= 1.0f + 0.1f * logf(1.0f / r.freq_scale);
+    }
+    ggml_rope_yarn_corr_dims(r.n_dims, r.n_ctx_orig, r.freq_base, r.beta_fast, r.beta_slow, r.ramp);
+    r.sin_sign = op->op == GGML_OP_ROPE_BACK ? -1.0f : 1.0f;
+    r.factors  = op->src[2] != NULL ? op->src[2]->data : NULL;
+    return r;
+}
+
+// What the constructor takes and no formula is for.
+static bool rope_refuse(const struct cpu_params *p, const struct rope *r, const struct ggml_tensor *op) {
+    const int64_t ne0 = op->ne[0];
+    if (r->n_dims <= 0 || r->n_dims > ne0 || r->n_dims % 2 != 0) {
+        cpu_fail(p, "%s: n_dims is %d, it must be even and at most the row length %" PRId64, op->name, r->n_dims, ne0);
+        return true;
+    }
+    if (r->is_vision && (int64_t) r->n_dims * 2 != ne0) {
+        cpu_fail(p, "%s: n_dims is %d, vision mode takes half of the row length %" PRId64, op->name, r->n_dims, ne0);
+        return true;
+    }
+    if (r->mode != GGML_ROPE_TYPE_NORMAL && r->mode != GGML_ROPE_TYPE_NEOX && r->mode != GGML_ROPE_TYPE_MROPE && !r->is_vision &&
+        !r->is_interleaved) {
+        cpu_fail(p, "%s: %d is no mode of rope", op->name, r->mode);
+        return true;
+    }
+    const int32_t *s   = r->sections;
+    const bool is_some = s[0] >= 0 && s[1] >= 0 && s[2] >= 0 && s[3] >= 0 && (s[0] > 0 || s[1] > 0 || s[2] > 0);
+    if (r->is_multi && (!is_some || (int64_t) s[0] + s[1] + s[2] + s[3] > ne0)) {
+        cpu_fail(p, "%s: sections %d, %d, %d, %d do not cut rows of %" PRId64, op->name, s[0], s[1], s[2], s[3], ne0);
+        return true;
+    }
+    const struct ggml_tensor *pos = op->src[1], *factors = op->src[2];
+    const int64_t n_pos = r->is_multi ? GGML_MROPE_SECTIONS * op->ne[2] : op->ne[2];
+    if (pos->ne[0] < n_pos || pos->nb[0] != sizeof(int32_t)) {
+        cpu_fail(p, "%s: %" PRId64 " positions, %" PRId64 " are needed, without holes", op->name, pos->ne[0], n_pos);
+        return true;
+    }
+    if (factors != NULL && (factors->ne[0] < r->n_pairs || factors->nb[0] != sizeof(float))) {
+        cpu_fail(p, "%s: %" PRId64 " frequency factors for %" PRId64 " pairs", op->name, factors->ne[0], r->n_pairs);
+        return true;
+    }
+    return false;
+}
+
+// ---- angles ----
+
+// cos and sin of pair i whose plain angle is theta.
+static void angle_put(const struct rope *r, int64_t i, float theta, float *cs) {
+    const float plain  = r->factors != NULL ? theta / r->factors[i] : theta;
+    const float scaled = r->freq_scale * plain;
+    float angle        = scaled;
+    if (r->ext_factor != 0.0f) {
+        const float width = r->ramp[1] - r->ramp[0];
+        const float y     = ((float) i - r->ramp[0]) / (width > 0.001f ? width : 0.001f);
+        const float mix   = (1.0f - fminf(1.0f, fmaxf(0.0f, y))) * r->ext_factor;
+        angle             = scaled * (1.0f - mix) + plain * mix;
+    }
+    cs[2 * i]     = cosf(angle) * r->length;
+    cs[2 * i + 1] = sinf(angle) * r->length * r->sin_sign;
+}
+
+static void angles_plain(const struct rope *r, int32_t pos, float *cs) {
+    float theta = (float) pos;
+    for (int64_t i = 0; i < r->n_pairs; i++) {
+        angle_put(r, i, theta, cs);
+        theta *= r->step;
+    }
+}
+
+// Which of the four positions turns pair number `at` of a round through the sections.
+static int section_of(const struct rope *r, int64_t at) {
+    const int32_t *s = r->sections;
+    if (r->is_interleaved) {
+        const int which = (int) (at % 3); // time, height, width take turns while they have pairs left
+        return at < 3 * (int64_t) s[which] ? which : 3;
+    }
+    return at < s[0] ? 0 : at < (int64_t) s[0] + s[1] ? 1 : at < (int64_t) s[0] + s[1] + s[2] ? 2 : 3;
+}
+
+static void angles_multi(const struct rope *r, const int32_t *pos, int64_t n_token, float *cs) {
+    const int32_t *s                          = r->sections;
+    const int64_t starts[GGML_MROPE_SECTIONS] = {0, s[0], (int64_t) s[0] + s[1], (int64_t) s[0] + s[1] + s[2]};
+    const int64_t n_round                     = starts[3] + s[3];
+    float theta[GGML_MROPE_SECTIONS];
+    for (int j = 0; j < GGML_MROPE_SECTIONS; j++) {
+        theta[j] = (float) pos[j * n_token];
+    }
+    for (int64_t i = 0; i < r->n_pairs; i++) {
+        const int64_t at = i % n_round;
+        if (r->is_vision) { // every section starts from its lowest frequency again
+            for (int j = 0; j < GGML_MROPE_SECTIONS; j++) {
+                if (at == starts[j]) { // of sections without pairs that start here, only the first does
+                    theta[j] = (float) pos[j * n_token];
+                    break;
+                }
+            }
+        }
+        angle_put(r, i, theta[section_of(r, at)], cs);
+        for (int j = 0; j < GGML_MROPE_SECTIONS; j++) {
+            theta[j] *= r->step;
+        }
+    }
+}
+
+// ---- turning ----
+
+// y may be x.
+static void turn_halves(int64_t n, int64_t apart, float *y, const float *x, const float *cs) {
+    for (int64_t i = 0; i < n; i++) {
+        const float a = x[i], b = x[i + apart], c = cs[2 * i], s = cs[2 * i + 1];
+        y[i]         = a * c - b * s;
+        y[i + apart] = a * s + b * c;
+    }
+}
+
+static void turn_neighbours(int64_t n, float *y, const float *x, const float *cs) {
+    for (int64_t i = 0; i < n; i++) {
+        const float a = x[2 * i], b = x[2 * i + 1], c = cs[2 * i], s = cs[2 * i + 1];
+        y[2 * i]     = a * c - b * s;
+        y[2 * i + 1] = a * s + b * c;
+    }
+}
+
+static bool rope_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *pos = op->src[1], *factors = op->src[2];
+    return a != NULL && pos != NULL && cpu_is_float(a->type) && a->type == op->type && ggml_are_same_shape(a, op) &&
+           pos->type == GGML_TYPE_I32 && (factors == NULL || factors->type == GGML_TYPE_F32);
+}
+
+static int64_t rope_scratch(const struct ggml_tensor *op) {
+    return 3 * op->ne[0]; // angles, a row to read, a row to write
+}
+
+static size_t rope_work_size(const struct ggml_tensor *op, int n_tasks) {
+    return cpu_scratch_size(rope_scratch(op), n_tasks);
+}
+
+static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    const struct rope r         = rope_of(op);
+    if (rope_refuse(p, &r, op)) {
+        return;
+    }
+    const int64_t ne0  = op->ne[0];
+    const int32_t *pos = op->src[1]->data;
+    float *cs = cpu_scratch(p, rope_scratch(op)), *buf_x = cs + ne0, *buf_y = buf_x + ne0;
+    int64_t have = -1; // the token whose angles are in cs
+    int64_t i, end;
+    for (cpu_share(p, ggml_nrows(op), &i, &end); i < end; i++) {
+        const struct cpu_row_pos at = cpu_row_pos(op, i);
+        if (at.i2 != have) {
+            have = at.i2;
+            if (r.is_multi) {
+                angles_multi(&r, pos + have, op->ne[2], cs);
+            } else {
+                angles_plain(&r, pos[have], cs);
+            }
+        }
+        char *row      = cpu_row(op, at);
+        const float *x = cpu_row_load(p->k, a, cpu_row(a, at), 0, ne0, buf_x);
+        float *y       = cpu_row_target(op, row, 0, buf_y);
+        if (r.is_halves) {
+            turn_halves(r.n_pairs, r.n_apart, y, x, cs);
+        } else {
+            turn_neighbours(r.n_pairs, y, x, cs);
+        }
+        const int64_t turned = 2 * r.n_pairs;
+        if (y != x) {
+            memcpy(y + turned, x + turned, (size_t) (ne0 - turned) * sizeof *y);
+        }
+        cpu_row_store(p->k, op, row, 0, ne0, y);
+    }
+}
+
+const struct cpu_op_entry cpu_ops_rope[] = {
+    {GGML_OP_ROPE, {.supports = rope_supports, .work_size = rope_work_size, .run = rope_run}},
+    {GGML_OP_ROPE_BACK, {.supports = rope_supports, .work_size = rope_work_size, .run = rope_run}},
+    CPU_OPS_END,
+};
