@@ -279,15 +279,19 @@ static int64_t any_tensor(struct gen *g, int end) {
 static void gen_wild(struct gen *g, enum call_id id) {
     const char *kinds           = call_table[id].kinds;
     int64_t args[CALL_MAX_ARGS] = {0};
-    size_t n                    = strlen(kinds);
+    int64_t first               = -1; // tensor among the arguments
+    const size_t n              = strlen(kinds);
     for (size_t i = 0; i < n; i++) {
-        if (kinds[i] == 'T') {
-            const enum ggml_type type = gen_type(g);
-            args[i]                   = chance(g, 5)             ? -1
-                                        : i > 0 && chance(g, 30) ? args[0]
-                                                                 : gen_tensor(g, type, shape_fit(gen_shape(g), type), ANY);
-        } else {
+        if (kinds[i] != 'T') {
             args[i] = wild_arg(g, kinds[i]);
+        } else if (chance(g, 5)) {
+            args[i] = -1;
+        } else if (first >= 0 && chance(g, 30)) {
+            args[i] = first;
+        } else {
+            const enum ggml_type type = gen_type(g);
+            args[i]                   = gen_tensor(g, type, shape_fit(gen_shape(g), type), ANY);
+            first                     = first >= 0 ? first : args[i];
         }
     }
     gen_push(g, id, args, n);
@@ -362,16 +366,41 @@ static void mutate(struct gen *g) {
     }
 }
 
+// Takes back what no program can mean and what would only test the harness: graphs of 2^40 nodes (the reference loops), lists
+// longer than they are, tensors from before a reset.
+static void tidy(struct recipe *r) {
+    int first = 0; // call whose result is alive
+    for (int i = 0; i < r->n_calls; i++) {
+        struct call *c    = &r->calls[i];
+        const char *kinds = call_table[c->id].kinds;
+        for (int k = 0; k < c->n_args; k++) {
+            if ((kinds[k] == 'T' || kinds[k] == 'G') && c->args[k] < first) {
+                c->args[k] = -1;
+            }
+        }
+        if (c->id == CALL_ggml_reset) {
+            first = i + 1;
+        } else if (c->id == CALL_ggml_new_graph_custom) {
+            c->args[0] &= 0xffffff;
+        } else if (c->id == CALL_ggml_build_forward_select && c->args[1] > CALL_MAX_LIST) {
+            c->args[1] = CALL_MAX_LIST;
+        }
+    }
+}
+
 void gen_recipe(struct gen *g, enum call_id id, enum recipe_sort sort) {
     recipe_clear(g->r);
     g->r->no_alloc = chance(g, 80);
     g->r->mem_size = g->r->no_alloc ? 1 << 20 : 64 << 20;
     if (sort == SORT_WILD) {
         gen_wild(g, id);
-        return;
+    } else {
+        generators[id](g, id);
     }
-    generators[id](g, id);
     if (sort == SORT_MUTATED) {
         mutate(g);
+    }
+    if (sort != SORT_VALID) {
+        tidy(g->r);
     }
 }

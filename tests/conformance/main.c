@@ -29,7 +29,7 @@ static const char usage[] =
     "usage: conformance [options]\n"
     "Compares Berth with the reference: the same recipes of API calls on both, results compared field by field.\n"
     "  --only NAMES     only these functions, comma separated, with or without ggml_; also: symbols, probes, graphs\n"
-    "  --sets N         argument sets a function (200)\n"
+    "  --sets N         argument sets a function (500)\n"
     "  --graphs N       random graphs (120)\n"
     "  --seed N         of the random recipes; set i of a function depends on the seed alone\n"
     "  --show N         differences printed a function (3)\n"
@@ -267,7 +267,7 @@ static void run_graphs(struct run *run) {
 int main(int argc, char **argv) {
     static struct run run;
     static struct api api;
-    run.options = (struct options){.seed = 1, .sets = 200, .graphs = 120, .shown = 3};
+    run.options = (struct options){.seed = 1, .sets = 500, .graphs = 120, .shown = 3};
     if (!parse(&run.options, argc, argv)) {
         fputs(usage, stderr);
         return 2;

@@ -11,28 +11,23 @@ static bool is_constructor(int id) {
 
 // ---- purposeful differences: docs/differences.md gives the same reasons at length ----
 
-// Berth refuses sizes that do not fit in 63 bits; in the reference they wrap around.
-static bool has_bad_extent(const struct outcome *ref) {
-    for (const char *line = ref->text; line != NULL && ref->n_text > 0; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        const char *ne = strstr(line, " ne ");
-        const char *nl = strchr(line, '\n');
-        if (ne == NULL) {
-            return false;
-        }
-        if (nl != NULL && ne > nl) {
-            continue;
-        }
-        long long x[4];
-        if (sscanf(ne, " ne %lld %lld %lld %lld", &x[0], &x[1], &x[2], &x[3]) != 4) {
+// Whether some tensor of the reference has wrapped: a negative extent, more bytes than 63 bits count, or a stride that was
+// cut to 32 bits (ggml_permute) and has become negative.
+static bool has_wrapped(const struct outcome *ref) {
+    const char *end = ref->text + ref->n_text;
+    for (const char *line = ref->text; ref->n_text > 0 && line < end; line += strcspn(line, "\n") + 1) {
+        long long ne[4];
+        unsigned long long nb[4];
+        if (sscanf(line, "%*s type %*d op %*d ne %lld %lld %lld %lld nb %llu %llu %llu %llu", &ne[0], &ne[1], &ne[2], &ne[3],
+                &nb[0], &nb[1], &nb[2], &nb[3]) != 8) {
             continue;
         }
         double bytes = 8; // of the largest element
         for (int i = 0; i < 4; i++) {
-            if (x[i] < 0) {
+            if (ne[i] < 0 || nb[i] >> 60 != 0) {
                 return true;
             }
-            bytes *= (double) x[i];
+            bytes *= (double) ne[i];
         }
         if (bytes > 9.0e18) {
             return true;
@@ -148,6 +143,20 @@ static bool divides_by_zero(const struct call *c) {
     return false;
 }
 
+// Floats that the reference turns into an int or a count, though they fit none.
+static bool casts_badly(const struct call *c) {
+    if (c->id != CALL_ggml_pool_2d && c->id != CALL_ggml_pool_2d_back && c->id != CALL_ggml_arange) {
+        return false;
+    }
+    for (int i = 0; i < c->n_args; i++) {
+        const float x = call_table[c->id].kinds[i] == 'F' ? bits_float(c->args[i]) : 0;
+        if (!(x > -2e9f && x < 2e9f)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool has_zero_extent(const struct recipe *r) {
     for (int i = 0; i < r->n_calls; i++) {
         for (int k = 0; k < r->calls[i].n_args; k++) {
@@ -165,8 +174,14 @@ static const char *purpose(const struct recipe *r, const struct outcome *mine, c
         if (asks_too_much(c)) {
             return "negative extents and sizes past 63 bits are refused, in the reference they wrap";
         }
+        if (casts_badly(c)) {
+            return "infinities and NaN are refused where the reference turns them into integers";
+        }
         if (divides_by_zero(c) || (c->id == CALL_ggml_unravel_index && has_zero_extent(r))) {
             return "strides, windows and extents of 0 are refused where the reference divides by them";
+        }
+        if (c->id == CALL_ggml_graph_view && (c->args[1] < 0 || c->args[2] < c->args[1] || c->args[2] > 1)) {
+            return "a view of nodes that the graph lacks is empty"; // valid sets look at the first node only
         }
         if (c->id == CALL_ggml_graph_add_node && c->args[1] < 0) {
             return "NULL is never a node";
@@ -175,8 +190,8 @@ static const char *purpose(const struct recipe *r, const struct outcome *mine, c
     if (has_bad_enum(r)) {
         return "types and enum values that do not exist are refused, the reference takes what lies behind its tables";
     }
-    if (mine->kind == OUTCOME_FAILED && ref->kind == OUTCOME_DONE && has_bad_extent(ref)) {
-        return "negative extents and sizes past 63 bits are refused, in the reference they wrap";
+    if (ref->kind == OUTCOME_DONE && has_wrapped(ref)) {
+        return "negative extents and sizes past 63 bits are refused, and strides keep 64 bits; in the reference they wrap";
     }
     if (mine->kind == OUTCOME_FAILED && ref->kind == OUTCOME_DONE && strstr(mine->message, " is NULL") != NULL) {
         return "a missing source or function is refused, the reference makes a node that no backend can run";
