@@ -71,6 +71,7 @@ static inline void ggraph_row_to_op(
     op->pool                     = row->buf < 0 ? 0 : row->buf;
     op->align                    = align[op->pool];
     const bool is_own            = row->view_src < 0 && !row->ext;
+    g->is_split |= is_own && row->kind == 'N' && strcmp(row->op, "NONE") == 0 && strchr(row->flags, 'i') == NULL;
     op->size                     = is_own ? (row->size + op->align - 1) / op->align * op->align : 0;
     op->flags |= row->kind != 'N' || strchr(row->flags, 'i') != NULL ? BERTH_ORDER_INPUT : 0;
     op->flags |= strchr(row->flags, 'o') != NULL ? BERTH_ORDER_OUTPUT : 0;
