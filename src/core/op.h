@@ -34,20 +34,23 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
 #define BERTH_STRIDE "[%zu, %zu, %zu, %zu]"
 #define BERTH_NB(t) (t)->nb[0], (t)->nb[1], (t)->nb[2], (t)->nb[3]
 
-// One source that must be there. Poison or NULL ends the constructor.
-#define BERTH_SOURCE(ctx, t) \
+// One source that must be there. Poison or NULL ends the constructor. The _AS forms are for helpers that several constructors
+// share: func is the public name that messages carry.
+#define BERTH_SOURCE_AS(ctx, func, t) \
     do { \
         if (BERTH_UNLIKELY((ctx) == NULL || (t) == NULL || berth_poisoned(t))) { \
-            return berth_poison_spread(ctx, __func__, t); \
+            return berth_poison_spread(ctx, func, t); \
         } \
     } while (0)
 // A source that may be NULL but not poison.
-#define BERTH_SOURCE_OPT(ctx, t) \
+#define BERTH_SOURCE_OPT_AS(ctx, func, t) \
     do { \
         if (BERTH_UNLIKELY((ctx) == NULL || ((t) != NULL && berth_poisoned(t)))) { \
-            return berth_poison_spread(ctx, __func__, t); \
+            return berth_poison_spread(ctx, func, t); \
         } \
     } while (0)
+#define BERTH_SOURCE(ctx, t) BERTH_SOURCE_AS(ctx, __func__, t)
+#define BERTH_SOURCE_OPT(ctx, t) BERTH_SOURCE_OPT_AS(ctx, __func__, t)
 #define BERTH_SOURCES_1(ctx, a) BERTH_SOURCE(ctx, a)
 #define BERTH_SOURCES_2(ctx, a, ...) \
     BERTH_SOURCE(ctx, a); \
@@ -75,12 +78,13 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
     (ctx, __VA_ARGS__)
 
 // A rule of the op: cond holds, or the constructor ends with poison and this message.
-#define BERTH_REQUIRE(ctx, cond, ...) \
+#define BERTH_REQUIRE_AS(ctx, func, cond, ...) \
     do { \
         if (BERTH_UNLIKELY(!(cond))) { \
-            return berth_poison(ctx, __func__, __VA_ARGS__); \
+            return berth_poison(ctx, func, __VA_ARGS__); \
         } \
     } while (0)
+#define BERTH_REQUIRE(ctx, cond, ...) BERTH_REQUIRE_AS(ctx, __func__, cond, __VA_ARGS__)
 
 // Completes a fresh result: op, op_params (params may be NULL), the first three sources. Poison passes through.
 static inline struct ggml_tensor *berth_op_set(struct ggml_tensor *result, enum ggml_op op, const void *params,
@@ -106,14 +110,32 @@ static inline void berth_op_src(struct ggml_tensor *result, int i, struct ggml_t
     }
 }
 
-// A new tensor of a's shape, or a view of a: what ops with an inplace form return.
-static inline struct ggml_tensor *berth_dup_or_view(struct ggml_context *ctx, struct ggml_tensor *a, bool inplace) {
-    return inplace ? ggml_view_tensor(ctx, a) : ggml_dup_tensor(ctx, a);
-}
-
 // A view of view_src at view_offs bytes (NULL: a tensor of its own). The one place where tensors are made (tensor.c).
 struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims,
     const int64_t *ne, struct ggml_tensor *view_src, size_t view_offs);
 
 // name = src's name and a suffix, cut to what fits. No-op on poison.
 void berth_name_suffix(struct ggml_tensor *t, const struct ggml_tensor *src, const char *suffix);
+
+// A new tensor of a's type and shape.
+static inline struct ggml_tensor *berth_like(struct ggml_context *ctx, const char *func, const struct ggml_tensor *a) {
+    return berth_tensor_new(ctx, func, a->type, GGML_MAX_DIMS, a->ne, NULL, 0);
+}
+
+// The same, or a view of a for the inplace form.
+static inline struct ggml_tensor *berth_like_or_view(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, bool inplace) {
+    return inplace ? ggml_view_tensor(ctx, a) : berth_like(ctx, func, a);
+}
+
+// The result of ops that write b into the part of a that starts at offset bytes and has strides nb[1..3]: a copy or a view of a.
+// op_params: [nb1, nb2, nb3, offset, inplace], 32 bits each. A stride that b does not use may be cut, as ggml does it.
+static inline struct ggml_tensor *berth_op_set_part(struct ggml_context *ctx, const char *func, struct ggml_tensor *a,
+    struct ggml_tensor *b, enum ggml_op op, const size_t nb[GGML_MAX_DIMS], size_t offset, bool inplace) {
+    for (int i = 1; i < GGML_MAX_DIMS; i++) {
+        BERTH_REQUIRE_AS(ctx, func, b->ne[i] <= 1 || nb[i] <= INT32_MAX, "stride nb[%d] = %zu does not fit 32 bits", i, nb[i]);
+    }
+    BERTH_REQUIRE_AS(ctx, func, offset <= INT32_MAX, "offset %zu does not fit 32 bits", offset);
+    const int32_t params[] = {(int32_t) nb[1], (int32_t) nb[2], (int32_t) nb[3], (int32_t) offset, inplace};
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, params, sizeof params, a, b, NULL);
+}

@@ -3,7 +3,7 @@
 // Two roads: composite constructors gather windows into columns (im2col) and leave the work to mul_mat; the direct ones are one
 // op. Extents are computed exactly and refused where they overflow.
 
-#include "core/op_named.h"
+#include "core/op.h"
 
 #include <limits.h>
 

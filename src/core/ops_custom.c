@@ -3,7 +3,7 @@
 // padding bytes zero. A function that is NULL is refused here: computing the graph would jump to address 0.
 
 #include "core/custom.h"
-#include "core/op_named.h"
+#include "core/op.h"
 
 // Function and user data are copied as bytes: the four structs of custom.h have one layout.
 _Static_assert(sizeof(struct ggml_map_custom1_op_params) == 24 && sizeof(struct ggml_map_custom2_op_params) == 24 &&

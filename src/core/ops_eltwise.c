@@ -4,7 +4,7 @@
 // op_params: acc [nb1, nb2, nb3, offset, inplace], scale [s, b], clamp [min, max], leaky_relu [slope], fill [c], tri [kind],
 // xielu [XIELU, beta + softplus(alpha_n), softplus(alpha_p), beta, eps]; the others have none.
 
-#include "core/op_named.h"
+#include "core/op.h"
 
 #include <limits.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // ops_norm.c: normalisation along rows or groups of channels. Any type and shape is taken; backends say what they run.
 
-#include "core/op_named.h"
+#include "core/op.h"
 
 // All but group_norm keep one float, eps.
 static struct ggml_tensor *norm_new(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // ops_pool.c: pooling, window partition, and the relative positions that go with it.
 
-#include "core/op_named.h"
+#include "core/op.h"
 
 #include <limits.h>
 

@@ -2,7 +2,7 @@
 // ops_recurrent.c: layers that carry a state from token to token (state spaces, RWKV, gated linear attention, delta nets), and
 // the hyper-connections that mix residual streams. Results hold the outputs, then the new states, in one F32 tensor.
 
-#include "core/op_named.h"
+#include "core/op.h"
 
 #define STRIDE_TEXT(what) what " is not contiguous: strides " BERTH_STRIDE
 

@@ -3,7 +3,7 @@
 // order of elements, and tensors made from numbers alone.
 // op_params: concat [dim], argsort [order], arange [start, stop, step], timestep_embedding [dim, max_period].
 
-#include "core/op_named.h"
+#include "core/op.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 // ops_rope.c: rotary position embedding, forward and back. a: [head_dim, n_head, n_token, ...], b: one position a token (four
 // with the M-RoPE modes), c: frequency factors or NULL. All ten entry points fill one parameter record.
 
-#include "core/op_named.h"
+#include "core/op.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
 // op_params: diag_mask [n_past], soft_max and its gradient [scale, max_bias], roll [shift0..3], pad [left0, right0, .., right3,
 // circular], pad_reflect_1d [left, right], interpolate [mode and flags].
 
-#include "core/op_named.h"
+#include "core/op.h"
 
 // n is a multiple of d. Nothing is a multiple of 0: dividing by it is not defined.
 static bool is_multiple(int64_t n, int64_t d) {

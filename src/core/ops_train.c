@@ -2,7 +2,7 @@
 // ops_train.c: constructors of the ops that training adds: the loss, its gradient, and optimiser steps, which write their
 // parameter in place. None has op_params: the optimisers take their numbers from a tensor, so that they can change between runs.
 
-#include "core/op_named.h"
+#include "core/op.h"
 
 struct ggml_tensor *ggml_cross_entropy_loss(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES(ctx, a, b);

@@ -3,7 +3,7 @@
 // half of a row, or one of two tensors, with the activated other (op GLU).
 // op_params: unary [formula], glu [formula, swapped, alpha, limit]; the last two are floats and only swiglu_oai sets them.
 
-#include "core/op_named.h"
+#include "core/op.h"
 
 // ---- one formula ----
 

@@ -3,7 +3,7 @@
 // cast, cont, set). Results are named after their source, with a suffix that says what happened to it.
 // op_params: view [offset, 64 bits], permute [axis0, axis1, axis2, axis3], set [nb1, nb2, nb3, offset, inplace].
 
-#include "core/op_named.h"
+#include "core/op.h"
 
 // ne[0] * ne[1] * ne[2] * ne[3] == n, no overflow and nothing negative on the way.
 static bool has_elements(const int64_t ne[GGML_MAX_DIMS], int64_t n) {

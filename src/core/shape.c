@@ -90,18 +90,20 @@ bool ggml_is_permuted(const struct ggml_tensor *tensor) {
     return tensor != NULL && (tensor->nb[0] > tensor->nb[1] || tensor->nb[1] > tensor->nb[2] || tensor->nb[2] > tensor->nb[3]);
 }
 
-// Dimensions above n_free must follow each other without holes; those from 1 to n_free may have any stride.
-static bool is_contiguous_above(const struct ggml_tensor *t, int n_free) {
-    if (t == NULL) {
+// Dimensions 1 to n_free may have any stride, those from n_free + 1 to n_last follow each other without holes, as dimension 0
+// does; what is above n_last does not matter. Inlined into its callers, which constructors call for each source.
+static inline __attribute__((always_inline)) bool is_contiguous_between(const struct ggml_tensor *t, int n_free, int n_last) {
+    const struct berth_type_row *row = t != NULL ? berth_type_row(t->type) : NULL;
+    if (row == NULL) {
         return false;
     }
-    const int64_t blck_size = ggml_blck_size(t->type);
-    size_t next             = ggml_type_size(t->type);
-    if (blck_size == 0 || (t->ne[0] != blck_size && t->nb[0] != next)) {
+    const int64_t blck_size = row->traits.blck_size;
+    size_t next             = row->traits.type_size;
+    if (t->ne[0] != blck_size && t->nb[0] != next) {
         return false;
     }
-    next *= (size_t) (t->ne[0] / blck_size);
-    for (int i = 1; i < GGML_MAX_DIMS; i++) {
+    next *= (size_t) (blck_size == 1 ? t->ne[0] : t->ne[0] / blck_size);
+    for (int i = 1; i <= n_last; i++) {
         if (i <= n_free) {
             next = (size_t) t->ne[i] * t->nb[i];
         } else {
@@ -114,52 +116,32 @@ static bool is_contiguous_above(const struct ggml_tensor *t, int n_free) {
     return true;
 }
 
-// Dimensions 0 to n_last follow each other without holes; those above may have any stride.
-static bool is_contiguous_upto(const struct ggml_tensor *t, int n_last) {
-    if (t == NULL) {
-        return false;
-    }
-    const int64_t blck_size = ggml_blck_size(t->type);
-    size_t next             = ggml_type_size(t->type);
-    if (blck_size == 0 || (t->ne[0] != blck_size && t->nb[0] != next)) {
-        return false;
-    }
-    next *= (size_t) (t->ne[0] / blck_size);
-    for (int i = 1; i <= n_last; i++) {
-        if (t->ne[i] != 1 && t->nb[i] != next) {
-            return false;
-        }
-        next *= (size_t) t->ne[i];
-    }
-    return true;
-}
-
 bool ggml_is_contiguous(const struct ggml_tensor *tensor) {
-    return is_contiguous_above(tensor, 0);
+    return is_contiguous_between(tensor, 0, 3);
 }
 
 bool ggml_is_contiguous_0(const struct ggml_tensor *tensor) {
-    return is_contiguous_above(tensor, 0);
+    return is_contiguous_between(tensor, 0, 3);
 }
 
 bool ggml_is_contiguous_1(const struct ggml_tensor *tensor) {
-    return is_contiguous_above(tensor, 1);
+    return is_contiguous_between(tensor, 1, 3);
 }
 
 bool ggml_is_contiguous_2(const struct ggml_tensor *tensor) {
-    return is_contiguous_above(tensor, 2);
+    return is_contiguous_between(tensor, 2, 3);
 }
 
 bool ggml_is_contiguous_to_1(const struct ggml_tensor *tensor) {
-    return is_contiguous_upto(tensor, 1);
+    return is_contiguous_between(tensor, 0, 1);
 }
 
 bool ggml_is_contiguous_to_2(const struct ggml_tensor *tensor) {
-    return is_contiguous_upto(tensor, 2);
+    return is_contiguous_between(tensor, 0, 2);
 }
 
 bool ggml_is_contiguous_to_3(const struct ggml_tensor *tensor) {
-    return is_contiguous_upto(tensor, 3);
+    return is_contiguous_between(tensor, 0, 3);
 }
 
 // Without holes, in whatever order.

@@ -70,7 +70,8 @@ static struct ggml_tensor *shape_refuse(
     return NULL;
 }
 
-static bool shape_is_sound(const struct berth_type_row *row, int n_dims, const int64_t *ne) {
+// A view may cut blocks, as one of a transposed tensor does; memory of its own comes in whole blocks.
+static bool shape_is_sound(const struct berth_type_row *row, int n_dims, const int64_t *ne, bool is_view) {
     if (row == NULL || n_dims < 1 || n_dims > GGML_MAX_DIMS || ne == NULL || ne[0] < 0 || ne[0] % row->traits.blck_size != 0) {
         return false;
     }
@@ -88,7 +89,7 @@ struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func,
         return berth_poison(ctx, func, "the context is NULL");
     }
     const struct berth_type_row *row = berth_type_row(type);
-    if (BERTH_UNLIKELY(!shape_is_sound(row, n_dims, ne))) {
+    if (BERTH_UNLIKELY(!shape_is_sound(row, n_dims, ne, view_src != NULL))) {
         return shape_refuse(ctx, func, type, n_dims, ne);
     }
     struct layout l;
