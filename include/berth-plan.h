@@ -34,18 +34,57 @@ struct berth_plan_params {
 };
 
 struct berth_plan_report {
-    uint64_t peak;       // bytes needed, the sum over pools
-    uint64_t bound;      // no plan needs less, the sum over pools
-    bool proven;         // peak == bound, or the capacity question is answered for sure
-    bool fits;           // peak <= capacity (true without a capacity)
-    const char *method;  // which path found the plan
-    double gap;          // peak / bound - 1
-    int64_t bound_step;  // a step where the bound is reached
-    int64_t n_peak;      // items that end at the peak
-    int64_t time_us;     // wall time
-    int64_t n_nodes;     // nodes of the exact search
+    uint64_t peak;      // bytes needed, the sum over pools
+    uint64_t bound;     // no plan needs less, the sum over pools
+    bool proven;        // peak == bound, or the capacity question is answered for sure
+    bool fits;          // peak <= capacity in every pool (true without a capacity)
+    const char *method; // which path found the plan
+    double gap;         // peak / bound - 1
+    int64_t bound_step; // a step where the most is alive, in the pool that needs most
+    int64_t n_peak;     // items that end at the peak of their pool
+    int64_t time_us;    // wall time
+    int64_t n_nodes;    // nodes of the exact search
 };
+
+// Places n items. offsets[i] is where item i goes in its pool. params and report may be NULL.
+// With max_chunk, chunk k of a pool is the range [k * max_chunk, (k + 1) * max_chunk) of its offsets: offset / max_chunk is the
+// chunk and offset % max_chunk the place in it, which is what alignment is about. The bytes a pool needs are then the sum over
+// its chunks of how far each is used.
+// A plan that needs more than the capacity is no failure: the best one found is returned, with fits == false; proven then
+// says whether a better one could have fitted. Fails on items that contradict themselves or each other, with the numbers.
+// The same input, params and seed give the same plan unless time ran out.
+BERTH_API enum ggml_status berth_plan_solve(const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params,
+    uint64_t *offsets, struct berth_plan_report *report);
+
+enum berth_plan_fault_kind {
+    BERTH_PLAN_SOUND,    // no fault
+    BERTH_PLAN_ITEM,     // item i contradicts itself: last < first, size above 2^62, or larger than max_chunk
+    BERTH_PLAN_ALIGN,    // the offset of item i is not a multiple of its alignment
+    BERTH_PLAN_FIXED,    // item i is not where it must be
+    BERTH_PLAN_CHUNK,    // item i lies across the end of a chunk
+    BERTH_PLAN_OVERFLOW, // item i ends above 2^63 - 1
+    BERTH_PLAN_ALIAS,    // items i and j are of one alias group but not at one offset (or not of one pool)
+    BERTH_PLAN_COLLIDE,  // items i and j are alive together and share bytes
+};
+
+struct berth_plan_fault {
+    enum berth_plan_fault_kind kind;
+    int64_t i; // the item, -1: none
+    int64_t j; // the other one, -1: none; i < j
+};
+
+// Is this plan valid? GGML_STATUS_FAILED and the first fault if not: those of one item before those of two, lowest item first.
+// O(n log n). fault may be NULL; params are read for max_chunk only and may be NULL.
+BERTH_API enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params,
+    const uint64_t *offsets, struct berth_plan_fault *fault);
+
+// Bytes that every plan needs, the sum over pools, without searching: live bytes, raised by alignment and by fixed items.
+// step: where the most is alive in the pool that needs most. bound and step may be NULL.
+BERTH_API enum ggml_status berth_plan_bound(const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params,
+    uint64_t *bound, int64_t *step);
 
 #ifdef __cplusplus
 }
 #endif
+
+#include "berth-plan-io.h"

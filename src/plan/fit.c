@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+// fit.c: the two classic placements that complete the dives: online best fit in the order of arrival, which is what ggml does
+// (so a plan is never worse than ggml's), and largest first into the lowest gap.
+// Best fit gives up when its free list makes it superlinear; largest first is quadratic and the caller's to ration.
+
+#include "plan/plan.h"
+
+#include <string.h>
+
+// ---- online best fit ----
+
+#define WORK_PER_BLOCK 64 // steps through the free list, on average
+
+struct gap {
+    int64_t off, size;
+};
+
+struct free_list {
+    struct gap *gaps; // by rising offset, none adjacent; above the last one lies the end
+    int32_t n, cap;
+    int64_t end;  // everything from here on is free
+    int64_t work; // steps taken
+};
+
+static int64_t free_list_take(struct free_list *f, int64_t size, int64_t target) {
+    int32_t best = -1;
+    for (int32_t i = 0; i < f->n; i++) {
+        if (f->gaps[i].size >= size && (best < 0 || f->gaps[i].size <= f->gaps[best].size)) {
+            best = i;
+        }
+    }
+    f->work += f->n;
+    if (best < 0) {
+        // The end swallows a gap below it (free_list_give), so the tail is one piece.
+        if (size > target - f->end) {
+            return -1;
+        }
+        int64_t at = f->end;
+        f->end += size;
+        return at;
+    }
+    struct gap *g = &f->gaps[best];
+    int64_t at    = g->off;
+    g->off += size;
+    g->size -= size;
+    if (g->size == 0) {
+        memmove(g, g + 1, (size_t) (f->n - best - 1) * sizeof *g);
+        f->n--;
+    }
+    return at;
+}
+
+static bool free_list_give(struct free_list *f, int64_t off, int64_t size) {
+    int32_t i = f->n; // first gap above
+    while (i > 0 && f->gaps[i - 1].off > off) {
+        i--;
+    }
+    f->work += f->n - i + 1;
+    bool below = i > 0 && f->gaps[i - 1].off + f->gaps[i - 1].size == off;
+    bool above = i < f->n && off + size == f->gaps[i].off;
+    if (below && above) {
+        f->gaps[i - 1].size += size + f->gaps[i].size;
+        memmove(f->gaps + i, f->gaps + i + 1, (size_t) (f->n - i - 1) * sizeof *f->gaps);
+        f->n--;
+    } else if (below) {
+        f->gaps[i - 1].size += size;
+    } else if (above) {
+        f->gaps[i].off = off;
+        f->gaps[i].size += size;
+    } else {
+        if (f->n == f->cap) {
+            size_t cap = (size_t) f->cap;
+            if (!berth_grow((void **) &f->gaps, &cap, cap + 1, sizeof *f->gaps)) {
+                return false;
+            }
+            f->cap = (int32_t) cap;
+        }
+        memmove(f->gaps + i + 1, f->gaps + i, (size_t) (f->n - i) * sizeof *f->gaps);
+        f->gaps[i] = (struct gap){off, size};
+        f->n++;
+    }
+    if (f->gaps[f->n - 1].off + f->gaps[f->n - 1].size == f->end) {
+        f->end = f->gaps[--f->n].off;
+    }
+    return true;
+}
+
+int64_t plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off) {
+    // Blocks that end with section s - 1, in the order of arrival: ends[ends_at[s]..ends_at[s + 1]).
+    size_t m         = (size_t) p->n_sec;
+    int32_t *ends_at = berth_calloc(m + 2 + (size_t) p->n, sizeof *ends_at);
+    if (ends_at == NULL) {
+        return -2;
+    }
+    int32_t *ends = ends_at + m + 2;
+    for (int32_t i = 0; i < p->n; i++) {
+        ends_at[p->b[i] + 1]++;
+    }
+    for (size_t s = 1; s < m + 2; s++) {
+        ends_at[s] += ends_at[s - 1];
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        ends[ends_at[p->b[i]]++] = i;
+    }
+    struct free_list f = {0};
+    int64_t peak       = 0;
+    int32_t i_end      = 0;
+    for (int32_t i = 0; i < p->n && peak >= 0; i++) {
+        for (; i_end < p->n && p->b[ends[i_end]] <= p->a[i]; i_end++) {
+            if (!free_list_give(&f, off[ends[i_end]], p->size[ends[i_end]])) {
+                peak = -2;
+                break;
+            }
+        }
+        if (peak < 0) {
+            break;
+        }
+        off[i] = free_list_take(&f, p->size[i], target);
+        if (off[i] < 0 || f.work > (int64_t) p->n * WORK_PER_BLOCK) {
+            peak = -1;
+            break;
+        }
+        peak = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
+    }
+    berth_free(f.gaps);
+    berth_free(ends_at);
+    return peak;
+}
+
+// ---- largest first ----
+
+int64_t plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off) {
+    size_t n       = (size_t) p->n;
+    int32_t *order = berth_malloc(3 * n * sizeof *order);
+    uint64_t *key  = berth_malloc(2 * n * sizeof *key);
+    if (order == NULL || key == NULL) {
+        berth_free(order);
+        berth_free(key);
+        return -2;
+    }
+    int32_t *placed  = order + 2 * n; // by rising offset
+    int32_t n_placed = 0;
+    int64_t peak     = 0;
+    for (int32_t f = 0; f < p->n_fixed; f++) {
+        int32_t i          = p->fixed_ids[f];
+        placed[n_placed++] = i;
+        off[i]             = p->fixed[i];
+        peak               = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
+    }
+    int32_t n_order = 0;
+    for (int32_t i = 0; i < p->n; i++) {
+        if (p->fixed == NULL || p->fixed[i] < 0) {
+            order[n_order] = i;
+            key[n_order++] = ~(uint64_t) p->size[i];
+        }
+    }
+    plan_sort(key, order, key + n, order + n, n_order);
+    for (int32_t o = 0; o < n_order; o++) {
+        int32_t i         = order[o];
+        int64_t level     = 0;
+        int32_t j         = 0;
+        const bool is_odd = plan_prob_is_odd(p);
+        if (is_odd) {
+            level = plan_lowest_at(p, i, 0, target);
+        }
+        for (; level >= 0 && j < n_placed; j++) {
+            int32_t x = placed[j];
+            if (p->b[x] <= p->a[i] || p->b[i] <= p->a[x] || off[x] + p->size[x] <= level) {
+                continue;
+            }
+            if (off[x] - level >= p->size[i]) {
+                break;
+            }
+            level = off[x] + p->size[x];
+            if (is_odd) {
+                level = plan_lowest_at(p, i, level, target);
+            }
+        }
+        if (level < 0 || p->size[i] > target - level) {
+            peak = -1;
+            break;
+        }
+        off[i] = level;
+        peak   = level + p->size[i] > peak ? level + p->size[i] : peak;
+        for (j = n_placed++; j > 0 && off[placed[j - 1]] > level; j--) {
+            placed[j] = placed[j - 1];
+        }
+        placed[j] = i;
+    }
+    berth_free(order);
+    berth_free(key);
+    return peak > target ? -1 : peak;
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// plan.h: what the files of the planner's solver share. A pool of items becomes one plan_prob: blocks over sections.
+//
+//   items --model.c--> plan_prob --dive.c, fit.c--> first plan --improve.c, search*.c, minimise.c--> better plan, lifted bound
+//
+// A section is a maximal set of blocks alive together; steps that add nothing to a neighbour are gone, so n_sec <= n. Sizes and
+// offsets are counted in units: the greatest common divisor of the sizes where that loses nothing.
+#pragma once
+
+#include "base/base.h"
+
+#define PLAN_SIZE_MAX ((uint64_t) 1 << 62)
+#define PLAN_NO_CAP INT64_MAX
+
+// One pool, ready for placing. Blocks are sorted by (width class, a), see dive.c.
+// Invariants: 0 <= a[i] < b[i] <= n_sec; size[i] > 0; total[s] = sum of size[i] over a[i] <= s < b[i]; bound >= max(total).
+struct plan_prob {
+    int32_t n;          // blocks
+    int32_t n_sec;      // sections
+    int32_t *a;         // [n] first section
+    int32_t *b;         // [n] one past the last section
+    int64_t *size;      // [n] units
+    int64_t *total;     // [n_sec] units alive
+    int64_t bound;      // units; no plan needs less
+    int32_t bound_sec;  // the section with the largest total
+    int64_t *align;     // [n] units, or NULL: every offset will do
+    int64_t *fixed;     // [n] units or -1, or NULL: none is fixed
+    int64_t chunk;      // units a chunk holds, 0: no chunks
+    int32_t *fixed_ids; // [n_fixed] the fixed blocks by rising offset
+    int32_t n_fixed;
+    bool is_loose; // an alias group was widened to its hull: "does not fit" proves nothing
+};
+
+// ---- model.c ----
+
+// A problem with room for n blocks and n_sec sections; plan_prob_fini takes it back, also after a failure.
+bool plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) BERTH_MUST_USE;
+void plan_prob_fini(struct plan_prob *p);
+// Fills total, bound and bound_sec from a, b and size. False: live units pass 2^63.
+bool plan_prob_totals(struct plan_prob *p) BERTH_MUST_USE;
+static inline bool plan_prob_is_odd(const struct plan_prob *p) {
+    return p->align != NULL || p->fixed != NULL || p->chunk != 0;
+}
+
+// ---- odd.c: blocks that may not lie anywhere ----
+
+// The lowest offset >= level at which block i may lie, given its alignment, the chunks and the fixed blocks it lives with; -1 if
+// there is none up to limit.
+int64_t plan_lowest_at(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit);
+
+// ---- sort.c ----
+
+// Sorts idx[0..n) by key[], stable. tmp_* have n elements. Both arrays are moved.
+void plan_sort(uint64_t *key, int32_t *idx, uint64_t *tmp_key, int32_t *tmp_idx, int32_t n);
+
+// ---- dive.c ----
+
+enum plan_priority { PLAN_TWA, PLAN_TAW, PLAN_AT, PLAN_ZW, PLAN_WAT, PLAN_N_PRIORITIES };
+
+struct plan_dive; // scratch memory for dives over one problem
+
+struct plan_dive *plan_dive_new(const struct plan_prob *p) BERTH_MUST_USE;
+void plan_dive_free(struct plan_dive *d);
+// Places every block below target; returns the peak, or -1 if that did not work out (off then holds nothing of use).
+int64_t plan_dive_run(struct plan_dive *d, enum plan_priority priority, int64_t target, int64_t *off);
+
+// ---- fit.c ----
+
+// Online best fit in the order of first sections, as ggml does it. Peak, or -1: above target, -2: out of memory.
+int64_t plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off);
+// Largest first, lowest gap. Quadratic. Peak, or -1: above target, -2: out of memory.
+int64_t plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off);
+
+// ---- pool.c: items in, one problem per pool out ----
+
+// One pool of the caller's items. Block units and bytes: offset = units * unit, or, with chunks, chunk by chunk.
+struct plan_pool {
+    const struct berth_plan_item *items; // the caller's
+    int32_t *ids;                        // [n_ids] the pool's items
+    int32_t *block_of;                   // [n_ids] the block that holds the item, -1: none (no bytes, no group, not fixed)
+    int32_t n_ids;
+    struct plan_prob prob;
+    uint64_t unit;      // bytes
+    uint64_t max_chunk; // bytes, 0: none
+    uint64_t least_end; // bytes by which a block may fall short of its rounded end: unit - 1 at most, 0 if nothing was rounded
+    uint64_t bound;     // bytes; no plan of this pool needs less
+    int64_t bound_step; // a step where the most is alive
+};
+
+// What is true of all items; filled by plan_items_check.
+struct plan_traits {
+    bool has_pools, has_alias, has_fixed;
+    bool is_by_first; // items come by rising first step
+};
+
+enum ggml_status plan_items_check(
+    const struct berth_plan_item *items, int64_t n, uint64_t max_chunk, struct plan_traits *traits) BERTH_MUST_USE;
+// ids are owned by the caller. chunk: build for several chunks (the pool's max_chunk) rather than for one.
+enum ggml_status plan_pool_init(struct plan_pool *pool, const struct berth_plan_item *items, int32_t *ids, int32_t n_ids,
+    const struct plan_traits *traits, uint64_t max_chunk, bool chunk) BERTH_MUST_USE;
+void plan_pool_fini(struct plan_pool *pool);
+// Offsets in units to the caller's bytes.
+void plan_pool_apply(const struct plan_pool *pool, const int64_t *off, uint64_t *offsets);
+// The caller's offsets to units; false if they are no multiples of the unit (then they cannot be a starting point).
+bool plan_pool_take(const struct plan_pool *pool, const uint64_t *offsets, int64_t *off) BERTH_MUST_USE;
+
+// ---- check.c ----
+
+bool plan_is_valid(const struct plan_prob *p, const int64_t *off);
+
+// ---- fast.c, solve.c ----
+
+// What is asked of a problem, in units.
+struct plan_goal {
+    int64_t enough;      // a plan of at most this peak ends the search: the capacity, or 0
+    int64_t deadline_us; // of ggml_time_us()
+    uint64_t seed;
+    int32_t n_threads;
+};
+
+// What is known of a problem, in units. Invariant: off is a valid plan of this peak; bound <= peak.
+struct plan_state {
+    int64_t *off;
+    int64_t *spare; // [n] scratch of the same size
+    int64_t peak;
+    int64_t bound;
+    const char *method;
+    int64_t n_nodes;
+};
+
+static inline bool plan_is_done(const struct plan_state *s, const struct plan_goal *g) {
+    return s->peak != PLAN_NO_CAP && (s->peak <= s->bound || s->peak <= g->enough || (g->enough > 0 && s->bound > g->enough));
+}
+
+// Makes spare the plan.
+static inline void plan_state_take(struct plan_state *s, int64_t peak, const char *method) {
+    int64_t *swap = s->off;
+    s->off        = s->spare;
+    s->spare      = swap;
+    s->peak       = peak;
+    s->method     = method;
+}
+
+// The first plan; peak is PLAN_NO_CAP if there is none below 2^63.
+enum ggml_status plan_fast(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
+// Better plans and a better bound until the goal or the deadline.
+enum ggml_status plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
+
+// ---- bound.c ----
+
+// Fills pool->bound and bound_step, and raises prob.bound, without searching.
+enum ggml_status plan_pool_bound(struct plan_pool *pool) BERTH_MUST_USE;

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT
+// search.c: better plans and a better bound, until the peak meets the bound or time is up. The exact search is asked again and
+// again, by a portfolio of members (which valley first, which block first) with growing node limits:
+//   at the bound        yes ends everything; no lifts the bound to the next capacity that is not ruled out
+//   between bound and peak   yes lowers the peak; no lifts the bound far
+// With a capacity there is one question only. Later rounds add noise to the preorders.
+// Asks are lists whose first conclusive answer counts, whoever finds it: threads change the time, not the result.
+
+#include "plan/exact.h"
+
+#include <pthread.h>
+
+#define N_MEMBERS 6
+#define PAIR_NS 12 // what a pair of neighbours costs in exact_new
+
+static const struct {
+    enum exact_valley valley;
+    int preorder;
+    const char *name;
+} members[N_MEMBERS] = {
+    {EXACT_TIGHTEST, EXACT_TWA, "exact, tightest, TWA"},
+    {EXACT_TIGHTEST, EXACT_TAW, "exact, tightest, TAW"},
+    {EXACT_NARROWEST, EXACT_TWA, "exact, narrowest, TWA"},
+    {EXACT_TIGHTEST, EXACT_WAT, "exact, tightest, WAT"},
+    {EXACT_LOWEST, EXACT_AT, "exact, lowest, AT"},
+    {EXACT_LOWEST, EXACT_WAT, "exact, lowest, WAT"},
+};
+
+// ---- a list of asks, by one thread or several ----
+
+struct task {
+    struct exact_ask ask;
+    int member;
+    bool is_mid; // asks between bound and peak, not at the bound
+    enum exact_answer answer;
+    int64_t next, n_nodes;
+    bool is_late;
+    atomic_bool stop; // an earlier task has the answer
+};
+
+struct crew {
+    const struct plan_prob *p;
+    struct task tasks[2 * N_MEMBERS];
+    int n_tasks;
+    atomic_int i_next;
+    atomic_int i_first; // least task with a conclusive answer
+    int64_t *off;       // the plan of task i_first, if it has one
+    pthread_mutex_t lock;
+};
+
+struct worker {
+    struct crew *crew;
+    struct exact *exact;
+    int64_t *off; // [n]
+    pthread_t thread;
+    bool is_running;
+};
+
+static void *work(void *arg) {
+    struct worker *w = arg;
+    struct crew *c   = w->crew;
+    for (;;) {
+        int i = atomic_fetch_add(&c->i_next, 1);
+        if (i >= c->n_tasks || i > atomic_load(&c->i_first)) {
+            return NULL;
+        }
+        struct task *t = &c->tasks[i];
+        t->answer      = exact_ask(w->exact, &t->ask, w->off, &t->next, &t->n_nodes, &t->is_late);
+        if (t->answer == EXACT_UNKNOWN) {
+            continue;
+        }
+        pthread_mutex_lock(&c->lock);
+        if (i < atomic_load(&c->i_first)) {
+            atomic_store(&c->i_first, i);
+            for (int k = i + 1; k < c->n_tasks; k++) {
+                atomic_store(&c->tasks[k].stop, true);
+            }
+            if (t->answer == EXACT_FITS) {
+                for (int32_t b = 0; b < c->p->n; b++) {
+                    c->off[b] = w->off[b];
+                }
+            }
+        }
+        pthread_mutex_unlock(&c->lock);
+    }
+}
+
+// Runs the tasks; returns the first conclusive one or -1.
+static int crew_run(struct crew *c, struct worker *workers, int n_workers, int64_t *n_nodes) {
+    atomic_store(&c->i_next, 0);
+    atomic_store(&c->i_first, c->n_tasks);
+    for (int i = 0; i < c->n_tasks; i++) {
+        atomic_store(&c->tasks[i].stop, false);
+        c->tasks[i].n_nodes = 0;
+        c->tasks[i].answer  = EXACT_UNKNOWN;
+        c->tasks[i].is_late = false;
+    }
+    for (int k = 1; k < n_workers; k++) {
+        // A thread that does not start leaves its share to the others.
+        workers[k].is_running = pthread_create(&workers[k].thread, NULL, work, &workers[k]) == 0;
+    }
+    work(&workers[0]);
+    for (int k = 1; k < n_workers; k++) {
+        if (workers[k].is_running) {
+            pthread_join(workers[k].thread, NULL);
+        }
+    }
+    int first = atomic_load(&c->i_first);
+    for (int i = 0; i < c->n_tasks; i++) {
+        *n_nodes += i <= first ? c->tasks[i].n_nodes : 0;
+    }
+    return first < c->n_tasks ? first : -1;
+}
+
+// ---- which asks ----
+
+struct search {
+    const struct plan_prob *p;
+    const struct plan_goal *goal;
+    struct plan_state *state;
+    struct crew crew;
+    struct worker *workers;
+    int n_workers;
+    double part;             // the middle question is asked at bound + part * (peak - bound)
+    bool has_low[N_MEMBERS]; // asked at the bound in this round
+    bool has_mid[N_MEMBERS]; // asked between
+    int round;
+};
+
+static bool is_time_up(const struct search *s) {
+    return ggml_time_us() >= s->goal->deadline_us;
+}
+
+static void add_task(struct search *s, int member, int64_t cap, bool is_mid) {
+    const struct plan_goal *g = s->goal;
+    struct task *t            = &s->crew.tasks[s->crew.n_tasks++];
+    int64_t limit             = 2 * (int64_t) s->p->n + 100;
+    t->member                 = member;
+    t->is_mid                 = is_mid;
+    t->ask                    = (struct exact_ask){
+                           .cap         = cap,
+                           .preorder    = members[member].preorder,
+                           .valley      = members[member].valley,
+                           .rules       = EXACT_ALL,
+                           .noise       = s->round < 3 ? 0 : 0.02 * (s->round % 3),
+                           .seed        = g->seed * 977 + (uint64_t) (s->round * N_MEMBERS + member) + 1,
+                           .max_nodes   = limit << (2 * (s->round < 20 ? s->round : 20)),
+                           .deadline_us = g->deadline_us,
+                           .stop        = &t->stop,
+    };
+}
+
+static int64_t mid_cap(const struct search *s) {
+    const struct plan_state *st = s->state;
+    int64_t mid                 = st->bound + (int64_t) ((double) (st->peak - st->bound) * s->part);
+    return mid < st->peak ? mid : st->peak - 1;
+}
+
+// The open questions of this round, in the order in which answers count.
+static void list_tasks(struct search *s) {
+    s->crew.n_tasks = 0;
+    int64_t mid     = mid_cap(s);
+    for (int m = 0; m < N_MEMBERS; m++) {
+        if (s->goal->enough > 0) {
+            if (!s->has_low[m]) {
+                add_task(s, m, s->goal->enough, false);
+            }
+            continue;
+        }
+        if (!s->has_low[m]) {
+            add_task(s, m, s->state->bound, false);
+        }
+        if (!s->has_mid[m] && mid > s->state->bound) {
+            add_task(s, m, mid, true);
+        }
+    }
+}
+
+static void note_answer(struct search *s, const struct task *t) {
+    struct plan_state *st = s->state;
+    if (t->answer == EXACT_FITS) {
+        int64_t peak = 0;
+        for (int32_t i = 0; i < s->p->n; i++) {
+            int64_t end = s->crew.off[i] + s->p->size[i];
+            peak        = end > peak ? end : peak;
+        }
+        if (peak < st->peak) {
+            plan_state_take(st, peak, members[t->member].name);
+            s->crew.off = st->spare;
+        }
+        s->part = t->is_mid ? s->part / 2 : s->part;
+    } else if (t->next > st->bound) {
+        st->bound = t->next < st->peak ? t->next : st->peak;
+    }
+}
+
+// One round: every member with the same node limit, until none has anything new to say.
+static void search_round(struct search *s) {
+    for (int m = 0; m < N_MEMBERS; m++) {
+        s->has_low[m] = false;
+        s->has_mid[m] = false;
+    }
+    while (!plan_is_done(s->state, s->goal) && !is_time_up(s)) {
+        list_tasks(s);
+        if (s->crew.n_tasks == 0) {
+            break;
+        }
+        int first = crew_run(&s->crew, s->workers, s->n_workers, &s->state->n_nodes);
+        for (int i = 0; i < s->crew.n_tasks && (first < 0 || i < first); i++) {
+            const struct task *t                                           = &s->crew.tasks[i];
+            *(t->is_mid ? &s->has_mid[t->member] : &s->has_low[t->member]) = true;
+        }
+        if (first >= 0) {
+            note_answer(s, &s->crew.tasks[first]);
+        }
+    }
+    s->part = (1 + s->part) / 2;
+}
+
+// ---- the search ----
+
+static void workers_free(struct worker *workers, int n) {
+    for (int k = 0; workers != NULL && k < n; k++) {
+        exact_free(workers[k].exact);
+        berth_free(workers[k].off);
+    }
+    berth_free(workers);
+}
+
+// As many workers as memory allows, at most n. *n: how many there are.
+static struct worker *workers_new(const struct plan_prob *p, struct crew *crew, int *n) {
+    struct worker *workers = berth_calloc((size_t) *n, sizeof *workers);
+    int k                  = 0;
+    for (; workers != NULL && k < *n; k++) {
+        workers[k].crew  = crew;
+        workers[k].exact = exact_new(p);
+        workers[k].off   = berth_malloc((size_t) p->n * sizeof *workers[k].off);
+        if (workers[k].exact == NULL || workers[k].off == NULL) {
+            exact_free(workers[k].exact);
+            berth_free(workers[k].off);
+            workers[k] = (struct worker){0};
+            break;
+        }
+    }
+    *n = k;
+    return workers;
+}
+
+enum ggml_status plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {
+    if (plan_prob_is_odd(p)) {
+        return GGML_STATUS_SUCCESS;
+    }
+    int64_t n_pairs = exact_pairs(p);
+    if (n_pairs > (g->deadline_us - ggml_time_us()) * 1000 / PAIR_NS) {
+        return GGML_STATUS_SUCCESS;
+    }
+    struct search *s = berth_calloc(1, sizeof *s);
+    if (s == NULL || pthread_mutex_init(&s->crew.lock, NULL) != 0) {
+        berth_free(s);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the search");
+    }
+    s->p         = p;
+    s->goal      = g;
+    s->state     = st;
+    s->part      = 0.5;
+    s->crew.p    = p;
+    s->crew.off  = st->spare;
+    s->n_workers = g->n_threads < 2 * N_MEMBERS ? g->n_threads : 2 * N_MEMBERS;
+    s->workers   = workers_new(p, &s->crew, &s->n_workers);
+    bool ok      = s->n_workers > 0;
+    for (; ok && !plan_is_done(st, g) && !is_time_up(s); s->round++) {
+        search_round(s);
+    }
+    workers_free(s->workers, s->n_workers);
+    pthread_mutex_destroy(&s->crew.lock);
+    berth_free(s);
+    return ok ? GGML_STATUS_SUCCESS
+              : berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the search over %d blocks", p->n);
+}
