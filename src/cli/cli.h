@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+// cli.h: what the commands of the program `berth` share: exit codes, messages, sizes with units, colour, output files.
+#pragma once
+
+#include "berth.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum cli_exit {
+    CLI_OK      = 0, // fine
+    CLI_NO      = 1, // the answer is no
+    CLI_USAGE   = 2, // the command line is wrong
+    CLI_FAILURE = 3, // the world is: a file, memory, a full disk
+};
+
+// A command gets its own name as argv[0] and returns an exit code.
+int cli_plan(int argc, char **argv);
+int cli_verify(int argc, char **argv);
+int cli_version(int argc, char **argv);
+
+// ---- text.c ----
+
+// "berth: ..." on standard error; returns the code.
+int cli_fail(enum cli_exit code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+// The same for a wrong option of a command, with a hint to its --help.
+int cli_usage(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+// A whole number of bytes: 4096, 64K, 1.5GiB. K, M, G, T and Ki, Mi, Gi, Ti are powers of 1024, with or without B; kB, MB, GB and
+// TB are powers of 1000. False if it is none or passes 2^62.
+bool cli_parse_size(const char *text, uint64_t *size);
+bool cli_parse_int(const char *text, int64_t min, int64_t max, int64_t *out);
+// "1,048,576 bytes (1.00 MiB)"
+const char *cli_bytes(uint64_t size, char text[64]);
+
+enum cli_colour { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_GREEN, CLI_YELLOW, CLI_RED, CLI_RESET = CLI_PLAIN };
+// The escape sequence, or "" if the stream is no terminal, or NO_COLOR is set.
+const char *cli_colour(FILE *file, enum cli_colour colour);
+
+// Opens a file to write, "-" for standard output; NULL after a message.
+FILE *cli_open(const char *path);
+// Flushes, closes and finds what went wrong on the way (a full disk). `ok` is what the writers said.
+int cli_close(FILE *file, const char *path, bool ok);
+// Standard output is complete? For the end of main.
+int cli_finish(int code);

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+// plan.c: `berth plan FILE`: reads items, places them, says how good that is, and writes the plan.
+
+#include "cli/cli.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+    "Usage: berth plan [OPTION]... FILE\n\n"
+    "Gives every buffer of FILE its place in memory, at the lowest peak, and proves how good that is.\n"
+    "FILE is a CSV of lifetimes with a header line (id,lower,upper,size, if wanted alignment, offset, pool, alias, fixed;\n"
+    "upper is exclusive) or a plan saved as JSON; '-' reads standard input. Offsets in FILE are where the search starts.\n\n"
+    "  -c, --capacity N  does it fit into N bytes? Exit code 0: yes, 1: no. N takes K, M, G, KiB, MiB, ..., kB, MB, ...\n"
+    "  -t, --time MS     search this long beyond the fast path (default 0; may have a fraction)\n"
+    "  -j, --threads N   search with N threads (default 1)\n"
+    "  -s, --seed S      seed of the search's noise (default 0)\n"
+    "  -o, --out FILE    write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output\n"
+    "      --json        print one JSON object: items, peak, bound, gap, proven, fits, method, ms\n"
+    "  -h, --help        this text\n\n"
+    "Exit codes: 0 fine, 1 does not fit, 2 wrong usage, 3 failure.\n";
+
+struct options {
+    const char *path;
+    const char *out;
+    bool json;
+    bool has_capacity;
+    struct berth_plan_params params;
+};
+
+static int parse(int argc, char **argv, struct options *o) {
+    static const struct option table[] = {{"capacity", required_argument, NULL, 'c'}, {"time", required_argument, NULL, 't'},
+        {"threads", required_argument, NULL, 'j'}, {"seed", required_argument, NULL, 's'}, {"out", required_argument, NULL, 'o'},
+        {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
+    int64_t n;
+    char *end;
+    double ms;
+    opterr = 0;
+    for (int c; (c = getopt_long(argc, argv, ":c:t:j:s:o:h", table, NULL)) != -1;) {
+        switch (c) {
+            case 'c':
+                if (!cli_parse_size(optarg, &o->params.capacity) || o->params.capacity == 0) {
+                    return cli_usage("plan", "--capacity '%s' is not a number of bytes from 1 to 2^62", optarg);
+                }
+                o->has_capacity = true;
+                break;
+            case 't':
+                ms = strtod(optarg, &end);
+                if (end == optarg || *end != '\0' || !(ms >= 0 && ms <= 1e12)) {
+                    return cli_usage("plan", "--time '%s' is not a number of milliseconds", optarg);
+                }
+                o->params.budget_us = (int64_t) (ms * 1000);
+                break;
+            case 'j':
+                if (!cli_parse_int(optarg, 1, 1024, &n)) {
+                    return cli_usage("plan", "--threads '%s' is not a number from 1 to 1024", optarg);
+                }
+                o->params.n_threads = (int32_t) n;
+                break;
+            case 's':
+                if (!cli_parse_int(optarg, 0, INT64_MAX, &n)) {
+                    return cli_usage("plan", "--seed '%s' is not a whole number from 0", optarg);
+                }
+                o->params.seed = (uint64_t) n;
+                break;
+            case 'o': o->out = optarg; break;
+            case 'J': o->json = true; break;
+            case 'h': fputs(usage, stdout); return -1;
+            case ':': return cli_usage("plan", "'%s' needs a value", argv[optind - 1]);
+            default: return cli_usage("plan", "unknown option '%s'", argv[optind - 1]);
+        }
+    }
+    if (optind == argc) {
+        return cli_usage("plan", "no file is given");
+    }
+    if (optind + 1 < argc) {
+        return cli_usage("plan", "'%s' is one file too many", argv[optind + 1]);
+    }
+    o->path = argv[optind];
+    if (o->json && o->out != NULL && strcmp(o->out, "-") == 0) {
+        return cli_usage("plan", "--json and --out - both want standard output");
+    }
+    return CLI_OK;
+}
+
+static void print_json(const struct berth_plan_set *set, const struct berth_plan_report *r) {
+    printf("{\"items\": %zu, \"peak\": %" PRIu64 ", \"bound\": %" PRIu64
+           ", \"gap\": %.6f, \"proven\": %s, \"fits\": %s, \"method\": \"%s\", "
+           "\"ms\": %.3f}\n",
+        set->n_items, r->peak, r->bound, r->gap, r->proven ? "true" : "false", r->fits ? "true" : "false", r->method,
+        (double) r->time_us / 1000);
+}
+
+static void print_text(FILE *file, const struct options *o, const struct berth_plan_set *set, const struct berth_plan_report *r) {
+    char text[64];
+    const char *bold = cli_colour(file, CLI_BOLD), *reset = cli_colour(file, CLI_RESET), *dim = cli_colour(file, CLI_DIM);
+    const char *good = cli_colour(file, CLI_GREEN), *fair = cli_colour(file, CLI_YELLOW), *bad = cli_colour(file, CLI_RED);
+    fprintf(file, "%s%s%s\n", bold, o->path, reset);
+    fprintf(file, "  items    %zu\n", set->n_items);
+    fprintf(file, "  peak     %s%s%s\n", bold, cli_bytes(r->peak, text), reset);
+    fprintf(file, "  bound    %s", cli_bytes(r->bound, text));
+    fprintf(file, "%s, most is alive at step %" PRId64 "%s\n", dim, r->bound_step, reset);
+    if (r->peak == r->bound) {
+        fprintf(file, "  gap      %snone: the optimum, proven%s\n", good, reset);
+    } else {
+        fprintf(file, "  gap      %s%.3f%%, %s%s\n", fair, 100 * r->gap, cli_bytes(r->peak - r->bound, text), reset);
+    }
+    if (o->has_capacity) {
+        const char *sure = r->fits || r->proven ? "" : " as far as the search went; more --time may find a plan";
+        fprintf(file, "  fits     %s%s%s %s %s%s\n", r->fits ? good : bad, r->fits ? "yes" : "no", reset,
+            r->fits ? "into" : "not into", cli_bytes(o->params.capacity, text), sure);
+    }
+    fprintf(file, "  method   %s\n", r->method);
+    fprintf(file, "  time     %.3f ms\n", (double) r->time_us / 1000);
+}
+
+static bool ends_with(const char *text, const char *end) {
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+static int write_plan(
+    const struct options *o, const struct berth_plan_set *set, const uint64_t *offsets, const struct berth_plan_report *report) {
+    FILE *file = cli_open(o->out);
+    if (file == NULL) {
+        return CLI_FAILURE;
+    }
+    const bool json = ends_with(o->out, ".json");
+    const enum ggml_status status =
+        json ? berth_plan_write_json(set, offsets, report, file) : berth_plan_write_csv(set, offsets, file);
+    return cli_close(file, o->out, status == GGML_STATUS_SUCCESS);
+}
+
+int cli_plan(int argc, char **argv) {
+    struct options o = {0};
+    int code         = parse(argc, argv, &o);
+    if (code != CLI_OK) {
+        return code < 0 ? CLI_OK : code;
+    }
+    struct berth_plan_set *set = NULL;
+    if (berth_plan_read_file(o.path, &set) != GGML_STATUS_SUCCESS) {
+        return cli_fail(CLI_FAILURE, "%s", berth_last_error());
+    }
+    struct berth_plan_report report;
+    uint64_t *offsets = malloc((set->n_items + 1) * sizeof *offsets);
+    o.params.start    = set->has_offsets ? set->offsets : NULL;
+    if (offsets == NULL) {
+        code = cli_fail(CLI_FAILURE, "out of memory");
+    } else if (berth_plan_solve(set->items, (int64_t) set->n_items, &o.params, offsets, &report) != GGML_STATUS_SUCCESS ||
+               berth_plan_check(set->items, (int64_t) set->n_items, &o.params, offsets, NULL) != GGML_STATUS_SUCCESS) {
+        code = cli_fail(CLI_FAILURE, "%s: %s", o.path, berth_last_error());
+    } else {
+        const bool to_stdout = o.out != NULL && strcmp(o.out, "-") == 0;
+        if (o.json) {
+            print_json(set, &report);
+        } else {
+            print_text(to_stdout ? stderr : stdout, &o, set, &report);
+        }
+        code = o.out != NULL ? write_plan(&o, set, offsets, &report) : CLI_OK;
+        code = code == CLI_OK && o.has_capacity && !report.fits ? CLI_NO : code;
+    }
+    free(offsets);
+    berth_plan_set_free(set);
+    return code;
+}

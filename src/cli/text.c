@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// text.c: messages, numbers and files of the commands.
+
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int cli_fail(enum cli_exit code, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    fprintf(stderr, "%sberth:%s ", cli_colour(stderr, CLI_RED), cli_colour(stderr, CLI_RESET));
+    vfprintf(stderr, fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
+    return code;
+}
+
+int cli_usage(const char *command, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    fprintf(stderr, "%sberth %s:%s ", cli_colour(stderr, CLI_RED), command, cli_colour(stderr, CLI_RESET));
+    vfprintf(stderr, fmt, args);
+    fprintf(stderr, "\nTry 'berth %s --help'.\n", command);
+    va_end(args);
+    return CLI_USAGE;
+}
+
+static const struct unit {
+    const char *name;
+    double bytes;
+} units[] = {
+    {"", 1},
+    {"b", 1},
+    {"k", 1024.0},
+    {"ki", 1024.0},
+    {"kib", 1024.0},
+    {"kb", 1e3},
+    {"m", 1048576.0},
+    {"mi", 1048576.0},
+    {"mib", 1048576.0},
+    {"mb", 1e6},
+    {"g", 1073741824.0},
+    {"gi", 1073741824.0},
+    {"gib", 1073741824.0},
+    {"gb", 1e9},
+    {"t", 1099511627776.0},
+    {"ti", 1099511627776.0},
+    {"tib", 1099511627776.0},
+    {"tb", 1e12},
+};
+
+bool cli_parse_size(const char *text, uint64_t *size) {
+    if (*text < '0' || *text > '9') {
+        return false;
+    }
+    char *end;
+    errno              = 0;
+    const uint64_t raw = strtoull(text, &end, 10);
+    if (*end == '\0') { // whole bytes need no detour over floating point
+        *size = raw;
+        return errno == 0 && raw <= (uint64_t) 1 << 62;
+    }
+    const double x = strtod(text, &end);
+    end += *end == ' ';
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strcasecmp(end, units[i].name) == 0) {
+            const double bytes = x * units[i].bytes;
+            if (!(bytes >= 0 && bytes <= 4611686018427387904.0) || bytes != (double) (uint64_t) bytes) {
+                return false;
+            }
+            *size = (uint64_t) bytes;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool cli_parse_int(const char *text, int64_t min, int64_t max, int64_t *out) {
+    char *end;
+    errno = 0;
+    *out  = strtoll(text, &end, 10);
+    return end != text && *end == '\0' && errno == 0 && *out >= min && *out <= max;
+}
+
+const char *cli_bytes(uint64_t size, char text[64]) {
+    static const char *const names[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    char digits[32];
+    const int n = snprintf(digits, sizeof digits, "%" PRIu64, size);
+    int at      = 0;
+    for (int i = 0; i < n; i++) {
+        text[at++] = digits[i];
+        if ((n - i - 1) % 3 == 0 && i + 1 < n) {
+            text[at++] = ',';
+        }
+    }
+    at += snprintf(text + at, (size_t) (64 - at), size == 1 ? " byte" : " bytes");
+    if (size >= 1024) {
+        double x = (double) size / 1024;
+        int unit = 0;
+        for (; x >= 1024 && unit < 5; unit++) {
+            x /= 1024;
+        }
+        snprintf(text + at, (size_t) (64 - at), " (%.2f %s)", x, names[unit]);
+    }
+    return text;
+}
+
+const char *cli_colour(FILE *file, enum cli_colour colour) {
+    static const char *const codes[] = {"\033[0m", "\033[1m", "\033[2m", "\033[32m", "\033[33m", "\033[31m"};
+    const char *no                   = getenv("NO_COLOR");
+    return isatty(fileno(file)) && (no == NULL || *no == '\0') ? codes[colour] : "";
+}
+
+FILE *cli_open(const char *path) {
+    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "wb");
+    if (file == NULL) {
+        cli_fail(CLI_FAILURE, "%s: cannot be written: %s", path, strerror(errno));
+    }
+    return file;
+}
+
+int cli_close(FILE *file, const char *path, bool ok) {
+    errno = ok ? 0 : errno;
+    ok    = fflush(file) == 0 && !ferror(file) && ok;
+    if (file != stdout) {
+        ok = fclose(file) == 0 && ok;
+    }
+    return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s: writing failed: %s", path, errno == 0 ? "unknown error" : strerror(errno));
+}
+
+int cli_finish(int code) {
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        return cli_fail(CLI_FAILURE, "standard output: writing failed: %s", strerror(errno));
+    }
+    return code;
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// verify.c: `berth verify PLAN`: is this plan valid? Names the first fault.
+
+#include "cli/cli.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+
+static const char usage[] =
+    "Usage: berth verify [OPTION]... PLAN\n\n"
+    "Checks a plan, CSV with a column 'offset' or JSON: no two buffers that are alive together may share bytes,\n"
+    "and every one must lie as its alignment, fixed offset and alias group say. '-' reads standard input.\n\n"
+    "      --json   print one JSON object: items, valid, peak, fault\n"
+    "  -h, --help   this text\n\n"
+    "Exit codes: 0 valid, 1 not valid, 2 wrong usage, 3 failure.\n";
+
+static void item_print(FILE *file, const struct berth_plan_set *set, int64_t i) {
+    const struct berth_plan_item *item = &set->items[i];
+    fprintf(file, "'%.64s' at [%" PRIu64 ", %" PRIu64 "), steps %" PRId64 " to %" PRId64, set->ids[i], set->offsets[i],
+        set->offsets[i] + item->size, item->first, item->last);
+}
+
+static void fault_print(FILE *file, const struct berth_plan_set *set, const struct berth_plan_fault *fault) {
+    static const char *const what[] = {
+        [BERTH_PLAN_SOUND]    = "no fault",
+        [BERTH_PLAN_ITEM]     = "an item contradicts itself",
+        [BERTH_PLAN_ALIGN]    = "not aligned",
+        [BERTH_PLAN_FIXED]    = "not where it must be",
+        [BERTH_PLAN_CHUNK]    = "lies across the end of a chunk",
+        [BERTH_PLAN_OVERFLOW] = "ends above 2^63 - 1",
+        [BERTH_PLAN_ALIAS]    = "aliases that are not at one offset",
+        [BERTH_PLAN_COLLIDE]  = "alive together in the same bytes",
+    };
+    fprintf(file, "%s: ", what[fault->kind]);
+    if (fault->i >= 0) {
+        item_print(file, set, fault->i);
+    }
+    if (fault->j >= 0) {
+        fputs("\n           and ", file);
+        item_print(file, set, fault->j);
+    }
+}
+
+static uint64_t plan_peak(const struct berth_plan_set *set) {
+    uint64_t peak = 0; // of the largest pool
+    for (size_t i = 0; i < set->n_items; i++) {
+        const uint64_t end = set->items[i].size == 0 ? 0 : set->offsets[i] + set->items[i].size;
+        peak               = end > peak ? end : peak;
+    }
+    return peak;
+}
+
+int cli_verify(int argc, char **argv) {
+    static const struct option table[] = {{"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
+    bool json                          = false;
+    opterr                             = 0;
+    for (int c; (c = getopt_long(argc, argv, ":h", table, NULL)) != -1;) {
+        switch (c) {
+            case 'J': json = true; break;
+            case 'h': fputs(usage, stdout); return CLI_OK;
+            default: return cli_usage("verify", "unknown option '%s'", argv[optind - 1]);
+        }
+    }
+    if (optind == argc) {
+        return cli_usage("verify", "no file is given");
+    }
+    if (optind + 1 < argc) {
+        return cli_usage("verify", "'%s' is one file too many", argv[optind + 1]);
+    }
+    struct berth_plan_set *set = NULL;
+    if (berth_plan_read_file(argv[optind], &set) != GGML_STATUS_SUCCESS) {
+        return cli_fail(CLI_FAILURE, "%s", berth_last_error());
+    }
+    if (set->n_items > 0 && !set->has_offsets) {
+        berth_plan_set_free(set);
+        return cli_fail(CLI_FAILURE, "%s: not every item has an offset; 'berth plan --out' writes them", argv[optind]);
+    }
+    struct berth_plan_fault fault = {.i = -1, .j = -1};
+    const bool valid = berth_plan_check(set->items, (int64_t) set->n_items, NULL, set->offsets, &fault) == GGML_STATUS_SUCCESS;
+    const bool known = valid || fault.kind != BERTH_PLAN_SOUND;
+    char text[64];
+    if (!known) {
+        berth_plan_set_free(set);
+        return cli_fail(CLI_FAILURE, "%s: %s", argv[optind], berth_last_error());
+    }
+    if (json) {
+        printf("{\"items\": %zu, \"valid\": %s, \"peak\": %" PRIu64 ", \"fault\": ", set->n_items, valid ? "true" : "false",
+            plan_peak(set));
+        if (valid) {
+            puts("null}");
+        } else {
+            printf("{\"kind\": %d, \"i\": %" PRId64 ", \"j\": %" PRId64 "}}\n", (int) fault.kind, fault.i, fault.j);
+        }
+    } else if (valid) {
+        printf("%svalid%s: %zu items, the highest ends at %s\n", cli_colour(stdout, CLI_GREEN), cli_colour(stdout, CLI_RESET),
+            set->n_items, cli_bytes(plan_peak(set), text));
+    } else {
+        printf("%snot valid%s: ", cli_colour(stdout, CLI_RED), cli_colour(stdout, CLI_RESET));
+        fault_print(stdout, set, &fault);
+        putchar('\n');
+    }
+    berth_plan_set_free(set);
+    return valid ? CLI_OK : CLI_NO;
+}
