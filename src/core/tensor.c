@@ -72,7 +72,8 @@ static struct ggml_tensor *shape_refuse(
 
 // A view may cut blocks, as one of a transposed tensor does; memory of its own comes in whole blocks.
 static bool shape_is_sound(const struct berth_type_row *row, int n_dims, const int64_t *ne, bool is_view) {
-    if (row == NULL || n_dims < 1 || n_dims > GGML_MAX_DIMS || ne == NULL || ne[0] < 0 || ne[0] % row->traits.blck_size != 0) {
+    if (row == NULL || n_dims < 1 || n_dims > GGML_MAX_DIMS || ne == NULL || ne[0] < 0 ||
+        (row->traits.blck_size != 1 && !is_view && ne[0] % row->traits.blck_size != 0)) {
         return false;
     }
     for (int i = 1; i < n_dims; i++) {
