@@ -14,7 +14,9 @@
     X(rows) \
     X(softmax) \
     X(custom) \
-    X(rope)
+    X(rope) \
+    X(glu) \
+    X(train)
 // clang-format on
 
 #define CPU_FAMILY_DECLARE(name) extern const struct cpu_op_entry cpu_ops_##name[];

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+// glu.c: GLU: one half of each row, or one of two tensors, activated and multiplied with the other (Shazeer, arXiv 2002.05202).
+// f32, f16 and bf16; computed in f32 on pieces of rows.
+
+#include "cpu/optable.h"
+#include "cpu/rowio.h"
+
+#include <math.h>
+
+// y[i] = act(x[i]) * g[i]; y is neither x nor g unless it is x itself.
+typedef void (*gate_t)(
+    const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g);
+
+static void gate_relu(
+    const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
+    (void) k, (void) op;
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = x[i] > 0.0f ? x[i] * g[i] : 0.0f;
+    }
+}
+
+static void gate_gelu_erf(
+    const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
+    (void) k, (void) op;
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.70710678118654752440f)) * g[i];
+    }
+}
+
+// Both sides are limited, and the linear one is shifted by 1.
+static void gate_oai(
+    const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
+    (void) k;
+    const float alpha = cpu_param_f32(op, 2), limit = cpu_param_f32(op, 3);
+    for (int64_t i = 0; i < n; i++) {
+        const float v = limit < x[i] ? limit : x[i]; // NaN stays
+        const float u = g[i] < -limit ? -limit : g[i] > limit ? limit : g[i];
+        y[i]          = v / (1.0f + expf(alpha * -v)) * (u + 1.0f);
+    }
+}
+
+static void gate_silu(
+    const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
+    (void) op;
+    k->silu(n, y, x);
+    k->mul(n, y, y, g);
+}
+
+// ggml looks these two activations up in tables over all halves; models see values of half precision. n <= CPU_PIECE.
+static void act_by_half(const struct cpu_kernels *k, cpu_row1_t act, int64_t n, float *y, const float *x) {
+    uint16_t half[CPU_PIECE];
+    k->traits[GGML_TYPE_F16].from_float(x, half, n);
+    k->to_float[GGML_TYPE_F16](half, y, n);
+    act(n, y, y);
+    k->traits[GGML_TYPE_F16].from_float(y, half, n);
+    k->to_float[GGML_TYPE_F16](half, y, n);
+}
+
+static void gate_gelu(
+    const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
+    float act[CPU_PIECE];
+    act_by_half(k, k->gelu, n, act, x);
+    if (op->src[0]->type == GGML_TYPE_F16) { // halves are all in the table, where the formula meets inf * 0 at one end
+        for (int64_t i = 0; i < n; i++) {
+            y[i] = (x[i] == -INFINITY ? NAN : act[i]) * g[i];
+        }
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        // far out there is no table: 0 whatever the gate, or x
+        y[i] = x[i] <= -10.0f ? 0.0f : (x[i] >= 10.0f ? x[i] : act[i]) * g[i];
+    }
+}
+
+static void gate_gelu_quick(
+    const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
+    (void) op;
+    act_by_half(k, k->gelu_quick, n, y, x);
+    k->mul(n, y, y, g);
+}
+
+// clang-format off
+static const gate_t gates[GGML_GLU_OP_COUNT] = {
+    [GGML_GLU_OP_REGLU] = gate_relu,
+    [GGML_GLU_OP_GEGLU] = gate_gelu,
+    [GGML_GLU_OP_SWIGLU] = gate_silu,
+    [GGML_GLU_OP_SWIGLU_OAI] = gate_oai,
+    [GGML_GLU_OP_GEGLU_ERF] = gate_gelu_erf,
+    [GGML_GLU_OP_GEGLU_QUICK] = gate_gelu_quick,
+};
+// clang-format on
+
+static gate_t gate_of(const struct ggml_tensor *op) {
+    const int32_t i = cpu_param_i32(op, 0);
+    return i >= 0 && i < GGML_GLU_OP_COUNT ? gates[i] : NULL;
+}
+
+static bool glu_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    if (a == NULL || gate_of(op) == NULL || !cpu_is_float(a->type) || !cpu_is_float(op->type)) {
+        return false;
+    }
+    if (b != NULL && (!cpu_is_float(b->type) || !ggml_are_same_shape(a, b))) {
+        return false;
+    }
+    return op->ne[0] == (b != NULL ? a->ne[0] : a->ne[0] / 2) && op->ne[1] == a->ne[1] && op->ne[2] == a->ne[2] &&
+           op->ne[3] == a->ne[3];
+}
+
+static void glu_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1] != NULL ? op->src[1] : a;
+    const gate_t gate  = gate_of(op);
+    const int64_t half = op->src[1] != NULL ? 0 : op->ne[0];
+    const bool swapped = half > 0 && cpu_param_i32(op, 1) != 0;
+    const int64_t x0 = swapped ? half : 0, g0 = swapped ? 0 : half; // where the two sides start in their rows
+    float buf_x[CPU_PIECE], buf_g[CPU_PIECE], buf_y[CPU_PIECE];
+    for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
+        char *row      = cpu_row(op, it.at);
+        const float *x = cpu_row_load(p->k, a, cpu_row(a, it.at), x0 + it.i0, it.n, buf_x);
+        const float *g = cpu_row_load(p->k, b, cpu_row(b, it.at), g0 + it.i0, it.n, buf_g);
+        float *y       = cpu_row_target(op, row, it.i0, buf_y);
+        gate(p->k, op, it.n, y, x, g);
+        cpu_row_store(p->k, op, row, it.i0, it.n, y);
+    }
+}
+
+const struct cpu_op_entry cpu_ops_glu[] = {
+    {GGML_OP_GLU, {.supports = glu_supports, .run = glu_run}},
+    CPU_OPS_END,
+};
