@@ -133,15 +133,15 @@ bool ggml_is_contiguous_2(const struct ggml_tensor *tensor) {
 }
 
 bool ggml_is_contiguous_to_1(const struct ggml_tensor *tensor) {
-    return is_contiguous_between(tensor, 0, 1);
+    return is_contiguous_between(tensor, 0, 0);
 }
 
 bool ggml_is_contiguous_to_2(const struct ggml_tensor *tensor) {
-    return is_contiguous_between(tensor, 0, 2);
+    return is_contiguous_between(tensor, 0, 1);
 }
 
 bool ggml_is_contiguous_to_3(const struct ggml_tensor *tensor) {
-    return is_contiguous_between(tensor, 0, 3);
+    return is_contiguous_between(tensor, 0, 2);
 }
 
 // Without holes, in whatever order.

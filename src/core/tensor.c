@@ -29,14 +29,21 @@ static bool layout_contiguous(struct layout *l, const struct berth_type_row *row
     if (__builtin_mul_overflow(step, (size_t) n_blocks, &step)) {
         return false;
     }
+    size_t size = step;
+    if (BERTH_UNLIKELY(n_blocks * blck_size != l->ne[0])) { // a view that cuts blocks needs the bytes of the cut one, too
+        if (__builtin_mul_overflow(row->traits.type_size, (size_t) l->ne[0], &size)) {
+            return false;
+        }
+        size /= (size_t) blck_size;
+    }
     for (int i = 1; i < GGML_MAX_DIMS; i++) {
         l->nb[i] = step;
-        if (__builtin_mul_overflow(step, (size_t) l->ne[i], &step)) {
+        if (__builtin_mul_overflow(step, (size_t) l->ne[i], &step) || __builtin_mul_overflow(size, (size_t) l->ne[i], &size)) {
             return false;
         }
     }
-    l->size = step;
-    return step <= (size_t) INT64_MAX;
+    l->size = size;
+    return size <= (size_t) INT64_MAX;
 }
 
 // Two pieces below 256 bytes: for more, glibc clears whole cache lines at once on some processors, and reading a field

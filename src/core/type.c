@@ -61,11 +61,11 @@ size_t ggml_type_size(enum ggml_type type) {
 
 size_t ggml_row_size(enum ggml_type type, int64_t ne) {
     const struct berth_type_row *row = berth_type_row(type);
-    if (row == NULL || ne < 0 || ne % row->traits.blck_size != 0) {
+    if (row == NULL || ne < 0) {
         berth_fail(GGML_STATUS_FAILED, "ggml_row_size: no row of %lld elements of %s", (long long) ne, ggml_type_name(type));
         return 0;
     }
-    return row->traits.type_size * (size_t) (ne / row->traits.blck_size);
+    return row->traits.type_size * (size_t) ne / (size_t) row->traits.blck_size;
 }
 
 double ggml_type_sizef(enum ggml_type type) {
