@@ -12,6 +12,7 @@
 #include "backend_fake.h"
 
 #include "backend/backend.h"
+#include "ggml-opt.h"
 
 #define N 8
 
@@ -87,8 +88,10 @@ static void host_buffers(void **state) {
     ggml_backend_buffer_clear(empty, 0);
     ggml_backend_buffer_free(empty);
 
-    assert_null(ggml_backend_buft_alloc_buffer(type, SIZE_MAX / 2));
-    assert_error("9223372036854775807 bytes");
+    berth_alloc_fail_at(1);
+    assert_null(ggml_backend_buft_alloc_buffer(type, 12345));
+    berth_alloc_fail_at(0);
+    assert_error("12345 bytes");
 }
 
 static void host_pointer(void **state) {
@@ -455,6 +458,27 @@ static void devices(void **state) {
     assert_error("not built in yet");
 }
 
+// Training is not built in: parameters are there, everything else says so.
+static void training(void **state) {
+    (void) state;
+    struct ggml_opt_optimizer_params own = ggml_opt_get_default_optimizer_params(NULL);
+    assert_float_equal(own.adamw.beta2, 0.999f, 0);
+    own.sgd.alpha = 2;
+    assert_float_equal(ggml_opt_get_constant_optimizer_params(&own).sgd.alpha, 2, 0);
+    const struct ggml_opt_params params = ggml_opt_default_params(NULL, GGML_OPT_LOSS_TYPE_SUM);
+    assert_int_equal(params.build_type, GGML_OPT_BUILD_TYPE_OPT);
+    assert_int_equal(params.opt_period, 1);
+    assert_string_equal(ggml_opt_optimizer_name(params.optimizer), "adamw");
+    assert_null(ggml_opt_init(params));
+    assert_error("ggml_opt_init: training is not built in yet");
+    assert_null(ggml_opt_dataset_init(GGML_TYPE_F32, GGML_TYPE_F32, 1, 1, 1, 1));
+    double loss = 1, unc = 1;
+    ggml_opt_result_loss(NULL, &loss, &unc);
+    assert_true(loss == 0 && unc == 0);
+    ggml_opt_fit(NULL, NULL, NULL, NULL, NULL, GGML_OPT_LOSS_TYPE_SUM, GGML_OPT_OPTIMIZER_TYPE_SGD, NULL, 1, 1, 0, true);
+    assert_error("ggml_opt_fit");
+}
+
 // ---- graph copies ----
 
 static int seen[4], n_seen, stop_after;
@@ -660,6 +684,7 @@ int main(void) {
         cmocka_unit_test_setup(late_reports, setup),
         cmocka_unit_test_setup(computing, setup),
         cmocka_unit_test_setup(devices, setup),
+        cmocka_unit_test_setup(training, setup),
         cmocka_unit_test_setup(graph_copies, setup),
         cmocka_unit_test_setup(graph_copy_deep, setup),
         cmocka_unit_test_setup(takes_null, setup),
