@@ -3,6 +3,8 @@
 
 #include "cpu/kernels.h"
 
+#include "quant/half.h"
+
 #include <math.h>
 
 static void row_exp(int64_t n, float *y, const float *x) {
@@ -17,18 +19,27 @@ static void row_silu(int64_t n, float *y, const float *x) {
     }
 }
 
+// Both gelu curves take and give the precision of a half: ggml has always read them from a table of halves, and models' outputs
+// are compared with its.
+static float as_half(float v) {
+    return berth_half_to_float(berth_float_to_half(v));
+}
+
 static void row_gelu(int64_t n, float *y, const float *x) {
     const float a = 0.044715f, sqrt_2_over_pi = 0.79788456080286535587989211986876f;
     for (int64_t i = 0; i < n; i++) {
-        const float v = x[i];
-        // beyond 10 the curve is 0 or x to the last bit, and v * v could overflow
-        y[i] = v <= -10.0f ? 0.0f : v >= 10.0f ? v : 0.5f * v * (1.0f + tanhf(sqrt_2_over_pi * v * (1.0f + a * v * v)));
+        const float v = as_half(x[i]);
+        // beyond 10 the curve is 0 or x to the last bit
+        y[i] = x[i] <= -10.0f  ? 0.0f
+               : x[i] >= 10.0f ? x[i]
+                               : as_half(0.5f * v * (1.0f + tanhf(sqrt_2_over_pi * v * (1.0f + a * v * v))));
     }
 }
 
 static void row_gelu_quick(int64_t n, float *y, const float *x) {
     for (int64_t i = 0; i < n; i++) {
-        y[i] = x[i] / (1.0f + expf(-1.702f * x[i]));
+        const float v = as_half(x[i]);
+        y[i]          = as_half(v * (1.0f / (1.0f + expf(-1.702f * v))));
     }
 }
 

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// matmul.c: cases of op/matmul.c: every type of src[0], shapes around the tile sizes, broadcast and permuted batches.
+
+#include "op.h"
+
+#define N(a) (sizeof(a) / sizeof((a)[0]))
+
+struct matmul {
+    enum ggml_type ta, tb;
+    int64_t k, rows, cols;
+    int64_t a2, a3, b2, b3; // batches
+    int layout;             // 0 dense, 1 a with holes, 2 b permuted
+};
+
+static struct ggml_tensor *build_matmul(struct op_build *b, const void *arg) {
+    const struct matmul *c = arg;
+    struct ggml_tensor *x  = c->layout == 1 ? op_input_holes(b, c->ta, NE(c->k, c->rows, c->a2, c->a3))
+                                            : op_input(b, c->ta, NE(c->k, c->rows, c->a2, c->a3));
+    struct ggml_tensor *y = c->layout == 2 ? ggml_permute(b->ctx, op_input(b, c->tb, NE(c->k, c->b2, c->cols, c->b3)), 0, 2, 1, 3)
+                                           : op_input(b, c->tb, NE(c->k, c->cols, c->b2, c->b3));
+    return ggml_mul_mat(b->ctx, x, y);
+}
+
+static void cases(struct op_suite *s, enum ggml_type ta, enum ggml_type tb, int64_t k, double tol) {
+    static const int64_t sizes[][2] = {{1, 1}, {1, 7}, {7, 1}, {5, 3}, {32, 16}, {33, 17}, {70, 40}, {200, 1}};
+    for (size_t i = 0; i < N(sizes); i++) {
+        const struct matmul c = {ta, tb, k, sizes[i][0], sizes[i][1], 1, 1, 1, 1, 0};
+        const double tol_here = tol > OP_F32 && c.rows * c.cols < 8 ? 1e-3 : tol; // the error of few numbers scatters
+        op_case(s, "MUL_MAT",
+            op_text("%s %s k %lld %lldx%lld", ggml_type_name(ta), ggml_type_name(tb), (long long) k, (long long) c.rows,
+                (long long) c.cols),
+            tol_here, build_matmul, &c);
+    }
+    static const int64_t batches[][4] = {{2, 3, 2, 3}, {1, 1, 3, 2}, {2, 1, 4, 3}};
+    for (size_t i = 0; i < N(batches); i++) {
+        for (int layout = 0; layout < 3; layout++) {
+            const struct matmul c = {ta, tb, k, 9, 5, batches[i][0], batches[i][1], batches[i][2], batches[i][3], layout};
+            op_case(s, "MUL_MAT",
+                op_text("%s %s k %lld batch %zu layout %d", ggml_type_name(ta), ggml_type_name(tb), (long long) k, i, layout),
+                tol, build_matmul, &c);
+        }
+    }
+}
+
+void op_suite_matmul(struct op_suite *s) {
+    if (!op_wanted(s, "MUL_MAT")) {
+        return;
+    }
+    static const int64_t depths[] = {1, 31, 64, 257, 1024};
+    for (size_t i = 0; i < N(depths); i++) {
+        cases(s, GGML_TYPE_F32, GGML_TYPE_F32, depths[i], OP_F32);
+        // the reference may add up halves
+        cases(s, GGML_TYPE_F16, GGML_TYPE_F32, depths[i], 1e-5);
+        cases(s, GGML_TYPE_F16, GGML_TYPE_F16, depths[i], 1e-5);
+        cases(s, GGML_TYPE_BF16, GGML_TYPE_F32, depths[i], OP_F32);
+        cases(s, GGML_TYPE_BF16, GGML_TYPE_BF16, depths[i], OP_F32);
+    }
+    for (int t = 0; t < GGML_TYPE_COUNT; t++) {
+        if (ggml_is_quantized((enum ggml_type) t) && t != GGML_TYPE_Q8_1 && t != GGML_TYPE_Q8_K) {
+            cases(s, (enum ggml_type) t, GGML_TYPE_F32, 256, 1e-5);
+            cases(s, (enum ggml_type) t, GGML_TYPE_F32, 1024, 1e-5);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// op.h: the op suite: every case builds a small graph, computes it with Berth's CPU backend on one thread and on several, and
+// with the reference's CPU library on the very same tensors (the ABI is one), and compares. A family of ops is one file with a
+// function op_suite_<family>(struct op_suite *), named in main.c, that calls op_case() for each of its cases:
+//
+//     static struct ggml_tensor *build_add(struct op_build *b, const void *arg) {
+//         const struct shapes *s = arg;
+//         return ggml_add(b->ctx, op_input(b, GGML_TYPE_F32, s->a), op_input(b, s->type, s->b));
+//     }
+//     op_case(s, "ADD", op_text("%s", s->name), OP_F32, build_add, &shapes);
+#pragma once
+
+#include "ggml-cpu.h"
+#include "ggml.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// How close the results must be.
+#define OP_EXACT 0.0 // the same bytes
+#define OP_F32 1e-7  // normalised mean squared error
+
+struct op_suite;
+
+struct op_build {
+    struct ggml_context *ctx;
+    uint64_t rng;
+    const char *skip; // set by a builder: why this case cannot be made
+};
+
+typedef struct ggml_tensor *(*op_build_t)(struct op_build *b, const void *arg);
+
+// One case. op: the name the result is counted under. arg is handed to build.
+void op_case(struct op_suite *s, const char *op, const char *what, double max_nmse, op_build_t build, const void *arg);
+// Text for `what`; valid until the next call.
+const char *op_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+// Whether -k chose this op; a family may skip its loops otherwise.
+bool op_wanted(const struct op_suite *s, const char *op);
+
+// ---- inputs: the same numbers for the same case, in every run ----
+
+uint64_t op_random(struct op_build *b);
+float op_uniform(struct op_build *b, float lo, float hi);
+// A tensor of any type filled with numbers in [-1, 1], or [lo, hi]. Quantised ones are quantised from floats.
+struct ggml_tensor *op_input(struct op_build *b, enum ggml_type type, const int64_t *ne);
+struct ggml_tensor *op_input_range(struct op_build *b, enum ggml_type type, const int64_t *ne, float lo, float hi);
+// i32 or i64 whole numbers in [0, below); distinct: no number twice in a row of ne[0], which is at most `below`
+struct ggml_tensor *op_indices(struct op_build *b, enum ggml_type type, const int64_t *ne, int64_t below, bool distinct);
+// Overwrites some elements of an f32 tensor with NaN, both infinities, zeros, a subnormal and huge numbers.
+struct ggml_tensor *op_with_specials(struct ggml_tensor *t);
+
+// A view of a larger tensor that has the shape of ne but holes between rows.
+struct ggml_tensor *op_input_holes(struct op_build *b, enum ggml_type type, const int64_t *ne);
+// Axes 0 and 1 swapped in memory: nb[0] > nb[1]. Not for quantised types.
+struct ggml_tensor *op_input_swapped(struct op_build *b, enum ggml_type type, const int64_t *ne);
+
+#define NE(...) ((const int64_t[4]){__VA_ARGS__})
+
+// ---- families ----
+
+void op_suite_eltwise(struct op_suite *s);
+void op_suite_copy(struct op_suite *s);
+void op_suite_matmul(struct op_suite *s);
+void op_suite_norm(struct op_suite *s);
+void op_suite_rows(struct op_suite *s);
