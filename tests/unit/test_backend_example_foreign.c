@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// test_backend_example.c: the example of docs/adding-a-backend.md, compiled with the command it gives, loaded and run.
+// test_backend_example_foreign.c: the example of docs/adding-a-backend.md, compiled with the command it gives, loaded and run.
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,5 +64,5 @@ static int group_teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_example_runs)};
-    return cmocka_run_group_tests_name("backend_example", tests, group_setup, group_teardown);
+    return cmocka_run_group_tests_name("backend_example_foreign", tests, group_setup, group_teardown);
 }
