@@ -12,7 +12,8 @@ static const char usage[] =
     "Usage: berth plan [OPTION]... FILE\n\n"
     "Gives every buffer of FILE its place in memory, at the lowest peak, and proves how good that is.\n"
     "FILE is a CSV of lifetimes with a header line (id,lower,upper,size, if wanted alignment, offset, pool, alias, fixed;\n"
-    "upper is exclusive) or a plan saved as JSON; '-' reads standard input. Offsets in FILE are where the search starts.\n\n"
+    "upper is exclusive) or a plan saved as JSON; '-' reads standard input. Offsets in FILE, if they are a valid plan, are where "
+    "the search starts.\n\n"
     "  -c, --capacity N  does it fit into N bytes? Exit code 0: yes, 1: no. N takes K, M, G, KiB, MiB, ..., kB, MB, ...\n"
     "  -t, --time MS     search this long beyond the fast path (default 0; may have a fraction)\n"
     "  -j, --threads N   search with N threads (default 1)\n"
@@ -108,9 +109,9 @@ static void print_text(FILE *file, const struct options *o, const struct berth_p
         fprintf(file, "  gap      %s%.3f%%, %s%s\n", fair, 100 * r->gap, cli_bytes(r->peak - r->bound, text), reset);
     }
     if (o->has_capacity) {
-        const char *sure = r->fits || r->proven ? "" : " as far as the search went; more --time may find a plan";
-        fprintf(file, "  fits     %s%s%s %s %s%s\n", r->fits ? good : bad, r->fits ? "yes" : "no", reset,
-            r->fits ? "into" : "not into", cli_bytes(o->params.capacity, text), sure);
+        const char *sure = r->fits || r->proven ? "" : ", as far as the search went: more --time may find a plan";
+        fprintf(file, "  fits     %s%s%s %s%s\n", r->fits ? good : bad, r->fits ? "yes, into" : "no, not into", reset,
+            cli_bytes(o->params.capacity, text), sure);
     }
     fprintf(file, "  method   %s\n", r->method);
     fprintf(file, "  time     %.3f ms\n", (double) r->time_us / 1000);
@@ -145,7 +146,10 @@ int cli_plan(int argc, char **argv) {
     }
     struct berth_plan_report report;
     uint64_t *offsets = malloc((set->n_items + 1) * sizeof *offsets);
-    o.params.start    = set->has_offsets ? set->offsets : NULL;
+    if (set->has_offsets &&
+        berth_plan_check(set->items, (int64_t) set->n_items, NULL, set->offsets, NULL) == GGML_STATUS_SUCCESS) {
+        o.params.start = set->offsets;
+    }
     if (offsets == NULL) {
         code = cli_fail(CLI_FAILURE, "out of memory");
     } else if (berth_plan_solve(set->items, (int64_t) set->n_items, &o.params, offsets, &report) != GGML_STATUS_SUCCESS ||
