@@ -11,7 +11,6 @@
 
 #include <dlfcn.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -53,7 +52,7 @@ static void add_beside(void) {
     }
     strcat(path, "libggml-cpu.so");
     if (access(path, R_OK) == 0) {
-        ggml_backend_load(path);
+        berth_library_load(path, false);
     }
 }
 

@@ -75,12 +75,7 @@ static ggml_backend_reg_t reg_of(void *handle, const char *path) {
     return reg;
 }
 
-ggml_backend_reg_t ggml_backend_load(const char *path) {
-    if (path == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_load: the path is NULL");
-        return NULL;
-    }
-    berth_registry_ready();
+ggml_backend_reg_t berth_library_load(const char *path, bool say) {
     void *handle           = berth_library_open(path);
     ggml_backend_reg_t reg = handle != NULL ? reg_of(handle, path) : NULL;
     bool known             = false;
@@ -90,8 +85,17 @@ ggml_backend_reg_t ggml_backend_load(const char *path) {
     if (handle != NULL && (reg == NULL || known)) {
         dlclose(handle);
     }
-    if (reg != NULL && !known) {
+    if (say && reg != NULL && !known) {
         ggml_log_internal(GGML_LOG_LEVEL_INFO, "loaded %s backend from %s\n", ggml_backend_reg_name(reg), path);
     }
     return reg;
+}
+
+ggml_backend_reg_t ggml_backend_load(const char *path) {
+    if (path == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_load: the path is NULL");
+        return NULL;
+    }
+    berth_registry_ready();
+    return berth_library_load(path, true);
 }

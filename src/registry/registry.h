@@ -13,8 +13,10 @@ bool berth_registry_add(ggml_backend_reg_t reg, void *handle, bool *known) BERTH
 // Registers what is built in, once. Every question to the registry starts with it.
 void berth_registry_ready(void); // builtin.c
 
-// Opens a library file as a backend: NULL with an error that names it. *score is 0 where the library does not say.
+// Opens a library file: NULL with an error that names it.
 void *berth_library_open(const char *path); // load.c
+// Opens it and registers its backend; say: with a line in the log.
+ggml_backend_reg_t berth_library_load(const char *path, bool say); // load.c
 // Why the file cannot be a library for this machine, or NULL if nothing speaks against it.
 const char *berth_library_flaw(const char *path, char *text, size_t size); // elf.c
 // The folder this library was loaded from, with a trailing slash; false if it cannot be found out.
