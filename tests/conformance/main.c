@@ -124,6 +124,7 @@ struct run {
     struct recipe recipe;
     struct outcome out_mine, out_ref;
     struct counts all;
+    struct purposes purposes;
     int n_functions; // checked
     int n_poor;      // functions whose sets the reference seldom accepts
     int n_missing;
@@ -154,6 +155,9 @@ static bool run_both(struct run *run, const char *name, uint64_t set, struct cou
     link_run(&run->ref, &run->recipe, &run->out_ref);
     const struct verdict v = compare(&run->recipe, &run->out_mine, &run->out_ref);
     count(c, &run->recipe, &v, &run->out_mine, &run->out_ref);
+    if (v.purpose != NULL) {
+        purposes_add(&run->purposes, v.purpose);
+    }
     if (v.ok || v.purpose != NULL) {
         return true;
     }
@@ -308,6 +312,7 @@ int main(int argc, char **argv) {
         run_graphs(&run);
     }
     const struct counts *c = &run.all;
+    purposes_print(&run.purposes);
     printf("conformance: %d functions checked, %" PRId64 " argument sets tried: %" PRId64 " succeeded in both, %" PRId64
            " aborts turned into poison, %" PRId64 " other aborts survived, %" PRId64 " purposeful differences, %" PRId64
            " differences; %d functions missing, %d poorly covered\n",

@@ -167,12 +167,12 @@ static bool has_zero_extent(const struct recipe *r) {
     return false;
 }
 
-// Whether an extent passes 31 bits and goes through ggml_permute, which keeps extents and strides in int there.
+// Whether an extent passes 31 bits and goes through ggml_permute, as in convolutions; the reference keeps them in int there.
 static bool permutes_large(const struct recipe *r) {
     bool permutes = false, large = false;
     for (int i = 0; i < r->n_calls; i++) {
         const struct call *c = &r->calls[i];
-        permutes             = permutes || c->id == CALL_ggml_permute;
+        permutes = permutes || c->id == CALL_ggml_permute || (c->id >= CALL_ggml_im2col && c->id <= CALL_ggml_conv_3d_direct);
         for (int k = 0; k < c->n_args; k++) {
             large = large || (call_table[c->id].kinds[k] == 'L' && c->args[k] >= INT32_MAX);
         }
@@ -328,4 +328,21 @@ void counts_add(struct counts *to, const struct counts *from) {
     to->different += from->different;
     to->missing += from->missing;
     to->ref_ok += from->ref_ok;
+}
+
+// Purposes are literals: equal texts may still be two.
+void purposes_add(struct purposes *p, const char *purpose) {
+    for (int i = 0; i < MAX_PURPOSES; i++) {
+        if (p->text[i] == NULL || strcmp(p->text[i], purpose) == 0) {
+            p->text[i] = purpose;
+            p->n[i]++;
+            return;
+        }
+    }
+}
+
+void purposes_print(const struct purposes *p) {
+    for (int i = 0; i < MAX_PURPOSES && p->text[i] != NULL; i++) {
+        printf("purposeful: %6lld x %s\n", (long long) p->n[i], p->text[i]);
+    }
 }

@@ -16,6 +16,14 @@ struct counts {
     int64_t ref_ok;  // sets that the reference accepts
 };
 
+#define MAX_PURPOSES 16
+
+// How often each purposeful difference was met.
+struct purposes {
+    const char *text[MAX_PURPOSES];
+    int64_t n[MAX_PURPOSES];
+};
+
 struct verdict {
     bool ok;
     const char *purpose; // not NULL: differs, and this is why it may
@@ -28,6 +36,9 @@ void print_difference(const struct recipe *r, const struct verdict *v, const str
 void count(
     struct counts *c, const struct recipe *r, const struct verdict *v, const struct outcome *mine, const struct outcome *ref);
 void counts_add(struct counts *to, const struct counts *from);
+
+void purposes_add(struct purposes *p, const char *purpose);
+void purposes_print(const struct purposes *p);
 
 // Functions that the reference never completes; NULL for all others.
 const char *never_succeeds(enum call_id id);
