@@ -100,8 +100,8 @@ static struct line solve(const struct sums *s, enum sign sign) {
     return l;
 }
 
-static struct line fit_line(const float *x, const float *w, int len, float q_max, enum sign sign) {
-    enum { N_TRIALS = 12, N_ROUNDS = 4 };
+static struct line fit_line(const float *x, const float *w, int len, float q_max, enum sign sign, int n_trials) {
+    enum { N_ROUNDS = 4 };
     struct sums s;
     struct line best = {0};
     float lo         = x[0];
@@ -118,10 +118,14 @@ static struct line fit_line(const float *x, const float *w, int len, float q_max
     if (hi == lo) {
         return best;
     }
-    // Ranges narrowed by up to two steps of the grid and widened by half a one.
-    for (int t = 0; t < N_TRIALS; t++) {
-        const float wide   = 1.0f + (0.5f - 0.21f * (float) t) / q_max;
-        const float offset = sign == NOT_ABOVE_ZERO && lo == 0.0f ? 0.0f : 0.5f * (lo + hi) - 0.5f * wide * (hi - lo);
+    // Ranges narrowed by up to three steps of the grid and widened by one; held at the lower end, the middle or the upper end, or
+    // moved so that zero is on the grid.
+    for (int t = 0; t < 4 * n_trials; t++) {
+        const float wide  = 1.0f + (1.0f - 4.0f / (float) (n_trials - 1) * (float) (t / 4)) / q_max;
+        const float slack = (1.0f - wide) * (hi - lo);
+        const float step  = wide * (hi - lo) / q_max;
+        float offset      = t % 4 < 3 ? lo + 0.5f * (float) (t % 4) * slack : step * rintf((lo + 0.5f * slack) / step);
+        offset            = (float) sign * offset < 0.0f || lo == 0.0f ? 0.0f : offset;
         sum_levels(x, w, len, q_max / (wide * (hi - lo)), offset, q_max, &s);
         const struct line l = solve(&s, sign);
         if (l.gain > best.gain) {
@@ -149,10 +153,16 @@ static void write_levels(const float *x, int len, float scale, float offset, int
 void berth_fit_affine_run(const struct frame *f, int at, int len, int q_max, uint8_t *q, uint16_t *d, uint16_t *m) {
     const float *x = f->x + at;
     const float *w = f->w + at;
-    struct line l  = fit_line(x, w, len, (float) q_max, ANY);
+    struct line l  = fit_line(x, w, len, (float) q_max, ANY, 12);
     *d             = frame_round_half(f, &l.scale);
     *m             = frame_round_half(f, &l.offset);
     float error    = error_at(x, w, len, l.scale, l.offset, (float) q_max);
+    // A constant run: the scale is free to hold what the rounding of the offset lost.
+    if (l.scale == 0.0f) {
+        l.scale = x[0] - l.offset;
+        *d      = frame_round_half(f, &l.scale);
+        error   = error_at(x, w, len, l.scale, l.offset, (float) q_max);
+    }
     // With the offset rounded, the scale can still make up for some of it.
     for (int step = -2; step <= 2; step++) {
         const uint16_t h = (uint16_t) (*m + step);
@@ -277,7 +287,7 @@ static struct plan search(struct search *z) {
     float scale      = 0.0f;
     float offset     = 0.0f;
     for (int r = 0; r < QK_K / z->len; r++) {
-        z->own[r] = fit_line(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->q_max, z->sign);
+        z->own[r] = fit_line(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->q_max, z->sign, 8);
         scale     = z->own[r].scale > scale ? z->own[r].scale : scale;
         offset    = fabsf(z->own[r].offset) > fabsf(offset) ? z->own[r].offset : offset;
     }
@@ -292,7 +302,7 @@ static struct plan search(struct search *z) {
     }
     for (int round = 0; round < N_ROUNDS && (best.d != 0.0f || best.dmin != 0.0f); round++) {
         struct plan p = best;
-        choose_scales(z, 1, round == 0, &p);
+        choose_scales(z, round == 0 ? 2 : 1, round == 0, &p);
         if (p.error < best.error) {
             best = p;
         }

@@ -13,6 +13,8 @@
 #include "quant/round.h"
 #include "quant/scalar.h"
 
+#include <float.h>
+
 enum { QK = 32 };
 
 // The element of the largest magnitude, the first of equals, with its sign.
@@ -29,14 +31,11 @@ static float extreme(const float *x) {
 }
 
 static void range(const float *x, float *lo, float *hi) {
-    *lo = INFINITY;
-    *hi = -INFINITY;
+    *lo = FLT_MAX;
+    *hi = -FLT_MAX;
     for (int j = 0; j < QK; j++) {
         *lo = x[j] < *lo ? x[j] : *lo;
         *hi = x[j] > *hi ? x[j] : *hi;
-    }
-    if (*lo > *hi) { // nothing but NaN
-        *lo = *hi = NAN;
     }
 }
 
@@ -44,13 +43,17 @@ static float reciprocal(float d) {
     return d != 0.0f ? 1.0f / d : 0.0f;
 }
 
-static void pack_nibbles(const uint8_t *q, uint8_t *qs) {
+// Levels that overflowed spill into the neighbour, as they do in the reference.
+static void pack_4(const uint8_t *q, uint8_t *qs) {
     for (int j = 0; j < QK / 2; j++) {
-        qs[j] = (uint8_t) ((q[j] & 15) | (q[j + QK / 2] & 15) << 4);
+        qs[j] = (uint8_t) (q[j] | q[j + QK / 2] << 4);
     }
 }
 
-static void pack_fifth_bits(const uint8_t *q, uint8_t *qh) {
+static void pack_5(const uint8_t *q, uint8_t *qs, uint8_t *qh) {
+    for (int j = 0; j < QK / 2; j++) {
+        qs[j] = (uint8_t) ((q[j] & 15) | (q[j + QK / 2] & 15) << 4);
+    }
     for (int i = 0; i < 4; i++) {
         qh[i] = 0;
         for (int b = 0; b < 8; b++) {
@@ -83,7 +86,7 @@ void quantize_row_q4_0_ref(const float *GGML_RESTRICT x, block_q4_0 *GGML_RESTRI
         const float d = extreme(x + i * QK) / -8;
         y[i].d        = berth_float_to_half(d);
         levels_biased(x + i * QK, d, 8, q);
-        pack_nibbles(q, y[i].qs);
+        pack_4(q, y[i].qs);
     }
 }
 
@@ -110,7 +113,7 @@ void quantize_row_q4_1_ref(const float *GGML_RESTRICT x, block_q4_1 *GGML_RESTRI
         }
         y[i].d = berth_float_to_half(d);
         y[i].m = berth_float_to_half(lo);
-        pack_nibbles(q, y[i].qs);
+        pack_4(q, y[i].qs);
     }
 }
 
@@ -132,8 +135,7 @@ void quantize_row_q5_0_ref(const float *GGML_RESTRICT x, block_q5_0 *GGML_RESTRI
         const float d = extreme(x + i * QK) / -16;
         y[i].d        = berth_float_to_half(d);
         levels_biased(x + i * QK, d, 16, q);
-        pack_nibbles(q, y[i].qs);
-        pack_fifth_bits(q, y[i].qh);
+        pack_5(q, y[i].qs, y[i].qh);
     }
 }
 
@@ -160,8 +162,7 @@ void quantize_row_q5_1_ref(const float *GGML_RESTRICT x, block_q5_1 *GGML_RESTRI
         }
         y[i].d = berth_float_to_half(d);
         y[i].m = berth_float_to_half(lo);
-        pack_nibbles(q, y[i].qs);
-        pack_fifth_bits(q, y[i].qh);
+        pack_5(q, y[i].qs, y[i].qh);
     }
 }
 
@@ -231,7 +232,7 @@ static void quantize_blocks_q4_0(const float *x, block_q4_0 *y, int64_t n, const
         uint8_t q[QK];
         if (SEARCHED(q4_0, &f, x, y, w, i)) {
             y[i].d = berth_fit_run(&f, 0, QK, &grid_q4, q);
-            pack_nibbles(q, y[i].qs);
+            pack_4(q, y[i].qs);
         }
     }
 }
@@ -242,8 +243,7 @@ static void quantize_blocks_q5_0(const float *x, block_q5_0 *y, int64_t n, const
         uint8_t q[QK];
         if (SEARCHED(q5_0, &f, x, y, w, i)) {
             y[i].d = berth_fit_run(&f, 0, QK, &grid_q5, q);
-            pack_nibbles(q, y[i].qs);
-            pack_fifth_bits(q, y[i].qh);
+            pack_5(q, y[i].qs, y[i].qh);
         }
     }
 }
@@ -254,7 +254,7 @@ static void quantize_blocks_q4_1(const float *x, block_q4_1 *y, int64_t n, const
         uint8_t q[QK];
         if (SEARCHED(q4_1, &f, x, y, w, i)) {
             berth_fit_affine_run(&f, 0, QK, 15, q, &y[i].d, &y[i].m);
-            pack_nibbles(q, y[i].qs);
+            pack_4(q, y[i].qs);
         }
     }
 }
@@ -265,8 +265,7 @@ static void quantize_blocks_q5_1(const float *x, block_q5_1 *y, int64_t n, const
         uint8_t q[QK];
         if (SEARCHED(q5_1, &f, x, y, w, i)) {
             berth_fit_affine_run(&f, 0, QK, 31, q, &y[i].d, &y[i].m);
-            pack_nibbles(q, y[i].qs);
-            pack_fifth_bits(q, y[i].qh);
+            pack_5(q, y[i].qs, y[i].qh);
         }
     }
 }

@@ -36,9 +36,12 @@ static inline v4f snap(const struct grid *grid, v4f v) {
     if (grid->values == NULL) {
         return v4_round(v);
     }
-    v4f g;
-    for (int i = 0; i < 4; i++) {
-        g[i] = grid->values[nearest_value(grid->values, v[i])];
+    // One comparison for each pair of neighbours: no look-up, and the lanes stay together.
+    v4f g = v4_all(grid->values[0]);
+    for (int i = 1; i < 16; i++) {
+        const float middle = 0.5f * (float) (grid->values[i - 1] + grid->values[i]);
+        const float step   = (float) (grid->values[i] - grid->values[i - 1]);
+        g += (v4f) ((v > v4_all(middle)) & (v4i) v4_all(step));
     }
     return g;
 }
@@ -80,8 +83,8 @@ static float extreme(const float *x, int len) {
 }
 
 // Best scale of the run without regard to what a half or an integer can hold; 0 for a run of zeros.
-static float run_scale(const float *x, const float *w, int len, const struct grid *grid) {
-    enum { N_TRIALS = 13, N_ROUNDS = 3 };
+static float run_scale(const float *x, const float *w, int len, const struct grid *grid, int n_trials) {
+    enum { N_ROUNDS = 3 };
     const float max = extreme(x, len);
     float best      = 0.0f;
     float scale     = 0.0f;
@@ -93,8 +96,8 @@ static float run_scale(const float *x, const float *w, int len, const struct gri
         const float edge = end == 0 ? grid->lo : grid->hi;
         // From a little inside the end to beyond it; coarse grids gain more from clipping.
         const float from = (1.0f - 0.6f / fabsf(edge) - 0.04f) * edge;
-        const float step = ((1.0f + 3.0f / fabsf(edge) + 0.06f) * edge - from) / (N_TRIALS - 1);
-        for (int t = 0; t < N_TRIALS; t++) {
+        const float step = ((1.0f + 3.0f / fabsf(edge) + 0.06f) * edge - from) / (float) (n_trials - 1);
+        for (int t = 0; t < n_trials; t++) {
             project(x, w, len, grid, (from + step * (float) t) / max, &a, &b);
             if (b > 0.0f && a * a > best * b) {
                 best  = a * a / b;
@@ -113,6 +116,12 @@ static float run_scale(const float *x, const float *w, int len, const struct gri
     return scale;
 }
 
+struct run {
+    float d;
+    uint16_t h;
+    float error;
+};
+
 static void write_levels(const float *x, int len, const struct grid *grid, float scale, uint8_t *q) {
     const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
     for (int i = 0; i < len; i++) {
@@ -121,27 +130,40 @@ static void write_levels(const float *x, int len, const struct grid *grid, float
     }
 }
 
-uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid *grid, uint8_t *q) {
-    const float *x = f->x + at;
-    const float *w = f->w + at;
-    float scale    = run_scale(x, w, len, grid);
-    float d        = scale;
-    uint16_t h     = frame_round_half(f, &d);
-    float error    = error_at(x, w, len, grid, d);
-    // The points may have moved since: fit once more.
-    for (int round = 0; round < 2 && d != 0.0f; round++) {
-        float a, b;
-        project(x, w, len, grid, 1.0f / d, &a, &b);
-        float other         = b > 0.0f ? a / b : 0.0f;
-        const uint16_t h2   = frame_round_half(f, &other);
-        const float refined = error_at(x, w, len, grid, other);
-        if (h2 == h || !(refined < error)) {
-            break;
+// Takes scale as a half if it leaves less error.
+static void try_scale(const struct frame *f, int at, int len, const struct grid *grid, float scale, struct run *best) {
+    struct run r = {.d = scale};
+    r.h          = frame_round_half(f, &r.d);
+    if (r.h != best->h) {
+        r.error = error_at(f->x + at, f->w + at, len, grid, r.d);
+        if (r.error < best->error) {
+            *best = r;
         }
-        d = other, h = h2, error = refined;
     }
-    write_levels(x, len, grid, d, q);
-    return h;
+}
+
+uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid *grid, uint8_t *q) {
+    const float *x  = f->x + at;
+    const float *w  = f->w + at;
+    const float max = extreme(x, len);
+    struct run best = {.error = error_at(x, w, len, grid, 0.0f)}; // what zeros leave
+    const float all = best.error;
+    try_scale(f, at, len, grid, run_scale(x, w, len, grid, 20), &best);
+    // The points may have moved with the rounding: fit once more.
+    if (best.d != 0.0f) {
+        float a, b;
+        project(x, w, len, grid, 1.0f / best.d, &a, &b);
+        try_scale(f, at, len, grid, b > 0.0f ? a / b : 0.0f, &best);
+    }
+    // A run that is all but exact, such as a constant one, has only the rounding of d left to lose: try the points one by one.
+    for (int i = 0; i < 16 && best.error < 1e-5f * all; i++) {
+        const float g = grid->values != NULL ? (float) grid->values[i] : grid->lo + (grid->hi - grid->lo) * (float) i / 15.0f;
+        if (fabsf(g) >= 1.0f) {
+            try_scale(f, at, len, grid, max / rintf(g), &best);
+        }
+    }
+    write_levels(x, len, grid, best.d, q);
+    return best.h;
 }
 
 // ---- a superblock ----
@@ -211,7 +233,7 @@ uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid
     float own[MAX_RUNS] = {0};
     struct plan best    = {.d = 0.0f, .error = INFINITY};
     for (int r = 0; r < QK_K / len; r++) {
-        own[r] = run_scale(f->x + r * len, f->w + r * len, len, grid);
+        own[r] = run_scale(f->x + r * len, f->w + r * len, len, grid, 12);
     }
     const float max = extreme(own, QK_K / len);
     choose_scales(f, len, grid, s_min, own, 0, &best); // d = 0: what zeros leave
