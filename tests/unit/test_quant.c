@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: MIT
+// test_quant.c: block formats without a reference at hand: known bytes, bounds on the error, edge rows, row checks.
+#include "berth.h"
+#include "quant/half.h"
+#include "quant/quants.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+typedef void (*row_fn)(const float *, void *, int64_t);
+typedef void (*deq_fn)(const void *, float *, int64_t);
+typedef size_t (*rows_fn)(const float *, void *, int64_t, int64_t, const float *);
+
+struct format {
+    const char *name;
+    enum ggml_type type;
+    int qk;
+    size_t block_size;
+    rows_fn rows;
+    deq_fn deq;
+    double bound;    // relative squared error on a normal row
+    bool nan_spread; // a block with a non-finite element is NaN throughout
+    uint64_t bytes;  // hash of the blocks of known_row, as the reference writes them; 0: the search is our own
+};
+
+#define DEQ(name) ((deq_fn) (void (*)(void)) dequantize_row_##name)
+#define SIMPLE(name, type, bound, bytes) \
+    { #name, GGML_TYPE_##type, QK_##type, sizeof(block_##name), quantize_##name, DEQ(name), bound, false, bytes }
+#define SEARCHED(name, type, bound) \
+    { #name, GGML_TYPE_##type, QK_##type, sizeof(block_##name), quantize_##name, DEQ(name), bound, true, 0 }
+
+static const struct format formats[] = {
+    SIMPLE(q1_0, Q1_0, 0.40, 0x3ddca04838c2a40c),
+    SIMPLE(q2_0, Q2_0, 0.60, 0xf2d9557d2691d94d),
+    SIMPLE(q4_0, Q4_0, 0.012, 0xbf8148bb1eb829b4),
+    SIMPLE(q4_1, Q4_1, 0.008, 0xa1f964bcef554c74),
+    SIMPLE(q5_0, Q5_0, 0.003, 0x997773f269443099),
+    SIMPLE(q5_1, Q5_1, 0.002, 0x5b153c1963b8505f),
+    SIMPLE(q8_0, Q8_0, 5e-5, 0xa677043a3821cc89),
+    SIMPLE(tq1_0, TQ1_0, 0.75, 0x676885217e4d4cb5),
+    SIMPLE(tq2_0, TQ2_0, 0.75, 0x6224a32ab4e3daae),
+    SIMPLE(mxfp4, MXFP4, 0.02, 0x21852a9cd194e0a2),
+    SIMPLE(nvfp4, NVFP4, 0.015, 0xa9310b71dd23196a),
+    SEARCHED(q2_K, Q2_K, 0.08),
+    SEARCHED(q3_K, Q3_K, 0.025),
+    SEARCHED(q4_K, Q4_K, 0.006),
+    SEARCHED(q5_K, Q5_K, 0.0015),
+    SEARCHED(q6_K, Q6_K, 0.0005),
+    SEARCHED(iq4_nl, IQ4_NL, 0.006),
+    SEARCHED(iq4_xs, IQ4_XS, 0.007),
+    SEARCHED(iq3_xxs, IQ3_XXS, 0.035),
+    SEARCHED(iq3_s, IQ3_S, 0.025),
+    SEARCHED(iq2_s, IQ2_S, 0.07),
+    SEARCHED(iq2_xs, IQ2_XS, 0.10),
+    SEARCHED(iq2_xxs, IQ2_XXS, 0.13),
+    SEARCHED(iq1_s, IQ1_S, 0.22),
+    SEARCHED(iq1_m, IQ1_M, 0.20),
+};
+enum { N_FORMATS = sizeof(formats) / sizeof(formats[0]), N = 2048 };
+
+static uint64_t rng_state;
+
+static double uniform(void) {
+    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
+    return (double) (rng_state >> 11) * 0x1p-53;
+}
+
+// Twelve uniforms: near enough to a normal row, and the same floats everywhere.
+static void normal_row(float *x, int n, uint64_t seed) {
+    rng_state = seed;
+    for (int i = 0; i < n; i++) {
+        double v = -6;
+        for (int k = 0; k < 12; k++) {
+            v += uniform();
+        }
+        x[i] = (float) v;
+    }
+}
+
+static uint64_t hash(const uint8_t *p, size_t n) {
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++) {
+        h = (h ^ p[i]) * 0x100000001b3u;
+    }
+    return h;
+}
+
+static float x[N], y[N], w[N];
+static _Alignas(8) uint8_t blocks[N * 8];
+
+static size_t size_of(const struct format *f, int n) {
+    return (size_t) (n / f->qk) * f->block_size;
+}
+
+static double relative_error(const float *weights) {
+    double e = 0;
+    double s = 0;
+    for (int i = 0; i < N; i++) {
+        const double d = (double) x[i] - y[i];
+        e += (weights != NULL ? weights[i] : 1) * d * d;
+        s += (weights != NULL ? weights[i] : 1) * (double) x[i] * x[i];
+    }
+    return e / s;
+}
+
+static void test_half_round_trip(void **state) {
+    (void) state;
+    for (uint32_t h = 0; h < 0x10000; h++) {
+        const float f = berth_half_to_float((uint16_t) h);
+        if (isnan(f)) {
+            assert_int_equal(berth_float_to_half(f), (h & 0x8000) | 0x7e00);
+        } else {
+            assert_int_equal(berth_float_to_half(f), h);
+        }
+        assert_int_equal(berth_float_to_bf16(berth_bf16_to_float((uint16_t) h)), (h & 0x7fff) > 0x7f80 ? h | 0x40 : h);
+    }
+}
+
+static void test_half_rounds_to_even(void **state) {
+    (void) state;
+    assert_int_equal(berth_float_to_half(1.0f + 0x1p-11f), 0x3c00);
+    assert_int_equal(berth_float_to_half(1.0f + 3 * 0x1p-11f), 0x3c02);
+    assert_int_equal(berth_float_to_half(0x1p-25f), 0x0000);
+    assert_int_equal(berth_float_to_half(0x1.000002p-25f), 0x0001);
+    assert_int_equal(berth_float_to_half(65519.996f), 0x7bff);
+    assert_int_equal(berth_float_to_half(65520.0f), 0x7c00);
+    assert_int_equal(berth_float_to_half(-INFINITY), 0xfc00);
+    assert_int_equal(berth_float_to_bf16(1.0f + 0x1p-8f), 0x3f80);
+    assert_int_equal(berth_float_to_bf16(1.0f + 3 * 0x1p-8f), 0x3f82);
+}
+
+static void test_known_bytes(void **state) {
+    (void) state;
+    for (int i = 0; i < N_FORMATS; i++) {
+        const struct format *f = &formats[i];
+        normal_row(x, N, 7);
+        assert_int_equal(f->rows(x, blocks, 1, N, NULL), size_of(f, N));
+        if (f->bytes != 0 && hash(blocks, size_of(f, N)) != f->bytes) {
+            fail_msg("%s: bytes hash to 0x%016llx", f->name, (unsigned long long) hash(blocks, size_of(f, N)));
+        }
+    }
+}
+
+static void test_error_is_small(void **state) {
+    (void) state;
+    for (int i = 0; i < N_FORMATS; i++) {
+        const struct format *f = &formats[i];
+        normal_row(x, N, 8);
+        for (int weighted = 0; weighted < 2; weighted++) {
+            for (int j = 0; j < N; j++) {
+                w[j] = (float) (0.1 + uniform());
+            }
+            f->rows(x, blocks, 1, N, weighted ? w : NULL);
+            f->deq(blocks, y, N);
+            const double e = relative_error(weighted ? w : NULL);
+            if (!(e <= f->bound)) {
+                fail_msg("%s%s: error %g, bound %g", f->name, weighted ? " weighted" : "", e, f->bound);
+            }
+            assert_true(ggml_validate_row_data(f->type, blocks, size_of(f, N)));
+        }
+    }
+}
+
+static void test_rows_are_independent(void **state) {
+    (void) state;
+    for (int i = 0; i < N_FORMATS; i++) {
+        const struct format *f = &formats[i];
+        static _Alignas(8) uint8_t again[N * 8];
+        normal_row(x, N, 9);
+        assert_int_equal(f->rows(x, blocks, 4, N / 4, NULL), size_of(f, N));
+        for (int r = 0; r < 4; r++) {
+            f->rows(x + r * N / 4, again + r * size_of(f, N / 4), 1, N / 4, NULL);
+        }
+        assert_memory_equal(blocks, again, size_of(f, N));
+    }
+}
+
+static void test_zero_rows(void **state) {
+    (void) state;
+    memset(x, 0, sizeof(x));
+    for (int i = 0; i < N_FORMATS; i++) {
+        const struct format *f = &formats[i];
+        memset(blocks, 0xff, sizeof(blocks));
+        f->rows(x, blocks, 1, N, NULL);
+        f->deq(blocks, y, N);
+        for (int j = 0; j < N; j++) {
+            assert_true(y[j] == 0.0f);
+        }
+    }
+}
+
+static void test_edge_magnitudes(void **state) {
+    (void) state;
+    static const float scale[] = {1e37f, 1e6f, 1e-7f, 1e-38f, 1e-44f};
+    for (int i = 0; i < N_FORMATS; i++) {
+        const struct format *f = &formats[i];
+        for (int k = 0; k < 5; k++) {
+            normal_row(x, N, 10);
+            for (int j = 0; j < N; j++) {
+                x[j] *= scale[k];
+                w[j] = k % 2 ? 0.0f : 1e30f;
+            }
+            f->rows(x, blocks, 1, N, k < 3 ? NULL : w);
+            f->deq(blocks, y, N);
+            if (f->nan_spread) {
+                assert_true(ggml_validate_row_data(f->type, blocks, size_of(f, N)));
+                assert_true(relative_error(NULL) <= 1.01);
+            }
+        }
+    }
+}
+
+static void test_bad_weights(void **state) {
+    (void) state;
+    for (int i = 0; i < N_FORMATS; i++) {
+        const struct format *f = &formats[i];
+        normal_row(x, N, 11);
+        for (int j = 0; j < N; j++) {
+            w[j] = j % 3 == 0 ? NAN : j % 3 == 1 ? -INFINITY : (float) j;
+        }
+        f->rows(x, blocks, 1, N, w);
+        assert_true(ggml_validate_row_data(f->type, blocks, size_of(f, N)));
+    }
+}
+
+static void test_non_finite(void **state) {
+    (void) state;
+    static const float odd[] = {NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < N_FORMATS; i++) {
+        const struct format *f = &formats[i];
+        for (int k = 0; k < 3; k++) {
+            normal_row(x, N, 12);
+            x[f->qk + 5] = odd[k];
+            f->rows(x, blocks, 1, N, NULL);
+            f->deq(blocks, y, N);
+            if (f->nan_spread) {
+                for (int j = 0; j < N; j++) {
+                    assert_true(isnan(y[j]) == (j / f->qk == 1));
+                }
+                assert_false(ggml_validate_row_data(f->type, blocks, size_of(f, N)));
+            }
+        }
+        for (int j = 0; j < N; j++) {
+            x[j] = NAN;
+        }
+        f->rows(x, blocks, 1, N, NULL);
+        f->deq(blocks, y, N);
+    }
+}
+
+static void test_any_bytes_dequantise(void **state) {
+    (void) state;
+    rng_state = 13;
+    for (size_t j = 0; j < sizeof(blocks); j++) {
+        blocks[j] = (uint8_t) (uniform() * 256);
+    }
+    for (int i = 0; i < N_FORMATS; i++) {
+        formats[i].deq(blocks, y, N);
+        ggml_validate_row_data(formats[i].type, blocks, size_of(&formats[i], N));
+    }
+}
+
+static void test_bad_row_length(void **state) {
+    (void) state;
+    normal_row(x, N, 14);
+    for (int i = 0; i < N_FORMATS; i++) {
+        berth_clear_error();
+        assert_int_equal(formats[i].rows(x, blocks, 1, formats[i].qk + 1, NULL), 0);
+        assert_true(berth_last_error()[0] != '\0');
+        assert_int_equal(formats[i].rows(x, blocks, 0, formats[i].qk, NULL), 0);
+    }
+}
+
+static void test_intermediate_formats(void **state) {
+    (void) state;
+    block_q8_1 a[2];
+    block_q8_K b[1];
+    normal_row(x, 256, 15);
+    quantize_row_q8_1_ref(x, a, 64);
+    int sum = 0;
+    for (int j = 0; j < 32; j++) {
+        sum += a[1].qs[j];
+    }
+    assert_true(fabsf(berth_half_to_float(a[1].s) - (float) sum * berth_half_to_float(a[1].d)) < 0.05f);
+    quantize_row_q8_K_ref(x, b, 256);
+    dequantize_row_q8_K(b, y, 256);
+    for (int j = 0; j < 256; j++) {
+        assert_true(fabsf(x[j] - y[j]) <= 0.51f * fabsf(b[0].d));
+    }
+    for (int r = 0; r < 16; r++) {
+        int s = 0;
+        for (int j = 0; j < 16; j++) {
+            s += b[0].qs[16 * r + j];
+        }
+        assert_int_equal(b[0].bsums[r], s);
+    }
+}
+
+static void test_validate(void **state) {
+    (void) state;
+    const float bad[2]    = {1.0f, NAN};
+    const uint16_t inf[1] = {0x7c00};
+    assert_true(ggml_validate_row_data(GGML_TYPE_F32, bad, 4));
+    assert_false(ggml_validate_row_data(GGML_TYPE_F32, bad, 8));
+    assert_false(ggml_validate_row_data(GGML_TYPE_F32, bad, 3));
+    assert_false(ggml_validate_row_data(GGML_TYPE_F16, inf, 2));
+    assert_true(ggml_validate_row_data(GGML_TYPE_BF16, inf, 2));
+    assert_true(ggml_validate_row_data(GGML_TYPE_I16, inf, 2));
+    assert_false(ggml_validate_row_data(GGML_TYPE_COUNT, inf, 2));
+    assert_false(ggml_validate_row_data(GGML_TYPE_F32, NULL, 4));
+    assert_true(ggml_validate_row_data(GGML_TYPE_F32, NULL, 0));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_half_round_trip),
+        cmocka_unit_test(test_half_rounds_to_even),
+        cmocka_unit_test(test_known_bytes),
+        cmocka_unit_test(test_error_is_small),
+        cmocka_unit_test(test_rows_are_independent),
+        cmocka_unit_test(test_zero_rows),
+        cmocka_unit_test(test_edge_magnitudes),
+        cmocka_unit_test(test_bad_weights),
+        cmocka_unit_test(test_non_finite),
+        cmocka_unit_test(test_any_bytes_dequantise),
+        cmocka_unit_test(test_bad_row_length),
+        cmocka_unit_test(test_intermediate_formats),
+        cmocka_unit_test(test_validate),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
