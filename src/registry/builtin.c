@@ -45,15 +45,15 @@ static bool add_linked(ggml_backend_reg_t (*get)(void)) {
     return reg == NULL || berth_registry_add(reg, NULL, &known);
 }
 
-static void add_beside(void) {
+// False: out of memory. A file that is missing or broken is not tried again.
+static bool add_beside(void) {
     char path[4096];
+    ggml_backend_reg_t reg;
     if (!berth_own_folder(path, sizeof path - sizeof "libggml-cpu.so")) {
-        return;
+        return true;
     }
     strcat(path, "libggml-cpu.so");
-    if (access(path, R_OK) == 0) {
-        berth_library_load(path, false);
-    }
+    return access(path, R_OK) != 0 || berth_library_load(path, false, &reg) != GGML_STATUS_ALLOC_FAILED;
 }
 
 void berth_registry_ready(void) {
@@ -66,10 +66,7 @@ void berth_registry_ready(void) {
         // Out of memory: what is missing is tried again at the next question.
         ggml_backend_reg_t (*cuda)(void) = ggml_backend_cuda_reg;
         ggml_backend_reg_t (*cpu)(void)  = ggml_backend_cpu_reg;
-        const bool ok_cuda = add_linked(cuda), ok_cpu = add_linked(cpu);
-        if (cpu == NULL) {
-            add_beside();
-        }
+        const bool ok_cuda = add_linked(cuda), ok_cpu = cpu != NULL ? add_linked(cpu) : add_beside();
         is_inside = false;
         atomic_store_explicit(&is_ready, ok_cuda && ok_cpu, memory_order_release);
     }

@@ -75,20 +75,22 @@ static ggml_backend_reg_t reg_of(void *handle, const char *path) {
     return reg;
 }
 
-ggml_backend_reg_t berth_library_load(const char *path, bool say) {
-    void *handle           = berth_library_open(path);
-    ggml_backend_reg_t reg = handle != NULL ? reg_of(handle, path) : NULL;
-    bool known             = false;
-    if (reg != NULL && !berth_registry_add(reg, handle, &known)) {
-        reg = NULL;
+enum ggml_status berth_library_load(const char *path, bool say, ggml_backend_reg_t *out) {
+    enum ggml_status status = GGML_STATUS_FAILED;
+    void *handle            = berth_library_open(path);
+    ggml_backend_reg_t reg  = handle != NULL ? reg_of(handle, path) : NULL;
+    bool known              = false;
+    if (reg != NULL) {
+        status = berth_registry_add(reg, handle, &known) ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
     }
-    if (handle != NULL && (reg == NULL || known)) {
+    if (handle != NULL && (status != GGML_STATUS_SUCCESS || known)) {
         dlclose(handle);
     }
-    if (say && reg != NULL && !known) {
+    if (say && status == GGML_STATUS_SUCCESS && !known) {
         ggml_log_internal(GGML_LOG_LEVEL_INFO, "loaded %s backend from %s\n", ggml_backend_reg_name(reg), path);
     }
-    return reg;
+    *out = status == GGML_STATUS_SUCCESS ? reg : NULL;
+    return status;
 }
 
 ggml_backend_reg_t ggml_backend_load(const char *path) {
@@ -97,5 +99,7 @@ ggml_backend_reg_t ggml_backend_load(const char *path) {
         return NULL;
     }
     berth_registry_ready();
-    return berth_library_load(path, true);
+    ggml_backend_reg_t reg;
+    const enum ggml_status status = berth_library_load(path, true, &reg);
+    return status == GGML_STATUS_SUCCESS ? reg : NULL;
 }

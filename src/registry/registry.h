@@ -16,7 +16,7 @@ void berth_registry_ready(void); // builtin.c
 // Opens a library file: NULL with an error that names it.
 void *berth_library_open(const char *path); // load.c
 // Opens it and registers its backend; say: with a line in the log.
-ggml_backend_reg_t berth_library_load(const char *path, bool say); // load.c
+enum ggml_status berth_library_load(const char *path, bool say, ggml_backend_reg_t *out) BERTH_MUST_USE; // load.c
 // Why the file cannot be a library for this machine, or NULL if nothing speaks against it.
 const char *berth_library_flaw(const char *path, char *text, size_t size); // elf.c
 // The folder this library was loaded from, with a trailing slash; false if it cannot be found out.
