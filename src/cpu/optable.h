@@ -16,7 +16,9 @@
     X(custom) \
     X(rope) \
     X(glu) \
-    X(train)
+    X(train) \
+    X(ssm) \
+    X(recurrent)
 // clang-format on
 
 #define CPU_FAMILY_DECLARE(name) extern const struct cpu_op_entry cpu_ops_##name[];

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+// ssm.c: state spaces (SSM_CONV, SSM_SCAN), the triangular solve that chunked recurrences need (SOLVE_TRI), and the
+// hyper-connections between residual streams (DSV4_HC_*). All f32. Tasks share what does not depend on another part: channels,
+// heads, columns or tokens.
+
+#include "cpu/op/scratch.h"
+#include "cpu/optable.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+// The first n sources are there and f32.
+static bool sources_f32(const struct ggml_tensor *op, int n) {
+    for (int i = 0; i < n; i++) {
+        if (op->src[i] == NULL || op->src[i]->type != GGML_TYPE_F32) {
+            return false;
+        }
+    }
+    return op->type == GGML_TYPE_F32;
+}
+
+static const float *at_f32(const struct ggml_tensor *t, int64_t i0, int64_t i1, int64_t i2, int64_t i3) {
+    return (const float *) (const void *) (cpu_row_at(t, i1, i2, i3) + (size_t) i0 * t->nb[0]);
+}
+
+static bool is_dense(const struct ggml_tensor *t) {
+    return t->nb[0] == sizeof(float);
+}
+
+// ---- SSM_CONV: a short filter a channel along time ----
+
+static bool conv_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *x = op->src[0], *c = op->src[1];
+    return sources_f32(op, 2) && is_dense(x) && is_dense(c) && is_dense(op) && x->ne[1] == c->ne[1] && op->ne[0] == c->ne[1] &&
+           op->ne[1] == x->ne[0] - c->ne[0] + 1 && op->ne[2] == x->ne[2];
+}
+
+static void conv_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *x = op->src[0], *c = op->src[1];
+    const int64_t d_conv = c->ne[0], n_token = op->ne[1];
+    int64_t i0, i1;
+    cpu_share(p, op->ne[0], &i0, &i1);
+    for (int64_t s = 0; s < op->ne[2]; s++) {
+        for (int64_t i = i0; i < i1; i++) {
+            const float *in = at_f32(x, 0, i, s, 0), *w = at_f32(c, 0, i, 0, 0);
+            for (int64_t t = 0; t < n_token; t++) {
+                float sum = 0.0f;
+                for (int64_t j = 0; j < d_conv; j++) {
+                    sum += in[t + j] * w[j];
+                }
+                ((float *) (void *) cpu_row_at(op, t, s, 0))[i] = sum;
+            }
+        }
+    }
+}
+
+// ---- SSM_SCAN: h = exp(dt A) h + dt B x, y = C h (Gu and Dao, arXiv 2312.00752 and 2405.21060) ----
+
+static bool scan_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *ids = op->src[6];
+    return sources_f32(op, 6) && ids != NULL && ids->type == GGML_TYPE_I32 && ids->nb[0] == sizeof(int32_t) &&
+           is_dense(op->src[1]) && is_dense(op->src[4]) && is_dense(op->src[5]) && ggml_is_contiguous(op->src[0]) &&
+           ggml_is_contiguous(op->src[2]) && ggml_is_contiguous(op->src[3]);
+}
+
+static size_t scan_work_size(const struct ggml_tensor *op, int n_tasks) {
+    return cpu_scratch_size(op->src[0]->ne[0], n_tasks);
+}
+
+static float softplus(float x) {
+    return x <= 20.0f ? log1pf(expf(x)) : x;
+}
+
+// All tokens of one head of one sequence. state: [d_state, d_head], holds the start; decay: d_state floats of scratch.
+static void scan_head(const struct cpu_params *p, struct ggml_tensor *op, int64_t h, int64_t seq, float *state, float *decay) {
+    const struct ggml_tensor *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4], *C = op->src[5];
+    const int64_t d_state = op->src[0]->ne[0], d_head = x->ne[0], n_head = x->ne[1];
+    const int64_t group      = h / (n_head / B->ne[1]);
+    const float *rate        = at_f32(A, 0, h, 0, 0);
+    const ggml_vec_dot_t dot = p->k->traits[GGML_TYPE_F32].vec_dot;
+    for (int64_t t = 0; t < x->ne[2]; t++) {
+        const float step = softplus(*at_f32(dt, h, t, seq, 0));
+        if (A->ne[0] == 1) {
+            p->k->fill(d_state, decay, expf(step * rate[0]));
+        } else {
+            p->k->scale(d_state, decay, rate, step, 0.0f);
+            p->k->exp(d_state, decay, decay);
+        }
+        const float *in = at_f32(x, 0, h, t, seq), *b = at_f32(B, 0, group, t, seq), *c = at_f32(C, 0, group, t, seq);
+        float *y = (float *) op->data + ((seq * x->ne[2] + t) * n_head + h) * d_head;
+        for (int64_t i = 0; i < d_head; i++) {
+            float *s = state + i * d_state;
+            p->k->mul(d_state, s, s, decay);
+            p->k->mad(d_state, s, b, in[i] * step);
+            dot((int) d_state, &y[i], 0, s, 0, c, 0, 1);
+        }
+    }
+}
+
+static void scan_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *s = op->src[0], *x = op->src[1], *B = op->src[4];
+    const int64_t d_state = s->ne[0], d_head = x->ne[0], n_head = x->ne[1], n_seq = x->ne[3];
+    const int32_t *ids = op->src[6]->data;
+    float *states      = (float *) op->data + ggml_nelements(x);
+    if (B->ne[1] <= 0 || n_head % B->ne[1] != 0) {
+        cpu_fail(p, "%s: %" PRId64 " heads do not fall into %" PRId64 " groups", op->name, n_head, B->ne[1]);
+        return;
+    }
+    int64_t i, end;
+    for (cpu_share(p, n_head * n_seq, &i, &end); i < end; i++) {
+        const int64_t seq = i / n_head, h = i % n_head;
+        if (ids[seq] < 0 || ids[seq] >= s->ne[3]) {
+            cpu_fail(p, "%s: sequence %" PRId64 " starts from state %d of %" PRId64, op->name, seq, ids[seq], s->ne[3]);
+            return;
+        }
+        float *state = states + i * d_head * d_state;
+        memcpy(state, at_f32(s, 0, 0, h, ids[seq]), (size_t) (d_head * d_state) * sizeof *state);
+        scan_head(p, op, h, seq, state, cpu_scratch(p, d_state));
+    }
+}
+
+// ---- SOLVE_TRI: a x = b row by row from the top, a lower triangular ----
+
+static bool solve_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    return sources_f32(op, 2) && is_dense(a) && is_dense(b) && is_dense(op) && a->ne[0] == a->ne[1] && a->ne[1] == b->ne[1] &&
+           a->ne[2] == b->ne[2] && a->ne[3] == b->ne[3] && ggml_are_same_shape(b, op);
+}
+
+#define SOLVE_COLS 64 // columns a task takes at once: a row of them stays in few cache lines
+
+static void solve_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    const int64_t n_pieces = (op->ne[0] + SOLVE_COLS - 1) / SOLVE_COLS;
+    int64_t i, end;
+    for (cpu_share(p, n_pieces * op->ne[2] * op->ne[3], &i, &end); i < end; i++) {
+        const int64_t i0 = i % n_pieces * SOLVE_COLS, i2 = i / n_pieces % op->ne[2], i3 = i / n_pieces / op->ne[2];
+        const int64_t n = op->ne[0] - i0 < SOLVE_COLS ? op->ne[0] - i0 : SOLVE_COLS;
+        for (int64_t r = 0; r < op->ne[1]; r++) {
+            const float *row      = at_f32(a, 0, r, i2, i3);
+            float sum[SOLVE_COLS] = {0};
+            for (int64_t c = 0; c < r; c++) {
+                p->k->mad(n, sum, at_f32(op, i0, c, i2, i3), row[c]);
+            }
+            const float *want = at_f32(b, i0, r, i2, i3);
+            float *x          = (float *) (void *) cpu_row_at(op, r, i2, i3) + i0;
+            for (int64_t j = 0; j < n; j++) {
+                x[j] = (want[j] - sum[j]) / row[r];
+            }
+        }
+    }
+}
+
+// ---- DSV4_HC_*: streams of a residual, mixed by small matrices (hyper-connections, arXiv 2409.19606) ----
+
+#define HC 4 // streams
+
+static bool comb_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *m = op->src[0];
+    return sources_f32(op, 3) && is_dense(m) && is_dense(op->src[1]) && is_dense(op->src[2]) && ggml_is_contiguous(op) &&
+           m->ne[0] == 2 * HC + HC * HC && op->ne[0] == HC && op->ne[1] == HC && op->ne[2] == m->ne[1];
+}
+
+// rows (or columns) of m are divided by their sums
+static void comb_norm(float m[HC][HC], bool rows, float eps) {
+    for (int i = 0; i < HC; i++) {
+        float sum = 0.0f;
+        for (int j = 0; j < HC; j++) {
+            sum += rows ? m[i][j] : m[j][i];
+        }
+        for (int j = 0; j < HC; j++) {
+            float *v = rows ? &m[i][j] : &m[j][i];
+            *v /= sum + eps;
+        }
+    }
+}
+
+// A matrix whose rows and columns add up to one, by Sinkhorn's way, from a softmax of each row.
+static void comb_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *mixes = op->src[0];
+    const float scale = ((const float *) op->src[1]->data)[2], *base = (const float *) op->src[2]->data + 2 * HC;
+    const float eps      = cpu_param_f32(op, 0);
+    const int32_t n_iter = cpu_param_i32(op, 1);
+    int64_t t, end;
+    for (cpu_share(p, mixes->ne[1], &t, &end); t < end; t++) {
+        const float *x = at_f32(mixes, 2 * HC, t, 0, 0);
+        float m[HC][HC];
+        for (int i = 0; i < HC; i++) {
+            float max = -INFINITY, sum = 0.0f;
+            for (int j = 0; j < HC; j++) {
+                m[i][j] = x[i * HC + j] * scale + base[i * HC + j];
+                max     = m[i][j] > max ? m[i][j] : max;
+            }
+            for (int j = 0; j < HC; j++) {
+                sum += m[i][j] = expf(m[i][j] - max);
+            }
+            for (int j = 0; j < HC; j++) {
+                m[i][j] = m[i][j] / sum + eps;
+            }
+        }
+        comb_norm(m, false, eps);
+        for (int32_t i = 1; i < n_iter; i++) {
+            comb_norm(m, true, eps);
+            comb_norm(m, false, eps);
+        }
+        memcpy((float *) op->data + t * HC * HC, m, sizeof m);
+    }
+}
+
+static bool pre_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *x = op->src[0], *w = op->src[1];
+    return sources_f32(op, 2) && is_dense(x) && is_dense(op) && w->ne[0] == x->ne[1] && w->ne[1] == x->ne[2] &&
+           op->ne[0] == x->ne[0] && op->ne[1] == x->ne[2];
+}
+
+// One stream from many.
+static void pre_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *x = op->src[0], *w = op->src[1];
+    int64_t t, end;
+    for (cpu_share(p, op->ne[1], &t, &end); t < end; t++) {
+        float *y = (float *) (void *) cpu_row_at(op, t, 0, 0);
+        p->k->fill(op->ne[0], y, 0.0f);
+        for (int64_t s = 0; s < x->ne[1]; s++) {
+            p->k->mad(op->ne[0], y, at_f32(x, 0, s, t, 0), *at_f32(w, s, t, 0, 0));
+        }
+    }
+}
+
+static bool post_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *x = op->src[0], *res = op->src[1];
+    return sources_f32(op, 4) && is_dense(x) && is_dense(res) && is_dense(op) && ggml_are_same_shape(res, op) &&
+           x->ne[0] == op->ne[0] && x->ne[1] == op->ne[2];
+}
+
+// Many streams from one and the old ones.
+static void post_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *x = op->src[0], *res = op->src[1], *post = op->src[2], *comb = op->src[3];
+    const int64_t n_stream = op->ne[1];
+    int64_t i, end;
+    for (cpu_share(p, n_stream * op->ne[2], &i, &end); i < end; i++) {
+        const int64_t t = i / n_stream, s = i % n_stream;
+        float *y = (float *) (void *) cpu_row_at(op, s, t, 0);
+        p->k->scale(op->ne[0], y, at_f32(x, 0, t, 0, 0), *at_f32(post, s, t, 0, 0), 0.0f);
+        for (int64_t from = 0; from < n_stream; from++) {
+            p->k->mad(op->ne[0], y, at_f32(res, 0, from, t, 0), *at_f32(comb, s, from, t, 0));
+        }
+    }
+}
+
+const struct cpu_op_entry cpu_ops_ssm[] = {
+    {GGML_OP_SSM_CONV, {.supports = conv_supports, .run = conv_run}},
+    {GGML_OP_SSM_SCAN, {.supports = scan_supports, .work_size = scan_work_size, .run = scan_run}},
+    {GGML_OP_SOLVE_TRI, {.supports = solve_supports, .run = solve_run}},
+    {GGML_OP_DSV4_HC_COMB, {.supports = comb_supports, .run = comb_run}},
+    {GGML_OP_DSV4_HC_PRE, {.supports = pre_supports, .run = pre_run}},
+    {GGML_OP_DSV4_HC_POST, {.supports = post_supports, .run = post_run}},
+    CPU_OPS_END,
+};
