@@ -367,6 +367,7 @@ static enum ggml_status pass_run(struct pass *s, int32_t *order) {
     if (!order_measure(g, s->tasks, &given, s->step_live, s->step_peak)) {
         return GGML_STATUS_ALLOC_FAILED;
     }
+    const uint64_t first_live = n == 0 ? 0 : s->step_live[0];
     parts_cut(s);
     if (!parts_improve(s) || !windows_improve(s) || !order_measure(g, s->tasks, &found, NULL, NULL)) {
         return GGML_STATUS_ALLOC_FAILED;
@@ -385,11 +386,12 @@ static enum ggml_status pass_run(struct pass *s, int32_t *order) {
             return status;
         }
     }
-    report->live       = report->changed ? found.apart : given.apart;
-    report->live_bound = g->n_pools > 1                                         ? 0
-                         : report->live_bound > given.total && !report->changed ? given.total
-                                                                                : report->live_bound;
-    report->proven     = g->n_pools <= 1 && report->live <= report->live_bound;
+    report->live = report->changed ? found.apart : given.apart;
+    // inputs are there in every order
+    const uint64_t at_start = n == 0 ? given.total : first_live;
+    const uint64_t bound    = at_start > report->live_bound ? at_start : report->live_bound;
+    report->live_bound      = g->n_pools > 1 ? 0 : bound;
+    report->proven          = g->n_pools <= 1 && report->live <= report->live_bound;
     return GGML_STATUS_SUCCESS;
 }
 
