@@ -309,8 +309,10 @@ bool plan_is_valid(const struct plan_prob *p, const int64_t *off) {
     bool ok            = true;
     if (spots != NULL && order != NULL) {
         for (int32_t i = 0; i < p->n; i++) {
-            spots[i] = (struct spot){(uint64_t) off[i], (uint64_t) p->size[i], p->a[i], p->b[i] - 1, 0, -1};
-            order[i] = i;
+            // Fixed blocks at one offset are of one alias group; others would have been refused.
+            int32_t group = p->fixed != NULL && p->fixed[i] >= 0 ? 0 : -1;
+            spots[i]      = (struct spot){(uint64_t) off[i], (uint64_t) p->size[i], p->a[i], p->b[i] - 1, 0, group};
+            order[i]      = i;
         }
         sort_spots(order, spots, p->n);
         ok = sweep(spots, order, p->n) < 0; // out of memory proves nothing

@@ -127,67 +127,69 @@ int64_t plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off) {
     return peak;
 }
 
-// ---- largest first ----
+// ---- one by one into the lowest gap ----
 
-int64_t plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off) {
-    size_t n       = (size_t) p->n;
-    int32_t *order = berth_malloc(3 * n * sizeof *order);
-    uint64_t *key  = berth_malloc(2 * n * sizeof *key);
-    if (order == NULL || key == NULL) {
-        berth_free(order);
-        berth_free(key);
-        return -2;
-    }
-    int32_t *placed  = order + 2 * n; // by rising offset
-    int32_t n_placed = 0;
-    int64_t peak     = 0;
+int64_t plan_place_in_order(
+    const struct plan_prob *p, const int32_t *order, int32_t n_order, int64_t target, int32_t *placed, int64_t *off) {
+    const bool is_odd = plan_prob_is_odd(p);
+    int32_t n_placed  = 0; // placed[]: by rising offset
+    int64_t peak      = 0;
     for (int32_t f = 0; f < p->n_fixed; f++) {
         int32_t i          = p->fixed_ids[f];
         placed[n_placed++] = i;
         off[i]             = p->fixed[i];
         peak               = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
     }
-    int32_t n_order = 0;
-    for (int32_t i = 0; i < p->n; i++) {
-        if (p->fixed == NULL || p->fixed[i] < 0) {
-            order[n_order] = i;
-            key[n_order++] = ~(uint64_t) p->size[i];
-        }
-    }
-    plan_sort(key, order, key + n, order + n, n_order);
-    for (int32_t o = 0; o < n_order; o++) {
-        int32_t i         = order[o];
-        int64_t level     = 0;
-        int32_t j         = 0;
-        const bool is_odd = plan_prob_is_odd(p);
-        if (is_odd) {
-            level = plan_lowest_at(p, i, 0, target);
-        }
-        for (; level >= 0 && j < n_placed; j++) {
-            int32_t x = placed[j];
-            if (p->b[x] <= p->a[i] || p->b[i] <= p->a[x] || off[x] + p->size[x] <= level) {
+    for (int32_t o = 0; o < n_order && peak <= target; o++) {
+        int32_t i     = order[o];
+        int64_t level = is_odd ? plan_lowest_at(p, i, 0, target) : 0;
+        for (int32_t k = 0; level >= 0 && k < n_placed; k++) {
+            int32_t j = placed[k];
+            if (p->b[j] <= p->a[i] || p->b[i] <= p->a[j] || off[j] + p->size[j] <= level) {
                 continue;
             }
-            if (off[x] - level >= p->size[i]) {
+            if (off[j] - level >= p->size[i]) {
                 break;
             }
-            level = off[x] + p->size[x];
-            if (is_odd) {
-                level = plan_lowest_at(p, i, level, target);
-            }
+            level = off[j] + p->size[j];
+            level = is_odd ? plan_lowest_at(p, i, level, target) : level;
         }
         if (level < 0 || p->size[i] > target - level) {
-            peak = -1;
-            break;
+            return -1;
         }
-        off[i] = level;
-        peak   = level + p->size[i] > peak ? level + p->size[i] : peak;
-        for (j = n_placed++; j > 0 && off[placed[j - 1]] > level; j--) {
-            placed[j] = placed[j - 1];
+        off[i]    = level;
+        peak      = level + p->size[i] > peak ? level + p->size[i] : peak;
+        int32_t k = n_placed++;
+        for (; k > 0 && off[placed[k - 1]] > level; k--) {
+            placed[k] = placed[k - 1];
         }
-        placed[j] = i;
+        placed[k] = i;
+    }
+    return peak > target ? -1 : peak;
+}
+
+int32_t plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *tmp_idx, uint64_t *key) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < p->n; i++) {
+        if (p->fixed == NULL || p->fixed[i] < 0) {
+            order[n] = i;
+            key[n++] = ~(uint64_t) p->size[i];
+        }
+    }
+    plan_sort(key, order, key + p->n, tmp_idx, n);
+    return n;
+}
+
+int64_t plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off) {
+    size_t n       = (size_t) p->n;
+    int32_t *order = berth_malloc(2 * n * sizeof *order);
+    uint64_t *key  = berth_malloc(2 * n * sizeof *key);
+    int64_t peak   = -2;
+    if (order != NULL && key != NULL) {
+        int32_t n_order = plan_order_by_size(p, order, order + n, key);
+        peak            = plan_place_in_order(p, order, n_order, target, order + n, off);
     }
     berth_free(order);
     berth_free(key);
-    return peak > target ? -1 : peak;
+    return peak;
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// odd.c: where a block may lie that may not lie anywhere: alignments that the unit does not settle, chunks, fixed blocks.
+// odd.c: blocks that may not lie anywhere: alignments that the unit does not settle, chunks, fixed blocks. Where such a block may
+// lie, and a local search for better plans: blocks go one by one into the lowest gap; two change places in the order, and the
+// change stays if the peak does not rise. It proves nothing: the bound is bound.c's.
 
 #include "plan/plan.h"
 
@@ -41,4 +43,52 @@ int64_t plan_lowest_at(const struct plan_prob *p, int32_t i, int64_t level, int6
         at = lowest_aligned(p, i, end, limit);
     }
     return at;
+}
+
+// ---- local search ----
+
+#define TRIES_PER_BLOCK 400
+
+static uint64_t random_below(uint64_t *state, uint64_t below) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (*state >> 33) % below;
+}
+
+enum ggml_status plan_search_odd(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
+    size_t n                = (size_t) p->n;
+    int32_t *order          = berth_malloc(2 * n * sizeof *order);
+    uint64_t *key           = berth_malloc(2 * n * sizeof *key);
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    if (order == NULL || key == NULL) {
+        berth_fail(status, "plan: out of memory for the search over %d blocks", p->n);
+        goto done;
+    }
+    status            = GGML_STATUS_SUCCESS;
+    int32_t n_order   = plan_order_by_size(p, order, order + n, key);
+    int64_t last_peak = INT64_MAX; // of the order as it is
+    uint64_t random   = g->seed;
+    for (int64_t tries = (int64_t) n_order * TRIES_PER_BLOCK; tries > 0 && n_order > 1 && !plan_is_done(s, g); tries--) {
+        if (ggml_time_us() >= g->deadline_us) {
+            break;
+        }
+        int32_t x    = (int32_t) random_below(&random, (uint64_t) n_order);
+        int32_t y    = (int32_t) random_below(&random, (uint64_t) n_order);
+        int32_t swap = order[x];
+        order[x]     = order[y];
+        order[y]     = swap;
+        int64_t peak = plan_place_in_order(p, order, n_order, last_peak, order + n, s->spare);
+        if (peak >= 0) {
+            last_peak = peak;
+            if (peak < s->peak) {
+                plan_state_take(s, peak, "local search");
+            }
+        } else {
+            order[y] = order[x];
+            order[x] = swap;
+        }
+    }
+done:
+    berth_free(key);
+    berth_free(order);
+    return status;
 }

@@ -28,7 +28,7 @@ struct plan_prob {
     int64_t chunk;      // units a chunk holds, 0: no chunks
     int32_t *fixed_ids; // [n_fixed] the fixed blocks by rising offset
     int32_t n_fixed;
-    bool is_loose; // an alias group was widened to its hull: "does not fit" proves nothing
+    bool is_loose; // an alias group was widened to its hull, or counts more than once: totals and "does not fit" prove nothing
 };
 
 // ---- model.c ----
@@ -68,6 +68,12 @@ int64_t plan_dive_run(struct plan_dive *d, enum plan_priority priority, int64_t 
 
 // Online best fit in the order of first sections, as ggml does it. Peak, or -1: above target, -2: out of memory.
 int64_t plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off);
+// Each block of order[0..n_order) into the lowest gap between fixed and earlier ones. placed: [n] scratch. Peak, or -1: above
+// target.
+int64_t plan_place_in_order(
+    const struct plan_prob *p, const int32_t *order, int32_t n_order, int64_t target, int32_t *placed, int64_t *off);
+// The blocks that are not fixed by falling size. tmp_idx: [n], key: [2n] scratch. Returns how many.
+int32_t plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *tmp_idx, uint64_t *key);
 // Largest first, lowest gap. Quadratic. Peak, or -1: above target, -2: out of memory.
 int64_t plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off);
 
@@ -77,7 +83,7 @@ int64_t plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *o
 struct plan_pool {
     const struct berth_plan_item *items; // the caller's
     int32_t *ids;                        // [n_ids] the pool's items
-    int32_t *block_of;                   // [n_ids] the block that holds the item, -1: none (no bytes, no group, not fixed)
+    int32_t *block_of; // [n_ids] the block that holds the item; -1: none (no bytes); -2 - i: none, it lies where item i is fixed
     int32_t n_ids;
     struct plan_prob prob;
     uint64_t unit;      // bytes
@@ -145,6 +151,9 @@ static inline void plan_state_take(struct plan_state *s, int64_t peak, const cha
 enum ggml_status plan_fast(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 // Better plans and a better bound until the goal or the deadline.
 enum ggml_status plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
+
+// odd.c: the same for odd problems, by local search over orders of placing.
+enum ggml_status plan_search_odd(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 
 // ---- bound.c ----
 

@@ -15,6 +15,7 @@
 struct raw_block {
     int64_t first, last;
     uint64_t size, align, fixed;
+    int32_t group; // alias group, -1: none
 };
 
 static uint64_t gcd(uint64_t x, uint64_t y) {
@@ -95,7 +96,7 @@ static uint64_t time_key(int64_t t) {
 // Enters the members ids[members[0..n)] of one group as block. *is_loose: its hull is larger than the group.
 static enum ggml_status group_merge(struct raw_block *block, const struct berth_plan_item *items, const int32_t *ids,
     const int32_t *members, int32_t n, bool *is_loose) {
-    *block = (struct raw_block){INT64_MAX, INT64_MIN, 0, 1, BERTH_PLAN_ANY};
+    *block = (struct raw_block){INT64_MAX, INT64_MIN, 0, 1, BERTH_PLAN_ANY, items[ids[members[0]]].alias};
     for (int32_t k = 0; k < n; k++) {
         int32_t i                          = ids[members[k]];
         const struct berth_plan_item *item = &items[i];
@@ -128,8 +129,34 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
             covered  = is_whole || item->last < covered ? covered : item->last + 1;
         }
     }
-    *is_loose |= !is_whole;
+    *is_loose |= !is_whole || (block->fixed != BERTH_PLAN_ANY && n > 1);
     return GGML_STATUS_SUCCESS;
+}
+
+// Gives the members of a merged group their blocks: one for all; or, where the group is fixed and so needs no place, one for
+// each, since a hull could lie where it has no right to.
+static void group_enter(struct plan_pool *pool, const int32_t *members, int32_t n, struct raw_block *blocks, int32_t *n_blocks) {
+    struct raw_block group = blocks[*n_blocks];
+    if (group.fixed == BERTH_PLAN_ANY) {
+        for (int32_t k = 0; k < n; k++) {
+            pool->block_of[members[k]] = group.size > 0 ? *n_blocks : -1;
+        }
+        *n_blocks += group.size > 0;
+        return;
+    }
+    int32_t fixed_id = -1;
+    for (int32_t k = 0; k < n; k++) {
+        int32_t i = pool->ids[members[k]];
+        fixed_id  = pool->items[i].fixed != BERTH_PLAN_ANY ? i : fixed_id;
+    }
+    for (int32_t k = 0; k < n; k++) {
+        const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
+        pool->block_of[members[k]]         = item->size > 0 ? *n_blocks : -2 - fixed_id;
+        if (item->size > 0) {
+            blocks[(*n_blocks)++] =
+                (struct raw_block){item->first, item->last, item->size, group.align, group.fixed, group.group};
+        }
+    }
 }
 
 // One block per group and per free item. Items without bytes keep a block only where a group or a fixed offset gives one.
@@ -163,16 +190,50 @@ static enum ggml_status pool_merge(struct plan_pool *pool, struct raw_block *blo
         if (status != GGML_STATUS_SUCCESS) {
             goto done;
         }
-        bool is_block = blocks[*n_blocks].size > 0;
-        for (; k < end; k++) {
-            pool->block_of[members[k]] = is_block ? *n_blocks : -1;
-        }
-        *n_blocks += is_block;
+        group_enter(pool, members + k, end - k, blocks, n_blocks);
+        k = end;
     }
     status = GGML_STATUS_SUCCESS;
 done:
     berth_free(members);
     berth_free(key);
+    return status;
+}
+
+// Fixed blocks that collide, or break their group's alignment or a chunk, leave no plan.
+static enum ggml_status fixed_check(const struct plan_pool *pool, const struct raw_block *blocks, int32_t n) {
+    struct berth_plan_item *items = berth_malloc((size_t) n * sizeof *items);
+    uint64_t *off                 = berth_malloc((size_t) n * sizeof *off);
+    enum ggml_status status       = GGML_STATUS_ALLOC_FAILED;
+    int32_t n_fixed               = 0;
+    if (items == NULL || off == NULL) {
+        berth_fail(status, "plan: out of memory for %d blocks", n);
+        goto done;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        const struct raw_block *b = &blocks[i];
+        if (b->fixed != BERTH_PLAN_ANY) {
+            items[n_fixed] = (struct berth_plan_item){b->first, b->last, b->size, b->align, b->fixed, b->group, 0};
+            off[n_fixed++] = b->fixed;
+        }
+    }
+    struct berth_plan_params params = {.max_chunk = pool->max_chunk};
+    struct berth_plan_fault fault;
+    status = berth_plan_check(items, n_fixed, &params, off, &fault);
+    if (status == GGML_STATUS_FAILED && fault.kind == BERTH_PLAN_COLLIDE) {
+        berth_fail(status,
+            "plan: items fixed at %llu (%llu bytes) and at %llu (%llu bytes) share bytes and live together at step %lld",
+            (unsigned long long) off[fault.i], (unsigned long long) items[fault.i].size, (unsigned long long) off[fault.j],
+            (unsigned long long) items[fault.j].size,
+            (long long) (items[fault.i].first > items[fault.j].first ? items[fault.i].first : items[fault.j].first));
+    } else if (status == GGML_STATUS_FAILED) {
+        berth_fail(status, "plan: alias group %d cannot lie at %llu: %llu bytes, common alignment %llu, chunks of %llu",
+            items[fault.i].alias, (unsigned long long) off[fault.i], (unsigned long long) items[fault.i].size,
+            (unsigned long long) items[fault.i].align, (unsigned long long) pool->max_chunk);
+    }
+done:
+    berth_free(off);
+    berth_free(items);
     return status;
 }
 
@@ -371,7 +432,7 @@ static bool sort_blocks(struct plan_pool *pool, struct raw_block **blocks, int32
             idx[m + (size_t) idx[i]] = i;
         }
         for (int32_t k = 0; k < pool->n_ids; k++) {
-            pool->block_of[k] = pool->block_of[k] >= 0 ? idx[m + (size_t) pool->block_of[k]] : -1;
+            pool->block_of[k] = pool->block_of[k] >= 0 ? idx[m + (size_t) pool->block_of[k]] : pool->block_of[k];
         }
         struct raw_block *swap = *blocks;
         *blocks                = sorted;
@@ -411,7 +472,7 @@ enum ggml_status plan_pool_init(struct plan_pool *pool, const struct berth_plan_
             pool->block_of[k]                  = item->size > 0 ? n : -1;
             if (item->size > 0) {
                 blocks[n++] =
-                    (struct raw_block){item->first, item->last, item->size, item->align > 0 ? item->align : 1, item->fixed};
+                    (struct raw_block){item->first, item->last, item->size, item->align > 0 ? item->align : 1, item->fixed, -1};
             }
         }
     }
@@ -423,7 +484,10 @@ enum ggml_status plan_pool_init(struct plan_pool *pool, const struct berth_plan_
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d blocks", n);
         goto done;
     }
-    status = pool_fill(pool, blocks, n, pool_scale(pool, blocks, n, chunk), chunk);
+    status = traits->has_fixed ? fixed_check(pool, blocks, n) : GGML_STATUS_SUCCESS;
+    if (status == GGML_STATUS_SUCCESS) {
+        status = pool_fill(pool, blocks, n, pool_scale(pool, blocks, n, chunk), chunk);
+    }
     if (status == GGML_STATUS_SUCCESS && !plan_prob_totals(&pool->prob)) {
         status = berth_fail(GGML_STATUS_FAILED, "plan: more than 2^63 - 1 units of %llu bytes are alive together",
             (unsigned long long) pool->unit);
@@ -452,7 +516,8 @@ void plan_pool_apply(const struct plan_pool *pool, const int64_t *off, uint64_t 
         if (pool->block_of[k] >= 0) {
             offsets[i] = to_bytes(pool, off[pool->block_of[k]]);
         } else {
-            offsets[i] = pool->items[i].fixed != BERTH_PLAN_ANY ? pool->items[i].fixed : 0;
+            const struct berth_plan_item *item = &pool->items[pool->block_of[k] == -1 ? i : -2 - pool->block_of[k]];
+            offsets[i]                         = item->fixed != BERTH_PLAN_ANY ? item->fixed : 0;
         }
     }
 }

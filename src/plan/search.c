@@ -247,8 +247,8 @@ static struct worker *workers_new(const struct plan_prob *p, struct crew *crew, 
 }
 
 enum ggml_status plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {
-    if (plan_prob_is_odd(p)) {
-        return GGML_STATUS_SUCCESS;
+    if (plan_prob_is_odd(p) || p->is_loose) {
+        return plan_search_odd(p, g, st);
     }
     int64_t n_pairs = exact_pairs(p);
     if (n_pairs > (g->deadline_us - ggml_time_us()) * 1000 / PAIR_NS) {

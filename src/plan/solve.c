@@ -258,13 +258,8 @@ static int32_t pool_end(const struct berth_plan_item *items, const int32_t *ids,
     return end;
 }
 
-// Groups must not cross pools, and fixed items must not collide: both would make every plan invalid.
-static enum ggml_status contract_check(
-    const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params, const struct plan_traits *traits) {
-    if (!traits->has_fixed && !(traits->has_alias && traits->has_pools)) {
-        return GGML_STATUS_SUCCESS;
-    }
-    // A plan of the fixed items alone; the others lie without bytes where they cannot be wrong.
+// A group that crosses pools would make every plan invalid.
+static enum ggml_status groups_check(const struct berth_plan_item *items, int64_t n) {
     struct berth_plan_item *copy = berth_malloc((size_t) n * sizeof *copy);
     uint64_t *off                = berth_calloc((size_t) n, sizeof *off);
     enum ggml_status status      = GGML_STATUS_ALLOC_FAILED;
@@ -273,29 +268,13 @@ static enum ggml_status contract_check(
         goto done;
     }
     for (int64_t i = 0; i < n; i++) {
-        copy[i] = items[i];
-        if (items[i].fixed != BERTH_PLAN_ANY) {
-            off[i] = items[i].fixed;
-        } else {
-            copy[i].size = 0;
-        }
+        copy[i] = (struct berth_plan_item){0, 0, 0, 1, BERTH_PLAN_ANY, items[i].alias, items[i].pool};
     }
     struct berth_plan_fault fault;
-    status = berth_plan_check(copy, n, params, off, &fault);
-    if (status == GGML_STATUS_FAILED && fault.kind == BERTH_PLAN_ALIAS && items[fault.i].pool == items[fault.j].pool) {
-        status = GGML_STATUS_SUCCESS; // an unfixed member lies at 0 here; group_merge checks fixed ones against each other
-        for (int64_t i = 0; i < n; i++) {
-            copy[i].alias = copy[i].fixed != BERTH_PLAN_ANY ? copy[i].alias : -1;
-        }
-        status = berth_plan_check(copy, n, params, off, &fault);
-    }
+    status = berth_plan_check(copy, n, NULL, off, &fault);
     if (status == GGML_STATUS_FAILED) {
-        long long i = (long long) fault.i;
-        long long j = (long long) fault.j;
-        berth_fail(status,
-            fault.kind == BERTH_PLAN_COLLIDE ? "plan: fixed items %lld and %lld share bytes and live together"
-                                             : "plan: items %lld and %lld of one alias group contradict each other",
-            i, j);
+        berth_fail(status, "plan: items %lld and %lld are of alias group %d, but of the pools %d and %d", (long long) fault.i,
+            (long long) fault.j, items[fault.i].alias, items[fault.i].pool, items[fault.j].pool);
     }
 done:
     berth_free(off);
@@ -308,7 +287,9 @@ static enum ggml_status solve_all(struct solve *s) {
     if (status != GGML_STATUS_SUCCESS || s->n == 0) {
         return status;
     }
-    status = contract_check(s->items, s->n, &s->params, &s->traits);
+    if (s->traits.has_alias && s->traits.has_pools) {
+        status = groups_check(s->items, s->n);
+    }
     if (status == GGML_STATUS_SUCCESS && s->params.start != NULL) {
         struct berth_plan_fault fault = {0};
         status                        = berth_plan_check(s->items, s->n, &s->params, s->params.start, &fault);

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+// plan_exact_cases.h: the cases of prop_plan_exact.c and long_plan_exact.c, which differ in how many they run.
+#pragma once
+
+#include "plan/exact.h"
+#include "plan_brute.h"
+
+static int n_checked, n_above_live, n_no;
+
+static void fail_case(
+    const struct berth_plan_item *items, int64_t n, const char *what, unsigned long long x, unsigned long long y) {
+    printf("%s: %llu, %llu\n", what, x, y);
+    brute_print(items, n);
+    exit(1);
+}
+
+// The exact search itself, with each rule switched off in turn: at the optimum it says yes, below it no, and never passes it.
+static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t optimum) {
+    struct plan_traits traits;
+    struct plan_pool pool;
+    int32_t ids[BRUTE_MAX];
+    int64_t off[BRUTE_MAX];
+    for (int32_t i = 0; i < n; i++) {
+        ids[i] = i;
+    }
+    if (plan_items_check(items, n, 0, &traits) != GGML_STATUS_SUCCESS ||
+        plan_pool_init(&pool, items, ids, (int32_t) n, &traits, 0, false) != GGML_STATUS_SUCCESS) {
+        fail_case(items, n, "refused", 0, 0);
+    }
+    struct exact *x = pool.prob.n > 0 ? exact_new(&pool.prob) : NULL;
+    if (pool.prob.n > 0 && x == NULL) {
+        fail_case(items, n, "no search", 0, 0);
+    }
+    int64_t best = (int64_t) (optimum / pool.unit);
+    for (int off_rule = 0; x != NULL && off_rule <= 6; off_rule++) {
+        struct exact_ask ask = {.rules = EXACT_ALL & ~(off_rule < 6 ? 1u << off_rule : 0u),
+            .preorder                  = (enum exact_preorder) brute_random(EXACT_N_PREORDERS),
+            .valley                    = (enum exact_valley) brute_random(EXACT_N_VALLEYS),
+            .max_nodes                 = 2000000,
+            .deadline_us               = INT64_MAX};
+        int64_t next, n_nodes = 0;
+        bool is_late;
+        ask.cap = best;
+        if (exact_ask(x, &ask, off, &next, &n_nodes, &is_late) != EXACT_FITS || !plan_is_valid(&pool.prob, off)) {
+            fail_case(items, n, "no plan at the optimum without rule", (unsigned long long) off_rule, optimum);
+        }
+        // From the live bound upwards, as the proof says where to go on.
+        ask.cap = pool.prob.bound;
+        while (ask.cap < best) {
+            if (exact_ask(x, &ask, off, &next, &n_nodes, &is_late) != EXACT_NO || next > best || next <= ask.cap) {
+                fail_case(items, n, "wrong proof without rule (next capacity)", (unsigned long long) off_rule,
+                    (unsigned long long) next);
+            }
+            ask.cap = next;
+            n_no++;
+        }
+    }
+    exact_free(x);
+    plan_pool_fini(&pool);
+}
+
+// The three paths of the solver on one instance.
+static void check_instance(const struct berth_plan_item *items, int64_t n, bool with_rules) {
+    uint64_t optimum = brute_optimum(items, n);
+    uint64_t live    = brute_live(items, n);
+    uint64_t off[BRUTE_MAX];
+    struct berth_plan_report r;
+    static const int64_t budgets[] = {0, 200, 10000000};
+    for (int k = 0; k < 3; k++) {
+        struct berth_plan_params params = {.budget_us = budgets[k], .seed = 7};
+        if (berth_plan_solve(items, n, &params, off, &r) != GGML_STATUS_SUCCESS || !brute_is_valid(items, n, 0, off) ||
+            berth_plan_check(items, n, &params, off, NULL) != GGML_STATUS_SUCCESS) {
+            fail_case(items, n, "invalid plan with budget", (unsigned long long) budgets[k], r.peak);
+        }
+        if (r.peak < optimum || r.bound > optimum || r.bound < live || r.peak < r.bound || (r.proven && r.peak != optimum)) {
+            fail_case(items, n, "wrong peak or bound; optimum", r.peak, optimum);
+        }
+    }
+    if (r.peak != optimum || !r.proven) {
+        fail_case(items, n, "the exact path missed the optimum", r.peak, optimum);
+    }
+    if (optimum > live) {
+        n_above_live++;
+        struct berth_plan_params params = {.budget_us = 10000000, .capacity = optimum - 1};
+        if (berth_plan_solve(items, n, &params, off, &r) != GGML_STATUS_SUCCESS || r.fits || !r.proven) {
+            fail_case(items, n, "a capacity below the optimum is not refused", optimum, r.peak);
+        }
+    }
+    if (with_rules) {
+        check_rules(items, n, optimum);
+    }
+    n_checked++;
+}
+
+static void check_random(int n_instances, int64_t n_max, uint64_t size_max, uint64_t steps, bool with_rules) {
+    struct berth_plan_item items[BRUTE_MAX];
+    for (int k = 0; k < n_instances; k++) {
+        int64_t n = (int64_t) brute_random((uint64_t) n_max) + 1;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t x = (int64_t) brute_random(steps);
+            int64_t y = (int64_t) brute_random(steps);
+            items[i]  = brute_item(x < y ? x : y, x < y ? y : x, brute_random(size_max) + 1);
+        }
+        check_instance(items, n, with_rules);
+    }
+}
+
+// Random items, then fillers of one step that leave next to no room anywhere. Only those that the fast path does not solve are
+// checked: many of them are above live bytes.
+static void check_tight(int n_instances, int64_t n_free, uint64_t size_max, int64_t steps, bool with_rules) {
+    struct berth_plan_item items[BRUTE_MAX];
+    for (int k = 0; k < n_instances;) {
+        int64_t n = n_free;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t first = (int64_t) brute_random((uint64_t) steps);
+            int64_t width = 1 + (int64_t) brute_random(3);
+            items[i]      = brute_item(first, first + width <= steps ? first + width - 1 : steps - 1, brute_random(size_max) + 1);
+        }
+        uint64_t live = brute_live(items, n);
+        for (int64_t step = 0; step < steps && n < BRUTE_MAX; step++) {
+            uint64_t sum = 0;
+            for (int64_t i = 0; i < n; i++) {
+                sum += items[i].first <= step && step <= items[i].last ? items[i].size : 0;
+            }
+            uint64_t gap = live - sum;
+            if (gap > 1 && brute_random(2) == 0) {
+                gap -= brute_random(2);
+            }
+            if (gap > 0) {
+                items[n++] = brute_item(step, step, gap);
+            }
+        }
+        uint64_t off[BRUTE_MAX];
+        struct berth_plan_report r;
+        if (berth_plan_solve(items, n, NULL, off, &r) != GGML_STATUS_SUCCESS) {
+            fail_case(items, n, "refused", 0, 0);
+        }
+        if (!r.proven) {
+            check_instance(items, n, with_rules);
+            k++;
+        }
+    }
+}
+
+// All multisets of n items with sizes 1..size_max and lifetimes within steps; every stride-th one.
+static void check_exhaustive(int64_t n, int size_max, int steps, uint64_t stride) {
+    struct berth_plan_item kinds[256];
+    int n_kinds = 0;
+    for (int size = 1; size <= size_max; size++) {
+        for (int first = 0; first < steps; first++) {
+            for (int last = first; last < steps; last++) {
+                kinds[n_kinds++] = brute_item(first, last, (uint64_t) size);
+            }
+        }
+    }
+    int at[BRUTE_MAX] = {0};
+    uint64_t count    = brute_random(stride);
+    struct berth_plan_item items[BRUTE_MAX];
+    for (;;) {
+        if (count % stride == 0) {
+            for (int64_t i = 0; i < n; i++) {
+                items[i] = kinds[at[i]];
+            }
+            check_instance(items, n, count % (stride * 16) == 0);
+        }
+        count++;
+        int64_t i = n - 1;
+        while (i >= 0 && at[i] == n_kinds - 1) {
+            i--;
+        }
+        if (i < 0) {
+            return;
+        }
+        at[i]++;
+        for (int64_t j = i + 1; j < n; j++) {
+            at[j] = at[i];
+        }
+    }
+}

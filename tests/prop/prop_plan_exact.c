@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// prop_plan_exact.c: small instances against brute force: the exact path finds the optimum and proves it, with every rule of the
+// search switched off in turn; the other paths stay between optimum and validity. long_plan_exact.c runs many more.
+
+#include "plan_exact_cases.h"
+
+int main(int argc, char **argv) {
+    brute_seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 20231;
+    printf("seed %llu\n", (unsigned long long) brute_seed);
+    for (int64_t n = 1; n <= 3; n++) {
+        check_exhaustive(n, 4, 5, n == 3 ? 40 : 1);
+    }
+    check_exhaustive(5, 3, 4, 4000);
+    check_random(1000, 8, 4, 5, true);
+    check_random(400, 10, 9, 8, true);
+    check_random(150, 12, 20, 10, true);
+    check_tight(90, 7, 5, 5, true);
+    check_tight(60, 8, 9, 4, true);
+    check_tight(60, 6, 12, 6, true);
+    printf("%d instances, %d above live bytes, %d proofs of no\n", n_checked, n_above_live, n_no);
+    return n_above_live > 0 && n_no > 0 ? 0 : 1;
+}

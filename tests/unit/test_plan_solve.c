@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+// test_plan_solve.c: the planner's contract: what it takes, what it refuses and with which words, what it reports, and that it
+// survives the failure of any allocation.
+
+#include "base/base.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct berth_plan_item item(int64_t first, int64_t last, uint64_t size) {
+    return (struct berth_plan_item){first, last, size, 1, BERTH_PLAN_ANY, -1, 0};
+}
+
+static void quiet(enum ggml_log_level level, const char *text, void *user) {
+    (void) level;
+    (void) text;
+    (void) user;
+}
+
+static void assert_refused(
+    const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params, const char *words) {
+    uint64_t off[8];
+    assert_int_equal(berth_plan_solve(items, n, params, off, NULL), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), words));
+}
+
+static void test_nothing(void **state) {
+    (void) state;
+    struct berth_plan_report r;
+    assert_int_equal(berth_plan_solve(NULL, 0, NULL, NULL, &r), GGML_STATUS_SUCCESS);
+    assert_true(r.proven && r.fits && r.peak == 0 && r.bound == 0);
+    assert_int_equal(berth_plan_check(NULL, 0, NULL, NULL, NULL), GGML_STATUS_SUCCESS);
+    uint64_t bound = 7;
+    assert_int_equal(berth_plan_bound(NULL, 0, NULL, &bound, NULL), GGML_STATUS_SUCCESS);
+    assert_int_equal(bound, 0);
+    struct berth_plan_item empty[3] = {item(0, 5, 0), item(3, 3, 0), item(-9, 9, 0)};
+    empty[1].fixed                  = 40;
+    uint64_t off[3];
+    assert_int_equal(berth_plan_solve(empty, 3, NULL, off, &r), GGML_STATUS_SUCCESS);
+    assert_true(r.proven && r.peak == 0 && off[1] == 40);
+}
+
+static void test_refusals(void **state) {
+    (void) state;
+    struct berth_plan_item x[2] = {item(3, 2, 8), item(0, 1, 8)};
+    assert_refused(x, 2, NULL, "ends at step 2, before it starts at 3");
+    x[0] = item(0, 1, ((uint64_t) 1 << 62) + 1);
+    assert_refused(x, 2, NULL, "more than 2^62");
+    x[0] = item(0, 1, 100);
+    assert_refused(x, 2, &(struct berth_plan_params){.max_chunk = 99}, "100 bytes, more than a chunk holds (99)");
+    x[0].fixed = 6;
+    x[0].align = 4;
+    assert_refused(x, 2, NULL, "fixed offset 6");
+    x[0]       = item(0, 1, 8);
+    x[0].fixed = 0;
+    x[1].fixed = 4;
+    assert_refused(x, 2, NULL, "share bytes");
+    x[0].alias = x[1].alias = 3;
+    assert_refused(x, 2, NULL, "alias group 3");
+    x[1].fixed = BERTH_PLAN_ANY;
+    x[1].pool  = 1;
+    assert_refused(x, 2, NULL, "pools 0 and 1");
+    x[0] = x[1]       = item(0, 1, 8);
+    uint64_t start[2] = {0, 4};
+    assert_refused(x, 2, &(struct berth_plan_params){.start = start}, "starting plan is invalid");
+    assert_refused(x, -1, NULL, "-1 items");
+    struct berth_plan_item big[4];
+    for (int i = 0; i < 4; i++) {
+        big[i] = item(0, 0, (uint64_t) 1 << 62);
+    }
+    big[3].size--;
+    assert_refused(big, 4, NULL, "2^63");
+}
+
+static void test_large_sizes(void **state) {
+    (void) state;
+    struct berth_plan_item x[3] = {
+        item(INT64_MIN, 0, ((uint64_t) 1 << 62) - 1), item(0, INT64_MAX, 12345), item(1, 7, (uint64_t) 1 << 62)};
+    uint64_t off[3];
+    struct berth_plan_report r;
+    struct berth_plan_params params = {.budget_us = 1000};
+    assert_int_equal(berth_plan_solve(x, 3, &params, off, &r), GGML_STATUS_SUCCESS);
+    assert_int_equal(berth_plan_check(x, 3, NULL, off, NULL), GGML_STATUS_SUCCESS);
+    assert_true(r.peak == ((uint64_t) 1 << 62) + 12345 && r.proven);
+}
+
+static void test_check_names_the_fault(void **state) {
+    (void) state;
+    struct berth_plan_item x[3] = {item(0, 4, 8), item(5, 9, 8), item(4, 5, 8)};
+    struct berth_plan_fault f;
+    uint64_t off[3] = {0, 0, 8};
+    assert_int_equal(berth_plan_check(x, 3, NULL, off, &f), GGML_STATUS_SUCCESS);
+    assert_int_equal(f.kind, BERTH_PLAN_SOUND);
+    off[2] = 7;
+    assert_int_equal(berth_plan_check(x, 3, NULL, off, &f), GGML_STATUS_FAILED);
+    assert_true(f.kind == BERTH_PLAN_COLLIDE && f.i == 0 && f.j == 2);
+    x[2].align = 16;
+    assert_int_equal(berth_plan_check(x, 3, NULL, off, &f), GGML_STATUS_FAILED);
+    assert_true(f.kind == BERTH_PLAN_ALIGN && f.i == 2);
+    x[2].align = 1;
+    x[1].fixed = 4;
+    assert_int_equal(berth_plan_check(x, 3, NULL, off, &f), GGML_STATUS_FAILED);
+    assert_true(f.kind == BERTH_PLAN_FIXED && f.i == 1);
+    x[1].fixed = BERTH_PLAN_ANY;
+    off[2]     = 8;
+    assert_int_equal(berth_plan_check(x, 3, &(struct berth_plan_params){.max_chunk = 12}, off, &f), GGML_STATUS_FAILED);
+    assert_true(f.kind == BERTH_PLAN_CHUNK && f.i == 2);
+    off[2] = UINT64_MAX - 2;
+    assert_int_equal(berth_plan_check(x, 3, NULL, off, &f), GGML_STATUS_FAILED);
+    assert_true(f.kind == BERTH_PLAN_OVERFLOW && f.i == 2);
+    off[2]     = 8;
+    x[0].alias = x[1].alias = 1;
+    off[1]                  = 16;
+    assert_int_equal(berth_plan_check(x, 3, NULL, off, &f), GGML_STATUS_FAILED);
+    assert_true(f.kind == BERTH_PLAN_ALIAS && f.i == 0 && f.j == 1);
+}
+
+static void test_chunks_and_pools(void **state) {
+    (void) state;
+    struct berth_plan_item x[4] = {item(0, 9, 60), item(0, 9, 60), item(0, 9, 40), item(0, 9, 30)};
+    x[3].pool                   = 5;
+    uint64_t off[4];
+    struct berth_plan_report r;
+    struct berth_plan_params params = {.max_chunk = 100, .budget_us = 1000};
+    assert_int_equal(berth_plan_solve(x, 4, &params, off, &r), GGML_STATUS_SUCCESS);
+    assert_int_equal(berth_plan_check(x, 4, &params, off, NULL), GGML_STATUS_SUCCESS);
+    assert_true(off[0] / 100 != off[1] / 100);
+    assert_true(r.peak == 190 && r.bound == 190 && r.proven); // 100 + 60 and 30
+}
+
+static void test_alias_group(void **state) {
+    (void) state;
+    // The group is small while the other item lives: its hull would not fit into live bytes.
+    struct berth_plan_item x[3] = {item(0, 4, 10), item(4, 9, 10), item(2, 6, 5)};
+    x[0].alias = x[1].alias = 0;
+    uint64_t off[3];
+    struct berth_plan_report r;
+    assert_int_equal(berth_plan_solve(x, 3, NULL, off, &r), GGML_STATUS_SUCCESS);
+    assert_true(off[0] == off[1] && r.peak == 15 && r.proven);
+}
+
+static void test_capacity(void **state) {
+    (void) state;
+    struct berth_plan_item x[2] = {item(0, 1, 8), item(1, 2, 8)};
+    uint64_t off[2];
+    struct berth_plan_report r;
+    assert_int_equal(berth_plan_solve(x, 2, &(struct berth_plan_params){.capacity = 15}, off, &r), GGML_STATUS_SUCCESS);
+    assert_true(!r.fits && r.proven && r.peak == 16);
+    assert_int_equal(berth_plan_solve(x, 2, &(struct berth_plan_params){.capacity = 16}, off, &r), GGML_STATUS_SUCCESS);
+    assert_true(r.fits && r.proven);
+}
+
+// An instance that the fast path does not solve, so that every part of the solver takes memory.
+static void make_hard(struct berth_plan_item *x, int n) {
+    uint64_t s = 5;
+    for (int i = 0; i < n; i++) {
+        s             = s * 6364136223846793005u + 1442695040888963407u;
+        int64_t first = (int64_t) (s >> 33) % 30;
+        int64_t width = 1 + (int64_t) (s >> 40) % 9;
+        x[i]          = item(first, first + width, 1 + (s >> 50) % 40);
+    }
+}
+
+static void test_threads_change_nothing(void **state) {
+    (void) state;
+    struct berth_plan_item x[60];
+    make_hard(x, 60);
+    uint64_t one[60], two[60];
+    struct berth_plan_report r1, r2;
+    struct berth_plan_params params = {.budget_us = 20000000, .seed = 3};
+    assert_int_equal(berth_plan_solve(x, 60, &params, one, &r1), GGML_STATUS_SUCCESS);
+    params.n_threads = 3;
+    assert_int_equal(berth_plan_solve(x, 60, &params, two, &r2), GGML_STATUS_SUCCESS);
+    assert_true(r1.proven && r2.proven && r1.peak == r2.peak);
+    assert_memory_equal(one, two, sizeof one);
+    params.start = one;
+    assert_int_equal(berth_plan_solve(x, 60, &params, two, &r2), GGML_STATUS_SUCCESS);
+    assert_true(r2.peak == r1.peak);
+}
+
+static void test_failing_allocations(void **state) {
+    (void) state;
+    struct berth_plan_item x[60];
+    make_hard(x, 60);
+    for (int variant = 0; variant < 5; variant++) {
+        struct berth_plan_params params = {.budget_us = 2000000, .n_threads = variant == 1 ? 2 : 1};
+        make_hard(x, 60);
+        for (int i = 0; i < 60 && variant >= 2; i++) {
+            x[i].align = variant == 2 ? (uint64_t) (1 + i % 3) : 1;
+            x[i].pool  = variant == 3 ? i % 3 : 0;
+            x[i].alias = variant == 3 ? i % 15 : -1;
+            x[i].alias = variant == 3 && x[i].pool != (i % 15) % 3 ? -1 : x[i].alias;
+        }
+        if (variant == 4) {
+            x[3].fixed       = 77;
+            params.max_chunk = 128;
+            params.budget_us = 2000;
+        }
+        bool is_through = false;
+        for (int64_t n = 1; n < 2000 && !is_through; n++) {
+            uint64_t off[60];
+            struct berth_plan_report r;
+            berth_alloc_watch(true);
+            berth_alloc_fail_at(n);
+            enum ggml_status status = berth_plan_solve(x, 60, &params, off, &r);
+            is_through              = berth_alloc_made() < n;
+            berth_alloc_fail_at(0);
+            assert_int_equal(berth_alloc_alive(), 0);
+            assert_true(status == GGML_STATUS_ALLOC_FAILED || status == GGML_STATUS_SUCCESS);
+            if (status == GGML_STATUS_SUCCESS) {
+                assert_int_equal(berth_plan_check(x, 60, &params, off, NULL), GGML_STATUS_SUCCESS);
+            }
+            berth_alloc_watch(false);
+        }
+        assert_true(is_through);
+    }
+}
+
+int main(void) {
+    ggml_log_set(quiet, NULL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_large_sizes),
+        cmocka_unit_test(test_check_names_the_fault),
+        cmocka_unit_test(test_chunks_and_pools),
+        cmocka_unit_test(test_alias_group),
+        cmocka_unit_test(test_capacity),
+        cmocka_unit_test(test_threads_change_nothing),
+        cmocka_unit_test(test_failing_allocations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
