@@ -7,6 +7,10 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+// Cross the libraries, though no public header has them.
+GGML_API void *ggml_aligned_malloc(size_t size);
+GGML_API void ggml_aligned_free(void *ptr, size_t size);
+
 static atomic_bool watched;         // any of the below is in use
 static atomic_int_fast64_t fail_in; // > 0: this many allocations until one fails
 static atomic_int_fast64_t n_made;
