@@ -13,18 +13,18 @@
 
 static const int8_t value_x2[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// Index of the value nearest to x, the first of equals. d: the halved scale.
+// Index of the value nearest to x, the first of equals: zero counts as positive, and no value of the other sign is nearer than
+// it. d: the halved scale.
 static uint8_t nearest(float x, float d) {
+    const int sign   = x < 0.0f ? 8 : 0;
     int best         = 0;
-    float best_error = fabsf((float) value_x2[0] * d - x);
-    for (int i = 1; i < 16; i++) {
-        const float error = fabsf((float) value_x2[i] * d - x);
-        if (error < best_error) {
-            best       = i;
-            best_error = error;
-        }
+    float best_error = fabsf(x);
+    for (int i = 1; i < 8; i++) {
+        const float error = fabsf((float) value_x2[i] * d - fabsf(x));
+        best              = error < best_error ? i : best;
+        best_error        = error < best_error ? error : best_error;
     }
-    return (uint8_t) best;
+    return (uint8_t) (best != 0 ? best + sign : 0);
 }
 
 static float largest(const float *x, int n) {

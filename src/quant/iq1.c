@@ -53,20 +53,20 @@ static bool fit(int n_groups, bool shared_shift, const float *x, const float *w,
             for (int down = 0; down < 2; down++) {
                 struct way *way           = &unit->way[down];
                 way->part[way->n_parts++] = (uint8_t) (2 * g + down);
-                lattice_part(
+                berth_lattice_part(
                     &lattice, f.x + at, f.w + at, down ? -shift : shift, false, cell->lo, cell->hi, &cell->part[2 * g + down]);
             }
         }
     }
-    out->d = lattice_fit(&f, cells, N_GROUPS / n_groups, levels, 8, &d, out->scale);
+    out->d = berth_lattice_fit(&f, cells, N_GROUPS / n_groups, levels, 8, &d, out->scale);
     for (int g = 0; g < N_GROUPS; g++) {
         const struct cell *cell = &cells[g / n_groups];
         const float scale       = d * levels[out->scale[g / n_groups]];
         const struct unit *unit = &cell->unit[shared_shift ? 0 : g % n_groups];
-        out->down[g]            = (uint8_t) lattice_way(cell, unit, scale);
-        int point               = lattice_point(cell, 2 * (g % n_groups) + out->down[g], scale);
+        out->down[g]            = (uint8_t) berth_lattice_way(cell, unit, scale);
+        int point               = berth_lattice_point(cell, 2 * (g % n_groups) + out->down[g], scale);
         if (point < 0) {
-            point = lattice_best(&lattice, f.x + g * GROUP, f.w + g * GROUP, out->down[g] ? -shift : shift, false, scale);
+            point = berth_lattice_best(&lattice, f.x + g * GROUP, f.w + g * GROUP, out->down[g] ? -shift : shift, false, scale);
         }
         out->point[g] = (uint16_t) point;
     }

@@ -67,21 +67,21 @@ static bool fit(const struct lattice *lattice, int n_units, bool even, const flo
         for (int u = 0; u < n_units; u++) {
             const int g   = c * n_units + u;
             cell->unit[u] = (struct unit){1, {{1, {(uint8_t) u}}}};
-            lattice_part(lattice, f.x + g * GROUP, f.w + g * GROUP, 0.0f, even && is_odd(out->sign[g]), cell->lo, cell->hi,
+            berth_lattice_part(lattice, f.x + g * GROUP, f.w + g * GROUP, 0.0f, even && is_odd(out->sign[g]), cell->lo, cell->hi,
                 &cell->part[u]);
         }
     }
-    out->d = lattice_fit(&f, cells, N_GROUPS / n_units, levels, 16, &d, out->scale);
+    out->d = berth_lattice_fit(&f, cells, N_GROUPS / n_units, levels, 16, &d, out->scale);
     for (int g = 0; g < N_GROUPS; g++) {
         const bool flipped = even && is_odd(out->sign[g]);
         const float scale  = d * levels[out->scale[g / n_units]];
-        int point          = lattice_point(&cells[g / n_units], g % n_units, scale);
+        int point          = berth_lattice_point(&cells[g / n_units], g % n_units, scale);
         if (point < 0) {
-            point = lattice_best(lattice, f.x + g * GROUP, f.w + g * GROUP, 0.0f, flipped, scale);
+            point = berth_lattice_best(lattice, f.x + g * GROUP, f.w + g * GROUP, 0.0f, flipped, scale);
         }
         out->point[g] = (uint16_t) point;
         if (flipped) {
-            out->sign[g] ^= (uint8_t) (1 << lattice_flip(lattice, out->point[g], f.x + g * GROUP, f.w + g * GROUP));
+            out->sign[g] ^= (uint8_t) (1 << berth_lattice_flip(lattice, out->point[g], f.x + g * GROUP, f.w + g * GROUP));
         }
     }
     return true;

@@ -37,10 +37,10 @@ static void octet_init(const struct lattice *lattice, const struct frame *f, int
     const int u = octet % 4;
     for (int h = 0; h < 2; h++) {
         const int at = octet * 8 + h * GROUP;
-        lattice_part(lattice, f->x + at, f->w + at, 0.0f, false, cell->lo, cell->hi, &cell->part[4 * u + h]);
+        berth_lattice_part(lattice, f->x + at, f->w + at, 0.0f, false, cell->lo, cell->hi, &cell->part[4 * u + h]);
         cell->part[4 * u + 2 + h].n = 0;
         if (odd) {
-            lattice_part(lattice, f->x + at, f->w + at, 0.0f, true, cell->lo, cell->hi, &cell->part[4 * u + 2 + h]);
+            berth_lattice_part(lattice, f->x + at, f->w + at, 0.0f, true, cell->lo, cell->hi, &cell->part[4 * u + 2 + h]);
         }
     }
     const uint8_t p = (uint8_t) (4 * u);
@@ -78,24 +78,25 @@ static bool fit(
             octet_init(lattice, &f, 4 * c + u, even && is_odd(out->sign[4 * c + u]), &cells[c]);
         }
     }
-    out->d = lattice_fit(&f, cells, N_CELLS, levels, 16, &d, out->scale);
+    out->d = berth_lattice_fit(&f, cells, N_CELLS, levels, 16, &d, out->scale);
     for (int o = 0; o < N_OCTETS; o++) {
         const struct cell *cell = &cells[o / 4];
         const struct unit *unit = &cell->unit[o % 4];
         const float scale       = d * levels[out->scale[o / 4]];
-        const int way           = lattice_way(cell, unit, scale);
+        const int way           = berth_lattice_way(cell, unit, scale);
         const bool odd          = even && is_odd(out->sign[o]);
         for (int h = 0; h < 2; h++) {
             const int at = o * 8 + h * GROUP;
-            int point    = lattice_point(cell, unit->way[way].part[h], scale);
+            int point    = berth_lattice_point(cell, unit->way[way].part[h], scale);
             if (point < 0) {
-                point = lattice_best(lattice, f.x + at, f.w + at, 0.0f, odd && h == way, scale);
+                point = berth_lattice_best(lattice, f.x + at, f.w + at, 0.0f, odd && h == way, scale);
             }
             out->point[2 * o + h] = (uint16_t) point;
         }
         if (odd) {
             const int at = o * 8 + way * GROUP; // way h has the wrong sign in half h
-            out->sign[o] ^= (uint8_t) (1 << (way * GROUP + lattice_flip(lattice, out->point[2 * o + way], f.x + at, f.w + at)));
+            out->sign[o] ^=
+                (uint8_t) (1 << (way * GROUP + berth_lattice_flip(lattice, out->point[2 * o + way], f.x + at, f.w + at)));
         }
     }
     return true;

@@ -170,8 +170,8 @@ static void envelope(const struct group *g, struct point i, struct point j, int 
     }
 }
 
-void lattice_part(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float lo, float hi,
-    struct part *part) {
+void berth_lattice_part(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float lo,
+    float hi, struct part *part) {
     enum { DEPTH = 3 }; // 1 + 2^3 steps at most
     struct group g;
     group_init(lattice, x, w, shift, flipped, &g);
@@ -184,7 +184,7 @@ void lattice_part(const struct lattice *lattice, const float *x, const float *w,
     }
 }
 
-int lattice_best(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float scale) {
+int berth_lattice_best(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float scale) {
     struct group g;
     group_init(lattice, x, w, shift, flipped, &g);
     return highest(&g, scale).index;
@@ -200,7 +200,7 @@ static inline int step_at(const struct part *p, float scale) {
     return i;
 }
 
-int lattice_point(const struct cell *cell, int part, float scale) {
+int berth_lattice_point(const struct cell *cell, int part, float scale) {
     return scale < cell->lo || scale > cell->hi ? -1 : cell->part[part].point[step_at(&cell->part[part], scale)];
 }
 
@@ -223,7 +223,7 @@ static struct ab way_at(const struct cell *cell, const struct way *way, float sc
     return t;
 }
 
-int lattice_way(const struct cell *cell, const struct unit *unit, float scale) {
+int berth_lattice_way(const struct cell *cell, const struct unit *unit, float scale) {
     return unit->n_ways > 1 && gain(way_at(cell, &unit->way[1], scale), scale) > gain(way_at(cell, &unit->way[0], scale), scale);
 }
 
@@ -242,7 +242,7 @@ static struct ab cell_at(const struct cell *cell, float scale) {
     return sum;
 }
 
-int lattice_flip(const struct lattice *lattice, int point, const float *x, const float *w) {
+int berth_lattice_flip(const struct lattice *lattice, int point, const float *x, const float *w) {
     int best   = 0;
     float cost = INFINITY;
     for (int k = 0; k < lattice->dim; k++) {
@@ -317,7 +317,7 @@ static float refit(const struct cell *cells, int n_cells, const float *levels, c
     return a > 0.0f ? a / b : 0.0f;
 }
 
-uint16_t lattice_fit(
+uint16_t berth_lattice_fit(
     const struct frame *f, const struct cell *cells, int n_cells, const float *levels, int n_levels, float *d, uint8_t *level) {
     enum { N_ROUNDS = 4 };
     float own[LATTICE_MAX_CELLS] = {0};

@@ -57,22 +57,22 @@ struct cell {
 // Fills the part for dim elements. x: signed, or magnitudes where signs are kept apart. shift is added to every value. flipped:
 // one element, the one that costs least, is written with the wrong sign. Scales from lo to hi are told apart; beyond, the ends
 // hold.
-void lattice_part(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float lo, float hi,
-    struct part *part);
+void berth_lattice_part(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float lo,
+    float hi, struct part *part);
 
 // The point of a part (an index into the codebook) at one scale; -1 for a scale that the cell was not made for.
-int lattice_point(const struct cell *cell, int part, float scale);
+int berth_lattice_point(const struct cell *cell, int part, float scale);
 // The best point at one scale, exactly. Arguments as in lattice_part.
-int lattice_best(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float scale);
+int berth_lattice_best(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float scale);
 // The way a unit is written at this scale.
-int lattice_way(const struct cell *cell, const struct unit *unit, float scale);
+int berth_lattice_way(const struct cell *cell, const struct unit *unit, float scale);
 
 // Chooses d (a half, returned, its value in the frame in *d) and a level of levels[0..n_levels) for each cell.
-uint16_t lattice_fit(
+uint16_t berth_lattice_fit(
     const struct frame *f, const struct cell *cells, int n_cells, const float *levels, int n_levels, float *d, uint8_t *level);
 
 // Element to be flipped so that a point written with one wrong sign costs least.
-int lattice_flip(const struct lattice *lattice, int point, const float *x, const float *w);
+int berth_lattice_flip(const struct lattice *lattice, int point, const float *x, const float *w);
 
 static inline float lattice_value(const struct lattice *l, int point, int k) {
     return l->values[l->points[point] >> (l->n_bits * k) & ((1 << l->n_bits) - 1)];

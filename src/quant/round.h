@@ -10,8 +10,20 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
+#if defined(__aarch64__)
+#    include <arm_neon.h>
+#endif
 
-// Toward zero.
+#if defined(__aarch64__)
+// Toward zero; to nearest, ties away from zero: one instruction each that does just this.
+static inline int32_t berth_trunc_i32(float v) {
+    return vcvts_s32_f32(v);
+}
+
+static inline int32_t berth_round_i32(float v) {
+    return vcvtas_s32_f32(v);
+}
+#else
 static inline int32_t berth_trunc_i32(float v) {
     if (v >= 0x1p31f) {
         return INT32_MAX;
@@ -22,10 +34,10 @@ static inline int32_t berth_trunc_i32(float v) {
     return v != v ? 0 : (int32_t) v;
 }
 
-// To nearest, ties away from zero.
 static inline int32_t berth_round_i32(float v) {
     return berth_trunc_i32(roundf(v));
 }
+#endif
 
 static inline int32_t berth_min_i32(int32_t a, int32_t b) {
     return a < b ? a : b;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // quant_diff.c: every block format beside the reference's, on the same rows in one process.
 //
-//     BERTH_REFERENCE=<folder of libggml-base.so> quant_diff [--rows N] [--only FORMAT] [--seed S] [--verbose]
+//     quant_diff [--rows N] [--only FORMAT] [--kind KIND] [--seed S] [--verbose]
 //
 // Three questions a format, N rows of each kind and length:
 //   dequantise   random blocks, every bit of the result compared;
@@ -12,8 +12,8 @@
 #include "quant/blocks.h"
 #include "quant/half.h"
 #include "quant/quants.h"
+#include "support/oracle.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
@@ -226,6 +226,7 @@ struct reference {
 };
 
 static bool verbose;
+static const char *only_kind; // NULL: all
 
 // The reference's turn. Its codebook searches abort on some rows: those run in a child that shares out. False: it died.
 static bool ask_reference(
@@ -262,7 +263,7 @@ static void quantise(const struct format *f, const struct reference *ref, bool w
     // Where the API has no row function, or the reference insists on weights, equal weights stand for none.
     const bool by_row = !weighted && f->row != NULL;
     for (int kind = 0; kind < n_kinds; kind++) {
-        for (int r = 0; r < n_rows; r++) {
+        for (int r = 0; r < n_rows && (only_kind == NULL || strcmp(only_kind, kind_names[kind]) == 0); r++) {
             const int n = f->qk * (1 + (int) (rng() % (uint64_t) (f->qk < QK_K ? 8 : 4)));
             fill((enum kind) kind, x, n);
             for (int i = 0; i < n; i++) {
@@ -336,20 +337,19 @@ int main(int argc, char **argv) {
             seed = strtoull(argv[++i], NULL, 0);
         } else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
             only = argv[++i];
+        } else if (strcmp(argv[i], "--kind") == 0 && i + 1 < argc) {
+            only_kind = argv[++i];
         } else if (strcmp(argv[i], "--verbose") == 0) {
             verbose = true;
         } else {
-            fprintf(stderr, "usage: quant_diff [--rows N] [--only FORMAT] [--seed S] [--verbose]\n");
+            fprintf(stderr, "usage: quant_diff [--rows N] [--only FORMAT] [--kind KIND] [--seed S] [--verbose]\n");
             return 2;
         }
     }
     setenv("GGML_NO_BACKTRACE", "1", 1); // its C library takes the environment as it is when loaded
-    const char *folder = getenv("BERTH_REFERENCE");
-    char path[4096];
-    snprintf(path, sizeof(path), "%s/libggml-base.so", folder != NULL ? folder : "");
-    void *lib = folder != NULL ? dlmopen(LM_ID_NEWLM, path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *lib = oracle_load("libggml-base.so");
     if (lib == NULL) {
-        printf("skipped: no reference (%s)\n", folder != NULL ? dlerror() : "BERTH_REFERENCE is not set");
+        printf("skipped: %s\n", oracle_why());
         return 77;
     }
     void (*init)(enum ggml_type);
