@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// fuzz_plan.c: any bytes as items and params for the solver: no crash, no plan that the checker refuses, no peak below the bound,
+// and no end of time. The same bytes solve twice to the same plan unless time ran out.
+
+#include "berth.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ITEMS 64
+#define BUDGET_US 3000
+#define PATIENCE_US 2000000 // sanitizers are slow
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+struct bytes {
+    const uint8_t *p, *end;
+};
+
+static uint64_t get(struct bytes *b, int n) {
+    uint64_t x = 0;
+    for (int i = 0; i < n; i++) {
+        x = x << 8 | (b->p < b->end ? *b->p++ : 0);
+    }
+    return x;
+}
+
+static void quiet(enum ggml_log_level level, const char *text, void *user_data) {
+    (void) level;
+    (void) text;
+    (void) user_data;
+}
+
+static void expect(bool ok, const char *what) {
+    if (!ok) {
+        fprintf(stderr, "fuzz_plan: %s: %s\n", what, berth_last_error());
+        abort();
+    }
+}
+
+// Most numbers are small, so that items meet; some are anything.
+static uint64_t some_size(struct bytes *b) {
+    const uint64_t kind = get(b, 1);
+    return kind < 224 ? kind % 32 : kind < 250 ? get(b, 2) : get(b, 8) >> (2 + kind % 4 * 12);
+}
+
+static int64_t some_step(struct bytes *b) {
+    const uint64_t kind = get(b, 1);
+    return kind < 250 ? (int64_t) (kind % 32) : (int64_t) get(b, 8) >> 2;
+}
+
+// What items of one input may have, so that most inputs are free of contradictions.
+enum { RAW = 1, ALIGNED = 2, FIXED = 4, ALIASES = 8, POOLS = 16 };
+
+static int64_t read_items(struct bytes *b, struct berth_plan_item *items) {
+    const uint64_t features = get(b, 1);
+    int64_t n               = 0;
+    while (b->p < b->end && n < MAX_ITEMS) {
+        struct berth_plan_item *item = &items[n++];
+        const uint64_t has           = features == 0 ? 0 : get(b, 1) & features;
+        *item                        = (struct berth_plan_item){.align = 1, .fixed = BERTH_PLAN_ANY, .alias = -1};
+        item->first                  = some_step(b);
+        item->last                   = (has & RAW) != 0 ? (int64_t) get(b, 8) : item->first + (int64_t) (get(b, 1) % 12);
+        item->size                   = (has & RAW) != 0 ? get(b, 8) : some_size(b);
+        item->align                  = (has & ALIGNED) != 0 ? some_size(b) : 1;
+        item->fixed                  = (has & FIXED) != 0 ? some_size(b) : BERTH_PLAN_ANY;
+        item->alias                  = (has & ALIASES) != 0 ? (int32_t) (get(b, 1) % 4) : -1;
+        item->pool                   = (has & POOLS) != 0 ? (int32_t) (get(b, 1) % 3) : 0;
+    }
+    return n;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static struct berth_plan_item items[MAX_ITEMS];
+    uint64_t offsets[MAX_ITEMS + 1], again[MAX_ITEMS + 1];
+    struct berth_plan_report report, second;
+    struct berth_plan_fault fault;
+    struct bytes b                  = {data, data + size};
+    const uint64_t shape            = get(&b, 1);
+    struct berth_plan_params params = {0};
+    ggml_log_set(quiet, NULL);
+    params.capacity  = (shape & 1) != 0 ? some_size(&b) : 0;
+    params.max_chunk = (shape & 6) == 6 ? some_size(&b) : 0;
+    params.budget_us = (shape & 8) != 0 ? BUDGET_US : 0;
+    params.seed      = (shape & 16) != 0 ? get(&b, 1) : 0;
+    params.n_threads = (shape & 0xe0) == 0xe0 ? 2 : 0;
+    const int64_t n  = read_items(&b, items);
+
+    const int64_t start           = ggml_time_us();
+    const enum ggml_status status = berth_plan_solve(items, n, &params, offsets, &report);
+    expect(ggml_time_us() - start < PATIENCE_US, "took too long");
+    if (status != GGML_STATUS_SUCCESS) {
+        expect(berth_last_error()[0] != '\0', "failed without a message");
+        return 0;
+    }
+    expect(berth_plan_check(items, n, &params, offsets, &fault) == GGML_STATUS_SUCCESS, "invalid plan");
+    expect(report.peak >= report.bound, "peak below the bound");
+    expect(params.capacity != 0 || !report.proven || report.peak == report.bound, "proven without proof");
+    uint64_t bound;
+    expect(berth_plan_bound(items, n, &params, &bound, NULL) == GGML_STATUS_SUCCESS && bound <= report.bound, "the bound fell");
+    if (params.budget_us == 0) {
+        expect(berth_plan_solve(items, n, &params, again, &second) == GGML_STATUS_SUCCESS && second.peak == report.peak &&
+                   (n == 0 || memcmp(offsets, again, (size_t) n * sizeof *offsets) == 0),
+            "two answers");
+    }
+    params.start = offsets;
+    expect(berth_plan_solve(items, n, &params, again, &second) == GGML_STATUS_SUCCESS && second.peak <= report.peak,
+        "worse than its start");
+    return 0;
+}

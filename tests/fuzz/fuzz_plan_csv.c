@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// fuzz_plan_csv.c: any bytes for the readers of plans, as CSV and as JSON: no crash, a message for every refusal, and what was
+// read is written and read again the same.
+
+#include "berth.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void quiet(enum ggml_log_level level, const char *text, void *user_data) {
+    (void) level;
+    (void) text;
+    (void) user_data;
+}
+
+static void expect(bool ok, const char *what) {
+    if (!ok) {
+        fprintf(stderr, "fuzz_plan_csv: %s: %s\n", what, berth_last_error());
+        abort();
+    }
+}
+
+static void round_trip(const struct berth_plan_set *set, bool as_json) {
+    char *text                 = NULL;
+    size_t size                = 0;
+    struct berth_plan_set *two = NULL;
+    FILE *file                 = open_memstream(&text, &size);
+    if (file == NULL) {
+        return;
+    }
+    const enum ggml_status status =
+        as_json ? berth_plan_write_json(set, set->offsets, NULL, file) : berth_plan_write_csv(set, set->offsets, file);
+    fclose(file);
+    expect(status == GGML_STATUS_SUCCESS, "not written");
+    expect((as_json ? berth_plan_read_json(text, size, "again", &two) : berth_plan_read_csv(text, size, "again", &two)) ==
+               GGML_STATUS_SUCCESS,
+        "not read again");
+    expect(two->n_items == set->n_items, "items lost");
+    for (size_t i = 0; i < set->n_items; i++) {
+        expect(memcmp(&two->items[i], &set->items[i], sizeof set->items[i]) == 0 && two->offsets[i] == set->offsets[i],
+            "items changed");
+        expect(as_json || strcmp(two->ids[i], set->ids[i]) == 0, "ids changed"); // JSON mends what is no UTF-8
+    }
+    berth_plan_set_free(two);
+    free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    ggml_log_set(quiet, NULL);
+    for (int as_json = 0; as_json < 2; as_json++) {
+        struct berth_plan_set *set = NULL;
+        berth_clear_error();
+        const enum ggml_status status = as_json ? berth_plan_read_json((const char *) data, size, "in", &set)
+                                                : berth_plan_read_csv((const char *) data, size, "in", &set);
+        expect((status == GGML_STATUS_SUCCESS) == (set != NULL), "status and set disagree");
+        expect(set != NULL || strncmp(berth_last_error(), "in:", 3) == 0, "no place in the message");
+        if (set != NULL) {
+            round_trip(set, true);
+            round_trip(set, false);
+            berth_plan_set_free(set);
+        }
+    }
+    return 0;
+}
