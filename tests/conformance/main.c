@@ -7,7 +7,6 @@
 
 #include <dlfcn.h>
 #include <inttypes.h>
-#include <libgen.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -21,7 +20,6 @@ struct options {
     int sets, graphs, shown;
     const char *only; // comma-separated names, NULL: all
     const char *reference;
-    const char *oracle;
     bool verbose;
 };
 
