@@ -28,7 +28,7 @@ int cli_fail(enum cli_exit code, const char *fmt, ...) __attribute__((format(pri
 int cli_usage(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 // A whole number of bytes: 4096, 64K, 1.5GiB. K, M, G, T and Ki, Mi, Gi, Ti are powers of 1024, with or without B; kB, MB, GB and
-// TB are powers of 1000. False if it is none or passes 2^62.
+// TB are powers of 1000; parts of a byte are dropped. False if it is none or passes 2^62.
 bool cli_parse_size(const char *text, uint64_t *size);
 bool cli_parse_int(const char *text, int64_t min, int64_t max, int64_t *out);
 // "1,048,576 bytes (1.00 MiB)"

@@ -70,7 +70,7 @@ bool cli_parse_size(const char *text, uint64_t *size) {
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         if (strcasecmp(end, units[i].name) == 0) {
             const double bytes = x * units[i].bytes;
-            if (!(bytes >= 0 && bytes <= 4611686018427387904.0) || bytes != (double) (uint64_t) bytes) {
+            if (!(bytes >= 0 && bytes <= 4611686018427387904.0)) {
                 return false;
             }
             *size = (uint64_t) bytes;

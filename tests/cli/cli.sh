@@ -1,0 +1,126 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# cli.sh BERTH: runs the program and checks exit codes and texts. Every case prints one line if it fails.
+# Runs in the root of the sources.
+
+berth=$1
+tmp=$(mktemp -d) || exit 3
+trap 'rm -rf "$tmp"' EXIT
+n_bad=0
+n=0
+
+# expect CODE TEXT ARGS...: exit code, and a text that standard output or standard error must hold ("" for any)
+expect() {
+    code=$1
+    text=$2
+    shift 2
+    n=$((n + 1))
+    "$berth" "$@" > "$tmp/out" 2> "$tmp/err" < /dev/null
+    got=$?
+    if [ $got -ne "$code" ]; then
+        echo "FAILED: berth $*: exit code $got, not $code: $(cat "$tmp/err")"
+        n_bad=$((n_bad + 1))
+    elif [ -n "$text" ] && ! cat "$tmp/out" "$tmp/err" | grep -qF -- "$text"; then
+        echo "FAILED: berth $*: no '$text' in: $(cat "$tmp/out" "$tmp/err")"
+        n_bad=$((n_bad + 1))
+    elif [ "$code" -ge 2 ] && [ ! -s "$tmp/err" ]; then
+        echo "FAILED: berth $*: nothing on standard error"
+        n_bad=$((n_bad + 1))
+    elif grep -q "$(printf '\033')" "$tmp/out" "$tmp/err"; then
+        echo "FAILED: berth $*: colour without a terminal"
+        n_bad=$((n_bad + 1))
+    fi
+}
+
+small=tests/data/plan/small.csv
+printf 'id,lower,upper,size,offset\na,0,2,4,0\n"b,x",1,3,4,2\n' > "$tmp/collide.csv"
+printf 'id,lower,upper,size,alignment,offset\na,0,2,4,8,4\n' > "$tmp/crooked.csv"
+printf 'id,lower,upper,size\na,0,2,4\nb,0,two,4\n' > "$tmp/broken.csv"
+printf '{"items": [\n  {"first": 0,\n   "last": "x", "size": 1}]}' > "$tmp/broken.json"
+printf 'id,lower,upper,size\n' > "$tmp/none.csv"
+head -c 3000 /dev/urandom > "$tmp/noise"
+
+# the program
+expect 2 "Usage: berth COMMAND"
+expect 0 "Usage: berth COMMAND" --help
+expect 0 "berth 0." --version
+expect 2 "unknown command 'plam'" plam
+expect 2 "unknown option '--nonsense'" --nonsense
+expect 0 "ggml API" version
+expect 0 '"compiler": ' version --json
+expect 0 "Usage: berth version" version --help
+expect 2 "one argument too many" version now
+expect 2 "unknown option '--nonsense'" version --nonsense
+
+# plan
+expect 0 "Usage: berth plan" plan --help
+expect 0 "the optimum, proven" plan $small
+expect 0 '{"items": 16, "peak": 40960, "bound": 40960, "gap": 0.000000, "proven": true, "fits": true, "method": "' plan --json $small
+expect 0 "yes, into 40,960 bytes (40.00 KiB)" plan --capacity 40KiB $small
+expect 0 '"fits": true' plan --json -c 40960 $small
+expect 1 "no, not into 40,959 bytes" plan -c 40959 $small
+expect 1 '"fits": false' plan --json -c 0.039M -t 5 $small
+expect 0 "" plan -t 2.5 -j 2 -s 7 $small
+expect 0 "items    0" plan "$tmp/none.csv"
+expect 0 "proven" plan tests/data/plan/small.json
+expect 0 "" plan "$tmp/collide.csv"
+expect 2 "no file is given" plan
+expect 2 "one file too many" plan $small $small
+expect 2 "unknown option '--nonsense'" plan --nonsense $small
+expect 2 "needs a value" plan $small --capacity
+expect 2 "--capacity '12x'" plan -c 12x $small
+expect 2 "--capacity '0'" plan -c 0 $small
+expect 2 "--capacity '-1'" plan -c -1 $small
+expect 2 "--capacity '99999999999T'" plan -c 99999999999T $small
+expect 2 "--time 'soon'" plan -t soon $small
+expect 2 "--threads '0'" plan -j 0 $small
+expect 2 "--seed 'x'" plan -s x $small
+expect 3 "No such file" plan "$tmp/missing.csv"
+expect 3 "Is a directory" plan "$tmp"
+expect 3 "broken.csv:3: upper 'two'" plan "$tmp/broken.csv"
+expect 3 "broken.json:3:12: a number is expected" plan "$tmp/broken.json"
+expect 3 "noise:" plan "$tmp/noise"
+expect 3 "standard input:1: empty" plan -
+expect 3 "cannot be written" plan $small -o "$tmp/no/such/folder.csv"
+
+# plans that are written are valid, and start the next search
+expect 0 "" plan $small -o "$tmp/plan.csv"
+expect 0 "valid: 16 items, the highest ends at 40,960 bytes" verify "$tmp/plan.csv"
+expect 0 "" plan $small -o "$tmp/plan.json"
+expect 0 "valid" verify "$tmp/plan.json"
+expect 0 "" plan "$tmp/plan.csv"
+if [ "$(head -n 1 "$tmp/plan.csv")" != "id,lower,upper,size,offset" ]; then
+    echo "FAILED: header of the plan written: $(head -n 1 "$tmp/plan.csv")"
+    n_bad=$((n_bad + 1))
+fi
+expect 0 "id,lower,upper,size,offset" plan $small --out -
+expect 2 "both want standard output" plan $small --json --out -
+
+# verify
+expect 0 "Usage: berth verify" verify --help
+expect 1 "alive together in the same bytes: 'a' at [0, 4), steps 0 to 1" verify "$tmp/collide.csv"
+expect 1 '"valid": false' verify --json "$tmp/collide.csv"
+expect 0 '"fault": null' verify --json "$tmp/plan.csv"
+expect 1 "not aligned" verify "$tmp/crooked.csv"
+expect 3 "not every item has an offset" verify $small
+expect 3 "No such file" verify "$tmp/missing.csv"
+expect 2 "no file is given" verify
+expect 2 "unknown option '-x'" verify -x "$tmp/plan.csv"
+
+# a full disk
+if [ -w /dev/full ]; then
+    expect 3 "/dev/full: writing failed" plan $small -o /dev/full
+    for args in "plan $small" "plan --json $small" "plan --out - $small" "version" "--help" "--version" "verify $tmp/plan.csv"; do
+        n=$((n + 1))
+        # shellcheck disable=SC2086
+        "$berth" $args > /dev/full 2> "$tmp/err"
+        got=$?
+        if [ $got -ne 3 ] || ! grep -q "writing failed" "$tmp/err"; then
+            echo "FAILED: berth $args > /dev/full: exit code $got: $(cat "$tmp/err")"
+            n_bad=$((n_bad + 1))
+        fi
+    done
+fi
+
+echo "$n cases, $n_bad failed"
+[ $n_bad -eq 0 ]
