@@ -1,0 +1,22 @@
+#!/bin/sh
+# Runs every benchmark that has something to compare with, and says what it skipped.
+set -eu
+cd "$(dirname "$0")/.."
+dir=${1:-build}
+data=${BERTH_DATA:-../shared}
+
+BERTH_REFERENCE=$(tools/fetch-reference.sh) || echo "bench: without the reference libraries; ratios to them are left out"
+export BERTH_REFERENCE
+echo "== building graphs"
+"$dir/bin/bench-graph"
+echo "== planning: scale"
+"$dir/bin/bench-plan" scale
+if [ -d "$data/planner" ]; then
+    echo "== planning: public instances"
+    "$dir/bin/bench-plan" instances "$data/planner"
+    echo "== planning: captured graphs"
+    "$dir/bin/bench-plan" graphs "$data/graphs"
+    "$dir/bin/bench-plan" graphs "$data/graphs" 20000
+else
+    echo "bench: SKIPPED instances and captured graphs, there is no $data (set BERTH_DATA)"
+fi
