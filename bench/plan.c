@@ -368,7 +368,7 @@ static double one_dive(struct instance *in, enum plan_priority priority, double 
     struct plan_dive *dive = plan_dive_new(&pool.prob);
     int64_t *off           = malloc((size_t) in->n * sizeof *off);
     double start           = cpu_s();
-    int64_t peak           = plan_dive_run(dive, priority, PLAN_NO_CAP, off);
+    int64_t peak           = plan_dive_run(dive, priority, false, PLAN_NO_CAP, off);
     double s               = cpu_s() - start;
     *ratio                 = (double) peak / (double) pool.prob.bound;
     plan_dive_free(dive);

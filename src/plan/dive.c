@@ -8,6 +8,7 @@
 // Unplaced blocks are kept by width class: class k has the widths [2^k, 2^(k+1)), sorted by first section, in leaves of 16; a
 // tree over the leaves knows the least end and the best rank. In one class, a block that starts well inside a valley also ends
 // inside, so that dense lifetimes do not make the tree look at every leaf.
+// An aimed dive prefers blocks that serve the section with the most left to place, and gives up where the target is out of reach.
 // At most 3n steps, one query each; 1 us a block or less up to 10^4 blocks, 2 us at 10^6 (bench/plan.c scale).
 
 #include "plan/plan.h"
@@ -17,6 +18,7 @@
 #define LEAF 16
 #define N_CLASSES 31
 #define PLACED INT32_MAX // rank of a slot that holds no unplaced block
+#define HOPELESS (-1)    // in place of a rank: the target cannot be met
 
 struct node {
     int32_t least_b; // least end of the unplaced blocks below, INT32_MAX: none
@@ -54,8 +56,10 @@ struct plan_dive {
     uint64_t *key;     // [n] scratch of the sort
     uint64_t *tmp_key;
     int32_t *tmp_idx;
+    int64_t *left_most;  // [2 * left_n] tree over what is left of each section; NULL until a dive is aimed
+    int64_t *left_more;  // [2 * left_n] to be added to all below
+    int32_t left_n;      // leaves, a power of two
     struct segment *row; // [n_sec + 2]
-    bool has_life_max;
 };
 
 static int width_class_of(int32_t width) {
@@ -72,6 +76,7 @@ void plan_dive_free(struct plan_dive *d) {
     berth_free(d->life_max);
     berth_free(d->key);
     berth_free(d->row);
+    berth_free(d->left_most);
     berth_free(d);
 }
 
@@ -159,41 +164,6 @@ struct plan_dive *plan_dive_new(const struct plan_prob *p) {
     return d;
 }
 
-// T of every block, by a max tree over the totals.
-static bool dive_fill_life_max(struct plan_dive *d) {
-    const struct plan_prob *p = d->p;
-    size_t m                  = (size_t) p->n_sec;
-    d->life_max               = berth_malloc((size_t) p->n * sizeof *d->life_max);
-    int64_t *tree             = berth_malloc(2 * m * sizeof *tree);
-    if (d->life_max == NULL || tree == NULL) {
-        berth_free(d->life_max);
-        berth_free(tree);
-        d->life_max = NULL;
-        return false;
-    }
-    memcpy(tree + m, p->total, m * sizeof *tree);
-    for (size_t i = m - 1; i > 0; i--) {
-        tree[i] = tree[2 * i] > tree[2 * i + 1] ? tree[2 * i] : tree[2 * i + 1];
-    }
-    for (int32_t i = 0; i < p->n; i++) {
-        int64_t most = 0;
-        for (size_t lo = (size_t) p->a[i] + m, hi = (size_t) p->b[i] + m; lo < hi; lo /= 2, hi /= 2) {
-            if (lo & 1) {
-                most = tree[lo] > most ? tree[lo] : most;
-                lo++;
-            }
-            if (hi & 1) {
-                hi--;
-                most = tree[hi] > most ? tree[hi] : most;
-            }
-        }
-        d->life_max[i] = most;
-    }
-    berth_free(tree);
-    d->has_life_max = true;
-    return true;
-}
-
 // A number >= 1 as 7 + bits bits that keep its order: exponent and leading digits.
 static uint64_t coarse(double x, int bits) {
     union {
@@ -207,7 +177,7 @@ static uint64_t priority_key(const struct plan_dive *d, enum plan_priority prior
     const struct plan_prob *p = d->p;
     double w                  = p->b[i] - p->a[i];
     double z                  = (double) p->size[i];
-    double t                  = d->has_life_max ? (double) d->life_max[i] : 1;
+    double t                  = d->life_max != NULL ? (double) d->life_max[i] : 1;
     switch (priority) {
         case PLAN_TWA: return coarse(t, 19) << 38 | coarse(w, 14) << 17 | coarse(w * z, 10);
         case PLAN_TAW: return coarse(t, 19) << 38 | coarse(w * z, 24) << 7 | coarse(w, 0);
@@ -276,6 +246,7 @@ static void dive_remove(struct plan_dive *d, struct width_class *c, int32_t slot
 
 struct query {
     int32_t lo, hi;   // the valley's sections
+    int32_t cover;    // a section that the block must be alive in, -1: any will do
     int32_t from, to; // leaves of this class in question
     int32_t surely_a; // a block of this class that starts here or before ends inside
     int32_t best;     // best rank so far
@@ -283,7 +254,8 @@ struct query {
 
 static void query_leaf(const struct plan_dive *d, const struct width_class *c, int32_t leaf, struct query *q) {
     for (int32_t i = c->slot + leaf * LEAF, end = i + LEAF; i < end; i++) {
-        if (d->rank[i] < q->best && d->slot_a[i] >= q->lo && d->slot_b[i] <= q->hi) {
+        if (d->rank[i] < q->best && d->slot_a[i] >= q->lo && d->slot_b[i] <= q->hi &&
+            (q->cover < 0 || (d->slot_a[i] <= q->cover && q->cover < d->slot_b[i]))) {
             q->best = d->rank[i];
         }
     }
@@ -295,7 +267,7 @@ static void query_tree(
     if (first >= q->to || first + n <= q->from || c->tree[node].best >= q->best || c->tree[node].least_b > q->hi) {
         return;
     }
-    if (d->slot_a[c->slot + first * LEAF] >= q->lo && first + n <= c->n_leaves &&
+    if (q->cover < 0 && d->slot_a[c->slot + first * LEAF] >= q->lo && first + n <= c->n_leaves &&
         d->slot_a[c->slot + (first + n) * LEAF - 1] <= q->surely_a) {
         q->best = c->tree[node].best;
         return;
@@ -309,15 +281,18 @@ static void query_tree(
 }
 
 // The best unplaced block inside [lo, hi): its rank, or PLACED. *in: its class.
-static int32_t dive_query(const struct plan_dive *d, int32_t lo, int32_t hi, int *in) {
-    struct query q = {.lo = lo, .hi = hi, .best = PLACED};
+static int32_t dive_query(const struct plan_dive *d, int32_t lo, int32_t hi, int32_t cover, int *in) {
+    struct query q = {.lo = lo, .hi = hi, .cover = cover, .best = PLACED};
     for (int k = 0; k < d->n_classes && hi - lo >= 1 << k; k++) {
         const struct width_class *c = &d->classes[k];
         if (c->tree[1].best >= q.best) {
             continue;
         }
-        int32_t from = c->cell[lo >> k];
-        int32_t to   = c->cell[((hi - (1 << k)) >> k) + 1];
+        // first sections in question: those of blocks that may end inside and, if asked, cover
+        int32_t least = cover < 0 || cover - lo < 2 << k ? lo : cover - (2 << k) + 1;
+        int32_t most  = cover < 0 || cover > hi - (1 << k) ? hi - (1 << k) : cover;
+        int32_t from  = c->cell[least >> k];
+        int32_t to    = most >= least ? c->cell[(most >> k) + 1] : from;
         if (from == to) {
             continue;
         }
@@ -342,8 +317,96 @@ static int32_t dive_query(const struct plan_dive *d, int32_t lo, int32_t hi, int
     return q.best;
 }
 
+// ---- what is left to place, by section ----
+
+// Recomputes node x of the tree of what is left: most[x] = more[x] + the larger of its children.
+static void left_pull(struct plan_dive *d, int32_t x) {
+    int64_t l       = d->left_most[2 * x];
+    int64_t r       = d->left_most[2 * x + 1];
+    d->left_most[x] = (l > r ? l : r) + d->left_more[x];
+}
+
+// Takes size from the sections [lo, hi).
+static void left_take(struct plan_dive *d, int32_t lo, int32_t hi, int64_t size) {
+    int32_t l = lo + d->left_n;
+    int32_t h = hi + d->left_n;
+    for (int32_t x = l, y = h; x < y; x /= 2, y /= 2) {
+        if (x & 1) {
+            d->left_most[x] -= size;
+            d->left_more[x] -= size;
+            x++;
+        }
+        if (y & 1) {
+            y--;
+            d->left_most[y] -= size;
+            d->left_more[y] -= size;
+        }
+    }
+    for (int32_t x = l / 2; x > 0; x /= 2) {
+        left_pull(d, x);
+    }
+    for (int32_t x = (h - 1) / 2; x > 0; x /= 2) {
+        left_pull(d, x);
+    }
+}
+
+// The section of [lo, hi) with the most left to place, the first of several. node covers [first, first + n); above: what the
+// nodes above it add.
+static void left_find(const struct plan_dive *d, int32_t node, int32_t first, int32_t n, int32_t lo, int32_t hi, int64_t above,
+    int64_t *most, int32_t *at) {
+    if (first >= hi || first + n <= lo || d->left_most[node] + above <= *most) {
+        return;
+    }
+    if (n == 1) {
+        *most = d->left_most[node] + above;
+        *at   = first;
+        return;
+    }
+    above += d->left_more[node];
+    left_find(d, 2 * node, first, n / 2, lo, hi, above, most, at);
+    left_find(d, 2 * node + 1, first + n / 2, n / 2, lo, hi, above, most, at);
+}
+
+static bool left_plant(struct plan_dive *d) {
+    const struct plan_prob *p = d->p;
+    if (d->left_most == NULL) {
+        d->left_n = 1;
+        while (d->left_n < p->n_sec) {
+            d->left_n *= 2;
+        }
+        d->left_most = berth_malloc((size_t) d->left_n * 4 * sizeof *d->left_most);
+        if (d->left_most == NULL) {
+            return false;
+        }
+        d->left_more = d->left_most + 2 * (size_t) d->left_n;
+    }
+    memset(d->left_more, 0, (size_t) d->left_n * 2 * sizeof *d->left_more);
+    for (int32_t s = 0; s < d->left_n; s++) {
+        d->left_most[d->left_n + s] = s < p->n_sec ? p->total[s] : -1;
+    }
+    for (int32_t x = d->left_n - 1; x > 0; x--) {
+        left_pull(d, x);
+    }
+    return true;
+}
+
+// The block for a valley: one that serves the section with the most left to place, if there is one.
+static int32_t aimed_query(const struct plan_dive *d, int32_t lo, int32_t hi, int64_t wall, int64_t target, int *in) {
+    int64_t most = -1;
+    int32_t at   = -1;
+    left_find(d, 1, 0, d->left_n, lo, hi, 0, &most, &at);
+    int32_t r = dive_query(d, lo, hi, at, in);
+    if (r != PLACED) {
+        return r;
+    }
+    // Nothing can stand on the floor of that section: it will be as high as the wall.
+    return wall < INT64_MAX && most > target - wall ? HOPELESS : dive_query(d, lo, hi, -1, in);
+}
+
+// ---- the dive ----
+
 // One dive with the ranks as they are. Peak or -1.
-static int64_t dive_fill(struct plan_dive *d, int64_t target, int64_t *off) {
+static int64_t dive_fill(struct plan_dive *d, bool is_aimed, int64_t target, int64_t *off) {
     const struct plan_prob *p       = d->p;
     const bool is_odd               = plan_prob_is_odd(p);
     struct segment *left            = d->row;                // left[-1] is the left neighbour
@@ -387,11 +450,15 @@ static int64_t dive_fill(struct plan_dive *d, int64_t target, int64_t *off) {
         if (wall_l == cur.level || wall_r == cur.level) {
             continue;
         }
-        int k     = 0;
-        int32_t r = dive_query(d, cur.lo, hi, &k);
+        int k        = 0;
+        int64_t wall = wall_l < wall_r ? wall_l : wall_r;
+        int32_t r    = is_aimed ? aimed_query(d, cur.lo, hi, wall, target, &k) : dive_query(d, cur.lo, hi, -1, &k);
         if (r == PLACED) {
-            cur.level = wall_l < wall_r ? wall_l : wall_r;
+            cur.level = wall;
             continue;
+        }
+        if (r == HOPELESS) {
+            return -1;
         }
         int32_t slot = d->by_rank[r];
         int32_t i    = d->block[slot];
@@ -403,6 +470,9 @@ static int64_t dive_fill(struct plan_dive *d, int64_t target, int64_t *off) {
         int64_t top = at + p->size[i];
         peak        = top > peak ? top : peak;
         n_left--;
+        if (is_aimed) {
+            left_take(d, p->a[i], p->b[i], p->size[i]);
+        }
         dive_remove(d, &d->classes[k], slot);
         struct segment placed = {top, p->a[i]};
         int32_t b             = p->b[i];
@@ -422,11 +492,17 @@ static int64_t dive_fill(struct plan_dive *d, int64_t target, int64_t *off) {
     return peak;
 }
 
-int64_t plan_dive_run(struct plan_dive *d, enum plan_priority priority, int64_t target, int64_t *off) {
-    if (priority != PLAN_ZW && !d->has_life_max && !dive_fill_life_max(d)) {
+int64_t plan_dive_run(struct plan_dive *d, enum plan_priority priority, bool is_aimed, int64_t target, int64_t *off) {
+    if (is_aimed && !left_plant(d)) {
         return -1;
+    }
+    if (priority != PLAN_ZW && d->life_max == NULL) {
+        d->life_max = berth_malloc((size_t) d->p->n * sizeof *d->life_max);
+        if (d->life_max == NULL || !plan_life_max(d->p, d->life_max)) {
+            return -1;
+        }
     }
     dive_rank(d, priority);
     dive_plant(d);
-    return dive_fill(d, target, off);
+    return dive_fill(d, is_aimed, target, off);
 }

@@ -30,7 +30,7 @@ enum ggml_status plan_fast(const struct plan_prob *p, const struct plan_goal *g,
         int64_t target = s->peak == PLAN_NO_CAP ? PLAN_NO_CAP : s->peak - 1;
         int64_t peak   = -1;
         if (methods[m].priority >= 0) {
-            peak = plan_dive_run(dive, (enum plan_priority) methods[m].priority, target, s->spare);
+            peak = plan_dive_run(dive, (enum plan_priority) methods[m].priority, false, target, s->spare);
         } else if (methods[m].priority == -1 && !plan_prob_is_odd(p)) {
             peak = plan_best_fit(p, target, s->spare);
         } else if (methods[m].priority == -2 && p->n <= LARGEST_FIRST_MAX) {

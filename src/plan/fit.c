@@ -129,20 +129,20 @@ int64_t plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off) {
 
 // ---- one by one into the lowest gap ----
 
-int64_t plan_place_in_order(
-    const struct plan_prob *p, const int32_t *order, int32_t n_order, int64_t target, int32_t *placed, int64_t *off) {
-    const bool is_odd = plan_prob_is_odd(p);
+int64_t plan_place_around(const struct plan_prob *p, const int32_t *set, int32_t n_set, const int32_t *order, int32_t n_order,
+    int64_t target, int32_t *placed, int64_t *off) {
+    const bool is_odd = p->align != NULL || p->chunk > 0;
     int32_t n_placed  = 0; // placed[]: by rising offset
     int64_t peak      = 0;
-    for (int32_t f = 0; f < p->n_fixed; f++) {
-        int32_t i          = p->fixed_ids[f];
-        placed[n_placed++] = i;
-        off[i]             = p->fixed[i];
-        peak               = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
+    for (; n_placed < n_set; n_placed++) {
+        int32_t i        = set[n_placed];
+        placed[n_placed] = i;
+        off[i]           = p->fixed[i];
+        peak             = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
     }
     for (int32_t o = 0; o < n_order && peak <= target; o++) {
         int32_t i     = order[o];
-        int64_t level = is_odd ? plan_lowest_at(p, i, 0, target) : 0;
+        int64_t level = 0;
         for (int32_t k = 0; level >= 0 && k < n_placed; k++) {
             int32_t j = placed[k];
             if (p->b[j] <= p->a[i] || p->b[i] <= p->a[j] || off[j] + p->size[j] <= level) {
@@ -166,6 +166,11 @@ int64_t plan_place_in_order(
         placed[k] = i;
     }
     return peak > target ? -1 : peak;
+}
+
+int64_t plan_place_in_order(
+    const struct plan_prob *p, const int32_t *order, int32_t n_order, int64_t target, int32_t *placed, int64_t *off) {
+    return plan_place_around(p, p->fixed_ids, p->n_fixed, order, n_order, target, placed, off);
 }
 
 int32_t plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *tmp_idx, uint64_t *key) {

@@ -3,6 +3,8 @@
 
 #include "plan/plan.h"
 
+#include <string.h>
+
 bool plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) {
     *p       = (struct plan_prob){.n = n, .n_sec = n_sec};
     p->a     = berth_malloc(2 * (size_t) n * sizeof *p->a);
@@ -51,4 +53,68 @@ bool plan_prob_totals(struct plan_prob *p) {
         }
     }
     return true;
+}
+
+bool plan_life_max(const struct plan_prob *p, int64_t *most) {
+    size_t m      = (size_t) p->n_sec;
+    int64_t *tree = berth_malloc(2 * m * sizeof *tree); // of maxima over the totals
+    if (tree == NULL) {
+        return false;
+    }
+    memcpy(tree + m, p->total, m * sizeof *tree);
+    for (size_t i = m - 1; i > 0; i--) {
+        tree[i] = tree[2 * i] > tree[2 * i + 1] ? tree[2 * i] : tree[2 * i + 1];
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        most[i] = 0;
+        for (size_t lo = (size_t) p->a[i] + m, hi = (size_t) p->b[i] + m; lo < hi; lo /= 2, hi /= 2) {
+            if (lo & 1) {
+                most[i] = tree[lo] > most[i] ? tree[lo] : most[i];
+                lo++;
+            }
+            if (hi & 1) {
+                hi--;
+                most[i] = tree[hi] > most[i] ? tree[hi] : most[i];
+            }
+        }
+    }
+    berth_free(tree);
+    return true;
+}
+
+bool plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32_t n, struct plan_prob *sub) {
+    if (!plan_prob_init(sub, n, p->n_sec)) {
+        return false;
+    }
+    // Sections that add nothing to a neighbour go: as in pool.c, a new one begins where something starts after an end.
+    int32_t *sec = berth_calloc((size_t) p->n_sec + 1, sizeof *sec);
+    if (sec == NULL) {
+        plan_prob_fini(sub);
+        return false;
+    }
+    enum { STARTS = 1, ENDS = 2 };
+    for (int32_t k = 0; k < n; k++) {
+        sec[p->a[ids[k]]] |= STARTS;
+        sec[p->b[ids[k]]] |= ENDS;
+    }
+    int32_t at     = -1;
+    bool has_ended = true;
+    for (int32_t s = 0; s <= p->n_sec; s++) {
+        has_ended |= (sec[s] & ENDS) != 0;
+        if ((sec[s] & STARTS) && has_ended) {
+            at++;
+            has_ended = false;
+        }
+        sec[s] = at;
+    }
+    for (int32_t k = 0; k < n; k++) {
+        int32_t i    = ids[k];
+        sub->a[k]    = sec[p->a[i]];
+        sub->b[k]    = sec[p->b[i] - 1] + 1;
+        sub->size[k] = p->size[i];
+    }
+    sub->n_sec    = at + 1;
+    sub->is_loose = p->is_loose;
+    berth_free(sec);
+    return plan_prob_totals(sub); // cannot fail: the whole did not
 }

@@ -38,6 +38,10 @@ bool plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) BERTH_MUST_US
 void plan_prob_fini(struct plan_prob *p);
 // Fills total, bound and bound_sec from a, b and size. False: live units pass 2^63.
 bool plan_prob_totals(struct plan_prob *p) BERTH_MUST_USE;
+// The largest total over each block's life.
+bool plan_life_max(const struct plan_prob *p, int64_t *most) BERTH_MUST_USE;
+// The plain problem of the blocks ids[0..n), by rising number. False: out of memory, sub is gone.
+bool plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32_t n, struct plan_prob *sub) BERTH_MUST_USE;
 static inline bool plan_prob_is_odd(const struct plan_prob *p) {
     return p->align != NULL || p->fixed != NULL || p->chunk != 0;
 }
@@ -62,14 +66,18 @@ struct plan_dive; // scratch memory for dives over one problem
 struct plan_dive *plan_dive_new(const struct plan_prob *p) BERTH_MUST_USE;
 void plan_dive_free(struct plan_dive *d);
 // Places every block below target; returns the peak, or -1 if that did not work out (off then holds nothing of use).
-int64_t plan_dive_run(struct plan_dive *d, enum plan_priority priority, int64_t target, int64_t *off);
+// is_aimed: the fullest section of a valley is served first, and blocks by priority only then.
+int64_t plan_dive_run(struct plan_dive *d, enum plan_priority priority, bool is_aimed, int64_t target, int64_t *off);
 
 // ---- fit.c ----
 
 // Online best fit in the order of first sections, as ggml does it. Peak, or -1: above target, -2: out of memory.
 int64_t plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off);
-// Each block of order[0..n_order) into the lowest gap between fixed and earlier ones. placed: [n] scratch. Peak, or -1: above
-// target.
+// Each block of order[0..n_order) into the lowest gap between set[0..n_set), which lie at p->fixed and come by rising offset, and
+// earlier ones. placed: [n] scratch, may be set itself. Peak, or -1: above target.
+int64_t plan_place_around(const struct plan_prob *p, const int32_t *set, int32_t n_set, const int32_t *order, int32_t n_order,
+    int64_t target, int32_t *placed, int64_t *off);
+// The same around the problem's own fixed blocks.
 int64_t plan_place_in_order(
     const struct plan_prob *p, const int32_t *order, int32_t n_order, int64_t target, int32_t *placed, int64_t *off);
 // The blocks that are not fixed by falling size. tmp_idx: [n], key: [2n] scratch. Returns how many.
@@ -152,6 +160,10 @@ enum ggml_status plan_fast(const struct plan_prob *p, const struct plan_goal *g,
 // Better plans and a better bound until the goal or the deadline.
 enum ggml_status plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 
+// core.c: a plan of peak cap, or a lifted bound, from the blocks that are alive when most is. limit: blocks searched at most,
+// 0: all.
+enum ggml_status plan_core(
+    const struct plan_prob *p, int64_t cap, int32_t limit, int64_t deadline_us, struct plan_state *s) BERTH_MUST_USE;
 // odd.c: the same for odd problems, by local search over orders of placing.
 enum ggml_status plan_search_odd(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 

@@ -250,6 +250,11 @@ enum ggml_status plan_search(const struct plan_prob *p, const struct plan_goal *
     if (plan_prob_is_odd(p) || p->is_loose) {
         return plan_search_odd(p, g, st);
     }
+    int64_t cap             = g->enough > 0 ? g->enough : st->bound;
+    enum ggml_status status = plan_core(p, cap, 0, g->deadline_us, st);
+    if (status != GGML_STATUS_SUCCESS || plan_is_done(st, g)) {
+        return status;
+    }
     int64_t n_pairs = exact_pairs(p);
     if (n_pairs > (g->deadline_us - ggml_time_us()) * 1000 / PAIR_NS) {
         return GGML_STATUS_SUCCESS;
