@@ -18,7 +18,8 @@
     X(glu) \
     X(train) \
     X(ssm) \
-    X(recurrent)
+    X(recurrent) \
+    X(moe)
 // clang-format on
 
 #define CPU_FAMILY_DECLARE(name) extern const struct cpu_op_entry cpu_ops_##name[];
