@@ -145,13 +145,17 @@ static bool has_memory(const struct ggml_tensor *t) {
     return t->data != NULL || ggml_is_empty(t);
 }
 
+static enum ggml_status poison_report(const struct ggml_tensor *t) {
+    const char *text = cpu_poison_text(t);
+    return cpu_error(GGML_STATUS_FAILED, "the graph holds poison: %s", text[0] != '\0' ? text : "a constructor failed");
+}
+
 static enum ggml_status node_check(const struct ggml_tensor *node, int i) {
     if (node == NULL) {
         return cpu_error(GGML_STATUS_FAILED, "node %d is NULL", i);
     }
     if (BERTH_UNLIKELY(berth_poisoned(node))) {
-        const char *text = cpu_poison_text(node);
-        return cpu_error(GGML_STATUS_FAILED, "node %d is poison: %s", i, text[0] != '\0' ? text : "a constructor failed");
+        return poison_report(node);
     }
     if ((node->flags & GGML_TENSOR_FLAG_COMPUTE) == 0) {
         return GGML_STATUS_SUCCESS;
@@ -176,8 +180,23 @@ static enum ggml_status node_check(const struct ggml_tensor *node, int i) {
     return GGML_STATUS_SUCCESS;
 }
 
-// Most tasks and most work memory any node wants from n_threads threads.
-static void graph_needs(const struct ggml_cgraph *graph, int n_threads, int n_shared, int *n_tasks, size_t *work_size) {
+static enum ggml_status graph_check(const struct ggml_cgraph *graph) {
+    for (int i = 0; i < graph->n_leafs; i++) {
+        if (graph->leafs[i] != NULL && berth_poisoned(graph->leafs[i])) {
+            return poison_report(graph->leafs[i]);
+        }
+    }
+    for (int i = 0; i < graph->n_nodes; i++) {
+        if (node_check(graph->nodes[i], i) != GGML_STATUS_SUCCESS) {
+            return GGML_STATUS_FAILED;
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// Most tasks and most work memory any node wants from n_threads threads. Nodes that graph_check would refuse want nothing.
+static void graph_needs(
+    const struct ggml_cgraph *graph, bool is_checked, int n_threads, int n_shared, int *n_tasks, size_t *work_size) {
     *n_tasks   = 1;
     *work_size = 0;
     for (int i = 0; i < graph->n_nodes; i++) {
@@ -186,7 +205,7 @@ static void graph_needs(const struct ggml_cgraph *graph, int n_threads, int n_sh
             continue;
         }
         const struct cpu_op_row *row = node_row(node);
-        if (row == NULL || (row->supports != NULL && !row->supports(node))) {
+        if (row == NULL || (!is_checked && row->supports != NULL && !row->supports(node))) {
             continue;
         }
         const int n       = node_tasks(row, node, n_threads, n_shared);
@@ -210,14 +229,14 @@ struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_thread
         n_threads = GGML_MAX_N_THREADS;
     }
     // Whatever pool it runs on later has at most as many processors: the work size holds for it too.
-    graph_needs(cgraph, n_threads, n_threads, &plan.n_threads, &plan.work_size);
+    graph_needs(cgraph, false, n_threads, n_threads, &plan.n_threads, &plan.work_size);
     return plan;
 }
 
 static enum ggml_status team_run(struct cpu_team *team, struct ggml_threadpool *pool, int n_threads) {
     team->n_shared = pool != NULL ? cpu_pool_n_cpus(pool) : 1;
     size_t need;
-    graph_needs(team->graph, n_threads, team->n_shared, &team->nth, &need);
+    graph_needs(team->graph, true, n_threads, team->n_shared, &team->nth, &need);
     if (need > team->plan->work_size || (need > 0 && team->plan->work_data == NULL)) {
         return cpu_error(GGML_STATUS_FAILED, "the graph needs %zu bytes of work memory, the plan has %zu%s", need,
             team->plan->work_size, team->plan->work_data == NULL ? " and no memory for it" : "");
@@ -242,10 +261,8 @@ enum ggml_status ggml_graph_compute(struct ggml_cgraph *cgraph, struct ggml_cpla
     if (cgraph == NULL || cplan == NULL) {
         return cpu_error(GGML_STATUS_FAILED, "ggml_graph_compute: no %s", cgraph == NULL ? "graph" : "plan");
     }
-    for (int i = 0; i < cgraph->n_nodes; i++) {
-        if (node_check(cgraph->nodes[i], i) != GGML_STATUS_SUCCESS) {
-            return GGML_STATUS_FAILED;
-        }
+    if (graph_check(cgraph) != GGML_STATUS_SUCCESS) {
+        return GGML_STATUS_FAILED;
     }
     struct cpu_team team = {
         .graph = cgraph, .plan = cplan, .k = cplan->use_ref ? &cpu_kernels_portable : &cpu_kernels_best, .nth = 1, .n_shared = 1};

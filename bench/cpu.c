@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// cpu.c: what running a graph on the CPU costs besides its kernels, beside the reference in one process.
+//   dispatch: a chain of ops of one element: time a node
+//   barrier:  a chain of ops that all threads share: time a node beyond its work
+//   crowd:    the same graph with as many threads as processors, and with four times as many: the ratio is at most 1.5
+// Usage: bench-cpu [crowd threads]
+
+#include "support/oracle.h"
+
+#include "berth-cpu.h"
+
+#include <sched.h>
+#include <time.h>
+
+struct runner {
+    const char *name;
+    struct ggml_cplan (*plan)(const struct ggml_cgraph *, int, struct ggml_threadpool *);
+    enum ggml_status (*compute)(struct ggml_cgraph *, struct ggml_cplan *);
+    struct ggml_threadpool *(*pool_new)(struct ggml_threadpool_params *);
+    void (*pool_free)(struct ggml_threadpool *);
+};
+
+static double now_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double) t.tv_sec * 1e6 + (double) t.tv_nsec * 1e-3;
+}
+
+// Best of several runs, in microseconds.
+static double best_us(const struct runner *r, struct ggml_cgraph *graph, int n_threads, int n_runs) {
+    struct ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
+    struct ggml_threadpool *pool         = r->pool_new(&params);
+    struct ggml_cplan plan               = r->plan(graph, n_threads, pool);
+    plan.work_data                       = malloc(plan.work_size + 1);
+    double best                          = 1e30;
+    for (int i = 0; i < n_runs; i++) {
+        const double start = now_us();
+        if (r->compute(graph, &plan) != GGML_STATUS_SUCCESS) {
+            printf("%s failed\n", r->name);
+        }
+        const double spent = now_us() - start;
+        best               = spent < best ? spent : best;
+    }
+    free(plan.work_data);
+    r->pool_free(pool);
+    return best;
+}
+
+static bool symbol(void *lib, const char *name, void *function) {
+    void *found = dlsym(lib, name);
+    memcpy(function, &found, sizeof found);
+    return found != NULL;
+}
+
+static bool reference_open(struct runner *r) {
+    static const char *const libraries[] = {"libggml-cpu-armv9.2_2.so", "libggml-cpu-armv8.6_2.so", "libggml-cpu-armv8.6_1.so",
+        "libggml-cpu-armv8.2_3.so", "libggml-cpu-armv8.2_2.so", "libggml-cpu-armv8.0_1.so", "libggml-cpu-sapphirerapids.so",
+        "libggml-cpu-icelake.so", "libggml-cpu-skylakex.so", "libggml-cpu-haswell.so", "libggml-cpu-x64.so"};
+    if (oracle_load("libggml-base.so") == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++) {
+        int (*score)(void) = NULL;
+        void (*init)(void) = NULL;
+        void *lib          = oracle_load(libraries[i]);
+        if (lib != NULL && symbol(lib, "ggml_backend_score", &score) && score() > 0 && symbol(lib, "ggml_cpu_init", &init) &&
+            symbol(lib, "ggml_graph_plan", &r->plan) && symbol(lib, "ggml_graph_compute", &r->compute) &&
+            symbol(lib, "ggml_threadpool_new", &r->pool_new) && symbol(lib, "ggml_threadpool_free", &r->pool_free)) {
+            init();
+            r->name = libraries[i];
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct ggml_cgraph *chain(struct ggml_context *ctx, int64_t ne0, int64_t ne1, int n) {
+    struct ggml_tensor *a = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, ne0, ne1);
+    memset(a->data, 0, ggml_nbytes(a));
+    struct ggml_tensor *h = a;
+    for (int i = 0; i < n; i++) {
+        h = ggml_add_inplace(ctx, h, a);
+    }
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, (size_t) n + 8, false);
+    ggml_build_forward_expand(graph, h);
+    return graph;
+}
+
+static struct ggml_cgraph *layers(struct ggml_context *ctx, int n) {
+    struct ggml_tensor *h = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 512, 32);
+    memset(h->data, 0, ggml_nbytes(h));
+    for (int i = 0; i < n; i++) {
+        struct ggml_tensor *w = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 512, 512);
+        memset(w->data, 0, ggml_nbytes(w));
+        h = ggml_add(ctx, h, ggml_mul_mat(ctx, w, ggml_rms_norm(ctx, h, 1e-5f)));
+    }
+    struct ggml_cgraph *graph = ggml_new_graph(ctx);
+    ggml_build_forward_expand(graph, h);
+    return graph;
+}
+
+int main(int argc, char **argv) {
+    cpu_set_t set;
+    const int n_cpus      = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    const int n_crowd     = argc > 1 ? atoi(argv[1]) : 4 * n_cpus;
+    struct runner both[2] = {{"berth", ggml_graph_plan, ggml_graph_compute, ggml_threadpool_new, ggml_threadpool_free}, {0}};
+    const int n_runners   = reference_open(&both[1]) ? 2 : 1;
+    if (n_runners == 1) {
+        printf("no reference: %s\n", oracle_why());
+    }
+    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 256u << 20});
+    struct ggml_cgraph *tiny  = chain(ctx, 1, 1, 2000);
+    struct ggml_cgraph *wide  = chain(ctx, 1024, 64, 500);
+    struct ggml_cgraph *model = layers(ctx, 12);
+    printf("%d processors, kernels %s\n", n_cpus, berth_cpu_isa());
+    for (int i = 0; i < n_runners; i++) {
+        const struct runner *r = &both[i];
+        printf("%s\n", r->name);
+        for (int n = 1; n <= n_cpus; n *= 2) {
+            printf("  dispatch, %2d threads: %8.3f us a node\n", n, best_us(r, tiny, n, 50) / 2000);
+            printf("  barrier,  %2d threads: %8.3f us a node\n", n, best_us(r, wide, n, 50) / 500);
+        }
+        const double fit = best_us(r, model, n_cpus, 40), crowd = best_us(r, model, n_crowd, 40);
+        printf("  crowd:    %2d threads %.0f us, %2d threads %.0f us, ratio %.2f\n", n_cpus, fit, n_crowd, crowd, crowd / fit);
+    }
+    ggml_free(ctx);
+    return 0;
+}
