@@ -27,7 +27,7 @@ struct berth_plan_item {
 struct berth_plan_params {
     uint64_t capacity;     // bytes a pool may take; 0: as few as possible
     uint64_t max_chunk;    // a pool consists of chunks of at most this many bytes, no item straddles two; 0: one chunk
-    int64_t budget_us;     // search time after the fast path; 0: fast path only
+    int64_t budget_us;     // search time after the fast path, as time that the calling thread runs; 0: fast path only
     uint64_t seed;         // of the search's noise
     int32_t n_threads;     // 0 and 1: the caller's thread only
     const uint64_t *start; // offsets of a known plan to start from, or NULL
@@ -53,8 +53,8 @@ struct berth_plan_report {
 // A plan that needs more than the capacity is no failure: the best one found is returned, with fits == false; proven then
 // says whether a better one could have fitted. Fails on items that contradict themselves or each other, with the numbers.
 // The same input, params and seed give the same plan unless time ran out.
-BERTH_API enum ggml_status berth_plan_solve(const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params,
-    uint64_t *offsets, struct berth_plan_report *report);
+BERTH_API enum ggml_status berth_plan_solve(const struct berth_plan_item *items, int64_t n,
+    const struct berth_plan_params *params, uint64_t *offsets, struct berth_plan_report *report);
 
 enum berth_plan_fault_kind {
     BERTH_PLAN_SOUND,    // no fault
@@ -75,13 +75,13 @@ struct berth_plan_fault {
 
 // Is this plan valid? GGML_STATUS_FAILED and the first fault if not: those of one item before those of two, lowest item first.
 // O(n log n). fault may be NULL; params are read for max_chunk only and may be NULL.
-BERTH_API enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params,
-    const uint64_t *offsets, struct berth_plan_fault *fault);
+BERTH_API enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n,
+    const struct berth_plan_params *params, const uint64_t *offsets, struct berth_plan_fault *fault);
 
 // Bytes that every plan needs, the sum over pools, without searching: live bytes, raised by alignment and by fixed items.
 // step: where the most is alive in the pool that needs most. bound and step may be NULL.
-BERTH_API enum ggml_status berth_plan_bound(const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params,
-    uint64_t *bound, int64_t *step);
+BERTH_API enum ggml_status berth_plan_bound(
+    const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params, uint64_t *bound, int64_t *step);
 
 #ifdef __cplusplus
 }

@@ -103,7 +103,7 @@ static int64_t core_complete(struct core *c) {
 static enum ggml_status core_run(struct core *c, int32_t limit) {
     static const double parts[] = {0.95, 0.8, 0.6, 0.4};
     int32_t last                = 0;
-    for (size_t k = 0; k < sizeof parts / sizeof parts[0] && ggml_time_us() < c->deadline_us; k++) {
+    for (size_t k = 0; k < sizeof parts / sizeof parts[0] && plan_now_us() < c->deadline_us; k++) {
         core_split(c, (int64_t) ((double) c->p->bound * parts[k]));
         if (c->n_core == last || (k > 0 && c->n_core < last + last / 8)) {
             continue;

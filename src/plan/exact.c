@@ -36,7 +36,7 @@ struct change {
 
 // Blocks that are searched together.
 struct part {
-    size_t list; // its blocks, placed ones among them, by preorder: lists[list .. list + n)
+    size_t list; // its unplaced blocks: lists[list .. list + n); what is placed moves behind the end
     int32_t n;
     int32_t lo, hi; // its sections
 };
@@ -55,6 +55,7 @@ struct exact {
     int32_t *near_at;  // [n + 1] into near_ids
     int32_t *near_ids; // neighbours by block
     int32_t *pre;      // [n] place in the preorder of the block's part
+    int32_t *pos;      // [n] place in its part's list, from the list's begin
     int32_t *queue;    // [n_sec] sections to look at
     bool *is_queued;   // [n_sec]
     int32_t n_queue;
@@ -63,7 +64,7 @@ struct exact {
     int32_t *block;   // [n] a neighbour that may keep i from sliding to its sky, likewise
     struct change *trail;
     size_t n_trail, cap_trail;
-    int32_t *lists; // preordered blocks of the parts on the way down, a stack
+    int32_t *lists; // blocks of the parts on the way down, a stack
     size_t n_lists, cap_lists;
     uint64_t *key; // [2n] scratch of the sort
     int32_t *tmp;  // [n]
@@ -195,7 +196,7 @@ struct exact *exact_new(const struct plan_prob *p) {
     size_t n     = (size_t) p->n;
     size_t m     = (size_t) p->n_sec;
     x->low       = berth_malloc((3 * n + 4 * m + 1) * sizeof *x->low);
-    x->queue     = berth_malloc((m + n) * sizeof *x->queue);
+    x->queue     = berth_malloc((m + 2 * n) * sizeof *x->queue);
     x->is_queued = berth_calloc(m, sizeof *x->is_queued);
     x->best_at   = berth_malloc((m + 2 * n) * sizeof *x->best_at);
     x->key       = berth_malloc(2 * n * sizeof *x->key);
@@ -216,6 +217,7 @@ struct exact *exact_new(const struct plan_prob *p) {
     x->floor = x->slack + m;
     x->span  = x->floor + m;
     x->pre   = x->queue + m;
+    x->pos   = x->pre + n;
     x->under = x->best_at + m;
     x->block = x->under + n;
     return x;
@@ -399,31 +401,26 @@ struct run {
     int32_t best;               // its candidate of the best preorder, -1: none
 };
 
-// Notes where the part's candidates start; its sections are [*lo, *hi). Returns the number of unplaced blocks.
-static int32_t note_candidates(struct exact *x, struct part part, int32_t *lo, int32_t *hi) {
+// Notes where the part's candidates start; its sections are [*lo, *hi).
+static void note_candidates(struct exact *x, struct part part, int32_t *lo, int32_t *hi) {
     const struct plan_prob *p = x->p;
     const int32_t *list       = x->lists + part.list;
-    int32_t n                 = 0;
     for (int32_t s = part.lo; s < part.hi; s++) {
         x->best_at[s] = -1;
     }
     *lo        = part.hi;
     *hi        = part.lo;
     x->through = -1;
-    for (int32_t k = part.n - 1; k >= 0; k--) {
+    for (int32_t k = 0; k < part.n; k++) {
         int32_t i = list[k];
-        if (x->low[i] == PLACED) {
-            continue;
-        }
-        n++;
-        *lo = p->a[i] < *lo ? p->a[i] : *lo;
-        *hi = p->b[i] > *hi ? p->b[i] : *hi;
+        *lo       = p->a[i] < *lo ? p->a[i] : *lo;
+        *hi       = p->b[i] > *hi ? p->b[i] : *hi;
         if (is_candidate(x, i)) {
-            x->best_at[p->a[i]] = i;
-            x->through          = p->a[i] == part.lo && p->b[i] == part.hi ? i : x->through;
+            int32_t *best = &x->best_at[p->a[i]];
+            *best         = *best < 0 || x->pre[i] < x->pre[*best] ? i : *best;
+            x->through    = p->a[i] == part.lo && p->b[i] == part.hi ? i : x->through;
         }
     }
-    return n;
 }
 
 // The run that begins at section s of [lo, hi). Borders that nothing unplaced crosses are walls.
@@ -450,9 +447,7 @@ static bool raise_valleys(struct exact *x, struct part part, bool *has_raised) {
     const struct plan_prob *p = x->p;
     const int32_t *list       = x->lists + part.list;
     int32_t lo, hi;
-    if (note_candidates(x, part, &lo, &hi) == 0) {
-        return true;
-    }
+    note_candidates(x, part, &lo, &hi);
     for (int32_t s = lo; s < hi;) {
         struct run r = run_at(x, s, lo, hi);
         int64_t wall = r.left < r.right ? r.left : r.right;
@@ -484,7 +479,7 @@ static bool settle_once(struct exact *x, struct part part, bool *has_moved) {
     size_t mark = x->n_trail;
     for (int32_t k = 0; k < part.n; k++) {
         int32_t i = list[k];
-        if (x->low[i] != PLACED && x->low[i] > x->sky[i] && (x->ask->rules & EXACT_STRAND) && !rest_on(x, i)) {
+        if (x->low[i] > x->sky[i] && (x->ask->rules & EXACT_STRAND) && !rest_on(x, i)) {
             return false;
         }
     }
@@ -551,44 +546,49 @@ static void sort_part(struct exact *x, const struct part *part) {
     plan_sort(x->key, list, x->key + part->n, x->tmp, part->n);
     for (int32_t k = 0; k < part->n; k++) {
         x->pre[list[k]] = k;
+        x->pos[list[k]] = k;
     }
 }
 
 static enum exact_answer descend(struct exact *x, struct part part);
 
-// Searches the pieces of a part, whose blocks no longer connect, each by itself.
+// Searches the pieces of a part, whose blocks no longer connect, each by itself. They are sorted anew, and put back after.
 static enum exact_answer descend_split(struct exact *x, struct part part) {
     const struct plan_prob *p = x->p;
     size_t base               = x->n_lists;
-    size_t need               = base + (size_t) part.n;
+    size_t n                  = (size_t) part.n;
     enum exact_answer answer  = EXACT_FITS;
-    if (need > x->cap_lists && !berth_grow((void **) &x->lists, &x->cap_lists, need, sizeof *x->lists)) {
+    if (base + 2 * n > x->cap_lists && !berth_grow((void **) &x->lists, &x->cap_lists, base + 2 * n, sizeof *x->lists)) {
         x->is_out_of_memory = true;
         return EXACT_UNKNOWN;
     }
     // By rising first section (numbers rise with it), cut where a border is crossed by nothing.
-    int32_t n = 0;
-    for (int32_t k = 0; k < part.n; k++) {
-        int32_t i = x->lists[part.list + (size_t) k];
-        if (x->low[i] != PLACED) {
-            x->key[n]                     = (uint64_t) i;
-            x->lists[base + (size_t) n++] = i;
-        }
+    int32_t *by_start = x->lists + base;
+    for (size_t k = 0; k < n; k++) {
+        int32_t i       = x->lists[part.list + k];
+        x->key[k]       = (uint64_t) i;
+        by_start[k]     = i;
+        by_start[n + k] = x->pre[i];
     }
-    plan_sort(x->key, x->lists + base, x->key + part.n, x->tmp, n);
-    x->n_lists = base + (size_t) n;
-    for (int32_t from = 0; from < n && answer == EXACT_FITS;) {
-        int32_t lo  = p->a[x->lists[base + (size_t) from]];
-        int32_t end = p->b[x->lists[base + (size_t) from]];
-        int32_t to  = from + 1;
-        for (; to < n && p->a[x->lists[base + (size_t) to]] < end; to++) {
-            int32_t b = p->b[x->lists[base + (size_t) to]];
-            end       = b > end ? b : end;
+    plan_sort(x->key, by_start, x->key + n, x->tmp, part.n);
+    x->n_lists = base + 2 * n;
+    for (size_t from = 0; from < n && answer == EXACT_FITS;) {
+        by_start    = x->lists + base; // may have moved
+        int32_t lo  = p->a[by_start[from]];
+        int32_t end = p->b[by_start[from]];
+        size_t to   = from + 1;
+        for (; to < n && p->a[by_start[to]] < end; to++) {
+            end = p->b[by_start[to]] > end ? p->b[by_start[to]] : end;
         }
-        struct part piece = {base + (size_t) from, to - from, lo, end};
+        struct part piece = {base + from, (int32_t) (to - from), lo, end};
         sort_part(x, &piece);
         answer = descend(x, piece);
         from   = to;
+    }
+    for (size_t k = 0; k < n; k++) {
+        int32_t i = x->lists[part.list + k];
+        x->pos[i] = (int32_t) k;
+        x->pre[i] = x->lists[base + n + k];
     }
     x->n_lists = base;
     return answer;
@@ -597,7 +597,7 @@ static enum exact_answer descend_split(struct exact *x, struct part part) {
 static bool is_over(struct exact *x) {
     x->n_nodes++;
     if (x->n_nodes % CLOCK_NODES == 0 && ((x->ask->stop != NULL && atomic_load_explicit(x->ask->stop, memory_order_relaxed)) ||
-                                             (x->ask->deadline_us < INT64_MAX && ggml_time_us() >= x->ask->deadline_us))) {
+                                             (x->ask->deadline_us < INT64_MAX && plan_now_us() >= x->ask->deadline_us))) {
         x->is_late = true;
     }
     return x->is_late || x->is_out_of_memory || x->n_nodes > x->ask->max_nodes;
@@ -620,9 +620,10 @@ static int64_t valley_rank(const struct exact *x, const struct run *r) {
 // The block to branch on; -1: there is nothing left. settle() has seen to it that every valley has a candidate.
 static int32_t choose(struct exact *x, struct part part) {
     int32_t lo, hi;
-    if (note_candidates(x, part, &lo, &hi) == 0) {
+    if (part.n == 0) {
         return -1;
     }
+    note_candidates(x, part, &lo, &hi);
     if (x->through >= 0 && (x->ask->rules & EXACT_THROUGH)) {
         return x->through;
     }
@@ -654,6 +655,17 @@ static bool can_be_higher(const struct exact *x, int32_t i) {
     return false;
 }
 
+// The part after i is placed: i moves behind the end of the list, where the parent still finds it.
+static struct part part_without(struct exact *x, struct part part, int32_t i) {
+    int32_t *list   = x->lists + part.list;
+    int32_t last    = list[--part.n];
+    list[x->pos[i]] = last;
+    list[part.n]    = i;
+    x->pos[last]    = x->pos[i];
+    x->pos[i]       = part.n;
+    return part;
+}
+
 // Searches a part that is settled. The caller undoes what is left in the trail.
 static enum exact_answer descend(struct exact *x, struct part part) {
     for (;;) {
@@ -664,19 +676,13 @@ static enum exact_answer descend(struct exact *x, struct part part) {
         if (is_over(x)) {
             return EXACT_UNKNOWN;
         }
-        bool is_through = i == x->through && (x->ask->rules & EXACT_THROUGH);
-        size_t mark     = x->n_trail;
-        bool has_split  = false;
-        if (place(x, i, &has_split) && settle(x, part)) {
-            enum exact_answer answer;
-            if (has_split && (x->ask->rules & EXACT_SPLIT)) {
-                answer = descend_split(x, part);
-                for (int32_t k = 0; k < part.n; k++) { // pieces were sorted anew
-                    x->pre[x->lists[part.list + (size_t) k]] = k;
-                }
-            } else {
-                answer = descend(x, part);
-            }
+        bool is_through  = i == x->through && (x->ask->rules & EXACT_THROUGH);
+        size_t mark      = x->n_trail;
+        bool has_split   = false;
+        struct part left = part_without(x, part, i);
+        if (place(x, i, &has_split) && settle(x, left)) {
+            bool is_split            = has_split && (x->ask->rules & EXACT_SPLIT);
+            enum exact_answer answer = is_split ? descend_split(x, left) : descend(x, left);
             if (answer != EXACT_NO) {
                 return answer;
             }

@@ -45,7 +45,7 @@ struct exact_ask {
     double noise;             // leading numbers of the preorder shrink by up to this part, at random
     uint64_t seed;
     int64_t max_nodes;       // ends the search
-    int64_t deadline_us;     // of ggml_time_us(); INT64_MAX: none
+    int64_t deadline_us;     // of plan_now_us(); INT64_MAX: none
     const atomic_bool *stop; // ends the search when true; NULL: none
 };
 

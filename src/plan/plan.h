@@ -9,6 +9,8 @@
 
 #include "base/base.h"
 
+#include <time.h>
+
 #define PLAN_SIZE_MAX ((uint64_t) 1 << 62)
 #define PLAN_NO_CAP INT64_MAX
 
@@ -30,6 +32,13 @@ struct plan_prob {
     int32_t n_fixed;
     bool is_loose; // an alias group was widened to its hull, or counts more than once: totals and "does not fit" prove nothing
 };
+
+// The clock of budgets: time that this thread has run, so that a busy machine takes nothing from a search.
+static inline int64_t plan_now_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
 
 // ---- model.c ----
 
@@ -127,7 +136,7 @@ bool plan_is_valid(const struct plan_prob *p, const int64_t *off);
 // What is asked of a problem, in units.
 struct plan_goal {
     int64_t enough;      // a plan of at most this peak ends the search: the capacity, or 0
-    int64_t deadline_us; // of ggml_time_us()
+    int64_t deadline_us; // of plan_now_us() on the calling thread
     uint64_t seed;
     int32_t n_threads;
 };

@@ -19,8 +19,8 @@ static const struct {
     const char *name;
 } members[N_MEMBERS] = {
     {EXACT_TIGHTEST, EXACT_TWA, "exact, tightest, TWA"},
-    {EXACT_TIGHTEST, EXACT_TAW, "exact, tightest, TAW"},
     {EXACT_NARROWEST, EXACT_TWA, "exact, narrowest, TWA"},
+    {EXACT_TIGHTEST, EXACT_TAW, "exact, tightest, TAW"},
     {EXACT_TIGHTEST, EXACT_WAT, "exact, tightest, WAT"},
     {EXACT_LOWEST, EXACT_AT, "exact, lowest, AT"},
     {EXACT_LOWEST, EXACT_WAT, "exact, lowest, WAT"},
@@ -42,6 +42,7 @@ struct crew {
     const struct plan_prob *p;
     struct task tasks[2 * N_MEMBERS];
     int n_tasks;
+    int64_t budget_us; // for all tasks of one thread
     atomic_int i_next;
     atomic_int i_first; // least task with a conclusive answer
     int64_t *off;       // the plan of task i_first, if it has one
@@ -59,13 +60,15 @@ struct worker {
 static void *work(void *arg) {
     struct worker *w = arg;
     struct crew *c   = w->crew;
+    int64_t start_us = plan_now_us();
     for (;;) {
         int i = atomic_fetch_add(&c->i_next, 1);
         if (i >= c->n_tasks || i > atomic_load(&c->i_first)) {
             return NULL;
         }
-        struct task *t = &c->tasks[i];
-        t->answer      = exact_ask(w->exact, &t->ask, w->off, &t->next, &t->n_nodes, &t->is_late);
+        struct task *t     = &c->tasks[i];
+        t->ask.deadline_us = start_us + c->budget_us; // each thread has its own clock
+        t->answer          = exact_ask(w->exact, &t->ask, w->off, &t->next, &t->n_nodes, &t->is_late);
         if (t->answer == EXACT_UNKNOWN) {
             continue;
         }
@@ -128,7 +131,7 @@ struct search {
 };
 
 static bool is_time_up(const struct search *s) {
-    return ggml_time_us() >= s->goal->deadline_us;
+    return plan_now_us() >= s->goal->deadline_us;
 }
 
 static void add_task(struct search *s, int member, int64_t cap, bool is_mid) {
@@ -138,15 +141,14 @@ static void add_task(struct search *s, int member, int64_t cap, bool is_mid) {
     t->member                 = member;
     t->is_mid                 = is_mid;
     t->ask                    = (struct exact_ask){
-                           .cap         = cap,
-                           .preorder    = members[member].preorder,
-                           .valley      = members[member].valley,
-                           .rules       = EXACT_ALL,
-                           .noise       = s->round < 3 ? 0 : 0.02 * (s->round % 3),
-                           .seed        = g->seed * 977 + (uint64_t) (s->round * N_MEMBERS + member) + 1,
-                           .max_nodes   = limit << (2 * (s->round < 20 ? s->round : 20)),
-                           .deadline_us = g->deadline_us,
-                           .stop        = &t->stop,
+                           .cap       = cap,
+                           .preorder  = members[member].preorder,
+                           .valley    = members[member].valley,
+                           .rules     = EXACT_ALL,
+                           .noise     = s->round < 3 ? 0 : 0.02 * (s->round % 3),
+                           .seed      = g->seed * 977 + (uint64_t) (s->round * N_MEMBERS + member) + 1,
+                           .max_nodes = limit << (2 * (s->round < 20 ? s->round : 20)),
+                           .stop      = &t->stop,
     };
 }
 
@@ -205,7 +207,8 @@ static void search_round(struct search *s) {
         if (s->crew.n_tasks == 0) {
             break;
         }
-        int first = crew_run(&s->crew, s->workers, s->n_workers, &s->state->n_nodes);
+        s->crew.budget_us = s->goal->deadline_us - plan_now_us();
+        int first         = crew_run(&s->crew, s->workers, s->n_workers, &s->state->n_nodes);
         for (int i = 0; i < s->crew.n_tasks && (first < 0 || i < first); i++) {
             const struct task *t                                           = &s->crew.tasks[i];
             *(t->is_mid ? &s->has_mid[t->member] : &s->has_low[t->member]) = true;
@@ -256,7 +259,7 @@ enum ggml_status plan_search(const struct plan_prob *p, const struct plan_goal *
         return status;
     }
     int64_t n_pairs = exact_pairs(p);
-    if (n_pairs > (g->deadline_us - ggml_time_us()) * 1000 / PAIR_NS) {
+    if (n_pairs > (g->deadline_us - plan_now_us()) * 1000 / PAIR_NS) {
         return GGML_STATUS_SUCCESS;
     }
     struct search *s = berth_calloc(1, sizeof *s);

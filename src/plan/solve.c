@@ -16,8 +16,9 @@ struct solve {
     uint64_t *offsets;
     struct berth_plan_report report;
     int64_t start_us;
-    uint64_t most;  // bytes of the pool that needs most so far
-    int32_t n_left; // pools still to plan
+    int64_t searched_us; // of the budget
+    uint64_t most;       // bytes of the pool that needs most so far
+    int32_t n_left;      // pools still to plan
 };
 
 // ---- peaks in bytes ----
@@ -115,10 +116,12 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     }
     status = plan_fast(p, &goal, &state);
     if (status == GGML_STATUS_SUCCESS && s->params.budget_us > 0 && !plan_is_done(&state, &goal)) {
-        int64_t now      = ggml_time_us();
-        int64_t left     = s->params.budget_us - (now - s->start_us);
-        goal.deadline_us = now + left / s->n_left;
+        // Each pool gets its share of what earlier ones left over.
+        int64_t now      = plan_now_us();
+        int64_t left     = s->params.budget_us - s->searched_us;
+        goal.deadline_us = left > INT64_MAX / 2 - now ? INT64_MAX / 2 : now + left / s->n_left;
         status           = left > 0 ? plan_search(p, &goal, &state) : status;
+        s->searched_us += plan_now_us() - now;
     }
     if (status == GGML_STATUS_SUCCESS) {
         BERTH_ASSERT_WHOLE(plan_is_valid(p, state.off));
