@@ -12,7 +12,7 @@
 struct ggraph {
     struct berth_order_op *ops;
     int32_t n_ops, n_nodes;
-    bool is_split; // holds copies between devices, whose order the scheduler has fixed without edges
+    bool is_split; // over several buffers: copies between them have no edges, so the scheduler's order is the only one
     int32_t (*srcs)[16];
 };
 
@@ -71,7 +71,6 @@ static inline void ggraph_row_to_op(
     op->pool                     = row->buf < 0 ? 0 : row->buf;
     op->align                    = align[op->pool];
     const bool is_own            = row->view_src < 0 && !row->ext;
-    g->is_split |= is_own && row->kind == 'N' && strcmp(row->op, "NONE") == 0 && strchr(row->flags, 'i') == NULL;
     op->size                     = is_own ? (row->size + op->align - 1) / op->align * op->align : 0;
     op->flags |= row->kind != 'N' || strchr(row->flags, 'i') != NULL ? BERTH_ORDER_INPUT : 0;
     op->flags |= strchr(row->flags, 'o') != NULL ? BERTH_ORDER_OUTPUT : 0;
@@ -102,18 +101,19 @@ static inline bool ggraph_read(const char *path, struct ggraph *g) {
     if (file == NULL) {
         return false;
     }
-    int n_nodes = 0, n_leafs = 0, n_other = 0, n = 0;
+    int n_nodes = 0, n_leafs = 0, n_other = 0, n_bufs = 0, n = 0;
     while (fgets(line, sizeof line, file) != NULL) {
         char srcs[1024], nbytes[32];
         int buf, id;
         unsigned long long a, size;
         if (strncmp(line, "counts ", 7) == 0) {
-            sscanf(line, "counts nodes=%d leafs=%d other=%d", &n_nodes, &n_leafs, &n_other);
-            g->n_nodes = n_nodes;
-            g->n_ops   = n_nodes + n_leafs + n_other;
-            rows       = calloc((size_t) g->n_ops + 1, sizeof *rows);
-            g->ops     = calloc((size_t) g->n_ops + 1, sizeof *g->ops);
-            g->srcs    = calloc((size_t) g->n_ops + 1, sizeof *g->srcs);
+            sscanf(line, "counts nodes=%d leafs=%d other=%d bufs=%d", &n_nodes, &n_leafs, &n_other, &n_bufs);
+            g->is_split = n_bufs > 1;
+            g->n_nodes  = n_nodes;
+            g->n_ops    = n_nodes + n_leafs + n_other;
+            rows        = calloc((size_t) g->n_ops + 1, sizeof *rows);
+            g->ops      = calloc((size_t) g->n_ops + 1, sizeof *g->ops);
+            g->srcs     = calloc((size_t) g->n_ops + 1, sizeof *g->srcs);
         } else if (strncmp(line, "ggml 0.25", 9) == 0) {
             clamp = true;
         } else if (sscanf(line, "buf %d %*s align=%llu", &buf, &a) == 2 && buf < 64) {
