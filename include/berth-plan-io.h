@@ -47,8 +47,8 @@ BERTH_API enum ggml_status berth_plan_write_json(
 
 // ---- online allocation ----
 
-// Places that are asked for and given back one by one: best fit, joined with free neighbours when given back. The number of
-// blocks is limited by memory alone; each call is O(log n). Not for several threads at once.
+// Places that are asked for and given back one by one: best fit, joined with free neighbours when given back; blocks are padded
+// to the alignment. The number of blocks is limited by memory alone; each call is O(log n). Not for several threads at once.
 struct berth_online;
 
 // align: every offset is a multiple of it, 0 counts as 1. capacity: bytes in all, 0: as many as it takes (2^62).
@@ -89,8 +89,8 @@ struct berth_order_op {
 struct berth_order_params {
     const struct berth_plan_params *plan; // the last word: both orders are solved with these, the new one must be lower. NULL:
                                           // live bytes decide alone
-    int64_t max_nodes; // nodes of the exact search a part; 0: 20,000
-    int32_t beam;      // width of the beam; 0: 64
+    int64_t max_nodes;                    // nodes of the exact search a part; 0: 20,000
+    int32_t beam;                         // width of the beam; 0: 64
 };
 
 struct berth_order_report {
