@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // fast.c: the first plan, in near-linear time: dives by several priorities, online best fit, and largest first while its
-// quadratic cost is small. Keeps the best, stops as soon as a plan meets the bound or is enough.
-// Each dive is aimed below the best plan so far and gives up when it cannot get there.
+// quadratic cost is small; last, if what decides is a core of a few blocks, that is searched (core.c). Keeps the best, stops as
+// soon as a plan meets the bound or is enough. Each dive is aimed below the best plan so far and gives up when it cannot get
+// there.
 
 #include "plan/plan.h"
 
 #define LARGEST_FIRST_MAX 2000 // blocks; 1 ms
+#define CORE_MAX 64            // blocks
 
 static const struct {
     const char *name;
@@ -42,6 +44,12 @@ enum ggml_status plan_fast(const struct plan_prob *p, const struct plan_goal *g,
         }
     }
     plan_dive_free(dive);
+    if (p->n <= LARGEST_FIRST_MAX && !plan_is_done(s, g) && !plan_prob_is_odd(p) && !p->is_loose) {
+        enum ggml_status status = plan_core(p, g->enough > 0 ? g->enough : s->bound, CORE_MAX, INT64_MAX, s);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+    }
     if (s->peak == PLAN_NO_CAP) {
         return is_out_of_memory ? berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d blocks", p->n)
                                 : berth_fail(GGML_STATUS_FAILED, "plan: no plan of %d blocks ends below 2^63 units", p->n);

@@ -3,7 +3,8 @@
 // again, by a portfolio of members (which valley first, which block first) with growing node limits:
 //   at the bound        yes ends everything; no lifts the bound to the next capacity that is not ruled out
 //   between bound and peak   yes lowers the peak; no lifts the bound far
-// With a capacity there is one question only. Later rounds add noise to the preorders.
+// With a capacity there is one question only. Between rounds come short asks a little below the peak with noise in their
+// preorders: where the search is hopelessly deep, luck lowers the peak (the improve path).
 // Asks are lists whose first conclusive answer counts, whoever finds it: threads change the time, not the result.
 
 #include "plan/exact.h"
@@ -25,6 +26,8 @@ static const struct {
     {EXACT_LOWEST, EXACT_AT, "exact, lowest, AT"},
     {EXACT_LOWEST, EXACT_WAT, "exact, lowest, WAT"},
 };
+
+static const char noisy_name[] = "exact, with noise";
 
 // ---- a list of asks, by one thread or several ----
 
@@ -128,6 +131,7 @@ struct search {
     bool has_low[N_MEMBERS]; // asked at the bound in this round
     bool has_mid[N_MEMBERS]; // asked between
     int round;
+    uint64_t n_noisy; // noisy asks so far
 };
 
 static bool is_time_up(const struct search *s) {
@@ -135,20 +139,17 @@ static bool is_time_up(const struct search *s) {
 }
 
 static void add_task(struct search *s, int member, int64_t cap, bool is_mid) {
-    const struct plan_goal *g = s->goal;
-    struct task *t            = &s->crew.tasks[s->crew.n_tasks++];
-    int64_t limit             = 2 * (int64_t) s->p->n + 100;
-    t->member                 = member;
-    t->is_mid                 = is_mid;
-    t->ask                    = (struct exact_ask){
-                           .cap       = cap,
-                           .preorder  = members[member].preorder,
-                           .valley    = members[member].valley,
-                           .rules     = EXACT_ALL,
-                           .noise     = s->round < 3 ? 0 : 0.02 * (s->round % 3),
-                           .seed      = g->seed * 977 + (uint64_t) (s->round * N_MEMBERS + member) + 1,
-                           .max_nodes = limit << (2 * (s->round < 20 ? s->round : 20)),
-                           .stop      = &t->stop,
+    struct task *t = &s->crew.tasks[s->crew.n_tasks++];
+    int64_t limit  = 2 * (int64_t) s->p->n + 100;
+    t->member      = member;
+    t->is_mid      = is_mid;
+    t->ask         = (struct exact_ask){
+                .cap       = cap,
+                .preorder  = members[member].preorder,
+                .valley    = members[member].valley,
+                .rules     = EXACT_ALL,
+                .max_nodes = limit << (2 * (s->round < 20 ? s->round : 20)),
+                .stop      = &t->stop,
     };
 }
 
@@ -187,7 +188,7 @@ static void note_answer(struct search *s, const struct task *t) {
             peak        = end > peak ? end : peak;
         }
         if (peak < st->peak) {
-            plan_state_take(st, peak, members[t->member].name);
+            plan_state_take(st, peak, t->member >= 0 ? members[t->member].name : noisy_name);
             s->crew.off = st->spare;
         }
         s->part = t->is_mid ? s->part / 2 : s->part;
@@ -218,6 +219,53 @@ static void search_round(struct search *s) {
         }
     }
     s->part = (1 + s->part) / 2;
+}
+
+// ---- the improve path ----
+
+#define NOISY_ROUND 2 // the first round that is followed by noisy asks
+
+static void add_noisy_task(struct search *s, int64_t cap) {
+    static const enum exact_preorder preorders[] = {EXACT_WAT, EXACT_TWA, EXACT_WAT, EXACT_TAW, EXACT_WAT, EXACT_AT};
+    static const double noises[]                 = {0.003, 0.02, 0.08};
+    struct task *t                               = &s->crew.tasks[s->crew.n_tasks++];
+    uint64_t k                                   = s->n_noisy++;
+    t->member                                    = -1;
+    t->is_mid                                    = false;
+    t->ask                                       = (struct exact_ask){
+                                              .cap       = cap,
+                                              .preorder  = preorders[k % 6],
+                                              .valley    = (enum exact_valley)(k / 2 % EXACT_N_VALLEYS),
+                                              .noise     = noises[k / 6 % 3],
+                                              .seed      = (s->goal->seed + k) * 0x9E3779B97F4A7C15u,
+                                              .rules     = EXACT_ALL,
+                                              .max_nodes = 3 * (int64_t) s->p->n + 50,
+                                              .stop      = &t->stop,
+    };
+}
+
+// Short asks below the peak; the step grows with success and shrinks without.
+static void search_noisy(struct search *s) {
+    struct plan_state *st = s->state;
+    int shift             = 3;
+    // about as many nodes as the round had
+    for (int64_t lists = (int64_t) 1 << (2 * (s->round < 20 ? s->round : 20));
+         lists > 0 && !plan_is_done(st, s->goal) && !is_time_up(s); lists--) {
+        int64_t step    = (st->peak - st->bound) >> shift;
+        int64_t cap     = s->goal->enough > 0 ? s->goal->enough : st->peak - (step > 1 ? step : 1);
+        s->crew.n_tasks = 0;
+        for (int k = 0; k < 2 * N_MEMBERS; k++) {
+            add_noisy_task(s, cap);
+        }
+        s->crew.budget_us = s->goal->deadline_us - plan_now_us();
+        int first         = crew_run(&s->crew, s->workers, s->n_workers, &st->n_nodes);
+        if (first >= 0) {
+            lists += s->crew.tasks[first].answer == EXACT_FITS;
+            note_answer(s, &s->crew.tasks[first]);
+        } else if (shift < 8) {
+            shift++;
+        }
+    }
 }
 
 // ---- the search ----
@@ -278,6 +326,9 @@ enum ggml_status plan_search(const struct plan_prob *p, const struct plan_goal *
     bool ok      = s->n_workers > 0;
     for (; ok && !plan_is_done(st, g) && !is_time_up(s); s->round++) {
         search_round(s);
+        if (s->round >= NOISY_ROUND) {
+            search_noisy(s);
+        }
     }
     workers_free(s->workers, s->n_workers);
     pthread_mutex_destroy(&s->crew.lock);
