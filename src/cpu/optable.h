@@ -13,6 +13,11 @@
     X(norm) \
     X(rows) \
     X(softmax) \
+    X(reduce) \
+    X(repeat) \
+    X(fill) \
+    X(sort) \
+    X(pad) \
     X(custom) \
     X(rope) \
     X(glu) \

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+// pad.c: PAD, PAD_REFLECT_1D, ROLL: rows at another place, with something around them; WIN_PART, WIN_UNPART: a picture into
+// windows and back; GET_REL_POS, ADD_REL_POS: the relative positions that go with windows.
+// Elements are moved as they are.
+
+#include "cpu/op/cells.h"
+#include "cpu/optable.h"
+#include "cpu/rowio.h"
+
+// i to [0, n), n > 0.
+static int64_t wrap(int64_t i, int64_t n) {
+    const int64_t r = i % n;
+    return r < 0 ? r + n : r;
+}
+
+// One element type, and every element for itself.
+static bool same_cells(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && a->type == op->type && ggml_blck_size(a->type) == 1;
+}
+
+// ---- PAD, ROLL ----
+
+static bool pad_supports(const struct ggml_tensor *op) {
+    if (!same_cells(op)) {
+        return false;
+    }
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (op->ne[i] != op->src[0]->ne[i] + cpu_param_i32(op, 2 * i) + cpu_param_i32(op, 2 * i + 1)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Row `from` of n elements into a row of n_to, its first element at shift, repeated to both ends without end.
+static void row_wrap(
+    char *to, size_t to_step, int64_t n_to, const char *from, size_t from_step, int64_t n, int64_t shift, size_t size) {
+    for (int64_t i = 0; i < n_to;) {
+        const int64_t j = wrap(i - shift, n);
+        const int64_t m = n_to - i < n - j ? n_to - i : n - j;
+        cells_copy(to + (size_t) i * to_step, to_step, from + (size_t) j * from_step, from_step, m, size);
+        i += m;
+    }
+}
+
+// Likewise once, zeros around it.
+static void row_place(
+    char *to, size_t to_step, int64_t n_to, const char *from, size_t from_step, int64_t n, int64_t shift, size_t size) {
+    const int64_t begin = shift < 0 ? 0 : shift < n_to ? shift : n_to;
+    int64_t end         = shift + n < n_to ? shift + n : n_to;
+    end                 = end < begin ? begin : end;
+    cells_zero(to, to_step, begin, size);
+    cells_copy(
+        to + (size_t) begin * to_step, to_step, from + (begin - shift) * (int64_t) from_step, from_step, end - begin, size);
+    cells_zero(to + (size_t) end * to_step, to_step, n_to - end, size);
+}
+
+static void pad_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    const size_t size           = ggml_type_size(op->type);
+    const bool circular         = cpu_param_i32(op, 8) != 0 && !ggml_is_empty(a);
+    int64_t r0, r1;
+    cpu_share(p, ggml_nrows(op), &r0, &r1);
+    for (int64_t ir = r0; ir < r1; ir++) {
+        const struct cpu_row_pos at = cpu_row_pos(op, ir);
+        char *to                    = cpu_row(op, at);
+        int64_t i[]                 = {0, at.i1, at.i2, at.i3};
+        bool inside                 = a->ne[0] > 0;
+        for (int d = 1; d < GGML_MAX_DIMS; d++) {
+            i[d] -= cpu_param_i32(op, 2 * d);
+            if (circular) {
+                i[d] = wrap(i[d], a->ne[d]);
+            }
+            inside = inside && i[d] >= 0 && i[d] < a->ne[d];
+        }
+        if (!inside) {
+            cells_zero(to, op->nb[0], op->ne[0], size);
+            continue;
+        }
+        (circular ? row_wrap : row_place)(
+            to, op->nb[0], op->ne[0], cpu_row_at(a, i[1], i[2], i[3]), a->nb[0], a->ne[0], cpu_param_i32(op, 0), size);
+    }
+}
+
+static bool roll_supports(const struct ggml_tensor *op) {
+    return same_cells(op) && ggml_are_same_shape(op->src[0], op);
+}
+
+static void roll_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    const size_t size           = ggml_type_size(op->type);
+    int64_t r0, r1;
+    cpu_share(p, ggml_nrows(op), &r0, &r1);
+    for (int64_t ir = r0; ir < r1; ir++) {
+        const struct cpu_row_pos at = cpu_row_pos(op, ir);
+        const char *from            = cpu_row_at(a, wrap(at.i1 - cpu_param_i32(op, 1), a->ne[1]),
+                       wrap(at.i2 - cpu_param_i32(op, 2), a->ne[2]), wrap(at.i3 - cpu_param_i32(op, 3), a->ne[3]));
+        row_wrap(cpu_row(op, at), op->nb[0], op->ne[0], from, a->nb[0], a->ne[0], cpu_param_i32(op, 0), size);
+    }
+}
+
+// ---- PAD_REFLECT_1D ----
+
+static bool reflect_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    const int64_t left = cpu_param_i32(op, 0), right = cpu_param_i32(op, 1);
+    return same_cells(op) && left >= 0 && right >= 0 && left < a->ne[0] && right < a->ne[0] &&
+           op->ne[0] == a->ne[0] + left + right && op->ne[1] == a->ne[1] && op->ne[2] == a->ne[2] && op->ne[3] == a->ne[3];
+}
+
+static void reflect_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    const int64_t left = cpu_param_i32(op, 0), right = cpu_param_i32(op, 1), n = a->ne[0];
+    const size_t size = ggml_type_size(op->type);
+    int64_t r0, r1;
+    cpu_share(p, ggml_nrows(op), &r0, &r1);
+    for (int64_t ir = r0; ir < r1; ir++) {
+        const struct cpu_row_pos at = cpu_row_pos(op, ir);
+        const char *from            = cpu_row(a, at);
+        char *to                    = cpu_row(op, at) + (size_t) left * op->nb[0]; // element 0 of a
+        cells_copy(to, op->nb[0], from, a->nb[0], n, size);
+        for (int64_t i = 1; i <= left; i++) {
+            memcpy(to - (size_t) i * op->nb[0], from + (size_t) i * a->nb[0], size);
+        }
+        for (int64_t i = 1; i <= right; i++) {
+            memcpy(to + (size_t) (n - 1 + i) * op->nb[0], from + (size_t) (n - 1 - i) * a->nb[0], size);
+        }
+    }
+}
+
+// ---- windows: [channels, width, height] to [channels, w, w, windows] and back ----
+
+static bool win_part_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    const int64_t n_x = cpu_param_i32(op, 0), n_y = cpu_param_i32(op, 1), w = cpu_param_i32(op, 2);
+    return same_cells(op) && w > 0 && op->ne[0] == a->ne[0] && op->ne[1] == w && op->ne[2] == w && op->ne[3] == n_x * n_y;
+}
+
+static void win_part_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    const int64_t n_x = cpu_param_i32(op, 0), w = cpu_param_i32(op, 2);
+    const size_t size = ggml_type_size(op->type);
+    int64_t r0, r1;
+    cpu_share(p, ggml_nrows(op), &r0, &r1);
+    for (int64_t ir = r0; ir < r1; ir++) {
+        const struct cpu_row_pos at = cpu_row_pos(op, ir);
+        const int64_t x = at.i3 % n_x * w + at.i1, y = at.i3 / n_x * w + at.i2;
+        if (x < a->ne[1] && y < a->ne[2]) {
+            cells_copy_row(op, cpu_row(op, at), a, cpu_row_at(a, x, y, 0));
+        } else {
+            cells_zero(cpu_row(op, at), op->nb[0], op->ne[0], size);
+        }
+    }
+}
+
+static bool win_unpart_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    const int64_t w             = cpu_param_i32(op, 0);
+    // the last row and column must lie in a window that is there
+    return same_cells(op) && w > 0 && op->ne[0] == a->ne[0] && op->ne[3] == 1;
+}
+
+static void win_unpart_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    const int64_t w             = cpu_param_i32(op, 0);
+    const int64_t n_x           = (op->ne[1] + w - 1) / w;
+    const int64_t n_y           = (op->ne[2] + w - 1) / w;
+    if (n_x * n_y > a->ne[3] || w > a->ne[1] || w > a->ne[2]) {
+        cpu_fail(p, "WIN_UNPART '%s': %lld x %lld windows of %lld, there are %lld of %lld x %lld", op->name, (long long) n_x,
+            (long long) n_y, (long long) w, (long long) a->ne[3], (long long) a->ne[1], (long long) a->ne[2]);
+        return;
+    }
+    int64_t r0, r1;
+    cpu_share(p, ggml_nrows(op), &r0, &r1);
+    for (int64_t ir = r0; ir < r1; ir++) {
+        const struct cpu_row_pos at = cpu_row_pos(op, ir);
+        const int64_t i_win         = at.i2 / w * n_x + at.i1 / w;
+        cells_copy_row(op, cpu_row(op, at), a, cpu_row_at(a, at.i1 % w, at.i2 % w, i_win));
+    }
+}
+
+// ---- relative positions ----
+
+static bool get_rel_pos_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    // bits move: what comes from bf16 stays that, whatever the result calls itself
+    return a != NULL && ggml_type_size(a->type) == ggml_type_size(op->type) && ggml_blck_size(a->type) == 1 &&
+           ggml_blck_size(op->type) == 1 && op->ne[0] == a->ne[0] && op->ne[1] == op->ne[2] && a->ne[1] == 2 * op->ne[1] - 1 &&
+           op->ne[3] == 1;
+}
+
+static void get_rel_pos_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    int64_t r0, r1;
+    cpu_share(p, ggml_nrows(op), &r0, &r1);
+    for (int64_t ir = r0; ir < r1; ir++) {
+        const struct cpu_row_pos at = cpu_row_pos(op, ir);
+        cells_copy_row(op, cpu_row(op, at), a, cpu_row_at(a, op->ne[1] - 1 - at.i1 + at.i2, 0, 0));
+    }
+}
+
+static bool add_rel_pos_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *pw = op->src[1], *ph = op->src[2];
+    return a != NULL && pw != NULL && ph != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 &&
+           pw->type == GGML_TYPE_F32 && ph->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op) && ggml_are_same_shape(pw, ph) &&
+           ggml_is_contiguous(a) && ggml_is_contiguous(op) && ggml_is_contiguous(pw) && ggml_is_contiguous(ph) &&
+           pw->ne[0] * pw->ne[0] == a->ne[0] && pw->ne[1] * pw->ne[2] == a->ne[1] && pw->ne[3] == a->ne[2] && a->ne[3] == 1;
+}
+
+// Row of w * w numbers: number (y, x) gets the y-th of ph's row and the x-th of pw's, one after the other.
+static void add_rel_pos_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *pw = op->src[1], *ph = op->src[2];
+    const int64_t w = pw->ne[0];
+    int64_t r0, r1;
+    cpu_share(p, ggml_nrows(op), &r0, &r1);
+    for (int64_t ir = r0; ir < r1; ir++) {
+        const float *x     = (const float *) a->data + ir * w * w;
+        const float *add_w = (const float *) pw->data + ir * w, *add_h = (const float *) ph->data + ir * w;
+        float *y = (float *) op->data + ir * w * w;
+        for (int64_t i = 0; i < w; i++) {
+            for (int64_t j = 0; j < w; j++) {
+                y[i * w + j] = (x[i * w + j] + add_w[j]) + add_h[i];
+            }
+        }
+    }
+}
+
+const struct cpu_op_entry cpu_ops_pad[] = {
+    {GGML_OP_PAD, {.supports = pad_supports, .run = pad_run}},
+    {GGML_OP_PAD_REFLECT_1D, {.supports = reflect_supports, .run = reflect_run}},
+    {GGML_OP_ROLL, {.supports = roll_supports, .run = roll_run}},
+    {GGML_OP_WIN_PART, {.supports = win_part_supports, .run = win_part_run}},
+    {GGML_OP_WIN_UNPART, {.supports = win_unpart_supports, .run = win_unpart_run}},
+    {GGML_OP_GET_REL_POS, {.supports = get_rel_pos_supports, .run = get_rel_pos_run}},
+    {GGML_OP_ADD_REL_POS, {.supports = add_rel_pos_supports, .run = add_rel_pos_run}},
+    CPU_OPS_END,
+};

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+// reduce.c: SUM, SUM_ROWS, MEAN, CUMSUM, ARGMAX, COUNT_EQUAL: rows to fewer numbers, and running sums.
+// Sums are kept in double and rounded once. SUM and COUNT_EQUAL leave one partial result a task in work memory, which task 0
+// adds up in their order.
+
+#include "cpu/optable.h"
+#include "cpu/rowio.h"
+
+#include <math.h>
+
+static bool same_rows(const struct ggml_tensor *a, const struct ggml_tensor *op) {
+    return a->ne[1] == op->ne[1] && a->ne[2] == op->ne[2] && a->ne[3] == op->ne[3];
+}
+
+// ---- one number from all ----
+
+#define PART_SIZE 64 // a cache line a task
+
+static size_t parts_size(const struct ggml_tensor *op, int n_tasks) {
+    (void) op;
+    return PART_SIZE * (size_t) n_tasks;
+}
+
+static bool sum_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && cpu_is_float(a->type) && op->type == a->type && ggml_nelements(op) == 1;
+}
+
+static void sum_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    float buf[CPU_PIECE];
+    double sum = 0;
+    for (struct cpu_pieces it = cpu_pieces(p, a); cpu_piece_next(&it);) {
+        sum += p->k->sum(it.n, cpu_row_load(p->k, a, cpu_row(a, it.at), it.i0, it.n, buf));
+    }
+    char *parts = p->work;
+    memcpy(parts + PART_SIZE * (size_t) p->ith, &sum, sizeof sum);
+    cpu_barrier(p);
+    if (p->ith != 0) {
+        return;
+    }
+    sum = 0;
+    for (int i = 0; i < p->nth; i++) {
+        double part;
+        memcpy(&part, parts + PART_SIZE * (size_t) i, sizeof part);
+        sum += part;
+    }
+    const float total = (float) sum;
+    p->k->traits[op->type].from_float(&total, op->data, 1);
+}
+
+static bool count_equal_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    return a != NULL && b != NULL && a->type == GGML_TYPE_I32 && b->type == GGML_TYPE_I32 && op->type == GGML_TYPE_I64 &&
+           ggml_are_same_shape(a, b) && ggml_nelements(op) == 1;
+}
+
+static int64_t row_count_equal(int64_t n, const char *x, size_t x_step, const char *y, size_t y_step) {
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t v, w;
+        memcpy(&v, x + (size_t) i * x_step, sizeof v);
+        memcpy(&w, y + (size_t) i * y_step, sizeof w);
+        count += v == w;
+    }
+    return count;
+}
+
+static void count_equal_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    int64_t r0, r1, count = 0;
+    cpu_share(p, ggml_nrows(a), &r0, &r1);
+    for (int64_t ir = r0; ir < r1; ir++) {
+        const struct cpu_row_pos at = cpu_row_pos(a, ir);
+        count += row_count_equal(a->ne[0], cpu_row(a, at), a->nb[0], cpu_row(b, at), b->nb[0]);
+    }
+    char *parts = p->work;
+    memcpy(parts + PART_SIZE * (size_t) p->ith, &count, sizeof count);
+    cpu_barrier(p);
+    if (p->ith != 0) {
+        return;
+    }
+    count = 0;
+    for (int i = 0; i < p->nth; i++) {
+        int64_t part;
+        memcpy(&part, parts + PART_SIZE * (size_t) i, sizeof part);
+        count += part;
+    }
+    memcpy(op->data, &count, sizeof count);
+}
+
+// ---- one number a row ----
+
+static bool sum_rows_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && cpu_is_float(a->type) && op->type == a->type && op->ne[0] == 1 && same_rows(a, op);
+}
+
+static bool mean_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && cpu_is_float(a->type) && op->type == GGML_TYPE_F32 && op->ne[0] == 1 && same_rows(a, op);
+}
+
+static double row_sum(const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row) {
+    float buf[CPU_PIECE];
+    double sum = 0;
+    for (int64_t i = 0; i < t->ne[0]; i += CPU_PIECE) {
+        const int64_t n = t->ne[0] - i < CPU_PIECE ? t->ne[0] - i : CPU_PIECE;
+        sum += k->sum(n, cpu_row_load(k, t, row, i, n, buf));
+    }
+    return sum;
+}
+
+static void by_row_run(const struct cpu_params *p, struct ggml_tensor *op, bool mean) {
+    const struct ggml_tensor *a = op->src[0];
+    int64_t r0, r1;
+    cpu_share(p, ggml_nrows(op), &r0, &r1);
+    for (int64_t ir = r0; ir < r1; ir++) {
+        const struct cpu_row_pos at = cpu_row_pos(op, ir);
+        float sum                   = (float) row_sum(p->k, a, cpu_row(a, at));
+        if (mean) {
+            sum /= (float) a->ne[0];
+        }
+        p->k->traits[op->type].from_float(&sum, cpu_row(op, at), 1);
+    }
+}
+
+static void sum_rows_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    by_row_run(p, op, false);
+}
+static void mean_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    by_row_run(p, op, true);
+}
+
+static bool argmax_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && cpu_is_float(a->type) && op->type == GGML_TYPE_I32 && a->ne[1] == op->ne[0] && ggml_is_matrix(a) &&
+           ggml_is_vector(op);
+}
+
+// The last one of equal maxima. After a NaN the search starts anew, as in the reference.
+static int32_t row_argmax(const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row) {
+    float buf[CPU_PIECE];
+    float max  = -INFINITY;
+    int64_t at = 0;
+    for (int64_t i0 = 0; i0 < t->ne[0]; i0 += CPU_PIECE) {
+        const int64_t n = t->ne[0] - i0 < CPU_PIECE ? t->ne[0] - i0 : CPU_PIECE;
+        const float *x  = cpu_row_load(k, t, row, i0, n, buf);
+        for (int64_t i = 0; i < n; i++) {
+            max = max > x[i] ? max : x[i];
+            at  = max == x[i] ? i0 + i : at;
+        }
+    }
+    return (int32_t) at;
+}
+
+static void argmax_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    int64_t r0, r1;
+    cpu_share(p, a->ne[1], &r0, &r1);
+    for (int64_t ir = r0; ir < r1; ir++) {
+        const int32_t at = row_argmax(p->k, a, cpu_row_at(a, ir, 0, 0));
+        memcpy((char *) op->data + (size_t) ir * op->nb[0], &at, sizeof at);
+    }
+}
+
+// ---- running sums ----
+
+static bool cumsum_supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op);
+}
+
+static void cumsum_run(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    float buf_x[CPU_PIECE], buf_y[CPU_PIECE];
+    int64_t r0, r1;
+    cpu_share(p, ggml_nrows(op), &r0, &r1);
+    for (int64_t ir = r0; ir < r1; ir++) {
+        const struct cpu_row_pos at = cpu_row_pos(op, ir);
+        float sum                   = 0.0f;
+        for (int64_t i0 = 0; i0 < op->ne[0]; i0 += CPU_PIECE) {
+            const int64_t n = op->ne[0] - i0 < CPU_PIECE ? op->ne[0] - i0 : CPU_PIECE;
+            const float *x  = cpu_row_load(p->k, a, cpu_row(a, at), i0, n, buf_x);
+            float *y        = cpu_row_target(op, cpu_row(op, at), i0, buf_y);
+            for (int64_t i = 0; i < n; i++) {
+                sum += x[i];
+                y[i] = sum;
+            }
+            cpu_row_store(p->k, op, cpu_row(op, at), i0, n, y);
+        }
+    }
+}
+
+const struct cpu_op_entry cpu_ops_reduce[] = {
+    {GGML_OP_SUM, {.supports = sum_supports, .work_size = parts_size, .run = sum_run}},
+    {GGML_OP_SUM_ROWS, {.supports = sum_rows_supports, .run = sum_rows_run}},
+    {GGML_OP_MEAN, {.supports = mean_supports, .run = mean_run}},
+    {GGML_OP_CUMSUM, {.supports = cumsum_supports, .run = cumsum_run}},
+    {GGML_OP_ARGMAX, {.supports = argmax_supports, .run = argmax_run}},
+    {GGML_OP_COUNT_EQUAL, {.supports = count_equal_supports, .work_size = parts_size, .run = count_equal_run}},
+    CPU_OPS_END,
+};
