@@ -26,14 +26,15 @@ static double now_us(void) {
     return (double) t.tv_sec * 1e6 + (double) t.tv_nsec * 1e-3;
 }
 
-// Best of several runs, in microseconds.
+// Best of several runs within two seconds, in microseconds.
 static double best_us(const struct runner *r, struct ggml_cgraph *graph, int n_threads, int n_runs) {
     struct ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
     struct ggml_threadpool *pool         = r->pool_new(&params);
     struct ggml_cplan plan               = r->plan(graph, n_threads, pool);
     plan.work_data                       = malloc(plan.work_size + 1);
     double best                          = 1e30;
-    for (int i = 0; i < n_runs; i++) {
+    const double end                     = now_us() + 2e6;
+    for (int i = 0; i < n_runs && (i < 2 || now_us() < end); i++) {
         const double start = now_us();
         if (r->compute(graph, &plan) != GGML_STATUS_SUCCESS) {
             printf("%s failed\n", r->name);
@@ -100,6 +101,7 @@ static struct ggml_cgraph *layers(struct ggml_context *ctx, int n) {
 }
 
 int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
     cpu_set_t set;
     const int n_cpus      = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
     const int n_crowd     = argc > 1 ? atoi(argv[1]) : 4 * n_cpus;
