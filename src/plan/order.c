@@ -118,7 +118,12 @@ static bool part_exact(struct pass *s, const struct order_part *p, struct best *
             return false;
         }
         if (result == ORDER_BETTER) {
-            best_take(s, p, best, order_part_peak(p, s->local));
+            const uint64_t real = order_part_peak(p, s->local); // may be below the aim
+            if (real == UINT64_MAX) {
+                return false;
+            }
+            BERTH_ASSERT_INTERNAL(real <= peak);
+            best_take(s, p, best, real);
             best->bound = is_first ? best->peak : best->bound;
         } else if (result == ORDER_NONE_BETTER && lo == best->bound) {
             best->bound = limit;

@@ -141,7 +141,7 @@ static uint64_t move_run(const struct exact *e, const struct move *move, uint64_
             *last = (uint8_t) t;
         }
     }
-    *peak = live + (saved > 0 ? stay - saved : most);
+    *peak = live + (*last < 64 ? stay - p->stay[*last] : most);
     return live + stay - move->dead;
 }
 

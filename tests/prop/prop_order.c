@@ -161,7 +161,7 @@ static void brute_run(struct brute *b, int32_t at) {
                 is_ready = is_ready && (other == op || (s < 0 ? g->ops[op].view_of : g->srcs[op][s]) != other);
             }
         }
-        if (is_ready && b->n_tries < 40000) {
+        if (is_ready && b->n_tries < 3000) {
             b->order[c] = b->order[a];
             b->order[a] = op;
             brute_run(b, at + 1);
@@ -175,8 +175,8 @@ static void equals_brute_force(void **state) {
     (void) state;
     static struct random_graph g;
     int n_complete = 0, n_gained = 0;
-    for (int i = 0; i < 400; i++) {
-        graph_make(&g, 2 + roll(7), true);
+    for (int i = 0; i < 4000; i++) {
+        graph_make(&g, 2 + roll(8), true);
         struct brute b = {.g = &g, .best = UINT64_MAX};
         for (size_t k = 0; k < g.n; k++) {
             b.order[k] = (int32_t) k;
@@ -188,14 +188,14 @@ static void equals_brute_force(void **state) {
         int32_t order[MAX_OPS];
         struct berth_order_report r;
         assert_int_equal(berth_plan_order(g.ops, g.n, NULL, order, &r), GGML_STATUS_SUCCESS);
-        if (b.n_tries < 40000) {
+        if (b.n_tries < 3000) {
             n_complete++;
             n_gained += r.changed;
             assert_true(r.proven);
             assert_int_equal(r.live, b.best);
         }
     }
-    assert_true(n_complete > 300 && n_gained > 10);
+    assert_true(n_complete > 2000 && n_gained > 50);
 }
 
 static void quiet(enum ggml_log_level level, const char *text, void *user_data) {
