@@ -24,7 +24,8 @@
     X(train) \
     X(ssm) \
     X(recurrent) \
-    X(moe)
+    X(moe) \
+    X(attn)
 // clang-format on
 
 #define CPU_FAMILY_DECLARE(name) extern const struct cpu_op_entry cpu_ops_##name[];

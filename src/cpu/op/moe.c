@@ -6,7 +6,7 @@
 // expert, all in work memory; then tasks take tiles of one expert: TILE_ROWS of its rows times up to TILE_PAIRS rows of src[1],
 // which are gathered so that the micro-kernels find them at one stride.
 
-#include "cpu/op/scratch.h"
+#include "cpu/op/dots.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
@@ -127,29 +127,13 @@ static void id_tile(const struct cpu_params *p, struct ggml_tensor *op, const st
     int64_t r1, const int32_t *pairs, int n, char *gathered) {
     const struct ggml_tensor *a = op->src[0];
     const char *rows = cpu_row_at(a, 0, e, 0), *cols = id_row(op, w, pairs[0]);
-    const struct cpu_tile *ukr = &p->k->tile[a->type];
-    const ggml_vec_dot_t dot   = p->k->traits[a->type].vec_dot;
     float out[TILE_PAIRS * TILE_ROWS];
     for (int c = 0; c < n && n > 1; c++) {
         memcpy(gathered + (size_t) c * w->row_size, id_row(op, w, pairs[c]), w->row_size);
         cols = gathered;
     }
-    if (ukr->run != NULL) {
-        for (int c = 0; c < n; c += ukr->nr) {
-            for (int64_t r = r0; r < r1; r += ukr->mr) {
-                ukr->run(a->ne[0], out + c * TILE_ROWS + (r - r0), TILE_ROWS, rows + (size_t) r * a->nb[1], a->nb[1],
-                    r1 - r < ukr->mr ? (int) (r1 - r) : ukr->mr, cols + (size_t) c * w->row_size, w->row_size,
-                    n - c < ukr->nr ? n - c : ukr->nr);
-            }
-        }
-    } else {
-        for (int64_t r = r0; r < r1; r++) {
-            for (int c = 0; c < n; c++) {
-                dot((int) a->ne[0], out + c * TILE_ROWS + (r - r0), 0, rows + (size_t) r * a->nb[1], 0,
-                    cols + (size_t) c * w->row_size, 0, 1);
-            }
-        }
-    }
+    cpu_dots(
+        p->k, a->type, a->ne[0], out, TILE_ROWS, rows + (size_t) r0 * a->nb[1], a->nb[1], (int) (r1 - r0), cols, w->row_size, n);
     for (int c = 0; c < n; c++) {
         char *to = cpu_row_at(op, pairs[c] % op->ne[1], pairs[c] / op->ne[1], 0);
         memcpy(to + (size_t) r0 * sizeof(float), out + c * TILE_ROWS, (size_t) (r1 - r0) * sizeof(float));
