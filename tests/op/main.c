@@ -139,7 +139,14 @@ static void fill_row(struct op_build *b, struct ggml_tensor *t, char *row, float
         if (traits->from_float != NULL) {
             traits->from_float(x, row, t->ne[0]);
         } else {
-            b->skip = "rows of this type cannot be made here";
+            float *weights = malloc((size_t) t->ne[0] * sizeof *weights + 1); // these formats want an importance of each column
+            for (int64_t i = 0; i < t->ne[0]; i++) {
+                weights[i] = 1.0f;
+            }
+            if (ggml_quantize_chunk(t->type, x, row, 0, 1, t->ne[0], weights) == 0) {
+                b->skip = "rows of this type cannot be made here";
+            }
+            free(weights);
         }
     } else {
         for (int64_t i = 0; i < t->ne[0]; i++) {
@@ -223,6 +230,20 @@ struct ggml_tensor *op_with_specials(struct ggml_tensor *t) {
         }
     }
     return t;
+}
+
+double op_quant_nmse(enum ggml_type type) {
+    static const struct {
+        enum ggml_type type;
+        double nmse;
+    } searched[] = {{GGML_TYPE_Q2_K, 0.1}, {GGML_TYPE_Q3_K, 0.03}, {GGML_TYPE_Q4_K, 0.006}, {GGML_TYPE_Q5_K, 0.002},
+        {GGML_TYPE_Q6_K, 5e-4}, {GGML_TYPE_IQ4_NL, 0.012}, {GGML_TYPE_IQ4_XS, 0.01}};
+    for (size_t i = 0; i < sizeof searched / sizeof searched[0]; i++) {
+        if (searched[i].type == type) {
+            return searched[i].nmse;
+        }
+    }
+    return OP_EXACT;
 }
 
 // ---- comparing ----

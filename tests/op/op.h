@@ -20,6 +20,11 @@
 #define OP_EXACT 0.0 // the same bytes
 #define OP_F32 1e-7  // normalised mean squared error
 
+// For results of a quantised type: the simple formats are the reference's to the byte. The K and iq4 formats search for good
+// scales, and Berth searches in its own way: two good answers differ by up to twice the squared error of one (tests/quant
+// compares those).
+double op_quant_nmse(enum ggml_type type);
+
 struct op_suite;
 
 struct op_build {
