@@ -10,9 +10,8 @@
 
 #define MAX_NODES_DEFAULT 20000
 #define BEAM_DEFAULT 64
-#define BEAM_FIRST 4        // width of the beam that gives the exact search its limit
-#define BEAM_WORK (1 << 22) // tasks of a part * width: the beam gets narrower for large parts
-#define N_REFINE 64         // windows that may lower the peak
+#define BEAM_FIRST 4 // width of the beam that gives the exact search its limit
+#define N_REFINE 64  // windows that may lower the peak
 
 struct part {
     int32_t lo, hi;
@@ -82,9 +81,8 @@ static void apply(struct pass *s, int32_t lo, int32_t n, const int32_t *local) {
     }
 }
 
-static int32_t beam_width(const struct pass *s, int32_t n) {
-    const int32_t want = s->params->beam > 0 ? s->params->beam : BEAM_DEFAULT, most = BEAM_WORK / (n + 1);
-    return want < most ? want : most < 4 ? 4 : most;
+static int32_t beam_width(const struct pass *s) {
+    return s->params->beam > 0 ? s->params->beam : BEAM_DEFAULT;
 }
 
 static int64_t max_nodes(const struct pass *s) {
@@ -146,7 +144,7 @@ static bool part_improve(struct pass *s, const struct order_part *p, struct best
         best_take(s, p, best, peak);
     }
     if (result != ORDER_OUT_OF_MEMORY && best->bound < best->peak) {
-        result = order_beam(p, 0, best->peak, is_small ? BEAM_FIRST : 1, s->local, &peak);
+        result = order_beam(p, best->peak, is_small ? BEAM_FIRST : 1, s->local, &peak);
     }
     if (result == ORDER_BETTER) {
         best_take(s, p, best, peak);
@@ -155,7 +153,7 @@ static bool part_improve(struct pass *s, const struct order_part *p, struct best
         return part_exact(s, p, best);
     }
     if (result != ORDER_OUT_OF_MEMORY && best->bound < best->peak) {
-        result = order_beam(p, 0, best->peak, beam_width(s, p->n), s->local, &peak);
+        result = order_beam(p, best->peak, beam_width(s), s->local, &peak);
     }
     if (result == ORDER_BETTER) {
         best_take(s, p, best, peak);

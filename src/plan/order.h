@@ -96,7 +96,7 @@ enum order_result order_exact(const struct order_part *p, uint64_t aim, uint64_t
     uint64_t *peak, int64_t *n_nodes) BERTH_MUST_USE;
 // The best order that a beam of this width finds, if it is below `limit`.
 enum order_result order_beam(
-    const struct order_part *p, uint64_t aim, uint64_t limit, int32_t width, int32_t *order, uint64_t *peak) BERTH_MUST_USE;
+    const struct order_part *p, uint64_t limit, int32_t width, int32_t *order, uint64_t *peak) BERTH_MUST_USE;
 // Depth first from the ends, the deepest need first.
 enum order_result order_depth_first(const struct order_part *p, uint64_t limit, int32_t *order, uint64_t *peak) BERTH_MUST_USE;
 // Peak of an order of the part; UINT64_MAX if out of memory.

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 // order_beam.c: a beam over sets of tasks for parts of any size: step by step, the `width` best sets by (peak, live) survive,
-// each set once. Width 1 is the greedy list order. As in order_exact.c, a task that costs nothing is taken at once, without
-// rivals. Time O(n * width * (ready tasks + n / 64)), memory O(n * width).
+// each set once. Width 1 is the greedy list order. A task that leaves no more alive and does not pass the peak is taken at once,
+// without rivals. A step costs width * (ready tasks + n / 64); the sum is bounded: where it would pass WORK_MAX the beam gets
+// narrower, and where not even one set a step can be paid it gives up. Memory O(n * width).
 
 #include "plan/order.h"
 
 #include <string.h>
+
+#define WORK_MAX 6000000 // tasks tried, and words copied by the dozen: about 0.2 s
 
 struct state {
     uint64_t live, peak;
@@ -27,6 +30,7 @@ struct beam {
     const struct order_part *p;
     size_t n_words; // of a set
     int32_t width;
+    int64_t work; // that may still be done
     uint64_t limit;
     uint64_t *key;           // [n] random words, the hash of a set is their xor
     uint64_t *mask;          // [n_blocks] users as a set, if one word can hold it
@@ -87,8 +91,9 @@ static bool follow(struct beam *m, int32_t s, int now) {
             const int32_t t = (int32_t) (w * 64) + __builtin_ctzll(r);
             uint64_t peak;
             const uint64_t live = run(m, done, state->live, t, &peak);
-            const bool is_free  = live <= state->live && peak <= state->peak;
-            peak                = peak > state->peak ? peak : state->peak;
+            m->work--;
+            const bool is_free = live <= state->live && peak <= state->peak;
+            peak               = peak > state->peak ? peak : state->peak;
             if (peak >= m->limit) {
                 continue;
             }
@@ -200,7 +205,7 @@ static bool take(struct beam *m, const struct candidate *c, int32_t s, int now) 
     return true;
 }
 
-static bool beam_init(struct beam *m, struct order_mem *mem, uint64_t aim) {
+static bool beam_init(struct beam *m, struct order_mem *mem) {
     const struct order_part *p = m->p;
     const size_t n = (size_t) p->n, n_sets = (size_t) m->width * m->n_words;
     m->key = order_alloc(mem, n, sizeof *m->key);
@@ -233,29 +238,37 @@ static bool beam_init(struct beam *m, struct order_mem *mem, uint64_t aim) {
             m->mask[b] |= (uint64_t) 1 << p->users.at[k];
         }
     }
-    m->states[0][0] = (struct state){.live = p->live, .peak = aim > p->bound ? aim : p->bound, .trace = UINT32_MAX};
+    m->states[0][0] = (struct state){.live = p->live, .peak = p->bound, .trace = UINT32_MAX};
     m->n_states     = 1;
     return true;
 }
 
-enum order_result order_beam(
-    const struct order_part *p, uint64_t aim, uint64_t limit, int32_t width, int32_t *order, uint64_t *peak) {
+enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t width, int32_t *order, uint64_t *peak) {
     if (p->bound >= limit) {
         return ORDER_NONE_BETTER;
     }
-    struct order_mem mem     = {0};
-    struct beam m            = {.p = p, .n_words = ((size_t) p->n + 63) / 64, .width = width < 1 ? 1 : width, .limit = limit};
+    struct order_mem mem = {0};
+    struct beam m        = {
+               .p = p, .n_words = ((size_t) p->n + 63) / 64, .width = width < 1 ? 1 : width, .work = WORK_MAX, .limit = limit};
     enum order_result result = ORDER_OUT_OF_MEMORY;
-    if (!beam_init(&m, &mem, aim)) {
+    if (!beam_init(&m, &mem)) {
         goto fail;
     }
     int now = 0;
     for (int32_t i = 0; i < p->n; i++, now = !now) {
-        m.n_cands = 0;
+        const int64_t before = m.work;
+        m.n_cands            = 0;
         for (int32_t s = 0; s < m.n_states; s++) {
             if (!follow(&m, s, now)) {
                 goto fail;
             }
+        }
+        m.work -= m.n_states * (int64_t) (m.n_words / 8);
+        const int64_t cost = (before - m.work) / m.n_states + 1, most = m.work / cost / (p->n - i); // of a set; sets a step
+        m.width = most < m.width ? (int32_t) (most < 1 ? 1 : most) : m.width;
+        if (m.work < 0) {
+            result = ORDER_GAVE_UP;
+            goto fail;
         }
         if (m.n_cands > 1 && !drop_twins(&m)) {
             goto fail;
