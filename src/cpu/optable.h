@@ -13,6 +13,10 @@
     X(norm) \
     X(rows) \
     X(softmax) \
+    X(pool) \
+    X(upscale) \
+    X(im2col) \
+    X(conv) \
     X(reduce) \
     X(repeat) \
     X(fill) \

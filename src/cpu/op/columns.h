@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+// columns.h: windows of a picture as columns, in one, two or three directions (the missing ones have extent 1).
+#pragma once
+
+#include "cpu/cpu.h"
+
+// How windows walk over the data. Index 0: x, 1: y, 2: z.
+struct columns {
+    int64_t k[3];   // extents of the window
+    int64_t n[3];   // of the data
+    int64_t out[3]; // windows in each direction
+    int64_t stride[3], pad[3], dil[3];
+    int64_t n_channels, n_batch;
+    size_t nb[3], nb_channel, nb_batch; // bytes of the data from one to the next
+    size_t size;                        // of an element
+};
+
+static inline int64_t columns_length(const struct columns *c) {
+    return c->k[0] * c->k[1] * c->k[2] * c->n_channels;
+}
+// Windows of one batch.
+static inline int64_t columns_count(const struct columns *c) {
+    return c->out[0] * c->out[1] * c->out[2];
+}
+
+// Window (x, y, z) of a batch that starts at data, to `to`: elements of [kx, ky, kz, channel], zeros outside (im2col.c).
+void cpu_column_gather(const struct columns *c, const char *data, const int64_t at[3], char *to);
