@@ -15,7 +15,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 static double cpu_s(void) {
     struct timespec t;
@@ -378,6 +381,34 @@ static double one_dive(struct instance *in, enum plan_priority priority, double 
     return s;
 }
 
+// Bytes an item that solving takes at most beyond the items and their offsets, measured in a child.
+static double bytes_per_item(struct instance *in) {
+    int ends[2];
+    double bytes = -1;
+    if (pipe(ends) != 0) {
+        return bytes;
+    }
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        struct rusage before, after;
+        memset(in->offsets, 1, (size_t) in->n * sizeof *in->offsets);
+        getrusage(RUSAGE_SELF, &before);
+        berth_plan_solve(in->items, in->n, NULL, in->offsets, NULL);
+        getrusage(RUSAGE_SELF, &after);
+        bytes     = (double) (after.ru_maxrss - before.ru_maxrss) * 1024 / (double) in->n;
+        ssize_t n = write(ends[1], &bytes, sizeof bytes);
+        _exit(n == sizeof bytes ? 0 : 1);
+    }
+    close(ends[1]);
+    if (child < 0 || read(ends[0], &bytes, sizeof bytes) != sizeof bytes) {
+        bytes = -1;
+    }
+    close(ends[0]);
+    waitpid(child, NULL, 0);
+    return bytes;
+}
+
 static int run_scale(int64_t n_max) {
     static const char *const names[] = {"network", "dense", "comb"};
     printf("%-8s %8s | %9s %8s | %9s %9s %-14s | %9s\n", "shape", "n", "dive us/n", "ratio", "fast us/n", "ratio", "method",
@@ -387,13 +418,14 @@ static int run_scale(int64_t n_max) {
         for (int64_t n = 1000; n <= n_max; n *= 10) {
             struct instance in;
             make(&in, n, (enum shape) shape);
+            double bytes = bytes_per_item(&in);
             double ratio;
             double dive = one_dive(&in, PLAN_TWA, &ratio);
             double s;
             struct berth_plan_params params = {0};
             struct berth_plan_report r      = solve(&in, &params, names[shape], &s);
             printf("%-8s %8lld | %9.3f %8.4f | %9.3f %9.4f %-14s | %9.1f\n", names[shape], (long long) n, dive * 1e6 / (double) n,
-                ratio, s * 1e6 / (double) n, 1 + r.gap, r.method, 0.0);
+                ratio, s * 1e6 / (double) n, 1 + r.gap, r.method, bytes);
             fflush(stdout);
             instance_free(&in);
         }

@@ -5,9 +5,10 @@
 // order in which they are filled does not matter: the walk goes to the nearest one and needs no heap.
 //
 // Row of segments, left to right: left[0..n_left), cur, right[n_right..0). Both stacks share one array of n_sec + 2.
-// Unplaced blocks are kept by width class: class k has the widths [2^k, 2^(k+1)), sorted by first section, in leaves of 16; a
-// tree over the leaves knows the least end and the best rank. In one class, a block that starts well inside a valley also ends
-// inside, so that dense lifetimes do not make the tree look at every leaf.
+// Unplaced blocks are kept by width class: one per power of two below 64, four above, sorted by first section, in leaves of 16;
+// a tree over the leaves knows the least end and the best rank. In one class, a block that starts well inside a valley also ends
+// inside, so that dense lifetimes do not make the tree look at every leaf (dense, 10^6 blocks: 25 us a block with one class per
+// power of two, 3 us with four).
 // An aimed dive prefers blocks that serve the section with the most left to place, and gives up where the target is out of reach.
 // At most 3n steps, one query each; 1 us a block or less up to 10^4 blocks, 2 us at 10^6 (bench/plan.c scale).
 
@@ -16,7 +17,10 @@
 #include <string.h>
 
 #define LEAF 16
-#define N_CLASSES 31
+#define FINE_FROM 6 // widths of 2^6 and more have FINE classes per power of two
+#define FINE_BITS 2
+#define FINE (1 << FINE_BITS)
+#define N_CLASSES (FINE_FROM + FINE * (31 - FINE_FROM))
 #define PLACED INT32_MAX // rank of a slot that holds no unplaced block
 #define HOPELESS (-1)    // in place of a rank: the target cannot be met
 
@@ -25,13 +29,16 @@ struct node {
     int32_t best;    // their best rank, PLACED: none
 };
 
+// A class that has blocks.
 struct width_class {
-    int32_t slot;      // first slot, a multiple of LEAF
-    int32_t n;         // blocks
-    int32_t n_leaves;  // leaves in use
-    int32_t pow2;      // leaves of the tree, a power of two
-    struct node *tree; // [2 * pow2]: 1 is the root, pow2 + i is leaf i
-    int32_t *cell;     // [(n_sec >> k) + 2]: first block of the class with a >= c << k, relative to slot
+    int32_t w_min, w_max; // widths
+    int32_t shift;        // sections per cell, as a power of two; not above w_min
+    int32_t slot;         // first slot, a multiple of LEAF
+    int32_t n;            // blocks
+    int32_t n_leaves;     // leaves in use
+    int32_t pow2;         // leaves of the tree, a power of two
+    struct node *tree;    // [2 * pow2]: 1 is the root, pow2 + i is leaf i
+    int32_t *cell;        // [(n_sec >> shift) + 2]: first block with a >= cell << shift, relative to slot
 };
 
 struct segment {
@@ -44,12 +51,13 @@ struct plan_dive {
     int32_t n_classes;
     int32_t n_slots;
     struct width_class classes[N_CLASSES];
-    int32_t *block;   // [n_slots] block in a slot, -1: padding
-    int32_t *slot_a;  // [n_slots]
-    int32_t *slot_b;  // [n_slots]
-    int32_t *rank;    // [n_slots] by the priority of this dive, PLACED once placed
-    int32_t *by_rank; // [n] slot
-    int32_t n_free;   // blocks to place: those that are not fixed
+    int8_t last_class[N_CLASSES]; // by number: the last class whose number is not above, -1: none
+    int32_t *block;               // [n_slots] block in a slot, -1: padding
+    int32_t *slot_a;              // [n_slots]
+    int32_t *slot_b;              // [n_slots]
+    int32_t *rank;                // [n_slots] by the priority of this dive, PLACED once placed
+    int32_t *by_rank;             // [n] slot
+    int32_t n_free;               // blocks to place: those that are not fixed
     struct node *nodes;
     int32_t *cells;
     int64_t *life_max; // [n] T: the largest total over a block's life; filled when first asked for
@@ -63,7 +71,22 @@ struct plan_dive {
 };
 
 static int width_class_of(int32_t width) {
-    return 31 - __builtin_clz((uint32_t) width);
+    int k = 31 - __builtin_clz((uint32_t) width);
+    return k < FINE_FROM ? k : FINE_FROM + FINE * (k - FINE_FROM) + (width >> (k - FINE_BITS) & (FINE - 1));
+}
+
+static struct width_class width_class_make(int number, int32_t n) {
+    if (number < FINE_FROM) {
+        return (struct width_class){.w_min = 1 << number, .w_max = (2 << number) - 1, .shift = number, .n = n};
+    }
+    int k       = FINE_FROM + (number - FINE_FROM) / FINE;
+    int32_t sub = FINE + (number - FINE_FROM) % FINE;
+    return (struct width_class){
+
+        .w_min = sub << (k - FINE_BITS),
+        .w_max = (int32_t) (((int64_t) (sub + 1) << (k - FINE_BITS)) - 1),
+        .shift = k - FINE_BITS,
+        .n     = n};
 }
 
 void plan_dive_free(struct plan_dive *d) {
@@ -83,9 +106,9 @@ void plan_dive_free(struct plan_dive *d) {
 // Sorts the blocks into slots, class by class; p has them by rising a already.
 static void dive_fill_slots(struct plan_dive *d) {
     const struct plan_prob *p = d->p;
-    int32_t at[N_CLASSES];
+    int32_t at[N_CLASSES]; // by number
     for (int k = 0; k < d->n_classes; k++) {
-        at[k] = d->classes[k].slot;
+        at[width_class_of(d->classes[k].w_min)] = d->classes[k].slot;
         for (int32_t i = d->classes[k].slot + d->classes[k].n; i < d->classes[k].slot + d->classes[k].n_leaves * LEAF; i++) {
             d->block[i]  = -1;
             d->slot_a[i] = INT32_MAX;
@@ -100,10 +123,10 @@ static void dive_fill_slots(struct plan_dive *d) {
     }
     for (int k = 0; k < d->n_classes; k++) {
         struct width_class *c = &d->classes[k];
-        int32_t n_cells       = (p->n_sec >> k) + 2;
+        int32_t n_cells       = (p->n_sec >> c->shift) + 2;
         int32_t i             = 0;
         for (int32_t cell = 0; cell < n_cells; cell++) {
-            while (i < c->n && d->slot_a[c->slot + i] < (int64_t) cell << k) {
+            while (i < c->n && d->slot_a[c->slot + i] < (int64_t) cell << c->shift) {
                 i++;
             }
             c->cell[cell] = i;
@@ -116,14 +139,20 @@ struct plan_dive *plan_dive_new(const struct plan_prob *p) {
     if (d == NULL) {
         return NULL;
     }
-    d->p = p;
+    d->p                     = p;
+    int32_t count[N_CLASSES] = {0};
     for (int32_t i = 0; i < p->n; i++) {
-        d->classes[width_class_of(p->b[i] - p->a[i])].n++;
+        count[width_class_of(p->b[i] - p->a[i])]++;
     }
     size_t n_nodes = 0;
     size_t n_cells = 0;
-    for (int k = 0; k < N_CLASSES && (p->n_sec >> k) > 0; k++) {
-        struct width_class *c = &d->classes[k];
+    for (int k = 0; k < N_CLASSES; k++) {
+        d->last_class[k] = (int8_t) (d->n_classes - (count[k] == 0));
+        if (count[k] == 0) {
+            continue;
+        }
+        struct width_class *c = &d->classes[d->n_classes++];
+        *c                    = width_class_make(k, count[k]);
         c->slot               = d->n_slots;
         c->n_leaves           = (c->n + LEAF - 1) / LEAF;
         c->pow2               = 1;
@@ -132,8 +161,7 @@ struct plan_dive *plan_dive_new(const struct plan_prob *p) {
         }
         d->n_slots += c->n_leaves * LEAF;
         n_nodes += (size_t) 2 * c->pow2;
-        n_cells += (size_t) (p->n_sec >> k) + 2;
-        d->n_classes = k + 1;
+        n_cells += (size_t) (p->n_sec >> c->shift) + 2;
     }
     size_t n  = (size_t) p->n;
     size_t ns = (size_t) d->n_slots;
@@ -158,7 +186,7 @@ struct plan_dive *plan_dive_new(const struct plan_prob *p) {
         d->classes[k].tree = d->nodes + n_nodes;
         d->classes[k].cell = d->cells + n_cells;
         n_nodes += (size_t) 2 * d->classes[k].pow2;
-        n_cells += (size_t) (p->n_sec >> k) + 2;
+        n_cells += (size_t) (p->n_sec >> d->classes[k].shift) + 2;
     }
     dive_fill_slots(d);
     return d;
@@ -283,23 +311,24 @@ static void query_tree(
 // The best unplaced block inside [lo, hi): its rank, or PLACED. *in: its class.
 static int32_t dive_query(const struct plan_dive *d, int32_t lo, int32_t hi, int32_t cover, int *in) {
     struct query q = {.lo = lo, .hi = hi, .cover = cover, .best = PLACED};
-    for (int k = 0; k < d->n_classes && hi - lo >= 1 << k; k++) {
+    // Wide ones first: most priorities prefer them, and what they find lets the others go unread.
+    for (int k = d->last_class[width_class_of(hi - lo)]; k >= 0; k--) {
         const struct width_class *c = &d->classes[k];
-        if (c->tree[1].best >= q.best) {
+        if (c->tree[1].best >= q.best || hi - lo < c->w_min) {
             continue;
         }
         // first sections in question: those of blocks that may end inside and, if asked, cover
-        int32_t least = cover < 0 || cover - lo < 2 << k ? lo : cover - (2 << k) + 1;
-        int32_t most  = cover < 0 || cover > hi - (1 << k) ? hi - (1 << k) : cover;
-        int32_t from  = c->cell[least >> k];
-        int32_t to    = most >= least ? c->cell[(most >> k) + 1] : from;
+        int32_t least = cover < 0 || cover - lo < c->w_max ? lo : cover - c->w_max + 1;
+        int32_t most  = cover < 0 || cover > hi - c->w_min ? hi - c->w_min : cover;
+        int32_t from  = c->cell[least >> c->shift];
+        int32_t to    = most >= least ? c->cell[(most >> c->shift) + 1] : from;
         if (from == to) {
             continue;
         }
         int32_t before = q.best;
         q.from         = from / LEAF;
         q.to           = (to - 1) / LEAF + 1;
-        q.surely_a     = hi - (int32_t) ((2u << k) - 1);
+        q.surely_a     = hi - c->w_max;
         if (q.to - q.from <= 3) {
             for (int32_t leaf = q.from; leaf < q.to; leaf++) {
                 const struct node *sum = &c->tree[c->pow2 + leaf];

@@ -9,17 +9,25 @@
 #define LARGEST_FIRST_MAX 2000 // blocks; 1 ms
 #define CORE_MAX 64            // blocks
 
+#define AIMED_MAX 50000 // blocks; an aimed dive takes more memory
+
+enum way { DIVE, AIMED_DIVE, BEST_FIT, LARGEST_FIRST };
+
 static const struct {
     const char *name;
-    int priority; // of a dive, or FIT, LARGEST
+    enum way way;
+    enum plan_priority priority; // of a dive
 } methods[] = {
-    {"dive TWA", PLAN_TWA},
-    {"dive WAT", PLAN_WAT},
-    {"dive TAW", PLAN_TAW},
-    {"best fit", -1},
-    {"largest first", -2},
-    {"dive ZW", PLAN_ZW},
-    {"dive AT", PLAN_AT},
+    {"dive TWA", DIVE, PLAN_TWA},
+    {"dive WAT", DIVE, PLAN_WAT},
+    {"dive TAW", DIVE, PLAN_TAW},
+    {"best fit", BEST_FIT, 0},
+    {"largest first", LARGEST_FIRST, 0},
+    {"dive ZW", DIVE, PLAN_ZW},
+    {"dive AT", DIVE, PLAN_AT},
+    {"aimed dive TWA", AIMED_DIVE, PLAN_TWA},
+    {"aimed dive WAT", AIMED_DIVE, PLAN_WAT},
+    {"aimed dive TAW", AIMED_DIVE, PLAN_TAW},
 };
 
 enum ggml_status plan_fast(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
@@ -29,13 +37,14 @@ enum ggml_status plan_fast(const struct plan_prob *p, const struct plan_goal *g,
     }
     bool is_out_of_memory = false;
     for (size_t m = 0; m < sizeof methods / sizeof methods[0] && !plan_is_done(s, g); m++) {
-        int64_t target = s->peak == PLAN_NO_CAP ? PLAN_NO_CAP : s->peak - 1;
-        int64_t peak   = -1;
-        if (methods[m].priority >= 0) {
-            peak = plan_dive_run(dive, (enum plan_priority) methods[m].priority, false, target, s->spare);
-        } else if (methods[m].priority == -1 && !plan_prob_is_odd(p)) {
+        int64_t target      = s->peak == PLAN_NO_CAP ? PLAN_NO_CAP : s->peak - 1;
+        int64_t peak        = -1;
+        const bool is_aimed = methods[m].way == AIMED_DIVE;
+        if (methods[m].way == DIVE || (is_aimed && p->n <= AIMED_MAX)) {
+            peak = plan_dive_run(dive, methods[m].priority, is_aimed, target, s->spare);
+        } else if (methods[m].way == BEST_FIT && !plan_prob_is_odd(p)) {
             peak = plan_best_fit(p, target, s->spare);
-        } else if (methods[m].priority == -2 && p->n <= LARGEST_FIRST_MAX) {
+        } else if (methods[m].way == LARGEST_FIRST && p->n <= LARGEST_FIRST_MAX) {
             peak = plan_largest_first(p, target, s->spare);
         }
         is_out_of_memory |= peak == -2;
