@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // galloc.c: the graph allocator: a plan applied to buffers. A graph that was seen before, at the same addresses or at others,
-// costs one linear comparison and its addresses; every other graph is planned anew, and its buffers grow if they must. A failure
-// loses nothing: the allocator keeps its buffers or gets equal ones back, and the next graph can be tried.
+// costs one linear comparison and its addresses; every other graph is planned anew, and the buffers grow if they must. A failure
+// loses nothing: plans and buffers stay as they were, or come back as large, and the next graph can be tried.
 
 #include "alloc/galloc.h"
 
-#include "alloc/galloc_plan.h"
 #include "backend/backend.h"
 
 #include <stdlib.h>
@@ -20,8 +19,8 @@ struct berth_gallocr_options berth_gallocr_options_default(void) {
 
 void berth_gallocr_set_options(ggml_gallocr_t galloc, const struct berth_gallocr_options *options) {
     if (galloc != NULL && options != NULL) {
-        galloc->options    = *options;
-        galloc->is_planned = false;
+        galloc->options = *options;
+        berth_galloc_forget(galloc);
     }
 }
 
@@ -67,6 +66,7 @@ ggml_gallocr_t ggml_gallocr_new_n(ggml_backend_buffer_type_t *bufts, int n_bufs)
         return NULL;
     }
     galloc->n_bufs  = n_bufs;
+    galloc->epoch   = 1;
     galloc->options = berth_gallocr_options_default();
     for (int i = 0; i < n_bufs; i++) {
         pool_assign(galloc, bufts[i], i);
@@ -82,102 +82,73 @@ void ggml_gallocr_free(ggml_gallocr_t galloc) {
     if (galloc == NULL) {
         return;
     }
-    for (int p = 0; p < galloc->n_pools; p++) {
-        for (size_t c = 0; c < galloc->pools[p].n_chunks; c++) {
-            ggml_backend_buffer_free(galloc->pools[p].chunks[c]);
-        }
-        berth_free(galloc->pools[p].chunks);
-        berth_free(galloc->pools[p].need);
-    }
-    berth_record_fini(&galloc->rec);
-    berth_lifetimes_fini(&galloc->lives);
-    berth_free(galloc->offsets);
+    berth_galloc_forget(galloc);
+    berth_galloc_buffers_free(galloc);
+    berth_free(galloc->plans);
     berth_free(galloc->pools);
     berth_free(galloc->pool_of);
     berth_free(galloc->aligns);
     berth_free(galloc);
 }
 
-// ---- buffers ----
+// ---- plans ----
 
-static ggml_backend_buffer_t chunk_new(struct galloc_pool *pool, size_t size) {
-    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(pool->buft, size);
-    if (buffer != NULL) {
-        ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_COMPUTE);
+#define PLANS_MAX 8            // that nobody pinned
+#define PLANS_ROWS_MAX 1000000 // tensors in all of them; the newest one may be larger
+
+void berth_galloc_forget(struct ggml_gallocr *galloc) {
+    for (size_t i = 0; i < galloc->n_plans; i++) {
+        berth_galloc_plan_free(galloc, galloc->plans[i]);
     }
-    return buffer;
+    galloc->n_plans = 0;
 }
 
-// A larger buffer while the old one still stands; if both do not fit, the old one goes first, and comes back if that is in vain.
-static bool chunk_grow(struct galloc_pool *pool, size_t c) {
-    ggml_backend_buffer_t old   = pool->chunks[c];
-    const size_t old_size       = old != NULL ? ggml_backend_buffer_get_size(old) : 0;
-    ggml_backend_buffer_t fresh = chunk_new(pool, pool->need[c]);
-    if (fresh == NULL && old != NULL) {
-        ggml_backend_buffer_free(old);
-        old   = NULL;
-        fresh = chunk_new(pool, pool->need[c]);
-        if (fresh == NULL) {
-            pool->chunks[c] = old_size > 0 ? chunk_new(pool, old_size) : NULL;
-            return false;
-        }
-    }
-    if (fresh == NULL) {
-        return false;
-    }
-    ggml_backend_buffer_free(old);
-    pool->chunks[c] = fresh;
-    return true;
+static void plan_to_front(struct ggml_gallocr *galloc, size_t i) {
+    struct galloc_plan *plan = galloc->plans[i];
+    memmove(&galloc->plans[1], &galloc->plans[0], i * sizeof galloc->plans[0]);
+    galloc->plans[0] = plan;
 }
 
-static enum ggml_status pool_reserve(struct galloc_pool *pool) {
-    if (!berth_grow((void **) &pool->chunks, &pool->chunks_cap, pool->n_need + 1, sizeof pool->chunks[0])) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu buffers", pool->n_need);
-    }
-    while (pool->n_chunks < pool->n_need) {
-        pool->chunks[pool->n_chunks++] = NULL;
-    }
-    for (size_t c = 0; c < pool->n_need; c++) {
-        const size_t have = pool->chunks[c] != NULL ? ggml_backend_buffer_get_size(pool->chunks[c]) : 0;
-        if ((pool->chunks[c] == NULL || pool->need[c] > have) && !chunk_grow(pool, c)) {
-            return berth_fail(GGML_STATUS_ALLOC_FAILED, "a compute buffer of type %s of %zu bytes is not to be had",
-                ggml_backend_buft_name(pool->buft), pool->need[c]);
+struct galloc_plan *berth_galloc_find(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs,
+    const int *leaf_bufs, bool is_exact, bool *in_place) {
+    for (size_t i = 0; i < galloc->n_plans; i++) {
+        if (berth_galloc_plan_matches(galloc, galloc->plans[i], graph, node_bufs, leaf_bufs, is_exact, in_place)) {
+            plan_to_front(galloc, i);
+            return galloc->plans[0];
         }
     }
+    return NULL;
+}
+
+// Plans stand in the order of their use: the last ones go.
+static void plans_trim(struct ggml_gallocr *galloc, int64_t n_rows) {
+    size_t n_kept = 0, n_free = 0;
+    for (size_t i = 0; i < galloc->n_plans; i++) {
+        struct galloc_plan *plan = galloc->plans[i];
+        n_rows += plan->rec.n_rows;
+        if (plan->is_pinned || (++n_free < PLANS_MAX && n_rows <= PLANS_ROWS_MAX)) {
+            galloc->plans[n_kept++] = plan;
+        } else {
+            n_rows -= plan->rec.n_rows;
+            berth_galloc_plan_free(galloc, plan);
+        }
+    }
+    galloc->n_plans = n_kept;
+}
+
+enum ggml_status berth_galloc_adopt(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+    if (!berth_grow((void **) &galloc->plans, &galloc->plans_cap, galloc->n_plans + 1, sizeof galloc->plans[0])) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu plans", galloc->n_plans + 1);
+    }
+    plans_trim(galloc, plan->rec.n_rows);
+    galloc->plans[galloc->n_plans++] = plan;
+    plan_to_front(galloc, galloc->n_plans - 1);
     return GGML_STATUS_SUCCESS;
-}
-
-static enum ggml_status buffers_reserve(struct ggml_gallocr *galloc) {
-    enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
-        status = pool_reserve(&galloc->pools[p]);
-    }
-    galloc->is_planned = galloc->is_planned && status == GGML_STATUS_SUCCESS;
-    return status;
 }
 
 // ---- reserve ----
 
-// Is this the planned graph, or one of its form that is nowhere larger?
-static bool is_known(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs, const int *leaf_bufs) {
-    if (!galloc->is_planned) {
-        return false;
-    }
-    const struct record_rules rules = berth_galloc_record_rules(galloc);
-    const enum record_match match   = berth_record_match(&galloc->rec, graph, node_bufs, leaf_bufs, &rules);
-    if (match == RECORD_RESHAPED) {
-        return berth_lifetimes_still_fit(&galloc->lives, &galloc->rec, &rules, galloc->aligns);
-    }
-    return match == RECORD_SAME;
-}
-
-static enum ggml_status reserve(
-    struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs, const int *leaf_bufs) {
-    const enum ggml_status status = berth_galloc_plan(galloc, graph, node_bufs, leaf_bufs);
-    return status == GGML_STATUS_SUCCESS ? buffers_reserve(galloc) : status;
-}
-
-static bool has_arguments(const char *func, ggml_gallocr_t galloc, const struct ggml_cgraph *graph) {
+bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const struct ggml_cgraph *graph) {
     if (galloc == NULL || graph == NULL) {
         berth_fail(GGML_STATUS_FAILED, "%s: the %s is NULL", func, galloc == NULL ? "allocator" : "graph");
         return false;
@@ -185,22 +156,58 @@ static bool has_arguments(const char *func, ggml_gallocr_t galloc, const struct 
     return true;
 }
 
+// No ids: all 0.
+static bool has_ids_of(const struct galloc_plan *plan, const int *node_bufs, const int *leaf_bufs) {
+    const struct record *rec = &plan->rec;
+    for (int32_t i = 0; i < rec->n_nodes + rec->n_leafs; i++) {
+        if ((i < rec->n_nodes ? node_bufs : leaf_bufs) == NULL && rec->rows[i].id != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// The plan of exactly this graph, found or made, and put first. No buffer is touched.
+static enum ggml_status plan_get(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs,
+    const int *leaf_bufs, struct galloc_plan **out) {
+    *out = berth_galloc_find(galloc, graph, node_bufs, leaf_bufs, true, NULL);
+    if (*out != NULL && has_ids_of(*out, node_bufs, leaf_bufs)) {
+        return GGML_STATUS_SUCCESS;
+    }
+    struct galloc_plan *plan = berth_galloc_plan_new(galloc);
+    if (plan == NULL) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    enum ggml_status status = berth_galloc_plan_items(galloc, plan, graph, node_bufs, leaf_bufs);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = berth_galloc_plan_solve(galloc, plan);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = berth_galloc_adopt(galloc, plan);
+    }
+    if (status != GGML_STATUS_SUCCESS) {
+        berth_galloc_plan_free(galloc, plan);
+        return status;
+    }
+    *out = plan;
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status reserve(
+    struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs, const int *leaf_bufs) {
+    struct galloc_plan *plan;
+    const enum ggml_status status = plan_get(galloc, graph, node_bufs, leaf_bufs, &plan);
+    return status == GGML_STATUS_SUCCESS ? berth_galloc_buffers_reserve(galloc, plan) : status;
+}
+
 bool ggml_gallocr_reserve_n(
     ggml_gallocr_t galloc, struct ggml_cgraph *graph, const int *node_buffer_ids, const int *leaf_buffer_ids) {
-    return has_arguments(__func__, galloc, graph) &&
+    return berth_galloc_has_arguments(__func__, galloc, graph) &&
            reserve(galloc, graph, node_buffer_ids, leaf_buffer_ids) == GGML_STATUS_SUCCESS;
 }
 
 bool ggml_gallocr_reserve(ggml_gallocr_t galloc, struct ggml_cgraph *graph) {
     return ggml_gallocr_reserve_n(galloc, graph, NULL, NULL);
-}
-
-static size_t pool_size(const struct galloc_pool *pool) {
-    size_t size = 0;
-    for (size_t c = 0; c < pool->n_need; c++) {
-        size += pool->need[c];
-    }
-    return size;
 }
 
 // The first buffer of a pool stands for it; others of its type count 0, so that a sum over buffers is right.
@@ -215,15 +222,20 @@ static bool is_first_of_pool(const struct ggml_gallocr *galloc, int i) {
 
 enum ggml_status berth_gallocr_sizes(
     ggml_gallocr_t galloc, struct ggml_cgraph *graph, const int *node_buffer_ids, const int *leaf_buffer_ids, size_t *sizes) {
-    if (!has_arguments(__func__, galloc, graph) || sizes == NULL) {
+    if (!berth_galloc_has_arguments(__func__, galloc, graph) || sizes == NULL) {
         return GGML_STATUS_FAILED;
     }
-    const enum ggml_status status = berth_galloc_plan(galloc, graph, node_buffer_ids, leaf_buffer_ids);
+    struct galloc_plan *plan;
+    const enum ggml_status status = plan_get(galloc, graph, node_buffer_ids, leaf_buffer_ids, &plan);
     for (int i = 0; i < galloc->n_bufs; i++) {
-        const bool counts = status == GGML_STATUS_SUCCESS && is_first_of_pool(galloc, i);
-        sizes[i]          = counts ? pool_size(&galloc->pools[galloc->pool_of[i]]) : 0;
+        sizes[i] = 0;
+        if (status == GGML_STATUS_SUCCESS && is_first_of_pool(galloc, i)) {
+            const struct galloc_need *need = &plan->needs[galloc->pool_of[i]];
+            for (size_t c = 0; c < need->n; c++) {
+                sizes[i] += need->sizes[c];
+            }
+        }
     }
-    galloc->is_planned = false; // the buffers may be too small for it
     return status;
 }
 
@@ -239,70 +251,104 @@ size_t ggml_gallocr_get_buffer_size(ggml_gallocr_t galloc, int buffer_id) {
     const struct galloc_pool *pool = &galloc->pools[galloc->pool_of[buffer_id]];
     size_t size                    = 0;
     for (size_t c = 0; c < pool->n_chunks; c++) {
-        size += pool->chunks[c] != NULL ? ggml_backend_buffer_get_size(pool->chunks[c]) : 0;
+        size += ggml_backend_buffer_get_size(pool->chunks[c]);
     }
     return size;
 }
 
 // ---- addresses ----
 
-static enum ggml_status place(struct ggml_gallocr *galloc, struct record_row *row) {
-    struct galloc_pool *pool     = &galloc->pools[galloc->lives.items[row->item].pool];
-    const uint64_t off           = galloc->offsets[row->item];
-    const uint64_t chunk         = pool->max_chunk != 0 ? off / pool->max_chunk : 0;
-    ggml_backend_buffer_t buffer = pool->chunks[chunk];
-    char *base                   = ggml_backend_buffer_get_base(buffer);
+// Where tensors of no bytes lie in a buffer of no bytes.
+static _Alignas(64) char nothing[64];
 
-    row->t->buffer = NULL; // placed anew, also when it was ours before
-    row->t->data   = NULL;
-    return ggml_backend_tensor_alloc(buffer, row->t, base + (off - chunk * pool->max_chunk));
+static enum ggml_status place(struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *addr) {
+    t->buffer = buffer;
+    t->data   = addr;
+    if (BERTH_LIKELY(buffer->iface.init_tensor == NULL)) {
+        return GGML_STATUS_SUCCESS;
+    }
+    const enum ggml_status status = buffer->iface.init_tensor(buffer, t);
+    if (status != GGML_STATUS_SUCCESS) {
+        t->buffer = NULL;
+        t->data   = NULL;
+        return berth_fail(status, "the buffer of type %s refuses tensor %s", ggml_backend_buffer_name(buffer), berth_name_of(t));
+    }
+    return status;
 }
 
-// Sources first, so that a view finds its memory.
-static enum ggml_status place_all(struct ggml_gallocr *galloc) {
-    enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int32_t i = 0; i < galloc->rec.n_rows && status == GGML_STATUS_SUCCESS; i++) {
-        if (galloc->rec.rows[i].item >= 0) {
-            status = place(galloc, &galloc->rec.rows[i]);
+// Addresses of all rows in the buffers as they are. A view of somebody else's memory has its own answer every time.
+static void places_fill(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+    const struct record *rec = &plan->rec;
+    for (int32_t i = 0; i < rec->n_rows; i++) {
+        const struct record_row *row = &rec->rows[rec->rows[i].same_as];
+        const bool is_view           = row->view_src >= 0;
+        const int32_t item           = is_view ? rec->rows[row->view_src].item : row->item;
+        plan->places[i]              = (struct record_place){0};
+        if (item >= 0) {
+            const struct galloc_spot *spot = &plan->spots[item];
+            const struct galloc_pool *pool = &galloc->pools[spot->pool];
+            char *base                     = pool->bases[spot->chunk];
+            base                           = base != NULL ? base + spot->off : nothing;
+            plan->places[i].buffer         = pool->chunks[spot->chunk];
+            plan->places[i].data           = is_view ? base + row->view_offs : base;
         }
     }
-    for (int32_t i = 0; i < galloc->rec.n_rows && status == GGML_STATUS_SUCCESS; i++) {
-        struct ggml_tensor *t = galloc->rec.rows[i].t;
-        if (t->view_src != NULL && t->view_src->buffer != NULL) {
-            t->buffer = NULL;
-            t->data   = NULL;
-            status    = ggml_backend_view_init(t);
+    plan->places_epoch = galloc->epoch;
+}
+
+// A view of memory that is not ours. In an arena it has its address; in a buffer it may be placed already.
+static enum ggml_status place_foreign_view(struct ggml_tensor *t) {
+    ggml_backend_buffer_t buffer = t->view_src->buffer;
+    return buffer == NULL || t->buffer != NULL ? GGML_STATUS_SUCCESS
+                                               : place(t, buffer, (char *) t->view_src->data + t->view_offs);
+}
+
+// The sizes are known to fit, so nothing is asked again. What is in its place already stays there untouched. A buffer that is
+// told of its tensors may look at the source of a view, so there views come last.
+static enum ggml_status place_all(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    bool has_late           = false;
+    if (plan->places_epoch != galloc->epoch) {
+        places_fill(galloc, plan);
+    }
+    for (int pass = 0; pass == 0 || (pass == 1 && has_late); pass++) {
+        for (int32_t i = 0; i < plan->rec.n_rows && status == GGML_STATUS_SUCCESS; i++) {
+            const struct record_place at = plan->places[i];
+            struct ggml_tensor *t        = plan->rec.tensors[i];
+            if (i + 8 < plan->rec.n_rows) {
+                __builtin_prefetch(&plan->rec.tensors[i + 8]->buffer, 1);
+                __builtin_prefetch(&plan->rec.tensors[i + 8]->data, 1);
+            }
+            if (at.buffer == NULL) {
+                status = t->view_src != NULL ? place_foreign_view(t) : GGML_STATUS_SUCCESS;
+            } else if (at.buffer == t->buffer && at.data == t->data) {
+                continue;
+            } else if (pass == 0 && t->view_src != NULL && at.buffer->iface.init_tensor != NULL) {
+                has_late = true;
+            } else {
+                status = place(t, at.buffer, at.data);
+            }
         }
     }
     return status;
 }
 
 bool ggml_gallocr_alloc_graph(ggml_gallocr_t galloc, struct ggml_cgraph *graph) {
-    if (!has_arguments(__func__, galloc, graph)) {
+    if (!berth_galloc_has_arguments(__func__, galloc, graph)) {
         return false;
     }
-    if (!is_known(galloc, graph, NULL, NULL)) {
-        if (galloc->n_bufs > 1) {
-            berth_fail(GGML_STATUS_FAILED,
-                "ggml_gallocr_alloc_graph: this graph of %d nodes was not reserved, and which of the %d buffers its tensors go "
-                "to "
-                "is not known: call ggml_gallocr_reserve_n first",
-                graph->n_nodes, galloc->n_bufs);
-            return false;
-        }
-        if (reserve(galloc, graph, NULL, NULL) != GGML_STATUS_SUCCESS) {
-            return false;
-        }
+    bool in_place            = false;
+    struct galloc_plan *plan = berth_galloc_find(galloc, graph, NULL, NULL, false, &in_place);
+    if (plan == NULL && galloc->n_pools > 1) {
+        // No line in the log: programs try this first and reserve then.
+        berth_set_error("ggml_gallocr_alloc_graph: this graph of %d nodes was not reserved, and which of the %d buffers its "
+                        "tensors go to is not known: call ggml_gallocr_reserve_n first",
+            graph->n_nodes, galloc->n_bufs);
+        return false;
     }
-    return place_all(galloc) == GGML_STATUS_SUCCESS;
-}
-
-// ---- reports ----
-
-enum ggml_status berth_gallocr_report(ggml_gallocr_t galloc, int buffer_id, struct berth_plan_report *report) {
-    if (galloc == NULL || report == NULL || buffer_id < 0 || buffer_id >= galloc->n_bufs || !galloc->is_planned) {
-        return berth_fail(GGML_STATUS_FAILED, "berth_gallocr_report: buffer %d has no plan", buffer_id);
+    if (plan == NULL && plan_get(galloc, graph, NULL, NULL, &plan) != GGML_STATUS_SUCCESS) {
+        return false;
     }
-    *report = galloc->pools[galloc->pool_of[buffer_id]].report;
-    return GGML_STATUS_SUCCESS;
+    return berth_galloc_buffers_reserve(galloc, plan) == GGML_STATUS_SUCCESS &&
+           (in_place || place_all(galloc, plan) == GGML_STATUS_SUCCESS);
 }

@@ -2,10 +2,41 @@
 // galloc.h: the graph allocator's own state.
 //
 //   graph --record.c--> record --lifetime.c--> items --src/plan--> offsets --galloc.c--> buffers and addresses
+//
+// An allocator keeps several plans: the graphs that a program alternates between are planned once each. Plans share the
+// buffers, which only grow; a plan is good for as long as each chunk has the bytes that it needs.
 #pragma once
 
 #include "alloc/lifetime.h"
 #include "berth-alloc.h"
+
+// Where an item lies.
+struct galloc_spot {
+    int32_t pool;
+    int32_t chunk;
+    size_t off; // in the chunk
+};
+
+// What a plan needs of a pool.
+struct galloc_need {
+    size_t *sizes; // bytes of each chunk
+    size_t n, cap;
+    struct berth_plan_report report;
+};
+
+struct galloc_plan {
+    struct record rec;           // of the graph
+    struct lifetimes lives;      // its items
+    uint64_t *offsets;           // [n_items] as the planner gives them: chunk k begins at k * max_chunk
+    struct galloc_spot *spots;   // [n_items]
+    struct record_place *places; // [n_rows] addresses, while the buffers are those of places_epoch
+    size_t offsets_cap, spots_cap, places_cap;
+    uint64_t places_epoch;     // 0: never
+    struct galloc_need *needs; // [n_pools]
+    bool is_ready;             // all of the above belong together
+    bool is_reshaped;          // the record is of a graph that is somewhere smaller than the items
+    bool is_pinned;            // reserved together with others: goes only when they go
+};
 
 // Memory of one buffer type: as many buffers ("chunks") as its largest size asks for.
 struct galloc_pool {
@@ -13,10 +44,8 @@ struct galloc_pool {
     size_t align;
     size_t max_chunk; // 0: one chunk takes all
     ggml_backend_buffer_t *chunks;
-    size_t n_chunks, chunks_cap;
-    size_t *need; // [need_cap] bytes of each chunk in the plan at hand
-    size_t n_need, need_cap;
-    struct berth_plan_report report;
+    char **bases; // [n_chunks] first byte of each
+    size_t n_chunks, chunks_cap, bases_cap;
 };
 
 struct ggml_gallocr {
@@ -26,13 +55,48 @@ struct ggml_gallocr {
     size_t *aligns;   // [n_bufs]
     int n_bufs;
     struct berth_gallocr_options options;
-    struct record rec;      // of the graph that is planned
-    struct lifetimes lives; // its items
-    uint64_t *offsets;      // [n_items]
-    size_t offsets_cap;
-    bool is_planned; // rec, lives and offsets belong together
+    struct galloc_plan **plans; // all ready, in the order of their last use
+    size_t n_plans, plans_cap;
+    // Every buffer this allocator ever made, sorted by address, so that tensors of a graph that was placed before the buffers
+    // grew are known as its own. Of those that were replaced only the struct is left, without memory.
+    ggml_backend_buffer_t *owned;
+    size_t n_owned, owned_cap;
+    uint64_t epoch; // counts changes of buffers, from 1
 };
 
-// Plans the graph into rec, lives and offsets. On failure nothing is planned.
-enum ggml_status berth_galloc_plan(
-    struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs, const int *leaf_bufs) BERTH_MUST_USE;
+// ---- galloc_plan.c ----
+
+struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc);
+void berth_galloc_plan_free(const struct ggml_gallocr *galloc, struct galloc_plan *plan);
+// The record and the items of a graph.
+enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
+    const int *node_bufs, const int *leaf_bufs) BERTH_MUST_USE;
+// Offsets for the items, then spots and needs.
+enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
+// From offsets that are known: spots and needs; the plan is ready then.
+enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
+// Is this the plan's graph, or, unless it must be exact, one of its form that is nowhere larger? The rows point to the graph's
+// tensors then. ids NULL: as recorded. in_place, if not NULL: all its tensors are where they belong.
+bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
+    const int *node_bufs, const int *leaf_bufs, bool is_exact, bool *in_place);
+
+struct record_rules berth_galloc_record_rules(struct ggml_gallocr *galloc);
+struct lifetime_rules berth_galloc_lifetime_rules(const struct ggml_gallocr *galloc);
+
+// ---- galloc_buffers.c ----
+
+// Buffers large enough for the plan. On failure the allocator holds what it held, or as much.
+enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, const struct galloc_plan *plan) BERTH_MUST_USE;
+void berth_galloc_buffers_free(struct ggml_gallocr *galloc);
+bool berth_galloc_owns(const struct ggml_gallocr *galloc, const struct ggml_backend_buffer *buffer);
+
+// ---- galloc.c ----
+
+bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const struct ggml_cgraph *graph);
+// The plan that matches, put first; NULL if there is none. As berth_galloc_plan_matches.
+struct galloc_plan *berth_galloc_find(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs,
+    const int *leaf_bufs, bool is_exact, bool *in_place);
+// Takes the plan over and puts it first; the least used plans make room. On failure the plan is still the caller's.
+enum ggml_status berth_galloc_adopt(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
+// All plans go, pinned ones too. The buffers stay.
+void berth_galloc_forget(struct ggml_gallocr *galloc);

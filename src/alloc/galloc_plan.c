@@ -1,22 +1,44 @@
 // SPDX-License-Identifier: MIT
 // galloc_plan.c: a graph becomes a plan: record, lifetimes, offsets, and the bytes each chunk needs. No buffer is touched.
 
-#include "alloc/galloc_plan.h"
-
+#include "alloc/galloc.h"
 #include "ggml-backend.h"
+
+// ---- life ----
+
+struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc) {
+    struct galloc_plan *plan = berth_calloc(1, sizeof *plan);
+    if (plan != NULL) {
+        plan->needs = berth_calloc((size_t) galloc->n_pools, sizeof plan->needs[0]);
+    }
+    if (plan == NULL || plan->needs == NULL) {
+        berth_free(plan);
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a plan of %d buffer types", galloc->n_pools);
+        return NULL;
+    }
+    return plan;
+}
+
+void berth_galloc_plan_free(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+    if (plan == NULL) {
+        return;
+    }
+    for (int p = 0; p < galloc->n_pools; p++) {
+        berth_free(plan->needs[p].sizes);
+    }
+    berth_record_fini(&plan->rec);
+    berth_lifetimes_fini(&plan->lives);
+    berth_free(plan->offsets);
+    berth_free(plan->spots);
+    berth_free(plan->places);
+    berth_free(plan->needs);
+    berth_free(plan);
+}
 
 // ---- what a record asks ----
 
 static bool is_ours(void *user, const struct ggml_tensor *t) {
-    const struct ggml_gallocr *galloc = user;
-    for (int p = 0; p < galloc->n_pools && t->buffer != NULL; p++) {
-        for (size_t c = 0; c < galloc->pools[p].n_chunks; c++) {
-            if (galloc->pools[p].chunks[c] == t->buffer) {
-                return true;
-            }
-        }
-    }
-    return false;
+    return t->buffer != NULL && berth_galloc_owns(user, t->buffer);
 }
 
 static size_t alloc_size(void *user, const struct ggml_tensor *t, int buf) {
@@ -34,7 +56,27 @@ struct lifetime_rules berth_galloc_lifetime_rules(const struct ggml_gallocr *gal
         .via_views = o->inplace_via_views, .free_unread = o->free_unread, .in_place = o->in_place, .user = o->in_place_user};
 }
 
-// ---- the plan ----
+bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
+    const int *node_bufs, const int *leaf_bufs, bool is_exact, bool *in_place) {
+    const struct record_rules rules   = berth_galloc_record_rules(galloc);
+    const struct record_place *places = plan->places_epoch == galloc->epoch ? plan->places : NULL;
+    if (!plan->is_ready || (is_exact && plan->is_reshaped)) {
+        return false;
+    }
+    const enum record_match match = berth_record_match(&plan->rec, graph, node_bufs, leaf_bufs, &rules, places, in_place);
+    if (match == RECORD_RESHAPED && !is_exact && berth_lifetimes_still_fit(&plan->lives, &plan->rec, &rules, galloc->aligns)) {
+        berth_record_reshape(&plan->rec); // the items keep their sizes: a graph as large as the first still fits
+        plan->is_reshaped  = true;
+        plan->places_epoch = 0; // views may begin elsewhere
+        if (in_place != NULL) {
+            *in_place = false;
+        }
+        return true;
+    }
+    return match == RECORD_SAME;
+}
+
+// ---- items ----
 
 static enum ggml_status ids_are_sound(const struct ggml_gallocr *galloc, const char *what, const int *ids, int n) {
     for (int i = 0; ids != NULL && i < n; i++) {
@@ -45,57 +87,52 @@ static enum ggml_status ids_are_sound(const struct ggml_gallocr *galloc, const c
     return GGML_STATUS_SUCCESS;
 }
 
-// Bytes of each chunk: how far the items in it reach.
-static enum ggml_status sum_chunks(struct ggml_gallocr *galloc) {
-    for (int p = 0; p < galloc->n_pools; p++) {
-        galloc->pools[p].n_need = 0;
-    }
-    for (size_t i = 0; i < galloc->lives.n_items; i++) {
-        struct galloc_pool *pool = &galloc->pools[galloc->lives.items[i].pool];
-        const uint64_t chunk     = pool->max_chunk != 0 ? galloc->offsets[i] / pool->max_chunk : 0;
-        const uint64_t end       = galloc->offsets[i] - chunk * pool->max_chunk + galloc->lives.items[i].size;
-        if (!berth_grow((void **) &pool->need, &pool->need_cap, (size_t) chunk + 1, sizeof pool->need[0])) {
-            return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu chunks", (size_t) chunk + 1);
-        }
-        while (pool->n_need <= chunk) {
-            pool->need[pool->n_need++] = 0;
-        }
-        if (end > pool->need[chunk]) {
-            pool->need[chunk] = end;
-        }
-    }
-    return GGML_STATUS_SUCCESS;
-}
+enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
+    const int *node_bufs, const int *leaf_bufs) {
+    const struct record_rules sizes   = berth_galloc_record_rules(galloc);
+    const struct lifetime_rules rules = berth_galloc_lifetime_rules(galloc);
 
-// A pool at a time, since each may have a largest chunk of its own. Items of the pool are gathered to the front of scratch.
-static enum ggml_status solve_pool(
-    struct ggml_gallocr *galloc, int p, struct berth_plan_item *items, int32_t *ids, uint64_t *offsets) {
-    struct galloc_pool *pool = &galloc->pools[p];
-    int64_t n                = 0;
-    for (size_t i = 0; i < galloc->lives.n_items; i++) {
-        if (galloc->lives.items[i].pool == p) {
-            items[n]        = galloc->lives.items[i];
-            ids[n]          = (int32_t) i;
-            items[n++].pool = 0;
-        }
+    plan->is_ready = plan->is_reshaped = false;
+    plan->places_epoch                 = 0;
+    enum ggml_status status            = berth_graph_check(graph);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = ids_are_sound(galloc, "node", node_bufs, graph->n_nodes);
     }
-    const struct berth_plan_params params = {.max_chunk = pool->max_chunk, .budget_us = galloc->options.budget_us};
-    const enum ggml_status status         = berth_plan_solve(items, n, &params, offsets, &pool->report);
-    for (int64_t i = 0; i < n && status == GGML_STATUS_SUCCESS; i++) {
-        galloc->offsets[ids[i]] = offsets[i];
+    if (status == GGML_STATUS_SUCCESS) {
+        status = ids_are_sound(galloc, "leaf", leaf_bufs, graph->n_leafs);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = berth_record_build(&plan->rec, graph, node_bufs, leaf_bufs, &sizes);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = berth_lifetimes(&plan->lives, &plan->rec, &sizes, &rules, galloc->aligns, galloc->pool_of);
     }
     return status;
 }
 
-static enum ggml_status solve(struct ggml_gallocr *galloc) {
-    const size_t n = galloc->lives.n_items;
-    if (!berth_grow((void **) &galloc->offsets, &galloc->offsets_cap, n > 0 ? n : 1, sizeof galloc->offsets[0])) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu offsets", n);
+// ---- offsets ----
+
+// A pool at a time, since each may have a largest chunk of its own. Items of the pool are gathered to the front of scratch.
+static enum ggml_status solve_pool(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p, struct berth_plan_item *items,
+    int32_t *ids, uint64_t *offsets) {
+    int64_t n = 0;
+    for (size_t i = 0; i < plan->lives.n_items; i++) {
+        if (plan->lives.items[i].pool == p) {
+            items[n]        = plan->lives.items[i];
+            ids[n]          = (int32_t) i;
+            items[n++].pool = 0;
+        }
     }
-    if (galloc->n_pools == 1) {
-        const struct berth_plan_params params = {.max_chunk = galloc->pools[0].max_chunk, .budget_us = galloc->options.budget_us};
-        return berth_plan_solve(galloc->lives.items, (int64_t) n, &params, galloc->offsets, &galloc->pools[0].report);
+    const struct berth_plan_params params = {.max_chunk = galloc->pools[p].max_chunk, .budget_us = galloc->options.budget_us};
+    const enum ggml_status status         = berth_plan_solve(items, n, &params, offsets, &plan->needs[p].report);
+    for (int64_t i = 0; i < n && status == GGML_STATUS_SUCCESS; i++) {
+        plan->offsets[ids[i]] = offsets[i];
     }
+    return status;
+}
+
+static enum ggml_status solve_pools(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+    const size_t n                = plan->lives.n_items;
     struct berth_plan_item *items = berth_malloc((n + 1) * sizeof *items);
     int32_t *ids                  = berth_malloc((n + 1) * sizeof *ids);
     uint64_t *offsets             = berth_malloc((n + 1) * sizeof *offsets);
@@ -104,7 +141,7 @@ static enum ggml_status solve(struct ggml_gallocr *galloc) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the plan of %zu items", n);
     }
     for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
-        status = solve_pool(galloc, p, items, ids, offsets);
+        status = solve_pool(galloc, plan, p, items, ids, offsets);
     }
     berth_free(items);
     berth_free(ids);
@@ -112,31 +149,51 @@ static enum ggml_status solve(struct ggml_gallocr *galloc) {
     return status;
 }
 
-enum ggml_status berth_galloc_plan(
-    struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs, const int *leaf_bufs) {
-    const struct record_rules sizes   = berth_galloc_record_rules(galloc);
-    const struct lifetime_rules rules = berth_galloc_lifetime_rules(galloc);
+enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+    const size_t n = plan->lives.n_items;
+    if (!berth_grow((void **) &plan->offsets, &plan->offsets_cap, n + 1, sizeof plan->offsets[0])) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu offsets", n);
+    }
+    enum ggml_status status;
+    if (galloc->n_pools == 1) {
+        const struct berth_plan_params params = {.max_chunk = galloc->pools[0].max_chunk, .budget_us = galloc->options.budget_us};
+        status = berth_plan_solve(plan->lives.items, (int64_t) n, &params, plan->offsets, &plan->needs[0].report);
+    } else {
+        status = solve_pools(galloc, plan);
+    }
+    return status == GGML_STATUS_SUCCESS ? berth_galloc_plan_settle(galloc, plan) : status;
+}
 
-    galloc->is_planned      = false;
-    enum ggml_status status = berth_graph_check(graph);
-    if (status == GGML_STATUS_SUCCESS) {
-        status = ids_are_sound(galloc, "node", node_bufs, graph->n_nodes);
+// ---- what placing needs ----
+
+// Spots, and the bytes of each chunk: how far the items in it reach.
+enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+    const size_t n = plan->lives.n_items;
+    if (!berth_grow((void **) &plan->spots, &plan->spots_cap, n + 1, sizeof plan->spots[0]) ||
+        !berth_grow((void **) &plan->places, &plan->places_cap, (size_t) plan->rec.n_rows + 1, sizeof plan->places[0])) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu places", n);
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = ids_are_sound(galloc, "leaf", leaf_bufs, graph->n_leafs);
+    for (int p = 0; p < galloc->n_pools; p++) {
+        plan->needs[p].n = 0;
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = berth_record_build(&galloc->rec, graph, node_bufs, leaf_bufs, &sizes);
+    for (size_t i = 0; i < n; i++) {
+        const int32_t p          = plan->lives.items[i].pool;
+        const uint64_t max       = galloc->pools[p].max_chunk;
+        struct galloc_need *need = &plan->needs[p];
+        const uint64_t chunk     = max != 0 ? plan->offsets[i] / max : 0;
+        const uint64_t off       = plan->offsets[i] - chunk * max;
+        if (!berth_grow((void **) &need->sizes, &need->cap, (size_t) chunk + 1, sizeof need->sizes[0])) {
+            return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu chunks", (size_t) chunk + 1);
+        }
+        while (need->n <= chunk) {
+            need->sizes[need->n++] = 0;
+        }
+        const uint64_t end = off + plan->lives.items[i].size;
+        if (end > need->sizes[chunk]) {
+            need->sizes[chunk] = end;
+        }
+        plan->spots[i] = (struct galloc_spot){.pool = p, .chunk = (int32_t) chunk, .off = off};
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = berth_lifetimes(&galloc->lives, &galloc->rec, &sizes, &rules, galloc->aligns, galloc->pool_of);
-    }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = solve(galloc);
-    }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = sum_chunks(galloc);
-    }
-    galloc->is_planned = status == GGML_STATUS_SUCCESS;
-    return status;
+    plan->is_ready = true;
+    return GGML_STATUS_SUCCESS;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // lifetime.c: a replay of the graph's execution that says when each piece of memory is taken and given back, by ggml's rules:
 // inputs and leafs are there before the first node; a node's memory is taken when it runs; memory is given back after the last
-// node that reads it or a view of it; outputs and results that nobody reads stay. A node whose op allows it, and whose source
-// has the same layout and dies there, takes over the source's memory. O(rows + edges).
+// node that reads it or a view of it; outputs, what an output looks at, and results that nobody reads stay. A node whose op
+// allows it, and whose source has the same layout and dies there, takes over the source's memory. O(rows + edges).
 
 #include "alloc/lifetime.h"
 
@@ -25,6 +25,10 @@ struct replay {
     int64_t step;
 };
 
+static struct ggml_tensor *tensor_of(const struct record *rec, const struct record_row *row) {
+    return rec->tensors[row - rec->rows];
+}
+
 static bool is_view(const struct record_row *row) {
     return row->view_src >= 0;
 }
@@ -33,14 +37,23 @@ static bool is_output(const struct record_row *row) {
     return (row->flags & GGML_TENSOR_FLAG_OUTPUT) != 0;
 }
 
+static bool is_input(const struct record_row *row) {
+    return (row->flags & GGML_TENSOR_FLAG_INPUT) != 0;
+}
+
 // ---- in place ----
+
+// Ops that read a source other than the first after they have written over it, or out of order.
+static bool only_first(int32_t op) {
+    return op == GGML_OP_ADD_ID || op == GGML_OP_SOFT_MAX_BACK;
+}
 
 static bool op_allows(const struct replay *r, const struct record_row *node, int i_src) {
     const struct berth_op_info *info = berth_op_info((enum ggml_op) node->op);
     if (info != NULL && info->in_place) {
-        return true;
+        return i_src == 0 || !only_first(node->op);
     }
-    return r->rules->in_place != NULL && r->rules->in_place(node->t, i_src, r->rules->user);
+    return r->rules->in_place != NULL && r->rules->in_place(tensor_of(r->rec, node), i_src, r->rules->user);
 }
 
 // A view of all of its source, from the first byte to the last.
@@ -62,7 +75,10 @@ static int32_t takeover_from(const struct replay *r, const struct record_row *no
     const struct record_row *source = &r->rec->rows[v];
     const struct live_row *view_of  = &r->live[v];
     const bool is_last_look         = view_of->n_views == 1 && view_of->n_children == 0 && view_of->is_taken;
-    return r->rules->via_views && is_last_look && covers(parent->t, source->t) && !is_output(source) ? v : -1;
+    return r->rules->via_views && is_last_look && covers(tensor_of(r->rec, parent), tensor_of(r->rec, source)) &&
+                   !is_output(source)
+               ? v
+               : -1;
 }
 
 static bool take_over(struct replay *r, struct record_row *node) {
@@ -71,7 +87,7 @@ static bool take_over(struct replay *r, struct record_row *node) {
             continue;
         }
         const int32_t from = takeover_from(r, node, r->rec->srcs[node->src + i]);
-        if (from >= 0) {
+        if (from >= 0 && r->pools[r->rec->rows[from].buf] == r->pools[node->buf]) {
             node->item             = r->rec->rows[from].item;
             node->took             = node->src + i;
             node->buf              = r->rec->rows[from].buf;
@@ -90,9 +106,9 @@ static bool item_new(struct replay *r, struct record_row *row, int32_t i_row) {
         !berth_grow((void **) &out->owners, &out->owners_cap, out->n_items + 1, sizeof out->owners[0])) {
         return false;
     }
-    const size_t align = r->aligns[row->buf];
+    const size_t align = r->aligns[row->buf], size = r->sizes->alloc_size(r->sizes->user, r->rec->tensors[i_row], row->buf);
     size_t padded;
-    if (!berth_add_ok(row->size, align - 1, &padded)) {
+    if (!berth_add_ok(size, align - 1, &padded)) {
         return false;
     }
     row->item                  = (int32_t) out->n_items;
@@ -117,9 +133,9 @@ static bool take(struct replay *r, int32_t i_row, int32_t buf) {
     if (row->buf < 0) {
         row->buf = buf;
     }
-    const bool is_node      = i_row < r->rec->n_nodes && row->n_src > 0;
+    // What is there before the first node cannot take over what the nodes before it compute.
+    const bool is_node      = i_row < r->rec->n_nodes && row->n_src > 0 && !is_input(row);
     r->live[i_row].is_taken = true;
-    row->size               = r->sizes->alloc_size(r->sizes->user, row->t, row->buf);
     return (is_node && take_over(r, row)) || item_new(r, row, i_row);
 }
 
@@ -130,22 +146,29 @@ static void give_back(struct replay *r, int32_t i_row) {
     }
 }
 
+// Nobody needs this view any more.
+static void drop_view(struct replay *r, const struct record_row *view) {
+    struct live_row *source = &r->live[view->view_src];
+    if (!is_output(view) && --source->n_views == 0 && source->n_children == 0) {
+        give_back(r, view->view_src);
+    }
+}
+
 static void drop_edge(struct replay *r, int32_t p) {
-    struct record_row *parent = &r->rec->rows[p];
     if (--r->live[p].n_children > 0 || r->live[p].n_views > 0) {
         return;
     }
-    if (!is_view(parent)) {
+    if (is_view(&r->rec->rows[p])) {
+        drop_view(r, &r->rec->rows[p]);
+    } else {
         give_back(r, p);
-    } else if (--r->live[parent->view_src].n_views == 0 && r->live[parent->view_src].n_children == 0) {
-        give_back(r, parent->view_src);
     }
 }
 
 // ---- the replay ----
 
-// A leaf that is listed as a node too has one memory: the first row's.
-static bool before_first_node(struct replay *r) {
+// A leaf that is listed as a node too, and a node that is listed twice, have one memory: the first row's.
+static bool take_leafs(struct replay *r) {
     struct record *rec = r->rec;
     for (int32_t i = rec->n_nodes; i < rec->n_nodes + rec->n_leafs; i++) {
         const int32_t canon = rec->rows[i].same_as;
@@ -156,23 +179,50 @@ static bool before_first_node(struct replay *r) {
             return false;
         }
     }
+    return true;
+}
+
+static bool take_inputs(struct replay *r) {
+    struct record *rec = r->rec;
     for (int32_t i = 0; i < rec->n_nodes; i++) {
         const struct record_row *node = &rec->rows[i];
-        if (is_view(node) && node->op != GGML_OP_NONE) {
-            r->live[node->view_src].n_views++;
-        }
-        if ((node->flags & GGML_TENSOR_FLAG_INPUT) != 0 && !take(r, i, node->buf)) {
+        if (is_input(node) && !take(r, node->same_as, node->buf)) {
             return false;
         }
         for (int k = 0; k < node->n_src; k++) {
             const int32_t s = rec->srcs[node->src + k];
             r->live[s].n_children++;
-            if ((rec->rows[s].flags & GGML_TENSOR_FLAG_INPUT) != 0 && !take(r, s, node->buf)) {
+            if (is_input(&rec->rows[s]) && !take(r, s, node->buf)) {
                 return false;
             }
         }
     }
     return true;
+}
+
+// A view counts as long as somebody is going to read it; one that the graph computes and nobody reads counts for good.
+static void count_views(struct replay *r) {
+    const struct record *rec = r->rec;
+    for (int32_t i = 0; i < rec->n_rows; i++) {
+        const struct record_row *row = &rec->rows[i];
+        if (is_view(row) && row->same_as == i &&
+            (r->live[i].n_children > 0 || is_output(row) || (i < rec->n_nodes && row->op != GGML_OP_NONE))) {
+            r->live[row->view_src].n_views++;
+        }
+    }
+}
+
+// With rules.free_unread: what is there before the first node and nobody reads is gone after it.
+static void give_back_unread(struct replay *r, int32_t i) {
+    const struct record_row *row = &r->rec->rows[i];
+    if (r->live[i].n_children > 0 || r->live[i].n_views > 0) {
+        return;
+    }
+    if (!is_view(row)) {
+        give_back(r, i);
+    } else if (row->op != GGML_OP_NONE) {
+        drop_view(r, row);
+    }
 }
 
 static bool run_nodes(struct replay *r) {
@@ -185,14 +235,19 @@ static bool run_nodes(struct replay *r) {
                 return false;
             }
         }
-        if (!take(r, i, node->buf)) {
+        if (!take(r, node->same_as, node->buf)) {
             return false;
         }
         for (int k = 0; k < node->n_src; k++) {
             drop_edge(r, rec->srcs[node->src + k]);
         }
-        if (r->rules->free_unread && r->live[i].n_children == 0 && r->live[i].n_views == 0 && !is_view(node)) {
-            give_back(r, i);
+        if (r->rules->free_unread && node->same_as == i) {
+            give_back_unread(r, i);
+        }
+        for (int32_t j = rec->n_nodes; i == 0 && r->rules->free_unread && j < rec->n_nodes + rec->n_leafs; j++) {
+            if (rec->rows[j].same_as == j) {
+                give_back_unread(r, j);
+            }
         }
     }
     return true;
@@ -209,8 +264,12 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
     for (int32_t i = 0; i < rec->n_rows; i++) {
         rec->rows[i].item = rec->rows[i].took = -1;
     }
-    r.live        = berth_calloc((size_t) rec->n_rows, sizeof r.live[0]);
-    const bool ok = r.live != NULL && before_first_node(&r) && run_nodes(&r);
+    r.live  = berth_calloc((size_t) rec->n_rows, sizeof r.live[0]);
+    bool ok = r.live != NULL && take_leafs(&r) && take_inputs(&r);
+    if (ok) {
+        count_views(&r);
+        ok = run_nodes(&r);
+    }
     berth_free(r.live);
     return ok ? GGML_STATUS_SUCCESS
               : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the lifetimes of %d tensors", rec->n_rows);
@@ -220,9 +279,9 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
 
 static bool took_rightly(const struct record *rec, const struct record_row *row) {
     const struct record_row *parent = &rec->rows[rec->srcs[row->took]];
-    const struct ggml_tensor *a = row->t, *b = parent->t;
+    const struct ggml_tensor *a = tensor_of(rec, row), *b = tensor_of(rec, parent);
     return a->type == b->type && ggml_are_same_shape(a, b) && ggml_are_same_stride(a, b) &&
-           (!is_view(parent) || covers(b, rec->rows[parent->view_src].t));
+           (!is_view(parent) || covers(b, rec->tensors[parent->view_src]));
 }
 
 bool berth_lifetimes_still_fit(
@@ -232,7 +291,7 @@ bool berth_lifetimes_still_fit(
         if (row->item < 0) {
             continue;
         }
-        const size_t size = sizes->alloc_size(sizes->user, row->t, row->buf), align = aligns[row->buf];
+        const size_t size = sizes->alloc_size(sizes->user, rec->tensors[i], row->buf), align = aligns[row->buf];
         if (size > l->items[row->item].size || (size + align - 1) / align * align > l->items[row->item].size) {
             return false;
         }

@@ -20,7 +20,7 @@ struct lifetimes {
     size_t n_items, items_cap, owners_cap;
 };
 
-// Fills rows[].item and rows[].size in rec, and the items. align and pool of buffer b: aligns[b], pools[b] (buffers of one type
+// Fills rows[].item, buf and took in rec, and the items. align and pool of buffer b: aligns[b], pools[b] (buffers of one type
 // share a pool).
 enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, const struct record_rules *sizes,
     const struct lifetime_rules *rules, const size_t *aligns, const int32_t *pools) BERTH_MUST_USE;

@@ -5,32 +5,43 @@
 
 #include "base/base.h"
 #include "core/graph.h"
+#include "ggml-alloc.h"
 
 // One tensor. Rows: the nodes in order, then the leafs in order, then tensors that are only named as a source or view source,
-// in the order in which the nodes and leafs name them.
+// in the order in which the nodes and leafs name them. The first part is what a graph is compared with.
 struct record_row {
-    struct ggml_tensor *t; // in the graph that was seen last
     int64_t ne[GGML_MAX_DIMS];
     size_t nb[GGML_MAX_DIMS];
     size_t view_offs;
-    size_t size;      // bytes to allocate; 0 for views and tensors that have their memory
-    int32_t view_src; // row, -1: no view
-    int32_t src;      // first of its sources in record.srcs
-    int32_t buf;      // buffer id, -1: as the node that needs it first
-    int32_t item;     // the memory it was given, -1: none
-    int32_t same_as;  // row that stands for the same tensor: itself, or a node's for a leaf that is a node too
-    int32_t took;     // index in record.srcs of the source whose memory it took over, -1: none
     int32_t type, op, flags;
-    int16_t n_src;   // sources that are not NULL
-    bool has_memory; // placed by somebody else
+    int32_t view_src; // row, -1: no view
+    int32_t near[3];  // rows of src[0..2], n_rows for NULL: all there is to compare if is_plain
+    int32_t src;      // first of its sources in record.srcs
+    int16_t n_src;    // sources that are not NULL
+    bool is_plain;    // src[3] and those behind it are NULL
+    bool has_memory;  // placed by somebody else
+    // what the replay finds
+    int32_t id;      // buffer id that the caller gave, -1: none
+    int32_t buf;     // buffer id it has, -1: as the node that needs it first
+    int32_t item;    // the memory it was given, -1: none
+    int32_t same_as; // row that stands for the same tensor: itself, or a node's for a leaf that is a node too
+    int32_t took;    // index in record.srcs of the source whose memory it took over, -1: none
+};
+
+// Where a tensor belongs. buffer NULL: not known, or not ours to say.
+struct record_place {
+    ggml_backend_buffer_t buffer;
+    void *data;
 };
 
 struct record {
     struct record_row *rows;
-    int32_t *srcs;  // rows of the sources; the index in ggml_tensor.src is in slots
-    uint8_t *slots; // [n_srcs]
+    struct ggml_tensor **tensors; // [n_rows + 1] in the graph that was seen last; the last one is NULL
+    int32_t *srcs;                // rows of the sources; the index in ggml_tensor.src is in slots
+    uint8_t *slots;               // [n_srcs]
     int32_t n_rows, n_nodes, n_leafs, n_srcs;
-    size_t rows_cap, srcs_cap, slots_cap;
+    int32_t n_twice; // rows that stand for a tensor of another row
+    size_t rows_cap, tensors_cap, srcs_cap, slots_cap;
 };
 
 // Whether a tensor has memory that is not the allocator's, and what a tensor without takes in buffer buf.
@@ -51,9 +62,15 @@ enum record_match {
     RECORD_RESHAPED, // other extents or strides somewhere: sizes and layouts have to be looked at
 };
 
-// Compares and, unless they differ, lets the rows point to the graph's tensors. No heap memory. node_bufs NULL: as recorded.
+// Compares and lets the rows point to the graph's tensors (after RECORD_DIFFERS they may point anywhere). No heap memory.
+// node_bufs NULL: as recorded. places, if not NULL, says where each row's tensor belongs; *in_place, if not NULL, whether all of
+// them are there.
 enum record_match berth_record_match(struct record *rec, const struct ggml_cgraph *graph, const int *node_bufs,
-    const int *leaf_bufs, const struct record_rules *rules);
+    const int *leaf_bufs, const struct record_rules *rules, const struct record_place *places, bool *in_place);
+
+// The graph that was matched last stands for the record from now on: its extents and strides are what the next one is compared
+// with.
+void berth_record_reshape(struct record *rec);
 
 // Same type, extents and strides.
 static inline bool record_same_layout(const struct record_row *a, const struct record_row *b) {

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+// galloc_buffers.c: the buffers of a graph allocator. They only grow. A larger buffer is made while the old one still stands; if
+// both do not fit, the old one goes first, and comes back if that is in vain.
+
+#include "alloc/galloc.h"
+#include "backend/backend.h"
+
+#include <string.h>
+
+// ---- who made it ----
+
+static size_t owned_slot(const struct ggml_gallocr *galloc, const struct ggml_backend_buffer *buffer) {
+    size_t lo = 0, hi = galloc->n_owned;
+    while (lo < hi) {
+        const size_t mid = lo + (hi - lo) / 2;
+        if ((uintptr_t) galloc->owned[mid] < (uintptr_t) buffer) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    return lo;
+}
+
+bool berth_galloc_owns(const struct ggml_gallocr *galloc, const struct ggml_backend_buffer *buffer) {
+    const size_t i = owned_slot(galloc, buffer);
+    return i < galloc->n_owned && galloc->owned[i] == buffer;
+}
+
+static ggml_backend_buffer_t chunk_new(struct ggml_gallocr *galloc, struct galloc_pool *pool, size_t size) {
+    if (!berth_grow((void **) &galloc->owned, &galloc->owned_cap, galloc->n_owned + 1, sizeof galloc->owned[0])) {
+        return NULL;
+    }
+    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(pool->buft, size);
+    if (buffer == NULL) {
+        return NULL;
+    }
+    ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_COMPUTE);
+    const size_t i = owned_slot(galloc, buffer);
+    memmove(&galloc->owned[i + 1], &galloc->owned[i], (galloc->n_owned - i) * sizeof galloc->owned[0]);
+    galloc->owned[i] = buffer;
+    galloc->n_owned++;
+    return buffer;
+}
+
+// Gives the memory back and keeps the struct, whose address tensors may still hold.
+static void chunk_retire(ggml_backend_buffer_t buffer) {
+    if (buffer != NULL && buffer->iface.free_buffer != NULL) {
+        buffer->iface.free_buffer(buffer);
+    }
+    if (buffer != NULL) {
+        buffer->iface   = (struct ggml_backend_buffer_i){0};
+        buffer->context = NULL;
+        buffer->size    = 0;
+    }
+}
+
+void berth_galloc_buffers_free(struct ggml_gallocr *galloc) {
+    for (size_t i = 0; i < galloc->n_owned; i++) {
+        ggml_backend_buffer_free(galloc->owned[i]);
+    }
+    for (int p = 0; p < galloc->n_pools; p++) {
+        berth_free(galloc->pools[p].chunks);
+        berth_free(galloc->pools[p].bases);
+    }
+    berth_free(galloc->owned);
+}
+
+// ---- growing ----
+
+static void chunk_set(struct ggml_gallocr *galloc, struct galloc_pool *pool, size_t c, ggml_backend_buffer_t buffer) {
+    pool->chunks[c] = buffer;
+    pool->bases[c]  = buffer != NULL ? ggml_backend_buffer_get_base(buffer) : NULL;
+    galloc->epoch++;
+}
+
+static bool chunk_grow(struct ggml_gallocr *galloc, struct galloc_pool *pool, size_t c, size_t size) {
+    ggml_backend_buffer_t old   = pool->chunks[c];
+    const size_t old_size       = ggml_backend_buffer_get_size(old);
+    ggml_backend_buffer_t fresh = chunk_new(galloc, pool, size);
+    if (fresh == NULL && old_size > 0) {
+        chunk_retire(old);
+        old   = NULL;
+        fresh = chunk_new(galloc, pool, size);
+        if (fresh == NULL) {
+            chunk_set(galloc, pool, c, chunk_new(galloc, pool, old_size));
+            return false;
+        }
+    }
+    if (fresh == NULL) {
+        return false;
+    }
+    chunk_retire(old);
+    chunk_set(galloc, pool, c, fresh);
+    return true;
+}
+
+static enum ggml_status pool_reserve(struct ggml_gallocr *galloc, struct galloc_pool *pool, const size_t *sizes, size_t n_sizes) {
+    if (!berth_grow((void **) &pool->chunks, &pool->chunks_cap, n_sizes, sizeof pool->chunks[0]) ||
+        !berth_grow((void **) &pool->bases, &pool->bases_cap, n_sizes, sizeof pool->bases[0])) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu buffers", n_sizes);
+    }
+    while (pool->n_chunks < n_sizes) {
+        chunk_set(galloc, pool, pool->n_chunks++, NULL);
+    }
+    for (size_t c = 0; c < n_sizes; c++) {
+        const bool is_enough = pool->chunks[c] != NULL && ggml_backend_buffer_get_size(pool->chunks[c]) >= sizes[c];
+        if (!is_enough && !chunk_grow(galloc, pool, c, sizes[c])) {
+            return berth_fail(GGML_STATUS_ALLOC_FAILED,
+                "a compute buffer of type %s of %zu bytes is not to be had; the allocator holds %zu bytes there",
+                ggml_backend_buft_name(pool->buft), sizes[c], ggml_backend_buffer_get_size(pool->chunks[c]));
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, const struct galloc_plan *plan) {
+    for (int p = 0; p < galloc->n_pools; p++) {
+        const struct galloc_need *need = &plan->needs[p];
+        const enum ggml_status status  = pool_reserve(galloc, &galloc->pools[p], need->sizes, need->n);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
