@@ -46,4 +46,5 @@ BERTH_API int64_t berth_alloc_alive(void);
 #endif
 
 #include "berth-alloc.h"
+#include "berth-gguf.h"
 #include "berth-plan.h"

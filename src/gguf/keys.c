@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// keys.c: the values of keys, by id. A value that is asked for as what it is not is an error and 0 or NULL.
+// An array of one element answers as its element, and a value as an array of one: programs rely on both.
+
+#include "gguf/context.h"
+
+#include <string.h>
+
+const char *gguf_get_key(const struct gguf_context *ctx, int64_t key_id) {
+    const struct gguf_kv *kv = berth_gguf_kv_at(ctx, key_id, __func__);
+    return kv == NULL ? NULL : kv->key;
+}
+
+enum gguf_type gguf_get_kv_type(const struct gguf_context *ctx, int64_t key_id) {
+    const struct gguf_kv *kv = berth_gguf_kv_at(ctx, key_id, __func__);
+    return kv == NULL ? GGUF_TYPE_COUNT : kv->flags & GGUF_FLAG_ARRAY ? GGUF_TYPE_ARRAY : (enum gguf_type) kv->type;
+}
+
+enum gguf_type gguf_get_arr_type(const struct gguf_context *ctx, int64_t key_id) {
+    const struct gguf_kv *kv = berth_gguf_kv_at(ctx, key_id, __func__);
+    if (kv == NULL) {
+        return GGUF_TYPE_COUNT;
+    }
+    if (!(kv->flags & GGUF_FLAG_ARRAY)) {
+        berth_fail(GGML_STATUS_FAILED, "gguf_get_arr_type: '%s' is no array but %s", kv->key, gguf_type_name(kv->type));
+        return GGUF_TYPE_COUNT;
+    }
+    return (enum gguf_type) kv->type;
+}
+
+static size_t kv_n(const struct gguf_kv *kv) {
+    return kv->flags & GGUF_FLAG_ARRAY ? ((const struct gguf_list *) berth_gguf_kv_value(kv))->n : 1;
+}
+
+// The numbers of a value or array; strings have none.
+static const void *kv_numbers(const struct gguf_kv *kv) {
+    const void *value = berth_gguf_kv_value(kv);
+    return kv->flags & GGUF_FLAG_ARRAY ? ((const struct gguf_list *) value)->data : value;
+}
+
+// Copies the one number of this type; leaves out as it is, after an error, where there is none.
+static void get_number(const struct gguf_context *ctx, int64_t id, enum gguf_type type, void *out, const char *caller) {
+    const struct gguf_kv *kv = berth_gguf_kv_at(ctx, id, caller);
+    if (kv == NULL) {
+        return;
+    }
+    if (kv->type != type || kv_n(kv) != 1) {
+        berth_fail(GGML_STATUS_FAILED, "%s: '%s' holds %zu of type %s, not one %s", caller, kv->key, kv_n(kv),
+            gguf_type_name(kv->type), gguf_type_name(type));
+        return;
+    }
+    memcpy(out, kv_numbers(kv), berth_gguf_type_size(type));
+}
+
+#define GET_NUMBER(suffix, ctype, gtype) \
+    ctype gguf_get_val_##suffix(const struct gguf_context *ctx, int64_t key_id) { \
+        ctype value = 0; \
+        get_number(ctx, key_id, gtype, &value, __func__); \
+        return value; \
+    }
+
+GET_NUMBER(u8, uint8_t, GGUF_TYPE_UINT8)
+GET_NUMBER(i8, int8_t, GGUF_TYPE_INT8)
+GET_NUMBER(u16, uint16_t, GGUF_TYPE_UINT16)
+GET_NUMBER(i16, int16_t, GGUF_TYPE_INT16)
+GET_NUMBER(u32, uint32_t, GGUF_TYPE_UINT32)
+GET_NUMBER(i32, int32_t, GGUF_TYPE_INT32)
+GET_NUMBER(f32, float, GGUF_TYPE_FLOAT32)
+GET_NUMBER(u64, uint64_t, GGUF_TYPE_UINT64)
+GET_NUMBER(i64, int64_t, GGUF_TYPE_INT64)
+GET_NUMBER(f64, double, GGUF_TYPE_FLOAT64)
+GET_NUMBER(bool, bool, GGUF_TYPE_BOOL)
+
+static const char *get_text(const struct gguf_context *ctx, int64_t id, size_t i, bool only, const char *caller) {
+    const struct gguf_kv *kv = berth_gguf_kv_at(ctx, id, caller);
+    if (kv == NULL) {
+        return NULL;
+    }
+    const size_t n = kv_n(kv);
+    if (kv->type != GGUF_TYPE_STRING || i >= n || (only && n != 1)) {
+        berth_fail(GGML_STATUS_FAILED, "%s: '%s' holds %zu of type %s, string %zu is asked for", caller, kv->key, n,
+            gguf_type_name(kv->type), i);
+        return NULL;
+    }
+    const struct gguf_list *list = berth_gguf_kv_value(kv);
+    return (const char *) list->data + (i == 0 ? 0 : list->ends[i - 1]);
+}
+
+const char *gguf_get_val_str(const struct gguf_context *ctx, int64_t key_id) {
+    return get_text(ctx, key_id, 0, true, __func__);
+}
+
+const char *gguf_get_arr_str(const struct gguf_context *ctx, int64_t key_id, size_t i) {
+    return get_text(ctx, key_id, i, false, __func__);
+}
+
+size_t gguf_get_arr_n(const struct gguf_context *ctx, int64_t key_id) {
+    const struct gguf_kv *kv = berth_gguf_kv_at(ctx, key_id, __func__);
+    return kv == NULL ? 0 : kv_n(kv);
+}
+
+static const void *get_data(const struct gguf_context *ctx, int64_t id, bool only, const char *caller) {
+    const struct gguf_kv *kv = berth_gguf_kv_at(ctx, id, caller);
+    if (kv == NULL) {
+        return NULL;
+    }
+    if (kv->type == GGUF_TYPE_STRING || (only && kv_n(kv) != 1)) {
+        berth_fail(GGML_STATUS_FAILED, "%s: '%s' holds %zu of type %s, %s is asked for", caller, kv->key, kv_n(kv),
+            gguf_type_name(kv->type), only ? "one number" : "an array of numbers");
+        return NULL;
+    }
+    return kv_numbers(kv);
+}
+
+const void *gguf_get_val_data(const struct gguf_context *ctx, int64_t key_id) {
+    return get_data(ctx, key_id, true, __func__);
+}
+
+const void *gguf_get_arr_data(const struct gguf_context *ctx, int64_t key_id) {
+    return get_data(ctx, key_id, false, __func__);
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// make.c: a ggml_context with the tensors of a file. With data, it comes as one tensor of bytes, in front, which the others
+// point into.
+
+#include "gguf/read.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+// Whether the file holds the data that its header promises.
+static bool data_is_there(const struct gguf_context *ctx, struct gguf_source *s) {
+    const uint64_t end = (uint64_t) ctx->data_offset + ctx->data_size;
+    unsigned char last;
+    if (s->size == GGUF_SIZE_UNKNOWN && ctx->data_size > 0) { // no memory on a promise: look at the last byte first
+        if (s->callback == NULL) {
+            berth_gguf_source_fail(s, s->at, "%zu bytes of tensors need a file that can be seeked", ctx->data_size);
+            return false;
+        }
+        return berth_gguf_source_seek(s, end - 1) && berth_gguf_source_read(s, &last, 1, "data of the tensors");
+    }
+    if (ctx->data_size > 0 && end > s->size) {
+        berth_gguf_source_fail(s, ctx->data_offset, "the tensors take %zu bytes, but %" PRIu64 " are there", ctx->data_size,
+            s->size > ctx->data_offset ? s->size - ctx->data_offset : 0);
+        return false;
+    }
+    return true;
+}
+
+static bool tensors_add(const struct gguf_context *ctx, struct ggml_context *out, char *data) {
+    ggml_set_no_alloc(out, true);
+    for (size_t i = 0; i < ctx->info.n; i++) {
+        const struct gguf_info *info = ctx->info.items[i];
+        struct ggml_tensor *t        = ggml_new_tensor(out, (enum ggml_type) info->type, GGML_MAX_DIMS, berth_gguf_info_ne(info));
+        if (t == NULL || berth_is_poison(t)) {
+            return false;
+        }
+        ggml_set_name(t, info->name);
+        if (data != NULL) {
+            t->data = data + info->offset;
+        }
+    }
+    return true;
+}
+
+static struct ggml_context *context_new(const struct gguf_context *ctx, size_t n_tensors, size_t data_size) {
+    size_t size, data;
+    if (!berth_mul_ok(n_tensors, ggml_tensor_overhead(), &size) || !berth_pad_ok(data_size, GGML_MEM_ALIGN, &data) ||
+        !berth_add_ok(size, data, &size)) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf: %zu tensors with %zu bytes fit into no memory", ctx->info.n, data_size);
+        return NULL;
+    }
+    return ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = data_size == 0});
+}
+
+struct ggml_context *berth_gguf_tensors_plain(const struct gguf_context *ctx) {
+    struct ggml_context *out = context_new(ctx, ctx->info.n, 0);
+    if (out != NULL && !tensors_add(ctx, out, NULL)) {
+        ggml_free(out);
+        out = NULL;
+    }
+    return out;
+}
+
+bool berth_gguf_tensors_make(const struct gguf_context *ctx, struct gguf_source *s, struct gguf_init_params params) {
+    if (params.no_alloc) {
+        *params.ctx = berth_gguf_tensors_plain(ctx);
+        return *params.ctx != NULL;
+    }
+    if (!data_is_there(ctx, s)) {
+        return false;
+    }
+    struct ggml_context *out = context_new(ctx, ctx->info.n + 1, ctx->data_size);
+    if (out == NULL) {
+        return false;
+    }
+    ggml_set_no_alloc(out, false);
+    struct ggml_tensor *data = ggml_new_tensor_1d(out, GGML_TYPE_I8, (int64_t) ctx->data_size);
+    if (data == NULL || berth_is_poison(data)) {
+        goto fail;
+    }
+    ggml_set_name(data, "GGUF tensor data binary blob"); // programs know it by this name
+    if (ctx->data_size > 0 && (!berth_gguf_source_seek(s, ctx->data_offset) ||
+                                  !berth_gguf_source_read(s, data->data, ctx->data_size, "data of the tensors"))) {
+        goto fail;
+    }
+    if (!tensors_add(ctx, out, data->data)) {
+        goto fail;
+    }
+    ggml_set_no_alloc(out, false);
+    *params.ctx = out;
+    return true;
+fail:
+    ggml_free(out);
+    return false;
+}

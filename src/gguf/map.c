@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+// map.c: a GGUF file mapped into memory. The header is parsed from the map as from any buffer; tensors point into it, so
+// loading costs no copy and processes share the pages.
+
+#include "berth-gguf.h"
+#include "gguf/read.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STEP_SIZE ((size_t) 8 << 20) // between two calls of the progress callback
+
+struct berth_gguf_map {
+    unsigned char *bytes; // of the whole file
+    size_t size;
+    struct gguf_context *meta;
+    struct ggml_context *tensors;
+    size_t data_size; // from data_offset to the last byte of the last tensor
+};
+
+// Opens and maps; the descriptor is not needed afterwards.
+static bool file_map(struct berth_gguf_map *map, const char *path) {
+    struct stat st;
+    const int fd = path == NULL ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be opened: %s", path == NULL ? "(NULL)" : path,
+            path == NULL ? "no name" : strerror(errno));
+        return false;
+    }
+    const char *why = NULL;
+    if (fstat(fd, &st) != 0) {
+        why = strerror(errno);
+    } else if (!S_ISREG(st.st_mode)) {
+        why = "it is no regular file";
+    } else if (st.st_size <= 0) {
+        why = "it is empty";
+    } else {
+        void *p = mmap(NULL, (size_t) st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED) {
+            why = strerror(errno);
+        } else {
+            map->bytes = p;
+            map->size  = (size_t) st.st_size;
+        }
+    }
+    close(fd);
+    if (why != NULL) {
+        berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be mapped: %s", path, why);
+    }
+    return why == NULL;
+}
+
+// Every tensor's bytes are in the file; its data points there. The padding behind the last one may be missing.
+static bool tensors_place(struct berth_gguf_map *map, const char *path) {
+    const size_t data_offset = gguf_get_data_offset(map->meta);
+    struct ggml_tensor *t    = ggml_get_first_tensor(map->tensors);
+    for (int64_t i = 0; i < gguf_get_n_tensors(map->meta); i++, t = ggml_get_next_tensor(map->tensors, t)) {
+        const size_t end = gguf_get_tensor_offset(map->meta, i) + gguf_get_tensor_size(map->meta, i); // checked by the reader
+        if (end > 0 && (data_offset > map->size || end > map->size - data_offset)) {
+            berth_fail(GGML_STATUS_FAILED, "gguf: %s: tensor '%s' ends at offset %zu, but the file has %zu bytes", path, t->name,
+                data_offset + end, map->size);
+            return false;
+        }
+        map->data_size = end;
+        t->data        = map->bytes + data_offset + gguf_get_tensor_offset(map->meta, i);
+    }
+    return true;
+}
+
+static bool tell(const struct berth_gguf_map_params *params, size_t done, size_t all, const char *path) {
+    if (params->progress == NULL || params->progress(done, all, params->user_data)) {
+        return true;
+    }
+    berth_fail(GGML_STATUS_ABORTED, "gguf: %s: loading was stopped by the caller at %zu of %zu bytes", path, done, all);
+    return false;
+}
+
+// Touches every page, so that the disk is read now and in order.
+static bool pages_touch(const struct berth_gguf_map *map, const struct berth_gguf_map_params *params, const char *path) {
+    const size_t all       = map->data_size;
+    const size_t page_size = (size_t) sysconf(_SC_PAGESIZE);
+    const unsigned char *p = berth_gguf_map_base(map);
+    if (!tell(params, 0, all, path)) {
+        return false;
+    }
+    for (size_t at = 0; params->prefetch && at < all;) {
+        const size_t step  = all - at < STEP_SIZE ? all - at : STEP_SIZE;
+        const size_t begin = (size_t) (p + at - map->bytes) / page_size * page_size;
+        (void) madvise(map->bytes + begin, (size_t) (p + at + step - map->bytes) - begin, MADV_WILLNEED); // only advice
+        for (size_t i = 0; i < step; i += page_size) {
+            (void) *(const volatile unsigned char *) (p + at + i);
+        }
+        at += step;
+        if (at < all && !tell(params, at, all, path)) {
+            return false;
+        }
+    }
+    return tell(params, all, all, path);
+}
+
+struct berth_gguf_map *berth_gguf_map_open(const char *path, const struct berth_gguf_map_params *params) {
+    static const struct berth_gguf_map_params none;
+    struct berth_gguf_map *map = berth_calloc(1, sizeof *map);
+    if (map == NULL) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf: out of memory: %zu bytes for a map", sizeof *map);
+        return NULL;
+    }
+    if (!file_map(map, path)) {
+        goto fail;
+    }
+    struct gguf_source source;
+    berth_gguf_source_buffer(&source, map->bytes, map->size);
+    source.name = path;
+    map->meta   = berth_gguf_read(&source, (struct gguf_init_params){.no_alloc = true, .ctx = &map->tensors});
+    if (map->meta == NULL || !tensors_place(map, path) || !pages_touch(map, params == NULL ? &none : params, path)) {
+        goto fail;
+    }
+    return map;
+fail:
+    berth_gguf_map_close(map);
+    return NULL;
+}
+
+void berth_gguf_map_close(struct berth_gguf_map *map) {
+    if (map == NULL) {
+        return;
+    }
+    ggml_free(map->tensors);
+    gguf_free(map->meta);
+    if (map->bytes != NULL) {
+        munmap(map->bytes, map->size);
+    }
+    berth_free(map);
+}
+
+const struct gguf_context *berth_gguf_map_meta(const struct berth_gguf_map *map) {
+    return map == NULL ? NULL : map->meta;
+}
+
+struct ggml_context *berth_gguf_map_tensors(const struct berth_gguf_map *map) {
+    return map == NULL ? NULL : map->tensors;
+}
+
+const void *berth_gguf_map_data(const struct berth_gguf_map *map, int64_t tensor_id) {
+    const struct gguf_info *info = map == NULL ? NULL : berth_gguf_info_at(map->meta, tensor_id, __func__);
+    return info == NULL ? NULL : map->bytes + gguf_get_data_offset(map->meta) + info->offset;
+}
+
+const void *berth_gguf_map_base(const struct berth_gguf_map *map) {
+    return map == NULL || map->data_size == 0 ? NULL : map->bytes + gguf_get_data_offset(map->meta);
+}
+
+size_t berth_gguf_map_size(const struct berth_gguf_map *map) {
+    return map == NULL ? 0 : map->data_size;
+}

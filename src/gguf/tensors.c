@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+// tensors.c: the tensors of a context: what a file says of them, adding and changing them. Their data stays where it is.
+
+#include "core/type.h"
+#include "gguf/context.h"
+
+#include <string.h>
+
+const int64_t berth_gguf_ones[GGML_MAX_DIMS] = {1, 1, 1, 1};
+
+bool berth_gguf_nbytes(enum ggml_type type, const int64_t ne[GGML_MAX_DIMS], size_t *size) {
+    const struct berth_type_row *row = berth_type_row(type);
+    if (row == NULL || ne[0] < 0 || ne[0] % row->traits.blck_size != 0) {
+        return false;
+    }
+    int64_t n = 1; // elements
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (ne[i] < 0 || !berth_mul_i64_ok(n, ne[i], &n)) {
+            return false;
+        }
+    }
+    int64_t n_bytes;
+    if (!berth_mul_i64_ok(n / row->traits.blck_size, (int64_t) row->traits.type_size, &n_bytes)) {
+        return false;
+    }
+    *size = (size_t) n_bytes;
+    return true;
+}
+
+static size_t info_size(const struct gguf_info *info) {
+    size_t size = 0; // checked when the block was made
+    return berth_gguf_nbytes((enum ggml_type) info->type, berth_gguf_info_ne(info), &size) ? size : 0;
+}
+
+static bool offset_after(const struct gguf_context *ctx, size_t i, size_t alignment, size_t *end) {
+    const struct gguf_info *info = ctx->info.items[i];
+    return berth_add_ok(info->offset, info_size(info), end) && berth_pad_ok(*end, alignment, end) && *end <= INT64_MAX;
+}
+
+bool berth_gguf_offsets(struct gguf_context *ctx, size_t alignment, size_t i_first) {
+    size_t sum = 0; // first whether it can be done, then doing it
+    for (size_t i = 0; i < ctx->info.n; i++) {
+        size_t padded;
+        if (!berth_pad_ok(info_size(ctx->info.items[i]), alignment, &padded) || !berth_add_ok(sum, padded, &sum) ||
+            sum > INT64_MAX) {
+            berth_fail(GGML_STATUS_FAILED, "gguf: tensors of more than 2^63 bytes with alignment %zu", alignment);
+            return false;
+        }
+    }
+    size_t end = 0;
+    for (size_t i = 0; i < ctx->info.n; i++) {
+        struct gguf_info *info = ctx->info.items[i];
+        if (i >= i_first) {
+            info->offset = end;
+        }
+        if (!offset_after(ctx, i, alignment, &end)) {
+            return false;
+        }
+    }
+    ctx->alignment = alignment;
+    ctx->data_size = end;
+    return true;
+}
+
+size_t gguf_get_tensor_offset(const struct gguf_context *ctx, int64_t tensor_id) {
+    const struct gguf_info *info = berth_gguf_info_at(ctx, tensor_id, __func__);
+    return info == NULL ? 0 : (size_t) info->offset;
+}
+
+const char *gguf_get_tensor_name(const struct gguf_context *ctx, int64_t tensor_id) {
+    const struct gguf_info *info = berth_gguf_info_at(ctx, tensor_id, __func__);
+    return info == NULL ? NULL : info->name;
+}
+
+const int64_t *gguf_get_tensor_ne(const struct gguf_context *ctx, int64_t tensor_id) {
+    const struct gguf_info *info = berth_gguf_info_at(ctx, tensor_id, __func__);
+    return info == NULL ? NULL : berth_gguf_info_ne(info);
+}
+
+enum ggml_type gguf_get_tensor_type(const struct gguf_context *ctx, int64_t tensor_id) {
+    const struct gguf_info *info = berth_gguf_info_at(ctx, tensor_id, __func__);
+    return info == NULL ? GGML_TYPE_COUNT : (enum ggml_type) info->type;
+}
+
+size_t gguf_get_tensor_size(const struct gguf_context *ctx, int64_t tensor_id) {
+    const struct gguf_info *info = berth_gguf_info_at(ctx, tensor_id, __func__);
+    return info == NULL ? 0 : info_size(info);
+}
+
+// A block of its own, with an origin; the offset is left to the caller. NULL, with the error set: out of memory.
+static struct gguf_info *info_new(const char *name, enum ggml_type type, const int64_t *ne, const char *caller) {
+    const size_t before    = sizeof(struct gguf_origin) + GGML_MAX_DIMS * sizeof *ne;
+    const size_t name_size = strnlen(name, GGML_MAX_NAME - 1) + 1;
+    const size_t size      = before + offsetof(struct gguf_info, name) + name_size;
+    char *block            = berth_calloc(1, size < before + sizeof(struct gguf_info) ? before + sizeof(struct gguf_info) : size);
+    if (block == NULL) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory: tensor '%s' takes %zu bytes", caller, name, size);
+        return NULL;
+    }
+    struct gguf_info *info = (struct gguf_info *) (void *) (block + before);
+    memcpy(block + sizeof(struct gguf_origin), ne, GGML_MAX_DIMS * sizeof *ne);
+    info->type  = (uint8_t) type;
+    info->flags = GGUF_FLAG_OWNED;
+    memcpy(info->name, name, name_size - 1);
+    return info;
+}
+
+void gguf_add_tensor(struct gguf_context *ctx, const struct ggml_tensor *tensor) {
+    size_t size, end;
+    if (ctx == NULL || tensor == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "gguf_add_tensor: the %s is NULL", ctx == NULL ? "context" : "tensor");
+        return;
+    }
+    if (berth_is_poison(tensor)) {
+        berth_fail(GGML_STATUS_FAILED, "gguf_add_tensor: %s", berth_poison_error(tensor));
+        return;
+    }
+    if (berth_gguf_table_find(&ctx->info, tensor->name) >= 0) {
+        berth_fail(GGML_STATUS_FAILED, "gguf_add_tensor: there is a tensor '%s' already", tensor->name);
+        return;
+    }
+    if (!berth_gguf_nbytes(tensor->type, tensor->ne, &size) || !ggml_is_contiguous(tensor)) {
+        berth_fail(GGML_STATUS_FAILED, "gguf_add_tensor: '%s' of type %d with %lld x %lld x %lld x %lld elements is %s",
+            tensor->name, (int) tensor->type, (long long) tensor->ne[0], (long long) tensor->ne[1], (long long) tensor->ne[2],
+            (long long) tensor->ne[3], ggml_is_contiguous(tensor) ? "nothing a file can hold" : "not contiguous");
+        return;
+    }
+    if (!berth_add_ok(ctx->data_size, size, &end) || !berth_pad_ok(end, ctx->alignment, &end) || end > INT64_MAX) {
+        berth_fail(
+            GGML_STATUS_FAILED, "gguf_add_tensor: %zu bytes and %zu of '%s' pass 2^63", ctx->data_size, size, tensor->name);
+        return;
+    }
+    struct gguf_info *info = info_new(tensor->name, tensor->type, tensor->ne, __func__);
+    if (info == NULL) {
+        return;
+    }
+    *berth_gguf_info_origin(info) = (struct gguf_origin){tensor->data, tensor->buffer};
+    info->offset                  = ctx->data_size;
+    if (!berth_gguf_table_add(&ctx->info, info)) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf_add_tensor: out of memory: no room for tensor %zu", ctx->info.n);
+        berth_free(berth_gguf_info_origin(info));
+        return;
+    }
+    ctx->data_size = end;
+}
+
+// The tensor of this name; -1 after an error.
+static int64_t find_or_fail(const struct gguf_context *ctx, const char *name, const char *caller) {
+    const int64_t id = ctx == NULL || name == NULL ? -1 : berth_gguf_table_find(&ctx->info, name);
+    if (id < 0) {
+        berth_fail(GGML_STATUS_FAILED, "%s: there is no tensor '%s'", caller, name == NULL ? "(NULL)" : name);
+    }
+    return id;
+}
+
+void gguf_set_tensor_type(struct gguf_context *ctx, const char *name, enum ggml_type type) {
+    const int64_t id = find_or_fail(ctx, name, __func__);
+    if (id < 0) {
+        return;
+    }
+    struct gguf_info *info = ctx->info.items[id];
+    const uint8_t old      = info->type;
+    size_t size;
+    if (!berth_gguf_nbytes(type, berth_gguf_info_ne(info), &size)) {
+        berth_fail(GGML_STATUS_FAILED, "gguf_set_tensor_type: '%s' with rows of %lld elements cannot be of type %s (%d)", name,
+            (long long) berth_gguf_info_ne(info)[0], berth_type_row(type) != NULL ? ggml_type_name(type) : "none", (int) type);
+        return;
+    }
+    info->type = (uint8_t) type;
+    if (!berth_gguf_offsets(ctx, ctx->alignment, (size_t) id + 1)) {
+        info->type = old;
+    }
+}
+
+void gguf_set_tensor_data(struct gguf_context *ctx, const char *name, const void *data) {
+    const int64_t id = find_or_fail(ctx, name, __func__);
+    if (id < 0) {
+        return;
+    }
+    struct gguf_info *info = ctx->info.items[id];
+    if (berth_gguf_info_origin(info) == NULL) { // of a file: its block has no room for an origin
+        struct gguf_info *own = info_new(info->name, (enum ggml_type) info->type, berth_gguf_info_ne(info), __func__);
+        if (own == NULL) {
+            return;
+        }
+        own->offset         = info->offset;
+        ctx->info.items[id] = own;
+        info                = own;
+    }
+    *berth_gguf_info_origin(info) = (struct gguf_origin){data, NULL};
+}
