@@ -5,10 +5,10 @@
 // order in which they are filled does not matter: the walk goes to the nearest one and needs no heap.
 //
 // Row of segments, left to right: left[0..n_left), cur, right[n_right..0). Both stacks share one array of n_sec + 2.
-// Unplaced blocks are kept by width class: one per power of two below 64, four above, sorted by first section, in leaves of 16;
+// Unplaced blocks are kept by width class: one per power of two below 256, eight above, sorted by first section, in leaves of 16;
 // a tree over the leaves knows the least end and the best rank. In one class, a block that starts well inside a valley also ends
 // inside, so that dense lifetimes do not make the tree look at every leaf (dense, 10^6 blocks: 25 us a block with one class per
-// power of two, 3 us with four).
+// power of two, 3 us with eight).
 // An aimed dive prefers blocks that serve the section with the most left to place, and gives up where the target is out of reach.
 // At most 3n steps, one query each; 1 us a block or less up to 10^4 blocks, 2 us at 10^6 (bench/plan.c scale).
 
@@ -17,8 +17,8 @@
 #include <string.h>
 
 #define LEAF 16
-#define FINE_FROM 6 // widths of 2^6 and more have FINE classes per power of two
-#define FINE_BITS 2
+#define FINE_FROM 8 // widths of 2^8 and more have FINE classes per power of two
+#define FINE_BITS 3
 #define FINE (1 << FINE_BITS)
 #define N_CLASSES (FINE_FROM + FINE * (31 - FINE_FROM))
 #define PLACED INT32_MAX // rank of a slot that holds no unplaced block
@@ -51,13 +51,13 @@ struct plan_dive {
     int32_t n_classes;
     int32_t n_slots;
     struct width_class classes[N_CLASSES];
-    int8_t last_class[N_CLASSES]; // by number: the last class whose number is not above, -1: none
-    int32_t *block;               // [n_slots] block in a slot, -1: padding
-    int32_t *slot_a;              // [n_slots]
-    int32_t *slot_b;              // [n_slots]
-    int32_t *rank;                // [n_slots] by the priority of this dive, PLACED once placed
-    int32_t *by_rank;             // [n] slot
-    int32_t n_free;               // blocks to place: those that are not fixed
+    int16_t last_class[N_CLASSES]; // by number: the last class whose number is not above, -1: none
+    int32_t *block;                // [n_slots] block in a slot, -1: padding
+    int32_t *slot_a;               // [n_slots]
+    int32_t *slot_b;               // [n_slots]
+    int32_t *rank;                 // [n_slots] by the priority of this dive, PLACED once placed
+    int32_t *by_rank;              // [n] slot
+    int32_t n_free;                // blocks to place: those that are not fixed
     struct node *nodes;
     int32_t *cells;
     int64_t *life_max; // [n] T: the largest total over a block's life; filled when first asked for
@@ -147,7 +147,7 @@ struct plan_dive *plan_dive_new(const struct plan_prob *p) {
     size_t n_nodes = 0;
     size_t n_cells = 0;
     for (int k = 0; k < N_CLASSES; k++) {
-        d->last_class[k] = (int8_t) (d->n_classes - (count[k] == 0));
+        d->last_class[k] = (int16_t) (d->n_classes - (count[k] == 0));
         if (count[k] == 0) {
             continue;
         }

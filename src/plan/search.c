@@ -226,7 +226,7 @@ static void search_round(struct search *s) {
 #define NOISY_ROUND 2 // the first round that is followed by noisy asks
 
 static void add_noisy_task(struct search *s, int64_t cap) {
-    static const enum exact_preorder preorders[] = {EXACT_WAT, EXACT_TWA, EXACT_WAT, EXACT_TAW, EXACT_WAT, EXACT_AT};
+    static const enum exact_preorder preorders[] = {EXACT_WAT, EXACT_TWA, EXACT_WAT, EXACT_TAW, EXACT_WAT, EXACT_WAT};
     static const double noises[]                 = {0.003, 0.02, 0.08};
     struct task *t                               = &s->crew.tasks[s->crew.n_tasks++];
     uint64_t k                                   = s->n_noisy++;
@@ -262,8 +262,9 @@ static void search_noisy(struct search *s) {
         if (first >= 0) {
             lists += s->crew.tasks[first].answer == EXACT_FITS;
             note_answer(s, &s->crew.tasks[first]);
-        } else if (shift < 8) {
-            shift++;
+            shift -= shift > 2;
+        } else {
+            shift += shift < 6;
         }
     }
 }
