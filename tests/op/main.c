@@ -47,6 +47,12 @@ static void (*const families[])(struct op_suite *) = {
     op_suite_matmul,
     op_suite_norm,
     op_suite_rows,
+    op_suite_conv,
+    op_suite_pool,
+    op_suite_pad,
+    op_suite_sort,
+    op_suite_repeat,
+    op_suite_reduce,
 };
 
 const char *op_text(const char *fmt, ...) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // pool.c: POOL_1D, POOL_2D, POOL_2D_BACK: the largest or the mean of each window.
-// What of a window lies outside counts as not there, but the mean of POOL_2D is always over the whole window. A NaN is never the
-// largest; a window without a number above -FLT_MAX gives that.
+// What of a window lies outside counts as not there, but the mean of POOL_2D is always over the whole window. A window
+// without a number above -FLT_MAX gives that as its largest.
 
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
@@ -62,7 +62,7 @@ static float window_pool(
         const char *row = cpu_row_at(a, y, at.i2, at.i3);
         for (int64_t x = x0; x < x1; x++) {
             const float e = element(k, a, row, x);
-            v             = max ? (e > v ? e : v) : v + e;
+            v             = max ? (v > e ? v : e) : v + e; // a NaN stays until a number follows
         }
     }
     if (max) {

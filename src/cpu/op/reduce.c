@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // reduce.c: SUM, SUM_ROWS, MEAN, CUMSUM, ARGMAX, COUNT_EQUAL: rows to fewer numbers, and running sums.
-// Sums are kept in double and rounded once. SUM and COUNT_EQUAL leave one partial result a task in work memory, which task 0
-// adds up in their order.
+// Sums are kept in double and rounded once. SUM and COUNT_EQUAL leave partial results in work memory, which task 0 adds up. Those
+// of SUM are of fixed blocks of elements, so that the result does not depend on the number of tasks.
 
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
@@ -26,24 +26,41 @@ static bool sum_supports(const struct ggml_tensor *op) {
     return a != NULL && cpu_is_float(a->type) && op->type == a->type && ggml_nelements(op) == 1;
 }
 
+#define SUM_BLOCK 64 // pieces
+
+static int64_t sum_pieces(const struct ggml_tensor *a) {
+    return (a->ne[0] + CPU_PIECE - 1) / CPU_PIECE * ggml_nrows(a);
+}
+
+static size_t sum_work(const struct ggml_tensor *op, int n_tasks) {
+    (void) n_tasks;
+    return (size_t) (sum_pieces(op->src[0]) / SUM_BLOCK + 1) * sizeof(double);
+}
+
 static void sum_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
+    const int64_t n_pieces = sum_pieces(a), n_blocks = (n_pieces + SUM_BLOCK - 1) / SUM_BLOCK;
+    double *parts = p->work;
     float buf[CPU_PIECE];
-    double sum = 0;
-    for (struct cpu_pieces it = cpu_pieces(p, a); cpu_piece_next(&it);) {
-        sum += p->k->sum(it.n, cpu_row_load(p->k, a, cpu_row(a, it.at), it.i0, it.n, buf));
+    int64_t b0, b1;
+    cpu_share(p, n_blocks, &b0, &b1);
+    struct cpu_pieces it = cpu_pieces(p, a);
+    for (int64_t b = b0; b < b1; b++) {
+        it.next    = b * SUM_BLOCK;
+        it.end     = it.next + SUM_BLOCK < n_pieces ? it.next + SUM_BLOCK : n_pieces;
+        double sum = 0;
+        while (cpu_piece_next(&it)) {
+            sum += p->k->sum(it.n, cpu_row_load(p->k, a, cpu_row(a, it.at), it.i0, it.n, buf));
+        }
+        parts[b] = sum;
     }
-    char *parts = p->work;
-    memcpy(parts + PART_SIZE * (size_t) p->ith, &sum, sizeof sum);
     cpu_barrier(p);
     if (p->ith != 0) {
         return;
     }
-    sum = 0;
-    for (int i = 0; i < p->nth; i++) {
-        double part;
-        memcpy(&part, parts + PART_SIZE * (size_t) i, sizeof part);
-        sum += part;
+    double sum = 0;
+    for (int64_t b = 0; b < n_blocks; b++) {
+        sum += parts[b];
     }
     const float total = (float) sum;
     p->k->traits[op->type].from_float(&total, op->data, 1);
@@ -193,7 +210,7 @@ static void cumsum_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_reduce[] = {
-    {GGML_OP_SUM, {.supports = sum_supports, .work_size = parts_size, .run = sum_run}},
+    {GGML_OP_SUM, {.supports = sum_supports, .work_size = sum_work, .run = sum_run}},
     {GGML_OP_SUM_ROWS, {.supports = sum_rows_supports, .run = sum_rows_run}},
     {GGML_OP_MEAN, {.supports = mean_supports, .run = mean_run}},
     {GGML_OP_CUMSUM, {.supports = cumsum_supports, .run = cumsum_run}},
