@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
-// berth-alloc.h: what Berth's graph allocator offers beyond ggml-alloc.h: how hard to search, what may share memory, reports
-// and checks. Part of berth.h.
+// berth-alloc.h: what Berth's graph allocator offers beyond ggml-alloc.h: how hard to search, what may share memory, reports,
+// checks, plans as files, several graphs in one arena. Part of berth.h.
+//
+// With BERTH_CAPTURE=DIR in the environment, every distinct graph that is reserved is written to DIR as a .ggraph file, which
+// `berth plan` reads.
 #pragma once
 
 #include "berth-plan.h"
@@ -30,12 +33,59 @@ BERTH_API void berth_gallocr_set_options(ggml_gallocr_t galloc, const struct ber
 BERTH_API enum ggml_status berth_gallocr_sizes(
     ggml_gallocr_t galloc, struct ggml_cgraph *graph, const int *node_buffer_ids, const int *leaf_buffer_ids, size_t *sizes);
 
-// How good the plan of a buffer is: peak, bound, gap. FAILED if no graph has been planned.
+// ---- reports ----
+
+// How good the plan of a buffer is, for the graph that was reserved or allocated last: peak, bound, gap. FAILED if there is none.
 BERTH_API enum ggml_status berth_gallocr_report(ggml_gallocr_t galloc, int buffer_id, struct berth_plan_report *report);
 
-// Do the addresses in this graph respect all lifetimes? For tests of programs: true, or the first two tensors that collide are
-// in berth_last_error().
+struct berth_gallocr_live {
+    const struct ggml_tensor *tensor; // that lies there at the step
+    uint64_t offset;                  // in the buffer; chunk k begins at k times the largest size of the buffer type
+    uint64_t size;                    // bytes, with padding
+    int64_t first, last;              // nodes between which the memory is taken
+};
+
+// The tensors that are alive in a buffer while node number `step` runs, -1: where the most bytes are, largest first. Writes up to
+// n_max of them and returns how many there are, -1 if the graph was not reserved.
+BERTH_API int64_t berth_gallocr_alive(ggml_gallocr_t galloc, struct ggml_cgraph *graph, int buffer_id, int64_t step,
+    struct berth_gallocr_live *out, int64_t n_max);
+
+// ---- checks, for tests of programs and backends ----
+
+// Do the addresses in this graph, which was allocated, respect all lifetimes? False: what collides is in berth_last_error().
 BERTH_API bool berth_gallocr_verify(ggml_gallocr_t galloc, struct ggml_cgraph *graph);
+
+// Computes the graph node by node: memory of a result is filled with 0xFF before, memory that dies with 0xDF after, and no node
+// may change memory of others that is alive. Slow. FAILED names the node and what it wrote over. compute is called with graphs
+// of one node.
+typedef enum ggml_status (*berth_compute_t)(ggml_backend_t backend, struct ggml_cgraph *graph);
+BERTH_API enum ggml_status berth_gallocr_compute_checked(
+    ggml_gallocr_t galloc, struct ggml_cgraph *graph, ggml_backend_t backend, berth_compute_t compute);
+
+// ---- plans as files ----
+
+// Writes the plan of a graph that was reserved as JSON: what berth_plan_read_json reads (an item for each piece of memory), with
+// the name, op, type and shape of each tensor in it.
+BERTH_API enum ggml_status berth_gallocr_save(ggml_gallocr_t galloc, struct ggml_cgraph *graph, FILE *file);
+// ggml_gallocr_reserve_n with a plan that was saved for the same graph, instead of planning. FAILED if it is not valid for this
+// graph.
+BERTH_API enum ggml_status berth_gallocr_load(ggml_gallocr_t galloc, struct ggml_cgraph *graph, const int *node_buffer_ids,
+    const int *leaf_buffer_ids, const struct berth_plan_set *plan);
+
+// ---- several graphs in one arena ----
+
+// A graph and where its tensors go; the ids may be NULL: all 0.
+struct berth_gallocr_graph {
+    struct ggml_cgraph *graph;
+    const int *node_buffer_ids;
+    const int *leaf_buffer_ids;
+};
+
+// Reserves memory for graphs that run one after another, in any order and number: as much as the largest needs. Tensors in keep
+// have the same memory in every graph that holds them, and it is theirs alone all the time. ggml_gallocr_alloc_graph then finds
+// each of the graphs. Plans that the allocator had before are forgotten.
+BERTH_API enum ggml_status berth_gallocr_reserve_joint(ggml_gallocr_t galloc, const struct berth_gallocr_graph *graphs,
+    int n_graphs, struct ggml_tensor *const *keep, int n_keep);
 
 #ifdef __cplusplus
 }

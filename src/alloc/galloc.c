@@ -5,6 +5,8 @@
 
 #include "alloc/galloc.h"
 
+#include "alloc/capture.h"
+
 #include "backend/backend.h"
 
 #include <stdlib.h>
@@ -189,6 +191,7 @@ static enum ggml_status plan_get(struct ggml_gallocr *galloc, struct ggml_cgraph
         berth_galloc_plan_free(galloc, plan);
         return status;
     }
+    berth_capture(galloc, plan);
     *out = plan;
     return GGML_STATUS_SUCCESS;
 }

@@ -31,11 +31,13 @@ struct galloc_plan {
     struct galloc_spot *spots;   // [n_items]
     struct record_place *places; // [n_rows] addresses, while the buffers are those of places_epoch
     size_t offsets_cap, spots_cap, places_cap;
-    uint64_t places_epoch;     // 0: never
-    struct galloc_need *needs; // [n_pools]
-    bool is_ready;             // all of the above belong together
-    bool is_reshaped;          // the record is of a graph that is somewhere smaller than the items
-    bool is_pinned;            // reserved together with others: goes only when they go
+    uint64_t places_epoch;           // 0: never
+    struct galloc_need *needs;       // [n_pools]
+    struct ggml_tensor *const *keep; // [n_keep] memory of these is theirs all the time; only while items are made
+    int n_keep;
+    bool is_ready;    // all of the above belong together
+    bool is_reshaped; // the record is of a graph that is somewhere smaller than the items
+    bool is_pinned;   // reserved together with others: goes only when they go
 };
 
 // Memory of one buffer type: as many buffers ("chunks") as its largest size asks for.

@@ -89,8 +89,11 @@ static enum ggml_status ids_are_sound(const struct ggml_gallocr *galloc, const c
 
 enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     const int *node_bufs, const int *leaf_bufs) {
-    const struct record_rules sizes   = berth_galloc_record_rules(galloc);
-    const struct lifetime_rules rules = berth_galloc_lifetime_rules(galloc);
+    const struct record_rules sizes = berth_galloc_record_rules(galloc);
+    struct lifetime_rules rules     = berth_galloc_lifetime_rules(galloc);
+
+    rules.keep   = plan->keep;
+    rules.n_keep = plan->n_keep;
 
     plan->is_ready = plan->is_reshaped = false;
     plan->places_epoch                 = 0;

@@ -34,7 +34,7 @@ static bool is_view(const struct record_row *row) {
 }
 
 static bool is_output(const struct record_row *row) {
-    return (row->flags & GGML_TENSOR_FLAG_OUTPUT) != 0;
+    return (row->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 || row->is_kept;
 }
 
 static bool is_input(const struct record_row *row) {
@@ -134,7 +134,7 @@ static bool take(struct replay *r, int32_t i_row, int32_t buf) {
         row->buf = buf;
     }
     // What is there before the first node cannot take over what the nodes before it compute.
-    const bool is_node      = i_row < r->rec->n_nodes && row->n_src > 0 && !is_input(row);
+    const bool is_node      = i_row < r->rec->n_nodes && row->n_src > 0 && !is_input(row) && !row->is_kept;
     r->live[i_row].is_taken = true;
     return (is_node && take_over(r, row)) || item_new(r, row, i_row);
 }
@@ -166,6 +166,15 @@ static void drop_edge(struct replay *r, int32_t p) {
 }
 
 // ---- the replay ----
+
+static void mark_kept(struct replay *r) {
+    for (int32_t i = 0; i < r->rec->n_rows; i++) {
+        r->rec->rows[i].is_kept = false;
+        for (int k = 0; k < r->rules->n_keep && !r->rec->rows[i].is_kept; k++) {
+            r->rec->rows[i].is_kept = r->rules->keep[k] == r->rec->tensors[i];
+        }
+    }
+}
 
 // A leaf that is listed as a node too, and a node that is listed twice, have one memory: the first row's.
 static bool take_leafs(struct replay *r) {
@@ -264,6 +273,7 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
     for (int32_t i = 0; i < rec->n_rows; i++) {
         rec->rows[i].item = rec->rows[i].took = -1;
     }
+    mark_kept(&r);
     r.live  = berth_calloc((size_t) rec->n_rows, sizeof r.live[0]);
     bool ok = r.live != NULL && take_leafs(&r) && take_inputs(&r);
     if (ok) {

@@ -12,6 +12,8 @@ struct lifetime_rules {
     bool free_unread;            // inputs and results that nobody reads give their memory back
     lifetime_inplace_t in_place; // beyond ggml's list, may be NULL
     void *user;
+    struct ggml_tensor *const *keep; // [n_keep] these share their memory with nobody
+    int n_keep;
 };
 
 struct lifetimes {

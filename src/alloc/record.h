@@ -25,6 +25,7 @@ struct record_row {
     int32_t buf;     // buffer id it has, -1: as the node that needs it first
     int32_t item;    // the memory it was given, -1: none
     int32_t same_as; // row that stands for the same tensor: itself, or a node's for a leaf that is a node too
+    bool is_kept;    // shares its memory with nobody
     int32_t took;    // index in record.srcs of the source whose memory it took over, -1: none
 };
 

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+// galloc_json.c: the plan of a graph as a file, and back. The file is a plan as src/plan reads it, one item for each piece of
+// memory, with the tensors that lie in it one after another.
+
+#include "alloc/galloc.h"
+#include "ggml-backend.h"
+#include "plan/json.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+// ---- saving ----
+
+static void write_tensor(const struct record *rec, int32_t r, bool is_first, FILE *file) {
+    const struct ggml_tensor *t = rec->tensors[r];
+    fputs(is_first ? "{\"name\": " : ", {\"name\": ", file);
+    berth_json_write_string(t->name, file);
+    fprintf(file, ", \"op\": \"%s\", \"type\": \"%s\", \"shape\": [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]",
+        ggml_op_desc(t), ggml_type_name(t->type), t->ne[0], t->ne[1], t->ne[2], t->ne[3]);
+    if (r < rec->n_nodes) {
+        fprintf(file, ", \"node\": %d", r);
+    }
+    fprintf(file, ", \"buffer\": %d}", rec->rows[r].buf);
+}
+
+// next[r]: the row that took over from r, -1: none. heads: rows in the order of items.
+static int32_t *find_followers(const struct galloc_plan *plan) {
+    const struct record *rec = &plan->rec;
+    int32_t *next            = berth_malloc(((size_t) rec->n_rows + 1) * sizeof *next);
+    int32_t *tail            = berth_malloc((plan->lives.n_items + 1) * sizeof *tail);
+    for (int32_t r = 0; next != NULL && tail != NULL && r < rec->n_rows; r++) {
+        next[r] = -1;
+    }
+    for (size_t i = 0; next != NULL && tail != NULL && i < plan->lives.n_items; i++) {
+        tail[i] = plan->lives.owners[i];
+    }
+    for (int32_t r = 0; next != NULL && tail != NULL && r < rec->n_rows; r++) {
+        const int32_t item = rec->rows[r].item;
+        if (item >= 0 && plan->lives.owners[item] != r) {
+            next[tail[item]] = r;
+            tail[item]       = r;
+        }
+    }
+    if (tail == NULL) {
+        berth_free(next);
+        next = NULL;
+    }
+    berth_free(tail);
+    return next;
+}
+
+static void write_buffers(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, FILE *file) {
+    uint64_t peak = 0, bound = 0;
+    bool proven = true;
+    for (int p = 0; p < galloc->n_pools; p++) {
+        peak += plan->needs[p].report.peak;
+        bound += plan->needs[p].report.bound;
+        proven = proven && plan->needs[p].report.proven;
+    }
+    fprintf(file, "{\n  \"peak\": %" PRIu64 ",\n  \"bound\": %" PRIu64 ",\n  \"proven\": %s,\n  \"nodes\": %d,\n  \"pools\": [",
+        peak, bound, proven ? "true" : "false", plan->rec.n_nodes);
+    for (int p = 0; p < galloc->n_pools; p++) {
+        const struct berth_plan_report *r = &plan->needs[p].report;
+        const char *name                  = ggml_backend_buft_name(galloc->pools[p].buft);
+        fprintf(file, "%s\n    {\"pool\": %d, \"name\": ", p > 0 ? "," : "", p);
+        berth_json_write_string(name != NULL ? name : "", file);
+        fprintf(file,
+            ", \"alignment\": %zu, \"max_chunk\": %zu, \"peak\": %" PRIu64 ", \"bound\": %" PRIu64 ", \"bound_step\": %" PRId64
+            "}",
+            galloc->pools[p].align, galloc->pools[p].max_chunk, r->peak, r->bound, r->bound_step);
+    }
+    fputs("\n  ],\n", file);
+}
+
+enum ggml_status berth_gallocr_save(ggml_gallocr_t galloc, struct ggml_cgraph *graph, FILE *file) {
+    if (!berth_galloc_has_arguments(__func__, galloc, graph) || file == NULL) {
+        return GGML_STATUS_FAILED;
+    }
+    const struct galloc_plan *plan = berth_galloc_find(galloc, graph, NULL, NULL, false, NULL);
+    if (plan == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "berth_gallocr_save: the graph of %d nodes was not reserved", graph->n_nodes);
+    }
+    int32_t *next = find_followers(plan);
+    if (next == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_gallocr_save: out of memory for %d tensors", plan->rec.n_rows);
+    }
+    write_buffers(galloc, plan, file);
+    fputs("  \"items\": [", file);
+    for (size_t i = 0; i < plan->lives.n_items && !ferror(file); i++) {
+        const struct berth_plan_item *item = &plan->lives.items[i];
+        fputs(i > 0 ? ",\n    {\"id\": " : "\n    {\"id\": ", file);
+        berth_json_write_string(plan->rec.tensors[plan->lives.owners[i]]->name, file);
+        fprintf(file,
+            ", \"first\": %" PRId64 ", \"last\": %" PRId64 ", \"size\": %" PRIu64 ", \"alignment\": %" PRIu64
+            ", \"offset\": %" PRIu64 ", \"pool\": %d, \"tensors\": [",
+            item->first, item->last, item->size, item->align, plan->offsets[i], item->pool);
+        for (int32_t r = plan->lives.owners[i]; r >= 0; r = next[r]) {
+            write_tensor(&plan->rec, r, r == plan->lives.owners[i], file);
+        }
+        fputs("]}", file);
+    }
+    fputs("\n  ]\n}\n", file);
+    berth_free(next);
+    if (fflush(file) != 0 || ferror(file)) {
+        return berth_fail(GGML_STATUS_FAILED, "berth_gallocr_save: %s", strerror(errno));
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// ---- loading ----
+
+static enum ggml_status same_items(const struct galloc_plan *plan, const struct berth_plan_set *set) {
+    if (!set->has_offsets && set->n_items > 0) {
+        return berth_fail(GGML_STATUS_FAILED, "berth_gallocr_load: the plan has no offsets");
+    }
+    if (set->n_items != plan->lives.n_items) {
+        return berth_fail(GGML_STATUS_FAILED,
+            "berth_gallocr_load: the plan is of another graph: it has %zu items, the graph has %zu", set->n_items,
+            plan->lives.n_items);
+    }
+    for (size_t i = 0; i < set->n_items; i++) {
+        const struct berth_plan_item *a = &set->items[i], *b = &plan->lives.items[i];
+        if (a->first != b->first || a->last != b->last || a->size != b->size || a->align != b->align || a->pool != b->pool) {
+            return berth_fail(GGML_STATUS_FAILED,
+                "berth_gallocr_load: the plan is of another graph: item %zu (%s) lives from %lld to %lld with %llu bytes, in the "
+                "graph "
+                "from %lld to %lld with %llu",
+                i, set->ids[i], (long long) a->first, (long long) a->last, (unsigned long long) a->size, (long long) b->first,
+                (long long) b->last, (unsigned long long) b->size);
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// Valid, pool by pool, and how good: fills the reports.
+static enum ggml_status check_pool(
+    const struct ggml_gallocr *galloc, struct galloc_plan *plan, int p, struct berth_plan_item *items, uint64_t *offsets) {
+    const struct berth_plan_params params = {.max_chunk = galloc->pools[p].max_chunk};
+    struct berth_plan_report *report      = &plan->needs[p].report;
+    int64_t n                             = 0;
+    for (size_t i = 0; i < plan->lives.n_items; i++) {
+        if (plan->lives.items[i].pool == p) {
+            items[n]     = plan->lives.items[i];
+            offsets[n++] = plan->offsets[i];
+        }
+    }
+    *report                 = (struct berth_plan_report){.fits = true, .method = "loaded"};
+    enum ggml_status status = berth_plan_check(items, n, &params, offsets, NULL);
+    if (status == GGML_STATUS_SUCCESS && n > 0) {
+        status = berth_plan_bound(items, n, &params, &report->bound, &report->bound_step);
+    }
+    return status;
+}
+
+static enum ggml_status check_pools(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+    const size_t n                = plan->lives.n_items + 1;
+    struct berth_plan_item *items = berth_malloc(n * sizeof *items);
+    uint64_t *offsets             = berth_malloc(n * sizeof *offsets);
+    enum ggml_status status       = GGML_STATUS_SUCCESS;
+    if (items == NULL || offsets == NULL) {
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_gallocr_load: out of memory for %zu items", n);
+    }
+    for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
+        status = check_pool(galloc, plan, p, items, offsets);
+    }
+    berth_free(items);
+    berth_free(offsets);
+    return status;
+}
+
+static enum ggml_status plan_from(struct ggml_gallocr *galloc, struct galloc_plan *plan, const struct berth_plan_set *set) {
+    enum ggml_status status = same_items(plan, set);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    if (!berth_grow((void **) &plan->offsets, &plan->offsets_cap, set->n_items + 1, sizeof plan->offsets[0])) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_gallocr_load: out of memory for %zu offsets", set->n_items);
+    }
+    if (set->n_items > 0) {
+        memcpy(plan->offsets, set->offsets, set->n_items * sizeof plan->offsets[0]);
+    }
+    status = check_pools(galloc, plan);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = berth_galloc_plan_settle(galloc, plan);
+    }
+    for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
+        struct berth_plan_report *r = &plan->needs[p].report;
+        for (size_t c = 0; c < plan->needs[p].n; c++) {
+            r->peak += plan->needs[p].sizes[c];
+        }
+        r->proven = r->peak == r->bound;
+        r->gap    = r->bound > 0 ? (double) r->peak / (double) r->bound - 1 : 0;
+    }
+    return status;
+}
+
+enum ggml_status berth_gallocr_load(ggml_gallocr_t galloc, struct ggml_cgraph *graph, const int *node_buffer_ids,
+    const int *leaf_buffer_ids, const struct berth_plan_set *set) {
+    if (!berth_galloc_has_arguments(__func__, galloc, graph) || set == NULL) {
+        return GGML_STATUS_FAILED;
+    }
+    struct galloc_plan *plan = berth_galloc_plan_new(galloc);
+    if (plan == NULL) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    enum ggml_status status = berth_galloc_plan_items(galloc, plan, graph, node_buffer_ids, leaf_buffer_ids);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = plan_from(galloc, plan, set);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = berth_galloc_buffers_reserve(galloc, plan);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = berth_galloc_adopt(galloc, plan);
+    }
+    if (status != GGML_STATUS_SUCCESS) {
+        berth_galloc_plan_free(galloc, plan);
+    }
+    return status;
+}

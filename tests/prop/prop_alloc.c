@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// prop_alloc.c: random graphs through the allocator give the same results as without sharing memory. long_alloc.c has more.
+
+#include "alloc_cases.h"
+
+static void random_graphs(void **state) {
+    (void) state;
+    cases_run(check_seed(1), 2000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(random_graphs)};
+    return cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
+}
