@@ -48,3 +48,4 @@ BERTH_API int64_t berth_alloc_alive(void);
 #include "berth-alloc.h"
 #include "berth-gguf.h"
 #include "berth-plan.h"
+#include "berth-sched.h"

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: MIT
+// assign.c: a backend for every tensor, and why.
+//
+// Fixed first: what the caller chose, what has memory, inputs (the host, which is the last backend), ops that read weights.
+// Then the fixed ones spread over the ops between them, devices before the host; where two devices meet, the border is put
+// where the fewest bytes cross. What is still free goes where most of its source bytes are. Tensors that only lie there follow
+// the first op that reads them.
+//
+// Invariant: memory is written where it lies. A root that is not placed decides for all its views, so a backend is taken for it
+// only if it can run every op that writes into it. O(edges * backends) with each backend asked once for each op.
+
+#include "sched/sched.h"
+
+#include "core/op.h"
+
+struct assign {
+    struct ggml_backend_sched *sched;
+    struct sched_memo *memo;
+    uint8_t *known;       // [n_nodes * n_backends] 0: not asked, 1: supported, 2: not
+    int32_t *next_writer; // [n_rows] from a root through the nodes that write into it, -1: end
+    uint64_t *crossing;   // [n_nodes + 1] scratch of the border search
+    int last;             // backend of the host
+};
+
+// ---- what backends can do ----
+
+static bool supports(struct assign *a, int b, int32_t node) {
+    uint8_t *known = &a->known[(size_t) node * (size_t) a->sched->n_backends + (size_t) b];
+    if (*known == 0) {
+        *known = ggml_backend_supports_op(a->sched->backends[b], a->memo->tensors_at[node]) ? 1 : 2;
+    }
+    return *known == 1;
+}
+
+static bool is_node(const struct assign *a, int32_t r) {
+    return r < a->memo->n_nodes && !a->memo->rows[r].is_empty;
+}
+
+// b supports every op that writes memory of this root (or the op of this row alone).
+static bool can_run(struct assign *a, int b, int32_t r) {
+    if (is_node(a, r) && !supports(a, b, r)) {
+        return false;
+    }
+    for (int32_t w = a->next_writer[r]; w >= 0; w = a->next_writer[w]) {
+        if (!supports(a, b, w)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool uses_buft(const struct ggml_backend_sched *sched, int b, ggml_backend_buffer_type_t buft) {
+    return buft == NULL ? b == sched->n_backends - 1 : // an address without a buffer is the host's
+               ggml_backend_supports_buft(sched->backends[b], buft);
+}
+
+bool sched_reaches(const struct ggml_backend_sched *sched, const struct sched_memo *memo, int b, int32_t i) {
+    const struct sched_row *base = &memo->rows[sched_base(memo, i)];
+    if (base->is_placed) {
+        return uses_buft(sched, b, base->buft);
+    }
+    return base->backend >= 0 && sched->reaches[(size_t) b * (size_t) sched->n_backends + (size_t) base->backend];
+}
+
+// ---- fixed ----
+
+static bool is_set(const struct assign *a, int32_t r) {
+    return a->memo->rows[sched_root(a->memo, r)].backend >= 0;
+}
+
+static int backend_of(const struct assign *a, int32_t r) {
+    return a->memo->rows[sched_root(a->memo, r)].backend;
+}
+
+static void set(struct assign *a, int32_t r, int b, enum berth_sched_reason reason) {
+    struct sched_row *row = &a->memo->rows[sched_root(a->memo, r)];
+    row->backend          = (int16_t) b;
+    row->reason           = (uint8_t) reason;
+}
+
+static bool set_if_able(struct assign *a, int32_t r, int b, enum berth_sched_reason reason) {
+    const int32_t root = sched_root(a->memo, r);
+    if (can_run(a, b, root)) {
+        set(a, root, b, reason);
+        return true;
+    }
+    int16_t *refused = &a->memo->rows[root].refused;
+    if (*refused < 0 || b < *refused) {
+        *refused = (int16_t) b;
+    }
+    return false;
+}
+
+// Into memory of this type, with this node's op.
+static int first_for_buft(struct assign *a, ggml_backend_buffer_type_t buft, int32_t node) {
+    for (int b = 0; b < a->sched->n_backends; b++) {
+        if (uses_buft(a->sched, b, buft) && (!is_node(a, node) || supports(a, b, node))) {
+            return b;
+        }
+    }
+    return -1;
+}
+
+static enum ggml_status fix_placed(struct assign *a, int32_t r) {
+    struct sched_memo *memo      = a->memo;
+    const struct sched_row *base = &memo->rows[sched_base(memo, r)];
+    struct sched_row *row        = &memo->rows[r];
+    const bool is_chosen         = is_node(a, r) && row->caller >= 0; // memory stays where it is whatever is chosen
+    const int b                  = is_chosen ? row->caller : first_for_buft(a, base->buft, r);
+    const struct ggml_tensor *t  = memo->tensors_at[r];
+    row->backend                 = (int16_t) b;
+    row->reason                  = is_chosen ? BERTH_SCHED_CALLER : BERTH_SCHED_PLACED;
+    if (is_node(a, r) && (b < 0 || !uses_buft(a->sched, b, base->buft))) {
+        return berth_fail(GGML_STATUS_FAILED, "scheduler: %s (%s) writes into memory of type %s, and %s can do that",
+            berth_name_of(t), ggml_op_name(t->op), base->buft != NULL ? ggml_backend_buft_name(base->buft) : "host",
+            b >= 0 ? "the backend chosen for it is not one that" : "no backend");
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// The backend of a weight that node reads, or of a device that wants the op in spite of it.
+static bool fix_by_weight(struct assign *a, int32_t node) {
+    struct sched_memo *memo     = a->memo;
+    const struct sched_row *row = &memo->rows[node];
+    if (row->op == GGML_OP_ROPE) {
+        return false; // its frequency factors are too small to decide anything
+    }
+    for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+        const struct sched_row *base = &memo->rows[sched_base(memo, memo->srcs[k])];
+        if (!base->is_placed || base->buft == NULL || base->usage != GGML_BACKEND_BUFFER_USAGE_WEIGHTS) {
+            continue;
+        }
+        const int b = first_for_buft(a, base->buft, node);
+        if (a->sched->op_offload && b == a->last && ggml_backend_buft_is_host(base->buft)) {
+            for (int d = 0; d < b; d++) {
+                if (supports(a, d, node) && ggml_backend_offload_op(a->sched->backends[d], memo->tensors_at[node]) &&
+                    set_if_able(a, node, d, BERTH_SCHED_OFFLOAD)) {
+                    return true;
+                }
+            }
+        }
+        if (b >= 0 && set_if_able(a, node, b, BERTH_SCHED_WEIGHT)) {
+            return true;
+        }
+        for (int d = 0; b < 0 && d < a->sched->n_backends; d++) { // who has the weight cannot run the op
+            int16_t *refused = &memo->rows[sched_root(memo, node)].refused;
+            if (*refused < 0 && uses_buft(a->sched, d, base->buft)) {
+                *refused = (int16_t) d;
+            }
+        }
+    }
+    return false;
+}
+
+static enum ggml_status fix(struct assign *a) {
+    struct sched_memo *memo = a->memo;
+    for (int32_t r = 0; r < memo->n_rows; r++) { // roots and writers that were chosen come before all else
+        if (memo->rows[r].caller >= 0 && (memo->rows[r].view_src < 0 || is_node(a, r))) {
+            set(a, r, memo->rows[r].caller, BERTH_SCHED_CALLER);
+        }
+    }
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (int32_t r = 0; r < memo->n_rows && status == GGML_STATUS_SUCCESS; r++) {
+        if (memo->rows[sched_base(memo, r)].is_placed) {
+            status = fix_placed(a, r);
+        } else if (!is_set(a, r) && memo->rows[sched_root(memo, r)].is_input) {
+            (void) set_if_able(a, r, a->last, BERTH_SCHED_INPUT);
+        }
+    }
+    for (int32_t r = 0; r < memo->n_nodes; r++) {
+        if (is_node(a, r) && !is_set(a, r)) {
+            (void) fix_by_weight(a, r);
+        }
+    }
+    return status;
+}
+
+// ---- spreading ----
+
+// The nodes from g0 up to g1 are free; before them runs `left`, after them `right`. The number of them that go to left so that
+// the fewest bytes cross; the most nodes where it is equal. What is read from elsewhere crosses either way.
+static int32_t border(struct assign *a, int32_t g0, int32_t g1, int left, int right) {
+    struct sched_memo *memo = a->memo;
+    const int32_t n         = g1 - g0;
+    for (int32_t k = 0; k <= n; k++) {
+        a->crossing[k] = 0;
+    }
+    // last_use of a tensor: found by going backwards, kept in rows[].slots, which no other pass uses before places are given
+    for (int32_t i = g1; i >= g0; i--) {
+        const struct sched_row *row = &memo->rows[i];
+        for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+            const int32_t base  = sched_base(memo, memo->srcs[k]);
+            struct sched_row *s = &memo->rows[base];
+            if (s->is_placed || s->slots >= 0) {
+                continue;
+            }
+            const bool in_gap = base >= g0 && base < g1;
+            if (in_gap || s->backend == left) { // crosses for every border between its making and its last use
+                const int32_t made = in_gap ? base - g0 + 1 : 0, until = i - g0;
+                for (int32_t c = made; c <= until && c <= n; c++) {
+                    a->crossing[c] += ggml_nbytes(memo->tensors_at[base]);
+                }
+                s->slots = i;
+            } else if (s->backend == right) { // crosses back for every border behind it
+                for (int32_t c = i - g0 + 1; c <= n; c++) {
+                    a->crossing[c] += ggml_nbytes(memo->tensors_at[base]);
+                }
+                s->slots = i;
+            }
+        }
+    }
+    for (int32_t i = g0; i <= g1; i++) {
+        const struct sched_row *row = &memo->rows[i];
+        for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+            memo->rows[sched_base(memo, memo->srcs[k])].slots = -1;
+        }
+    }
+    int32_t best = n;
+    for (int32_t c = n; c >= 0; c--) {
+        best = a->crossing[c] < a->crossing[best] ? c : best;
+    }
+    return best;
+}
+
+#define BORDER_MOST 256 // the search is quadratic in the gap; longer gaps go to the left as a whole
+
+static void spread_down(struct assign *a, bool with_last) {
+    int cur = -1;
+    for (int32_t i = 0; i < a->memo->n_nodes; i++) {
+        if (!is_node(a, i)) {
+            continue;
+        }
+        if (is_set(a, i)) {
+            cur = backend_of(a, i);
+            cur = cur == a->last && !with_last ? -1 : cur;
+            continue;
+        }
+        if (cur < 0) {
+            continue;
+        }
+        int32_t end = i;
+        while (end < a->memo->n_nodes && (!is_node(a, end) || !is_set(a, end))) {
+            end++;
+        }
+        const int right    = end < a->memo->n_nodes ? backend_of(a, end) : -1;
+        const bool meet    = right >= 0 && right != cur && (right != a->last || with_last) && end - i <= BORDER_MOST;
+        const int32_t stop = meet ? i + border(a, i, end, cur, right) : end;
+        for (; i < end; i++) {
+            if (i < stop && is_node(a, i) && !is_set(a, i)) {
+                (void) set_if_able(a, i, cur, BERTH_SCHED_EXPANSION);
+            }
+        }
+        i = end - 1;
+    }
+}
+
+static void spread_up(struct assign *a, bool with_last) {
+    int cur = -1;
+    for (int32_t i = a->memo->n_nodes - 1; i >= 0; i--) {
+        if (!is_node(a, i)) {
+            continue;
+        }
+        if (is_set(a, i)) {
+            cur = backend_of(a, i);
+            cur = cur == a->last && !with_last ? -1 : cur;
+        } else if (cur >= 0) {
+            (void) set_if_able(a, i, cur, BERTH_SCHED_EXPANSION);
+        }
+    }
+}
+
+// ---- what is left ----
+
+static uint64_t bytes_at_hand(struct assign *a, int b, int32_t node) {
+    const struct sched_row *row = &a->memo->rows[node];
+    uint64_t bytes              = 0;
+    for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+        if (sched_reaches(a->sched, a->memo, b, a->memo->srcs[k])) {
+            bytes += ggml_nbytes(a->memo->tensors_at[a->memo->srcs[k]]);
+        }
+    }
+    return bytes;
+}
+
+static enum ggml_status pick(struct assign *a, int32_t node) {
+    const int32_t root = sched_root(a->memo, node);
+    int best           = -1;
+    uint64_t most      = 0;
+    for (int b = 0; b < a->sched->n_backends; b++) {
+        if (!can_run(a, b, root)) {
+            int16_t *refused = &a->memo->rows[root].refused;
+            *refused         = (int16_t) (*refused < 0 || b < *refused ? b : *refused);
+            continue;
+        }
+        const uint64_t bytes = bytes_at_hand(a, b, node);
+        if (best < 0 || bytes > most) {
+            best = b;
+            most = bytes;
+        }
+    }
+    if (best < 0) {
+        const struct ggml_tensor *t = a->memo->tensors_at[node];
+        return berth_fail(GGML_STATUS_FAILED, "scheduler: no backend can run %s (%s, %s%s)", berth_name_of(t), ggml_op_desc(t),
+            ggml_type_name(t->type), a->next_writer[root] >= 0 ? ", with the ops that share its memory" : "");
+    }
+    set(a, node, best, BERTH_SCHED_PRIORITY);
+    return GGML_STATUS_SUCCESS;
+}
+
+// A backend of the same memory and a higher priority takes the op over if it can: nothing crosses for it.
+static void upgrade(struct assign *a, int32_t node) {
+    struct sched_row *row = &a->memo->rows[sched_root(a->memo, node)];
+    if (row->reason == BERTH_SCHED_CALLER || (row->is_input && row->reason == BERTH_SCHED_INPUT)) {
+        return;
+    }
+    for (int b = 0; b < row->backend; b++) {
+        if (a->sched->bufts[b] != a->sched->bufts[row->backend] || !can_run(a, b, sched_root(a->memo, node))) {
+            continue;
+        }
+        const struct sched_row *n = &a->memo->rows[node];
+        bool reaches_all          = true;
+        for (int32_t k = n->src; k < n->src + n->n_src && reaches_all; k++) {
+            const struct sched_row *base = &a->memo->rows[sched_base(a->memo, a->memo->srcs[k])];
+            reaches_all = (!base->is_placed && base->backend < 0) || sched_reaches(a->sched, a->memo, b, a->memo->srcs[k]);
+        }
+        if (reaches_all) {
+            row->backend = (int16_t) b;
+            return;
+        }
+    }
+}
+
+static enum ggml_status settle(struct assign *a) {
+    struct sched_memo *memo = a->memo;
+    for (int32_t r = 0; r < memo->n_nodes; r++) {
+        if (!is_node(a, r)) {
+            continue;
+        }
+        if (!is_set(a, r)) {
+            const enum ggml_status status = pick(a, r);
+            if (status != GGML_STATUS_SUCCESS) {
+                return status;
+            }
+        }
+        upgrade(a, r);
+    }
+    for (int32_t r = 0; r < memo->n_nodes; r++) { // what only lies there follows its first reader
+        const struct sched_row *row = &memo->rows[r];
+        for (int32_t k = row->src; !row->is_empty && k < row->src + row->n_src; k++) {
+            if (!memo->rows[sched_base(memo, memo->srcs[k])].is_placed && !is_set(a, memo->srcs[k])) {
+                set(a, memo->srcs[k], backend_of(a, r), BERTH_SCHED_READER);
+            }
+        }
+    }
+    for (int32_t r = 0; r < memo->n_rows; r++) {
+        const int32_t root = sched_root(memo, r);
+        if (root == r && !memo->rows[r].is_placed && memo->rows[sched_base(memo, r)].is_placed == false &&
+            memo->rows[r].backend < 0) {
+            set(a, r, a->last, BERTH_SCHED_READER); // nobody reads it
+        }
+    }
+    for (int32_t r = 0; r < memo->n_rows; r++) { // the root's word holds for its views
+        const struct sched_row *root = &memo->rows[sched_root(memo, r)];
+        struct sched_row *row        = &memo->rows[r];
+        row->backend                 = root->backend;
+        row->reason                  = root->reason;
+        row->refused                 = root->refused;
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static bool begin(struct assign *a) {
+    const size_t n_nodes = (size_t) a->memo->n_nodes, n_rows = (size_t) a->memo->n_rows;
+    a->last        = a->sched->n_backends - 1;
+    a->known       = berth_calloc(n_nodes + 1, (size_t) a->sched->n_backends);
+    a->next_writer = berth_malloc((n_rows + 1) * sizeof a->next_writer[0]);
+    a->crossing    = berth_malloc((BORDER_MOST + 1) * sizeof a->crossing[0]);
+    if (a->known == NULL || a->next_writer == NULL || a->crossing == NULL) {
+        return false;
+    }
+    for (size_t r = 0; r < n_rows; r++) {
+        a->next_writer[r] = -1;
+    }
+    for (int32_t r = a->memo->n_nodes - 1; r >= 0; r--) {
+        const int32_t root = sched_root(a->memo, r);
+        if (root != r && is_node(a, r)) {
+            a->next_writer[r]    = a->next_writer[root];
+            a->next_writer[root] = r;
+        }
+    }
+    return true;
+}
+
+enum ggml_status sched_assign(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+    struct assign a         = {.sched = sched, .memo = memo};
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    if (!begin(&a)) {
+        status = berth_fail(
+            GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for %d backends of %d nodes", sched->n_backends, memo->n_nodes);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = fix(&a);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        spread_down(&a, false);
+        spread_up(&a, false);
+        spread_down(&a, true);
+        spread_up(&a, true);
+        status = settle(&a);
+    }
+    berth_free(a.known);
+    berth_free(a.next_writer);
+    berth_free(a.crossing);
+    return status;
+}

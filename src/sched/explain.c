@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+// explain.c: where each op runs, why, and what crosses: as text and as JSON.
+
+#include "sched/sched.h"
+
+#include "core/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[] = {
+    [BERTH_SCHED_NONE]            = "none",
+    [BERTH_SCHED_PLACED]          = "placed",
+    [BERTH_SCHED_CALLER]          = "caller",
+    [BERTH_SCHED_INPUT]           = "input",
+    [BERTH_SCHED_WEIGHT]          = "weight",
+    [BERTH_SCHED_OFFLOAD]         = "offload",
+    [BERTH_SCHED_EXPANSION]       = "expansion",
+    [BERTH_SCHED_PRIORITY]        = "priority",
+    [BERTH_SCHED_READER]          = "reader",
+    [BERTH_SCHED_FALLBACK_OP]     = "fallback: op not supported",
+    [BERTH_SCHED_FALLBACK_TYPE]   = "fallback: type not supported",
+    [BERTH_SCHED_FALLBACK_BUFFER] = "fallback: buffer not supported",
+};
+
+const char *berth_sched_reason_name(enum berth_sched_reason reason) {
+    return reason >= 0 && (size_t) reason < sizeof names / sizeof names[0] ? names[reason] : "?";
+}
+
+// ---- fallbacks ----
+
+// The same op with all its tensors as F32: if that is supported, the types are to blame.
+static bool supports_as_f32(ggml_backend_t backend, const struct ggml_tensor *t) {
+    struct ggml_tensor node = *t, srcs[GGML_MAX_SRC];
+    bool differs            = node.type != GGML_TYPE_F32;
+    for (int k = 0; k < GGML_MAX_SRC; k++) {
+        if (t->src[k] == NULL) {
+            continue;
+        }
+        srcs[k] = *t->src[k];
+        if (srcs[k].type != GGML_TYPE_F32 && srcs[k].type != GGML_TYPE_I32 && srcs[k].type != GGML_TYPE_I64) {
+            differs = true;
+            ggml_format_name(&srcs[k], "as f32");
+            srcs[k].type  = GGML_TYPE_F32;
+            srcs[k].nb[0] = sizeof(float);
+            for (int i = 1; i < GGML_MAX_DIMS; i++) {
+                srcs[k].nb[i] = srcs[k].nb[i - 1] * (size_t) srcs[k].ne[i - 1];
+            }
+        }
+        node.src[k] = &srcs[k];
+    }
+    node.type = GGML_TYPE_F32;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        node.nb[i] = i == 0 ? sizeof(float) : node.nb[i - 1] * (size_t) node.ne[i - 1];
+    }
+    return differs && ggml_backend_supports_op(backend, &node);
+}
+
+// A backend that comes first was passed over, and not because the op was wanted where it is.
+enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t r) {
+    const struct sched_row *row = &memo->rows[r];
+    const bool is_free          = row->reason == BERTH_SCHED_EXPANSION || row->reason == BERTH_SCHED_PRIORITY;
+    if (!is_free || row->refused < 0 || row->refused >= row->backend || r >= memo->n_nodes || row->is_empty) {
+        return row->reason;
+    }
+    ggml_backend_t wanted       = sched->backends[row->refused];
+    const struct ggml_tensor *t = memo->tensors_at[r];
+    if (ggml_backend_supports_op(wanted, t)) {
+        return BERTH_SCHED_FALLBACK_BUFFER; // it could, but not with memory it shares
+    }
+    return supports_as_f32(wanted, t) ? BERTH_SCHED_FALLBACK_TYPE : BERTH_SCHED_FALLBACK_OP;
+}
+
+enum berth_sched_reason berth_sched_reason(ggml_backend_sched_t sched, const struct ggml_tensor *tensor) {
+    const int32_t r = sched != NULL && sched->cur != NULL && tensor != NULL ? sched_memo_row(sched->cur, tensor) : -1;
+    return r >= 0 ? sched_reason(sched, sched->cur, r) : BERTH_SCHED_NONE;
+}
+
+// ---- text ----
+
+static const char *backend_name(const struct ggml_backend_sched *sched, int b) {
+    return b >= 0 ? ggml_backend_name(sched->backends[b]) : "-";
+}
+
+static void split_text(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t s, bool with_nodes, FILE *file) {
+    const struct sched_split *split = &memo->splits[s];
+    size_t bytes                    = 0;
+    for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
+        bytes += ggml_nbytes(memo->tensors_at[memo->copies[i].row]);
+    }
+    fprintf(file, "split %d: %s, %d nodes, %d inputs, %zu bytes\n", s, backend_name(sched, split->backend),
+        split->i_end - split->i_start, split->n_copies, bytes);
+    for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
+        const struct sched_copy *copy = &memo->copies[i];
+        const struct ggml_tensor *t   = memo->tensors_at[copy->row];
+        fprintf(file, "  input %s from %s: %zu bytes\n", berth_name_of(t), backend_name(sched, copy->from), ggml_nbytes(t));
+    }
+    for (int32_t i = split->i_start; with_nodes && i < split->i_end; i++) {
+        const int32_t r             = memo->order[i];
+        const struct ggml_tensor *t = memo->tensors_at[r];
+        if (!memo->rows[r].is_empty) {
+            fprintf(file, "  node %d %s (%s, %s " BERTH_SHAPE "): %s, %s", i, berth_name_of(t), ggml_op_desc(t),
+                ggml_type_name(t->type), BERTH_NE(t), backend_name(sched, memo->rows[r].backend),
+                berth_sched_reason_name(sched_reason(sched, memo, r)));
+            fprintf(file, memo->rows[r].refused >= 0 ? " (not by %s)\n" : "\n", backend_name(sched, memo->rows[r].refused));
+        }
+    }
+}
+
+static void explain_text(struct ggml_backend_sched *sched, bool with_nodes, FILE *file) {
+    struct sched_memo *memo = sched->cur;
+    fprintf(file, "graph: %d nodes, %d splits, %d copies, %d in flight\n", memo->n_nodes, memo->n_splits, memo->n_copies,
+        memo->n_slots);
+    for (int32_t s = 0; s < memo->n_splits; s++) {
+        split_text(sched, memo, s, with_nodes, file);
+    }
+}
+
+static enum ggml_status has_graph(const char *func, ggml_backend_sched_t sched, FILE *file) {
+    if (sched == NULL || file == NULL || sched->cur == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "%s: %s", func,
+            sched == NULL  ? "the scheduler is NULL"
+            : file == NULL ? "the file is NULL"
+                           : "no graph is split; reset forgets it");
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status written(const char *func, FILE *file) {
+    return fflush(file) == 0 && !ferror(file) ? GGML_STATUS_SUCCESS
+                                              : berth_fail(GGML_STATUS_FAILED, "%s: the stream cannot be written", func);
+}
+
+enum ggml_status berth_sched_explain_text(ggml_backend_sched_t sched, FILE *file) {
+    if (has_graph(__func__, sched, file) != GGML_STATUS_SUCCESS) {
+        return GGML_STATUS_FAILED;
+    }
+    explain_text(sched, true, file);
+    return written(__func__, file);
+}
+
+void sched_explain_log(struct ggml_backend_sched *sched) {
+    char *text  = NULL;
+    size_t size = 0;
+    FILE *file  = open_memstream(&text, &size);
+    if (file == NULL) {
+        return;
+    }
+    explain_text(sched, sched->debug > 1, file);
+    if (fclose(file) == 0) {
+        for (char *line = text; line != NULL && *line != '\0';) {
+            char *end = strchr(line, '\n');
+            berth_log(GGML_LOG_LEVEL_DEBUG, "%.*s\n", (int) (end != NULL ? end - line : (ptrdiff_t) strlen(line)), line);
+            line = end != NULL ? end + 1 : NULL;
+        }
+    }
+    free(text); // the C library's
+}
+
+// ---- JSON ----
+
+void sched_json_string(FILE *file, const char *s) {
+    fputc('"', file);
+    for (; *s != '\0'; s++) {
+        const unsigned char c = (unsigned char) *s;
+        if (c == '"' || c == '\\') {
+            fprintf(file, "\\%c", c);
+        } else if (c < 0x20 || c >= 0x7F) { // names are bytes, not always UTF-8
+            fprintf(file, "\\u%04x", c);
+        } else {
+            fputc(c, file);
+        }
+    }
+    fputc('"', file);
+}
+
+static void json_field(FILE *file, const char *before, const char *key, const char *value) {
+    fprintf(file, "%s\"%s\": ", before, key);
+    sched_json_string(file, value);
+}
+
+static void split_json(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t s, FILE *file) {
+    const struct sched_split *split = &memo->splits[s];
+    json_field(file, s > 0 ? ",\n  {" : "\n  {", "backend", backend_name(sched, split->backend));
+    fprintf(file, ", \"first\": %d, \"end\": %d, \"inputs\": [", split->i_start, split->i_end);
+    for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
+        const struct ggml_tensor *t = memo->tensors_at[memo->copies[i].row];
+        json_field(file, i > split->copies ? ", {" : "{", "name", t->name);
+        json_field(file, ", ", "from", backend_name(sched, memo->copies[i].from));
+        fprintf(file, ", \"bytes\": %zu}", ggml_nbytes(t));
+    }
+    fputs("]}", file);
+}
+
+static void node_json(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i, FILE *file) {
+    const int32_t r             = memo->order[i];
+    const struct ggml_tensor *t = memo->tensors_at[r];
+    json_field(file, i > 0 ? ",\n  {" : "\n  {", "name", t->name);
+    json_field(file, ", ", "op", ggml_op_desc(t));
+    json_field(file, ", ", "type", ggml_type_name(t->type));
+    json_field(file, ", ", "backend", backend_name(sched, memo->rows[r].backend));
+    json_field(file, ", ", "reason", berth_sched_reason_name(sched_reason(sched, memo, r)));
+    if (memo->rows[r].refused >= 0) {
+        json_field(file, ", ", "refused_by", backend_name(sched, memo->rows[r].refused));
+    }
+    fprintf(file, ", \"bytes\": %zu}", ggml_nbytes(t));
+}
+
+enum ggml_status berth_sched_explain_json(ggml_backend_sched_t sched, FILE *file) {
+    if (has_graph(__func__, sched, file) != GGML_STATUS_SUCCESS) {
+        return GGML_STATUS_FAILED;
+    }
+    struct sched_memo *memo = sched->cur;
+    fputs("{\"backends\": [", file);
+    for (int b = 0; b < sched->n_backends; b++) {
+        json_field(file, b > 0 ? ", {" : "{", "name", backend_name(sched, b));
+        json_field(file, ", ", "buffer_type", ggml_backend_buft_name(sched->bufts[b]));
+        fprintf(file, ", \"buffer_bytes\": %zu}", ggml_gallocr_get_buffer_size(sched->galloc, b));
+    }
+    fprintf(file, "],\n\"in_flight\": %d,\n\"splits\": [", memo->n_slots);
+    for (int32_t s = 0; s < memo->n_splits; s++) {
+        split_json(sched, memo, s, file);
+    }
+    fputs("],\n\"nodes\": [", file);
+    for (int32_t i = 0; i < memo->n_nodes; i++) {
+        node_json(sched, memo, i, file);
+    }
+    fputs("]}\n", file);
+    return written(__func__, file);
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT
+// run.c: computes a graph that is split and placed: for each split the copies it needs, then its nodes on its backend.
+//
+// Order between backends is kept by these rules:
+// 1. A copy starts after the work of the backend that made its bytes, and is over before the split runs: the backends do that
+//    themselves (cpy_tensor_async), or the host waits.
+// 2. With one graph in flight the memory of a copy may be what the backend still works on, so the host waits for it too. With
+//    several, copies have memory of their own, and the slot's last graph is over before the slot is used again.
+// 3. Bytes of the caller's inputs are copied before compute returns: they may be overwritten then.
+// 4. Backends that touch each other's memory without a copy wait for each other before each split.
+// A backend reads a graph's tensors during graph_compute, not later: edges lead to the copies only that long.
+
+#include "sched/sched.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// ---- waiting ----
+
+static void wait_for(struct ggml_backend_sched *sched, int b) {
+    if (b >= 0 && sched->in_flight[b]) {
+        berth_backend_wait(sched->backends[b]);
+        sched->in_flight[b] = false;
+    }
+}
+
+void sched_drain(struct ggml_backend_sched *sched) {
+    for (int b = 0; b < sched->n_backends; b++) {
+        berth_backend_wait(sched->backends[b]);
+        sched->in_flight[b] = false;
+    }
+    if (sched->recorded != NULL) {
+        memset(sched->recorded, 0, (size_t) sched->n_backends * (size_t) sched->n_events * sizeof sched->recorded[0]);
+    }
+}
+
+enum ggml_status sched_wait_all(struct ggml_backend_sched *sched) {
+    char text[400];
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    sched_drain(sched);
+    for (int b = 0; b < sched->n_backends; b++) {
+        if (berth_backend_report(sched->backends[b]) != GGML_STATUS_SUCCESS && status == GGML_STATUS_SUCCESS) {
+            status = GGML_STATUS_FAILED;
+            snprintf(text, sizeof text, "%s", berth_last_error());
+            text[sizeof text - 1] = '\0';
+            berth_set_error("scheduler: backend %s: %s", ggml_backend_name(sched->backends[b]), text);
+            snprintf(text, sizeof text, "%s", berth_last_error());
+        }
+    }
+    if (status != GGML_STATUS_SUCCESS) {
+        berth_set_error("%s", text);
+    }
+    return status;
+}
+
+void sched_wait_slot(struct ggml_backend_sched *sched, int slot) {
+    for (int b = 0; sched->recorded != NULL && b < sched->n_backends; b++) {
+        const size_t i = (size_t) b * (size_t) sched->n_events + (size_t) slot;
+        if (!sched->recorded[i]) {
+            continue;
+        }
+        if (sched->events[i] != NULL) {
+            ggml_backend_event_synchronize(sched->events[i]);
+        } else {
+            wait_for(sched, b);
+        }
+        sched->recorded[i] = false;
+    }
+}
+
+// ---- events ----
+
+enum ggml_status sched_events_init(struct ggml_backend_sched *sched) {
+    if (sched->n_copies <= 1 || sched->n_events >= sched->n_copies) {
+        return GGML_STATUS_SUCCESS;
+    }
+    sched_drain(sched);
+    sched_events_fini(sched);
+    const size_t n  = (size_t) sched->n_backends * (size_t) sched->n_copies;
+    sched->events   = berth_calloc(n, sizeof sched->events[0]);
+    sched->recorded = berth_calloc(n, sizeof sched->recorded[0]);
+    if (sched->events == NULL || sched->recorded == NULL) {
+        sched_events_fini(sched);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for %zu events", n);
+    }
+    sched->n_events = sched->n_copies;
+    for (size_t i = 0; i < n; i++) { // a backend without events is waited for as a whole
+        ggml_backend_t backend = sched->backends[i / (size_t) sched->n_events];
+        sched->events[i]       = backend->iface.event_record != NULL ? ggml_backend_event_new(backend->device) : NULL;
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+void sched_events_fini(struct ggml_backend_sched *sched) {
+    for (size_t i = 0; sched->events != NULL && i < (size_t) sched->n_backends * (size_t) sched->n_events; i++) {
+        ggml_backend_event_free(sched->events[i]);
+    }
+    berth_free(sched->events);
+    berth_free(sched->recorded);
+    sched->events   = NULL;
+    sched->recorded = NULL;
+    sched->n_events = 0;
+}
+
+static void events_record(struct ggml_backend_sched *sched) {
+    for (int b = 0; sched->recorded != NULL && b < sched->n_backends; b++) {
+        const size_t i = (size_t) b * (size_t) sched->n_events + (size_t) sched->slot;
+        if (!sched->in_flight[b]) {
+            continue;
+        }
+        if (sched->events[i] != NULL) {
+            ggml_backend_event_record(sched->events[i], sched->backends[b]);
+        }
+        sched->recorded[i] = true;
+    }
+}
+
+// ---- copies ----
+
+// True: done, or in order on both backends.
+static bool copy_between(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_copy *copy,
+    const struct ggml_tensor *src, struct ggml_tensor *dst) {
+    ggml_backend_t to = sched->backends[copy->backend];
+    const int from    = copy->from;
+    if (copy->writer >= 0 && copy->writer != from) {
+        wait_for(sched, copy->writer);
+    }
+    if (!copy->is_users && from >= 0 && to->iface.cpy_tensor_async != NULL &&
+        to->iface.cpy_tensor_async(sched->backends[from], to, src, dst)) {
+        sched->in_flight[from]          = sched->in_flight[from] || sched->backends[from]->iface.synchronize != NULL;
+        sched->in_flight[copy->backend] = to->iface.synchronize != NULL;
+        return true;
+    }
+    if (!copy->is_users || memo->rows[sched_base(memo, copy->row)].is_placed) {
+        wait_for(sched, from);
+    }
+    if (src->buffer == NULL && src->view_src == NULL) { // an address of the host's without a buffer
+        ggml_backend_tensor_set(dst, src->data, 0, ggml_nbytes(src));
+        return true;
+    }
+    return berth_tensor_copy("scheduler", to, src, dst);
+}
+
+static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i_copy, int32_t i_split) {
+    const struct sched_copy *copy = &memo->copies[i_copy];
+    struct ggml_tensor *src = memo->tensors_at[copy->row], *dst = sched_copy_tensor(memo, i_copy, sched->slot);
+    const int64_t start_us = sched->is_tracing ? ggml_time_us() : 0;
+    bool ok                = copy_between(sched, memo, copy, src, dst);
+    // Both ends can keep a failure that a void call had.
+    ok = berth_backend_report(sched->backends[copy->backend]) == GGML_STATUS_SUCCESS && ok;
+    if (!ok) {
+        char text[400];
+        snprintf(text, sizeof text, "%s", berth_last_error());
+        return berth_fail(GGML_STATUS_FAILED, "scheduler: %s could not be copied to backend %s for split %d of %d: %s",
+            berth_name_of(src), ggml_backend_name(sched->backends[copy->backend]), i_split, memo->n_splits, text);
+    }
+    sched->stats.n_copies_made++;
+    sched->stats.copy_bytes += (int64_t) ggml_nbytes(src);
+    if (sched->is_tracing) {
+        wait_for(sched, copy->from);
+        wait_for(sched, copy->backend);
+        sched_trace_add(sched, src->name, i_split, copy->backend, true, ggml_nbytes(src), start_us);
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// ---- splits ----
+
+static struct ggml_cgraph view_of(const struct ggml_backend_sched *sched, const struct sched_memo *memo, int32_t i0, int32_t i1) {
+    return (struct ggml_cgraph){
+        .n_nodes          = i1 - i0,
+        .nodes            = memo->nodes + i0,
+        .use_counts       = sched->graph->use_counts,
+        .visited_hash_set = sched->graph->visited_hash_set,
+        .order            = sched->graph->order,
+    };
+}
+
+// Node by node as far as the caller wants to look. *go_on is false if it has seen enough.
+static enum ggml_status compute_watched(
+    struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_split *split, bool *go_on) {
+    ggml_backend_t backend  = sched->backends[split->backend];
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (int32_t i = split->i_start; i < split->i_end && *go_on && status == GGML_STATUS_SUCCESS;) {
+        int32_t end = i + 1;
+        bool wanted = sched->callback(memo->nodes[i], true, sched->callback_data);
+        while (!wanted && end < split->i_end) {
+            wanted = sched->callback(memo->nodes[end++], true, sched->callback_data);
+        }
+        struct ggml_cgraph part = view_of(sched, memo, i, end);
+
+        status                      = ggml_backend_graph_compute_async(backend, &part);
+        const enum ggml_status late = berth_backend_synchronize(backend);
+        status                      = status != GGML_STATUS_SUCCESS ? status : late;
+        if (status == GGML_STATUS_SUCCESS && wanted) {
+            *go_on = sched->callback(memo->nodes[end - 1], false, sched->callback_data);
+        }
+        i = end;
+    }
+    return status;
+}
+
+static void wait_conflicts(struct ggml_backend_sched *sched, const struct sched_memo *memo, int b) {
+    const size_t n = (size_t) sched->n_backends;
+    for (int other = 0; other < sched->n_backends; other++) {
+        const bool shares =
+            sched->bufts[other] == sched->bufts[b] || (memo->conflict != NULL && memo->conflict[(size_t) b * n + (size_t) other]);
+        if (other != b && shares) {
+            wait_for(sched, other);
+        }
+    }
+}
+
+static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i_split, bool *go_on) {
+    struct sched_split *split = &memo->splits[i_split];
+    const int b               = split->backend;
+    ggml_backend_t backend    = sched->backends[b];
+
+    wait_conflicts(sched, memo, b);
+    if (memo->n_slots == 1 && split->n_copies > 0) {
+        wait_for(sched, b);
+    }
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (int32_t i = split->copies; i < split->copies + split->n_copies && status == GGML_STATUS_SUCCESS; i++) {
+        status = copy_run(sched, memo, i, i_split);
+    }
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    const int64_t start_us = sched->is_tracing ? ggml_time_us() : 0;
+    sched_edges_to_copies(memo, split, sched->slot);
+    if (sched->callback != NULL) {
+        status = compute_watched(sched, memo, split, go_on);
+    } else {
+        struct ggml_cgraph part = view_of(sched, memo, split->i_start, split->i_end);
+        part.uid                = split->uid;
+        status                  = ggml_backend_graph_compute_async(backend, &part);
+        sched->in_flight[b]     = backend->iface.synchronize != NULL;
+    }
+    sched_edges_to_graph(memo, split);
+    if (sched->is_tracing) {
+        wait_for(sched, b);
+        sched_trace_add(sched, NULL, i_split, b, false, 0, start_us);
+    }
+    if (status != GGML_STATUS_SUCCESS && status != GGML_STATUS_ABORTED) {
+        char text[400];
+        snprintf(text, sizeof text, "%s", berth_last_error());
+        return berth_fail(status, "scheduler: backend %s failed at split %d of %d (%s to %s, %d nodes): %s",
+            ggml_backend_name(backend), i_split, memo->n_splits, berth_name_of(memo->nodes[split->i_start]),
+            berth_name_of(memo->nodes[split->i_end - 1]), split->i_end - split->i_start,
+            text[0] != '\0' ? text : "no reason given");
+    }
+    return status;
+}
+
+enum ggml_status sched_run(struct ggml_backend_sched *sched) {
+    struct sched_memo *memo = sched->cur;
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    bool go_on              = true;
+    if (memo->n_slots > 1) {
+        sched_wait_slot(sched, sched->slot);
+    }
+    for (int32_t s = 0; s < memo->n_splits && go_on && status == GGML_STATUS_SUCCESS; s++) {
+        status = split_run(sched, memo, s, &go_on);
+    }
+    if (status != GGML_STATUS_SUCCESS) { // nothing of this graph may reach the next one
+        char text[512];
+        snprintf(text, sizeof text, "%s", berth_last_error());
+        sched_drain(sched);
+        for (int b = 0; b < sched->n_backends; b++) {
+            const enum ggml_status known = berth_backend_report(sched->backends[b]);
+            (void) known; // a follow-up of what failed first
+        }
+        berth_set_error("%s", text);
+    } else if (memo->n_slots > 1) {
+        events_record(sched);
+    }
+    return status;
+}

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: MIT
+// sched.c: the scheduler's life and its public functions.
+//
+//   new --> (set_tensor_backend) --> split, place --> compute --> compute again | reset --> ...
+//
+// Failures are statuses; after one the scheduler holds no graph and can be given the next.
+
+#include "sched/sched.h"
+
+#include "alloc/galloc.h"
+#include "core/op.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PIPELINE_COPIES 4 // graphs in flight with parallel = true, as in ggml
+
+// ---- life ----
+
+static bool backends_init(struct ggml_backend_sched *sched, ggml_backend_t *backends, ggml_backend_buffer_type_t *bufts, int n) {
+    const size_t n_backends = (size_t) n;
+    sched->backends         = berth_calloc(n_backends, sizeof sched->backends[0]);
+    sched->bufts            = berth_calloc(n_backends, sizeof sched->bufts[0]);
+    sched->limits           = berth_calloc(n_backends, sizeof sched->limits[0]);
+    sched->sizes            = berth_calloc(n_backends, sizeof sched->sizes[0]);
+    sched->in_flight        = berth_calloc(n_backends, sizeof sched->in_flight[0]);
+    sched->reaches          = berth_calloc(n_backends * n_backends, sizeof sched->reaches[0]);
+    if (sched->backends == NULL || sched->bufts == NULL || sched->limits == NULL || sched->sizes == NULL ||
+        sched->in_flight == NULL || sched->reaches == NULL) {
+        return false;
+    }
+    sched->n_backends = n;
+    for (int b = 0; b < n; b++) {
+        sched->backends[b] = backends[b];
+        sched->bufts[b]    = bufts != NULL && bufts[b] != NULL ? bufts[b] : ggml_backend_get_default_buffer_type(backends[b]);
+    }
+    for (int b = 0; b < n; b++) {
+        for (int h = 0; h < n; h++) {
+            sched->reaches[(size_t) b * n_backends + (size_t) h] =
+                b == h || ggml_backend_supports_buft(backends[b], sched->bufts[h]);
+        }
+    }
+    return true;
+}
+
+static int env_number(const char *name) {
+    const char *text = getenv(name);
+    return text != NULL ? (int) strtol(text, NULL, 10) : 0;
+}
+
+ggml_backend_sched_t ggml_backend_sched_new(ggml_backend_t *backends, ggml_backend_buffer_type_t *bufts, int n_backends,
+    size_t graph_size, bool parallel, bool op_offload) {
+    (void) graph_size; // grows with the graphs it gets
+    if (backends == NULL || n_backends <= 0 || n_backends > INT16_MAX) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_new: %d backends", n_backends);
+        return NULL;
+    }
+    for (int b = 0; b < n_backends; b++) {
+        if (backends[b] == NULL ||
+            ((bufts == NULL || bufts[b] == NULL) && ggml_backend_get_default_buffer_type(backends[b]) == NULL)) {
+            berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_new: backend %d of %d %s", b, n_backends,
+                backends[b] == NULL ? "is NULL" : "has no buffer type");
+            return NULL;
+        }
+    }
+    struct ggml_backend_sched *sched = berth_calloc(1, sizeof *sched);
+    if (sched != NULL && backends_init(sched, backends, bufts, n_backends)) {
+        sched->op_offload = op_offload;
+        sched->debug      = env_number("GGML_SCHED_DEBUG");
+        sched->is_strict  = env_number("BERTH_SCHED_STRICT") != 0;
+        sched->n_copies   = parallel ? PIPELINE_COPIES : 1;
+        sched->galloc     = ggml_gallocr_new_n(sched->bufts, n_backends);
+    }
+    if (sched == NULL || sched->galloc == NULL || sched_events_init(sched) != GGML_STATUS_SUCCESS) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_backend_sched_new: out of memory for a scheduler of %d backends", n_backends);
+        ggml_backend_sched_free(sched);
+        return NULL;
+    }
+    return sched;
+}
+
+void ggml_backend_sched_free(ggml_backend_sched_t sched) {
+    if (sched == NULL) {
+        return;
+    }
+    if (sched->in_flight != NULL && sched->n_backends > 0) {
+        sched_drain(sched);
+    }
+    sched_events_fini(sched);
+    for (int m = 0; m < SCHED_N_MEMOS; m++) {
+        sched_memo_fini(&sched->memos[m]);
+    }
+    sched_map_fini(&sched->chosen);
+    ggml_gallocr_free(sched->galloc);
+    berth_free(sched->node_ids);
+    berth_free(sched->leaf_ids);
+    berth_free(sched->plan_nodes);
+    berth_free(sched->plan_leafs);
+    berth_free(sched->trace);
+    berth_free(sched->backends);
+    berth_free(sched->bufts);
+    berth_free(sched->reaches);
+    berth_free(sched->limits);
+    berth_free(sched->sizes);
+    berth_free(sched->in_flight);
+    berth_free(sched);
+}
+
+void ggml_backend_sched_reset(ggml_backend_sched_t sched) {
+    if (sched == NULL) {
+        return;
+    }
+    sched_map_clear(&sched->chosen);
+    sched->cur      = NULL;
+    sched->graph    = NULL;
+    sched->is_alloc = false;
+}
+
+// ---- a graph becomes splits ----
+
+static enum ggml_status check_strict(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+    for (int32_t r = 0; sched->is_strict && r < memo->n_nodes; r++) {
+        const enum berth_sched_reason reason = sched_reason(sched, memo, r);
+        if (!memo->rows[r].is_empty && reason >= BERTH_SCHED_FALLBACK_OP) {
+            const struct ggml_tensor *t = memo->tensors_at[r];
+            return berth_fail(GGML_STATUS_FAILED, "scheduler, strict: %s (%s) would run on %s: %s by %s", berth_name_of(t),
+                ggml_op_desc(t), ggml_backend_name(sched->backends[memo->rows[r].backend]), berth_sched_reason_name(reason),
+                ggml_backend_name(sched->backends[memo->rows[r].refused]));
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// Another graph of the same form, or the same one: its tensors take the place of the old ones.
+static void memo_move(struct sched_memo *memo, bool moved) {
+    for (int32_t i = 0; moved && i < memo->n_nodes; i++) {
+        memo->nodes[i] = memo->tensors_at[memo->order[i]];
+    }
+    for (int32_t s = 0; moved && s < memo->n_splits; s++) {
+        memo->splits[s].uid = ggml_graph_next_uid();
+    }
+}
+
+static struct sched_memo *memo_find(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) {
+    for (int k = 0; k < SCHED_N_MEMOS; k++) { // the last one first
+        struct sched_memo *memo = NULL;
+        for (int m = 0; m < SCHED_N_MEMOS; m++) {
+            const bool is_next = k == 0 ? sched->memos[m].used == sched->clock : sched->memos[m].used != sched->clock;
+            memo               = is_next && (memo == NULL || k == 0) ? &sched->memos[m] : memo;
+        }
+        bool moved = false;
+        if (memo != NULL && memo->is_split && memo->n_slots == sched->n_copies && sched_memo_match(sched, memo, graph, &moved)) {
+            memo_move(memo, moved);
+            return memo;
+        }
+    }
+    return NULL;
+}
+
+static struct sched_memo *memo_oldest(struct ggml_backend_sched *sched) {
+    struct sched_memo *oldest = &sched->memos[0];
+    for (int m = 1; m < SCHED_N_MEMOS; m++) {
+        oldest = sched->memos[m].used < oldest->used ? &sched->memos[m] : oldest;
+    }
+    return oldest;
+}
+
+static enum ggml_status memo_make(struct ggml_backend_sched *sched, struct sched_memo *memo, struct ggml_cgraph *graph) {
+    enum ggml_status status = sched_memo_build(sched, memo, graph);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = sched_assign(sched, memo);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = check_strict(sched, memo);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        sched->graph = graph;
+        status       = sched_split(sched, memo);
+    }
+    if (status != GGML_STATUS_SUCCESS) {
+        sched_memo_drop(memo);
+    }
+    return status;
+}
+
+static enum ggml_status prepare(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
+    enum ggml_status status = berth_graph_check(graph);
+    sched->is_alloc         = false;
+    sched->cur              = NULL;
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    struct sched_memo *memo = memo_find(sched, graph);
+    if (memo == NULL) {
+        memo   = memo_oldest(sched);
+        status = memo_make(sched, memo, graph);
+        if (status != GGML_STATUS_SUCCESS) {
+            sched->graph = NULL;
+            return status;
+        }
+        sched->stats.n_planned++;
+    } else {
+        sched->stats.n_reused++;
+    }
+    memo->used           = ++sched->clock;
+    sched->cur           = memo;
+    sched->graph         = graph;
+    sched->last_n_splits = memo->n_splits;
+    if (sched->debug > 0) {
+        sched_explain_log(sched);
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// prepare, then what step does with it; with fewer graphs in flight if memory does not suffice.
+static enum ggml_status prepare_and(struct ggml_backend_sched *sched, struct ggml_cgraph *graph,
+    enum ggml_status (*step)(struct ggml_backend_sched *, struct sched_memo *)) {
+    for (;;) {
+        enum ggml_status status = prepare(sched, graph);
+        if (status == GGML_STATUS_SUCCESS) {
+            status = step(sched, sched->cur);
+        }
+        if (status == GGML_STATUS_SUCCESS) {
+            return status;
+        }
+        sched->cur   = NULL;
+        sched->graph = NULL;
+        if (status != GGML_STATUS_ALLOC_FAILED || sched->n_copies == 1) {
+            return status;
+        }
+        sched_drain(sched);
+        sched->n_copies--;
+        sched->slot = sched->next_slot = 0;
+        berth_log(GGML_LOG_LEVEL_WARN, "scheduler: going on with %d instead of %d graphs in flight\n", sched->n_copies,
+            sched->n_copies + 1);
+    }
+}
+
+static bool has_arguments(const char *func, ggml_backend_sched_t sched, const struct ggml_cgraph *graph) {
+    if (sched == NULL || graph == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "%s: the %s is NULL", func, sched == NULL ? "scheduler" : "graph");
+        return false;
+    }
+    return true;
+}
+
+enum ggml_status berth_sched_split(ggml_backend_sched_t sched, struct ggml_cgraph *graph) {
+    return has_arguments(__func__, sched, graph) ? prepare(sched, graph) : GGML_STATUS_FAILED;
+}
+
+void ggml_backend_sched_split_graph(ggml_backend_sched_t sched, struct ggml_cgraph *graph) {
+    const enum ggml_status status = berth_sched_split(sched, graph);
+    (void) status; // berth_last_error() has the text
+}
+
+// ---- memory ----
+
+bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *measure_graph) {
+    if (!has_arguments(__func__, sched, measure_graph)) {
+        return false;
+    }
+    sched->was_reserved           = false; // growing now is what was asked for
+    const enum ggml_status status = prepare_and(sched, measure_graph, sched_reserve);
+    sched->was_reserved           = true;
+    ggml_backend_sched_reset(sched);
+    return status == GGML_STATUS_SUCCESS;
+}
+
+void ggml_backend_sched_reserve_size(ggml_backend_sched_t sched, struct ggml_cgraph *measure_graph, size_t *sizes) {
+    if (!has_arguments(__func__, sched, measure_graph) || sizes == NULL) {
+        return;
+    }
+    memset(sizes, 0, (size_t) sched->n_backends * sizeof sizes[0]);
+    if (prepare(sched, measure_graph) == GGML_STATUS_SUCCESS && sched_measure(sched, sched->cur, sizes) != GGML_STATUS_SUCCESS) {
+        memset(sizes, 0, (size_t) sched->n_backends * sizeof sizes[0]);
+    }
+    ggml_backend_sched_reset(sched);
+}
+
+static enum ggml_status place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+    enum ggml_status status = sched_events_init(sched);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    if (memo->n_slots > 1) {
+        sched->slot      = sched->next_slot % memo->n_slots;
+        sched->next_slot = (sched->slot + 1) % memo->n_slots;
+        if (memo != sched->last_run) {
+            sched_drain(sched); // the plans of two graphs know nothing of each other, and inputs are about to be written
+        }
+        sched_wait_slot(sched, sched->slot);
+    } else {
+        sched->slot = 0;
+    }
+    sched->last_run = memo;
+    return sched_place(sched, memo);
+}
+
+static enum ggml_status alloc_graph(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
+    const enum ggml_status status = prepare_and(sched, graph, place);
+    sched->is_alloc               = status == GGML_STATUS_SUCCESS;
+    sched->seen                   = *graph;
+    return status;
+}
+
+bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgraph *graph) {
+    return has_arguments(__func__, sched, graph) && alloc_graph(sched, graph) == GGML_STATUS_SUCCESS;
+}
+
+// ---- computing ----
+
+// The graph that has its memory. Only a glance: a program that changes an allocated graph has to reset.
+static bool is_allocated(const struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) {
+    const struct ggml_cgraph *seen = &sched->seen;
+    return sched->is_alloc && sched->graph == graph && seen->nodes == graph->nodes && seen->n_nodes == graph->n_nodes &&
+           seen->n_leafs == graph->n_leafs && seen->uid == graph->uid &&
+           (graph->n_nodes == 0 || (sched->cur->tensors_at[0] == graph->nodes[0] &&
+                                       sched->cur->tensors_at[graph->n_nodes - 1] == graph->nodes[graph->n_nodes - 1]));
+}
+
+enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sched, struct ggml_cgraph *graph) {
+    if (!has_arguments(__func__, sched, graph)) {
+        return GGML_STATUS_FAILED;
+    }
+    if (!is_allocated(sched, graph)) {
+        const enum ggml_status status = alloc_graph(sched, graph);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+    }
+    return sched_run(sched);
+}
+
+enum ggml_status ggml_backend_sched_graph_compute(ggml_backend_sched_t sched, struct ggml_cgraph *graph) {
+    const enum ggml_status status = ggml_backend_sched_graph_compute_async(sched, graph);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    return berth_sched_synchronize(sched);
+}
+
+enum ggml_status berth_sched_synchronize(ggml_backend_sched_t sched) {
+    if (sched == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_synchronize: the scheduler is NULL");
+    }
+    const enum ggml_status status = sched_wait_all(sched);
+    if (!sched->is_alloc) {
+        sched->next_slot = 0; // one graph at a time finds its tensors at the same addresses
+    }
+    return status;
+}
+
+void ggml_backend_sched_synchronize(ggml_backend_sched_t sched) {
+    const enum ggml_status status = berth_sched_synchronize(sched);
+    (void) status; // berth_last_error() has the text
+}
+
+void ggml_backend_sched_set_eval_callback(
+    ggml_backend_sched_t sched, ggml_backend_sched_eval_callback callback, void *user_data) {
+    if (sched != NULL) {
+        sched->callback      = callback;
+        sched->callback_data = user_data;
+    }
+}
+
+// ---- questions and choices ----
+
+static int index_of(const struct ggml_backend_sched *sched, ggml_backend_t backend) {
+    for (int b = 0; sched != NULL && b < sched->n_backends; b++) {
+        if (sched->backends[b] == backend) {
+            return b;
+        }
+    }
+    return -1;
+}
+
+int ggml_backend_sched_get_n_backends(ggml_backend_sched_t sched) {
+    return sched != NULL ? sched->n_backends : 0;
+}
+
+ggml_backend_t ggml_backend_sched_get_backend(ggml_backend_sched_t sched, int i) {
+    return sched != NULL && i >= 0 && i < sched->n_backends ? sched->backends[i] : NULL;
+}
+
+int ggml_backend_sched_get_n_splits(ggml_backend_sched_t sched) {
+    return sched != NULL ? sched->last_n_splits : 0;
+}
+
+int ggml_backend_sched_get_n_copies(ggml_backend_sched_t sched) {
+    return sched != NULL ? sched->n_copies : 0;
+}
+
+ggml_backend_buffer_type_t ggml_backend_sched_get_buffer_type(ggml_backend_sched_t sched, ggml_backend_t backend) {
+    const int b = index_of(sched, backend);
+    return b >= 0 ? sched->bufts[b] : NULL;
+}
+
+size_t ggml_backend_sched_get_buffer_size(ggml_backend_sched_t sched, ggml_backend_t backend) {
+    const int b = index_of(sched, backend);
+    return b >= 0 ? ggml_gallocr_get_buffer_size(sched->galloc, b) : 0;
+}
+
+void ggml_backend_sched_set_tensor_backend(ggml_backend_sched_t sched, struct ggml_tensor *node, ggml_backend_t backend) {
+    const int b = index_of(sched, backend);
+    if (b < 0 || node == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_set_tensor_backend: %s",
+            sched == NULL  ? "the scheduler is NULL"
+            : node == NULL ? "the tensor is NULL"
+                           : "the backend is none of the scheduler's");
+        return;
+    }
+    if (!sched_map_put(&sched->chosen, node, b)) {
+        berth_backend_fail(backend, "ggml_backend_sched_set_tensor_backend: out of memory for the choice of %s", node->name);
+    }
+    sched->is_alloc = false;
+}
+
+ggml_backend_t ggml_backend_sched_get_tensor_backend(ggml_backend_sched_t sched, struct ggml_tensor *node) {
+    if (sched == NULL || node == NULL) {
+        return NULL;
+    }
+    const int32_t r = sched->cur != NULL ? sched_memo_row(sched->cur, node) : -1;
+    const int b     = r >= 0 ? sched->cur->rows[r].backend : sched_map_get(&sched->chosen, node, -1);
+    return b >= 0 ? sched->backends[b] : NULL;
+}
+
+// ---- beyond ggml ----
+
+// Everything known was made under another rule.
+static void forget(struct ggml_backend_sched *sched) {
+    for (int m = 0; m < SCHED_N_MEMOS; m++) {
+        sched_memo_drop(&sched->memos[m]);
+    }
+    sched->cur      = NULL;
+    sched->graph    = NULL;
+    sched->is_alloc = false;
+}
+
+void berth_sched_set_strict(ggml_backend_sched_t sched, bool strict) {
+    if (sched != NULL && sched->is_strict != strict) {
+        sched->is_strict = strict;
+        forget(sched);
+    }
+}
+
+void berth_sched_set_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t bytes) {
+    const int b = index_of(sched, backend);
+    if (b < 0) {
+        berth_fail(GGML_STATUS_FAILED, "berth_sched_set_limit: the backend is none of the scheduler's");
+        return;
+    }
+    sched->limits[b] = bytes;
+    forget(sched);
+}
+
+void berth_sched_set_n_copies(ggml_backend_sched_t sched, int n_copies) {
+    if (sched == NULL || n_copies < 1) {
+        berth_fail(GGML_STATUS_FAILED, "berth_sched_set_n_copies: %d copies", n_copies);
+        return;
+    }
+    sched_drain(sched);
+    sched->n_copies = n_copies;
+    sched->slot = sched->next_slot = 0;
+    forget(sched);
+}
+
+void berth_sched_get_stats(ggml_backend_sched_t sched, struct berth_sched_stats *stats) {
+    if (sched != NULL && stats != NULL) {
+        *stats = sched->stats;
+    }
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+// sched.h: the scheduler's state, and the passes over it.
+//
+//   graph --memo.c--> rows --assign.c--> backends --split.c--> splits, copies --place.c--> addresses --run.c--> numbers
+//
+// A memo is all that is known of one graph; the last ones are kept, and a graph that matches one goes straight to its addresses.
+// The caller's graph is never changed but for its tensors' addresses: sources that cross are exchanged for their copies only
+// while a plan is made or a split is handed to its backend.
+#pragma once
+
+#include "backend/backend.h"
+#include "berth-sched.h"
+#include "core/graph.h"
+#include "core/optable.h"
+
+#define SCHED_N_MEMOS 2 // e.g. a long batch and a single token in turns
+
+// ---- tensors to numbers (map.c) ----
+
+// Grows as needed; empty when zeroed. No key is ever taken out but by clear.
+struct sched_map {
+    const struct ggml_tensor **keys;
+    int32_t *values;
+    size_t n_slots; // a power of two, or 0
+    size_t n_keys;  // n_keys * 2 <= n_slots
+};
+
+bool sched_map_put(struct sched_map *map, const struct ggml_tensor *key, int32_t value) BERTH_MUST_USE;
+// Room for n keys at once. False: out of memory.
+bool sched_map_reserve(struct sched_map *map, size_t n) BERTH_MUST_USE;
+int32_t sched_map_get(const struct sched_map *map, const struct ggml_tensor *key, int32_t otherwise);
+void sched_map_clear(struct sched_map *map); // keeps the memory if it is small
+void sched_map_fini(struct sched_map *map);
+
+// ---- one graph ----
+
+// ne, nb, op, op_params and flags of a tensor lie side by side: compared and kept as bytes.
+#define SCHED_FORM_OFF offsetof(struct ggml_tensor, ne)
+#define SCHED_FORM_SIZE (offsetof(struct ggml_tensor, src) - SCHED_FORM_OFF)
+
+// One tensor. Rows: nodes in order, leafs in order, then what only sources and views name.
+// backend, reason and refused of an unplaced root hold for all its views: whoever writes into memory runs where it lies.
+struct sched_row {
+    unsigned char form[SCHED_FORM_SIZE];
+    size_t view_offs;
+    ggml_backend_buffer_type_t buft; // of the caller's memory; NULL: none, or an address without a buffer
+    ggml_backend_buffer_t mem;       // where the scheduler put it; NULL: placed by the caller, or not yet
+    void *data;                      // likewise
+    int32_t view_src;                // row, -1: no view
+    int32_t src;                     // first of its sources in memo.srcs
+    int32_t type;
+    int32_t op;
+    int32_t slots;   // first of its places in memo.slot_data, -1: it has one place only
+    int16_t n_src;   // sources that are not NULL
+    int16_t caller;  // backend the caller chose, -1: none
+    int16_t backend; // -1: none
+    int16_t refused; // first backend that should have run it and does not support it, -1: none
+    uint8_t reason;
+    uint8_t usage; // of the caller's buffer
+    bool is_placed;
+    bool is_empty; // nothing to compute
+    bool is_input; // flagged as the caller's
+};
+
+// A tensor that crosses to a backend: made once for each version of its bytes.
+struct sched_copy {
+    int32_t row;
+    int32_t version; // of the root's bytes: counts the nodes that wrote to it before
+    int32_t next;    // next copy of the same row, -1: last
+    int16_t backend; // that needs it
+    int16_t from;    // backend of the memory, -1: none of ours
+    int16_t writer;  // backend that computed these bytes, -1: they were there before the first node
+    bool is_users;   // the caller's bytes: copied before compute returns
+    size_t tensor;   // first of its n_slots tensors in memo.tensors
+};
+
+// An edge that crosses: while a split is handed out, node->src[slot] is the copy.
+struct sched_edge {
+    int32_t node; // row
+    int32_t copy;
+    int32_t slot;
+};
+
+struct sched_split {
+    int32_t i_start, i_end;   // in memo.order
+    int32_t copies, n_copies; // its inputs, in memo.copies
+    int32_t edges, n_edges;   // in memo.edges
+    int16_t backend;
+    uint64_t uid;
+};
+
+struct sched_memo {
+    struct ggml_tensor **tensors_at; // [n_rows] in the graph that was seen last
+    struct sched_row *rows;
+    int32_t *srcs;  // rows of sources
+    uint8_t *slots; // index in ggml_tensor.src
+    int32_t n_rows, n_nodes, n_leafs, n_srcs;
+    size_t at_cap, rows_cap, srcs_cap, slots_cap;
+
+    struct ggml_tensor **nodes; // [n_nodes] in execution order, which a backend may have changed within a split
+    int32_t *order;             // [n_nodes] their rows
+    size_t nodes_cap, order_cap;
+
+    struct sched_split *splits;
+    struct sched_copy *copies;
+    struct sched_edge *edges;
+    struct ggml_tensor *tensors; // [n_copies * n_slots], then [n_inputs * (n_slots - 1)]
+    void **slot_data;            // [n_inputs * n_slots] places of inputs
+    ggml_backend_buffer_t *slot_mem;
+    int32_t n_splits, n_copies, n_edges, n_inputs;
+    size_t splits_cap, copies_cap, edges_cap;
+    int n_slots;    // graphs in flight that it is made for
+    bool *conflict; // [n_backends * n_backends] one touches the other's memory without a copy; NULL: none do
+
+    struct sched_map map; // tensor to row, for questions; made when asked
+    bool has_map;
+    bool is_split;  // the above is whole
+    uint64_t epoch; // of galloc's buffers for which rows[].data are good, 0: none
+    bool is_rows;   // rows can be compared with a graph
+    bool is_lost;   // tensors_at is of a graph that turned out to be another
+    int64_t used;   // clock of the last use
+};
+
+// ---- the scheduler ----
+
+struct sched_trace_event {
+    char name[40];
+    int64_t start_us, end_us;
+    size_t bytes;
+    int32_t split;
+    int16_t backend;
+    bool is_copy;
+};
+
+struct ggml_backend_sched {
+    ggml_backend_t *backends;
+    ggml_backend_buffer_type_t *bufts;
+    bool *reaches;   // [n_backends * n_backends] row b: b uses memory of the other's buffer type
+    size_t *limits;  // [n_backends] bytes, 0: none
+    size_t *sizes;   // [n_backends] scratch: what a plan needs
+    bool *in_flight; // [n_backends] has been given work since it was waited for
+    int n_backends;
+    bool op_offload;
+    bool is_strict;
+    int debug; // GGML_SCHED_DEBUG
+
+    ggml_gallocr_t galloc;
+    int *node_ids, *leaf_ids; // scratch of plans
+    struct ggml_tensor **plan_nodes, **plan_leafs;
+    size_t node_ids_cap, leaf_ids_cap, plan_nodes_cap, plan_leafs_cap;
+
+    struct sched_map chosen; // the caller's choices
+    struct sched_memo memos[SCHED_N_MEMOS];
+    struct sched_memo *cur;      // the graph that was split last, NULL after reset
+    struct sched_memo *last_run; // of the graph that was placed last
+    struct ggml_cgraph *graph;   // of cur
+    struct ggml_cgraph seen;     // its fields when it was allocated
+    bool is_alloc;
+    bool was_reserved; // growing again is worth a line
+    int64_t clock;
+
+    int n_copies; // graphs in flight
+    int slot;     // of the graph at hand, < n_copies
+    int next_slot;
+    ggml_backend_event_t *events; // [n_backends * n_copies] end of the backend's work on the slot's last graph, NULL: has none
+    bool *recorded;               // likewise: the event is to be waited for before the slot is used
+    int n_events;                 // slots that events has room for
+
+    ggml_backend_sched_eval_callback callback;
+    void *callback_data;
+
+    bool is_tracing;
+    struct sched_trace_event *trace;
+    size_t n_trace, trace_cap;
+    int64_t trace_start_us;
+    struct berth_sched_stats stats;
+    int last_n_splits;
+};
+
+// ---- memo.c ----
+
+// Fills rows from the graph.
+enum ggml_status sched_memo_build(
+    struct ggml_backend_sched *sched, struct sched_memo *memo, const struct ggml_cgraph *graph) BERTH_MUST_USE;
+// Whether the graph is the memo's; then tensors_at are its tensors, and *moved tells if any differs from before.
+bool sched_memo_match(
+    const struct ggml_backend_sched *sched, struct sched_memo *memo, const struct ggml_cgraph *graph, bool *moved);
+int32_t sched_memo_row(struct sched_memo *memo, const struct ggml_tensor *t); // -1: none, or out of memory for the map
+void sched_memo_drop(struct sched_memo *memo);                                // forgets the graph, keeps the memory
+void sched_memo_fini(struct sched_memo *memo);
+
+// The row that decides for row i: its root if that is not placed, else itself.
+static inline int32_t sched_root(const struct sched_memo *memo, int32_t i) {
+    const int32_t v = memo->rows[i].view_src;
+    return v >= 0 && !memo->rows[v].is_placed ? v : i;
+}
+
+// The row whose memory row i looks at.
+static inline int32_t sched_base(const struct sched_memo *memo, int32_t i) {
+    return memo->rows[i].view_src >= 0 ? memo->rows[i].view_src : i;
+}
+
+// ---- assign.c ----
+
+enum ggml_status sched_assign(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+// Can backend b use the memory of row i as it is?
+bool sched_reaches(const struct ggml_backend_sched *sched, const struct sched_memo *memo, int b, int32_t i);
+
+// ---- split.c ----
+
+enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+// Lets the edges of a split lead to the copies of the slot, and back to the graph's tensors.
+void sched_edges_to_copies(struct sched_memo *memo, const struct sched_split *split, int slot);
+void sched_edges_to_graph(struct sched_memo *memo, const struct sched_split *split);
+
+static inline struct ggml_tensor *sched_copy_tensor(const struct sched_memo *memo, int32_t copy, int slot) {
+    return &memo->tensors[memo->copies[copy].tensor + (size_t) slot];
+}
+
+// ---- place.c ----
+
+// What the backends' buffers would need for this graph; nothing is allocated.
+enum ggml_status sched_measure(struct ggml_backend_sched *sched, struct sched_memo *memo, size_t *sizes) BERTH_MUST_USE;
+enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+// Gives every tensor of the graph its address.
+enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+
+// ---- run.c ----
+
+enum ggml_status sched_run(struct ggml_backend_sched *sched) BERTH_MUST_USE;
+// Waits for all backends; failures they keep stay kept.
+void sched_drain(struct ggml_backend_sched *sched);
+// Waits for all backends; the first failure is returned, with the backend's name in the last error.
+enum ggml_status sched_wait_all(struct ggml_backend_sched *sched) BERTH_MUST_USE;
+// Waits until no graph uses the slot.
+void sched_wait_slot(struct ggml_backend_sched *sched, int slot);
+enum ggml_status sched_events_init(struct ggml_backend_sched *sched) BERTH_MUST_USE;
+void sched_events_fini(struct ggml_backend_sched *sched);
+
+// ---- explain.c, trace.c ----
+
+void sched_explain_log(struct ggml_backend_sched *sched);
+// Of a row, with the cause of a fallback looked up.
+enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t row);
+void sched_trace_add(
+    struct ggml_backend_sched *sched, const char *name, int split, int backend, bool is_copy, size_t bytes, int64_t start_us);
+// Writes s as a JSON string, quotes included.
+void sched_json_string(FILE *file, const char *s);

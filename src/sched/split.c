@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT
+// split.c: cuts the graph into runs of nodes of one backend, and finds what must be copied to each.
+//
+// A tensor is copied to a backend once for each version of its bytes: a node that writes into a tensor's memory through a view
+// makes a new one, so that whoever reads after it gets what it wrote. Copies are made before a split's first node; that is late
+// enough, since a node that writes the memory from another backend would have ended the split. O(edges).
+
+#include "sched/sched.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct cutter {
+    struct ggml_backend_sched *sched;
+    struct sched_memo *memo;
+    int32_t *first_copy; // [n_rows] of the row, -1: none
+    int32_t *version;    // [n_rows] of a root's bytes
+    int16_t *writer;     // [n_rows] who wrote a root last in this graph, -1: nobody
+};
+
+static bool split_push(struct cutter *c, int32_t i_start, int backend) {
+    struct sched_memo *memo = c->memo;
+    if (!berth_grow((void **) &memo->splits, &memo->splits_cap, (size_t) memo->n_splits + 1, sizeof memo->splits[0])) {
+        return false;
+    }
+    if (memo->n_splits > 0) {
+        memo->splits[memo->n_splits - 1].i_end = i_start;
+    }
+    memo->splits[memo->n_splits++] = (struct sched_split){
+        .i_start = i_start,
+        .i_end   = memo->n_nodes,
+        .copies  = memo->n_copies,
+        .edges   = memo->n_edges,
+        .backend = (int16_t) backend,
+        .uid     = ggml_graph_next_uid(),
+    };
+    return true;
+}
+
+// The copy of row s for backend b as it is now, or -1.
+static int32_t copy_find(const struct cutter *c, int32_t s, int b) {
+    const int32_t version = c->version[sched_base(c->memo, s)];
+    int32_t i             = c->first_copy[s];
+    while (i >= 0 && (c->memo->copies[i].backend != b || c->memo->copies[i].version != version)) {
+        i = c->memo->copies[i].next;
+    }
+    return i;
+}
+
+static int32_t copy_push(struct cutter *c, int32_t s, int b) {
+    struct sched_memo *memo = c->memo;
+    if (!berth_grow((void **) &memo->copies, &memo->copies_cap, (size_t) memo->n_copies + 1, sizeof memo->copies[0])) {
+        return -1;
+    }
+    const int32_t base = sched_base(memo, s);
+
+    memo->copies[memo->n_copies] = (struct sched_copy){
+        .row      = s,
+        .version  = c->version[base],
+        .next     = c->first_copy[s],
+        .backend  = (int16_t) b,
+        .from     = memo->rows[base].backend,
+        .writer   = c->writer[base],
+        .is_users = c->writer[base] < 0 && memo->rows[base].is_input,
+        .tensor   = (size_t) memo->n_copies * (size_t) memo->n_slots,
+    };
+    c->first_copy[s] = memo->n_copies;
+    memo->splits[memo->n_splits - 1].n_copies++;
+    return memo->n_copies++;
+}
+
+static bool edge_push(struct cutter *c, int32_t node, int32_t slot, int32_t copy) {
+    struct sched_memo *memo = c->memo;
+    if (!berth_grow((void **) &memo->edges, &memo->edges_cap, (size_t) memo->n_edges + 1, sizeof memo->edges[0])) {
+        return false;
+    }
+    memo->edges[memo->n_edges++] = (struct sched_edge){.node = node, .copy = copy, .slot = slot};
+    memo->splits[memo->n_splits - 1].n_edges++;
+    return true;
+}
+
+// Two backends touch the same memory: while one has work in flight, the other must wait.
+static bool conflict_set(struct cutter *c, int a, int b) {
+    struct sched_memo *memo = c->memo;
+    const size_t n          = (size_t) c->sched->n_backends;
+    if (memo->conflict == NULL) {
+        memo->conflict = berth_calloc(n * n, sizeof memo->conflict[0]);
+        if (memo->conflict == NULL) {
+            return false;
+        }
+    }
+    memo->conflict[(size_t) a * n + (size_t) b] = memo->conflict[(size_t) b * n + (size_t) a] = true;
+    return true;
+}
+
+static bool wants_new_weight(const struct cutter *c, int32_t node, int b) {
+    const struct sched_memo *memo = c->memo;
+    const struct sched_row *row   = &memo->rows[node];
+    for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+        const struct sched_row *base = &memo->rows[sched_base(memo, memo->srcs[k])];
+        if (base->is_placed && base->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS && base->backend != b &&
+            !sched_reaches(c->sched, memo, b, memo->srcs[k]) && copy_find(c, memo->srcs[k], b) < 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool node_add(struct cutter *c, int32_t node) {
+    struct sched_memo *memo     = c->memo;
+    const struct sched_row *row = &memo->rows[node];
+    const int b                 = row->backend;
+    for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+        const int32_t s = memo->srcs[k], base = sched_base(memo, s);
+        if (sched_reaches(c->sched, memo, b, s)) {
+            const int owner = memo->rows[base].backend, writer = c->writer[base];
+            const bool is_fixed = memo->rows[base].is_placed && memo->rows[base].usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
+            if ((owner >= 0 && owner != b && !is_fixed && !conflict_set(c, b, owner)) ||
+                (writer >= 0 && writer != b && !conflict_set(c, b, writer))) {
+                return false;
+            }
+            continue;
+        }
+        int32_t copy = copy_find(c, s, b);
+        copy         = copy >= 0 ? copy : copy_push(c, s, b);
+        if (copy < 0 || !edge_push(c, node, memo->slots[k], copy)) {
+            return false;
+        }
+    }
+    const int32_t base = sched_base(memo, node);
+    const int before   = c->writer[base];
+    if (base != node) { // writes into memory that others may have read
+        c->version[base]++;
+        const int owner = memo->rows[base].backend;
+        if ((before >= 0 && before != b && !conflict_set(c, b, before)) ||
+            (owner >= 0 && owner != b && !conflict_set(c, b, owner))) {
+            return false;
+        }
+    }
+    c->writer[base] = (int16_t) b;
+    return true;
+}
+
+static bool cut(struct cutter *c) {
+    struct sched_memo *memo = c->memo;
+    int cur                 = -1;
+    for (int32_t i = 0; i < memo->n_nodes; i++) {
+        const struct sched_row *row = &memo->rows[i];
+        if (row->is_empty) {
+            continue;
+        }
+        // An offloaded weight starts a split of its own, so that the memory of the one before it can be used again.
+        if (row->backend != cur || (memo->splits[memo->n_splits - 1].n_copies > 0 && wants_new_weight(c, i, cur))) {
+            cur = row->backend;
+            if (!split_push(c, memo->n_splits == 0 ? 0 : i, cur)) {
+                return false;
+            }
+        }
+        if (!node_add(c, i)) {
+            return false;
+        }
+    }
+    if (memo->n_splits == 0 && memo->n_nodes > 0) {
+        const int b = memo->rows[0].backend;
+        return split_push(c, 0, b >= 0 ? b : c->sched->n_backends - 1);
+    }
+    return true;
+}
+
+// ---- tensors of copies ----
+
+static void copy_init(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_copy *copy, int slot) {
+    const struct ggml_tensor *t = memo->tensors_at[copy->row];
+    struct ggml_tensor *to      = &memo->tensors[copy->tensor + (size_t) slot];
+
+    to->type = t->type;
+    memcpy(to->ne, t->ne, sizeof to->ne);
+    memcpy(to->nb, t->nb, sizeof to->nb);
+    snprintf(to->name, sizeof to->name, "%.16s#%.32s#%d", ggml_backend_name(sched->backends[copy->backend]), t->name, slot);
+}
+
+// An input that the scheduler places has one place for each graph in flight: the graph's own tensor stands in the slot's.
+static bool input_init(struct sched_memo *memo, int32_t r, int32_t i_input) {
+    const struct ggml_tensor *t = memo->tensors_at[r];
+    const size_t first          = (size_t) memo->n_copies * (size_t) memo->n_slots;
+    for (int slot = 1; slot < memo->n_slots; slot++) {
+        struct ggml_tensor *to = &memo->tensors[first + (size_t) i_input * (size_t) (memo->n_slots - 1) + (size_t) slot - 1];
+        to->type               = t->type;
+        memcpy(to->ne, t->ne, sizeof to->ne);
+        memcpy(to->nb, t->nb, sizeof to->nb);
+        snprintf(to->name, sizeof to->name, "%.50s#%d", t->name, slot);
+    }
+    memo->rows[r].slots = i_input * memo->n_slots;
+    return true;
+}
+
+static bool has_slots(const struct sched_memo *memo, int32_t r) {
+    const struct sched_row *row = &memo->rows[r];
+    return memo->n_slots > 1 && row->is_input && !row->is_placed && row->view_src < 0 && row->is_empty;
+}
+
+static bool tensors_init(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+    memo->n_inputs = 0;
+    for (int32_t r = 0; r < memo->n_rows; r++) {
+        memo->n_inputs += has_slots(memo, r);
+    }
+    const size_t n_slots = (size_t) memo->n_slots, n_inputs = (size_t) memo->n_inputs;
+    const size_t n_tensors = (size_t) memo->n_copies * n_slots + n_inputs * (n_slots - 1);
+    berth_free(memo->tensors);
+    berth_free(memo->slot_data);
+    berth_free(memo->slot_mem);
+    memo->tensors   = n_tensors > 0 ? berth_calloc(n_tensors, sizeof memo->tensors[0]) : NULL;
+    memo->slot_data = n_inputs > 0 ? berth_calloc(n_inputs * n_slots, sizeof memo->slot_data[0]) : NULL;
+    memo->slot_mem  = n_inputs > 0 ? berth_calloc(n_inputs * n_slots, sizeof memo->slot_mem[0]) : NULL;
+    if ((n_tensors > 0 && memo->tensors == NULL) || (n_inputs > 0 && (memo->slot_data == NULL || memo->slot_mem == NULL))) {
+        return false;
+    }
+    for (int32_t i = 0; i < memo->n_copies; i++) {
+        for (int slot = 0; slot < memo->n_slots; slot++) {
+            copy_init(sched, memo, &memo->copies[i], slot);
+        }
+    }
+    int32_t i_input = 0;
+    for (int32_t r = 0; r < memo->n_rows; r++) {
+        if (has_slots(memo, r) && input_init(memo, r, i_input)) {
+            i_input++;
+        }
+    }
+    return true;
+}
+
+// ---- edges ----
+
+void sched_edges_to_copies(struct sched_memo *memo, const struct sched_split *split, int slot) {
+    for (int32_t i = split->edges; i < split->edges + split->n_edges; i++) {
+        const struct sched_edge *e              = &memo->edges[i];
+        memo->tensors_at[e->node]->src[e->slot] = sched_copy_tensor(memo, e->copy, slot);
+    }
+}
+
+void sched_edges_to_graph(struct sched_memo *memo, const struct sched_split *split) {
+    for (int32_t i = split->edges; i < split->edges + split->n_edges; i++) {
+        const struct sched_edge *e              = &memo->edges[i];
+        memo->tensors_at[e->node]->src[e->slot] = memo->tensors_at[memo->copies[e->copy].row];
+    }
+}
+
+// ---- all of it ----
+
+// A backend may put its nodes into an order it likes better. It sees the sources as it will get them.
+static enum ggml_status optimize(struct ggml_backend_sched *sched, struct sched_memo *memo, struct sched_split *split) {
+    ggml_backend_t backend = sched->backends[split->backend];
+    if (backend->iface.graph_optimize == NULL || split->i_end - split->i_start < 2) {
+        return GGML_STATUS_SUCCESS;
+    }
+    struct ggml_cgraph view = {
+        .n_nodes          = split->i_end - split->i_start,
+        .nodes            = memo->nodes + split->i_start,
+        .use_counts       = sched->graph->use_counts,
+        .visited_hash_set = sched->graph->visited_hash_set,
+        .order            = sched->graph->order,
+    };
+    sched_edges_to_copies(memo, split, 0);
+    backend->iface.graph_optimize(backend, &view);
+    sched_edges_to_graph(memo, split);
+    for (int32_t i = split->i_start; i < split->i_end; i++) {
+        const int32_t r = sched_memo_row(memo, memo->nodes[i]);
+        if (r < split->i_start || r >= split->i_end || view.n_nodes != split->i_end - split->i_start) {
+            return berth_fail(GGML_STATUS_FAILED, "scheduler: backend %s changed more than the order of its %d nodes",
+                ggml_backend_name(backend), split->i_end - split->i_start);
+        }
+        memo->order[i] = r;
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+    struct cutter c     = {.sched = sched, .memo = memo};
+    const size_t n_rows = (size_t) memo->n_rows + 1;
+
+    memo->n_splits = memo->n_copies = memo->n_edges = 0;
+    memo->n_slots                                   = sched->n_copies;
+    berth_free(memo->conflict);
+    memo->conflict = NULL;
+    c.first_copy   = berth_malloc(n_rows * sizeof c.first_copy[0]);
+    c.version      = berth_calloc(n_rows, sizeof c.version[0]);
+    c.writer       = berth_malloc(n_rows * sizeof c.writer[0]);
+    bool ok        = c.first_copy != NULL && c.version != NULL && c.writer != NULL;
+    for (size_t r = 0; ok && r < n_rows; r++) {
+        c.first_copy[r] = -1;
+        c.writer[r]     = -1;
+    }
+    ok = ok && cut(&c) && tensors_init(sched, memo);
+    berth_free(c.first_copy);
+    berth_free(c.version);
+    berth_free(c.writer);
+    if (!ok) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the splits of %d nodes", memo->n_nodes);
+    }
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (int32_t s = 0; s < memo->n_splits && status == GGML_STATUS_SUCCESS; s++) {
+        status = optimize(sched, memo, &memo->splits[s]);
+    }
+    memo->is_split = status == GGML_STATUS_SUCCESS;
+    return status;
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+// prop_sched.c: random graphs over random devices give what one CPU backend alone gives, bit for bit. long_sched.c does the
+// same with more and larger graphs.
+
+#include "support/device_graph.h"
+
+#ifndef N_SEEDS
+#    define N_SEEDS 60
+#    define MOST_NODES 400
+#endif
+
+static void check_many(bool async, bool parallel, int n_seeds, int most_nodes) {
+    const uint64_t seed = check_seed(async ? 1000 : 1);
+    for (int i = 0; i < n_seeds; i++) {
+        struct check_rng rng = check_rng_new(seed + (uint64_t) i);
+        struct rg_params p   = {
+              .seed    = seed + (uint64_t) i,
+              .n_nodes = 10 + (int) check_rng_below(&rng, 2) * (int) check_rng_below(&rng, (uint64_t) most_nodes - 10) +
+                         (int) check_rng_below(&rng, 40),
+              .n_devices = 1 + (int) check_rng_below(&rng, 5),
+              .async     = async,
+              .parallel  = parallel,
+              .delay_us  = async ? 50 : 0,
+              .n_runs    = 7,
+        };
+        rg_check(&p);
+    }
+}
+
+static void devices_compute_what_the_cpu_does(void **state) {
+    (void) state;
+    check_many(false, false, N_SEEDS, MOST_NODES);
+}
+
+static void so_do_devices_with_threads(void **state) {
+    (void) state;
+    check_many(true, false, N_SEEDS / 4, MOST_NODES);
+}
+
+static void and_pipelines_of_them(void **state) {
+    (void) state;
+    check_many(true, true, N_SEEDS / 4, MOST_NODES);
+}
+
+int main(void) {
+    check_quiet();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(devices_compute_what_the_cpu_does),
+        cmocka_unit_test(so_do_devices_with_threads),
+        cmocka_unit_test(and_pipelines_of_them),
+    };
+    return cmocka_run_group_tests_name("prop_sched", tests, NULL, NULL);
+}
