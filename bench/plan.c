@@ -365,18 +365,18 @@ static double one_dive(struct instance *in, enum plan_priority priority, double 
     for (int32_t i = 0; i < in->n; i++) {
         ids[i] = i;
     }
-    if (plan_items_check(in->items, in->n, 0, &traits) != GGML_STATUS_SUCCESS ||
-        plan_pool_init(&pool, in->items, ids, (int32_t) in->n, &traits, 0, false) != GGML_STATUS_SUCCESS) {
+    if (berth_plan_items_check(in->items, in->n, 0, &traits) != GGML_STATUS_SUCCESS ||
+        berth_plan_pool_init(&pool, in->items, ids, (int32_t) in->n, &traits, 0, false) != GGML_STATUS_SUCCESS) {
         exit(1);
     }
-    struct plan_dive *dive = plan_dive_new(&pool.prob);
+    struct plan_dive *dive = berth_plan_dive_new(&pool.prob);
     int64_t *off           = malloc((size_t) in->n * sizeof *off);
     double start           = cpu_s();
-    int64_t peak           = plan_dive_run(dive, priority, false, PLAN_NO_CAP, off);
+    int64_t peak           = berth_plan_dive_run(dive, priority, false, PLAN_NO_CAP, off);
     double s               = cpu_s() - start;
     *ratio                 = (double) peak / (double) pool.prob.bound;
-    plan_dive_free(dive);
-    plan_pool_fini(&pool);
+    berth_plan_dive_free(dive);
+    berth_plan_pool_fini(&pool);
     free(off);
     free(ids);
     return s;

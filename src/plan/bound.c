@@ -51,7 +51,7 @@ static void events_add_group(struct events *e, const struct plan_pool *pool, con
         times[2 * k]                       = time_key(item->first);
         times[2 * k + 1]                   = end_key(item->last);
     }
-    plan_sort(times, next, tmp_key, tmp_idx, 2 * n);
+    berth_plan_sort(times, next, tmp_key, tmp_idx, 2 * n);
     for (int32_t t = 0; t <= 2 * n; t++) {
         next[t] = t; // from t on, the first cell not yet painted; cell t is [times[t], times[t + 1])
     }
@@ -98,12 +98,12 @@ static enum ggml_status loose_live(struct plan_pool *pool) {
         key[k] = ~pool->items[pool->ids[k]].size;
         idx[k] = (int32_t) k;
     }
-    plan_sort(key, idx, e.key, e.idx, pool->n_ids);
+    berth_plan_sort(key, idx, e.key, e.idx, pool->n_ids);
     for (size_t k = 0; k < n; k++) {
         int32_t alias = pool->items[pool->ids[idx[k]]].alias;
         key[k]        = alias >= 0 ? (uint64_t) alias : UINT32_MAX;
     }
-    plan_sort(key, idx, e.key, e.idx, pool->n_ids);
+    berth_plan_sort(key, idx, e.key, e.idx, pool->n_ids);
     for (int32_t k = 0; k < pool->n_ids;) {
         const struct berth_plan_item *item = &pool->items[pool->ids[idx[k]]];
         int32_t end                        = k + 1;
@@ -120,7 +120,7 @@ static enum ggml_status loose_live(struct plan_pool *pool) {
     for (int32_t k = 0; k < e.n; k++) {
         e.idx[k] = k;
     }
-    plan_sort(e.key, e.idx, e.key + cap, e.idx + cap, e.n);
+    berth_plan_sort(e.key, e.idx, e.key + cap, e.idx + cap, e.n);
     uint64_t sum = 0;
     for (int32_t k = 0; k < e.n; k++) {
         sum += e.delta[e.idx[k]];
@@ -162,7 +162,7 @@ static int64_t section_step(const struct plan_pool *pool, int32_t s) {
     return step;
 }
 
-enum ggml_status plan_pool_bound(struct plan_pool *pool) {
+enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
     struct plan_prob *p = &pool->prob;
     pool->bound         = 0;
     pool->bound_step    = 0;
@@ -189,7 +189,7 @@ enum ggml_status plan_pool_bound(struct plan_pool *pool) {
         return GGML_STATUS_SUCCESS;
     }
     for (int32_t i = 0; i < p->n; i++) {
-        int64_t at = p->fixed[i] >= 0 ? p->fixed[i] : p->is_loose ? 0 : plan_lowest_at(p, i, 0, INT64_MAX - p->size[i]);
+        int64_t at = p->fixed[i] >= 0 ? p->fixed[i] : p->is_loose ? 0 : berth_plan_lowest_at(p, i, 0, INT64_MAX - p->size[i]);
         if (at >= 0 && at + p->size[i] > p->bound) {
             p->bound = at + p->size[i];
             if (p->bound <= INT64_MAX / (int64_t) pool->unit) {

@@ -291,7 +291,7 @@ done:
     return status;
 }
 
-bool plan_is_valid(const struct plan_prob *p, const int64_t *off) {
+bool berth_plan_is_valid(const struct plan_prob *p, const int64_t *off) {
     for (int32_t i = 0; i < p->n; i++) {
         if (off[i] < 0 || p->size[i] > INT64_MAX - off[i]) {
             return false;

@@ -41,11 +41,11 @@ static void core_split(struct core *c, int64_t least) {
     for (int32_t k = 0; k < n_others; k++) {
         c->key[k] = ~(uint64_t) p->size[others[k]];
     }
-    plan_sort(c->key, others, c->key + p->n, c->scratch, n_others);
+    berth_plan_sort(c->key, others, c->key + p->n, c->scratch, n_others);
     for (int32_t k = 0; k < n_others; k++) {
         c->key[k] = ~(uint64_t) c->most[others[k]];
     }
-    plan_sort(c->key, others, c->key + p->n, c->scratch, n_others);
+    berth_plan_sort(c->key, others, c->key + p->n, c->scratch, n_others);
 }
 
 // Asks for a plan of the core alone. EXACT_NO lifts the bound.
@@ -55,7 +55,7 @@ static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
         enum exact_preorder preorder;
     } members[] = {
         {EXACT_TIGHTEST, EXACT_TWA}, {EXACT_TIGHTEST, EXACT_TAW}, {EXACT_NARROWEST, EXACT_TWA}, {EXACT_LOWEST, EXACT_WAT}};
-    struct exact *x          = exact_new(sub);
+    struct exact *x          = berth_exact_new(sub);
     enum exact_answer answer = EXACT_UNKNOWN;
     for (int m = 0; x != NULL && m < 4 && answer == EXACT_UNKNOWN; m++) {
         struct exact_ask ask = {.cap = c->cap,
@@ -66,12 +66,12 @@ static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
             .deadline_us             = c->deadline_us};
         int64_t next;
         bool is_late;
-        answer = exact_ask(x, &ask, c->core_off, &next, &c->state->n_nodes, &is_late);
+        answer = berth_exact_ask(x, &ask, c->core_off, &next, &c->state->n_nodes, &is_late);
         if (answer == EXACT_NO && next > c->state->bound) {
             c->state->bound = next < c->state->peak ? next : c->state->peak;
         }
     }
-    exact_free(x);
+    berth_exact_free(x);
     return answer;
 }
 
@@ -92,9 +92,9 @@ static int64_t core_complete(struct core *c) {
         c->key[k]              = (uint64_t) c->core_off[k];
         whole.fixed[c->ids[k]] = c->core_off[k];
     }
-    plan_sort(c->key, c->scratch, c->key + n, c->scratch + n, c->n_core);
-    // Fixed to plan_place_in_order, which sets them first; not odd otherwise, so no gap needs a second look.
-    int64_t peak = plan_place_around(
+    berth_plan_sort(c->key, c->scratch, c->key + n, c->scratch + n, c->n_core);
+    // Fixed to berth_plan_place_in_order, which sets them first; not odd otherwise, so no gap needs a second look.
+    int64_t peak = berth_plan_place_around(
         &whole, c->scratch, c->n_core, c->ids + c->n_core, p->n - c->n_core, c->cap, c->scratch, c->state->spare);
     berth_free(whole.fixed);
     return peak;
@@ -113,11 +113,11 @@ static enum ggml_status core_run(struct core *c, int32_t limit) {
         }
         last = c->n_core;
         struct plan_prob sub;
-        if (!plan_prob_subset(c->p, c->ids, c->n_core, &sub)) {
+        if (!berth_plan_prob_subset(c->p, c->ids, c->n_core, &sub)) {
             return GGML_STATUS_ALLOC_FAILED;
         }
         enum exact_answer answer = core_ask(c, &sub);
-        plan_prob_fini(&sub);
+        berth_plan_prob_fini(&sub);
         int64_t peak = answer == EXACT_FITS ? core_complete(c) : -1;
         if (peak == -2) {
             return GGML_STATUS_ALLOC_FAILED;
@@ -132,14 +132,15 @@ static enum ggml_status core_run(struct core *c, int32_t limit) {
     return GGML_STATUS_SUCCESS;
 }
 
-enum ggml_status plan_core(const struct plan_prob *p, int64_t cap, int32_t limit, int64_t deadline_us, struct plan_state *s) {
+enum ggml_status berth_plan_core(
+    const struct plan_prob *p, int64_t cap, int32_t limit, int64_t deadline_us, struct plan_state *s) {
     size_t n                = (size_t) p->n;
     struct core c           = {.p = p, .cap = cap, .deadline_us = deadline_us, .state = s};
     c.most                  = berth_malloc(2 * n * sizeof *c.most);
     c.ids                   = berth_malloc(3 * n * sizeof *c.ids);
     c.key                   = berth_malloc(2 * n * sizeof *c.key);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    if (c.most != NULL && c.ids != NULL && c.key != NULL && plan_life_max(p, c.most)) {
+    if (c.most != NULL && c.ids != NULL && c.key != NULL && berth_plan_life_max(p, c.most)) {
         c.core_off = c.most + n;
         c.scratch  = c.ids + n;
         status     = core_run(&c, limit);

@@ -89,7 +89,7 @@ static struct width_class width_class_make(int number, int32_t n) {
         .n     = n};
 }
 
-void plan_dive_free(struct plan_dive *d) {
+void berth_plan_dive_free(struct plan_dive *d) {
     if (d == NULL) {
         return;
     }
@@ -134,7 +134,7 @@ static void dive_fill_slots(struct plan_dive *d) {
     }
 }
 
-struct plan_dive *plan_dive_new(const struct plan_prob *p) {
+struct plan_dive *berth_plan_dive_new(const struct plan_prob *p) {
     struct plan_dive *d = berth_calloc(1, sizeof *d);
     if (d == NULL) {
         return NULL;
@@ -171,7 +171,7 @@ struct plan_dive *plan_dive_new(const struct plan_prob *p) {
     d->key    = berth_malloc(2 * n * sizeof *d->key);
     d->row    = berth_malloc(((size_t) p->n_sec + 2) * sizeof *d->row);
     if (d->block == NULL || d->nodes == NULL || d->cells == NULL || d->key == NULL || d->row == NULL) {
-        plan_dive_free(d);
+        berth_plan_dive_free(d);
         return NULL;
     }
     d->slot_a  = d->block + ns;
@@ -227,7 +227,7 @@ static void dive_rank(struct plan_dive *d, enum plan_priority priority) {
         }
     }
     d->n_free = n;
-    plan_sort(d->key, d->by_rank, d->tmp_key, d->tmp_idx, n);
+    berth_plan_sort(d->key, d->by_rank, d->tmp_key, d->tmp_idx, n);
     for (int32_t r = 0; r < n; r++) {
         d->rank[d->by_rank[r]] = r;
     }
@@ -491,7 +491,7 @@ static int64_t dive_fill(struct plan_dive *d, bool is_aimed, int64_t target, int
         }
         int32_t slot = d->by_rank[r];
         int32_t i    = d->block[slot];
-        int64_t at   = is_odd ? plan_lowest_at(p, i, cur.level, target) : cur.level;
+        int64_t at   = is_odd ? berth_plan_lowest_at(p, i, cur.level, target) : cur.level;
         if (at < 0 || p->size[i] > target - at) {
             return -1;
         }
@@ -521,13 +521,13 @@ static int64_t dive_fill(struct plan_dive *d, bool is_aimed, int64_t target, int
     return peak;
 }
 
-int64_t plan_dive_run(struct plan_dive *d, enum plan_priority priority, bool is_aimed, int64_t target, int64_t *off) {
+int64_t berth_plan_dive_run(struct plan_dive *d, enum plan_priority priority, bool is_aimed, int64_t target, int64_t *off) {
     if (is_aimed && !left_plant(d)) {
         return -1;
     }
     if (priority != PLAN_ZW && d->life_max == NULL) {
         d->life_max = berth_malloc((size_t) d->p->n * sizeof *d->life_max);
-        if (d->life_max == NULL || !plan_life_max(d->p, d->life_max)) {
+        if (d->life_max == NULL || !berth_plan_life_max(d->p, d->life_max)) {
             return -1;
         }
     }

@@ -79,7 +79,7 @@ struct exact {
 
 // ---- memory ----
 
-void exact_free(struct exact *x) {
+void berth_exact_free(struct exact *x) {
     if (x == NULL) {
         return;
     }
@@ -166,7 +166,7 @@ static bool fill_neighbours(struct exact *x) {
     return true;
 }
 
-int64_t exact_pairs(const struct plan_prob *p) {
+int64_t berth_exact_pairs(const struct plan_prob *p) {
     // By rising a: block i meets those that start in its life after it.
     int64_t n_pairs = 0;
     int32_t *starts = berth_calloc((size_t) p->n_sec + 1, sizeof *starts);
@@ -186,7 +186,7 @@ int64_t exact_pairs(const struct plan_prob *p) {
     return n_pairs;
 }
 
-struct exact *exact_new(const struct plan_prob *p) {
+struct exact *berth_exact_new(const struct plan_prob *p) {
     BERTH_ASSERT(!plan_prob_is_odd(p));
     struct exact *x = p->bound < UNITS_MAX ? berth_calloc(1, sizeof *x) : NULL;
     if (x == NULL) {
@@ -207,7 +207,7 @@ struct exact *exact_new(const struct plan_prob *p) {
     x->trail     = berth_malloc(x->cap_trail * sizeof *x->trail);
     if (x->low == NULL || x->queue == NULL || x->is_queued == NULL || x->key == NULL || x->best_at == NULL || x->tmp == NULL ||
         x->lists == NULL || x->trail == NULL || !fill_sections(x) || !fill_neighbours(x)) {
-        exact_free(x);
+        berth_exact_free(x);
         return NULL;
     }
     x->sky   = x->low + n;
@@ -543,7 +543,7 @@ static void sort_part(struct exact *x, const struct part *part) {
             x->key[k] = noisy(x, ~x->key[k]);
         }
     }
-    plan_sort(x->key, list, x->key + part->n, x->tmp, part->n);
+    berth_plan_sort(x->key, list, x->key + part->n, x->tmp, part->n);
     for (int32_t k = 0; k < part->n; k++) {
         x->pre[list[k]] = k;
         x->pos[list[k]] = k;
@@ -570,7 +570,7 @@ static enum exact_answer descend_split(struct exact *x, struct part part) {
         by_start[k]     = i;
         by_start[n + k] = x->pre[i];
     }
-    plan_sort(x->key, by_start, x->key + n, x->tmp, part.n);
+    berth_plan_sort(x->key, by_start, x->key + n, x->tmp, part.n);
     x->n_lists = base + 2 * n;
     for (size_t from = 0; from < n && answer == EXACT_FITS;) {
         by_start    = x->lists + base; // may have moved
@@ -698,7 +698,7 @@ static enum exact_answer descend(struct exact *x, struct part part) {
     }
 }
 
-enum exact_answer exact_ask(
+enum exact_answer berth_exact_ask(
     struct exact *x, const struct exact_ask *ask, int64_t *off, int64_t *next, int64_t *n_nodes, bool *is_late) {
     const struct plan_prob *p = x->p;
     size_t n                  = (size_t) p->n;

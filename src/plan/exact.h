@@ -26,11 +26,11 @@ enum exact_rule {
 struct exact; // the search's memory for one problem
 
 // Pairs of blocks that live together: what exact_new's lists hold twice. INT64_MAX: out of memory.
-int64_t exact_pairs(const struct plan_prob *p);
+int64_t berth_exact_pairs(const struct plan_prob *p);
 
 // NULL: out of memory, or the problem is too large for lists of neighbours.
-struct exact *exact_new(const struct plan_prob *p) BERTH_MUST_USE;
-void exact_free(struct exact *x);
+struct exact *berth_exact_new(const struct plan_prob *p) BERTH_MUST_USE;
+void berth_exact_free(struct exact *x);
 
 // Which block first: by W width, Z size, A their product, T the most that is left in a section of its life.
 enum exact_preorder { EXACT_WAT, EXACT_TAW, EXACT_TWA, EXACT_AT, EXACT_TZ, EXACT_ZW, EXACT_N_PREORDERS };
@@ -50,5 +50,5 @@ struct exact_ask {
 };
 
 // off is filled if the answer is EXACT_FITS. *next: see EXACT_NO. *n_nodes is increased. *is_late: the clock or stop ended it.
-enum exact_answer exact_ask(
+enum exact_answer berth_exact_ask(
     struct exact *x, const struct exact_ask *ask, int64_t *off, int64_t *next, int64_t *n_nodes, bool *is_late);

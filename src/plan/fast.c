@@ -30,8 +30,8 @@ static const struct {
     {"aimed dive TAW", AIMED_DIVE, PLAN_TAW},
 };
 
-enum ggml_status plan_fast(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
-    struct plan_dive *dive = plan_dive_new(p);
+enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
+    struct plan_dive *dive = berth_plan_dive_new(p);
     if (dive == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for a dive over %d blocks", p->n);
     }
@@ -41,20 +41,20 @@ enum ggml_status plan_fast(const struct plan_prob *p, const struct plan_goal *g,
         int64_t peak        = -1;
         const bool is_aimed = methods[m].way == AIMED_DIVE;
         if (methods[m].way == DIVE || (is_aimed && p->n <= AIMED_MAX)) {
-            peak = plan_dive_run(dive, methods[m].priority, is_aimed, target, s->spare);
+            peak = berth_plan_dive_run(dive, methods[m].priority, is_aimed, target, s->spare);
         } else if (methods[m].way == BEST_FIT && !plan_prob_is_odd(p)) {
-            peak = plan_best_fit(p, target, s->spare);
+            peak = berth_plan_best_fit(p, target, s->spare);
         } else if (methods[m].way == LARGEST_FIRST && p->n <= LARGEST_FIRST_MAX) {
-            peak = plan_largest_first(p, target, s->spare);
+            peak = berth_plan_largest_first(p, target, s->spare);
         }
         is_out_of_memory |= peak == -2;
         if (peak >= 0) {
             plan_state_take(s, peak, methods[m].name);
         }
     }
-    plan_dive_free(dive);
+    berth_plan_dive_free(dive);
     if (p->n <= LARGEST_FIRST_MAX && !plan_is_done(s, g) && !plan_prob_is_odd(p) && !p->is_loose) {
-        enum ggml_status status = plan_core(p, g->enough > 0 ? g->enough : s->bound, CORE_MAX, INT64_MAX, s);
+        enum ggml_status status = berth_plan_core(p, g->enough > 0 ? g->enough : s->bound, CORE_MAX, INT64_MAX, s);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }

@@ -85,7 +85,7 @@ static bool free_list_give(struct free_list *f, int64_t off, int64_t size) {
     return true;
 }
 
-int64_t plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off) {
+int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off) {
     // Blocks that end with section s - 1, in the order of arrival: ends[ends_at[s]..ends_at[s + 1]).
     size_t m         = (size_t) p->n_sec;
     int32_t *ends_at = berth_calloc(m + 2 + (size_t) p->n, sizeof *ends_at);
@@ -129,8 +129,8 @@ int64_t plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off) {
 
 // ---- one by one into the lowest gap ----
 
-int64_t plan_place_around(const struct plan_prob *p, const int32_t *set, int32_t n_set, const int32_t *order, int32_t n_order,
-    int64_t target, int32_t *placed, int64_t *off) {
+int64_t berth_plan_place_around(const struct plan_prob *p, const int32_t *set, int32_t n_set, const int32_t *order,
+    int32_t n_order, int64_t target, int32_t *placed, int64_t *off) {
     const bool is_odd = p->align != NULL || p->chunk > 0;
     int32_t n_placed  = 0; // placed[]: by rising offset
     int64_t peak      = 0;
@@ -152,7 +152,7 @@ int64_t plan_place_around(const struct plan_prob *p, const int32_t *set, int32_t
                 break;
             }
             level = off[j] + p->size[j];
-            level = is_odd ? plan_lowest_at(p, i, level, target) : level;
+            level = is_odd ? berth_plan_lowest_at(p, i, level, target) : level;
         }
         if (level < 0 || p->size[i] > target - level) {
             return -1;
@@ -168,12 +168,12 @@ int64_t plan_place_around(const struct plan_prob *p, const int32_t *set, int32_t
     return peak > target ? -1 : peak;
 }
 
-int64_t plan_place_in_order(
+int64_t berth_plan_place_in_order(
     const struct plan_prob *p, const int32_t *order, int32_t n_order, int64_t target, int32_t *placed, int64_t *off) {
-    return plan_place_around(p, p->fixed_ids, p->n_fixed, order, n_order, target, placed, off);
+    return berth_plan_place_around(p, p->fixed_ids, p->n_fixed, order, n_order, target, placed, off);
 }
 
-int32_t plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *tmp_idx, uint64_t *key) {
+int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *tmp_idx, uint64_t *key) {
     int32_t n = 0;
     for (int32_t i = 0; i < p->n; i++) {
         if (p->fixed == NULL || p->fixed[i] < 0) {
@@ -181,18 +181,18 @@ int32_t plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *t
             key[n++] = ~(uint64_t) p->size[i];
         }
     }
-    plan_sort(key, order, key + p->n, tmp_idx, n);
+    berth_plan_sort(key, order, key + p->n, tmp_idx, n);
     return n;
 }
 
-int64_t plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off) {
+int64_t berth_plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off) {
     size_t n       = (size_t) p->n;
     int32_t *order = berth_malloc(2 * n * sizeof *order);
     uint64_t *key  = berth_malloc(2 * n * sizeof *key);
     int64_t peak   = -2;
     if (order != NULL && key != NULL) {
-        int32_t n_order = plan_order_by_size(p, order, order + n, key);
-        peak            = plan_place_in_order(p, order, n_order, target, order + n, off);
+        int32_t n_order = berth_plan_order_by_size(p, order, order + n, key);
+        peak            = berth_plan_place_in_order(p, order, n_order, target, order + n, off);
     }
     berth_free(order);
     berth_free(key);

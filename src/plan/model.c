@@ -5,20 +5,20 @@
 
 #include <string.h>
 
-bool plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) {
+bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) {
     *p       = (struct plan_prob){.n = n, .n_sec = n_sec};
     p->a     = berth_malloc(2 * (size_t) n * sizeof *p->a);
     p->size  = berth_malloc((size_t) n * sizeof *p->size);
     p->total = berth_calloc((size_t) n_sec + 1, sizeof *p->total);
     if (p->a == NULL || p->size == NULL || p->total == NULL) {
-        plan_prob_fini(p);
+        berth_plan_prob_fini(p);
         return false;
     }
     p->b = p->a + n;
     return true;
 }
 
-void plan_prob_fini(struct plan_prob *p) {
+void berth_plan_prob_fini(struct plan_prob *p) {
     berth_free(p->a);
     berth_free(p->size);
     berth_free(p->total);
@@ -28,7 +28,7 @@ void plan_prob_fini(struct plan_prob *p) {
     *p = (struct plan_prob){0};
 }
 
-bool plan_prob_totals(struct plan_prob *p) {
+bool berth_plan_prob_totals(struct plan_prob *p) {
     // Differences may wrap on the way; a sum that ends above 2^63 shows as a negative total, since sizes are at most 2^62.
     uint64_t *total = (uint64_t *) p->total;
     for (int32_t s = 0; s <= p->n_sec; s++) {
@@ -55,7 +55,7 @@ bool plan_prob_totals(struct plan_prob *p) {
     return true;
 }
 
-bool plan_life_max(const struct plan_prob *p, int64_t *most) {
+bool berth_plan_life_max(const struct plan_prob *p, int64_t *most) {
     size_t m      = (size_t) p->n_sec;
     int64_t *tree = berth_malloc(2 * m * sizeof *tree); // of maxima over the totals
     if (tree == NULL) {
@@ -82,14 +82,14 @@ bool plan_life_max(const struct plan_prob *p, int64_t *most) {
     return true;
 }
 
-bool plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32_t n, struct plan_prob *sub) {
-    if (!plan_prob_init(sub, n, p->n_sec)) {
+bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32_t n, struct plan_prob *sub) {
+    if (!berth_plan_prob_init(sub, n, p->n_sec)) {
         return false;
     }
     // Sections that add nothing to a neighbour go: as in pool.c, a new one begins where something starts after an end.
     int32_t *sec = berth_calloc((size_t) p->n_sec + 1, sizeof *sec);
     if (sec == NULL) {
-        plan_prob_fini(sub);
+        berth_plan_prob_fini(sub);
         return false;
     }
     enum { STARTS = 1, ENDS = 2 };
@@ -116,5 +116,5 @@ bool plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32_t n, 
     sub->n_sec    = at + 1;
     sub->is_loose = p->is_loose;
     berth_free(sec);
-    return plan_prob_totals(sub); // cannot fail: the whole did not
+    return berth_plan_prob_totals(sub); // cannot fail: the whole did not
 }

@@ -29,7 +29,7 @@ static int64_t lowest_aligned(const struct plan_prob *p, int32_t i, int64_t leve
     return in > limit - base ? -1 : base + in;
 }
 
-int64_t plan_lowest_at(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit) {
+int64_t berth_plan_lowest_at(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit) {
     int64_t at = lowest_aligned(p, i, level, limit);
     for (int32_t f = 0; at >= 0 && f < p->n_fixed; f++) {
         int32_t x   = p->fixed_ids[f];
@@ -54,7 +54,7 @@ static uint64_t random_below(uint64_t *state, uint64_t below) {
     return (*state >> 33) % below;
 }
 
-enum ggml_status plan_search_odd(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
+enum ggml_status berth_plan_search_odd(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
     size_t n                = (size_t) p->n;
     int32_t *order          = berth_malloc(2 * n * sizeof *order);
     uint64_t *key           = berth_malloc(2 * n * sizeof *key);
@@ -64,7 +64,7 @@ enum ggml_status plan_search_odd(const struct plan_prob *p, const struct plan_go
         goto done;
     }
     status            = GGML_STATUS_SUCCESS;
-    int32_t n_order   = plan_order_by_size(p, order, order + n, key);
+    int32_t n_order   = berth_plan_order_by_size(p, order, order + n, key);
     int64_t last_peak = INT64_MAX; // of the order as it is
     uint64_t random   = g->seed;
     for (int64_t tries = (int64_t) n_order * TRIES_PER_BLOCK; tries > 0 && n_order > 1 && !plan_is_done(s, g); tries--) {
@@ -76,7 +76,7 @@ enum ggml_status plan_search_odd(const struct plan_prob *p, const struct plan_go
         int32_t swap = order[x];
         order[x]     = order[y];
         order[y]     = swap;
-        int64_t peak = plan_place_in_order(p, order, n_order, last_peak, order + n, s->spare);
+        int64_t peak = berth_plan_place_in_order(p, order, n_order, last_peak, order + n, s->spare);
         if (peak >= 0) {
             last_peak = peak;
             if (peak < s->peak) {

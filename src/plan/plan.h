@@ -42,15 +42,15 @@ static inline int64_t plan_now_us(void) {
 
 // ---- model.c ----
 
-// A problem with room for n blocks and n_sec sections; plan_prob_fini takes it back, also after a failure.
-bool plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) BERTH_MUST_USE;
-void plan_prob_fini(struct plan_prob *p);
+// A problem with room for n blocks and n_sec sections; berth_plan_prob_fini takes it back, also after a failure.
+bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) BERTH_MUST_USE;
+void berth_plan_prob_fini(struct plan_prob *p);
 // Fills total, bound and bound_sec from a, b and size. False: live units pass 2^63.
-bool plan_prob_totals(struct plan_prob *p) BERTH_MUST_USE;
+bool berth_plan_prob_totals(struct plan_prob *p) BERTH_MUST_USE;
 // The largest total over each block's life.
-bool plan_life_max(const struct plan_prob *p, int64_t *most) BERTH_MUST_USE;
+bool berth_plan_life_max(const struct plan_prob *p, int64_t *most) BERTH_MUST_USE;
 // The plain problem of the blocks ids[0..n), by rising number. False: out of memory, sub is gone.
-bool plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32_t n, struct plan_prob *sub) BERTH_MUST_USE;
+bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32_t n, struct plan_prob *sub) BERTH_MUST_USE;
 static inline bool plan_prob_is_odd(const struct plan_prob *p) {
     return p->align != NULL || p->fixed != NULL || p->chunk != 0;
 }
@@ -59,12 +59,12 @@ static inline bool plan_prob_is_odd(const struct plan_prob *p) {
 
 // The lowest offset >= level at which block i may lie, given its alignment, the chunks and the fixed blocks it lives with; -1 if
 // there is none up to limit.
-int64_t plan_lowest_at(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit);
+int64_t berth_plan_lowest_at(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit);
 
 // ---- sort.c ----
 
 // Sorts idx[0..n) by key[], stable. tmp_* have n elements. Both arrays are moved.
-void plan_sort(uint64_t *key, int32_t *idx, uint64_t *tmp_key, int32_t *tmp_idx, int32_t n);
+void berth_plan_sort(uint64_t *key, int32_t *idx, uint64_t *tmp_key, int32_t *tmp_idx, int32_t n);
 
 // ---- dive.c ----
 
@@ -72,27 +72,27 @@ enum plan_priority { PLAN_TWA, PLAN_TAW, PLAN_AT, PLAN_ZW, PLAN_WAT, PLAN_N_PRIO
 
 struct plan_dive; // scratch memory for dives over one problem
 
-struct plan_dive *plan_dive_new(const struct plan_prob *p) BERTH_MUST_USE;
-void plan_dive_free(struct plan_dive *d);
+struct plan_dive *berth_plan_dive_new(const struct plan_prob *p) BERTH_MUST_USE;
+void berth_plan_dive_free(struct plan_dive *d);
 // Places every block below target; returns the peak, or -1 if that did not work out (off then holds nothing of use).
 // is_aimed: the fullest section of a valley is served first, and blocks by priority only then.
-int64_t plan_dive_run(struct plan_dive *d, enum plan_priority priority, bool is_aimed, int64_t target, int64_t *off);
+int64_t berth_plan_dive_run(struct plan_dive *d, enum plan_priority priority, bool is_aimed, int64_t target, int64_t *off);
 
 // ---- fit.c ----
 
 // Online best fit in the order of first sections, as ggml does it. Peak, or -1: above target, -2: out of memory.
-int64_t plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off);
+int64_t berth_plan_best_fit(const struct plan_prob *p, int64_t target, int64_t *off);
 // Each block of order[0..n_order) into the lowest gap between set[0..n_set), which lie at p->fixed and come by rising offset, and
 // earlier ones. placed: [n] scratch, may be set itself. Peak, or -1: above target.
-int64_t plan_place_around(const struct plan_prob *p, const int32_t *set, int32_t n_set, const int32_t *order, int32_t n_order,
-    int64_t target, int32_t *placed, int64_t *off);
+int64_t berth_plan_place_around(const struct plan_prob *p, const int32_t *set, int32_t n_set, const int32_t *order,
+    int32_t n_order, int64_t target, int32_t *placed, int64_t *off);
 // The same around the problem's own fixed blocks.
-int64_t plan_place_in_order(
+int64_t berth_plan_place_in_order(
     const struct plan_prob *p, const int32_t *order, int32_t n_order, int64_t target, int32_t *placed, int64_t *off);
 // The blocks that are not fixed by falling size. tmp_idx: [n], key: [2n] scratch. Returns how many.
-int32_t plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *tmp_idx, uint64_t *key);
+int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *tmp_idx, uint64_t *key);
 // Largest first, lowest gap. Quadratic. Peak, or -1: above target, -2: out of memory.
-int64_t plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off);
+int64_t berth_plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off);
 
 // ---- pool.c: items in, one problem per pool out ----
 
@@ -110,26 +110,26 @@ struct plan_pool {
     int64_t bound_step; // a step where the most is alive
 };
 
-// What is true of all items; filled by plan_items_check.
+// What is true of all items; filled by berth_plan_items_check.
 struct plan_traits {
     bool has_pools, has_alias, has_fixed;
     bool is_by_first; // items come by rising first step
 };
 
-enum ggml_status plan_items_check(
+enum ggml_status berth_plan_items_check(
     const struct berth_plan_item *items, int64_t n, uint64_t max_chunk, struct plan_traits *traits) BERTH_MUST_USE;
 // ids are owned by the caller. chunk: build for several chunks (the pool's max_chunk) rather than for one.
-enum ggml_status plan_pool_init(struct plan_pool *pool, const struct berth_plan_item *items, int32_t *ids, int32_t n_ids,
+enum ggml_status berth_plan_pool_init(struct plan_pool *pool, const struct berth_plan_item *items, int32_t *ids, int32_t n_ids,
     const struct plan_traits *traits, uint64_t max_chunk, bool chunk) BERTH_MUST_USE;
-void plan_pool_fini(struct plan_pool *pool);
+void berth_plan_pool_fini(struct plan_pool *pool);
 // Offsets in units to the caller's bytes.
-void plan_pool_apply(const struct plan_pool *pool, const int64_t *off, uint64_t *offsets);
+void berth_plan_pool_apply(const struct plan_pool *pool, const int64_t *off, uint64_t *offsets);
 // The caller's offsets to units; false if they are no multiples of the unit (then they cannot be a starting point).
-bool plan_pool_take(const struct plan_pool *pool, const uint64_t *offsets, int64_t *off) BERTH_MUST_USE;
+bool berth_plan_pool_take(const struct plan_pool *pool, const uint64_t *offsets, int64_t *off) BERTH_MUST_USE;
 
 // ---- check.c ----
 
-bool plan_is_valid(const struct plan_prob *p, const int64_t *off);
+bool berth_plan_is_valid(const struct plan_prob *p, const int64_t *off);
 
 // ---- fast.c, solve.c ----
 
@@ -165,18 +165,18 @@ static inline void plan_state_take(struct plan_state *s, int64_t peak, const cha
 }
 
 // The first plan; peak is PLAN_NO_CAP if there is none below 2^63.
-enum ggml_status plan_fast(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
+enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 // Better plans and a better bound until the goal or the deadline.
-enum ggml_status plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
+enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 
 // core.c: a plan of peak cap, or a lifted bound, from the blocks that are alive when most is. limit: blocks searched at most,
 // 0: all.
-enum ggml_status plan_core(
+enum ggml_status berth_plan_core(
     const struct plan_prob *p, int64_t cap, int32_t limit, int64_t deadline_us, struct plan_state *s) BERTH_MUST_USE;
 // odd.c: the same for odd problems, by local search over orders of placing.
-enum ggml_status plan_search_odd(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
+enum ggml_status berth_plan_search_odd(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 
 // ---- bound.c ----
 
 // Fills pool->bound and bound_step, and raises prob.bound, without searching.
-enum ggml_status plan_pool_bound(struct plan_pool *pool) BERTH_MUST_USE;
+enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) BERTH_MUST_USE;

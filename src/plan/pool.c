@@ -64,7 +64,7 @@ static enum ggml_status item_check(const struct berth_plan_item *item, int64_t i
     return GGML_STATUS_SUCCESS;
 }
 
-enum ggml_status plan_items_check(
+enum ggml_status berth_plan_items_check(
     const struct berth_plan_item *items, int64_t n, uint64_t max_chunk, struct plan_traits *traits) {
     *traits = (struct plan_traits){.is_by_first = true};
     if (n < 0 || n > INT32_MAX / 4 || (n > 0 && items == NULL)) {
@@ -173,12 +173,12 @@ static enum ggml_status pool_merge(struct plan_pool *pool, struct raw_block *blo
         key[k]     = time_key(pool->items[pool->ids[k]].first);
         members[k] = k;
     }
-    plan_sort(key, members, key + n, members + n, pool->n_ids);
+    berth_plan_sort(key, members, key + n, members + n, pool->n_ids);
     for (int32_t k = 0; k < pool->n_ids; k++) {
         const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
         key[k]                             = item->alias >= 0 ? (uint64_t) item->alias : UINT32_MAX;
     }
-    plan_sort(key, members, key + n, members + n, pool->n_ids);
+    berth_plan_sort(key, members, key + n, members + n, pool->n_ids);
     *n_blocks = 0;
     for (int32_t k = 0; k < pool->n_ids;) {
         const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
@@ -338,7 +338,7 @@ static int32_t dense_times(const struct raw_block *blocks, int32_t n, int32_t *t
             idx[i]     = i;
             idx[n + i] = n + i;
         }
-        plan_sort(key, idx, key + m, idx + m, (int32_t) m);
+        berth_plan_sort(key, idx, key + m, idx + m, (int32_t) m);
         for (size_t k = 0; k < m; k++) {
             n_times += k == 0 || key[k] != key[k - 1];
             t[idx[k]] = n_times;
@@ -360,7 +360,7 @@ static enum ggml_status pool_fill(
     int32_t n_times         = t != NULL ? dense_times(blocks, n, t) : -1;
     sec_at                  = n_times >= 0 ? berth_malloc((size_t) n_times * sizeof *sec_at) : NULL;
     struct plan_prob *p     = &pool->prob;
-    if (sec_at == NULL || !plan_prob_init(p, n, n)) {
+    if (sec_at == NULL || !berth_plan_prob_init(p, n, n)) {
         goto done;
     }
     p->is_loose = is_loose;
@@ -401,7 +401,7 @@ static enum ggml_status pool_fill(
                 p->fixed_ids[f++] = i;
             }
         }
-        plan_sort(keys, p->fixed_ids, keys + nf, p->fixed_ids + nf, p->n_fixed);
+        berth_plan_sort(keys, p->fixed_ids, keys + nf, p->fixed_ids + nf, p->n_fixed);
         berth_free(keys);
     }
     status = GGML_STATUS_SUCCESS;
@@ -426,7 +426,7 @@ static bool sort_blocks(struct plan_pool *pool, struct raw_block **blocks, int32
             key[i] = time_key((*blocks)[i].first);
             idx[i] = i;
         }
-        plan_sort(key, idx, key + m, idx + m, n);
+        berth_plan_sort(key, idx, key + m, idx + m, n);
         for (int32_t i = 0; i < n; i++) {
             sorted[i]                = (*blocks)[idx[i]];
             idx[m + (size_t) idx[i]] = i;
@@ -444,13 +444,13 @@ static bool sort_blocks(struct plan_pool *pool, struct raw_block **blocks, int32
     return ok;
 }
 
-void plan_pool_fini(struct plan_pool *pool) {
-    plan_prob_fini(&pool->prob);
+void berth_plan_pool_fini(struct plan_pool *pool) {
+    berth_plan_prob_fini(&pool->prob);
     berth_free(pool->block_of);
     pool->block_of = NULL;
 }
 
-enum ggml_status plan_pool_init(struct plan_pool *pool, const struct berth_plan_item *items, int32_t *ids, int32_t n_ids,
+enum ggml_status berth_plan_pool_init(struct plan_pool *pool, const struct berth_plan_item *items, int32_t *ids, int32_t n_ids,
     const struct plan_traits *traits, uint64_t max_chunk, bool chunk) {
     *pool                    = (struct plan_pool){.items = items, .ids = ids, .n_ids = n_ids, .unit = 1, .max_chunk = max_chunk};
     enum ggml_status status  = GGML_STATUS_ALLOC_FAILED;
@@ -488,14 +488,14 @@ enum ggml_status plan_pool_init(struct plan_pool *pool, const struct berth_plan_
     if (status == GGML_STATUS_SUCCESS) {
         status = pool_fill(pool, blocks, n, pool_scale(pool, blocks, n, chunk), chunk);
     }
-    if (status == GGML_STATUS_SUCCESS && !plan_prob_totals(&pool->prob)) {
+    if (status == GGML_STATUS_SUCCESS && !berth_plan_prob_totals(&pool->prob)) {
         status = berth_fail(GGML_STATUS_FAILED, "plan: more than 2^63 - 1 units of %llu bytes are alive together",
             (unsigned long long) pool->unit);
     }
 done:
     berth_free(blocks);
     if (status != GGML_STATUS_SUCCESS) {
-        plan_pool_fini(pool);
+        berth_plan_pool_fini(pool);
     }
     return status;
 }
@@ -510,7 +510,7 @@ static uint64_t to_bytes(const struct plan_pool *pool, int64_t off) {
     return (uint64_t) off * pool->unit;
 }
 
-void plan_pool_apply(const struct plan_pool *pool, const int64_t *off, uint64_t *offsets) {
+void berth_plan_pool_apply(const struct plan_pool *pool, const int64_t *off, uint64_t *offsets) {
     for (int32_t k = 0; k < pool->n_ids; k++) {
         int32_t i = pool->ids[k];
         if (pool->block_of[k] >= 0) {
@@ -522,7 +522,7 @@ void plan_pool_apply(const struct plan_pool *pool, const int64_t *off, uint64_t 
     }
 }
 
-bool plan_pool_take(const struct plan_pool *pool, const uint64_t *offsets, int64_t *off) {
+bool berth_plan_pool_take(const struct plan_pool *pool, const uint64_t *offsets, int64_t *off) {
     for (int32_t k = 0; k < pool->n_ids; k++) {
         if (pool->block_of[k] >= 0) {
             uint64_t x = offsets[pool->ids[k]];

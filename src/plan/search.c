@@ -71,7 +71,7 @@ static void *work(void *arg) {
         }
         struct task *t     = &c->tasks[i];
         t->ask.deadline_us = start_us + c->budget_us; // each thread has its own clock
-        t->answer          = exact_ask(w->exact, &t->ask, w->off, &t->next, &t->n_nodes, &t->is_late);
+        t->answer          = berth_exact_ask(w->exact, &t->ask, w->off, &t->next, &t->n_nodes, &t->is_late);
         if (t->answer == EXACT_UNKNOWN) {
             continue;
         }
@@ -273,7 +273,7 @@ static void search_noisy(struct search *s) {
 
 static void workers_free(struct worker *workers, int n) {
     for (int k = 0; workers != NULL && k < n; k++) {
-        exact_free(workers[k].exact);
+        berth_exact_free(workers[k].exact);
         berth_free(workers[k].off);
     }
     berth_free(workers);
@@ -285,10 +285,10 @@ static struct worker *workers_new(const struct plan_prob *p, struct crew *crew, 
     int k                  = 0;
     for (; workers != NULL && k < *n; k++) {
         workers[k].crew  = crew;
-        workers[k].exact = exact_new(p);
+        workers[k].exact = berth_exact_new(p);
         workers[k].off   = berth_malloc((size_t) p->n * sizeof *workers[k].off);
         if (workers[k].exact == NULL || workers[k].off == NULL) {
-            exact_free(workers[k].exact);
+            berth_exact_free(workers[k].exact);
             berth_free(workers[k].off);
             workers[k] = (struct worker){0};
             break;
@@ -298,16 +298,16 @@ static struct worker *workers_new(const struct plan_prob *p, struct crew *crew, 
     return workers;
 }
 
-enum ggml_status plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {
+enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {
     if (plan_prob_is_odd(p) || p->is_loose) {
-        return plan_search_odd(p, g, st);
+        return berth_plan_search_odd(p, g, st);
     }
     int64_t cap             = g->enough > 0 ? g->enough : st->bound;
-    enum ggml_status status = plan_core(p, cap, 0, g->deadline_us, st);
+    enum ggml_status status = berth_plan_core(p, cap, 0, g->deadline_us, st);
     if (status != GGML_STATUS_SUCCESS || plan_is_done(st, g)) {
         return status;
     }
-    int64_t n_pairs = exact_pairs(p);
+    int64_t n_pairs = berth_exact_pairs(p);
     if (n_pairs > (g->deadline_us - plan_now_us()) * 1000 / PAIR_NS) {
         return GGML_STATUS_SUCCESS;
     }

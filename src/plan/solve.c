@@ -50,7 +50,7 @@ static enum ggml_status pool_peak(const struct plan_pool *pool, const uint64_t *
         idx[k] = pool->ids[k];
         key[k] = offsets[idx[k]] / pool->max_chunk;
     }
-    plan_sort(key, idx, key + n, idx + n, pool->n_ids);
+    berth_plan_sort(key, idx, key + n, idx + n, pool->n_ids);
     *peak         = 0;
     uint64_t used = 0;
     for (int32_t k = 0; k < pool->n_ids; k++) {
@@ -106,26 +106,26 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     if (s->params.capacity > 0) {
         goal.enough = (int64_t) ((s->params.capacity < INT64_MAX ? s->params.capacity : INT64_MAX) / pool->unit);
     }
-    if (p->chunk == 0 && s->params.start != NULL && plan_pool_take(pool, s->params.start, state.off)) {
+    if (p->chunk == 0 && s->params.start != NULL && berth_plan_pool_take(pool, s->params.start, state.off)) {
         state.peak = prob_peak(p, state.off);
-        if (!p->is_loose || plan_is_valid(p, state.off)) {
+        if (!p->is_loose || berth_plan_is_valid(p, state.off)) {
             memcpy(state.spare, state.off, (size_t) p->n * sizeof *state.off);
         } else {
             state.peak = PLAN_NO_CAP;
         }
     }
-    status = plan_fast(p, &goal, &state);
+    status = berth_plan_fast(p, &goal, &state);
     if (status == GGML_STATUS_SUCCESS && s->params.budget_us > 0 && !plan_is_done(&state, &goal)) {
         // Each pool gets its share of what earlier ones left over.
         int64_t now      = plan_now_us();
         int64_t left     = s->params.budget_us - s->searched_us;
         goal.deadline_us = left > INT64_MAX / 2 - now ? INT64_MAX / 2 : now + left / s->n_left;
-        status           = left > 0 ? plan_search(p, &goal, &state) : status;
+        status           = left > 0 ? berth_plan_search(p, &goal, &state) : status;
         s->searched_us += plan_now_us() - now;
     }
     if (status == GGML_STATUS_SUCCESS) {
-        BERTH_ASSERT_WHOLE(plan_is_valid(p, state.off));
-        plan_pool_apply(pool, state.off, s->offsets);
+        BERTH_ASSERT_WHOLE(berth_plan_is_valid(p, state.off));
+        berth_plan_pool_apply(pool, state.off, s->offsets);
         out->method  = state.method;
         out->n_nodes = state.n_nodes;
         outcome_lift(out, pool, state.bound);
@@ -141,7 +141,7 @@ static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool 
     struct plan_pool pool;
     *out                    = (struct outcome){.method = "nothing to place"};
     *again                  = false;
-    enum ggml_status status = plan_pool_init(&pool, s->items, ids, n, &s->traits, s->params.max_chunk, chunk);
+    enum ggml_status status = berth_plan_pool_init(&pool, s->items, ids, n, &s->traits, s->params.max_chunk, chunk);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
@@ -150,7 +150,7 @@ static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool 
         *again = true;
         goto done;
     }
-    status = plan_pool_bound(&pool);
+    status = berth_plan_pool_bound(&pool);
     if (status != GGML_STATUS_SUCCESS) {
         goto done;
     }
@@ -163,7 +163,7 @@ static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool 
     if (pool.prob.n > 0) {
         status = pool_plan(s, &pool, out);
     } else {
-        plan_pool_apply(&pool, NULL, s->offsets);
+        berth_plan_pool_apply(&pool, NULL, s->offsets);
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = pool_peak(&pool, s->offsets, &out->peak, &out->n_peak);
@@ -183,7 +183,7 @@ static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool 
         }
     }
 done:
-    plan_pool_fini(&pool);
+    berth_plan_pool_fini(&pool);
     return status;
 }
 
@@ -245,7 +245,7 @@ static enum ggml_status sort_pools(
     for (int32_t i = 0; i < n; i++) {
         key[i] = (uint32_t) items[i].pool;
     }
-    plan_sort(key, *ids, key + n, *ids + n, (int32_t) n);
+    berth_plan_sort(key, *ids, key + n, *ids + n, (int32_t) n);
     for (int32_t i = 1; i < n; i++) {
         *n_pools += key[i] != key[i - 1];
     }
@@ -286,7 +286,7 @@ done:
 }
 
 static enum ggml_status solve_all(struct solve *s) {
-    enum ggml_status status = plan_items_check(s->items, s->n, s->params.max_chunk, &s->traits);
+    enum ggml_status status = berth_plan_items_check(s->items, s->n, s->params.max_chunk, &s->traits);
     if (status != GGML_STATUS_SUCCESS || s->n == 0) {
         return status;
     }
@@ -340,7 +340,7 @@ enum ggml_status berth_plan_bound(
     const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params, uint64_t *bound, int64_t *step) {
     uint64_t max_chunk = params != NULL ? params->max_chunk : 0;
     struct plan_traits traits;
-    enum ggml_status status = plan_items_check(items, n, max_chunk, &traits);
+    enum ggml_status status = berth_plan_items_check(items, n, max_chunk, &traits);
     int32_t *ids            = NULL;
     int32_t n_pools;
     uint64_t sum  = 0;
@@ -352,9 +352,9 @@ enum ggml_status berth_plan_bound(
     for (int32_t from = 0; status == GGML_STATUS_SUCCESS && from < n;) {
         int32_t end = pool_end(items, ids, from, n);
         struct plan_pool pool;
-        status = plan_pool_init(&pool, items, ids + from, end - from, &traits, max_chunk, max_chunk > 0);
+        status = berth_plan_pool_init(&pool, items, ids + from, end - from, &traits, max_chunk, max_chunk > 0);
         if (status == GGML_STATUS_SUCCESS) {
-            status = plan_pool_bound(&pool);
+            status = berth_plan_pool_bound(&pool);
             if (status == GGML_STATUS_SUCCESS && __builtin_add_overflow(sum, pool.bound, &sum)) {
                 status = berth_fail(GGML_STATUS_FAILED, "plan: the pools together need more than 2^64 - 1 bytes");
             }
@@ -362,7 +362,7 @@ enum ggml_status berth_plan_bound(
                 most = pool.bound;
                 at   = pool.bound_step;
             }
-            plan_pool_fini(&pool);
+            berth_plan_pool_fini(&pool);
         }
         from = end;
     }

@@ -22,7 +22,7 @@ static void sort_few(uint64_t *key, int32_t *idx, int32_t n) {
     }
 }
 
-void plan_sort(uint64_t *key, int32_t *idx, uint64_t *tmp_key, int32_t *tmp_idx, int32_t n) {
+void berth_plan_sort(uint64_t *key, int32_t *idx, uint64_t *tmp_key, int32_t *tmp_idx, int32_t n) {
     if (n <= FEW) {
         sort_few(key, idx, n);
         return;

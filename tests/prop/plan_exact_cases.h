@@ -23,11 +23,11 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
     for (int32_t i = 0; i < n; i++) {
         ids[i] = i;
     }
-    if (plan_items_check(items, n, 0, &traits) != GGML_STATUS_SUCCESS ||
-        plan_pool_init(&pool, items, ids, (int32_t) n, &traits, 0, false) != GGML_STATUS_SUCCESS) {
+    if (berth_plan_items_check(items, n, 0, &traits) != GGML_STATUS_SUCCESS ||
+        berth_plan_pool_init(&pool, items, ids, (int32_t) n, &traits, 0, false) != GGML_STATUS_SUCCESS) {
         fail_case(items, n, "refused", 0, 0);
     }
-    struct exact *x = pool.prob.n > 0 ? exact_new(&pool.prob) : NULL;
+    struct exact *x = pool.prob.n > 0 ? berth_exact_new(&pool.prob) : NULL;
     if (pool.prob.n > 0 && x == NULL) {
         fail_case(items, n, "no search", 0, 0);
     }
@@ -41,13 +41,13 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
         int64_t next, n_nodes = 0;
         bool is_late;
         ask.cap = best;
-        if (exact_ask(x, &ask, off, &next, &n_nodes, &is_late) != EXACT_FITS || !plan_is_valid(&pool.prob, off)) {
+        if (berth_exact_ask(x, &ask, off, &next, &n_nodes, &is_late) != EXACT_FITS || !berth_plan_is_valid(&pool.prob, off)) {
             fail_case(items, n, "no plan at the optimum without rule", (unsigned long long) off_rule, optimum);
         }
         // From the live bound upwards, as the proof says where to go on.
         ask.cap = pool.prob.bound;
         while (ask.cap < best) {
-            if (exact_ask(x, &ask, off, &next, &n_nodes, &is_late) != EXACT_NO || next > best || next <= ask.cap) {
+            if (berth_exact_ask(x, &ask, off, &next, &n_nodes, &is_late) != EXACT_NO || next > best || next <= ask.cap) {
                 fail_case(items, n, "wrong proof without rule (next capacity)", (unsigned long long) off_rule,
                     (unsigned long long) next);
             }
@@ -55,8 +55,8 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
             n_no++;
         }
     }
-    exact_free(x);
-    plan_pool_fini(&pool);
+    berth_exact_free(x);
+    berth_plan_pool_fini(&pool);
 }
 
 // The three paths of the solver on one instance.
