@@ -110,8 +110,8 @@ static inline struct gguf_origin *berth_gguf_info_origin(const struct gguf_info 
     return info->flags & GGUF_FLAG_OWNED ? (struct gguf_origin *) ((char *) info - GGML_MAX_DIMS * sizeof(int64_t)) - 1 : NULL;
 }
 
-// Bytes of a tensor; false if the type does not exist, an extent is negative, the row is no whole number of blocks, or a
-// number passes 63 bits.
+// Bytes of a tensor; false if the type does not exist, an extent is negative, one but the first is 0 (other readers refuse or
+// divide by it), the row is no whole number of blocks, or a number passes 63 bits.
 bool berth_gguf_nbytes(enum ggml_type type, const int64_t ne[GGML_MAX_DIMS], size_t *size) BERTH_MUST_USE;
 
 // ---- the context ----

@@ -409,6 +409,22 @@ static bool counts_read(struct reader *r) {
     return true;
 }
 
+// Where the data begins: aligned, and not past the file's end. Without tensors there is no padding.
+static bool data_find(struct reader *r) {
+    struct gguf_context *ctx = r->ctx;
+    size_t end;
+    if (!berth_pad_ok((size_t) r->s->at, ctx->info.n > 0 ? ctx->alignment : 1, &ctx->data_offset) ||
+        !berth_add_ok(ctx->data_offset, ctx->data_size, &end) || end > INT64_MAX) {
+        berth_gguf_source_fail(r->s, r->s->at, "%zu bytes of data end past 2^63", ctx->data_size);
+        return false;
+    }
+    if (ctx->data_offset > r->s->size) {
+        berth_gguf_source_fail(r->s, r->s->at, "the file ends before its data, which begins at %zu", ctx->data_offset);
+        return false;
+    }
+    return true;
+}
+
 static bool header_read(struct reader *r) {
     struct gguf_context *ctx = r->ctx;
     if (!version_read(r) || !counts_read(r)) {
@@ -429,13 +445,7 @@ static bool header_read(struct reader *r) {
     }
     ctx->kv.n_expected   = 0;
     ctx->info.n_expected = 0;
-    size_t end;
-    if (!berth_pad_ok((size_t) r->s->at, ctx->alignment, &ctx->data_offset) || // past 2^63 no offset is a file's
-        !berth_add_ok(ctx->data_offset, ctx->data_size, &end) || end > INT64_MAX) {
-        berth_gguf_source_fail(r->s, r->s->at, "%zu bytes of data end past 2^63", ctx->data_size);
-        return false;
-    }
-    return true;
+    return data_find(r);
 }
 
 struct gguf_context *berth_gguf_read(struct gguf_source *s, struct gguf_init_params params) {

@@ -15,7 +15,7 @@ bool berth_gguf_nbytes(enum ggml_type type, const int64_t ne[GGML_MAX_DIMS], siz
     }
     int64_t n = 1; // elements
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
-        if (ne[i] < 0 || !berth_mul_i64_ok(n, ne[i], &n)) {
+        if (ne[i] < (i > 0) || !berth_mul_i64_ok(n, ne[i], &n)) {
             return false;
         }
     }

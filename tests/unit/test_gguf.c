@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: MIT
+// GGUF: what is written is read again, from every kind of source; changing, alignment, look-up, maps.
+
+#include <unistd.h>
+
+#include "support/gguf_sample.h"
+
+#include "ggml-backend.h"
+
+static void write_bytes(const char *path, const void *bytes, size_t size) {
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+struct memory {
+    const unsigned char *bytes;
+    size_t size;
+    size_t max_len; // of a call
+};
+
+static size_t memory_read(void *user_data, void *out, uint64_t offset, size_t len) {
+    struct memory *m = user_data;
+    m->max_len       = len > m->max_len ? len : m->max_len;
+    if (offset >= m->size) {
+        return 0;
+    }
+    const size_t n = len < m->size - offset ? len : m->size - (size_t) offset;
+    memcpy(out, m->bytes + offset, n);
+    return n;
+}
+
+enum source { FROM_BUFFER, FROM_NAME, FROM_FILE, FROM_MIDDLE, FROM_PIPE, FROM_CALLBACK, FROM_ENDLESS, N_SOURCES };
+
+static struct gguf_context *read_from(
+    enum source source, const unsigned char *bytes, size_t size, struct gguf_init_params params) {
+    struct memory m           = {bytes, size, 0};
+    struct gguf_context *g    = NULL;
+    FILE *file                = NULL;
+    static const char front[] = "something else";
+    char path[64];
+    gguf_sample_path(path);
+    switch (source) {
+        case FROM_BUFFER: g = gguf_init_from_buffer(bytes, size, params); break;
+        case FROM_CALLBACK:
+            g = gguf_init_from_callback(memory_read, &m, 24, size, params);
+            assert_true(m.max_len <= 24);
+            break;
+        case FROM_ENDLESS: g = gguf_init_from_callback(memory_read, &m, 0, UINT64_MAX, params); break;
+        case FROM_NAME:
+            write_bytes(path, bytes, size);
+            g = gguf_init_from_file(path, params);
+            break;
+        case FROM_FILE:
+        case FROM_MIDDLE:
+            file = fopen(path, "w+b");
+            assert_non_null(file);
+            fwrite(front, 1, source == FROM_MIDDLE ? sizeof front : 0, file);
+            fwrite(bytes, 1, size, file);
+            fseek(file, source == FROM_MIDDLE ? (long) sizeof front : 0, SEEK_SET);
+            g = gguf_init_from_file_ptr(file, params);
+            break;
+        case FROM_PIPE: {
+            int ends[2];
+            assert_int_equal(pipe(ends), 0);
+            assert_int_equal(write(ends[1], bytes, size), (ssize_t) size); // fits into a pipe
+            close(ends[1]);
+            file = fdopen(ends[0], "rb");
+            assert_non_null(file);
+            g = gguf_init_from_file_ptr(file, params);
+            break;
+        }
+        default: break;
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    unlink(path);
+    return g;
+}
+
+static void every_source_gives_the_same(void **state) {
+    (void) state;
+    check_quiet();
+    const uint64_t seed = check_seed(1);
+    for (uint64_t i = 0; i < 8; i++) {
+        size_t size;
+        unsigned char *bytes = gguf_sample_file(&gguf_berth, seed + i, i % 4 != 0, &size);
+        for (int no_alloc = 0; no_alloc < 2; no_alloc++) {
+            char *first = NULL;
+            for (int source = 0; source < N_SOURCES; source++) {
+                struct ggml_context *tensors         = NULL;
+                const struct gguf_init_params params = {no_alloc, &tensors};
+                struct gguf_context *g               = read_from(source, bytes, size, params);
+                if (source == FROM_PIPE && !no_alloc && i % 4 != 0) { // data cannot be sought there
+                    assert_null(g);
+                    assert_null(tensors);
+                    assert_non_null(strstr(berth_last_error(), "seeked"));
+                    continue;
+                }
+                assert_non_null(g);
+                char *text = gguf_tell(&gguf_berth, g, tensors);
+                if (first != NULL) {
+                    assert_string_equal(text, first);
+                    free(text);
+                } else {
+                    first = text;
+                }
+                gguf_free(g);
+                ggml_free(tensors);
+            }
+            free(first);
+        }
+        free(bytes);
+    }
+}
+
+static void what_is_read_is_written_again(void **state) {
+    (void) state;
+    size_t size;
+    unsigned char *bytes         = gguf_sample_file(&gguf_berth, 3, true, &size);
+    struct ggml_context *tensors = NULL;
+    struct gguf_context *g       = gguf_init_from_buffer(bytes, size, (struct gguf_init_params){.ctx = &tensors});
+    assert_non_null(g);
+    assert_int_equal(gguf_get_n_kv(g), GGUF_SAMPLE_KEYS);
+    char path[64];
+    gguf_sample_path(path);
+
+    check_quiet();
+    assert_false(gguf_write_to_file(g, path, false)); // no data is given
+    assert_non_null(strstr(berth_last_error(), "has no data"));
+    for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
+        if (gguf_find_tensor(g, t->name) >= 0) {
+            gguf_set_tensor_data(g, t->name, t->data);
+        }
+    }
+    assert_true(gguf_write_to_file(g, path, false));
+    size_t again_size;
+    unsigned char *again = gguf_sample_load(path, &again_size);
+    assert_int_equal(again_size, size);
+    assert_memory_equal(again, bytes, size);
+    free(again);
+
+    assert_true(gguf_write_to_file(g, path, true)); // the header alone
+    again = gguf_sample_load(path, &again_size);
+    assert_int_equal(again_size, gguf_get_data_offset(g));
+    assert_int_equal(again_size, gguf_get_meta_size(g));
+    assert_memory_equal(again, bytes, again_size);
+    gguf_get_meta_data(g, again);
+    assert_memory_equal(again, bytes, again_size);
+    free(again);
+
+    gguf_free(g);
+    ggml_free(tensors);
+    unlink(path);
+    free(bytes);
+}
+
+static void strings_keep_their_nuls(void **state) {
+    (void) state;
+    // One key "k" with the string "a\0b", one with ["", "\0"]
+    static const unsigned char bytes[] = "GGUF\3\0\0\0"
+                                         "\0\0\0\0\0\0\0\0"
+                                         "\2\0\0\0\0\0\0\0"
+                                         "\1\0\0\0\0\0\0\0k"
+                                         "\10\0\0\0"
+                                         "\3\0\0\0\0\0\0\0a\0b"
+                                         "\1\0\0\0\0\0\0\0l"
+                                         "\11\0\0\0\10\0\0\0"
+                                         "\2\0\0\0\0\0\0\0"
+                                         "\0\0\0\0\0\0\0\0"
+                                         "\1\0\0\0\0\0\0\0";
+    struct gguf_context *g             = gguf_init_from_buffer(bytes, sizeof bytes, (struct gguf_init_params){0});
+    assert_non_null(g);
+    assert_string_equal(gguf_get_val_str(g, 0), "a");
+    assert_string_equal(gguf_get_arr_str(g, 1, 1), "");
+    struct gguf_context *copy = gguf_init_empty();
+    gguf_set_kv(copy, g);
+    unsigned char meta[2][256];
+    assert_int_equal(gguf_get_meta_size(g), gguf_get_meta_size(copy));
+    gguf_get_meta_data(g, meta[0]);
+    gguf_get_meta_data(copy, meta[1]);
+    assert_memory_equal(meta[0], bytes, sizeof bytes); // its own NUL is the last string
+    assert_memory_equal(meta[0], meta[1], gguf_get_meta_size(g));
+    gguf_free(g);
+    gguf_free(copy);
+}
+
+static void alignment_follows_its_key(void **state) {
+    (void) state;
+    check_quiet();
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16});
+    struct gguf_context *g   = gguf_init_empty();
+    char path[64], name[8];
+    gguf_sample_path(path);
+    for (int i = 0; i < 5; i++) {
+        struct ggml_tensor *t = ggml_new_tensor_1d(ctx, GGML_TYPE_I8, 10 * i);
+        snprintf(name, sizeof name, "t%d", i);
+        ggml_set_name(t, name);
+        memset(t->data, i, ggml_nbytes(t));
+        gguf_add_tensor(g, t);
+    }
+    const uint32_t alignments[] = {256, 1, 8, 4096, 32};
+    for (size_t k = 0; k < 5; k++) {
+        gguf_set_val_u32(g, GGUF_KEY_GENERAL_ALIGNMENT, alignments[k]);
+        assert_int_equal(gguf_get_alignment(g), alignments[k]);
+        for (int64_t i = 0; i < 5; i++) {
+            assert_int_equal(gguf_get_tensor_offset(g, i) % alignments[k], 0);
+        }
+        assert_true(gguf_write_to_file(g, path, false));
+        struct ggml_context *tensors = NULL;
+        struct gguf_context *h       = gguf_init_from_file(path, (struct gguf_init_params){.ctx = &tensors});
+        assert_non_null(h);
+        assert_int_equal(gguf_get_alignment(h), alignments[k]);
+        for (int i = 1; i < 5; i++) {
+            snprintf(name, sizeof name, "t%d", i);
+            const char *data = ggml_get_tensor(tensors, name)->data;
+            assert_int_equal(data[0], i);
+            assert_int_equal(data[10 * i - 1], i);
+        }
+        gguf_free(h);
+        ggml_free(tensors);
+    }
+    gguf_set_val_u32(g, GGUF_KEY_GENERAL_ALIGNMENT, 64);
+    gguf_set_val_u32(g, GGUF_KEY_GENERAL_ALIGNMENT, 48); // no power of two
+    gguf_set_val_i32(g, GGUF_KEY_GENERAL_ALIGNMENT, 32);
+    assert_int_equal(gguf_get_alignment(g), 64);
+    assert_int_equal(gguf_remove_key(g, GGUF_KEY_GENERAL_ALIGNMENT), 0);
+    assert_int_equal(gguf_get_alignment(g), GGUF_DEFAULT_ALIGNMENT);
+    assert_int_equal(gguf_get_tensor_offset(g, 4), 96);
+    gguf_free(g);
+    ggml_free(ctx);
+    unlink(path);
+}
+
+static void many_names_are_found_fast(void **state) {
+    (void) state;
+    const int n            = 100000;
+    struct gguf_context *g = gguf_init_empty();
+    char key[32];
+    for (int i = 0; i < n; i++) {
+        snprintf(key, sizeof key, "key.%d", i);
+        gguf_set_val_i32(g, key, i);
+    }
+    unsigned char *meta = malloc(gguf_get_meta_size(g));
+    assert_non_null(meta);
+    gguf_get_meta_data(g, meta);
+    struct gguf_context *h = gguf_init_from_buffer(meta, gguf_get_meta_size(g), (struct gguf_init_params){0});
+    assert_non_null(h);
+    for (int i = 0; i < n; i++) { // a search from the front would take minutes
+        snprintf(key, sizeof key, "key.%d", i);
+        assert_int_equal(gguf_find_key(h, key), i);
+        assert_int_equal(gguf_get_val_i32(h, i), i);
+    }
+    assert_int_equal(gguf_find_key(h, "key.100000"), -1);
+    gguf_free(g);
+    gguf_free(h);
+    free(meta);
+}
+
+static void data_on_a_device_is_fetched(void **state) {
+    (void) state;
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
+    struct ggml_tensor *t    = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 300, 1000); // more than is copied at once
+    ggml_set_name(t, "t");
+    ggml_backend_buffer_t buffer =
+        ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(ggml_backend_dev_get(0)), ggml_nbytes(t));
+    assert_non_null(buffer);
+    assert_int_equal(ggml_backend_tensor_alloc(buffer, t, ggml_backend_buffer_get_base(buffer)), GGML_STATUS_SUCCESS);
+    float *numbers = malloc(ggml_nbytes(t));
+    assert_non_null(numbers);
+    for (int i = 0; i < 300000; i++) {
+        numbers[i] = (float) i;
+    }
+    ggml_backend_tensor_set(t, numbers, 0, ggml_nbytes(t));
+    struct gguf_context *g = gguf_init_empty();
+    gguf_add_tensor(g, t);
+    char path[64];
+    gguf_sample_path(path);
+    assert_true(gguf_write_to_file(g, path, false));
+    struct berth_gguf_map *map = berth_gguf_map_open(path, NULL);
+    assert_non_null(map);
+    assert_memory_equal(berth_gguf_map_data(map, 0), numbers, ggml_nbytes(t));
+    berth_gguf_map_close(map);
+    gguf_free(g);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(ctx);
+    free(numbers);
+    unlink(path);
+}
+
+struct steps {
+    size_t n, last, all, stop_at;
+};
+
+static bool step(size_t done, size_t all, void *user_data) {
+    struct steps *s = user_data;
+    assert_true(done >= s->last && done <= all);
+    s->last = done;
+    s->all  = all;
+    return ++s->n != s->stop_at;
+}
+
+static void maps(void **state) {
+    (void) state;
+    check_quiet();
+    size_t size;
+    unsigned char *bytes = gguf_sample_file(&gguf_berth, 9, true, &size);
+    char path[64];
+    gguf_sample_path(path);
+    write_bytes(path, bytes, size);
+
+    struct steps s                      = {0};
+    struct berth_gguf_map_params params = {.progress = step, .user_data = &s, .prefetch = true};
+    struct berth_gguf_map *map          = berth_gguf_map_open(path, &params);
+    assert_non_null(map);
+    assert_true(s.n >= 2 && s.last == s.all && s.all == berth_gguf_map_size(map));
+    const struct gguf_context *g = berth_gguf_map_meta(map);
+    for (int64_t i = 0; i < gguf_get_n_tensors(g); i++) {
+        const struct ggml_tensor *t = ggml_get_tensor(berth_gguf_map_tensors(map), gguf_get_tensor_name(g, i));
+        assert_ptr_equal(t->data, berth_gguf_map_data(map, i));
+        assert_memory_equal(t->data, bytes + gguf_get_data_offset(g) + gguf_get_tensor_offset(g, i), gguf_get_tensor_size(g, i));
+    }
+    assert_ptr_equal(berth_gguf_map_base(map), berth_gguf_map_data(map, 0));
+    assert_null(berth_gguf_map_data(map, gguf_get_n_tensors(g)));
+    const size_t used = gguf_get_data_offset(g) + berth_gguf_map_size(map);
+    berth_gguf_map_close(map);
+
+    for (size_t stop_at = 1; stop_at <= 2; stop_at++) {
+        s = (struct steps){.stop_at = stop_at};
+        assert_null(berth_gguf_map_open(path, &params));
+        assert_non_null(strstr(berth_last_error(), "stopped"));
+    }
+    assert_int_equal(truncate(path, (off_t) used), 0); // the padding behind the last one may be missing
+    map = berth_gguf_map_open(path, NULL);
+    assert_non_null(map);
+    berth_gguf_map_close(map);
+    assert_int_equal(truncate(path, (off_t) used - 1), 0);
+    assert_null(berth_gguf_map_open(path, NULL));
+    assert_non_null(strstr(berth_last_error(), "ends at offset"));
+    assert_int_equal(truncate(path, 0), 0);
+    assert_null(berth_gguf_map_open(path, NULL));
+    assert_null(berth_gguf_map_open("/nonexistent/file", NULL));
+    assert_null(berth_gguf_map_open("/dev/zero", NULL));
+    assert_null(berth_gguf_map_open("/tmp", NULL));
+    assert_null(berth_gguf_map_open(NULL, NULL));
+    unlink(path);
+    free(bytes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_source_gives_the_same),
+        cmocka_unit_test(what_is_read_is_written_again),
+        cmocka_unit_test(strings_keep_their_nuls),
+        cmocka_unit_test(alignment_follows_its_key),
+        cmocka_unit_test(many_names_are_found_fast),
+        cmocka_unit_test(data_on_a_device_is_fetched),
+        cmocka_unit_test(maps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
