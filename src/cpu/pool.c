@@ -36,7 +36,7 @@ struct worker {
 
 struct ggml_threadpool {
     pthread_mutex_t turn; // one job, pause or growth at a time
-    int n_threads;        // with the caller's
+    atomic_int n_threads; // with the caller's; idle threads read it while the pool grows
     int n_started;        // workers[1 .. n_started-1] run
     int n_cpus;           // that the pool may use at once
     pid_t pid;            // threads do not follow a fork
@@ -244,9 +244,9 @@ int cpu_pool_n_cpus(const struct ggml_threadpool *pool) {
 static void pool_init(struct ggml_threadpool *pool, struct worker *workers, const struct ggml_threadpool_params *params) {
     memset(pool, 0, sizeof *pool);
     pthread_mutex_init(&pool->turn, NULL);
-    pool->workers   = workers;
-    pool->params    = *params;
-    pool->n_threads = 1;
+    pool->workers = workers;
+    pool->params  = *params;
+    atomic_init(&pool->n_threads, 1);
     pool->n_started = 1;
     pool->pid       = getpid();
     for (int i = 0; i < GGML_MAX_N_THREADS; i++) {
@@ -274,7 +274,7 @@ static bool pool_grow(struct ggml_threadpool *pool, int n) {
         err              = pthread_create(&w->thread, NULL, worker_main, w);
         pool->n_started += err == 0;
     }
-    pool->n_threads = pool->n_started;
+    atomic_store(&pool->n_threads, pool->n_started);
     if (err != 0) {
         cpu_log(GGML_LOG_LEVEL_WARN, "thread %d of %d cannot be made: %s", pool->n_started, n, strerror(err));
     }
@@ -289,7 +289,8 @@ static void pool_fini(struct ggml_threadpool *pool) {
             pthread_join(pool->workers[i].thread, NULL);
         }
     }
-    pool->n_started = pool->n_threads = 1;
+    pool->n_started = 1;
+    atomic_store(&pool->n_threads, 1);
     pthread_mutex_destroy(&pool->turn);
 }
 
