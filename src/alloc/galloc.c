@@ -114,12 +114,20 @@ static void plan_to_front(struct ggml_gallocr *galloc, size_t i) {
 struct galloc_plan *berth_galloc_find(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs,
     const int *leaf_bufs, bool is_exact, bool *in_place) {
     for (size_t i = 0; i < galloc->n_plans; i++) {
+        if (!is_exact && !galloc->plans[i]->is_backed) {
+            continue;
+        }
         if (berth_galloc_plan_matches(galloc, galloc->plans[i], graph, node_bufs, leaf_bufs, is_exact, in_place)) {
             plan_to_front(galloc, i);
             return galloc->plans[0];
         }
     }
     return NULL;
+}
+
+struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct ggml_cgraph *graph) {
+    struct galloc_plan *plan = berth_galloc_find(galloc, graph, NULL, NULL, false, NULL);
+    return plan != NULL ? plan : berth_galloc_find(galloc, graph, NULL, NULL, true, NULL);
 }
 
 // Plans stand in the order of their use: the last ones go.

@@ -37,6 +37,7 @@ struct galloc_plan {
     int n_keep;
     bool is_ready;    // all of the above belong together
     bool is_reshaped; // the record is of a graph that is somewhere smaller than the items
+    bool is_backed;   // there were buffers for it
     bool is_pinned;   // reserved together with others: goes only when they go
 };
 
@@ -88,16 +89,19 @@ struct lifetime_rules berth_galloc_lifetime_rules(const struct ggml_gallocr *gal
 // ---- galloc_buffers.c ----
 
 // Buffers large enough for the plan. On failure the allocator holds what it held, or as much.
-enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, const struct galloc_plan *plan) BERTH_MUST_USE;
+enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 void berth_galloc_buffers_free(struct ggml_gallocr *galloc);
 bool berth_galloc_owns(const struct ggml_gallocr *galloc, const struct ggml_backend_buffer *buffer);
 
 // ---- galloc.c ----
 
 bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const struct ggml_cgraph *graph);
-// The plan that matches, put first; NULL if there is none. As berth_galloc_plan_matches.
+// The plan that matches, put first; NULL if there is none. As berth_galloc_plan_matches; a plan that is larger than the graph
+// counts only if it has buffers.
 struct galloc_plan *berth_galloc_find(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs,
     const int *leaf_bufs, bool is_exact, bool *in_place);
+// Either of the two.
+struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct ggml_cgraph *graph);
 // Takes the plan over and puts it first; the least used plans make room. On failure the plan is still the caller's.
 enum ggml_status berth_galloc_adopt(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 // All plans go, pinned ones too. The buffers stay.

@@ -114,7 +114,7 @@ static enum ggml_status pool_reserve(struct ggml_gallocr *galloc, struct galloc_
     return GGML_STATUS_SUCCESS;
 }
 
-enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, const struct galloc_plan *plan) {
+enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     for (int p = 0; p < galloc->n_pools; p++) {
         const struct galloc_need *need = &plan->needs[p];
         const enum ggml_status status  = pool_reserve(galloc, &galloc->pools[p], need->sizes, need->n);
@@ -122,5 +122,6 @@ enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, const
             return status;
         }
     }
+    plan->is_backed = true;
     return GGML_STATUS_SUCCESS;
 }

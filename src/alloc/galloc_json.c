@@ -77,7 +77,7 @@ enum ggml_status berth_gallocr_save(ggml_gallocr_t galloc, struct ggml_cgraph *g
     if (!berth_galloc_has_arguments(__func__, galloc, graph) || file == NULL) {
         return GGML_STATUS_FAILED;
     }
-    const struct galloc_plan *plan = berth_galloc_find(galloc, graph, NULL, NULL, false, NULL);
+    const struct galloc_plan *plan = berth_galloc_find_any(galloc, graph);
     if (plan == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "berth_gallocr_save: the graph of %d nodes was not reserved", graph->n_nodes);
     }

@@ -36,7 +36,7 @@ int64_t berth_gallocr_alive(ggml_gallocr_t galloc, struct ggml_cgraph *graph, in
     if (!berth_galloc_has_arguments(__func__, galloc, graph)) {
         return -1;
     }
-    struct galloc_plan *plan = berth_galloc_find(galloc, graph, NULL, NULL, false, NULL);
+    struct galloc_plan *plan = berth_galloc_find_any(galloc, graph);
     if (plan == NULL || buffer_id < 0 || buffer_id >= galloc->n_bufs) {
         berth_fail(GGML_STATUS_FAILED, "berth_gallocr_alive: the graph was not reserved, or there is no buffer %d", buffer_id);
         return -1;

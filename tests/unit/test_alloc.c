@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: MIT
+// test_alloc.c: the graph allocator: what is promised of addresses, plans that belong to their graph, sizes, and failures.
+
+#include "support/check.h"
+
+#include "backend_fake.h"
+#include "core/graph.h"
+#include "ggml-alloc.h"
+#include "ggml-cpu.h"
+
+static int setup(void **state) {
+    (void) state;
+    memset(&fake, 0, sizeof fake);
+    check_quiet();
+    berth_clear_error();
+    return 0;
+}
+
+static struct ggml_context *new_context(size_t n_tensors) {
+    return ggml_init((struct ggml_init_params){
+        .mem_size = n_tensors * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_tensors, false), .no_alloc = true});
+}
+
+static struct ggml_tensor *floats(struct ggml_context *ctx, int64_t n, const char *name) {
+    return ggml_set_name(ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n), name);
+}
+
+static void set(struct ggml_tensor *t, float value) {
+    for (int64_t i = 0; i < ggml_nelements(t); i++) {
+        ((float *) t->data)[i] = value + (float) i;
+    }
+}
+
+static void run(struct ggml_cgraph *graph) {
+    ggml_backend_t cpu = ggml_backend_cpu_init();
+    ggml_backend_cpu_set_n_threads(cpu, 1);
+    assert_int_equal(ggml_backend_graph_compute(cpu, graph), GGML_STATUS_SUCCESS);
+    ggml_backend_free(cpu);
+}
+
+static ggml_gallocr_t on_host(void) {
+    return ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+}
+
+// ---- a plan belongs to its graph ----
+
+struct two_ways {
+    struct ggml_context *ctx;
+    struct ggml_cgraph *graph;
+    struct ggml_tensor *x, *out;
+};
+
+// a, b, c, d of one size; the last node reads b again, or a: the same counts and sizes, one edge apart.
+static struct two_ways two_ways(bool moved) {
+    struct two_ways w = {.ctx = new_context(32)};
+    w.graph           = ggml_new_graph_custom(w.ctx, 32, false);
+    w.x               = floats(w.ctx, 64, "x");
+    ggml_set_input(w.x);
+    struct ggml_tensor *a = ggml_set_name(ggml_cont(w.ctx, w.x), "a"), *b = ggml_set_name(ggml_cont(w.ctx, a), "b");
+    struct ggml_tensor *c = ggml_set_name(ggml_cont(w.ctx, b), "c"), *d = ggml_set_name(ggml_cont(w.ctx, c), "d");
+    struct ggml_tensor *e = ggml_set_name(ggml_cont(w.ctx, d), "e");
+    w.out                 = ggml_add(w.ctx, e, moved ? a : d);
+    ggml_set_output(w.out);
+    ggml_build_forward_expand(w.graph, w.out);
+    return w;
+}
+
+static void moved_edge_is_a_new_plan(void **state) {
+    (void) state;
+    ggml_gallocr_t galloc = on_host();
+    for (int k = 0; k < 6; k++) { // back and forth: both plans are kept
+        struct two_ways w = two_ways(k % 2 == 1);
+        assert_true(ggml_gallocr_alloc_graph(galloc, w.graph));
+        assert_true(berth_gallocr_verify(galloc, w.graph));
+        set(w.x, 3);
+        run(w.graph);
+        for (int i = 0; i < 64; i++) {
+            assert_float_equal(((float *) w.out->data)[i], 2.0f * (3.0f + (float) i), 0);
+        }
+        ggml_free(w.ctx);
+    }
+    ggml_gallocr_free(galloc);
+}
+
+// x (n) -> relu -> view of half -> sum of both halves
+static struct two_ways shaped(int64_t n) {
+    struct two_ways w = {.ctx = new_context(32)};
+    w.graph           = ggml_new_graph_custom(w.ctx, 32, false);
+    w.x               = floats(w.ctx, n, "x");
+    ggml_set_input(w.x);
+    struct ggml_tensor *y = ggml_cont(w.ctx, ggml_relu(w.ctx, w.x));
+    struct ggml_tensor *a = ggml_view_1d(w.ctx, y, n / 2, 0), *b = ggml_view_1d(w.ctx, y, n / 2, (size_t) n / 2 * 4);
+    w.out = ggml_add(w.ctx, a, b);
+    ggml_set_output(w.out);
+    ggml_build_forward_expand(w.graph, w.out);
+    return w;
+}
+
+static void smaller_graphs_use_the_plan(void **state) {
+    (void) state;
+    ggml_gallocr_t galloc = on_host();
+    struct two_ways big   = shaped(512);
+    assert_true(ggml_gallocr_reserve(galloc, big.graph));
+    const size_t size = ggml_gallocr_get_buffer_size(galloc, 0);
+    for (int64_t n = 512; n >= 8; n /= 2) {
+        for (int k = 0; k < 2; k++) {
+            struct two_ways w = shaped(n);
+            assert_true(ggml_gallocr_alloc_graph(galloc, w.graph));
+            assert_true(berth_gallocr_verify(galloc, w.graph));
+            set(w.x, 1);
+            run(w.graph);
+            assert_float_equal(((float *) w.out->data)[0], 2.0f + (float) (n / 2), 0);
+            ggml_free(w.ctx);
+        }
+    }
+    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), size);
+    assert_true(ggml_gallocr_alloc_graph(galloc, big.graph));
+    struct two_ways bigger = shaped(1024);
+    assert_true(ggml_gallocr_alloc_graph(galloc, bigger.graph)); // grows by itself
+    assert_true(ggml_gallocr_get_buffer_size(galloc, 0) > size);
+    // The first graph still names the buffer that went: it is placed anew, not taken for somebody else's.
+    assert_true(ggml_gallocr_alloc_graph(galloc, big.graph));
+    assert_true(berth_gallocr_verify(galloc, big.graph));
+    assert_ptr_equal(big.x->buffer, bigger.x->buffer);
+    set(big.x, 1);
+    run(big.graph);
+    assert_float_equal(((float *) big.out->data)[0], 2.0f + 256.0f, 0);
+    ggml_free(big.ctx);
+    ggml_free(bigger.ctx);
+    ggml_gallocr_free(galloc);
+}
+
+// ---- what stays, what is shared ----
+
+static void outputs_and_their_views_stay(void **state) {
+    (void) state;
+    struct ggml_context *ctx  = new_context(64);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
+    struct ggml_tensor *x     = floats(ctx, 64, "x");
+    struct ggml_tensor *y     = ggml_cont(ctx, x);
+    struct ggml_tensor *view  = ggml_reshape_2d(ctx, y, 8, 8); // an output that is a view, and is read as well
+    ggml_set_output(view);
+    struct ggml_tensor *z = ggml_scale(ctx, view, 2);
+    for (int i = 0; i < 8; i++) {
+        z = ggml_cont(ctx, z);
+    }
+    ggml_set_output(z);
+    ggml_build_forward_expand(graph, z);
+    ggml_gallocr_t galloc = on_host();
+    assert_true(ggml_gallocr_alloc_graph(galloc, graph));
+    assert_true(berth_gallocr_verify(galloc, graph));
+    set(x, 5);
+    run(graph);
+    assert_float_equal(((float *) view->data)[7], 12, 0);
+    assert_float_equal(((float *) z->data)[7], 24, 0);
+    ggml_gallocr_free(galloc);
+    ggml_free(ctx);
+}
+
+static void in_place_rules(void **state) {
+    (void) state;
+    struct ggml_context *ctx  = new_context(64);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
+    struct ggml_tensor *x     = floats(ctx, 64, "x");
+    struct ggml_tensor *a = ggml_relu(ctx, x), *b = ggml_reshape_2d(ctx, a, 8, 8), *c = ggml_neg(ctx, b),
+                       *d = ggml_norm(ctx, c, 0);
+    ggml_build_forward_expand(graph, d);
+    ggml_gallocr_t galloc = on_host();
+    size_t size;
+    assert_int_equal(berth_gallocr_sizes(galloc, graph, NULL, NULL, &size), GGML_STATUS_SUCCESS);
+    assert_int_equal(size, 2 * 256); // d beside c; a and, through the view, c are where x was
+    assert_true(ggml_gallocr_alloc_graph(galloc, graph));
+    assert_ptr_equal(a->data, x->data);
+    assert_ptr_equal(c->data, x->data);
+    assert_ptr_not_equal(d->data, c->data);
+    struct berth_gallocr_options o = berth_gallocr_options_default();
+    o.inplace_via_views            = false;
+    berth_gallocr_set_options(galloc, &o);
+    assert_true(ggml_gallocr_alloc_graph(galloc, graph));
+    assert_ptr_not_equal(c->data, b->data);
+    assert_true(berth_gallocr_verify(galloc, graph));
+    ggml_gallocr_free(galloc);
+    ggml_free(ctx);
+}
+
+static void unread_memory_comes_back(void **state) {
+    (void) state;
+    struct ggml_context *ctx  = new_context(64);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
+    struct ggml_tensor *x     = floats(ctx, 64, "x");
+    for (int i = 0; i < 10; i++) {
+        ggml_build_forward_expand(graph, ggml_reshape_2d(ctx, ggml_cont(ctx, x), 8, 8)); // nobody reads them
+    }
+    ggml_gallocr_t galloc = on_host();
+    size_t size;
+    assert_int_equal(berth_gallocr_sizes(galloc, graph, NULL, NULL, &size), GGML_STATUS_SUCCESS);
+    assert_int_equal(size, 11 * 256);
+    struct berth_gallocr_options o = berth_gallocr_options_default();
+    o.free_unread                  = true;
+    berth_gallocr_set_options(galloc, &o);
+    assert_int_equal(berth_gallocr_sizes(galloc, graph, NULL, NULL, &size), GGML_STATUS_SUCCESS);
+    assert_int_equal(size, 2 * 256);
+    ggml_gallocr_free(galloc);
+    ggml_free(ctx);
+}
+
+static void odd_graphs(void **state) {
+    (void) state;
+    struct ggml_context *ctx  = new_context(64);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
+    ggml_gallocr_t galloc     = on_host();
+    assert_true(ggml_gallocr_reserve(galloc, graph)); // nothing at all
+    assert_true(ggml_gallocr_alloc_graph(galloc, graph));
+    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 0);
+    struct ggml_tensor *none = floats(ctx, 0, "none"), *still = ggml_cont(ctx, none);
+    ggml_build_forward_expand(graph, still); // only tensors of no bytes
+    assert_true(ggml_gallocr_alloc_graph(galloc, graph));
+    assert_non_null(none->data);
+    assert_non_null(still->buffer);
+    run(graph);
+    float theirs[64];
+    struct ggml_tensor *x = floats(ctx, 64, "x"), *w = floats(ctx, 64, "w");
+    w->data               = theirs; // somebody else's
+    struct ggml_tensor *y = ggml_add(ctx, x, w), *v = ggml_view_1d(ctx, w, 8, 0);
+    ggml_build_forward_expand(graph, y);
+    ggml_build_forward_expand(graph, ggml_cont(ctx, v));
+    graph->leafs[graph->n_leafs++] = y; // a leaf that is a node, and a leaf twice
+    graph->leafs[graph->n_leafs++] = x;
+    graph->nodes[graph->n_nodes++] = y; // a node twice
+    assert_true(ggml_gallocr_alloc_graph(galloc, graph));
+    assert_true(berth_gallocr_verify(galloc, graph));
+    assert_ptr_equal(w->data, theirs);
+    assert_ptr_equal(v->data, theirs);
+    assert_null(v->buffer);
+    graph->n_nodes--;
+    set(x, 1);
+    set(w, 1);
+    run(graph);
+    assert_float_equal(((float *) y->data)[1], 4, 0);
+    ggml_gallocr_free(galloc);
+    ggml_free(ctx);
+}
+
+// ---- no limits ----
+
+// n results of different sizes; every second one dies, so that n / 2 holes are open at once.
+static void many_holes(void **state) {
+    (void) state;
+    enum { n = 700 };
+    struct ggml_context *ctx  = new_context(5 * n);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 4 * n, false);
+    struct ggml_tensor *x = floats(ctx, 64 * (n + 1), "x"), *t[n], *sum = NULL;
+    for (int i = 0; i < n; i++) {
+        t[i] = ggml_cont(ctx, ggml_view_1d(ctx, x, 8 * (1 + i % 7), 0));
+        ggml_build_forward_expand(graph, t[i]);
+    }
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = pass; i < n; i += 2) {
+            struct ggml_tensor *one = ggml_view_1d(ctx, t[i], 8, 0);
+            sum                     = sum == NULL ? ggml_cont(ctx, one) : ggml_add(ctx, sum, one);
+            ggml_build_forward_expand(graph, sum);
+        }
+    }
+    ggml_set_output(sum);
+    ggml_gallocr_t galloc = on_host();
+    assert_true(ggml_gallocr_alloc_graph(galloc, graph));
+    assert_true(berth_gallocr_verify(galloc, graph));
+    set(x, 1);
+    run(graph);
+    assert_float_equal(((float *) sum->data)[0], n, 0);
+    ggml_gallocr_free(galloc);
+    ggml_free(ctx);
+}
+
+static void million_nodes(void **state) {
+    (void) state;
+    enum { n = 1000000 };
+    struct ggml_context *ctx  = new_context(n + 16);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, n + 16, false);
+    struct ggml_tensor *x = floats(ctx, 8, "x"), *y = x;
+    for (int i = 0; i < n / 4; i++) {
+        struct ggml_tensor *a = ggml_sqr(ctx, y), *b = ggml_cont(ctx, y);
+        y = ggml_cont(ctx, ggml_add(ctx, a, b));
+    }
+    ggml_build_forward_expand(graph, y);
+    assert_int_equal(graph->n_nodes, n);
+    ggml_gallocr_t galloc = on_host();
+    assert_true(ggml_gallocr_alloc_graph(galloc, graph));
+    assert_true(berth_gallocr_verify(galloc, graph));
+    assert_true(ggml_gallocr_get_buffer_size(galloc, 0) <= 4 * 32);
+    assert_true(ggml_gallocr_alloc_graph(galloc, graph));
+    ggml_gallocr_free(galloc);
+    ggml_free(ctx);
+}
+
+static void chunks_and_shared_types(void **state) {
+    (void) state;
+    struct ggml_context *ctx  = new_context(64);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
+    struct ggml_tensor *t[16], *sum = NULL;
+    int node_ids[64], leaf_ids[64];
+    for (int i = 0; i < 16; i++) {
+        t[i] = floats(ctx, 16, "t");
+        sum  = sum == NULL ? t[i] : ggml_add(ctx, sum, t[i]);
+    }
+    ggml_build_forward_expand(graph, sum);
+    for (int i = 0; i < 64; i++) {
+        node_ids[i] = i % 2;
+        leaf_ids[i] = i % 2;
+    }
+    fake.max_size                       = 128; // two tensors
+    ggml_backend_buffer_type_t types[2] = {&fake_buft, &fake_buft};
+    ggml_gallocr_t galloc               = ggml_gallocr_new_n(types, 2);
+    size_t sizes[2];
+    ggml_gallocr_reserve_n_size(galloc, graph, node_ids, leaf_ids, sizes);
+    assert_int_equal(sizes[0], 16 * 64);
+    assert_int_equal(sizes[1], 0); // the same type: one memory
+    assert_true(ggml_gallocr_reserve_n(galloc, graph, node_ids, leaf_ids));
+    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 16 * 64);
+    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 1), 0);
+    assert_true(ggml_gallocr_alloc_graph(galloc, graph));
+    assert_true(berth_gallocr_verify(galloc, graph));
+    assert_int_equal(fake.n_init, 16 + 15);
+    assert_true(ggml_gallocr_alloc_graph(galloc, graph));
+    assert_int_equal(fake.n_init, 16 + 15); // told once
+    ggml_gallocr_free(galloc);
+
+    // two types: where tensors go must be known
+    ggml_backend_buffer_type_t other[2] = {&fake_buft, ggml_backend_cpu_buffer_type()};
+    galloc                              = ggml_gallocr_new_n(other, 2);
+    assert_false(ggml_gallocr_alloc_graph(galloc, graph));
+    assert_non_null(strstr(berth_last_error(), "reserve_n first"));
+    node_ids[3] = 2;
+    assert_false(ggml_gallocr_reserve_n(galloc, graph, node_ids, leaf_ids));
+    assert_non_null(strstr(berth_last_error(), "node 3 is given buffer 2 of 2"));
+    ggml_gallocr_free(galloc);
+    ggml_free(ctx);
+}
+
+// ---- failures ----
+
+static void known_graphs_take_nothing(void **state) {
+    (void) state;
+    ggml_gallocr_t galloc = on_host();
+    struct two_ways a = two_ways(false), b = two_ways(false), c = shaped(256), d = shaped(128);
+    assert_true(ggml_gallocr_alloc_graph(galloc, a.graph));
+    assert_true(ggml_gallocr_alloc_graph(galloc, c.graph));
+    berth_alloc_watch(true);
+    assert_true(ggml_gallocr_alloc_graph(galloc, a.graph));
+    assert_true(ggml_gallocr_alloc_graph(galloc, b.graph));
+    assert_true(ggml_gallocr_alloc_graph(galloc, c.graph));
+    assert_true(ggml_gallocr_alloc_graph(galloc, d.graph));
+    assert_int_equal(berth_alloc_made(), 0);
+    berth_alloc_watch(false);
+    ggml_free(a.ctx);
+    ggml_free(b.ctx);
+    ggml_free(c.ctx);
+    ggml_free(d.ctx);
+    ggml_gallocr_free(galloc);
+}
+
+// Every allocation on the way fails once. What was held before is held after, and the next try works.
+static void each_allocation_fails(void **state) {
+    (void) state;
+    ggml_backend_buffer_type_t types[2] = {ggml_backend_cpu_buffer_type(), &fake_buft};
+    const int ids[64]                   = {0, 1, 0, 1, 0, 1};
+    int n_failures                      = 0;
+    bool done                           = false;
+    for (int n = 1; !done; n++) {
+        berth_alloc_watch(true);
+        struct two_ways small = shaped(64), big = shaped(4096), other = two_ways(true);
+        ggml_gallocr_t galloc = ggml_gallocr_new_n(types, 2);
+        assert_true(ggml_gallocr_reserve_n(galloc, small.graph, ids, ids));
+        assert_true(ggml_gallocr_alloc_graph(galloc, small.graph));
+        const size_t before[2] = {ggml_gallocr_get_buffer_size(galloc, 0), ggml_gallocr_get_buffer_size(galloc, 1)};
+
+        berth_alloc_fail_at(n);
+        const bool ok = ggml_gallocr_reserve_n(galloc, big.graph, ids, ids) && ggml_gallocr_alloc_graph(galloc, big.graph) &&
+                        ggml_gallocr_reserve_n(galloc, other.graph, ids, ids) && ggml_gallocr_alloc_graph(galloc, other.graph);
+        done = ok;
+        berth_alloc_fail_at(0);
+        n_failures += !ok;
+        for (int i = 0; i < 2; i++) {
+            assert_true(ggml_gallocr_get_buffer_size(galloc, i) >= before[i]);
+        }
+        assert_true(ggml_gallocr_alloc_graph(galloc, small.graph)); // its plan is still there
+        assert_true(berth_gallocr_verify(galloc, small.graph));
+        assert_true(ggml_gallocr_reserve_n(galloc, big.graph, ids, ids));
+        assert_true(ggml_gallocr_alloc_graph(galloc, big.graph));
+        assert_true(berth_gallocr_verify(galloc, big.graph));
+        ggml_gallocr_free(galloc);
+        ggml_free(small.ctx);
+        ggml_free(big.ctx);
+        ggml_free(other.ctx);
+        assert_int_equal(berth_alloc_alive(), 0);
+        berth_alloc_watch(false);
+    }
+    assert_true(n_failures > 20);
+}
+
+static void full_device(void **state) {
+    (void) state;
+    ggml_gallocr_t galloc = ggml_gallocr_new(&fake_buft);
+    struct two_ways small = shaped(64), big = shaped(4096);
+    assert_true(ggml_gallocr_alloc_graph(galloc, small.graph));
+    const size_t size = ggml_gallocr_get_buffer_size(galloc, 0);
+    fake.max_size     = size; // said nothing of when the allocator was made: the device is full
+    assert_false(ggml_gallocr_reserve(galloc, big.graph));
+    assert_non_null(strstr(berth_last_error(), "is not to be had"));
+    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), size);
+    assert_false(ggml_gallocr_alloc_graph(galloc, big.graph));
+    assert_null(big.x->data);
+    assert_true(ggml_gallocr_alloc_graph(galloc, small.graph));
+    assert_true(berth_gallocr_verify(galloc, small.graph));
+    fake.max_size = 0;
+    assert_true(ggml_gallocr_alloc_graph(galloc, big.graph));
+    fake.fail_init_tensor  = 2;
+    struct two_ways second = shaped(4096);
+    assert_false(ggml_gallocr_alloc_graph(galloc, second.graph));
+    assert_true(ggml_gallocr_alloc_graph(galloc, second.graph));
+    assert_true(berth_gallocr_verify(galloc, second.graph));
+    ggml_free(small.ctx);
+    ggml_free(big.ctx);
+    ggml_free(second.ctx);
+    ggml_gallocr_free(galloc);
+}
+
+static void wrong_calls(void **state) {
+    (void) state;
+    struct ggml_context *ctx        = new_context(16);
+    struct ggml_cgraph *graph       = ggml_new_graph_custom(ctx, 16, false);
+    ggml_backend_buffer_type_t none = NULL;
+    ggml_gallocr_t galloc           = on_host();
+    assert_null(ggml_gallocr_new(NULL));
+    assert_null(ggml_gallocr_new_n(&none, 1));
+    assert_null(ggml_gallocr_new_n(NULL, 0));
+    assert_false(ggml_gallocr_reserve(NULL, graph));
+    assert_false(ggml_gallocr_reserve(galloc, NULL));
+    assert_false(ggml_gallocr_alloc_graph(galloc, NULL));
+    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 1), 0);
+    assert_int_equal(ggml_gallocr_get_buffer_size(NULL, 0), 0);
+    ggml_build_forward_expand(graph, ggml_add(ctx, floats(ctx, 2, "a"), floats(ctx, 3, "b")));
+    assert_false(ggml_gallocr_alloc_graph(galloc, graph)); // poison
+    assert_non_null(strstr(berth_last_error(), "ggml_add"));
+    ggml_gallocr_free(NULL);
+    ggml_gallocr_free(galloc);
+    ggml_free(ctx);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(moved_edge_is_a_new_plan, setup),
+        cmocka_unit_test_setup(smaller_graphs_use_the_plan, setup),
+        cmocka_unit_test_setup(outputs_and_their_views_stay, setup),
+        cmocka_unit_test_setup(in_place_rules, setup),
+        cmocka_unit_test_setup(unread_memory_comes_back, setup),
+        cmocka_unit_test_setup(odd_graphs, setup),
+        cmocka_unit_test_setup(many_holes, setup),
+        cmocka_unit_test_setup(million_nodes, setup),
+        cmocka_unit_test_setup(chunks_and_shared_types, setup),
+        cmocka_unit_test_setup(known_graphs_take_nothing, setup),
+        cmocka_unit_test_setup(each_allocation_fails, setup),
+        cmocka_unit_test_setup(full_device, setup),
+        cmocka_unit_test_setup(wrong_calls, setup),
+    };
+    return cmocka_run_group_tests_name("alloc", tests, NULL, NULL);
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: MIT
+// test_alloc_extra.c: what berth-alloc.h adds to the graph allocator: reports, checks that catch planted faults, plans as files,
+// several graphs in one arena, captured graphs.
+
+#include "support/check.h"
+
+#include "core/graph.h"
+#include "ggml-alloc.h"
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
+
+#include <dirent.h>
+#include <unistd.h>
+
+static ggml_backend_t cpu;
+
+static int setup(void **state) {
+    (void) state;
+    check_quiet();
+    berth_clear_error();
+    return 0;
+}
+
+static int open_cpu(void **state) {
+    (void) state;
+    cpu = ggml_backend_cpu_init();
+    ggml_backend_cpu_set_n_threads(cpu, 1);
+    return cpu == NULL;
+}
+
+static int close_cpu(void **state) {
+    (void) state;
+    ggml_backend_free(cpu);
+    return 0;
+}
+
+struct chain {
+    struct ggml_context *ctx;
+    struct ggml_cgraph *graph;
+    struct ggml_tensor *x, *a, *b, *c, *out;
+};
+
+// x -> a, b -> c = a + b -> out; all of 64 floats
+static struct chain chain_new(void) {
+    struct chain k = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
+    k.graph        = ggml_new_graph_custom(k.ctx, 32, false);
+    k.x            = ggml_set_name(ggml_new_tensor_1d(k.ctx, GGML_TYPE_F32, 64), "x");
+    k.a            = ggml_set_name(ggml_cont(k.ctx, k.x), "a");
+    k.b            = ggml_set_name(ggml_cont(k.ctx, k.a), "b");
+    k.c            = ggml_set_name(ggml_mul(k.ctx, k.a, k.b), "c");
+    k.out          = ggml_set_name(ggml_cont(k.ctx, k.c), "out");
+    ggml_set_output(k.out);
+    ggml_build_forward_expand(k.graph, k.out);
+    return k;
+}
+
+static void fill(struct ggml_tensor *t) {
+    for (int i = 0; i < 64; i++) {
+        ((float *) t->data)[i] = (float) (i + 1);
+    }
+}
+
+static void assert_squares(const struct ggml_tensor *t) {
+    for (int i = 0; i < 64; i++) {
+        assert_float_equal(((float *) t->data)[i], (i + 1) * (i + 1), 0);
+    }
+}
+
+static void assert_error(const char *part) {
+    if (strstr(berth_last_error(), part) == NULL) {
+        fail_msg("the last error is \"%s\", without \"%s\"", berth_last_error(), part);
+    }
+    berth_clear_error();
+}
+
+// ---- checks ----
+
+static void planted_overlap_is_caught(void **state) {
+    (void) state;
+    struct chain k        = chain_new();
+    ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    assert_false(berth_gallocr_verify(galloc, k.graph));
+    assert_error("has no memory");
+    assert_true(ggml_gallocr_alloc_graph(galloc, k.graph));
+    assert_true(berth_gallocr_verify(galloc, k.graph));
+    fill(k.x);
+    assert_int_equal(berth_gallocr_compute_checked(galloc, k.graph, cpu, ggml_backend_graph_compute), GGML_STATUS_SUCCESS);
+    assert_squares(k.out);
+
+    void *right = k.b->data;
+    k.b->data   = k.a->data; // b is written while a is still needed
+    assert_false(berth_gallocr_verify(galloc, k.graph));
+    assert_error("collide");
+    fill(k.x);
+    assert_int_equal(berth_gallocr_compute_checked(galloc, k.graph, cpu, ggml_backend_graph_compute), GGML_STATUS_FAILED);
+    assert_error("wrote into memory of a");
+    k.b->data = (char *) right + (right == ggml_backend_buffer_get_base(k.b->buffer) ? 4 : -4);
+    assert_false(berth_gallocr_verify(galloc, k.graph));
+    assert_error("aligned");
+    k.b->data = (char *) right + (1 << 20);
+    assert_false(berth_gallocr_verify(galloc, k.graph));
+    assert_error("does not lie in its buffer");
+    assert_true(ggml_gallocr_alloc_graph(galloc, k.graph)); // puts it back
+    assert_ptr_equal(k.b->data, right);
+    ggml_gallocr_free(galloc);
+    ggml_free(k.ctx);
+}
+
+static void fill_shows_stale_reads(void **state) {
+    (void) state;
+    // A kernel that reads memory of its result before writing it sees NaN, not what happened to lie there.
+    struct chain k        = chain_new();
+    ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    assert_true(ggml_gallocr_alloc_graph(galloc, k.graph));
+    fill(k.x);
+    assert_int_equal(berth_gallocr_compute_checked(galloc, k.graph, cpu, ggml_backend_graph_compute), GGML_STATUS_SUCCESS);
+    const uint8_t *dead = k.x->data; // died first, and nothing of the same place has lived since
+    if (k.x->data != k.b->data && k.x->data != k.c->data && k.x->data != k.out->data && k.x->data != k.a->data) {
+        assert_int_equal(dead[0], 0xDF);
+    }
+    ggml_gallocr_free(galloc);
+    ggml_free(k.ctx);
+}
+
+// ---- reports ----
+
+static void alive_at_the_peak(void **state) {
+    (void) state;
+    struct chain k        = chain_new();
+    ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    struct berth_plan_report report;
+    struct berth_gallocr_live live[8];
+    assert_int_equal(berth_gallocr_report(galloc, 0, &report), GGML_STATUS_FAILED);
+    assert_int_equal(berth_gallocr_alive(galloc, k.graph, 0, -1, live, 8), -1);
+    assert_true(ggml_gallocr_reserve(galloc, k.graph));
+    assert_int_equal(berth_gallocr_report(galloc, 0, &report), GGML_STATUS_SUCCESS);
+    assert_int_equal(report.peak, 512);
+    assert_int_equal(report.bound, 512);
+    assert_true(report.proven);
+    assert_int_equal(berth_gallocr_alive(galloc, k.graph, 0, -1, live, 8), 2);
+    assert_int_equal(berth_gallocr_alive(galloc, k.graph, 0, 1, live, 8), 2);
+    assert_true((live[0].tensor == k.a && live[1].tensor == k.b) || (live[0].tensor == k.b && live[1].tensor == k.a));
+    assert_int_equal(berth_gallocr_alive(galloc, k.graph, 0, 3, live, 8), 2);
+    assert_true(live[0].tensor == k.c || live[1].tensor == k.c); // which took over from a or b
+    ggml_gallocr_free(galloc);
+    ggml_free(k.ctx);
+}
+
+// ---- plans as files ----
+
+static void saved_plans_come_back(void **state) {
+    (void) state;
+    struct chain k        = chain_new();
+    ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    char *text            = NULL;
+    size_t size           = 0;
+    FILE *file            = open_memstream(&text, &size);
+    assert_int_equal(berth_gallocr_save(galloc, k.graph, file), GGML_STATUS_FAILED);
+    assert_true(ggml_gallocr_alloc_graph(galloc, k.graph));
+    assert_int_equal(berth_gallocr_save(galloc, k.graph, file), GGML_STATUS_SUCCESS);
+    fclose(file);
+    assert_non_null(strstr(text, "{\"name\": \"c\", \"op\": \"MUL\", \"type\": \"f32\", \"shape\": [64, 1, 1, 1], \"node\": 2"));
+    struct berth_plan_set *set;
+    assert_int_equal(berth_plan_read_json(text, size, "saved", &set), GGML_STATUS_SUCCESS);
+    assert_int_equal(set->peak, 512);
+    assert_true(set->has_offsets);
+
+    struct chain again      = chain_new();
+    ggml_gallocr_t galloc_2 = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    assert_int_equal(berth_gallocr_load(galloc_2, again.graph, NULL, NULL, set), GGML_STATUS_SUCCESS);
+    struct berth_plan_report report;
+    assert_int_equal(berth_gallocr_report(galloc_2, 0, &report), GGML_STATUS_SUCCESS);
+    assert_string_equal(report.method, "loaded");
+    assert_int_equal(report.peak, 512);
+    assert_true(ggml_gallocr_alloc_graph(galloc_2, again.graph));
+    assert_int_equal((char *) again.b->data - (char *) again.a->data, (char *) k.b->data - (char *) k.a->data);
+    assert_true(berth_gallocr_verify(galloc_2, again.graph));
+
+    const uint64_t right = set->offsets[1];
+    set->offsets[1]      = set->offsets[0];
+    assert_int_equal(berth_gallocr_load(galloc_2, again.graph, NULL, NULL, set), GGML_STATUS_FAILED);
+    set->offsets[1] = right;
+    set->items[1].last++;
+    assert_int_equal(berth_gallocr_load(galloc_2, again.graph, NULL, NULL, set), GGML_STATUS_FAILED);
+    assert_error("of another graph");
+    assert_true(ggml_gallocr_alloc_graph(galloc_2, again.graph)); // what it had is still there
+    berth_plan_set_free(set);
+    free(text);
+    ggml_gallocr_free(galloc);
+    ggml_gallocr_free(galloc_2);
+    ggml_free(k.ctx);
+    ggml_free(again.ctx);
+}
+
+// ---- several graphs in one arena ----
+
+static void graphs_in_one_arena(void **state) {
+    (void) state;
+    struct chain first = chain_new();
+    // the second graph reads what the first one computed
+    struct ggml_context *ctx   = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
+    struct ggml_cgraph *second = ggml_new_graph_custom(ctx, 32, false);
+    struct ggml_tensor *y      = ggml_cont(ctx, ggml_scale(ctx, first.c, 2));
+    // c is a node of the first graph: here it is only read
+    struct ggml_tensor *z = ggml_set_name(ggml_cont(ctx, y), "z");
+    ggml_set_output(z);
+    struct ggml_tensor *c_was[GGML_MAX_SRC];
+    const enum ggml_op c_op = first.c->op;
+    memcpy(c_was, first.c->src, sizeof c_was);
+    memset(first.c->src, 0, sizeof c_was); // what a program does that cuts its graph there
+    first.c->op = GGML_OP_NONE;
+    ggml_build_forward_expand(second, z);
+    first.c->op = c_op;
+    memcpy(first.c->src, c_was, sizeof c_was);
+
+    ggml_gallocr_t galloc                     = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    const struct berth_gallocr_graph graphs[] = {{.graph = first.graph}, {.graph = second}};
+    struct ggml_tensor *keep[]                = {first.c};
+    assert_int_equal(berth_gallocr_reserve_joint(galloc, graphs, 2, keep, 1), GGML_STATUS_SUCCESS);
+    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 3 * 256); // c, and two more in each of them
+    for (int k = 0; k < 3; k++) {
+        assert_true(ggml_gallocr_alloc_graph(galloc, first.graph));
+        assert_true(berth_gallocr_verify(galloc, first.graph));
+        void *at = first.c->data;
+        fill(first.x);
+        assert_int_equal(ggml_backend_graph_compute(cpu, first.graph), GGML_STATUS_SUCCESS);
+        assert_true(ggml_gallocr_alloc_graph(galloc, second));
+        assert_ptr_equal(first.c->data, at);
+        assert_int_equal(ggml_backend_graph_compute(cpu, second), GGML_STATUS_SUCCESS);
+        assert_squares(first.c); // still there
+        assert_float_equal(((float *) z->data)[7], 128, 0);
+    }
+    struct ggml_tensor *bad[] = {NULL};
+    assert_int_equal(berth_gallocr_reserve_joint(galloc, graphs, 2, bad, 1), GGML_STATUS_FAILED);
+    assert_int_equal(berth_gallocr_reserve_joint(galloc, NULL, 0, NULL, 0), GGML_STATUS_FAILED);
+    for (int n = 1, done = 0; !done; n++) { // each allocation fails; what was reserved stays
+        berth_alloc_fail_at(n);
+        done = berth_gallocr_reserve_joint(galloc, graphs, 2, keep, 1) == GGML_STATUS_SUCCESS;
+        berth_alloc_fail_at(0);
+        assert_true(ggml_gallocr_alloc_graph(galloc, second));
+        assert_true(ggml_gallocr_alloc_graph(galloc, first.graph));
+    }
+    berth_alloc_watch(false);
+    ggml_gallocr_free(galloc);
+    ggml_free(first.ctx);
+    ggml_free(ctx);
+}
+
+// ---- capture ----
+
+static int count_files(const char *dir, const char *end) {
+    int n  = 0;
+    DIR *d = opendir(dir);
+    for (struct dirent *e; d != NULL && (e = readdir(d)) != NULL;) {
+        const size_t len = strlen(e->d_name), m = strlen(end);
+        n += e->d_name[0] != '.' && len > m && strcmp(e->d_name + len - m, end) == 0;
+    }
+    closedir(d);
+    return n;
+}
+
+static void graphs_are_captured_once(void **state) {
+    (void) state;
+    char dir[] = "/tmp/berth-capture-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    setenv("BERTH_CAPTURE", dir, 1);
+    for (int k = 0; k < 3; k++) {
+        struct chain c        = chain_new();
+        ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+        assert_true(ggml_gallocr_alloc_graph(galloc, c.graph));
+        assert_true(ggml_gallocr_reserve(galloc, c.graph));
+        ggml_gallocr_free(galloc);
+        ggml_free(c.ctx);
+    }
+    assert_int_equal(count_files(dir, ".ggraph"), 1);
+    setenv("BERTH_CAPTURE", "/no/such/folder", 1);
+    struct chain c        = chain_new();
+    ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    assert_true(ggml_gallocr_alloc_graph(galloc, c.graph)); // the program goes on
+    ggml_gallocr_free(galloc);
+    ggml_free(c.ctx);
+    unsetenv("BERTH_CAPTURE");
+    DIR *d = opendir(dir);
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        if (e->d_name[0] != '.') {
+            char path[512];
+            snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
+            unlink(path);
+        }
+    }
+    closedir(d);
+    assert_int_equal(rmdir(dir), 0); // nothing unfinished was left
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(planted_overlap_is_caught, setup),
+        cmocka_unit_test_setup(fill_shows_stale_reads, setup),
+        cmocka_unit_test_setup(alive_at_the_peak, setup),
+        cmocka_unit_test_setup(saved_plans_come_back, setup),
+        cmocka_unit_test_setup(graphs_in_one_arena, setup),
+        cmocka_unit_test_setup(graphs_are_captured_once, setup),
+    };
+    return cmocka_run_group_tests_name("alloc_extra", tests, open_cpu, close_cpu);
+}
