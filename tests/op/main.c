@@ -53,6 +53,14 @@ static void (*const families[])(struct op_suite *) = {
     op_suite_sort,
     op_suite_repeat,
     op_suite_reduce,
+    op_suite_rope,
+    op_suite_attn,
+    op_suite_moe,
+    op_suite_ssm,
+    op_suite_recurrent,
+    op_suite_glu,
+    op_suite_train,
+    op_suite_custom,
 };
 
 const char *op_text(const char *fmt, ...) {
@@ -410,7 +418,7 @@ void op_case(struct op_suite *s, const char *op, const char *what, double max_nm
         tally->n_skipped++;
         report(s, "skip", op, what, b.skip, 0);
     } else {
-        if (t->op != GGML_OP_SET_ROWS && t->op != GGML_OP_CPY && t->view_src == NULL) {
+        if (t->op != GGML_OP_SET_ROWS && t->op != GGML_OP_CPY && t->view_src == NULL && t->data != NULL) {
             memset(t->data, 0xFF, ggml_nbytes(t)); // what is not written shows
         }
         ggml_build_forward_expand(graph, t);

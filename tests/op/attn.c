@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+// attn.c: cases of op/attn.c. Figures: values in f16 are added up in f16 by the reference, whose error against exact sums
+// grows with the number of keys, 2e-5 for 1,030 of them; other types, 1e-5 for rounding the query.
+
+#include "op.h"
+
+#include <stddef.h>
+
+#define N(a) (sizeof(a) / sizeof((a)[0]))
+#define OP_HALF_SUMS 4e-5
+#define OP_ROUNDED 1e-5
+
+enum { NO_MASK, OPEN, CAUSAL, SPARSE, ROW_CLOSED };
+
+struct attn {
+    int64_t d_k, d_v, n_kv, n_head, n_head_kv, n_token, n_seq;
+    enum ggml_type k, v;
+    int mask;
+    int64_t mask_heads, mask_seqs;
+    float max_bias, softcap;
+    bool sinks, cache, specials;
+};
+
+static struct ggml_tensor *mask_of(struct op_build *b, int kind, const int64_t *ne) {
+    struct ggml_tensor *mask = op_input(b, GGML_TYPE_F16, ne);
+    for (int64_t i = 0; i < ggml_nelements(mask); i++) {
+        const int64_t key = i % ne[0], token = i / ne[0] % ne[1];
+        const bool closed = kind == CAUSAL       ? key > token + ne[0] / 2
+                            : kind == SPARSE     ? op_random(b) % 5 < 2
+                            : kind == ROW_CLOSED ? token == 0 || key < ne[0] / 3
+                                                 : false;
+        if (closed) {
+            ((uint16_t *) mask->data)[i] = 0xfc00;
+        }
+    }
+    return mask;
+}
+
+// As a cache holds it: heads of a key next to each other.
+static struct ggml_tensor *keys(struct op_build *b, const struct attn *c, enum ggml_type type, int64_t d) {
+    return c->cache ? ggml_permute(b->ctx, op_input(b, type, NE(d, c->n_head_kv, c->n_kv, c->n_seq)), 0, 2, 1, 3)
+                    : op_input(b, type, NE(d, c->n_kv, c->n_head_kv, c->n_seq));
+}
+
+static struct ggml_tensor *build_attn(struct op_build *b, const void *arg) {
+    const struct attn *c = arg;
+    struct ggml_tensor *q =
+        c->cache ? ggml_permute(b->ctx, op_input(b, GGML_TYPE_F32, NE(c->d_k, c->n_head, c->n_token, c->n_seq)), 0, 2, 1, 3)
+                 : op_input(b, GGML_TYPE_F32, NE(c->d_k, c->n_token, c->n_head, c->n_seq));
+    struct ggml_tensor *k = keys(b, c, c->k, c->d_k), *v = keys(b, c, c->v, c->d_v);
+    struct ggml_tensor *mask =
+        c->mask == NO_MASK ? NULL : mask_of(b, c->mask, NE(c->n_kv, c->n_token, c->mask_heads, c->mask_seqs));
+    if (c->specials) {
+        op_with_specials(v);
+    }
+    struct ggml_tensor *t = ggml_flash_attn_ext(b->ctx, q, k, v, mask, 0.125f, mask != NULL ? c->max_bias : 0.0f, c->softcap);
+    if (c->sinks) {
+        ggml_flash_attn_ext_add_sinks(t, op_input_range(b, GGML_TYPE_F32, NE(c->n_head, 1, 1, 1), -1.0f, 3.0f));
+    }
+    return t;
+}
+
+static double tolerance(const struct attn *c) {
+    return c->v == GGML_TYPE_F16 ? OP_HALF_SUMS : c->k == GGML_TYPE_F32 && c->v == GGML_TYPE_F32 ? OP_F32 : OP_ROUNDED;
+}
+
+static void plain_cases(struct op_suite *s) {
+    static const int64_t sizes[][7]     = {{64, 64, 33, 4, 4, 7, 1}, {64, 64, 256, 8, 2, 1, 1}, {128, 128, 513, 4, 1, 3, 2},
+            {96, 64, 100, 6, 3, 20, 1}, {40, 40, 64, 12, 12, 5, 1}, {256, 128, 1030, 2, 1, 1, 1}, {64, 64, 200, 4, 2, 70, 1},
+            {72, 72, 9, 3, 3, 4, 3}, {128, 128, 1, 2, 2, 1, 1}};
+    static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16};
+    for (size_t i = 0; i < N(sizes); i++) {
+        for (size_t t = 0; t < N(types); t++) {
+            for (int mask = NO_MASK; mask <= ROW_CLOSED; mask++) {
+                for (int variant = 0; variant < 5; variant++) {
+                    const int64_t *z = sizes[i];
+                    struct attn c    = {
+                           z[0], z[1], z[2], z[3], z[4], z[5], z[6], types[t], types[t], mask, 1, 1, 0, 0, false, false, false};
+                    c.sinks      = variant == 1;
+                    c.mask_heads = variant == 1 ? c.n_head : 1;
+                    c.mask_seqs  = variant == 2 ? c.n_seq : 1;
+                    c.softcap    = variant == 2 ? 10.0f : 0.0f;
+                    c.max_bias   = variant == 3 ? 8.0f : 0.0f;
+                    c.cache      = variant == 4;
+                    op_case(s, "FLASH_ATTN_EXT",
+                        op_text("size %zu %s mask %d variant %d", i, ggml_type_name(types[t]), mask, variant), tolerance(&c),
+                        build_attn, &c);
+                }
+            }
+        }
+    }
+    for (int64_t n_head = 1; n_head < 20; n_head += 3) {
+        const struct attn c = {
+            32, 32, 50, n_head, n_head, 3, 1, GGML_TYPE_F32, GGML_TYPE_F32, SPARSE, 1, 1, 6.0f, 0, false, false, false};
+        op_case(s, "FLASH_ATTN_EXT", op_text("slopes of %d heads", (int) n_head), OP_F32, build_attn, &c);
+    }
+    const struct attn special = {64, 64, 50, 4, 4, 3, 1, GGML_TYPE_F32, GGML_TYPE_F32, NO_MASK, 1, 1, 0, 0, false, false, true};
+    op_case(s, "FLASH_ATTN_EXT", "specials", OP_F32, build_attn, &special);
+}
+
+static bool is_weight(int t) {
+    return ggml_is_quantized((enum ggml_type) t) && t != GGML_TYPE_Q8_1 && t != GGML_TYPE_Q8_K;
+}
+
+static void quantised_cases(struct op_suite *s) {
+    for (int t = 0; t < GGML_TYPE_COUNT; t++) {
+        for (int variant = 0; variant < 6 && is_weight(t); variant++) {
+            const enum ggml_type type = (enum ggml_type) t;
+            const int64_t d           = ggml_blck_size(type) > 64 ? 256 : 128;
+            struct attn c             = {d, d, 130, 4, 2,
+                variant < 3    ? 1
+                            : variant == 5 ? 66
+                                           : 6,
+                            1, type, type, CAUSAL, 1, 1, 0, 0, false, false, false};
+            c.mask                    = variant == 0 ? NO_MASK : CAUSAL;
+            c.k                       = variant % 3 == 2 ? GGML_TYPE_F16 : type;
+            c.v                       = variant % 3 == 1 ? GGML_TYPE_F16 : type;
+            op_case(s, "FLASH_ATTN_EXT", op_text("%s variant %d", ggml_type_name(type), variant), tolerance(&c), build_attn, &c);
+        }
+    }
+}
+
+struct indexer {
+    int64_t d, n_head, n_kv, n_token, n_seq, mask_seqs;
+    enum ggml_type type;
+    int mask;
+};
+
+static struct ggml_tensor *build_indexer(struct op_build *b, const void *arg) {
+    const struct indexer *c = arg;
+    struct ggml_tensor *q   = op_input(b, GGML_TYPE_F32, NE(c->d, c->n_head, c->n_token, c->n_seq));
+    struct ggml_tensor *k   = op_input(b, c->type, NE(c->d, 1, c->n_kv, c->n_seq));
+    return ggml_lightning_indexer(b->ctx, q, k, op_input(b, GGML_TYPE_F32, NE(c->n_head, c->n_token, 1, c->n_seq)),
+        mask_of(b, c->mask, NE(c->n_kv, c->n_token, 1, c->mask_seqs)));
+}
+
+static void indexer_cases(struct op_suite *s) {
+    for (int t = 0; t < GGML_TYPE_COUNT; t++) {
+        const bool is_float = t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16;
+        for (int variant = 0; variant < 4 && (is_float || is_weight(t)); variant++) {
+            const enum ggml_type type = (enum ggml_type) t;
+            struct indexer c          = {ggml_blck_size(type) > 64 ? 256 : 128,
+                variant == 0   ? 1
+                         : variant == 1 ? 64
+                                        : 5,
+                variant == 0 ? 7 : 130, variant == 2 ? 9 : 1, variant == 3 ? 4 : 1, variant == 3 ? 2 : 1, type, OPEN + variant};
+            op_case(s, "LIGHTNING_INDEXER", op_text("%s variant %d", ggml_type_name(type), variant), OP_F32, build_indexer, &c);
+        }
+    }
+}
+
+void op_suite_attn(struct op_suite *s) {
+    plain_cases(s);
+    quantised_cases(s);
+    indexer_cases(s);
+}
