@@ -1,7 +1,7 @@
 # Berth: the commands of the README and of CI. CMake and Ninja do the work underneath; presets are in CMakePresets.json.
 # Every target that needs packages installs what is missing from Debian's, as root or with sudo, once.
 
-.PHONY: run test build install test-long conformance bench check format clean setup help
+.PHONY: run test build build-all install test-long conformance bench check format clean setup help
 
 PRESET  ?= release
 PREFIX  ?= /usr/local
@@ -25,25 +25,32 @@ run: build
 setup:
 	@tools/setup.sh
 
-build: setup
+$(DIR)/build.ninja:
 	@mkdir -p $(DIR)
-	@test -f $(DIR)/build.ninja || cmake --preset $(PRESET) $(CMAKE_ARGS) > $(DIR)/configure.log 2>&1 \
-	    || { cat $(DIR)/configure.log; exit 1; }
+	@cmake --preset $(PRESET) $(CMAKE_ARGS) > $(DIR)/configure.log 2>&1 || { cat $(DIR)/configure.log; exit 1; }
+
+# Libraries and the program; tests and benchmarks are built by what needs them.
+build: setup
+	@$(MAKE) --no-print-directory $(DIR)/build.ninja
+	@cmake --build $(DIR) --target ggml ggml-cpu ggml-base berth
+
+build-all: setup
+	@$(MAKE) --no-print-directory $(DIR)/build.ninja
 	@cmake --build $(DIR)
 
-test: build
-	@ctest --test-dir $(DIR) --output-on-failure --label-exclude 'long|conformance'
+test: build-all
+	@ctest --test-dir $(DIR) -j2 --output-on-failure --label-exclude 'long|conformance'
 
-test-long: build
+test-long: build-all
 	@ctest --test-dir $(DIR) --output-on-failure --label-regex long
 
-conformance: build
+conformance: build-all
 	@tools/conformance.sh $(DIR)
 
-bench: build
+bench: build-all
 	@tools/bench.sh $(DIR)
 
-check: build
+check: build-all
 	@tools/check-layers.sh
 	@tools/check-symbols.sh $(DIR)
 	@tools/check-format.sh
