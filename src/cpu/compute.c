@@ -141,8 +141,18 @@ static void team_walk(void *arg, int ith) {
 
 // ---- before the walk ----
 
+// A constructor checks a view's contiguous size only, since strides may come later; here they are final.
+static bool is_inside(const struct ggml_tensor *t) {
+    const struct ggml_tensor *whole = t->view_src;
+    if (BERTH_LIKELY(whole == NULL)) {
+        return true;
+    }
+    const size_t size = ggml_nbytes(whole);
+    return t->view_offs <= size && ggml_nbytes(t) <= size - t->view_offs;
+}
+
 static bool has_memory(const struct ggml_tensor *t) {
-    return t->data != NULL || ggml_is_empty(t);
+    return ggml_is_empty(t) || (t->data != NULL && is_inside(t));
 }
 
 static enum ggml_status poison_report(const struct ggml_tensor *t) {
@@ -174,8 +184,8 @@ static enum ggml_status node_check(const struct ggml_tensor *node, int i) {
         memory = memory && (node->src[s] == NULL || has_memory(node->src[s]));
     }
     if (!memory) {
-        return cpu_error(
-            GGML_STATUS_FAILED, "node %d '%s' (%s): it or a source has no memory", i, node->name, ggml_op_name(node->op));
+        return cpu_error(GGML_STATUS_FAILED, "node %d '%s' (%s): it or a source has no memory, or is a view past its end", i,
+            node->name, ggml_op_name(node->op));
     }
     return GGML_STATUS_SUCCESS;
 }

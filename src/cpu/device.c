@@ -115,19 +115,6 @@ static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t
     return ggml_backend_buft_is_host(buft);
 }
 
-static const struct ggml_backend_device_i dev_iface = {
-    .get_name             = dev_name,
-    .get_description      = dev_description,
-    .get_memory           = dev_memory,
-    .get_type             = dev_type,
-    .get_props            = dev_props,
-    .init_backend         = dev_init,
-    .get_buffer_type      = dev_buffer_type,
-    .buffer_from_host_ptr = dev_buffer_from_ptr,
-    .supports_op          = dev_supports_op,
-    .supports_buft        = dev_supports_buft,
-};
-
 // ---- the registry entry ----
 
 static const char *reg_name(ggml_backend_reg_t reg) {
@@ -244,7 +231,22 @@ static struct ggml_backend_reg cpu_reg = {
         },
 };
 
-static struct ggml_backend_device device = {.iface = dev_iface, .reg = &cpu_reg};
+static struct ggml_backend_device device = {
+    .iface =
+        {
+            .get_name             = dev_name,
+            .get_description      = dev_description,
+            .get_memory           = dev_memory,
+            .get_type             = dev_type,
+            .get_props            = dev_props,
+            .init_backend         = dev_init,
+            .get_buffer_type      = dev_buffer_type,
+            .buffer_from_host_ptr = dev_buffer_from_ptr,
+            .supports_op          = dev_supports_op,
+            .supports_buft        = dev_supports_buft,
+        },
+    .reg = &cpu_reg,
+};
 
 ggml_backend_dev_t cpu_device(void) {
     return &device;

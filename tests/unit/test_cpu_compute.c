@@ -257,6 +257,13 @@ static void what_cannot_run_is_reported(void **state) {
     a->data = data;
     assert_int_equal(compute(backend, graph), GGML_STATUS_SUCCESS);
 
+    struct ggml_tensor *past = ggml_view_2d(ctx, a, 8, 2, 3 * a->nb[1], a->nb[1]); // rows 1 and 4 of 4
+    graph                    = ggml_new_graph(ctx);
+    ggml_build_forward_expand(graph, ggml_cont(ctx, past));
+    assert_int_equal(compute(backend, graph), GGML_STATUS_FAILED);
+    past->nb[1] = 2 * a->nb[1];
+    assert_int_equal(compute(backend, graph), GGML_STATUS_SUCCESS);
+
     assert_int_equal(ggml_graph_compute(NULL, NULL), GGML_STATUS_FAILED);
     assert_int_equal(ggml_graph_plan(NULL, 4, NULL).work_size, 0);
     backend_end(backend);
