@@ -11,6 +11,7 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const char *what;
 } commands[] = {
+    {"gguf", cli_gguf, "look into model files: info, check, diff, quantize"},
     {"plan", cli_plan, "give every buffer of a file its place, at the lowest peak"},
     {"verify", cli_verify, "check a plan: do two buffers collide?"},
     {"version", cli_version, "what this build holds"},

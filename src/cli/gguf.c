@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+// gguf.c: `berth gguf PART FILE...`: finds the part, and holds `check` and `diff`.
+
+#include "cli/gguf.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct part {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *what;
+} parts[] = {
+    {"info", cli_gguf_info, "keys and tensors of a file"},
+    {"check", cli_gguf_check, "is a file sound, down to its numbers?"},
+    {"diff", cli_gguf_diff, "what differs between two files"},
+    {"quantize", cli_gguf_quantize, "the same model in another type"},
+};
+#define N_PARTS (sizeof parts / sizeof *parts)
+
+static void help(FILE *file) {
+    fputs("Usage: berth gguf PART [OPTION]... FILE...\n\nLooks into GGUF model files and changes them.\n\n", file);
+    for (size_t i = 0; i < N_PARTS; i++) {
+        fprintf(file, "  %-10s %s\n", parts[i].name, parts[i].what);
+    }
+    fputs("\n'berth gguf PART --help' says more. Exit codes: 0 fine, 1 not sound or not the same, 2 wrong usage, 3 failure.\n",
+        file);
+}
+
+int cli_gguf(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "";
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        help(stdout);
+        return CLI_OK;
+    }
+    for (size_t i = 0; i < N_PARTS; i++) {
+        if (strcmp(name, parts[i].name) == 0) {
+            return parts[i].run(argc - 1, argv + 1);
+        }
+    }
+    return *name == '\0' ? cli_usage("gguf", "no part is given")
+                         : cli_usage("gguf", "unknown %s '%s'", *name == '-' ? "option" : "part", name);
+}
+
+// ---- shared ----
+
+static bool progress(size_t done, size_t all, void *user_data) {
+    (void) user_data;
+    fprintf(
+        stderr, "\rloading %3.0f%%%s", all == 0 ? 100.0 : 100.0 * (double) done / (double) all, done == all ? "\r\033[K" : "");
+    return true;
+}
+
+struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *code) {
+    if (access(path, R_OK) != 0) {
+        *code = cli_fail(CLI_FAILURE, "%s: cannot be read: %s", path, strerror(errno));
+        return NULL;
+    }
+    const bool show                           = with_progress && isatty(STDERR_FILENO);
+    const struct berth_gguf_map_params params = {.progress = show ? progress : NULL, .prefetch = show};
+    struct berth_gguf_map *map                = berth_gguf_map_open(path, &params);
+    *code                                     = map != NULL ? CLI_OK : cli_fail(CLI_NO, "%s", berth_last_error());
+    return map;
+}
+
+void cli_json_text(FILE *file, const char *text) {
+    fputc('"', file);
+    for (const unsigned char *p = (const unsigned char *) text; *p != '\0'; p++) {
+        if (*p == '"' || *p == '\\') {
+            fprintf(file, "\\%c", *p);
+        } else if (*p < 0x20) {
+            fprintf(file, "\\u%04x", *p);
+        } else {
+            fputc(*p, file);
+        }
+    }
+    fputc('"', file);
+}
+
+// ---- check ----
+
+static const char check_usage[] =
+    "Usage: berth gguf check [OPTION]... FILE...\n\n"
+    "Reads all of a file: its header must be sound, every tensor must be there, and every number finite.\n\n"
+    "      --json   print one JSON object a file: file, sound, fault\n"
+    "  -h, --help   this text\n\n"
+    "Exit codes: 0 all are sound, 1 one is not, 2 wrong usage, 3 failure.\n";
+
+// The options of a part that has only --json; -1 to go on, else the exit code.
+static int options_json(int argc, char **argv, const char *part, const char *usage, bool *json) {
+    static const struct option table[] = {{"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
+    opterr                             = 0;
+    for (int c; (c = getopt_long(argc, argv, ":h", table, NULL)) != -1;) {
+        switch (c) {
+            case 'J': *json = true; break;
+            case 'h': fputs(usage, stdout); return CLI_OK;
+            default: return cli_usage(part, "unknown option '%s'", argv[optind - 1]);
+        }
+    }
+    return -1;
+}
+
+// The first tensor with a number that is none; NULL if there is none.
+static const char *fault_find(const struct berth_gguf_map *map) {
+    const struct gguf_context *g = berth_gguf_map_meta(map);
+    for (int64_t i = 0; i < gguf_get_n_tensors(g); i++) {
+        const size_t size = gguf_get_tensor_size(g, i);
+        if (size > 0 && !ggml_validate_row_data(gguf_get_tensor_type(g, i), berth_gguf_map_data(map, i), size)) {
+            return gguf_get_tensor_name(g, i);
+        }
+    }
+    return NULL;
+}
+
+static int check_one(const char *path, bool json) {
+    int code;
+    char text[64], fault[512] = "";
+    struct berth_gguf_map *map = cli_gguf_open(path, true, &code);
+    if (map != NULL) {
+        const char *name = fault_find(map);
+        if (name != NULL) {
+            snprintf(fault, sizeof fault, "tensor '%s': %s", name, berth_last_error());
+            code = CLI_NO;
+        }
+    } else {
+        snprintf(fault, sizeof fault, "%s", code == CLI_NO ? berth_last_error() : "cannot be read");
+    }
+    if (json) {
+        fputs("{\"file\": ", stdout);
+        cli_json_text(stdout, path);
+        printf(", \"sound\": %s, \"fault\": ", code == CLI_OK ? "true" : "false");
+        cli_json_text(stdout, fault);
+        puts("}");
+    } else if (code == CLI_OK) {
+        const struct gguf_context *g = berth_gguf_map_meta(map);
+        printf("%s: %ssound%s: %lld keys, %lld tensors, %s of data\n", path, cli_colour(stdout, CLI_GREEN),
+            cli_colour(stdout, CLI_RESET), (long long) gguf_get_n_kv(g), (long long) gguf_get_n_tensors(g),
+            cli_bytes(berth_gguf_map_size(map), text));
+    } else if (map != NULL) {
+        printf("%s: %snot sound%s: %s\n", path, cli_colour(stdout, CLI_RED), cli_colour(stdout, CLI_RESET), fault);
+    }
+    berth_gguf_map_close(map);
+    return code;
+}
+
+int cli_gguf_check(int argc, char **argv) {
+    bool json = false;
+    int code  = options_json(argc, argv, "gguf check", check_usage, &json);
+    if (code >= 0) {
+        return code;
+    }
+    if (optind == argc) {
+        return cli_usage("gguf check", "no file is given");
+    }
+    code = CLI_OK;
+    for (; optind < argc; optind++) {
+        const int one = check_one(argv[optind], json);
+        code          = one > code ? one : code;
+    }
+    return code;
+}
+
+// ---- diff ----
+
+static const char diff_usage[] =
+    "Usage: berth gguf diff [OPTION]... A B\n\n"
+    "Compares keys by name and value, and tensors by name, type, shape and bytes; their order does not matter.\n\n"
+    "      --json   print one JSON object: same, differences\n"
+    "  -h, --help   this text\n\n"
+    "Exit codes: 0 the same, 1 different, 2 wrong usage, 3 failure.\n";
+
+struct diff {
+    bool json;
+    size_t n;
+};
+
+static void differ(struct diff *d, const char *kind, const char *name, const char *how) {
+    if (d->json) {
+        printf("%s{\"kind\": \"%s\", \"name\": ", d->n > 0 ? ", " : "", kind);
+        cli_json_text(stdout, name);
+        printf(", \"how\": \"%s\"}", how);
+    } else {
+        printf("%-7s %-40s %s\n", kind, name, how);
+    }
+    d->n++;
+}
+
+static bool value_is_same(const struct gguf_context *a, int64_t i, const struct gguf_context *b, int64_t j) {
+    static const size_t sizes[GGUF_TYPE_COUNT] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+    enum gguf_type type                        = gguf_get_kv_type(a, i);
+    if (type != gguf_get_kv_type(b, j)) {
+        return false;
+    }
+    if (type == GGUF_TYPE_ARRAY) {
+        type = gguf_get_arr_type(a, i);
+        if (type != gguf_get_arr_type(b, j)) {
+            return false;
+        }
+    }
+    const size_t n = gguf_get_arr_n(a, i);
+    if (n != gguf_get_arr_n(b, j)) {
+        return false;
+    }
+    for (size_t k = 0; type == GGUF_TYPE_STRING && k < n; k++) {
+        if (strcmp(gguf_get_arr_str(a, i, k), gguf_get_arr_str(b, j, k)) != 0) {
+            return false;
+        }
+    }
+    return type == GGUF_TYPE_STRING || n == 0 || memcmp(gguf_get_arr_data(a, i), gguf_get_arr_data(b, j), n * sizes[type]) == 0;
+}
+
+static void keys_diff(struct diff *d, const struct gguf_context *a, const struct gguf_context *b) {
+    for (int64_t i = 0; i < gguf_get_n_kv(a); i++) {
+        const char *key = gguf_get_key(a, i);
+        const int64_t j = gguf_find_key(b, key);
+        if (j < 0) {
+            differ(d, "key", key, "only in the first");
+        } else if (!value_is_same(a, i, b, j)) {
+            differ(d, "key", key, "another value");
+        }
+    }
+    for (int64_t j = 0; j < gguf_get_n_kv(b); j++) {
+        if (gguf_find_key(a, gguf_get_key(b, j)) < 0) {
+            differ(d, "key", gguf_get_key(b, j), "only in the second");
+        }
+    }
+}
+
+static void tensors_diff(struct diff *d, const struct berth_gguf_map *map_a, const struct berth_gguf_map *map_b) {
+    const struct gguf_context *a = berth_gguf_map_meta(map_a), *b = berth_gguf_map_meta(map_b);
+    for (int64_t i = 0; i < gguf_get_n_tensors(a); i++) {
+        const char *name = gguf_get_tensor_name(a, i);
+        const int64_t j  = gguf_find_tensor(b, name);
+        if (j < 0) {
+            differ(d, "tensor", name, "only in the first");
+        } else if (memcmp(gguf_get_tensor_ne(a, i), gguf_get_tensor_ne(b, j), GGML_MAX_DIMS * sizeof(int64_t)) != 0) {
+            differ(d, "tensor", name, "another shape");
+        } else if (gguf_get_tensor_type(a, i) != gguf_get_tensor_type(b, j)) {
+            char how[96];
+            snprintf(how, sizeof how, "%s, then %s", ggml_type_name(gguf_get_tensor_type(a, i)),
+                ggml_type_name(gguf_get_tensor_type(b, j)));
+            differ(d, "tensor", name, how);
+        } else if (memcmp(berth_gguf_map_data(map_a, i), berth_gguf_map_data(map_b, j), gguf_get_tensor_size(a, i)) != 0) {
+            differ(d, "tensor", name, "other bytes");
+        }
+    }
+    for (int64_t j = 0; j < gguf_get_n_tensors(b); j++) {
+        if (gguf_find_tensor(a, gguf_get_tensor_name(b, j)) < 0) {
+            differ(d, "tensor", gguf_get_tensor_name(b, j), "only in the second");
+        }
+    }
+}
+
+int cli_gguf_diff(int argc, char **argv) {
+    struct diff d = {0};
+    int code      = options_json(argc, argv, "gguf diff", diff_usage, &d.json);
+    if (code >= 0) {
+        return code;
+    }
+    if (argc - optind != 2) {
+        return cli_usage("gguf diff", "%d files are given, not 2", argc - optind);
+    }
+    struct berth_gguf_map *a = cli_gguf_open(argv[optind], false, &code), *b = NULL;
+    if (a != NULL) {
+        b = cli_gguf_open(argv[optind + 1], false, &code);
+    }
+    if (b == NULL) { // exit code 1 would say that they differ
+        berth_gguf_map_close(a);
+        return CLI_FAILURE;
+    }
+    if (d.json) {
+        fputs("{\"differences\": [", stdout);
+    }
+    keys_diff(&d, berth_gguf_map_meta(a), berth_gguf_map_meta(b));
+    tensors_diff(&d, a, b);
+    if (d.json) {
+        printf("], \"same\": %s}\n", d.n == 0 ? "true" : "false");
+    } else {
+        printf("%s%s%s\n", cli_colour(stdout, d.n == 0 ? CLI_GREEN : CLI_YELLOW), d.n == 0 ? "the same" : "different",
+            cli_colour(stdout, CLI_RESET));
+    }
+    berth_gguf_map_close(a);
+    berth_gguf_map_close(b);
+    return d.n == 0 ? CLI_OK : CLI_NO;
+}

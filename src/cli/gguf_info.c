@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+// gguf_info.c: `berth gguf info FILE...`: what a model file says of itself. Only the header is read, so a file whose tensors are
+// missing is told too.
+
+#include "cli/gguf.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char usage[] = "Usage: berth gguf info [OPTION]... FILE...\n\n"
+                            "Prints the keys of a GGUF file, and its tensors by type.\n\n"
+                            "  -t, --tensors   every tensor: name, type, shape, offset, bytes\n"
+                            "  -a, --all       whole strings and arrays, not their beginning\n"
+                            "      --json      print one JSON object a file, with every key and tensor\n"
+                            "  -h, --help      this text\n";
+
+struct options {
+    bool tensors, all, json;
+};
+
+static void print_real(double x, bool json) {
+    if (json && !isfinite(x)) {
+        fputs("null", stdout); // JSON has no other
+    } else {
+        printf("%.9g", x);
+    }
+}
+
+// Element i of a number or an array of numbers.
+static void print_number(enum gguf_type type, const void *data, size_t i, bool json) {
+    switch (type) {
+        case GGUF_TYPE_UINT8: printf("%u", ((const uint8_t *) data)[i]); break;
+        case GGUF_TYPE_INT8: printf("%d", ((const int8_t *) data)[i]); break;
+        case GGUF_TYPE_UINT16: printf("%u", ((const uint16_t *) data)[i]); break;
+        case GGUF_TYPE_INT16: printf("%d", ((const int16_t *) data)[i]); break;
+        case GGUF_TYPE_UINT32: printf("%" PRIu32, ((const uint32_t *) data)[i]); break;
+        case GGUF_TYPE_INT32: printf("%" PRId32, ((const int32_t *) data)[i]); break;
+        case GGUF_TYPE_UINT64: printf("%" PRIu64, ((const uint64_t *) data)[i]); break;
+        case GGUF_TYPE_INT64: printf("%" PRId64, ((const int64_t *) data)[i]); break;
+        case GGUF_TYPE_FLOAT32: print_real((double) ((const float *) data)[i], json); break;
+        case GGUF_TYPE_FLOAT64: print_real(((const double *) data)[i], json); break;
+        case GGUF_TYPE_BOOL: fputs(((const int8_t *) data)[i] != 0 ? "true" : "false", stdout); break;
+        default: break;
+    }
+}
+
+// A string on one line, cut to n_most bytes where a character ends.
+static void print_text(const char *text, size_t n_most) {
+    size_t n = strlen(text);
+    if (n > n_most) {
+        for (n = n_most; n > 0 && ((unsigned char) text[n] & 0xC0) == 0x80; n--) {
+        }
+    }
+    char cut[256];
+    if (n < sizeof cut) {
+        memcpy(cut, text, n);
+        cut[n] = '\0';
+        cli_json_text(stdout, cut);
+    } else {
+        cli_json_text(stdout, text);
+    }
+    fputs(text[n] != '\0' && n < sizeof cut ? "..." : "", stdout);
+}
+
+static void print_value(const struct gguf_context *g, int64_t i, const struct options *o) {
+    const enum gguf_type kind = gguf_get_kv_type(g, i);
+    const bool is_array       = kind == GGUF_TYPE_ARRAY;
+    const enum gguf_type type = is_array ? gguf_get_arr_type(g, i) : kind;
+    const size_t n            = gguf_get_arr_n(g, i);
+    const bool whole          = o->all || o->json;
+    const size_t n_shown      = whole || n <= 6 ? n : 6;
+    fputs(is_array ? "[" : "", stdout);
+    for (size_t k = 0; k < n_shown; k++) {
+        fputs(k > 0 ? ", " : "", stdout);
+        if (type == GGUF_TYPE_STRING) {
+            print_text(gguf_get_arr_str(g, i, k), whole ? SIZE_MAX : is_array ? 20 : 80);
+        } else {
+            print_number(type, gguf_get_arr_data(g, i), k, o->json);
+        }
+    }
+    fputs(n_shown < n ? ", ...]" : is_array ? "]" : "", stdout);
+}
+
+static void print_shape(const int64_t *ne, bool json) {
+    int n_dims = GGML_MAX_DIMS;
+    while (n_dims > 1 && ne[n_dims - 1] == 1) {
+        n_dims--;
+    }
+    for (int i = 0; i < n_dims; i++) {
+        printf("%s%" PRId64, i == 0 ? "" : json ? ", " : " x ", ne[i]);
+    }
+}
+
+static void print_json(const char *path, const struct gguf_context *g, const struct options *o) {
+    fputs("{\"file\": ", stdout);
+    cli_json_text(stdout, path);
+    printf(", \"version\": %u, \"alignment\": %zu, \"data_offset\": %zu, \"keys\": {", gguf_get_version(g), gguf_get_alignment(g),
+        gguf_get_data_offset(g));
+    for (int64_t i = 0; i < gguf_get_n_kv(g); i++) {
+        fputs(i > 0 ? ", " : "", stdout);
+        cli_json_text(stdout, gguf_get_key(g, i));
+        fputs(": ", stdout);
+        print_value(g, i, o);
+    }
+    fputs("}, \"tensors\": [", stdout);
+    for (int64_t i = 0; i < gguf_get_n_tensors(g); i++) {
+        fputs(i > 0 ? ", {\"name\": " : "{\"name\": ", stdout);
+        cli_json_text(stdout, gguf_get_tensor_name(g, i));
+        printf(", \"type\": \"%s\", \"ne\": [", ggml_type_name(gguf_get_tensor_type(g, i)));
+        print_shape(gguf_get_tensor_ne(g, i), true);
+        printf("], \"offset\": %zu, \"bytes\": %zu}", gguf_get_tensor_offset(g, i), gguf_get_tensor_size(g, i));
+    }
+    puts("]}");
+}
+
+static void print_types(const struct gguf_context *g) {
+    char text[64];
+    for (int type = 0; type < GGML_TYPE_COUNT; type++) {
+        int64_t n   = 0;
+        size_t size = 0;
+        for (int64_t i = 0; i < gguf_get_n_tensors(g); i++) {
+            if ((int) gguf_get_tensor_type(g, i) == type) {
+                n++;
+                size += gguf_get_tensor_size(g, i);
+            }
+        }
+        if (n > 0) {
+            printf("  %-8s %6" PRId64 " tensors, %s\n", ggml_type_name((enum ggml_type) type), n, cli_bytes(size, text));
+        }
+    }
+}
+
+static void print_plain(const char *path, const struct gguf_context *g, const struct options *o) {
+    const char *bold = cli_colour(stdout, CLI_BOLD), *reset = cli_colour(stdout, CLI_RESET);
+    printf("%s%s%s: GGUF version %u, %" PRId64 " keys, %" PRId64 " tensors, data at %zu aligned to %zu\n", bold, path, reset,
+        gguf_get_version(g), gguf_get_n_kv(g), gguf_get_n_tensors(g), gguf_get_data_offset(g), gguf_get_alignment(g));
+    for (int64_t i = 0; i < gguf_get_n_kv(g); i++) {
+        const bool is_array = gguf_get_kv_type(g, i) == GGUF_TYPE_ARRAY;
+        char type[32];
+        snprintf(type, sizeof type, is_array ? "%s[%zu]" : "%s",
+            gguf_type_name(is_array ? gguf_get_arr_type(g, i) : gguf_get_kv_type(g, i)), gguf_get_arr_n(g, i));
+        printf("  %-44s %-12s ", gguf_get_key(g, i), type);
+        print_value(g, i, o);
+        putchar('\n');
+    }
+    print_types(g);
+    for (int64_t i = 0; o->tensors && i < gguf_get_n_tensors(g); i++) {
+        printf("  %-44s %-8s at %-12zu %12zu bytes, ", gguf_get_tensor_name(g, i), ggml_type_name(gguf_get_tensor_type(g, i)),
+            gguf_get_tensor_offset(g, i), gguf_get_tensor_size(g, i));
+        print_shape(gguf_get_tensor_ne(g, i), false);
+        putchar('\n');
+    }
+}
+
+int cli_gguf_info(int argc, char **argv) {
+    static const struct option table[] = {{"tensors", no_argument, NULL, 't'}, {"all", no_argument, NULL, 'a'},
+        {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
+    struct options o                   = {0};
+    opterr                             = 0;
+    for (int c; (c = getopt_long(argc, argv, ":tah", table, NULL)) != -1;) {
+        switch (c) {
+            case 't': o.tensors = true; break;
+            case 'a': o.all = true; break;
+            case 'J': o.json = true; break;
+            case 'h': fputs(usage, stdout); return CLI_OK;
+            default: return cli_usage("gguf info", "unknown option '%s'", argv[optind - 1]);
+        }
+    }
+    if (optind == argc) {
+        return cli_usage("gguf info", "no file is given");
+    }
+    int code = CLI_OK;
+    for (; optind < argc; optind++) {
+        struct gguf_context *g = gguf_init_from_file(argv[optind], (struct gguf_init_params){0});
+        if (g == NULL) {
+            code = cli_fail(CLI_FAILURE, "%s", berth_last_error());
+        } else if (o.json) {
+            print_json(argv[optind], g, &o);
+        } else {
+            print_plain(argv[optind], g, &o);
+        }
+        gguf_free(g);
+    }
+    return code;
+}

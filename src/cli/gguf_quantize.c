@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+// gguf_quantize.c: `berth gguf quantize IN OUT TYPE`: the same model with its matrices in another type. One tensor at a time is
+// in memory, whatever the model's size.
+
+#include "cli/gguf.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+static const char usage[] =
+    "Usage: berth gguf quantize [OPTION]... IN OUT TYPE\n\n"
+    "Writes the model IN to OUT with its matrices as TYPE (q8_0, q4_k, ...). Vectors, and matrices whose rows are no\n"
+    "whole number of TYPE's blocks, stay as they are. Prints the size and the mean squared error.\n\n"
+    "      --json   print one JSON object: type, tensors, converted, bytes_before, bytes_after, mse\n"
+    "  -h, --help   this text\n";
+
+struct totals {
+    int64_t n_converted, n_elements;
+    size_t before, after;
+    double squares; // sum of squared errors
+};
+
+// What llama.cpp calls a file of mostly this type (general.file_type); -1 if it has no name for it.
+static int file_type(enum ggml_type type) {
+    static const struct {
+        enum ggml_type type;
+        int number;
+    } rows[] = {
+        {GGML_TYPE_F32, 0},
+        {GGML_TYPE_F16, 1},
+        {GGML_TYPE_Q4_0, 2},
+        {GGML_TYPE_Q4_1, 3},
+        {GGML_TYPE_Q8_0, 7},
+        {GGML_TYPE_Q5_0, 8},
+        {GGML_TYPE_Q5_1, 9},
+        {GGML_TYPE_Q2_K, 10},
+        {GGML_TYPE_Q3_K, 12},
+        {GGML_TYPE_Q4_K, 15},
+        {GGML_TYPE_Q5_K, 17},
+        {GGML_TYPE_Q6_K, 18},
+        {GGML_TYPE_IQ2_XXS, 19},
+        {GGML_TYPE_IQ2_XS, 20},
+        {GGML_TYPE_IQ3_XXS, 23},
+        {GGML_TYPE_IQ1_S, 24},
+        {GGML_TYPE_IQ4_NL, 25},
+        {GGML_TYPE_IQ3_S, 26},
+        {GGML_TYPE_IQ2_S, 28},
+        {GGML_TYPE_IQ4_XS, 30},
+        {GGML_TYPE_IQ1_M, 31},
+        {GGML_TYPE_BF16, 32},
+        {GGML_TYPE_TQ1_0, 36},
+        {GGML_TYPE_TQ2_0, 37},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].type == type) {
+            return rows[i].number;
+        }
+    }
+    return -1;
+}
+
+// Writing would empty the file that is being read.
+static bool is_same_file(const char *a, const char *b) {
+    struct stat s, t;
+    return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
+}
+
+static bool type_parse(const char *text, enum ggml_type *type) {
+    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
+        if (ggml_blck_size((enum ggml_type) i) > 0 && strcasecmp(text, ggml_type_name((enum ggml_type) i)) == 0) {
+            *type = (enum ggml_type) i;
+            return true;
+        }
+    }
+    return false;
+}
+
+// A matrix of real numbers whose rows are whole blocks.
+static bool is_converted(const struct ggml_tensor *t, enum ggml_type type) {
+    return t->ne[1] > 1 && t->ne[0] % ggml_blck_size(type) == 0 && t->type != type &&
+           (t->type == GGML_TYPE_F32 || ggml_get_type_traits(t->type)->to_float != NULL);
+}
+
+static void rows_to_float(enum ggml_type type, const void *from, float *to, int64_t n) {
+    if (type == GGML_TYPE_F32) {
+        memcpy(to, from, (size_t) n * sizeof *to);
+    } else {
+        ggml_get_type_traits(type)->to_float(from, to, n);
+    }
+}
+
+// Converts into out; false: out of memory, or the type cannot be made.
+static bool convert(const struct ggml_tensor *t, enum ggml_type type, void *out, struct totals *totals) {
+    const int64_t n = ggml_nelements(t), n_rows = n / t->ne[0];
+    float *real = malloc((size_t) n * sizeof *real), *back = malloc((size_t) t->ne[0] * sizeof *back);
+    bool ok = real != NULL && back != NULL;
+    if (ok) {
+        rows_to_float(t->type, t->data, real, n);
+        ok = ggml_quantize_chunk(type, real, out, 0, n_rows, t->ne[0], NULL) == ggml_row_size(type, t->ne[0]) * (size_t) n_rows;
+    }
+    for (int64_t r = 0; ok && r < n_rows; r++) {
+        rows_to_float(type, (const char *) out + (size_t) r * ggml_row_size(type, t->ne[0]), back, t->ne[0]);
+        for (int64_t i = 0; i < t->ne[0]; i++) {
+            const double e = (double) back[i] - (double) real[r * t->ne[0] + i];
+            totals->squares += e * e;
+        }
+    }
+    totals->n_elements += n;
+    totals->n_converted++;
+    free(real);
+    free(back);
+    return ok;
+}
+
+// The header with the new types; NULL after a message.
+static struct gguf_context *meta_make(const struct berth_gguf_map *map, enum ggml_type type) {
+    const struct gguf_context *in = berth_gguf_map_meta(map);
+    struct gguf_context *out      = gguf_init_empty();
+    berth_clear_error();
+    gguf_set_kv(out, in);
+    gguf_set_val_u32(out, "general.quantization_version", 2);
+    if (file_type(type) >= 0) {
+        gguf_set_val_u32(out, "general.file_type", (uint32_t) file_type(type));
+    }
+    struct ggml_context *tensors = berth_gguf_map_tensors(map);
+    for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
+        gguf_add_tensor(out, t);
+        if (is_converted(t, type)) {
+            gguf_set_tensor_type(out, t->name, type);
+        }
+    }
+    if (out == NULL || *berth_last_error() != '\0') {
+        cli_fail(CLI_FAILURE, "%s", berth_last_error());
+        gguf_free(out);
+        return NULL;
+    }
+    return out;
+}
+
+// Header, then tensor by tensor. False with errno or berth_last_error() set.
+static bool write_all(
+    const struct berth_gguf_map *map, const struct gguf_context *meta, enum ggml_type type, FILE *file, struct totals *totals) {
+    const char zeros[64]         = {0};
+    struct ggml_context *tensors = berth_gguf_map_tensors(map);
+    struct ggml_tensor *t        = ggml_get_first_tensor(tensors);
+    if (!gguf_write_to_file_ptr(meta, file, true)) {
+        return false;
+    }
+    for (int64_t i = 0; i < gguf_get_n_tensors(meta); i++, t = ggml_get_next_tensor(tensors, t)) {
+        const size_t size = gguf_get_tensor_size(meta, i);
+        void *copy        = NULL;
+        bool ok           = true;
+        if (is_converted(t, type)) {
+            copy = malloc(size);
+            ok   = copy != NULL && convert(t, type, copy, totals);
+        }
+        ok = ok && fwrite(copy != NULL ? copy : t->data, 1, size, file) == size;
+        free(copy);
+        for (size_t left = -size & (gguf_get_alignment(meta) - 1); ok && left > 0;) {
+            const size_t n = left < sizeof zeros ? left : sizeof zeros;
+            ok             = fwrite(zeros, 1, n, file) == n;
+            left -= n;
+        }
+        if (!ok) {
+            return false;
+        }
+        totals->before += ggml_nbytes(t);
+        totals->after += size;
+    }
+    return true;
+}
+
+static void print_totals(
+    const struct totals *x, const struct gguf_context *meta, enum ggml_type type, const char *path, bool json) {
+    const double mse = x->n_elements > 0 ? x->squares / (double) x->n_elements : 0;
+    char text[2][64];
+    if (json) {
+        printf("{\"type\": \"%s\", \"tensors\": %" PRId64 ", \"converted\": %" PRId64
+               ", \"bytes_before\": %zu, \"bytes_after\": %zu, \"mse\": %.6g}\n",
+            ggml_type_name(type), gguf_get_n_tensors(meta), x->n_converted, x->before, x->after, mse);
+        return;
+    }
+    printf("%s: %" PRId64 " of %" PRId64 " tensors as %s, %s, before %s, mean squared error %.4g\n", path, x->n_converted,
+        gguf_get_n_tensors(meta), ggml_type_name(type), cli_bytes(x->after, text[0]), cli_bytes(x->before, text[1]), mse);
+}
+
+int cli_gguf_quantize(int argc, char **argv) {
+    static const struct option table[] = {{"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
+    bool json                          = false;
+    opterr                             = 0;
+    for (int c; (c = getopt_long(argc, argv, ":h", table, NULL)) != -1;) {
+        switch (c) {
+            case 'J': json = true; break;
+            case 'h': fputs(usage, stdout); return CLI_OK;
+            default: return cli_usage("gguf quantize", "unknown option '%s'", argv[optind - 1]);
+        }
+    }
+    enum ggml_type type;
+    if (argc - optind != 3) {
+        return cli_usage("gguf quantize", "IN, OUT and TYPE are wanted, %d are given", argc - optind);
+    }
+    const char *in = argv[optind], *path = argv[optind + 1];
+    if (!type_parse(argv[optind + 2], &type)) {
+        return cli_usage("gguf quantize", "'%s' is no type", argv[optind + 2]);
+    }
+    if (ggml_quantize_requires_imatrix(type)) {
+        return cli_fail(CLI_FAILURE, "%s needs an importance matrix, which is not read here", ggml_type_name(type));
+    }
+    if (is_same_file(in, path)) {
+        return cli_fail(CLI_FAILURE, "%s: IN and OUT are one file", path);
+    }
+    int code;
+    struct berth_gguf_map *map = cli_gguf_open(in, true, &code);
+    struct gguf_context *meta  = map != NULL ? meta_make(map, type) : NULL;
+    FILE *file                 = meta != NULL ? cli_open(path) : NULL;
+    struct totals totals       = {0};
+    if (file == NULL) {
+        code = CLI_FAILURE;
+    } else {
+        code = cli_close(file, path, write_all(map, meta, type, file, &totals));
+        if (code == CLI_OK) {
+            print_totals(&totals, meta, type, path, json);
+        }
+    }
+    gguf_free(meta);
+    berth_gguf_map_close(map);
+    return code;
+}

@@ -1,0 +1,105 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# gguf.sh BERTH: `berth gguf`: exit codes, texts, a full disk. Every case prints one line if it fails. Runs in the root of the
+# sources.
+
+berth=$1
+tmp=$(mktemp -d) || exit 3
+trap 'rm -rf "$tmp"' EXIT
+n_bad=0
+n=0
+
+# expect CODE TEXT ARGS...: exit code, and a text that standard output or standard error must hold ("" for any)
+expect() {
+    code=$1
+    text=$2
+    shift 2
+    n=$((n + 1))
+    "$berth" gguf "$@" > "$tmp/out" 2> "$tmp/err" < /dev/null
+    got=$?
+    if [ $got -ne "$code" ]; then
+        echo "FAILED: berth gguf $*: exit code $got, not $code: $(cat "$tmp/err")"
+        n_bad=$((n_bad + 1))
+    elif [ -n "$text" ] && ! cat "$tmp/out" "$tmp/err" | grep -qF -- "$text"; then
+        echo "FAILED: berth gguf $*: no '$text' in: $(cat "$tmp/out" "$tmp/err")"
+        n_bad=$((n_bad + 1))
+    elif [ "$code" -ge 2 ] && [ ! -s "$tmp/err" ]; then
+        echo "FAILED: berth gguf $*: nothing on standard error"
+        n_bad=$((n_bad + 1))
+    fi
+}
+
+corpus=tests/fuzz/corpus/gguf
+head -c 100 $corpus/tensors > "$tmp/cut"
+head -c 3000 /dev/urandom > "$tmp/noise"
+# one matrix of 32 x 2 ones as f32
+{
+    printf 'GGUF\003\000\000\000\001\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000'
+    printf '\001\000\000\000\000\000\000\000m\002\000\000\000\040\000\000\000\000\000\000\000\002\000\000\000\000\000\000\000'
+    printf '\000\000\000\000\000\000\000\000\000\000\000\000'
+    head -c 31 /dev/zero
+    i=0
+    while [ $i -lt 64 ]; do
+        printf '\000\000\200\077'
+        i=$((i + 1))
+    done
+} > "$tmp/matrix"
+head -c 350 "$tmp/matrix" > "$tmp/nan"
+printf '\377\377' >> "$tmp/nan"
+
+expect 0 "Usage: berth gguf PART" --help
+expect 2 "no part is given"
+expect 2 "unknown part 'infos'" infos
+expect 2 "unknown option '--nonsense'" --nonsense
+
+for part in info check diff quantize; do
+    expect 0 "Usage: berth gguf $part" $part --help
+    expect 2 "unknown option '--nonsense'" $part --nonsense
+    expect 2 "" $part
+done
+
+expect 0 "11 keys, 0 tensors" info $corpus/keys
+expect 0 "u16[2]" info $corpus/arrays
+expect 0 "3 x 2" info --tensors $corpus/tensors
+expect 0 '"ne": [3, 2], "offset": 0, "bytes": 24}' info --json $corpus/tensors
+expect 0 '"a", "b"]' info --all $corpus/strings
+expect 3 "No such file" info "$tmp/none"
+expect 3 "no GGUF file" info "$tmp/noise"
+expect 3 "big-endian" info $corpus/big
+expect 3 "version 1 is no longer in use, 2 and 3 are read, at offset 4" info $corpus/v1
+
+expect 0 "sound: 0 keys, 1 tensors, 256 bytes of data" check "$tmp/matrix"
+expect 0 '"sound": true' check --json "$tmp/matrix"
+expect 1 "'k' is there twice, at offset" check $corpus/twice
+expect 1 "it overlaps another, at offset" check $corpus/overlap
+expect 1 "the file ends in the" check "$tmp/cut"
+expect 1 "not sound: tensor 'm'" check "$tmp/nan"
+expect 3 "cannot be read: No such file" check "$tmp/none"
+expect 3 "cannot be read" check "$tmp/matrix" "$tmp/none"
+
+expect 0 "the same" diff $corpus/keys $corpus/keys
+expect 1 "only in the second" diff $corpus/keys $corpus/arrays
+expect 1 "other bytes" diff "$tmp/matrix" "$tmp/nan"
+expect 1 '"same": false' diff --json "$tmp/matrix" $corpus/tensors
+expect 3 "No such file" diff "$tmp/none" $corpus/keys
+expect 3 "no GGUF file" diff $corpus/keys "$tmp/noise"
+
+expect 0 "1 of 1 tensors as q8_0, 68 bytes, before 256 bytes" quantize "$tmp/matrix" "$tmp/q8" q8_0
+expect 0 "sound" check "$tmp/q8"
+expect 1 "f32, then q8_0" diff "$tmp/matrix" "$tmp/q8"
+expect 0 '"converted": 0' quantize --json "$tmp/matrix" "$tmp/q4" Q4_K
+expect 2 "'q9' is no type" quantize "$tmp/matrix" "$tmp/q9" q9
+expect 3 "IN and OUT are one file" quantize "$tmp/q8" "$tmp/q8" f16
+expect 3 "writing failed: No space left on device" quantize "$tmp/matrix" /dev/full q8_0
+expect 3 "cannot be written" quantize "$tmp/matrix" "$tmp/none/q8" q8_0
+expect 3 "No such file" quantize "$tmp/none" "$tmp/q8" q8_0
+expect 3 "importance matrix" quantize "$tmp/matrix" "$tmp/iq" iq2_xxs
+
+"$berth" gguf info --json $corpus/arrays > /dev/full 2> "$tmp/err"
+if [ $? -ne 3 ]; then
+    echo "FAILED: a full standard output is no failure"
+    n_bad=$((n_bad + 1))
+fi
+
+echo "$n cases, $n_bad failed"
+[ $n_bad -eq 0 ]
