@@ -20,6 +20,7 @@ struct assign {
     int32_t *next_writer; // [n_rows] from a root through the nodes that write into it, -1: end
     uint64_t *crossing;   // [n_nodes + 1] scratch of the border search
     int last;             // backend of the host
+    int32_t n_free;       // nodes that spreading can still give a backend, at most
 };
 
 // ---- what backends can do ----
@@ -82,6 +83,7 @@ static bool set_if_able(struct assign *a, int32_t r, int b, enum berth_sched_rea
     const int32_t root = sched_root(a->memo, r);
     if (can_run(a, b, root)) {
         set(a, root, b, reason);
+        a->n_free--;
         return true;
     }
     int16_t *refused = &a->memo->rows[root].refused;
@@ -167,8 +169,10 @@ static enum ggml_status fix(struct assign *a) {
             (void) set_if_able(a, r, a->last, BERTH_SCHED_INPUT);
         }
     }
+    a->n_free = 0;
     for (int32_t r = 0; r < memo->n_nodes; r++) {
         if (is_node(a, r) && !is_set(a, r)) {
+            a->n_free++;
             (void) fix_by_weight(a, r);
         }
     }
@@ -226,7 +230,7 @@ static int32_t border(struct assign *a, int32_t g0, int32_t g1, int left, int ri
 
 static void spread_down(struct assign *a, bool with_last) {
     int cur = -1;
-    for (int32_t i = 0; i < a->memo->n_nodes; i++) {
+    for (int32_t i = 0; a->n_free > 0 && i < a->memo->n_nodes; i++) {
         if (!is_node(a, i)) {
             continue;
         }
@@ -256,7 +260,7 @@ static void spread_down(struct assign *a, bool with_last) {
 
 static void spread_up(struct assign *a, bool with_last) {
     int cur = -1;
-    for (int32_t i = a->memo->n_nodes - 1; i >= 0; i--) {
+    for (int32_t i = a->memo->n_nodes - 1; a->n_free > 0 && i >= 0; i--) {
         if (!is_node(a, i)) {
             continue;
         }
@@ -402,8 +406,10 @@ enum ggml_status sched_assign(struct ggml_backend_sched *sched, struct sched_mem
         status = fix(&a);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        spread_down(&a, false);
-        spread_up(&a, false);
+        if (sched->n_backends > 1) { // devices, before the host
+            spread_down(&a, false);
+            spread_up(&a, false);
+        }
         spread_down(&a, true);
         spread_up(&a, true);
         status = settle(&a);

@@ -9,6 +9,8 @@
 
 #include "alloc/galloc.h"
 
+#include <string.h>
+
 // ---- the graph that is planned ----
 
 struct plan_graph {
@@ -114,7 +116,7 @@ static void plan_end(struct plan_graph *g) {
         if (memo->rows[r].slots >= 0) {
             const size_t off = offsetof(struct ggml_tensor, flags) - SCHED_FORM_OFF;
             int32_t flags;
-            __builtin_memcpy(&flags, memo->rows[r].form + off, sizeof flags);
+            memcpy(&flags, memo->forms[r].bytes + off, sizeof flags);
             memo->tensors_at[r]->flags = flags;
         }
     }
@@ -190,15 +192,8 @@ enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_me
 // ---- addresses ----
 
 static enum ggml_status put(struct ggml_tensor *t, ggml_backend_buffer_t mem, void *data) {
-    if (t->data == data && t->buffer == mem) {
-        return GGML_STATUS_SUCCESS;
-    }
-    t->buffer = mem;
-    t->data   = data;
-    if (mem == NULL || mem->iface.init_tensor == NULL) {
-        return GGML_STATUS_SUCCESS;
-    }
-    return ggml_backend_buffer_init_tensor(mem, t);
+    return sched_put(t, mem, data) ? GGML_STATUS_SUCCESS
+                                   : berth_fail(GGML_STATUS_FAILED, "scheduler: %s cannot be placed", berth_name_of(t));
 }
 
 static enum ggml_status put_root(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t r) {
@@ -210,28 +205,18 @@ static enum ggml_status put_root(struct ggml_backend_sched *sched, struct sched_
     return row->mem != NULL ? put(memo->tensors_at[r], row->mem, row->data) : GGML_STATUS_SUCCESS;
 }
 
-// A view follows its root, which comes first: it may be a leaf, behind the nodes.
-static enum ggml_status put_view(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t r) {
-    const int32_t v                = memo->rows[r].view_src;
-    struct ggml_tensor *t          = memo->tensors_at[r];
-    const struct ggml_tensor *root = memo->tensors_at[v];
-    if (t == root) {
-        return GGML_STATUS_SUCCESS;
-    }
-    const enum ggml_status status = v > r && !memo->rows[v].is_placed ? put_root(sched, memo, v) : GGML_STATUS_SUCCESS;
-    if (status != GGML_STATUS_SUCCESS || root->data == NULL) {
-        return status;
-    }
-    return put(t, root->buffer, (char *) root->data + memo->rows[r].view_offs);
-}
-
 static enum ggml_status put_all(struct ggml_backend_sched *sched, struct sched_memo *memo) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int32_t r = 0; r < memo->n_rows && status == GGML_STATUS_SUCCESS; r++) {
-        if (memo->rows[r].view_src >= 0) {
-            status = put_view(sched, memo, r);
-        } else if (!memo->rows[r].is_placed) {
+        if (memo->rows[r].view_src < 0 && !memo->rows[r].is_placed) {
             status = put_root(sched, memo, r);
+        }
+    }
+    for (int32_t r = 0; r < memo->n_rows && status == GGML_STATUS_SUCCESS; r++) {
+        const int32_t v                = memo->rows[r].view_src;
+        const struct ggml_tensor *root = v >= 0 ? memo->tensors_at[v] : NULL;
+        if (root != NULL && root != memo->tensors_at[r] && root->data != NULL) {
+            status = put(memo->tensors_at[r], root->buffer, (char *) root->data + memo->forms[r].view_offs);
         }
     }
     return status;
@@ -255,8 +240,12 @@ static void note(struct sched_memo *memo) {
     }
 }
 
+bool sched_has_places(const struct ggml_backend_sched *sched, const struct sched_memo *memo) {
+    return memo->epoch != 0 && memo->epoch == sched->galloc->epoch;
+}
+
 enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    if (memo->epoch != sched->galloc->epoch || memo->epoch == 0) {
+    if (!sched_has_places(sched, memo)) {
         struct plan_graph g     = {.sched = sched, .memo = memo};
         enum ggml_status status = plan_begin(&g);
         if (status != GGML_STATUS_SUCCESS) {
@@ -274,6 +263,9 @@ enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo
         }
         note(memo);
         memo->epoch = sched->galloc->epoch;
+        if (sched->slot == 0) {
+            return GGML_STATUS_SUCCESS; // the allocator did it
+        }
     }
     return put_all(sched, memo);
 }

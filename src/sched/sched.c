@@ -141,7 +141,7 @@ static void memo_move(struct sched_memo *memo, bool moved) {
     }
 }
 
-static struct sched_memo *memo_find(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) {
+static struct sched_memo *memo_find(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph, bool put) {
     for (int k = 0; k < SCHED_N_MEMOS; k++) { // the last one first
         struct sched_memo *memo = NULL;
         for (int m = 0; m < SCHED_N_MEMOS; m++) {
@@ -149,8 +149,13 @@ static struct sched_memo *memo_find(struct ggml_backend_sched *sched, const stru
             memo               = is_next && (memo == NULL || k == 0) ? &sched->memos[m] : memo;
         }
         bool moved = false;
-        if (memo != NULL && memo->is_split && memo->n_slots == sched->n_copies && sched_memo_match(sched, memo, graph, &moved)) {
+        if (memo == NULL || !memo->is_split || memo->n_slots != sched->n_copies) {
+            continue;
+        }
+        const enum sched_match match = sched_memo_match(sched, memo, graph, put, &moved);
+        if (match != SCHED_OTHER) {
             memo_move(memo, moved);
+            sched->is_put = match == SCHED_SAME_PLACED;
             return memo;
         }
     }
@@ -183,17 +188,15 @@ static enum ggml_status memo_make(struct ggml_backend_sched *sched, struct sched
     return status;
 }
 
-static enum ggml_status prepare(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
-    enum ggml_status status = berth_graph_check(graph);
+static enum ggml_status prepare(struct ggml_backend_sched *sched, struct ggml_cgraph *graph, bool put) {
     sched->is_alloc         = false;
+    sched->is_put           = false;
     sched->cur              = NULL;
-    if (status != GGML_STATUS_SUCCESS) {
-        return status;
-    }
-    struct sched_memo *memo = memo_find(sched, graph);
+    struct sched_memo *memo = memo_find(sched, graph, put);
     if (memo == NULL) {
-        memo   = memo_oldest(sched);
-        status = memo_make(sched, memo, graph);
+        memo                    = memo_oldest(sched);
+        enum ggml_status status = berth_graph_check(graph); // what is known holds no poison
+        status                  = status == GGML_STATUS_SUCCESS ? memo_make(sched, memo, graph) : status;
         if (status != GGML_STATUS_SUCCESS) {
             sched->graph = NULL;
             return status;
@@ -212,11 +215,30 @@ static enum ggml_status prepare(struct ggml_backend_sched *sched, struct ggml_cg
     return GGML_STATUS_SUCCESS;
 }
 
+static enum ggml_status place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+    enum ggml_status status = sched_events_init(sched);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    if (memo->n_slots > 1) {
+        sched->slot      = sched->next_slot % memo->n_slots;
+        sched->next_slot = (sched->slot + 1) % memo->n_slots;
+        if (memo != sched->last_run) {
+            sched_drain(sched); // the plans of two graphs know nothing of each other, and inputs are about to be written
+        }
+        sched_wait_slot(sched, sched->slot);
+    } else {
+        sched->slot = 0;
+    }
+    sched->last_run = memo;
+    return sched->is_put ? GGML_STATUS_SUCCESS : sched_place(sched, memo);
+}
+
 // prepare, then what step does with it; with fewer graphs in flight if memory does not suffice.
 static enum ggml_status prepare_and(struct ggml_backend_sched *sched, struct ggml_cgraph *graph,
     enum ggml_status (*step)(struct ggml_backend_sched *, struct sched_memo *)) {
     for (;;) {
-        enum ggml_status status = prepare(sched, graph);
+        enum ggml_status status = prepare(sched, graph, step == place);
         if (status == GGML_STATUS_SUCCESS) {
             status = step(sched, sched->cur);
         }
@@ -245,7 +267,7 @@ static bool has_arguments(const char *func, ggml_backend_sched_t sched, const st
 }
 
 enum ggml_status berth_sched_split(ggml_backend_sched_t sched, struct ggml_cgraph *graph) {
-    return has_arguments(__func__, sched, graph) ? prepare(sched, graph) : GGML_STATUS_FAILED;
+    return has_arguments(__func__, sched, graph) ? prepare(sched, graph, false) : GGML_STATUS_FAILED;
 }
 
 void ggml_backend_sched_split_graph(ggml_backend_sched_t sched, struct ggml_cgraph *graph) {
@@ -271,29 +293,11 @@ void ggml_backend_sched_reserve_size(ggml_backend_sched_t sched, struct ggml_cgr
         return;
     }
     memset(sizes, 0, (size_t) sched->n_backends * sizeof sizes[0]);
-    if (prepare(sched, measure_graph) == GGML_STATUS_SUCCESS && sched_measure(sched, sched->cur, sizes) != GGML_STATUS_SUCCESS) {
+    if (prepare(sched, measure_graph, false) == GGML_STATUS_SUCCESS &&
+        sched_measure(sched, sched->cur, sizes) != GGML_STATUS_SUCCESS) {
         memset(sizes, 0, (size_t) sched->n_backends * sizeof sizes[0]);
     }
     ggml_backend_sched_reset(sched);
-}
-
-static enum ggml_status place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    enum ggml_status status = sched_events_init(sched);
-    if (status != GGML_STATUS_SUCCESS) {
-        return status;
-    }
-    if (memo->n_slots > 1) {
-        sched->slot      = sched->next_slot % memo->n_slots;
-        sched->next_slot = (sched->slot + 1) % memo->n_slots;
-        if (memo != sched->last_run) {
-            sched_drain(sched); // the plans of two graphs know nothing of each other, and inputs are about to be written
-        }
-        sched_wait_slot(sched, sched->slot);
-    } else {
-        sched->slot = 0;
-    }
-    sched->last_run = memo;
-    return sched_place(sched, memo);
 }
 
 static enum ggml_status alloc_graph(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {

@@ -38,19 +38,23 @@ void sched_map_fini(struct sched_map *map);
 #define SCHED_FORM_OFF offsetof(struct ggml_tensor, ne)
 #define SCHED_FORM_SIZE (offsetof(struct ggml_tensor, src) - SCHED_FORM_OFF)
 
+// What of a tensor is only compared: apart from the rows, so that passes over those stay in the cache.
+struct sched_form {
+    unsigned char bytes[SCHED_FORM_SIZE];
+    size_t view_offs;
+};
+
 // One tensor. Rows: nodes in order, leafs in order, then what only sources and views name.
 // backend, reason and refused of an unplaced root hold for all its views: whoever writes into memory runs where it lies.
 struct sched_row {
-    unsigned char form[SCHED_FORM_SIZE];
-    size_t view_offs;
     ggml_backend_buffer_type_t buft; // of the caller's memory; NULL: none, or an address without a buffer
     ggml_backend_buffer_t mem;       // where the scheduler put it; NULL: placed by the caller, or not yet
     void *data;                      // likewise
     int32_t view_src;                // row, -1: no view
     int32_t src;                     // first of its sources in memo.srcs
-    int32_t type;
     int32_t op;
     int32_t slots;   // first of its places in memo.slot_data, -1: it has one place only
+    int16_t type;    // -1: none that is known
     int16_t n_src;   // sources that are not NULL
     int16_t caller;  // backend the caller chose, -1: none
     int16_t backend; // -1: none
@@ -60,6 +64,7 @@ struct sched_row {
     bool is_placed;
     bool is_empty; // nothing to compute
     bool is_input; // flagged as the caller's
+    bool is_dense; // its sources are the first n_src of ggml_tensor.src
 };
 
 // A tensor that crosses to a backend: made once for each version of its bytes.
@@ -92,10 +97,12 @@ struct sched_split {
 struct sched_memo {
     struct ggml_tensor **tensors_at; // [n_rows] in the graph that was seen last
     struct sched_row *rows;
-    int32_t *srcs;  // rows of sources
-    uint8_t *slots; // index in ggml_tensor.src
+    struct sched_form *forms; // [n_rows]
+    int32_t *srcs;            // rows of sources
+    uint8_t *slots;           // index in ggml_tensor.src
     int32_t n_rows, n_nodes, n_leafs, n_srcs;
-    size_t at_cap, rows_cap, srcs_cap, slots_cap;
+    size_t at_cap, rows_cap, forms_cap, srcs_cap, slots_cap;
+    bool has_choices; // some row has a caller
 
     struct ggml_tensor **nodes; // [n_nodes] in execution order, which a backend may have changed within a split
     int32_t *order;             // [n_nodes] their rows
@@ -156,6 +163,7 @@ struct ggml_backend_sched {
     struct ggml_cgraph *graph;   // of cur
     struct ggml_cgraph seen;     // its fields when it was allocated
     bool is_alloc;
+    bool is_put;       // all addresses of cur are given
     bool was_reserved; // growing again is worth a line
     int64_t clock;
 
@@ -182,9 +190,12 @@ struct ggml_backend_sched {
 // Fills rows from the graph.
 enum ggml_status sched_memo_build(
     struct ggml_backend_sched *sched, struct sched_memo *memo, const struct ggml_cgraph *graph) BERTH_MUST_USE;
-// Whether the graph is the memo's; then tensors_at are its tensors, and *moved tells if any differs from before.
-bool sched_memo_match(
-    const struct ggml_backend_sched *sched, struct sched_memo *memo, const struct ggml_cgraph *graph, bool *moved);
+// Whether the graph is the memo's; then tensors_at are its tensors, and *moved tells if any differs from before. With put,
+// tensors get their addresses on the way (place.c:sched_put), so that a graph that comes again is looked at once; if it turns
+// out to be another after all, that does no harm: memory of the scheduler's own counts as none.
+enum sched_match { SCHED_OTHER, SCHED_SAME, SCHED_SAME_PLACED };
+enum sched_match sched_memo_match(
+    struct ggml_backend_sched *sched, struct sched_memo *memo, const struct ggml_cgraph *graph, bool put, bool *moved);
 int32_t sched_memo_row(struct sched_memo *memo, const struct ggml_tensor *t); // -1: none, or out of memory for the map
 void sched_memo_drop(struct sched_memo *memo);                                // forgets the graph, keeps the memory
 void sched_memo_fini(struct sched_memo *memo);
@@ -222,7 +233,17 @@ static inline struct ggml_tensor *sched_copy_tensor(const struct sched_memo *mem
 // What the backends' buffers would need for this graph; nothing is allocated.
 enum ggml_status sched_measure(struct ggml_backend_sched *sched, struct sched_memo *memo, size_t *sizes) BERTH_MUST_USE;
 enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+// Gives the tensor of a row its address: a root's place, or a view's within its root's. What a view looks at must be placed.
+static inline bool sched_put(struct ggml_tensor *t, ggml_backend_buffer_t mem, void *data) {
+    if (t->data == data && t->buffer == mem) {
+        return true;
+    }
+    t->buffer = mem;
+    t->data   = data;
+    return mem == NULL || mem->iface.init_tensor == NULL || ggml_backend_buffer_init_tensor(mem, t) == GGML_STATUS_SUCCESS;
+}
 // Gives every tensor of the graph its address.
+bool sched_has_places(const struct ggml_backend_sched *sched, const struct sched_memo *memo);
 enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
 
 // ---- run.c ----

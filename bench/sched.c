@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: MIT
+// sched.c: what the scheduler costs, Berth against the reference in one run: time to split and allocate a graph that is new and
+// one that comes again, on one backend and on three, and the address space that making and reserving a scheduler takes.
+// Chains of 100 to 100,000 nodes; every 32nd reads a weight, which lies on the backends in turns. Every graph is built anew, as
+// programs do. The devices are those of this file for both, without a kernel: nothing is computed.
+//
+//     bench-sched [MOST_NODES]
+#include "support/oracle.h"
+
+#include "ggml-backend-impl.h"
+#include "ggml-backend.h"
+#include "ggml.h"
+
+#include <sys/wait.h>
+#include <time.h>
+
+enum { WIDTH = 64, BLOCK = 32, MAX_BACKENDS = 3, MAX_RUNS = 41 };
+
+#define FUNCTIONS(X) \
+    X(ggml_init) \
+    X(ggml_free) \
+    X(ggml_new_tensor_1d) \
+    X(ggml_new_graph_custom) \
+    X(ggml_graph_overhead_custom) \
+    X(ggml_build_forward_expand) \
+    X(ggml_tensor_overhead) \
+    X(ggml_mul) \
+    X(ggml_add) \
+    X(ggml_scale) \
+    X(ggml_set_input) \
+    X(ggml_set_output) \
+    X(ggml_backend_buffer_init) \
+    X(ggml_backend_buffer_free) \
+    X(ggml_backend_buffer_get_base) \
+    X(ggml_backend_buffer_set_usage) \
+    X(ggml_backend_tensor_alloc) \
+    X(ggml_backend_buft_alloc_buffer) \
+    X(ggml_backend_sched_new) \
+    X(ggml_backend_sched_free) \
+    X(ggml_backend_sched_reserve) \
+    X(ggml_backend_sched_reset) \
+    X(ggml_backend_sched_alloc_graph) \
+    X(ggml_backend_sched_get_n_splits) \
+    X(ggml_backend_sched_get_buffer_size)
+
+struct bench_device {
+    struct ggml_backend_device dev;
+    struct ggml_backend_buffer_type buft;
+    struct ggml_backend backend;
+    struct side *side;
+    bool is_host;
+};
+
+// One implementation, with devices of its own.
+struct side {
+#define X(f) __typeof__(f) *f;
+    FUNCTIONS(X)
+#undef X
+    struct bench_device devices[MAX_BACKENDS];
+    ggml_backend_t backends[MAX_BACKENDS];
+    struct ggml_context *weights_ctx;
+    struct ggml_tensor *weights[MAX_BACKENDS];
+    ggml_backend_buffer_t buffers[MAX_BACKENDS];
+    void *memory;
+    size_t memory_size;
+    double seconds[MAX_RUNS];
+    int n_splits;
+};
+
+static void side_load_own(struct side *s) {
+#define X(f) s->f = f;
+    FUNCTIONS(X)
+#undef X
+}
+
+static bool side_load(struct side *s, void *handle) {
+    bool all = true;
+#define X(f) all = (*(void **) &s->f = dlsym(handle, #f)) != NULL && all;
+    FUNCTIONS(X)
+#undef X
+    return all;
+}
+
+// Of this process, so that others on the machine do not count.
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
+}
+
+// ---- devices that compute nothing ----
+
+static const char *buft_name(ggml_backend_buffer_type_t buft) {
+    (void) buft;
+    return "Bench";
+}
+
+static void buffer_free(ggml_backend_buffer_t buffer) {
+    free(buffer->context);
+}
+
+static void *buffer_base(ggml_backend_buffer_t buffer) {
+    return (void *) (((uintptr_t) buffer->context + 63) / 64 * 64);
+}
+
+static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
+    struct bench_device *d = buft->context;
+    void *memory           = malloc(size + 64);
+    return memory != NULL ? d->side->ggml_backend_buffer_init(buft,
+                                (struct ggml_backend_buffer_i){.free_buffer = buffer_free, .get_base = buffer_base}, memory, size)
+                          : NULL;
+}
+
+static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
+    (void) buft;
+    return 32;
+}
+
+static bool buft_is_host(ggml_backend_buffer_type_t buft) {
+    return ((struct bench_device *) buft->context)->is_host;
+}
+
+static const char *dev_name(ggml_backend_dev_t dev) {
+    (void) dev;
+    return "Bench";
+}
+
+static const char *backend_name(ggml_backend_t backend) {
+    (void) backend;
+    return "Bench";
+}
+
+static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
+    return ((struct bench_device *) dev->context)->is_host ? GGML_BACKEND_DEVICE_TYPE_CPU : GGML_BACKEND_DEVICE_TYPE_GPU;
+}
+
+static ggml_backend_buffer_type_t dev_buft(ggml_backend_dev_t dev) {
+    return &((struct bench_device *) dev->context)->buft;
+}
+
+static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
+    (void) dev;
+    (void) op;
+    return true;
+}
+
+static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) {
+    return buft == &((struct bench_device *) dev->context)->buft;
+}
+
+static void device_init(struct bench_device *d, struct side *side, bool is_host) {
+    *d = (struct bench_device){
+        .side    = side,
+        .is_host = is_host,
+        .dev     = {.context = d,
+                .iface       = {.get_name  = dev_name,
+                          .get_type        = dev_type,
+                          .get_buffer_type = dev_buft,
+                          .supports_op     = dev_supports_op,
+                          .supports_buft   = dev_supports_buft}},
+        .buft    = {.context = d,
+               .device       = &d->dev,
+               .iface =
+                   {.get_name = buft_name, .alloc_buffer = buft_alloc, .get_alignment = buft_alignment, .is_host = buft_is_host}},
+        .backend = {.context = d, .device = &d->dev, .iface = {.get_name = backend_name}},
+    };
+}
+
+static bool side_init(struct side *s, int n_backends, int most_nodes) {
+    s->weights_ctx = s->ggml_init((struct ggml_init_params){MAX_BACKENDS * s->ggml_tensor_overhead(), NULL, true});
+    for (int b = 0; b < n_backends; b++) {
+        device_init(&s->devices[b], s, b == n_backends - 1);
+        s->backends[b] = &s->devices[b].backend;
+        s->weights[b]  = s->ggml_new_tensor_1d(s->weights_ctx, GGML_TYPE_F32, WIDTH);
+        s->buffers[b]  = s->ggml_backend_buft_alloc_buffer(&s->devices[b].buft, WIDTH * sizeof(float));
+        s->ggml_backend_buffer_set_usage(s->buffers[b], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        s->ggml_backend_tensor_alloc(s->buffers[b], s->weights[b], s->ggml_backend_buffer_get_base(s->buffers[b]));
+    }
+    const size_t n = (size_t) most_nodes + 64;
+    s->memory_size = n * s->ggml_tensor_overhead() + s->ggml_graph_overhead_custom(n, false);
+    s->memory      = calloc(1, s->memory_size);
+    return s->memory != NULL;
+}
+
+static void side_fini(struct side *s, int n_backends) {
+    for (int b = 0; b < n_backends; b++) {
+        s->ggml_backend_buffer_free(s->buffers[b]);
+    }
+    s->ggml_free(s->weights_ctx);
+    free(s->memory);
+}
+
+// ---- graphs ----
+
+static struct ggml_cgraph *build(struct side *s, struct ggml_context *ctx, int n_nodes, int n_backends, int most_nodes) {
+    struct ggml_cgraph *graph = s->ggml_new_graph_custom(ctx, (size_t) most_nodes + 64, false);
+    struct ggml_tensor *x = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F32, WIDTH), *start = x;
+    s->ggml_set_input(x);
+    for (int i = 0; i < n_nodes; i++) {
+        if (i % BLOCK == 0) {
+            x     = s->ggml_mul(ctx, x, s->weights[i / BLOCK % n_backends]);
+            start = x;
+        } else if (i % 8 == 7) {
+            x = s->ggml_add(ctx, x, start);
+        } else {
+            x = s->ggml_scale(ctx, x, 0.5f);
+        }
+    }
+    s->ggml_set_output(x);
+    s->ggml_build_forward_expand(graph, x);
+    return graph;
+}
+
+// A chain of n_nodes, built, then split and allocated; the seconds of the latter.
+static double alloc_one(struct side *s, ggml_backend_sched_t sched, int n_nodes, int n_backends, int most_nodes) {
+    struct ggml_context *ctx  = s->ggml_init((struct ggml_init_params){s->memory_size, s->memory, true});
+    struct ggml_cgraph *graph = build(s, ctx, n_nodes, n_backends, most_nodes);
+    const double start        = now();
+    s->ggml_backend_sched_reset(sched);
+    if (!s->ggml_backend_sched_alloc_graph(sched, graph)) {
+        fprintf(stderr, "sched: a graph of %d nodes is refused\n", n_nodes);
+        exit(1);
+    }
+    const double seconds = now() - start;
+    s->n_splits          = s->ggml_backend_sched_get_n_splits(sched);
+    s->ggml_free(ctx);
+    return seconds;
+}
+
+static int by_value(const void *a, const void *b) {
+    const double x = *(const double *) a, y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *x, int n) {
+    qsort(x, (size_t) n, sizeof(*x), by_value);
+    return (x[(n - 1) / 2] + x[n / 2]) / 2;
+}
+
+static size_t address_space(void) {
+    unsigned long long pages = 0;
+    FILE *f                  = fopen("/proc/self/statm", "re");
+    const int got            = f != NULL ? fscanf(f, "%llu", &pages) : 0;
+    if (f != NULL) {
+        fclose(f);
+    }
+    return got == 1 ? (size_t) pages * (size_t) sysconf(_SC_PAGESIZE) : 0;
+}
+
+// In a process of its own: bytes of address space that new and reserve take, compute buffers apart.
+static size_t space_of(struct side *s, int n_nodes, int n_backends) {
+    int ends[2];
+    if (pipe(ends) != 0) {
+        return 0;
+    }
+    const pid_t pid = fork();
+    if (pid == 0) {
+        struct ggml_context *ctx  = s->ggml_init((struct ggml_init_params){s->memory_size, s->memory, true});
+        struct ggml_cgraph *graph = build(s, ctx, n_nodes, n_backends, n_nodes);
+        const size_t before       = address_space();
+        ggml_backend_sched_t sched =
+            s->ggml_backend_sched_new(s->backends, NULL, n_backends, (size_t) n_nodes + 64, false, false);
+        size_t size = s->ggml_backend_sched_reserve(sched, graph) ? address_space() - before : 0;
+        for (int b = 0; b < n_backends; b++) {
+            const size_t buffer = s->ggml_backend_sched_get_buffer_size(sched, s->backends[b]);
+            size -= buffer < size ? buffer : size;
+        }
+        _exit(write(ends[1], &size, sizeof size) == (ssize_t) sizeof size ? 0 : 1);
+    }
+    size_t size = 0;
+    if (read(ends[0], &size, sizeof size) != (ssize_t) sizeof size) {
+        size = 0;
+    }
+    close(ends[0]);
+    close(ends[1]);
+    waitpid(pid, NULL, 0);
+    return size;
+}
+
+// ---- comparisons ----
+
+struct ratios {
+    double fresh, again, space;
+};
+
+static void worse(double *most, double ratio) {
+    *most = ratio > *most ? ratio : *most;
+}
+
+static void compare(int n_nodes, int n_backends, struct side *sides, int n_sides, struct ratios *worst) {
+    const int n_runs = n_nodes <= 10000 ? MAX_RUNS : 9, most = n_nodes + 2 * MAX_RUNS;
+    double fresh[2] = {0}, again[2] = {0};
+    size_t space[2] = {0};
+    ggml_backend_sched_t sched[2];
+    for (int k = 0; k < n_sides; k++) {
+        if (!side_init(&sides[k], n_backends, most)) {
+            exit(1);
+        }
+        space[k] = space_of(&sides[k], n_nodes, n_backends);
+        sched[k] = sides[k].ggml_backend_sched_new(sides[k].backends, NULL, n_backends, (size_t) most + 64, false, false);
+        alloc_one(&sides[k], sched[k], most, n_backends, most); // what is reserved
+    }
+    for (int run = 0; run < n_runs; run++) { // each has a node more than the one before
+        for (int k = 0; k < n_sides; k++) {
+            sides[k].seconds[run] = alloc_one(&sides[k], sched[k], n_nodes + run, n_backends, most);
+        }
+    }
+    for (int k = 0; k < n_sides; k++) {
+        fresh[k] = median(sides[k].seconds, n_runs);
+        alloc_one(&sides[k], sched[k], n_nodes, n_backends, most);
+    }
+    for (int run = 0; run < n_runs; run++) {
+        for (int k = 0; k < n_sides; k++) {
+            sides[k].seconds[run] = alloc_one(&sides[k], sched[k], n_nodes, n_backends, most);
+        }
+    }
+    for (int k = 0; k < n_sides; k++) {
+        again[k] = median(sides[k].seconds, n_runs);
+    }
+    printf("%6d nodes, %d backend%s, %4d splits: new %8.1f us", n_nodes, n_backends, n_backends > 1 ? "s" : " ",
+        sides[0].n_splits, 1e6 * fresh[0]);
+    if (n_sides > 1) {
+        printf(" / %8.1f = %.2f", 1e6 * fresh[1], fresh[0] / fresh[1]);
+        worse(&worst->fresh, fresh[0] / fresh[1]);
+    }
+    printf(", again %7.1f us", 1e6 * again[0]);
+    if (n_sides > 1) {
+        printf(" / %8.1f = %.2f", 1e6 * again[1], again[0] / again[1]);
+        worse(&worst->again, again[0] / again[1]);
+    }
+    printf(", space %zu KiB", space[0] / 1024);
+    if (n_sides > 1) {
+        printf(" / %zu = %.3f", space[1] / 1024, (double) space[0] / (double) space[1]);
+        worse(&worst->space, (double) space[0] / (double) space[1]);
+        printf("%s", sides[0].n_splits == sides[1].n_splits ? "" : " (other splits!)");
+    }
+    printf("\n");
+    for (int k = 0; k < n_sides; k++) {
+        sides[k].ggml_backend_sched_free(sched[k]);
+        side_fini(&sides[k], n_backends);
+    }
+}
+
+int main(int argc, char **argv) {
+    static struct side sides[2];
+    void *base        = oracle_load("libggml-base.so");
+    const int n_sides = base != NULL && side_load(&sides[1], base) ? 2 : 1;
+    const int most    = argc > 1 ? atoi(argv[1]) : 100000;
+    side_load_own(&sides[0]);
+    if (n_sides == 1) {
+        printf("sched: no comparison: %s\n", oracle_why());
+    }
+    struct ratios worst = {0};
+    for (int n_nodes = 100; n_nodes <= most; n_nodes *= 10) {
+        compare(n_nodes, 1, sides, n_sides, &worst);
+        compare(n_nodes, MAX_BACKENDS, sides, n_sides, &worst);
+    }
+    if (n_sides == 2) {
+        printf("worst ratios, Berth / reference: new %.2f (0.7 at most is wanted), again %.2f (0.2), space %.3f (0.1)\n",
+            worst.fresh, worst.again, worst.space);
+    }
+    return 0;
+}
