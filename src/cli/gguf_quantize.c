@@ -79,6 +79,13 @@ static bool type_parse(const char *text, enum ggml_type *type) {
     return false;
 }
 
+// Tries one block: some types need an importance matrix, some are made of other things than floats.
+static bool can_make(enum ggml_type type) {
+    const float zeros[256] = {0};
+    char out[1024];
+    return ggml_blck_size(type) <= 256 && ggml_quantize_chunk(type, zeros, out, 0, 1, ggml_blck_size(type), NULL) > 0;
+}
+
 // A matrix of real numbers whose rows are whole blocks.
 static bool is_converted(const struct ggml_tensor *t, enum ggml_type type) {
     return t->ne[1] > 1 && t->ne[0] % ggml_blck_size(type) == 0 && t->type != type &&
@@ -207,8 +214,8 @@ int cli_gguf_quantize(int argc, char **argv) {
     if (!type_parse(argv[optind + 2], &type)) {
         return cli_usage("gguf quantize", "'%s' is no type", argv[optind + 2]);
     }
-    if (ggml_quantize_requires_imatrix(type)) {
-        return cli_fail(CLI_FAILURE, "%s needs an importance matrix, which is not read here", ggml_type_name(type));
+    if (!can_make(type)) {
+        return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
     if (is_same_file(in, path)) {
         return cli_fail(CLI_FAILURE, "%s: IN and OUT are one file", path);
