@@ -24,7 +24,7 @@ static struct ggml_tensor *build_dw(struct op_build *b, const struct conv *c) {
     struct ggml_tensor *kernel, *data;
     if (c->layout == 1) {
         data   = channels_first(b, GGML_TYPE_F32, ne);
-        kernel = ggml_permute(b->ctx, op_input(b, c->kernel, NE(c->in, c->k[0], c->k[1], 1)), 3, 0, 1, 2);
+        kernel = ggml_permute(b->ctx, op_input(b, c->kernel, NE(c->in, 1, c->k[0], c->k[1])), 3, 2, 0, 1);
     } else {
         data   = op_input(b, GGML_TYPE_F32, ne);
         kernel = op_input(b, c->kernel, NE(c->k[0], c->k[1], 1, c->in));
