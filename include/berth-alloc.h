@@ -47,8 +47,8 @@ struct berth_gallocr_live {
 
 // The tensors that are alive in a buffer while node number `step` runs, -1: where the most bytes are, largest first. Writes up to
 // n_max of them and returns how many there are, -1 if the graph was not reserved.
-BERTH_API int64_t berth_gallocr_alive(ggml_gallocr_t galloc, struct ggml_cgraph *graph, int buffer_id, int64_t step,
-    struct berth_gallocr_live *out, int64_t n_max);
+BERTH_API int64_t berth_gallocr_alive(
+    ggml_gallocr_t galloc, struct ggml_cgraph *graph, int buffer_id, int64_t step, struct berth_gallocr_live *out, int64_t n_max);
 
 // ---- checks, for tests of programs and backends ----
 
@@ -84,8 +84,8 @@ struct berth_gallocr_graph {
 // Reserves memory for graphs that run one after another, in any order and number: as much as the largest needs. Tensors in keep
 // have the same memory in every graph that holds them, and it is theirs alone all the time. ggml_gallocr_alloc_graph then finds
 // each of the graphs. Plans that the allocator had before are forgotten.
-BERTH_API enum ggml_status berth_gallocr_reserve_joint(ggml_gallocr_t galloc, const struct berth_gallocr_graph *graphs,
-    int n_graphs, struct ggml_tensor *const *keep, int n_keep);
+BERTH_API enum ggml_status berth_gallocr_reserve_joint(
+    ggml_gallocr_t galloc, const struct berth_gallocr_graph *graphs, int n_graphs, struct ggml_tensor *const *keep, int n_keep);
 
 #ifdef __cplusplus
 }

@@ -45,7 +45,9 @@ BERTH_API int64_t berth_alloc_alive(void);
 }
 #endif
 
-#include "berth-alloc.h"
 #include "berth-gguf.h"
 #include "berth-plan.h"
-#include "berth-sched.h"
+#ifndef BERTH_2023 // programs of 2023 have other allocators and backends under the same names
+#    include "berth-alloc.h"
+#    include "berth-sched.h"
+#endif

@@ -103,7 +103,8 @@ static bool take_over(struct replay *r, struct record_row *node) {
 static bool item_new(struct replay *r, struct record_row *row, int32_t i_row) {
     struct lifetimes *out = r->out;
     if (!berth_grow((void **) &out->items, &out->items_cap, out->n_items + 1, sizeof out->items[0]) ||
-        !berth_grow((void **) &out->owners, &out->owners_cap, out->n_items + 1, sizeof out->owners[0])) {
+        !berth_grow((void **) &out->owners, &out->owners_cap, out->n_items + 1, sizeof out->owners[0]) ||
+        !berth_grow((void **) &out->returned, &out->returned_cap, out->n_items + 1, sizeof out->returned[0])) {
         return false;
     }
     const size_t align = r->aligns[row->buf], size = r->sizes->alloc_size(r->sizes->user, r->rec->tensors[i_row], row->buf);
@@ -111,16 +112,17 @@ static bool item_new(struct replay *r, struct record_row *row, int32_t i_row) {
     if (!berth_add_ok(size, align - 1, &padded)) {
         return false;
     }
-    row->item                  = (int32_t) out->n_items;
-    out->owners[out->n_items]  = i_row;
-    out->items[out->n_items++] = (struct berth_plan_item){
-        .first = r->step,
-        .last  = r->rec->n_nodes > 0 ? r->rec->n_nodes - 1 : 0, // until it is given back
-        .size  = padded / align * align,
-        .align = align,
-        .fixed = BERTH_PLAN_ANY,
-        .alias = -1,
-        .pool  = r->pools[row->buf],
+    row->item                   = (int32_t) out->n_items;
+    out->owners[out->n_items]   = i_row;
+    out->returned[out->n_items] = false;
+    out->items[out->n_items++]  = (struct berth_plan_item){
+         .first = r->step,
+         .last  = r->rec->n_nodes > 0 ? r->rec->n_nodes - 1 : 0, // until it is given back
+         .size  = padded / align * align,
+         .align = align,
+         .fixed = BERTH_PLAN_ANY,
+         .alias = -1,
+         .pool  = r->pools[row->buf],
     };
     return true;
 }
@@ -134,15 +136,17 @@ static bool take(struct replay *r, int32_t i_row, int32_t buf) {
         row->buf = buf;
     }
     // What is there before the first node cannot take over what the nodes before it compute.
-    const bool is_node      = i_row < r->rec->n_nodes && row->n_src > 0 && !is_input(row) && !row->is_kept;
+    const bool is_node      = i_row < r->rec->n_nodes && row->n_src > 0 && !is_input(row) && !row->is_kept && !row->is_fixed;
     r->live[i_row].is_taken = true;
     return (is_node && take_over(r, row)) || item_new(r, row, i_row);
 }
 
 static void give_back(struct replay *r, int32_t i_row) {
+    const int32_t item = r->rec->rows[i_row].item;
     if (r->live[i_row].is_taken && !is_output(&r->rec->rows[i_row])) {
-        r->live[i_row].is_taken                      = false;
-        r->out->items[r->rec->rows[i_row].item].last = r->step;
+        r->live[i_row].is_taken  = false;
+        r->out->items[item].last = r->step;
+        r->out->returned[item]   = true;
     }
 }
 
@@ -234,11 +238,29 @@ static void give_back_unread(struct replay *r, int32_t i) {
     }
 }
 
+// What nobody needs after node i has run.
+static void drop_node(struct replay *r, int32_t i) {
+    struct record *rec            = r->rec;
+    const struct record_row *node = &rec->rows[i];
+    for (int k = 0; k < node->n_src; k++) {
+        drop_edge(r, rec->srcs[node->src + k]);
+    }
+    if (r->rules->free_unread && node->same_as == i) {
+        give_back_unread(r, i);
+    }
+    for (int32_t j = rec->n_nodes; i == 0 && r->rules->free_unread && j < rec->n_nodes + rec->n_leafs; j++) {
+        if (rec->rows[j].same_as == j) {
+            give_back_unread(r, j);
+        }
+    }
+}
+
 static bool run_nodes(struct replay *r) {
     struct record *rec = r->rec;
+    int32_t n_dropped  = 0; // nodes before this one are done with their sources
     for (int32_t i = 0; i < rec->n_nodes; i++) {
-        r->step                 = i;
-        struct record_row *node = &rec->rows[i];
+        r->step                       = i;
+        const struct record_row *node = &rec->rows[i];
         for (int k = 0; k < node->n_src; k++) {
             if (!take(r, rec->srcs[node->src + k], node->buf)) {
                 return false;
@@ -247,16 +269,9 @@ static bool run_nodes(struct replay *r) {
         if (!take(r, node->same_as, node->buf)) {
             return false;
         }
-        for (int k = 0; k < node->n_src; k++) {
-            drop_edge(r, rec->srcs[node->src + k]);
-        }
-        if (r->rules->free_unread && node->same_as == i) {
-            give_back_unread(r, i);
-        }
-        for (int32_t j = rec->n_nodes; i == 0 && r->rules->free_unread && j < rec->n_nodes + rec->n_leafs; j++) {
-            if (rec->rows[j].same_as == j) {
-                give_back_unread(r, j);
-            }
+        const bool is_barrier = r->rules->barriers == NULL || r->rules->barriers[i];
+        for (; is_barrier && n_dropped <= i; n_dropped++) {
+            drop_node(r, n_dropped);
         }
     }
     return true;
@@ -315,5 +330,6 @@ bool berth_lifetimes_still_fit(
 void berth_lifetimes_fini(struct lifetimes *l) {
     berth_free(l->items);
     berth_free(l->owners);
+    berth_free(l->returned);
     *l = (struct lifetimes){0};
 }

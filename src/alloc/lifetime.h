@@ -14,12 +14,14 @@ struct lifetime_rules {
     void *user;
     struct ggml_tensor *const *keep; // [n_keep] these share their memory with nobody
     int n_keep;
+    const bool *barriers; // [n_nodes] memory is given back only after nodes that have one, NULL: after every node
 };
 
 struct lifetimes {
     struct berth_plan_item *items; // pool = buffer id; first and last are node numbers
     int32_t *owners;               // [n_items] the row that got the memory first
-    size_t n_items, items_cap, owners_cap;
+    bool *returned;                // [n_items] given back before the end
+    size_t n_items, items_cap, owners_cap, returned_cap;
 };
 
 // Fills rows[].item, buf and took in rec, and the items. align and pool of buffer b: aligns[b], pools[b] (buffers of one type

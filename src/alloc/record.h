@@ -26,6 +26,7 @@ struct record_row {
     int32_t item;    // the memory it was given, -1: none
     int32_t same_as; // row that stands for the same tensor: itself, or a node's for a leaf that is a node too
     bool is_kept;    // shares its memory with nobody
+    bool is_fixed;   // has its place and takes over no other
     int32_t took;    // index in record.srcs of the source whose memory it took over, -1: none
 };
 

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+// 2023/ggml-alloc.h: the two allocator APIs of 2023 (ggml_allocr_*, then ggml_tallocr_*/ggml_gallocr_*) for programs written
+// for them: put include/2023 before include on the include path. ggml.h is today's. Names map to symbols of their own, so that
+// all generations can live in one process; a source file uses one of them. docs/allocators.md compares the three.
+//
+// What failed without a word then: a tensor that does not fit stays without data, berth_last_error() says why, and max_size
+// says how many bytes it takes.
+#pragma once
+
+#include "ggml.h"
+
+#define BERTH_2023 // berth.h leaves out what speaks of today's allocators
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ggml_backend;
+struct ggml_backend_buffer;
+struct ggml_backend_buffer_type;
+
+// ---- first generation: one allocator for tensors and graphs ----
+
+struct ggml_allocr;
+typedef struct ggml_allocr *ggml_allocr_t;
+
+// Over the caller's memory; measuring; over a buffer, which stays the caller's; over a new buffer of a backend.
+GGML_API ggml_allocr_t berth_2023_allocr_new(void *data, size_t size, size_t alignment);
+GGML_API ggml_allocr_t berth_2023_allocr_new_measure(size_t alignment);
+GGML_API ggml_allocr_t berth_2023_allocr_new_from_buffer(struct ggml_backend_buffer *buffer);
+GGML_API ggml_allocr_t berth_2023_allocr_new_from_backend(struct ggml_backend *backend, size_t size);
+GGML_API ggml_allocr_t berth_2023_allocr_new_measure_from_backend(struct ggml_backend *backend);
+GGML_API struct ggml_backend_buffer *berth_2023_allocr_get_buffer(ggml_allocr_t alloc);
+// The nodes run in this order; memory is given back only at a barrier, -1.
+GGML_API void berth_2023_allocr_set_parse_seq(ggml_allocr_t alloc, const int *list, int n);
+GGML_API void berth_2023_allocr_free(ggml_allocr_t alloc);
+GGML_API bool berth_2023_allocr_is_measure(ggml_allocr_t alloc);
+GGML_API void berth_2023_allocr_reset(ggml_allocr_t alloc);
+GGML_API void berth_2023_allocr_alloc(ggml_allocr_t alloc, struct ggml_tensor *tensor);
+GGML_API size_t berth_2023_allocr_max_size(ggml_allocr_t alloc);
+GGML_API size_t berth_2023_allocr_alloc_graph(ggml_allocr_t alloc, struct ggml_cgraph *graph);
+
+// ---- second generation: tensor allocators, and graph allocators over them ----
+
+struct ggml_tallocr;
+struct ggml_gallocr;
+typedef struct ggml_tallocr *ggml_tallocr_t;
+typedef struct ggml_gallocr *ggml_gallocr_t;
+
+// A slot is free when its key is NULL. hash is the pointer modulo size, with linear probing.
+struct ggml_hash_set {
+    size_t size;
+    struct ggml_tensor **keys;
+};
+
+GGML_API ggml_tallocr_t berth_2023_tallocr_new(void *data, size_t size, size_t alignment);
+GGML_API ggml_tallocr_t berth_2023_tallocr_new_measure(size_t alignment);
+GGML_API ggml_tallocr_t berth_2023_tallocr_new_from_buffer(struct ggml_backend_buffer *buffer);
+GGML_API ggml_tallocr_t berth_2023_tallocr_new_from_backend(struct ggml_backend *backend, size_t size);
+GGML_API ggml_tallocr_t berth_2023_tallocr_new_measure_from_backend(struct ggml_backend *backend);
+GGML_API struct ggml_backend_buffer *berth_2023_tallocr_get_buffer(ggml_tallocr_t talloc);
+GGML_API void berth_2023_tallocr_free(ggml_tallocr_t talloc);
+GGML_API bool berth_2023_tallocr_is_measure(ggml_tallocr_t talloc);
+GGML_API void berth_2023_tallocr_reset(ggml_tallocr_t talloc);
+GGML_API void berth_2023_tallocr_alloc(ggml_tallocr_t talloc, struct ggml_tensor *tensor);
+GGML_API size_t berth_2023_tallocr_max_size(ggml_tallocr_t talloc);
+
+GGML_API ggml_gallocr_t berth_2023_gallocr_new(void);
+GGML_API void berth_2023_gallocr_free(ggml_gallocr_t galloc);
+GGML_API void berth_2023_gallocr_set_parse_seq(ggml_gallocr_t galloc, const int *list, int n);
+GGML_API size_t berth_2023_gallocr_alloc_graph(ggml_gallocr_t galloc, ggml_tallocr_t talloc, struct ggml_cgraph *graph);
+// Each tensor from the allocator at its slot of the hash set.
+GGML_API void berth_2023_gallocr_alloc_graph_n(
+    ggml_gallocr_t galloc, struct ggml_cgraph *graph, struct ggml_hash_set hash_set, ggml_tallocr_t *hash_node_talloc);
+
+// One buffer with every tensor of the context that has no place yet.
+GGML_API struct ggml_backend_buffer *berth_2023_alloc_ctx_tensors_from_buft(
+    struct ggml_context *ctx, struct ggml_backend_buffer_type *buft);
+GGML_API struct ggml_backend_buffer *berth_2023_alloc_ctx_tensors(struct ggml_context *ctx, struct ggml_backend *backend);
+
+// ---- the names of then ----
+
+#ifndef BERTH_2023_IMPLEMENTATION
+#    define ggml_allocr_new berth_2023_allocr_new
+#    define ggml_allocr_new_measure berth_2023_allocr_new_measure
+#    define ggml_allocr_new_from_buffer berth_2023_allocr_new_from_buffer
+#    define ggml_allocr_new_from_backend berth_2023_allocr_new_from_backend
+#    define ggml_allocr_new_measure_from_backend berth_2023_allocr_new_measure_from_backend
+#    define ggml_allocr_get_buffer berth_2023_allocr_get_buffer
+#    define ggml_allocr_set_parse_seq berth_2023_allocr_set_parse_seq
+#    define ggml_allocr_free berth_2023_allocr_free
+#    define ggml_allocr_is_measure berth_2023_allocr_is_measure
+#    define ggml_allocr_reset berth_2023_allocr_reset
+#    define ggml_allocr_alloc berth_2023_allocr_alloc
+#    define ggml_allocr_max_size berth_2023_allocr_max_size
+#    define ggml_allocr_alloc_graph berth_2023_allocr_alloc_graph
+#    define ggml_tallocr_new berth_2023_tallocr_new
+#    define ggml_tallocr_new_measure berth_2023_tallocr_new_measure
+#    define ggml_tallocr_new_from_buffer berth_2023_tallocr_new_from_buffer
+#    define ggml_tallocr_new_from_backend berth_2023_tallocr_new_from_backend
+#    define ggml_tallocr_new_measure_from_backend berth_2023_tallocr_new_measure_from_backend
+#    define ggml_tallocr_get_buffer berth_2023_tallocr_get_buffer
+#    define ggml_tallocr_free berth_2023_tallocr_free
+#    define ggml_tallocr_is_measure berth_2023_tallocr_is_measure
+#    define ggml_tallocr_reset berth_2023_tallocr_reset
+#    define ggml_tallocr_alloc berth_2023_tallocr_alloc
+#    define ggml_tallocr_max_size berth_2023_tallocr_max_size
+#    define ggml_gallocr_new berth_2023_gallocr_new
+#    define ggml_gallocr_free berth_2023_gallocr_free
+#    define ggml_gallocr_set_parse_seq berth_2023_gallocr_set_parse_seq
+#    define ggml_gallocr_alloc_graph berth_2023_gallocr_alloc_graph
+#    define ggml_gallocr_alloc_graph_n berth_2023_gallocr_alloc_graph_n
+#    define ggml_backend_alloc_ctx_tensors_from_buft berth_2023_alloc_ctx_tensors_from_buft
+#    define ggml_backend_alloc_ctx_tensors berth_2023_alloc_ctx_tensors
+#endif
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: MIT
+// gen2023_galloc.c: graph allocators of 2023, over the same record, lifetimes and planner as today's. A graph is placed between
+// the pieces that its tensor allocators have handed out; what it gives back is free afterwards, the rest stays taken. The same
+// graph after the same calls gets the same offsets, so that a size that was measured is enough.
+
+#include "alloc/gen2023.h"
+
+#include <string.h>
+
+struct gen_gallocr {
+    int *seq; // order of nodes, -1: barrier
+    int n_seq;
+};
+
+// A graph being placed.
+struct job {
+    struct gen_tallocr **tallocs;
+    int n_tallocs;
+    struct ggml_cgraph graph; // nodes in the order in which they run
+    struct ggml_tensor **nodes;
+    bool *barriers;
+    int *node_bufs, *leaf_bufs;
+    struct record rec;
+    struct lifetimes lives;
+    uint64_t *offsets; // [n_items] from talloc.start
+    bool *fits;        // [n_tallocs]
+    bool *is_told;     // [n_rows] has its address
+    int32_t *holders;  // [n_items] row that lies there now
+    int32_t *deaths;   // [n_nodes] first item that is given back after the node, -1
+    int32_t *more;     // [n_items] the next one
+};
+
+static void job_fini(struct job *j) {
+    berth_record_fini(&j->rec);
+    berth_lifetimes_fini(&j->lives);
+    berth_free(j->nodes);
+    berth_free(j->barriers);
+    berth_free(j->node_bufs);
+    berth_free(j->leaf_bufs);
+    berth_free(j->offsets);
+    berth_free(j->fits);
+    berth_free(j->is_told);
+    berth_free(j->holders);
+    berth_free(j->deaths);
+    berth_free(j->more);
+}
+
+// ---- what the record asks ----
+
+// The allocator in whose buffer the tensor lies, -1: none of them.
+static int owner_of(const struct job *j, const struct ggml_tensor *t) {
+    for (int i = 0; i < j->n_tallocs && t->buffer != NULL; i++) {
+        if (t->buffer == gen_today(j->tallocs[i]->buffer)) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static bool is_ours(void *user, const struct ggml_tensor *t) {
+    return owner_of(user, t) >= 0;
+}
+
+static size_t alloc_size(void *user, const struct ggml_tensor *t, int buf) {
+    const struct job *j = user;
+    return berth_2023_buffer_get_alloc_size(j->tallocs[buf]->buffer, (struct ggml_tensor *) (uintptr_t) t);
+}
+
+// ---- order ----
+
+static enum ggml_status order_nodes(struct job *j, const struct gen_gallocr *galloc, const struct ggml_cgraph *graph) {
+    const int n = galloc->n_seq > 0 ? galloc->n_seq : graph->n_nodes;
+    j->graph    = *graph;
+    j->nodes    = berth_malloc(((size_t) n + 1) * sizeof j->nodes[0]);
+    j->barriers = berth_calloc((size_t) n + 1, sizeof j->barriers[0]);
+    if (j->nodes == NULL || j->barriers == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for an order of %d nodes", n);
+    }
+    j->graph.nodes   = j->nodes;
+    j->graph.n_nodes = 0;
+    for (int k = 0; k < n; k++) {
+        const int i = galloc->n_seq > 0 ? galloc->seq[k] : k;
+        if (i >= graph->n_nodes || i < -1) {
+            return berth_fail(GGML_STATUS_FAILED, "the parse order names node %d of %d", i, graph->n_nodes);
+        }
+        if (i >= 0) {
+            j->nodes[j->graph.n_nodes]      = graph->nodes[i];
+            j->barriers[j->graph.n_nodes++] = galloc->n_seq == 0;
+        } else if (j->graph.n_nodes > 0) {
+            j->barriers[j->graph.n_nodes - 1] = true;
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// ---- plan ----
+
+static uint64_t base_of(const struct gen_tallocr *talloc) {
+    return (uintptr_t) berth_2023_buffer_get_base(talloc->buffer) + talloc->start;
+}
+
+// Tensors that were placed one by one before stay where they are.
+static void mark_fixed(struct job *j) {
+    for (int32_t r = 0; r < j->rec.n_rows; r++) {
+        const int owner = owner_of(j, j->rec.tensors[r]);
+        if (j->rec.rows[r].view_src < 0 && j->rec.tensors[r]->data != NULL && owner >= 0) {
+            j->rec.rows[r].is_fixed = true;
+            j->rec.rows[r].buf      = owner;
+        }
+    }
+}
+
+static void pin_fixed(struct job *j) {
+    for (int32_t r = 0; r < j->rec.n_rows; r++) {
+        const struct record_row *row = &j->rec.rows[r];
+        if (row->is_fixed && row->item >= 0 && j->lives.owners[row->item] == r) {
+            struct berth_plan_item *item = &j->lives.items[row->item];
+            item->first                  = r < j->rec.n_nodes ? item->first : 0; // what is not computed is there already
+            item->fixed                  = (uintptr_t) j->rec.tensors[r]->data - base_of(j->tallocs[item->pool]);
+        }
+    }
+}
+
+// Nothing left to place: a graph that was placed before, and the allocator was not asked to forget it.
+static bool is_all_fixed(const struct job *j) {
+    for (int32_t r = 0; r < j->rec.n_rows; r++) {
+        if (j->rec.rows[r].item >= 0 && !j->rec.rows[r].is_fixed) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum ggml_status plan_talloc(struct job *j, int p, struct berth_plan_item *items, int32_t *ids, uint64_t *offsets) {
+    struct gen_tallocr *talloc = j->tallocs[p];
+    int64_t n                  = 0, n_own;
+    for (size_t i = 0; i < j->lives.n_items; i++) {
+        if (j->lives.items[i].pool == p) {
+            items[n]        = j->lives.items[i];
+            ids[n]          = (int32_t) i;
+            items[n++].pool = 0;
+        }
+    }
+    n_own = n;
+    for (size_t k = 0; k < talloc->n_pieces; k++) { // what the graph does not know of
+        const uint64_t off = talloc->pieces[k].off - talloc->start;
+        bool is_own        = false;
+        for (int64_t i = 0; i < n_own && !is_own; i++) {
+            is_own = items[i].fixed == off;
+        }
+        if (!is_own) {
+            items[n++] = (struct berth_plan_item){
+                .last = j->graph.n_nodes, .size = talloc->pieces[k].size, .align = 1, .fixed = off, .alias = -1};
+        }
+    }
+    const enum ggml_status status = berth_plan_solve(items, n, NULL, offsets, NULL);
+    for (int64_t i = 0; i < n_own && status == GGML_STATUS_SUCCESS; i++) {
+        const uint64_t end = talloc->start + offsets[i] + items[i].size;
+        j->offsets[ids[i]] = offsets[i];
+        talloc->peak       = items[i].size > 0 && end > talloc->peak ? end : talloc->peak;
+    }
+    return status;
+}
+
+// Which allocators have room for all that they are to place.
+static void find_room(struct job *j) {
+    for (int p = 0; p < j->n_tallocs; p++) {
+        j->fits[p] = true;
+    }
+    for (int32_t r = 0; r < j->rec.n_rows; r++) {
+        const struct record_row *row = &j->rec.rows[r];
+        if (row->item < 0) {
+            continue;
+        }
+        const int p                      = j->lives.items[row->item].pool;
+        const struct gen_tallocr *talloc = j->tallocs[p];
+        const uint64_t end               = talloc->start + j->offsets[row->item] + alloc_size(j, j->rec.tensors[r], p);
+        if (j->fits[p] && end > talloc->capacity) {
+            j->fits[p] = false;
+            berth_fail(GGML_STATUS_ALLOC_FAILED, "the graph needs %llu bytes of an allocator that has %llu",
+                (unsigned long long) talloc->peak, (unsigned long long) talloc->capacity);
+        }
+    }
+}
+
+static enum ggml_status plan(struct job *j) {
+    size_t n = j->lives.n_items + 1;
+    for (int p = 0; p < j->n_tallocs; p++) {
+        n += j->tallocs[p]->n_pieces;
+    }
+    struct berth_plan_item *items = berth_malloc(n * sizeof *items);
+    int32_t *ids                  = berth_malloc(n * sizeof *ids);
+    uint64_t *offsets             = berth_malloc(n * sizeof *offsets);
+    j->offsets                    = berth_calloc(n, sizeof j->offsets[0]);
+    j->fits                       = berth_calloc((size_t) j->n_tallocs + 1, sizeof j->fits[0]);
+    enum ggml_status status       = GGML_STATUS_SUCCESS;
+    if (items == NULL || ids == NULL || offsets == NULL || j->offsets == NULL || j->fits == NULL) {
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the plan of %zu items", n);
+    }
+    for (int p = 0; p < j->n_tallocs && status == GGML_STATUS_SUCCESS; p++) {
+        status = plan_talloc(j, p, items, ids, offsets);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        find_room(j);
+    }
+    berth_free(items);
+    berth_free(ids);
+    berth_free(offsets);
+    return status;
+}
+
+// ---- addresses, in the order in which tensors come and go ----
+
+static void tell(struct job *j, int32_t r) {
+    r                            = j->rec.rows[r].same_as;
+    const struct record_row *row = &j->rec.rows[r];
+    struct ggml_tensor *t        = j->rec.tensors[r];
+    if (j->is_told[r]) {
+        return;
+    }
+    j->is_told[r] = true;
+    if (row->view_src >= 0) {
+        tell(j, row->view_src);
+        gen_buffer_t buffer = berth_2023_buffer_of(t->view_src->buffer);
+        if (t->view_src->data != NULL && (t->data == NULL || t->buffer == NULL)) {
+            const int owner = owner_of(j, t->view_src);
+            t->data         = (char *) t->view_src->data + t->view_offs;
+            t->buffer       = t->view_src->buffer;
+            if (buffer != NULL && (owner < 0 || !j->tallocs[owner]->is_measure)) {
+                berth_2023_buffer_init_tensor(buffer, t);
+            }
+        }
+        return;
+    }
+    if (row->item < 0) {
+        return;
+    }
+    const int p           = j->lives.items[row->item].pool;
+    j->holders[row->item] = r;
+    if (!row->is_fixed && j->fits[p]) {
+        berth_2023_place(j->tallocs[p], t, j->tallocs[p]->start + j->offsets[row->item]);
+    }
+}
+
+static void bury(struct job *j, int32_t node) {
+    for (int32_t i = j->deaths[node]; i >= 0; i = j->more[i]) {
+        struct gen_tallocr *talloc = j->tallocs[j->lives.items[i].pool];
+        if (!talloc->is_measure && j->holders[i] >= 0 && j->fits[j->lives.items[i].pool]) {
+            berth_2023_buffer_free_tensor(talloc->buffer, j->rec.tensors[j->holders[i]]);
+        }
+    }
+}
+
+static enum ggml_status place(struct job *j) {
+    const size_t n_items = j->lives.n_items + 1, n_nodes = (size_t) j->graph.n_nodes + 1;
+    j->is_told = berth_calloc((size_t) j->rec.n_rows + 1, sizeof j->is_told[0]);
+    j->holders = berth_malloc(n_items * sizeof j->holders[0]);
+    j->more    = berth_malloc(n_items * sizeof j->more[0]);
+    j->deaths  = berth_malloc(n_nodes * sizeof j->deaths[0]);
+    if (j->is_told == NULL || j->holders == NULL || j->more == NULL || j->deaths == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the places of %d tensors", j->rec.n_rows);
+    }
+    memset(j->deaths, 0xFF, n_nodes * sizeof j->deaths[0]);
+    memset(j->holders, 0xFF, n_items * sizeof j->holders[0]);
+    for (size_t i = j->lives.n_items; i-- > 0;) {
+        if (j->lives.returned[i]) {
+            j->more[i]                        = j->deaths[j->lives.items[i].last];
+            j->deaths[j->lives.items[i].last] = (int32_t) i;
+        }
+    }
+    for (int32_t r = 0; r < j->rec.n_rows; r++) {
+        const bool is_leaf = r >= j->rec.n_nodes && r < j->rec.n_nodes + j->rec.n_leafs;
+        if ((is_leaf || (j->rec.rows[r].flags & GGML_TENSOR_FLAG_INPUT) != 0) && j->rec.rows[r].view_src < 0) {
+            tell(j, r);
+        }
+    }
+    for (int32_t i = 0; i < j->rec.n_nodes; i++) {
+        for (int k = 0; k < j->rec.rows[i].n_src; k++) {
+            tell(j, j->rec.srcs[j->rec.rows[i].src + k]);
+        }
+        tell(j, i);
+        bury(j, i);
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// What the graph keeps stays taken, what it gave back is free, also of what was placed before it.
+static enum ggml_status settle(struct job *j) {
+    for (size_t i = 0; i < j->lives.n_items; i++) {
+        const struct berth_plan_item *item = &j->lives.items[i];
+        struct gen_tallocr *talloc         = j->tallocs[item->pool];
+        const uint64_t off                 = talloc->start + j->offsets[i];
+        if (j->lives.returned[i] && item->fixed != BERTH_PLAN_ANY) {
+            berth_2023_give(talloc, off);
+        }
+    }
+    for (size_t i = 0; i < j->lives.n_items; i++) {
+        const struct berth_plan_item *item = &j->lives.items[i];
+        if (!j->lives.returned[i] && item->fixed == BERTH_PLAN_ANY && j->fits[item->pool] &&
+            !berth_2023_take(j->tallocs[item->pool], j->tallocs[item->pool]->start + j->offsets[i], item->size)) {
+            return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of tensors");
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status job_run(struct job *j) {
+    const struct record_rules sizes   = {.is_ours = is_ours, .alloc_size = alloc_size, .user = j};
+    const struct lifetime_rules rules = {.via_views = true, .barriers = j->barriers};
+    size_t aligns[64];
+    int32_t pools[64];
+    if (j->n_tallocs > 64) {
+        return berth_fail(GGML_STATUS_FAILED, "a graph over %d tensor allocators: 64 are the most", j->n_tallocs);
+    }
+    for (int p = 0; p < j->n_tallocs; p++) {
+        aligns[p] = j->tallocs[p]->align;
+        pools[p]  = p;
+    }
+    enum ggml_status status = berth_record_build(&j->rec, &j->graph, j->node_bufs, j->leaf_bufs, &sizes);
+    if (status == GGML_STATUS_SUCCESS) {
+        mark_fixed(j);
+        status = berth_lifetimes(&j->lives, &j->rec, &sizes, &rules, aligns, pools);
+    }
+    if (status == GGML_STATUS_SUCCESS && is_all_fixed(j)) {
+        return status;
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        pin_fixed(j);
+        status = plan(j);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = place(j);
+    }
+    return status == GGML_STATUS_SUCCESS ? settle(j) : status;
+}
+
+// ---- second generation ----
+
+gen_gallocr_t berth_2023_gallocr_new(void) {
+    gen_gallocr_t galloc = berth_calloc(1, sizeof *galloc);
+    if (galloc == NULL) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_gallocr_new: out of memory");
+    }
+    return galloc;
+}
+
+void berth_2023_gallocr_free(gen_gallocr_t galloc) {
+    if (galloc != NULL) {
+        berth_free(galloc->seq);
+        berth_free(galloc);
+    }
+}
+
+void berth_2023_gallocr_set_parse_seq(gen_gallocr_t galloc, const int *list, int n) {
+    if (galloc == NULL || n < 0 || (n > 0 && list == NULL)) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_gallocr_set_parse_seq: a list of %d nodes", n);
+        return;
+    }
+    int *seq = n > 0 ? berth_malloc((size_t) n * sizeof *seq) : NULL;
+    if (n > 0 && seq == NULL) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_gallocr_set_parse_seq: out of memory for %d nodes", n);
+        return;
+    }
+    if (n > 0) {
+        memcpy(seq, list, (size_t) n * sizeof *seq);
+    }
+    berth_free(galloc->seq);
+    galloc->seq   = seq;
+    galloc->n_seq = n;
+}
+
+size_t berth_2023_gallocr_alloc_graph(gen_gallocr_t galloc, gen_tallocr_t talloc, struct ggml_cgraph *graph) {
+    if (galloc == NULL || talloc == NULL || berth_graph_check(graph) != GGML_STATUS_SUCCESS) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_gallocr_alloc_graph: no allocator, or no sound graph");
+        return 0;
+    }
+    struct job j = {.tallocs = &talloc, .n_tallocs = 1};
+    if (order_nodes(&j, galloc, graph) == GGML_STATUS_SUCCESS) {
+        (void) job_run(&j);
+    }
+    job_fini(&j);
+    return berth_2023_tallocr_max_size(talloc);
+}
+
+// The allocator of a tensor in the hash set, NULL: none.
+static gen_tallocr_t look_up(struct gen_hash_set set, gen_tallocr_t *tallocs, const struct ggml_tensor *t) {
+    const size_t first = set.size > 0 ? (uintptr_t) t % set.size : 0;
+    for (size_t n = 0; n < set.size; n++) {
+        const size_t i = (first + n) % set.size;
+        if (set.keys[i] == t) {
+            return tallocs[i];
+        }
+        if (set.keys[i] == NULL) {
+            break;
+        }
+    }
+    return NULL;
+}
+
+static int talloc_index(struct job *j, gen_tallocr_t talloc) {
+    for (int i = 0; i < j->n_tallocs; i++) {
+        if (j->tallocs[i] == talloc) {
+            return i;
+        }
+    }
+    if (talloc == NULL || j->n_tallocs == 64) {
+        return 0;
+    }
+    j->tallocs[j->n_tallocs] = talloc;
+    return j->n_tallocs++;
+}
+
+void berth_2023_gallocr_alloc_graph_n(
+    gen_gallocr_t galloc, struct ggml_cgraph *graph, struct gen_hash_set hash_set, gen_tallocr_t *hash_node_talloc) {
+    gen_tallocr_t list[64];
+    if (galloc == NULL || hash_node_talloc == NULL || berth_graph_check(graph) != GGML_STATUS_SUCCESS) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_gallocr_alloc_graph_n: no allocator, or no sound graph");
+        return;
+    }
+    struct job j = {.tallocs = list};
+    if (order_nodes(&j, galloc, graph) == GGML_STATUS_SUCCESS) {
+        j.node_bufs = berth_calloc((size_t) j.graph.n_nodes + 1, sizeof j.node_bufs[0]);
+        j.leaf_bufs = berth_calloc((size_t) j.graph.n_leafs + 1, sizeof j.leaf_bufs[0]);
+        for (int i = 0; i < j.graph.n_nodes && j.node_bufs != NULL; i++) {
+            j.node_bufs[i] = talloc_index(&j, look_up(hash_set, hash_node_talloc, j.graph.nodes[i]));
+        }
+        for (int i = 0; i < j.graph.n_leafs && j.leaf_bufs != NULL; i++) {
+            j.leaf_bufs[i] = talloc_index(&j, look_up(hash_set, hash_node_talloc, j.graph.leafs[i]));
+        }
+        if (j.node_bufs == NULL || j.leaf_bufs == NULL || j.n_tallocs == 0) {
+            berth_fail(GGML_STATUS_FAILED, "ggml_gallocr_alloc_graph_n: no tensor allocators, or out of memory");
+        } else {
+            (void) job_run(&j);
+        }
+    }
+    job_fini(&j);
+}
+
+// ---- first generation: both in one ----
+
+struct ggml_allocr {
+    gen_tallocr_t talloc;
+    gen_gallocr_t galloc;
+};
+
+static ggml_allocr_t allocr_over(gen_tallocr_t talloc) {
+    ggml_allocr_t alloc  = talloc != NULL ? berth_calloc(1, sizeof *alloc) : NULL;
+    gen_gallocr_t galloc = alloc != NULL ? berth_2023_gallocr_new() : NULL;
+    if (galloc == NULL) {
+        berth_2023_tallocr_free(talloc);
+        berth_free(alloc);
+        return NULL;
+    }
+    *alloc = (struct ggml_allocr){.talloc = talloc, .galloc = galloc};
+    return alloc;
+}
+
+ggml_allocr_t berth_2023_allocr_new(void *data, size_t size, size_t alignment) {
+    return allocr_over(berth_2023_tallocr_new(data, size, alignment));
+}
+
+ggml_allocr_t berth_2023_allocr_new_measure(size_t alignment) {
+    return allocr_over(berth_2023_tallocr_new_measure(alignment));
+}
+
+ggml_allocr_t berth_2023_allocr_new_from_buffer(gen_buffer_t buffer) {
+    return allocr_over(berth_2023_tallocr_new_from_buffer(buffer));
+}
+
+ggml_allocr_t berth_2023_allocr_new_from_backend(gen_backend_t backend, size_t size) {
+    return allocr_over(berth_2023_tallocr_new_from_backend(backend, size));
+}
+
+ggml_allocr_t berth_2023_allocr_new_measure_from_backend(gen_backend_t backend) {
+    return allocr_over(berth_2023_tallocr_new_measure_from_backend(backend));
+}
+
+gen_buffer_t berth_2023_allocr_get_buffer(ggml_allocr_t alloc) {
+    return alloc != NULL ? alloc->talloc->buffer : NULL;
+}
+
+void berth_2023_allocr_set_parse_seq(ggml_allocr_t alloc, const int *list, int n) {
+    berth_2023_gallocr_set_parse_seq(alloc != NULL ? alloc->galloc : NULL, list, n);
+}
+
+void berth_2023_allocr_free(ggml_allocr_t alloc) {
+    if (alloc != NULL) {
+        berth_2023_tallocr_free(alloc->talloc);
+        berth_2023_gallocr_free(alloc->galloc);
+        berth_free(alloc);
+    }
+}
+
+bool berth_2023_allocr_is_measure(ggml_allocr_t alloc) {
+    return alloc != NULL && alloc->talloc->is_measure;
+}
+
+void berth_2023_allocr_reset(ggml_allocr_t alloc) {
+    berth_2023_tallocr_reset(alloc != NULL ? alloc->talloc : NULL);
+}
+
+void berth_2023_allocr_alloc(ggml_allocr_t alloc, struct ggml_tensor *tensor) {
+    berth_2023_tallocr_alloc(alloc != NULL ? alloc->talloc : NULL, tensor);
+}
+
+size_t berth_2023_allocr_max_size(ggml_allocr_t alloc) {
+    return berth_2023_tallocr_max_size(alloc != NULL ? alloc->talloc : NULL);
+}
+
+size_t berth_2023_allocr_alloc_graph(ggml_allocr_t alloc, struct ggml_cgraph *graph) {
+    return alloc != NULL ? berth_2023_gallocr_alloc_graph(alloc->galloc, alloc->talloc, graph) : 0;
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// program.h: what the test programs of 2023 share: a small network, and a check that ends the program.
+#pragma once
+
+#include "ggml-alloc.h"
+#include "ggml-backend.h"
+#include "ggml.h"
+
+#include "berth.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK(x) \
+    do { \
+        if (!(x)) { \
+            printf("%s:%d: %s\nlast error: %s\n", __FILE__, __LINE__, #x, berth_last_error()); \
+            exit(1); \
+        } \
+    } while (0)
+
+static inline void log_drop(enum ggml_log_level level, const char *text, void *user_data) {
+    (void) level;
+    (void) text;
+    (void) user_data;
+}
+
+enum { N = 64, N_LAYERS = 12 };
+
+// y = x; N_LAYERS times: y = relu(y + b) * 0.5 + y
+struct model {
+    struct ggml_context *ctx; // of one evaluation
+    struct ggml_tensor *x, *b, *y;
+    struct ggml_cgraph *graph;
+};
+
+static inline struct model model_build(void) {
+    struct model m = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 512 * 1024, .no_alloc = true})};
+    m.x            = ggml_set_name(ggml_new_tensor_1d(m.ctx, GGML_TYPE_F32, N), "x");
+    m.b            = ggml_set_name(ggml_new_tensor_1d(m.ctx, GGML_TYPE_F32, N), "b");
+    m.y            = m.x;
+    for (int i = 0; i < N_LAYERS; i++) {
+        struct ggml_tensor *h = ggml_relu(m.ctx, ggml_add(m.ctx, m.y, m.b));
+        struct ggml_tensor *v = ggml_reshape_2d(m.ctx, ggml_cont(m.ctx, h), 8, N / 8);
+        m.y                   = ggml_add(m.ctx, ggml_scale(m.ctx, ggml_reshape_1d(m.ctx, v, N), 0.5f), m.y);
+    }
+    m.graph = ggml_new_graph(m.ctx);
+    ggml_build_forward_expand(m.graph, m.y);
+    return m;
+}
+
+static inline float model_answer(int i) {
+    float y = (float) (i % 5) - 2.0f;
+    for (int k = 0; k < N_LAYERS; k++) {
+        const float h = y + 0.25f;
+        y             = (h > 0 ? h : 0) * 0.5f + y;
+    }
+    return y;
+}
+
+static inline void model_set(const struct model *m) {
+    float x[N], b[N];
+    for (int i = 0; i < N; i++) {
+        x[i] = (float) (i % 5) - 2.0f;
+        b[i] = 0.25f;
+    }
+    ggml_backend_tensor_set(m->x, x, 0, sizeof x);
+    ggml_backend_tensor_set(m->b, b, 0, sizeof b);
+}
+
+static inline void model_check(const struct model *m) {
+    float y[N];
+    ggml_backend_tensor_get(m->y, y, 0, sizeof y);
+    for (int i = 0; i < N; i++) {
+        CHECK(y[i] == model_answer(i));
+    }
+}
