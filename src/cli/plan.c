@@ -2,6 +2,7 @@
 // plan.c: `berth plan FILE`: reads items, places them, says how good that is, and writes the plan.
 
 #include "cli/cli.h"
+#include "cli/plan_graph.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -12,7 +13,8 @@ static const char usage[] =
     "Usage: berth plan [OPTION]... FILE\n\n"
     "Gives every buffer of FILE its place in memory, at the lowest peak, and proves how good that is.\n"
     "FILE is a CSV of lifetimes with a header line (id,lower,upper,size, if wanted alignment, offset, pool, alias, fixed;\n"
-    "upper is exclusive) or a plan saved as JSON; '-' reads standard input. Offsets in FILE, if they are a valid plan, are where "
+    "upper is exclusive), a plan saved as JSON, or a captured graph (.ggraph, .ggraph.gz); '-' reads standard input. Offsets in "
+    "FILE, if they are a valid plan, are where "
     "the search starts.\n\n"
     "  -c, --capacity N  does it fit into N bytes? Exit code 0: yes, 1: no. N takes K, M, G, KiB, MiB, ..., kB, MB, ...\n"
     "  -t, --time MS     search this long beyond the fast path (default 0; may have a fraction)\n"
@@ -117,6 +119,19 @@ static void print_text(FILE *file, const struct options *o, const struct berth_p
     fprintf(file, "  time     %.3f ms\n", (double) r->time_us / 1000);
 }
 
+// One line a buffer, if there are several.
+static void print_pools(FILE *file, const struct berth_plan_set *set, const uint64_t *offsets) {
+    const int32_t n = cli_plan_pools(set);
+    struct cli_pool pool;
+    char peak[64], bound[64];
+    for (int32_t p = 0; p < n && n > 1; p++) {
+        if (cli_plan_pool(set, offsets, p, &pool)) {
+            fprintf(file, "  buffer %d: %zu items, peak %s, bound %s\n", p, pool.n, cli_bytes(pool.peak, peak),
+                cli_bytes(pool.bound, bound));
+        }
+    }
+}
+
 static bool ends_with(const char *text, const char *end) {
     const size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
@@ -141,7 +156,7 @@ int cli_plan(int argc, char **argv) {
         return code < 0 ? CLI_OK : code;
     }
     struct berth_plan_set *set = NULL;
-    if (berth_plan_read_file(o.path, &set) != GGML_STATUS_SUCCESS) {
+    if (cli_plan_read(o.path, &set) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
     struct berth_plan_report report;
@@ -161,6 +176,7 @@ int cli_plan(int argc, char **argv) {
             print_json(set, &report);
         } else {
             print_text(to_stdout ? stderr : stdout, &o, set, &report);
+            print_pools(to_stdout ? stderr : stdout, set, offsets);
         }
         code = o.out != NULL ? write_plan(&o, set, offsets, &report) : CLI_OK;
         code = code == CLI_OK && o.has_capacity && !report.fits ? CLI_NO : code;
