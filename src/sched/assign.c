@@ -181,6 +181,9 @@ static enum ggml_status fix(struct assign *a) {
 
 // ---- spreading ----
 
+#define BORDER_MOST 256 // the search is quadratic in the gap; longer gaps go to the left as a whole
+#define BORDER_AHEAD 64 // nodes behind a gap that are looked at for readers
+
 // The nodes from g0 up to g1 are free; before them runs `left`, after them `right`. The number of them that go to left so that
 // the fewest bytes cross; the most nodes where it is equal. What is read from elsewhere crosses either way.
 static int32_t border(struct assign *a, int32_t g0, int32_t g1, int left, int right) {
@@ -189,8 +192,12 @@ static int32_t border(struct assign *a, int32_t g0, int32_t g1, int left, int ri
     for (int32_t k = 0; k <= n; k++) {
         a->crossing[k] = 0;
     }
+    int32_t end = g1 + 1; // readers behind the gap count as far as right is going to run
+    while (end < memo->n_nodes && end < g1 + BORDER_AHEAD && (!is_set(a, end) || backend_of(a, end) == right)) {
+        end++;
+    }
     // last_use of a tensor: found by going backwards, kept in rows[].slots, which no other pass uses before places are given
-    for (int32_t i = g1; i >= g0; i--) {
+    for (int32_t i = end - 1; i >= g0; i--) {
         const struct sched_row *row = &memo->rows[i];
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
             const int32_t base  = sched_base(memo, memo->srcs[k]);
@@ -213,7 +220,7 @@ static int32_t border(struct assign *a, int32_t g0, int32_t g1, int left, int ri
             }
         }
     }
-    for (int32_t i = g0; i <= g1; i++) {
+    for (int32_t i = g0; i < end; i++) {
         const struct sched_row *row = &memo->rows[i];
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
             memo->rows[sched_base(memo, memo->srcs[k])].slots = -1;
@@ -225,8 +232,6 @@ static int32_t border(struct assign *a, int32_t g0, int32_t g1, int left, int ri
     }
     return best;
 }
-
-#define BORDER_MOST 256 // the search is quadratic in the gap; longer gaps go to the left as a whole
 
 static void spread_down(struct assign *a, bool with_last) {
     int cur = -1;

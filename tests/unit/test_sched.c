@@ -1,0 +1,537 @@
+// SPDX-License-Identifier: MIT
+// test_sched.c: where the scheduler puts ops and why, what crosses, and what it tells about it.
+
+#include "support/device_graph.h"
+
+enum { N = 64 };
+
+struct net {
+    struct device dev[2];
+    ggml_backend_t cpu, backends[3];
+    struct ggml_context *ctx, *weights_ctx;
+    struct ggml_cgraph *graph;
+    ggml_backend_buffer_t buffers[3];
+    struct ggml_tensor *w[3]; // a weight on each backend
+    ggml_backend_sched_t sched;
+};
+
+static bool no_tanh(const struct device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    return op->op != GGML_OP_UNARY;
+}
+
+static bool no_f16(const struct device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    return op->src[0] == NULL || op->src[0]->type != GGML_TYPE_F16;
+}
+
+static void graph_new(struct net *n) {
+    struct ggml_init_params params = {.mem_size = 4 << 20, .no_alloc = true};
+    n->ctx                         = ggml_init(params);
+    n->graph                       = ggml_new_graph_custom(n->ctx, 4096, false);
+}
+
+static int setup(void **state) {
+    static struct net net;
+    struct net *n = &net;
+    memset(n, 0, sizeof *n);
+    for (int d = 0; d < 2; d++) {
+        device_init(&n->dev[d], d == 0 ? "first" : "second");
+        n->backends[d] = device_start(&n->dev[d]);
+    }
+    n->cpu = n->backends[2]        = ggml_backend_cpu_init();
+    struct ggml_init_params params = {.mem_size = 1 << 16, .no_alloc = true};
+    n->weights_ctx                 = ggml_init(params);
+    for (int b = 0; b < 3; b++) {
+        n->w[b]       = ggml_new_tensor_2d(n->weights_ctx, GGML_TYPE_F32, N, N);
+        n->buffers[b] = ggml_backend_alloc_buffer(n->backends[b], ggml_nbytes(n->w[b]));
+        ggml_backend_buffer_set_usage(n->buffers[b], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        ggml_format_name(n->w[b], "w%d", b);
+        if (ggml_backend_tensor_alloc(n->buffers[b], n->w[b], ggml_backend_buffer_get_base(n->buffers[b])) != 0) {
+            return -1;
+        }
+        rg_fill(n->w[b], (uint64_t) b);
+    }
+    graph_new(n);
+    n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, false, true);
+    *state   = n;
+    return n->sched != NULL ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    struct net *n = *state;
+    ggml_backend_sched_free(n->sched);
+    ggml_free(n->ctx);
+    ggml_free(n->weights_ctx);
+    for (int b = 0; b < 3; b++) {
+        ggml_backend_buffer_free(n->buffers[b]);
+    }
+    for (int d = 0; d < 2; d++) {
+        if (n->dev[d].n_buffers != 0) {
+            return -1;
+        }
+        device_stop(&n->dev[d]);
+    }
+    ggml_backend_free(n->cpu);
+    return 0;
+}
+
+static struct ggml_tensor *named(struct ggml_tensor *t, const char *name) {
+    return ggml_set_name(t, name);
+}
+
+static struct ggml_tensor *input(struct net *n, int rows) {
+    struct ggml_tensor *x = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, N, rows);
+    ggml_set_input(x);
+    return named(x, "x");
+}
+
+static void split(struct net *n, struct ggml_tensor *out) {
+    ggml_set_output(out);
+    ggml_build_forward_expand(n->graph, out);
+    assert_int_equal(berth_sched_split(n->sched, n->graph), GGML_STATUS_SUCCESS);
+}
+
+static void assert_on(struct net *n, struct ggml_tensor *t, int b, enum berth_sched_reason reason) {
+    ggml_backend_t backend = ggml_backend_sched_get_tensor_backend(n->sched, t);
+    if (backend != n->backends[b] || berth_sched_reason(n->sched, t) != reason) {
+        fail_msg(
+            "%s is on %s: %s", t->name, ggml_backend_name(backend), berth_sched_reason_name(berth_sched_reason(n->sched, t)));
+    }
+}
+
+// ---- where ----
+
+static void weights_pull_their_ops(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x), *b = ggml_mul_mat(n->ctx, n->w[1], a);
+    struct ggml_tensor *c = ggml_mul_mat(n->ctx, n->w[2], b);
+    split(n, c);
+    assert_on(n, x, 2, BERTH_SCHED_INPUT);
+    assert_on(n, a, 0, BERTH_SCHED_WEIGHT);
+    assert_on(n, b, 1, BERTH_SCHED_WEIGHT);
+    assert_on(n, c, 2, BERTH_SCHED_WEIGHT);
+    assert_on(n, n->w[1], 1, BERTH_SCHED_PLACED);
+    assert_int_equal(ggml_backend_sched_get_n_splits(n->sched), 3);
+    ggml_backend_sched_reset(n->sched);
+    assert_null(ggml_backend_sched_get_tensor_backend(n->sched, a));
+}
+
+static void the_callers_choice_wins(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x), *b = ggml_sqr(n->ctx, a);
+    ggml_backend_sched_set_tensor_backend(n->sched, b, n->backends[1]);
+    assert_ptr_equal(ggml_backend_sched_get_tensor_backend(n->sched, b), n->backends[1]);
+    split(n, b);
+    assert_on(n, b, 1, BERTH_SCHED_CALLER);
+    ggml_backend_sched_reset(n->sched);
+    assert_int_equal(berth_sched_split(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    assert_on(n, b, 0, BERTH_SCHED_EXPANSION);
+}
+
+// r = a + x1, s = norm(r): from there on r and s are needed. One crossing of r is cheaper than any other border.
+static void the_border_is_where_fewest_bytes_cross(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x), *a2 = ggml_mul_mat(n->ctx, n->w[0], a);
+    struct ggml_tensor *r = named(ggml_add(n->ctx, a2, a), "r"), *s = named(ggml_rms_norm(n->ctx, r, 1e-5f), "s");
+    struct ggml_tensor *t = ggml_mul_mat(n->ctx, n->w[1], s), *u = ggml_add(n->ctx, t, r);
+    split(n, u);
+    assert_on(n, r, 0, BERTH_SCHED_EXPANSION);
+    assert_on(n, s, 1, BERTH_SCHED_EXPANSION);
+    assert_on(n, u, 1, BERTH_SCHED_EXPANSION);
+}
+
+static void big_batches_are_offloaded(void **state) {
+    struct net *n           = *state;
+    n->dev[1].offload_batch = 32;
+    struct ggml_tensor *few = ggml_mul_mat(n->ctx, n->w[2], input(n, 2)), *many = ggml_mul_mat(n->ctx, n->w[2], input(n, 32));
+    ggml_build_forward_expand(n->graph, few);
+    split(n, many);
+    assert_on(n, few, 2, BERTH_SCHED_WEIGHT);
+    assert_on(n, many, 1, BERTH_SCHED_OFFLOAD);
+}
+
+static void fallbacks_are_told_apart(void **state) {
+    struct net *n         = *state;
+    n->dev[0].supports    = no_tanh;
+    struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x), *b = named(ggml_tanh(n->ctx, a), "b");
+    split(n, ggml_sqr(n->ctx, b));
+    assert_int_equal(berth_sched_reason(n->sched, b), BERTH_SCHED_FALLBACK_OP);
+    berth_sched_set_strict(n->sched, true);
+    assert_int_equal(berth_sched_split(n->sched, n->graph), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "fallback: op not supported by first"));
+    assert_false(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    berth_sched_set_strict(n->sched, false);
+
+    n->dev[0].supports = no_f16;
+    ggml_free(n->ctx);
+    graph_new(n);
+    x                     = input(n, 2);
+    a                     = ggml_mul_mat(n->ctx, n->w[0], x);
+    struct ggml_tensor *h = ggml_cast(n->ctx, a, GGML_TYPE_F16);
+    b                     = named(ggml_cast(n->ctx, h, GGML_TYPE_F32), "b");
+    split(n, ggml_sqr(n->ctx, b));
+    assert_int_equal(berth_sched_reason(n->sched, b), BERTH_SCHED_FALLBACK_TYPE);
+}
+
+static void what_nobody_can_run_is_refused(void **state) {
+    struct net *n              = *state;
+    n->dev[0].supports         = no_tanh;
+    ggml_backend_sched_t sched = ggml_backend_sched_new(n->backends, NULL, 1, 64, false, false);
+    struct ggml_tensor *b      = named(ggml_tanh(n->ctx, input(n, 2)), "tanh of x");
+    ggml_build_forward_expand(n->graph, b);
+    assert_false(ggml_backend_sched_alloc_graph(sched, n->graph));
+    assert_non_null(strstr(berth_last_error(), "tanh of x"));
+    assert_int_equal(ggml_backend_sched_graph_compute(sched, n->graph), GGML_STATUS_FAILED);
+    ggml_backend_sched_free(sched);
+}
+
+// ---- computing ----
+
+static void fill(struct ggml_tensor *t, float value) {
+    static float values[N * 64];
+    for (int i = 0; i < ggml_nelements(t); i++) {
+        values[i] = value;
+    }
+    ggml_backend_tensor_set(t, values, 0, ggml_nbytes(t));
+}
+
+static float first_of(const struct ggml_tensor *t) {
+    float value;
+    ggml_backend_tensor_get(t, &value, 0, sizeof value);
+    return value;
+}
+
+static void the_graph_stays_the_callers(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *x = input(n, 2), *a = ggml_sqr(n->ctx, x), *b = ggml_scale(n->ctx, a, 2.0f);
+    ggml_set_output(b);
+    ggml_build_forward_expand(n->graph, b);
+    for (int run = 0; run < 4; run++) {
+        ggml_backend_sched_reset(n->sched);
+        ggml_backend_sched_set_tensor_backend(n->sched, a, n->backends[0]);
+        ggml_backend_sched_set_tensor_backend(n->sched, b, n->backends[1]);
+        assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+        fill(x, (float) run);
+        assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+        assert_true(first_of(b) == 2.0f * (float) (run * run));
+        assert_ptr_equal(a->src[0], x);
+        assert_ptr_equal(b->src[0], a);
+    }
+    struct berth_sched_stats stats;
+    berth_sched_get_stats(n->sched, &stats);
+    assert_int_equal(stats.n_planned, 1);
+    assert_int_equal(stats.n_reused, 3);
+    assert_int_equal(stats.n_copies_made, 8);
+    // no alloc in between: the same memory, the same splits
+    fill(x, 5.0f);
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    assert_true(first_of(b) == 50.0f);
+}
+
+// A copy is as old as its source: who reads after a write gets what was written.
+static void copies_are_renewed_after_writes(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *x = input(n, 1), *a = ggml_scale(n->ctx, x, 2.0f);
+    struct ggml_tensor *before = ggml_scale(n->ctx, a, 1.0f), *write = ggml_scale_inplace(n->ctx, a, 10.0f);
+    struct ggml_tensor *after = ggml_scale(n->ctx, a, 1.0f);
+    struct ggml_tensor *all[] = {a, before, write, after};
+    for (int i = 0; i < 4; i++) {
+        ggml_build_forward_expand(n->graph, all[i]);
+        ggml_set_output(all[i]);
+    }
+    ggml_backend_sched_set_tensor_backend(n->sched, a, n->backends[0]);
+    ggml_backend_sched_set_tensor_backend(n->sched, before, n->backends[1]);
+    ggml_backend_sched_set_tensor_backend(n->sched, after, n->backends[1]);
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    assert_ptr_equal(ggml_backend_sched_get_tensor_backend(n->sched, write), n->backends[0]);
+    fill(x, 1.0f);
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    assert_true(first_of(before) == 2.0f);
+    assert_true(first_of(after) == 20.0f);
+}
+
+// Two graphs with equal counts and sizes, one edge moved.
+static void a_moved_edge_is_another_graph(void **state) {
+    struct net *n                = *state;
+    struct ggml_cgraph *graph[2] = {n->graph, ggml_new_graph(n->ctx)};
+    struct ggml_tensor *x[2], *out[2];
+    for (int g = 0; g < 2; g++) {
+        x[g]                  = input(n, 1);
+        struct ggml_tensor *a = ggml_scale(n->ctx, x[g], 2.0f), *b = ggml_scale(n->ctx, a, 3.0f),
+                           *c = ggml_scale(n->ctx, b, 5.0f);
+        struct ggml_tensor *d = ggml_scale(n->ctx, g == 0 ? c : b, 7.0f), *e = ggml_add(n->ctx, d, g == 0 ? a : c);
+        out[g] = ggml_add(n->ctx, e, g == 0 ? b : a);
+        ggml_set_output(out[g]);
+        ggml_build_forward_expand(graph[g], out[g]);
+    }
+    const float expected[2] = {2 * 3 * 5 * 7 + 2 + 6, 2 * 3 * 7 + 30 + 2};
+    ggml_gallocr_t galloc   = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    for (int run = 0; run < 12; run++) {
+        const int g = run % 2;
+        if (run % 4 < 2) {
+            ggml_backend_sched_reset(n->sched);
+            assert_true(ggml_backend_sched_alloc_graph(n->sched, graph[g]));
+            fill(x[g], 1.0f);
+            assert_int_equal(ggml_backend_sched_graph_compute(n->sched, graph[g]), GGML_STATUS_SUCCESS);
+        } else {
+            for (int i = 0; i < ggml_graph_n_nodes(graph[g]); i++) { // from the scheduler's hands into the allocator's
+                ggml_graph_node(graph[g], i)->buffer = NULL;
+                ggml_graph_node(graph[g], i)->data   = NULL;
+            }
+            x[g]->buffer = NULL;
+            x[g]->data   = NULL;
+            assert_true(ggml_gallocr_alloc_graph(galloc, graph[g]));
+            fill(x[g], 1.0f);
+            assert_int_equal(ggml_backend_graph_compute(n->cpu, graph[g]), GGML_STATUS_SUCCESS);
+        }
+        assert_true(first_of(out[g]) == expected[g]);
+        for (int i = 0; i < ggml_graph_n_nodes(graph[g]); i++) {
+            ggml_graph_node(graph[g], i)->buffer = NULL;
+            ggml_graph_node(graph[g], i)->data   = NULL;
+        }
+        x[g]->buffer = NULL;
+        x[g]->data   = NULL;
+    }
+    ggml_gallocr_free(galloc);
+}
+
+struct watch {
+    int n_asked, n_seen, stop_after;
+    const struct ggml_tensor *last;
+};
+
+static bool watch(struct ggml_tensor *t, bool ask, void *user) {
+    struct watch *w = user;
+    if (ask) {
+        w->n_asked++;
+        return w->n_asked % 2 == 0;
+    }
+    w->last = t;
+    return ++w->n_seen != w->stop_after;
+}
+
+static void nodes_can_be_watched(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *x = input(n, 1), *t = x, *chain[9];
+    for (int i = 0; i < 9; i++) {
+        t = chain[i] = ggml_scale(n->ctx, t, 2.0f);
+        ggml_backend_sched_set_tensor_backend(n->sched, t, n->backends[i / 3]);
+        ggml_set_output(t);
+    }
+    ggml_build_forward_expand(n->graph, t);
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    fill(x, 1.0f);
+    struct watch w = {0};
+    ggml_backend_sched_set_eval_callback(n->sched, watch, &w);
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    assert_int_equal(w.n_asked, 9);
+    assert_int_equal(w.n_seen, 4);
+    assert_ptr_equal(w.last, chain[7]);
+    assert_true(first_of(t) == 512.0f);
+    w = (struct watch){.stop_after = 2}; // cancels the graph
+    fill(x, 2.0f);
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    assert_int_equal(w.n_seen, 2);
+    assert_true(first_of(chain[3]) == 32.0f);
+    assert_true(first_of(t) == 512.0f);
+}
+
+// ---- memory ----
+
+static int n_lines;
+
+static void count_growth(enum ggml_log_level level, const char *text, void *user) {
+    (void) level;
+    (void) user;
+    n_lines += strstr(text, "more than was reserved") != NULL;
+}
+
+static void larger_graphs_are_planned_anew(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *x = input(n, 2), *y = ggml_mul_mat(n->ctx, n->w[0], x);
+    ggml_set_output(y);
+    ggml_build_forward_expand(n->graph, y);
+    size_t sizes[3];
+    ggml_backend_sched_reserve_size(n->sched, n->graph, sizes);
+    assert_true(sizes[0] > 0 && sizes[2] > 0);
+    assert_int_equal(ggml_backend_sched_get_buffer_size(n->sched, n->backends[0]), 0);
+    assert_true(ggml_backend_sched_reserve(n->sched, n->graph));
+    assert_int_equal(ggml_backend_sched_get_buffer_size(n->sched, n->backends[0]), sizes[0]);
+    assert_null(y->data);
+    struct ggml_cgraph *large = ggml_new_graph(n->ctx);
+    struct ggml_tensor *x2 = input(n, 64), *y2 = ggml_mul_mat(n->ctx, n->w[0], x2);
+    ggml_set_output(y2);
+    ggml_build_forward_expand(large, y2);
+    n_lines = 0;
+    ggml_log_set(count_growth, NULL);
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, large));
+    check_quiet();
+    assert_int_equal(n_lines, 1);
+    ggml_backend_sched_reset(n->sched);
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    fill(x, 1.0f);
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+}
+
+static void limits_cost_copies_first(void **state) {
+    struct net *n              = *state;
+    ggml_backend_sched_t sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, false);
+    struct ggml_tensor *x = input(n, 8), *y = ggml_mul_mat(n->ctx, n->w[0], x);
+    ggml_set_output(y);
+    ggml_build_forward_expand(n->graph, y);
+    assert_int_equal(ggml_backend_sched_get_n_copies(sched), 4);
+    const size_t one = ggml_nbytes(x);
+    size_t sizes[3];
+    ggml_backend_sched_reserve_size(sched, n->graph, sizes);
+    assert_int_equal(sizes[0], 5 * one); // four copies of x and the result
+    assert_int_equal(sizes[2], 4 * one);
+    berth_sched_set_limit(sched, n->backends[0], 3 * one);
+    assert_true(ggml_backend_sched_alloc_graph(sched, n->graph));
+    assert_int_equal(ggml_backend_sched_get_n_copies(sched), 2);
+    fill(x, 1.0f);
+    assert_int_equal(ggml_backend_sched_graph_compute(sched, n->graph), GGML_STATUS_SUCCESS);
+    berth_sched_set_limit(sched, n->backends[0], one);
+    assert_false(ggml_backend_sched_alloc_graph(sched, n->graph));
+    assert_non_null(strstr(berth_last_error(), "first"));
+    berth_sched_set_limit(sched, n->backends[0], 0);
+    assert_true(ggml_backend_sched_alloc_graph(sched, n->graph));
+    ggml_backend_sched_free(sched);
+}
+
+// ---- telling ----
+
+static void it_explains_itself(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *x = input(n, 2), *a = named(ggml_mul_mat(n->ctx, n->w[0], x), "a \"quoted\"");
+    assert_int_equal(berth_sched_explain_text(n->sched, stdout), GGML_STATUS_FAILED);
+    split(n, named(ggml_mul_mat(n->ctx, n->w[1], a), "b"));
+    char *text  = NULL;
+    size_t size = 0;
+    FILE *file  = open_memstream(&text, &size);
+    assert_int_equal(berth_sched_explain_text(n->sched, file), GGML_STATUS_SUCCESS);
+    fclose(file);
+    assert_non_null(strstr(text, "split 0: first, 1 nodes, 1 inputs, 512 bytes\n  input x from CPU: 512 bytes\n"));
+    assert_non_null(strstr(text, "b (MUL_MAT, f32 [64, 2, 1, 1]): second, weight\n"));
+    free(text);
+    file = open_memstream(&text, &size);
+    assert_int_equal(berth_sched_explain_json(n->sched, file), GGML_STATUS_SUCCESS);
+    fclose(file);
+    assert_non_null(
+        strstr(text, "{\"name\": \"a \\\"quoted\\\"\", \"op\": \"MUL_MAT\", \"type\": \"f32\", \"backend\": \"first\", "
+                     "\"reason\": \"weight\", \"bytes\": 512}"));
+    assert_non_null(strstr(text, "\"inputs\": [{\"name\": \"x\", \"from\": \"CPU\", \"bytes\": 512}]"));
+    free(text);
+}
+
+static void it_draws_a_timeline(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *x = input(n, 2), *b = ggml_mul_mat(n->ctx, n->w[1], ggml_mul_mat(n->ctx, n->w[0], x));
+    ggml_set_output(b);
+    ggml_build_forward_expand(n->graph, b);
+    assert_int_equal(berth_sched_trace_start(n->sched), GGML_STATUS_SUCCESS);
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    fill(x, 1.0f);
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    char *text  = NULL;
+    size_t size = 0;
+    FILE *file  = open_memstream(&text, &size);
+    assert_int_equal(berth_sched_trace_stop(n->sched, file), GGML_STATUS_SUCCESS);
+    assert_int_equal(berth_sched_trace_stop(n->sched, file), GGML_STATUS_FAILED);
+    fclose(file);
+    assert_non_null(strstr(text, "\"traceEvents\": ["));
+    assert_non_null(strstr(text, "\"name\": \"copy x\", \"args\": {\"split\": 0, \"bytes\": 512}"));
+    assert_non_null(strstr(text, "\"name\": \"split 1\""));
+    free(text);
+}
+
+static void null_is_taken(void **state) {
+    struct net *n = *state;
+    assert_null(ggml_backend_sched_new(NULL, NULL, 1, 0, false, false));
+    assert_null(ggml_backend_sched_new(n->backends, NULL, 0, 0, false, false));
+    ggml_backend_sched_free(NULL);
+    ggml_backend_sched_reset(NULL);
+    ggml_backend_sched_synchronize(NULL);
+    ggml_backend_sched_split_graph(n->sched, NULL);
+    ggml_backend_sched_set_eval_callback(NULL, NULL, NULL);
+    ggml_backend_sched_set_tensor_backend(n->sched, NULL, n->cpu);
+    ggml_backend_sched_reserve_size(NULL, NULL, NULL);
+    assert_false(ggml_backend_sched_reserve(n->sched, NULL));
+    assert_false(ggml_backend_sched_alloc_graph(NULL, n->graph));
+    assert_int_equal(ggml_backend_sched_graph_compute(NULL, NULL), GGML_STATUS_FAILED);
+    assert_int_equal(ggml_backend_sched_get_n_backends(NULL), 0);
+    assert_int_equal(ggml_backend_sched_get_n_backends(n->sched), 3);
+    assert_ptr_equal(ggml_backend_sched_get_backend(n->sched, 1), n->backends[1]);
+    assert_null(ggml_backend_sched_get_backend(n->sched, 3));
+    assert_null(ggml_backend_sched_get_buffer_type(n->sched, NULL));
+    assert_ptr_equal(ggml_backend_sched_get_buffer_type(n->sched, n->backends[0]), &n->dev[0].buft);
+    assert_null(ggml_backend_sched_get_tensor_backend(n->sched, NULL));
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS); // empty
+    ggml_build_forward_expand(n->graph, ggml_add(n->ctx, input(n, 1), input(n, 3)));             // poison: shapes do not fit
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_FAILED);
+}
+
+// ---- size ----
+
+static void many_backends_and_splits(void **state) {
+    (void) state;
+    enum { BACKENDS = 32, SPLITS = 10000 };
+    static struct device devices[BACKENDS];
+    ggml_backend_t backends[BACKENDS];
+    for (int d = 0; d < BACKENDS - 1; d++) {
+        char name[16];
+        snprintf(name, sizeof name, "dev%d", d);
+        device_init(&devices[d], name);
+        backends[d] = device_start(&devices[d]);
+    }
+    backends[BACKENDS - 1]         = ggml_backend_cpu_init();
+    ggml_backend_sched_t sched     = ggml_backend_sched_new(backends, NULL, BACKENDS, 16, false, false);
+    struct ggml_init_params params = {
+        .mem_size = (SPLITS + 16) * ggml_tensor_overhead() + ggml_graph_overhead_custom(SPLITS + 16, false), .no_alloc = true};
+    struct ggml_context *ctx  = ggml_init(params);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, SPLITS + 16, false);
+    struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8), *t = x;
+    ggml_set_input(x);
+    for (int i = 0; i < SPLITS; i++) {
+        t = i % 2 == 0 ? ggml_scale(ctx, t, 2.0f) : ggml_scale(ctx, t, 0.5f);
+        ggml_backend_sched_set_tensor_backend(sched, t, backends[i * 7 % BACKENDS]);
+    }
+    ggml_set_output(t);
+    ggml_build_forward_expand(graph, t);
+    assert_true(ggml_backend_sched_alloc_graph(sched, graph));
+    assert_int_equal(ggml_backend_sched_get_n_splits(sched), SPLITS);
+    fill(x, 3.0f);
+    assert_int_equal(ggml_backend_sched_graph_compute(sched, graph), GGML_STATUS_SUCCESS);
+    assert_true(first_of(t) == 3.0f);
+    ggml_backend_sched_free(sched);
+    ggml_free(ctx);
+    for (int d = 0; d < BACKENDS - 1; d++) {
+        device_stop(&devices[d]);
+    }
+    ggml_backend_free(backends[BACKENDS - 1]);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void) {
+    check_quiet();
+    const struct CMUnitTest tests[] = {
+        TEST(weights_pull_their_ops),
+        TEST(the_callers_choice_wins),
+        TEST(the_border_is_where_fewest_bytes_cross),
+        TEST(big_batches_are_offloaded),
+        TEST(fallbacks_are_told_apart),
+        TEST(what_nobody_can_run_is_refused),
+        TEST(the_graph_stays_the_callers),
+        TEST(copies_are_renewed_after_writes),
+        TEST(a_moved_edge_is_another_graph),
+        TEST(nodes_can_be_watched),
+        TEST(larger_graphs_are_planned_anew),
+        TEST(limits_cost_copies_first),
+        TEST(it_explains_itself),
+        TEST(it_draws_a_timeline),
+        TEST(null_is_taken),
+        cmocka_unit_test(many_backends_and_splits),
+    };
+    return cmocka_run_group_tests_name("sched", tests, NULL, NULL);
+}
