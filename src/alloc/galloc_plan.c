@@ -2,7 +2,7 @@
 // galloc_plan.c: a graph becomes a plan: record, lifetimes, offsets, and the bytes each chunk needs. No buffer is touched.
 
 #include "alloc/galloc.h"
-#include "ggml-backend.h"
+#include "ggml-backend-impl.h"
 
 // ---- life ----
 
@@ -47,7 +47,11 @@ static size_t alloc_size(void *user, const struct ggml_tensor *t, int buf) {
 }
 
 struct record_rules berth_galloc_record_rules(struct ggml_gallocr *galloc) {
-    return (struct record_rules){.is_ours = is_ours, .alloc_size = alloc_size, .user = galloc};
+    bool is_by_layout = true;
+    for (int p = 0; p < galloc->n_pools; p++) {
+        is_by_layout = is_by_layout && galloc->pools[p].buft->iface.get_alloc_size == NULL;
+    }
+    return (struct record_rules){.is_ours = is_ours, .alloc_size = alloc_size, .is_by_layout = is_by_layout, .user = galloc};
 }
 
 struct lifetime_rules berth_galloc_lifetime_rules(const struct ggml_gallocr *galloc) {

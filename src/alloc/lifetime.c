@@ -12,6 +12,8 @@ struct live_row {
     int32_t n_children; // edges from it that are still to come
     int32_t n_views;    // view nodes of it that are still needed
     bool is_taken;      // has an item right now
+    bool is_settled;    // has got its item, or needs none
+    bool is_input;
 };
 
 struct replay {
@@ -81,13 +83,20 @@ static int32_t takeover_from(const struct replay *r, const struct record_row *no
                : -1;
 }
 
+// A buffer may ask for more bytes for one op's result than for another's.
+static bool has_room(const struct replay *r, int32_t from, const struct record_row *node) {
+    const struct record_row *row = &r->rec->rows[from];
+    return r->sizes->is_by_layout ||
+           r->sizes->alloc_size(r->sizes->user, tensor_of(r->rec, node), row->buf) <= r->out->items[row->item].size;
+}
+
 static bool take_over(struct replay *r, struct record_row *node) {
     for (int i = 0; i < node->n_src; i++) {
         if (!op_allows(r, node, r->rec->slots[node->src + i])) {
             continue;
         }
         const int32_t from = takeover_from(r, node, r->rec->srcs[node->src + i]);
-        if (from >= 0 && r->pools[r->rec->rows[from].buf] == r->pools[node->buf]) {
+        if (from >= 0 && r->pools[r->rec->rows[from].buf] == r->pools[node->buf] && has_room(r, from, node)) {
             node->item             = r->rec->rows[from].item;
             node->took             = node->src + i;
             node->buf              = r->rec->rows[from].buf;
@@ -102,11 +111,6 @@ static bool take_over(struct replay *r, struct record_row *node) {
 
 static bool item_new(struct replay *r, struct record_row *row, int32_t i_row) {
     struct lifetimes *out = r->out;
-    if (!berth_grow((void **) &out->items, &out->items_cap, out->n_items + 1, sizeof out->items[0]) ||
-        !berth_grow((void **) &out->owners, &out->owners_cap, out->n_items + 1, sizeof out->owners[0]) ||
-        !berth_grow((void **) &out->returned, &out->returned_cap, out->n_items + 1, sizeof out->returned[0])) {
-        return false;
-    }
     const size_t align = r->aligns[row->buf], size = r->sizes->alloc_size(r->sizes->user, r->rec->tensors[i_row], row->buf);
     size_t padded;
     if (!berth_add_ok(size, align - 1, &padded)) {
@@ -129,9 +133,10 @@ static bool item_new(struct replay *r, struct record_row *row, int32_t i_row) {
 
 static bool take(struct replay *r, int32_t i_row, int32_t buf) {
     struct record_row *row = &r->rec->rows[i_row];
-    if (row->has_memory || is_view(row) || row->item >= 0) {
+    if (r->live[i_row].is_settled) {
         return true;
     }
+    r->live[i_row].is_settled = true;
     if (row->buf < 0) {
         row->buf = buf;
     }
@@ -171,12 +176,16 @@ static void drop_edge(struct replay *r, int32_t p) {
 
 // ---- the replay ----
 
-static void mark_kept(struct replay *r) {
+static void look_at_rows(struct replay *r) {
     for (int32_t i = 0; i < r->rec->n_rows; i++) {
-        r->rec->rows[i].is_kept = false;
-        for (int k = 0; k < r->rules->n_keep && !r->rec->rows[i].is_kept; k++) {
-            r->rec->rows[i].is_kept = r->rules->keep[k] == r->rec->tensors[i];
+        struct record_row *row = &r->rec->rows[i];
+        row->item = row->took = -1;
+        row->is_kept          = false;
+        for (int k = 0; k < r->rules->n_keep && !row->is_kept; k++) {
+            row->is_kept = r->rules->keep[k] == r->rec->tensors[i];
         }
+        r->live[i].is_settled = row->has_memory || is_view(row);
+        r->live[i].is_input   = is_input(row);
     }
 }
 
@@ -205,7 +214,7 @@ static bool take_inputs(struct replay *r) {
         for (int k = 0; k < node->n_src; k++) {
             const int32_t s = rec->srcs[node->src + k];
             r->live[s].n_children++;
-            if (is_input(&rec->rows[s]) && !take(r, s, node->buf)) {
+            if (r->live[s].is_input && !take(r, s, node->buf)) {
                 return false;
             }
         }
@@ -262,7 +271,8 @@ static bool run_nodes(struct replay *r) {
         r->step                       = i;
         const struct record_row *node = &rec->rows[i];
         for (int k = 0; k < node->n_src; k++) {
-            if (!take(r, rec->srcs[node->src + k], node->buf)) {
+            const int32_t s = rec->srcs[node->src + k];
+            if (!r->live[s].is_settled && !take(r, s, node->buf)) {
                 return false;
             }
         }
@@ -285,12 +295,15 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
     if (rec->n_rows == 0) {
         return GGML_STATUS_SUCCESS;
     }
-    for (int32_t i = 0; i < rec->n_rows; i++) {
-        rec->rows[i].item = rec->rows[i].took = -1;
+    const size_t n = (size_t) rec->n_rows;
+    r.live         = berth_calloc(n, sizeof r.live[0]);
+    bool ok        = r.live != NULL && berth_grow((void **) &out->items, &out->items_cap, n, sizeof out->items[0]) &&
+              berth_grow((void **) &out->owners, &out->owners_cap, n, sizeof out->owners[0]) &&
+              berth_grow((void **) &out->returned, &out->returned_cap, n, sizeof out->returned[0]);
+    if (ok) {
+        look_at_rows(&r);
+        ok = take_leafs(&r) && take_inputs(&r);
     }
-    mark_kept(&r);
-    r.live  = berth_calloc((size_t) rec->n_rows, sizeof r.live[0]);
-    bool ok = r.live != NULL && take_leafs(&r) && take_inputs(&r);
     if (ok) {
         count_views(&r);
         ok = run_nodes(&r);

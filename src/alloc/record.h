@@ -50,6 +50,7 @@ struct record {
 struct record_rules {
     bool (*is_ours)(void *user, const struct ggml_tensor *t);
     size_t (*alloc_size)(void *user, const struct ggml_tensor *t, int buf);
+    bool is_by_layout; // tensors of one layout take the same bytes
     void *user;
 };
 
