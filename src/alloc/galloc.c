@@ -294,7 +294,7 @@ static void places_fill(const struct ggml_gallocr *galloc, struct galloc_plan *p
         const struct record_row *row = &rec->rows[rec->rows[i].same_as];
         const bool is_view           = row->view_src >= 0;
         const int32_t item           = is_view ? rec->rows[row->view_src].item : row->item;
-        plan->places[i]              = (struct record_place){0};
+        plan->places[i]              = (struct record_place){.data = is_view ? NULL : nothing};
         if (item >= 0) {
             const struct galloc_spot *spot = &plan->spots[item];
             const struct galloc_pool *pool = &galloc->pools[spot->pool];
@@ -326,12 +326,12 @@ static enum ggml_status place_all(const struct ggml_gallocr *galloc, struct gall
         for (int32_t i = 0; i < plan->rec.n_rows && status == GGML_STATUS_SUCCESS; i++) {
             const struct record_place at = plan->places[i];
             struct ggml_tensor *t        = plan->rec.tensors[i];
-            if (i + 8 < plan->rec.n_rows) {
+            if (i + 8 < plan->rec.n_rows && plan->places[i + 8].buffer != NULL) {
                 __builtin_prefetch(&plan->rec.tensors[i + 8]->buffer, 1);
                 __builtin_prefetch(&plan->rec.tensors[i + 8]->data, 1);
             }
             if (at.buffer == NULL) {
-                status = t->view_src != NULL ? place_foreign_view(t) : GGML_STATUS_SUCCESS;
+                status = at.data == NULL ? place_foreign_view(t) : GGML_STATUS_SUCCESS;
             } else if (at.buffer == t->buffer && at.data == t->data) {
                 continue;
             } else if (pass == 0 && t->view_src != NULL && at.buffer->iface.init_tensor != NULL) {

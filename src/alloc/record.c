@@ -320,9 +320,9 @@ static inline bool has_memory(struct owner_check *c, const struct ggml_tensor *t
     return true;
 }
 
-// A leaf with memory of its own matters to nobody's place, whatever its shape.
-static inline bool is_foreign_leaf(const struct record_row *row, const struct ggml_tensor *t) {
-    return row->has_memory && row->view_src < 0 && row->n_src == 0 && row->op == GGML_OP_NONE && t->op == GGML_OP_NONE;
+// A leaf with memory of its own matters to nobody's place, whatever it is.
+static inline bool is_foreign_leaf(const struct record_row *row) {
+    return row->has_memory && row->view_src < 0 && row->n_src == 0 && row->op == GGML_OP_NONE;
 }
 
 // The graph's own tensors into rec.tensors; the others are met through them.
@@ -343,12 +343,14 @@ static bool same_lists(struct record *rec, const struct ggml_cgraph *graph, cons
     return same_twice(rec);
 }
 
-static inline void fetch_ahead(const struct ggml_tensor *next) {
+static inline void fetch_ahead(const struct record_row *row, const struct ggml_tensor *next) {
     __builtin_prefetch(next);
-    __builtin_prefetch((const char *) next + 64);
-    __builtin_prefetch((const char *) next + 128);
     __builtin_prefetch((const char *) next + 192);
-    __builtin_prefetch((const char *) next + 256);
+    if (!row->has_memory) {
+        __builtin_prefetch((const char *) next + 64);
+        __builtin_prefetch((const char *) next + 128);
+        __builtin_prefetch((const char *) next + 256);
+    }
 }
 
 enum record_match berth_record_match(struct record *rec, const struct ggml_cgraph *graph, const int *node_bufs,
@@ -363,12 +365,12 @@ enum record_match berth_record_match(struct record *rec, const struct ggml_cgrap
         const struct record_row *row = &rec->rows[i];
         const struct ggml_tensor *t  = rec->tensors[i];
         if (i + AHEAD < n_listed) {
-            fetch_ahead(rec->tensors[i + AHEAD]);
+            fetch_ahead(row + AHEAD, rec->tensors[i + AHEAD]);
         }
         if (t == NULL) {
             return RECORD_DIFFERS;
         }
-        if (is_foreign_leaf(row, t)) {
+        if (is_foreign_leaf(row)) {
             if (t->view_src != NULL || !has_memory(&owner, t)) {
                 return RECORD_DIFFERS;
             }

@@ -30,7 +30,7 @@ struct record_row {
     int32_t took;    // index in record.srcs of the source whose memory it took over, -1: none
 };
 
-// Where a tensor belongs. buffer NULL: not known, or not ours to say.
+// Where a tensor belongs. buffer NULL: not known, or not ours to say; then data is NULL for views and no address for others.
 struct record_place {
     ggml_backend_buffer_t buffer;
     void *data;
