@@ -21,7 +21,7 @@
 #define ggml_gallocr gen_gallocr
 #define ggml_gallocr_t gen_gallocr_t
 #define ggml_hash_set gen_hash_set
-#include "2023/ggml-backend-impl.h"
+#include <2023/ggml-backend-impl.h> // public
 #undef ggml_backend
 #undef ggml_backend_t
 #undef ggml_backend_i
