@@ -29,6 +29,8 @@ struct node {
     int32_t best;    // their best rank, PLACED: none
 };
 
+// Loops over a leaf are free of branches, for the compiler to make vectors of.
+
 // A class that has blocks.
 struct width_class {
     int32_t w_min, w_max; // widths
@@ -54,7 +56,7 @@ struct plan_dive {
     int16_t last_class[N_CLASSES]; // by number: the last class whose number is not above, -1: none
     int32_t *block;                // [n_slots] block in a slot, -1: padding
     int32_t *slot_a;               // [n_slots]
-    int32_t *slot_b;               // [n_slots]
+    int32_t *slot_b;               // [n_slots] INT32_MAX once placed
     int32_t *rank;                 // [n_slots] by the priority of this dive, PLACED once placed
     int32_t *by_rank;              // [n] slot
     int32_t n_free;                // blocks to place: those that are not fixed
@@ -219,10 +221,12 @@ static void dive_rank(struct plan_dive *d, enum plan_priority priority) {
     const struct plan_prob *p = d->p;
     int32_t n                 = 0;
     for (int32_t slot = 0; slot < d->n_slots; slot++) {
-        d->rank[slot] = PLACED;
+        d->rank[slot]   = PLACED;
+        d->slot_b[slot] = INT32_MAX;
         if (d->block[slot] >= 0 && (p->fixed == NULL || p->fixed[d->block[slot]] < 0)) {
-            d->key[n]     = ~priority_key(d, priority, d->block[slot]);
-            d->by_rank[n] = slot;
+            d->slot_b[slot] = p->b[d->block[slot]];
+            d->key[n]       = ~priority_key(d, priority, d->block[slot]);
+            d->by_rank[n]   = slot;
             n++;
         }
     }
@@ -234,13 +238,15 @@ static void dive_rank(struct plan_dive *d, enum plan_priority priority) {
 }
 
 static struct node leaf_sum(const struct plan_dive *d, int32_t slot) {
-    struct node sum = {INT32_MAX, PLACED};
-    for (int32_t i = slot; i < slot + LEAF; i++) {
-        int32_t b   = d->rank[i] == PLACED ? INT32_MAX : d->slot_b[i];
-        sum.least_b = b < sum.least_b ? b : sum.least_b;
-        sum.best    = d->rank[i] < sum.best ? d->rank[i] : sum.best;
+    const int32_t *rank = d->rank + slot;
+    const int32_t *ends = d->slot_b + slot;
+    int32_t least_b     = INT32_MAX;
+    int32_t best        = PLACED;
+    for (int i = 0; i < LEAF; i++) {
+        least_b = ends[i] < least_b ? ends[i] : least_b;
+        best    = rank[i] < best ? rank[i] : best;
     }
-    return sum;
+    return (struct node){least_b, best};
 }
 
 static struct node node_sum(struct node x, struct node y) {
@@ -261,6 +267,7 @@ static void dive_plant(struct plan_dive *d) {
 
 static void dive_remove(struct plan_dive *d, struct width_class *c, int32_t slot) {
     d->rank[slot]           = PLACED;
+    d->slot_b[slot]         = INT32_MAX;
     int32_t leaf            = (slot - c->slot) / LEAF;
     c->tree[c->pow2 + leaf] = leaf_sum(d, c->slot + leaf * LEAF);
     for (int32_t i = (c->pow2 + leaf) / 2; i > 0; i /= 2) {
@@ -281,12 +288,21 @@ struct query {
 };
 
 static void query_leaf(const struct plan_dive *d, const struct width_class *c, int32_t leaf, struct query *q) {
-    for (int32_t i = c->slot + leaf * LEAF, end = i + LEAF; i < end; i++) {
-        if (d->rank[i] < q->best && d->slot_a[i] >= q->lo && d->slot_b[i] <= q->hi &&
-            (q->cover < 0 || (d->slot_a[i] <= q->cover && q->cover < d->slot_b[i]))) {
-            q->best = d->rank[i];
-        }
+    const int32_t slot  = c->slot + leaf * LEAF;
+    const int32_t *rank = d->rank + slot;
+    const int32_t *a    = d->slot_a + slot;
+    const int32_t *b    = d->slot_b + slot;
+    const int32_t a_max = q->cover < 0 ? INT32_MAX : q->cover;
+    const int32_t a_min = q->lo;
+    const int32_t b_min = q->cover;
+    const int32_t b_max = q->hi;
+    int32_t best        = q->best;
+    for (int i = 0; i < LEAF; i++) {
+        int32_t is_in = -((a[i] >= a_min) & (a[i] <= a_max) & (b[i] > b_min) & (b[i] <= b_max));
+        int32_t r     = (rank[i] & is_in) | (PLACED & ~is_in);
+        best          = r < best ? r : best;
     }
+    q->best = best;
 }
 
 // node covers the leaves [first, first + n)
