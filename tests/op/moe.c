@@ -97,8 +97,8 @@ void op_suite_moe(struct op_suite *s) {
     }
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         if (is_weight(t)) {
-            mul_cases(s, (enum ggml_type) t, 256, 1e-5);
-            mul_cases(s, (enum ggml_type) t, 768, 1e-5);
+            mul_cases(s, (enum ggml_type) t, 256, OP_F32);
+            mul_cases(s, (enum ggml_type) t, 768, OP_F32);
         }
     }
     const struct moe large = {GGML_TYPE_F32, GGML_TYPE_F32, 256, 200, 8, 1, 4, 64, 3};
