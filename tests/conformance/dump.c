@@ -88,12 +88,14 @@ static void dump_tensor(struct machine *m, const struct names *s, const struct g
         (int) t->flags, name_of(s, t->view_src), t->view_offs);
     const size_t n_params = sizeof(t->op_params) / sizeof(t->op_params[0]);
     size_t n              = n_params;
-    while (n > 0 && t->op_params[n - 1] == 0) {
+    const bool is_custom  = t->op >= GGML_OP_MAP_CUSTOM1 && t->op <= GGML_OP_CUSTOM;
+    while (n > 0 && (t->op_params[n - 1] == 0 || (is_custom && n == 4))) {
         n--;
     }
     text_add(o, " params");
     for (size_t i = 0; i < n; i++) {
-        text_add(o, " %" PRIx32, (uint32_t) t->op_params[i]);
+        // The custom ops keep {function, int, pointer}: what lies between the last two is padding, and in the reference garbage.
+        text_add(o, " %" PRIx32, is_custom && i == 3 ? 0 : (uint32_t) t->op_params[i]);
     }
     text_add(o, " src");
     int last = GGML_MAX_SRC - 1;
