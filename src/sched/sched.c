@@ -91,11 +91,8 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
         sched_memo_fini(&sched->memos[m]);
     }
     sched_map_fini(&sched->chosen);
+    sched_plan_fini(sched);
     ggml_gallocr_free(sched->galloc);
-    berth_free(sched->node_ids);
-    berth_free(sched->leaf_ids);
-    berth_free(sched->plan_nodes);
-    berth_free(sched->plan_leafs);
     berth_free(sched->trace);
     berth_free(sched->backends);
     berth_free(sched->bufts);

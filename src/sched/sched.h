@@ -53,12 +53,13 @@ struct sched_row {
     int32_t view_src;                // row, -1: no view
     int32_t src;                     // first of its sources in memo.srcs
     int32_t op;
-    int32_t slots;   // first of its places in memo.slot_data, -1: it has one place only
-    int16_t type;    // -1: none that is known
-    int16_t n_src;   // sources that are not NULL
-    int16_t caller;  // backend the caller chose, -1: none
-    int16_t backend; // -1: none
-    int16_t refused; // first backend that should have run it and does not support it, -1: none
+    int32_t plan_row; // in the allocator's record
+    int32_t slots;    // first of its places in memo.slot_data, -1: it has one place only
+    int16_t type;     // -1: none that is known
+    int16_t n_src;    // sources that are not NULL
+    int16_t caller;   // backend the caller chose, -1: none
+    int16_t backend;  // -1: none
+    int16_t refused;  // first backend that should have run it and does not support it, -1: none
     uint8_t reason;
     uint8_t usage; // of the caller's buffer
     bool is_placed;
@@ -70,13 +71,14 @@ struct sched_row {
 // A tensor that crosses to a backend: made once for each version of its bytes.
 struct sched_copy {
     int32_t row;
-    int32_t version; // of the root's bytes: counts the nodes that wrote to it before
-    int32_t next;    // next copy of the same row, -1: last
-    int16_t backend; // that needs it
-    int16_t from;    // backend of the memory, -1: none of ours
-    int16_t writer;  // backend that computed these bytes, -1: they were there before the first node
-    bool is_users;   // the caller's bytes: copied before compute returns
-    size_t tensor;   // first of its n_slots tensors in memo.tensors
+    int32_t version;  // of the root's bytes: counts the nodes that wrote to it before
+    int32_t next;     // next copy of the same row, -1: last
+    int32_t plan_row; // of its first tensor in the allocator's record
+    int16_t backend;  // that needs it
+    int16_t from;     // backend of the memory, -1: none of ours
+    int16_t writer;   // backend that computed these bytes, -1: they were there before the first node
+    bool is_users;    // the caller's bytes: copied before compute returns
+    size_t tensor;    // first of its n_slots tensors in memo.tensors
 };
 
 // An edge that crosses: while a split is handed out, node->src[slot] is the copy.
@@ -152,9 +154,7 @@ struct ggml_backend_sched {
     int debug; // GGML_SCHED_DEBUG
 
     ggml_gallocr_t galloc;
-    int *node_ids, *leaf_ids; // scratch of plans
-    struct ggml_tensor **plan_nodes, **plan_leafs;
-    size_t node_ids_cap, leaf_ids_cap, plan_nodes_cap, plan_leafs_cap;
+    struct galloc_plan *plan; // of the graph that was planned last, NULL: none yet
 
     struct sched_map chosen; // the caller's choices
     struct sched_memo memos[SCHED_N_MEMOS];
@@ -227,6 +227,22 @@ void sched_edges_to_graph(struct sched_memo *memo, const struct sched_split *spl
 static inline struct ggml_tensor *sched_copy_tensor(const struct sched_memo *memo, int32_t copy, int slot) {
     return &memo->tensors[memo->copies[copy].tensor + (size_t) slot];
 }
+
+// The tensor that stands for a further place of an input.
+static inline struct ggml_tensor *sched_ghost(const struct sched_memo *memo, const struct sched_row *row, int slot) {
+    const size_t n = (size_t) memo->n_slots;
+    return &memo->tensors[(size_t) memo->n_copies * n + (size_t) row->slots / n * (n - 1) + (size_t) slot - 1];
+}
+
+// ---- plan.c ----
+
+struct galloc_plan;
+// The memory plan of a split graph into sched->plan. No buffer is touched.
+enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+void sched_plan_fini(struct ggml_backend_sched *sched);
+void sched_plan_sizes(const struct ggml_backend_sched *sched, size_t *sizes); // bytes for each backend
+// Where the plan puts a row, in buffers that are reserved. NULL: nowhere.
+void sched_plan_spot(const struct ggml_backend_sched *sched, int32_t plan_row, ggml_backend_buffer_t *mem, void **data);
 
 // ---- place.c ----
 

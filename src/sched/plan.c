@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+// plan.c: one memory plan over all splits. The scheduler's rows become the graph allocator's record without looking at an edge
+// twice: a graph of its own in which each copy is a node before its split that reads what it copies. So the source lives until
+// then, and the copy from then on. With several graphs in flight, copies and inputs keep their memory to themselves, one place
+// for each. The caller's tensors are only read.
+
+#include "sched/sched.h"
+
+#include "alloc/capture.h"
+#include "alloc/galloc.h"
+
+#include <string.h>
+
+#define KEPT (GGML_TENSOR_FLAG_INPUT | GGML_TENSOR_FLAG_OUTPUT) // taken before the first node, never given back
+
+struct filler {
+    struct ggml_backend_sched *sched;
+    struct sched_memo *memo;
+    struct record *rec;
+    int32_t *copy_of; // [n_srcs] the copy an edge leads to, -1: none
+};
+
+// ---- numbers of rows ----
+
+static bool is_again(const struct sched_memo *memo, int32_t r) {
+    const int32_t v = memo->rows[r].view_src;
+    return v >= 0 && memo->tensors_at[v] == memo->tensors_at[r];
+}
+
+// Copies before their split, nodes as they run, then all else, then the further places of inputs.
+static void number_rows(struct filler *f) {
+    struct sched_memo *memo = f->memo;
+    int32_t at              = 0;
+    for (int32_t s = 0; s < memo->n_splits; s++) {
+        const struct sched_split *split = &memo->splits[s];
+        for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
+            memo->copies[i].plan_row = at;
+            at += memo->n_slots;
+        }
+        for (int32_t i = split->i_start; i < split->i_end; i++) {
+            memo->rows[memo->order[i]].plan_row = at++;
+        }
+    }
+    f->rec->n_nodes = at;
+    for (int32_t r = memo->n_nodes; r < memo->n_rows; r++) {
+        memo->rows[r].plan_row = is_again(memo, r) ? memo->rows[memo->rows[r].view_src].plan_row : at++;
+    }
+    f->rec->n_leafs = at + memo->n_inputs * (memo->n_slots - 1) - f->rec->n_nodes;
+    f->rec->n_rows  = f->rec->n_nodes + f->rec->n_leafs;
+    f->rec->n_twice = 0;
+}
+
+static void number_edges(struct filler *f) {
+    const struct sched_memo *memo = f->memo;
+    memset(f->copy_of, -1, (size_t) memo->n_srcs * sizeof f->copy_of[0]);
+    for (int32_t i = 0; i < memo->n_edges; i++) {
+        const struct sched_edge *e = &memo->edges[i];
+        int32_t k                  = memo->rows[e->node].src;
+        while (memo->slots[k] != e->slot) {
+            k++;
+        }
+        f->copy_of[k] = e->copy;
+    }
+}
+
+// ---- rows ----
+
+static struct record_row *row_put(struct filler *f, int32_t at, struct ggml_tensor *t, int flags, int backend) {
+    struct record_row *row = &f->rec->rows[at];
+
+    f->rec->tensors[at] = t;
+    memcpy(row->ne, t->ne, sizeof row->ne);
+    memcpy(row->nb, t->nb, sizeof row->nb);
+    row->view_offs = t->view_offs;
+    row->type      = (int32_t) t->type;
+    row->op        = (int32_t) t->op;
+    row->flags     = flags;
+    row->view_src  = -1;
+    row->near[0] = row->near[1] = row->near[2] = f->rec->n_rows;
+    row->src                                   = f->rec->n_srcs;
+    row->n_src                                 = 0;
+    row->is_plain                              = false;
+    row->has_memory                            = false;
+    row->id = row->buf = backend >= 0 ? backend : 0;
+    row->item          = -1;
+    row->same_as       = at;
+    row->is_kept = row->is_fixed = false;
+    row->took                    = -1;
+    return row;
+}
+
+static void src_put(struct filler *f, struct record_row *row, int32_t plan_row, uint8_t slot) {
+    f->rec->srcs[f->rec->n_srcs]    = plan_row;
+    f->rec->slots[f->rec->n_srcs++] = slot;
+    row->n_src++;
+}
+
+static void tensor_put(struct filler *f, int32_t r) {
+    struct sched_memo *memo     = f->memo;
+    const struct sched_row *row = &memo->rows[r];
+    struct ggml_tensor *t       = memo->tensors_at[r];
+    const int flags             = (t->flags & KEPT) | (row->slots >= 0 ? GGML_TENSOR_FLAG_OUTPUT : 0);
+    struct record_row *to       = row_put(f, row->plan_row, t, flags, row->backend);
+    if (is_again(memo, r)) {
+        to->same_as = memo->rows[row->view_src].plan_row;
+        f->rec->n_twice++;
+    } else if (row->view_src >= 0) {
+        to->view_src = memo->rows[row->view_src].plan_row;
+    }
+    to->has_memory = memo->rows[sched_base(memo, r)].is_placed;
+    for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+        const int32_t copy = f->copy_of != NULL ? f->copy_of[k] : -1;
+        src_put(f, to, copy >= 0 ? memo->copies[copy].plan_row : memo->rows[memo->srcs[k]].plan_row, memo->slots[k]);
+    }
+}
+
+static void copy_put(struct filler *f, int32_t i, int32_t backend) {
+    struct sched_memo *memo = f->memo;
+    const int32_t at        = memo->copies[i].plan_row;
+    for (int slot = 0; slot < memo->n_slots; slot++) {
+        struct ggml_tensor *t  = sched_copy_tensor(memo, i, slot);
+        struct record_row *row = row_put(f, at + slot, t, memo->n_slots > 1 ? KEPT : 0, backend);
+        if (slot == 0) {
+            row->op = GGML_OP_DUP;
+            src_put(f, row, memo->rows[memo->copies[i].row].plan_row, 0);
+        }
+    }
+}
+
+static void record_fill(struct filler *f) {
+    struct sched_memo *memo = f->memo;
+    f->rec->n_srcs          = 0;
+    for (int32_t s = 0; s < memo->n_splits; s++) {
+        const struct sched_split *split = &memo->splits[s];
+        for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
+            copy_put(f, i, split->backend);
+        }
+        for (int32_t i = split->i_start; i < split->i_end; i++) {
+            tensor_put(f, memo->order[i]);
+        }
+    }
+    int32_t at = f->rec->n_rows - memo->n_inputs * (memo->n_slots - 1);
+    for (int32_t r = 0; r < memo->n_rows; r++) {
+        if (r >= memo->n_nodes && !is_again(memo, r)) {
+            tensor_put(f, r);
+        }
+        for (int slot = 1; memo->rows[r].slots >= 0 && slot < memo->n_slots; slot++) {
+            row_put(f, at++, sched_ghost(memo, &memo->rows[r], slot), KEPT, memo->rows[r].backend);
+        }
+    }
+    f->rec->tensors[f->rec->n_rows] = NULL;
+}
+
+static bool make_room(struct filler *f) {
+    const struct sched_memo *memo = f->memo;
+    struct record *rec            = f->rec;
+    const size_t n_slots          = (size_t) memo->n_slots;
+    const size_t n                = (size_t) memo->n_rows + ((size_t) memo->n_copies + (size_t) memo->n_inputs) * n_slots + 1;
+    const size_t n_srcs           = (size_t) memo->n_srcs + (size_t) memo->n_copies + 1;
+    return berth_grow((void **) &rec->rows, &rec->rows_cap, n, sizeof rec->rows[0]) &&
+           berth_grow((void **) &rec->tensors, &rec->tensors_cap, n + 1, sizeof rec->tensors[0]) &&
+           berth_grow((void **) &rec->srcs, &rec->srcs_cap, n_srcs, sizeof rec->srcs[0]) &&
+           berth_grow((void **) &rec->slots, &rec->slots_cap, n_srcs, sizeof rec->slots[0]);
+}
+
+// ---- the plan ----
+
+enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+    struct ggml_gallocr *galloc = sched->galloc;
+    sched->plan                 = sched->plan != NULL ? sched->plan : berth_galloc_plan_new(galloc);
+    if (sched->plan == NULL) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    struct filler f = {.sched = sched, .memo = memo, .rec = &sched->plan->rec};
+    if (memo->n_edges > 0) {
+        f.copy_of = berth_malloc((size_t) memo->n_srcs * sizeof f.copy_of[0]);
+    }
+    if ((memo->n_edges > 0 && f.copy_of == NULL) || !make_room(&f)) {
+        berth_free(f.copy_of);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the plan of %d nodes", memo->n_nodes);
+    }
+    number_rows(&f);
+    if (f.copy_of != NULL) {
+        number_edges(&f);
+    }
+    record_fill(&f);
+    berth_free(f.copy_of);
+
+    const struct record_rules sizes   = berth_galloc_record_rules(galloc);
+    const struct lifetime_rules rules = berth_galloc_lifetime_rules(galloc);
+    sched->plan->is_ready = sched->plan->is_reshaped = false;
+    sched->plan->places_epoch                        = 0;
+    enum ggml_status status =
+        berth_lifetimes(&sched->plan->lives, &sched->plan->rec, &sizes, &rules, galloc->aligns, galloc->pool_of);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = berth_galloc_plan_solve(galloc, sched->plan);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        berth_capture(galloc, sched->plan);
+    }
+    return status;
+}
+
+void sched_plan_fini(struct ggml_backend_sched *sched) {
+    if (sched->plan != NULL) {
+        berth_galloc_plan_free(sched->galloc, sched->plan);
+        sched->plan = NULL;
+    }
+}
+
+// Backends of one buffer type share a pool; the first of them counts.
+void sched_plan_sizes(const struct ggml_backend_sched *sched, size_t *sizes) {
+    const struct ggml_gallocr *galloc = sched->galloc;
+    for (int b = 0; b < sched->n_backends; b++) {
+        bool is_first = true;
+        for (int other = 0; other < b; other++) {
+            is_first = is_first && galloc->pool_of[other] != galloc->pool_of[b];
+        }
+        const struct galloc_need *need = &sched->plan->needs[galloc->pool_of[b]];
+        sizes[b]                       = 0;
+        for (size_t c = 0; is_first && c < need->n; c++) {
+            sizes[b] += need->sizes[c];
+        }
+    }
+}
+
+// Where tensors of no bytes lie in a buffer of no bytes.
+static _Alignas(64) char nothing[64];
+
+void sched_plan_spot(const struct ggml_backend_sched *sched, int32_t plan_row, ggml_backend_buffer_t *mem, void **data) {
+    const struct record *rec = &sched->plan->rec;
+    const int32_t item       = rec->rows[rec->rows[plan_row].same_as].item;
+    *mem                     = NULL;
+    *data                    = NULL;
+    if (item >= 0) {
+        const struct galloc_spot *spot = &sched->plan->spots[item];
+        const struct galloc_pool *pool = &sched->galloc->pools[spot->pool];
+        char *base                     = pool->bases[spot->chunk];
+        *mem                           = pool->chunks[spot->chunk];
+        *data                          = base != NULL ? base + spot->off : nothing;
+    }
+}
