@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // sched.h: the scheduler's state, and the passes over it.
 //
-//   graph --memo.c--> rows --assign.c--> backends --split.c--> splits, copies --place.c--> addresses --run.c--> numbers
+//   graph --memo.c--> rows --assign.c--> backends --split.c--> splits, copies --plan.c, place.c--> addresses --run.c--> numbers
 //
 // A memo is all that is known of one graph; the last ones are kept, and a graph that matches one goes straight to its addresses.
 // The caller's graph is never changed but for its tensors' addresses: sources that cross are exchanged for their copies only
