@@ -133,6 +133,16 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
     return GGML_STATUS_SUCCESS;
 }
 
+// One member's fixed offset must suit the alignments of all, also of those without bytes.
+static enum ggml_status group_check(const struct raw_block *group, uint64_t max_chunk) {
+    const uint64_t in = group->fixed != BERTH_PLAN_ANY && max_chunk > 0 ? group->fixed % max_chunk : group->fixed;
+    if (group->fixed == BERTH_PLAN_ANY || in % group->align == 0) {
+        return GGML_STATUS_SUCCESS;
+    }
+    return berth_fail(GGML_STATUS_FAILED, "plan: alias group %d cannot lie at %llu: common alignment %llu, chunks of %llu",
+        group->group, (unsigned long long) group->fixed, (unsigned long long) group->align, (unsigned long long) max_chunk);
+}
+
 // Gives the members of a merged group their blocks: one for all; or, where the group is fixed and so needs no place, one for
 // each, since a hull could lie where it has no right to.
 static void group_enter(struct plan_pool *pool, const int32_t *members, int32_t n, struct raw_block *blocks, int32_t *n_blocks) {
@@ -187,6 +197,9 @@ static enum ggml_status pool_merge(struct plan_pool *pool, struct raw_block *blo
             end++;
         }
         status = group_merge(&blocks[*n_blocks], pool->items, pool->ids, members + k, end - k, &pool->prob.is_loose);
+        if (status == GGML_STATUS_SUCCESS) {
+            status = group_check(&blocks[*n_blocks], pool->max_chunk);
+        }
         if (status != GGML_STATUS_SUCCESS) {
             goto done;
         }
