@@ -169,6 +169,10 @@ static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool 
         status = pool_peak(&pool, s->offsets, &out->peak, &out->n_peak);
         *again = !chunk && s->params.max_chunk > 0 && out->peak > s->params.max_chunk;
     }
+    if (status == GGML_STATUS_SUCCESS && !*again && out->peak > (uint64_t) INT64_MAX) {
+        status = berth_fail(GGML_STATUS_FAILED, "plan: a pool of %d items ends at %llu bytes, more than 2^63 - 1", n,
+            (unsigned long long) out->peak);
+    }
     if (status == GGML_STATUS_SUCCESS && s->params.start != NULL && !*again) {
         uint64_t peak;
         int64_t n_peak;
