@@ -9,6 +9,13 @@ BERTH_REFERENCE=$(tools/fetch-reference.sh) || echo "bench: without the referenc
 export BERTH_REFERENCE
 echo "== building graphs"
 "$dir/bin/bench-graph"
+if [ -n "$BERTH_REFERENCE" ]; then
+    echo "== allocating and scheduling graphs"
+    "$dir/bin/bench-alloc"
+    "$dir/bin/bench-sched"
+fi
+echo "== ordering ops"
+"$dir/bin/bench-order"
 echo "== planning: scale"
 "$dir/bin/bench-plan" scale
 if [ -d "$data/planner" ]; then
