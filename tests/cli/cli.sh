@@ -3,34 +3,7 @@
 # cli.sh BERTH: runs the program and checks exit codes and texts. Every case prints one line if it fails.
 # Runs in the root of the sources.
 
-berth=$1
-tmp=$(mktemp -d) || exit 3
-trap 'rm -rf "$tmp"' EXIT
-n_bad=0
-n=0
-
-# expect CODE TEXT ARGS...: exit code, and a text that standard output or standard error must hold ("" for any)
-expect() {
-    code=$1
-    text=$2
-    shift 2
-    n=$((n + 1))
-    "$berth" "$@" > "$tmp/out" 2> "$tmp/err" < /dev/null
-    got=$?
-    if [ $got -ne "$code" ]; then
-        echo "FAILED: berth $*: exit code $got, not $code: $(cat "$tmp/err")"
-        n_bad=$((n_bad + 1))
-    elif [ -n "$text" ] && ! cat "$tmp/out" "$tmp/err" | grep -qF -- "$text"; then
-        echo "FAILED: berth $*: no '$text' in: $(cat "$tmp/out" "$tmp/err")"
-        n_bad=$((n_bad + 1))
-    elif [ "$code" -ge 2 ] && [ ! -s "$tmp/err" ]; then
-        echo "FAILED: berth $*: nothing on standard error"
-        n_bad=$((n_bad + 1))
-    elif grep -q "$(printf '\033')" "$tmp/out" "$tmp/err"; then
-        echo "FAILED: berth $*: colour without a terminal"
-        n_bad=$((n_bad + 1))
-    fi
-}
+. "$(dirname "$0")/expect.sh"
 
 small=tests/data/plan/small.csv
 printf 'id,lower,upper,size,offset\na,0,2,4,0\n"b,x",1,3,4,2\n' > "$tmp/collide.csv"

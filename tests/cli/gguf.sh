@@ -3,31 +3,8 @@
 # gguf.sh BERTH: `berth gguf`: exit codes, texts, a full disk. Every case prints one line if it fails. Runs in the root of the
 # sources.
 
-berth=$1
-tmp=$(mktemp -d) || exit 3
-trap 'rm -rf "$tmp"' EXIT
-n_bad=0
-n=0
-
-# expect CODE TEXT ARGS...: exit code, and a text that standard output or standard error must hold ("" for any)
-expect() {
-    code=$1
-    text=$2
-    shift 2
-    n=$((n + 1))
-    "$berth" gguf "$@" > "$tmp/out" 2> "$tmp/err" < /dev/null
-    got=$?
-    if [ $got -ne "$code" ]; then
-        echo "FAILED: berth gguf $*: exit code $got, not $code: $(cat "$tmp/err")"
-        n_bad=$((n_bad + 1))
-    elif [ -n "$text" ] && ! cat "$tmp/out" "$tmp/err" | grep -qF -- "$text"; then
-        echo "FAILED: berth gguf $*: no '$text' in: $(cat "$tmp/out" "$tmp/err")"
-        n_bad=$((n_bad + 1))
-    elif [ "$code" -ge 2 ] && [ ! -s "$tmp/err" ]; then
-        echo "FAILED: berth gguf $*: nothing on standard error"
-        n_bad=$((n_bad + 1))
-    fi
-}
+. "$(dirname "$0")/expect.sh"
+command=gguf
 
 corpus=tests/fuzz/corpus/gguf
 head -c 100 $corpus/tensors > "$tmp/cut"

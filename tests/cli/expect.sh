@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: MIT
+# expect.sh: what the tests of the program share; they source it with the program as $1.
+
+berth=$1
+command= # of the program, put before the arguments of each case
+tmp=$(mktemp -d) || exit 3
+trap 'rm -rf "$tmp"' EXIT
+n_bad=0
+n=0
+
+# expect CODE TEXT ARGS...: exit code, and a text that standard output or standard error must hold ("" for any)
+expect() {
+    code=$1
+    text=$2
+    shift 2
+    n=$((n + 1))
+    "$berth" $command "$@" > "$tmp/out" 2> "$tmp/err" < /dev/null
+    got=$?
+    if [ $got -ne "$code" ]; then
+        echo "FAILED: berth${command:+ $command} $*: exit code $got, not $code: $(cat "$tmp/err")"
+        n_bad=$((n_bad + 1))
+    elif [ -n "$text" ] && ! cat "$tmp/out" "$tmp/err" | grep -qF -- "$text"; then
+        echo "FAILED: berth${command:+ $command} $*: no '$text' in: $(cat "$tmp/out" "$tmp/err")"
+        n_bad=$((n_bad + 1))
+    elif [ "$code" -ge 2 ] && [ ! -s "$tmp/err" ]; then
+        echo "FAILED: berth${command:+ $command} $*: nothing on standard error"
+        n_bad=$((n_bad + 1))
+    elif grep -q "$(printf '\033')" "$tmp/out" "$tmp/err"; then
+        echo "FAILED: berth${command:+ $command} $*: colour without a terminal"
+        n_bad=$((n_bad + 1))
+    fi
+}
