@@ -13,6 +13,22 @@ extern "C" {
 
 // ---- plans as files ----
 
+// A tensor that lies in an item's memory. Several follow each other where results took over memory in place.
+struct berth_plan_tensor {
+    size_t item;      // index in items
+    const char *name; // this and the next two are "" where the file does not say
+    const char *op;   // as ggml_op_desc says it
+    const char *type; // as ggml_type_name says it
+    int64_t ne[4];    // elements; 0 where the file does not say
+    int64_t node;     // the step that computes it, -1: there before, or unknown
+};
+
+struct berth_plan_pool {
+    int32_t pool;
+    const char *name;
+    uint64_t max_chunk; // as in berth_plan_params
+};
+
 // Items as a file holds them. Free with berth_plan_set_free.
 struct berth_plan_set {
     size_t n_items;
@@ -24,6 +40,11 @@ struct berth_plan_set {
     bool proven;       // peak is the minimum
     uint64_t peak;     // bytes the plan needs
     uint64_t bound;    // no plan needs less
+    size_t n_tensors;
+    struct berth_plan_tensor *tensors; // in the order of items, and within one in the order in which they lie there
+    size_t n_pools;
+    struct berth_plan_pool *pools; // what the file says of pools
+    char *text;                    // ids, names, ops and types point into it
 };
 
 // Readers take any bytes; `name` stands before messages ("a.csv:3: ..."). A failure leaves *set NULL and berth_last_error() set:
@@ -33,7 +54,9 @@ struct berth_plan_set {
 // fixed. upper is exclusive. Other columns are skipped. Fields may be quoted; lines end in LF, CR LF or CR.
 BERTH_API enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *name, struct berth_plan_set **set);
 // JSON: {"items": [{"id", "first", "last", "size", "alignment", "offset", "pool", "alias", "fixed"}, ...], "peak", "bound",
-// "proven"}; last is inclusive. Only first, last and size are needed; unknown keys are skipped.
+// "proven"}; last is inclusive. Only first, last and size are needed; unknown keys are skipped. Plans of graphs
+// (berth_gallocr_save) also have "tensors": [{"name", "op", "type", "shape", "node"}, ...] in an item and "pools": [{"pool",
+// "name", "max_chunk"}, ...].
 BERTH_API enum ggml_status berth_plan_read_json(const char *text, size_t size, const char *name, struct berth_plan_set **set);
 // The file at path, "-" for standard input: JSON if its first character is '{', CSV otherwise.
 BERTH_API enum ggml_status berth_plan_read_file(const char *path, struct berth_plan_set **set);

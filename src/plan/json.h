@@ -10,6 +10,8 @@
 
 #include "base/base.h"
 
+#include <string.h>
+
 #define BERTH_JSON_DEPTH_MAX 64
 
 struct berth_json {
@@ -45,6 +47,10 @@ bool berth_json_skip(struct berth_json *r);                                     
 bool berth_json_done(struct berth_json *r);                                     // nothing but blanks follows
 char berth_json_peek(struct berth_json *r);                   // first character of what is next, '\0' at the end
 bool berth_json_fail(struct berth_json *r, const char *what); // at p; returns false
+
+static inline bool berth_json_is(struct berth_json_text key, const char *name) {
+    return key.len == strlen(name) && (key.len == 0 || memcmp(key.text, name, key.len) == 0);
+}
 
 // Writes a string with quotes and escapes; bytes that are not UTF-8 become U+FFFD.
 void berth_json_write_string(const char *text, FILE *file);

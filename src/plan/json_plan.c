@@ -30,10 +30,6 @@ static const struct item_field {
 #define N_ITEM_FIELDS (sizeof item_fields / sizeof *item_fields)
 #define N_NEEDED 3 // the first of item_fields
 
-static bool is_key(struct berth_json_text key, const char *name) {
-    return key.len == strlen(name) && (key.len == 0 || memcmp(key.text, name, key.len) == 0);
-}
-
 static bool read_number(struct berth_json *r, const struct item_field *field, struct berth_set_item *item) {
     int64_t x;
     if (berth_json_null(r)) {
@@ -79,13 +75,14 @@ static bool read_item(struct berth_json *r, struct berth_set_builder *builder, c
     }
     while (berth_json_key(r, &key)) {
         size_t i = 0;
-        while (i < N_ITEM_FIELDS && !is_key(key, item_fields[i].key)) {
+        while (i < N_ITEM_FIELDS && !berth_json_is(key, item_fields[i].key)) {
             i++;
         }
         seen |= 1u << i;
-        const bool ok = i < N_ITEM_FIELDS   ? read_number(r, &item_fields[i], &item)
-                        : is_key(key, "id") ? read_id(r, &item, id, n_id_cap)
-                                            : berth_json_skip(r);
+        const bool ok = i < N_ITEM_FIELDS               ? read_number(r, &item_fields[i], &item)
+                        : berth_json_is(key, "id")      ? read_id(r, &item, id, n_id_cap)
+                        : berth_json_is(key, "tensors") ? berth_json_read_tensors(r, builder)
+                                                        : berth_json_skip(r);
         if (!ok) {
             return false;
         }
@@ -132,17 +129,19 @@ static bool read_plan(struct berth_json *r, struct berth_set_builder *builder) {
     }
     while (berth_json_key(r, &key)) {
         bool ok;
-        if (is_key(key, "items")) {
+        if (berth_json_is(key, "items")) {
             ok        = has_items ? berth_json_fail(r, "\"items\" stands twice") : read_items(r, builder);
             has_items = true;
-        } else if (is_key(key, "peak")) {
+        } else if (berth_json_is(key, "peak")) {
             ok = has_peak = berth_json_int(r, 0, INT64_MAX, &x);
             set->peak     = ok ? (uint64_t) x : 0;
-        } else if (is_key(key, "bound")) {
+        } else if (berth_json_is(key, "bound")) {
             ok = has_bound = berth_json_int(r, 0, INT64_MAX, &x);
             set->bound     = ok ? (uint64_t) x : 0;
-        } else if (is_key(key, "proven")) {
+        } else if (berth_json_is(key, "proven")) {
             ok = has_proven = berth_json_bool(r, &set->proven);
+        } else if (berth_json_is(key, "pools")) {
+            ok = berth_json_read_pools(r, builder);
         } else {
             ok = berth_json_skip(r);
         }
@@ -184,7 +183,7 @@ static bool is_plain_number(const char *id) {
     return len > 0 && len <= 15 && strspn(id, "0123456789") == len && (id[0] != '0' || len == 1);
 }
 
-static void write_item(const struct berth_plan_set *set, size_t i, const uint64_t *offsets, FILE *file) {
+static void write_item(const struct berth_plan_set *set, size_t i, const uint64_t *offsets, size_t *i_tensor, FILE *file) {
     const struct berth_plan_item *item = &set->items[i];
     fputs(i == 0 ? "\n    {\"id\": " : ",\n    {\"id\": ", file);
     if (is_plain_number(set->ids[i])) {
@@ -203,7 +202,9 @@ static void write_item(const struct berth_plan_set *set, size_t i, const uint64_
     if (item->alias != -1) {
         fprintf(file, ", \"alias\": %" PRId32, item->alias);
     }
-    fprintf(file, ", \"pool\": %" PRId32 "}", item->pool);
+    fprintf(file, ", \"pool\": %" PRId32, item->pool);
+    berth_json_write_tensors(set, i, i_tensor, file);
+    fputc('}', file);
 }
 
 enum ggml_status berth_plan_write_json(
@@ -216,9 +217,11 @@ enum ggml_status berth_plan_write_json(
         fprintf(file, "  \"peak\": %" PRIu64 ",\n  \"bound\": %" PRIu64 ",\n  \"proven\": %s,\n", report->peak, report->bound,
             report->proven ? "true" : "false");
     }
+    berth_json_write_pools(set, file);
     fputs("  \"items\": [", file);
+    size_t i_tensor = 0;
     for (size_t i = 0; i < set->n_items && !ferror(file); i++) {
-        write_item(set, i, offsets, file);
+        write_item(set, i, offsets, &i_tensor, file);
     }
     fputs(set->n_items > 0 ? "\n  ]\n}\n" : "]\n}\n", file);
     if (fflush(file) != 0 || ferror(file)) {

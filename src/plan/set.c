@@ -8,51 +8,100 @@
 #include <string.h>
 
 bool berth_set_begin(struct berth_set_builder *b) {
+    size_t none;
     *b     = (struct berth_set_builder){0};
     b->set = berth_calloc(1, sizeof *b->set);
-    return b->set != NULL;
+    if (b->set == NULL || !berth_set_text(b, NULL, 0, &none)) {
+        berth_set_drop(b);
+        return false;
+    }
+    return true;
+}
+
+bool berth_set_text(struct berth_set_builder *b, const char *text, size_t len, size_t *at) {
+    size_t size;
+    if (!berth_add_ok(b->text_size, len, &size) || !berth_add_ok(size, 1, &size) ||
+        !berth_grow((void **) &b->text, &b->n_text_cap, size, 1)) {
+        return false;
+    }
+    *at = b->text_size;
+    if (len > 0) {
+        memcpy(b->text + *at, text, len);
+    }
+    b->text[size - 1] = '\0';
+    b->text_size      = size;
+    return true;
 }
 
 bool berth_set_add(struct berth_set_builder *b, const struct berth_set_item *item) {
     struct berth_plan_set *set = b->set;
     const size_t i             = set->n_items;
-    size_t text_size;
-    if (!berth_add_ok(b->text_size, item->id_len, &text_size) || !berth_add_ok(text_size, 1, &text_size) ||
-        !berth_grow((void **) &set->items, &b->n_items_cap, i + 1, sizeof *set->items) ||
+    if (!berth_grow((void **) &set->items, &b->n_items_cap, i + 1, sizeof *set->items) ||
         !berth_grow((void **) &set->offsets, &b->n_offsets_cap, i + 1, sizeof *set->offsets) ||
         !berth_grow((void **) &b->starts, &b->n_starts_cap, i + 1, sizeof *b->starts) ||
-        !berth_grow((void **) &b->text, &b->n_text_cap, text_size, 1)) {
+        !berth_set_text(b, item->id, item->id_len, &b->starts[i])) {
         return false;
     }
     set->items[i]   = item->item;
     set->offsets[i] = item->offset;
-    b->starts[i]    = b->text_size;
     b->n_offsets += item->offset != BERTH_PLAN_ANY;
-    if (item->id_len > 0) {
-        memcpy(b->text + b->text_size, item->id, item->id_len);
-    }
-    b->text[text_size - 1] = '\0';
-    b->text_size           = text_size;
     set->n_items++;
     return true;
 }
 
+bool berth_set_add_tensor(
+    struct berth_set_builder *b, const struct berth_plan_tensor *tensor, const struct berth_set_words *words) {
+    struct berth_plan_set *set = b->set;
+    const size_t i             = set->n_tensors;
+    if (!berth_grow((void **) &set->tensors, &b->n_tensors_cap, i + 1, sizeof *set->tensors) ||
+        !berth_grow((void **) &b->words, &b->n_words_cap, i + 1, sizeof *b->words)) {
+        return false;
+    }
+    set->tensors[i]      = *tensor;
+    set->tensors[i].item = set->n_items;
+    b->words[i]          = *words;
+    set->n_tensors++;
+    return true;
+}
+
+bool berth_set_add_pool(struct berth_set_builder *b, const struct berth_plan_pool *pool, size_t name) {
+    struct berth_plan_set *set = b->set;
+    const size_t i             = set->n_pools;
+    if (!berth_grow((void **) &set->pools, &b->n_pools_cap, i + 1, sizeof *set->pools) ||
+        !berth_grow((void **) &b->pool_names, &b->n_pool_names_cap, i + 1, sizeof *b->pool_names)) {
+        return false;
+    }
+    set->pools[i]    = *pool;
+    b->pool_names[i] = name;
+    set->n_pools++;
+    return true;
+}
+
 bool berth_set_end(struct berth_set_builder *b, struct berth_plan_set **set) {
-    const size_t n = b->set->n_items;
-    if (n > 0) {
-        size_t size;
-        b->set->ids = berth_mul_ok(n, sizeof(char *), &size) ? berth_malloc(size) : NULL;
-        if (b->set->ids == NULL) {
+    struct berth_plan_set *s = b->set;
+    size_t size;
+    if (s->n_items > 0) {
+        s->ids = berth_mul_ok(s->n_items, sizeof(char *), &size) ? berth_malloc(size) : NULL;
+        if (s->ids == NULL) {
             return false;
         }
-        for (size_t i = 0; i < n; i++) {
-            b->set->ids[i] = b->text + b->starts[i];
-        }
-        b->text = NULL; // owned through ids[0]
     }
-    b->set->has_offsets = n > 0 && b->n_offsets == n;
-    *set                = b->set;
-    b->set              = NULL;
+    for (size_t i = 0; i < s->n_items; i++) {
+        s->ids[i] = b->text + b->starts[i];
+    }
+    for (size_t i = 0; i < s->n_tensors; i++) {
+        s->tensors[i].name = b->text + b->words[i].name;
+        s->tensors[i].op   = b->text + b->words[i].op;
+        s->tensors[i].type = b->text + b->words[i].type;
+    }
+    for (size_t i = 0; i < s->n_pools; i++) {
+        s->pools[i].name = b->text + b->pool_names[i];
+    }
+    s->text        = b->text;
+    s->has_offsets = s->n_items > 0 && b->n_offsets == s->n_items;
+    *set           = s;
+    b->text        = NULL;
+    b->set         = NULL;
     berth_set_drop(b);
     return true;
 }
@@ -60,6 +109,8 @@ bool berth_set_end(struct berth_set_builder *b, struct berth_plan_set **set) {
 void berth_set_drop(struct berth_set_builder *b) {
     berth_plan_set_free(b->set);
     berth_free(b->starts);
+    berth_free(b->words);
+    berth_free(b->pool_names);
     berth_free(b->text);
     *b = (struct berth_set_builder){0};
 }
@@ -68,12 +119,12 @@ void berth_plan_set_free(struct berth_plan_set *set) {
     if (set == NULL) {
         return;
     }
-    if (set->ids != NULL) {
-        berth_free(set->ids[0]);
-    }
+    berth_free(set->text);
     berth_free(set->ids);
     berth_free(set->items);
     berth_free(set->offsets);
+    berth_free(set->tensors);
+    berth_free(set->pools);
     berth_free(set);
 }
 

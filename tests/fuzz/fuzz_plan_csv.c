@@ -44,6 +44,14 @@ static void round_trip(const struct berth_plan_set *set, bool as_json) {
             "items changed");
         expect(as_json || strcmp(two->ids[i], set->ids[i]) == 0, "ids changed"); // JSON mends what is no UTF-8
     }
+    expect(!as_json || (two->n_tensors == set->n_tensors && two->n_pools == set->n_pools), "tensors or pools lost");
+    for (size_t i = 0; i < two->n_tensors; i++) {
+        const struct berth_plan_tensor *a = &set->tensors[i], *b = &two->tensors[i];
+        expect(a->item == b->item && a->node == b->node && memcmp(a->ne, b->ne, sizeof a->ne) == 0, "tensors changed");
+    }
+    for (size_t i = 0; i < two->n_pools; i++) {
+        expect(set->pools[i].pool == two->pools[i].pool && set->pools[i].max_chunk == two->pools[i].max_chunk, "pools changed");
+    }
     berth_plan_set_free(two);
     free(text);
 }

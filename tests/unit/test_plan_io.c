@@ -125,10 +125,12 @@ static void csv_faults_name_the_line(void **state) {
 static const char plan_text[] =
     "{\"peak\": 12, \"bound\": 12, \"proven\": true, \"more\": [1, {\"x\": null}, \"\\ud83d\\ude00\", -1.5e-3, false],\n"
     " \"items\": [\n"
-    "  {\"id\": \"caf\\u00e9 \\\"1\\\"\\n\", \"first\": 0, \"last\": 3, \"size\": 4, \"alignment\": 4, \"offset\": 8},\n"
+    "  {\"id\": \"caf\\u00e9 \\\"1\\\"\\n\", \"first\": 0, \"last\": 3, \"size\": 4, \"alignment\": 4, \"offset\": 8,\n"
+    "   \"tensors\": [{\"name\": \"q\", \"op\": \"MUL_MAT\", \"type\": \"f32\", \"shape\": [1, 2, 3, 4], \"node\": 0}, {\"x\": "
+    "1}]},\n"
     "  {\"id\": 42, \"first\": -1, \"last\": 1, \"size\": 8, \"offset\": 0, \"pool\": 1, \"fixed\": 0, \"alias\": 3},\n"
     "  {\"size\": 0, \"last\": 9, \"first\": 9, \"offset\": 0, \"fixed\": null, \"unknown\": {}}\n"
-    " ]}\n";
+    " ], \"pools\": [{\"pool\": 1, \"name\": \"GPU\", \"max_chunk\": 64, \"peak\": 8}, {}]}\n";
 
 static void json_plain(void **state) {
     (void) state;
@@ -196,6 +198,51 @@ static void sets_equal(const struct berth_plan_set *a, const struct berth_plan_s
     }
 }
 
+static void tensors_equal(const struct berth_plan_set *a, const struct berth_plan_set *b) {
+    assert_int_equal(a->n_tensors, b->n_tensors);
+    for (size_t i = 0; i < a->n_tensors; i++) {
+        assert_int_equal(a->tensors[i].item, b->tensors[i].item);
+        assert_string_equal(a->tensors[i].name, b->tensors[i].name);
+        assert_string_equal(a->tensors[i].op, b->tensors[i].op);
+        assert_string_equal(a->tensors[i].type, b->tensors[i].type);
+        assert_memory_equal(a->tensors[i].ne, b->tensors[i].ne, sizeof a->tensors[i].ne);
+        assert_int_equal(a->tensors[i].node, b->tensors[i].node);
+    }
+    assert_int_equal(a->n_pools, b->n_pools);
+    for (size_t i = 0; i < a->n_pools; i++) {
+        assert_int_equal(a->pools[i].pool, b->pools[i].pool);
+        assert_string_equal(a->pools[i].name, b->pools[i].name);
+        assert_true(a->pools[i].max_chunk == b->pools[i].max_chunk);
+    }
+}
+
+static void tensors_and_pools_of_a_graph(void **state) {
+    (void) state;
+    struct berth_plan_set *set = json(plan_text);
+    assert_int_equal(set->n_tensors, 2);
+    assert_int_equal(set->tensors[0].item, 0);
+    assert_string_equal(set->tensors[0].op, "MUL_MAT");
+    assert_int_equal(set->tensors[0].ne[3], 4);
+    assert_int_equal(set->tensors[0].node, 0);
+    assert_string_equal(set->tensors[1].name, "");
+    assert_int_equal(set->tensors[1].node, -1);
+    assert_int_equal(set->n_pools, 2);
+    assert_string_equal(set->pools[0].name, "GPU");
+    assert_int_equal(set->pools[0].max_chunk, 64);
+    assert_string_equal(set->pools[1].name, "");
+    berth_plan_set_free(set);
+    static const char *const wrong[] = {
+        "{\"items\": [{\"first\": 0, \"last\": 1, \"size\": 1, \"tensors\": [{\"shape\": [1, 2, 3, 4, 5]}]}]}",
+        "{\"items\": [{\"first\": 0, \"last\": 1, \"size\": 1, \"tensors\": {}}]}",
+        "{\"items\": [{\"first\": 0, \"last\": 1, \"size\": 1, \"tensors\": [{\"name\": 3}]}]}",
+        "{\"items\": [], \"pools\": [{\"pool\": 4294967296}]}",
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(berth_plan_read_json(wrong[i], strlen(wrong[i]), "t", &set), GGML_STATUS_FAILED);
+        assert_null(set);
+    }
+}
+
 static void written_is_read_again(void **state) {
     (void) state;
     struct berth_plan_set *set = json(plan_text), *again = NULL;
@@ -212,6 +259,7 @@ static void written_is_read_again(void **state) {
             GGML_STATUS_SUCCESS);
         sets_equal(set, again);
         if (as_json) {
+            tensors_equal(set, again);
             assert_true(again->has_report && !again->proven && again->bound == 11);
         }
         berth_plan_set_free(again);
@@ -318,6 +366,7 @@ int main(void) {
         cmocka_unit_test(csv_faults_name_the_line),
         cmocka_unit_test(json_plain),
         cmocka_unit_test(json_faults_name_line_and_column),
+        cmocka_unit_test(tensors_and_pools_of_a_graph),
         cmocka_unit_test(written_is_read_again),
         cmocka_unit_test(a_full_disk_is_told),
         cmocka_unit_test(files_are_told_apart),
