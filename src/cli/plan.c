@@ -2,6 +2,7 @@
 // plan.c: `berth plan FILE`: reads items, places them, says how good that is, and writes the plan.
 
 #include "cli/cli.h"
+#include "cli/gguf.h"
 #include "cli/plan_graph.h"
 
 #include <getopt.h>
@@ -21,7 +22,8 @@ static const char usage[] =
     "  -j, --threads N   search with N threads (default 1)\n"
     "  -s, --seed S      seed of the search's noise (default 0)\n"
     "  -o, --out FILE    write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output\n"
-    "      --json        print one JSON object: items, peak, bound, gap, proven, fits, method, ms\n"
+    "      --json        print one JSON object: items, peak, bound, gap, proven, fits, method, ms, and the same of each\n"
+    "                    buffer in an array 'buffers'\n"
     "  -h, --help        this text\n\n"
     "Exit codes: 0 fine, 1 does not fit, 2 wrong usage, 3 failure.\n";
 
@@ -88,12 +90,27 @@ static int parse(int argc, char **argv, struct options *o) {
     return CLI_OK;
 }
 
-static void print_json(const struct berth_plan_set *set, const struct berth_plan_report *r) {
-    printf("{\"items\": %zu, \"peak\": %" PRIu64 ", \"bound\": %" PRIu64
-           ", \"gap\": %.6f, \"proven\": %s, \"fits\": %s, \"method\": \"%s\", "
-           "\"ms\": %.3f}\n",
-        set->n_items, r->peak, r->bound, r->gap, r->proven ? "true" : "false", r->fits ? "true" : "false", r->method,
+// What is said of all buffers and of each.
+static void print_report(size_t n_items, const struct berth_plan_report *r) {
+    printf("\"items\": %zu, \"peak\": %" PRIu64 ", \"bound\": %" PRIu64
+           ", \"gap\": %.6f, \"proven\": %s, \"fits\": %s, \"method\": \"%s\", \"ms\": %.3f",
+        n_items, r->peak, r->bound, r->gap, r->proven ? "true" : "false", r->fits ? "true" : "false", r->method,
         (double) r->time_us / 1000);
+}
+
+static void print_json(const struct cli_plan *plan, const struct berth_plan_report *sum) {
+    fputs("{", stdout);
+    print_report(plan->set->n_items, sum);
+    fputs(", \"buffers\": [", stdout);
+    for (size_t b = 0; b < plan->n_buffers; b++) {
+        const struct cli_buffer *buffer = &plan->buffers[b];
+        printf("%s{\"buffer\": %d, \"name\": ", b > 0 ? ", " : "", buffer->pool);
+        cli_json_text(stdout, buffer->name);
+        fputs(", ", stdout);
+        print_report(buffer->n_items, &buffer->report);
+        fputs("}", stdout);
+    }
+    fputs("]}\n", stdout);
 }
 
 static void print_text(FILE *file, const struct options *o, const struct berth_plan_set *set, const struct berth_plan_report *r) {
@@ -120,15 +137,12 @@ static void print_text(FILE *file, const struct options *o, const struct berth_p
 }
 
 // One line a buffer, if there are several.
-static void print_pools(FILE *file, const struct berth_plan_set *set, const uint64_t *offsets) {
-    const int32_t n = cli_plan_pools(set);
-    struct cli_pool pool;
+static void print_buffers(FILE *file, const struct cli_plan *plan) {
     char peak[64], bound[64];
-    for (int32_t p = 0; p < n && n > 1; p++) {
-        if (cli_plan_pool(set, offsets, p, &pool)) {
-            fprintf(file, "  buffer %d: %zu items, peak %s, bound %s\n", p, pool.n, cli_bytes(pool.peak, peak),
-                cli_bytes(pool.bound, bound));
-        }
+    for (size_t b = 0; b < plan->n_buffers && plan->n_buffers > 1; b++) {
+        const struct cli_buffer *buffer = &plan->buffers[b];
+        fprintf(file, "  buffer %d%s%s: %zu items, peak %s, bound %s\n", buffer->pool, buffer->name[0] != '\0' ? " " : "",
+            buffer->name, buffer->n_items, cli_bytes(buffer->report.peak, peak), cli_bytes(buffer->report.bound, bound));
     }
 }
 
@@ -155,10 +169,11 @@ int cli_plan(int argc, char **argv) {
     if (code != CLI_OK) {
         return code < 0 ? CLI_OK : code;
     }
-    struct berth_plan_set *set = NULL;
-    if (cli_plan_read(o.path, &set) != GGML_STATUS_SUCCESS) {
+    struct cli_plan plan;
+    if (cli_plan_read(o.path, &plan) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
+    const struct berth_plan_set *set = plan.set;
     struct berth_plan_report report;
     uint64_t *offsets = malloc((set->n_items + 1) * sizeof *offsets);
     if (set->has_offsets &&
@@ -167,21 +182,20 @@ int cli_plan(int argc, char **argv) {
     }
     if (offsets == NULL) {
         code = cli_fail(CLI_FAILURE, "out of memory");
-    } else if (berth_plan_solve(set->items, (int64_t) set->n_items, &o.params, offsets, &report) != GGML_STATUS_SUCCESS ||
-               berth_plan_check(set->items, (int64_t) set->n_items, &o.params, offsets, NULL) != GGML_STATUS_SUCCESS) {
+    } else if (cli_plan_solve(&plan, &o.params, offsets, &report) != GGML_STATUS_SUCCESS) {
         code = cli_fail(CLI_FAILURE, "%s: %s", o.path, berth_last_error());
     } else {
         const bool to_stdout = o.out != NULL && strcmp(o.out, "-") == 0;
         if (o.json) {
-            print_json(set, &report);
+            print_json(&plan, &report);
         } else {
             print_text(to_stdout ? stderr : stdout, &o, set, &report);
-            print_pools(to_stdout ? stderr : stdout, set, offsets);
+            print_buffers(to_stdout ? stderr : stdout, &plan);
         }
         code = o.out != NULL ? write_plan(&o, set, offsets, &report) : CLI_OK;
         code = code == CLI_OK && o.has_capacity && !report.fits ? CLI_NO : code;
     }
     free(offsets);
-    berth_plan_set_free(set);
+    cli_plan_free(&plan);
     return code;
 }

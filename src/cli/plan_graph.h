@@ -1,19 +1,29 @@
 // SPDX-License-Identifier: MIT
-// plan_graph.h: what `berth plan` reads beyond CSV and JSON, and what it says of each buffer.
+// plan_graph.h: what `berth plan` reads beyond CSV and JSON, and what it plans: buffer by buffer, each with its own largest
+// chunk.
 #pragma once
 
 #include "berth-plan.h"
 
-// Items of a file: CSV, JSON, or a captured graph if the name ends in .ggraph or .ggraph.gz.
-enum ggml_status cli_plan_read(const char *path, struct berth_plan_set **set);
-
-struct cli_pool {
-    size_t n;       // items
-    uint64_t peak;  // bytes in this plan
-    uint64_t bound; // no plan needs less
-    int64_t step;   // where the most is alive
+struct cli_buffer {
+    int32_t pool;       // of its items
+    char name[64];      // of its type, "" if the file names none
+    uint64_t max_chunk; // bytes, 0: no limit
+    size_t n_items;
+    struct berth_plan_report report;
 };
 
-// Pools are numbered from 0.
-int32_t cli_plan_pools(const struct berth_plan_set *set);
-bool cli_plan_pool(const struct berth_plan_set *set, const uint64_t *offsets, int32_t pool, struct cli_pool *out);
+struct cli_plan {
+    struct berth_plan_set *set;
+    struct cli_buffer *buffers; // by rising pool
+    size_t n_buffers;
+};
+
+// Items of a file: CSV, JSON, or a captured graph if the name ends in .ggraph or .ggraph.gz. On failure plan is empty.
+enum ggml_status cli_plan_read(const char *path, struct cli_plan *plan);
+void cli_plan_free(struct cli_plan *plan);
+
+// Plans every buffer, checks the plan, and fills the reports: one a buffer, and their sum. params->start, if not NULL, has the
+// offsets of all items; max_chunk is the buffers' own.
+enum ggml_status cli_plan_solve(
+    struct cli_plan *plan, const struct berth_plan_params *params, uint64_t *offsets, struct berth_plan_report *sum);

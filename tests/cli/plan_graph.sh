@@ -1,0 +1,61 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# plan_graph.sh BERTH: captured graphs through `berth plan`: what it prints, buffer by buffer and in sum, packed and not, and what
+# it says of files that are no graphs. Runs in the root of the sources; with the data directory also over graphs of its own.
+
+. "$(dirname "$0")/expect.sh"
+command=plan
+graphs=tests/data/graph
+
+# The figures are those that the library which ran these graphs needed at least.
+expect 0 '{"items": 24, "peak": 39407744, "bound": 39407744, "gap": 0.000000, "proven": true, "fits": true, "method": "' \
+    --json $graphs/train-mlp.adamw.ggraph
+expect 0 '"buffers": [{"buffer": 0, "name": "CPU", "items": 24, "peak": 39407744, "bound": 39407744, ' --json $graphs/train-mlp.adamw.ggraph
+expect 0 '{"items": 36, "peak": 67108864, "bound": 67108864, ' --json $graphs/unet-2d.ggraph
+expect 0 '{"items": 107, "peak": 84096, "bound": 84096, ' --json $graphs/modern-bert.tg1.ggraph
+expect 0 "the optimum, proven" $graphs/modern-bert.tg1.ggraph
+expect 0 "most is alive at step 24" $graphs/modern-bert.tg1.ggraph
+
+# Several buffers, one of them in chunks: each has its line and its object, and the sum is theirs.
+expect 0 '{"items": 5, "peak": 640, "bound": 640, ' --json $graphs/two-buffers.ggraph
+expect 0 '"buffers": [{"buffer": 0, "name": "ONE", "items": 3, "peak": 448, ' --json $graphs/two-buffers.ggraph
+expect 0 '{"buffer": 1, "name": "TWO", "items": 2, "peak": 192, ' --json $graphs/two-buffers.ggraph
+expect 0 "buffer 0 ONE: 3 items, peak 448 bytes" $graphs/two-buffers.ggraph
+expect 0 "buffer 1 TWO: 2 items, peak 192 bytes" $graphs/two-buffers.ggraph
+expect 0 "yes, into 448 bytes" -c 448 $graphs/two-buffers.ggraph
+expect 1 '"proven": true, "fits": false' --json -c 447 $graphs/two-buffers.ggraph
+
+# packed
+gzip -c $graphs/two-buffers.ggraph > "$tmp/two.ggraph.gz"
+expect 0 '{"items": 5, "peak": 640, "bound": 640, ' --json "$tmp/two.ggraph.gz"
+head -c 200 "$tmp/two.ggraph.gz" > "$tmp/short.ggraph.gz"
+expect 3 "line" "$tmp/short.ggraph.gz"
+
+# plans that are written are valid; the chunks are not the file's to know
+expect 0 "" $graphs/modern-bert.tg1.ggraph -o "$tmp/plan.json"
+command=verify
+expect 0 "valid: 107 items" "$tmp/plan.json"
+command=plan
+
+# no graphs
+expect 3 "cannot be read" "$tmp/missing.ggraph"
+cp tests/data/plan/small.csv "$tmp/other.ggraph"
+expect 3 "line 1: not a captured graph" "$tmp/other.ggraph"
+sed 's/ 6,7 a$/ 6,9 a/' $graphs/two-buffers.ggraph > "$tmp/edge.ggraph"
+expect 3 "line 10: srcs names no tensor" "$tmp/edge.ggraph"
+sed 's/ FUTURE f32/ FUTURE f33/' $graphs/two-buffers.ggraph > "$tmp/type.ggraph"
+expect 3 "line 12: unknown tensor type" "$tmp/type.ggraph"
+sed '$d' $graphs/two-buffers.ggraph > "$tmp/end.ggraph"
+expect 3 "ends before all tensors" "$tmp/end.ggraph"
+
+# real ones over several buffers
+data=${BERTH_DATA:-../shared}/graphs
+if [ -r "$data/index.csv" ]; then
+    expect 0 '{"items": 610, "peak": 24370816, "bound": 24370816, ' --json "$data/multi/t5-large.gpu2.tg1.ggraph.gz"
+    expect 0 '"name": "FAKE_Host", "items": 10, "peak": 2131072, ' --json "$data/multi/t5-large.gpu2.tg1.ggraph.gz"
+else
+    echo "no captured graphs in $data: a few cases are left out"
+fi
+
+echo "$n cases, $n_bad failed"
+[ $n_bad -eq 0 ]
