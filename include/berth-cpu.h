@@ -16,6 +16,9 @@ GGML_BACKEND_API size_t berth_cpu_graph_work_size(ggml_backend_t backend, const 
 
 // The instruction-set tiers in use, "neon+dotprod", or "portable". BERTH_CPU_ISA in the environment chooses.
 GGML_BACKEND_API const char *berth_cpu_isa(void);
+// The tiers whose kernels compute this op, newest first: "dotprod+portable", or "" for a view, which takes none. Loops of an op's
+// own are portable. False, and "", if the op is not supported.
+GGML_BACKEND_API bool berth_cpu_op_tier(const struct ggml_tensor *op, char *text, size_t text_size);
 
 #ifdef __cplusplus
 }

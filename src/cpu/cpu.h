@@ -29,11 +29,47 @@ struct cpu_params {
     struct cpu_team *team;       // private to compute.c
 };
 
+// Kernels an op calls beside loops of its own, one bit each, so that berth_cpu_op_tier can tell who serves it (tier.c).
+#define CPU_USES(X) \
+    X(ADD, add) \
+    X(SUB, sub) \
+    X(MUL, mul) \
+    X(DIV, div) \
+    X(EXP, exp) \
+    X(SILU, silu) \
+    X(GELU, gelu) \
+    X(GELU_QUICK, gelu_quick) \
+    X(TANH, tanh) \
+    X(SIGMOID, sigmoid) \
+    X(SCALE, scale) \
+    X(MAD, mad) \
+    X(FILL, fill) \
+    X(SUM, sum) \
+    X(SUM_SQ, sum_sq) \
+    X(MAX, max) \
+    X(EXP_SUM, exp_sum)
+#define CPU_USE_BIT(name, slot) CPU_USE_BIT_##name,
+enum { CPU_USES(CPU_USE_BIT) CPU_USE_BIT_COUNT };
+#undef CPU_USE_BIT
+#define CPU_USE_ENUM(name, slot) CPU_USE_##name = 1 << CPU_USE_BIT_##name,
+enum cpu_use {
+    CPU_USES(CPU_USE_ENUM)
+    // by type
+    CPU_USE_DOT      = 1 << CPU_USE_BIT_COUNT,       // dot products of src[0]'s type, and making src[1] fit
+    CPU_USE_DOT_KEYS = 1 << (CPU_USE_BIT_COUNT + 1), // of src[1]'s type, and making src[0] fit
+    CPU_USE_DOT_F32  = 1 << (CPU_USE_BIT_COUNT + 2),
+    CPU_USE_CONVERT  = 1 << (CPU_USE_BIT_COUNT + 3), // sources and results that are not f32
+    CPU_USE_RETYPE   = 1 << (CPU_USE_BIT_COUNT + 4), // likewise, where the result's type is not the source's: copies
+};
+#undef CPU_USE_ENUM
+
 struct cpu_op_row {
     bool (*supports)(const struct ggml_tensor *op);                  // NULL: always
     int (*n_tasks)(const struct ggml_tensor *op, int n_threads);     // 1 .. n_threads; NULL: cpu_tasks_by_size
     size_t (*work_size)(const struct ggml_tensor *op, int n_tasks);  // NULL: none
     void (*run)(const struct cpu_params *p, struct ggml_tensor *op); // NULL: nothing to do (views)
+    unsigned uses;                                                   // CPU_USE_ bits
+    unsigned (*uses_by)(const struct ggml_tensor *op);               // more of them, by op_params; NULL: none
     bool caller_tasks; // n_tasks is the caller's wish, not ours: more tasks than processors if it says so
 };
 
@@ -42,7 +78,7 @@ struct cpu_op_entry {
     struct cpu_op_row row;
 };
 // clang-format off
-#define CPU_OPS_END {GGML_OP_COUNT, {NULL, NULL, NULL, NULL, false}}
+#define CPU_OPS_END {GGML_OP_COUNT, {NULL, NULL, NULL, NULL, 0, NULL, false}}
 // clang-format on
 
 // The row of an op, NULL if there is none. A number that is no op has none.

@@ -206,6 +206,7 @@ static const struct {
     {"berth_cpu_work_size", (proc_t) berth_cpu_work_size},
     {"berth_cpu_graph_work_size", (proc_t) berth_cpu_graph_work_size},
     {"berth_cpu_isa", (proc_t) berth_cpu_isa},
+    {"berth_cpu_op_tier", (proc_t) berth_cpu_op_tier},
 };
 
 static void *reg_proc_address(ggml_backend_reg_t reg, const char *name) {

@@ -11,6 +11,25 @@
 struct cpu_kernels cpu_kernels_portable;
 struct cpu_kernels cpu_kernels_best;
 
+// Who filled each slot of the best table; NULL: nobody but the portable kernels. A slot is a word of the table: a tier that
+// changes it has filled it, so tiers need not tell.
+#define N_WORDS (CPU_SLOT(tier) / sizeof(uintptr_t))
+static const char *filled_by[N_WORDS];
+
+static void note_filled(const struct cpu_kernels *before, const struct cpu_kernels *after, const char *tier) {
+    for (size_t i = 0; i < N_WORDS; i++) {
+        const size_t off = i * sizeof(uintptr_t);
+        if (memcmp((const char *) before + off, (const char *) after + off, sizeof(uintptr_t)) != 0) {
+            filled_by[i] = tier;
+        }
+    }
+}
+
+const char *cpu_slot_tier(size_t slot_off) {
+    const char *tier = slot_off / sizeof(uintptr_t) < N_WORDS ? filled_by[slot_off / sizeof(uintptr_t)] : NULL;
+    return tier != NULL ? tier : "portable";
+}
+
 static void fill_portable(struct cpu_kernels *k) {
     cpu_ukr_vec(k);
     cpu_ukr_unary(k);
@@ -34,7 +53,9 @@ static void fill_tiers(struct cpu_kernels *k, const char *last) {
     size_t n = 0;
     for (const struct cpu_tier *t = cpu_tiers; t != NULL && t->name != NULL; t++) {
         if (t->has()) {
+            const struct cpu_kernels before = *k;
             t->fill(k);
+            note_filled(&before, k, t->name);
             const size_t len = strlen(t->name);
             if (n + len + 2 < sizeof k->tier) {
                 n += (size_t) snprintf(k->tier + n, sizeof k->tier - n, "%s%s", n > 0 ? "+" : "", t->name);

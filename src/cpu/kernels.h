@@ -10,6 +10,7 @@
 #include "ggml-cpu.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef void (*cpu_row1_t)(int64_t n, float *y, const float *x);                 // y[i] = f(x[i]), in place
@@ -55,6 +56,10 @@ extern struct cpu_kernels cpu_kernels_best;
 
 // Fills both tables; BERTH_CPU_ISA=<tier> stops at that tier ("portable": none) and logs the choice.
 void cpu_kernels_init(void);
+
+// The tier that filled a slot of cpu_kernels_best: cpu_slot_tier(CPU_SLOT(add)), cpu_slot_tier(CPU_SLOT(tile[type].run)).
+#define CPU_SLOT(member) offsetof(struct cpu_kernels, member)
+const char *cpu_slot_tier(size_t slot_off);
 
 // ---- for tiers ----
 

@@ -373,8 +373,16 @@ static void index_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_attn[] = {
-    {GGML_OP_FLASH_ATTN_EXT, {.supports = attn_supports, .n_tasks = attn_n_tasks, .work_size = attn_work_size, .run = attn_run}},
-    {GGML_OP_LIGHTNING_INDEXER,
-        {.supports = index_supports, .n_tasks = index_n_tasks, .work_size = index_work_size, .run = index_run}},
+    {GGML_OP_FLASH_ATTN_EXT,
+        {.supports     = attn_supports,
+            .n_tasks   = attn_n_tasks,
+            .work_size = attn_work_size,
+            .run       = attn_run,
+            .uses      = CPU_USE_DOT_KEYS | CPU_USE_CONVERT | CPU_USE_MAD | CPU_USE_SCALE | CPU_USE_MAX | CPU_USE_EXP_SUM}},
+    {GGML_OP_LIGHTNING_INDEXER, {.supports     = index_supports,
+                                    .n_tasks   = index_n_tasks,
+                                    .work_size = index_work_size,
+                                    .run       = index_run,
+                                    .uses      = CPU_USE_DOT_F32 | CPU_USE_ADD | CPU_USE_CONVERT}},
     CPU_OPS_END,
 };

@@ -354,12 +354,20 @@ static int transposed_tasks(const struct ggml_tensor *op, int n_threads) {
 }
 
 const struct cpu_op_entry cpu_ops_conv[] = {
-    {GGML_OP_CONV_2D, {.supports = conv_supports, .n_tasks = conv_tasks, .work_size = conv_work, .run = conv_run}},
-    {GGML_OP_CONV_3D, {.supports = conv_supports, .n_tasks = conv_tasks, .work_size = conv_work, .run = conv_run}},
-    {GGML_OP_CONV_2D_DW, {.supports = dw_supports, .work_size = dw_work, .run = dw_run}},
-    {GGML_OP_CONV_TRANSPOSE_1D,
-        {.supports = transposed_supports, .n_tasks = transposed_tasks, .work_size = transposed_work, .run = transposed_run}},
-    {GGML_OP_CONV_TRANSPOSE_2D,
-        {.supports = transposed_supports, .n_tasks = transposed_tasks, .work_size = transposed_work, .run = transposed_run}},
+    {GGML_OP_CONV_2D,
+        {.supports = conv_supports, .n_tasks = conv_tasks, .work_size = conv_work, .run = conv_run, .uses = CPU_USE_DOT}},
+    {GGML_OP_CONV_3D,
+        {.supports = conv_supports, .n_tasks = conv_tasks, .work_size = conv_work, .run = conv_run, .uses = CPU_USE_DOT}},
+    {GGML_OP_CONV_2D_DW, {.supports = dw_supports, .work_size = dw_work, .run = dw_run, .uses = CPU_USE_MAD | CPU_USE_CONVERT}},
+    {GGML_OP_CONV_TRANSPOSE_1D, {.supports     = transposed_supports,
+                                    .n_tasks   = transposed_tasks,
+                                    .work_size = transposed_work,
+                                    .run       = transposed_run,
+                                    .uses      = CPU_USE_DOT}},
+    {GGML_OP_CONV_TRANSPOSE_2D, {.supports     = transposed_supports,
+                                    .n_tasks   = transposed_tasks,
+                                    .work_size = transposed_work,
+                                    .run       = transposed_run,
+                                    .uses      = CPU_USE_DOT}},
     CPU_OPS_END,
 };

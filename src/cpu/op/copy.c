@@ -148,8 +148,8 @@ static void copy_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_copy[] = {
-    {GGML_OP_DUP, {.supports = copy_supports, .run = copy_run}},
-    {GGML_OP_CPY, {.supports = copy_supports, .run = copy_run}},
-    {GGML_OP_CONT, {.supports = copy_supports, .run = copy_run}},
+    {GGML_OP_DUP, {.supports = copy_supports, .run = copy_run, .uses = CPU_USE_RETYPE}},
+    {GGML_OP_CPY, {.supports = copy_supports, .run = copy_run, .uses = CPU_USE_RETYPE}},
+    {GGML_OP_CONT, {.supports = copy_supports, .run = copy_run, .uses = CPU_USE_RETYPE}},
     CPU_OPS_END,
 };

@@ -178,6 +178,18 @@ static bool unary_supports(const struct ggml_tensor *op) {
     return map_supports(op) && unary_map(op) != NULL;
 }
 
+static unsigned unary_uses(const struct ggml_tensor *op) {
+    switch ((enum ggml_unary_op) cpu_param_i32(op, 0)) {
+        case GGML_UNARY_OP_TANH: return CPU_USE_TANH;
+        case GGML_UNARY_OP_SIGMOID: return CPU_USE_SIGMOID;
+        case GGML_UNARY_OP_GELU: return CPU_USE_GELU;
+        case GGML_UNARY_OP_GELU_QUICK: return CPU_USE_GELU_QUICK;
+        case GGML_UNARY_OP_SILU: return CPU_USE_SILU;
+        case GGML_UNARY_OP_EXP: return CPU_USE_EXP;
+        default: return 0;
+    }
+}
+
 static void unary_run(const struct cpu_params *p, struct ggml_tensor *op) {
     map_run(p, op, unary_map(op));
 }
@@ -195,17 +207,17 @@ MAP_RUN(scale)
 MAP_RUN(clamp)
 
 const struct cpu_op_entry cpu_ops_eltwise[] = {
-    {GGML_OP_ADD, {.supports = add_supports, .run = add_run}},
-    {GGML_OP_SUB, {.supports = binary_supports, .run = sub_run}},
-    {GGML_OP_MUL, {.supports = binary_supports, .run = mul_run}},
-    {GGML_OP_DIV, {.supports = binary_supports, .run = div_run}},
-    {GGML_OP_SQR, {.supports = map_supports, .run = sqr_run}},
-    {GGML_OP_SQRT, {.supports = map_supports, .run = sqrt_run}},
-    {GGML_OP_LOG, {.supports = map_supports, .run = log_run}},
-    {GGML_OP_SIN, {.supports = map_supports, .run = sin_run}},
-    {GGML_OP_COS, {.supports = map_supports, .run = cos_run}},
-    {GGML_OP_SCALE, {.supports = map_supports, .run = scale_run}},
-    {GGML_OP_CLAMP, {.supports = map_supports, .run = clamp_run}},
-    {GGML_OP_UNARY, {.supports = unary_supports, .run = unary_run}},
+    {GGML_OP_ADD, {.supports = add_supports, .run = add_run, .uses = CPU_USE_ADD | CPU_USE_CONVERT}},
+    {GGML_OP_SUB, {.supports = binary_supports, .run = sub_run, .uses = CPU_USE_SUB | CPU_USE_CONVERT}},
+    {GGML_OP_MUL, {.supports = binary_supports, .run = mul_run, .uses = CPU_USE_MUL | CPU_USE_CONVERT}},
+    {GGML_OP_DIV, {.supports = binary_supports, .run = div_run, .uses = CPU_USE_DIV | CPU_USE_CONVERT}},
+    {GGML_OP_SQR, {.supports = map_supports, .run = sqr_run, .uses = CPU_USE_CONVERT}},
+    {GGML_OP_SQRT, {.supports = map_supports, .run = sqrt_run, .uses = CPU_USE_CONVERT}},
+    {GGML_OP_LOG, {.supports = map_supports, .run = log_run, .uses = CPU_USE_CONVERT}},
+    {GGML_OP_SIN, {.supports = map_supports, .run = sin_run, .uses = CPU_USE_CONVERT}},
+    {GGML_OP_COS, {.supports = map_supports, .run = cos_run, .uses = CPU_USE_CONVERT}},
+    {GGML_OP_SCALE, {.supports = map_supports, .run = scale_run, .uses = CPU_USE_SCALE | CPU_USE_CONVERT}},
+    {GGML_OP_CLAMP, {.supports = map_supports, .run = clamp_run, .uses = CPU_USE_CONVERT}},
+    {GGML_OP_UNARY, {.supports = unary_supports, .run = unary_run, .uses = CPU_USE_CONVERT, .uses_by = unary_uses}},
     CPU_OPS_END,
 };

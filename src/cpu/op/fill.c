@@ -159,12 +159,12 @@ static void leaky_relu_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_fill[] = {
-    {GGML_OP_DIAG_MASK_INF, {.supports = same_f32, .run = diag_mask_inf_run}},
-    {GGML_OP_DIAG_MASK_ZERO, {.supports = same_f32, .run = diag_mask_zero_run}},
-    {GGML_OP_TRI, {.supports = tri_supports, .run = tri_run}},
-    {GGML_OP_FILL, {.supports = fill_supports, .run = fill_run}},
+    {GGML_OP_DIAG_MASK_INF, {.supports = same_f32, .run = diag_mask_inf_run, .uses = CPU_USE_FILL}},
+    {GGML_OP_DIAG_MASK_ZERO, {.supports = same_f32, .run = diag_mask_zero_run, .uses = CPU_USE_FILL}},
+    {GGML_OP_TRI, {.supports = tri_supports, .run = tri_run, .uses = CPU_USE_FILL}},
+    {GGML_OP_FILL, {.supports = fill_supports, .run = fill_run, .uses = CPU_USE_FILL | CPU_USE_CONVERT}},
     {GGML_OP_ARANGE, {.supports = arange_supports, .run = arange_run}},
     {GGML_OP_TIMESTEP_EMBEDDING, {.supports = timestep_supports, .run = timestep_run}},
-    {GGML_OP_LEAKY_RELU, {.supports = leaky_relu_supports, .run = leaky_relu_run}},
+    {GGML_OP_LEAKY_RELU, {.supports = leaky_relu_supports, .run = leaky_relu_run, .uses = CPU_USE_CONVERT}},
     CPU_OPS_END,
 };

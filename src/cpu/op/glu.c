@@ -107,6 +107,15 @@ static bool glu_supports(const struct ggml_tensor *op) {
            op->ne[3] == a->ne[3];
 }
 
+static unsigned glu_uses(const struct ggml_tensor *op) {
+    switch ((enum ggml_glu_op) cpu_param_i32(op, 0)) {
+        case GGML_GLU_OP_GEGLU: return CPU_USE_GELU;
+        case GGML_GLU_OP_SWIGLU: return CPU_USE_SILU | CPU_USE_MUL;
+        case GGML_GLU_OP_GEGLU_QUICK: return CPU_USE_GELU_QUICK | CPU_USE_MUL;
+        default: return 0;
+    }
+}
+
 static void glu_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1] != NULL ? op->src[1] : a;
     const gate_t gate  = gate_of(op);
@@ -125,6 +134,6 @@ static void glu_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_glu[] = {
-    {GGML_OP_GLU, {.supports = glu_supports, .run = glu_run}},
+    {GGML_OP_GLU, {.supports = glu_supports, .run = glu_run, .uses = CPU_USE_CONVERT, .uses_by = glu_uses}},
     CPU_OPS_END,
 };

@@ -245,9 +245,13 @@ static int col2im_tasks(const struct ggml_tensor *op, int n_threads) {
 }
 
 const struct cpu_op_entry cpu_ops_im2col[] = {
-    {GGML_OP_IM2COL, {.supports = im2col_supports, .work_size = im2col_work, .run = im2col_run}},
-    {GGML_OP_IM2COL_3D, {.supports = im2col_supports, .work_size = im2col_work, .run = im2col_run}},
+    {GGML_OP_IM2COL, {.supports = im2col_supports, .work_size = im2col_work, .run = im2col_run, .uses = CPU_USE_CONVERT}},
+    {GGML_OP_IM2COL_3D, {.supports = im2col_supports, .work_size = im2col_work, .run = im2col_run, .uses = CPU_USE_CONVERT}},
     {GGML_OP_IM2COL_BACK, {.supports = im2col_back_supports, .n_tasks = im2col_back_tasks, .run = im2col_back_run}},
-    {GGML_OP_COL2IM_1D, {.supports = col2im_supports, .n_tasks = col2im_tasks, .work_size = col2im_work, .run = col2im_run}},
+    {GGML_OP_COL2IM_1D, {.supports     = col2im_supports,
+                            .n_tasks   = col2im_tasks,
+                            .work_size = col2im_work,
+                            .run       = col2im_run,
+                            .uses      = CPU_USE_CONVERT}},
     CPU_OPS_END,
 };

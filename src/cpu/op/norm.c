@@ -106,9 +106,10 @@ static void group_norm_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_norm[] = {
-    {GGML_OP_NORM, {.supports = supports, .run = norm_run}},
-    {GGML_OP_RMS_NORM, {.supports = supports, .run = rms_norm_run}},
-    {GGML_OP_L2_NORM, {.supports = supports, .run = l2_norm_run}},
-    {GGML_OP_GROUP_NORM, {.supports = group_supports, .run = group_norm_run}},
+    {GGML_OP_NORM, {.supports = supports, .run = norm_run, .uses = CPU_USE_SUM | CPU_USE_SUM_SQ | CPU_USE_SCALE}},
+    {GGML_OP_RMS_NORM, {.supports = supports, .run = rms_norm_run, .uses = CPU_USE_SUM_SQ | CPU_USE_SCALE}},
+    {GGML_OP_L2_NORM, {.supports = supports, .run = l2_norm_run, .uses = CPU_USE_SUM_SQ | CPU_USE_SCALE}},
+    {GGML_OP_GROUP_NORM,
+        {.supports = group_supports, .run = group_norm_run, .uses = CPU_USE_SUM | CPU_USE_SUM_SQ | CPU_USE_SCALE}},
     CPU_OPS_END,
 };

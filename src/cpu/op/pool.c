@@ -154,8 +154,8 @@ static void pool_back_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_pool[] = {
-    {GGML_OP_POOL_1D, {.supports = pool_supports, .run = pool_run}},
-    {GGML_OP_POOL_2D, {.supports = pool_supports, .run = pool_run}},
-    {GGML_OP_POOL_2D_BACK, {.supports = pool_back_supports, .run = pool_back_run}},
+    {GGML_OP_POOL_1D, {.supports = pool_supports, .run = pool_run, .uses = CPU_USE_CONVERT}},
+    {GGML_OP_POOL_2D, {.supports = pool_supports, .run = pool_run, .uses = CPU_USE_CONVERT}},
+    {GGML_OP_POOL_2D_BACK, {.supports = pool_back_supports, .run = pool_back_run, .uses = CPU_USE_CONVERT}},
     CPU_OPS_END,
 };

@@ -226,7 +226,7 @@ static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_rope[] = {
-    {GGML_OP_ROPE, {.supports = rope_supports, .work_size = rope_work_size, .run = rope_run}},
-    {GGML_OP_ROPE_BACK, {.supports = rope_supports, .work_size = rope_work_size, .run = rope_run}},
+    {GGML_OP_ROPE, {.supports = rope_supports, .work_size = rope_work_size, .run = rope_run, .uses = CPU_USE_CONVERT}},
+    {GGML_OP_ROPE_BACK, {.supports = rope_supports, .work_size = rope_work_size, .run = rope_run, .uses = CPU_USE_CONVERT}},
     CPU_OPS_END,
 };

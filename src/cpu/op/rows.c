@@ -101,7 +101,7 @@ static int get_tasks(const struct ggml_tensor *op, int n_threads) {
 }
 
 const struct cpu_op_entry cpu_ops_rows[] = {
-    {GGML_OP_GET_ROWS, {.supports = get_supports, .n_tasks = get_tasks, .run = get_run}},
-    {GGML_OP_SET_ROWS, {.supports = set_supports, .n_tasks = set_tasks, .run = set_run}},
+    {GGML_OP_GET_ROWS, {.supports = get_supports, .n_tasks = get_tasks, .run = get_run, .uses = CPU_USE_RETYPE}},
+    {GGML_OP_SET_ROWS, {.supports = set_supports, .n_tasks = set_tasks, .run = set_run, .uses = CPU_USE_RETYPE}},
     CPU_OPS_END,
 };

@@ -70,6 +70,6 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_softmax[] = {
-    {GGML_OP_SOFT_MAX, {.supports = supports, .run = run}},
+    {GGML_OP_SOFT_MAX, {.supports = supports, .run = run, .uses = CPU_USE_MAD | CPU_USE_SCALE | CPU_USE_MAX | CPU_USE_EXP_SUM}},
     CPU_OPS_END,
 };

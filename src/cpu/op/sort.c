@@ -171,7 +171,9 @@ static void top_k_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_sort[] = {
-    {GGML_OP_ARGSORT, {.supports = sort_supports, .n_tasks = sort_tasks, .work_size = sort_work, .run = argsort_run}},
-    {GGML_OP_TOP_K, {.supports = sort_supports, .n_tasks = sort_tasks, .work_size = sort_work, .run = top_k_run}},
+    {GGML_OP_ARGSORT,
+        {.supports = sort_supports, .n_tasks = sort_tasks, .work_size = sort_work, .run = argsort_run, .uses = CPU_USE_CONVERT}},
+    {GGML_OP_TOP_K,
+        {.supports = sort_supports, .n_tasks = sort_tasks, .work_size = sort_work, .run = top_k_run, .uses = CPU_USE_CONVERT}},
     CPU_OPS_END,
 };
