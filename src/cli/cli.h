@@ -32,6 +32,7 @@ int cli_usage(const char *command, const char *fmt, ...) __attribute__((format(p
 // TB are powers of 1000; parts of a byte are dropped. False if it is none or passes 2^62.
 bool cli_parse_size(const char *text, uint64_t *size);
 bool cli_parse_int(const char *text, int64_t min, int64_t max, int64_t *out);
+bool cli_ends_with(const char *text, const char *end);
 // "1,048,576 bytes (1.00 MiB)"
 const char *cli_bytes(uint64_t size, char text[64]);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // ggraph.c: reader of captured graphs. Text lines of blank-separated fields; the header's counts say how many tensors follow.
-// Two passes over the lines: tensors first, then what they name, since a line may name tensors that follow it.
+// Two passes over the lines: tensors first, then what they name, since a line may name tensors that follow it. The text is
+// unpacked as a whole, so that the counts can be held against the bytes that are there.
 
 #include "cli/ggraph.h"
 
@@ -8,17 +9,20 @@
 #include "core/graph.h"
 #include "core/op.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <zlib.h>
 
 #define LINE_FIELDS 18
+#define TENSOR_BYTES 32 // 16 fields of at least one character, each with a blank or line end
 
 struct reader {
     struct ggraph *g;
-    gzFile file;
+    const char *path;
+    char *text; // [size], terminated
+    size_t size, at;
     char *line;
-    size_t line_cap;
     int64_t i_line;
     int64_t n_nodes, n_leafs, n_other;
     struct ggml_tensor **tensors; // by id
@@ -29,28 +33,50 @@ struct reader {
 
 // ---- lines and fields ----
 
-// False at the end of the file. The line has no line end.
-static bool line_next(struct reader *r) {
-    size_t n = 0;
-    for (;;) {
-        if (!berth_grow((void **) &r->line, &r->line_cap, n + 1024, 1)) {
-            return false;
-        }
-        if (gzgets(r->file, r->line + n, (int) (r->line_cap - n > INT32_MAX ? INT32_MAX : r->line_cap - n)) == NULL) {
-            break;
-        }
-        n += strlen(r->line + n);
-        if (n > 0 && r->line[n - 1] == '\n') {
-            r->line[--n] = '\0';
-            break;
-        }
+static enum ggml_status text_read(struct reader *r) {
+    const char *path = r->path;
+    size_t cap       = 0;
+    errno            = 0;
+    gzFile file      = gzopen(path, "rb");
+    if (file == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "%s: cannot be opened: %s", path, errno != 0 ? strerror(errno) : "out of memory");
     }
-    r->i_line += n > 0 || !gzeof(r->file);
-    return n > 0 || !gzeof(r->file);
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (int n = 1; n > 0 && status == GGML_STATUS_SUCCESS; r->size += (size_t) n) {
+        if (!berth_grow((void **) &r->text, &cap, r->size + 65536, 1)) {
+            status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %zu bytes", path, r->size);
+            break;
+        }
+        n = gzread(file, r->text + r->size, 65535);
+        if (n < 0) {
+            int code;
+            const char *what = gzerror(file, &code);
+            status = berth_fail(GGML_STATUS_FAILED, "%s: cannot be read: %s", path, code == Z_ERRNO ? strerror(errno) : what);
+            n      = 0;
+        }
+        r->text[r->size + (size_t) n] = '\0';
+    }
+    gzclose_r(file);
+    return status;
+}
+
+// False at the end of the text. The line has no line end.
+static bool line_next(struct reader *r) {
+    if (r->at >= r->size) {
+        return false;
+    }
+    r->line   = r->text + r->at;
+    char *end = memchr(r->line, '\n', r->size - r->at);
+    r->at     = end != NULL ? (size_t) (end - r->text) + 1 : r->size;
+    if (end != NULL) {
+        *end = '\0';
+    }
+    r->i_line++;
+    return true;
 }
 
 static enum ggml_status bad_line(const struct reader *r, const char *what) {
-    return berth_fail(GGML_STATUS_FAILED, "line %lld: %s", (long long) r->i_line, what);
+    return berth_fail(GGML_STATUS_FAILED, "%s:%lld: %s", r->path, (long long) r->i_line, what);
 }
 
 // Splits in place at blanks; returns how many fields there are, at most n_max.
@@ -337,11 +363,12 @@ static enum ggml_status order_leafs(struct reader *r, int64_t n_all) {
         const char *colon = strchr(p, ':');
         if (!number(p, &id) || id < 0 || id >= n_all || colon == NULL || !number(colon + 1, &buf) || buf < 0 ||
             buf >= r->g->n_bufs) {
-            return berth_fail(GGML_STATUS_FAILED, "leaforder names no tensor or no buffer");
+            return berth_fail(GGML_STATUS_FAILED, "%s: leaforder names no tensor or no buffer", r->path);
         }
         int *bufs = berth_realloc(r->g->leaf_bufs, (size_t) (n + 1) * sizeof *bufs);
         if (bufs == NULL || n >= graph->size) {
-            return berth_fail(GGML_STATUS_FAILED, "leaforder has %d leafs, there is room for %d", n + 1, graph->size);
+            return berth_fail(
+                GGML_STATUS_FAILED, "%s: leaforder has %d leafs, there is room for %d", r->path, n + 1, graph->size);
         }
         r->g->leaf_bufs   = bufs;
         bufs[n]           = (int) buf;
@@ -352,7 +379,11 @@ static enum ggml_status order_leafs(struct reader *r, int64_t n_all) {
 }
 
 static enum ggml_status read_body(struct reader *r) {
-    const int64_t n_all   = r->n_nodes + r->n_leafs + r->n_other;
+    const int64_t n_all = r->n_nodes + r->n_leafs + r->n_other;
+    if ((size_t) n_all > (r->size - r->at) / TENSOR_BYTES + 1) {
+        return berth_fail(GGML_STATUS_FAILED, "%s:%lld: counts say %lld tensors, there is text for %zu at most", r->path,
+            (long long) r->i_line, (long long) n_all, (r->size - r->at) / TENSOR_BYTES + 1);
+    }
     const size_t n_order  = r->leaf_order != NULL ? strlen(r->leaf_order) / 3 + 1 : 0;
     const size_t size     = (size_t) (r->n_nodes + r->n_leafs) + n_order + 1;
     const size_t mem_size = (size_t) n_all * (ggml_tensor_overhead() + 16) + ggml_graph_overhead_custom(size, false);
@@ -363,7 +394,7 @@ static enum ggml_status read_body(struct reader *r) {
     r->g->leaf_bufs = berth_calloc((size_t) r->n_leafs + 1, sizeof(int));
     r->tensors      = berth_calloc((size_t) n_all + 1, sizeof r->tensors[0]);
     if (r->g->graph == NULL || r->g->node_bufs == NULL || r->g->leaf_bufs == NULL || r->tensors == NULL) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a graph of %lld tensors", (long long) n_all);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a graph of %lld tensors", r->path, (long long) n_all);
     }
     for (int64_t i = 0; i < n_all; i++) {
         const enum ggml_status status = read_tensor(r, i);
@@ -382,17 +413,16 @@ static enum ggml_status read_body(struct reader *r) {
 }
 
 enum ggml_status ggraph_read(struct ggraph *g, const char *path) {
-    *g              = (struct ggraph){0};
-    struct reader r = {.g = g, .file = gzopen(path, "rb")};
-    if (r.file == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "%s cannot be read", path);
+    *g                      = (struct ggraph){0};
+    struct reader r         = {.g = g, .path = path};
+    enum ggml_status status = text_read(&r);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = read_header(&r);
     }
-    enum ggml_status status = read_header(&r);
     if (status == GGML_STATUS_SUCCESS) {
         status = read_body(&r);
     }
-    gzclose(r.file);
-    berth_free(r.line);
+    berth_free(r.text);
     berth_free(r.tensors);
     berth_free(r.links);
     berth_free(r.leaf_order);

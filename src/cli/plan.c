@@ -146,18 +146,13 @@ static void print_buffers(FILE *file, const struct cli_plan *plan) {
     }
 }
 
-static bool ends_with(const char *text, const char *end) {
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 static int write_plan(
     const struct options *o, const struct berth_plan_set *set, const uint64_t *offsets, const struct berth_plan_report *report) {
     FILE *file = cli_open(o->out);
     if (file == NULL) {
         return CLI_FAILURE;
     }
-    const bool json = ends_with(o->out, ".json");
+    const bool json = cli_ends_with(o->out, ".json");
     const enum ggml_status status =
         json ? berth_plan_write_json(set, offsets, report, file) : berth_plan_write_csv(set, offsets, file);
     return cli_close(file, o->out, status == GGML_STATUS_SUCCESS);

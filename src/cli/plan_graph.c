@@ -1,89 +1,23 @@
 // SPDX-License-Identifier: MIT
-// plan_graph.c: captured graphs (.ggraph, .ggraph.gz) as items to plan: what the graph allocator would ask the planner, with the
-// in-place rules of the ggml version that the file names; and the plan of a file, buffer by buffer.
+// plan_graph.c: which reader a file is for, and its plan, buffer by buffer.
 
 #include "cli/plan_graph.h"
 
-#include "berth-alloc.h"
-#include "cli/ggraph.h"
+#include "cli/cli.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-static bool ends_with(const char *text, const char *end) {
-    const size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 // ---- reading ----
 
-// Through the allocator's own file format, which has all that a plan has.
-static enum ggml_status items_of(struct ggraph *g, ggml_gallocr_t galloc, const char *path, struct berth_plan_set **set) {
-    char *text              = NULL;
-    size_t size             = 0;
-    size_t *sizes           = calloc((size_t) g->n_bufs, sizeof *sizes);
-    FILE *file              = sizes != NULL ? open_memstream(&text, &size) : NULL;
-    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    if (file != NULL) {
-        status = berth_gallocr_sizes(galloc, g->graph, g->node_bufs, g->leaf_bufs, sizes);
-        if (status == GGML_STATUS_SUCCESS) {
-            status = berth_gallocr_save(galloc, g->graph, file);
-        }
-        if (fclose(file) == 0 && status == GGML_STATUS_SUCCESS) {
-            status = berth_plan_read_json(text, size, path, set);
-        }
-        if (status == GGML_STATUS_SUCCESS) {
-            (*set)->has_offsets = false; // the plan is to be made, not to be started from
+// What the file says of a pool.
+static void describe(const struct berth_plan_set *set, struct cli_buffer *buffer) {
+    for (size_t i = 0; i < set->n_pools; i++) {
+        if (set->pools[i].pool == buffer->pool) {
+            buffer->max_chunk = set->pools[i].max_chunk < (uint64_t) 1 << 62 ? set->pools[i].max_chunk : 0;
+            snprintf(buffer->name, sizeof buffer->name, "%s", set->pools[i].name);
         }
     }
-    free(sizes);
-    free(text);
-    return status;
-}
-
-// A buffer type a pool, in the order in which the allocator numbers them.
-static enum ggml_status buffers_of(const struct ggraph *g, struct cli_plan *plan) {
-    plan->buffers = calloc((size_t) g->n_bufs, sizeof plan->buffers[0]);
-    for (int i = 0; plan->buffers != NULL && i < g->n_bufs; i++) {
-        if (g->bufs[i].same_as == i) {
-            struct cli_buffer *buffer = &plan->buffers[plan->n_buffers];
-
-            buffer->pool      = (int32_t) plan->n_buffers++;
-            buffer->max_chunk = g->bufs[i].max_size < (size_t) 1 << 62 ? g->bufs[i].max_size : 0;
-            snprintf(buffer->name, sizeof buffer->name, "%s", g->bufs[i].name);
-        }
-    }
-    return plan->buffers != NULL ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
-}
-
-static enum ggml_status read_graph(const char *path, struct cli_plan *plan) {
-    struct ggraph g;
-    enum ggml_status status = ggraph_read(&g, path);
-    if (status != GGML_STATUS_SUCCESS) {
-        return status;
-    }
-    ggml_backend_buffer_type_t *types = calloc((size_t) g.n_bufs, sizeof(ggml_backend_buffer_type_t));
-    ggml_gallocr_t galloc             = NULL;
-    if (types != NULL) {
-        ggraph_bufts(&g, types);
-        galloc = ggml_gallocr_new_n(types, g.n_bufs);
-    }
-    if (galloc != NULL) {
-        struct berth_gallocr_options options = berth_gallocr_options_default();
-        options.inplace_via_views            = false;
-        options.in_place                     = ggraph_in_place;
-        options.in_place_user                = &g;
-        berth_gallocr_set_options(galloc, &options);
-    }
-    status = galloc != NULL ? items_of(&g, galloc, path, &plan->set) : GGML_STATUS_ALLOC_FAILED;
-    if (status == GGML_STATUS_SUCCESS) {
-        status = buffers_of(&g, plan);
-    }
-    ggml_gallocr_free(galloc);
-    free(types);
-    ggraph_free(&g);
-    return status;
 }
 
 // The pools that the items name.
@@ -101,18 +35,19 @@ static enum ggml_status find_buffers(struct cli_plan *plan) {
         if (buffers == NULL) {
             return GGML_STATUS_ALLOC_FAILED;
         }
-        plan->buffers              = buffers;
-        buffers[plan->n_buffers++] = (struct cli_buffer){.pool = (int32_t) next};
-        last                       = next;
+        plan->buffers            = buffers;
+        buffers[plan->n_buffers] = (struct cli_buffer){.pool = (int32_t) next};
+        last                     = next;
+        describe(plan->set, &buffers[plan->n_buffers++]);
     }
 }
 
 enum ggml_status cli_plan_read(const char *path, struct cli_plan *plan) {
-    const bool is_graph = ends_with(path, ".ggraph") || ends_with(path, ".ggraph.gz");
+    const bool is_graph = cli_ends_with(path, ".ggraph") || cli_ends_with(path, ".ggraph.gz");
 
     *plan                   = (struct cli_plan){0};
-    enum ggml_status status = is_graph ? read_graph(path, plan) : berth_plan_read_file(path, &plan->set);
-    if (status == GGML_STATUS_SUCCESS && !is_graph) {
+    enum ggml_status status = is_graph ? cli_plan_read_graph(path, &plan->set) : berth_plan_read_file(path, &plan->set);
+    if (status == GGML_STATUS_SUCCESS) {
         status = find_buffers(plan);
     }
     if (status != GGML_STATUS_SUCCESS) {

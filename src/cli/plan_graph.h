@@ -21,6 +21,8 @@ struct cli_plan {
 
 // Items of a file: CSV, JSON, or a captured graph if the name ends in .ggraph or .ggraph.gz. On failure plan is empty.
 enum ggml_status cli_plan_read(const char *path, struct cli_plan *plan);
+// Items of a captured graph, whatever its file is called: with the tensors that lie in each, and without offsets.
+enum ggml_status cli_plan_read_graph(const char *path, struct berth_plan_set **set);
 void cli_plan_free(struct cli_plan *plan);
 
 // Plans every buffer, checks the plan, and fills the reports: one a buffer, and their sum. params->start, if not NULL, has the

@@ -87,6 +87,11 @@ bool cli_parse_int(const char *text, int64_t min, int64_t max, int64_t *out) {
     return end != text && *end == '\0' && errno == 0 && *out >= min && *out <= max;
 }
 
+bool cli_ends_with(const char *text, const char *end) {
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
 const char *cli_bytes(uint64_t size, char text[64]) {
     static const char *const names[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     char digits[32];

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// fuzz_ggraph.c: any bytes for the reader of captured graphs and the allocator behind it: no crash, a message for every refusal,
+// and items that are read can be planned or are refused with a reason.
+
+#include "berth.h"
+#include "cli/plan_graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void quiet(enum ggml_log_level level, const char *text, void *user_data) {
+    (void) level;
+    (void) text;
+    (void) user_data;
+}
+
+static void expect(bool ok, const char *what) {
+    if (!ok) {
+        fprintf(stderr, "fuzz_ggraph: %s: %s\n", what, berth_last_error());
+        abort();
+    }
+}
+
+static void plan(const struct berth_plan_set *set) {
+    const int64_t n   = (int64_t) set->n_items;
+    uint64_t *offsets = malloc((set->n_items + 1) * sizeof *offsets);
+    if (offsets == NULL) {
+        return;
+    }
+    berth_clear_error();
+    if (berth_plan_solve(set->items, n, NULL, offsets, NULL) == GGML_STATUS_SUCCESS) {
+        expect(berth_plan_check(set->items, n, NULL, offsets, NULL) == GGML_STATUS_SUCCESS, "invalid plan");
+    } else {
+        expect(berth_last_error()[0] != '\0', "planning failed without a message");
+    }
+    free(offsets);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static int fd = -1; // one file without a name, written anew each time
+    static char path[32];
+    ggml_log_set(quiet, NULL);
+    if (fd < 0) {
+        fd = memfd_create("ggraph", 0);
+        expect(fd >= 0, "no file");
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    }
+    expect(ftruncate(fd, 0) == 0 && pwrite(fd, data, size, 0) == (ssize_t) size, "not written");
+    struct berth_plan_set *set = NULL;
+    berth_clear_error();
+    const enum ggml_status status = cli_plan_read_graph(path, &set);
+    expect((status == GGML_STATUS_SUCCESS) == (set != NULL), "status and set disagree");
+    expect(set != NULL || berth_last_error()[0] != '\0', "refused without a message");
+    if (set != NULL) {
+        plan(set);
+        berth_plan_set_free(set);
+    }
+    return 0;
+}
