@@ -16,7 +16,9 @@ enum cli_exit {
 };
 
 // A command gets its own name as argv[0] and returns an exit code.
+int cli_devices(int argc, char **argv);
 int cli_gguf(int argc, char **argv);
+int cli_ops(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_verify(int argc, char **argv);
 int cli_version(int argc, char **argv);

@@ -11,7 +11,9 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const char *what;
 } commands[] = {
+    {"devices", cli_devices, "what can compute here, and with how much memory"},
     {"gguf", cli_gguf, "look into model files: info, check, diff, quantize"},
+    {"ops", cli_ops, "what a device computes, in which types, by which kernels"},
     {"plan", cli_plan, "give every buffer of a file its place, at the lowest peak"},
     {"verify", cli_verify, "check a plan: do two buffers collide?"},
     {"version", cli_version, "what this build holds"},

@@ -111,11 +111,14 @@ bool berth_cpu_op_tier(const struct ggml_tensor *op, char *text, size_t text_siz
     if ((uses & CPU_USE_DOT_F32) != 0) {
         add_dot(&f, GGML_TYPE_F32, GGML_TYPE_F32);
     }
-    if ((uses & CPU_USE_CONVERT) != 0 || ((uses & CPU_USE_RETYPE) != 0 && op->src[0]->type != op->type)) {
+    if ((uses & CPU_USE_RETYPE) != 0 && op->src[0]->type != op->type) {
         add_conversions(&f, op);
     }
     if (f.n == 0) { // loops of its own
         f.tiers[f.n++] = "portable";
+    }
+    if ((uses & CPU_USE_CONVERT) != 0) {
+        add_conversions(&f, op);
     }
     print(&f, text, text_size);
     return true;

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+// devices.c: `berth devices`: the devices that are built in, in the program's folder or named by GGML_BACKEND_PATH, and what they
+// say of themselves.
+
+#include "cli/cli.h"
+#include "cli/gguf.h"
+
+#include "ggml-backend.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <string.h>
+
+static const char usage[] =
+    "Usage: berth devices [OPTION]...\n\n"
+    "Lists the devices that can compute: memory, features, what they are capable of, and their buffer types.\n"
+    "Devices are built in, in the program's folder, or in the library that GGML_BACKEND_PATH names.\n\n"
+    "      --json   print one JSON object\n"
+    "  -h, --help   this text\n\n"
+    "Exit codes: 0 fine, 1 there is no device, 2 wrong usage, 3 failure.\n";
+
+static const char *type_name(enum ggml_backend_dev_type type) {
+    switch (type) {
+        case GGML_BACKEND_DEVICE_TYPE_CPU: return "CPU";
+        case GGML_BACKEND_DEVICE_TYPE_GPU: return "GPU";
+        case GGML_BACKEND_DEVICE_TYPE_IGPU: return "integrated GPU";
+        case GGML_BACKEND_DEVICE_TYPE_ACCEL: return "accelerator";
+        default: return "unknown";
+    }
+}
+
+// *function = what the device's library has under this name, or NULL; ISO C has no cast for it.
+static void find(ggml_backend_dev_t dev, const char *name, void *function) {
+    void *address = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), name);
+    memcpy(function, &address, sizeof address);
+}
+
+static const struct ggml_backend_feature *features_of(ggml_backend_dev_t dev) {
+    static const struct ggml_backend_feature none[] = {{NULL, NULL}};
+    ggml_backend_get_features_t get;
+    find(dev, "ggml_backend_get_features", &get);
+    const struct ggml_backend_feature *features = get != NULL ? get(ggml_backend_dev_backend_reg(dev)) : NULL;
+    return features != NULL ? features : none;
+}
+
+// Calls print for each: the device's own, the host's that it reaches best, and those it has beside them.
+static void each_buft(ggml_backend_dev_t dev, void (*print)(ggml_backend_buffer_type_t, const char *use, int i)) {
+    int n                            = 0;
+    ggml_backend_buffer_type_t own   = ggml_backend_dev_buffer_type(dev);
+    ggml_backend_buffer_type_t hosts = ggml_backend_dev_host_buffer_type(dev);
+    if (own != NULL) {
+        print(own, "its own", n++);
+    }
+    if (hosts != NULL) {
+        print(hosts, "on the host", n++);
+    }
+    ggml_backend_dev_get_extra_bufts_t extra;
+    find(dev, "ggml_backend_dev_get_extra_bufts", &extra);
+    for (ggml_backend_buffer_type_t *b = extra != NULL ? extra(dev) : NULL; b != NULL && *b != NULL; b++) {
+        print(*b, "extra", n++);
+    }
+}
+
+// ---- as text ----
+
+static void print_buft(ggml_backend_buffer_type_t buft, const char *use, int i) {
+    char text[64];
+    const size_t max = ggml_backend_buft_get_max_size(buft);
+    printf("  %-12s %s: %s, aligned to %zu, at most %s%s\n", i == 0 ? "buffers" : "", ggml_backend_buft_name(buft), use,
+        ggml_backend_buft_get_alignment(buft), max >= SIZE_MAX / 2 ? "all there is" : cli_bytes(max, text),
+        ggml_backend_buft_is_host(buft) ? ", memory of the host" : "");
+}
+
+static void print_device(ggml_backend_dev_t dev) {
+    struct ggml_backend_dev_props props;
+    char text[64];
+    ggml_backend_dev_get_props(dev, &props);
+    printf("%s%s%s: %s\n", cli_colour(stdout, CLI_BOLD), props.name, cli_colour(stdout, CLI_RESET), props.description);
+    printf("  %-12s %s\n", "type", type_name(props.type));
+    if (props.device_id != NULL) {
+        printf("  %-12s %s\n", "id", props.device_id);
+    }
+    printf("  %-12s %s\n", "memory", cli_bytes(props.memory_total, text));
+    printf("  %-12s %s\n", "free", cli_bytes(props.memory_free, text));
+    printf("  %-12s", "features");
+    const struct ggml_backend_feature *f = features_of(dev);
+    for (int i = 0; f[i].name != NULL; i++) {
+        printf(strcmp(f[i].value, "1") == 0 ? " %s" : " %s=%s", f[i].name, f[i].value);
+    }
+    puts(f[0].name == NULL ? " none told" : "");
+    const struct ggml_backend_dev_caps *c = &props.caps;
+    const char *none                      = c->async || c->host_buffer || c->buffer_from_host_ptr || c->events ? "" : " none";
+    printf("  %-12s%s%s%s%s%s\n", "capabilities", c->async ? " async" : "", c->host_buffer ? " host-buffer" : "",
+        c->buffer_from_host_ptr ? " buffer-from-host-pointer" : "", c->events ? " events" : "", none);
+    each_buft(dev, print_buft);
+}
+
+// ---- as JSON ----
+
+static void json_field(const char *name, const char *text) {
+    printf("\"%s\": ", name);
+    if (text != NULL) {
+        cli_json_text(stdout, text);
+    } else {
+        fputs("null", stdout);
+    }
+    fputs(", ", stdout);
+}
+
+static void json_buft(ggml_backend_buffer_type_t buft, const char *use, int i) {
+    fputs(i > 0 ? ", {" : "{", stdout);
+    json_field("name", ggml_backend_buft_name(buft));
+    json_field("use", use);
+    printf("\"alignment\": %zu, \"max_size\": %zu, \"is_host\": %s}", ggml_backend_buft_get_alignment(buft),
+        ggml_backend_buft_get_max_size(buft), ggml_backend_buft_is_host(buft) ? "true" : "false");
+}
+
+static const char *truth(bool is) {
+    return is ? "true" : "false";
+}
+
+static void json_device(ggml_backend_dev_t dev) {
+    struct ggml_backend_dev_props props;
+    ggml_backend_dev_get_props(dev, &props);
+    putchar('{');
+    json_field("name", props.name);
+    json_field("description", props.description);
+    json_field("type", type_name(props.type));
+    json_field("id", props.device_id);
+    printf("\"memory_total\": %zu, \"memory_free\": %zu, \"features\": {", props.memory_total, props.memory_free);
+    const struct ggml_backend_feature *f = features_of(dev);
+    for (int i = 0; f[i].name != NULL; i++) {
+        fputs(i > 0 ? ", " : "", stdout);
+        cli_json_text(stdout, f[i].name);
+        fputs(": ", stdout);
+        cli_json_text(stdout, f[i].value);
+    }
+    printf(
+        "}, \"capabilities\": {\"async\": %s, \"host_buffer\": %s, \"buffer_from_host_ptr\": %s, \"events\": %s}, \"buffers\": [",
+        truth(props.caps.async), truth(props.caps.host_buffer), truth(props.caps.buffer_from_host_ptr), truth(props.caps.events));
+    each_buft(dev, json_buft);
+    fputs("]}", stdout);
+}
+
+int cli_devices(int argc, char **argv) {
+    static const struct option table[] = {{"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
+    bool json                          = false;
+    opterr                             = 0;
+    for (int c; (c = getopt_long(argc, argv, ":h", table, NULL)) != -1;) {
+        switch (c) {
+            case 'J': json = true; break;
+            case 'h': fputs(usage, stdout); return CLI_OK;
+            default: return cli_usage("devices", "unknown option '%s'", argv[optind - 1]);
+        }
+    }
+    if (optind < argc) {
+        return cli_usage("devices", "'%s' is one argument too many", argv[optind]);
+    }
+    ggml_backend_load_all();
+    const size_t n = ggml_backend_dev_count();
+    fputs(json ? "{\"devices\": [" : "", stdout);
+    for (size_t i = 0; i < n; i++) {
+        fputs(i == 0 ? "" : json ? ",\n  " : "\n", stdout);
+        (json ? json_device : print_device)(ggml_backend_dev_get(i));
+    }
+    fputs(json ? "]}\n" : "", stdout);
+    return n > 0 ? CLI_OK : cli_fail(CLI_NO, "there is no device");
+}

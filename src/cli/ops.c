@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: MIT
+// ops.c: `berth ops`: what a device computes: each op, the types it takes, and the tier of kernels that serves them here. It asks
+// the device about a small tensor of each op in every combination of types (op_samples.c); nothing is computed.
+
+#include "cli/cli.h"
+#include "cli/gguf.h"
+#include "cli/op_samples.h"
+
+#include "ggml-backend.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+    "Usage: berth ops [OPTION]... [OP]...\n\n"
+    "Lists the ops a device computes, the types they take, and the tier of kernels that serves them on this machine:\n"
+    "portable C, or the instructions it was written for. Ops that the device does not compute are listed as such.\n"
+    "With OP only those: a name as it is listed, such as MUL_MAT or GELU.\n\n"
+    "  -d, --device NAME  ask this device (default: the CPU); 'berth devices' lists them\n"
+    "      --json         print one JSON object\n"
+    "  -h, --help         this text\n\n"
+    "Exit codes: 0 fine, 1 an OP that was named is not computed, 2 wrong usage, 3 failure.\n";
+
+#define MAX_TIERS 32
+#define TIER_SIZE 96
+#define NOT_SUPPORTED (-1)
+
+typedef bool (*op_tier_t)(const struct ggml_tensor *op, char *text, size_t text_size);
+
+struct asking {
+    ggml_backend_dev_t dev;
+    op_tier_t op_tier; // NULL: the device does not tell
+    struct ggml_context *ctx;
+    bool json;
+    char **names; // of the ops wanted; none: all
+    int n_names;
+    bool *found; // by name
+    int n_listed, n_missing;
+    char tiers[MAX_TIERS][TIER_SIZE]; // those met
+    int n_tiers;
+};
+
+// What is supported: the tier's number, or NOT_SUPPORTED, by the first and the second type.
+struct answer {
+    const char *name, *relation;
+    int tier[GGML_TYPE_COUNT][GGML_TYPE_COUNT];
+    bool any;
+};
+
+static bool is_type(int t) {
+    return ggml_type_size((enum ggml_type) t) > 0;
+}
+
+static int tier_number(struct asking *q, const struct ggml_tensor *op) {
+    char text[TIER_SIZE] = "";
+    if (q->op_tier != NULL) {
+        q->op_tier(op, text, sizeof text);
+    }
+    int i = 0;
+    while (i < q->n_tiers && strcmp(q->tiers[i], text) != 0) {
+        i++;
+    }
+    if (i == q->n_tiers && q->n_tiers < MAX_TIERS) {
+        snprintf(q->tiers[q->n_tiers++], TIER_SIZE, "%s", text);
+    }
+    return i < MAX_TIERS ? i : MAX_TIERS - 1;
+}
+
+static void ask(struct asking *q, const struct cli_op_sample *sample, int sub, struct answer *a) {
+    a->any      = false;
+    a->relation = sample != NULL ? sample->relation : NULL;
+    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
+        ggml_reset(q->ctx);
+        for (int j = 0; j < GGML_TYPE_COUNT; j++) {
+            a->tier[i][j] = NOT_SUPPORTED;
+            if (sample == NULL || !is_type(i) || !is_type(j) || (a->relation == NULL && j > 0)) {
+                continue;
+            }
+            const struct ggml_tensor *op = sample->make(q->ctx, (enum ggml_type) i, (enum ggml_type) j, sub);
+            if (op != NULL && !berth_is_poison(op) && ggml_backend_dev_supports_op(q->dev, op)) {
+                a->tier[i][j] = tier_number(q, op);
+                a->any        = true;
+            }
+        }
+    }
+}
+
+// ---- printing ----
+
+struct line {
+    bool first[GGML_TYPE_COUNT], second[GGML_TYPE_COUNT]; // types on both sides of the relation
+    int tier;
+};
+
+// Calls print for each line that a->tier folds into: first types that take the same second ones of the same tier stand together.
+static void each_line(const struct asking *q, const struct answer *a,
+    void (*print)(const struct asking *, const struct answer *, const struct line *, int i_line)) {
+    bool done[GGML_TYPE_COUNT] = {false};
+    int n_lines                = 0;
+    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
+        bool alike[GGML_TYPE_COUNT] = {false};
+        for (int k = i; k < GGML_TYPE_COUNT && !done[i]; k++) {
+            alike[k] = memcmp(a->tier[i], a->tier[k], sizeof a->tier[i]) == 0;
+        }
+        for (int k = i; k < GGML_TYPE_COUNT; k++) {
+            done[k] = done[k] || alike[k];
+        }
+        for (int tier = 0; tier < q->n_tiers; tier++) {
+            struct line line = {.tier = tier};
+            bool any         = false;
+            for (int j = 0; j < GGML_TYPE_COUNT; j++) {
+                line.second[j] = alike[i] && a->tier[i][j] == tier;
+                any            = any || line.second[j];
+            }
+            if (any) {
+                memcpy(line.first, alike, sizeof alike);
+                print(q, a, &line, n_lines++);
+            }
+        }
+    }
+}
+
+// Copies: "any type to itself" says in one line what would be a line for each type that nothing else becomes. Taken out of a.
+static bool fold_same(struct answer *a) {
+    if (a->relation == NULL || strcmp(a->relation, "to") != 0) {
+        return false;
+    }
+    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
+        if (is_type(i) && (a->tier[i][i] == NOT_SUPPORTED || a->tier[i][i] != a->tier[GGML_TYPE_F32][GGML_TYPE_F32])) {
+            return false;
+        }
+    }
+    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
+        bool others = false;
+        for (int k = 0; k < GGML_TYPE_COUNT; k++) {
+            others = others || (k != i && a->tier[k][i] != NOT_SUPPORTED);
+        }
+        a->tier[i][i] = others ? a->tier[i][i] : NOT_SUPPORTED;
+    }
+    return true;
+}
+
+#define LINE_LENGTH 120
+#define COLUMN_TIER 26
+#define COLUMN_TYPES 46
+
+// A word of the types' column, on the next line if this one is full; returns the column after it.
+static int put_word(int column, const char *word) {
+    const int n = (int) strlen(word);
+    if (column + 1 + n > LINE_LENGTH) {
+        printf("\n%*s", COLUMN_TYPES - 1, "");
+        column = COLUMN_TYPES - 1;
+    }
+    printf(" %s", word);
+    return column + 1 + n;
+}
+
+static int put_types(int column, const bool types[GGML_TYPE_COUNT]) {
+    int n_all = 0, n = 0;
+    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
+        n_all += is_type(i);
+        n += types[i];
+    }
+    if (n == n_all) {
+        return put_word(column, "any type");
+    }
+    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
+        if (types[i]) {
+            column = put_word(column, ggml_type_name((enum ggml_type) i));
+        }
+    }
+    return column;
+}
+
+static void put_head(const struct asking *q, const char *name, int i_tier) {
+    const char *tier = q->op_tier == NULL ? "?" : q->tiers[i_tier][0] == '\0' ? "-" : q->tiers[i_tier];
+    const char *bold = cli_colour(stdout, CLI_BOLD), *dim = cli_colour(stdout, CLI_DIM), *reset = cli_colour(stdout, CLI_RESET);
+    printf("%s%-*s%s%s%-*s%s", bold, COLUMN_TIER - 1, name, reset, dim, COLUMN_TYPES - COLUMN_TIER, tier, reset);
+}
+
+static void print_line(const struct asking *q, const struct answer *a, const struct line *line, int i_line) {
+    put_head(q, i_line == 0 ? a->name : "", line->tier);
+    int column = put_types(COLUMN_TYPES - 1, line->first);
+    if (a->relation != NULL) {
+        put_types(put_word(column, a->relation), line->second);
+    }
+    putchar('\n');
+}
+
+static void json_types(const bool types[GGML_TYPE_COUNT]) {
+    const char *comma = "";
+    putchar('[');
+    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
+        if (types[i]) {
+            printf("%s\"%s\"", comma, ggml_type_name((enum ggml_type) i));
+            comma = ", ";
+        }
+    }
+    putchar(']');
+}
+
+static void json_line(const struct asking *q, const struct answer *a, const struct line *line, int i_line) {
+    printf("%s{\"tier\": ", i_line > 0 ? ", " : "");
+    if (q->op_tier != NULL) {
+        cli_json_text(stdout, q->tiers[line->tier]);
+    } else {
+        fputs("null", stdout);
+    }
+    fputs(", \"a\": ", stdout);
+    json_types(line->first);
+    if (a->relation != NULL) {
+        fputs(", \"b\": ", stdout);
+        json_types(line->second);
+    }
+    putchar('}');
+}
+
+static void print_answer(struct asking *q, struct answer *a) {
+    if (q->json) {
+        printf("%s\n  {\"op\": \"%s\", \"supported\": %s, \"relation\": ", q->n_listed > 0 ? "," : "", a->name,
+            a->any ? "true" : "false");
+        if (a->relation != NULL) {
+            cli_json_text(stdout, a->relation);
+        } else {
+            fputs("null", stdout);
+        }
+        fputs(", \"types\": [", stdout);
+        each_line(q, a, json_line);
+        fputs("]}", stdout);
+    } else if (a->any) {
+        if (fold_same(a)) {
+            put_head(q, a->name, a->tier[GGML_TYPE_F32][GGML_TYPE_F32]);
+            puts(" any type to itself");
+            a->name = "";
+        }
+        each_line(q, a, print_line);
+    } else {
+        printf("%s%-*s%snot supported%s\n", cli_colour(stdout, CLI_BOLD), COLUMN_TIER - 1, a->name,
+            cli_colour(stdout, CLI_YELLOW), cli_colour(stdout, CLI_RESET));
+    }
+    q->n_listed++;
+    q->n_missing += !a->any;
+}
+
+// ---- the list ----
+
+static bool wanted(const struct asking *q, const char *name) {
+    bool is = q->n_names == 0;
+    for (int i = 0; i < q->n_names; i++) {
+        if (strcasecmp(q->names[i], name) == 0) {
+            q->found[i] = is = true;
+        }
+    }
+    return is;
+}
+
+typedef void (*visit_t)(struct asking *q, struct answer *a, enum ggml_op op, int sub);
+
+static void visit_list(struct asking *q, struct answer *a, enum ggml_op op, int sub) {
+    ask(q, cli_op_sample(op), sub, a);
+    print_answer(q, a);
+}
+
+static void visit_nothing(struct asking *q, struct answer *a, enum ggml_op op, int sub) {
+    (void) q, (void) a, (void) op, (void) sub;
+}
+
+static void visit_wanted(struct asking *q, struct answer *a, visit_t visit, enum ggml_op op, int sub, const char *name) {
+    if (wanted(q, name)) {
+        a->name = name;
+        visit(q, a, op, sub);
+    }
+}
+
+// Every op that was asked for, one of GGML_OP_UNARY and GGML_OP_GLU after the other.
+static void each_op(struct asking *q, struct answer *a, visit_t visit) {
+    for (int op = GGML_OP_NONE + 1; op < GGML_OP_COUNT; op++) {
+        if (op == GGML_OP_UNARY) {
+            for (int i = 0; i < GGML_UNARY_OP_COUNT; i++) {
+                visit_wanted(q, a, visit, GGML_OP_UNARY, i, ggml_unary_op_name((enum ggml_unary_op) i));
+            }
+        } else if (op == GGML_OP_GLU) {
+            for (int i = 0; i < GGML_GLU_OP_COUNT; i++) {
+                visit_wanted(q, a, visit, GGML_OP_GLU, i, ggml_glu_op_name((enum ggml_glu_op) i));
+            }
+        } else {
+            visit_wanted(q, a, visit, (enum ggml_op) op, 0, ggml_op_name((enum ggml_op) op));
+        }
+    }
+}
+
+static const char *kernels(const struct asking *q) {
+    const char *(*isa)(void) = NULL;
+    void *address            = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(q->dev), "berth_cpu_isa");
+    memcpy(&isa, &address, sizeof isa);
+    return isa != NULL ? isa() : "unknown";
+}
+
+static int run(struct asking *q) {
+    struct answer *a = malloc(sizeof *a);
+    q->found         = calloc((size_t) q->n_names + 1, sizeof *q->found);
+    q->ctx           = ggml_init((struct ggml_init_params){.mem_size = 4 << 20, .no_alloc = true});
+    int code         = CLI_OK;
+    if (a == NULL || q->found == NULL || q->ctx == NULL) {
+        code = cli_fail(CLI_FAILURE, "no memory to ask the device");
+        goto end;
+    }
+    each_op(q, a, visit_nothing);
+    for (int i = 0; i < q->n_names; i++) {
+        if (!q->found[i]) {
+            code = cli_usage("ops", "there is no op '%s'", q->names[i]);
+            goto end;
+        }
+    }
+    void *address = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(q->dev), "berth_cpu_op_tier");
+    memcpy(&q->op_tier, &address, sizeof q->op_tier);
+    if (q->json) {
+        fputs("{\"device\": ", stdout);
+        cli_json_text(stdout, ggml_backend_dev_name(q->dev));
+        fputs(", \"kernels\": ", stdout);
+        cli_json_text(stdout, kernels(q));
+        fputs(", \"ops\": [", stdout);
+    } else {
+        printf("%s: kernels %s\n\n%-*s%-*s types\n", ggml_backend_dev_name(q->dev), kernels(q), COLUMN_TIER - 1, "op",
+            COLUMN_TYPES - COLUMN_TIER, "tier");
+    }
+    each_op(q, a, visit_list);
+    if (q->json) {
+        printf("\n], \"supported\": %d, \"unsupported\": %d}\n", q->n_listed - q->n_missing, q->n_missing);
+    } else {
+        printf("\n%d ops, %d of them not supported\n", q->n_listed, q->n_missing);
+    }
+    code = q->n_names > 0 && q->n_missing > 0 ? CLI_NO : CLI_OK;
+end:
+    ggml_free(q->ctx);
+    free(q->found);
+    free(a);
+    return code;
+}
+
+int cli_ops(int argc, char **argv) {
+    static const struct option table[] = {
+        {"device", required_argument, NULL, 'd'}, {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
+    struct asking *q = calloc(1, sizeof *q);
+    if (q == NULL) {
+        return cli_fail(CLI_FAILURE, "no memory to ask the device");
+    }
+    const char *device = NULL;
+    int code           = CLI_OK;
+    opterr             = 0;
+    for (int c; (c = getopt_long(argc, argv, ":d:h", table, NULL)) != -1;) {
+        switch (c) {
+            case 'd': device = optarg; break;
+            case 'J': q->json = true; break;
+            case 'h': fputs(usage, stdout); goto end;
+            case ':': code = cli_usage("ops", "'%s' needs a value", argv[optind - 1]); goto end;
+            default: code = cli_usage("ops", "unknown option '%s'", argv[optind - 1]); goto end;
+        }
+    }
+    q->names   = argv + optind;
+    q->n_names = argc - optind;
+    ggml_backend_load_all();
+    q->dev = device != NULL ? ggml_backend_dev_by_name(device) : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    if (q->dev == NULL) {
+        code = cli_fail(
+            CLI_FAILURE, "there is no device '%s'; 'berth devices' lists those there are", device != NULL ? device : "CPU");
+        goto end;
+    }
+    code = run(q);
+end:
+    free(q);
+    return code;
+}
