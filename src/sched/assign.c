@@ -13,14 +13,17 @@
 
 #include "core/op.h"
 
+#include <string.h>
+
 struct assign {
     struct ggml_backend_sched *sched;
     struct sched_memo *memo;
     uint8_t *known;       // [n_nodes * n_backends] 0: not asked, 1: supported, 2: not
-    int32_t *next_writer; // [n_rows] from a root through the nodes that write into it, -1: end
-    uint64_t *crossing;   // [n_nodes + 1] scratch of the border search
+    int32_t *next_writer; // [n_rows] from a root through the nodes that write into it, -1: end; NULL: no node writes to another
     int last;             // backend of the host
     int32_t n_free;       // nodes that spreading can still give a backend, at most
+    uint64_t *change;     // [n_nodes + 2] scratch of the border search: bytes that cross, less those one border before
+    bool has_unread;      // something that nobody computes has no backend yet
 };
 
 // ---- what backends can do ----
@@ -37,12 +40,16 @@ static bool is_node(const struct assign *a, int32_t r) {
     return r < a->memo->n_nodes && !a->memo->rows[r].is_empty;
 }
 
+static int32_t writer_after(const struct assign *a, int32_t r) {
+    return a->next_writer != NULL ? a->next_writer[r] : -1;
+}
+
 // b supports every op that writes memory of this root (or the op of this row alone).
 static bool can_run(struct assign *a, int b, int32_t r) {
     if (is_node(a, r) && !supports(a, b, r)) {
         return false;
     }
-    for (int32_t w = a->next_writer[r]; w >= 0; w = a->next_writer[w]) {
+    for (int32_t w = writer_after(a, r); w >= 0; w = writer_after(a, w)) {
         if (!supports(a, b, w)) {
             return false;
         }
@@ -124,7 +131,7 @@ static enum ggml_status fix_placed(struct assign *a, int32_t r) {
 static bool fix_by_weight(struct assign *a, int32_t node) {
     struct sched_memo *memo     = a->memo;
     const struct sched_row *row = &memo->rows[node];
-    if (row->op == GGML_OP_ROPE) {
+    if (memo->forms[row->form].op == GGML_OP_ROPE) {
         return false; // its frequency factors are too small to decide anything
     }
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
@@ -154,81 +161,128 @@ static bool fix_by_weight(struct assign *a, int32_t node) {
     return false;
 }
 
+static inline bool reads_weight(const struct sched_memo *memo, const struct sched_row *row) {
+    bool any = false;
+    for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+        const struct sched_row *base = &memo->rows[sched_base(memo, memo->srcs[k])];
+        any                          = any || (base->is_placed && base->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    }
+    return any;
+}
+
+static inline enum ggml_status fix_row(struct assign *a, int32_t r) {
+    struct sched_memo *memo     = a->memo;
+    enum ggml_status status     = GGML_STATUS_SUCCESS;
+    const struct sched_row *row = &memo->rows[r];
+    if (memo->rows[sched_base(memo, r)].is_placed) {
+        status = fix_placed(a, r);
+    } else if (!is_set(a, r) && memo->rows[sched_root(memo, r)].is_input) {
+        a->n_free += set_if_able(a, r, a->last, BERTH_SCHED_INPUT); // it is none of those that are counted
+    }
+    if (is_set(a, r)) {
+        return status;
+    }
+    if (!is_node(a, r)) {
+        a->has_unread = true;
+        return status;
+    }
+    a->n_free++;
+    if (row->reads_weight) {
+        (void) fix_by_weight(a, r);
+    }
+    return status;
+}
+
 static enum ggml_status fix(struct assign *a) {
     struct sched_memo *memo = a->memo;
-    for (int32_t r = 0; r < memo->n_rows; r++) { // roots and writers that were chosen come before all else
+    for (int32_t r = 0; memo->has_choices && r < memo->n_rows; r++) { // roots and writers that were chosen come before all else
         if (memo->rows[r].caller >= 0 && (memo->rows[r].view_src < 0 || is_node(a, r))) {
             set(a, r, memo->rows[r].caller, BERTH_SCHED_CALLER);
         }
     }
+    a->n_free               = 0;
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int32_t r = 0; r < memo->n_rows && status == GGML_STATUS_SUCCESS; r++) {
-        if (memo->rows[sched_base(memo, r)].is_placed) {
-            status = fix_placed(a, r);
-        } else if (!is_set(a, r) && memo->rows[sched_root(memo, r)].is_input) {
-            (void) set_if_able(a, r, a->last, BERTH_SCHED_INPUT);
-        }
+    for (int32_t r = memo->n_nodes; r < memo->n_rows && status == GGML_STATUS_SUCCESS; r++) { // memory before who uses it
+        status = fix_row(a, r);
     }
-    a->n_free = 0;
-    for (int32_t r = 0; r < memo->n_nodes; r++) {
-        if (is_node(a, r) && !is_set(a, r)) {
-            a->n_free++;
-            (void) fix_by_weight(a, r);
-        }
+    for (int32_t r = 0; r < memo->n_nodes && status == GGML_STATUS_SUCCESS; r++) {
+        memo->rows[r].reads_weight = reads_weight(memo, &memo->rows[r]);
+        status                     = fix_row(a, r);
     }
     return status;
 }
 
 // ---- spreading ----
 
-#define BORDER_MOST 256 // the search is quadratic in the gap; longer gaps go to the left as a whole
 #define BORDER_AHEAD 64 // nodes behind a gap that are looked at for readers
 
+// Has one of the two the source row at hand and the other not? Then *is_left tells which.
+static bool one_has(struct assign *a, int32_t s, int left, int right, bool *is_left) {
+    const struct sched_row *base = &a->memo->rows[sched_base(a->memo, s)];
+    if (!base->is_placed && base->backend < 0) {
+        return false;
+    }
+    *is_left = sched_reaches(a->sched, a->memo, left, s);
+    return *is_left != sched_reaches(a->sched, a->memo, right, s);
+}
+
 // The nodes from g0 up to g1 are free; before them runs `left`, after them `right`. The number of them that go to left so that
-// the fewest bytes cross; the most nodes where it is equal. What is read from elsewhere crosses either way.
+// the fewest bytes cross; the most nodes where it is equal. What is read from elsewhere crosses either way. A border after c
+// nodes lets a source of left's cross if its last reader is not among the first c, and one of right's if its first reader is.
+// Readers that are counted are marked in rows[].slots, which no other pass uses before places are given.
 static int32_t border(struct assign *a, int32_t g0, int32_t g1, int left, int right) {
     struct sched_memo *memo = a->memo;
     const int32_t n         = g1 - g0;
-    for (int32_t k = 0; k <= n; k++) {
-        a->crossing[k] = 0;
-    }
-    int32_t end = g1 + 1; // readers behind the gap count as far as right is going to run
+    memset(a->change, 0, ((size_t) n + 2) * sizeof a->change[0]);
+    bool has_right = false;
+    int32_t end    = g1 + 1; // readers behind the gap count as far as right is going to run
     while (end < memo->n_nodes && end < g1 + BORDER_AHEAD && (!is_set(a, end) || backend_of(a, end) == right)) {
         end++;
     }
-    // last_use of a tensor: found by going backwards, kept in rows[].slots, which no other pass uses before places are given
-    for (int32_t i = end - 1; i >= g0; i--) {
+    for (int32_t i = end - 1; i >= g0; i--) { // backwards: the last reader comes first
         const struct sched_row *row = &memo->rows[i];
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-            const int32_t base  = sched_base(memo, memo->srcs[k]);
-            struct sched_row *s = &memo->rows[base];
-            if (s->is_placed || s->slots >= 0) {
+            const int32_t s = memo->srcs[k], base = sched_base(memo, s);
+            const bool in_gap = base >= g0 && base < g1;
+            bool is_left      = true;
+            if (memo->rows[s].slots >= 0 || (!in_gap && !one_has(a, s, left, right, &is_left))) {
                 continue;
             }
-            const bool in_gap = base >= g0 && base < g1;
-            if (in_gap || s->backend == left) { // crosses for every border between its making and its last use
-                const int32_t made = in_gap ? base - g0 + 1 : 0, until = i - g0;
-                for (int32_t c = made; c <= until && c <= n; c++) {
-                    a->crossing[c] += ggml_nbytes(memo->tensors_at[base]);
-                }
-                s->slots = i;
-            } else if (s->backend == right) { // crosses back for every border behind it
-                for (int32_t c = i - g0 + 1; c <= n; c++) {
-                    a->crossing[c] += ggml_nbytes(memo->tensors_at[base]);
-                }
-                s->slots = i;
+            if (!is_left) {
+                has_right = true;
+                continue;
+            }
+            const int32_t made = in_gap ? base - g0 + 1 : 0, until = i - g0 < n ? i - g0 : n;
+            if (made <= until) {
+                a->change[made] += sched_nbytes(memo, s);
+                a->change[until + 1] -= sched_nbytes(memo, s);
+            }
+            memo->rows[s].slots = i;
+        }
+    }
+    for (int32_t i = g0; has_right && i < g1; i++) {
+        const struct sched_row *row = &memo->rows[i];
+        for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+            const int32_t s = memo->srcs[k];
+            bool is_left    = true;
+            if (memo->rows[s].slots < 0 && one_has(a, s, left, right, &is_left) && !is_left) {
+                a->change[i - g0 + 1] += sched_nbytes(memo, s);
+                memo->rows[s].slots = i;
             }
         }
     }
     for (int32_t i = g0; i < end; i++) {
         const struct sched_row *row = &memo->rows[i];
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-            memo->rows[sched_base(memo, memo->srcs[k])].slots = -1;
+            memo->rows[memo->srcs[k]].slots = -1;
         }
     }
-    int32_t best = n;
-    for (int32_t c = n; c >= 0; c--) {
-        best = a->crossing[c] < a->crossing[best] ? c : best;
+    int32_t best   = 0;
+    uint64_t bytes = 0, least = UINT64_MAX;
+    for (int32_t c = 0; c <= n; c++) {
+        bytes += a->change[c];
+        best  = bytes <= least ? c : best;
+        least = bytes <= least ? bytes : least;
     }
     return best;
 }
@@ -252,7 +306,7 @@ static void spread_down(struct assign *a, bool with_last) {
             end++;
         }
         const int right    = end < a->memo->n_nodes ? backend_of(a, end) : -1;
-        const bool meet    = right >= 0 && right != cur && (right != a->last || with_last) && end - i <= BORDER_MOST;
+        const bool meet    = right >= 0 && right != cur && (right != a->last || with_last);
         const int32_t stop = meet ? i + border(a, i, end, cur, right) : end;
         for (; i < end; i++) {
             if (i < stop && is_node(a, i) && !is_set(a, i)) {
@@ -285,7 +339,7 @@ static uint64_t bytes_at_hand(struct assign *a, int b, int32_t node) {
     uint64_t bytes              = 0;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
         if (sched_reaches(a->sched, a->memo, b, a->memo->srcs[k])) {
-            bytes += ggml_nbytes(a->memo->tensors_at[a->memo->srcs[k]]);
+            bytes += sched_nbytes(a->memo, a->memo->srcs[k]);
         }
     }
     return bytes;
@@ -310,7 +364,7 @@ static enum ggml_status pick(struct assign *a, int32_t node) {
     if (best < 0) {
         const struct ggml_tensor *t = a->memo->tensors_at[node];
         return berth_fail(GGML_STATUS_FAILED, "scheduler: no backend can run %s (%s, %s%s)", berth_name_of(t), ggml_op_desc(t),
-            ggml_type_name(t->type), a->next_writer[root] >= 0 ? ", with the ops that share its memory" : "");
+            ggml_type_name(t->type), writer_after(a, root) >= 0 ? ", with the ops that share its memory" : "");
     }
     set(a, node, best, BERTH_SCHED_PRIORITY);
     return GGML_STATUS_SUCCESS;
@@ -322,7 +376,7 @@ static void upgrade(struct assign *a, int32_t node) {
     if (row->reason == BERTH_SCHED_CALLER || (row->is_input && row->reason == BERTH_SCHED_INPUT)) {
         return;
     }
-    for (int b = 0; b < row->backend; b++) {
+    for (int b = a->sched->first_alike[row->backend]; b < row->backend; b++) {
         if (a->sched->bufts[b] != a->sched->bufts[row->backend] || !can_run(a, b, sched_root(a->memo, node))) {
             continue;
         }
@@ -353,7 +407,7 @@ static enum ggml_status settle(struct assign *a) {
         }
         upgrade(a, r);
     }
-    for (int32_t r = 0; r < memo->n_nodes; r++) { // what only lies there follows its first reader
+    for (int32_t r = 0; a->has_unread && r < memo->n_nodes; r++) { // what only lies there follows its first reader
         const struct sched_row *row = &memo->rows[r];
         for (int32_t k = row->src; !row->is_empty && k < row->src + row->n_src; k++) {
             if (!memo->rows[sched_base(memo, memo->srcs[k])].is_placed && !is_set(a, memo->srcs[k])) {
@@ -361,14 +415,14 @@ static enum ggml_status settle(struct assign *a) {
             }
         }
     }
-    for (int32_t r = 0; r < memo->n_rows; r++) {
+    for (int32_t r = 0; a->has_unread && r < memo->n_rows; r++) {
         const int32_t root = sched_root(memo, r);
         if (root == r && !memo->rows[r].is_placed && memo->rows[sched_base(memo, r)].is_placed == false &&
             memo->rows[r].backend < 0) {
             set(a, r, a->last, BERTH_SCHED_READER); // nobody reads it
         }
     }
-    for (int32_t r = 0; r < memo->n_rows; r++) { // the root's word holds for its views
+    for (int32_t r = 0; memo->has_views && r < memo->n_rows; r++) { // the root's word holds for its views
         const struct sched_row *root = &memo->rows[sched_root(memo, r)];
         struct sched_row *row        = &memo->rows[r];
         row->backend                 = root->backend;
@@ -380,16 +434,21 @@ static enum ggml_status settle(struct assign *a) {
 
 static bool begin(struct assign *a) {
     const size_t n_nodes = (size_t) a->memo->n_nodes, n_rows = (size_t) a->memo->n_rows;
-    a->last        = a->sched->n_backends - 1;
-    a->known       = berth_calloc(n_nodes + 1, (size_t) a->sched->n_backends);
-    a->next_writer = berth_malloc((n_rows + 1) * sizeof a->next_writer[0]);
-    a->crossing    = berth_malloc((BORDER_MOST + 1) * sizeof a->crossing[0]);
-    if (a->known == NULL || a->next_writer == NULL || a->crossing == NULL) {
+    const size_t n_known   = n_nodes * (size_t) a->sched->n_backends;
+    const size_t n_writers = a->memo->n_writers > 0 ? n_rows : 0;
+    a->last                = a->sched->n_backends - 1;
+    a->change = sched_scratch(a->sched, (n_nodes + 2) * sizeof a->change[0] + n_writers * sizeof a->next_writer[0] + n_known);
+    if (a->change == NULL) {
         return false;
     }
-    for (size_t r = 0; r < n_rows; r++) {
-        a->next_writer[r] = -1;
+    int32_t *after_change = (int32_t *) (a->change + n_nodes + 2);
+    a->known              = (uint8_t *) (after_change + n_writers);
+    memset(a->known, 0, n_known);
+    if (n_writers == 0) {
+        return true;
     }
+    a->next_writer = after_change;
+    memset(a->next_writer, -1, n_rows * sizeof a->next_writer[0]);
     for (int32_t r = a->memo->n_nodes - 1; r >= 0; r--) {
         const int32_t root = sched_root(a->memo, r);
         if (root != r && is_node(a, r)) {
@@ -419,8 +478,5 @@ enum ggml_status sched_assign(struct ggml_backend_sched *sched, struct sched_mem
         spread_up(&a, true);
         status = settle(&a);
     }
-    berth_free(a.known);
-    berth_free(a.next_writer);
-    berth_free(a.crossing);
     return status;
 }

@@ -86,7 +86,7 @@ static void split_text(struct ggml_backend_sched *sched, struct sched_memo *memo
     const struct sched_split *split = &memo->splits[s];
     size_t bytes                    = 0;
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
-        bytes += ggml_nbytes(memo->tensors_at[memo->copies[i].row]);
+        bytes += sched_nbytes(memo, memo->copies[i].row);
     }
     fprintf(file, "split %d: %s, %d nodes, %d inputs, %zu bytes\n", s, backend_name(sched, split->backend),
         split->i_end - split->i_start, split->n_copies, bytes);
@@ -96,7 +96,7 @@ static void split_text(struct ggml_backend_sched *sched, struct sched_memo *memo
         fprintf(file, "  input %s from %s: %zu bytes\n", berth_name_of(t), backend_name(sched, copy->from), ggml_nbytes(t));
     }
     for (int32_t i = split->i_start; with_nodes && i < split->i_end; i++) {
-        const int32_t r             = memo->order[i];
+        const int32_t r             = sched_order(memo, i);
         const struct ggml_tensor *t = memo->tensors_at[r];
         if (!memo->rows[r].is_empty) {
             fprintf(file, "  node %d %s (%s, %s " BERTH_SHAPE "): %s, %s", i, berth_name_of(t), ggml_op_desc(t),
@@ -193,7 +193,7 @@ static void split_json(struct ggml_backend_sched *sched, struct sched_memo *memo
 }
 
 static void node_json(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i, FILE *file) {
-    const int32_t r             = memo->order[i];
+    const int32_t r             = sched_order(memo, i);
     const struct ggml_tensor *t = memo->tensors_at[r];
     json_field(file, i > 0 ? ",\n  {" : "\n  {", "name", t->name);
     json_field(file, ", ", "op", ggml_op_desc(t));

@@ -59,63 +59,65 @@ enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_me
 
 // ---- addresses ----
 
-static enum ggml_status put(struct ggml_tensor *t, ggml_backend_buffer_t mem, void *data) {
+static inline enum ggml_status put(struct ggml_tensor *t, ggml_backend_buffer_t mem, void *data) {
     return sched_put(t, mem, data) ? GGML_STATUS_SUCCESS
                                    : berth_fail(GGML_STATUS_FAILED, "scheduler: %s cannot be placed", berth_name_of(t));
 }
 
-static enum ggml_status put_root(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t r) {
-    struct sched_row *row = &memo->rows[r];
+// Where the plan puts a row and its further places. Those are the plan's last rows, in the order of the rows: *at is the next.
+static void note_row(struct ggml_backend_sched *sched, struct sched_memo *memo, struct sched_row *row, int32_t *at) {
+    sched_plan_spot(sched, row->plan_row, &row->mem, &row->data);
     if (row->slots >= 0) {
-        row->mem  = memo->slot_mem[row->slots + sched->slot];
-        row->data = memo->slot_data[row->slots + sched->slot];
+        memo->slot_mem[row->slots]  = row->mem;
+        memo->slot_data[row->slots] = row->data;
     }
-    return row->mem != NULL ? put(memo->tensors_at[r], row->mem, row->data) : GGML_STATUS_SUCCESS;
+    for (int32_t i = row->slots + 1; row->slots >= 0 && i < row->slots + memo->n_slots; i++) {
+        sched_plan_spot(sched, (*at)++, &memo->slot_mem[i], &memo->slot_data[i]);
+    }
 }
 
-static enum ggml_status put_all(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int32_t r = 0; r < memo->n_rows && status == GGML_STATUS_SUCCESS; r++) {
-        if (memo->rows[r].view_src < 0 && !memo->rows[r].is_placed) {
-            status = put_root(sched, memo, r);
-        }
-    }
-    for (int32_t r = 0; r < memo->n_rows && status == GGML_STATUS_SUCCESS; r++) {
-        const int32_t v                = memo->rows[r].view_src;
-        const struct ggml_tensor *root = v >= 0 ? memo->tensors_at[v] : NULL;
-        if (root != NULL && root != memo->tensors_at[r] && root->data != NULL) {
-            status = put(memo->tensors_at[r], root->buffer, (char *) root->data + memo->forms[r].view_offs);
-        }
-    }
-    return status;
-}
-
-// Notes where the plan puts everything.
-static void note(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    for (int32_t r = 0; r < memo->n_rows; r++) {
-        struct sched_row *row = &memo->rows[r];
-        if (row->view_src < 0 && !row->is_placed) {
-            sched_plan_spot(sched, row->plan_row, &row->mem, &row->data);
-        }
-        if (row->slots >= 0) {
-            memo->slot_mem[row->slots]  = row->mem;
-            memo->slot_data[row->slots] = row->data;
-        }
-    }
+static void note_copies(struct ggml_backend_sched *sched, struct sched_memo *memo) {
     for (int32_t i = 0; i < memo->n_copies; i++) {
         for (int slot = 0; slot < memo->n_slots; slot++) {
             struct ggml_tensor *t = sched_copy_tensor(memo, i, slot);
             sched_plan_spot(sched, memo->copies[i].plan_row + slot, &t->buffer, &t->data);
         }
     }
-    // The further places of inputs are the plan's last rows, in the order of the rows.
-    int32_t at = sched->plan->rec.n_rows - memo->n_inputs * (memo->n_slots - 1);
-    for (int32_t r = 0; memo->n_inputs > 0 && r < memo->n_rows; r++) {
-        for (int slot = 1; memo->rows[r].slots >= 0 && slot < memo->n_slots; slot++) {
-            const int32_t i = memo->rows[r].slots + slot;
-            sched_plan_spot(sched, at++, &memo->slot_mem[i], &memo->slot_data[i]);
+}
+
+// Roots first: a view's may be a later row. With is_new the plan is asked for the places.
+static enum ggml_status put_roots(struct ggml_backend_sched *sched, struct sched_memo *memo, bool is_new) {
+    int32_t at = is_new ? sched->plan->rec.n_rows - memo->n_inputs * (memo->n_slots - 1) : 0;
+    for (int32_t r = 0; r < memo->n_rows; r++) {
+        struct sched_row *row = &memo->rows[r];
+        if (row->view_src >= 0 || row->is_placed) {
+            continue;
+        }
+        if (is_new) {
+            note_row(sched, memo, row, &at);
+        }
+        if (row->slots >= 0) {
+            row->mem  = memo->slot_mem[row->slots + sched->slot];
+            row->data = memo->slot_data[row->slots + sched->slot];
+        }
+        if (row->mem != NULL && put(memo->tensors_at[r], row->mem, row->data) != GGML_STATUS_SUCCESS) {
+            return GGML_STATUS_FAILED;
         }
     }
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status put_views(struct sched_memo *memo) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (int32_t r = 0; memo->has_views && r < memo->n_rows && status == GGML_STATUS_SUCCESS; r++) {
+        const int32_t v                = memo->rows[r].view_src;
+        struct ggml_tensor *t          = memo->tensors_at[r];
+        const struct ggml_tensor *root = v >= 0 ? memo->tensors_at[v] : NULL;
+        if (root != NULL && root != t && root->data != NULL) {
+            status = put(t, root->buffer, (char *) root->data + t->view_offs);
+        }
+    }
+    return status;
 }
 
 // Copies are the scheduler's: their buffers are told of them once.
@@ -135,17 +137,22 @@ bool sched_has_places(const struct ggml_backend_sched *sched, const struct sched
 }
 
 enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    if (!sched_has_places(sched, memo)) {
-        memo->epoch             = 0;
-        enum ggml_status status = sched_reserve(sched, memo);
+    const bool is_new       = !sched_has_places(sched, memo);
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    if (is_new) {
+        memo->epoch = 0;
+        status      = sched_reserve(sched, memo);
         if (status == GGML_STATUS_SUCCESS) {
-            note(sched, memo);
+            note_copies(sched, memo);
             status = put_copies(memo);
         }
-        if (status != GGML_STATUS_SUCCESS) {
-            return status;
-        }
-        memo->epoch = sched->galloc->epoch;
     }
-    return put_all(sched, memo);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = put_roots(sched, memo, is_new);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        memo->epoch = sched->galloc->epoch;
+        status      = put_views(memo);
+    }
+    return status;
 }

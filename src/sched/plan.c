@@ -18,6 +18,7 @@ struct filler {
     struct sched_memo *memo;
     struct record *rec;
     int32_t *copy_of; // [n_srcs] the copy an edge leads to, -1: none
+    bool is_plain;    // the record's rows are the memo's
 };
 
 // ---- numbers of rows ----
@@ -31,6 +32,14 @@ static bool is_again(const struct sched_memo *memo, int32_t r) {
 static void number_rows(struct filler *f) {
     struct sched_memo *memo = f->memo;
     int32_t at              = 0;
+    f->rec->n_twice         = 0;
+    f->is_plain             = memo->n_copies == 0 && memo->n_inputs == 0 && !memo->is_reordered && !memo->has_views;
+    if (f->is_plain) { // plan_row of each row is its own number
+        f->rec->n_rows  = memo->n_rows;
+        f->rec->n_nodes = memo->n_nodes;
+        f->rec->n_leafs = memo->n_rows - memo->n_nodes;
+        return;
+    }
     for (int32_t s = 0; s < memo->n_splits; s++) {
         const struct sched_split *split = &memo->splits[s];
         for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
@@ -38,7 +47,7 @@ static void number_rows(struct filler *f) {
             at += memo->n_slots;
         }
         for (int32_t i = split->i_start; i < split->i_end; i++) {
-            memo->rows[memo->order[i]].plan_row = at++;
+            memo->rows[sched_order(memo, i)].plan_row = at++;
         }
     }
     f->rec->n_nodes = at;
@@ -47,7 +56,6 @@ static void number_rows(struct filler *f) {
     }
     f->rec->n_leafs = at + memo->n_inputs * (memo->n_slots - 1) - f->rec->n_nodes;
     f->rec->n_rows  = f->rec->n_nodes + f->rec->n_leafs;
-    f->rec->n_twice = 0;
 }
 
 static void number_edges(struct filler *f) {
@@ -65,17 +73,11 @@ static void number_edges(struct filler *f) {
 
 // ---- rows ----
 
-static struct record_row *row_put(struct filler *f, int32_t at, struct ggml_tensor *t, int flags, int backend) {
+static inline struct record_row *row_put(struct filler *f, int32_t at, struct ggml_tensor *t, int backend) {
     struct record_row *row = &f->rec->rows[at];
 
     f->rec->tensors[at] = t;
-    memcpy(row->ne, t->ne, sizeof row->ne);
-    memcpy(row->nb, t->nb, sizeof row->nb);
-    row->view_offs = t->view_offs;
-    row->type      = (int32_t) t->type;
-    row->op        = (int32_t) t->op;
-    row->flags     = flags;
-    row->view_src  = -1;
+    row->view_src       = -1;
     row->near[0] = row->near[1] = row->near[2] = f->rec->n_rows;
     row->src                                   = f->rec->n_srcs;
     row->n_src                                 = 0;
@@ -89,25 +91,46 @@ static struct record_row *row_put(struct filler *f, int32_t at, struct ggml_tens
     return row;
 }
 
+static void form_put(struct record_row *row, const struct ggml_tensor *t, int flags) {
+    memcpy(row->ne, t->ne, sizeof row->ne);
+    memcpy(row->nb, t->nb, sizeof row->nb);
+    row->view_offs = t->view_offs;
+    row->type      = (int32_t) t->type;
+    row->op        = (int32_t) t->op;
+    row->flags     = flags;
+}
+
 static void src_put(struct filler *f, struct record_row *row, int32_t plan_row, uint8_t slot) {
     f->rec->srcs[f->rec->n_srcs]    = plan_row;
     f->rec->slots[f->rec->n_srcs++] = slot;
     row->n_src++;
 }
 
+// The tensor itself is not looked at: its form is in the cache.
 static void tensor_put(struct filler *f, int32_t r) {
-    struct sched_memo *memo     = f->memo;
-    const struct sched_row *row = &memo->rows[r];
-    struct ggml_tensor *t       = memo->tensors_at[r];
-    const int flags             = (t->flags & KEPT) | (row->slots >= 0 ? GGML_TENSOR_FLAG_OUTPUT : 0);
-    struct record_row *to       = row_put(f, row->plan_row, t, flags, row->backend);
+    struct sched_memo *memo       = f->memo;
+    const struct sched_row *row   = &memo->rows[r];
+    const struct sched_form *form = &memo->forms[row->form];
+    struct record_row *to         = row_put(f, row->plan_row, memo->tensors_at[r], row->backend);
+    memcpy(to->ne, form->bytes, sizeof to->ne);
+    memcpy(to->nb, form->bytes + sizeof to->ne, sizeof to->nb);
+    memcpy(&to->flags, form->bytes + offsetof(struct ggml_tensor, flags) - SCHED_FORM_OFF, sizeof to->flags);
+    to->flags      = (to->flags & KEPT) | (row->slots >= 0 ? GGML_TENSOR_FLAG_OUTPUT : 0);
+    to->view_offs  = form->view_offs;
+    to->type       = form->type;
+    to->op         = form->op;
+    to->has_memory = memo->rows[sched_base(memo, r)].is_placed;
+    if (f->is_plain) {
+        to->src   = row->src;
+        to->n_src = row->n_src;
+        return;
+    }
     if (is_again(memo, r)) {
         to->same_as = memo->rows[row->view_src].plan_row;
         f->rec->n_twice++;
     } else if (row->view_src >= 0) {
         to->view_src = memo->rows[row->view_src].plan_row;
     }
-    to->has_memory = memo->rows[sched_base(memo, r)].is_placed;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
         const int32_t copy = f->copy_of != NULL ? f->copy_of[k] : -1;
         src_put(f, to, copy >= 0 ? memo->copies[copy].plan_row : memo->rows[memo->srcs[k]].plan_row, memo->slots[k]);
@@ -119,7 +142,8 @@ static void copy_put(struct filler *f, int32_t i, int32_t backend) {
     const int32_t at        = memo->copies[i].plan_row;
     for (int slot = 0; slot < memo->n_slots; slot++) {
         struct ggml_tensor *t  = sched_copy_tensor(memo, i, slot);
-        struct record_row *row = row_put(f, at + slot, t, memo->n_slots > 1 ? KEPT : 0, backend);
+        struct record_row *row = row_put(f, at + slot, t, backend);
+        form_put(row, t, memo->n_slots > 1 ? KEPT : 0);
         if (slot == 0) {
             row->op = GGML_OP_DUP;
             src_put(f, row, memo->rows[memo->copies[i].row].plan_row, 0);
@@ -130,13 +154,25 @@ static void copy_put(struct filler *f, int32_t i, int32_t backend) {
 static void record_fill(struct filler *f) {
     struct sched_memo *memo = f->memo;
     f->rec->n_srcs          = 0;
+    if (f->is_plain) {
+        for (int32_t r = 0; r < memo->n_rows; r++) {
+            tensor_put(f, r);
+        }
+        f->rec->n_srcs = memo->n_srcs;
+        if (memo->n_srcs > 0) {
+            memcpy(f->rec->srcs, memo->srcs, (size_t) memo->n_srcs * sizeof f->rec->srcs[0]);
+            memcpy(f->rec->slots, memo->slots, (size_t) memo->n_srcs * sizeof f->rec->slots[0]);
+        }
+        f->rec->tensors[f->rec->n_rows] = NULL;
+        return;
+    }
     for (int32_t s = 0; s < memo->n_splits; s++) {
         const struct sched_split *split = &memo->splits[s];
         for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
             copy_put(f, i, split->backend);
         }
         for (int32_t i = split->i_start; i < split->i_end; i++) {
-            tensor_put(f, memo->order[i]);
+            tensor_put(f, sched_order(memo, i));
         }
     }
     int32_t at = f->rec->n_rows - memo->n_inputs * (memo->n_slots - 1);
@@ -145,7 +181,8 @@ static void record_fill(struct filler *f) {
             tensor_put(f, r);
         }
         for (int slot = 1; memo->rows[r].slots >= 0 && slot < memo->n_slots; slot++) {
-            row_put(f, at++, sched_ghost(memo, &memo->rows[r], slot), KEPT, memo->rows[r].backend);
+            struct ggml_tensor *ghost = sched_ghost(memo, &memo->rows[r], slot);
+            form_put(row_put(f, at++, ghost, memo->rows[r].backend), ghost, KEPT);
         }
     }
     f->rec->tensors[f->rec->n_rows] = NULL;
@@ -173,10 +210,9 @@ enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo 
     }
     struct filler f = {.sched = sched, .memo = memo, .rec = &sched->plan->rec};
     if (memo->n_edges > 0) {
-        f.copy_of = berth_malloc((size_t) memo->n_srcs * sizeof f.copy_of[0]);
+        f.copy_of = sched_scratch(sched, (size_t) memo->n_srcs * sizeof f.copy_of[0]);
     }
     if ((memo->n_edges > 0 && f.copy_of == NULL) || !make_room(&f)) {
-        berth_free(f.copy_of);
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the plan of %d nodes", memo->n_nodes);
     }
     number_rows(&f);
@@ -184,7 +220,6 @@ enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo 
         number_edges(&f);
     }
     record_fill(&f);
-    berth_free(f.copy_of);
 
     const struct record_rules sizes   = berth_galloc_record_rules(galloc);
     const struct lifetime_rules rules = berth_galloc_lifetime_rules(galloc);

@@ -169,7 +169,7 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
 static struct ggml_cgraph view_of(const struct ggml_backend_sched *sched, const struct sched_memo *memo, int32_t i0, int32_t i1) {
     return (struct ggml_cgraph){
         .n_nodes          = i1 - i0,
-        .nodes            = memo->nodes + i0,
+        .nodes            = sched_nodes(memo) + i0,
         .use_counts       = sched->graph->use_counts,
         .visited_hash_set = sched->graph->visited_hash_set,
         .order            = sched->graph->order,
@@ -183,9 +183,9 @@ static enum ggml_status compute_watched(
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int32_t i = split->i_start; i < split->i_end && *go_on && status == GGML_STATUS_SUCCESS;) {
         int32_t end = i + 1;
-        bool wanted = sched->callback(memo->nodes[i], true, sched->callback_data);
+        bool wanted = sched->callback(sched_nodes(memo)[i], true, sched->callback_data);
         while (!wanted && end < split->i_end) {
-            wanted = sched->callback(memo->nodes[end++], true, sched->callback_data);
+            wanted = sched->callback(sched_nodes(memo)[end++], true, sched->callback_data);
         }
         struct ggml_cgraph part = view_of(sched, memo, i, end);
 
@@ -193,7 +193,7 @@ static enum ggml_status compute_watched(
         const enum ggml_status late = berth_backend_synchronize(backend);
         status                      = status != GGML_STATUS_SUCCESS ? status : late;
         if (status == GGML_STATUS_SUCCESS && wanted) {
-            *go_on = sched->callback(memo->nodes[end - 1], false, sched->callback_data);
+            *go_on = sched->callback(sched_nodes(memo)[end - 1], false, sched->callback_data);
         }
         i = end;
     }
@@ -246,8 +246,8 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
         char text[400];
         snprintf(text, sizeof text, "%s", berth_last_error());
         return berth_fail(status, "scheduler: backend %s failed at split %d of %d (%s to %s, %d nodes): %s",
-            ggml_backend_name(backend), i_split, memo->n_splits, berth_name_of(memo->nodes[split->i_start]),
-            berth_name_of(memo->nodes[split->i_end - 1]), split->i_end - split->i_start,
+            ggml_backend_name(backend), i_split, memo->n_splits, berth_name_of(sched_nodes(memo)[split->i_start]),
+            berth_name_of(sched_nodes(memo)[split->i_end - 1]), split->i_end - split->i_start,
             text[0] != '\0' ? text : "no reason given");
     }
     return status;

@@ -23,10 +23,11 @@ static bool backends_init(struct ggml_backend_sched *sched, ggml_backend_t *back
     sched->bufts            = berth_calloc(n_backends, sizeof sched->bufts[0]);
     sched->limits           = berth_calloc(n_backends, sizeof sched->limits[0]);
     sched->sizes            = berth_calloc(n_backends, sizeof sched->sizes[0]);
+    sched->first_alike      = berth_calloc(n_backends, sizeof sched->first_alike[0]);
     sched->in_flight        = berth_calloc(n_backends, sizeof sched->in_flight[0]);
     sched->reaches          = berth_calloc(n_backends * n_backends, sizeof sched->reaches[0]);
     if (sched->backends == NULL || sched->bufts == NULL || sched->limits == NULL || sched->sizes == NULL ||
-        sched->in_flight == NULL || sched->reaches == NULL) {
+        sched->first_alike == NULL || sched->in_flight == NULL || sched->reaches == NULL) {
         return false;
     }
     sched->n_backends = n;
@@ -38,6 +39,9 @@ static bool backends_init(struct ggml_backend_sched *sched, ggml_backend_t *back
         for (int h = 0; h < n; h++) {
             sched->reaches[(size_t) b * n_backends + (size_t) h] =
                 b == h || ggml_backend_supports_buft(backends[b], sched->bufts[h]);
+        }
+        while (sched->bufts[sched->first_alike[b]] != sched->bufts[b]) {
+            sched->first_alike[b]++;
         }
     }
     return true;
@@ -90,24 +94,32 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     for (int m = 0; m < SCHED_N_MEMOS; m++) {
         sched_memo_fini(&sched->memos[m]);
     }
-    sched_map_fini(&sched->chosen);
+    berth_free(sched->chosen.tensors);
+    berth_free(sched->chosen.backends);
+    sched_index_fini(&sched->chosen.index);
     sched_plan_fini(sched);
     ggml_gallocr_free(sched->galloc);
     berth_free(sched->trace);
+    berth_free(sched->scratch);
     berth_free(sched->backends);
     berth_free(sched->bufts);
     berth_free(sched->reaches);
     berth_free(sched->limits);
     berth_free(sched->sizes);
+    berth_free(sched->first_alike);
     berth_free(sched->in_flight);
     berth_free(sched);
+}
+
+void *sched_scratch(struct ggml_backend_sched *sched, size_t size) {
+    return berth_grow(&sched->scratch, &sched->scratch_size, size, 1) ? sched->scratch : NULL;
 }
 
 void ggml_backend_sched_reset(ggml_backend_sched_t sched) {
     if (sched == NULL) {
         return;
     }
-    sched_map_clear(&sched->chosen);
+    sched->chosen.n = 0;
     sched->cur      = NULL;
     sched->graph    = NULL;
     sched->is_alloc = false;
@@ -130,7 +142,7 @@ static enum ggml_status check_strict(struct ggml_backend_sched *sched, struct sc
 
 // Another graph of the same form, or the same one: its tensors take the place of the old ones.
 static void memo_move(struct sched_memo *memo, bool moved) {
-    for (int32_t i = 0; moved && i < memo->n_nodes; i++) {
+    for (int32_t i = 0; moved && memo->is_reordered && i < memo->n_nodes; i++) {
         memo->nodes[i] = memo->tensors_at[memo->order[i]];
     }
     for (int32_t s = 0; moved && s < memo->n_splits; s++) {
@@ -401,6 +413,21 @@ size_t ggml_backend_sched_get_buffer_size(ggml_backend_sched_t sched, ggml_backe
     return b >= 0 ? ggml_gallocr_get_buffer_size(sched->galloc, b) : 0;
 }
 
+static bool choose(struct sched_choices *choices, struct ggml_tensor *t, int b) {
+    const size_t n = (size_t) choices->n + 1;
+    if (!berth_grow((void **) &choices->tensors, &choices->tensors_cap, n, sizeof choices->tensors[0]) ||
+        !berth_grow((void **) &choices->backends, &choices->backends_cap, n, sizeof choices->backends[0]) ||
+        !(n == 1 ? sched_index_reset(&choices->index, 1)
+                 : sched_index_reserve(&choices->index, choices->tensors, choices->n, n))) {
+        return false;
+    }
+    choices->tensors[choices->n] = t;
+    const int32_t i              = sched_index_add(&choices->index, choices->tensors, choices->n);
+    choices->backends[i]         = (int16_t) b;
+    choices->n += i == choices->n;
+    return true;
+}
+
 void ggml_backend_sched_set_tensor_backend(ggml_backend_sched_t sched, struct ggml_tensor *node, ggml_backend_t backend) {
     const int b = index_of(sched, backend);
     if (b < 0 || node == NULL) {
@@ -410,7 +437,7 @@ void ggml_backend_sched_set_tensor_backend(ggml_backend_sched_t sched, struct gg
                            : "the backend is none of the scheduler's");
         return;
     }
-    if (!sched_map_put(&sched->chosen, node, b)) {
+    if (!choose(&sched->chosen, node, b)) {
         berth_backend_fail(backend, "ggml_backend_sched_set_tensor_backend: out of memory for the choice of %s", node->name);
     }
     sched->is_alloc = false;
@@ -421,7 +448,7 @@ ggml_backend_t ggml_backend_sched_get_tensor_backend(ggml_backend_sched_t sched,
         return NULL;
     }
     const int32_t r = sched->cur != NULL ? sched_memo_row(sched->cur, node) : -1;
-    const int b     = r >= 0 ? sched->cur->rows[r].backend : sched_map_get(&sched->chosen, node, -1);
+    const int b     = r >= 0 ? sched->cur->rows[r].backend : sched_choice(&sched->chosen, node);
     return b >= 0 ? sched->backends[b] : NULL;
 }
 

@@ -15,22 +15,39 @@
 
 #define SCHED_N_MEMOS 2 // e.g. a long batch and a single token in turns
 
-// ---- tensors to numbers (map.c) ----
+// ---- tensors to positions (index.c) ----
 
-// Grows as needed; empty when zeroed. No key is ever taken out but by clear.
-struct sched_map {
-    const struct ggml_tensor **keys;
-    int32_t *values;
-    size_t n_slots; // a power of two, or 0
+// Where in a list of tensors one is: the first position if it is there several times. The list is the user's. Empty when zeroed.
+struct sched_index {
+    int32_t *slots; // position + 1, 0: free
+    size_t n_slots; // in use, a power of two, or 0
     size_t n_keys;  // n_keys * 2 <= n_slots
+    size_t slots_cap;
 };
 
-bool sched_map_put(struct sched_map *map, const struct ggml_tensor *key, int32_t value) BERTH_MUST_USE;
-// Room for n keys at once. False: out of memory.
-bool sched_map_reserve(struct sched_map *map, size_t n) BERTH_MUST_USE;
-int32_t sched_map_get(const struct sched_map *map, const struct ggml_tensor *key, int32_t otherwise);
-void sched_map_clear(struct sched_map *map); // keeps the memory if it is small
-void sched_map_fini(struct sched_map *map);
+// Empty, with room for n. False: out of memory.
+bool sched_index_reset(struct sched_index *index, size_t n) BERTH_MUST_USE;
+// Room for n; the first n_listed of the list are in it. False: out of memory, and nothing changed.
+bool sched_index_reserve(struct sched_index *index, struct ggml_tensor *const *keys, int32_t n_listed, size_t n) BERTH_MUST_USE;
+// Adds keys[i], for which there is room. Its position: i, or where it was met before.
+int32_t sched_index_add(struct sched_index *index, struct ggml_tensor *const *keys, int32_t i);
+int32_t sched_index_find(
+    const struct sched_index *index, struct ggml_tensor *const *keys, const struct ggml_tensor *key); // or -1
+void sched_index_fini(struct sched_index *index);
+
+// The backends that the caller chose.
+struct sched_choices {
+    struct ggml_tensor **tensors;
+    int16_t *backends;
+    int32_t n;
+    size_t tensors_cap, backends_cap;
+    struct sched_index index;
+};
+
+static inline int sched_choice(const struct sched_choices *choices, const struct ggml_tensor *t) {
+    const int32_t i = choices->n > 0 ? sched_index_find(&choices->index, choices->tensors, t) : -1;
+    return i >= 0 ? choices->backends[i] : -1;
+}
 
 // ---- one graph ----
 
@@ -38,10 +55,15 @@ void sched_map_fini(struct sched_map *map);
 #define SCHED_FORM_OFF offsetof(struct ggml_tensor, ne)
 #define SCHED_FORM_SIZE (offsetof(struct ggml_tensor, src) - SCHED_FORM_OFF)
 
-// What of a tensor is only compared: apart from the rows, so that passes over those stay in the cache.
+// What a tensor is, apart from its edges and its memory. Tensors of a graph share few of them.
 struct sched_form {
-    unsigned char bytes[SCHED_FORM_SIZE];
+    _Alignas(16) unsigned char bytes[SCHED_FORM_SIZE];
     size_t view_offs;
+    size_t nbytes;
+    int32_t type;
+    int32_t op;
+    bool is_empty; // nothing to compute
+    bool is_input; // flagged as the caller's
 };
 
 // One tensor. Rows: nodes in order, leafs in order, then what only sources and views name.
@@ -50,12 +72,11 @@ struct sched_row {
     ggml_backend_buffer_type_t buft; // of the caller's memory; NULL: none, or an address without a buffer
     ggml_backend_buffer_t mem;       // where the scheduler put it; NULL: placed by the caller, or not yet
     void *data;                      // likewise
-    int32_t view_src;                // row, -1: no view
-    int32_t src;                     // first of its sources in memo.srcs
-    int32_t op;
+    int32_t form;
+    int32_t view_src; // row, -1: no view
+    int32_t src;      // first of its sources in memo.srcs
     int32_t plan_row; // in the allocator's record
     int32_t slots;    // first of its places in memo.slot_data, -1: it has one place only
-    int16_t type;     // -1: none that is known
     int16_t n_src;    // sources that are not NULL
     int16_t caller;   // backend the caller chose, -1: none
     int16_t backend;  // -1: none
@@ -63,9 +84,10 @@ struct sched_row {
     uint8_t reason;
     uint8_t usage; // of the caller's buffer
     bool is_placed;
-    bool is_empty; // nothing to compute
-    bool is_input; // flagged as the caller's
+    bool is_empty; // as in its form
+    bool is_input; // likewise
     bool is_dense; // its sources are the first n_src of ggml_tensor.src
+    bool reads_weight;
 };
 
 // A tensor that crosses to a backend: made once for each version of its bytes.
@@ -99,16 +121,19 @@ struct sched_split {
 struct sched_memo {
     struct ggml_tensor **tensors_at; // [n_rows] in the graph that was seen last
     struct sched_row *rows;
-    struct sched_form *forms; // [n_rows]
+    struct sched_form *forms; // [n_forms]
     int32_t *srcs;            // rows of sources
     uint8_t *slots;           // index in ggml_tensor.src
-    int32_t n_rows, n_nodes, n_leafs, n_srcs;
+    int32_t n_rows, n_nodes, n_leafs, n_srcs, n_forms;
     size_t at_cap, rows_cap, forms_cap, srcs_cap, slots_cap;
-    bool has_choices; // some row has a caller
+    int32_t n_writers; // nodes that write through a view
+    bool has_views;    // some row is a view
+    bool has_choices;  // some row has a caller
 
-    struct ggml_tensor **nodes; // [n_nodes] in execution order, which a backend may have changed within a split
+    struct ggml_tensor **nodes; // [n_nodes] in execution order, if a backend has changed it within a split
     int32_t *order;             // [n_nodes] their rows
     size_t nodes_cap, order_cap;
+    bool is_reordered;
 
     struct sched_split *splits;
     struct sched_copy *copies;
@@ -121,13 +146,13 @@ struct sched_memo {
     int n_slots;    // graphs in flight that it is made for
     bool *conflict; // [n_backends * n_backends] one touches the other's memory without a copy; NULL: none do
 
-    struct sched_map map; // tensor to row, for questions; made when asked
-    bool has_map;
-    bool is_split;  // the above is whole
-    uint64_t epoch; // of galloc's buffers for which rows[].data are good, 0: none
-    bool is_rows;   // rows can be compared with a graph
-    bool is_lost;   // tensors_at is of a graph that turned out to be another
-    int64_t used;   // clock of the last use
+    struct sched_index index; // tensor to row
+    bool has_index;           // of the graph that was seen last; made when asked
+    bool is_split;            // the above is whole
+    uint64_t epoch;           // of galloc's buffers for which rows[].data are good, 0: none
+    bool is_rows;             // rows can be compared with a graph
+    bool is_lost;             // tensors_at is of a graph that turned out to be another
+    int64_t used;             // clock of the last use
 };
 
 // ---- the scheduler ----
@@ -144,19 +169,22 @@ struct sched_trace_event {
 struct ggml_backend_sched {
     ggml_backend_t *backends;
     ggml_backend_buffer_type_t *bufts;
-    bool *reaches;   // [n_backends * n_backends] row b: b uses memory of the other's buffer type
-    size_t *limits;  // [n_backends] bytes, 0: none
-    size_t *sizes;   // [n_backends] scratch: what a plan needs
-    bool *in_flight; // [n_backends] has been given work since it was waited for
+    bool *reaches;    // [n_backends * n_backends] row b: b uses memory of the other's buffer type
+    size_t *limits;   // [n_backends] bytes, 0: none
+    size_t *sizes;    // [n_backends] scratch: what a plan needs
+    int *first_alike; // [n_backends] the first backend of the same buffer type
+    bool *in_flight;  // [n_backends] has been given work since it was waited for
     int n_backends;
     bool op_offload;
     bool is_strict;
     int debug; // GGML_SCHED_DEBUG
 
+    void *scratch; // of one pass at a time
+    size_t scratch_size;
     ggml_gallocr_t galloc;
     struct galloc_plan *plan; // of the graph that was planned last, NULL: none yet
 
-    struct sched_map chosen; // the caller's choices
+    struct sched_choices chosen;
     struct sched_memo memos[SCHED_N_MEMOS];
     struct sched_memo *cur;      // the graph that was split last, NULL after reset
     struct sched_memo *last_run; // of the graph that was placed last
@@ -185,7 +213,7 @@ struct ggml_backend_sched {
     int last_n_splits;
 };
 
-// ---- memo.c ----
+// ---- memo.c, match.c ----
 
 // Fills rows from the graph.
 enum ggml_status sched_memo_build(
@@ -196,9 +224,18 @@ enum ggml_status sched_memo_build(
 enum sched_match { SCHED_OTHER, SCHED_SAME, SCHED_SAME_PLACED };
 enum sched_match sched_memo_match(
     struct ggml_backend_sched *sched, struct sched_memo *memo, const struct ggml_cgraph *graph, bool put, bool *moved);
-int32_t sched_memo_row(struct sched_memo *memo, const struct ggml_tensor *t); // -1: none, or out of memory for the map
+int32_t sched_memo_row(struct sched_memo *memo, const struct ggml_tensor *t); // -1: none, or out of memory for the index
 void sched_memo_drop(struct sched_memo *memo);                                // forgets the graph, keeps the memory
 void sched_memo_fini(struct sched_memo *memo);
+
+static inline struct ggml_tensor **sched_nodes(const struct sched_memo *memo) {
+    return memo->is_reordered ? memo->nodes : memo->tensors_at;
+}
+
+// The row that runs as number i.
+static inline int32_t sched_order(const struct sched_memo *memo, int32_t i) {
+    return memo->is_reordered ? memo->order[i] : i;
+}
 
 // The row that decides for row i: its root if that is not placed, else itself.
 static inline int32_t sched_root(const struct sched_memo *memo, int32_t i) {
@@ -210,6 +247,13 @@ static inline int32_t sched_root(const struct sched_memo *memo, int32_t i) {
 static inline int32_t sched_base(const struct sched_memo *memo, int32_t i) {
     return memo->rows[i].view_src >= 0 ? memo->rows[i].view_src : i;
 }
+
+static inline size_t sched_nbytes(const struct sched_memo *memo, int32_t r) {
+    return memo->forms[memo->rows[r].form].nbytes;
+}
+
+// Memory for one pass, good until the next call, not zeroed. NULL: out of memory.
+void *sched_scratch(struct ggml_backend_sched *sched, size_t size);
 
 // ---- assign.c ----
 

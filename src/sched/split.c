@@ -7,7 +7,6 @@
 
 #include "sched/sched.h"
 
-#include <stdio.h>
 #include <string.h>
 
 struct cutter {
@@ -112,6 +111,9 @@ static bool node_add(struct cutter *c, int32_t node) {
     const int b                 = row->backend;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
         const int32_t s = memo->srcs[k], base = sched_base(memo, s);
+        if (!memo->rows[base].is_placed && memo->rows[base].backend == b) {
+            continue; // its own, and only it writes there
+        }
         if (sched_reaches(c->sched, memo, b, s)) {
             const int owner = memo->rows[base].backend, writer = c->writer[base];
             const bool is_fixed = memo->rows[base].is_placed && memo->rows[base].usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
@@ -150,7 +152,8 @@ static bool cut(struct cutter *c) {
             continue;
         }
         // An offloaded weight starts a split of its own, so that the memory of the one before it can be used again.
-        if (row->backend != cur || (memo->splits[memo->n_splits - 1].n_copies > 0 && wants_new_weight(c, i, cur))) {
+        if (row->backend != cur ||
+            (row->reads_weight && memo->splits[memo->n_splits - 1].n_copies > 0 && wants_new_weight(c, i, cur))) {
             cur = row->backend;
             if (!split_push(c, memo->n_splits == 0 ? 0 : i, cur)) {
                 return false;
@@ -169,6 +172,27 @@ static bool cut(struct cutter *c) {
 
 // ---- tensors of copies ----
 
+// At most n bytes of the text; where it ends.
+static char *name_add(char *to, const char *text, size_t n) {
+    const size_t length = strnlen(text, n);
+    memcpy(to, text, length);
+    return to + length;
+}
+
+static void name_slot(char *to, const char *end, int slot) {
+    char digits[16];
+    int n = 0;
+    do {
+        digits[n++] = (char) ('0' + slot % 10);
+        slot /= 10;
+    } while (slot > 0);
+    *to++ = '#';
+    while (n > 0 && to + 1 < end) {
+        *to++ = digits[--n];
+    }
+    *to = '\0';
+}
+
 static void copy_init(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_copy *copy, int slot) {
     const struct ggml_tensor *t = memo->tensors_at[copy->row];
     struct ggml_tensor *to      = &memo->tensors[copy->tensor + (size_t) slot];
@@ -176,7 +200,10 @@ static void copy_init(struct ggml_backend_sched *sched, struct sched_memo *memo,
     to->type = t->type;
     memcpy(to->ne, t->ne, sizeof to->ne);
     memcpy(to->nb, t->nb, sizeof to->nb);
-    snprintf(to->name, sizeof to->name, "%.16s#%.32s#%d", ggml_backend_name(sched->backends[copy->backend]), t->name, slot);
+    char *at = name_add(to->name, ggml_backend_name(sched->backends[copy->backend]), 16);
+    *at++    = '#';
+    at       = name_add(at, t->name, 32);
+    name_slot(at, to->name + sizeof to->name, slot);
 }
 
 // An input that the scheduler places has one place for each graph in flight: the graph's own tensor stands in the slot's.
@@ -188,7 +215,7 @@ static bool input_init(struct sched_memo *memo, int32_t r, int32_t i_input) {
         to->type               = t->type;
         memcpy(to->ne, t->ne, sizeof to->ne);
         memcpy(to->nb, t->nb, sizeof to->nb);
-        snprintf(to->name, sizeof to->name, "%.50s#%d", t->name, slot);
+        name_slot(name_add(to->name, t->name, 50), to->name + sizeof to->name, slot);
     }
     memo->rows[r].slots = i_input * memo->n_slots;
     return true;
@@ -247,11 +274,32 @@ void sched_edges_to_graph(struct sched_memo *memo, const struct sched_split *spl
 
 // ---- all of it ----
 
+// From now on the order may be another than the rows'.
+static bool reorder_init(struct sched_memo *memo) {
+    const size_t n = (size_t) memo->n_nodes;
+    if (memo->is_reordered) {
+        return true;
+    }
+    if (!berth_grow((void **) &memo->nodes, &memo->nodes_cap, n, sizeof memo->nodes[0]) ||
+        !berth_grow((void **) &memo->order, &memo->order_cap, n, sizeof memo->order[0])) {
+        return false;
+    }
+    memcpy(memo->nodes, memo->tensors_at, n * sizeof memo->nodes[0]);
+    for (int32_t i = 0; i < memo->n_nodes; i++) {
+        memo->order[i] = i;
+    }
+    memo->is_reordered = true;
+    return true;
+}
+
 // A backend may put its nodes into an order it likes better. It sees the sources as it will get them.
 static enum ggml_status optimize(struct ggml_backend_sched *sched, struct sched_memo *memo, struct sched_split *split) {
     ggml_backend_t backend = sched->backends[split->backend];
     if (backend->iface.graph_optimize == NULL || split->i_end - split->i_start < 2) {
         return GGML_STATUS_SUCCESS;
+    }
+    if (!reorder_init(memo)) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the order of %d nodes", memo->n_nodes);
     }
     struct ggml_cgraph view = {
         .n_nodes          = split->i_end - split->i_start,
@@ -282,19 +330,15 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo
     memo->n_slots                                   = sched->n_copies;
     berth_free(memo->conflict);
     memo->conflict = NULL;
-    c.first_copy   = berth_malloc(n_rows * sizeof c.first_copy[0]);
-    c.version      = berth_calloc(n_rows, sizeof c.version[0]);
-    c.writer       = berth_malloc(n_rows * sizeof c.writer[0]);
-    bool ok        = c.first_copy != NULL && c.version != NULL && c.writer != NULL;
-    for (size_t r = 0; ok && r < n_rows; r++) {
-        c.first_copy[r] = -1;
-        c.writer[r]     = -1;
+    c.first_copy   = sched_scratch(sched, n_rows * (sizeof c.first_copy[0] + sizeof c.version[0] + sizeof c.writer[0]));
+    if (c.first_copy != NULL) {
+        c.version = c.first_copy + n_rows;
+        c.writer  = (int16_t *) (c.version + n_rows);
+        memset(c.first_copy, -1, n_rows * sizeof c.first_copy[0]);
+        memset(c.version, 0, n_rows * sizeof c.version[0]);
+        memset(c.writer, -1, n_rows * sizeof c.writer[0]);
     }
-    ok = ok && cut(&c) && tensors_init(sched, memo);
-    berth_free(c.first_copy);
-    berth_free(c.version);
-    berth_free(c.writer);
-    if (!ok) {
+    if (c.first_copy == NULL || !cut(&c) || !tensors_init(sched, memo)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the splits of %d nodes", memo->n_nodes);
     }
     enum ggml_status status = GGML_STATUS_SUCCESS;
