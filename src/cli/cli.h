@@ -18,6 +18,7 @@ enum cli_exit {
 // A command gets its own name as argv[0] and returns an exit code.
 int cli_devices(int argc, char **argv);
 int cli_gguf(int argc, char **argv);
+int cli_map(int argc, char **argv);
 int cli_ops(int argc, char **argv);
 int cli_plan(int argc, char **argv);
 int cli_verify(int argc, char **argv);
@@ -34,6 +35,8 @@ int cli_usage(const char *command, const char *fmt, ...) __attribute__((format(p
 // TB are powers of 1000; parts of a byte are dropped. False if it is none or passes 2^62.
 bool cli_parse_size(const char *text, uint64_t *size);
 bool cli_parse_int(const char *text, int64_t min, int64_t max, int64_t *out);
+// Milliseconds, if wanted with a fraction, as microseconds.
+bool cli_parse_ms(const char *text, int64_t *us);
 bool cli_ends_with(const char *text, const char *end);
 // "1,048,576 bytes (1.00 MiB)"
 const char *cli_bytes(uint64_t size, char text[64]);

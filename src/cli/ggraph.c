@@ -56,7 +56,9 @@ static enum ggml_status text_read(struct reader *r) {
         }
         r->text[r->size + (size_t) n] = '\0';
     }
-    gzclose_r(file);
+    if (gzclose_r(file) == Z_BUF_ERROR && status == GGML_STATUS_SUCCESS) {
+        status = berth_fail(GGML_STATUS_FAILED, "%s: the packed text is cut off after %zu bytes", path, r->size);
+    }
     return status;
 }
 
@@ -123,19 +125,26 @@ static size_t key_value(const char *text, const char *key) {
 
 // ---- names to numbers ----
 
-static enum ggml_op op_by_name(const char *name) {
-    if (strncmp(name, "UNARY:", 6) == 0) {
-        return GGML_OP_UNARY;
-    }
-    if (strncmp(name, "GLU:", 4) == 0) {
-        return GGML_OP_GLU;
-    }
+// UNARY:SILU and GLU:SWIGLU say which one; it stands in the tensor's first parameter.
+static void op_set(struct ggml_tensor *t, const char *name) {
+    t->op = GGML_OP_CUSTOM; // an op of another version: opaque
     for (int i = 0; i < GGML_OP_COUNT; i++) {
         if (strcmp(ggml_op_name((enum ggml_op) i), name) == 0) {
-            return (enum ggml_op) i;
+            t->op = (enum ggml_op) i;
         }
     }
-    return GGML_OP_CUSTOM; // an op of another version: opaque
+    if (strncmp(name, "UNARY:", 6) == 0) {
+        t->op = GGML_OP_UNARY;
+        for (int i = 0; i < GGML_UNARY_OP_COUNT; i++) {
+            t->op_params[0] = strcmp(ggml_unary_op_name((enum ggml_unary_op) i), name + 6) == 0 ? i : t->op_params[0];
+        }
+    }
+    if (strncmp(name, "GLU:", 4) == 0) {
+        t->op = GGML_OP_GLU;
+        for (int i = 0; i < GGML_GLU_OP_COUNT; i++) {
+            t->op_params[0] = strcmp(ggml_glu_op_name((enum ggml_glu_op) i), name + 4) == 0 ? i : t->op_params[0];
+        }
+    }
 }
 
 static enum ggml_type type_by_name(const char *name) {
@@ -328,7 +337,7 @@ static enum ggml_status read_tensor(struct reader *r, int64_t id) {
         t->ne[i] = ne[i];
         t->nb[i] = (size_t) nb[i];
     }
-    t->op        = op_by_name(f[2]);
+    op_set(t, f[2]);
     t->view_offs = (size_t) view_offs;
     t->flags     = flags_of(f[10]) | GGML_TENSOR_FLAG_COMPUTE;
     t->data      = f[11][0] == '1' ? t : NULL; // somebody else's memory: any address says so

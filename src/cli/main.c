@@ -13,6 +13,7 @@ static const struct command {
 } commands[] = {
     {"devices", cli_devices, "what can compute here, and with how much memory"},
     {"gguf", cli_gguf, "look into model files: info, check, diff, quantize"},
+    {"map", cli_map, "draw a plan: address against time, as SVG or HTML"},
     {"ops", cli_ops, "what a device computes, in which types, by which kernels"},
     {"plan", cli_plan, "give every buffer of a file its place, at the lowest peak"},
     {"verify", cli_verify, "check a plan: do two buffers collide?"},

@@ -40,8 +40,6 @@ static int parse(int argc, char **argv, struct options *o) {
         {"threads", required_argument, NULL, 'j'}, {"seed", required_argument, NULL, 's'}, {"out", required_argument, NULL, 'o'},
         {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
     int64_t n;
-    char *end;
-    double ms;
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, ":c:t:j:s:o:h", table, NULL)) != -1;) {
         switch (c) {
@@ -52,11 +50,9 @@ static int parse(int argc, char **argv, struct options *o) {
                 o->has_capacity = true;
                 break;
             case 't':
-                ms = strtod(optarg, &end);
-                if (end == optarg || *end != '\0' || !(ms >= 0 && ms <= 1e12)) {
+                if (!cli_parse_ms(optarg, &o->params.budget_us)) {
                     return cli_usage("plan", "--time '%s' is not a number of milliseconds", optarg);
                 }
-                o->params.budget_us = (int64_t) (ms * 1000);
                 break;
             case 'j':
                 if (!cli_parse_int(optarg, 1, 1024, &n)) {

@@ -20,8 +20,7 @@ static void describe(const struct berth_plan_set *set, struct cli_buffer *buffer
     }
 }
 
-// The pools that the items name.
-static enum ggml_status find_buffers(struct cli_plan *plan) {
+enum ggml_status cli_plan_buffers(struct cli_plan *plan) {
     for (int64_t last = INT64_MIN;;) {
         int64_t next = INT64_MAX;
         for (size_t i = 0; i < plan->set->n_items; i++) {
@@ -48,7 +47,7 @@ enum ggml_status cli_plan_read(const char *path, struct cli_plan *plan) {
     *plan                   = (struct cli_plan){0};
     enum ggml_status status = is_graph ? cli_plan_read_graph(path, &plan->set) : berth_plan_read_file(path, &plan->set);
     if (status == GGML_STATUS_SUCCESS) {
-        status = find_buffers(plan);
+        status = cli_plan_buffers(plan);
     }
     if (status != GGML_STATUS_SUCCESS) {
         cli_plan_free(plan);

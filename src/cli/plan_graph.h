@@ -3,7 +3,7 @@
 // chunk.
 #pragma once
 
-#include "berth-plan.h"
+#include "berth-alloc.h"
 
 struct cli_buffer {
     int32_t pool;       // of its items
@@ -23,6 +23,8 @@ struct cli_plan {
 enum ggml_status cli_plan_read(const char *path, struct cli_plan *plan);
 // Items of a captured graph, whatever its file is called: with the tensors that lie in each, and without offsets.
 enum ggml_status cli_plan_read_graph(const char *path, struct berth_plan_set **set);
+// Fills the buffers of a plan that has a set only: the pools that its items name, with what the file says of them.
+enum ggml_status cli_plan_buffers(struct cli_plan *plan);
 void cli_plan_free(struct cli_plan *plan);
 
 // Plans every buffer, checks the plan, and fills the reports: one a buffer, and their sum. params->start, if not NULL, has the

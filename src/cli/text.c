@@ -87,6 +87,14 @@ bool cli_parse_int(const char *text, int64_t min, int64_t max, int64_t *out) {
     return end != text && *end == '\0' && errno == 0 && *out >= min && *out <= max;
 }
 
+bool cli_parse_ms(const char *text, int64_t *us) {
+    char *end;
+    const double ms = strtod(text, &end);
+    const bool ok   = end != text && *end == '\0' && ms >= 0 && ms <= 1e12;
+    *us             = ok ? (int64_t) (ms * 1000) : 0;
+    return ok;
+}
+
 bool cli_ends_with(const char *text, const char *end) {
     const size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;

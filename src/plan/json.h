@@ -53,4 +53,4 @@ static inline bool berth_json_is(struct berth_json_text key, const char *name) {
 }
 
 // Writes a string with quotes and escapes; bytes that are not UTF-8 become U+FFFD.
-void berth_json_write_string(const char *text, FILE *file);
+BERTH_API void berth_json_write_string(const char *text, FILE *file);

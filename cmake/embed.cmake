@@ -1,0 +1,17 @@
+# cmake -D OUT=FILE.c -D "NAMES=a;b" -D "FILES=x;y" -P embed.cmake: ASCII files as C texts, NAME each, terminated by NUL.
+set(text "// Made by cmake/embed.cmake.\n")
+list(LENGTH NAMES n)
+math(EXPR last "${n} - 1")
+foreach(i RANGE ${last})
+    list(GET NAMES ${i} name)
+    list(GET FILES ${i} file)
+    file(READ ${file} bytes HEX)
+    string(REGEX REPLACE "([0-9a-f][0-9a-f])" "\\1 " bytes "${bytes}")
+    if(bytes MATCHES "[89a-f][0-9a-f] ") # char may be signed
+        message(FATAL_ERROR "${file}: not plain ASCII")
+    endif()
+    string(REGEX REPLACE "([0-9a-f][0-9a-f]) " "0x\\1," bytes "${bytes}")
+    string(REPLACE "0x0a," "0x0a,\n" bytes "${bytes}")
+    string(APPEND text "extern const char ${name}[];\nconst char ${name}[] = {\n${bytes}0};\n")
+endforeach()
+file(WRITE ${OUT} "${text}")

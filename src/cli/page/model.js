@@ -1,0 +1,168 @@
+"use strict";
+// model.js: the plans as data: columns as typed arrays, what lies under a point, what is alive, and why a tensor lies where it does.
+
+class Plan {
+  constructor(raw, index) {
+    Object.assign(this, {title: raw.title, index, first: raw.first, last: raw.last, peak: raw.peak, bound: raw.bound, hasOps: raw.hasOps});
+    this.buffers = raw.buffers;
+    this.items = {n: raw.items.n};
+    for (const key of ["first", "last", "size", "at", "align", "buffer", "fixed"]) {
+      this.items[key] = Float64Array.from(raw.items[key]);
+    }
+    const t = raw.tensors;
+    this.tensors = {n: t.n, name: t.name, op: t.op, type: t.type, shape: t.shape, item: Int32Array.from(t.item),
+      first: Float64Array.from(t.first), last: Float64Array.from(t.last), family: Uint8Array.from(t.family)};
+    this.text = t.name.map((name, i) => (name + " " + t.op[i] + " " + t.type[i]).toLowerCase());
+    // Colours: by family, or without ops in turns, so that neighbours differ.
+    this.colour = Uint8Array.from(t.family, (family, i) => this.hasOps ? family : i % 10);
+    this.order = this.buffers.map((_, b) => this.orderOf(b));
+    this.live = this.buffers.map((_, b) => this.liveOf(b));
+    this.keys = new Map(); // name, op and step to tensor, for the other plan
+    for (let i = t.n - 1; i >= 0; i--) {
+      this.keys.set(this.keyOf(i), i);
+    }
+  }
+
+  // A tensor is found again in another plan of the same graph by its name and when it is made.
+  keyOf(i) {
+    return this.tensors.name[i] + "\n" + this.tensors.op[i] + "\n" + this.tensors.first[i];
+  }
+
+  // Tensors of a buffer, those of one colour together: the painter changes its brush seldom.
+  orderOf(buffer) {
+    const own = [];
+    for (let i = 0; i < this.tensors.n; i++) {
+      const item = this.tensors.item[i];
+      if (this.items.buffer[item] === buffer && this.items.size[item] > 0) {
+        own.push(i);
+      }
+    }
+    own.sort((a, b) => this.colour[a] - this.colour[b] || a - b);
+    return Int32Array.from(own);
+  }
+
+  // Bytes alive: from steps[k] on there are bytes[k] in count[k] pieces.
+  liveOf(buffer) {
+    const {n, first, last, size, buffer: of} = this.items, change = new Map();
+    const add = (step, bytes, count) => {
+      const at = change.get(step) || [0, 0];
+      change.set(step, [at[0] + bytes, at[1] + count]);
+    };
+    for (let i = 0; i < n; i++) {
+      if (of[i] === buffer && size[i] > 0) {
+        add(first[i], size[i], 1);
+        add(last[i] + 1, -size[i], -1);
+      }
+    }
+    const steps = [...change.keys()].sort((a, b) => a - b), bytes = [], count = [];
+    let sum = 0, pieces = 0, most = 0;
+    for (const step of steps) {
+      sum += change.get(step)[0];
+      pieces += change.get(step)[1];
+      bytes.push(sum);
+      count.push(pieces);
+      most = Math.max(most, sum);
+    }
+    return {steps, bytes, count, most};
+  }
+
+  aliveAt(buffer, step) {
+    const {steps, bytes, count} = this.live[buffer];
+    let low = 0, high = steps.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      steps[middle] <= step ? low = middle + 1 : high = middle;
+    }
+    return low === 0 ? {bytes: 0, count: 0} : {bytes: bytes[low - 1], count: count[low - 1]};
+  }
+
+  // The tensor at a step and an address, -1: none. slack: how far beside it counts, for what is drawn wider than it is.
+  find(buffer, step, address, slackSteps, slackBytes) {
+    const t = this.tensors, {at, size} = this.items;
+    let best = -1, bestMiss = Infinity;
+    for (const i of this.order[buffer]) {
+      const item = t.item[i];
+      const missX = Math.max(t.first[i] - step, step - t.last[i] - 1, 0), missY = Math.max(at[item] - address, address - at[item] - size[item], 0);
+      if (missX <= slackSteps && missY <= slackBytes) {
+        const miss = missX / (slackSteps || 1) + missY / (slackBytes || 1);
+        if (miss < bestMiss) {
+          best = i;
+          bestMiss = miss;
+        }
+      }
+    }
+    return best;
+  }
+
+  // The tensors that lie in the same memory one after another.
+  chain(i) {
+    const item = this.tensors.item[i], all = [];
+    for (let k = i; k >= 0 && this.tensors.item[k] === item; k--) {
+      all.unshift(k);
+    }
+    for (let k = i + 1; k < this.tensors.n && this.tensors.item[k] === item; k++) {
+      all.push(k);
+    }
+    return all;
+  }
+
+  // Of an item: the tensor that lies there while steps first to last pass.
+  tensorOf(item, first, last) {
+    for (let i = 0; i < this.tensors.n; i++) {
+      if (this.tensors.item[i] === item && this.tensors.first[i] <= last && this.tensors.last[i] >= first) {
+        return i;
+      }
+    }
+    return this.tensors.item.indexOf(item);
+  }
+
+  // Why tensor i lies no lower: {kind: "bottom" | "fixed" | "held" | "free", below: tensors, at: where it could lie}.
+  why(i) {
+    const me = this.tensors.item[i], {n, first, last, size, at, align, buffer, fixed} = this.items;
+    if (at[me] === 0) {
+      return {kind: "bottom", below: []};
+    }
+    const under = []; // alive together with it, and lower
+    for (let k = 0; k < n; k++) {
+      if (k !== me && buffer[k] === buffer[me] && size[k] > 0 && first[k] <= last[me] && last[k] >= first[me] && at[k] < at[me]) {
+        under.push(k);
+      }
+    }
+    under.sort((a, b) => at[a] - at[b]);
+    const up = x => Math.ceil(x / align[me]) * align[me];
+    let cursor = 0, hole = -1;
+    for (const k of under) {
+      if (hole < 0 && up(cursor) + size[me] <= at[k]) {
+        hole = up(cursor);
+      }
+      cursor = Math.max(cursor, at[k] + size[k]);
+    }
+    if (hole < 0 && up(cursor) < at[me]) {
+      hole = up(cursor);
+    }
+    const touching = under.filter(k => up(at[k] + size[k]) === at[me]);
+    const below = (touching.length > 0 ? touching : under.slice(-3)).map(k => this.tensorOf(k, first[me], last[me]));
+    return {kind: fixed[me] ? "fixed" : hole >= 0 ? "free" : "held", below, at: hole};
+  }
+}
+
+// ---- numbers as text ----
+
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+function unitOf(bytes) {
+  let unit = 0;
+  for (; bytes >= 1024 && unit < UNITS.length - 1; unit++) {
+    bytes /= 1024;
+  }
+  return unit;
+}
+
+function human(bytes, unit = unitOf(Math.abs(bytes)), digits = 2) {
+  const value = bytes / 1024 ** unit;
+  return (Number.isInteger(value) ? String(value) : value.toFixed(digits)) + " " + UNITS[unit];
+}
+
+function exact(bytes) {
+  return bytes.toLocaleString("en-US") + (bytes === 1 ? " byte" : " bytes") + (bytes >= 1024 ? " (" + human(bytes) + ")" : "");
+}
