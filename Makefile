@@ -9,7 +9,7 @@ PREFIX  ?= /usr/local
 DIR      = $(if $(filter release,$(PRESET)),build,build/$(PRESET))
 
 help:
-	@echo "make run          build, then show what was built"
+	@echo "make run          build, then let the shipped model tell a tale"
 	@echo "make test         build and run the tests"
 	@echo "make build        libraries into build/lib, programs into build/bin"
 	@echo "make install      install below PREFIX ($(PREFIX)), DESTDIR is respected"
@@ -21,7 +21,7 @@ help:
 	@echo "PRESET=debug|asan|tsan|coverage|clang|static chooses another build"
 
 run: build
-	@build/bin/berth version
+	@$(DIR)/bin/berth run --echo
 
 setup:
 	@tools/setup.sh

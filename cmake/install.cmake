@@ -4,6 +4,7 @@ include(CMakePackageConfigHelpers)
 install(TARGETS ggml-base ggml-cpu ggml EXPORT ggml-targets
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS berth RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES models/tales-q8_0.gguf DESTINATION ${CMAKE_INSTALL_DATADIR}/berth/models)
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ggml)

@@ -3,6 +3,7 @@
 // strict mode. Part of berth.h.
 #pragma once
 
+#include "berth-plan.h"
 #include "ggml-backend.h"
 
 #include <stdio.h>
@@ -39,6 +40,13 @@ BERTH_API enum berth_sched_reason berth_sched_reason(ggml_backend_sched_t sched,
 // what GGML_SCHED_DEBUG=2 prints; JSON is one object. FAILED if there is no such graph or the stream fails.
 BERTH_API enum ggml_status berth_sched_explain_text(ggml_backend_sched_t sched, FILE *file);
 BERTH_API enum ggml_status berth_sched_explain_json(ggml_backend_sched_t sched, FILE *file);
+
+// How good the memory plan of a backend is, and the whole plan as JSON (as berth_gallocr_save writes it, copies between backends
+// included): of the graph that was planned last, by reserve, reserve_size or alloc. To save it, that graph must still be there.
+// FAILED if there is none.
+BERTH_API enum ggml_status berth_sched_report(
+    ggml_backend_sched_t sched, ggml_backend_t backend, struct berth_plan_report *report);
+BERTH_API enum ggml_status berth_sched_save(ggml_backend_sched_t sched, FILE *file);
 
 // Strict: a graph with a fallback is refused with GGML_STATUS_FAILED and the node's name. Default: off, or what
 // BERTH_SCHED_STRICT=1 says.

@@ -76,6 +76,9 @@ enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct gal
     const int *node_bufs, const int *leaf_bufs) BERTH_MUST_USE;
 // Offsets for the items, then spots and needs.
 enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
+// As JSON (galloc_json.c); the graph's tensors must be alive.
+enum ggml_status berth_galloc_plan_save(
+    const struct ggml_gallocr *galloc, const struct galloc_plan *plan, FILE *file) BERTH_MUST_USE;
 // From offsets that are known: spots and needs; the plan is ready then.
 enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 // Is this the plan's graph, or, unless it must be exact, one of its form that is nowhere larger? The rows point to the graph's

@@ -73,17 +73,10 @@ static void write_buffers(const struct ggml_gallocr *galloc, const struct galloc
     fputs("\n  ],\n", file);
 }
 
-enum ggml_status berth_gallocr_save(ggml_gallocr_t galloc, struct ggml_cgraph *graph, FILE *file) {
-    if (!berth_galloc_has_arguments(__func__, galloc, graph) || file == NULL) {
-        return GGML_STATUS_FAILED;
-    }
-    const struct galloc_plan *plan = berth_galloc_find_any(galloc, graph);
-    if (plan == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "berth_gallocr_save: the graph of %d nodes was not reserved", graph->n_nodes);
-    }
+enum ggml_status berth_galloc_plan_save(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, FILE *file) {
     int32_t *next = find_followers(plan);
     if (next == NULL) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_gallocr_save: out of memory for %d tensors", plan->rec.n_rows);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "saving a plan: out of memory for %d tensors", plan->rec.n_rows);
     }
     write_buffers(galloc, plan, file);
     fputs("  \"items\": [", file);
@@ -103,9 +96,20 @@ enum ggml_status berth_gallocr_save(ggml_gallocr_t galloc, struct ggml_cgraph *g
     fputs("\n  ]\n}\n", file);
     berth_free(next);
     if (fflush(file) != 0 || ferror(file)) {
-        return berth_fail(GGML_STATUS_FAILED, "berth_gallocr_save: %s", strerror(errno));
+        return berth_fail(GGML_STATUS_FAILED, "saving a plan: %s", strerror(errno));
     }
     return GGML_STATUS_SUCCESS;
+}
+
+enum ggml_status berth_gallocr_save(ggml_gallocr_t galloc, struct ggml_cgraph *graph, FILE *file) {
+    if (!berth_galloc_has_arguments(__func__, galloc, graph) || file == NULL) {
+        return GGML_STATUS_FAILED;
+    }
+    const struct galloc_plan *plan = berth_galloc_find_any(galloc, graph);
+    if (plan == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "berth_gallocr_save: the graph of %d nodes was not reserved", graph->n_nodes);
+    }
+    return berth_galloc_plan_save(galloc, plan, file);
 }
 
 // ---- loading ----

@@ -21,6 +21,7 @@ int cli_gguf(int argc, char **argv);
 int cli_map(int argc, char **argv);
 int cli_ops(int argc, char **argv);
 int cli_plan(int argc, char **argv);
+int cli_run(int argc, char **argv);
 int cli_verify(int argc, char **argv);
 int cli_version(int argc, char **argv);
 

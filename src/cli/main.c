@@ -16,6 +16,7 @@ static const struct command {
     {"map", cli_map, "draw a plan: address against time, as SVG or HTML"},
     {"ops", cli_ops, "what a device computes, in which types, by which kernels"},
     {"plan", cli_plan, "give every buffer of a file its place, at the lowest peak"},
+    {"run", cli_run, "let a model write"},
     {"verify", cli_verify, "check a plan: do two buffers collide?"},
     {"version", cli_version, "what this build holds"},
 };

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+// models.c: opening models for the commands, and what to say of their memory.
+
+#include "cli/models.h"
+#include "cli/gguf.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SHIPPED "tales-q8_0.gguf"
+
+// ---- options ----
+
+static bool number(const char *command, const char *name, const char *value, int64_t max, int64_t *out, int *code) {
+    *code = cli_parse_int(value, 1, max, out)
+                ? CLI_OK
+                : cli_usage(command, "--%s '%s' is not a number from 1 to %" PRId64, name, value, max);
+    return true;
+}
+
+bool cli_model_option(const char *command, int c, const char *value, struct cli_model_options *o, int *code) {
+    switch (c) {
+        case 'c': return number(command, "ctx", value, INT32_MAX, &o->n_ctx, code);
+        case 'b': return number(command, "batch", value, INT32_MAX, &o->n_batch, code);
+        case 't': return number(command, "threads", value, 1024, &o->n_threads, code);
+        case 'd':
+            o->device = value;
+            *code     = CLI_OK;
+            return true;
+        default: return false;
+    }
+}
+
+// ---- Ctrl-C ----
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number) {
+    interrupted = 1;
+    signal(number, SIG_DFL);
+}
+
+void cli_catch_interrupt(void) {
+    signal(SIGINT, on_interrupt);
+    signal(SIGTERM, on_interrupt);
+}
+
+bool cli_is_interrupted(void *unused) {
+    (void) unused;
+    return interrupted != 0;
+}
+
+// ---- opening ----
+
+// From the installed program's own place, else from the sources it was built from.
+static bool shipped_find(char path[4096]) {
+    const ssize_t n = readlink("/proc/self/exe", path, 4096 - 1);
+    if (n > 0) {
+        path[n]     = '\0';
+        char *slash = strrchr(path, '/');
+        const int m = snprintf(slash + 1, (size_t) (4096 - (slash + 1 - path)), "%s/" SHIPPED, BERTH_MODELS_INSTALLED);
+        if (m > 0 && m < 4096 - (slash + 1 - path) && access(path, R_OK) == 0) {
+            return true;
+        }
+    }
+    snprintf(path, 4096, "%s/" SHIPPED, BERTH_MODELS_SOURCE);
+    return access(path, R_OK) == 0;
+}
+
+static bool show_progress(size_t done, size_t all, void *user_data) {
+    (void) user_data;
+    const int width = 40, filled = all == 0 ? width : (int) ((double) width * (double) done / (double) all);
+    fprintf(stderr, "\rloading [%.*s%*s] %3.0f%%", filled, "########################################", width - filled, "",
+        all == 0 ? 100.0 : 100.0 * (double) done / (double) all);
+    if (done >= all) {
+        fputs("\r\033[K", stderr);
+    }
+    return !cli_is_interrupted(NULL);
+}
+
+int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
+    struct model_error error = {""};
+    *m                       = (struct cli_model){0};
+    if (o->path != NULL) {
+        snprintf(m->path, sizeof m->path, "%s", o->path);
+        if (access(m->path, R_OK) != 0) {
+            return cli_fail(CLI_FAILURE, "%s: cannot be read: %s", m->path, strerror(errno));
+        }
+    } else if (!shipped_find(m->path)) {
+        return cli_fail(CLI_FAILURE, "the shipped model is not at %s: %s", m->path, strerror(errno));
+    }
+    m->model        = model_open(m->path, &error);
+    const bool show = isatty(STDERR_FILENO) && !o->plan_only;
+    if (m->model == NULL || !model_devices_open(&m->devices, o->device, (int) o->n_threads, &error) ||
+        !model_place(m->model, &m->devices, o->plan_only, show ? show_progress : NULL, NULL, &error)) {
+        cli_model_close(m);
+        return cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    return CLI_OK;
+}
+
+int cli_model_session(struct cli_model *m, const struct cli_model_options *o) {
+    struct model_error error           = {""};
+    const struct session_params params = {
+        .n_ctx = o->n_ctx, .n_batch = o->n_batch, .cache_type = GGML_TYPE_F16, .plan_only = o->plan_only};
+    m->session = session_new(m->model, &m->devices, &params, &error);
+    if (m->session == NULL || !session_reserve(m->session, &error)) {
+        return cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text);
+    }
+    return CLI_OK;
+}
+
+void cli_model_close(struct cli_model *m) {
+    session_free(m->session);
+    model_free(m->model);
+    model_devices_close(&m->devices);
+    m->session = NULL;
+    m->model   = NULL;
+}
+
+// ---- memory ----
+
+const char *cli_short_bytes(uint64_t size, char text[32]) {
+    static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double x                         = (double) size;
+    int unit                         = 0;
+    for (; x >= 1024 && unit < 6; unit++) {
+        x /= 1024;
+    }
+    snprintf(text, 32, unit == 0 ? "%.0f %s" : "%.2f %s", x, names[unit]);
+    return text;
+}
+
+static bool has_memory(const struct session_memory *x) {
+    return x->weights + x->cache + x->compute > 0;
+}
+
+void cli_model_memory(FILE *file, const struct cli_model *m) {
+    char text[4][32];
+    for (int d = 0; d < m->devices.n; d++) {
+        const struct session_memory *x = &m->session->memory[d];
+        if (has_memory(x)) {
+            fprintf(file, "; %s: weights %s, cache %s, compute %s (bound %s, gap %.2f%%)",
+                ggml_backend_dev_name(m->devices.dev[d]), cli_short_bytes(x->weights, text[0]),
+                cli_short_bytes(x->cache, text[1]), cli_short_bytes(x->compute, text[2]),
+                cli_short_bytes(x->report.bound, text[3]), 100 * x->report.gap);
+        }
+    }
+}
+
+void cli_model_memory_json(FILE *file, const struct cli_model *m) {
+    const char *between = "";
+    fputc('[', file);
+    for (int d = 0; d < m->devices.n; d++) {
+        const struct session_memory *x = &m->session->memory[d];
+        if (has_memory(x)) {
+            fprintf(file, "%s{\"device\": ", between);
+            cli_json_text(file, ggml_backend_dev_name(m->devices.dev[d]));
+            fprintf(file,
+                ", \"weights\": %zu, \"cache\": %zu, \"compute\": %zu, \"bound\": %" PRIu64 ", \"gap\": %.6f, \"proven\": %s}",
+                x->weights, x->cache, x->compute, x->report.bound, x->report.gap, x->report.proven ? "true" : "false");
+            between = ", ";
+        }
+    }
+    fputc(']', file);
+}

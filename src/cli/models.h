@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// models.h: what the commands over models share: finding, opening and placing one, what it takes in memory.
+#pragma once
+
+#include "cli/cli.h"
+#include "model/model.h"
+
+// Options of every command that opens a model; zeroed is the default.
+struct cli_model_options {
+    const char *path;   // NULL: the shipped model
+    const char *device; // NULL: all
+    int64_t n_threads;
+    int64_t n_ctx, n_batch;
+    bool plan_only;
+};
+
+// The options' letters: --ctx 'c', --batch 'b', --threads 't', --device 'd'. True if c is one of them, with *code set: CLI_OK, or
+// that of a wrong value.
+bool cli_model_option(const char *command, int c, const char *value, struct cli_model_options *options, int *code);
+
+// A model with its devices and a session over it.
+struct cli_model {
+    struct model *model;
+    struct model_devices devices;
+    struct session *session; // NULL until cli_model_session
+    char path[4096];
+};
+
+// Opens and places; after a message if it fails.
+int cli_model_open(struct cli_model *m, const struct cli_model_options *options);
+// The cache and memory for the largest graphs.
+int cli_model_session(struct cli_model *m, const struct cli_model_options *options);
+void cli_model_close(struct cli_model *m);
+
+// ", CPU: weights 6.3 MiB, cache 1.0 MiB, compute 1.2 MiB (bound 1.2 MiB, gap 0.00%)" for each device that has something.
+void cli_model_memory(FILE *file, const struct cli_model *m);
+void cli_model_memory_json(FILE *file, const struct cli_model *m); // a list
+// "6.25 MiB"
+const char *cli_short_bytes(uint64_t size, char text[32]);
+
+// Ctrl-C: the first one sets a flag, a second one ends the program as usual.
+void cli_catch_interrupt(void);
+bool cli_is_interrupted(void *unused);

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT
+// run.c: `berth run [MODEL]`: a model goes on with a text, token by token, printed as they come.
+
+#include "cli/gguf.h"
+#include "cli/models.h"
+#include "model/vocab.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "Usage: berth run [OPTION]... [MODEL]\n\n"
+    "Lets a language model (a GGUF file of the llama, mistral, qwen2 or qwen3 architecture) go on with a text. Without MODEL it\n"
+    "is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; then a line on\n"
+    "standard error says how fast it was and what it took.\n\n"
+    "  -p, --prompt TEXT   the text to go on with (default: \"Once upon a time\")\n"
+    "  -n, --predict N     at most N tokens (default: until the model ends or its context is full)\n"
+    "  -e, --echo          print the prompt too\n"
+    "      --temp T        0: always the likeliest token; higher: wilder (default 0.8)\n"
+    "      --top-k K       choose among the K likeliest, 0: all (default 40)\n"
+    "      --top-p P       of those, the likeliest that have P together (default 0.95)\n"
+    "  -s, --seed S        seed of the choices (default: another one each time)\n"
+    "  -c, --ctx N         positions of the context (default: the model's, but 512 to 4096)\n"
+    "  -b, --batch N       tokens of the prompt at once (default 512)\n"
+    "  -t, --threads N     threads of the CPU (default: its cores)\n"
+    "  -d, --device NAME   run there (default: all GPUs and the CPU)\n"
+    "      --trace FILE    write a timeline for Chrome or Perfetto\n"
+    "      --map FILE      write the memory plan of the largest graph as JSON, which `berth map` draws\n"
+    "      --json          print one JSON object at the end: text, tokens, speed, memory\n"
+    "  -h, --help          this text\n\n"
+    "Ctrl-C ends it after the token at hand. Exit codes: 0 fine, 2 wrong usage, 3 failure.\n";
+
+enum { OPT_TEMP = 256, OPT_TOP_K, OPT_TOP_P, OPT_TRACE, OPT_MAP, OPT_JSON };
+
+struct options {
+    struct cli_model_options model;
+    const char *prompt, *trace, *map;
+    double temperature, top_p;
+    int64_t top_k, n_predict, seed; // n_predict, seed -1: not given
+    bool echo, json;
+};
+
+// What was done, for the line at the end.
+struct result {
+    int64_t n_prompt, n_made;
+    int64_t prompt_us, made_us;
+    bool is_stopped;
+    char *text; // with --json
+    size_t n_text;
+};
+
+static int real(const char *name, const char *text, double max, double *out) {
+    char *end;
+    *out = strtod(text, &end);
+    return end != text && *end == '\0' && *out >= 0 && *out <= max
+               ? CLI_OK
+               : cli_usage("run", "--%s '%s' is not a number from 0 to %g", name, text, max);
+}
+
+static int whole(const char *name, const char *text, int64_t *out) {
+    return cli_parse_int(text, 0, INT64_MAX, out) ? CLI_OK
+                                                  : cli_usage("run", "--%s '%s' is not a whole number from 0", name, text);
+}
+
+// -1 to go on, else the exit code.
+static int parse(int argc, char **argv, struct options *o) {
+    static const struct option table[] = {{"prompt", required_argument, NULL, 'p'}, {"predict", required_argument, NULL, 'n'},
+        {"echo", no_argument, NULL, 'e'}, {"temp", required_argument, NULL, OPT_TEMP},
+        {"top-k", required_argument, NULL, OPT_TOP_K}, {"top-p", required_argument, NULL, OPT_TOP_P},
+        {"seed", required_argument, NULL, 's'}, {"ctx", required_argument, NULL, 'c'}, {"batch", required_argument, NULL, 'b'},
+        {"threads", required_argument, NULL, 't'}, {"device", required_argument, NULL, 'd'},
+        {"trace", required_argument, NULL, OPT_TRACE}, {"map", required_argument, NULL, OPT_MAP},
+        {"json", no_argument, NULL, OPT_JSON}, {"help", no_argument, NULL, 'h'}, {0}};
+    opterr                             = 0;
+    for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":p:n:es:c:b:t:d:h", table, NULL)) != -1;) {
+        switch (c) {
+            case 'p': o->prompt = optarg; break;
+            case 'n': code = whole("predict", optarg, &o->n_predict); break;
+            case 'e': o->echo = true; break;
+            case 's': code = whole("seed", optarg, &o->seed); break;
+            case OPT_TEMP: code = real("temp", optarg, 1e6, &o->temperature); break;
+            case OPT_TOP_K: code = whole("top-k", optarg, &o->top_k); break;
+            case OPT_TOP_P: code = real("top-p", optarg, 1, &o->top_p); break;
+            case OPT_TRACE: o->trace = optarg; break;
+            case OPT_MAP: o->map = optarg; break;
+            case OPT_JSON: o->json = true; break;
+            case 'h': fputs(usage, stdout); return CLI_OK;
+            case ':': return cli_usage("run", "'%s' needs a value", argv[optind - 1]);
+            default:
+                if (!cli_model_option("run", c, optarg, &o->model, &code)) {
+                    return cli_usage("run", "unknown option '%s'", argv[optind - 1]);
+                }
+        }
+        if (code != CLI_OK) {
+            return code;
+        }
+    }
+    if (argc - optind > 1) {
+        return cli_usage("run", "'%s' is one file too many", argv[optind + 1]);
+    }
+    o->model.path = optind < argc ? argv[optind] : NULL;
+    return -1;
+}
+
+// ---- text ----
+
+// Bytes of a token, to the terminal or into the result. False: out of memory or a full disk.
+struct writer {
+    const struct vocab *vocab;
+    struct utf8_stream stream;
+    char *piece, *chars;
+    size_t cap;
+    FILE *file;
+};
+
+static bool writer_init(struct writer *w, const struct vocab *vocab, FILE *file) {
+    *w       = (struct writer){.vocab = vocab, .file = file, .cap = vocab->max_size + 8};
+    w->piece = malloc(w->cap);
+    w->chars = malloc(3 * (w->cap + 4));
+    return w->piece != NULL && w->chars != NULL;
+}
+
+static bool writer_put(struct writer *w, int32_t token) {
+    const size_t n = vocab_piece(w->vocab, token, w->piece, w->cap);
+    const size_t m = utf8_stream_put(&w->stream, w->piece, n, w->chars);
+    return fwrite(w->chars, 1, m, w->file) == m && fflush(w->file) == 0;
+}
+
+static bool writer_end(struct writer *w) {
+    const size_t m = utf8_stream_end(&w->stream, w->chars);
+    const bool ok  = fwrite(w->chars, 1, m, w->file) == m && fflush(w->file) == 0;
+    free(w->piece);
+    free(w->chars);
+    return ok;
+}
+
+// ---- running ----
+
+static bool generate(const struct options *o, struct session *s, struct writer *w, struct sampler *sampler, struct result *r,
+    struct model_error *error) {
+    const int64_t start = ggml_time_us();
+    bool ok             = true;
+    while (ok && (o->n_predict < 0 || r->n_made < o->n_predict) && !cli_is_interrupted(NULL)) {
+        const int32_t token = sampler_pick(sampler, s->logits, s->model->params.n_vocab);
+        if (token < 0) {
+            ok = model_fail(error, "the model's answer holds no number, or memory is out");
+            break;
+        }
+        if (vocab_is_end(w->vocab, token)) {
+            break;
+        }
+        r->n_made++;
+        if (!writer_put(w, token)) {
+            ok = model_fail(error, "standard output: writing failed: %s", strerror(errno));
+            break;
+        }
+        if (s->n_past == s->params.n_ctx || (o->n_predict >= 0 && r->n_made == o->n_predict)) {
+            break;
+        }
+        ok = session_decode(s, &token, 1, error);
+    }
+    r->made_us = ggml_time_us() - start;
+    return ok;
+}
+
+static bool work(const struct options *o, struct cli_model *m, const struct vocab *vocab, struct writer *w,
+    struct sampler *sampler, struct result *r, struct model_error *error) {
+    struct session *s        = m->session;
+    struct token_list tokens = {0};
+    bool ok                  = vocab_encode(vocab, o->prompt, strlen(o->prompt), true, true, &tokens, error);
+    r->n_prompt              = (int64_t) tokens.n;
+    if (ok && tokens.n == 0) {
+        ok = model_fail(error, "the prompt is empty");
+    }
+    if (ok && o->echo) {
+        fputs(o->prompt, w->file);
+    }
+    const int64_t start = ggml_time_us();
+    ok                  = ok && session_decode(s, tokens.ids, r->n_prompt, error);
+    r->prompt_us        = ggml_time_us() - start;
+    r->n_prompt         = ok ? r->n_prompt : s->n_past; // all, or as far as it came
+    ok                  = ok && generate(o, s, w, sampler, r, error);
+    r->is_stopped       = cli_is_interrupted(NULL);
+    token_list_fini(&tokens);
+    return ok || (r->is_stopped && s->n_past > 0);
+}
+
+static double per_second(int64_t n, int64_t us) {
+    return us > 0 ? 1e6 * (double) n / (double) us : 0;
+}
+
+static void print_line(const struct options *o, const struct cli_model *m, const struct result *r) {
+    fprintf(stderr, "%s%sprompt %" PRId64 " tokens, %.1f a second; made %" PRId64 ", %.1f a second", cli_colour(stderr, CLI_DIM),
+        r->is_stopped ? "stopped; " : "", r->n_prompt, per_second(r->n_prompt, r->prompt_us), r->n_made,
+        per_second(r->n_made, r->made_us));
+    cli_model_memory(stderr, m);
+    fprintf(stderr, "; seed %" PRId64 "%s\n", o->seed, cli_colour(stderr, CLI_RESET));
+}
+
+static void print_json(const struct options *o, const struct cli_model *m, const struct result *r) {
+    fputs("{\"model\": ", stdout);
+    cli_json_text(stdout, m->path);
+    fputs(", \"prompt\": ", stdout);
+    cli_json_text(stdout, o->prompt);
+    fputs(", \"text\": ", stdout);
+    cli_json_text(stdout, r->text);
+    printf(", \"prompt_tokens\": %" PRId64 ", \"prompt_per_second\": %.3f, \"tokens\": %" PRId64
+           ", \"per_second\": %.3f, \"seed\": %" PRId64 ", \"stopped\": %s, \"memory\": ",
+        r->n_prompt, per_second(r->n_prompt, r->prompt_us), r->n_made, per_second(r->n_made, r->made_us), o->seed,
+        r->is_stopped ? "true" : "false");
+    cli_model_memory_json(stdout, m);
+    puts("}");
+}
+
+static int run_text(const struct options *o, struct cli_model *m, const struct vocab *vocab) {
+    struct model_error error = {""};
+    struct result r          = {0};
+    struct sampler sampler;
+    struct writer w;
+    FILE *file = o->json ? open_memstream(&r.text, &r.n_text) : stdout;
+    bool ok    = file != NULL && writer_init(&w, vocab, file);
+    if (!ok) {
+        return cli_fail(CLI_FAILURE, "out of memory");
+    }
+    sampler_init(&sampler, (float) o->temperature, o->top_k, (float) o->top_p, (uint64_t) o->seed);
+    if (o->trace != NULL && berth_sched_trace_start(m->session->sched) != GGML_STATUS_SUCCESS) {
+        ok = model_fail(&error, "%s", berth_last_error());
+    }
+    ok = ok && work(o, m, vocab, &w, &sampler, &r, &error);
+    ok = writer_end(&w) && ok;
+    sampler_fini(&sampler);
+    if (o->json) {
+        fclose(file);
+    } else if (r.n_made > 0) {
+        putchar('\n');
+    }
+    int code = CLI_OK;
+    if (ok && o->json) {
+        print_json(o, m, &r);
+    } else if (ok) {
+        ok = fflush(stdout) == 0;
+        print_line(o, m, &r);
+    }
+    if (!ok) {
+        code = cli_fail(CLI_FAILURE, "%s", error.text[0] != '\0' ? error.text : "standard output: writing failed");
+    }
+    free(r.text);
+    return code;
+}
+
+// ---- files beside it ----
+
+// The plan of the largest graph, while that is at hand.
+static int write_map(const char *path, struct cli_model *m) {
+    FILE *file = cli_open(path);
+    return file == NULL ? CLI_FAILURE : cli_close(file, path, berth_sched_save(m->session->sched, file) == GGML_STATUS_SUCCESS);
+}
+
+static int write_trace(const char *path, struct cli_model *m) {
+    FILE *file = cli_open(path);
+    return file == NULL ? CLI_FAILURE
+                        : cli_close(file, path, berth_sched_trace_stop(m->session->sched, file) == GGML_STATUS_SUCCESS);
+}
+
+int cli_run(int argc, char **argv) {
+    struct options o = {
+        .prompt = "Once upon a time", .temperature = 0.8, .top_p = 0.95, .top_k = 40, .n_predict = -1, .seed = -1};
+    struct model_error error = {""};
+    struct cli_model m;
+    int code = parse(argc, argv, &o);
+    if (code >= 0) {
+        return code;
+    }
+    if (o.seed < 0) {
+        o.seed = (int64_t) (((uint64_t) time(NULL) * 1000003 + (uint64_t) ggml_time_us()) % 1000000000);
+    }
+    cli_catch_interrupt();
+    code = cli_model_open(&m, &o.model);
+    if (code != CLI_OK) {
+        return code;
+    }
+    model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
+    struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
+    if (vocab == NULL) {
+        code = cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text);
+    } else {
+        code = cli_model_session(&m, &o.model);
+    }
+    if (code == CLI_OK && o.map != NULL) {
+        code = write_map(o.map, &m);
+    }
+    if (code == CLI_OK) {
+        code = run_text(&o, &m, vocab);
+    }
+    if (code == CLI_OK && o.trace != NULL) {
+        code = write_trace(o.trace, &m);
+    }
+    vocab_free(vocab);
+    cli_model_close(&m);
+    return code;
+}

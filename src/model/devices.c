@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// devices.c: the devices a model runs on: opened by name, the host's CPU always the last, as the scheduler wants it.
+
+#include "model/model.h"
+
+#include <string.h>
+#include <unistd.h>
+
+// ISO C has no conversion from object to function pointers; POSIX promises the bytes are the same.
+static void proc_of(ggml_backend_dev_t dev, const char *name, void *out) {
+    void *p = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(dev), name);
+    memcpy(out, &p, sizeof p);
+}
+
+static bool device_add(struct model_devices *d, ggml_backend_dev_t dev, struct model_error *error) {
+    if (d->n == MODEL_MAX_DEVICES) {
+        return model_fail(error, "more than %d devices", MODEL_MAX_DEVICES);
+    }
+    ggml_backend_t backend = ggml_backend_dev_init(dev, NULL);
+    if (backend == NULL) {
+        return model_fail(error, "device '%s' cannot be opened: %s", ggml_backend_dev_name(dev), berth_last_error());
+    }
+    d->dev[d->n]       = dev;
+    d->backend[d->n++] = backend;
+    return true;
+}
+
+static bool devices_add_gpus(struct model_devices *d, struct model_error *error) {
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
+        if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_GPU && !device_add(d, dev, error)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void threads_set(struct model_devices *d, int n_threads) {
+    if (n_threads <= 0) {
+        const long n = sysconf(_SC_NPROCESSORS_ONLN);
+        n_threads    = n > 0 ? (int) n : 1;
+    }
+    for (int i = 0; i < d->n; i++) {
+        ggml_backend_set_n_threads_t set;
+        proc_of(d->dev[i], "ggml_backend_set_n_threads", &set);
+        if (set != NULL) {
+            set(d->backend[i], n_threads);
+        }
+    }
+}
+
+bool model_devices_open(struct model_devices *d, const char *name, int n_threads, struct model_error *error) {
+    *d                     = (struct model_devices){0};
+    ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    ggml_backend_dev_t dev = name != NULL ? ggml_backend_dev_by_name(name) : NULL;
+    bool ok                = true;
+    if (cpu == NULL) {
+        return model_fail(error, "there is no CPU device");
+    }
+    if (name != NULL && dev == NULL) {
+        return model_fail(error, "there is no device '%s'", name);
+    }
+    if (name == NULL) {
+        ok = devices_add_gpus(d, error);
+    } else if (dev != cpu) {
+        ok = device_add(d, dev, error);
+    }
+    if (!ok || !device_add(d, cpu, error)) {
+        model_devices_close(d);
+        return false;
+    }
+    threads_set(d, n_threads);
+    return true;
+}
+
+void model_devices_close(struct model_devices *d) {
+    for (int i = 0; i < d->n; i++) {
+        ggml_backend_free(d->backend[i]);
+    }
+    d->n = 0;
+}
+
+void model_devices_set_abort(struct model_devices *d, ggml_abort_callback callback, void *user_data) {
+    for (int i = 0; i < d->n; i++) {
+        ggml_backend_set_abort_callback_t set;
+        proc_of(d->dev[i], "ggml_backend_set_abort_callback", &set);
+        if (set != NULL) {
+            set(d->backend[i], callback, user_data);
+        }
+    }
+}

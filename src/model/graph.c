@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+// graph.c: a batch of tokens through the model as one graph. New keys and values are written into rows of the cache that an
+// input names, so that the graph of every token is the same and is planned once for each length of the view on the cache.
+// Constructors never fail here: a mistake is poison, which session.c finds.
+
+#include "model/model.h"
+
+#include <math.h>
+
+struct builder {
+    const struct session *s;
+    const struct model *m;
+    const struct model_params *p;
+    struct ggml_context *ctx;
+    struct ggml_cgraph *graph;
+    struct graph_inputs *in;
+    int64_t n_tokens, n_kv;
+};
+
+static struct ggml_tensor *input(struct builder *b, enum ggml_type type, int64_t n0, int64_t n1, const char *name) {
+    struct ggml_tensor *t = n1 > 0 ? ggml_new_tensor_2d(b->ctx, type, n0, n1) : ggml_new_tensor_1d(b->ctx, type, n0);
+    ggml_set_input(t);
+    ggml_set_name(t, name);
+    return t;
+}
+
+static struct ggml_tensor *named(struct ggml_tensor *t, const char *name, int64_t layer) {
+    ggml_format_name(t, "%s-%d", name, (int) layer);
+    return t;
+}
+
+static struct ggml_tensor *norm(struct builder *b, struct ggml_tensor *x, struct ggml_tensor *weight) {
+    return ggml_mul(b->ctx, ggml_rms_norm(b->ctx, x, b->p->rms_eps), weight);
+}
+
+// A product, its bias if there is one, as heads.
+static struct ggml_tensor *heads(
+    struct builder *b, struct ggml_tensor *weight, struct ggml_tensor *bias, struct ggml_tensor *x, int64_t size, int64_t n) {
+    struct ggml_tensor *y = ggml_mul_mat(b->ctx, weight, x);
+    y                     = bias != NULL ? ggml_add(b->ctx, y, bias) : y;
+    return ggml_reshape_3d(b->ctx, y, size, n, b->n_tokens);
+}
+
+static struct ggml_tensor *rope(struct builder *b, const struct model_layer *l, struct ggml_tensor *x) {
+    const struct model_params *p = b->p;
+    struct ggml_tensor *factors  = l->freq_factors != NULL ? l->freq_factors : b->m->rope_freqs;
+    if (b->m->rope_long != NULL && b->m->rope_short != NULL) {
+        factors = b->s->params.n_ctx > p->n_ctx_orig ? b->m->rope_long : b->m->rope_short;
+    }
+    return ggml_rope_ext(b->ctx, x, b->in->pos, factors, (int) p->n_rot, p->rope_type, (int) p->n_ctx_orig, p->freq_base,
+        p->freq_scale, p->ext_factor, p->attn_factor, p->beta_fast, p->beta_slow);
+}
+
+static void remember(struct builder *b, struct ggml_tensor *cache, struct ggml_tensor *x) {
+    struct ggml_tensor *rows = ggml_reshape_2d(b->ctx, x, cache->ne[0], b->n_tokens);
+    ggml_build_forward_expand(b->graph, ggml_set_rows(b->ctx, cache, rows, b->in->rows));
+}
+
+// The first n_kv rows of a layer's cache as [size, n_kv, n_head_kv].
+static struct ggml_tensor *recall(struct builder *b, struct ggml_tensor *cache, int64_t size) {
+    return ggml_view_3d(b->ctx, cache, size, b->n_kv, b->p->n_head_kv, cache->nb[1], ggml_row_size(cache->type, size), 0);
+}
+
+// q: [head_size, n_tokens, n_head]; the result has a row a token.
+static struct ggml_tensor *attend(struct builder *b, struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v) {
+    const float scale   = 1.0f / sqrtf((float) b->p->head_size);
+    const int64_t width = b->p->head_size_v * b->p->n_head;
+    if (b->s->has_flash) {
+        struct ggml_tensor *y = ggml_flash_attn_ext(b->ctx, q, k, v, b->in->mask, scale, 0, 0);
+        ggml_flash_attn_ext_set_prec(y, GGML_PREC_F32);
+        return ggml_reshape_2d(b->ctx, y, width, b->n_tokens);
+    }
+    struct ggml_tensor *kq = ggml_soft_max_ext(b->ctx, ggml_mul_mat(b->ctx, k, q), b->in->mask, scale, 0);
+    struct ggml_tensor *y  = ggml_mul_mat(b->ctx, ggml_cont(b->ctx, ggml_transpose(b->ctx, v)), kq);
+    return ggml_cont_2d(b->ctx, ggml_permute(b->ctx, y, 0, 2, 1, 3), width, b->n_tokens);
+}
+
+static struct ggml_tensor *attention(struct builder *b, int64_t i, struct ggml_tensor *x) {
+    const struct model_params *p = b->p;
+    const struct model_layer *l  = &b->m->layers[i];
+    struct ggml_tensor *q        = heads(b, l->q, l->q_bias, x, p->head_size, p->n_head);
+    struct ggml_tensor *k        = heads(b, l->k, l->k_bias, x, p->head_size, p->n_head_kv);
+    struct ggml_tensor *v        = heads(b, l->v, l->v_bias, x, p->head_size_v, p->n_head_kv);
+    q                            = l->q_norm != NULL ? norm(b, q, l->q_norm) : q;
+    k                            = l->k_norm != NULL ? norm(b, k, l->k_norm) : k;
+    q                            = named(rope(b, l, q), "q", i);
+    k                            = named(rope(b, l, k), "k", i);
+    v                            = named(v, "v", i);
+    ggml_build_forward_expand(b->graph, q);
+    remember(b, b->s->k[i], k);
+    remember(b, b->s->v[i], v);
+    struct ggml_tensor *y = attend(
+        b, ggml_permute(b->ctx, q, 0, 2, 1, 3), recall(b, b->s->k[i], p->head_size), recall(b, b->s->v[i], p->head_size_v));
+    y = ggml_mul_mat(b->ctx, l->o, named(y, "attn", i));
+    return l->o_bias != NULL ? ggml_add(b->ctx, y, l->o_bias) : y;
+}
+
+// Only the wanted token goes on after the last layer has looked at the others.
+static struct ggml_tensor *layer(struct builder *b, int64_t i, struct ggml_tensor *x) {
+    const struct model_layer *l = &b->m->layers[i];
+    struct ggml_tensor *y       = attention(b, i, norm(b, x, l->attn_norm));
+    if (i + 1 == b->p->n_layer) {
+        x = ggml_get_rows(b->ctx, x, b->in->out);
+        y = ggml_get_rows(b->ctx, y, b->in->out);
+    }
+    x = named(ggml_add(b->ctx, x, y), "after_attn", i);
+    y = graph_ffn(b->ctx, b->graph, b->p, l, norm(b, x, l->ffn_norm));
+    return named(ggml_add(b->ctx, x, y), "layer", i);
+}
+
+void graph_build(struct session *s, struct ggml_context *ctx, int64_t n_tokens, int64_t n_kv) {
+    struct builder b = {
+        .s = s, .m = s->model, .p = &s->model->params, .ctx = ctx, .in = &s->in, .n_tokens = n_tokens, .n_kv = n_kv};
+    b.graph = s->graph    = ggml_new_graph_custom(ctx, s->max_nodes, false);
+    s->in.tokens          = input(&b, GGML_TYPE_I32, n_tokens, 0, "tokens");
+    s->in.pos             = input(&b, GGML_TYPE_I32, n_tokens, 0, "positions");
+    s->in.rows            = input(&b, GGML_TYPE_I64, n_tokens, 0, "cache_rows");
+    s->in.mask            = input(&b, GGML_TYPE_F16, n_kv, n_tokens, "mask");
+    s->in.out             = input(&b, GGML_TYPE_I32, 1, 0, "wanted");
+    struct ggml_tensor *x = ggml_get_rows(ctx, s->model->token_embd, s->in.tokens);
+    ggml_set_name(x, "embedding");
+    for (int64_t i = 0; i < b.p->n_layer; i++) {
+        x = layer(&b, i, x);
+    }
+    s->in.logits = ggml_mul_mat(ctx, s->model->output, norm(&b, x, s->model->output_norm));
+    ggml_set_name(s->in.logits, "logits");
+    ggml_set_output(s->in.logits);
+    ggml_build_forward_expand(b.graph, s->in.logits);
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+// model.h: language models of the llama family over ggml's public API: a file, its weights on devices, a session that computes.
+//
+//   file --model_open--> parameters, tensors --model_place--> weights on devices --session_new--> cache, scheduler, graphs
+//
+// Nothing here knows a command line. Every function that can fail takes a model_error and says in it what and why.
+#pragma once
+
+#include "berth.h"
+#include "ggml-backend.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// ---- errors (keys.c) ----
+
+struct model_error {
+    char text[512]; // "" while all is well
+};
+
+// Keeps the text, the first one wins; always false.
+bool model_fail(struct model_error *error, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+// ---- keys of a file (keys.c): absent keys leave *out as it is; false only for a key of the wrong kind or out of range ----
+
+bool keys_int(
+    const struct gguf_context *meta, const char *key, int64_t min, int64_t max, int64_t *out, struct model_error *error);
+bool keys_real(const struct gguf_context *meta, const char *key, float *out, struct model_error *error);
+bool keys_bool(const struct gguf_context *meta, const char *key, bool *out, struct model_error *error);
+// Borrowed from the file; NULL if absent.
+bool keys_text(const struct gguf_context *meta, const char *key, const char **out, struct model_error *error);
+
+// ---- hyper-parameters (params.c) ----
+
+struct model_params {
+    const char *arch;
+    int rope_type;         // GGML_ROPE_TYPE_*
+    int64_t n_layer;       // blocks
+    int64_t n_embd;        // width of the residual stream
+    int64_t n_head;        // query heads
+    int64_t n_head_kv;     // key and value heads; divides n_head
+    int64_t head_size;     // of queries and keys
+    int64_t head_size_v;   // of values
+    int64_t n_ff;          // width of the feed-forward part
+    int64_t n_vocab;       // tokens
+    int64_t n_ctx_train;   // positions it was trained for
+    int64_t n_rot;         // elements of a head that are rotated
+    int64_t n_expert;      // 0: a dense feed-forward part
+    int64_t n_expert_used; // experts a token goes through
+    int64_t n_ctx_orig;    // positions before rope was stretched
+    float rms_eps;
+    float freq_base;
+    float freq_scale;
+    float ext_factor; // 1 for yarn, else 0
+    float attn_factor;
+    float beta_fast;
+    float beta_slow;
+};
+
+bool model_params_read(const struct gguf_context *meta, struct model_params *params, struct model_error *error);
+
+// ---- devices (devices.c) ----
+
+#define MODEL_MAX_DEVICES 17 // ggml's most for one scheduler and the host; more are refused
+
+struct model_devices {
+    int n; // the last is the host's CPU
+    ggml_backend_dev_t dev[MODEL_MAX_DEVICES];
+    ggml_backend_t backend[MODEL_MAX_DEVICES];
+};
+
+// name NULL: all GPUs and the CPU; "CPU" or another device's name: that one, with the CPU for what it cannot do. n_threads 0: as
+// many as the machine has cores.
+bool model_devices_open(struct model_devices *devices, const char *name, int n_threads, struct model_error *error);
+void model_devices_close(struct model_devices *devices);
+// While it returns true for user_data, computing stops. For devices that can.
+void model_devices_set_abort(struct model_devices *devices, ggml_abort_callback callback, void *user_data);
+
+// ---- weights (load.c finds and checks, place.c brings them to devices) ----
+
+struct model_layer {
+    struct ggml_tensor *attn_norm, *q, *k, *v, *o;
+    struct ggml_tensor *q_bias, *k_bias, *v_bias, *o_bias; // NULL: none
+    struct ggml_tensor *q_norm, *k_norm;                   // NULL: none
+    struct ggml_tensor *ffn_norm, *gate, *up, *down;       // dense, NULL with experts
+    struct ggml_tensor *router, *gates, *ups, *downs;      // experts, NULL if dense
+    struct ggml_tensor *freq_factors;                      // of rope, NULL: all 1
+};
+
+// One tensor of the file and where the graph finds it.
+struct model_weight {
+    const struct ggml_tensor *file; // its bytes in the file
+    struct ggml_tensor **slot;      // in struct model; the file's tensor until it is placed
+    int64_t layer;                  // -1: input, n_layer: output
+};
+
+struct model {
+    struct berth_gguf_map *file;
+    struct model_params params;
+    struct ggml_tensor *token_embd, *output_norm, *output;
+    struct ggml_tensor *rope_freqs, *rope_long, *rope_short; // NULL: none
+    struct model_layer *layers;                              // [n_layer]
+    struct model_weight *weights;
+    size_t n_weights;
+    bool is_tied; // the output is the embedding once more
+
+    // after model_place
+    int *layer_device;                           // [n_layer + 1] the last is the output's
+    struct ggml_context *ctx[MODEL_MAX_DEVICES]; // tensors on each device
+    ggml_backend_buffer_t buffer[MODEL_MAX_DEVICES];
+    size_t weights_size[MODEL_MAX_DEVICES]; // bytes on each device
+    bool is_mapped[MODEL_MAX_DEVICES];      // they lie in the file's own pages
+};
+
+// Reads the header and finds every tensor; touches no weight. NULL with an error.
+struct model *model_open(const char *path, struct model_error *error);
+void model_free(struct model *model);
+
+// Brings the weights to the devices: the CPU's stay in the map, others are uploaded. With plan_only nothing is allocated or
+// read: tensors only know their device, so that graphs can be planned. Once a model.
+bool model_place(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
+    void *user_data, struct model_error *error);
+
+// ---- a session (session.c), its graphs (graph.c, ffn.c) ----
+
+struct session_params {
+    int64_t n_ctx;             // positions in the cache; 0: what the model was trained for, but 512 to 4096
+    int64_t n_batch;           // most tokens at once; 0: 512, or n_ctx if that is less
+    enum ggml_type cache_type; // of keys and values
+    bool no_flash;             // attention as separate products
+    bool plan_only;            // nothing is allocated
+};
+
+struct session_memory {
+    size_t weights, cache, compute;  // bytes on a device
+    struct berth_plan_report report; // of compute
+};
+
+// Inputs of a graph: written before it is computed.
+struct graph_inputs {
+    struct ggml_tensor *tokens; // i32 [n_tokens]
+    struct ggml_tensor *pos;    // i32 [n_tokens]
+    struct ggml_tensor *rows;   // i64 [n_tokens] of the cache that are written
+    struct ggml_tensor *mask;   // [n_kv, n_tokens] 0 or -inf
+    struct ggml_tensor *out;    // i32 [1] the token whose logits are wanted
+    struct ggml_tensor *logits; // f32 [n_vocab, 1]
+};
+
+struct session {
+    const struct model *model;
+    const struct model_devices *devices;
+    struct session_params params;
+    bool has_flash;
+    struct ggml_tensor **k, **v; // [n_layer] cache: [row, n_ctx]
+    struct ggml_context *cache_ctx[MODEL_MAX_DEVICES];
+    ggml_backend_buffer_t cache_buffer[MODEL_MAX_DEVICES];
+    size_t cache_size[MODEL_MAX_DEVICES];
+    ggml_backend_sched_t sched;
+    size_t max_nodes;
+    struct session_memory memory[MODEL_MAX_DEVICES]; // after session_reserve
+
+    struct ggml_context *graph_ctx; // of the graph below
+    struct ggml_cgraph *graph;
+    struct graph_inputs in;
+    int64_t graph_tokens, graph_kv; // its shape, 0: none
+    bool is_allocated;              // it has its memory
+    int64_t n_past;                 // positions filled
+    float *logits;                  // [n_vocab] of the last token
+    void *mask;                     // scratch
+    size_t mask_size;
+    int64_t *rows; // [n_batch] scratch
+    int32_t *pos;
+};
+
+struct session *session_new(const struct model *model, const struct model_devices *devices, const struct session_params *params,
+    struct model_error *error);
+void session_free(struct session *session);
+// Plans the largest graphs, and gets their memory unless plan_only: session->memory says how much.
+bool session_reserve(struct session *session, struct model_error *error);
+// Tokens at the next positions, in batches; session->logits are then those of the last one.
+bool session_decode(struct session *session, const int32_t *tokens, int64_t n, struct model_error *error);
+void session_reset(struct session *session); // to position 0
+// Builds the graph for n_tokens that see n_kv positions, without computing it: session->graph.
+bool session_graph(struct session *session, int64_t n_tokens, int64_t n_kv, struct model_error *error);
+
+// graph.c: all of the graph into session->graph and session->in.
+void graph_build(struct session *session, struct ggml_context *ctx, int64_t n_tokens, int64_t n_kv);
+// ffn.c: the feed-forward part of a layer.
+struct ggml_tensor *graph_ffn(struct ggml_context *ctx, struct ggml_cgraph *graph, const struct model_params *params,
+    const struct model_layer *layer, struct ggml_tensor *x);
+
+// ---- choosing a token (sample.c) ----
+
+struct sampler {
+    float temperature; // 0: always the most likely
+    float top_p;       // of the most likely, until together they have this; 1: all
+    int64_t top_k;     // at most this many; 0: all
+    uint64_t state[4];
+    struct sample_entry *heap; // [n_vocab]
+    int64_t n_heap;
+};
+
+void sampler_init(struct sampler *sampler, float temperature, int64_t top_k, float top_p, uint64_t seed);
+void sampler_fini(struct sampler *sampler);
+// -1: out of memory, or no logit is a number.
+int32_t sampler_pick(struct sampler *sampler, const float *logits, int64_t n);

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+// place.c: brings the weights of a model to its devices. A device that can use the host's memory gets the file's own pages, so
+// nothing is copied; the others get theirs uploaded. Layers go to GPUs from the last on, as many as fit.
+
+#include "model/model.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEP_SIZE ((size_t) 8 << 20) // between two words on progress
+
+struct placing {
+    struct model *model;
+    const struct model_devices *devices;
+    berth_gguf_progress_t progress;
+    void *user_data;
+    size_t done, all; // bytes
+    struct model_error *error;
+};
+
+// ---- which layer goes where ----
+
+static size_t layer_size(const struct model *m, int64_t layer) {
+    size_t size = 0;
+    for (size_t i = 0; i < m->n_weights; i++) {
+        size += m->weights[i].layer == layer ? ggml_nbytes(m->weights[i].file) : 0;
+    }
+    return size;
+}
+
+// A tenth of a device stays free for the cache and for computing.
+static size_t room_of(ggml_backend_dev_t dev) {
+    size_t n_free = 0, n_total = 0;
+    ggml_backend_dev_memory(dev, &n_free, &n_total);
+    return n_total == 0 ? SIZE_MAX : n_free - n_free / 10;
+}
+
+static bool layers_deal(struct placing *p) {
+    struct model *m = p->model;
+    const int cpu   = p->devices->n - 1;
+    int d           = cpu - 1; // the last GPU first
+    m->layer_device = calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device);
+    size_t room     = d >= 0 ? room_of(p->devices->dev[d]) : 0;
+    if (m->layer_device == NULL) {
+        return model_fail(p->error, "out of memory for the places of %" PRId64 " layers", m->params.n_layer);
+    }
+    for (int64_t i = m->params.n_layer; i >= 0; i--) {
+        const size_t size = layer_size(m, i) + (i == m->params.n_layer && m->is_tied ? ggml_nbytes(m->token_embd) : 0);
+        while (d >= 0 && size > room) {
+            d--;
+            room = d >= 0 ? room_of(p->devices->dev[d]) : 0;
+        }
+        m->layer_device[i] = d >= 0 ? d : cpu;
+        room -= d >= 0 ? size : 0;
+    }
+    return true;
+}
+
+static int device_of(const struct placing *p, const struct model_weight *w) {
+    return w->layer < 0 ? p->devices->n - 1 : p->model->layer_device[w->layer];
+}
+
+// ---- one device ----
+
+static bool tell(struct placing *p, size_t size) {
+    p->done += size;
+    return p->progress == NULL || p->progress(p->done, p->all, p->user_data) || model_fail(p->error, "loading was stopped");
+}
+
+// The tensors of a device, without memory.
+static bool tensors_make(struct placing *p, int d) {
+    struct model *m = p->model;
+    size_t n        = 0;
+    for (size_t i = 0; i < m->n_weights; i++) {
+        n += device_of(p, &m->weights[i]) == d;
+    }
+    m->ctx[d] = ggml_init((struct ggml_init_params){.mem_size = (n + 1) * ggml_tensor_overhead(), .no_alloc = true});
+    if (m->ctx[d] == NULL) {
+        return model_fail(p->error, "out of memory for %zu tensors", n);
+    }
+    for (size_t i = 0; i < m->n_weights; i++) {
+        struct model_weight *w = &m->weights[i];
+        if (device_of(p, w) == d) {
+            *w->slot = ggml_dup_tensor(m->ctx[d], w->file);
+            ggml_set_name(*w->slot, w->file->name);
+        }
+    }
+    return true;
+}
+
+static bool can_map(ggml_backend_dev_t dev) {
+    struct ggml_backend_dev_props props;
+    ggml_backend_dev_get_props(dev, &props);
+    return props.caps.buffer_from_host_ptr;
+}
+
+static size_t bytes_of(const struct placing *p, int d, size_t *largest) {
+    size_t sum = 0;
+    *largest   = 0;
+    for (size_t i = 0; i < p->model->n_weights; i++) {
+        if (device_of(p, &p->model->weights[i]) == d) {
+            const size_t size = ggml_nbytes(p->model->weights[i].file);
+            sum += size;
+            *largest = size > *largest ? size : *largest;
+        }
+    }
+    return sum;
+}
+
+// Reads a page's first byte, so that the disk is read now and in order.
+static bool pages_touch(struct placing *p, const struct ggml_tensor *t) {
+    const size_t size = ggml_nbytes(t);
+    for (size_t at = 0; at < size && p->progress != NULL;) {
+        const size_t step = size - at < STEP_SIZE ? size - at : STEP_SIZE;
+        for (size_t i = 0; i < step; i += 4096) {
+            (void) *((const volatile unsigned char *) t->data + at + i);
+        }
+        at += step;
+        if (!tell(p, step)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool weights_map(struct placing *p, int d, size_t largest) {
+    struct model *m = p->model;
+    void *base      = (void *) (uintptr_t) berth_gguf_map_base(m->file); // read only, and so are weights
+    m->buffer[d]    = ggml_backend_dev_buffer_from_host_ptr(p->devices->dev[d], base, berth_gguf_map_size(m->file), largest);
+    if (m->buffer[d] == NULL) {
+        return model_fail(p->error, "the file cannot be used in place: %s", berth_last_error());
+    }
+    ggml_backend_buffer_set_usage(m->buffer[d], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    for (size_t i = 0; i < m->n_weights; i++) {
+        const struct model_weight *w = &m->weights[i];
+        if (device_of(p, w) != d) {
+            continue;
+        }
+        if (ggml_backend_tensor_alloc(m->buffer[d], *w->slot, w->file->data) != GGML_STATUS_SUCCESS) {
+            return model_fail(p->error, "tensor '%s' has no place: %s", w->file->name, berth_last_error());
+        }
+        if (!pages_touch(p, w->file)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool weights_upload(struct placing *p, int d) {
+    struct model *m = p->model;
+    m->buffer[d]    = ggml_backend_alloc_ctx_tensors_from_buft(m->ctx[d], ggml_backend_dev_buffer_type(p->devices->dev[d]));
+    if (m->buffer[d] == NULL) {
+        return model_fail(p->error, "no memory for %zu bytes of weights on %s: %s", m->weights_size[d],
+            ggml_backend_dev_name(p->devices->dev[d]), berth_last_error());
+    }
+    ggml_backend_buffer_set_usage(m->buffer[d], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    for (size_t i = 0; i < m->n_weights; i++) {
+        const struct model_weight *w = &m->weights[i];
+        const size_t size            = ggml_nbytes(w->file);
+        for (size_t at = 0; device_of(p, w) == d && at < size;) {
+            const size_t step = size - at < STEP_SIZE ? size - at : STEP_SIZE;
+            ggml_backend_tensor_set(*w->slot, (const char *) w->file->data + at, at, step);
+            at += step;
+            if (!tell(p, step)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+// In name only: the tensors have a buffer of the right type and an address that nobody follows.
+static bool weights_pretend(struct placing *p, int d) {
+    struct model *m = p->model;
+    m->buffer[d]    = ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(p->devices->dev[d]), 0);
+    if (m->buffer[d] == NULL) {
+        return model_fail(p->error, "%s", berth_last_error());
+    }
+    ggml_backend_buffer_set_usage(m->buffer[d], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    for (struct ggml_tensor *t = ggml_get_first_tensor(m->ctx[d]); t != NULL; t = ggml_get_next_tensor(m->ctx[d], t)) {
+        t->buffer = m->buffer[d];
+        t->data   = (void *) (uintptr_t) 4096;
+    }
+    return true;
+}
+
+static bool device_fill(struct placing *p, int d, bool plan_only) {
+    struct model *m = p->model;
+    size_t largest;
+    const size_t size = bytes_of(p, d, &largest);
+    if (!tensors_make(p, d)) {
+        return false;
+    }
+    if (size == 0) {
+        return true;
+    }
+    m->is_mapped[d]    = can_map(p->devices->dev[d]);
+    m->weights_size[d] = m->is_mapped[d] ? size
+                                         : ggml_backend_alloc_ctx_tensors_from_buft_size(
+                                               m->ctx[d], ggml_backend_dev_buffer_type(p->devices->dev[d]));
+    return plan_only ? weights_pretend(p, d) : m->is_mapped[d] ? weights_map(p, d, largest) : weights_upload(p, d);
+}
+
+bool model_place(struct model *m, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
+    void *user_data, struct model_error *error) {
+    struct placing p = {.model = m, .devices = devices, .progress = progress, .user_data = user_data, .error = error};
+    if (m->layer_device != NULL) {
+        return model_fail(error, "the model is placed already");
+    }
+    if (!layers_deal(&p)) {
+        return false;
+    }
+    // A tied output on another device than the embedding needs its own copy of it.
+    const bool is_copied = m->is_tied && m->layer_device[m->params.n_layer] != devices->n - 1;
+    if (is_copied) {
+        m->weights[m->n_weights++] = (struct model_weight){.file = m->token_embd, .slot = &m->output, .layer = m->params.n_layer};
+    }
+    for (size_t i = 0; i < m->n_weights; i++) {
+        p.all += ggml_nbytes(m->weights[i].file);
+    }
+    for (int d = 0; d < devices->n; d++) {
+        if (!device_fill(&p, d, plan_only)) {
+            return false;
+        }
+    }
+    if (m->is_tied && !is_copied) {
+        m->output = m->token_embd;
+    }
+    return true;
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+// vocab.h: the tokenizer of a model file: text to tokens and back. Two kinds: SentencePiece's BPE (scores, bytes as fallback) and
+// GPT-2's BPE over bytes (merges, words cut first). Files come from anywhere: every length and id is checked when it is read.
+#pragma once
+
+#include "model/model.h"
+
+enum vocab_kind { VOCAB_SPM, VOCAB_BPE };
+
+enum token_type { // as files number them
+    TOKEN_NORMAL  = 1,
+    TOKEN_UNKNOWN = 2,
+    TOKEN_CONTROL = 3,
+    TOKEN_USER    = 4,
+    TOKEN_UNUSED  = 5,
+    TOKEN_BYTE    = 6,
+};
+
+#define VOCAB_MAX_SPECIAL 256 // bytes of a special token's text that is looked for in texts
+
+// Texts by their bytes: open addressing, indices into a list of texts.
+struct text_table {
+    int32_t *slots; // -1: free
+    size_t n_slots; // a power of two
+    uint64_t seed;  // of the hash: a file cannot know which texts would collide
+};
+
+struct vocab {
+    enum vocab_kind kind;
+    const struct split_rule *split; // BPE: how texts are cut into words
+    bool is_word_first;             // BPE: a word that is a token is that token, whatever the merges say
+    int32_t n_tokens;
+    const char **texts; // [n_tokens] borrowed from the file
+    uint32_t *sizes;    // [n_tokens] bytes
+    float *scores;      // [n_tokens] SPM
+    uint8_t *types;     // [n_tokens] of token_type
+    size_t max_size;    // bytes of the longest token
+    struct text_table table;
+
+    const char **merges; // [n_merges] BPE: "left right", best first
+    uint32_t *merge_sizes;
+    int32_t n_merges;
+    size_t max_merge; // bytes of the longest
+    struct text_table merge_table;
+
+    int32_t byte_token[256];             // -1: none
+    bool is_special[VOCAB_MAX_SPECIAL];  // [bytes] some special token has this size
+    bool is_special_first[256];          // [byte] some special token begins with it
+    int32_t bos, eos, eot, eom, unknown; // -1: none
+    bool add_bos, add_eos, add_space;
+};
+
+struct token_list {
+    int32_t *ids;
+    size_t n, cap;
+};
+
+// NULL with an error. The file must live as long as the vocabulary.
+struct vocab *vocab_new(const struct gguf_context *meta, int64_t n_vocab, struct model_error *error);
+void vocab_free(struct vocab *vocab);
+
+// Appends the tokens of a text: with add_special those that begin and end every text, with parse_special control tokens that are
+// spelled out in it. O(n log n).
+bool vocab_encode(const struct vocab *vocab, const char *text, size_t size, bool add_special, bool parse_special,
+    struct token_list *out, struct model_error *error);
+void token_list_fini(struct token_list *list);
+// The bytes of a token, appended at *out (as much as fits into cap) and counted; parts of a character may come one by one.
+// Control tokens have none.
+size_t vocab_piece(const struct vocab *vocab, int32_t token, char *out, size_t cap);
+// Does a text end with this token?
+bool vocab_is_end(const struct vocab *vocab, int32_t token);
+
+// ---- within the room ----
+
+struct text_part {
+    const char *text;
+    size_t size;
+};
+// Index of the text that the parts make together; -1: none.
+int32_t text_table_find(
+    const struct text_table *table, const char *const *texts, const uint32_t *sizes, const struct text_part *parts, int n_parts);
+int32_t vocab_find(const struct vocab *vocab, const char *text, size_t size); // -1: no token
+bool token_push(struct token_list *list, int32_t token, struct model_error *error);
+bool vocab_encode_spm(
+    const struct vocab *vocab, const char *text, size_t size, struct token_list *out, struct model_error *error);
+bool vocab_encode_bpe(
+    const struct vocab *vocab, const char *text, size_t size, struct token_list *out, struct model_error *error);
+// GPT-2's alphabet: a character for every byte.
+uint32_t byte_to_char(uint8_t byte);
+int byte_of_char(uint32_t c); // -1: none
+
+// merge.c: cost of making one piece of two neighbours; false: never.
+typedef bool (*merge_cost_t)(const void *user, const char *left, size_t n_left, size_t n_right, double *cost);
+struct merge_piece {
+    uint32_t at, size;
+    int32_t before, next; // -1: none
+};
+// Starts with the characters of a text and merges the cheapest pair, the leftmost of equals, until none can be. Pieces of size 0
+// are gone; the others are the result, in order. NULL: out of memory.
+struct merge_piece *merge_text(const char *text, size_t size, merge_cost_t cost, const void *user, size_t *n);
+
+// ---- characters (utf8.c) ----
+
+// The character at text, at most size bytes long; bytes that are no UTF-8 count as one character each, U+FFFD. Its size is
+// returned.
+size_t utf8_next(const char *text, size_t size, uint32_t *c);
+size_t utf8_put(uint32_t c, char out[4]);
+
+// Bytes as they come, whole characters as they go: what is no UTF-8 becomes U+FFFD.
+struct utf8_stream {
+    char held[4];
+    size_t n_held;
+};
+// Writes to out, which has room for 3 * (size + 4) bytes; returns how many.
+size_t utf8_stream_put(struct utf8_stream *stream, const char *bytes, size_t size, char *out);
+size_t utf8_stream_end(struct utf8_stream *stream, char *out);
+
+// Kinds of characters (unicode.c).
+bool char_is_letter(uint32_t c);      // L
+bool char_is_number(uint32_t c);      // N
+bool char_is_punctuation(uint32_t c); // P
+bool char_is_space(uint32_t c);       // White_Space
+
+// ---- words (split.c) ----
+
+struct split_rule;
+// The rule of a file's tokenizer.ggml.pre; NULL if it is not known.
+const struct split_rule *split_find(const char *name, bool *is_word_first);
+// Cuts n characters into words: is_cut[i] says that one begins at character i; is_cut has n + 1 places.
+void split_words(const struct split_rule *rule, const uint32_t *chars, size_t n, bool *is_cut);

@@ -1,0 +1,95 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# run.sh BERTH: `berth run`: texts, exit codes, files beside it, a full disk. Runs in the root of the sources. The model in F16 is
+# taken from the data directory (BERTH_DATA, default ../shared).
+
+. "$(dirname "$0")/expect.sh"
+command=run
+tales=models/tales-q8_0.gguf
+f16=${BERTH_DATA:-../shared}/models/tales/tales-f16.gguf
+
+# begins FILE TEXT: the text that a model makes at temperature 0
+begins() {
+    n=$((n + 1))
+    text=$("$berth" run "$1" --temp 0 -p "Once upon a time" 2> "$tmp/err")
+    case $text in
+        "$2"*) ;;
+        *)
+            echo "FAILED: berth run $1: '$text' does not begin with '$2': $(cat "$tmp/err")"
+            n_bad=$((n_bad + 1))
+            ;;
+    esac
+}
+
+expect 0 "Usage: berth run" --help
+expect 2 "unknown option '--nonsense'" --nonsense
+expect 2 "'--temp' needs a value" --temp
+expect 2 "--temp 'hot' is not a number from 0" --temp hot
+expect 2 "--top-p '2' is not a number from 0 to 1" --top-p 2
+expect 2 "--ctx '0' is not a number from 1" --ctx 0
+expect 2 "--seed '-1' is not a whole number" --seed -1
+expect 2 "one file too many" a b
+expect 3 "cannot be read: No such file" "$tmp/none"
+head -c 3000 /dev/urandom > "$tmp/noise"
+expect 3 "no GGUF file" "$tmp/noise"
+head -c 100000 $tales > "$tmp/cut"
+expect 3 "but the file has 100000 bytes" "$tmp/cut"
+expect 3 "it is no model: key 'general.architecture' is missing" tests/fuzz/corpus/gguf/keys
+expect 3 "there is no device 'abacus'" --device abacus
+expect 3 "tokens do not fit: 0 of 4 positions are taken" --ctx 4 $tales
+expect 3 "cannot be written" -n 2 --trace "$tmp/none/trace"
+expect 3 "writing failed: No space left on device" -n 2 --trace /dev/full
+expect 3 "writing failed: No space left on device" -n 2 --map /dev/full
+
+expect 0 "prompt 10 tokens" -n 3 $tales
+expect 0 "CPU: weights 3.33 MiB, cache 1.00 MiB" -n 3
+expect 0 "Once upon a time there was" --echo --temp 0 -n 8
+expect 0 '"tokens": 5' --json -n 5 --seed 3
+expect 0 '"text": " there was' --json -n 5 --temp 0 --threads 1
+expect 0 '"tokens": 0' --json -n 0
+expect 0 "seed 42" -n 4 -s 42 --batch 3 --device CPU
+expect 0 "" -n 4 --trace "$tmp/trace.json" --map "$tmp/map.json"
+command=
+expect 0 '"fits": true' plan --json "$tmp/map.json"
+command=run
+grep -q '"traceEvents"' "$tmp/trace.json" || {
+    echo "FAILED: no timeline in --trace"
+    n_bad=$((n_bad + 1))
+}
+
+# The same seed tells the same tale, whatever the batch.
+"$berth" run -s 7 -n 60 > "$tmp/one" 2> /dev/null
+"$berth" run -s 7 -n 60 -b 4 -t 1 > "$tmp/two" 2> /dev/null
+cmp -s "$tmp/one" "$tmp/two" || {
+    echo "FAILED: another tale from the same seed"
+    n_bad=$((n_bad + 1))
+}
+
+begins $tales " there was a clever boy named Otis. He lived near the island. The sky was pink and gold."
+if [ -r "$f16" ]; then
+    begins "$f16" " there was a clever boy named Emil. He lived near the island. The sky was pink and gold. One evening, Emil had to bring a blue kite, a lantern and a silver key to the river mouth."
+else
+    echo "skipped: no $f16"
+fi
+
+"$berth" run -n 5 > /dev/full 2> "$tmp/err"
+if [ $? -ne 3 ]; then
+    echo "FAILED: a full standard output is no failure"
+    n_bad=$((n_bad + 1))
+fi
+
+# Ctrl-C: the line at the end is there, and the exit code says that all is well.
+head -c 100000 /dev/zero | tr '\0' x > "$tmp/long"
+"$berth" run -c 120000 -b 64 -p "$(cat "$tmp/long")" > /dev/null 2> "$tmp/err" &
+pid=$!
+sleep 1
+kill -INT $pid 2> /dev/null
+wait $pid
+got=$?
+if [ $got -ne 0 ] || ! grep -q "stopped; prompt" "$tmp/err"; then
+    echo "FAILED: interrupted: exit code $got: $(cat "$tmp/err")"
+    n_bad=$((n_bad + 1))
+fi
+
+echo "$n cases, $n_bad failed"
+[ $n_bad -eq 0 ]
