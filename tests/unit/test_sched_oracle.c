@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT
+// test_sched_oracle.c: the eval callback beside the reference's: which nodes are asked for, what is computed before one is
+// shown, and what an answer of false does. Both schedulers get the same graph over devices of this file, which only note what
+// they are given to compute. Skipped with a line without the reference's libraries, or under a sanitizer.
+
+#include "support/check.h"
+#include "support/oracle.h"
+
+#include "core/graph.h"
+#include "ggml-backend-impl.h"
+#include "ggml-backend.h"
+
+enum { N_DEVICES = 2, N_NODES = 12 };
+
+#define FUNCTIONS(X) \
+    X(ggml_init) \
+    X(ggml_free) \
+    X(ggml_new_tensor_1d) \
+    X(ggml_view_1d) \
+    X(ggml_scale) \
+    X(ggml_set_name) \
+    X(ggml_set_input) \
+    X(ggml_set_output) \
+    X(ggml_new_graph) \
+    X(ggml_build_forward_expand) \
+    X(ggml_backend_buffer_init) \
+    X(ggml_backend_sched_new) \
+    X(ggml_backend_sched_free) \
+    X(ggml_backend_sched_alloc_graph) \
+    X(ggml_backend_sched_set_tensor_backend) \
+    X(ggml_backend_sched_set_eval_callback) \
+    X(ggml_backend_sched_graph_compute) \
+    X(ggml_backend_sched_get_n_splits)
+
+struct side;
+
+struct noting_device {
+    struct ggml_backend_device dev;
+    struct ggml_backend_buffer_type buft;
+    struct ggml_backend backend;
+    struct side *side;
+    bool is_host;
+};
+
+struct side {
+#define X(f) __typeof__(f) *f;
+    FUNCTIONS(X)
+#undef X
+    struct noting_device devices[N_DEVICES];
+    char story[4096]; // ?name: asked for; name: computed; !name: shown
+    unsigned wanted;  // bit i: the i-th question is answered with true
+    int stop_at;      // the n-th node that is shown is answered with false, 0: none
+    int n_asked, n_shown;
+};
+
+static struct side own, reference;
+
+static void note(struct side *s, const char *mark, const char *name) {
+    const size_t n = strlen(s->story);
+    snprintf(s->story + n, sizeof s->story - n, "%s%s ", mark, name);
+}
+
+// ---- devices ----
+
+static const char *buft_name(ggml_backend_buffer_type_t buft) {
+    (void) buft;
+    return "Noting";
+}
+
+static void buffer_free(ggml_backend_buffer_t buffer) {
+    free(buffer->context);
+}
+
+static void *buffer_base(ggml_backend_buffer_t buffer) {
+    return (void *) (((uintptr_t) buffer->context + 63) / 64 * 64);
+}
+
+static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
+    (void) buffer;
+    memcpy((char *) tensor->data + offset, data, size);
+}
+
+static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
+    (void) buffer;
+    memcpy(data, (const char *) tensor->data + offset, size);
+}
+
+static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
+    struct noting_device *d                  = buft->context;
+    const struct ggml_backend_buffer_i iface = {
+        .free_buffer = buffer_free, .get_base = buffer_base, .set_tensor = buffer_set, .get_tensor = buffer_get};
+    return d->side->ggml_backend_buffer_init(buft, iface, calloc(1, size + 64), size);
+}
+
+static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
+    (void) buft;
+    return 32;
+}
+
+static bool buft_is_host(ggml_backend_buffer_type_t buft) {
+    return ((struct noting_device *) buft->context)->is_host;
+}
+
+static const char *dev_name(ggml_backend_dev_t dev) {
+    (void) dev;
+    return "Noting";
+}
+
+static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
+    return ((struct noting_device *) dev->context)->is_host ? GGML_BACKEND_DEVICE_TYPE_CPU : GGML_BACKEND_DEVICE_TYPE_GPU;
+}
+
+static ggml_backend_buffer_type_t dev_buft(ggml_backend_dev_t dev) {
+    return &((struct noting_device *) dev->context)->buft;
+}
+
+static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
+    (void) dev;
+    (void) op;
+    return true;
+}
+
+static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) {
+    return buft == dev_buft(dev);
+}
+
+static const char *backend_name(ggml_backend_t backend) {
+    (void) backend;
+    return "Noting";
+}
+
+static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
+    struct noting_device *d = backend->context;
+    for (int i = 0; i < graph->n_nodes; i++) {
+        note(d->side, "", graph->nodes[i]->name);
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static void device_init(struct noting_device *d, struct side *side, bool is_host) {
+    *d = (struct noting_device){.side = side, .is_host = is_host};
+
+    d->dev.context                 = d;
+    d->dev.iface.get_name          = dev_name;
+    d->dev.iface.get_type          = dev_type;
+    d->dev.iface.get_buffer_type   = dev_buft;
+    d->dev.iface.supports_op       = dev_supports_op;
+    d->dev.iface.supports_buft     = dev_supports_buft;
+    d->buft.context                = d;
+    d->buft.device                 = &d->dev;
+    d->buft.iface.get_name         = buft_name;
+    d->buft.iface.alloc_buffer     = buft_alloc;
+    d->buft.iface.get_alignment    = buft_alignment;
+    d->buft.iface.is_host          = buft_is_host;
+    d->backend.context             = d;
+    d->backend.device              = &d->dev;
+    d->backend.iface.get_name      = backend_name;
+    d->backend.iface.graph_compute = backend_compute;
+}
+
+// ---- a run ----
+
+static bool on_eval(struct ggml_tensor *t, bool ask, void *user) {
+    struct side *s = user;
+    note(s, ask ? "?" : "!", t->name);
+    return ask ? (s->wanted >> s->n_asked++ & 1) != 0 : ++s->n_shown != s->stop_at;
+}
+
+// A chain with a view in it, whose nodes lie on the devices as `places` says: one letter a node.
+static void run(struct side *s, const char *places, unsigned wanted, int stop_at, int n_splits) {
+    ggml_backend_t backends[N_DEVICES];
+    s->story[0] = '\0';
+    s->wanted   = wanted;
+    s->stop_at  = stop_at;
+    s->n_asked = s->n_shown = 0;
+    for (int d = 0; d < N_DEVICES; d++) {
+        device_init(&s->devices[d], s, d == N_DEVICES - 1);
+        backends[d] = &s->devices[d].backend;
+    }
+    struct ggml_context *ctx   = s->ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_cgraph *graph  = s->ggml_new_graph(ctx);
+    ggml_backend_sched_t sched = s->ggml_backend_sched_new(backends, NULL, N_DEVICES, 64, false, false);
+    struct ggml_tensor *t      = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
+    s->ggml_set_input(t);
+    for (int i = 0; i < N_NODES; i++) {
+        const char name[2] = {(char) ('a' + i), '\0'};
+        t                  = i == 5 ? s->ggml_view_1d(ctx, t, 8, 0) : s->ggml_scale(ctx, t, 2.0f);
+        s->ggml_set_name(t, name);
+        s->ggml_backend_sched_set_tensor_backend(sched, t, backends[places[i] - '0']);
+    }
+    s->ggml_set_output(t);
+    s->ggml_build_forward_expand(graph, t);
+    s->ggml_backend_sched_set_eval_callback(sched, on_eval, s);
+    assert_true(s->ggml_backend_sched_alloc_graph(sched, graph));
+    assert_int_equal(s->ggml_backend_sched_get_n_splits(sched), n_splits);
+    assert_int_equal(s->ggml_backend_sched_graph_compute(sched, graph), GGML_STATUS_SUCCESS);
+    s->ggml_backend_sched_free(sched);
+    s->ggml_free(ctx);
+}
+
+static int group_setup(void **state) {
+    (void) state;
+    void *base = oracle_load("libggml-base.so");
+#define X(f) own.f = f;
+    FUNCTIONS(X)
+#undef X
+    bool all = base != NULL;
+#define X(f) all = all && (*(void **) &reference.f = dlsym(base, #f)) != NULL;
+    FUNCTIONS(X)
+#undef X
+    if (!all) {
+        reference.ggml_init = NULL;
+    }
+    return 0;
+}
+
+static void want_reference(void) {
+    if (reference.ggml_init == NULL) {
+        print_message("skipped: %s\n", oracle_why());
+        skip();
+    }
+}
+
+static void compare(const char *places, unsigned wanted, int stop_at, int n_splits) {
+    run(&own, places, wanted, stop_at, n_splits);
+    run(&reference, places, wanted, stop_at, n_splits);
+    assert_string_equal(own.story, reference.story);
+}
+
+// ---- tests ----
+
+static void the_same_nodes_are_asked_for_and_shown(void **state) {
+    (void) state;
+    want_reference();
+    struct check_rng rng = check_rng_new(check_seed(1));
+    for (int i = 0; i < 200; i++) {
+        const unsigned wanted = (unsigned) check_rng_next(&rng);
+        compare("000000000000", wanted, 0, 1);
+        compare("111000001111", wanted, 0, 3);
+        compare("010100001010", wanted, 0, 9);
+    }
+    compare("111000001111", 0, 0, 3); // nothing is wanted
+    compare("111000001111", ~0u, 0, 3);
+}
+
+static void false_ends_a_split_at_the_same_node(void **state) {
+    (void) state;
+    want_reference();
+    for (int stop_at = 1; stop_at <= 6; stop_at++) {
+        compare("000000000000", 0xAAA, stop_at, 1);
+        compare("000000000000", ~0u, stop_at, 1);
+    }
+}
+
+// The header says that false cancels the graph. The reference ends the split only; what comes after it is computed from what
+// was never made. Berth ends the graph.
+static void false_ends_the_graph(void **state) {
+    (void) state;
+    run(&own, "111000001111", ~0u, 4, 3);
+    assert_string_equal(own.story, "?a a !a ?b b !b ?c c !c ?d d !d ");
+    want_reference();
+    run(&reference, "111000001111", ~0u, 4, 3);
+    assert_string_equal(reference.story, "?a a !a ?b b !b ?c c !c ?d d !d ?i i !i ?j j !j ?k k !k ?l l !l ");
+}
+
+int main(void) {
+    check_quiet();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_same_nodes_are_asked_for_and_shown),
+        cmocka_unit_test(false_ends_a_split_at_the_same_node),
+        cmocka_unit_test(false_ends_the_graph),
+    };
+    return cmocka_run_group_tests_name("sched_oracle", tests, group_setup, NULL);
+}
