@@ -127,6 +127,23 @@ static enum ggml_status fix_placed(struct assign *a, int32_t r) {
     return GGML_STATUS_SUCCESS;
 }
 
+// How many tokens an op works on at once: a weight is worth its way to a device if many share it.
+static int64_t batch_of(const struct ggml_tensor *t) {
+    switch (t->op) {
+        case GGML_OP_GET_ROWS: return 0; // touches few rows of its weight
+        case GGML_OP_MUL_MAT: return t->ne[1];
+        case GGML_OP_MUL_MAT_ID:
+        case GGML_OP_ROPE: return t->ne[2];
+        default: return ggml_nrows(t);
+    }
+}
+
+static bool wants_offload(struct assign *a, int b, int32_t node) {
+    const struct ggml_tensor *t = a->memo->tensors_at[node];
+    return (a->sched->offload_min_batch <= 0 || batch_of(t) >= a->sched->offload_min_batch) && supports(a, b, node) &&
+           ggml_backend_offload_op(a->sched->backends[b], t);
+}
+
 // The backend of a weight that node reads, or of a device that wants the op in spite of it.
 static bool fix_by_weight(struct assign *a, int32_t node) {
     struct sched_memo *memo     = a->memo;
@@ -142,8 +159,7 @@ static bool fix_by_weight(struct assign *a, int32_t node) {
         const int b = first_for_buft(a, base->buft, node);
         if (a->sched->op_offload && b == a->last && ggml_backend_buft_is_host(base->buft)) {
             for (int d = 0; d < b; d++) {
-                if (supports(a, d, node) && ggml_backend_offload_op(a->sched->backends[d], memo->tensors_at[node]) &&
-                    set_if_able(a, node, d, BERTH_SCHED_OFFLOAD)) {
+                if (wants_offload(a, d, node) && set_if_able(a, node, d, BERTH_SCHED_OFFLOAD)) {
                     return true;
                 }
             }

@@ -69,11 +69,12 @@ ggml_backend_sched_t ggml_backend_sched_new(ggml_backend_t *backends, ggml_backe
     }
     struct ggml_backend_sched *sched = berth_calloc(1, sizeof *sched);
     if (sched != NULL && backends_init(sched, backends, bufts, n_backends)) {
-        sched->op_offload = op_offload;
-        sched->debug      = env_number("GGML_SCHED_DEBUG");
-        sched->is_strict  = env_number("BERTH_SCHED_STRICT") != 0;
-        sched->n_copies   = parallel ? PIPELINE_COPIES : 1;
-        sched->galloc     = ggml_gallocr_new_n(sched->bufts, n_backends);
+        sched->op_offload        = op_offload;
+        sched->offload_min_batch = env_number("GGML_OP_OFFLOAD_MIN_BATCH");
+        sched->debug             = env_number("GGML_SCHED_DEBUG");
+        sched->is_strict         = env_number("BERTH_SCHED_STRICT") != 0;
+        sched->n_copies          = parallel ? PIPELINE_COPIES : 1;
+        sched->galloc            = ggml_gallocr_new_n(sched->bufts, n_backends);
     }
     if (sched == NULL || sched->galloc == NULL || sched_events_init(sched) != GGML_STATUS_SUCCESS) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_backend_sched_new: out of memory for a scheduler of %d backends", n_backends);

@@ -176,6 +176,7 @@ struct ggml_backend_sched {
     bool *in_flight;  // [n_backends] has been given work since it was waited for
     int n_backends;
     bool op_offload;
+    int offload_min_batch; // GGML_OP_OFFLOAD_MIN_BATCH, 0: as the devices like
     bool is_strict;
     int debug; // GGML_SCHED_DEBUG
 

@@ -66,7 +66,8 @@ struct device {
     int delay_us;             // at most, before each job
     atomic_int fail_alloc_at; // the n-th buffer from now on
     atomic_int fail_compute_at;
-    atomic_int fail_set_at; // the n-th write into its memory
+    atomic_int fail_set_at;  // the n-th write into its memory
+    atomic_int fail_copy_at; // the n-th cpy_tensor_async from it
     // counts
     atomic_int n_computes, n_sets, n_gets, n_async_copies, n_buffers;
     atomic_size_t n_bytes; // of its buffers alive
@@ -271,11 +272,15 @@ static inline void device_job_run(struct device *dev, struct device_job *job, ui
             }
             break;
         case DEVICE_COPY:
-            device_enter(dev);
-            device_enter(job->other);
-            memcpy(job->dst.data, job->src.data, ggml_nbytes(&job->src));
-            device_leave(job->other);
-            device_leave(dev);
+            if (device_fails(&dev->fail_copy_at)) {
+                berth_backend_fail(&dev->backend, "%s lost a copy of %s", dev->name, job->src.name);
+            } else {
+                device_enter(dev);
+                device_enter(job->other);
+                memcpy(job->dst.data, job->src.data, ggml_nbytes(&job->src));
+                device_leave(job->other);
+                device_leave(dev);
+            }
             device_event_reach(job->event, 1);
             break;
         case DEVICE_RECORD: device_event_reach(job->event, job->count); break;

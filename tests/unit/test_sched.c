@@ -175,6 +175,24 @@ static void big_batches_are_offloaded(void **state) {
     split(n, many);
     assert_on(n, few, 2, BERTH_SCHED_WEIGHT);
     assert_on(n, many, 1, BERTH_SCHED_OFFLOAD);
+    ggml_backend_sched_free(n->sched);
+    n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, false, false); // op_offload = false
+    assert_int_equal(berth_sched_split(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    assert_on(n, many, 2, BERTH_SCHED_WEIGHT);
+}
+
+static void the_least_batch_can_be_set(void **state) {
+    struct net *n           = *state;
+    n->dev[1].offload_batch = 2;
+    struct ggml_tensor *few = ggml_mul_mat(n->ctx, n->w[2], input(n, 31)), *many = ggml_mul_mat(n->ctx, n->w[2], input(n, 32));
+    ggml_backend_sched_free(n->sched);
+    setenv("GGML_OP_OFFLOAD_MIN_BATCH", "32", 1);
+    n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, false, true);
+    unsetenv("GGML_OP_OFFLOAD_MIN_BATCH");
+    ggml_build_forward_expand(n->graph, few);
+    split(n, many);
+    assert_on(n, few, 2, BERTH_SCHED_WEIGHT);
+    assert_on(n, many, 1, BERTH_SCHED_OFFLOAD);
 }
 
 static void fallbacks_are_told_apart(void **state) {
@@ -556,6 +574,7 @@ int main(void) {
         TEST(the_border_knows_the_first_reader),
         TEST(the_border_counts_memory_that_is_placed),
         TEST(big_batches_are_offloaded),
+        TEST(the_least_batch_can_be_set),
         TEST(fallbacks_are_told_apart),
         TEST(what_nobody_can_run_is_refused),
         TEST(the_graph_stays_the_callers),
