@@ -5,25 +5,14 @@
 //   crowd:    the same graph with as many threads as processors, and with four times as many: the ratio is at most 1.5
 // Usage: bench-cpu [crowd threads]
 
-#include "support/oracle.h"
+#include "runner.h"
 
 #include "berth-cpu.h"
 
 #include <sched.h>
-#include <time.h>
-
-struct runner {
-    const char *name;
-    struct ggml_cplan (*plan)(const struct ggml_cgraph *, int, struct ggml_threadpool *);
-    enum ggml_status (*compute)(struct ggml_cgraph *, struct ggml_cplan *);
-    struct ggml_threadpool *(*pool_new)(struct ggml_threadpool_params *);
-    void (*pool_free)(struct ggml_threadpool *);
-};
 
 static double now_us(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double) t.tv_sec * 1e6 + (double) t.tv_nsec * 1e-3;
+    return runner_now_us(CLOCK_MONOTONIC);
 }
 
 // Best of several runs within two seconds, in microseconds.
@@ -45,34 +34,6 @@ static double best_us(const struct runner *r, struct ggml_cgraph *graph, int n_t
     free(plan.work_data);
     r->pool_free(pool);
     return best;
-}
-
-static bool symbol(void *lib, const char *name, void *function) {
-    void *found = dlsym(lib, name);
-    memcpy(function, &found, sizeof found);
-    return found != NULL;
-}
-
-static bool reference_open(struct runner *r) {
-    static const char *const libraries[] = {"libggml-cpu-armv9.2_2.so", "libggml-cpu-armv8.6_2.so", "libggml-cpu-armv8.6_1.so",
-        "libggml-cpu-armv8.2_3.so", "libggml-cpu-armv8.2_2.so", "libggml-cpu-armv8.0_1.so", "libggml-cpu-sapphirerapids.so",
-        "libggml-cpu-icelake.so", "libggml-cpu-skylakex.so", "libggml-cpu-haswell.so", "libggml-cpu-x64.so"};
-    if (oracle_load("libggml-base.so") == NULL) {
-        return false;
-    }
-    for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++) {
-        int (*score)(void) = NULL;
-        void (*init)(void) = NULL;
-        void *lib          = oracle_load(libraries[i]);
-        if (lib != NULL && symbol(lib, "ggml_backend_score", &score) && score() > 0 && symbol(lib, "ggml_cpu_init", &init) &&
-            symbol(lib, "ggml_graph_plan", &r->plan) && symbol(lib, "ggml_graph_compute", &r->compute) &&
-            symbol(lib, "ggml_threadpool_new", &r->pool_new) && symbol(lib, "ggml_threadpool_free", &r->pool_free)) {
-            init();
-            r->name = libraries[i];
-            return true;
-        }
-    }
-    return false;
 }
 
 static struct ggml_cgraph *chain(struct ggml_context *ctx, int64_t ne0, int64_t ne1, int n) {
@@ -105,8 +66,8 @@ int main(int argc, char **argv) {
     cpu_set_t set;
     const int n_cpus      = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
     const int n_crowd     = argc > 1 ? atoi(argv[1]) : 4 * n_cpus;
-    struct runner both[2] = {{"berth", ggml_graph_plan, ggml_graph_compute, ggml_threadpool_new, ggml_threadpool_free}, {0}};
-    const int n_runners   = reference_open(&both[1]) ? 2 : 1;
+    struct runner both[2] = {runner_berth()};
+    const int n_runners   = runner_reference(&both[1]) ? 2 : 1;
     if (n_runners == 1) {
         printf("no reference: %s\n", oracle_why());
     }

@@ -13,6 +13,9 @@ if [ -n "$BERTH_REFERENCE" ]; then
     echo "== allocating and scheduling graphs"
     "$dir/bin/bench-alloc"
     "$dir/bin/bench-sched"
+    echo "== computing ops"
+    "$dir/bin/bench-kernels" -t 1
+    "$dir/bin/bench-kernels" -t 2
 fi
 echo "== ordering ops"
 "$dir/bin/bench-order"

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: MIT
+// kernels.c: the ops language models spend their time in, computed by Berth and by the reference's best CPU variant from the same
+// graph in one process, in turns. Times are the least of all turns: of the thread (one thread) or of the clock (more). Answers
+// are compared: a row is a failure if the normalised mean squared error between the two is above its limit.
+//   MUL_MAT rows: weights of n rows of k, m columns. "plain" is the reference on the weights as they lie, "repacked" with its
+//   extra buffer type, where it has one for the type.
+// Usage: bench-kernels [-t threads] [-k k] [-n rows] [-m m,m,...] [-s seconds a row] [name ...]   names: types, or ops
+
+#include "runner.h"
+
+#include "berth-cpu.h"
+#include "ggml-backend.h"
+
+#include <math.h>
+#include <strings.h>
+
+static struct {
+    int n_threads, n_m, n_names;
+    int64_t k, n, m[8];
+    double seconds;
+    char **names;
+} opt = {.n_threads = 1, .k = 4096, .n = 1024, .n_m = 3, .m = {1, 32, 256}, .seconds = 0.5};
+
+static struct runner berth, reference;
+static bool has_reference;
+static int n_failed;
+
+static bool wanted(const char *name) {
+    for (int i = 0; i < opt.n_names; i++) {
+        if (strcasecmp(opt.names[i], name) == 0) {
+            return true;
+        }
+    }
+    return opt.n_names == 0;
+}
+
+// ---- one graph, several ways to run it ----
+
+struct lane {
+    const struct runner *by;
+    struct ggml_cgraph *graph;
+    struct ggml_cplan plan;
+    struct ggml_threadpool *pool;
+    double best_us;
+};
+
+static struct lane lane_open(const struct runner *by, struct ggml_cgraph *graph) {
+    struct ggml_threadpool_params params = ggml_threadpool_params_default(opt.n_threads);
+    struct lane l                        = {.by = by, .graph = graph, .best_us = INFINITY};
+    l.pool                               = by->pool_new(&params);
+    l.plan                               = by->plan(graph, opt.n_threads, l.pool);
+    l.plan.work_data                     = malloc(l.plan.work_size + 64);
+    return l;
+}
+
+static void lane_run(struct lane *l) {
+    const clockid_t clock = opt.n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
+    const double start    = runner_now_us(clock);
+    if (l->by->compute(l->graph, &l->plan) != GGML_STATUS_SUCCESS) {
+        printf("%s failed\n", l->by->name);
+        n_failed++;
+    }
+    const double spent = runner_now_us(clock) - start;
+    l->best_us         = spent < l->best_us ? spent : l->best_us;
+}
+
+static void lane_close(struct lane *l) {
+    free(l->plan.work_data);
+    l->by->pool_free(l->pool);
+}
+
+static float *answer(const struct ggml_tensor *t) {
+    const int64_t n = ggml_nelements(t);
+    float *y        = malloc((size_t) n * sizeof *y);
+    if (t->type == GGML_TYPE_F16) {
+        ggml_fp16_to_fp32_row(t->data, y, n);
+    } else {
+        memcpy(y, t->data, (size_t) n * sizeof *y);
+    }
+    return y;
+}
+
+static double nmse(int64_t n, const float *x, const float *y) {
+    double err = 0, all = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double d = (double) x[i] - (double) y[i];
+        err += d * d;
+        all += (double) y[i] * y[i];
+    }
+    return all > 0 ? err / all : err;
+}
+
+static void row_print(const char *name, int64_t m, const struct lane *lanes, int n_lanes, double err, double limit) {
+    printf("%-14s %4lld %11.1f", name, (long long) m, lanes[0].best_us);
+    for (int i = 1; i < 3; i++) {
+        if (i < n_lanes) {
+            printf(" %11.1f %6.2f", lanes[i].best_us, lanes[i].best_us / lanes[0].best_us);
+        } else {
+            printf(" %11s %6s", "-", "-");
+        }
+    }
+    n_failed += !(err <= limit);
+    printf("  %8.1e%s\n", err, err <= limit ? "" : " WRONG");
+}
+
+// Turns until the time is up; the answers of the first two are compared.
+static void race(const char *name, int64_t m, struct ggml_tensor *out, struct lane *lanes, int n_lanes, double limit) {
+    float *answers[3] = {NULL};
+    double err        = 0;
+    const double end  = runner_now_us(CLOCK_MONOTONIC) + opt.seconds * 1e6;
+    for (int turn = 0; turn < 3 || runner_now_us(CLOCK_MONOTONIC) < end; turn++) {
+        for (int i = 0; i < n_lanes; i++) {
+            lane_run(&lanes[i]);
+            if (turn == 0) {
+                answers[i] = answer(ggml_graph_node(lanes[i].graph, -1));
+            }
+        }
+    }
+    for (int i = 1; i < n_lanes; i++) {
+        const double e = nmse(ggml_nelements(out), answers[0], answers[i]);
+        err            = e > err || isnan(e) ? e : err;
+    }
+    row_print(name, m, lanes, n_lanes, err, limit);
+    for (int i = 0; i < n_lanes; i++) {
+        free(answers[i]);
+        lane_close(&lanes[i]);
+    }
+}
+
+static struct ggml_cgraph *graph_of(struct ggml_context *ctx, struct ggml_tensor *out) {
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
+    ggml_build_forward_expand(graph, out);
+    return graph;
+}
+
+// ---- numbers ----
+
+static float noise(void) {
+    static uint64_t state = 88172645463325252u;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (float) ((double) (state >> 11) / 4503599627370496.0 - 1.0);
+}
+
+// A few different rows, then copies of them: making blocks is slow in some formats.
+static void fill(struct ggml_tensor *t) {
+    const int64_t n = t->ne[0], n_rows = ggml_nrows(t), n_own = n_rows < 32 ? n_rows : 32;
+    const size_t row = ggml_row_size(t->type, n);
+    float *x         = malloc((size_t) (n * n_own) * sizeof *x);
+    for (int64_t i = 0; i < n * n_own; i++) {
+        x[i] = noise() * 0.25f;
+    }
+    if (t->type == GGML_TYPE_F32) {
+        memcpy(t->data, x, row * (size_t) n_own);
+    } else if (t->type == GGML_TYPE_F16) {
+        ggml_fp32_to_fp16_row(x, t->data, n * n_own);
+    } else if (t->type == GGML_TYPE_BF16) {
+        ggml_fp32_to_bf16_row(x, t->data, n * n_own);
+    } else {
+        ggml_quantize_chunk(t->type, x, t->data, 0, n_own, n, NULL);
+    }
+    for (int64_t i = n_own; i < n_rows; i++) {
+        memcpy((char *) t->data + (size_t) i * row, (char *) t->data + (size_t) (i % n_own) * row, row);
+    }
+    free(x);
+}
+
+static struct ggml_tensor *filled(struct ggml_context *ctx, enum ggml_type type, int64_t a, int64_t b, int64_t c) {
+    struct ggml_tensor *t = ggml_new_tensor_3d(ctx, type, a, b, c);
+    fill(t);
+    return t;
+}
+
+// ---- MUL_MAT ----
+
+// The same weights in the reference's extra buffer type, which rewrites them; NULL if it has none for them.
+static struct ggml_tensor *repacked(struct ggml_context *ctx, const struct ggml_tensor *w, void **buffer) {
+    ggml_backend_reg_t (*reg_of)(void)                                             = NULL;
+    void *(*proc)(ggml_backend_reg_t, const char *)                                = NULL;
+    ggml_backend_dev_t (*dev_of)(ggml_backend_reg_t, size_t)                       = NULL;
+    ggml_backend_buffer_t (*alloc)(ggml_backend_buffer_type_t, size_t)             = NULL;
+    enum ggml_status (*place)(ggml_backend_buffer_t, struct ggml_tensor *, void *) = NULL;
+    void *(*start)(ggml_backend_buffer_t)                                          = NULL;
+    void (*set)(struct ggml_tensor *, const void *, size_t, size_t)                = NULL;
+    if (!runner_symbol(reference.cpu, "ggml_backend_cpu_reg", &reg_of) ||
+        !runner_symbol(reference.base, "ggml_backend_reg_get_proc_address", &proc) ||
+        !runner_symbol(reference.base, "ggml_backend_reg_dev_get", &dev_of) ||
+        !runner_symbol(reference.base, "ggml_backend_buft_alloc_buffer", &alloc) ||
+        !runner_symbol(reference.base, "ggml_backend_tensor_alloc", &place) ||
+        !runner_symbol(reference.base, "ggml_backend_buffer_get_base", &start) ||
+        !runner_symbol(reference.base, "ggml_backend_tensor_set", &set)) {
+        return NULL;
+    }
+    ggml_backend_dev_get_extra_bufts_t bufts = NULL;
+    void *found                              = proc(reg_of(), "ggml_backend_dev_get_extra_bufts");
+    memcpy(&bufts, &found, sizeof found);
+    ggml_backend_buffer_type_t *list = bufts != NULL ? bufts(dev_of(reg_of(), 0)) : NULL;
+    for (; list != NULL && *list != NULL; list++) {
+        ggml_backend_buffer_t mine = alloc(*list, ggml_nbytes(w) + 4096);
+        struct ggml_tensor *t      = mine != NULL ? ggml_new_tensor(ctx, w->type, 4, w->ne) : NULL;
+        if (t == NULL) {
+            continue;
+        }
+        t->data = NULL;
+        if (place(mine, t, start(mine)) == GGML_STATUS_SUCCESS && t->extra != NULL) {
+            set(t, w->data, 0, ggml_nbytes(w));
+            *buffer = mine;
+            return t;
+        }
+    }
+    return NULL;
+}
+
+static void mul_mat(enum ggml_type type) {
+    const size_t size         = ggml_row_size(type, opt.k) * (size_t) opt.n;
+    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 2 * size + (64u << 20)});
+    struct ggml_tensor *w     = filled(ctx, type, opt.k, opt.n, 1);
+    void *buffer              = NULL;
+    struct ggml_tensor *other = has_reference && ggml_is_quantized(type) ? repacked(ctx, w, &buffer) : NULL;
+    for (int i = 0; i < opt.n_m; i++) {
+        struct ggml_context *tmp = ggml_init(
+            (struct ggml_init_params){.mem_size = (size_t) (opt.m[i] * (opt.k + 2 * opt.n)) * sizeof(float) + (1u << 20)});
+        struct ggml_tensor *x     = filled(tmp, GGML_TYPE_F32, opt.k, opt.m[i], 1);
+        struct ggml_tensor *y     = ggml_mul_mat(tmp, w, x);
+        struct ggml_cgraph *graph = graph_of(tmp, y);
+        struct lane lanes[3]      = {lane_open(&berth, graph)};
+        int n_lanes               = 1;
+        if (has_reference) {
+            lanes[n_lanes++] = lane_open(&reference, graph);
+        }
+        if (other != NULL) {
+            lanes[n_lanes++] = lane_open(&reference, graph_of(tmp, ggml_mul_mat(tmp, other, x)));
+        }
+        race(ggml_type_name(type), opt.m[i], y, lanes, n_lanes, 1e-4);
+        ggml_free(tmp);
+    }
+    void (*release)(void *) = NULL;
+    if (buffer != NULL && runner_symbol(reference.base, "ggml_backend_buffer_free", &release)) {
+        release(buffer);
+    }
+    ggml_free(ctx);
+}
+
+// ---- the other ops: heads of 128, 32 of q and 8 of k and v, rows of 4096, feed-forward of 11008 ----
+
+static struct ggml_tensor *op_rms_norm(struct ggml_context *ctx, int64_t m) {
+    return ggml_rms_norm(ctx, filled(ctx, GGML_TYPE_F32, 4096, m, 1), 1e-5f);
+}
+static struct ggml_tensor *op_add(struct ggml_context *ctx, int64_t m) {
+    return ggml_add(ctx, filled(ctx, GGML_TYPE_F32, 4096, m, 1), filled(ctx, GGML_TYPE_F32, 4096, m, 1));
+}
+static struct ggml_tensor *op_mul(struct ggml_context *ctx, int64_t m) {
+    return ggml_mul(ctx, filled(ctx, GGML_TYPE_F32, 4096, m, 1), filled(ctx, GGML_TYPE_F32, 4096, 1, 1));
+}
+static struct ggml_tensor *op_silu(struct ggml_context *ctx, int64_t m) {
+    return ggml_silu(ctx, filled(ctx, GGML_TYPE_F32, 11008, m, 1));
+}
+static struct ggml_tensor *op_gelu(struct ggml_context *ctx, int64_t m) {
+    return ggml_gelu(ctx, filled(ctx, GGML_TYPE_F32, 11008, m, 1));
+}
+static struct ggml_tensor *op_swiglu(struct ggml_context *ctx, int64_t m) {
+    return ggml_swiglu_split(ctx, filled(ctx, GGML_TYPE_F32, 11008, m, 1), filled(ctx, GGML_TYPE_F32, 11008, m, 1));
+}
+static struct ggml_tensor *op_rope(struct ggml_context *ctx, int64_t m, int mode) {
+    struct ggml_tensor *pos = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, m);
+    for (int64_t i = 0; i < m; i++) {
+        ((int32_t *) pos->data)[i] = (int32_t) i;
+    }
+    return ggml_rope(ctx, filled(ctx, GGML_TYPE_F32, 128, 32, m), pos, 128, mode);
+}
+static struct ggml_tensor *op_rope_norm(struct ggml_context *ctx, int64_t m) {
+    return op_rope(ctx, m, 0);
+}
+static struct ggml_tensor *op_rope_neox(struct ggml_context *ctx, int64_t m) {
+    return op_rope(ctx, m, 2);
+}
+static struct ggml_tensor *op_soft_max(struct ggml_context *ctx, int64_t m) {
+    return ggml_soft_max_ext(ctx, filled(ctx, GGML_TYPE_F32, 1024, m, 32), filled(ctx, GGML_TYPE_F32, 1024, m, 1), 0.088f, 0.0f);
+}
+static struct ggml_tensor *op_cpy_f16(struct ggml_context *ctx, int64_t m) {
+    return ggml_cpy(ctx, filled(ctx, GGML_TYPE_F32, 1024, m, 1), ggml_new_tensor_2d(ctx, GGML_TYPE_F16, 1024, m));
+}
+static struct ggml_tensor *op_cont(struct ggml_context *ctx, int64_t m) {
+    return ggml_cont(ctx, ggml_permute(ctx, filled(ctx, GGML_TYPE_F32, 128, 32, m), 0, 2, 1, 3));
+}
+static struct ggml_tensor *op_get_rows(struct ggml_context *ctx, int64_t m, enum ggml_type type) {
+    struct ggml_tensor *ids = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, m);
+    for (int64_t i = 0; i < m; i++) {
+        ((int32_t *) ids->data)[i] = (int32_t) (i * 37 % 512);
+    }
+    return ggml_get_rows(ctx, filled(ctx, type, 4096, 512, 1), ids);
+}
+static struct ggml_tensor *op_get_rows_q4_K(struct ggml_context *ctx, int64_t m) {
+    return op_get_rows(ctx, m, GGML_TYPE_Q4_K);
+}
+static struct ggml_tensor *op_get_rows_q8_0(struct ggml_context *ctx, int64_t m) {
+    return op_get_rows(ctx, m, GGML_TYPE_Q8_0);
+}
+static struct ggml_tensor *op_attn(struct ggml_context *ctx, int64_t m, enum ggml_type type) {
+    const int64_t n_kv       = 1024;
+    struct ggml_tensor *q    = ggml_permute(ctx, filled(ctx, GGML_TYPE_F32, 128, 32, m), 0, 2, 1, 3);
+    struct ggml_tensor *k    = ggml_permute(ctx, filled(ctx, type, 128, 8, n_kv), 0, 2, 1, 3);
+    struct ggml_tensor *v    = ggml_permute(ctx, filled(ctx, type, 128, 8, n_kv), 0, 2, 1, 3);
+    struct ggml_tensor *mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, n_kv, (m + 63) / 64 * 64);
+    memset(mask->data, 0, ggml_nbytes(mask));
+    for (int64_t i = 0; i < m; i++) { // causal: the last m tokens of n_kv ask
+        for (int64_t j = n_kv - m + i + 1; j < n_kv; j++) {
+            ((uint16_t *) mask->data)[i * n_kv + j] = 0xfc00; // -inf
+        }
+    }
+    return ggml_flash_attn_ext(ctx, q, k, v, mask, 0.088f, 0.0f, 0.0f);
+}
+static struct ggml_tensor *op_attn_f16(struct ggml_context *ctx, int64_t m) {
+    return op_attn(ctx, m, GGML_TYPE_F16);
+}
+static struct ggml_tensor *op_attn_q8_0(struct ggml_context *ctx, int64_t m) {
+    return op_attn(ctx, m, GGML_TYPE_Q8_0);
+}
+
+static const struct {
+    const char *name;
+    struct ggml_tensor *(*build)(struct ggml_context *, int64_t m);
+    double limit; // 0: 1e-4
+} ops[] = {{"attn_f16", op_attn_f16, 2e-3 /* the reference sums values of few queries in halves */},
+    {"attn_q8_0", op_attn_q8_0, 0}, {"rms_norm", op_rms_norm, 0}, {"rope", op_rope_norm, 0}, {"rope_neox", op_rope_neox, 0},
+    {"soft_max", op_soft_max, 0}, {"silu", op_silu, 0}, {"gelu", op_gelu, 0}, {"swiglu", op_swiglu, 0}, {"add", op_add, 0},
+    {"mul", op_mul, 0}, {"cpy_f16", op_cpy_f16, 0}, {"cont", op_cont, 0}, {"get_rows_q4_K", op_get_rows_q4_K, 0},
+    {"get_rows_q8_0", op_get_rows_q8_0, 0}};
+
+static void one_op(int i) {
+    for (int j = 0; j < opt.n_m; j++) {
+        struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 512u << 20});
+        struct ggml_tensor *y     = ops[i].build(ctx, opt.m[j]);
+        struct ggml_cgraph *graph = graph_of(ctx, y);
+        struct lane lanes[2]      = {lane_open(&berth, graph)};
+        if (has_reference) {
+            lanes[1] = lane_open(&reference, graph);
+        }
+        race(ops[i].name, opt.m[j], y, lanes, has_reference ? 2 : 1, ops[i].limit > 0 ? ops[i].limit : 1e-4);
+        ggml_free(ctx);
+    }
+}
+
+static bool options(int argc, char **argv) {
+    int c;
+    while ((c = getopt(argc, argv, "t:k:n:m:s:")) != -1) {
+        if (c == 't') {
+            opt.n_threads = atoi(optarg);
+        } else if (c == 'k') {
+            opt.k = atoll(optarg);
+        } else if (c == 'n') {
+            opt.n = atoll(optarg);
+        } else if (c == 's') {
+            opt.seconds = atof(optarg);
+        } else if (c == 'm') {
+            opt.n_m = 0;
+            for (char *at = optarg; *at != '\0' && opt.n_m < 8; at += *at == ',') {
+                opt.m[opt.n_m++] = strtoll(at, &at, 10);
+            }
+        } else {
+            return false;
+        }
+    }
+    opt.names   = argv + optind;
+    opt.n_names = argc - optind;
+    return opt.n_threads > 0 && opt.k > 0 && opt.n > 0 && opt.n_m > 0;
+}
+
+int main(int argc, char **argv) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    if (!options(argc, argv)) {
+        fprintf(stderr, "usage: bench-kernels [-t threads] [-k k] [-n rows] [-m m,m,...] [-s seconds] [name ...]\n");
+        return 2;
+    }
+    static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
+        GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_Q2_K, GGML_TYPE_Q3_K, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K,
+        GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4};
+    berth                               = runner_berth();
+    has_reference                       = runner_reference(&reference);
+    ggml_cpu_init();
+    printf("kernels %s, reference %s, %d threads, k %lld, n %lld\n", berth_cpu_isa(),
+        has_reference ? reference.name : oracle_why(), opt.n_threads, (long long) opt.k, (long long) opt.n);
+    printf("%-14s %4s %11s %11s %6s %11s %6s  %8s\n", "", "m", "berth us", "plain us", "ratio", "repack us", "ratio", "nmse");
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        if (wanted(ggml_type_name(types[i]))) {
+            mul_mat(types[i]);
+        }
+    }
+    for (int i = 0; i < (int) (sizeof ops / sizeof ops[0]); i++) {
+        if (wanted(ops[i].name)) {
+            one_op(i);
+        }
+    }
+    return n_failed != 0;
+}

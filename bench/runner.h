@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// runner.h: Berth's CPU backend and the reference's best one for this machine, side by side in one process.
+#pragma once
+
+#include "support/oracle.h"
+
+#include "ggml-cpu.h"
+
+#include <time.h>
+
+struct runner {
+    const char *name;
+    struct ggml_cplan (*plan)(const struct ggml_cgraph *, int, struct ggml_threadpool *);
+    enum ggml_status (*compute)(struct ggml_cgraph *, struct ggml_cplan *);
+    struct ggml_threadpool *(*pool_new)(struct ggml_threadpool_params *);
+    void (*pool_free)(struct ggml_threadpool *);
+    void *base, *cpu; // the reference's libraries
+};
+
+static inline struct runner runner_berth(void) {
+    return (struct runner){.name = "berth",
+        .plan                    = ggml_graph_plan,
+        .compute                 = ggml_graph_compute,
+        .pool_new                = ggml_threadpool_new,
+        .pool_free               = ggml_threadpool_free};
+}
+
+static inline bool runner_symbol(void *lib, const char *name, void *function) {
+    void *found = dlsym(lib, name);
+    memcpy(function, &found, sizeof found);
+    return found != NULL;
+}
+
+// The variant of the reference that its own loader would take here. False, with oracle_why(), if there is none.
+static inline bool runner_reference(struct runner *r) {
+    static const char *const libraries[] = {"libggml-cpu-armv9.2_2.so", "libggml-cpu-armv9.2_1.so", "libggml-cpu-armv8.6_2.so",
+        "libggml-cpu-armv8.6_1.so", "libggml-cpu-armv8.2_3.so", "libggml-cpu-armv8.2_2.so", "libggml-cpu-armv8.2_1.so",
+        "libggml-cpu-armv8.0_1.so", "libggml-cpu-sapphirerapids.so", "libggml-cpu-icelake.so", "libggml-cpu-skylakex.so",
+        "libggml-cpu-haswell.so", "libggml-cpu-x64.so"};
+    r->base                              = oracle_load("libggml-base.so");
+    for (size_t i = 0; r->base != NULL && i < sizeof libraries / sizeof libraries[0]; i++) {
+        int (*score)(void) = NULL;
+        void (*init)(void) = NULL;
+        void *lib          = oracle_load(libraries[i]);
+        if (lib != NULL && runner_symbol(lib, "ggml_backend_score", &score) && score() > 0 &&
+            runner_symbol(lib, "ggml_cpu_init", &init) && runner_symbol(lib, "ggml_graph_plan", &r->plan) &&
+            runner_symbol(lib, "ggml_graph_compute", &r->compute) && runner_symbol(lib, "ggml_threadpool_new", &r->pool_new) &&
+            runner_symbol(lib, "ggml_threadpool_free", &r->pool_free)) {
+            init();
+            r->name = libraries[i];
+            r->cpu  = lib;
+            return true;
+        }
+    }
+    return false;
+}
+
+static inline double runner_now_us(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double) t.tv_sec * 1e6 + (double) t.tv_nsec * 1e-3;
+}
