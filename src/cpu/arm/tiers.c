@@ -10,8 +10,18 @@ static bool has_neon(void) {
     return cpu_features()->neon;
 }
 
+static bool has_dotprod(void) {
+    return cpu_features()->dotprod;
+}
+
+static void fill_dotprod(struct cpu_kernels *k) {
+    cpu_tier_dotprod_q32(k);
+    cpu_tier_dotprod_k(k);
+}
+
 static const struct cpu_tier tiers[] = {
     {"neon", has_neon, cpu_tier_neon},
+    {"dotprod", has_dotprod, fill_dotprod},
     {NULL, NULL, NULL},
 };
 

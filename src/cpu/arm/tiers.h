@@ -4,5 +4,8 @@
 
 #include "cpu/kernels.h"
 
-void cpu_tier_neon(struct cpu_kernels *k);      // dot__neon.c
-void cpu_tier_neon_tile(struct cpu_kernels *k); // tile__neon.c, called by the former
+void cpu_tier_neon(struct cpu_kernels *k);          // dot__neon.c, calls the other two
+void cpu_tier_neon_tile(struct cpu_kernels *k);     // tile__neon.c
+void cpu_tier_neon_quantize(struct cpu_kernels *k); // quantize__neon.c
+void cpu_tier_dotprod_q32(struct cpu_kernels *k);   // dot_q32__dotprod.c
+void cpu_tier_dotprod_k(struct cpu_kernels *k);     // dot_k__dotprod.c

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// quantize__neon.c: rows of floats to the formats that activations take in dot products. Bit for bit what the portable functions
+// make of finite rows; a row that is not finite goes to them.
+
+#include "cpu/arm/tiers.h"
+
+#include "quant/half.h"
+#include "quant/quants.h"
+
+#include <arm_neon.h>
+#include <math.h>
+
+static float largest(const float32x4_t *v, int n) {
+    float32x4_t max = vabsq_f32(v[0]);
+    for (int j = 1; j < n; j++) {
+        max = vmaxq_f32(max, vabsq_f32(v[j])); // a NaN stays
+    }
+    return vmaxvq_f32(max);
+}
+
+static int8x16_t narrow(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
+    return vcombine_s8(vmovn_s16(vcombine_s16(vmovn_s32(a), vmovn_s32(b))), vmovn_s16(vcombine_s16(vmovn_s32(c), vmovn_s32(d))));
+}
+
+// 32 floats to bytes and the float one of them stands for; false if they are not finite or too small to divide by.
+static bool bytes32(const float *x, int8x16_t *lo, int8x16_t *hi, float *d) {
+    float32x4_t v[8];
+    for (int j = 0; j < 8; j++) {
+        v[j] = vld1q_f32(x + 4 * j);
+    }
+    const float max = largest(v, 8);
+    *d              = max / 127.0f;
+    if (!(max >= 0x1p-100f && max < INFINITY)) {
+        return false;
+    }
+    const float inverse = 1.0f / *d;
+    int32x4_t q[8];
+    for (int j = 0; j < 8; j++) {
+        q[j] = vcvtaq_s32_f32(vmulq_n_f32(v[j], inverse));
+    }
+    *lo = narrow(q[0], q[1], q[2], q[3]);
+    *hi = narrow(q[4], q[5], q[6], q[7]);
+    return true;
+}
+
+static void q8_0_from_f32__neon(const float *restrict x, void *restrict vy, int64_t n) {
+    block_q8_0 *y = vy;
+    for (int64_t i = 0; i < n / 32; i++) {
+        int8x16_t lo, hi;
+        float d;
+        if (!bytes32(x + i * 32, &lo, &hi, &d)) {
+            quantize_row_q8_0_ref(x + i * 32, &y[i], 32);
+            continue;
+        }
+        y[i].d = berth_float_to_half(d);
+        vst1q_s8(y[i].qs, lo);
+        vst1q_s8(y[i].qs + 16, hi);
+    }
+}
+
+static void q8_1_from_f32__neon(const float *restrict x, void *restrict vy, int64_t n) {
+    block_q8_1 *y = vy;
+    for (int64_t i = 0; i < n / 32; i++) {
+        int8x16_t lo, hi;
+        float d;
+        if (!bytes32(x + i * 32, &lo, &hi, &d)) {
+            quantize_row_q8_1_ref(x + i * 32, &y[i], 32);
+            continue;
+        }
+        y[i].d = berth_float_to_half(d);
+        y[i].s = berth_float_to_half((float) vaddlvq_s16(vaddq_s16(vpaddlq_s8(lo), vpaddlq_s8(hi))) * d);
+        vst1q_s8(y[i].qs, lo);
+        vst1q_s8(y[i].qs + 16, hi);
+    }
+}
+
+// The value that is farthest from zero, with its sign: the first of equals.
+static float extreme(const float *x, int n, float amax) {
+    for (int j = 0; j < n; j += 4) {
+        const uint32x4_t is = vceqq_f32(vabsq_f32(vld1q_f32(x + j)), vdupq_n_f32(amax));
+        if (vmaxvq_u32(is) != 0) {
+            for (int i = j;; i++) {
+                if (fabsf(x[i]) == amax) {
+                    return x[i];
+                }
+            }
+        }
+    }
+    return amax;
+}
+
+static void q8_K_from_f32__neon(const float *restrict x, void *restrict vy, int64_t n) {
+    block_q8_K *y = vy;
+    for (int64_t i = 0; i < n / QK_K; i++, x += QK_K) {
+        float32x4_t max = vdupq_n_f32(0.0f);
+        for (int j = 0; j < QK_K; j += 4) {
+            max = vmaxq_f32(max, vabsq_f32(vld1q_f32(x + j)));
+        }
+        const float amax = vmaxvq_f32(max);
+        if (!(amax >= 0x1p-100f && amax < INFINITY)) {
+            quantize_row_q8_K_ref(x, &y[i], QK_K);
+            continue;
+        }
+        const float inverse = -127.0f / extreme(x, QK_K, amax);
+        for (int j = 0; j < QK_K; j += 16) {
+            int32x4_t q[4];
+            for (int u = 0; u < 4; u++) {
+                q[u] = vcvtnq_s32_f32(vmulq_n_f32(vld1q_f32(x + j + 4 * u), inverse));
+                q[u] = vminq_s32(q[u], vdupq_n_s32(127));
+            }
+            const int8x16_t bytes = narrow(q[0], q[1], q[2], q[3]);
+            vst1q_s8(y[i].qs + j, bytes);
+            y[i].bsums[j / 16] = vaddlvq_s8(bytes);
+        }
+        y[i].d = 1 / inverse;
+    }
+}
+
+void cpu_tier_neon_quantize(struct cpu_kernels *k) {
+    k->traits[GGML_TYPE_Q8_0].from_float = q8_0_from_f32__neon;
+    k->traits[GGML_TYPE_Q8_1].from_float = q8_1_from_f32__neon;
+    k->traits[GGML_TYPE_Q8_K].from_float = q8_K_from_f32__neon;
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+// unpack.h: blocks of quantised rows as vectors of signed bytes, and the scales they are to be multiplied with. Elements come in
+// the order of the row, so that activations need no shuffling. Used by the dot products (dot_*__dotprod.c) and by what packs
+// panels (gemm_q__i8mm.c).
+//
+// Blocks of 32: unpack_<type>(block) gives 32 bytes, scale_<type>(block) the float they stand for one of. Some are kept times 16
+// where that saves a shift; the scale makes up for it.
+// Blocks of 256: unpack_<type>(block, v) gives 16 vectors. q3_K and q6_K come with an offset (4, 32) that scales times block sums
+// take off, as the formats with minima do theirs.
+#pragma once
+
+#include "quant/blocks.h"
+
+#include <arm_neon.h>
+#include <string.h>
+
+#define UNPACK_INLINE static inline __attribute__((always_inline))
+
+struct q32 {
+    int8x16_t lo, hi; // elements 0 to 15, 16 to 31
+};
+
+UNPACK_INLINE float half_at(const uint16_t *h) {
+    __fp16 f;
+    memcpy(&f, h, sizeof f);
+    return f;
+}
+
+UNPACK_INLINE int8x16_t s8(uint8x16_t v) {
+    return vreinterpretq_s8_u8(v);
+}
+
+UNPACK_INLINE uint8x16_t low4(uint8x16_t v) {
+    return vandq_u8(v, vdupq_n_u8(15));
+}
+
+// ---- blocks of 32 ----
+
+UNPACK_INLINE struct q32 unpack_q8_0(const block_q8_0 *b) {
+    return (struct q32){vld1q_s8(b->qs), vld1q_s8(b->qs + 16)};
+}
+
+// A nibble q stands for q - 8: with its top bit turned it is that in two's complement, times 16 in the upper half of a byte.
+UNPACK_INLINE struct q32 unpack_q4_0(const block_q4_0 *b) {
+    const uint8x16_t v = veorq_u8(vld1q_u8(b->qs), vdupq_n_u8(0x88));
+    return (struct q32){s8(vshlq_n_u8(v, 4)), s8(vandq_u8(v, vdupq_n_u8(0xf0)))};
+}
+
+UNPACK_INLINE struct q32 unpack_q4_1(const block_q4_1 *b) {
+    const uint8x16_t v = vld1q_u8(b->qs);
+    return (struct q32){s8(low4(v)), s8(vshrq_n_u8(v, 4))};
+}
+
+// 16 bits as bytes: all ones where the bit is set.
+UNPACK_INLINE uint8x16_t bits16(const uint8_t *two) {
+    const uint8x16_t bytes = vcombine_u8(vld1_dup_u8(two), vld1_dup_u8(two + 1)); // not through a general register: slow
+    return vtstq_u8(bytes, vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201u)));
+}
+
+// Without its fifth bit, q stands for q - 16.
+UNPACK_INLINE struct q32 unpack_q5_0(const block_q5_0 *b) {
+    const uint8x16_t v = vld1q_u8(b->qs), f0 = vdupq_n_u8(0xf0);
+    return (struct q32){
+        s8(vorrq_u8(low4(v), vbicq_u8(f0, bits16(b->qh)))), s8(vorrq_u8(vshrq_n_u8(v, 4), vbicq_u8(f0, bits16(b->qh + 2))))};
+}
+
+UNPACK_INLINE struct q32 unpack_q5_1(const block_q5_1 *b) {
+    const uint8x16_t v = vld1q_u8(b->qs), bit = vdupq_n_u8(0x10);
+    return (struct q32){
+        s8(vorrq_u8(low4(v), vandq_u8(bit, bits16(b->qh)))), s8(vorrq_u8(vshrq_n_u8(v, 4), vandq_u8(bit, bits16(b->qh + 2))))};
+}
+
+UNPACK_INLINE struct q32 unpack_table(const int8_t *table, const uint8_t *qs) {
+    const uint8x16_t v = vld1q_u8(qs);
+    const int8x16_t t  = vld1q_s8(table);
+    return (struct q32){vqtbl1q_s8(t, low4(v)), vqtbl1q_s8(t, vshrq_n_u8(v, 4))};
+}
+
+static const int8_t table_iq4[16]   = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+static const int8_t table_mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; // doubled
+
+UNPACK_INLINE struct q32 unpack_iq4_nl(const block_iq4_nl *b) {
+    return unpack_table(table_iq4, b->qs);
+}
+
+UNPACK_INLINE struct q32 unpack_mxfp4(const block_mxfp4 *b) {
+    return unpack_table(table_mxfp4, b->qs);
+}
+
+// Four halves from four places as floats: one conversion for all.
+UNPACK_INLINE float32x4_t halves_at(const uint16_t *a, const uint16_t *b, const uint16_t *c, const uint16_t *d) {
+    uint16x4_t h = vld1_dup_u16(a);
+    h            = vld1_lane_u16(b, h, 1);
+    h            = vld1_lane_u16(c, h, 2);
+    h            = vld1_lane_u16(d, h, 3);
+    return vcvt_f32_f16(vreinterpret_f16_u16(h));
+}
+
+// Of one block, and of one block each of four rows.
+#define SCALE_OF_HALF(type, factor) \
+    UNPACK_INLINE float scale_##type(const block_##type *b) { \
+        return half_at(&b->d) * (factor); \
+    } \
+    UNPACK_INLINE float32x4_t scales_##type( \
+        const block_##type *a, const block_##type *b, const block_##type *c, const block_##type *d) { \
+        return vmulq_n_f32(halves_at(&a->d, &b->d, &c->d, &d->d), factor); \
+    }
+SCALE_OF_HALF(q8_0, 1.0f)
+SCALE_OF_HALF(q4_0, 0.0625f)
+SCALE_OF_HALF(q4_1, 1.0f)
+SCALE_OF_HALF(q5_0, 1.0f)
+SCALE_OF_HALF(q5_1, 1.0f)
+SCALE_OF_HALF(iq4_nl, 1.0f)
+
+// 2^(e - 128), half of what e stands for; the two least are subnormal.
+UNPACK_INLINE float scale_mxfp4(const block_mxfp4 *b) {
+    const uint32_t bits = b->e < 2 ? 0x00200000u << b->e : (uint32_t) (b->e - 1) << 23;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+UNPACK_INLINE float32x4_t scales_mxfp4(const block_mxfp4 *a, const block_mxfp4 *b, const block_mxfp4 *c, const block_mxfp4 *d) {
+    return (float32x4_t){scale_mxfp4(a), scale_mxfp4(b), scale_mxfp4(c), scale_mxfp4(d)};
+}
+
+#define MIN_OF_HALF(type) \
+    UNPACK_INLINE float min_##type(const block_##type *b) { \
+        return half_at(&b->m); \
+    } \
+    UNPACK_INLINE float32x4_t mins_##type( \
+        const block_##type *a, const block_##type *b, const block_##type *c, const block_##type *d) { \
+        return halves_at(&a->m, &b->m, &c->m, &d->m); \
+    }
+MIN_OF_HALF(q4_1)
+MIN_OF_HALF(q5_1)
+
+// ---- blocks of 256 ----
+
+// The 8 scales and minima of q4_K and q5_K: 6 bits each in 12 bytes.
+UNPACK_INLINE void scales_6bit(const uint8_t *from, uint8x8_t *scales, uint8x8_t *mins) {
+    uint32_t u[3];
+    memcpy(u, from, sizeof u);
+    const uint32_t s0 = u[0] & 0x3f3f3f3f, s1 = (u[2] & 0x0f0f0f0f) | (u[0] >> 6 & 0x03030303) << 4;
+    const uint32_t m0 = u[1] & 0x3f3f3f3f, m1 = (u[2] >> 4 & 0x0f0f0f0f) | (u[1] >> 6 & 0x03030303) << 4;
+    *scales = vcreate_u8((uint64_t) s1 << 32 | s0);
+    *mins   = vcreate_u8((uint64_t) m1 << 32 | m0);
+}
+
+UNPACK_INLINE void unpack_q4_K(const block_q4_K *b, int8x16_t *v) {
+    for (int j = 0; j < 4; j++) {
+        const uint8x16_t q0 = vld1q_u8(b->qs + 32 * j), q1 = vld1q_u8(b->qs + 32 * j + 16);
+        v[4 * j]     = s8(low4(q0));
+        v[4 * j + 1] = s8(low4(q1));
+        v[4 * j + 2] = s8(vshrq_n_u8(q0, 4));
+        v[4 * j + 3] = s8(vshrq_n_u8(q1, 4));
+    }
+}
+
+UNPACK_INLINE void unpack_q5_K(const block_q5_K *b, int8x16_t *v) {
+    const uint8x16_t bit = vdupq_n_u8(0x10);
+    uint8x16_t h0 = vld1q_u8(b->qh), h1 = vld1q_u8(b->qh + 16);
+    for (int j = 0; j < 4; j++) {
+        const uint8x16_t q0 = vld1q_u8(b->qs + 32 * j), q1 = vld1q_u8(b->qs + 32 * j + 16);
+        v[4 * j]     = s8(vorrq_u8(low4(q0), vandq_u8(vshlq_n_u8(h0, 4), bit)));
+        v[4 * j + 1] = s8(vorrq_u8(low4(q1), vandq_u8(vshlq_n_u8(h1, 4), bit)));
+        v[4 * j + 2] = s8(vorrq_u8(vshrq_n_u8(q0, 4), vandq_u8(vshlq_n_u8(h0, 3), bit)));
+        v[4 * j + 3] = s8(vorrq_u8(vshrq_n_u8(q1, 4), vandq_u8(vshlq_n_u8(h1, 3), bit)));
+        h0           = vshrq_n_u8(h0, 2);
+        h1           = vshrq_n_u8(h1, 2);
+    }
+}
+
+UNPACK_INLINE void unpack_q2_K(const block_q2_K *b, int8x16_t *v) {
+    const uint8x16_t three = vdupq_n_u8(3);
+    for (int j = 0; j < 4; j++) { // 16 bytes hold the elements 16 j of four runs of 32
+        const uint8x16_t q = vld1q_u8(b->qs + 16 * j);
+        int8x16_t *to      = v + (j / 2) * 8 + j % 2;
+        to[0]              = s8(vandq_u8(q, three));
+        to[2]              = s8(vandq_u8(vshrq_n_u8(q, 2), three));
+        to[4]              = s8(vandq_u8(vshrq_n_u8(q, 4), three));
+        to[6]              = s8(vshrq_n_u8(q, 6));
+    }
+}
+
+UNPACK_INLINE void unpack_q3_K(const block_q3_K *b, int8x16_t *v) {
+    const uint8x16_t three = vdupq_n_u8(3), four = vdupq_n_u8(4);
+    const uint8x16_t h[2] = {vld1q_u8(b->hmask), vld1q_u8(b->hmask + 16)};
+    for (int j = 0; j < 4; j++) {
+        const uint8x16_t q = vld1q_u8(b->qs + 16 * j), m = j < 2 ? h[j % 2] : vshrq_n_u8(h[j % 2], 4);
+        int8x16_t *to = v + (j / 2) * 8 + j % 2;
+        to[0]         = s8(vorrq_u8(vandq_u8(q, three), vandq_u8(vshlq_n_u8(m, 2), four)));
+        to[2]         = s8(vorrq_u8(vandq_u8(vshrq_n_u8(q, 2), three), vandq_u8(vshlq_n_u8(m, 1), four)));
+        to[4]         = s8(vorrq_u8(vandq_u8(vshrq_n_u8(q, 4), three), vandq_u8(m, four)));
+        to[6]         = s8(vorrq_u8(vshrq_n_u8(q, 6), vandq_u8(vshrq_n_u8(m, 1), four)));
+    }
+}
+
+// The 16 scales of q3_K: 6 bits each in 12 bytes, with an offset of 32.
+UNPACK_INLINE int8x16_t scales_q3_K(const uint8_t *from) {
+    uint32_t u[3];
+    memcpy(u, from, sizeof u);
+    const uint32_t lo = 0x0f0f0f0f, hi = 0x03030303;
+    const uint64_t a = (uint64_t) ((u[1] & lo) | (u[2] >> 2 & hi) << 4) << 32 | ((u[0] & lo) | (u[2] & hi) << 4);
+    const uint64_t b = (uint64_t) ((u[1] >> 4 & lo) | (u[2] >> 6 & hi) << 4) << 32 | ((u[0] >> 4 & lo) | (u[2] >> 4 & hi) << 4);
+    return vsubq_s8(vcombine_s8(vcreate_s8(a), vcreate_s8(b)), vdupq_n_s8(32));
+}
+
+UNPACK_INLINE void unpack_q6_K(const block_q6_K *b, int8x16_t *v) {
+    const uint8x16_t high = vdupq_n_u8(0x30);
+    for (int j = 0; j < 4; j++) {
+        const uint8_t *ql   = b->ql + (j / 2) * 64 + (j % 2) * 16;
+        const uint8x16_t q0 = vld1q_u8(ql), q1 = vld1q_u8(ql + 32), h = vld1q_u8(b->qh + 16 * j);
+        int8x16_t *to = v + (j / 2) * 8 + j % 2;
+        to[0]         = s8(vorrq_u8(low4(q0), vandq_u8(vshlq_n_u8(h, 4), high)));
+        to[2]         = s8(vorrq_u8(low4(q1), vandq_u8(vshlq_n_u8(h, 2), high)));
+        to[4]         = s8(vorrq_u8(vshrq_n_u8(q0, 4), vandq_u8(h, high)));
+        to[6]         = s8(vorrq_u8(vshrq_n_u8(q1, 4), vandq_u8(vshrq_n_u8(h, 2), high)));
+    }
+}
+
+UNPACK_INLINE void unpack_iq4_xs(const block_iq4_xs *b, int8x16_t *v) {
+    for (int j = 0; j < 8; j++) {
+        const struct q32 q = unpack_table(table_iq4, b->qs + 16 * j);
+        v[2 * j]           = q.lo;
+        v[2 * j + 1]       = q.hi;
+    }
+}
+
+// The 8 scales of iq4_xs: 4 bits in scales_l, 2 in scales_h, with an offset of 32.
+UNPACK_INLINE int8x8_t scales_iq4_xs(const block_iq4_xs *b) {
+    uint32_t l;
+    memcpy(&l, b->scales_l, sizeof l);
+    const uint8x8_t two   = vreinterpret_u8_u32(vdup_n_u32(l));
+    const uint8x8_t each  = vzip1_u8(vand_u8(two, vdup_n_u8(15)), vshr_n_u8(two, 4));
+    const int16x8_t shift = {4, 2, 0, -2, -4, -6, -8, -10}; // bits 2 j and 2 j + 1 to bits 4 and 5
+    const uint8x8_t high  = vmovn_u16(vandq_u16(vshlq_u16(vdupq_n_u16(b->scales_h), shift), vdupq_n_u16(0x30)));
+    return vsub_s8(vreinterpret_s8_u8(vorr_u8(each, high)), vdup_n_s8(32));
+}
