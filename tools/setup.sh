@@ -5,7 +5,7 @@ set -eu
 
 packages="gcc g++ libc6-dev make cmake ninja-build pkg-config libcmocka-dev zlib1g-dev"
 if [ "${BERTH_SETUP:-}" = ci ]; then
-    packages="$packages clang clang-format libclang-rt-14-dev python3"
+    packages="$packages clang clang-format libclang-rt-14-dev python3 chromium mandoc"
 fi
 
 missing=""

@@ -11,15 +11,17 @@
 #define LEFT 92.0
 #define WIDTH 1000.0
 #define RIGHT 20.0
-#define HEAD 78.0   // title and legend
-#define PANEL 400.0 // height of one map
-#define LIVE 56.0   // height of the curve below it
-#define DROP 16.0   // from the map to the curve
-#define GAP 30.0    // between panels, for their captions
+#define HEAD 78.0    // title and legend
+#define PANEL 400.0  // height of one map, if it is the only one
+#define PANELS 260.0 // of each of several
+#define LIVE 56.0    // height of the curve below it
+#define DROP 16.0    // from the map to the curve
+#define GAP 30.0     // between panels, for their captions
 
 struct scale {
     double x0, x_step; // of a step: x0 + step * x_step
     double y0, y_byte; // of an address: y0 - address * y_byte
+    double height;     // of the map
 };
 
 // ---- text ----
@@ -120,7 +122,7 @@ static void write_axes(FILE *file, const struct scale *s, const struct map_view 
     const double tick = nice_step((double) (view->last - view->first + 1), 16, false);
     for (double k = 0; k <= (double) (view->last - view->first + 1); k += tick) {
         const double x = s->x0 + ((double) view->first + k) * s->x_step;
-        fprintf(file, "<path class=\"g\" d=\"M%.1f %.1fV%.1f\"/>", x, s->y0 - PANEL, s->y0 + DROP + LIVE);
+        fprintf(file, "<path class=\"g\" d=\"M%.1f %.1fV%.1f\"/>", x, s->y0 - s->height, s->y0 + DROP + LIVE);
         if (with_steps) {
             fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.0f</text>\n", x, s->y0 + DROP + LIVE + 16,
                 (double) view->first + k);
@@ -222,8 +224,16 @@ static void write_caption(FILE *file, const struct map_view *views, size_t n_vie
 
 // ---- the picture ----
 
-static bool write_panel(FILE *file, const struct map_view *views, size_t n_views, size_t v, size_t b, double y, bool is_last) {
-    const struct map_view *view = &views[v];
+// One map: which plan and buffer, and where.
+struct panel {
+    size_t v, b;
+    double y, height;
+    bool is_last;
+};
+
+static bool write_panel(FILE *file, const struct map_view *views, size_t n_views, const struct panel *p) {
+    const struct map_view *view = &views[p->v];
+    const size_t b              = p->b;
     int64_t first = view->first, last = view->last;
     uint64_t top = 1;
     for (size_t k = 0; k < n_views; k++) { // what is compared has one scale
@@ -234,9 +244,9 @@ static bool write_panel(FILE *file, const struct map_view *views, size_t n_views
         }
     }
     const double x_step  = WIDTH / ((double) last - (double) first + 1);
-    const struct scale s = {LEFT - (double) first * x_step, x_step, y + PANEL, (PANEL - 14) / (double) top};
-    write_caption(file, views, n_views, v, b, y - 6);
-    write_axes(file, &s, view, top, is_last);
+    const struct scale s = {LEFT - (double) first * x_step, x_step, p->y + p->height, (p->height - 14) / (double) top, p->height};
+    write_caption(file, views, n_views, p->v, b, p->y - 6);
+    write_axes(file, &s, view, top, p->is_last);
     for (size_t i = 0; i < view->n_rects && !ferror(file); i++) {
         const struct map_item *item = &view->items[view->rects[i].item];
         if (item->buffer == b && item->size > 0) {
@@ -268,7 +278,8 @@ bool map_svg_write(const struct map_view *views, size_t n_views, FILE *file) {
         n_panels += views[v].n_buffers;
     }
     const double head  = views[n_views - 1].has_ops ? HEAD : HEAD - 20; // without ops there is no legend
-    const double pitch = PANEL + DROP + LIVE + GAP, height = head + GAP / 2 + (double) n_panels * pitch + 16;
+    const double panel = n_panels > 1 ? PANELS : PANEL, pitch = panel + DROP + LIVE + GAP;
+    const double height = head + GAP / 2 + (double) n_panels * pitch + 16;
     fprintf(file, "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\">\n", LEFT + WIDTH + RIGHT, height);
     write_style(file);
     fputs("<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n", file);
@@ -279,7 +290,7 @@ bool map_svg_write(const struct map_view *views, size_t n_views, FILE *file) {
         for (size_t v = 0; v < n_views; v++) {
             if (b < views[v].n_buffers) {
                 const double y = head + GAP / 2 + (double) i_panel++ * pitch;
-                ok             = write_panel(file, views, n_views, v, b, y, i_panel == n_panels) && ok;
+                ok             = write_panel(file, views, n_views, &(struct panel){v, b, y, panel, i_panel == n_panels}) && ok;
             }
         }
     }

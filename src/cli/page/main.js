@@ -130,8 +130,8 @@
     switch (why.kind) {
       case "bottom": return "It lies at the very bottom, address 0.";
       case "fixed": return "It is fixed there: the plan was told this address.";
-      case "free": return "It could lie lower, at " + human(why.at) + ": the peak is set elsewhere, so nothing would be gained." + (names ? " Beneath it: " + names + "." : "");
-      default: return "It cannot go lower: beneath it lie " + names + ", alive at the same time, and no gap below is large enough.";
+      case "free": return "It could lie lower, at " + human(why.at) + (why.isPeak ? ", and it sets the peak: this plan is not tight." : ": the peak is set elsewhere, so nothing would be gained.") + (names ? " Beneath it: " + names + "." : "");
+      default: return "It cannot go lower: beneath it " + (why.below.length > 1 ? "lie " : "lies ") + names + ", alive at the same time, and no gap below is large enough.";
     }
   }
 
@@ -147,7 +147,7 @@
     if (shape[0] > 0) {
       rows.push(["shape", shape.map(n => n.toLocaleString("en-US")).join(" \u00d7 ") + (t.type[i] ? " " + t.type[i] : "")]);
     }
-    rows.push(["bytes", exact(size[item])], ["address", human(at[item]) + " to " + human(at[item] + size[item])]);
+    rows.push(["bytes", exact(size[item])], ["address", (at[item] === 0 ? "0" : human(at[item])) + " to " + human(at[item] + size[item])]);
     rows.push(["first use", "step " + t.first[i]]);
     rows.push(["last use", "step " + (next === undefined ? t.last[i] : t.last[i] + 1 + ", where \u201c" + t.name[next] + "\u201d takes over its memory")]);
     if (plan.buffers.length > 1) {
@@ -476,7 +476,7 @@
     locate(index, name) {
       const panel = painter.panels.find(one => one.plan.index === index), i = plans[index].tensors.name.indexOf(name);
       const box = painter.box(panel, view, i), origin = $("over").getBoundingClientRect();
-      return {x: origin.left + box.x + box.w / 2, y: origin.top + box.y + box.h / 2, ...box};
+      return {x: origin.left + box.x + box.w / 2, y: origin.top + box.y + box.h / 2, w: box.w, h: box.h};
     },
   };
 })();

@@ -116,7 +116,8 @@ class Plan {
     return this.tensors.item.indexOf(item);
   }
 
-  // Why tensor i lies no lower: {kind: "bottom" | "fixed" | "held" | "free", below: tensors, at: where it could lie}.
+  // Why tensor i lies no lower: {kind: "bottom" | "fixed" | "held" | "free", below: tensors, at: where it could lie, isPeak: its end
+  // is the peak}.
   why(i) {
     const me = this.tensors.item[i], {n, first, last, size, at, align, buffer, fixed} = this.items;
     if (at[me] === 0) {
@@ -142,7 +143,8 @@ class Plan {
     }
     const touching = under.filter(k => up(at[k] + size[k]) === at[me]);
     const below = (touching.length > 0 ? touching : under.slice(-3)).map(k => this.tensorOf(k, first[me], last[me]));
-    return {kind: fixed[me] ? "fixed" : hole >= 0 ? "free" : "held", below, at: hole};
+    return {kind: fixed[me] ? "fixed" : hole >= 0 ? "free" : "held", below, at: hole,
+      isPeak: at[me] + size[me] === this.buffers[buffer[me]].peak};
   }
 }
 
