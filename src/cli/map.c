@@ -48,26 +48,21 @@ int cli_map_write(const struct map_plan *plan, const struct map_plan *before, co
     return code;
 }
 
-int cli_map_gallocr(ggml_gallocr_t galloc, struct ggml_cgraph *graph, const char *title, const char *path) {
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
+}
+
+int cli_map_saved(const char *text, size_t size, const char *title, const char *path) {
     struct cli_plan plan    = {0};
-    char *text              = NULL;
-    size_t size             = 0;
-    FILE *file              = open_memstream(&text, &size);
-    enum ggml_status status = file != NULL ? berth_gallocr_save(galloc, graph, file) : GGML_STATUS_ALLOC_FAILED;
-    if (file != NULL && fclose(file) != 0) {
-        status = GGML_STATUS_ALLOC_FAILED;
-    }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = berth_plan_read_json(text, size, title, &plan.set);
-    }
+    enum ggml_status status = berth_plan_read_json(text, size, title, &plan.set);
     if (status == GGML_STATUS_SUCCESS) {
         status = cli_plan_buffers(&plan);
     }
-    free(text);
     const int code = status != GGML_STATUS_SUCCESS
                          ? cli_fail(CLI_FAILURE, "the map cannot be drawn: %s",
                                status == GGML_STATUS_ALLOC_FAILED ? "out of memory" : berth_last_error())
-                         : cli_map_write(&(struct map_plan){title, &plan, plan.set->offsets}, NULL, path);
+                         : cli_map_write(&(struct map_plan){base_name(title), &plan, plan.set->offsets}, NULL, path);
     cli_plan_free(&plan);
     return code;
 }
@@ -111,11 +106,6 @@ static int parse(int argc, char **argv, struct options *o) {
         return cli_usage("map", "no --out FILE is given");
     }
     return cli_map_is_name(o->out) ? CLI_OK : cli_usage("map", "--out '%s' ends neither in .svg nor in .html", o->out);
-}
-
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash != NULL && slash[1] != '\0' ? slash + 1 : path;
 }
 
 // Reads a file, and plans it if it has no plan. *offsets is to be freed.

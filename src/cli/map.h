@@ -1,16 +1,8 @@
 // SPDX-License-Identifier: MIT
 // map.h: the memory map of a plan as a picture: address against time, one rectangle a tensor. Parts of `berth map`, and what
-// other commands call to write one:
+// other commands call to write one, with what berth_gallocr_save or berth_sched_save wrote into memory:
 //
-//     berth_gallocr_reserve...                                     // any allocator that has a plan for the graph
-//     code = cli_map_gallocr(galloc, graph, "model.gguf", path);   // path ends in .svg or .html
-//
-// or, with a plan that comes as the JSON of berth_gallocr_save in a struct berth_plan_set:
-//
-//     struct cli_plan plan = {.set = set};
-//     cli_plan_buffers(&plan);
-//     code = cli_map_write(&(struct map_plan){"model.gguf", &plan, set->offsets}, NULL, path);
-//     cli_plan_free(&plan);
+//     code = cli_map_is_name(path) ? cli_map_saved(text, size, "model.gguf", path) : ...
 #pragma once
 
 #include "cli/cli.h"
@@ -24,9 +16,9 @@ struct map_plan {
 
 // Writes one plan, or with `before` two of them to compare. Returns an exit code, after a message if it is not CLI_OK.
 int cli_map_write(const struct map_plan *plan, const struct map_plan *before, const char *path);
-// The plan that an allocator has for a graph.
-int cli_map_gallocr(ggml_gallocr_t galloc, struct ggml_cgraph *graph, const char *title, const char *path);
-// Is this a name that cli_map_write takes: .svg or .html? For commands that check their options early.
+// A plan as an allocator or a scheduler saved it, as JSON.
+int cli_map_saved(const char *text, size_t size, const char *title, const char *path);
+// Is this a name that they take: .svg or .html?
 bool cli_map_is_name(const char *path);
 
 // ---- map_view.c: what is drawn ----

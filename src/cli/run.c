@@ -2,6 +2,7 @@
 // run.c: `berth run [MODEL]`: a model goes on with a text, token by token, printed as they come.
 
 #include "cli/gguf.h"
+#include "cli/map.h"
 #include "cli/models.h"
 #include "model/vocab.h"
 
@@ -30,7 +31,7 @@ static const char usage[] =
     "  -t, --threads N     threads of the CPU (default: its cores)\n"
     "  -d, --device NAME   run there (default: all GPUs and the CPU)\n"
     "      --trace FILE    write a timeline for Chrome or Perfetto\n"
-    "      --map FILE      write the memory plan of the largest graph as JSON, which `berth map` draws\n"
+    "      --map FILE      draw the memory map of the largest graph as FILE.svg or FILE.html; FILE.json: its plan\n"
     "      --json          print one JSON object at the end: text, tokens, speed, memory\n"
     "  -h, --help          this text\n\n"
     "Ctrl-C ends it after the token at hand. Exit codes: 0 fine, 2 wrong usage, 3 failure.\n";
@@ -257,8 +258,19 @@ static int run_text(const struct options *o, struct cli_model *m, const struct v
 
 // The plan of the largest graph, while that is at hand.
 static int write_map(const char *path, struct cli_model *m) {
-    FILE *file = cli_open(path);
-    return file == NULL ? CLI_FAILURE : cli_close(file, path, berth_sched_save(m->session->sched, file) == GGML_STATUS_SUCCESS);
+    if (!cli_map_is_name(path)) {
+        FILE *file = cli_open(path);
+        return file == NULL ? CLI_FAILURE
+                            : cli_close(file, path, berth_sched_save(m->session->sched, file) == GGML_STATUS_SUCCESS);
+    }
+    char *text     = NULL;
+    size_t size    = 0;
+    FILE *file     = open_memstream(&text, &size);
+    bool ok        = file != NULL && berth_sched_save(m->session->sched, file) == GGML_STATUS_SUCCESS;
+    ok             = (file == NULL || fclose(file) == 0) && ok;
+    const int code = ok ? cli_map_saved(text, size, m->path, path) : cli_fail(CLI_FAILURE, "%s: %s", path, berth_last_error());
+    free(text);
+    return code;
 }
 
 static int write_trace(const char *path, struct cli_model *m) {
