@@ -11,7 +11,10 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const char *what;
 } commands[] = {
+    {"bench", cli_bench, "how fast a model reads and writes"},
     {"devices", cli_devices, "what can compute here, and with how much memory"},
+    {"explain", cli_explain, "where every op of a model runs, and why"},
+    {"fit", cli_fit, "the largest context and batch of a model in given memory"},
     {"gguf", cli_gguf, "look into model files: info, check, diff, quantize"},
     {"map", cli_map, "draw a plan: address against time, as SVG or HTML"},
     {"ops", cli_ops, "what a device computes, in which types, by which kernels"},

@@ -111,7 +111,7 @@ static int parse(int argc, char **argv, struct options *o) {
 // Reads a file, and plans it if it has no plan. *offsets is to be freed.
 static int load(const char *path, const struct berth_plan_params *params, struct cli_plan *plan, uint64_t **offsets) {
     *offsets = NULL;
-    if (cli_plan_read(path, plan) != GGML_STATUS_SUCCESS) {
+    if (cli_plan_read(path, 0, 0, plan) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
     const struct berth_plan_set *set = plan->set;

@@ -93,6 +93,7 @@ int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
     } else if (!shipped_find(m->path)) {
         return cli_fail(CLI_FAILURE, "the shipped model is not at %s: %s", m->path, strerror(errno));
     }
+    ggml_backend_load_all();
     m->model        = model_open(m->path, &error);
     const bool show = isatty(STDERR_FILENO) && !o->plan_only;
     if (m->model == NULL || !model_devices_open(&m->devices, o->device, (int) o->n_threads, &error) ||

@@ -14,13 +14,14 @@ static const char usage[] =
     "Usage: berth plan [OPTION]... FILE\n\n"
     "Gives every buffer of FILE its place in memory, at the lowest peak, and proves how good that is.\n"
     "FILE is a CSV of lifetimes with a header line (id,lower,upper,size, if wanted alignment, offset, pool, alias, fixed;\n"
-    "upper is exclusive), a plan saved as JSON, or a captured graph (.ggraph, .ggraph.gz); '-' reads standard input. Offsets in "
-    "FILE, if they are a valid plan, are where "
-    "the search starts.\n\n"
+    "upper is exclusive), a plan saved as JSON, a captured graph (.ggraph, .ggraph.gz), or a GGUF model of the llama family;\n"
+    "'-' reads standard input. Offsets in FILE, if they are a valid plan, are where the search starts.\n\n"
     "  -c, --capacity N  does it fit into N bytes? Exit code 0: yes, 1: no. N takes K, M, G, KiB, MiB, ..., kB, MB, ...\n"
     "  -t, --time MS     search this long beyond the fast path (default 0; may have a fraction)\n"
     "  -j, --threads N   search with N threads (default 1)\n"
     "  -s, --seed S      seed of the search's noise (default 0)\n"
+    "      --ctx N       positions of a model's context (default: the model's, but 512 to 4096)\n"
+    "      --batch N     tokens of a model's batch (default 512)\n"
     "  -o, --out FILE    write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output\n"
     "      --json        print one JSON object: items, peak, bound, gap, proven, fits, method, ms, and the same of each\n"
     "                    buffer in an array 'buffers'\n"
@@ -32,13 +33,15 @@ struct options {
     const char *out;
     bool json;
     bool has_capacity;
+    int64_t n_ctx, n_batch; // of a model, 0: not given
     struct berth_plan_params params;
 };
 
 static int parse(int argc, char **argv, struct options *o) {
     static const struct option table[] = {{"capacity", required_argument, NULL, 'c'}, {"time", required_argument, NULL, 't'},
         {"threads", required_argument, NULL, 'j'}, {"seed", required_argument, NULL, 's'}, {"out", required_argument, NULL, 'o'},
-        {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
+        {"ctx", required_argument, NULL, 'C'}, {"batch", required_argument, NULL, 'B'}, {"json", no_argument, NULL, 'J'},
+        {"help", no_argument, NULL, 'h'}, {0}};
     int64_t n;
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, ":c:t:j:s:o:h", table, NULL)) != -1;) {
@@ -65,6 +68,13 @@ static int parse(int argc, char **argv, struct options *o) {
                     return cli_usage("plan", "--seed '%s' is not a whole number from 0", optarg);
                 }
                 o->params.seed = (uint64_t) n;
+                break;
+            case 'C':
+            case 'B':
+                if (!cli_parse_int(optarg, 1, INT32_MAX, c == 'C' ? &o->n_ctx : &o->n_batch)) {
+                    return cli_usage(
+                        "plan", "--%s '%s' is not a number from 1 to %d", c == 'C' ? "ctx" : "batch", optarg, INT32_MAX);
+                }
                 break;
             case 'o': o->out = optarg; break;
             case 'J': o->json = true; break;
@@ -161,7 +171,7 @@ int cli_plan(int argc, char **argv) {
         return code < 0 ? CLI_OK : code;
     }
     struct cli_plan plan;
-    if (cli_plan_read(o.path, &plan) != GGML_STATUS_SUCCESS) {
+    if (cli_plan_read(o.path, o.n_ctx, o.n_batch, &plan) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
     const struct berth_plan_set *set = plan.set;

@@ -35,11 +35,13 @@ static bool devices_add_gpus(struct model_devices *d, struct model_error *error)
     return true;
 }
 
+int model_n_cores(void) {
+    const long n = sysconf(_SC_NPROCESSORS_ONLN);
+    return n > 0 ? (int) n : 1;
+}
+
 static void threads_set(struct model_devices *d, int n_threads) {
-    if (n_threads <= 0) {
-        const long n = sysconf(_SC_NPROCESSORS_ONLN);
-        n_threads    = n > 0 ? (int) n : 1;
-    }
+    n_threads = n_threads > 0 ? n_threads : model_n_cores();
     for (int i = 0; i < d->n; i++) {
         ggml_backend_set_n_threads_t set;
         proc_of(d->dev[i], "ggml_backend_set_n_threads", &set);

@@ -73,6 +73,7 @@ struct model_devices {
 // name NULL: all GPUs and the CPU; "CPU" or another device's name: that one, with the CPU for what it cannot do. n_threads 0: as
 // many as the machine has cores.
 bool model_devices_open(struct model_devices *devices, const char *name, int n_threads, struct model_error *error);
+int model_n_cores(void);
 void model_devices_close(struct model_devices *devices);
 // While it returns true for user_data, computing stops. For devices that can.
 void model_devices_set_abort(struct model_devices *devices, ggml_abort_callback callback, void *user_data);
@@ -167,9 +168,8 @@ struct session {
     bool is_allocated;              // it has its memory
     int64_t n_past;                 // positions filled
     float *logits;                  // [n_vocab] of the last token
-    void *mask;                     // scratch
-    size_t mask_size;
-    int64_t *rows; // [n_batch] scratch
+    ggml_fp16_t *mask_row;          // [n_ctx] scratch
+    int64_t *rows;                  // [n_batch] scratch
     int32_t *pos;
 };
 

@@ -5,6 +5,7 @@
 #include "model/model.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,12 +100,11 @@ static bool scratch_make(struct session *s, struct model_error *error) {
     if (s->params.plan_only) {
         return true;
     }
-    s->mask_size = n_batch * n_ctx * sizeof(ggml_fp16_t);
-    s->mask      = n_ctx < SIZE_MAX / 8 / n_batch ? malloc(s->mask_size) : NULL;
-    s->logits    = malloc((size_t) s->model->params.n_vocab * sizeof *s->logits);
-    s->rows      = malloc(n_batch * sizeof *s->rows);
-    s->pos       = malloc(n_batch * sizeof *s->pos);
-    return (s->mask != NULL && s->logits != NULL && s->rows != NULL && s->pos != NULL) ||
+    s->mask_row = malloc(n_ctx * sizeof *s->mask_row);
+    s->logits   = malloc((size_t) s->model->params.n_vocab * sizeof *s->logits);
+    s->rows     = malloc(n_batch * sizeof *s->rows);
+    s->pos      = malloc(n_batch * sizeof *s->pos);
+    return (s->mask_row != NULL && s->logits != NULL && s->rows != NULL && s->pos != NULL) ||
            model_fail(error, "out of memory for batches of %zu tokens over %zu positions", n_batch, n_ctx);
 }
 
@@ -155,7 +155,7 @@ void session_free(struct session *s) {
     }
     free(s->k);
     free(s->v);
-    free(s->mask);
+    free(s->mask_row);
     free(s->logits);
     free(s->rows);
     free(s->pos);
@@ -221,14 +221,16 @@ bool session_reserve(struct session *s, struct model_error *error) {
 
 // ---- computing ----
 
-// Token i at position n_past + i sees itself and all before it.
-static void mask_fill(struct session *s, int64_t n, int64_t n_kv) {
-    const ggml_fp16_t yes = ggml_fp32_to_fp16(0), no = ggml_fp32_to_fp16(-__builtin_inff());
-    ggml_fp16_t *mask = s->mask;
+// Token i at position n_past + i sees itself and all before it. Row by row: a mask may be as large as all else that is computed.
+static void mask_set(struct session *s, int64_t n, int64_t n_kv) {
+    const ggml_fp16_t yes = ggml_fp32_to_fp16(0), no = ggml_fp32_to_fp16(-INFINITY);
+    const size_t size = (size_t) n_kv * sizeof no;
+    for (int64_t j = 0; j < n_kv; j++) {
+        s->mask_row[j] = j < s->n_past ? yes : no;
+    }
     for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < n_kv; j++) {
-            *mask++ = j <= s->n_past + i ? yes : no;
-        }
+        s->mask_row[s->n_past + i] = yes;
+        ggml_backend_tensor_set(s->in.mask, s->mask_row, (size_t) i * size, size);
     }
 }
 
@@ -238,11 +240,10 @@ static void inputs_set(struct session *s, const int32_t *tokens, int64_t n, int6
         s->pos[i]  = (int32_t) (s->n_past + i);
         s->rows[i] = s->n_past + i;
     }
-    mask_fill(s, n, n_kv);
     ggml_backend_tensor_set(s->in.tokens, tokens, 0, (size_t) n * sizeof *tokens);
     ggml_backend_tensor_set(s->in.pos, s->pos, 0, (size_t) n * sizeof *s->pos);
     ggml_backend_tensor_set(s->in.rows, s->rows, 0, (size_t) n * sizeof *s->rows);
-    ggml_backend_tensor_set(s->in.mask, s->mask, 0, (size_t) (n * n_kv) * sizeof(ggml_fp16_t));
+    mask_set(s, n, n_kv);
     ggml_backend_tensor_set(s->in.out, &wanted, 0, sizeof wanted);
 }
 

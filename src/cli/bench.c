@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+// bench.c: `berth bench [MODEL]`: tokens a second of a prompt (pp) and of generation (tg), mean and deviation over repetitions. A
+// repetition that answers otherwise than the first one is a failure, not a number.
+
+#include "cli/gguf.h"
+#include "cli/models.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char usage[] =
+    "Usage: berth bench [OPTION]... [MODEL]\n\n"
+    "Measures how many tokens a second a model reads (pp) and writes (tg), once to warm up and then R times. Without MODEL it\n"
+    "is the one that comes with Berth.\n\n"
+    "  -p, --prompt N      tokens of the prompt, 0: no such test (default 512)\n"
+    "  -n, --gen N         tokens to write, 0: no such test (default 128)\n"
+    "  -r, --reps R        repetitions (default 5)\n"
+    "  -b, --batch N       tokens of the prompt at once (default 512)\n"
+    "  -t, --threads N     threads of the CPU (default: its cores)\n"
+    "  -d, --device NAME   run there (default: all GPUs and the CPU)\n"
+    "  -o, --output KIND   md, csv or json (default md)\n"
+    "      --json          the same as --output json\n"
+    "  -h, --help          this text\n\n"
+    "Exit codes: 0 fine, 2 wrong usage, 3 failure.\n";
+
+enum output { MD, CSV, JSON };
+
+struct options {
+    struct cli_model_options model;
+    int64_t n_prompt, n_gen, n_reps;
+    enum output output;
+};
+
+struct test {
+    const char *kind; // "pp" or "tg"
+    int64_t n_tokens;
+    double mean, deviation; // tokens a second
+};
+
+static int count(const char *name, const char *text, int64_t min, int64_t max, int64_t *out) {
+    return cli_parse_int(text, min, max, out)
+               ? CLI_OK
+               : cli_usage("bench", "--%s '%s' is not a number from %" PRId64 " to %" PRId64, name, text, min, max);
+}
+
+static int output_parse(const char *text, enum output *out) {
+    static const char *const names[] = {"md", "csv", "json"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = (enum output) i;
+            return CLI_OK;
+        }
+    }
+    return cli_usage("bench", "--output '%s' is none of md, csv, json", text);
+}
+
+// -1 to go on, else the exit code.
+static int parse(int argc, char **argv, struct options *o) {
+    static const struct option table[] = {{"prompt", required_argument, NULL, 'p'}, {"gen", required_argument, NULL, 'n'},
+        {"reps", required_argument, NULL, 'r'}, {"batch", required_argument, NULL, 'b'},
+        {"threads", required_argument, NULL, 't'}, {"device", required_argument, NULL, 'd'},
+        {"output", required_argument, NULL, 'o'}, {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
+    opterr                             = 0;
+    for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":p:n:r:b:t:d:o:h", table, NULL)) != -1;) {
+        switch (c) {
+            case 'p': code = count("prompt", optarg, 0, 1 << 24, &o->n_prompt); break;
+            case 'n': code = count("gen", optarg, 0, 1 << 24, &o->n_gen); break;
+            case 'r': code = count("reps", optarg, 1, 1000, &o->n_reps); break;
+            case 'o': code = output_parse(optarg, &o->output); break;
+            case 'J': o->output = JSON; break;
+            case 'h': fputs(usage, stdout); return CLI_OK;
+            case ':': return cli_usage("bench", "'%s' needs a value", argv[optind - 1]);
+            default:
+                if (!cli_model_option("bench", c, optarg, &o->model, &code)) {
+                    return cli_usage("bench", "unknown option '%s'", argv[optind - 1]);
+                }
+        }
+        if (code != CLI_OK) {
+            return code;
+        }
+    }
+    if (argc - optind > 1) {
+        return cli_usage("bench", "'%s' is one file too many", argv[optind + 1]);
+    }
+    if (o->n_prompt == 0 && o->n_gen == 0) {
+        return cli_usage("bench", "--prompt 0 and --gen 0 leave nothing to measure");
+    }
+    o->model.path  = optind < argc ? argv[optind] : NULL;
+    o->model.n_ctx = o->n_prompt > o->n_gen ? o->n_prompt : o->n_gen;
+    return -1;
+}
+
+// ---- measuring ----
+
+// Tokens that no cache of the processor has seen lately: any will do, the same each time.
+static void tokens_fill(int32_t *tokens, int64_t n, int64_t n_vocab) {
+    uint64_t x = 1;
+    for (int64_t i = 0; i < n; i++) {
+        x         = x * 6364136223846793005u + 1442695040888963407u;
+        tokens[i] = (int32_t) ((x >> 33) % (uint64_t) n_vocab);
+    }
+}
+
+static bool once(struct session *s, const struct test *test, const int32_t *tokens, struct model_error *error) {
+    session_reset(s);
+    if (test->kind[0] == 'p') {
+        return session_decode(s, tokens, test->n_tokens, error);
+    }
+    bool ok = true;
+    for (int64_t i = 0; ok && i < test->n_tokens; i++) {
+        ok = session_decode(s, &tokens[i], 1, error);
+    }
+    return ok;
+}
+
+// The likeliest token; -1 if a logit is no number.
+static int64_t answer(const struct session *s) {
+    int64_t best = 0;
+    for (int64_t i = 0; i < s->model->params.n_vocab; i++) {
+        if (!isfinite(s->logits[i])) {
+            return -1;
+        }
+        best = s->logits[i] > s->logits[best] ? i : best;
+    }
+    return best;
+}
+
+static bool measure(struct session *s, struct test *test, int64_t n_reps, const int32_t *tokens, struct model_error *error) {
+    double sum = 0, squares = 0;
+    if (!once(s, test, tokens, error)) {
+        return false;
+    }
+    const int64_t first = answer(s);
+    if (first < 0) {
+        return model_fail(error, "%s%" PRId64 ": the answer holds what is no number", test->kind, test->n_tokens);
+    }
+    for (int64_t r = 0; r < n_reps; r++) {
+        const int64_t start = ggml_time_us();
+        if (!once(s, test, tokens, error)) {
+            return false;
+        }
+        const int64_t us   = ggml_time_us() - start;
+        const double speed = 1e6 * (double) test->n_tokens / (double) (us > 0 ? us : 1);
+        sum += speed;
+        squares += speed * speed;
+        if (answer(s) != first) {
+            return model_fail(error, "%s%" PRId64 ": repetition %" PRId64 " answers token %" PRId64 ", the first %" PRId64,
+                test->kind, test->n_tokens, r + 1, answer(s), first);
+        }
+    }
+    test->mean      = sum / (double) n_reps;
+    const double v  = squares / (double) n_reps - test->mean * test->mean;
+    test->deviation = n_reps > 1 && v > 0 ? sqrt(v * (double) n_reps / (double) (n_reps - 1)) : 0;
+    return true;
+}
+
+// ---- printing ----
+
+struct row {
+    char model[128], backend[128];
+    uint64_t size, n_params;
+    int64_t n_threads, n_batch;
+};
+
+// The name in the file, else the architecture, and the type that most bytes are of.
+static void row_fill(struct row *row, const struct cli_model *m, const struct options *o) {
+    uint64_t bytes[GGML_TYPE_COUNT] = {0};
+    int type                        = 0;
+    const char *name                = NULL;
+    struct model_error error        = {""};
+    *row                            = (struct row){.n_threads = o->model.n_threads, .n_batch = m->session->params.n_batch};
+    for (size_t i = 0; i < m->model->n_weights; i++) {
+        const struct ggml_tensor *t = m->model->weights[i].file;
+        bytes[t->type] += ggml_nbytes(t);
+        row->size += ggml_nbytes(t);
+        row->n_params += (uint64_t) ggml_nelements(t);
+    }
+    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
+        type = bytes[i] > bytes[type] ? i : type;
+    }
+    keys_text(berth_gguf_map_meta(m->model->file), "general.name", &name, &error);
+    snprintf(row->model, sizeof row->model, "%.96s %s", name != NULL ? name : m->model->params.arch,
+        ggml_type_name((enum ggml_type) type));
+    for (int d = 0; d < m->devices.n; d++) {
+        const size_t n = strlen(row->backend);
+        snprintf(row->backend + n, sizeof row->backend - n, "%s%s", n > 0 ? "," : "", ggml_backend_dev_name(m->devices.dev[d]));
+    }
+}
+
+static void print_md(const struct row *row, const struct test *tests, int n) {
+    char size[32];
+    printf("| model | size | params | backend | threads | test | t/s |\n| --- | ---: | ---: | --- | ---: | ---: | ---: |\n");
+    for (int i = 0; i < n; i++) {
+        printf("| %s | %s | %.2f M | %s | %" PRId64 " | %s%" PRId64 " | %.2f ± %.2f |\n", row->model,
+            cli_short_bytes(row->size, size), (double) row->n_params / 1e6, row->backend, row->n_threads, tests[i].kind,
+            tests[i].n_tokens, tests[i].mean, tests[i].deviation);
+    }
+}
+
+// A field of CSV: quoted, quotes doubled.
+static void print_field(const char *text) {
+    putchar('"');
+    for (; *text != '\0'; text++) {
+        fputs(*text == '"' ? "\"\"" : (char[]){*text, '\0'}, stdout);
+    }
+    putchar('"');
+}
+
+static void print_csv(const struct row *row, const struct test *tests, int n) {
+    puts("model,size,params,backend,threads,batch,test,tokens,mean,deviation");
+    for (int i = 0; i < n; i++) {
+        print_field(row->model);
+        printf(",%" PRIu64 ",%" PRIu64 ",", row->size, row->n_params);
+        print_field(row->backend);
+        printf(",%" PRId64 ",%" PRId64 ",%s,%" PRId64 ",%.6f,%.6f\n", row->n_threads, row->n_batch, tests[i].kind,
+            tests[i].n_tokens, tests[i].mean, tests[i].deviation);
+    }
+}
+
+static void print_json(const struct row *row, const struct test *tests, int n) {
+    putchar('[');
+    for (int i = 0; i < n; i++) {
+        fputs(i > 0 ? ",\n {\"model\": " : "{\"model\": ", stdout);
+        cli_json_text(stdout, row->model);
+        printf(", \"size\": %" PRIu64 ", \"params\": %" PRIu64 ", \"backend\": ", row->size, row->n_params);
+        cli_json_text(stdout, row->backend);
+        printf(", \"threads\": %" PRId64 ", \"batch\": %" PRId64 ", \"test\": \"%s\", \"tokens\": %" PRId64
+               ", \"mean\": %.6f, \"deviation\": %.6f}",
+            row->n_threads, row->n_batch, tests[i].kind, tests[i].n_tokens, tests[i].mean, tests[i].deviation);
+    }
+    puts("]");
+}
+
+static int bench(struct cli_model *m, const struct options *o) {
+    struct model_error error = {""};
+    struct test tests[2];
+    struct row row;
+    int n           = 0;
+    int32_t *tokens = malloc((size_t) o->model.n_ctx * sizeof *tokens);
+    bool ok         = tokens != NULL || model_fail(&error, "out of memory for %" PRId64 " tokens", o->model.n_ctx);
+    if (o->n_prompt > 0) {
+        tests[n++] = (struct test){.kind = "pp", .n_tokens = o->n_prompt};
+    }
+    if (o->n_gen > 0) {
+        tests[n++] = (struct test){.kind = "tg", .n_tokens = o->n_gen};
+    }
+    if (ok) {
+        tokens_fill(tokens, o->model.n_ctx, m->model->params.n_vocab);
+    }
+    for (int i = 0; ok && i < n; i++) {
+        ok = measure(m->session, &tests[i], o->n_reps, tokens, &error);
+    }
+    free(tokens);
+    if (!ok) {
+        return cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    row_fill(&row, m, o);
+    (o->output == MD ? print_md : o->output == CSV ? print_csv : print_json)(&row, tests, n);
+    return CLI_OK;
+}
+
+int cli_bench(int argc, char **argv) {
+    struct options o = {.n_prompt = 512, .n_gen = 128, .n_reps = 5};
+    struct cli_model m;
+    int code = parse(argc, argv, &o);
+    if (code >= 0) {
+        return code;
+    }
+    o.model.n_threads = o.model.n_threads > 0 ? o.model.n_threads : model_n_cores();
+    cli_catch_interrupt();
+    code = cli_model_open(&m, &o.model);
+    if (code != CLI_OK) {
+        return code;
+    }
+    model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
+    code = cli_model_session(&m, &o.model);
+    if (code == CLI_OK) {
+        code = bench(&m, &o);
+    }
+    cli_model_close(&m);
+    return code;
+}

@@ -1,0 +1,97 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# models.sh BERTH: `berth bench`, `explain`, `fit` and `plan` over models: exit codes, texts, a full disk. Runs in the root of the
+# sources. Headers of large models are taken from the data directory (BERTH_DATA, default ../shared).
+
+. "$(dirname "$0")/expect.sh"
+tales=models/tales-q8_0.gguf
+sparse=${BERTH_DATA:-../shared}/models/sparse
+
+fail() {
+    echo "FAILED: $*"
+    n_bad=$((n_bad + 1))
+}
+
+head -c 3000 /dev/urandom > "$tmp/noise"
+for part in bench explain fit; do
+    expect 0 "Usage: berth $part" $part --help
+    expect 2 "unknown option '--nonsense'" $part --nonsense
+    expect 2 "needs a value" $part --device
+    expect 3 "cannot be read: No such file" $part $([ $part = fit ] && echo --memory 1G) "$tmp/none"
+    expect 3 "no GGUF file" $part $([ $part = fit ] && echo --memory 1G) "$tmp/noise"
+    expect 2 "one file too many" $part $([ $part = fit ] && echo --memory 1G) a b
+    expect 3 "no device 'abacus'" $part $([ $part = fit ] && echo --memory 1G) --device abacus
+    "$berth" $part $([ $part = fit ] && echo --memory 1G) $([ $part = bench ] && echo -p 8 -n 2 -r 1) > /dev/full 2> "$tmp/err"
+    [ $? -eq 3 ] || fail "$part: a full standard output is no failure"
+done
+
+# bench
+expect 0 "| Harbour Tales q8_0 | 3.33 MiB | 3.28 M | CPU | 1 | pp16 |" bench -p 16 -n 4 -r 2 -t 1
+expect 0 "| tg4 |" bench -p 16 -n 4 -r 2 $tales
+expect 0 'model,size,params,backend,threads,batch,test,tokens,mean,deviation' bench -p 8 -n 0 -r 1 -b 3 --output csv
+expect 0 '"test": "tg", "tokens": 4, "mean": ' bench -p 0 -n 4 -r 1 --json
+expect 2 "'xml' is none of md, csv, json" bench --output xml
+expect 2 "leave nothing to measure" bench -p 0 -n 0
+expect 2 "--reps '0' is not a number from 1 to 1000" bench -r 0
+
+# explain
+expect 0 "split 0: CPU, 118 nodes, 0 inputs, 0 bytes" explain
+expect 0 "a batch of 7 tokens over 9 positions" explain -b 7 -c 9 $tales
+expect 0 '"prompt": {"backends": [{"name": "CPU"' explain --json $tales
+
+# fit
+expect 0 "context 256, batch 256" fit --memory 10M
+expect 0 "context 2048, batch 2048" fit --memory 1G --max-ctx 2048
+expect 0 "context 100, batch 100" fit --memory 1G --ctx 100
+expect 0 "batch 7" fit --memory 1G --batch 7 $tales
+expect 1 "no, a context of 1 with a batch of 1 takes" fit --memory 1M
+expect 1 '"fits": false' fit --json --memory 3MB
+expect 2 "--memory is missing" fit
+expect 2 "--memory 'much' is not a number of bytes" fit --memory much
+
+# The answer of fit fits, and a byte less gives a smaller one.
+number() {
+    sed "s/.*\"$1\": \([0-9]*\).*/\1/" "$2"
+}
+"$berth" fit --json --memory 4500K > "$tmp/fit"
+total=$(number total "$tmp/fit")
+[ "$total" -le 4608000 ] || fail "fit: $total bytes are more than 4500K"
+"$berth" fit --json --memory "$total" > "$tmp/same"
+[ "$(number ctx "$tmp/fit") $(number batch "$tmp/fit")" = "$(number ctx "$tmp/same") $(number batch "$tmp/same")" ] ||
+    fail "fit: another answer for the bytes of the answer: $(cat "$tmp/fit" "$tmp/same")"
+"$berth" fit --json --memory $((total - 1)) > "$tmp/less"
+[ "$(number ctx "$tmp/less") $(number batch "$tmp/less")" != "$(number ctx "$tmp/fit") $(number batch "$tmp/fit")" ] ||
+    fail "fit: one byte less makes no difference"
+# What fit says is what run takes.
+"$berth" run --json -n 1 -c "$(number ctx "$tmp/fit")" -b "$(number batch "$tmp/fit")" > "$tmp/run"
+[ "$(number compute "$tmp/run")" = "$(number compute "$tmp/fit")" ] || fail "fit and run differ: $(cat "$tmp/fit" "$tmp/run")"
+
+# plan and map
+expect 0 "the optimum, proven" plan $tales
+expect 0 '"items": 53, "peak": 2755616, "bound": 2755616' plan --json --ctx 256 --batch 256 $tales
+expect 1 "no, not into" plan --capacity 1M $tales
+expect 2 "--ctx 'x' is not a number" plan --ctx x $tales
+expect 3 "general.architecture" plan tests/fuzz/corpus/gguf/keys
+expect 0 "" map -o "$tmp/map.svg" $tales
+expect 0 "" run -n 1 --map "$tmp/map.html"
+grep -q "cache_rows" "$tmp/map.html" || fail "run --map: no tensor in the page"
+
+# Headers of large models, with holes for their weights.
+if [ -r "$sparse/make.sh" ]; then
+    sh "$sparse/make.sh" "$tmp" llama-2-7b.gguf llama-3.1-8b.gguf mixtral-8x7b.gguf qwen2.5-7b.gguf qwen3-8b.gguf gemma-2-9b.gguf
+    for model in llama-2-7b llama-3.1-8b mixtral-8x7b qwen2.5-7b qwen3-8b; do
+        expect 0 "the optimum, proven" plan --ctx 4096 --batch 512 "$tmp/$model.gguf"
+        expect 0 "context 8192" fit --memory 64G "$tmp/$model.gguf"
+        expect 0 "nodes, 1 splits" explain "$tmp/$model.gguf"
+        expect 3 "there is no tokenizer in the file" run "$tmp/$model.gguf"
+    done
+    for part in plan explain run; do
+        expect 3 "architecture 'gemma2' is not supported" $part "$tmp/gemma-2-9b.gguf"
+    done
+    [ "$(du -k "$tmp/llama-3.1-8b.gguf" | cut -f1)" -lt 1000 ] || fail "a hole was filled"
+else
+    echo "skipped: no $sparse"
+fi
+
+echo "$n cases, $n_bad failed"
+[ $n_bad -eq 0 ]
