@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // 2023/ggml-backend.h: backends and buffers as of the end of 2023, for programs written for them. See 2023/ggml-alloc.h.
-// The scheduler of then (ggml_backend_sched) is not here yet.
 #pragma once
 
 #include "ggml-alloc.h"
@@ -74,9 +73,35 @@ static inline void berth_2023_cpu_set_n_threads(ggml_backend_t backend_cpu, int 
 #    define ggml_backend_cpu_set_n_threads berth_2023_cpu_set_n_threads
 #endif
 
+// ---- the scheduler: one graph over several backends ----
+
+struct ggml_backend_sched;
+typedef struct ggml_backend_sched *ggml_backend_sched_t;
+
+// The first backend has the highest priority; the last one should be the CPU. Starts with allocators that measure.
+GGML_API ggml_backend_sched_t berth_2023_sched_new(ggml_backend_t *backends, int n_backends);
+GGML_API void berth_2023_sched_free(ggml_backend_sched_t sched);
+// Splits and measures the largest graph there will be, then gets one buffer for each backend.
+GGML_API void berth_2023_sched_init_measure(ggml_backend_sched_t sched, struct ggml_cgraph *measure_graph);
+// For inputs, before and after measuring. What they place is forgotten after each graph.
+GGML_API ggml_tallocr_t berth_2023_sched_get_tallocr(ggml_backend_sched_t sched, ggml_backend_t backend);
+GGML_API ggml_backend_buffer_t berth_2023_sched_get_buffer(ggml_backend_sched_t sched, ggml_backend_t backend);
+// For one graph.
+GGML_API void berth_2023_sched_set_node_backend(ggml_backend_sched_t sched, struct ggml_tensor *node, ggml_backend_t backend);
+GGML_API void berth_2023_sched_graph_compute(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
+// The same with a status, since then it had none.
+GGML_API enum ggml_status berth_2023_sched_graph_compute_status(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
+
 // ---- the names of then ----
 
 #ifndef BERTH_2023_IMPLEMENTATION
+#    define ggml_backend_sched_new berth_2023_sched_new
+#    define ggml_backend_sched_free berth_2023_sched_free
+#    define ggml_backend_sched_init_measure berth_2023_sched_init_measure
+#    define ggml_backend_sched_get_tallocr berth_2023_sched_get_tallocr
+#    define ggml_backend_sched_get_buffer berth_2023_sched_get_buffer
+#    define ggml_backend_sched_set_node_backend berth_2023_sched_set_node_backend
+#    define ggml_backend_sched_graph_compute berth_2023_sched_graph_compute
 #    define ggml_backend_buffer_free berth_2023_buffer_free
 #    define ggml_backend_buffer_get_alignment berth_2023_buffer_get_alignment
 #    define ggml_backend_buffer_get_base berth_2023_buffer_get_base

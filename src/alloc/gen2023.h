@@ -21,6 +21,8 @@
 #define ggml_gallocr gen_gallocr
 #define ggml_gallocr_t gen_gallocr_t
 #define ggml_hash_set gen_hash_set
+#define ggml_backend_sched gen_sched
+#define ggml_backend_sched_t gen_sched_t
 #include <2023/ggml-backend-impl.h> // public
 #undef ggml_backend
 #undef ggml_backend_t
@@ -33,6 +35,8 @@
 #undef ggml_gallocr
 #undef ggml_gallocr_t
 #undef ggml_hash_set
+#undef ggml_backend_sched
+#undef ggml_backend_sched_t
 
 BERTH_API gen_backend_t berth_2023_wrap(ggml_backend_t backend);
 BERTH_API ggml_backend_t berth_2023_wrapped(gen_backend_t backend);
@@ -41,6 +45,8 @@ BERTH_API ggml_backend_t berth_2023_wrapped(gen_backend_t backend);
 
 // The buffer of then that a tensor's buffer is, NULL if it is one of today.
 gen_buffer_t berth_2023_buffer_of(const struct ggml_backend_buffer *buffer);
+// Whose buffers have this type, NULL: it is none of then, or of memory that no backend owns.
+gen_backend_t berth_2023_backend_of_type(ggml_backend_buffer_type_t type);
 // Over memory of the host that stays the caller's; base may be an address that nobody touches.
 gen_buffer_t berth_2023_buffer_over(gen_backend_t backend, void *base, size_t size, size_t align);
 

@@ -68,6 +68,10 @@ static const char *type_name(ggml_backend_buffer_type_t type) {
     return buffer->backend != NULL ? berth_2023_name(buffer->backend) : "CPU";
 }
 
+gen_backend_t berth_2023_backend_of_type(ggml_backend_buffer_type_t type) {
+    return type != NULL && type->iface.get_name == type_name ? ((gen_buffer_t) type->context)->backend : NULL;
+}
+
 static size_t type_align(ggml_backend_buffer_type_t type) {
     return berth_2023_buffer_get_alignment(type->context);
 }

@@ -35,10 +35,11 @@ struct model {
     struct ggml_cgraph *graph;
 };
 
-static inline struct model model_build(void) {
+// With a b that exists already, or one of its own.
+static inline struct model model_build_with(struct ggml_tensor *b) {
     struct model m = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 512 * 1024, .no_alloc = true})};
     m.x            = ggml_set_name(ggml_new_tensor_1d(m.ctx, GGML_TYPE_F32, N), "x");
-    m.b            = ggml_set_name(ggml_new_tensor_1d(m.ctx, GGML_TYPE_F32, N), "b");
+    m.b            = b != NULL ? b : ggml_set_name(ggml_new_tensor_1d(m.ctx, GGML_TYPE_F32, N), "b");
     m.y            = m.x;
     for (int i = 0; i < N_LAYERS; i++) {
         struct ggml_tensor *h = ggml_relu(m.ctx, ggml_add(m.ctx, m.y, m.b));
@@ -48,6 +49,10 @@ static inline struct model model_build(void) {
     m.graph = ggml_new_graph(m.ctx);
     ggml_build_forward_expand(m.graph, m.y);
     return m;
+}
+
+static inline struct model model_build(void) {
+    return model_build_with(NULL);
 }
 
 static inline float model_answer(int i) {

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT
+// sched.c: the scheduler of the end of 2023 over a backend that the program defines and the CPU: measured, then computed. The
+// program's backend keeps its memory locked outside its own calls, so that a missing copy is a fault.
+
+#include "program.h"
+
+#include "ggml-backend-impl.h"
+
+#include <sys/mman.h>
+
+enum { MOST_BUFFERS = 8 };
+
+// ---- the backend ----
+
+struct pages {
+    char *base;
+    size_t size;
+};
+
+struct toy {
+    struct pages *buffers[MOST_BUFFERS];
+    int n_buffers, n_computed;
+    bool is_full; // has no memory left
+};
+
+static void toy_lock(ggml_backend_t backend, bool open) {
+    struct toy *toy = backend->context;
+    for (int i = 0; i < toy->n_buffers; i++) {
+        CHECK(mprotect(toy->buffers[i]->base, toy->buffers[i]->size, open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
+    }
+}
+
+static void toy_buffer_free(ggml_backend_buffer_t buffer) {
+    struct toy *toy     = buffer->backend->context;
+    struct pages *pages = buffer->context;
+    int i               = 0;
+    while (toy->buffers[i] != pages) {
+        i++;
+    }
+    toy->buffers[i] = toy->buffers[--toy->n_buffers];
+    munmap(pages->base, pages->size);
+    free(pages);
+}
+
+static void *toy_base(ggml_backend_buffer_t buffer) {
+    return ((struct pages *) buffer->context)->base;
+}
+
+static const char *toy_name(ggml_backend_t backend) {
+    (void) backend;
+    return "toy";
+}
+
+static void toy_free(ggml_backend_t backend) {
+    free(backend);
+}
+
+static ggml_backend_buffer_t toy_alloc_buffer(ggml_backend_t backend, size_t size) {
+    static const struct ggml_backend_buffer_i iface = {toy_buffer_free, toy_base, NULL, NULL, NULL};
+    struct toy *toy                                 = backend->context;
+    if (toy->is_full) {
+        return NULL;
+    }
+    struct pages *pages = malloc(sizeof *pages);
+    pages->size         = (size + 65535) / 65536 * 65536;
+    pages->base         = mmap(NULL, pages->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(pages->base != MAP_FAILED && toy->n_buffers < MOST_BUFFERS);
+    toy->buffers[toy->n_buffers++] = pages;
+    return ggml_backend_buffer_init(backend, iface, pages, size);
+}
+
+static size_t toy_alignment(ggml_backend_t backend) {
+    (void) backend;
+    return 64;
+}
+
+static void toy_set(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
+    toy_lock(backend, true);
+    memcpy((char *) tensor->data + offset, data, size);
+    toy_lock(backend, false);
+}
+
+static void toy_get(ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
+    toy_lock(backend, true);
+    memcpy(data, (const char *) tensor->data + offset, size);
+    toy_lock(backend, false);
+}
+
+static void toy_synchronize(ggml_backend_t backend) {
+    (void) backend;
+}
+
+static void toy_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
+    toy_lock(backend, true);
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        struct ggml_tensor *t = ggml_graph_node(graph, i);
+        for (int64_t k = 0; k < ggml_nelements(t); k++) {
+            const float a = ((const float *) t->src[0]->data)[k];
+            switch (t->op) {
+                case GGML_OP_ADD: ((float *) t->data)[k] = a + ((const float *) t->src[1]->data)[k]; break;
+                case GGML_OP_UNARY: ((float *) t->data)[k] = a > 0 ? a : 0; break;
+                default: CHECK(t->view_src != NULL); break;
+            }
+        }
+        ((struct toy *) backend->context)->n_computed++;
+    }
+    toy_lock(backend, false);
+}
+
+static bool toy_supports(ggml_backend_t backend, const struct ggml_tensor *op) {
+    (void) backend;
+    return op->op == GGML_OP_ADD || op->op == GGML_OP_UNARY;
+}
+
+static ggml_backend_t toy_new(struct toy *toy) {
+    static const struct ggml_backend_i iface = {toy_name, toy_free, toy_alloc_buffer, toy_alignment, toy_set, toy_get,
+        toy_synchronize, NULL, NULL, NULL, NULL, NULL, toy_compute, toy_supports};
+    ggml_backend_t backend                   = malloc(sizeof(struct ggml_backend));
+
+    *backend = (struct ggml_backend){iface, toy};
+    return backend;
+}
+
+// ---- programs ----
+
+// x comes from the CPU's allocator. A b that exists is a weight and pulls its ops; else b comes from there too, and the program
+// chooses who runs what.
+static void prepare(ggml_backend_sched_t sched, ggml_backend_t *backends, struct model *m, bool has_weight) {
+    ggml_tallocr_t talloc = ggml_backend_sched_get_tallocr(sched, backends[1]);
+    ggml_tallocr_alloc(talloc, m->x);
+    if (!has_weight) {
+        ggml_tallocr_alloc(talloc, m->b);
+    }
+    for (int i = 0; i < ggml_graph_n_nodes(m->graph) && !has_weight; i++) {
+        struct ggml_tensor *node = ggml_graph_node(m->graph, i);
+        if (ggml_backend_supports_op(backends[0], node)) {
+            ggml_backend_sched_set_node_backend(sched, node, backends[0]);
+        }
+    }
+}
+
+static struct model build(ggml_backend_sched_t sched, ggml_backend_t *backends, struct ggml_tensor *b) {
+    struct model m = model_build_with(b);
+    prepare(sched, backends, &m, b != NULL);
+    return m;
+}
+
+static void computes(ggml_backend_t *backends, struct toy *toy, bool with_weight) {
+    ggml_backend_sched_t sched  = ggml_backend_sched_new(backends, 2);
+    struct ggml_context *ctx    = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true});
+    struct ggml_tensor *b       = with_weight ? ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N) : NULL;
+    ggml_backend_buffer_t store = with_weight ? ggml_backend_alloc_ctx_tensors(ctx, backends[0]) : NULL;
+    CHECK(sched != NULL && (store != NULL) == with_weight);
+    CHECK(ggml_tallocr_is_measure(ggml_backend_sched_get_tallocr(sched, backends[0])));
+    struct model m = build(sched, backends, b);
+    CHECK(berth_2023_sched_graph_compute_status(sched, m.graph) == GGML_STATUS_FAILED); // not measured yet
+    ggml_free(m.ctx);
+    m = build(sched, backends, b);
+    ggml_backend_sched_init_measure(sched, m.graph);
+    CHECK(m.x->data == NULL && m.y->data == NULL);
+    ggml_free(m.ctx);
+    CHECK(!ggml_tallocr_is_measure(ggml_backend_sched_get_tallocr(sched, backends[0])));
+    for (int t = 0; t < 4; t++) {
+        m               = build(sched, backends, b);
+        toy->n_computed = 0;
+        if (t == 2) { // the last sum where the program wants it
+            ggml_backend_sched_set_node_backend(sched, m.y, backends[1]);
+        }
+        model_set(&m);
+        ggml_backend_sched_graph_compute(sched, m.graph);
+        CHECK(m.x->buffer == ggml_backend_sched_get_buffer(sched, backends[1]));
+        CHECK(ggml_get_backend(m.y) == backends[t == 2 ? 1 : 0]);
+        CHECK(toy->n_computed >= 3 * N_LAYERS - 1);
+        model_check(&m);
+        if (t == 3) { // the same graph once more, with its inputs placed anew
+            m.x->buffer = NULL;
+            m.x->data   = NULL;
+            m.b->buffer = b == NULL ? NULL : m.b->buffer;
+            m.b->data   = b == NULL ? NULL : m.b->data;
+            prepare(sched, backends, &m, b != NULL);
+            model_set(&m);
+            CHECK(berth_2023_sched_graph_compute_status(sched, m.graph) == GGML_STATUS_SUCCESS);
+            model_check(&m);
+        }
+        ggml_free(m.ctx);
+    }
+    ggml_backend_sched_free(sched);
+    ggml_backend_buffer_free(store);
+    ggml_free(ctx);
+    CHECK(toy->n_buffers == 0);
+}
+
+static void failures(ggml_backend_t *backends, struct toy *toy) {
+    ggml_backend_t none[] = {backends[0], NULL};
+    CHECK(ggml_backend_sched_new(NULL, 2) == NULL && ggml_backend_sched_new(none, 2) == NULL);
+    ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
+    struct model m             = build(sched, backends, NULL);
+    toy->is_full               = true;
+    ggml_backend_sched_init_measure(sched, m.graph);
+    CHECK(strstr(berth_last_error(), "toy") != NULL);
+    ggml_free(m.ctx);
+    toy->is_full = false;
+    m            = build(sched, backends, NULL); // the scheduler still measures
+    ggml_backend_sched_init_measure(sched, m.graph);
+    ggml_free(m.ctx);
+
+    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 512 * 1024, .no_alloc = true});
+    struct ggml_tensor *large = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1 << 20);
+    struct ggml_cgraph *graph = ggml_new_graph(ctx);
+    ggml_build_forward_expand(graph, ggml_relu(ctx, large));
+    CHECK(berth_2023_sched_graph_compute_status(sched, graph) == GGML_STATUS_ALLOC_FAILED); // larger than measured
+    m = build(sched, backends, NULL);
+    model_set(&m);
+    CHECK(berth_2023_sched_graph_compute_status(sched, m.graph) == GGML_STATUS_SUCCESS);
+    model_check(&m);
+    ggml_free(m.ctx);
+    ggml_free(ctx);
+    ggml_backend_sched_graph_compute(sched, NULL);
+    ggml_backend_sched_init_measure(NULL, NULL);
+    CHECK(ggml_backend_sched_get_tallocr(sched, NULL) == NULL && ggml_backend_sched_get_buffer(NULL, backends[0]) == NULL);
+    ggml_backend_sched_free(sched);
+    ggml_backend_sched_free(NULL);
+}
+
+int main(void) {
+    static struct toy toy;
+    ggml_log_set(log_drop, NULL);
+    ggml_backend_t backends[] = {toy_new(&toy), ggml_backend_cpu_init()};
+    computes(backends, &toy, true);
+    computes(backends, &toy, false);
+    failures(backends, &toy);
+    ggml_backend_free(backends[0]);
+    ggml_backend_free(backends[1]);
+    return 0;
+}
