@@ -1,10 +1,13 @@
-# What `make install` puts where: libraries, headers, the program, a CMake package and a pkg-config file.
+# What `make install` puts where: libraries, headers, the program with man page and completion, a CMake package and a pkg-config
+# file.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS ggml-base ggml-cpu ggml EXPORT ggml-targets
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS berth RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES models/tales-q8_0.gguf DESTINATION ${CMAKE_INSTALL_DATADIR}/berth/models)
+install(FILES docs/man/berth.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES tools/completion/berth.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME berth)
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ggml)

@@ -60,7 +60,7 @@ static int explain(struct session *s, int64_t n_tokens, bool json) {
     }
     if (berth_sched_split(s->sched, s->graph) != GGML_STATUS_SUCCESS ||
         (json ? berth_sched_explain_json : berth_sched_explain_text)(s->sched, stdout) != GGML_STATUS_SUCCESS) {
-        return cli_fail(CLI_FAILURE, "%s", berth_last_error());
+        return ferror(stdout) ? CLI_FAILURE : cli_fail(CLI_FAILURE, "%s", berth_last_error()); // cli_finish tells of a full disk
     }
     return CLI_OK;
 }

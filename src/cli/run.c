@@ -248,7 +248,8 @@ static int run_text(const struct options *o, struct cli_model *m, const struct v
         print_line(o, m, &r);
     }
     if (!ok) {
-        code = cli_fail(CLI_FAILURE, "%s", error.text[0] != '\0' ? error.text : "standard output: writing failed");
+        code = ferror(stdout) ? CLI_FAILURE // cli_finish tells of a full disk
+                              : cli_fail(CLI_FAILURE, "%s", error.text[0] != '\0' ? error.text : "out of memory");
     }
     free(r.text);
     return code;

@@ -147,8 +147,9 @@ int cli_close(FILE *file, const char *path, bool ok) {
 }
 
 int cli_finish(int code) {
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        return cli_fail(CLI_FAILURE, "standard output: writing failed: %s", strerror(errno));
+    const int why = fflush(stdout) != 0 ? errno : 0; // what failed earlier has left no reason behind
+    if (why != 0 || ferror(stdout)) {
+        return cli_fail(CLI_FAILURE, "standard output: writing failed%s%s", why != 0 ? ": " : "", why != 0 ? strerror(why) : "");
     }
     return code;
 }

@@ -6,10 +6,10 @@
 #include <getopt.h>
 #include <sys/utsname.h>
 
-static const char usage[] = "Usage: berth version [--json]\n\n"
+static const char usage[] = "Usage: berth version [OPTION]...\n\n"
                             "Prints the version, the ggml API that is served, the compiler and the machine.\n\n"
-                            "  --json   one JSON object\n"
-                            "  --help   this text\n";
+                            "      --json   print one JSON object\n"
+                            "  -h, --help   this text\n";
 
 #if defined(__clang__)
 #    define COMPILER "clang " __clang_version__

@@ -1,0 +1,103 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# docs.sh BERTH: what is said about the program is true: man page and completion have the commands and options that --help lists,
+# no more and no fewer, and completion works. Every case prints one line if it fails. Runs in the root of the sources.
+
+. "$(dirname "$0")/expect.sh"
+page=docs/man/berth.1
+. tools/completion/berth.bash
+
+# same WHAT EXPECTED FOUND: two lists of words
+same() {
+    local expected found
+    n=$((n + 1))
+    expected=$(tr -s ' ' '\n' <<< "$2" | sed '/^$/d' | sort -u | tr '\n' ' ')
+    found=$(tr -s ' ' '\n' <<< "$3" | sed '/^$/d' | sort -u | tr '\n' ' ')
+    if [ "$expected" != "$found" ]; then
+        echo "FAILED: $1: '$found', not '$expected'"
+        n_bad=$((n_bad + 1))
+    fi
+}
+
+# complete_words WORD...: what completion offers for the last word, which may be ""
+complete_words() {
+    COMP_WORDS=("$@")
+    COMP_CWORD=$(($# - 1))
+    _berth 2> /dev/null
+    echo "${COMPREPLY[*]}"
+}
+
+help_commands() {
+    "$berth" "$@" --help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p'
+}
+
+help_options() {
+    "$berth" "$@" --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | tr -d ','
+}
+
+# Options of a subsection of the man page: "Fl c , Fl Fl ctx Ar N"
+page_options() {
+    awk -v want="$1" '$1 == ".Ss" { on = substr($0, 5) == want } $1 == ".Sh" { on = 0 } on && $1 == ".It" && $2 == "Fl" { print }' $page |
+        sed 's/ Ar .*//; s/Fl Fl /--/; s/Fl /-/; s/^.It//; s/ ,//'
+}
+
+commands=
+for each in $(help_commands); do
+    if [ "$each" = gguf ]; then
+        parts=$(help_commands gguf)
+        same "completion of gguf" "$parts --help" "$(complete_words "$berth" gguf "")"
+        for part in $parts; do
+            commands="$commands gguf_$part"
+        done
+    else
+        commands="$commands $each"
+    fi
+done
+same "commands of the man page" "$commands" "$(sed -n 's/^\.Ss //p' $page | tr ' ' '_')"
+same "completion of commands" "$(help_commands) --help --version" "$(complete_words "$berth" "")"
+
+for each in $commands; do
+    words=${each/_/ }
+    # shellcheck disable=SC2086
+    options=$(help_options $words)
+    same "options of '$words' in the man page" "$options" "$(page_options "$words")"
+    # shellcheck disable=SC2086
+    same "completion of '$words -'" "$options" "$(complete_words "$berth" $words -)"
+done
+
+# values and files
+touch "$tmp/a.csv" "$tmp/b.gguf" "$tmp/c.txt" "$tmp/d.ggraph.gz" "$tmp/e.json" "$tmp/f.svg"
+mkdir "$tmp/folder"
+files() {
+    local what=$1
+    shift
+    same "$what" "$1" "$(complete_words "$berth" "${@:2}" "$tmp/" | sed "s|$tmp/||g")"
+}
+rm -f "$tmp/out" "$tmp/err"
+files "files of plan" "folder a.csv b.gguf d.ggraph.gz e.json" plan
+files "files of verify" "folder a.csv e.json" verify
+files "files of gguf info" "folder b.gguf" gguf info
+files "files of map --out" "folder f.svg" map --out
+files "no files for --capacity" "" plan --capacity
+files "no files for -t" "" plan -t
+files "files behind a flag" "folder a.csv b.gguf d.ggraph.gz e.json" plan --json
+same "beginning of an option" "--capacity" "$(complete_words "$berth" plan --ca)"
+same "devices" "$("$berth" devices --json | grep -o '"name": "[^"]*"' | head -n 1 | cut -d'"' -f4)" "$(complete_words "$berth" ops --device C)"
+same "ops" "MUL_MAT MUL_MAT_ID" "$(complete_words "$berth" ops MUL_MAT)"
+
+# every type that completion offers is one
+printf 'no model' > "$tmp/noise"
+for type in $(complete_words "$berth" gguf quantize a b ""); do
+    expect 3 "" gguf quantize "$tmp/noise" "$tmp/out.gguf" "$type"
+done
+
+if command -v mandoc > /dev/null; then
+    n=$((n + 1))
+    if ! mandoc -Tlint -W style $page > "$tmp/lint"; then
+        echo "FAILED: the man page: $(head -n 3 "$tmp/lint")"
+        n_bad=$((n_bad + 1))
+    fi
+fi
+
+echo "$n cases, $n_bad failed"
+[ $n_bad -eq 0 ]

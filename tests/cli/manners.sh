@@ -1,0 +1,162 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# manners.sh BERTH: what holds for every command: --help, a wrong option, an option without its value, a missing file, a file of
+# another kind, a full disk, JSON that is JSON, colour on a terminal only. One row a command; every case prints one line if it
+# fails. Runs in the root of the sources.
+
+. "$(dirname "$0")/expect.sh"
+
+small=tests/data/plan/small.csv
+keys=tests/fuzz/corpus/gguf/keys
+model=models/tales-q8_0.gguf
+"$berth" plan $small -o "$tmp/plan.csv" > /dev/null
+head -c 3000 /dev/urandom | tr -d '\0' > "$tmp/noise"
+: > "$tmp/empty"
+mkdir "$tmp/folder"
+ln -s /dev/full "$tmp/full.svg"
+ln -s /dev/full "$tmp/full.html"
+
+# command ; arguments that work and print ; the same with @ for a file ("": takes none) ; exit code if that file is of another kind
+table="
+bench; -p 8 -n 2 -r 1 $model; -p 8 -n 2 -r 1 @; 3
+devices; ; ; 3
+explain; $model; @; 3
+fit; --memory 1G $model; --memory 1G @; 3
+gguf check; $model; @; 1
+gguf diff; $keys $keys; $keys @; 3
+gguf info; $keys; @; 3
+gguf quantize; $model $tmp/small.gguf q4_0; @ $tmp/none.gguf q8_0; 3
+map; $small -o $tmp/small.svg; @ -o $tmp/none.svg; 3
+ops; ; ; 3
+plan; $small; @; 3
+run; -n 2 $model; -n 2 @; 3
+verify; $tmp/plan.csv; @; 3
+version; ; ; 3
+"
+
+failed() {
+    echo "FAILED: berth $1"
+    n_bad=$((n_bad + 1))
+}
+
+# The last line of a command's own message; a hint may follow it.
+told() {
+    grep -qF -- "$1" "$tmp/err" || failed "$2: no '$1' in: $(cat "$tmp/err")"
+}
+
+help_case() { # WORDS...
+    expect 0 "Usage: berth $*" "$@" --help
+    [ ! -s "$tmp/err" ] || failed "$* --help: on standard error: $(cat "$tmp/err")"
+    expect 0 "Usage: berth $*" "$@" -h
+    cp "$tmp/out" "$tmp/help"
+    grep -q -- '-h, --help ' "$tmp/help" || failed "$* --help: does not list itself"
+}
+
+option_cases() { # WORDS...
+    local option
+    for option in --nonsense -Q; do
+        expect 2 "unknown option '$option'" "$@" $option
+        [ ! -s "$tmp/out" ] || failed "$* $option: on standard output: $(cat "$tmp/out")"
+        told "Try 'berth $* --help'" "$* $option"
+    done
+    for option in $(grep -oE -- '--[a-z-]+ [A-Z]' "$tmp/help" | grep -oE -- '--[a-z-]+' | sort -u); do
+        if grep -qE -- "^ +(-[A-Za-z], )?$option [A-Z]" "$tmp/help"; then
+            expect 2 "needs a value" "$@" $option
+        fi
+    done
+}
+
+file_cases() { # CODE ARGS WORDS...
+    local wrong=$1 args=$2
+    shift 2
+    # shellcheck disable=SC2086
+    expect 3 "$tmp/missing: " "$@" ${args/@/$tmp/missing}
+    told "No such file or directory" "$* $args"
+    for other in noise empty; do
+        # shellcheck disable=SC2086
+        expect "$wrong" "$tmp/$other" "$@" ${args/@/$tmp/$other}
+        [ "$(wc -l < "$tmp/err")" -le 2 ] || failed "$* $args: more than a message: $(cat "$tmp/err")"
+    done
+    # shellcheck disable=SC2086
+    expect "$wrong" "$tmp/folder" "$@" ${args/@/$tmp/folder}
+    if ! grep -qF '[MODEL]' "$tmp/help"; then # there is one that comes with the program
+        # shellcheck disable=SC2086
+        expect 2 "" "$@" ${args/@/}
+    fi
+}
+
+full_disk_case() { # ARGS WORDS...
+    local args=$1 got
+    shift
+    n=$((n + 1))
+    # shellcheck disable=SC2086
+    "$berth" "$@" $args > /dev/full 2> "$tmp/err" < /dev/null
+    got=$?
+    [ $got -eq 3 ] || failed "$* $args > /dev/full: exit code $got, not 3: $(cat "$tmp/err")"
+    told "standard output: writing failed" "$* $args > /dev/full"
+    [ "$(wc -l < "$tmp/err")" -eq 1 ] || failed "$* $args > /dev/full: more than a message: $(cat "$tmp/err")"
+}
+
+json_case() { # ARGS WORDS...
+    local args=$1
+    shift
+    n=$((n + 1))
+    # shellcheck disable=SC2086
+    "$berth" "$@" --json $args > "$tmp/out" 2> "$tmp/err" < /dev/null || failed "$* --json $args: exit code $?: $(cat "$tmp/err")"
+    if command -v python3 > /dev/null; then
+        python3 -c 'import json, sys; json.load(open(sys.argv[1]))' "$tmp/out" 2> "$tmp/err" ||
+            failed "$* --json $args: no JSON: $(tail -n 1 "$tmp/err"): $(head -c 300 "$tmp/out")"
+    fi
+}
+
+seen=
+while IFS=';' read -r words works with_file wrong; do
+    [ -n "$words" ] || continue
+    seen="$seen ${words%% *}"
+    # shellcheck disable=SC2086
+    set -- $words
+    help_case "$@"
+    option_cases "$@"
+    # shellcheck disable=SC2086
+    expect 0 "" "$@" $works
+    [ "$words" = map ] || full_disk_case "$works" "$@"
+    [ -z "${with_file// /}" ] || file_cases "$((wrong))" "$with_file" "$@"
+    ! grep -q -- '--json' "$tmp/help" || json_case "$works" "$@"
+done <<< "$table"
+
+# no command is forgotten
+n=$((n + 1))
+for each in $("$berth" --help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p'); do
+    grep -qw "$each" <<< "$seen" || failed "$each: not in the table of this test"
+done
+
+# files that are written to a full disk
+expect 3 "/dev/full: writing failed: No space left on device" plan $small -o /dev/full
+expect 3 "full.svg: writing failed: No space left on device" map $small -o "$tmp/full.svg"
+expect 3 "full.html: writing failed: No space left on device" map $small -o "$tmp/full.html"
+expect 3 "full.html: writing failed: No space left on device" run -n 1 --map "$tmp/full.html" $model
+expect 3 "/dev/full: writing failed: No space left on device" run -n 1 --trace /dev/full $model
+expect 3 "/dev/full: writing failed: No space left on device" gguf quantize $model /dev/full q4_0
+
+# map
+expect 0 "" map $small $small -o "$tmp/two.html"
+expect 0 "" map "$tmp/plan.csv" -o "$tmp/one.html"
+expect 2 "no --out FILE is given" map $small
+expect 2 "ends neither in .svg nor in .html" map $small -o "$tmp/x.png"
+expect 2 "one file too many" map $small $small $small -o "$tmp/x.svg"
+expect 2 "--time 'soon'" map $small -t soon -o "$tmp/x.svg"
+expect 3 "cannot be written: No such file" map $small -o "$tmp/no/such.svg"
+printf 'id,lower,upper,size,offset\na,0,2,4,0\nb,1,3,4,2\n' > "$tmp/collide.csv"
+expect 3 "collide.csv: " map "$tmp/collide.csv" -o "$tmp/x.svg"
+
+# colour: on a terminal, unless it is not wanted
+if command -v script > /dev/null; then
+    n=$((n + 2))
+    script -qec "'$berth' plan $small" /dev/null < /dev/null > "$tmp/out" 2>&1
+    grep -q "$(printf '\033\[1m')" "$tmp/out" || failed "plan on a terminal: no colour"
+    NO_COLOR=1 script -qec "'$berth' plan $small" /dev/null < /dev/null > "$tmp/out" 2>&1
+    ! grep -q "$(printf '\033')" "$tmp/out" || failed "plan with NO_COLOR: colour"
+fi
+
+echo "$n cases, $n_bad failed"
+[ $n_bad -eq 0 ]
