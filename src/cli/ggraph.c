@@ -318,8 +318,10 @@ static enum ggml_status read_tensor(struct reader *r, int64_t id) {
     }
     const int n = split(r->line, f, LINE_FIELDS);
     int64_t ne[4], nb[4], number_id, view_offs, buf;
+    struct ggraph_place place = {0};
     if (n < 16 || !number(f[0], &number_id) || number_id != id || !four(f[4], ne) || !four(f[5], nb) ||
-        !number(f[9], &view_offs) || !number(f[12], &buf) || buf < -1 || buf >= r->g->n_bufs) {
+        !number(f[9], &view_offs) || !number(f[12], &buf) || buf < -1 || buf >= r->g->n_bufs || !number(f[13], &place.chunk) ||
+        !number(f[14], &place.offset)) {
         return bad_line(r, "a tensor has 16 or 17 fields, and ids follow each other");
     }
     const enum ggml_type type = type_by_name(f[3]);
@@ -342,7 +344,9 @@ static enum ggml_status read_tensor(struct reader *r, int64_t id) {
     t->flags     = flags_of(f[10]) | GGML_TENSOR_FLAG_COMPUTE;
     t->data      = f[11][0] == '1' ? t : NULL; // somebody else's memory: any address says so
     ggml_set_name(t, n > 16 ? f[16] : "");
-    r->tensors[id] = t;
+    place.tensor     = t;
+    r->tensors[id]   = t;
+    r->g->places[id] = place;
     if (id < r->n_nodes) {
         r->g->node_bufs[id] = (int) (buf >= 0 ? buf : 0);
     } else if (id < r->n_nodes + r->n_leafs) {
@@ -402,7 +406,9 @@ static enum ggml_status read_body(struct reader *r) {
     r->g->node_bufs = berth_calloc((size_t) r->n_nodes + 1, sizeof(int));
     r->g->leaf_bufs = berth_calloc((size_t) r->n_leafs + 1, sizeof(int));
     r->tensors      = berth_calloc((size_t) n_all + 1, sizeof r->tensors[0]);
-    if (r->g->graph == NULL || r->g->node_bufs == NULL || r->g->leaf_bufs == NULL || r->tensors == NULL) {
+    r->g->places    = berth_calloc((size_t) n_all + 1, sizeof r->g->places[0]);
+    r->g->n_places  = n_all;
+    if (r->g->graph == NULL || r->g->places == NULL || r->g->node_bufs == NULL || r->g->leaf_bufs == NULL || r->tensors == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a graph of %lld tensors", r->path, (long long) n_all);
     }
     for (int64_t i = 0; i < n_all; i++) {
@@ -447,6 +453,7 @@ void ggraph_free(struct ggraph *g) {
     berth_free(g->leaf_bufs);
     berth_free(g->bufs);
     berth_free(g->bufts);
+    berth_free(g->places);
     *g = (struct ggraph){0};
 }
 

@@ -15,13 +15,22 @@ struct ggraph_buf {
     int same_as;      // the first buffer of the same type
 };
 
+// Where the program that was captured put a tensor.
+struct ggraph_place {
+    const struct ggml_tensor *tensor;
+    int64_t chunk, offset; // -1: it did not
+    bool is_taken;         // an item is known to lie there
+};
+
 struct ggraph {
     char name[128];
     int version[3]; // of the ggml that ran it
     struct ggml_cgraph *graph;
     struct ggml_context *ctx;
-    int *node_bufs; // [n_nodes]
-    int *leaf_bufs; // [n_leafs]
+    int *node_bufs;              // [n_nodes]
+    int *leaf_bufs;              // [n_leafs]
+    struct ggraph_place *places; // [n_places] nodes in order, leafs, the rest
+    int64_t n_places;
     struct ggraph_buf *bufs;
     int n_bufs;
     struct ggml_backend_buffer_type

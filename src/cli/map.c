@@ -16,7 +16,10 @@ static const char usage[] =
     "are.\n\n"
     "  -o, --out OUT     OUT.svg is a picture; OUT.html is a page of one file to look around in: details under the pointer,\n"
     "                    zoom, search, comparison\n"
+    "      --captured    of a captured graph: compare with where the program put its tensors when it was captured\n"
     "  -t, --time MS     search this long beyond the fast path (default 0; may have a fraction)\n"
+    "      --ctx N       positions of a model's context (default: the model's, but 512 to 4096)\n"
+    "      --batch N     tokens of a model's batch (default 512)\n"
     "  -h, --help        this text\n\n"
     "Exit codes: 0 fine, 2 wrong usage, 3 failure.\n";
 
@@ -73,19 +76,30 @@ struct options {
     const char *out;
     const char *paths[2];
     size_t n_paths;
+    bool captured;
+    int64_t n_ctx, n_batch; // of a model, 0: not given
     struct berth_plan_params params;
 };
 
 static int parse(int argc, char **argv, struct options *o) {
-    static const struct option table[] = {
-        {"out", required_argument, NULL, 'o'}, {"time", required_argument, NULL, 't'}, {"help", no_argument, NULL, 'h'}, {0}};
-    opterr = 0;
+    static const struct option table[] = {{"out", required_argument, NULL, 'o'}, {"time", required_argument, NULL, 't'},
+        {"captured", no_argument, NULL, 'P'}, {"ctx", required_argument, NULL, 'C'}, {"batch", required_argument, NULL, 'B'},
+        {"help", no_argument, NULL, 'h'}, {0}};
+    opterr                             = 0;
     for (int c; (c = getopt_long(argc, argv, ":o:t:h", table, NULL)) != -1;) {
         switch (c) {
             case 'o': o->out = optarg; break;
             case 't':
                 if (!cli_parse_ms(optarg, &o->params.budget_us)) {
                     return cli_usage("map", "--time '%s' is not a number of milliseconds", optarg);
+                }
+                break;
+            case 'P': o->captured = true; break;
+            case 'C':
+            case 'B':
+                if (!cli_parse_int(optarg, 1, INT32_MAX, c == 'C' ? &o->n_ctx : &o->n_batch)) {
+                    return cli_usage(
+                        "map", "--%s '%s' is not a number from 1 to %d", c == 'C' ? "ctx" : "batch", optarg, INT32_MAX);
                 }
                 break;
             case 'h': fputs(usage, stdout); return -1;
@@ -102,6 +116,9 @@ static int parse(int argc, char **argv, struct options *o) {
     if (optind < argc) {
         return cli_usage("map", "'%s' is one file too many", argv[optind]);
     }
+    if (o->captured && o->n_paths > 1) {
+        return cli_usage("map", "--captured compares one file with itself, and '%s' is a second", o->paths[1]);
+    }
     if (o->out == NULL) {
         return cli_usage("map", "no --out FILE is given");
     }
@@ -109,25 +126,42 @@ static int parse(int argc, char **argv, struct options *o) {
 }
 
 // Reads a file, and plans it if it has no plan. *offsets is to be freed.
-static int load(const char *path, const struct berth_plan_params *params, struct cli_plan *plan, uint64_t **offsets) {
+static int load(const char *path, const struct options *o, struct cli_plan *plan, uint64_t **offsets) {
     *offsets = NULL;
-    if (cli_plan_read(path, 0, 0, plan) != GGML_STATUS_SUCCESS) {
+    if (cli_plan_read(path, o->n_ctx, o->n_batch, plan) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
     const struct berth_plan_set *set = plan->set;
     struct berth_plan_report report;
-    enum ggml_status status = GGML_STATUS_SUCCESS;
-    *offsets                = malloc((set->n_items + 1) * sizeof **offsets);
+    *offsets = malloc((set->n_items + 1) * sizeof **offsets);
     if (*offsets == NULL) {
         return cli_fail(CLI_FAILURE, "out of memory");
     }
-    if (set->has_offsets) {
-        memcpy(*offsets, set->offsets, set->n_items * sizeof **offsets);
-        status = berth_plan_check(set->items, (int64_t) set->n_items, NULL, *offsets, NULL);
-    } else {
-        status = cli_plan_solve(plan, params, *offsets, &report);
+    if (!set->has_offsets) {
+        return cli_plan_solve(plan, &o->params, *offsets, &report) == GGML_STATUS_SUCCESS
+                   ? CLI_OK
+                   : cli_fail(CLI_FAILURE, "%s: %s", path, berth_last_error());
     }
-    return status == GGML_STATUS_SUCCESS ? CLI_OK : cli_fail(CLI_FAILURE, "%s: %s", path, berth_last_error());
+    memcpy(*offsets, set->offsets, set->n_items * sizeof **offsets);
+    return berth_plan_check(set->items, (int64_t) set->n_items, NULL, *offsets, NULL) == GGML_STATUS_SUCCESS
+               ? CLI_OK
+               : cli_fail(CLI_FAILURE, "%s: the offsets are no valid plan; 'berth verify' says what collides", path);
+}
+
+// The plan that a captured program had.
+static int captured(const char *path, const struct cli_plan *plan, struct map_plan *map) {
+    const struct berth_plan_set *set = plan->set;
+    bool has_all                     = !set->has_offsets;
+    for (size_t i = 0; i < set->n_items && has_all; i++) {
+        has_all = set->offsets[i] != BERTH_PLAN_ANY;
+    }
+    if (!has_all) {
+        return cli_fail(CLI_FAILURE, "%s: is no captured graph in which every tensor has a place; --captured needs one", path);
+    }
+    *map = (struct map_plan){"as captured", plan, set->offsets};
+    return berth_plan_check(set->items, (int64_t) set->n_items, NULL, set->offsets, NULL) == GGML_STATUS_SUCCESS
+               ? CLI_OK
+               : cli_fail(CLI_FAILURE, "%s: the places that were captured are no valid plan by the rules of today", path);
 }
 
 int cli_map(int argc, char **argv) {
@@ -138,13 +172,16 @@ int cli_map(int argc, char **argv) {
     }
     struct cli_plan plans[2] = {0};
     uint64_t *offsets[2]     = {NULL};
-    struct map_plan maps[2];
+    struct map_plan maps[2], before;
     for (size_t i = 0; i < o.n_paths && code == CLI_OK; i++) {
-        code    = load(o.paths[i], &o.params, &plans[i], &offsets[i]);
+        code    = load(o.paths[i], &o, &plans[i], &offsets[i]);
         maps[i] = (struct map_plan){base_name(o.paths[i]), &plans[i], offsets[i]};
     }
+    if (code == CLI_OK && o.captured) {
+        code = captured(o.paths[0], &plans[0], &before);
+    }
     if (code == CLI_OK) {
-        code = cli_map_write(&maps[o.n_paths - 1], o.n_paths > 1 ? &maps[0] : NULL, o.out);
+        code = cli_map_write(&maps[o.n_paths - 1], o.captured ? &before : o.n_paths > 1 ? &maps[0] : NULL, o.out);
     }
     for (size_t i = 0; i < o.n_paths; i++) {
         cli_plan_free(&plans[i]);

@@ -106,7 +106,7 @@ static void write_legend(FILE *file, const struct map_view *views, size_t n_view
                 "<rect class=\"f%d\" x=\"%.0f\" y=\"56\" width=\"11\" height=\"11\" rx=\"2\"/><text x=\"%.0f\" "
                 "y=\"66\">%s</text>\n",
                 f, x, x + 16, map_families[f].name);
-            x += 30 + 6.2 * (double) strlen(map_families[f].name);
+            x += 38 + 5.6 * (double) strlen(map_families[f].name);
         }
     }
 }

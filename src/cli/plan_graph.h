@@ -22,7 +22,8 @@ struct cli_plan {
 // Items of a file: CSV, JSON, a captured graph if the name ends in .ggraph or .ggraph.gz, or a model: the graph of n_batch tokens
 // over n_ctx positions, 0 for what a session takes by itself. On failure plan is empty.
 enum ggml_status cli_plan_read(const char *path, int64_t n_ctx, int64_t n_batch, struct cli_plan *plan);
-// Items of a captured graph, whatever its file is called: with the tensors that lie in each, and without offsets.
+// Items of a captured graph, whatever its file is called: with the tensors that lie in each. The offsets are those of the
+// captured program, which has_offsets does not count: the plan is to be made.
 enum ggml_status cli_plan_read_graph(const char *path, struct berth_plan_set **set);
 // Is it a model, by its first bytes? And its items (plan_model.c).
 bool cli_plan_is_model(const char *path);

@@ -145,9 +145,16 @@ expect 2 "no --out FILE is given" map $small
 expect 2 "ends neither in .svg nor in .html" map $small -o "$tmp/x.png"
 expect 2 "one file too many" map $small $small $small -o "$tmp/x.svg"
 expect 2 "--time 'soon'" map $small -t soon -o "$tmp/x.svg"
+expect 0 "" map $model --ctx 64 --batch 8 -o "$tmp/model.svg"
+expect 2 "--ctx '0'" map $model --ctx 0 -o "$tmp/x.svg"
+cp tests/fuzz/corpus/ggraph/plain "$tmp/plain.ggraph"
+expect 0 "" map --captured "$tmp/plain.ggraph" -o "$tmp/captured.svg"
+grep -q 'before: as captured' "$tmp/captured.svg" || failed "map --captured: nothing to compare with"
+expect 3 "is no captured graph" map --captured $small -o "$tmp/x.svg"
+expect 2 "is a second" map --captured "$tmp/plain.ggraph" $small -o "$tmp/x.svg"
 expect 3 "cannot be written: No such file" map $small -o "$tmp/no/such.svg"
 printf 'id,lower,upper,size,offset\na,0,2,4,0\nb,1,3,4,2\n' > "$tmp/collide.csv"
-expect 3 "collide.csv: " map "$tmp/collide.csv" -o "$tmp/x.svg"
+expect 3 "the offsets are no valid plan" map "$tmp/collide.csv" -o "$tmp/x.svg"
 
 # colour: on a terminal, unless it is not wanted
 if command -v script > /dev/null; then
