@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// model_sample.h: small models of the llama family with random weights, as GGUF files, and with one thing wrong if wanted.
+#pragma once
+
+#include "check.h"
+#include "gguf.h"
+#include "model/model.h"
+
+#include <math.h>
+#include <unistd.h>
+
+struct sample_model {
+    const char *arch;
+    int n_layer, n_embd, n_head, n_head_kv, n_ff, n_vocab, n_expert;
+    bool has_bias, has_qk_norm, has_output, has_freqs;
+    const char *leave_out;                         // tensor or key that is not there
+    const char *twist;                             // tensor that has one column more
+    void (*last)(struct gguf_context *g, void *x); // a last word on the keys
+    void *last_arg;
+};
+
+static inline struct sample_model sample_model_default(void) {
+    return (struct sample_model){
+        .arch = "llama", .n_layer = 3, .n_embd = 32, .n_head = 4, .n_head_kv = 2, .n_ff = 48, .n_vocab = 40, .has_output = true};
+}
+
+static inline void sample_weight(const struct sample_model *m, struct gguf_context *g, struct ggml_context *ctx, uint64_t *seed,
+    const char *name, int64_t n0, int64_t n1, int64_t n2) {
+    if (m->leave_out != NULL && strcmp(m->leave_out, name) == 0) {
+        return;
+    }
+    n0 += m->twist != NULL && strcmp(m->twist, name) == 0;
+    struct ggml_tensor *t = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, n0, n1, n2);
+    struct check_rng r    = check_rng_new(++*seed);
+    const bool is_norm    = n1 == 1 && strstr(name, "norm") != NULL;
+    for (int64_t i = 0; i < ggml_nelements(t); i++) {
+        const float x          = (float) check_rng_below(&r, 2001) / 1000 - 1;
+        ((float *) t->data)[i] = is_norm || strstr(name, "freqs") != NULL ? 1 + x / 4 : x / sqrtf((float) n0) * 1.5f;
+    }
+    ggml_set_name(t, name);
+    gguf_add_tensor(g, t);
+}
+
+static inline void sample_layer(
+    const struct sample_model *m, struct gguf_context *g, struct ggml_context *ctx, uint64_t *seed, int i) {
+    const int64_t e = m->n_embd, kv = e / m->n_head * m->n_head_kv, head = e / m->n_head, ff = m->n_ff, x = m->n_expert;
+    const struct {
+        const char *name;
+        int64_t n0, n1, n2;
+        bool is_there;
+    } rows[] = {
+        {"attn_norm.weight", e, 1, 1, true},
+        {"attn_q.weight", e, e, 1, true},
+        {"attn_k.weight", e, kv, 1, true},
+        {"attn_v.weight", e, kv, 1, true},
+        {"attn_output.weight", e, e, 1, true},
+        {"attn_q.bias", e, 1, 1, m->has_bias},
+        {"attn_k.bias", kv, 1, 1, m->has_bias},
+        {"attn_v.bias", kv, 1, 1, m->has_bias},
+        {"attn_q_norm.weight", head, 1, 1, m->has_qk_norm},
+        {"attn_k_norm.weight", head, 1, 1, m->has_qk_norm},
+        {"ffn_norm.weight", e, 1, 1, true},
+        {"ffn_gate.weight", e, ff, 1, x == 0},
+        {"ffn_up.weight", e, ff, 1, x == 0},
+        {"ffn_down.weight", ff, e, 1, x == 0},
+        {"ffn_gate_inp.weight", e, x, 1, x > 0},
+        {"ffn_gate_exps.weight", e, ff, x, x > 0},
+        {"ffn_up_exps.weight", e, ff, x, x > 0},
+        {"ffn_down_exps.weight", ff, e, x, x > 0},
+    };
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.%d.%s", i, rows[k].name);
+        if (rows[k].is_there) {
+            sample_weight(m, g, ctx, seed, name, rows[k].n0, rows[k].n1, rows[k].n2);
+        }
+    }
+}
+
+static inline void sample_u32(const struct sample_model *m, struct gguf_context *g, const char *rest, uint32_t value) {
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", m->arch, rest);
+    if (m->leave_out == NULL || strcmp(m->leave_out, rest) != 0) {
+        gguf_set_val_u32(g, key, value);
+    }
+}
+
+// Writes the model; the caller unlinks path, which must end in XXXXXX.
+static inline void sample_model_write(const struct sample_model *m, char *path) {
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = (size_t) 16 << 20});
+    struct gguf_context *g   = gguf_init_empty();
+    uint64_t seed            = 1;
+    char key[96];
+    gguf_set_val_str(g, "general.architecture", m->arch);
+    sample_u32(m, g, "block_count", (uint32_t) m->n_layer);
+    sample_u32(m, g, "context_length", 600);
+    sample_u32(m, g, "embedding_length", (uint32_t) m->n_embd);
+    sample_u32(m, g, "feed_forward_length", (uint32_t) m->n_ff);
+    sample_u32(m, g, "attention.head_count", (uint32_t) m->n_head);
+    sample_u32(m, g, "attention.head_count_kv", (uint32_t) m->n_head_kv);
+    if (m->n_expert > 0) {
+        sample_u32(m, g, "expert_count", (uint32_t) m->n_expert);
+        sample_u32(m, g, "expert_used_count", 2);
+    }
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", m->arch);
+    gguf_set_val_f32(g, key, 1e-5f);
+    sample_weight(m, g, ctx, &seed, "token_embd.weight", m->n_embd, m->n_vocab, 1);
+    sample_weight(m, g, ctx, &seed, "output_norm.weight", m->n_embd, 1, 1);
+    if (m->has_output) {
+        sample_weight(m, g, ctx, &seed, "output.weight", m->n_embd, m->n_vocab, 1);
+    }
+    if (m->has_freqs) {
+        sample_weight(m, g, ctx, &seed, "rope_freqs.weight", m->n_embd / m->n_head / 2, 1, 1);
+    }
+    for (int i = 0; i < m->n_layer; i++) {
+        sample_layer(m, g, ctx, &seed, i);
+    }
+    if (m->last != NULL) {
+        m->last(g, m->last_arg);
+    }
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_true(gguf_write_to_file(g, path, false));
+    gguf_free(g);
+    ggml_free(ctx);
+}

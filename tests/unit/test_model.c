@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: MIT
+// Models of the llama family: what the loader refuses and how it says so; that results do not depend on batches, kernels of
+// attention or devices; that plans are what is taken.
+
+#include "support/model_sample.h"
+
+#include "support/device.h"
+
+#define PATH "/tmp/berth-model-XXXXXX"
+
+// ---- refusals ----
+
+static void refuse(const struct sample_model *m, const char *text) {
+    char path[]              = PATH;
+    struct model_error error = {""};
+    sample_model_write(m, path);
+    struct model *model = model_open(path, &error);
+    unlink(path);
+    if (model != NULL || strstr(error.text, text) == NULL) {
+        print_error("wanted '%s', got '%s'\n", text, error.text);
+        fail();
+    }
+}
+
+static void test_missing(void **state) {
+    (void) state;
+    static const char *const names[] = {"token_embd.weight", "output_norm.weight", "blk.0.attn_q.weight", "blk.2.ffn_down.weight",
+        "blk.1.attn_norm.weight", "block_count", "embedding_length", "feed_forward_length", "attention.head_count"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct sample_model m = sample_model_default();
+        m.leave_out           = names[i];
+        char text[128];
+        snprintf(text, sizeof text, "%s' is missing", names[i]);
+        refuse(&m, text);
+    }
+}
+
+static void test_shapes(void **state) {
+    (void) state;
+    struct sample_model m = sample_model_default();
+    m.twist               = "blk.1.attn_k.weight";
+    refuse(&m, "tensor 'blk.1.attn_k.weight' is [33, 16, 1, 1], by the keys it is [32, 16, 1, 1]");
+    m.twist = "output.weight";
+    refuse(&m, "tensor 'output.weight' is [33, 40, 1, 1]");
+    m           = sample_model_default();
+    m.n_head_kv = 3;
+    refuse(&m, "4 heads cannot share 3");
+    m        = sample_model_default();
+    m.n_head = m.n_head_kv = 5;
+    refuse(&m, "cannot be dealt to 5 heads");
+}
+
+static void set_u32(struct gguf_context *g, void *x) {
+    const char *const *pair = x;
+    gguf_set_val_u32(g, pair[0], (uint32_t) strtoul(pair[1], NULL, 10));
+}
+
+static void set_str(struct gguf_context *g, void *x) {
+    const char *const *pair = x;
+    gguf_set_val_str(g, pair[0], pair[1]);
+}
+
+static void test_keys(void **state) {
+    (void) state;
+    static const char *const numbers[][3] = {{"llama.block_count", "4000000000", "key 'llama.block_count' is 4000000000"},
+        {"llama.embedding_length", "0", "key 'llama.embedding_length' is 0, from 1"},
+        {"llama.attention.head_count", "1000000", "key 'llama.attention.head_count' is 1000000"},
+        {"llama.rope.dimension_count", "7", "7 elements are to be turned"}, {"llama.rope.dimension_count", "100", "from 2 to 8"},
+        {"llama.attention.layer_norm_rms_epsilon", "1", "is u32, a real number is wanted"},
+        {"llama.expert_count", "9999", "key 'llama.expert_count' is 9999"}};
+    static const char *const texts[][3]   = {{"llama.block_count", "three", "is str, a whole number is wanted"},
+          {"general.architecture", "gemma2", "architecture 'gemma2' is not supported"},
+          {"llama.rope.scaling.type", "magic", "rope scaling 'magic' is not supported"}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sample_model m = sample_model_default();
+        m.last                = set_u32;
+        m.last_arg            = (void *) (uintptr_t) numbers[i];
+        refuse(&m, numbers[i][2]);
+    }
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct sample_model m = sample_model_default();
+        m.last                = set_str;
+        m.last_arg            = (void *) (uintptr_t) texts[i];
+        refuse(&m, texts[i][2]);
+    }
+}
+
+// Cut at many places, it is refused each time.
+static void test_cut(void **state) {
+    (void) state;
+    char path[]                 = PATH;
+    const struct sample_model m = sample_model_default();
+    sample_model_write(&m, path);
+    FILE *file = fopen(path, "rb");
+    fseek(file, 0, SEEK_END);
+    const long size = ftell(file);
+    fclose(file);
+    for (long at = size - 32; at >= 0; at -= at > 6000 ? 997 : 61) { // the padding behind the last tensor may be missing
+        struct model_error error = {""};
+        assert_int_equal(truncate(path, at), 0);
+        assert_null(model_open(path, &error));
+        assert_true(error.text[0] != '\0');
+    }
+    unlink(path);
+}
+
+// ---- results ----
+
+struct opened {
+    struct model *model;
+    struct session *session;
+};
+
+static struct opened open_with(
+    const struct sample_model *m, const struct model_devices *devices, const struct session_params *params) {
+    char path[]              = PATH;
+    struct model_error error = {""};
+    struct opened o          = {0};
+    sample_model_write(m, path);
+    o.model = model_open(path, &error);
+    unlink(path);
+    if (o.model != NULL && model_place(o.model, devices, params->plan_only, NULL, NULL, &error)) {
+        o.session = session_new(o.model, devices, params, &error);
+    }
+    if (o.session == NULL || !session_reserve(o.session, &error)) {
+        print_error("%s\n", error.text);
+        fail();
+    }
+    return o;
+}
+
+static void close_opened(struct opened *o) {
+    session_free(o->session);
+    model_free(o->model);
+}
+
+#define N_TOKENS 300
+
+static void tokens_fill(int32_t *tokens, int n_vocab) {
+    struct check_rng r = check_rng_new(5);
+    for (int i = 0; i < N_TOKENS; i++) {
+        tokens[i] = (int32_t) check_rng_below(&r, (uint64_t) n_vocab);
+    }
+}
+
+static void decode_in(struct session *s, const int32_t *tokens, int step, float *logits) {
+    struct model_error error = {""};
+    session_reset(s);
+    for (int i = 0; i < N_TOKENS; i += step) {
+        if (!session_decode(s, tokens + i, N_TOKENS - i < step ? N_TOKENS - i : step, &error)) {
+            print_error("%s\n", error.text);
+            fail();
+        }
+    }
+    memcpy(logits, s->logits, (size_t) s->model->params.n_vocab * sizeof *logits);
+}
+
+static void near(const float *a, const float *b, int n, float most) {
+    for (int i = 0; i < n; i++) {
+        if (!(fabsf(a[i] - b[i]) <= most)) {
+            print_error("logit %d: %g and %g\n", i, (double) a[i], (double) b[i]);
+            fail();
+        }
+    }
+}
+
+static struct model_devices cpu_open(void) {
+    struct model_devices d;
+    struct model_error error = {""};
+    assert_true(model_devices_open(&d, "CPU", 2, &error));
+    return d;
+}
+
+// Every kind of layer: in one batch, in many, without flash attention.
+static void test_batches(void **state) {
+    (void) state;
+    struct sample_model kinds[6];
+    for (int i = 0; i < 6; i++) {
+        kinds[i] = sample_model_default();
+    }
+    kinds[1].arch          = "qwen2";
+    kinds[1].has_bias      = true;
+    kinds[2].arch          = "qwen3";
+    kinds[2].has_qk_norm   = true;
+    kinds[3].has_output    = false;
+    kinds[4].has_freqs     = true;
+    kinds[5].n_expert      = 4;
+    struct model_devices d = cpu_open();
+    for (int i = 0; i < 6; i++) {
+        int32_t tokens[N_TOKENS];
+        float one[64], many[64], plain[64];
+        struct session_params params = {.n_batch = 512, .cache_type = GGML_TYPE_F32};
+        struct opened o              = open_with(&kinds[i], &d, &params);
+        assert_true(o.session->has_flash);
+        tokens_fill(tokens, kinds[i].n_vocab);
+        decode_in(o.session, tokens, N_TOKENS, one);
+        decode_in(o.session, tokens, 7, many);
+        near(one, many, kinds[i].n_vocab, 2e-3f);
+        assert_true(fabsf(one[0]) > 1e-3f && fabsf(one[0] - one[1]) > 1e-4f);
+        close_opened(&o);
+        params.no_flash = true;
+        o               = open_with(&kinds[i], &d, &params);
+        assert_false(o.session->has_flash);
+        decode_in(o.session, tokens, 64, plain);
+        near(one, plain, kinds[i].n_vocab, 2e-3f);
+        close_opened(&o);
+    }
+    model_devices_close(&d);
+}
+
+// What one layer sees decides the other's place in it: a changed token changes the answer, a token behind the asked one does not
+// exist.
+static void test_causal(void **state) {
+    (void) state;
+    struct model_devices d       = cpu_open();
+    const struct sample_model m  = sample_model_default();
+    struct session_params params = {.cache_type = GGML_TYPE_F16};
+    struct opened o              = open_with(&m, &d, &params);
+    int32_t tokens[N_TOKENS];
+    float a[64], b[64];
+    tokens_fill(tokens, m.n_vocab);
+    decode_in(o.session, tokens, N_TOKENS, a);
+    tokens[3] = (tokens[3] + 1) % m.n_vocab;
+    decode_in(o.session, tokens, N_TOKENS, b);
+    float most = 0;
+    for (int i = 0; i < m.n_vocab; i++) {
+        most = fmaxf(most, fabsf(a[i] - b[i]));
+    }
+    assert_true(most > 1e-5f);
+    struct model_error error = {""};
+    const int32_t wrong      = m.n_vocab;
+    assert_false(session_decode(o.session, &wrong, 1, &error));
+    assert_non_null(strstr(error.text, "token 40 is none of 40"));
+    error.text[0] = '\0';
+    assert_false(session_decode(o.session, tokens, 301, &error));
+    assert_non_null(strstr(error.text, "301 tokens do not fit: 300 of 600 positions are taken"));
+    close_opened(&o);
+    model_devices_close(&d);
+}
+
+static size_t device_room;
+
+static void device_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) {
+    (void) dev;
+    *n_free = *n_total = device_room;
+}
+
+// All layers on a device with memory of its own, then as many as fit, against the CPU alone.
+static void test_devices(void **state) {
+    (void) state;
+    static const size_t rooms[]  = {(size_t) 1 << 30, 80000, 1};
+    struct sample_model m        = sample_model_default();
+    m.has_output                 = false; // the output is a second copy there
+    struct model_devices cpu     = cpu_open();
+    struct session_params params = {.cache_type = GGML_TYPE_F16};
+    int32_t tokens[N_TOKENS];
+    float want[64], got[64];
+    tokens_fill(tokens, m.n_vocab);
+    struct opened o = open_with(&m, &cpu, &params);
+    decode_in(o.session, tokens, 50, want);
+    close_opened(&o);
+    for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
+        struct device dev;
+        device_init(&dev, "far");
+        dev.dev.iface.get_memory = device_memory;
+        device_room              = rooms[i];
+        struct model_devices d   = {.n = 2, .dev = {&dev.dev, cpu.dev[0]}, .backend = {device_start(&dev), cpu.backend[0]}};
+        o                        = open_with(&m, &d, &params);
+        const struct session_memory *far = &o.session->memory[0], *near_by = &o.session->memory[1];
+        assert_int_equal(far->weights > 0, i < 2);
+        assert_true(near_by->weights > 0); // the embedding at least
+        assert_int_equal(o.model->layer_device[0] == 0, i == 0);
+        decode_in(o.session, tokens, 50, got);
+        near(want, got, m.n_vocab, 2e-3f);
+        assert_int_equal(far->weights + far->cache + far->compute > 0, i < 2);
+        close_opened(&o);
+        device_stop(&dev);
+    }
+    model_devices_close(&cpu);
+}
+
+// Planned is what is taken: the same bytes with and without memory.
+static void test_plan_only(void **state) {
+    (void) state;
+    struct model_devices d         = cpu_open();
+    const struct sample_model m    = sample_model_default();
+    struct session_params params   = {.n_ctx = 321, .n_batch = 77, .cache_type = GGML_TYPE_F16};
+    struct opened real             = open_with(&m, &d, &params);
+    params.plan_only               = true;
+    struct opened planned          = open_with(&m, &d, &params);
+    const struct session_memory *a = &real.session->memory[0], *b = &planned.session->memory[0];
+    assert_int_equal(a->weights, b->weights);
+    assert_int_equal(a->cache, b->cache);
+    assert_int_equal(a->compute, b->compute);
+    assert_int_equal(a->compute, ggml_backend_sched_get_buffer_size(real.session->sched, d.backend[0]));
+    assert_int_equal(a->report.peak, a->compute);
+    assert_true(a->report.bound > 0 && a->report.bound <= a->compute);
+    close_opened(&real);
+    close_opened(&planned);
+    model_devices_close(&d);
+}
+
+static bool stop_now(size_t done, size_t all, void *user_data) {
+    *(int *) user_data += done <= all;
+    return false;
+}
+
+static void test_stopped(void **state) {
+    (void) state;
+    char path[]                 = PATH;
+    struct model_error error    = {""};
+    const struct sample_model m = sample_model_default();
+    struct model_devices d      = cpu_open();
+    int n                       = 0;
+    sample_model_write(&m, path);
+    struct model *model = model_open(path, &error);
+    assert_non_null(model);
+    assert_false(model_place(model, &d, false, stop_now, &n, &error));
+    assert_string_equal(error.text, "loading was stopped");
+    assert_int_equal(n, 1);
+    model_free(model);
+    model_devices_close(&d);
+    unlink(path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_missing), cmocka_unit_test(test_shapes), cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_cut), cmocka_unit_test(test_batches), cmocka_unit_test(test_causal), cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_plan_only), cmocka_unit_test(test_stopped)};
+    check_quiet();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT
+// Tokenizers: known pieces, texts that come back whole, characters out of bytes, and vocabularies that lie.
+
+#include "support/vocab_sample.h"
+
+#include <math.h>
+
+// ---- a small SentencePiece vocabulary ----
+
+static const char *const spm_texts[] = {"<unk>", "<s>", "</s>", "\xE2\x96\x81", "a", "b", "c", "ab", "abc",
+    "\xE2\x96\x81"
+    "a",
+    "bc",
+    "\xE2\x96\x81"
+    "abc",
+    "<tag>"};
+#define N_SPM (sizeof spm_texts / sizeof *spm_texts)
+
+struct spm {
+    const char *tokens[256 + N_SPM];
+    float scores[256 + N_SPM];
+    int32_t types[256 + N_SPM];
+    char bytes[256][8];
+    size_t n;
+};
+
+static void spm_fill(struct spm *s) {
+    static const float scores[N_SPM] = {0, 0, 0, -10, -11, -12, -13, -1, -3, -2, -0.5f, -4, 0};
+    *s                               = (struct spm){0};
+    for (; s->n < N_SPM; s->n++) {
+        s->tokens[s->n] = spm_texts[s->n];
+        s->scores[s->n] = scores[s->n];
+        s->types[s->n]  = s->n == 0 ? TOKEN_UNKNOWN : s->n < 3 ? TOKEN_CONTROL : TOKEN_NORMAL;
+    }
+    s->types[N_SPM - 1] = TOKEN_USER;
+    for (int b = 0; b < 256; b++, s->n++) {
+        snprintf(s->bytes[b], sizeof s->bytes[b], "<0x%02X>", (unsigned) b);
+        s->tokens[s->n] = s->bytes[b];
+        s->types[s->n]  = TOKEN_BYTE;
+    }
+}
+
+static struct gguf_context *spm_keys(struct spm *s) {
+    struct gguf_context *g = gguf_init_empty();
+    gguf_set_val_str(g, "tokenizer.ggml.model", "llama");
+    gguf_set_arr_str(g, "tokenizer.ggml.tokens", (const char **) (uintptr_t) s->tokens, s->n);
+    gguf_set_arr_data(g, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, s->scores, s->n);
+    gguf_set_arr_data(g, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, s->types, s->n);
+    return g;
+}
+
+static struct vocab *vocab_of(const struct gguf_context *g, size_t n) {
+    struct model_error error = {""};
+    struct vocab *v          = vocab_new(g, (int64_t) n, &error);
+    if (v == NULL) {
+        print_error("%s\n", error.text);
+        fail();
+    }
+    return v;
+}
+
+static void expect_tokens(const struct vocab *v, const char *text, bool add, bool parse, const int32_t *want, size_t n) {
+    struct model_error error = {""};
+    struct token_list list   = {0};
+    assert_true(vocab_encode(v, text, strlen(text), add, parse, &list, &error));
+    if (list.n != n || memcmp(list.ids, want, n * sizeof *want) != 0) {
+        print_error("'%s':", text);
+        for (size_t i = 0; i < list.n; i++) {
+            print_error(" %d", list.ids[i]);
+        }
+        fail();
+    }
+    token_list_fini(&list);
+}
+#define EXPECT(v, text, add, parse, ...) \
+    expect_tokens(v, text, add, parse, (int32_t[]){__VA_ARGS__}, sizeof(int32_t[]){__VA_ARGS__} / sizeof(int32_t))
+
+static void test_spm(void **state) {
+    (void) state;
+    struct spm s;
+    spm_fill(&s);
+    struct gguf_context *g = spm_keys(&s);
+    struct vocab *v        = vocab_of(g, s.n);
+    const int32_t byte     = N_SPM;
+    EXPECT(v, "a", true, true, 1, 9);                                // the space before a text
+    EXPECT(v, "abc", false, true, 11);                               // "bc" has the best score, then " a", then both
+    EXPECT(v, "c ab", false, true, 3, 6, 3, 7);                      // "ab" (-1) before " a" (-2)
+    EXPECT(v, "", true, true, 1);                                    // nothing but the begin
+    EXPECT(v, "d", false, true, 3, byte + 'd');                      // a byte
+    EXPECT(v, "\xC3\xA4", false, true, 3, byte + 0xC3, byte + 0xA4); // bytes of a character
+    EXPECT(v, "a<tag>a", false, false, 9, 12, 9);                    // a user's token, always; a space behind it
+    EXPECT(v, "</s>", false, true, 2);                               // a control token, spelled out
+    EXPECT(v, "\n", false, true, 3, byte + '\n');
+    char piece[8];
+    assert_int_equal(vocab_piece(v, 9, piece, sizeof piece), 2);
+    assert_memory_equal(piece, " a", 2);
+    assert_int_equal(vocab_piece(v, byte + 0xC3, piece, sizeof piece), 1);
+    assert_int_equal((unsigned char) piece[0], 0xC3);
+    assert_int_equal(vocab_piece(v, 1, piece, sizeof piece), 0);
+    assert_int_equal(vocab_piece(v, -1, piece, sizeof piece), 0);
+    assert_int_equal(vocab_piece(v, 1 << 30, piece, sizeof piece), 0);
+    assert_int_equal(vocab_piece(v, 12, piece, 2), 5); // counted beyond what fits
+    assert_true(vocab_is_end(v, 2) && !vocab_is_end(v, 1) && vocab_is_end(v, -1));
+    gguf_set_val_bool(g, "tokenizer.ggml.add_space_prefix", false);
+    gguf_set_val_bool(g, "tokenizer.ggml.add_bos_token", false);
+    gguf_set_val_bool(g, "tokenizer.ggml.add_eos_token", true);
+    vocab_free(v);
+    v = vocab_of(g, s.n);
+    EXPECT(v, "a", true, true, 4, 2);
+    vocab_free(v);
+    gguf_free(g);
+}
+
+// ---- whole texts ----
+
+static void expect_back(const struct vocab *v, const char *text, size_t size, size_t skip) {
+    struct model_error error = {""};
+    struct token_list list   = {0};
+    char back[8192];
+    size_t n = 0;
+    assert_true(vocab_encode(v, text, size, false, false, &list, &error));
+    for (size_t i = 0; i < list.n; i++) {
+        n += vocab_piece(v, list.ids[i], back + n, sizeof back - n);
+        assert_true(n <= sizeof back);
+    }
+    skip = n > 0 ? skip : 0;
+    assert_int_equal(n - skip, size);
+    assert_memory_equal(back + skip, text, size);
+    token_list_fini(&list);
+}
+
+// Any bytes come back, valid UTF-8 or not.
+static void test_round_trip(void **state) {
+    (void) state;
+    static const char *const rules[] = {"gpt-2", "llama-bpe", "qwen2", "default"};
+    struct sample_vocab v;
+    sample_vocab_init(&v);
+    struct check_rng r = check_rng_new(check_seed(7));
+    for (size_t i = 0; i < 4; i++) {
+        struct gguf_context *g = sample_vocab_keys(&v, rules[i]);
+        struct vocab *vocab    = vocab_of(g, v.n_tokens);
+        for (int k = 0; k < 2000; k++) {
+            char text[600];
+            expect_back(vocab, text, sample_random_text(&r, text, sizeof text, true), 0);
+        }
+        vocab_free(vocab);
+        gguf_free(g);
+    }
+    sample_vocab_fini(&v);
+}
+
+static void test_round_trip_spm(void **state) {
+    (void) state;
+    struct spm s;
+    spm_fill(&s);
+    s.types[N_SPM - 1]     = TOKEN_NORMAL; // a user's token would put a space behind itself
+    struct gguf_context *g = spm_keys(&s);
+    struct vocab *v        = vocab_of(g, s.n);
+    struct check_rng r     = check_rng_new(check_seed(8));
+    for (int k = 0; k < 2000; k++) {
+        char text[600];
+        size_t n = sample_random_text(&r, text, sizeof text, true);
+        for (size_t i = 0; i + 3 <= n; i++) { // the sign for a space comes back as one
+            if (memcmp(text + i, "\xE2\x96\x81", 3) == 0) {
+                memcpy(text + i, "abc", 3);
+            }
+        }
+        expect_back(v, text, n, 1);
+    }
+    vocab_free(v);
+    gguf_free(g);
+}
+
+// A long text of one word must not take the square of its length.
+static void test_long(void **state) {
+    (void) state;
+    const size_t n = 400000;
+    char *text     = malloc(n);
+    struct sample_vocab s;
+    sample_vocab_init(&s);
+    struct gguf_context *g = sample_vocab_keys(&s, "qwen2");
+    struct vocab *v        = vocab_of(g, s.n_tokens);
+    for (int kind = 0; kind < 4; kind++) {
+        struct token_list list   = {0};
+        struct model_error error = {""};
+        for (size_t i = 0; i < n; i++) {
+            text[i] = "ship  \n\n..=="[kind * 3 + (int) (i % 3 != 0) + (int) (i % 5 == 0)];
+        }
+        const int64_t start = ggml_time_us();
+        assert_true(vocab_encode(v, text, n, false, true, &list, &error));
+        assert_true(ggml_time_us() - start < 20000000);
+        assert_true(list.n > 0);
+        token_list_fini(&list);
+    }
+    vocab_free(v);
+    gguf_free(g);
+    sample_vocab_fini(&s);
+    free(text);
+}
+
+// ---- characters ----
+
+static void test_alphabet(void **state) {
+    (void) state;
+    for (int b = 0; b < 256; b++) {
+        assert_int_equal(byte_of_char(byte_to_char((uint8_t) b)), b);
+    }
+    assert_int_equal(byte_to_char(' '), 0x120);
+    assert_int_equal(byte_to_char('\n'), 0x10A);
+    assert_int_equal(byte_to_char(0xAD), 0x143);
+    assert_int_equal(byte_of_char(0x144), -1);
+    assert_int_equal(byte_of_char(' '), -1);
+}
+
+static void test_kinds(void **state) {
+    (void) state;
+    assert_true(char_is_letter('a') && char_is_letter(0xE4) && char_is_letter(0x8239) && char_is_letter(0x10FFF0) == false);
+    assert_true(char_is_number('7') && char_is_number(0xBD) && char_is_number(0x967) && !char_is_number('a'));
+    assert_true(char_is_punctuation('!') && char_is_punctuation(0x2014) && !char_is_punctuation('$'));
+    assert_true(char_is_space(' ') && char_is_space(0xA0) && char_is_space(0x3000) && !char_is_space(0x200B));
+    assert_false(char_is_letter(0) || char_is_letter(UINT32_MAX) || char_is_number(UINT32_MAX));
+}
+
+// Byte by byte or at once: the same whole characters.
+static void test_stream(void **state) {
+    (void) state;
+    static const struct {
+        const char *in, *out;
+    } rows[] = {
+        {"abc", "abc"},
+        {"\xC3\xA4\xE8\x88\xB9\xF0\x9F\x9A\xA2", "\xC3\xA4\xE8\x88\xB9\xF0\x9F\x9A\xA2"},
+        {"a\xC3", "a\xEF\xBF\xBD"},
+        {"\xF0\x9F\x9A", "\xEF\xBF\xBD"},
+        {"\xF0\x9F\x9Ax", "\xEF\xBF\xBDx"},
+        {"\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD"},
+        {"\xC0\xAF", "\xEF\xBF\xBD\xEF\xBF\xBD"},
+        {"\xED\xA0\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+        {"\xF4\x90\x80\x80", "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char out[64];
+        struct utf8_stream s = {0};
+        size_t n             = utf8_stream_put(&s, rows[i].in, strlen(rows[i].in), out);
+        n += utf8_stream_end(&s, out + n);
+        assert_int_equal(n, strlen(rows[i].out));
+        assert_memory_equal(out, rows[i].out, n);
+        n = 0;
+        for (const char *p = rows[i].in; *p != '\0'; p++) {
+            n += utf8_stream_put(&s, p, 1, out + n);
+        }
+        n += utf8_stream_end(&s, out + n);
+        assert_int_equal(n, strlen(rows[i].out));
+        assert_memory_equal(out, rows[i].out, n);
+    }
+}
+
+// ---- lies ----
+
+static void refuse(const struct gguf_context *g, int64_t n, const char *text) {
+    struct model_error error = {""};
+    struct vocab *v          = vocab_new(g, n, &error);
+    if (v != NULL || strstr(error.text, text) == NULL) {
+        print_error("wanted '%s', got '%s'\n", text, error.text);
+        fail();
+    }
+}
+
+static void test_refused(void **state) {
+    (void) state;
+    struct spm s;
+    spm_fill(&s);
+    const int64_t n        = (int64_t) s.n;
+    struct gguf_context *g = spm_keys(&s);
+    refuse(g, n + 1, "there are 269 tokens, but the model has 270");
+    gguf_set_arr_data(g, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, s.scores, s.n - 1);
+    refuse(g, n, "key 'tokenizer.ggml.scores' has 268 values for 269 tokens");
+    gguf_set_arr_data(g, "tokenizer.ggml.scores", GGUF_TYPE_INT32, s.scores, s.n);
+    refuse(g, n, "key 'tokenizer.ggml.scores' is no list of f32");
+    gguf_free(g);
+    g          = spm_keys(&s);
+    s.types[7] = 77;
+    gguf_set_arr_data(g, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, s.types, s.n);
+    refuse(g, n, "token 7 is of type 77");
+    s.types[7] = TOKEN_NORMAL;
+    gguf_set_arr_data(g, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, s.types, s.n);
+    gguf_set_val_u32(g, "tokenizer.ggml.bos_token_id", 269);
+    refuse(g, n, "key 'tokenizer.ggml.bos_token_id' is 269, from -1 to 268");
+    gguf_set_val_u32(g, "tokenizer.ggml.bos_token_id", UINT32_MAX); // none
+    vocab_free(vocab_of(g, s.n));
+    gguf_set_val_str(g, "tokenizer.ggml.add_bos_token", "yes");
+    refuse(g, n, "is str, bool is wanted");
+    gguf_set_val_str(g, "tokenizer.ggml.model", "bert");
+    refuse(g, n, "tokenizer 'bert' is not supported");
+    gguf_set_val_str(g, "tokenizer.ggml.model", "no_vocab");
+    refuse(g, n, "there is no tokenizer in the file");
+    gguf_set_val_u32(g, "tokenizer.ggml.model", 3);
+    refuse(g, n, "a text is wanted");
+    gguf_set_val_str(g, "tokenizer.ggml.model", "gpt2");
+    gguf_remove_key(g, "tokenizer.ggml.add_bos_token");
+    refuse(g, n, "key 'tokenizer.ggml.merges' is missing");
+    const char *merges[] = {"a b"};
+    gguf_set_arr_str(g, "tokenizer.ggml.merges", merges, 1);
+    gguf_set_val_str(g, "tokenizer.ggml.pre", "someday");
+    refuse(g, n, "words as 'someday' cuts them are not supported");
+    gguf_set_val_u32(g, "tokenizer.ggml.tokens", 1);
+    refuse(g, n, "key 'tokenizer.ggml.tokens' is no list of texts");
+    gguf_free(g);
+}
+
+// Scores that are no numbers, merges that make no token, tokens that are empty or there twice: odd, but no harm.
+static void test_odd(void **state) {
+    (void) state;
+    struct spm s;
+    spm_fill(&s);
+    s.scores[7]            = NAN;
+    s.scores[10]           = INFINITY;
+    s.scores[9]            = -INFINITY;
+    s.tokens[4]            = "";
+    s.tokens[5]            = "ab";
+    struct gguf_context *g = spm_keys(&s);
+    struct vocab *v        = vocab_of(g, s.n);
+    struct check_rng r     = check_rng_new(9);
+    for (int i = 0; i < 500; i++) {
+        char text[600];
+        struct token_list list   = {0};
+        struct model_error error = {""};
+        const size_t n           = sample_random_text(&r, text, sizeof text, true);
+        assert_true(vocab_encode(v, text, n, true, true, &list, &error));
+        token_list_fini(&list);
+    }
+    vocab_free(v);
+    gguf_free(g);
+    const char *tokens[] = {"a", "b", "ab", ""}, *merges[] = {"b a", "a b", "", " ", "a", "ab ab", "a b"};
+    g = gguf_init_empty();
+    gguf_set_val_str(g, "tokenizer.ggml.model", "gpt2");
+    gguf_set_val_str(g, "tokenizer.ggml.pre", "gpt-2");
+    gguf_set_arr_str(g, "tokenizer.ggml.tokens", tokens, 4);
+    gguf_set_arr_str(g, "tokenizer.ggml.merges", merges, 7);
+    v = vocab_of(g, 4);
+    EXPECT(v, "ab", false, true, 2);
+    EXPECT(v, "ba", false, true, 1, 0);         // the merge makes "ba", which is no token
+    EXPECT(v, "abab", false, true, 0, 1, 0, 1); // "b a" comes first, then nothing fits
+    EXPECT(v, "axb", false, true, 0, 1);        // no token, and none for what is unknown
+    vocab_free(v);
+    gguf_free(g);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spm), cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_round_trip_spm), cmocka_unit_test(test_long), cmocka_unit_test(test_alphabet),
+        cmocka_unit_test(test_kinds), cmocka_unit_test(test_stream), cmocka_unit_test(test_refused), cmocka_unit_test(test_odd)};
+    check_quiet();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
