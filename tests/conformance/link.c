@@ -2,43 +2,14 @@
 // link.c: recipes and outcomes over pipes. Both ends are built from the same source, so structs travel as they are.
 #include "link.h"
 
-#include <errno.h>
+#include "support/pipe.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-bool link_read(int fd, void *data, size_t n) {
-    for (char *p = data; n > 0;) {
-        const ssize_t got = read(fd, p, n);
-        if (got < 0 && errno == EINTR) {
-            continue;
-        }
-        if (got <= 0) {
-            return false;
-        }
-        p += got;
-        n -= (size_t) got;
-    }
-    return true;
-}
-
-bool link_write(int fd, const void *data, size_t n) {
-    for (const char *p = data; n > 0;) {
-        const ssize_t put = write(fd, p, n);
-        if (put < 0 && errno == EINTR) {
-            continue;
-        }
-        if (put <= 0) {
-            return false;
-        }
-        p += put;
-        n -= (size_t) put;
-    }
-    return true;
-}
 
 static bool link_open(struct link *l) {
     int to[2], from[2];
@@ -80,7 +51,7 @@ void link_close(struct link *l) {
 static bool outcome_receive(int fd, struct outcome *o) {
     char *text      = o->text;
     const int alloc = o->text_alloc;
-    const bool ok   = link_read(fd, o, sizeof(*o));
+    const bool ok   = pipe_read(fd, o, sizeof(*o));
     o->text         = text;
     o->text_alloc   = alloc;
     if (!ok || o->n_text < 0) {
@@ -94,7 +65,7 @@ static bool outcome_receive(int fd, struct outcome *o) {
         }
     }
     o->text[o->n_text] = 0;
-    return link_read(fd, o->text, (size_t) o->n_text);
+    return pipe_read(fd, o->text, (size_t) o->n_text);
 }
 
 void link_run(struct link *l, const struct recipe *r, struct outcome *o) {
@@ -102,7 +73,7 @@ void link_run(struct link *l, const struct recipe *r, struct outcome *o) {
         o->kind = OUTCOME_DIED;
         return;
     }
-    if (!link_write(l->to, r, sizeof(*r)) || !link_write(l->to, r->calls, (size_t) r->n_calls * sizeof(*r->calls)) ||
+    if (!pipe_write(l->to, r, sizeof(*r)) || !pipe_write(l->to, r->calls, (size_t) r->n_calls * sizeof(*r->calls)) ||
         !outcome_receive(l->from, o)) {
         link_close(l);
         o->kind   = OUTCOME_DIED;

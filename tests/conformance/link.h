@@ -16,7 +16,3 @@ struct link {
 
 void link_run(struct link *l, const struct recipe *r, struct outcome *o);
 void link_close(struct link *l);
-
-// Both ends: all n bytes, or false at the end of the stream.
-bool link_read(int fd, void *data, size_t n);
-bool link_write(int fd, const void *data, size_t n);

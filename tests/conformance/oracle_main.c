@@ -2,6 +2,8 @@
 // oracle_main.c: conformance-oracle LIBRARY: runs recipes from stdin on the reference, writes their outcomes to stdout.
 #include "link.h"
 
+#include "support/pipe.h"
+
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +27,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "conformance-oracle: %s is not ggml\n", argv[1]);
         return 1;
     }
-    while (link_read(STDIN_FILENO, &r, sizeof(r))) {
+    while (pipe_read(STDIN_FILENO, &r, sizeof(r))) {
         if (r.n_calls > n_alloc) {
             n_alloc = 2 * r.n_calls;
             calls   = realloc(calls, (size_t) n_alloc * sizeof(*calls));
@@ -34,11 +36,11 @@ int main(int argc, char **argv) {
             }
         }
         r.calls = calls;
-        if (!link_read(STDIN_FILENO, calls, (size_t) r.n_calls * sizeof(*calls))) {
+        if (!pipe_read(STDIN_FILENO, calls, (size_t) r.n_calls * sizeof(*calls))) {
             break;
         }
         machine_run(&m, &r, &o);
-        if (!link_write(STDOUT_FILENO, &o, sizeof(o)) || !link_write(STDOUT_FILENO, o.text, (size_t) o.n_text)) {
+        if (!pipe_write(STDOUT_FILENO, &o, sizeof(o)) || !pipe_write(STDOUT_FILENO, o.text, (size_t) o.n_text)) {
             break;
         }
     }

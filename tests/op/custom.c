@@ -1,55 +1,12 @@
 // SPDX-License-Identifier: MIT
 // custom.c: cases of op/custom.c: the functions see their sources, their task numbers and their user data.
 
+#include "custom_functions.h"
 #include "op.h"
 
 #include <stddef.h>
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
-
-static const float factor = 1.5f; // user data
-
-// Elements that task ith of nth writes.
-static int64_t share_end(int64_t n, int ith, int nth) {
-    return n * (ith + 1) / nth;
-}
-
-static float at(const struct ggml_tensor *t, int64_t i) {
-    return t != NULL ? ((const float *) t->data)[i % ggml_nelements(t)] : 1.0f;
-}
-
-static void sum(struct ggml_tensor *dst, const struct ggml_tensor *const *src, int n, int ith, int nth, const float *scale) {
-    for (int64_t i = share_end(ggml_nelements(dst), ith - 1, nth); i < share_end(ggml_nelements(dst), ith, nth); i++) {
-        float v = 0.0f;
-        for (int j = 0; j < n; j++) {
-            v = v * 2.0f + at(src[j], i);
-        }
-        ((float *) dst->data)[i] = v * *scale;
-    }
-}
-
-static void map1(struct ggml_tensor *dst, const struct ggml_tensor *a, int ith, int nth, void *userdata) {
-    sum(dst, (const struct ggml_tensor *const[]){a}, 1, ith, nth, userdata);
-}
-
-static void map2(
-    struct ggml_tensor *dst, const struct ggml_tensor *a, const struct ggml_tensor *b, int ith, int nth, void *userdata) {
-    sum(dst, (const struct ggml_tensor *const[]){a, b}, 2, ith, nth, userdata);
-}
-
-static void map3(struct ggml_tensor *dst, const struct ggml_tensor *a, const struct ggml_tensor *b, const struct ggml_tensor *c,
-    int ith, int nth, void *userdata) {
-    sum(dst, (const struct ggml_tensor *const[]){a, b, c}, 3, ith, nth, userdata);
-}
-
-static void any(struct ggml_tensor *dst, int ith, int nth, void *userdata) {
-    const struct ggml_tensor *src[GGML_MAX_SRC];
-    int n = 0;
-    for (; n < GGML_MAX_SRC && dst->src[n] != NULL; n++) {
-        src[n] = dst->src[n];
-    }
-    sum(dst, src, n, ith, nth, userdata);
-}
 
 struct custom {
     int n_src; // 1 to 3: MAP_CUSTOMn; 0: CUSTOM
@@ -61,20 +18,24 @@ struct custom {
 static struct ggml_tensor *build_custom(struct op_build *b, const void *arg) {
     const struct custom *c   = arg;
     struct ggml_context *ctx = b->ctx;
-    void *userdata           = (void *) (uintptr_t) &factor;
+    void *userdata           = (void *) (uintptr_t) &op_custom_factor;
     struct ggml_tensor *x[4];
     for (size_t i = 0; i < N(x); i++) {
         x[i] = op_input(b, GGML_TYPE_F32, i == 1 ? NE(3, 1, 1, 1) : c->ne);
     }
     switch (c->n_src) {
-        case 1: return (c->inplace ? ggml_map_custom1_inplace : ggml_map_custom1)(ctx, x[0], map1, c->n_tasks, userdata);
-        case 2: return (c->inplace ? ggml_map_custom2_inplace : ggml_map_custom2)(ctx, x[0], x[1], map2, c->n_tasks, userdata);
+        case 1:
+            return (c->inplace ? ggml_map_custom1_inplace : ggml_map_custom1)(ctx, x[0], op_custom_map1, c->n_tasks, userdata);
+        case 2:
+            return (c->inplace ? ggml_map_custom2_inplace : ggml_map_custom2)(
+                ctx, x[0], x[1], op_custom_map2, c->n_tasks, userdata);
         case 3:
-            return (c->inplace ? ggml_map_custom3_inplace : ggml_map_custom3)(ctx, x[0], x[1], x[2], map3, c->n_tasks, userdata);
+            return (c->inplace ? ggml_map_custom3_inplace : ggml_map_custom3)(
+                ctx, x[0], x[1], x[2], op_custom_map3, c->n_tasks, userdata);
         default:
-            return c->inplace ? ggml_custom_inplace(ctx, x[0], x + 1, 3, any, c->n_tasks, userdata)
-                              : ggml_custom_4d(
-                                    ctx, GGML_TYPE_F32, c->ne[1], c->ne[0], c->ne[2], c->ne[3], x, 4, any, c->n_tasks, userdata);
+            return c->inplace ? ggml_custom_inplace(ctx, x[0], x + 1, 3, op_custom_any, c->n_tasks, userdata)
+                              : ggml_custom_4d(ctx, GGML_TYPE_F32, c->ne[1], c->ne[0], c->ne[2], c->ne[3], x, 4, op_custom_any,
+                                    c->n_tasks, userdata);
     }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // op.h: the op suite: every case builds a small graph, computes it with Berth's CPU backend on one thread and on several, and
-// with the reference's CPU library on the very same tensors (the ABI is one), and compares. A family of ops is one file with a
-// function op_suite_<family>(struct op_suite *), named in main.c, that calls op_case() for each of its cases:
+// with the reference's CPU library on the very same tensors (the ABI is one; oracle_link.h), and compares. A case that the
+// reference does not compute is compared with a loop in double precision where the builder names one. A family of ops is one file
+// with a function op_suite_<family>(struct op_suite *), named in main.c, that calls op_case() for each of its cases:
 //
 //     static struct ggml_tensor *build_add(struct op_build *b, const void *arg) {
 //         const struct shapes *s = arg;
@@ -27,10 +28,14 @@ double op_quant_nmse(enum ggml_type type);
 
 struct op_suite;
 
+// Fills out with the result's elements in their order.
+typedef void (*op_plain_t)(const struct ggml_tensor *t, double *out);
+
 struct op_build {
     struct ggml_context *ctx;
     uint64_t rng;
     const char *skip; // set by a builder: why this case cannot be made
+    op_plain_t plain; // set by a builder: what the result is, for where the reference has none
 };
 
 typedef struct ggml_tensor *(*op_build_t)(struct op_build *b, const void *arg);
@@ -60,6 +65,16 @@ struct ggml_tensor *op_input_holes(struct op_build *b, enum ggml_type type, cons
 struct ggml_tensor *op_input_swapped(struct op_build *b, enum ggml_type type, const int64_t *ne);
 
 #define NE(...) ((const int64_t[4]){__VA_ARGS__})
+
+// ---- results ----
+
+// The tensor's elements in their order, as doubles. The caller frees them.
+double *op_values(const struct ggml_tensor *t);
+// v as a tensor of this type holds it: f32, f16 or bf16.
+double op_rounded(enum ggml_type type, double v);
+// Normalised mean squared error of `is` against `want`; infinite if NaN or infinities are in other places. 0 only if all are
+// equal.
+double op_nmse(const double *is, const double *want, int64_t n);
 
 // ---- families ----
 

@@ -26,8 +26,10 @@ static struct ggml_tensor *build_wkv(struct op_build *b, const void *arg) {
     struct ggml_tensor *decay = op_input_range(b, GGML_TYPE_F32, ne, 0.2f, 1.0f);
     struct ggml_tensor *state = op_input(b, GGML_TYPE_F32, NE(c->d * c->d * c->n_head, c->n_seq, 1, 1));
     if (c->specials) {
-        ((float *) op_with_specials(v)->data)[18] = 1.0f; // 3e38 overflows in one order of adding and not in another
-        ((float *) v->data)[21]                   = 1.0f;
+        float *x = op_with_specials(v)->data;
+        for (int64_t i = 18; i < ggml_nelements(v) && i < 22; i++) {
+            x[i] = 1.0f; // 3e38 overflows in one order of adding and not in another
+        }
     }
     switch (c->which) {
         case WKV6: return ggml_rwkv_wkv6(ctx, k, v, q, op_input(b, GGML_TYPE_F32, NE(c->d, c->n_head, 1, 1)), decay, state);

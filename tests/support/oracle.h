@@ -10,7 +10,7 @@
 //     }
 //
 // Sanitizers and a second namespace do not mix: there oracle_load says no. Tests that must run under sanitizers use a
-// process of its own for the reference, as tests/conformance does.
+// process of its own for the reference, as tests/conformance and tests/op do.
 #pragma once
 
 #include <dlfcn.h>

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// oracle_link.c: starts op-oracle, which lies beside this program, and talks to it.
+
+#include "oracle_link.h"
+
+#include "support/oracle.h"
+#include "support/pipe.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+static struct {
+    int fd;
+    void *data;
+    size_t size;
+} arena = {.fd = -1};
+
+void *op_arena_new(size_t size) {
+    const int fd = memfd_create("op-suite", 0); // the oracle inherits it
+    if (fd < 0 || ftruncate(fd, (off_t) size) != 0) {
+        return NULL;
+    }
+    void *data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED) {
+        return NULL;
+    }
+    arena.fd = fd, arena.data = data, arena.size = size;
+    return data;
+}
+
+static void run_program(const struct op_oracle *o, const char *dir, int in, int out) {
+    char path[PATH_MAX], fd[16], address[32], size[32];
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 16);
+    if (n < 0) {
+        _exit(1);
+    }
+    path[n]     = '\0';
+    char *slash = strrchr(path, '/');
+    strcpy(slash != NULL ? slash + 1 : path, "op-oracle");
+    snprintf(fd, sizeof fd, "%d", arena.fd);
+    snprintf(address, sizeof address, "%zu", (size_t) (uintptr_t) arena.data);
+    snprintf(size, sizeof size, "%zu", arena.size);
+    const int null = open("/dev/null", O_WRONLY);
+    dup2(in, STDIN_FILENO);
+    dup2(out, STDOUT_FILENO);
+    dup2(null, STDERR_FILENO);
+    execl(path, path, fd, address, size, dir, o->wish != NULL ? o->wish : "", (char *) NULL);
+    _exit(1);
+}
+
+// One try; its exit code if it came to an end, -1 if it could not be started, 0 if it runs.
+static int start(struct op_oracle *o, const char *dir) {
+    int to[2], from[2];
+    if (pipe2(to, O_CLOEXEC) != 0) {
+        return -1;
+    }
+    if (pipe2(from, O_CLOEXEC) != 0) {
+        close(to[0]), close(to[1]);
+        return -1;
+    }
+    signal(SIGPIPE, SIG_IGN);
+    fflush(NULL);
+    o->pid = fork();
+    if (o->pid == 0) {
+        run_program(o, dir, to[0], from[1]);
+    }
+    close(to[0]), close(from[1]);
+    o->to = to[1], o->from = from[0];
+    if (o->pid > 0 && pipe_read(o->from, o->name, sizeof o->name)) {
+        return 0;
+    }
+    return op_oracle_close(o);
+}
+
+// The arena's address may be taken in the new process, whose libraries lie where chance puts them.
+static bool start_again(struct op_oracle *o, const char *dir) {
+    int code = OP_ORACLE_TAKEN;
+    for (int i = 0; i < 32 && code == OP_ORACLE_TAKEN; i++) {
+        code = start(o, dir);
+    }
+    return code == 0;
+}
+
+bool op_oracle_open(struct op_oracle *o) {
+    const char *dir = oracle_dir();
+    if (dir == NULL) {
+        printf("no reference: %s\n", oracle_why());
+        return false;
+    }
+    if (!start_again(o, dir)) {
+        printf("no reference: none of its CPU libraries%s%s runs here\n", o->wish != NULL ? " like " : "",
+            o->wish != NULL ? o->wish : "");
+        return false;
+    }
+    return true;
+}
+
+int op_oracle_close(struct op_oracle *o) {
+    int status = 0;
+    if (o->to > 0) {
+        close(o->to), close(o->from);
+    }
+    const bool ended = o->pid > 0 && waitpid(o->pid, &status, 0) == o->pid && WIFEXITED(status);
+    o->pid = 0, o->to = 0, o->from = 0;
+    return ended ? WEXITSTATUS(status) : -1;
+}
+
+enum op_outcome op_oracle_compute(struct op_oracle *o, struct ggml_cgraph *graph, struct ggml_tensor *node) {
+    const struct op_request request = {graph, node};
+    int32_t outcome;
+    if (o->pid == 0 && !start_again(o, oracle_dir())) {
+        return OP_DIED;
+    }
+    if (!pipe_write(o->to, &request, sizeof request) || !pipe_read(o->from, &outcome, sizeof outcome)) {
+        op_oracle_close(o);
+        return OP_DIED;
+    }
+    return (enum op_outcome) outcome;
+}

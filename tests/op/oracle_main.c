@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+// oracle_main.c: op-oracle FD ADDRESS SIZE DIR WISH: maps the arena of op-suite where it lies there, loads the reference's base
+// and the newest of its CPU libraries that runs here and whose name holds WISH, and computes what it is asked to. Links nothing
+// of Berth; headers only.
+
+#include "custom_functions.h"
+#include "oracle_link.h"
+
+#include "support/pipe.h"
+
+#include "ggml-backend-impl.h"
+#include "ggml-cpu.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static const char *const libraries[] = {
+#if defined(__aarch64__)
+    "libggml-cpu-armv9.2_2.so",
+    "libggml-cpu-armv9.2_1.so",
+    "libggml-cpu-armv8.6_2.so",
+    "libggml-cpu-armv8.6_1.so",
+    "libggml-cpu-armv8.2_3.so",
+    "libggml-cpu-armv8.2_2.so",
+    "libggml-cpu-armv8.2_1.so",
+    "libggml-cpu-armv8.0_1.so",
+#else
+    "libggml-cpu-sapphirerapids.so",
+    "libggml-cpu-icelake.so",
+    "libggml-cpu-skylakex.so",
+    "libggml-cpu-alderlake.so",
+    "libggml-cpu-haswell.so",
+    "libggml-cpu-x64.so",
+#endif
+};
+
+struct reference {
+    struct ggml_cplan (*plan)(const struct ggml_cgraph *, int, struct ggml_threadpool *);
+    enum ggml_status (*compute)(struct ggml_cgraph *, struct ggml_cplan *);
+    ggml_backend_dev_t dev;
+    void *work;
+    size_t work_size;
+};
+
+// *function = the library's symbol; ISO C has no cast for it.
+static bool symbol(void *lib, const char *name, void *function) {
+    void *found = dlsym(lib, name);
+    memcpy(function, &found, sizeof found);
+    return found != NULL;
+}
+
+static void *load(const char *dir, const char *name, int flags) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    return dlopen(path, RTLD_NOW | flags);
+}
+
+// The name of the library that was taken; NULL if none runs here.
+static const char *open_reference(struct reference *r, const char *dir, const char *wish) {
+    if (load(dir, "libggml-base.so", RTLD_GLOBAL) == NULL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++) {
+        if (strstr(libraries[i], wish) == NULL) {
+            continue;
+        }
+        int (*score)(void)               = NULL;
+        ggml_backend_reg_t (*init)(void) = NULL;
+        void *lib                        = load(dir, libraries[i], RTLD_LOCAL);
+        if (lib != NULL && symbol(lib, "ggml_backend_score", &score) && score() != 0 && symbol(lib, "ggml_backend_init", &init) &&
+            symbol(lib, "ggml_graph_plan", &r->plan) && symbol(lib, "ggml_graph_compute", &r->compute)) {
+            ggml_backend_reg_t reg = init();
+            r->dev                 = reg->iface.get_device(reg, 0);
+            return libraries[i];
+        }
+    }
+    return NULL;
+}
+
+static enum op_outcome compute(struct reference *r, const struct op_request *request) {
+    if (!r->dev->iface.supports_op(r->dev, request->node)) {
+        return OP_UNSUPPORTED;
+    }
+    op_custom_bind(request->node);
+    struct ggml_cplan plan = r->plan(request->graph, 1, NULL);
+    if (plan.work_size > r->work_size) {
+        free(r->work);
+        r->work      = malloc(plan.work_size);
+        r->work_size = r->work != NULL ? plan.work_size : 0;
+    }
+    plan.work_data = r->work;
+    return r->compute(request->graph, &plan) == GGML_STATUS_SUCCESS ? OP_DONE : OP_FAILED;
+}
+
+int main(int argc, char **argv) {
+    if (argc != 6) {
+        return 2;
+    }
+    setenv("GGML_NO_BACKTRACE", "1", 1);
+    void *address     = (void *) (uintptr_t) strtoull(argv[2], NULL, 10);
+    const size_t size = strtoull(argv[3], NULL, 10);
+    if (mmap(address, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, atoi(argv[1]), 0) != address) {
+        return OP_ORACLE_TAKEN;
+    }
+    struct reference r = {0};
+    char name[64]      = "";
+    const char *found  = open_reference(&r, argv[4], argv[5]);
+    if (found == NULL) {
+        return 1;
+    }
+    snprintf(name, sizeof name, "%s", found);
+    if (!pipe_write(STDOUT_FILENO, name, sizeof name)) {
+        return 1;
+    }
+    for (struct op_request request; pipe_read(STDIN_FILENO, &request, sizeof request);) {
+        const int32_t outcome = compute(&r, &request);
+        if (!pipe_write(STDOUT_FILENO, &outcome, sizeof outcome)) {
+            break;
+        }
+    }
+    return 0;
+}
