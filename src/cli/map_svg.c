@@ -5,6 +5,7 @@
 #include "cli/map.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,12 +121,11 @@ static void write_axes(FILE *file, const struct scale *s, const struct map_view 
             LEFT, y, LEFT + WIDTH, LEFT - 8, y + 4, a == 0 ? "0" : human(a, (double) top, text));
     }
     const double tick = nice_step((double) (view->last - view->first + 1), 16, false);
-    for (double k = 0; k <= (double) (view->last - view->first + 1); k += tick) {
-        const double x = s->x0 + ((double) view->first + k) * s->x_step;
+    for (double k = ceil((double) view->first / tick) * tick; k <= (double) view->last + 1; k += tick) {
+        const double x = s->x0 + k * s->x_step;
         fprintf(file, "<path class=\"g\" d=\"M%.1f %.1fV%.1f\"/>", x, s->y0 - s->height, s->y0 + DROP + LIVE);
         if (with_steps) {
-            fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.0f</text>\n", x, s->y0 + DROP + LIVE + 16,
-                (double) view->first + k);
+            fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.0f</text>\n", x, s->y0 + DROP + LIVE + 16, k);
         }
     }
 }
@@ -162,7 +162,7 @@ static void write_rect(FILE *file, const struct scale *s, const struct map_view 
     fprintf(file, ": %s at %" PRIu64 ", steps %" PRId64 " to %" PRId64 "</title>", bytes(item->size, text), item->at, r->first,
         r->last);
     // Lines between rectangles only where there is room for them.
-    fprintf(file, "<rect class=\"%sf%d\" x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\"/>", w >= 4 && h >= 4 ? "r " : "",
+    fprintf(file, "<rect class=\"%sf%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", w >= 4 && h >= 4 ? "r " : "",
         colour, x, y, w > 0.4 ? w : 0.4, h > 0.4 ? h : 0.4);
     write_label(file, r->name, x, y, w, h);
     fputs("</g>\n", file);
