@@ -145,6 +145,10 @@ enum sched_match sched_memo_match(
             return SCHED_OTHER;
         }
         all_put = all_put && put_row(sched, memo, r);
+        if (memo->rows[r].is_placed && memo->rows[r].data != memo->tensors_at[r]->data) {
+            memo->rows[r].data = memo->tensors_at[r]->data;
+            memo->uid_slot     = -1;
+        }
     }
     memo->is_lost = false;
     return all_put ? SCHED_SAME_PLACED : SCHED_SAME;

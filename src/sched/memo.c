@@ -124,6 +124,7 @@ static void note_memory(const struct ggml_backend_sched *sched, struct sched_row
         return;
     }
     row->is_placed = true;
+    row->data      = t->data;
     row->buft      = t->buffer != NULL ? t->buffer->buft : NULL;
     row->usage     = t->buffer != NULL ? (uint8_t) t->buffer->usage : 0;
 }

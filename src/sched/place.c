@@ -19,10 +19,14 @@ enum ggml_status sched_measure(struct ggml_backend_sched *sched, struct sched_me
 static enum ggml_status check_limits(struct ggml_backend_sched *sched) {
     sched_plan_sizes(sched, sched->sizes);
     for (int b = 0; b < sched->n_backends; b++) {
-        if (sched->limits[b] > 0 && sched->sizes[b] > sched->limits[b]) {
-            return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: backend %s would need %zu bytes, its limit is %zu",
-                ggml_backend_name(sched->backends[b]), sched->sizes[b], sched->limits[b]);
+        if (sched->limits[b] == 0 || sched->sizes[b] <= sched->limits[b]) {
+            continue;
         }
+        if (sched->n_copies > 1) { // no reason for a line: fewer copies may do
+            return GGML_STATUS_ALLOC_FAILED;
+        }
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: backend %s would need %zu bytes, its limit is %zu",
+            ggml_backend_name(sched->backends[b]), sched->sizes[b], sched->limits[b]);
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -140,8 +144,9 @@ enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo
     const bool is_new       = !sched_has_places(sched, memo);
     enum ggml_status status = GGML_STATUS_SUCCESS;
     if (is_new) {
-        memo->epoch = 0;
-        status      = sched_reserve(sched, memo);
+        memo->epoch    = 0;
+        memo->uid_slot = -1;
+        status         = sched_reserve(sched, memo);
         if (status == GGML_STATUS_SUCCESS) {
             note_copies(sched, memo);
             status = put_copies(memo);

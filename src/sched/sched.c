@@ -146,9 +146,14 @@ static void memo_move(struct sched_memo *memo, bool moved) {
     for (int32_t i = 0; moved && memo->is_reordered && i < memo->n_nodes; i++) {
         memo->nodes[i] = memo->tensors_at[memo->order[i]];
     }
-    for (int32_t s = 0; moved && s < memo->n_splits; s++) {
+    memo->uid_slot = moved ? -1 : memo->uid_slot;
+}
+
+static void uids_renew(struct sched_memo *memo, int slot) {
+    for (int32_t s = 0; memo->uid_slot != slot && s < memo->n_splits; s++) {
         memo->splits[s].uid = ggml_graph_next_uid();
     }
+    memo->uid_slot = slot;
 }
 
 static struct sched_memo *memo_find(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph, bool put) {
@@ -241,30 +246,36 @@ static enum ggml_status place(struct ggml_backend_sched *sched, struct sched_mem
         sched->slot = 0;
     }
     sched->last_run = memo;
-    return sched->is_put ? GGML_STATUS_SUCCESS : sched_place(sched, memo);
+    status          = sched->is_put ? GGML_STATUS_SUCCESS : sched_place(sched, memo);
+    uids_renew(memo, sched->slot);
+    return status;
 }
 
 // prepare, then what step does with it; with fewer graphs in flight if memory does not suffice.
 static enum ggml_status prepare_and(struct ggml_backend_sched *sched, struct ggml_cgraph *graph,
     enum ggml_status (*step)(struct ggml_backend_sched *, struct sched_memo *)) {
+    const int n_copies = sched->n_copies;
     for (;;) {
         enum ggml_status status = prepare(sched, graph, step == place);
         if (status == GGML_STATUS_SUCCESS) {
             status = step(sched, sched->cur);
         }
         if (status == GGML_STATUS_SUCCESS) {
+            if (sched->n_copies < n_copies) {
+                berth_log(GGML_LOG_LEVEL_WARN, "scheduler: for lack of memory %d instead of %d graphs in flight from now on\n",
+                    sched->n_copies, n_copies);
+            }
             return status;
         }
         sched->cur   = NULL;
         sched->graph = NULL;
         if (status != GGML_STATUS_ALLOC_FAILED || sched->n_copies == 1) {
+            sched->n_copies = n_copies; // it was not they who took too much
             return status;
         }
         sched_drain(sched);
         sched->n_copies--;
         sched->slot = sched->next_slot = 0;
-        berth_log(GGML_LOG_LEVEL_WARN, "scheduler: going on with %d instead of %d graphs in flight\n", sched->n_copies,
-            sched->n_copies + 1);
     }
 }
 

@@ -71,7 +71,7 @@ struct sched_form {
 struct sched_row {
     ggml_backend_buffer_type_t buft; // of the caller's memory; NULL: none, or an address without a buffer
     ggml_backend_buffer_t mem;       // where the scheduler put it; NULL: placed by the caller, or not yet
-    void *data;                      // likewise
+    void *data;                      // where the scheduler or the caller put it
     int32_t form;
     int32_t view_src; // row, -1: no view
     int32_t src;      // first of its sources in memo.srcs
@@ -115,7 +115,7 @@ struct sched_split {
     int32_t copies, n_copies; // its inputs, in memo.copies
     int32_t edges, n_edges;   // in memo.edges
     int16_t backend;
-    uint64_t uid;
+    uint64_t uid; // backends may take the same one for the same nodes at the same addresses
 };
 
 struct sched_memo {
@@ -144,6 +144,7 @@ struct sched_memo {
     int32_t n_splits, n_copies, n_edges, n_inputs;
     size_t splits_cap, copies_cap, edges_cap;
     int n_slots;    // graphs in flight that it is made for
+    int uid_slot;   // the slot that the splits' uids stand for, -1: they are to be renewed
     bool *conflict; // [n_backends * n_backends] one touches the other's memory without a copy; NULL: none do
 
     struct sched_index index; // tensor to row

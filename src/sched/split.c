@@ -31,7 +31,6 @@ static bool split_push(struct cutter *c, int32_t i_start, int backend) {
         .copies  = memo->n_copies,
         .edges   = memo->n_edges,
         .backend = (int16_t) backend,
-        .uid     = ggml_graph_next_uid(),
     };
     return true;
 }
@@ -328,6 +327,7 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo
 
     memo->n_splits = memo->n_copies = memo->n_edges = 0;
     memo->n_slots                                   = sched->n_copies;
+    memo->uid_slot                                  = -1;
     berth_free(memo->conflict);
     memo->conflict = NULL;
     c.first_copy   = sched_scratch(sched, n_rows * (sizeof c.first_copy[0] + sizeof c.version[0] + sizeof c.writer[0]));

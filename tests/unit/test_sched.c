@@ -1,104 +1,7 @@
 // SPDX-License-Identifier: MIT
-// test_sched.c: where the scheduler puts ops and why, what crosses, and what it tells about it.
+// test_sched.c: where the scheduler puts ops and why, what crosses, and when it plans anew. test_sched_tell.c has what it tells.
 
-#include "support/device_graph.h"
-
-enum { N = 64 };
-
-struct net {
-    struct device dev[2];
-    ggml_backend_t cpu, backends[3];
-    struct ggml_context *ctx, *weights_ctx;
-    struct ggml_cgraph *graph;
-    ggml_backend_buffer_t buffers[3];
-    struct ggml_tensor *w[3]; // a weight on each backend
-    ggml_backend_sched_t sched;
-};
-
-static bool no_tanh(const struct device *dev, const struct ggml_tensor *op) {
-    (void) dev;
-    return op->op != GGML_OP_UNARY;
-}
-
-static bool no_f16(const struct device *dev, const struct ggml_tensor *op) {
-    (void) dev;
-    return op->src[0] == NULL || op->src[0]->type != GGML_TYPE_F16;
-}
-
-static void graph_new(struct net *n) {
-    struct ggml_init_params params = {.mem_size = 4 << 20, .no_alloc = true};
-    n->ctx                         = ggml_init(params);
-    n->graph                       = ggml_new_graph_custom(n->ctx, 4096, false);
-}
-
-static int setup(void **state) {
-    static struct net net;
-    struct net *n = &net;
-    memset(n, 0, sizeof *n);
-    for (int d = 0; d < 2; d++) {
-        device_init(&n->dev[d], d == 0 ? "first" : "second");
-        n->backends[d] = device_start(&n->dev[d]);
-    }
-    n->cpu = n->backends[2]        = ggml_backend_cpu_init();
-    struct ggml_init_params params = {.mem_size = 1 << 16, .no_alloc = true};
-    n->weights_ctx                 = ggml_init(params);
-    for (int b = 0; b < 3; b++) {
-        n->w[b]       = ggml_new_tensor_2d(n->weights_ctx, GGML_TYPE_F32, N, N);
-        n->buffers[b] = ggml_backend_alloc_buffer(n->backends[b], ggml_nbytes(n->w[b]));
-        ggml_backend_buffer_set_usage(n->buffers[b], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-        ggml_format_name(n->w[b], "w%d", b);
-        if (ggml_backend_tensor_alloc(n->buffers[b], n->w[b], ggml_backend_buffer_get_base(n->buffers[b])) != 0) {
-            return -1;
-        }
-        rg_fill(n->w[b], (uint64_t) b);
-    }
-    graph_new(n);
-    n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, false, true);
-    *state   = n;
-    return n->sched != NULL ? 0 : -1;
-}
-
-static int teardown(void **state) {
-    struct net *n = *state;
-    ggml_backend_sched_free(n->sched);
-    ggml_free(n->ctx);
-    ggml_free(n->weights_ctx);
-    for (int b = 0; b < 3; b++) {
-        ggml_backend_buffer_free(n->buffers[b]);
-    }
-    for (int d = 0; d < 2; d++) {
-        if (n->dev[d].n_buffers != 0) {
-            return -1;
-        }
-        device_stop(&n->dev[d]);
-    }
-    ggml_backend_free(n->cpu);
-    return 0;
-}
-
-static struct ggml_tensor *named(struct ggml_tensor *t, const char *name) {
-    return ggml_set_name(t, name);
-}
-
-static struct ggml_tensor *input(struct net *n, int rows) {
-    struct ggml_tensor *x = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, N, rows);
-    ggml_set_input(x);
-    return named(x, "x");
-}
-
-static void split(struct net *n, struct ggml_tensor *out) {
-    ggml_set_output(out);
-    ggml_build_forward_expand(n->graph, out);
-    assert_int_equal(berth_sched_split(n->sched, n->graph), GGML_STATUS_SUCCESS);
-}
-
-static void assert_on(struct net *n, struct ggml_tensor *t, int b, enum berth_sched_reason reason) {
-    ggml_backend_t backend = ggml_backend_sched_get_tensor_backend(n->sched, t);
-    if (backend != n->backends[b] || berth_sched_reason(n->sched, t) != reason) {
-        fail_msg(
-            "%s is on %s: %s", t->name, ggml_backend_name(backend), berth_sched_reason_name(berth_sched_reason(n->sched, t)));
-    }
-}
+#include "support/device_net.h"
 
 // ---- where ----
 
@@ -231,20 +134,6 @@ static void what_nobody_can_run_is_refused(void **state) {
 }
 
 // ---- computing ----
-
-static void fill(struct ggml_tensor *t, float value) {
-    static float values[N * 64];
-    for (int i = 0; i < ggml_nelements(t); i++) {
-        values[i] = value;
-    }
-    ggml_backend_tensor_set(t, values, 0, ggml_nbytes(t));
-}
-
-static float first_of(const struct ggml_tensor *t) {
-    float value;
-    ggml_backend_tensor_get(t, &value, 0, sizeof value);
-    return value;
-}
 
 // Nothing but buffer and data: other threads may read the rest, other libraries may use what is free in it.
 static bool is_but_for_memory(const struct ggml_tensor *t, const struct ggml_tensor *before) {
@@ -426,76 +315,7 @@ static void larger_graphs_are_planned_anew(void **state) {
     assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
 }
 
-static void limits_cost_copies_first(void **state) {
-    struct net *n              = *state;
-    ggml_backend_sched_t sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, false);
-    struct ggml_tensor *x = input(n, 8), *y = ggml_mul_mat(n->ctx, n->w[0], x);
-    ggml_set_output(y);
-    ggml_build_forward_expand(n->graph, y);
-    assert_int_equal(ggml_backend_sched_get_n_copies(sched), 4);
-    const size_t one = ggml_nbytes(x);
-    size_t sizes[3];
-    ggml_backend_sched_reserve_size(sched, n->graph, sizes);
-    assert_int_equal(sizes[0], 5 * one); // four copies of x and the result
-    assert_int_equal(sizes[2], 4 * one);
-    berth_sched_set_limit(sched, n->backends[0], 3 * one);
-    assert_true(ggml_backend_sched_alloc_graph(sched, n->graph));
-    assert_int_equal(ggml_backend_sched_get_n_copies(sched), 2);
-    fill(x, 1.0f);
-    assert_int_equal(ggml_backend_sched_graph_compute(sched, n->graph), GGML_STATUS_SUCCESS);
-    berth_sched_set_limit(sched, n->backends[0], one);
-    assert_false(ggml_backend_sched_alloc_graph(sched, n->graph));
-    assert_non_null(strstr(berth_last_error(), "first"));
-    berth_sched_set_limit(sched, n->backends[0], 0);
-    assert_true(ggml_backend_sched_alloc_graph(sched, n->graph));
-    ggml_backend_sched_free(sched);
-}
-
-// ---- telling ----
-
-static void it_explains_itself(void **state) {
-    struct net *n         = *state;
-    struct ggml_tensor *x = input(n, 2), *a = named(ggml_mul_mat(n->ctx, n->w[0], x), "a \"quoted\"");
-    assert_int_equal(berth_sched_explain_text(n->sched, stdout), GGML_STATUS_FAILED);
-    split(n, named(ggml_mul_mat(n->ctx, n->w[1], a), "b"));
-    char *text  = NULL;
-    size_t size = 0;
-    FILE *file  = open_memstream(&text, &size);
-    assert_int_equal(berth_sched_explain_text(n->sched, file), GGML_STATUS_SUCCESS);
-    fclose(file);
-    assert_non_null(strstr(text, "split 0: first, 1 nodes, 1 inputs, 512 bytes\n  input x from CPU: 512 bytes\n"));
-    assert_non_null(strstr(text, "b (MUL_MAT, f32 [64, 2, 1, 1]): second, weight\n"));
-    free(text);
-    file = open_memstream(&text, &size);
-    assert_int_equal(berth_sched_explain_json(n->sched, file), GGML_STATUS_SUCCESS);
-    fclose(file);
-    assert_non_null(
-        strstr(text, "{\"name\": \"a \\\"quoted\\\"\", \"op\": \"MUL_MAT\", \"type\": \"f32\", \"backend\": \"first\", "
-                     "\"reason\": \"weight\", \"bytes\": 512}"));
-    assert_non_null(strstr(text, "\"inputs\": [{\"name\": \"x\", \"from\": \"CPU\", \"bytes\": 512}]"));
-    free(text);
-}
-
-static void it_draws_a_timeline(void **state) {
-    struct net *n         = *state;
-    struct ggml_tensor *x = input(n, 2), *b = ggml_mul_mat(n->ctx, n->w[1], ggml_mul_mat(n->ctx, n->w[0], x));
-    ggml_set_output(b);
-    ggml_build_forward_expand(n->graph, b);
-    assert_int_equal(berth_sched_trace_start(n->sched), GGML_STATUS_SUCCESS);
-    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
-    fill(x, 1.0f);
-    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
-    char *text  = NULL;
-    size_t size = 0;
-    FILE *file  = open_memstream(&text, &size);
-    assert_int_equal(berth_sched_trace_stop(n->sched, file), GGML_STATUS_SUCCESS);
-    assert_int_equal(berth_sched_trace_stop(n->sched, file), GGML_STATUS_FAILED);
-    fclose(file);
-    assert_non_null(strstr(text, "\"traceEvents\": ["));
-    assert_non_null(strstr(text, "\"name\": \"copy x\", \"args\": {\"split\": 0, \"bytes\": 512}"));
-    assert_non_null(strstr(text, "\"name\": \"split 1\""));
-    free(text);
-}
+// ---- arguments ----
 
 static void null_is_taken(void **state) {
     struct net *n = *state;
@@ -563,29 +383,24 @@ static void many_backends_and_splits(void **state) {
     ggml_backend_free(backends[BACKENDS - 1]);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
-        TEST(weights_pull_their_ops),
-        TEST(the_callers_choice_wins),
-        TEST(the_border_is_where_fewest_bytes_cross),
-        TEST(the_border_knows_the_first_reader),
-        TEST(the_border_counts_memory_that_is_placed),
-        TEST(big_batches_are_offloaded),
-        TEST(the_least_batch_can_be_set),
-        TEST(fallbacks_are_told_apart),
-        TEST(what_nobody_can_run_is_refused),
-        TEST(the_graph_stays_the_callers),
-        TEST(copies_are_renewed_after_writes),
-        TEST(a_moved_edge_is_another_graph),
-        TEST(nodes_can_be_watched),
-        TEST(larger_graphs_are_planned_anew),
-        TEST(limits_cost_copies_first),
-        TEST(it_explains_itself),
-        TEST(it_draws_a_timeline),
-        TEST(null_is_taken),
+        NET_TEST(weights_pull_their_ops),
+        NET_TEST(the_callers_choice_wins),
+        NET_TEST(the_border_is_where_fewest_bytes_cross),
+        NET_TEST(the_border_knows_the_first_reader),
+        NET_TEST(the_border_counts_memory_that_is_placed),
+        NET_TEST(big_batches_are_offloaded),
+        NET_TEST(the_least_batch_can_be_set),
+        NET_TEST(fallbacks_are_told_apart),
+        NET_TEST(what_nobody_can_run_is_refused),
+        NET_TEST(the_graph_stays_the_callers),
+        NET_TEST(copies_are_renewed_after_writes),
+        NET_TEST(a_moved_edge_is_another_graph),
+        NET_TEST(nodes_can_be_watched),
+        NET_TEST(larger_graphs_are_planned_anew),
+        NET_TEST(null_is_taken),
         cmocka_unit_test(many_backends_and_splits),
     };
     return cmocka_run_group_tests_name("sched", tests, NULL, NULL);
