@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// fast.c: the first plan, in near-linear time: dives by several priorities, online best fit, and largest first while its
-// quadratic cost is small; last, if what decides is a core of a few blocks, that is searched (core.c). Keeps the best, stops as
-// soon as a plan meets the bound or is enough. Each dive is aimed below the best plan so far and gives up when it cannot get
-// there.
+// fast.c: the first plan, in near-linear time: a walk outward from the peak, dives by several priorities, online best fit, and
+// largest first while its quadratic cost is small; last, if what decides is a core of a few blocks, that is searched (core.c).
+// Keeps the best, stops as soon as a plan meets the bound or is enough. Each dive is aimed below the best plan so far and gives
+// up when it cannot get there.
 
 #include "plan/plan.h"
 
@@ -11,13 +11,14 @@
 
 #define AIMED_MAX 50000 // blocks; an aimed dive takes more memory
 
-enum way { DIVE, AIMED_DIVE, BEST_FIT, LARGEST_FIRST };
+enum way { OUTWARD, DIVE, AIMED_DIVE, BEST_FIT, LARGEST_FIRST };
 
 static const struct {
     const char *name;
     enum way way;
     enum plan_priority priority; // of a dive
 } methods[] = {
+    {"outward", OUTWARD, 0},
     {"dive TWA", DIVE, PLAN_TWA},
     {"dive WAT", DIVE, PLAN_WAT},
     {"dive TAW", DIVE, PLAN_TAW},
@@ -31,16 +32,19 @@ static const struct {
 };
 
 enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
-    struct plan_dive *dive = berth_plan_dive_new(p);
-    if (dive == NULL) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for a dive over %d blocks", p->n);
-    }
-    bool is_out_of_memory = false;
+    struct plan_dive *dive = NULL;
+    bool is_out_of_memory  = false;
     for (size_t m = 0; m < sizeof methods / sizeof methods[0] && !plan_is_done(s, g); m++) {
         int64_t target      = s->peak == PLAN_NO_CAP ? PLAN_NO_CAP : s->peak - 1;
         int64_t peak        = -1;
         const bool is_aimed = methods[m].way == AIMED_DIVE;
-        if (methods[m].way == DIVE || (is_aimed && p->n <= AIMED_MAX)) {
+        if (methods[m].way == OUTWARD && !plan_prob_is_odd(p)) {
+            peak = berth_plan_outward(p, s->spare);
+        } else if (methods[m].way == DIVE || (is_aimed && p->n <= AIMED_MAX)) {
+            dive = dive != NULL ? dive : berth_plan_dive_new(p);
+            if (dive == NULL) {
+                return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for a dive over %d blocks", p->n);
+            }
             peak = berth_plan_dive_run(dive, methods[m].priority, is_aimed, target, s->spare);
         } else if (methods[m].way == BEST_FIT && !plan_prob_is_odd(p)) {
             peak = berth_plan_best_fit(p, target, s->spare);

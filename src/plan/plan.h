@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // plan.h: what the files of the planner's solver share. A pool of items becomes one plan_prob: blocks over sections.
 //
-//   items --model.c--> plan_prob --dive.c, fit.c--> first plan --improve.c, search*.c, minimise.c--> better plan, lifted bound
+//   items --model.c--> plan_prob --outward.c, dive.c, fit.c--> first plan --improve.c, search*.c, minimise.c--> better plan,
+//   lifted bound
 //
 // A section is a maximal set of blocks alive together; steps that add nothing to a neighbour are gone, so n_sec <= n. Sizes and
 // offsets are counted in units: the greatest common divisor of the sizes where that loses nothing.
@@ -93,6 +94,12 @@ int64_t berth_plan_place_in_order(
 int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *tmp_idx, uint64_t *key);
 // Largest first, lowest gap. Quadratic. Peak, or -1: above target, -2: out of memory.
 int64_t berth_plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off);
+
+// ---- outward.c ----
+
+// From the fullest section forward and back, at the bound or not at all: the bound, or -1: not so, -2: out of memory. For
+// problems that are not odd.
+int64_t berth_plan_outward(const struct plan_prob *p, int64_t *off);
 
 // ---- pool.c: items in, one problem per pool out ----
 
