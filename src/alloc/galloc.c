@@ -287,21 +287,22 @@ static enum ggml_status place(struct ggml_tensor *t, ggml_backend_buffer_t buffe
     return status;
 }
 
-// Addresses of all rows in the buffers as they are. A view of somebody else's memory has its own answer every time.
+// Addresses of all rows in the buffers as they are. A view has its source's; one of somebody else's memory has its own answer
+// every time.
 static void places_fill(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     const struct record *rec = &plan->rec;
+    plan->is_quiet           = true;
     for (int32_t i = 0; i < rec->n_rows; i++) {
         const struct record_row *row = &rec->rows[rec->rows[i].same_as];
-        const bool is_view           = row->view_src >= 0;
-        const int32_t item           = is_view ? rec->rows[row->view_src].item : row->item;
-        plan->places[i]              = (struct record_place){.data = is_view ? NULL : nothing};
+        const int32_t item           = row->view_src >= 0 ? rec->rows[row->view_src].item : row->item;
+        plan->places[i]              = (struct record_place){NULL, NULL};
         if (item >= 0) {
             const struct galloc_spot *spot = &plan->spots[item];
             const struct galloc_pool *pool = &galloc->pools[spot->pool];
             char *base                     = pool->bases[spot->chunk];
-            base                           = base != NULL ? base + spot->off : nothing;
             plan->places[i].buffer         = pool->chunks[spot->chunk];
-            plan->places[i].data           = is_view ? base + row->view_offs : base;
+            plan->places[i].data           = base != NULL ? base + spot->off : nothing;
+            plan->is_quiet                 = plan->is_quiet && plan->places[i].buffer->iface.init_tensor == NULL;
         }
     }
     plan->places_epoch = galloc->epoch;
@@ -314,6 +315,11 @@ static enum ggml_status place_foreign_view(struct ggml_tensor *t) {
                                                : place(t, buffer, (char *) t->view_src->data + t->view_offs);
 }
 
+static void *address_of(const struct galloc_plan *plan, int32_t i) {
+    const struct ggml_tensor *t = plan->rec.tensors[i];
+    return plan->places[i].data + (t->view_src != NULL ? t->view_offs : 0);
+}
+
 // The sizes are known to fit, so nothing is asked again. What is in its place already stays there untouched. A buffer that is
 // told of its tensors may look at the source of a view, so there views come last.
 static enum ggml_status place_all(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
@@ -324,22 +330,45 @@ static enum ggml_status place_all(const struct ggml_gallocr *galloc, struct gall
     }
     for (int pass = 0; pass == 0 || (pass == 1 && has_late); pass++) {
         for (int32_t i = 0; i < plan->rec.n_rows && status == GGML_STATUS_SUCCESS; i++) {
-            const struct record_place at = plan->places[i];
+            ggml_backend_buffer_t buffer = plan->places[i].buffer;
             struct ggml_tensor *t        = plan->rec.tensors[i];
-            if (i + 8 < plan->rec.n_rows && plan->places[i + 8].buffer != NULL) {
-                __builtin_prefetch(&plan->rec.tensors[i + 8]->buffer, 1);
-                __builtin_prefetch(&plan->rec.tensors[i + 8]->data, 1);
-            }
-            if (at.buffer == NULL) {
-                status = at.data == NULL ? place_foreign_view(t) : GGML_STATUS_SUCCESS;
-            } else if (at.buffer == t->buffer && at.data == t->data) {
+            if (buffer == NULL) {
+                status = t->view_src != NULL ? place_foreign_view(t) : GGML_STATUS_SUCCESS;
+            } else if (buffer == t->buffer && t->data == address_of(plan, i)) {
                 continue;
-            } else if (pass == 0 && t->view_src != NULL && at.buffer->iface.init_tensor != NULL) {
+            } else if (pass == 0 && t->view_src != NULL && buffer->iface.init_tensor != NULL) {
                 has_late = true;
             } else {
-                status = place(t, at.buffer, at.data);
+                status = place(t, buffer, address_of(plan, i));
             }
         }
+    }
+    return status;
+}
+
+// A tensor that the graph lists at two rows, and the record does not, cannot be at both places.
+static bool is_all_in_place(const struct galloc_plan *plan) {
+    for (int32_t i = 0; i < plan->rec.n_rows; i++) {
+        const struct ggml_tensor *t = plan->rec.tensors[i];
+        if (plan->places[i].buffer != NULL && (t->buffer != plan->places[i].buffer || t->data != address_of(plan, i))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// A known graph: recognised, and placed on the way. A graph whose tensors lie elsewhere is placed by itself.
+static enum ggml_status place_known(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, struct galloc_plan **plan) {
+    bool in_place           = false;
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    *plan                   = berth_galloc_find(galloc, graph, NULL, NULL, false, &in_place);
+    if (*plan == NULL) {
+        return status;
+    }
+    status = berth_galloc_buffers_reserve(galloc, *plan);
+    if (status == GGML_STATUS_SUCCESS && (!in_place || (*plan)->places_epoch != galloc->epoch)) {
+        status = place_all(galloc, *plan);
+        *plan  = status != GGML_STATUS_SUCCESS || !(*plan)->is_quiet || is_all_in_place(*plan) ? *plan : NULL;
     }
     return status;
 }
@@ -348,18 +377,20 @@ bool ggml_gallocr_alloc_graph(ggml_gallocr_t galloc, struct ggml_cgraph *graph) 
     if (!berth_galloc_has_arguments(__func__, galloc, graph)) {
         return false;
     }
-    bool in_place            = false;
-    struct galloc_plan *plan = berth_galloc_find(galloc, graph, NULL, NULL, false, &in_place);
-    if (plan == NULL && galloc->n_pools > 1) {
+    struct galloc_plan *plan;
+    if (place_known(galloc, graph, &plan) != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+    if (plan != NULL) {
+        return true;
+    }
+    if (galloc->n_pools > 1) {
         // No line in the log: programs try this first and reserve then.
         berth_set_error("ggml_gallocr_alloc_graph: this graph of %d nodes was not reserved, and which of the %d buffers its "
                         "tensors go to is not known: call ggml_gallocr_reserve_n first",
             graph->n_nodes, galloc->n_bufs);
         return false;
     }
-    if (plan == NULL && plan_get(galloc, graph, NULL, NULL, &plan) != GGML_STATUS_SUCCESS) {
-        return false;
-    }
-    return berth_galloc_buffers_reserve(galloc, plan) == GGML_STATUS_SUCCESS &&
-           (in_place || place_all(galloc, plan) == GGML_STATUS_SUCCESS);
+    return plan_get(galloc, graph, NULL, NULL, &plan) == GGML_STATUS_SUCCESS &&
+           berth_galloc_buffers_reserve(galloc, plan) == GGML_STATUS_SUCCESS && place_all(galloc, plan) == GGML_STATUS_SUCCESS;
 }

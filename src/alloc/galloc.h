@@ -30,8 +30,10 @@ struct galloc_plan {
     uint64_t *offsets;           // [n_items] as the planner gives them: chunk k begins at k * max_chunk
     struct galloc_spot *spots;   // [n_items]
     struct record_place *places; // [n_rows] addresses, while the buffers are those of places_epoch
-    size_t offsets_cap, spots_cap, places_cap;
+    struct record_undo *undo;    // [n_rows] scratch of a match
+    size_t offsets_cap, spots_cap, places_cap, undo_cap;
     uint64_t places_epoch;           // 0: never
+    bool is_quiet;                   // no buffer in places wants to be told of its tensors
     struct galloc_need *needs;       // [n_pools]
     struct ggml_tensor *const *keep; // [n_keep] memory of these is theirs all the time; only while items are made
     int n_keep;
@@ -82,7 +84,7 @@ enum ggml_status berth_galloc_plan_save(
 // From offsets that are known: spots and needs; the plan is ready then.
 enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 // Is this the plan's graph, or, unless it must be exact, one of its form that is nowhere larger? The rows point to the graph's
-// tensors then. ids NULL: as recorded. in_place, if not NULL: all its tensors are where they belong.
+// tensors then. ids NULL: as recorded. in_place, if not NULL: the tensors may be placed, and whether all of them are.
 bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     const int *node_bufs, const int *leaf_bufs, bool is_exact, bool *in_place);
 

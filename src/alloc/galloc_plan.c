@@ -31,6 +31,7 @@ void berth_galloc_plan_free(const struct ggml_gallocr *galloc, struct galloc_pla
     berth_free(plan->offsets);
     berth_free(plan->spots);
     berth_free(plan->places);
+    berth_free(plan->undo);
     berth_free(plan->needs);
     berth_free(plan);
 }
@@ -62,22 +63,24 @@ struct lifetime_rules berth_galloc_lifetime_rules(const struct ggml_gallocr *gal
 
 bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     const int *node_bufs, const int *leaf_bufs, bool is_exact, bool *in_place) {
-    const struct record_rules rules   = berth_galloc_record_rules(galloc);
-    const struct record_place *places = plan->places_epoch == galloc->epoch ? plan->places : NULL;
     if (!plan->is_ready || (is_exact && plan->is_reshaped)) {
         return false;
     }
-    const enum record_match match = berth_record_match(&plan->rec, graph, node_bufs, leaf_bufs, &rules, places, in_place);
-    if (match == RECORD_RESHAPED && !is_exact && berth_lifetimes_still_fit(&plan->lives, &plan->rec, &rules, galloc->aligns)) {
-        berth_record_reshape(&plan->rec); // the items keep their sizes: a graph as large as the first still fits
-        plan->is_reshaped  = true;
-        plan->places_epoch = 0; // views may begin elsewhere
-        if (in_place != NULL) {
-            *in_place = false;
-        }
-        return true;
+    const struct record_rules rules = berth_galloc_record_rules(galloc);
+    struct record_placer placer     = {.places = plan->places, .undo = plan->undo, .may_write = plan->is_quiet};
+    const bool has_places           = in_place != NULL && plan->places_epoch == galloc->epoch;
+    const enum record_match match =
+        berth_record_match(&plan->rec, graph, node_bufs, leaf_bufs, &rules, has_places ? &placer : NULL);
+    if (in_place != NULL) {
+        *in_place = has_places && placer.is_done;
     }
-    return match == RECORD_SAME;
+    if (match == RECORD_RESHAPED && !is_exact && berth_lifetimes_still_fit(&plan->lives, &plan->rec, &rules, galloc->aligns)) {
+        // The items keep their sizes: a graph as large as the first still fits.
+        plan->is_ready    = berth_record_reshape(&plan->rec);
+        plan->is_reshaped = true;
+        return plan->is_ready;
+    }
+    return match == RECORD_SAME && !(is_exact && berth_record_is_tangled(&plan->rec));
 }
 
 // ---- items ----
@@ -177,7 +180,8 @@ enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct gal
 enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     const size_t n = plan->lives.n_items;
     if (!berth_grow((void **) &plan->spots, &plan->spots_cap, n + 1, sizeof plan->spots[0]) ||
-        !berth_grow((void **) &plan->places, &plan->places_cap, (size_t) plan->rec.n_rows + 1, sizeof plan->places[0])) {
+        !berth_grow((void **) &plan->places, &plan->places_cap, (size_t) plan->rec.n_rows + 1, sizeof plan->places[0]) ||
+        !berth_grow((void **) &plan->undo, &plan->undo_cap, (size_t) plan->rec.n_rows + 1, sizeof plan->undo[0])) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu places", n);
     }
     for (int p = 0; p < galloc->n_pools; p++) {

@@ -8,12 +8,15 @@
 
 #include "core/optable.h"
 
+// What the replay asks of sources again and again; rows are four times as large.
 struct live_row {
     int32_t n_children; // edges from it that are still to come
     int32_t n_views;    // view nodes of it that are still needed
+    int32_t view_src;   // as in the row
     bool is_taken;      // has an item right now
     bool is_settled;    // has got its item, or needs none
     bool is_input;
+    bool is_output; // or kept
 };
 
 struct replay {
@@ -25,6 +28,7 @@ struct replay {
     const size_t *aligns;
     const int32_t *pools;
     int64_t step;
+    bool is_running; // what is there before the first node has its memory
 };
 
 static struct ggml_tensor *tensor_of(const struct record *rec, const struct record_row *row) {
@@ -35,14 +39,6 @@ static bool is_view(const struct record_row *row) {
     return row->view_src >= 0;
 }
 
-static bool is_output(const struct record_row *row) {
-    return (row->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 || row->is_kept;
-}
-
-static bool is_input(const struct record_row *row) {
-    return (row->flags & GGML_TENSOR_FLAG_INPUT) != 0;
-}
-
 // ---- in place ----
 
 // Ops that read a source other than the first after they have written over it, or out of order.
@@ -50,12 +46,8 @@ static bool only_first(int32_t op) {
     return op == GGML_OP_ADD_ID || op == GGML_OP_SOFT_MAX_BACK;
 }
 
-static bool op_allows(const struct replay *r, const struct record_row *node, int i_src) {
-    const struct berth_op_info *info = berth_op_info((enum ggml_op) node->op);
-    if (info != NULL && info->in_place) {
-        return i_src == 0 || !only_first(node->op);
-    }
-    return r->rules->in_place != NULL && r->rules->in_place(tensor_of(r->rec, node), i_src, r->rules->user);
+static bool same_layout(const struct ggml_tensor *a, const struct ggml_tensor *b) {
+    return a->type == b->type && ggml_are_same_shape(a, b) && ggml_are_same_stride(a, b);
 }
 
 // A view of all of its source, from the first byte to the last.
@@ -65,20 +57,18 @@ static bool covers(const struct ggml_tensor *view, const struct ggml_tensor *sou
 
 // The row whose memory node may take over as its source p, or -1.
 static int32_t takeover_from(const struct replay *r, const struct record_row *node, int32_t p) {
-    const struct record_row *parent = &r->rec->rows[p];
-    const struct live_row *live     = &r->live[p];
-    if (is_output(parent) || !record_same_layout(node, parent) || live->n_children != 1 || live->n_views != 0) {
+    const struct live_row *live = &r->live[p];
+    if (live->n_children != 1 || live->n_views != 0 || live->is_output) {
         return -1;
     }
-    if (!is_view(parent)) {
-        return live->is_taken ? p : -1;
+    if (live->view_src < 0) {
+        return live->is_taken && record_same_shape(r->rec, node->shape, r->rec->rows[p].shape) ? p : -1;
     }
-    const int32_t v                 = parent->view_src;
-    const struct record_row *source = &r->rec->rows[v];
-    const struct live_row *view_of  = &r->live[v];
-    const bool is_last_look         = view_of->n_views == 1 && view_of->n_children == 0 && view_of->is_taken;
-    return r->rules->via_views && is_last_look && covers(tensor_of(r->rec, parent), tensor_of(r->rec, source)) &&
-                   !is_output(source)
+    const int32_t v                = live->view_src;
+    const struct live_row *view_of = &r->live[v];
+    const bool is_last_look        = view_of->n_views == 1 && view_of->n_children == 0 && view_of->is_taken;
+    return r->rules->via_views && is_last_look && !view_of->is_output &&
+                   same_layout(tensor_of(r->rec, node), r->rec->tensors[p]) && covers(r->rec->tensors[p], r->rec->tensors[v])
                ? v
                : -1;
 }
@@ -90,13 +80,28 @@ static bool has_room(const struct replay *r, int32_t from, const struct record_r
            r->sizes->alloc_size(r->sizes->user, tensor_of(r->rec, node), row->buf) <= r->out->items[row->item].size;
 }
 
+// From now on the layout of source p decides something; that of views did not yet.
+static bool keep_shape(struct record *rec, int32_t p) {
+    if (rec->rows[p].shape < 0) {
+        rec->rows[p].shape = berth_record_shape(rec, rec->tensors[p]);
+    }
+    return rec->rows[p].shape >= 0;
+}
+
 static bool take_over(struct replay *r, struct record_row *node) {
-    for (int i = 0; i < node->n_src; i++) {
-        if (!op_allows(r, node, r->rec->slots[node->src + i])) {
+    const struct berth_op_info *info = berth_op_info((enum ggml_op) node->op);
+    const bool is_listed             = info != NULL && info->in_place;
+    const int n_src                  = is_listed || r->rules->in_place != NULL ? node->n_src : 0;
+    for (int i = 0; i < n_src; i++) {
+        const int32_t p    = r->rec->srcs[node->src + i];
+        const int32_t from = takeover_from(r, node, p);
+        if (from < 0 || r->pools[r->rec->rows[from].buf] != r->pools[node->buf] || !has_room(r, from, node)) {
             continue;
         }
-        const int32_t from = takeover_from(r, node, r->rec->srcs[node->src + i]);
-        if (from >= 0 && r->pools[r->rec->rows[from].buf] == r->pools[node->buf] && has_room(r, from, node)) {
+        const int i_src = r->rec->slots[node->src + i];
+        const bool may_run =
+            is_listed ? i_src == 0 || !only_first(node->op) : r->rules->in_place(tensor_of(r->rec, node), i_src, r->rules->user);
+        if (may_run && keep_shape(r->rec, p)) {
             node->item             = r->rec->rows[from].item;
             node->took             = node->src + i;
             node->buf              = r->rec->rows[from].buf;
@@ -111,7 +116,9 @@ static bool take_over(struct replay *r, struct record_row *node) {
 
 static bool item_new(struct replay *r, struct record_row *row, int32_t i_row) {
     struct lifetimes *out = r->out;
-    const size_t align = r->aligns[row->buf], size = r->sizes->alloc_size(r->sizes->user, r->rec->tensors[i_row], row->buf);
+    const size_t align    = r->aligns[row->buf];
+    const size_t size     = r->sizes->is_by_layout ? r->rec->shapes[row->shape].n_bytes
+                                                   : r->sizes->alloc_size(r->sizes->user, r->rec->tensors[i_row], row->buf);
     size_t padded;
     if (!berth_add_ok(size, align - 1, &padded)) {
         return false;
@@ -131,24 +138,25 @@ static bool item_new(struct replay *r, struct record_row *row, int32_t i_row) {
     return true;
 }
 
-static bool take(struct replay *r, int32_t i_row, int32_t buf) {
-    struct record_row *row = &r->rec->rows[i_row];
-    if (r->live[i_row].is_settled) {
-        return true;
-    }
+static bool take_new(struct replay *r, int32_t i_row, int32_t buf) {
+    struct record_row *row    = &r->rec->rows[i_row];
     r->live[i_row].is_settled = true;
     if (row->buf < 0) {
         row->buf = buf;
     }
     // What is there before the first node cannot take over what the nodes before it compute.
-    const bool is_node      = i_row < r->rec->n_nodes && row->n_src > 0 && !is_input(row) && !row->is_kept && !row->is_fixed;
+    const bool is_node      = r->is_running && i_row < r->rec->n_nodes && row->n_src > 0 && !row->is_kept && !row->is_fixed;
     r->live[i_row].is_taken = true;
     return (is_node && take_over(r, row)) || item_new(r, row, i_row);
 }
 
+static inline bool take(struct replay *r, int32_t i_row, int32_t buf) {
+    return r->live[i_row].is_settled || take_new(r, i_row, buf);
+}
+
 static void give_back(struct replay *r, int32_t i_row) {
-    const int32_t item = r->rec->rows[i_row].item;
-    if (r->live[i_row].is_taken && !is_output(&r->rec->rows[i_row])) {
+    if (r->live[i_row].is_taken && !r->live[i_row].is_output) {
+        const int32_t item       = r->rec->rows[i_row].item;
         r->live[i_row].is_taken  = false;
         r->out->items[item].last = r->step;
         r->out->returned[item]   = true;
@@ -156,19 +164,20 @@ static void give_back(struct replay *r, int32_t i_row) {
 }
 
 // Nobody needs this view any more.
-static void drop_view(struct replay *r, const struct record_row *view) {
+static inline void drop_view(struct replay *r, const struct live_row *view) {
     struct live_row *source = &r->live[view->view_src];
-    if (!is_output(view) && --source->n_views == 0 && source->n_children == 0) {
+    if (!view->is_output && --source->n_views == 0 && source->n_children == 0) {
         give_back(r, view->view_src);
     }
 }
 
-static void drop_edge(struct replay *r, int32_t p) {
-    if (--r->live[p].n_children > 0 || r->live[p].n_views > 0) {
+static inline void drop_edge(struct replay *r, int32_t p) {
+    struct live_row *live = &r->live[p];
+    if (--live->n_children > 0 || live->n_views > 0) {
         return;
     }
-    if (is_view(&r->rec->rows[p])) {
-        drop_view(r, &r->rec->rows[p]);
+    if (live->view_src >= 0) {
+        drop_view(r, live);
     } else {
         give_back(r, p);
     }
@@ -176,17 +185,45 @@ static void drop_edge(struct replay *r, int32_t p) {
 
 // ---- the replay ----
 
-static void look_at_rows(struct replay *r) {
-    for (int32_t i = 0; i < r->rec->n_rows; i++) {
-        struct record_row *row = &r->rec->rows[i];
-        row->item = row->took = -1;
-        row->is_kept          = false;
-        for (int k = 0; k < r->rules->n_keep && !row->is_kept; k++) {
-            row->is_kept = r->rules->keep[k] == r->rec->tensors[i];
-        }
-        r->live[i].is_settled = row->has_memory || is_view(row);
-        r->live[i].is_input   = is_input(row);
+// Sources of nodes come first in the list of sources.
+static void count_children(struct replay *r) {
+    const struct record *rec      = r->rec;
+    const struct record_row *last = rec->n_nodes > 0 ? &rec->rows[rec->n_nodes - 1] : NULL;
+    const int32_t n               = last != NULL ? last->src + last->n_src : 0;
+    for (int32_t at = 0; at < n; at++) {
+        r->live[rec->srcs[at]].n_children++;
     }
+}
+
+static void find_kept(struct replay *r) {
+    for (int32_t i = 0; r->rules->n_keep > 0 && i < r->rec->n_rows; i++) {
+        for (int k = 0; k < r->rules->n_keep && !r->rec->rows[i].is_kept; k++) {
+            r->rec->rows[i].is_kept = r->rules->keep[k] == r->rec->tensors[i];
+        }
+    }
+}
+
+// Children are counted. A view counts as long as somebody is going to read it; one that the graph computes and nobody reads
+// counts for good. Returns how many rows may need memory of their own.
+static size_t look_at_rows(struct replay *r, bool *has_inputs) {
+    const struct record *rec = r->rec;
+    size_t n_own             = 0;
+    *has_inputs              = false;
+    for (int32_t i = 0; i < rec->n_rows; i++) {
+        const struct record_row *row = &rec->rows[i];
+        struct live_row *live        = &r->live[i];
+        live->view_src               = row->view_src;
+        live->is_settled             = row->has_memory || is_view(row);
+        live->is_input               = (row->flags & GGML_TENSOR_FLAG_INPUT) != 0;
+        live->is_output              = (row->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 || row->is_kept;
+        n_own += !live->is_settled;
+        *has_inputs = *has_inputs || (live->is_input && (i < rec->n_nodes || i >= rec->n_nodes + rec->n_leafs));
+        if (is_view(row) && row->same_as == i &&
+            (live->n_children > 0 || live->is_output || (i < rec->n_nodes && row->op != GGML_OP_NONE))) {
+            r->live[row->view_src].n_views++;
+        }
+    }
+    return n_own;
 }
 
 // A leaf that is listed as a node too, and a node that is listed twice, have one memory: the first row's.
@@ -205,33 +242,20 @@ static bool take_leafs(struct replay *r) {
 }
 
 static bool take_inputs(struct replay *r) {
-    struct record *rec = r->rec;
+    const struct record *rec = r->rec;
     for (int32_t i = 0; i < rec->n_nodes; i++) {
         const struct record_row *node = &rec->rows[i];
-        if (is_input(node) && !take(r, node->same_as, node->buf)) {
+        if (r->live[i].is_input && !take(r, node->same_as, node->buf)) {
             return false;
         }
         for (int k = 0; k < node->n_src; k++) {
             const int32_t s = rec->srcs[node->src + k];
-            r->live[s].n_children++;
             if (r->live[s].is_input && !take(r, s, node->buf)) {
                 return false;
             }
         }
     }
     return true;
-}
-
-// A view counts as long as somebody is going to read it; one that the graph computes and nobody reads counts for good.
-static void count_views(struct replay *r) {
-    const struct record *rec = r->rec;
-    for (int32_t i = 0; i < rec->n_rows; i++) {
-        const struct record_row *row = &rec->rows[i];
-        if (is_view(row) && row->same_as == i &&
-            (r->live[i].n_children > 0 || is_output(row) || (i < rec->n_nodes && row->op != GGML_OP_NONE))) {
-            r->live[row->view_src].n_views++;
-        }
-    }
 }
 
 // With rules.free_unread: what is there before the first node and nobody reads is gone after it.
@@ -243,7 +267,7 @@ static void give_back_unread(struct replay *r, int32_t i) {
     if (!is_view(row)) {
         give_back(r, i);
     } else if (row->op != GGML_OP_NONE) {
-        drop_view(r, row);
+        drop_view(r, &r->live[i]);
     }
 }
 
@@ -267,12 +291,13 @@ static void drop_node(struct replay *r, int32_t i) {
 static bool run_nodes(struct replay *r) {
     struct record *rec = r->rec;
     int32_t n_dropped  = 0; // nodes before this one are done with their sources
+    r->is_running      = true;
     for (int32_t i = 0; i < rec->n_nodes; i++) {
         r->step                       = i;
         const struct record_row *node = &rec->rows[i];
         for (int k = 0; k < node->n_src; k++) {
             const int32_t s = rec->srcs[node->src + k];
-            if (!r->live[s].is_settled && !take(r, s, node->buf)) {
+            if (!take(r, s, node->buf)) {
                 return false;
             }
         }
@@ -295,19 +320,17 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
     if (rec->n_rows == 0) {
         return GGML_STATUS_SUCCESS;
     }
-    const size_t n = (size_t) rec->n_rows;
-    r.live         = berth_calloc(n, sizeof r.live[0]);
-    bool ok        = r.live != NULL && berth_grow((void **) &out->items, &out->items_cap, n, sizeof out->items[0]) &&
-              berth_grow((void **) &out->owners, &out->owners_cap, n, sizeof out->owners[0]) &&
-              berth_grow((void **) &out->returned, &out->returned_cap, n, sizeof out->returned[0]);
-    if (ok) {
-        look_at_rows(&r);
-        ok = take_leafs(&r) && take_inputs(&r);
+    bool has_inputs = false, ok = false;
+    r.live = berth_calloc((size_t) rec->n_rows, sizeof r.live[0]);
+    if (r.live != NULL) {
+        count_children(&r);
+        find_kept(&r);
+        const size_t n = look_at_rows(&r, &has_inputs);
+        ok             = berth_grow((void **) &out->items, &out->items_cap, n, sizeof out->items[0]) &&
+             berth_grow((void **) &out->owners, &out->owners_cap, n, sizeof out->owners[0]) &&
+             berth_grow((void **) &out->returned, &out->returned_cap, n, sizeof out->returned[0]);
     }
-    if (ok) {
-        count_views(&r);
-        ok = run_nodes(&r);
-    }
+    ok = ok && take_leafs(&r) && (!has_inputs || take_inputs(&r)) && run_nodes(&r);
     berth_free(r.live);
     return ok ? GGML_STATUS_SUCCESS
               : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the lifetimes of %d tensors", rec->n_rows);
@@ -318,8 +341,7 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
 static bool took_rightly(const struct record *rec, const struct record_row *row) {
     const struct record_row *parent = &rec->rows[rec->srcs[row->took]];
     const struct ggml_tensor *a = tensor_of(rec, row), *b = tensor_of(rec, parent);
-    return a->type == b->type && ggml_are_same_shape(a, b) && ggml_are_same_stride(a, b) &&
-           (!is_view(parent) || covers(b, rec->tensors[parent->view_src]));
+    return same_layout(a, b) && (!is_view(parent) || covers(b, rec->tensors[parent->view_src]));
 }
 
 bool berth_lifetimes_still_fit(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// record.c: making records of graphs and matching graphs with them. Building hashes each edge once; matching hashes nothing:
-// row i of the record stands for a known tensor of the graph, so that an edge is right when both ends are.
+// record.c: records of graphs. Each listed tensor is touched once, when its row is made and its edges are looked up; that needs
+// all listed tensors to have their numbers first, for which their addresses alone are enough. O(rows + edges).
 
 #include "alloc/record.h"
 
@@ -11,6 +11,8 @@
 // Flags that change what memory a tensor needs and for how long.
 #define RECORD_FLAGS (GGML_TENSOR_FLAG_INPUT | GGML_TENSOR_FLAG_OUTPUT)
 
+#define AHEAD 6 // rows; tensors are larger than what a core fetches ahead by itself
+
 // ---- tensors to rows while building ----
 
 // Open addressing over row numbers alone: the tensors are in the record. A slot holds row + 1, 0: free. Load below one half.
@@ -20,10 +22,10 @@ struct row_map {
     size_t n_keys;
 };
 
-static size_t map_slot(const struct row_map *m, const struct record *rec, const struct ggml_tensor *t) {
+static inline size_t map_slot(const struct row_map *m, struct ggml_tensor *const *tensors, const struct ggml_tensor *t) {
     const uint64_t h = ((uint64_t) (uintptr_t) t >> 4) * 0x9E3779B97F4A7C15u;
     size_t i         = (size_t) (h >> 32) & (m->n_slots - 1);
-    while (m->slots[i] != 0 && rec->tensors[m->slots[i] - 1] != t) {
+    while (m->slots[i] != 0 && tensors[m->slots[i] - 1] != t) {
         i = (i + 1) & (m->n_slots - 1);
     }
     return i;
@@ -39,7 +41,7 @@ static bool map_init(struct row_map *m, size_t n) {
 }
 
 // Tensors outside the graph are not known ahead.
-static bool map_grow(struct row_map *m, const struct record *rec) {
+static bool map_grow(struct row_map *m, struct ggml_tensor *const *tensors) {
     if ((m->n_keys + 1) * 2 <= m->n_slots) {
         return true;
     }
@@ -50,11 +52,61 @@ static bool map_grow(struct row_map *m, const struct record *rec) {
     larger.n_keys = m->n_keys;
     for (size_t i = 0; i < m->n_slots; i++) {
         if (m->slots[i] != 0) {
-            larger.slots[map_slot(&larger, rec, rec->tensors[m->slots[i] - 1])] = m->slots[i];
+            larger.slots[map_slot(&larger, tensors, tensors[m->slots[i] - 1])] = m->slots[i];
         }
     }
     berth_free(m->slots);
     *m = larger;
+    return true;
+}
+
+// The tensors [0, n) by their first row. Returns how many stand for a tensor of another row.
+static int32_t map_fill(struct row_map *m, struct ggml_tensor *const *tensors, int32_t n) {
+    for (int32_t r = 0; r < n; r++) {
+        const size_t i = map_slot(m, tensors, tensors[r]);
+        if (m->slots[i] == 0) {
+            m->slots[i] = (uint32_t) r + 1;
+            m->n_keys++;
+        }
+    }
+    return n - (int32_t) m->n_keys;
+}
+
+// ---- shapes ----
+
+bool berth_record_shape_add(struct record *rec, const struct record_shape *shape) {
+    if (!berth_grow((void **) &rec->shapes, &rec->shapes_cap, (size_t) rec->n_shapes + 1, sizeof rec->shapes[0])) {
+        return false;
+    }
+    rec->shapes[rec->n_shapes++] = *shape;
+    return true;
+}
+
+int32_t berth_record_shape(struct record *rec, const struct ggml_tensor *t) {
+    const uint64_t mix = (uint64_t) t->ne[0] + 31 * (uint64_t) t->ne[1] + 1009 * (uint64_t) t->ne[2] + 7 * t->nb[1] + t->nb[2];
+    const size_t slot  = (size_t) (mix * 0x9E3779B97F4A7C15u >> 58);
+    const int32_t at   = rec->shape_cache[slot];
+    if (at < rec->n_shapes && record_is_shape(&rec->shapes[at], t)) {
+        return at;
+    }
+    struct record_shape shape = {.view_offs = t->view_offs, .n_bytes = ggml_nbytes(t), .type = (int32_t) t->type};
+    memcpy(shape.ne, t->ne, sizeof shape.ne);
+    memcpy(shape.nb, t->nb, sizeof shape.nb);
+    rec->shape_cache[slot] = rec->n_shapes;
+    return berth_record_shape_add(rec, &shape) ? rec->n_shapes - 1 : -1;
+}
+
+// ---- rows ----
+
+bool berth_record_room(struct record *rec, size_t n_rows, size_t n_srcs) {
+    if (!berth_grow((void **) &rec->rows, &rec->rows_cap, n_rows, sizeof rec->rows[0]) ||
+        !berth_grow((void **) &rec->memory, &rec->memory_cap, n_rows + 1, sizeof rec->memory[0]) ||
+        !berth_grow((void **) &rec->srcs, &rec->srcs_cap, n_srcs, sizeof rec->srcs[0]) ||
+        !berth_grow((void **) &rec->slots, &rec->slots_cap, n_srcs, sizeof rec->slots[0])) {
+        return false;
+    }
+    rec->memory[0] = NULL;
+    rec->tensors   = rec->memory + 1;
     return true;
 }
 
@@ -66,137 +118,112 @@ struct build {
     const struct record_rules *rules;
 };
 
-static bool rows_grow(struct record *rec, size_t n) {
-    return berth_grow((void **) &rec->rows, &rec->rows_cap, n, sizeof rec->rows[0]) &&
-           berth_grow((void **) &rec->tensors, &rec->tensors_cap, n + 1, sizeof rec->tensors[0]);
-}
-
-static bool srcs_grow(struct record *rec, size_t n) {
-    return berth_grow((void **) &rec->srcs, &rec->srcs_cap, n, sizeof rec->srcs[0]) &&
-           berth_grow((void **) &rec->slots, &rec->slots_cap, n, sizeof rec->slots[0]);
-}
-
-// There is room for it.
-static void row_push(struct build *b, struct ggml_tensor *t, int buf) {
-    struct record *rec        = b->rec;
-    rec->tensors[rec->n_rows] = t;
-    struct record_row *row    = &rec->rows[rec->n_rows++];
-
-    *row = (struct record_row){
-        .view_offs = t->view_offs,
-        .view_src  = -1,
-        .id        = buf,
-        .buf       = buf,
-        .item      = -1,
-        .same_as   = rec->n_rows - 1,
-        .took      = -1,
-        .type      = (int32_t) t->type,
-        .op        = (int32_t) t->op,
-        .flags     = t->flags & RECORD_FLAGS,
-    };
-    memcpy(row->ne, t->ne, sizeof row->ne);
-    memcpy(row->nb, t->nb, sizeof row->nb);
-    row->has_memory = (t->data != NULL || t->buffer != NULL) && !b->rules->is_ours(b->rules->user, t);
-}
-
-// The row of t, made if t is new.
-static int32_t row_of(struct build *b, struct ggml_tensor *t, int32_t likely) {
-    if (likely >= 0 && b->rec->tensors[likely] == t) {
-        return likely;
+static inline bool row_put(struct build *b, int32_t at, struct ggml_tensor *t, int32_t buf) {
+    struct record_row *row = record_put(b->rec, at, t, (int32_t) t->op, t->flags & RECORD_FLAGS, buf);
+    row->has_memory        = (t->data != NULL || t->buffer != NULL) && !b->rules->is_ours(b->rules->user, t);
+    if (row->has_memory || t->view_src != NULL) {
+        return true;
     }
-    size_t i = map_slot(&b->map, b->rec, t);
-    if (b->map.slots[i] != 0) {
+    row->shape = berth_record_shape(b->rec, t);
+    return row->shape >= 0;
+}
+
+// The row of t, made if t is new; -1: no memory.
+static inline int32_t row_of(struct build *b, struct ggml_tensor *t) {
+    struct record *rec = b->rec;
+    size_t i           = map_slot(&b->map, rec->tensors, t);
+    if (BERTH_LIKELY(b->map.slots[i] != 0)) {
         return (int32_t) b->map.slots[i] - 1;
     }
-    if (!map_grow(&b->map, b->rec) || !rows_grow(b->rec, (size_t) b->rec->n_rows + 1)) {
+    if (!map_grow(&b->map, rec->tensors) || !berth_record_room(rec, (size_t) rec->n_rows + 1, (size_t) rec->n_srcs + 1)) {
         return -1;
     }
-    i = map_slot(&b->map, b->rec, t);
-    row_push(b, t, -1);
-    b->map.n_keys++;
-    b->map.slots[i] = (uint32_t) b->rec->n_rows;
-    return b->rec->n_rows - 1;
-}
-
-// Rows of nodes and leafs are pushed whether or not the tensor has one, so that row numbers follow the graph's arrays.
-static void push_listed(struct build *b, struct ggml_tensor *t, int buf) {
-    const size_t i = map_slot(&b->map, b->rec, t);
-    row_push(b, t, buf);
-    if (b->map.slots[i] == 0) {
-        b->map.n_keys++;
-        b->map.slots[i] = (uint32_t) b->rec->n_rows;
-    } else {
-        b->rec->rows[b->rec->n_rows - 1].same_as = (int32_t) b->map.slots[i] - 1;
-        b->rec->n_twice++;
+    const int32_t r = rec->n_rows++;
+    if (!row_put(b, r, t, -1)) {
+        return -1;
     }
+    b->map.slots[map_slot(&b->map, rec->tensors, t)] = (uint32_t) r + 1;
+    b->map.n_keys++;
+    return r;
 }
 
 static bool link_view(struct build *b, int32_t r) {
-    const struct ggml_tensor *t = b->rec->tensors[r];
-    const int32_t v             = t->view_src != NULL ? row_of(b, t->view_src, -1) : -1;
-    b->rec->rows[r].view_src    = v;
-    return v >= 0 || t->view_src == NULL;
+    struct ggml_tensor *t = b->rec->tensors[r];
+    if (t->view_src == NULL) {
+        return true;
+    }
+    const int32_t v          = row_of(b, t->view_src);
+    b->rec->rows[r].view_src = v;
+    return v >= 0;
 }
 
 // Only what the graph lists is computed, so only that has sources that count.
 static bool link_srcs(struct build *b, int32_t r) {
     struct record *rec          = b->rec;
     const struct ggml_tensor *t = rec->tensors[r];
-
-    rec->rows[r].src = rec->n_srcs;
-    if (!srcs_grow(rec, (size_t) rec->n_srcs + GGML_MAX_SRC)) {
+    const size_t n_srcs         = (size_t) rec->n_srcs + GGML_MAX_SRC;
+    if ((n_srcs > rec->srcs_cap || n_srcs > rec->slots_cap) && !berth_record_room(rec, (size_t) rec->n_rows, n_srcs)) {
         return false;
     }
-    for (int k = 0; k < GGML_MAX_SRC; k++) {
+    const int n_slots = record_has_only_near(t) ? 3 : GGML_MAX_SRC;
+    rec->rows[r].src  = rec->n_srcs;
+    for (int k = 0; k < n_slots; k++) {
         if (t->src[k] == NULL) {
             continue;
         }
-        const int32_t s = row_of(b, t->src[k], r - 1);
+        const int32_t s = r > 0 && rec->tensors[r - 1] == t->src[k] ? rec->rows[r - 1].same_as : row_of(b, t->src[k]);
         if (s < 0) {
             return false;
         }
         rec->srcs[rec->n_srcs]    = s;
         rec->slots[rec->n_srcs++] = (uint8_t) k;
         rec->rows[r].n_src++;
+        if (k < 3 && s < rec->n_nodes + rec->n_leafs) {
+            rec->rows[r].near[k] = s;
+        } else {
+            rec->rows[r].is_plain = false;
+        }
     }
     return true;
 }
 
-// Most nodes have up to three sources, in the first slots: those are compared without a loop.
-static void link_near(struct record *rec, int32_t n_listed) {
-    rec->tensors[rec->n_rows] = NULL;
-    for (int32_t r = 0; r < n_listed; r++) {
-        struct record_row *row = &rec->rows[r];
-        row->is_plain          = true;
-        row->near[0] = row->near[1] = row->near[2] = rec->n_rows;
-        for (int32_t at = row->src; at < row->src + row->n_src; at++) {
-            if (rec->slots[at] < 3) {
-                row->near[rec->slots[at]] = rec->srcs[at];
-            } else {
-                row->is_plain = false;
-            }
-        }
+static inline void fetch_ahead(const struct ggml_tensor *next) {
+    for (size_t at = 0; at < offsetof(struct ggml_tensor, extra); at += 64) {
+        __builtin_prefetch((const char *) next + at);
     }
 }
 
 static bool build_rows(struct build *b, const struct ggml_cgraph *g, const int *node_bufs, const int *leaf_bufs) {
-    const size_t n = (size_t) g->n_nodes + (size_t) g->n_leafs;
-    if (!map_init(&b->map, n + 1) || !rows_grow(b->rec, n + 1) || !srcs_grow(b->rec, n * 2)) {
+    struct record *rec     = b->rec;
+    const int32_t n_listed = g->n_nodes + g->n_leafs;
+    const size_t n         = (size_t) n_listed;
+    if (!map_init(&b->map, n + 1) || !berth_record_room(rec, n + 1, n * 2)) {
         return false;
     }
-    for (int i = 0; i < g->n_nodes; i++) {
-        push_listed(b, g->nodes[i], node_bufs != NULL ? node_bufs[i] : 0);
+    if (g->n_nodes > 0) {
+        memcpy(rec->tensors, g->nodes, (size_t) g->n_nodes * sizeof rec->tensors[0]);
     }
-    for (int i = 0; i < g->n_leafs; i++) {
-        push_listed(b, g->leafs[i], leaf_bufs != NULL ? leaf_bufs[i] : 0);
+    if (g->n_leafs > 0) {
+        memcpy(rec->tensors + g->n_nodes, g->leafs, (size_t) g->n_leafs * sizeof rec->tensors[0]);
     }
-    const int32_t n_listed = b->rec->n_rows;
-    for (int32_t r = 0; r < b->rec->n_rows; r++) { // grows while it runs: what is named outside the graph follows
+    rec->n_twice = map_fill(&b->map, rec->tensors, n_listed);
+    rec->n_rows  = n_listed;
+    for (int32_t r = 0; r < rec->n_rows; r++) { // grows while it runs: what is named outside the graph follows
+        struct ggml_tensor *t = rec->tensors[r];
+        if (r + AHEAD < n_listed) {
+            fetch_ahead(rec->tensors[r + AHEAD]);
+        }
+        if (r < n_listed) {
+            const int *bufs = r < g->n_nodes ? node_bufs : leaf_bufs;
+            if (!row_put(b, r, t, bufs != NULL ? bufs[r < g->n_nodes ? r : r - g->n_nodes] : 0)) {
+                return false;
+            }
+            rec->rows[r].same_as = rec->n_twice > 0 ? row_of(b, t) : r;
+        }
         if (!link_view(b, r) || (r < n_listed && !link_srcs(b, r))) {
             return false;
         }
     }
-    link_near(b->rec, n_listed);
     return true;
 }
 
@@ -204,10 +231,10 @@ enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph
     const int *leaf_bufs, const struct record_rules *rules) {
     struct build b = {.rec = rec, .rules = rules};
 
-    rec->n_rows = rec->n_srcs = rec->n_twice = 0;
-    rec->n_nodes                             = graph->n_nodes;
-    rec->n_leafs                             = graph->n_leafs;
-    const bool ok                            = build_rows(&b, graph, node_bufs, leaf_bufs);
+    rec->n_rows = rec->n_srcs = rec->n_twice = rec->n_shapes = 0;
+    rec->n_nodes                                             = graph->n_nodes;
+    rec->n_leafs                                             = graph->n_leafs;
+    const bool ok                                            = build_rows(&b, graph, node_bufs, leaf_bufs);
     berth_free(b.map.slots);
     if (!ok) {
         rec->n_rows = rec->n_nodes = rec->n_leafs = rec->n_srcs = 0;
@@ -218,191 +245,20 @@ enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph
 
 void berth_record_fini(struct record *rec) {
     berth_free(rec->rows);
-    berth_free(rec->tensors);
+    berth_free(rec->memory);
+    berth_free(rec->shapes);
     berth_free(rec->srcs);
     berth_free(rec->slots);
     *rec = (struct record){0};
 }
 
-// ---- matching ----
-
-#define AHEAD 6 // rows; tensors are larger than what a core fetches ahead by itself
-
-// Is row r of the record this tensor? A row outside the graph is met through its users: the first one says who it is.
-static inline bool is_row(struct record *rec, int32_t r, struct ggml_tensor *t) {
-    if (BERTH_UNLIKELY(rec->tensors[r] == NULL)) {
-        rec->tensors[r] = t;
-    }
-    return rec->tensors[r] == t;
-}
-
-static inline bool same_view(struct record *rec, const struct record_row *row, const struct ggml_tensor *t) {
-    return row->view_src < 0 ? t->view_src == NULL : t->view_src != NULL && is_row(rec, row->view_src, t->view_src);
-}
-
-// All that are recorded are there, and there are not more. Also meets rows outside the graph.
-static bool same_srcs_any(struct record *rec, const struct record_row *row, const struct ggml_tensor *t) {
-    int64_t n = 0;
-    for (int k = 0; k < GGML_MAX_SRC; k++) {
-        n += t->src[k] != NULL;
-    }
-    if (n != row->n_src) {
-        return false;
-    }
-    for (int32_t at = row->src; at < row->src + row->n_src; at++) {
-        struct ggml_tensor *s = t->src[rec->slots[at]];
-        if (s == NULL || !is_row(rec, rec->srcs[at], s)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static inline bool same_srcs(struct record *rec, const struct record_row *row, const struct ggml_tensor *t) {
-    struct ggml_tensor *const *s = t->src;
-    const uintptr_t rest         = (uintptr_t) s[3] | (uintptr_t) s[4] | (uintptr_t) s[5] | (uintptr_t) s[6] | (uintptr_t) s[7] |
-                           (uintptr_t) s[8] | (uintptr_t) s[9];
-    const bool is_near =
-        s[0] == rec->tensors[row->near[0]] && s[1] == rec->tensors[row->near[1]] && s[2] == rec->tensors[row->near[2]];
-    return (is_near && row->is_plain && rest == 0) || same_srcs_any(rec, row, t);
-}
-_Static_assert(GGML_MAX_SRC == 10, "same_srcs names every slot");
-
-static inline bool same_kind(const struct record_row *row, const struct ggml_tensor *t) {
-    return (((int32_t) t->type ^ row->type) | ((int32_t) t->op ^ row->op) | ((t->flags & RECORD_FLAGS) ^ row->flags)) == 0;
-}
-
-static inline bool same_shape(const struct record_row *row, const struct ggml_tensor *t) {
-    const int64_t *a = row->ne, *b = t->ne;
-    const size_t *c = row->nb, *d = t->nb;
-    const uint64_t ne = (uint64_t) ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]));
-    const uint64_t nb = (c[0] ^ d[0]) | (c[1] ^ d[1]) | (c[2] ^ d[2]) | (c[3] ^ d[3]);
-    return (ne | nb | (row->view_offs ^ t->view_offs)) == 0;
-}
-
-static bool same_ids(const struct record *rec, const int *node_bufs, const int *leaf_bufs) {
-    for (int32_t i = 0; node_bufs != NULL && i < rec->n_nodes; i++) {
-        if (node_bufs[i] != rec->rows[i].id) {
-            return false;
-        }
-    }
-    for (int32_t i = 0; leaf_bufs != NULL && i < rec->n_leafs; i++) {
-        if (leaf_bufs[i] != rec->rows[rec->n_nodes + i].id) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool same_twice(const struct record *rec) {
-    for (int32_t i = 0; rec->n_twice > 0 && i < rec->n_nodes + rec->n_leafs; i++) {
-        if (rec->tensors[i] != rec->tensors[rec->rows[i].same_as]) {
-            return false;
-        }
-    }
-    return true;
-}
-
-// Whether tensors have memory of somebody else. Neighbours mostly lie in one buffer, so the last answer is kept.
-struct owner_check {
-    const struct record_rules *rules;
-    const struct ggml_backend_buffer *foreign; // known not to be ours
-};
-
-static inline bool has_memory(struct owner_check *c, const struct ggml_tensor *t) {
-    if (t->buffer == NULL || t->buffer == c->foreign) {
-        return t->buffer != NULL || t->data != NULL;
-    }
-    if (c->rules->is_ours(c->rules->user, t)) {
-        return false;
-    }
-    c->foreign = t->buffer;
-    return true;
-}
-
-// A leaf with memory of its own matters to nobody's place, whatever it is.
-static inline bool is_foreign_leaf(const struct record_row *row) {
-    return row->has_memory && row->view_src < 0 && row->n_src == 0 && row->op == GGML_OP_NONE;
-}
-
-// The graph's own tensors into rec.tensors; the others are met through them.
-static bool same_lists(struct record *rec, const struct ggml_cgraph *graph, const int *node_bufs, const int *leaf_bufs) {
-    const size_t n_listed = (size_t) rec->n_nodes + (size_t) rec->n_leafs;
-    if (graph->n_nodes != rec->n_nodes || graph->n_leafs != rec->n_leafs || !same_ids(rec, node_bufs, leaf_bufs)) {
-        return false;
-    }
-    if (rec->n_nodes > 0) {
-        memcpy(rec->tensors, graph->nodes, (size_t) rec->n_nodes * sizeof rec->tensors[0]);
-    }
-    if (rec->n_leafs > 0) {
-        memcpy(rec->tensors + rec->n_nodes, graph->leafs, (size_t) rec->n_leafs * sizeof rec->tensors[0]);
-    }
-    if ((size_t) rec->n_rows > n_listed) {
-        memset(rec->tensors + n_listed, 0, ((size_t) rec->n_rows - n_listed) * sizeof rec->tensors[0]);
-    }
-    return same_twice(rec);
-}
-
-static inline void fetch_ahead(const struct record_row *row, const struct ggml_tensor *next) {
-    __builtin_prefetch(next);
-    __builtin_prefetch((const char *) next + 192);
-    if (!row->has_memory) {
-        __builtin_prefetch((const char *) next + 64);
-        __builtin_prefetch((const char *) next + 128);
-        __builtin_prefetch((const char *) next + 256);
-    }
-}
-
-enum record_match berth_record_match(struct record *rec, const struct ggml_cgraph *graph, const int *node_bufs,
-    const int *leaf_bufs, const struct record_rules *rules, const struct record_place *places, bool *in_place) {
+bool berth_record_is_tangled(const struct record *rec) {
     const int32_t n_listed = rec->n_nodes + rec->n_leafs;
-    if (!same_lists(rec, graph, node_bufs, leaf_bufs)) {
-        return RECORD_DIFFERS;
+    struct row_map map;
+    if (!map_init(&map, (size_t) n_listed + 1)) {
+        return true;
     }
-    struct owner_check owner = {.rules = rules};
-    bool all_in_place = places != NULL, all_same_shape = true;
-    for (int32_t i = 0; i < rec->n_rows; i++) {
-        const struct record_row *row = &rec->rows[i];
-        const struct ggml_tensor *t  = rec->tensors[i];
-        if (i + AHEAD < n_listed) {
-            fetch_ahead(row + AHEAD, rec->tensors[i + AHEAD]);
-        }
-        if (t == NULL) {
-            return RECORD_DIFFERS;
-        }
-        if (is_foreign_leaf(row)) {
-            if (t->view_src != NULL || !has_memory(&owner, t)) {
-                return RECORD_DIFFERS;
-            }
-            continue;
-        }
-        if (!same_kind(row, t) || !same_view(rec, row, t) || (i < n_listed && !same_srcs(rec, row, t))) {
-            return RECORD_DIFFERS;
-        }
-        all_same_shape = all_same_shape && same_shape(row, t);
-        if (places != NULL && places[i].buffer != NULL) {
-            if (places[i].buffer == t->buffer && places[i].data == t->data) {
-                continue;
-            }
-            all_in_place = false;
-        } else if (t->view_src != NULL && t->buffer == NULL && t->view_src->buffer != NULL) {
-            all_in_place = false; // a view of somebody else's memory that was not told so yet
-        }
-        if (row->view_src < 0 && has_memory(&owner, t) != row->has_memory) {
-            return RECORD_DIFFERS;
-        }
-    }
-    if (in_place != NULL) {
-        *in_place = all_in_place;
-    }
-    return all_same_shape ? RECORD_SAME : RECORD_RESHAPED;
-}
-
-void berth_record_reshape(struct record *rec) {
-    for (int32_t i = 0; i < rec->n_rows; i++) {
-        struct record_row *row = &rec->rows[i];
-        memcpy(row->ne, rec->tensors[i]->ne, sizeof row->ne);
-        memcpy(row->nb, rec->tensors[i]->nb, sizeof row->nb);
-        row->view_offs = rec->tensors[i]->view_offs;
-    }
+    const bool is_tangled = map_fill(&map, rec->tensors, n_listed) != rec->n_twice;
+    berth_free(map.slots);
+    return is_tangled;
 }

@@ -102,7 +102,8 @@ bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) {
     if (n_want <= *n_cap) {
         return true;
     }
-    size_t n = *n_cap < 8 ? 8 : *n_cap;
+    // The first time as many as are asked for: who knows the number asks for all at once.
+    size_t n = *n_cap > 0 ? *n_cap : n_want < 8 ? 8 : n_want;
     while (n < n_want) {
         if (!berth_add_ok(n, n / 2 + 1, &n)) {
             return false;

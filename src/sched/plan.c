@@ -19,6 +19,7 @@ struct filler {
     struct record *rec;
     int32_t *copy_of; // [n_srcs] the copy an edge leads to, -1: none
     bool is_plain;    // the record's rows are the memo's
+    bool is_broken;   // no memory
 };
 
 // ---- numbers of rows ----
@@ -73,31 +74,32 @@ static void number_edges(struct filler *f) {
 
 // ---- rows ----
 
-static inline struct record_row *row_put(struct filler *f, int32_t at, struct ggml_tensor *t, int backend) {
-    struct record_row *row = &f->rec->rows[at];
+// Nobody compares these rows with another graph: the scheduler has done that.
+static inline struct record_row *row_put(struct filler *f, int32_t at, struct ggml_tensor *t, int op, int flags, int backend) {
+    return record_put(f->rec, at, t, op, flags, backend >= 0 ? backend : 0);
+}
 
-    f->rec->tensors[at] = t;
-    row->view_src       = -1;
-    row->near[0] = row->near[1] = row->near[2] = f->rec->n_rows;
-    row->src                                   = f->rec->n_srcs;
-    row->n_src                                 = 0;
-    row->is_plain                              = false;
-    row->has_memory                            = false;
-    row->id = row->buf = backend >= 0 ? backend : 0;
-    row->item          = -1;
-    row->same_as       = at;
-    row->is_kept = row->is_fixed = false;
-    row->took                    = -1;
+static struct record_row *formed_put(struct filler *f, int32_t at, struct ggml_tensor *t, int flags, int backend) {
+    struct record_row *row = row_put(f, at, t, (int) t->op, flags, backend);
+    row->shape             = berth_record_shape(f->rec, t);
+    f->is_broken           = f->is_broken || row->shape < 0;
     return row;
 }
 
-static void form_put(struct record_row *row, const struct ggml_tensor *t, int flags) {
-    memcpy(row->ne, t->ne, sizeof row->ne);
-    memcpy(row->nb, t->nb, sizeof row->nb);
-    row->view_offs = t->view_offs;
-    row->type      = (int32_t) t->type;
-    row->op        = (int32_t) t->op;
-    row->flags     = flags;
+// The layouts are the forms in their order.
+static bool shapes_put(struct filler *f) {
+    const struct sched_memo *memo = f->memo;
+    f->rec->n_shapes              = 0;
+    for (int32_t i = 0; i < memo->n_forms; i++) {
+        const struct sched_form *form = &memo->forms[i];
+        struct record_shape shape     = {.view_offs = form->view_offs, .n_bytes = form->nbytes, .type = form->type};
+        memcpy(shape.ne, form->bytes, sizeof shape.ne);
+        memcpy(shape.nb, form->bytes + sizeof shape.ne, sizeof shape.nb);
+        if (!berth_record_shape_add(f->rec, &shape)) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static void src_put(struct filler *f, struct record_row *row, int32_t plan_row, uint8_t slot) {
@@ -111,15 +113,12 @@ static void tensor_put(struct filler *f, int32_t r) {
     struct sched_memo *memo       = f->memo;
     const struct sched_row *row   = &memo->rows[r];
     const struct sched_form *form = &memo->forms[row->form];
-    struct record_row *to         = row_put(f, row->plan_row, memo->tensors_at[r], row->backend);
-    memcpy(to->ne, form->bytes, sizeof to->ne);
-    memcpy(to->nb, form->bytes + sizeof to->ne, sizeof to->nb);
-    memcpy(&to->flags, form->bytes + offsetof(struct ggml_tensor, flags) - SCHED_FORM_OFF, sizeof to->flags);
-    to->flags      = (to->flags & KEPT) | (row->slots >= 0 ? GGML_TENSOR_FLAG_OUTPUT : 0);
-    to->view_offs  = form->view_offs;
-    to->type       = form->type;
-    to->op         = form->op;
-    to->has_memory = memo->rows[sched_base(memo, r)].is_placed;
+    int32_t flags;
+    memcpy(&flags, form->bytes + offsetof(struct ggml_tensor, flags) - SCHED_FORM_OFF, sizeof flags);
+    flags                 = (flags & KEPT) | (row->slots >= 0 ? GGML_TENSOR_FLAG_OUTPUT : 0);
+    struct record_row *to = row_put(f, row->plan_row, memo->tensors_at[r], form->op, flags, row->backend);
+    to->shape             = row->form;
+    to->has_memory        = memo->rows[sched_base(memo, r)].is_placed;
     if (f->is_plain) {
         to->src   = row->src;
         to->n_src = row->n_src;
@@ -142,8 +141,7 @@ static void copy_put(struct filler *f, int32_t i, int32_t backend) {
     const int32_t at        = memo->copies[i].plan_row;
     for (int slot = 0; slot < memo->n_slots; slot++) {
         struct ggml_tensor *t  = sched_copy_tensor(memo, i, slot);
-        struct record_row *row = row_put(f, at + slot, t, backend);
-        form_put(row, t, memo->n_slots > 1 ? KEPT : 0);
+        struct record_row *row = formed_put(f, at + slot, t, memo->n_slots > 1 ? KEPT : 0, backend);
         if (slot == 0) {
             row->op = GGML_OP_DUP;
             src_put(f, row, memo->rows[memo->copies[i].row].plan_row, 0);
@@ -154,6 +152,7 @@ static void copy_put(struct filler *f, int32_t i, int32_t backend) {
 static void record_fill(struct filler *f) {
     struct sched_memo *memo = f->memo;
     f->rec->n_srcs          = 0;
+    f->is_broken            = !shapes_put(f);
     if (f->is_plain) {
         for (int32_t r = 0; r < memo->n_rows; r++) {
             tensor_put(f, r);
@@ -163,7 +162,6 @@ static void record_fill(struct filler *f) {
             memcpy(f->rec->srcs, memo->srcs, (size_t) memo->n_srcs * sizeof f->rec->srcs[0]);
             memcpy(f->rec->slots, memo->slots, (size_t) memo->n_srcs * sizeof f->rec->slots[0]);
         }
-        f->rec->tensors[f->rec->n_rows] = NULL;
         return;
     }
     for (int32_t s = 0; s < memo->n_splits; s++) {
@@ -181,23 +179,16 @@ static void record_fill(struct filler *f) {
             tensor_put(f, r);
         }
         for (int slot = 1; memo->rows[r].slots >= 0 && slot < memo->n_slots; slot++) {
-            struct ggml_tensor *ghost = sched_ghost(memo, &memo->rows[r], slot);
-            form_put(row_put(f, at++, ghost, memo->rows[r].backend), ghost, KEPT);
+            formed_put(f, at++, sched_ghost(memo, &memo->rows[r], slot), KEPT, memo->rows[r].backend);
         }
     }
-    f->rec->tensors[f->rec->n_rows] = NULL;
 }
 
 static bool make_room(struct filler *f) {
     const struct sched_memo *memo = f->memo;
-    struct record *rec            = f->rec;
     const size_t n_slots          = (size_t) memo->n_slots;
     const size_t n                = (size_t) memo->n_rows + ((size_t) memo->n_copies + (size_t) memo->n_inputs) * n_slots + 1;
-    const size_t n_srcs           = (size_t) memo->n_srcs + (size_t) memo->n_copies + 1;
-    return berth_grow((void **) &rec->rows, &rec->rows_cap, n, sizeof rec->rows[0]) &&
-           berth_grow((void **) &rec->tensors, &rec->tensors_cap, n + 1, sizeof rec->tensors[0]) &&
-           berth_grow((void **) &rec->srcs, &rec->srcs_cap, n_srcs, sizeof rec->srcs[0]) &&
-           berth_grow((void **) &rec->slots, &rec->slots_cap, n_srcs, sizeof rec->slots[0]);
+    return berth_record_room(f->rec, n, (size_t) memo->n_srcs + (size_t) memo->n_copies + 1);
 }
 
 // ---- the plan ----
@@ -220,6 +211,9 @@ enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo 
         number_edges(&f);
     }
     record_fill(&f);
+    if (f.is_broken) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the layouts of %d nodes", memo->n_nodes);
+    }
 
     const struct record_rules sizes   = berth_galloc_record_rules(galloc);
     const struct lifetime_rules rules = berth_galloc_lifetime_rules(galloc);

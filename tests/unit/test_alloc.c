@@ -82,6 +82,122 @@ static void moved_edge_is_a_new_plan(void **state) {
     ggml_gallocr_free(galloc);
 }
 
+// out = 2 w + x over a result that is computed once, or under two names; the second name may lie where p died.
+static struct two_ways named(bool twice) {
+    struct two_ways w = {.ctx = new_context(32)};
+    w.graph           = ggml_new_graph_custom(w.ctx, 32, false);
+    w.x               = floats(w.ctx, 64, "x");
+    ggml_set_input(w.x);
+    struct ggml_tensor *p = ggml_cont(w.ctx, w.x), *a = ggml_cont(w.ctx, w.x), *r = ggml_cont(w.ctx, p);
+    struct ggml_tensor *b = twice ? a : ggml_cont(w.ctx, w.x);
+    w.out                 = ggml_add(w.ctx, ggml_add(w.ctx, a, b), r);
+    ggml_set_output(w.out);
+    ggml_build_forward_expand(w.graph, w.out);
+    struct ggml_tensor *nodes[] = {p, a, r, b, w.out->src[0], w.out};
+    memcpy(w.graph->nodes, nodes, sizeof nodes);
+    w.graph->n_nodes = 6;
+    return w;
+}
+
+static void listed_twice_is_another_graph(void **state) {
+    (void) state;
+    for (int order = 0; order < 2; order++) {
+        ggml_gallocr_t galloc = on_host();
+        for (int k = 0; k < 6; k++) {
+            struct two_ways w = named((k + order) % 2 == 1);
+            assert_true(ggml_gallocr_alloc_graph(galloc, w.graph));
+            assert_true(berth_gallocr_verify(galloc, w.graph));
+            set(w.x, 5);
+            run(w.graph);
+            assert_float_equal(((float *) w.out->data)[1], 18, 0);
+            ggml_free(w.ctx);
+        }
+        ggml_gallocr_free(galloc);
+    }
+}
+
+// Two results of one input side by side, or one of them twice.
+static size_t size_of_pair(ggml_gallocr_t galloc, bool twice) {
+    struct ggml_context *ctx  = new_context(32);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);
+    struct ggml_tensor *x = floats(ctx, 64, "x"), *a = ggml_cont(ctx, x), *b = twice ? a : ggml_cont(ctx, x);
+    ggml_build_forward_expand(graph, ggml_concat(ctx, a, b, 0));
+    if (twice) {
+        graph->nodes[2] = graph->nodes[1];
+        graph->nodes[1] = a;
+        graph->n_nodes  = 3;
+    }
+    size_t size = 0;
+    ggml_gallocr_reserve_n_size(galloc, graph, NULL, NULL, &size);
+    ggml_free(ctx);
+    return size;
+}
+
+static void listed_twice_is_another_size(void **state) {
+    (void) state;
+    ggml_gallocr_t galloc = on_host();
+    assert_int_equal(size_of_pair(galloc, false), 4 * 256);
+    assert_int_equal(size_of_pair(galloc, true), 3 * 256);
+    assert_int_equal(size_of_pair(galloc, false), 4 * 256);
+    ggml_gallocr_free(galloc);
+}
+
+// A tensor that the graph does not list, read by the second node and maybe by the first.
+static size_t size_beside(ggml_gallocr_t galloc, bool is_read_first) {
+    struct ggml_context *ctx  = new_context(32);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);
+    struct ggml_tensor *x = floats(ctx, 64, "x"), *z = floats(ctx, 64, "z");
+    struct ggml_tensor *a = ggml_concat(ctx, x, z, 0), *b = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
+    a->src[1]       = is_read_first ? z : NULL;
+    b->op           = GGML_OP_MUL_MAT;
+    b->src[0]       = a;
+    b->src[1]       = z;
+    graph->nodes[0] = a;
+    graph->nodes[1] = b;
+    graph->leafs[0] = x;
+    graph->n_nodes  = 2;
+    graph->n_leafs  = 1;
+    size_t size     = 0;
+    ggml_gallocr_reserve_n_size(galloc, graph, NULL, NULL, &size);
+    ggml_free(ctx);
+    return size;
+}
+
+static void missing_edge_is_a_new_plan(void **state) {
+    (void) state;
+    ggml_gallocr_t galloc = on_host();
+    assert_int_equal(size_beside(galloc, true), 256 * 4);
+    assert_int_equal(size_beside(galloc, false), 200 * 4);
+    assert_int_equal(size_beside(galloc, true), 256 * 4);
+    ggml_gallocr_free(galloc);
+}
+
+// Where a view begins is no matter of the plan, and each graph's view lies where it says.
+static void moved_views_use_the_plan(void **state) {
+    (void) state;
+    ggml_gallocr_t galloc = on_host();
+    for (int k = 0; k < 6; k++) {
+        struct two_ways w     = {.ctx = new_context(32)};
+        w.graph               = ggml_new_graph_custom(w.ctx, 32, false);
+        w.x                   = floats(w.ctx, 64, "x");
+        struct ggml_tensor *y = ggml_sqr(w.ctx, w.x), *v = ggml_view_1d(w.ctx, y, 8, (size_t) k * 32);
+        w.out = ggml_cont(w.ctx, v);
+        ggml_set_output(w.out);
+        ggml_build_forward_expand(w.graph, w.out);
+        berth_alloc_watch(true);
+        assert_true(ggml_gallocr_alloc_graph(galloc, w.graph));
+        assert_true(k == 0 || berth_alloc_made() == 0);
+        berth_alloc_watch(false);
+        assert_ptr_equal(v->data, (char *) y->data + k * 32);
+        assert_true(berth_gallocr_verify(galloc, w.graph));
+        set(w.x, 0);
+        run(w.graph);
+        assert_float_equal(((float *) w.out->data)[1], (8 * k + 1) * (8 * k + 1), 0);
+        ggml_free(w.ctx);
+    }
+    ggml_gallocr_free(galloc);
+}
+
 // x (n) -> relu -> view of half -> sum of both halves
 static struct two_ways shaped(int64_t n) {
     struct two_ways w = {.ctx = new_context(32)};
@@ -365,8 +481,8 @@ static void each_allocation_fails(void **state) {
     ggml_backend_buffer_type_t types[2] = {ggml_backend_cpu_buffer_type(), &fake_buft};
     const int ids[64]                   = {0, 1, 0, 1, 0, 1};
     int n_failures                      = 0;
-    bool done                           = false;
-    for (int n = 1; !done; n++) {
+    int64_t n_made                      = 1;
+    for (int64_t n = 1; n <= n_made; n++) {
         berth_alloc_watch(true);
         struct two_ways small = shaped(64), big = shaped(4096), other = two_ways(true);
         ggml_gallocr_t galloc = ggml_gallocr_new_n(types, 2);
@@ -374,12 +490,13 @@ static void each_allocation_fails(void **state) {
         assert_true(ggml_gallocr_alloc_graph(galloc, small.graph));
         const size_t before[2] = {ggml_gallocr_get_buffer_size(galloc, 0), ggml_gallocr_get_buffer_size(galloc, 1)};
 
+        const int64_t n_before = berth_alloc_made();
         berth_alloc_fail_at(n);
         const bool ok = ggml_gallocr_reserve_n(galloc, big.graph, ids, ids) && ggml_gallocr_alloc_graph(galloc, big.graph) &&
                         ggml_gallocr_reserve_n(galloc, other.graph, ids, ids) && ggml_gallocr_alloc_graph(galloc, other.graph);
-        done = ok;
         berth_alloc_fail_at(0);
         n_failures += !ok;
+        n_made = ok ? berth_alloc_made() - n_before : n + 1;
         for (int i = 0; i < 2; i++) {
             assert_true(ggml_gallocr_get_buffer_size(galloc, i) >= before[i]);
         }
@@ -395,6 +512,7 @@ static void each_allocation_fails(void **state) {
         assert_int_equal(berth_alloc_alive(), 0);
         berth_alloc_watch(false);
     }
+    printf("%d failures in %lld allocations\n", n_failures, (long long) n_made);
     assert_true(n_failures > 20);
 }
 
@@ -450,6 +568,10 @@ static void wrong_calls(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(moved_edge_is_a_new_plan, setup),
+        cmocka_unit_test_setup(listed_twice_is_another_graph, setup),
+        cmocka_unit_test_setup(listed_twice_is_another_size, setup),
+        cmocka_unit_test_setup(missing_edge_is_a_new_plan, setup),
+        cmocka_unit_test_setup(moved_views_use_the_plan, setup),
         cmocka_unit_test_setup(smaller_graphs_use_the_plan, setup),
         cmocka_unit_test_setup(outputs_and_their_views_stay, setup),
         cmocka_unit_test_setup(in_place_rules, setup),
