@@ -198,6 +198,8 @@ static void node_json(struct ggml_backend_sched *sched, struct sched_memo *memo,
     json_field(file, i > 0 ? ",\n  {" : "\n  {", "name", t->name);
     json_field(file, ", ", "op", ggml_op_desc(t));
     json_field(file, ", ", "type", ggml_type_name(t->type));
+    fprintf(file, ", \"ne\": [%lld, %lld, %lld, %lld]", (long long) t->ne[0], (long long) t->ne[1], (long long) t->ne[2],
+        (long long) t->ne[3]);
     json_field(file, ", ", "backend", backend_name(sched, memo->rows[r].backend));
     json_field(file, ", ", "reason", berth_sched_reason_name(sched_reason(sched, memo, r)));
     if (memo->rows[r].refused >= 0) {

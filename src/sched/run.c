@@ -159,7 +159,7 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
     if (sched->is_tracing) {
         wait_for(sched, copy->from);
         wait_for(sched, copy->backend);
-        sched_trace_add(sched, src->name, i_split, copy->backend, true, ggml_nbytes(src), start_us);
+        sched_trace_add(sched, src->name, i_split, copy->backend, ggml_nbytes(src), start_us);
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -240,7 +240,7 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
     sched_edges_to_graph(memo, split);
     if (sched->is_tracing) {
         wait_for(sched, b);
-        sched_trace_add(sched, NULL, i_split, b, false, 0, start_us);
+        sched_trace_add(sched, NULL, i_split, b, 0, start_us);
     }
     if (status != GGML_STATUS_SUCCESS && status != GGML_STATUS_ABORTED) {
         char text[400];

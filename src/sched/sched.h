@@ -162,7 +162,7 @@ struct sched_trace_event {
     char name[40];
     int64_t start_us, end_us;
     size_t bytes;
-    int32_t split;
+    int32_t split, n_nodes;
     int16_t backend;
     bool is_copy;
 };
@@ -325,7 +325,7 @@ void sched_events_fini(struct ggml_backend_sched *sched);
 void sched_explain_log(struct ggml_backend_sched *sched);
 // Of a row, with the cause of a fallback looked up.
 enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t row);
-void sched_trace_add(
-    struct ggml_backend_sched *sched, const char *name, int split, int backend, bool is_copy, size_t bytes, int64_t start_us);
+// What ended now. The name is that of a tensor that was copied, NULL: the split was computed.
+void sched_trace_add(struct ggml_backend_sched *sched, const char *name, int split, int backend, size_t bytes, int64_t start_us);
 // Writes s as a JSON string, quotes included.
 void sched_json_string(FILE *file, const char *s);

@@ -6,19 +6,20 @@
 #include <inttypes.h>
 #include <string.h>
 
-void sched_trace_add(
-    struct ggml_backend_sched *sched, const char *name, int split, int backend, bool is_copy, size_t bytes, int64_t start_us) {
+void sched_trace_add(struct ggml_backend_sched *sched, const char *name, int split, int backend, size_t bytes, int64_t start_us) {
     if (!berth_grow((void **) &sched->trace, &sched->trace_cap, sched->n_trace + 1, sizeof sched->trace[0])) {
         return;
     }
+    const struct sched_split *s = &sched->cur->splits[split];
     struct sched_trace_event *e = &sched->trace[sched->n_trace++];
 
     *e = (struct sched_trace_event){.start_us = start_us,
         .end_us                               = ggml_time_us(),
         .bytes                                = bytes,
         .split                                = split,
+        .n_nodes                              = s->i_end - s->i_start,
         .backend                              = (int16_t) backend,
-        .is_copy                              = is_copy};
+        .is_copy                              = name != NULL};
     if (name != NULL) {
         strncpy(e->name, name, sizeof e->name - 1);
     }
@@ -62,7 +63,7 @@ enum ggml_status berth_sched_trace_stop(ggml_backend_sched_t sched, FILE *file) 
             snprintf(text, sizeof text, "split %d", e->split);
         }
         sched_json_string(file, text);
-        fprintf(file, ", \"args\": {\"split\": %d, \"bytes\": %zu}}", e->split, e->bytes);
+        fprintf(file, ", \"args\": {\"split\": %d, \"nodes\": %d, \"bytes\": %zu}}", e->split, e->n_nodes, e->bytes);
     }
     fputs("\n]}\n", file);
     berth_free(sched->trace);

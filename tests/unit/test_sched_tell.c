@@ -21,9 +21,9 @@ static void it_explains_itself(void **state) {
     file = open_memstream(&text, &size);
     assert_int_equal(berth_sched_explain_json(n->sched, file), GGML_STATUS_SUCCESS);
     fclose(file);
-    assert_non_null(
-        strstr(text, "{\"name\": \"a \\\"quoted\\\"\", \"op\": \"MUL_MAT\", \"type\": \"f32\", \"backend\": \"first\", "
-                     "\"reason\": \"weight\", \"bytes\": 512}"));
+    assert_non_null(strstr(text,
+        "{\"name\": \"a \\\"quoted\\\"\", \"op\": \"MUL_MAT\", \"type\": \"f32\", \"ne\": [64, 2, 1, 1], \"backend\": \"first\", "
+        "\"reason\": \"weight\", \"bytes\": 512}"));
     assert_non_null(strstr(text, "\"inputs\": [{\"name\": \"x\", \"from\": \"CPU\", \"bytes\": 512}]"));
     free(text);
 }
@@ -44,7 +44,7 @@ static void it_draws_a_timeline(void **state) {
     assert_int_equal(berth_sched_trace_stop(n->sched, file), GGML_STATUS_FAILED);
     fclose(file);
     assert_non_null(strstr(text, "\"traceEvents\": ["));
-    assert_non_null(strstr(text, "\"name\": \"copy x\", \"args\": {\"split\": 0, \"bytes\": 512}"));
+    assert_non_null(strstr(text, "\"name\": \"copy x\", \"args\": {\"split\": 0, \"nodes\": 1, \"bytes\": 512}"));
     assert_non_null(strstr(text, "\"name\": \"split 1\""));
     free(text);
 }
