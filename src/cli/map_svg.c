@@ -5,7 +5,6 @@
 #include "cli/map.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,10 +19,20 @@
 #define GAP 30.0     // between panels, for their captions
 
 struct scale {
-    double x0, x_step; // of a step: x0 + step * x_step
+    int64_t first;     // step at the left side
+    double x_step;     // width of a step
     double y0, y_byte; // of an address: y0 - address * y_byte
     double height;     // of the map
 };
+
+// From one step to a later one; steps go from -2^62 to 2^62.
+static double distance(int64_t from, int64_t to) {
+    return (double) ((uint64_t) to - (uint64_t) from);
+}
+
+static double step_x(const struct scale *s, int64_t step) {
+    return LEFT + distance(s->first, step) * s->x_step;
+}
 
 // ---- text ----
 
@@ -115,17 +124,19 @@ static void write_legend(FILE *file, const struct map_view *views, size_t n_view
 static void write_axes(FILE *file, const struct scale *s, const struct map_view *view, uint64_t top, bool with_steps) {
     char text[32];
     const double step = nice_step((double) top, 6, true);
-    for (double a = 0; a <= (double) top && top > 0; a += step) {
-        const double y = s->y0 - a * s->y_byte;
+    for (int i = 0; i <= 6 && i * step <= (double) top; i++) {
+        const double a = i * step, y = s->y0 - a * s->y_byte;
         fprintf(file, "<path class=\"g\" d=\"M%.0f %.1fH%.0f\"/><text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
-            LEFT, y, LEFT + WIDTH, LEFT - 8, y + 4, a == 0 ? "0" : human(a, (double) top, text));
+            LEFT, y, LEFT + WIDTH, LEFT - 8, y + 4, i == 0 ? "0" : human(a, (double) top, text));
     }
-    const double tick = nice_step((double) (view->last - view->first + 1), 16, false);
-    for (double k = ceil((double) view->first / tick) * tick; k <= (double) view->last + 1; k += tick) {
-        const double x = s->x0 + k * s->x_step;
+    const int64_t tick = (int64_t) nice_step(distance(view->first, view->last) + 1, 16, false);
+    const int64_t rest = view->first % tick; // to the next multiple of tick
+    for (int64_t k = view->first + (rest > 0 ? tick - rest : -rest); k <= view->last + 1; k += tick) {
+        const double x = step_x(s, k);
         fprintf(file, "<path class=\"g\" d=\"M%.1f %.1fV%.1f\"/>", x, s->y0 - s->height, s->y0 + DROP + LIVE);
         if (with_steps) {
-            fprintf(file, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.0f</text>\n", x, s->y0 + DROP + LIVE + 16, k);
+            fprintf(
+                file, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%" PRId64 "</text>\n", x, s->y0 + DROP + LIVE + 16, k);
         }
     }
 }
@@ -146,7 +157,7 @@ static void write_label(FILE *file, const char *name, double x, double y, double
 
 static void write_rect(FILE *file, const struct scale *s, const struct map_view *view, const struct map_rect *r, size_t i) {
     const struct map_item *item = &view->items[r->item];
-    const double x = s->x0 + (double) r->first * s->x_step, w = (double) (r->last - r->first + 1) * s->x_step;
+    const double x = step_x(s, r->first), w = (distance(r->first, r->last) + 1) * s->x_step;
     const double y = s->y0 - ((double) item->at + (double) item->size) * s->y_byte, h = (double) item->size * s->y_byte;
     char text[32];
     // Without ops there are no families: neighbours differ at least.
@@ -196,7 +207,7 @@ static bool write_live(FILE *file, const struct scale *s, const struct map_view 
         most = live[i].bytes > most ? live[i].bytes : most;
     }
     for (size_t i = 0; i < n; i++) {
-        const double x = s->x0 + (double) live[i].step * s->x_step, y = base - (double) live[i].bytes / (double) most * LIVE;
+        const double x = step_x(s, live[i].step), y = base - (double) live[i].bytes / (double) most * LIVE;
         fprintf(file, i == 0 ? "<path class=\"live\" d=\"M%.1f %.1fV%.1f" : "H%.1fV%.1f", x, i == 0 ? base : y, y);
     }
     fputs(n > 0 ? "Z\"/>\n" : "", file);
@@ -243,8 +254,8 @@ static bool write_panel(FILE *file, const struct map_view *views, size_t n_views
             top = views[k].buffers[b].peak;
         }
     }
-    const double x_step  = WIDTH / ((double) last - (double) first + 1);
-    const struct scale s = {LEFT - (double) first * x_step, x_step, p->y + p->height, (p->height - 14) / (double) top, p->height};
+    const double x_step  = WIDTH / (distance(first, last) + 1);
+    const struct scale s = {first, x_step, p->y + p->height, (p->height - 14) / (double) top, p->height};
     write_caption(file, views, n_views, p->v, b, p->y - 6);
     write_axes(file, &s, view, top, p->is_last);
     for (size_t i = 0; i < view->n_rects && !ferror(file); i++) {

@@ -106,7 +106,8 @@ class Painter {
     c.textAlign = "right";
     c.textBaseline = "middle";
     c.beginPath();
-    for (let a = Math.ceil(view.y0 / step) * step; a <= view.y1; a += step) {
+    for (let k = 0, from = Math.ceil(view.y0 / step) * step; k < 200 && from + k * step <= view.y1; k++) {
+      const a = from + k * step; // counted, since beside very large addresses a step can vanish
       const y = Math.round(this.addressY(panel, view, a)) + 0.5;
       c.moveTo(panel.x - 4, y);
       c.lineTo(panel.x + panel.w, y);
@@ -115,7 +116,8 @@ class Painter {
     const tick = this.niceStep((view.x1 - view.x0), Math.max(panel.w / 90, 2)), bottom = panel.liveTop + MARGIN.live;
     c.textAlign = "center";
     c.textBaseline = "top";
-    for (let k = Math.ceil(view.x0 / tick) * tick; k <= view.x1; k += tick) {
+    for (let n = 0, from = Math.ceil(view.x0 / tick) * tick; n < 200 && from + n * tick <= view.x1; n++) {
+      const k = from + n * tick;
       const x = Math.round(this.stepX(panel, view, k)) + 0.5;
       c.moveTo(x, panel.y);
       c.lineTo(x, bottom + 4);

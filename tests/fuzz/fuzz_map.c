@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// fuzz_map.c: any plan as a memory map: no crash, an end in finite time, pictures that are plain ASCII, and data that cannot
+// leave its script element.
+
+#include "cli/map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_BUFFERS 8
+#define MAX_ITEMS 256
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void quiet(enum ggml_log_level level, const char *text, void *user_data) {
+    (void) level;
+    (void) text;
+    (void) user_data;
+}
+
+static void expect(bool ok, const char *what) {
+    if (!ok) {
+        fprintf(stderr, "fuzz_map: %s: %s\n", what, berth_last_error());
+        abort();
+    }
+}
+
+// The pools that items name; false: more than MAX_BUFFERS.
+static bool find_buffers(struct cli_plan *plan) {
+    for (size_t i = 0; i < plan->set->n_items; i++) {
+        size_t b = 0;
+        while (b < plan->n_buffers && plan->buffers[b].pool != plan->set->items[i].pool) {
+            b++;
+        }
+        if (b == MAX_BUFFERS) {
+            return false;
+        }
+        if (b == plan->n_buffers) {
+            plan->buffers[plan->n_buffers++] = (struct cli_buffer){.pool = plan->set->items[i].pool};
+        }
+    }
+    return true;
+}
+
+static void check_svg(const char *text, size_t size) {
+    static const char end[] = "</svg>\n";
+    expect(size > sizeof end && strcmp(text + size - sizeof end + 1, end) == 0, "no end of the picture");
+    for (size_t i = 0; i < size; i++) {
+        expect(text[i] == '\n' || (text[i] >= 0x20 && text[i] < 0x7f), "a picture with other bytes than ASCII");
+    }
+}
+
+static void check_html(const char *text) {
+    const char *data = strstr(text, "id=\"data\">");
+    expect(data != NULL, "no data");
+    const char *end = strchr(data, '<');
+    expect(end != NULL && strncmp(end, "</script>", 9) == 0 && end[-1] == '}', "the data ends early");
+}
+
+static void draw(const struct map_plan *plan) {
+    struct map_view views[2];
+    if (!map_view_init(&views[0], plan)) {
+        return;
+    }
+    views[1] = views[0];
+    for (size_t n = 1; n <= 2; n++) {
+        for (int as_html = 0; as_html < 2; as_html++) {
+            char *text  = NULL;
+            size_t size = 0;
+            FILE *file  = open_memstream(&text, &size);
+            if (file != NULL) {
+                expect((as_html ? map_html_write : map_svg_write)(views, n, file), "not written");
+                fclose(file);
+                as_html ? check_html(text) : check_svg(text, size);
+            }
+            free(text);
+        }
+    }
+    map_view_fini(&views[0]);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct cli_buffer buffers[MAX_BUFFERS];
+    struct cli_plan plan = {.buffers = buffers};
+    uint64_t offsets[MAX_ITEMS + 1];
+    ggml_log_set(quiet, NULL);
+    const bool is_json = size > 0 && data[0] == '{';
+    const enum ggml_status status =
+        (is_json ? berth_plan_read_json : berth_plan_read_csv)((const char *) data, size, "in", &plan.set);
+    if (status == GGML_STATUS_SUCCESS && plan.set->n_items <= MAX_ITEMS && find_buffers(&plan)) {
+        const int64_t n = (int64_t) plan.set->n_items;
+        if (plan.set->has_offsets && berth_plan_check(plan.set->items, n, NULL, plan.set->offsets, NULL) == GGML_STATUS_SUCCESS) {
+            draw(&(struct map_plan){"in", &plan, plan.set->offsets});
+        } else if (berth_plan_solve(plan.set->items, n, NULL, offsets, NULL) == GGML_STATUS_SUCCESS) {
+            draw(&(struct map_plan){"<in> & \"out\"", &plan, offsets});
+        }
+    }
+    berth_plan_set_free(plan.set);
+    return 0;
+}
