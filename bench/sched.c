@@ -11,7 +11,7 @@
 #include "ggml-backend.h"
 #include "ggml.h"
 
-#include <sys/wait.h>
+#include <malloc.h>
 #include <time.h>
 
 enum { WIDTH = 64, BLOCK = 32, MAX_BACKENDS = 3, MAX_RUNS = 41 };
@@ -247,33 +247,33 @@ static size_t address_space(void) {
     return got == 1 ? (size_t) pages * (size_t) sysconf(_SC_PAGESIZE) : 0;
 }
 
-// In a process of its own: bytes of address space that new and reserve take, compute buffers apart.
-static size_t space_of(struct side *s, int n_nodes, int n_backends) {
-    int ends[2];
-    if (pipe(ends) != 0) {
-        return 0;
+// Bytes of address space that new and reserve take, compute buffers apart. The heap is trimmed first: what is free in it would
+// hide what is taken.
+static size_t space_here(struct side *s, int n_nodes, int n_backends) {
+    struct ggml_context *ctx  = s->ggml_init((struct ggml_init_params){s->memory_size, s->memory, true});
+    struct ggml_cgraph *graph = build(s, ctx, n_nodes, n_backends, n_nodes);
+    malloc_trim(0);
+    const size_t before        = address_space();
+    ggml_backend_sched_t sched = s->ggml_backend_sched_new(s->backends, NULL, n_backends, (size_t) n_nodes + 64, false, false);
+    size_t size                = s->ggml_backend_sched_reserve(sched, graph) ? address_space() - before : 0;
+    for (int b = 0; b < n_backends; b++) {
+        const size_t buffer = s->ggml_backend_sched_get_buffer_size(sched, s->backends[b]);
+        size -= buffer < size ? buffer : size;
     }
-    const pid_t pid = fork();
-    if (pid == 0) {
-        struct ggml_context *ctx  = s->ggml_init((struct ggml_init_params){s->memory_size, s->memory, true});
-        struct ggml_cgraph *graph = build(s, ctx, n_nodes, n_backends, n_nodes);
-        const size_t before       = address_space();
-        ggml_backend_sched_t sched =
-            s->ggml_backend_sched_new(s->backends, NULL, n_backends, (size_t) n_nodes + 64, false, false);
-        size_t size = s->ggml_backend_sched_reserve(sched, graph) ? address_space() - before : 0;
-        for (int b = 0; b < n_backends; b++) {
-            const size_t buffer = s->ggml_backend_sched_get_buffer_size(sched, s->backends[b]);
-            size -= buffer < size ? buffer : size;
-        }
-        _exit(write(ends[1], &size, sizeof size) == (ssize_t) sizeof size ? 0 : 1);
-    }
+    return size;
+}
+
+// The same in a process of its own, with a heap that nothing else has used.
+static size_t space_of(int i_side, int n_nodes, int n_backends) {
+    char command[128];
     size_t size = 0;
-    if (read(ends[0], &size, sizeof size) != (ssize_t) sizeof size) {
-        size = 0;
+    snprintf(command, sizeof command, "exec /proc/%ld/exe --space %d %d %d", (long) getpid(), i_side, n_nodes, n_backends);
+    FILE *f       = popen(command, "r");
+    const int got = f != NULL ? fscanf(f, "%zu", &size) : 0;
+    if (f == NULL || pclose(f) != 0 || got != 1) {
+        fprintf(stderr, "sched: no figure from %s\n", command);
+        exit(1);
     }
-    close(ends[0]);
-    close(ends[1]);
-    waitpid(pid, NULL, 0);
     return size;
 }
 
@@ -296,7 +296,7 @@ static void compare(int n_nodes, int n_backends, struct side *sides, int n_sides
         if (!side_init(&sides[k], n_backends, most)) {
             exit(1);
         }
-        space[k] = space_of(&sides[k], n_nodes, n_backends);
+        space[k] = space_of(k, n_nodes, n_backends);
         sched[k] = sides[k].ggml_backend_sched_new(sides[k].backends, NULL, n_backends, (size_t) most + 64, false, false);
         alloc_one(&sides[k], sched[k], most, n_backends, most); // what is reserved
     }
@@ -349,6 +349,15 @@ int main(int argc, char **argv) {
     side_load_own(&sides[0]);
     if (n_sides == 1) {
         printf("sched: no comparison: %s\n", oracle_why());
+    }
+    if (argc == 5 && strcmp(argv[1], "--space") == 0) {
+        struct side *s    = &sides[atoi(argv[2]) % n_sides];
+        const int n_nodes = atoi(argv[3]), n_backends = atoi(argv[4]);
+        if (!side_init(s, n_backends, n_nodes)) {
+            return 1;
+        }
+        printf("%zu\n", space_here(s, n_nodes, n_backends));
+        return 0;
     }
     struct ratios worst = {0};
     for (int n_nodes = 100; n_nodes <= most; n_nodes *= 10) {
