@@ -3,6 +3,7 @@
 // in memory, whatever the model's size.
 
 #include "cli/gguf.h"
+#include "cli/imatrix.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -15,6 +16,8 @@ static const char usage[] =
     "Usage: berth gguf quantize [OPTION]... IN OUT TYPE\n\n"
     "Writes the model IN to OUT with its matrices as TYPE (q8_0, q4_k, ...). Vectors, and matrices whose rows are no\n"
     "whole number of TYPE's blocks, stay as they are. Prints the size and the mean squared error.\n\n"
+    "      --imatrix FILE  weigh errors by an importance matrix: GGUF as llama-imatrix writes it, or its older .dat. Types that\n"
+    "                      need one leave matrices that it does not know as they are\n"
     "      --json   print one JSON object: type, tensors, converted, bytes_before, bytes_after, mse\n"
     "  -h, --help   this text\n";
 
@@ -80,16 +83,40 @@ static bool type_parse(const char *text, enum ggml_type *type) {
 }
 
 // Tries one block: some types need an importance matrix, some are made of other things than floats.
-static bool can_make(enum ggml_type type) {
+static bool can_make(enum ggml_type type, bool has_imatrix) {
     const float zeros[256] = {0};
     char out[1024];
-    return ggml_blck_size(type) <= 256 && ggml_quantize_chunk(type, zeros, out, 0, 1, ggml_blck_size(type), NULL) > 0;
+    return ggml_blck_size(type) <= 256 &&
+           ggml_quantize_chunk(type, zeros, out, 0, 1, ggml_blck_size(type), has_imatrix ? zeros : NULL) > 0;
 }
 
-// A matrix of real numbers whose rows are whole blocks.
-static bool is_converted(const struct ggml_tensor *t, enum ggml_type type) {
-    return t->ne[1] > 1 && t->ne[0] % ggml_blck_size(type) == 0 && t->type != type &&
-           (t->type == GGML_TYPE_F32 || ggml_get_type_traits(t->type)->to_float != NULL);
+// What is to be made.
+struct target {
+    enum ggml_type type;
+    const struct imatrix *imatrix; // NULL: none
+};
+
+// A matrix of real numbers whose rows are whole blocks, with an importance matrix if the type cannot be made without.
+static bool is_converted(const struct ggml_tensor *t, const struct target *to) {
+    bool is_wrong;
+    return t->ne[1] > 1 && t->ne[0] % ggml_blck_size(to->type) == 0 && t->type != to->type &&
+           (t->type == GGML_TYPE_F32 || ggml_get_type_traits(t->type)->to_float != NULL) &&
+           (!ggml_quantize_requires_imatrix(to->type) || imatrix_find(to->imatrix, t, &is_wrong) != NULL);
+}
+
+// Every matrix of the model that the importance matrix knows has the size that it knows.
+static bool imatrix_check(const struct berth_gguf_map *map, const struct imatrix *imatrix) {
+    struct ggml_context *tensors = berth_gguf_map_tensors(map);
+    for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
+        bool is_wrong;
+        (void) imatrix_find(imatrix, t, &is_wrong);
+        if (is_wrong) {
+            cli_fail(
+                CLI_FAILURE, "the importance matrix is of another model: tensor '%s' has rows of %" PRId64, t->name, t->ne[0]);
+            return false;
+        }
+    }
+    return true;
 }
 
 static void rows_to_float(enum ggml_type type, const void *from, float *to, int64_t n) {
@@ -101,13 +128,20 @@ static void rows_to_float(enum ggml_type type, const void *from, float *to, int6
 }
 
 // Converts into out; false: out of memory, or the type cannot be made.
-static bool convert(const struct ggml_tensor *t, enum ggml_type type, void *out, struct totals *totals) {
+static bool convert(const struct ggml_tensor *t, const struct target *target, void *out, struct totals *totals) {
+    const enum ggml_type type = target->type;
     const int64_t n = ggml_nelements(t), n_rows = n / t->ne[0];
+    bool is_wrong;
+    const float *weights = imatrix_find(target->imatrix, t, &is_wrong);
+    const size_t size    = ggml_row_size(type, t->ne[0]) * (size_t) t->ne[1]; // of a matrix
     float *real = malloc((size_t) n * sizeof *real), *back = malloc((size_t) t->ne[0] * sizeof *back);
     bool ok = real != NULL && back != NULL;
     if (ok) {
         rows_to_float(t->type, t->data, real, n);
-        ok = ggml_quantize_chunk(type, real, out, 0, n_rows, t->ne[0], NULL) == ggml_row_size(type, t->ne[0]) * (size_t) n_rows;
+    }
+    for (int64_t i = 0; ok && i < t->ne[2] * t->ne[3]; i++) {
+        ok = ggml_quantize_chunk(type, real + i * t->ne[0] * t->ne[1], (char *) out + (size_t) i * size, 0, t->ne[1], t->ne[0],
+                 weights != NULL ? weights + i * t->ne[0] : NULL) == size;
     }
     for (int64_t r = 0; ok && r < n_rows; r++) {
         rows_to_float(type, (const char *) out + (size_t) r * ggml_row_size(type, t->ne[0]), back, t->ne[0]);
@@ -124,7 +158,8 @@ static bool convert(const struct ggml_tensor *t, enum ggml_type type, void *out,
 }
 
 // The header with the new types; NULL after a message.
-static struct gguf_context *meta_make(const struct berth_gguf_map *map, enum ggml_type type) {
+static struct gguf_context *meta_make(const struct berth_gguf_map *map, const struct target *to) {
+    const enum ggml_type type     = to->type;
     const struct gguf_context *in = berth_gguf_map_meta(map);
     struct gguf_context *out      = gguf_init_empty();
     berth_clear_error();
@@ -136,7 +171,7 @@ static struct gguf_context *meta_make(const struct berth_gguf_map *map, enum ggm
     struct ggml_context *tensors = berth_gguf_map_tensors(map);
     for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
         gguf_add_tensor(out, t);
-        if (is_converted(t, type)) {
+        if (is_converted(t, to)) {
             gguf_set_tensor_type(out, t->name, type);
         }
     }
@@ -149,8 +184,8 @@ static struct gguf_context *meta_make(const struct berth_gguf_map *map, enum ggm
 }
 
 // Header, then tensor by tensor. False with errno or berth_last_error() set.
-static bool write_all(
-    const struct berth_gguf_map *map, const struct gguf_context *meta, enum ggml_type type, FILE *file, struct totals *totals) {
+static bool write_all(const struct berth_gguf_map *map, const struct gguf_context *meta, const struct target *to, FILE *file,
+    struct totals *totals) {
     const char zeros[64]         = {0};
     struct ggml_context *tensors = berth_gguf_map_tensors(map);
     struct ggml_tensor *t        = ggml_get_first_tensor(tensors);
@@ -161,9 +196,9 @@ static bool write_all(
         const size_t size = gguf_get_tensor_size(meta, i);
         void *copy        = NULL;
         bool ok           = true;
-        if (is_converted(t, type)) {
+        if (is_converted(t, to)) {
             copy = malloc(size);
-            ok   = copy != NULL && convert(t, type, copy, totals);
+            ok   = copy != NULL && convert(t, to, copy, totals);
         }
         ok = ok && fwrite(copy != NULL ? copy : t->data, 1, size, file) == size;
         free(copy);
@@ -195,14 +230,37 @@ static void print_totals(
         gguf_get_n_tensors(meta), ggml_type_name(type), cli_bytes(x->after, text[0]), cli_bytes(x->before, text[1]), mse);
 }
 
+static int quantize(const char *in, const char *path, const struct target *to, bool json) {
+    int code;
+    struct berth_gguf_map *map = cli_gguf_open(in, true, &code);
+    struct gguf_context *meta  = map != NULL && imatrix_check(map, to->imatrix) ? meta_make(map, to) : NULL;
+    FILE *file                 = meta != NULL ? cli_open(path) : NULL;
+    struct totals totals       = {0};
+    if (file == NULL) {
+        code = CLI_FAILURE;
+    } else {
+        code = cli_close(file, path, write_all(map, meta, to, file, &totals));
+        if (code == CLI_OK) {
+            print_totals(&totals, meta, to->type, path, json);
+        }
+    }
+    gguf_free(meta);
+    berth_gguf_map_close(map);
+    return code;
+}
+
 int cli_gguf_quantize(int argc, char **argv) {
-    static const struct option table[] = {{"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
-    bool json                          = false;
-    opterr                             = 0;
+    static const struct option table[] = {
+        {"imatrix", required_argument, NULL, 'I'}, {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
+    bool json                = false;
+    const char *imatrix_path = NULL;
+    opterr                   = 0;
     for (int c; (c = getopt_long(argc, argv, ":h", table, NULL)) != -1;) {
         switch (c) {
+            case 'I': imatrix_path = optarg; break;
             case 'J': json = true; break;
             case 'h': fputs(usage, stdout); return CLI_OK;
+            case ':': return cli_usage("gguf quantize", "'%s' needs a value", argv[optind - 1]);
             default: return cli_usage("gguf quantize", "unknown option '%s'", argv[optind - 1]);
         }
     }
@@ -214,26 +272,17 @@ int cli_gguf_quantize(int argc, char **argv) {
     if (!type_parse(argv[optind + 2], &type)) {
         return cli_usage("gguf quantize", "'%s' is no type", argv[optind + 2]);
     }
-    if (!can_make(type)) {
+    if (!can_make(type, imatrix_path != NULL)) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
     if (is_same_file(in, path)) {
         return cli_fail(CLI_FAILURE, "%s: IN and OUT are one file", path);
     }
-    int code;
-    struct berth_gguf_map *map = cli_gguf_open(in, true, &code);
-    struct gguf_context *meta  = map != NULL ? meta_make(map, type) : NULL;
-    FILE *file                 = meta != NULL ? cli_open(path) : NULL;
-    struct totals totals       = {0};
-    if (file == NULL) {
-        code = CLI_FAILURE;
-    } else {
-        code = cli_close(file, path, write_all(map, meta, type, file, &totals));
-        if (code == CLI_OK) {
-            print_totals(&totals, meta, type, path, json);
-        }
+    struct imatrix *imatrix = imatrix_path != NULL ? imatrix_open(imatrix_path) : NULL;
+    if (imatrix_path != NULL && imatrix == NULL) {
+        return CLI_FAILURE;
     }
-    gguf_free(meta);
-    berth_gguf_map_close(map);
+    const int code = quantize(in, path, &(struct target){type, imatrix}, json);
+    imatrix_free(imatrix);
     return code;
 }
