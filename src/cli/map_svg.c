@@ -167,8 +167,9 @@ static void write_rect(FILE *file, const struct scale *s, const struct map_view 
     if (r->op[0] != '\0') {
         fputs(", ", file);
         write_text(file, r->op);
-        fprintf(
-            file, " %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", r->type, r->ne[0], r->ne[1], r->ne[2], r->ne[3]);
+        fputc(' ', file);
+        write_text(file, r->type);
+        fprintf(file, " [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", r->ne[0], r->ne[1], r->ne[2], r->ne[3]);
     }
     fprintf(file, ": %s at %" PRIu64 ", steps %" PRId64 " to %" PRId64 "</title>", bytes(item->size, text), item->at, r->first,
         r->last);
