@@ -49,6 +49,7 @@ struct options {
 // What was done, for the line at the end.
 struct result {
     int64_t n_prompt, n_made;
+    int64_t n_decoded; // of those made, the ones that were read again: what made_us was spent on
     int64_t prompt_us, made_us;
     bool is_stopped;
     char *text; // with --json
@@ -164,6 +165,7 @@ static bool generate(const struct options *o, struct session *s, struct writer *
             break;
         }
         ok = session_decode(s, &token, 1, error);
+        r->n_decoded += ok;
     }
     r->made_us = ggml_time_us() - start;
     return ok;
@@ -198,7 +200,7 @@ static double per_second(int64_t n, int64_t us) {
 static void print_line(const struct options *o, const struct cli_model *m, const struct result *r) {
     fprintf(stderr, "%s%sprompt %" PRId64 " tokens, %.1f a second; made %" PRId64 ", %.1f a second", cli_colour(stderr, CLI_DIM),
         r->is_stopped ? "stopped; " : "", r->n_prompt, per_second(r->n_prompt, r->prompt_us), r->n_made,
-        per_second(r->n_made, r->made_us));
+        per_second(r->n_decoded, r->made_us));
     cli_model_memory(stderr, m);
     fprintf(stderr, "; seed %" PRId64 "%s\n", o->seed, cli_colour(stderr, CLI_RESET));
 }
@@ -212,7 +214,7 @@ static void print_json(const struct options *o, const struct cli_model *m, const
     cli_json_text(stdout, r->text);
     printf(", \"prompt_tokens\": %" PRId64 ", \"prompt_per_second\": %.3f, \"tokens\": %" PRId64
            ", \"per_second\": %.3f, \"seed\": %" PRId64 ", \"stopped\": %s, \"memory\": ",
-        r->n_prompt, per_second(r->n_prompt, r->prompt_us), r->n_made, per_second(r->n_made, r->made_us), o->seed,
+        r->n_prompt, per_second(r->n_prompt, r->prompt_us), r->n_made, per_second(r->n_decoded, r->made_us), o->seed,
         r->is_stopped ? "true" : "false");
     cli_model_memory_json(stdout, m);
     puts("}");

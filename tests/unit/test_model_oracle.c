@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+// Models beside the reference's program library: the same file, the same tokens, logits that are as near as the kernels allow.
+// Every kind of layer and of rope.
+
+#include "support/oracle.h"
+
+#include "support/model_sample.h"
+
+#define N_TOKENS 70
+
+// As the reference's library returns and takes them; what has no name is left as it comes.
+struct reference_model_params {
+    char bytes[72];
+};
+struct reference_context_params {
+    uint32_t n_ctx, n_batch, n_ubatch;
+    char bytes[148];
+};
+struct reference_batch {
+    char bytes[56];
+};
+
+static struct {
+    void (*llama_log_set)(void (*log)(int level, const char *text, void *user), void *user);
+    struct reference_model_params (*llama_model_default_params)(void);
+    struct reference_context_params (*llama_context_default_params)(void);
+    void *(*llama_model_load_from_file)(const char *path, struct reference_model_params params);
+    void *(*llama_init_from_model)(void *model, struct reference_context_params params);
+    struct reference_batch (*llama_batch_get_one)(int32_t *tokens, int32_t n);
+    int32_t (*llama_decode)(void *ctx, struct reference_batch batch);
+    float *(*llama_get_logits_ith)(void *ctx, int32_t i);
+    void (*llama_free)(void *ctx);
+    void (*llama_model_free)(void *model);
+} reference;
+
+static char reference_text[512];
+
+static void log_keep(int level, const char *text, void *user) {
+    (void) user;
+    if (level == 4) { // an error
+        snprintf(reference_text, sizeof reference_text, "%s", text);
+    }
+}
+
+static bool reference_load(void) {
+    void *ggml  = oracle_load("libggml.b10361.so");
+    void *llama = ggml != NULL ? oracle_load("libllama.b10361.so") : NULL;
+    if (llama == NULL) {
+        return false;
+    }
+    void (*load_all)(const char *folder);
+    *(void **) &load_all = dlsym(ggml, "ggml_backend_load_all_from_path");
+#define X(name) *(void **) &reference.name = dlsym(llama, #name)
+    X(llama_log_set);
+    X(llama_model_default_params);
+    X(llama_context_default_params);
+    X(llama_model_load_from_file);
+    X(llama_init_from_model);
+    X(llama_batch_get_one);
+    X(llama_decode);
+    X(llama_get_logits_ith);
+    X(llama_free);
+    X(llama_model_free);
+#undef X
+    reference.llama_log_set(log_keep, NULL);
+    load_all(oracle_dir());
+    return true;
+}
+
+static void need_reference(void) {
+    static bool tried, loaded;
+    loaded = tried ? loaded : reference_load();
+    tried  = true;
+    if (!loaded) {
+        printf("skipped: %s\n", oracle_why());
+        skip();
+    }
+}
+
+static void theirs(const char *path, int32_t *tokens, int n_vocab, float *logits) {
+    void *model                            = reference.llama_model_load_from_file(path, reference.llama_model_default_params());
+    struct reference_context_params params = reference.llama_context_default_params();
+    params.n_ctx                           = 256;
+    params.n_batch = params.n_ubatch = 128;
+    void *ctx                        = model != NULL ? reference.llama_init_from_model(model, params) : NULL;
+    if (ctx == NULL || reference.llama_decode(ctx, reference.llama_batch_get_one(tokens, N_TOKENS)) != 0) {
+        print_error("the reference: %s\n", reference_text);
+        fail();
+    }
+    memcpy(logits, reference.llama_get_logits_ith(ctx, -1), (size_t) n_vocab * sizeof *logits);
+    reference.llama_free(ctx);
+    reference.llama_model_free(model);
+}
+
+static void ours(const char *path, const int32_t *tokens, int n_vocab, float *logits) {
+    struct model_error error = {""};
+    struct model_devices d;
+    const struct session_params params = {.n_ctx = 256, .n_batch = 128, .cache_type = GGML_TYPE_F16};
+    assert_true(model_devices_open(&d, "CPU", 2, &error));
+    struct model *model = model_open(path, &error);
+    struct session *s =
+        model != NULL && model_place(model, &d, false, NULL, NULL, &error) ? session_new(model, &d, &params, &error) : NULL;
+    if (s == NULL || !session_reserve(s, &error) || !session_decode(s, tokens, N_TOKENS, &error)) {
+        print_error("%s\n", error.text);
+        fail();
+    }
+    memcpy(logits, s->logits, (size_t) n_vocab * sizeof *logits);
+    session_free(s);
+    model_free(model);
+    model_devices_close(&d);
+}
+
+static void compare(const struct sample_model *m, const char *what) {
+    char path[] = "/tmp/berth-model-XXXXXX";
+    int32_t tokens[N_TOKENS];
+    float a[64], b[64];
+    struct check_rng r = check_rng_new(3);
+    double error = 0, size = 0;
+    for (int i = 0; i < N_TOKENS; i++) {
+        tokens[i] = (int32_t) check_rng_below(&r, (uint64_t) m->n_vocab);
+    }
+    sample_model_write(m, path);
+    theirs(path, tokens, m->n_vocab, a);
+    ours(path, tokens, m->n_vocab, b);
+    unlink(path);
+    for (int i = 0; i < m->n_vocab; i++) {
+        error += ((double) a[i] - (double) b[i]) * ((double) a[i] - (double) b[i]);
+        size += (double) a[i] * (double) a[i];
+    }
+    const double nmse = error / size;
+    printf("%-24s normalised error %.3g\n", what, nmse);
+    assert_true(size > 1e-3 && nmse < 1e-5);
+}
+
+struct rope_keys {
+    const char *arch, *type;
+    float factor;
+    uint32_t n_orig;
+};
+
+static void keys_put(struct gguf_context *g, void *x) {
+    const struct rope_keys *rope = x;
+    char key[96];
+    gguf_set_val_str(g, "tokenizer.ggml.model", "no_vocab");
+    snprintf(key, sizeof key, "%s.vocab_size", rope->arch);
+    gguf_set_val_u32(g, key, 40);
+    if (rope->type != NULL) {
+        snprintf(key, sizeof key, "%s.rope.scaling.type", rope->arch);
+        gguf_set_val_str(g, key, rope->type);
+        snprintf(key, sizeof key, "%s.rope.scaling.factor", rope->arch);
+        gguf_set_val_f32(g, key, rope->factor);
+        snprintf(key, sizeof key, "%s.rope.scaling.original_context_length", rope->arch);
+        gguf_set_val_u32(g, key, rope->n_orig);
+    }
+}
+
+static void test_layers(void **state) {
+    (void) state;
+    need_reference();
+    struct sample_model m  = sample_model_default();
+    struct rope_keys plain = {.arch = "llama"}, two = {.arch = "qwen2"}, three = {.arch = "qwen3"};
+    m.last     = keys_put;
+    m.last_arg = &plain;
+    compare(&m, "llama");
+    m.has_output = false;
+    compare(&m, "llama, tied");
+    m.has_freqs = true;
+    compare(&m, "llama, frequency factors");
+    m.has_freqs = false;
+    m.n_expert  = 4;
+    compare(&m, "llama, experts");
+    m.n_expert = 0;
+    m.has_bias = true;
+    m.arch     = "qwen2";
+    m.last_arg = &two;
+    compare(&m, "qwen2");
+    m.has_bias    = false;
+    m.has_qk_norm = true;
+    m.arch        = "qwen3";
+    m.last_arg    = &three;
+    compare(&m, "qwen3");
+}
+
+static void test_rope(void **state) {
+    (void) state;
+    need_reference();
+    struct sample_model m = sample_model_default();
+    struct rope_keys keys = {.arch = "llama", .type = "linear", .factor = 3, .n_orig = 64};
+    m.last                = keys_put;
+    m.last_arg            = &keys;
+    compare(&m, "rope: linear");
+    keys.type = "yarn";
+    compare(&m, "rope: yarn");
+    keys.arch = m.arch = "qwen2";
+    m.has_bias         = true;
+    compare(&m, "rope: yarn, neox");
+    keys.type = "none";
+    compare(&m, "rope: none");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layers), cmocka_unit_test(test_rope)};
+    check_quiet();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
