@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // sched.c: what the scheduler costs, Berth against the reference in one run: time to split and allocate a graph that is new and
 // one that comes again, on one backend and on three, and the address space that making and reserving a scheduler takes.
-// Chains of 100 to 100,000 nodes; every 32nd reads a weight, which lies on the backends in turns. Every graph is built anew, as
-// programs do. The devices are those of this file for both, without a kernel: nothing is computed.
+// Chains of 100 to 100,000 nodes; every 32nd reads a weight, which lies on the backends in turns. Then layers as models have
+// them. Every graph is built anew, as programs do. The devices are those of this file for both, without a kernel: nothing is
+// computed.
 //
 //     bench-sched [MOST_NODES]
 #include "support/oracle.h"
@@ -27,6 +28,16 @@ enum { WIDTH = 64, BLOCK = 32, MAX_BACKENDS = 3, MAX_RUNS = 41 };
     X(ggml_mul) \
     X(ggml_add) \
     X(ggml_scale) \
+    X(ggml_rms_norm) \
+    X(ggml_mul_mat) \
+    X(ggml_soft_max) \
+    X(ggml_cpy) \
+    X(ggml_cont) \
+    X(ggml_view_1d) \
+    X(ggml_view_2d) \
+    X(ggml_reshape_1d) \
+    X(ggml_reshape_2d) \
+    X(ggml_transpose) \
     X(ggml_set_input) \
     X(ggml_set_output) \
     X(ggml_backend_buffer_init) \
@@ -59,8 +70,8 @@ struct side {
     struct bench_device devices[MAX_BACKENDS];
     ggml_backend_t backends[MAX_BACKENDS];
     struct ggml_context *weights_ctx;
-    struct ggml_tensor *weights[MAX_BACKENDS];
-    ggml_backend_buffer_t buffers[MAX_BACKENDS];
+    struct ggml_tensor *weights[MAX_BACKENDS], *caches[MAX_BACKENDS];
+    ggml_backend_buffer_t buffers[MAX_BACKENDS], cache_buffers[MAX_BACKENDS];
     void *memory;
     size_t memory_size;
     double seconds[MAX_RUNS];
@@ -167,7 +178,7 @@ static void device_init(struct bench_device *d, struct side *side, bool is_host)
 }
 
 static bool side_init(struct side *s, int n_backends, int most_nodes) {
-    s->weights_ctx = s->ggml_init((struct ggml_init_params){MAX_BACKENDS * s->ggml_tensor_overhead(), NULL, true});
+    s->weights_ctx = s->ggml_init((struct ggml_init_params){2 * MAX_BACKENDS * s->ggml_tensor_overhead(), NULL, true});
     for (int b = 0; b < n_backends; b++) {
         device_init(&s->devices[b], s, b == n_backends - 1);
         s->backends[b] = &s->devices[b].backend;
@@ -175,6 +186,9 @@ static bool side_init(struct side *s, int n_backends, int most_nodes) {
         s->buffers[b]  = s->ggml_backend_buft_alloc_buffer(&s->devices[b].buft, WIDTH * sizeof(float));
         s->ggml_backend_buffer_set_usage(s->buffers[b], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
         s->ggml_backend_tensor_alloc(s->buffers[b], s->weights[b], s->ggml_backend_buffer_get_base(s->buffers[b]));
+        s->caches[b]        = s->ggml_new_tensor_1d(s->weights_ctx, GGML_TYPE_F32, 4 * WIDTH);
+        s->cache_buffers[b] = s->ggml_backend_buft_alloc_buffer(&s->devices[b].buft, 4 * WIDTH * sizeof(float));
+        s->ggml_backend_tensor_alloc(s->cache_buffers[b], s->caches[b], s->ggml_backend_buffer_get_base(s->cache_buffers[b]));
     }
     const size_t n = (size_t) most_nodes + 64;
     s->memory_size = n * s->ggml_tensor_overhead() + s->ggml_graph_overhead_custom(n, false);
@@ -185,6 +199,7 @@ static bool side_init(struct side *s, int n_backends, int most_nodes) {
 static void side_fini(struct side *s, int n_backends) {
     for (int b = 0; b < n_backends; b++) {
         s->ggml_backend_buffer_free(s->buffers[b]);
+        s->ggml_backend_buffer_free(s->cache_buffers[b]);
     }
     s->ggml_free(s->weights_ctx);
     free(s->memory);
@@ -192,10 +207,40 @@ static void side_fini(struct side *s, int n_backends) {
 
 // ---- graphs ----
 
+static bool has_layers; // else chains
+
+// Layers as models have them, SIDE * SIDE values a tensor: views, a cache that is written and read, branches. They lie on the
+// backends one part after the other.
+static struct ggml_tensor *build_layers(
+    struct side *s, struct ggml_context *ctx, struct ggml_cgraph *graph, struct ggml_tensor *x, int n_nodes, int n_backends) {
+    enum { LAYER = 15, SIDE = 8, ROW = SIDE * sizeof(float) };
+    const int n_layers = n_nodes / LAYER;
+    for (int i = 0; i < n_layers; i++) {
+        const int b           = i * n_backends / n_layers;
+        struct ggml_tensor *n = s->ggml_mul(ctx, s->ggml_rms_norm(ctx, x, 1e-5f), s->weights[b]), *cache = s->caches[b];
+        struct ggml_tensor *k = s->ggml_scale(ctx, n, 0.5f),
+                           *q = s->ggml_reshape_2d(ctx, s->ggml_scale(ctx, n, 2.0f), SIDE, SIDE);
+        s->ggml_build_forward_expand(graph, s->ggml_cpy(ctx, k, s->ggml_view_1d(ctx, cache, WIDTH, WIDTH * sizeof(float))));
+        struct ggml_tensor *scores =
+            s->ggml_soft_max(ctx, s->ggml_mul_mat(ctx, s->ggml_view_2d(ctx, cache, SIDE, SIDE, ROW, 0), q));
+        struct ggml_tensor *out = s->ggml_cont(ctx, s->ggml_transpose(ctx, scores));
+        x                       = s->ggml_add(ctx, x, s->ggml_scale(ctx, s->ggml_reshape_1d(ctx, out, WIDTH), 0.5f));
+        s->ggml_build_forward_expand(graph, x);
+    }
+    for (int i = n_layers * LAYER; i < n_nodes; i++) {
+        x = s->ggml_scale(ctx, x, 0.5f);
+    }
+    return x;
+}
+
 static struct ggml_cgraph *build(struct side *s, struct ggml_context *ctx, int n_nodes, int n_backends, int most_nodes) {
     struct ggml_cgraph *graph = s->ggml_new_graph_custom(ctx, (size_t) most_nodes + 64, false);
     struct ggml_tensor *x = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F32, WIDTH), *start = x;
     s->ggml_set_input(x);
+    if (has_layers) {
+        x       = build_layers(s, ctx, graph, x, n_nodes, n_backends);
+        n_nodes = 0;
+    }
     for (int i = 0; i < n_nodes; i++) {
         if (i % BLOCK == 0) {
             x     = s->ggml_mul(ctx, x, s->weights[i / BLOCK % n_backends]);
@@ -267,7 +312,8 @@ static size_t space_here(struct side *s, int n_nodes, int n_backends) {
 static size_t space_of(int i_side, int n_nodes, int n_backends) {
     char command[128];
     size_t size = 0;
-    snprintf(command, sizeof command, "exec /proc/%ld/exe --space %d %d %d", (long) getpid(), i_side, n_nodes, n_backends);
+    snprintf(command, sizeof command, "exec /proc/%ld/exe --space %d %d %d %d", (long) getpid(), i_side, n_nodes, n_backends,
+        has_layers);
     FILE *f       = popen(command, "r");
     const int got = f != NULL ? fscanf(f, "%zu", &size) : 0;
     if (f == NULL || pclose(f) != 0 || got != 1) {
@@ -317,8 +363,8 @@ static void compare(int n_nodes, int n_backends, struct side *sides, int n_sides
     for (int k = 0; k < n_sides; k++) {
         again[k] = median(sides[k].seconds, n_runs);
     }
-    printf("%6d nodes, %d backend%s, %4d splits: new %8.1f us", n_nodes, n_backends, n_backends > 1 ? "s" : " ",
-        sides[0].n_splits, 1e6 * fresh[0]);
+    printf("%s of %6d nodes, %d backend%s, %4d splits: new %8.1f us", has_layers ? "layers" : "chain ", n_nodes, n_backends,
+        n_backends > 1 ? "s" : " ", sides[0].n_splits, 1e6 * fresh[0]);
     if (n_sides > 1) {
         printf(" / %8.1f = %.2f", 1e6 * fresh[1], fresh[0] / fresh[1]);
         worse(&worst->fresh, fresh[0] / fresh[1]);
@@ -350,7 +396,8 @@ int main(int argc, char **argv) {
     if (n_sides == 1) {
         printf("sched: no comparison: %s\n", oracle_why());
     }
-    if (argc == 5 && strcmp(argv[1], "--space") == 0) {
+    if (argc == 6 && strcmp(argv[1], "--space") == 0) {
+        has_layers        = atoi(argv[5]) != 0;
         struct side *s    = &sides[atoi(argv[2]) % n_sides];
         const int n_nodes = atoi(argv[3]), n_backends = atoi(argv[4]);
         if (!side_init(s, n_backends, n_nodes)) {
@@ -359,14 +406,17 @@ int main(int argc, char **argv) {
         printf("%zu\n", space_here(s, n_nodes, n_backends));
         return 0;
     }
-    struct ratios worst = {0};
-    for (int n_nodes = 100; n_nodes <= most; n_nodes *= 10) {
-        compare(n_nodes, 1, sides, n_sides, &worst);
-        compare(n_nodes, MAX_BACKENDS, sides, n_sides, &worst);
-    }
-    if (n_sides == 2) {
-        printf("worst ratios, Berth / reference: new %.2f (0.7 at most is wanted), again %.2f (0.2), space %.3f (0.1)\n",
-            worst.fresh, worst.again, worst.space);
+    for (int k = 0; k < 2; k++) {
+        struct ratios worst = {0};
+        has_layers          = k == 1;
+        for (int n_nodes = 100; n_nodes <= (has_layers && most > 10000 ? 10000 : most); n_nodes *= 10) {
+            compare(n_nodes, 1, sides, n_sides, &worst);
+            compare(n_nodes, MAX_BACKENDS, sides, n_sides, &worst);
+        }
+        if (n_sides == 2) {
+            printf("%s, worst ratios, Berth / reference: new %.2f (0.7 at most is wanted), again %.2f (0.2), space %.3f (0.1)\n",
+                has_layers ? "layers" : "chains", worst.fresh, worst.again, worst.space);
+        }
     }
     return 0;
 }

@@ -199,7 +199,7 @@ static inline enum ggml_status fix_row(struct assign *a, int32_t r) {
         return status;
     }
     if (!is_node(a, r)) {
-        a->has_unread = true;
+        a->has_unread = a->has_unread || sched_root(memo, r) == r; // a view follows its root
         return status;
     }
     a->n_free++;
@@ -411,7 +411,8 @@ static void upgrade(struct assign *a, int32_t node) {
 
 static enum ggml_status settle(struct assign *a) {
     struct sched_memo *memo = a->memo;
-    for (int32_t r = 0; r < memo->n_nodes; r++) {
+    const bool is_done      = a->n_free == 0 && !a->sched->has_alike; // most often
+    for (int32_t r = 0; !is_done && r < memo->n_nodes; r++) {
         if (!is_node(a, r)) {
             continue;
         }
@@ -421,7 +422,10 @@ static enum ggml_status settle(struct assign *a) {
                 return status;
             }
         }
-        upgrade(a, r);
+        const int b = backend_of(a, r);
+        if (a->sched->first_alike[b] != b) {
+            upgrade(a, r);
+        }
     }
     for (int32_t r = 0; a->has_unread && r < memo->n_nodes; r++) { // what only lies there follows its first reader
         const struct sched_row *row = &memo->rows[r];
@@ -441,9 +445,12 @@ static enum ggml_status settle(struct assign *a) {
     for (int32_t r = 0; memo->has_views && r < memo->n_rows; r++) { // the root's word holds for its views
         const struct sched_row *root = &memo->rows[sched_root(memo, r)];
         struct sched_row *row        = &memo->rows[r];
-        row->backend                 = root->backend;
-        row->reason                  = root->reason;
-        row->refused                 = root->refused;
+        if (root == row) {
+            continue;
+        }
+        row->backend = root->backend;
+        row->reason  = root->reason;
+        row->refused = root->refused;
     }
     return GGML_STATUS_SUCCESS;
 }

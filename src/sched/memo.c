@@ -182,6 +182,7 @@ static bool build(struct builder *b, const struct ggml_cgraph *graph) {
     for (int32_t r = 0; r < b->n_listed; r++) {
         const int32_t first    = sched_index_add(&memo->index, memo->tensors_at, r);
         memo->rows[r].view_src = first == r ? -1 : first;
+        memo->has_twice        = memo->has_twice || first != r;
     }
     for (int32_t r = 0; r < memo->n_rows; r++) { // grows while it runs
         if (!row_fill(b, r)) {
@@ -224,7 +225,7 @@ int32_t sched_memo_row(struct sched_memo *memo, const struct ggml_tensor *t) {
 void sched_memo_drop(struct sched_memo *memo) {
     memo->n_rows = memo->n_nodes = memo->n_leafs = memo->n_srcs = memo->n_forms = memo->n_writers = 0;
     memo->n_splits = memo->n_copies = memo->n_edges = memo->n_inputs = 0;
-    memo->has_index = memo->has_views = memo->has_choices = memo->is_reordered = false;
+    memo->has_index = memo->has_views = memo->has_twice = memo->has_choices = memo->is_reordered = false;
     memo->is_split = memo->is_rows = memo->is_lost = false;
     memo->epoch                                    = 0;
 }

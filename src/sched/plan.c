@@ -34,7 +34,7 @@ static void number_rows(struct filler *f) {
     struct sched_memo *memo = f->memo;
     int32_t at              = 0;
     f->rec->n_twice         = 0;
-    f->is_plain             = memo->n_copies == 0 && memo->n_inputs == 0 && !memo->is_reordered && !memo->has_views;
+    f->is_plain             = memo->n_copies == 0 && memo->n_inputs == 0 && !memo->is_reordered && !memo->has_twice;
     if (f->is_plain) { // plan_row of each row is its own number
         f->rec->n_rows  = memo->n_rows;
         f->rec->n_nodes = memo->n_nodes;
@@ -120,8 +120,9 @@ static void tensor_put(struct filler *f, int32_t r) {
     to->shape             = row->form;
     to->has_memory        = memo->rows[sched_base(memo, r)].is_placed;
     if (f->is_plain) {
-        to->src   = row->src;
-        to->n_src = row->n_src;
+        to->view_src = row->view_src;
+        to->src      = row->src;
+        to->n_src    = row->n_src;
         return;
     }
     if (is_again(memo, r)) {

@@ -43,6 +43,7 @@ static bool backends_init(struct ggml_backend_sched *sched, ggml_backend_t *back
         while (sched->bufts[sched->first_alike[b]] != sched->bufts[b]) {
             sched->first_alike[b]++;
         }
+        sched->has_alike = sched->has_alike || sched->first_alike[b] != b;
     }
     return true;
 }

@@ -128,6 +128,7 @@ struct sched_memo {
     size_t at_cap, rows_cap, forms_cap, srcs_cap, slots_cap;
     int32_t n_writers; // nodes that write through a view
     bool has_views;    // some row is a view
+    bool has_twice;    // some tensor has two rows
     bool has_choices;  // some row has a caller
 
     struct ggml_tensor **nodes; // [n_nodes] in execution order, if a backend has changed it within a split
@@ -173,6 +174,7 @@ struct ggml_backend_sched {
     bool *reaches;    // [n_backends * n_backends] row b: b uses memory of the other's buffer type
     size_t *limits;   // [n_backends] bytes, 0: none
     size_t *sizes;    // [n_backends] scratch: what a plan needs
+    bool has_alike;   // some backends have the same buffer type
     int *first_alike; // [n_backends] the first backend of the same buffer type
     bool *in_flight;  // [n_backends] has been given work since it was waited for
     int n_backends;
