@@ -2,7 +2,7 @@
 # SKIP='ops' leaves tests of a label out of `make test`.
 # Every target that needs packages installs what is missing from Debian's, as root or with sudo, once.
 
-.PHONY: run test build build-all install test-long conformance bench check format clean setup help
+.PHONY: run test build build-all install test-long conformance client bench check format clean setup help
 
 PRESET  ?= release
 PREFIX  ?= /usr/local
@@ -14,6 +14,7 @@ help:
 	@echo "make build        libraries into build/lib, programs into build/bin"
 	@echo "make install      install below PREFIX ($(PREFIX)), DESTDIR is respected"
 	@echo "make conformance  compare with the reference libraries (needs npm)"
+	@echo "make client       run llama.cpp's own binaries on Berth (needs npm)"
 	@echo "make test-long    the long tests"
 	@echo "make bench        benchmarks, side by side with the reference"
 	@echo "make check        layers, exported symbols, formatting"
@@ -47,6 +48,10 @@ test-long: build-all
 
 conformance: build-all
 	@tools/conformance.sh $(DIR)
+
+client: build
+	@cmake --build $(DIR) --target client-probe client-model
+	@tests/client/client.sh $(DIR)
 
 bench: build-all
 	@tools/bench.sh $(DIR)

@@ -1,0 +1,236 @@
+#!/bin/bash
+# llama.cpp's own binaries on Berth: client.sh BUILD_DIR [STEP...]. Each step compares folders of libraries that differ in ggml's
+# alone: stock (all as shipped), base (Berth's libggml-base and libggml), cpu (Berth's CPU library), berth (Berth throughout), and
+# plain (as shipped, with the CPU library for the oldest machine).
+#
+#   node     a Node program with node-llama-cpp: texts must be the same in all
+#   logits   each made architecture: stock and Berth against each other and against f32
+#   memory   compute buffers of each made architecture, and of published models at their real dimensions: never larger
+#   errors   wherever the stock client reports an error, so does Berth's, and no abort is Berth's
+#   cycles   contexts made, used and freed: resident memory and file descriptors stay flat (CYCLES, default 1000)
+#   speed    tokens per second of models of 1B weights; not part of a plain run: it writes 4 GB and takes minutes
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+build=$(cd "$1" && pwd) || exit 1
+shift
+probe=$build/tests/client-probe
+maker=$build/tests/client-model
+berth=$build/bin/berth
+data=${BERTH_DATA:-../shared}
+work=$build/client
+tales=$data/models/tales/tales-f16.gguf
+failed=0
+export GGML_NO_BACKTRACE=1
+
+fail() {
+    echo "  FAILED: $*"
+    failed=1
+}
+
+# ---- folders ----
+
+case $(uname -m) in
+    aarch64 | arm64) plain=armv8.0_1 arch=linux-arm64 ;;
+    *) plain=x64 arch=linux-x64 ;;
+esac
+
+# In a folder of the client's binaries: Berth's libraries under the names that the others ask for.
+put_base() {
+    rm -f "$1/libggml-base.so" "$1/libggml.b10361.so"
+    cp "$build/lib/libggml-base.so" "$1/" && cp "$build/lib/libggml.so" "$1/libggml.b10361.so"
+}
+
+put_cpu() {
+    rm -f "$1"/libggml-cpu-*.so
+    cp "$build/lib/libggml-cpu.so" "$1/"
+}
+
+# put KIND FOLDER
+put() {
+    case $1 in
+        stock) ;;
+        plain) rm -f "$2"/libggml-cpu-*.so && cp "$reference/libggml-cpu-$plain.so" "$2/" ;;
+        base) put_base "$2" ;;
+        cpu) put_cpu "$2" ;;
+        berth) put_base "$2" && put_cpu "$2" ;;
+    esac
+}
+
+make_folders() {
+    rm -rf "$work"
+    mkdir -p "$work/models"
+    for f in stock plain base cpu berth; do
+        mkdir "$work/$f" && cp "$reference"/* "$work/$f/" && put $f "$work/$f" || return 1
+    done
+    for a in $("$maker" list); do
+        "$maker" "$a" tiny f16 "$work/models/$a.gguf" || return 1
+    done
+}
+
+# ---- steps ----
+
+step_node() {
+    local client version f name model
+    echo "== node-llama-cpp: the same text with every mix of libraries"
+    version=$(node --version 2>/dev/null | sed 's/^v\([0-9]*\).*/\1/')
+    if [ "${version:-0}" -lt 20 ]; then
+        echo "  SKIPPED: node-llama-cpp needs node 20 or newer, here is ${version:-none}"
+        return
+    fi
+    client=$(tools/fetch-client.sh) || { echo "  SKIPPED: node-llama-cpp cannot be had here"; return; }
+    [ -f "$tales" ] || { echo "  SKIPPED: there is no $tales (set BERTH_DATA)"; return; }
+    "$berth" gguf quantize "$tales" "$work/models/tales-q8_0.gguf" q8_0 >/dev/null || fail "quantize"
+    for f in stock base cpu berth; do
+        mkdir -p "$work/node/$f"
+        cp -al "$client/node_modules" "$work/node/$f/" 2>/dev/null || cp -a "$client/node_modules" "$work/node/$f/"
+        put $f "$work/node/$f/node_modules/@node-llama-cpp/$arch/bins/$arch"
+        cp tests/client/client.mjs "$work/node/$f/"
+    done
+    for model in "$(realpath "$tales")" "$work/models/tales-q8_0.gguf"; do
+        name=$(basename "$model" .gguf)
+        for f in stock base cpu berth; do
+            (cd "$work/node/$f" && timeout 300 node client.mjs run "$model" "$work/$name.$f.json") || fail "$f on $name"
+        done
+        for f in base cpu berth; do
+            printf '  %-11s stock and %-6s' "$name" "$f"
+            node tests/client/client.mjs compare "$work/$name.stock.json" "$work/$name.$f.json" || fail "$f on $name"
+        done
+    done
+}
+
+# Both are held to f32: what the stock CPU library adds by half-precision sums is not Berth's to repeat.
+step_logits() {
+    local a f bound=1e-3 args
+    echo "== logits of 100 positions, f16 weights: largest difference over largest value, at most $bound"
+    printf '  %-10s %12s %12s %12s %12s %12s\n' "" berth:plain berth:f32 plain:f32 stock:f32 berth:stock
+    for a in $("$maker" list); do
+        args=100
+        [ "$a" = bert ] && args="100 embeddings"
+        "$berth" gguf quantize "$work/models/$a.gguf" "$work/models/f32.gguf" f32 >/dev/null || fail "quantize $a"
+        # shellcheck disable=SC2086
+        "$probe" "$work/plain" logits "$work/models/f32.gguf" "$work/f32.bin" $args exact 2>"$work/log" || fail "f32 $a: $(cat "$work/log")"
+        for f in stock plain berth; do
+            # shellcheck disable=SC2086
+            "$probe" "$work/$f" logits "$work/models/$a.gguf" "$work/$f.bin" $args 2>"$work/log" || fail "$f $a: $(cat "$work/log")"
+        done
+        row=$("$probe" compare "$work/plain.bin" "$work/berth.bin")
+        for f in berth plain stock; do
+            row="$row $("$probe" compare "$work/f32.bin" "$work/$f.bin")"
+        done
+        row="$row $("$probe" compare "$work/stock.bin" "$work/berth.bin")"
+        # shellcheck disable=SC2086
+        printf '  %-10s %12s %12s %12s %12s %12s\n' "$a" $row
+        echo "$row" | awk -v b=$bound 'NF == 5 && $1 <= b && $2 <= b { ok = 1 } END { exit !ok }' || fail "$a"
+    done
+}
+
+# memory_row NAME MODEL: stock and Berth, a prompt of 512 and one token.
+memory_row() {
+    local row="" f u
+    for u in 512 1; do
+        for f in stock berth; do
+            row="$row $(timeout 60 "$probe" "$work/$f" memory "$2" 512 $u 2>"$work/log")"
+        done
+    done
+    # shellcheck disable=SC2086
+    printf '  %-18s %10s %10s %10s %10s\n' "$1" $row
+    echo "$row" | awk 'NF == 4 && $1 > 0 && $2 <= $1 && $4 <= $3 { ok = 1 } END { exit !ok }' || fail "$1: $(cat "$work/log")"
+}
+
+step_memory() {
+    local a m
+    echo "== compute buffers in MiB, context 512: a prompt of 512 tokens, and one token"
+    printf '  %-18s %10s %10s %10s %10s\n' "" stock berth stock berth
+    for a in $("$maker" list); do
+        memory_row "$a" "$work/models/$a.gguf"
+    done
+    if [ ! -d "$data/models/sparse" ]; then
+        echo "  SKIPPED published models: there is no $data/models/sparse (set BERTH_DATA)"
+        return
+    fi
+    sh "$data/models/sparse/make.sh" "$work/sparse"
+    for m in "$work"/sparse/*.gguf; do
+        PROBE_EMPTY=1 memory_row "$(basename "$m" .gguf)" "$m"
+    done
+    rm -rf "$work/sparse"
+}
+
+# What becomes of a command, in a word. Its memory is bounded: what is too large fails at once, not by the system's hand.
+outcome() {
+    local status
+    (ulimit -v 8000000 && exec timeout 60 "$@") >"$work/out" 2>"$work/log"
+    status=$?
+    case $status in
+        0) echo fine ;;
+        3) echo refused ;;
+        134) grep -q '/src/llama' "$work/log" && echo "libllama aborts" || echo ABORTED ;;
+        *) echo "ENDED WITH $status" ;;
+    esac
+}
+
+# error_case NAME PROBE_ARGUMENTS...: with the stock libraries and with Berth's.
+error_case() {
+    local name=$1 stock ours
+    shift
+    stock=$(outcome "$probe" "$work/stock" "$@")
+    ours=$(outcome "$probe" "$work/berth" "$@")
+    [ "${quiet:-}" = 1 ] || printf '  %-42s %-16s %s\n' "$name" "$stock" "$ours"
+    case $ours in
+        "$stock" | refused) ;; # an error where stock runs into an abort is welcome, where stock is fine it is not
+        *) fail "$name: stock: $stock, berth: $ours: $(head -c 400 "$work/log")" ;;
+    esac
+    [ "$stock/$ours" = fine/refused ] && fail "$name: stock runs, Berth refuses: $(head -c 400 "$work/log")"
+}
+
+step_errors() {
+    local llama=$work/models/llama.gguf bad=$work/models/bad.gguf size i n=60
+    echo "== errors: what happens with the stock libraries, and with Berth"
+    size=$(stat -c %s "$llama")
+    error_case "no such file" memory "$work/models/none.gguf"
+    : >"$bad" && error_case "empty file" memory "$bad"
+    head -c 1000 "$llama" >"$bad" && error_case "header cut" memory "$bad"
+    head -c $((size - 100000)) "$llama" >"$bad" && error_case "weights cut" memory "$bad"
+    LC_ALL=C sed 's/llama/lemma/g' "$llama" >"$bad" && error_case "unknown architecture" memory "$bad"
+    LC_ALL=C sed 's/block_count/block_caunt/' "$llama" >"$bad" && error_case "a key is missing" memory "$bad"
+    LC_ALL=C sed 's/ffn_up/ffn_uq/' "$llama" >"$bad" && error_case "a tensor is missing" memory "$bad"
+    for i in ctx batch token position sequence ubatch type seqs; do
+        error_case "$(sed -n "s|.*{\"$i\", .*// ||p" tests/client/probe.c)" errors "$llama" $i
+    done
+    quiet=1
+    for i in $(seq 1 $n); do
+        cp "$llama" "$bad"
+        printf "\\$(printf %03o $((i * 37 % 256)))" | dd of="$bad" bs=1 seek=$((i * 7919 % 24000)) conv=notrunc 2>/dev/null
+        error_case "byte $((i * 7919 % 24000)) set to $((i * 37 % 256))" memory "$bad"
+    done
+    quiet=
+    echo "  $n files with one byte changed: the same answers"
+}
+
+step_cycles() {
+    local n=${CYCLES:-1000}
+    echo "== $n contexts made, used and freed"
+    printf '  '
+    "$probe" "$work/berth" cycles "$work/models/llama.gguf" "$n" || fail "cycles"
+}
+
+step_speed() {
+    local type f
+    echo "== tokens per second, llama of 1.1B weights, prompt of ${PP:-64} and ${TG:-16} tokens one by one, ${THREADS:-2} threads"
+    printf '  %-6s %22s %22s %16s\n' "" "prompt stock, berth" "decode stock, berth" ratios
+    for type in q4_K q8_0 f16; do
+        "$maker" llama 1b $type "$work/models/1b.gguf" || fail "1b $type"
+        local s b
+        s=$("$probe" "$work/stock" speed "$work/models/1b.gguf" "${PP:-64}" "${TG:-16}" "${THREADS:-2}" 2>"$work/log") || fail "stock: $(cat "$work/log")"
+        b=$("$probe" "$work/berth" speed "$work/models/1b.gguf" "${PP:-64}" "${TG:-16}" "${THREADS:-2}" 2>"$work/log") || fail "berth: $(cat "$work/log")"
+        echo "$type $s $b" | awk '{ printf "  %-6s %11.2f %10.2f %11.2f %10.2f %9.2f %6.2f\n", $1, $2, $4, $3, $5, $4 / $2, $5 / $3 }'
+    done
+    rm -f "$work/models/1b.gguf"
+}
+
+reference=$(tools/fetch-reference.sh) || { echo "client: SKIPPED, the client's binaries cannot be fetched"; exit 0; }
+make_folders || { echo "client: the folders cannot be made in $work"; exit 1; }
+for step in ${*:-node logits memory errors cycles}; do
+    "step_$step"
+done
+echo "client: $([ $failed = 0 ] && echo "all as it should be" || echo FAILED), ${SECONDS} s"
+exit $failed

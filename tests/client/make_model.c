@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT
+// make_model.c: writes a GGUF model with random weights: libllama loads it and builds its architecture's graph. The weights are
+// scaled so that activations stay near one through any number of layers; the text means nothing. Uses the public API alone.
+// Tensors are made and written one by one, so a model larger than the memory can be made. Of a large tensor only the first
+// rows are drawn and then repeated: drawing and quantising a thousand million numbers takes minutes and serves nothing.
+//
+//     make_model ARCH SIZE TYPE FILE [SEED]     SIZE tiny, small or 1b; TYPE f32, f16, q8_0, q4_K, ...
+//     make_model list                           the architectures
+
+#include "model_archs.h"
+#include "model_tokens.h"
+
+#include "ggml.h"
+#include "gguf.h"
+
+#include <ctype.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_TENSORS_MAX = 4096, N_DRAWN = 1 << 21 };
+
+struct size {
+    const char *name;
+    int32_t n_embd, n_ff, n_vocab, n_ctx, n_layer, n_head, n_head_kv, head, n_expert, n_expert_used, expert_ff, window;
+};
+
+static const struct size sizes[] = {
+    {"tiny", 256, 512, 512, 1024, 2, 4, 2, 64, 8, 2, 256, 64},
+    {"small", 768, 2048, 8192, 2048, 8, 12, 4, 64, 8, 2, 512, 512},
+    {"1b", 2048, 8192, 32000, 4096, 16, 32, 8, 64, 16, 4, 1024, 1024},
+};
+
+struct maker {
+    const struct arch *arch;
+    const struct size *size;
+    enum ggml_type type;
+    struct ggml_context *ctx;
+    struct gguf_context *gguf;
+    char fill[N_TENSORS_MAX]; // by tensor, in order
+    int n_tensors;
+    uint64_t random;
+};
+
+static bool complain(const char *what, const char *which) {
+    fprintf(stderr, "make_model: %s%s%s\n", what, which != NULL ? ": " : "", which != NULL ? which : "");
+    return false;
+}
+
+// ---- dimensions ----
+
+static int64_t dimension(const struct maker *m, char letter) {
+    const struct size *s    = m->size;
+    const bool groups_heads = strstr("llama qwen3 gemma2 gemma3 qwen3moe", m->arch->name) != NULL; // others share no heads
+    const int64_t n_kv      = groups_heads ? s->n_head_kv : s->n_head;
+    const bool second       = strcmp(m->arch->name, "mamba2") == 0;
+    switch (letter) {
+        case 'E': return s->n_embd;
+        case 'F': return s->n_ff;
+        case 'V': return s->n_vocab;
+        case 'L': return s->n_ctx;
+        case 'N': return s->n_layer;
+        case 'H': return s->head;
+        case 'A': return s->n_head;
+        case 'B': return n_kv;
+        case 'Q': return (int64_t) s->n_head * s->head;
+        case 'K': return n_kv * s->head;
+        case 'X': return s->n_expert;
+        case 'U': return s->n_expert_used;
+        case 'Y': return s->expert_ff;
+        case 'W': return s->window;
+        case 'I': return 2 * (int64_t) s->n_embd;
+        case 'S': return second ? 64 : 16;
+        case 'R': return second ? 2 * s->n_embd / 64 : s->n_embd / 8;
+        case 'C': return 4;
+        case 'D': return 32;
+        default: return 0;
+    }
+}
+
+// "Q+2K", "32": the sum, and where it ends.
+static int64_t shape_sum(const struct maker *m, const char *text, const char **end) {
+    int64_t sum = 0;
+    for (;; text++) {
+        int64_t factor  = 0;
+        bool has_factor = false;
+        for (; isdigit((unsigned char) *text); text++) {
+            factor     = 10 * factor + (*text - '0');
+            has_factor = true;
+        }
+        if (isupper((unsigned char) *text)) {
+            sum += (has_factor ? factor : 1) * dimension(m, *text++);
+        } else {
+            sum += factor;
+        }
+        if (*text != '+') {
+            break;
+        }
+    }
+    *end = text;
+    return sum;
+}
+
+// ---- what is in the file ----
+
+static enum ggml_type tensor_type(const struct maker *m, char fill, int64_t n_row) {
+    if (strchr("mqe", fill) == NULL) {
+        return GGML_TYPE_F32;
+    }
+    return n_row % ggml_blck_size(m->type) == 0 ? m->type : GGML_TYPE_F16;
+}
+
+// One "NAME FILL SHAPE".
+static bool tensor_add(struct maker *m, const char *prefix, const char *name, int n_name, char fill, const char *shape) {
+    int64_t ne[4];
+    int n_dims = 0;
+    for (;;) {
+        ne[n_dims++] = shape_sum(m, shape, &shape);
+        if (*shape != ',' || n_dims == 4) {
+            break;
+        }
+        shape++;
+    }
+    if (m->n_tensors == N_TENSORS_MAX) {
+        return complain("too many tensors", NULL);
+    }
+    struct ggml_tensor *t = ggml_new_tensor(m->ctx, tensor_type(m, fill, ne[0]), n_dims, ne);
+    if (t == NULL) {
+        return complain("out of memory", NULL);
+    }
+    ggml_format_name(t, "%s%.*s", prefix, n_name, name);
+    gguf_add_tensor(m->gguf, t);
+    m->fill[m->n_tensors++] = fill;
+    return true;
+}
+
+static bool tensors_add(struct maker *m, const char *prefix, const char *list) {
+    bool ok = true;
+    while (ok && list != NULL && *list != '\0') {
+        const int n_name = (int) strcspn(list, " ");
+        ok               = tensor_add(m, prefix, list, n_name, list[n_name + 1], list + n_name + 3);
+        list += strcspn(list, ";");
+        list += strspn(list, "; ");
+    }
+    return ok;
+}
+
+static bool layers_add(struct maker *m, const char *prefix, const char *list) {
+    bool ok = true;
+    for (int i = 0; ok && list != NULL && i < m->size->n_layer; i++) {
+        char text[32];
+        snprintf(text, sizeof text, "%s.%d.", prefix, i);
+        ok = tensors_add(m, text, list);
+    }
+    return ok;
+}
+
+static bool word_in(const char *list, const char *word) {
+    const size_t n = strlen(word);
+    for (const char *at = list; (at = strstr(at, word)) != NULL; at += n) {
+        if ((at == list || at[-1] == ' ') && (at[n] == ' ' || at[n] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void keys_write(struct maker *m) {
+    gguf_set_val_str(m->gguf, "general.architecture", m->arch->name);
+    gguf_set_val_str(m->gguf, "general.name", "random weights");
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (keys[i].archs != NULL && !word_in(keys[i].archs, m->arch->name)) {
+            continue;
+        }
+        char name[128];
+        const char *end;
+        snprintf(name, sizeof name, "%s.%s", m->arch->name, keys[i].name);
+        switch (keys[i].type) {
+            case 'u': gguf_set_val_u32(m->gguf, name, (uint32_t) shape_sum(m, keys[i].value, &end)); break;
+            case 'f': gguf_set_val_f32(m->gguf, name, strtof(keys[i].value, NULL)); break;
+            default: gguf_set_val_bool(m->gguf, name, keys[i].value[0] == '1'); break;
+        }
+    }
+}
+
+// ---- numbers ----
+
+// Four draws of 16 bits from one of 64: their sum is near enough to normal.
+static float draw(struct maker *m, float *uniform) {
+    m->random ^= m->random << 13;
+    m->random ^= m->random >> 7;
+    m->random ^= m->random << 17;
+    const uint64_t r = m->random;
+    const float a = (float) (r & 0xFFFF), b = (float) (r >> 16 & 0xFFFF), c = (float) (r >> 32 & 0xFFFF), d = (float) (r >> 48);
+    *uniform = a / 65536.0f;
+    return ((a + b + c + d) / 65536.0f - 2.0f) * 1.7320508f; // mean 0, variance 1
+}
+
+static void row_fill(struct maker *m, char fill, float *row, int64_t n) {
+    float scale = 1.0f;
+    for (int64_t k = n; k > 1; k /= 4) { // about 1 / sqrt(n), without the mathematics library
+        scale *= 0.5f;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        float u;
+        const float x = draw(m, &u);
+        switch (fill) {
+            case 'm':
+            case 'f': row[i] = scale * x; break;          // a matrix keeps the size of what it multiplies
+            case 'q': row[i] = 0.125f * scale * x; break; // queries of attention that does not scale by itself
+            case 'e': row[i] = x; break;                  // an embedding
+            case 'n': row[i] = 0.8f + 0.4f * u; break;    // weights of a norm
+            case 'b': row[i] = 0.1f * x; break;           // a bias
+            case 'l': row[i] = u; break;                  // a mix of two
+            case 't': row[i] = -4.0f + 3.0f * u; break;   // a time step or a decay, before its exponential
+            default: row[i] = -0.5f - 4.0f * u; break;    // 'a': a state's decay
+        }
+    }
+}
+
+static bool pad(FILE *file, size_t size) {
+    static const char zeros[GGUF_DEFAULT_ALIGNMENT];
+    const size_t n = GGML_PAD(size, GGUF_DEFAULT_ALIGNMENT) - size;
+    return fwrite(zeros, 1, n, file) == n;
+}
+
+static bool tensor_write(struct maker *m, FILE *file, const struct ggml_tensor *t, char fill) {
+    const int64_t n = t->ne[0], n_rows = ggml_nrows(t);
+    const int64_t n_most = N_DRAWN / n > 16 ? N_DRAWN / n : 16, n_drawn = n_rows < n_most ? n_rows : n_most;
+    const size_t row_size = ggml_row_size(t->type, n);
+    float *rows           = malloc((size_t) (n * n_drawn) * sizeof *rows);
+    char *data            = malloc(row_size * (size_t) n_drawn);
+    bool ok               = rows != NULL && data != NULL;
+    for (int64_t i = 0; ok && i < n_drawn; i++) {
+        row_fill(m, fill, rows + i * n, n);
+    }
+    if (ok) {
+        ggml_quantize_chunk(t->type, rows, data, 0, n_drawn, n, NULL);
+    }
+    for (int64_t i = 0; ok && i < n_rows; i++) {
+        ok = fwrite(data + row_size * (size_t) (i % n_drawn), 1, row_size, file) == row_size;
+    }
+    free(data);
+    free(rows);
+    return ok && pad(file, row_size * (size_t) n_rows);
+}
+
+// ---- the whole ----
+
+static bool model_write(struct maker *m, const char *path) {
+    if (!gguf_write_to_file(m->gguf, path, true)) {
+        return complain("cannot be written", path);
+    }
+    FILE *file            = fopen(path, "ab");
+    bool ok               = file != NULL && fseek(file, 0, SEEK_END) == 0 && pad(file, (size_t) ftell(file));
+    struct ggml_tensor *t = ggml_get_first_tensor(m->ctx);
+    for (int i = 0; ok && i < m->n_tensors; i++, t = ggml_get_next_tensor(m->ctx, t)) {
+        ok = tensor_write(m, file, t, m->fill[i]);
+    }
+    ok = file != NULL && fclose(file) == 0 && ok;
+    return ok || complain("cannot be written", path);
+}
+
+static bool model_make(struct maker *m, const char *path) {
+    m->ctx  = ggml_init((struct ggml_init_params){(N_TENSORS_MAX + 1) * ggml_tensor_overhead(), NULL, true});
+    m->gguf = gguf_init_empty();
+    bool ok = m->ctx != NULL && m->gguf != NULL;
+    if (ok) {
+        keys_write(m);
+        ok = tokens_write(m->gguf, m->arch->tokens, m->size->n_vocab) && tensors_add(m, "", m->arch->model) &&
+             layers_add(m, m->arch->layer_2 != NULL ? "enc.blk" : "blk", m->arch->layer) &&
+             layers_add(m, "dec.blk", m->arch->layer_2) && model_write(m, path);
+    }
+    gguf_free(m->gguf);
+    ggml_free(m->ctx);
+    return ok;
+}
+
+static bool find(struct maker *m, const char *arch, const char *size, const char *type) {
+    for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {
+        m->arch = strcmp(archs[i].name, arch) == 0 ? &archs[i] : m->arch;
+    }
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        m->size = strcmp(sizes[i].name, size) == 0 ? &sizes[i] : m->size;
+    }
+    m->type = GGML_TYPE_COUNT;
+    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
+        const char *name = ggml_type_name((enum ggml_type) i);
+        m->type          = name != NULL && strcmp(name, type) == 0 ? (enum ggml_type) i : m->type;
+    }
+    return (m->arch != NULL || complain("no such architecture", arch)) && (m->size != NULL || complain("no such size", size)) &&
+           (m->type != GGML_TYPE_COUNT || complain("no such type", type));
+}
+
+int main(int argc, char **argv) {
+    if (argc == 2 && strcmp(argv[1], "list") == 0) {
+        for (size_t i = 0; i < sizeof archs / sizeof archs[0]; i++) {
+            puts(archs[i].name);
+        }
+        return 0;
+    }
+    static struct maker maker;
+    if (argc < 5 || !find(&maker, argv[1], argv[2], argv[3])) {
+        fprintf(stderr, "usage: make_model ARCH SIZE TYPE FILE [SEED] | make_model list (see make_model.c)\n");
+        return 2;
+    }
+    maker.random = 0x9E3779B97F4A7C15u ^ (argc > 5 ? strtoull(argv[5], NULL, 0) << 1 : 0);
+    return model_make(&maker, argv[4]) ? 0 : 3;
+}

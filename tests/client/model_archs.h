@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+// model_archs.h: what the model maker knows of each architecture: its tensors, its keys, its tokenizer. Names and shapes are
+// those of GGUF files that libllama loads. A shape is sums of dimensions in ggml's order, fastest first:
+//
+//     E embedding   F feed forward   V vocabulary   L context   N layers   H head    A heads     B heads of K and V
+//     Q all heads   K all KV heads   X experts      U experts used   Y an expert's feed forward
+//     I inner size  S state  R time step rank  G groups  C convolution     D rank of RWKV's small matrices   W window
+//
+// The letter before a shape says how it is filled (make_model.c:fills). A name without a first part that belongs to the whole
+// model is repeated for each layer.
+#pragma once
+
+#include <stddef.h>
+
+enum tokens { TOKENS_SPM, TOKENS_BPE, TOKENS_WPM, TOKENS_UGM, TOKENS_RWKV };
+
+struct arch {
+    const char *name;
+    enum tokens tokens;
+    const char *model;   // "NAME FILL SHAPE; ..." for the whole model
+    const char *layer;   // for each layer; "blk.0." and so on goes before the names
+    const char *layer_2; // of a decoder beside an encoder, then "enc.blk.0." and "dec.blk.0."; or NULL
+};
+
+#define HEAD_NORM "token_embd.weight e E,V; output_norm.weight n E; output.weight m E,V"
+#define HEAD_NORM_BIAS HEAD_NORM "; output_norm.bias b E"
+#define QKV "attn_norm.weight n E; attn_q.weight m E,Q; attn_k.weight m E,K; attn_v.weight m E,K; attn_output.weight m Q,E"
+#define QK_NORM "; attn_q_norm.weight n H; attn_k_norm.weight n H"
+#define FFN_GATED "; ffn_norm.weight n E; ffn_gate.weight m E,F; ffn_up.weight m E,F; ffn_down.weight m F,E"
+#define FFN_BIAS "; ffn_up.weight m E,F; ffn_up.bias b F; ffn_down.weight m F,E; ffn_down.bias b E"
+#define EXPERTS(ff) \
+    "; ffn_norm.weight n E; ffn_gate_inp.weight f E,X; ffn_gate_exps.weight m E," ff ",X; ffn_down_exps.weight m " ff ",E,X;" \
+    " ffn_up_exps.weight m E," ff ",X"
+#define FUSED_BIAS \
+    "attn_norm.weight n E; attn_norm.bias b E; attn_qkv.weight m E,Q+2K; attn_qkv.bias b Q+2K; attn_output.weight m Q,E;" \
+    " attn_output.bias b E; ffn_norm.weight n E; ffn_norm.bias b E" FFN_BIAS
+#define T5_SELF "attn_norm.weight n E; attn_q.weight q E,Q; attn_k.weight m E,K; attn_v.weight m E,K; attn_o.weight m Q,E"
+#define T5_FFN "; ffn_norm.weight n E; ffn_up.weight m E,F; ffn_down.weight m F,E; attn_rel_b.weight b A,32"
+
+static const struct arch archs[] = {
+    {"llama", TOKENS_SPM, HEAD_NORM, QKV FFN_GATED, NULL},
+    {"qwen3", TOKENS_BPE, HEAD_NORM, QKV QK_NORM FFN_GATED, NULL},
+    {"gemma2", TOKENS_SPM, "token_embd.weight e E,V; output_norm.weight n E",
+        QKV FFN_GATED "; post_attention_norm.weight n E; post_ffw_norm.weight n E", NULL},
+    {"gemma3", TOKENS_SPM, HEAD_NORM, QKV QK_NORM FFN_GATED "; post_attention_norm.weight n E; post_ffw_norm.weight n E", NULL},
+    {"gpt2", TOKENS_BPE, HEAD_NORM_BIAS "; position_embd.weight b E,L", FUSED_BIAS, NULL},
+    {"gptneox", TOKENS_BPE, HEAD_NORM_BIAS, FUSED_BIAS, NULL},
+    {"phi2", TOKENS_BPE, HEAD_NORM_BIAS "; output.bias b V",
+        QKV FFN_BIAS "; attn_norm.bias b E; attn_q.bias b Q; attn_k.bias b K; attn_v.bias b K; attn_output.bias b E", NULL},
+    {"phi3", TOKENS_SPM, HEAD_NORM,
+        "attn_norm.weight n E; attn_qkv.weight m E,Q+2K; attn_output.weight m Q,E; ffn_norm.weight n E; ffn_up.weight m E,2F;"
+        " ffn_down.weight m F,E",
+        NULL},
+    {"qwen3moe", TOKENS_BPE, HEAD_NORM, QKV QK_NORM EXPERTS("Y"), NULL},
+    {"olmoe", TOKENS_BPE, HEAD_NORM, QKV "; attn_q_norm.weight n Q; attn_k_norm.weight n K" EXPERTS("F"), NULL},
+    {"mamba", TOKENS_BPE, HEAD_NORM,
+        "attn_norm.weight n E; ssm_in.weight m E,2I; ssm_conv1d.weight f C,I; ssm_conv1d.bias b I; ssm_x.weight m I,R+2S;"
+        " ssm_dt.weight m R,I; ssm_dt.bias t I; ssm_a a S,I; ssm_d n I; ssm_out.weight m I,E",
+        NULL},
+    {"mamba2", TOKENS_BPE, HEAD_NORM,
+        "attn_norm.weight n E; ssm_in.weight m E,2I+2S+R; ssm_conv1d.weight f C,I+2S; ssm_conv1d.bias b I+2S; ssm_dt.bias t R;"
+        " ssm_a a 1,R; ssm_d n 1,R; ssm_norm.weight n I; ssm_out.weight m I,E",
+        NULL},
+    {"rwkv7", TOKENS_RWKV, HEAD_NORM_BIAS "; token_embd_norm.weight n E; token_embd_norm.bias b E",
+        "attn_norm.weight n E; attn_norm.bias b E; attn_norm_2.weight n E; attn_norm_2.bias b E; time_mix_w0.weight t E;"
+        " time_mix_w1.weight m E,D; time_mix_w2.weight m D,E; time_mix_a0.weight b E; time_mix_a1.weight m E,D;"
+        " time_mix_a2.weight m D,E; time_mix_v0.weight b E; time_mix_v1.weight m E,D; time_mix_v2.weight m D,E;"
+        " time_mix_g1.weight m E,D; time_mix_g2.weight m D,E; time_mix_lerp_fused.weight l E,1,1,6; time_mix_k_k.weight n E;"
+        " time_mix_k_a.weight n E; time_mix_r_k.weight b E; time_mix_key.weight m E,E; time_mix_value.weight m E,E;"
+        " time_mix_receptance.weight m E,E; time_mix_ln.weight n E; time_mix_ln.bias b E; time_mix_output.weight m E,E;"
+        " channel_mix_lerp_k.weight l E; channel_mix_key.weight m E,F; channel_mix_value.weight m F,E",
+        NULL},
+    {"bert", TOKENS_WPM,
+        "token_embd.weight e E,V; token_types.weight b E,2; position_embd.weight b E,L; token_embd_norm.weight n E;"
+        " token_embd_norm.bias b E",
+        "attn_q.weight m E,Q; attn_k.weight m E,K; attn_v.weight m E,K; attn_q.bias b Q; attn_k.bias b K; attn_v.bias b K;"
+        " attn_output.weight m Q,E; attn_output.bias b E; attn_output_norm.weight n E; attn_output_norm.bias b E;"
+        " layer_output_norm.weight n E; layer_output_norm.bias b E" FFN_BIAS,
+        NULL},
+    {"t5", TOKENS_UGM, "token_embd.weight e E,V; enc.output_norm.weight n E; dec.output_norm.weight n E; output.weight m E,V",
+        T5_SELF T5_FFN,
+        T5_SELF T5_FFN
+        "; cross_attn_norm.weight n E; cross_attn_q.weight q E,Q; cross_attn_k.weight m E,K; cross_attn_v.weight m E,K;"
+        " cross_attn_o.weight m Q,E"},
+};
+
+// A key's value is a shape, a number or a truth. Which architectures have it: all, or those of the list.
+struct key {
+    const char *name; // after "ARCH."
+    char type;        // u, f or b
+    const char *value;
+    const char *archs;
+};
+
+static const struct key keys[] = {
+    {"context_length", 'u', "L", NULL},
+    {"embedding_length", 'u', "E", NULL},
+    {"block_count", 'u', "N", NULL},
+    {"feed_forward_length", 'u', "F", NULL},
+    {"vocab_size", 'u', "V", NULL},
+    {"attention.head_count", 'u', "A", "llama qwen3 gemma2 gemma3 gpt2 gptneox phi2 phi3 qwen3moe olmoe bert t5"},
+    {"attention.head_count", 'u', "0", "mamba mamba2 rwkv7"},
+    {"attention.head_count_kv", 'u', "B", "llama qwen3 gemma2 gemma3 gpt2 gptneox phi2 phi3 qwen3moe olmoe bert t5"},
+    {"attention.key_length", 'u', "H", "llama qwen3 gemma2 gemma3 qwen3moe t5"},
+    {"attention.value_length", 'u', "H", "llama qwen3 gemma2 gemma3 qwen3moe t5"},
+    {"attention.layer_norm_rms_epsilon", 'f', "1e-5", NULL},
+    {"attention.layer_norm_epsilon", 'f', "1e-5", NULL},
+    {"rope.dimension_count", 'u', "H", "llama gptneox phi2 phi3"},
+    {"use_parallel_residual", 'b', "1", "gptneox"},
+    {"attention.sliding_window", 'u', "W", "gemma2 gemma3"},
+    {"attn_logit_softcapping", 'f', "50", "gemma2"},
+    {"final_logit_softcapping", 'f', "30", "gemma2"},
+    {"attention.relative_buckets_count", 'u', "32", "t5"},
+    {"attention.causal", 'b', "0", "bert"},
+    {"pooling_type", 'u', "1", "bert"},
+    {"expert_count", 'u', "X", "qwen3moe olmoe"},
+    {"expert_used_count", 'u', "U", "qwen3moe olmoe"},
+    {"expert_feed_forward_length", 'u', "Y", "qwen3moe"},
+    {"ssm.conv_kernel", 'u', "C", "mamba mamba2"},
+    {"ssm.inner_size", 'u', "I", "mamba mamba2"},
+    {"ssm.state_size", 'u', "S", "mamba mamba2"},
+    {"ssm.time_step_rank", 'u', "R", "mamba mamba2"},
+    {"ssm.group_count", 'u', "1", "mamba2"},
+    {"wkv.head_size", 'u', "H", "rwkv7"},
+    {"token_shift_count", 'u', "2", "rwkv7"},
+    {"attention.decay_lora_rank", 'u', "D", "rwkv7"},
+    {"attention.iclr_lora_rank", 'u', "D", "rwkv7"},
+    {"attention.value_residual_mix_lora_rank", 'u', "D", "rwkv7"},
+    {"attention.gate_lora_rank", 'u', "D", "rwkv7"},
+};

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: MIT
+// probe.c: libllama of a folder, run on one model, one question a call. The folder decides which ggml is under it; the
+// answers of two folders are compared by `compare` or by client.sh.
+//
+//     probe FOLDER logits MODEL OUT [N embeddings exact]
+//                                              logits of N positions, half as prompt, half one by one, or embeddings;
+//                                              exact: keys and values are kept as f32
+//     probe FOLDER memory MODEL [CTX UBATCH]   compute buffers that a context reserves, in bytes
+//     probe FOLDER speed MODEL PP TG [THREADS] tokens per second, best of three
+//     probe FOLDER cycles MODEL N              contexts made, used and freed: resident memory and file descriptors
+//     probe FOLDER errors MODEL WHICH          does one thing wrong: exit code 3 where it is refused
+//     probe compare A B                        largest difference as a fraction of the largest value
+
+#include "llama_abi.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+    double reserved, used; // MiB of compute buffers: as a context says at its start (two digits), and at its end (four)
+    bool loud;
+} seen;
+
+static double size_after(const char *text, const char *what) {
+    const char *at = strstr(text, what);
+    return at != NULL ? strtod(at + strlen(what), NULL) : 0;
+}
+
+static void on_log(int level, const char *text, void *user) {
+    (void) user;
+    seen.reserved += size_after(text, "compute buffer size = ");
+    seen.used += size_after(text, "compute buffer size is ");
+    if (seen.loud || level == 4) { // an error
+        fputs(text, stderr);
+    }
+}
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
+}
+
+static int fail(const char *what) {
+    fprintf(stderr, "probe: %s\n", what);
+    return 3;
+}
+
+static struct llama_model *model_load(const char *path) {
+    struct llama_model_params params = llama_model_default_params();
+    if (getenv("PROBE_EMPTY") != NULL) { // the file's dimensions alone
+        params.no_alloc  = true;
+        params.load_mode = 0;
+    }
+    return llama_model_load_from_file(path, params);
+}
+
+static struct llama_context_params context_params(uint32_t n_ctx, uint32_t n_ubatch, int n_threads) {
+    struct llama_context_params params = llama_context_default_params();
+    params.n_ctx                       = n_ctx;
+    params.n_batch                     = n_ctx;
+    params.n_ubatch                    = n_ubatch;
+    params.n_threads = params.n_threads_batch = n_threads;
+    return params;
+}
+
+// Tokens first .. first + n - 1 of a fixed pseudo-random text, at the positions that follow.
+static void batch_fill(struct llama_batch *batch, int32_t first, int32_t n, int32_t n_vocab) {
+    batch->n_tokens = n;
+    for (int32_t i = 0; i < n; i++) {
+        const uint32_t mix  = (uint32_t) (first + i + 1) * 2654435761u;
+        batch->token[i]     = (int32_t) ((mix >> 8) % (uint32_t) n_vocab);
+        batch->pos[i]       = first + i;
+        batch->n_seq_id[i]  = 1;
+        batch->seq_id[i][0] = 0;
+        batch->logits[i]    = 1;
+    }
+}
+
+// ---- logits ----
+
+struct run {
+    struct llama_model *model;
+    struct llama_context *ctx;
+    struct llama_batch batch;
+    int32_t n_vocab;
+    bool is_embedding; // the answer is a vector a token, not logits
+    FILE *out;
+};
+
+static bool write_rows(struct run *run) {
+    const size_t n = (size_t) (run->is_embedding ? llama_model_n_embd(run->model) : run->n_vocab);
+    bool ok        = true;
+    for (int32_t i = 0; ok && i < run->batch.n_tokens; i++) {
+        const float *row = run->is_embedding ? llama_get_embeddings_ith(run->ctx, i) : llama_get_logits_ith(run->ctx, i);
+        ok               = row != NULL && fwrite(row, sizeof *row, n, run->out) == n;
+    }
+    return ok;
+}
+
+static bool evaluate(struct run *run, int32_t first, int32_t n) {
+    batch_fill(&run->batch, first, n, run->n_vocab);
+    return llama_decode(run->ctx, run->batch) == 0 && write_rows(run);
+}
+
+static bool logits_run(struct run *run, int32_t n) {
+    if (run->is_embedding) {
+        return evaluate(run, 0, n);
+    }
+    if (llama_model_has_encoder(run->model)) {
+        batch_fill(&run->batch, 0, n, run->n_vocab);
+        if (llama_encode(run->ctx, run->batch) != 0) {
+            return false;
+        }
+    }
+    bool ok = evaluate(run, 0, n / 2);
+    for (int32_t i = n / 2; ok && i < n; i++) {
+        ok = evaluate(run, i, 1);
+    }
+    return ok;
+}
+
+static bool has_word(int n_args, char **args, const char *word) {
+    for (int i = 0; i < n_args; i++) {
+        if (strcmp(args[i], word) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int cmd_logits(struct llama_model *model, int n_args, char **args) {
+    const int32_t n                    = n_args > 1 ? atoi(args[1]) : 100;
+    struct run run                     = {.model = model, .n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model))};
+    struct llama_context_params params = context_params(512, 512, 1);
+    run.is_embedding                   = has_word(n_args, args, "embeddings");
+    if (run.is_embedding) { // without pooling: a vector a token
+        params.embeddings   = true;
+        params.pooling_type = 0;
+    }
+    if (has_word(n_args, args, "exact")) { // nothing is rounded on the way
+        params.type_k = params.type_v = 0;
+        params.flash_attn             = 0;
+    }
+    run.ctx = llama_init_from_model(model, params);
+    if (run.ctx == NULL) {
+        return fail("no context");
+    }
+    run.batch = llama_batch_init(n, 0, 1);
+    run.out   = fopen(args[0], "wb");
+    bool ok   = run.out != NULL && logits_run(&run, n);
+    ok        = run.out != NULL && fclose(run.out) == 0 && ok;
+    llama_batch_free(run.batch);
+    llama_free(run.ctx);
+    return ok ? 0 : fail("the evaluation failed");
+}
+
+static int cmd_compare(const char *path_a, const char *path_b) {
+    FILE *a = fopen(path_a, "rb"), *b = fopen(path_b, "rb");
+    float x, y, largest = 0, difference = 0;
+    size_t n = 0, n_odd = 0;
+    while (a != NULL && b != NULL && fread(&x, sizeof x, 1, a) == 1 && fread(&y, sizeof y, 1, b) == 1) {
+        n_odd += !isfinite(x) || !isfinite(y);
+        largest    = fmaxf(largest, fabsf(x));
+        difference = fmaxf(difference, fabsf(x - y));
+        n++;
+    }
+    const bool same_length = a != NULL && b != NULL && feof(a) && fread(&y, sizeof y, 1, b) == 0;
+    if (!same_length || n == 0 || n_odd > 0 || largest == 0) {
+        printf("%s and %s do not compare: %zu values, %zu not finite, largest %g%s\n", path_a, path_b, n, n_odd, largest,
+            same_length ? "" : ", not of one length");
+        return 1;
+    }
+    printf("%.2e\n", difference / largest);
+    return 0;
+}
+
+// ---- memory, speed, cycles ----
+
+static int cmd_memory(struct llama_model *model, int n_args, char **args) {
+    const uint32_t n_ctx = n_args > 0 ? (uint32_t) atoi(args[0]) : 512, n_ubatch = n_args > 1 ? (uint32_t) atoi(args[1]) : 512;
+    struct llama_context_params params = context_params(n_ctx, n_ubatch, 1);
+    struct llama_context *ctx          = llama_init_from_model(model, params);
+    if (ctx == NULL) {
+        return fail("no context");
+    }
+    llama_free(ctx); // says the exact sizes
+    printf("%.4f\n", seen.used > 0 ? seen.used : seen.reserved);
+    return 0;
+}
+
+static int cmd_speed(struct llama_model *model, int n_args, char **args) {
+    const int32_t n_pp = n_args > 0 ? atoi(args[0]) : 64, n_tg = n_args > 1 ? atoi(args[1]) : 16;
+    const int n_threads       = n_args > 2 ? atoi(args[2]) : 2;
+    const int32_t n_vocab     = llama_vocab_n_tokens(llama_model_get_vocab(model));
+    struct llama_context *ctx = llama_init_from_model(model, context_params((uint32_t) (n_pp + n_tg + 8), 512, n_threads));
+    if (ctx == NULL) {
+        return fail("no context");
+    }
+    struct llama_batch batch = llama_batch_init(n_pp, 0, 1);
+    double best_pp = INFINITY, best_tg = INFINITY;
+    bool ok = true;
+    for (int i = 0; ok && i < 3; i++) {
+        llama_memory_clear(llama_get_memory(ctx), true);
+        const double start = now();
+        batch_fill(&batch, 0, n_pp, n_vocab);
+        ok = llama_decode(ctx, batch) == 0;
+        llama_synchronize(ctx);
+        const double middle = now();
+        for (int32_t k = 0; ok && k < n_tg; k++) {
+            batch_fill(&batch, n_pp + k, 1, n_vocab);
+            ok = llama_decode(ctx, batch) == 0;
+            llama_synchronize(ctx);
+        }
+        best_pp = fmin(best_pp, middle - start);
+        best_tg = fmin(best_tg, now() - middle);
+    }
+    llama_batch_free(batch);
+    llama_free(ctx);
+    if (!ok) {
+        return fail("the evaluation failed");
+    }
+    printf("%.2f %.2f\n", n_pp / best_pp, n_tg / best_tg);
+    return 0;
+}
+
+static long resident_pages(void) {
+    long total = 0, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f != NULL) {
+        if (fscanf(f, "%ld %ld", &total, &resident) != 2) {
+            resident = 0;
+        }
+        fclose(f);
+    }
+    return resident;
+}
+
+static int n_files(void) {
+    int n  = 0;
+    DIR *d = opendir("/proc/self/fd");
+    while (d != NULL && readdir(d) != NULL) {
+        n++;
+    }
+    if (d != NULL) {
+        closedir(d);
+    }
+    return n;
+}
+
+// The first tenth may grow: caches and arenas find their size.
+static int cmd_cycles(struct llama_model *model, int n_args, char **args) {
+    const int n              = n_args > 0 ? atoi(args[0]) : 1000;
+    const int32_t n_vocab    = llama_vocab_n_tokens(llama_model_get_vocab(model));
+    const long page_size     = sysconf(_SC_PAGESIZE);
+    struct llama_batch batch = llama_batch_init(16, 0, 1);
+    long early               = 0;
+    int early_files          = 0;
+    bool ok                  = true;
+    for (int i = 0; ok && i < n; i++) {
+        struct llama_context *ctx = llama_init_from_model(model, context_params(256, 64, 2));
+        batch_fill(&batch, 0, 16, n_vocab);
+        ok = ctx != NULL && llama_decode(ctx, batch) == 0;
+        batch_fill(&batch, 16, 1, n_vocab);
+        ok = ok && llama_decode(ctx, batch) == 0;
+        llama_free(ctx);
+        if (i == n / 10) {
+            early       = resident_pages();
+            early_files = n_files();
+        }
+    }
+    llama_batch_free(batch);
+    const long late = resident_pages();
+    printf("resident %ld KiB after %d, %ld KiB after %d; files %d and %d\n", early * page_size / 1024, n / 10,
+        late * page_size / 1024, n, early_files, n_files());
+    return ok && (late - early) * page_size < 2 << 20 && early_files == n_files() ? 0 : fail("it does not stay flat");
+}
+
+// ---- errors ----
+
+// What a caller can get wrong: in a context's parameters, or in the batch.
+static const struct wrong {
+    const char *name;
+    uint32_t n_ctx, n_ubatch, n_seq_max; // 0: the usual
+    int32_t n_tokens, token, pos, seq_id, type_v;
+    bool no_ubatch;
+} wrongs[] = {
+    {"ctx", .n_ctx = 0x7FFFFF00},  // context of 2^31 tokens
+    {"batch", .n_tokens = 600},    // batch beyond the limit
+    {"token", .token = 1 << 20},   // token beyond the vocabulary
+    {"position", .pos = 100},      // position that leaves a gap
+    {"sequence", .seq_id = 9},     // sequence beyond the limit
+    {"ubatch", .no_ubatch = true}, // micro-batch of nothing
+    {"type", .type_v = 2},         // quantised values without flash attention
+    {"seqs", .n_seq_max = 1000},   // 1000 sequences
+};
+
+static int wrong_run(struct llama_model *model, const struct wrong *w) {
+    struct llama_context_params params = context_params(512, 512, 1);
+    if (w->n_ctx != 0) {
+        params.n_ctx = w->n_ctx;
+    }
+    params.n_ubatch  = w->no_ubatch ? 0 : params.n_ubatch;
+    params.n_seq_max = w->n_seq_max != 0 ? w->n_seq_max : 1;
+    if (w->type_v != 0) {
+        params.type_v     = w->type_v;
+        params.flash_attn = 0;
+    }
+    struct llama_context *ctx = llama_init_from_model(model, params);
+    if (ctx == NULL) {
+        return fail("no context");
+    }
+    const int32_t n          = w->n_tokens != 0 ? w->n_tokens : 4;
+    struct llama_batch batch = llama_batch_init(n, 0, 1);
+    batch_fill(&batch, 0, n, llama_vocab_n_tokens(llama_model_get_vocab(model)));
+    if (w->token != 0) {
+        batch.token[n - 1] = w->token;
+    }
+    batch.pos[n - 1] += w->pos;
+    batch.seq_id[n - 1][0] = w->seq_id;
+    const bool ok          = llama_decode(ctx, batch) == 0;
+    llama_batch_free(batch);
+    llama_free(ctx);
+    return ok ? 0 : fail("the evaluation failed");
+}
+
+static int cmd_errors(struct llama_model *model, int n_args, char **args) {
+    for (size_t i = 0; n_args == 1 && i < sizeof wrongs / sizeof wrongs[0]; i++) {
+        if (strcmp(wrongs[i].name, args[0]) == 0) {
+            return wrong_run(model, &wrongs[i]);
+        }
+    }
+    fprintf(stderr, "probe: no such error\n");
+    return 2;
+}
+
+static const struct {
+    const char *name;
+    int (*run)(struct llama_model *, int, char **);
+    int n_min; // arguments after the model
+} commands[] = {
+    {"logits", cmd_logits, 1},
+    {"memory", cmd_memory, 0},
+    {"speed", cmd_speed, 2},
+    {"cycles", cmd_cycles, 1},
+    {"errors", cmd_errors, 1},
+};
+
+int main(int argc, char **argv) {
+    if (argc == 4 && strcmp(argv[1], "compare") == 0) {
+        return cmd_compare(argv[2], argv[3]);
+    }
+    for (size_t i = 0; argc >= 4 && i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(argv[2], commands[i].name) != 0 || argc - 4 < commands[i].n_min) {
+            continue;
+        }
+        seen.loud = getenv("PROBE_LOUD") != NULL;
+        if (!llama_load(argv[1])) {
+            return 3;
+        }
+        llama_log_set(on_log, NULL);
+        struct llama_model *model = model_load(argv[3]);
+        if (model == NULL) {
+            return fail("the model cannot be loaded");
+        }
+        const int status = commands[i].run(model, argc - 4, argv + 4);
+        llama_model_free(model);
+        llama_backend_free();
+        return status;
+    }
+    fprintf(stderr, "usage: probe FOLDER logits|memory|speed|cycles|errors MODEL ... | probe compare A B (see probe.c)\n");
+    return 2;
+}
