@@ -25,11 +25,24 @@ struct cpu_tile {
     int mr, nr;
 };
 
+// A product of many columns. Rows of x, of the slot's type, and columns of y, which are floats, are first brought into panels: a
+// form the machine multiplies fast. What that costs is paid once for all panels of the other side.
+struct cpu_gemm {
+    void (*pack_x)(int64_t n, void *panel, const void *x, size_t bx, int nx); // 1 <= nx <= mr rows
+    void (*pack_y)(int64_t n, void *panel, const float *const *y, int ny);    // 1 <= ny <= nr columns
+    // s[ix + iy * ld_s] = dot(row ix, column iy) for the nx and ny that were packed; NULL: use tile
+    void (*run)(int64_t n, float *s, int64_t ld_s, const void *x, int nx, const void *y, int ny);
+    int mr, nr;
+    int step;              // a panel has whole steps of so many elements, n is rounded up ...
+    size_t x_size, y_size; // ... and so many bytes for each
+};
+
 struct cpu_kernels {
     // By type. from_float and vec_dot are what ggml_get_type_traits_cpu shows; NULL: not to be had for this type.
     struct ggml_type_traits_cpu traits[GGML_TYPE_COUNT];
     ggml_to_float_t to_float[GGML_TYPE_COUNT];
     struct cpu_tile tile[GGML_TYPE_COUNT];
+    struct cpu_gemm gemm[GGML_TYPE_COUNT];
 
     // Rows of two, in place
     cpu_row2_t add, sub, mul, div;

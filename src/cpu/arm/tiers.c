@@ -14,6 +14,10 @@ static bool has_dotprod(void) {
     return cpu_features()->dotprod;
 }
 
+static bool has_i8mm(void) {
+    return cpu_features()->i8mm && has_dotprod();
+}
+
 static void fill_dotprod(struct cpu_kernels *k) {
     cpu_tier_dotprod_q32(k);
     cpu_tier_dotprod_k(k);
@@ -22,6 +26,7 @@ static void fill_dotprod(struct cpu_kernels *k) {
 static const struct cpu_tier tiers[] = {
     {"neon", has_neon, cpu_tier_neon},
     {"dotprod", has_dotprod, fill_dotprod},
+    {"i8mm", has_i8mm, cpu_tier_i8mm_gemm},
     {NULL, NULL, NULL},
 };
 

@@ -9,3 +9,4 @@ void cpu_tier_neon_tile(struct cpu_kernels *k);     // tile__neon.c
 void cpu_tier_neon_quantize(struct cpu_kernels *k); // quantize__neon.c
 void cpu_tier_dotprod_q32(struct cpu_kernels *k);   // dot_q32__dotprod.c
 void cpu_tier_dotprod_k(struct cpu_kernels *k);     // dot_k__dotprod.c
+void cpu_tier_i8mm_gemm(struct cpu_kernels *k);     // gemm_q__i8mm.c
