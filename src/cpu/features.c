@@ -24,6 +24,7 @@ static struct cpu_features found;
 #    define CAP_ASIMD (1ul << 1)
 #    define CAP_ASIMDHP (1ul << 10)
 #    define CAP_ASIMDDP (1ul << 20)
+#    define CAP_ASIMDFHM (1ul << 23)
 #    define CAP_SVE (1ul << 22)
 #    define CAP2_SVE2 (1ul << 1)
 #    define CAP2_I8MM (1ul << 13)
@@ -37,6 +38,7 @@ static void find(struct cpu_features *f) {
     f->arm_fma = (cap & CAP_FP) != 0;
     f->fp16_va = (cap & CAP_ASIMDHP) != 0;
     f->dotprod = (cap & CAP_ASIMDDP) != 0;
+    f->fhm     = (cap & CAP_ASIMDFHM) != 0;
     f->sve     = (cap & CAP_SVE) != 0;
     f->sve2    = (cap2 & CAP2_SVE2) != 0;
     f->i8mm    = (cap2 & CAP2_I8MM) != 0;

@@ -33,8 +33,19 @@ struct cpu_gemm {
     // s[ix + iy * ld_s] = dot(row ix, column iy) for the nx and ny that were packed; NULL: use tile
     void (*run)(int64_t n, float *s, int64_t ld_s, const void *x, int nx, const void *y, int ny);
     int mr, nr;
+    int min_cols;          // fewer do not pay for packing
     int step;              // a panel has whole steps of so many elements, n is rounded up ...
-    size_t x_size, y_size; // ... and so many bytes for each
+    size_t x_size, y_size; // ... and so many bytes for each ...
+    size_t x_head, y_head; // ... after so many at its start
+};
+
+// A product of a few columns: rows of x, of the slot's type, as they lie, with one column in a form of its own.
+struct cpu_gemv {
+    void (*pack_y)(int64_t n, void *panel, const float *y);
+    // s[ix] = dot(row ix of x, the column); NULL: use tile
+    void (*run)(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y);
+    int step;      // the form has whole steps of so many elements, n is rounded up ...
+    size_t y_size; // ... and so many bytes for each
 };
 
 struct cpu_kernels {
@@ -43,6 +54,7 @@ struct cpu_kernels {
     ggml_to_float_t to_float[GGML_TYPE_COUNT];
     struct cpu_tile tile[GGML_TYPE_COUNT];
     struct cpu_gemm gemm[GGML_TYPE_COUNT];
+    struct cpu_gemv gemv[GGML_TYPE_COUNT];
 
     // Rows of two, in place
     cpu_row2_t add, sub, mul, div;

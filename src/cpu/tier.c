@@ -49,6 +49,16 @@ static void add_dot(struct found *f, enum ggml_type type, enum ggml_type other) 
     }
 }
 
+// The other ways of MUL_MAT.
+static void add_panels(struct found *f, enum ggml_type type) {
+    if (cpu_kernels_best.gemm[type].run != NULL) {
+        add(f, CPU_SLOT(gemm[type].run));
+    }
+    if (cpu_kernels_best.gemv[type].run != NULL) {
+        add(f, CPU_SLOT(gemv[type].run));
+    }
+}
+
 static void add_conversions(struct found *f, const struct ggml_tensor *op) {
     for (int i = 0; i < GGML_MAX_SRC; i++) {
         const struct ggml_tensor *src = op->src[i];
@@ -104,6 +114,9 @@ bool berth_cpu_op_tier(const struct ggml_tensor *op, char *text, size_t text_siz
     add_slots(&f, uses);
     if ((uses & CPU_USE_DOT) != 0) {
         add_dot(&f, op->src[0]->type, op->src[1]->type);
+    }
+    if (op->op == GGML_OP_MUL_MAT) {
+        add_panels(&f, op->src[0]->type);
     }
     if ((uses & CPU_USE_DOT_KEYS) != 0) {
         add_dot(&f, op->src[1]->type, op->src[0]->type);

@@ -34,7 +34,8 @@ static void cases(struct op_suite *s, enum ggml_type ta, enum ggml_type tb, int6
     static const int64_t batches[][4] = {{2, 3, 2, 3}, {1, 1, 3, 2}, {2, 1, 4, 3}};
     for (size_t i = 0; i < N(batches); i++) {
         for (int layout = 0; layout < 3; layout++) {
-            const struct matmul c = {ta, tb, k, 9, 5, batches[i][0], batches[i][1], batches[i][2], batches[i][3], layout};
+            const int64_t cols    = layout == 2 ? 33 : 5;
+            const struct matmul c = {ta, tb, k, 9, cols, batches[i][0], batches[i][1], batches[i][2], batches[i][3], layout};
             op_case(s, "MUL_MAT",
                 op_text("%s %s k %lld batch %zu layout %d", ggml_type_name(ta), ggml_type_name(tb), (long long) k, i, layout),
                 tol, build_matmul, &c);
@@ -57,6 +58,10 @@ void op_suite_matmul(struct op_suite *s) {
     }
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         if (ggml_is_quantized((enum ggml_type) t) && t != GGML_TYPE_Q8_1 && t != GGML_TYPE_Q8_K) {
+            const int64_t blck = ggml_blck_size((enum ggml_type) t);
+            if (blck <= 64) { // blocks that make no whole group
+                cases(s, (enum ggml_type) t, GGML_TYPE_F32, 3 * blck, 1e-5);
+            }
             cases(s, (enum ggml_type) t, GGML_TYPE_F32, 256, 1e-5);
             cases(s, (enum ggml_type) t, GGML_TYPE_F32, 1024, 1e-5);
         }

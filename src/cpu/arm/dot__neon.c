@@ -89,5 +89,6 @@ void cpu_tier_neon(struct cpu_kernels *k) {
     k->traits[GGML_TYPE_F16].from_float = half_from_f32__neon;
     k->to_float[GGML_TYPE_F16]          = half_to_f32__neon;
     cpu_tier_neon_tile(k);
+    cpu_tier_neon_gemm(k);
     cpu_tier_neon_quantize(k);
 }

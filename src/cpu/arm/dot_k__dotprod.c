@@ -1,12 +1,25 @@
 // SPDX-License-Identifier: MIT
-// dot_k__dotprod.c: dot products of the formats with blocks of 256, four rows at a time. Within a block everything is integer and
-// exact: dots of 16 or 32 elements, times their scales; minima and offsets go with the block sums that q8_K carries. One
-// conversion to float serves a block of four rows.
+// dot_k__dotprod.c: dot products of the formats with blocks of 256. Within a block everything is integer and exact: dots of 16 or
+// 32 elements, times their scales; minima and offsets go with the block sums that q8_K carries.
+//
+// A column of its own (kernels.h:cpu_gemv) comes as struct y256, aligned, since a load that is not costs two.
 
 #include "cpu/arm/tiers.h"
 #include "cpu/arm/unpack.h"
 
-#include <math.h>
+static ggml_from_float_t to_q8_K; // set once by cpu_tier_dotprod_k
+
+struct y256 {
+    int8_t qs[256];
+    int16_t bsums[16];
+    float d, pad[3];
+};
+
+// What a block of y is made of, wherever it lies.
+struct y_at {
+    const int8_t *qs;
+    const int16_t *bsums;
+};
 
 // The sums of four vectors, side by side.
 UNPACK_INLINE int32x4_t sums_of(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
@@ -22,7 +35,7 @@ UNPACK_INLINE int32x4_t dot32(const int8x16_t *x, const int8_t *y) {
 }
 
 // Sum over 8 runs of 32 of scale times dot, in four parts.
-UNPACK_INLINE int32x4_t dot_runs32(const int8x16_t *v, int16x8_t scales, const block_q8_K *y) {
+UNPACK_INLINE int32x4_t dot_runs32(const int8x16_t *v, int16x8_t scales, const struct y_at *y) {
     const int8_t *q   = y->qs;
     const int32x4_t a = sums_of(dot32(v, q), dot32(v + 2, q + 32), dot32(v + 4, q + 64), dot32(v + 6, q + 96));
     const int32x4_t b = sums_of(dot32(v + 8, q + 128), dot32(v + 10, q + 160), dot32(v + 12, q + 192), dot32(v + 14, q + 224));
@@ -30,7 +43,7 @@ UNPACK_INLINE int32x4_t dot_runs32(const int8x16_t *v, int16x8_t scales, const b
 }
 
 // Likewise over 16 runs of 16.
-UNPACK_INLINE int32x4_t dot_runs16(const int8x16_t *v, int16x8_t s0, int16x8_t s1, const block_q8_K *y) {
+UNPACK_INLINE int32x4_t dot_runs16(const int8x16_t *v, int16x8_t s0, int16x8_t s1, const struct y_at *y) {
     const int8_t *q = y->qs;
     int32x4_t sum   = vmulq_s32(
           sums_of(dot16(v[0], q), dot16(v[1], q + 16), dot16(v[2], q + 32), dot16(v[3], q + 48)), vmovl_s16(vget_low_s16(s0)));
@@ -43,13 +56,13 @@ UNPACK_INLINE int32x4_t dot_runs16(const int8x16_t *v, int16x8_t s0, int16x8_t s
 }
 
 // Sum of 16 block sums, each times its factor, in four parts.
-UNPACK_INLINE int32x4_t dot_sums16(int16x8_t f0, int16x8_t f1, const block_q8_K *y) {
+UNPACK_INLINE int32x4_t dot_sums16(int16x8_t f0, int16x8_t f1, const struct y_at *y) {
     const int16x8_t b0 = vld1q_s16(y->bsums), b1 = vld1q_s16(y->bsums + 8);
     const int32x4_t lo = vmlal_s16(vmull_s16(vget_low_s16(f0), vget_low_s16(b0)), vget_low_s16(f1), vget_low_s16(b1));
     return vmlal_high_s16(vmlal_high_s16(lo, f0, b0), f1, b1);
 }
 
-UNPACK_INLINE int32x4_t dot_sums8(int16x8_t f, const block_q8_K *y) {
+UNPACK_INLINE int32x4_t dot_sums8(int16x8_t f, const struct y_at *y) {
     const int16x8_t b = vpaddq_s16(vld1q_s16(y->bsums), vld1q_s16(y->bsums + 8));
     return vmlal_high_s16(vmull_s16(vget_low_s16(f), vget_low_s16(b)), f, b);
 }
@@ -60,7 +73,7 @@ UNPACK_INLINE int16x8_t s16_u8(uint8x8_t v) {
 
 // ---- a block of a row: the sum times d, and with *min what comes off times dmin; both in four parts ----
 
-UNPACK_INLINE int32x4_t block_q4_K_dot(const block_q4_K *x, const block_q8_K *y, int32x4_t *min) {
+UNPACK_INLINE int32x4_t block_q4_K_dot(const block_q4_K *x, const struct y_at *y, int32x4_t *min) {
     int8x16_t v[16];
     uint8x8_t scales, mins;
     unpack_q4_K(x, v);
@@ -69,7 +82,7 @@ UNPACK_INLINE int32x4_t block_q4_K_dot(const block_q4_K *x, const block_q8_K *y,
     return dot_runs32(v, s16_u8(scales), y);
 }
 
-UNPACK_INLINE int32x4_t block_q5_K_dot(const block_q5_K *x, const block_q8_K *y, int32x4_t *min) {
+UNPACK_INLINE int32x4_t block_q5_K_dot(const block_q5_K *x, const struct y_at *y, int32x4_t *min) {
     int8x16_t v[16];
     uint8x8_t scales, mins;
     unpack_q5_K(x, v);
@@ -78,7 +91,7 @@ UNPACK_INLINE int32x4_t block_q5_K_dot(const block_q5_K *x, const block_q8_K *y,
     return dot_runs32(v, s16_u8(scales), y);
 }
 
-UNPACK_INLINE int32x4_t block_q2_K_dot(const block_q2_K *x, const block_q8_K *y, int32x4_t *min) {
+UNPACK_INLINE int32x4_t block_q2_K_dot(const block_q2_K *x, const struct y_at *y, int32x4_t *min) {
     int8x16_t v[16];
     unpack_q2_K(x, v);
     const uint8x16_t both = vld1q_u8(x->scales), mins = vshrq_n_u8(both, 4), scales = low4(both);
@@ -86,7 +99,7 @@ UNPACK_INLINE int32x4_t block_q2_K_dot(const block_q2_K *x, const block_q8_K *y,
     return dot_runs16(v, s16_u8(vget_low_u8(scales)), s16_u8(vget_high_u8(scales)), y);
 }
 
-UNPACK_INLINE int32x4_t block_q3_K_dot(const block_q3_K *x, const block_q8_K *y, int32x4_t *min) {
+UNPACK_INLINE int32x4_t block_q3_K_dot(const block_q3_K *x, const struct y_at *y, int32x4_t *min) {
     (void) min;
     int8x16_t v[16];
     unpack_q3_K(x, v);
@@ -95,7 +108,7 @@ UNPACK_INLINE int32x4_t block_q3_K_dot(const block_q3_K *x, const block_q8_K *y,
     return vsubq_s32(dot_runs16(v, s0, s1, y), vshlq_n_s32(dot_sums16(s0, s1, y), 2));
 }
 
-UNPACK_INLINE int32x4_t block_q6_K_dot(const block_q6_K *x, const block_q8_K *y, int32x4_t *min) {
+UNPACK_INLINE int32x4_t block_q6_K_dot(const block_q6_K *x, const struct y_at *y, int32x4_t *min) {
     (void) min;
     int8x16_t v[16];
     unpack_q6_K(x, v);
@@ -104,7 +117,7 @@ UNPACK_INLINE int32x4_t block_q6_K_dot(const block_q6_K *x, const block_q8_K *y,
     return vsubq_s32(dot_runs16(v, s0, s1, y), vshlq_n_s32(dot_sums16(s0, s1, y), 5));
 }
 
-UNPACK_INLINE int32x4_t block_iq4_xs_dot(const block_iq4_xs *x, const block_q8_K *y, int32x4_t *min) {
+UNPACK_INLINE int32x4_t block_iq4_xs_dot(const block_iq4_xs *x, const struct y_at *y, int32x4_t *min) {
     (void) min;
     int8x16_t v[16];
     unpack_iq4_xs(x, v);
@@ -116,50 +129,34 @@ UNPACK_INLINE int32x4_t block_iq4_xs_dot(const block_iq4_xs *x, const block_q8_K
 #define DMIN(block) (&(block)->dmin)
 #define NO_MIN(block) (&(block)->d)
 #define DOT_K(type, has_min, min_of) \
-    static void rows4_##type##__dotprod(int64_t n, float *s, const block_##type *x0, const block_##type *x1, \
-        const block_##type *x2, const block_##type *x3, const block_q8_K *y) { \
-        float32x4_t sum = vdupq_n_f32(0.0f); \
-        for (int64_t i = 0; i < n / QK_K; i++) { \
-            int32x4_t m[4]       = {0}; \
-            const int32x4_t dots = sums_of(block_##type##_dot(&x0[i], &y[i], &m[0]), block_##type##_dot(&x1[i], &y[i], &m[1]), \
-                block_##type##_dot(&x2[i], &y[i], &m[2]), block_##type##_dot(&x3[i], &y[i], &m[3])); \
-            const float32x4_t d  = halves_at(&x0[i].d, &x1[i].d, &x2[i].d, &x3[i].d); \
-            sum                  = vfmaq_f32(sum, vcvtq_f32_s32(dots), vmulq_n_f32(d, y[i].d)); \
-            if (has_min) { \
-                const float32x4_t dmin = halves_at(min_of(&x0[i]), min_of(&x1[i]), min_of(&x2[i]), min_of(&x3[i])); \
-                sum = vfmsq_f32(sum, vcvtq_f32_s32(sums_of(m[0], m[1], m[2], m[3])), vmulq_n_f32(dmin, y[i].d)); \
-            } \
-        } \
-        vst1q_f32(s, sum); \
-    } \
-    static float row_##type##__dotprod(int64_t n, const block_##type *x, const block_q8_K *y) { \
-        float sum = 0.0f; \
-        for (int64_t i = 0; i < n / QK_K; i++) { \
-            int32x4_t m       = {0}; \
-            const int32_t dot = vaddvq_s32(block_##type##_dot(&x[i], &y[i], &m)); \
-            sum               = fmaf((float) dot, half_at(&x[i].d) * y[i].d, sum); \
-            if (has_min) { \
-                sum = fmaf(-(float) vaddvq_s32(m), half_at(min_of(&x[i])) * y[i].d, sum); \
-            } \
-        } \
-        return sum; \
+    UNPACK_INLINE float32x4_t add_##type( \
+        float32x4_t sums, const block_##type *x, const int8_t *qs, const int16_t *bsums, float d) { \
+        const struct y_at y  = {qs, bsums}; \
+        int32x4_t m          = vdupq_n_s32(0); \
+        const int32x4_t dots = block_##type##_dot(x, &y, &m); \
+        sums                 = vfmaq_n_f32(sums, vcvtq_f32_s32(dots), half_at(&x->d) * d); \
+        return has_min ? vfmaq_n_f32(sums, vcvtq_f32_s32(m), -half_at(min_of(x)) * d) : sums; \
     } \
     static void vec_dot_##type##__dotprod( \
-        int n, float *restrict s, size_t bs, const void *restrict x, size_t bx, const void *restrict y, size_t by, int nrc) { \
+        int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc) { \
         (void) bs, (void) bx, (void) by, (void) nrc; \
-        *s = row_##type##__dotprod(n, x, y); \
-    } \
-    static void tile_##type##__dotprod( \
-        int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, int nx, const void *y, size_t by, int ny) { \
-        (void) ld_s, (void) by, (void) ny; \
-        const char *at = x; \
-        if (nx == 4) { \
-            rows4_##type##__dotprod(n, s, (const void *) at, (const void *) (at + bx), (const void *) (at + 2 * bx), \
-                (const void *) (at + 3 * bx), y); \
-            return; \
+        const block_##type *x = vx; \
+        const block_q8_K *y   = vy; \
+        float32x4_t sums      = vdupq_n_f32(0.0f); \
+        for (int i = 0; i < n / QK_K; i++) { \
+            sums = add_##type(sums, &x[i], y[i].qs, y[i].bsums, y[i].d); \
         } \
-        for (int i = 0; i < nx; i++) { \
-            s[i] = row_##type##__dotprod(n, (const void *) (at + (size_t) i * bx), y); \
+        *s = vaddvq_f32(sums); \
+    } \
+    static void gemv_##type##__dotprod(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) { \
+        for (int r = 0; r < nx; r++) { \
+            const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
+            const struct y256 *y  = vy; \
+            float32x4_t sums      = vdupq_n_f32(0.0f); \
+            for (int64_t i = 0; i < n / QK_K; i++) { \
+                sums = add_##type(sums, &x[i], y[i].qs, y[i].bsums, y[i].d); \
+            } \
+            s[r] = vaddvq_f32(sums); \
         } \
     }
 
@@ -170,10 +167,22 @@ DOT_K(q3_K, 0, NO_MIN)
 DOT_K(q6_K, 0, NO_MIN)
 DOT_K(iq4_xs, 0, NO_MIN)
 
+static void pack_q8_K__dotprod(int64_t n, void *panel, const float *y) {
+    struct y256 *to = panel;
+    for (int64_t i = 0; i < n / QK_K; i++) {
+        block_q8_K b;
+        to_q8_K(y + i * QK_K, &b, QK_K);
+        memcpy(to[i].qs, b.qs, sizeof b.qs);
+        memcpy(to[i].bsums, b.bsums, sizeof b.bsums);
+        to[i].d = b.d;
+    }
+}
+
 void cpu_tier_dotprod_k(struct cpu_kernels *k) {
+    to_q8_K = k->traits[GGML_TYPE_Q8_K].from_float;
 #define ROW(TYPE, type) \
     k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type##__dotprod; \
-    k->tile[GGML_TYPE_##TYPE]           = (struct cpu_tile){tile_##type##__dotprod, 4, 1};
+    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_q8_K__dotprod, gemv_##type##__dotprod, QK_K, sizeof(struct y256)};
     ROW(Q4_K, q4_K)
     ROW(Q5_K, q5_K)
     ROW(Q2_K, q2_K)

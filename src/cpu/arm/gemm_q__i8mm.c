@@ -43,7 +43,7 @@ UNPACK_INLINE int32x4_t s32_at(const char *at) {
 UNPACK_INLINE void multiply(int32x4_t t[PX][PY], const char *x, const char *y, int n_steps) {
     for (int p = 0; p < PX; p++) {
         for (int q = 0; q < PY; q++) {
-            t[p][q] = vdupq_n_s32(0);
+            t[p][q] = zeros();
         }
     }
     for (int j = 0; j < n_steps; j++) {
@@ -69,7 +69,11 @@ UNPACK_INLINE void store(float32x4_t sum[PX][PY], float *s, int64_t ld_s, int nx
         }
     }
     for (int c = 0; c < ny; c++) {
-        memcpy(s + c * ld_s, tile[c], (size_t) nx * sizeof(float));
+        if (nx == MR) { // a size the compiler knows
+            memcpy(s + c * ld_s, tile[c], sizeof tile[c]);
+        } else {
+            memcpy(s + c * ld_s, tile[c], (size_t) nx * sizeof(float));
+        }
     }
 }
 
@@ -367,8 +371,8 @@ void cpu_tier_i8mm_gemm(struct cpu_kernels *k) {
     to_q8_1 = k->traits[GGML_TYPE_Q8_1].from_float;
     to_q8_K = k->traits[GGML_TYPE_Q8_K].from_float;
 #define ROW(TYPE, type, y, run, n_step, x_lines, y_lines) \
-    k->gemm[GGML_TYPE_##TYPE] = (struct cpu_gemm){ \
-        pack_x_##type##__i8mm, pack_y_##y##__i8mm, run_##run##__i8mm, MR, NR, n_step, (x_lines) *X_LINE, (y_lines) *Y_LINE};
+    k->gemm[GGML_TYPE_##TYPE] = (struct cpu_gemm){pack_x_##type##__i8mm, pack_y_##y##__i8mm, run_##run##__i8mm, MR, NR, 4, \
+        n_step, (x_lines) *X_LINE, (y_lines) *Y_LINE, 0, 0};
     ROW(Q8_0, q8_0, q8_0, q32, 32, 5, 5)
     ROW(Q4_0, q4_0, q8_0, q32, 32, 5, 5)
     ROW(Q5_0, q5_0, q8_0, q32, 32, 5, 5)

@@ -10,12 +10,24 @@ static bool has_neon(void) {
     return cpu_features()->neon;
 }
 
+static bool has_fp16(void) {
+    return cpu_features()->fp16_va;
+}
+
+static bool has_fhm(void) {
+    return cpu_features()->fhm && has_fp16();
+}
+
 static bool has_dotprod(void) {
     return cpu_features()->dotprod;
 }
 
 static bool has_i8mm(void) {
     return cpu_features()->i8mm && has_dotprod();
+}
+
+static bool has_bf16(void) {
+    return cpu_features()->bf16;
 }
 
 static void fill_dotprod(struct cpu_kernels *k) {
@@ -25,8 +37,11 @@ static void fill_dotprod(struct cpu_kernels *k) {
 
 static const struct cpu_tier tiers[] = {
     {"neon", has_neon, cpu_tier_neon},
+    {"fp16", has_fp16, cpu_tier_fp16},
+    {"fhm", has_fhm, cpu_tier_fhm},
     {"dotprod", has_dotprod, fill_dotprod},
     {"i8mm", has_i8mm, cpu_tier_i8mm_gemm},
+    {"bf16", has_bf16, cpu_tier_bf16},
     {NULL, NULL, NULL},
 };
 

@@ -26,6 +26,13 @@ UNPACK_INLINE float half_at(const uint16_t *h) {
     return f;
 }
 
+// Zeros to start a sum with. Compilers keep one vector of them and copy it, which takes a turn in a pipe; this takes none.
+UNPACK_INLINE int32x4_t zeros(void) {
+    int32x4_t z;
+    __asm__ volatile("movi %0.4s, #0" : "=w"(z));
+    return z;
+}
+
 UNPACK_INLINE int8x16_t s8(uint8x16_t v) {
     return vreinterpretq_s8_u8(v);
 }
@@ -51,23 +58,28 @@ UNPACK_INLINE struct q32 unpack_q4_1(const block_q4_1 *b) {
     return (struct q32){s8(low4(v)), s8(vshrq_n_u8(v, 4))};
 }
 
-// 16 bits as bytes: all ones where the bit is set.
+// Bits as bytes: 0 for one that is set, 0xf0 for one that is not. From a table, since general registers are far from vectors.
+#define BIT(b, i) ((uint64_t) ((b) >> (i) &1 ? 0x00 : 0xf0) << (8 * (i)))
+#define BITS_1(b) (BIT(b, 0) | BIT(b, 1) | BIT(b, 2) | BIT(b, 3) | BIT(b, 4) | BIT(b, 5) | BIT(b, 6) | BIT(b, 7))
+#define BITS_4(b) BITS_1(b), BITS_1((b) + 1), BITS_1((b) + 2), BITS_1((b) + 3)
+#define BITS_16(b) BITS_4(b), BITS_4((b) + 4), BITS_4((b) + 8), BITS_4((b) + 12)
+#define BITS_64(b) BITS_16(b), BITS_16((b) + 16), BITS_16((b) + 32), BITS_16((b) + 48)
+static const uint64_t table_bits[256] = {BITS_64(0), BITS_64(64), BITS_64(128), BITS_64(192)};
+
 UNPACK_INLINE uint8x16_t bits16(const uint8_t *two) {
-    const uint8x16_t bytes = vcombine_u8(vld1_dup_u8(two), vld1_dup_u8(two + 1)); // not through a general register: slow
-    return vtstq_u8(bytes, vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201u)));
+    return vreinterpretq_u8_u64(vcombine_u64(vld1_u64(&table_bits[two[0]]), vld1_u64(&table_bits[two[1]])));
 }
 
 // Without its fifth bit, q stands for q - 16.
 UNPACK_INLINE struct q32 unpack_q5_0(const block_q5_0 *b) {
-    const uint8x16_t v = vld1q_u8(b->qs), f0 = vdupq_n_u8(0xf0);
-    return (struct q32){
-        s8(vorrq_u8(low4(v), vbicq_u8(f0, bits16(b->qh)))), s8(vorrq_u8(vshrq_n_u8(v, 4), vbicq_u8(f0, bits16(b->qh + 2))))};
+    const uint8x16_t v = vld1q_u8(b->qs);
+    return (struct q32){s8(vorrq_u8(low4(v), bits16(b->qh))), s8(vorrq_u8(vshrq_n_u8(v, 4), bits16(b->qh + 2)))};
 }
 
 UNPACK_INLINE struct q32 unpack_q5_1(const block_q5_1 *b) {
     const uint8x16_t v = vld1q_u8(b->qs), bit = vdupq_n_u8(0x10);
     return (struct q32){
-        s8(vorrq_u8(low4(v), vandq_u8(bit, bits16(b->qh)))), s8(vorrq_u8(vshrq_n_u8(v, 4), vandq_u8(bit, bits16(b->qh + 2))))};
+        s8(vorrq_u8(low4(v), vbicq_u8(bit, bits16(b->qh)))), s8(vorrq_u8(vshrq_n_u8(v, 4), vbicq_u8(bit, bits16(b->qh + 2))))};
 }
 
 UNPACK_INLINE struct q32 unpack_table(const int8_t *table, const uint8_t *qs) {

@@ -6,17 +6,16 @@
 #include "cpu/op/gemm.h"
 
 #define X_PANELS 4
-#define MIN_COLS 4
 #define LINE 64
 
 bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    return k->gemm[a->type].run != NULL && b->type == GGML_TYPE_F32 && b->nb[0] == sizeof(float) && b->ne[1] >= MIN_COLS &&
-           op->nb[1] % sizeof(float) == 0;
+    return k->gemm[a->type].run != NULL && b->type == GGML_TYPE_F32 && b->nb[0] == sizeof(float) &&
+           b->ne[1] >= k->gemm[a->type].min_cols && op->nb[1] % sizeof(float) == 0;
 }
 
-static size_t panel_size(const struct cpu_gemm *g, int64_t n, size_t step_size) {
-    return ((size_t) ((n + g->step - 1) / g->step) * step_size + LINE - 1) / LINE * LINE;
+static size_t panel_size(const struct cpu_gemm *g, int64_t n, size_t step_size, size_t head) {
+    return (head + (size_t) ((n + g->step - 1) / g->step) * step_size + LINE - 1) / LINE * LINE;
 }
 
 struct sizes {
@@ -26,8 +25,9 @@ struct sizes {
 
 static struct sizes sizes_of(const struct cpu_gemm *g, const struct ggml_tensor *op) {
     const int64_t n = op->src[0]->ne[0];
-    return (struct sizes){
-        .x = panel_size(g, n, g->x_size), .y = panel_size(g, n, g->y_size), .n_panels = (op->src[1]->ne[1] + g->nr - 1) / g->nr};
+    return (struct sizes){.x = panel_size(g, n, g->x_size, g->x_head),
+        .y                   = panel_size(g, n, g->y_size, g->y_head),
+        .n_panels            = (op->src[1]->ne[1] + g->nr - 1) / g->nr};
 }
 
 size_t cpu_gemm_work_size(const struct ggml_tensor *op, int n_tasks) {

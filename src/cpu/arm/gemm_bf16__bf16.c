@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// gemm_bf16__bf16.c: bfloat16 rows: dot products by bfdot, and products with many columns, 8 by 8, by bfmmla,
+// which multiplies 2 rows of 4 elements with 2 others and adds in floats. Panels hold steps j of 4 elements of pairs p of rows:
+// j, p {x0: 4, x1: 4}; the last step is filled with zeros.
+
+#include "cpu/arm/tiers.h"
+
+#include "quant/half.h"
+
+#include <arm_neon.h>
+#include <string.h>
+
+#define MR 8
+#define NR 8
+
+static bfloat16x8_t bf16_at(const uint16_t *at) {
+    return vreinterpretq_bf16_u16(vld1q_u16(at));
+}
+
+// ---- dot products ----
+
+// One row at a time runs straight through memory, which is what its speed hangs on.
+static void vec_dot__bf16(
+    int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc) {
+    (void) bs, (void) bx, (void) by, (void) nrc;
+    const uint16_t *x = vx, *y = vy;
+    float32x4_t a = vdupq_n_f32(0.0f), b = a, c = a, d = a;
+    int i = 0;
+    for (; i + 32 <= n; i += 32) {
+        a = vbfdotq_f32(a, bf16_at(x + i), bf16_at(y + i));
+        b = vbfdotq_f32(b, bf16_at(x + i + 8), bf16_at(y + i + 8));
+        c = vbfdotq_f32(c, bf16_at(x + i + 16), bf16_at(y + i + 16));
+        d = vbfdotq_f32(d, bf16_at(x + i + 24), bf16_at(y + i + 24));
+    }
+    float sum = vaddvq_f32(vaddq_f32(vaddq_f32(a, b), vaddq_f32(c, d)));
+    for (; i < n; i++) {
+        sum += berth_bf16_to_float(x[i]) * berth_bf16_to_float(y[i]);
+    }
+    *s = sum;
+}
+
+// ---- many columns ----
+
+static void pack_x__bf16(int64_t n, void *panel, const void *x, size_t bx, int nx) {
+    for (int r = 0; r < MR; r++) {
+        const uint16_t *row = (const void *) ((const char *) x + (r < nx ? (size_t) r * bx : 0));
+        uint16_t *to        = (uint16_t *) panel + r * 4;
+        int64_t i           = 0;
+        for (; i + 4 <= n; i += 4, to += MR * 4) {
+            vst1_u16(to, vld1_u16(row + i));
+        }
+        if (i < n) {
+            memset(to, 0, 4 * sizeof *to);
+            memcpy(to, row + i, (size_t) (n - i) * sizeof *to);
+        }
+    }
+}
+
+static void pack_y__bf16(int64_t n, void *panel, const float *const *y, int ny) {
+    for (int r = 0; r < NR; r++) {
+        const float *row = y[r < ny ? r : 0];
+        uint16_t *to     = (uint16_t *) panel + r * 4;
+        int64_t i        = 0;
+        for (; i + 4 <= n; i += 4, to += NR * 4) {
+            vst1_u16(to, vreinterpret_u16_bf16(vcvt_bf16_f32(vld1q_f32(row + i))));
+        }
+        if (i < n) {
+            float last[4] = {0};
+            memcpy(last, row + i, (size_t) (n - i) * sizeof *last);
+            vst1_u16(to, vreinterpret_u16_bf16(vcvt_bf16_f32(vld1q_f32(last))));
+        }
+    }
+}
+
+#define PAIRS(X) \
+    X(0, 0) \
+    X(0, 1) X(0, 2) X(0, 3) X(1, 0) X(1, 1) X(1, 2) X(1, 3) X(2, 0) X(2, 1) X(2, 2) X(2, 3) X(3, 0) X(3, 1) X(3, 2) X(3, 3)
+#define ZERO(p, q) float32x4_t a##p##q = vdupq_n_f32(0.0f);
+#define STEP(p, q) a##p##q = vbfmmlaq_f32(a##p##q, y##q, x##p); // x0 y0, x1 y0, x0 y1, x1 y1
+#define STORE(p, q) \
+    vst1_f32(&tile[2 * q][2 * p], vget_low_f32(a##p##q)); \
+    vst1_f32(&tile[2 * q + 1][2 * p], vget_high_f32(a##p##q));
+
+static void run__bf16(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, const void *panel_y, int ny) {
+    const uint16_t *x = panel_x, *y = panel_y;
+    PAIRS(ZERO)
+    for (int64_t i = 0; i < n; i += 4, x += MR * 4, y += NR * 4) {
+        const bfloat16x8_t x0 = bf16_at(x), x1 = bf16_at(x + 8), x2 = bf16_at(x + 16), x3 = bf16_at(x + 24);
+        const bfloat16x8_t y0 = bf16_at(y), y1 = bf16_at(y + 8), y2 = bf16_at(y + 16), y3 = bf16_at(y + 24);
+        PAIRS(STEP)
+    }
+    float tile[NR][MR];
+    PAIRS(STORE)
+    for (int c = 0; c < ny; c++) {
+        memcpy(s + c * ld_s, tile[c], (size_t) nx * sizeof(float));
+    }
+}
+
+void cpu_tier_bf16(struct cpu_kernels *k) {
+    k->traits[GGML_TYPE_BF16].vec_dot = vec_dot__bf16;
+    k->gemm[GGML_TYPE_BF16]           = (struct cpu_gemm){.pack_x = pack_x__bf16,
+                  .pack_y                                         = pack_y__bf16,
+                  .run                                            = run__bf16,
+                  .mr                                             = MR,
+                  .nr                                             = NR,
+                  .min_cols                                       = 4,
+                  .step                                           = 4,
+                  .x_size                                         = MR * 4 * sizeof(uint16_t),
+                  .y_size                                         = NR * 4 * sizeof(uint16_t)};
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// gemm_f32__neon.c: products of rows of floats with many columns: 8 rows times 8 columns, element by element of all of them: four
+// loads feed sixteen multiply-adds, whose sums stay in registers. Panels hold element k of 8 rows (or columns) side by side.
+
+#include "cpu/arm/tiers.h"
+
+#include <arm_neon.h>
+#include <string.h>
+
+#define MR 8
+#define NR 8
+
+// 4 elements of 4 rows, each row's to a column of `to`.
+static void transpose4(float *to, const float *const *rows, int64_t i) {
+    const float32x4_t a = vld1q_f32(rows[0] + i), b = vld1q_f32(rows[1] + i), c = vld1q_f32(rows[2] + i),
+                      d   = vld1q_f32(rows[3] + i);
+    const float64x2_t ab0 = vreinterpretq_f64_f32(vzip1q_f32(a, b)), ab1 = vreinterpretq_f64_f32(vzip2q_f32(a, b));
+    const float64x2_t cd0 = vreinterpretq_f64_f32(vzip1q_f32(c, d)), cd1 = vreinterpretq_f64_f32(vzip2q_f32(c, d));
+    vst1q_f32(to, vreinterpretq_f32_f64(vzip1q_f64(ab0, cd0)));
+    vst1q_f32(to + 8, vreinterpretq_f32_f64(vzip2q_f64(ab0, cd0)));
+    vst1q_f32(to + 16, vreinterpretq_f32_f64(vzip1q_f64(ab1, cd1)));
+    vst1q_f32(to + 24, vreinterpretq_f32_f64(vzip2q_f64(ab1, cd1)));
+}
+
+// Element k of 8 rows to `to`. Rows are often a power of two apart and fall into the same few lines of the cache: four rows at a
+// time fit, and each line is read to its end before the next.
+static void pack8(int64_t n, float *to, const float *const *rows) {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        for (int j = 0; j < 16; j += 4) {
+            transpose4(to + (i + j) * 8, rows, i + j);
+        }
+        for (int j = 0; j < 16; j += 4) {
+            transpose4(to + (i + j) * 8 + 4, rows + 4, i + j);
+        }
+    }
+    for (; i < n; i++) {
+        for (int r = 0; r < 8; r++) {
+            to[i * 8 + r] = rows[r][i];
+        }
+    }
+}
+
+// Rows that are missing are copies of the first; what they give is not stored.
+static void pack_x__neon(int64_t n, void *panel, const void *x, size_t bx, int nx) {
+    const float *rows[MR];
+    for (int r = 0; r < MR; r++) {
+        rows[r] = (const void *) ((const char *) x + (r < nx ? (size_t) r * bx : 0));
+    }
+    pack8(n, panel, rows);
+}
+
+static void pack_y__neon(int64_t n, void *panel, const float *const *y, int ny) {
+    const float *rows[NR];
+    for (int r = 0; r < NR; r++) {
+        rows[r] = y[r < ny ? r : 0];
+    }
+    pack8(n, panel, rows);
+}
+
+#define COLUMNS(X) X(0, y0, 0) X(1, y0, 1) X(2, y0, 2) X(3, y0, 3) X(4, y1, 0) X(5, y1, 1) X(6, y1, 2) X(7, y1, 3)
+#define ZERO(c, v, lane) float32x4_t a##c = vdupq_n_f32(0.0f), b##c = a##c;
+#define STEP(c, v, lane) \
+    a##c = vfmaq_laneq_f32(a##c, x0, v, lane); \
+    b##c = vfmaq_laneq_f32(b##c, x1, v, lane);
+#define STORE(c, v, lane) \
+    vst1q_f32(tile[c], a##c); \
+    vst1q_f32(tile[c] + 4, b##c);
+
+static void run__neon(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, const void *panel_y, int ny) {
+    const float *x = panel_x, *y = panel_y;
+    COLUMNS(ZERO)
+    for (int64_t i = 0; i < n; i++, x += MR, y += NR) {
+        const float32x4_t x0 = vld1q_f32(x), x1 = vld1q_f32(x + 4), y0 = vld1q_f32(y), y1 = vld1q_f32(y + 4);
+        COLUMNS(STEP)
+    }
+    float tile[NR][MR];
+    COLUMNS(STORE)
+    for (int c = 0; c < ny; c++) {
+        memcpy(s + c * ld_s, tile[c], (size_t) nx * sizeof(float));
+    }
+}
+
+void cpu_tier_neon_gemm(struct cpu_kernels *k) {
+    k->gemm[GGML_TYPE_F32] = (struct cpu_gemm){.pack_x = pack_x__neon,
+        .pack_y                                        = pack_y__neon,
+        .run                                           = run__neon,
+        .mr                                            = MR,
+        .nr                                            = NR,
+        .min_cols                                      = 24,
+        .step                                          = 1,
+        .x_size                                        = MR * sizeof(float),
+        .y_size                                        = NR * sizeof(float)};
+}
