@@ -21,6 +21,7 @@ int cli_bench(int argc, char **argv);
 int cli_explain(int argc, char **argv);
 int cli_fit(int argc, char **argv);
 int cli_gguf(int argc, char **argv);
+int cli_imatrix(int argc, char **argv);
 int cli_map(int argc, char **argv);
 int cli_ops(int argc, char **argv);
 int cli_plan(int argc, char **argv);

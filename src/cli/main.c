@@ -16,6 +16,7 @@ static const struct command {
     {"explain", cli_explain, "where every op of a model runs, and why"},
     {"fit", cli_fit, "the largest context and batch of a model in given memory"},
     {"gguf", cli_gguf, "look into model files: info, check, diff, quantize"},
+    {"imatrix", cli_imatrix, "which columns of a model's matrices matter, for quantising"},
     {"map", cli_map, "draw a plan: address against time, as SVG or HTML"},
     {"ops", cli_ops, "what a device computes, in which types, by which kernels"},
     {"plan", cli_plan, "give every buffer of a file its place, at the lowest peak"},

@@ -106,9 +106,12 @@ int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
 
 int cli_model_session(struct cli_model *m, const struct cli_model_options *o) {
     struct model_error error           = {""};
-    const struct session_params params = {
-        .n_ctx = o->n_ctx, .n_batch = o->n_batch, .cache_type = GGML_TYPE_F16, .plan_only = o->plan_only};
-    m->session = session_new(m->model, &m->devices, &params, &error);
+    const struct session_params params = {.n_ctx = o->n_ctx,
+        .n_batch                                 = o->n_batch,
+        .cache_type                              = GGML_TYPE_F16,
+        .plan_only                               = o->plan_only,
+        .all_outputs                             = o->all_outputs};
+    m->session                         = session_new(m->model, &m->devices, &params, &error);
     if (m->session == NULL || !session_reserve(m->session, &error)) {
         return cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text);
     }

@@ -12,6 +12,7 @@ struct cli_model_options {
     int64_t n_threads;
     int64_t n_ctx, n_batch;
     bool plan_only;
+    bool all_outputs; // as in session_params
 };
 
 // The options' letters: --ctx 'c', --batch 'b', --threads 't', --device 'd'. True if c is one of them, with *code set: CLI_OK, or

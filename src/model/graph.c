@@ -99,7 +99,7 @@ static struct ggml_tensor *attention(struct builder *b, int64_t i, struct ggml_t
 static struct ggml_tensor *layer(struct builder *b, int64_t i, struct ggml_tensor *x) {
     const struct model_layer *l = &b->m->layers[i];
     struct ggml_tensor *y       = attention(b, i, norm(b, x, l->attn_norm));
-    if (i + 1 == b->p->n_layer) {
+    if (i + 1 == b->p->n_layer && b->in->out != NULL) {
         x = ggml_get_rows(b->ctx, x, b->in->out);
         y = ggml_get_rows(b->ctx, y, b->in->out);
     }
@@ -116,7 +116,7 @@ void graph_build(struct session *s, struct ggml_context *ctx, int64_t n_tokens, 
     s->in.pos             = input(&b, GGML_TYPE_I32, n_tokens, 0, "positions");
     s->in.rows            = input(&b, GGML_TYPE_I64, n_tokens, 0, "cache_rows");
     s->in.mask            = input(&b, GGML_TYPE_F16, n_kv, n_tokens, "mask");
-    s->in.out             = input(&b, GGML_TYPE_I32, 1, 0, "wanted");
+    s->in.out             = s->params.all_outputs ? NULL : input(&b, GGML_TYPE_I32, 1, 0, "wanted");
     struct ggml_tensor *x = ggml_get_rows(ctx, s->model->token_embd, s->in.tokens);
     ggml_set_name(x, "embedding");
     for (int64_t i = 0; i < b.p->n_layer; i++) {

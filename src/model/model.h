@@ -131,6 +131,7 @@ struct session_params {
     enum ggml_type cache_type; // of keys and values
     bool no_flash;             // attention as separate products
     bool plan_only;            // nothing is allocated
+    bool all_outputs;          // every token goes through all of the last layer, not only the one whose logits are wanted
 };
 
 struct session_memory {
@@ -144,8 +145,8 @@ struct graph_inputs {
     struct ggml_tensor *pos;    // i32 [n_tokens]
     struct ggml_tensor *rows;   // i64 [n_tokens] of the cache that are written
     struct ggml_tensor *mask;   // [n_kv, n_tokens] 0 or -inf
-    struct ggml_tensor *out;    // i32 [1] the token whose logits are wanted
-    struct ggml_tensor *logits; // f32 [n_vocab, 1]
+    struct ggml_tensor *out;    // i32 [1] the token whose logits are wanted; NULL with all_outputs
+    struct ggml_tensor *logits; // f32 [n_vocab, 1], or [n_vocab, n_tokens] with all_outputs
 };
 
 struct session {

@@ -244,7 +244,9 @@ static void inputs_set(struct session *s, const int32_t *tokens, int64_t n, int6
     ggml_backend_tensor_set(s->in.pos, s->pos, 0, (size_t) n * sizeof *s->pos);
     ggml_backend_tensor_set(s->in.rows, s->rows, 0, (size_t) n * sizeof *s->rows);
     mask_set(s, n, n_kv);
-    ggml_backend_tensor_set(s->in.out, &wanted, 0, sizeof wanted);
+    if (s->in.out != NULL) {
+        ggml_backend_tensor_set(s->in.out, &wanted, 0, sizeof wanted);
+    }
 }
 
 static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
@@ -261,7 +263,8 @@ static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, st
     if (status != GGML_STATUS_SUCCESS) {
         return model_fail(error, "%s", status == GGML_STATUS_ABORTED ? "computing was stopped" : berth_last_error());
     }
-    ggml_backend_tensor_get(s->in.logits, s->logits, 0, (size_t) s->model->params.n_vocab * sizeof *s->logits);
+    const size_t size = (size_t) s->model->params.n_vocab * sizeof *s->logits;
+    ggml_backend_tensor_get(s->in.logits, s->logits, (size_t) (s->in.logits->ne[1] - 1) * size, size);
     s->n_past += n;
     return true;
 }

@@ -26,6 +26,7 @@ gguf check; $model; @; 1
 gguf diff; $keys $keys; $keys @; 3
 gguf info; $keys; @; 3
 gguf quantize; $model $tmp/small.gguf q4_0; @ $tmp/none.gguf q8_0; 3
+imatrix; -c 8 -n 2 -o $tmp/imatrix.gguf $model README.md; -c 8 -n 2 -o $tmp/imatrix.gguf @ README.md; 3
 map; $small -o $tmp/small.svg; @ -o $tmp/none.svg; 3
 ops; ; ; 3
 plan; $small; @; 3

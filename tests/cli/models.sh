@@ -34,6 +34,19 @@ expect 2 "'xml' is none of md, csv, json" bench --output xml
 expect 2 "leave nothing to measure" bench -p 0 -n 0
 expect 2 "--reps '0' is not a number from 1 to 1000" bench -r 0
 
+# imatrix: the file is what quantize takes
+expect 0 "29 matrices, seen over 3 contexts of 32 tokens" imatrix -c 32 -n 3 -o "$tmp/imatrix.gguf" $tales README.md
+expect 0 '"tensors": 29, "chunks": 2, "tokens": 16' imatrix --json -c 8 -n 2 -o "$tmp/small.gguf" $tales README.md
+expect 0 "58 tensors" gguf info "$tmp/imatrix.gguf"
+expect 0 "sound" gguf check "$tmp/imatrix.gguf"
+expect 0 "29 of 38 tensors as iq2_xxs" gguf quantize --imatrix "$tmp/imatrix.gguf" $tales "$tmp/iq2.gguf" iq2_xxs
+expect 0 "prompt 10 tokens" run -n 3 "$tmp/iq2.gguf"
+expect 2 "--out is missing" imatrix $tales README.md
+expect 2 "MODEL and TEXT are wanted, 1 are given" imatrix -o "$tmp/x" $tales
+expect 3 "cannot be read: No such file" imatrix -o "$tmp/x" $tales "$tmp/none"
+expect 3 "tokens are less than a context of 512" imatrix -o "$tmp/x" $tales .gitignore
+expect 3 "writing failed: No space left on device" imatrix -c 8 -n 1 -o /dev/full $tales README.md
+
 # explain
 expect 0 "split 0: CPU, 118 nodes, 0 inputs, 0 bytes" explain
 expect 0 "a batch of 7 tokens over 9 positions" explain -b 7 -c 9 $tales

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: MIT
+// imatrix_make.c: `berth imatrix MODEL TEXT -o OUT`: runs a model over a text and writes how much each column of its matrices
+// matters: the sum of squares of what they were multiplied with, as llama.cpp's llama-imatrix writes it.
+
+#include "cli/gguf.h"
+#include "cli/models.h"
+#include "model/vocab.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char usage[] =
+    "Usage: berth imatrix [OPTION]... -o OUT MODEL TEXT\n\n"
+    "Runs MODEL over the file TEXT, a context at a time, and writes the importance matrix to OUT, which 'berth gguf quantize\n"
+    "--imatrix' takes.\n\n"
+    "  -o, --out OUT       the file to write (GGUF)\n"
+    "  -c, --ctx N         tokens of a context (default 512)\n"
+    "  -n, --chunks N      read at most N contexts (default: all)\n"
+    "  -t, --threads N     threads of the CPU (default: its cores)\n"
+    "  -d, --device NAME   run there (default: all GPUs and the CPU)\n"
+    "      --json          print one JSON object: tensors, chunks, tokens\n"
+    "  -h, --help          this text\n\n"
+    "Ctrl-C ends reading; what was read by then is written. Exit codes: 0 fine, 2 wrong usage, 3 failure.\n";
+
+struct options {
+    struct cli_model_options model;
+    const char *text, *out;
+    int64_t n_chunks; // 0: all
+    bool json;
+};
+
+// What one weight has seen.
+struct seen {
+    const struct ggml_tensor *weight; // as the graph has it
+    float *sums;                      // [ne[0], matrices]
+    float *counts;                    // [matrices] rows
+};
+
+struct collector {
+    struct seen *seen; // by the address of the weight
+    size_t n;
+    float *rows;  // scratch
+    int32_t *ids; // scratch
+    size_t rows_cap, ids_cap;
+    bool has_failed; // out of memory
+};
+
+// -1 to go on, else the exit code.
+static int parse(int argc, char **argv, struct options *o) {
+    static const struct option table[] = {{"out", required_argument, NULL, 'o'}, {"ctx", required_argument, NULL, 'c'},
+        {"chunks", required_argument, NULL, 'n'}, {"threads", required_argument, NULL, 't'},
+        {"device", required_argument, NULL, 'd'}, {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
+    opterr                             = 0;
+    for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":o:c:n:t:d:h", table, NULL)) != -1;) {
+        switch (c) {
+            case 'o': o->out = optarg; break;
+            case 'n':
+                if (!cli_parse_int(optarg, 1, INT32_MAX, &o->n_chunks)) {
+                    return cli_usage("imatrix", "--chunks '%s' is not a number from 1 to %d", optarg, INT32_MAX);
+                }
+                break;
+            case 'J': o->json = true; break;
+            case 'h': fputs(usage, stdout); return CLI_OK;
+            case ':': return cli_usage("imatrix", "'%s' needs a value", argv[optind - 1]);
+            default:
+                if (!cli_model_option("imatrix", c, optarg, &o->model, &code)) {
+                    return cli_usage("imatrix", "unknown option '%s'", argv[optind - 1]);
+                }
+        }
+        if (code != CLI_OK) {
+            return code;
+        }
+    }
+    if (argc - optind != 2) {
+        return cli_usage("imatrix", "MODEL and TEXT are wanted, %d are given", argc - optind);
+    }
+    if (o->out == NULL) {
+        return cli_usage("imatrix", "--out is missing");
+    }
+    o->model.path    = argv[optind];
+    o->text          = argv[optind + 1];
+    o->model.n_ctx   = o->model.n_ctx > 0 ? o->model.n_ctx : 512;
+    o->model.n_batch = o->model.n_ctx;
+    return -1;
+}
+
+// ---- collecting ----
+
+static int by_weight(const void *a, const void *b) {
+    const uintptr_t x = (uintptr_t) ((const struct seen *) a)->weight, y = (uintptr_t) ((const struct seen *) b)->weight;
+    return x < y ? -1 : x > y;
+}
+
+static struct seen *seen_find(const struct collector *c, const struct ggml_tensor *weight) {
+    const struct seen key = {.weight = weight};
+    return bsearch(&key, c->seen, c->n, sizeof key, by_weight);
+}
+
+// A place for every matrix of the model; one that is there twice for the graph (a tied output) has one.
+static bool collector_init(struct collector *c, const struct model *m) {
+    c->seen = calloc(m->n_weights + 1, sizeof *c->seen);
+    for (size_t i = 0; c->seen != NULL && i < m->n_weights; i++) {
+        const struct ggml_tensor *w = *m->weights[i].slot;
+        if (w->ne[1] > 1) {
+            const size_t n_mats = (size_t) (w->ne[2] * w->ne[3]);
+            c->seen[c->n++] = (struct seen){w, calloc((size_t) w->ne[0] * n_mats, sizeof(float)), calloc(n_mats, sizeof(float))};
+            if (c->seen[c->n - 1].sums == NULL || c->seen[c->n - 1].counts == NULL) {
+                return false;
+            }
+        }
+    }
+    if (c->seen != NULL) {
+        qsort(c->seen, c->n, sizeof *c->seen, by_weight);
+    }
+    return c->seen != NULL;
+}
+
+static void collector_fini(struct collector *c) {
+    for (size_t i = 0; i < c->n; i++) {
+        free(c->seen[i].sums);
+        free(c->seen[i].counts);
+    }
+    free(c->seen);
+    free(c->rows);
+    free(c->ids);
+}
+
+static bool fetch(const struct ggml_tensor *t, void **to, size_t *cap) {
+    const size_t size = ggml_nbytes(t);
+    if (*cap < size) {
+        void *p = realloc(*to, size);
+        if (p == NULL) {
+            return false;
+        }
+        *to  = p;
+        *cap = size;
+    }
+    ggml_backend_tensor_get(t, *to, 0, size);
+    return true;
+}
+
+static void row_add(struct seen *s, int64_t mat, const float *row) {
+    const int64_t n = s->weight->ne[0];
+    for (int64_t i = 0; i < n; i++) {
+        s->sums[mat * n + i] += row[i] * row[i];
+    }
+    s->counts[mat]++;
+}
+
+// Rows of a product: all go through the matrix, or each through the experts that were chosen for its token.
+static bool product_add(struct collector *c, struct seen *s, const struct ggml_tensor *t) {
+    const struct ggml_tensor *x = t->src[1], *ids = t->src[2];
+    const int64_t n_rows = x->ne[1] * x->ne[2] * x->ne[3];
+    if (!fetch(x, (void **) &c->rows, &c->rows_cap) ||
+        (t->op == GGML_OP_MUL_MAT_ID && !fetch(ids, (void **) &c->ids, &c->ids_cap))) {
+        return false;
+    }
+    if (t->op == GGML_OP_MUL_MAT) {
+        for (int64_t i = 0; i < n_rows; i++) {
+            row_add(s, 0, c->rows + i * x->ne[0]);
+        }
+        return true;
+    }
+    for (int64_t token = 0; token < ids->ne[1]; token++) {
+        for (int64_t k = 0; k < ids->ne[0]; k++) {
+            const int32_t mat =
+                *(const int32_t *) (const void *) ((const char *) c->ids + (size_t) token * ids->nb[1] + (size_t) k * ids->nb[0]);
+            if (mat >= 0 && mat < s->weight->ne[2]) {
+                row_add(s, mat, c->rows + (token * x->ne[1] + k % x->ne[1]) * x->ne[0]);
+            }
+        }
+    }
+    return true;
+}
+
+static bool on_node(struct ggml_tensor *t, bool ask, void *user_data) {
+    struct collector *c   = user_data;
+    const bool is_product = (t->op == GGML_OP_MUL_MAT || t->op == GGML_OP_MUL_MAT_ID) && t->src[1]->type == GGML_TYPE_F32 &&
+                            ggml_is_contiguous(t->src[1]);
+    struct seen *s = is_product ? seen_find(c, t->src[0]) : NULL;
+    if (ask) {
+        return s != NULL;
+    }
+    c->has_failed = c->has_failed || (s != NULL && !product_add(c, s, t));
+    return !c->has_failed && !cli_is_interrupted(NULL);
+}
+
+// ---- writing ----
+
+static bool tensor_put(struct gguf_context *g, struct ggml_context *ctx, const char *name, const char *end, int64_t n0,
+    int64_t n1, const float *data) {
+    struct ggml_tensor *t = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, n0, n1);
+    if (berth_is_poison(t)) {
+        return false;
+    }
+    ggml_format_name(t, "%s%s", name, end);
+    memcpy(t->data, data, ggml_nbytes(t));
+    gguf_add_tensor(g, t);
+    return true;
+}
+
+static int write_out(const struct collector *c, const struct options *o, int64_t n_chunks) {
+    size_t size = 4096;
+    for (size_t i = 0; i < c->n; i++) {
+        const struct ggml_tensor *w = c->seen[i].weight;
+        size += 2 * ggml_tensor_overhead() + (size_t) ((w->ne[0] + 1) * w->ne[2] * w->ne[3]) * sizeof(float) + 256;
+    }
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = size});
+    struct gguf_context *g   = gguf_init_empty();
+    bool ok                  = ctx != NULL && g != NULL;
+    berth_clear_error();
+    if (ok) {
+        gguf_set_val_str(g, "general.type", "imatrix");
+        gguf_set_arr_str(g, "imatrix.datasets", (const char *[]){o->text}, 1);
+        gguf_set_val_u32(g, "imatrix.chunk_count", (uint32_t) n_chunks);
+        gguf_set_val_u32(g, "imatrix.chunk_size", (uint32_t) o->model.n_ctx);
+    }
+    for (size_t i = 0; ok && i < c->n; i++) {
+        const struct seen *s = &c->seen[i];
+        const int64_t n_mats = s->weight->ne[2] * s->weight->ne[3];
+        bool is_used         = false;
+        for (int64_t k = 0; k < n_mats; k++) {
+            is_used = is_used || s->counts[k] > 0;
+        }
+        ok = !is_used || (tensor_put(g, ctx, s->weight->name, ".in_sum2", s->weight->ne[0], n_mats, s->sums) &&
+                             tensor_put(g, ctx, s->weight->name, ".counts", 1, n_mats, s->counts));
+    }
+    int code = CLI_FAILURE;
+    if (!ok || *berth_last_error() != '\0') {
+        cli_fail(CLI_FAILURE, "%s: %s", o->out, *berth_last_error() != '\0' ? berth_last_error() : "out of memory");
+    } else {
+        FILE *file = cli_open(o->out);
+        code       = file == NULL ? CLI_FAILURE : cli_close(file, o->out, gguf_write_to_file_ptr(g, file, false));
+    }
+    const int64_t n_tensors = gguf_get_n_tensors(g) / 2;
+    gguf_free(g);
+    ggml_free(ctx);
+    if (code == CLI_OK && o->json) {
+        printf("{\"tensors\": %" PRId64 ", \"chunks\": %" PRId64 ", \"tokens\": %" PRId64 "}\n", n_tensors, n_chunks,
+            n_chunks * o->model.n_ctx);
+    } else if (code == CLI_OK) {
+        printf("%s: %" PRId64 " matrices, seen over %" PRId64 " contexts of %" PRId64 " tokens\n", o->out, n_tensors, n_chunks,
+            o->model.n_ctx);
+    }
+    return code;
+}
+
+// ---- the command ----
+
+// All of a file; NULL with errno.
+static char *text_read(const char *path, size_t *size) {
+    FILE *file = fopen(path, "rb");
+    char *text = NULL;
+    size_t cap = 0;
+    *size      = 0;
+    for (size_t n = 1; file != NULL && n > 0; *size += n) {
+        cap        = cap > 0 ? 2 * cap : 1 << 16;
+        char *more = realloc(text, cap);
+        if (more == NULL) {
+            break;
+        }
+        text = more;
+        n    = fread(text + *size, 1, cap - *size, file);
+    }
+    if (file != NULL && ferror(file)) {
+        free(text);
+        text = NULL;
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return text;
+}
+
+// Reads the text a context at a time; the number of contexts, -1 after an error.
+static int64_t work(struct cli_model *m, const struct options *o, struct collector *c, const struct token_list *tokens,
+    struct model_error *error) {
+    const int64_t n_ctx = o->model.n_ctx;
+    int64_t n_chunks = (int64_t) tokens->n / n_ctx, done = 0;
+    if (n_chunks == 0) {
+        model_fail(error, "%s: %zu tokens are less than a context of %" PRId64, o->text, tokens->n, n_ctx);
+        return -1;
+    }
+    n_chunks = o->n_chunks > 0 && o->n_chunks < n_chunks ? o->n_chunks : n_chunks;
+    ggml_backend_sched_set_eval_callback(m->session->sched, on_node, c);
+    for (; done < n_chunks && !cli_is_interrupted(NULL); done++) {
+        session_reset(m->session);
+        if (!session_decode(m->session, tokens->ids + done * n_ctx, n_ctx, error)) {
+            break;
+        }
+        if (isatty(STDERR_FILENO)) {
+            fprintf(stderr, "\rcontext %" PRId64 " of %" PRId64 "%s", done + 1, n_chunks, done + 1 == n_chunks ? "\r\033[K" : "");
+        }
+    }
+    if (c->has_failed) {
+        model_fail(error, "out of memory");
+    }
+    return (done < n_chunks && !cli_is_interrupted(NULL)) || done == 0 ? -1 : done;
+}
+
+static int collect(struct cli_model *m, const struct options *o, const struct vocab *vocab) {
+    struct model_error error = {""};
+    struct token_list tokens = {0};
+    struct collector c       = {0};
+    size_t size              = 0;
+    char *text               = text_read(o->text, &size);
+    int code                 = CLI_OK;
+    if (text == NULL) {
+        return cli_fail(CLI_FAILURE, "%s: cannot be read: %s", o->text, strerror(errno));
+    }
+    int64_t n_chunks = -1;
+    if (!collector_init(&c, m->model)) {
+        model_fail(&error, "out of memory for the sums of %zu weights", m->model->n_weights);
+    } else if (vocab_encode(vocab, text, size, true, true, &tokens, &error)) {
+        n_chunks = work(m, o, &c, &tokens, &error);
+    }
+    code = n_chunks > 0 ? write_out(&c, o, n_chunks)
+                        : cli_fail(CLI_FAILURE, "%s", error.text[0] != '\0' ? error.text : "stopped within the first context");
+    collector_fini(&c);
+    token_list_fini(&tokens);
+    free(text);
+    return code;
+}
+
+int cli_imatrix(int argc, char **argv) {
+    struct options o         = {0};
+    struct model_error error = {""};
+    struct cli_model m;
+    int code = parse(argc, argv, &o);
+    if (code >= 0) {
+        return code;
+    }
+    o.model.all_outputs = true;
+    cli_catch_interrupt();
+    code = cli_model_open(&m, &o.model);
+    if (code != CLI_OK) {
+        return code;
+    }
+    struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
+    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_session(&m, &o.model);
+    if (code == CLI_OK) {
+        code = collect(&m, &o, vocab);
+    }
+    vocab_free(vocab);
+    cli_model_close(&m);
+    return code;
+}
