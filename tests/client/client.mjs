@@ -3,6 +3,7 @@
 //
 //     node client.mjs run MODEL OUT.json      in a folder whose node_modules holds node-llama-cpp
 //     node client.mjs compare A.json B.json   texts must be the same, vectors nearly so
+//     node client.mjs libraries A.json DIR    all libraries of ggml came from DIR
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
@@ -70,6 +71,8 @@ const run = async (modelPath, out) => {
     result.parallel = await Promise.all(["One morning", "The boat"].map((text) =>
         withContext(model, {}, (sequence) => complete(lib, sequence, text, 40))));
     result.vector = await embed(model);
+    // Where ggml's libraries came from.
+    result.libraries = [...new Set(fs.readFileSync("/proc/self/maps", "utf8").match(/\/\S*\/libggml\S*/g))];
     await model.dispose();
     await llama.dispose();
     fs.rmSync(path.join(os.tmpdir(), `client-state-${process.pid}.bin`), {force: true});
@@ -88,9 +91,19 @@ const compare = (pathA, pathB) => {
     return same ? 0 : 1;
 };
 
+// Every ggml library of a run lies below a folder.
+const libraries = (file, folder) => {
+    const paths = JSON.parse(fs.readFileSync(file, "utf8")).libraries;
+    const others = paths.filter((library) => !library.startsWith(fs.realpathSync(folder)));
+    console.log(others.length === 0 ? `${paths.length} libraries, all from there` : `from elsewhere: ${others.join(" ")}`);
+    return paths.length > 0 && others.length === 0 ? 0 : 1;
+};
+
 const [command, first, second] = process.argv.slice(2);
 if (command === "compare") {
     process.exitCode = compare(first, second);
+} else if (command === "libraries") {
+    process.exitCode = libraries(first, second);
 } else {
     await run(first, second);
 }

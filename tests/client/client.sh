@@ -1,9 +1,10 @@
 #!/bin/bash
 # llama.cpp's own binaries on Berth: client.sh BUILD_DIR [STEP...]. Each step compares folders of libraries that differ in ggml's
 # alone: stock (all as shipped), base (Berth's libggml-base and libggml), cpu (Berth's CPU library), berth (Berth throughout), and
-# plain (as shipped, with the CPU library for the oldest machine).
+# plain (as shipped, with the CPU library for the oldest machine). Needs bash and GNU's coreutils, as the CI has.
 #
 #   node     a Node program with node-llama-cpp: texts must be the same in all
+#   switch   an installed Berth under an untouched client, by LD_LIBRARY_PATH alone
 #   logits   each made architecture: stock and Berth against each other and against f32
 #   memory   compute buffers of each made architecture, and of published models at their real dimensions: never larger
 #   errors   wherever the stock client reports an error, so does Berth's, and no abort is Berth's
@@ -18,6 +19,7 @@ maker=$build/tests/client-model
 berth=$build/bin/berth
 data=${BERTH_DATA:-../shared}
 work=$build/client
+shipped=$PWD/models/tales-q8_0.gguf
 tales=$data/models/tales/tales-f16.gguf
 failed=0
 export GGML_NO_BACKTRACE=1
@@ -69,33 +71,68 @@ make_folders() {
 
 # ---- steps ----
 
-step_node() {
-    local client version f name model
-    echo "== node-llama-cpp: the same text with every mix of libraries"
+# The folder of node-llama-cpp in $client; false: said why it is skipped.
+have_client() {
+    local version
     version=$(node --version 2>/dev/null | sed 's/^v\([0-9]*\).*/\1/')
     if [ "${version:-0}" -lt 20 ]; then
         echo "  SKIPPED: node-llama-cpp needs node 20 or newer, here is ${version:-none}"
-        return
+        return 1
     fi
-    client=$(tools/fetch-client.sh) || { echo "  SKIPPED: node-llama-cpp cannot be had here"; return; }
-    [ -f "$tales" ] || { echo "  SKIPPED: there is no $tales (set BERTH_DATA)"; return; }
-    "$berth" gguf quantize "$tales" "$work/models/tales-q8_0.gguf" q8_0 >/dev/null || fail "quantize"
+    client=$(tools/fetch-client.sh) || { echo "  SKIPPED: node-llama-cpp cannot be had here"; return 1; }
+}
+
+# node_folder KIND: a copy of the package (hard links where they can be made) with such libraries.
+node_folder() {
+    mkdir -p "$work/node/$1"
+    cp -al "$client/node_modules" "$work/node/$1/" 2>/dev/null || cp -a "$client/node_modules" "$work/node/$1/"
+    put "$1" "$work/node/$1/node_modules/@node-llama-cpp/$arch/bins/$arch"
+    cp tests/client/client.mjs "$work/node/$1/"
+}
+
+# node_run KIND MODEL OUT
+node_run() {
+    (cd "$work/node/$1" && timeout 300 node client.mjs run "$2" "$3") || fail "$1 on $2"
+}
+
+step_node() {
+    local f name model models=$shipped
+    echo "== node-llama-cpp: the same text with every mix of libraries"
+    have_client || return
+    if [ -f "$tales" ]; then
+        models="$models $(realpath "$tales")"
+    else
+        echo "  SKIPPED tales-f16: there is no $tales (set BERTH_DATA)"
+    fi
     for f in stock base cpu berth; do
-        mkdir -p "$work/node/$f"
-        cp -al "$client/node_modules" "$work/node/$f/" 2>/dev/null || cp -a "$client/node_modules" "$work/node/$f/"
-        put $f "$work/node/$f/node_modules/@node-llama-cpp/$arch/bins/$arch"
-        cp tests/client/client.mjs "$work/node/$f/"
+        node_folder $f
     done
-    for model in "$(realpath "$tales")" "$work/models/tales-q8_0.gguf"; do
+    for model in $models; do
         name=$(basename "$model" .gguf)
         for f in stock base cpu berth; do
-            (cd "$work/node/$f" && timeout 300 node client.mjs run "$model" "$work/$name.$f.json") || fail "$f on $name"
+            node_run $f "$model" "$work/$name.$f.json"
         done
         for f in base cpu berth; do
             printf '  %-11s stock and %-6s' "$name" "$f"
             node tests/client/client.mjs compare "$work/$name.stock.json" "$work/$name.$f.json" || fail "$f on $name"
         done
     done
+}
+
+# The two commands of docs/llama.cpp.md.
+step_switch() {
+    local name
+    name=$(basename "$shipped" .gguf)
+    echo "== the switch: LD_LIBRARY_PATH names an installed Berth, the client is untouched"
+    have_client || return
+    node_folder stock
+    cmake --install "$build" --prefix "$work/installed" >"$work/log" || fail "install: $(cat "$work/log")"
+    node_run stock "$shipped" "$work/$name.stock.json"
+    LD_LIBRARY_PATH=$(dirname "$(find "$work/installed" -name libggml.b10361.so)") node_run stock "$shipped" "$work/$name.switch.json"
+    printf '  '
+    node tests/client/client.mjs compare "$work/$name.stock.json" "$work/$name.switch.json" || fail "switch"
+    printf '  '
+    node tests/client/client.mjs libraries "$work/$name.switch.json" "$work/installed/" || fail "not all libraries are Berth's"
 }
 
 # Both are held to f32: what the stock CPU library adds by half-precision sums is not Berth's to repeat.
@@ -118,6 +155,9 @@ step_logits() {
             row="$row $("$probe" compare "$work/f32.bin" "$work/$f.bin")"
         done
         row="$row $("$probe" compare "$work/stock.bin" "$work/berth.bin")"
+        # Places in memory and the order of nodes change no number: with the stock CPU library below, the same bytes.
+        "$probe" "$work/base" logits "$work/models/$a.gguf" "$work/base.bin" $args 2>"$work/log" || fail "base $a: $(cat "$work/log")"
+        cmp "$work/stock.bin" "$work/base.bin" || fail "base and stock on $a"
         # shellcheck disable=SC2086
         printf '  %-10s %12s %12s %12s %12s %12s\n' "$a" $row
         echo "$row" | awk -v b=$bound 'NF == 5 && $1 <= b && $2 <= b { ok = 1 } END { exit !ok }' || fail "$a"
@@ -229,7 +269,7 @@ step_speed() {
 
 reference=$(tools/fetch-reference.sh) || { echo "client: SKIPPED, the client's binaries cannot be fetched"; exit 0; }
 make_folders || { echo "client: the folders cannot be made in $work"; exit 1; }
-for step in ${*:-node logits memory errors cycles}; do
+for step in ${*:-node switch logits memory errors cycles}; do
     "step_$step"
 done
 echo "client: $([ $failed = 0 ] && echo "all as it should be" || echo FAILED), ${SECONDS} s"
