@@ -29,7 +29,7 @@ enum berth_sched_reason {
     BERTH_SCHED_READER,          // the op that reads it runs there
     BERTH_SCHED_FALLBACK_OP,     // a backend that should have run it does not support the op
     BERTH_SCHED_FALLBACK_TYPE,   // ... supports the op, but not with these types
-    BERTH_SCHED_FALLBACK_BUFFER, // ... cannot use the memory of a weight
+    BERTH_SCHED_FALLBACK_BUFFER, // ... supports both, but not all that is written into the same buffer
 };
 
 BERTH_API const char *berth_sched_reason_name(enum berth_sched_reason reason);

@@ -86,6 +86,14 @@ static void set(struct assign *a, int32_t r, int b, enum berth_sched_reason reas
     row->reason           = (uint8_t) reason;
 }
 
+// The first that should have run it is remembered; who has its weight, before all others.
+static void refuse(struct assign *a, int32_t root, int b) {
+    struct sched_row *row = &a->memo->rows[root];
+    if (!row->lost_weight && (row->refused < 0 || b < row->refused)) {
+        row->refused = (int16_t) b;
+    }
+}
+
 static bool set_if_able(struct assign *a, int32_t r, int b, enum berth_sched_reason reason) {
     const int32_t root = sched_root(a->memo, r);
     if (can_run(a, b, root)) {
@@ -93,10 +101,7 @@ static bool set_if_able(struct assign *a, int32_t r, int b, enum berth_sched_rea
         a->n_free--;
         return true;
     }
-    int16_t *refused = &a->memo->rows[root].refused;
-    if (*refused < 0 || b < *refused) {
-        *refused = (int16_t) b;
-    }
+    refuse(a, root, b);
     return false;
 }
 
@@ -144,34 +149,54 @@ static bool wants_offload(struct assign *a, int b, int32_t node) {
            ggml_backend_offload_op(a->sched->backends[b], t);
 }
 
+static bool is_weight(const struct sched_memo *memo, int32_t s) {
+    const struct sched_row *base = &memo->rows[sched_base(memo, s)];
+    return base->is_placed && base->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
+}
+
 // The backend of a weight that node reads, or of a device that wants the op in spite of it.
+static bool follow_weight(struct assign *a, int32_t node, ggml_backend_buffer_type_t buft) {
+    struct sched_row *root = &a->memo->rows[sched_root(a->memo, node)];
+    const int b            = first_for_buft(a, buft, node);
+    if (a->sched->op_offload && b == a->last && ggml_backend_buft_is_host(buft)) {
+        for (int d = 0; d < b; d++) {
+            if (wants_offload(a, d, node) && set_if_able(a, node, d, BERTH_SCHED_OFFLOAD)) {
+                return true;
+            }
+        }
+    }
+    if (b >= 0 && set_if_able(a, node, b, BERTH_SCHED_WEIGHT)) {
+        return true;
+    }
+    for (int d = 0; b < 0 && d < a->sched->n_backends && !root->lost_weight; d++) { // who has the weight cannot run the op
+        if (uses_buft(a->sched, d, buft)) {
+            root->refused     = (int16_t) d;
+            root->lost_weight = true;
+        }
+    }
+    root->lost_weight = root->lost_weight || b >= 0;
+    return false;
+}
+
+// The largest weight decides, the first of equals; if its backend cannot run the op, another one may.
 static bool fix_by_weight(struct assign *a, int32_t node) {
     struct sched_memo *memo     = a->memo;
     const struct sched_row *row = &memo->rows[node];
     if (memo->forms[row->form].op == GGML_OP_ROPE) {
         return false; // its frequency factors are too small to decide anything
     }
+    int32_t largest = -1;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        const struct sched_row *base = &memo->rows[sched_base(memo, memo->srcs[k])];
-        if (!base->is_placed || base->buft == NULL || base->usage != GGML_BACKEND_BUFFER_USAGE_WEIGHTS) {
-            continue;
-        }
-        const int b = first_for_buft(a, base->buft, node);
-        if (a->sched->op_offload && b == a->last && ggml_backend_buft_is_host(base->buft)) {
-            for (int d = 0; d < b; d++) {
-                if (wants_offload(a, d, node) && set_if_able(a, node, d, BERTH_SCHED_OFFLOAD)) {
-                    return true;
-                }
-            }
-        }
-        if (b >= 0 && set_if_able(a, node, b, BERTH_SCHED_WEIGHT)) {
+        const int32_t s = memo->srcs[k];
+        largest = is_weight(memo, s) && (largest < 0 || sched_nbytes(memo, s) > sched_nbytes(memo, largest)) ? s : largest;
+    }
+    if (largest < 0 || follow_weight(a, node, memo->rows[sched_base(memo, largest)].buft)) {
+        return largest >= 0;
+    }
+    for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+        const int32_t s = memo->srcs[k];
+        if (s != largest && is_weight(memo, s) && follow_weight(a, node, memo->rows[sched_base(memo, s)].buft)) {
             return true;
-        }
-        for (int d = 0; b < 0 && d < a->sched->n_backends; d++) { // who has the weight cannot run the op
-            int16_t *refused = &memo->rows[sched_root(memo, node)].refused;
-            if (*refused < 0 && uses_buft(a->sched, d, base->buft)) {
-                *refused = (int16_t) d;
-            }
         }
     }
     return false;
@@ -180,8 +205,7 @@ static bool fix_by_weight(struct assign *a, int32_t node) {
 static inline bool reads_weight(const struct sched_memo *memo, const struct sched_row *row) {
     bool any = false;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        const struct sched_row *base = &memo->rows[sched_base(memo, memo->srcs[k])];
-        any                          = any || (base->is_placed && base->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        any = any || is_weight(memo, memo->srcs[k]);
     }
     return any;
 }
@@ -367,8 +391,7 @@ static enum ggml_status pick(struct assign *a, int32_t node) {
     uint64_t most      = 0;
     for (int b = 0; b < a->sched->n_backends; b++) {
         if (!can_run(a, b, root)) {
-            int16_t *refused = &a->memo->rows[root].refused;
-            *refused         = (int16_t) (*refused < 0 || b < *refused ? b : *refused);
+            refuse(a, root, b);
             continue;
         }
         const uint64_t bytes = bytes_at_hand(a, b, node);

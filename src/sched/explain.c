@@ -56,11 +56,12 @@ static bool supports_as_f32(ggml_backend_t backend, const struct ggml_tensor *t)
     return differs && ggml_backend_supports_op(backend, &node);
 }
 
-// A backend that comes first was passed over, and not because the op was wanted where it is.
+// A backend that comes first, or that has the weight, was passed over, and not because the op was wanted where it is.
 enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t r) {
     const struct sched_row *row = &memo->rows[r];
     const bool is_free          = row->reason == BERTH_SCHED_EXPANSION || row->reason == BERTH_SCHED_PRIORITY;
-    if (!is_free || row->refused < 0 || row->refused >= row->backend || r >= memo->n_nodes || row->is_empty) {
+    const bool is_behind        = row->refused >= row->backend && !row->lost_weight;
+    if (!is_free || row->refused < 0 || is_behind || r >= memo->n_nodes || row->is_empty) {
         return row->reason;
     }
     ggml_backend_t wanted       = sched->backends[row->refused];

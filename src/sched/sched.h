@@ -88,6 +88,7 @@ struct sched_row {
     bool is_input; // likewise
     bool is_dense; // its sources are the first n_src of ggml_tensor.src
     bool reads_weight;
+    bool lost_weight; // refused is who has the weight
 };
 
 // A tensor that crosses to a backend: made once for each version of its bytes.

@@ -24,6 +24,9 @@ static void check_many(bool async, bool parallel, int n_seeds, int most_nodes) {
               .n_runs    = 7,
         };
         rg_check(&p);
+        if ((i + 1) % 100 == 0) {
+            print_message("%d of %d graphs\n", i + 1, n_seeds);
+        }
     }
 }
 

@@ -20,6 +20,22 @@ static void weights_pull_their_ops(void **state) {
     assert_null(ggml_backend_sched_get_tensor_backend(n->sched, a));
 }
 
+// An op with weights on two devices runs where the larger one is.
+static void the_largest_weight_decides(void **state) {
+    struct net *n                = *state;
+    struct ggml_tensor *small    = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, N, 1);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(n->backends[1], ggml_nbytes(small));
+    ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    assert_int_equal(ggml_backend_tensor_alloc(buffer, small, ggml_backend_buffer_get_base(buffer)), GGML_STATUS_SUCCESS);
+    struct ggml_tensor *a = ggml_mul_mat(n->ctx, small, n->w[0]), *b = ggml_mul_mat(n->ctx, n->w[0], small);
+    ggml_build_forward_expand(n->graph, a);
+    split(n, b);
+    assert_on(n, a, 0, BERTH_SCHED_WEIGHT);
+    assert_on(n, b, 0, BERTH_SCHED_WEIGHT);
+    ggml_backend_sched_reset(n->sched);
+    ggml_backend_buffer_free(buffer);
+}
+
 static void the_callers_choice_wins(void **state) {
     struct net *n         = *state;
     struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x), *b = ggml_sqr(n->ctx, a);
@@ -387,6 +403,7 @@ int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
         NET_TEST(weights_pull_their_ops),
+        NET_TEST(the_largest_weight_decides),
         NET_TEST(the_callers_choice_wins),
         NET_TEST(the_border_is_where_fewest_bytes_cross),
         NET_TEST(the_border_knows_the_first_reader),

@@ -116,6 +116,23 @@ static void strict_mode_refuses_each_kind_of_fallback(void **state) {
     ggml_backend_sched_free(sched);
 }
 
+static bool no_mul(const struct device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    return op->op != GGML_OP_MUL;
+}
+
+// A weight that has to cross is a surprise, though the device that runs the op comes first.
+static void a_weight_left_behind_is_a_fallback(void **state) {
+    struct net *n         = *state;
+    n->dev[1].supports    = no_mul;
+    struct ggml_tensor *a = ggml_mul_mat(n->ctx, n->w[0], input(n, N)), *b = named(ggml_mul(n->ctx, a, n->w[1]), "b");
+    split(n, b);
+    assert_on(n, b, 0, BERTH_SCHED_FALLBACK_OP);
+    berth_sched_set_strict(n->sched, true);
+    assert_int_equal(berth_sched_split(n->sched, n->graph), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "b (MUL) would run on first: fallback: op not supported by second"));
+}
+
 // ---- limits ----
 
 static void limits_cost_copies_first(void **state) {
@@ -227,6 +244,7 @@ int main(void) {
         NET_TEST(it_draws_a_timeline),
         NET_TEST(debug_output_has_two_levels),
         NET_TEST(strict_mode_refuses_each_kind_of_fallback),
+        NET_TEST(a_weight_left_behind_is_a_fallback),
         NET_TEST(limits_cost_copies_first),
         NET_TEST(fewer_copies_are_told),
         NET_TEST(a_uid_stands_for_nodes_and_addresses),
