@@ -76,6 +76,8 @@ struct text_part {
     const char *text;
     size_t size;
 };
+// Of equal texts the last one counts if last_wins, else the first. False: out of memory.
+bool text_table_fill(struct text_table *table, const char *const *texts, const uint32_t *sizes, int32_t n, bool last_wins);
 // Index of the text that the parts make together; -1: none.
 int32_t text_table_find(
     const struct text_table *table, const char *const *texts, const uint32_t *sizes, const struct text_part *parts, int n_parts);

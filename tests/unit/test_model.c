@@ -323,10 +323,54 @@ static void test_stopped(void **state) {
     unlink(path);
 }
 
+// Each allocation of the libraries fails once: an error or, where they can do without, the same answer.
+static void test_no_memory(void **state) {
+    (void) state;
+    char path[]           = PATH;
+    struct sample_model m = sample_model_default();
+    m.n_layer             = 1;
+    int32_t tokens[9];
+    float want[64];
+    int n_failed = 0;
+    sample_model_write(&m, path);
+    for (int i = 0; i < 9; i++) {
+        tokens[i] = i;
+    }
+    for (int64_t at = 0, n_made = 0; at <= n_made; at++) { // 0: none fails, and they are counted
+        const struct session_params params = {.n_ctx = 16, .n_batch = 4, .cache_type = GGML_TYPE_F16};
+        struct model_error error           = {""};
+        struct model_devices d             = {0};
+        struct model *model                = NULL;
+        struct session *s                  = NULL;
+        berth_alloc_watch(true);
+        berth_alloc_fail_at(at);
+        bool ok = model_devices_open(&d, "CPU", 1, &error) && (model = model_open(path, &error)) != NULL &&
+                  model_place(model, &d, false, NULL, NULL, &error) && (s = session_new(model, &d, &params, &error)) != NULL &&
+                  session_reserve(s, &error) && session_decode(s, tokens, 9, &error);
+        n_made = at == 0 ? berth_alloc_made() : n_made;
+        berth_alloc_fail_at(0);
+        if (ok && at == 0) {
+            memcpy(want, s->logits, sizeof(float) * (size_t) m.n_vocab);
+        } else if (ok) {
+            near(want, s->logits, m.n_vocab, 0);
+        } else {
+            assert_true(error.text[0] != '\0');
+            n_failed++;
+        }
+        session_free(s);
+        model_free(model);
+        model_devices_close(&d);
+        assert_int_equal(berth_alloc_alive(), 0);
+        berth_alloc_watch(false);
+    }
+    assert_true(n_failed > 20);
+    unlink(path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_missing), cmocka_unit_test(test_shapes), cmocka_unit_test(test_keys),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_batches), cmocka_unit_test(test_causal), cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_plan_only), cmocka_unit_test(test_stopped)};
+        cmocka_unit_test(test_plan_only), cmocka_unit_test(test_stopped), cmocka_unit_test(test_no_memory)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+// vocab_read.c: reads a tokenizer from a file's keys: lists that must be of one length, ids that must be tokens, all of it
+// checked.
+
+#include "model/vocab.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// A list of texts; *n is 0 if the key is absent.
+static bool texts_read(const struct gguf_context *meta, const char *key, const char ***texts, uint32_t **sizes, int32_t *n,
+    size_t *longest, struct model_error *error) {
+    const int64_t id = gguf_find_key(meta, key);
+    *n               = 0;
+    if (id < 0) {
+        return true;
+    }
+    if (gguf_get_kv_type(meta, id) != GGUF_TYPE_ARRAY || gguf_get_arr_type(meta, id) != GGUF_TYPE_STRING) {
+        return model_fail(error, "key '%s' is no list of texts", key);
+    }
+    const size_t n_texts = gguf_get_arr_n(meta, id);
+    if (n_texts > INT32_MAX / 4) {
+        return model_fail(error, "key '%s' has %zu texts, too many", key, n_texts);
+    }
+    *texts = malloc((n_texts + 1) * sizeof **texts);
+    *sizes = malloc((n_texts + 1) * sizeof **sizes);
+    if (*texts == NULL || *sizes == NULL) {
+        return model_fail(error, "out of memory for %zu texts of '%s'", n_texts, key);
+    }
+    for (size_t i = 0; i < n_texts; i++) {
+        (*texts)[i]       = gguf_get_arr_str(meta, id, i);
+        const size_t size = strlen((*texts)[i]);
+        if (size > INT32_MAX / 4) {
+            return model_fail(error, "text %zu of key '%s' has %zu bytes, too many", i, key, size);
+        }
+        (*sizes)[i] = (uint32_t) size;
+        *longest    = size > *longest ? size : *longest;
+    }
+    *n = (int32_t) n_texts;
+    return true;
+}
+
+// A list of numbers that goes with the tokens; NULL if the key is absent.
+static bool numbers_read(const struct gguf_context *meta, const char *key, enum gguf_type type, int32_t n, const void **out,
+    struct model_error *error) {
+    const int64_t id = gguf_find_key(meta, key);
+    *out             = NULL;
+    if (id < 0) {
+        return true;
+    }
+    if (gguf_get_kv_type(meta, id) != GGUF_TYPE_ARRAY || gguf_get_arr_type(meta, id) != type) {
+        return model_fail(error, "key '%s' is no list of %s", key, gguf_type_name(type));
+    }
+    if (gguf_get_arr_n(meta, id) != (size_t) n) {
+        return model_fail(error, "key '%s' has %zu values for %d tokens", key, gguf_get_arr_n(meta, id), n);
+    }
+    *out = gguf_get_arr_data(meta, id);
+    return true;
+}
+
+static bool tokens_read(struct vocab *v, const struct gguf_context *meta, int64_t n_vocab, struct model_error *error) {
+    const void *scores, *types;
+    if (!texts_read(meta, "tokenizer.ggml.tokens", &v->texts, &v->sizes, &v->n_tokens, &v->max_size, error)) {
+        return false;
+    }
+    if (v->n_tokens == 0) {
+        return model_fail(error, "there is no tokenizer: key 'tokenizer.ggml.tokens' is missing or empty");
+    }
+    if (v->n_tokens != n_vocab) {
+        return model_fail(error, "there are %d tokens, but the model has %" PRId64, v->n_tokens, n_vocab);
+    }
+    if (!numbers_read(meta, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, v->n_tokens, &scores, error) ||
+        !numbers_read(meta, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, v->n_tokens, &types, error)) {
+        return false;
+    }
+    v->scores = malloc((size_t) v->n_tokens * sizeof *v->scores);
+    v->types  = malloc((size_t) v->n_tokens * sizeof *v->types);
+    if (v->scores == NULL || v->types == NULL) {
+        return model_fail(error, "out of memory for %d tokens", v->n_tokens);
+    }
+    for (int32_t i = 0; i < v->n_tokens; i++) {
+        const float score  = scores != NULL ? ((const float *) scores)[i] : 0;
+        const int32_t type = types != NULL ? ((const int32_t *) types)[i] : TOKEN_NORMAL;
+        if (type < 0 || type > TOKEN_BYTE) {
+            return model_fail(error, "token %d is of type %d, which is none", i, type);
+        }
+        v->scores[i] = isnan(score) ? -INFINITY : score;
+        v->types[i]  = (uint8_t) type;
+    }
+    return text_table_fill(&v->table, v->texts, v->sizes, v->n_tokens, true) ||
+           model_fail(error, "out of memory for the table of %d tokens", v->n_tokens);
+}
+
+static bool merges_read(struct vocab *v, const struct gguf_context *meta, struct model_error *error) {
+    const char *pre;
+    if (!keys_text(meta, "tokenizer.ggml.pre", &pre, error) ||
+        !texts_read(meta, "tokenizer.ggml.merges", &v->merges, &v->merge_sizes, &v->n_merges, &v->max_merge, error)) {
+        return false;
+    }
+    if (v->n_merges == 0) {
+        return model_fail(error, "key 'tokenizer.ggml.merges' is missing or empty");
+    }
+    pre      = pre != NULL ? pre : "default";
+    v->split = split_find(pre, &v->is_word_first);
+    if (v->split == NULL) {
+        return model_fail(error, "words as '%.64s' cuts them are not supported; default, gpt-2, llama-bpe and qwen2 are", pre);
+    }
+    return text_table_fill(&v->merge_table, v->merges, v->merge_sizes, v->n_merges, false) ||
+           model_fail(error, "out of memory for the table of %d merges", v->n_merges);
+}
+
+static bool id_read(
+    const struct vocab *v, const struct gguf_context *meta, const char *name, int32_t *out, struct model_error *error) {
+    char key[96];
+    int64_t id = -1;
+    snprintf(key, sizeof key, "tokenizer.ggml.%s_token_id", name);
+    // Files write -1 as u32 for "none".
+    const int64_t at = gguf_find_key(meta, key);
+    if (at >= 0 && gguf_get_kv_type(meta, at) == GGUF_TYPE_UINT32 && gguf_get_val_u32(meta, at) == UINT32_MAX) {
+        *out = -1;
+        return true;
+    }
+    if (!keys_int(meta, key, -1, v->n_tokens - 1, &id, error)) {
+        return false;
+    }
+    *out = at >= 0 ? (int32_t) id : *out;
+    return true;
+}
+
+static bool specials_read(struct vocab *v, const struct gguf_context *meta, struct model_error *error) {
+    v->bos = v->eos = v->eot = v->eom = v->unknown = -1;
+    v->add_bos = v->add_space = v->kind == VOCAB_SPM;
+    if (v->split != NULL) {
+        bool is_word_first;
+        v->add_bos = v->split == split_find("llama3", &is_word_first);
+    }
+    if (v->kind == VOCAB_SPM) {
+        v->unknown = 0;
+        v->bos     = v->n_tokens > 1 ? 1 : -1;
+        v->eos     = v->n_tokens > 2 ? 2 : -1;
+    }
+    if (!id_read(v, meta, "bos", &v->bos, error) || !id_read(v, meta, "eos", &v->eos, error) ||
+        !id_read(v, meta, "eot", &v->eot, error) || !id_read(v, meta, "eom", &v->eom, error) ||
+        !id_read(v, meta, "unknown", &v->unknown, error) ||
+        !keys_bool(meta, "tokenizer.ggml.add_bos_token", &v->add_bos, error) ||
+        !keys_bool(meta, "tokenizer.ggml.add_eos_token", &v->add_eos, error) ||
+        !keys_bool(meta, "tokenizer.ggml.add_space_prefix", &v->add_space, error)) {
+        return false;
+    }
+    for (int32_t i = 0; i < v->n_tokens; i++) {
+        const bool is_special = v->types[i] == TOKEN_CONTROL || v->types[i] == TOKEN_USER || v->types[i] == TOKEN_UNKNOWN;
+        if (is_special && v->sizes[i] > 0 && v->sizes[i] < VOCAB_MAX_SPECIAL) {
+            v->is_special[v->sizes[i]]                          = true;
+            v->is_special_first[(unsigned char) v->texts[i][0]] = true;
+        }
+    }
+    return true;
+}
+
+// "<0x0A>" is byte 10.
+static void bytes_find(struct vocab *v) {
+    for (int b = 0; b < 256; b++) {
+        char text[8];
+        snprintf(text, sizeof text, "<0x%02X>", (unsigned) b);
+        const int32_t id = vocab_find(v, text, 6);
+        v->byte_token[b] = id >= 0 && v->types[id] == TOKEN_BYTE ? id : -1;
+    }
+}
+
+struct vocab *vocab_new(const struct gguf_context *meta, int64_t n_vocab, struct model_error *error) {
+    struct vocab *v = calloc(1, sizeof *v);
+    const char *name;
+    bool ok = v != NULL || model_fail(error, "out of memory");
+    ok      = ok && keys_text(meta, "tokenizer.ggml.model", &name, error);
+    if (ok && (name == NULL || (strcmp(name, "llama") != 0 && strcmp(name, "gpt2") != 0))) {
+        ok = name == NULL || strcmp(name, "no_vocab") == 0
+                 ? model_fail(error, "there is no tokenizer in the file")
+                 : model_fail(error, "tokenizer '%.64s' is not supported; llama and gpt2 are", name);
+    }
+    if (ok) {
+        v->kind = strcmp(name, "llama") == 0 ? VOCAB_SPM : VOCAB_BPE;
+        ok      = tokens_read(v, meta, n_vocab, error) && (v->kind == VOCAB_SPM || merges_read(v, meta, error)) &&
+             specials_read(v, meta, error);
+    }
+    if (!ok) {
+        vocab_free(v);
+        return NULL;
+    }
+    bytes_find(v);
+    return v;
+}
+
+void vocab_free(struct vocab *v) {
+    if (v == NULL) {
+        return;
+    }
+    free(v->texts);
+    free(v->sizes);
+    free(v->scores);
+    free(v->types);
+    free(v->table.slots);
+    free(v->merges);
+    free(v->merge_sizes);
+    free(v->merge_table.slots);
+    free(v);
+}
