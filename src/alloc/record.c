@@ -187,6 +187,15 @@ static bool link_srcs(struct build *b, int32_t r) {
     return true;
 }
 
+// Listed tensors have their rows in the map.
+static void row_same(struct build *b, int32_t r) {
+    struct record *rec   = b->rec;
+    rec->rows[r].same_as = row_of(b, rec->tensors[r]);
+    if (rec->rows[r].same_as != r) {
+        rec->twice[rec->n_twice++] = r;
+    }
+}
+
 static inline void fetch_ahead(const struct ggml_tensor *next) {
     for (size_t at = 0; at < offsetof(struct ggml_tensor, extra); at += 64) {
         __builtin_prefetch((const char *) next + at);
@@ -206,8 +215,11 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g, const int *
     if (g->n_leafs > 0) {
         memcpy(rec->tensors + g->n_nodes, g->leafs, (size_t) g->n_leafs * sizeof rec->tensors[0]);
     }
-    rec->n_twice = map_fill(&b->map, rec->tensors, n_listed);
-    rec->n_rows  = n_listed;
+    const int32_t n_twice = map_fill(&b->map, rec->tensors, n_listed);
+    rec->n_rows           = n_listed;
+    if (n_twice > 0 && !berth_grow((void **) &rec->twice, &rec->twice_cap, (size_t) n_twice, sizeof rec->twice[0])) {
+        return false;
+    }
     for (int32_t r = 0; r < rec->n_rows; r++) { // grows while it runs: what is named outside the graph follows
         struct ggml_tensor *t = rec->tensors[r];
         if (r + AHEAD < n_listed) {
@@ -218,11 +230,15 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g, const int *
             if (!row_put(b, r, t, bufs != NULL ? bufs[r < g->n_nodes ? r : r - g->n_nodes] : 0)) {
                 return false;
             }
-            rec->rows[r].same_as = rec->n_twice > 0 ? row_of(b, t) : r;
+            if (n_twice > 0) {
+                row_same(b, r);
+            }
         }
         if (!link_view(b, r) || (r < n_listed && !link_srcs(b, r))) {
             return false;
         }
+        struct record_row *row = &rec->rows[r];
+        row->is_foreign        = row->has_memory && row->view_src < 0 && row->n_src == 0 && row->op == GGML_OP_NONE;
     }
     return true;
 }
@@ -237,7 +253,7 @@ enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph
     const bool ok                                            = build_rows(&b, graph, node_bufs, leaf_bufs);
     berth_free(b.map.slots);
     if (!ok) {
-        rec->n_rows = rec->n_nodes = rec->n_leafs = rec->n_srcs = 0;
+        rec->n_rows = rec->n_nodes = rec->n_leafs = rec->n_srcs = rec->n_twice = 0;
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the record of a graph of %d nodes", graph->n_nodes);
     }
     return GGML_STATUS_SUCCESS;
@@ -249,6 +265,7 @@ void berth_record_fini(struct record *rec) {
     berth_free(rec->shapes);
     berth_free(rec->srcs);
     berth_free(rec->slots);
+    berth_free(rec->twice);
     *rec = (struct record){0};
 }
 

@@ -28,6 +28,7 @@ struct record_row {
     int16_t n_src;   // sources that are not NULL
     bool is_plain;   // all sources are listed in the graph and in the first three slots
     bool has_memory; // placed by somebody else
+    bool is_foreign; // a leaf with memory of its own: matters to nobody's place, whatever else it is
     // what the replay finds
     bool is_kept;    // shares its memory with nobody
     bool is_fixed;   // has its place and takes over no other
@@ -46,9 +47,10 @@ struct record {
     struct record_shape *shapes;  // [n_shapes]
     int32_t n_rows, n_nodes, n_leafs, n_srcs, n_shapes;
     int32_t n_twice;             // rows that stand for a tensor of another row
+    int32_t *twice;              // [n_twice] which; of records that are compared with graphs
     int32_t shape_cache[64];     // by layout: a shape that may be it; only below n_shapes
     struct ggml_tensor **memory; // of tensors
-    size_t rows_cap, memory_cap, srcs_cap, slots_cap, shapes_cap;
+    size_t rows_cap, memory_cap, srcs_cap, slots_cap, shapes_cap, twice_cap;
 };
 
 // Whether a tensor has memory that is not the allocator's, and what a tensor without takes in buffer buf.
