@@ -29,19 +29,19 @@ struct galloc_plan {
     struct lifetimes lives;      // its items
     uint64_t *offsets;           // [n_items] as the planner gives them: chunk k begins at k * max_chunk
     struct galloc_spot *spots;   // [n_items]
-    struct record_place *places; // [n_rows] addresses, while the buffers are those of places_epoch
-    struct record_undo *undo;    // [n_rows] scratch of a match
-    size_t offsets_cap, spots_cap, places_cap, undo_cap;
+    struct record_place *places; // [n_rows] addresses, while the buffers are those of places_epoch; then scratch of as much
+    size_t offsets_cap, spots_cap, places_cap;
     uint64_t places_epoch;           // 0: never
     bool is_quiet;                   // no buffer in places wants to be told of its tensors
-    struct galloc_need *needs;       // [n_pools]
     struct ggml_tensor *const *keep; // [n_keep] memory of these is theirs all the time; only while items are made
     int n_keep;
-    bool is_ready;    // all of the above belong together
-    bool is_reshaped; // the record is of a graph that is somewhere smaller than the items
-    bool is_backed;   // there were buffers for it
-    bool is_pinned;   // reserved together with others: goes only when they go
+    bool is_ready;              // all of the above belong together
+    bool is_reshaped;           // the record is of a graph that is somewhere smaller than the items
+    bool is_backed;             // there were buffers for it
+    bool is_pinned;             // reserved together with others: goes only when they go
+    struct galloc_need needs[]; // [n_pools]
 };
+_Static_assert(sizeof(struct record_undo) <= sizeof(struct record_place), "the scratch behind places takes an undo a row");
 
 // Memory of one buffer type: as many buffers ("chunks") as its largest size asks for.
 struct galloc_pool {

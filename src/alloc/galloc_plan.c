@@ -7,14 +7,11 @@
 // ---- life ----
 
 struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc) {
-    struct galloc_plan *plan = berth_calloc(1, sizeof *plan);
-    if (plan != NULL) {
-        plan->needs = berth_calloc((size_t) galloc->n_pools, sizeof plan->needs[0]);
-    }
-    if (plan == NULL || plan->needs == NULL) {
-        berth_free(plan);
+    size_t size;
+    const bool ok            = berth_mul_ok((size_t) galloc->n_pools, sizeof(struct galloc_need), &size);
+    struct galloc_plan *plan = ok ? berth_calloc(1, sizeof *plan + size) : NULL;
+    if (plan == NULL) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a plan of %d buffer types", galloc->n_pools);
-        return NULL;
     }
     return plan;
 }
@@ -31,8 +28,6 @@ void berth_galloc_plan_free(const struct ggml_gallocr *galloc, struct galloc_pla
     berth_free(plan->offsets);
     berth_free(plan->spots);
     berth_free(plan->places);
-    berth_free(plan->undo);
-    berth_free(plan->needs);
     berth_free(plan);
 }
 
@@ -67,8 +62,9 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
         return false;
     }
     const struct record_rules rules = berth_galloc_record_rules(galloc);
-    struct record_placer placer     = {.places = plan->places, .undo = plan->undo, .may_write = plan->is_quiet};
-    const bool has_places           = in_place != NULL && plan->places_epoch == galloc->epoch;
+    struct record_placer placer     = {
+            .places = plan->places, .undo = (struct record_undo *) (plan->places + plan->rec.n_rows), .may_write = plan->is_quiet};
+    const bool has_places = in_place != NULL && plan->places_epoch == galloc->epoch;
     const enum record_match match =
         berth_record_match(&plan->rec, graph, node_bufs, leaf_bufs, &rules, has_places ? &placer : NULL);
     if (in_place != NULL) {
@@ -180,8 +176,7 @@ enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct gal
 enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     const size_t n = plan->lives.n_items;
     if (!berth_grow((void **) &plan->spots, &plan->spots_cap, n + 1, sizeof plan->spots[0]) ||
-        !berth_grow((void **) &plan->places, &plan->places_cap, (size_t) plan->rec.n_rows + 1, sizeof plan->places[0]) ||
-        !berth_grow((void **) &plan->undo, &plan->undo_cap, (size_t) plan->rec.n_rows + 1, sizeof plan->undo[0])) {
+        !berth_grow((void **) &plan->places, &plan->places_cap, 2 * ((size_t) plan->rec.n_rows + 1), sizeof plan->places[0])) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu places", n);
     }
     for (int p = 0; p < galloc->n_pools; p++) {

@@ -60,16 +60,22 @@ static bool map_grow(struct row_map *m, struct ggml_tensor *const *tensors) {
     return true;
 }
 
-// The tensors [0, n) by their first row. Returns how many stand for a tensor of another row.
-static int32_t map_fill(struct row_map *m, struct ggml_tensor *const *tensors, int32_t n) {
+// The tensors [0, n) by their first row. False: out of memory for the rows that stand for a tensor of another row, which go
+// to rec, if that is not NULL.
+static bool map_fill(struct row_map *m, struct ggml_tensor *const *tensors, int32_t n, struct record *rec) {
     for (int32_t r = 0; r < n; r++) {
         const size_t i = map_slot(m, tensors, tensors[r]);
-        if (m->slots[i] == 0) {
+        if (BERTH_LIKELY(m->slots[i] == 0)) {
             m->slots[i] = (uint32_t) r + 1;
             m->n_keys++;
+        } else if (rec != NULL) {
+            if (!berth_grow((void **) &rec->twice, &rec->twice_cap, (size_t) rec->n_twice + 1, sizeof rec->twice[0])) {
+                return false;
+            }
+            rec->twice[rec->n_twice++] = r;
         }
     }
-    return n - (int32_t) m->n_keys;
+    return true;
 }
 
 // ---- shapes ----
@@ -187,15 +193,6 @@ static bool link_srcs(struct build *b, int32_t r) {
     return true;
 }
 
-// Listed tensors have their rows in the map.
-static void row_same(struct build *b, int32_t r) {
-    struct record *rec   = b->rec;
-    rec->rows[r].same_as = row_of(b, rec->tensors[r]);
-    if (rec->rows[r].same_as != r) {
-        rec->twice[rec->n_twice++] = r;
-    }
-}
-
 static inline void fetch_ahead(const struct ggml_tensor *next) {
     for (size_t at = 0; at < offsetof(struct ggml_tensor, extra); at += 64) {
         __builtin_prefetch((const char *) next + at);
@@ -215,11 +212,11 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g, const int *
     if (g->n_leafs > 0) {
         memcpy(rec->tensors + g->n_nodes, g->leafs, (size_t) g->n_leafs * sizeof rec->tensors[0]);
     }
-    const int32_t n_twice = map_fill(&b->map, rec->tensors, n_listed);
-    rec->n_rows           = n_listed;
-    if (n_twice > 0 && !berth_grow((void **) &rec->twice, &rec->twice_cap, (size_t) n_twice, sizeof rec->twice[0])) {
+    if (!map_fill(&b->map, rec->tensors, n_listed, rec)) {
         return false;
     }
+    int32_t i_twice = 0;
+    rec->n_rows     = n_listed;
     for (int32_t r = 0; r < rec->n_rows; r++) { // grows while it runs: what is named outside the graph follows
         struct ggml_tensor *t = rec->tensors[r];
         if (r + AHEAD < n_listed) {
@@ -230,8 +227,9 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g, const int *
             if (!row_put(b, r, t, bufs != NULL ? bufs[r < g->n_nodes ? r : r - g->n_nodes] : 0)) {
                 return false;
             }
-            if (n_twice > 0) {
-                row_same(b, r);
+            if (i_twice < rec->n_twice && rec->twice[i_twice] == r) {
+                rec->rows[r].same_as = row_of(b, t);
+                i_twice++;
             }
         }
         if (!link_view(b, r) || (r < n_listed && !link_srcs(b, r))) {
@@ -275,7 +273,7 @@ bool berth_record_is_tangled(const struct record *rec) {
     if (!map_init(&map, (size_t) n_listed + 1)) {
         return true;
     }
-    const bool is_tangled = map_fill(&map, rec->tensors, n_listed) != rec->n_twice;
+    const bool is_tangled = !map_fill(&map, rec->tensors, n_listed, NULL) || n_listed - (int32_t) map.n_keys != rec->n_twice;
     berth_free(map.slots);
     return is_tangled;
 }

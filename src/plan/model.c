@@ -6,22 +6,20 @@
 #include <string.h>
 
 bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) {
-    *p       = (struct plan_prob){.n = n, .n_sec = n_sec};
-    p->a     = berth_malloc(2 * (size_t) n * sizeof *p->a);
-    p->size  = berth_malloc((size_t) n * sizeof *p->size);
-    p->total = berth_calloc((size_t) n_sec + 1, sizeof *p->total);
-    if (p->a == NULL || p->size == NULL || p->total == NULL) {
-        berth_plan_prob_fini(p);
+    const size_t m = (size_t) n;
+    *p             = (struct plan_prob){.n = n, .n_sec = n_sec};
+    p->size        = berth_malloc((m + (size_t) n_sec + 1) * sizeof *p->size + 2 * m * sizeof *p->a); // and the others
+    if (p->size == NULL) {
         return false;
     }
-    p->b = p->a + n;
+    p->total = p->size + m;
+    p->a     = (int32_t *) (p->total + n_sec + 1);
+    p->b     = p->a + m;
     return true;
 }
 
 void berth_plan_prob_fini(struct plan_prob *p) {
-    berth_free(p->a);
     berth_free(p->size);
-    berth_free(p->total);
     berth_free(p->align);
     berth_free(p->fixed);
     berth_free(p->fixed_ids);

@@ -261,16 +261,21 @@ static bool walk_both(struct walk *w, int32_t s, int32_t *order) {
 int64_t berth_plan_outward(const struct plan_prob *p, int64_t *off) {
     const size_t n = (size_t) p->n;
     int32_t first = 0, last = p->n_sec - 1; // of the fullest sections
-    int32_t *memory = berth_malloc((5 * n + (size_t) p->n_sec + 2) * sizeof *memory);
-    struct walk w   = {.p = p, .off = off, .gaps = berth_malloc((n + 1) * sizeof *w.gaps)};
-    int64_t peak    = memory != NULL && w.gaps != NULL ? -1 : -2;
+    struct walk w          = {.p = p, .off = off};
+    const size_t n_numbers = 5 * n + (size_t) p->n_sec + 2;
+    w.gaps                 = berth_malloc((n + 1) * sizeof *w.gaps + n_numbers * sizeof(int32_t)); // and the others
+    if (w.gaps == NULL) {
+        return -2;
+    }
+    int32_t *memory = (int32_t *) (w.gaps + n + 1);
+    int64_t peak    = -1;
     while (first < last && p->total[first] < p->bound) {
         first++;
     }
     while (first < last && p->total[last] < p->bound) {
         last--;
     }
-    if (peak == -1 && p->total[last] == p->bound) {
+    if (p->total[last] == p->bound) {
         w.by_first     = memory;
         w.by_end       = memory + n;
         w.prev         = memory + 2 * n;
@@ -285,6 +290,5 @@ int64_t berth_plan_outward(const struct plan_prob *p, int64_t *off) {
         peak = ok ? p->bound : -1;
     }
     berth_free(w.gaps);
-    berth_free(memory);
     return peak;
 }

@@ -324,6 +324,11 @@ static int32_t cut_sections(
     return sec + 1;
 }
 
+// How many times n blocks may have for them to count as dense; ranks are fewer.
+static size_t times_max(int32_t n) {
+    return 4 * (size_t) n + 64;
+}
+
 // Times as dense numbers in t[0..2n): as they are if they are dense, else their ranks. Returns how many, -1: out of memory.
 static int32_t dense_times(const struct raw_block *blocks, int32_t n, int32_t *t) {
     int64_t least = INT64_MAX;
@@ -333,7 +338,7 @@ static int32_t dense_times(const struct raw_block *blocks, int32_t n, int32_t *t
         most  = blocks[i].last > most ? blocks[i].last : most;
     }
     uint64_t span = (uint64_t) most - (uint64_t) least;
-    if (span < (uint64_t) n * 4 + 64) {
+    if (span < times_max(n)) {
         for (int32_t i = 0; i < n; i++) {
             t[i]     = (int32_t) (blocks[i].first - least);
             t[n + i] = (int32_t) (blocks[i].last - least);
@@ -368,16 +373,14 @@ static enum ggml_status pool_fill(
     struct plan_pool *pool, const struct raw_block *blocks, int32_t n, struct scale scale, bool chunk) {
     bool is_loose           = pool->prob.is_loose;
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    int32_t *sec_at         = NULL;
-    int32_t *t              = berth_malloc(2 * (size_t) n * sizeof *t);
+    int32_t *t              = berth_malloc((2 * (size_t) n + times_max(n)) * sizeof *t);
     int32_t n_times         = t != NULL ? dense_times(blocks, n, t) : -1;
-    sec_at                  = n_times >= 0 ? berth_malloc((size_t) n_times * sizeof *sec_at) : NULL;
     struct plan_prob *p     = &pool->prob;
-    if (sec_at == NULL || !berth_plan_prob_init(p, n, n)) {
+    if (n_times < 0 || !berth_plan_prob_init(p, n, n)) {
         goto done;
     }
     p->is_loose = is_loose;
-    p->n_sec    = cut_sections(t, t + n, n, p->a, p->b, sec_at, n_times);
+    p->n_sec    = cut_sections(t, t + n, n, p->a, p->b, t + 2 * (size_t) n, n_times);
     p->chunk    = chunk ? (int64_t) (pool->max_chunk / scale.unit) : 0;
     pool->unit  = scale.unit;
     for (int32_t i = 0; i < n; i++) {
@@ -419,7 +422,6 @@ static enum ggml_status pool_fill(
     }
     status = GGML_STATUS_SUCCESS;
 done:
-    berth_free(sec_at);
     berth_free(t);
     if (status != GGML_STATUS_SUCCESS) {
         berth_fail(status, "plan: out of memory for %d blocks", n);

@@ -97,12 +97,12 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     struct plan_state state = {.peak = PLAN_NO_CAP, .bound = p->bound, .method = "start"};
     struct plan_goal goal   = {.seed = s->params.seed, .n_threads = s->params.n_threads > 1 ? s->params.n_threads : 1};
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    state.off               = berth_malloc((size_t) p->n * sizeof *state.off);
-    state.spare             = berth_malloc((size_t) p->n * sizeof *state.spare);
-    if (state.off == NULL || state.spare == NULL) {
-        berth_fail(status, "plan: out of memory for %d offsets", p->n);
-        goto done;
+    int64_t *memory         = berth_malloc(2 * (size_t) p->n * sizeof *memory);
+    if (memory == NULL) {
+        return berth_fail(status, "plan: out of memory for %d offsets", p->n);
     }
+    state.off   = memory;
+    state.spare = memory + p->n;
     if (s->params.capacity > 0) {
         goal.enough = (int64_t) ((s->params.capacity < INT64_MAX ? s->params.capacity : INT64_MAX) / pool->unit);
     }
@@ -130,9 +130,7 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
         out->n_nodes = state.n_nodes;
         outcome_lift(out, pool, state.bound);
     }
-done:
-    berth_free(state.spare);
-    berth_free(state.off);
+    berth_free(memory);
     return status;
 }
 
