@@ -188,7 +188,7 @@ enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct ga
         struct galloc_need *need = &plan->needs[p];
         const uint64_t chunk     = max != 0 ? plan->offsets[i] / max : 0;
         const uint64_t off       = plan->offsets[i] - chunk * max;
-        if (!berth_grow((void **) &need->sizes, &need->cap, (size_t) chunk + 1, sizeof need->sizes[0])) {
+        if (chunk >= need->cap && !berth_grow((void **) &need->sizes, &need->cap, (size_t) chunk + 1, sizeof need->sizes[0])) {
             return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu chunks", (size_t) chunk + 1);
         }
         while (need->n <= chunk) {

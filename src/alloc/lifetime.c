@@ -123,13 +123,14 @@ static bool item_new(struct replay *r, struct record_row *row, int32_t i_row) {
     if (!berth_add_ok(size, align - 1, &padded)) {
         return false;
     }
+    padded -= (align & (align - 1)) == 0 ? padded & (align - 1) : padded % align;
     row->item                   = (int32_t) out->n_items;
     out->owners[out->n_items]   = i_row;
     out->returned[out->n_items] = false;
     out->items[out->n_items++]  = (struct berth_plan_item){
          .first = r->step,
          .last  = r->rec->n_nodes > 0 ? r->rec->n_nodes - 1 : 0, // until it is given back
-         .size  = padded / align * align,
+         .size  = padded,
          .align = align,
          .fixed = BERTH_PLAN_ANY,
          .alias = -1,

@@ -252,6 +252,14 @@ done:
 
 // ---- units ----
 
+// Blocks have few different sizes, and dividing is slow: sizes met before, by their bits.
+#define N_MET 16
+
+static size_t met_slot(uint64_t size) {
+    return (size_t) (size * 0x9E3779B97F4A7C15u >> 60);
+}
+_Static_assert(N_MET == 1 << 4, "met_slot takes four bits");
+
 struct scale {
     uint64_t unit;
     bool is_odd;     // alignments stay in the problem
@@ -259,12 +267,17 @@ struct scale {
 };
 
 static struct scale pool_scale(const struct plan_pool *pool, const struct raw_block *blocks, int32_t n, bool chunk) {
-    uint64_t all      = 0; // divides every size
-    uint64_t align    = blocks[0].align;
-    bool is_one_align = true;
-    uint64_t fixed    = 0;
+    uint64_t all        = 0; // divides every size
+    uint64_t align      = blocks[0].align;
+    bool is_one_align   = true;
+    uint64_t fixed      = 0;
+    uint64_t met[N_MET] = {0};
     for (int32_t i = 0; i < n; i++) {
-        all = all != 0 && blocks[i].size % all == 0 ? all : gcd(blocks[i].size, all);
+        const size_t slot = met_slot(blocks[i].size);
+        if (met[slot] != blocks[i].size) {
+            met[slot] = blocks[i].size;
+            all       = all != 0 && blocks[i].size % all == 0 ? all : gcd(blocks[i].size, all);
+        }
         if (blocks[i].align != align) {
             is_one_align = false;
         }
@@ -379,16 +392,21 @@ static enum ggml_status pool_fill(
     if (n_times < 0 || !berth_plan_prob_init(p, n, n)) {
         goto done;
     }
-    p->is_loose = is_loose;
-    p->n_sec    = cut_sections(t, t + n, n, p->a, p->b, t + 2 * (size_t) n, n_times);
-    p->chunk    = chunk ? (int64_t) (pool->max_chunk / scale.unit) : 0;
-    pool->unit  = scale.unit;
+    p->is_loose         = is_loose;
+    p->n_sec            = cut_sections(t, t + n, n, p->a, p->b, t + 2 * (size_t) n, n_times);
+    p->chunk            = chunk ? (int64_t) (pool->max_chunk / scale.unit) : 0;
+    pool->unit          = scale.unit;
+    uint64_t met[N_MET] = {0}, met_units[N_MET];
     for (int32_t i = 0; i < n; i++) {
-        uint64_t units = blocks[i].size / scale.unit;
-        units += units * scale.unit < blocks[i].size;
-        uint64_t slack  = units * scale.unit - blocks[i].size;
-        pool->least_end = slack > pool->least_end ? slack : pool->least_end;
-        p->size[i]      = (int64_t) units;
+        const size_t slot = met_slot(blocks[i].size);
+        if (met[slot] != blocks[i].size) {
+            met[slot]       = blocks[i].size;
+            met_units[slot] = blocks[i].size / scale.unit;
+            met_units[slot] += met_units[slot] * scale.unit < blocks[i].size;
+            const uint64_t slack = met_units[slot] * scale.unit - blocks[i].size;
+            pool->least_end      = slack > pool->least_end ? slack : pool->least_end;
+        }
+        p->size[i] = (int64_t) met_units[slot];
         p->n_fixed += blocks[i].fixed != BERTH_PLAN_ANY;
     }
     if (scale.is_odd) {
