@@ -44,7 +44,8 @@ enum ggml_status cli_plan_read_model(const char *path, int64_t n_ctx, int64_t n_
     struct model_devices devices       = {0};
     struct session *session            = NULL;
     enum ggml_status status            = GGML_STATUS_FAILED;
-    struct model *model                = model_open(path, &error);
+    ggml_backend_load_all();
+    struct model *model = model_open(path, &error);
     if (model != NULL && model_devices_open(&devices, NULL, 0, &error) &&
         model_place(model, &devices, true, NULL, NULL, &error)) {
         session = session_new(model, &devices, &params, &error);

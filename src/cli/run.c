@@ -51,8 +51,9 @@ struct result {
     int64_t n_prompt, n_made;
     int64_t n_decoded; // of those made, the ones that were read again: what made_us was spent on
     int64_t prompt_us, made_us;
-    bool is_stopped;
-    char *text; // with --json
+    bool is_stopped; // by Ctrl-C
+    bool is_full;    // the context has no position left
+    char *text;      // with --json
     size_t n_text;
 };
 
@@ -189,6 +190,7 @@ static bool work(const struct options *o, struct cli_model *m, const struct voca
     r->n_prompt         = ok ? r->n_prompt : s->n_past; // all, or as far as it came
     ok                  = ok && generate(o, s, w, sampler, r, error);
     r->is_stopped       = cli_is_interrupted(NULL);
+    r->is_full          = s->n_past == s->params.n_ctx;
     token_list_fini(&tokens);
     return ok || (r->is_stopped && s->n_past > 0);
 }
@@ -199,8 +201,10 @@ static double per_second(int64_t n, int64_t us) {
 
 static void print_line(const struct options *o, const struct cli_model *m, const struct result *r) {
     fprintf(stderr, "%s%sprompt %" PRId64 " tokens, %.1f a second; made %" PRId64 ", %.1f a second", cli_colour(stderr, CLI_DIM),
-        r->is_stopped ? "stopped; " : "", r->n_prompt, per_second(r->n_prompt, r->prompt_us), r->n_made,
-        per_second(r->n_decoded, r->made_us));
+        r->is_stopped ? "stopped; "
+        : r->is_full  ? "the context is full; "
+                      : "",
+        r->n_prompt, per_second(r->n_prompt, r->prompt_us), r->n_made, per_second(r->n_decoded, r->made_us));
     cli_model_memory(stderr, m);
     fprintf(stderr, "; seed %" PRId64 "%s\n", o->seed, cli_colour(stderr, CLI_RESET));
 }
