@@ -359,6 +359,58 @@ static void null_is_taken(void **state) {
     assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_FAILED);
 }
 
+// ---- threads ----
+
+// Every second row of the weight, times two: graphs of several threads read the same tensors, one of them a node in each.
+static void *compute_alone(void *user) {
+    struct ggml_tensor *half   = user;
+    ggml_backend_t cpu         = ggml_backend_cpu_init();
+    ggml_backend_sched_t sched = ggml_backend_sched_new(&cpu, NULL, 1, 64, false, false);
+    const char *wrong          = NULL;
+    ggml_backend_cpu_set_n_threads(cpu, 1);
+    for (int run = 0; run < 40 && wrong == NULL; run++) {
+        struct ggml_init_params params = {.mem_size = 1 << 20, .no_alloc = true};
+        struct ggml_context *ctx       = ggml_init(params);
+        struct ggml_cgraph *graph      = ggml_new_graph(ctx);
+        struct ggml_tensor *y          = ggml_scale(ctx, half, 2.0f);
+        for (int i = 0; i < run % 3; i++) {
+            y = ggml_scale(ctx, y, 1.0f);
+        }
+        ggml_set_output(y);
+        ggml_build_forward_expand(graph, y);
+        ggml_backend_sched_reset(sched);
+        float expected[2], got[2];
+        wrong = !ggml_backend_sched_alloc_graph(sched, graph)                           ? "alloc"
+                : ggml_backend_sched_graph_compute(sched, graph) != GGML_STATUS_SUCCESS ? "compute"
+                                                                                        : NULL;
+        if (wrong == NULL) {
+            ggml_backend_tensor_get(half, expected, half->nb[1], sizeof expected);
+            ggml_backend_tensor_get(y, got, y->nb[1], sizeof got);
+            wrong = got[0] == 2 * expected[0] && got[1] == 2 * expected[1] ? NULL : "result";
+        }
+        ggml_free(ctx);
+    }
+    ggml_backend_sched_free(sched);
+    ggml_backend_free(cpu);
+    return (void *) (uintptr_t) wrong;
+}
+
+static void threads_may_share_what_lives_longer(void **state) {
+    enum { THREADS = 4 };
+    struct net *n            = *state;
+    struct ggml_tensor *half = ggml_view_2d(n->weights_ctx, n->w[2], N, N / 2, 2 * n->w[2]->nb[1], 0);
+    assert_int_equal(ggml_backend_view_init(half), GGML_STATUS_SUCCESS);
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, compute_alone, half), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        void *wrong;
+        assert_int_equal(pthread_join(threads[i], &wrong), 0);
+        assert_null(wrong);
+    }
+}
+
 // ---- size ----
 
 static void many_backends_and_splits(void **state) {
@@ -418,6 +470,7 @@ int main(void) {
         NET_TEST(nodes_can_be_watched),
         NET_TEST(larger_graphs_are_planned_anew),
         NET_TEST(null_is_taken),
+        NET_TEST(threads_may_share_what_lives_longer),
         cmocka_unit_test(many_backends_and_splits),
     };
     return cmocka_run_group_tests_name("sched", tests, NULL, NULL);

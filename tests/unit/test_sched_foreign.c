@@ -6,6 +6,7 @@
 #include "support/check.h"
 #include "support/oracle.h"
 
+#include "berth.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 
@@ -42,37 +43,74 @@ static int group_teardown(void **state) {
     return 0;
 }
 
-// A net of STEPS ops, each where `turns` says: 0 Berth, 1 the other, 2 in turns.
-static void compute(int turns, float *result, int *n_splits) {
-    ggml_backend_t own             = ggml_backend_cpu_init();
-    ggml_backend_t backends[]      = {foreign, own};
-    ggml_backend_sched_t sched     = ggml_backend_sched_new(backends, NULL, 2, 64, false, false);
+struct net {
+    struct ggml_context *ctx, *cache_ctx;
+    struct ggml_cgraph *graph;
+    struct ggml_tensor *x, *w, *cache, *out;
+};
+
+// Where step i runs: 0 Berth, 1 the other, 2 in turns.
+static ggml_backend_t at(ggml_backend_t *backends, int turns, int i) {
+    return turns == 2 ? backends[i % 2] : backends[1 - turns];
+}
+
+// A chain of STEPS ops that also writes each step into a row of a cache and reads it back through a view.
+static void net_build(struct net *n, ggml_backend_sched_t sched, ggml_backend_t *backends, int turns) {
     struct ggml_init_params params = {.mem_size = 1 << 20, .no_alloc = true};
-    struct ggml_context *ctx       = ggml_init(params);
-    struct ggml_cgraph *graph      = ggml_new_graph(ctx);
-    struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, W, H), *w = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, W, W);
-    struct ggml_tensor *t = x;
-    ggml_set_input(x);
-    ggml_set_input(w);
+    n->ctx                         = ggml_init(params);
+    n->graph                       = ggml_new_graph(n->ctx);
+    n->x                           = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, W, H);
+    n->w                           = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, W, W);
+    struct ggml_tensor *t          = n->x;
+    ggml_set_input(n->x);
+    ggml_set_input(n->w);
     for (int i = 0; i < STEPS; i++) {
-        t = i % 3 == 0 ? ggml_mul_mat(ctx, w, t) : i % 3 == 1 ? ggml_rms_norm(ctx, t, 1e-5f) : ggml_add(ctx, t, x);
-        ggml_backend_sched_set_tensor_backend(sched, t, turns == 2 ? backends[i % 2] : turns == 1 ? foreign : own);
+        t = i % 3 == 0 ? ggml_mul_mat(n->ctx, n->w, t) : i % 3 == 1 ? ggml_rms_norm(n->ctx, t, 1e-5f) : ggml_add(n->ctx, t, n->x);
+        ggml_backend_sched_set_tensor_backend(sched, t, at(backends, turns, i));
+        struct ggml_tensor *rows  = ggml_view_2d(n->ctx, n->cache, W, H, n->cache->nb[1], (size_t) i * H * n->cache->nb[1]);
+        struct ggml_tensor *write = ggml_cpy(n->ctx, t, rows);
+        ggml_backend_sched_set_tensor_backend(sched, write, at(backends, turns, i));
+        ggml_build_forward_expand(n->graph, write);
+        t = ggml_add(n->ctx, rows, n->x);
+        ggml_backend_sched_set_tensor_backend(sched, t, at(backends, turns, i + 1));
     }
     ggml_set_output(t);
-    ggml_build_forward_expand(graph, t);
-    assert_true(ggml_backend_sched_alloc_graph(sched, graph));
-    struct check_rng rng = check_rng_new(7);
+    n->out = t;
+    ggml_build_forward_expand(n->graph, t);
+}
+
+// Three runs of it, the cache included.
+static void compute(int turns, bool parallel, float *result, int *n_splits) {
+    ggml_backend_t own             = ggml_backend_cpu_init();
+    ggml_backend_t backends[]      = {foreign, own};
+    ggml_backend_sched_t sched     = ggml_backend_sched_new(backends, NULL, 2, 64, parallel, false);
+    struct ggml_init_params params = {.mem_size = 1 << 16, .no_alloc = true};
+    struct net n                   = {.cache_ctx = ggml_init(params)};
+    n.cache                        = ggml_new_tensor_2d(n.cache_ctx, GGML_TYPE_F32, W, STEPS * H);
+    ggml_backend_buffer_t buffer   = ggml_backend_alloc_ctx_tensors(n.cache_ctx, own);
     static float values[W * W];
+    struct check_rng rng = check_rng_new(7);
     for (int i = 0; i < W * W; i++) {
         values[i] = (float) check_rng_below(&rng, 1000) / 1000.0f - 0.5f;
     }
-    ggml_backend_tensor_set(w, values, 0, ggml_nbytes(w));
-    ggml_backend_tensor_set(x, values, 0, ggml_nbytes(x));
-    assert_int_equal(ggml_backend_sched_graph_compute(sched, graph), GGML_STATUS_SUCCESS);
-    ggml_backend_tensor_get(t, result, 0, ggml_nbytes(t));
+    for (int run = 0; run < 3; run++) {
+        ggml_backend_sched_reset(sched);
+        net_build(&n, sched, backends, turns);
+        assert_true(ggml_backend_sched_alloc_graph(sched, n.graph));
+        ggml_backend_tensor_set(n.w, values, 0, ggml_nbytes(n.w));
+        ggml_backend_tensor_set(n.x, values + run * W, 0, ggml_nbytes(n.x));
+        assert_int_equal(ggml_backend_sched_graph_compute(sched, n.graph), GGML_STATUS_SUCCESS);
+        ggml_backend_tensor_get(n.out, result + run * 2 * W * H, 0, ggml_nbytes(n.out));
+        ggml_backend_tensor_get(n.cache, result + (run * 2 + 1) * W * H, 0, W * H * sizeof(float));
+        ggml_free(n.ctx);
+    }
+    struct berth_sched_stats stats;
+    berth_sched_get_stats(sched, &stats);
+    assert_int_equal(stats.n_planned, 1);
     *n_splits = ggml_backend_sched_get_n_splits(sched);
     ggml_backend_sched_free(sched);
-    ggml_free(ctx);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(n.cache_ctx);
     ggml_backend_free(own);
 }
 
@@ -82,16 +120,19 @@ static void two_cpu_backends_take_turns(void **state) {
         print_message("skipped: no CPU library of the reference that runs here (%s)\n", oracle_why());
         skip();
     }
-    static float own[W * H], other[W * H], turns[W * H];
+    enum { SIZE = 3 * 2 * W * H };
+    static float own[SIZE], other[SIZE], turns[SIZE];
     int n_splits;
-    compute(0, own, &n_splits);
-    assert_int_equal(n_splits, 1);
-    compute(1, other, &n_splits);
-    assert_int_equal(n_splits, 1);
-    compute(2, turns, &n_splits);
-    assert_int_equal(n_splits, STEPS);
-    for (int i = 0; i < W * H; i++) {
-        assert_true(isfinite(own[i]) && fabsf(own[i] - other[i]) < 1e-3f && fabsf(own[i] - turns[i]) < 1e-3f);
+    for (int parallel = 0; parallel < 2; parallel++) {
+        compute(0, parallel != 0, own, &n_splits);
+        assert_int_equal(n_splits, 1);
+        compute(1, parallel != 0, other, &n_splits);
+        assert_int_equal(n_splits, 1);
+        compute(2, parallel != 0, turns, &n_splits);
+        assert_true(n_splits > STEPS);
+        for (int i = 0; i < SIZE; i++) {
+            assert_true(isfinite(own[i]) && fabsf(own[i] - other[i]) < 1e-3f && fabsf(own[i] - turns[i]) < 1e-3f);
+        }
     }
 }
 
