@@ -183,6 +183,7 @@ static bool work(const struct options *o, struct cli_model *m, const struct voca
     }
     if (ok && o->echo) {
         fputs(o->prompt, w->file);
+        fflush(w->file);
     }
     const int64_t start = ggml_time_us();
     ok                  = ok && session_decode(s, tokens.ids, r->n_prompt, error);
@@ -192,7 +193,7 @@ static bool work(const struct options *o, struct cli_model *m, const struct voca
     r->is_stopped       = cli_is_interrupted(NULL);
     r->is_full          = s->n_past == s->params.n_ctx;
     token_list_fini(&tokens);
-    return ok || (r->is_stopped && s->n_past > 0);
+    return ok || r->is_stopped;
 }
 
 static double per_second(int64_t n, int64_t us) {

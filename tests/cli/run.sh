@@ -89,9 +89,13 @@ fi
 
 # Ctrl-C: the line at the end is there, and the exit code says that all is well.
 head -c 100000 /dev/zero | tr '\0' x > "$tmp/long"
-"$berth" run -c 120000 -b 64 -p "$(cat "$tmp/long")" > /dev/null 2> "$tmp/err" &
+"$berth" run --echo -c 120000 -b 64 -p "$(cat "$tmp/long")" > "$tmp/began" 2> "$tmp/err" &
 pid=$!
-sleep 1
+tries=0
+while [ ! -s "$tmp/began" ] && [ $tries -lt 300 ]; do # it has begun when the prompt is there
+    sleep 0.2
+    tries=$((tries + 1))
+done
 kill -INT $pid 2> /dev/null
 wait $pid
 got=$?
