@@ -9,367 +9,18 @@
 // Invariant: memory is written where it lies. A root that is not placed decides for all its views, so a backend is taken for it
 // only if it can run every op that writes into it. O(edges * backends) with each backend asked once for each op.
 
-#include "sched/sched.h"
+#include "sched/assign.h"
 
 #include "core/op.h"
 
 #include <string.h>
 
-struct assign {
-    struct ggml_backend_sched *sched;
-    struct sched_memo *memo;
-    uint8_t *known;       // [n_nodes * n_backends] 0: not asked, 1: supported, 2: not
-    int32_t *next_writer; // [n_rows] from a root through the nodes that write into it, -1: end; NULL: no node writes to another
-    int last;             // backend of the host
-    int32_t n_free;       // nodes that spreading can still give a backend, at most
-    uint64_t *change;     // [n_nodes + 2] scratch of the border search: bytes that cross, less those one border before
-    bool has_unread;      // something that nobody computes has no backend yet
-};
-
-// ---- what backends can do ----
-
-static bool supports(struct assign *a, int b, int32_t node) {
-    uint8_t *known = &a->known[(size_t) node * (size_t) a->sched->n_backends + (size_t) b];
-    if (*known == 0) {
-        *known = ggml_backend_supports_op(a->sched->backends[b], a->memo->tensors_at[node]) ? 1 : 2;
-    }
-    return *known == 1;
-}
-
-static bool is_node(const struct assign *a, int32_t r) {
-    return r < a->memo->n_nodes && !a->memo->rows[r].is_empty;
-}
-
-static int32_t writer_after(const struct assign *a, int32_t r) {
-    return a->next_writer != NULL ? a->next_writer[r] : -1;
-}
-
-// b supports every op that writes memory of this root (or the op of this row alone).
-static bool can_run(struct assign *a, int b, int32_t r) {
-    if (is_node(a, r) && !supports(a, b, r)) {
-        return false;
-    }
-    for (int32_t w = writer_after(a, r); w >= 0; w = writer_after(a, w)) {
-        if (!supports(a, b, w)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool uses_buft(const struct ggml_backend_sched *sched, int b, ggml_backend_buffer_type_t buft) {
-    return buft == NULL ? b == sched->n_backends - 1 : // an address without a buffer is the host's
-               ggml_backend_supports_buft(sched->backends[b], buft);
-}
-
 bool sched_reaches(const struct ggml_backend_sched *sched, const struct sched_memo *memo, int b, int32_t i) {
     const struct sched_row *base = &memo->rows[sched_base(memo, i)];
     if (base->is_placed) {
-        return uses_buft(sched, b, base->buft);
+        return assign_uses_buft(sched, b, base->buft);
     }
     return base->backend >= 0 && sched->reaches[(size_t) b * (size_t) sched->n_backends + (size_t) base->backend];
-}
-
-// ---- fixed ----
-
-static bool is_set(const struct assign *a, int32_t r) {
-    return a->memo->rows[sched_root(a->memo, r)].backend >= 0;
-}
-
-static int backend_of(const struct assign *a, int32_t r) {
-    return a->memo->rows[sched_root(a->memo, r)].backend;
-}
-
-static void set(struct assign *a, int32_t r, int b, enum berth_sched_reason reason) {
-    struct sched_row *row = &a->memo->rows[sched_root(a->memo, r)];
-    row->backend          = (int16_t) b;
-    row->reason           = (uint8_t) reason;
-}
-
-// The first that should have run it is remembered; who has its weight, before all others.
-static void refuse(struct assign *a, int32_t root, int b) {
-    struct sched_row *row = &a->memo->rows[root];
-    if (!row->lost_weight && (row->refused < 0 || b < row->refused)) {
-        row->refused = (int16_t) b;
-    }
-}
-
-static bool set_if_able(struct assign *a, int32_t r, int b, enum berth_sched_reason reason) {
-    const int32_t root = sched_root(a->memo, r);
-    if (can_run(a, b, root)) {
-        set(a, root, b, reason);
-        a->n_free--;
-        return true;
-    }
-    refuse(a, root, b);
-    return false;
-}
-
-// Into memory of this type, with this node's op.
-static int first_for_buft(struct assign *a, ggml_backend_buffer_type_t buft, int32_t node) {
-    for (int b = 0; b < a->sched->n_backends; b++) {
-        if (uses_buft(a->sched, b, buft) && (!is_node(a, node) || supports(a, b, node))) {
-            return b;
-        }
-    }
-    return -1;
-}
-
-static enum ggml_status fix_placed(struct assign *a, int32_t r) {
-    struct sched_memo *memo      = a->memo;
-    const struct sched_row *base = &memo->rows[sched_base(memo, r)];
-    struct sched_row *row        = &memo->rows[r];
-    const bool is_chosen         = is_node(a, r) && row->caller >= 0; // memory stays where it is whatever is chosen
-    const int b                  = is_chosen ? row->caller : first_for_buft(a, base->buft, r);
-    const struct ggml_tensor *t  = memo->tensors_at[r];
-    row->backend                 = (int16_t) b;
-    row->reason                  = is_chosen ? BERTH_SCHED_CALLER : BERTH_SCHED_PLACED;
-    if (is_node(a, r) && (b < 0 || !uses_buft(a->sched, b, base->buft))) {
-        return berth_fail(GGML_STATUS_FAILED, "scheduler: %s (%s) writes into memory of type %s, and %s can do that",
-            berth_name_of(t), ggml_op_name(t->op), base->buft != NULL ? ggml_backend_buft_name(base->buft) : "host",
-            b >= 0 ? "the backend chosen for it is not one that" : "no backend");
-    }
-    return GGML_STATUS_SUCCESS;
-}
-
-// How many tokens an op works on at once: a weight is worth its way to a device if many share it.
-static int64_t batch_of(const struct ggml_tensor *t) {
-    switch (t->op) {
-        case GGML_OP_GET_ROWS: return 0; // touches few rows of its weight
-        case GGML_OP_MUL_MAT: return t->ne[1];
-        case GGML_OP_MUL_MAT_ID:
-        case GGML_OP_ROPE: return t->ne[2];
-        default: return ggml_nrows(t);
-    }
-}
-
-static bool wants_offload(struct assign *a, int b, int32_t node) {
-    const struct ggml_tensor *t = a->memo->tensors_at[node];
-    return (a->sched->offload_min_batch <= 0 || batch_of(t) >= a->sched->offload_min_batch) && supports(a, b, node) &&
-           ggml_backend_offload_op(a->sched->backends[b], t);
-}
-
-static bool is_weight(const struct sched_memo *memo, int32_t s) {
-    const struct sched_row *base = &memo->rows[sched_base(memo, s)];
-    return base->is_placed && base->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
-}
-
-// The backend of a weight that node reads, or of a device that wants the op in spite of it.
-static bool follow_weight(struct assign *a, int32_t node, ggml_backend_buffer_type_t buft) {
-    struct sched_row *root = &a->memo->rows[sched_root(a->memo, node)];
-    const int b            = first_for_buft(a, buft, node);
-    if (a->sched->op_offload && b == a->last && ggml_backend_buft_is_host(buft)) {
-        for (int d = 0; d < b; d++) {
-            if (wants_offload(a, d, node) && set_if_able(a, node, d, BERTH_SCHED_OFFLOAD)) {
-                return true;
-            }
-        }
-    }
-    if (b >= 0 && set_if_able(a, node, b, BERTH_SCHED_WEIGHT)) {
-        return true;
-    }
-    for (int d = 0; b < 0 && d < a->sched->n_backends && !root->lost_weight; d++) { // who has the weight cannot run the op
-        if (uses_buft(a->sched, d, buft)) {
-            root->refused     = (int16_t) d;
-            root->lost_weight = true;
-        }
-    }
-    root->lost_weight = root->lost_weight || b >= 0;
-    return false;
-}
-
-// The largest weight decides, the first of equals; if its backend cannot run the op, another one may.
-static bool fix_by_weight(struct assign *a, int32_t node) {
-    struct sched_memo *memo     = a->memo;
-    const struct sched_row *row = &memo->rows[node];
-    if (memo->forms[row->form].op == GGML_OP_ROPE) {
-        return false; // its frequency factors are too small to decide anything
-    }
-    int32_t largest = -1;
-    for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        const int32_t s = memo->srcs[k];
-        largest = is_weight(memo, s) && (largest < 0 || sched_nbytes(memo, s) > sched_nbytes(memo, largest)) ? s : largest;
-    }
-    if (largest < 0 || follow_weight(a, node, memo->rows[sched_base(memo, largest)].buft)) {
-        return largest >= 0;
-    }
-    for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        const int32_t s = memo->srcs[k];
-        if (s != largest && is_weight(memo, s) && follow_weight(a, node, memo->rows[sched_base(memo, s)].buft)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static inline bool reads_weight(const struct sched_memo *memo, const struct sched_row *row) {
-    bool any = false;
-    for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        any = any || is_weight(memo, memo->srcs[k]);
-    }
-    return any;
-}
-
-static inline enum ggml_status fix_row(struct assign *a, int32_t r) {
-    struct sched_memo *memo     = a->memo;
-    enum ggml_status status     = GGML_STATUS_SUCCESS;
-    const struct sched_row *row = &memo->rows[r];
-    if (memo->rows[sched_base(memo, r)].is_placed) {
-        status = fix_placed(a, r);
-    } else if (!is_set(a, r) && memo->rows[sched_root(memo, r)].is_input) {
-        a->n_free += set_if_able(a, r, a->last, BERTH_SCHED_INPUT); // it is none of those that are counted
-    }
-    if (is_set(a, r)) {
-        return status;
-    }
-    if (!is_node(a, r)) {
-        a->has_unread = a->has_unread || sched_root(memo, r) == r; // a view follows its root
-        return status;
-    }
-    a->n_free++;
-    if (row->reads_weight) {
-        (void) fix_by_weight(a, r);
-    }
-    return status;
-}
-
-static enum ggml_status fix(struct assign *a) {
-    struct sched_memo *memo = a->memo;
-    for (int32_t r = 0; memo->has_choices && r < memo->n_rows; r++) { // roots and writers that were chosen come before all else
-        if (memo->rows[r].caller >= 0 && (memo->rows[r].view_src < 0 || is_node(a, r))) {
-            set(a, r, memo->rows[r].caller, BERTH_SCHED_CALLER);
-        }
-    }
-    a->n_free               = 0;
-    enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int32_t r = memo->n_nodes; r < memo->n_rows && status == GGML_STATUS_SUCCESS; r++) { // memory before who uses it
-        status = fix_row(a, r);
-    }
-    for (int32_t r = 0; r < memo->n_nodes && status == GGML_STATUS_SUCCESS; r++) {
-        memo->rows[r].reads_weight = reads_weight(memo, &memo->rows[r]);
-        status                     = fix_row(a, r);
-    }
-    return status;
-}
-
-// ---- spreading ----
-
-#define BORDER_AHEAD 64 // nodes behind a gap that are looked at for readers
-
-// Has one of the two the source row at hand and the other not? Then *is_left tells which.
-static bool one_has(struct assign *a, int32_t s, int left, int right, bool *is_left) {
-    const struct sched_row *base = &a->memo->rows[sched_base(a->memo, s)];
-    if (!base->is_placed && base->backend < 0) {
-        return false;
-    }
-    *is_left = sched_reaches(a->sched, a->memo, left, s);
-    return *is_left != sched_reaches(a->sched, a->memo, right, s);
-}
-
-// The nodes from g0 up to g1 are free; before them runs `left`, after them `right`. The number of them that go to left so that
-// the fewest bytes cross; the most nodes where it is equal. What is read from elsewhere crosses either way. A border after c
-// nodes lets a source of left's cross if its last reader is not among the first c, and one of right's if its first reader is.
-// Readers that are counted are marked in rows[].slots, which no other pass uses before places are given.
-static int32_t border(struct assign *a, int32_t g0, int32_t g1, int left, int right) {
-    struct sched_memo *memo = a->memo;
-    const int32_t n         = g1 - g0;
-    memset(a->change, 0, ((size_t) n + 2) * sizeof a->change[0]);
-    bool has_right = false;
-    int32_t end    = g1 + 1; // readers behind the gap count as far as right is going to run
-    while (end < memo->n_nodes && end < g1 + BORDER_AHEAD && (!is_set(a, end) || backend_of(a, end) == right)) {
-        end++;
-    }
-    for (int32_t i = end - 1; i >= g0; i--) { // backwards: the last reader comes first
-        const struct sched_row *row = &memo->rows[i];
-        for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-            const int32_t s = memo->srcs[k], base = sched_base(memo, s);
-            const bool in_gap = base >= g0 && base < g1;
-            bool is_left      = true;
-            if (memo->rows[s].slots >= 0 || (!in_gap && !one_has(a, s, left, right, &is_left))) {
-                continue;
-            }
-            if (!is_left) {
-                has_right = true;
-                continue;
-            }
-            const int32_t made = in_gap ? base - g0 + 1 : 0, until = i - g0 < n ? i - g0 : n;
-            if (made <= until) {
-                a->change[made] += sched_nbytes(memo, s);
-                a->change[until + 1] -= sched_nbytes(memo, s);
-            }
-            memo->rows[s].slots = i;
-        }
-    }
-    for (int32_t i = g0; has_right && i < g1; i++) {
-        const struct sched_row *row = &memo->rows[i];
-        for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-            const int32_t s = memo->srcs[k];
-            bool is_left    = true;
-            if (memo->rows[s].slots < 0 && one_has(a, s, left, right, &is_left) && !is_left) {
-                a->change[i - g0 + 1] += sched_nbytes(memo, s);
-                memo->rows[s].slots = i;
-            }
-        }
-    }
-    for (int32_t i = g0; i < end; i++) {
-        const struct sched_row *row = &memo->rows[i];
-        for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-            memo->rows[memo->srcs[k]].slots = -1;
-        }
-    }
-    int32_t best   = 0;
-    uint64_t bytes = 0, least = UINT64_MAX;
-    for (int32_t c = 0; c <= n; c++) {
-        bytes += a->change[c];
-        best  = bytes <= least ? c : best;
-        least = bytes <= least ? bytes : least;
-    }
-    return best;
-}
-
-static void spread_down(struct assign *a, bool with_last) {
-    int cur = -1;
-    for (int32_t i = 0; a->n_free > 0 && i < a->memo->n_nodes; i++) {
-        if (!is_node(a, i)) {
-            continue;
-        }
-        if (is_set(a, i)) {
-            cur = backend_of(a, i);
-            cur = cur == a->last && !with_last ? -1 : cur;
-            continue;
-        }
-        if (cur < 0) {
-            continue;
-        }
-        int32_t end = i;
-        while (end < a->memo->n_nodes && (!is_node(a, end) || !is_set(a, end))) {
-            end++;
-        }
-        const int right    = end < a->memo->n_nodes ? backend_of(a, end) : -1;
-        const bool meet    = right >= 0 && right != cur && (right != a->last || with_last);
-        const int32_t stop = meet ? i + border(a, i, end, cur, right) : end;
-        for (; i < end; i++) {
-            if (i < stop && is_node(a, i) && !is_set(a, i)) {
-                (void) set_if_able(a, i, cur, BERTH_SCHED_EXPANSION);
-            }
-        }
-        i = end - 1;
-    }
-}
-
-static void spread_up(struct assign *a, bool with_last) {
-    int cur = -1;
-    for (int32_t i = a->memo->n_nodes - 1; a->n_free > 0 && i >= 0; i--) {
-        if (!is_node(a, i)) {
-            continue;
-        }
-        if (is_set(a, i)) {
-            cur = backend_of(a, i);
-            cur = cur == a->last && !with_last ? -1 : cur;
-        } else if (cur >= 0) {
-            (void) set_if_able(a, i, cur, BERTH_SCHED_EXPANSION);
-        }
-    }
 }
 
 // ---- what is left ----
@@ -390,8 +41,8 @@ static enum ggml_status pick(struct assign *a, int32_t node) {
     int best           = -1;
     uint64_t most      = 0;
     for (int b = 0; b < a->sched->n_backends; b++) {
-        if (!can_run(a, b, root)) {
-            refuse(a, root, b);
+        if (!assign_can_run(a, b, root)) {
+            assign_refuse(a, root, b);
             continue;
         }
         const uint64_t bytes = bytes_at_hand(a, b, node);
@@ -403,9 +54,9 @@ static enum ggml_status pick(struct assign *a, int32_t node) {
     if (best < 0) {
         const struct ggml_tensor *t = a->memo->tensors_at[node];
         return berth_fail(GGML_STATUS_FAILED, "scheduler: no backend can run %s (%s, %s%s)", berth_name_of(t), ggml_op_desc(t),
-            ggml_type_name(t->type), writer_after(a, root) >= 0 ? ", with the ops that share its memory" : "");
+            ggml_type_name(t->type), assign_writer_after(a, root) >= 0 ? ", with the ops that share its memory" : "");
     }
-    set(a, node, best, BERTH_SCHED_PRIORITY);
+    assign_set(a, node, best, BERTH_SCHED_PRIORITY);
     return GGML_STATUS_SUCCESS;
 }
 
@@ -416,7 +67,7 @@ static void upgrade(struct assign *a, int32_t node) {
         return;
     }
     for (int b = a->sched->first_alike[row->backend]; b < row->backend; b++) {
-        if (a->sched->bufts[b] != a->sched->bufts[row->backend] || !can_run(a, b, sched_root(a->memo, node))) {
+        if (a->sched->bufts[b] != a->sched->bufts[row->backend] || !assign_can_run(a, b, sched_root(a->memo, node))) {
             continue;
         }
         const struct sched_row *n = &a->memo->rows[node];
@@ -436,16 +87,16 @@ static enum ggml_status settle(struct assign *a) {
     struct sched_memo *memo = a->memo;
     const bool is_done      = a->n_free == 0 && !a->sched->has_alike; // most often
     for (int32_t r = 0; !is_done && r < memo->n_nodes; r++) {
-        if (!is_node(a, r)) {
+        if (!assign_is_node(a, r)) {
             continue;
         }
-        if (!is_set(a, r)) {
+        if (!assign_is_set(a, r)) {
             const enum ggml_status status = pick(a, r);
             if (status != GGML_STATUS_SUCCESS) {
                 return status;
             }
         }
-        const int b = backend_of(a, r);
+        const int b = assign_backend_of(a, r);
         if (a->sched->first_alike[b] != b) {
             upgrade(a, r);
         }
@@ -453,8 +104,8 @@ static enum ggml_status settle(struct assign *a) {
     for (int32_t r = 0; a->has_unread && r < memo->n_nodes; r++) { // what only lies there follows its first reader
         const struct sched_row *row = &memo->rows[r];
         for (int32_t k = row->src; !row->is_empty && k < row->src + row->n_src; k++) {
-            if (!memo->rows[sched_base(memo, memo->srcs[k])].is_placed && !is_set(a, memo->srcs[k])) {
-                set(a, memo->srcs[k], backend_of(a, r), BERTH_SCHED_READER);
+            if (!memo->rows[sched_base(memo, memo->srcs[k])].is_placed && !assign_is_set(a, memo->srcs[k])) {
+                assign_set(a, memo->srcs[k], assign_backend_of(a, r), BERTH_SCHED_READER);
             }
         }
     }
@@ -462,7 +113,7 @@ static enum ggml_status settle(struct assign *a) {
         const int32_t root = sched_root(memo, r);
         if (root == r && !memo->rows[r].is_placed && memo->rows[sched_base(memo, r)].is_placed == false &&
             memo->rows[r].backend < 0) {
-            set(a, r, a->last, BERTH_SCHED_READER); // nobody reads it
+            assign_set(a, r, a->last, BERTH_SCHED_READER); // nobody reads it
         }
     }
     for (int32_t r = 0; memo->has_views && r < memo->n_rows; r++) { // the root's word holds for its views
@@ -497,7 +148,7 @@ static bool begin(struct assign *a) {
     memset(a->next_writer, -1, n_rows * sizeof a->next_writer[0]);
     for (int32_t r = a->memo->n_nodes - 1; r >= 0; r--) {
         const int32_t root = sched_root(a->memo, r);
-        if (root != r && is_node(a, r)) {
+        if (root != r && assign_is_node(a, r)) {
             a->next_writer[r]    = a->next_writer[root];
             a->next_writer[root] = r;
         }
@@ -513,15 +164,15 @@ enum ggml_status sched_assign(struct ggml_backend_sched *sched, struct sched_mem
             GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for %d backends of %d nodes", sched->n_backends, memo->n_nodes);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = fix(&a);
+        status = sched_fix(&a);
     }
     if (status == GGML_STATUS_SUCCESS) {
         if (sched->n_backends > 1) { // devices, before the host
-            spread_down(&a, false);
-            spread_up(&a, false);
+            sched_spread_down(&a, false);
+            sched_spread_up(&a, false);
         }
-        spread_down(&a, true);
-        spread_up(&a, true);
+        sched_spread_down(&a, true);
+        sched_spread_up(&a, true);
         status = settle(&a);
     }
     return status;

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+// settings.c: questions to a scheduler, the caller's choices, and the settings beyond ggml's: strict mode, limits, copies.
+
+#include "sched/sched.h"
+
+#include "alloc/galloc.h"
+#include "core/op.h"
+
+// ---- questions and choices ----
+
+static int index_of(const struct ggml_backend_sched *sched, ggml_backend_t backend) {
+    for (int b = 0; sched != NULL && b < sched->n_backends; b++) {
+        if (sched->backends[b] == backend) {
+            return b;
+        }
+    }
+    return -1;
+}
+
+int ggml_backend_sched_get_n_backends(ggml_backend_sched_t sched) {
+    return sched != NULL ? sched->n_backends : 0;
+}
+
+ggml_backend_t ggml_backend_sched_get_backend(ggml_backend_sched_t sched, int i) {
+    return sched != NULL && i >= 0 && i < sched->n_backends ? sched->backends[i] : NULL;
+}
+
+int ggml_backend_sched_get_n_splits(ggml_backend_sched_t sched) {
+    return sched != NULL ? sched->last_n_splits : 0;
+}
+
+int ggml_backend_sched_get_n_copies(ggml_backend_sched_t sched) {
+    return sched != NULL ? sched->n_copies : 0;
+}
+
+ggml_backend_buffer_type_t ggml_backend_sched_get_buffer_type(ggml_backend_sched_t sched, ggml_backend_t backend) {
+    const int b = index_of(sched, backend);
+    return b >= 0 ? sched->bufts[b] : NULL;
+}
+
+size_t ggml_backend_sched_get_buffer_size(ggml_backend_sched_t sched, ggml_backend_t backend) {
+    const int b = index_of(sched, backend);
+    return b >= 0 ? ggml_gallocr_get_buffer_size(sched->galloc, b) : 0;
+}
+
+static bool choose(struct sched_choices *choices, struct ggml_tensor *t, int b) {
+    const size_t n = (size_t) choices->n + 1;
+    if (!berth_grow((void **) &choices->tensors, &choices->tensors_cap, n, sizeof choices->tensors[0]) ||
+        !berth_grow((void **) &choices->backends, &choices->backends_cap, n, sizeof choices->backends[0]) ||
+        !(n == 1 ? sched_index_reset(&choices->index, 1)
+                 : sched_index_reserve(&choices->index, choices->tensors, choices->n, n))) {
+        return false;
+    }
+    choices->tensors[choices->n] = t;
+    const int32_t i              = sched_index_add(&choices->index, choices->tensors, choices->n);
+    choices->backends[i]         = (int16_t) b;
+    choices->n += i == choices->n;
+    return true;
+}
+
+void ggml_backend_sched_set_tensor_backend(ggml_backend_sched_t sched, struct ggml_tensor *node, ggml_backend_t backend) {
+    const int b = index_of(sched, backend);
+    if (b < 0 || node == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_set_tensor_backend: %s",
+            sched == NULL  ? "the scheduler is NULL"
+            : node == NULL ? "the tensor is NULL"
+                           : "the backend is none of the scheduler's");
+        return;
+    }
+    if (!choose(&sched->chosen, node, b)) {
+        berth_backend_fail(backend, "ggml_backend_sched_set_tensor_backend: out of memory for the choice of %s", node->name);
+    }
+    sched->is_alloc = false;
+}
+
+ggml_backend_t ggml_backend_sched_get_tensor_backend(ggml_backend_sched_t sched, struct ggml_tensor *node) {
+    if (sched == NULL || node == NULL) {
+        return NULL;
+    }
+    const int32_t r = sched->cur != NULL ? sched_memo_row(sched->cur, node) : -1;
+    const int b     = r >= 0 ? sched->cur->rows[r].backend : sched_choice(&sched->chosen, node);
+    return b >= 0 ? sched->backends[b] : NULL;
+}
+
+// ---- beyond ggml ----
+
+// Everything known was made under another rule.
+static void forget(struct ggml_backend_sched *sched) {
+    for (int m = 0; m < SCHED_N_MEMOS; m++) {
+        sched_memo_drop(&sched->memos[m]);
+    }
+    sched->cur      = NULL;
+    sched->graph    = NULL;
+    sched->is_alloc = false;
+}
+
+void berth_sched_set_strict(ggml_backend_sched_t sched, bool strict) {
+    if (sched != NULL && sched->is_strict != strict) {
+        sched->is_strict = strict;
+        forget(sched);
+    }
+}
+
+void berth_sched_set_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t bytes) {
+    const int b = index_of(sched, backend);
+    if (b < 0) {
+        berth_fail(GGML_STATUS_FAILED, "berth_sched_set_limit: the backend is none of the scheduler's");
+        return;
+    }
+    sched->limits[b] = bytes;
+    forget(sched);
+}
+
+void berth_sched_set_n_copies(ggml_backend_sched_t sched, int n_copies) {
+    if (sched == NULL || n_copies < 1) {
+        berth_fail(GGML_STATUS_FAILED, "berth_sched_set_n_copies: %d copies", n_copies);
+        return;
+    }
+    sched_drain(sched);
+    sched->n_copies = n_copies;
+    sched->slot = sched->next_slot = 0;
+    forget(sched);
+}
+
+void berth_sched_get_stats(ggml_backend_sched_t sched, struct berth_sched_stats *stats) {
+    if (sched != NULL && stats != NULL) {
+        *stats = sched->stats;
+    }
+}
