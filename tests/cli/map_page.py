@@ -274,7 +274,7 @@ class Test:
         stats = b.js("document.getElementById('stats').innerText").replace("\n", " ")
         for part in ("peak 4 KiB", "before 6 KiB", "\u221233.33%"):
             self.check(part in stats, f"no '{part}' in {stats!r}")
-        self.expect(self.hover(0, "soft"), "It could lie lower, at 2 KiB, and it sets the peak", "after", "at 2 KiB")
+        self.expect(self.hover(0, "soft"), "It could lie lower, at 2 KiB, and it reaches the peak", "after", "at 2 KiB")
         b.shot(self.shots, "compare-dark")
         self.expect(self.hover(1, "soft"), "It cannot go lower", "before", "at 4 KiB")
         b.key("2")

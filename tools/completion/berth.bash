@@ -60,7 +60,8 @@ _berth() {
         map:-o | map:--out) _berth_files "$cur" .svg .html; return ;;
         run:--map) _berth_files "$cur" .svg .html .json; return ;;
         bench:-o | bench:--output) _berth_from "$cur" md csv json; return ;;
-        plan:-o | plan:--out | run:--trace) _berth_files "$cur"; return ;;
+        plan:-o | plan:--out | run:--trace | imatrix:-o | imatrix:--out) _berth_files "$cur"; return ;;
+        gguf:--imatrix) _berth_files "$cur" .gguf .dat; return ;;
         *:-d | *:--device) _berth_from "$cur" "$("$berth" devices --json 2>/dev/null | grep -o '"name": "[^"]*"' | cut -d'"' -f4)"; return ;;
     esac
     if [[ $cur == -* ]]; then
@@ -73,6 +74,7 @@ _berth() {
     case "$command" in
         run | bench | fit | explain) _berth_files "$cur" .gguf ;;
         plan | map) _berth_files "$cur" .csv .json .ggraph .ggraph.gz .gguf ;;
+        imatrix) _berth_files "$cur" .gguf .txt ;;
         verify) _berth_files "$cur" .csv .json ;;
         gguf)
             if [ "${path[2]}" = quantize ] && [ "$COMP_CWORD" -eq 5 ]; then

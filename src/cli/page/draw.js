@@ -99,7 +99,10 @@ class Painter {
     while (span / step > Math.max(panel.h / 56, 2)) {
       step *= 2;
     }
-    const digits = Math.max(0, Math.min(3, Math.ceil(-Math.log10(step / 1024 ** unit))));
+    let digits = 0; // as many as the step needs, so that no label is rounded
+    while (digits < 4 && !Number.isInteger(step / 1024 ** unit * 10 ** digits)) {
+      digits++;
+    }
     c.strokeStyle = this.colours.grid;
     c.fillStyle = this.colours.soft;
     c.lineWidth = 1;

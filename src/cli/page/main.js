@@ -130,7 +130,7 @@
     switch (why.kind) {
       case "bottom": return "It lies at the very bottom, address 0.";
       case "fixed": return "It is fixed there: the plan was told this address.";
-      case "free": return "It could lie lower, at " + human(why.at) + (why.isPeak ? ", and it sets the peak: this plan is not tight." : ": the peak is set elsewhere, so nothing would be gained.") + (names ? " Beneath it: " + names + "." : "");
+      case "free": return "It could lie lower, at " + human(why.at) + (why.isOptimal ? ". Nothing would be gained: the peak is at the bound." : why.isPeak ? ", and it reaches the peak: this plan leaves room." : ". The peak is set elsewhere, so nothing would be gained.") + (names ? " Beneath it: " + names + "." : "");
       default: return "It cannot go lower: beneath it " + (why.below.length > 1 ? "lie " : "lies ") + names + ", alive at the same time, and no gap below is large enough.";
     }
   }

@@ -117,7 +117,7 @@ class Plan {
   }
 
   // Why tensor i lies no lower: {kind: "bottom" | "fixed" | "held" | "free", below: tensors, at: where it could lie, isPeak: its end
-  // is the peak}.
+  // is the peak, isOptimal: no plan has a lower one}.
   why(i) {
     const me = this.tensors.item[i], {n, first, last, size, at, align, buffer, fixed} = this.items;
     if (at[me] === 0) {
@@ -144,7 +144,7 @@ class Plan {
     const touching = under.filter(k => up(at[k] + size[k]) === at[me]);
     const below = (touching.length > 0 ? touching : under.slice(-3)).map(k => this.tensorOf(k, first[me], last[me]));
     return {kind: fixed[me] ? "fixed" : hole >= 0 ? "free" : "held", below, at: hole,
-      isPeak: at[me] + size[me] === this.buffers[buffer[me]].peak};
+      isPeak: at[me] + size[me] === this.buffers[buffer[me]].peak, isOptimal: this.buffers[buffer[me]].peak === this.buffers[buffer[me]].bound};
   }
 }
 
