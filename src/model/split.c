@@ -65,6 +65,15 @@ static size_t spaces(const uint32_t *c, size_t i, size_t n) {
     return size > 1 && i + size < n ? size - 1 : size;
 }
 
+// Spaces up to the last line end among them; 0 if there is none.
+static size_t lines(const uint32_t *c, size_t i, size_t n) {
+    size_t size = run(c, i, n, char_is_space);
+    while (size > 0 && !is_line_end(c[i + size - 1])) {
+        size--;
+    }
+    return size;
+}
+
 // ---- patterns ----
 
 // 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
@@ -95,10 +104,7 @@ static size_t match_modern(const uint32_t *c, size_t i, size_t n, size_t max_dig
     if (size > 0) {
         return size + run(c, i + size, n, is_line_end);
     }
-    size = run(c, i, n, char_is_space); // up to the last line end among them, if there is one
-    while (size > 0 && !is_line_end(c[i + size - 1])) {
-        size--;
-    }
+    size = lines(c, i, n);
     return size > 0 ? size : spaces(c, i, n);
 }
 
@@ -108,6 +114,42 @@ static size_t match_llama3(const uint32_t *c, size_t i, size_t n) {
 
 static size_t match_qwen2(const uint32_t *c, size_t i, size_t n) {
     return match_modern(c, i, n, 1);
+}
+
+static bool is_big(uint32_t c) {
+    return char_is_letter(c) && !(c >= 'a' && c <= 'z');
+}
+
+static bool is_small(uint32_t c) {
+    return char_is_letter(c) && !(c >= 'A' && c <= 'Z');
+}
+
+static bool is_line_end_or_slash(uint32_t c) {
+    return is_line_end(c) || c == '/';
+}
+
+// [^\r\n\p{L}\p{N}]?, then big letters and at least one small one, or at least one big letter; \p{N}; and the rest as above, with
+// slashes beside line ends. Letters beyond ASCII are both big and small, so the big ones may have to give one back.
+static size_t match_tekken(const uint32_t *c, size_t i, size_t n) {
+    const size_t skip  = !is_line_end(c[i]) && !char_is_letter(c[i]) && !char_is_number(c[i]) ? 1 : 0;
+    const size_t start = i + skip;
+    const size_t n_big = run(c, start, n, is_big), n_small = run(c, start + n_big, n, is_small);
+    if (n_big + n_small > 0) {
+        size_t n_kept = n_big; // that follow the first pattern: the last of them must be small too
+        while (n_small == 0 && n_kept > 0 && !is_small(c[start + n_kept - 1])) {
+            n_kept--;
+        }
+        return skip + (n_small > 0 || n_kept == 0 ? n_big + n_small : n_kept);
+    }
+    if (char_is_number(c[i])) {
+        return 1;
+    }
+    size_t size = spaced(c, i, n, is_other);
+    if (size > 0) {
+        return size + run(c, i + size, n, is_line_end_or_slash);
+    }
+    size = lines(c, i, n);
+    return size > 0 ? size : spaces(c, i, n);
 }
 
 static bool is_mark(uint32_t c) {
@@ -120,6 +162,10 @@ static size_t match_marks(const uint32_t *c, size_t i, size_t n) {
 
 static size_t match_numbers(const uint32_t *c, size_t i, size_t n) {
     return run(c, i, n, char_is_number);
+}
+
+static size_t match_one_number(const uint32_t *c, size_t i, size_t n) {
+    return i < n && char_is_number(c[i]) ? 1 : 0;
 }
 
 static bool is_digit(uint32_t c) {
@@ -136,6 +182,8 @@ static const struct split_rule rule_default = {{match_marks, match_gpt2, match_n
 static const struct split_rule rule_gpt2    = {{match_gpt2}};
 static const struct split_rule rule_llama3  = {{match_llama3}};
 static const struct split_rule rule_qwen2   = {{match_qwen2}};
+static const struct split_rule rule_smollm  = {{match_one_number, match_gpt2}};
+static const struct split_rule rule_tekken  = {{match_tekken}};
 
 static const struct name_row {
     const char *name;
@@ -144,12 +192,23 @@ static const struct name_row {
 } names[] = {
     {"default", &rule_default, false},
     {"gpt-2", &rule_gpt2, false},
-    {"gpt2", &rule_gpt2, false},
+    {"phi-2", &rule_gpt2, false},
+    {"mpt", &rule_gpt2, false},
+    {"olmo", &rule_gpt2, false},
     {"llama3", &rule_llama3, true},
     {"llama-v3", &rule_llama3, true},
     {"llama-bpe", &rule_llama3, true},
+    {"falcon3", &rule_llama3, true},
+    {"pixtral", &rule_llama3, true},
+    {"smaug-bpe", &rule_llama3, false},
     {"qwen2", &rule_qwen2, false},
+    {"stablelm2", &rule_qwen2, false},
     {"deepseek-r1-qwen", &rule_qwen2, false},
+    {"smollm", &rule_smollm, false},
+    {"starcoder", &rule_smollm, false},
+    {"refact", &rule_smollm, false},
+    {"command-r", &rule_smollm, false},
+    {"tekken", &rule_tekken, true},
 };
 
 const struct split_rule *split_find(const char *name, bool *is_word_first) {

@@ -106,7 +106,9 @@ static bool merges_read(struct vocab *v, const struct gguf_context *meta, struct
     pre      = pre != NULL ? pre : "default";
     v->split = split_find(pre, &v->is_word_first);
     if (v->split == NULL) {
-        return model_fail(error, "words as '%.64s' cuts them are not supported; default, gpt-2, llama-bpe and qwen2 are", pre);
+        return model_fail(error,
+            "words as '%.64s' cuts them are not supported; default, gpt-2, llama-bpe, qwen2, smollm, tekken and some others are",
+            pre);
     }
     return text_table_fill(&v->merge_table, v->merges, v->merge_sizes, v->n_merges, false) ||
            model_fail(error, "out of memory for the table of %d merges", v->n_merges);

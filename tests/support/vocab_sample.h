@@ -165,8 +165,9 @@ static inline size_t sample_random_text(struct check_rng *r, char *out, size_t c
     static const char *const parts[] = {" ", " ", "  ", "\n", "\r\n", "\t", "the", "ship", "harbour", "'s", "'S", "'ll", "'RE",
         "'", "it's", "1", "23", "456", "7890", ".", ",", "!?", "==", "$", "+", "\xC3\xA4", "\xC3\x9F", "caf\xC3\xA9",
         "\xD0\xBA\xD0\xBE", "\xE8\x88\xB9", "\xE6\xB8\xAF\xE5\x8F\xA3", "\xF0\x9F\x9A\xA2", "\xC2\xA0", "\xE3\x80\x80",
-        "\xC2\xBD", "\xE0\xA5\xA7", "e\xCC\x81", "A", "Z", "_", "-", "\xE2\x80\x94", "\xE2\x96\x81", "x", "more shores",
-        "\xCB\x88", "\xE2\x80\x99s", "<tool>", "\x7F", "\x01", "=\n\n", "$\r\n"};
+        "\xC2\xBD", "\xE0\xA5\xA7", "e\xCC\x81", "A", "Z", "HeLLo", "iPhone", "\xC3\x84rger\xC3\x84", "\xC3\x84\xC3\x9C", "ABC",
+        "/", "//\n", "_", "-", "\xE2\x80\x94", "\xE2\x96\x81", "x", "more shores", "\xCB\x88", "\xE2\x80\x99s", "<tool>", "\x7F",
+        "\x01", "=\n\n", "$\r\n"};
     const size_t n_parts             = check_rng_below(r, 24);
     size_t n                         = 0;
     for (size_t i = 0; i < n_parts; i++) {

@@ -132,11 +132,11 @@ static void expect_back(const struct vocab *v, const char *text, size_t size, si
 // Any bytes come back, valid UTF-8 or not.
 static void test_round_trip(void **state) {
     (void) state;
-    static const char *const rules[] = {"gpt-2", "llama-bpe", "qwen2", "default"};
+    static const char *const rules[] = {"gpt-2", "llama-bpe", "qwen2", "default", "smollm", "tekken"};
     struct sample_vocab v;
     sample_vocab_init(&v);
     struct check_rng r = check_rng_new(check_seed(7));
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         struct gguf_context *g = sample_vocab_keys(&v, rules[i]);
         struct vocab *vocab    = vocab_of(g, v.n_tokens);
         for (int k = 0; k < 2000; k++) {

@@ -111,7 +111,9 @@ static void test_spm(void **state) {
 }
 
 static void test_bpe(void **state) {
-    static const char *const rules[] = {"gpt-2", "llama-bpe", "qwen2", "default"};
+    static const char *const rules[] = {"gpt-2", "llama-bpe", "qwen2", "default", "phi-2", "mpt", "olmo", "llama3", "llama-v3",
+        "falcon3", "pixtral", "smaug-bpe", "stablelm2", "deepseek-r1-qwen", "smollm", "starcoder", "refact", "command-r",
+        "tekken"};
     (void) state;
     need_reference();
     struct sample_vocab v;
