@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_TENSORS_MAX = 4096, N_DRAWN = 1 << 21 };
+enum { N_TENSORS_MAX = 4096, N_DRAWN = 1 << 19 };
 
 struct size {
     const char *name;

@@ -2,11 +2,12 @@
 // probe.c: libllama of a folder, run on one model, one question a call. The folder decides which ggml is under it; the
 // answers of two folders are compared by `compare` or by client.sh.
 //
-//     probe FOLDER logits MODEL OUT [N embeddings exact]
-//                                              logits of N positions, half as prompt, half one by one, or embeddings;
-//                                              exact: keys and values are kept as f32
+//     probe FOLDER logits MODEL OUT [N WORD...] logits of N positions, half as prompt, half one by one. Words: embeddings in
+//                                              place of logits, exact (keys and values kept as f32), unfused (without
+//                                              flash attention), q8_0 (keys and values so), ubatch (of 16)
 //     probe FOLDER memory MODEL [CTX UBATCH]   compute buffers that a context reserves, in bytes
-//     probe FOLDER speed MODEL PP TG [THREADS] tokens per second, best of three
+//     probe FOLDER speed MODEL PP TG [THREADS] tokens per second of a prompt and one by one, by the clock and by the time the
+//                                              processors spent; best of three
 //     probe FOLDER cycles MODEL N              contexts made, used and freed: resident memory and file descriptors
 //     probe FOLDER errors MODEL WHICH          does one thing wrong: exit code 3 where it is refused
 //     probe compare A B                        largest difference as a fraction of the largest value
@@ -38,9 +39,9 @@ static void on_log(int level, const char *text, void *user) {
     }
 }
 
-static double now(void) {
+static double now(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
 }
 
@@ -141,9 +142,17 @@ static int cmd_logits(struct llama_model *model, int n_args, char **args) {
         params.embeddings   = true;
         params.pooling_type = 0;
     }
+    if (has_word(n_args, args, "q8_0")) {
+        params.type_k = params.type_v = 8;
+    }
     if (has_word(n_args, args, "exact")) { // nothing is rounded on the way
         params.type_k = params.type_v = 0;
-        params.flash_attn             = 0;
+    }
+    if (has_word(n_args, args, "exact") || has_word(n_args, args, "unfused")) {
+        params.flash_attn = 0;
+    }
+    if (has_word(n_args, args, "ubatch")) {
+        params.n_ubatch = 16;
     }
     run.ctx = llama_init_from_model(model, params);
     if (run.ctx == NULL) {
@@ -192,38 +201,56 @@ static int cmd_memory(struct llama_model *model, int n_args, char **args) {
     return 0;
 }
 
+// The shortest time seen for a prompt and for the tokens after it.
+struct best {
+    clockid_t clock;
+    double start, prompt, decode;
+};
+
+static void best_start(struct best *best) {
+    best->start = now(best->clock);
+}
+
+static void best_note(struct best *best, double *part) {
+    const double t = now(best->clock);
+    *part          = fmin(*part, t - best->start);
+    best->start    = t;
+}
+
 static int cmd_speed(struct llama_model *model, int n_args, char **args) {
-    const int32_t n_pp = n_args > 0 ? atoi(args[0]) : 64, n_tg = n_args > 1 ? atoi(args[1]) : 16;
-    const int n_threads       = n_args > 2 ? atoi(args[2]) : 2;
+    const int32_t n_pp = atoi(args[0]), n_tg = atoi(args[1]);
+    const int n_threads       = n_args > 2 ? atoi(args[2]) : 1;
     const int32_t n_vocab     = llama_vocab_n_tokens(llama_model_get_vocab(model));
     struct llama_context *ctx = llama_init_from_model(model, context_params((uint32_t) (n_pp + n_tg + 8), 512, n_threads));
     if (ctx == NULL) {
         return fail("no context");
     }
     struct llama_batch batch = llama_batch_init(n_pp, 0, 1);
-    double best_pp = INFINITY, best_tg = INFINITY;
-    bool ok = true;
+    struct best best[]       = {{CLOCK_MONOTONIC, 0, INFINITY, INFINITY}, {CLOCK_PROCESS_CPUTIME_ID, 0, INFINITY, INFINITY}};
+    bool ok                  = true;
     for (int i = 0; ok && i < 3; i++) {
         llama_memory_clear(llama_get_memory(ctx), true);
-        const double start = now();
+        best_start(&best[0]);
+        best_start(&best[1]);
         batch_fill(&batch, 0, n_pp, n_vocab);
         ok = llama_decode(ctx, batch) == 0;
         llama_synchronize(ctx);
-        const double middle = now();
+        best_note(&best[0], &best[0].prompt);
+        best_note(&best[1], &best[1].prompt);
         for (int32_t k = 0; ok && k < n_tg; k++) {
             batch_fill(&batch, n_pp + k, 1, n_vocab);
             ok = llama_decode(ctx, batch) == 0;
             llama_synchronize(ctx);
         }
-        best_pp = fmin(best_pp, middle - start);
-        best_tg = fmin(best_tg, now() - middle);
+        best_note(&best[0], &best[0].decode);
+        best_note(&best[1], &best[1].decode);
     }
     llama_batch_free(batch);
     llama_free(ctx);
     if (!ok) {
         return fail("the evaluation failed");
     }
-    printf("%.2f %.2f\n", n_pp / best_pp, n_tg / best_tg);
+    printf("%.2f %.2f %.2f %.2f\n", n_pp / best[0].prompt, n_tg / best[0].decode, n_pp / best[1].prompt, n_tg / best[1].decode);
     return 0;
 }
 
