@@ -27,4 +27,9 @@ cc -std=c11 "$scratch/hello.c" -o "$scratch/hello-pc" $(pkg-config $static --cfl
 "$scratch/hello-pc" >/dev/null 2>&1
 
 "$tree/bin/berth" --version
+# The installed program finds the installed model.
+"$tree/bin/berth" run --json -n 1 | grep -q 'share/berth/models/tales-q8_0.gguf", "prompt": "Once upon a time", "text": " ' || {
+    echo "the installed program does not run the installed model"
+    exit 1
+}
 echo "outside project: built with CMake and with pkg-config, ran"
