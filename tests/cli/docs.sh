@@ -82,7 +82,11 @@ files "no files for --capacity" "" plan --capacity
 files "no files for -t" "" plan -t
 files "files behind a flag" "folder a.csv b.gguf d.ggraph.gz e.json" plan --json
 same "beginning of an option" "--capacity" "$(complete_words "$berth" plan --ca)"
-same "devices" "$("$berth" devices --json | grep -o '"name": "[^"]*"' | head -n 1 | cut -d'"' -f4)" "$(complete_words "$berth" ops --device C)"
+n=$((n + 1))
+if [ "$(complete_words "$berth" ops --device CP)" != CPU ]; then # once, although its buffer type has the name too
+    echo "FAILED: devices: $(complete_words "$berth" ops --device CP)"
+    n_bad=$((n_bad + 1))
+fi
 same "ops" "MUL_MAT MUL_MAT_ID" "$(complete_words "$berth" ops MUL_MAT)"
 
 # every type that completion offers is one

@@ -62,7 +62,7 @@ _berth() {
         bench:-o | bench:--output) _berth_from "$cur" md csv json; return ;;
         plan:-o | plan:--out | run:--trace | imatrix:-o | imatrix:--out) _berth_files "$cur"; return ;;
         gguf:--imatrix) _berth_files "$cur" .gguf .dat; return ;;
-        *:-d | *:--device) _berth_from "$cur" "$("$berth" devices --json 2>/dev/null | grep -o '"name": "[^"]*"' | cut -d'"' -f4)"; return ;;
+        *:-d | *:--device) _berth_from "$cur" "$("$berth" devices --json 2>/dev/null | grep -o '"name": "[^"]*", "description"' | cut -d'"' -f4)"; return ;;
     esac
     if [[ $cur == -* ]]; then
         _berth_from "$cur" "$(_berth_options "${path[@]}")"
