@@ -2,9 +2,10 @@
 // gemm_f16__fp16.c: products of rows of halves with many columns, 16 by 8, multiplied and added in halves, eight at a time.
 // Halves would lose digits and overflow over a long row, so
 //   - every row and every column is scaled by a power of two, which costs no digit, to a largest element between 16 and 32;
-//   - sums of CHUNK products, which then stay below 2^14, are added up in floats.
+//   - sums of CHUNK products, which then stay below 2^15, are added up in floats.
 // What is left of the error is that of rounding a product and a short sum to 11 bits: about that of rounding the columns to
-// halves. A panel: [what the sums are to be multiplied with: a float a row] [element k of all rows, side by side]
+// halves. A panel: [what the sums are to be multiplied with: a float a row] [element k of all rows, side by side, and zeros up to
+// a whole chunk]
 
 #include "cpu/arm/tiers.h"
 
@@ -14,7 +15,7 @@
 
 #define MR 16
 #define NR 8
-#define CHUNK 16
+#define CHUNK 32
 #define LARGEST 32.0f
 
 // The power of two that brings max below LARGEST; 1 if there is nothing to scale.
@@ -84,6 +85,21 @@ static void pack_x__fp16(int64_t n, void *panel, const void *x, size_t bx, int n
         }
         uint16_t *to = (uint16_t *) (void *) (back + MR) + h;
         int64_t i    = 0;
+        // rows a power of two apart fall into the same few lines of the cache: each line is read to its end at once
+        for (; i + 32 <= n; i += 32) {
+            uint16x8_t v[4][8];
+            for (int r = 0; r < 8; r++) {
+                for (int j = 0; j < 4; j++) {
+                    v[j][r] = vreinterpretq_u16_f16(vmulq_n_f16(f16_at(rows[r] + i + 8 * j), scale[r]));
+                }
+            }
+            for (int j = 0; j < 4; j++) {
+                transpose8(v[j]);
+                for (int u = 0; u < 8; u++, to += MR) {
+                    vst1q_u16(to, v[j][u]);
+                }
+            }
+        }
         for (; i + 8 <= n; i += 8, to += 8 * MR) {
             uint16x8_t v[8];
             for (int r = 0; r < 8; r++) {
@@ -94,7 +110,11 @@ static void pack_x__fp16(int64_t n, void *panel, const void *x, size_t bx, int n
                 vst1q_u16(to + j * MR, v[j]);
             }
         }
-        for (; i < n; i++, to += MR) {
+        for (int64_t end = (n + CHUNK - 1) / CHUNK * CHUNK; i < end; i++, to += MR) {
+            if (i >= n) {
+                memset(to, 0, 8 * sizeof *to);
+                continue;
+            }
             for (int r = 0; r < 8; r++) {
                 const float16_t v = vget_lane_f16(vreinterpret_f16_u16(vdup_n_u16(rows[r][i])), 0) * scale[r];
                 memcpy(to + r, &v, sizeof v);
@@ -141,7 +161,11 @@ static void pack_y__fp16(int64_t n, void *panel, const float *const *y, int ny) 
             vst1q_u16(to + j * NR, v[j]);
         }
     }
-    for (; i < n; i++, to += NR) {
+    for (int64_t end = (n + CHUNK - 1) / CHUNK * CHUNK; i < end; i++, to += NR) {
+        if (i >= n) {
+            memset(to, 0, NR * sizeof *to);
+            continue;
+        }
         for (int c = 0; c < NR; c++) {
             const float16_t v = (float16_t) (rows[c][i] * scale[c]);
             memcpy(to + c, &v, sizeof v);
@@ -151,11 +175,14 @@ static void pack_y__fp16(int64_t n, void *panel, const float *const *y, int ny) 
 
 // ---- the product ----
 
+// As vfmaq_laneq_f16, which gcc 12 makes into two instructions. The lane has to be in one of the first 16 registers.
+#define FMLA(sum, x, y, lane) __asm__("fmla %0.8h, %1.8h, %2.h[" #lane "]" : "+w"(sum) : "w"(x), "x"(y))
+
 #define COLUMNS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 #define ZERO(c) float16x8_t a##c = vdupq_n_f16(0), b##c = a##c;
 #define STEP(c) \
-    a##c = vfmaq_laneq_f16(a##c, x0, yv, c); \
-    b##c = vfmaq_laneq_f16(b##c, x1, yv, c);
+    FMLA(a##c, x0, yv, c); \
+    FMLA(b##c, x1, yv, c);
 #define FLUSH(c) \
     add(tile[c], a##c); \
     add(tile[c] + 8, b##c);
@@ -170,12 +197,12 @@ static void run__fp16(int64_t n, float *s, int64_t ld_s, const void *panel_x, in
     const uint16_t *x = (const void *) (back_x + MR), *y = (const void *) (back_y + NR);
     float tile[NR][MR] = {{0}};
     for (int64_t i = 0; i < n; i += CHUNK) {
-        const int m = n - i < CHUNK ? (int) (n - i) : CHUNK;
         COLUMNS(ZERO)
-        for (int j = 0; j < m; j++, x += MR, y += NR) {
+        for (int j = 0; j < CHUNK; j++, x += MR, y += NR) {
             const float16x8_t x0 = f16_at(x), x1 = f16_at(x + 8), yv = f16_at(y);
             COLUMNS(STEP)
         }
+        __asm__ volatile("" : : "r"(tile) : "memory"); // the floats stay in memory, the halves in registers
         COLUMNS(FLUSH)
     }
     for (int c = 0; c < ny; c++) {
@@ -193,9 +220,9 @@ void cpu_tier_fp16(struct cpu_kernels *k) {
         .mr                                            = MR,
         .nr                                            = NR,
         .min_cols                                      = 16,
-        .step                                          = 1,
-        .x_size                                        = MR * sizeof(uint16_t),
-        .y_size                                        = NR * sizeof(uint16_t),
+        .step                                          = CHUNK,
+        .x_size                                        = CHUNK * MR * sizeof(uint16_t),
+        .y_size                                        = CHUNK * NR * sizeof(uint16_t),
         .x_head                                        = MR * sizeof(float),
         .y_head                                        = NR * sizeof(float)};
 }
