@@ -47,7 +47,8 @@ struct cpu_params {
     X(SUM, sum) \
     X(SUM_SQ, sum_sq) \
     X(MAX, max) \
-    X(EXP_SUM, exp_sum)
+    X(EXP_SUM, exp_sum) \
+    X(MIX, mix)
 #define CPU_USE_BIT(name, slot) CPU_USE_BIT_##name,
 enum { CPU_USES(CPU_USE_BIT) CPU_USE_BIT_COUNT };
 #undef CPU_USE_BIT

@@ -73,6 +73,10 @@ struct cpu_kernels {
     // y = exp(x - max), in place; returns the sum of y
     double (*exp_sum)(int64_t n, float *y, const float *x, float max);
 
+    // Weighted rows: y[j] += sum over i of w[j][i] x[i], for ny rows of y and n of x, of d elements each, ld floats from row to
+    // row. A row of x has no part in a row of y that gives it weight 0, whatever it holds.
+    void (*mix)(int64_t d, float *y, int64_t ld_y, int ny, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n);
+
     char tier[96]; // "portable" or the tiers that are in: "neon+dotprod"
 };
 

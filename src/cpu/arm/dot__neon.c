@@ -91,4 +91,5 @@ void cpu_tier_neon(struct cpu_kernels *k) {
     cpu_tier_neon_tile(k);
     cpu_tier_neon_gemm(k);
     cpu_tier_neon_quantize(k);
+    cpu_tier_neon_vec(k);
 }

@@ -101,10 +101,10 @@ static int64_t sums_floats(const struct attn *a) {
     return (int64_t) cpu_scratch_floats(Q_ROWS * a->d_v + 2 * Q_ROWS);
 }
 
-// A task's own: sums, then scores, a row of v, a row of q, the queries in k's dot type.
+// A task's own: sums, then scores, a tile of v, a row of q, the queries in k's dot type.
 static int64_t task_floats(const struct attn *a) {
     const int64_t queries = (int64_t) ((a->q_size * Q_ROWS + sizeof(float) - 1) / sizeof(float));
-    return (int64_t) cpu_scratch_floats(sums_floats(a) + Q_ROWS * K_ROWS + a->d_v + a->d_k + queries);
+    return (int64_t) cpu_scratch_floats(sums_floats(a) + Q_ROWS * K_ROWS + K_ROWS * a->d_v + a->d_k + queries);
 }
 
 static size_t attn_work_size(const struct ggml_tensor *op, int n_tasks) {
@@ -173,13 +173,16 @@ static bool scores_finish(
         float bias[K_ROWS];
         const char *row = cpu_row_at(a->mask, unit_token(a, u, j), h % a->mask->ne[2], u->seq % a->mask->ne[3]);
         p->k->to_float[GGML_TYPE_F16](row + (size_t) k0 * sizeof(uint16_t), bias, n);
-        bool any = false;
-        for (int i = 0; i < n; i++) {
-            // a masked key is not there, whatever its score
-            score[i] = bias[i] == -INFINITY ? -INFINITY : score[i] + u->slope[j] * bias[i];
-            any      = any || score[i] != -INFINITY;
+        const float slope = u->slope[j];
+        int any           = 0;
+        for (int i = 0; i < n; i++) { // a masked key is not there, whatever its score
+            const float v = score[i] + slope * bias[i];
+            score[i]      = bias[i] == -INFINITY ? -INFINITY : v;
         }
-        return any;
+        for (int i = 0; i < n; i++) {
+            any |= score[i] != -INFINITY;
+        }
+        return any != 0;
     }
     return true;
 }
@@ -204,6 +207,41 @@ static void queries_load(const struct cpu_params *p, const struct attn *a, const
     }
 }
 
+// n rows of v as floats: where they lie, or in buf. Returns the floats from row to row.
+static int64_t values_load(
+    const struct cpu_params *p, const struct attn *a, const char *rows, int n, float *buf, const float **found) {
+    if (a->v->type == GGML_TYPE_F32 && a->v->nb[0] == sizeof(float) && a->v->nb[1] % sizeof(float) == 0) {
+        *found = (const float *) (const void *) rows;
+        return (int64_t) (a->v->nb[1] / sizeof(float));
+    }
+    for (int i = 0; i < n; i++) {
+        const float *row = cpu_row_load(p->k, a->v, rows + (size_t) i * a->v->nb[1], 0, a->d_v, buf + i * a->d_v);
+        if (row != buf + i * a->d_v) {
+            memcpy(buf + i * a->d_v, row, (size_t) a->d_v * sizeof *row);
+        }
+    }
+    *found = buf;
+    return a->d_v;
+}
+
+// Whether any query of the unit sees any of the n keys from k0 on.
+static bool is_seen(const struct attn *a, const struct unit *u, int64_t k0, int n) {
+    const char *last = NULL;
+    for (int j = 0; j < u->n && a->mask != NULL; j++) {
+        const char *row = cpu_row_at(a->mask, unit_token(a, u, j), unit_head(a, u, j) % a->mask->ne[2], u->seq % a->mask->ne[3]);
+        const uint16_t *half = (const uint16_t *) (const void *) row + k0;
+        int hidden           = 0;
+        for (int i = 0; i < n && row != last; i++) {
+            hidden += half[i] == 0xfc00; // -inf
+        }
+        if (row != last && hidden < n) {
+            return true;
+        }
+        last = row;
+    }
+    return a->mask == NULL;
+}
+
 // Keys k0 to k1; t is empty at first.
 static void unit_run(
     const struct cpu_params *p, const struct attn *a, const struct unit *u, int64_t k0, int64_t k1, struct sums *t, float *own) {
@@ -211,7 +249,7 @@ static void unit_run(
     const int64_t head_k = head / (a->q->ne[2] / a->k->ne[2]), head_v = head / (a->q->ne[2] / a->v->ne[2]);
     const char *keys   = cpu_row_at(a->k, 0, head_k, u->seq / (a->q->ne[3] / a->k->ne[3]));
     const char *values = cpu_row_at(a->v, 0, head_v, u->seq / (a->q->ne[3] / a->v->ne[3]));
-    float *score = own, *buf_v = score + Q_ROWS * K_ROWS, *buf_q = buf_v + a->d_v;
+    float *score = own, *buf_v = score + Q_ROWS * K_ROWS, *buf_q = buf_v + K_ROWS * a->d_v;
     char *queries = (char *) (buf_q + a->d_k);
     bool live[Q_ROWS];
     queries_load(p, a, u, buf_q, queries);
@@ -220,6 +258,9 @@ static void unit_run(
     p->k->fill(Q_ROWS, t->s, 0.0f);
     for (; k0 < k1; k0 += K_ROWS) {
         const int n = k1 - k0 < K_ROWS ? (int) (k1 - k0) : K_ROWS;
+        if (!is_seen(a, u, k0, n)) {
+            continue;
+        }
         cpu_dots(
             p->k, a->k->type, a->d_k, score, K_ROWS, keys + (size_t) k0 * a->k->nb[1], a->k->nb[1], n, queries, a->q_size, u->n);
         bool any = false;
@@ -230,13 +271,15 @@ static void unit_run(
                 scores_weigh(p, a, t, j, n, score + j * K_ROWS);
             }
         }
-        for (int i = 0; any && i < n; i++) {
-            const float *v = cpu_row_load(p->k, a->v, values + (size_t) (k0 + i) * a->v->nb[1], 0, a->d_v, buf_v);
+        if (any) {
             for (int j = 0; j < u->n; j++) {
-                if (live[j] && score[j * K_ROWS + i] != 0.0f) {
-                    p->k->mad(a->d_v, t->v + j * a->d_v, v, score[j * K_ROWS + i]);
+                if (!live[j]) {
+                    p->k->fill(n, score + j * K_ROWS, 0.0f);
                 }
             }
+            const float *v;
+            const int64_t ld_v = values_load(p, a, values + (size_t) k0 * a->v->nb[1], n, buf_v, &v);
+            p->k->mix(a->d_v, t->v, a->d_v, u->n, score, K_ROWS, v, ld_v, n);
         }
     }
 }
@@ -373,12 +416,12 @@ static void index_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_attn[] = {
-    {GGML_OP_FLASH_ATTN_EXT,
-        {.supports     = attn_supports,
-            .n_tasks   = attn_n_tasks,
-            .work_size = attn_work_size,
-            .run       = attn_run,
-            .uses      = CPU_USE_DOT_KEYS | CPU_USE_CONVERT | CPU_USE_MAD | CPU_USE_SCALE | CPU_USE_MAX | CPU_USE_EXP_SUM}},
+    {GGML_OP_FLASH_ATTN_EXT, {.supports     = attn_supports,
+                                 .n_tasks   = attn_n_tasks,
+                                 .work_size = attn_work_size,
+                                 .run       = attn_run,
+                                 .uses      = CPU_USE_DOT_KEYS | CPU_USE_CONVERT | CPU_USE_MAD | CPU_USE_SCALE | CPU_USE_MAX |
+                                         CPU_USE_EXP_SUM | CPU_USE_MIX}},
     {GGML_OP_LIGHTNING_INDEXER, {.supports     = index_supports,
                                     .n_tasks   = index_n_tasks,
                                     .work_size = index_work_size,

@@ -109,6 +109,17 @@ static double row_exp_sum(int64_t n, float *y, const float *x, float max) {
     return sum;
 }
 
+static void row_mix(
+    int64_t d, float *y, int64_t ld_y, int ny, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < ny; j++) {
+            if (w[j * ld_w + i] != 0.0f) {
+                row_mad(d, y + j * ld_y, x + i * ld_x, w[j * ld_w + i]);
+            }
+        }
+    }
+}
+
 void cpu_ukr_vec(struct cpu_kernels *k) {
     k->add     = row_add;
     k->sub     = row_sub;
@@ -121,4 +132,5 @@ void cpu_ukr_vec(struct cpu_kernels *k) {
     k->sum_sq  = row_sum_sq;
     k->max     = row_max;
     k->exp_sum = row_exp_sum;
+    k->mix     = row_mix;
 }

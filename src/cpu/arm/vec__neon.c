@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+// vec__neon.c: rows of floats through the exponential, and what is made of it; sums of weighted rows, for attention.
+// exp is exact to 2 units in the last place over the whole range, subnormals, infinities and NaN included.
+
+#include "cpu/arm/tiers.h"
+
+#include <arm_neon.h>
+#include <math.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+struct parts {
+    float32x4_t p; // exp(r)
+    int32x4_t k;
+};
+
+// exp(x) = 2^k exp(r), |r| <= ln 2 / 2, for |x| <= 104. The series to the seventh power, which is spread over the lower ones so
+// that it need not be computed (Chebyshev): what is left out is below 2^-26.
+INLINE struct parts parts4(float32x4_t x) {
+    const float32x4_t z = vfmaq_n_f32(vdupq_n_f32(0x1.8p23f), x, 0x1.715476p+0f); // rounds to a whole number, in the low bits
+    const float32x4_t k = vsubq_f32(z, vdupq_n_f32(0x1.8p23f));
+    const float32x4_t r = vfmsq_n_f32(vfmsq_n_f32(x, k, 0x1.62e4p-1f), k, 0x1.7f7d1cp-20f);
+    float32x4_t p       = vfmaq_n_f32(vdupq_n_f32(0.00837503932f), r, 1.0f / 720);
+    p                   = vfmaq_f32(vdupq_n_f32(1.0f / 24), p, r);
+    p                   = vfmaq_f32(vdupq_n_f32(0.166664162f), p, r);
+    p                   = vfmaq_f32(vdupq_n_f32(0.5f), p, r);
+    p                   = vfmaq_f32(vdupq_n_f32(1.0f), p, r);
+    p                   = vfmaq_f32(vdupq_n_f32(1.0f), p, r);
+    return (struct parts){p, vsubq_s32(vreinterpretq_s32_f32(z), vreinterpretq_s32_f32(vdupq_n_f32(0x1.8p23f)))};
+}
+
+// 2^k, for -126 <= k <= 127; inf for 128.
+INLINE float32x4_t power2(int32x4_t k) {
+    return vreinterpretq_f32_s32(vaddq_s32(vshlq_n_s32(k, 23), vreinterpretq_s32_f32(vdupq_n_f32(1.0f))));
+}
+
+// 2^k is multiplied in two parts, each of which a float can hold.
+INLINE float32x4_t exp4(float32x4_t x) {
+    x                    = vminq_f32(vmaxq_f32(x, vdupq_n_f32(-104.0f)), vdupq_n_f32(89.0f)); // beyond: 0 and inf all the same
+    const struct parts e = parts4(x);
+    const int32x4_t half = vshrq_n_s32(e.k, 1);
+    return vmulq_f32(vmulq_f32(e.p, power2(half)), power2(vsubq_s32(e.k, half)));
+}
+
+// 1 + exp(x): what is below 2^-126 does not count, and what is above 2^127.5 may as well be inf.
+INLINE float32x4_t one_and_exp4(float32x4_t x) {
+    const struct parts e = parts4(vminq_f32(vmaxq_f32(x, vdupq_n_f32(-87.0f)), vdupq_n_f32(89.0f)));
+    return vfmaq_f32(vdupq_n_f32(1.0f), e.p, power2(e.k));
+}
+
+INLINE float32x4_t sigmoid4(float32x4_t x) {
+    return vdivq_f32(vdupq_n_f32(1.0f), one_and_exp4(vnegq_f32(x)));
+}
+
+INLINE float32x4_t silu4(float32x4_t x) {
+    return vdivq_f32(x, one_and_exp4(vnegq_f32(x)));
+}
+
+// As half and back: see ukr/unary.c.
+INLINE float32x4_t as_half4(float32x4_t x) {
+    return vcvt_f32_f16(vcvt_f16_f32(x));
+}
+
+// 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)); beyond 10 the curve is 0 or x.
+INLINE float32x4_t gelu4(float32x4_t x) {
+    const float32x4_t v = as_half4(x);
+    const float32x4_t u = vmulq_f32(
+        vmulq_n_f32(v, 2 * 0.79788456080286535587989211986876f), vfmaq_n_f32(vdupq_n_f32(1.0f), vmulq_f32(v, v), 0.044715f));
+    const float32x4_t y = as_half4(vdivq_f32(v, one_and_exp4(vnegq_f32(u))));
+    const float32x4_t z = vbslq_f32(vcleq_f32(x, vdupq_n_f32(-10.0f)), vdupq_n_f32(0.0f), y);
+    return vbslq_f32(vcgeq_f32(x, vdupq_n_f32(10.0f)), x, z);
+}
+
+INLINE float32x4_t gelu_quick4(float32x4_t x) {
+    const float32x4_t v = as_half4(x);
+    return as_half4(vmulq_f32(v, sigmoid4(vmulq_n_f32(v, 1.702f))));
+}
+
+// The first n of four floats.
+INLINE float32x4_t load_some(const float *x, int64_t n) {
+    float v[4] = {0};
+    for (int64_t i = 0; i < n; i++) {
+        v[i] = x[i];
+    }
+    return vld1q_f32(v);
+}
+
+INLINE void store_some(float *y, int64_t n, float32x4_t from) {
+    float v[4];
+    vst1q_f32(v, from);
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = v[i];
+    }
+}
+
+#define ROW(name) \
+    static void row_##name##__neon(int64_t n, float *y, const float *x) { \
+        int64_t i = 0; \
+        for (; i + 16 <= n; i += 16) { /* four at a time: the series is a chain */ \
+            const float32x4_t a = name##4(vld1q_f32(x + i)), b = name##4(vld1q_f32(x + i + 4)); \
+            const float32x4_t c = name##4(vld1q_f32(x + i + 8)), d = name##4(vld1q_f32(x + i + 12)); \
+            vst1q_f32(y + i, a); \
+            vst1q_f32(y + i + 4, b); \
+            vst1q_f32(y + i + 8, c); \
+            vst1q_f32(y + i + 12, d); \
+        } \
+        for (; i < n; i += 4) { \
+            const int64_t m = n - i < 4 ? n - i : 4; \
+            store_some(y + i, m, name##4(load_some(x + i, m))); \
+        } \
+    }
+ROW(exp)
+ROW(sigmoid)
+ROW(silu)
+ROW(gelu)
+ROW(gelu_quick)
+
+static float row_max__neon(int64_t n, const float *x) {
+    float32x4_t a = vdupq_n_f32(-INFINITY), b = a, c = a, d = a;
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) { // a NaN is not looked at
+        a = vmaxnmq_f32(a, vld1q_f32(x + i));
+        b = vmaxnmq_f32(b, vld1q_f32(x + i + 4));
+        c = vmaxnmq_f32(c, vld1q_f32(x + i + 8));
+        d = vmaxnmq_f32(d, vld1q_f32(x + i + 12));
+    }
+    float max = vmaxnmvq_f32(vmaxnmq_f32(vmaxnmq_f32(a, b), vmaxnmq_f32(c, d)));
+    for (; i < n; i++) {
+        max = x[i] > max ? x[i] : max;
+    }
+    return max;
+}
+
+// Floats add up within 256 elements, doubles over all.
+static double row_exp_sum__neon(int64_t n, float *y, const float *x, float max) {
+    const float32x4_t m = vdupq_n_f32(max);
+    double sum          = 0;
+    int64_t i           = 0;
+    while (i + 8 <= n) {
+        const int64_t end = n - i < 256 ? i + (n - i) / 8 * 8 : i + 256;
+        float32x4_t part0 = vdupq_n_f32(0.0f), part1 = part0;
+        for (; i < end; i += 8) {
+            const float32x4_t a = exp4(vsubq_f32(vld1q_f32(x + i), m)), b = exp4(vsubq_f32(vld1q_f32(x + i + 4), m));
+            vst1q_f32(y + i, a);
+            vst1q_f32(y + i + 4, b);
+            part0 = vaddq_f32(part0, a);
+            part1 = vaddq_f32(part1, b);
+        }
+        sum += (double) vaddvq_f32(vaddq_f32(part0, part1));
+    }
+    for (; i < n; i++) {
+        y[i] = vgetq_lane_f32(exp4(vdupq_n_f32(x[i] - max)), 0);
+        sum += (double) y[i];
+    }
+    return sum;
+}
+
+// ---- weighted rows ----
+
+#define Q 4  // rows of y at once ...
+#define D 16 // ... and elements of each: sixteen sums in registers over all rows of x
+
+// All weights of a row of x are 0: it may hold anything. Some are: it must not reach those rows of y.
+INLINE void mix_tile(float *y, int64_t ld_y, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
+    float32x4_t a[Q][D / 4];
+    for (int j = 0; j < Q; j++) {
+        for (int u = 0; u < D / 4; u++) {
+            a[j][u] = vld1q_f32(y + j * ld_y + 4 * u);
+        }
+    }
+    for (int i = 0; i < n; i++, x += ld_x) {
+        const float32x4_t all = {w[i], w[i + ld_w], w[i + 2 * ld_w], w[i + 3 * ld_w]};
+        const uint32x4_t is   = vtstq_u32(vreinterpretq_u32_f32(all), vreinterpretq_u32_f32(all));
+        if (vmaxvq_u32(is) == 0) {
+            continue;
+        }
+        float32x4_t v[D / 4];
+        for (int u = 0; u < D / 4; u++) {
+            v[u] = vld1q_f32(x + 4 * u);
+        }
+        if (vminvq_u32(is) == 0) {
+            for (int j = 0; j < Q; j++) {
+                const uint32x4_t mask = vdupq_n_u32(w[i + j * ld_w] != 0.0f ? ~0u : 0);
+                for (int u = 0; u < D / 4; u++) {
+                    const float32x4_t seen = vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(v[u]), mask));
+                    a[j][u]                = vfmaq_n_f32(a[j][u], seen, w[i + j * ld_w]);
+                }
+            }
+            continue;
+        }
+        for (int u = 0; u < D / 4; u++) {
+            a[0][u] = vfmaq_laneq_f32(a[0][u], v[u], all, 0);
+            a[1][u] = vfmaq_laneq_f32(a[1][u], v[u], all, 1);
+            a[2][u] = vfmaq_laneq_f32(a[2][u], v[u], all, 2);
+            a[3][u] = vfmaq_laneq_f32(a[3][u], v[u], all, 3);
+        }
+    }
+    for (int j = 0; j < Q; j++) {
+        for (int u = 0; u < D / 4; u++) {
+            vst1q_f32(y + j * ld_y + 4 * u, a[j][u]);
+        }
+    }
+}
+
+static void mix__neon(
+    int64_t d, float *y, int64_t ld_y, int ny, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
+    int64_t d0 = 0;
+    int j0     = 0;
+    for (; j0 + Q <= ny; j0 += Q) {
+        for (d0 = 0; d0 + D <= d; d0 += D) {
+            mix_tile(y + j0 * ld_y + d0, ld_y, w + j0 * ld_w, ld_w, x + d0, ld_x, n);
+        }
+        for (int j = j0; j < j0 + Q && d0 < d; j++) {
+            for (int i = 0; i < n; i++) {
+                for (int64_t k = d0; k < d && w[i + j * ld_w] != 0.0f; k++) {
+                    y[j * ld_y + k] = fmaf(w[i + j * ld_w], x[i * ld_x + k], y[j * ld_y + k]);
+                }
+            }
+        }
+    }
+    for (; j0 < ny; j0++) {
+        for (int i = 0; i < n; i++) {
+            const float weight = w[i + j0 * ld_w];
+            if (weight == 0.0f) {
+                continue;
+            }
+            for (d0 = 0; d0 + 4 <= d; d0 += 4) {
+                float *to = y + j0 * ld_y + d0;
+                vst1q_f32(to, vfmaq_n_f32(vld1q_f32(to), vld1q_f32(x + i * ld_x + d0), weight));
+            }
+            for (; d0 < d; d0++) {
+                y[j0 * ld_y + d0] = fmaf(weight, x[i * ld_x + d0], y[j0 * ld_y + d0]);
+            }
+        }
+    }
+}
+
+void cpu_tier_neon_vec(struct cpu_kernels *k) {
+    k->exp        = row_exp__neon;
+    k->sigmoid    = row_sigmoid__neon;
+    k->silu       = row_silu__neon;
+    k->gelu       = row_gelu__neon;
+    k->gelu_quick = row_gelu_quick__neon;
+    k->max        = row_max__neon;
+    k->exp_sum    = row_exp_sum__neon;
+    k->mix        = mix__neon;
+}
