@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -41,14 +40,20 @@ static void plan(const struct berth_plan_set *set) {
     free(offsets);
 }
 
+// One file, written anew each time.
+static char path[] = "/tmp/fuzz_ggraph.XXXXXX";
+
+static void remove_file(void) {
+    unlink(path);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static int fd = -1; // one file without a name, written anew each time
-    static char path[32];
+    static int fd = -1;
     ggml_log_set(quiet, NULL);
     if (fd < 0) {
-        fd = memfd_create("ggraph", 0);
+        fd = mkstemp(path);
         expect(fd >= 0, "no file");
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        atexit(remove_file);
     }
     expect(ftruncate(fd, 0) == 0 && pwrite(fd, data, size, 0) == (ssize_t) size, "not written");
     struct berth_plan_set *set = NULL;
