@@ -400,6 +400,7 @@ static void threads_may_share_what_lives_longer(void **state) {
     struct net *n            = *state;
     struct ggml_tensor *half = ggml_view_2d(n->weights_ctx, n->w[2], N, N / 2, 2 * n->w[2]->nb[1], 0);
     assert_int_equal(ggml_backend_view_init(half), GGML_STATUS_SUCCESS);
+    ggml_build_forward_expand(n->graph, half); // marks it as a node; from now on graphs only read it
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(pthread_create(&threads[i], NULL, compute_alone, half), 0);
