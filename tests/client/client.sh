@@ -6,6 +6,7 @@
 #   node     a Node program with node-llama-cpp: texts must be the same in all
 #   switch   an installed Berth under an untouched client, by LD_LIBRARY_PATH alone
 #   logits   each made architecture: stock and Berth against each other and against f32
+#   quantize libllama's quantiser makes files as good as with the stock base
 #   memory   compute buffers of each made architecture, and of published models at their real dimensions: never larger
 #   errors   wherever the stock client reports an error, so does Berth's, and no abort is Berth's
 #   cycles   contexts made, used and freed: resident memory and file descriptors stay flat (CYCLES, default 1000)
@@ -184,6 +185,28 @@ step_logits() {
     done
 }
 
+# The formats are the same; Berth searches scales in its own way, so the bytes of most types differ. What counts is what the
+# model then says, run on the same libraries.
+step_quantize() {
+    local f type error
+    echo "== libllama's quantiser: error of the logits against f16, root mean square"
+    printf '  %-8s %10s %10s\n' "" stock berth
+    logits_of plain "$work/models/llama.gguf" f16
+    for type in 2:Q4_0 3:Q4_1 7:Q8_0 8:Q5_0 9:Q5_1 10:Q2_K 12:Q3_K_M 15:Q4_K_M 17:Q5_K_M 18:Q6_K 25:IQ4_NL 30:IQ4_XS 32:BF16; do
+        error=""
+        for f in stock berth; do
+            "$probe" "$work/$f" quantize "$work/models/llama.gguf" "$work/$f.gguf" ${type%:*} 2>"$work/log" ||
+                fail "$f, $type: $(cat "$work/log")"
+            logits_of plain "$work/$f.gguf" quantized
+            error="$error $("$probe" compare "$work/f16.bin" "$work/quantized.bin" rms)"
+        done
+        # shellcheck disable=SC2086
+        printf '  %-8s %10s %10s\n' ${type#*:} $error
+        echo "$error" | awk '$1 > 0 && $2 <= 1.1 * $1 { ok = 1 } END { exit !ok }' || fail "$type"
+        [ "$(stat -c %s "$work/stock.gguf")" = "$(stat -c %s "$work/berth.gguf")" ] || fail "$type: not of one size"
+    done
+}
+
 # memory_row NAME MODEL: stock and Berth, a prompt of 512 and one token.
 memory_row() {
     local row="" f u
@@ -294,7 +317,7 @@ step_speed() {
 
 reference=$(tools/fetch-reference.sh) || { echo "client: SKIPPED, the client's binaries cannot be fetched"; exit 0; }
 make_folders || { echo "client: the folders cannot be made in $work"; exit 1; }
-for step in ${*:-node switch logits memory errors cycles}; do
+for step in ${*:-node switch logits quantize memory errors cycles}; do
     "step_$step"
 done
 echo "client: $([ $failed = 0 ] && echo "all as it should be" || echo FAILED), ${SECONDS} s"

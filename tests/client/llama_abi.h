@@ -57,6 +57,12 @@ struct llama_context_params {
     void *p136[3];
 };
 
+struct llama_model_quantize_params {
+    int32_t n_threads; // 0: as many as there are
+    int32_t ftype;     // what a file is called after: 7 Q8_0, 15 Q4_K_M, ...
+    int32_t i8[12];
+};
+
 struct llama_batch {
     int32_t n_tokens;
     int32_t *token;
@@ -70,6 +76,7 @@ struct llama_batch {
 static_assert(sizeof(struct llama_model_params) == 72, "as returned by llama_model_default_params");
 static_assert(sizeof(struct llama_context_params) == 160, "as returned by llama_context_default_params");
 static_assert(offsetof(struct llama_context_params, embeddings) == 128, "as observed");
+static_assert(sizeof(struct llama_model_quantize_params) == 56, "as returned by llama_model_quantize_default_params");
 static_assert(sizeof(struct llama_batch) == 56, "as returned by llama_batch_init");
 
 #define LLAMA_FUNCTIONS(X) \
@@ -79,6 +86,8 @@ static_assert(sizeof(struct llama_batch) == 56, "as returned by llama_batch_init
     X(llama_model_default_params, struct llama_model_params, (void) ) \
     X(llama_context_default_params, struct llama_context_params, (void) ) \
     X(llama_model_load_from_file, struct llama_model *, (const char *, struct llama_model_params)) \
+    X(llama_model_quantize_default_params, struct llama_model_quantize_params, (void) ) \
+    X(llama_model_quantize, uint32_t, (const char *, const char *, const struct llama_model_quantize_params *) ) \
     X(llama_model_free, void, (struct llama_model *) ) \
     X(llama_init_from_model, struct llama_context *, (struct llama_model *, struct llama_context_params)) \
     X(llama_free, void, (struct llama_context *) ) \

@@ -9,8 +9,9 @@
 //     probe FOLDER speed MODEL PP TG [THREADS] tokens per second of a prompt and one by one, by the clock and by the time the
 //                                              processors spent; best of three
 //     probe FOLDER cycles MODEL N              contexts made, used and freed: resident memory and file descriptors
+//     probe FOLDER quantize MODEL OUT FTYPE    by libllama, with the formats of the ggml under it
 //     probe FOLDER errors MODEL WHICH          does one thing wrong: exit code 3 where it is refused
-//     probe compare A B                        largest difference as a fraction of the largest value
+//     probe compare A B [rms]                  largest difference as a fraction of the largest value, or of root mean squares
 
 #include "llama_abi.h"
 
@@ -167,14 +168,17 @@ static int cmd_logits(struct llama_model *model, int n_args, char **args) {
     return ok ? 0 : fail("the evaluation failed");
 }
 
-static int cmd_compare(const char *path_a, const char *path_b) {
+static int cmd_compare(const char *path_a, const char *path_b, bool is_rms) {
     FILE *a = fopen(path_a, "rb"), *b = fopen(path_b, "rb");
     float x, y, largest = 0, difference = 0;
+    double squares = 0, difference_squares = 0;
     size_t n = 0, n_odd = 0;
     while (a != NULL && b != NULL && fread(&x, sizeof x, 1, a) == 1 && fread(&y, sizeof y, 1, b) == 1) {
         n_odd += !isfinite(x) || !isfinite(y);
         largest    = fmaxf(largest, fabsf(x));
         difference = fmaxf(difference, fabsf(x - y));
+        squares += (double) x * x;
+        difference_squares += (double) (x - y) * (x - y);
         n++;
     }
     const bool same_length = a != NULL && b != NULL && feof(a) && fread(&y, sizeof y, 1, b) == 0;
@@ -183,7 +187,7 @@ static int cmd_compare(const char *path_a, const char *path_b) {
             same_length ? "" : ", not of one length");
         return 1;
     }
-    printf("%.2e\n", difference / largest);
+    printf("%.2e\n", is_rms ? sqrt(difference_squares / squares) : difference / largest);
     return 0;
 }
 
@@ -364,21 +368,29 @@ static int cmd_errors(struct llama_model *model, int n_args, char **args) {
     return 2;
 }
 
+static int quantize(const char *path, char **args) {
+    struct llama_model_quantize_params params = llama_model_quantize_default_params();
+    params.n_threads                          = 1;
+    params.ftype                              = atoi(args[1]);
+    return llama_model_quantize(path, args[0], &params) == 0 ? 0 : fail("the model cannot be quantised");
+}
+
 static const struct {
     const char *name;
-    int (*run)(struct llama_model *, int, char **);
-    int n_min; // arguments after the model
+    int (*run)(struct llama_model *, int, char **); // NULL: quantize, which takes the file
+    int n_min;                                      // arguments after the model
 } commands[] = {
     {"logits", cmd_logits, 1},
     {"memory", cmd_memory, 0},
     {"speed", cmd_speed, 2},
     {"cycles", cmd_cycles, 1},
     {"errors", cmd_errors, 1},
+    {"quantize", NULL, 2},
 };
 
 int main(int argc, char **argv) {
-    if (argc == 4 && strcmp(argv[1], "compare") == 0) {
-        return cmd_compare(argv[2], argv[3]);
+    if (argc >= 4 && strcmp(argv[1], "compare") == 0) {
+        return cmd_compare(argv[2], argv[3], argc == 5 && strcmp(argv[4], "rms") == 0);
     }
     for (size_t i = 0; argc >= 4 && i < sizeof commands / sizeof commands[0]; i++) {
         if (strcmp(argv[2], commands[i].name) != 0 || argc - 4 < commands[i].n_min) {
@@ -389,6 +401,9 @@ int main(int argc, char **argv) {
             return 3;
         }
         llama_log_set(on_log, NULL);
+        if (commands[i].run == NULL) {
+            return quantize(argv[3], argv + 4);
+        }
         struct llama_model *model = model_load(argv[3]);
         if (model == NULL) {
             return fail("the model cannot be loaded");
@@ -398,6 +413,7 @@ int main(int argc, char **argv) {
         llama_backend_free();
         return status;
     }
-    fprintf(stderr, "usage: probe FOLDER logits|memory|speed|cycles|errors MODEL ... | probe compare A B (see probe.c)\n");
+    fprintf(
+        stderr, "usage: probe FOLDER logits|memory|speed|cycles|errors|quantize MODEL ... | probe compare A B (see probe.c)\n");
     return 2;
 }
