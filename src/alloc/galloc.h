@@ -21,6 +21,7 @@ struct galloc_spot {
 struct galloc_need {
     size_t *sizes; // bytes of each chunk
     size_t n, cap;
+    size_t max_chunk; // the pool's, or more if one item takes more; 0: one chunk takes all
     struct berth_plan_report report;
 };
 
@@ -47,7 +48,7 @@ _Static_assert(sizeof(struct record_undo) <= sizeof(struct record_place), "the s
 struct galloc_pool {
     ggml_backend_buffer_type_t buft;
     size_t align;
-    size_t max_chunk; // 0: one chunk takes all
+    size_t max_chunk; // that the type would rather not pass, 0: one chunk takes all
     ggml_backend_buffer_t *chunks;
     char **bases; // [n_chunks] first byte of each
     size_t n_chunks, chunks_cap, bases_cap;
@@ -76,6 +77,8 @@ void berth_galloc_plan_free(const struct ggml_gallocr *galloc, struct galloc_pla
 // The record and the items of a graph.
 enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     const int *node_bufs, const int *leaf_bufs) BERTH_MUST_USE;
+// The largest chunk of each pool: the buffer type's, and not less than an item.
+void berth_galloc_plan_limits(const struct ggml_gallocr *galloc, struct galloc_plan *plan);
 // Offsets for the items, then spots and needs.
 enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 // As JSON (galloc_json.c); the graph's tensors must be alive.

@@ -48,7 +48,7 @@ static enum ggml_status solve_pool(struct joint *j, int p, struct berth_plan_ite
         base += j->plans[g]->rec.n_nodes + 1;
     }
     const struct berth_plan_params params = {
-        .max_chunk = j->galloc->pools[p].max_chunk, .budget_us = j->galloc->options.budget_us};
+        .max_chunk = j->plans[0]->needs[p].max_chunk, .budget_us = j->galloc->options.budget_us};
     const enum ggml_status status = berth_plan_solve(items, n, &params, offsets, &report);
     n                             = 0;
     for (int g = 0; g < j->n && status == GGML_STATUS_SUCCESS; g++) {
@@ -61,6 +61,22 @@ static enum ggml_status solve_pool(struct joint *j, int p, struct berth_plan_ite
         plan->needs[p].report = report;
     }
     return status;
+}
+
+// One arena has one largest chunk.
+static void share_limits(struct joint *j) {
+    for (int g = 0; g < j->n; g++) {
+        berth_galloc_plan_limits(j->galloc, j->plans[g]);
+    }
+    for (int p = 0; p < j->galloc->n_pools; p++) {
+        size_t most = 0;
+        for (int g = 0; g < j->n; g++) {
+            most = j->plans[g]->needs[p].max_chunk > most ? j->plans[g]->needs[p].max_chunk : most;
+        }
+        for (int g = 0; g < j->n; g++) {
+            j->plans[g]->needs[p].max_chunk = most;
+        }
+    }
 }
 
 static enum ggml_status solve(struct joint *j) {
@@ -80,6 +96,7 @@ static enum ggml_status solve(struct joint *j) {
     if (items == NULL || offsets == NULL) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the plan of %zu items", n);
     }
+    share_limits(j);
     for (int p = 0; p < j->galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
         status = solve_pool(j, p, items, offsets, n_steps);
     }

@@ -68,7 +68,7 @@ static void write_buffers(const struct ggml_gallocr *galloc, const struct galloc
         fprintf(file,
             ", \"alignment\": %zu, \"max_chunk\": %zu, \"peak\": %" PRIu64 ", \"bound\": %" PRIu64 ", \"bound_step\": %" PRId64
             "}",
-            galloc->pools[p].align, galloc->pools[p].max_chunk, r->peak, r->bound, r->bound_step);
+            galloc->pools[p].align, plan->needs[p].max_chunk, r->peak, r->bound, r->bound_step);
     }
     fputs("\n  ],\n", file);
 }
@@ -138,9 +138,8 @@ static enum ggml_status same_items(const struct galloc_plan *plan, const struct 
 }
 
 // Valid, pool by pool, and how good: fills the reports.
-static enum ggml_status check_pool(
-    const struct ggml_gallocr *galloc, struct galloc_plan *plan, int p, struct berth_plan_item *items, uint64_t *offsets) {
-    const struct berth_plan_params params = {.max_chunk = galloc->pools[p].max_chunk};
+static enum ggml_status check_pool(struct galloc_plan *plan, int p, struct berth_plan_item *items, uint64_t *offsets) {
+    const struct berth_plan_params params = {.max_chunk = plan->needs[p].max_chunk};
     struct berth_plan_report *report      = &plan->needs[p].report;
     int64_t n                             = 0;
     for (size_t i = 0; i < plan->lives.n_items; i++) {
@@ -166,7 +165,7 @@ static enum ggml_status check_pools(const struct ggml_gallocr *galloc, struct ga
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_gallocr_load: out of memory for %zu items", n);
     }
     for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
-        status = check_pool(galloc, plan, p, items, offsets);
+        status = check_pool(plan, p, items, offsets);
     }
     berth_free(items);
     berth_free(offsets);
@@ -184,6 +183,7 @@ static enum ggml_status plan_from(struct ggml_gallocr *galloc, struct galloc_pla
     if (set->n_items > 0) {
         memcpy(plan->offsets, set->offsets, set->n_items * sizeof plan->offsets[0]);
     }
+    berth_galloc_plan_limits(galloc, plan);
     status = check_pools(galloc, plan);
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_galloc_plan_settle(galloc, plan);

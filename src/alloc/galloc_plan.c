@@ -56,19 +56,35 @@ struct lifetime_rules berth_galloc_lifetime_rules(const struct ggml_gallocr *gal
         .via_views = o->inplace_via_views, .free_unread = o->free_unread, .in_place = o->in_place, .user = o->in_place_user};
 }
 
+// What runs in place by the caller's word may depend on what a record does not hold, such as an op's parameters.
+static bool still_in_place(const struct ggml_gallocr *galloc, const struct record *rec) {
+    const struct berth_gallocr_options *o = &galloc->options;
+    for (int32_t i = 0; i < rec->n_nodes && rec->n_asked > 0; i++) {
+        const struct record_row *row = &rec->rows[i];
+        if (row->is_asked && !o->in_place(rec->tensors[i], rec->slots[row->took], o->in_place_user)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     const int *node_bufs, const int *leaf_bufs, bool is_exact, bool *in_place) {
     if (!plan->is_ready || (is_exact && plan->is_reshaped)) {
         return false;
     }
     const struct record_rules rules = berth_galloc_record_rules(galloc);
-    struct record_placer placer     = {
-            .places = plan->places, .undo = (struct record_undo *) (plan->places + plan->rec.n_rows), .may_write = plan->is_quiet};
-    const bool has_places = in_place != NULL && plan->places_epoch == galloc->epoch;
+    struct record_placer placer     = {.places = plan->places,
+            .undo                              = (struct record_undo *) (plan->places + plan->rec.n_rows),
+            .may_write                         = plan->is_quiet && plan->rec.n_asked == 0};
+    const bool has_places           = in_place != NULL && plan->places_epoch == galloc->epoch;
     const enum record_match match =
         berth_record_match(&plan->rec, graph, node_bufs, leaf_bufs, &rules, has_places ? &placer : NULL);
     if (in_place != NULL) {
         *in_place = has_places && placer.is_done;
+    }
+    if (match != RECORD_DIFFERS && !still_in_place(galloc, &plan->rec)) {
+        return false;
     }
     if (match == RECORD_RESHAPED && !is_exact && berth_lifetimes_still_fit(&plan->lives, &plan->rec, &rules, galloc->aligns)) {
         // The items keep their sizes: a graph as large as the first still fits.
@@ -118,6 +134,21 @@ enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct gal
 
 // ---- offsets ----
 
+// A tensor that is larger than what a type likes at once gets a chunk all the same, as ggml gives it one: the type may refuse.
+void berth_galloc_plan_limits(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+    bool is_limited = false;
+    for (int p = 0; p < galloc->n_pools; p++) {
+        plan->needs[p].max_chunk = galloc->pools[p].max_chunk;
+        is_limited               = is_limited || galloc->pools[p].max_chunk > 0;
+    }
+    for (size_t i = 0; i < plan->lives.n_items && is_limited; i++) {
+        struct galloc_need *need = &plan->needs[plan->lives.items[i].pool];
+        if (need->max_chunk > 0 && plan->lives.items[i].size > need->max_chunk) {
+            need->max_chunk = plan->lives.items[i].size;
+        }
+    }
+}
+
 // A pool at a time, since each may have a largest chunk of its own. Items of the pool are gathered to the front of scratch.
 static enum ggml_status solve_pool(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p, struct berth_plan_item *items,
     int32_t *ids, uint64_t *offsets) {
@@ -129,7 +160,7 @@ static enum ggml_status solve_pool(struct ggml_gallocr *galloc, struct galloc_pl
             items[n++].pool = 0;
         }
     }
-    const struct berth_plan_params params = {.max_chunk = galloc->pools[p].max_chunk, .budget_us = galloc->options.budget_us};
+    const struct berth_plan_params params = {.max_chunk = plan->needs[p].max_chunk, .budget_us = galloc->options.budget_us};
     const enum ggml_status status         = berth_plan_solve(items, n, &params, offsets, &plan->needs[p].report);
     for (int64_t i = 0; i < n && status == GGML_STATUS_SUCCESS; i++) {
         plan->offsets[ids[i]] = offsets[i];
@@ -161,8 +192,9 @@ enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct gal
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu offsets", n);
     }
     enum ggml_status status;
+    berth_galloc_plan_limits(galloc, plan);
     if (galloc->n_pools == 1) {
-        const struct berth_plan_params params = {.max_chunk = galloc->pools[0].max_chunk, .budget_us = galloc->options.budget_us};
+        const struct berth_plan_params params = {.max_chunk = plan->needs[0].max_chunk, .budget_us = galloc->options.budget_us};
         status = berth_plan_solve(plan->lives.items, (int64_t) n, &params, plan->offsets, &plan->needs[0].report);
     } else {
         status = solve_pools(galloc, plan);
@@ -184,8 +216,8 @@ enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct ga
     }
     for (size_t i = 0; i < n; i++) {
         const int32_t p          = plan->lives.items[i].pool;
-        const uint64_t max       = galloc->pools[p].max_chunk;
         struct galloc_need *need = &plan->needs[p];
+        const uint64_t max       = need->max_chunk;
         const uint64_t chunk     = max != 0 ? plan->offsets[i] / max : 0;
         const uint64_t off       = plan->offsets[i] - chunk * max;
         if (chunk >= need->cap && !berth_grow((void **) &need->sizes, &need->cap, (size_t) chunk + 1, sizeof need->sizes[0])) {

@@ -102,8 +102,10 @@ static bool take_over(struct replay *r, struct record_row *node) {
         const bool may_run =
             is_listed ? i_src == 0 || !only_first(node->op) : r->rules->in_place(tensor_of(r->rec, node), i_src, r->rules->user);
         if (may_run && keep_shape(r->rec, p)) {
-            node->item             = r->rec->rows[from].item;
-            node->took             = node->src + i;
+            node->item     = r->rec->rows[from].item;
+            node->took     = node->src + i;
+            node->is_asked = !is_listed;
+            r->rec->n_asked += !is_listed;
             node->buf              = r->rec->rows[from].buf;
             r->live[from].is_taken = false;
             return true;
@@ -318,6 +320,7 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
     struct replay r = {.out = out, .rec = rec, .sizes = sizes, .rules = rules, .aligns = aligns, .pools = pools};
 
     out->n_items = 0;
+    rec->n_asked = 0;
     if (rec->n_rows == 0) {
         return GGML_STATUS_SUCCESS;
     }

@@ -32,6 +32,7 @@ struct record_row {
     // what the replay finds
     bool is_kept;    // shares its memory with nobody
     bool is_fixed;   // has its place and takes over no other
+    bool is_asked;   // took over memory by the caller\'s word
     int32_t id;      // buffer id that the caller gave, -1: none
     int32_t buf;     // buffer id it has, -1: as the node that needs it first
     int32_t item;    // the memory it was given, -1: none
@@ -46,6 +47,7 @@ struct record {
     uint8_t *slots;               // [n_srcs]
     struct record_shape *shapes;  // [n_shapes]
     int32_t n_rows, n_nodes, n_leafs, n_srcs, n_shapes;
+    int32_t n_asked;             // rows that is_asked is true of
     int32_t n_twice;             // rows that stand for a tensor of another row
     int32_t *twice;              // [n_twice] which; of records that are compared with graphs
     int32_t shape_cache[64];     // by layout: a shape that may be it; only below n_shapes

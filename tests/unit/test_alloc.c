@@ -299,6 +299,34 @@ static void in_place_rules(void **state) {
     ggml_free(ctx);
 }
 
+// In place by the caller's word, which looks at what the plan does not hold.
+static bool norm_by_zero(const struct ggml_tensor *node, int i_src, void *user) {
+    (void) i_src;
+    (void) user;
+    return node->op == GGML_OP_NORM && node->op_params[0] == 0;
+}
+
+static void callers_word_is_asked_again(void **state) {
+    (void) state;
+    ggml_gallocr_t galloc                = on_host();
+    struct berth_gallocr_options options = berth_gallocr_options_default();
+    options.in_place                     = norm_by_zero;
+    berth_gallocr_set_options(galloc, &options);
+    for (int k = 0; k < 6; k++) {
+        struct ggml_context *ctx  = new_context(32);
+        struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 32, false);
+        struct ggml_tensor *x = floats(ctx, 64, "x"), *y = ggml_cont(ctx, x), *z = ggml_norm(ctx, y, k % 2 == 0 ? 0 : 1);
+        ggml_set_output(z);
+        ggml_build_forward_expand(graph, z);
+        assert_true(ggml_gallocr_alloc_graph(galloc, graph));
+        assert_true(berth_gallocr_verify(galloc, graph));
+        assert_true(k > 0 || y->data == z->data);
+        assert_true(k % 2 == 0 || y->data != z->data);
+        ggml_free(ctx);
+    }
+    ggml_gallocr_free(galloc);
+}
+
 static void unread_memory_comes_back(void **state) {
     (void) state;
     struct ggml_context *ctx  = new_context(64);
@@ -441,6 +469,18 @@ static void chunks_and_shared_types(void **state) {
     assert_int_equal(fake.n_init, 16 + 15); // told once
     ggml_gallocr_free(galloc);
 
+    // a tensor that is larger than that has a buffer all the same
+    struct two_ways large               = shaped(64);
+    struct ggml_backend_buffer_type low = *ggml_backend_cpu_buffer_type();
+    low.iface.get_max_size              = fake_buft.iface.get_max_size;
+    galloc                              = ggml_gallocr_new(&low);
+    assert_true(ggml_gallocr_reserve(galloc, large.graph));
+    assert_true(ggml_gallocr_alloc_graph(galloc, large.graph));
+    assert_true(berth_gallocr_verify(galloc, large.graph));
+    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 2 * 256);
+    ggml_gallocr_free(galloc);
+    ggml_free(large.ctx);
+
     // two types: where tensors go must be known
     ggml_backend_buffer_type_t other[2] = {&fake_buft, ggml_backend_cpu_buffer_type()};
     galloc                              = ggml_gallocr_new_n(other, 2);
@@ -575,6 +615,7 @@ int main(void) {
         cmocka_unit_test_setup(smaller_graphs_use_the_plan, setup),
         cmocka_unit_test_setup(outputs_and_their_views_stay, setup),
         cmocka_unit_test_setup(in_place_rules, setup),
+        cmocka_unit_test_setup(callers_word_is_asked_again, setup),
         cmocka_unit_test_setup(unread_memory_comes_back, setup),
         cmocka_unit_test_setup(odd_graphs, setup),
         cmocka_unit_test_setup(many_holes, setup),
