@@ -126,10 +126,6 @@ static bool may_take_over(const struct check *c, int32_t node, int k) {
            (o->in_place != NULL && o->in_place(c->rec.tensors[node], i_src, o->in_place_user));
 }
 
-static bool same_layout(const struct ggml_tensor *a, const struct ggml_tensor *b) {
-    return a->type == b->type && ggml_are_same_shape(a, b) && ggml_are_same_stride(a, b);
-}
-
 // A result that lies where one of its sources lay, which dies there, is one piece of memory with it.
 static void join_in_place(struct check *c) {
     for (int32_t r = 0; r < c->rec.n_nodes; r++) {
@@ -137,7 +133,7 @@ static void join_in_place(struct check *c) {
         for (int k = 0; k < row->n_src && c->spans[r].is_ours; k++) {
             const int32_t s = c->rec.srcs[row->src + k], from = root_of(&c->rec, s);
             if (from != r && c->spans[from].is_ours && c->spans[from].begin == c->spans[r].begin && c->spans[from].last == r &&
-                same_layout(c->rec.tensors[r], c->rec.tensors[s]) && may_take_over(c, r, k)) {
+                record_same_layout(c->rec.tensors[r], c->rec.tensors[s]) && may_take_over(c, r, k)) {
                 c->spans[r].group = from;
                 break;
             }

@@ -46,10 +46,6 @@ static bool only_first(int32_t op) {
     return op == GGML_OP_ADD_ID || op == GGML_OP_SOFT_MAX_BACK;
 }
 
-static bool same_layout(const struct ggml_tensor *a, const struct ggml_tensor *b) {
-    return a->type == b->type && ggml_are_same_shape(a, b) && ggml_are_same_stride(a, b);
-}
-
 // A view of all of its source, from the first byte to the last.
 static bool covers(const struct ggml_tensor *view, const struct ggml_tensor *source) {
     return view->view_offs == 0 && ggml_nbytes(view) == ggml_nbytes(source);
@@ -68,7 +64,8 @@ static int32_t takeover_from(const struct replay *r, const struct record_row *no
     const struct live_row *view_of = &r->live[v];
     const bool is_last_look        = view_of->n_views == 1 && view_of->n_children == 0 && view_of->is_taken;
     return r->rules->via_views && is_last_look && !view_of->is_output &&
-                   same_layout(tensor_of(r->rec, node), r->rec->tensors[p]) && covers(r->rec->tensors[p], r->rec->tensors[v])
+                   record_same_layout(tensor_of(r->rec, node), r->rec->tensors[p]) &&
+                   covers(r->rec->tensors[p], r->rec->tensors[v])
                ? v
                : -1;
 }
@@ -345,7 +342,7 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
 static bool took_rightly(const struct record *rec, const struct record_row *row) {
     const struct record_row *parent = &rec->rows[rec->srcs[row->took]];
     const struct ggml_tensor *a = tensor_of(rec, row), *b = tensor_of(rec, parent);
-    return same_layout(a, b) && (!is_view(parent) || covers(b, rec->tensors[parent->view_src]));
+    return record_same_layout(a, b) && (!is_view(parent) || covers(b, rec->tensors[parent->view_src]));
 }
 
 bool berth_lifetimes_still_fit(

@@ -8,11 +8,6 @@
 
 #include <string.h>
 
-// Flags that change what memory a tensor needs and for how long.
-#define RECORD_FLAGS (GGML_TENSOR_FLAG_INPUT | GGML_TENSOR_FLAG_OUTPUT)
-
-#define AHEAD 6 // rows; tensors are larger than what a core fetches ahead by itself
-
 // ---- tensors to rows while building ----
 
 // Open addressing over row numbers alone: the tensors are in the record. A slot holds row + 1, 0: free. Load below one half.
@@ -219,8 +214,8 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g, const int *
     rec->n_rows     = n_listed;
     for (int32_t r = 0; r < rec->n_rows; r++) { // grows while it runs: what is named outside the graph follows
         struct ggml_tensor *t = rec->tensors[r];
-        if (r + AHEAD < n_listed) {
-            fetch_ahead(rec->tensors[r + AHEAD]);
+        if (r + RECORD_AHEAD < n_listed) {
+            fetch_ahead(rec->tensors[r + RECORD_AHEAD]);
         }
         if (r < n_listed) {
             const int *bufs = r < g->n_nodes ? node_bufs : leaf_bufs;

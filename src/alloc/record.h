@@ -7,6 +7,11 @@
 #include "core/graph.h"
 #include "ggml-alloc.h"
 
+// Flags that change what memory a tensor needs and for how long.
+#define RECORD_FLAGS (GGML_TENSOR_FLAG_INPUT | GGML_TENSOR_FLAG_OUTPUT)
+// Rows that are fetched ahead: tensors are larger than what a core fetches by itself.
+#define RECORD_AHEAD 6
+
 // A layout. Graphs have few that differ, so that rows hold a number and comparing rows mostly compares numbers; two shapes may
 // be equal all the same.
 struct record_shape {
@@ -119,6 +124,9 @@ static inline bool record_has_only_near(const struct ggml_tensor *t) {
 _Static_assert(GGML_MAX_SRC == 10, "record_has_only_near names every slot");
 
 // Same type, extents and strides.
+static inline bool record_same_layout(const struct ggml_tensor *a, const struct ggml_tensor *b) {
+    return a->type == b->type && ggml_are_same_shape(a, b) && ggml_are_same_stride(a, b);
+}
 static inline bool record_same_shape(const struct record *rec, int32_t a, int32_t b) {
     const struct record_shape *x = &rec->shapes[a], *y = &rec->shapes[b];
     bool is_same = x->type == y->type;

@@ -10,10 +10,6 @@
 
 #include <string.h>
 
-#define RECORD_FLAGS (GGML_TENSOR_FLAG_INPUT | GGML_TENSOR_FLAG_OUTPUT)
-
-#define AHEAD 6 // rows; tensors are larger than what a core fetches ahead by itself
-
 // ---- lists ----
 
 static bool same_ids(const struct record *rec, const int *node_bufs, const int *leaf_bufs) {
@@ -161,8 +157,8 @@ enum record_match berth_record_match(struct record *rec, const struct ggml_cgrap
     for (; i < n_rows; i++) {
         const struct record_row *row = &rows[i];
         struct ggml_tensor *t        = tensors[i];
-        if (i + AHEAD < n_listed) {
-            fetch_ahead(&rows[i + AHEAD], tensors[i + AHEAD]);
+        if (i + RECORD_AHEAD < n_listed) {
+            fetch_ahead(&rows[i + RECORD_AHEAD], tensors[i + RECORD_AHEAD]);
         }
         if (BERTH_UNLIKELY(t == NULL)) {
             break;
