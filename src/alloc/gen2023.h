@@ -47,6 +47,8 @@ BERTH_API ggml_backend_t berth_2023_wrapped(gen_backend_t backend);
 gen_buffer_t berth_2023_buffer_of(const struct ggml_backend_buffer *buffer);
 // Whose buffers have this type, NULL: it is none of then, or of memory that no backend owns.
 gen_backend_t berth_2023_backend_of_type(ggml_backend_buffer_type_t type);
+// From now on nothing is read from or written to its addresses.
+void berth_2023_buffer_is_measure(gen_buffer_t buffer);
 // Over memory of the host that stays the caller's; base may be an address that nobody touches.
 gen_buffer_t berth_2023_buffer_over(gen_backend_t backend, void *base, size_t size, size_t align);
 

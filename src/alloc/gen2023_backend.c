@@ -12,7 +12,8 @@ struct full {
     struct gen_buffer pub;
     struct ggml_backend_buffer_type type; // of today, for this buffer alone
     size_t align;
-    void *base; // of buffers over memory
+    void *base;      // of buffers over memory
+    bool is_measure; // there is no memory behind its addresses
 };
 
 _Static_assert(sizeof(struct ggml_backend_buffer) <= sizeof((struct gen_buffer *) 0)->today, "today's buffer fits");
@@ -35,8 +36,23 @@ static gen_backend_t backend_of(ggml_backend_buffer_t buffer) {
     return ((gen_buffer_t) (void *) buffer)->backend;
 }
 
+static bool has_memory(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor) {
+    if (full_of((gen_buffer_t) (void *) buffer)->is_measure) {
+        berth_fail(GGML_STATUS_FAILED, "tensor %s has no memory: it was only measured", tensor->name);
+        return false;
+    }
+    return true;
+}
+
+void berth_2023_buffer_is_measure(gen_buffer_t buffer) {
+    full_of(buffer)->is_measure = true;
+}
+
 static void today_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
     gen_backend_t backend = backend_of(buffer);
+    if (!has_memory(buffer, tensor)) {
+        return;
+    }
     if (backend == NULL || backend->iface.set_tensor_async == NULL) {
         memcpy((char *) tensor->data + offset, data, size);
         return;
@@ -47,6 +63,10 @@ static void today_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, 
 
 static void today_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
     gen_backend_t backend = backend_of(buffer);
+    if (!has_memory(buffer, tensor)) {
+        memset(data, 0, size);
+        return;
+    }
     if (backend == NULL || backend->iface.get_tensor_async == NULL) {
         memcpy(data, (const char *) tensor->data + offset, size);
         return;
@@ -205,7 +225,7 @@ void berth_2023_tensor_set_async(struct ggml_tensor *tensor, const void *data, s
     gen_backend_t backend = berth_2023_get_backend(tensor);
     if (backend == NULL || backend->iface.set_tensor_async == NULL) {
         berth_2023_tensor_set(tensor, data, offset, size);
-    } else {
+    } else if (has_memory(berth_tensor_buffer(tensor), tensor)) {
         backend->iface.set_tensor_async(backend, tensor, data, offset, size);
     }
 }
@@ -214,7 +234,7 @@ void berth_2023_tensor_get_async(const struct ggml_tensor *tensor, void *data, s
     gen_backend_t backend = berth_2023_get_backend(tensor);
     if (backend == NULL || backend->iface.get_tensor_async == NULL) {
         berth_2023_tensor_get(tensor, data, offset, size);
-    } else {
+    } else if (has_memory(berth_tensor_buffer(tensor), tensor)) {
         backend->iface.get_tensor_async(backend, tensor, data, offset, size);
     }
 }

@@ -21,9 +21,12 @@ static gen_tallocr_t tallocr_over(gen_buffer_t buffer, bool owns_buffer, bool is
         berth_fail(GGML_STATUS_ALLOC_FAILED, "no tensor allocator: no buffer, or out of memory");
         return NULL;
     }
-    talloc->buffer      = buffer;
-    talloc->align       = berth_2023_buffer_get_alignment(buffer);
-    talloc->is_measure  = is_measure;
+    talloc->buffer     = buffer;
+    talloc->align      = berth_2023_buffer_get_alignment(buffer);
+    talloc->is_measure = is_measure;
+    if (is_measure) {
+        berth_2023_buffer_is_measure(buffer);
+    }
     talloc->owns_buffer = owns_buffer;
     talloc->capacity    = is_measure ? UINT64_MAX : berth_2023_buffer_get_size(buffer);
     talloc->start       = (talloc->align - (uintptr_t) berth_2023_buffer_get_base(buffer) % talloc->align) % talloc->align;

@@ -139,6 +139,8 @@ void berth_2023_sched_free(gen_sched_t s) {
     }
     ggml_backend_sched_free(s->today);
     for (int b = 0; b < s->n_backends; b++) {
+        const enum ggml_status kept = berth_backend_report(&s->shown[b].backend);
+        (void) kept; // nobody is left to be told
         berth_2023_tallocr_free(s->tallocs[b]);
     }
     berth_2023_gallocr_free(s->galloc);
@@ -190,8 +192,21 @@ static void mark_weights(const struct gen_sched *s, struct sched_memo *memo) {
     }
 }
 
+// A choice that could not be kept for lack of memory is told with the graph it was for.
+static enum ggml_status report(const struct gen_sched *s) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (int b = 0; b < s->n_backends; b++) {
+        const enum ggml_status kept = berth_backend_report(&s->shown[b].backend);
+        status                      = status == GGML_STATUS_SUCCESS ? kept : status;
+    }
+    return status;
+}
+
 static enum ggml_status split(struct gen_sched *s, struct sched_memo *memo, struct ggml_cgraph *graph) {
-    enum ggml_status status = berth_graph_check(graph);
+    enum ggml_status status = report(s);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = berth_graph_check(graph);
+    }
     if (status == GGML_STATUS_SUCCESS) {
         forget_places(s, graph);
         status = sched_memo_build(s->today, memo, graph);

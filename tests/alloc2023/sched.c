@@ -65,8 +65,14 @@ static ggml_backend_buffer_t toy_alloc_buffer(ggml_backend_t backend, size_t siz
     pages->size         = (size + 65535) / 65536 * 65536;
     pages->base         = mmap(NULL, pages->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(pages->base != MAP_FAILED && toy->n_buffers < MOST_BUFFERS);
+    ggml_backend_buffer_t buffer = ggml_backend_buffer_init(backend, iface, pages, size);
+    if (buffer == NULL) {
+        munmap(pages->base, pages->size);
+        free(pages);
+        return NULL;
+    }
     toy->buffers[toy->n_buffers++] = pages;
-    return ggml_backend_buffer_init(backend, iface, pages, size);
+    return buffer;
 }
 
 static size_t toy_alignment(ggml_backend_t backend) {
@@ -222,6 +228,65 @@ static void failures(ggml_backend_t *backends, struct toy *toy) {
     ggml_backend_sched_free(NULL);
 }
 
+// Measured and computed, if nothing fails. NULL: no scheduler.
+static ggml_backend_sched_t try_all(ggml_backend_t *backends) {
+    ggml_backend_sched_t sched = ggml_backend_sched_new(backends, 2);
+    for (int t = 0; t < 2 && sched != NULL; t++) {
+        struct model m = model_build();
+        if (m.ctx != NULL && m.graph != NULL) {
+            prepare(sched, backends, &m, false);
+            if (t == 0) {
+                ggml_backend_sched_init_measure(sched, m.graph);
+            } else {
+                model_set(&m);
+                ggml_backend_sched_graph_compute(sched, m.graph);
+            }
+        }
+        ggml_free(m.ctx);
+    }
+    return sched;
+}
+
+// Whichever allocation fails: nothing is lost, and a scheduler that was made can be measured and used.
+static void every_allocation_may_fail(void) {
+    bool was_hit = true;
+    for (int64_t n = 1; was_hit; n++) {
+        static struct toy toy;
+        berth_alloc_watch(true);
+        ggml_backend_t backends[] = {toy_new(&toy), ggml_backend_cpu_init()};
+        ggml_backend_cpu_set_n_threads(backends[1], 1);
+        const int64_t before = berth_alloc_made();
+        berth_alloc_fail_at(n);
+        ggml_backend_sched_t sched = try_all(backends);
+        was_hit                    = berth_alloc_made() - before >= n - 1;
+        berth_alloc_fail_at(0);
+        if (sched != NULL) {
+            const bool is_measured = !ggml_tallocr_is_measure(ggml_backend_sched_get_tallocr(sched, backends[0]));
+            struct model m         = build(sched, backends, NULL);
+            if (!is_measured) {
+                ggml_backend_sched_init_measure(sched, m.graph);
+                ggml_free(m.ctx);
+                m = build(sched, backends, NULL);
+            }
+            model_set(&m);
+            CHECK(berth_2023_sched_graph_compute_status(sched, m.graph) == GGML_STATUS_SUCCESS);
+            model_check(&m);
+            ggml_free(m.ctx);
+        }
+        CHECK(was_hit || sched != NULL);
+        ggml_backend_sched_free(sched);
+        ggml_backend_free(backends[0]);
+        ggml_backend_free(backends[1]);
+        if (berth_alloc_alive() != 0 || toy.n_buffers != 0) {
+            printf("allocation %lld fails: %lld and %d buffers are left\n", (long long) n, (long long) berth_alloc_alive(),
+                toy.n_buffers);
+            exit(1);
+        }
+        berth_alloc_watch(false);
+        CHECK(was_hit || n > 40);
+    }
+}
+
 int main(void) {
     static struct toy toy;
     ggml_log_set(log_drop, NULL);
@@ -229,6 +294,7 @@ int main(void) {
     computes(backends, &toy, true);
     computes(backends, &toy, false);
     failures(backends, &toy);
+    every_allocation_may_fail();
     ggml_backend_free(backends[0]);
     ggml_backend_free(backends[1]);
     return 0;
