@@ -31,7 +31,8 @@ static void cases(struct op_suite *s, enum ggml_type ta, enum ggml_type tb, int6
     for (size_t i = 0; i < N(sizes); i++) {
         const struct matmul c = {ta, tb, k, sizes[i][0], sizes[i][1], 1, 1, 1, 1, 0};
         // the error of few numbers scatters
-        const double tol_here = tol == OP_HALF && c.rows * c.cols < 8 ? OP_HALF_FEW : tol;
+        const double tol_few  = tol == OP_HALF ? OP_HALF_FEW : tol == OP_QUANT ? OP_QUANT_FEW : tol;
+        const double tol_here = c.rows * c.cols < 8 ? tol_few : tol;
         op_case(s, "MUL_MAT",
             op_text("%s %s k %lld %lldx%lld", ggml_type_name(ta), ggml_type_name(tb), (long long) k, (long long) c.rows,
                 (long long) c.cols),

@@ -44,7 +44,10 @@ static void mul_cases(struct op_suite *s, enum ggml_type type, int64_t k, double
             i == 2   ? 1
                : i == 4 ? 2
                         : 0};
-        const double tol_here = tol == OP_HALF && c.rows < 8 ? OP_HALF_FEW : tol; // the error of few numbers scatters
+        const double tol_here = c.rows >= 8       ? tol
+                                : tol == OP_HALF  ? OP_HALF_FEW
+                                : tol == OP_QUANT ? OP_QUANT_FEW
+                                                  : tol; // the error of few numbers scatters
         op_case(s, "MUL_MAT_ID", op_text("%s k %lld size %zu", ggml_type_name(type), (long long) k, i), tol_here, build_mul, &c);
     }
 }

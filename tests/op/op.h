@@ -25,6 +25,7 @@
 // reference's variants armv8.2_1 and armv8.0_1 are up to 9.6e-13 from each other (q5_1), and equal for 15 of the 22 types;
 // Berth is up to 2.6e-11 from them, where few numbers cancel (op-suite -k MUL_MAT --spread armv8.2_1,armv8.0_1).
 #define OP_QUANT 1e-10
+#define OP_QUANT_FEW 1e-8 // a product of one number may be all cancellation: 3.1e-10
 // Products of f16: variants that have half-precision arithmetic add up halves. armv8.2_2 is up to 6.8e-5 from armv8.2_1 for few
 // numbers, 9e-6 for more. Berth adds up floats, or short runs of halves where the machine multiplies those: it is held to
 // OP_HALF_PLAIN of double precision (measured: 3.6e-8 and 3.9e-7).
