@@ -174,10 +174,7 @@ static enum ggml_status check_init(struct check *c, struct ggml_gallocr *galloc,
     const struct record_rules rules = berth_galloc_record_rules(galloc);
 
     *c                      = (struct check){.galloc = galloc};
-    enum ggml_status status = berth_graph_check(graph);
-    if (status == GGML_STATUS_SUCCESS) {
-        status = berth_record_build(&c->rec, graph, NULL, NULL, &rules);
-    }
+    enum ggml_status status = berth_record_build(&c->rec, graph, NULL, NULL, &rules);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }

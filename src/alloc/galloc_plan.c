@@ -116,10 +116,7 @@ enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct gal
 
     plan->is_ready = plan->is_reshaped = false;
     plan->places_epoch                 = 0;
-    enum ggml_status status            = berth_graph_check(graph);
-    if (status == GGML_STATUS_SUCCESS) {
-        status = ids_are_sound(galloc, "node", node_bufs, graph->n_nodes);
-    }
+    enum ggml_status status            = ids_are_sound(galloc, "node", node_bufs, graph->n_nodes);
     if (status == GGML_STATUS_SUCCESS) {
         status = ids_are_sound(galloc, "leaf", leaf_bufs, graph->n_leafs);
     }

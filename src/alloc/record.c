@@ -117,11 +117,13 @@ struct build {
     struct record *rec;
     struct row_map map;
     const struct record_rules *rules;
+    int32_t flags; // of any tensor
 };
 
 static inline bool row_put(struct build *b, int32_t at, struct ggml_tensor *t, int32_t buf) {
     struct record_row *row = record_put(b->rec, at, t, (int32_t) t->op, t->flags & RECORD_FLAGS, buf);
-    row->has_memory        = (t->data != NULL || t->buffer != NULL) && !b->rules->is_ours(b->rules->user, t);
+    b->flags |= t->flags;
+    row->has_memory = (t->data != NULL || t->buffer != NULL) && !b->rules->is_ours(b->rules->user, t);
     if (row->has_memory || t->view_src != NULL) {
         return true;
     }
@@ -245,11 +247,18 @@ enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph
     rec->n_leafs                                             = graph->n_leafs;
     const bool ok                                            = build_rows(&b, graph, node_bufs, leaf_bufs);
     berth_free(b.map.slots);
-    if (!ok) {
+    const bool is_poisoned = (b.flags & BERTH_FLAG_POISON) != 0;
+    if (!ok || is_poisoned) {
         rec->n_rows = rec->n_nodes = rec->n_leafs = rec->n_srcs = rec->n_twice = 0;
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the record of a graph of %d nodes", graph->n_nodes);
     }
-    return GGML_STATUS_SUCCESS;
+    if (is_poisoned && berth_graph_check(graph) != GGML_STATUS_SUCCESS) {
+        return GGML_STATUS_FAILED;
+    }
+    if (is_poisoned) {
+        return berth_fail(GGML_STATUS_FAILED, "a source of the graph of %d nodes is the poison of an error", graph->n_nodes);
+    }
+    return ok ? GGML_STATUS_SUCCESS
+              : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the record of a graph of %d nodes", graph->n_nodes);
 }
 
 void berth_record_fini(struct record *rec) {

@@ -70,7 +70,8 @@ struct record_rules {
 
 // ---- record.c ----
 
-// Fills rec from the graph. node_bufs and leaf_bufs may be NULL: all 0. On failure rec is empty.
+// Fills rec from the graph. node_bufs and leaf_bufs may be NULL: all 0. On failure, as of a graph that holds poison, rec is
+// empty.
 enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph *graph, const int *node_bufs,
     const int *leaf_bufs, const struct record_rules *rules) BERTH_MUST_USE;
 void berth_record_fini(struct record *rec);

@@ -153,7 +153,9 @@ void op_suite_conv(struct op_suite *s) {
             one(s, i, half / 2, GGML_OP_CONV_2D_DW, kernel, f32, 0);
             one(s, i, half / 2, GGML_OP_CONV_2D_DW, kernel, f32, 1);
         }
-        one(s, i, 0, GGML_OP_COL2IM_1D, GGML_TYPE_BF16, f32, 0);
+        if ((walks[i].n[0] - 1) * walks[i].s[0] + walks[i].k[0] > 2 * walks[i].p[0]) { // something is left between the paddings
+            one(s, i, 0, GGML_OP_COL2IM_1D, GGML_TYPE_BF16, f32, 0);
+        }
     }
     stride_cases(s);
 }

@@ -2,6 +2,7 @@
 // copy.c: cases of op/copy.c: every pair of types the reference copies between, in several layouts.
 
 #include "op.h"
+#include "plain.h"
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -35,6 +36,9 @@ static struct ggml_tensor *build_copy(struct op_build *b, const void *arg) {
     struct ggml_tensor *y = c->target == 0   ? ggml_new_tensor(b->ctx, c->to, 4, c->ne_to)
                             : c->target == 1 ? op_input_holes(b, c->to, c->ne_to)
                                              : op_input_swapped(b, c->to, c->ne_to);
+    if (ggml_is_quantized(c->to) && c->from == c->to) {
+        b->plain = op_plain_copy; // the reference copies some of these
+    }
     return ggml_cpy(b->ctx, x, y);
 }
 

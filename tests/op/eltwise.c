@@ -2,6 +2,7 @@
 // eltwise.c: cases of op/eltwise.c.
 
 #include "op.h"
+#include "plain.h"
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -94,6 +95,14 @@ static struct ggml_tensor *build_map(struct op_build *b, const void *arg) {
     struct ggml_context *ctx = b->ctx;
     if (c->specials) {
         op_with_specials(x);
+    }
+    const bool plain = c->which == MAP_UNARY + GGML_UNARY_OP_GELU || c->which == MAP_UNARY + GGML_UNARY_OP_GELU_ERF ||
+                       c->which == MAP_UNARY + GGML_UNARY_OP_GELU_QUICK || c->which == MAP_UNARY + GGML_UNARY_OP_SILU;
+    if (plain && c->type == GGML_TYPE_BF16) {
+        b->plain      = op_plain_map;
+        b->plain_nmse = OP_BF16;
+    } else if ((c->which == MAP_SCALE || c->which == MAP_SCALE_BIAS) && c->layout == 1) {
+        b->plain = op_plain_map;
     }
     switch (c->which) {
         case MAP_SQR: return ggml_sqr(ctx, x);

@@ -2,6 +2,7 @@
 // glu.c: cases of op/glu.c: every unit, halves of one source and two sources, f32 and f16.
 
 #include "op.h"
+#include "plain.h"
 
 #include <stddef.h>
 
@@ -29,6 +30,7 @@ static struct ggml_tensor *build_glu(struct op_build *b, const void *arg) {
         op_with_specials(x);
     }
     if (c->op == GGML_GLU_OP_SWIGLU_OAI) {
+        b->plain = c->layout != SPECIALS ? op_plain_glu : NULL;
         return ggml_swiglu_oai(b->ctx, x, g, 1.702f, c->limit);
     }
     return g != NULL ? ggml_glu_split(b->ctx, x, g, c->op) : ggml_glu(b->ctx, x, c->op, c->form == SWAPPED);

@@ -2,6 +2,7 @@
 // matmul.c: cases of op/matmul.c: every type of src[0], shapes around the tile sizes, broadcast and permuted batches.
 
 #include "op.h"
+#include "plain.h"
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -18,6 +19,10 @@ static struct ggml_tensor *build_matmul(struct op_build *b, const void *arg) {
                                             : op_input(b, c->ta, NE(c->k, c->rows, c->a2, c->a3));
     struct ggml_tensor *y = c->layout == 2 ? ggml_permute(b->ctx, op_input(b, c->tb, NE(c->k, c->b2, c->cols, c->b3)), 0, 2, 1, 3)
                                            : op_input(b, c->tb, NE(c->k, c->cols, c->b2, c->b3));
+    if (c->ta == GGML_TYPE_F16) {
+        b->plain      = op_plain_mul_mat;
+        b->plain_nmse = OP_HALF_PLAIN;
+    }
     return ggml_mul_mat(b->ctx, x, y);
 }
 
@@ -25,7 +30,9 @@ static void cases(struct op_suite *s, enum ggml_type ta, enum ggml_type tb, int6
     static const int64_t sizes[][2] = {{1, 1}, {1, 7}, {7, 1}, {5, 3}, {32, 16}, {33, 17}, {70, 40}, {200, 1}};
     for (size_t i = 0; i < N(sizes); i++) {
         const struct matmul c = {ta, tb, k, sizes[i][0], sizes[i][1], 1, 1, 1, 1, 0};
-        const double tol_here = tol > OP_F32 && c.rows * c.cols < 8 ? 1e-3 : tol; // the error of few numbers scatters
+        // the error of few numbers scatters
+        const double tol_few  = tol == OP_HALF ? OP_HALF_FEW : tol == OP_QUANT ? OP_QUANT_FEW : tol;
+        const double tol_here = c.rows * c.cols < 8 ? tol_few : tol;
         op_case(s, "MUL_MAT",
             op_text("%s %s k %lld %lldx%lld", ggml_type_name(ta), ggml_type_name(tb), (long long) k, (long long) c.rows,
                 (long long) c.cols),
@@ -50,9 +57,8 @@ void op_suite_matmul(struct op_suite *s) {
     static const int64_t depths[] = {1, 31, 64, 257, 1024};
     for (size_t i = 0; i < N(depths); i++) {
         cases(s, GGML_TYPE_F32, GGML_TYPE_F32, depths[i], OP_F32);
-        // the reference may add up halves
-        cases(s, GGML_TYPE_F16, GGML_TYPE_F32, depths[i], 1e-5);
-        cases(s, GGML_TYPE_F16, GGML_TYPE_F16, depths[i], 1e-5);
+        cases(s, GGML_TYPE_F16, GGML_TYPE_F32, depths[i], OP_HALF);
+        cases(s, GGML_TYPE_F16, GGML_TYPE_F16, depths[i], OP_HALF);
         cases(s, GGML_TYPE_BF16, GGML_TYPE_F32, depths[i], OP_F32);
         cases(s, GGML_TYPE_BF16, GGML_TYPE_BF16, depths[i], OP_F32);
     }
@@ -60,10 +66,10 @@ void op_suite_matmul(struct op_suite *s) {
         if (ggml_is_quantized((enum ggml_type) t) && t != GGML_TYPE_Q8_1 && t != GGML_TYPE_Q8_K) {
             const int64_t blck = ggml_blck_size((enum ggml_type) t);
             if (blck <= 64) { // blocks that make no whole group
-                cases(s, (enum ggml_type) t, GGML_TYPE_F32, 3 * blck, 1e-5);
+                cases(s, (enum ggml_type) t, GGML_TYPE_F32, 3 * blck, OP_QUANT);
             }
-            cases(s, (enum ggml_type) t, GGML_TYPE_F32, 256, 1e-5);
-            cases(s, (enum ggml_type) t, GGML_TYPE_F32, 1024, 1e-5);
+            cases(s, (enum ggml_type) t, GGML_TYPE_F32, 256, OP_QUANT);
+            cases(s, (enum ggml_type) t, GGML_TYPE_F32, 1024, OP_QUANT);
         }
     }
 }

@@ -44,7 +44,10 @@ static void mul_cases(struct op_suite *s, enum ggml_type type, int64_t k, double
             i == 2   ? 1
                : i == 4 ? 2
                         : 0};
-        const double tol_here = tol > OP_F32 && c.rows < 8 ? 1e-3 : tol; // the error of few numbers scatters
+        const double tol_here = c.rows >= 8       ? tol
+                                : tol == OP_HALF  ? OP_HALF_FEW
+                                : tol == OP_QUANT ? OP_QUANT_FEW
+                                                  : tol; // the error of few numbers scatters
         op_case(s, "MUL_MAT_ID", op_text("%s k %lld size %zu", ggml_type_name(type), (long long) k, i), tol_here, build_mul, &c);
     }
 }
@@ -92,13 +95,13 @@ void op_suite_moe(struct op_suite *s) {
     static const int64_t depths[] = {1, 31, 64, 257};
     for (size_t i = 0; i < N(depths); i++) {
         mul_cases(s, GGML_TYPE_F32, depths[i], OP_F32);
-        mul_cases(s, GGML_TYPE_F16, depths[i], 1e-5); // the reference may add up halves
+        mul_cases(s, GGML_TYPE_F16, depths[i], OP_HALF);
         mul_cases(s, GGML_TYPE_BF16, depths[i], OP_F32);
     }
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         if (is_weight(t)) {
-            mul_cases(s, (enum ggml_type) t, 256, OP_F32);
-            mul_cases(s, (enum ggml_type) t, 768, OP_F32);
+            mul_cases(s, (enum ggml_type) t, 256, OP_QUANT);
+            mul_cases(s, (enum ggml_type) t, 768, OP_QUANT);
         }
     }
     const struct moe large = {GGML_TYPE_F32, GGML_TYPE_F32, 256, 200, 8, 1, 4, 64, 3};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // op.h: the op suite: every case builds a small graph, computes it with Berth's CPU backend on one thread and on several, and
 // with the reference's CPU library on the very same tensors (the ABI is one; oracle_link.h), and compares. A case that the
-// reference does not compute is compared with a loop in double precision where the builder names one. A family of ops is one file
-// with a function op_suite_<family>(struct op_suite *), named in main.c, that calls op_case() for each of its cases:
+// reference does not compute is compared with a loop in double precision where the builder names one (plain.h). A family of ops
+// is one file with a function op_suite_<family>(struct op_suite *), named in main.c, that calls op_case() for each of its cases:
 //
 //     static struct ggml_tensor *build_add(struct op_build *b, const void *arg) {
 //         const struct shapes *s = arg;
@@ -21,6 +21,21 @@
 #define OP_EXACT 0.0 // the same bytes
 #define OP_F32 1e-7  // normalised mean squared error
 
+// Products of quantised rows: the sums are of whole numbers, and only the order in which blocks are added up is free. The
+// reference's variants armv8.2_1 and armv8.0_1 are up to 9.6e-13 from each other (q5_1), and equal for 15 of the 22 types;
+// Berth is up to 2.6e-11 from them, where few numbers cancel (op-suite -k MUL_MAT --spread armv8.2_1,armv8.0_1).
+#define OP_QUANT 1e-10
+#define OP_QUANT_FEW 1e-8 // a product of one number may be all cancellation: 3.1e-10
+// Products of f16: variants that have half-precision arithmetic add up halves. armv8.2_2 is up to 6.8e-5 from armv8.2_1 for few
+// numbers, 9e-6 for more. Berth adds up floats, or short runs of halves where the machine multiplies those: it is held to
+// OP_HALF_PLAIN of double precision (measured: 3.6e-8 and 3.9e-7).
+#define OP_HALF 1e-5
+#define OP_HALF_FEW 1e-4
+#define OP_HALF_PLAIN 1e-6
+// Results of bf16 against double precision: a last bit is 1.5e-5 of the square, and now and then it falls on the other side, more
+// often where an activation goes through a table of halves, as ggml has it (1.5e-6).
+#define OP_BF16 2e-6
+
 // For results of a quantised type: the simple formats are the reference's to the byte. The K and iq4 formats search for good
 // scales, and Berth searches in its own way: two good answers differ by up to twice the squared error of one (tests/quant
 // compares those).
@@ -35,7 +50,10 @@ struct op_build {
     struct ggml_context *ctx;
     uint64_t rng;
     const char *skip; // set by a builder: why this case cannot be made
-    op_plain_t plain; // set by a builder: what the result is, for where the reference has none
+    // set by a builder: what the result is, and how close to it Berth's must be; 0: as close as to the reference's. For what the
+    // reference does not compute, or computes roughly.
+    op_plain_t plain;
+    double plain_nmse;
 };
 
 typedef struct ggml_tensor *(*op_build_t)(struct op_build *b, const void *arg);

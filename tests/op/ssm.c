@@ -2,6 +2,7 @@
 // ssm.c: cases of op/ssm.c: state spaces, the triangular solve, hyper-connections.
 
 #include "op.h"
+#include "plain.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -22,6 +23,7 @@ static struct ggml_tensor *build_conv(struct op_build *b, const void *arg) {
     if (c->specials) {
         op_with_specials(x);
     }
+    b->plain = c->specials ? NULL : op_plain_ssm_conv;
     return ggml_ssm_conv(b->ctx, x, op_input(b, GGML_TYPE_F32, NE(c->d_conv, c->d_inner, 1, 1)));
 }
 

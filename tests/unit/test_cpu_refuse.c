@@ -57,6 +57,21 @@ static void test_too_few_windows(void **state) {
     expect_failure(ctx, ggml_win_unpart(ctx, a, 5, 4, 3), "WIN_UNPART");
 }
 
+// ggml's own backend ends the process here.
+static void test_attention_backwards(void **state) {
+    (void) state;
+    struct ggml_context *ctx = arena();
+    struct ggml_tensor *q = zeros(ctx, GGML_TYPE_F32, 8, 4), *k = zeros(ctx, GGML_TYPE_F32, 8, 4);
+    expect_failure(ctx, ggml_flash_attn_back(ctx, q, k, k, q, false), "no backward pass of attention");
+    ctx                   = arena();
+    struct ggml_tensor *t = zeros(ctx, GGML_TYPE_F32, 8, 4); // from another constructor than ours
+    t->op                 = GGML_OP_FLASH_ATTN_BACK;
+    for (int i = 0; i < 4; i++) {
+        t->src[i] = zeros(ctx, GGML_TYPE_F32, 8, 4);
+    }
+    expect_failure(ctx, t, "FLASH_ATTN_BACK");
+}
+
 static void test_types_nobody_computes(void **state) {
     (void) state;
     struct ggml_context *ctx = arena();
@@ -73,6 +88,7 @@ int main(void) {
         cmocka_unit_test(test_set_with_wide_strides),
         cmocka_unit_test(test_acc_past_the_end),
         cmocka_unit_test(test_too_few_windows),
+        cmocka_unit_test(test_attention_backwards),
         cmocka_unit_test(test_types_nobody_computes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

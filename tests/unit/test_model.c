@@ -300,6 +300,43 @@ static void test_plan_only(void **state) {
     model_devices_close(&d);
 }
 
+// The scheduler's plan from outside: nothing before there is one, then what its buffers are; as a file it can be read and is
+// valid.
+static void test_plan_outside(void **state) {
+    (void) state;
+    struct model_devices d       = cpu_open();
+    const struct sample_model m  = sample_model_default();
+    struct session_params params = {.n_ctx = 64, .n_batch = 16, .cache_type = GGML_TYPE_F16, .plan_only = true};
+    struct opened o              = open_with(&m, &d, &params);
+    ggml_backend_sched_t fresh   = ggml_backend_sched_new(d.backend, NULL, 1, 64, false, false);
+    struct berth_plan_report report;
+    char *text              = NULL;
+    size_t size             = 0;
+    FILE *file              = open_memstream(&text, &size);
+    ggml_backend_t stranger = ggml_backend_cpu_init();
+    assert_int_equal(berth_sched_report(NULL, d.backend[0], &report), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_report(fresh, d.backend[0], &report), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_report(o.session->sched, stranger, &report), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_report(o.session->sched, d.backend[0], NULL), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_save(fresh, file), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_save(o.session->sched, NULL), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_report(o.session->sched, d.backend[0], &report), GGML_STATUS_SUCCESS);
+    assert_int_equal(report.peak, o.session->memory[0].compute);
+    assert_int_equal(berth_sched_save(o.session->sched, file), GGML_STATUS_SUCCESS);
+    assert_int_equal(fclose(file), 0);
+    struct berth_plan_set *set = NULL;
+    assert_int_equal(berth_plan_read_json(text, size, "plan", &set), GGML_STATUS_SUCCESS);
+    assert_true(set->has_offsets && set->n_tensors >= set->n_items);
+    assert_int_equal(set->peak, report.peak);
+    assert_int_equal(berth_plan_check(set->items, (int64_t) set->n_items, NULL, set->offsets, NULL), GGML_STATUS_SUCCESS);
+    berth_plan_set_free(set);
+    free(text);
+    ggml_backend_sched_free(fresh);
+    ggml_backend_free(stranger);
+    close_opened(&o);
+    model_devices_close(&d);
+}
+
 static bool stop_now(size_t done, size_t all, void *user_data) {
     *(int *) user_data += done <= all;
     return false;
@@ -370,7 +407,8 @@ static void test_no_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_missing), cmocka_unit_test(test_shapes), cmocka_unit_test(test_keys),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_batches), cmocka_unit_test(test_causal), cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_plan_only), cmocka_unit_test(test_stopped), cmocka_unit_test(test_no_memory)};
+        cmocka_unit_test(test_plan_only), cmocka_unit_test(test_plan_outside), cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_no_memory)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

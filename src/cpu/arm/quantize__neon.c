@@ -36,7 +36,7 @@ static bool bytes32(const float *x, int8x16_t *lo, int8x16_t *hi, float *d) {
     const float inverse = 1.0f / *d;
     int32x4_t q[8];
     for (int j = 0; j < 8; j++) {
-        q[j] = vcvtaq_s32_f32(vmulq_n_f32(v[j], inverse));
+        q[j] = vcvtnq_s32_f32(vmulq_n_f32(v[j], inverse));
     }
     *lo = narrow(q[0], q[1], q[2], q[3]);
     *hi = narrow(q[4], q[5], q[6], q[7]);

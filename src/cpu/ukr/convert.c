@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // convert.c: portable rows of floats to other types and back. The block formats come from libggml-base, which has the reference
-// conversions of all of them; what it lacks there (the activation format q8_K) is filled in by hand.
+// conversions of all of them; the formats of activations (q8_0, q8_1, q8_K) are made here.
 
 #include "cpu/cpu.h"
 
 #include "quant/half.h"
 #include "quant/quants.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -74,6 +75,51 @@ static void q8_K_from_f32(const float *x, void *y, int64_t n) {
 static void q8_K_to_f32(const void *x, float *y, int64_t n) {
     dequantize_row_q8_K(x, y, n);
 }
+
+// Activations in blocks of 32 bytes. The reference's CPU backends round ties to even here, where its offline quantisers, which
+// are src/quant's, round them away from zero. A block that is not finite or too small to divide by goes to those.
+static bool bytes32(const float *x, int8_t *q, float *d) {
+    float max = 0.0f;
+    for (int j = 0; j < 32; j++) {
+        max = fabsf(x[j]) > max || isnan(x[j]) ? fabsf(x[j]) : max;
+    }
+    if (!(max >= 0x1p-100f && max < INFINITY)) {
+        return false;
+    }
+    *d                  = max / 127.0f;
+    const float inverse = 1.0f / *d;
+    for (int j = 0; j < 32; j++) {
+        q[j] = (int8_t) rintf(x[j] * inverse);
+    }
+    return true;
+}
+static void q8_0_from_f32(const float *x, void *vy, int64_t n) {
+    block_q8_0 *y = vy;
+    for (int64_t i = 0; i < n / 32; i++) {
+        float d;
+        if (bytes32(x + i * 32, y[i].qs, &d)) {
+            y[i].d = berth_float_to_half(d);
+        } else {
+            quantize_row_q8_0_ref(x + i * 32, &y[i], 32);
+        }
+    }
+}
+static void q8_1_from_f32(const float *x, void *vy, int64_t n) {
+    block_q8_1 *y = vy;
+    for (int64_t i = 0; i < n / 32; i++) {
+        float d;
+        if (!bytes32(x + i * 32, y[i].qs, &d)) {
+            quantize_row_q8_1_ref(x + i * 32, &y[i], 32);
+            continue;
+        }
+        int sum = 0;
+        for (int j = 0; j < 32; j++) {
+            sum += y[i].qs[j];
+        }
+        y[i].d = berth_float_to_half(d);
+        y[i].s = berth_float_to_half((float) sum * d);
+    }
+}
 static void q8_1_to_f32(const void *x, float *y, int64_t n) {
     const block_q8_1 *b = x;
     for (int64_t i = 0; i < n / 32; i++) {
@@ -99,7 +145,7 @@ void cpu_ukr_convert(struct cpu_kernels *k) {
         k->to_float[t]          = base->to_float;
         k->traits[t].from_float = only_offline((enum ggml_type) t) ? NULL : base->from_float_ref;
     }
-    static const struct {
+    const struct {
         enum ggml_type type;
         ggml_from_float_t from;
         ggml_to_float_t to;
@@ -108,13 +154,14 @@ void cpu_ukr_convert(struct cpu_kernels *k) {
         {GGML_TYPE_F16, half_from_f32, half_to_f32},
         {GGML_TYPE_BF16, bf16_from_f32, bf16_to_f32},
         {GGML_TYPE_I32, i32_from_f32, NULL},
+        {GGML_TYPE_Q8_0, q8_0_from_f32, k->to_float[GGML_TYPE_Q8_0]},
+        {GGML_TYPE_Q8_1, q8_1_from_f32, q8_1_to_f32},
         {GGML_TYPE_Q8_K, q8_K_from_f32, q8_K_to_f32},
     };
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
         k->traits[plain[i].type].from_float = plain[i].from;
         k->to_float[plain[i].type]          = plain[i].to;
     }
-    k->to_float[GGML_TYPE_Q8_1] = q8_1_to_f32;
 }
 
 // ---- the public rows: by the best tier ----

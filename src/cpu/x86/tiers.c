@@ -1,11 +1,24 @@
 // SPDX-License-Identifier: MIT
-// tiers.c: the tiers of x86-64, oldest first. A tier is filled by files named *__<tier>.c, compiled with its flags.
+// tiers.c: the tiers of x86, oldest first. A tier is filled by files named *__<tier>.c, compiled with its flags.
 
-#include "cpu/kernels.h"
+#include "cpu/x86/tiers.h"
 
-#include <stddef.h>
+#include "cpu/features.h"
+
+static bool has_avx2(void) {
+    const struct cpu_features *f = cpu_features();
+    return f->avx2 && f->fma && f->f16c && f->bmi2;
+}
+
+static void fill_avx2(struct cpu_kernels *k) {
+    cpu_tier_avx2_float(k);
+    cpu_tier_avx2_quantize(k);
+    cpu_tier_avx2_q32(k);
+    cpu_tier_avx2_k(k);
+}
 
 static const struct cpu_tier tiers[] = {
+    {"avx2", has_avx2, fill_avx2},
     {NULL, NULL, NULL},
 };
 
