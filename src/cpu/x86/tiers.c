@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// tiers.c: the tiers of x86, oldest first. A tier is filled by files named *__<tier>.c, compiled with its flags.
+// tiers.c: the tiers of x86-64, oldest first. A tier is filled by files named *__<tier>.c, compiled with its flags.
 
 #include "cpu/x86/tiers.h"
 
 #include "cpu/features.h"
+#include "cpu/kernels.h"
 
 static bool has_avx2(void) {
     const struct cpu_features *f = cpu_features();
@@ -12,9 +13,11 @@ static bool has_avx2(void) {
 
 static void fill_avx2(struct cpu_kernels *k) {
     cpu_tier_avx2_float(k);
-    cpu_tier_avx2_quantize(k);
-    cpu_tier_avx2_q32(k);
-    cpu_tier_avx2_k(k);
+    cpu_tier_avx2_gemm_f(k);
+    cpu_tier_avx2_quantize(k); // before those that quantise
+    cpu_tier_avx2_dot_q(k);
+    cpu_tier_avx2_gemm_q(k);
+    cpu_tier_avx2_vec(k);
 }
 
 static const struct cpu_tier tiers[] = {

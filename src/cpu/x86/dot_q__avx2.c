@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+// dot_q__avx2.c: dot products of quantised rows, 32 bytes at a time. The machine multiplies unsigned bytes with signed ones and
+// adds two neighbours into 16 bits, which must not overflow: signed rows give their magnitudes, and their signs to y.
+// Blocks of 256 stay integers throughout: the step from 16 to 32 bits multiplies with the scale of the run.
+
+#include "cpu/x86/tiers.h"
+#include "cpu/x86/unpack.h"
+
+#define DOT_ARGS \
+    int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc
+
+// ---- blocks of 32 ----
+
+UNPACK_INLINE __m256i pairs_signed(__m256i x, __m256i y) {
+    return _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(y, x));
+}
+
+UNPACK_INLINE __m256 quads(__m256i pairs) {
+    return _mm256_cvtepi32_ps(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+#define DOT_32(type) \
+    static void vec_dot_##type##__avx2(DOT_ARGS) { \
+        (void) bs, (void) bx, (void) by, (void) nrc; \
+        const block_##type *x = vx; \
+        const block_q8_0 *y   = vy; \
+        __m256 sum0 = _mm256_setzero_ps(), sum1 = sum0; \
+        int i = 0; \
+        for (; i + 2 <= n / 32; i += 2) { \
+            const __m256 a = quads(pairs_signed(unpack_##type(&x[i]), load32(y[i].qs))); \
+            const __m256 b = quads(pairs_signed(unpack_##type(&x[i + 1]), load32(y[i + 1].qs))); \
+            sum0           = _mm256_fmadd_ps(a, _mm256_set1_ps(scale_##type(&x[i]) * half_at(&y[i].d)), sum0); \
+            sum1           = _mm256_fmadd_ps(b, _mm256_set1_ps(scale_##type(&x[i + 1]) * half_at(&y[i + 1].d)), sum1); \
+        } \
+        if (i < n / 32) { \
+            const __m256 a = quads(pairs_signed(unpack_##type(&x[i]), load32(y[i].qs))); \
+            sum0           = _mm256_fmadd_ps(a, _mm256_set1_ps(scale_##type(&x[i]) * half_at(&y[i].d)), sum0); \
+        } \
+        *s = sum8(_mm256_add_ps(sum0, sum1)); \
+    }
+DOT_32(q8_0)
+DOT_32(q4_0)
+DOT_32(q5_0)
+DOT_32(iq4_nl)
+DOT_32(mxfp4)
+
+#define DOT_32_MIN(type) \
+    static void vec_dot_##type##__avx2(DOT_ARGS) { \
+        (void) bs, (void) bx, (void) by, (void) nrc; \
+        const block_##type *x = vx; \
+        const block_q8_1 *y   = vy; \
+        __m256 sum            = _mm256_setzero_ps(); \
+        float mins            = 0.0f; \
+        for (int i = 0; i < n / 32; i++) { \
+            const __m256 a = quads(_mm256_maddubs_epi16(unpack_##type(&x[i]), load32(y[i].qs))); \
+            sum            = _mm256_fmadd_ps(a, _mm256_set1_ps(half_at(&x[i].d) * half_at(&y[i].d)), sum); \
+            mins += half_at(&x[i].m) * half_at(&y[i].s); \
+        } \
+        *s = sum8(sum) + mins; \
+    }
+DOT_32_MIN(q4_1)
+DOT_32_MIN(q5_1)
+
+// ---- blocks of 256 ----
+
+// Scales of 16 runs as words: the even runs in the lower half, the odd ones in the upper, as vectors of 32 bytes hold them.
+UNPACK_INLINE __m256i words_16(__m128i scales) {
+    return _mm256_cvtepi8_epi16(_mm_shuffle_epi8(scales, _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)));
+}
+
+UNPACK_INLINE __m256i words_8(__m128i scales) {
+    return _mm256_cvtepi8_epi16(_mm_unpacklo_epi64(scales, scales));
+}
+
+// Sum over 8 vectors of scale times dot.
+UNPACK_INLINE __m256i dot_256(const __m256i *v, __m256i words, const int8_t *y, const bool is_signed) {
+    __m256i sum = _mm256_setzero_si256(), which = _mm256_set1_epi16(0x0100);
+    for (int j = 0; j < 8; j++) {
+        const __m256i q = load32(y + 32 * j);
+        const __m256i p = is_signed ? pairs_signed(v[j], q) : _mm256_maddubs_epi16(v[j], q);
+        sum             = _mm256_add_epi32(sum, _mm256_madd_epi16(p, _mm256_shuffle_epi8(words, which)));
+        which           = _mm256_add_epi8(which, _mm256_set1_epi8(2));
+    }
+    return sum;
+}
+
+// Sum over 16 runs of factor times block sum. Of 8 factors each serves two runs.
+UNPACK_INLINE __m256i dot_sums(__m128i factors, const int16_t *bsums) {
+    return _mm256_madd_epi16(_mm256_cvtepi8_epi16(factors), load32(bsums));
+}
+
+UNPACK_INLINE __m128i twice(__m128i v) {
+    return _mm_unpacklo_epi8(v, v);
+}
+
+#define DOT_256(type, n_words, is_signed, more) \
+    static void vec_dot_##type##__avx2(DOT_ARGS) { \
+        (void) bs, (void) bx, (void) by, (void) nrc; \
+        const block_##type *x = vx; \
+        const block_q8_K *y   = vy; \
+        __m256 sum            = _mm256_setzero_ps(); \
+        for (int i = 0; i < n / QK_K; i++) { \
+            __m256i v[8]; \
+            unpack_##type(&x[i], v); \
+            const __m128i scales = scales_##type(&x[i]); \
+            __m256i dot          = dot_256(v, words_##n_words(scales), y[i].qs, is_signed); \
+            more(type); \
+            sum = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_set1_ps(half_at(&x[i].d) * y[i].d), sum); \
+        } \
+        *s = sum8(sum); \
+    }
+#define NOTHING(type)
+#define OFFSET(shift) dot = _mm256_sub_epi32(dot, _mm256_slli_epi32(dot_sums(scales, y[i].bsums), shift))
+#define OFFSET_4(type) OFFSET(2)
+#define OFFSET_32(type) OFFSET(5)
+#define MIN(mins) \
+    sum = _mm256_fnmadd_ps(_mm256_cvtepi32_ps(dot_sums(mins, y[i].bsums)), _mm256_set1_ps(half_at(&x[i].dmin) * y[i].d), sum)
+#define MIN_8(type) MIN(twice(mins_##type(&x[i])))
+#define MIN_16(type) MIN(mins_##type(&x[i]))
+DOT_256(q4_K, 8, false, MIN_8)
+DOT_256(q5_K, 8, false, MIN_8)
+DOT_256(q2_K, 16, false, MIN_16)
+DOT_256(q3_K, 16, false, OFFSET_4)
+DOT_256(q6_K, 16, false, OFFSET_32)
+DOT_256(iq4_xs, 8, true, NOTHING)
+
+void cpu_tier_avx2_dot_q(struct cpu_kernels *k) {
+#define ROW(TYPE, type) k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type##__avx2;
+    ROW(Q8_0, q8_0)
+    ROW(Q4_0, q4_0)
+    ROW(Q5_0, q5_0)
+    ROW(IQ4_NL, iq4_nl)
+    ROW(MXFP4, mxfp4)
+    ROW(Q4_1, q4_1)
+    ROW(Q5_1, q5_1)
+    ROW(Q4_K, q4_K)
+    ROW(Q5_K, q5_K)
+    ROW(Q2_K, q2_K)
+    ROW(Q3_K, q3_K)
+    ROW(Q6_K, q6_K)
+    ROW(IQ4_XS, iq4_xs)
+#undef ROW
+}

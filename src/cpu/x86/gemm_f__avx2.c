@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// gemm_f__avx2.c: products of rows of floats, halves and bfloat16 with many columns: 16 rows times 6 columns, element by element
+// of all of them. Twelve sums stay in registers; two loads of rows and six of columns feed twelve multiply-adds.
+
+#define MR 16
+#define NR 6
+#define MIN_COLS 6
+
+#include "cpu/x86/panel_f.h"
+
+#include <string.h>
+
+static void run(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, const void *panel_y, int ny) {
+    const float *x = panel_x, *y = panel_y;
+    __m256 a[NR], b[NR];
+    for (int c = 0; c < NR; c++) {
+        a[c] = b[c] = _mm256_setzero_ps();
+    }
+    for (int64_t i = 0; i < n; i++, x += MR, y += NR) {
+        const __m256 x0 = _mm256_loadu_ps(x), x1 = _mm256_loadu_ps(x + 8);
+        for (int c = 0; c < NR; c++) {
+            const __m256 v = _mm256_broadcast_ss(y + c);
+            a[c]           = _mm256_fmadd_ps(x0, v, a[c]);
+            b[c]           = _mm256_fmadd_ps(x1, v, b[c]);
+        }
+    }
+    float tile[NR][MR];
+    for (int c = 0; c < NR; c++) {
+        _mm256_storeu_ps(tile[c], a[c]);
+        _mm256_storeu_ps(tile[c] + 8, b[c]);
+    }
+    for (int c = 0; c < ny; c++) {
+        memcpy(s + c * ld_s, tile[c], (size_t) nx * sizeof(float));
+    }
+}
+
+void cpu_tier_avx2_gemm_f(struct cpu_kernels *k) {
+    panels_fill(k, run);
+}

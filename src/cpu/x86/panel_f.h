@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// panel_f.h: panels of float rows, and of halves and bfloat16 as floats, for products with many columns: element k of MR rows (or
+// NR columns) side by side. The file that includes it gives MR, a multiple of 8, and NR.
+// Rows and columns that are missing are copies of the first; what they give is not stored.
+#pragma once
+
+#include "cpu/x86/floats.h"
+#include "cpu/x86/tiers.h"
+
+FLOATS_INLINE void transpose8(__m256 v[8]) {
+    __m256 a[8];
+    __m256d b[8];
+    for (int j = 0; j < 8; j += 2) {
+        a[j]     = _mm256_unpacklo_ps(v[j], v[j + 1]);
+        a[j + 1] = _mm256_unpackhi_ps(v[j], v[j + 1]);
+    }
+    for (int j = 0; j < 8; j += 4) {
+        b[j]     = _mm256_unpacklo_pd(_mm256_castps_pd(a[j]), _mm256_castps_pd(a[j + 2]));
+        b[j + 1] = _mm256_unpackhi_pd(_mm256_castps_pd(a[j]), _mm256_castps_pd(a[j + 2]));
+        b[j + 2] = _mm256_unpacklo_pd(_mm256_castps_pd(a[j + 1]), _mm256_castps_pd(a[j + 3]));
+        b[j + 3] = _mm256_unpackhi_pd(_mm256_castps_pd(a[j + 1]), _mm256_castps_pd(a[j + 3]));
+    }
+    for (int j = 0; j < 4; j++) {
+        v[j]     = _mm256_permute2f128_ps(_mm256_castpd_ps(b[j]), _mm256_castpd_ps(b[j + 4]), 0x20);
+        v[j + 4] = _mm256_permute2f128_ps(_mm256_castpd_ps(b[j]), _mm256_castpd_ps(b[j + 4]), 0x31);
+    }
+}
+
+#define PACK_X(type, element) \
+    static void pack_x_##type(int64_t n, void *panel, const void *x, size_t bx, int nx) { \
+        for (int g = 0; g < MR; g += 8) { \
+            const element *row[8]; \
+            for (int r = 0; r < 8; r++) { \
+                row[r] = (const void *) ((const char *) x + (g + r < nx ? (size_t) (g + r) * bx : 0)); \
+            } \
+            float *to = (float *) panel + g; \
+            int64_t i = 0; \
+            for (; i + 8 <= n; i += 8) { \
+                __m256 v[8]; \
+                for (int r = 0; r < 8; r++) { \
+                    v[r] = load_##type(row[r] + i); \
+                } \
+                transpose8(v); \
+                for (int j = 0; j < 8; j++) { \
+                    _mm256_storeu_ps(to + (i + j) * MR, v[j]); \
+                } \
+            } \
+            for (; i < n; i++) { \
+                for (int r = 0; r < 8; r++) { \
+                    to[i * MR + r] = one_##type(row[r] + i); \
+                } \
+            } \
+        } \
+    }
+PACK_X(f32, float)
+PACK_X(f16, uint16_t)
+PACK_X(bf16, uint16_t)
+
+// The dot products of bfloat16 take both sides in it: so do these.
+FLOATS_INLINE float as_bf16(float v) {
+    return berth_bf16_to_float(berth_float_to_bf16(v));
+}
+FLOATS_INLINE float as_it_is(float v) {
+    return v;
+}
+
+#define PACK_Y(name, as) \
+    static void pack_y_##name(int64_t n, void *panel, const float *const *y, int ny) { \
+        for (int c = 0; c < NR; c++) { \
+            const float *from = y[c < ny ? c : 0]; \
+            float *to         = (float *) panel + c; \
+            for (int64_t i = 0; i < n; i++) { \
+                to[i * NR] = as(from[i]); \
+            } \
+        } \
+    }
+PACK_Y(f32, as_it_is)
+PACK_Y(bf16, as_bf16)
+
+static void panels_fill(struct cpu_kernels *k, void (*run)(int64_t, float *, int64_t, const void *, int, const void *, int)) {
+    static const struct {
+        enum ggml_type type;
+        void (*pack_x)(int64_t n, void *panel, const void *x, size_t bx, int nx);
+        void (*pack_y)(int64_t n, void *panel, const float *const *y, int ny);
+    } rows[] = {{GGML_TYPE_F32, pack_x_f32, pack_y_f32}, {GGML_TYPE_F16, pack_x_f16, pack_y_f32},
+        {GGML_TYPE_BF16, pack_x_bf16, pack_y_bf16}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        k->gemm[rows[i].type] = (struct cpu_gemm){.pack_x = rows[i].pack_x,
+            .pack_y                                       = rows[i].pack_y,
+            .run                                          = run,
+            .mr                                           = MR,
+            .nr                                           = NR,
+            .min_cols                                     = MIN_COLS,
+            .step                                         = 1,
+            .x_size                                       = MR * sizeof(float),
+            .y_size                                       = NR * sizeof(float)};
+    }
+}

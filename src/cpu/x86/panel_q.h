@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+// panel_q.h: panels of quantised rows and of columns for products with many columns. The file that includes it says how many rows
+// and columns a panel has: MR, a multiple of 8, and NR.
+//
+// Everything is in runs of R elements that share a scale, 32 or 16; elements go four at a time, as the machine multiplies them.
+//   x: [scale: MR floats] [minimum: MR floats]? [bytes: R / 4 times {4 bytes of each row}]
+//   y: [first: NR] [scale: NR floats]           [bytes: R / 4 times {4 bytes of each column}]
+// Bytes of x are unsigned: what they are above what they stand for, the offset, is taken off by `first`, an integer to begin the
+// sum with: -offset times the sum of the column's bytes. With minima `first` is a float: that sum times the scale.
+// Rows and columns that are missing are copies of the first; what they give is not stored.
+#pragma once
+
+#include "cpu/x86/tiers.h"
+#include "cpu/x86/unpack.h"
+
+#define X_RUN(R, has_min) (MR * ((R) + 4 + 4 * (has_min))) // bytes
+#define Y_RUN(R) (NR * ((R) + 8))
+
+static ggml_from_float_t to_q8_0, to_q8_1, to_q8_K; // set once by gemm_q_fill
+
+UNPACK_INLINE void put_float(char *to, float v) {
+    memcpy(to, &v, sizeof v);
+}
+
+UNPACK_INLINE void put_int(char *to, int32_t v) {
+    memcpy(to, &v, sizeof v);
+}
+
+// ---- y ----
+
+// Scale and bytes of a run of column c.
+UNPACK_INLINE void y_run(char *to, int c, const int8_t *q, float d, const int R) {
+    put_float(to + 4 * (NR + c), d);
+    for (int j = 0; j < R / 4; j++) {
+        memcpy(to + 4 * ((2 + j) * NR + c), q + 4 * j, 4);
+    }
+}
+
+// The sum of 32 bytes.
+UNPACK_INLINE int sum_bytes(const int8_t *q) {
+    const __m256i four = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), load32(q)), _mm256_set1_epi16(1));
+    const __m128i two  = _mm_add_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+    const __m128i one  = _mm_add_epi32(two, _mm_shuffle_epi32(two, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(one, _mm_shuffle_epi32(one, 0xb1)));
+}
+
+#define PACK_Y_Q8_0(name, offset) \
+    static void pack_y_##name(int64_t n, void *panel, const float *const *y, int ny) { \
+        for (int c = 0; c < NR; c++) { \
+            const float *from = y[c < ny ? c : 0]; \
+            char *to          = panel; \
+            for (int64_t i = 0; i < n; i += 256) { \
+                const int m = n - i < 256 ? (int) (n - i) : 256; \
+                block_q8_0 b[8]; \
+                to_q8_0(from + i, b, m); \
+                for (int j = 0; j < m / 32; j++, to += Y_RUN(32)) { \
+                    put_int(to + 4 * c, -(offset) *sum_bytes(b[j].qs)); \
+                    y_run(to, c, b[j].qs, half_at(&b[j].d), 32); \
+                } \
+            } \
+        } \
+    }
+
+static void pack_y_q8_1(int64_t n, void *panel, const float *const *y, int ny) {
+    for (int c = 0; c < NR; c++) {
+        const float *from = y[c < ny ? c : 0];
+        char *to          = panel;
+        for (int64_t i = 0; i < n; i += 256) {
+            const int m = n - i < 256 ? (int) (n - i) : 256;
+            block_q8_1 b[8];
+            to_q8_1(from + i, b, m);
+            for (int j = 0; j < m / 32; j++, to += Y_RUN(32)) {
+                put_float(to + 4 * c, half_at(&b[j].s));
+                y_run(to, c, b[j].qs, half_at(&b[j].d), 32);
+            }
+        }
+    }
+}
+
+#define PACK_Y_Q8_K(name, R, offset, has_min) \
+    static void pack_y_##name(int64_t n, void *panel, const float *const *y, int ny) { \
+        for (int c = 0; c < NR; c++) { \
+            const float *from = y[c < ny ? c : 0]; \
+            char *to          = panel; \
+            for (int64_t i = 0; i < n; i += QK_K) { \
+                block_q8_K b; \
+                to_q8_K(from + i, &b, QK_K); \
+                for (int j = 0; j < QK_K / (R); j++, to += Y_RUN(R)) { \
+                    const int sum = (R) == 16 ? b.bsums[j] : b.bsums[2 * j % 16] + b.bsums[(2 * j + 1) % 16]; \
+                    if (has_min) { \
+                        put_float(to + 4 * c, b.d * (float) sum); \
+                    } else { \
+                        put_int(to + 4 * c, -(offset) *sum); \
+                    } \
+                    y_run(to, c, b.qs + (R) *j, b.d, R); \
+                } \
+            } \
+        } \
+    }
+
+// ---- x ----
+
+// 8 rows of 8 times 4 bytes, the other way round.
+UNPACK_INLINE void transpose8(__m256i v[8]) {
+    __m256i a[8], b[8];
+    for (int j = 0; j < 8; j += 2) {
+        a[j]     = _mm256_unpacklo_epi32(v[j], v[j + 1]);
+        a[j + 1] = _mm256_unpackhi_epi32(v[j], v[j + 1]);
+    }
+    for (int j = 0; j < 8; j += 4) {
+        b[j]     = _mm256_unpacklo_epi64(a[j], a[j + 2]);
+        b[j + 1] = _mm256_unpackhi_epi64(a[j], a[j + 2]);
+        b[j + 2] = _mm256_unpacklo_epi64(a[j + 1], a[j + 3]);
+        b[j + 3] = _mm256_unpackhi_epi64(a[j + 1], a[j + 3]);
+    }
+    for (int j = 0; j < 4; j++) {
+        v[j]     = _mm256_permute2x128_si256(b[j], b[j + 4], 0x20);
+        v[j + 4] = _mm256_permute2x128_si256(b[j], b[j + 4], 0x31);
+    }
+}
+
+// 32 bytes of rows g to g + 7, as `to` is the beginning of their run.
+UNPACK_INLINE void x_bytes(char *to, int g, __m256i v[8], const int R, const bool has_min) {
+    transpose8(v);
+    for (int j = 0; j < 8; j++) {
+        char *run = to + 4 * j / R * X_RUN(R, has_min);
+        _mm256_storeu_si256((void *) (run + 4 * ((1 + has_min + j % (R / 4)) * MR + g)), v[j]);
+    }
+}
+
+#define ROWS_OF(type) \
+    const block_##type *row[8]; \
+    for (int r = 0; r < 8; r++) { \
+        row[r] = (const void *) ((const char *) x + (g + r < nx ? (size_t) (g + r) * bx : 0)); \
+    }
+
+// offset: what is added to the signed bytes.
+#define NO_MIN(block) 0.0f
+#define HALF_MIN(block) half_at(&(block)->m)
+#define PACK_32(type, offset, has_min, min_of) \
+    static void pack_x_##type(int64_t n, void *panel, const void *x, size_t bx, int nx) { \
+        for (int g = 0; g < MR; g += 8) { \
+            ROWS_OF(type) \
+            char *to = panel; \
+            for (int64_t i = 0; i < n / 32; i++, to += X_RUN(32, has_min)) { \
+                __m256i v[8]; \
+                for (int r = 0; r < 8; r++) { \
+                    v[r] = _mm256_add_epi8(unpack_##type(&row[r][i]), _mm256_set1_epi8((char) (offset))); \
+                    put_float(to + 4 * (g + r), scale_##type(&row[r][i])); \
+                    if (has_min) { \
+                        put_float(to + 4 * (MR + g + r), min_of(&row[r][i])); \
+                    } \
+                } \
+                x_bytes(to, g, v, 32, has_min); \
+            } \
+        } \
+    }
+
+// One number of each of n_runs runs of a row, times d, to lines that are X_RUN apart.
+UNPACK_INLINE void x_numbers(char *to, __m128i bytes, float d, const int n_runs, const size_t step) {
+    float f[16];
+    for (int j = 0; j < n_runs; j += 8) {
+        const __m256i v = _mm256_cvtepi8_epi32(j == 0 ? bytes : _mm_srli_si128(bytes, 8));
+        _mm256_storeu_ps(f + j, _mm256_mul_ps(_mm256_cvtepi32_ps(v), _mm256_set1_ps(d)));
+    }
+    for (int j = 0; j < n_runs; j++) {
+        put_float(to + (size_t) j * step, f[j]);
+    }
+}
+
+#define NO_MINS(type)
+#define WITH_MINS(type) x_numbers(to + 4 * (MR + g + r), mins_##type(b), -half_at(&b->dmin), n_runs, step);
+// offset: what is added to the bytes as they are unpacked.
+#define PACK_256(type, R, offset, has_min, mins) \
+    static void pack_x_##type(int64_t n, void *panel, const void *x, size_t bx, int nx) { \
+        const int n_runs  = QK_K / (R); \
+        const size_t step = X_RUN(R, has_min); \
+        for (int g = 0; g < MR; g += 8) { \
+            ROWS_OF(type) \
+            char *to = panel; \
+            for (int64_t i = 0; i < n / QK_K; i++, to += (size_t) n_runs * step) { \
+                __m256i v[8][8], line[8]; \
+                for (int r = 0; r < 8; r++) { \
+                    const block_##type *b = &row[r][i]; \
+                    unpack_##type(b, v[r]); \
+                    x_numbers(to + 4 * (g + r), scales_##type(b), half_at(&b->d), n_runs, step); \
+                    mins(type) \
+                } \
+                for (int j = 0; j < 8; j++) { \
+                    for (int r = 0; r < 8; r++) { \
+                        line[r] = _mm256_add_epi8(v[r][j], _mm256_set1_epi8((char) (offset))); \
+                    } \
+                    x_bytes(to + (size_t) (32 / (R) *j) * step, g, line, R, has_min); \
+                } \
+            } \
+        } \
+    }
+
+PACK_32(q8_0, OFFSET_8BIT, false, NO_MIN)
+PACK_32(q4_0, 8, false, NO_MIN)
+PACK_32(q5_0, 16, false, NO_MIN)
+PACK_32(iq4_nl, OFFSET_8BIT, false, NO_MIN)
+PACK_32(mxfp4, 12, false, NO_MIN)
+PACK_32(q4_1, 0, true, HALF_MIN)
+PACK_32(q5_1, 0, true, HALF_MIN)
+PACK_256(q4_K, 32, 0, true, WITH_MINS)
+PACK_256(q5_K, 32, 0, true, WITH_MINS)
+PACK_256(q2_K, 16, 0, true, WITH_MINS)
+PACK_256(q3_K, 16, 0, false, NO_MINS)
+PACK_256(q6_K, 16, 0, false, NO_MINS)
+PACK_256(iq4_xs, 32, OFFSET_8BIT, false, NO_MINS)
+PACK_Y_Q8_0(less_8bit, OFFSET_8BIT)
+PACK_Y_Q8_0(less_8, 8)
+PACK_Y_Q8_0(less_16, 16)
+PACK_Y_Q8_0(less_12, 12)
+PACK_Y_Q8_K(k_less_8bit, 32, OFFSET_8BIT, false)
+PACK_Y_Q8_K(k_less_4, 16, 4, false)
+PACK_Y_Q8_K(k_less_32, 16, 32, false)
+PACK_Y_Q8_K(k_min_32, 32, 0, true)
+PACK_Y_Q8_K(k_min_16, 16, 0, true)
+
+typedef void (*panels_run_t)(int64_t n, float *s, int64_t ld_s, const void *x, int nx, const void *y, int ny);
+
+// Every type with its panels and its product: run_8bit of runs of 32 of bytes of 8 bits, run_32 and run_16 of 6 bits at most,
+// _min with minima.
+static void gemm_q_fill(struct cpu_kernels *k, panels_run_t run_8bit, panels_run_t run_32, panels_run_t run_32_min,
+    panels_run_t run_16, panels_run_t run_16_min) {
+    to_q8_0 = k->traits[GGML_TYPE_Q8_0].from_float;
+    to_q8_1 = k->traits[GGML_TYPE_Q8_1].from_float;
+    to_q8_K = k->traits[GGML_TYPE_Q8_K].from_float;
+#define ROW(TYPE, type, y, how, R, n_step, has_min) \
+    k->gemm[GGML_TYPE_##TYPE] = (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##how, MR, NR, MIN_COLS, n_step, \
+        (n_step) / (R) *X_RUN(R, has_min), (n_step) / (R) *Y_RUN(R), 0, 0};
+    ROW(Q8_0, q8_0, less_8bit, 8bit, 32, 32, 0)
+    ROW(IQ4_NL, iq4_nl, less_8bit, 8bit, 32, 32, 0)
+    ROW(Q4_0, q4_0, less_8, 32, 32, 32, 0)
+    ROW(Q5_0, q5_0, less_16, 32, 32, 32, 0)
+    ROW(MXFP4, mxfp4, less_12, 32, 32, 32, 0)
+    ROW(Q4_1, q4_1, q8_1, 32_min, 32, 32, 1)
+    ROW(Q5_1, q5_1, q8_1, 32_min, 32, 32, 1)
+    ROW(Q4_K, q4_K, k_min_32, 32_min, 32, 256, 1)
+    ROW(Q5_K, q5_K, k_min_32, 32_min, 32, 256, 1)
+    ROW(IQ4_XS, iq4_xs, k_less_8bit, 8bit, 32, 256, 0)
+    ROW(Q2_K, q2_K, k_min_16, 16_min, 16, 256, 1)
+    ROW(Q3_K, q3_K, k_less_4, 16, 16, 256, 0)
+    ROW(Q6_K, q6_K, k_less_32, 16, 16, 256, 0)
+#undef ROW
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT
+// unpack.h: blocks of quantised rows as vectors of 32 bytes in the order of the row, and the scales they are to be multiplied
+// with. Used by the dot products (dot_q__avx2.c) and by what packs panels (panel_q.h). Needs AVX2 and F16C.
+//
+// Blocks of 32: unpack_<type>(block) gives the bytes, scale_<type>(block) the float one of them stands for; signed, but for q4_1
+// and q5_1, which have minima.
+// Blocks of 256: unpack_<type>(block, v) gives 8 vectors, scales_<type>(block) a byte for each run of 16 or 32. Unsigned, but
+// for iq4_xs; q3_K and q6_K come with an offset (4, 32) that is still to be taken off.
+#pragma once
+
+#include "quant/blocks.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+#define UNPACK_INLINE static inline __attribute__((always_inline))
+
+UNPACK_INLINE float half_at(const uint16_t *h) {
+    return _cvtsh_ss(*h);
+}
+
+UNPACK_INLINE __m256i load32(const void *at) {
+    return _mm256_loadu_si256(at);
+}
+
+UNPACK_INLINE __m256i low4(__m256i v) {
+    return _mm256_and_si256(v, _mm256_set1_epi8(15));
+}
+
+// v >> n, byte by byte, with the bits of `mask`.
+#define BITS_AT(v, n, mask) _mm256_and_si256(_mm256_srli_epi16(v, n), _mm256_set1_epi8(mask))
+#define BITS_UP(v, n, mask) _mm256_and_si256(_mm256_slli_epi16(v, n), _mm256_set1_epi8(mask))
+
+// The sum of all lanes.
+UNPACK_INLINE float sum8(__m256 v) {
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    const __m128 two  = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
+
+// ---- blocks of 32 ----
+
+UNPACK_INLINE __m256i unpack_q8_0(const block_q8_0 *b) {
+    return load32(b->qs);
+}
+
+// Low halves of 16 bytes, then the high ones.
+UNPACK_INLINE __m256i nibbles(const uint8_t *qs) {
+    const __m128i v = _mm_loadu_si128((const void *) qs);
+    return low4(_mm256_set_m128i(_mm_srli_epi16(v, 4), v));
+}
+
+UNPACK_INLINE __m256i unpack_q4_0(const block_q4_0 *b) {
+    return _mm256_sub_epi8(nibbles(b->qs), _mm256_set1_epi8(8));
+}
+
+UNPACK_INLINE __m256i unpack_q4_1(const block_q4_1 *b) {
+    return nibbles(b->qs);
+}
+
+// 32 bits as bytes: all ones where a bit is set.
+UNPACK_INLINE __m256i bits32(const uint8_t *qh) {
+    int32_t bits;
+    memcpy(&bits, qh, sizeof bits);
+    const __m256i which = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i mask  = _mm256_set1_epi64x((long long) 0x8040201008040201);
+    return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(bits), which), mask), mask);
+}
+
+// Without its fifth bit, q stands for q - 16.
+UNPACK_INLINE __m256i unpack_q5_0(const block_q5_0 *b) {
+    return _mm256_or_si256(nibbles(b->qs), _mm256_andnot_si256(bits32(b->qh), _mm256_set1_epi8((char) 0xf0)));
+}
+
+UNPACK_INLINE __m256i unpack_q5_1(const block_q5_1 *b) {
+    return _mm256_or_si256(nibbles(b->qs), _mm256_and_si256(bits32(b->qh), _mm256_set1_epi8(0x10)));
+}
+
+static const int8_t table_iq4[16]   = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+static const int8_t table_mxfp4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; // doubled
+
+UNPACK_INLINE __m256i unpack_table(const int8_t *table, const uint8_t *qs) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const void *) table)), nibbles(qs));
+}
+
+UNPACK_INLINE __m256i unpack_iq4_nl(const block_iq4_nl *b) {
+    return unpack_table(table_iq4, b->qs);
+}
+
+UNPACK_INLINE __m256i unpack_mxfp4(const block_mxfp4 *b) {
+    return unpack_table(table_mxfp4, b->qs);
+}
+
+#define SCALE_OF_HALF(type) \
+    UNPACK_INLINE float scale_##type(const block_##type *b) { \
+        return half_at(&b->d); \
+    }
+SCALE_OF_HALF(q8_0)
+SCALE_OF_HALF(q4_0)
+SCALE_OF_HALF(q4_1)
+SCALE_OF_HALF(q5_0)
+SCALE_OF_HALF(q5_1)
+SCALE_OF_HALF(iq4_nl)
+
+// 2^(e - 128), half of what e stands for; the two least are subnormal.
+UNPACK_INLINE float scale_mxfp4(const block_mxfp4 *b) {
+    const uint32_t bits = b->e < 2 ? 0x00200000u << b->e : (uint32_t) (b->e - 1) << 23;
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+// ---- blocks of 256 ----
+
+// The 8 scales (low half) and minima (high half) of q4_K and q5_K: 6 bits each in 12 bytes.
+UNPACK_INLINE __m128i scales_6bit(const uint8_t *from) {
+    uint32_t u[3];
+    memcpy(u, from, sizeof u);
+    const uint32_t s0 = u[0] & 0x3f3f3f3f, s1 = (u[2] & 0x0f0f0f0f) | (u[0] >> 6 & 0x03030303) << 4;
+    const uint32_t m0 = u[1] & 0x3f3f3f3f, m1 = (u[2] >> 4 & 0x0f0f0f0f) | (u[1] >> 6 & 0x03030303) << 4;
+    return _mm_setr_epi32((int) s0, (int) s1, (int) m0, (int) m1);
+}
+
+UNPACK_INLINE void unpack_q4_K(const block_q4_K *b, __m256i *v) {
+    for (int j = 0; j < 4; j++) {
+        const __m256i q = load32(b->qs + 32 * j);
+        v[2 * j]        = low4(q);
+        v[2 * j + 1]    = BITS_AT(q, 4, 15);
+    }
+}
+
+UNPACK_INLINE void unpack_q5_K(const block_q5_K *b, __m256i *v) {
+    __m256i h = load32(b->qh);
+    for (int j = 0; j < 4; j++) {
+        const __m256i q = load32(b->qs + 32 * j);
+        v[2 * j]        = _mm256_or_si256(low4(q), BITS_UP(h, 4, 0x10));
+        v[2 * j + 1]    = _mm256_or_si256(BITS_AT(q, 4, 15), BITS_UP(h, 3, 0x10));
+        h               = _mm256_srli_epi16(h, 2);
+    }
+}
+
+UNPACK_INLINE void unpack_q2_K(const block_q2_K *b, __m256i *v) {
+    for (int j = 0; j < 2; j++) {
+        const __m256i q = load32(b->qs + 32 * j);
+        v[4 * j]        = BITS_AT(q, 0, 3);
+        v[4 * j + 1]    = BITS_AT(q, 2, 3);
+        v[4 * j + 2]    = BITS_AT(q, 4, 3);
+        v[4 * j + 3]    = BITS_AT(q, 6, 3);
+    }
+}
+
+UNPACK_INLINE void unpack_q3_K(const block_q3_K *b, __m256i *v) {
+    __m256i h = load32(b->hmask);
+    for (int j = 0; j < 2; j++) {
+        const __m256i q = load32(b->qs + 32 * j);
+        v[4 * j]        = _mm256_or_si256(BITS_AT(q, 0, 3), BITS_UP(h, 2, 4));
+        v[4 * j + 1]    = _mm256_or_si256(BITS_AT(q, 2, 3), BITS_UP(h, 1, 4));
+        v[4 * j + 2]    = _mm256_or_si256(BITS_AT(q, 4, 3), BITS_AT(h, 0, 4));
+        v[4 * j + 3]    = _mm256_or_si256(BITS_AT(q, 6, 3), BITS_AT(h, 1, 4));
+        h               = _mm256_srli_epi16(h, 4);
+    }
+}
+
+UNPACK_INLINE void unpack_q6_K(const block_q6_K *b, __m256i *v) {
+    for (int j = 0; j < 2; j++) {
+        const __m256i q0 = load32(b->ql + 64 * j), q1 = load32(b->ql + 64 * j + 32), h = load32(b->qh + 32 * j);
+        v[4 * j]     = _mm256_or_si256(low4(q0), BITS_UP(h, 4, 0x30));
+        v[4 * j + 1] = _mm256_or_si256(low4(q1), BITS_UP(h, 2, 0x30));
+        v[4 * j + 2] = _mm256_or_si256(BITS_AT(q0, 4, 15), BITS_AT(h, 0, 0x30));
+        v[4 * j + 3] = _mm256_or_si256(BITS_AT(q1, 4, 15), BITS_AT(h, 2, 0x30));
+    }
+}
+
+UNPACK_INLINE void unpack_iq4_xs(const block_iq4_xs *b, __m256i *v) {
+    for (int j = 0; j < 8; j++) {
+        v[j] = unpack_table(table_iq4, b->qs + 16 * j);
+    }
+}
+
+UNPACK_INLINE __m128i scales_q4_K(const block_q4_K *b) {
+    return scales_6bit(b->scales);
+}
+UNPACK_INLINE __m128i scales_q5_K(const block_q5_K *b) {
+    return scales_6bit(b->scales);
+}
+UNPACK_INLINE __m128i scales_q6_K(const block_q6_K *b) {
+    return _mm_loadu_si128((const void *) b->scales);
+}
+UNPACK_INLINE __m128i scales_q2_K(const block_q2_K *b) {
+    return _mm_and_si128(_mm_loadu_si128((const void *) b->scales), _mm_set1_epi8(15));
+}
+
+// The 16 scales of q3_K: 6 bits each in 12 bytes, with an offset of 32.
+UNPACK_INLINE __m128i scales_q3_K(const block_q3_K *b) {
+    uint32_t u[3];
+    memcpy(u, b->scales, sizeof u);
+    const uint32_t lo = 0x0f0f0f0f, hi = 0x03030303;
+    const __m128i v = _mm_setr_epi32((int) ((u[0] & lo) | (u[2] & hi) << 4), (int) ((u[1] & lo) | (u[2] >> 2 & hi) << 4),
+        (int) ((u[0] >> 4 & lo) | (u[2] >> 4 & hi) << 4), (int) ((u[1] >> 4 & lo) | (u[2] >> 6 & hi) << 4));
+    return _mm_sub_epi8(v, _mm_set1_epi8(32));
+}
+
+// The 8 scales of iq4_xs: 4 bits in scales_l, 2 in scales_h, with an offset of 32.
+UNPACK_INLINE __m128i scales_iq4_xs(const block_iq4_xs *b) {
+    int32_t l;
+    memcpy(&l, b->scales_l, sizeof l);
+    const __m128i two  = _mm_cvtsi32_si128(l);
+    const __m128i each = _mm_and_si128(_mm_unpacklo_epi8(two, _mm_srli_epi16(two, 4)), _mm_set1_epi8(15));
+    // bits 2 j and 2 j + 1 to the top of a word, then to bits 4 and 5
+    const __m128i up = _mm_mullo_epi16(
+        _mm_set1_epi16((short) b->scales_h), _mm_setr_epi16(1 << 14, 1 << 12, 1 << 10, 1 << 8, 1 << 6, 1 << 4, 1 << 2, 1));
+    const __m128i high = _mm_and_si128(_mm_srli_epi16(up, 10), _mm_set1_epi16(0x30));
+    return _mm_sub_epi8(_mm_or_si128(each, _mm_packus_epi16(high, high)), _mm_set1_epi8(32));
+}
+
+// The minima, one a run, as scales are.
+UNPACK_INLINE __m128i mins_q4_K(const block_q4_K *b) {
+    return _mm_srli_si128(scales_6bit(b->scales), 8);
+}
+UNPACK_INLINE __m128i mins_q5_K(const block_q5_K *b) {
+    return _mm_srli_si128(scales_6bit(b->scales), 8);
+}
+UNPACK_INLINE __m128i mins_q2_K(const block_q2_K *b) {
+    return _mm_and_si128(_mm_srli_epi16(_mm_loadu_si128((const void *) b->scales), 4), _mm_set1_epi8(15));
+}

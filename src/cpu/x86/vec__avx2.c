@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT
+// vec__avx2.c: rows of floats: arithmetic and sums, which the compiler turns into vectors; the exponential and what is made of
+// it; sums of weighted rows, for attention. exp is exact to 2 units in the last place over the whole range, subnormals,
+// infinities and NaN included.
+
+#include "cpu/x86/floats.h"
+#include "cpu/x86/tiers.h"
+
+#include <math.h>
+
+// ---- arithmetic ----
+
+#define ROW2(name, op) \
+    static void row_##name##__avx2(int64_t n, float *z, const float *x, const float *y) { \
+        int64_t i = 0; \
+        for (; i + 16 <= n; i += 16) { \
+            const __m256 a = _mm256_##name##_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(y + i)); \
+            const __m256 b = _mm256_##name##_ps(_mm256_loadu_ps(x + i + 8), _mm256_loadu_ps(y + i + 8)); \
+            _mm256_storeu_ps(z + i, a); \
+            _mm256_storeu_ps(z + i + 8, b); \
+        } \
+        for (; i < n; i++) { \
+            z[i] = x[i] op y[i]; \
+        } \
+    }
+ROW2(add, +)
+ROW2(sub, -)
+ROW2(mul, *)
+ROW2(div, /)
+
+static void row_scale__avx2(int64_t n, float *y, const float *x, float s, float b) {
+    const __m256 vs = _mm256_set1_ps(s), vb = _mm256_set1_ps(b == 0.0f ? -0.0f : b); // -0 keeps the sign of zero
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        _mm256_storeu_ps(y + i, _mm256_add_ps(_mm256_mul_ps(_mm256_loadu_ps(x + i), vs), vb));
+    }
+    for (; i < n; i++) {
+        y[i] = x[i] * s + (b == 0.0f ? -0.0f : b);
+    }
+}
+
+static void row_mad__avx2(int64_t n, float *y, const float *x, float s) {
+    const __m256 vs = _mm256_set1_ps(s);
+    int64_t i       = 0;
+    for (; i + 8 <= n; i += 8) {
+        _mm256_storeu_ps(y + i, _mm256_fmadd_ps(_mm256_loadu_ps(x + i), vs, _mm256_loadu_ps(y + i)));
+    }
+    for (; i < n; i++) {
+        y[i] = fmaf(x[i], s, y[i]);
+    }
+}
+
+// ---- to one number ----
+
+FLOATS_INLINE double sum4(__m256d v) {
+    const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
+}
+
+FLOATS_INLINE __m256d plus(__m256d sum, __m256d v) {
+    return _mm256_add_pd(sum, v);
+}
+FLOATS_INLINE __m256d plus_square(__m256d sum, __m256d v) {
+    return _mm256_fmadd_pd(v, v, sum);
+}
+FLOATS_INLINE double as_it_is(double v) {
+    return v;
+}
+FLOATS_INLINE double square(double v) {
+    return v * v;
+}
+
+#define SUM(name, add, one) \
+    static double row_##name##__avx2(int64_t n, const float *x) { \
+        __m256d a = _mm256_setzero_pd(), b = a, c = a, d = a; \
+        int64_t i = 0; \
+        for (; i + 16 <= n; i += 16) { \
+            a = add(a, _mm256_cvtps_pd(_mm_loadu_ps(x + i))); \
+            b = add(b, _mm256_cvtps_pd(_mm_loadu_ps(x + i + 4))); \
+            c = add(c, _mm256_cvtps_pd(_mm_loadu_ps(x + i + 8))); \
+            d = add(d, _mm256_cvtps_pd(_mm_loadu_ps(x + i + 12))); \
+        } \
+        double sum = sum4(_mm256_add_pd(_mm256_add_pd(a, b), _mm256_add_pd(c, d))); \
+        for (; i < n; i++) { \
+            sum += one((double) x[i]); \
+        } \
+        return sum; \
+    }
+SUM(sum, plus, as_it_is)
+SUM(sum_sq, plus_square, square)
+
+// The second operand where one is NaN: a NaN is not looked at.
+FLOATS_INLINE __m256 larger(__m256 max, const float *x) {
+    return _mm256_max_ps(_mm256_loadu_ps(x), max);
+}
+
+static float row_max__avx2(int64_t n, const float *x) {
+    __m256 a = _mm256_set1_ps(-INFINITY), b = a, c = a, d = a;
+    int64_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        a = larger(a, x + i);
+        b = larger(b, x + i + 8);
+        c = larger(c, x + i + 16);
+        d = larger(d, x + i + 24);
+    }
+    float all[8];
+    _mm256_storeu_ps(all, _mm256_max_ps(_mm256_max_ps(a, b), _mm256_max_ps(c, d)));
+    float max = -INFINITY;
+    for (int j = 0; j < 8; j++) {
+        max = all[j] > max ? all[j] : max;
+    }
+    for (; i < n; i++) {
+        max = x[i] > max ? x[i] : max;
+    }
+    return max;
+}
+
+// ---- the exponential ----
+
+struct parts {
+    __m256 p; // exp(r)
+    __m256i k;
+};
+
+// exp(x) = 2^k exp(r), |r| <= ln 2 / 2, for |x| <= 104. The series to the seventh power, which is spread over the lower ones so
+// that it need not be computed (Chebyshev): what is left out is below 2^-26.
+FLOATS_INLINE struct parts parts8(__m256 x) {
+    const __m256 magic = _mm256_set1_ps(0x1.8p23f);
+    const __m256 z     = _mm256_fmadd_ps(x, _mm256_set1_ps(0x1.715476p+0f), magic); // rounds to a whole number, in the low bits
+    const __m256 k     = _mm256_sub_ps(z, magic);
+    const __m256 r = _mm256_fnmadd_ps(k, _mm256_set1_ps(0x1.7f7d1cp-20f), _mm256_fnmadd_ps(k, _mm256_set1_ps(0x1.62e4p-1f), x));
+    __m256 p       = _mm256_fmadd_ps(r, _mm256_set1_ps(1.0f / 720), _mm256_set1_ps(0.00837503932f));
+    p              = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f / 24));
+    p              = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.166664162f));
+    p              = _mm256_fmadd_ps(p, r, _mm256_set1_ps(0.5f));
+    p              = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
+    p              = _mm256_fmadd_ps(p, r, _mm256_set1_ps(1.0f));
+    return (struct parts){p, _mm256_sub_epi32(_mm256_castps_si256(z), _mm256_castps_si256(magic))};
+}
+
+// 2^k, for -126 <= k <= 127; inf for 128.
+FLOATS_INLINE __m256 power2(__m256i k) {
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(k, 23), _mm256_castps_si256(_mm256_set1_ps(1.0f))));
+}
+
+// A NaN stays one: it is the second operand of both.
+FLOATS_INLINE __m256 within(__m256 x, float lo, float hi) {
+    return _mm256_min_ps(_mm256_set1_ps(hi), _mm256_max_ps(_mm256_set1_ps(lo), x));
+}
+
+// 2^k is multiplied in two parts, each of which a float can hold.
+FLOATS_INLINE __m256 exp8(__m256 x) {
+    const struct parts e = parts8(within(x, -104.0f, 89.0f)); // beyond: 0 and inf all the same
+    const __m256i half   = _mm256_srai_epi32(e.k, 1);
+    return _mm256_mul_ps(_mm256_mul_ps(e.p, power2(half)), power2(_mm256_sub_epi32(e.k, half)));
+}
+
+// 1 + exp(-x): what is below 2^-126 does not count, and what is above 2^127.5 may as well be inf.
+FLOATS_INLINE __m256 one_and_exp8(__m256 x) {
+    const struct parts e = parts8(within(_mm256_xor_ps(x, _mm256_set1_ps(-0.0f)), -87.0f, 89.0f));
+    return _mm256_fmadd_ps(e.p, power2(e.k), _mm256_set1_ps(1.0f));
+}
+
+FLOATS_INLINE __m256 sigmoid8(__m256 x) {
+    return _mm256_div_ps(_mm256_set1_ps(1.0f), one_and_exp8(x));
+}
+
+FLOATS_INLINE __m256 silu8(__m256 x) {
+    return _mm256_div_ps(x, one_and_exp8(x));
+}
+
+// As half and back: see ukr/unary.c.
+FLOATS_INLINE __m256 as_half8(__m256 x) {
+    return _mm256_cvtph_ps(_mm256_cvtps_ph(x, 0));
+}
+
+// 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)); beyond 10 the curve is 0 or x.
+FLOATS_INLINE __m256 gelu8(__m256 x) {
+    const __m256 v = as_half8(x);
+    const __m256 u = _mm256_mul_ps(_mm256_mul_ps(v, _mm256_set1_ps(2 * 0.79788456080286535587989211986876f)),
+        _mm256_fmadd_ps(_mm256_mul_ps(v, v), _mm256_set1_ps(0.044715f), _mm256_set1_ps(1.0f)));
+    const __m256 y = as_half8(_mm256_div_ps(v, one_and_exp8(u)));
+    const __m256 z = _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(-10.0f), _CMP_LE_OQ), y);
+    return _mm256_blendv_ps(z, x, _mm256_cmp_ps(x, _mm256_set1_ps(10.0f), _CMP_GE_OQ));
+}
+
+FLOATS_INLINE __m256 gelu_quick8(__m256 x) {
+    const __m256 v = as_half8(x);
+    return as_half8(_mm256_mul_ps(v, sigmoid8(_mm256_mul_ps(v, _mm256_set1_ps(1.702f)))));
+}
+
+// The lanes below n.
+FLOATS_INLINE __m256i first(int64_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32((int) n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+#define ROW1(name) \
+    static void row_##name##__avx2(int64_t n, float *y, const float *x) { \
+        int64_t i = 0; \
+        for (; i + 16 <= n; i += 16) { /* two at a time: the series is a chain */ \
+            const __m256 a = name##8(_mm256_loadu_ps(x + i)), b = name##8(_mm256_loadu_ps(x + i + 8)); \
+            _mm256_storeu_ps(y + i, a); \
+            _mm256_storeu_ps(y + i + 8, b); \
+        } \
+        for (; i < n; i += 8) { \
+            const __m256i some = first(n - i < 8 ? n - i : 8); \
+            _mm256_maskstore_ps(y + i, some, name##8(_mm256_maskload_ps(x + i, some))); \
+        } \
+    }
+ROW1(exp)
+ROW1(sigmoid)
+ROW1(silu)
+ROW1(gelu)
+ROW1(gelu_quick)
+
+// Floats add up within 256 elements, doubles over all.
+static double row_exp_sum__avx2(int64_t n, float *y, const float *x, float max) {
+    const __m256 m = _mm256_set1_ps(max);
+    double sum     = 0;
+    for (int64_t i = 0; i < n;) {
+        const int64_t end = n - i < 256 ? n : i + 256;
+        __m256 part0 = _mm256_setzero_ps(), part1 = part0;
+        for (; i + 16 <= end; i += 16) {
+            const __m256 a = exp8(_mm256_sub_ps(_mm256_loadu_ps(x + i), m)),
+                         b = exp8(_mm256_sub_ps(_mm256_loadu_ps(x + i + 8), m));
+            _mm256_storeu_ps(y + i, a);
+            _mm256_storeu_ps(y + i + 8, b);
+            part0 = _mm256_add_ps(part0, a);
+            part1 = _mm256_add_ps(part1, b);
+        }
+        for (; i < end; i += 8) {
+            const __m256i some = first(end - i < 8 ? end - i : 8);
+            const __m256 a     = exp8(_mm256_sub_ps(_mm256_maskload_ps(x + i, some), m));
+            _mm256_maskstore_ps(y + i, some, a);
+            part0 = _mm256_add_ps(part0, _mm256_and_ps(a, _mm256_castsi256_ps(some)));
+        }
+        i                = end;
+        const __m256 all = _mm256_add_ps(part0, part1);
+        sum += sum4(_mm256_add_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(all)), _mm256_cvtps_pd(_mm256_extractf128_ps(all, 1))));
+    }
+    return sum;
+}
+
+// ---- weighted rows ----
+
+#define Q 4  // rows of y at once ...
+#define D 16 // ... and elements of each: eight sums in registers over all rows of x
+
+// All weights of a row of x are 0: it may hold anything. Some are: it must not reach those rows of y.
+FLOATS_INLINE void mix_tile(
+    float *y, int64_t ld_y, const int ny, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
+    __m256 a[Q][D / 8];
+    for (int j = 0; j < ny; j++) {
+        for (int u = 0; u < D / 8; u++) {
+            a[j][u] = _mm256_loadu_ps(y + j * ld_y + 8 * u);
+        }
+    }
+    for (int i = 0; i < n; i++, x += ld_x) {
+        int n_zero = 0;
+        for (int j = 0; j < ny; j++) {
+            n_zero += w[i + j * ld_w] == 0.0f;
+        }
+        if (n_zero == ny) {
+            continue;
+        }
+        const __m256 v0 = _mm256_loadu_ps(x), v1 = _mm256_loadu_ps(x + 8);
+        for (int j = 0; j < ny; j++) {
+            const __m256 weight = _mm256_set1_ps(w[i + j * ld_w]);
+            if (n_zero == 0) {
+                a[j][0] = _mm256_fmadd_ps(v0, weight, a[j][0]);
+                a[j][1] = _mm256_fmadd_ps(v1, weight, a[j][1]);
+            } else {
+                const __m256 is = _mm256_cmp_ps(weight, _mm256_setzero_ps(), _CMP_NEQ_UQ);
+                a[j][0]         = _mm256_fmadd_ps(_mm256_and_ps(v0, is), weight, a[j][0]);
+                a[j][1]         = _mm256_fmadd_ps(_mm256_and_ps(v1, is), weight, a[j][1]);
+            }
+        }
+    }
+    for (int j = 0; j < ny; j++) {
+        for (int u = 0; u < D / 8; u++) {
+            _mm256_storeu_ps(y + j * ld_y + 8 * u, a[j][u]);
+        }
+    }
+}
+
+static void mix__avx2(
+    int64_t d, float *y, int64_t ld_y, int ny, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
+    for (int j0 = 0; j0 < ny;) {
+        const int nj = ny - j0 >= Q ? Q : 1;
+        int64_t d0   = 0;
+        for (; d0 + D <= d; d0 += D) {
+            if (nj == Q) {
+                mix_tile(y + j0 * ld_y + d0, ld_y, Q, w + j0 * ld_w, ld_w, x + d0, ld_x, n);
+            } else {
+                mix_tile(y + j0 * ld_y + d0, ld_y, 1, w + j0 * ld_w, ld_w, x + d0, ld_x, n);
+            }
+        }
+        for (int j = j0; j < j0 + nj && d0 < d; j++) {
+            for (int i = 0; i < n; i++) {
+                for (int64_t k = d0; k < d && w[i + j * ld_w] != 0.0f; k++) {
+                    y[j * ld_y + k] = fmaf(w[i + j * ld_w], x[i * ld_x + k], y[j * ld_y + k]);
+                }
+            }
+        }
+        j0 += nj;
+    }
+}
+
+void cpu_tier_avx2_vec(struct cpu_kernels *k) {
+    k->add        = row_add__avx2;
+    k->sub        = row_sub__avx2;
+    k->mul        = row_mul__avx2;
+    k->div        = row_div__avx2;
+    k->scale      = row_scale__avx2;
+    k->mad        = row_mad__avx2;
+    k->sum        = row_sum__avx2;
+    k->sum_sq     = row_sum_sq__avx2;
+    k->max        = row_max__avx2;
+    k->exp        = row_exp__avx2;
+    k->sigmoid    = row_sigmoid__avx2;
+    k->silu       = row_silu__avx2;
+    k->gelu       = row_gelu__avx2;
+    k->gelu_quick = row_gelu_quick__avx2;
+    k->exp_sum    = row_exp_sum__avx2;
+    k->mix        = mix__avx2;
+}
