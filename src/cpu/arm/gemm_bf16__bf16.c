@@ -24,15 +24,22 @@ static void vec_dot__bf16(
     int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc) {
     (void) bs, (void) bx, (void) by, (void) nrc;
     const uint16_t *x = vx, *y = vy;
-    float32x4_t a = vdupq_n_f32(0.0f), b = a, c = a, d = a;
-    int i = 0;
-    for (; i + 32 <= n; i += 32) {
-        a = vbfdotq_f32(a, bf16_at(x + i), bf16_at(y + i));
-        b = vbfdotq_f32(b, bf16_at(x + i + 8), bf16_at(y + i + 8));
-        c = vbfdotq_f32(c, bf16_at(x + i + 16), bf16_at(y + i + 16));
-        d = vbfdotq_f32(d, bf16_at(x + i + 24), bf16_at(y + i + 24));
+    float32x4_t a[8];
+    for (int j = 0; j < 8; j++) {
+        a[j] = vdupq_n_f32(0.0f);
     }
-    float sum = vaddvq_f32(vaddq_f32(vaddq_f32(a, b), vaddq_f32(c, d)));
+    int i = 0;
+    for (; i + 64 <= n; i += 64) {
+        for (int j = 0; j < 8; j++) {
+            a[j] = vbfdotq_f32(a[j], bf16_at(x + i + 8 * j), bf16_at(y + i + 8 * j));
+        }
+    }
+    for (; i + 8 <= n; i += 8) {
+        a[0] = vbfdotq_f32(a[0], bf16_at(x + i), bf16_at(y + i));
+    }
+    const float32x4_t lo = vaddq_f32(vaddq_f32(a[0], a[1]), vaddq_f32(a[2], a[3]));
+    const float32x4_t hi = vaddq_f32(vaddq_f32(a[4], a[5]), vaddq_f32(a[6], a[7]));
+    float sum            = vaddvq_f32(vaddq_f32(lo, hi));
     for (; i < n; i++) {
         sum += berth_bf16_to_float(x[i]) * berth_bf16_to_float(y[i]);
     }
