@@ -23,11 +23,17 @@ work=$build/client
 shipped=$PWD/models/tales-q8_0.gguf
 tales=$data/models/tales/tales-f16.gguf
 failed=0
+skipped=0
 export GGML_NO_BACKTRACE=1
 
 fail() {
     echo "  FAILED: $*"
     failed=1
+}
+
+skip() {
+    echo "  SKIPPED: $*"
+    skipped=$((skipped + 1))
 }
 
 # ---- folders ----
@@ -77,10 +83,10 @@ have_client() {
     local version
     version=$(node --version 2>/dev/null | sed 's/^v\([0-9]*\).*/\1/')
     if [ "${version:-0}" -lt 20 ]; then
-        echo "  SKIPPED: node-llama-cpp needs node 20 or newer, here is ${version:-none}"
+        skip "node-llama-cpp needs node 20 or newer, here is ${version:-none}"
         return 1
     fi
-    client=$(tools/fetch-client.sh) || { echo "  SKIPPED: node-llama-cpp cannot be had here"; return 1; }
+    client=$(tools/fetch-client.sh) || { skip "node-llama-cpp cannot be had here"; return 1; }
 }
 
 # node_folder KIND: a copy of the package (hard links where they can be made) with such libraries.
@@ -103,7 +109,7 @@ step_node() {
     if [ -f "$tales" ]; then
         models="$models $(realpath "$tales")"
     else
-        echo "  SKIPPED tales-f16: there is no $tales (set BERTH_DATA)"
+        skip "tales-f16: there is no $tales (set BERTH_DATA)"
     fi
     for f in stock base cpu berth; do
         node_folder $f
@@ -231,7 +237,7 @@ step_memory() {
         memory_row "$a" "$work/models/$a.gguf"
     done
     if [ ! -d "$data/models/sparse" ]; then
-        echo "  SKIPPED published models: there is no $data/models/sparse (set BERTH_DATA)"
+        skip "published models: there is no $data/models/sparse (set BERTH_DATA)"
         return
     fi
     sh "$data/models/sparse/make.sh" "$work/sparse"
@@ -323,5 +329,5 @@ make_folders || { echo "client: the folders cannot be made in $work"; exit 1; }
 for step in ${*:-node switch logits quantize memory errors cycles}; do
     "step_$step"
 done
-echo "client: $([ $failed = 0 ] && echo "all as it should be" || echo FAILED), ${SECONDS} s"
+echo "client: $([ $failed = 0 ] && echo "all as it should be" || echo FAILED), $skipped skipped, ${SECONDS} s"
 exit $failed
