@@ -6,6 +6,7 @@
 #   node     a Node program with node-llama-cpp: texts must be the same in all
 #   switch   an installed Berth under an untouched client, by LD_LIBRARY_PATH alone
 #   logits   each made architecture: stock and Berth against each other and against f32
+#   tokens   each made architecture's tokenizer gives a text back
 #   quantize libllama's quantiser makes files as good as with the stock base
 #   memory   compute buffers of each made architecture, and of published models at their real dimensions: never larger
 #   errors   wherever the stock client reports an error, so does Berth's, and no abort is Berth's
@@ -194,6 +195,20 @@ step_logits() {
     done
 }
 
+step_tokens() {
+    local a text="once the time and other thing" stock ours n=0
+    echo "== tokenizers of the made models"
+    for a in $("$maker" list); do
+        stock=$("$probe" "$work/stock" tokens "$work/models/$a.gguf" "$text" 2>"$work/log")
+        ours=$("$probe" "$work/berth" tokens "$work/models/$a.gguf" "$text" 2>"$work/log")
+        case $ours in
+            *"$text") [ "$ours" = "$stock" ] && n=$((n + 1)) || fail "$a: stock: $stock, berth: $ours" ;;
+            *) fail "$a: $ours $(cat "$work/log")" ;;
+        esac
+    done
+    echo "  $n give their text back, the same with both"
+}
+
 # The formats are the same; Berth searches scales in its own way, so the bytes of most types differ. What counts is what the
 # model then says, run on the same libraries.
 step_quantize() {
@@ -326,7 +341,7 @@ step_speed() {
 
 reference=$(tools/fetch-reference.sh) || { echo "client: SKIPPED, the client's binaries cannot be fetched"; exit 0; }
 make_folders || { echo "client: the folders cannot be made in $work"; exit 1; }
-for step in ${*:-node switch logits quantize memory errors cycles}; do
+for step in ${*:-node switch tokens logits quantize memory errors cycles}; do
     "step_$step"
 done
 echo "client: $([ $failed = 0 ] && echo "all as it should be" || echo FAILED), $skipped skipped, ${SECONDS} s"

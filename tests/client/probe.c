@@ -10,6 +10,7 @@
 //                                              processors spent; best of three
 //     probe FOLDER cycles MODEL N              contexts made, used and freed: resident memory and file descriptors
 //     probe FOLDER quantize MODEL OUT FTYPE    by libllama, with the formats of the ggml under it
+//     probe FOLDER tokens MODEL TEXT           the number of its tokens, and the text made of them
 //     probe FOLDER errors MODEL WHICH          does one thing wrong: exit code 3 where it is refused
 //     probe compare A B [rms]                  largest difference as a fraction of the largest value, or of root mean squares
 
@@ -368,6 +369,25 @@ static int cmd_errors(struct llama_model *model, int n_args, char **args) {
     return 2;
 }
 
+// A text's tokens, and the text again from them.
+static int cmd_tokens(struct llama_model *model, int n_args, char **args) {
+    const struct llama_vocab *vocab = llama_model_get_vocab(model);
+    int32_t tokens[256];
+    (void) n_args;
+    const int32_t n = llama_tokenize(vocab, args[0], (int32_t) strlen(args[0]), tokens, 256, false, false);
+    if (n <= 0) {
+        return fail("no tokens");
+    }
+    printf("%d tokens: ", n);
+    for (int32_t i = 0; i < n; i++) {
+        char piece[64];
+        const int32_t size = llama_token_to_piece(vocab, tokens[i], piece, sizeof piece, 0, false);
+        printf("%.*s", size > 0 ? size : 0, piece);
+    }
+    printf("\n");
+    return 0;
+}
+
 static int quantize(const char *path, char **args) {
     struct llama_model_quantize_params params = llama_model_quantize_default_params();
     params.n_threads                          = 1;
@@ -385,6 +405,7 @@ static const struct {
     {"speed", cmd_speed, 2},
     {"cycles", cmd_cycles, 1},
     {"errors", cmd_errors, 1},
+    {"tokens", cmd_tokens, 1},
     {"quantize", NULL, 2},
 };
 
@@ -413,7 +434,7 @@ int main(int argc, char **argv) {
         llama_backend_free();
         return status;
     }
-    fprintf(
-        stderr, "usage: probe FOLDER logits|memory|speed|cycles|errors|quantize MODEL ... | probe compare A B (see probe.c)\n");
+    fprintf(stderr,
+        "usage: probe FOLDER logits|memory|speed|cycles|errors|tokens|quantize MODEL ... | probe compare A B (see probe.c)\n");
     return 2;
 }
