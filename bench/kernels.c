@@ -182,6 +182,8 @@ static struct ggml_tensor *repacked(struct ggml_context *ctx, const struct ggml_
     ggml_backend_buffer_t (*alloc)(ggml_backend_buffer_type_t, size_t)             = NULL;
     enum ggml_status (*place)(ggml_backend_buffer_t, struct ggml_tensor *, void *) = NULL;
     void *(*start)(ggml_backend_buffer_t)                                          = NULL;
+    size_t (*size_of)(ggml_backend_buffer_type_t, const struct ggml_tensor *)      = NULL;
+    bool (*supports)(ggml_backend_dev_t, const struct ggml_tensor *)               = NULL;
     void (*set)(struct ggml_tensor *, const void *, size_t, size_t)                = NULL;
     if (!runner_symbol(reference.cpu, "ggml_backend_cpu_reg", &reg_of) ||
         !runner_symbol(reference.base, "ggml_backend_reg_get_proc_address", &proc) ||
@@ -189,6 +191,8 @@ static struct ggml_tensor *repacked(struct ggml_context *ctx, const struct ggml_
         !runner_symbol(reference.base, "ggml_backend_buft_alloc_buffer", &alloc) ||
         !runner_symbol(reference.base, "ggml_backend_tensor_alloc", &place) ||
         !runner_symbol(reference.base, "ggml_backend_buffer_get_base", &start) ||
+        !runner_symbol(reference.base, "ggml_backend_buft_get_alloc_size", &size_of) ||
+        !runner_symbol(reference.base, "ggml_backend_dev_supports_op", &supports) ||
         !runner_symbol(reference.base, "ggml_backend_tensor_set", &set)) {
         return NULL;
     }
@@ -197,13 +201,15 @@ static struct ggml_tensor *repacked(struct ggml_context *ctx, const struct ggml_
     memcpy(&bufts, &found, sizeof found);
     ggml_backend_buffer_type_t *list = bufts != NULL ? bufts(dev_of(reg_of(), 0)) : NULL;
     for (; list != NULL && *list != NULL; list++) {
-        ggml_backend_buffer_t mine = alloc(*list, ggml_nbytes(w) + 4096);
-        struct ggml_tensor *t      = mine != NULL ? ggml_new_tensor(ctx, w->type, 4, w->ne) : NULL;
-        if (t == NULL) {
+        struct ggml_tensor *t      = ggml_new_tensor(ctx, w->type, 4, w->ne);
+        ggml_backend_buffer_t mine = t != NULL ? alloc(*list, size_of(*list, t) + 4096) : NULL;
+        if (mine == NULL) {
             continue;
         }
-        t->data = NULL;
-        if (place(mine, t, start(mine)) == GGML_STATUS_SUCCESS && t->extra != NULL) {
+        t->data                 = NULL;
+        struct ggml_tensor *two = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, w->ne[0], 2);
+        if (place(mine, t, start(mine)) == GGML_STATUS_SUCCESS && t->extra != NULL &&
+            supports(dev_of(reg_of(), 0), ggml_mul_mat(ctx, t, two))) {
             set(t, w->data, 0, ggml_nbytes(w));
             *buffer = mine;
             return t;
