@@ -41,7 +41,9 @@ UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int
         for (int c = 0; c < NR; c++) {
             t[c] = has_min || is_signed ? _mm256_setzero_si256() : quad_at(y + 4 * c);
         }
-        for (int j = 0; j < R / 4; j += 2, xb += 2 * 4 * MR, yb += 2 * 4 * NR) {
+        int n_pairs = R / 8;
+        __asm__("" : "+r"(n_pairs)); // unrolled, the sums of a run no longer fit into the registers
+        for (int j = 0; j < n_pairs; j++, xb += 2 * 4 * MR, yb += 2 * 4 * NR) {
             const __m256i x0 = load32(xb), x1 = load32(xb + 4 * MR);
             for (int c = 0; c < NR; c++) {
                 const __m256i p0 = pairs(x0, quad_at(yb + 4 * c), is_signed),

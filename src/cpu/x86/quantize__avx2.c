@@ -44,7 +44,7 @@ UNPACK_INLINE bool bytes32(const float *x, __m256i *bytes, float *d) {
     if (!is_plain(max)) {
         return false;
     }
-    const __m256 inv = _mm256_set1_ps(1.0f / *d);
+    const __m256 inv = _mm256_set1_ps(127.0f / max);
     *bytes           = narrow(_mm256_cvtps_epi32(_mm256_mul_ps(a, inv)), _mm256_cvtps_epi32(_mm256_mul_ps(b, inv)),
                   _mm256_cvtps_epi32(_mm256_mul_ps(c, inv)), _mm256_cvtps_epi32(_mm256_mul_ps(e, inv)));
     return true;

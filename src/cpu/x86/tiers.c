@@ -11,6 +11,14 @@ static bool has_avx2(void) {
     return f->avx2 && f->fma && f->f16c && f->bmi2;
 }
 
+static bool has_avx512(void) {
+    return cpu_features()->avx512 && has_avx2();
+}
+
+static bool has_vnni(void) {
+    return cpu_features()->avx512_vnni && has_avx512();
+}
+
 static void fill_avx2(struct cpu_kernels *k) {
     cpu_tier_avx2_float(k);
     cpu_tier_avx2_gemm_f(k);
@@ -20,8 +28,15 @@ static void fill_avx2(struct cpu_kernels *k) {
     cpu_tier_avx2_vec(k);
 }
 
+static void fill_avx512(struct cpu_kernels *k) {
+    cpu_tier_avx512_float(k);
+    cpu_tier_avx512_gemm_f(k);
+}
+
 static const struct cpu_tier tiers[] = {
     {"avx2", has_avx2, fill_avx2},
+    {"avx512", has_avx512, fill_avx512},
+    {"vnni", has_vnni, cpu_tier_vnni},
     {NULL, NULL, NULL},
 };
 

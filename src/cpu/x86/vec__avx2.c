@@ -70,6 +70,7 @@ FLOATS_INLINE double square(double v) {
     return v * v;
 }
 
+// In the order of the portable kernels: numbers that cancel each other leave the same.
 #define SUM(name, add, one) \
     static double row_##name##__avx2(int64_t n, const float *x) { \
         __m256d a = _mm256_setzero_pd(), b = a, c = a, d = a; \
@@ -80,7 +81,14 @@ FLOATS_INLINE double square(double v) {
             c = add(c, _mm256_cvtps_pd(_mm_loadu_ps(x + i + 8))); \
             d = add(d, _mm256_cvtps_pd(_mm_loadu_ps(x + i + 12))); \
         } \
-        double sum = sum4(_mm256_add_pd(_mm256_add_pd(a, b), _mm256_add_pd(c, d))); \
+        double lane[16], sum = 0; \
+        _mm256_storeu_pd(lane, a); \
+        _mm256_storeu_pd(lane + 4, b); \
+        _mm256_storeu_pd(lane + 8, c); \
+        _mm256_storeu_pd(lane + 12, d); \
+        for (int j = 0; j < 16; j++) { \
+            sum += lane[j]; \
+        } \
         for (; i < n; i++) { \
             sum += one((double) x[i]); \
         } \

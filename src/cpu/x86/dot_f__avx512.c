@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// dot_f__avx512.c: dot products of f32, f16 and bf16 rows with 512-bit vectors, one with one and 4 with 4 at once.
+
+#include "cpu/x86/tiers.h"
+
+#include <immintrin.h>
+#include <stddef.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+// The first n elements of a row, and 0 for the rest of 16.
+INLINE __m512 some_f32(const float *x, int64_t n) {
+    return _mm512_maskz_loadu_ps((__mmask16) ((1u << n) - 1), x);
+}
+INLINE __m512 some_f16(const uint16_t *x, int64_t n) {
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16((__mmask16) ((1u << n) - 1), x));
+}
+INLINE __m512 some_bf16(const uint16_t *x, int64_t n) {
+    const __m256i v = _mm256_maskz_loadu_epi16((__mmask16) ((1u << n) - 1), x);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
+}
+INLINE __m512 load_f32(const float *x) {
+    return _mm512_loadu_ps(x);
+}
+INLINE __m512 load_f16(const uint16_t *x) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const void *) x));
+}
+INLINE __m512 load_bf16(const uint16_t *x) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *) x)), 16));
+}
+
+#define DOT(type, element) \
+    static void vec_dot_##type##__avx512( \
+        int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc) { \
+        (void) bs, (void) bx, (void) by, (void) nrc; \
+        const element *x = vx, *y = vy; \
+        __m512 a = _mm512_setzero_ps(), b = a, c = a, d = a; \
+        int i = 0; \
+        for (; i + 64 <= n; i += 64) { \
+            a = _mm512_fmadd_ps(load_##type(x + i), load_##type(y + i), a); \
+            b = _mm512_fmadd_ps(load_##type(x + i + 16), load_##type(y + i + 16), b); \
+            c = _mm512_fmadd_ps(load_##type(x + i + 32), load_##type(y + i + 32), c); \
+            d = _mm512_fmadd_ps(load_##type(x + i + 48), load_##type(y + i + 48), d); \
+        } \
+        for (; i < n; i += 16) { \
+            const int m = n - i < 16 ? n - i : 16; \
+            a           = _mm512_fmadd_ps(some_##type(x + i, m), some_##type(y + i, m), a); \
+        } \
+        *s = _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d))); \
+    }
+DOT(f32, float)
+DOT(f16, uint16_t)
+DOT(bf16, uint16_t)
+
+#define MR 4
+#define NR 4
+
+#define TILE(type, element) \
+    static void tile_##type##_full(int64_t n, float *s, int64_t ld_s, const char *vx, size_t bx, const char *vy, size_t by) { \
+        const element *x[MR], *y[NR]; \
+        __m512 a[NR][MR]; \
+        for (int r = 0; r < MR; r++) { \
+            x[r] = (const void *) (vx + (size_t) r * bx); \
+        } \
+        for (int c = 0; c < NR; c++) { \
+            y[c] = (const void *) (vy + (size_t) c * by); \
+            for (int r = 0; r < MR; r++) { \
+                a[c][r] = _mm512_setzero_ps(); \
+            } \
+        } \
+        for (int64_t i = 0; i < n; i += 16) { \
+            const int64_t m = n - i < 16 ? n - i : 16; \
+            __m512 v[NR]; \
+            for (int c = 0; c < NR; c++) { \
+                v[c] = some_##type(y[c] + i, m); \
+            } \
+            for (int r = 0; r < MR; r++) { \
+                const __m512 u = some_##type(x[r] + i, m); \
+                for (int c = 0; c < NR; c++) { \
+                    a[c][r] = _mm512_fmadd_ps(u, v[c], a[c][r]); \
+                } \
+            } \
+        } \
+        for (int c = 0; c < NR; c++) { \
+            for (int r = 0; r < MR; r++) { \
+                s[r + c * ld_s] = _mm512_reduce_add_ps(a[c][r]); \
+            } \
+        } \
+    } \
+    static void tile_##type##__avx512( \
+        int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, int nx, const void *y, size_t by, int ny) { \
+        if (nx == MR && ny == NR) { \
+            tile_##type##_full(n, s, ld_s, x, bx, y, by); \
+            return; \
+        } \
+        for (int c = 0; c < ny; c++) { \
+            for (int r = 0; r < nx; r++) { \
+                vec_dot_##type##__avx512((int) n, s + r + c * ld_s, 0, (const char *) x + (size_t) r * bx, 0, \
+                    (const char *) y + (size_t) c * by, 0, 1); \
+            } \
+        } \
+    }
+TILE(f32, float)
+TILE(f16, uint16_t)
+TILE(bf16, uint16_t)
+
+void cpu_tier_avx512_float(struct cpu_kernels *k) {
+#define ROW(TYPE, type) \
+    k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type##__avx512; \
+    k->tile[GGML_TYPE_##TYPE]           = (struct cpu_tile){tile_##type##__avx512, MR, NR};
+    ROW(F32, f32)
+    ROW(F16, f16)
+    ROW(BF16, bf16)
+#undef ROW
+}
