@@ -322,7 +322,7 @@ step_cycles() {
 
 # Tokens per second of processor time with one thread: what a busy machine cannot change. Stock and Berth take turns.
 step_speed() {
-    local type i s b pp=${PP:-64} tg=${TG:-16} threads=${THREADS:-1}
+    local type i s b pp=${PP:-128} tg=${TG:-8} threads=${THREADS:-1}
     echo "== tokens per processor second, llama of 1.1B weights, prompt of $pp and $tg tokens one by one, threads: $threads"
     printf '  %-6s %10s %10s %7s %10s %10s %7s\n' "" prompt: berth ratio decode: berth ratio
     for type in q4_K q8_0 f16; do
