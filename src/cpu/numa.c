@@ -1,31 +1,303 @@
 // SPDX-License-Identifier: MIT
-// numa.c: whether the machine has several memory nodes. Threads are placed by the affinity of their pool, and memory by the
-// system's policy (first touch, or numactl); a strategy is taken note of and changes neither.
+// numa.c: ggml's NUMA strategies. A placement is a ring of processor sets; thread ith of a pool belongs on the ith of the ring.
+//   distribute, mirror  a set for each node that has processors we may use
+//   isolate             one set: the node the caller of ggml_numa_init ran on
+//   numactl             one set: the affinity the process had then
+// Only processors that the process may use are in a set, and no set is empty. Memory follows its threads: by first touch, or by
+// the policy numactl gave the process.
 
-#include "cpu/host.h"
+#include "cpu/numa.h"
 
-#include "ggml-cpu.h"
-
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
 #include <stdatomic.h>
-#include <sys/stat.h>
+#include <string.h>
+#include <unistd.h>
 
-static atomic_int n_nodes;
+#define NUMA_ROOT "/sys/devices/system/node"
 
-void ggml_numa_init(enum ggml_numa_strategy numa) {
-    if (numa <= GGML_NUMA_STRATEGY_DISABLED || numa >= GGML_NUMA_STRATEGY_COUNT || atomic_load(&n_nodes) > 0) {
+struct place {
+    struct place *next; // the last one's is NULL
+    cpu_set_t set[];    // set_size bytes
+};
+
+struct cpu_numa {
+    int n_nodes;
+    int n_places; // >= 1
+    int n_cpus;
+    size_t set_size;
+    struct place *places;
+};
+
+// ---- the kernel's lists ----
+
+static bool number_next(const char **text, int *value) {
+    const char *s = *text;
+    int v         = 0;
+    for (; *s >= '0' && *s <= '9'; s++) {
+        const int digit = *s - '0';
+        if (v > (INT_MAX - digit) / 10) {
+            return false;
+        }
+        v = 10 * v + digit;
+    }
+    const bool any = s != *text;
+    *text          = s;
+    *value         = v;
+    return any;
+}
+
+int cpu_list_next(const char **text, int *first, int *last) {
+    if (**text == '\n' || **text == '\0') {
+        return 0;
+    }
+    if (!number_next(text, first)) {
+        return -1;
+    }
+    *last = *first;
+    if (**text == '-') {
+        ++*text;
+        if (!number_next(text, last) || *last < *first) {
+            return -1;
+        }
+    }
+    if (**text == ',') {
+        ++*text;
+        return **text >= '0' && **text <= '9' ? 1 : -1;
+    }
+    return **text == '\n' || **text == '\0' ? 1 : -1;
+}
+
+// The whole file as text, to be freed; NULL with errno.
+static char *file_text(int dir, const char *path) {
+    const int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return NULL;
+    }
+    size_t room = 256, n = 0;
+    char *text  = cpu_malloc(room);
+    ssize_t got = 1;
+    while (text != NULL && (got = read(fd, text + n, room - 1 - n)) > 0) {
+        n += (size_t) got;
+        if (n + 1 == room) {
+            char *more = cpu_malloc(2 * room);
+            if (more != NULL) {
+                memcpy(more, text, n);
+            }
+            cpu_free(text);
+            text = more;
+            room *= 2;
+        }
+    }
+    const int err = text == NULL ? ENOMEM : got < 0 ? errno : 0;
+    close(fd);
+    if (err != 0) {
+        cpu_free(text);
+        errno = err;
+        return NULL;
+    }
+    text[n] = '\0';
+    return text;
+}
+
+// ---- places ----
+
+static struct place *place_new(size_t set_size) {
+    return cpu_calloc(1, sizeof(struct place) + set_size);
+}
+
+static void place_add(struct cpu_numa *numa, struct place *place) {
+    struct place **end = &numa->places;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = place;
+    numa->n_places++;
+    numa->n_cpus += CPU_COUNT_S(numa->set_size, place->set);
+}
+
+// Those processors of the list that are allowed. False: it is no list.
+static bool set_from_list(cpu_set_t *set, const char *list, const struct cpu_numa_host *host) {
+    const int n_bits = (int) host->allowed_size * CHAR_BIT;
+    int first, last, more;
+    while ((more = cpu_list_next(&list, &first, &last)) > 0) {
+        for (int i = first; i <= last && i < n_bits; i++) {
+            if (CPU_ISSET_S((size_t) i, host->allowed_size, host->allowed)) {
+                CPU_SET_S((size_t) i, host->allowed_size, set);
+            }
+        }
+    }
+    return more == 0;
+}
+
+static bool is_wanted(enum ggml_numa_strategy strategy, const struct cpu_numa *numa, const struct place *p, int cpu) {
+    if (strategy == GGML_NUMA_STRATEGY_ISOLATE) {
+        return cpu >= 0 && CPU_ISSET_S((size_t) cpu, numa->set_size, p->set);
+    }
+    return strategy != GGML_NUMA_STRATEGY_NUMACTL && CPU_COUNT_S(numa->set_size, p->set) > 0;
+}
+
+static bool node_add(
+    struct cpu_numa *numa, enum ggml_numa_strategy strategy, const struct cpu_numa_host *host, int dir, int node) {
+    char path[48];
+    snprintf(path, sizeof path, "node%d/cpulist", node);
+    char *list = file_text(dir, path);
+    if (list == NULL) {
+        cpu_log(GGML_LOG_LEVEL_WARN, "NUMA: %s/%s: %s", host->root, path, strerror(errno));
+        return false;
+    }
+    struct place *place = place_new(numa->set_size);
+    const bool good     = place != NULL && set_from_list(place->set, list, host);
+    if (!good) {
+        cpu_log(GGML_LOG_LEVEL_WARN, "NUMA: %s/%s: %s", host->root, path,
+            place == NULL ? "out of memory" : "not a list of processors");
+    }
+    numa->n_nodes += good;
+    if (good && is_wanted(strategy, numa, place, host->cpu)) {
+        place_add(numa, place);
+    } else {
+        cpu_free(place);
+    }
+    cpu_free(list);
+    return good;
+}
+
+// Every node must have a file, so a list that claims too many ends at the first that is not there.
+static bool nodes_read(struct cpu_numa *numa, enum ggml_numa_strategy strategy, const struct cpu_numa_host *host, int dir) {
+    char *online = file_text(dir, "online");
+    if (online == NULL) {
+        cpu_log(GGML_LOG_LEVEL_WARN, "NUMA: %s/online: %s", host->root, strerror(errno));
+        return false;
+    }
+    const char *at = online;
+    bool good      = true;
+    int first, last, more;
+    while (good && (more = cpu_list_next(&at, &first, &last)) != 0) {
+        if (more < 0) {
+            cpu_log(GGML_LOG_LEVEL_WARN, "NUMA: %s/online: not a list of nodes", host->root);
+            good = false;
+        }
+        for (int64_t node = first; good && node <= last; node++) {
+            good = node_add(numa, strategy, host, dir, (int) node);
+        }
+    }
+    cpu_free(online);
+    return good;
+}
+
+struct cpu_numa *cpu_numa_new(enum ggml_numa_strategy strategy, const struct cpu_numa_host *host) {
+    const int dir = open(host->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0) {
+        return NULL; // a kernel without NUMA
+    }
+    struct cpu_numa *numa = cpu_calloc(1, sizeof *numa);
+    if (numa == NULL) {
+        cpu_log(GGML_LOG_LEVEL_WARN, "NUMA: out of memory");
+        close(dir);
+        return NULL;
+    }
+    numa->set_size = host->allowed_size;
+    bool good      = nodes_read(numa, strategy, host, dir) && numa->n_nodes > 1;
+    close(dir);
+    if (good && strategy == GGML_NUMA_STRATEGY_NUMACTL) {
+        struct place *place = place_new(numa->set_size);
+        if (place != NULL) {
+            memcpy(place->set, host->allowed, host->allowed_size);
+            place_add(numa, place);
+        }
+    }
+    if (good && numa->n_places == 0) {
+        cpu_log(GGML_LOG_LEVEL_WARN, "NUMA: of %d nodes none has a processor for us; threads stay where they are", numa->n_nodes);
+        good = false;
+    }
+    if (!good) {
+        cpu_numa_free(numa);
+        return NULL;
+    }
+    return numa;
+}
+
+void cpu_numa_free(struct cpu_numa *numa) {
+    if (numa == NULL) {
         return;
     }
-    int n = 0;
-    for (char path[64]; n < 1024; n++) {
-        struct stat st;
-        snprintf(path, sizeof path, "/sys/devices/system/node/node%d", n);
-        if (stat(path, &st) != 0) {
+    for (struct place *p = numa->places, *next; p != NULL; p = next) {
+        next = p->next;
+        cpu_free(p);
+    }
+    cpu_free(numa);
+}
+
+const cpu_set_t *cpu_numa_place(const struct cpu_numa *numa, int ith) {
+    const struct place *p = numa->places;
+    for (int i = ith % numa->n_places; i > 0; i--) {
+        p = p->next;
+    }
+    return p->set;
+}
+
+size_t cpu_numa_set_size(const struct cpu_numa *numa) {
+    return numa->set_size;
+}
+
+int cpu_numa_n_nodes(const struct cpu_numa *numa) {
+    return numa->n_nodes;
+}
+
+int cpu_numa_n_cpus(const struct cpu_numa *numa) {
+    return numa->n_cpus;
+}
+
+// ---- the process's placement: kept to the end, since a thread may look at it while the process exits ----
+
+static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(struct cpu_numa *) active;
+
+const struct cpu_numa *cpu_numa_active(void) {
+    return atomic_load_explicit(&active, memory_order_acquire);
+}
+
+struct cpu_numa *cpu_numa_activate(struct cpu_numa *numa) {
+    return atomic_exchange(&active, numa);
+}
+
+// The affinity of the calling thread in as many bytes as the kernel wants; NULL: not to be had.
+static cpu_set_t *affinity_new(size_t *size) {
+    for (*size = sizeof(cpu_set_t); *size <= (1u << 20); *size *= 2) {
+        cpu_set_t *set = cpu_calloc(1, *size);
+        if (set == NULL || sched_getaffinity(0, *size, set) == 0) {
+            return set;
+        }
+        cpu_free(set);
+        if (errno != EINVAL) {
             break;
         }
     }
-    atomic_store(&n_nodes, n);
+    return NULL;
+}
+
+void ggml_numa_init(enum ggml_numa_strategy numa) {
+    if (numa <= GGML_NUMA_STRATEGY_DISABLED || numa >= GGML_NUMA_STRATEGY_COUNT) {
+        return;
+    }
+    struct cpu_numa_host host = {.root = NUMA_ROOT, .cpu = sched_getcpu()};
+    pthread_mutex_lock(&init_lock);
+    cpu_set_t *allowed = cpu_numa_active() == NULL ? affinity_new(&host.allowed_size) : NULL;
+    host.allowed       = allowed;
+    struct cpu_numa *n = allowed != NULL ? cpu_numa_new(numa, &host) : NULL;
+    if (n != NULL) {
+        (void) cpu_numa_activate(n);
+        cpu_log(GGML_LOG_LEVEL_INFO, "NUMA: %d nodes, threads on %d processors in %d groups", n->n_nodes, n->n_cpus, n->n_places);
+        if (numa == GGML_NUMA_STRATEGY_MIRROR) {
+            cpu_log(GGML_LOG_LEVEL_INFO, "NUMA: memory is not mirrored; threads are distributed over the nodes");
+        }
+    }
+    cpu_free(allowed);
+    pthread_mutex_unlock(&init_lock);
 }
 
 bool ggml_is_numa(void) {
-    return atomic_load(&n_nodes) > 1;
+    return cpu_numa_active() != NULL;
 }

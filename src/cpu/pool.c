@@ -12,11 +12,12 @@
 
 #include "cpu/pool.h"
 
+#include "cpu/numa.h"
 #include "cpu/park.h"
+#include "cpu/place.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,6 +32,7 @@ struct worker {
     struct ggml_threadpool *pool;
     int ith;
     unsigned seen; // the ticket when the thread was made
+    bool on_node;  // bound by the NUMA strategy; the thread's own
     pthread_t thread;
 };
 
@@ -38,13 +40,15 @@ struct ggml_threadpool {
     pthread_mutex_t turn; // one job, pause or growth at a time
     atomic_int n_threads; // with the caller's; idle threads read it while the pool grows
     int n_started;        // workers[1 .. n_started-1] run
-    int n_cpus;           // that the pool may use at once
+    int n_cpus;           // that the pool may use at once, where no NUMA strategy says so
+    bool is_crowd;        // n_cpus is a test's claim
     pid_t pid;            // threads do not follow a fork
     struct ggml_threadpool_params params;
     bool has_mask;
     atomic_bool paused;
     pthread_t placed; // the caller that got number 0's place last
     bool is_placed;
+    cpu_set_t *own; // the caller's affinity while it is on number 0's node; NULL until then
 
     cpu_job_t job;
     void *arg;
@@ -57,75 +61,23 @@ struct ggml_threadpool {
     atomic_uint caller_waits;
 };
 
-// ---- places and priorities ----
+// ---- the threads ----
 
-static int cpus_allowed(const struct ggml_threadpool_params *params, bool has_mask) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) {
-        const long n = sysconf(_SC_NPROCESSORS_ONLN);
-        return n > 0 ? (int) n : 1;
-    }
-    if (!has_mask) {
-        return CPU_COUNT(&set);
-    }
-    int n = 0;
-    for (int i = 0; i < GGML_MAX_N_THREADS && i < CPU_SETSIZE; i++) {
-        n += params->cpumask[i] && CPU_ISSET(i, &set);
-    }
-    return n > 0 ? n : 1;
-}
-
-// The whole mask, or with strict_cpu the ith processor of it, counted in a ring.
-static void apply_affinity(const struct ggml_threadpool *pool, int ith) {
-    int in_mask[GGML_MAX_N_THREADS];
-    int n = 0;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (int i = 0; i < GGML_MAX_N_THREADS && i < CPU_SETSIZE; i++) {
-        if (pool->params.cpumask[i]) {
-            in_mask[n++] = i;
-            CPU_SET(i, &set);
-        }
-    }
-    if (n == 0) {
-        return;
-    }
-    if (pool->params.strict_cpu) {
-        CPU_ZERO(&set);
-        CPU_SET(in_mask[ith % n], &set);
-    }
-    const int err = pthread_setaffinity_np(pthread_self(), sizeof set, &set);
-    if (err != 0) {
-        cpu_log(GGML_LOG_LEVEL_WARN, "thread %d cannot be bound to its processors: %s", ith, strerror(err));
-    }
-}
-
-static void apply_priority(enum ggml_sched_priority prio) {
-    static const struct {
-        int policy, level;
-    } wanted[] = {{SCHED_BATCH, 0}, {SCHED_OTHER, 0}, {SCHED_FIFO, 40}, {SCHED_FIFO, 80}, {SCHED_FIFO, 90}};
-    if (prio == GGML_SCHED_PRIO_NORMAL || prio < GGML_SCHED_PRIO_LOW || prio > GGML_SCHED_PRIO_REALTIME) {
-        return;
-    }
-    const int i              = prio - GGML_SCHED_PRIO_LOW;
-    struct sched_param param = {.sched_priority = wanted[i].level};
-    const int err            = pthread_setschedparam(pthread_self(), wanted[i].policy, &param);
-    if (err != 0) {
-        cpu_log(GGML_LOG_LEVEL_WARN, "thread priority %d is not to be had: %s", (int) prio, strerror(err));
-    }
+// A mask of the pool's own wins over the NUMA strategy, which may also come after the pool was made.
+int cpu_pool_n_cpus(const struct ggml_threadpool *pool) {
+    const struct cpu_numa *numa = pool->has_mask || pool->is_crowd ? NULL : cpu_numa_active();
+    return numa != NULL ? cpu_numa_n_cpus(numa) : pool->n_cpus;
 }
 
 static void apply_place(const struct ggml_threadpool *pool, int ith) {
-    apply_priority(pool->params.prio);
+    cpu_place_priority(pool->params.prio);
     if (pool->has_mask) {
-        apply_affinity(pool, ith);
+        cpu_place_mask(&pool->params, ith);
     }
 }
 
-// ---- the threads ----
-
 static int64_t idle_spin_ns(const struct ggml_threadpool *pool) {
-    if (pool->n_threads > pool->n_cpus) {
+    if (pool->n_threads > cpu_pool_n_cpus(pool)) {
         return 0;
     }
     const uint32_t poll = pool->params.poll;
@@ -174,6 +126,7 @@ static void *worker_main(void *arg) {
         }
         const bool stop = pool->stop;
         if (!stop) {
+            w->on_node = w->on_node || (!pool->has_mask && cpu_place_node(w->ith));
             pool->job(pool->arg, w->ith);
         }
         job_leave(pool);
@@ -194,7 +147,7 @@ static void job_post(struct ggml_threadpool *pool, int n) {
 }
 
 static void job_wait(struct ggml_threadpool *pool) {
-    if (pool->n_threads <= pool->n_cpus) {
+    if (pool->n_threads <= cpu_pool_n_cpus(pool)) {
         const int64_t end = park_now_ns() + GATE_SPIN_NS;
         do {
             for (int i = 0; i < 32; i++) {
@@ -213,15 +166,21 @@ static void job_wait(struct ggml_threadpool *pool) {
     atomic_store(&pool->caller_waits, 0);
 }
 
-void cpu_pool_run(struct ggml_threadpool *pool, int n, cpu_job_t job, void *arg) {
-    BERTH_ASSERT(n >= 1 && n <= pool->n_threads);
-    pthread_mutex_lock(&pool->turn);
+// True: only for this job, so that threads the caller makes later do not inherit it.
+static bool caller_place(struct ggml_threadpool *pool) {
     if ((pool->has_mask || pool->params.prio != GGML_SCHED_PRIO_NORMAL) &&
         !(pool->is_placed && pthread_equal(pool->placed, pthread_self()))) {
         apply_place(pool, 0);
         pool->placed    = pthread_self();
         pool->is_placed = true;
     }
+    return !pool->has_mask && cpu_place_node_for_now(&pool->own);
+}
+
+void cpu_pool_run(struct ggml_threadpool *pool, int n, cpu_job_t job, void *arg) {
+    BERTH_ASSERT(n >= 1 && n <= pool->n_threads);
+    pthread_mutex_lock(&pool->turn);
+    const bool is_guest = caller_place(pool);
     atomic_store_explicit(&pool->paused, false, memory_order_relaxed);
     pool->job = job;
     pool->arg = arg;
@@ -232,11 +191,10 @@ void cpu_pool_run(struct ggml_threadpool *pool, int n, cpu_job_t job, void *arg)
     if (n > 1) {
         job_wait(pool);
     }
+    if (is_guest) {
+        cpu_place_back(pool->own);
+    }
     pthread_mutex_unlock(&pool->turn);
-}
-
-int cpu_pool_n_cpus(const struct ggml_threadpool *pool) {
-    return pool->n_cpus;
 }
 
 // ---- making and ending ----
@@ -255,7 +213,8 @@ static void pool_init(struct ggml_threadpool *pool, struct worker *workers, cons
     // More threads than processors only slow each other down, so ops take no more tasks than that (compute.c); tests that want
     // the threads to collide say so.
     const char *crowd = getenv("BERTH_CPU_OVERSUBSCRIBE");
-    pool->n_cpus      = crowd != NULL && crowd[0] == '1' ? GGML_MAX_N_THREADS : cpus_allowed(params, pool->has_mask);
+    pool->is_crowd    = crowd != NULL && crowd[0] == '1';
+    pool->n_cpus      = pool->is_crowd ? GGML_MAX_N_THREADS : cpu_place_n_cpus(params, pool->has_mask);
     atomic_init(&pool->paused, params->paused);
     atomic_init(&pool->ticket, 0);
     atomic_init(&pool->n_idle, 0);
@@ -270,6 +229,7 @@ static bool pool_grow(struct ggml_threadpool *pool, int n) {
         struct worker *w = &pool->workers[pool->n_started];
         w->pool          = pool;
         w->ith           = pool->n_started;
+        w->on_node       = false;
         w->seen          = atomic_load(&pool->ticket);
         err              = pthread_create(&w->thread, NULL, worker_main, w);
         pool->n_started += err == 0;
@@ -290,6 +250,8 @@ static void pool_fini(struct ggml_threadpool *pool) {
         }
     }
     pool->n_started = 1;
+    cpu_free(pool->own);
+    pool->own = NULL;
     atomic_store(&pool->n_threads, 1);
     pthread_mutex_destroy(&pool->turn);
 }
@@ -360,6 +322,7 @@ static bool spare_take(int n_threads) {
     if (mine) {
         if (!spare_made || spare.pid != getpid()) {
             struct ggml_threadpool_params params = ggml_threadpool_params_default(1);
+            cpu_free(spare.own);
             pool_init(&spare, spare_workers, &params);
             spare_made = true;
         }
