@@ -368,7 +368,10 @@ static enum ggml_status place_known(struct ggml_gallocr *galloc, struct ggml_cgr
     status = berth_galloc_buffers_reserve(galloc, *plan);
     if (status == GGML_STATUS_SUCCESS && (!in_place || (*plan)->places_epoch != galloc->epoch)) {
         status = place_all(galloc, *plan);
-        *plan  = status != GGML_STATUS_SUCCESS || !(*plan)->is_quiet || is_all_in_place(*plan) ? *plan : NULL;
+        // a buffer that is told of its tensors may have put them elsewhere
+        const bool is_wrong = status == GGML_STATUS_SUCCESS && !is_all_in_place(*plan) &&
+                              ((*plan)->is_quiet || berth_record_is_tangled(&(*plan)->rec));
+        *plan = is_wrong ? NULL : *plan;
     }
     return status;
 }

@@ -68,6 +68,11 @@ static bool still_in_place(const struct ggml_gallocr *galloc, const struct recor
     return true;
 }
 
+// What the graph does not list has memory only from its first reader on: too little if it is a node after all.
+static bool is_bound_up(const struct record *rec) {
+    return rec->n_loose > 0 && berth_record_is_tangled(rec);
+}
+
 bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     const int *node_bufs, const int *leaf_bufs, bool is_exact, bool *in_place) {
     if (!plan->is_ready || (is_exact && plan->is_reshaped)) {
@@ -76,14 +81,14 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
     const struct record_rules rules = berth_galloc_record_rules(galloc);
     struct record_placer placer     = {.places = plan->places,
             .undo                              = (struct record_undo *) (plan->places + plan->rec.n_rows),
-            .may_write                         = plan->is_quiet && plan->rec.n_asked == 0};
+            .may_write                         = plan->is_quiet && plan->rec.n_asked == 0 && plan->rec.n_loose == 0};
     const bool has_places           = in_place != NULL && plan->places_epoch == galloc->epoch;
     const enum record_match match =
         berth_record_match(&plan->rec, graph, node_bufs, leaf_bufs, &rules, has_places ? &placer : NULL);
     if (in_place != NULL) {
         *in_place = has_places && placer.is_done;
     }
-    if (match != RECORD_DIFFERS && !still_in_place(galloc, &plan->rec)) {
+    if (match != RECORD_DIFFERS && (!still_in_place(galloc, &plan->rec) || is_bound_up(&plan->rec))) {
         return false;
     }
     if (match == RECORD_RESHAPED && !is_exact && berth_lifetimes_still_fit(&plan->lives, &plan->rec, &rules, galloc->aligns)) {

@@ -123,6 +123,7 @@ static bool item_new(struct replay *r, struct record_row *row, int32_t i_row) {
         return false;
     }
     padded -= (align & (align - 1)) == 0 ? padded & (align - 1) : padded % align;
+    r->rec->n_loose += i_row >= r->rec->n_nodes + r->rec->n_leafs;
     row->item                   = (int32_t) out->n_items;
     out->owners[out->n_items]   = i_row;
     out->returned[out->n_items] = false;
@@ -318,6 +319,7 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
 
     out->n_items = 0;
     rec->n_asked = 0;
+    rec->n_loose = 0;
     if (rec->n_rows == 0) {
         return GGML_STATUS_SUCCESS;
     }

@@ -233,7 +233,7 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g, const int *
             return false;
         }
         struct record_row *row = &rec->rows[r];
-        row->is_foreign        = row->has_memory && row->view_src < 0 && row->n_src == 0 && row->op == GGML_OP_NONE;
+        row->is_foreign = r >= rec->n_nodes && row->has_memory && row->view_src < 0 && row->n_src == 0 && row->op == GGML_OP_NONE;
     }
     return true;
 }
@@ -272,12 +272,12 @@ void berth_record_fini(struct record *rec) {
 }
 
 bool berth_record_is_tangled(const struct record *rec) {
-    const int32_t n_listed = rec->n_nodes + rec->n_leafs;
     struct row_map map;
-    if (!map_init(&map, (size_t) n_listed + 1)) {
+    if (!map_init(&map, (size_t) rec->n_rows + 1)) {
         return true;
     }
-    const bool is_tangled = !map_fill(&map, rec->tensors, n_listed, NULL) || n_listed - (int32_t) map.n_keys != rec->n_twice;
+    const bool is_tangled =
+        !map_fill(&map, rec->tensors, rec->n_rows, NULL) || rec->n_rows - (int32_t) map.n_keys != rec->n_twice;
     berth_free(map.slots);
     return is_tangled;
 }

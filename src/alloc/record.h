@@ -33,7 +33,7 @@ struct record_row {
     int16_t n_src;   // sources that are not NULL
     bool is_plain;   // all sources are listed in the graph and in the first three slots
     bool has_memory; // placed by somebody else
-    bool is_foreign; // a leaf with memory of its own: matters to nobody's place, whatever else it is
+    bool is_foreign; // no node, and with memory of its own: matters to nobody's place, whatever else it is
     // what the replay finds
     bool is_kept;    // shares its memory with nobody
     bool is_fixed;   // has its place and takes over no other
@@ -53,6 +53,7 @@ struct record {
     struct record_shape *shapes;  // [n_shapes]
     int32_t n_rows, n_nodes, n_leafs, n_srcs, n_shapes;
     int32_t n_asked;             // rows that is_asked is true of
+    int32_t n_loose;             // rows outside the graph that were given memory
     int32_t n_twice;             // rows that stand for a tensor of another row
     int32_t *twice;              // [n_twice] which; of records that are compared with graphs
     int32_t shape_cache[64];     // by layout: a shape that may be it; only below n_shapes
@@ -105,7 +106,7 @@ bool berth_record_shape_add(struct record *rec, const struct record_shape *shape
 // The number of the tensor's layout, -1: no memory.
 int32_t berth_record_shape(struct record *rec, const struct ggml_tensor *t);
 
-// Is a tensor listed twice that was not when the record was made? True also if memory for the question is lacking.
+// Does a tensor stand at two rows that did not when the record was made? True also if memory for the question is lacking.
 bool berth_record_is_tangled(const struct record *rec);
 
 static inline bool record_is_shape(const struct record_shape *s, const struct ggml_tensor *t) {
