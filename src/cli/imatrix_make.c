@@ -37,8 +37,8 @@ struct options {
 // What one weight has seen.
 struct seen {
     const struct ggml_tensor *weight; // as the graph has it
-    float *sums;                      // [ne[0], matrices]
-    float *counts;                    // [matrices] rows
+    double *sums;                     // [ne[0], matrices]
+    double *counts;                   // [matrices] rows; a float would stop counting at 2^24
 };
 
 struct collector {
@@ -108,7 +108,8 @@ static bool collector_init(struct collector *c, const struct model *m) {
         const struct ggml_tensor *w = *m->weights[i].slot;
         if (w->ne[1] > 1) {
             const size_t n_mats = (size_t) (w->ne[2] * w->ne[3]);
-            c->seen[c->n++] = (struct seen){w, calloc((size_t) w->ne[0] * n_mats, sizeof(float)), calloc(n_mats, sizeof(float))};
+            c->seen[c->n++] =
+                (struct seen){w, calloc((size_t) w->ne[0] * n_mats, sizeof(double)), calloc(n_mats, sizeof(double))};
             if (c->seen[c->n - 1].sums == NULL || c->seen[c->n - 1].counts == NULL) {
                 return false;
             }
@@ -147,7 +148,7 @@ static bool fetch(const struct ggml_tensor *t, void **to, size_t *cap) {
 static void row_add(struct seen *s, int64_t mat, const float *row) {
     const int64_t n = s->weight->ne[0];
     for (int64_t i = 0; i < n; i++) {
-        s->sums[mat * n + i] += row[i] * row[i];
+        s->sums[mat * n + i] += (double) row[i] * (double) row[i];
     }
     s->counts[mat]++;
 }
@@ -193,13 +194,15 @@ static bool on_node(struct ggml_tensor *t, bool ask, void *user_data) {
 // ---- writing ----
 
 static bool tensor_put(struct gguf_context *g, struct ggml_context *ctx, const char *name, const char *end, int64_t n0,
-    int64_t n1, const float *data) {
+    int64_t n1, const double *data) {
     struct ggml_tensor *t = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, n0, n1);
     if (berth_is_poison(t)) {
         return false;
     }
     ggml_format_name(t, "%s%s", name, end);
-    memcpy(t->data, data, ggml_nbytes(t));
+    for (int64_t i = 0; i < n0 * n1; i++) {
+        ((float *) t->data)[i] = (float) data[i];
+    }
     gguf_add_tensor(g, t);
     return true;
 }
@@ -244,8 +247,8 @@ static int write_out(const struct collector *c, const struct options *o, int64_t
         printf("{\"tensors\": %" PRId64 ", \"chunks\": %" PRId64 ", \"tokens\": %" PRId64 "}\n", n_tensors, n_chunks,
             n_chunks * o->model.n_ctx);
     } else if (code == CLI_OK) {
-        printf("%s: %" PRId64 " matrices, seen over %" PRId64 " contexts of %" PRId64 " tokens\n", o->out, n_tensors, n_chunks,
-            o->model.n_ctx);
+        printf("%s: %" PRId64 " matrices, seen over %" PRId64 " context%s of %" PRId64 " tokens\n", o->out, n_tensors, n_chunks,
+            n_chunks == 1 ? "" : "s", o->model.n_ctx);
     }
     return code;
 }
@@ -257,29 +260,34 @@ static char *text_read(const char *path, size_t *size) {
     FILE *file = fopen(path, "rb");
     char *text = NULL;
     size_t cap = 0;
+    bool ok    = file != NULL;
     *size      = 0;
-    for (size_t n = 1; file != NULL && n > 0; *size += n) {
-        cap        = cap > 0 ? 2 * cap : 1 << 16;
-        char *more = realloc(text, cap);
-        if (more == NULL) {
-            break;
+    for (size_t n = 1; ok && n > 0;) {
+        if (*size == cap) {
+            cap        = cap > 0 ? 2 * cap : 1 << 16;
+            char *more = realloc(text, cap);
+            ok         = more != NULL;
+            text       = ok ? more : text;
         }
-        text = more;
-        n    = fread(text + *size, 1, cap - *size, file);
+        n  = ok ? fread(text + *size, 1, cap - *size, file) : 0;
+        ok = ok && !ferror(file);
+        *size += n;
     }
-    if (file != NULL && ferror(file)) {
-        free(text);
-        text = NULL;
-    }
+    const int why = errno;
     if (file != NULL) {
         fclose(file);
     }
-    return text;
+    if (!ok) {
+        free(text);
+        errno = why;
+    }
+    return ok ? text : NULL;
 }
 
-// Reads the text a context at a time; the number of contexts, -1 after an error.
-static int64_t work(struct cli_model *m, const struct options *o, struct collector *c, const struct token_list *tokens,
-    struct model_error *error) {
+// Reads the text a context at a time, each behind the token that begins a text; the number of contexts, -1 after an error. A
+// context that Ctrl-C cut short is not counted, though what it has shown by then is in the sums.
+static int64_t work(struct cli_model *m, const struct options *o, const struct vocab *vocab, struct collector *c,
+    const struct token_list *tokens, struct model_error *error) {
     const int64_t n_ctx = o->model.n_ctx;
     int64_t n_chunks = (int64_t) tokens->n / n_ctx, done = 0;
     if (n_chunks == 0) {
@@ -288,9 +296,12 @@ static int64_t work(struct cli_model *m, const struct options *o, struct collect
     }
     n_chunks = o->n_chunks > 0 && o->n_chunks < n_chunks ? o->n_chunks : n_chunks;
     ggml_backend_sched_set_eval_callback(m->session->sched, on_node, c);
-    for (; done < n_chunks && !cli_is_interrupted(NULL); done++) {
+    for (; done < n_chunks; done++) {
+        int32_t *ids = tokens->ids + done * n_ctx;
+        ids[0]       = vocab->add_bos && vocab->bos >= 0 ? vocab->bos : ids[0];
         session_reset(m->session);
-        if (!session_decode(m->session, tokens->ids + done * n_ctx, n_ctx, error)) {
+        // A callback that says no ends the graph early, which is no failure of the session.
+        if (!session_decode(m->session, ids, n_ctx, error) || c->has_failed || cli_is_interrupted(NULL)) {
             break;
         }
         if (isatty(STDERR_FILENO)) {
@@ -298,9 +309,9 @@ static int64_t work(struct cli_model *m, const struct options *o, struct collect
         }
     }
     if (c->has_failed) {
-        model_fail(error, "out of memory");
+        model_fail(error, "out of memory for what a matrix is multiplied with");
     }
-    return (done < n_chunks && !cli_is_interrupted(NULL)) || done == 0 ? -1 : done;
+    return error->text[0] != '\0' || done == 0 ? -1 : done;
 }
 
 static int collect(struct cli_model *m, const struct options *o, const struct vocab *vocab) {
@@ -316,8 +327,8 @@ static int collect(struct cli_model *m, const struct options *o, const struct vo
     int64_t n_chunks = -1;
     if (!collector_init(&c, m->model)) {
         model_fail(&error, "out of memory for the sums of %zu weights", m->model->n_weights);
-    } else if (vocab_encode(vocab, text, size, true, true, &tokens, &error)) {
-        n_chunks = work(m, o, &c, &tokens, &error);
+    } else if (vocab_encode(vocab, text, size, true, false, &tokens, &error)) {
+        n_chunks = work(m, o, vocab, &c, &tokens, &error);
     }
     code = n_chunks > 0 ? write_out(&c, o, n_chunks)
                         : cli_fail(CLI_FAILURE, "%s", error.text[0] != '\0' ? error.text : "stopped within the first context");

@@ -41,6 +41,10 @@ expect 0 "58 tensors" gguf info "$tmp/imatrix.gguf"
 expect 0 "sound" gguf check "$tmp/imatrix.gguf"
 expect 0 "29 of 38 tensors as iq2_xxs" gguf quantize --imatrix "$tmp/imatrix.gguf" $tales "$tmp/iq2.gguf" iq2_xxs
 expect 0 "prompt 10 tokens" run -n 3 "$tmp/iq2.gguf"
+printf '</s></s></s></s></s></s></s></s></s></s>' > "$tmp/spelled" # in a text, a control token's name is text
+expect 0 "seen over 1 context of 40 tokens" imatrix -c 40 -o "$tmp/x" $tales "$tmp/spelled"
+mkdir "$tmp/folder"
+expect 3 "cannot be read: Is a directory" imatrix -o "$tmp/x" $tales "$tmp/folder"
 expect 2 "--out is missing" imatrix $tales README.md
 expect 2 "MODEL and TEXT are wanted, 1 are given" imatrix -o "$tmp/x" $tales
 expect 3 "cannot be read: No such file" imatrix -o "$tmp/x" $tales "$tmp/none"
