@@ -2,7 +2,6 @@
 // bench.c: `berth bench [MODEL]`: tokens a second of a prompt (pp) and of generation (tg), mean and deviation over repetitions. A
 // repetition that answers otherwise than the first one is a failure, not a number.
 
-#include "cli/gguf.h"
 #include "cli/models.h"
 
 #include <getopt.h>
@@ -160,13 +159,13 @@ static bool measure(struct session *s, struct test *test, int64_t n_reps, const 
 // ---- printing ----
 
 struct row {
-    char model[128], backend[128];
+    char *model, *backend;
     uint64_t size, n_params;
     int64_t n_threads, n_batch;
 };
 
-// The name in the file, else the architecture, and the type that most bytes are of.
-static void row_fill(struct row *row, const struct cli_model *m, const struct options *o) {
+// The name in the file, else the architecture, and the type that most bytes are of. False: out of memory.
+static bool row_init(struct row *row, const struct cli_model *m, const struct options *o) {
     uint64_t bytes[GGML_TYPE_COUNT] = {0};
     int type                        = 0;
     const char *name                = NULL;
@@ -182,11 +181,30 @@ static void row_fill(struct row *row, const struct cli_model *m, const struct op
         type = bytes[i] > bytes[type] ? i : type;
     }
     keys_text(berth_gguf_map_meta(m->model->file), "general.name", &name, &error);
-    snprintf(row->model, sizeof row->model, "%.96s %s", name != NULL ? name : m->model->params.arch,
-        ggml_type_name((enum ggml_type) type));
-    for (int d = 0; d < m->devices.n; d++) {
-        const size_t n = strlen(row->backend);
-        snprintf(row->backend + n, sizeof row->backend - n, "%s%s", n > 0 ? "," : "", ggml_backend_dev_name(m->devices.dev[d]));
+    size_t size;
+    FILE *file = open_memstream(&row->model, &size);
+    if (file != NULL) {
+        cli_text(file, 0, name != NULL ? name : m->model->params.arch);
+        fprintf(file, " %s", ggml_type_name((enum ggml_type) type));
+    }
+    bool ok = file != NULL && fclose(file) == 0;
+    file    = open_memstream(&row->backend, &size);
+    for (int d = 0; file != NULL && d < m->devices.n; d++) {
+        fprintf(file, "%s%s", d > 0 ? "," : "", ggml_backend_dev_name(m->devices.dev[d]));
+    }
+    ok = file != NULL && fclose(file) == 0 && ok;
+    return ok;
+}
+
+static void row_fini(struct row *row) {
+    free(row->model);
+    free(row->backend);
+}
+
+// A cell of a table: what would end it is escaped.
+static void print_cell(const char *text) {
+    for (; *text != '\0'; text++) {
+        fputs(*text == '|' ? "\\|" : (char[]){*text, '\0'}, stdout);
     }
 }
 
@@ -194,9 +212,11 @@ static void print_md(const struct row *row, const struct test *tests, int n) {
     char size[32];
     printf("| model | size | params | backend | threads | test | t/s |\n| --- | ---: | ---: | --- | ---: | ---: | ---: |\n");
     for (int i = 0; i < n; i++) {
-        printf("| %s | %s | %.2f M | %s | %" PRId64 " | %s%" PRId64 " | %.2f ± %.2f |\n", row->model,
-            cli_short_bytes(row->size, size), (double) row->n_params / 1e6, row->backend, row->n_threads, tests[i].kind,
-            tests[i].n_tokens, tests[i].mean, tests[i].deviation);
+        fputs("| ", stdout);
+        print_cell(row->model);
+        printf(" | %s | %.2f M | %s | %" PRId64 " | %s%" PRId64 " | %.2f ± %.2f |\n", cli_short_bytes(row->size, size),
+            (double) row->n_params / 1e6, row->backend, row->n_threads, tests[i].kind, tests[i].n_tokens, tests[i].mean,
+            tests[i].deviation);
     }
 }
 
@@ -237,7 +257,7 @@ static void print_json(const struct row *row, const struct test *tests, int n) {
 static int bench(struct cli_model *m, const struct options *o) {
     struct model_error error = {""};
     struct test tests[2];
-    struct row row;
+    struct row row  = {0};
     int n           = 0;
     int32_t *tokens = malloc((size_t) o->model.n_ctx * sizeof *tokens);
     bool ok         = tokens != NULL || model_fail(&error, "out of memory for %" PRId64 " tokens", o->model.n_ctx);
@@ -254,12 +274,12 @@ static int bench(struct cli_model *m, const struct options *o) {
         ok = measure(m->session, &tests[i], o->n_reps, tokens, &error);
     }
     free(tokens);
-    if (!ok) {
-        return cli_fail(CLI_FAILURE, "%s", error.text);
+    ok = ok && (row_init(&row, m, o) || model_fail(&error, "out of memory for the names"));
+    if (ok) {
+        (o->output == MD ? print_md : o->output == CSV ? print_csv : print_json)(&row, tests, n);
     }
-    row_fill(&row, m, o);
-    (o->output == MD ? print_md : o->output == CSV ? print_csv : print_json)(&row, tests, n);
-    return CLI_OK;
+    row_fini(&row);
+    return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
 
 int cli_bench(int argc, char **argv) {

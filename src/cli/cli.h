@@ -31,7 +31,7 @@ int cli_version(int argc, char **argv);
 
 // ---- text.c ----
 
-// "berth: ..." on standard error; returns the code.
+// "berth: ..." on standard error, names in it as cli_text writes them; returns the code.
 int cli_fail(enum cli_exit code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // The same for a wrong option of a command, with a hint to its --help.
 int cli_usage(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -42,6 +42,10 @@ bool cli_parse_size(const char *text, uint64_t *size);
 bool cli_parse_int(const char *text, int64_t min, int64_t max, int64_t *out);
 // Milliseconds, if wanted with a fraction, as microseconds.
 bool cli_parse_ms(const char *text, int64_t *us);
+// A text of a file, at least `width` wide: files come from anywhere, so what would command the terminal becomes '?'.
+void cli_text(FILE *file, int width, const char *text);
+// A JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.
+void cli_json_text(FILE *file, const char *text);
 bool cli_ends_with(const char *text, const char *end);
 // "1,048,576 bytes (1.00 MiB)"
 const char *cli_bytes(uint64_t size, char text[64]);

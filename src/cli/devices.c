@@ -3,7 +3,6 @@
 // say of themselves.
 
 #include "cli/cli.h"
-#include "cli/gguf.h"
 
 #include "ggml-backend.h"
 

@@ -2,7 +2,6 @@
 // explain.c: `berth explain MODEL`: where every op of a model's graphs runs, why, and what crosses between devices. Nothing is
 // loaded: the graphs are split as they would be.
 
-#include "cli/gguf.h"
 #include "cli/models.h"
 
 #include <getopt.h>

@@ -3,7 +3,6 @@
 // answered by planning the graphs as a session would; nothing is loaded. The context is found by halving between one that fits
 // and one that does not, then the batch likewise.
 
-#include "cli/gguf.h"
 #include "cli/models.h"
 
 #include <getopt.h>

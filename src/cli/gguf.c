@@ -67,20 +67,6 @@ struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *
     return map;
 }
 
-void cli_json_text(FILE *file, const char *text) {
-    fputc('"', file);
-    for (const unsigned char *p = (const unsigned char *) text; *p != '\0'; p++) {
-        if (*p == '"' || *p == '\\') {
-            fprintf(file, "\\%c", *p);
-        } else if (*p < 0x20) {
-            fprintf(file, "\\u%04x", *p);
-        } else {
-            fputc(*p, file);
-        }
-    }
-    fputc('"', file);
-}
-
 // ---- check ----
 
 static const char check_usage[] =
@@ -141,7 +127,9 @@ static int check_one(const char *path, bool json) {
             cli_colour(stdout, CLI_RESET), (long long) gguf_get_n_kv(g), (long long) gguf_get_n_tensors(g),
             cli_bytes(berth_gguf_map_size(map), text));
     } else if (map != NULL) {
-        printf("%s: %snot sound%s: %s\n", path, cli_colour(stdout, CLI_RED), cli_colour(stdout, CLI_RESET), fault);
+        printf("%s: %snot sound%s: ", path, cli_colour(stdout, CLI_RED), cli_colour(stdout, CLI_RESET));
+        cli_text(stdout, 0, fault);
+        putchar('\n');
     }
     berth_gguf_map_close(map);
     return code;
@@ -184,7 +172,9 @@ static void differ(struct diff *d, const char *kind, const char *name, const cha
         cli_json_text(stdout, name);
         printf(", \"how\": \"%s\"}", how);
     } else {
-        printf("%-7s %-40s %s\n", kind, name, how);
+        printf("%-7s ", kind);
+        cli_text(stdout, 40, name);
+        printf(" %s\n", how);
     }
     d->n++;
 }

@@ -12,5 +12,3 @@ int cli_gguf_quantize(int argc, char **argv);
 
 // Maps a file; NULL after a message. *code is CLI_FAILURE if it cannot be read, CLI_NO if it is no sound GGUF file.
 struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *code);
-// A JSON string with its quotes.
-void cli_json_text(FILE *file, const char *text);

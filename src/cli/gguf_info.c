@@ -143,14 +143,18 @@ static void print_plain(const char *path, const struct gguf_context *g, const st
         char type[32];
         snprintf(type, sizeof type, is_array ? "%s[%zu]" : "%s",
             gguf_type_name(is_array ? gguf_get_arr_type(g, i) : gguf_get_kv_type(g, i)), gguf_get_arr_n(g, i));
-        printf("  %-44s %-12s ", gguf_get_key(g, i), type);
+        fputs("  ", stdout);
+        cli_text(stdout, 44, gguf_get_key(g, i));
+        printf(" %-12s ", type);
         print_value(g, i, o);
         putchar('\n');
     }
     print_types(g);
     for (int64_t i = 0; o->tensors && i < gguf_get_n_tensors(g); i++) {
-        printf("  %-44s %-8s at %-12zu %12zu bytes, ", gguf_get_tensor_name(g, i), ggml_type_name(gguf_get_tensor_type(g, i)),
-            gguf_get_tensor_offset(g, i), gguf_get_tensor_size(g, i));
+        fputs("  ", stdout);
+        cli_text(stdout, 44, gguf_get_tensor_name(g, i));
+        printf(" %-8s at %-12zu %12zu bytes, ", ggml_type_name(gguf_get_tensor_type(g, i)), gguf_get_tensor_offset(g, i),
+            gguf_get_tensor_size(g, i));
         print_shape(gguf_get_tensor_ne(g, i), false);
         putchar('\n');
     }

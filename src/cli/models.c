@@ -2,7 +2,6 @@
 // models.c: opening models for the commands, and what to say of their memory.
 
 #include "cli/models.h"
-#include "cli/gguf.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -99,6 +98,7 @@ int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
     if (m->model == NULL || !model_devices_open(&m->devices, o->device, (int) o->n_threads, &error) ||
         !model_place(m->model, &m->devices, o->plan_only, show ? show_progress : NULL, NULL, &error)) {
         cli_model_close(m);
+        fputs(show ? "\r\033[K" : "", stderr); // what progress left there
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
     return CLI_OK;

@@ -3,7 +3,6 @@
 // the device about a small tensor of each op in every combination of types (op_samples.c); nothing is computed.
 
 #include "cli/cli.h"
-#include "cli/gguf.h"
 #include "cli/op_samples.h"
 
 #include "ggml-backend.h"

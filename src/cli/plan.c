@@ -2,7 +2,6 @@
 // plan.c: `berth plan FILE`: reads items, places them, says how good that is, and writes the plan.
 
 #include "cli/cli.h"
-#include "cli/gguf.h"
 #include "cli/plan_graph.h"
 
 #include <getopt.h>
@@ -147,8 +146,10 @@ static void print_buffers(FILE *file, const struct cli_plan *plan) {
     char peak[64], bound[64];
     for (size_t b = 0; b < plan->n_buffers && plan->n_buffers > 1; b++) {
         const struct cli_buffer *buffer = &plan->buffers[b];
-        fprintf(file, "  buffer %d%s%s: %zu items, peak %s, bound %s\n", buffer->pool, buffer->name[0] != '\0' ? " " : "",
-            buffer->name, buffer->n_items, cli_bytes(buffer->report.peak, peak), cli_bytes(buffer->report.bound, bound));
+        fprintf(file, "  buffer %d%s", buffer->pool, buffer->name[0] != '\0' ? " " : "");
+        cli_text(file, 0, buffer->name);
+        fprintf(file, ": %zu item%s, peak %s, bound %s\n", buffer->n_items, buffer->n_items == 1 ? "" : "s",
+            cli_bytes(buffer->report.peak, peak), cli_bytes(buffer->report.bound, bound));
     }
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // run.c: `berth run [MODEL]`: a model goes on with a text, token by token, printed as they come.
 
-#include "cli/gguf.h"
 #include "cli/map.h"
 #include "cli/models.h"
 #include "model/vocab.h"
+#include "plan/json.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -119,27 +119,45 @@ struct writer {
     char *piece, *chars;
     size_t cap;
     FILE *file;
+    bool is_terminal;
 };
 
 static bool writer_init(struct writer *w, const struct vocab *vocab, FILE *file) {
-    *w       = (struct writer){.vocab = vocab, .file = file, .cap = vocab->max_size + 8};
-    w->piece = malloc(w->cap);
-    w->chars = malloc(3 * (w->cap + 4));
+    *w             = (struct writer){.vocab = vocab, .file = file, .cap = vocab->max_size + 8};
+    w->is_terminal = file == stdout && isatty(STDOUT_FILENO);
+    w->piece       = malloc(w->cap);
+    w->chars       = malloc(3 * (w->cap + 4));
     return w->piece != NULL && w->chars != NULL;
+}
+
+// Models come from anywhere too: on a terminal, characters that would command it become '?'. Characters are whole here.
+static void tame(char *chars, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char c     = (unsigned char) chars[i];
+        const bool is_command     = (c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f;
+        const bool is_two_command = c >= 0x80 && c < 0xa0 && i > 0 && (unsigned char) chars[i - 1] == 0xc2;
+        if (is_two_command) { // U+0080 to U+009F
+            chars[i - 1] = '?';
+        }
+        chars[i] = is_command || is_two_command ? '?' : chars[i];
+    }
 }
 
 static bool writer_put(struct writer *w, int32_t token) {
     const size_t n = vocab_piece(w->vocab, token, w->piece, w->cap);
     const size_t m = utf8_stream_put(&w->stream, w->piece, n, w->chars);
+    tame(w->chars, w->is_terminal ? m : 0);
     return fwrite(w->chars, 1, m, w->file) == m && fflush(w->file) == 0;
 }
 
 static bool writer_end(struct writer *w) {
     const size_t m = utf8_stream_end(&w->stream, w->chars);
-    const bool ok  = fwrite(w->chars, 1, m, w->file) == m && fflush(w->file) == 0;
+    return fwrite(w->chars, 1, m, w->file) == m && fflush(w->file) == 0;
+}
+
+static void writer_fini(struct writer *w) {
     free(w->piece);
     free(w->chars);
-    return ok;
 }
 
 // ---- running ----
@@ -181,6 +199,10 @@ static bool work(const struct options *o, struct cli_model *m, const struct voca
     if (ok && tokens.n == 0) {
         ok = model_fail(error, "the prompt is empty");
     }
+    if (ok && r->n_prompt > s->params.n_ctx) {
+        ok = model_fail(error, "the prompt has %" PRId64 " tokens, the context %" PRId64 " positions: give it more with --ctx",
+            r->n_prompt, s->params.n_ctx);
+    }
     if (ok && o->echo) {
         fputs(o->prompt, w->file);
         fflush(w->file);
@@ -216,7 +238,7 @@ static void print_json(const struct options *o, const struct cli_model *m, const
     fputs(", \"prompt\": ", stdout);
     cli_json_text(stdout, o->prompt);
     fputs(", \"text\": ", stdout);
-    cli_json_text(stdout, r->text);
+    berth_json_write_text(r->text, r->n_text, stdout);
     printf(", \"prompt_tokens\": %" PRId64 ", \"prompt_per_second\": %.3f, \"tokens\": %" PRId64
            ", \"per_second\": %.3f, \"seed\": %" PRId64 ", \"stopped\": %s, \"memory\": ",
         r->n_prompt, per_second(r->n_prompt, r->prompt_us), r->n_made, per_second(r->n_decoded, r->made_us), o->seed,
@@ -228,23 +250,21 @@ static void print_json(const struct options *o, const struct cli_model *m, const
 static int run_text(const struct options *o, struct cli_model *m, const struct vocab *vocab) {
     struct model_error error = {""};
     struct result r          = {0};
+    struct writer w          = {0};
     struct sampler sampler;
-    struct writer w;
     FILE *file = o->json ? open_memstream(&r.text, &r.n_text) : stdout;
     bool ok    = file != NULL && writer_init(&w, vocab, file);
-    if (!ok) {
-        return cli_fail(CLI_FAILURE, "out of memory");
-    }
     sampler_init(&sampler, (float) o->temperature, o->top_k, (float) o->top_p, (uint64_t) o->seed);
-    if (o->trace != NULL && berth_sched_trace_start(m->session->sched) != GGML_STATUS_SUCCESS) {
+    if (ok && o->trace != NULL && berth_sched_trace_start(m->session->sched) != GGML_STATUS_SUCCESS) {
         ok = model_fail(&error, "%s", berth_last_error());
     }
     ok = ok && work(o, m, vocab, &w, &sampler, &r, &error);
-    ok = writer_end(&w) && ok;
+    ok = w.chars != NULL && writer_end(&w) && ok;
+    writer_fini(&w);
     sampler_fini(&sampler);
     if (o->json) {
-        fclose(file);
-    } else if (r.n_made > 0) {
+        ok = file != NULL && fclose(file) == 0 && ok;
+    } else if (r.n_made > 0 || (o->echo && ok)) {
         putchar('\n');
     }
     int code = CLI_OK;
@@ -281,10 +301,16 @@ static int write_map(const char *path, struct cli_model *m) {
     return code;
 }
 
-static int write_trace(const char *path, struct cli_model *m) {
-    FILE *file = cli_open(path);
-    return file == NULL ? CLI_FAILURE
-                        : cli_close(file, path, berth_sched_trace_stop(m->session->sched, file) == GGML_STATUS_SUCCESS);
+// The text, and its timeline into a file that is opened before: a long run should not end with a name that cannot be written.
+static int run_traced(const struct options *o, struct cli_model *m, const struct vocab *vocab) {
+    FILE *file = o->trace != NULL ? cli_open(o->trace) : NULL;
+    if (file == NULL) {
+        return o->trace != NULL ? CLI_FAILURE : run_text(o, m, vocab);
+    }
+    const int code  = run_text(o, m, vocab);
+    const bool ok   = code != CLI_OK || berth_sched_trace_stop(m->session->sched, file) == GGML_STATUS_SUCCESS;
+    const int trace = cli_close(file, o->trace, ok);
+    return code != CLI_OK ? code : trace;
 }
 
 int cli_run(int argc, char **argv) {
@@ -315,10 +341,7 @@ int cli_run(int argc, char **argv) {
         code = write_map(o.map, &m);
     }
     if (code == CLI_OK) {
-        code = run_text(&o, &m, vocab);
-    }
-    if (code == CLI_OK && o.trace != NULL) {
-        code = write_trace(o.trace, &m);
+        code = run_traced(&o, &m, vocab);
     }
     vocab_free(vocab);
     cli_model_close(&m);

@@ -2,6 +2,7 @@
 // text.c: messages, numbers and files of the commands.
 
 #include "cli/cli.h"
+#include "plan/json.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,11 +11,39 @@
 #include <string.h>
 #include <unistd.h>
 
+void cli_text(FILE *file, int width, const char *text) {
+    int n = 0;
+    for (const unsigned char *p = (const unsigned char *) text; *p != '\0'; p++, n++) {
+        // U+0080 to U+009F are commands too: C2 80 to C2 9F.
+        const bool is_command = *p < 0x20 || *p == 0x7f || (*p >= 0x80 && *p < 0xa0 && n > 0 && p[-1] == 0xc2);
+        fputc(is_command ? '?' : *p, file);
+    }
+    fprintf(file, "%*s", n < width ? width - n : 0, "");
+}
+
+void cli_json_text(FILE *file, const char *text) {
+    berth_json_write_string(text, file);
+}
+
+static void put_message(const char *fmt, va_list args) {
+    va_list again;
+    va_copy(again, args);
+    const int n = vsnprintf(NULL, 0, fmt, again);
+    char *text  = n >= 0 ? malloc((size_t) n + 1) : NULL;
+    va_end(again);
+    if (text != NULL) {
+        vsnprintf(text, (size_t) n + 1, fmt, args);
+        cli_text(stderr, 0, text);
+    }
+    fputs(text != NULL ? "" : "out of memory for the message", stderr);
+    free(text);
+}
+
 int cli_fail(enum cli_exit code, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     fprintf(stderr, "%sberth:%s ", cli_colour(stderr, CLI_RED), cli_colour(stderr, CLI_RESET));
-    vfprintf(stderr, fmt, args);
+    put_message(fmt, args);
     fputc('\n', stderr);
     va_end(args);
     return code;
@@ -24,7 +53,7 @@ int cli_usage(const char *command, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
     fprintf(stderr, "%sberth %s:%s ", cli_colour(stderr, CLI_RED), command, cli_colour(stderr, CLI_RESET));
-    vfprintf(stderr, fmt, args);
+    put_message(fmt, args);
     fprintf(stderr, "\nTry 'berth %s --help'.\n", command);
     va_end(args);
     return CLI_USAGE;

@@ -323,15 +323,15 @@ bool berth_json_done(struct berth_json *r) {
 
 // ---- writing ----
 
-// Bytes of the UTF-8 sequence at text, 0 if it is none (overlong, surrogate, cut off).
-static size_t utf8_len(const uint8_t *t) {
+// Bytes of the UTF-8 sequence at t, which has `left` bytes; 0 if it is none (overlong, surrogate, cut off).
+static size_t utf8_len(const uint8_t *t, size_t left) {
     const size_t n = t[0] < 0x80                   ? 1
                      : t[0] >= 0xc2 && t[0] < 0xe0 ? 2
                      : (t[0] & 0xf0) == 0xe0       ? 3
                      : t[0] >= 0xf0 && t[0] < 0xf5 ? 4
                                                    : 0;
     for (size_t i = 1; i < n; i++) {
-        if ((t[i] & 0xc0) != 0x80) {
+        if (i >= left || (t[i] & 0xc0) != 0x80) {
             return 0;
         }
     }
@@ -342,11 +342,11 @@ static size_t utf8_len(const uint8_t *t) {
     return n;
 }
 
-void berth_json_write_string(const char *text, FILE *file) {
+void berth_json_write_text(const char *text, size_t len, FILE *file) {
     fputc('"', file);
-    while (*text != '\0') {
-        const size_t n  = utf8_len((const uint8_t *) text);
-        const uint8_t c = (uint8_t) *text;
+    for (size_t at = 0, n; at < len; at += n == 0 ? 1 : n) {
+        const uint8_t c = (uint8_t) text[at];
+        n               = utf8_len((const uint8_t *) text + at, len - at);
         if (n == 0) {
             fputs("\\ufffd", file);
         } else if (c < 0x20 || c == 0x7f) {
@@ -355,9 +355,12 @@ void berth_json_write_string(const char *text, FILE *file) {
             if (c == '"' || c == '\\') {
                 fputc('\\', file);
             }
-            fwrite(text, 1, n, file);
+            fwrite(text + at, 1, n, file);
         }
-        text += n == 0 ? 1 : n;
     }
     fputc('"', file);
+}
+
+void berth_json_write_string(const char *text, FILE *file) {
+    berth_json_write_text(text, strlen(text), file);
 }

@@ -52,5 +52,6 @@ static inline bool berth_json_is(struct berth_json_text key, const char *name) {
     return key.len == strlen(name) && (key.len == 0 || memcmp(key.text, name, key.len) == 0);
 }
 
-// Writes a string with quotes and escapes; bytes that are not UTF-8 become U+FFFD.
+// Write a string with quotes and escapes; bytes that are not UTF-8 become U+FFFD. The first may hold NUL bytes.
+BERTH_API void berth_json_write_text(const char *text, size_t len, FILE *file);
 BERTH_API void berth_json_write_string(const char *text, FILE *file);

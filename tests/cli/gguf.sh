@@ -35,6 +35,15 @@ for part in info check diff quantize; do
     expect 2 "" $part
 done
 
+# A key that commands the terminal, and is no UTF-8: the check for colours in expect finds the first.
+{
+    printf 'GGUF\003\000\000\000\000\000\000\000\000\000\000\000\001\000\000\000\000\000\000\000'
+    printf '\007\000\000\000\000\000\000\000a\033[31m\377\004\000\000\000\007\000\000\000'
+} > "$tmp/red"
+expect 0 "  a?[31m" info "$tmp/red"
+expect 0 '"a\u001b[31m\ufffd": 7' info --json "$tmp/red"
+expect 1 "key     a?[31m" diff "$tmp/red" $corpus/keys
+
 expect 0 "11 keys, 0 tensors" info $corpus/keys
 expect 0 "u16[2]" info $corpus/arrays
 expect 0 "3 x 2" info --tensors $corpus/tensors

@@ -36,14 +36,29 @@ head -c 100000 $tales > "$tmp/cut"
 expect 3 "but the file has 100000 bytes" "$tmp/cut"
 expect 3 "it is no model: key 'general.architecture' is missing" tests/fuzz/corpus/gguf/keys
 expect 3 "there is no device 'abacus'" --device abacus
-expect 3 "tokens do not fit: 0 of 4 positions are taken" --ctx 4 $tales
+expect 3 "the prompt has 10 tokens, the context 4 positions: give it more with --ctx" --ctx 4 $tales
+# A name that commands the terminal: the check for colours in expect finds it.
+{
+    printf 'GGUF\003\0\0\0\0\0\0\0\0\0\0\0\001\0\0\0\0\0\0\0\024\0\0\0\0\0\0\0general.architecture'
+    printf '\010\0\0\0\006\0\0\0\0\0\0\0\033[31m\377'
+} > "$tmp/red"
+expect 3 "architecture '?[31m" "$tmp/red"
 expect 3 "cannot be written" -n 2 --trace "$tmp/none/trace"
+[ ! -s "$tmp/out" ] || {
+    echo "FAILED: --trace: the name is found wrong only behind the text"
+    n_bad=$((n_bad + 1))
+}
 expect 3 "writing failed: No space left on device" -n 2 --trace /dev/full
 expect 3 "writing failed: No space left on device" -n 2 --map /dev/full
 
 expect 0 "prompt 10 tokens" -n 3 $tales
 expect 0 "CPU: weights 3.33 MiB, cache 1.00 MiB" -n 3
 expect 0 "Once upon a time there was" --echo --temp 0 -n 8
+expect 0 "" --echo -n 0 -p "Now"
+[ "$(wc -l < "$tmp/out") $(cat "$tmp/out")" = "1 Now" ] || {
+    echo "FAILED: --echo -n 0: no whole line: $(cat "$tmp/out")"
+    n_bad=$((n_bad + 1))
+}
 expect 0 '"tokens": 5' --json -n 5 --seed 3
 expect 0 '"text": " there was' --json -n 5 --temp 0 --threads 1
 expect 0 '"tokens": 0' --json -n 0

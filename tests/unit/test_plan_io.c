@@ -3,6 +3,7 @@
 // truncation at any byte nor a failing allocation does harm.
 
 #include "berth.h"
+#include "plan/json.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -148,6 +149,21 @@ static void json_plain(void **state) {
     assert_true(set->has_offsets && set->has_report && set->proven);
     assert_int_equal(set->peak, 12);
     berth_plan_set_free(set);
+}
+
+// Any bytes become a JSON string that holds all of them, NUL too; a character that is cut off at the end is no character.
+static void json_strings_of_any_bytes(void **state) {
+    (void) state;
+    char *text  = NULL;
+    size_t size = 0;
+    FILE *file  = open_memstream(&text, &size);
+    assert_non_null(file);
+    berth_json_write_text("a\0b\xc3\xa9\x1b\xff\"\xe2\x82\xac\xe2\x82", 13, file);
+    berth_json_write_text("\xc3\xa9", 1, file);
+    berth_json_write_string("", file);
+    assert_int_equal(fclose(file), 0);
+    assert_string_equal(text, "\"a\\u0000b\xc3\xa9\\u001b\\ufffd\\\"\xe2\x82\xac\\ufffd\\ufffd\"\"\\ufffd\"\"\"");
+    free(text);
 }
 
 static void json_faults_name_line_and_column(void **state) {
@@ -365,6 +381,7 @@ int main(void) {
         cmocka_unit_test(csv_line_ends),
         cmocka_unit_test(csv_faults_name_the_line),
         cmocka_unit_test(json_plain),
+        cmocka_unit_test(json_strings_of_any_bytes),
         cmocka_unit_test(json_faults_name_line_and_column),
         cmocka_unit_test(tensors_and_pools_of_a_graph),
         cmocka_unit_test(written_is_read_again),
