@@ -15,13 +15,15 @@ static const char usage[] =
     "Usage: berth fit [OPTION]... --memory N [MODEL]\n\n"
     "Finds the largest context that fits into N bytes, with batches of 512 tokens or, in a shorter context, as many as it\n"
     "has; then the largest batch for that context. The bytes are exact: weights, cache and the planned memory of the largest\n"
-    "graphs, the sum over all devices. Weights are not touched. Without MODEL it is the one that comes with Berth.\n\n"
+    "graphs, the sum over all devices. It says what stands in the way of more: the memory, or what the model was trained for.\n"
+    "Weights are not touched. Without MODEL it is the one that comes with Berth.\n\n"
     "  -m, --memory N      bytes; takes K, M, G, KiB, MiB, ..., kB, MB, ...\n"
     "  -c, --ctx N         look for the batch only, in a context of N positions\n"
     "  -b, --batch N       look for the context only, with batches of N tokens\n"
     "      --max-ctx N     look no further than N positions (default: what the model was trained for)\n"
     "  -d, --device NAME   run there (default: all GPUs and the CPU)\n"
-    "      --json          print one JSON object: model, memory, fits, ctx, batch, total, devices\n"
+    "      --json          print one JSON object: model, memory, fits, ctx, ctx_limit, batch, batch_limit, total, plans,\n"
+    "                      devices\n"
     "  -h, --help          this text\n\n"
     "Exit codes: 0 fine, 1 nothing fits, 2 wrong usage, 3 failure.\n";
 
@@ -32,10 +34,24 @@ struct options {
     bool json;
 };
 
+// What stands in the way of more; a row of `limits`.
+enum limit { GIVEN, MEMORY, MODEL, MAX_CTX, CONTEXT };
+
+static const struct {
+    const char *name, *what;
+} limits[] = {
+    [GIVEN]   = {"given", "as given"},
+    [MEMORY]  = {"memory", "what the memory allows"},
+    [MODEL]   = {"model", "what the model was trained for; --max-ctx looks further"},
+    [MAX_CTX] = {"max-ctx", "what --max-ctx allows"},
+    [CONTEXT] = {"context", "all of the context"},
+};
+
 struct search {
     struct cli_model *m;
     const struct options *o;
     int64_t n_ctx, n_batch; // of what m->session holds
+    enum limit ctx_limit, batch_limit;
     int n_plans;
 };
 
@@ -133,14 +149,17 @@ static int search(struct search *s, bool *fits) {
     int64_t max             = o->max_ctx > 0 ? o->max_ctx : s->m->model->params.n_ctx_train;
     int code                = n_ctx > 0 ? ask(s, n_ctx, o->model.n_batch > 0 ? batch_in(s, n_ctx) : 1, fits) : ask(s, 1, 1, fits);
     if (code != CLI_OK || !*fits) {
+        s->ctx_limit = s->batch_limit = MEMORY;
         return code;
     }
     if (n_ctx == 0) {
-        code = largest(s, 1, max, 0, &n_ctx);
+        code         = largest(s, 1, max, 0, &n_ctx);
+        s->ctx_limit = n_ctx < max ? MEMORY : o->max_ctx > 0 ? MAX_CTX : MODEL;
     }
     n_batch = o->model.n_ctx > 0 && o->model.n_batch == 0 ? 1 : batch_in(s, n_ctx);
     if (code == CLI_OK && o->model.n_batch == 0) {
-        code = largest(s, n_batch, n_ctx, n_ctx, &n_batch);
+        code           = largest(s, n_batch, n_ctx, n_ctx, &n_batch);
+        s->batch_limit = n_batch < n_ctx ? MEMORY : CONTEXT;
     }
     return code == CLI_OK ? ask(s, n_ctx, n_batch, fits) : code;
 }
@@ -155,6 +174,7 @@ static void print_text(const struct search *s, bool fits) {
     } else {
         printf("%scontext %" PRId64 ", batch %" PRId64 "%s\n", cli_colour(stdout, CLI_GREEN), s->n_ctx, s->n_batch,
             cli_colour(stdout, CLI_RESET));
+        printf("  context  %s\n  batch    %s\n", limits[s->ctx_limit].what, limits[s->batch_limit].what);
         printf("  takes    %s\n", cli_bytes(total(m), text[1]));
         printf("  left     %s\n", cli_bytes(s->o->memory - total(m), text[1]));
     }
@@ -164,18 +184,20 @@ static void print_text(const struct search *s, bool fits) {
             printf("  %s\n    weights  %s%s\n    cache    %s\n", ggml_backend_dev_name(m->devices.dev[d]),
                 cli_bytes(x->weights, text[0]), m->model->is_mapped[d] ? ", in the file's own pages" : "",
                 cli_bytes(x->cache, text[1]));
-            printf("    compute  %s, gap to the bound %.3f%%\n", cli_bytes(x->compute, text[2]), 100 * x->report.gap);
+            printf("    compute  %s", cli_bytes(x->compute, text[2]));
+            printf(x->report.proven ? ", proven to be the least\n" : ", at most %.3f%% above the least\n", 100 * x->report.gap);
         }
     }
-    printf("  %d plans\n", s->n_plans);
+    printf("  found with %d plan%s\n", s->n_plans, s->n_plans == 1 ? "" : "s");
 }
 
 static void print_json(const struct search *s, bool fits) {
     fputs("{\"model\": ", stdout);
     cli_json_text(stdout, s->m->path);
-    printf(", \"memory\": %" PRIu64 ", \"fits\": %s, \"ctx\": %" PRId64 ", \"batch\": %" PRId64 ", \"total\": %" PRIu64
-           ", \"plans\": %d, \"devices\": ",
-        s->o->memory, fits ? "true" : "false", s->n_ctx, s->n_batch, total(s->m), s->n_plans);
+    printf(", \"memory\": %" PRIu64 ", \"fits\": %s, \"ctx\": %" PRId64 ", \"ctx_limit\": \"%s\", \"batch\": %" PRId64
+           ", \"batch_limit\": \"%s\", \"total\": %" PRIu64 ", \"plans\": %d, \"devices\": ",
+        s->o->memory, fits ? "true" : "false", s->n_ctx, limits[s->ctx_limit].name, s->n_batch, limits[s->batch_limit].name,
+        total(s->m), s->n_plans);
     cli_model_memory_json(stdout, s->m);
     puts("}");
 }

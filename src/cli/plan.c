@@ -15,7 +15,8 @@ static const char usage[] =
     "FILE is a CSV of lifetimes with a header line (id,lower,upper,size, if wanted alignment, offset, pool, alias, fixed;\n"
     "upper is exclusive), a plan saved as JSON, a captured graph (.ggraph, .ggraph.gz), or a GGUF model of the llama family;\n"
     "'-' reads standard input. Offsets in FILE, if they are a valid plan, are where the search starts.\n\n"
-    "  -c, --capacity N  does it fit into N bytes? Exit code 0: yes, 1: no. N takes K, M, G, KiB, MiB, ..., kB, MB, ...\n"
+    "  -c, --capacity N  does each buffer fit into N bytes? Exit code 0: yes, 1: no. N takes K, M, G, KiB, MiB, ..., kB,\n"
+    "                    MB, ...\n"
     "  -t, --time MS     search this long beyond the fast path (default 0; may have a fraction)\n"
     "  -j, --threads N   search with N threads (default 1)\n"
     "  -s, --seed S      seed of the search's noise (default 0)\n"
@@ -118,12 +119,13 @@ static void print_json(const struct cli_plan *plan, const struct berth_plan_repo
     fputs("]}\n", stdout);
 }
 
-static void print_text(FILE *file, const struct options *o, const struct berth_plan_set *set, const struct berth_plan_report *r) {
+static void print_text(FILE *file, const struct options *o, const struct cli_plan *plan, const struct berth_plan_report *r) {
     char text[64];
+    const char *what = plan->n_buffers > 1 ? "each buffer " : "";
     const char *bold = cli_colour(file, CLI_BOLD), *reset = cli_colour(file, CLI_RESET), *dim = cli_colour(file, CLI_DIM);
     const char *good = cli_colour(file, CLI_GREEN), *fair = cli_colour(file, CLI_YELLOW), *bad = cli_colour(file, CLI_RED);
     fprintf(file, "%s%s%s\n", bold, o->path, reset);
-    fprintf(file, "  items    %zu\n", set->n_items);
+    fprintf(file, "  items    %zu\n", plan->set->n_items);
     fprintf(file, "  peak     %s%s%s\n", bold, cli_bytes(r->peak, text), reset);
     fprintf(file, "  bound    %s", cli_bytes(r->bound, text));
     fprintf(file, "%s, most is alive at step %" PRId64 "%s\n", dim, r->bound_step, reset);
@@ -134,7 +136,7 @@ static void print_text(FILE *file, const struct options *o, const struct berth_p
     }
     if (o->has_capacity) {
         const char *sure = r->fits || r->proven ? "" : ", as far as the search went: more --time may find a plan";
-        fprintf(file, "  fits     %s%s%s %s%s\n", r->fits ? good : bad, r->fits ? "yes, into" : "no, not into", reset,
+        fprintf(file, "  fits     %s%s%sinto%s %s%s\n", r->fits ? good : bad, r->fits ? "yes, " : "no, not ", what, reset,
             cli_bytes(o->params.capacity, text), sure);
     }
     fprintf(file, "  method   %s\n", r->method);
@@ -191,7 +193,7 @@ int cli_plan(int argc, char **argv) {
         if (o.json) {
             print_json(&plan, &report);
         } else {
-            print_text(to_stdout ? stderr : stdout, &o, set, &report);
+            print_text(to_stdout ? stderr : stdout, &o, &plan, &report);
             print_buffers(to_stdout ? stderr : stdout, &plan);
         }
         code = o.out != NULL ? write_plan(&o, set, offsets, &report) : CLI_OK;

@@ -83,14 +83,19 @@ static const char *backend_name(const struct ggml_backend_sched *sched, int b) {
     return b >= 0 ? ggml_backend_name(sched->backends[b]) : "-";
 }
 
+static const char *plural(int n) {
+    return n == 1 ? "" : "s";
+}
+
 static void split_text(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t s, bool with_nodes, FILE *file) {
     const struct sched_split *split = &memo->splits[s];
     size_t bytes                    = 0;
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
         bytes += sched_nbytes(memo, memo->copies[i].row);
     }
-    fprintf(file, "split %d: %s, %d nodes, %d inputs, %zu bytes\n", s, backend_name(sched, split->backend),
-        split->i_end - split->i_start, split->n_copies, bytes);
+    const int n_nodes = split->i_end - split->i_start;
+    fprintf(file, "split %d: %s, %d node%s, %d input%s, %zu bytes\n", s, backend_name(sched, split->backend), n_nodes,
+        plural(n_nodes), split->n_copies, plural(split->n_copies), bytes);
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
         const struct sched_copy *copy = &memo->copies[i];
         const struct ggml_tensor *t   = memo->tensors_at[copy->row];
@@ -110,8 +115,8 @@ static void split_text(struct ggml_backend_sched *sched, struct sched_memo *memo
 
 static void explain_text(struct ggml_backend_sched *sched, bool with_nodes, FILE *file) {
     struct sched_memo *memo = sched->cur;
-    fprintf(file, "graph: %d nodes, %d splits, %d copies, %d in flight\n", memo->n_nodes, memo->n_splits, memo->n_copies,
-        memo->n_slots);
+    fprintf(file, "graph: %d node%s, %d split%s, %d %s, %d in flight\n", memo->n_nodes, plural(memo->n_nodes), memo->n_splits,
+        plural(memo->n_splits), memo->n_copies, memo->n_copies == 1 ? "copy" : "copies", memo->n_slots);
     for (int32_t s = 0; s < memo->n_splits; s++) {
         split_text(sched, memo, s, with_nodes, file);
     }

@@ -58,8 +58,13 @@ expect 0 '"prompt": {"backends": [{"name": "CPU"' explain --json $tales
 
 # fit
 expect 0 "context 256, batch 256" fit --memory 10M
+expect 0 "context  what the model was trained for; --max-ctx looks further" fit --memory 10M
+expect 0 "batch    all of the context" fit --memory 10M
 expect 0 "context 2048, batch 2048" fit --memory 1G --max-ctx 2048
+expect 0 "context  what --max-ctx allows" fit --memory 1G --max-ctx 2048
+expect 0 "context  what the memory allows" fit --memory 5M
 expect 0 "context 100, batch 100" fit --memory 1G --ctx 100
+expect 0 '"ctx": 300, "ctx_limit": "given", "batch": 201, "batch_limit": "memory"' fit --json --memory 6M --ctx 300
 expect 0 "batch 7" fit --memory 1G --batch 7 $tales
 expect 1 "no, a context of 1 with a batch of 1 takes" fit --memory 1M
 expect 1 '"fits": false' fit --json --memory 3MB
@@ -99,7 +104,7 @@ if [ -r "$sparse/make.sh" ]; then
     for model in llama-2-7b llama-3.1-8b mixtral-8x7b qwen2.5-7b qwen3-8b; do
         expect 0 "the optimum, proven" plan --ctx 4096 --batch 512 "$tmp/$model.gguf"
         expect 0 "context 8192" fit --memory 64G "$tmp/$model.gguf"
-        expect 0 "nodes, 1 splits" explain "$tmp/$model.gguf"
+        expect 0 "nodes, 1 split, 0 copies" explain "$tmp/$model.gguf"
         expect 3 "there is no tokenizer in the file" run "$tmp/$model.gguf"
     done
     for part in plan explain run; do

@@ -15,7 +15,7 @@ static void it_explains_itself(void **state) {
     FILE *file  = open_memstream(&text, &size);
     assert_int_equal(berth_sched_explain_text(n->sched, file), GGML_STATUS_SUCCESS);
     fclose(file);
-    assert_non_null(strstr(text, "split 0: first, 1 nodes, 1 inputs, 512 bytes\n  input x from CPU: 512 bytes\n"));
+    assert_non_null(strstr(text, "split 0: first, 1 node, 1 input, 512 bytes\n  input x from CPU: 512 bytes\n"));
     assert_non_null(strstr(text, "b (MUL_MAT, f32 [64, 2, 1, 1]): second, weight\n"));
     free(text);
     file = open_memstream(&text, &size);
@@ -78,7 +78,7 @@ static void debug_output_has_two_levels(void **state) {
         ggml_backend_sched_t sched = sched_with(n, "GGML_SCHED_DEBUG", digit, false);
         assert_int_equal(berth_sched_split(sched, n->graph), GGML_STATUS_SUCCESS);
         check_quiet();
-        assert_true((strstr(lines, "split 0: first, 1 nodes, 1 inputs, 512 bytes\n  input x from CPU: 512 bytes\n") != NULL) ==
+        assert_true((strstr(lines, "split 0: first, 1 node, 1 input, 512 bytes\n  input x from CPU: 512 bytes\n") != NULL) ==
                     (level > 0));
         const char *node = strstr(lines, "b (TANH, f32 [64, 2, 1, 1]): second, fallback: op not supported (not by first)\n");
         assert_true((node != NULL) == (level > 1));
