@@ -55,6 +55,31 @@ DOT(bf16, uint16_t)
 #define MR 4
 #define NR 4
 
+#define TILE_STEP(y_of_c, x_of_r) \
+    __m512 v[NR]; \
+    for (int c = 0; c < NR; c++) { \
+        v[c] = y_of_c; \
+    } \
+    for (int r = 0; r < MR; r++) { \
+        const __m512 u = x_of_r; \
+        for (int c = 0; c < NR; c++) { \
+            a[c][r] = _mm512_fmadd_ps(u, v[c], a[c][r]); \
+        } \
+    }
+
+// Neighbours' sums, a and b in turn.
+INLINE __m512 fold(__m512 a, __m512 b) {
+    return _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+}
+
+// The sums of four vectors, side by side.
+INLINE __m128 sums_of(const __m512 *a) {
+    const __m512d ab = _mm512_castps_pd(fold(a[0], a[1])), cd = _mm512_castps_pd(fold(a[2], a[3]));
+    const __m512 all = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(ab, cd)), _mm512_castpd_ps(_mm512_unpackhi_pd(ab, cd)));
+    const __m512 two = _mm512_add_ps(all, _mm512_shuffle_f32x4(all, all, 0x4e));
+    return _mm512_castps512_ps128(_mm512_add_ps(two, _mm512_shuffle_f32x4(two, two, 0xb1)));
+}
+
 #define TILE(type, element) \
     static void tile_##type##_full(int64_t n, float *s, int64_t ld_s, const char *vx, size_t bx, const char *vy, size_t by) { \
         const element *x[MR], *y[NR]; \
@@ -68,23 +93,15 @@ DOT(bf16, uint16_t)
                 a[c][r] = _mm512_setzero_ps(); \
             } \
         } \
-        for (int64_t i = 0; i < n; i += 16) { \
-            const int64_t m = n - i < 16 ? n - i : 16; \
-            __m512 v[NR]; \
-            for (int c = 0; c < NR; c++) { \
-                v[c] = some_##type(y[c] + i, m); \
-            } \
-            for (int r = 0; r < MR; r++) { \
-                const __m512 u = some_##type(x[r] + i, m); \
-                for (int c = 0; c < NR; c++) { \
-                    a[c][r] = _mm512_fmadd_ps(u, v[c], a[c][r]); \
-                } \
-            } \
+        int64_t i = 0; \
+        for (; i + 16 <= n; i += 16) { \
+            TILE_STEP(load_##type(y[c] + i), load_##type(x[r] + i)) \
+        } \
+        if (i < n) { \
+            TILE_STEP(some_##type(y[c] + i, n - i), some_##type(x[r] + i, n - i)) \
         } \
         for (int c = 0; c < NR; c++) { \
-            for (int r = 0; r < MR; r++) { \
-                s[r + c * ld_s] = _mm512_reduce_add_ps(a[c][r]); \
-            } \
+            _mm_storeu_ps(s + c * ld_s, sums_of(a[c])); \
         } \
     } \
     static void tile_##type##__avx512( \

@@ -77,6 +77,6 @@ RUN(32_min, 32, true)
 RUN(16, 16, false)
 RUN(16_min, 16, true)
 
-void cpu_tier_vnni(struct cpu_kernels *k) {
+void cpu_tier_vnni_gemm(struct cpu_kernels *k) {
     gemm_q_fill(k, run_8bit, run_32, run_32_min, run_16, run_16_min);
 }

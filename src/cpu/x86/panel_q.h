@@ -36,14 +36,6 @@ UNPACK_INLINE void y_run(char *to, int c, const int8_t *q, float d, const int R)
     }
 }
 
-// The sum of 32 bytes.
-UNPACK_INLINE int sum_bytes(const int8_t *q) {
-    const __m256i four = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), load32(q)), _mm256_set1_epi16(1));
-    const __m128i two  = _mm_add_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
-    const __m128i one  = _mm_add_epi32(two, _mm_shuffle_epi32(two, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(one, _mm_shuffle_epi32(one, 0xb1)));
-}
-
 #define PACK_Y_Q8_0(name, offset) \
     static void pack_y_##name(int64_t n, void *panel, const float *const *y, int ny) { \
         for (int c = 0; c < NR; c++) { \

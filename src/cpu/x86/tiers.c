@@ -24,6 +24,7 @@ static void fill_avx2(struct cpu_kernels *k) {
     cpu_tier_avx2_gemm_f(k);
     cpu_tier_avx2_quantize(k); // before those that quantise
     cpu_tier_avx2_dot_q(k);
+    cpu_tier_avx2_gemv_q(k);
     cpu_tier_avx2_gemm_q(k);
     cpu_tier_avx2_vec(k);
 }
@@ -31,12 +32,18 @@ static void fill_avx2(struct cpu_kernels *k) {
 static void fill_avx512(struct cpu_kernels *k) {
     cpu_tier_avx512_float(k);
     cpu_tier_avx512_gemm_f(k);
+    cpu_tier_avx512_vec(k);
+}
+
+static void fill_vnni(struct cpu_kernels *k) {
+    cpu_tier_vnni_gemv(k);
+    cpu_tier_vnni_gemm(k);
 }
 
 static const struct cpu_tier tiers[] = {
     {"avx2", has_avx2, fill_avx2},
     {"avx512", has_avx512, fill_avx512},
-    {"vnni", has_vnni, cpu_tier_vnni},
+    {"vnni", has_vnni, fill_vnni},
     {NULL, NULL, NULL},
 };
 

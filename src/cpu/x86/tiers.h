@@ -9,7 +9,10 @@ void cpu_tier_avx2_gemm_f(struct cpu_kernels *k);   // gemm_f__avx2.c
 void cpu_tier_avx2_quantize(struct cpu_kernels *k); // quantize__avx2.c
 void cpu_tier_avx2_dot_q(struct cpu_kernels *k);    // dot_q__avx2.c
 void cpu_tier_avx2_gemm_q(struct cpu_kernels *k);   // gemm_q__avx2.c
+void cpu_tier_avx2_gemv_q(struct cpu_kernels *k);   // gemv_q__avx2.c
 void cpu_tier_avx2_vec(struct cpu_kernels *k);      // vec__avx2.c
 void cpu_tier_avx512_float(struct cpu_kernels *k);  // dot_f__avx512.c
 void cpu_tier_avx512_gemm_f(struct cpu_kernels *k); // gemm_f__avx512.c
-void cpu_tier_vnni(struct cpu_kernels *k);          // gemm_q__vnni.c
+void cpu_tier_avx512_vec(struct cpu_kernels *k);    // vec__avx512.c
+void cpu_tier_vnni_gemv(struct cpu_kernels *k);     // gemv_q__vnni.c
+void cpu_tier_vnni_gemm(struct cpu_kernels *k);     // gemm_q__vnni.c

@@ -38,6 +38,14 @@ UNPACK_INLINE float sum8(__m256 v) {
     return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
 }
 
+// The sum of 32 bytes.
+UNPACK_INLINE int sum_bytes(const int8_t *q) {
+    const __m256i four = _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), load32(q)), _mm256_set1_epi16(1));
+    const __m128i two  = _mm_add_epi32(_mm256_castsi256_si128(four), _mm256_extracti128_si256(four, 1));
+    const __m128i one  = _mm_add_epi32(two, _mm_shuffle_epi32(two, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(one, _mm_shuffle_epi32(one, 0xb1)));
+}
+
 // ---- blocks of 32 ----
 
 UNPACK_INLINE __m256i unpack_q8_0(const block_q8_0 *b) {

@@ -6,6 +6,15 @@
 #include "cpu/x86/floats.h"
 #include "cpu/x86/tiers.h"
 
+#define V __m256
+#define V_LANES 8
+#define V_LOAD _mm256_loadu_ps
+#define V_STORE _mm256_storeu_ps
+#define V_ALL _mm256_set1_ps
+#define V_FMA _mm256_fmadd_ps
+#define V_WHERE_NOT_0(v, weight) _mm256_and_ps(v, _mm256_cmp_ps(weight, _mm256_setzero_ps(), _CMP_NEQ_UQ))
+#include "cpu/x86/mix.h"
+
 #include <math.h>
 
 // ---- arithmetic ----
@@ -249,71 +258,6 @@ static double row_exp_sum__avx2(int64_t n, float *y, const float *x, float max) 
     return sum;
 }
 
-// ---- weighted rows ----
-
-#define Q 4  // rows of y at once ...
-#define D 16 // ... and elements of each: eight sums in registers over all rows of x
-
-// All weights of a row of x are 0: it may hold anything. Some are: it must not reach those rows of y.
-FLOATS_INLINE void mix_tile(
-    float *y, int64_t ld_y, const int ny, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
-    __m256 a[Q][D / 8];
-    for (int j = 0; j < ny; j++) {
-        for (int u = 0; u < D / 8; u++) {
-            a[j][u] = _mm256_loadu_ps(y + j * ld_y + 8 * u);
-        }
-    }
-    for (int i = 0; i < n; i++, x += ld_x) {
-        int n_zero = 0;
-        for (int j = 0; j < ny; j++) {
-            n_zero += w[i + j * ld_w] == 0.0f;
-        }
-        if (n_zero == ny) {
-            continue;
-        }
-        const __m256 v0 = _mm256_loadu_ps(x), v1 = _mm256_loadu_ps(x + 8);
-        for (int j = 0; j < ny; j++) {
-            const __m256 weight = _mm256_set1_ps(w[i + j * ld_w]);
-            if (n_zero == 0) {
-                a[j][0] = _mm256_fmadd_ps(v0, weight, a[j][0]);
-                a[j][1] = _mm256_fmadd_ps(v1, weight, a[j][1]);
-            } else {
-                const __m256 is = _mm256_cmp_ps(weight, _mm256_setzero_ps(), _CMP_NEQ_UQ);
-                a[j][0]         = _mm256_fmadd_ps(_mm256_and_ps(v0, is), weight, a[j][0]);
-                a[j][1]         = _mm256_fmadd_ps(_mm256_and_ps(v1, is), weight, a[j][1]);
-            }
-        }
-    }
-    for (int j = 0; j < ny; j++) {
-        for (int u = 0; u < D / 8; u++) {
-            _mm256_storeu_ps(y + j * ld_y + 8 * u, a[j][u]);
-        }
-    }
-}
-
-static void mix__avx2(
-    int64_t d, float *y, int64_t ld_y, int ny, const float *w, int64_t ld_w, const float *x, int64_t ld_x, int n) {
-    for (int j0 = 0; j0 < ny;) {
-        const int nj = ny - j0 >= Q ? Q : 1;
-        int64_t d0   = 0;
-        for (; d0 + D <= d; d0 += D) {
-            if (nj == Q) {
-                mix_tile(y + j0 * ld_y + d0, ld_y, Q, w + j0 * ld_w, ld_w, x + d0, ld_x, n);
-            } else {
-                mix_tile(y + j0 * ld_y + d0, ld_y, 1, w + j0 * ld_w, ld_w, x + d0, ld_x, n);
-            }
-        }
-        for (int j = j0; j < j0 + nj && d0 < d; j++) {
-            for (int i = 0; i < n; i++) {
-                for (int64_t k = d0; k < d && w[i + j * ld_w] != 0.0f; k++) {
-                    y[j * ld_y + k] = fmaf(w[i + j * ld_w], x[i * ld_x + k], y[j * ld_y + k]);
-                }
-            }
-        }
-        j0 += nj;
-    }
-}
-
 void cpu_tier_avx2_vec(struct cpu_kernels *k) {
     k->add        = row_add__avx2;
     k->sub        = row_sub__avx2;
@@ -330,5 +274,5 @@ void cpu_tier_avx2_vec(struct cpu_kernels *k) {
     k->gelu       = row_gelu__avx2;
     k->gelu_quick = row_gelu_quick__avx2;
     k->exp_sum    = row_exp_sum__avx2;
-    k->mix        = mix__avx2;
+    k->mix        = mix;
 }

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+// gemv_q.h: products of rows in blocks of 32 with one column, straight through memory. The file that includes it gives the
+// product: gemv_dot(first, x, y), the sums of four products each in 8 lanes, begun with `first`; gemv_dot_8bit, the same for
+// bytes of 8 bits, which are OFFSET_8BIT above what they stand for.
+//
+// The column comes in groups of 8 blocks, so that one conversion serves eight scales of a row:
+//   [8 scales] [8 times what comes first] [256 bytes]
+// First comes an integer, -offset times the sum of the bytes, since bytes of x are unsigned: or, with minima, the float they are
+// to be multiplied with.
+#pragma once
+
+#include "cpu/x86/tiers.h"
+#include "cpu/x86/unpack.h"
+
+#define GROUP 256 // elements
+struct y_group {
+    float scale[8];
+    union {
+        int32_t first[8];
+        float sum[8];
+    };
+    int8_t qs[GROUP];
+};
+
+static ggml_from_float_t to_q8_0, to_q8_1; // set once by gemv_q_fill
+
+// ---- the column ----
+
+#define PACK_GEMV(name, offset) \
+    static void pack_##name(int64_t n, void *panel, const float *y) { \
+        struct y_group *to = panel; \
+        for (int64_t i = 0; i < n; i += GROUP, to++) { \
+            const int m = n - i < GROUP ? (int) (n - i) : GROUP; \
+            block_q8_0 b[8]; \
+            memset(to, 0, sizeof *to); \
+            to_q8_0(y + i, b, m); \
+            for (int j = 0; j < m / 32; j++) { \
+                to->scale[j] = half_at(&b[j].d); \
+                to->first[j] = -(offset) *sum_bytes(b[j].qs); \
+                memcpy(to->qs + 32 * j, b[j].qs, 32); \
+            } \
+        } \
+    }
+PACK_GEMV(less_8bit, OFFSET_8BIT)
+PACK_GEMV(less_8, 8)
+PACK_GEMV(less_12, 12)
+PACK_GEMV(less_16, 16)
+
+static void pack_q8_1(int64_t n, void *panel, const float *y) {
+    struct y_group *to = panel;
+    for (int64_t i = 0; i < n; i += GROUP, to++) {
+        const int m = n - i < GROUP ? (int) (n - i) : GROUP;
+        block_q8_1 b[8];
+        memset(to, 0, sizeof *to);
+        to_q8_1(y + i, b, m);
+        for (int j = 0; j < m / 32; j++) {
+            to->scale[j] = half_at(&b[j].d);
+            to->sum[j]   = half_at(&b[j].s);
+            memcpy(to->qs + 32 * j, b[j].qs, 32);
+        }
+    }
+}
+
+// ---- the rows ----
+
+UNPACK_INLINE __m256i bytes_q8_0(const block_q8_0 *b) {
+    return _mm256_xor_si256(unpack_q8_0(b), _mm256_set1_epi8((char) OFFSET_8BIT)); // adds 128, if that is it
+}
+UNPACK_INLINE __m256i bytes_iq4_nl(const block_iq4_nl *b) {
+    return _mm256_xor_si256(unpack_iq4_nl(b), _mm256_set1_epi8((char) OFFSET_8BIT));
+}
+UNPACK_INLINE __m256i bytes_q4_0(const block_q4_0 *b) {
+    return nibbles(b->qs);
+}
+UNPACK_INLINE __m256i bytes_q4_1(const block_q4_1 *b) {
+    return nibbles(b->qs);
+}
+UNPACK_INLINE __m256i bytes_q5_0(const block_q5_0 *b) {
+    return _mm256_or_si256(nibbles(b->qs), _mm256_and_si256(bits32(b->qh), _mm256_set1_epi8(0x10)));
+}
+UNPACK_INLINE __m256i bytes_q5_1(const block_q5_1 *b) {
+    return unpack_q5_1(b);
+}
+UNPACK_INLINE __m256i bytes_mxfp4(const block_mxfp4 *b) {
+    static const int8_t above[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+    return unpack_table(above, b->qs);
+}
+
+#define HALVES(b, of) \
+    _mm256_cvtph_ps(_mm_setr_epi16((short) (b)[0].of, (short) (b)[1].of, (short) (b)[2].of, (short) (b)[3].of, \
+        (short) (b)[4].of, (short) (b)[5].of, (short) (b)[6].of, (short) (b)[7].of))
+#define SCALES_HALF(b) HALVES(b, d)
+#define SCALES_MXFP4(b) \
+    _mm256_setr_ps(scale_mxfp4(b), scale_mxfp4((b) + 1), scale_mxfp4((b) + 2), scale_mxfp4((b) + 3), scale_mxfp4((b) + 4), \
+        scale_mxfp4((b) + 5), scale_mxfp4((b) + 6), scale_mxfp4((b) + 7))
+#define MINS_NONE(b) _mm256_setzero_ps()
+#define MINS_HALF(b) HALVES(b, m)
+#define MIN_NONE(b) 0.0f
+#define MIN_HALF(b) half_at(&(b)->m)
+
+UNPACK_INLINE __m256i first_at(const struct y_group *y, int j, const bool has_min) {
+    return has_min ? _mm256_setzero_si256() : _mm256_zextsi128_si256(_mm_cvtsi32_si128(y->first[j]));
+}
+
+#define GEMV(type, dot, scales_of, has_min, mins_of, min_of) \
+    static void gemv_##type(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) { \
+        for (int r = 0; r < nx; r++) { \
+            const block_##type *x   = (const void *) ((const char *) vx + (size_t) r * bx); \
+            const struct y_group *y = vy; \
+            __m256 sum0 = _mm256_setzero_ps(), sum1 = sum0, mins = sum0; \
+            int64_t i = 0; \
+            for (; i + 8 <= n / 32; i += 8, x += 8, y++) { \
+                float d[8]; \
+                _mm256_storeu_ps(d, _mm256_mul_ps(scales_of(x), _mm256_loadu_ps(y->scale))); \
+                if (has_min) { \
+                    mins = _mm256_fmadd_ps(mins_of(x), _mm256_loadu_ps(y->sum), mins); \
+                } \
+                for (int j = 0; j < 8; j += 2) { \
+                    const __m256i a = dot(first_at(y, j, has_min), bytes_##type(&x[j]), load32(y->qs + 32 * j)); \
+                    const __m256i b = dot(first_at(y, j + 1, has_min), bytes_##type(&x[j + 1]), load32(y->qs + 32 * j + 32)); \
+                    sum0            = _mm256_fmadd_ps(_mm256_cvtepi32_ps(a), _mm256_broadcast_ss(&d[j]), sum0); \
+                    sum1            = _mm256_fmadd_ps(_mm256_cvtepi32_ps(b), _mm256_broadcast_ss(&d[j + 1]), sum1); \
+                } \
+            } \
+            float rest = 0.0f; \
+            for (int j = 0; i < n / 32; i++, j++) { \
+                const __m256i a = dot(first_at(y, j, has_min), bytes_##type(&x[j]), load32(y->qs + 32 * j)); \
+                sum0            = _mm256_fmadd_ps(_mm256_cvtepi32_ps(a), _mm256_set1_ps(scale_##type(&x[j]) * y->scale[j]), sum0); \
+                if (has_min) { \
+                    rest += min_of(&x[j]) * y->sum[j]; \
+                } \
+            } \
+            s[r] = sum8(_mm256_add_ps(_mm256_add_ps(sum0, sum1), mins)) + rest; \
+        } \
+    }
+GEMV(q8_0, gemv_dot_8bit, SCALES_HALF, false, MINS_NONE, MIN_NONE)
+GEMV(iq4_nl, gemv_dot_8bit, SCALES_HALF, false, MINS_NONE, MIN_NONE)
+GEMV(q4_0, gemv_dot, SCALES_HALF, false, MINS_NONE, MIN_NONE)
+GEMV(q5_0, gemv_dot, SCALES_HALF, false, MINS_NONE, MIN_NONE)
+GEMV(mxfp4, gemv_dot, SCALES_MXFP4, false, MINS_NONE, MIN_NONE)
+GEMV(q4_1, gemv_dot, SCALES_HALF, true, MINS_HALF, MIN_HALF)
+GEMV(q5_1, gemv_dot, SCALES_HALF, true, MINS_HALF, MIN_HALF)
+
+static void gemv_q_fill(struct cpu_kernels *k) {
+    to_q8_0 = k->traits[GGML_TYPE_Q8_0].from_float;
+    to_q8_1 = k->traits[GGML_TYPE_Q8_1].from_float;
+#define ROW(TYPE, type, y) k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, GROUP, sizeof(struct y_group)};
+    ROW(Q8_0, q8_0, less_8bit)
+    ROW(IQ4_NL, iq4_nl, less_8bit)
+    ROW(Q4_0, q4_0, less_8)
+    ROW(Q5_0, q5_0, less_16)
+    ROW(MXFP4, mxfp4, less_12)
+    ROW(Q4_1, q4_1, q8_1)
+    ROW(Q5_1, q5_1, q8_1)
+#undef ROW
+}

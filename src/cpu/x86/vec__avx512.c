@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// vec__avx512.c: rows of floats with 512-bit vectors: arithmetic, the exponential and what is made of it, sums of weighted rows.
+// As vec__avx2.c, but that the machine scales by powers of two itself.
+
+#include "cpu/x86/tiers.h"
+
+#include <immintrin.h>
+#include <math.h>
+
+#define V __m512
+#define V_LANES 16
+#define V_LOAD _mm512_loadu_ps
+#define V_STORE _mm512_storeu_ps
+#define V_ALL _mm512_set1_ps
+#define V_FMA _mm512_fmadd_ps
+#define V_WHERE_NOT_0(v, weight) _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(weight, _mm512_setzero_ps(), _CMP_NEQ_UQ), v)
+#include "cpu/x86/mix.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+// The lanes below n.
+INLINE __mmask16 first(int64_t n) {
+    return (__mmask16) (n < 16 ? (1u << n) - 1 : 0xffff);
+}
+
+// ---- arithmetic ----
+
+#define ROW2(name) \
+    static void row_##name##__avx512(int64_t n, float *z, const float *x, const float *y) { \
+        int64_t i = 0; \
+        for (; i + 32 <= n; i += 32) { \
+            const __m512 a = _mm512_##name##_ps(_mm512_loadu_ps(x + i), _mm512_loadu_ps(y + i)); \
+            const __m512 b = _mm512_##name##_ps(_mm512_loadu_ps(x + i + 16), _mm512_loadu_ps(y + i + 16)); \
+            _mm512_storeu_ps(z + i, a); \
+            _mm512_storeu_ps(z + i + 16, b); \
+        } \
+        for (; i < n; i += 16) { \
+            const __mmask16 some = first(n - i); \
+            const __m512 a       = _mm512_##name##_ps(_mm512_maskz_loadu_ps(some, x + i), _mm512_maskz_loadu_ps(some, y + i)); \
+            _mm512_mask_storeu_ps(z + i, some, a); \
+        } \
+    }
+ROW2(add)
+ROW2(sub)
+ROW2(mul)
+ROW2(div)
+
+// ---- the exponential ----
+
+// A NaN stays one: it is the second operand of both.
+INLINE __m512 within(__m512 x, float lo, float hi) {
+    return _mm512_min_ps(_mm512_set1_ps(hi), _mm512_max_ps(_mm512_set1_ps(lo), x));
+}
+
+// exp(x) = 2^k exp(r), |r| <= ln 2 / 2; the series: vec__avx2.c:parts8. Beyond the limits it is 0 and inf all the same.
+INLINE __m512 exp16(__m512 x) {
+    x              = within(x, -104.0f, 89.0f);
+    const __m512 k = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(0x1.715476p+0f)), 0);
+    const __m512 r = _mm512_fnmadd_ps(k, _mm512_set1_ps(0x1.7f7d1cp-20f), _mm512_fnmadd_ps(k, _mm512_set1_ps(0x1.62e4p-1f), x));
+    __m512 p       = _mm512_fmadd_ps(r, _mm512_set1_ps(1.0f / 720), _mm512_set1_ps(0.00837503932f));
+    p              = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24));
+    p              = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.166664162f));
+    p              = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
+    p              = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+    p              = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+    return _mm512_scalef_ps(p, k);
+}
+
+// 1 + exp(-x)
+INLINE __m512 one_and_exp16(__m512 x) {
+    return _mm512_add_ps(_mm512_set1_ps(1.0f), exp16(_mm512_sub_ps(_mm512_setzero_ps(), x)));
+}
+
+INLINE __m512 sigmoid16(__m512 x) {
+    return _mm512_div_ps(_mm512_set1_ps(1.0f), one_and_exp16(x));
+}
+
+INLINE __m512 silu16(__m512 x) {
+    return _mm512_div_ps(x, one_and_exp16(x));
+}
+
+#define ROW1(name) \
+    static void row_##name##__avx512(int64_t n, float *y, const float *x) { \
+        int64_t i = 0; \
+        for (; i + 32 <= n; i += 32) { /* two at a time: the series is a chain */ \
+            const __m512 a = name##16(_mm512_loadu_ps(x + i)), b = name##16(_mm512_loadu_ps(x + i + 16)); \
+            _mm512_storeu_ps(y + i, a); \
+            _mm512_storeu_ps(y + i + 16, b); \
+        } \
+        for (; i < n; i += 16) { \
+            const __mmask16 some = first(n - i); \
+            _mm512_mask_storeu_ps(y + i, some, name##16(_mm512_maskz_loadu_ps(some, x + i))); \
+        } \
+    }
+ROW1(exp)
+ROW1(sigmoid)
+ROW1(silu)
+
+void cpu_tier_avx512_vec(struct cpu_kernels *k) {
+    k->add     = row_add__avx512;
+    k->sub     = row_sub__avx512;
+    k->mul     = row_mul__avx512;
+    k->div     = row_div__avx512;
+    k->exp     = row_exp__avx512;
+    k->sigmoid = row_sigmoid__avx512;
+    k->silu    = row_silu__avx512;
+    k->mix     = mix;
+}
