@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // test_cpu_kernels.c: every tier this machine can run, slot by slot, against the portable kernels: dot products, single columns
 // and panels of every type, with lengths and counts that leave rests. Shows which tier is wrong, where op-suite shows that one
-// is.
+// is. Memory ends where its last row ends, at a page that cannot be touched.
 
 #include "support/check.h"
 
@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define N_MAX 1536
 #define ROWS 37
@@ -30,6 +31,28 @@ static void numbers(void) {
     }
 }
 
+// ---- memory with a wall behind it ----
+
+#define PAGE 65536 // no machine has larger ones
+
+static size_t walled_size(size_t size) {
+    return (size + PAGE - 1) / PAGE * PAGE + PAGE;
+}
+
+// size bytes that end at the wall, of whatever alignment that gives; what lies before them is garbage.
+static void *walled(size_t size) {
+    const size_t all = walled_size(size);
+    char *base       = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(base != MAP_FAILED);
+    memset(base, 0xff, all - PAGE);
+    assert_int_equal(mprotect(base + all - PAGE, PAGE, PROT_NONE), 0);
+    return base + all - PAGE - size;
+}
+
+static void walled_free(void *at, size_t size) {
+    munmap((char *) at + size + PAGE - walled_size(size), walled_size(size));
+}
+
 static bool is_close(float a, float b, double scale, double tolerance) {
     return fabs((double) a - (double) b) <= tolerance * scale;
 }
@@ -44,20 +67,23 @@ struct subject {
     int64_t n;
     size_t row_size;
     char *x;         // ROWS rows of the type
+    float *y;        // COLS columns of n floats
     float *expected; // [COLS][ROWS]
 };
 
 static struct subject subject_new(enum ggml_type type, int64_t n) {
     const struct cpu_kernels *k = &cpu_kernels_portable;
     struct subject s = {.type = type, .with = k->traits[type].vec_dot_type, .n = n, .row_size = ggml_row_size(type, n)};
-    s.x              = malloc(s.row_size * ROWS);
+    s.x              = walled(s.row_size * ROWS);
+    s.y              = walled(sizeof(float) * COLS * (size_t) n);
     s.expected       = malloc(sizeof(float) * ROWS * COLS);
     char *y          = malloc(ggml_row_size(s.with, n));
-    assert_true(s.x != NULL && s.expected != NULL && y != NULL);
+    assert_true(s.expected != NULL && y != NULL);
     for (int r = 0; r < ROWS; r++) {
         k->traits[type].from_float(rows + r * N_MAX, s.x + (size_t) r * s.row_size, n);
     }
     for (int c = 0; c < COLS; c++) {
+        memcpy(s.y + c * n, cols + c * N_MAX, (size_t) n * sizeof(float));
         k->traits[s.with].from_float(cols + c * N_MAX, y, n);
         for (int r = 0; r < ROWS; r++) {
             k->traits[type].vec_dot((int) n, &s.expected[c * ROWS + r], 0, s.x + (size_t) r * s.row_size, 0, y, 0, 1);
@@ -75,12 +101,35 @@ static void expect(const struct subject *s, const char *slot, int r, int c, floa
     }
 }
 
+static void subject_free(struct subject *s) {
+    walled_free(s->x, s->row_size * ROWS);
+    walled_free(s->y, sizeof(float) * COLS * (size_t) s->n);
+    free(s->expected);
+}
+
+#define LD 64 // floats from column to column of a result
+
+// A result of nx by ny numbers that ends at the wall.
+static float *result_at(int nx, int ny) {
+    static float *all;
+    if (all == NULL) {
+        all = walled(LD * LD * sizeof(float));
+    }
+    return all + LD * LD - ((ny - 1) * LD + nx);
+}
+
+// The last nx rows with the last ny columns.
+static void expect_tile(const struct subject *s, const char *slot, int nx, int ny, const float *got, double tolerance) {
+    for (int i = 0; i < nx * ny; i++) {
+        expect(s, slot, ROWS - nx + i % nx, COLS - ny + i / nx, got[i % nx + i / nx * LD], tolerance);
+    }
+}
+
 static void check_dots(const struct subject *s) {
-    char *y = malloc(ggml_row_size(s->with, s->n) * COLS);
-    assert_non_null(y);
     const size_t by = ggml_row_size(s->with, s->n);
+    char *y         = walled(by * COLS);
     for (int c = 0; c < COLS; c++) {
-        tier.traits[s->with].from_float(cols + c * N_MAX, y + (size_t) c * by, s->n);
+        tier.traits[s->with].from_float(s->y + c * s->n, y + (size_t) c * by, s->n);
         for (int r = 0; r < ROWS; r++) {
             float got;
             tier.traits[s->type].vec_dot((int) s->n, &got, 0, s->x + (size_t) r * s->row_size, 0, y + (size_t) c * by, 0, 1);
@@ -90,14 +139,13 @@ static void check_dots(const struct subject *s) {
     const struct cpu_tile *t = &tier.tile[s->type];
     for (int nx = 1; t->run != NULL && nx <= t->mr; nx++) {
         for (int ny = 1; ny <= t->nr; ny++) {
-            float got[64 * 64];
-            t->run(s->n, got, 64, s->x, s->row_size, nx, y, by, ny);
-            for (int i = 0; i < nx * ny; i++) {
-                expect(s, "tile", i % nx, i / nx, got[i % nx + i / nx * 64], 1e-5);
-            }
+            float *got = result_at(nx, ny);
+            t->run(
+                s->n, got, LD, s->x + (size_t) (ROWS - nx) * s->row_size, s->row_size, nx, y + (size_t) (COLS - ny) * by, by, ny);
+            expect_tile(s, "tile", nx, ny, got, 1e-5);
         }
     }
-    free(y);
+    walled_free(y, by * COLS);
 }
 
 static void check_gemv(const struct subject *s) {
@@ -105,17 +153,17 @@ static void check_gemv(const struct subject *s) {
     if (g->run == NULL) {
         return;
     }
-    float got[ROWS];
-    char *y = aligned_alloc(64, ((size_t) ((s->n + g->step - 1) / g->step) * g->y_size + 63) / 64 * 64);
-    assert_non_null(y);
+    const size_t size = ((size_t) ((s->n + g->step - 1) / g->step) * g->y_size + 63) / 64 * 64;
+    char *y           = walled(size);
     for (int c = 0; c < COLS; c++) {
-        g->pack_y(s->n, y, cols + c * N_MAX);
+        float *got = result_at(ROWS, 1);
+        g->pack_y(s->n, y, s->y + c * s->n);
         g->run(s->n, got, s->x, s->row_size, ROWS, y);
         for (int r = 0; r < ROWS; r++) {
             expect(s, "gemv", r, c, got[r], 1e-5);
         }
     }
-    free(y);
+    walled_free(y, size);
 }
 
 static void check_gemm(const struct subject *s) {
@@ -124,26 +172,25 @@ static void check_gemm(const struct subject *s) {
         return;
     }
     const size_t n_steps = (size_t) ((s->n + g->step - 1) / g->step);
-    char *x              = aligned_alloc(64, (g->x_head + n_steps * g->x_size + 63) / 64 * 64);
-    char *y              = aligned_alloc(64, (g->y_head + n_steps * g->y_size + 63) / 64 * 64);
-    assert_true(x != NULL && y != NULL);
+    const size_t x_size  = (g->x_head + n_steps * g->x_size + 63) / 64 * 64;
+    const size_t y_size  = (g->y_head + n_steps * g->y_size + 63) / 64 * 64;
+    char *x = walled(x_size), *y = walled(y_size);
     for (int nx = 1; nx <= g->mr; nx++) {
-        g->pack_x(s->n, x, s->x, s->row_size, nx);
+        g->pack_x(s->n, x, s->x + (size_t) (ROWS - nx) * s->row_size, s->row_size, nx);
         for (int ny = 1; ny <= g->nr && ny <= COLS; ny++) {
             const float *column[COLS];
-            float got[COLS * 64];
+            float *got = result_at(nx, ny);
             for (int c = 0; c < ny; c++) {
-                column[c] = cols + c * N_MAX;
+                column[c] = s->y + (COLS - ny + c) * s->n;
             }
             g->pack_y(s->n, y, column, ny);
-            g->run(s->n, got, 64, x, nx, y, ny);
-            for (int i = 0; i < nx * ny; i++) { // halves are added up in halves, a few at a time
-                expect(s, "gemm", i % nx, i / nx, got[i % nx + i / nx * 64], s->type == GGML_TYPE_F16 ? 3e-3 : 1e-5);
-            }
+            g->run(s->n, got, LD, x, nx, y, ny);
+            // halves are added up in halves, a few at a time
+            expect_tile(s, "gemm", nx, ny, got, s->type == GGML_TYPE_F16 ? 3e-3 : 1e-5);
         }
     }
-    free(x);
-    free(y);
+    walled_free(x, x_size);
+    walled_free(y, y_size);
 }
 
 static void check_tier(void) {
@@ -159,8 +206,102 @@ static void check_tier(void) {
             check_dots(&s);
             check_gemv(&s);
             check_gemm(&s);
-            free(s.x);
-            free(s.expected);
+            subject_free(&s);
+        }
+    }
+}
+
+// ---- rows of floats ----
+
+#define ROW_MAX 83 // elements: whole vectors of any tier and a rest
+
+static void expect_near(const char *slot, int64_t n, int64_t i, float got, float want) {
+    if (!(got == want || (isnan(got) && isnan(want)) || is_close(got, want, fabs((double) want) + 1e-6, 1e-3))) {
+        fail_msg(
+            "%s: %s of %d elements, number %d: %g instead of %g", tier_name, slot, (int) n, (int) i, (double) got, (double) want);
+    }
+}
+
+// A row that ends at the wall, in place, as some would have it; sums over it.
+static void check_row(int64_t n) {
+    const struct cpu_kernels *p = &cpu_kernels_portable;
+    const size_t size           = (size_t) n * sizeof(float);
+    float *x = walled(size), *y = walled(size), want[ROW_MAX];
+#define ONE(slot) \
+    memcpy(x, cols, size); \
+    tier.slot(n, x, x); \
+    p->slot(n, want, cols); \
+    for (int64_t i = 0; i < n; i++) { \
+        expect_near(#slot, n, i, x[i], want[i]); \
+    }
+    ONE(exp)
+    ONE(silu)
+    ONE(gelu) ONE(gelu_quick) ONE(tanh) ONE(sigmoid)
+#undef ONE
+#define TWO(slot) \
+    memcpy(x, cols, size); \
+    memcpy(y, rows, size); \
+    tier.slot(n, x, x, y); \
+    p->slot(n, want, cols, rows); \
+    for (int64_t i = 0; i < n; i++) { \
+        expect_near(#slot, n, i, x[i], want[i]); \
+    }
+        TWO(add) TWO(sub) TWO(mul) TWO(div)
+#undef TWO
+            memcpy(x, cols, size);
+    expect_near("max", n, 0, tier.max(n, x), p->max(n, cols));
+    expect_near("sum", n, 0, (float) tier.sum(n, x), (float) p->sum(n, cols));
+    expect_near("sum_sq", n, 0, (float) tier.sum_sq(n, x), (float) p->sum_sq(n, cols));
+    expect_near("exp_sum", n, 0, (float) tier.exp_sum(n, x, x, 4.0f), (float) p->exp_sum(n, want, cols, 4.0f));
+    memcpy(x, cols, size);
+    memcpy(y, rows, size);
+    memcpy(want, rows, size);
+    tier.mad(n, y, x, 0.5f);
+    p->mad(n, want, cols, 0.5f);
+    tier.scale(n, x, x, 3.0f, 1.0f);
+    for (int64_t i = 0; i < n; i++) {
+        expect_near("mad", n, i, y[i], want[i]);
+        expect_near("scale", n, i, x[i], cols[i] * 3.0f + 1.0f);
+    }
+    walled_free(x, size);
+    walled_free(y, size);
+}
+
+// y += w x for rows of d elements, where a row that has no weight holds NaN.
+static void check_mix(int64_t d, int ny, int n) {
+    const size_t x_size = (size_t) (n * d) * sizeof(float), y_size = (size_t) (ny * d) * sizeof(float);
+    const size_t w_size = (size_t) (n * ny) * sizeof(float);
+    float *x = walled(x_size), *y = walled(y_size), *w = walled(w_size), *want = malloc(y_size);
+    assert_non_null(want);
+    memcpy(x, rows, x_size);
+    memcpy(y, cols, y_size);
+    memcpy(want, cols, y_size);
+    for (int i = 0; i < n; i++) {
+        for (int j = 0; j < ny; j++) {
+            w[i + j * n] = i % 3 == 1 || (i + j) % 5 == 0 ? 0.0f : 0.125f * (float) (i + j);
+        }
+        for (int64_t k = 0; k < d && i % 3 == 1; k++) {
+            x[i * d + k] = NAN;
+        }
+    }
+    tier.mix(d, y, d, ny, w, n, x, d, n);
+    cpu_kernels_portable.mix(d, want, d, ny, w, n, x, d, n);
+    for (int64_t i = 0; i < ny * d; i++) {
+        assert_false(isnan(want[i]));
+        expect_near("mix", d, i, y[i], want[i]);
+    }
+    free(want);
+    walled_free(x, x_size);
+    walled_free(y, y_size);
+    walled_free(w, w_size);
+}
+
+static void check_rows(void) {
+    for (int64_t n = 0; n <= ROW_MAX; n += n < 20 ? 1 : 9) {
+        check_row(n);
+        for (int ny = 1; ny <= 6 && n > 0; ny += n > 20 ? 5 : 1) {
+            check_mix(n, ny, 1);
+            check_mix(n, ny, 7);
         }
     }
 }
@@ -175,11 +316,38 @@ static void test_tiers(void **state) {
             t->fill(&tier);
             tier_name = t->name;
             check_tier();
+            check_rows();
         }
     }
 }
 
+// Large rows with large columns, whose largest elements do not meet: the result is a number all the same.
+static void test_far_scales(void **state) {
+    (void) state;
+    cpu_init();
+    const struct cpu_kernels *k = &cpu_kernels_best;
+    const struct cpu_gemm *g    = &k->gemm[GGML_TYPE_F16];
+    if (g->run == NULL) {
+        skip();
+    }
+    enum { ELEMENTS = 64 };
+    uint16_t x[ELEMENTS];
+    float row[ELEMENTS] = {60000.0f, 0.5f}, y[ELEMENTS] = {0.0f, 1e37f}, got;
+    const float *column  = y;
+    const size_t n_steps = (size_t) ((ELEMENTS + g->step - 1) / g->step);
+    char *px             = aligned_alloc(64, (g->x_head + n_steps * g->x_size + 63) / 64 * 64);
+    char *py             = aligned_alloc(64, (g->y_head + n_steps * g->y_size + 63) / 64 * 64);
+    assert_true(px != NULL && py != NULL);
+    k->traits[GGML_TYPE_F16].from_float(row, x, ELEMENTS);
+    g->pack_x(ELEMENTS, px, x, sizeof x, 1);
+    g->pack_y(ELEMENTS, py, &column, 1);
+    g->run(ELEMENTS, &got, 1, px, 1, py, 1);
+    assert_true(is_close(got, 5e36f, 5e36, 1e-2));
+    free(px);
+    free(py);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiers), cmocka_unit_test(test_far_scales)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

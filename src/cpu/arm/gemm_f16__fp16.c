@@ -207,7 +207,7 @@ static void run__fp16(int64_t n, float *s, int64_t ld_s, const void *panel_x, in
     }
     for (int c = 0; c < ny; c++) {
         for (int r = 0; r < MR; r++) {
-            tile[c][r] *= back_x[r] * back_y[c];
+            tile[c][r] = tile[c][r] * back_x[r] * back_y[c]; // their product may be more than a float can hold
         }
         memcpy(s + c * ld_s, tile[c], (size_t) nx * sizeof(float));
     }
