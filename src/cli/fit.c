@@ -182,7 +182,7 @@ static void print_text(const struct search *s, bool fits) {
         const struct session_memory *x = &m->session->memory[d];
         if (x->weights + x->cache + x->compute > 0) {
             printf("  %s\n    weights  %s%s\n    cache    %s\n", ggml_backend_dev_name(m->devices.dev[d]),
-                cli_bytes(x->weights, text[0]), m->model->is_mapped[d] ? ", in the file's own pages" : "",
+                cli_bytes(x->weights, text[0]), m->model->parts[d].is_mapped ? ", in the file's own pages" : "",
                 cli_bytes(x->cache, text[1]));
             printf("    compute  %s", cli_bytes(x->compute, text[2]));
             printf(x->report.proven ? ", proven to be the least\n" : ", at most %.3f%% above the least\n", 100 * x->report.gap);

@@ -3,6 +3,7 @@
 
 #include "model/model.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,8 +14,13 @@ static void proc_of(ggml_backend_dev_t dev, const char *name, void *out) {
 }
 
 static bool device_add(struct model_devices *d, ggml_backend_dev_t dev, struct model_error *error) {
-    if (d->n == MODEL_MAX_DEVICES) {
-        return model_fail(error, "more than %d devices", MODEL_MAX_DEVICES);
+    const size_t n          = (size_t) d->n + 1;
+    ggml_backend_dev_t *all = realloc(d->dev, n * sizeof(ggml_backend_dev_t));
+    d->dev                  = all != NULL ? all : d->dev;
+    ggml_backend_t *opened  = realloc(d->backend, n * sizeof(ggml_backend_t));
+    d->backend              = opened != NULL ? opened : d->backend;
+    if (all == NULL || opened == NULL) {
+        return model_fail(error, "out of memory for %zu devices", n);
     }
     ggml_backend_t backend = ggml_backend_dev_init(dev, NULL);
     if (backend == NULL) {
@@ -79,7 +85,9 @@ void model_devices_close(struct model_devices *d) {
     for (int i = 0; i < d->n; i++) {
         ggml_backend_free(d->backend[i]);
     }
-    d->n = 0;
+    free(d->dev);
+    free(d->backend);
+    *d = (struct model_devices){0};
 }
 
 void model_devices_set_abort(struct model_devices *d, ggml_abort_callback callback, void *user_data) {

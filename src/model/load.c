@@ -177,10 +177,11 @@ void model_free(struct model *m) {
     if (m == NULL) {
         return;
     }
-    for (int d = 0; d < MODEL_MAX_DEVICES; d++) {
-        ggml_backend_buffer_free(m->buffer[d]);
-        ggml_free(m->ctx[d]);
+    for (int d = 0; d < m->n_parts; d++) {
+        ggml_backend_buffer_free(m->parts[d].buffer);
+        ggml_free(m->parts[d].ctx);
     }
+    free(m->parts);
     free(m->layer_device);
     free(m->layers);
     free(m->weights);

@@ -62,12 +62,10 @@ bool model_params_read(const struct gguf_context *meta, struct model_params *par
 
 // ---- devices (devices.c) ----
 
-#define MODEL_MAX_DEVICES 17 // ggml's most for one scheduler and the host; more are refused
-
 struct model_devices {
-    int n; // the last is the host's CPU
-    ggml_backend_dev_t dev[MODEL_MAX_DEVICES];
-    ggml_backend_t backend[MODEL_MAX_DEVICES];
+    int n;                   // the last is the host's CPU
+    ggml_backend_dev_t *dev; // [n]
+    ggml_backend_t *backend; // [n]
 };
 
 // name NULL: all GPUs and the CPU; "CPU" or another device's name: that one, with the CPU for what it cannot do. n_threads 0: as
@@ -96,6 +94,14 @@ struct model_weight {
     int64_t layer;                  // -1: input, n_layer: output
 };
 
+// The weights on one device.
+struct model_part {
+    struct ggml_context *ctx;     // their tensors
+    ggml_backend_buffer_t buffer; // NULL: there are none
+    size_t size;                  // bytes
+    bool is_mapped;               // they lie in the file's own pages
+};
+
 struct model {
     struct berth_gguf_map *file;
     struct model_params params;
@@ -107,11 +113,9 @@ struct model {
     bool is_tied; // the output is the embedding once more
 
     // after model_place
-    int *layer_device;                           // [n_layer + 1] the last is the output's
-    struct ggml_context *ctx[MODEL_MAX_DEVICES]; // tensors on each device
-    ggml_backend_buffer_t buffer[MODEL_MAX_DEVICES];
-    size_t weights_size[MODEL_MAX_DEVICES]; // bytes on each device
-    bool is_mapped[MODEL_MAX_DEVICES];      // they lie in the file's own pages
+    int *layer_device;        // [n_layer + 1] the last is the output's
+    struct model_part *parts; // [n_parts] one a device
+    int n_parts;
 };
 
 // Reads the header and finds every tensor; touches no weight. NULL with an error.
@@ -139,6 +143,13 @@ struct session_memory {
     struct berth_plan_report report; // of compute
 };
 
+// The cache of the layers on one device.
+struct session_cache {
+    struct ggml_context *ctx;
+    ggml_backend_buffer_t buffer; // NULL: no layer is there
+    size_t size;                  // bytes
+};
+
 // Inputs of a graph: written before it is computed.
 struct graph_inputs {
     struct ggml_tensor *tokens; // i32 [n_tokens]
@@ -154,13 +165,12 @@ struct session {
     const struct model_devices *devices;
     struct session_params params;
     bool has_flash;
-    struct ggml_tensor **k, **v; // [n_layer] cache: [row, n_ctx]
-    struct ggml_context *cache_ctx[MODEL_MAX_DEVICES];
-    ggml_backend_buffer_t cache_buffer[MODEL_MAX_DEVICES];
-    size_t cache_size[MODEL_MAX_DEVICES];
+    struct ggml_tensor **k, **v;  // [n_layer] cache: [row, n_ctx]
+    struct session_cache *caches; // [devices->n]
     ggml_backend_sched_t sched;
     size_t max_nodes;
-    struct session_memory memory[MODEL_MAX_DEVICES]; // after session_reserve
+    struct session_memory *memory; // [devices->n] after session_reserve
+    size_t *sizes;                 // [devices->n] scratch
 
     struct ggml_context *graph_ctx; // of the graph below
     struct ggml_cgraph *graph;

@@ -75,14 +75,14 @@ static bool tensors_make(struct placing *p, int d) {
     for (size_t i = 0; i < m->n_weights; i++) {
         n += device_of(p, &m->weights[i]) == d;
     }
-    m->ctx[d] = ggml_init((struct ggml_init_params){.mem_size = (n + 1) * ggml_tensor_overhead(), .no_alloc = true});
-    if (m->ctx[d] == NULL) {
+    m->parts[d].ctx = ggml_init((struct ggml_init_params){.mem_size = (n + 1) * ggml_tensor_overhead(), .no_alloc = true});
+    if (m->parts[d].ctx == NULL) {
         return model_fail(p->error, "out of memory for %zu tensors", n);
     }
     for (size_t i = 0; i < m->n_weights; i++) {
         struct model_weight *w = &m->weights[i];
         if (device_of(p, w) == d) {
-            *w->slot = ggml_dup_tensor(m->ctx[d], w->file);
+            *w->slot = ggml_dup_tensor(m->parts[d].ctx, w->file);
             ggml_set_name(*w->slot, w->file->name);
         }
     }
@@ -125,19 +125,19 @@ static bool pages_touch(struct placing *p, const struct ggml_tensor *t) {
 }
 
 static bool weights_map(struct placing *p, int d, size_t largest) {
-    struct model *m = p->model;
-    void *base      = (void *) (uintptr_t) berth_gguf_map_base(m->file); // read only, and so are weights
-    m->buffer[d]    = ggml_backend_dev_buffer_from_host_ptr(p->devices->dev[d], base, berth_gguf_map_size(m->file), largest);
-    if (m->buffer[d] == NULL) {
+    struct model *m    = p->model;
+    void *base         = (void *) (uintptr_t) berth_gguf_map_base(m->file); // read only, and so are weights
+    m->parts[d].buffer = ggml_backend_dev_buffer_from_host_ptr(p->devices->dev[d], base, berth_gguf_map_size(m->file), largest);
+    if (m->parts[d].buffer == NULL) {
         return model_fail(p->error, "the file cannot be used in place: %s", berth_last_error());
     }
-    ggml_backend_buffer_set_usage(m->buffer[d], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    ggml_backend_buffer_set_usage(m->parts[d].buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct model_weight *w = &m->weights[i];
         if (device_of(p, w) != d) {
             continue;
         }
-        if (ggml_backend_tensor_alloc(m->buffer[d], *w->slot, w->file->data) != GGML_STATUS_SUCCESS) {
+        if (ggml_backend_tensor_alloc(m->parts[d].buffer, *w->slot, w->file->data) != GGML_STATUS_SUCCESS) {
             return model_fail(p->error, "tensor '%s' has no place: %s", w->file->name, berth_last_error());
         }
         if (!pages_touch(p, w->file)) {
@@ -149,12 +149,13 @@ static bool weights_map(struct placing *p, int d, size_t largest) {
 
 static bool weights_upload(struct placing *p, int d) {
     struct model *m = p->model;
-    m->buffer[d]    = ggml_backend_alloc_ctx_tensors_from_buft(m->ctx[d], ggml_backend_dev_buffer_type(p->devices->dev[d]));
-    if (m->buffer[d] == NULL) {
-        return model_fail(p->error, "no memory for %zu bytes of weights on %s: %s", m->weights_size[d],
+    m->parts[d].buffer =
+        ggml_backend_alloc_ctx_tensors_from_buft(m->parts[d].ctx, ggml_backend_dev_buffer_type(p->devices->dev[d]));
+    if (m->parts[d].buffer == NULL) {
+        return model_fail(p->error, "no memory for %zu bytes of weights on %s: %s", m->parts[d].size,
             ggml_backend_dev_name(p->devices->dev[d]), berth_last_error());
     }
-    ggml_backend_buffer_set_usage(m->buffer[d], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    ggml_backend_buffer_set_usage(m->parts[d].buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     for (size_t i = 0; i < m->n_weights; i++) {
         const struct model_weight *w = &m->weights[i];
         const size_t size            = ggml_nbytes(w->file);
@@ -172,14 +173,15 @@ static bool weights_upload(struct placing *p, int d) {
 
 // In name only: the tensors have a buffer of the right type and an address that nobody follows.
 static bool weights_pretend(struct placing *p, int d) {
-    struct model *m = p->model;
-    m->buffer[d]    = ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(p->devices->dev[d]), 0);
-    if (m->buffer[d] == NULL) {
+    struct model *m    = p->model;
+    m->parts[d].buffer = ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(p->devices->dev[d]), 0);
+    if (m->parts[d].buffer == NULL) {
         return model_fail(p->error, "%s", berth_last_error());
     }
-    ggml_backend_buffer_set_usage(m->buffer[d], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    for (struct ggml_tensor *t = ggml_get_first_tensor(m->ctx[d]); t != NULL; t = ggml_get_next_tensor(m->ctx[d], t)) {
-        t->buffer = m->buffer[d];
+    ggml_backend_buffer_set_usage(m->parts[d].buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    for (struct ggml_tensor *t = ggml_get_first_tensor(m->parts[d].ctx); t != NULL;
+         t                     = ggml_get_next_tensor(m->parts[d].ctx, t)) {
+        t->buffer = m->parts[d].buffer;
         t->data   = (void *) (uintptr_t) 4096;
     }
     return true;
@@ -195,19 +197,24 @@ static bool device_fill(struct placing *p, int d, bool plan_only) {
     if (size == 0) {
         return true;
     }
-    m->is_mapped[d]    = can_map(p->devices->dev[d]);
-    m->weights_size[d] = m->is_mapped[d] ? size
-                                         : ggml_backend_alloc_ctx_tensors_from_buft_size(
-                                               m->ctx[d], ggml_backend_dev_buffer_type(p->devices->dev[d]));
-    return plan_only ? weights_pretend(p, d) : m->is_mapped[d] ? weights_map(p, d, largest) : weights_upload(p, d);
+    m->parts[d].is_mapped = can_map(p->devices->dev[d]);
+    m->parts[d].size      = m->parts[d].is_mapped ? size
+                                                  : ggml_backend_alloc_ctx_tensors_from_buft_size(
+                                                        m->parts[d].ctx, ggml_backend_dev_buffer_type(p->devices->dev[d]));
+    return plan_only ? weights_pretend(p, d) : m->parts[d].is_mapped ? weights_map(p, d, largest) : weights_upload(p, d);
 }
 
 bool model_place(struct model *m, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
     void *user_data, struct model_error *error) {
     struct placing p = {.model = m, .devices = devices, .progress = progress, .user_data = user_data, .error = error};
-    if (m->layer_device != NULL) {
+    if (m->parts != NULL) {
         return model_fail(error, "the model is placed already");
     }
+    m->parts = calloc((size_t) devices->n, sizeof *m->parts);
+    if (m->parts == NULL) {
+        return model_fail(error, "out of memory for the parts on %d devices", devices->n);
+    }
+    m->n_parts = devices->n;
     if (!layers_deal(&p)) {
         return false;
     }

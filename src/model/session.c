@@ -28,20 +28,20 @@ static bool cache_tensors(struct session *s, int d, struct model_error *error) {
     for (int64_t i = 0; i < p->n_layer; i++) {
         n += s->model->layer_device[i] == d ? 2 : 0;
     }
-    s->cache_ctx[d] = ggml_init((struct ggml_init_params){.mem_size = (n + 1) * ggml_tensor_overhead(), .no_alloc = true});
-    if (s->cache_ctx[d] == NULL) {
+    s->caches[d].ctx = ggml_init((struct ggml_init_params){.mem_size = (n + 1) * ggml_tensor_overhead(), .no_alloc = true});
+    if (s->caches[d].ctx == NULL) {
         return model_fail(error, "out of memory for %zu tensors of the cache", n);
     }
     for (int64_t i = 0; i < p->n_layer; i++) {
         if (s->model->layer_device[i] == d) {
             const enum ggml_type type = s->params.cache_type;
-            s->k[i]                   = ggml_new_tensor_2d(s->cache_ctx[d], type, p->head_size * p->n_head_kv, s->params.n_ctx);
-            s->v[i]                   = ggml_new_tensor_2d(s->cache_ctx[d], type, p->head_size_v * p->n_head_kv, s->params.n_ctx);
+            s->k[i]                   = ggml_new_tensor_2d(s->caches[d].ctx, type, p->head_size * p->n_head_kv, s->params.n_ctx);
+            s->v[i] = ggml_new_tensor_2d(s->caches[d].ctx, type, p->head_size_v * p->n_head_kv, s->params.n_ctx);
             ggml_format_name(s->k[i], "cache_k-%d", (int) i);
             ggml_format_name(s->v[i], "cache_v-%d", (int) i);
         }
     }
-    const char *why = berth_context_error(s->cache_ctx[d]);
+    const char *why = berth_context_error(s->caches[d].ctx);
     return *why == '\0' || model_fail(error, "no cache for %" PRId64 " positions: %s", s->params.n_ctx, why);
 }
 
@@ -50,23 +50,23 @@ static bool cache_place(struct session *s, int d, struct model_error *error) {
     if (!cache_tensors(s, d, error)) {
         return false;
     }
-    if (ggml_get_first_tensor(s->cache_ctx[d]) == NULL) {
+    if (ggml_get_first_tensor(s->caches[d].ctx) == NULL) {
         return true;
     }
-    s->cache_size[d] = ggml_backend_alloc_ctx_tensors_from_buft_size(s->cache_ctx[d], buft);
+    s->caches[d].size = ggml_backend_alloc_ctx_tensors_from_buft_size(s->caches[d].ctx, buft);
     if (!s->params.plan_only) {
-        s->cache_buffer[d] = ggml_backend_alloc_ctx_tensors_from_buft(s->cache_ctx[d], buft);
-        ggml_backend_buffer_clear(s->cache_buffer[d], 0); // what was never written is masked, and must be numbers
+        s->caches[d].buffer = ggml_backend_alloc_ctx_tensors_from_buft(s->caches[d].ctx, buft);
+        ggml_backend_buffer_clear(s->caches[d].buffer, 0); // what was never written is masked, and must be numbers
     } else {
-        s->cache_buffer[d] = ggml_backend_buft_alloc_buffer(buft, 0);
-        for (struct ggml_tensor *t = ggml_get_first_tensor(s->cache_ctx[d]); t != NULL;
-             t                     = ggml_get_next_tensor(s->cache_ctx[d], t)) {
-            t->buffer = s->cache_buffer[d];
+        s->caches[d].buffer = ggml_backend_buft_alloc_buffer(buft, 0);
+        for (struct ggml_tensor *t = ggml_get_first_tensor(s->caches[d].ctx); t != NULL;
+             t                     = ggml_get_next_tensor(s->caches[d].ctx, t)) {
+            t->buffer = s->caches[d].buffer;
             t->data   = (void *) (uintptr_t) 4096; // nobody follows it
         }
     }
-    return s->cache_buffer[d] != NULL ||
-           model_fail(error, "no memory for a cache of %zu bytes (%" PRId64 " positions) on %s: %s", s->cache_size[d],
+    return s->caches[d].buffer != NULL ||
+           model_fail(error, "no memory for a cache of %zu bytes (%" PRId64 " positions) on %s: %s", s->caches[d].size,
                s->params.n_ctx, ggml_backend_dev_name(s->devices->dev[d]), berth_last_error());
 }
 
@@ -123,17 +123,18 @@ struct session *session_new(const struct model *model, const struct model_device
     s->k         = calloc(n_layer, sizeof *s->k);
     s->v         = calloc(n_layer, sizeof *s->v);
     defaults(&s->params, &model->params);
-    bool ok = s->k != NULL && s->v != NULL;
+    s->caches = calloc((size_t) devices->n, sizeof *s->caches);
+    s->memory = calloc((size_t) devices->n, sizeof *s->memory);
+    s->sizes  = calloc((size_t) devices->n, sizeof *s->sizes);
+    bool ok   = s->k != NULL && s->v != NULL && s->caches != NULL && s->memory != NULL && s->sizes != NULL;
     if (!ok) {
-        model_fail(error, "out of memory for %zu layers", n_layer);
+        model_fail(error, "out of memory for %zu layers on %d devices", n_layer, devices->n);
     }
     for (int d = 0; ok && d < devices->n; d++) {
         ok = cache_place(s, d, error);
     }
     if (ok) {
-        ggml_backend_t backends[MODEL_MAX_DEVICES];
-        memcpy(backends, devices->backend, sizeof backends);
-        s->sched = ggml_backend_sched_new(backends, NULL, devices->n, s->max_nodes, false, true);
+        s->sched = ggml_backend_sched_new(devices->backend, NULL, devices->n, s->max_nodes, false, true);
         ok       = s->sched != NULL || model_fail(error, "%s", berth_last_error());
     }
     if (!ok || !flash_choose(s, error) || !scratch_make(s, error)) {
@@ -149,10 +150,13 @@ void session_free(struct session *s) {
     }
     ggml_backend_sched_free(s->sched);
     ggml_free(s->graph_ctx);
-    for (int d = 0; d < MODEL_MAX_DEVICES; d++) {
-        ggml_backend_buffer_free(s->cache_buffer[d]);
-        ggml_free(s->cache_ctx[d]);
+    for (int d = 0; s->caches != NULL && d < s->devices->n; d++) {
+        ggml_backend_buffer_free(s->caches[d].buffer);
+        ggml_free(s->caches[d].ctx);
     }
+    free(s->caches);
+    free(s->memory);
+    free(s->sizes);
     free(s->k);
     free(s->v);
     free(s->mask_row);
@@ -190,20 +194,19 @@ bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct mod
 }
 
 static bool shape_reserve(struct session *s, int64_t n_tokens, struct model_error *error) {
-    size_t sizes[MODEL_MAX_DEVICES] = {0};
     if (!session_graph(s, n_tokens, s->params.n_ctx, error)) {
         return false;
     }
     berth_clear_error();
-    ggml_backend_sched_reserve_size(s->sched, s->graph, sizes);
+    ggml_backend_sched_reserve_size(s->sched, s->graph, s->sizes);
     if (*berth_last_error() != '\0' || (!s->params.plan_only && !ggml_backend_sched_reserve(s->sched, s->graph))) {
         return model_fail(error, "no plan for %" PRId64 " tokens over %" PRId64 " positions: %s", n_tokens, s->params.n_ctx,
             berth_last_error());
     }
     for (int d = 0; d < s->devices->n; d++) {
         struct session_memory *m = &s->memory[d];
-        if (sizes[d] >= m->compute) {
-            m->compute = sizes[d];
+        if (s->sizes[d] >= m->compute) {
+            m->compute = s->sizes[d];
             if (berth_sched_report(s->sched, s->devices->backend[d], &m->report) != GGML_STATUS_SUCCESS) {
                 return model_fail(error, "%s", berth_last_error());
             }
@@ -214,7 +217,7 @@ static bool shape_reserve(struct session *s, int64_t n_tokens, struct model_erro
 
 bool session_reserve(struct session *s, struct model_error *error) {
     for (int d = 0; d < s->devices->n; d++) {
-        s->memory[d] = (struct session_memory){.weights = s->model->weights_size[d], .cache = s->cache_size[d]};
+        s->memory[d] = (struct session_memory){.weights = s->model->parts[d].size, .cache = s->caches[d].size};
     }
     return shape_reserve(s, 1, error) && shape_reserve(s, s->params.n_batch, error);
 }

@@ -262,10 +262,12 @@ static void test_devices(void **state) {
     for (size_t i = 0; i < sizeof rooms / sizeof *rooms; i++) {
         struct device dev;
         device_init(&dev, "far");
-        dev.dev.iface.get_memory = device_memory;
-        device_room              = rooms[i];
-        struct model_devices d   = {.n = 2, .dev = {&dev.dev, cpu.dev[0]}, .backend = {device_start(&dev), cpu.backend[0]}};
-        o                        = open_with(&m, &d, &params);
+        dev.dev.iface.get_memory         = device_memory;
+        device_room                      = rooms[i];
+        struct model_devices d           = {.n = 2,
+                      .dev                     = (ggml_backend_dev_t[]){&dev.dev, cpu.dev[0]},
+                      .backend                 = (ggml_backend_t[]){device_start(&dev), cpu.backend[0]}};
+        o                                = open_with(&m, &d, &params);
         const struct session_memory *far = &o.session->memory[0], *near_by = &o.session->memory[1];
         assert_int_equal(far->weights > 0, i < 2);
         assert_true(near_by->weights > 0); // the embedding at least
@@ -275,6 +277,46 @@ static void test_devices(void **state) {
         assert_int_equal(far->weights + far->cache + far->compute > 0, i < 2);
         close_opened(&o);
         device_stop(&dev);
+    }
+    model_devices_close(&cpu);
+}
+
+// More devices than ggml's schedulers take, each with room for little: as with the CPU alone.
+static void test_many_devices(void **state) {
+    (void) state;
+    enum { N = 21 };
+    static struct device devs[N];
+    ggml_backend_dev_t dev[N + 1];
+    ggml_backend_t backend[N + 1];
+    struct sample_model m        = sample_model_default();
+    struct model_devices cpu     = cpu_open();
+    struct session_params params = {.cache_type = GGML_TYPE_F16};
+    int32_t tokens[N_TOKENS];
+    float want[64], got[64];
+    int n_used = 0;
+    tokens_fill(tokens, m.n_vocab);
+    struct opened o = open_with(&m, &cpu, &params);
+    decode_in(o.session, tokens, 50, want);
+    close_opened(&o);
+    device_room = 80000;
+    for (int i = 0; i < N; i++) {
+        device_init(&devs[i], "far");
+        devs[i].dev.iface.get_memory = device_memory;
+        dev[i]                       = &devs[i].dev;
+        backend[i]                   = device_start(&devs[i]);
+    }
+    dev[N]     = cpu.dev[0];
+    backend[N] = cpu.backend[0];
+    o          = open_with(&m, &(struct model_devices){.n = N + 1, .dev = dev, .backend = backend}, &params);
+    decode_in(o.session, tokens, 50, got);
+    near(want, got, m.n_vocab, 2e-3f);
+    for (int i = 0; i < N; i++) {
+        n_used += o.session->memory[i].weights > 0;
+    }
+    assert_true(n_used > 1 && o.session->memory[N - 1].weights > 0); // the last ones first
+    close_opened(&o);
+    for (int i = 0; i < N; i++) {
+        device_stop(&devs[i]);
     }
     model_devices_close(&cpu);
 }
@@ -407,8 +449,8 @@ static void test_no_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_missing), cmocka_unit_test(test_shapes), cmocka_unit_test(test_keys),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_batches), cmocka_unit_test(test_causal), cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_plan_only), cmocka_unit_test(test_plan_outside), cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_no_memory)};
+        cmocka_unit_test(test_many_devices), cmocka_unit_test(test_plan_only), cmocka_unit_test(test_plan_outside),
+        cmocka_unit_test(test_stopped), cmocka_unit_test(test_no_memory)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
