@@ -73,12 +73,12 @@ void cpu_fail(const struct cpu_params *p, const char *fmt, ...) {
 // ---- what a node needs ----
 
 // The row if the node is to run at all.
-static const struct cpu_op_row *node_row(const struct ggml_tensor *node) {
+static inline const struct cpu_op_row *node_row(const struct ggml_tensor *node) {
     if ((node->flags & GGML_TENSOR_FLAG_COMPUTE) == 0) {
         return NULL;
     }
     const struct cpu_op_row *row = cpu_op_row(node->op);
-    return row != NULL && row->run != NULL && !ggml_is_empty(node) ? row : NULL;
+    return row != NULL && row->run != NULL && !cpu_is_empty(node) ? row : NULL;
 }
 
 static int node_tasks(const struct cpu_op_row *row, const struct ggml_tensor *node, int n_threads, int n_shared) {
@@ -95,21 +95,41 @@ static void node_barrier_serial(void *arg) {
     team->stopped = atomic_load_explicit(&team->stop, memory_order_relaxed);
 }
 
-static void node_run(struct cpu_team *team, const struct cpu_op_row *row, struct ggml_tensor *node, int ith, int nth) {
-    const struct cpu_params params = {
+static struct cpu_params team_params(struct cpu_team *team, int ith, int nth) {
+    return (struct cpu_params){
         .ith = ith, .nth = nth, .work_size = team->work_size, .work = team->work, .k = team->k, .team = team};
-    row->run(&params, node);
-    const struct ggml_cplan *plan = team->plan;
-    if (ith == 0 && plan->abort_callback != NULL && plan->abort_callback(plan->abort_callback_data)) {
-        team_stop(team, GGML_STATUS_ABORTED);
+}
+
+static void node_run(const struct cpu_params *p, const struct cpu_op_row *row, struct ggml_tensor *node) {
+    row->run(p, node);
+    const struct ggml_cplan *plan = p->team->plan;
+    if (p->ith == 0 && plan->abort_callback != NULL && plan->abort_callback(plan->abort_callback_data)) {
+        team_stop(p->team, GGML_STATUS_ABORTED);
+    }
+}
+
+static bool is_stopped(struct cpu_team *team) {
+    return atomic_load_explicit(&team->stop, memory_order_relaxed) != GGML_STATUS_SUCCESS;
+}
+
+// The walk of a thread without others: no barriers, every node one task.
+static void team_walk_alone(struct cpu_team *team) {
+    const struct cpu_params alone = team_params(team, 0, 1);
+    for (int i = 0; i < team->graph->n_nodes && !is_stopped(team); i++) {
+        const struct cpu_op_row *row = node_row(team->graph->nodes[i]);
+        if (row != NULL) {
+            chunks_restart(team);
+            node_run(&alone, row, team->graph->nodes[i]);
+        }
     }
 }
 
 enum { NOBODY_WROTE, FIRST_WROTE, MANY_WROTE }; // since the last barrier
 
 static void team_walk(void *arg, int ith) {
-    struct cpu_team *team = arg;
-    int wrote             = NOBODY_WROTE;
+    struct cpu_team *team         = arg;
+    const struct cpu_params alone = team_params(team, 0, 1);
+    int wrote                     = NOBODY_WROTE;
     for (int i = 0; i < team->graph->n_nodes; i++) {
         struct ggml_tensor *node     = team->graph->nodes[i];
         const struct cpu_op_row *row = node_row(node);
@@ -127,14 +147,15 @@ static void team_walk(void *arg, int ith) {
         if (n_tasks > 1) {
             wrote = MANY_WROTE;
             if (ith < n_tasks) {
-                node_run(team, row, node, ith, n_tasks);
+                const struct cpu_params shared = team_params(team, ith, n_tasks);
+                node_run(&shared, row, node);
             }
             continue;
         }
         wrote = FIRST_WROTE;
-        if (ith == 0 && atomic_load_explicit(&team->stop, memory_order_relaxed) == GGML_STATUS_SUCCESS) {
+        if (ith == 0 && !is_stopped(team)) {
             chunks_restart(team);
-            node_run(team, row, node, 0, 1);
+            node_run(&alone, row, node);
         }
     }
 }
@@ -142,22 +163,34 @@ static void team_walk(void *arg, int ith) {
 // ---- before the walk ----
 
 // A constructor checks a view's contiguous size only, since strides may come later; here they are final.
-static bool is_inside(const struct ggml_tensor *t) {
+static inline bool is_inside(const struct ggml_tensor *t) {
     const struct ggml_tensor *whole = t->view_src;
-    if (BERTH_LIKELY(whole == NULL)) {
-        return true;
+    if (BERTH_LIKELY(whole == NULL) || (t->view_offs == 0 && cpu_are_same_layout(t, whole))) {
+        return true; // the second: in place
     }
     const size_t size = ggml_nbytes(whole);
     return t->view_offs <= size && ggml_nbytes(t) <= size - t->view_offs;
 }
 
-static bool has_memory(const struct ggml_tensor *t) {
-    return ggml_is_empty(t) || (t->data != NULL && is_inside(t));
+static inline bool has_memory(const struct ggml_tensor *t) {
+    return BERTH_LIKELY(t->data != NULL && is_inside(t)) || cpu_is_empty(t);
 }
 
 static enum ggml_status poison_report(const struct ggml_tensor *t) {
     const char *text = cpu_poison_text(t);
     return cpu_error(GGML_STATUS_FAILED, "the graph holds poison: %s", text[0] != '\0' ? text : "a constructor failed");
+}
+
+static bool node_has_memory(const struct ggml_tensor *node) {
+    if (!has_memory(node)) {
+        return false;
+    }
+    for (int s = 0; s < GGML_MAX_SRC; s++) {
+        if (node->src[s] != NULL && !has_memory(node->src[s])) {
+            return false;
+        }
+    }
+    return true;
 }
 
 static enum ggml_status node_check(const struct ggml_tensor *node, int i) {
@@ -171,59 +204,54 @@ static enum ggml_status node_check(const struct ggml_tensor *node, int i) {
         return GGML_STATUS_SUCCESS;
     }
     const struct cpu_op_row *row = cpu_op_row(node->op);
-    if (row == NULL || (row->supports != NULL && !row->supports(node))) {
+    if (BERTH_UNLIKELY(row == NULL || (row->supports != NULL && !row->supports(node)))) {
         return cpu_error(GGML_STATUS_FAILED, "node %d '%s': the CPU backend does not compute %s on %s and %s to %s", i,
             node->name, ggml_op_name(node->op), node->src[0] != NULL ? ggml_type_name(node->src[0]->type) : "nothing",
             node->src[1] != NULL ? ggml_type_name(node->src[1]->type) : "nothing", ggml_type_name(node->type));
     }
-    if (row->run == NULL) {
-        return GGML_STATUS_SUCCESS;
-    }
-    bool memory = has_memory(node);
-    for (int s = 0; s < GGML_MAX_SRC; s++) {
-        memory = memory && (node->src[s] == NULL || has_memory(node->src[s]));
-    }
-    if (!memory) {
+    if (BERTH_UNLIKELY(row->run != NULL && !node_has_memory(node))) {
         return cpu_error(GGML_STATUS_FAILED, "node %d '%s' (%s): it or a source has no memory, or is a view past its end", i,
             node->name, ggml_op_name(node->op));
     }
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status graph_check(const struct ggml_cgraph *graph) {
+// Most tasks and most work memory any node wants from n_threads threads, n_shared of which have a processor.
+struct needs {
+    int n_threads, n_shared;
+    int n_tasks;
+    size_t work_size;
+};
+
+static void needs_add(struct needs *needs, const struct cpu_op_row *row, const struct ggml_tensor *node) {
+    const int n       = node_tasks(row, node, needs->n_threads, needs->n_shared);
+    const size_t size = row->work_size != NULL ? row->work_size(node, n) : 0;
+    needs->n_tasks    = n > needs->n_tasks ? n : needs->n_tasks;
+    needs->work_size  = size > needs->work_size ? size : needs->work_size;
+}
+
+static size_t needs_work_size(const struct needs *needs) {
+    return needs->work_size + (needs->work_size > 0 ? WORK_ALIGN : 0); // the caller's memory may be aligned to less
+}
+
+// One pass: a graph of small nodes spends much of its time here.
+static enum ggml_status graph_check(const struct ggml_cgraph *graph, struct needs *needs) {
     for (int i = 0; i < graph->n_leafs; i++) {
         if (graph->leafs[i] != NULL && berth_poisoned(graph->leafs[i])) {
             return poison_report(graph->leafs[i]);
         }
     }
     for (int i = 0; i < graph->n_nodes; i++) {
-        if (node_check(graph->nodes[i], i) != GGML_STATUS_SUCCESS) {
+        const struct ggml_tensor *node = graph->nodes[i];
+        if (node_check(node, i) != GGML_STATUS_SUCCESS) {
             return GGML_STATUS_FAILED;
+        }
+        const struct cpu_op_row *row = node_row(node);
+        if (row != NULL) {
+            needs_add(needs, row, node);
         }
     }
     return GGML_STATUS_SUCCESS;
-}
-
-// Most tasks and most work memory any node wants from n_threads threads. Nodes that graph_check would refuse want nothing.
-static void graph_needs(
-    const struct ggml_cgraph *graph, bool is_checked, int n_threads, int n_shared, int *n_tasks, size_t *work_size) {
-    *n_tasks   = 1;
-    *work_size = 0;
-    for (int i = 0; i < graph->n_nodes; i++) {
-        const struct ggml_tensor *node = graph->nodes[i];
-        if (node == NULL || berth_poisoned(node)) {
-            continue;
-        }
-        const struct cpu_op_row *row = node_row(node);
-        if (row == NULL || (!is_checked && row->supports != NULL && !row->supports(node))) {
-            continue;
-        }
-        const int n       = node_tasks(row, node, n_threads, n_shared);
-        const size_t size = row->work_size != NULL ? row->work_size(node, n) : 0;
-        *n_tasks          = n > *n_tasks ? n : *n_tasks;
-        *work_size        = size > *work_size ? size : *work_size;
-    }
-    *work_size += *work_size > 0 ? WORK_ALIGN : 0; // the caller's memory may be aligned to less
 }
 
 struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_threads, struct ggml_threadpool *threadpool) {
@@ -239,14 +267,27 @@ struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_thread
         n_threads = GGML_MAX_N_THREADS;
     }
     // Whatever pool it runs on later has at most as many processors: the work size holds for it too.
-    graph_needs(cgraph, false, n_threads, n_threads, &plan.n_threads, &plan.work_size);
+    struct needs needs = {.n_threads = n_threads, .n_shared = n_threads, .n_tasks = 1};
+    for (int i = 0; i < cgraph->n_nodes; i++) { // those that graph_check will refuse want nothing
+        const struct ggml_tensor *node = cgraph->nodes[i];
+        const struct cpu_op_row *row   = node != NULL && !berth_poisoned(node) ? node_row(node) : NULL;
+        if (row != NULL && (row->supports == NULL || row->supports(node))) {
+            needs_add(&needs, row, node);
+        }
+    }
+    plan.n_threads = needs.n_tasks;
+    plan.work_size = needs_work_size(&needs);
     return plan;
 }
 
 static enum ggml_status team_run(struct cpu_team *team, struct ggml_threadpool *pool, int n_threads) {
-    team->n_shared = pool != NULL ? cpu_pool_n_cpus(pool) : 1;
-    size_t need;
-    graph_needs(team->graph, true, n_threads, team->n_shared, &team->nth, &need);
+    team->n_shared     = pool != NULL ? cpu_pool_n_cpus(pool) : 1;
+    struct needs needs = {.n_threads = n_threads, .n_shared = team->n_shared, .n_tasks = 1};
+    if (graph_check(team->graph, &needs) != GGML_STATUS_SUCCESS) {
+        return GGML_STATUS_FAILED;
+    }
+    team->nth         = needs.n_tasks;
+    const size_t need = needs_work_size(&needs);
     if (need > team->plan->work_size || (need > 0 && team->plan->work_data == NULL)) {
         return cpu_error(GGML_STATUS_FAILED, "the graph needs %zu bytes of work memory, the plan has %zu%s", need,
             team->plan->work_size, team->plan->work_data == NULL ? " and no memory for it" : "");
@@ -260,7 +301,7 @@ static enum ggml_status team_run(struct cpu_team *team, struct ggml_threadpool *
     if (team->nth > 1) {
         cpu_pool_run(pool, team->nth, team_walk, team);
     } else {
-        team_walk(team, 0);
+        team_walk_alone(team);
     }
     const enum ggml_status status = (enum ggml_status) atomic_load(&team->stop);
     return status == GGML_STATUS_FAILED ? cpu_error(status, "%s", team->error) : status;
@@ -270,9 +311,6 @@ enum ggml_status ggml_graph_compute(struct ggml_cgraph *cgraph, struct ggml_cpla
     cpu_init();
     if (cgraph == NULL || cplan == NULL) {
         return cpu_error(GGML_STATUS_FAILED, "ggml_graph_compute: no %s", cgraph == NULL ? "graph" : "plan");
-    }
-    if (graph_check(cgraph) != GGML_STATUS_SUCCESS) {
-        return GGML_STATUS_FAILED;
     }
     struct cpu_team team = {
         .graph = cgraph, .plan = cplan, .k = cplan->use_ref ? &cpu_kernels_portable : &cpu_kernels_best, .nth = 1, .n_shared = 1};

@@ -83,7 +83,10 @@ struct cpu_op_entry {
 // clang-format on
 
 // The row of an op, NULL if there is none. A number that is no op has none.
-const struct cpu_op_row *cpu_op_row(enum ggml_op op);
+extern const struct cpu_op_row *cpu_op_rows[GGML_OP_COUNT];
+static inline const struct cpu_op_row *cpu_op_row(enum ggml_op op) {
+    return (unsigned) op < GGML_OP_COUNT ? cpu_op_rows[op] : NULL;
+}
 // Whether the CPU backend computes this tensor's op on these sources.
 bool cpu_supports_op(const struct ggml_tensor *op);
 
@@ -109,6 +112,11 @@ int cpu_tasks_all(const struct ggml_tensor *op, int n_threads);
 
 // This task's even share [*i0, *i1) of n units.
 static inline void cpu_share(const struct cpu_params *p, int64_t n, int64_t *i0, int64_t *i1) {
+    if (p->nth == 1) { // a division is a good part of a small op
+        *i0 = 0;
+        *i1 = n;
+        return;
+    }
     const int64_t each = n / p->nth, more = n % p->nth;
     *i0 = each * p->ith + (p->ith < more ? p->ith : more);
     *i1 = *i0 + each + (p->ith < more);
@@ -133,6 +141,18 @@ static inline char *cpu_row(const struct ggml_tensor *t, struct cpu_row_pos at) 
 // The row of t that broadcasts to position `at` of the result.
 static inline char *cpu_row_repeat(const struct ggml_tensor *t, struct cpu_row_pos at) {
     return cpu_row_at(t, at.i1 % t->ne[1], at.i2 % t->ne[2], at.i3 % t->ne[3]);
+}
+
+// What ggml's functions of these names say, without a call into its library: small graphs are made of such questions.
+static inline bool cpu_is_empty(const struct ggml_tensor *t) {
+    return (t->ne[0] == 0) | (t->ne[1] == 0) | (t->ne[2] == 0) | (t->ne[3] == 0);
+}
+static inline bool cpu_are_same_shape(const struct ggml_tensor *a, const struct ggml_tensor *b) {
+    return ((a->ne[0] ^ b->ne[0]) | (a->ne[1] ^ b->ne[1]) | (a->ne[2] ^ b->ne[2]) | (a->ne[3] ^ b->ne[3])) == 0;
+}
+static inline bool cpu_are_same_layout(const struct ggml_tensor *a, const struct ggml_tensor *b) {
+    return a->type == b->type && cpu_are_same_shape(a, b) &&
+           ((a->nb[0] ^ b->nb[0]) | (a->nb[1] ^ b->nb[1]) | (a->nb[2] ^ b->nb[2]) | (a->nb[3] ^ b->nb[3])) == 0;
 }
 
 // op_params as they lie there

@@ -8,19 +8,15 @@
 #define FAMILY(name) cpu_ops_##name,
 static const struct cpu_op_entry *const families[] = {CPU_FAMILIES(FAMILY)};
 
-static const struct cpu_op_row *rows[GGML_OP_COUNT];
+const struct cpu_op_row *cpu_op_rows[GGML_OP_COUNT];
 
 void cpu_optable_init(void) {
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
         for (const struct cpu_op_entry *e = families[i]; e->op != GGML_OP_COUNT; e++) {
-            BERTH_ASSERT(rows[e->op] == NULL);
-            rows[e->op] = &e->row;
+            BERTH_ASSERT(cpu_op_rows[e->op] == NULL);
+            cpu_op_rows[e->op] = &e->row;
         }
     }
-}
-
-const struct cpu_op_row *cpu_op_row(enum ggml_op op) {
-    return (unsigned) op < GGML_OP_COUNT ? rows[op] : NULL;
 }
 
 bool cpu_supports_op(const struct ggml_tensor *op) {

@@ -11,7 +11,7 @@ static void gather(const struct cpu_kernels *k, const struct ggml_tensor *t, con
     }
 }
 
-const float *cpu_row_load(
+const float *cpu_row_widen(
     const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, int64_t i0, int64_t n, float *buf) {
     const size_t size  = ggml_type_size(t->type);
     const int64_t blck = ggml_blck_size(t->type);
@@ -20,9 +20,6 @@ const float *cpu_row_load(
         return buf;
     }
     const char *at = row + (size_t) (i0 / blck) * size;
-    if (t->type == GGML_TYPE_F32) {
-        return (const float *) (const void *) at;
-    }
     k->to_float[t->type](at, buf, n);
     return buf;
 }
@@ -53,7 +50,7 @@ const float *cpu_row_load_repeat(
     return buf;
 }
 
-void cpu_row_store(
+void cpu_row_narrow(
     const struct cpu_kernels *k, const struct ggml_tensor *t, char *row, int64_t i0, int64_t n, const float *from) {
     const size_t size  = ggml_type_size(t->type);
     const int64_t blck = ggml_blck_size(t->type);
@@ -63,8 +60,5 @@ void cpu_row_store(
         }
         return;
     }
-    char *at = row + (size_t) (i0 / blck) * size;
-    if ((const void *) at != (const void *) from) {
-        k->traits[t->type].from_float(from, at, n);
-    }
+    k->traits[t->type].from_float(from, row + (size_t) (i0 / blck) * size, n);
 }

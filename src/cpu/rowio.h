@@ -13,10 +13,18 @@ static inline bool cpu_is_float(enum ggml_type t) {
     return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16;
 }
 
+static inline bool cpu_is_f32_dense(const struct ggml_tensor *t) {
+    return t->type == GGML_TYPE_F32 && t->nb[0] == sizeof(float);
+}
+
 // n floats starting at element i0 of a row: where they lie, if they are dense f32, else widened into buf. A quantised row is
 // dense, and i0 the start of a block.
-const float *cpu_row_load(
+const float *cpu_row_widen(
     const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, int64_t i0, int64_t n, float *buf);
+static inline const float *cpu_row_load(
+    const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, int64_t i0, int64_t n, float *buf) {
+    return cpu_is_f32_dense(t) ? (const float *) (const void *) row + i0 : cpu_row_widen(k, t, row, i0, n, buf);
+}
 // Likewise for rows that repeat: element i of the row is element i % ne[0] of t.
 const float *cpu_row_load_repeat(
     const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, int64_t i0, int64_t n, float *buf);
@@ -24,9 +32,16 @@ const float *cpu_row_load_repeat(
 // Where to put n floats for element i0 on: in the row itself if it is dense f32, else in buf, from which cpu_row_store takes
 // them.
 static inline float *cpu_row_target(const struct ggml_tensor *t, char *row, int64_t i0, float *buf) {
-    return t->type == GGML_TYPE_F32 && t->nb[0] == sizeof(float) ? (float *) (void *) row + i0 : buf;
+    return cpu_is_f32_dense(t) ? (float *) (void *) row + i0 : buf;
 }
-void cpu_row_store(const struct cpu_kernels *k, const struct ggml_tensor *t, char *row, int64_t i0, int64_t n, const float *from);
+void cpu_row_narrow(
+    const struct cpu_kernels *k, const struct ggml_tensor *t, char *row, int64_t i0, int64_t n, const float *from);
+static inline void cpu_row_store(
+    const struct cpu_kernels *k, const struct ggml_tensor *t, char *row, int64_t i0, int64_t n, const float *from) {
+    if (!cpu_is_f32_dense(t) || from != (const float *) (const void *) row + i0) {
+        cpu_row_narrow(k, t, row, i0, n, from);
+    }
+}
 
 // This task's share of a tensor's pieces: for (cpu_pieces(p, t, &it); cpu_piece_next(&it);) ...
 struct cpu_pieces {

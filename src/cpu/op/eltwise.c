@@ -13,12 +13,12 @@
 static bool binary_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return a != NULL && b != NULL && cpu_is_float(a->type) && cpu_is_float(b->type) && cpu_is_float(op->type) &&
-           ggml_are_same_shape(a, op) && ggml_can_repeat(b, a);
+           cpu_are_same_shape(a, op) && (cpu_are_same_shape(a, b) || ggml_can_repeat(b, a));
 }
 
 static bool add_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    if (a == NULL || b == NULL || !ggml_is_quantized(a->type)) {
+    if (a == NULL || b == NULL || cpu_is_float(a->type) || !ggml_is_quantized(a->type)) {
         return binary_supports(op);
     }
     const struct cpu_kernels *k = &cpu_kernels_best;
@@ -26,7 +26,30 @@ static bool add_supports(const struct ggml_tensor *op) {
            (op->type == a->type || cpu_is_float(op->type)) && ggml_are_same_shape(a, op) && ggml_can_repeat(b, a);
 }
 
+// f32 without gaps, all three alike: one long row.
+static bool binary_is_flat(const struct ggml_tensor *op) {
+    return cpu_is_f32_dense(op) && op->nb[1] == op->nb[0] * (size_t) op->ne[0] && op->nb[2] == op->nb[1] * (size_t) op->ne[1] &&
+           op->nb[3] == op->nb[2] * (size_t) op->ne[2] && cpu_are_same_layout(op, op->src[0]) &&
+           cpu_are_same_layout(op, op->src[1]);
+}
+
+static void binary_run_flat(const struct cpu_params *p, struct ggml_tensor *op, cpu_row2_t row2) {
+    const int64_t line = 16; // elements; tasks share none
+    const int64_t n    = op->ne[0] * op->ne[1] * op->ne[2] * op->ne[3];
+    int64_t i0, i1;
+    cpu_share(p, (n + line - 1) / line, &i0, &i1);
+    i0 *= line;
+    i1 = i1 * line < n ? i1 * line : n;
+    if (i0 < i1) {
+        row2(i1 - i0, (float *) op->data + i0, (const float *) op->src[0]->data + i0, (const float *) op->src[1]->data + i0);
+    }
+}
+
 static void binary_run(const struct cpu_params *p, struct ggml_tensor *op, cpu_row2_t row2) {
+    if (binary_is_flat(op)) {
+        binary_run_flat(p, op, row2);
+        return;
+    }
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     float buf_a[CPU_PIECE], buf_b[CPU_PIECE], buf_z[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
