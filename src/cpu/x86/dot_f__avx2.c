@@ -120,17 +120,6 @@ static void bf16_from_f32__avx2(const float *restrict x, void *restrict vy, int6
     }
 }
 
-static void q8_0_to_f32__avx2(const void *restrict vx, float *restrict y, int64_t n) {
-    const block_q8_0 *x = vx;
-    for (int64_t i = 0; i < n / 32; i++, y += 32) {
-        const __m256 d = _mm256_set1_ps(half_at(&x[i].d));
-        for (int j = 0; j < 32; j += 8) {
-            const __m256i q = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *) (x[i].qs + j)));
-            _mm256_storeu_ps(y + j, _mm256_mul_ps(_mm256_cvtepi32_ps(q), d));
-        }
-    }
-}
-
 void cpu_tier_avx2_float(struct cpu_kernels *k) {
     k->traits[GGML_TYPE_F32].vec_dot     = vec_dot_f32__avx2;
     k->traits[GGML_TYPE_F16].vec_dot     = vec_dot_f16__avx2;
@@ -142,5 +131,4 @@ void cpu_tier_avx2_float(struct cpu_kernels *k) {
     k->traits[GGML_TYPE_BF16].from_float = bf16_from_f32__avx2;
     k->to_float[GGML_TYPE_F16]           = half_to_f32__avx2;
     k->to_float[GGML_TYPE_BF16]          = bf16_to_f32__avx2;
-    k->to_float[GGML_TYPE_Q8_0]          = q8_0_to_f32__avx2;
 }

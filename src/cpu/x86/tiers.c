@@ -11,6 +11,10 @@ static bool has_avx2(void) {
     return f->avx2 && f->fma && f->f16c && f->bmi2;
 }
 
+static bool has_avxvnni(void) {
+    return cpu_features()->avx_vnni && has_avx2();
+}
+
 static bool has_avx512(void) {
     return cpu_features()->avx512 && has_avx2();
 }
@@ -26,7 +30,13 @@ static void fill_avx2(struct cpu_kernels *k) {
     cpu_tier_avx2_dot_q(k);
     cpu_tier_avx2_gemv_q(k);
     cpu_tier_avx2_gemm_q(k);
+    cpu_tier_avx2_widen(k);
     cpu_tier_avx2_vec(k);
+}
+
+static void fill_avxvnni(struct cpu_kernels *k) {
+    cpu_tier_avxvnni_gemv(k);
+    cpu_tier_avxvnni_gemm(k);
 }
 
 static void fill_avx512(struct cpu_kernels *k) {
@@ -42,6 +52,7 @@ static void fill_vnni(struct cpu_kernels *k) {
 
 static const struct cpu_tier tiers[] = {
     {"avx2", has_avx2, fill_avx2},
+    {"avxvnni", has_avxvnni, fill_avxvnni},
     {"avx512", has_avx512, fill_avx512},
     {"vnni", has_vnni, fill_vnni},
     {NULL, NULL, NULL},

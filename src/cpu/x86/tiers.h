@@ -10,7 +10,10 @@ void cpu_tier_avx2_quantize(struct cpu_kernels *k); // quantize__avx2.c
 void cpu_tier_avx2_dot_q(struct cpu_kernels *k);    // dot_q__avx2.c
 void cpu_tier_avx2_gemm_q(struct cpu_kernels *k);   // gemm_q__avx2.c
 void cpu_tier_avx2_gemv_q(struct cpu_kernels *k);   // gemv_q__avx2.c
+void cpu_tier_avx2_widen(struct cpu_kernels *k);    // widen__avx2.c
 void cpu_tier_avx2_vec(struct cpu_kernels *k);      // vec__avx2.c
+void cpu_tier_avxvnni_gemv(struct cpu_kernels *k);  // gemv_q__avxvnni.c
+void cpu_tier_avxvnni_gemm(struct cpu_kernels *k);  // gemm_q__avxvnni.c
 void cpu_tier_avx512_float(struct cpu_kernels *k);  // dot_f__avx512.c
 void cpu_tier_avx512_gemm_f(struct cpu_kernels *k); // gemm_f__avx512.c
 void cpu_tier_avx512_vec(struct cpu_kernels *k);    // vec__avx512.c

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// widen__avx2.c: quantised rows to floats, for embeddings and for attention's values. Bit for bit what the portable functions
+// give: the same operations in the same order, none of them fused.
+
+#include "cpu/x86/tiers.h"
+#include "cpu/x86/unpack.h"
+
+// 16 bytes, times scale, and plus or minus what is given.
+UNPACK_INLINE void widen16(float *y, __m128i bytes, float scale) {
+    const __m256 s = _mm256_set1_ps(scale);
+    _mm256_storeu_ps(y, _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)), s));
+    _mm256_storeu_ps(y + 8, _mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8))), s));
+}
+
+UNPACK_INLINE void widen16_plus(float *y, __m128i bytes, float scale, float plus) {
+    const __m256 s = _mm256_set1_ps(scale), p = _mm256_set1_ps(plus);
+    const __m256 a = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+    const __m256 b = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)));
+    _mm256_storeu_ps(y, _mm256_add_ps(_mm256_mul_ps(a, s), p));
+    _mm256_storeu_ps(y + 8, _mm256_add_ps(_mm256_mul_ps(b, s), p));
+}
+
+UNPACK_INLINE __m128i half_of(__m256i v, const int which) {
+    return which == 0 ? _mm256_castsi256_si128(v) : _mm256_extracti128_si256(v, 1);
+}
+
+// ---- blocks of 32 ----
+
+#define WIDEN_32(type) \
+    static void type##_to_f32__avx2(const void *restrict vx, float *restrict y, int64_t n) { \
+        const block_##type *x = vx; \
+        for (int64_t i = 0; i < n / 32; i++, y += 32) { \
+            const __m256i v = unpack_##type(&x[i]); \
+            const float d   = scale_##type(&x[i]); \
+            widen16(y, half_of(v, 0), d); \
+            widen16(y + 16, half_of(v, 1), d); \
+        } \
+    }
+WIDEN_32(q8_0)
+WIDEN_32(q4_0)
+WIDEN_32(q5_0)
+WIDEN_32(iq4_nl)
+WIDEN_32(mxfp4)
+
+#define WIDEN_32_MIN(type) \
+    static void type##_to_f32__avx2(const void *restrict vx, float *restrict y, int64_t n) { \
+        const block_##type *x = vx; \
+        for (int64_t i = 0; i < n / 32; i++, y += 32) { \
+            const __m256i v = unpack_##type(&x[i]); \
+            const float d = half_at(&x[i].d), m = half_at(&x[i].m); \
+            widen16_plus(y, half_of(v, 0), d, m); \
+            widen16_plus(y + 16, half_of(v, 1), d, m); \
+        } \
+    }
+WIDEN_32_MIN(q4_1)
+WIDEN_32_MIN(q5_1)
+
+// ---- blocks of 256 ----
+
+// Run r of 16 or 32 of a block, 16 elements at a time: element 16 j.
+#define RUN_OF(j, R) ((R) == 16 ? (j) : (j) / 2)
+#define WIDEN_256(type, R, offset) \
+    static void type##_to_f32__avx2(const void *restrict vx, float *restrict y, int64_t n) { \
+        const block_##type *x = vx; \
+        for (int64_t i = 0; i < n / QK_K; i++, y += QK_K) { \
+            __m256i v[8]; \
+            int8_t scales[16]; \
+            unpack_##type(&x[i], v); \
+            _mm_storeu_si128((void *) scales, scales_##type(&x[i])); \
+            const float d = half_at(&x[i].d); \
+            for (int j = 0; j < 16; j++) { \
+                const __m128i bytes = _mm_sub_epi8(half_of(v[j / 2], j % 2), _mm_set1_epi8(offset)); \
+                widen16(y + 16 * j, bytes, d * (float) scales[RUN_OF(j, R)]); \
+            } \
+        } \
+    }
+WIDEN_256(q3_K, 16, 4)
+WIDEN_256(q6_K, 16, 32)
+WIDEN_256(iq4_xs, 32, 0)
+
+#define WIDEN_256_MIN(type, R) \
+    static void type##_to_f32__avx2(const void *restrict vx, float *restrict y, int64_t n) { \
+        const block_##type *x = vx; \
+        for (int64_t i = 0; i < n / QK_K; i++, y += QK_K) { \
+            __m256i v[8]; \
+            int8_t scales[16], mins[16]; \
+            unpack_##type(&x[i], v); \
+            _mm_storeu_si128((void *) scales, scales_##type(&x[i])); \
+            _mm_storeu_si128((void *) mins, mins_##type(&x[i])); \
+            const float d = half_at(&x[i].d), dmin = half_at(&x[i].dmin); \
+            for (int j = 0; j < 16; j++) { \
+                const int r = RUN_OF(j, R); \
+                widen16_plus(y + 16 * j, half_of(v[j / 2], j % 2), d * (float) scales[r], -(dmin * (float) mins[r])); \
+            } \
+        } \
+    }
+WIDEN_256_MIN(q4_K, 32)
+WIDEN_256_MIN(q5_K, 32)
+WIDEN_256_MIN(q2_K, 16)
+
+void cpu_tier_avx2_widen(struct cpu_kernels *k) {
+#define ROW(TYPE, type) k->to_float[GGML_TYPE_##TYPE] = type##_to_f32__avx2;
+    ROW(Q8_0, q8_0)
+    ROW(Q4_0, q4_0)
+    ROW(Q5_0, q5_0)
+    ROW(IQ4_NL, iq4_nl)
+    ROW(MXFP4, mxfp4)
+    ROW(Q4_1, q4_1)
+    ROW(Q5_1, q5_1)
+    ROW(Q4_K, q4_K)
+    ROW(Q5_K, q5_K)
+    ROW(Q2_K, q2_K)
+    ROW(Q3_K, q3_K)
+    ROW(Q6_K, q6_K)
+    ROW(IQ4_XS, iq4_xs)
+#undef ROW
+}
