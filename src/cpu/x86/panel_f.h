@@ -64,13 +64,18 @@ FLOATS_INLINE float as_it_is(float v) {
     return v;
 }
 
+// A piece of all columns at a time, so that the panel's lines are filled while they are in the first cache.
+#define PIECE 64
 #define PACK_Y(name, as) \
     static void pack_y_##name(int64_t n, void *panel, const float *const *y, int ny) { \
-        for (int c = 0; c < NR; c++) { \
-            const float *from = y[c < ny ? c : 0]; \
-            float *to         = (float *) panel + c; \
-            for (int64_t i = 0; i < n; i++) { \
-                to[i * NR] = as(from[i]); \
+        for (int64_t i0 = 0; i0 < n; i0 += PIECE) { \
+            const int64_t end = n - i0 < PIECE ? n : i0 + PIECE; \
+            for (int c = 0; c < NR; c++) { \
+                const float *from = y[c < ny ? c : 0]; \
+                float *to         = (float *) panel + c; \
+                for (int64_t i = i0; i < end; i++) { \
+                    to[i * NR] = as(from[i]); \
+                } \
             } \
         } \
     }
