@@ -3,13 +3,11 @@
 // and panels of every type, with lengths and counts that leave rests. Shows which tier is wrong, where op-suite shows that one
 // is. Memory ends where its last row ends, at a page that cannot be touched.
 
-#include "support/check.h"
+#include "support/walled.h"
 
 #include "cpu/cpu.h"
 
 #include <math.h>
-#include <string.h>
-#include <sys/mman.h>
 
 #define N_MAX 1536
 #define ROWS 37
@@ -29,28 +27,6 @@ static void numbers(void) {
         state   = state * 1664525u + 1013904223u;
         cols[i] = (float) (int32_t) state / 536870912.0f;
     }
-}
-
-// ---- memory with a wall behind it ----
-
-#define PAGE 65536 // no machine has larger ones
-
-static size_t walled_size(size_t size) {
-    return (size + PAGE - 1) / PAGE * PAGE + PAGE;
-}
-
-// size bytes that end at the wall, of whatever alignment that gives; what lies before them is garbage.
-static void *walled(size_t size) {
-    const size_t all = walled_size(size);
-    char *base       = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(base != MAP_FAILED);
-    memset(base, 0xff, all - PAGE);
-    assert_int_equal(mprotect(base + all - PAGE, PAGE, PROT_NONE), 0);
-    return base + all - PAGE - size;
-}
-
-static void walled_free(void *at, size_t size) {
-    munmap((char *) at + size + PAGE - walled_size(size), walled_size(size));
 }
 
 static bool is_close(float a, float b, double scale, double tolerance) {
@@ -236,7 +212,10 @@ static void check_row(int64_t n) {
     }
     ONE(exp)
     ONE(silu)
-    ONE(gelu) ONE(gelu_quick) ONE(tanh) ONE(sigmoid)
+    ONE(gelu)
+    ONE(gelu_quick)
+    ONE(tanh)
+    ONE(sigmoid)
 #undef ONE
 #define TWO(slot) \
     memcpy(x, cols, size); \
@@ -246,9 +225,10 @@ static void check_row(int64_t n) {
     for (int64_t i = 0; i < n; i++) { \
         expect_near(#slot, n, i, x[i], want[i]); \
     }
-        TWO(add) TWO(sub) TWO(mul) TWO(div)
+    TWO(add)
+    TWO(sub) TWO(mul) TWO(div)
 #undef TWO
-            memcpy(x, cols, size);
+        memcpy(x, cols, size);
     expect_near("max", n, 0, tier.max(n, x), p->max(n, cols));
     expect_near("sum", n, 0, (float) tier.sum(n, x), (float) p->sum(n, cols));
     expect_near("sum_sq", n, 0, (float) tier.sum_sq(n, x), (float) p->sum_sq(n, cols));

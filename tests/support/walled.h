@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// walled.h: memory that ends where its size says: a page that cannot be touched follows.
+#pragma once
+
+#include "support/check.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#define WALL 65536 // no machine has larger pages
+
+static inline size_t walled_all(size_t size) {
+    return (size + WALL - 1) / WALL * WALL + WALL;
+}
+
+// size bytes, of whatever alignment that gives. They and what lies before them are NaN in every float type.
+static inline void *walled(size_t size) {
+    const size_t all = walled_all(size);
+    char *base       = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(base != MAP_FAILED);
+    memset(base, 0xff, all - WALL);
+    assert_int_equal(mprotect(base + all - WALL, WALL, PROT_NONE), 0);
+    return base + all - WALL - size;
+}
+
+static inline void walled_free(void *at, size_t size) {
+    munmap((char *) at + size + WALL - walled_all(size), walled_all(size));
+}
