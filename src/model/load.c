@@ -77,9 +77,29 @@ static bool type_check(const struct ggml_tensor *t, bool is_vector, struct model
     return true;
 }
 
+// The file's tensors by their id: the context's own search by name would look at all of them.
+static bool ids_make(struct model *m, struct model_error *error) {
+    struct ggml_context *ctx = berth_gguf_map_tensors(m->file);
+    const int64_t n          = gguf_get_n_tensors(berth_gguf_map_meta(m->file));
+    int64_t i                = 0;
+    m->by_id                 = calloc((size_t) n + 1, sizeof *m->by_id);
+    if (m->by_id == NULL) {
+        return model_fail(error, "out of memory for the table of %" PRId64 " tensors", n);
+    }
+    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL && i < n; t = ggml_get_next_tensor(ctx, t)) {
+        m->by_id[i++] = t;
+    }
+    return true;
+}
+
+static struct ggml_tensor *tensor_find(const struct model *m, const char *name) {
+    const int64_t id = gguf_find_tensor(berth_gguf_map_meta(m->file), name);
+    return id >= 0 ? m->by_id[id] : NULL;
+}
+
 static bool weight_find(struct model *m, const char *name, const int64_t ne[3], int64_t layer, bool is_needed,
     struct ggml_tensor **slot, struct model_error *error) {
-    struct ggml_tensor *t = ggml_get_tensor(berth_gguf_map_tensors(m->file), name);
+    struct ggml_tensor *t = tensor_find(m, name);
     *slot                 = t;
     if (t == NULL) {
         return !is_needed || model_fail(error, "tensor '%s' is missing", name);
@@ -114,7 +134,7 @@ static bool layer_find(struct model *m, int64_t i, struct model_error *error) {
 
 // The embedding has a row a token: the vocabulary's size is what it says.
 static bool vocab_size_find(struct model *m, struct model_error *error) {
-    const struct ggml_tensor *t = ggml_get_tensor(berth_gguf_map_tensors(m->file), "token_embd.weight");
+    const struct ggml_tensor *t = tensor_find(m, "token_embd.weight");
     if (t == NULL) {
         return model_fail(error, "tensor 'token_embd.weight' is missing");
     }
@@ -125,7 +145,7 @@ static bool vocab_size_find(struct model *m, struct model_error *error) {
 
 static bool tensors_find(struct model *m, struct model_error *error) {
     struct model_params *p = &m->params;
-    if (!vocab_size_find(m, error)) {
+    if (!ids_make(m, error) || !vocab_size_find(m, error)) {
         return false;
     }
     const size_t n = N_MODEL_WEIGHTS + (size_t) p->n_layer * N_LAYER_ROWS;
@@ -185,6 +205,7 @@ void model_free(struct model *m) {
     free(m->layer_device);
     free(m->layers);
     free(m->weights);
+    free(m->by_id);
     berth_gguf_map_close(m->file);
     free(m);
 }

@@ -108,6 +108,7 @@ struct model {
     struct ggml_tensor *token_embd, *output_norm, *output;
     struct ggml_tensor *rope_freqs, *rope_long, *rope_short; // NULL: none
     struct model_layer *layers;                              // [n_layer]
+    struct ggml_tensor **by_id;                              // the file's tensors
     struct model_weight *weights;
     size_t n_weights;
     bool is_tied; // the output is the embedding once more

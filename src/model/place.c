@@ -21,12 +21,18 @@ struct placing {
 
 // ---- which layer goes where ----
 
-static size_t layer_size(const struct model *m, int64_t layer) {
-    size_t size = 0;
-    for (size_t i = 0; i < m->n_weights; i++) {
-        size += m->weights[i].layer == layer ? ggml_nbytes(m->weights[i].file) : 0;
+// Bytes of each layer's weights, of the output's behind them; NULL: out of memory.
+static size_t *layer_sizes(const struct model *m) {
+    size_t *sizes = calloc((size_t) m->params.n_layer + 1, sizeof *sizes);
+    for (size_t i = 0; sizes != NULL && i < m->n_weights; i++) {
+        if (m->weights[i].layer >= 0) {
+            sizes[m->weights[i].layer] += ggml_nbytes(m->weights[i].file);
+        }
     }
-    return size;
+    if (sizes != NULL && m->is_tied) {
+        sizes[m->params.n_layer] += ggml_nbytes(m->token_embd);
+    }
+    return sizes;
 }
 
 // A tenth of a device stays free for the cache and for computing.
@@ -41,19 +47,21 @@ static bool layers_deal(struct placing *p) {
     const int cpu   = p->devices->n - 1;
     int d           = cpu - 1; // the last GPU first
     m->layer_device = calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device);
+    size_t *sizes   = layer_sizes(m);
     size_t room     = d >= 0 ? room_of(p->devices->dev[d]) : 0;
-    if (m->layer_device == NULL) {
+    if (m->layer_device == NULL || sizes == NULL) {
+        free(sizes);
         return model_fail(p->error, "out of memory for the places of %" PRId64 " layers", m->params.n_layer);
     }
     for (int64_t i = m->params.n_layer; i >= 0; i--) {
-        const size_t size = layer_size(m, i) + (i == m->params.n_layer && m->is_tied ? ggml_nbytes(m->token_embd) : 0);
-        while (d >= 0 && size > room) {
+        while (d >= 0 && sizes[i] > room) {
             d--;
             room = d >= 0 ? room_of(p->devices->dev[d]) : 0;
         }
         m->layer_device[i] = d >= 0 ? d : cpu;
-        room -= d >= 0 ? size : 0;
+        room -= d >= 0 ? sizes[i] : 0;
     }
+    free(sizes);
     return true;
 }
 
