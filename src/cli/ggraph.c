@@ -378,12 +378,12 @@ static enum ggml_status order_leafs(struct reader *r, int64_t n_all) {
             buf >= r->g->n_bufs) {
             return berth_fail(GGML_STATUS_FAILED, "%s: leaforder names no tensor or no buffer", r->path);
         }
-        int *bufs = berth_realloc(r->g->leaf_bufs, (size_t) (n + 1) * sizeof *bufs);
+        int *bufs       = berth_realloc(r->g->leaf_bufs, (size_t) (n + 1) * sizeof *bufs);
+        r->g->leaf_bufs = bufs != NULL ? bufs : r->g->leaf_bufs;
         if (bufs == NULL || n >= graph->size) {
             return berth_fail(
                 GGML_STATUS_FAILED, "%s: leaforder has %d leafs, there is room for %d", r->path, n + 1, graph->size);
         }
-        r->g->leaf_bufs   = bufs;
         bufs[n]           = (int) buf;
         graph->leafs[n++] = r->tensors[id];
     }

@@ -55,6 +55,16 @@ static bool progress(size_t done, size_t all, void *user_data) {
     return true;
 }
 
+bool cli_is_gguf(const char *path) {
+    char magic[4];
+    FILE *file    = strcmp(path, "-") == 0 ? NULL : fopen(path, "rb");
+    const bool is = file != NULL && fread(magic, 1, sizeof magic, file) == sizeof magic && memcmp(magic, "GGUF", 4) == 0;
+    if (file != NULL) {
+        fclose(file);
+    }
+    return is;
+}
+
 struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *code) {
     if (access(path, R_OK) != 0) {
         *code = cli_fail(CLI_FAILURE, "%s: cannot be read: %s", path, strerror(errno));

@@ -3,7 +3,7 @@
 
 #include "cli/imatrix.h"
 
-#include "cli/cli.h"
+#include "cli/gguf.h"
 
 #include <errno.h>
 #include <math.h>
@@ -154,20 +154,10 @@ static const char *read_old(struct imatrix *m, const char *path) {
 
 // ---- both ----
 
-static bool is_gguf(const char *path) {
-    char magic[4];
-    FILE *file    = fopen(path, "rb");
-    const bool is = file != NULL && fread(magic, 1, 4, file) == 4 && memcmp(magic, "GGUF", 4) == 0;
-    if (file != NULL) {
-        fclose(file);
-    }
-    return is;
-}
-
 struct imatrix *imatrix_open(const char *path) {
     struct imatrix *m = calloc(1, sizeof *m);
     const char *why   = "out of memory";
-    if (m != NULL && is_gguf(path)) {
+    if (m != NULL && cli_is_gguf(path)) {
         struct berth_gguf_map *map = berth_gguf_map_open(path, NULL);
         why                        = map != NULL ? read_gguf(m, map) : berth_last_error();
         berth_gguf_map_close(map);

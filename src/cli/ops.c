@@ -21,7 +21,6 @@ static const char usage[] =
     "  -h, --help         this text\n\n"
     "Exit codes: 0 fine, 1 an OP that was named is not computed, 2 wrong usage, 3 failure.\n";
 
-#define MAX_TIERS 32
 #define TIER_SIZE 96
 #define NOT_SUPPORTED (-1)
 
@@ -36,8 +35,9 @@ struct asking {
     int n_names;
     bool *found; // by name
     int n_listed, n_missing;
-    char tiers[MAX_TIERS][TIER_SIZE]; // those met
+    char (*tiers)[TIER_SIZE]; // [n_tiers] those met
     int n_tiers;
+    bool has_failed; // out of memory for one
 };
 
 // What is supported: the tier's number, or NOT_SUPPORTED, by the first and the second type.
@@ -60,10 +60,16 @@ static int tier_number(struct asking *q, const struct ggml_tensor *op) {
     while (i < q->n_tiers && strcmp(q->tiers[i], text) != 0) {
         i++;
     }
-    if (i == q->n_tiers && q->n_tiers < MAX_TIERS) {
+    if (i == q->n_tiers) {
+        char(*tiers)[TIER_SIZE] = realloc(q->tiers, ((size_t) i + 1) * sizeof *tiers);
+        if (tiers == NULL) {
+            q->has_failed = true;
+            return NOT_SUPPORTED;
+        }
+        q->tiers = tiers;
         snprintf(q->tiers[q->n_tiers++], TIER_SIZE, "%s", text);
     }
-    return i < MAX_TIERS ? i : MAX_TIERS - 1;
+    return i;
 }
 
 static void ask(struct asking *q, const struct cli_op_sample *sample, int sub, struct answer *a) {
@@ -79,7 +85,7 @@ static void ask(struct asking *q, const struct cli_op_sample *sample, int sub, s
             const struct ggml_tensor *op = sample->make(q->ctx, (enum ggml_type) i, (enum ggml_type) j, sub);
             if (op != NULL && !berth_is_poison(op) && ggml_backend_dev_supports_op(q->dev, op)) {
                 a->tier[i][j] = tier_number(q, op);
-                a->any        = true;
+                a->any        = a->any || a->tier[i][j] != NOT_SUPPORTED;
             }
         }
     }
@@ -330,10 +336,13 @@ static int run(struct asking *q) {
     } else {
         printf("\n%d ops, %d of them not supported\n", q->n_listed, q->n_missing);
     }
-    code = q->n_names > 0 && q->n_missing > 0 ? CLI_NO : CLI_OK;
+    code = q->has_failed                        ? cli_fail(CLI_FAILURE, "out of memory for the names of tiers")
+           : q->n_names > 0 && q->n_missing > 0 ? CLI_NO
+                                                : CLI_OK;
 end:
     ggml_free(q->ctx);
     free(q->found);
+    free(q->tiers);
     free(a);
     return code;
 }

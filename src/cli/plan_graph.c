@@ -3,7 +3,7 @@
 
 #include "cli/plan_graph.h"
 
-#include "cli/cli.h"
+#include "cli/gguf.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,9 +45,9 @@ enum ggml_status cli_plan_read(const char *path, int64_t n_ctx, int64_t n_batch,
     const bool is_graph = cli_ends_with(path, ".ggraph") || cli_ends_with(path, ".ggraph.gz");
 
     *plan                   = (struct cli_plan){0};
-    enum ggml_status status = is_graph                  ? cli_plan_read_graph(path, &plan->set)
-                              : cli_plan_is_model(path) ? cli_plan_read_model(path, n_ctx, n_batch, &plan->set)
-                                                        : berth_plan_read_file(path, &plan->set);
+    enum ggml_status status = is_graph            ? cli_plan_read_graph(path, &plan->set)
+                              : cli_is_gguf(path) ? cli_plan_read_model(path, n_ctx, n_batch, &plan->set)
+                                                  : berth_plan_read_file(path, &plan->set);
     if (status == GGML_STATUS_SUCCESS) {
         status = cli_plan_buffers(plan);
     }

@@ -25,8 +25,7 @@ enum ggml_status cli_plan_read(const char *path, int64_t n_ctx, int64_t n_batch,
 // Items of a captured graph, whatever its file is called: with the tensors that lie in each. The offsets are those of the
 // captured program, which has_offsets does not count: the plan is to be made.
 enum ggml_status cli_plan_read_graph(const char *path, struct berth_plan_set **set);
-// Is it a model, by its first bytes? And its items (plan_model.c).
-bool cli_plan_is_model(const char *path);
+// Items of a model (plan_model.c).
 enum ggml_status cli_plan_read_model(const char *path, int64_t n_ctx, int64_t n_batch, struct berth_plan_set **set);
 // Fills the buffers of a plan that has a set only: the pools that its items name, with what the file says of them.
 enum ggml_status cli_plan_buffers(struct cli_plan *plan);

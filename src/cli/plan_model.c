@@ -10,16 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool cli_plan_is_model(const char *path) {
-    char magic[4] = "";
-    FILE *file    = strcmp(path, "-") == 0 ? NULL : fopen(path, "rb");
-    const bool is = file != NULL && fread(magic, 1, sizeof magic, file) == sizeof magic && memcmp(magic, "GGUF", 4) == 0;
-    if (file != NULL) {
-        fclose(file);
-    }
-    return is;
-}
-
 // Through the file format of plans, which has all that a plan has.
 static enum ggml_status plan_of(const struct session *session, const char *title, struct berth_plan_set **set) {
     char *text              = NULL;
