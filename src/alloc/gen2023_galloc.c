@@ -14,8 +14,11 @@ struct gen_gallocr {
 
 // A graph being placed.
 struct job {
-    struct gen_tallocr **tallocs;
+    struct gen_tallocr **tallocs; // buffer ids are numbers in this list
+    size_t *aligns;               // [n_tallocs]
+    int32_t *pools;               // [n_tallocs] their own numbers: none shares memory with another
     int n_tallocs;
+    size_t tallocs_cap, aligns_cap, pools_cap;
     struct ggml_cgraph graph; // nodes in the order in which they run
     struct ggml_tensor **nodes;
     bool *barriers;
@@ -33,6 +36,9 @@ struct job {
 static void job_fini(struct job *j) {
     berth_record_fini(&j->rec);
     berth_lifetimes_fini(&j->lives);
+    berth_free(j->tallocs);
+    berth_free(j->aligns);
+    berth_free(j->pools);
     berth_free(j->nodes);
     berth_free(j->barriers);
     berth_free(j->node_bufs);
@@ -43,6 +49,28 @@ static void job_fini(struct job *j) {
     berth_free(j->holders);
     berth_free(j->deaths);
     berth_free(j->more);
+}
+
+// The number of a tensor allocator, new or not; -1: out of memory. NULL is taken for the first one.
+static int talloc_index(struct job *j, struct gen_tallocr *talloc) {
+    for (int i = 0; i < j->n_tallocs; i++) {
+        if (j->tallocs[i] == talloc) {
+            return i;
+        }
+    }
+    const size_t n = (size_t) j->n_tallocs + 1;
+    if (talloc == NULL) {
+        return 0;
+    }
+    if (!berth_grow((void **) &j->tallocs, &j->tallocs_cap, n, sizeof j->tallocs[0]) ||
+        !berth_grow((void **) &j->aligns, &j->aligns_cap, n, sizeof j->aligns[0]) ||
+        !berth_grow((void **) &j->pools, &j->pools_cap, n, sizeof j->pools[0])) {
+        return -1;
+    }
+    j->tallocs[j->n_tallocs] = talloc;
+    j->aligns[j->n_tallocs]  = talloc->align;
+    j->pools[j->n_tallocs]   = j->n_tallocs;
+    return j->n_tallocs++;
 }
 
 // ---- what the record asks ----
@@ -307,19 +335,10 @@ static enum ggml_status settle(struct job *j) {
 static enum ggml_status job_run(struct job *j) {
     const struct record_rules sizes   = {.is_ours = is_ours, .alloc_size = alloc_size, .user = j};
     const struct lifetime_rules rules = {.via_views = true, .barriers = j->barriers};
-    size_t aligns[64];
-    int32_t pools[64];
-    if (j->n_tallocs > 64) {
-        return berth_fail(GGML_STATUS_FAILED, "a graph over %d tensor allocators: 64 are the most", j->n_tallocs);
-    }
-    for (int p = 0; p < j->n_tallocs; p++) {
-        aligns[p] = j->tallocs[p]->align;
-        pools[p]  = p;
-    }
-    enum ggml_status status = berth_record_build(&j->rec, &j->graph, j->node_bufs, j->leaf_bufs, &sizes);
+    enum ggml_status status           = berth_record_build(&j->rec, &j->graph, j->node_bufs, j->leaf_bufs, &sizes);
     if (status == GGML_STATUS_SUCCESS) {
         mark_fixed(j);
-        status = berth_lifetimes(&j->lives, &j->rec, &sizes, &rules, aligns, pools);
+        status = berth_lifetimes(&j->lives, &j->rec, &sizes, &rules, j->aligns, j->pools);
     }
     if (status == GGML_STATUS_SUCCESS && is_all_fixed(j)) {
         return status;
@@ -374,8 +393,10 @@ size_t berth_2023_gallocr_alloc_graph(gen_gallocr_t galloc, gen_tallocr_t talloc
         berth_fail(GGML_STATUS_FAILED, "ggml_gallocr_alloc_graph: no allocator, or no sound graph");
         return 0;
     }
-    struct job j = {.tallocs = &talloc, .n_tallocs = 1};
-    if (order_nodes(&j, galloc, graph) == GGML_STATUS_SUCCESS) {
+    struct job j = {0};
+    if (talloc_index(&j, talloc) < 0) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_gallocr_alloc_graph: out of memory");
+    } else if (order_nodes(&j, galloc, graph) == GGML_STATUS_SUCCESS) {
         (void) job_run(&j);
     }
     job_fini(&j);
@@ -397,36 +418,30 @@ static gen_tallocr_t look_up(struct gen_hash_set set, gen_tallocr_t *tallocs, co
     return NULL;
 }
 
-static int talloc_index(struct job *j, gen_tallocr_t talloc) {
-    for (int i = 0; i < j->n_tallocs; i++) {
-        if (j->tallocs[i] == talloc) {
-            return i;
+// The numbers of the tensors' allocators, NULL: out of memory.
+static int *tallocs_of(
+    struct job *j, struct ggml_tensor *const *tensors, int n, struct gen_hash_set set, gen_tallocr_t *tallocs) {
+    int *ids = berth_calloc((size_t) n + 1, sizeof *ids);
+    for (int i = 0; i < n && ids != NULL; i++) {
+        ids[i] = talloc_index(j, look_up(set, tallocs, tensors[i]));
+        if (ids[i] < 0) {
+            berth_free(ids);
+            ids = NULL;
         }
     }
-    if (talloc == NULL || j->n_tallocs == 64) {
-        return 0;
-    }
-    j->tallocs[j->n_tallocs] = talloc;
-    return j->n_tallocs++;
+    return ids;
 }
 
 void berth_2023_gallocr_alloc_graph_n(
     gen_gallocr_t galloc, struct ggml_cgraph *graph, struct gen_hash_set hash_set, gen_tallocr_t *hash_node_talloc) {
-    gen_tallocr_t list[64];
     if (galloc == NULL || hash_node_talloc == NULL || berth_graph_check(graph) != GGML_STATUS_SUCCESS) {
         berth_fail(GGML_STATUS_FAILED, "ggml_gallocr_alloc_graph_n: no allocator, or no sound graph");
         return;
     }
-    struct job j = {.tallocs = list};
+    struct job j = {0};
     if (order_nodes(&j, galloc, graph) == GGML_STATUS_SUCCESS) {
-        j.node_bufs = berth_calloc((size_t) j.graph.n_nodes + 1, sizeof j.node_bufs[0]);
-        j.leaf_bufs = berth_calloc((size_t) j.graph.n_leafs + 1, sizeof j.leaf_bufs[0]);
-        for (int i = 0; i < j.graph.n_nodes && j.node_bufs != NULL; i++) {
-            j.node_bufs[i] = talloc_index(&j, look_up(hash_set, hash_node_talloc, j.graph.nodes[i]));
-        }
-        for (int i = 0; i < j.graph.n_leafs && j.leaf_bufs != NULL; i++) {
-            j.leaf_bufs[i] = talloc_index(&j, look_up(hash_set, hash_node_talloc, j.graph.leafs[i]));
-        }
+        j.node_bufs = tallocs_of(&j, j.graph.nodes, j.graph.n_nodes, hash_set, hash_node_talloc);
+        j.leaf_bufs = tallocs_of(&j, j.graph.leafs, j.graph.n_leafs, hash_set, hash_node_talloc);
         if (j.node_bufs == NULL || j.leaf_bufs == NULL || j.n_tallocs == 0) {
             berth_fail(GGML_STATUS_FAILED, "ggml_gallocr_alloc_graph_n: no tensor allocators, or out of memory");
         } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gen2.c: ggml_tallocr_t and ggml_gallocr_t: a graph over one tensor allocator, and over two through a hash set.
+// gen2.c: ggml_tallocr_t and ggml_gallocr_t: a graph over one tensor allocator, and over two or many through a hash set.
 
 #include "program.h"
 
@@ -45,11 +45,11 @@ static size_t slot_of(struct ggml_hash_set set, struct ggml_tensor *t) {
     return i;
 }
 
-// Every second tensor elsewhere.
-static void assign(struct ggml_hash_set set, ggml_tallocr_t *by_slot, struct model *m, ggml_tallocr_t *tallocs) {
+// One after the other to n tensor allocators.
+static void assign(struct ggml_hash_set set, ggml_tallocr_t *by_slot, struct model *m, ggml_tallocr_t *tallocs, int n) {
     memset(set.keys, 0, set.size * sizeof set.keys[0]);
     for (int i = 0; i < ggml_graph_n_nodes(m->graph); i++) {
-        by_slot[slot_of(set, ggml_graph_node(m->graph, i))] = tallocs[i % 2];
+        by_slot[slot_of(set, ggml_graph_node(m->graph, i))] = tallocs[i % n];
     }
     by_slot[slot_of(set, m->x)] = tallocs[0];
     by_slot[slot_of(set, m->b)] = tallocs[1];
@@ -63,7 +63,7 @@ static void two_allocators(ggml_backend_t backend) {
     ggml_gallocr_t galloc    = ggml_gallocr_new();
     ggml_tallocr_t measure[] = {ggml_tallocr_new_measure_from_backend(backend), ggml_tallocr_new_measure(64)}, real[2];
     struct model m           = model_build();
-    assign(set, by_slot, &m, measure);
+    assign(set, by_slot, &m, measure, 2);
     ggml_gallocr_alloc_graph_n(galloc, m.graph, set, by_slot);
     const size_t sizes[] = {ggml_tallocr_max_size(measure[0]), ggml_tallocr_max_size(measure[1])};
     CHECK(sizes[0] > 0 && sizes[1] > 0);
@@ -75,7 +75,7 @@ static void two_allocators(ggml_backend_t backend) {
         m = model_build();
         ggml_tallocr_reset(real[0]);
         ggml_tallocr_reset(real[1]);
-        assign(set, by_slot, &m, real);
+        assign(set, by_slot, &m, real, 2);
         ggml_gallocr_alloc_graph_n(galloc, m.graph, set, by_slot);
         CHECK(m.x->buffer == ggml_tallocr_get_buffer(real[0]) && m.b->buffer == ggml_tallocr_get_buffer(real[1]));
         model_set(&m);
@@ -88,6 +88,37 @@ static void two_allocators(ggml_backend_t backend) {
         ggml_tallocr_free(real[i]);
     }
     free(memory);
+    ggml_gallocr_free(galloc);
+}
+
+static void many_allocators(ggml_backend_t backend) {
+    enum { SLOTS = 1021, MANY = 77 };
+    static struct ggml_tensor *keys[SLOTS];
+    static ggml_tallocr_t by_slot[SLOTS];
+    ggml_tallocr_t tallocs[MANY];
+    struct ggml_hash_set set = {SLOTS, keys};
+    ggml_gallocr_t galloc    = ggml_gallocr_new();
+    for (int i = 0; i < MANY; i++) {
+        tallocs[i] = ggml_tallocr_new_from_backend(backend, 4 * N * sizeof(float));
+    }
+    struct model m = model_build();
+    CHECK(ggml_graph_n_nodes(m.graph) >= MANY);
+    assign(set, by_slot, &m, tallocs, MANY);
+    ggml_gallocr_alloc_graph_n(galloc, m.graph, set, by_slot);
+    model_set(&m);
+    ggml_backend_graph_compute(backend, m.graph);
+    model_check(&m);
+    bool is_used[MANY] = {false};
+    for (int i = 0; i < ggml_graph_n_nodes(m.graph); i++) { // each where it was said, but views and what runs in place
+        for (int k = 0; k < MANY; k++) {
+            is_used[k] = is_used[k] || ggml_graph_node(m.graph, i)->buffer == ggml_tallocr_get_buffer(tallocs[k]);
+        }
+    }
+    CHECK(is_used[MANY - 1] || is_used[MANY - 2]);
+    ggml_free(m.ctx);
+    for (int i = 0; i < MANY; i++) {
+        ggml_tallocr_free(tallocs[i]);
+    }
     ggml_gallocr_free(galloc);
 }
 
@@ -127,6 +158,7 @@ int main(void) {
     ggml_backend_cpu_set_n_threads(backend, 2);
     one_allocator(backend);
     two_allocators(backend);
+    many_allocators(backend);
     whole_context(backend);
     ggml_tallocr_free(NULL);
     ggml_gallocr_free(NULL);

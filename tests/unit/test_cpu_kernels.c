@@ -226,7 +226,9 @@ static void check_row(int64_t n) {
         expect_near(#slot, n, i, x[i], want[i]); \
     }
     TWO(add)
-    TWO(sub) TWO(mul) TWO(div)
+    TWO(sub)
+    TWO(mul)
+    TWO(div)
 #undef TWO
         memcpy(x, cols, size);
     expect_near("max", n, 0, tier.max(n, x), p->max(n, cols));
