@@ -9,18 +9,28 @@
 struct copy {
     enum ggml_type from, to;
     const int64_t *ne, *ne_to;
-    int layout; // of the source: 0 dense, 1 holes, 2 swapped
+    int layout; // of the source: 0 dense, 1 holes, 2 swapped, 3 on: turned
     int target; // 0 dense, 1 holes, 2 swapped
     int op;
 };
 
 enum { COPY_CPY, COPY_CONT, COPY_DUP };
 
+// Where the dimensions of the tensor in memory go: dense along 2, along 3, and rows in another order.
+static const int turns[][4] = {{2, 0, 1, 3}, {3, 0, 1, 2}, {0, 2, 1, 3}};
+enum { LAYOUTS = 3 + (int) N(turns) };
+
+static struct ggml_tensor *turned(struct op_build *b, enum ggml_type type, const int64_t *ne, const int *turn) {
+    const int64_t there[4] = {ne[turn[0]], ne[turn[1]], ne[turn[2]], ne[turn[3]]};
+    return ggml_permute(b->ctx, op_input(b, type, there), turn[0], turn[1], turn[2], turn[3]);
+}
+
 static struct ggml_tensor *source(struct op_build *b, const struct copy *c) {
     switch (c->layout) {
         case 0: return op_input(b, c->from, c->ne);
         case 1: return op_input_holes(b, c->from, c->ne);
-        default: return op_input_swapped(b, c->from, c->ne);
+        case 2: return op_input_swapped(b, c->from, c->ne);
+        default: return turned(b, c->from, c->ne, turns[c->layout - 3]);
     }
 }
 
@@ -74,6 +84,11 @@ static void plain_cases(struct op_suite *s) {
                 }
             }
         }
+        for (int layout = 3; layout < LAYOUTS; layout++) {
+            const struct copy c = {pairs[p][0], pairs[p][1], shapes[0], shapes[0], layout, 1, COPY_CPY};
+            op_case(s, "CPY", op_text("%s to %s turned %d", ggml_type_name(c.from), ggml_type_name(c.to), layout), OP_EXACT,
+                build_copy, &c);
+        }
         // other shapes, same number of elements
         static const int64_t wide[4] = {60, 4, 3, 1}, tall[4] = {12, 5, 4, 3};
         for (int layout = 0; layout < 3; layout++) {
@@ -111,7 +126,7 @@ void op_suite_copy(struct op_suite *s) {
     static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_I32};
     for (size_t t = 0; t < N(types); t++) {
         for (size_t i = 0; i < N(shapes); i++) {
-            for (int layout = 0; layout < (shapes[i][0] > 0 ? 3 : 1); layout++) {
+            for (int layout = 0; layout < (shapes[i][0] > 0 ? LAYOUTS : 1); layout++) {
                 const struct copy cont = {types[t], types[t], shapes[i], shapes[i], layout, 0, COPY_CONT};
                 op_case(s, "CONT", op_text("%s shape %zu layout %d", ggml_type_name(types[t]), i, layout), OP_EXACT, build_copy,
                     &cont);

@@ -126,11 +126,92 @@ static void copy_bytes(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
+// Same type and shape, rows dense on both sides: row after row.
+static void copy_rows(const struct cpu_params *p, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    const size_t size           = ggml_row_size(op->type, op->ne[0]);
+    int64_t ir, end;
+    cpu_share(p, op->ne[1] * op->ne[2] * op->ne[3], &ir, &end);
+    for (struct cpu_row_pos at = cpu_row_pos(op, ir); ir < end;) {
+        const int64_t n = end - ir < op->ne[1] - at.i1 ? end - ir : op->ne[1] - at.i1;
+        char *to        = cpu_row(op, at);
+        const char *row = cpu_row(a, at);
+        for (int64_t i = 0; i < n; i++) {
+            memmove(to + (size_t) i * op->nb[1], row + (size_t) i * a->nb[1], size);
+        }
+        ir += n;
+        at = cpu_row_pos(op, ir);
+    }
+}
+
+// ---- the source's elements lie dense along another dimension: squares, so that each line of memory is fetched once ----
+
+#define SQUARE 16
+
+// to[j][i] = from[i][j] for i < ni, j < nj; both dense along the last index.
+#define TRANSPOSE(size) \
+    static void transpose_##size(char *to, size_t to_step, const char *from, size_t from_step, int64_t ni, int64_t nj) { \
+        for (int64_t i0 = 0; i0 < ni; i0 += SQUARE) { \
+            const int64_t n = ni - i0 < SQUARE ? ni - i0 : SQUARE; \
+            for (int64_t j = 0; j < nj; j++) { \
+                char *row      = to + (size_t) j * to_step + (size_t) i0 * size; \
+                const char *at = from + (size_t) i0 * from_step + (size_t) j * size; \
+                for (int64_t i = 0; i < n; i++) { \
+                    memcpy(row + (size_t) i * size, at + (size_t) i * from_step, size); \
+                } \
+            } \
+        } \
+    }
+TRANSPOSE(2)
+TRANSPOSE(4)
+
+// The dimension along which the source is dense instead of 0; 0: none, or its elements are of another size.
+static int transposed_dim(const struct ggml_tensor *a) {
+    const size_t size = ggml_type_size(a->type);
+    if (ggml_is_quantized(a->type) || (size != 2 && size != 4)) {
+        return 0;
+    }
+    for (int d = 1; d < GGML_MAX_DIMS; d++) {
+        if (a->ne[d] > 1 && a->nb[d] == size) {
+            return d;
+        }
+    }
+    return 0;
+}
+
+// Same type and shape, the result dense. A unit of work: SQUARE steps along d, all along 0.
+static void copy_transposed(const struct cpu_params *p, struct ggml_tensor *op, int d) {
+    const struct ggml_tensor *a = op->src[0];
+    const size_t size           = ggml_type_size(a->type);
+    const int d1 = d == 1 ? 2 : 1, d2 = d == 3 ? 2 : 3; // the other two
+    const int64_t n_bands = (op->ne[d] + SQUARE - 1) / SQUARE;
+    int64_t u, end;
+    cpu_share(p, n_bands * op->ne[d1] * op->ne[d2], &u, &end);
+    for (; u < end; u++) {
+        const int64_t j = u % n_bands * SQUARE, i1 = u / n_bands % op->ne[d1], i2 = u / n_bands / op->ne[d1];
+        const int64_t n  = op->ne[d] - j < SQUARE ? op->ne[d] - j : SQUARE;
+        char *to         = (char *) op->data + (size_t) j * op->nb[d] + (size_t) i1 * op->nb[d1] + (size_t) i2 * op->nb[d2];
+        const char *from = (const char *) a->data + (size_t) j * size + (size_t) i1 * a->nb[d1] + (size_t) i2 * a->nb[d2];
+        (size == 2 ? transpose_2 : transpose_4)(to, op->nb[d], from, a->nb[0], op->ne[0], n);
+    }
+}
+
 static void copy_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     if (a->type == op->type && ggml_is_contiguous(a) && ggml_is_contiguous(op)) {
         copy_bytes(p, op);
         return;
+    }
+    if (a->type == op->type && cpu_are_same_shape(a, op) && is_dense(op) && a->data != op->data) {
+        const int d = transposed_dim(a);
+        if (is_dense(a) && op->ne[1] * op->ne[2] * op->ne[3] >= p->nth) {
+            copy_rows(p, op);
+            return;
+        }
+        if (!is_dense(a) && d != 0) {
+            copy_transposed(p, op, d);
+            return;
+        }
     }
     _Alignas(16) char buf_a[CPU_PIECE * 8], buf_op[CPU_PIECE * 8];
     const int64_t n = ggml_nelements(op);
