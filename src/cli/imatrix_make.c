@@ -305,9 +305,10 @@ static int64_t work(struct cli_model *m, const struct options *o, const struct v
             break;
         }
         if (isatty(STDERR_FILENO)) {
-            fprintf(stderr, "\rcontext %" PRId64 " of %" PRId64 "%s", done + 1, n_chunks, done + 1 == n_chunks ? "\r\033[K" : "");
+            fprintf(stderr, "\rcontext %" PRId64 " of %" PRId64, done + 1, n_chunks);
         }
     }
+    fputs(isatty(STDERR_FILENO) ? "\r\033[K" : "", stderr);
     if (c->has_failed) {
         model_fail(error, "out of memory for what a matrix is multiplied with");
     }

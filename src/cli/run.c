@@ -223,11 +223,14 @@ static double per_second(int64_t n, int64_t us) {
 }
 
 static void print_line(const struct options *o, const struct cli_model *m, const struct result *r) {
-    fprintf(stderr, "%s%sprompt %" PRId64 " tokens, %.1f a second; made %" PRId64 ", %.1f a second", cli_colour(stderr, CLI_DIM),
+    fprintf(stderr, "%s%sprompt %" PRId64 " token%s, %.1f a second; made %" PRId64, cli_colour(stderr, CLI_DIM),
         r->is_stopped ? "stopped; "
         : r->is_full  ? "the context is full; "
                       : "",
-        r->n_prompt, per_second(r->n_prompt, r->prompt_us), r->n_made, per_second(r->n_decoded, r->made_us));
+        r->n_prompt, r->n_prompt == 1 ? "" : "s", per_second(r->n_prompt, r->prompt_us), r->n_made);
+    if (r->n_decoded > 0) { // one token takes no decoding beyond the prompt's
+        fprintf(stderr, ", %.1f a second", per_second(r->n_decoded, r->made_us));
+    }
     cli_model_memory(stderr, m);
     fprintf(stderr, "; seed %" PRId64 "%s\n", o->seed, cli_colour(stderr, CLI_RESET));
 }

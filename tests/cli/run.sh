@@ -63,6 +63,7 @@ expect 0 '"tokens": 5' --json -n 5 --seed 3
 expect 0 '"text": " there was' --json -n 5 --temp 0 --threads 1
 expect 0 '"tokens": 0' --json -n 0
 expect 0 "the context is full; prompt 10 tokens" -c 20 --temp 0
+expect 0 "prompt 1 token, " -n 1 -p ""
 expect 0 "seed 42" -n 4 -s 42 --batch 3 --device CPU
 expect 0 "" -n 4 --trace "$tmp/trace.json" --map "$tmp/map.json"
 command=
