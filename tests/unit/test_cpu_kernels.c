@@ -204,33 +204,37 @@ static void check_row(int64_t n) {
     const size_t size           = (size_t) n * sizeof(float);
     float *x = walled(size), *y = walled(size), want[ROW_MAX];
 #define ONE(slot) \
-    memcpy(x, cols, size); \
-    tier.slot(n, x, x); \
-    p->slot(n, want, cols); \
-    for (int64_t i = 0; i < n; i++) { \
-        expect_near(#slot, n, i, x[i], want[i]); \
-    }
-    ONE(exp)
-    ONE(silu)
-    ONE(gelu)
-    ONE(gelu_quick)
-    ONE(tanh)
-    ONE(sigmoid)
+    do { \
+        memcpy(x, cols, size); \
+        tier.slot(n, x, x); \
+        p->slot(n, want, cols); \
+        for (int64_t i = 0; i < n; i++) { \
+            expect_near(#slot, n, i, x[i], want[i]); \
+        } \
+    } while (0)
+    ONE(exp);
+    ONE(silu);
+    ONE(gelu);
+    ONE(gelu_quick);
+    ONE(tanh);
+    ONE(sigmoid);
 #undef ONE
 #define TWO(slot) \
-    memcpy(x, cols, size); \
-    memcpy(y, rows, size); \
-    tier.slot(n, x, x, y); \
-    p->slot(n, want, cols, rows); \
-    for (int64_t i = 0; i < n; i++) { \
-        expect_near(#slot, n, i, x[i], want[i]); \
-    }
-    TWO(add)
-    TWO(sub)
-    TWO(mul)
-    TWO(div)
+    do { \
+        memcpy(x, cols, size); \
+        memcpy(y, rows, size); \
+        tier.slot(n, x, x, y); \
+        p->slot(n, want, cols, rows); \
+        for (int64_t i = 0; i < n; i++) { \
+            expect_near(#slot, n, i, x[i], want[i]); \
+        } \
+    } while (0)
+    TWO(add);
+    TWO(sub);
+    TWO(mul);
+    TWO(div);
 #undef TWO
-        memcpy(x, cols, size);
+    memcpy(x, cols, size);
     expect_near("max", n, 0, tier.max(n, x), p->max(n, cols));
     expect_near("sum", n, 0, (float) tier.sum(n, x), (float) p->sum(n, cols));
     expect_near("sum_sq", n, 0, (float) tier.sum_sq(n, x), (float) p->sum_sq(n, cols));
