@@ -122,13 +122,18 @@ static bool put_view(const struct ggml_backend_sched *sched, struct sched_memo *
     return root_t->data == NULL || sched_put(t, root_t->buffer, (char *) root_t->data + t->view_offs);
 }
 
-// Row r is the same: its address, too.
+// Row r is the same: its address, too. What has memory of ours elsewhere may have got it at another row of this graph: that is
+// for sched_place to look into.
 static inline bool put_row(const struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t r) {
     const struct sched_row *row = &memo->rows[r];
+    struct ggml_tensor *t       = memo->tensors_at[r];
     if (row->view_src >= 0) {
         return put_view(sched, memo, r);
     }
-    return row->is_placed || row->mem == NULL || sched_put(memo->tensors_at[r], row->mem, row->data);
+    if (row->is_placed || row->mem == NULL) {
+        return true;
+    }
+    return t->buffer == NULL ? sched_put(t, row->mem, row->data) : t->buffer == row->mem && t->data == row->data;
 }
 
 enum sched_match sched_memo_match(

@@ -222,6 +222,20 @@ int32_t sched_memo_row(struct sched_memo *memo, const struct ggml_tensor *t) {
     return sched_index_find(&memo->index, memo->tensors_at, t);
 }
 
+bool sched_memo_is_tangled(struct sched_memo *memo) {
+    if (!sched_index_reset(&memo->index, (size_t) memo->n_rows + 1)) {
+        memo->has_index = false;
+        return true;
+    }
+    bool is_tangled = false;
+    for (int32_t r = 0; r < memo->n_rows; r++) { // a row that stands for an earlier one is a view of it
+        const int32_t first = sched_index_add(&memo->index, memo->tensors_at, r);
+        is_tangled = is_tangled || (first != r && memo->tensors_at[r]->view_src == NULL && memo->rows[r].view_src != first);
+    }
+    memo->has_index = true;
+    return is_tangled;
+}
+
 void sched_memo_drop(struct sched_memo *memo) {
     memo->n_rows = memo->n_nodes = memo->n_leafs = memo->n_srcs = memo->n_forms = memo->n_writers = 0;
     memo->n_splits = memo->n_copies = memo->n_edges = memo->n_inputs = 0;

@@ -136,6 +136,17 @@ static enum ggml_status put_copies(struct sched_memo *memo) {
     return GGML_STATUS_SUCCESS;
 }
 
+bool sched_is_all_put(const struct sched_memo *memo) {
+    for (int32_t r = 0; r < memo->n_rows; r++) {
+        const struct sched_row *row = &memo->rows[r];
+        const struct ggml_tensor *t = memo->tensors_at[r];
+        if (row->view_src < 0 && !row->is_placed && row->mem != NULL && (t->buffer != row->mem || t->data != row->data)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool sched_has_places(const struct ggml_backend_sched *sched, const struct sched_memo *memo) {
     return memo->epoch != 0 && memo->epoch == sched->galloc->epoch;
 }

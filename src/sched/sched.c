@@ -231,6 +231,18 @@ static enum ggml_status prepare(struct ggml_backend_sched *sched, struct ggml_cg
     return GGML_STATUS_SUCCESS;
 }
 
+// A graph that lists a tensor twice was taken for one that lists two of the same form: it is another.
+static enum ggml_status memo_remake(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+    enum ggml_status status = memo_make(sched, memo, sched->graph);
+    if (status == GGML_STATUS_SUCCESS) {
+        sched->last_n_splits = memo->n_splits;
+        sched->stats.n_reused--;
+        sched->stats.n_planned++;
+        status = sched_place(sched, memo);
+    }
+    return status;
+}
+
 static enum ggml_status place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
     enum ggml_status status = sched_events_init(sched);
     if (status != GGML_STATUS_SUCCESS) {
@@ -248,6 +260,9 @@ static enum ggml_status place(struct ggml_backend_sched *sched, struct sched_mem
     }
     sched->last_run = memo;
     status          = sched->is_put ? GGML_STATUS_SUCCESS : sched_place(sched, memo);
+    if (status == GGML_STATUS_SUCCESS && !sched->is_put && !sched_is_all_put(memo) && sched_memo_is_tangled(memo)) {
+        status = memo_remake(sched, memo);
+    }
     uids_renew(memo, sched->slot);
     return status;
 }

@@ -230,7 +230,8 @@ enum sched_match { SCHED_OTHER, SCHED_SAME, SCHED_SAME_PLACED };
 enum sched_match sched_memo_match(
     struct ggml_backend_sched *sched, struct sched_memo *memo, const struct ggml_cgraph *graph, bool put, bool *moved);
 int32_t sched_memo_row(struct sched_memo *memo, const struct ggml_tensor *t); // -1: none, or out of memory for the index
-void sched_memo_drop(struct sched_memo *memo);                                // forgets the graph, keeps the memory
+bool sched_memo_is_tangled(struct sched_memo *memo); // a tensor stands at two rows that did not when it was built, or no memory
+void sched_memo_drop(struct sched_memo *memo);       // forgets the graph, keeps the memory
 void sched_memo_fini(struct sched_memo *memo);
 
 static inline struct ggml_tensor **sched_nodes(const struct sched_memo *memo) {
@@ -310,6 +311,8 @@ static inline bool sched_put(struct ggml_tensor *t, ggml_backend_buffer_t mem, v
 // Gives every tensor of the graph its address.
 bool sched_has_places(const struct ggml_backend_sched *sched, const struct sched_memo *memo);
 enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+// Is every tensor where its row says? One that stands at two rows is not, nor one that its buffer has put elsewhere.
+bool sched_is_all_put(const struct sched_memo *memo);
 
 // ---- run.c ----
 
