@@ -45,9 +45,30 @@ static void binary_run_flat(const struct cpu_params *p, struct ggml_tensor *op, 
     }
 }
 
+// Rows of f32 that need no buffer are not cut into pieces, if there are enough of them.
+static bool binary_has_rows(const struct ggml_tensor *op, int nth) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    return cpu_is_f32_dense(op) && cpu_is_f32_dense(a) && cpu_is_f32_dense(b) && b->ne[0] == op->ne[0] && ggml_nrows(op) >= nth;
+}
+
+static void binary_run_rows(const struct cpu_params *p, struct ggml_tensor *op, cpu_row2_t row2) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    int64_t ir, end;
+    cpu_share(p, ggml_nrows(op), &ir, &end);
+    for (; ir < end; ir++) {
+        const struct cpu_row_pos at = cpu_row_pos(op, ir);
+        row2(op->ne[0], (float *) (void *) cpu_row(op, at), (const float *) (const void *) cpu_row(a, at),
+            (const float *) (const void *) cpu_row_repeat(b, at));
+    }
+}
+
 static void binary_run(const struct cpu_params *p, struct ggml_tensor *op, cpu_row2_t row2) {
     if (binary_is_flat(op)) {
         binary_run_flat(p, op, row2);
+        return;
+    }
+    if (binary_has_rows(op, p->nth)) {
+        binary_run_rows(p, op, row2);
         return;
     }
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
