@@ -16,8 +16,10 @@ static const char usage[] =
 
 static void item_print(FILE *file, const struct berth_plan_set *set, int64_t i) {
     const struct berth_plan_item *item = &set->items[i];
-    fprintf(file, "'%.64s' at [%" PRIu64 ", %" PRIu64 "), steps %" PRId64 " to %" PRId64, set->ids[i], set->offsets[i],
-        set->offsets[i] + item->size, item->first, item->last);
+    fputc('\'', file);
+    cli_text(file, 0, set->ids[i]);
+    fprintf(file, "' at [%" PRIu64 ", %" PRIu64 "), steps %" PRId64 " to %" PRId64, set->offsets[i], set->offsets[i] + item->size,
+        item->first, item->last);
 }
 
 static void fault_print(FILE *file, const struct berth_plan_set *set, const struct berth_plan_fault *fault) {

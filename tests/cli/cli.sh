@@ -75,6 +75,8 @@ expect 1 "alive together in the same bytes: 'a' at [0, 4), steps 0 to 1" verify 
 expect 1 '"valid": false' verify --json "$tmp/collide.csv"
 expect 0 '"fault": null' verify --json "$tmp/plan.csv"
 expect 1 "not aligned" verify "$tmp/crooked.csv"
+printf 'id,lower,upper,size,offset\na\033[31m,0,2,8,0\nb,0,2,8,4\n' > "$tmp/red.csv" # a name that commands the terminal
+expect 1 "'a?[31m' at [0, 8)" verify "$tmp/red.csv"
 expect 3 "not every item has an offset" verify $small
 expect 3 "No such file" verify "$tmp/missing.csv"
 expect 2 "no file is given" verify
