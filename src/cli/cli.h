@@ -54,6 +54,8 @@ enum cli_colour { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_GREEN, CLI_YELLOW, CLI_RED, 
 // The escape sequence, or "" if the stream is no terminal, or NO_COLOR is set.
 const char *cli_colour(FILE *file, enum cli_colour colour);
 
+// Writing the one would empty the other?
+bool cli_is_same_file(const char *a, const char *b);
 // Opens a file to write, "-" for standard output; NULL after a message.
 FILE *cli_open(const char *path);
 // Flushes, closes and finds what went wrong on the way (a full disk). `ok` is what the writers said.

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 static const char usage[] =
     "Usage: berth gguf quantize [OPTION]... IN OUT TYPE\n\n"
@@ -64,12 +63,6 @@ static int file_type(enum ggml_type type) {
         }
     }
     return -1;
-}
-
-// Writing would empty the file that is being read.
-static bool is_same_file(const char *a, const char *b) {
-    struct stat s, t;
-    return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
 }
 
 static bool type_parse(const char *text, enum ggml_type *type) {
@@ -275,7 +268,7 @@ int cli_gguf_quantize(int argc, char **argv) {
     if (!can_make(type, imatrix_path != NULL)) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
-    if (is_same_file(in, path)) {
+    if (cli_is_same_file(in, path)) {
         return cli_fail(CLI_FAILURE, "%s: IN and OUT are one file", path);
     }
     struct imatrix *imatrix = imatrix_path != NULL ? imatrix_open(imatrix_path) : NULL;

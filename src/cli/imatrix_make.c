@@ -354,7 +354,8 @@ int cli_imatrix(int argc, char **argv) {
         return code;
     }
     struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
-    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_session(&m, &o.model);
+    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_not(&m, o.out);
+    code                = code == CLI_OK ? cli_model_session(&m, &o.model) : code;
     if (code == CLI_OK) {
         code = collect(&m, &o, vocab);
     }

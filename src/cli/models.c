@@ -104,6 +104,12 @@ int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
     return CLI_OK;
 }
 
+int cli_model_not(const struct cli_model *m, const char *path) {
+    return path == NULL || !cli_is_same_file(m->path, path)
+               ? CLI_OK
+               : cli_fail(CLI_FAILURE, "%s: is the model itself, and would be overwritten", path);
+}
+
 int cli_model_session(struct cli_model *m, const struct cli_model_options *o) {
     struct model_error error           = {""};
     const struct session_params params = {.n_ctx = o->n_ctx,

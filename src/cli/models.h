@@ -29,6 +29,8 @@ struct cli_model {
 
 // Opens and places; after a message if it fails.
 int cli_model_open(struct cli_model *m, const struct cli_model_options *options);
+// Is this another file than the model, which is read while it is written? path NULL: none. After a message if not.
+int cli_model_not(const struct cli_model *m, const char *path);
 // The cache and memory for the largest graphs.
 int cli_model_session(struct cli_model *m, const struct cli_model_options *options);
 void cli_model_close(struct cli_model *m);

@@ -335,11 +335,9 @@ int cli_run(int argc, char **argv) {
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
     struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
-    if (vocab == NULL) {
-        code = cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text);
-    } else {
-        code = cli_model_session(&m, &o.model);
-    }
+    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_not(&m, o.trace);
+    code                = code == CLI_OK ? cli_model_not(&m, o.map) : code;
+    code                = code == CLI_OK ? cli_model_session(&m, &o.model) : code;
     if (code == CLI_OK && o.map != NULL) {
         code = write_map(o.map, &m);
     }

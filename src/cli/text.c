@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 void cli_text(FILE *file, int width, const char *text) {
@@ -156,6 +157,11 @@ const char *cli_colour(FILE *file, enum cli_colour colour) {
     static const char *const codes[] = {"\033[0m", "\033[1m", "\033[2m", "\033[32m", "\033[33m", "\033[31m"};
     const char *no                   = getenv("NO_COLOR");
     return isatty(fileno(file)) && (no == NULL || *no == '\0') ? codes[colour] : "";
+}
+
+bool cli_is_same_file(const char *a, const char *b) {
+    struct stat s, t;
+    return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
 }
 
 FILE *cli_open(const char *path) {

@@ -50,6 +50,13 @@ expect 3 "cannot be written" -n 2 --trace "$tmp/none/trace"
 }
 expect 3 "writing failed: No space left on device" -n 2 --trace /dev/full
 expect 3 "writing failed: No space left on device" -n 2 --map /dev/full
+cp $tales "$tmp/model"
+expect 3 "is the model itself" -n 2 --trace "$tmp/model" "$tmp/model"
+expect 3 "is the model itself" -n 2 --map "$tmp/model" "$tmp/model"
+cmp -s $tales "$tmp/model" || {
+    echo "FAILED: the model was overwritten"
+    n_bad=$((n_bad + 1))
+}
 
 expect 0 "prompt 10 tokens" -n 3 $tales
 expect 0 "CPU: weights 3.33 MiB, cache 1.00 MiB" -n 3
