@@ -72,6 +72,20 @@ static void test_attention_backwards(void **state) {
     expect_failure(ctx, t, "FLASH_ATTN_BACK");
 }
 
+// As another constructor than ours may make it: more rows than there are.
+static void test_product_of_another_shape(void **state) {
+    (void) state;
+    for (int dim = 0; dim < 4; dim++) {
+        struct ggml_context *ctx = arena();
+        struct ggml_tensor *t =
+            ggml_new_tensor_4d(ctx, GGML_TYPE_F32, dim == 0 ? 5 : 4, dim == 1 ? 4 : 3, dim == 2 ? 2 : 1, dim == 3 ? 2 : 1);
+        t->op     = GGML_OP_MUL_MAT;
+        t->src[0] = zeros(ctx, GGML_TYPE_F32, 8, 4);
+        t->src[1] = zeros(ctx, GGML_TYPE_F32, 8, 3);
+        expect_failure(ctx, t, "MUL_MAT");
+    }
+}
+
 static void test_types_nobody_computes(void **state) {
     (void) state;
     struct ggml_context *ctx = arena();
@@ -89,6 +103,7 @@ int main(void) {
         cmocka_unit_test(test_acc_past_the_end),
         cmocka_unit_test(test_too_few_windows),
         cmocka_unit_test(test_attention_backwards),
+        cmocka_unit_test(test_product_of_another_shape),
         cmocka_unit_test(test_types_nobody_computes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

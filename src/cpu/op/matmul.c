@@ -28,8 +28,9 @@ static bool supports(const struct ggml_tensor *op) {
         return false;
     }
     const struct cpu_kernels *k = &cpu_kernels_best;
-    const bool fits =
-        a->ne[0] == b->ne[0] && a->ne[2] > 0 && a->ne[3] > 0 && b->ne[2] % a->ne[2] == 0 && b->ne[3] % a->ne[3] == 0;
+    const bool fits             = a->ne[0] == b->ne[0] && a->ne[2] > 0 && a->ne[3] > 0 && b->ne[2] % a->ne[2] == 0 &&
+                      b->ne[3] % a->ne[3] == 0 && op->ne[0] == a->ne[1] && op->ne[1] == b->ne[1] && op->ne[2] == b->ne[2] &&
+                      op->ne[3] == b->ne[3];
     return fits && k->traits[a->type].vec_dot != NULL && a->nb[0] == ggml_type_size(a->type) &&
            (is_ready(op) || (cpu_is_float(b->type) && k->traits[dot_type(op)].from_float != NULL));
 }
