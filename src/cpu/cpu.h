@@ -127,10 +127,23 @@ struct cpu_row_pos {
     int64_t i1, i2, i3;
 };
 static inline struct cpu_row_pos cpu_row_pos(const struct ggml_tensor *t, int64_t ir) {
+    if (ir == 0) {
+        return (struct cpu_row_pos){0};
+    }
     const int64_t ne12 = t->ne[1] * t->ne[2];
     const int64_t i3   = ir / ne12;
     const int64_t i2   = (ir - i3 * ne12) / t->ne[1];
     return (struct cpu_row_pos){.i1 = ir - i3 * ne12 - i2 * t->ne[1], .i2 = i2, .i3 = i3};
+}
+// To the next row, without a division.
+static inline void cpu_row_step(const struct ggml_tensor *t, struct cpu_row_pos *at) {
+    if (++at->i1 == t->ne[1]) {
+        at->i1 = 0;
+        if (++at->i2 == t->ne[2]) {
+            at->i2 = 0;
+            at->i3++;
+        }
+    }
 }
 static inline char *cpu_row_at(const struct ggml_tensor *t, int64_t i1, int64_t i2, int64_t i3) {
     return (char *) t->data + (size_t) i1 * t->nb[1] + (size_t) i2 * t->nb[2] + (size_t) i3 * t->nb[3];

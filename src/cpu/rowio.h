@@ -43,28 +43,40 @@ static inline void cpu_row_store(
     }
 }
 
-// This task's share of a tensor's pieces: for (cpu_pieces(p, t, &it); cpu_piece_next(&it);) ...
+// This task's share of a tensor's pieces: for (struct cpu_pieces it = cpu_pieces(p, t); cpu_piece_next(&it);) ...
 struct cpu_pieces {
     const struct ggml_tensor *t;
-    int64_t n_a_row; // pieces a row
-    int64_t next, end;
+    int64_t n_left;
     // the piece
     struct cpu_row_pos at;
     int64_t i0, n;
 };
+static inline int64_t cpu_pieces_a_row(const struct ggml_tensor *t) {
+    return (t->ne[0] + CPU_PIECE - 1) / CPU_PIECE;
+}
+// Pieces first .. end-1.
+static inline struct cpu_pieces cpu_pieces_of(const struct ggml_tensor *t, int64_t first, int64_t end) {
+    const int64_t n_a_row = cpu_pieces_a_row(t);
+    const int64_t ir      = first > 0 ? first / n_a_row : 0;
+    // it stands one piece before the first
+    return (struct cpu_pieces){
+        .t = t, .n_left = end - first, .at = cpu_row_pos(t, ir), .i0 = (first - ir * n_a_row - 1) * CPU_PIECE};
+}
 static inline struct cpu_pieces cpu_pieces(const struct cpu_params *p, const struct ggml_tensor *t) {
-    struct cpu_pieces it = {.t = t, .n_a_row = (t->ne[0] + CPU_PIECE - 1) / CPU_PIECE};
-    cpu_share(p, it.n_a_row * ggml_nrows(t), &it.next, &it.end);
-    return it;
+    int64_t first, end;
+    cpu_share(p, cpu_pieces_a_row(t) * t->ne[1] * t->ne[2] * t->ne[3], &first, &end);
+    return cpu_pieces_of(t, first, end);
 }
 static inline bool cpu_piece_next(struct cpu_pieces *it) {
-    if (it->next >= it->end) {
+    if (it->n_left <= 0) {
         return false;
     }
-    const int64_t ir = it->next / it->n_a_row;
-    it->i0           = (it->next - ir * it->n_a_row) * CPU_PIECE;
-    it->n            = it->t->ne[0] - it->i0 < CPU_PIECE ? it->t->ne[0] - it->i0 : CPU_PIECE;
-    it->at           = cpu_row_pos(it->t, ir);
-    it->next++;
+    it->n_left--;
+    it->i0 += CPU_PIECE;
+    if (it->i0 >= it->t->ne[0]) {
+        it->i0 = 0;
+        cpu_row_step(it->t, &it->at);
+    }
+    it->n = it->t->ne[0] - it->i0 < CPU_PIECE ? it->t->ne[0] - it->i0 : CPU_PIECE;
     return true;
 }

@@ -55,8 +55,7 @@ static void binary_run_rows(const struct cpu_params *p, struct ggml_tensor *op, 
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     int64_t ir, end;
     cpu_share(p, ggml_nrows(op), &ir, &end);
-    for (; ir < end; ir++) {
-        const struct cpu_row_pos at = cpu_row_pos(op, ir);
+    for (struct cpu_row_pos at = cpu_row_pos(op, ir); ir < end; ir++, cpu_row_step(op, &at)) {
         row2(op->ne[0], (float *) (void *) cpu_row(op, at), (const float *) (const void *) cpu_row(a, at),
             (const float *) (const void *) cpu_row_repeat(b, at));
     }

@@ -29,7 +29,7 @@ static bool sum_supports(const struct ggml_tensor *op) {
 #define SUM_BLOCK 64 // pieces
 
 static int64_t sum_pieces(const struct ggml_tensor *a) {
-    return (a->ne[0] + CPU_PIECE - 1) / CPU_PIECE * ggml_nrows(a);
+    return cpu_pieces_a_row(a) * ggml_nrows(a);
 }
 
 static size_t sum_work(const struct ggml_tensor *op, int n_tasks) {
@@ -44,12 +44,10 @@ static void sum_run(const struct cpu_params *p, struct ggml_tensor *op) {
     float buf[CPU_PIECE];
     int64_t b0, b1;
     cpu_share(p, n_blocks, &b0, &b1);
-    struct cpu_pieces it = cpu_pieces(p, a);
     for (int64_t b = b0; b < b1; b++) {
-        it.next    = b * SUM_BLOCK;
-        it.end     = it.next + SUM_BLOCK < n_pieces ? it.next + SUM_BLOCK : n_pieces;
+        const int64_t first = b * SUM_BLOCK, end = first + SUM_BLOCK < n_pieces ? first + SUM_BLOCK : n_pieces;
         double sum = 0;
-        while (cpu_piece_next(&it)) {
+        for (struct cpu_pieces it = cpu_pieces_of(a, first, end); cpu_piece_next(&it);) {
             sum += p->k->sum(it.n, cpu_row_load(p->k, a, cpu_row(a, it.at), it.i0, it.n, buf));
         }
         parts[b] = sum;

@@ -199,8 +199,8 @@ static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
     float *cs = cpu_scratch(p, rope_scratch(op)), *buf_x = cs + ne0, *buf_y = buf_x + ne0;
     int64_t have = -1; // the token whose angles are in cs
     int64_t i, end;
-    for (cpu_share(p, ggml_nrows(op), &i, &end); i < end; i++) {
-        const struct cpu_row_pos at = cpu_row_pos(op, i);
+    cpu_share(p, ggml_nrows(op), &i, &end);
+    for (struct cpu_row_pos at = cpu_row_pos(op, i); i < end; i++, cpu_row_step(op, &at)) {
         if (at.i2 != have) {
             have = at.i2;
             if (r.is_multi) {
@@ -218,7 +218,7 @@ static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
             turn_neighbours(r.n_pairs, y, x, cs);
         }
         const int64_t turned = 2 * r.n_pairs;
-        if (y != x) {
+        if (y != x && turned < ne0) {
             memcpy(y + turned, x + turned, (size_t) (ne0 - turned) * sizeof *y);
         }
         cpu_row_store(p->k, op, row, 0, ne0, y);
