@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 // pool.c: threads are made once and wait for jobs. Running one takes no memory and makes no thread.
 //
-// `ticket` is the word idle threads watch: a counter in the upper bits, in the lower ones how many threads the job takes.
+// A lane's `ticket` is the word idle threads watch: a counter in the upper bits, in the lower ones how many threads the job
+// takes.
 //   1. A job's fields are written before its ticket (release) and stay until n_busy is 0 again.
 //   2. A thread with ith < n takes every ticket of a job for n threads: the next ticket comes only after n_busy is 0.
 //      A thread with ith >= n only reads the ticket, never the job.
 //   3. Sleepers count themselves in n_idle before they look at the ticket for the last time, wakers change the ticket before
 //      they look at n_idle; both in one total order, so no wake-up is lost.
-// Idle threads spin for `poll` * 20 us (50, the default: 1 ms), then sleep. A paused pool does not spin. A pool with more threads
-// than processors never does.
+// Idle threads spin for `poll` * 20 us (50, the default: 1 ms), then sleep. A paused pool does not spin. Threads beyond the
+// number of processors wait in a lane of their own and never spin: a job that has no use for them does not wake them.
 
 #include "cpu/pool.h"
 
@@ -36,6 +37,11 @@ struct worker {
     pthread_t thread;
 };
 
+struct lane {
+    _Alignas(64) atomic_uint ticket;
+    atomic_uint n_idle; // asleep on ticket
+};
+
 struct ggml_threadpool {
     pthread_mutex_t turn; // one job, pause or growth at a time
     atomic_int n_threads; // with the caller's; idle threads read it while the pool grows
@@ -55,8 +61,7 @@ struct ggml_threadpool {
     bool stop; // the job is to end
     struct worker *workers;
 
-    _Alignas(64) atomic_uint ticket;
-    atomic_uint n_idle;              // asleep on ticket
+    struct lane lanes[2];            // of the threads that have a processor, and of the rest
     _Alignas(64) atomic_uint n_busy; // threads still in the job; the caller sleeps on it
     atomic_uint caller_waits;
 };
@@ -76,22 +81,27 @@ static void apply_place(const struct ggml_threadpool *pool, int ith) {
     }
 }
 
-static int64_t idle_spin_ns(const struct ggml_threadpool *pool) {
-    if (pool->n_threads > cpu_pool_n_cpus(pool)) {
+static struct lane *lane_of(struct ggml_threadpool *pool, int ith) {
+    return &pool->lanes[ith >= pool->n_cpus];
+}
+
+static int64_t idle_spin_ns(const struct ggml_threadpool *pool, int ith) {
+    if (ith >= cpu_pool_n_cpus(pool)) {
         return 0;
     }
     const uint32_t poll = pool->params.poll;
     return (int64_t) (poll < 100 ? poll : 100) * POLL_STEP_NS;
 }
 
-// The next ticket after `seen`.
-static unsigned ticket_wait(struct ggml_threadpool *pool, unsigned seen) {
-    const int64_t spin_ns = idle_spin_ns(pool);
+// The next ticket of thread ith after `seen`.
+static unsigned ticket_wait(struct ggml_threadpool *pool, int ith, unsigned seen) {
+    struct lane *lane     = lane_of(pool, ith);
+    const int64_t spin_ns = idle_spin_ns(pool, ith);
     if (spin_ns > 0) {
         const int64_t end = park_now_ns() + spin_ns;
         do {
             for (int i = 0; i < 64; i++) {
-                const unsigned now = atomic_load_explicit(&pool->ticket, memory_order_acquire);
+                const unsigned now = atomic_load_explicit(&lane->ticket, memory_order_acquire);
                 if (now != seen) {
                     return now;
                 }
@@ -99,12 +109,12 @@ static unsigned ticket_wait(struct ggml_threadpool *pool, unsigned seen) {
             }
         } while (!atomic_load_explicit(&pool->paused, memory_order_relaxed) && park_now_ns() < end);
     }
-    atomic_fetch_add(&pool->n_idle, 1);
+    atomic_fetch_add(&lane->n_idle, 1);
     unsigned now;
-    while ((now = atomic_load(&pool->ticket)) == seen) {
-        park_wait(&pool->ticket, seen);
+    while ((now = atomic_load(&lane->ticket)) == seen) {
+        park_wait(&lane->ticket, seen);
     }
-    atomic_fetch_sub(&pool->n_idle, 1);
+    atomic_fetch_sub(&lane->n_idle, 1);
     return now;
 }
 
@@ -120,7 +130,7 @@ static void *worker_main(void *arg) {
     unsigned seen                = w->seen;
     apply_place(pool, w->ith);
     for (;;) {
-        seen = ticket_wait(pool, seen);
+        seen = ticket_wait(pool, w->ith, seen);
         if ((unsigned) w->ith >= (seen & TICKET_THREADS_MASK)) {
             continue;
         }
@@ -136,18 +146,25 @@ static void *worker_main(void *arg) {
     }
 }
 
-// Calls in the workers 1 .. n-1.
-static void job_post(struct ggml_threadpool *pool, int n) {
-    atomic_store(&pool->n_busy, (unsigned) n - 1);
-    const unsigned old = atomic_load(&pool->ticket);
-    atomic_store(&pool->ticket, ((old & ~TICKET_THREADS_MASK) + TICKET_STEP) | (unsigned) n);
-    if (atomic_load(&pool->n_idle) > 0) {
-        park_wake_all(&pool->ticket);
+static void lane_call(struct lane *lane, int n) {
+    const unsigned old = atomic_load(&lane->ticket);
+    atomic_store(&lane->ticket, ((old & ~TICKET_THREADS_MASK) + TICKET_STEP) | (unsigned) n);
+    if (atomic_load(&lane->n_idle) > 0) {
+        park_wake_all(&lane->ticket);
     }
 }
 
-static void job_wait(struct ggml_threadpool *pool) {
-    if (pool->n_threads <= cpu_pool_n_cpus(pool)) {
+// Calls in the workers 1 .. n-1.
+static void job_post(struct ggml_threadpool *pool, int n) {
+    atomic_store(&pool->n_busy, (unsigned) n - 1);
+    lane_call(&pool->lanes[0], n);
+    if (n > pool->n_cpus) {
+        lane_call(&pool->lanes[1], n);
+    }
+}
+
+static void job_wait(struct ggml_threadpool *pool, int n) {
+    if (n <= cpu_pool_n_cpus(pool)) {
         const int64_t end = park_now_ns() + GATE_SPIN_NS;
         do {
             for (int i = 0; i < 32; i++) {
@@ -189,7 +206,7 @@ void cpu_pool_run(struct ggml_threadpool *pool, int n, cpu_job_t job, void *arg)
     }
     job(arg, 0);
     if (n > 1) {
-        job_wait(pool);
+        job_wait(pool, n);
     }
     if (is_guest) {
         cpu_place_back(pool->own);
@@ -216,8 +233,10 @@ static void pool_init(struct ggml_threadpool *pool, struct worker *workers, cons
     pool->is_crowd    = crowd != NULL && crowd[0] == '1';
     pool->n_cpus      = pool->is_crowd ? GGML_MAX_N_THREADS : cpu_place_n_cpus(params, pool->has_mask);
     atomic_init(&pool->paused, params->paused);
-    atomic_init(&pool->ticket, 0);
-    atomic_init(&pool->n_idle, 0);
+    for (int i = 0; i < 2; i++) {
+        atomic_init(&pool->lanes[i].ticket, 0);
+        atomic_init(&pool->lanes[i].n_idle, 0);
+    }
     atomic_init(&pool->n_busy, 0);
     atomic_init(&pool->caller_waits, 0);
 }
@@ -230,7 +249,7 @@ static bool pool_grow(struct ggml_threadpool *pool, int n) {
         w->pool          = pool;
         w->ith           = pool->n_started;
         w->on_node       = false;
-        w->seen          = atomic_load(&pool->ticket);
+        w->seen          = atomic_load(&lane_of(pool, w->ith)->ticket);
         err              = pthread_create(&w->thread, NULL, worker_main, w);
         pool->n_started += err == 0;
     }

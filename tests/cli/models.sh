@@ -102,8 +102,13 @@ grep -q "cache_rows" "$tmp/map.html" || fail "run --map: no tensor in the page"
 
 # Headers of large models, with holes for their weights.
 if [ -r "$sparse/make.sh" ]; then
+    large=mixtral-8x7b
+    if [ "${BERTH_SANITIZE:-}" = thread ]; then
+        echo "left out: $large, whose file is larger than what the thread sanitizer leaves of the addresses"
+        large=
+    fi
     sh "$sparse/make.sh" "$tmp" llama-2-7b.gguf llama-3.1-8b.gguf mixtral-8x7b.gguf qwen2.5-7b.gguf qwen3-8b.gguf gemma-2-9b.gguf
-    for model in llama-2-7b llama-3.1-8b mixtral-8x7b qwen2.5-7b qwen3-8b; do
+    for model in llama-2-7b llama-3.1-8b $large qwen2.5-7b qwen3-8b; do
         expect 0 "the optimum, proven" plan --ctx 4096 --batch 512 "$tmp/$model.gguf"
         expect 0 "context 8192" fit --memory 64G "$tmp/$model.gguf"
         expect 0 "nodes, 1 split, 0 copies" explain "$tmp/$model.gguf"

@@ -182,7 +182,7 @@ static void more_threads_than_processors_get_on(void **state) {
 #if SANITIZED
     skip();
 #endif
-    const int n_cpus = (int) sysconf(_SC_NPROCESSORS_ONLN) < 8 ? (int) sysconf(_SC_NPROCESSORS_ONLN) : 8;
+    const int n_cpus = (int) fmin((double) sysconf(_SC_NPROCESSORS_ONLN), GGML_MAX_N_THREADS / 4);
     struct net net   = net_new();
     unsetenv("BERTH_CPU_OVERSUBSCRIBE");
     ggml_backend_t fitting = backend_new(n_cpus), crowd = backend_new(4 * n_cpus);
