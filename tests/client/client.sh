@@ -150,6 +150,27 @@ logits_of() {
     "$probe" "$work/$folder" logits "$model" "$work/$out.bin" 100 "$@" 2>"$work/log" || fail "$folder on $model: $(cat "$work/log")"
 }
 
+# With the CPU library that the client takes here. Where that fails under ggml's own base (its AMX part aborts on some models), the
+# plain one stands for it.
+stock_logits() {
+    stock_fails=
+    if "$probe" "$work/stock" logits "$work/models/row.gguf" "$work/stock.bin" 100 "$@" 2>"$work/log"; then
+        logits_of base "$work/models/row.gguf" base "$@"
+    else
+        stock_fails=yes
+        cp "$work/plain.bin" "$work/stock.bin"
+    fi
+}
+
+# stock_word ROW: why a row says nothing of the stock libraries, if it does not.
+stock_word() {
+    if [ -n "$stock_fails" ]; then
+        echo "(stock fails: plain in its place)"
+    else
+        echo "$*" | awk '$4 > 1e-2 && $4 > 10 * $3 { print "(stock is wrong here)" }'
+    fi
+}
+
 # logits_row KIND ARCH TYPE WORD...: Berth's portable kernels against ggml's plain ones, both of which add in floats; then all
 # against f32 weights with f32 keys and values. Libraries for newer machines, Berth's too, add products of f16 in halves, and
 # quantised numbers are rounded once more by all: there Berth may be no further from f32 than ggml, give or take the chance that
@@ -160,9 +181,10 @@ logits_row() {
     "$maker" "$a" tiny "$type" "$work/models/row.gguf" || fail "make $a $type"
     "$berth" gguf quantize "$work/models/row.gguf" "$work/models/f32.gguf" f32 >/dev/null || fail "quantize $a"
     logits_of plain "$work/models/f32.gguf" f32 "$@" exact
-    for f in stock plain base berth; do
+    for f in plain berth; do
         logits_of $f "$work/models/row.gguf" $f "$@"
     done
+    stock_logits "$@"
     BERTH_CPU_ISA=portable logits_of berth "$work/models/row.gguf" portable "$@"
     row=$("$probe" compare "$work/plain.bin" "$work/portable.bin")
     for f in berth plain stock; do
@@ -170,11 +192,12 @@ logits_row() {
     done
     row="$row $("$probe" compare "$work/stock.bin" "$work/berth.bin")"
     # shellcheck disable=SC2086
-    printf '  %-26s %14s %10s %10s %10s %12s\n' "$a $type $*" $row
+    printf '  %-26s %14s %10s %10s %10s %12s %s\n' "$a $type $*" $row "$(stock_word $row)"
     echo "$row" | awk -v kind="$kind" '{ far = 1.5 * ($3 > $4 ? $3 : $4) }
         NF == 5 && $2 <= (far > 1e-3 ? far : 1e-3) && (kind != "close" || $1 <= 1e-3) { ok = 1 } END { exit !ok }' || fail "$a $type $*"
     # Places in memory and the order of nodes change no number: with the stock CPU library below, the same bytes.
-    cmp "$work/stock.bin" "$work/base.bin" || fail "base and stock on $a $type $*"
+    # shellcheck disable=SC2086
+    [ -n "$(stock_word $row)" ] || cmp "$work/stock.bin" "$work/base.bin" || fail "base and stock on $a $type $*"
 }
 
 step_logits() {
@@ -233,15 +256,19 @@ step_quantize() {
 
 # memory_row NAME MODEL: stock and Berth, a prompt of 512 and one token.
 memory_row() {
-    local row="" f u
+    local row="" f u one
     for u in 512 1; do
         for f in stock berth; do
-            row="$row $(timeout 60 "$probe" "$work/$f" memory "$2" 512 $u 2>"$work/log")"
+            one=$(timeout 60 "$probe" "$work/$f" memory "$2" 512 $u 2>"$work/log")
+            [ -n "$one" ] || [ $f = berth ] || one=fails # ggml's own end: nothing to compare with
+            row="$row $one"
         done
     done
     # shellcheck disable=SC2086
     printf '  %-18s %10s %10s %10s %10s\n' "$1" $row
-    echo "$row" | awk 'NF == 4 && $1 > 0 && $2 <= $1 && $4 <= $3 { ok = 1 } END { exit !ok }' || fail "$1: $(cat "$work/log")"
+    echo "$row" | awk '
+        function fits(stock, berth) { return berth > 0 && (stock == "fails" || (stock > 0 && berth <= stock)) }
+        NF == 4 && fits($1, $2) && fits($3, $4) { ok = 1 } END { exit !ok }' || fail "$1: $(cat "$work/log")"
 }
 
 step_memory() {
