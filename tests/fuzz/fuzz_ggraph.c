@@ -2,28 +2,13 @@
 // fuzz_ggraph.c: any bytes for the reader of captured graphs and the allocator behind it: no crash, a message for every refusal,
 // and items that are read can be planned or are refused with a reason.
 
-#include "berth.h"
 #include "cli/plan_graph.h"
+#include "fuzz/fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void quiet(enum ggml_log_level level, const char *text, void *user_data) {
-    (void) level;
-    (void) text;
-    (void) user_data;
-}
-
-static void expect(bool ok, const char *what) {
-    if (!ok) {
-        fprintf(stderr, "fuzz_ggraph: %s: %s\n", what, berth_last_error());
-        abort();
-    }
-}
 
 static void plan(const struct berth_plan_set *set) {
     const int64_t n   = (int64_t) set->n_items;

@@ -2,26 +2,11 @@
 // fuzz_gguf.c: any bytes for the GGUF reader: no crash, a message with an offset for every refusal, the same answer from a
 // source of unknown size, and what was read is written and read again the same. With -malloc_limit_mb, memory too.
 
-#include "berth.h"
+#include "fuzz/fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void quiet(enum ggml_log_level level, const char *text, void *user_data) {
-    (void) level;
-    (void) text;
-    (void) user_data;
-}
-
-static void expect(bool ok, const char *what) {
-    if (!ok) {
-        fprintf(stderr, "fuzz_gguf: %s: %s\n", what, berth_last_error());
-        abort();
-    }
-}
 
 struct input {
     const uint8_t *data;

@@ -3,27 +3,13 @@
 // leave its script element.
 
 #include "cli/map.h"
+#include "fuzz/fuzz.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define MAX_BUFFERS 8
 #define MAX_ITEMS 256
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void quiet(enum ggml_log_level level, const char *text, void *user_data) {
-    (void) level;
-    (void) text;
-    (void) user_data;
-}
-
-static void expect(bool ok, const char *what) {
-    if (!ok) {
-        fprintf(stderr, "fuzz_map: %s: %s\n", what, berth_last_error());
-        abort();
-    }
-}
 
 // The pools that items name; false: more than MAX_BUFFERS.
 static bool find_buffers(struct cli_plan *plan) {

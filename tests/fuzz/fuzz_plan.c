@@ -2,7 +2,7 @@
 // fuzz_plan.c: any bytes as items and params for the solver: no crash, no plan that the checker refuses, no peak below the bound,
 // and no end of time. The same bytes solve twice to the same plan unless time ran out.
 
-#include "berth.h"
+#include "fuzz/fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,6 @@
 #define MAX_ITEMS 64
 #define BUDGET_US 3000
 #define PATIENCE_US 2000000 // sanitizers are slow
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct bytes {
     const uint8_t *p, *end;
@@ -24,19 +22,6 @@ static uint64_t get(struct bytes *b, int n) {
         x = x << 8 | (b->p < b->end ? *b->p++ : 0);
     }
     return x;
-}
-
-static void quiet(enum ggml_log_level level, const char *text, void *user_data) {
-    (void) level;
-    (void) text;
-    (void) user_data;
-}
-
-static void expect(bool ok, const char *what) {
-    if (!ok) {
-        fprintf(stderr, "fuzz_plan: %s: %s\n", what, berth_last_error());
-        abort();
-    }
 }
 
 // Most numbers are small, so that items meet; some are anything.

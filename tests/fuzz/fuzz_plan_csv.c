@@ -2,26 +2,11 @@
 // fuzz_plan_csv.c: any bytes for the readers of plans, as CSV and as JSON: no crash, a message for every refusal, and what was
 // read is written and read again the same.
 
-#include "berth.h"
+#include "fuzz/fuzz.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void quiet(enum ggml_log_level level, const char *text, void *user_data) {
-    (void) level;
-    (void) text;
-    (void) user_data;
-}
-
-static void expect(bool ok, const char *what) {
-    if (!ok) {
-        fprintf(stderr, "fuzz_plan_csv: %s: %s\n", what, berth_last_error());
-        abort();
-    }
-}
 
 static void round_trip(const struct berth_plan_set *set, bool as_json) {
     char *text                 = NULL;

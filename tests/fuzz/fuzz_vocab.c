@@ -2,26 +2,12 @@
 // fuzz_vocab.c: any bytes as a model file's keys, and the rest of them as a text: the tokenizer refuses with a message, or it
 // works: all tokens are of the vocabulary, and their pieces are bounded.
 
+#include "fuzz/fuzz.h"
 #include "model/vocab.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void quiet(enum ggml_log_level level, const char *text, void *user_data) {
-    (void) level;
-    (void) text;
-    (void) user_data;
-}
-
-static void expect(bool ok, const char *what) {
-    if (!ok) {
-        fprintf(stderr, "fuzz_vocab: %s\n", what);
-        abort();
-    }
-}
 
 static void encode(const struct vocab *v, const char *text, size_t size, bool special) {
     struct model_error error  = {""};

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// fuzz.h: what every fuzz target needs: silence, and an end when something that must hold does not.
+#pragma once
+
+#include "berth.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static inline void quiet(enum ggml_log_level level, const char *text, void *user_data) {
+    (void) level;
+    (void) text;
+    (void) user_data;
+}
+
+static inline void expect(bool ok, const char *what) {
+    if (!ok) {
+        fprintf(stderr, "fuzz: %s: %s\n", what, berth_last_error());
+        abort();
+    }
+}
