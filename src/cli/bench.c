@@ -81,15 +81,11 @@ static int parse(int argc, char **argv, struct options *o) {
             return code;
         }
     }
-    if (argc - optind > 1) {
-        return cli_usage("bench", "'%s' is one file too many", argv[optind + 1]);
-    }
     if (o->n_prompt == 0 && o->n_gen == 0) {
         return cli_usage("bench", "--prompt 0 and --gen 0 leave nothing to measure");
     }
-    o->model.path  = optind < argc ? argv[optind] : NULL;
     o->model.n_ctx = o->n_prompt > o->n_gen ? o->n_prompt : o->n_gen;
-    return -1;
+    return cli_model_file("bench", argc, argv, &o->model);
 }
 
 // ---- measuring ----

@@ -52,12 +52,8 @@ static int parse(int argc, char **argv, struct options *o) {
             return code;
         }
     }
-    if (argc - optind > 1) {
-        return cli_usage("explain", "'%s' is one file too many", argv[optind + 1]);
-    }
-    o->model.path      = optind < argc ? argv[optind] : NULL;
     o->model.plan_only = true;
-    return -1;
+    return cli_model_file("explain", argc, argv, &o->model);
 }
 
 static int explain(struct session *s, int64_t n_tokens, bool json) {

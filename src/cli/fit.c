@@ -85,15 +85,11 @@ static int parse(int argc, char **argv, struct options *o) {
             return code;
         }
     }
-    if (argc - optind > 1) {
-        return cli_usage("fit", "'%s' is one file too many", argv[optind + 1]);
-    }
     if (o->memory == 0) {
         return cli_usage("fit", "--memory is missing");
     }
-    o->model.path      = optind < argc ? argv[optind] : NULL;
     o->model.plan_only = true;
-    return -1;
+    return cli_model_file("fit", argc, argv, &o->model);
 }
 
 static uint64_t total(const struct cli_model *m) {

@@ -4,6 +4,7 @@
 #include "cli/models.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -32,6 +33,14 @@ bool cli_model_option(const char *command, int c, const char *value, struct cli_
             return true;
         default: return false;
     }
+}
+
+int cli_model_file(const char *command, int argc, char **argv, struct cli_model_options *o) {
+    if (argc - optind > 1) {
+        return cli_usage(command, "'%s' is one file too many", argv[optind + 1]);
+    }
+    o->path = optind < argc ? argv[optind] : NULL;
+    return -1;
 }
 
 // ---- Ctrl-C ----

@@ -19,6 +19,9 @@ struct cli_model_options {
 // that of a wrong value.
 bool cli_model_option(const char *command, int c, const char *value, struct cli_model_options *options, int *code);
 
+// What is left on the command line after its options: the model's file, or nothing. -1 to go on, else the exit code.
+int cli_model_file(const char *command, int argc, char **argv, struct cli_model_options *options);
+
 // A model with its devices and a session over it.
 struct cli_model {
     struct model *model;

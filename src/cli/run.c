@@ -103,11 +103,7 @@ static int parse(int argc, char **argv, struct options *o) {
             return code;
         }
     }
-    if (argc - optind > 1) {
-        return cli_usage("run", "'%s' is one file too many", argv[optind + 1]);
-    }
-    o->model.path = optind < argc ? argv[optind] : NULL;
-    return -1;
+    return cli_model_file("run", argc, argv, &o->model);
 }
 
 // ---- text ----
