@@ -4,6 +4,7 @@
 #include "sched/sched.h"
 
 #include "core/op.h"
+#include "plan/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -165,24 +166,9 @@ void sched_explain_log(struct ggml_backend_sched *sched) {
 
 // ---- JSON ----
 
-void sched_json_string(FILE *file, const char *s) {
-    fputc('"', file);
-    for (; *s != '\0'; s++) {
-        const unsigned char c = (unsigned char) *s;
-        if (c == '"' || c == '\\') {
-            fprintf(file, "\\%c", c);
-        } else if (c < 0x20 || c >= 0x7F) { // names are bytes, not always UTF-8
-            fprintf(file, "\\u%04x", c);
-        } else {
-            fputc(c, file);
-        }
-    }
-    fputc('"', file);
-}
-
 static void json_field(FILE *file, const char *before, const char *key, const char *value) {
     fprintf(file, "%s\"%s\": ", before, key);
-    sched_json_string(file, value);
+    berth_json_write_string(value, file);
 }
 
 static void split_json(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t s, FILE *file) {

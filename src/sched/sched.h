@@ -333,5 +333,3 @@ void sched_explain_log(struct ggml_backend_sched *sched);
 enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t row);
 // What ended now. The name is that of a tensor that was copied, NULL: the split was computed.
 void sched_trace_add(struct ggml_backend_sched *sched, const char *name, int split, int backend, size_t bytes, int64_t start_us);
-// Writes s as a JSON string, quotes included.
-void sched_json_string(FILE *file, const char *s);

@@ -3,6 +3,8 @@
 
 #include "sched/sched.h"
 
+#include "plan/json.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -48,7 +50,7 @@ enum ggml_status berth_sched_trace_stop(ggml_backend_sched_t sched, FILE *file) 
     for (int b = 0; b < sched->n_backends; b++) { // rows of the picture
         fprintf(file,
             "%s\n{\"ph\": \"M\", \"pid\": 1, \"tid\": %d, \"name\": \"thread_name\", \"args\": {\"name\": ", b > 0 ? "," : "", b);
-        sched_json_string(file, ggml_backend_name(sched->backends[b]));
+        berth_json_write_string(ggml_backend_name(sched->backends[b]), file);
         fputs("}}", file);
     }
     for (size_t i = 0; i < sched->n_trace; i++) {
@@ -62,7 +64,7 @@ enum ggml_status berth_sched_trace_stop(ggml_backend_sched_t sched, FILE *file) 
         } else {
             snprintf(text, sizeof text, "split %d", e->split);
         }
-        sched_json_string(file, text);
+        berth_json_write_string(text, file);
         fprintf(file, ", \"args\": {\"split\": %d, \"nodes\": %d, \"bytes\": %zu}}", e->split, e->n_nodes, e->bytes);
     }
     fputs("\n]}\n", file);

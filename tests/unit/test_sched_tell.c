@@ -7,7 +7,7 @@
 
 static void it_explains_itself(void **state) {
     struct net *n         = *state;
-    struct ggml_tensor *x = input(n, 2), *a = named(ggml_mul_mat(n->ctx, n->w[0], x), "a \"quoted\"");
+    struct ggml_tensor *x = input(n, 2), *a = named(ggml_mul_mat(n->ctx, n->w[0], x), "a \"quoted\" \xc3\xa9\xff");
     assert_int_equal(berth_sched_explain_text(n->sched, stdout), GGML_STATUS_FAILED);
     split(n, named(ggml_mul_mat(n->ctx, n->w[1], a), "b"));
     char *text  = NULL;
@@ -21,9 +21,9 @@ static void it_explains_itself(void **state) {
     file = open_memstream(&text, &size);
     assert_int_equal(berth_sched_explain_json(n->sched, file), GGML_STATUS_SUCCESS);
     fclose(file);
-    assert_non_null(strstr(text,
-        "{\"name\": \"a \\\"quoted\\\"\", \"op\": \"MUL_MAT\", \"type\": \"f32\", \"ne\": [64, 2, 1, 1], \"backend\": \"first\", "
-        "\"reason\": \"weight\", \"bytes\": 512}"));
+    assert_non_null(strstr(text, "{\"name\": \"a \\\"quoted\\\" \xc3\xa9\\ufffd\", \"op\": \"MUL_MAT\", \"type\": \"f32\", "
+                                 "\"ne\": [64, 2, 1, 1], \"backend\": \"first\", "
+                                 "\"reason\": \"weight\", \"bytes\": 512}"));
     assert_non_null(strstr(text, "\"inputs\": [{\"name\": \"x\", \"from\": \"CPU\", \"bytes\": 512}]"));
     free(text);
 }
