@@ -1,127 +1,18 @@
 // SPDX-License-Identifier: MIT
 // ggraph.c: reader of captured graphs. Text lines of blank-separated fields; the header's counts say how many tensors follow.
-// Two passes over the lines: tensors first, then what they name, since a line may name tensors that follow it. The text is
-// unpacked as a whole, so that the counts can be held against the bytes that are there.
+// Tensors first, then what they name, since a line may name tensors that follow it.
 
 #include "cli/ggraph.h"
 
-#include "base/base.h"
+#include "cli/ggraph_reader.h"
 #include "core/graph.h"
 #include "core/op.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <zlib.h>
 
 #define LINE_FIELDS 18
 #define TENSOR_BYTES 32 // 16 fields of at least one character, each with a blank or line end
-
-struct reader {
-    struct ggraph *g;
-    const char *path;
-    char *text; // [size], terminated
-    size_t size, at;
-    char *line;
-    int64_t i_line;
-    int64_t n_nodes, n_leafs, n_other;
-    struct ggml_tensor **tensors; // by id
-    int32_t *links;               // view source, number of sources, and the sources of each tensor, in order
-    size_t n_links, links_cap;
-    char *leaf_order;
-};
-
-// ---- lines and fields ----
-
-static enum ggml_status text_read(struct reader *r) {
-    const char *path = r->path;
-    size_t cap       = 0;
-    errno            = 0;
-    gzFile file      = gzopen(path, "rb");
-    if (file == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "%s: cannot be opened: %s", path, errno != 0 ? strerror(errno) : "out of memory");
-    }
-    enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int n = 1; n > 0 && status == GGML_STATUS_SUCCESS; r->size += (size_t) n) {
-        if (!berth_grow((void **) &r->text, &cap, r->size + 65536, 1)) {
-            status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %zu bytes", path, r->size);
-            break;
-        }
-        n = gzread(file, r->text + r->size, 65535);
-        if (n < 0) {
-            int code;
-            const char *what = gzerror(file, &code);
-            status = berth_fail(GGML_STATUS_FAILED, "%s: cannot be read: %s", path, code == Z_ERRNO ? strerror(errno) : what);
-            n      = 0;
-        }
-        r->text[r->size + (size_t) n] = '\0';
-    }
-    if (gzclose_r(file) == Z_BUF_ERROR && status == GGML_STATUS_SUCCESS) {
-        status = berth_fail(GGML_STATUS_FAILED, "%s: the packed text is cut off after %zu bytes", path, r->size);
-    }
-    return status;
-}
-
-// False at the end of the text. The line has no line end.
-static bool line_next(struct reader *r) {
-    if (r->at >= r->size) {
-        return false;
-    }
-    r->line   = r->text + r->at;
-    char *end = memchr(r->line, '\n', r->size - r->at);
-    r->at     = end != NULL ? (size_t) (end - r->text) + 1 : r->size;
-    if (end != NULL) {
-        *end = '\0';
-    }
-    r->i_line++;
-    return true;
-}
-
-static enum ggml_status bad_line(const struct reader *r, const char *what) {
-    return berth_fail(GGML_STATUS_FAILED, "%s:%lld: %s", r->path, (long long) r->i_line, what);
-}
-
-// Splits in place at blanks; returns how many fields there are, at most n_max.
-static int split(char *line, char **fields, int n_max) {
-    int n = 0;
-    for (char *p = line; *p != '\0' && n < n_max;) {
-        while (*p == ' ') {
-            p++;
-        }
-        if (*p != '\0') {
-            fields[n++] = p;
-        }
-        while (*p != '\0' && *p != ' ') {
-            p++;
-        }
-        if (*p == ' ') {
-            *p++ = '\0';
-        }
-    }
-    return n;
-}
-
-static bool number(const char *text, int64_t *out) {
-    char *end;
-    *out = strtoll(text, &end, 10);
-    return end != text && (*end == '\0' || *end == ',' || *end == ':');
-}
-
-static bool four(const char *text, int64_t out[4]) {
-    for (int i = 0; i < 4; i++) {
-        if (text == NULL || !number(text, &out[i])) {
-            return false;
-        }
-        text = strchr(text, ',');
-        text = text != NULL ? text + 1 : NULL;
-    }
-    return true;
-}
-
-static size_t key_value(const char *text, const char *key) {
-    const size_t n = strlen(key);
-    return strncmp(text, key, n) == 0 && text[n] == '=' ? (size_t) strtoull(text + n + 1, NULL, 10) : SIZE_MAX;
-}
 
 // ---- names to numbers ----
 
@@ -182,10 +73,10 @@ void ggraph_bufts(struct ggraph *g, ggml_backend_buffer_type_t *types) {
     }
 }
 
-static enum ggml_status read_buf(struct reader *r, char **f, int n) {
+static enum ggml_status read_buf(struct ggraph_reader *r, char **f, int n) {
     struct ggraph *g = r->g;
     if (n < 7) {
-        return bad_line(r, "a buffer has id, name, align, max, same_as and ggml_size");
+        return ggraph_refuse(r, "a buffer has id, name, align, max, same_as and ggml_size");
     }
     struct ggraph_buf *bufs = berth_realloc(g->bufs, (size_t) (g->n_bufs + 1) * sizeof *bufs);
     if (bufs == NULL) {
@@ -193,25 +84,25 @@ static enum ggml_status read_buf(struct reader *r, char **f, int n) {
     }
     g->bufs                = bufs;
     struct ggraph_buf *buf = &bufs[g->n_bufs];
-    const size_t same_as   = key_value(f[5], "same_as");
+    const size_t same_as   = ggraph_value(f[5], "same_as");
 
-    *buf = (struct ggraph_buf){.align = key_value(f[3], "align"),
-        .max_size                     = key_value(f[4], "max"),
+    *buf = (struct ggraph_buf){.align = ggraph_value(f[3], "align"),
+        .max_size                     = ggraph_value(f[4], "max"),
         .same_as                      = (int) same_as,
-        .ggml_size                    = key_value(f[6], "ggml_size")};
+        .ggml_size                    = ggraph_value(f[6], "ggml_size")};
     snprintf(buf->name, sizeof buf->name, "%s", f[2]);
     if (buf->align == 0 || buf->align > (size_t) 1 << 30 || same_as > (size_t) g->n_bufs) {
-        return bad_line(r, "a buffer's alignment or same_as is out of range");
+        return ggraph_refuse(r, "a buffer's alignment or same_as is out of range");
     }
     g->n_bufs++;
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status make_bufts(struct reader *r) {
+static enum ggml_status make_bufts(struct ggraph_reader *r) {
     struct ggraph *g = r->g;
     g->bufts         = berth_calloc((size_t) g->n_bufs, sizeof g->bufts[0]);
     if (g->n_bufs == 0 || g->bufts == NULL) {
-        return bad_line(r, "no buffers");
+        return ggraph_refuse(r, "no buffers");
     }
     for (int i = 0; i < g->n_bufs; i++) {
         g->bufts[i] = (struct ggml_backend_buffer_type){
@@ -223,11 +114,11 @@ static enum ggml_status make_bufts(struct reader *r) {
 
 // ---- header ----
 
-static enum ggml_status read_counts(struct reader *r, char **f, int n) {
-    const size_t nodes = n > 1 ? key_value(f[1], "nodes") : SIZE_MAX, leafs = n > 2 ? key_value(f[2], "leafs") : SIZE_MAX,
-                 other = n > 3 ? key_value(f[3], "other") : SIZE_MAX;
+static enum ggml_status read_counts(struct ggraph_reader *r, char **f, int n) {
+    const size_t nodes = n > 1 ? ggraph_value(f[1], "nodes") : SIZE_MAX, leafs = n > 2 ? ggraph_value(f[2], "leafs") : SIZE_MAX,
+                 other = n > 3 ? ggraph_value(f[3], "other") : SIZE_MAX;
     if (nodes > 1 << 28 || leafs > 1 << 28 || other > 1 << 28) {
-        return bad_line(r, "counts are nodes, leafs, other, bufs");
+        return ggraph_refuse(r, "counts are nodes, leafs, other, bufs");
     }
     r->n_nodes = (int64_t) nodes;
     r->n_leafs = (int64_t) leafs;
@@ -235,16 +126,16 @@ static enum ggml_status read_counts(struct reader *r, char **f, int n) {
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status read_header(struct reader *r) {
+static enum ggml_status read_header(struct ggraph_reader *r) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    if (!line_next(r) || strncmp(r->line, "ggraph 1", 8) != 0) {
-        return bad_line(r, "not a captured graph: the first line is no \"ggraph 1\"");
+    if (!ggraph_line(r) || strncmp(r->line, "ggraph 1", 8) != 0) {
+        return ggraph_refuse(r, "not a captured graph: the first line is no \"ggraph 1\"");
     }
     r->n_nodes = -1;
     while (status == GGML_STATUS_SUCCESS) {
         char *f[LINE_FIELDS];
-        if (!line_next(r)) {
-            return bad_line(r, "ends in the header");
+        if (!ggraph_line(r)) {
+            return ggraph_refuse(r, "ends in the header");
         }
         if (strncmp(r->line, "leaforder ", 10) == 0) {
             berth_free(r->leaf_order);
@@ -256,7 +147,7 @@ static enum ggml_status read_header(struct reader *r) {
             memcpy(r->leaf_order, r->line + 10, size);
             continue;
         }
-        const int n = split(r->line, f, LINE_FIELDS);
+        const int n = ggraph_split(r->line, f, LINE_FIELDS);
         if (n > 1 && strcmp(f[0], "name") == 0) {
             snprintf(r->g->name, sizeof r->g->name, "%s", f[1]);
         } else if (n > 1 && strcmp(f[0], "ggml") == 0) {
@@ -270,36 +161,12 @@ static enum ggml_status read_header(struct reader *r) {
         }
     }
     if (status == GGML_STATUS_SUCCESS && r->n_nodes < 0) {
-        status = bad_line(r, "no counts");
+        status = ggraph_refuse(r, "no counts");
     }
     return status == GGML_STATUS_SUCCESS ? make_bufts(r) : status;
 }
 
 // ---- tensors ----
-
-static enum ggml_status read_links(struct reader *r, const char *view_src, const char *srcs) {
-    const int64_t n_all = r->n_nodes + r->n_leafs + r->n_other;
-    int64_t v;
-    if (!berth_grow((void **) &r->links, &r->links_cap, r->n_links + 2 + GGML_MAX_SRC, sizeof r->links[0])) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu edges", r->n_links);
-    }
-    if (!number(view_src, &v) || v < -1 || v >= n_all) {
-        return bad_line(r, "view_src names no tensor");
-    }
-    r->links[r->n_links++] = (int32_t) v;
-    int32_t *n_srcs        = &r->links[r->n_links++];
-
-    *n_srcs = 0;
-    for (const char *p = strcmp(srcs, "-") == 0 ? NULL : srcs; p != NULL;
-         p             = strchr(p, ',') != NULL ? strchr(p, ',') + 1 : NULL) {
-        if (*n_srcs == GGML_MAX_SRC || !number(p, &v) || v < 0 || v >= n_all) {
-            return bad_line(r, "srcs names no tensor, or too many");
-        }
-        r->links[r->n_links++] = (int32_t) v;
-        (*n_srcs)++;
-    }
-    return GGML_STATUS_SUCCESS;
-}
 
 static int32_t flags_of(const char *text) {
     int32_t flags = 0;
@@ -311,31 +178,41 @@ static int32_t flags_of(const char *text) {
 }
 
 // id kind op type ne nb nbytes alloc_size view_src view_offs flags ext buf chunk offset srcs name
-static enum ggml_status read_tensor(struct reader *r, int64_t id) {
+static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     char *f[LINE_FIELDS];
-    if (!line_next(r)) {
-        return bad_line(r, "ends before all tensors");
+    if (!ggraph_line(r)) {
+        return ggraph_refuse(r, "ends before all tensors");
     }
-    const int n = split(r->line, f, LINE_FIELDS);
+    const int n = ggraph_split(r->line, f, LINE_FIELDS);
     int64_t ne[4], nb[4], number_id, view_offs, buf;
     struct ggraph_place place = {0};
-    if (n < 16 || !number(f[0], &number_id) || number_id != id || !four(f[4], ne) || !four(f[5], nb) ||
-        !number(f[9], &view_offs) || !number(f[12], &buf) || buf < -1 || buf >= r->g->n_bufs || !number(f[13], &place.chunk) ||
-        !number(f[14], &place.offset)) {
-        return bad_line(r, "a tensor has 16 or 17 fields, and ids follow each other");
+    if (n < 16) {
+        return ggraph_refuse(r, "a tensor has 16 or 17 fields, this line has %d", n);
+    }
+    if (!ggraph_number(f[0], &number_id) || number_id != id) {
+        return ggraph_refuse(r, "'%.32s' is not the id %lld: ids follow each other", f[0], (long long) id);
     }
     const enum ggml_type type = type_by_name(f[3]);
     if (type == GGML_TYPE_COUNT) {
-        return bad_line(r, "unknown tensor type");
+        return ggraph_refuse(r, "unknown tensor type '%.32s'", f[3]);
+    }
+    if (!ggraph_four(f[4], ne) || !ggraph_four(f[5], nb)) {
+        return ggraph_refuse(r, "extents '%.80s' or strides '%.80s' are not four numbers from 0", f[4], f[5]);
+    }
+    if (!ggraph_number(f[9], &view_offs) || view_offs < 0) {
+        return ggraph_refuse(r, "view_offs '%.32s' is not a number from 0", f[9]);
+    }
+    if (!ggraph_number(f[12], &buf) || buf < -1 || buf >= r->g->n_bufs) {
+        return ggraph_refuse(r, "buf '%.32s' is not a number from -1 to %d", f[12], r->g->n_bufs - 1);
+    }
+    if (!ggraph_number(f[13], &place.chunk) || !ggraph_number(f[14], &place.offset)) {
+        return ggraph_refuse(r, "chunk '%.32s' or offset '%.32s' is not a number", f[13], f[14]);
     }
     struct ggml_tensor *t = ggml_new_tensor_1d(r->g->ctx, type, 0);
     if (berth_is_poison(t)) {
         return GGML_STATUS_ALLOC_FAILED;
     }
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
-        if (ne[i] < 0 || nb[i] < 0) {
-            return bad_line(r, "a negative extent or stride");
-        }
         t->ne[i] = ne[i];
         t->nb[i] = (size_t) nb[i];
     }
@@ -352,29 +229,17 @@ static enum ggml_status read_tensor(struct reader *r, int64_t id) {
     } else if (id < r->n_nodes + r->n_leafs) {
         r->g->leaf_bufs[id - r->n_nodes] = (int) (buf >= 0 ? buf : 0);
     }
-    return read_links(r, f[8], f[15]);
-}
-
-static void connect(struct reader *r, int64_t n_all) {
-    size_t at = 0;
-    for (int64_t i = 0; i < n_all; i++) {
-        const int32_t v         = r->links[at++];
-        r->tensors[i]->view_src = v >= 0 ? r->tensors[v] : NULL;
-        const int32_t n         = r->links[at++];
-        for (int32_t k = 0; k < n; k++) {
-            r->tensors[i]->src[k] = r->tensors[r->links[at++]];
-        }
-    }
+    return ggraph_link_read(r, f[8], f[15]);
 }
 
 // graph->leafs as the program had them, where a tensor is both node and leaf: "id:buf,id:buf,..."
-static enum ggml_status order_leafs(struct reader *r, int64_t n_all) {
+static enum ggml_status order_leafs(struct ggraph_reader *r, int64_t n_all) {
     struct ggml_cgraph *graph = r->g->graph;
     int n                     = 0;
     for (char *p = r->leaf_order; p != NULL; p = strchr(p, ',') != NULL ? strchr(p, ',') + 1 : NULL) {
         int64_t id, buf;
         const char *colon = strchr(p, ':');
-        if (!number(p, &id) || id < 0 || id >= n_all || colon == NULL || !number(colon + 1, &buf) || buf < 0 ||
+        if (!ggraph_number(p, &id) || id < 0 || id >= n_all || colon == NULL || !ggraph_number(colon + 1, &buf) || buf < 0 ||
             buf >= r->g->n_bufs) {
             return berth_fail(GGML_STATUS_FAILED, "%s: leaforder names no tensor or no buffer", r->path);
         }
@@ -391,7 +256,7 @@ static enum ggml_status order_leafs(struct reader *r, int64_t n_all) {
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status read_body(struct reader *r) {
+static enum ggml_status read_body(struct ggraph_reader *r) {
     const int64_t n_all = r->n_nodes + r->n_leafs + r->n_other;
     if ((size_t) n_all > (r->size - r->at) / TENSOR_BYTES + 1) {
         return berth_fail(GGML_STATUS_FAILED, "%s:%lld: counts say %lld tensors, there is text for %zu at most", r->path,
@@ -417,7 +282,10 @@ static enum ggml_status read_body(struct reader *r) {
             return status;
         }
     }
-    connect(r, n_all);
+    const enum ggml_status status = ggraph_link_all(r, n_all);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
     struct ggml_cgraph *graph = r->g->graph;
 
     graph->n_nodes = (int) r->n_nodes;
@@ -429,8 +297,8 @@ static enum ggml_status read_body(struct reader *r) {
 
 enum ggml_status ggraph_read(struct ggraph *g, const char *path) {
     *g                      = (struct ggraph){0};
-    struct reader r         = {.g = g, .path = path};
-    enum ggml_status status = text_read(&r);
+    struct ggraph_reader r  = {.g = g, .path = path};
+    enum ggml_status status = ggraph_text_read(&r);
     if (status == GGML_STATUS_SUCCESS) {
         status = read_header(&r);
     }

@@ -19,7 +19,6 @@ struct ggraph_buf {
 struct ggraph_place {
     const struct ggml_tensor *tensor;
     int64_t chunk, offset; // -1: it did not
-    bool is_taken;         // an item is known to lie there
 };
 
 struct ggraph {

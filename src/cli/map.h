@@ -30,6 +30,7 @@ struct map_item {
     uint64_t at; // address in the picture: chunks lie close on each other
     uint64_t align;
     size_t buffer; // index in map_view.buffers
+    size_t rect;   // the first of its rectangles
     bool is_fixed;
 };
 
@@ -44,6 +45,7 @@ struct map_rect {
 
 struct map_buffer {
     const char *name;
+    const size_t *items; // [n_items] indexes in map_view.items; the plan's
     size_t n_items;
     uint64_t peak, bound;
     int64_t bound_step;

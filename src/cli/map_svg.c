@@ -259,10 +259,10 @@ static bool write_panel(FILE *file, const struct map_view *views, size_t n_views
     const struct scale s = {first, x_step, p->y + p->height, (p->height - 14) / (double) top, p->height};
     write_caption(file, views, n_views, p->v, b, p->y - 6);
     write_axes(file, &s, view, top, p->is_last);
-    for (size_t i = 0; i < view->n_rects && !ferror(file); i++) {
-        const struct map_item *item = &view->items[view->rects[i].item];
-        if (item->buffer == b && item->size > 0) {
-            write_rect(file, &s, view, &view->rects[i], i);
+    for (size_t k = 0; k < view->buffers[b].n_items && !ferror(file); k++) {
+        const size_t i = view->buffers[b].items[k];
+        for (size_t r = view->items[i].rect; r < view->n_rects && view->rects[r].item == i && view->items[i].size > 0; r++) {
+            write_rect(file, &s, view, &view->rects[r], r);
         }
     }
     write_lines(file, &s, &view->buffers[b]);

@@ -48,15 +48,15 @@ static bool set_buffer(
     const struct cli_buffer *from         = &plan->plan->buffers[b];
     const struct berth_plan_params params = {.max_chunk = from->max_chunk};
     struct map_buffer *buffer             = &view->buffers[b];
-    size_t n                              = 0;
-    for (size_t i = 0; i < set->n_items; i++) {
-        if (set->items[i].pool == from->pool) {
-            view->items[i].buffer = b;
-            items[n]              = set->items[i];
-            places[n++]           = (struct place){plan->offsets[i], set->items[i].size, i};
-        }
+    const size_t n                        = from->n_items;
+    for (size_t k = 0; k < n; k++) {
+        const size_t i        = from->items[k];
+        view->items[i].buffer = b;
+        items[k]              = set->items[i];
+        places[k]             = (struct place){plan->offsets[i], set->items[i].size, i};
     }
     buffer->name    = from->name;
+    buffer->items   = from->items;
     buffer->n_items = n;
     if (n > 0 && berth_plan_bound(items, (int64_t) n, &params, &buffer->bound, &buffer->bound_step) != GGML_STATUS_SUCCESS) {
         return false;
@@ -119,7 +119,8 @@ static void set_items(struct map_view *view, const struct berth_plan_set *set) {
                                 .last                                 = item->last,
                                 .size                                 = item->size,
                                 .align                                = item->align > 1 ? item->align : 1,
-                                .is_fixed                             = item->fixed != BERTH_PLAN_ANY};
+                                .is_fixed                             = item->fixed != BERTH_PLAN_ANY,
+                                .rect                                 = view->n_rects};
         view->first                        = item->first < view->first ? item->first : view->first;
         view->last                         = item->last > view->last ? item->last : view->last;
         t                                  = add_tensors(view, set, i, t);
@@ -174,14 +175,15 @@ static int by_step(const void *a, const void *b) {
 }
 
 struct map_live *map_view_live(const struct map_view *view, size_t buffer, size_t *n) {
-    struct event *events  = malloc((2 * view->n_items + 1) * sizeof *events);
-    struct map_live *live = malloc((2 * view->n_items + 1) * sizeof *live);
-    size_t n_events       = 0;
-    uint64_t bytes        = 0;
-    *n                    = 0;
-    for (size_t i = 0; events != NULL && i < view->n_items; i++) {
-        const struct map_item *item = &view->items[i];
-        if (item->buffer == buffer && item->size > 0) {
+    const struct map_buffer *own = &view->buffers[buffer];
+    struct event *events         = malloc((2 * own->n_items + 1) * sizeof *events);
+    struct map_live *live        = malloc((2 * own->n_items + 1) * sizeof *live);
+    size_t n_events              = 0;
+    uint64_t bytes               = 0;
+    *n                           = 0;
+    for (size_t k = 0; events != NULL && k < own->n_items; k++) {
+        const struct map_item *item = &view->items[own->items[k]];
+        if (item->size > 0) {
             events[n_events++] = (struct event){item->first, item->size, false};
             events[n_events++] = (struct event){item->last + 1, item->size, true};
         }

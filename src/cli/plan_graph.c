@@ -3,43 +3,13 @@
 
 #include "cli/plan_graph.h"
 
+#include "base/base.h"
 #include "cli/gguf.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 // ---- reading ----
-
-// What the file says of a pool.
-static void describe(const struct berth_plan_set *set, struct cli_buffer *buffer) {
-    for (size_t i = 0; i < set->n_pools; i++) {
-        if (set->pools[i].pool == buffer->pool) {
-            buffer->max_chunk = set->pools[i].max_chunk < (uint64_t) 1 << 62 ? set->pools[i].max_chunk : 0;
-            snprintf(buffer->name, sizeof buffer->name, "%s", set->pools[i].name);
-        }
-    }
-}
-
-enum ggml_status cli_plan_buffers(struct cli_plan *plan) {
-    for (int64_t last = INT64_MIN;;) {
-        int64_t next = INT64_MAX;
-        for (size_t i = 0; i < plan->set->n_items; i++) {
-            const int64_t pool = plan->set->items[i].pool;
-            next               = pool > last && pool < next ? pool : next;
-        }
-        if (next == INT64_MAX) {
-            return GGML_STATUS_SUCCESS;
-        }
-        struct cli_buffer *buffers = realloc(plan->buffers, (plan->n_buffers + 1) * sizeof *buffers);
-        if (buffers == NULL) {
-            return GGML_STATUS_ALLOC_FAILED;
-        }
-        plan->buffers            = buffers;
-        buffers[plan->n_buffers] = (struct cli_buffer){.pool = (int32_t) next};
-        last                     = next;
-        describe(plan->set, &buffers[plan->n_buffers++]);
-    }
-}
 
 enum ggml_status cli_plan_read(const char *path, int64_t n_ctx, int64_t n_batch, struct cli_plan *plan) {
     const bool is_graph = cli_ends_with(path, ".ggraph") || cli_ends_with(path, ".ggraph.gz");
@@ -57,12 +27,6 @@ enum ggml_status cli_plan_read(const char *path, int64_t n_ctx, int64_t n_batch,
     return status;
 }
 
-void cli_plan_free(struct cli_plan *plan) {
-    berth_plan_set_free(plan->set);
-    free(plan->buffers);
-    *plan = (struct cli_plan){0};
-}
-
 // ---- planning ----
 
 // Memory for the items of one buffer.
@@ -75,24 +39,19 @@ static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct cl
     const struct berth_plan_params *params, struct part *part, uint64_t *offsets) {
     struct berth_plan_params own = *params;
 
-    own.max_chunk   = buffer->max_chunk;
-    own.start       = params->start != NULL ? part->start : NULL;
-    buffer->n_items = 0;
-    for (size_t i = 0; i < set->n_items; i++) {
-        if (set->items[i].pool == buffer->pool) {
-            part->start[buffer->n_items]   = params->start != NULL ? params->start[i] : 0;
-            part->items[buffer->n_items++] = set->items[i];
-        }
+    own.max_chunk = buffer->max_chunk;
+    own.start     = params->start != NULL ? part->start : NULL;
+    for (size_t k = 0; k < buffer->n_items; k++) {
+        part->items[k] = set->items[buffer->items[k]];
+        part->start[k] = params->start != NULL ? params->start[buffer->items[k]] : 0;
     }
     const int64_t n         = (int64_t) buffer->n_items;
     enum ggml_status status = berth_plan_solve(part->items, n, &own, part->offsets, &buffer->report);
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_plan_check(part->items, n, &own, part->offsets, NULL);
     }
-    for (size_t i = 0, at = 0; status == GGML_STATUS_SUCCESS && i < set->n_items; i++) {
-        if (set->items[i].pool == buffer->pool) {
-            offsets[i] = part->offsets[at++];
-        }
+    for (size_t k = 0; status == GGML_STATUS_SUCCESS && k < buffer->n_items; k++) {
+        offsets[buffer->items[k]] = part->offsets[k];
     }
     return status;
 }
@@ -129,10 +88,10 @@ enum ggml_status cli_plan_solve(
     struct part part = {malloc(n * sizeof *part.items), malloc(n * sizeof *part.offsets), malloc(n * sizeof *part.start)};
 
     struct berth_plan_params own = *params;
-    enum ggml_status status      = GGML_STATUS_ALLOC_FAILED;
+    enum ggml_status status      = GGML_STATUS_SUCCESS;
     bool has_chunks              = false;
-    if (part.items != NULL && part.offsets != NULL && part.start != NULL) {
-        status = GGML_STATUS_SUCCESS;
+    if (part.items == NULL || part.offsets == NULL || part.start == NULL) {
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu items", n);
     }
     for (size_t b = 0; b < plan->n_buffers && status == GGML_STATUS_SUCCESS; b++) {
         own.budget_us = params->budget_us / (int64_t) plan->n_buffers;

@@ -6,9 +6,10 @@
 #include "berth-alloc.h"
 
 struct cli_buffer {
-    int32_t pool;       // of its items
-    char name[64];      // of its type, "" if the file names none
-    uint64_t max_chunk; // bytes, 0: no limit
+    int32_t pool;        // of its items
+    char name[64];       // of its type, "" if the file names none
+    uint64_t max_chunk;  // bytes, 0: no limit
+    const size_t *items; // [n_items] their numbers in the set, rising; a part of the plan's order
     size_t n_items;
     struct berth_plan_report report;
 };
@@ -17,6 +18,7 @@ struct cli_plan {
     struct berth_plan_set *set;
     struct cli_buffer *buffers; // by rising pool
     size_t n_buffers;
+    size_t *order; // the numbers of all items, buffer by buffer
 };
 
 // Items of a file: CSV, JSON, a captured graph if the name ends in .ggraph or .ggraph.gz, or a model: the graph of n_batch tokens
@@ -27,9 +29,18 @@ enum ggml_status cli_plan_read(const char *path, int64_t n_ctx, int64_t n_batch,
 enum ggml_status cli_plan_read_graph(const char *path, struct berth_plan_set **set);
 // Items of a model (plan_model.c).
 enum ggml_status cli_plan_read_model(const char *path, int64_t n_ctx, int64_t n_batch, struct berth_plan_set **set);
+
+// ---- plan_buffers.c ----
+
 // Fills the buffers of a plan that has a set only: the pools that its items name, with what the file says of them.
 enum ggml_status cli_plan_buffers(struct cli_plan *plan);
 void cli_plan_free(struct cli_plan *plan);
+// What a file says of its pools, by rising pool; then what it says of one, NULL: nothing. Of several descriptions of a pool one
+// counts.
+void cli_pools_sort(struct berth_plan_set *set);
+const struct berth_plan_pool *cli_pools_find(const struct berth_plan_set *set, int32_t pool);
+
+// ---- plan_graph.c ----
 
 // Plans every buffer, checks the plan, and fills the reports: one a buffer, and their sum. params->start, if not NULL, has the
 // offsets of all items; max_chunk is the buffers' own.

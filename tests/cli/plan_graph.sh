@@ -48,6 +48,39 @@ expect 3 ":12: unknown tensor type" "$tmp/type.ggraph"
 sed '$d' $graphs/two-buffers.ggraph > "$tmp/end.ggraph"
 expect 3 "ends before all tensors" "$tmp/end.ggraph"
 
+# tensors that name what no program can have run; each message has the line
+refuse() { # TEXT LINE FROM TO
+    sed "$2s/$3/$4/" $graphs/two-buffers.ggraph > "$tmp/link.ggraph"
+    expect 3 "link.ggraph:$2: $1" "$tmp/link.ggraph"
+}
+refuse "tensor 3 is a view of itself" 13 ' 64 64 2 64 ' ' 64 64 3 64 '
+refuse "node 3 is a view of node 4, which comes later" 13 ' 64 64 2 64 ' ' 64 64 4 64 '
+sed "18s/ 3072 3072 -1 0/ 3072 3072 6 0/" $graphs/two-buffers.ggraph > "$tmp/circle.ggraph"
+expect 3 ":16: tensor 6 is a view of tensor 8, and so on, of itself" "$tmp/circle.ggraph"
+refuse "node 4, UNARY, is its own source" 14 ' 3 e' ' 4 e'
+refuse "node 4, UNARY, has node 5 as source, which comes later" 14 ' 3 e' ' 5 e'
+refuse "tensor 8 is no node, and yet has a source, tensor 0" 18 ' - cache' ' 0 cache'
+refuse "view_src names no tensor" 13 ' 64 64 2 64 ' ' 64 64 9 64 '
+refuse "view_offs '-64' is not a number from 0" 13 ' 64 64 2 64 ' ' 64 64 2 -64 '
+refuse "'7' is not the id 4" 14 '^4' '7'
+refuse "extents '16,1,1' or strides" 14 '16,1,1,1' '16,1,1'
+refuse "buf '3' is not a number from -1 to 2" 14 ' - 0 1 ' ' - 0 3 '
+refuse "chunk '0' or offset 'x' is not a number" 14 ' 128 3 e' ' x 3 e'
+refuse "a tensor has 16 or 17 fields, this line has 5" 14 ' 4,64,64,64.*' ''
+# what real programs have: a copy that names its own result, and a node that only has to come before another
+sed -e '14s/UNARY:RELU/CPY/' -e '14s/ 3 e/ 3,4 e/' $graphs/two-buffers.ggraph > "$tmp/copy.ggraph"
+expect 0 '{"items": 5, ' --json "$tmp/copy.ggraph"
+sed -e '13s/VIEW/NONE/' -e '13s/ 2 d/ 5 d/' $graphs/two-buffers.ggraph > "$tmp/before.ggraph"
+expect 0 '{"items": 6, ' --json "$tmp/before.ggraph"
+
+# as many pools as items: each is found once, in time that grows with them, not with their square
+{
+    echo id,lower,upper,size,pool
+    awk 'BEGIN { for (i = 0; i < 60000; i++) printf "%d,%d,%d,64,%d\n", i, i % 7, i % 7 + 3, (i * 7919) % 60000 - 30000 }'
+} > "$tmp/pools.csv"
+expect 0 '{"items": 60000, "peak": 3840000, "bound": 3840000, "gap": 0.000000, "proven": true, ' --json "$tmp/pools.csv"
+expect 0 '"buffers": [{"buffer": -30000, "name": "", "items": 1, "peak": 64, ' --json "$tmp/pools.csv"
+
 # real ones over several buffers
 data=${BERTH_DATA:-../shared}/graphs
 if [ -r "$data/index.csv" ]; then

@@ -11,23 +11,6 @@
 #define MAX_BUFFERS 8
 #define MAX_ITEMS 256
 
-// The pools that items name; false: more than MAX_BUFFERS.
-static bool find_buffers(struct cli_plan *plan) {
-    for (size_t i = 0; i < plan->set->n_items; i++) {
-        size_t b = 0;
-        while (b < plan->n_buffers && plan->buffers[b].pool != plan->set->items[i].pool) {
-            b++;
-        }
-        if (b == MAX_BUFFERS) {
-            return false;
-        }
-        if (b == plan->n_buffers) {
-            plan->buffers[plan->n_buffers++] = (struct cli_buffer){.pool = plan->set->items[i].pool};
-        }
-    }
-    return true;
-}
-
 static void check_svg(const char *text, size_t size) {
     static const char end[] = "</svg>\n";
     expect(size > sizeof end && strcmp(text + size - sizeof end + 1, end) == 0, "no end of the picture");
@@ -66,14 +49,14 @@ static void draw(const struct map_plan *plan) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct cli_buffer buffers[MAX_BUFFERS];
-    struct cli_plan plan = {.buffers = buffers};
+    struct cli_plan plan = {0};
     uint64_t offsets[MAX_ITEMS + 1];
     ggml_log_set(quiet, NULL);
     const bool is_json = size > 0 && data[0] == '{';
     const enum ggml_status status =
         (is_json ? berth_plan_read_json : berth_plan_read_csv)((const char *) data, size, "in", &plan.set);
-    if (status == GGML_STATUS_SUCCESS && plan.set->n_items <= MAX_ITEMS && find_buffers(&plan)) {
+    if (status == GGML_STATUS_SUCCESS && plan.set->n_items <= MAX_ITEMS && cli_plan_buffers(&plan) == GGML_STATUS_SUCCESS &&
+        plan.n_buffers <= MAX_BUFFERS) {
         const int64_t n = (int64_t) plan.set->n_items;
         if (plan.set->has_offsets && berth_plan_check(plan.set->items, n, NULL, plan.set->offsets, NULL) == GGML_STATUS_SUCCESS) {
             draw(&(struct map_plan){"in", &plan, plan.set->offsets});
@@ -81,6 +64,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             draw(&(struct map_plan){"<in> & \"out\"", &plan, offsets});
         }
     }
-    berth_plan_set_free(plan.set);
+    cli_plan_free(&plan);
     return 0;
 }

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// ggraph_reader.h: what the parts of the reader of captured graphs share: lines and fields (ggraph_text.c), edges
+// (ggraph_link.c), header and tensors (ggraph.c).
+#pragma once
+
+#include "base/base.h"
+#include "cli/ggraph.h"
+
+struct ggraph_reader {
+    struct ggraph *g;
+    const char *path;
+    char *text; // [size], terminated
+    size_t size, at;
+    char *line;
+    int64_t i_line;
+    int64_t n_nodes, n_leafs, n_other;
+    struct ggml_tensor **tensors; // by id
+    int32_t *links;               // view source, number of sources, and the sources of each tensor, in order
+    size_t n_links, links_cap;
+    char *leaf_order;
+};
+
+// ---- ggraph_text.c ----
+
+// The whole text, unpacked.
+enum ggml_status ggraph_text_read(struct ggraph_reader *r) BERTH_MUST_USE;
+// The next line, without its line end; false at the end of the text.
+bool ggraph_line(struct ggraph_reader *r);
+// A failure that names the file and the current line.
+enum ggml_status ggraph_refuse(const struct ggraph_reader *r, const char *fmt, ...) BERTH_PRINTF(2, 3);
+// Splits in place at blanks; returns how many fields there are, at most n_max.
+int ggraph_split(char *line, char **fields, int n_max);
+// A whole number that ends its field, or stands before ',' or ':'.
+bool ggraph_number(const char *text, int64_t *out);
+bool ggraph_four(const char *text, int64_t out[4]); // a,b,c,d, from 0
+// Of key=value; SIZE_MAX if it is another key.
+size_t ggraph_value(const char *text, const char *key);
+
+// ---- ggraph_link.c ----
+
+// Keeps what the current line's tensor names, by id: the tensors may follow.
+enum ggml_status ggraph_link_read(struct ggraph_reader *r, const char *view_src, const char *srcs) BERTH_MUST_USE;
+// Sets view_src and src of all tensors, after the last line; refuses what no program can have run.
+enum ggml_status ggraph_link_all(struct ggraph_reader *r, int64_t n_all) BERTH_MUST_USE;
