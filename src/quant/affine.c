@@ -150,40 +150,6 @@ static void write_levels(const float *x, int len, float scale, float offset, int
     }
 }
 
-void berth_fit_affine_run(const struct frame *f, int at, int len, int q_max, uint8_t *q, uint16_t *d, uint16_t *m) {
-    const float *x = f->x + at;
-    const float *w = f->w + at;
-    struct line l  = fit_line(x, w, len, (float) q_max, ANY, 12);
-    *d             = frame_round_half(f, &l.scale);
-    *m             = frame_round_half(f, &l.offset);
-    float error    = error_at(x, w, len, l.scale, l.offset, (float) q_max);
-    // A constant run: the scale is free to hold what the rounding of the offset lost.
-    if (l.scale == 0.0f) {
-        l.scale = x[0] - l.offset;
-        *d      = frame_round_half(f, &l.scale);
-        error   = error_at(x, w, len, l.scale, l.offset, (float) q_max);
-    }
-    // With the offset rounded, the scale can still make up for some of it.
-    for (int step = -2; step <= 2; step++) {
-        const uint16_t h = (uint16_t) (*m + step);
-        float offset     = (float) (berth_half_to_float(h) / f->outer);
-        struct sums s;
-        if (!isfinite(offset) || (h ^ *m) & 0x8000) {
-            continue;
-        }
-        sum_elements(x, w, len, &s);
-        sum_levels(x, w, len, l.scale != 0.0f ? 1.0f / l.scale : 0.0f, offset, (float) q_max, &s);
-        float scale       = s.qq > 0.0f ? (s.qx - offset * s.q) / s.qq : 0.0f;
-        const uint16_t h2 = frame_round_half(f, &scale);
-        const float e     = error_at(x, w, len, scale, offset, (float) q_max);
-        if (e < error) {
-            error = e, *d = h2, l.scale = scale, l.offset = offset;
-        }
-    }
-    *m = frame_round_half(f, &l.offset);
-    write_levels(x, len, l.scale, l.offset, q_max, q);
-}
-
 // ---- a superblock ----
 
 struct plan {

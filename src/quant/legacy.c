@@ -6,12 +6,12 @@
 //     q8_1               x = d * q               s = d * sum(q), for dot products with the offset of q4_1 and q5_1
 //
 // Byte j of qs holds element j in its low nibble and element j + 16 in its high one; bit i of qh is the fifth bit of element i.
-// Without weights the rows are those of the reference, byte for byte: the order of the operations below is the format's.
-// With weights the scale is searched (scalar.c).
+// Rows are those of the reference, byte for byte: the order of the operations below is the format's. With weights the scale is
+// searched (weighted.c), except in blocks whose weights say nothing.
 #include "quant/half.h"
 #include "quant/quants.h"
 #include "quant/round.h"
-#include "quant/scalar.h"
+#include "quant/weighted.h"
 
 #include <float.h>
 
@@ -218,53 +218,56 @@ BERTH_QUANTIZE_PLAIN(q8_0, QK)
 
 // ---- with weights ----
 
-static const struct grid grid_q4 = {-8, 7, NULL};
-static const struct grid grid_q5 = {-16, 15, NULL};
-
-// True: the block has to be searched. False: it is done, w being NULL or the row not finite.
-#define SEARCHED(name, f, x, y, w, i) \
-    ((w) != NULL && frame_init(f, (x) + (i) *QK, (w) + (i) *QK, QK)) || \
+// True: the block has to be searched, with these weights. False: it is done, without any.
+#define SEARCHED(name, x, y, w, power, weight, i) \
+    ((w) != NULL && berth_weighted_init((x) + (i) *QK, (w) + (i) *QK, power, weight)) || \
         (quantize_row_##name##_ref((x) + (i) *QK, (y) + (i), QK), false)
 
 static void quantize_blocks_q4_0(const float *x, block_q4_0 *y, int64_t n, const float *w) {
+    const float power = w != NULL ? berth_row_power(x, n * QK) : 0.0f;
     for (int64_t i = 0; i < n; i++) {
-        struct frame f;
+        float weight[QK];
         uint8_t q[QK];
-        if (SEARCHED(q4_0, &f, x, y, w, i)) {
-            y[i].d = berth_fit_run(&f, 0, QK, &grid_q4, q);
+        if (SEARCHED(q4_0, x, y, w, power, weight, i)) {
+            y[i].d = berth_float_to_half(berth_weighted_scale(x + i * QK, weight, 8, q));
             pack_4(q, y[i].qs);
         }
     }
 }
 
 static void quantize_blocks_q5_0(const float *x, block_q5_0 *y, int64_t n, const float *w) {
+    const float power = w != NULL ? berth_row_power(x, n * QK) : 0.0f;
     for (int64_t i = 0; i < n; i++) {
-        struct frame f;
+        float weight[QK];
         uint8_t q[QK];
-        if (SEARCHED(q5_0, &f, x, y, w, i)) {
-            y[i].d = berth_fit_run(&f, 0, QK, &grid_q5, q);
+        if (SEARCHED(q5_0, x, y, w, power, weight, i)) {
+            y[i].d = berth_float_to_half(berth_weighted_scale(x + i * QK, weight, 16, q));
             pack_5(q, y[i].qs, y[i].qh);
         }
     }
 }
 
 static void quantize_blocks_q4_1(const float *x, block_q4_1 *y, int64_t n, const float *w) {
+    const float power = w != NULL ? berth_row_power(x, n * QK) : 0.0f;
     for (int64_t i = 0; i < n; i++) {
-        struct frame f;
+        float weight[QK], m;
         uint8_t q[QK];
-        if (SEARCHED(q4_1, &f, x, y, w, i)) {
-            berth_fit_affine_run(&f, 0, QK, 15, q, &y[i].d, &y[i].m);
+        if (SEARCHED(q4_1, x, y, w, power, weight, i)) {
+            y[i].d = berth_float_to_half(berth_weighted_line(x + i * QK, weight, 15, q, &m));
+            y[i].m = berth_float_to_half(m);
             pack_4(q, y[i].qs);
         }
     }
 }
 
 static void quantize_blocks_q5_1(const float *x, block_q5_1 *y, int64_t n, const float *w) {
+    const float power = w != NULL ? berth_row_power(x, n * QK) : 0.0f;
     for (int64_t i = 0; i < n; i++) {
-        struct frame f;
+        float weight[QK], m;
         uint8_t q[QK];
-        if (SEARCHED(q5_1, &f, x, y, w, i)) {
-            berth_fit_affine_run(&f, 0, QK, 31, q, &y[i].d, &y[i].m);
+        if (SEARCHED(q5_1, x, y, w, power, weight, i)) {
+            y[i].d = berth_float_to_half(berth_weighted_line(x + i * QK, weight, 31, q, &m));
+            y[i].m = berth_float_to_half(m);
             pack_5(q, y[i].qs, y[i].qh);
         }
     }

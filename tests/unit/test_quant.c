@@ -25,24 +25,27 @@ struct format {
     size_t block_size;
     rows_fn rows;
     deq_fn deq;
-    double bound;    // relative squared error on a normal row
-    bool nan_spread; // a block with a non-finite element is NaN throughout
-    uint64_t bytes;  // hash of the blocks of known_row, as the reference writes them; 0: the search is our own
+    double bound;            // relative squared error on a normal row
+    bool nan_spread;         // a block with a non-finite element is NaN throughout
+    uint64_t bytes;          // hash of the blocks of a normal row, as the reference writes them; 0: the search is our own
+    uint64_t weighted_bytes; // the same with weights
 };
 
 #define DEQ(name) ((deq_fn) (void (*)(void)) dequantize_row_##name)
 #define SIMPLE(name, type, bound, bytes) \
-    { #name, GGML_TYPE_##type, QK_##type, sizeof(block_##name), quantize_##name, DEQ(name), bound, false, bytes }
+    { #name, GGML_TYPE_##type, QK_##type, sizeof(block_##name), quantize_##name, DEQ(name), bound, false, bytes, bytes }
+#define STEERED(name, type, bound, bytes, weighted_bytes) \
+    { #name, GGML_TYPE_##type, QK_##type, sizeof(block_##name), quantize_##name, DEQ(name), bound, false, bytes, weighted_bytes }
 #define SEARCHED(name, type, bound) \
-    { #name, GGML_TYPE_##type, QK_##type, sizeof(block_##name), quantize_##name, DEQ(name), bound, true, 0 }
+    { #name, GGML_TYPE_##type, QK_##type, sizeof(block_##name), quantize_##name, DEQ(name), bound, true, 0, 0 }
 
 static const struct format formats[] = {
     SIMPLE(q1_0, Q1_0, 0.40, 0x3ddca04838c2a40c),
     SIMPLE(q2_0, Q2_0, 0.60, 0xf2d9557d2691d94d),
-    SIMPLE(q4_0, Q4_0, 0.012, 0xbf8148bb1eb829b4),
-    SIMPLE(q4_1, Q4_1, 0.008, 0xa1f964bcef554c74),
-    SIMPLE(q5_0, Q5_0, 0.003, 0x997773f269443099),
-    SIMPLE(q5_1, Q5_1, 0.002, 0x5b153c1963b8505f),
+    STEERED(q4_0, Q4_0, 0.012, 0xbf8148bb1eb829b4, 0xdf6e7285adfc9447),
+    STEERED(q4_1, Q4_1, 0.008, 0xa1f964bcef554c74, 0x83e2c4a60e6aaa7e),
+    STEERED(q5_0, Q5_0, 0.003, 0x997773f269443099, 0xe90a0f53d27bfdf2),
+    STEERED(q5_1, Q5_1, 0.002, 0x5b153c1963b8505f, 0x5ae7335af0108d75),
     SIMPLE(q8_0, Q8_0, 5e-5, 0xa677043a3821cc89),
     SIMPLE(tq1_0, TQ1_0, 0.75, 0x676885217e4d4cb5),
     SIMPLE(tq2_0, TQ2_0, 0.75, 0x6224a32ab4e3daae),
@@ -140,10 +143,17 @@ static void test_known_bytes(void **state) {
     (void) state;
     for (int i = 0; i < N_FORMATS; i++) {
         const struct format *f = &formats[i];
-        normal_row(x, N, 7);
-        assert_int_equal(f->rows(x, blocks, 1, N, NULL), size_of(f, N));
-        if (f->bytes != 0 && hash(blocks, size_of(f, N)) != f->bytes) {
-            fail_msg("%s: bytes hash to 0x%016llx", f->name, (unsigned long long) hash(blocks, size_of(f, N)));
+        for (int weighted = 0; weighted < 2; weighted++) {
+            const uint64_t want = weighted ? f->weighted_bytes : f->bytes;
+            normal_row(x, N, 7);
+            for (int j = 0; j < N; j++) {
+                w[j] = (float) (0.1 + uniform());
+            }
+            assert_int_equal(f->rows(x, blocks, 1, N, weighted ? w : NULL), size_of(f, N));
+            const uint64_t got = hash(blocks, size_of(f, N));
+            if (want != 0 && got != want) {
+                fail_msg("%s%s: bytes hash to 0x%016llx", f->name, weighted ? " weighted" : "", (unsigned long long) got);
+            }
         }
     }
 }
