@@ -188,33 +188,34 @@ static const struct split_rule rule_tekken  = {{match_tekken}};
 static const struct name_row {
     const char *name;
     const struct split_rule *rule;
-    bool is_word_first;
+    bool is_word_first, adds_bos;
 } names[] = {
-    {"default", &rule_default, false},
-    {"gpt-2", &rule_gpt2, false},
-    {"phi-2", &rule_gpt2, false},
-    {"mpt", &rule_gpt2, false},
-    {"olmo", &rule_gpt2, false},
-    {"llama3", &rule_llama3, true},
-    {"llama-v3", &rule_llama3, true},
-    {"llama-bpe", &rule_llama3, true},
-    {"falcon3", &rule_llama3, true},
-    {"pixtral", &rule_llama3, true},
-    {"smaug-bpe", &rule_llama3, false},
-    {"qwen2", &rule_qwen2, false},
-    {"stablelm2", &rule_qwen2, false},
-    {"deepseek-r1-qwen", &rule_qwen2, false},
-    {"smollm", &rule_smollm, false},
-    {"starcoder", &rule_smollm, false},
-    {"refact", &rule_smollm, false},
-    {"command-r", &rule_smollm, false},
-    {"tekken", &rule_tekken, true},
+    {"default", &rule_default, false, false},
+    {"gpt-2", &rule_gpt2, false, false},
+    {"phi-2", &rule_gpt2, false, false},
+    {"mpt", &rule_gpt2, false, false},
+    {"olmo", &rule_gpt2, false, false},
+    {"llama3", &rule_llama3, true, true},
+    {"llama-v3", &rule_llama3, true, true},
+    {"llama-bpe", &rule_llama3, true, true},
+    {"falcon3", &rule_llama3, true, true},
+    {"pixtral", &rule_llama3, true, true},
+    {"smaug-bpe", &rule_llama3, false, false},
+    {"qwen2", &rule_qwen2, false, false},
+    {"stablelm2", &rule_qwen2, false, false},
+    {"deepseek-r1-qwen", &rule_qwen2, false, false},
+    {"smollm", &rule_smollm, false, false},
+    {"starcoder", &rule_smollm, false, false},
+    {"refact", &rule_smollm, false, false},
+    {"command-r", &rule_smollm, false, false},
+    {"tekken", &rule_tekken, true, true},
 };
 
-const struct split_rule *split_find(const char *name, bool *is_word_first) {
+const struct split_rule *split_find(const char *name, bool *is_word_first, bool *adds_bos) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcmp(name, names[i].name) == 0) {
             *is_word_first = names[i].is_word_first;
+            *adds_bos      = names[i].adds_bos;
             return names[i].rule;
         }
     }

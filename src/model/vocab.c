@@ -97,31 +97,16 @@ void token_list_fini(struct token_list *list) {
     *list = (struct token_list){0};
 }
 
-// The longest special token that is spelled out at text; -1: none.
-static int32_t special_at(const struct vocab *v, const char *text, size_t size, bool with_control) {
-    if (!v->is_special_first[(unsigned char) text[0]]) {
-        return -1;
-    }
-    for (size_t n = size < VOCAB_MAX_SPECIAL ? size : VOCAB_MAX_SPECIAL - 1; n > 0; n--) {
-        const int32_t id = v->is_special[n] ? vocab_find(v, text, n) : -1;
-        if (id >= 0 &&
-            (v->types[id] == TOKEN_USER || (with_control && (v->types[id] == TOKEN_CONTROL || v->types[id] == TOKEN_UNKNOWN)))) {
-            return id;
-        }
-    }
-    return -1;
-}
-
-// A stretch of text without special tokens. is_first: it begins the text or follows a special token.
+// A stretch of text without special tokens: it begins the text or follows a special token.
 static bool plain_encode(
-    const struct vocab *v, const char *text, size_t size, bool is_first, struct token_list *out, struct model_error *error) {
+    const struct vocab *v, const char *text, size_t size, struct token_list *out, struct model_error *error) {
     if (size == 0) {
         return true;
     }
     if (v->kind == VOCAB_BPE) {
         return vocab_encode_bpe(v, text, size, out, error);
     }
-    if (!is_first || !v->add_space) {
+    if (!v->add_space) {
         return vocab_encode_spm(v, text, size, out, error);
     }
     char *spaced = malloc(size + 1);
@@ -143,22 +128,17 @@ bool vocab_encode(const struct vocab *v, const char *text, size_t size, bool add
     if (add_special && v->add_bos && v->bos >= 0 && !token_push(out, v->bos, error)) {
         return false;
     }
-    size_t start  = 0;
-    bool is_first = true;
-    for (size_t at = 0; at < size;) {
-        const int32_t id = special_at(v, text + at, size - at, parse_special);
-        if (id < 0) {
-            at++;
-            continue;
+    int32_t *specials = specials_find(v, text, size, parse_special);
+    bool ok           = specials != NULL || model_fail(error, "out of memory for the special tokens of %zu bytes", size);
+    size_t start      = 0;
+    for (size_t at = 0; ok && at < size; at++) {
+        if (specials[at] >= 0) {
+            ok    = plain_encode(v, text + start, at - start, out, error) && token_push(out, specials[at], error);
+            start = at + v->sizes[specials[at]];
         }
-        if (!plain_encode(v, text + start, at - start, is_first, out, error) || !token_push(out, id, error)) {
-            return false;
-        }
-        at += v->sizes[id];
-        start    = at;
-        is_first = true;
     }
-    return plain_encode(v, text + start, size - start, is_first, out, error) &&
+    free(specials);
+    return ok && plain_encode(v, text + start, size - start, out, error) &&
            (!add_special || !v->add_eos || v->eos < 0 || token_push(out, v->eos, error));
 }
 

@@ -16,8 +16,6 @@ enum token_type { // as files number them
     TOKEN_BYTE    = 6,
 };
 
-#define VOCAB_MAX_SPECIAL 256 // bytes of a special token's text that is looked for in texts
-
 // Texts by their bytes: open addressing, indices into a list of texts.
 struct text_table {
     int32_t *slots; // -1: free
@@ -43,8 +41,9 @@ struct vocab {
     size_t max_merge; // bytes of the longest
     struct text_table merge_table;
 
-    int32_t byte_token[256];             // -1: none
-    bool is_special[VOCAB_MAX_SPECIAL];  // [bytes] some special token has this size
+    int32_t byte_token[256]; // -1: none
+    uint32_t *special_sizes; // [n_special_sizes] bytes of special tokens, each once, the longest first
+    size_t n_special_sizes;
     bool is_special_first[256];          // [byte] some special token begins with it
     int32_t bos, eos, eot, eom, unknown; // -1: none
     bool add_bos, add_eos, add_space;
@@ -60,7 +59,7 @@ struct vocab *vocab_new(const struct gguf_context *meta, int64_t n_vocab, struct
 void vocab_free(struct vocab *vocab);
 
 // Appends the tokens of a text: with add_special those that begin and end every text, with parse_special control tokens that are
-// spelled out in it. O(n log n).
+// spelled out in it. O(n log n), and special.c for what is special.
 bool vocab_encode(const struct vocab *vocab, const char *text, size_t size, bool add_special, bool parse_special,
     struct token_list *out, struct model_error *error);
 void token_list_fini(struct token_list *list);
@@ -90,6 +89,12 @@ bool vocab_encode_bpe(
 // GPT-2's alphabet: a character for every byte.
 uint32_t byte_to_char(uint8_t byte);
 int byte_of_char(uint32_t c); // -1: none
+
+// special.c: after the tokens are read. False: out of memory.
+bool specials_init(struct vocab *vocab);
+enum { SPECIAL_NONE = -1, SPECIAL_INSIDE = -2 };
+// [size] for each byte of a text the special token that begins there, or SPECIAL_*; to be freed. NULL: out of memory.
+int32_t *specials_find(const struct vocab *vocab, const char *text, size_t size, bool with_control);
 
 // merge.c: cost of making one piece of two neighbours; false: never.
 typedef bool (*merge_cost_t)(const void *user, const char *left, size_t n_left, size_t n_right, double *cost);
@@ -126,7 +131,7 @@ bool char_is_space(uint32_t c);       // White_Space
 // ---- words (split.c) ----
 
 struct split_rule;
-// The rule of a file's tokenizer.ggml.pre; NULL if it is not known.
-const struct split_rule *split_find(const char *name, bool *is_word_first);
+// The rule of a file's tokenizer.ggml.pre; NULL if it is not known. adds_bos: texts begin with a token unless the file says no.
+const struct split_rule *split_find(const char *name, bool *is_word_first, bool *adds_bos);
 // Cuts n characters into words: is_cut[i] says that one begins at character i; is_cut has n + 1 places.
 void split_words(const struct split_rule *rule, const uint32_t *chars, size_t n, bool *is_cut);

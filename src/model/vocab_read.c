@@ -104,7 +104,7 @@ static bool merges_read(struct vocab *v, const struct gguf_context *meta, struct
         return model_fail(error, "key 'tokenizer.ggml.merges' is missing or empty");
     }
     pre      = pre != NULL ? pre : "default";
-    v->split = split_find(pre, &v->is_word_first);
+    v->split = split_find(pre, &v->is_word_first, &v->add_bos);
     if (v->split == NULL) {
         return model_fail(error,
             "words as '%.64s' cuts them are not supported; default, gpt-2, llama-bpe, qwen2, smollm, tekken and some others are",
@@ -134,15 +134,11 @@ static bool id_read(
 
 static bool specials_read(struct vocab *v, const struct gguf_context *meta, struct model_error *error) {
     v->bos = v->eos = v->eot = v->eom = v->unknown = -1;
-    v->add_bos = v->add_space = v->kind == VOCAB_SPM;
-    if (v->split != NULL) {
-        bool is_word_first;
-        v->add_bos = v->split == split_find("llama3", &is_word_first);
-    }
     if (v->kind == VOCAB_SPM) {
-        v->unknown = 0;
-        v->bos     = v->n_tokens > 1 ? 1 : -1;
-        v->eos     = v->n_tokens > 2 ? 2 : -1;
+        v->add_bos = v->add_space = true;
+        v->unknown                = 0;
+        v->bos                    = v->n_tokens > 1 ? 1 : -1;
+        v->eos                    = v->n_tokens > 2 ? 2 : -1;
     }
     if (!id_read(v, meta, "bos", &v->bos, error) || !id_read(v, meta, "eos", &v->eos, error) ||
         !id_read(v, meta, "eot", &v->eot, error) || !id_read(v, meta, "eom", &v->eom, error) ||
@@ -152,14 +148,7 @@ static bool specials_read(struct vocab *v, const struct gguf_context *meta, stru
         !keys_bool(meta, "tokenizer.ggml.add_space_prefix", &v->add_space, error)) {
         return false;
     }
-    for (int32_t i = 0; i < v->n_tokens; i++) {
-        const bool is_special = v->types[i] == TOKEN_CONTROL || v->types[i] == TOKEN_USER || v->types[i] == TOKEN_UNKNOWN;
-        if (is_special && v->sizes[i] > 0 && v->sizes[i] < VOCAB_MAX_SPECIAL) {
-            v->is_special[v->sizes[i]]                          = true;
-            v->is_special_first[(unsigned char) v->texts[i][0]] = true;
-        }
-    }
-    return true;
+    return specials_init(v) || model_fail(error, "out of memory for the special tokens");
 }
 
 // "<0x0A>" is byte 10.
@@ -203,6 +192,7 @@ void vocab_free(struct vocab *v) {
     free(v->sizes);
     free(v->scores);
     free(v->types);
+    free(v->special_sizes);
     free(v->table.slots);
     free(v->merges);
     free(v->merge_sizes);

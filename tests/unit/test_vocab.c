@@ -111,6 +111,32 @@ static void test_spm(void **state) {
     gguf_free(g);
 }
 
+// Special tokens of any size; where they overlap the longest wins, of equally long ones the lower id.
+static void test_specials(void **state) {
+    (void) state;
+    struct spm s;
+    spm_fill(&s);
+    enum { LONG = 5000 };
+    static char longer[LONG + 1], text[2 * LONG + 3];
+    memset(longer, '<', LONG);
+    s.tokens[7] = longer;
+    s.tokens[8] = "bb<";
+    s.tokens[9] = "<ab";
+    s.types[7] = s.types[8] = s.types[9] = TOKEN_USER;
+    struct gguf_context *g               = spm_keys(&s);
+    gguf_set_val_bool(g, "tokenizer.ggml.add_space_prefix", false);
+    struct vocab *v = vocab_of(g, s.n);
+    const int32_t b = N_SPM + '<';
+    snprintf(text, sizeof text, "a%s%sb", longer, longer);
+    EXPECT(v, text, false, false, 4, 7, 7, 5);
+    snprintf(text, sizeof text, "bb%sab", longer); // the longest first, though others begin before it and in it
+    EXPECT(v, text, false, false, 5, 5, 7, 4, 5);
+    EXPECT(v, "bb<ab", false, false, 8, 4, 5);
+    EXPECT(v, "<<ab<tag>", false, false, b, 9, 12);
+    vocab_free(v);
+    gguf_free(g);
+}
+
 // ---- whole texts ----
 
 static void expect_back(const struct vocab *v, const char *text, size_t size, size_t skip) {
@@ -346,9 +372,10 @@ static void test_odd(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spm), cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_round_trip_spm), cmocka_unit_test(test_long), cmocka_unit_test(test_alphabet),
-        cmocka_unit_test(test_kinds), cmocka_unit_test(test_stream), cmocka_unit_test(test_refused), cmocka_unit_test(test_odd)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spm), cmocka_unit_test(test_specials),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_round_trip_spm), cmocka_unit_test(test_long),
+        cmocka_unit_test(test_alphabet), cmocka_unit_test(test_kinds), cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_odd)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #define N_TEXTS 3000
+#define N_WIDE 300
+#define LONG 700 // bytes of a long special token
 
 // As the reference's library returns and takes it: 72 bytes, of which this test sets one.
 struct reference_params {
@@ -71,7 +73,93 @@ static void say(const char *text, size_t size, const int32_t *a, size_t n, const
     printf("\n");
 }
 
-static void compare(const char *path, uint64_t seed) {
+// A text put together by chance, at most cap bytes; its size is returned.
+typedef size_t (*draw_t)(struct check_rng *r, char *out, size_t cap);
+
+static size_t any_text(struct check_rng *r, char *out, size_t cap) {
+    return sample_random_text(r, out, cap, false);
+}
+
+// Characters from all over Unicode, runs of one of them, of spaces and of digits, controls, and emoji of several characters.
+static size_t wide_text(struct check_rng *r, char *out, size_t cap) {
+    static const uint32_t spaces[] = {' ', ' ', '\n', '\t', '\r', 0x0B, 0x0C, 0x85, 0xA0, 0x1680, 0x2003, 0x2028, 0x202F, 0x3000};
+    static const uint32_t joined[] = {0x1F468, 0x200D, 0x1F469, 0x1F3FD, 0xFE0F, 0x1F1E9, 0x1F1EA, 0x20E3, 0x301, 0x5D0, 0x663};
+    static const uint32_t ranges[] = {0x80, 0x250, 0x800, 0x3000, 0xD800, 0x10000, 0x20000, 0x110000};
+    const size_t n_parts           = check_rng_below(r, 24);
+    size_t n                       = 0;
+    for (size_t i = 0; i < n_parts; i++) {
+        const uint64_t kind = check_rng_below(r, 6);
+        const size_t most   = check_rng_below(r, 12) == 0 ? 600 : 4;
+        const bool is_same  = check_rng_below(r, 2) == 0;
+        uint32_t c          = 0;
+        for (size_t k = check_rng_below(r, most) + 1; k > 0 && n + 4 <= cap; k--) {
+            const uint32_t below = ranges[check_rng_below(r, sizeof ranges / sizeof *ranges)];
+            const uint32_t next  = kind == 0   ? spaces[check_rng_below(r, sizeof spaces / sizeof *spaces)]
+                                   : kind == 1 ? '0' + (uint32_t) check_rng_below(r, 10)
+                                   : kind == 2 ? 1 + (uint32_t) check_rng_below(r, 0x9F)
+                                   : kind == 3 ? joined[check_rng_below(r, sizeof joined / sizeof *joined)]
+                                   : kind == 4 ? 'a' + (uint32_t) check_rng_below(r, 26) - 32 * (uint32_t) check_rng_below(r, 2)
+                                               : 1 + (uint32_t) check_rng_below(r, below - 1);
+            c                    = c == 0 || !is_same ? next : c;
+            n += utf8_put(c >= 0xD800 && c < 0xE000 ? 0xE000 : c, out + n);
+        }
+    }
+    return n;
+}
+
+// Of few letters, so that special tokens stand in it often, and lie over each other.
+static size_t specials_text(struct check_rng *r, char *out, size_t cap) {
+    static const char *const parts[] = {
+        "k", "q", "z", "w", "j", "<", "<<", "|", "end", "ab", ">", " ", "<|end|>", "<tool>", "qzw"};
+    const size_t n_parts = check_rng_below(r, 24);
+    size_t n             = 0;
+    for (size_t i = 0; i < n_parts; i++) {
+        const char *part   = parts[check_rng_below(r, sizeof parts / sizeof *parts)];
+        const bool is_long = check_rng_below(r, 40) == 0;
+        const size_t size  = is_long ? LONG - 3 + check_rng_below(r, 6) : strlen(part);
+        if (n + size > cap) {
+            break;
+        }
+        if (is_long) {
+            memset(out + n, part[0] == '<' ? '<' : 'j', size);
+        } else {
+            memcpy(out + n, part, size);
+        }
+        n += size;
+    }
+    return n;
+}
+
+// A character behind one of each kind.
+static size_t kinds_put(uint32_t c, char *out) {
+    size_t n = 0;
+    for (const char *before = "a1!\n"; *before != '\0'; before++) {
+        out[n++] = *before;
+        n += utf8_put(c >= 0xD800 && c < 0xE000 ? 0xE000 : c, out + n);
+    }
+    return n;
+}
+
+#define EVERY 64
+// The next characters of all that there are.
+static size_t every_text(struct check_rng *r, char *out, size_t cap) {
+    static uint32_t c;
+    size_t n = 0;
+    (void) r;
+    for (size_t i = 0; i < EVERY && n + 20 <= cap && c < 0x110000; i++) {
+        n += kinds_put(c++, out + n);
+    }
+    return n;
+}
+
+// Some of those that are marks, or near them.
+static size_t marks_text(struct check_rng *r, char *out, size_t cap) {
+    static const uint32_t first[] = {0x20, 0x2000, 0x3000, 0x11B00, 0x11F40, 0x16E90, 0xFE30, 0x1E950, 0x10A50, 0xAAD0};
+    (void) cap;
+    return kinds_put(first[check_rng_below(r, sizeof first / sizeof *first)] + (uint32_t) check_rng_below(r, 0x20), out);
+}
+
+static void compare(const char *path, uint64_t seed, draw_t draw, int n_texts) {
     struct model_error error       = {""};
     struct berth_gguf_map *map     = berth_gguf_map_open(path, NULL);
     const struct gguf_context *g   = berth_gguf_map_meta(map);
@@ -85,14 +173,14 @@ static void compare(const char *path, uint64_t seed) {
     assert_non_null(model);
     const void *theirs = reference.llama_model_get_vocab(model);
     struct check_rng r = check_rng_new(seed);
-    for (int i = 0; i < N_TEXTS; i++) {
-        char text[512];
-        int32_t tokens[2048];
+    for (int i = 0; i < n_texts; i++) {
+        char text[2048];
+        int32_t tokens[2048 + 8];
         struct token_list list = {0};
-        const size_t size      = sample_random_text(&r, text, sizeof text, false);
+        const size_t size      = draw(&r, text, sizeof text);
         const bool add = check_rng_below(&r, 2) == 0, parse = check_rng_below(&r, 2) == 0;
         assert_true(vocab_encode(ours, text, size, add, parse, &list, &error));
-        const int32_t n = reference.llama_tokenize(theirs, text, (int32_t) size, tokens, 2048, add, parse);
+        const int32_t n = reference.llama_tokenize(theirs, text, (int32_t) size, tokens, 2048 + 8, add, parse);
         if (n < 0 || (size_t) n != list.n || memcmp(tokens, list.ids, list.n * sizeof *tokens) != 0) {
             say(text, size, list.ids, list.n, tokens, n < 0 ? 0 : (size_t) n);
             fail();
@@ -107,34 +195,129 @@ static void compare(const char *path, uint64_t seed) {
 static void test_spm(void **state) {
     (void) state;
     need_reference();
-    compare("models/tales-q8_0.gguf", check_seed(1));
+    compare("models/tales-q8_0.gguf", check_seed(1), any_text, N_TEXTS);
+    compare("models/tales-q8_0.gguf", check_seed(1), wide_text, N_TEXTS);
+}
+
+static const char *const rules[] = {"gpt-2", "llama-bpe", "qwen2", "default", "phi-2", "mpt", "olmo", "llama3", "llama-v3",
+    "falcon3", "pixtral", "smaug-bpe", "stablelm2", "deepseek-r1-qwen", "smollm", "starcoder", "refact", "command-r", "tekken"};
+#define N_RULES (sizeof rules / sizeof *rules)
+
+static void compare_keys(struct gguf_context *g, uint64_t seed, draw_t draw, int n_texts) {
+    char path[]  = "/tmp/berth-vocab-XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    assert_true(gguf_write_to_file(g, path, true));
+    compare(path, seed, draw, n_texts);
+    unlink(path);
 }
 
 static void test_bpe(void **state) {
-    static const char *const rules[] = {"gpt-2", "llama-bpe", "qwen2", "default", "phi-2", "mpt", "olmo", "llama3", "llama-v3",
-        "falcon3", "pixtral", "smaug-bpe", "stablelm2", "deepseek-r1-qwen", "smollm", "starcoder", "refact", "command-r",
-        "tekken"};
     (void) state;
     need_reference();
     struct sample_vocab v;
     sample_vocab_init(&v);
-    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
-        char path[]  = "/tmp/berth-vocab-XXXXXX";
-        const int fd = mkstemp(path);
-        assert_true(fd >= 0);
-        close(fd);
+    for (size_t i = 0; i < N_RULES; i++) {
         struct gguf_context *g = sample_vocab_keys(&v, rules[i]);
-        assert_true(gguf_write_to_file(g, path, true));
         printf("%s\n", rules[i]);
-        compare(path, check_seed(2 + i));
+        compare_keys(g, check_seed(2 + i), any_text, N_TEXTS);
         gguf_free(g);
-        unlink(path);
     }
     sample_vocab_fini(&v);
 }
 
+static struct gguf_context *pairs_keys(
+    const char **tokens, size_t n_tokens, const char **merges, size_t n_merges, const char *rule) {
+    struct gguf_context *g = gguf_init_empty();
+    gguf_set_val_str(g, "general.architecture", "llama");
+    gguf_set_val_str(g, "tokenizer.ggml.model", "gpt2");
+    gguf_set_val_str(g, "tokenizer.ggml.pre", rule);
+    gguf_set_arr_str(g, "tokenizer.ggml.tokens", tokens, n_tokens);
+    gguf_set_arr_str(g, "tokenizer.ggml.merges", merges, n_merges);
+    gguf_set_val_u32(g, "tokenizer.ggml.bos_token_id", 0);
+    return g;
+}
+
+// Any two bytes are a token, and so is any one: wherever two characters stand in one word, some of their bytes are merged, so
+// each cut shows, between characters from all over Unicode.
+static void test_bpe_wide(void **state) {
+    enum { N_PAIRS = 256 * 256 };
+    static char texts[256 + 2 * N_PAIRS][10]; // tokens, then merges
+    static const char *tokens[256 + N_PAIRS], *merges[N_PAIRS];
+    (void) state;
+    need_reference();
+    for (int i = 0; i < 256; i++) {
+        tokens[i] = texts[i];
+        utf8_put(byte_to_char((uint8_t) i), texts[i]);
+    }
+    for (int i = 0; i < N_PAIRS; i++) {
+        const unsigned pair = (unsigned) i * 40503u % N_PAIRS; // in no order that a rule could go along with
+        tokens[256 + i]     = texts[256 + i];
+        merges[i]           = texts[256 + N_PAIRS + i];
+        snprintf(texts[256 + i], 10, "%s%s", tokens[pair / 256], tokens[pair % 256]);
+        snprintf(texts[256 + N_PAIRS + i], 10, "%s %s", tokens[pair / 256], tokens[pair % 256]);
+    }
+    for (size_t i = 0; i < N_RULES; i++) {
+        struct gguf_context *g = pairs_keys(tokens, 256 + N_PAIRS, merges, N_PAIRS, rules[i]);
+        printf("%s\n", rules[i]);
+        compare_keys(g, check_seed(30 + i), wide_text, N_WIDE);
+        gguf_free(g);
+    }
+}
+
+// Each character behind a letter, a digit, a mark and a line end, which it makes a token with unless a word begins there: so its
+// kind shows.
+static void test_kinds(void **state) {
+    static const char before[] = "a1!\n";
+    enum { N = 4 * 256 };
+    static char texts[256 + 2 * N][10]; // tokens, then merges
+    static const char *tokens[256 + N], *merges[N];
+    (void) state;
+    need_reference();
+    for (int i = 0; i < 256; i++) {
+        tokens[i] = texts[i];
+        utf8_put(byte_to_char((uint8_t) i), texts[i]);
+    }
+    for (int i = 0; i < N; i++) {
+        const char *first = tokens[(unsigned char) before[i / 256]];
+        tokens[256 + i]   = texts[256 + i];
+        merges[i]         = texts[256 + N + i];
+        snprintf(texts[256 + i], 10, "%s%s", first, tokens[i % 256]);
+        snprintf(texts[256 + N + i], 10, "%s %s", first, tokens[i % 256]);
+    }
+    struct gguf_context *g = pairs_keys(tokens, 256 + N, merges, N, "gpt-2");
+    compare_keys(g, 0, every_text, (0x110000 + EVERY - 1) / EVERY);
+    gguf_free(g);
+    g = pairs_keys(tokens, 256 + N, merges, N, "default"); // knows marks too, and is slow in the reference
+    compare_keys(g, check_seed(60), marks_text, N_WIDE);
+    gguf_free(g);
+}
+
+// Special tokens that overlap each other, and one that is long: which are found, and where.
+static void test_specials(void **state) {
+    static const char *const specials[] = {"kq", "qz", "kqzw", "zwj", "jjz", "<<<<<<", "<<<", "ab<", "<|end|", "d|><t"};
+    (void) state;
+    need_reference();
+    struct sample_vocab v;
+    sample_vocab_init(&v);
+    char longer[LONG];
+    memset(longer, '<', LONG);
+    sample_token(&v, longer, LONG, TOKEN_CONTROL);
+    memset(longer, 'j', LONG);
+    sample_token(&v, longer, LONG, TOKEN_USER);
+    for (size_t i = 0; i < sizeof specials / sizeof *specials; i++) {
+        sample_token(&v, specials[i], strlen(specials[i]), i % 3 == 0 ? TOKEN_CONTROL : TOKEN_USER);
+    }
+    struct gguf_context *g = sample_vocab_keys(&v, "gpt-2");
+    compare_keys(g, check_seed(100), specials_text, N_TEXTS);
+    gguf_free(g);
+    sample_vocab_fini(&v);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spm), cmocka_unit_test(test_bpe)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spm), cmocka_unit_test(test_bpe), cmocka_unit_test(test_bpe_wide),
+        cmocka_unit_test(test_kinds), cmocka_unit_test(test_specials)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
