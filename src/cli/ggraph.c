@@ -128,9 +128,7 @@ static enum ggml_status read_counts(struct ggraph_reader *r, char **f, int n) {
 
 static enum ggml_status read_header(struct ggraph_reader *r) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    if (!ggraph_line(r) || strncmp(r->line, "ggraph 1", 8) != 0) {
-        return ggraph_refuse(r, "not a captured graph: the first line is no \"ggraph 1\"");
-    }
+    (void) ggraph_line(r); // known to be the right one
     r->n_nodes = -1;
     while (status == GGML_STATUS_SUCCESS) {
         char *f[LINE_FIELDS];

@@ -22,7 +22,7 @@ struct ggraph_reader {
 
 // ---- ggraph_text.c ----
 
-// The whole text, unpacked.
+// The whole text, unpacked; its first line says that it is a captured graph.
 enum ggml_status ggraph_text_read(struct ggraph_reader *r) BERTH_MUST_USE;
 // The next line, without its line end; false at the end of the text.
 bool ggraph_line(struct ggraph_reader *r);

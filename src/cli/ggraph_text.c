@@ -11,6 +11,15 @@
 #include <string.h>
 #include <zlib.h>
 
+static enum ggml_status first_line_check(struct ggraph_reader *r) {
+    r->i_line     = 1;
+    const bool ok = strncmp(r->text, "ggraph 1", 8) == 0;
+    const enum ggml_status status =
+        ok ? GGML_STATUS_SUCCESS : ggraph_refuse(r, "not a captured graph: the first line is no \"ggraph 1\"");
+    r->i_line = 0;
+    return status;
+}
+
 enum ggml_status ggraph_text_read(struct ggraph_reader *r) {
     const char *path = r->path;
     size_t cap       = 0;
@@ -33,6 +42,9 @@ enum ggml_status ggraph_text_read(struct ggraph_reader *r) {
             n      = 0;
         }
         r->text[r->size + (size_t) n] = '\0';
+        if (status == GGML_STATUS_SUCCESS && r->size == 0) { // before more is read: it may be endless
+            status = first_line_check(r);
+        }
     }
     if (gzclose_r(file) == Z_BUF_ERROR && status == GGML_STATUS_SUCCESS) {
         status = berth_fail(GGML_STATUS_FAILED, "%s: the packed text is cut off after %zu bytes", path, r->size);

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const struct part {
@@ -57,7 +58,8 @@ static bool progress(size_t done, size_t all, void *user_data) {
 
 bool cli_is_gguf(const char *path) {
     char magic[4];
-    FILE *file    = strcmp(path, "-") == 0 ? NULL : fopen(path, "rb");
+    struct stat st; // what is read from a pipe is gone
+    FILE *file    = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
     const bool is = file != NULL && fread(magic, 1, sizeof magic, file) == sizeof magic && memcmp(magic, "GGUF", 4) == 0;
     if (file != NULL) {
         fclose(file);

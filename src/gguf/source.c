@@ -3,6 +3,7 @@
 
 #include "gguf/source.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -79,12 +80,17 @@ bool berth_gguf_source_read(struct gguf_source *s, void *out, size_t size, const
             memcpy(out, s->bytes + s->at, size);
             n = size;
         } else {
-            n = s->file != NULL ? fread(out, 1, size, s->file) : callback_read(s, out, size);
+            errno = 0;
+            n     = s->file != NULL ? fread(out, 1, size, s->file) : callback_read(s, out, size);
         }
         if (n == size) {
             s->at += size;
             return true;
         }
+    }
+    if (s->file != NULL && ferror(s->file)) {
+        berth_gguf_source_fail(s, s->at, "the %s cannot be read: %s", what, strerror(errno));
+        return false;
     }
     berth_gguf_source_fail(s, s->at, "the file ends in the %s: %zu bytes are wanted, %" PRIu64 " are left", what, size,
         size <= left ? (uint64_t) n : left);

@@ -276,6 +276,9 @@ enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *
     if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
         csv.p += 3;
     }
+    while (csv.p < csv.end && at_line_end(&csv)) { // blank lines
+        skip_line_end(&csv);
+    }
     if (csv.p == csv.end) {
         return berth_fail(GGML_STATUS_FAILED, "%s:1: empty; the first line must name id,lower,upper,size", csv.name);
     }

@@ -56,6 +56,44 @@ expect 3 "noise:" plan "$tmp/noise"
 expect 3 "standard input:1: empty" plan -
 expect 3 "cannot be written" plan $small -o "$tmp/no/such/folder.csv"
 
+# CSV from everywhere
+table() { # TEXT for printf; the file is $tmp/table.csv
+    # shellcheck disable=SC2059
+    printf "$1" > "$tmp/table.csv"
+}
+two='"items": 2, "peak": 8, "bound": 8,'
+table '\357\273\277id,lower,upper,size\r\na,0,2,4\r\n\r\nb,1,3,4\r\n' # a byte order mark, CR LF, a blank line
+expect 0 "$two" plan --json "$tmp/table.csv"
+table '\n\nsize,id,upper,extra,lower\n4,"a ""q"",x",2,foo,0\n4,b,3,,1' # blank lines first, any order, no end of line at the end
+expect 0 "$two" plan --json "$tmp/table.csv"
+expect 0 '"a ""q"",x",0,2,4,' plan "$tmp/table.csv" -o -
+table 'id,lower,upper,size\na,0,2,4\na,0,2,4\n' # an id twice is two items
+expect 0 "$two" plan --json "$tmp/table.csv"
+for row in 'a,0,2,-4' 'a,0,2,9223372036854775808' 'a,0,2,1e3' 'a,0,2,' 'a,0,99999999999999999999,4'; do
+    table "id,lower,upper,size\nx,0,1,1\n$row\n"
+    expect 3 "table.csv:3: " plan "$tmp/table.csv"
+    grep -q "is not a whole number from" "$tmp/err" || { echo "FAILED: $row: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
+done
+for row in 'a,2,2,4' 'a,3,2,4'; do
+    table "id,lower,upper,size\n$row\n"
+    expect 3 "table.csv:2: 'a' ends before it begins" plan "$tmp/table.csv"
+done
+table 'id,lower,upper\na,0,2\n'
+expect 3 "table.csv:1: no column 'size'" plan "$tmp/table.csv"
+printf '\357\273\277' | cat - tests/data/plan/small.json > "$tmp/mark.json"
+expect 0 '"items": 16, ' plan --json "$tmp/mark.json"
+
+# What is endless, and no plan, is refused at its first line; a pipe is read once.
+expect 3 "a NUL byte; this is no CSV file" plan /dev/zero
+ln -s /dev/zero "$tmp/zero.ggraph"
+expect 3 "zero.ggraph:1: not a captured graph" plan "$tmp/zero.ggraph"
+n=$((n + 2))
+yes | "$berth" plan - 2>&1 | grep -q "standard input:1: no column 'id'" || { echo "FAILED: endless lines"; n_bad=$((n_bad + 1)); }
+mkfifo "$tmp/pipe"
+cat $small > "$tmp/pipe" &
+"$berth" plan --json "$tmp/pipe" | grep -q '"items": 16, ' || { echo "FAILED: a named pipe"; n_bad=$((n_bad + 1)); }
+wait
+
 # plans that are written are valid, and start the next search
 expect 0 "" plan $small -o "$tmp/plan.csv"
 expect 0 "valid: 16 items, the highest ends at 40,960 bytes" verify "$tmp/plan.csv"
