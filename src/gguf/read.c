@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// read.c: a gguf_context from bytes that nobody vouches for.
+// read.c: a gguf_context from bytes that nobody vouches for: the header as a whole, and tensors. Keys are in read_key.c.
 //
 //     magic "GGUF" | version u32 | n_tensors i64 | n_kv i64 | kv ... | tensor ... | padding | data
 //     kv      key | type u32 | value;   an array is  type u32 | n u64 | elements;   a string is  n u64 | bytes
@@ -9,8 +9,8 @@
 // memory grows with what has been read. Every refusal says what is wrong and at which offset.
 // The time is linear in the header's bytes.
 
-#include "gguf/read.h"
 #include "core/type.h"
+#include "gguf/reader.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -19,242 +19,8 @@
 // Smallest sizes in a file.
 #define KV_SIZE_MIN 14     // length, one letter, type, one byte
 #define TENSOR_SIZE_MIN 24 // length, no name, n_dims, no extent, type, offset
-#define STRING_SIZE_MIN 8
 
-// What is read at once while nobody knows how much there is.
-#define STEP_SIZE ((size_t) 1 << 16)
-
-struct reader {
-    struct gguf_source *s;
-    struct gguf_context *ctx;
-    unsigned char *scratch; // for what has to be whole before its size in the context is known; room for a chunk's head first
-    size_t scratch_cap;
-};
-
-static bool no_memory(const struct reader *r, uint64_t size, const char *what) {
-    berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf: %.120s: out of memory: %" PRIu64 " bytes for the %s at offset %" PRIu64,
-        r->s->name, size, what, r->s->at);
-    return false;
-}
-
-static unsigned char *scratch_data(const struct reader *r) {
-    return r->scratch + GGUF_CHUNK_HEAD;
-}
-
-#define READ(r, out, what) berth_gguf_source_read((r)->s, out, sizeof *(out), what)
-
-// Reads size bytes behind the first n_have of the scratch, and one NUL behind them.
-static bool scratch_read(struct reader *r, size_t n_have, uint64_t size, const char *what) {
-    if (!berth_gguf_source_holds(r->s, size, 1, what)) {
-        return false;
-    }
-    for (uint64_t n_read = 0;;) {
-        const uint64_t left = size - n_read;
-        const bool unknown  = r->s->size == GGUF_SIZE_UNKNOWN;
-        const size_t step   = unknown && left > STEP_SIZE ? STEP_SIZE : (size_t) left;
-        size_t n_want;
-        if (!berth_add_ok(n_have, step, &n_want) || !berth_add_ok(n_want, GGUF_CHUNK_HEAD + 1, &n_want) ||
-            !berth_grow((void **) &r->scratch, &r->scratch_cap, n_want, 1)) {
-            return no_memory(r, size, what);
-        }
-        if (!berth_gguf_source_read(r->s, scratch_data(r) + n_have, step, what)) {
-            return false;
-        }
-        n_have += step;
-        n_read += step;
-        if (n_read == size) {
-            scratch_data(r)[n_have] = '\0';
-            return true;
-        }
-    }
-}
-
-// The scratch's first bytes, from now on the context's: copied, or where that is much, the scratch itself.
-static void *scratch_keep(struct reader *r, size_t size, size_t align, const char *what) {
-    if (size >= STEP_SIZE) {
-        void *block    = r->scratch;
-        r->scratch     = NULL;
-        r->scratch_cap = 0;
-        return berth_gguf_arena_adopt(&r->ctx->arena, block, size);
-    }
-    void *p = berth_gguf_arena_take(&r->ctx->arena, size, align);
-    if (p == NULL) {
-        no_memory(r, size, what);
-        return NULL;
-    }
-    memcpy(p, scratch_data(r), size);
-    return p;
-}
-
-// The length and bytes of a name into the scratch. A name that holds NUL could never be found.
-static bool name_read(struct reader *r, size_t *size, const char *what) {
-    const uint64_t at = r->s->at;
-    uint64_t n;
-    if (!READ(r, &n, what) || !scratch_read(r, 0, n, what)) {
-        return false;
-    }
-    if (memchr(scratch_data(r), '\0', (size_t) n) != NULL) {
-        berth_gguf_source_fail(r->s, at, "the %s of %" PRIu64 " bytes holds a NUL", what, n);
-        return false;
-    }
-    *size = (size_t) n;
-    return true;
-}
-
-// n numbers into memory of the context.
-static void *numbers_read(struct reader *r, enum gguf_type type, uint64_t n, const char *what) {
-    const size_t elem_size = berth_gguf_type_size(type);
-    if (!berth_gguf_source_holds(r->s, n, elem_size, what)) {
-        return NULL;
-    }
-    const size_t size = (size_t) n * elem_size; // fits: not more than what is left, or checked by the division
-    unsigned char *p;
-    if (r->s->size == GGUF_SIZE_UNKNOWN && size > STEP_SIZE) {
-        p = scratch_read(r, 0, size, what) ? scratch_keep(r, size, elem_size, what) : NULL;
-    } else {
-        p = berth_gguf_arena_take(&r->ctx->arena, size, elem_size);
-        if (p == NULL) {
-            no_memory(r, size, what);
-        } else if (!berth_gguf_source_read(r->s, p, size, what)) {
-            return NULL;
-        }
-    }
-    for (size_t i = 0; p != NULL && type == GGUF_TYPE_BOOL && i < size; i++) {
-        p[i] = p[i] != 0;
-    }
-    return p;
-}
-
-static bool string_read(struct reader *r, struct gguf_list *list) {
-    uint64_t n;
-    if (!READ(r, &n, "length of a string") || !scratch_read(r, 0, n, "string")) {
-        return false;
-    }
-    list->n    = (size_t) n;
-    list->data = scratch_keep(r, (size_t) n + 1, 1, "string");
-    return list->data != NULL;
-}
-
-// The strings one behind the other into the scratch, then into the context; their ends beside them.
-static bool strings_read(struct reader *r, struct gguf_list *list) {
-    size_t *ends = NULL, n_cap = 0, end = 0;
-    bool ok = berth_gguf_source_holds(r->s, list->n, STRING_SIZE_MIN, "array of strings");
-    if (ok && r->s->size != GGUF_SIZE_UNKNOWN && list->n > 0) {
-        ends  = berth_gguf_arena_take(&r->ctx->arena, list->n * sizeof *ends, sizeof *ends);
-        n_cap = list->n;
-        ok    = ends != NULL || no_memory(r, list->n * sizeof *ends, "array of strings");
-    }
-    const bool in_arena = n_cap > 0;
-    for (size_t i = 0; ok && i < list->n; i++) {
-        uint64_t n;
-        ok = READ(r, &n, "length of a string") && scratch_read(r, end, n, "string");
-        if (ok && !in_arena && !berth_grow((void **) &ends, &n_cap, i + 1, sizeof *ends)) {
-            ok = no_memory(r, (i + 1) * sizeof *ends, "array of strings");
-        }
-        if (ok) {
-            ends[i] = end += (size_t) n + 1;
-        }
-    }
-    if (ok && list->n > 0) {
-        size_t *kept = in_arena ? ends : berth_gguf_arena_take(&r->ctx->arena, list->n * sizeof *ends, sizeof *ends);
-        list->data   = scratch_keep(r, end, 1, "array of strings");
-        ok           = list->data != NULL && (kept != NULL || no_memory(r, list->n * sizeof *ends, "array of strings"));
-        if (ok && !in_arena) {
-            memcpy(kept, ends, list->n * sizeof *ends);
-        }
-        list->ends = kept;
-    }
-    if (!in_arena) {
-        berth_free(ends);
-    }
-    return ok;
-}
-
-static bool array_read(struct reader *r, enum gguf_type type, struct gguf_list *list) {
-    const uint64_t at = r->s->at;
-    uint64_t n;
-    if (!READ(r, &n, "length of an array")) {
-        return false;
-    }
-    if (n > SIZE_MAX / 8) {
-        berth_gguf_source_fail(r->s, at, "an array of %" PRIu64 " elements", n);
-        return false;
-    }
-    list->n = (size_t) n;
-    if (type == GGUF_TYPE_STRING) {
-        return strings_read(r, list);
-    }
-    list->data = n > 0 ? numbers_read(r, type, n, "array") : NULL;
-    return n == 0 || list->data != NULL;
-}
-
-// A key's type, and for an array that of its elements.
-static bool kv_type_read(struct reader *r, struct gguf_kv *shape, const char *key) {
-    for (;;) {
-        const uint64_t at = r->s->at;
-        uint32_t type;
-        if (!READ(r, &type, "type of a key")) {
-            return false;
-        }
-        if (type == GGUF_TYPE_ARRAY && shape->flags == 0) {
-            shape->flags = GGUF_FLAG_ARRAY;
-            continue;
-        }
-        if (type >= GGUF_TYPE_COUNT || type == GGUF_TYPE_ARRAY) {
-            berth_gguf_source_fail(r->s, at, "key '%.100s': %s of type %" PRIu32, key,
-                type == GGUF_TYPE_ARRAY ? "an array of arrays,"
-                : shape->flags != 0     ? "an array"
-                                        : "a value",
-                type);
-            return false;
-        }
-        shape->type = (uint8_t) type;
-        return true;
-    }
-}
-
-static bool kv_read(struct reader *r) {
-    const uint64_t at = r->s->at;
-    size_t key_size;
-    if (!name_read(r, &key_size, "key")) {
-        return false;
-    }
-    const char *key      = (const char *) scratch_data(r);
-    struct gguf_kv shape = {0};
-    if (key_size == 0 || berth_gguf_table_find(&r->ctx->kv, key) >= 0) {
-        berth_gguf_source_fail(r->s, at, key_size == 0 ? "an empty key" : "key '%.100s' is there twice", key);
-        return false;
-    }
-    if (!kv_type_read(r, &shape, key)) {
-        return false;
-    }
-    const size_t before = berth_gguf_kv_before(&shape);
-    const bool is_list  = shape.flags != 0 || shape.type == GGUF_TYPE_STRING;
-    char *block         = berth_gguf_arena_take(&r->ctx->arena, before + sizeof shape + key_size + 1, is_list ? 8 : before);
-    if (block == NULL) {
-        return no_memory(r, before + sizeof shape + key_size + 1, "key");
-    }
-    struct gguf_kv *kv = (struct gguf_kv *) (block + before);
-    *kv                = shape;
-    memcpy(kv->key, key, key_size + 1);
-    if (is_list) {
-        struct gguf_list list = {0};
-        if (!(shape.flags != 0 ? array_read(r, (enum gguf_type) shape.type, &list) : string_read(r, &list))) {
-            return false;
-        }
-        memcpy(block, &list, before);
-    } else {
-        if (!berth_gguf_source_read(r->s, block, before, "value of a key")) {
-            return false;
-        }
-        if (shape.type == GGUF_TYPE_BOOL) {
-            *block = *block != 0;
-        }
-    }
-    return berth_gguf_table_add(&r->ctx->kv, kv) || no_memory(r, r->ctx->kv.n * sizeof(void *), "table of keys");
-}
-
-static bool alignment_find(struct reader *r) {
+static bool alignment_find(struct gguf_reader *r) {
     const int64_t id = berth_gguf_table_find(&r->ctx->kv, GGUF_KEY_GENERAL_ALIGNMENT);
     if (id < 0) {
         return true;
@@ -274,10 +40,10 @@ static bool alignment_find(struct reader *r) {
 }
 
 // Extents, type and offset of a tensor, in file order.
-static bool shape_read(struct reader *r, const char *name, int64_t ne[GGML_MAX_DIMS], struct gguf_info *info, size_t *size) {
+static bool shape_read(struct gguf_reader *r, const char *name, int64_t ne[GGML_MAX_DIMS], struct gguf_info *info, size_t *size) {
     uint64_t at = r->s->at;
     uint32_t n_dims, type;
-    if (!READ(r, &n_dims, "number of dimensions")) {
+    if (!GGUF_READ(r, &n_dims, "number of dimensions")) {
         return false;
     }
     if (n_dims > GGML_MAX_DIMS) {
@@ -289,7 +55,7 @@ static bool shape_read(struct reader *r, const char *name, int64_t ne[GGML_MAX_D
         return false;
     }
     const uint64_t type_at = r->s->at;
-    if (!READ(r, &type, "type of a tensor")) {
+    if (!GGUF_READ(r, &type, "type of a tensor")) {
         return false;
     }
     if (type >= GGML_TYPE_COUNT || berth_type_row((enum ggml_type) type) == NULL) {
@@ -304,17 +70,17 @@ static bool shape_read(struct reader *r, const char *name, int64_t ne[GGML_MAX_D
             name, ggml_type_name((enum ggml_type) type), ne[0], ne[1], ne[2], ne[3]);
         return false;
     }
-    return READ(r, &info->offset, "offset of a tensor");
+    return GGUF_READ(r, &info->offset, "offset of a tensor");
 }
 
-static bool tensor_read(struct reader *r) {
+static bool tensor_read(struct gguf_reader *r) {
     struct gguf_context *ctx = r->ctx;
     const uint64_t at        = r->s->at;
     size_t name_size, size, end;
-    if (!name_read(r, &name_size, "name of a tensor")) {
+    if (!berth_gguf_name_read(r, &name_size, "name of a tensor")) {
         return false;
     }
-    const char *name = (const char *) scratch_data(r);
+    const char *name = (const char *) berth_gguf_scratch(r);
     if (name_size >= GGML_MAX_NAME) {
         berth_gguf_source_fail(
             r->s, at, "the tensor name '%.80s' has %zu bytes, the most are %d", name, name_size, GGML_MAX_NAME - 1);
@@ -347,7 +113,7 @@ static bool tensor_read(struct reader *r) {
     const size_t total  = before + offsetof(struct gguf_info, name) + name_size + 1;
     char *block         = berth_gguf_arena_take(&ctx->arena, total, 8);
     if (block == NULL) {
-        return no_memory(r, total, "tensor");
+        return berth_gguf_no_memory(r, total, "tensor");
     }
     struct gguf_info *info = (struct gguf_info *) (void *) (block + before);
     memcpy(block, ne, before);
@@ -356,13 +122,13 @@ static bool tensor_read(struct reader *r) {
     info->flags  = ones ? GGUF_FLAG_ONES : 0;
     memcpy(info->name, name, name_size + 1);
     ctx->data_size = end;
-    return berth_gguf_table_add(&ctx->info, info) || no_memory(r, ctx->info.n * sizeof(void *), "table of tensors");
+    return berth_gguf_table_add(&ctx->info, info) || berth_gguf_no_memory(r, ctx->info.n * sizeof(void *), "table of tensors");
 }
 
-static bool version_read(struct reader *r) {
+static bool version_read(struct gguf_reader *r) {
     struct gguf_source *s = r->s;
     unsigned char magic[4];
-    if (!READ(r, &magic, "magic")) {
+    if (!GGUF_READ(r, &magic, "magic")) {
         return false;
     }
     if (memcmp(magic, GGUF_MAGIC, sizeof magic) != 0) {
@@ -371,7 +137,7 @@ static bool version_read(struct reader *r) {
         return false;
     }
     uint32_t version;
-    if (!READ(r, &version, "version")) {
+    if (!GGUF_READ(r, &version, "version")) {
         return false;
     }
     if (version != 0 && (version & 0xFFFF) == 0) {
@@ -390,10 +156,10 @@ static bool version_read(struct reader *r) {
     return true;
 }
 
-static bool counts_read(struct reader *r) {
+static bool counts_read(struct gguf_reader *r) {
     struct gguf_source *s = r->s;
     int64_t n_tensors, n_kv;
-    if (!READ(r, &n_tensors, "number of tensors") || !READ(r, &n_kv, "number of keys")) {
+    if (!GGUF_READ(r, &n_tensors, "number of tensors") || !GGUF_READ(r, &n_kv, "number of keys")) {
         return false;
     }
     if (n_tensors < 0 || (uint64_t) n_tensors > GGUF_TABLE_MAX || n_kv < 0 || (uint64_t) n_kv > GGUF_TABLE_MAX) {
@@ -410,7 +176,7 @@ static bool counts_read(struct reader *r) {
 }
 
 // Where the data begins: aligned, and not past the file's end. Without tensors there is no padding.
-static bool data_find(struct reader *r) {
+static bool data_find(struct gguf_reader *r) {
     struct gguf_context *ctx = r->ctx;
     size_t end;
     if (!berth_pad_ok((size_t) r->s->at, ctx->info.n > 0 ? ctx->alignment : 1, &ctx->data_offset) ||
@@ -425,13 +191,13 @@ static bool data_find(struct reader *r) {
     return true;
 }
 
-static bool header_read(struct reader *r) {
+static bool header_read(struct gguf_reader *r) {
     struct gguf_context *ctx = r->ctx;
     if (!version_read(r) || !counts_read(r)) {
         return false;
     }
     while (ctx->kv.n < ctx->kv.n_expected) {
-        if (!kv_read(r)) {
+        if (!berth_gguf_kv_read(r)) {
             return false;
         }
     }
@@ -449,7 +215,7 @@ static bool header_read(struct reader *r) {
 }
 
 struct gguf_context *berth_gguf_read(struct gguf_source *s, struct gguf_init_params params) {
-    struct reader r = {.s = s, .ctx = gguf_init_empty()};
+    struct gguf_reader r = {.s = s, .ctx = gguf_init_empty()};
     if (params.ctx != NULL) {
         *params.ctx = NULL;
     }

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+// read_key.c: the keys of a file and their values: numbers, strings, arrays. Numbers of a known size go straight into the
+// context; what has to be whole before its size is known goes through the reader's scratch.
+
+#include "gguf/reader.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define STRING_SIZE_MIN 8 // in a file: its length
+
+// What is read at once while nobody knows how much there is.
+#define STEP_SIZE ((size_t) 1 << 16)
+
+bool berth_gguf_no_memory(const struct gguf_reader *r, uint64_t size, const char *what) {
+    berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf: %.120s: out of memory: %" PRIu64 " bytes for the %s at offset %" PRIu64,
+        r->s->name, size, what, r->s->at);
+    return false;
+}
+
+// Reads size bytes behind the first n_have of the scratch, and one NUL behind them.
+static bool scratch_read(struct gguf_reader *r, size_t n_have, uint64_t size, const char *what) {
+    if (!berth_gguf_source_holds(r->s, size, 1, what)) {
+        return false;
+    }
+    for (uint64_t n_read = 0;;) {
+        const uint64_t left = size - n_read;
+        const bool unknown  = r->s->size == GGUF_SIZE_UNKNOWN;
+        const size_t step   = unknown && left > STEP_SIZE ? STEP_SIZE : (size_t) left;
+        size_t n_want;
+        if (!berth_add_ok(n_have, step, &n_want) || !berth_add_ok(n_want, GGUF_CHUNK_HEAD + 1, &n_want) ||
+            !berth_grow((void **) &r->scratch, &r->scratch_cap, n_want, 1)) {
+            return berth_gguf_no_memory(r, size, what);
+        }
+        if (!berth_gguf_source_read(r->s, berth_gguf_scratch(r) + n_have, step, what)) {
+            return false;
+        }
+        n_have += step;
+        n_read += step;
+        if (n_read == size) {
+            berth_gguf_scratch(r)[n_have] = '\0';
+            return true;
+        }
+    }
+}
+
+// The scratch's first bytes, from now on the context's: copied, or where that is much, the scratch itself.
+static void *scratch_keep(struct gguf_reader *r, size_t size, size_t align, const char *what) {
+    if (size >= STEP_SIZE) {
+        void *block    = r->scratch;
+        r->scratch     = NULL;
+        r->scratch_cap = 0;
+        return berth_gguf_arena_adopt(&r->ctx->arena, block, size);
+    }
+    void *p = berth_gguf_arena_take(&r->ctx->arena, size, align);
+    if (p == NULL) {
+        berth_gguf_no_memory(r, size, what);
+        return NULL;
+    }
+    memcpy(p, berth_gguf_scratch(r), size);
+    return p;
+}
+
+bool berth_gguf_name_read(struct gguf_reader *r, size_t *size, const char *what) {
+    const uint64_t at = r->s->at;
+    uint64_t n;
+    if (!GGUF_READ(r, &n, what) || !scratch_read(r, 0, n, what)) {
+        return false;
+    }
+    if (memchr(berth_gguf_scratch(r), '\0', (size_t) n) != NULL) {
+        berth_gguf_source_fail(r->s, at, "the %s of %" PRIu64 " bytes holds a NUL", what, n);
+        return false;
+    }
+    *size = (size_t) n;
+    return true;
+}
+
+// n numbers into memory of the context.
+static void *numbers_read(struct gguf_reader *r, enum gguf_type type, uint64_t n, const char *what) {
+    const size_t elem_size = berth_gguf_type_size(type);
+    if (!berth_gguf_source_holds(r->s, n, elem_size, what)) {
+        return NULL;
+    }
+    const size_t size = (size_t) n * elem_size; // fits: not more than what is left, or checked by the division
+    unsigned char *p;
+    if (r->s->size == GGUF_SIZE_UNKNOWN && size > STEP_SIZE) {
+        p = scratch_read(r, 0, size, what) ? scratch_keep(r, size, elem_size, what) : NULL;
+    } else {
+        p = berth_gguf_arena_take(&r->ctx->arena, size, elem_size);
+        if (p == NULL) {
+            berth_gguf_no_memory(r, size, what);
+        } else if (!berth_gguf_source_read(r->s, p, size, what)) {
+            return NULL;
+        }
+    }
+    for (size_t i = 0; p != NULL && type == GGUF_TYPE_BOOL && i < size; i++) {
+        p[i] = p[i] != 0;
+    }
+    return p;
+}
+
+static bool string_read(struct gguf_reader *r, struct gguf_list *list) {
+    uint64_t n;
+    if (!GGUF_READ(r, &n, "length of a string") || !scratch_read(r, 0, n, "string")) {
+        return false;
+    }
+    list->n    = (size_t) n;
+    list->data = scratch_keep(r, (size_t) n + 1, 1, "string");
+    return list->data != NULL;
+}
+
+// The strings one behind the other into the scratch, then into the context; their ends beside them.
+static bool strings_read(struct gguf_reader *r, struct gguf_list *list) {
+    size_t *ends = NULL, n_cap = 0, end = 0;
+    bool ok = berth_gguf_source_holds(r->s, list->n, STRING_SIZE_MIN, "array of strings");
+    if (ok && r->s->size != GGUF_SIZE_UNKNOWN && list->n > 0) {
+        ends  = berth_gguf_arena_take(&r->ctx->arena, list->n * sizeof *ends, sizeof *ends);
+        n_cap = list->n;
+        ok    = ends != NULL || berth_gguf_no_memory(r, list->n * sizeof *ends, "array of strings");
+    }
+    const bool in_arena = n_cap > 0;
+    for (size_t i = 0; ok && i < list->n; i++) {
+        uint64_t n;
+        ok = GGUF_READ(r, &n, "length of a string") && scratch_read(r, end, n, "string");
+        if (ok && !in_arena && !berth_grow((void **) &ends, &n_cap, i + 1, sizeof *ends)) {
+            ok = berth_gguf_no_memory(r, (i + 1) * sizeof *ends, "array of strings");
+        }
+        if (ok) {
+            ends[i] = end += (size_t) n + 1;
+        }
+    }
+    if (ok && list->n > 0) {
+        size_t *kept = in_arena ? ends : berth_gguf_arena_take(&r->ctx->arena, list->n * sizeof *ends, sizeof *ends);
+        list->data   = scratch_keep(r, end, 1, "array of strings");
+        ok = list->data != NULL && (kept != NULL || berth_gguf_no_memory(r, list->n * sizeof *ends, "array of strings"));
+        if (ok && !in_arena) {
+            memcpy(kept, ends, list->n * sizeof *ends);
+        }
+        list->ends = kept;
+    }
+    if (!in_arena) {
+        berth_free(ends);
+    }
+    return ok;
+}
+
+static bool array_read(struct gguf_reader *r, enum gguf_type type, struct gguf_list *list) {
+    const uint64_t at = r->s->at;
+    uint64_t n;
+    if (!GGUF_READ(r, &n, "length of an array")) {
+        return false;
+    }
+    if (n > SIZE_MAX / 8) {
+        berth_gguf_source_fail(r->s, at, "an array of %" PRIu64 " elements", n);
+        return false;
+    }
+    list->n = (size_t) n;
+    if (type == GGUF_TYPE_STRING) {
+        return strings_read(r, list);
+    }
+    list->data = n > 0 ? numbers_read(r, type, n, "array") : NULL;
+    return n == 0 || list->data != NULL;
+}
+
+// A key's type, and for an array that of its elements.
+static bool kv_type_read(struct gguf_reader *r, struct gguf_kv *shape, const char *key) {
+    for (;;) {
+        const uint64_t at = r->s->at;
+        uint32_t type;
+        if (!GGUF_READ(r, &type, "type of a key")) {
+            return false;
+        }
+        if (type == GGUF_TYPE_ARRAY && shape->flags == 0) {
+            shape->flags = GGUF_FLAG_ARRAY;
+            continue;
+        }
+        if (type >= GGUF_TYPE_COUNT || type == GGUF_TYPE_ARRAY) {
+            berth_gguf_source_fail(r->s, at, "key '%.100s': %s of type %" PRIu32, key,
+                type == GGUF_TYPE_ARRAY ? "an array of arrays,"
+                : shape->flags != 0     ? "an array"
+                                        : "a value",
+                type);
+            return false;
+        }
+        shape->type = (uint8_t) type;
+        return true;
+    }
+}
+
+bool berth_gguf_kv_read(struct gguf_reader *r) {
+    const uint64_t at = r->s->at;
+    size_t key_size;
+    if (!berth_gguf_name_read(r, &key_size, "key")) {
+        return false;
+    }
+    const char *key      = (const char *) berth_gguf_scratch(r);
+    struct gguf_kv shape = {0};
+    if (key_size == 0 || berth_gguf_table_find(&r->ctx->kv, key) >= 0) {
+        berth_gguf_source_fail(r->s, at, key_size == 0 ? "an empty key" : "key '%.100s' is there twice", key);
+        return false;
+    }
+    if (!kv_type_read(r, &shape, key)) {
+        return false;
+    }
+    const size_t before = berth_gguf_kv_before(&shape);
+    const bool is_list  = shape.flags != 0 || shape.type == GGUF_TYPE_STRING;
+    char *block         = berth_gguf_arena_take(&r->ctx->arena, before + sizeof shape + key_size + 1, is_list ? 8 : before);
+    if (block == NULL) {
+        return berth_gguf_no_memory(r, before + sizeof shape + key_size + 1, "key");
+    }
+    struct gguf_kv *kv = (struct gguf_kv *) (block + before);
+    *kv                = shape;
+    memcpy(kv->key, key, key_size + 1);
+    if (is_list) {
+        struct gguf_list list = {0};
+        if (!(shape.flags != 0 ? array_read(r, (enum gguf_type) shape.type, &list) : string_read(r, &list))) {
+            return false;
+        }
+        memcpy(block, &list, before);
+    } else {
+        if (!berth_gguf_source_read(r->s, block, before, "value of a key")) {
+            return false;
+        }
+        if (shape.type == GGUF_TYPE_BOOL) {
+            *block = *block != 0;
+        }
+    }
+    return berth_gguf_table_add(&r->ctx->kv, kv) || berth_gguf_no_memory(r, r->ctx->kv.n * sizeof(void *), "table of keys");
+}
