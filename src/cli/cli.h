@@ -54,11 +54,18 @@ enum cli_colour { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_GREEN, CLI_YELLOW, CLI_RED, 
 // The escape sequence, or "" if the stream is no terminal, or NO_COLOR is set.
 const char *cli_colour(FILE *file, enum cli_colour colour);
 
+// ---- output.c ----
+
+// At the start of main: what is closed of the three streams becomes one that fails, so that no file takes its place.
+void cli_streams_init(void);
 // Writing the one would empty the other?
 bool cli_is_same_file(const char *a, const char *b);
-// Opens a file to write, "-" for standard output; NULL after a message.
+// CLI_OK unless `path`, which may be NULL, is the file that is read; then after a message.
+int cli_not_input(const char *path, const char *input);
+// Opens a file to write, "-" for standard output; NULL after a message. What is there stays until cli_close has all of the new
+// one.
 FILE *cli_open(const char *path);
-// Flushes, closes and finds what went wrong on the way (a full disk). `ok` is what the writers said.
+// Flushes, closes and finds what went wrong on the way (a full disk); then no file is left. `ok` is what the writers said.
 int cli_close(FILE *file, const char *path, bool ok);
 // Standard output is complete? For the end of main.
 int cli_finish(int code);

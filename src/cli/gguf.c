@@ -68,8 +68,13 @@ bool cli_is_gguf(const char *path) {
 }
 
 struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *code) {
-    if (access(path, R_OK) != 0) {
-        *code = cli_fail(CLI_FAILURE, "%s: cannot be read: %s", path, strerror(errno));
+    struct stat st;
+    const bool is_there = stat(path, &st) == 0 && access(path, R_OK) == 0;
+    if (!is_there || !S_ISREG(st.st_mode)) {
+        *code = cli_fail(CLI_FAILURE, "%s: cannot be read: %s", path,
+            !is_there             ? strerror(errno)
+            : S_ISDIR(st.st_mode) ? strerror(EISDIR)
+                                  : "it is no regular file");
         return NULL;
     }
     const bool show                           = with_progress && isatty(STDERR_FILENO);

@@ -213,13 +213,15 @@ static void print_totals(
     const struct totals *x, const struct gguf_context *meta, enum ggml_type type, const char *path, bool json) {
     const double mse = x->n_elements > 0 ? x->squares / (double) x->n_elements : 0;
     char text[2][64];
+    FILE *file = strcmp(path, "-") == 0 ? stderr : stdout;
     if (json) {
-        printf("{\"type\": \"%s\", \"tensors\": %" PRId64 ", \"converted\": %" PRId64
-               ", \"bytes_before\": %zu, \"bytes_after\": %zu, \"mse\": %.6g}\n",
+        fprintf(file,
+            "{\"type\": \"%s\", \"tensors\": %" PRId64 ", \"converted\": %" PRId64
+            ", \"bytes_before\": %zu, \"bytes_after\": %zu, \"mse\": %.6g}\n",
             ggml_type_name(type), gguf_get_n_tensors(meta), x->n_converted, x->before, x->after, mse);
         return;
     }
-    printf("%s: %" PRId64 " of %" PRId64 " tensors as %s, %s, before %s, mean squared error %.4g\n", path, x->n_converted,
+    fprintf(file, "%s: %" PRId64 " of %" PRId64 " tensors as %s, %s, before %s, mean squared error %.4g\n", path, x->n_converted,
         gguf_get_n_tensors(meta), ggml_type_name(type), cli_bytes(x->after, text[0]), cli_bytes(x->before, text[1]), mse);
 }
 
@@ -268,8 +270,8 @@ int cli_gguf_quantize(int argc, char **argv) {
     if (!can_make(type, imatrix_path != NULL)) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
-    if (cli_is_same_file(in, path)) {
-        return cli_fail(CLI_FAILURE, "%s: IN and OUT are one file", path);
+    if (cli_not_input(path, in) != CLI_OK || (imatrix_path != NULL && cli_not_input(path, imatrix_path) != CLI_OK)) {
+        return CLI_FAILURE;
     }
     struct imatrix *imatrix = imatrix_path != NULL ? imatrix_open(imatrix_path) : NULL;
     if (imatrix_path != NULL && imatrix == NULL) {

@@ -46,6 +46,7 @@ static void log_nothing(enum ggml_log_level level, const char *text, void *user_
 
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
+    cli_streams_init();
     ggml_log_set(log_nothing, NULL);
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         help(stdout);

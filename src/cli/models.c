@@ -114,9 +114,7 @@ int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
 }
 
 int cli_model_not(const struct cli_model *m, const char *path) {
-    return path == NULL || !cli_is_same_file(m->path, path)
-               ? CLI_OK
-               : cli_fail(CLI_FAILURE, "%s: is the model itself, and would be overwritten", path);
+    return cli_not_input(path, m->path);
 }
 
 int cli_model_session(struct cli_model *m, const struct cli_model_options *o) {

@@ -173,6 +173,9 @@ int cli_plan(int argc, char **argv) {
     if (code != CLI_OK) {
         return code < 0 ? CLI_OK : code;
     }
+    if (cli_not_input(o.out, o.path) != CLI_OK) {
+        return CLI_FAILURE;
+    }
     struct cli_plan plan;
     if (cli_plan_read(o.path, o.n_ctx, o.n_batch, &plan) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());

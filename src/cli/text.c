@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// text.c: messages, numbers and files of the commands.
+// text.c: messages and numbers of the commands.
 
 #include "cli/cli.h"
 #include "plan/json.h"
@@ -9,7 +9,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 void cli_text(FILE *file, int width, const char *text) {
@@ -157,34 +156,4 @@ const char *cli_colour(FILE *file, enum cli_colour colour) {
     static const char *const codes[] = {"\033[0m", "\033[1m", "\033[2m", "\033[32m", "\033[33m", "\033[31m"};
     const char *no                   = getenv("NO_COLOR");
     return isatty(fileno(file)) && (no == NULL || *no == '\0') ? codes[colour] : "";
-}
-
-bool cli_is_same_file(const char *a, const char *b) {
-    struct stat s, t;
-    return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
-}
-
-FILE *cli_open(const char *path) {
-    FILE *file = strcmp(path, "-") == 0 ? stdout : fopen(path, "wb");
-    if (file == NULL) {
-        cli_fail(CLI_FAILURE, "%s: cannot be written: %s", path, strerror(errno));
-    }
-    return file;
-}
-
-int cli_close(FILE *file, const char *path, bool ok) {
-    errno = ok ? 0 : errno;
-    ok    = fflush(file) == 0 && !ferror(file) && ok;
-    if (file != stdout) {
-        ok = fclose(file) == 0 && ok;
-    }
-    return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s: writing failed: %s", path, errno == 0 ? "unknown error" : strerror(errno));
-}
-
-int cli_finish(int code) {
-    const int why = fflush(stdout) != 0 ? errno : 0; // what failed earlier has left no reason behind
-    if (why != 0 || ferror(stdout)) {
-        return cli_fail(CLI_FAILURE, "standard output: writing failed%s%s", why != 0 ? ": " : "", why != 0 ? strerror(why) : "");
-    }
-    return code;
 }

@@ -76,7 +76,34 @@ expect 0 "sound" check "$tmp/q8"
 expect 1 "f32, then q8_0" diff "$tmp/matrix" "$tmp/q8"
 expect 0 '"converted": 0' quantize --json "$tmp/matrix" "$tmp/q4" Q4_K
 expect 2 "'q9' is no type" quantize "$tmp/matrix" "$tmp/q9" q9
-expect 3 "IN and OUT are one file" quantize "$tmp/q8" "$tmp/q8" f16
+# onto itself, whatever its name: refused, and nothing is lost
+cp "$tmp/q8" "$tmp/kept"
+ln -s q8 "$tmp/link"
+ln "$tmp/q8" "$tmp/hard"
+for out in q8 link hard ./q8; do
+    expect 3 "$out: is the input itself, which would be lost" quantize "$tmp/q8" "$tmp/$out" f16
+done
+cmp "$tmp/q8" "$tmp/kept" || n_bad=$((n_bad + 1))
+expect 3 "nan: is the input itself" quantize --imatrix "$tmp/nan" "$tmp/q8" "$tmp/nan" f16
+# what cannot be written whole leaves what was there, and nothing else
+n=$((n + 1))
+(
+    trap '' XFSZ
+    ulimit -f 100
+    "$berth" gguf quantize models/tales-q8_0.gguf "$tmp/kept" q4_0 > /dev/null 2> "$tmp/err"
+)
+if [ $? -ne 3 ] || ! grep -q "kept: writing failed: File too large" "$tmp/err" || ! cmp -s "$tmp/q8" "$tmp/kept" ||
+    ls "$tmp" | grep -q part; then
+    echo "FAILED: quantize beyond a limit: $(cat "$tmp/err") $(ls "$tmp")"
+    n_bad=$((n_bad + 1))
+fi
+# the model to standard output, what is said of it to standard error
+n=$((n + 1))
+"$berth" gguf quantize "$tmp/matrix" - q8_0 > "$tmp/streamed" 2> "$tmp/err"
+if ! cmp -s "$tmp/streamed" "$tmp/q8" || ! grep -q "1 of 1 tensors as q8_0" "$tmp/err"; then
+    echo "FAILED: quantize to standard output: $(cat "$tmp/err")"
+    n_bad=$((n_bad + 1))
+fi
 expect 3 "writing failed: No space left on device" quantize "$tmp/matrix" /dev/full q8_0
 expect 3 "cannot be written" quantize "$tmp/matrix" "$tmp/none/q8" q8_0
 expect 3 "No such file" quantize "$tmp/none" "$tmp/q8" q8_0

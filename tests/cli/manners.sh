@@ -79,7 +79,7 @@ file_cases() { # CODE ARGS WORDS...
         [ "$(wc -l < "$tmp/err")" -le 2 ] || failed "$* $args: more than a message: $(cat "$tmp/err")"
     done
     # shellcheck disable=SC2086
-    expect "$wrong" "$tmp/folder" "$@" ${args/@/$tmp/folder}
+    expect 3 "$tmp/folder" "$@" ${args/@/$tmp/folder}
     if ! grep -qF '[MODEL]' "$tmp/help"; then # there is one that comes with the program
         # shellcheck disable=SC2086
         expect 2 "" "$@" ${args/@/}
@@ -138,6 +138,33 @@ expect 3 "full.html: writing failed: No space left on device" map $small -o "$tm
 expect 3 "full.html: writing failed: No space left on device" run -n 1 --map "$tmp/full.html" $model
 expect 3 "/dev/full: writing failed: No space left on device" run -n 1 --trace /dev/full $model
 expect 3 "/dev/full: writing failed: No space left on device" gguf quantize $model /dev/full q4_0
+
+# an output that is the input: refused, and the input is as before
+cp $model "$tmp/in.gguf"
+ln "$tmp/in.gguf" "$tmp/in.svg"
+cp $small "$tmp/in.csv"
+expect 3 "in.gguf: is the input itself, which would be lost" plan "$tmp/in.gguf" -o "$tmp/in.gguf"
+expect 3 "in.svg: is the input itself" map "$tmp/in.gguf" -o "$tmp/in.svg"
+expect 3 "in.svg: is the input itself" map $small "$tmp/in.gguf" -o "$tmp/in.svg"
+expect 3 "in.csv: is the input itself" plan "$tmp/in.csv" -o "$tmp/in.csv"
+cmp $model "$tmp/in.gguf" && cmp $small "$tmp/in.csv" || failed "plan, map: the input has changed"
+
+# A file that replaces another keeps its permissions, and goes where a link leads.
+: > "$tmp/old.csv"
+chmod 640 "$tmp/old.csv"
+ln -s old.csv "$tmp/new.csv"
+expect 0 "" plan $small -o "$tmp/new.csv"
+[ -L "$tmp/new.csv" ] && [ "$(stat -c %a "$tmp/old.csv")" = 640 ] && [ -s "$tmp/old.csv" ] || failed "plan -o: link or mode lost"
+
+# Closed streams are failures, and what is meant for them goes into no file.
+n=$((n + 3))
+"$berth" plan $small -o "$tmp/closed.csv" >&- 2> "$tmp/err"
+[ $? -eq 3 ] && cmp -s "$tmp/closed.csv" "$tmp/plan.csv" || failed "plan >&-: $(cat "$tmp/err")"
+told "standard output: writing failed: Bad file descriptor" "plan >&-"
+"$berth" run -n 2 --trace "$tmp/closed.json" $model >&- 2> "$tmp/err"
+[ $? -eq 3 ] || failed "run >&-: exit code not 3"
+"$berth" plan - <&- 2> "$tmp/err"
+told "standard input: cannot be read: Bad file descriptor" "plan - <&-"
 
 # map
 expect 0 "" map $small $small -o "$tmp/two.html"
