@@ -49,6 +49,7 @@ struct model_params {
     int64_t n_expert;      // 0: a dense feed-forward part
     int64_t n_expert_used; // experts a token goes through
     int64_t n_ctx_orig;    // positions before rope was stretched
+    int64_t n_window;      // positions that a token sees, its own the last of them; 0: all
     float rms_eps;
     float freq_base;
     float freq_scale;

@@ -11,18 +11,20 @@
 #define MAX_WIDTH ((int64_t) 1 << 24)   // elements of a row
 #define MAX_CONTEXT ((int64_t) 1 << 30) // positions
 
-// The architectures that are built the same way, and how they turn queries and keys.
+// The architectures that are built the same way, how they turn queries and keys, and whether a window that their file names
+// counts: in llama, qwen2 and qwen3 llama.cpp looks at all positions whatever the file says, and so it is here.
 static const struct arch_row {
     const char *name;
     int rope_type;
+    bool has_window;
 } archs[] = {
-    {"llama", GGML_ROPE_TYPE_NORMAL},
-    {"mistral", GGML_ROPE_TYPE_NORMAL},
-    {"qwen2", GGML_ROPE_TYPE_NEOX},
-    {"qwen3", GGML_ROPE_TYPE_NEOX},
+    {"llama", GGML_ROPE_TYPE_NORMAL, false},
+    {"mistral", GGML_ROPE_TYPE_NORMAL, true},
+    {"qwen2", GGML_ROPE_TYPE_NEOX, false},
+    {"qwen3", GGML_ROPE_TYPE_NEOX, false},
 };
 
-static bool arch_find(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
+static bool arch_find(const struct gguf_context *meta, struct model_params *p, bool *has_window, struct model_error *error) {
     const char *name;
     if (!keys_text(meta, "general.architecture", &name, error)) {
         return false;
@@ -31,6 +33,7 @@ static bool arch_find(const struct gguf_context *meta, struct model_params *p, s
         if (strcmp(name, archs[i].name) == 0) {
             p->arch      = archs[i].name;
             p->rope_type = archs[i].rope_type;
+            *has_window  = archs[i].has_window;
             return true;
         }
     }
@@ -128,14 +131,16 @@ static bool scaling_read(const struct gguf_context *meta, struct model_params *p
 
 bool model_params_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
-    *p = (struct model_params){.freq_base = 10000, .rms_eps = 0};
-    if (!arch_find(meta, p, error) || !sizes_read(meta, p, error) || !scaling_read(meta, p, error)) {
+    bool has_window = false;
+    *p              = (struct model_params){.freq_base = 10000, .rms_eps = 0};
+    if (!arch_find(meta, p, &has_window, error) || !sizes_read(meta, p, error) || !scaling_read(meta, p, error)) {
         return false;
     }
     p->n_rot = p->head_size;
     if (!keys_int(meta, key_of(p, "rope.dimension_count", key), 2, p->head_size, &p->n_rot, error) ||
         !keys_real(meta, key_of(p, "rope.freq_base", key), &p->freq_base, error) ||
-        !keys_real(meta, key_of(p, "attention.layer_norm_rms_epsilon", key), &p->rms_eps, error)) {
+        !keys_real(meta, key_of(p, "attention.layer_norm_rms_epsilon", key), &p->rms_eps, error) ||
+        (has_window && !keys_int(meta, key_of(p, "attention.sliding_window", key), 0, MAX_CONTEXT, &p->n_window, error))) {
         return false;
     }
     if (p->n_rot % 2 != 0) {

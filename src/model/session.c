@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // session.c: a model at work: the cache of keys and values, the scheduler, and a graph for each shape of batch.
-// Positions 0 .. n_past - 1 of the cache are filled; a token sees all of them that are not behind it.
+// Positions 0 .. n_past - 1 of the cache are filled; a token sees those that are not behind it, as far as the
+// model's window goes.
 
 #include "model/model.h"
 
@@ -224,15 +225,21 @@ bool session_reserve(struct session *s, struct model_error *error) {
 
 // ---- computing ----
 
-// Token i at position n_past + i sees itself and all before it. Row by row: a mask may be as large as all else that is computed.
+// Token i at position n_past + i sees itself and those before it, as far as the window goes. Row by row: a mask may be as large
+// as all else that is computed.
 static void mask_set(struct session *s, int64_t n, int64_t n_kv) {
     const ggml_fp16_t yes = ggml_fp32_to_fp16(0), no = ggml_fp32_to_fp16(-INFINITY);
-    const size_t size = (size_t) n_kv * sizeof no;
-    for (int64_t j = 0; j < n_kv; j++) {
-        s->mask_row[j] = j < s->n_past ? yes : no;
+    const size_t size    = (size_t) n_kv * sizeof no;
+    const int64_t window = s->model->params.n_window > 0 ? s->model->params.n_window : n_kv;
+    for (int64_t j = 0; j < n_kv; j++) { // as the token before these sees them
+        s->mask_row[j] = j < s->n_past && j >= s->n_past - window ? yes : no;
     }
     for (int64_t i = 0; i < n; i++) {
-        s->mask_row[s->n_past + i] = yes;
+        const int64_t pos = s->n_past + i;
+        if (pos >= window) {
+            s->mask_row[pos - window] = no;
+        }
+        s->mask_row[pos] = yes;
         ggml_backend_tensor_set(s->in.mask, s->mask_row, (size_t) i * size, size);
     }
 }

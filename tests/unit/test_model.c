@@ -238,6 +238,46 @@ static void test_causal(void **state) {
     model_devices_close(&d);
 }
 
+// Of a model of one layer with a window, the last token's answer is that of the window's tokens alone, at whatever positions:
+// rope turns by distances. In batches that the window begins and ends in the middle of, and one by one.
+static void test_window(void **state) {
+    (void) state;
+    static const char *const key[] = {"mistral.attention.sliding_window", "16"};
+    struct model_devices d         = cpu_open();
+    struct sample_model m          = sample_model_default();
+    struct session_params params   = {.cache_type = GGML_TYPE_F32};
+    int32_t tokens[N_TOKENS];
+    float got[64], want[64];
+    m.n_layer = 1;
+    m.arch    = "mistral";
+    tokens_fill(tokens, m.n_vocab);
+    struct opened all = open_with(&m, &d, &params);
+    m.last            = set_u32;
+    m.last_arg        = (void *) (uintptr_t) key;
+    struct opened o   = open_with(&m, &d, &params);
+    assert_int_equal(o.model->params.n_window, 16);
+    for (int n = 15; n <= 17; n++) {
+        struct model_error error = {""};
+        float most               = 0;
+        session_reset(all.session);
+        assert_true(session_decode(all.session, tokens + N_TOKENS - n, n, &error));
+        memcpy(want, all.session->logits, sizeof want[0] * (size_t) m.n_vocab);
+        static const int steps[] = {N_TOKENS, 1, 7, 64};
+        for (size_t k = 0; n == 16 && k < sizeof steps / sizeof *steps; k++) {
+            decode_in(o.session, tokens, steps[k], got);
+            near(want, got, m.n_vocab, 2e-3f);
+        }
+        decode_in(o.session, tokens, N_TOKENS, got);
+        for (int i = 0; i < m.n_vocab; i++) {
+            most = fmaxf(most, fabsf(want[i] - got[i]));
+        }
+        assert_int_equal(most < 2e-3f, n == 16);
+    }
+    close_opened(&o);
+    close_opened(&all);
+    model_devices_close(&d);
+}
+
 static size_t device_room;
 
 static void device_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) {
@@ -448,9 +488,9 @@ static void test_no_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_missing), cmocka_unit_test(test_shapes), cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_cut), cmocka_unit_test(test_batches), cmocka_unit_test(test_causal), cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_many_devices), cmocka_unit_test(test_plan_only), cmocka_unit_test(test_plan_outside),
-        cmocka_unit_test(test_stopped), cmocka_unit_test(test_no_memory)};
+        cmocka_unit_test(test_cut), cmocka_unit_test(test_batches), cmocka_unit_test(test_causal), cmocka_unit_test(test_window),
+        cmocka_unit_test(test_devices), cmocka_unit_test(test_many_devices), cmocka_unit_test(test_plan_only),
+        cmocka_unit_test(test_plan_outside), cmocka_unit_test(test_stopped), cmocka_unit_test(test_no_memory)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

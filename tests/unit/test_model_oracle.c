@@ -136,6 +136,7 @@ struct rope_keys {
     const char *arch, *type;
     float factor;
     uint32_t n_orig;
+    uint32_t window;
 };
 
 static void keys_put(struct gguf_context *g, void *x) {
@@ -144,6 +145,10 @@ static void keys_put(struct gguf_context *g, void *x) {
     gguf_set_val_str(g, "tokenizer.ggml.model", "no_vocab");
     snprintf(key, sizeof key, "%s.vocab_size", rope->arch);
     gguf_set_val_u32(g, key, 40);
+    if (rope->window > 0) {
+        snprintf(key, sizeof key, "%s.attention.sliding_window", rope->arch);
+        gguf_set_val_u32(g, key, rope->window);
+    }
     if (rope->type != NULL) {
         snprintf(key, sizeof key, "%s.rope.scaling.type", rope->arch);
         gguf_set_val_str(g, key, rope->type);
@@ -198,8 +203,29 @@ static void test_rope(void **state) {
     compare(&m, "rope: none");
 }
 
+// The window that a file of these architectures names is none in the reference either.
+static void test_window(void **state) {
+    (void) state;
+    need_reference();
+    struct sample_model m = sample_model_default();
+    struct rope_keys keys = {.arch = "llama", .window = N_TOKENS / 4};
+    m.last                = keys_put;
+    m.last_arg            = &keys;
+    compare(&m, "window: llama");
+    m.n_expert = 4;
+    compare(&m, "window: llama, experts");
+    m.n_expert = 0;
+    m.has_bias = true;
+    m.arch = keys.arch = "qwen2";
+    compare(&m, "window: qwen2");
+    m.has_bias    = false;
+    m.has_qk_norm = true;
+    m.arch = keys.arch = "qwen3";
+    compare(&m, "window: qwen3");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layers), cmocka_unit_test(test_rope)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layers), cmocka_unit_test(test_rope), cmocka_unit_test(test_window)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
