@@ -170,9 +170,18 @@ static bool capture(const char *dir, const struct ggml_gallocr *galloc, const st
     return ok;
 }
 
-void berth_capture(const struct ggml_gallocr *galloc, const struct galloc_plan *plan) {
+static const char *capture_dir(void) {
     const char *dir = getenv("BERTH_CAPTURE");
-    if (dir == NULL || dir[0] == '\0' || atomic_load(&is_broken)) {
+    return dir != NULL && dir[0] != '\0' ? dir : NULL;
+}
+
+bool berth_capture_is_on(void) {
+    return capture_dir() != NULL;
+}
+
+void berth_capture(const struct ggml_gallocr *galloc, const struct galloc_plan *plan) {
+    const char *dir = galloc->has_capture ? capture_dir() : NULL;
+    if (dir == NULL || atomic_load(&is_broken)) {
         return;
     }
     if (!capture(dir, galloc, plan) && !atomic_exchange(&is_broken, true)) {

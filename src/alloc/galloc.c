@@ -10,7 +10,6 @@
 #include "backend/backend.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 // ---- life ----
 
@@ -67,9 +66,10 @@ ggml_gallocr_t ggml_gallocr_new_n(ggml_backend_buffer_type_t *bufts, int n_bufs)
         ggml_gallocr_free(galloc);
         return NULL;
     }
-    galloc->n_bufs  = n_bufs;
-    galloc->epoch   = 1;
-    galloc->options = berth_gallocr_options_default();
+    galloc->n_bufs      = n_bufs;
+    galloc->epoch       = 1;
+    galloc->options     = berth_gallocr_options_default();
+    galloc->has_capture = berth_capture_is_on();
     for (int i = 0; i < n_bufs; i++) {
         pool_assign(galloc, bufts[i], i);
     }
@@ -86,7 +86,6 @@ void ggml_gallocr_free(ggml_gallocr_t galloc) {
     }
     berth_galloc_forget(galloc);
     berth_galloc_buffers_free(galloc);
-    berth_free(galloc->plans);
     berth_free(galloc->pools);
     berth_free(galloc->pool_of);
     berth_free(galloc->aligns);
@@ -99,27 +98,24 @@ void ggml_gallocr_free(ggml_gallocr_t galloc) {
 #define PLANS_ROWS_MAX 1000000 // tensors in all of them; the newest one may be larger
 
 void berth_galloc_forget(struct ggml_gallocr *galloc) {
-    for (size_t i = 0; i < galloc->n_plans; i++) {
-        berth_galloc_plan_free(galloc, galloc->plans[i]);
+    while (galloc->plans != NULL) {
+        struct galloc_plan *plan = galloc->plans;
+        galloc->plans            = plan->next;
+        berth_galloc_plan_free(galloc, plan);
     }
-    galloc->n_plans = 0;
-}
-
-static void plan_to_front(struct ggml_gallocr *galloc, size_t i) {
-    struct galloc_plan *plan = galloc->plans[i];
-    memmove(&galloc->plans[1], &galloc->plans[0], i * sizeof galloc->plans[0]);
-    galloc->plans[0] = plan;
 }
 
 struct galloc_plan *berth_galloc_find(struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs,
     const int *leaf_bufs, bool is_exact, bool *in_place) {
-    for (size_t i = 0; i < galloc->n_plans; i++) {
-        if (!is_exact && !galloc->plans[i]->is_backed) {
+    for (struct galloc_plan **link = &galloc->plans, *plan; (plan = *link) != NULL; link = &plan->next) {
+        if (!is_exact && !plan->is_backed) {
             continue;
         }
-        if (berth_galloc_plan_matches(galloc, galloc->plans[i], graph, node_bufs, leaf_bufs, is_exact, in_place)) {
-            plan_to_front(galloc, i);
-            return galloc->plans[0];
+        if (berth_galloc_plan_matches(galloc, plan, graph, node_bufs, leaf_bufs, is_exact, in_place)) {
+            *link         = plan->next; // to the front
+            plan->next    = galloc->plans;
+            galloc->plans = plan;
+            return plan;
         }
     }
     return NULL;
@@ -132,28 +128,23 @@ struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct gg
 
 // Plans stand in the order of their use: the last ones go.
 static void plans_trim(struct ggml_gallocr *galloc, int64_t n_rows) {
-    size_t n_kept = 0, n_free = 0;
-    for (size_t i = 0; i < galloc->n_plans; i++) {
-        struct galloc_plan *plan = galloc->plans[i];
+    size_t n_free = 0;
+    for (struct galloc_plan **link = &galloc->plans, *plan; (plan = *link) != NULL;) {
         n_rows += plan->rec.n_rows;
         if (plan->is_pinned || (++n_free < PLANS_MAX && n_rows <= PLANS_ROWS_MAX)) {
-            galloc->plans[n_kept++] = plan;
+            link = &plan->next;
         } else {
             n_rows -= plan->rec.n_rows;
+            *link = plan->next;
             berth_galloc_plan_free(galloc, plan);
         }
     }
-    galloc->n_plans = n_kept;
 }
 
-enum ggml_status berth_galloc_adopt(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
-    if (!berth_grow((void **) &galloc->plans, &galloc->plans_cap, galloc->n_plans + 1, sizeof galloc->plans[0])) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu plans", galloc->n_plans + 1);
-    }
+void berth_galloc_adopt(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     plans_trim(galloc, plan->rec.n_rows);
-    galloc->plans[galloc->n_plans++] = plan;
-    plan_to_front(galloc, galloc->n_plans - 1);
-    return GGML_STATUS_SUCCESS;
+    plan->next    = galloc->plans;
+    galloc->plans = plan;
 }
 
 // ---- reserve ----
@@ -192,13 +183,11 @@ static enum ggml_status plan_get(struct ggml_gallocr *galloc, struct ggml_cgraph
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_galloc_plan_solve(galloc, plan);
     }
-    if (status == GGML_STATUS_SUCCESS) {
-        status = berth_galloc_adopt(galloc, plan);
-    }
     if (status != GGML_STATUS_SUCCESS) {
         berth_galloc_plan_free(galloc, plan);
         return status;
     }
+    berth_galloc_adopt(galloc, plan);
     berth_capture(galloc, plan);
     *out = plan;
     return GGML_STATUS_SUCCESS;
@@ -262,7 +251,7 @@ size_t ggml_gallocr_get_buffer_size(ggml_gallocr_t galloc, int buffer_id) {
     const struct galloc_pool *pool = &galloc->pools[galloc->pool_of[buffer_id]];
     size_t size                    = 0;
     for (size_t c = 0; c < pool->n_chunks; c++) {
-        size += ggml_backend_buffer_get_size(pool->chunks[c]);
+        size += ggml_backend_buffer_get_size(pool->chunks[c].buffer);
     }
     return size;
 }
@@ -297,12 +286,11 @@ static void places_fill(const struct ggml_gallocr *galloc, struct galloc_plan *p
         const int32_t item           = row->view_src >= 0 ? rec->rows[row->view_src].item : row->item;
         plan->places[i]              = (struct record_place){NULL, NULL};
         if (item >= 0) {
-            const struct galloc_spot *spot = &plan->spots[item];
-            const struct galloc_pool *pool = &galloc->pools[spot->pool];
-            char *base                     = pool->bases[spot->chunk];
-            plan->places[i].buffer         = pool->chunks[spot->chunk];
-            plan->places[i].data           = base != NULL ? base + spot->off : nothing;
-            plan->is_quiet                 = plan->is_quiet && plan->places[i].buffer->iface.init_tensor == NULL;
+            const struct galloc_spot *spot   = &plan->spots[item];
+            const struct galloc_chunk *chunk = &galloc->pools[spot->pool].chunks[spot->chunk];
+            plan->places[i].buffer           = chunk->buffer;
+            plan->places[i].data             = chunk->base != NULL ? chunk->base + spot->off : nothing;
+            plan->is_quiet                   = plan->is_quiet && chunk->buffer->iface.init_tensor == NULL;
         }
     }
     plan->places_epoch = galloc->epoch;

@@ -19,8 +19,8 @@ struct galloc_spot {
 
 // What a plan needs of a pool.
 struct galloc_need {
-    size_t *sizes; // bytes of each chunk
-    size_t n, cap;
+    size_t *sizes; // [n] bytes of each chunk: one, as mostly, or many
+    size_t n, one, *many, many_cap;
     size_t max_chunk; // the pool's, or more if one item takes more; 0: one chunk takes all
     struct berth_plan_report report;
 };
@@ -28,14 +28,16 @@ struct galloc_need {
 struct galloc_plan {
     struct record rec;           // of the graph
     struct lifetimes lives;      // its items
-    uint64_t *offsets;           // [n_items] as the planner gives them: chunk k begins at k * max_chunk
     struct galloc_spot *spots;   // [n_items]
+    uint64_t *offsets;           // [n_items] as the planner gives them: chunk k begins at k * max_chunk
     struct record_place *places; // [n_rows] addresses, while the buffers are those of places_epoch; then scratch of as much
-    size_t offsets_cap, spots_cap, places_cap;
+    char *memory;                // of the three
+    size_t memory_cap;
     uint64_t places_epoch;           // 0: never
     bool is_quiet;                   // no buffer in places wants to be told of its tensors
     struct ggml_tensor *const *keep; // [n_keep] memory of these is theirs all the time; only while items are made
     int n_keep;
+    struct galloc_plan *next;   // used before this one
     bool is_ready;              // all of the above belong together
     bool is_reshaped;           // the record is of a graph that is somewhere smaller than the items
     bool is_backed;             // there were buffers for it
@@ -44,14 +46,18 @@ struct galloc_plan {
 };
 _Static_assert(sizeof(struct record_undo) <= sizeof(struct record_place), "the scratch behind places takes an undo a row");
 
+struct galloc_chunk {
+    ggml_backend_buffer_t buffer;
+    char *base; // its first byte
+};
+
 // Memory of one buffer type: as many buffers ("chunks") as its largest size asks for.
 struct galloc_pool {
     ggml_backend_buffer_type_t buft;
     size_t align;
     size_t max_chunk; // that the type would rather not pass, 0: one chunk takes all
-    ggml_backend_buffer_t *chunks;
-    char **bases; // [n_chunks] first byte of each
-    size_t n_chunks, chunks_cap, bases_cap;
+    struct galloc_chunk *chunks;
+    size_t n_chunks, chunks_cap;
 };
 
 struct ggml_gallocr {
@@ -61,8 +67,8 @@ struct ggml_gallocr {
     size_t *aligns;   // [n_bufs]
     int n_bufs;
     struct berth_gallocr_options options;
-    struct galloc_plan **plans; // all ready, in the order of their last use
-    size_t n_plans, plans_cap;
+    bool has_capture;          // graphs are written to files (capture.c)
+    struct galloc_plan *plans; // all ready, the one that was used last first
     // Every buffer this allocator ever made, sorted by address, so that tensors of a graph that was placed before the buffers
     // grew are known as its own. Of those that were replaced only the struct is left, without memory.
     ggml_backend_buffer_t *owned;
@@ -77,8 +83,8 @@ void berth_galloc_plan_free(const struct ggml_gallocr *galloc, struct galloc_pla
 // The record and the items of a graph.
 enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     const int *node_bufs, const int *leaf_bufs) BERTH_MUST_USE;
-// The largest chunk of each pool: the buffer type's, and not less than an item.
-void berth_galloc_plan_limits(const struct ggml_gallocr *galloc, struct galloc_plan *plan);
+// What offsets for the items need: room, and the largest chunk of each pool: the buffer type's, and not less than an item.
+enum ggml_status berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 // Offsets for the items, then spots and needs.
 enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 // As JSON (galloc_json.c); the graph's tensors must be alive.
@@ -110,7 +116,7 @@ struct galloc_plan *berth_galloc_find(struct ggml_gallocr *galloc, struct ggml_c
     const int *leaf_bufs, bool is_exact, bool *in_place);
 // Either of the two.
 struct galloc_plan *berth_galloc_find_any(struct ggml_gallocr *galloc, struct ggml_cgraph *graph);
-// Takes the plan over and puts it first; the least used plans make room. On failure the plan is still the caller's.
-enum ggml_status berth_galloc_adopt(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
+// Takes the plan over and puts it first; the least used plans make room.
+void berth_galloc_adopt(struct ggml_gallocr *galloc, struct galloc_plan *plan);
 // All plans go, pinned ones too. The buffers stay.
 void berth_galloc_forget(struct ggml_gallocr *galloc);

@@ -61,7 +61,6 @@ void berth_galloc_buffers_free(struct ggml_gallocr *galloc) {
     }
     for (int p = 0; p < galloc->n_pools; p++) {
         berth_free(galloc->pools[p].chunks);
-        berth_free(galloc->pools[p].bases);
     }
     berth_free(galloc->owned);
 }
@@ -69,13 +68,12 @@ void berth_galloc_buffers_free(struct ggml_gallocr *galloc) {
 // ---- growing ----
 
 static void chunk_set(struct ggml_gallocr *galloc, struct galloc_pool *pool, size_t c, ggml_backend_buffer_t buffer) {
-    pool->chunks[c] = buffer;
-    pool->bases[c]  = buffer != NULL ? ggml_backend_buffer_get_base(buffer) : NULL;
+    pool->chunks[c] = (struct galloc_chunk){buffer, buffer != NULL ? ggml_backend_buffer_get_base(buffer) : NULL};
     galloc->epoch++;
 }
 
 static bool chunk_grow(struct ggml_gallocr *galloc, struct galloc_pool *pool, size_t c, size_t size) {
-    ggml_backend_buffer_t old   = pool->chunks[c];
+    ggml_backend_buffer_t old   = pool->chunks[c].buffer;
     const size_t old_size       = ggml_backend_buffer_get_size(old);
     ggml_backend_buffer_t fresh = chunk_new(galloc, pool, size);
     if (fresh == NULL && old_size > 0) {
@@ -96,19 +94,19 @@ static bool chunk_grow(struct ggml_gallocr *galloc, struct galloc_pool *pool, si
 }
 
 static enum ggml_status pool_reserve(struct ggml_gallocr *galloc, struct galloc_pool *pool, const size_t *sizes, size_t n_sizes) {
-    if (!berth_grow((void **) &pool->chunks, &pool->chunks_cap, n_sizes, sizeof pool->chunks[0]) ||
-        !berth_grow((void **) &pool->bases, &pool->bases_cap, n_sizes, sizeof pool->bases[0])) {
+    if (!berth_grow((void **) &pool->chunks, &pool->chunks_cap, n_sizes, sizeof pool->chunks[0])) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu buffers", n_sizes);
     }
     while (pool->n_chunks < n_sizes) {
         chunk_set(galloc, pool, pool->n_chunks++, NULL);
     }
     for (size_t c = 0; c < n_sizes; c++) {
-        const bool is_enough = pool->chunks[c] != NULL && ggml_backend_buffer_get_size(pool->chunks[c]) >= sizes[c];
+        ggml_backend_buffer_t buffer = pool->chunks[c].buffer;
+        const bool is_enough         = buffer != NULL && ggml_backend_buffer_get_size(buffer) >= sizes[c];
         if (!is_enough && !chunk_grow(galloc, pool, c, sizes[c])) {
             return berth_fail(GGML_STATUS_ALLOC_FAILED,
                 "a compute buffer of type %s of %zu bytes is not to be had; the allocator holds %zu bytes there",
-                ggml_backend_buft_name(pool->buft), sizes[c], ggml_backend_buffer_get_size(pool->chunks[c]));
+                ggml_backend_buft_name(pool->buft), sizes[c], ggml_backend_buffer_get_size(pool->chunks[c].buffer));
         }
     }
     return GGML_STATUS_SUCCESS;

@@ -4,8 +4,6 @@
 
 #include "alloc/capture.h"
 
-#include <string.h>
-
 struct joint {
     struct ggml_gallocr *galloc;
     struct galloc_plan **plans; // [n]
@@ -65,9 +63,6 @@ static enum ggml_status solve_pool(struct joint *j, int p, struct berth_plan_ite
 
 // One arena has one largest chunk.
 static void share_limits(struct joint *j) {
-    for (int g = 0; g < j->n; g++) {
-        berth_galloc_plan_limits(j->galloc, j->plans[g]);
-    }
     for (int p = 0; p < j->galloc->n_pools; p++) {
         size_t most = 0;
         for (int g = 0; g < j->n; g++) {
@@ -86,8 +81,9 @@ static enum ggml_status solve(struct joint *j) {
         struct galloc_plan *plan = j->plans[g];
         n += plan->lives.n_items;
         n_steps += plan->rec.n_nodes + 1;
-        if (!berth_grow((void **) &plan->offsets, &plan->offsets_cap, plan->lives.n_items + 1, sizeof plan->offsets[0])) {
-            return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu offsets", plan->lives.n_items);
+        const enum ggml_status status = berth_galloc_plan_prepare(j->galloc, plan);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
         }
     }
     struct berth_plan_item *items = berth_malloc(n * sizeof *items);
@@ -145,9 +141,7 @@ enum ggml_status berth_gallocr_reserve_joint(
     }
     struct joint j = {.galloc = galloc, .n = n_graphs, .keep = keep, .n_keep = n_keep};
     j.plans        = berth_calloc((size_t) n_graphs, sizeof j.plans[0]);
-    if (j.plans == NULL ||
-        !berth_grow((void **) &galloc->plans, &galloc->plans_cap, (size_t) n_graphs + 1, sizeof galloc->plans[0])) {
-        berth_free(j.plans);
+    if (j.plans == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_gallocr_reserve_joint: out of memory for %d plans", n_graphs);
     }
     enum ggml_status status = make_plans(&j, graphs);
@@ -156,8 +150,9 @@ enum ggml_status berth_gallocr_reserve_joint(
     }
     if (status == GGML_STATUS_SUCCESS) {
         berth_galloc_forget(galloc);
-        memcpy(galloc->plans, j.plans, (size_t) n_graphs * sizeof j.plans[0]);
-        galloc->n_plans = (size_t) n_graphs;
+        for (int g = n_graphs - 1; g >= 0; g--) { // the first one first
+            berth_galloc_adopt(galloc, j.plans[g]);
+        }
         for (int g = 0; g < n_graphs; g++) {
             berth_capture(galloc, j.plans[g]);
         }

@@ -174,16 +174,15 @@ static enum ggml_status check_pools(const struct ggml_gallocr *galloc, struct ga
 
 static enum ggml_status plan_from(struct ggml_gallocr *galloc, struct galloc_plan *plan, const struct berth_plan_set *set) {
     enum ggml_status status = same_items(plan, set);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = berth_galloc_plan_prepare(galloc, plan);
+    }
     if (status != GGML_STATUS_SUCCESS) {
         return status;
-    }
-    if (!berth_grow((void **) &plan->offsets, &plan->offsets_cap, set->n_items + 1, sizeof plan->offsets[0])) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_gallocr_load: out of memory for %zu offsets", set->n_items);
     }
     if (set->n_items > 0) {
         memcpy(plan->offsets, set->offsets, set->n_items * sizeof plan->offsets[0]);
     }
-    berth_galloc_plan_limits(galloc, plan);
     status = check_pools(galloc, plan);
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_galloc_plan_settle(galloc, plan);
@@ -216,9 +215,8 @@ enum ggml_status berth_gallocr_load(ggml_gallocr_t galloc, struct ggml_cgraph *g
         status = berth_galloc_buffers_reserve(galloc, plan);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = berth_galloc_adopt(galloc, plan);
-    }
-    if (status != GGML_STATUS_SUCCESS) {
+        berth_galloc_adopt(galloc, plan);
+    } else {
         berth_galloc_plan_free(galloc, plan);
     }
     return status;

@@ -21,13 +21,11 @@ void berth_galloc_plan_free(const struct ggml_gallocr *galloc, struct galloc_pla
         return;
     }
     for (int p = 0; p < galloc->n_pools; p++) {
-        berth_free(plan->needs[p].sizes);
+        berth_free(plan->needs[p].many);
     }
     berth_record_fini(&plan->rec);
     berth_lifetimes_fini(&plan->lives);
-    berth_free(plan->offsets);
-    berth_free(plan->spots);
-    berth_free(plan->places);
+    berth_free(plan->memory);
     berth_free(plan);
 }
 
@@ -137,7 +135,7 @@ enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct gal
 // ---- offsets ----
 
 // A tensor that is larger than what a type likes at once gets a chunk all the same, as ggml gives it one: the type may refuse.
-void berth_galloc_plan_limits(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+static void set_limits(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     bool is_limited = false;
     for (int p = 0; p < galloc->n_pools; p++) {
         plan->needs[p].max_chunk = galloc->pools[p].max_chunk;
@@ -149,6 +147,21 @@ void berth_galloc_plan_limits(const struct ggml_gallocr *galloc, struct galloc_p
             need->max_chunk = plan->lives.items[i].size;
         }
     }
+}
+
+enum ggml_status berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+    const size_t n_items = plan->lives.n_items + 1, n_places = 2 * ((size_t) plan->rec.n_rows + 1);
+    size_t items_size, places_size, size;
+    const bool ok = berth_mul_ok(n_items, sizeof plan->spots[0] + sizeof plan->offsets[0], &items_size) &&
+                    berth_mul_ok(n_places, sizeof plan->places[0], &places_size) && berth_add_ok(items_size, places_size, &size);
+    if (!ok || !berth_grow((void **) &plan->memory, &plan->memory_cap, size, 1)) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the places of %zu items", n_items - 1);
+    }
+    plan->places  = (struct record_place *) plan->memory;
+    plan->spots   = (struct galloc_spot *) (plan->places + n_places);
+    plan->offsets = (uint64_t *) (plan->spots + n_items);
+    set_limits(galloc, plan);
+    return GGML_STATUS_SUCCESS;
 }
 
 // A pool at a time, since each may have a largest chunk of its own. Items of the pool are gathered to the front of scratch.
@@ -189,15 +202,14 @@ static enum ggml_status solve_pools(struct ggml_gallocr *galloc, struct galloc_p
 }
 
 enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
-    const size_t n = plan->lives.n_items;
-    if (!berth_grow((void **) &plan->offsets, &plan->offsets_cap, n + 1, sizeof plan->offsets[0])) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu offsets", n);
+    const int64_t n         = (int64_t) plan->lives.n_items;
+    enum ggml_status status = berth_galloc_plan_prepare(galloc, plan);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
     }
-    enum ggml_status status;
-    berth_galloc_plan_limits(galloc, plan);
     if (galloc->n_pools == 1) {
         const struct berth_plan_params params = {.max_chunk = plan->needs[0].max_chunk, .budget_us = galloc->options.budget_us};
-        status = berth_plan_solve(plan->lives.items, (int64_t) n, &params, plan->offsets, &plan->needs[0].report);
+        status = berth_plan_solve(plan->lives.items, n, &params, plan->offsets, &plan->needs[0].report);
     } else {
         status = solve_pools(galloc, plan);
     }
@@ -206,13 +218,24 @@ enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct gal
 
 // ---- what placing needs ----
 
+// Room for the sizes of n chunks.
+static bool need_grow(struct galloc_need *need, size_t n) {
+    if (n > 1 && !berth_grow((void **) &need->many, &need->many_cap, n, sizeof need->many[0])) {
+        return false;
+    }
+    if (n > 1 && need->n == 1) {
+        need->many[0] = need->one;
+    }
+    need->sizes = n > 1 ? need->many : &need->one;
+    while (need->n < n) {
+        need->sizes[need->n++] = 0;
+    }
+    return true;
+}
+
 // Spots, and the bytes of each chunk: how far the items in it reach.
 enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     const size_t n = plan->lives.n_items;
-    if (!berth_grow((void **) &plan->spots, &plan->spots_cap, n + 1, sizeof plan->spots[0]) ||
-        !berth_grow((void **) &plan->places, &plan->places_cap, 2 * ((size_t) plan->rec.n_rows + 1), sizeof plan->places[0])) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu places", n);
-    }
     for (int p = 0; p < galloc->n_pools; p++) {
         plan->needs[p].n = 0;
     }
@@ -222,11 +245,8 @@ enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct ga
         const uint64_t max       = need->max_chunk;
         const uint64_t chunk     = max != 0 ? plan->offsets[i] / max : 0;
         const uint64_t off       = plan->offsets[i] - chunk * max;
-        if (chunk >= need->cap && !berth_grow((void **) &need->sizes, &need->cap, (size_t) chunk + 1, sizeof need->sizes[0])) {
+        if (chunk >= need->n && !need_grow(need, (size_t) chunk + 1)) {
             return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu chunks", (size_t) chunk + 1);
-        }
-        while (need->n <= chunk) {
-            need->sizes[need->n++] = 0;
         }
         const uint64_t end = off + plan->lives.items[i].size;
         if (end > need->sizes[chunk]) {

@@ -8,6 +8,8 @@
 
 #include "core/optable.h"
 
+#include <string.h>
+
 // What the replay asks of sources again and again; rows are four times as large.
 struct live_row {
     int32_t n_children; // edges from it that are still to come
@@ -313,6 +315,24 @@ static bool run_nodes(struct replay *r) {
     return true;
 }
 
+// Room for n items; what was there goes.
+static bool make_room(struct lifetimes *l, size_t n) {
+    size_t size;
+    if (n <= l->cap) {
+        return true;
+    }
+    berth_lifetimes_fini(l);
+    const bool ok = berth_mul_ok(n, sizeof l->items[0] + sizeof l->owners[0] + sizeof l->returned[0], &size);
+    l->items      = ok ? berth_malloc(size) : NULL;
+    if (l->items == NULL) {
+        return false;
+    }
+    l->owners   = (int32_t *) (l->items + n);
+    l->returned = (bool *) (l->owners + n);
+    l->cap      = n;
+    return true;
+}
+
 enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, const struct record_rules *sizes,
     const struct lifetime_rules *rules, const size_t *aligns, const int32_t *pools) {
     struct replay r = {.out = out, .rec = rec, .sizes = sizes, .rules = rules, .aligns = aligns, .pools = pools};
@@ -324,17 +344,17 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
         return GGML_STATUS_SUCCESS;
     }
     bool has_inputs = false, ok = false;
-    r.live = berth_calloc((size_t) rec->n_rows, sizeof r.live[0]);
+    struct berth_scratch scratch;
+    berth_scratch_init(&scratch);
+    r.live = berth_scratch_take(&scratch, (size_t) rec->n_rows * sizeof r.live[0]);
     if (r.live != NULL) {
+        memset(r.live, 0, (size_t) rec->n_rows * sizeof r.live[0]);
         count_children(&r);
         find_kept(&r);
-        const size_t n = look_at_rows(&r, &has_inputs);
-        ok             = berth_grow((void **) &out->items, &out->items_cap, n, sizeof out->items[0]) &&
-             berth_grow((void **) &out->owners, &out->owners_cap, n, sizeof out->owners[0]) &&
-             berth_grow((void **) &out->returned, &out->returned_cap, n, sizeof out->returned[0]);
+        ok = make_room(out, look_at_rows(&r, &has_inputs));
     }
     ok = ok && take_leafs(&r) && (!has_inputs || take_inputs(&r)) && run_nodes(&r);
-    berth_free(r.live);
+    berth_scratch_fini(&scratch);
     return ok ? GGML_STATUS_SUCCESS
               : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the lifetimes of %d tensors", rec->n_rows);
 }
@@ -367,7 +387,5 @@ bool berth_lifetimes_still_fit(
 
 void berth_lifetimes_fini(struct lifetimes *l) {
     berth_free(l->items);
-    berth_free(l->owners);
-    berth_free(l->returned);
     *l = (struct lifetimes){0};
 }

@@ -18,10 +18,10 @@ struct lifetime_rules {
 };
 
 struct lifetimes {
-    struct berth_plan_item *items; // pool = buffer id; first and last are node numbers
+    struct berth_plan_item *items; // pool = buffer id; first and last are node numbers; the other lists lie behind them
     int32_t *owners;               // [n_items] the row that got the memory first
     bool *returned;                // [n_items] given back before the end
-    size_t n_items, items_cap, owners_cap, returned_cap;
+    size_t n_items, cap;
 };
 
 // Fills rows[].item, buf and took in rec, and the items. align and pool of buffer b: aligns[b], pools[b] (buffers of one type

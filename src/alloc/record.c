@@ -26,22 +26,25 @@ static inline size_t map_slot(const struct row_map *m, struct ggml_tensor *const
     return i;
 }
 
-static bool map_init(struct row_map *m, size_t n) {
+static bool map_init(struct row_map *m, size_t n, struct berth_scratch *scratch) {
     *m = (struct row_map){.n_slots = 64};
     while (m->n_slots < n * 2) {
         m->n_slots *= 2;
     }
-    m->slots = berth_calloc(m->n_slots, sizeof m->slots[0]);
+    m->slots = berth_scratch_take(scratch, m->n_slots * sizeof m->slots[0]);
+    if (m->slots != NULL) {
+        memset(m->slots, 0, m->n_slots * sizeof m->slots[0]);
+    }
     return m->slots != NULL;
 }
 
 // Tensors outside the graph are not known ahead.
-static bool map_grow(struct row_map *m, struct ggml_tensor *const *tensors) {
+static bool map_grow(struct row_map *m, struct ggml_tensor *const *tensors, struct berth_scratch *scratch) {
     if ((m->n_keys + 1) * 2 <= m->n_slots) {
         return true;
     }
     struct row_map larger;
-    if (!map_init(&larger, m->n_slots)) {
+    if (!map_init(&larger, m->n_slots, scratch)) {
         return false;
     }
     larger.n_keys = m->n_keys;
@@ -50,7 +53,6 @@ static bool map_grow(struct row_map *m, struct ggml_tensor *const *tensors) {
             larger.slots[map_slot(&larger, tensors, tensors[m->slots[i] - 1])] = m->slots[i];
         }
     }
-    berth_free(m->slots);
     *m = larger;
     return true;
 }
@@ -75,8 +77,13 @@ static bool map_fill(struct row_map *m, struct ggml_tensor *const *tensors, int3
 
 // ---- shapes ----
 
+static inline bool shapes_room(struct record *rec) {
+    const size_t n = (size_t) rec->n_shapes + 1;
+    return n <= rec->shapes_cap || berth_grow((void **) &rec->shapes, &rec->shapes_cap, n, sizeof rec->shapes[0]);
+}
+
 bool berth_record_shape_add(struct record *rec, const struct record_shape *shape) {
-    if (!berth_grow((void **) &rec->shapes, &rec->shapes_cap, (size_t) rec->n_shapes + 1, sizeof rec->shapes[0])) {
+    if (!shapes_room(rec)) {
         return false;
     }
     rec->shapes[rec->n_shapes++] = *shape;
@@ -90,24 +97,59 @@ int32_t berth_record_shape(struct record *rec, const struct ggml_tensor *t) {
     if (at < rec->n_shapes && record_is_shape(&rec->shapes[at], t)) {
         return at;
     }
-    struct record_shape shape = {.view_offs = t->view_offs, .n_bytes = ggml_nbytes(t), .type = (int32_t) t->type};
-    memcpy(shape.ne, t->ne, sizeof shape.ne);
-    memcpy(shape.nb, t->nb, sizeof shape.nb);
+    if (!shapes_room(rec)) {
+        return -1;
+    }
+    struct record_shape *shape = &rec->shapes[rec->n_shapes];
+
+    memcpy(shape->ne, t->ne, sizeof shape->ne);
+    memcpy(shape->nb, t->nb, sizeof shape->nb);
+    shape->view_offs       = t->view_offs;
+    shape->n_bytes         = ggml_nbytes(t);
+    shape->type            = (int32_t) t->type;
     rec->shape_cache[slot] = rec->n_shapes;
-    return berth_record_shape_add(rec, &shape) ? rec->n_shapes - 1 : -1;
+    return rec->n_shapes++;
 }
 
 // ---- rows ----
 
+static size_t grown(size_t cap, size_t n_want) {
+    return n_want <= cap ? cap : n_want > cap + cap / 2 ? n_want : cap + cap / 2;
+}
+
 bool berth_record_room(struct record *rec, size_t n_rows, size_t n_srcs) {
-    if (!berth_grow((void **) &rec->rows, &rec->rows_cap, n_rows, sizeof rec->rows[0]) ||
-        !berth_grow((void **) &rec->memory, &rec->memory_cap, n_rows + 1, sizeof rec->memory[0]) ||
-        !berth_grow((void **) &rec->srcs, &rec->srcs_cap, n_srcs, sizeof rec->srcs[0]) ||
-        !berth_grow((void **) &rec->slots, &rec->slots_cap, n_srcs, sizeof rec->slots[0])) {
+    if (n_rows <= rec->rows_cap && n_srcs <= rec->srcs_cap) {
+        return true;
+    }
+    const size_t rows_cap = grown(rec->rows_cap, n_rows), srcs_cap = grown(rec->srcs_cap, n_srcs);
+    size_t rows_size, srcs_size, size;
+    const bool ok = berth_mul_ok(rows_cap, sizeof rec->memory[0] + sizeof rec->rows[0], &rows_size) &&
+                    berth_mul_ok(srcs_cap, sizeof rec->srcs[0] + sizeof rec->slots[0], &srcs_size) &&
+                    berth_add_ok(rows_size, srcs_size, &size) && berth_add_ok(size, sizeof rec->memory[0], &size);
+    struct ggml_tensor **memory = ok ? berth_malloc(size) : NULL;
+    if (memory == NULL) {
         return false;
     }
-    rec->memory[0] = NULL;
-    rec->tensors   = rec->memory + 1;
+    struct ggml_tensor **tensors = memory + 1;
+    struct record_row *rows      = (struct record_row *) (tensors + rows_cap);
+    int32_t *srcs                = (int32_t *) (rows + rows_cap);
+    uint8_t *slots               = (uint8_t *) (srcs + srcs_cap);
+
+    memory[0] = NULL;
+    if (rec->memory != NULL) {
+        memcpy(tensors, rec->tensors, rec->rows_cap * sizeof tensors[0]);
+        memcpy(rows, rec->rows, rec->rows_cap * sizeof rows[0]);
+        memcpy(srcs, rec->srcs, rec->srcs_cap * sizeof srcs[0]);
+        memcpy(slots, rec->slots, rec->srcs_cap * sizeof slots[0]);
+        berth_free(rec->memory);
+    }
+    rec->memory   = memory;
+    rec->tensors  = tensors;
+    rec->rows     = rows;
+    rec->srcs     = srcs;
+    rec->slots    = slots;
+    rec->rows_cap = rows_cap;
+    rec->srcs_cap = srcs_cap;
     return true;
 }
 
@@ -117,6 +159,7 @@ struct build {
     struct record *rec;
     struct row_map map;
     const struct record_rules *rules;
+    struct berth_scratch *scratch;
     int32_t flags; // of any tensor
 };
 
@@ -138,7 +181,8 @@ static inline int32_t row_of(struct build *b, struct ggml_tensor *t) {
     if (BERTH_LIKELY(b->map.slots[i] != 0)) {
         return (int32_t) b->map.slots[i] - 1;
     }
-    if (!map_grow(&b->map, rec->tensors) || !berth_record_room(rec, (size_t) rec->n_rows + 1, (size_t) rec->n_srcs + 1)) {
+    if (!map_grow(&b->map, rec->tensors, b->scratch) ||
+        !berth_record_room(rec, (size_t) rec->n_rows + 1, (size_t) rec->n_srcs + 1)) {
         return -1;
     }
     const int32_t r = rec->n_rows++;
@@ -165,7 +209,7 @@ static bool link_srcs(struct build *b, int32_t r) {
     struct record *rec          = b->rec;
     const struct ggml_tensor *t = rec->tensors[r];
     const size_t n_srcs         = (size_t) rec->n_srcs + GGML_MAX_SRC;
-    if ((n_srcs > rec->srcs_cap || n_srcs > rec->slots_cap) && !berth_record_room(rec, (size_t) rec->n_rows, n_srcs)) {
+    if (n_srcs > rec->srcs_cap && !berth_record_room(rec, (size_t) rec->n_rows, n_srcs)) {
         return false;
     }
     const int n_slots = record_has_only_near(t) ? 3 : GGML_MAX_SRC;
@@ -200,7 +244,7 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g, const int *
     struct record *rec     = b->rec;
     const int32_t n_listed = g->n_nodes + g->n_leafs;
     const size_t n         = (size_t) n_listed;
-    if (!map_init(&b->map, n + 1) || !berth_record_room(rec, n + 1, n * 2)) {
+    if (!map_init(&b->map, n + 1, b->scratch) || !berth_record_room(rec, n + 1, n * 2)) {
         return false;
     }
     if (g->n_nodes > 0) {
@@ -240,13 +284,15 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g, const int *
 
 enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph *graph, const int *node_bufs,
     const int *leaf_bufs, const struct record_rules *rules) {
-    struct build b = {.rec = rec, .rules = rules};
+    struct berth_scratch scratch;
+    struct build b = {.rec = rec, .rules = rules, .scratch = &scratch};
 
+    berth_scratch_init(&scratch);
     rec->n_rows = rec->n_srcs = rec->n_twice = rec->n_shapes = 0;
     rec->n_nodes                                             = graph->n_nodes;
     rec->n_leafs                                             = graph->n_leafs;
     const bool ok                                            = build_rows(&b, graph, node_bufs, leaf_bufs);
-    berth_free(b.map.slots);
+    berth_scratch_fini(&scratch);
     const bool is_poisoned = (b.flags & BERTH_FLAG_POISON) != 0;
     if (!ok || is_poisoned) {
         rec->n_rows = rec->n_nodes = rec->n_leafs = rec->n_srcs = rec->n_twice = 0;
@@ -262,22 +308,19 @@ enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph
 }
 
 void berth_record_fini(struct record *rec) {
-    berth_free(rec->rows);
     berth_free(rec->memory);
     berth_free(rec->shapes);
-    berth_free(rec->srcs);
-    berth_free(rec->slots);
     berth_free(rec->twice);
     *rec = (struct record){0};
 }
 
 bool berth_record_is_tangled(const struct record *rec) {
     struct row_map map;
-    if (!map_init(&map, (size_t) rec->n_rows + 1)) {
-        return true;
-    }
-    const bool is_tangled =
-        !map_fill(&map, rec->tensors, rec->n_rows, NULL) || rec->n_rows - (int32_t) map.n_keys != rec->n_twice;
-    berth_free(map.slots);
+    struct berth_scratch scratch;
+    berth_scratch_init(&scratch);
+    const bool is_tangled = !map_init(&map, (size_t) rec->n_rows + 1, &scratch) ||
+                            !map_fill(&map, rec->tensors, rec->n_rows, NULL) ||
+                            rec->n_rows - (int32_t) map.n_keys != rec->n_twice;
+    berth_scratch_fini(&scratch);
     return is_tangled;
 }

@@ -57,8 +57,8 @@ struct record {
     int32_t n_twice;             // rows that stand for a tensor of another row
     int32_t *twice;              // [n_twice] which; of records that are compared with graphs
     int32_t shape_cache[64];     // by layout: a shape that may be it; only below n_shapes
-    struct ggml_tensor **memory; // of tensors
-    size_t rows_cap, memory_cap, srcs_cap, slots_cap, shapes_cap, twice_cap;
+    struct ggml_tensor **memory; // one block: tensors from -1 on, rows, srcs, slots
+    size_t rows_cap, srcs_cap, shapes_cap, twice_cap;
 };
 
 // Whether a tensor has memory that is not the allocator's, and what a tensor without takes in buffer buf.

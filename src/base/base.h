@@ -50,6 +50,30 @@ BERTH_API void berth_aligned_free(void *p);
 // untouched.
 BERTH_API bool berth_grow(void **p, size_t *n_cap, size_t n_want, size_t elem_size) BERTH_MUST_USE;
 
+// ---- scratch (scratch.c): memory for the length of one call, the first of it on the caller's stack ----
+
+struct berth_scratch_mark {
+    struct berth_scratch_block *last; // the newest block that is not in few
+    size_t used;                      // bytes of few
+};
+
+// In debug builds hardly anything is few: each piece is the allocator's, whose bounds sanitizers watch and which tests let fail.
+struct berth_scratch {
+    struct berth_scratch_mark at;
+    _Alignas(16) char few[BERTH_DEBUG >= 3 ? 64 : 8192];
+};
+
+static inline void berth_scratch_init(struct berth_scratch *s) {
+    s->at = (struct berth_scratch_mark){0};
+}
+// Not cleared, aligned to 16; NULL: out of memory.
+BERTH_API void *berth_scratch_take(struct berth_scratch *s, size_t size) BERTH_MUST_USE;
+// What was taken since s->at was the mark goes.
+BERTH_API void berth_scratch_back(struct berth_scratch *s, struct berth_scratch_mark mark);
+static inline void berth_scratch_fini(struct berth_scratch *s) {
+    berth_scratch_back(s, (struct berth_scratch_mark){0});
+}
+
 // ---- errors (error.c) ----
 
 // Keeps the text as this thread's last error, logs it as one line, and returns status: `return berth_fail(...)`.

@@ -6,7 +6,7 @@
 // With chunks the need is the sum over chunks, where padding at the end of each is not counted and a hole below a fixed block
 // may be a chunk's unused end: only live holds.
 
-#include "plan/plan.h"
+#include "plan/blocks.h"
 
 // ---- live bytes where the hull of an alias group is larger than the group ----
 
@@ -18,12 +18,8 @@ struct events {
     int32_t n, cap;
 };
 
-static uint64_t time_key(int64_t t) {
-    return (uint64_t) t ^ (uint64_t) 1 << 63;
-}
-
 static uint64_t end_key(int64_t last) {
-    return time_key(last) + (last < INT64_MAX);
+    return plan_time_key(last) + (last < INT64_MAX);
 }
 
 static void events_add(struct events *e, uint64_t from, uint64_t to, uint64_t size) {
@@ -48,7 +44,7 @@ static void events_add_group(struct events *e, const struct plan_pool *pool, con
     int32_t *next, uint64_t *tmp_key, int32_t *tmp_idx) {
     for (int32_t k = 0; k < n; k++) {
         const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
-        times[2 * k]                       = time_key(item->first);
+        times[2 * k]                       = plan_time_key(item->first);
         times[2 * k + 1]                   = end_key(item->last);
     }
     berth_plan_sort(times, next, tmp_key, tmp_idx, 2 * n);
@@ -57,7 +53,7 @@ static void events_add_group(struct events *e, const struct plan_pool *pool, con
     }
     for (int32_t k = 0; k < n; k++) {
         const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
-        int32_t t                          = find_time(times, 2 * n, time_key(item->first));
+        int32_t t                          = find_time(times, 2 * n, plan_time_key(item->first));
         while (t > 0 && times[t - 1] == times[t]) {
             t--;
         }
@@ -111,7 +107,7 @@ static enum ggml_status loose_live(struct plan_pool *pool) {
             end++;
         }
         if (end == k + 1) {
-            events_add(&e, time_key(item->first), end_key(item->last), item->size);
+            events_add(&e, plan_time_key(item->first), end_key(item->last), item->size);
         } else {
             events_add_group(&e, pool, idx + k, end - k, key + n, idx + n, e.key + cap, e.idx + cap);
         }

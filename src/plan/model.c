@@ -5,21 +5,27 @@
 
 #include <string.h>
 
-bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) {
-    const size_t m = (size_t) n;
-    *p             = (struct plan_prob){.n = n, .n_sec = n_sec};
-    p->size        = berth_malloc((m + (size_t) n_sec + 1) * sizeof *p->size + 2 * m * sizeof *p->a); // and the others
-    if (p->size == NULL) {
-        return false;
-    }
-    p->total = p->size + m;
+size_t berth_plan_prob_room(int32_t n, int32_t n_sec) {
+    return ((size_t) n + (size_t) n_sec + 1) * sizeof(int64_t) + 2 * (size_t) n * sizeof(int32_t);
+}
+
+void berth_plan_prob_lay(struct plan_prob *p, int32_t n, int32_t n_sec, void *room) {
+    *p       = (struct plan_prob){.n = n, .n_sec = n_sec};
+    p->size  = room;
+    p->total = p->size + n;
     p->a     = (int32_t *) (p->total + n_sec + 1);
-    p->b     = p->a + m;
-    return true;
+    p->b     = p->a + n;
+}
+
+bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) {
+    void *room = berth_malloc(berth_plan_prob_room(n, n_sec));
+    berth_plan_prob_lay(p, n, n_sec, room);
+    p->room = room;
+    return room != NULL;
 }
 
 void berth_plan_prob_fini(struct plan_prob *p) {
-    berth_free(p->size);
+    berth_free(p->room);
     berth_free(p->align);
     berth_free(p->fixed);
     berth_free(p->fixed_ids);

@@ -263,7 +263,9 @@ int64_t berth_plan_outward(const struct plan_prob *p, int64_t *off) {
     int32_t first = 0, last = p->n_sec - 1; // of the fullest sections
     struct walk w          = {.p = p, .off = off};
     const size_t n_numbers = 5 * n + (size_t) p->n_sec + 2;
-    w.gaps                 = berth_malloc((n + 1) * sizeof *w.gaps + n_numbers * sizeof(int32_t)); // and the others
+    struct berth_scratch scratch;
+    berth_scratch_init(&scratch);
+    w.gaps = berth_scratch_take(&scratch, (n + 1) * sizeof *w.gaps + n_numbers * sizeof(int32_t)); // and the others
     if (w.gaps == NULL) {
         return -2;
     }
@@ -289,6 +291,6 @@ int64_t berth_plan_outward(const struct plan_prob *p, int64_t *off) {
         }
         peak = ok ? p->bound : -1;
     }
-    berth_free(w.gaps);
+    berth_scratch_fini(&scratch);
     return peak;
 }

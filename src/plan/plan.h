@@ -31,6 +31,7 @@ struct plan_prob {
     int64_t chunk;      // units a chunk holds, 0: no chunks
     int32_t *fixed_ids; // [n_fixed] the fixed blocks by rising offset
     int32_t n_fixed;
+    void *room;    // of a, b, size and total, if it is the problem's own
     bool is_loose; // an alias group was widened to its hull, or counts more than once: totals and "does not fit" prove nothing
 };
 
@@ -43,7 +44,10 @@ static inline int64_t plan_now_us(void) {
 
 // ---- model.c ----
 
-// A problem with room for n blocks and n_sec sections; berth_plan_prob_fini takes it back, also after a failure.
+// A problem with room for n blocks and n_sec sections, in the caller's room of so many bytes, or in its own, which
+// berth_plan_prob_fini takes back, also after a failure.
+size_t berth_plan_prob_room(int32_t n, int32_t n_sec);
+void berth_plan_prob_lay(struct plan_prob *p, int32_t n, int32_t n_sec, void *room);
 bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) BERTH_MUST_USE;
 void berth_plan_prob_fini(struct plan_prob *p);
 // Fills total, bound and bound_sec from a, b and size. False: live units pass 2^63.
@@ -125,9 +129,10 @@ struct plan_traits {
 
 enum ggml_status berth_plan_items_check(
     const struct berth_plan_item *items, int64_t n, uint64_t max_chunk, struct plan_traits *traits) BERTH_MUST_USE;
-// ids are owned by the caller. chunk: build for several chunks (the pool's max_chunk) rather than for one.
+// ids are owned by the caller. chunk: build for several chunks (the pool's max_chunk) rather than for one. The pool lies in
+// scratch; berth_plan_pool_fini before that goes.
 enum ggml_status berth_plan_pool_init(struct plan_pool *pool, const struct berth_plan_item *items, int32_t *ids, int32_t n_ids,
-    const struct plan_traits *traits, uint64_t max_chunk, bool chunk) BERTH_MUST_USE;
+    const struct plan_traits *traits, uint64_t max_chunk, bool chunk, struct berth_scratch *scratch) BERTH_MUST_USE;
 void berth_plan_pool_fini(struct plan_pool *pool);
 // Offsets in units to the caller's bytes.
 void berth_plan_pool_apply(const struct plan_pool *pool, const int64_t *off, uint64_t *offsets);

@@ -19,6 +19,7 @@ struct solve {
     int64_t searched_us; // of the budget
     uint64_t most;       // bytes of the pool that needs most so far
     int32_t n_left;      // pools still to plan
+    struct berth_scratch scratch;
 };
 
 // ---- peaks in bytes ----
@@ -96,10 +97,9 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     struct plan_prob *p     = &pool->prob;
     struct plan_state state = {.peak = PLAN_NO_CAP, .bound = p->bound, .method = "start"};
     struct plan_goal goal   = {.seed = s->params.seed, .n_threads = s->params.n_threads > 1 ? s->params.n_threads : 1};
-    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    int64_t *memory         = berth_malloc(2 * (size_t) p->n * sizeof *memory);
+    int64_t *memory         = berth_scratch_take(&s->scratch, 2 * (size_t) p->n * sizeof *memory);
     if (memory == NULL) {
-        return berth_fail(status, "plan: out of memory for %d offsets", p->n);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d offsets", p->n);
     }
     state.off   = memory;
     state.spare = memory + p->n;
@@ -114,7 +114,7 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
             state.peak = PLAN_NO_CAP;
         }
     }
-    status = berth_plan_fast(p, &goal, &state);
+    enum ggml_status status = berth_plan_fast(p, &goal, &state);
     if (status == GGML_STATUS_SUCCESS && s->params.budget_us > 0 && !plan_is_done(&state, &goal)) {
         // Each pool gets its share of what earlier ones left over.
         int64_t now      = plan_now_us();
@@ -130,18 +130,19 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
         out->n_nodes = state.n_nodes;
         outcome_lift(out, pool, state.bound);
     }
-    berth_free(memory);
     return status;
 }
 
 // Plans the pool of the items ids[0..n), as one chunk or as several.
 static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool chunk, struct outcome *out, bool *again) {
     struct plan_pool pool;
+    const struct berth_scratch_mark mark = s->scratch.at;
+
     *out                    = (struct outcome){.method = "nothing to place"};
     *again                  = false;
-    enum ggml_status status = berth_plan_pool_init(&pool, s->items, ids, n, &s->traits, s->params.max_chunk, chunk);
+    enum ggml_status status = berth_plan_pool_init(&pool, s->items, ids, n, &s->traits, s->params.max_chunk, chunk, &s->scratch);
     if (status != GGML_STATUS_SUCCESS) {
-        return status;
+        goto done;
     }
     // One chunk is a special case of several only where padding and fixed places play no part.
     if (!chunk && s->params.max_chunk > 0 && pool.prob.n > 0 && (pool.least_end > 0 || plan_prob_is_odd(&pool.prob))) {
@@ -186,6 +187,7 @@ static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool 
     }
 done:
     berth_plan_pool_fini(&pool);
+    berth_scratch_back(&s->scratch, mark);
     return status;
 }
 
@@ -224,11 +226,11 @@ static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
 
 // ---- all pools ----
 
-// The items' numbers, pool by pool. *n_pools: how many.
-static enum ggml_status sort_pools(
-    const struct berth_plan_item *items, int64_t n, bool has_pools, int32_t **ids, int32_t *n_pools) {
+// The items' numbers, pool by pool, in scratch. *n_pools: how many.
+static enum ggml_status sort_pools(const struct berth_plan_item *items, int64_t n, bool has_pools, struct berth_scratch *scratch,
+    int32_t **ids, int32_t *n_pools) {
     *n_pools = 1;
-    *ids     = berth_malloc((size_t) n * (has_pools ? 2 : 1) * sizeof **ids);
+    *ids     = berth_scratch_take(scratch, (size_t) n * (has_pools ? 2 : 1) * sizeof **ids);
     if (*ids == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %lld items", (long long) n);
     }
@@ -238,10 +240,9 @@ static enum ggml_status sort_pools(
     if (!has_pools) {
         return GGML_STATUS_SUCCESS;
     }
-    uint64_t *key = berth_malloc((size_t) n * 2 * sizeof *key);
+    const struct berth_scratch_mark mark = scratch->at;
+    uint64_t *key                        = berth_scratch_take(scratch, (size_t) n * 2 * sizeof *key);
     if (key == NULL) {
-        berth_free(*ids);
-        *ids = NULL;
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %lld items", (long long) n);
     }
     for (int32_t i = 0; i < n; i++) {
@@ -251,7 +252,7 @@ static enum ggml_status sort_pools(
     for (int32_t i = 1; i < n; i++) {
         *n_pools += key[i] != key[i - 1];
     }
-    berth_free(key);
+    berth_scratch_back(scratch, mark);
     return GGML_STATUS_SUCCESS;
 }
 
@@ -305,28 +306,34 @@ static enum ggml_status solve_all(struct solve *s) {
     }
     int32_t *ids = NULL;
     if (status == GGML_STATUS_SUCCESS) {
-        status = sort_pools(s->items, s->n, s->traits.has_pools, &ids, &s->n_left);
+        status = sort_pools(s->items, s->n, s->traits.has_pools, &s->scratch, &ids, &s->n_left);
     }
     for (int32_t from = 0; status == GGML_STATUS_SUCCESS && from < s->n;) {
         int32_t end = pool_end(s->items, ids, from, s->n);
         status      = pool_solve(s, ids + from, end - from);
         from        = end;
     }
-    berth_free(ids);
     return status;
 }
 
 enum ggml_status berth_plan_solve(const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params,
     uint64_t *offsets, struct berth_plan_report *report) {
-    struct solve s = {.items = items, .n = n, .offsets = offsets, .start_us = ggml_time_us()};
-    if (params != NULL) {
-        s.params = *params;
-    }
-    s.report = (struct berth_plan_report){.proven = true, .fits = true, .method = "nothing to place"};
     if (n > 0 && offsets == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "plan: no room for the offsets of %lld items", (long long) n);
     }
+    struct solve s; // with its scratch too large to be cleared
+    s.items       = items;
+    s.n           = n;
+    s.params      = params != NULL ? *params : (struct berth_plan_params){0};
+    s.offsets     = offsets;
+    s.report      = (struct berth_plan_report){.proven = true, .fits = true, .method = "nothing to place"};
+    s.start_us    = ggml_time_us();
+    s.searched_us = 0;
+    s.most        = 0;
+    s.n_left      = 0;
+    berth_scratch_init(&s.scratch);
     enum ggml_status status = solve_all(&s);
+    berth_scratch_fini(&s.scratch);
     if (status == GGML_STATUS_SUCCESS) {
         BERTH_ASSERT_WHOLE(berth_plan_check(items, n, params, offsets, NULL) != GGML_STATUS_FAILED);
         s.report.gap     = s.report.bound > 0 ? (double) s.report.peak / (double) s.report.bound - 1 : 0;
@@ -348,13 +355,16 @@ enum ggml_status berth_plan_bound(
     uint64_t sum  = 0;
     uint64_t most = 0;
     int64_t at    = 0;
+    struct berth_scratch scratch;
+    berth_scratch_init(&scratch);
     if (status == GGML_STATUS_SUCCESS && n > 0) {
-        status = sort_pools(items, n, traits.has_pools, &ids, &n_pools);
+        status = sort_pools(items, n, traits.has_pools, &scratch, &ids, &n_pools);
     }
     for (int32_t from = 0; status == GGML_STATUS_SUCCESS && from < n;) {
-        int32_t end = pool_end(items, ids, from, n);
+        const struct berth_scratch_mark mark = scratch.at;
+        int32_t end                          = pool_end(items, ids, from, n);
         struct plan_pool pool;
-        status = berth_plan_pool_init(&pool, items, ids + from, end - from, &traits, max_chunk, max_chunk > 0);
+        status = berth_plan_pool_init(&pool, items, ids + from, end - from, &traits, max_chunk, max_chunk > 0, &scratch);
         if (status == GGML_STATUS_SUCCESS) {
             status = berth_plan_pool_bound(&pool);
             if (status == GGML_STATUS_SUCCESS && __builtin_add_overflow(sum, pool.bound, &sum)) {
@@ -366,9 +376,10 @@ enum ggml_status berth_plan_bound(
             }
             berth_plan_pool_fini(&pool);
         }
+        berth_scratch_back(&scratch, mark);
         from = end;
     }
-    berth_free(ids);
+    berth_scratch_fini(&scratch);
     if (status == GGML_STATUS_SUCCESS && bound != NULL) {
         *bound = sum;
     }

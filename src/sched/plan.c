@@ -263,10 +263,9 @@ void sched_plan_spot(const struct ggml_backend_sched *sched, int32_t plan_row, g
     *mem                     = NULL;
     *data                    = NULL;
     if (item >= 0) {
-        const struct galloc_spot *spot = &sched->plan->spots[item];
-        const struct galloc_pool *pool = &sched->galloc->pools[spot->pool];
-        char *base                     = pool->bases[spot->chunk];
-        *mem                           = pool->chunks[spot->chunk];
-        *data                          = base != NULL ? base + spot->off : nothing;
+        const struct galloc_spot *spot   = &sched->plan->spots[item];
+        const struct galloc_chunk *chunk = &sched->galloc->pools[spot->pool].chunks[spot->chunk];
+        *mem                             = chunk->buffer;
+        *data                            = chunk->base != NULL ? chunk->base + spot->off : nothing;
     }
 }

@@ -201,8 +201,8 @@ static void capture_round_trip(void **state) {
     ggml_backend_buffer_type_t types[3] = {
         ggml_backend_cpu_buffer_type(), ggml_backend_cpu_buffer_type(), ggml_backend_cpu_buffer_type()};
     size_t sizes[3], sizes_again[3];
-    ggml_gallocr_t galloc = ggml_gallocr_new_n(types, 3);
     setenv("BERTH_CAPTURE", dir, 1);
+    ggml_gallocr_t galloc = ggml_gallocr_new_n(types, 3);
     assert_int_equal(berth_gallocr_sizes(galloc, graph, node_ids, NULL, sizes), GGML_STATUS_SUCCESS);
     unsetenv("BERTH_CAPTURE");
     ggml_gallocr_free(galloc);

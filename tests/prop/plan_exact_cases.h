@@ -20,11 +20,13 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
     struct plan_pool pool;
     int32_t ids[BRUTE_MAX];
     int64_t off[BRUTE_MAX];
+    struct berth_scratch scratch;
+    berth_scratch_init(&scratch);
     for (int32_t i = 0; i < n; i++) {
         ids[i] = i;
     }
     if (berth_plan_items_check(items, n, 0, &traits) != GGML_STATUS_SUCCESS ||
-        berth_plan_pool_init(&pool, items, ids, (int32_t) n, &traits, 0, false) != GGML_STATUS_SUCCESS) {
+        berth_plan_pool_init(&pool, items, ids, (int32_t) n, &traits, 0, false, &scratch) != GGML_STATUS_SUCCESS) {
         fail_case(items, n, "refused", 0, 0);
     }
     struct exact *x = pool.prob.n > 0 ? berth_exact_new(&pool.prob) : NULL;
@@ -57,6 +59,7 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
     }
     berth_exact_free(x);
     berth_plan_pool_fini(&pool);
+    berth_scratch_fini(&scratch);
 }
 
 // The three paths of the solver on one instance.

@@ -24,6 +24,37 @@ static void alloc_fails_on_demand(void **state) {
     berth_alloc_watch(false);
 }
 
+// Pieces do not share bytes, small ones take nothing from the allocator, and a mark gives back what came after it.
+static void scratch_gives_back_to_a_mark(void **state) {
+    (void) state;
+    struct berth_scratch s;
+    berth_scratch_init(&s);
+    berth_alloc_watch(true);
+    char *a = berth_scratch_take(&s, 20), *b = berth_scratch_take(&s, 1);
+    assert_true(a != NULL && b >= a + 20 && (uintptr_t) b % 16 == 0);
+    assert_int_equal(berth_alloc_made(), 0);
+    const struct berth_scratch_mark mark = s.at;
+    char *c = berth_scratch_take(&s, sizeof s.few), *d = berth_scratch_take(&s, 3 * sizeof s.few);
+    assert_true(c != NULL && d != NULL && (uintptr_t) d % 16 == 0);
+    memset(c, 1, sizeof s.few);
+    memset(d, 2, 3 * sizeof s.few);
+    assert_int_equal(c[sizeof s.few - 1], 1);
+    assert_int_equal(berth_alloc_alive(), 2);
+    char *e = berth_scratch_take(&s, 16); // what is left of the struct is still used
+    assert_int_equal(berth_alloc_alive(), 2);
+    berth_scratch_back(&s, mark);
+    assert_int_equal(berth_alloc_alive(), 0);
+    assert_ptr_equal(berth_scratch_take(&s, 16), e);
+    assert_null(berth_scratch_take(&s, SIZE_MAX));
+    assert_null(berth_scratch_take(&s, SIZE_MAX - 16));
+    berth_alloc_fail_at(1);
+    assert_null(berth_scratch_take(&s, sizeof s.few + 1));
+    berth_scratch_fini(&s);
+    assert_int_equal(berth_alloc_alive(), 0);
+    berth_alloc_fail_at(0);
+    berth_alloc_watch(false);
+}
+
 static void alloc_refuses_what_overflows(void **state) {
     (void) state;
     assert_null(berth_malloc(0));
@@ -125,6 +156,7 @@ static void files_and_ids(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alloc_fails_on_demand),
+        cmocka_unit_test(scratch_gives_back_to_a_mark),
         cmocka_unit_test(alloc_refuses_what_overflows),
         cmocka_unit_test(aligned_memory_is_aligned),
         cmocka_unit_test(errors_belong_to_their_thread),
