@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// fit.c: `berth fit MODEL --memory N`: the largest context, then the largest batch, that fit into N bytes. Every question is
-// answered by planning the graphs as a session would; nothing is loaded. The context is found by halving between one that fits
-// and one that does not, then the batch likewise.
+// fit.c: `berth fit MODEL --memory N`: the largest context, then the largest batch, that fit into N bytes, of all devices
+// together or of each. Every question is answered by planning the graphs as a session would; nothing is loaded. The context is
+// found by halving between one that fits and one that does not, then the batch likewise.
 
-#include "cli/models.h"
+#include "cli/fit_limits.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -15,21 +15,23 @@ static const char usage[] =
     "Usage: berth fit [OPTION]... --memory N [MODEL]\n\n"
     "Finds the largest context that fits into N bytes, with batches of 512 tokens or, in a shorter context, as many as it\n"
     "has; then the largest batch for that context. The bytes are exact: weights, cache and the planned memory of the largest\n"
-    "graphs, the sum over all devices. It says what stands in the way of more: the memory, or what the model was trained for.\n"
-    "Weights are not touched. Without MODEL it is the one that comes with Berth.\n\n"
-    "  -m, --memory N      bytes; takes K, M, G, KiB, MiB, ..., kB, MB, ...\n"
+    "graphs, on each device. Layers lie where 'berth run' would put them. It says what stands in the way of more: which\n"
+    "memory, or what the model was trained for. Weights are not touched. Without MODEL it is the one that comes with Berth.\n\n"
+    "  -m, --memory N      bytes of all devices together; takes K, M, G, KiB, MiB, ..., kB, MB, ...\n"
+    "                      NAME=N: of the device NAME; may be repeated, and all limits hold. A GPU that is not named has\n"
+    "                      what it says is free\n"
     "  -c, --ctx N         look for the batch only, in a context of N positions\n"
     "  -b, --batch N       look for the context only, with batches of N tokens\n"
     "      --max-ctx N     look no further than N positions (default: what the model was trained for)\n"
     "  -d, --device NAME   run there (default: all GPUs and the CPU)\n"
-    "      --json          print one JSON object: model, memory, fits, ctx, ctx_limit, batch, batch_limit, total, plans,\n"
-    "                      devices\n"
+    "      --json          print one JSON object: model, memory, limits, fits, ctx, ctx_limit, batch, batch_limit, full,\n"
+    "                      total, plans, devices\n"
     "  -h, --help          this text\n\n"
     "Exit codes: 0 fine, 1 nothing fits, 2 wrong usage, 3 failure.\n";
 
 struct options {
     struct cli_model_options model;
-    uint64_t memory;
+    struct fit_limits limits;
     int64_t max_ctx; // 0: the model's
     bool json;
 };
@@ -52,6 +54,8 @@ struct search {
     const struct options *o;
     int64_t n_ctx, n_batch; // of what m->session holds
     enum limit ctx_limit, batch_limit;
+    int full;                 // which limit was passed last: a device, FIT_ALL, or FIT_NONE
+    int ctx_full, batch_full; // the same, of what stands in the way of each
     int n_plans;
 };
 
@@ -63,11 +67,7 @@ static int parse(int argc, char **argv, struct options *o) {
     opterr                             = 0;
     for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":m:c:b:d:h", table, NULL)) != -1;) {
         switch (c) {
-            case 'm':
-                if (!cli_parse_size(optarg, &o->memory) || o->memory == 0) {
-                    return cli_usage("fit", "--memory '%s' is not a number of bytes from 1 to 2^62", optarg);
-                }
-                break;
+            case 'm': code = fit_limits_add(&o->limits, optarg); break;
             case 'M':
                 if (!cli_parse_int(optarg, 1, INT32_MAX, &o->max_ctx)) {
                     return cli_usage("fit", "--max-ctx '%s' is not a number from 1 to %d", optarg, INT32_MAX);
@@ -85,20 +85,11 @@ static int parse(int argc, char **argv, struct options *o) {
             return code;
         }
     }
-    if (o->memory == 0) {
+    if (o->limits.n == 0) {
         return cli_usage("fit", "--memory is missing");
     }
     o->model.plan_only = true;
     return cli_model_file("fit", argc, argv, &o->model);
-}
-
-static uint64_t total(const struct cli_model *m) {
-    uint64_t sum = 0;
-    for (int d = 0; d < m->devices.n; d++) {
-        const struct session_memory *x = &m->session->memory[d];
-        sum += x->weights + x->cache + x->compute;
-    }
-    return sum;
 }
 
 // Plans one shape; *fits is the answer.
@@ -112,7 +103,9 @@ static int ask(struct search *s, int64_t n_ctx, int64_t n_batch, bool *fits) {
     s->n_ctx       = n_ctx;
     s->n_batch     = n_batch;
     s->n_plans++;
-    *fits = code == CLI_OK && total(s->m) <= s->o->memory;
+    const int full = code == CLI_OK ? fit_limits_passed(&s->o->limits, s->m) : FIT_NONE;
+    s->full        = full != FIT_NONE ? full : s->full;
+    *fits          = code == CLI_OK && full == FIT_NONE;
     return code;
 }
 
@@ -146,76 +139,156 @@ static int search(struct search *s, bool *fits) {
     int code                = n_ctx > 0 ? ask(s, n_ctx, o->model.n_batch > 0 ? batch_in(s, n_ctx) : 1, fits) : ask(s, 1, 1, fits);
     if (code != CLI_OK || !*fits) {
         s->ctx_limit = s->batch_limit = MEMORY;
+        s->ctx_full = s->batch_full = s->full;
         return code;
     }
     if (n_ctx == 0) {
         code         = largest(s, 1, max, 0, &n_ctx);
         s->ctx_limit = n_ctx < max ? MEMORY : o->max_ctx > 0 ? MAX_CTX : MODEL;
+        s->ctx_full  = s->full;
     }
     n_batch = o->model.n_ctx > 0 && o->model.n_batch == 0 ? 1 : batch_in(s, n_ctx);
     if (code == CLI_OK && o->model.n_batch == 0) {
         code           = largest(s, n_batch, n_ctx, n_ctx, &n_batch);
         s->batch_limit = n_batch < n_ctx ? MEMORY : CONTEXT;
+        s->batch_full  = s->full;
     }
     return code == CLI_OK ? ask(s, n_ctx, n_batch, fits) : code;
 }
 
+// "all devices" or a device's name.
+static const char *name_of(const struct search *s, int device) {
+    return device >= 0 ? ggml_backend_dev_name(s->m->devices.dev[device]) : "all devices";
+}
+
+static void print_limits(const struct search *s) {
+    const struct fit_limits *limits = &s->o->limits;
+    char text[64];
+    for (size_t i = 0; i < limits->n; i++) {
+        const struct fit_limit *limit = &limits->items[i];
+        const char *name              = limit->device >= 0 ? name_of(s, limit->device) : "";
+        if (limit->text != NULL) {
+            printf("%s%s%s%s", i > 0 ? ", " : "", cli_bytes(limit->bytes, text), *name != '\0' ? " of " : "", name);
+        }
+    }
+}
+
+static void print_limit(const struct search *s, const char *what, enum limit limit, int full) {
+    const bool is_named = limit == MEMORY && s->o->limits.n > 1 && full != FIT_NONE;
+    printf("  %-8s %s%s%s\n", what, limits[limit].what, is_named ? ", of " : "", is_named ? name_of(s, full) : "");
+}
+
+static void print_taken(const struct search *s, const char *indent, int device) {
+    const struct fit_limit *limit = fit_limits_get(&s->o->limits, device);
+    const uint64_t taken          = fit_bytes(s->m, device);
+    char text[64];
+    printf("%stakes    %s\n", indent, cli_bytes(taken, text));
+    if (limit != NULL && taken <= limit->bytes) {
+        printf("%sleft     %s\n", indent, cli_bytes(limit->bytes - taken, text));
+    } else if (limit != NULL) {
+        printf("%smissing  %s\n", indent, cli_bytes(taken - limit->bytes, text));
+    }
+}
+
+static void print_device(const struct search *s, int d) {
+    const struct cli_model *m      = s->m;
+    const struct session_memory *x = &m->session->memory[d];
+    char text[64];
+    printf("  %s\n    weights  %s%s\n", name_of(s, d), cli_bytes(x->weights, text),
+        m->model->parts[d].is_mapped ? ", in the file's own pages" : "");
+    printf("    cache    %s\n", cli_bytes(x->cache, text));
+    printf("    compute  %s", cli_bytes(x->compute, text));
+    printf(x->report.proven ? ", proven to be the least\n" : ", at most %.3f%% above the least\n", 100 * x->report.gap);
+    if (fit_bytes(m, d) < fit_bytes(m, FIT_ALL) || fit_limits_get(&s->o->limits, d) != NULL) {
+        print_taken(s, "    ", d);
+    }
+}
+
 static void print_text(const struct search *s, bool fits) {
     const struct cli_model *m = s->m;
-    char text[3][64];
-    printf("%s in %s: ", m->path, cli_bytes(s->o->memory, text[0]));
+    char text[64];
+    cli_text(stdout, 0, m->path);
+    fputs(" in ", stdout);
+    print_limits(s);
+    fputs(": ", stdout);
     if (!fits) {
-        printf("%sno%s, a context of %" PRId64 " with a batch of %" PRId64 " takes %s\n", cli_colour(stdout, CLI_RED),
-            cli_colour(stdout, CLI_RESET), s->n_ctx, s->n_batch, cli_bytes(total(m), text[1]));
+        printf("%sno%s, a context of %" PRId64 " with a batch of %" PRId64 " takes %s", cli_colour(stdout, CLI_RED),
+            cli_colour(stdout, CLI_RESET), s->n_ctx, s->n_batch, cli_bytes(fit_bytes(m, s->full), text));
+        printf("%s%s\n", s->full >= 0 ? " of " : "", s->full >= 0 ? name_of(s, s->full) : "");
     } else {
         printf("%scontext %" PRId64 ", batch %" PRId64 "%s\n", cli_colour(stdout, CLI_GREEN), s->n_ctx, s->n_batch,
             cli_colour(stdout, CLI_RESET));
-        printf("  context  %s\n  batch    %s\n", limits[s->ctx_limit].what, limits[s->batch_limit].what);
-        printf("  takes    %s\n", cli_bytes(total(m), text[1]));
-        printf("  left     %s\n", cli_bytes(s->o->memory - total(m), text[1]));
+        print_limit(s, "context", s->ctx_limit, s->ctx_full);
+        print_limit(s, "batch", s->batch_limit, s->batch_full);
     }
+    print_taken(s, "  ", FIT_ALL);
     for (int d = 0; d < m->devices.n; d++) {
-        const struct session_memory *x = &m->session->memory[d];
-        if (x->weights + x->cache + x->compute > 0) {
-            printf("  %s\n    weights  %s%s\n    cache    %s\n", ggml_backend_dev_name(m->devices.dev[d]),
-                cli_bytes(x->weights, text[0]), m->model->parts[d].is_mapped ? ", in the file's own pages" : "",
-                cli_bytes(x->cache, text[1]));
-            printf("    compute  %s", cli_bytes(x->compute, text[2]));
-            printf(x->report.proven ? ", proven to be the least\n" : ", at most %.3f%% above the least\n", 100 * x->report.gap);
+        if (fit_bytes(m, d) > 0) {
+            print_device(s, d);
         }
     }
     printf("  found with %d plan%s\n", s->n_plans, s->n_plans == 1 ? "" : "s");
 }
 
 static void print_json(const struct search *s, bool fits) {
+    const struct fit_limits *limits_given = &s->o->limits;
+    const struct fit_limit *all           = fit_limits_get(limits_given, FIT_ALL);
+    const char *between                   = "";
     fputs("{\"model\": ", stdout);
     cli_json_text(stdout, s->m->path);
-    printf(", \"memory\": %" PRIu64 ", \"fits\": %s, \"ctx\": %" PRId64 ", \"ctx_limit\": \"%s\", \"batch\": %" PRId64
-           ", \"batch_limit\": \"%s\", \"total\": %" PRIu64 ", \"plans\": %d, \"devices\": ",
-        s->o->memory, fits ? "true" : "false", s->n_ctx, limits[s->ctx_limit].name, s->n_batch, limits[s->batch_limit].name,
-        total(s->m), s->n_plans);
+    fputs(", \"memory\": ", stdout);
+    if (all != NULL) {
+        printf("%" PRIu64, all->bytes);
+    } else {
+        fputs("null", stdout);
+    }
+    fputs(", \"limits\": {", stdout);
+    for (size_t i = 0; i < limits_given->n; i++) {
+        if (limits_given->items[i].device >= 0) {
+            fputs(between, stdout);
+            cli_json_text(stdout, name_of(s, limits_given->items[i].device));
+            printf(": %" PRIu64, limits_given->items[i].bytes);
+            between = ", ";
+        }
+    }
+    printf("}, \"fits\": %s, \"ctx\": %" PRId64 ", \"ctx_limit\": \"%s\", \"batch\": %" PRId64
+           ", \"batch_limit\": \"%s\", \"full\": ",
+        fits ? "true" : "false", s->n_ctx, limits[s->ctx_limit].name, s->n_batch, limits[s->batch_limit].name);
+    const bool is_full = s->ctx_limit == MEMORY || s->batch_limit == MEMORY;
+    const int full     = s->batch_limit == MEMORY ? s->batch_full : s->ctx_full;
+    if (is_full && full != FIT_NONE) {
+        cli_json_text(stdout, name_of(s, full));
+    } else {
+        fputs("null", stdout);
+    }
+    printf(", \"total\": %" PRIu64 ", \"plans\": %d, \"devices\": ", fit_bytes(s->m, FIT_ALL), s->n_plans);
     cli_model_memory_json(stdout, s->m);
     puts("}");
+}
+
+static int fit(const struct options *o, struct cli_model *m) {
+    struct search s = {.m = m, .o = o, .full = FIT_NONE, .ctx_full = FIT_NONE, .batch_full = FIT_NONE};
+    bool fits       = false;
+    const int code  = search(&s, &fits);
+    if (code != CLI_OK) {
+        return code;
+    }
+    (o->json ? print_json : print_text)(&s, fits);
+    return fits ? CLI_OK : CLI_NO;
 }
 
 int cli_fit(int argc, char **argv) {
     struct options o = {0};
     struct cli_model m;
     int code = parse(argc, argv, &o);
-    if (code >= 0) {
-        return code;
+    if (code < 0) {
+        code = cli_model_open(&m, &o.model);
+        if (code == CLI_OK) {
+            code = fit_limits_resolve(&o.limits, &m);
+            code = code == CLI_OK ? fit(&o, &m) : code;
+            cli_model_close(&m);
+        }
     }
-    code = cli_model_open(&m, &o.model);
-    if (code != CLI_OK) {
-        return code;
-    }
-    struct search s = {.m = &m, .o = &o};
-    bool fits       = false;
-    code            = search(&s, &fits);
-    if (code == CLI_OK) {
-        (o.json ? print_json : print_text)(&s, fits);
-        code = fits ? CLI_OK : CLI_NO;
-    }
-    cli_model_close(&m);
+    fit_limits_free(&o.limits);
     return code;
 }

@@ -1,0 +1,53 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# devices.sh BERTH MODULE: commands over several devices: two GPUs on paper beside the CPU (paper.c). Runs in the root of the sources.
+
+. "$(dirname "$0")/expect.sh"
+export GGML_BACKEND_PATH="$2"
+export PAPER_MEMORY=1500000
+tales=models/tales-q8_0.gguf
+
+expect 0 "Paper1: its own, aligned to 128" devices
+expect 0 "3 splits" explain $tales
+expect 0 "buffer 0 Paper0: " plan --ctx 64 --batch 16 $tales
+
+# Every device has its own limit; what a GPU has is one that nobody has to give.
+expect 0 "  Paper0" fit --memory 5M $tales
+expect 0 "  context  what the memory allows, of Paper0" fit --memory 1G $tales
+expect 0 "what the memory allows, of Paper1" fit --memory Paper1=1300K --memory Paper0=1G $tales
+expect 0 "what the memory allows, of CPU" fit --memory CPU=2200K --memory Paper0=1G --memory Paper1=1G $tales
+expect 0 "context 256, batch 256" fit --memory CPU=1G --memory Paper0=1G --memory Paper1=1G $tales
+expect 0 '"memory": null, "limits": {"Paper1": 2097152, "Paper0": 1500000}, "fits": true' fit --json --memory Paper1=2M $tales
+expect 0 '"full": "Paper0"' fit --json --memory Paper1=2M $tales
+expect 1 "of Paper1: no, a context of 1 with a batch of 1 takes" fit --memory Paper1=900K $tales
+expect 1 "    missing  " fit --memory Paper1=900K $tales
+expect 3 "--memory 'Abacus=1G': the model has nothing on a device 'Abacus'" fit --memory Abacus=1G $tales
+expect 3 "nothing on a device 'Paper0'" fit --device CPU --memory Paper0=1G $tales
+expect 2 "--memory '=1G' is not a number of bytes" fit --memory =1G $tales
+expect 2 "--memory 'Paper0=' is not a number of bytes" fit --memory Paper0= $tales
+expect 2 "--memory 'Paper0=1G' and 'Paper0=2G' are for the same" fit --memory Paper0=1G --memory Paper0=2G $tales
+
+# The bytes are exact: with those of the answer it is the answer, with one less on any device it is another.
+if command -v python3 > /dev/null; then
+    cat > "$tmp/exact.py" << 'END'
+import json, subprocess, sys
+def fit(*limits):
+    out = subprocess.run([sys.argv[1], 'fit', '--json', *(x for l in limits for x in ('--memory', l)), sys.argv[2]],
+        stdout=subprocess.PIPE, check=False)
+    return json.loads(out.stdout)
+first = fit('5M')
+taken = {d['device']: d['weights'] + d['cache'] + d['compute'] for d in first['devices']}
+assert len(taken) == 3 and sum(taken.values()) == first['total'] <= 5 << 20, first
+exact = [f'{name}={n}' for name, n in taken.items()]
+again = fit(*exact)
+assert (again['ctx'], again['batch']) == (first['ctx'], first['batch']) and again['devices'] == first['devices'], again
+for name in taken:
+    less = fit(*(f'{k}={n - (k == name)}' for k, n in taken.items()))
+    assert (less['ctx'], less['batch']) < (first['ctx'], first['batch']), (name, less)
+END
+    n=$((n + 1))
+    python3 "$tmp/exact.py" "$berth" $tales || { echo "FAILED: the bytes of fit are not exact"; n_bad=$((n_bad + 1)); }
+fi
+
+echo "$n cases, $n_bad failed"
+[ $n_bad -eq 0 ]
