@@ -18,6 +18,7 @@ static const char usage[] =
     "  -n, --gen N         tokens to write, 0: no such test (default 128)\n"
     "  -r, --reps R        repetitions (default 5)\n"
     "  -b, --batch N       tokens of the prompt at once (default 512)\n"
+    "      --cache-type T  type of the cache's keys and values, or T,T for each (default f16)\n"
     "  -t, --threads N     threads of the CPU (default: its cores)\n"
     "  -d, --device NAME   run there (default: all GPUs and the CPU)\n"
     "  -o, --output KIND   md, csv or json (default md)\n"
@@ -61,7 +62,8 @@ static int parse(int argc, char **argv, struct options *o) {
     static const struct option table[] = {{"prompt", required_argument, NULL, 'p'}, {"gen", required_argument, NULL, 'n'},
         {"reps", required_argument, NULL, 'r'}, {"batch", required_argument, NULL, 'b'},
         {"threads", required_argument, NULL, 't'}, {"device", required_argument, NULL, 'd'},
-        {"output", required_argument, NULL, 'o'}, {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
+        {"cache-type", required_argument, NULL, CLI_CACHE_TYPE}, {"output", required_argument, NULL, 'o'},
+        {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
     opterr                             = 0;
     for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":p:n:r:b:t:d:o:h", table, NULL)) != -1;) {
         switch (c) {
@@ -158,6 +160,7 @@ struct row {
     char *model, *backend;
     uint64_t size, n_params;
     int64_t n_threads, n_batch;
+    char cache[64]; // types of keys and values
 };
 
 // The name in the file, else the architecture, and the type that most bytes are of. False: out of memory.
@@ -167,6 +170,8 @@ static bool row_init(struct row *row, const struct cli_model *m, const struct op
     const char *name                = NULL;
     struct model_error error        = {""};
     *row                            = (struct row){.n_threads = o->model.n_threads, .n_batch = m->session->params.n_batch};
+    snprintf(row->cache, sizeof row->cache, "%s,%s", ggml_type_name(m->session->params.cache_k),
+        ggml_type_name(m->session->params.cache_v));
     for (size_t i = 0; i < m->model->n_weights; i++) {
         const struct ggml_tensor *t = m->model->weights[i].file;
         bytes[t->type] += ggml_nbytes(t);
@@ -206,13 +211,14 @@ static void print_cell(const char *text) {
 
 static void print_md(const struct row *row, const struct test *tests, int n) {
     char size[32];
-    printf("| model | size | params | backend | threads | test | t/s |\n| --- | ---: | ---: | --- | ---: | ---: | ---: |\n");
+    printf("| model | size | params | backend | threads | cache | test | t/s |\n"
+           "| --- | ---: | ---: | --- | ---: | --- | ---: | ---: |\n");
     for (int i = 0; i < n; i++) {
         fputs("| ", stdout);
         print_cell(row->model);
-        printf(" | %s | %.2f M | %s | %" PRId64 " | %s%" PRId64 " | %.2f ± %.2f |\n", cli_short_bytes(row->size, size),
-            (double) row->n_params / 1e6, row->backend, row->n_threads, tests[i].kind, tests[i].n_tokens, tests[i].mean,
-            tests[i].deviation);
+        printf(" | %s | %.2f M | %s | %" PRId64 " | %s | %s%" PRId64 " | %.2f ± %.2f |\n", cli_short_bytes(row->size, size),
+            (double) row->n_params / 1e6, row->backend, row->n_threads, row->cache, tests[i].kind, tests[i].n_tokens,
+            tests[i].mean, tests[i].deviation);
     }
 }
 
@@ -226,13 +232,13 @@ static void print_field(const char *text) {
 }
 
 static void print_csv(const struct row *row, const struct test *tests, int n) {
-    puts("model,size,params,backend,threads,batch,test,tokens,mean,deviation");
+    puts("model,size,params,backend,threads,batch,cache,test,tokens,mean,deviation");
     for (int i = 0; i < n; i++) {
         print_field(row->model);
         printf(",%" PRIu64 ",%" PRIu64 ",", row->size, row->n_params);
         print_field(row->backend);
-        printf(",%" PRId64 ",%" PRId64 ",%s,%" PRId64 ",%.6f,%.6f\n", row->n_threads, row->n_batch, tests[i].kind,
-            tests[i].n_tokens, tests[i].mean, tests[i].deviation);
+        printf(",%" PRId64 ",%" PRId64 ",\"%s\",%s,%" PRId64 ",%.6f,%.6f\n", row->n_threads, row->n_batch, row->cache,
+            tests[i].kind, tests[i].n_tokens, tests[i].mean, tests[i].deviation);
     }
 }
 
@@ -243,9 +249,9 @@ static void print_json(const struct row *row, const struct test *tests, int n) {
         cli_json_text(stdout, row->model);
         printf(", \"size\": %" PRIu64 ", \"params\": %" PRIu64 ", \"backend\": ", row->size, row->n_params);
         cli_json_text(stdout, row->backend);
-        printf(", \"threads\": %" PRId64 ", \"batch\": %" PRId64 ", \"test\": \"%s\", \"tokens\": %" PRId64
+        printf(", \"threads\": %" PRId64 ", \"batch\": %" PRId64 ", \"cache\": \"%s\", \"test\": \"%s\", \"tokens\": %" PRId64
                ", \"mean\": %.6f, \"deviation\": %.6f}",
-            row->n_threads, row->n_batch, tests[i].kind, tests[i].n_tokens, tests[i].mean, tests[i].deviation);
+            row->n_threads, row->n_batch, row->cache, tests[i].kind, tests[i].n_tokens, tests[i].mean, tests[i].deviation);
     }
     puts("]");
 }

@@ -23,6 +23,7 @@ static const char usage[] =
     "  fallback        the device that should have run it does not support the op, its types or its memory\n\n"
     "  -c, --ctx N         positions of the context (default: the model's, but 512 to 4096)\n"
     "  -b, --batch N       tokens of the batch (default 512)\n"
+    "      --cache-type T  type of the cache's keys and values, or T,T for each (default f16)\n"
     "  -d, --device NAME   run there (default: all GPUs and the CPU)\n"
     "      --json          print one JSON object: model, ctx, batch, decode, prompt\n"
     "  -h, --help          this text\n\n"
@@ -36,7 +37,8 @@ struct options {
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct options *o) {
     static const struct option table[] = {{"ctx", required_argument, NULL, 'c'}, {"batch", required_argument, NULL, 'b'},
-        {"device", required_argument, NULL, 'd'}, {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
+        {"device", required_argument, NULL, 'd'}, {"cache-type", required_argument, NULL, CLI_CACHE_TYPE},
+        {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
     opterr                             = 0;
     for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":c:b:d:h", table, NULL)) != -1;) {
         switch (c) {

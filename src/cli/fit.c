@@ -23,6 +23,7 @@ static const char usage[] =
     "  -c, --ctx N         look for the batch only, in a context of N positions\n"
     "  -b, --batch N       look for the context only, with batches of N tokens\n"
     "      --max-ctx N     look no further than N positions (default: what the model was trained for)\n"
+    "      --cache-type T  type of the cache's keys and values, or T,T for each (default f16)\n"
     "  -d, --device NAME   run there (default: all GPUs and the CPU)\n"
     "      --json          print one JSON object: model, memory, limits, fits, ctx, ctx_limit, batch, batch_limit, full,\n"
     "                      total, plans, devices\n"
@@ -63,7 +64,8 @@ struct search {
 static int parse(int argc, char **argv, struct options *o) {
     static const struct option table[] = {{"memory", required_argument, NULL, 'm'}, {"ctx", required_argument, NULL, 'c'},
         {"batch", required_argument, NULL, 'b'}, {"max-ctx", required_argument, NULL, 'M'},
-        {"device", required_argument, NULL, 'd'}, {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
+        {"device", required_argument, NULL, 'd'}, {"cache-type", required_argument, NULL, CLI_CACHE_TYPE},
+        {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
     opterr                             = 0;
     for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":m:c:b:d:h", table, NULL)) != -1;) {
         switch (c) {

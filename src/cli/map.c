@@ -3,6 +3,7 @@
 // the formats are in map_svg.c and map_html.c.
 
 #include "cli/map.h"
+#include "cli/models.h"
 
 #include <getopt.h>
 #include <stdlib.h>
@@ -14,13 +15,14 @@ static const char usage[] =
     "and the proven bound. With OTHER, FILE is the plan before and OTHER the plan after, to compare.\n"
     "Files are what 'berth plan' takes. Those without offsets are planned first; offsets that they have are drawn as they "
     "are.\n\n"
-    "  -o, --out OUT     OUT.svg is a picture; OUT.html is a page of one file to look around in: details under the pointer,\n"
-    "                    zoom, search, comparison\n"
-    "      --captured    of a captured graph: compare with where the program put its tensors when it was captured\n"
-    "  -t, --time MS     search this long beyond the fast path (default 0; may have a fraction)\n"
-    "      --ctx N       positions of a model's context (default: the model's, but 512 to 4096)\n"
-    "      --batch N     tokens of a model's batch (default 512)\n"
-    "  -h, --help        this text\n\n"
+    "  -o, --out OUT       OUT.svg is a picture; OUT.html is a page of one file to look around in: details under the pointer,\n"
+    "                      zoom, search, comparison\n"
+    "      --captured      of a captured graph: compare with where the program put its tensors when it was captured\n"
+    "  -t, --time MS       search this long beyond the fast path (default 0; may have a fraction)\n"
+    "      --ctx N         positions of a model's context (default: the model's, but 512 to 4096)\n"
+    "      --batch N       tokens of a model's batch (default 512)\n"
+    "      --cache-type T  type of a model's cached keys and values, or T,T for each (default f16)\n"
+    "  -h, --help          this text\n\n"
     "Exit codes: 0 fine, 2 wrong usage, 3 failure.\n";
 
 // ---- writing ----
@@ -77,16 +79,16 @@ struct options {
     const char *paths[2];
     size_t n_paths;
     bool captured;
-    int64_t n_ctx, n_batch; // of a model, 0: not given
+    struct cli_model_options model;
     struct berth_plan_params params;
 };
 
 static int parse(int argc, char **argv, struct options *o) {
     static const struct option table[] = {{"out", required_argument, NULL, 'o'}, {"time", required_argument, NULL, 't'},
         {"captured", no_argument, NULL, 'P'}, {"ctx", required_argument, NULL, 'C'}, {"batch", required_argument, NULL, 'B'},
-        {"help", no_argument, NULL, 'h'}, {0}};
+        {"cache-type", required_argument, NULL, CLI_CACHE_TYPE}, {"help", no_argument, NULL, 'h'}, {0}};
     opterr                             = 0;
-    for (int c; (c = getopt_long(argc, argv, ":o:t:h", table, NULL)) != -1;) {
+    for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":o:t:h", table, NULL)) != -1;) {
         switch (c) {
             case 'o': o->out = optarg; break;
             case 't':
@@ -95,16 +97,15 @@ static int parse(int argc, char **argv, struct options *o) {
                 }
                 break;
             case 'P': o->captured = true; break;
-            case 'C':
-            case 'B':
-                if (!cli_parse_int(optarg, 1, INT32_MAX, c == 'C' ? &o->n_ctx : &o->n_batch)) {
-                    return cli_usage(
-                        "map", "--%s '%s' is not a number from 1 to %d", c == 'C' ? "ctx" : "batch", optarg, INT32_MAX);
-                }
-                break;
+            case 'C': cli_model_option("map", 'c', optarg, &o->model, &code); break;
+            case 'B': cli_model_option("map", 'b', optarg, &o->model, &code); break;
+            case CLI_CACHE_TYPE: cli_model_option("map", c, optarg, &o->model, &code); break;
             case 'h': fputs(usage, stdout); return -1;
             case ':': return cli_usage("map", "'%s' needs a value", argv[optind - 1]);
             default: return cli_usage("map", "unknown option '%s'", argv[optind - 1]);
+        }
+        if (code != CLI_OK) {
+            return code;
         }
     }
     for (; optind < argc && o->n_paths < 2; optind++) {
@@ -128,7 +129,7 @@ static int parse(int argc, char **argv, struct options *o) {
 // Reads a file, and plans it if it has no plan. *offsets is to be freed.
 static int load(const char *path, const struct options *o, struct cli_plan *plan, uint64_t **offsets) {
     *offsets = NULL;
-    if (cli_plan_read(path, o->n_ctx, o->n_batch, plan) != GGML_STATUS_SUCCESS) {
+    if (cli_plan_read(path, &o->model, plan) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
     const struct berth_plan_set *set = plan->set;

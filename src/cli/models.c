@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #define SHIPPED "tales-q8_0.gguf"
@@ -22,11 +23,34 @@ static bool number(const char *command, const char *name, const char *value, int
     return true;
 }
 
+static bool type_find(const char *name, size_t size, enum ggml_type *out) {
+    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
+        const char *type = ggml_type_name((enum ggml_type) i);
+        if (ggml_blck_size((enum ggml_type) i) > 0 && strlen(type) == size && strncasecmp(name, type, size) == 0) {
+            *out = (enum ggml_type) i;
+            return true;
+        }
+    }
+    return false;
+}
+
+// "q8_0" for keys and values, "q8_0,f16" for each. Whether a device can do with such a cache is found when there is one.
+static bool cache_type(const char *command, const char *value, struct cli_model_options *o, int *code) {
+    const char *comma = strchr(value, ','), *second = comma != NULL ? comma + 1 : value;
+    o->has_cache_type = true;
+    *code             = type_find(value, comma != NULL ? (size_t) (comma - value) : strlen(value), &o->cache_k) &&
+                    type_find(second, strlen(second), &o->cache_v)
+                            ? CLI_OK
+                            : cli_usage(command, "--cache-type '%s' is no type such as f16 or q8_0, nor two such as q8_0,f16", value);
+    return true;
+}
+
 bool cli_model_option(const char *command, int c, const char *value, struct cli_model_options *o, int *code) {
     switch (c) {
         case 'c': return number(command, "ctx", value, INT32_MAX, &o->n_ctx, code);
         case 'b': return number(command, "batch", value, INT32_MAX, &o->n_batch, code);
         case 't': return number(command, "threads", value, 1024, &o->n_threads, code);
+        case CLI_CACHE_TYPE: return cache_type(command, value, o, code);
         case 'd':
             o->device = value;
             *code     = CLI_OK;
@@ -117,13 +141,18 @@ int cli_model_not(const struct cli_model *m, const char *path) {
     return cli_not_input(path, m->path);
 }
 
+struct session_params cli_model_params(const struct cli_model_options *o) {
+    return (struct session_params){.n_ctx = o->n_ctx,
+        .n_batch                          = o->n_batch,
+        .cache_k                          = o->has_cache_type ? o->cache_k : GGML_TYPE_F16,
+        .cache_v                          = o->has_cache_type ? o->cache_v : GGML_TYPE_F16,
+        .plan_only                        = o->plan_only,
+        .all_outputs                      = o->all_outputs};
+}
+
 int cli_model_session(struct cli_model *m, const struct cli_model_options *o) {
     struct model_error error           = {""};
-    const struct session_params params = {.n_ctx = o->n_ctx,
-        .n_batch                                 = o->n_batch,
-        .cache_type                              = GGML_TYPE_F16,
-        .plan_only                               = o->plan_only,
-        .all_outputs                             = o->all_outputs};
+    const struct session_params params = cli_model_params(o);
     m->session                         = session_new(m->model, &m->devices, &params, &error);
     if (m->session == NULL || !session_reserve(m->session, &error)) {
         return cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text);

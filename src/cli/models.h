@@ -11,12 +11,15 @@ struct cli_model_options {
     const char *device; // NULL: all
     int64_t n_threads;
     int64_t n_ctx, n_batch;
+    enum ggml_type cache_k, cache_v; // of the cache's keys and values, if they are given
+    bool has_cache_type;
     bool plan_only;
     bool all_outputs; // as in session_params
 };
 
-// The options' letters: --ctx 'c', --batch 'b', --threads 't', --device 'd'. True if c is one of them, with *code set: CLI_OK, or
-// that of a wrong value.
+// The options' letters: --ctx 'c', --batch 'b', --threads 't', --device 'd', --cache-type CLI_CACHE_TYPE. True if c is one of
+// them, with *code set: CLI_OK, or that of a wrong value.
+enum { CLI_CACHE_TYPE = 'k' };
 bool cli_model_option(const char *command, int c, const char *value, struct cli_model_options *options, int *code);
 
 // What is left on the command line after its options: the model's file, or nothing. -1 to go on, else the exit code.
@@ -34,6 +37,8 @@ struct cli_model {
 int cli_model_open(struct cli_model *m, const struct cli_model_options *options);
 // Is this another file than the model, which is read while it is written? path NULL: none. After a message if not.
 int cli_model_not(const struct cli_model *m, const char *path);
+// What a session is asked for by these options.
+struct session_params cli_model_params(const struct cli_model_options *options);
 // The cache and memory for the largest graphs.
 int cli_model_session(struct cli_model *m, const struct cli_model_options *options);
 void cli_model_close(struct cli_model *m);

@@ -2,6 +2,7 @@
 // plan.c: `berth plan FILE`: reads items, places them, says how good that is, and writes the plan.
 
 #include "cli/cli.h"
+#include "cli/models.h"
 #include "cli/plan_graph.h"
 
 #include <getopt.h>
@@ -15,17 +16,19 @@ static const char usage[] =
     "FILE is a CSV of lifetimes with a header line (id,lower,upper,size, if wanted alignment, offset, pool, alias, fixed;\n"
     "upper is exclusive), a plan saved as JSON, a captured graph (.ggraph, .ggraph.gz), or a GGUF model of the llama family;\n"
     "'-' reads standard input. Offsets in FILE, if they are a valid plan, are where the search starts.\n\n"
-    "  -c, --capacity N  does each buffer fit into N bytes? Exit code 0: yes, 1: no. N takes K, M, G, KiB, MiB, ..., kB,\n"
-    "                    MB, ...\n"
-    "  -t, --time MS     search this long beyond the fast path (default 0; may have a fraction)\n"
-    "  -j, --threads N   search with N threads (default 1)\n"
-    "  -s, --seed S      seed of the search's noise (default 0)\n"
-    "      --ctx N       positions of a model's context (default: the model's, but 512 to 4096)\n"
-    "      --batch N     tokens of a model's batch (default 512)\n"
-    "  -o, --out FILE    write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output\n"
-    "      --json        print one JSON object: items, peak, bound, gap, proven, fits, method, ms, and the same of each\n"
-    "                    buffer in an array 'buffers'\n"
-    "  -h, --help        this text\n\n"
+    "  -c, --capacity N    does each buffer fit into N bytes? Exit code 0: yes, 1: no. N takes K, M, G, KiB, MiB, ..., kB,\n"
+    "                      MB, ...\n"
+    "  -t, --time MS       search this long beyond the fast path (default 0; may have a fraction)\n"
+    "  -j, --threads N     search with N threads (default 1)\n"
+    "  -s, --seed S        seed of the search's noise (default 0)\n"
+    "      --ctx N         positions of a model's context (default: the model's, but 512 to 4096)\n"
+    "      --batch N       tokens of a model's batch (default 512)\n"
+    "      --cache-type T  type of a model's cached keys and values, or T,T for each (default f16)\n"
+    "  -o, --out FILE      write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard\n"
+    "                      output\n"
+    "      --json          print one JSON object: items, peak, bound, gap, proven, fits, method, ms, and the same of each\n"
+    "                      buffer in an array 'buffers'\n"
+    "  -h, --help          this text\n\n"
     "Exit codes: 0 fine, 1 does not fit, 2 wrong usage, 3 failure.\n";
 
 struct options {
@@ -33,18 +36,19 @@ struct options {
     const char *out;
     bool json;
     bool has_capacity;
-    int64_t n_ctx, n_batch; // of a model, 0: not given
+    struct cli_model_options model;
     struct berth_plan_params params;
 };
 
 static int parse(int argc, char **argv, struct options *o) {
     static const struct option table[] = {{"capacity", required_argument, NULL, 'c'}, {"time", required_argument, NULL, 't'},
         {"threads", required_argument, NULL, 'j'}, {"seed", required_argument, NULL, 's'}, {"out", required_argument, NULL, 'o'},
-        {"ctx", required_argument, NULL, 'C'}, {"batch", required_argument, NULL, 'B'}, {"json", no_argument, NULL, 'J'},
+        {"ctx", required_argument, NULL, 'C'}, {"batch", required_argument, NULL, 'B'},
+        {"cache-type", required_argument, NULL, CLI_CACHE_TYPE}, {"json", no_argument, NULL, 'J'},
         {"help", no_argument, NULL, 'h'}, {0}};
     int64_t n;
     opterr = 0;
-    for (int c; (c = getopt_long(argc, argv, ":c:t:j:s:o:h", table, NULL)) != -1;) {
+    for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":c:t:j:s:o:h", table, NULL)) != -1;) {
         switch (c) {
             case 'c':
                 if (!cli_parse_size(optarg, &o->params.capacity) || o->params.capacity == 0) {
@@ -69,18 +73,17 @@ static int parse(int argc, char **argv, struct options *o) {
                 }
                 o->params.seed = (uint64_t) n;
                 break;
-            case 'C':
-            case 'B':
-                if (!cli_parse_int(optarg, 1, INT32_MAX, c == 'C' ? &o->n_ctx : &o->n_batch)) {
-                    return cli_usage(
-                        "plan", "--%s '%s' is not a number from 1 to %d", c == 'C' ? "ctx" : "batch", optarg, INT32_MAX);
-                }
-                break;
+            case 'C': cli_model_option("plan", 'c', optarg, &o->model, &code); break;
+            case 'B': cli_model_option("plan", 'b', optarg, &o->model, &code); break;
+            case CLI_CACHE_TYPE: cli_model_option("plan", c, optarg, &o->model, &code); break;
             case 'o': o->out = optarg; break;
             case 'J': o->json = true; break;
             case 'h': fputs(usage, stdout); return -1;
             case ':': return cli_usage("plan", "'%s' needs a value", argv[optind - 1]);
             default: return cli_usage("plan", "unknown option '%s'", argv[optind - 1]);
+        }
+        if (code != CLI_OK) {
+            return code;
         }
     }
     if (optind == argc) {
@@ -177,7 +180,7 @@ int cli_plan(int argc, char **argv) {
         return CLI_FAILURE;
     }
     struct cli_plan plan;
-    if (cli_plan_read(o.path, o.n_ctx, o.n_batch, &plan) != GGML_STATUS_SUCCESS) {
+    if (cli_plan_read(o.path, &o.model, &plan) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
     const struct berth_plan_set *set = plan.set;

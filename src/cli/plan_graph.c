@@ -11,12 +11,12 @@
 
 // ---- reading ----
 
-enum ggml_status cli_plan_read(const char *path, int64_t n_ctx, int64_t n_batch, struct cli_plan *plan) {
+enum ggml_status cli_plan_read(const char *path, const struct cli_model_options *options, struct cli_plan *plan) {
     const bool is_graph = cli_ends_with(path, ".ggraph") || cli_ends_with(path, ".ggraph.gz");
 
     *plan                   = (struct cli_plan){0};
     enum ggml_status status = is_graph            ? cli_plan_read_graph(path, &plan->set)
-                              : cli_is_gguf(path) ? cli_plan_read_model(path, n_ctx, n_batch, &plan->set)
+                              : cli_is_gguf(path) ? cli_plan_read_model(path, options, &plan->set)
                                                   : berth_plan_read_file(path, &plan->set);
     if (status == GGML_STATUS_SUCCESS) {
         status = cli_plan_buffers(plan);

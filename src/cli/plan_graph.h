@@ -21,14 +21,15 @@ struct cli_plan {
     size_t *order; // the numbers of all items, buffer by buffer
 };
 
-// Items of a file: CSV, JSON, a captured graph if the name ends in .ggraph or .ggraph.gz, or a model: the graph of n_batch tokens
-// over n_ctx positions, 0 for what a session takes by itself. On failure plan is empty.
-enum ggml_status cli_plan_read(const char *path, int64_t n_ctx, int64_t n_batch, struct cli_plan *plan);
+// Items of a file: CSV, JSON, a captured graph if the name ends in .ggraph or .ggraph.gz, or a model: the graph of the
+// batch, context and cache that the options ask for. On failure plan is empty.
+struct cli_model_options;
+enum ggml_status cli_plan_read(const char *path, const struct cli_model_options *options, struct cli_plan *plan);
 // Items of a captured graph, whatever its file is called: with the tensors that lie in each. The offsets are those of the
 // captured program, which has_offsets does not count: the plan is to be made.
 enum ggml_status cli_plan_read_graph(const char *path, struct berth_plan_set **set);
 // Items of a model (plan_model.c).
-enum ggml_status cli_plan_read_model(const char *path, int64_t n_ctx, int64_t n_batch, struct berth_plan_set **set);
+enum ggml_status cli_plan_read_model(const char *path, const struct cli_model_options *options, struct berth_plan_set **set);
 
 // ---- plan_buffers.c ----
 

@@ -28,12 +28,13 @@ static enum ggml_status plan_of(const struct session *session, const char *title
     return status;
 }
 
-enum ggml_status cli_plan_read_model(const char *path, int64_t n_ctx, int64_t n_batch, struct berth_plan_set **set) {
-    const struct session_params params = {.n_ctx = n_ctx, .n_batch = n_batch, .cache_type = GGML_TYPE_F16, .plan_only = true};
-    struct model_error error           = {""};
-    struct model_devices devices       = {0};
-    struct session *session            = NULL;
-    enum ggml_status status            = GGML_STATUS_FAILED;
+enum ggml_status cli_plan_read_model(const char *path, const struct cli_model_options *options, struct berth_plan_set **set) {
+    struct session_params params = cli_model_params(options);
+    struct model_error error     = {""};
+    struct model_devices devices = {0};
+    struct session *session      = NULL;
+    enum ggml_status status      = GGML_STATUS_FAILED;
+    params.plan_only             = true;
     ggml_backend_load_all();
     struct model *model = model_open(path, &error);
     if (model != NULL && model_devices_open(&devices, NULL, 0, &error) &&

@@ -28,6 +28,7 @@ static const char usage[] =
     "  -s, --seed S        seed of the choices (default: another one each time)\n"
     "  -c, --ctx N         positions of the context (default: the model's, but 512 to 4096)\n"
     "  -b, --batch N       tokens of the prompt at once (default 512)\n"
+    "      --cache-type T  type of the cache's keys and values, or T,T for each (default f16)\n"
     "  -t, --threads N     threads of the CPU (default: its cores)\n"
     "  -d, --device NAME   run there (default: all GPUs and the CPU)\n"
     "      --trace FILE    write a timeline for Chrome or Perfetto\n"
@@ -77,8 +78,8 @@ static int parse(int argc, char **argv, struct options *o) {
         {"top-k", required_argument, NULL, OPT_TOP_K}, {"top-p", required_argument, NULL, OPT_TOP_P},
         {"seed", required_argument, NULL, 's'}, {"ctx", required_argument, NULL, 'c'}, {"batch", required_argument, NULL, 'b'},
         {"threads", required_argument, NULL, 't'}, {"device", required_argument, NULL, 'd'},
-        {"trace", required_argument, NULL, OPT_TRACE}, {"map", required_argument, NULL, OPT_MAP},
-        {"json", no_argument, NULL, OPT_JSON}, {"help", no_argument, NULL, 'h'}, {0}};
+        {"cache-type", required_argument, NULL, CLI_CACHE_TYPE}, {"trace", required_argument, NULL, OPT_TRACE},
+        {"map", required_argument, NULL, OPT_MAP}, {"json", no_argument, NULL, OPT_JSON}, {"help", no_argument, NULL, 'h'}, {0}};
     opterr                             = 0;
     for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":p:n:es:c:b:t:d:h", table, NULL)) != -1;) {
         switch (c) {

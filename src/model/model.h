@@ -129,15 +129,15 @@ void model_free(struct model *model);
 bool model_place(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
     void *user_data, struct model_error *error);
 
-// ---- a session (session.c), its graphs (graph.c, ffn.c) ----
+// ---- a session (session.c), its cache (cache.c), its graphs (graph.c, ffn.c) ----
 
 struct session_params {
-    int64_t n_ctx;             // positions in the cache; 0: what the model was trained for, but 512 to 4096
-    int64_t n_batch;           // most tokens at once; 0: 512, or n_ctx if that is less
-    enum ggml_type cache_type; // of keys and values
-    bool no_flash;             // attention as separate products
-    bool plan_only;            // nothing is allocated
-    bool all_outputs;          // every token goes through all of the last layer, not only the one whose logits are wanted
+    int64_t n_ctx;                   // positions in the cache; 0: what the model was trained for, but 512 to 4096
+    int64_t n_batch;                 // most tokens at once; 0: 512, or n_ctx if that is less
+    enum ggml_type cache_k, cache_v; // types of keys and values
+    bool no_flash;                   // attention as separate products
+    bool plan_only;                  // nothing is allocated
+    bool all_outputs;                // every token goes through all of the last layer, not only the one whose logits are wanted
 };
 
 struct session_memory {
@@ -197,6 +197,10 @@ void session_reset(struct session *session); // to position 0
 // Builds the graph for n_tokens that see n_kv positions, without computing it: session->graph.
 bool session_graph(struct session *session, int64_t n_tokens, int64_t n_kv, struct model_error *error);
 
+// cache.c: its memory; whether the devices can do with it, and with flash attention; its end.
+bool cache_make(struct session *session, struct model_error *error);
+bool cache_choose(struct session *session, int64_t n_kv, struct model_error *error);
+void cache_free(struct session *session);
 // graph.c: all of the graph into session->graph and session->in.
 void graph_build(struct session *session, struct ggml_context *ctx, int64_t n_tokens, int64_t n_kv);
 // ffn.c: the feed-forward part of a layer.

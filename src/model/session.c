@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// session.c: a model at work: the cache of keys and values, the scheduler, and a graph for each shape of batch.
+// session.c: a model at work: the scheduler, and a graph for each shape of batch, over the cache of cache.c.
 // Positions 0 .. n_past - 1 of the cache are filled; a token sees those that are not behind it, as far as the
 // model's window goes.
 
@@ -20,80 +20,12 @@ static int64_t most(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
-// ---- the cache ----
-
-// Tensors of one device's layers.
-static bool cache_tensors(struct session *s, int d, struct model_error *error) {
-    const struct model_params *p = &s->model->params;
-    size_t n                     = 0;
-    for (int64_t i = 0; i < p->n_layer; i++) {
-        n += s->model->layer_device[i] == d ? 2 : 0;
-    }
-    s->caches[d].ctx = ggml_init((struct ggml_init_params){.mem_size = (n + 1) * ggml_tensor_overhead(), .no_alloc = true});
-    if (s->caches[d].ctx == NULL) {
-        return model_fail(error, "out of memory for %zu tensors of the cache", n);
-    }
-    for (int64_t i = 0; i < p->n_layer; i++) {
-        if (s->model->layer_device[i] == d) {
-            const enum ggml_type type = s->params.cache_type;
-            s->k[i]                   = ggml_new_tensor_2d(s->caches[d].ctx, type, p->head_size * p->n_head_kv, s->params.n_ctx);
-            s->v[i] = ggml_new_tensor_2d(s->caches[d].ctx, type, p->head_size_v * p->n_head_kv, s->params.n_ctx);
-            ggml_format_name(s->k[i], "cache_k-%d", (int) i);
-            ggml_format_name(s->v[i], "cache_v-%d", (int) i);
-        }
-    }
-    const char *why = berth_context_error(s->caches[d].ctx);
-    return *why == '\0' || model_fail(error, "no cache for %" PRId64 " positions: %s", s->params.n_ctx, why);
-}
-
-static bool cache_place(struct session *s, int d, struct model_error *error) {
-    ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(s->devices->dev[d]);
-    if (!cache_tensors(s, d, error)) {
-        return false;
-    }
-    if (ggml_get_first_tensor(s->caches[d].ctx) == NULL) {
-        return true;
-    }
-    s->caches[d].size = ggml_backend_alloc_ctx_tensors_from_buft_size(s->caches[d].ctx, buft);
-    if (!s->params.plan_only) {
-        s->caches[d].buffer = ggml_backend_alloc_ctx_tensors_from_buft(s->caches[d].ctx, buft);
-        ggml_backend_buffer_clear(s->caches[d].buffer, 0); // what was never written is masked, and must be numbers
-    } else {
-        s->caches[d].buffer = ggml_backend_buft_alloc_buffer(buft, 0);
-        for (struct ggml_tensor *t = ggml_get_first_tensor(s->caches[d].ctx); t != NULL;
-             t                     = ggml_get_next_tensor(s->caches[d].ctx, t)) {
-            t->buffer = s->caches[d].buffer;
-            t->data   = (void *) (uintptr_t) 4096; // nobody follows it
-        }
-    }
-    return s->caches[d].buffer != NULL ||
-           model_fail(error, "no memory for a cache of %zu bytes (%" PRId64 " positions) on %s: %s", s->caches[d].size,
-               s->params.n_ctx, ggml_backend_dev_name(s->devices->dev[d]), berth_last_error());
-}
-
 // ---- life ----
 
 static void defaults(struct session_params *p, const struct model_params *m) {
     p->n_ctx   = p->n_ctx > 0 ? p->n_ctx : most(512, least(m->n_ctx_train, 4096));
     p->n_batch = p->n_batch > 0 ? p->n_batch : 512;
     p->n_batch = least(p->n_batch, p->n_ctx);
-}
-
-// Flash attention if every device that has layers can do it.
-static bool flash_choose(struct session *s, struct model_error *error) {
-    s->has_flash = !s->params.no_flash;
-    if (!s->has_flash || !session_graph(s, 1, least(s->params.n_ctx, KV_STEP), error)) {
-        return !s->has_flash;
-    }
-    int64_t i = 0;
-    for (int n = 0; n < ggml_graph_n_nodes(s->graph); n++) {
-        const struct ggml_tensor *node = ggml_graph_node(s->graph, n);
-        if (node->op == GGML_OP_FLASH_ATTN_EXT) {
-            s->has_flash &= ggml_backend_dev_supports_op(s->devices->dev[s->model->layer_device[i++]], node);
-        }
-    }
-    s->graph_tokens = 0;
-    return true;
 }
 
 static bool scratch_make(struct session *s, struct model_error *error) {
@@ -131,14 +63,12 @@ struct session *session_new(const struct model *model, const struct model_device
     if (!ok) {
         model_fail(error, "out of memory for %zu layers on %d devices", n_layer, devices->n);
     }
-    for (int d = 0; ok && d < devices->n; d++) {
-        ok = cache_place(s, d, error);
-    }
+    ok = ok && cache_make(s, error);
     if (ok) {
         s->sched = ggml_backend_sched_new(devices->backend, NULL, devices->n, s->max_nodes, false, true);
         ok       = s->sched != NULL || model_fail(error, "%s", berth_last_error());
     }
-    if (!ok || !flash_choose(s, error) || !scratch_make(s, error)) {
+    if (!ok || !cache_choose(s, least(s->params.n_ctx, KV_STEP), error) || !scratch_make(s, error)) {
         session_free(s);
         return NULL;
     }
@@ -151,11 +81,7 @@ void session_free(struct session *s) {
     }
     ggml_backend_sched_free(s->sched);
     ggml_free(s->graph_ctx);
-    for (int d = 0; s->caches != NULL && d < s->devices->n; d++) {
-        ggml_backend_buffer_free(s->caches[d].buffer);
-        ggml_free(s->caches[d].ctx);
-    }
-    free(s->caches);
+    cache_free(s);
     free(s->memory);
     free(s->sizes);
     free(s->k);

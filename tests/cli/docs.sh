@@ -81,7 +81,7 @@ files "files of map --out" "folder f.svg" map --out
 files "no files for --capacity" "" plan --capacity
 files "no files for -t" "" plan -t
 files "files behind a flag" "folder a.csv b.gguf d.ggraph.gz e.json" plan --json
-same "beginning of an option" "--capacity" "$(complete_words "$berth" plan --ca)"
+same "beginning of an option" "--capacity" "$(complete_words "$berth" plan --cap)"
 n=$((n + 1))
 if [ "$(complete_words "$berth" ops --device CP)" != CPU ]; then # once, although its buffer type has the name too
     echo "FAILED: devices: $(complete_words "$berth" ops --device CP)"
@@ -90,6 +90,9 @@ fi
 same "ops" "MUL_MAT MUL_MAT_ID" "$(complete_words "$berth" ops MUL_MAT)"
 
 # every type that completion offers is one
+for type in $(complete_words "$berth" run --cache-type ""); do
+    expect 0 "" run -n 1 --cache-type "$type" models/tales-q8_0.gguf
+done
 printf 'no model' > "$tmp/noise"
 for type in $(complete_words "$berth" gguf quantize a b ""); do
     expect 3 "" gguf quantize "$tmp/noise" "$tmp/out.gguf" "$type"

@@ -26,9 +26,10 @@ for part in bench explain fit; do
 done
 
 # bench
-expect 0 "| Harbour Tales q8_0 | 3.33 MiB | 3.28 M | CPU | 1 | pp16 |" bench -p 16 -n 4 -r 2 -t 1
+expect 0 "| Harbour Tales q8_0 | 3.33 MiB | 3.28 M | CPU | 1 | f16,f16 | pp16 |" bench -p 16 -n 4 -r 2 -t 1
+expect 0 '"cache": "q8_0,f16", "test": "tg"' bench -p 0 -n 4 -r 1 --cache-type q8_0,f16 --json
 expect 0 "| tg4 |" bench -p 16 -n 4 -r 2 $tales
-expect 0 'model,size,params,backend,threads,batch,test,tokens,mean,deviation' bench -p 8 -n 0 -r 1 -b 3 --output csv
+expect 0 'model,size,params,backend,threads,batch,cache,test,tokens,mean,deviation' bench -p 8 -n 0 -r 1 -b 3 --output csv
 expect 0 '"test": "tg", "tokens": 4, "mean": ' bench -p 0 -n 4 -r 1 --json
 expect 2 "'xml' is none of md, csv, json" bench --output xml
 expect 2 "leave nothing to measure" bench -p 0 -n 0
@@ -89,6 +90,17 @@ total=$(number total "$tmp/fit")
 # What fit says is what run takes.
 "$berth" run --json -n 1 -c "$(number ctx "$tmp/fit")" -b "$(number batch "$tmp/fit")" > "$tmp/run"
 [ "$(number compute "$tmp/run")" = "$(number compute "$tmp/fit")" ] || fail "fit and run differ: $(cat "$tmp/fit" "$tmp/run")"
+
+# types of the cache, in every command that has one
+for part in "bench -p 8 -n 2 -r 1" explain "fit --memory 1G" plan "run -n 2" "map -o $tmp/cache.svg"; do
+    expect 0 "" $part --cache-type Q4_0,bf16 $tales
+    expect 2 "--cache-type 'q9' is no type such as f16 or q8_0, nor two such as q8_0,f16" $part --cache-type q9 $tales
+    expect 2 "--cache-type 'f16,' is no type" $part --cache-type f16, $tales
+    expect 3 "the cache's values cannot be q4_K: it has blocks of 256 elements, and a head has 32" $part --cache-type f16,q4_K $tales
+    expect 3 "the cache's keys cannot be i32: it is no type of weights" $part --cache-type i32 $tales
+done
+expect 0 "cache 544.00 KiB" run -n 2 --cache-type q8_0
+expect 0 "cache 784.00 KiB" run -n 2 --cache-type q8_0,f16
 
 # plan and map
 expect 0 "the optimum, proven" plan $tales

@@ -61,7 +61,8 @@ static bool tokenize(const struct model *model, struct check_rng *r) {
 
 static bool plan(struct model *model, const struct model_devices *devices) {
     struct model_error error           = {""};
-    const struct session_params params = {.n_ctx = 33, .n_batch = 9, .cache_type = GGML_TYPE_F16, .plan_only = true};
+    const struct session_params params = {
+        .n_ctx = 33, .n_batch = 9, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .plan_only = true};
     struct session *s =
         model_place(model, devices, true, NULL, NULL, &error) ? session_new(model, devices, &params, &error) : NULL;
     const bool ok = s != NULL && session_reserve(s, &error);

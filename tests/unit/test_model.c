@@ -189,7 +189,7 @@ static void test_batches(void **state) {
     for (int i = 0; i < 6; i++) {
         int32_t tokens[N_TOKENS];
         float one[64], many[64], plain[64];
-        struct session_params params = {.n_batch = 512, .cache_type = GGML_TYPE_F32};
+        struct session_params params = {.n_batch = 512, .cache_k = GGML_TYPE_F32, .cache_v = GGML_TYPE_F32};
         struct opened o              = open_with(&kinds[i], &d, &params);
         assert_true(o.session->has_flash);
         tokens_fill(tokens, kinds[i].n_vocab);
@@ -214,7 +214,7 @@ static void test_causal(void **state) {
     (void) state;
     struct model_devices d       = cpu_open();
     const struct sample_model m  = sample_model_default();
-    struct session_params params = {.cache_type = GGML_TYPE_F16};
+    struct session_params params = {.cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
     struct opened o              = open_with(&m, &d, &params);
     int32_t tokens[N_TOKENS];
     float a[64], b[64];
@@ -245,7 +245,7 @@ static void test_window(void **state) {
     static const char *const key[] = {"mistral.attention.sliding_window", "16"};
     struct model_devices d         = cpu_open();
     struct sample_model m          = sample_model_default();
-    struct session_params params   = {.cache_type = GGML_TYPE_F32};
+    struct session_params params   = {.cache_k = GGML_TYPE_F32, .cache_v = GGML_TYPE_F32};
     int32_t tokens[N_TOKENS];
     float got[64], want[64];
     m.n_layer = 1;
@@ -278,6 +278,61 @@ static void test_window(void **state) {
     model_devices_close(&d);
 }
 
+// Every type, for keys and for values: as near to f32 as its bits allow, or refused with a reason. Without flash attention blocks
+// of values are, blocks of keys are not.
+static void test_cache_types(void **state) {
+    (void) state;
+    struct model_devices d       = cpu_open();
+    struct sample_model m        = sample_model_default();
+    struct session_params params = {.cache_k = GGML_TYPE_F32, .cache_v = GGML_TYPE_F32};
+    int32_t tokens[N_TOKENS];
+    float want[64], got[64];
+    int n_taken = 0;
+    m.n_embd    = 128; // heads of 32
+    m.n_layer   = 1;
+    tokens_fill(tokens, m.n_vocab);
+    struct opened o = open_with(&m, &d, &params);
+    decode_in(o.session, tokens, 50, want);
+    for (int i = 0; i < 3 * GGML_TYPE_COUNT; i++) {
+        const enum ggml_type type      = (enum ggml_type)(i / 3);
+        const struct session_params as = {
+            .cache_k = i % 3 == 1 ? GGML_TYPE_F16 : type, .cache_v = i % 3 == 0 ? GGML_TYPE_F16 : type, .no_flash = i % 3 == 2};
+        struct model_error error = {""};
+        struct session *s        = session_new(o.model, &d, &as, &error);
+        assert_true((s == NULL) == (error.text[0] != '\0'));
+        if (s == NULL) {
+            assert_non_null(strstr(error.text, ggml_blck_size(type) > 0 ? "cannot be" : "there is no type"));
+            continue;
+        }
+        const float bits = 8 * (float) ggml_type_size(type) / (float) ggml_blck_size(type);
+        assert_true(session_reserve(s, &error));
+        decode_in(s, tokens, 50, got);
+        double error_2 = 0, size_2 = 0;
+        for (int k = 0; k < m.n_vocab; k++) {
+            error_2 += ((double) want[k] - (double) got[k]) * ((double) want[k] - (double) got[k]);
+            size_2 += (double) want[k] * (double) want[k];
+        }
+        assert_true(error_2 / size_2 < (bits < 8 ? 0.15 : bits < 16 ? 5e-4 : 1e-4));
+        n_taken++;
+        session_free(s);
+    }
+    print_message("%d caches taken\n", n_taken);
+    assert_true(n_taken >= 20);
+    params                   = (struct session_params){.cache_k = GGML_TYPE_Q8_0, .cache_v = GGML_TYPE_F32, .no_flash = true};
+    struct model_error error = {""};
+    struct session *s        = session_new(o.model, &d, &params, &error);
+    assert_non_null(s);
+    assert_true(session_reserve(s, &error));
+    decode_in(s, tokens, 50, got);
+    near(want, got, m.n_vocab, 0.03f);
+    session_free(s);
+    params.cache_v = GGML_TYPE_Q8_0;
+    assert_null(session_new(o.model, &d, &params, &error));
+    assert_string_equal(error.text, "the cache's values cannot be q8_0: without flash attention they must be f32, f16 or bf16");
+    close_opened(&o);
+    model_devices_close(&d);
+}
+
 static size_t device_room;
 
 static void device_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) {
@@ -292,7 +347,7 @@ static void test_devices(void **state) {
     struct sample_model m        = sample_model_default();
     m.has_output                 = false; // the output is a second copy there
     struct model_devices cpu     = cpu_open();
-    struct session_params params = {.cache_type = GGML_TYPE_F16};
+    struct session_params params = {.cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
     int32_t tokens[N_TOKENS];
     float want[64], got[64];
     tokens_fill(tokens, m.n_vocab);
@@ -330,7 +385,7 @@ static void test_many_devices(void **state) {
     ggml_backend_t backend[N + 1];
     struct sample_model m        = sample_model_default();
     struct model_devices cpu     = cpu_open();
-    struct session_params params = {.cache_type = GGML_TYPE_F16};
+    struct session_params params = {.cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
     int32_t tokens[N_TOKENS];
     float want[64], got[64];
     int n_used = 0;
@@ -366,7 +421,7 @@ static void test_plan_only(void **state) {
     (void) state;
     struct model_devices d         = cpu_open();
     const struct sample_model m    = sample_model_default();
-    struct session_params params   = {.n_ctx = 321, .n_batch = 77, .cache_type = GGML_TYPE_F16};
+    struct session_params params   = {.n_ctx = 321, .n_batch = 77, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
     struct opened real             = open_with(&m, &d, &params);
     params.plan_only               = true;
     struct opened planned          = open_with(&m, &d, &params);
@@ -388,9 +443,10 @@ static void test_plan_outside(void **state) {
     (void) state;
     struct model_devices d       = cpu_open();
     const struct sample_model m  = sample_model_default();
-    struct session_params params = {.n_ctx = 64, .n_batch = 16, .cache_type = GGML_TYPE_F16, .plan_only = true};
-    struct opened o              = open_with(&m, &d, &params);
-    ggml_backend_sched_t fresh   = ggml_backend_sched_new(d.backend, NULL, 1, 64, false, false);
+    struct session_params params = {
+        .n_ctx = 64, .n_batch = 16, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .plan_only = true};
+    struct opened o            = open_with(&m, &d, &params);
+    ggml_backend_sched_t fresh = ggml_backend_sched_new(d.backend, NULL, 1, 64, false, false);
     struct berth_plan_report report;
     char *text              = NULL;
     size_t size             = 0;
@@ -456,7 +512,7 @@ static void test_no_memory(void **state) {
         tokens[i] = i;
     }
     for (int64_t at = 0, n_made = 0; at <= n_made; at++) { // 0: none fails, and they are counted
-        const struct session_params params = {.n_ctx = 16, .n_batch = 4, .cache_type = GGML_TYPE_F16};
+        const struct session_params params = {.n_ctx = 16, .n_batch = 4, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
         struct model_error error           = {""};
         struct model_devices d             = {0};
         struct model *model                = NULL;
@@ -489,8 +545,9 @@ static void test_no_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_missing), cmocka_unit_test(test_shapes), cmocka_unit_test(test_keys),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_batches), cmocka_unit_test(test_causal), cmocka_unit_test(test_window),
-        cmocka_unit_test(test_devices), cmocka_unit_test(test_many_devices), cmocka_unit_test(test_plan_only),
-        cmocka_unit_test(test_plan_outside), cmocka_unit_test(test_stopped), cmocka_unit_test(test_no_memory)};
+        cmocka_unit_test(test_cache_types), cmocka_unit_test(test_devices), cmocka_unit_test(test_many_devices),
+        cmocka_unit_test(test_plan_only), cmocka_unit_test(test_plan_outside), cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_no_memory)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,9 @@ struct reference_model_params {
 };
 struct reference_context_params {
     uint32_t n_ctx, n_batch, n_ubatch;
-    char bytes[148];
+    char bytes[92];
+    int32_t type_k, type_v;
+    char more[48];
 };
 struct reference_batch {
     char bytes[56];
@@ -77,10 +79,11 @@ static void need_reference(void) {
     }
 }
 
-static void theirs(const char *path, int32_t *tokens, int n_vocab, float *logits) {
+static void theirs(const char *path, int32_t *tokens, int n_vocab, enum ggml_type cache, float *logits) {
     void *model                            = reference.llama_model_load_from_file(path, reference.llama_model_default_params());
     struct reference_context_params params = reference.llama_context_default_params();
     params.n_ctx                           = 256;
+    params.type_k = params.type_v = (int32_t) cache;
     params.n_batch = params.n_ubatch = 128;
     void *ctx                        = model != NULL ? reference.llama_init_from_model(model, params) : NULL;
     if (ctx == NULL || reference.llama_decode(ctx, reference.llama_batch_get_one(tokens, N_TOKENS)) != 0) {
@@ -92,10 +95,10 @@ static void theirs(const char *path, int32_t *tokens, int n_vocab, float *logits
     reference.llama_model_free(model);
 }
 
-static void ours(const char *path, const int32_t *tokens, int n_vocab, float *logits) {
+static void ours(const char *path, const int32_t *tokens, int n_vocab, enum ggml_type cache, float *logits) {
     struct model_error error = {""};
     struct model_devices d;
-    const struct session_params params = {.n_ctx = 256, .n_batch = 128, .cache_type = GGML_TYPE_F16};
+    const struct session_params params = {.n_ctx = 256, .n_batch = 128, .cache_k = cache, .cache_v = cache};
     assert_true(model_devices_open(&d, "CPU", 2, &error));
     struct model *model = model_open(path, &error);
     struct session *s =
@@ -110,7 +113,7 @@ static void ours(const char *path, const int32_t *tokens, int n_vocab, float *lo
     model_devices_close(&d);
 }
 
-static void compare(const struct sample_model *m, const char *what) {
+static double error_of(const struct sample_model *m, enum ggml_type cache) {
     char path[] = "/tmp/berth-model-XXXXXX";
     int32_t tokens[N_TOKENS];
     float a[64], b[64];
@@ -120,16 +123,21 @@ static void compare(const struct sample_model *m, const char *what) {
         tokens[i] = (int32_t) check_rng_below(&r, (uint64_t) m->n_vocab);
     }
     sample_model_write(m, path);
-    theirs(path, tokens, m->n_vocab, a);
-    ours(path, tokens, m->n_vocab, b);
+    theirs(path, tokens, m->n_vocab, cache, a);
+    ours(path, tokens, m->n_vocab, cache, b);
     unlink(path);
     for (int i = 0; i < m->n_vocab; i++) {
         error += ((double) a[i] - (double) b[i]) * ((double) a[i] - (double) b[i]);
         size += (double) a[i] * (double) a[i];
     }
-    const double nmse = error / size;
+    assert_true(size > 1e-3);
+    return error / size;
+}
+
+static void compare(const struct sample_model *m, const char *what) {
+    const double nmse = error_of(m, GGML_TYPE_F16);
     printf("%-24s normalised error %.3g\n", what, nmse);
-    assert_true(size > 1e-3 && nmse < 1e-5);
+    assert_true(nmse < 1e-5);
 }
 
 struct rope_keys {
@@ -203,6 +211,23 @@ static void test_rope(void **state) {
     compare(&m, "rope: none");
 }
 
+// A cache of fewer bits is read by kernels that round on the way, each in its own.
+static void test_cache_types(void **state) {
+    (void) state;
+    need_reference();
+    static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q5_1, GGML_TYPE_Q4_0};
+    struct sample_model m               = sample_model_default();
+    struct rope_keys keys               = {.arch = "llama"};
+    m.n_embd                            = 128; // heads of 32
+    m.last                              = keys_put;
+    m.last_arg                          = &keys;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        const double nmse = error_of(&m, types[i]);
+        printf("cache: %-17s normalised error %.3g\n", ggml_type_name(types[i]), nmse);
+        assert_true(nmse < 1e-4);
+    }
+}
+
 // The window that a file of these architectures names is none in the reference either.
 static void test_window(void **state) {
     (void) state;
@@ -225,7 +250,8 @@ static void test_window(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layers), cmocka_unit_test(test_rope), cmocka_unit_test(test_window)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_layers), cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_cache_types), cmocka_unit_test(test_window)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

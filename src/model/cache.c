@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+// cache.c: where a session keeps keys and values: a row a position, for each layer on the layer's device. Any type will do that
+// the devices can write rows of and attend to; what they cannot is refused before the first token.
+
+#include "model/model.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+// ---- types ----
+
+static bool is_readable(enum ggml_type type) {
+    const struct ggml_type_traits *traits = ggml_get_type_traits(type);
+    return type == GGML_TYPE_F32 || (traits != NULL && traits->to_float != NULL);
+}
+
+// Heads are views into a row, so each must begin with a block.
+static bool type_check(enum ggml_type type, const char *what, int64_t head_size, struct model_error *error) {
+    const int64_t block = ggml_blck_size(type);
+    if (block <= 0) {
+        return model_fail(error, "there is no type %d for the cache's %s", (int) type, what);
+    }
+    if (!is_readable(type)) {
+        return model_fail(error, "the cache's %s cannot be %s: it is no type of weights", what, ggml_type_name(type));
+    }
+    return head_size % block == 0 ||
+           model_fail(error, "the cache's %s cannot be %s: it has blocks of %" PRId64 " elements, and a head has %" PRId64, what,
+               ggml_type_name(type), block, head_size);
+}
+
+static const char *type_of(const struct session *s, bool is_v) {
+    return ggml_type_name(is_v ? s->params.cache_v : s->params.cache_k);
+}
+
+// Rows are written in the order keys, values of each layer.
+static bool rows_check(const struct session *s, struct model_error *error) {
+    int64_t n_rows = 0;
+    for (int i = 0; i < ggml_graph_n_nodes(s->graph); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(s->graph, i);
+        if (node->op == GGML_OP_SET_ROWS) {
+            ggml_backend_dev_t dev = s->devices->dev[s->model->layer_device[n_rows / 2]];
+            const bool is_v        = n_rows++ % 2 == 1;
+            if (!ggml_backend_dev_supports_op(dev, node)) {
+                return model_fail(error, "the cache's %s cannot be %s: %s writes no rows of it", is_v ? "values" : "keys",
+                    type_of(s, is_v), ggml_backend_dev_name(dev));
+            }
+        }
+    }
+    return true;
+}
+
+// Flash attention if every device that has layers can do it. Without it values are transposed, and blocks cannot be.
+static bool flash_choose(struct session *s, struct model_error *error) {
+    int64_t layer = 0;
+    for (int i = 0; i < ggml_graph_n_nodes(s->graph); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(s->graph, i);
+        if (node->op == GGML_OP_FLASH_ATTN_EXT) {
+            s->has_flash &= ggml_backend_dev_supports_op(s->devices->dev[s->model->layer_device[layer++]], node);
+        }
+    }
+    return s->has_flash || ggml_blck_size(s->params.cache_v) == 1 ||
+           model_fail(error, "the cache's values cannot be %s: without flash attention%s they must be f32, f16 or bf16",
+               type_of(s, true), s->params.no_flash ? "" : ", which a device has not for such a cache,");
+}
+
+bool cache_choose(struct session *s, int64_t n_kv, struct model_error *error) {
+    s->has_flash    = !s->params.no_flash;
+    const bool ok   = session_graph(s, 1, n_kv, error) && rows_check(s, error) && flash_choose(s, error);
+    s->graph_tokens = 0; // not to be used again
+    return ok;
+}
+
+// ---- memory ----
+
+// Tensors of one device's layers.
+static bool tensors_make(struct session *s, int d, struct model_error *error) {
+    const struct model_params *p = &s->model->params;
+    size_t n                     = 0;
+    for (int64_t i = 0; i < p->n_layer; i++) {
+        n += s->model->layer_device[i] == d ? 2 : 0;
+    }
+    s->caches[d].ctx = ggml_init((struct ggml_init_params){.mem_size = (n + 1) * ggml_tensor_overhead(), .no_alloc = true});
+    if (s->caches[d].ctx == NULL) {
+        return model_fail(error, "out of memory for %zu tensors of the cache", n);
+    }
+    for (int64_t i = 0; i < p->n_layer; i++) {
+        if (s->model->layer_device[i] == d) {
+            struct ggml_context *ctx = s->caches[d].ctx;
+            s->k[i]                  = ggml_new_tensor_2d(ctx, s->params.cache_k, p->head_size * p->n_head_kv, s->params.n_ctx);
+            s->v[i]                  = ggml_new_tensor_2d(ctx, s->params.cache_v, p->head_size_v * p->n_head_kv, s->params.n_ctx);
+            ggml_format_name(s->k[i], "cache_k-%d", (int) i);
+            ggml_format_name(s->v[i], "cache_v-%d", (int) i);
+        }
+    }
+    const char *why = berth_context_error(s->caches[d].ctx);
+    return *why == '\0' || model_fail(error, "no cache for %" PRId64 " positions: %s", s->params.n_ctx, why);
+}
+
+static bool device_make(struct session *s, int d, struct model_error *error) {
+    ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(s->devices->dev[d]);
+    if (!tensors_make(s, d, error)) {
+        return false;
+    }
+    if (ggml_get_first_tensor(s->caches[d].ctx) == NULL) {
+        return true;
+    }
+    s->caches[d].size = ggml_backend_alloc_ctx_tensors_from_buft_size(s->caches[d].ctx, buft);
+    if (!s->params.plan_only) {
+        s->caches[d].buffer = ggml_backend_alloc_ctx_tensors_from_buft(s->caches[d].ctx, buft);
+        ggml_backend_buffer_clear(s->caches[d].buffer, 0); // what was never written is masked, and must be numbers
+    } else {
+        s->caches[d].buffer = ggml_backend_buft_alloc_buffer(buft, 0);
+        for (struct ggml_tensor *t = ggml_get_first_tensor(s->caches[d].ctx); t != NULL;
+             t                     = ggml_get_next_tensor(s->caches[d].ctx, t)) {
+            t->buffer = s->caches[d].buffer;
+            t->data   = (void *) (uintptr_t) 4096; // nobody follows it
+        }
+    }
+    return s->caches[d].buffer != NULL ||
+           model_fail(error, "no memory for a cache of %zu bytes (%" PRId64 " positions) on %s: %s", s->caches[d].size,
+               s->params.n_ctx, ggml_backend_dev_name(s->devices->dev[d]), berth_last_error());
+}
+
+bool cache_make(struct session *s, struct model_error *error) {
+    const struct model_params *p = &s->model->params;
+    bool ok                      = type_check(s->params.cache_k, "keys", p->head_size, error) &&
+              type_check(s->params.cache_v, "values", p->head_size_v, error);
+    for (int d = 0; ok && d < s->devices->n; d++) {
+        ok = device_make(s, d, error);
+    }
+    return ok;
+}
+
+void cache_free(struct session *s) {
+    for (int d = 0; s->caches != NULL && d < s->devices->n; d++) {
+        ggml_backend_buffer_free(s->caches[d].buffer);
+        ggml_free(s->caches[d].ctx);
+    }
+    free(s->caches);
+}
