@@ -182,6 +182,23 @@ class Test:
         outside = [url for url in self.browser.requests if not url.startswith(("file:", "data:"))]
         self.check(outside == [], f"{what}: asks for {outside}")
 
+    def resized(self):
+        """What the map shows in the very frame in which its place gets another size: the ground, never an unpainted canvas."""
+        return self.browser.js("""new Promise(done => {
+            const main = document.querySelector("main"), canvas = document.getElementById("map");
+            let n = 0;
+            const watch = new ResizeObserver(() => {
+                if (n++ === 0) {
+                    main.style.marginBottom = "40px";
+                } else {
+                    watch.disconnect();
+                    main.style.marginBottom = "";
+                    done([...canvas.getContext("2d").getImageData(1, 1, 1, 1).data]);
+                }
+            });
+            watch.observe(main);
+        })""")
+
     def details(self):
         return self.browser.js("document.getElementById('details').hidden ? '' : document.getElementById('details').innerText")
 
@@ -229,6 +246,7 @@ class Test:
         b.key("]")
         self.soon("berthMap.state.buffer === 1", "] does not go to the next buffer")
         self.expect(self.hover(0, "host"), "host", "CPU", "4,096 bytes")
+        self.check(self.resized() == [255, 255, 255, 255], "a map of another size is not painted at once")
         self.calm("one plan")
 
     def zoom(self):

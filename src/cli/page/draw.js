@@ -116,6 +116,7 @@ class Painter {
       c.lineTo(panel.x + panel.w, y);
       c.fillText(a === 0 ? "0" : human(a, unit, digits), panel.x - 8, y);
     }
+    const end = panel.x + panel.w - c.measureText("step").width - 8; // of the numbers
     const tick = this.niceStep((view.x1 - view.x0), Math.max(panel.w / 90, 2)), bottom = panel.liveTop + MARGIN.live;
     c.textAlign = "center";
     c.textBaseline = "top";
@@ -124,7 +125,7 @@ class Painter {
       const x = Math.round(this.stepX(panel, view, k)) + 0.5;
       c.moveTo(x, panel.y);
       c.lineTo(x, bottom + 4);
-      if (x < panel.x + panel.w - 24) {
+      if (x + c.measureText(String(k)).width / 2 < end) {
         c.fillText(String(k), x, bottom + 7);
       }
     }

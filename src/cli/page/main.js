@@ -36,12 +36,14 @@
   function redraw() {
     if (!pending) {
       pending = true;
-      requestAnimationFrame(() => {
-        pending = false;
-        painter.draw(view, visible());
-        redrawOver();
-      });
+      requestAnimationFrame(paint);
     }
+  }
+
+  function paint() {
+    pending = false;
+    painter.draw(view, visible());
+    redrawOver();
   }
 
   function redrawOver() {
@@ -68,7 +70,7 @@
   function resize() {
     const box = $("over").getBoundingClientRect();
     painter.resize(box.width, box.height);
-    redraw();
+    paint(); // at once: a canvas of another size is empty, and black until it is painted
   }
 
   // ---- moving and zooming ----
