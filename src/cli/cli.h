@@ -54,6 +54,15 @@ enum cli_colour { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_GREEN, CLI_YELLOW, CLI_RED, 
 // The escape sequence, or "" if the stream is no terminal, or NO_COLOR is set.
 const char *cli_colour(FILE *file, enum cli_colour colour);
 
+// ---- options.c: -1 to go on, else the exit code, after a message if something is wrong ----
+
+// The options of a command that has only --json and --help.
+int cli_options_json(const char *command, const char *usage, int argc, char **argv, bool *json);
+// Nothing is left behind the options.
+int cli_no_arguments(const char *command, int argc, char **argv);
+// One file is.
+int cli_one_file(const char *command, int argc, char **argv, const char **path);
+
 // ---- output.c ----
 
 // At the start of main: what is closed of the three streams becomes one that fails, so that no file takes its place.

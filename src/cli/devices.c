@@ -6,7 +6,6 @@
 
 #include "ggml-backend.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -142,18 +141,11 @@ static void json_device(ggml_backend_dev_t dev) {
 }
 
 int cli_devices(int argc, char **argv) {
-    static const struct option table[] = {{"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
-    bool json                          = false;
-    opterr                             = 0;
-    for (int c; (c = getopt_long(argc, argv, ":h", table, NULL)) != -1;) {
-        switch (c) {
-            case 'J': json = true; break;
-            case 'h': fputs(usage, stdout); return CLI_OK;
-            default: return cli_usage("devices", "unknown option '%s'", argv[optind - 1]);
-        }
-    }
-    if (optind < argc) {
-        return cli_usage("devices", "'%s' is one argument too many", argv[optind]);
+    bool json = false;
+    int code  = cli_options_json("devices", usage, argc, argv, &json);
+    code      = code < 0 ? cli_no_arguments("devices", argc, argv) : code;
+    if (code >= 0) {
+        return code;
     }
     ggml_backend_load_all();
     const size_t n = ggml_backend_dev_count();

@@ -93,20 +93,6 @@ static const char check_usage[] =
     "  -h, --help   this text\n\n"
     "Exit codes: 0 all are sound, 1 one is not, 2 wrong usage, 3 failure.\n";
 
-// The options of a part that has only --json; -1 to go on, else the exit code.
-static int options_json(int argc, char **argv, const char *part, const char *usage, bool *json) {
-    static const struct option table[] = {{"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
-    opterr                             = 0;
-    for (int c; (c = getopt_long(argc, argv, ":h", table, NULL)) != -1;) {
-        switch (c) {
-            case 'J': *json = true; break;
-            case 'h': fputs(usage, stdout); return CLI_OK;
-            default: return cli_usage(part, "unknown option '%s'", argv[optind - 1]);
-        }
-    }
-    return -1;
-}
-
 // The first tensor with a number that is none; NULL if there is none.
 static const char *fault_find(const struct berth_gguf_map *map) {
     const struct gguf_context *g = berth_gguf_map_meta(map);
@@ -154,7 +140,7 @@ static int check_one(const char *path, bool json) {
 
 int cli_gguf_check(int argc, char **argv) {
     bool json = false;
-    int code  = options_json(argc, argv, "gguf check", check_usage, &json);
+    int code  = cli_options_json("gguf check", check_usage, argc, argv, &json);
     if (code >= 0) {
         return code;
     }
@@ -264,7 +250,7 @@ static void tensors_diff(struct diff *d, const struct berth_gguf_map *map_a, con
 
 int cli_gguf_diff(int argc, char **argv) {
     struct diff d = {0};
-    int code      = options_json(argc, argv, "gguf diff", diff_usage, &d.json);
+    int code      = cli_options_json("gguf diff", diff_usage, argc, argv, &d.json);
     if (code >= 0) {
         return code;
     }

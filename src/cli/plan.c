@@ -86,13 +86,10 @@ static int parse(int argc, char **argv, struct options *o) {
             return code;
         }
     }
-    if (optind == argc) {
-        return cli_usage("plan", "no file is given");
+    const int code = cli_one_file("plan", argc, argv, &o->path);
+    if (code >= 0) {
+        return code;
     }
-    if (optind + 1 < argc) {
-        return cli_usage("plan", "'%s' is one file too many", argv[optind + 1]);
-    }
-    o->path = argv[optind];
     if (o->json && o->out != NULL && strcmp(o->out, "-") == 0) {
         return cli_usage("plan", "--json and --out - both want standard output");
     }

@@ -3,7 +3,6 @@
 
 #include "cli/cli.h"
 
-#include <getopt.h>
 #include <inttypes.h>
 
 static const char usage[] =
@@ -53,29 +52,20 @@ static uint64_t plan_peak(const struct berth_plan_set *set) {
 }
 
 int cli_verify(int argc, char **argv) {
-    static const struct option table[] = {{"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
-    bool json                          = false;
-    opterr                             = 0;
-    for (int c; (c = getopt_long(argc, argv, ":h", table, NULL)) != -1;) {
-        switch (c) {
-            case 'J': json = true; break;
-            case 'h': fputs(usage, stdout); return CLI_OK;
-            default: return cli_usage("verify", "unknown option '%s'", argv[optind - 1]);
-        }
-    }
-    if (optind == argc) {
-        return cli_usage("verify", "no file is given");
-    }
-    if (optind + 1 < argc) {
-        return cli_usage("verify", "'%s' is one file too many", argv[optind + 1]);
+    bool json        = false;
+    const char *path = NULL;
+    int code         = cli_options_json("verify", usage, argc, argv, &json);
+    code             = code < 0 ? cli_one_file("verify", argc, argv, &path) : code;
+    if (code >= 0) {
+        return code;
     }
     struct berth_plan_set *set = NULL;
-    if (berth_plan_read_file(argv[optind], &set) != GGML_STATUS_SUCCESS) {
+    if (berth_plan_read_file(path, &set) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
     if (set->n_items > 0 && !set->has_offsets) {
         berth_plan_set_free(set);
-        return cli_fail(CLI_FAILURE, "%s: not every item has an offset; 'berth plan --out' writes them", argv[optind]);
+        return cli_fail(CLI_FAILURE, "%s: not every item has an offset; 'berth plan --out' writes them", path);
     }
     struct berth_plan_fault fault = {.i = -1, .j = -1};
     const bool valid = berth_plan_check(set->items, (int64_t) set->n_items, NULL, set->offsets, &fault) == GGML_STATUS_SUCCESS;
@@ -83,7 +73,7 @@ int cli_verify(int argc, char **argv) {
     char text[64];
     if (!known) {
         berth_plan_set_free(set);
-        return cli_fail(CLI_FAILURE, "%s: %s", argv[optind], berth_last_error());
+        return cli_fail(CLI_FAILURE, "%s: %s", path, berth_last_error());
     }
     if (json) {
         printf("{\"items\": %zu, \"valid\": %s, \"peak\": %" PRIu64 ", \"fault\": ", set->n_items, valid ? "true" : "false",

@@ -3,7 +3,6 @@
 
 #include "cli/cli.h"
 
-#include <getopt.h>
 #include <sys/utsname.h>
 
 static const char usage[] = "Usage: berth version [OPTION]...\n\n"
@@ -30,18 +29,11 @@ static const char usage[] = "Usage: berth version [OPTION]...\n\n"
 #endif
 
 int cli_version(int argc, char **argv) {
-    static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
-    bool json                            = false;
-    opterr                               = 0;
-    for (int c; (c = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
-        switch (c) {
-            case 'j': json = true; break;
-            case 'h': fputs(usage, stdout); return CLI_OK;
-            default: return cli_usage("version", "unknown option '%s'", argv[optind - 1]);
-        }
-    }
-    if (optind < argc) {
-        return cli_usage("version", "'%s' is one argument too many", argv[optind]);
+    bool json = false;
+    int code  = cli_options_json("version", usage, argc, argv, &json);
+    code      = code < 0 ? cli_no_arguments("version", argc, argv) : code;
+    if (code >= 0) {
+        return code;
     }
     struct utsname os;
     const bool known = uname(&os) == 0;
