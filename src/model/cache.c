@@ -5,7 +5,6 @@
 #include "model/model.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 // ---- types ----
 
@@ -136,5 +135,5 @@ void cache_free(struct session *s) {
         ggml_backend_buffer_free(s->caches[d].buffer);
         ggml_free(s->caches[d].ctx);
     }
-    free(s->caches);
+    room_free(s->caches);
 }

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 // ---- what a layer holds ----
@@ -82,7 +81,7 @@ static bool ids_make(struct model *m, struct model_error *error) {
     struct ggml_context *ctx = berth_gguf_map_tensors(m->file);
     const int64_t n          = gguf_get_n_tensors(berth_gguf_map_meta(m->file));
     int64_t i                = 0;
-    m->by_id                 = calloc((size_t) n + 1, sizeof *m->by_id);
+    m->by_id                 = room_calloc((size_t) n + 1, sizeof *m->by_id);
     if (m->by_id == NULL) {
         return model_fail(error, "out of memory for the table of %" PRId64 " tensors", n);
     }
@@ -149,8 +148,8 @@ static bool tensors_find(struct model *m, struct model_error *error) {
         return false;
     }
     const size_t n = N_MODEL_WEIGHTS + (size_t) p->n_layer * N_LAYER_ROWS;
-    m->layers      = calloc((size_t) p->n_layer, sizeof *m->layers);
-    m->weights     = calloc(n, sizeof *m->weights);
+    m->layers      = room_calloc((size_t) p->n_layer, sizeof *m->layers);
+    m->weights     = room_calloc(n, sizeof *m->weights);
     if (m->layers == NULL || m->weights == NULL) {
         return model_fail(error, "out of memory for the tables of %" PRId64 " layers", p->n_layer);
     }
@@ -173,7 +172,7 @@ static bool tensors_find(struct model *m, struct model_error *error) {
 }
 
 struct model *model_open(const char *path, struct model_error *error) {
-    struct model *m = calloc(1, sizeof *m);
+    struct model *m = room_calloc(1, sizeof *m);
     if (m == NULL) {
         model_fail(error, "out of memory");
         return NULL;
@@ -201,11 +200,11 @@ void model_free(struct model *m) {
         ggml_backend_buffer_free(m->parts[d].buffer);
         ggml_free(m->parts[d].ctx);
     }
-    free(m->parts);
-    free(m->layer_device);
-    free(m->layers);
-    free(m->weights);
-    free(m->by_id);
+    room_free(m->parts);
+    room_free(m->layer_device);
+    room_free(m->layers);
+    room_free(m->weights);
+    room_free(m->by_id);
     berth_gguf_map_close(m->file);
-    free(m);
+    room_free(m);
 }

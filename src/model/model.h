@@ -22,6 +22,17 @@ struct model_error {
 // Keeps the text, the first one wins; always false.
 bool model_fail(struct model_error *error, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+// ---- memory (memory.c): as libc's ----
+
+void *room_malloc(size_t size) __attribute__((malloc, warn_unused_result));
+void *room_calloc(size_t n, size_t size) __attribute__((malloc, warn_unused_result));
+void *room_realloc(void *p, size_t size) __attribute__((warn_unused_result));
+void room_free(void *p);
+// For tests: the n-th allocation from now on fails, 0: none; how many there were since; how many live.
+void room_fail_at(int64_t n);
+int64_t room_n_made(void);
+int64_t room_n_alive(void);
+
 // ---- keys of a file (keys.c): absent keys leave *out as it is; false only for a key of the wrong kind or out of range ----
 
 bool keys_int(

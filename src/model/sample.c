@@ -5,7 +5,6 @@
 #include "model/model.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 struct sample_entry {
     float logit;
@@ -45,7 +44,7 @@ void sampler_init(struct sampler *s, float temperature, int64_t top_k, float top
 }
 
 void sampler_fini(struct sampler *s) {
-    free(s->heap);
+    room_free(s->heap);
     s->heap   = NULL;
     s->n_heap = 0;
 }
@@ -124,8 +123,8 @@ int32_t sampler_pick(struct sampler *s, const float *logits, int64_t n) {
         return likely;
     }
     if (s->n_heap < n) {
-        free(s->heap);
-        s->heap   = malloc((size_t) n * sizeof *s->heap);
+        room_free(s->heap);
+        s->heap   = room_malloc((size_t) n * sizeof *s->heap);
         s->n_heap = s->heap != NULL ? n : 0;
     }
     if (s->heap == NULL) {

@@ -4,8 +4,6 @@
 
 #include "model/vocab.h"
 
-#include <stdlib.h>
-
 // ---- the alphabet ----
 
 static bool is_visible(uint32_t byte) {
@@ -77,7 +75,7 @@ static bool word_push(const struct vocab *v, const char *text, size_t size, stru
     for (size_t i = 0; ok && i < n; i++) {
         ok = pieces[i].size == 0 || piece_push(v, text + pieces[i].at, pieces[i].size, out, error);
     }
-    free(pieces);
+    room_free(pieces);
     return ok;
 }
 
@@ -91,10 +89,10 @@ struct written {
 };
 
 static bool write_text(struct written *w, const char *text, size_t size) {
-    w->chars  = calloc(size + 1, sizeof *w->chars);
-    w->ends   = malloc((size + 1) * sizeof *w->ends);
-    w->is_cut = calloc(size + 1, sizeof *w->is_cut);
-    w->text   = malloc(2 * size + 4);
+    w->chars  = room_calloc(size + 1, sizeof *w->chars);
+    w->ends   = room_malloc((size + 1) * sizeof *w->ends);
+    w->is_cut = room_calloc(size + 1, sizeof *w->is_cut);
+    w->text   = room_malloc(2 * size + 4);
     if (w->chars == NULL || w->ends == NULL || w->is_cut == NULL || w->text == NULL) {
         return false;
     }
@@ -129,9 +127,9 @@ bool vocab_encode_bpe(const struct vocab *v, const char *text, size_t size, stru
             }
         }
     }
-    free(w.chars);
-    free(w.ends);
-    free(w.is_cut);
-    free(w.text);
+    room_free(w.chars);
+    room_free(w.ends);
+    room_free(w.is_cut);
+    room_free(w.text);
     return ok;
 }
