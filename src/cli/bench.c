@@ -76,7 +76,7 @@ static int parse(int argc, char **argv, struct options *o) {
             case ':': return cli_usage("bench", "'%s' needs a value", argv[optind - 1]);
             default:
                 if (!cli_model_option("bench", c, optarg, &o->model, &code)) {
-                    return cli_usage("bench", "unknown option '%s'", argv[optind - 1]);
+                    return cli_bad_option("bench", argc, argv);
                 }
         }
         if (code != CLI_OK) {

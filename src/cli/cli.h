@@ -56,6 +56,8 @@ const char *cli_colour(FILE *file, enum cli_colour colour);
 
 // ---- options.c: -1 to go on, else the exit code, after a message if something is wrong ----
 
+// What getopt_long answered with '?': unknown, or a value for an option that has none. CLI_USAGE.
+int cli_bad_option(const char *command, int argc, char **argv);
 // The options of a command that has only --json and --help.
 int cli_options_json(const char *command, const char *usage, int argc, char **argv, bool *json);
 // Nothing is left behind the options.

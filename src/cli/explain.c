@@ -47,7 +47,7 @@ static int parse(int argc, char **argv, struct options *o) {
             case ':': return cli_usage("explain", "'%s' needs a value", argv[optind - 1]);
             default:
                 if (!cli_model_option("explain", c, optarg, &o->model, &code)) {
-                    return cli_usage("explain", "unknown option '%s'", argv[optind - 1]);
+                    return cli_bad_option("explain", argc, argv);
                 }
         }
         if (code != CLI_OK) {

@@ -80,7 +80,7 @@ static int parse(int argc, char **argv, struct options *o) {
             case ':': return cli_usage("fit", "'%s' needs a value", argv[optind - 1]);
             default:
                 if (!cli_model_option("fit", c, optarg, &o->model, &code)) {
-                    return cli_usage("fit", "unknown option '%s'", argv[optind - 1]);
+                    return cli_bad_option("fit", argc, argv);
                 }
         }
         if (code != CLI_OK) {

@@ -171,7 +171,7 @@ int cli_gguf_info(int argc, char **argv) {
             case 'a': o.all = true; break;
             case 'J': o.json = true; break;
             case 'h': fputs(usage, stdout); return CLI_OK;
-            default: return cli_usage("gguf info", "unknown option '%s'", argv[optind - 1]);
+            default: return cli_bad_option("gguf info", argc, argv);
         }
     }
     if (optind == argc) {

@@ -256,7 +256,7 @@ int cli_gguf_quantize(int argc, char **argv) {
             case 'J': json = true; break;
             case 'h': fputs(usage, stdout); return CLI_OK;
             case ':': return cli_usage("gguf quantize", "'%s' needs a value", argv[optind - 1]);
-            default: return cli_usage("gguf quantize", "unknown option '%s'", argv[optind - 1]);
+            default: return cli_bad_option("gguf quantize", argc, argv);
         }
     }
     enum ggml_type type;

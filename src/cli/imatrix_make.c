@@ -69,7 +69,7 @@ static int parse(int argc, char **argv, struct options *o) {
             case ':': return cli_usage("imatrix", "'%s' needs a value", argv[optind - 1]);
             default:
                 if (!cli_model_option("imatrix", c, optarg, &o->model, &code)) {
-                    return cli_usage("imatrix", "unknown option '%s'", argv[optind - 1]);
+                    return cli_bad_option("imatrix", argc, argv);
                 }
         }
         if (code != CLI_OK) {

@@ -102,7 +102,7 @@ static int parse(int argc, char **argv, struct options *o) {
             case CLI_CACHE_TYPE: cli_model_option("map", c, optarg, &o->model, &code); break;
             case 'h': fputs(usage, stdout); return -1;
             case ':': return cli_usage("map", "'%s' needs a value", argv[optind - 1]);
-            default: return cli_usage("map", "unknown option '%s'", argv[optind - 1]);
+            default: return cli_bad_option("map", argc, argv);
         }
         if (code != CLI_OK) {
             return code;

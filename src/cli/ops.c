@@ -363,7 +363,7 @@ int cli_ops(int argc, char **argv) {
             case 'J': q->json = true; break;
             case 'h': fputs(usage, stdout); goto end;
             case ':': code = cli_usage("ops", "'%s' needs a value", argv[optind - 1]); goto end;
-            default: code = cli_usage("ops", "unknown option '%s'", argv[optind - 1]); goto end;
+            default: code = cli_bad_option("ops", argc, argv); goto end;
         }
     }
     q->names   = argv + optind;

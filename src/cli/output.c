@@ -50,7 +50,7 @@ static void output_free(struct output *o) {
 static struct output *output_new(const char *path) {
     struct stat st;
     const bool exists = stat(path, &st) == 0;
-    if (exists ? !S_ISREG(st.st_mode) || access(path, W_OK) != 0 : lstat(path, &st) == 0) {
+    if (*path == '\0' || (exists ? !S_ISREG(st.st_mode) || access(path, W_OK) != 0 : lstat(path, &st) == 0)) {
         return NULL;
     }
     struct output *o = calloc(1, sizeof *o);

@@ -80,7 +80,7 @@ static int parse(int argc, char **argv, struct options *o) {
             case 'J': o->json = true; break;
             case 'h': fputs(usage, stdout); return -1;
             case ':': return cli_usage("plan", "'%s' needs a value", argv[optind - 1]);
-            default: return cli_usage("plan", "unknown option '%s'", argv[optind - 1]);
+            default: return cli_bad_option("plan", argc, argv);
         }
         if (code != CLI_OK) {
             return code;

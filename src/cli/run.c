@@ -97,7 +97,7 @@ static int parse(int argc, char **argv, struct options *o) {
             case ':': return cli_usage("run", "'%s' needs a value", argv[optind - 1]);
             default:
                 if (!cli_model_option("run", c, optarg, &o->model, &code)) {
-                    return cli_usage("run", "unknown option '%s'", argv[optind - 1]);
+                    return cli_bad_option("run", argc, argv);
                 }
         }
         if (code != CLI_OK) {

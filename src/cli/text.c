@@ -84,7 +84,7 @@ static const struct unit {
 };
 
 bool cli_parse_size(const char *text, uint64_t *size) {
-    if (*text < '0' || *text > '9') {
+    if (*text < '0' || *text > '9' || (*text == '0' && (text[1] == 'x' || text[1] == 'X'))) {
         return false;
     }
     char *end;

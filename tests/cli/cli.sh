@@ -42,6 +42,7 @@ expect 2 "one file too many" plan $small $small
 expect 2 "unknown option '--nonsense'" plan --nonsense $small
 expect 2 "needs a value" plan $small --capacity
 expect 2 "--capacity '12x'" plan -c 12x $small
+expect 2 "--capacity '0x10'" plan -c 0x10 $small
 expect 2 "--capacity '0'" plan -c 0 $small
 expect 2 "--capacity '-1'" plan -c -1 $small
 expect 2 "--capacity '99999999999T'" plan -c 99999999999T $small
@@ -55,6 +56,8 @@ expect 3 "broken.json:3:12: a number is expected" plan "$tmp/broken.json"
 expect 3 "noise:" plan "$tmp/noise"
 expect 3 "standard input:1: empty" plan -
 expect 3 "cannot be written" plan $small -o "$tmp/no/such/folder.csv"
+expect 3 "cannot be written: Is a directory" plan $small -o "$tmp"
+expect 3 "cannot be written: No such file" plan $small -o ""
 
 # CSV from everywhere
 table() { # TEXT for printf; the file is $tmp/table.csv

@@ -60,6 +60,8 @@ option_cases() { # WORDS...
         [ ! -s "$tmp/out" ] || failed "$* $option: on standard output: $(cat "$tmp/out")"
         told "Try 'berth $* --help'" "$* $option"
     done
+    expect 2 "unknown option '-Q'" "$@" -Qh # in a word of several
+    expect 2 "'--help=x': this option takes no value" "$@" --help=x
     for option in $(grep -oE -- '--[a-z-]+ [A-Z]' "$tmp/help" | grep -oE -- '--[a-z-]+' | sort -u); do
         if grep -qE -- "^ +(-[A-Za-z], )?$option [A-Z]" "$tmp/help"; then
             expect 2 "needs a value" "$@" $option
