@@ -42,7 +42,7 @@ struct berth_plan_report {
     double gap;         // peak / bound - 1
     int64_t bound_step; // a step where the most is alive, in the pool that needs most
     int64_t n_peak;     // items that end at the peak of their pool
-    int64_t time_us;    // wall time
+    int64_t time_us;    // wall time; 0 for 64 items or fewer without a search, which is a few microseconds
     int64_t n_nodes;    // nodes of the exact search
 };
 

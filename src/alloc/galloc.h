@@ -26,13 +26,11 @@ struct galloc_need {
 };
 
 struct galloc_plan {
-    struct record rec;           // of the graph
-    struct lifetimes lives;      // its items
-    struct galloc_spot *spots;   // [n_items]
-    uint64_t *offsets;           // [n_items] as the planner gives them: chunk k begins at k * max_chunk
-    struct record_place *places; // [n_rows] addresses, while the buffers are those of places_epoch; then scratch of as much
-    char *memory;                // of the three
-    size_t memory_cap;
+    struct record rec;               // of the graph
+    struct lifetimes lives;          // its items
+    struct record_place *places;     // [n_rows] addresses, while the buffers are those of places_epoch; then scratch of as much
+    struct galloc_spot *spots;       // [n_items]
+    uint64_t *offsets;               // [n_items] as the planner gives them: chunk k begins at k * max_chunk
     uint64_t places_epoch;           // 0: never
     bool is_quiet;                   // no buffer in places wants to be told of its tensors
     struct ggml_tensor *const *keep; // [n_keep] memory of these is theirs all the time; only while items are made
@@ -55,9 +53,11 @@ struct galloc_chunk {
 struct galloc_pool {
     ggml_backend_buffer_type_t buft;
     size_t align;
-    size_t max_chunk; // that the type would rather not pass, 0: one chunk takes all
-    struct galloc_chunk *chunks;
-    size_t n_chunks, chunks_cap;
+    size_t max_chunk;            // that the type would rather not pass, 0: one chunk takes all
+    struct galloc_chunk *chunks; // [n_chunks]: one, as mostly, or many
+    size_t n_chunks;
+    struct galloc_chunk one, *many;
+    size_t many_cap;
 };
 
 struct ggml_gallocr {
@@ -71,8 +71,10 @@ struct ggml_gallocr {
     struct galloc_plan *plans; // all ready, the one that was used last first
     // Every buffer this allocator ever made, sorted by address, so that tensors of a graph that was placed before the buffers
     // grew are known as its own. Of those that were replaced only the struct is left, without memory.
-    ggml_backend_buffer_t *owned;
-    size_t n_owned, owned_cap;
+    ggml_backend_buffer_t *owned; // [n_owned]: few or many
+    size_t n_owned;
+    ggml_backend_buffer_t few[4], *many;
+    size_t many_cap;
     uint64_t epoch; // counts changes of buffers, from 1
 };
 
@@ -83,8 +85,9 @@ void berth_galloc_plan_free(const struct ggml_gallocr *galloc, struct galloc_pla
 // The record and the items of a graph.
 enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     const int *node_bufs, const int *leaf_bufs) BERTH_MUST_USE;
-// What offsets for the items need: room, and the largest chunk of each pool: the buffer type's, and not less than an item.
-enum ggml_status berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
+// What offsets for the items need: their room, which came with the items, and the largest chunk of each pool: the buffer
+// type's, and not less than an item.
+void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_plan *plan);
 // Offsets for the items, then spots and needs.
 enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 // As JSON (galloc_json.c); the graph's tensors must be alive.

@@ -27,8 +27,21 @@ bool berth_galloc_owns(const struct ggml_gallocr *galloc, const struct ggml_back
     return i < galloc->n_owned && galloc->owned[i] == buffer;
 }
 
+// Room for one more.
+static bool owned_grow(struct ggml_gallocr *galloc) {
+    const size_t n_few = sizeof galloc->few / sizeof galloc->few[0], n = galloc->n_owned + 1;
+    if (n > n_few && !berth_grow((void **) &galloc->many, &galloc->many_cap, n, sizeof galloc->many[0])) {
+        return false;
+    }
+    if (n == n_few + 1) {
+        memcpy(galloc->many, galloc->few, sizeof galloc->few);
+    }
+    galloc->owned = n > n_few ? galloc->many : galloc->few;
+    return true;
+}
+
 static ggml_backend_buffer_t chunk_new(struct ggml_gallocr *galloc, struct galloc_pool *pool, size_t size) {
-    if (!berth_grow((void **) &galloc->owned, &galloc->owned_cap, galloc->n_owned + 1, sizeof galloc->owned[0])) {
+    if (!owned_grow(galloc)) {
         return NULL;
     }
     ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(pool->buft, size);
@@ -60,9 +73,9 @@ void berth_galloc_buffers_free(struct ggml_gallocr *galloc) {
         ggml_backend_buffer_free(galloc->owned[i]);
     }
     for (int p = 0; p < galloc->n_pools; p++) {
-        berth_free(galloc->pools[p].chunks);
+        berth_free(galloc->pools[p].many);
     }
-    berth_free(galloc->owned);
+    berth_free(galloc->many);
 }
 
 // ---- growing ----
@@ -93,8 +106,23 @@ static bool chunk_grow(struct ggml_gallocr *galloc, struct galloc_pool *pool, si
     return true;
 }
 
+// Room for n chunks, if there are not as many.
+static bool chunks_grow(struct galloc_pool *pool, size_t n) {
+    if (n <= pool->n_chunks) {
+        return true;
+    }
+    if (n > 1 && !berth_grow((void **) &pool->many, &pool->many_cap, n, sizeof pool->many[0])) {
+        return false;
+    }
+    if (n > 1 && pool->n_chunks == 1) {
+        pool->many[0] = pool->chunks[0];
+    }
+    pool->chunks = n > 1 ? pool->many : &pool->one;
+    return true;
+}
+
 static enum ggml_status pool_reserve(struct ggml_gallocr *galloc, struct galloc_pool *pool, const size_t *sizes, size_t n_sizes) {
-    if (!berth_grow((void **) &pool->chunks, &pool->chunks_cap, n_sizes, sizeof pool->chunks[0])) {
+    if (!chunks_grow(pool, n_sizes)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu buffers", n_sizes);
     }
     while (pool->n_chunks < n_sizes) {

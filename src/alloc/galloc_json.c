@@ -174,12 +174,10 @@ static enum ggml_status check_pools(const struct ggml_gallocr *galloc, struct ga
 
 static enum ggml_status plan_from(struct ggml_gallocr *galloc, struct galloc_plan *plan, const struct berth_plan_set *set) {
     enum ggml_status status = same_items(plan, set);
-    if (status == GGML_STATUS_SUCCESS) {
-        status = berth_galloc_plan_prepare(galloc, plan);
-    }
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
+    berth_galloc_plan_prepare(galloc, plan);
     if (set->n_items > 0) {
         memcpy(plan->offsets, set->offsets, set->n_items * sizeof plan->offsets[0]);
     }

@@ -12,7 +12,10 @@ struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc) {
     struct galloc_plan *plan = ok ? berth_calloc(1, sizeof *plan + size) : NULL;
     if (plan == NULL) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a plan of %d buffer types", galloc->n_pools);
+        return NULL;
     }
+    plan->lives.per_row  = 2 * sizeof plan->places[0];
+    plan->lives.per_item = sizeof plan->spots[0] + sizeof plan->offsets[0];
     return plan;
 }
 
@@ -25,7 +28,6 @@ void berth_galloc_plan_free(const struct ggml_gallocr *galloc, struct galloc_pla
     }
     berth_record_fini(&plan->rec);
     berth_lifetimes_fini(&plan->lives);
-    berth_free(plan->memory);
     berth_free(plan);
 }
 
@@ -149,19 +151,11 @@ static void set_limits(const struct ggml_gallocr *galloc, struct galloc_plan *pl
     }
 }
 
-enum ggml_status berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
-    const size_t n_items = plan->lives.n_items + 1, n_places = 2 * ((size_t) plan->rec.n_rows + 1);
-    size_t items_size, places_size, size;
-    const bool ok = berth_mul_ok(n_items, sizeof plan->spots[0] + sizeof plan->offsets[0], &items_size) &&
-                    berth_mul_ok(n_places, sizeof plan->places[0], &places_size) && berth_add_ok(items_size, places_size, &size);
-    if (!ok || !berth_grow((void **) &plan->memory, &plan->memory_cap, size, 1)) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the places of %zu items", n_items - 1);
-    }
-    plan->places  = (struct record_place *) plan->memory;
-    plan->spots   = (struct galloc_spot *) (plan->places + n_places);
-    plan->offsets = (uint64_t *) (plan->spots + n_items);
+void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+    plan->places  = (struct record_place *) plan->lives.room;
+    plan->spots   = (struct galloc_spot *) (plan->lives.room + (size_t) plan->rec.n_rows * plan->lives.per_row);
+    plan->offsets = (uint64_t *) (plan->spots + plan->lives.max_items);
     set_limits(galloc, plan);
-    return GGML_STATUS_SUCCESS;
 }
 
 // A pool at a time, since each may have a largest chunk of its own. Items of the pool are gathered to the front of scratch.
@@ -202,11 +196,9 @@ static enum ggml_status solve_pools(struct ggml_gallocr *galloc, struct galloc_p
 }
 
 enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
-    const int64_t n         = (int64_t) plan->lives.n_items;
-    enum ggml_status status = berth_galloc_plan_prepare(galloc, plan);
-    if (status != GGML_STATUS_SUCCESS) {
-        return status;
-    }
+    const int64_t n = (int64_t) plan->lives.n_items;
+    enum ggml_status status;
+    berth_galloc_plan_prepare(galloc, plan);
     if (galloc->n_pools == 1) {
         const struct berth_plan_params params = {.max_chunk = plan->needs[0].max_chunk, .budget_us = galloc->options.budget_us};
         status = berth_plan_solve(plan->lives.items, n, &params, plan->offsets, &plan->needs[0].report);

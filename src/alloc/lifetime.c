@@ -316,20 +316,25 @@ static bool run_nodes(struct replay *r) {
 }
 
 // Room for n items; what was there goes.
-static bool make_room(struct lifetimes *l, size_t n) {
-    size_t size;
-    if (n <= l->cap) {
-        return true;
-    }
-    berth_lifetimes_fini(l);
-    const bool ok = berth_mul_ok(n, sizeof l->items[0] + sizeof l->owners[0] + sizeof l->returned[0], &size);
-    l->items      = ok ? berth_malloc(size) : NULL;
-    if (l->items == NULL) {
+static bool make_room(struct lifetimes *l, size_t n, size_t n_rows) {
+    const size_t per_item = sizeof l->items[0] + l->per_item + sizeof l->owners[0] + sizeof l->returned[0];
+    size_t items_size, rows_size, size;
+    if (!berth_mul_ok(n, per_item, &items_size) || !berth_mul_ok(n_rows, l->per_row, &rows_size) ||
+        !berth_add_ok(items_size, rows_size, &size)) {
         return false;
     }
-    l->owners   = (int32_t *) (l->items + n);
-    l->returned = (bool *) (l->owners + n);
-    l->cap      = n;
+    if (size > l->size) {
+        berth_free(l->items);
+        l->items = berth_malloc(size);
+        l->size  = l->items != NULL ? size : 0;
+    }
+    if (size > l->size) {
+        return false;
+    }
+    l->room      = (char *) (l->items + n);
+    l->owners    = (int32_t *) (l->room + rows_size + n * l->per_item);
+    l->returned  = (bool *) (l->owners + n);
+    l->max_items = n;
     return true;
 }
 
@@ -351,7 +356,7 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
         memset(r.live, 0, (size_t) rec->n_rows * sizeof r.live[0]);
         count_children(&r);
         find_kept(&r);
-        ok = make_room(out, look_at_rows(&r, &has_inputs));
+        ok = make_room(out, look_at_rows(&r, &has_inputs), (size_t) rec->n_rows);
     }
     ok = ok && take_leafs(&r) && (!has_inputs || take_inputs(&r)) && run_nodes(&r);
     berth_scratch_fini(&scratch);

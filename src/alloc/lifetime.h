@@ -18,10 +18,13 @@ struct lifetime_rules {
 };
 
 struct lifetimes {
-    struct berth_plan_item *items; // pool = buffer id; first and last are node numbers; the other lists lie behind them
+    struct berth_plan_item *items; // pool = buffer id; first and last are node numbers; the others lie behind them
     int32_t *owners;               // [n_items] the row that got the memory first
     bool *returned;                // [n_items] given back before the end
-    size_t n_items, cap;
+    char *room;                    // the caller's: per_row bytes for each row, then per_item for each of max_items
+    size_t per_row, per_item;      // set by the caller before, multiples of 8
+    size_t n_items, max_items;
+    size_t size; // bytes of it all
 };
 
 // Fills rows[].item, buf and took in rec, and the items. align and pool of buffer b: aligns[b], pools[b] (buffers of one type

@@ -20,8 +20,8 @@ static const struct {
 } methods[] = {
     {"outward", OUTWARD, 0},
     {"dive TWA", DIVE, PLAN_TWA},
-    {"dive WAT", DIVE, PLAN_WAT},
     {"dive TAW", DIVE, PLAN_TAW},
+    {"dive WAT", DIVE, PLAN_WAT},
     {"best fit", BEST_FIT, 0},
     {"largest first", LARGEST_FIRST, 0},
     {"dive ZW", DIVE, PLAN_ZW},
