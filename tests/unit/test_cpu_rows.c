@@ -105,7 +105,7 @@ static void check_convert(const struct cpu_kernels *k) {
             if (!rows_make(&x, (enum ggml_type) t, n, 1)) {
                 continue;
             }
-            for (int how = 0; how < 5 && from != plain; how++) {
+            for (int how = 0; how < 7 && from != plain; how++) {
                 float *v = numbers(n);
                 for (int64_t j = 0; j < n; j++) {
                     v[j] *= how == 1 ? 1e-30f : how == 2 ? 1e4f : how == 3 ? 0.0f : 1.0f;
@@ -113,6 +113,10 @@ static void check_convert(const struct cpu_kernels *k) {
                 }
                 if (how == 4 && n > 16) {
                     v[3] = -127.0f;
+                }
+                if (how >= 5 && n > 16) { // two are the farthest from zero: the first counts
+                    v[9]  = how == 5 ? 5.0f : -5.0f;
+                    v[14] = -v[9];
                 }
                 char *got = fresh(x.size), *want = fresh(x.size);
                 from(v, got, n);

@@ -2,7 +2,8 @@
 // dot_k__dotprod.c: dot products of the formats with blocks of 256. Within a block everything is integer and exact: dots of 16 or
 // 32 elements, times their scales; minima and offsets go with the block sums that q8_K carries.
 //
-// A column of its own (kernels.h:cpu_gemv) comes as struct y256, aligned, since a load that is not costs two.
+// A column of its own (kernels.h:cpu_gemv) comes as struct y256, aligned, since a load that is not costs two. q4_K and q5_K go
+// two rows at a time: gemv_k__dotprod.c.
 
 #include "cpu/arm/tiers.h"
 #include "cpu/arm/unpack.h"
@@ -147,7 +148,8 @@ UNPACK_INLINE int32x4_t block_iq4_xs_dot(const block_iq4_xs *x, const struct y_a
             sums = add_##type(sums, &x[i], y[i].qs, y[i].bsums, y[i].d); \
         } \
         *s = vaddvq_f32(sums); \
-    } \
+    }
+#define GEMV_K(type) \
     static void gemv_##type##__dotprod(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) { \
         for (int r = 0; r < nx; r++) { \
             const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
@@ -167,6 +169,11 @@ DOT_K(q3_K, 0, NO_MIN)
 DOT_K(q6_K, 0, NO_MIN)
 DOT_K(iq4_xs, 0, NO_MIN)
 
+GEMV_K(q2_K)
+GEMV_K(q3_K)
+GEMV_K(q6_K)
+GEMV_K(iq4_xs)
+
 static void pack_q8_K__dotprod(int64_t n, void *panel, const float *y) {
     struct y256 *to = panel;
     for (int64_t i = 0; i < n / QK_K; i++) {
@@ -183,11 +190,11 @@ void cpu_tier_dotprod_k(struct cpu_kernels *k) {
 #define ROW(TYPE, type) \
     k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type##__dotprod; \
     k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_q8_K__dotprod, gemv_##type##__dotprod, QK_K, sizeof(struct y256)};
-    ROW(Q4_K, q4_K)
-    ROW(Q5_K, q5_K)
     ROW(Q2_K, q2_K)
     ROW(Q3_K, q3_K)
     ROW(Q6_K, q6_K)
     ROW(IQ4_XS, iq4_xs)
 #undef ROW
+    k->traits[GGML_TYPE_Q4_K].vec_dot = vec_dot_q4_K__dotprod;
+    k->traits[GGML_TYPE_Q5_K].vec_dot = vec_dot_q5_K__dotprod;
 }

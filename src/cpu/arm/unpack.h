@@ -150,12 +150,14 @@ MIN_OF_HALF(q5_1)
 
 // The 8 scales and minima of q4_K and q5_K: 6 bits each in 12 bytes.
 UNPACK_INLINE void scales_6bit(const uint8_t *from, uint8x8_t *scales, uint8x8_t *mins) {
-    uint32_t u[3];
-    memcpy(u, from, sizeof u);
-    const uint32_t s0 = u[0] & 0x3f3f3f3f, s1 = (u[2] & 0x0f0f0f0f) | (u[0] >> 6 & 0x03030303) << 4;
-    const uint32_t m0 = u[1] & 0x3f3f3f3f, m1 = (u[2] >> 4 & 0x0f0f0f0f) | (u[1] >> 6 & 0x03030303) << 4;
-    *scales = vcreate_u8((uint64_t) s1 << 32 | s0);
-    *mins   = vcreate_u8((uint64_t) m1 << 32 | m0);
+    uint64_t low; // four scales, four minima, each with two bits of another
+    uint32_t high;
+    memcpy(&low, from, sizeof low);
+    memcpy(&high, from + sizeof low, sizeof high);
+    const uint64_t first = low & 0x3f3f3f3f3f3f3f3f, nibbles = (high | (uint64_t) high << 28) & 0x0f0f0f0f0f0f0f0f;
+    const uint64_t second = nibbles | (low >> 2 & 0x3030303030303030);
+    *scales               = vcreate_u8((first & 0xffffffff) | second << 32);
+    *mins                 = vcreate_u8(first >> 32 | second >> 32 << 32);
 }
 
 UNPACK_INLINE void unpack_q4_K(const block_q4_K *b, int8x16_t *v) {
@@ -168,17 +170,19 @@ UNPACK_INLINE void unpack_q4_K(const block_q4_K *b, int8x16_t *v) {
     }
 }
 
+// v below 16 with bit r of h for its fifth bit.
+UNPACK_INLINE uint8x16_t with_fifth(uint8x16_t v, uint8x16_t h, const int r) {
+    return vbslq_u8(vdupq_n_u8(0x10), r < 4 ? h << (4 - r) : h >> (r - 4), v);
+}
+
 UNPACK_INLINE void unpack_q5_K(const block_q5_K *b, int8x16_t *v) {
-    const uint8x16_t bit = vdupq_n_u8(0x10);
-    uint8x16_t h0 = vld1q_u8(b->qh), h1 = vld1q_u8(b->qh + 16);
+    const uint8x16_t h0 = vld1q_u8(b->qh), h1 = vld1q_u8(b->qh + 16);
     for (int j = 0; j < 4; j++) {
         const uint8x16_t q0 = vld1q_u8(b->qs + 32 * j), q1 = vld1q_u8(b->qs + 32 * j + 16);
-        v[4 * j]     = s8(vorrq_u8(low4(q0), vandq_u8(vshlq_n_u8(h0, 4), bit)));
-        v[4 * j + 1] = s8(vorrq_u8(low4(q1), vandq_u8(vshlq_n_u8(h1, 4), bit)));
-        v[4 * j + 2] = s8(vorrq_u8(vshrq_n_u8(q0, 4), vandq_u8(vshlq_n_u8(h0, 3), bit)));
-        v[4 * j + 3] = s8(vorrq_u8(vshrq_n_u8(q1, 4), vandq_u8(vshlq_n_u8(h1, 3), bit)));
-        h0           = vshrq_n_u8(h0, 2);
-        h1           = vshrq_n_u8(h1, 2);
+        v[4 * j]     = s8(with_fifth(low4(q0), h0, 2 * j));
+        v[4 * j + 1] = s8(with_fifth(low4(q1), h1, 2 * j));
+        v[4 * j + 2] = s8(with_fifth(vshrq_n_u8(q0, 4), h0, 2 * j + 1));
+        v[4 * j + 3] = s8(with_fifth(vshrq_n_u8(q1, 4), h1, 2 * j + 1));
     }
 }
 
