@@ -234,12 +234,6 @@ static bool link_srcs(struct build *b, int32_t r) {
     return true;
 }
 
-static inline void fetch_ahead(const struct ggml_tensor *next) {
-    for (size_t at = 0; at < offsetof(struct ggml_tensor, extra); at += 64) {
-        __builtin_prefetch((const char *) next + at);
-    }
-}
-
 static bool build_rows(struct build *b, const struct ggml_cgraph *g, const int *node_bufs, const int *leaf_bufs) {
     struct record *rec     = b->rec;
     const int32_t n_listed = g->n_nodes + g->n_leafs;
@@ -261,7 +255,7 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g, const int *
     for (int32_t r = 0; r < rec->n_rows; r++) { // grows while it runs: what is named outside the graph follows
         struct ggml_tensor *t = rec->tensors[r];
         if (r + RECORD_AHEAD < n_listed) {
-            fetch_ahead(rec->tensors[r + RECORD_AHEAD]);
+            record_fetch(rec->tensors[r + RECORD_AHEAD]);
         }
         if (r < n_listed) {
             const int *bufs = r < g->n_nodes ? node_bufs : leaf_bufs;

@@ -11,6 +11,11 @@
 #define RECORD_FLAGS (GGML_TENSOR_FLAG_INPUT | GGML_TENSOR_FLAG_OUTPUT)
 // Rows that are fetched ahead: tensors are larger than what a core fetches by itself.
 #define RECORD_AHEAD 6
+static inline void record_fetch(const struct ggml_tensor *next) {
+    for (size_t at = 0; at < offsetof(struct ggml_tensor, extra); at += 64) {
+        __builtin_prefetch((const char *) next + at);
+    }
+}
 
 // A layout. Graphs have few that differ, so that rows hold a number and comparing rows mostly compares numbers; two shapes may
 // be equal all the same.

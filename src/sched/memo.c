@@ -185,6 +185,9 @@ static bool build(struct builder *b, const struct ggml_cgraph *graph) {
         memo->has_twice        = memo->has_twice || first != r;
     }
     for (int32_t r = 0; r < memo->n_rows; r++) { // grows while it runs
+        if (r + RECORD_AHEAD < memo->n_rows) {
+            record_fetch(memo->tensors_at[r + RECORD_AHEAD]);
+        }
         if (!row_fill(b, r)) {
             return false;
         }

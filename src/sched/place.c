@@ -89,12 +89,35 @@ static void note_copies(struct ggml_backend_sched *sched, struct sched_memo *mem
     }
 }
 
-// Roots first: a view's may be a later row. With is_new the plan is asked for the places.
-static enum ggml_status put_roots(struct ggml_backend_sched *sched, struct sched_memo *memo, bool is_new) {
+static enum ggml_status put_view(struct sched_memo *memo, int32_t r) {
+    struct ggml_tensor *t          = memo->tensors_at[r];
+    const struct ggml_tensor *root = memo->tensors_at[memo->rows[r].view_src];
+    return root != t && root->data != NULL ? put(t, root->buffer, (char *) root->data + t->view_offs) : GGML_STATUS_SUCCESS;
+}
+
+// A view whose root may still have to be put: it is a later row, or a view itself, which no op of ggml's makes.
+static inline bool is_early_view(const struct sched_memo *memo, int32_t r) {
+    const int32_t v = memo->rows[r].view_src;
+    return v >= 0 && !memo->rows[v].is_placed && (v > r || memo->rows[v].view_src >= 0);
+}
+
+// All but early views. With is_new the plan is asked for the places.
+static enum ggml_status put_rows(struct ggml_backend_sched *sched, struct sched_memo *memo, bool is_new, bool *has_early) {
     int32_t at = is_new ? sched->plan->rec.n_rows - memo->n_inputs * (memo->n_slots - 1) : 0;
     for (int32_t r = 0; r < memo->n_rows; r++) {
         struct sched_row *row = &memo->rows[r];
-        if (row->view_src >= 0 || row->is_placed) {
+        if (r + RECORD_AHEAD < memo->n_rows) {
+            record_fetch(memo->tensors_at[r + RECORD_AHEAD]);
+        }
+        if (row->view_src >= 0) {
+            const bool is_early = is_early_view(memo, r);
+            *has_early          = *has_early || is_early;
+            if (!is_early && put_view(memo, r) != GGML_STATUS_SUCCESS) {
+                return GGML_STATUS_FAILED;
+            }
+            continue;
+        }
+        if (row->is_placed) {
             continue;
         }
         if (is_new) {
@@ -111,15 +134,10 @@ static enum ggml_status put_roots(struct ggml_backend_sched *sched, struct sched
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status put_views(struct sched_memo *memo) {
+static enum ggml_status put_early_views(struct sched_memo *memo) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int32_t r = 0; memo->has_views && r < memo->n_rows && status == GGML_STATUS_SUCCESS; r++) {
-        const int32_t v                = memo->rows[r].view_src;
-        struct ggml_tensor *t          = memo->tensors_at[r];
-        const struct ggml_tensor *root = v >= 0 ? memo->tensors_at[v] : NULL;
-        if (root != NULL && root != t && root->data != NULL) {
-            status = put(t, root->buffer, (char *) root->data + t->view_offs);
-        }
+    for (int32_t r = 0; r < memo->n_rows && status == GGML_STATUS_SUCCESS; r++) {
+        status = is_early_view(memo, r) ? put_view(memo, r) : status;
     }
     return status;
 }
@@ -163,12 +181,13 @@ enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo
             status = put_copies(memo);
         }
     }
+    bool has_early = false;
     if (status == GGML_STATUS_SUCCESS) {
-        status = put_roots(sched, memo, is_new);
+        status = put_rows(sched, memo, is_new, &has_early);
     }
     if (status == GGML_STATUS_SUCCESS) {
         memo->epoch = sched->galloc->epoch;
-        status      = put_views(memo);
+        status      = has_early ? put_early_views(memo) : status;
     }
     return status;
 }
