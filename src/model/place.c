@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 // place.c: brings the weights of a model to its devices. A device that can use the host's memory gets the file's own pages, so
-// nothing is copied; the others get theirs uploaded. Layers go to GPUs from the last on, as many as fit.
+// nothing is copied, if the file has them aligned; the others get theirs uploaded. Layers go to GPUs from the last on, as many as
+// fit.
 
 #include "model/model.h"
 
 #include <inttypes.h>
 #include <string.h>
 
+#define MAP_ALIGNMENT 8              // bytes: of the largest number in any type
 #define STEP_SIZE ((size_t) 8 << 20) // between two words on progress
 
 struct placing {
@@ -96,10 +98,11 @@ static bool tensors_make(struct placing *p, int d) {
     return true;
 }
 
-static bool can_map(ggml_backend_dev_t dev) {
+// Kernels load numbers, so weights that a file has at odd bytes are brought to memory of their own.
+static bool can_map(const struct model *m, ggml_backend_dev_t dev) {
     struct ggml_backend_dev_props props;
     ggml_backend_dev_get_props(dev, &props);
-    return props.caps.buffer_from_host_ptr;
+    return props.caps.buffer_from_host_ptr && gguf_get_alignment(berth_gguf_map_meta(m->file)) >= MAP_ALIGNMENT;
 }
 
 static size_t bytes_of(const struct placing *p, int d, size_t *largest) {
@@ -204,7 +207,7 @@ static bool device_fill(struct placing *p, int d, bool plan_only) {
     if (size == 0) {
         return true;
     }
-    m->parts[d].is_mapped = can_map(p->devices->dev[d]);
+    m->parts[d].is_mapped = can_map(m, p->devices->dev[d]);
     m->parts[d].size      = m->parts[d].is_mapped ? size
                                                   : ggml_backend_alloc_ctx_tensors_from_buft_size(
                                                         m->parts[d].ctx, ggml_backend_dev_buffer_type(p->devices->dev[d]));

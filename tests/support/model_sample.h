@@ -17,6 +17,7 @@ struct sample_model {
     const char *twist;                             // tensor that has one column more
     void (*last)(struct gguf_context *g, void *x); // a last word on the keys
     void *last_arg;
+    uint32_t alignment; // of the tensors in the file, 0: the usual one; 1 makes them begin at odd bytes
 };
 
 static inline struct sample_model sample_model_default(void) {
@@ -104,6 +105,13 @@ static inline void sample_model_write(const struct sample_model *m, char *path) 
     }
     snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", m->arch);
     gguf_set_val_f32(g, key, 1e-5f);
+    if (m->alignment > 0) {
+        struct ggml_tensor *filler = ggml_new_tensor_1d(ctx, GGML_TYPE_I8, 3);
+        memset(filler->data, 1, 3);
+        ggml_set_name(filler, "filler");
+        gguf_set_val_u32(g, GGUF_KEY_GENERAL_ALIGNMENT, m->alignment);
+        gguf_add_tensor(g, filler);
+    }
     sample_weight(m, g, ctx, &seed, "token_embd.weight", m->n_embd, m->n_vocab, 1);
     sample_weight(m, g, ctx, &seed, "output_norm.weight", m->n_embd, 1, 1);
     if (m->has_output) {

@@ -333,6 +333,27 @@ static void test_cache_types(void **state) {
     model_devices_close(&d);
 }
 
+// Weights that begin at any byte of the file.
+static void test_misaligned(void **state) {
+    (void) state;
+    struct model_devices d       = cpu_open();
+    struct sample_model m        = sample_model_default();
+    struct session_params params = {.cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
+    int32_t tokens[N_TOKENS];
+    float want[64], got[64];
+    tokens_fill(tokens, m.n_vocab);
+    struct opened o = open_with(&m, &d, &params);
+    decode_in(o.session, tokens, 50, want);
+    close_opened(&o);
+    for (m.alignment = 1; m.alignment <= 64; m.alignment *= 2) {
+        o = open_with(&m, &d, &params);
+        decode_in(o.session, tokens, 50, got);
+        near(want, got, m.n_vocab, 0);
+        close_opened(&o);
+    }
+    model_devices_close(&d);
+}
+
 static size_t device_room;
 
 static void device_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) {
@@ -545,9 +566,9 @@ static void test_no_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_missing), cmocka_unit_test(test_shapes), cmocka_unit_test(test_keys),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_batches), cmocka_unit_test(test_causal), cmocka_unit_test(test_window),
-        cmocka_unit_test(test_cache_types), cmocka_unit_test(test_devices), cmocka_unit_test(test_many_devices),
-        cmocka_unit_test(test_plan_only), cmocka_unit_test(test_plan_outside), cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_no_memory)};
+        cmocka_unit_test(test_cache_types), cmocka_unit_test(test_misaligned), cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_many_devices), cmocka_unit_test(test_plan_only), cmocka_unit_test(test_plan_outside),
+        cmocka_unit_test(test_stopped), cmocka_unit_test(test_no_memory)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
