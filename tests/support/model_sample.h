@@ -12,6 +12,7 @@
 struct sample_model {
     const char *arch;
     int n_layer, n_embd, n_head, n_head_kv, n_ff, n_vocab, n_expert;
+    int head_size, head_size_v; // 0: n_embd / n_head
     bool has_bias, has_qk_norm, has_output, has_freqs;
     const char *leave_out;                         // tensor or key that is not there
     const char *twist;                             // tensor that has one column more
@@ -44,20 +45,23 @@ static inline void sample_weight(const struct sample_model *m, struct gguf_conte
 
 static inline void sample_layer(
     const struct sample_model *m, struct gguf_context *g, struct ggml_context *ctx, uint64_t *seed, int i) {
-    const int64_t e = m->n_embd, kv = e / m->n_head * m->n_head_kv, head = e / m->n_head, ff = m->n_ff, x = m->n_expert;
+    const int64_t e = m->n_embd, ff = m->n_ff, x = m->n_expert;
+    const int64_t head   = m->head_size > 0 ? m->head_size : e / m->n_head;
+    const int64_t head_v = m->head_size_v > 0 ? m->head_size_v : e / m->n_head;
+    const int64_t q = head * m->n_head, k_all = head * m->n_head_kv, v_all = head_v * m->n_head_kv, o = head_v * m->n_head;
     const struct {
         const char *name;
         int64_t n0, n1, n2;
         bool is_there;
     } rows[] = {
         {"attn_norm.weight", e, 1, 1, true},
-        {"attn_q.weight", e, e, 1, true},
-        {"attn_k.weight", e, kv, 1, true},
-        {"attn_v.weight", e, kv, 1, true},
-        {"attn_output.weight", e, e, 1, true},
-        {"attn_q.bias", e, 1, 1, m->has_bias},
-        {"attn_k.bias", kv, 1, 1, m->has_bias},
-        {"attn_v.bias", kv, 1, 1, m->has_bias},
+        {"attn_q.weight", e, q, 1, true},
+        {"attn_k.weight", e, k_all, 1, true},
+        {"attn_v.weight", e, v_all, 1, true},
+        {"attn_output.weight", o, e, 1, true},
+        {"attn_q.bias", q, 1, 1, m->has_bias},
+        {"attn_k.bias", k_all, 1, 1, m->has_bias},
+        {"attn_v.bias", v_all, 1, 1, m->has_bias},
         {"attn_q_norm.weight", head, 1, 1, m->has_qk_norm},
         {"attn_k_norm.weight", head, 1, 1, m->has_qk_norm},
         {"ffn_norm.weight", e, 1, 1, true},
@@ -99,6 +103,10 @@ static inline void sample_model_write(const struct sample_model *m, char *path) 
     sample_u32(m, g, "feed_forward_length", (uint32_t) m->n_ff);
     sample_u32(m, g, "attention.head_count", (uint32_t) m->n_head);
     sample_u32(m, g, "attention.head_count_kv", (uint32_t) m->n_head_kv);
+    if (m->head_size > 0) {
+        sample_u32(m, g, "attention.key_length", (uint32_t) m->head_size);
+        sample_u32(m, g, "attention.value_length", (uint32_t) m->head_size_v);
+    }
     if (m->n_expert > 0) {
         sample_u32(m, g, "expert_count", (uint32_t) m->n_expert);
         sample_u32(m, g, "expert_used_count", 2);

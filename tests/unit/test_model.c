@@ -55,6 +55,11 @@ static void set_u32(struct gguf_context *g, void *x) {
     gguf_set_val_u32(g, pair[0], (uint32_t) strtoul(pair[1], NULL, 10));
 }
 
+static void set_f32(struct gguf_context *g, void *x) {
+    const char *const *pair = x;
+    gguf_set_val_f32(g, pair[0], strtof(pair[1], NULL));
+}
+
 static void set_str(struct gguf_context *g, void *x) {
     const char *const *pair = x;
     gguf_set_val_str(g, pair[0], pair[1]);
@@ -71,6 +76,19 @@ static void test_keys(void **state) {
     static const char *const texts[][3]   = {{"llama.block_count", "three", "is str, a whole number is wanted"},
           {"general.architecture", "gemma2", "architecture 'gemma2' is not supported"},
           {"llama.rope.scaling.type", "magic", "rope scaling 'magic' is not supported"}};
+    static const char *const reals[][3]   = {{"llama.rope.scaling.factor", "1e-40", "rope scaling factor 1e-40 is too small"},
+          {"llama.rope.scaling.factor", "-2", "rope scaling factor -2 is negative"},
+          {"llama.rope.freq_base", "0", "the base of rope's frequencies is not positive"},
+          {"llama.rope.freq_base", "nan", "key 'llama.rope.freq_base' is not finite"},
+          {"llama.attention.layer_norm_rms_epsilon", "-1", "the epsilon of the norm is missing or not positive"},
+          {"llama.rope.scaling.attn_factor", "inf", "key 'llama.rope.scaling.attn_factor' is not finite"},
+          {"llama.block_count", "3", "is f32, a whole number is wanted"}};
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        struct sample_model m = sample_model_default();
+        m.last                = set_f32;
+        m.last_arg            = (void *) (uintptr_t) reals[i];
+        refuse(&m, reals[i][2]);
+    }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct sample_model m = sample_model_default();
         m.last                = set_u32;
@@ -174,10 +192,12 @@ static struct model_devices cpu_open(void) {
 // Every kind of layer: in one batch, in many, without flash attention.
 static void test_batches(void **state) {
     (void) state;
-    struct sample_model kinds[6];
-    for (int i = 0; i < 6; i++) {
+    struct sample_model kinds[7];
+    for (int i = 0; i < 7; i++) {
         kinds[i] = sample_model_default();
     }
+    kinds[6].head_size     = 12;
+    kinds[6].head_size_v   = 20;
     kinds[1].arch          = "qwen2";
     kinds[1].has_bias      = true;
     kinds[2].arch          = "qwen3";
@@ -186,7 +206,7 @@ static void test_batches(void **state) {
     kinds[4].has_freqs     = true;
     kinds[5].n_expert      = 4;
     struct model_devices d = cpu_open();
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         int32_t tokens[N_TOKENS];
         float one[64], many[64], plain[64];
         struct session_params params = {.n_batch = 512, .cache_k = GGML_TYPE_F32, .cache_v = GGML_TYPE_F32};

@@ -192,6 +192,8 @@ static void test_layers(void **state) {
     m.arch        = "qwen3";
     m.last_arg    = &three;
     compare(&m, "qwen3");
+    m.head_size = m.head_size_v = 12;
+    compare(&m, "qwen3, wider heads");
 }
 
 static void test_rope(void **state) {
