@@ -124,7 +124,7 @@ static bool scaling_read(const struct gguf_context *meta, struct model_params *p
         return model_fail(error, "rope scaling factor %g is %s", (double) factor, factor < 0 ? "negative" : "too small");
     }
     p->ext_factor = is_yarn ? 1 : 0;
-    if (factor > 0 && (is_yarn || strcmp(type, "linear") == 0)) {
+    if (factor > 0 && strcmp(type, "none") != 0) {
         p->freq_scale = 1 / factor;
     }
     return true;

@@ -13,7 +13,7 @@ struct sample_model {
     const char *arch;
     int n_layer, n_embd, n_head, n_head_kv, n_ff, n_vocab, n_expert;
     int head_size, head_size_v; // 0: n_embd / n_head
-    bool has_bias, has_qk_norm, has_output, has_freqs;
+    bool has_bias, has_qk_norm, has_output, has_freqs, has_long_freqs;
     const char *leave_out;                         // tensor or key that is not there
     const char *twist;                             // tensor that has one column more
     void (*last)(struct gguf_context *g, void *x); // a last word on the keys
@@ -37,7 +37,7 @@ static inline void sample_weight(const struct sample_model *m, struct gguf_conte
     const bool is_norm    = n1 == 1 && strstr(name, "norm") != NULL;
     for (int64_t i = 0; i < ggml_nelements(t); i++) {
         const float x          = (float) check_rng_below(&r, 2001) / 1000 - 1;
-        ((float *) t->data)[i] = is_norm || strstr(name, "freqs") != NULL ? 1 + x / 4 : x / sqrtf((float) n0) * 1.5f;
+        ((float *) t->data)[i] = is_norm || strstr(name, "rope") != NULL ? 1 + x / 4 : x / sqrtf((float) n0) * 1.5f;
     }
     ggml_set_name(t, name);
     gguf_add_tensor(g, t);
@@ -127,6 +127,10 @@ static inline void sample_model_write(const struct sample_model *m, char *path) 
     }
     if (m->has_freqs) {
         sample_weight(m, g, ctx, &seed, "rope_freqs.weight", m->n_embd / m->n_head / 2, 1, 1);
+    }
+    if (m->has_long_freqs) {
+        sample_weight(m, g, ctx, &seed, "rope_factors_long.weight", m->n_embd / m->n_head / 2, 1, 1);
+        sample_weight(m, g, ctx, &seed, "rope_factors_short.weight", m->n_embd / m->n_head / 2, 1, 1);
     }
     for (int i = 0; i < m->n_layer; i++) {
         sample_layer(m, g, ctx, &seed, i);

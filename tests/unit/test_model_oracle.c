@@ -145,6 +145,7 @@ struct rope_keys {
     float factor;
     uint32_t n_orig;
     uint32_t window;
+    float attn_factor;
 };
 
 static void keys_put(struct gguf_context *g, void *x) {
@@ -153,6 +154,10 @@ static void keys_put(struct gguf_context *g, void *x) {
     gguf_set_val_str(g, "tokenizer.ggml.model", "no_vocab");
     snprintf(key, sizeof key, "%s.vocab_size", rope->arch);
     gguf_set_val_u32(g, key, 40);
+    if (rope->attn_factor > 0) {
+        snprintf(key, sizeof key, "%s.rope.scaling.attn_factor", rope->arch);
+        gguf_set_val_f32(g, key, rope->attn_factor);
+    }
     if (rope->window > 0) {
         snprintf(key, sizeof key, "%s.attention.sliding_window", rope->arch);
         gguf_set_val_u32(g, key, rope->window);
@@ -211,6 +216,20 @@ static void test_rope(void **state) {
     compare(&m, "rope: yarn, neox");
     keys.type = "none";
     compare(&m, "rope: none");
+    m                = sample_model_default();
+    m.last           = keys_put;
+    m.last_arg       = &keys;
+    m.has_long_freqs = true;
+    keys             = (struct rope_keys){.arch = "llama", .type = "longrope", .factor = 3, .n_orig = 64};
+    compare(&m, "rope: longrope, long");
+    keys.n_orig = 512;
+    compare(&m, "rope: longrope, short");
+    keys.attn_factor = 1.5f;
+    compare(&m, "rope: longrope, attn");
+    keys.type        = "yarn";
+    m.has_long_freqs = false;
+    keys.n_orig      = 64;
+    compare(&m, "rope: yarn, attn");
 }
 
 // A cache of fewer bits is read by kernels that round on the way, each in its own.
