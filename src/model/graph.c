@@ -48,7 +48,7 @@ static struct ggml_tensor *rope(struct builder *b, const struct model_layer *l, 
         factors = b->s->params.n_ctx > p->n_ctx_orig ? b->m->rope_long : b->m->rope_short;
     }
     return ggml_rope_ext(b->ctx, x, b->in->pos, factors, (int) p->n_rot, p->rope_type, (int) p->n_ctx_orig, p->freq_base,
-        p->freq_scale, p->ext_factor, p->attn_factor, p->beta_fast, p->beta_slow);
+        p->freq_scale, p->ext_factor, p->attn_factor, 32, 1); // yarn's betas are these, whatever the file says: llama.cpp's are
 }
 
 static void remember(struct builder *b, struct ggml_tensor *cache, struct ggml_tensor *x) {

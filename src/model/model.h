@@ -66,8 +66,6 @@ struct model_params {
     float freq_scale;
     float ext_factor; // 1 for yarn, else 0
     float attn_factor;
-    float beta_fast;
-    float beta_slow;
 };
 
 bool model_params_read(const struct gguf_context *meta, struct model_params *params, struct model_error *error);

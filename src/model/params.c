@@ -102,14 +102,10 @@ static bool scaling_read(const struct gguf_context *meta, struct model_params *p
     float factor  = 0;
     p->n_ctx_orig = p->n_ctx_train;
     p->freq_scale = p->attn_factor = 1;
-    p->beta_fast                   = 32;
-    p->beta_slow                   = 1;
     if (!keys_text(meta, key_of(p, "rope.scaling.type", key), &type, error) ||
         !keys_real(meta, key_of(p, "rope.scale_linear", key), &factor, error) ||
         !keys_real(meta, key_of(p, "rope.scaling.factor", key), &factor, error) ||
         !keys_real(meta, key_of(p, "rope.scaling.attn_factor", key), &p->attn_factor, error) ||
-        !keys_real(meta, key_of(p, "rope.scaling.yarn_beta_fast", key), &p->beta_fast, error) ||
-        !keys_real(meta, key_of(p, "rope.scaling.yarn_beta_slow", key), &p->beta_slow, error) ||
         !keys_int(meta, key_of(p, "rope.scaling.original_context_length", key), 1, MAX_CONTEXT, &p->n_ctx_orig, error)) {
         return false;
     }

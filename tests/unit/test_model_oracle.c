@@ -14,7 +14,9 @@ struct reference_model_params {
 };
 struct reference_context_params {
     uint32_t n_ctx, n_batch, n_ubatch;
-    char bytes[92];
+    char bytes[16];
+    int32_t n_threads, n_threads_batch;
+    char between[68];
     int32_t type_k, type_v;
     char more[48];
 };
@@ -83,6 +85,7 @@ static void theirs(const char *path, int32_t *tokens, int n_vocab, enum ggml_typ
     void *model                            = reference.llama_model_load_from_file(path, reference.llama_model_default_params());
     struct reference_context_params params = reference.llama_context_default_params();
     params.n_ctx                           = 256;
+    params.n_threads = params.n_threads_batch = 1; // more would wait for each other where there is other work
     params.type_k = params.type_v = (int32_t) cache;
     params.n_batch = params.n_ubatch = 128;
     void *ctx                        = model != NULL ? reference.llama_init_from_model(model, params) : NULL;
@@ -145,7 +148,8 @@ struct rope_keys {
     float factor;
     uint32_t n_orig;
     uint32_t window;
-    float attn_factor;
+    const char *real; // a key beside
+    float value;
 };
 
 static void keys_put(struct gguf_context *g, void *x) {
@@ -154,9 +158,9 @@ static void keys_put(struct gguf_context *g, void *x) {
     gguf_set_val_str(g, "tokenizer.ggml.model", "no_vocab");
     snprintf(key, sizeof key, "%s.vocab_size", rope->arch);
     gguf_set_val_u32(g, key, 40);
-    if (rope->attn_factor > 0) {
-        snprintf(key, sizeof key, "%s.rope.scaling.attn_factor", rope->arch);
-        gguf_set_val_f32(g, key, rope->attn_factor);
+    if (rope->real != NULL) {
+        snprintf(key, sizeof key, "%s.%s", rope->arch, rope->real);
+        gguf_set_val_f32(g, key, rope->value);
     }
     if (rope->window > 0) {
         snprintf(key, sizeof key, "%s.attention.sliding_window", rope->arch);
@@ -224,12 +228,29 @@ static void test_rope(void **state) {
     compare(&m, "rope: longrope, long");
     keys.n_orig = 512;
     compare(&m, "rope: longrope, short");
-    keys.attn_factor = 1.5f;
+    keys.real  = "rope.scaling.attn_factor";
+    keys.value = 1.5f;
     compare(&m, "rope: longrope, attn");
     keys.type        = "yarn";
     m.has_long_freqs = false;
     keys.n_orig      = 64;
     compare(&m, "rope: yarn, attn");
+    // Keys beside: what counts there does here, and nothing else.
+    static const struct {
+        const char *key;
+        float value;
+    } rows[] = {{"rope.scaling.yarn_beta_fast", 8}, {"rope.scaling.yarn_beta_slow", 3}, {"rope.scaling.yarn_ext_factor", 0.5f},
+        {"rope.scaling.yarn_attn_factor", 1.5f}, {"rope.scaling.yarn_log_multiplier", 0.5f}, {"rope.freq_base", 500},
+        {"attention.layer_norm_rms_epsilon", 0.1f}, {"attention.scale", 0.2f}, {"logit_scale", 3}, {"embedding_scale", 3},
+        {"residual_scale", 3}, {"attention.clamp_kqv", 0.1f}, {"attn_logit_softcapping", 0.5f}, {"final_logit_softcapping", 0.5f},
+        {"attention.max_alibi_bias", 0.5f}, {"expert_weights_scale", 3}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        keys.real   = rows[i].key;
+        keys.value  = rows[i].value;
+        keys.n_orig = i < 2 ? 100000 : 64; // so that the betas would show
+        m.n_expert  = strncmp(rows[i].key, "expert", 6) == 0 ? 4 : 0;
+        compare(&m, rows[i].key);
+    }
 }
 
 // A cache of fewer bits is read by kernels that round on the way, each in its own.
