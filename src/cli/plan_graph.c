@@ -98,8 +98,8 @@ enum ggml_status cli_plan_solve(
         has_chunks    = has_chunks || plan->buffers[b].max_chunk > 0;
         status        = solve_buffer(plan->set, &plan->buffers[b], &own, &part, offsets);
     }
-    // An alias group over several buffers is no group.
-    if (status == GGML_STATUS_SUCCESS && !has_chunks) {
+    // An alias group over several buffers is no group. Each buffer alone was checked.
+    if (status == GGML_STATUS_SUCCESS && !has_chunks && plan->n_buffers > 1) {
         status = berth_plan_check(plan->set->items, (int64_t) plan->set->n_items, NULL, offsets, NULL);
     }
     free(part.items);

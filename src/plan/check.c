@@ -5,8 +5,6 @@
 
 #include "plan/plan.h"
 
-#include <string.h>
-
 // ---- highest end over a range of time ----
 
 struct tops {
@@ -151,8 +149,8 @@ static size_t time_index(const int64_t *t, size_t n, int64_t x) {
     return lo;
 }
 
-// The first of the sorted spots that meets an earlier one, or -1; -2: out of memory.
-static int64_t sweep(const struct spot *spots, const int64_t *order, int64_t n) {
+// The first of the sorted spots of one pool that meets an earlier one, or -1; -2: out of memory.
+static int64_t sweep_pool(const struct spot *spots, const int64_t *order, int64_t n) {
     int64_t found    = -1;
     int64_t *times   = berth_malloc((size_t) n * 2 * sizeof *times);
     struct tops tops = {0};
@@ -172,10 +170,7 @@ static int64_t sweep(const struct spot *spots, const int64_t *order, int64_t n) 
     tops.most = tops.over + 2 * tops.n;
     for (int64_t i = 0; i < n && found < 0;) {
         const struct spot *s = &spots[order[i]];
-        if (i > 0 && spots[order[i - 1]].pool != s->pool) {
-            memset(tops.over, 0, 4 * tops.n * sizeof *tops.over);
-        }
-        int64_t end = i + 1; // of the members of one group
+        int64_t end          = i + 1; // of the members of one group
         while (s->alias >= 0 && end < n && spot_cmp(s, &spots[order[end]]) == 0) {
             end++;
         }
@@ -192,6 +187,18 @@ static int64_t sweep(const struct spot *spots, const int64_t *order, int64_t n) 
     }
     berth_free(tops.over);
     berth_free(times);
+    return found;
+}
+
+// The same over all pools, each with the times of its own items: many pools cost no more than one.
+static int64_t sweep(const struct spot *spots, const int64_t *order, int64_t n) {
+    int64_t found = -1;
+    for (int64_t i = 0, end; i < n && found == -1; i = end) {
+        for (end = i + 1; end < n && spots[order[end]].pool == spots[order[i]].pool;) {
+            end++;
+        }
+        found = sweep_pool(spots, order + i, end - i);
+    }
     return found;
 }
 
