@@ -14,7 +14,7 @@
 
 #include <string.h>
 
-enum { MAX_RUNS = 16 };
+enum { MAX_RUNS = 16, MAX_STARTS = 8, N_SHIFTS = 4 };
 
 static inline float clampf(float v, float lo, float hi) {
     return v < lo ? lo : v > hi ? hi : v;
@@ -120,15 +120,17 @@ static struct line fit_line(const float *x, const float *w, int len, float q_max
     }
     // Ranges narrowed by up to three steps of the grid and widened by one; held at the lower end, the middle or the upper end, or
     // moved so that zero is on the grid.
-    for (int t = 0; t < 4 * n_trials; t++) {
-        const float wide  = 1.0f + (1.0f - 4.0f / (float) (n_trials - 1) * (float) (t / 4)) / q_max;
-        const float slack = (1.0f - wide) * (hi - lo);
-        const float step  = wide * (hi - lo) / q_max;
-        float offset      = t % 4 < 3 ? lo + 0.5f * (float) (t % 4) * slack : step * rintf((lo + 0.5f * slack) / step);
-        offset            = (float) sign * offset < 0.0f || lo == 0.0f ? 0.0f : offset;
+    for (int t = 4 * n_trials - 1; t >= 0; t--) {
+        const float narrow = (1.0f - 4.0f / (float) (n_trials - 1) * (float) (t / 4)) / q_max;
+        const float wide   = narrow > -0.9f ? 1.0f + narrow : 0.1f;
+        const float slack  = (1.0f - wide) * (hi - lo);
+        const float step   = wide * (hi - lo) / q_max;
+        float offset       = t % 4 < 3 ? lo + 0.5f * (float) (t % 4) * slack : step * rintf((lo + 0.5f * slack) / step);
+        offset             = (float) sign * offset < 0.0f || lo == 0.0f ? 0.0f : offset;
         sum_levels(x, w, len, q_max / (wide * (hi - lo)), offset, q_max, &s);
         const struct line l = solve(&s, sign);
-        if (l.gain > best.gain) {
+        // A wider range has to be better by more than a trifle: a large scale or offset costs the other runs.
+        if (s.xx - l.gain < 0.995f * (s.xx - best.gain)) {
             best = l;
         }
     }
@@ -166,7 +168,9 @@ struct search {
     float q_max;
     int s_max;
     enum sign sign;
+    int n_starts;
     struct line own[MAX_RUNS];
+    struct sums sums[MAX_RUNS]; // of the elements
 };
 
 static int nearest_scale(float v, int s_max) {
@@ -208,94 +212,244 @@ static void choose_scales(const struct search *z, int reach, bool from_own, stru
     }
 }
 
-// Least squares for d and dmin over the whole superblock, levels and integers fixed.
-static void refit(const struct search *z, struct plan *p) {
-    double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;
-    for (int r = 0; r < QK_K / z->len; r++) {
-        const double s = p->s[r];
-        const double m = p->m[r];
-        struct sums sum;
-        const float scale = p->d * (float) p->s[r];
-        sum_elements(z->f->x + r * z->len, z->f->w + r * z->len, z->len, &sum);
-        sum_levels(z->f->x + r * z->len, z->f->w + r * z->len, z->len, scale != 0.0f ? 1.0f / scale : 0.0f,
-            -p->dmin * (float) p->m[r], z->q_max, &sum);
-        aa += s * s * sum.qq;
-        ab += s * m * sum.q;
-        bb += m * m * sum.w;
-        ax += s * sum.qx;
-        bx += m * sum.x;
-    }
-    const double det = aa * bb - ab * ab;
-    if (det > 1e-9 * aa * bb) {
-        p->d    = (float) ((bb * ax - ab * bx) / det);
-        p->dmin = (float) ((ab * ax - aa * bx) / det);
-    } else if (aa > 0) {
-        p->d    = (float) (ax / aa);
-        p->dmin = 0.0f;
-    } else if (bb > 0) {
-        p->d    = 0.0f;
-        p->dmin = (float) (-bx / bb);
-    }
+// Normal equations of d and -dmin: each element is d * (s * q) + (-dmin) * m.
+struct normal {
+    double aa, ab, bb;
+    double ax, bx;
+};
+
+static struct normal normal_of(const struct search *z, int r, float d, float dmin, int s, int m) {
+    const float scale = d * (float) s;
+    struct sums sum   = z->sums[r];
+    sum_levels(z->f->x + r * z->len, z->f->w + r * z->len, z->len, scale != 0.0f ? 1.0f / scale : 0.0f, -dmin * (float) m,
+        z->q_max, &sum);
+    return (struct normal){
+        (double) s * s * sum.qq, (double) s * m * sum.q, (double) m * m * sum.w, s * (double) sum.qx, m * (double) sum.x};
 }
 
-static void start(const struct search *z, float d, float dmin, struct plan *best) {
+static struct normal normal_add(struct normal a, struct normal b, double sign) {
+    return (struct normal){a.aa + sign * b.aa, a.ab + sign * b.ab, a.bb + sign * b.bb, a.ax + sign * b.ax, a.bx + sign * b.bx};
+}
+
+// Returns what the solution takes off the sum of squares.
+static double normal_solve(const struct normal *n, float *d, float *dmin) {
+    const double det = n->aa * n->bb - n->ab * n->ab;
+    double u         = 0;
+    double v         = 0;
+    if (det > 1e-9 * n->aa * n->bb) {
+        u = (n->bb * n->ax - n->ab * n->bx) / det;
+        v = (n->aa * n->bx - n->ab * n->ax) / det;
+    } else if (n->aa > 0) {
+        u = n->ax / n->aa;
+    } else if (n->bb > 0) {
+        v = n->bx / n->bb;
+    }
+    *d    = (float) u;
+    *dmin = (float) -v;
+    return u * n->ax + v * n->bx;
+}
+
+// Least squares for d and dmin over the whole superblock, levels and integers fixed.
+static void refit(const struct search *z, struct plan *p) {
+    struct normal n = {0};
+    for (int r = 0; r < QK_K / z->len; r++) {
+        n = normal_add(n, normal_of(z, r, p->d, p->dmin, p->s[r], p->m[r]), 1);
+    }
+    (void) normal_solve(&n, &p->d, &p->dmin);
+}
+
+// One s or m at a time moves by a step, d and dmin following at once: what choosing and refitting do not reach alone. True: the
+// error is less.
+static bool shift_scales(const struct search *z, struct plan *best) {
+    static const int8_t moves[][2] = {{-1, 0}, {1, 0}, {0, -1}, {0, 1}, {1, 1}, {-1, -1}};
+    struct plan p                  = *best;
+    struct normal own[MAX_RUNS], all = {0};
+    for (int r = 0; r < QK_K / z->len; r++) {
+        own[r] = normal_of(z, r, p.d, p.dmin, p.s[r], p.m[r]);
+        all    = normal_add(all, own[r], 1);
+    }
+    double gain = normal_solve(&all, &p.d, &p.dmin);
+    for (int r = 0; r < QK_K / z->len; r++) {
+        const int s0               = p.s[r];
+        const int m0               = p.m[r];
+        const struct normal others = normal_add(all, own[r], -1);
+        for (size_t i = 0; i < sizeof(moves) / sizeof(moves[0]); i++) {
+            const int s = s0 + moves[i][0];
+            const int m = m0 + moves[i][1];
+            if (s < 0 || s > z->s_max || m < 0 || m > z->s_max) {
+                continue;
+            }
+            float d, dmin;
+            const struct normal n = normal_of(z, r, p.d, p.dmin, s, m);
+            const struct normal t = normal_add(others, n, 1);
+            const double g        = normal_solve(&t, &d, &dmin);
+            if (g > gain * (1 + 1e-7)) {
+                gain = g;
+                all = t, own[r] = n;
+                p.d = d, p.dmin = dmin, p.s[r] = s, p.m[r] = m;
+            }
+        }
+    }
+    round_halves(z, &p);
+    choose_scales(z, 0, false, &p);
+    if (!(p.error < best->error)) {
+        return false;
+    }
+    *best = p;
+    return true;
+}
+
+static bool is_beside(const struct plan *a, const struct plan *b) {
+    return fabsf(a->d - b->d) <= 0.02f * fabsf(a->d) && fabsf(a->dmin - b->dmin) <= 0.02f * fabsf(a->dmin);
+}
+
+// A start, kept in order of the error; of two that are close together, the better one.
+static void start(const struct search *z, float d, float dmin, struct plan *starts) {
     struct plan p = {.d = d, .dmin = dmin};
     round_halves(z, &p);
     choose_scales(z, 0, true, &p);
-    if (p.error < best->error) {
+    int last = 0;
+    while (last < z->n_starts - 1 && !is_beside(&starts[last], &p)) {
+        last++;
+    }
+    if (p.error < starts[last].error) {
+        while (last > 0 && p.error < starts[last - 1].error) {
+            starts[last] = starts[last - 1];
+            last--;
+        }
+        starts[last] = p;
+    }
+}
+
+// Choosing and refitting in turn, until neither gains.
+static void improve(const struct search *z, struct plan *best) {
+    enum { N_ROUNDS = 4 };
+    for (int round = 0; round < N_ROUNDS && (best->d != 0.0f || best->dmin != 0.0f); round++) {
+        struct plan p = *best;
+        choose_scales(z, round == 0 && z->f->hard ? 2 : 1, round == 0, &p);
+        *best = p.error < best->error ? p : *best;
+        p     = *best;
+        refit(z, &p);
+        round_halves(z, &p);
+        if (p.h == best->h && p.hmin == best->hmin) {
+            break;
+        }
+        choose_scales(z, 0, false, &p);
+        if (!(p.error < best->error)) {
+            break;
+        }
         *best = p;
     }
 }
 
+// ---- blocks of one value and zeros ----
+
+// Exact but for the rounding of the halves. d and dmin with s, m and the level q that come nearest to value.
+struct near {
+    double off;
+    struct plan p; // s[0] and m[0]: of the runs that hold the value
+};
+
+static void try_near(const struct search *z, float value, float d, int s, int q, float dmin, int m, struct near *best) {
+    struct near n = {.p = {.d = d, .dmin = dmin, .s = {s}, .m = {m}}};
+    round_halves(z, &n.p);
+    n.off = fabs((double) n.p.d * s * q - (double) n.p.dmin * m - value);
+    *best = n.off < best->off ? n : *best;
+}
+
+// mixed: some run holds the value and zeros.
+static void try_one_value(const struct search *z, float value, bool mixed, struct plan *best) {
+    struct near n = {.off = INFINITY};
+    for (int s = 1; s <= z->s_max; s++) {
+        for (int q = 1; q <= (int) z->q_max && value > 0.0f; q++) {
+            try_near(z, value, value / (float) (s * q), s, q, 0.0f, 0, &n); // zeros are level 0
+        }
+        if (mixed && value < 0.0f) {
+            try_near(z, value, -value / (float) s, s, 0, -value / (float) s, s, &n); // zeros are level 1
+        } else if (!mixed) {
+            // The offset falls short of the value by a rounding, or goes beyond it: the scale makes up for that.
+            float dmin = -value / (float) s;
+            (void) frame_round_half(z->f, &dmin);
+            const float rest = value + dmin * (float) s;
+            try_near(z, value, rest, 1, 1, dmin, s, &n);
+            try_near(z, value, rest / (float) (z->s_max * (int) z->q_max), z->s_max, (int) z->q_max, dmin, s, &n);
+        }
+    }
+    for (int r = QK_K / z->len - 1; r >= 0; r--) {
+        const float *x = z->f->x + r * z->len;
+        bool holds     = false;
+        for (int i = 0; i < z->len; i++) {
+            holds = holds || x[i] != 0.0f;
+        }
+        n.p.s[r] = holds ? n.p.s[0] : 0;
+        n.p.m[r] = holds ? n.p.m[0] : 0;
+    }
+    choose_scales(z, 0, false, &n.p);
+    *best = n.p.error < best->error ? n.p : *best;
+}
+
+// The value that all elements have that are not zero; 0 if they differ.
+static float only_value(const struct search *z, bool *mixed) {
+    float v = 0.0f;
+    *mixed  = false;
+    for (int i = 0; i < QK_K; i++) {
+        const float x = z->f->x[i];
+        v             = v == 0.0f ? x : v;
+        if (x != 0.0f && x != v) {
+            return 0.0f;
+        }
+        *mixed = *mixed || (x == 0.0f) != (z->f->x[i / z->len * z->len] == 0.0f);
+    }
+    return v;
+}
+
+// ---- the search ----
+
 static struct plan search(struct search *z) {
-    enum { N_ROUNDS = 4 };
-    struct plan best = {.error = INFINITY};
+    struct plan starts[MAX_STARTS];
+    struct plan best = {0};
     float scale      = 0.0f;
     float offset     = 0.0f;
     for (int r = 0; r < QK_K / z->len; r++) {
-        z->own[r] = fit_line(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->q_max, z->sign, 8);
+        z->own[r] = fit_line(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->q_max, z->sign, z->f->hard ? 16 : 8);
         scale     = z->own[r].scale > scale ? z->own[r].scale : scale;
         offset    = fabsf(z->own[r].offset) > fabsf(offset) ? z->own[r].offset : offset;
+        sum_elements(z->f->x + r * z->len, z->f->w + r * z->len, z->len, &z->sums[r]);
     }
-    start(z, 0.0f, 0.0f, &best);
-    const float zero_error = best.error;
-    // The largest scale and offset become s_max, or up to a fifth less where integers are few.
-    const int n_starts = z->s_max < 32 ? 5 : 3;
-    for (int a = 0; a < n_starts; a++) {
-        for (int b = 0; b < n_starts; b++) {
-            start(z, scale / ((float) z->s_max - 0.5f * (float) a), -offset / ((float) z->s_max - 0.5f * (float) b), &best);
+    choose_scales(z, 0, true, &best); // all zero
+    for (int i = 0; i < z->n_starts; i++) {
+        starts[i] = (struct plan){.error = INFINITY};
+    }
+    // The largest scale and offset become s_max, less, or more: clipped.
+    const float step = z->s_max < 32 ? 0.04f : 0.02f;
+    const int first  = z->f->hard ? -9 : -1;
+    for (int a = first; a < 4; a++) {
+        for (int b = first; b < 4; b++) {
+            start(z, scale / (float) z->s_max * (1.0f + step * (float) a), -offset / (float) z->s_max * (1.0f + step * (float) b),
+                starts);
         }
     }
-    for (int round = 0; round < N_ROUNDS && (best.d != 0.0f || best.dmin != 0.0f); round++) {
-        struct plan p = best;
-        choose_scales(z, round == 0 ? 2 : 1, round == 0, &p);
-        if (p.error < best.error) {
-            best = p;
-        }
-        p = best;
-        refit(z, &p);
-        round_halves(z, &p);
-        if (p.h == best.h && p.hmin == best.hmin) {
+    for (int i = 0; i < z->n_starts; i++) {
+        if (starts[i].error == INFINITY) {
             break;
         }
-        choose_scales(z, 0, false, &p);
-        if (!(p.error < best.error)) {
-            break;
+        improve(z, &starts[i]);
+        for (int k = 0; k < N_SHIFTS && shift_scales(z, &starts[i]); k++) {
         }
-        best = p;
+        best = starts[i].error < best.error ? starts[i] : best;
     }
-    // A block that is all but exact, such as a constant one, has only the rounding of the halves left to lose.
-    for (int t = 1; t <= z->s_max && best.error < 1e-5f * zero_error; t++) {
-        start(z, scale / (float) t, best.dmin, &best);
-        start(z, best.d, -offset / (float) t, &best);
-        start(z, scale / (float) t, -offset / (float) t, &best);
+    bool mixed;
+    const float value = only_value(z, &mixed);
+    if (value != 0.0f) {
+        try_one_value(z, value, mixed, &best);
     }
     return best;
 }
 
 void berth_fit_affine_super(
     const struct frame *f, int len, int q_max, int s_max, uint8_t *s, uint8_t *m, uint8_t *q, uint16_t *d, uint16_t *dmin) {
-    struct search z  = {.f = f, .len = len, .q_max = (float) q_max, .s_max = s_max, .sign = NOT_ABOVE_ZERO};
+    struct search z = {
+        .f = f, .len = len, .q_max = (float) q_max, .s_max = s_max, .sign = NOT_ABOVE_ZERO, .n_starts = f->hard ? MAX_STARTS : 2};
     struct plan best = search(&z);
     int n_above      = 0;
     for (int r = 0; r < QK_K / len; r++) {

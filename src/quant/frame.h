@@ -17,10 +17,26 @@ struct frame {
     _Alignas(16) float w[QK_K];
     double outer; // what 1 in the frame is outside
     float amax;   // largest |x|: in [1, 2), or 0 for a block of zeros
+    bool hard;    // few elements make up most of the weights or squares, or most have one sign: searches have to look further
 };
 
 #define BERTH_HALF_NAN 0x7e00u
 #define BERTH_HALF_MAX 65504.0f
+
+// Were all alike, sum(v)^2 would be n * sum(v^2): squares of normal rows come to a third of that, weights of one magnitude to
+// more. Elements of one sign leave half of a grid unused.
+static inline bool frame_is_hard(const struct frame *f, int n) {
+    float sum = 0.0f, power = 0.0f, power2 = 0.0f, weight2 = 0.0f;
+    for (int i = 0; i < n; i++) {
+        const float xx = f->x[i] * f->x[i];
+        sum += f->x[i];
+        power += xx;
+        power2 += xx * xx;
+        weight2 += f->w[i] * f->w[i];
+    }
+    const float count = (float) n;
+    return count < 0.25f * weight2 || power * power < 0.2f * count * power2 || sum * sum > 0.3f * count * power;
+}
 
 // False: some element is not finite. w: NULL or n weights; what is no positive number counts as next to nothing.
 static inline bool frame_init(struct frame *f, const float *x, const float *w, int n) {
@@ -43,10 +59,11 @@ static inline bool frame_init(struct frame *f, const float *x, const float *w, i
         f->w[i] = 1.0f;
         if (total > 0.0) {
             const double wi = w[i] > 0.0f && isfinite(w[i]) ? w[i] / total * n : 0.0;
-            f->w[i]         = wi > 1e-7 ? (float) wi : 1e-7f;
+            f->w[i]         = wi > 1e-12 ? (float) wi : 1e-12f;
         }
     }
     f->amax = (float) (amax * inner);
+    f->hard = frame_is_hard(f, n);
     return true;
 }
 

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT
 // scalar.c: x = scale * g for runs of elements, g on an even grid or in a codebook: which scale has the least squared error?
 //
-// One run. Each of a set of trial scales rounds the run to grid points g; for these points the best scale is A / B and the
-// squared error it leaves is sum(w x x) - A * A / B, with A = sum(w x g) and B = sum(w g g). The trial with the largest A * A / B
-// wins. Trials put the largest element on evenly spaced places around both ends of the grid, beyond them too: clipping one
-// element can serve the others.
+// One run. The levels g that some scale rounds to have a best scale of their own, A / B, and the squared error it leaves is
+// sum(w x x) - A * A / B, with A = sum(w x g) and B = sum(w g g). On grids of few levels all scales are looked at (curve.c); on
+// finer ones some that put the largest element near an end of the grid, beyond it too: clipping one element can serve the others.
 //
-// A superblock. Runs share a half d and have integer scales s. From the runs' own scales follows a d by trials, then two steps
-// are repeated: with d fixed each run takes the best of the neighbouring s; with s and g fixed d is refitted by least squares
-// over all 256. Every step is kept only if the error after rounding d to a half is less: the result is never worse than the
-// start. Cost: about 40 roundings an element.
+// A superblock. Runs share a half d and have integer scales s. The best scales of the largest run say which d to try; for each d
+// the runs take the s nearest to one of their own best scales. From the best few on, two steps are repeated: with s and g fixed d
+// is refitted by least squares over all 256; with d fixed each run takes the best of the neighbouring s. Every step is kept only
+// if the error after rounding d to a half is less: the result is never worse than the start.
+//
+// A block of one value and zeros is exact but for the rounding of d: there all products s * g are tried.
 #include "quant/scalar.h"
+#include "quant/curve.h"
 #include "quant/vec.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 // ---- one run ----
@@ -142,24 +145,48 @@ static void try_scale(const struct frame *f, int at, int len, const struct grid 
     }
 }
 
+// The value that all elements have that are not zero; 0 if they differ.
+static float only_value(const float *x, int len) {
+    float v = 0.0f;
+    for (int i = 0; i < len; i++) {
+        v = v == 0.0f ? x[i] : v;
+        if (x[i] != 0.0f && x[i] != v) {
+            return 0.0f;
+        }
+    }
+    return v;
+}
+
+static inline int n_levels(const struct grid *grid) {
+    return grid->values != NULL ? 16 : (int) (grid->hi - grid->lo) + 1;
+}
+
+static inline float level(const struct grid *grid, int i) {
+    return grid->values != NULL ? (float) grid->values[i] : grid->lo + (float) i;
+}
+
 uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid *grid, uint8_t *q) {
     const float *x  = f->x + at;
     const float *w  = f->w + at;
-    const float max = extreme(x, len);
     struct run best = {.error = error_at(x, w, len, grid, 0.0f)}; // what zeros leave
-    const float all = best.error;
-    try_scale(f, at, len, grid, run_scale(x, w, len, grid, 20), &best);
-    // The points may have moved with the rounding: fit once more.
-    if (best.d != 0.0f) {
-        float a, b;
-        project(x, w, len, grid, 1.0f / best.d, &a, &b);
-        try_scale(f, at, len, grid, b > 0.0f ? a / b : 0.0f, &best);
+    struct curve c;
+    float a, b;
+    if (extreme(x, len) != 0.0f) {
+        berth_curve_init(&c, x, w, len, fabsf(extreme(x, len)), grid, f->hard);
+        for (int i = 0; i < c.n_peaks && i < (f->hard ? CURVE_PEAKS : 2); i++) {
+            float scale = c.peak[i];
+            for (int round = 0; round < 2 && scale != 0.0f; round++) {
+                try_scale(f, at, len, grid, scale, &best);
+                project(x, w, len, grid, 1.0f / scale, &a, &b);
+                scale = b > 0.0f ? a / b : 0.0f;
+            }
+            try_scale(f, at, len, grid, scale, &best);
+        }
     }
-    // A run that is all but exact, such as a constant one, has only the rounding of d left to lose: try the points one by one.
-    for (int i = 0; i < 16 && best.error < 1e-5f * all; i++) {
-        const float g = grid->values != NULL ? (float) grid->values[i] : grid->lo + (grid->hi - grid->lo) * (float) i / 15.0f;
-        if (fabsf(g) >= 1.0f) {
-            try_scale(f, at, len, grid, max / rintf(g), &best);
+    const float value = only_value(x, len);
+    for (int i = 0; value != 0.0f && i < n_levels(grid); i++) {
+        if (level(grid, i) != 0.0f) {
+            try_scale(f, at, len, grid, value / level(grid, i), &best);
         }
     }
     write_levels(x, len, grid, best.d, q);
@@ -168,7 +195,7 @@ uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid
 
 // ---- a superblock ----
 
-enum { MAX_RUNS = 16 };
+enum { MAX_RUNS = 16, MAX_STARTS = 8, N_SHIFTS = 4 };
 
 struct plan {
     float d;
@@ -177,40 +204,80 @@ struct plan {
     int s[MAX_RUNS];
 };
 
+struct search {
+    const struct frame *f;
+    const struct grid *grid;
+    int len, n_runs;
+    int s_min;
+    int n_starts;
+    const struct curve *curves; // of the runs; NULL on fine grids
+    int n_peaks[MAX_RUNS];      // best scales of each run
+    float peak[MAX_RUNS][CURVE_PEAKS];
+    float rest[MAX_RUNS]; // what the runs after this one can gain at most, about
+};
+
 static int nearest_scale(float v, int s_min) {
     return (int) rintf(clampf(v, (float) s_min, (float) (-s_min - 1)));
 }
 
-// With d fixed, each run takes the best s among reach neighbours on either side of its own scale.
-static void choose_scales(
-    const struct frame *f, int len, const struct grid *grid, int s_min, const float *own, int reach, struct plan *p) {
-    p->error = 0.0f;
-    for (int r = 0; r < QK_K / len; r++) {
-        const int middle = p->d != 0.0f ? nearest_scale(own[r] / p->d, s_min) : 0;
-        float best       = INFINITY;
-        for (int k = 0; k <= 2 * reach; k++) {
-            const int s = middle + (k % 2 ? (k + 1) / 2 : -k / 2);
-            if (s < s_min || s > -s_min - 1) {
-                continue;
+static float run_error(const struct search *z, int r, float scale) {
+    return error_at(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, scale);
+}
+
+static float reciprocal(float v) {
+    return v != 0.0f ? 1.0f / v : 0.0f;
+}
+
+// What a run gains with s, by its curve, or exactly: then its error, taken negative.
+static float run_gain(const struct search *z, bool exact, int r, float d, float inverse_d, int s) {
+    if (exact) {
+        return -run_error(z, r, d * (float) s);
+    }
+    return s != 0 ? curve_gain(&z->curves[r], d * (float) s, inverse_d / (float) s) : 0.0f;
+}
+
+// With d fixed, each run takes the best s among reach neighbours of its best scales, and of the s it has.
+static void choose_scales(const struct search *z, int reach, struct plan *p) {
+    const float inverse_d = reciprocal(p->d);
+    const bool exact      = z->curves == NULL || z->f->hard;
+    p->error              = 0.0f;
+    for (int r = 0; r < z->n_runs; r++) {
+        int middle[1 + CURVE_PEAKS] = {p->s[r]};
+        int chosen                  = p->s[r];
+        float best                  = -INFINITY;
+        for (int i = 0; i <= z->n_peaks[r]; i++) {
+            middle[i] = i > 0 ? nearest_scale(z->peak[r][i - 1] * inverse_d, z->s_min) : p->s[r];
+            bool seen = false;
+            for (int k = 0; k < i; k++) {
+                seen = seen || middle[i] == middle[k];
             }
-            const float error = error_at(f->x + r * len, f->w + r * len, len, grid, p->d * (float) s);
-            if (error < best || k == 0) {
-                best    = error;
-                p->s[r] = s;
+            for (int s = middle[i] - reach; s <= middle[i] + reach && !seen; s++) {
+                const float gain = s < z->s_min || s > -z->s_min - 1 ? -INFINITY : run_gain(z, exact, r, p->d, inverse_d, s);
+                if (gain > best) {
+                    best   = gain;
+                    chosen = s;
+                }
             }
         }
-        p->error += best;
+        float error = exact ? -best : run_error(z, r, p->d * (float) chosen);
+        if (!exact && chosen != p->s[r]) {
+            const float stay = run_error(z, r, p->d * (float) p->s[r]);
+            chosen           = stay < error ? p->s[r] : chosen;
+            error            = stay < error ? stay : error;
+        }
+        p->s[r] = chosen;
+        p->error += error;
     }
 }
 
-static float refit(const struct frame *f, int len, const struct grid *grid, const struct plan *p) {
+static float refit(const struct search *z, const struct plan *p) {
     float aa = 0.0f;
     float bb = 0.0f;
-    for (int r = 0; r < QK_K / len; r++) {
+    for (int r = 0; r < z->n_runs; r++) {
         const float s = (float) p->s[r];
         float a, b;
         if (p->s[r] != 0) {
-            project(f->x + r * len, f->w + r * len, len, grid, 1.0f / (p->d * s), &a, &b);
+            project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, 1.0f / (p->d * s), &a, &b);
             aa += s * a;
             bb += s * s * b;
         }
@@ -218,52 +285,196 @@ static float refit(const struct frame *f, int len, const struct grid *grid, cons
     return bb > 0.0f ? aa / bb : 0.0f;
 }
 
-static void try_d(
-    const struct frame *f, int len, const struct grid *grid, int s_min, const float *own, float d, struct plan *best) {
-    struct plan p = {.d = d};
-    p.h           = frame_round_half(f, &p.d);
-    choose_scales(f, len, grid, s_min, own, 0, &p);
-    if (p.error < best->error) {
+// A start: d, and the s nearest to the runs' best scales. Kept in order of the error, by the curves where there are any;
+// of two that are close together, the better one.
+static void try_start(const struct search *z, float d, struct plan *starts) {
+    struct plan p         = {.d = d};
+    p.h                   = frame_round_half(z->f, &p.d);
+    const float inverse_d = reciprocal(p.d);
+    for (int r = 0; r < z->n_runs && p.d != 0.0f; r++) {
+        float best = z->n_peaks[r] > 0 ? -INFINITY : 0.0f;
+        for (int i = 0; i < z->n_peaks[r]; i++) {
+            const int s      = nearest_scale(z->peak[r][i] * inverse_d, z->s_min);
+            const float gain = run_gain(z, z->curves == NULL, r, p.d, inverse_d, s);
+            if (gain > best) {
+                best   = gain;
+                p.s[r] = s;
+            }
+        }
+        p.error -= best;
+        if (p.error - z->rest[r] > starts[z->n_starts - 1].error) {
+            return;
+        }
+    }
+    int last = 0;
+    while (last < z->n_starts - 1 && fabsf(starts[last].d - p.d) > 0.01f * fabsf(p.d)) {
+        last++;
+    }
+    if (p.error < starts[last].error) {
+        while (last > 0 && p.error < starts[last - 1].error) {
+            starts[last] = starts[last - 1];
+            last--;
+        }
+        starts[last] = p;
+    }
+}
+
+// Both steps in turn, until neither gains.
+static void improve(const struct search *z, struct plan *best) {
+    enum { N_ROUNDS = 4 };
+    choose_scales(z, 1, best);
+    for (int round = 0; round < N_ROUNDS; round++) {
+        struct plan p = *best;
+        p.d           = refit(z, best);
+        p.h           = frame_round_half(z->f, &p.d);
+        if (p.h == best->h) {
+            break;
+        }
+        choose_scales(z, 1, &p);
+        if (!(p.error < best->error)) {
+            break;
+        }
         *best = p;
     }
 }
 
+// One s at a time moves by a step or two, d following at once: what neither of the two steps reaches alone.
+// True: the error is less.
+static bool shift_scales(const struct search *z, struct plan *best) {
+    struct plan p = *best;
+    float a[MAX_RUNS], b[MAX_RUNS];
+    float aa = 0.0f, bb = 0.0f;
+    for (int r = 0; r < z->n_runs; r++) {
+        const float s = (float) p.s[r];
+        project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, reciprocal(p.d * s), &a[r], &b[r]);
+        aa += s * a[r];
+        bb += s * s * b[r];
+    }
+    for (int r = 0; r < z->n_runs && bb > 0.0f; r++) {
+        const float s0 = (float) p.s[r];
+        const float a0 = aa - s0 * a[r];
+        const float b0 = bb - s0 * s0 * b[r];
+        for (int s = (int) s0 - 2; s <= (int) s0 + 2; s++) {
+            const float sf = (float) s;
+            if (s != p.s[r] && s != 0 && s >= z->s_min && s <= -z->s_min - 1) {
+                project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, reciprocal(p.d * sf), &a[r], &b[r]);
+                const float a1 = a0 + sf * a[r];
+                const float b1 = b0 + sf * sf * b[r];
+                if (a1 * a1 * bb > aa * aa * b1 * 1.000001f) {
+                    aa     = a1;
+                    bb     = b1;
+                    p.s[r] = s;
+                    p.d    = aa / bb;
+                }
+            }
+        }
+    }
+    p.h = frame_round_half(z->f, &p.d);
+    choose_scales(z, 1, &p);
+    if (!(p.error < best->error)) {
+        return false;
+    }
+    *best = p;
+    return true;
+}
+
+// A block of one value and zeros: the product of a scale and a level whose d is next to a half.
+static void try_products(const struct search *z, float value, struct plan *best) {
+    struct plan found = *best;
+    double least      = INFINITY;
+    for (int s = z->s_min; s <= -z->s_min - 1; s++) {
+        for (int i = 0; i < n_levels(z->grid); i++) {
+            const float product = (float) s * level(z->grid, i);
+            float d             = product != 0.0f ? value / product : 0.0f;
+            const uint16_t h    = frame_round_half(z->f, &d);
+            const double off    = fabs((double) d * product - value);
+            if (d != 0.0f && off < least) {
+                least   = off;
+                found.d = d;
+                found.h = h;
+                for (int r = 0; r < z->n_runs; r++) {
+                    found.s[r] = extreme(z->f->x + r * z->len, z->len) != 0.0f ? s : 0;
+                }
+            }
+        }
+    }
+    choose_scales(z, 0, &found);
+    *best = found.error < best->error ? found : *best;
+    // Where zeros are not exact, the best half may lie beside.
+    for (int step = -8; step <= 8; step++) {
+        found   = *best;
+        found.h = (uint16_t) (best->h + step);
+        found.d = (float) (berth_half_to_float(found.h) / z->f->outer);
+        if (isfinite(found.d) && ((found.h ^ best->h) & 0x8000) == 0) {
+            choose_scales(z, 0, &found);
+            *best = found.error < best->error ? found : *best;
+        }
+    }
+}
+
+// The smallest scale that serves the run as well as its best, or nearly: an element alone can sit on any level.
+static float least_need(const struct curve *c, int n_peaks) {
+    float scale = n_peaks > 0 ? c->peak[0] : 0.0f;
+    for (int i = 1; i < n_peaks; i++) {
+        scale = c->gain[i] > 0.97f * c->gain[0] && fabsf(c->peak[i]) < fabsf(scale) ? c->peak[i] : scale;
+    }
+    return scale;
+}
+
 uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid, int s_min, int8_t *s, uint8_t *q) {
-    enum { N_TRIALS = 12, N_ROUNDS = 3 };
-    float own[MAX_RUNS] = {0};
-    struct plan best    = {.d = 0.0f, .error = INFINITY};
-    for (int r = 0; r < QK_K / len; r++) {
-        own[r] = run_scale(f->x + r * len, f->w + r * len, len, grid, 12);
-    }
-    const float max = extreme(own, QK_K / len);
-    choose_scales(f, len, grid, s_min, own, 0, &best); // d = 0: what zeros leave
-    const float zero_error = best.error;
-    for (int t = 0; t < N_TRIALS && max != 0.0f; t++) {
-        // The largest scale becomes s_min, or one of its neighbours in half steps.
-        try_d(f, len, grid, s_min, own, max / ((float) s_min + 0.5f * (float) t), &best);
-    }
-    for (int round = 0; round < N_ROUNDS && best.d != 0.0f; round++) {
-        struct plan p = best;
-        choose_scales(f, len, grid, s_min, own, 1, &p);
-        if (p.error < best.error) {
-            best = p;
+    enum { N_TRIALS = 48, N_HARD_TRIALS = 128, N_FINE_TRIALS = 12 };
+    struct search z = {
+        .f = f, .grid = grid, .len = len, .n_runs = QK_K / len, .s_min = s_min, .n_starts = f->hard ? MAX_STARTS : 1};
+    struct plan best = {.d = 0.0f};
+    struct plan starts[MAX_STARTS];
+    struct curve curves[MAX_RUNS];
+    float max = 0.0f;
+    z.curves  = n_levels(grid) <= 16 && (f->hard || grid->values != NULL) ? curves : NULL;
+    for (int r = 0; r < z.n_runs; r++) {
+        const float *x   = f->x + r * len;
+        const float amax = fabsf(extreme(x, len));
+        if (amax != 0.0f && z.curves != NULL) {
+            berth_curve_init(&curves[r], x, f->w + r * len, len, amax, grid, f->hard);
+            z.n_peaks[r] = curves[r].n_peaks;
+            memcpy(z.peak[r], curves[r].peak, sizeof(z.peak[r]));
+        } else if (amax != 0.0f) {
+            z.n_peaks[r] = 1;
+            z.peak[r][0] = run_scale(x, f->w + r * len, len, grid, f->hard ? 36 : 12);
         }
-        p.d = refit(f, len, grid, &best);
-        p.h = frame_round_half(f, &p.d);
-        if (p.h == best.h) {
-            break;
-        }
-        choose_scales(f, len, grid, s_min, own, 1, &p);
-        if (!(p.error < best.error)) {
-            break;
-        }
-        best = p;
+        const float need = z.curves != NULL ? least_need(&curves[r], z.n_peaks[r]) : z.n_peaks[r] > 0 ? z.peak[r][0] : 0.0f;
+        max              = fabsf(need) > fabsf(max) ? need : max;
     }
-    // A block that is all but exact, such as a constant one, has only the rounding of d left to lose: try them all.
-    for (int t = s_min; t < 0 && best.error < 1e-5f * zero_error; t++) {
-        try_d(f, len, grid, s_min, own, max / (float) t, &best);
+    for (int r = z.n_runs - 1; r > 0 && z.curves != NULL; r--) {
+        z.rest[r - 1] = z.rest[r] + (z.n_peaks[r] > 0 ? curves[r].gain[0] : 0.0f);
     }
-    for (int r = 0; r < QK_K / len; r++) {
+    choose_scales(&z, 0, &best); // d = 0: what zeros leave
+    for (int i = 0; i < z.n_starts; i++) {
+        starts[i] = (struct plan){.error = INFINITY};
+    }
+    // The largest scale becomes s_min, a neighbour, or more: a run of few large elements may do with less.
+    float d            = max / (1.5f * (float) s_min);
+    const int n_trials = f->hard ? N_HARD_TRIALS : N_TRIALS;
+    const float factor = powf(3.0f, 1.0f / (float) n_trials);
+    for (int t = 0; t < n_trials && max != 0.0f && z.curves != NULL; t++, d *= factor) {
+        try_start(&z, d, starts);
+        if (f->hard) {
+            try_start(&z, -d, starts); // s reaches one further down than up
+        }
+    }
+    for (int t = 0; t < N_FINE_TRIALS && max != 0.0f && z.curves == NULL; t++) {
+        try_start(&z, max / ((float) s_min + (f->hard ? 1.5f : 0.5f) * (float) t), starts);
+    }
+    for (int i = 0; i < z.n_starts && starts[i].d != 0.0f; i++) {
+        improve(&z, &starts[i]);
+        for (int k = 0; k < N_SHIFTS && shift_scales(&z, &starts[i]); k++) {
+        }
+        best = starts[i].error < best.error ? starts[i] : best;
+    }
+    const float value = only_value(f->x, QK_K);
+    if (value != 0.0f) {
+        try_products(&z, value, &best);
+    }
+    for (int r = 0; r < z.n_runs; r++) {
         s[r] = (int8_t) best.s[r];
         write_levels(f->x + r * len, len, grid, best.d * (float) best.s[r], q + r * len);
     }

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// quant.c: time to quantise rows, every block format, beside the reference in one process and on one thread.
+// Times are CPU time, the least of several runs that take turns; error is the (weighted) squared error as a ratio to the
+// reference's. Exit code 1: an error is larger than the reference's.
+// Usage: bench-quant [--values N] [--only FORMAT]
+
+#include "ggml.h"
+#include "support/oracle.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <time.h>
+
+enum { ROW = 2048, N_TURNS = 5 };
+
+typedef size_t (*chunk_fn)(
+    enum ggml_type type, const float *src, void *dst, int64_t start, int64_t nrows, int64_t n_per_row, const float *imatrix);
+
+static const enum ggml_type types[] = {GGML_TYPE_Q1_0, GGML_TYPE_Q2_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0,
+    GGML_TYPE_Q5_1, GGML_TYPE_Q8_0, GGML_TYPE_TQ1_0, GGML_TYPE_TQ2_0, GGML_TYPE_MXFP4, GGML_TYPE_NVFP4, GGML_TYPE_Q2_K,
+    GGML_TYPE_Q3_K, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_IQ3_XXS,
+    GGML_TYPE_IQ3_S, GGML_TYPE_IQ2_S, GGML_TYPE_IQ2_XS, GGML_TYPE_IQ2_XXS, GGML_TYPE_IQ1_S, GGML_TYPE_IQ1_M};
+
+static double normal(void) {
+    static uint64_t state = 1;
+    double v              = -6;
+    for (int k = 0; k < 12; k++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        v += (double) (state >> 11) * 0x1p-53;
+    }
+    return v;
+}
+
+static double cpu_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
+}
+
+static double error_of(enum ggml_type type, const void *blocks, const float *x, const float *w, int64_t n, float *y) {
+    double sum = 0;
+    ggml_get_type_traits(type)->to_float(blocks, y, n);
+    for (int64_t i = 0; i < n; i++) {
+        const double d = (double) x[i] - y[i];
+        sum += (w != NULL ? w[i % ROW] : 1.0) * d * d;
+    }
+    return sum;
+}
+
+struct side {
+    chunk_fn chunk;
+    uint8_t *blocks;
+    double seconds;
+};
+
+static void turn(struct side *s, enum ggml_type type, const float *x, const float *w, int64_t n) {
+    const double start = cpu_seconds();
+    s->chunk(type, x, s->blocks, 0, n / ROW, ROW, w);
+    const double spent = cpu_seconds() - start;
+    s->seconds         = spent < s->seconds ? spent : s->seconds;
+}
+
+// Prints nanoseconds a value and the ratios of time and error. False: our error is larger.
+static bool compare(
+    struct side *ours, struct side *theirs, enum ggml_type type, const float *x, const float *w, int64_t n, float *y) {
+    ours->seconds = theirs->seconds = 1e30;
+    for (int i = 0; i < N_TURNS; i++) {
+        turn(ours, type, x, w, n);
+        turn(theirs, type, x, w, n);
+    }
+    const double a = error_of(type, ours->blocks, x, w, n, y);
+    const double b = error_of(type, theirs->blocks, x, w, n, y);
+    printf(" %8.2f %8.2f %7.2f %8.4f", ours->seconds / (double) n * 1e9, theirs->seconds / (double) n * 1e9,
+        ours->seconds / theirs->seconds, a / b);
+    return a <= b;
+}
+
+int main(int argc, char **argv) {
+    int64_t n        = 32 * ROW;
+    const char *only = NULL;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--values") == 0 && i + 1 < argc) {
+            n = atoll(argv[++i]) / ROW * ROW;
+        } else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
+            only = argv[++i];
+        } else {
+            fprintf(stderr, "usage: bench-quant [--values N] [--only FORMAT]\n");
+            return 2;
+        }
+    }
+    void *lib = oracle_load("libggml-base.so");
+    if (lib == NULL || n <= 0) {
+        printf("skipped: %s\n", lib == NULL ? oracle_why() : "a row has 2048 values");
+        return 77;
+    }
+    float *x = malloc((size_t) n * sizeof(float));
+    float *y = malloc((size_t) n * sizeof(float));
+    float w[ROW];
+    struct side ours   = {ggml_quantize_chunk, malloc((size_t) n * 2), 0};
+    struct side theirs = {NULL, malloc((size_t) n * 2), 0};
+    void (*init)(enum ggml_type);
+    *(void **) &theirs.chunk = dlsym(lib, "ggml_quantize_chunk");
+    *(void **) &init         = dlsym(lib, "ggml_quantize_init");
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = (float) normal();
+    }
+    for (int i = 0; i < ROW; i++) {
+        w[i] = (float) exp(normal());
+    }
+    bool good = true;
+    printf("%-8s %35s %35s\n", "", "plain: ns a value, theirs, x, error", "weighted");
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        const enum ggml_type type = types[i];
+        if (only != NULL && strcmp(only, ggml_type_name(type)) != 0) {
+            continue;
+        }
+        init(type);
+        printf("%-8s", ggml_type_name(type));
+        // Some are refused without weights; there equal ones stand for none.
+        if (ggml_quantize_requires_imatrix(type)) {
+            printf(" %35s", "");
+        } else {
+            good = compare(&ours, &theirs, type, x, NULL, n, y) && good;
+        }
+        good = compare(&ours, &theirs, type, x, w, n, y) && good;
+        printf("\n");
+        fflush(stdout);
+    }
+    free(x);
+    free(y);
+    free(ours.blocks);
+    free(theirs.blocks);
+    return good ? 0 : 1;
+}

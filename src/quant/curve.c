@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// curve.c: every scale at once. As the inverse scale grows from zero, elements move from level to level, each move at a known
+// place: half way between two levels, divided by the element. So the sums of all scales are those of no scale and, in the order
+// of their places, what each move adds. Places are the upper bits of a float: 32 or 64 to the factor of two, four factors around
+// the scale that puts the largest element at the end of the grid. Cost: a move for each element and level, and a pass over the
+// places.
+#include "quant/curve.h"
+
+#include <string.h>
+
+// Moves away from zero in one direction.
+struct moves {
+    int n;
+    float place[16]; // inverse scale, for an element of 1
+    float by[16];    // what is added to the level, as a magnitude with its direction's sign
+    float square[16];
+};
+
+static void moves_init(struct moves *m, const struct grid *grid, int direction) {
+    m->n = 0;
+    if (grid->values == NULL) {
+        const float end = direction > 0 ? grid->hi : -grid->lo;
+        for (float k = 1.0f; k <= end; k += 1.0f, m->n++) {
+            m->place[m->n]  = k - 0.5f;
+            m->by[m->n]     = (float) direction;
+            m->square[m->n] = k * k - (k - 1.0f) * (k - 1.0f);
+        }
+        return;
+    }
+    int i = 0;
+    while (grid->values[i] < 0) {
+        i++;
+    }
+    // From the least level not below zero, where elements are at first.
+    for (; direction > 0 ? i < 15 : i > 0; i += direction, m->n++) {
+        const float here = grid->values[i];
+        const float next = grid->values[i + direction];
+        m->place[m->n]   = 0.5f * (here + next) * (float) direction;
+        m->by[m->n]      = next - here;
+        m->square[m->n]  = next * next - here * here;
+    }
+}
+
+static void add_moves(struct curve *c, int sign, float x, float w, const struct moves *m) {
+    const float wx      = sign ? -w * x : w * x;
+    const float inverse = 1.0f / fabsf(x);
+    for (int k = 0; k < m->n; k++) {
+        const int i = curve_place(c, m->place[k] * inverse);
+        if (i >= c->n_places) {
+            break;
+        }
+        c->a[sign][i] += wx * m->by[k];
+        c->b[sign][i] += w * m->square[k];
+    }
+}
+
+static void put_peak(struct curve *c, float scale, float gain) {
+    int at = c->n_peaks < CURVE_PEAKS ? c->n_peaks++ : CURVE_PEAKS;
+    while (at > 0 && c->gain[at - 1] < gain) {
+        if (at < CURVE_PEAKS) {
+            c->gain[at] = c->gain[at - 1];
+            c->peak[at] = c->peak[at - 1];
+        }
+        at--;
+    }
+    if (at < CURVE_PEAKS) {
+        c->gain[at] = gain;
+        c->peak[at] = scale;
+    }
+}
+
+// Adds the moves up, and notes where the gain is higher than beside, or as high: an element alone can sit on any level.
+static void sum_up(struct curve *c, int sign, float a, float b) {
+    static const float near = 0.9999f;
+    float before            = 0.0f;
+    float here              = 0.0f;
+    float scale             = 0.0f;
+    for (int i = 0; i < c->n_places; i++) {
+        const bool moved = c->b[sign][i] != 0.0f;
+        a += c->a[sign][i];
+        b += c->b[sign][i];
+        c->a[sign][i] = a;
+        c->b[sign][i] = b;
+        if (moved || i == 0) {
+            const float next = a > 0.0f && b > 0.0f ? a * a / b : 0.0f;
+            if (here > 0.0f && here > near * before && here > near * next) {
+                put_peak(c, scale, here);
+            }
+            before = here;
+            here   = next;
+            scale  = next > 0.0f ? (sign ? -a / b : a / b) : 0.0f;
+        }
+    }
+    if (here > 0.0f && here > near * before) {
+        put_peak(c, scale, here);
+    }
+}
+
+void berth_curve_init(struct curve *c, const float *x, const float *w, int len, float amax, const struct grid *grid, bool fine) {
+    struct moves up, down;
+    const float edge = grid->hi > -grid->lo ? grid->hi : -grid->lo;
+    float rest       = 0.0f; // level of an element at inverse scale zero
+    float wx = 0.0f, ww = 0.0f, wxx = 0.0f;
+    moves_init(&up, grid, 1);
+    moves_init(&down, grid, -1);
+    for (int i = 15; grid->values != NULL && i >= 0 && grid->values[i] >= 0; i--) {
+        rest = grid->values[i];
+    }
+    c->n_peaks  = 0;
+    c->first    = berth_float_bits(0.25f * edge / amax);
+    c->shift    = fine ? 17 : 18;
+    c->n_places = CURVE_OCTAVES << (23 - c->shift);
+    for (int sign = 0; sign < 2; sign++) {
+        memset(c->a[sign], 0, (size_t) c->n_places * sizeof(float));
+        memset(c->b[sign], 0, (size_t) c->n_places * sizeof(float));
+    }
+    for (int j = 0; j < len; j++) {
+        wx += w[j] * x[j];
+        ww += w[j];
+        wxx += w[j] * x[j] * x[j];
+        if (x[j] != 0.0f) {
+            add_moves(c, 0, x[j], w[j], x[j] > 0.0f ? &up : &down);
+            add_moves(c, 1, x[j], w[j], x[j] > 0.0f ? &down : &up);
+        }
+    }
+    sum_up(c, 0, rest * wx, rest * rest * ww);
+    sum_up(c, 1, -rest * wx, rest * rest * ww);
+    while (c->n_peaks > 1 && wxx - c->gain[c->n_peaks - 1] > 2.0f * (wxx - c->gain[0]) + 1e-3f * wxx) {
+        c->n_peaks--;
+    }
+}
