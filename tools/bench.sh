@@ -13,6 +13,8 @@ if [ -n "$BERTH_REFERENCE" ]; then
     echo "== allocating and scheduling graphs"
     "$dir/bin/bench-alloc"
     "$dir/bin/bench-sched"
+    echo "== quantising rows"
+    "$dir/bin/bench-quant"
     echo "== computing ops"
     "$dir/bin/bench-kernels" -t 1
     "$dir/bin/bench-kernels" -t 2
