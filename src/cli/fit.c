@@ -164,10 +164,10 @@ static const char *name_of(const struct search *s, int device) {
 }
 
 static void print_limits(const struct search *s) {
-    const struct fit_limits *limits = &s->o->limits;
+    const struct fit_limits *given = &s->o->limits;
     char text[64];
-    for (size_t i = 0; i < limits->n; i++) {
-        const struct fit_limit *limit = &limits->items[i];
+    for (size_t i = 0; i < given->n; i++) {
+        const struct fit_limit *limit = &given->items[i];
         const char *name              = limit->device >= 0 ? name_of(s, limit->device) : "";
         if (limit->text != NULL) {
             printf("%s%s%s%s", i > 0 ? ", " : "", cli_bytes(limit->bytes, text), *name != '\0' ? " of " : "", name);
@@ -233,9 +233,9 @@ static void print_text(const struct search *s, bool fits) {
 }
 
 static void print_json(const struct search *s, bool fits) {
-    const struct fit_limits *limits_given = &s->o->limits;
-    const struct fit_limit *all           = fit_limits_get(limits_given, FIT_ALL);
-    const char *between                   = "";
+    const struct fit_limits *given = &s->o->limits;
+    const struct fit_limit *all    = fit_limits_get(given, FIT_ALL);
+    const char *between            = "";
     fputs("{\"model\": ", stdout);
     cli_json_text(stdout, s->m->path);
     fputs(", \"memory\": ", stdout);
@@ -245,11 +245,11 @@ static void print_json(const struct search *s, bool fits) {
         fputs("null", stdout);
     }
     fputs(", \"limits\": {", stdout);
-    for (size_t i = 0; i < limits_given->n; i++) {
-        if (limits_given->items[i].device >= 0) {
+    for (size_t i = 0; i < given->n; i++) {
+        if (given->items[i].device >= 0) {
             fputs(between, stdout);
-            cli_json_text(stdout, name_of(s, limits_given->items[i].device));
-            printf(": %" PRIu64, limits_given->items[i].bytes);
+            cli_json_text(stdout, name_of(s, given->items[i].device));
+            printf(": %" PRIu64, given->items[i].bytes);
             between = ", ";
         }
     }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -74,12 +75,34 @@ static struct output *output_new(const char *path) {
     return o;
 }
 
+// An end from outside leaves no part of a file behind.
+static void on_signal(int number) {
+    for (const struct output *o = outputs; o != NULL; o = o->next) {
+        unlink(o->part);
+    }
+    raise(number); // the handler is gone: the usual end
+}
+
+static void signals_catch(void) {
+    static const int numbers[] = {SIGHUP, SIGINT, SIGTERM};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct sigaction action = {0};
+        if (sigaction(numbers[i], NULL, &action) == 0 &&
+            action.sa_handler == SIG_DFL) { // not if it is ignored, or a command's own
+            action.sa_handler = on_signal;
+            action.sa_flags   = (int) SA_RESETHAND;
+            sigaction(numbers[i], &action, NULL);
+        }
+    }
+}
+
 FILE *cli_open(const char *path) {
     if (strcmp(path, "-") == 0) {
         return stdout;
     }
     struct output *o = output_new(path);
     if (o != NULL) {
+        signals_catch();
         o->next = outputs;
         outputs = o;
         return o->file;

@@ -97,6 +97,27 @@ if [ $? -ne 3 ] || ! grep -q "kept: writing failed: File too large" "$tmp/err" |
     echo "FAILED: quantize beyond a limit: $(cat "$tmp/err") $(ls "$tmp")"
     n_bad=$((n_bad + 1))
 fi
+# nor does an end from outside: 4 GiB of a hole take long enough to be stopped
+{
+    printf 'GGUF\003\000\000\000\001\000\000\000\000\000\000\000\000\000\000\000\000\000\000\000'
+    printf '\001\000\000\000\000\000\000\000m\002\000\000\000\000\020\000\000\000\000\000\000\000\000\004\000\000\000\000\000'
+    printf '\000\000\000\000\000\000\000\000\000\000\000\000'
+} > "$tmp/hole"
+truncate -s 4294967392 "$tmp/hole"
+"$berth" gguf quantize "$tmp/hole" "$tmp/stopped" q4_0 > /dev/null 2>&1 &
+i=0
+while ! ls "$tmp" | grep -q part && [ $i -lt 100 ]; do
+    sleep 0.1
+    i=$((i + 1))
+done
+n=$((n + 1))
+kill $!
+{ wait $!; } 2> /dev/null # the shell has a word on it
+if [ $? -ne 143 ] || ls "$tmp" | grep -qE 'part|stopped'; then
+    echo "FAILED: quantize that is stopped: $(ls "$tmp")"
+    n_bad=$((n_bad + 1))
+fi
+rm "$tmp/hole"
 # the model to standard output, what is said of it to standard error
 n=$((n + 1))
 "$berth" gguf quantize "$tmp/matrix" - q8_0 > "$tmp/streamed" 2> "$tmp/err"
