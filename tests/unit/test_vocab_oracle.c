@@ -141,12 +141,13 @@ static size_t kinds_put(uint32_t c, char *out) {
 }
 
 #define EVERY 64
+#define LAST_CHAR 0x33480 // behind it nothing is assigned but marks without width and what is private
 // The next characters of all that there are.
 static size_t every_text(struct check_rng *r, char *out, size_t cap) {
     static uint32_t c;
     size_t n = 0;
     (void) r;
-    for (size_t i = 0; i < EVERY && n + 20 <= cap && c < 0x110000; i++) {
+    for (size_t i = 0; i < EVERY && n + 20 <= cap && c < LAST_CHAR; i++) {
         n += kinds_put(c++, out + n);
     }
     return n;
@@ -258,9 +259,10 @@ static void test_bpe_wide(void **state) {
         snprintf(texts[256 + i], 10, "%s%s", tokens[pair / 256], tokens[pair % 256]);
         snprintf(texts[256 + N_PAIRS + i], 10, "%s %s", tokens[pair / 256], tokens[pair % 256]);
     }
-    for (size_t i = 0; i < N_RULES; i++) {
-        struct gguf_context *g = pairs_keys(tokens, 256 + N_PAIRS, merges, N_PAIRS, rules[i]);
-        printf("%s\n", rules[i]);
+    static const char *const different[] = {"gpt-2", "llama-bpe", "qwen2", "default", "smollm", "tekken", "smaug-bpe"};
+    for (size_t i = 0; i < sizeof different / sizeof *different; i++) {
+        struct gguf_context *g = pairs_keys(tokens, 256 + N_PAIRS, merges, N_PAIRS, different[i]);
+        printf("%s\n", different[i]);
         compare_keys(g, check_seed(30 + i), wide_text, N_WIDE);
         gguf_free(g);
     }
@@ -287,7 +289,7 @@ static void test_kinds(void **state) {
         snprintf(texts[256 + N + i], 10, "%s %s", first, tokens[i % 256]);
     }
     struct gguf_context *g = pairs_keys(tokens, 256 + N, merges, N, "gpt-2");
-    compare_keys(g, 0, every_text, (0x110000 + EVERY - 1) / EVERY);
+    compare_keys(g, 0, every_text, (LAST_CHAR + EVERY - 1) / EVERY);
     gguf_free(g);
     g = pairs_keys(tokens, 256 + N, merges, N, "default"); // knows marks too, and is slow in the reference
     compare_keys(g, check_seed(60), marks_text, N_WIDE);
