@@ -25,6 +25,7 @@ static struct {
     const void *(*llama_model_get_vocab)(const void *model);
     int32_t (*llama_tokenize)(
         const void *vocab, const char *text, int32_t size, int32_t *tokens, int32_t max, bool add, bool parse);
+    bool (*llama_vocab_is_eog)(const void *vocab, int32_t token);
     void (*llama_log_set)(void (*log)(int level, const char *text, void *user), void *user);
 } reference;
 
@@ -45,6 +46,7 @@ static bool reference_load(void) {
     X(llama_model_free);
     X(llama_model_get_vocab);
     X(llama_tokenize);
+    X(llama_vocab_is_eog);
     X(llama_log_set);
 #undef X
     reference.llama_log_set(log_drop, NULL);
@@ -317,9 +319,54 @@ static void test_specials(void **state) {
     sample_vocab_fini(&v);
 }
 
+// Tokens that end a text, by their names and by the file's keys, whatever their type.
+static void test_ends(void **state) {
+    static const char *const names[] = {"<|eot_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>",
+        "<|eom_id|>", "<EOT>", "_<EOT>", "< EOT >", "_< EOT >", "[EOT]", "[EOS]", "</s>", "<eos>", "<|eos|>",
+        "<end_of_utterance>",
+        "<\xEF\xBD\x9C"
+        "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+        "<|end_of_sentence|>", "<|eot|>", "<|im_start|>", "<|user|>", "<|END_OF_TURN_TOKEN|>", "<turn|>", "<|message_end|>",
+        "<|endofprompt|>", "[|endofturn|]", "<|reserved_special_token_0|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>",
+        "<fim-pad>", "<|fim_suffix|>", "<|tool_call_end|>", "<|eom|>", "<|im_sep|>", "[/INST]", "<|endofturn|>"};
+    (void) state;
+    need_reference();
+    for (int32_t type = TOKEN_NORMAL; type <= TOKEN_USER; type++) {
+        struct sample_vocab v;
+        sample_vocab_init(&v);
+        for (size_t i = 0; type != TOKEN_UNKNOWN && i < sizeof names / sizeof *names; i++) {
+            sample_token(&v, names[i], strlen(names[i]), type);
+        }
+        struct gguf_context *g = sample_vocab_keys(&v, "gpt-2");
+        char path[]            = "/tmp/berth-vocab-XXXXXX";
+        close(mkstemp(path));
+        assert_true(gguf_write_to_file(g, path, true));
+        struct model_error error       = {""};
+        struct vocab *ours             = vocab_new(g, (int64_t) v.n_tokens, &error);
+        struct reference_params params = reference.llama_model_default_params();
+        params.vocab_only              = true;
+        void *model                    = reference.llama_model_load_from_file(path, params);
+        int n_bad                      = 0;
+        assert_true(ours != NULL && model != NULL);
+        for (int32_t i = 0; i < (int32_t) v.n_tokens; i++) {
+            const bool is_theirs = reference.llama_vocab_is_eog(reference.llama_model_get_vocab(model), i);
+            if (vocab_is_end(ours, i) != is_theirs) {
+                print_error("type %d: '%s' %s in the reference\n", type, v.tokens[i], is_theirs ? "ends" : "does not end");
+                n_bad++;
+            }
+        }
+        assert_int_equal(n_bad, 0);
+        reference.llama_model_free(model);
+        vocab_free(ours);
+        gguf_free(g);
+        unlink(path);
+        sample_vocab_fini(&v);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spm), cmocka_unit_test(test_bpe), cmocka_unit_test(test_bpe_wide),
-        cmocka_unit_test(test_kinds), cmocka_unit_test(test_specials)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ends), cmocka_unit_test(test_spm), cmocka_unit_test(test_bpe),
+        cmocka_unit_test(test_bpe_wide), cmocka_unit_test(test_kinds), cmocka_unit_test(test_specials)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
