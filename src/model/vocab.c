@@ -179,7 +179,7 @@ static size_t piece_bpe(const char *text, size_t size, char *out, size_t cap) {
 }
 
 size_t vocab_piece(const struct vocab *v, int32_t token, char *out, size_t cap) {
-    if (token < 0 || token >= v->n_tokens || v->types[token] == TOKEN_CONTROL) {
+    if (token < 0 || token >= v->n_tokens || v->types[token] == TOKEN_CONTROL || v->types[token] == TOKEN_UNKNOWN) {
         return 0;
     }
     const char *text  = v->texts[token];

@@ -25,6 +25,8 @@ static struct {
     const void *(*llama_model_get_vocab)(const void *model);
     int32_t (*llama_tokenize)(
         const void *vocab, const char *text, int32_t size, int32_t *tokens, int32_t max, bool add, bool parse);
+    int32_t (*llama_token_to_piece)(
+        const void *vocab, int32_t token, char *out, int32_t cap, int32_t n_skipped, bool with_special);
     bool (*llama_vocab_is_eog)(const void *vocab, int32_t token);
     void (*llama_log_set)(void (*log)(int level, const char *text, void *user), void *user);
 } reference;
@@ -46,6 +48,7 @@ static bool reference_load(void) {
     X(llama_model_free);
     X(llama_model_get_vocab);
     X(llama_tokenize);
+    X(llama_token_to_piece);
     X(llama_vocab_is_eog);
     X(llama_log_set);
 #undef X
@@ -162,6 +165,19 @@ static size_t marks_text(struct check_rng *r, char *out, size_t cap) {
     return kinds_put(first[check_rng_below(r, sizeof first / sizeof *first)] + (uint32_t) check_rng_below(r, 0x20), out);
 }
 
+// Every token's bytes.
+static void compare_pieces(const struct vocab *ours, const void *theirs) {
+    for (int32_t i = 0; i < ours->n_tokens; i++) {
+        char a[1024], b[1024];
+        const size_t n  = vocab_piece(ours, i, a, sizeof a);
+        const int32_t m = reference.llama_token_to_piece(theirs, i, b, sizeof b, 0, false);
+        if (m < 0 || n != (size_t) m || memcmp(a, b, n) != 0) {
+            print_error("token %d '%s' of type %d: '%.*s', theirs '%.*s'\n", i, ours->texts[i], ours->types[i], (int) n, a, m, b);
+            fail();
+        }
+    }
+}
+
 static void compare(const char *path, uint64_t seed, draw_t draw, int n_texts) {
     struct model_error error       = {""};
     struct berth_gguf_map *map     = berth_gguf_map_open(path, NULL);
@@ -176,6 +192,7 @@ static void compare(const char *path, uint64_t seed, draw_t draw, int n_texts) {
     assert_non_null(model);
     const void *theirs = reference.llama_model_get_vocab(model);
     struct check_rng r = check_rng_new(seed);
+    compare_pieces(ours, theirs);
     for (int i = 0; i < n_texts; i++) {
         char text[2048];
         int32_t tokens[2048 + 8];
