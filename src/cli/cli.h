@@ -47,6 +47,9 @@ void cli_text(FILE *file, int width, const char *text);
 // A JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.
 void cli_json_text(FILE *file, const char *text);
 bool cli_ends_with(const char *text, const char *end);
+#define CLI_GGUF "GGUF"
+// A regular file with these first bytes, at most 16?
+bool cli_starts_with(const char *path, const char *magic);
 // "1,048,576 bytes (1.00 MiB)"
 const char *cli_bytes(uint64_t size, char text[64]);
 

@@ -11,12 +11,13 @@
 #include <string.h>
 #include <zlib.h>
 
-static enum ggml_status first_line_check(struct ggraph_reader *r) {
-    r->i_line     = 1;
-    const bool ok = strncmp(r->text, "ggraph 1", 8) == 0;
-    const enum ggml_status status =
-        ok ? GGML_STATUS_SUCCESS : ggraph_refuse(r, "not a captured graph: the first line is no \"ggraph 1\"");
-    r->i_line = 0;
+static enum ggml_status first_line_check(struct ggraph_reader *r, bool is_packed) {
+    r->i_line                     = 1;
+    const bool ok                 = strncmp(r->text, "ggraph 1", 8) == 0;
+    const enum ggml_status status = ok ? GGML_STATUS_SUCCESS
+                                       : ggraph_refuse(r, "not a captured graph: the first line is no \"ggraph 1\"%s",
+                                             is_packed ? "; other packed files have to be unpacked first" : "");
+    r->i_line                     = 0;
     return status;
 }
 
@@ -43,7 +44,7 @@ enum ggml_status ggraph_text_read(struct ggraph_reader *r) {
         }
         r->text[r->size + (size_t) n] = '\0';
         if (status == GGML_STATUS_SUCCESS && r->size == 0) { // before more is read: it may be endless
-            status = first_line_check(r);
+            status = first_line_check(r, !gzdirect(file));
         }
     }
     if (gzclose_r(file) == Z_BUF_ERROR && status == GGML_STATUS_SUCCESS) {

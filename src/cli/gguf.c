@@ -56,17 +56,6 @@ static bool progress(size_t done, size_t all, void *user_data) {
     return true;
 }
 
-bool cli_is_gguf(const char *path) {
-    char magic[4];
-    struct stat st; // what is read from a pipe is gone
-    FILE *file    = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
-    const bool is = file != NULL && fread(magic, 1, sizeof magic, file) == sizeof magic && memcmp(magic, "GGUF", 4) == 0;
-    if (file != NULL) {
-        fclose(file);
-    }
-    return is;
-}
-
 struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *code) {
     struct stat st;
     const bool is_there = stat(path, &st) == 0 && access(path, R_OK) == 0;

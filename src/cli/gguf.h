@@ -10,7 +10,5 @@ int cli_gguf_check(int argc, char **argv);
 int cli_gguf_diff(int argc, char **argv);
 int cli_gguf_quantize(int argc, char **argv);
 
-// Is it a GGUF file, by its first bytes? "-" is none.
-bool cli_is_gguf(const char *path);
 // Maps a file; NULL after a message. *code is CLI_FAILURE if it cannot be read, CLI_NO if it is no sound GGUF file.
 struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *code);

@@ -157,7 +157,7 @@ static const char *read_old(struct imatrix *m, const char *path) {
 struct imatrix *imatrix_open(const char *path) {
     struct imatrix *m = calloc(1, sizeof *m);
     const char *why   = "out of memory";
-    if (m != NULL && cli_is_gguf(path)) {
+    if (m != NULL && cli_starts_with(path, CLI_GGUF)) {
         struct berth_gguf_map *map = berth_gguf_map_open(path, NULL);
         why                        = map != NULL ? read_gguf(m, map) : berth_last_error();
         berth_gguf_map_close(map);

@@ -4,7 +4,7 @@
 #include "cli/plan_graph.h"
 
 #include "base/base.h"
-#include "cli/gguf.h"
+#include "cli/cli.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,12 +12,13 @@
 // ---- reading ----
 
 enum ggml_status cli_plan_read(const char *path, const struct cli_model_options *options, struct cli_plan *plan) {
-    const bool is_graph = cli_ends_with(path, ".ggraph") || cli_ends_with(path, ".ggraph.gz");
+    const bool is_graph = cli_ends_with(path, ".ggraph") || cli_ends_with(path, ".ggraph.gz") ||
+                          cli_starts_with(path, "ggraph 1") || cli_starts_with(path, "\x1f\x8b"); // gzip
 
     *plan                   = (struct cli_plan){0};
-    enum ggml_status status = is_graph            ? cli_plan_read_graph(path, &plan->set)
-                              : cli_is_gguf(path) ? cli_plan_read_model(path, options, &plan->set)
-                                                  : berth_plan_read_file(path, &plan->set);
+    enum ggml_status status = is_graph                          ? cli_plan_read_graph(path, &plan->set)
+                              : cli_starts_with(path, CLI_GGUF) ? cli_plan_read_model(path, options, &plan->set)
+                                                                : berth_plan_read_file(path, &plan->set);
     if (status == GGML_STATUS_SUCCESS) {
         status = cli_plan_buffers(plan);
     }

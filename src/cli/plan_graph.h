@@ -21,7 +21,7 @@ struct cli_plan {
     size_t *order; // the numbers of all items, buffer by buffer
 };
 
-// Items of a file: CSV, JSON, a captured graph if the name ends in .ggraph or .ggraph.gz, or a model: the graph of the
+// Items of a file: CSV, JSON, a captured graph, packed or not, or a model: the graph of the
 // batch, context and cache that the options ask for. On failure plan is empty.
 struct cli_model_options;
 enum ggml_status cli_plan_read(const char *path, const struct cli_model_options *options, struct cli_plan *plan);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// text.c: messages and numbers of the commands.
+// text.c: messages, numbers, and what kind of text or file something is.
 
 #include "cli/cli.h"
 #include "plan/json.h"
@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 void cli_text(FILE *file, int width, const char *text) {
@@ -156,4 +157,16 @@ const char *cli_colour(FILE *file, enum cli_colour colour) {
     static const char *const codes[] = {"\033[0m", "\033[1m", "\033[2m", "\033[32m", "\033[33m", "\033[31m"};
     const char *no                   = getenv("NO_COLOR");
     return isatty(fileno(file)) && (no == NULL || *no == '\0') ? codes[colour] : "";
+}
+
+bool cli_starts_with(const char *path, const char *magic) {
+    char found[16];
+    const size_t n = strlen(magic);
+    struct stat st; // what is read from a pipe is gone
+    FILE *file    = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
+    const bool is = file != NULL && n <= sizeof found && fread(found, 1, n, file) == n && memcmp(found, magic, n) == 0;
+    if (file != NULL) {
+        fclose(file);
+    }
+    return is;
 }

@@ -21,17 +21,18 @@ static void item_print(FILE *file, const struct berth_plan_set *set, int64_t i) 
         item->first, item->last);
 }
 
+static const char *const what[] = {
+    [BERTH_PLAN_SOUND]    = "no fault",
+    [BERTH_PLAN_ITEM]     = "an item contradicts itself",
+    [BERTH_PLAN_ALIGN]    = "not aligned",
+    [BERTH_PLAN_FIXED]    = "not where it must be",
+    [BERTH_PLAN_CHUNK]    = "lies across the end of a chunk",
+    [BERTH_PLAN_OVERFLOW] = "ends above 2^63 - 1",
+    [BERTH_PLAN_ALIAS]    = "aliases that are not at one offset",
+    [BERTH_PLAN_COLLIDE]  = "alive together in the same bytes",
+};
+
 static void fault_print(FILE *file, const struct berth_plan_set *set, const struct berth_plan_fault *fault) {
-    static const char *const what[] = {
-        [BERTH_PLAN_SOUND]    = "no fault",
-        [BERTH_PLAN_ITEM]     = "an item contradicts itself",
-        [BERTH_PLAN_ALIGN]    = "not aligned",
-        [BERTH_PLAN_FIXED]    = "not where it must be",
-        [BERTH_PLAN_CHUNK]    = "lies across the end of a chunk",
-        [BERTH_PLAN_OVERFLOW] = "ends above 2^63 - 1",
-        [BERTH_PLAN_ALIAS]    = "aliases that are not at one offset",
-        [BERTH_PLAN_COLLIDE]  = "alive together in the same bytes",
-    };
     fprintf(file, "%s: ", what[fault->kind]);
     if (fault->i >= 0) {
         item_print(file, set, fault->i);
@@ -81,7 +82,8 @@ int cli_verify(int argc, char **argv) {
         if (valid) {
             puts("null}");
         } else {
-            printf("{\"kind\": %d, \"i\": %" PRId64 ", \"j\": %" PRId64 "}}\n", (int) fault.kind, fault.i, fault.j);
+            printf("{\"kind\": %d, \"what\": \"%s\", \"i\": %" PRId64 ", \"j\": %" PRId64 "}}\n", (int) fault.kind,
+                what[fault.kind], fault.i, fault.j);
         }
     } else if (valid) {
         printf("%svalid%s: %zu items, the highest ends at %s\n", cli_colour(stdout, CLI_GREEN), cli_colour(stdout, CLI_RESET),

@@ -114,6 +114,7 @@ expect 2 "both want standard output" plan $small --json --out -
 expect 0 "Usage: berth verify" verify --help
 expect 1 "alive together in the same bytes: 'a' at [0, 4), steps 0 to 1" verify "$tmp/collide.csv"
 expect 1 '"valid": false' verify --json "$tmp/collide.csv"
+expect 1 '"what": "alive together in the same bytes", "i": 0, "j": 1}' verify --json "$tmp/collide.csv"
 expect 0 '"fault": null' verify --json "$tmp/plan.csv"
 expect 1 "not aligned" verify "$tmp/crooked.csv"
 printf 'id,lower,upper,size,offset\na\033[31m,0,2,8,0\nb,0,2,8,4\n' > "$tmp/red.csv" # a name that commands the terminal

@@ -28,6 +28,13 @@ expect 1 '"proven": true, "fits": false' --json -c 447 $graphs/two-buffers.ggrap
 # packed
 gzip -c $graphs/two-buffers.ggraph > "$tmp/two.ggraph.gz"
 expect 0 '{"items": 5, "peak": 640, "bound": 640, ' --json "$tmp/two.ggraph.gz"
+# by their first bytes, whatever they are called
+cp "$tmp/two.ggraph.gz" "$tmp/packed"
+cp $graphs/two-buffers.ggraph "$tmp/plain"
+expect 0 '{"items": 5, "peak": 640, "bound": 640, ' --json "$tmp/packed"
+expect 0 '{"items": 5, "peak": 640, "bound": 640, ' --json "$tmp/plain"
+gzip -c tests/data/plan/small.csv > "$tmp/small.csv.gz"
+expect 3 "small.csv.gz:1: not a captured graph: the first line is no \"ggraph 1\"; other packed files have to be unpacked first" "$tmp/small.csv.gz"
 head -c 200 "$tmp/two.ggraph.gz" > "$tmp/short.ggraph.gz"
 expect 3 "the packed text is cut off" "$tmp/short.ggraph.gz"
 
