@@ -9,6 +9,7 @@
 //   minima of a block         {a, a, b, b}
 // A run's sum of y has 13 bits; as 128 hi + lo it is two bytes, which sdot multiplies with the minima as they come.
 
+#include "cpu/arm/prefetch.h"
 #include "cpu/arm/tiers.h"
 #include "cpu/arm/unpack.h"
 
@@ -103,19 +104,6 @@ UNPACK_INLINE struct heads heads_of(const void *dm_a, const uint8_t *from_a, con
     };
 }
 
-// Rows are read at two places at once, which is more than the hardware foresees: the second row of the next pair into the first
-// cache, and what lies far ahead into the second.
-#define FAR_AHEAD 16384
-
-UNPACK_INLINE void prefetch(const char *a, size_t bx, const char *far, int n_lines) {
-    for (int j = 0; j < (n_lines + 1) / 2; j++) {
-        __builtin_prefetch(a + 3 * bx + 64 * j, 0, 3);
-    }
-    for (int j = 0; j < n_lines; j++) {
-        __builtin_prefetch(far + 64 * j, 0, 2);
-    }
-}
-
 // The fifth bits of q5_K: bit r of each byte belongs to run r.
 struct fifths {
     uint8x16_t a[2], b[2];
@@ -148,7 +136,7 @@ _Static_assert(offsetof(block_q4_K, scales) == offsetof(block_q5_K, scales), "a 
 UNPACK_INLINE float32x2_t rows_of_two(
     int64_t n_blocks, const char *a, size_t to_b, size_t bx, const struct y_block *y, const bool five) {
     const size_t size = five ? sizeof(block_q5_K) : sizeof(block_q4_K), quants = five ? offsetof(block_q5_K, qs) : HEAD;
-    const char *far         = a + FAR_AHEAD;
+    const char *far         = a + PREFETCH_FAR;
     const int32x4_t nil     = vdupq_n_s32(0);
     struct dots dots        = {nil, nil, nil, nil};
     struct half_folded half = {nil, nil};
@@ -166,7 +154,7 @@ UNPACK_INLINE float32x2_t rows_of_two(
     load_section(&s, (const uint8_t *) (next_a), (const uint8_t *) (next_a) + to_b, next_y);
 
     for (; n_blocks > 0; n_blocks--, far += 2 * size) {
-        prefetch(a, bx, far, five ? 6 : 5);
+        prefetch_pair(a, bx, far, 2 * size);
         const char *q = a + quants;
         SECTION(0, scales2, q + 32, y->qs + 64) // scales of the block before
         const struct heads h = heads_of(a, (const uint8_t *) a + 4, a + to_b, (const uint8_t *) a + to_b + 4);

@@ -4,13 +4,12 @@
 
 #include "cpu/arm/tiers.h"
 
-#include "quant/half.h"
 #include "quant/quants.h"
 
 #include <arm_neon.h>
 #include <math.h>
 
-static float largest(const float32x4_t *v, int n) {
+static inline float largest(const float32x4_t *v, int n) {
     float32x4_t max = vabsq_f32(v[0]);
     for (int j = 1; j < n; j++) {
         max = vmaxq_f32(max, vabsq_f32(v[j])); // a NaN stays
@@ -18,12 +17,12 @@ static float largest(const float32x4_t *v, int n) {
     return vmaxvq_f32(max);
 }
 
-static int8x16_t narrow(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
+static inline int8x16_t narrow(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
     return vcombine_s8(vmovn_s16(vcombine_s16(vmovn_s32(a), vmovn_s32(b))), vmovn_s16(vcombine_s16(vmovn_s32(c), vmovn_s32(d))));
 }
 
 // 32 floats to bytes and the float one of them stands for; false if they are not finite or too small to divide by.
-static bool bytes32(const float *x, int8x16_t *lo, int8x16_t *hi, float *d) {
+static inline __attribute__((always_inline)) bool bytes32(const float *x, int8x16_t *lo, int8x16_t *hi, float *d) {
     float32x4_t v[8];
     for (int j = 0; j < 8; j++) {
         v[j] = vld1q_f32(x + 4 * j);
@@ -43,6 +42,11 @@ static bool bytes32(const float *x, int8x16_t *lo, int8x16_t *hi, float *d) {
     return true;
 }
 
+// Rounds to the nearest as quant/half.h does; f is no NaN.
+static inline uint16_t half_of(float f) {
+    return vget_lane_u16(vreinterpret_u16_f16(vcvt_f16_f32(vdupq_n_f32(f))), 0);
+}
+
 static void q8_0_from_f32__neon(const float *restrict x, void *restrict vy, int64_t n) {
     block_q8_0 *y = vy;
     for (int64_t i = 0; i < n / 32; i++) {
@@ -52,7 +56,7 @@ static void q8_0_from_f32__neon(const float *restrict x, void *restrict vy, int6
             quantize_row_q8_0_ref(x + i * 32, &y[i], 32);
             continue;
         }
-        y[i].d = berth_float_to_half(d);
+        y[i].d = half_of(d);
         vst1q_s8(y[i].qs, lo);
         vst1q_s8(y[i].qs + 16, hi);
     }
@@ -67,8 +71,8 @@ static void q8_1_from_f32__neon(const float *restrict x, void *restrict vy, int6
             quantize_row_q8_1_ref(x + i * 32, &y[i], 32);
             continue;
         }
-        y[i].d = berth_float_to_half(d);
-        y[i].s = berth_float_to_half((float) vaddlvq_s16(vaddq_s16(vpaddlq_s8(lo), vpaddlq_s8(hi))) * d);
+        y[i].d = half_of(d);
+        y[i].s = half_of((float) vaddlvq_s16(vaddq_s16(vpaddlq_s8(lo), vpaddlq_s8(hi))) * d);
         vst1q_s8(y[i].qs, lo);
         vst1q_s8(y[i].qs + 16, hi);
     }

@@ -33,6 +33,7 @@ static bool has_bf16(void) {
 static void fill_dotprod(struct cpu_kernels *k) {
     cpu_tier_dotprod_q32(k);
     cpu_tier_dotprod_k(k);
+    cpu_tier_dotprod_gemv_q32(k);
     cpu_tier_dotprod_gemv_k(k);
 }
 
