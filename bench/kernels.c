@@ -324,6 +324,25 @@ static struct ggml_tensor *op_attn_q8_0(struct ggml_context *ctx, int64_t m) {
     return op_attn(ctx, m, GGML_TYPE_Q8_0);
 }
 
+// m tokens, each through 4 of 16 experts of 1024 rows.
+static struct ggml_tensor *op_experts(struct ggml_context *ctx, int64_t m, enum ggml_type type) {
+    const int64_t n_expert = 16, n_used = 4;
+    struct ggml_tensor *ids = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, n_used, m);
+    for (int64_t i = 0; i < n_used * m; i++) {
+        ((int32_t *) ids->data)[i] = (int32_t) ((i / n_used * 7 + i % n_used * 3) % n_expert);
+    }
+    return ggml_mul_mat_id(ctx, filled(ctx, type, 2048, 1024, n_expert), filled(ctx, GGML_TYPE_F32, 2048, 1, m), ids);
+}
+static struct ggml_tensor *op_experts_q4_K(struct ggml_context *ctx, int64_t m) {
+    return op_experts(ctx, m, GGML_TYPE_Q4_K);
+}
+static struct ggml_tensor *op_experts_q8_0(struct ggml_context *ctx, int64_t m) {
+    return op_experts(ctx, m, GGML_TYPE_Q8_0);
+}
+static struct ggml_tensor *op_experts_f16(struct ggml_context *ctx, int64_t m) {
+    return op_experts(ctx, m, GGML_TYPE_F16);
+}
+
 static const struct {
     const char *name;
     struct ggml_tensor *(*build)(struct ggml_context *, int64_t m);
@@ -332,7 +351,8 @@ static const struct {
     {"attn_q8_0", op_attn_q8_0, 0}, {"rms_norm", op_rms_norm, 0}, {"rope", op_rope_norm, 0}, {"rope_neox", op_rope_neox, 0},
     {"soft_max", op_soft_max, 0}, {"silu", op_silu, 0}, {"gelu", op_gelu, 0}, {"swiglu", op_swiglu, 0}, {"add", op_add, 0},
     {"mul", op_mul, 0}, {"cpy_f16", op_cpy_f16, 0}, {"cont", op_cont, 0}, {"get_rows_q4_K", op_get_rows_q4_K, 0},
-    {"get_rows_q8_0", op_get_rows_q8_0, 0}};
+    {"get_rows_q8_0", op_get_rows_q8_0, 0}, {"experts_q4_K", op_experts_q4_K, 0}, {"experts_q8_0", op_experts_q8_0, 0},
+    {"experts_f16", op_experts_f16, 0}};
 
 static void one_op(int i) {
     for (int j = 0; j < opt.n_m; j++) {

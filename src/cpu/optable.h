@@ -28,6 +28,7 @@
     X(train) \
     X(ssm) \
     X(recurrent) \
+    X(experts) \
     X(moe) \
     X(attn)
 // clang-format on

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// moe.c: cases of op/moe.c: experts of every type, biases by expert, outer products.
+// moe.c: cases of op/experts.c and op/moe.c: experts of every type, biases by expert, outer products.
 
 #include "op.h"
 
@@ -37,8 +37,8 @@ static struct ggml_tensor *build_add(struct op_build *b, const void *arg) {
 }
 
 static void mul_cases(struct op_suite *s, enum ggml_type type, int64_t k, double tol) {
-    static const int64_t sizes[][5] = {
-        {1, 1, 1, 1, 1}, {16, 4, 1, 2, 1}, {33, 8, 2, 2, 5}, {40, 4, 1, 4, 33}, {7, 3, 4, 4, 7}, {64, 16, 1, 8, 20}};
+    static const int64_t sizes[][5] = {{1, 1, 1, 1, 1}, {16, 4, 1, 2, 1}, {33, 8, 2, 2, 5}, {40, 4, 1, 4, 33}, {7, 3, 4, 4, 7},
+        {64, 16, 1, 8, 20}, {37, 5, 2, 4, 203} /* more pairs than a wave of panels */};
     for (size_t i = 0; i < N(sizes); i++) {
         const struct moe c    = {type, GGML_TYPE_F32, k, sizes[i][0], sizes[i][1], sizes[i][2], sizes[i][3], sizes[i][4],
             i == 2   ? 1

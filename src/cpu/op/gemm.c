@@ -5,17 +5,12 @@
 
 #include "cpu/op/gemm.h"
 
-#define X_PANELS 4
-#define LINE 64
+#define X_PANELS CPU_GEMM_X_PANELS
 
 bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     return k->gemm[a->type].run != NULL && b->type == GGML_TYPE_F32 && b->nb[0] == sizeof(float) &&
            b->ne[1] >= k->gemm[a->type].min_cols && op->nb[1] % sizeof(float) == 0;
-}
-
-static size_t panel_size(const struct cpu_gemm *g, int64_t n, size_t step_size, size_t head) {
-    return (head + (size_t) ((n + g->step - 1) / g->step) * step_size + LINE - 1) / LINE * LINE;
 }
 
 struct sizes {
@@ -25,9 +20,8 @@ struct sizes {
 
 static struct sizes sizes_of(const struct cpu_gemm *g, const struct ggml_tensor *op) {
     const int64_t n = op->src[0]->ne[0];
-    return (struct sizes){.x = panel_size(g, n, g->x_size, g->x_head),
-        .y                   = panel_size(g, n, g->y_size, g->y_head),
-        .n_panels            = (op->src[1]->ne[1] + g->nr - 1) / g->nr};
+    return (struct sizes){
+        .x = cpu_gemm_x_size(g, n), .y = cpu_gemm_y_size(g, n), .n_panels = (op->src[1]->ne[1] + g->nr - 1) / g->nr};
 }
 
 size_t cpu_gemm_work_size(const struct ggml_tensor *op, int n_tasks) {
@@ -36,16 +30,14 @@ size_t cpu_gemm_work_size(const struct ggml_tensor *op, int n_tasks) {
     return size.y * (size_t) (size.n_panels * b->ne[2] * b->ne[3]) + size.x * X_PANELS * (size_t) n_tasks;
 }
 
-#define MAX_NR 32 // columns a panel can have
-
 static void pack_columns(
     const struct cpu_params *p, const struct ggml_tensor *b, const struct cpu_gemm *g, const struct sizes *size) {
-    BERTH_ASSERT(g->nr <= MAX_NR);
+    BERTH_ASSERT(g->nr <= CPU_GEMM_NR);
     const int64_t n = size->n_panels * b->ne[2] * b->ne[3];
     for (int64_t i = cpu_chunk_next(p); i < n; i = cpu_chunk_next(p)) {
         const int64_t c0 = i % size->n_panels * g->nr, i2 = i / size->n_panels % b->ne[2], i3 = i / size->n_panels / b->ne[2];
         const int nc = b->ne[1] - c0 < g->nr ? (int) (b->ne[1] - c0) : g->nr;
-        const float *cols[MAX_NR];
+        const float *cols[CPU_GEMM_NR];
         for (int c = 0; c < nc; c++) {
             cols[c] = (const float *) (const void *) cpu_row_at(b, c0 + c, i2, i3);
         }

@@ -13,3 +13,26 @@ void cpu_gemm_run(const struct cpu_params *p, struct ggml_tensor *op);
 bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op); // asked after the former
 size_t cpu_gemv_work_size(const struct ggml_tensor *op);
 void cpu_gemv_run(const struct cpu_params *p, struct ggml_tensor *op);
+
+// ---- memory of panels and columns, in whole lines of the cache ----
+
+#define CPU_GEMM_LINE 64
+#define CPU_GEMM_X_PANELS 4 // of rows, which stay in the second cache while a panel of columns stays in the first
+#define CPU_GEMM_MR 32      // rows and ...
+#define CPU_GEMM_NR 32      // ... columns that a panel can have
+
+static inline size_t cpu_gemm_lines(size_t size) {
+    return (size + CPU_GEMM_LINE - 1) / CPU_GEMM_LINE * CPU_GEMM_LINE;
+}
+static inline size_t cpu_gemm_x_size(const struct cpu_gemm *g, int64_t n) {
+    return cpu_gemm_lines(g->x_head + (size_t) ((n + g->step - 1) / g->step) * g->x_size);
+}
+static inline size_t cpu_gemm_y_size(const struct cpu_gemm *g, int64_t n) {
+    return cpu_gemm_lines(g->y_head + (size_t) ((n + g->step - 1) / g->step) * g->y_size);
+}
+static inline size_t cpu_gemv_y_size(const struct cpu_gemv *g, int64_t n) {
+    return cpu_gemm_lines((size_t) ((n + g->step - 1) / g->step) * g->y_size);
+}
+
+// All rows of b in the form gemv takes, one after the other: this task's share of it.
+void cpu_gemv_pack(const struct cpu_params *p, const struct ggml_tensor *b, const struct cpu_gemv *g, char *columns);

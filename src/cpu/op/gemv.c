@@ -14,20 +14,16 @@ bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
            op->nb[1] % sizeof(float) == 0;
 }
 
-static size_t column_size(const struct cpu_gemv *g, int64_t n) {
-    return ((size_t) ((n + g->step - 1) / g->step) * g->y_size + 63) / 64 * 64;
-}
-
 size_t cpu_gemv_work_size(const struct ggml_tensor *op) {
-    return column_size(&cpu_kernels_best.gemv[op->src[0]->type], op->src[0]->ne[0]) * (size_t) ggml_nrows(op->src[1]);
+    return cpu_gemv_y_size(&cpu_kernels_best.gemv[op->src[0]->type], op->src[0]->ne[0]) * (size_t) ggml_nrows(op->src[1]);
 }
 
-static void pack_columns(const struct cpu_params *p, const struct ggml_tensor *b, const struct cpu_gemv *g) {
-    const size_t size = column_size(g, b->ne[0]);
+void cpu_gemv_pack(const struct cpu_params *p, const struct ggml_tensor *b, const struct cpu_gemv *g, char *columns) {
+    const size_t size = cpu_gemv_y_size(g, b->ne[0]);
     BERTH_ASSERT(CPU_PIECE % g->step == 0);
     for (struct cpu_pieces it = cpu_pieces(p, b); cpu_piece_next(&it);) {
         const int64_t ir = (it.at.i3 * b->ne[2] + it.at.i2) * b->ne[1] + it.at.i1;
-        char *to         = (char *) p->work + (size_t) ir * size + (size_t) (it.i0 / g->step) * g->y_size;
+        char *to         = columns + (size_t) ir * size + (size_t) (it.i0 / g->step) * g->y_size;
         g->pack_y(it.n, to, (const float *) (const void *) cpu_row(b, it.at) + it.i0);
     }
 }
@@ -35,8 +31,8 @@ static void pack_columns(const struct cpu_params *p, const struct ggml_tensor *b
 void cpu_gemv_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const struct cpu_gemv *g = &p->k->gemv[a->type];
-    const size_t size        = column_size(g, b->ne[0]);
-    pack_columns(p, b, g);
+    const size_t size        = cpu_gemv_y_size(g, b->ne[0]);
+    cpu_gemv_pack(p, b, g, p->work);
     cpu_barrier(p);
     // shorter runs while there are few: every task should find one
     const int64_t ne0 = op->ne[0], n_batches = op->ne[2] * op->ne[3];

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT
+// experts.c: MUL_MAT_ID: each row of src[1] goes through the matrices (experts) that ids name for its token. The (row, expert)
+// pairs are sorted by expert in work memory; then there are three ways, chosen by types and shapes alone:
+//   panels   many pairs an expert: a wave of pairs at a time is brought into panels of columns (kernels.h:cpu_gemm), which are
+//            multiplied with panels of the experts' rows. A wave bounds the memory; an expert at its end is taken up by the next.
+//   columns  few: every row of src[1] is brought into the form of a single column (kernels.h:cpu_gemv).
+//   tiles    else: every row is brought to the type src[0]'s dot products take; tiles of TILE_ROWS rows of an expert times up to
+//            TILE_PAIRS rows of src[1], gathered so that the micro-kernels find them at one stride.
+
+#include "cpu/op/experts.h"
+
+#include "cpu/op/dots.h"
+#include "cpu/op/gemm.h"
+#include "cpu/optable.h"
+#include "cpu/rowio.h"
+
+#include <inttypes.h>
+
+#define TILE_ROWS 32
+#define TILE_PAIRS 16
+#define WAVE_PAIRS 512
+#define TASK_FLOPS 131072
+
+static enum ggml_type dot_type(const struct ggml_tensor *op) {
+    return cpu_kernels_best.traits[op->src[0]->type].vec_dot_type;
+}
+
+// src[1] can be fed to the dot product as it is.
+static bool is_ready(const struct ggml_tensor *op) {
+    const struct ggml_tensor *b = op->src[1];
+    return b->type == dot_type(op) && b->nb[0] == ggml_type_size(b->type);
+}
+
+static bool supports(const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1], *ids = op->src[2];
+    if (a == NULL || b == NULL || ids == NULL || op->type != GGML_TYPE_F32 || op->nb[0] != sizeof(float)) {
+        return false;
+    }
+    const struct cpu_kernels *k = &cpu_kernels_best;
+    const bool fits = ids->type == GGML_TYPE_I32 && a->ne[0] == b->ne[0] && a->ne[3] == 1 && b->ne[3] == 1 && b->ne[1] > 0 &&
+                      op->ne[0] == a->ne[1] && op->ne[1] == ids->ne[0] && op->ne[2] == ids->ne[1] && op->ne[2] == b->ne[2];
+    return fits && k->traits[a->type].vec_dot != NULL && a->nb[0] == ggml_type_size(a->type) &&
+           (is_ready(op) || (cpu_is_float(b->type) && k->traits[dot_type(op)].from_float != NULL));
+}
+
+static int n_tasks(const struct ggml_tensor *op, int n_threads) {
+    const double n = (double) ggml_nelements(op) * (double) op->src[0]->ne[0] / TASK_FLOPS;
+    return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
+}
+
+enum way { TILES, COLUMNS, PANELS };
+
+static enum way way_of(const struct cpu_kernels *k, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    const struct cpu_gemm *g = &k->gemm[a->type];
+    const bool is_plain =
+        b->type == GGML_TYPE_F32 && b->nb[0] == sizeof(float) && op->nb[1] % sizeof(float) == 0 && op->nb[2] % sizeof(float) == 0;
+    if (is_plain && g->run != NULL && op->ne[1] * op->ne[2] / g->min_cols >= a->ne[2]) {
+        return PANELS;
+    }
+    return is_plain && k->gemv[a->type].run != NULL ? COLUMNS : TILES;
+}
+
+// ---- work memory: rows of src[1] in their form or a wave of panels, first pair and first panel of each expert, pairs by expert,
+// ---- and what a task has of its own ----
+
+struct work {
+    enum way way;
+    size_t row_size; // of src[1] in its form; a panel
+    size_t rows_size, first_size, pairs_size, own_size;
+    int64_t wave;     // panels
+    const char *rows; // NULL: src[1] itself
+    int32_t *first;   // [n_expert + 1]
+    int32_t *panel;   // [n_expert + 1]: of the first pair, panels hold pairs of one expert
+    int32_t *pairs;   // [n_used * n_token]: n_used * token + use
+    char *own;        // of this task: gathered rows; panels of rows of an expert
+};
+
+static struct work work_of(const struct cpu_kernels *k, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    const int64_t n = a->ne[0], n_pairs = op->ne[1] * op->ne[2];
+    struct work w = {.way = way_of(k, op)};
+    w.first_size  = cpu_gemm_lines((size_t) (a->ne[2] + 1) * sizeof *w.first);
+    w.pairs_size  = cpu_gemm_lines((size_t) n_pairs * sizeof *w.pairs);
+    if (w.way == PANELS) {
+        const struct cpu_gemm *g = &k->gemm[a->type];
+        const int64_t most       = n_pairs / g->nr + a->ne[2];
+        w.wave                   = most < WAVE_PAIRS / g->nr ? most : WAVE_PAIRS / g->nr;
+        w.row_size               = cpu_gemm_y_size(g, n);
+        w.rows_size              = w.row_size * (size_t) w.wave;
+        w.own_size               = cpu_gemm_x_size(g, n) * CPU_GEMM_X_PANELS;
+    } else if (w.way == COLUMNS) {
+        w.row_size  = cpu_gemv_y_size(&k->gemv[a->type], n);
+        w.rows_size = w.row_size * (size_t) ggml_nrows(b);
+    } else {
+        w.row_size  = ggml_row_size(dot_type(op), n);
+        w.rows_size = is_ready(op) ? 0 : cpu_gemm_lines(w.row_size * (size_t) ggml_nrows(b));
+        w.own_size  = cpu_gemm_lines(w.row_size * TILE_PAIRS);
+    }
+    return w;
+}
+
+// Enough for the way it will go, and for the portable kernels, which know only tiles.
+static size_t work_size(const struct ggml_tensor *op, int tasks) {
+    const struct work best = work_of(&cpu_kernels_best, op), plain = work_of(&cpu_kernels_portable, op);
+    const size_t best_size  = best.rows_size + best.own_size * (size_t) tasks;
+    const size_t plain_size = plain.rows_size + plain.own_size * (size_t) tasks;
+    return (best_size > plain_size ? best_size : plain_size) + 2 * best.first_size + best.pairs_size;
+}
+
+static struct work work_open(const struct cpu_params *p, const struct ggml_tensor *op) {
+    struct work w = work_of(p->k, op);
+    char *at      = p->work;
+    w.rows        = w.rows_size > 0 ? at : NULL;
+    w.first       = (int32_t *) (void *) (at + w.rows_size);
+    w.panel       = (int32_t *) (void *) (at + w.rows_size + w.first_size);
+    w.pairs       = (int32_t *) (void *) (at + w.rows_size + 2 * w.first_size);
+    w.own         = at + w.rows_size + 2 * w.first_size + w.pairs_size + w.own_size * (size_t) p->ith;
+    return w;
+}
+
+// ---- pairs ----
+
+// Counts, sums, places: pairs of an expert keep the order of tokens. An expert that is not there leaves no pairs at all.
+static void sort_pairs(const struct cpu_params *p, const struct ggml_tensor *op, struct work *w) {
+    const struct ggml_tensor *ids = op->src[2];
+    const int64_t n_expert = op->src[0]->ne[2], n_used = ids->ne[0], n_token = ids->ne[1];
+    memset(w->first, 0, (size_t) (n_expert + 1) * sizeof *w->first);
+    for (int64_t t = 0; t < n_token; t++) {
+        for (int64_t u = 0; u < n_used; u++) {
+            const int32_t id = cpu_expert_of(ids, u, t);
+            if (id < 0 || id >= n_expert) {
+                cpu_fail(p, "%s: token %" PRId64 " wants expert %d of %" PRId64, op->name, t, id, n_expert);
+                memset(w->first, 0, (size_t) (n_expert + 1) * sizeof *w->first);
+                memset(w->panel, 0, (size_t) (n_expert + 1) * sizeof *w->panel);
+                return;
+            }
+            w->first[id]++;
+        }
+    }
+    const int32_t nr = w->way == PANELS ? p->k->gemm[op->src[0]->type].nr : 1;
+    int32_t sum = 0, panels = 0;
+    for (int64_t e = 0; e <= n_expert; e++) { // first[e]: where expert e ends; placing from the back makes it where it starts
+        const int32_t n = e < n_expert ? w->first[e] : 0;
+        w->panel[e]     = panels;
+        panels += (n + nr - 1) / nr;
+        sum += n;
+        w->first[e] = sum;
+    }
+    for (int64_t i = n_used * n_token; i-- > 0;) {
+        w->pairs[--w->first[cpu_expert_of(ids, i % n_used, i / n_used)]] = (int32_t) i;
+    }
+}
+
+// The row of src[1] that a pair multiplies: its number, and where it lies.
+static int64_t row_of(const struct ggml_tensor *op, int32_t pair) {
+    return pair / op->ne[1] * op->src[1]->ne[1] + pair % op->ne[1] % op->src[1]->ne[1];
+}
+static const char *plain_row(const struct ggml_tensor *op, int32_t pair) {
+    return cpu_row_at(op->src[1], pair % op->ne[1] % op->src[1]->ne[1], pair / op->ne[1], 0);
+}
+static float *result_row(const struct ggml_tensor *op, int32_t pair) {
+    return (float *) (void *) cpu_row_at(op, pair % op->ne[1], pair / op->ne[1], 0);
+}
+
+// ---- panels ----
+
+// This task's share of panels i0 to i1 of columns.
+static void pack_wave(const struct cpu_params *p, const struct ggml_tensor *op, const struct work *w, int64_t i0, int64_t i1) {
+    const struct cpu_gemm *g = &p->k->gemm[op->src[0]->type];
+    int64_t e                = 0; // the expert that a panel belongs to: panels only grow
+    for (int64_t i = i0 + cpu_chunk_next(p); i < i1; i = i0 + cpu_chunk_next(p)) {
+        while (i >= w->panel[e + 1]) {
+            e++;
+        }
+        const int32_t first = w->first[e] + (int32_t) (i - w->panel[e]) * g->nr, left = w->first[e + 1] - first;
+        const int n = left < g->nr ? left : g->nr;
+        const float *cols[CPU_GEMM_NR];
+        for (int c = 0; c < n; c++) {
+            cols[c] = (const float *) (const void *) plain_row(op, w->pairs[first + c]);
+        }
+        g->pack_y(op->src[0]->ne[0], (char *) p->work + (size_t) (i - i0) * w->row_size, cols, n);
+    }
+}
+
+// Rows r0 to r1 of expert e times its panels i0 to i1; the first of the wave is at `wave`.
+static void panels_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, int64_t e, int64_t r0,
+    int64_t r1, int64_t i0, int64_t i1, int64_t wave) {
+    const struct ggml_tensor *a = op->src[0];
+    const struct cpu_gemm *g    = &p->k->gemm[a->type];
+    const int64_t n             = a->ne[0];
+    const size_t x_size         = cpu_gemm_x_size(g, n);
+    for (int64_t r = r0, j = 0; r < r1; r += g->mr, j++) {
+        g->pack_x(n, w->own + x_size * (size_t) j, cpu_row_at(a, r, e, 0), a->nb[1], r1 - r < g->mr ? (int) (r1 - r) : g->mr);
+    }
+    for (int64_t i = i0; i < i1; i++) {
+        const int32_t *pairs = w->pairs + w->first[e] + (i - w->panel[e]) * g->nr;
+        const int64_t left   = w->pairs + w->first[e + 1] - pairs;
+        const int nc         = left < g->nr ? (int) left : g->nr;
+        for (int64_t r = r0, j = 0; r < r1; r += g->mr, j++) {
+            const int nr = r1 - r < g->mr ? (int) (r1 - r) : g->mr;
+            float out[CPU_GEMM_MR * CPU_GEMM_NR];
+            g->run(n, out, g->mr, w->own + x_size * (size_t) j, nr, w->rows + w->row_size * (size_t) (i - wave), nc);
+            for (int c = 0; c < nc; c++) {
+                memcpy(result_row(op, pairs[c]) + r, out + c * g->mr, (size_t) nr * sizeof(float));
+            }
+        }
+    }
+}
+
+static void run_panels(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w) {
+    const struct cpu_gemm *g = &p->k->gemm[op->src[0]->type];
+    BERTH_ASSERT(g->mr <= CPU_GEMM_MR && g->nr <= CPU_GEMM_NR);
+    const int64_t n_expert = op->src[0]->ne[2], ne0 = op->ne[0], rows = (int64_t) CPU_GEMM_X_PANELS * g->mr;
+    const int64_t n_rows = (ne0 + rows - 1) / rows, n_panels = w->panel[n_expert];
+    int64_t e0 = 0; // the first expert of the wave
+    for (int64_t i0 = 0; i0 < n_panels; i0 += w->wave) {
+        const int64_t i1 = n_panels < i0 + w->wave ? n_panels : i0 + w->wave;
+        pack_wave(p, op, w, i0, i1);
+        cpu_barrier(p);
+        while (w->panel[e0 + 1] <= i0) {
+            e0++;
+        }
+        int64_t e1 = e0;
+        while (e1 < n_expert && w->panel[e1] < i1) {
+            e1++;
+        }
+        for (int64_t i = cpu_chunk_next(p); i < (e1 - e0) * n_rows; i = cpu_chunk_next(p)) {
+            const int64_t e = e0 + i / n_rows, r0 = i % n_rows * rows, r1 = ne0 < r0 + rows ? ne0 : r0 + rows;
+            const int64_t from = w->panel[e] < i0 ? i0 : w->panel[e], to = w->panel[e + 1] > i1 ? i1 : w->panel[e + 1];
+            if (from < to) {
+                panels_run(p, op, w, e, r0, r1, from, to, i0);
+            }
+        }
+        cpu_barrier(p);
+    }
+}
+
+// ---- columns, tiles ----
+
+static void convert_rows(const struct cpu_params *p, const struct ggml_tensor *op, const struct work *w) {
+    const struct ggml_tensor *b = op->src[1];
+    const enum ggml_type type   = dot_type(op);
+    float buf[CPU_PIECE];
+    for (struct cpu_pieces it = cpu_pieces(p, b); cpu_piece_next(&it);) {
+        const int64_t ir = it.at.i2 * b->ne[1] + it.at.i1;
+        char *to         = (char *) p->work + (size_t) ir * w->row_size + ggml_row_size(type, it.i0);
+        p->k->traits[type].from_float(cpu_row_load(p->k, b, cpu_row(b, it.at), it.i0, it.n, buf), to, it.n);
+    }
+}
+
+// Rows r0 to r1 of expert e for n pairs, whose rows are in the form of single columns.
+static void columns_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, int64_t e, int64_t r0,
+    int64_t r1, const int32_t *pairs, int n) {
+    const struct ggml_tensor *a = op->src[0];
+    for (int c = 0; c < n; c++) {
+        p->k->gemv[a->type].run(a->ne[0], result_row(op, pairs[c]) + r0, cpu_row_at(a, r0, e, 0), a->nb[1], (int) (r1 - r0),
+            w->rows + w->row_size * (size_t) row_of(op, pairs[c]));
+    }
+}
+
+static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, int64_t e, int64_t r0, int64_t r1,
+    const int32_t *pairs, int n) {
+    const struct ggml_tensor *a = op->src[0];
+    const char *cols            = w->own;
+    float out[TILE_PAIRS * TILE_ROWS];
+    for (int c = 0; c < n; c++) {
+        const char *row = w->rows != NULL ? w->rows + w->row_size * (size_t) row_of(op, pairs[c]) : plain_row(op, pairs[c]);
+        if (n == 1) {
+            cols = row;
+        } else {
+            memcpy(w->own + (size_t) c * w->row_size, row, w->row_size);
+        }
+    }
+    cpu_dots(p->k, a->type, a->ne[0], out, TILE_ROWS, cpu_row_at(a, r0, e, 0), a->nb[1], (int) (r1 - r0), cols, w->row_size, n);
+    for (int c = 0; c < n; c++) {
+        memcpy(result_row(op, pairs[c]) + r0, out + c * TILE_ROWS, (size_t) (r1 - r0) * sizeof(float));
+    }
+}
+
+static void run_tiles(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w) {
+    const int64_t n_expert = op->src[0]->ne[2], ne0 = op->ne[0];
+    const int64_t n_rows = (ne0 + TILE_ROWS - 1) / TILE_ROWS;
+    int64_t e = 0, e_start = 0, e_tiles = 0; // the expert that tile i belongs to: i only grows
+    for (int64_t i = cpu_chunk_next(p); e < n_expert; i = cpu_chunk_next(p)) {
+        for (; e < n_expert; e++) {
+            e_tiles = n_rows * ((w->first[e + 1] - w->first[e] + TILE_PAIRS - 1) / TILE_PAIRS);
+            if (i < e_start + e_tiles) {
+                break;
+            }
+            e_start += e_tiles;
+        }
+        if (e < n_expert) {
+            const int64_t r0 = (i - e_start) % n_rows * TILE_ROWS, r1 = ne0 < r0 + TILE_ROWS ? ne0 : r0 + TILE_ROWS;
+            const int64_t c0 = w->first[e] + (i - e_start) / n_rows * TILE_PAIRS;
+            const int64_t n  = w->first[e + 1] - c0 < TILE_PAIRS ? w->first[e + 1] - c0 : TILE_PAIRS;
+            (w->way == COLUMNS ? columns_run : tile_run)(p, op, w, e, r0, r1, w->pairs + c0, (int) n);
+        }
+    }
+}
+
+static void run(const struct cpu_params *p, struct ggml_tensor *op) {
+    struct work w = work_open(p, op);
+    if (w.way == COLUMNS) {
+        cpu_gemv_pack(p, op->src[1], &p->k->gemv[op->src[0]->type], p->work);
+    } else if (w.way == TILES && w.rows != NULL) {
+        convert_rows(p, op, &w);
+    }
+    if (p->ith == 0) {
+        sort_pairs(p, op, &w);
+    }
+    cpu_barrier(p);
+    if (w.way == PANELS) {
+        run_panels(p, op, &w);
+    } else {
+        run_tiles(p, op, &w);
+    }
+}
+
+const struct cpu_op_entry cpu_ops_experts[] = {
+    {GGML_OP_MUL_MAT_ID, {.supports = supports, .n_tasks = n_tasks, .work_size = work_size, .run = run, .uses = CPU_USE_DOT}},
+    CPU_OPS_END,
+};
