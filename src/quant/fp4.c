@@ -10,34 +10,31 @@
 #include "quant/half.h"
 #include "quant/quants.h"
 #include "quant/round.h"
+#include "quant/vec.h"
 
 static const int8_t value_x2[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// Index of the value nearest to x, the first of equals: zero counts as positive, and no value of the other sign is nearer than
-// it. d: the halved scale.
-static uint8_t nearest(float x, float d) {
-    const int sign   = x < 0.0f ? 8 : 0;
-    int best         = 0;
-    float best_error = fabsf(x);
+// Indices of the values nearest to four elements, the first of equals: zero counts as positive, and no value of the other sign is
+// nearer than it. d: the halved scale.
+static inline v4i nearest(v4f x, float d) {
+    const v4f size = v4_abs(x);
+    v4i best       = {0, 0, 0, 0};
+    v4f best_error = size;
     for (int i = 1; i < 8; i++) {
-        const float error = fabsf((float) value_x2[i] * d - fabsf(x));
-        best              = error < best_error ? i : best;
-        best_error        = error < best_error ? error : best_error;
+        const v4f error  = v4_abs(v4_all((float) value_x2[i] * d) - size);
+        const v4i nearer = error < best_error;
+        best             = (nearer & i) | (~nearer & best);
+        best_error       = v4_select(nearer, error, best_error);
     }
-    return (uint8_t) (best != 0 ? best + sign : 0);
-}
-
-static float largest(const float *x, int n) {
-    float amax = 0.0f;
-    for (int j = 0; j < n; j++) {
-        amax = fabsf(x[j]) > amax ? fabsf(x[j]) : amax;
-    }
-    return amax;
+    return best | ((x < v4_all(0.0f)) & (best != 0) & 8);
 }
 
 static void pack_group(const float *x, float d, int n, uint8_t *qs) {
-    for (int j = 0; j < n / 2; j++) {
-        qs[j] = (uint8_t) (nearest(x[j], d) | nearest(x[j + n / 2], d) << 4);
+    for (int j = 0; j < n / 2; j += 4) {
+        const v4i q = nearest(v4_load(x + j), d) | nearest(v4_load(x + j + n / 2), d) << 4;
+        for (int k = 0; k < 4; k++) {
+            qs[j + k] = (uint8_t) q[k];
+        }
     }
 }
 
@@ -57,7 +54,7 @@ static float half_scale_e8m0(uint8_t e) {
 
 void quantize_row_mxfp4_ref(const float *GGML_RESTRICT x, block_mxfp4 *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_MXFP4; i++) {
-        const float amax = largest(x + i * QK_MXFP4, QK_MXFP4);
+        const float amax = v4_largest(x + i * QK_MXFP4, QK_MXFP4);
         // The largest value is 6 = 1.5 * 2^2: the power of two of amax becomes that of 6.
         y[i].e = amax > 0.0f ? (uint8_t) berth_trunc_i32(floorf(log2f(amax)) - 2 + 127) : 0;
         pack_group(x + i * QK_MXFP4, half_scale_e8m0(y[i].e), QK_MXFP4, y[i].qs);
@@ -103,7 +100,7 @@ void quantize_row_nvfp4_ref(const float *GGML_RESTRICT x, block_nvfp4 *GGML_REST
     for (int64_t i = 0; i < k / QK_NVFP4; i++) {
         for (int g = 0; g < QK_NVFP4 / NVFP4_GROUP; g++) {
             const float *b = x + i * QK_NVFP4 + g * NVFP4_GROUP;
-            y[i].d[g]      = scale_to_ue4m3(largest(b, NVFP4_GROUP) / 6.0f);
+            y[i].d[g]      = scale_to_ue4m3(v4_largest(b, NVFP4_GROUP) / 6.0f);
             pack_group(b, half_scale_ue4m3(y[i].d[g]), NVFP4_GROUP, y[i].qs + g * NVFP4_GROUP / 2);
         }
     }

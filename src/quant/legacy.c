@@ -11,32 +11,41 @@
 #include "quant/half.h"
 #include "quant/quants.h"
 #include "quant/round.h"
+#include "quant/vec.h"
 #include "quant/weighted.h"
 
 #include <float.h>
 
 enum { QK = 32 };
 
-// The element of the largest magnitude, the first of equals, with its sign.
-static float extreme(const float *x) {
-    float amax = 0.0f;
-    float max  = 0.0f;
-    for (int j = 0; j < QK; j++) {
-        if (fabsf(x[j]) > amax) {
-            amax = fabsf(x[j]);
-            max  = x[j];
-        }
+static void range(const float *x, float *lo, float *hi) {
+    v4f low  = v4_all(FLT_MAX);
+    v4f high = v4_all(-FLT_MAX);
+    for (int j = 0; j < QK; j += 4) {
+        const v4f v = v4_load(x + j);
+        low         = v4_select(v < low, v, low);
+        high        = v4_select(v > high, v, high);
     }
-    return max;
+    *lo = low[0];
+    *hi = high[0];
+    for (int k = 1; k < 4; k++) {
+        *lo = low[k] < *lo ? low[k] : *lo;
+        *hi = high[k] > *hi ? high[k] : *hi;
+    }
 }
 
-static void range(const float *x, float *lo, float *hi) {
-    *lo = FLT_MAX;
-    *hi = -FLT_MAX;
-    for (int j = 0; j < QK; j++) {
-        *lo = x[j] < *lo ? x[j] : *lo;
-        *hi = x[j] > *hi ? x[j] : *hi;
+// The element of the largest magnitude, the first of equals, with its sign; 0 if there is none but NaN.
+static float extreme(const float *x) {
+    float lo, hi;
+    range(x, &lo, &hi);
+    if (lo != -hi) {
+        return !(lo <= hi) ? 0.0f : hi > -lo ? hi : lo;
     }
+    int j = 0;
+    while (j < QK && fabsf(x[j]) != hi) {
+        j++;
+    }
+    return hi > 0.0f && j < QK ? x[j] : 0.0f;
 }
 
 static float reciprocal(float d) {
@@ -44,21 +53,23 @@ static float reciprocal(float d) {
 }
 
 // Levels that overflowed spill into the neighbour, as they do in the reference.
-static void pack_4(const uint8_t *q, uint8_t *qs) {
+static void pack_4(const uint8_t *restrict q, uint8_t *restrict qs) {
     for (int j = 0; j < QK / 2; j++) {
         qs[j] = (uint8_t) (q[j] | q[j + QK / 2] << 4);
     }
 }
 
-static void pack_5(const uint8_t *q, uint8_t *qs, uint8_t *qh) {
+static void pack_5(const uint8_t *restrict q, uint8_t *restrict qs, uint8_t *restrict qh) {
     for (int j = 0; j < QK / 2; j++) {
         qs[j] = (uint8_t) ((q[j] & 15) | (q[j + QK / 2] & 15) << 4);
     }
     for (int i = 0; i < 4; i++) {
-        qh[i] = 0;
+        // Bit 4 of eight bytes; the product moves that of byte b to bit 56 + b, and no two sums meet.
+        uint64_t eight = 0;
         for (int b = 0; b < 8; b++) {
-            qh[i] |= (uint8_t) ((q[8 * i + b] >> 4 & 1) << b);
+            eight |= (uint64_t) q[8 * i + b] << (8 * b);
         }
+        qh[i] = (uint8_t) ((eight >> 4 & 0x0101010101010101u) * 0x0102040810204080u >> 56);
     }
 }
 
@@ -72,12 +83,21 @@ static int fifth_bit(const uint8_t *qh, int j) {
 
 // ---- q4_0 ----
 
+// The low byte of v with its sign, at most max: what overflows comes out as it does in the reference.
+static inline v4i low_byte(v4i v, int max) {
+    v               = v << 24 >> 24;
+    const v4i above = v > max;
+    return (above & max) | (~above & v);
+}
+
 static void levels_biased(const float *x, float d, int bias, uint8_t *q) {
-    const float id = reciprocal(d);
-    for (int j = 0; j < QK; j++) {
-        const int8_t v = (int8_t) berth_trunc_i32(x[j] * id + ((float) bias + 0.5f));
-        q[j]           = (uint8_t) berth_min_i32(v, 2 * bias - 1);
+    const v4f id   = v4_all(reciprocal(d));
+    const v4f half = v4_all((float) bias + 0.5f);
+    v4i v[QK / 4];
+    for (int j = 0; j < QK / 4; j++) {
+        v[j] = low_byte(berth_trunc_4(v4_load(x + 4 * j) * id + half), 2 * bias - 1);
     }
+    v4_store_bytes(v, QK, q);
 }
 
 void quantize_row_q4_0_ref(const float *GGML_RESTRICT x, block_q4_0 *GGML_RESTRICT y, int64_t k) {
@@ -108,9 +128,11 @@ void quantize_row_q4_1_ref(const float *GGML_RESTRICT x, block_q4_1 *GGML_RESTRI
         range(x + i * QK, &lo, &hi);
         const float d  = (hi - lo) / 15;
         const float id = reciprocal(d);
-        for (int j = 0; j < QK; j++) {
-            q[j] = (uint8_t) berth_min_i32((int8_t) berth_trunc_i32((x[i * QK + j] - lo) * id + 0.5f), 15);
+        v4i v[QK / 4];
+        for (int j = 0; j < QK / 4; j++) {
+            v[j] = low_byte(berth_trunc_4((v4_load(x + i * QK + 4 * j) - v4_all(lo)) * v4_all(id) + v4_all(0.5f)), 15);
         }
+        v4_store_bytes(v, QK, q);
         y[i].d = berth_float_to_half(d);
         y[i].m = berth_float_to_half(lo);
         pack_4(q, y[i].qs);
@@ -157,9 +179,11 @@ void quantize_row_q5_1_ref(const float *GGML_RESTRICT x, block_q5_1 *GGML_RESTRI
         range(x + i * QK, &lo, &hi);
         const float d  = (hi - lo) / 31;
         const float id = reciprocal(d);
-        for (int j = 0; j < QK; j++) {
-            q[j] = (uint8_t) berth_trunc_i32((x[i * QK + j] - lo) * id + 0.5f);
+        v4i v[QK / 4];
+        for (int j = 0; j < QK / 4; j++) {
+            v[j] = berth_trunc_4((v4_load(x + i * QK + 4 * j) - v4_all(lo)) * v4_all(id) + v4_all(0.5f));
         }
+        v4_store_bytes(v, QK, q);
         y[i].d = berth_float_to_half(d);
         y[i].m = berth_float_to_half(lo);
         pack_5(q, y[i].qs, y[i].qh);
@@ -181,9 +205,11 @@ void dequantize_row_q5_1(const block_q5_1 *GGML_RESTRICT x, float *GGML_RESTRICT
 static float levels_8bit(const float *x, int8_t *q) {
     const float d  = berth_amax(x, QK) / 127;
     const float id = reciprocal(d);
-    for (int j = 0; j < QK; j++) {
-        q[j] = (int8_t) berth_round_i32(x[j] * id);
+    v4i v[QK / 4];
+    for (int j = 0; j < QK / 4; j++) {
+        v[j] = berth_round_4(v4_load(x + 4 * j) * v4_all(id));
     }
+    v4_store_bytes(v, QK, (uint8_t *) q);
     return d;
 }
 
@@ -220,11 +246,15 @@ BERTH_QUANTIZE_PLAIN(q8_0, QK)
 
 // True: the block has to be searched, with these weights. False: it is done, without any.
 #define SEARCHED(name, x, y, w, power, weight, i) \
-    ((w) != NULL && berth_weighted_init((x) + (i) *QK, (w) + (i) *QK, power, weight)) || \
+    berth_weighted_init((x) + (i) *QK, (w) + (i) *QK, power, weight) || \
         (quantize_row_##name##_ref((x) + (i) *QK, (y) + (i), QK), false)
 
 static void quantize_blocks_q4_0(const float *x, block_q4_0 *y, int64_t n, const float *w) {
-    const float power = w != NULL ? berth_row_power(x, n * QK) : 0.0f;
+    if (w == NULL) {
+        quantize_row_q4_0_ref(x, y, n * QK);
+        return;
+    }
+    const float power = berth_row_power(x, n * QK);
     for (int64_t i = 0; i < n; i++) {
         float weight[QK];
         uint8_t q[QK];
@@ -236,7 +266,11 @@ static void quantize_blocks_q4_0(const float *x, block_q4_0 *y, int64_t n, const
 }
 
 static void quantize_blocks_q5_0(const float *x, block_q5_0 *y, int64_t n, const float *w) {
-    const float power = w != NULL ? berth_row_power(x, n * QK) : 0.0f;
+    if (w == NULL) {
+        quantize_row_q5_0_ref(x, y, n * QK);
+        return;
+    }
+    const float power = berth_row_power(x, n * QK);
     for (int64_t i = 0; i < n; i++) {
         float weight[QK];
         uint8_t q[QK];
@@ -248,7 +282,11 @@ static void quantize_blocks_q5_0(const float *x, block_q5_0 *y, int64_t n, const
 }
 
 static void quantize_blocks_q4_1(const float *x, block_q4_1 *y, int64_t n, const float *w) {
-    const float power = w != NULL ? berth_row_power(x, n * QK) : 0.0f;
+    if (w == NULL) {
+        quantize_row_q4_1_ref(x, y, n * QK);
+        return;
+    }
+    const float power = berth_row_power(x, n * QK);
     for (int64_t i = 0; i < n; i++) {
         float weight[QK], m;
         uint8_t q[QK];
@@ -261,7 +299,11 @@ static void quantize_blocks_q4_1(const float *x, block_q4_1 *y, int64_t n, const
 }
 
 static void quantize_blocks_q5_1(const float *x, block_q5_1 *y, int64_t n, const float *w) {
-    const float power = w != NULL ? berth_row_power(x, n * QK) : 0.0f;
+    if (w == NULL) {
+        quantize_row_q5_1_ref(x, y, n * QK);
+        return;
+    }
+    const float power = berth_row_power(x, n * QK);
     for (int64_t i = 0; i < n; i++) {
         float weight[QK], m;
         uint8_t q[QK];

@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "quant/blocks.h"
+#include "quant/vec.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -47,11 +48,39 @@ static inline int32_t berth_clamp_i32(int32_t v, int32_t lo, int32_t hi) {
     return v < lo ? lo : v > hi ? hi : v;
 }
 
-// The largest magnitude. A NaN makes it start anew: the result is NaN only if the last element is.
+// Four at once, as the functions above.
+static inline v4i berth_trunc_4(v4f v) {
+#if defined(__aarch64__)
+    return (v4i) vcvtq_s32_f32((float32x4_t) v);
+#else
+    return (v4i){berth_trunc_i32(v[0]), berth_trunc_i32(v[1]), berth_trunc_i32(v[2]), berth_trunc_i32(v[3])};
+#endif
+}
+
+static inline v4i berth_round_4(v4f v) {
+#if defined(__aarch64__)
+    return (v4i) vcvtaq_s32_f32((float32x4_t) v);
+#else
+    return (v4i){berth_round_i32(v[0]), berth_round_i32(v[1]), berth_round_i32(v[2]), berth_round_i32(v[3])};
+#endif
+}
+
+// The largest magnitude of n elements, a multiple of 4. A NaN makes it start anew: the result is NaN only if the last element is.
 static inline float berth_amax(const float *x, int n) {
-    float amax = 0.0f;
-    for (int j = 0; j < n; j++) {
-        amax = amax > fabsf(x[j]) ? amax : fabsf(x[j]);
+    int from = n;
+    v4i nan  = {0, 0, 0, 0};
+    for (int j = 0; j < n; j += 4) {
+        nan |= v4_load(x + j) != v4_load(x + j);
+    }
+    if ((nan[0] | nan[1] | nan[2] | nan[3]) == 0) {
+        return v4_largest(x, n);
+    }
+    while (x[from - 1] == x[from - 1]) {
+        from--;
+    }
+    float amax = from == n ? x[n - 1] : 0.0f;
+    for (; from < n; from++) {
+        amax = amax > fabsf(x[from]) ? amax : fabsf(x[from]);
     }
     return amax;
 }

@@ -12,14 +12,7 @@
 #include "quant/half.h"
 #include "quant/quants.h"
 #include "quant/round.h"
-
-static float largest(const float *x, int n) {
-    float amax = 0.0f;
-    for (int j = 0; j < n; j++) {
-        amax = fabsf(x[j]) > amax ? fabsf(x[j]) : amax;
-    }
-    return amax;
-}
+#include "quant/vec.h"
 
 // To nearest, ties away from zero; the low half of the 64-bit result, which is what an overflow leaves of it.
 static int round_low(float v) {
@@ -69,7 +62,7 @@ BERTH_QUANTIZE_PLAIN(q1_0, QK_Q1_0)
 void quantize_row_q2_0_ref(const float *GGML_RESTRICT x, block_q2_0 *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_Q2_0; i++) {
         const float *b = x + i * QK_Q2_0;
-        const float d  = largest(b, QK_Q2_0);
+        const float d  = v4_largest(b, QK_Q2_0);
         const float id = reciprocal(d);
         y[i].d         = berth_float_to_half(d);
         for (int j = 0; j < QK_Q2_0 / 4; j++) {

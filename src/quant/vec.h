@@ -65,3 +65,38 @@ static inline v4f v4_round(v4f v) {
     return (v + magic) - magic;
 #endif
 }
+
+static inline v4f v4_abs(v4f v) {
+    return (v4f) ((v4i) v & 0x7fffffff);
+}
+
+// Largest magnitude of n elements, a multiple of 4; NaN does not count.
+static inline float v4_largest(const float *x, int n) {
+    v4f m = v4_all(0.0f);
+    for (int j = 0; j < n; j += 4) {
+        const v4f a = v4_abs(v4_load(x + j));
+        m           = v4_select(a > m, a, m);
+    }
+    const float low  = m[0] > m[1] ? m[0] : m[1];
+    const float high = m[2] > m[3] ? m[2] : m[3];
+    return low > high ? low : high;
+}
+
+// The low bytes of n lanes, a multiple of 16.
+static inline void v4_store_bytes(const v4i *v, int n, uint8_t *out) {
+    for (int j = 0; j < n / 4; j += 4) {
+#if defined(__aarch64__)
+        const int16x8_t a = vcombine_s16(vmovn_s32((int32x4_t) v[j]), vmovn_s32((int32x4_t) v[j + 1]));
+        const int16x8_t b = vcombine_s16(vmovn_s32((int32x4_t) v[j + 2]), vmovn_s32((int32x4_t) v[j + 3]));
+        vst1q_u8(out + 4 * j, vcombine_u8(vmovn_u16((uint16x8_t) a), vmovn_u16((uint16x8_t) b)));
+#elif defined(__SSE2__)
+        const __m128i a = _mm_packs_epi32((__m128i) (v[j] & 0xff), (__m128i) (v[j + 1] & 0xff));
+        const __m128i b = _mm_packs_epi32((__m128i) (v[j + 2] & 0xff), (__m128i) (v[j + 3] & 0xff));
+        _mm_storeu_si128((__m128i *) (void *) (out + 4 * j), _mm_packus_epi16(a, b));
+#else
+        for (int k = 0; k < 16; k++) {
+            out[4 * j + k] = (uint8_t) v[j + k / 4][k % 4];
+        }
+#endif
+    }
+}
