@@ -25,6 +25,14 @@ expect 0 "Usage: berth run" --help
 expect 2 "unknown option '--nonsense'" --nonsense
 expect 2 "'--temp' needs a value" --temp
 expect 2 "--temp 'hot' is not a number from 0" --temp hot
+for temp in nan inf -1 "" 1e7; do
+    expect 2 "--temp '$temp' is not a number from 0 to 1e+06" --temp "$temp"
+done
+expect 2 "--top-p 'nan' is not a number from 0 to 1" --top-p nan
+for threads in 0 1025 -1 many; do
+    expect 2 "--threads '$threads' is not a number from 1 to 1024" --threads $threads
+done
+expect 2 "--seed '9223372036854775808' is not a whole number" --seed 9223372036854775808
 expect 2 "--top-p '2' is not a number from 0 to 1" --top-p 2
 expect 2 "--ctx '0' is not a number from 1" --ctx 0
 expect 2 "--seed '-1' is not a whole number" --seed -1
@@ -59,6 +67,10 @@ cmp -s $tales "$tmp/model" || {
 }
 
 expect 0 "prompt 10 tokens" -n 3 $tales
+expect 0 "made 3" -n 3 --threads 64 --temp 1e-320 --top-p 0 --seed 9223372036854775807
+expect 0 "prompt 6 tokens" -n 3 -p "$(printf '\377\376 \300')" # no UTF-8: each byte is a token
+expect 0 "the context is full; prompt 1 token" -c 1 -p ""
+expect 3 "it is no regular file" /dev/null
 expect 0 "CPU: weights 3.33 MiB, cache 1.00 MiB" -n 3
 expect 0 "Once upon a time there was" --echo --temp 0 -n 8
 expect 0 "" --echo -n 0 -p "Now"
@@ -107,6 +119,13 @@ fi
 "$berth" run -n 5 > /dev/full 2> "$tmp/err"
 if [ $? -ne 3 ]; then
     echo "FAILED: a full standard output is no failure"
+    n_bad=$((n_bad + 1))
+fi
+
+# A reader that goes away ends it, by the signal or, where that is ignored, with a message.
+(trap '' PIPE; "$berth" run -n 200 2> "$tmp/err"; echo $? > "$tmp/code") | head -c 1 > /dev/null
+if [ "$(cat "$tmp/code")" -ne 3 ] || ! grep -q "standard output: writing failed: Broken pipe" "$tmp/err"; then
+    echo "FAILED: a closed pipe: exit code $(cat "$tmp/code"): $(cat "$tmp/err")"
     n_bad=$((n_bad + 1))
 fi
 
