@@ -201,9 +201,7 @@ size_t vocab_piece(const struct vocab *v, int32_t token, char *out, size_t cap) 
 bool vocab_is_end(const struct vocab *v, int32_t token) {
     static const char *const ends[] = {"<|eot_id|>", "<|im_end|>", "<|end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>",
         "<turn|>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "</s>", "<eos>", "<end_of_utterance>",
-        "<\xEF\xBD\x9C"
-        "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
-        "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"};
+        "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"};
     if (token < 0 || token >= v->n_tokens) {
         return true;
     }

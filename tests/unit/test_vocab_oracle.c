@@ -340,12 +340,10 @@ static void test_specials(void **state) {
 static void test_ends(void **state) {
     static const char *const names[] = {"<|eot_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>",
         "<|eom_id|>", "<EOT>", "_<EOT>", "< EOT >", "_< EOT >", "[EOT]", "[EOS]", "</s>", "<eos>", "<|eos|>",
-        "<end_of_utterance>",
-        "<\xEF\xBD\x9C"
-        "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
-        "<|end_of_sentence|>", "<|eot|>", "<|im_start|>", "<|user|>", "<|END_OF_TURN_TOKEN|>", "<turn|>", "<|message_end|>",
-        "<|endofprompt|>", "[|endofturn|]", "<|reserved_special_token_0|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>",
-        "<fim-pad>", "<|fim_suffix|>", "<|tool_call_end|>", "<|eom|>", "<|im_sep|>", "[/INST]", "<|endofturn|>"};
+        "<end_of_utterance>", "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", "<|end_of_sentence|>", "<|eot|>", "<|im_start|>",
+        "<|user|>", "<|END_OF_TURN_TOKEN|>", "<turn|>", "<|message_end|>", "<|endofprompt|>", "[|endofturn|]",
+        "<|reserved_special_token_0|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<fim-pad>", "<|fim_suffix|>",
+        "<|tool_call_end|>", "<|eom|>", "<|im_sep|>", "[/INST]", "<|endofturn|>"};
     (void) state;
     need_reference();
     for (int32_t type = TOKEN_NORMAL; type <= TOKEN_USER; type++) {
