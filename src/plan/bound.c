@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 // bound.c: how much every plan of a pool needs, without searching.
 //   live       the largest sum of sizes alive at one step; of an alias group its largest living member counts
-//   padding    all but one of the blocks alive together end at a multiple of the common alignment
+//   padding    all but one of the blocks alive together end at a multiple of the common alignment; where alignments differ,
+//              those of the blocks whose alignment is a multiple of it, for each alignment by itself
 //   fixed      a fixed block's end; where a block fits at the lowest between the fixed ones it lives with
 // With chunks the need is the sum over chunks, where padding at the end of each is not counted and a hole below a fixed block
 // may be a chunk's unused end: only live holds.
 
 #include "plan/blocks.h"
+
+#include <string.h>
 
 // ---- live bytes where the hull of an alias group is larger than the group ----
 
@@ -158,6 +161,66 @@ static int64_t section_step(const struct plan_pool *pool, int32_t s) {
     return step;
 }
 
+// What the blocks whose alignment is a multiple of align need in the section s where they need most.
+static int64_t aligned_need(const struct plan_prob *p, int64_t align, int64_t *total, int32_t *s) {
+    memset(total, 0, ((size_t) p->n_sec + 1) * sizeof *total);
+    for (int32_t i = 0; i < p->n; i++) {
+        if (p->align[i] % align == 0) {
+            const int64_t pad = (align - p->size[i] % align) % align;
+            if (pad > INT64_MAX - p->size[i] || p->n > INT64_MAX / (p->size[i] + pad)) {
+                return 0; // sums might not fit
+            }
+            total[p->a[i]] += p->size[i] + pad;
+            total[p->b[i]] -= p->size[i] + pad;
+        }
+    }
+    int64_t sum = 0, most = 0, slack = 0;
+    for (int32_t k = 0; k < p->n_sec; k++) {
+        sum += total[k];
+        *s   = sum > most ? k : *s;
+        most = sum > most ? sum : most;
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        if (p->align[i] % align == 0 && p->a[i] <= *s && *s < p->b[i]) {
+            const int64_t pad = (align - p->size[i] % align) % align;
+            slack             = pad > slack ? pad : slack;
+        }
+    }
+    return most - slack;
+}
+
+// Alignments are few; beyond N_ALIGNS different ones the bound is left as it is.
+#define N_ALIGNS 16
+
+static enum ggml_status raise_by_alignments(struct plan_pool *pool) {
+    struct plan_prob *p = &pool->prob;
+    int64_t met[N_ALIGNS];
+    int n_met      = 0;
+    int64_t *total = berth_malloc(((size_t) p->n_sec + 1) * sizeof *total);
+    if (total == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the bound of %d blocks", p->n);
+    }
+    for (int32_t i = 0; i < p->n && n_met < N_ALIGNS; i++) {
+        int k = 0;
+        while (k < n_met && met[k] != p->align[i]) {
+            k++;
+        }
+        if (k < n_met) {
+            continue;
+        }
+        met[n_met++]       = p->align[i];
+        int32_t s          = 0;
+        const int64_t need = aligned_need(p, p->align[i], total, &s);
+        if (need > p->bound && need <= INT64_MAX / (int64_t) pool->unit) {
+            p->bound         = need;
+            pool->bound      = (uint64_t) need * pool->unit;
+            pool->bound_step = section_step(pool, s);
+        }
+    }
+    berth_free(total);
+    return GGML_STATUS_SUCCESS;
+}
+
 enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
     struct plan_prob *p = &pool->prob;
     pool->bound         = 0;
@@ -180,6 +243,12 @@ enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
         }
         pool->bound = (uint64_t) p->bound * pool->unit;
         pool->bound -= pool->least_end > 0 ? top_slack(pool, p->bound_sec) : 0;
+    }
+    if (p->align != NULL && p->chunk == 0 && !p->is_loose) {
+        const enum ggml_status status = raise_by_alignments(pool);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
     }
     if (p->chunk > 0 || p->n_fixed == 0) {
         return GGML_STATUS_SUCCESS;

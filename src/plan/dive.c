@@ -213,6 +213,7 @@ static uint64_t priority_key(const struct plan_dive *d, enum plan_priority prior
         case PLAN_TAW: return coarse(t, 19) << 38 | coarse(w * z, 24) << 7 | coarse(w, 0);
         case PLAN_AT: return coarse(w * z, 24) << 33 | coarse(t, 26);
         case PLAN_ZW: return coarse(z, 29) << 28 | coarse(w, 21);
+        case PLAN_LWA: return coarse((double) p->align[i], 10) << 40 | coarse(w, 14) << 17 | coarse(w * z, 10);
         default: return coarse(w, 14) << 43 | coarse(w * z, 12) << 24 | coarse(t, 17);
     }
 }

@@ -185,16 +185,35 @@ int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int3
     return n;
 }
 
-int64_t berth_plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off) {
+// By falling size, and then, if it is given, by rising more[].
+static int64_t place_by(const struct plan_prob *p, const int64_t *more, int64_t sign, int64_t target, int64_t *off) {
     size_t n       = (size_t) p->n;
     int32_t *order = berth_malloc(2 * n * sizeof *order);
     uint64_t *key  = berth_malloc(2 * n * sizeof *key);
     int64_t peak   = -2;
     if (order != NULL && key != NULL) {
         int32_t n_order = berth_plan_order_by_size(p, order, order + n, key);
-        peak            = berth_plan_place_in_order(p, order, n_order, target, order + n, off);
+        for (int32_t k = 0; more != NULL && k < n_order; k++) {
+            key[k] = (uint64_t) (sign * more[order[k]]) ^ (uint64_t) 1 << 63;
+        }
+        if (more != NULL) {
+            berth_plan_sort(key, order, key + n, order + n, n_order);
+        }
+        peak = berth_plan_place_in_order(p, order, n_order, target, order + n, off);
     }
     berth_free(order);
     berth_free(key);
     return peak;
+}
+
+int64_t berth_plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off) {
+    return place_by(p, NULL, 1, target, off);
+}
+
+int64_t berth_plan_most_aligned_first(const struct plan_prob *p, int64_t target, int64_t *off) {
+    return place_by(p, p->align, -1, target, off);
+}
+
+int64_t berth_plan_lowest_first(const struct plan_prob *p, const int64_t *plan, int64_t target, int64_t *off) {
+    return place_by(p, plan, 1, target, off);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // odd.c: blocks that may not lie anywhere: alignments that the unit does not settle, chunks, fixed blocks. Where such a block may
-// lie, and a local search for better plans: blocks go one by one into the lowest gap; two change places in the order, and the
-// change stays if the peak does not rise. It proves nothing: the bound is bound.c's.
+// lie, and a search for better plans. A few blocks are exhausted (exhaust.c), for half of the time at most. Then a local search:
+// blocks go one by one into the lowest gap; two change places in the order, and the change stays if the peak does not rise. It
+// proves nothing: the bound is bound.c's.
 
 #include "plan/plan.h"
 
@@ -59,11 +60,14 @@ enum ggml_status berth_plan_search_odd(const struct plan_prob *p, const struct p
     int32_t *order          = berth_malloc(2 * n * sizeof *order);
     uint64_t *key           = berth_malloc(2 * n * sizeof *key);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    struct plan_goal half   = *g;
+    half.deadline_us -= (g->deadline_us - plan_now_us()) / 2;
     if (order == NULL || key == NULL) {
         berth_fail(status, "plan: out of memory for the search over %d blocks", p->n);
         goto done;
     }
-    status            = GGML_STATUS_SUCCESS;
+    status = GGML_STATUS_SUCCESS;
+    berth_plan_exhaust(p, &half, INT64_MAX, s);
     int32_t n_order   = berth_plan_order_by_size(p, order, order + n, key);
     int64_t last_peak = INT64_MAX; // of the order as it is
     uint64_t random   = g->seed;

@@ -73,7 +73,8 @@ void berth_plan_sort(uint64_t *key, int32_t *idx, uint64_t *tmp_key, int32_t *tm
 
 // ---- dive.c ----
 
-enum plan_priority { PLAN_TWA, PLAN_TAW, PLAN_AT, PLAN_ZW, PLAN_WAT, PLAN_N_PRIORITIES };
+// By W width, Z size, A their product, T the largest total over its life, L alignment.
+enum plan_priority { PLAN_TWA, PLAN_TAW, PLAN_AT, PLAN_ZW, PLAN_WAT, PLAN_LWA };
 
 struct plan_dive; // scratch memory for dives over one problem
 
@@ -96,8 +97,11 @@ int64_t berth_plan_place_in_order(
     const struct plan_prob *p, const int32_t *order, int32_t n_order, int64_t target, int32_t *placed, int64_t *off);
 // The blocks that are not fixed by falling size. tmp_idx: [n], key: [2n] scratch. Returns how many.
 int32_t berth_plan_order_by_size(const struct plan_prob *p, int32_t *order, int32_t *tmp_idx, uint64_t *key);
-// Largest first, lowest gap. Quadratic. Peak, or -1: above target, -2: out of memory.
+// One by one into the lowest gap, quadratic: the largest first; those with the largest alignments first, and then the largest;
+// or from the lowest of plan, so that what can slide down does. Peak, or -1: above target, -2: out of memory.
 int64_t berth_plan_largest_first(const struct plan_prob *p, int64_t target, int64_t *off);
+int64_t berth_plan_most_aligned_first(const struct plan_prob *p, int64_t target, int64_t *off);
+int64_t berth_plan_lowest_first(const struct plan_prob *p, const int64_t *plan, int64_t target, int64_t *off);
 
 // ---- outward.c ----
 
@@ -185,6 +189,10 @@ enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_
 // 0: all.
 enum ggml_status berth_plan_core(
     const struct plan_prob *p, int64_t cap, int32_t limit, int64_t deadline_us, struct plan_state *s) BERTH_MUST_USE;
+// exhaust.c: the best plan of an odd problem of at most PLAN_EXHAUST_MAX blocks without chunks, and the bound lifted to it, if
+// max_nodes and the goal's time (0: none) are enough. Nothing for others, nor before there is a plan.
+#define PLAN_EXHAUST_MAX 24
+void berth_plan_exhaust(const struct plan_prob *p, const struct plan_goal *g, int64_t max_nodes, struct plan_state *s);
 // odd.c: the same for odd problems, by local search over orders of placing.
 enum ggml_status berth_plan_search_odd(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 

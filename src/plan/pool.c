@@ -2,7 +2,8 @@
 // pool.c: from the blocks of one pool to a problem, and offsets back: times become sections, bytes become units.
 //
 // Which unit: with one alignment A for all, sizes rounded up to A lose nothing but the last block's padding; with several, if
-// every size is a multiple of all of them. Else the alignments stay in the problem ("odd") and the unit divides everything.
+// every size is a multiple of all of them. Else, and for a few blocks, which are exhausted (exhaust.c) so that nothing at all is
+// lost, the alignments stay in the problem ("odd") and the unit divides everything.
 // Sections: going through time, a new one begins where something starts after something has ended. O(n) when steps are dense,
 // else a sort.
 
@@ -11,6 +12,8 @@
 #include <string.h>
 
 // ---- units ----
+
+#define FEW_BLOCKS 8
 
 // Blocks have few different sizes, and dividing is slow: sizes met before, by their bits.
 #define N_MET 16
@@ -53,7 +56,7 @@ static struct scale pool_scale(const struct plan_pool *pool, const struct raw_bl
     if (common != 0 && all % common == 0 && rest % common == 0) {
         return (struct scale){plan_gcd(all, rest), false, false};
     }
-    if (is_one_align && !chunk && rest % align == 0) {
+    if (is_one_align && !chunk && rest % align == 0 && n > FEW_BLOCKS) {
         uint64_t unit = rest;
         for (int32_t i = 0; i < n; i++) {
             uint64_t size = (blocks[i].size + align - 1) / align * align;

@@ -133,6 +133,25 @@ static void test_chunks_and_pools(void **state) {
     assert_true(r.peak == 190 && r.bound == 190 && r.proven); // 100 + 60 and 30
 }
 
+// Padding is nobody's: what needs the larger alignment goes below, and what is small into the gaps.
+static void test_mixed_alignments(void **state) {
+    (void) state;
+    struct berth_plan_item x[4] = {item(0, 1, 10), item(0, 1, 7), item(0, 1, 9), item(0, 1, 9)};
+    struct berth_plan_report r;
+    uint64_t off[4];
+    x[1].align = 8;
+    assert_int_equal(berth_plan_solve(x, 2, NULL, off, &r), GGML_STATUS_SUCCESS);
+    assert_true(r.proven && r.peak == 17 && off[1] == 0 && off[0] == 7);
+    // Two of 9 bytes at multiples of 8 end at 25 at least, though 18 bytes are alive: the bound knows without a search.
+    x[2].align = x[3].align = 8;
+    uint64_t bound;
+    assert_int_equal(berth_plan_bound(x + 2, 2, NULL, &bound, NULL), GGML_STATUS_SUCCESS);
+    assert_int_equal(bound, 25);
+    assert_int_equal(berth_plan_solve(x, 4, NULL, off, &r), GGML_STATUS_SUCCESS);
+    assert_true(r.proven);
+    assert_int_equal(r.peak, 41); // 9 at 0, 10 at 9, 7 at 24, 9 at 32
+}
+
 static void test_alias_group(void **state) {
     (void) state;
     // The group is small while the other item lives: its hull would not fit into live bytes.
@@ -229,6 +248,7 @@ int main(void) {
         cmocka_unit_test(test_large_sizes),
         cmocka_unit_test(test_check_names_the_fault),
         cmocka_unit_test(test_chunks_and_pools),
+        cmocka_unit_test(test_mixed_alignments),
         cmocka_unit_test(test_alias_group),
         cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_threads_change_nothing),
