@@ -7,15 +7,12 @@
 // halves. A panel: [what the sums are to be multiplied with: a float a row] [element k of all rows, side by side, and zeros up to
 // a whole chunk]
 
+#include "cpu/arm/gemm_f16.h"
 #include "cpu/arm/tiers.h"
 
-#include <arm_neon.h>
 #include <math.h>
 #include <string.h>
 
-#define MR 16
-#define NR 8
-#define CHUNK 32
 #define LARGEST 32.0f
 
 // The power of two that brings max below LARGEST; 1 if there is nothing to scale.
@@ -28,19 +25,18 @@ static float scale_for(float max) {
     return ldexpf(LARGEST, e < -90 ? 90 : -e);
 }
 
-static float16x8_t f16_at(const uint16_t *at) {
-    return vreinterpretq_f16_u16(vld1q_u16(at));
-}
-
 // ---- panels ----
 
+// Four at a time: one after the other they would wait for each other.
 static float row_max(int64_t n, const uint16_t *x) {
-    float16x8_t max = vdupq_n_f16(0);
-    int64_t i       = 0;
-    for (; i + 8 <= n; i += 8) {
-        max = vmaxq_f16(max, vabsq_f16(f16_at(x + i)));
+    float16x8_t max[4] = {vdupq_n_f16(0), vdupq_n_f16(0), vdupq_n_f16(0), vdupq_n_f16(0)};
+    int64_t i          = 0;
+    for (; i + 32 <= n; i += 32) {
+        for (int j = 0; j < 4; j++) {
+            max[j] = vmaxq_f16(max[j], vabsq_f16(f16_at(x + i + 8 * j)));
+        }
     }
-    float m = (float) vmaxvq_f16(max);
+    float m = (float) vmaxvq_f16(vmaxq_f16(vmaxq_f16(max[0], max[1]), vmaxq_f16(max[2], max[3])));
     for (; i < n; i++) {
         const float v = fabsf((float) vget_lane_f16(vreinterpret_f16_u16(vdup_n_u16(x[i])), 0));
         m             = v > m ? v : m;
@@ -124,12 +120,14 @@ static void pack_x__fp16(int64_t n, void *panel, const void *x, size_t bx, int n
 }
 
 static float column_max(int64_t n, const float *y) {
-    float32x4_t max = vdupq_n_f32(0.0f);
-    int64_t i       = 0;
-    for (; i + 4 <= n; i += 4) {
-        max = vmaxq_f32(max, vabsq_f32(vld1q_f32(y + i)));
+    float32x4_t max[4] = {vdupq_n_f32(0.0f), vdupq_n_f32(0.0f), vdupq_n_f32(0.0f), vdupq_n_f32(0.0f)};
+    int64_t i          = 0;
+    for (; i + 16 <= n; i += 16) {
+        for (int j = 0; j < 4; j++) {
+            max[j] = vmaxq_f32(max[j], vabsq_f32(vld1q_f32(y + i + 4 * j)));
+        }
     }
-    float m = vmaxvq_f32(max);
+    float m = vmaxvq_f32(vmaxq_f32(vmaxq_f32(max[0], max[1]), vmaxq_f32(max[2], max[3])));
     for (; i < n; i++) {
         m = fabsf(y[i]) > m ? fabsf(y[i]) : m;
     }
@@ -173,45 +171,12 @@ static void pack_y__fp16(int64_t n, void *panel, const float *const *y, int ny) 
     }
 }
 
-// ---- the product ----
-
-// As vfmaq_laneq_f16, which gcc 12 makes into two instructions. The lane has to be in one of the first 16 registers.
-#define FMLA(sum, x, y, lane) __asm__("fmla %0.8h, %1.8h, %2.h[" #lane "]" : "+w"(sum) : "w"(x), "x"(y))
-
-#define COLUMNS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
-#define ZERO(c) float16x8_t a##c = vdupq_n_f16(0), b##c = a##c;
-#define STEP(c) \
-    FMLA(a##c, x0, yv, c); \
-    FMLA(b##c, x1, yv, c);
-#define FLUSH(c) \
-    add(tile[c], a##c); \
-    add(tile[c] + 8, b##c);
-
 static inline __attribute__((always_inline)) void add(float *to, float16x8_t v) {
     vst1q_f32(to, vaddq_f32(vld1q_f32(to), vcvt_f32_f16(vget_low_f16(v))));
     vst1q_f32(to + 4, vaddq_f32(vld1q_f32(to + 4), vcvt_high_f32_f16(v)));
 }
 
-static void run__fp16(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, const void *panel_y, int ny) {
-    const float *back_x = panel_x, *back_y = panel_y;
-    const uint16_t *x = (const void *) (back_x + MR), *y = (const void *) (back_y + NR);
-    float tile[NR][MR] = {{0}};
-    for (int64_t i = 0; i < n; i += CHUNK) {
-        COLUMNS(ZERO)
-        for (int j = 0; j < CHUNK; j++, x += MR, y += NR) {
-            const float16x8_t x0 = f16_at(x), x1 = f16_at(x + 8), yv = f16_at(y);
-            COLUMNS(STEP)
-        }
-        __asm__ volatile("" : : "r"(tile) : "memory"); // the floats stay in memory, the halves in registers
-        COLUMNS(FLUSH)
-    }
-    for (int c = 0; c < ny; c++) {
-        for (int r = 0; r < MR; r++) {
-            tile[c][r] = tile[c][r] * back_x[r] * back_y[c]; // their product may be more than a float can hold
-        }
-        memcpy(s + c * ld_s, tile[c], (size_t) nx * sizeof(float));
-    }
-}
+GEMM_F16_RUN(run__fp16)
 
 void cpu_tier_fp16(struct cpu_kernels *k) {
     k->gemm[GGML_TYPE_F16] = (struct cpu_gemm){.pack_x = pack_x__fp16,

@@ -11,6 +11,7 @@ void cpu_tier_neon_quantize(struct cpu_kernels *k);    // quantize__neon.c
 void cpu_tier_neon_vec(struct cpu_kernels *k);         // vec__neon.c
 void cpu_tier_fp16(struct cpu_kernels *k);             // gemm_f16__fp16.c
 void cpu_tier_fhm(struct cpu_kernels *k);              // dot_f16__fhm.c
+void cpu_tier_fhm_gemm(struct cpu_kernels *k);         // gemm_f16__fhm.c
 void cpu_tier_dotprod_q32(struct cpu_kernels *k);      // dot_q32__dotprod.c
 void cpu_tier_dotprod_k(struct cpu_kernels *k);        // dot_k__dotprod.c
 void cpu_tier_dotprod_gemv_q32(struct cpu_kernels *k); // gemv_q32__dotprod.c
