@@ -5,6 +5,8 @@
 
 #include "plan/plan.h"
 
+#include <string.h>
+
 // ---- highest end over a range of time ----
 
 struct tops {
@@ -64,83 +66,65 @@ struct spot {
     int32_t pool, alias;
 };
 
-static int spot_cmp(const struct spot *x, const struct spot *y) {
-    if (x->pool != y->pool) {
-        return x->pool < y->pool ? -1 : 1;
-    }
-    if (x->off != y->off) {
-        return x->off < y->off ? -1 : 1;
-    }
-    return x->alias != y->alias ? (x->alias < y->alias ? -1 : 1) : 0;
-}
-
 static bool spots_meet(const struct spot *x, const struct spot *y) {
     return x->pool == y->pool && x->first <= y->last && y->first <= x->last && x->off < y->off + y->size &&
            y->off < x->off + x->size && !(x->alias >= 0 && x->alias == y->alias);
 }
 
-// A heap sort: no memory, no recursion, no bad case.
-static void sift_spots(int64_t *order, const struct spot *spots, int64_t i, int64_t n) {
-    for (int64_t child = 2 * i + 1; child < n; child = 2 * i + 1) {
-        if (child + 1 < n && spot_cmp(&spots[order[child]], &spots[order[child + 1]]) < 0) {
-            child++;
-        }
-        if (spot_cmp(&spots[order[i]], &spots[order[child]]) >= 0) {
-            return;
-        }
-        int64_t swap = order[i];
-        order[i]     = order[child];
-        order[child] = swap;
-        i            = child;
+// Numbers of spots, and what sorting them takes. Sorting is stable: by one key after the other, the last one counts most.
+struct order {
+    int32_t *idx, *tmp_idx;
+    uint64_t *key, *tmp_key;
+    int32_t n;
+};
+
+enum order_key { BY_ALIAS, BY_OFFSET, BY_POOL };
+
+static bool order_init(struct order *o, int64_t n) {
+    const size_t each = 2 * (sizeof *o->key + sizeof *o->idx);
+    o->n              = 0;
+    o->key            = berth_malloc((size_t) n * each);
+    if (o->key == NULL) {
+        return false;
     }
+    o->tmp_key = o->key + n;
+    o->idx     = (int32_t *) (o->tmp_key + n);
+    o->tmp_idx = o->idx + n;
+    return true;
 }
 
-static void sort_spots(int64_t *order, const struct spot *spots, int64_t n) {
-    for (int64_t i = n / 2 - 1; i >= 0; i--) {
-        sift_spots(order, spots, i, n);
-    }
-    for (int64_t i = n - 1; i > 0; i--) {
-        int64_t swap = order[0];
-        order[0]     = order[i];
-        order[i]     = swap;
-        sift_spots(order, spots, 0, i);
-    }
+static void order_fini(struct order *o) {
+    berth_free(o->key);
 }
 
-static void sift_times(int64_t *t, size_t i, size_t n) {
-    for (size_t child = 2 * i + 1; child < n; child = 2 * i + 1) {
-        child += child + 1 < n && t[child] < t[child + 1];
-        if (t[i] >= t[child]) {
-            return;
-        }
-        int64_t swap = t[i];
-        t[i]         = t[child];
-        t[child]     = swap;
-        i            = child;
+static void order_sort(struct order *o, const struct spot *spots, enum order_key by) {
+    for (int32_t k = 0; k < o->n; k++) {
+        const struct spot *x = &spots[o->idx[k]];
+        o->key[k]            = by == BY_OFFSET ? x->off : (uint64_t) ((int64_t) (by == BY_POOL ? x->pool : x->alias) - INT32_MIN);
     }
+    berth_plan_sort(o->key, o->idx, o->tmp_key, o->tmp_idx, o->n);
 }
 
-static size_t sort_times(int64_t *t, size_t n) {
-    for (size_t i = n / 2; i-- > 0;) {
-        sift_times(t, i, n);
+// The steps at which something begins or ends, each once.
+static size_t times_sort(struct order *o, const struct spot *spots, const int32_t *idx, int32_t n) {
+    for (int32_t k = 0; k < n; k++) {
+        o->key[2 * k]     = (uint64_t) spots[idx[k]].first ^ (uint64_t) INT64_MIN; // so that negative ones come first
+        o->key[2 * k + 1] = (uint64_t) spots[idx[k]].last ^ (uint64_t) INT64_MIN;
     }
-    for (size_t i = n; i-- > 1;) {
-        int64_t swap = t[0];
-        t[0]         = t[i];
-        t[i]         = swap;
-        sift_times(t, 0, i);
-    }
+    memset(o->idx, 0, (size_t) n * 2 * sizeof *o->idx); // nobody asks where they came from
+    berth_plan_sort(o->key, o->idx, o->tmp_key, o->tmp_idx, 2 * n);
     size_t n_unique = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (n_unique == 0 || t[n_unique - 1] != t[i]) {
-            t[n_unique++] = t[i];
+    for (int32_t k = 0; k < 2 * n; k++) {
+        if (n_unique == 0 || o->key[n_unique - 1] != o->key[k]) {
+            o->key[n_unique++] = o->key[k];
         }
     }
     return n_unique;
 }
 
-static size_t time_index(const int64_t *t, size_t n, int64_t x) {
-    size_t lo = 0;
+static size_t time_index(const uint64_t *t, size_t n, int64_t step) {
+    const uint64_t x = (uint64_t) step ^ (uint64_t) INT64_MIN;
+    size_t lo        = 0;
     while (n > 1) {
         size_t half = n / 2;
         lo          = t[lo + half] <= x ? lo + half : lo;
@@ -149,57 +133,73 @@ static size_t time_index(const int64_t *t, size_t n, int64_t x) {
     return lo;
 }
 
+static bool is_group(const struct spot *x, const struct spot *y) {
+    return x->alias >= 0 && x->alias == y->alias && x->off == y->off;
+}
+
 // The first of the sorted spots of one pool that meets an earlier one, or -1; -2: out of memory.
-static int64_t sweep_pool(const struct spot *spots, const int64_t *order, int64_t n) {
-    int64_t found    = -1;
-    int64_t *times   = berth_malloc((size_t) n * 2 * sizeof *times);
-    struct tops tops = {0};
-    if (times == NULL) {
+static int64_t sweep_pool(const struct spot *spots, const int32_t *idx, int32_t n) {
+    int64_t found = -1;
+    struct order times;
+    if (!order_init(&times, 2 * (int64_t) n)) {
         return -2;
     }
-    for (int64_t i = 0; i < n; i++) {
-        times[2 * i]     = spots[order[i]].first;
-        times[2 * i + 1] = spots[order[i]].last;
-    }
-    tops.n    = sort_times(times, (size_t) n * 2);
-    tops.over = berth_calloc(4 * tops.n, sizeof *tops.over);
+    struct tops tops = {.n = times_sort(&times, spots, idx, n)};
+    tops.over        = berth_calloc(4 * tops.n, sizeof *tops.over);
     if (tops.over == NULL) {
-        berth_free(times);
+        order_fini(&times);
         return -2;
     }
     tops.most = tops.over + 2 * tops.n;
-    for (int64_t i = 0; i < n && found < 0;) {
-        const struct spot *s = &spots[order[i]];
-        int64_t end          = i + 1; // of the members of one group
-        while (s->alias >= 0 && end < n && spot_cmp(s, &spots[order[end]]) == 0) {
+    for (int32_t i = 0; i < n && found < 0;) {
+        int32_t end = i + 1; // of the members of one group
+        while (end < n && is_group(&spots[idx[i]], &spots[idx[end]])) {
             end++;
         }
-        for (int64_t j = i; j < end && found < 0; j++) {
-            const struct spot *x = &spots[order[j]];
-            if (tops_ask(&tops, time_index(times, tops.n, x->first), time_index(times, tops.n, x->last) + 1) > x->off) {
-                found = order[j];
+        for (int32_t j = i; j < end && found < 0; j++) {
+            const struct spot *x = &spots[idx[j]];
+            if (tops_ask(&tops, time_index(times.key, tops.n, x->first), time_index(times.key, tops.n, x->last) + 1) > x->off) {
+                found = idx[j];
             }
         }
         for (; i < end; i++) {
-            const struct spot *x = &spots[order[i]];
-            tops_enter(&tops, time_index(times, tops.n, x->first), time_index(times, tops.n, x->last) + 1, x->off + x->size);
+            const struct spot *x = &spots[idx[i]];
+            tops_enter(
+                &tops, time_index(times.key, tops.n, x->first), time_index(times.key, tops.n, x->last) + 1, x->off + x->size);
         }
     }
     berth_free(tops.over);
-    berth_free(times);
+    order_fini(&times);
     return found;
 }
 
 // The same over all pools, each with the times of its own items: many pools cost no more than one.
-static int64_t sweep(const struct spot *spots, const int64_t *order, int64_t n) {
+static int64_t sweep(const struct spot *spots, struct order *o) {
     int64_t found = -1;
-    for (int64_t i = 0, end; i < n && found == -1; i = end) {
-        for (end = i + 1; end < n && spots[order[end]].pool == spots[order[i]].pool;) {
+    order_sort(o, spots, BY_ALIAS);
+    order_sort(o, spots, BY_OFFSET);
+    order_sort(o, spots, BY_POOL);
+    for (int32_t i = 0, end; i < o->n && found == -1; i = end) {
+        for (end = i + 1; end < o->n && spots[o->idx[end]].pool == spots[o->idx[i]].pool;) {
             end++;
         }
-        found = sweep_pool(spots, order + i, end - i);
+        found = sweep_pool(spots, o->idx + i, end - i);
     }
     return found;
+}
+
+// Two members of one alias group that are not at one offset of one pool; false: there are none.
+static bool alias_fault(const struct spot *spots, struct order *o, int64_t *i, int64_t *j) {
+    order_sort(o, spots, BY_ALIAS);
+    for (int32_t k = 1; k < o->n; k++) {
+        const struct spot *x = &spots[o->idx[k - 1]], *y = &spots[o->idx[k]];
+        if (x->alias >= 0 && x->alias == y->alias && (x->off != y->off || x->pool != y->pool)) {
+            *i = o->idx[k - 1];
+            *j = o->idx[k];
+            return true;
+        }
+    }
+    return false;
 }
 
 // ---- one item ----
@@ -235,65 +235,50 @@ enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n
         return n == 0 ? tell(fault, BERTH_PLAN_SOUND, -1, -1)
                       : berth_fail(GGML_STATUS_FAILED, "plan check: no items to check (n = %lld)", (long long) n);
     }
+    if (n > INT32_MAX / 4) { // as many as can be planned
+        return berth_fail(
+            GGML_STATUS_FAILED, "plan check: %lld items cannot be checked (0 to %d can)", (long long) n, INT32_MAX / 4);
+    }
     for (int64_t i = 0; i < n; i++) {
         enum berth_plan_fault_kind kind = item_fault(&items[i], offsets[i], max_chunk);
         if (kind != BERTH_PLAN_SOUND) {
             return tell(fault, kind, i, -1);
         }
     }
+    struct order o          = {0};
     struct spot *spots      = berth_malloc((size_t) n * sizeof *spots);
-    int64_t *order          = berth_malloc((size_t) n * sizeof *order);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    if (spots == NULL || order == NULL) {
-        berth_fail(status, "plan check: out of memory for %lld items", (long long) n);
+    int64_t i = -2, j = -1;
+    if (spots == NULL || !order_init(&o, n)) {
         goto done;
     }
-    int64_t n_spots = 0;
-    bool has_alias  = false;
-    for (int64_t i = 0; i < n; i++) {
-        spots[i] = (struct spot){offsets[i], items[i].size, items[i].first, items[i].last, items[i].pool, items[i].alias};
-        has_alias |= items[i].alias >= 0;
-        order[i] = i;
+    bool has_alias = false;
+    for (int64_t k = 0; k < n; k++) {
+        spots[k] = (struct spot){offsets[k], items[k].size, items[k].first, items[k].last, items[k].pool, items[k].alias};
+        has_alias |= items[k].alias >= 0;
+        o.idx[o.n++] = (int32_t) k;
     }
-    if (has_alias) {
-        // by (alias) only: neighbours of one group must agree
-        for (int64_t i = 0; i < n; i++) {
-            spots[i].pool = items[i].alias;
-            spots[i].off  = 0;
-        }
-        sort_spots(order, spots, n);
-        for (int64_t k = 1; k < n; k++) {
-            int64_t i = order[k - 1];
-            int64_t j = order[k];
-            if (items[i].alias >= 0 && items[i].alias == items[j].alias &&
-                (offsets[i] != offsets[j] || items[i].pool != items[j].pool)) {
-                status = tell(fault, BERTH_PLAN_ALIAS, i, j);
-                goto done;
-            }
-        }
-        for (int64_t i = 0; i < n; i++) {
-            spots[i].pool = items[i].pool;
-            spots[i].off  = offsets[i];
-        }
-    }
-    for (int64_t i = 0; i < n; i++) {
-        if (items[i].size > 0) {
-            order[n_spots++] = i;
-        }
-    }
-    sort_spots(order, spots, n_spots);
-    int64_t i = n_spots > 0 ? sweep(spots, order, n_spots) : -1;
-    if (i == -2) {
-        berth_fail(status, "plan check: out of memory for %lld items", (long long) n);
+    if (has_alias && alias_fault(spots, &o, &i, &j)) {
+        status = tell(fault, BERTH_PLAN_ALIAS, i, j);
         goto done;
     }
-    int64_t j = -1;
+    o.n = 0;
+    for (int64_t k = 0; k < n; k++) {
+        o.idx[o.n] = (int32_t) k;
+        o.n += items[k].size > 0;
+    }
+    i = sweep(spots, &o);
     for (int64_t x = 0; i >= 0 && x < n && j < 0; x++) {
         j = x != i && items[x].size > 0 && spots_meet(&spots[x], &spots[i]) ? x : -1;
     }
-    status = i < 0 ? tell(fault, BERTH_PLAN_SOUND, -1, -1) : tell(fault, BERTH_PLAN_COLLIDE, i, j);
+    status = i == -2 ? GGML_STATUS_ALLOC_FAILED
+             : i < 0 ? tell(fault, BERTH_PLAN_SOUND, -1, -1)
+                     : tell(fault, BERTH_PLAN_COLLIDE, i, j);
 done:
-    berth_free(order);
+    if (status == GGML_STATUS_ALLOC_FAILED) {
+        berth_fail(status, "plan check: out of memory for %lld items", (long long) n);
+    }
+    order_fini(&o);
     berth_free(spots);
     return status;
 }
@@ -311,20 +296,20 @@ bool berth_plan_is_valid(const struct plan_prob *p, const int64_t *off) {
             return false;
         }
     }
+    struct order o     = {0};
     struct spot *spots = berth_malloc((size_t) p->n * sizeof *spots);
-    int64_t *order     = berth_malloc((size_t) p->n * sizeof *order);
     bool ok            = true;
-    if (spots != NULL && order != NULL) {
-        for (int32_t i = 0; i < p->n; i++) {
+    if (spots != NULL && order_init(&o, p->n)) {
+        for (; o.n < p->n; o.n++) {
+            const int32_t i = o.n;
             // Fixed blocks at one offset are of one alias group; others would have been refused.
             int32_t group = p->fixed != NULL && p->fixed[i] >= 0 ? 0 : -1;
             spots[i]      = (struct spot){(uint64_t) off[i], (uint64_t) p->size[i], p->a[i], p->b[i] - 1, 0, group};
-            order[i]      = i;
+            o.idx[i]      = i;
         }
-        sort_spots(order, spots, p->n);
-        ok = sweep(spots, order, p->n) < 0; // out of memory proves nothing
+        ok = sweep(spots, &o) < 0; // out of memory proves nothing
     }
-    berth_free(order);
+    order_fini(&o);
     berth_free(spots);
     return ok;
 }
