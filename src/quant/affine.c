@@ -5,10 +5,11 @@
 // to, the best scale and offset solve two linear equations. The best trial is then rounded and solved again until it stands
 // still.
 //
-// A superblock. Runs share halves d and dmin and have integers s and m: scale = d * s, offset = -dmin * m. From the runs' own
-// results follow d and dmin, then two steps are repeated: with both fixed each run takes the best of the neighbouring (s, m);
-// with those and the levels fixed, d and dmin are refitted by least squares over all 256. Kept only if better after rounding to
-// halves. dmin < 0 is a block whose runs sit above zero: tried where most do. Cost: about 80 roundings an element.
+// A superblock. Runs share halves d and dmin and have integers s and m: scale = d * s, offset = -dmin * m. The runs' own results
+// say which d and dmin to start from; from the best starts on, two steps are repeated: with both fixed each run takes the best of
+// the neighbouring (s, m); with those and the levels fixed, d and dmin are refitted by least squares over all 256. In the end one
+// s or m at a time moves while d and dmin follow. Kept only if better after rounding to halves. dmin < 0 is a block whose runs
+// sit above zero: tried where most do. Cost: about 100 roundings an element, three times that in hard blocks (frame.h).
 #include "quant/scalar.h"
 #include "quant/vec.h"
 

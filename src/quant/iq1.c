@@ -41,7 +41,8 @@ static bool fit(int n_groups, bool shared_shift, const float *x, const float *w,
         for (int j = c * n_groups * GROUP; j < (c + 1) * n_groups * GROUP; j++) {
             amax = fabsf(f.x[j]) > amax ? fabsf(f.x[j]) : amax;
         }
-        cell->lo      = amax / 4;
+        // From clipping the largest element to a quarter, or further where few elements count.
+        cell->lo      = amax / (f.hard ? 32 : 4);
         cell->hi      = amax * 1.5f;
         cell->n_units = shared_shift ? 1 : n_groups;
         cell->n_parts = 2 * n_groups;

@@ -240,6 +240,45 @@ static void test_bad_weights(void **state) {
     }
 }
 
+// Blocks of one value and zeros lose no more than a good choice among products of scale and level leaves: far less than a half.
+static void test_one_value(void **state) {
+    (void) state;
+    static const float values[] = {0.7317f, -1.2345f, 3.1416e-3f};
+    for (int i = 0; i < N_FORMATS; i++) {
+        const struct format *f = &formats[i];
+        if (f->type < GGML_TYPE_Q2_K || f->type > GGML_TYPE_Q6_K) {
+            continue;
+        }
+        for (int k = 0; k < 6; k++) {
+            for (int j = 0; j < N; j++) {
+                x[j] = k < 3 || j % f->qk == 77 ? values[k % 3] : 0.0f;
+            }
+            f->rows(x, blocks, 1, N, NULL);
+            f->deq(blocks, y, N);
+            if (!(relative_error(NULL) < 1e-8)) {
+                fail_msg(
+                    "%s: %s of %g: error %g", f->name, k < 3 ? "a row" : "one", (double) values[k % 3], relative_error(NULL));
+            }
+        }
+    }
+}
+
+static void test_weights_that_say_nothing(void **state) {
+    (void) state;
+    static const float nothing[] = {0.0f, -1.0f, NAN, INFINITY};
+    for (int i = 0; i < N_FORMATS; i++) {
+        const struct format *f = &formats[i];
+        for (int k = 0; k < 4 && f->bytes != 0; k++) {
+            normal_row(x, N, 7);
+            for (int j = 0; j < N; j++) {
+                w[j] = nothing[k];
+            }
+            f->rows(x, blocks, 1, N, w);
+            assert_true(hash(blocks, size_of(f, N)) == f->bytes);
+        }
+    }
+}
+
 static void test_non_finite(void **state) {
     (void) state;
     static const float odd[] = {NAN, INFINITY, -INFINITY};
@@ -338,6 +377,8 @@ int main(void) {
         cmocka_unit_test(test_zero_rows),
         cmocka_unit_test(test_edge_magnitudes),
         cmocka_unit_test(test_bad_weights),
+        cmocka_unit_test(test_one_value),
+        cmocka_unit_test(test_weights_that_say_nothing),
         cmocka_unit_test(test_non_finite),
         cmocka_unit_test(test_any_bytes_dequantise),
         cmocka_unit_test(test_bad_row_length),
