@@ -198,8 +198,12 @@ float berth_weighted_line(const float *x, const float *weight, int q_max, uint8_
     }
     float inverse = (float) q_max / (top - from);
     float scale   = 1.0f / inverse;
-    float best    = line_error(x, weight, q_max, v4_all(from), v4_all(inverse), v4_all(scale), v4_all(from))[0];
+    float best    = 0.0f;
     write_levels(x, from, inverse, 0, q_max, q);
+    for (int j = 0; j < N; j++) {
+        const float e = mad(scale, (float) q[j], from) - x[j];
+        best += weight[j] * (e * e); // here the reference rounds twice
+    }
     for (int t = 0; t < N_LINES;) {
         struct lines l;
         fit_lines(x, weight, sum_w, sum_x, q_max, *m, top, t, &l);
