@@ -42,6 +42,15 @@ static inline int64_t plan_now_us(void) {
     return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
+// A number >= 1 as 7 + bits bits that keep its order: exponent and leading digits.
+static inline uint64_t plan_coarse(double x, int bits) {
+    union {
+        double x;
+        uint64_t u;
+    } v = {x};
+    return (v.u >> (52 - bits)) - ((uint64_t) 1023 << bits);
+}
+
 // ---- model.c ----
 
 // A problem with room for n blocks and n_sec sections, in the caller's room of so many bytes, or in its own, which
