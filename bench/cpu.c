@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cpu.c: what running a graph on the CPU costs besides its kernels, beside the reference in one process.
-//   dispatch: a chain of ops of one element: time a node
+//   dispatch: a chain of ops of one element, sums or multiples: time a node
 //   barrier:  a chain of ops that all threads share: time a node beyond its work
 //   crowd:    the same graph with as many threads as processors, and with four times as many: the ratio is at most 1.5
 // Usage: bench-cpu [crowd threads]
@@ -36,12 +36,12 @@ static double best_us(const struct runner *r, struct ggml_cgraph *graph, int n_t
     return best;
 }
 
-static struct ggml_cgraph *chain(struct ggml_context *ctx, int64_t ne0, int64_t ne1, int n) {
+static struct ggml_cgraph *chain(struct ggml_context *ctx, int64_t ne0, int64_t ne1, int n, bool is_scale) {
     struct ggml_tensor *a = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, ne0, ne1);
     memset(a->data, 0, ggml_nbytes(a));
     struct ggml_tensor *h = a;
     for (int i = 0; i < n; i++) {
-        h = ggml_add_inplace(ctx, h, a);
+        h = is_scale ? ggml_scale_inplace(ctx, h, 0.5f) : ggml_add_inplace(ctx, h, a);
     }
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, (size_t) n + 8, false);
     ggml_build_forward_expand(graph, h);
@@ -72,15 +72,17 @@ int main(int argc, char **argv) {
         printf("no reference: %s\n", oracle_why());
     }
     struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 256u << 20});
-    struct ggml_cgraph *tiny  = chain(ctx, 1, 1, 2000);
-    struct ggml_cgraph *wide  = chain(ctx, 1024, 64, 500);
+    struct ggml_cgraph *tiny  = chain(ctx, 1, 1, 2000, false);
+    struct ggml_cgraph *scale = chain(ctx, 1, 1, 2000, true);
+    struct ggml_cgraph *wide  = chain(ctx, 1024, 64, 500, false);
     struct ggml_cgraph *model = layers(ctx, 12);
     printf("%d processors, kernels %s\n", n_cpus, berth_cpu_isa());
     for (int i = 0; i < n_runners; i++) {
         const struct runner *r = &both[i];
         printf("%s\n", r->name);
         for (int n = 1; n <= n_cpus; n *= 2) {
-            printf("  dispatch, %2d threads: %8.3f us a node\n", n, best_us(r, tiny, n, 50) / 2000);
+            printf("  dispatch, %2d threads: %8.3f us a sum, %8.3f us a multiple\n", n, best_us(r, tiny, n, 50) / 2000,
+                best_us(r, scale, n, 50) / 2000);
             printf("  barrier,  %2d threads: %8.3f us a node\n", n, best_us(r, wide, n, 50) / 500);
         }
         const double fit = best_us(r, model, n_cpus, 40), crowd = best_us(r, model, n_crowd, 40);
