@@ -9,6 +9,7 @@
 // are.
 
 #include "cpu/arm/prefetch.h"
+#include "cpu/arm/quantize.h"
 #include "cpu/arm/tiers.h"
 #include "cpu/arm/unpack.h"
 
@@ -286,22 +287,31 @@ static void gemv_q8_0__dotprod(int64_t n, float *s, const void *x, size_t bx, in
 
 // ---- the column ----
 
+// Block j of a group.
+UNPACK_INLINE void pack_block(char *to, int j, const float *y, const enum more more) {
+    int8x16_t lo, hi;
+    float d;
+    if (bytes32(y, &lo, &hi, &d)) {
+        d = rounded_to_half(d);
+    } else {
+        block_q8_0 b;
+        to_q8_0(y, &b, 32);
+        lo = vld1q_s8(b.qs);
+        hi = vld1q_s8(b.qs + 16);
+        d  = half_at(&b.d);
+    }
+    memcpy(to + 4 * j, &d, sizeof d);
+    if (more == OFFSETS) {
+        const int32_t eight = 8 * vaddlvq_s16(vaddq_s16(vpaddlq_s8(lo), vpaddlq_s8(hi)));
+        memcpy(to + 16 + 4 * j, &eight, sizeof eight);
+    }
+    vst1q_s8((int8_t *) to + HEAD(more != PLAIN) + 32 * j, lo);
+    vst1q_s8((int8_t *) to + HEAD(more != PLAIN) + 32 * j + 16, hi);
+}
+
 UNPACK_INLINE void pack_q8_0(int64_t n, char *to, const float *y, const enum more more) {
-    for (int64_t i = 0; i < n; i += 128, to += GROUP(more != PLAIN)) {
-        const int m = n - i < 128 ? (int) (n - i) : 128;
-        block_q8_0 b[4];
-        to_q8_0(y + i, b, m);
-        for (int j = 0; j < m / 32; j++) {
-            const float d      = half_at(&b[j].d);
-            const int8x16_t lo = vld1q_s8(b[j].qs), hi = vld1q_s8(b[j].qs + 16);
-            const int32_t eight = 8 * vaddlvq_s16(vaddq_s16(vpaddlq_s8(lo), vpaddlq_s8(hi)));
-            memcpy(to + 4 * j, &d, sizeof d);
-            if (more == OFFSETS) {
-                memcpy(to + 16 + 4 * j, &eight, sizeof eight);
-            }
-            vst1q_s8((int8_t *) to + HEAD(more != PLAIN) + 32 * j, lo);
-            vst1q_s8((int8_t *) to + HEAD(more != PLAIN) + 32 * j + 16, hi);
-        }
+    for (int64_t i = 0; i < n / 32; i++) {
+        pack_block(to + i / 4 * GROUP(more != PLAIN), (int) (i % 4), y + i * 32, more);
     }
 }
 
