@@ -198,18 +198,35 @@ size_t vocab_piece(const struct vocab *v, int32_t token, char *out, size_t cap) 
     return v->kind == VOCAB_SPM ? piece_spm(text, size, out, cap) : piece_bpe(text, size, out, cap);
 }
 
+static bool is_named(const struct vocab *v, int32_t token, const char *name) {
+    return v->sizes[token] == strlen(name) && memcmp(v->texts[token], name, v->sizes[token]) == 0;
+}
+
+static bool has_name(const struct vocab *v, const char *name) {
+    return vocab_find(v, name, strlen(name)) >= 0;
+}
+
+// Where a text is of several messages, "<|end|>" ends one of them, and others end the text.
+static bool has_messages(const struct vocab *v) {
+    return (has_name(v, "<|return|>") || has_name(v, "<|flush|>")) && (has_name(v, "<|call|>") || has_name(v, "<|calls|>"));
+}
+
 bool vocab_is_end(const struct vocab *v, int32_t token) {
     static const char *const ends[] = {"<|eot_id|>", "<|im_end|>", "<|end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>",
         "<turn|>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "</s>", "<eos>", "<end_of_utterance>",
-        "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"};
+        "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<|return|>", "<|call|>",
+        "<|calls|>", "<|flush|>"};
     if (token < 0 || token >= v->n_tokens) {
         return true;
+    }
+    if (is_named(v, token, "<|end|>") && has_messages(v)) {
+        return false;
     }
     if (token == v->eos || token == v->eot || token == v->eom) {
         return true;
     }
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
-        if (v->sizes[token] == strlen(ends[i]) && memcmp(v->texts[token], ends[i], v->sizes[token]) == 0) {
+        if (is_named(v, token, ends[i])) {
             return true;
         }
     }

@@ -66,7 +66,7 @@ void token_list_fini(struct token_list *list);
 // The bytes of a token, appended at *out (as much as fits into cap) and counted; parts of a character may come one by one.
 // Control tokens have none, nor has that for what is unknown.
 size_t vocab_piece(const struct vocab *vocab, int32_t token, char *out, size_t cap);
-// Does a text end with this token? By the file's keys, or by its name, whatever its type: files forget both.
+// Does a text end with this token? By the file's keys, or by its name, whatever its type: files forget both. O(1).
 bool vocab_is_end(const struct vocab *vocab, int32_t token);
 
 // ---- within the room ----

@@ -336,6 +336,45 @@ static void test_specials(void **state) {
     sample_vocab_fini(&v);
 }
 
+// How many tokens of a file with these names, of one type, end a text here and not in the reference, or the other way round.
+// `key`, if given, ends a text by the file's key.
+static int ends_differ(const char *const *names, size_t n_names, int32_t type, const char *key) {
+    struct sample_vocab v;
+    sample_vocab_init(&v);
+    for (size_t i = 0; i < n_names; i++) {
+        sample_token(&v, names[i], strlen(names[i]), type);
+    }
+    struct gguf_context *g = sample_vocab_keys(&v, "gpt-2");
+    for (size_t i = 0; key != NULL && i < v.n_tokens; i++) {
+        if (strcmp(v.tokens[i], key) == 0) {
+            gguf_set_val_u32(g, "tokenizer.ggml.eos_token_id", (uint32_t) i);
+        }
+    }
+    char path[] = "/tmp/berth-vocab-XXXXXX";
+    close(mkstemp(path));
+    assert_true(gguf_write_to_file(g, path, true));
+    struct model_error error       = {""};
+    struct vocab *ours             = vocab_new(g, (int64_t) v.n_tokens, &error);
+    struct reference_params params = reference.llama_model_default_params();
+    params.vocab_only              = true;
+    void *model                    = reference.llama_model_load_from_file(path, params);
+    int n_bad                      = 0;
+    assert_true(ours != NULL && model != NULL);
+    for (int32_t i = 0; i < (int32_t) v.n_tokens; i++) {
+        const bool is_theirs = reference.llama_vocab_is_eog(reference.llama_model_get_vocab(model), i);
+        if (vocab_is_end(ours, i) != is_theirs) {
+            print_error("type %d: '%s' %s in the reference\n", type, v.tokens[i], is_theirs ? "ends" : "does not end");
+            n_bad++;
+        }
+    }
+    reference.llama_model_free(model);
+    vocab_free(ours);
+    gguf_free(g);
+    unlink(path);
+    sample_vocab_fini(&v);
+    return n_bad;
+}
+
 // Tokens that end a text, by their names and by the file's keys, whatever their type.
 static void test_ends(void **state) {
     static const char *const names[] = {"<|eot_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>",
@@ -347,41 +386,38 @@ static void test_ends(void **state) {
     (void) state;
     need_reference();
     for (int32_t type = TOKEN_NORMAL; type <= TOKEN_USER; type++) {
-        struct sample_vocab v;
-        sample_vocab_init(&v);
-        for (size_t i = 0; type != TOKEN_UNKNOWN && i < sizeof names / sizeof *names; i++) {
-            sample_token(&v, names[i], strlen(names[i]), type);
-        }
-        struct gguf_context *g = sample_vocab_keys(&v, "gpt-2");
-        char path[]            = "/tmp/berth-vocab-XXXXXX";
-        close(mkstemp(path));
-        assert_true(gguf_write_to_file(g, path, true));
-        struct model_error error       = {""};
-        struct vocab *ours             = vocab_new(g, (int64_t) v.n_tokens, &error);
-        struct reference_params params = reference.llama_model_default_params();
-        params.vocab_only              = true;
-        void *model                    = reference.llama_model_load_from_file(path, params);
-        int n_bad                      = 0;
-        assert_true(ours != NULL && model != NULL);
-        for (int32_t i = 0; i < (int32_t) v.n_tokens; i++) {
-            const bool is_theirs = reference.llama_vocab_is_eog(reference.llama_model_get_vocab(model), i);
-            if (vocab_is_end(ours, i) != is_theirs) {
-                print_error("type %d: '%s' %s in the reference\n", type, v.tokens[i], is_theirs ? "ends" : "does not end");
-                n_bad++;
-            }
-        }
-        assert_int_equal(n_bad, 0);
-        reference.llama_model_free(model);
-        vocab_free(ours);
-        gguf_free(g);
-        unlink(path);
-        sample_vocab_fini(&v);
+        assert_int_equal(ends_differ(names, type == TOKEN_UNKNOWN ? 0 : sizeof names / sizeof *names, type, NULL), 0);
     }
 }
 
+// Tokens that end a text, or only a part of it if the file has others: every set of them beside "<|end|>".
+static void test_ends_of_parts(void **state) {
+    static const char *const names[] = {"<|return|>", "<|call|>", "<|calls|>", "<|flush|>"};
+    enum { N = sizeof names / sizeof *names };
+    int n_bad = 0;
+    (void) state;
+    need_reference();
+    for (unsigned set = 0; set < 2u << N; set++) {
+        const char *some[N];
+        const char *key = set >> N ? "<|end|>" : "<tool>";
+        size_t n        = 0;
+        for (size_t i = 0; i < N; i++) {
+            some[n] = names[i];
+            n += set >> i & 1;
+        }
+        const int n_differ = ends_differ(some, n, set % 3 == 0 ? TOKEN_CONTROL : TOKEN_NORMAL, key);
+        for (size_t i = 0; i <= n && n_differ > 0; i++) {
+            print_error("%s%s", i < n ? some[i] : key, i < n ? " " : " by key\n");
+        }
+        n_bad += n_differ;
+    }
+    assert_int_equal(n_bad, 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ends), cmocka_unit_test(test_spm), cmocka_unit_test(test_bpe),
-        cmocka_unit_test(test_bpe_wide), cmocka_unit_test(test_kinds), cmocka_unit_test(test_specials)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_ends), cmocka_unit_test(test_ends_of_parts),
+        cmocka_unit_test(test_spm), cmocka_unit_test(test_bpe), cmocka_unit_test(test_bpe_wide), cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_specials)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
