@@ -72,14 +72,20 @@ int cli_one_file(const char *command, int argc, char **argv, const char **path);
 
 // At the start of main: what is closed of the three streams becomes one that fails, so that no file takes its place.
 void cli_streams_init(void);
-// Writing the one would empty the other?
-bool cli_is_same_file(const char *a, const char *b);
-// CLI_OK unless `path`, which may be NULL, is the file that is read; then after a message.
-int cli_not_input(const char *path, const char *input);
+// "-", or another name of the file or pipe that standard output goes to, as /dev/stdout is?
+bool cli_is_stdout(const char *path);
+// Before long work: CLI_OK unless `path`, which may be NULL, is the file that is read or cannot be written; then after a message.
+// Nothing is changed.
+int cli_output_check(const char *path, const char *input);
 // Opens a file to write, "-" for standard output; NULL after a message. What is there stays until cli_close has all of the new
-// one.
+// one, if that can take its place.
 FILE *cli_open(const char *path);
-// Flushes, closes and finds what went wrong on the way (a full disk); then no file is left. `ok` is what the writers said.
+// Flushes, closes and finds what went wrong on the way (a full disk); then what was there before is. `ok` is what the writers
+// said.
 int cli_close(FILE *file, const char *path, bool ok);
+// Closes what is not wanted any more, without a word.
+void cli_drop(FILE *file);
+// A signal's handler: leaves no part of a file behind, then ends as the signal does.
+void cli_output_stop(int number);
 // Standard output is complete? For the end of main.
 int cli_finish(int code);

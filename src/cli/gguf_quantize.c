@@ -213,7 +213,7 @@ static void print_totals(
     const struct totals *x, const struct gguf_context *meta, enum ggml_type type, const char *path, bool json) {
     const double mse = x->n_elements > 0 ? x->squares / (double) x->n_elements : 0;
     char text[2][64];
-    FILE *file = strcmp(path, "-") == 0 ? stderr : stdout;
+    FILE *file = cli_is_stdout(path) ? stderr : stdout;
     if (json) {
         fprintf(file,
             "{\"type\": \"%s\", \"tensors\": %" PRId64 ", \"converted\": %" PRId64
@@ -270,7 +270,7 @@ int cli_gguf_quantize(int argc, char **argv) {
     if (!can_make(type, imatrix_path != NULL)) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
-    if (cli_not_input(path, in) != CLI_OK || (imatrix_path != NULL && cli_not_input(path, imatrix_path) != CLI_OK)) {
+    if (cli_output_check(path, in) != CLI_OK || (imatrix_path != NULL && cli_output_check(path, imatrix_path) != CLI_OK)) {
         return CLI_FAILURE;
     }
     struct imatrix *imatrix = imatrix_path != NULL ? imatrix_open(imatrix_path) : NULL;

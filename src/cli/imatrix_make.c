@@ -243,11 +243,12 @@ static int write_out(const struct collector *c, const struct options *o, int64_t
     const int64_t n_tensors = gguf_get_n_tensors(g) / 2;
     gguf_free(g);
     ggml_free(ctx);
+    FILE *told = cli_is_stdout(o->out) ? stderr : stdout;
     if (code == CLI_OK && o->json) {
-        printf("{\"tensors\": %" PRId64 ", \"chunks\": %" PRId64 ", \"tokens\": %" PRId64 "}\n", n_tensors, n_chunks,
+        fprintf(told, "{\"tensors\": %" PRId64 ", \"chunks\": %" PRId64 ", \"tokens\": %" PRId64 "}\n", n_tensors, n_chunks,
             n_chunks * o->model.n_ctx);
     } else if (code == CLI_OK) {
-        printf("%s: %" PRId64 " matrices, seen over %" PRId64 " context%s of %" PRId64 " tokens\n", o->out, n_tensors, n_chunks,
+        fprintf(told, "%s: %" PRId64 " matrices, seen over %" PRId64 " context%s of %" PRId64 " tokens\n", o->out, n_tensors, n_chunks,
             n_chunks == 1 ? "" : "s", o->model.n_ctx);
     }
     return code;
@@ -354,7 +355,8 @@ int cli_imatrix(int argc, char **argv) {
         return code;
     }
     struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
-    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_not(&m, o.out);
+    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_output(&m, o.out);
+    code                = code == CLI_OK ? cli_output_check(o.out, o.text) : code;
     code                = code == CLI_OK ? cli_model_session(&m, &o.model) : code;
     if (code == CLI_OK) {
         code = collect(&m, &o, vocab);

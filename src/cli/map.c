@@ -175,7 +175,7 @@ int cli_map(int argc, char **argv) {
     uint64_t *offsets[2]     = {NULL};
     struct map_plan maps[2], before;
     for (size_t i = 0; i < o.n_paths && code == CLI_OK; i++) {
-        code    = cli_not_input(o.out, o.paths[i]);
+        code    = cli_output_check(o.out, o.paths[i]);
         code    = code == CLI_OK ? load(o.paths[i], &o, &plans[i], &offsets[i]) : code;
         maps[i] = (struct map_plan){base_name(o.paths[i]), &plans[i], offsets[i]};
     }

@@ -73,7 +73,7 @@ static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int number) {
     interrupted = 1;
-    signal(number, SIG_DFL);
+    signal(number, cli_output_stop);
 }
 
 void cli_catch_interrupt(void) {
@@ -137,8 +137,8 @@ int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
     return CLI_OK;
 }
 
-int cli_model_not(const struct cli_model *m, const char *path) {
-    return cli_not_input(path, m->path);
+int cli_model_output(const struct cli_model *m, const char *path) {
+    return cli_output_check(path, m->path);
 }
 
 struct session_params cli_model_params(const struct cli_model_options *o) {

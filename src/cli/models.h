@@ -35,8 +35,8 @@ struct cli_model {
 
 // Opens and places; after a message if it fails.
 int cli_model_open(struct cli_model *m, const struct cli_model_options *options);
-// Is this another file than the model, which is read while it is written? path NULL: none. After a message if not.
-int cli_model_not(const struct cli_model *m, const char *path);
+// cli_output_check with the model as the input.
+int cli_model_output(const struct cli_model *m, const char *path);
 // What a session is asked for by these options.
 struct session_params cli_model_params(const struct cli_model_options *options);
 // The cache and memory for the largest graphs.

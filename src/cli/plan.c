@@ -90,7 +90,7 @@ static int parse(int argc, char **argv, struct options *o) {
     if (code >= 0) {
         return code;
     }
-    if (o->json && o->out != NULL && strcmp(o->out, "-") == 0) {
+    if (o->json && o->out != NULL && cli_is_stdout(o->out)) {
         return cli_usage("plan", "--json and --out - both want standard output");
     }
     return CLI_OK;
@@ -173,7 +173,7 @@ int cli_plan(int argc, char **argv) {
     if (code != CLI_OK) {
         return code < 0 ? CLI_OK : code;
     }
-    if (cli_not_input(o.out, o.path) != CLI_OK) {
+    if (cli_output_check(o.out, o.path) != CLI_OK) {
         return CLI_FAILURE;
     }
     struct cli_plan plan;
@@ -192,7 +192,7 @@ int cli_plan(int argc, char **argv) {
     } else if (cli_plan_solve(&plan, &o.params, offsets, &report) != GGML_STATUS_SUCCESS) {
         code = cli_fail(CLI_FAILURE, "%s: %s", o.path, berth_last_error());
     } else {
-        const bool to_stdout = o.out != NULL && strcmp(o.out, "-") == 0;
+        const bool to_stdout = o.out != NULL && cli_is_stdout(o.out);
         if (o.json) {
             print_json(&plan, &report);
         } else {

@@ -307,10 +307,12 @@ static int run_traced(const struct options *o, struct cli_model *m, const struct
     if (file == NULL) {
         return o->trace != NULL ? CLI_FAILURE : run_text(o, m, vocab);
     }
-    const int code  = run_text(o, m, vocab);
-    const bool ok   = code != CLI_OK || berth_sched_trace_stop(m->session->sched, file) == GGML_STATUS_SUCCESS;
-    const int trace = cli_close(file, o->trace, ok);
-    return code != CLI_OK ? code : trace;
+    const int code = run_text(o, m, vocab);
+    if (code != CLI_OK) {
+        cli_drop(file);
+        return code;
+    }
+    return cli_close(file, o->trace, berth_sched_trace_stop(m->session->sched, file) == GGML_STATUS_SUCCESS);
 }
 
 int cli_run(int argc, char **argv) {
@@ -332,8 +334,8 @@ int cli_run(int argc, char **argv) {
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
     struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
-    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_not(&m, o.trace);
-    code                = code == CLI_OK ? cli_model_not(&m, o.map) : code;
+    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_output(&m, o.trace);
+    code                = code == CLI_OK ? cli_model_output(&m, o.map) : code;
     code                = code == CLI_OK ? cli_model_session(&m, &o.model) : code;
     if (code == CLI_OK && o.map != NULL) {
         code = write_map(o.map, &m);

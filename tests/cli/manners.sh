@@ -158,6 +158,50 @@ ln -s old.csv "$tmp/new.csv"
 expect 0 "" plan $small -o "$tmp/new.csv"
 [ -L "$tmp/new.csv" ] && [ "$(stat -c %a "$tmp/old.csv")" = 640 ] && [ -s "$tmp/old.csv" ] || failed "plan -o: link or mode lost"
 
+# What another file cannot replace without a difference is written as it is: a file of two names, a pipe, and standard output
+# under another name, with what else is printed.
+n=$((n + 4))
+: > "$tmp/one.csv"
+ln "$tmp/one.csv" "$tmp/other.csv"
+expect 0 "" plan $small -o "$tmp/one.csv"
+cmp -s "$tmp/other.csv" "$tmp/plan.csv" || failed "plan -o: a hard link was replaced"
+mkfifo "$tmp/pipe"
+cat "$tmp/pipe" > "$tmp/piped.csv" &
+"$berth" plan $small -o "$tmp/pipe" > /dev/null
+wait $!
+cmp -s "$tmp/piped.csv" "$tmp/plan.csv" || failed "plan -o PIPE: something else came through"
+echo before > "$tmp/appended"
+"$berth" plan $small -o /dev/stdout >> "$tmp/appended" 2> "$tmp/err"
+{ echo before; cat "$tmp/plan.csv"; } | cmp -s - "$tmp/appended" || failed "plan -o /dev/stdout >> FILE: $(cat "$tmp/appended")"
+grep -q 'peak' "$tmp/err" || failed "plan -o /dev/stdout: the report is not on standard error"
+mkdir "$tmp/shut"
+cp $small "$tmp/shut/old.csv"
+chmod 500 "$tmp/shut"
+expect 0 "" plan $small -o "$tmp/shut/old.csv" # a file that may be written in a folder that may not
+chmod 700 "$tmp/shut"
+cmp -s "$tmp/shut/old.csv" "$tmp/plan.csv" || failed "plan -o: not written in a folder of others"
+! ls -R "$tmp" | grep -q '[.]part' || failed "plan -o: parts are left: $(ls -R "$tmp" | grep '[.]part')"
+
+# A place that cannot be written is told of before the work, and nothing is made there.
+expect 3 "no/such.csv: cannot be written: No such file or directory" plan -t 600000 $small -o "$tmp/no/such.csv"
+expect 3 "folder: cannot be written: Is a directory" plan -t 600000 $small -o "$tmp/folder"
+expect 3 "empty/x: cannot be written: Not a directory" plan -t 600000 $small -o "$tmp/empty/x"
+expect 3 ": cannot be written: No such file or directory" plan -t 600000 $small -o ""
+expect 3 "no/x.gguf: cannot be written" imatrix -o "$tmp/no/x.gguf" $model README.md
+expect 3 "no/x.json: cannot be written" run -n 1 --trace "$tmp/no/x.json" $model
+expect 3 "no/x.json: cannot be written" run -n 1 --map "$tmp/no/x.json" $model
+cp README.md "$tmp/text"
+expect 3 "text: is the input itself" imatrix -o "$tmp/text" $model "$tmp/text"
+
+# A failure, also one that a limit of the system brings, leaves what was there and no part.
+n=$((n + 2))
+cp $small "$tmp/kept"
+expect 3 "" run -c 2 -p "a prompt that is longer than that context" --trace "$tmp/kept" $model
+cmp -s $small "$tmp/kept" || failed "run --trace: a run that failed has replaced the file"
+{ (ulimit -f 8 && "$berth" gguf quantize $model "$tmp/kept" q4_0 > /dev/null 2> "$tmp/err"); } 2> /dev/null
+[ $? -gt 128 ] && cmp -s $small "$tmp/kept" || failed "gguf quantize with ulimit -f: the file is not as it was: $(cat "$tmp/err")"
+! ls "$tmp" | grep -q '[.]part' || failed "a part is left: $(ls "$tmp")"
+
 # Closed streams are failures, and what is meant for them goes into no file.
 n=$((n + 3))
 "$berth" plan $small -o "$tmp/closed.csv" >&- 2> "$tmp/err"
