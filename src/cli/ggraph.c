@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // ggraph.c: reader of captured graphs. Text lines of blank-separated fields; the header's counts say how many tensors follow.
-// Tensors first, then what they name, since a line may name tensors that follow it.
+// Tensors first, then what they name, since a line may name tensors that follow it. Memory grows with the lines that are read,
+// whatever the counts say.
 
 #include "cli/ggraph.h"
 
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 
 #define LINE_FIELDS 18
-#define TENSOR_BYTES 32 // 16 fields of at least one character, each with a blank or line end
+#define CTX_TENSORS 1024 // of one context
 
 // ---- names to numbers ----
 
@@ -133,7 +134,7 @@ static enum ggml_status read_header(struct ggraph_reader *r) {
     while (status == GGML_STATUS_SUCCESS) {
         char *f[LINE_FIELDS];
         if (!ggraph_line(r)) {
-            return ggraph_refuse(r, "ends in the header");
+            return ggraph_no_line(r, "ends in the header");
         }
         if (strncmp(r->line, "leaforder ", 10) == 0) {
             berth_free(r->leaf_order);
@@ -175,11 +176,37 @@ static int32_t flags_of(const char *text) {
     return flags;
 }
 
+// A context more; NULL: out of memory.
+static struct ggml_context *ctx_add(struct ggraph_reader *r, size_t size) {
+    struct ggraph *g = r->g;
+    if (!berth_grow((void **) &g->ctxs, &r->ctxs_cap, g->n_ctxs + 1, sizeof g->ctxs[0])) {
+        return NULL;
+    }
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true});
+    if (ctx != NULL) {
+        g->ctxs[g->n_ctxs++] = ctx;
+    }
+    return ctx;
+}
+
+// The tensor with this id, the next one, and room for what is known of it; NULL: out of memory.
+static struct ggml_tensor *tensor_new(struct ggraph_reader *r, int64_t id, enum ggml_type type) {
+    const size_t n = (size_t) id + 1;
+    if (!berth_grow((void **) &r->tensors, &r->tensors_cap, n, sizeof r->tensors[0]) ||
+        !berth_grow((void **) &r->bufs, &r->bufs_cap, n, sizeof r->bufs[0]) ||
+        !berth_grow((void **) &r->g->places, &r->places_cap, n, sizeof r->g->places[0]) ||
+        (id % CTX_TENSORS == 0 && ctx_add(r, CTX_TENSORS * (ggml_tensor_overhead() + 16)) == NULL)) {
+        return NULL;
+    }
+    struct ggml_tensor *t = ggml_new_tensor_1d(r->g->ctxs[r->g->n_ctxs - 1], type, 0);
+    return berth_is_poison(t) ? NULL : t;
+}
+
 // id kind op type ne nb nbytes alloc_size view_src view_offs flags ext buf chunk offset srcs name
 static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     char *f[LINE_FIELDS];
     if (!ggraph_line(r)) {
-        return ggraph_refuse(r, "ends before all tensors");
+        return ggraph_no_line(r, "ends before all tensors");
     }
     const int n = ggraph_split(r->line, f, LINE_FIELDS);
     int64_t ne[4], nb[4], number_id, view_offs, buf;
@@ -206,9 +233,9 @@ static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     if (!ggraph_number(f[13], &place.chunk) || !ggraph_number(f[14], &place.offset)) {
         return ggraph_refuse(r, "chunk '%.32s' or offset '%.32s' is not a number", f[13], f[14]);
     }
-    struct ggml_tensor *t = ggml_new_tensor_1d(r->g->ctx, type, 0);
-    if (berth_is_poison(t)) {
-        return GGML_STATUS_ALLOC_FAILED;
+    struct ggml_tensor *t = tensor_new(r, id, type);
+    if (t == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %lld tensors", r->path, (long long) id + 1);
     }
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         t->ne[i] = ne[i];
@@ -222,11 +249,7 @@ static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     place.tensor     = t;
     r->tensors[id]   = t;
     r->g->places[id] = place;
-    if (id < r->n_nodes) {
-        r->g->node_bufs[id] = (int) (buf >= 0 ? buf : 0);
-    } else if (id < r->n_nodes + r->n_leafs) {
-        r->g->leaf_bufs[id - r->n_nodes] = (int) (buf >= 0 ? buf : 0);
-    }
+    r->bufs[id]      = (int32_t) (buf >= 0 ? buf : 0);
     return ggraph_link_read(r, f[8], f[15]);
 }
 
@@ -254,57 +277,65 @@ static enum ggml_status order_leafs(struct ggraph_reader *r, int64_t n_all) {
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status read_body(struct ggraph_reader *r) {
-    const int64_t n_all = r->n_nodes + r->n_leafs + r->n_other;
-    if ((size_t) n_all > (r->size - r->at) / TENSOR_BYTES + 1) {
-        return berth_fail(GGML_STATUS_FAILED, "%s:%lld: counts say %lld tensors, there is text for %zu at most", r->path,
-            (long long) r->i_line, (long long) n_all, (r->size - r->at) / TENSOR_BYTES + 1);
+// The graph of the tensors that are read.
+static enum ggml_status graph_make(struct ggraph_reader *r) {
+    struct ggraph *g          = r->g;
+    const size_t n_order      = r->leaf_order != NULL ? strlen(r->leaf_order) / 3 + 1 : 0;
+    const size_t size         = (size_t) (r->n_nodes + r->n_leafs) + n_order + 1;
+    struct ggml_context *ctx  = ctx_add(r, ggml_graph_overhead_custom(size, false));
+    struct ggml_cgraph *graph = ctx != NULL ? ggml_new_graph_custom(ctx, size, false) : NULL;
+    g->graph                  = graph;
+    g->node_bufs              = berth_calloc((size_t) r->n_nodes + 1, sizeof(int));
+    g->leaf_bufs              = berth_calloc((size_t) r->n_leafs + 1, sizeof(int));
+    if (graph == NULL || g->node_bufs == NULL || g->leaf_bufs == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a graph of %zu tensors", r->path, size);
     }
-    const size_t n_order  = r->leaf_order != NULL ? strlen(r->leaf_order) / 3 + 1 : 0;
-    const size_t size     = (size_t) (r->n_nodes + r->n_leafs) + n_order + 1;
-    const size_t mem_size = (size_t) n_all * (ggml_tensor_overhead() + 16) + ggml_graph_overhead_custom(size, false);
-
-    r->g->ctx       = ggml_init((struct ggml_init_params){.mem_size = mem_size, .no_alloc = true});
-    r->g->graph     = ggml_new_graph_custom(r->g->ctx, size, false);
-    r->g->node_bufs = berth_calloc((size_t) r->n_nodes + 1, sizeof(int));
-    r->g->leaf_bufs = berth_calloc((size_t) r->n_leafs + 1, sizeof(int));
-    r->tensors      = berth_calloc((size_t) n_all + 1, sizeof r->tensors[0]);
-    r->g->places    = berth_calloc((size_t) n_all + 1, sizeof r->g->places[0]);
-    r->g->n_places  = n_all;
-    if (r->g->graph == NULL || r->g->places == NULL || r->g->node_bufs == NULL || r->g->leaf_bufs == NULL || r->tensors == NULL) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a graph of %lld tensors", r->path, (long long) n_all);
-    }
-    for (int64_t i = 0; i < n_all; i++) {
-        const enum ggml_status status = read_tensor(r, i);
-        if (status != GGML_STATUS_SUCCESS) {
-            return status;
-        }
-    }
-    const enum ggml_status status = ggraph_link_all(r, n_all);
-    if (status != GGML_STATUS_SUCCESS) {
-        return status;
-    }
-    struct ggml_cgraph *graph = r->g->graph;
-
     graph->n_nodes = (int) r->n_nodes;
     graph->n_leafs = (int) r->n_leafs;
-    memcpy(graph->nodes, r->tensors, (size_t) r->n_nodes * sizeof r->tensors[0]);
-    memcpy(graph->leafs, r->tensors + r->n_nodes, (size_t) r->n_leafs * sizeof r->tensors[0]);
-    return r->leaf_order != NULL ? order_leafs(r, n_all) : GGML_STATUS_SUCCESS;
+    for (int64_t i = 0; i < r->n_nodes; i++) {
+        graph->nodes[i] = r->tensors[i];
+        g->node_bufs[i] = r->bufs[i];
+    }
+    for (int64_t i = 0; i < r->n_leafs; i++) {
+        graph->leafs[i] = r->tensors[r->n_nodes + i];
+        g->leaf_bufs[i] = r->bufs[r->n_nodes + i];
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status read_body(struct ggraph_reader *r) {
+    const int64_t n_all     = r->n_nodes + r->n_leafs + r->n_other;
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (int64_t i = 0; i < n_all && status == GGML_STATUS_SUCCESS; i++) {
+        status = read_tensor(r, i);
+    }
+    r->g->n_places = n_all;
+    if (status == GGML_STATUS_SUCCESS) {
+        status =
+            ggraph_line(r) ? ggraph_refuse(r, "counts say %lld tensors, here is one line more", (long long) n_all) : r->status;
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = ggraph_link_all(r, n_all);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = graph_make(r);
+    }
+    return status == GGML_STATUS_SUCCESS && r->leaf_order != NULL ? order_leafs(r, n_all) : status;
 }
 
 enum ggml_status ggraph_read(struct ggraph *g, const char *path) {
     *g                      = (struct ggraph){0};
     struct ggraph_reader r  = {.g = g, .path = path};
-    enum ggml_status status = ggraph_text_read(&r);
+    enum ggml_status status = ggraph_text_open(&r);
     if (status == GGML_STATUS_SUCCESS) {
         status = read_header(&r);
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = read_body(&r);
     }
-    berth_free(r.text);
+    ggraph_text_close(&r);
     berth_free(r.tensors);
+    berth_free(r.bufs);
     berth_free(r.links);
     berth_free(r.leaf_order);
     if (status != GGML_STATUS_SUCCESS) {
@@ -314,7 +345,10 @@ enum ggml_status ggraph_read(struct ggraph *g, const char *path) {
 }
 
 void ggraph_free(struct ggraph *g) {
-    ggml_free(g->ctx);
+    for (size_t i = 0; i < g->n_ctxs; i++) {
+        ggml_free(g->ctxs[i]);
+    }
+    berth_free(g->ctxs);
     berth_free(g->node_bufs);
     berth_free(g->leaf_bufs);
     berth_free(g->bufs);

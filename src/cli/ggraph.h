@@ -25,7 +25,8 @@ struct ggraph {
     char name[128];
     int version[3]; // of the ggml that ran it
     struct ggml_cgraph *graph;
-    struct ggml_context *ctx;
+    struct ggml_context **ctxs; // [n_ctxs] of the tensors, and of the graph
+    size_t n_ctxs;
     int *node_bufs;              // [n_nodes]
     int *leaf_bufs;              // [n_leafs]
     struct ggraph_place *places; // [n_places] nodes in order, leafs, the rest

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// ggraph_text.c: the text of a captured graph: packed or not, its lines, and their fields. It is unpacked as a whole, so that
-// counts can be held against the bytes that are there.
+// ggraph_text.c: the text of a captured graph: packed or not, its lines, and their fields. It is unpacked line by line: a small
+// file may unpack to more than any memory holds.
 
 #include "cli/ggraph_reader.h"
 
@@ -11,60 +11,85 @@
 #include <string.h>
 #include <zlib.h>
 
-static enum ggml_status first_line_check(struct ggraph_reader *r, bool is_packed) {
-    r->i_line                     = 1;
-    const bool ok                 = strncmp(r->text, "ggraph 1", 8) == 0;
-    const enum ggml_status status = ok ? GGML_STATUS_SUCCESS
-                                       : ggraph_refuse(r, "not a captured graph: the first line is no \"ggraph 1\"%s",
-                                             is_packed ? "; other packed files have to be unpacked first" : "");
-    r->i_line                     = 0;
-    return status;
+#define PIECE 65536
+#define LINE_MAX_SIZE ((size_t) 1 << 26) // leaforder has a number or two for every leaf; other lines are short
+
+// More of the text behind what is there; without success r->status says why, r->is_end that there is no more.
+static void piece_read(struct ggraph_reader *r) {
+    int code = Z_OK;
+    if (r->size - r->at > LINE_MAX_SIZE) {
+        r->i_line++;
+        r->status = ggraph_refuse(r, "the line has more than %zu bytes", LINE_MAX_SIZE);
+        return;
+    }
+    if (r->at > 0) {
+        memmove(r->text, r->text + r->at, r->size - r->at);
+        r->size -= r->at;
+        r->at = 0;
+    }
+    if (!berth_grow((void **) &r->text, &r->text_cap, r->size + PIECE + 1, 1)) {
+        r->status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %zu bytes", r->path, r->size + PIECE);
+        return;
+    }
+    errno             = 0;
+    const int n       = gzread(r->file, r->text + r->size, PIECE);
+    const char *error = gzerror(r->file, &code);
+    r->size += n > 0 ? (size_t) n : 0;
+    r->text[r->size] = '\0';
+    r->is_end        = n <= 0;
+    if (n <= 0 && code == Z_BUF_ERROR) {
+        r->status = berth_fail(GGML_STATUS_FAILED, "%s:%lld: the packed text is cut off", r->path, (long long) r->i_line + 1);
+    } else if (n < 0) {
+        r->status = berth_fail(GGML_STATUS_FAILED, "%s: cannot be read: %s", r->path, code == Z_ERRNO ? strerror(errno) : error);
+    }
 }
 
-enum ggml_status ggraph_text_read(struct ggraph_reader *r) {
-    const char *path = r->path;
-    size_t cap       = 0;
-    errno            = 0;
-    gzFile file      = gzopen(path, "rb");
-    if (file == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "%s: cannot be opened: %s", path, errno != 0 ? strerror(errno) : "out of memory");
+enum ggml_status ggraph_text_open(struct ggraph_reader *r) {
+    errno   = 0;
+    r->file = gzopen(r->path, "rb");
+    if (r->file == NULL) {
+        return berth_fail(
+            GGML_STATUS_FAILED, "%s: cannot be opened: %s", r->path, errno != 0 ? strerror(errno) : "out of memory");
     }
-    enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int n = 1; n > 0 && status == GGML_STATUS_SUCCESS; r->size += (size_t) n) {
-        if (!berth_grow((void **) &r->text, &cap, r->size + 65536, 1)) {
-            status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %zu bytes", path, r->size);
-            break;
-        }
-        n = gzread(file, r->text + r->size, 65535);
-        if (n < 0) {
-            int code;
-            const char *what = gzerror(file, &code);
-            status = berth_fail(GGML_STATUS_FAILED, "%s: cannot be read: %s", path, code == Z_ERRNO ? strerror(errno) : what);
-            n      = 0;
-        }
-        r->text[r->size + (size_t) n] = '\0';
-        if (status == GGML_STATUS_SUCCESS && r->size == 0) { // before more is read: it may be endless
-            status = first_line_check(r, !gzdirect(file));
-        }
+    piece_read(r);
+    if (r->status == GGML_STATUS_SUCCESS && strncmp(r->text, "ggraph 1", 8) != 0) { // before more is read: it may be endless
+        r->i_line = 1;
+        return ggraph_refuse(r, "not a captured graph: the first line is no \"ggraph 1\"%s",
+            gzdirect(r->file) ? "" : "; other packed files have to be unpacked first");
     }
-    if (gzclose_r(file) == Z_BUF_ERROR && status == GGML_STATUS_SUCCESS) {
-        status = berth_fail(GGML_STATUS_FAILED, "%s: the packed text is cut off after %zu bytes", path, r->size);
+    return r->status;
+}
+
+void ggraph_text_close(struct ggraph_reader *r) {
+    if (r->file != NULL) {
+        gzclose_r(r->file);
     }
-    return status;
+    berth_free(r->text);
 }
 
 bool ggraph_line(struct ggraph_reader *r) {
-    if (r->at >= r->size) {
+    char *end = NULL;
+    for (size_t n_seen = 0; (end = memchr(r->text + r->at + n_seen, '\n', r->size - r->at - n_seen)) == NULL && !r->is_end;) {
+        n_seen = r->size - r->at;
+        piece_read(r);
+        if (r->status != GGML_STATUS_SUCCESS) {
+            return false;
+        }
+    }
+    if (r->at == r->size) {
         return false;
     }
-    r->line   = r->text + r->at;
-    char *end = memchr(r->line, '\n', r->size - r->at);
-    r->at     = end != NULL ? (size_t) (end - r->text) + 1 : r->size;
+    r->line = r->text + r->at;
+    r->at   = end != NULL ? (size_t) (end - r->text) + 1 : r->size;
     if (end != NULL) {
         *end = '\0';
     }
     r->i_line++;
     return true;
+}
+
+enum ggml_status ggraph_no_line(const struct ggraph_reader *r, const char *what) {
+    return r->status != GGML_STATUS_SUCCESS ? r->status : ggraph_refuse(r, "%s", what);
 }
 
 enum ggml_status ggraph_refuse(const struct ggraph_reader *r, const char *fmt, ...) {

@@ -248,8 +248,8 @@ static int write_out(const struct collector *c, const struct options *o, int64_t
         fprintf(told, "{\"tensors\": %" PRId64 ", \"chunks\": %" PRId64 ", \"tokens\": %" PRId64 "}\n", n_tensors, n_chunks,
             n_chunks * o->model.n_ctx);
     } else if (code == CLI_OK) {
-        fprintf(told, "%s: %" PRId64 " matrices, seen over %" PRId64 " context%s of %" PRId64 " tokens\n", o->out, n_tensors, n_chunks,
-            n_chunks == 1 ? "" : "s", o->model.n_ctx);
+        fprintf(told, "%s: %" PRId64 " matrices, seen over %" PRId64 " context%s of %" PRId64 " tokens\n", o->out, n_tensors,
+            n_chunks, n_chunks == 1 ? "" : "s", o->model.n_ctx);
     }
     return code;
 }

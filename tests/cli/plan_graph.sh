@@ -37,6 +37,15 @@ gzip -c tests/data/plan/small.csv > "$tmp/small.csv.gz"
 expect 3 "small.csv.gz:1: not a captured graph: the first line is no \"ggraph 1\"; other packed files have to be unpacked first" "$tmp/small.csv.gz"
 head -c 200 "$tmp/two.ggraph.gz" > "$tmp/short.ggraph.gz"
 expect 3 "the packed text is cut off" "$tmp/short.ggraph.gz"
+# small files of much text, and counts beyond it: no further than the first line that is wrong
+{ cat $graphs/two-buffers.ggraph; head -c 100000000 /dev/zero; } | gzip -1 > "$tmp/zeros.ggraph.gz"
+expect 3 "zeros.ggraph.gz:19: the line has more than 67108864 bytes" "$tmp/zeros.ggraph.gz"
+{ cat $graphs/two-buffers.ggraph; yes | head -c 1000000; } | gzip -1 > "$tmp/yes.ggraph.gz"
+expect 3 "yes.ggraph.gz:19: counts say 9 tensors, here is one line more" "$tmp/yes.ggraph.gz"
+sed 's/^counts nodes=6/counts nodes=268435456/' $graphs/two-buffers.ggraph > "$tmp/counts.ggraph"
+expect 3 "counts.ggraph:18: ends before all tensors" "$tmp/counts.ggraph"
+{ head -c 500 "$tmp/two.ggraph.gz"; printf 'wrong'; } > "$tmp/wrong.ggraph.gz"
+expect 3 "wrong.ggraph.gz" "$tmp/wrong.ggraph.gz"
 
 # plans that are written are valid; the chunks are not the file's to know
 expect 0 "" $graphs/modern-bert.tg1.ggraph -o "$tmp/plan.json"
