@@ -9,7 +9,7 @@
 
 #include "quant/frame.h"
 
-enum { LATTICE_MAX_CELLS = 16, LATTICE_MAX_UNITS = 4, LATTICE_MAX_PARTS = 16, LATTICE_MAX_STEPS = 16 };
+enum { LATTICE_MAX_CELLS = 16, LATTICE_MAX_UNITS = 4, LATTICE_MAX_PARTS = 16, LATTICE_MAX_STEPS = 9 };
 
 // A codebook: words of dim fields of n_bits, each numbering one of n_values values, and its runs (grids.h).
 struct lattice {

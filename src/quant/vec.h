@@ -56,6 +56,27 @@ static inline float v4_sum(v4f v) {
     return (v[0] + v[2]) + (v[1] + v[3]);
 }
 
+// The largest lane; none is NaN.
+static inline float v4_highest(v4f v) {
+#if defined(__aarch64__)
+    return vmaxvq_f32((float32x4_t) v);
+#else
+    const v4f pair = v4_max(v, (v4f){v[2], v[3], v[0], v[1]});
+    return v4_max(pair, (v4f){pair[1], pair[0], pair[3], pair[2]})[0];
+#endif
+}
+
+// Whether some lane of a comparison is true.
+static inline int v4_any(v4i v) {
+#if defined(__aarch64__)
+    return vmaxvq_u32((uint32x4_t) v) != 0;
+#elif defined(__SSE2__)
+    return _mm_movemask_epi8((__m128i) v) != 0;
+#else
+    return (v[0] | v[1] | v[2] | v[3]) != 0;
+#endif
+}
+
 // To nearest even; |v| < 2^22.
 static inline v4f v4_round(v4f v) {
 #if defined(__aarch64__)
@@ -77,9 +98,7 @@ static inline float v4_largest(const float *x, int n) {
         const v4f a = v4_abs(v4_load(x + j));
         m           = v4_select(a > m, a, m);
     }
-    const float low  = m[0] > m[1] ? m[0] : m[1];
-    const float high = m[2] > m[3] ? m[2] : m[3];
-    return low > high ? low : high;
+    return v4_highest(m);
 }
 
 // The low bytes of n lanes, a multiple of 16.
