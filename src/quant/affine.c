@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-enum { MAX_RUNS = 16, MAX_STARTS = 8, N_SHIFTS = 4 };
+enum { MAX_RUNS = 16, MAX_STARTS = 8, N_SHIFTS = 4, MAX_REACH = 5 };
 
 static inline float clampf(float v, float lo, float hi) {
     return v < lo ? lo : v > hi ? hi : v;
@@ -62,15 +62,24 @@ static inline void sum_levels(const float *x, const float *w, int len, float inv
     s->qx = v4_sum(sqx);
 }
 
-static inline float error_at(const float *x, const float *w, int len, float scale, float offset, float q_max) {
-    const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
-    v4f sum             = v4_all(0.0f);
+static inline float reciprocal(float v) {
+    return v != 0.0f ? 1.0f / v : 0.0f;
+}
+
+// inverse: reciprocal of scale.
+static inline float error_with(
+    const float *x, const float *w, int len, float scale, float inverse, float offset, float q_max) {
+    v4f sum = v4_all(0.0f);
     for (int i = 0; i < len; i += 4) {
         const v4f xi = v4_load(x + i);
         const v4f e  = xi - (snap(xi, inverse, offset, q_max) * v4_all(scale) + v4_all(offset));
         sum += v4_load(w + i) * e * e;
     }
     return v4_sum(sum);
+}
+
+static inline float error_at(const float *x, const float *w, int len, float scale, float offset, float q_max) {
+    return error_with(x, w, len, scale, reciprocal(scale), offset, q_max);
 }
 
 // Which offsets a run may have.
@@ -101,38 +110,92 @@ static struct line solve(const struct sums *s, enum sign sign) {
     return l;
 }
 
-static struct line fit_line(const float *x, const float *w, int len, float q_max, enum sign sign, int n_trials) {
+// Four trials in the lanes. Sums of a lane are added up in the order of sum_levels, and so come out alike.
+struct lanes {
+    v4f scale, offset, gain;
+};
+
+static inline void sum_levels_4(
+    const float *x, const float *w, int len, float inverse, v4f offset, float q_max, v4f *q_out, v4f *qq_out, v4f *qx_out) {
+    v4f sq[4] = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
+    v4f sqq[4], sqx[4];
+    memcpy(sqq, sq, sizeof(sqq));
+    memcpy(sqx, sq, sizeof(sqx));
+    for (int i = 0; i < len; i += 4) {
+        for (int k = 0; k < 4; k++) {
+            const v4f xi = v4_all(x[i + k]);
+            const v4f v  = (xi - offset) * v4_all(inverse);
+            const v4f q  = v4_round(v4_max(v4_min(v, v4_all(q_max)), v4_all(0.0f)));
+            const v4f wq = v4_all(w[i + k]) * q;
+            sq[k] += wq;
+            sqq[k] += wq * q;
+            sqx[k] += wq * xi;
+        }
+    }
+    *q_out  = (sq[0] + sq[2]) + (sq[1] + sq[3]);
+    *qq_out = (sqq[0] + sqq[2]) + (sqq[1] + sqq[3]);
+    *qx_out = (sqx[0] + sqx[2]) + (sqx[1] + sqx[3]);
+}
+
+// solve() for four.
+static inline struct lanes solve_4(const struct sums *s, v4f q, v4f qq, v4f qx, enum sign sign) {
+    const v4f zero  = v4_all(0.0f);
+    const v4f w     = v4_all(s->w);
+    const v4f x     = v4_all(s->x);
+    const v4f det   = w * qq - q * q;
+    const v4i whole = det > v4_all(1e-6f) * w * qq;
+    v4f scale       = v4_select(whole, (w * qx - q * x) / det, zero);
+    v4f offset      = v4_select(whole, (qq * x - q * qx) / det, x / w);
+    const v4i wrong = (scale < zero) | (v4_all((float) sign) * offset < zero);
+    scale           = v4_select(wrong, v4_select((qq > zero) & (qx > zero), qx / qq, zero), scale);
+    offset          = v4_select(wrong, zero, offset);
+    const v4f two   = v4_all(2.0f);
+    const v4f gain =
+        two * (scale * qx + offset * x) - (scale * scale * qq + two * scale * offset * q + offset * offset * w);
+    return (struct lanes){scale, offset, gain};
+}
+
+// A range held at the lower end, the middle or the upper end, or moved so that zero is on the grid.
+static inline v4f offsets_of(float lo, float range, float wide, float q_max, enum sign sign) {
+    const float slack = (1.0f - wide) * range;
+    const float step  = wide * range / q_max;
+    v4f offset        = {lo, lo + 0.5f * slack, lo + slack, step * rintf((lo + 0.5f * slack) / step)};
+    return lo == 0.0f ? v4_all(0.0f) : v4_select(v4_all((float) sign) * offset < v4_all(0.0f), v4_all(0.0f), offset);
+}
+
+static inline struct line fit_line(const float *x, const float *w, int len, float q_max, enum sign sign, int n_trials) {
     enum { N_ROUNDS = 4 };
     struct sums s;
     struct line best = {0};
-    float lo         = x[0];
-    float hi         = x[0];
-    for (int i = 1; i < len; i++) {
-        lo = x[i] < lo ? x[i] : lo;
-        hi = x[i] > hi ? x[i] : hi;
+    v4f least        = v4_load(x);
+    v4f most         = least;
+    for (int i = 4; i < len; i += 4) {
+        least = v4_min(least, v4_load(x + i));
+        most  = v4_max(most, v4_load(x + i));
     }
-    lo = (float) sign * lo < 0.0f ? 0.0f : lo;
-    hi = hi < lo ? lo : hi;
+    float lo = -v4_highest(-least);
+    float hi = v4_highest(most);
+    lo       = (float) sign * lo < 0.0f ? 0.0f : lo;
+    hi       = hi < lo ? lo : hi;
     sum_elements(x, w, len, &s);
     s.q = s.qq = s.qx = 0.0f;
     best              = solve(&s, sign); // all levels zero
     if (hi == lo) {
         return best;
     }
-    // Ranges narrowed by up to three steps of the grid and widened by one; held at the lower end, the middle or the upper end, or
-    // moved so that zero is on the grid.
-    for (int t = 4 * n_trials - 1; t >= 0; t--) {
-        const float narrow = (1.0f - 4.0f / (float) (n_trials - 1) * (float) (t / 4)) / q_max;
+    // Ranges narrowed by up to three steps of the grid and widened by one.
+    for (int t = n_trials - 1; t >= 0; t--) {
+        const float narrow = (1.0f - 4.0f / (float) (n_trials - 1) * (float) t) / q_max;
         const float wide   = narrow > -0.9f ? 1.0f + narrow : 0.1f;
-        const float slack  = (1.0f - wide) * (hi - lo);
-        const float step   = wide * (hi - lo) / q_max;
-        float offset       = t % 4 < 3 ? lo + 0.5f * (float) (t % 4) * slack : step * rintf((lo + 0.5f * slack) / step);
-        offset             = (float) sign * offset < 0.0f || lo == 0.0f ? 0.0f : offset;
-        sum_levels(x, w, len, q_max / (wide * (hi - lo)), offset, q_max, &s);
-        const struct line l = solve(&s, sign);
-        // A wider range has to be better by more than a trifle: a large scale or offset costs the other runs.
-        if (s.xx - l.gain < 0.995f * (s.xx - best.gain)) {
-            best = l;
+        const v4f offset   = offsets_of(lo, hi - lo, wide, q_max, sign);
+        v4f q, qq, qx;
+        sum_levels_4(x, w, len, q_max / (wide * (hi - lo)), offset, q_max, &q, &qq, &qx);
+        const struct lanes l = solve_4(&s, q, qq, qx, sign);
+        for (int k = 3; k >= 0; k--) {
+            // A wider range has to be better by more than a trifle: a large scale or offset costs the other runs.
+            if (s.xx - l.gain[k] < 0.995f * (s.xx - best.gain)) {
+                best = (struct line){l.scale[k], l.offset[k], l.gain[k]};
+            }
         }
     }
     for (int round = 0; round < N_ROUNDS && best.scale > 0.0f; round++) {
@@ -147,7 +210,7 @@ static struct line fit_line(const float *x, const float *w, int len, float q_max
 }
 
 static void write_levels(const float *x, int len, float scale, float offset, int q_max, uint8_t *q) {
-    const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
+    const float inverse = reciprocal(scale);
     for (int i = 0; i < len; i++) {
         q[i] = (uint8_t) rintf(clampf((x[i] - offset) * inverse, 0.0f, (float) q_max));
     }
@@ -183,33 +246,70 @@ static void round_halves(const struct search *z, struct plan *p) {
     p->hmin = frame_round_half(z->f, &p->dmin);
 }
 
-// With d and dmin fixed, each run takes the best (s, m) within reach of its middle: its own result, or what p holds.
-static void choose_scales(const struct search *z, int reach, bool from_own, struct plan *p) {
+// The best (s, m) within reach of s0 and m0 for one run: s-wise, the first of equals. Returns its error. All errors come before
+// any comparison, which nobody can foretell.
+static inline float choose_run(const struct search *z, int len, int r, int reach, float d, float dmin, int *s_io, int *m_io) {
+    float error[MAX_REACH * MAX_REACH] = {INFINITY};
+    const float *x  = z->f->x + r * len;
+    const float *w  = z->f->w + r * len;
+    const int s_lo  = *s_io > reach ? *s_io - reach : 0;
+    const int s_hi  = *s_io + reach < z->s_max ? *s_io + reach : z->s_max;
+    const int m_lo  = *m_io > reach ? *m_io - reach : 0;
+    const int m_hi  = *m_io + reach < z->s_max ? *m_io + reach : z->s_max;
+    const int width = m_hi - m_lo + 1;
+    int n           = 0;
+    for (int s = s_lo; s <= s_hi; s++) {
+        for (int m = m_lo; m <= m_hi; m++) {
+            error[n++] = error_at(x, w, len, d * (float) s, -dmin * (float) m, z->q_max);
+        }
+    }
+    float best = error[0];
+    int chosen = 0;
+    for (int i = 1; i < n; i++) {
+        const bool better = (error[i] < best) | (best == INFINITY);
+        chosen            = better ? i : chosen;
+        best              = better ? error[i] : best;
+    }
+    *s_io = s_lo + chosen / width;
+    *m_io = m_lo + chosen % width;
+    return best;
+}
+
+static int own_s(const struct search *z, int r, float d) {
+    return d != 0.0f ? nearest_scale(z->own[r].scale / d, z->s_max) : 0;
+}
+
+static int own_m(const struct search *z, int r, float dmin) {
+    return dmin != 0.0f ? nearest_scale(-z->own[r].offset / dmin, z->s_max) : 0;
+}
+
+// With d and dmin fixed, each run takes the best (s, m) within reach of its middle: its own result, or what p holds. Gives up
+// once the error is above most: it only grows.
+static inline void choose_scales_of(const struct search *z, int len, int reach, bool from_own, float most, struct plan *p) {
     p->error = 0.0f;
-    for (int r = 0; r < QK_K / z->len; r++) {
-        const float *x = z->f->x + r * z->len;
-        const float *w = z->f->w + r * z->len;
-        int s0         = p->s[r];
-        int m0         = p->m[r];
-        float best     = INFINITY;
+    for (int r = 0; r < QK_K / len && p->error <= most; r++) {
         if (from_own) {
-            s0 = p->d != 0.0f ? nearest_scale(z->own[r].scale / p->d, z->s_max) : 0;
-            m0 = p->dmin != 0.0f ? nearest_scale(-z->own[r].offset / p->dmin, z->s_max) : 0;
+            p->s[r] = own_s(z, r, p->d);
+            p->m[r] = own_m(z, r, p->dmin);
         }
-        for (int s = s0 - reach; s <= s0 + reach; s++) {
-            for (int m = m0 - reach; m <= m0 + reach; m++) {
-                if (s < 0 || s > z->s_max || m < 0 || m > z->s_max) {
-                    continue;
-                }
-                const float error = error_at(x, w, z->len, p->d * (float) s, -p->dmin * (float) m, z->q_max);
-                if (error < best || best == INFINITY) {
-                    best    = error;
-                    p->s[r] = s;
-                    p->m[r] = m;
-                }
-            }
+        if (reach > 0) {
+            p->error += choose_run(z, len, r, reach, p->d, p->dmin, &p->s[r], &p->m[r]);
+        } else {
+            p->error += error_at(z->f->x + r * len, z->f->w + r * len, len, p->d * (float) p->s[r],
+                -p->dmin * (float) p->m[r], z->q_max);
         }
-        p->error += best;
+    }
+}
+
+static void choose_scales(const struct search *z, int reach, bool from_own, float most, struct plan *p) {
+    if (z->len == 16 && reach == 0) {
+        choose_scales_of(z, 16, 0, from_own, most, p);
+    } else if (z->len == 16) {
+        choose_scales_of(z, 16, reach, from_own, most, p);
+    } else if (reach == 0) {
+        choose_scales_of(z, 32, 0, from_own, most, p);
+    } else {
+        choose_scales_of(z, 32, reach, from_own, most, p);
     }
 }
 
@@ -222,7 +322,7 @@ struct normal {
 static struct normal normal_of(const struct search *z, int r, float d, float dmin, int s, int m) {
     const float scale = d * (float) s;
     struct sums sum   = z->sums[r];
-    sum_levels(z->f->x + r * z->len, z->f->w + r * z->len, z->len, scale != 0.0f ? 1.0f / scale : 0.0f, -dmin * (float) m,
+    sum_levels(z->f->x + r * z->len, z->f->w + r * z->len, z->len, reciprocal(scale), -dmin * (float) m,
         z->q_max, &sum);
     return (struct normal){
         (double) s * s * sum.qq, (double) s * m * sum.q, (double) m * m * sum.w, s * (double) sum.qx, m * (double) sum.x};
@@ -292,7 +392,7 @@ static bool shift_scales(const struct search *z, struct plan *best) {
         }
     }
     round_halves(z, &p);
-    choose_scales(z, 0, false, &p);
+    choose_scales(z, 0, false, best->error, &p);
     if (!(p.error < best->error)) {
         return false;
     }
@@ -304,11 +404,54 @@ static bool is_beside(const struct plan *a, const struct plan *b) {
     return fabsf(a->d - b->d) <= 0.02f * fabsf(a->d) && fabsf(a->dmin - b->dmin) <= 0.02f * fabsf(a->dmin);
 }
 
+// One d, or one dmin, with what the runs make of it: s, scale and its inverse; or m and the offset.
+struct side {
+    float v;
+    uint16_t h;
+    int integer[MAX_RUNS];
+    float factor[MAX_RUNS];
+    float inverse[MAX_RUNS];
+};
+
+static void side_of_d(const struct search *z, float d, struct side *a) {
+    a->v = d;
+    a->h = frame_round_half(z->f, &a->v);
+    for (int r = 0; r < QK_K / z->len; r++) {
+        a->integer[r] = own_s(z, r, a->v);
+        a->factor[r]  = a->v * (float) a->integer[r];
+        a->inverse[r] = reciprocal(a->factor[r]);
+    }
+}
+
+static void side_of_dmin(const struct search *z, float dmin, struct side *b) {
+    b->v = dmin;
+    b->h = frame_round_half(z->f, &b->v);
+    for (int r = 0; r < QK_K / z->len; r++) {
+        b->integer[r] = own_m(z, r, b->v);
+        b->factor[r]  = -b->v * (float) b->integer[r];
+    }
+}
+
+// Error of the runs at these two; more than most as soon as it is.
+static inline float error_of(const struct search *z, int len, const struct side *a, const struct side *b, float most) {
+    float error = 0.0f;
+    for (int r = 0; r < QK_K / len && error <= most; r++) {
+        error += error_with(
+            z->f->x + r * len, z->f->w + r * len, len, a->factor[r], a->inverse[r], b->factor[r], z->q_max);
+    }
+    return error;
+}
+
 // A start, kept in order of the error; of two that are close together, the better one.
-static void start(const struct search *z, float d, float dmin, struct plan *starts) {
-    struct plan p = {.d = d, .dmin = dmin};
-    round_halves(z, &p);
-    choose_scales(z, 0, true, &p);
+static void start(const struct search *z, const struct side *a, const struct side *b, struct plan *starts) {
+    const float most  = starts[z->n_starts - 1].error;
+    const float error = z->len == 16 ? error_of(z, 16, a, b, most) : error_of(z, 32, a, b, most);
+    if (!(error <= most)) {
+        return;
+    }
+    struct plan p = {.d = a->v, .dmin = b->v, .h = a->h, .hmin = b->h, .error = error};
+    memcpy(p.s, a->integer, sizeof(p.s));
+    memcpy(p.m, b->integer, sizeof(p.m));
     int last = 0;
     while (last < z->n_starts - 1 && !is_beside(&starts[last], &p)) {
         last++;
@@ -327,7 +470,7 @@ static void improve(const struct search *z, struct plan *best) {
     enum { N_ROUNDS = 4 };
     for (int round = 0; round < N_ROUNDS && (best->d != 0.0f || best->dmin != 0.0f); round++) {
         struct plan p = *best;
-        choose_scales(z, round == 0 && z->f->hard ? 2 : 1, round == 0, &p);
+        choose_scales(z, round == 0 && z->f->hard ? 2 : 1, round == 0, best->error, &p);
         *best = p.error < best->error ? p : *best;
         p     = *best;
         refit(z, &p);
@@ -335,7 +478,7 @@ static void improve(const struct search *z, struct plan *best) {
         if (p.h == best->h && p.hmin == best->hmin) {
             break;
         }
-        choose_scales(z, 0, false, &p);
+        choose_scales(z, 0, false, best->error, &p);
         if (!(p.error < best->error)) {
             break;
         }
@@ -385,7 +528,7 @@ static void try_one_value(const struct search *z, float value, bool mixed, struc
         n.p.s[r] = holds ? n.p.s[0] : 0;
         n.p.m[r] = holds ? n.p.m[0] : 0;
     }
-    choose_scales(z, 0, false, &n.p);
+    choose_scales(z, 0, false, best->error, &n.p);
     *best = n.p.error < best->error ? n.p : *best;
 }
 
@@ -407,27 +550,36 @@ static float only_value(const struct search *z, bool *mixed) {
 // ---- the search ----
 
 static struct plan search(struct search *z) {
+    enum { MIN_START = -9, END_START = 4 };
     struct plan starts[MAX_STARTS];
     struct plan best = {0};
     float scale      = 0.0f;
     float offset     = 0.0f;
     for (int r = 0; r < QK_K / z->len; r++) {
-        z->own[r] = fit_line(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->q_max, z->sign, z->f->hard ? 16 : 8);
+        const float *x     = z->f->x + r * z->len;
+        const float *w     = z->f->w + r * z->len;
+        const int n_trials = z->f->hard ? 16 : 8;
+        z->own[r]          = z->len == 16 ? fit_line(x, w, 16, z->q_max, z->sign, n_trials)
+                                          : fit_line(x, w, 32, z->q_max, z->sign, n_trials);
         scale     = z->own[r].scale > scale ? z->own[r].scale : scale;
         offset    = fabsf(z->own[r].offset) > fabsf(offset) ? z->own[r].offset : offset;
         sum_elements(z->f->x + r * z->len, z->f->w + r * z->len, z->len, &z->sums[r]);
     }
-    choose_scales(z, 0, true, &best); // all zero
+    choose_scales(z, 0, true, INFINITY, &best); // all zero
     for (int i = 0; i < z->n_starts; i++) {
         starts[i] = (struct plan){.error = INFINITY};
     }
     // The largest scale and offset become s_max, less, or more: clipped.
     const float step = z->s_max < 32 ? 0.04f : 0.02f;
-    const int first  = z->f->hard ? -9 : -1;
-    for (int a = first; a < 4; a++) {
-        for (int b = first; b < 4; b++) {
-            start(z, scale / (float) z->s_max * (1.0f + step * (float) a), -offset / (float) z->s_max * (1.0f + step * (float) b),
-                starts);
+    const int first  = z->f->hard ? MIN_START : -1;
+    struct side as[END_START - MIN_START] = {{0}}, bs[END_START - MIN_START] = {{0}};
+    for (int i = first; i < END_START; i++) {
+        side_of_d(z, scale / (float) z->s_max * (1.0f + step * (float) i), &as[i - first]);
+        side_of_dmin(z, -offset / (float) z->s_max * (1.0f + step * (float) i), &bs[i - first]);
+    }
+    for (int a = 0; a < END_START - first; a++) {
+        for (int b = 0; b < END_START - first; b++) {
+            start(z, &as[a], &bs[b], starts);
         }
     }
     for (int i = 0; i < z->n_starts; i++) {
