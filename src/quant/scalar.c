@@ -50,7 +50,7 @@ static inline v4f snap(const struct grid *grid, v4f v) {
 }
 
 // A and B of the points that x * inverse rounds to.
-static inline void project(
+static inline void project_run(
     const float *x, const float *w, int len, const struct grid *grid, float inverse, float *a_out, float *b_out) {
     v4f a = v4_all(0.0f);
     v4f b = v4_all(0.0f);
@@ -65,8 +65,26 @@ static inline void project(
     *b_out = v4_sum(b);
 }
 
+// The same for four inverses, in the lanes. Sums of a lane are added up in the same order, and so come out alike.
+static inline void project_lanes(
+    const float *x, const float *w, int len, const struct grid *grid, v4f inverse, v4f *a_out, v4f *b_out) {
+    v4f a[4] = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
+    v4f b[4] = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
+    for (int i = 0; i < len; i += 4) {
+        for (int k = 0; k < 4; k++) {
+            const v4f xi = v4_all(x[i + k]);
+            const v4f g  = snap(grid, xi * inverse);
+            const v4f wg = v4_all(w[i + k]) * g;
+            a[k] += wg * xi;
+            b[k] += wg * g;
+        }
+    }
+    *a_out = (a[0] + a[2]) + (a[1] + a[3]);
+    *b_out = (b[0] + b[2]) + (b[1] + b[3]);
+}
+
 // Squared error of the run at this scale.
-static inline float error_at(const float *x, const float *w, int len, const struct grid *grid, float scale) {
+static inline float error_run(const float *x, const float *w, int len, const struct grid *grid, float scale) {
     const v4f inverse = v4_all(scale != 0.0f ? 1.0f / scale : 0.0f);
     v4f sum           = v4_all(0.0f);
     for (int i = 0; i < len; i += 4) {
@@ -77,15 +95,57 @@ static inline float error_at(const float *x, const float *w, int len, const stru
     return v4_sum(sum);
 }
 
-static float extreme(const float *x, int len) {
-    float max = 0.0f;
-    for (int i = 0; i < len; i++) {
-        max = fabsf(x[i]) > fabsf(max) ? x[i] : max;
+// The same for four scales, in the lanes.
+static inline v4f error_lanes(const float *x, const float *w, int len, const struct grid *grid, v4f scale) {
+    const v4f inverse = v4_select(scale != v4_all(0.0f), v4_all(1.0f) / scale, v4_all(0.0f));
+    v4f sum[4]        = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
+    for (int i = 0; i < len; i += 4) {
+        for (int k = 0; k < 4; k++) {
+            const v4f xi = v4_all(x[i + k]);
+            const v4f e  = xi - snap(grid, xi * inverse) * scale;
+            sum[k] += v4_all(w[i + k]) * e * e;
+        }
     }
-    return max;
+    return (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
-// Best scale of the run without regard to what a half or an integer can hold; 0 for a run of zeros.
+// Each of three, with what is a constant in all formats made one.
+#define BY_GRID(call) \
+    do { \
+        if (grid->values == NULL && len == 16) { \
+            const struct grid even = {grid->lo, grid->hi, NULL}; \
+            call(16, &even); \
+        } else { \
+            call(len, grid); \
+        } \
+    } while (0)
+
+static inline void project(const float *x, const float *w, int len, const struct grid *grid, float inverse, float *a, float *b) {
+#define PROJECT(n, g) project_run(x, w, n, g, inverse, a, b)
+    BY_GRID(PROJECT);
+}
+
+static inline void project_4(const float *x, const float *w, int len, const struct grid *grid, v4f inverse, v4f *a, v4f *b) {
+#define PROJECT_4(n, g) project_lanes(x, w, n, g, inverse, a, b)
+    BY_GRID(PROJECT_4);
+}
+
+static inline float error_at(const float *x, const float *w, int len, const struct grid *grid, float scale) {
+#define ERROR_AT(n, g) return error_run(x, w, n, g, scale)
+    BY_GRID(ERROR_AT);
+}
+
+// The element of the largest magnitude, the first of equals.
+static inline float extreme(const float *x, int len) {
+    const float amax = v4_largest(x, len);
+    int i            = 0;
+    while (fabsf(x[i]) != amax) {
+        i++;
+    }
+    return amax != 0.0f ? x[i] : 0.0f;
+}
+
+// Best scale of the run without regard to what a half or an integer can hold; 0 for a run of zeros. n_trials: a multiple of 4.
 static float run_scale(const float *x, const float *w, int len, const struct grid *grid, int n_trials) {
     enum { N_ROUNDS = 3 };
     const float max = extreme(x, len);
@@ -100,11 +160,17 @@ static float run_scale(const float *x, const float *w, int len, const struct gri
         // From a little inside the end to beyond it; coarse grids gain more from clipping.
         const float from = (1.0f - 0.6f / fabsf(edge) - 0.04f) * edge;
         const float step = ((1.0f + 3.0f / fabsf(edge) + 0.06f) * edge - from) / (float) (n_trials - 1);
-        for (int t = 0; t < n_trials; t++) {
-            project(x, w, len, grid, (from + step * (float) t) / max, &a, &b);
-            if (b > 0.0f && a * a > best * b) {
-                best  = a * a / b;
-                scale = a / b;
+        for (int t = 0; t < n_trials; t += 4) {
+            const v4f ts = {(float) t, (float) (t + 1), (float) (t + 2), (float) (t + 3)};
+            v4f as, bs;
+            project_4(x, w, len, grid, (v4_all(from) + v4_all(step) * ts) / v4_all(max), &as, &bs);
+            const v4f gains  = as * as / bs;
+            const v4f scales = as / bs;
+            for (int k = 0; k < 4; k++) {
+                if (bs[k] > 0.0f && as[k] * as[k] > best * bs[k]) {
+                    best  = gains[k];
+                    scale = scales[k];
+                }
             }
         }
     }
@@ -171,8 +237,8 @@ uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid
     struct run best = {.error = error_at(x, w, len, grid, 0.0f)}; // what zeros leave
     struct curve c;
     float a, b;
-    if (extreme(x, len) != 0.0f) {
-        berth_curve_init(&c, x, w, len, fabsf(extreme(x, len)), grid, f->hard);
+    if (v4_largest(x, len) != 0.0f) {
+        berth_curve_init(&c, x, w, len, v4_largest(x, len), grid, f->hard);
         for (int i = 0; i < c.n_peaks && i < (f->hard ? CURVE_PEAKS : 2); i++) {
             float scale = c.peak[i];
             for (int round = 0; round < 2 && scale != 0.0f; round++) {
@@ -195,7 +261,7 @@ uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid
 
 // ---- a superblock ----
 
-enum { MAX_RUNS = 16, MAX_STARTS = 8, N_SHIFTS = 4 };
+enum { MAX_RUNS = 16, MAX_STARTS = 8, N_SHIFTS = 4, FINE_RUN = 16 };
 
 struct plan {
     float d;
@@ -236,28 +302,43 @@ static float run_gain(const struct search *z, bool exact, int r, float d, float 
     return s != 0 ? curve_gain(&z->curves[r], d * (float) s, inverse_d / (float) s) : 0.0f;
 }
 
+// The s within reach of the run's best scales, and of the s it has; each once. Returns their number.
+static inline int near_scales(const struct search *z, int r, int reach, float inverse_d, int here, int *tried) {
+    int middle[1 + CURVE_PEAKS];
+    int n = 0;
+    for (int i = 0; i <= z->n_peaks[r]; i++) {
+        middle[i] = i > 0 ? nearest_scale(z->peak[r][i - 1] * inverse_d, z->s_min) : here;
+        for (int s = middle[i] - reach; s <= middle[i] + reach; s++) {
+            bool seen = s < z->s_min || s > -z->s_min - 1;
+            for (int k = 0; k < i; k++) {
+                seen = seen || abs(s - middle[k]) <= reach;
+            }
+            tried[n] = s;
+            n += !seen;
+        }
+    }
+    return n;
+}
+
 // With d fixed, each run takes the best s among reach neighbours of its best scales, and of the s it has.
 static void choose_scales(const struct search *z, int reach, struct plan *p) {
     const float inverse_d = reciprocal(p->d);
     const bool exact      = z->curves == NULL || z->f->hard;
     p->error              = 0.0f;
     for (int r = 0; r < z->n_runs; r++) {
-        int middle[1 + CURVE_PEAKS] = {p->s[r]};
-        int chosen                  = p->s[r];
-        float best                  = -INFINITY;
-        for (int i = 0; i <= z->n_peaks[r]; i++) {
-            middle[i] = i > 0 ? nearest_scale(z->peak[r][i - 1] * inverse_d, z->s_min) : p->s[r];
-            bool seen = false;
-            for (int k = 0; k < i; k++) {
-                seen = seen || middle[i] == middle[k];
-            }
-            for (int s = middle[i] - reach; s <= middle[i] + reach && !seen; s++) {
-                const float gain = s < z->s_min || s > -z->s_min - 1 ? -INFINITY : run_gain(z, exact, r, p->d, inverse_d, s);
-                if (gain > best) {
-                    best   = gain;
-                    chosen = s;
-                }
-            }
+        enum { MAX_TRIED = 3 * (1 + CURVE_PEAKS) };
+        int tried[MAX_TRIED + 1]; // the last one written may not count
+        float gains[MAX_TRIED];
+        const int n = near_scales(z, r, reach, inverse_d, p->s[r], tried);
+        int chosen  = p->s[r];
+        float best  = -INFINITY;
+        // All before the first comparison, which nobody can foretell.
+        for (int i = 0; i < n; i++) {
+            gains[i] = run_gain(z, exact, r, p->d, inverse_d, tried[i]);
+        }
+        for (int i = 0; i < n; i++) {
+            chosen = gains[i] > best ? tried[i] : chosen;
+            best   = gains[i] > best ? gains[i] : best;
         }
         float error = exact ? -best : run_error(z, r, p->d * (float) chosen);
         if (!exact && chosen != p->s[r]) {
@@ -285,8 +366,22 @@ static float refit(const struct search *z, const struct plan *p) {
     return bb > 0.0f ? aa / bb : 0.0f;
 }
 
-// A start: d, and the s nearest to the runs' best scales. Kept in order of the error, by the curves where there are any;
-// of two that are close together, the better one.
+// Starts are kept in order of the error; of two that are close together, the better one.
+static void put_start(const struct search *z, const struct plan *p, struct plan *starts) {
+    int last = 0;
+    while (last < z->n_starts - 1 && fabsf(starts[last].d - p->d) > 0.01f * fabsf(p->d)) {
+        last++;
+    }
+    if (p->error < starts[last].error) {
+        while (last > 0 && p->error < starts[last - 1].error) {
+            starts[last] = starts[last - 1];
+            last--;
+        }
+        starts[last] = *p;
+    }
+}
+
+// A start: d, and the s nearest to the runs' best scales, by their curves.
 static void try_start(const struct search *z, float d, struct plan *starts) {
     struct plan p         = {.d = d};
     p.h                   = frame_round_half(z->f, &p.d);
@@ -295,7 +390,7 @@ static void try_start(const struct search *z, float d, struct plan *starts) {
         float best = z->n_peaks[r] > 0 ? -INFINITY : 0.0f;
         for (int i = 0; i < z->n_peaks[r]; i++) {
             const int s      = nearest_scale(z->peak[r][i] * inverse_d, z->s_min);
-            const float gain = run_gain(z, z->curves == NULL, r, p.d, inverse_d, s);
+            const float gain = run_gain(z, false, r, p.d, inverse_d, s);
             if (gain > best) {
                 best   = gain;
                 p.s[r] = s;
@@ -306,16 +401,32 @@ static void try_start(const struct search *z, float d, struct plan *starts) {
             return;
         }
     }
-    int last = 0;
-    while (last < z->n_starts - 1 && fabsf(starts[last].d - p.d) > 0.01f * fabsf(p.d)) {
-        last++;
+    put_start(z, &p, starts);
+}
+
+// Four of them where there are no curves: the runs have one best scale each, and errors are exact.
+static void try_starts_4(const struct search *z, const float *d, struct plan *starts) {
+    struct plan p[4]            = {{.d = d[0]}, {.d = d[1]}, {.d = d[2]}, {.d = d[3]}};
+    const struct grid even      = {z->grid->lo, z->grid->hi, NULL};
+    v4f ds, inverse_d, error = v4_all(0.0f);
+    for (int k = 0; k < 4; k++) {
+        p[k].h       = frame_round_half(z->f, &p[k].d);
+        ds[k]        = p[k].d;
+        inverse_d[k] = reciprocal(p[k].d);
     }
-    if (p.error < starts[last].error) {
-        while (last > 0 && p.error < starts[last - 1].error) {
-            starts[last] = starts[last - 1];
-            last--;
+    for (int r = 0; r < z->n_runs; r++) {
+        if (z->n_peaks[r] > 0) {
+            const v4f v = v4_all(z->peak[r][0]) * inverse_d;
+            const v4f s = v4_round(v4_max(v4_min(v, v4_all((float) (-z->s_min - 1))), v4_all((float) z->s_min)));
+            error += error_lanes(z->f->x + r * FINE_RUN, z->f->w + r * FINE_RUN, FINE_RUN, &even, ds * s);
+            for (int k = 0; k < 4; k++) {
+                p[k].s[r] = (int) s[k];
+            }
         }
-        starts[last] = p;
+    }
+    for (int k = 0; k < 4; k++) {
+        p[k].error = p[k].d != 0.0f ? error[k] : 0.0f;
+        put_start(z, &p[k], starts);
     }
 }
 
@@ -354,15 +465,26 @@ static bool shift_scales(const struct search *z, struct plan *best) {
         const float s0 = (float) p.s[r];
         const float a0 = aa - s0 * a[r];
         const float b0 = bb - s0 * s0 * b[r];
+        // As long as none is better, d stays, and all four are known at once.
+        const v4f inverses = {reciprocal(p.d * (s0 - 2.0f)), reciprocal(p.d * (s0 - 1.0f)), reciprocal(p.d * (s0 + 1.0f)),
+            reciprocal(p.d * (s0 + 2.0f))};
+        bool moved         = false;
+        v4f as, bs;
+        project_4(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, inverses, &as, &bs);
         for (int s = (int) s0 - 2; s <= (int) s0 + 2; s++) {
             const float sf = (float) s;
             if (s != p.s[r] && s != 0 && s >= z->s_min && s <= -z->s_min - 1) {
-                project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, reciprocal(p.d * sf), &a[r], &b[r]);
-                const float a1 = a0 + sf * a[r];
-                const float b1 = b0 + sf * sf * b[r];
+                const int lane = s - (int) s0 + (sf < s0 ? 2 : 1);
+                float ar = as[lane & 3], br = bs[lane & 3];
+                if (moved) {
+                    project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, reciprocal(p.d * sf), &ar, &br);
+                }
+                const float a1 = a0 + sf * ar;
+                const float b1 = b0 + sf * sf * br;
                 if (a1 * a1 * bb > aa * aa * b1 * 1.000001f) {
                     aa     = a1;
                     bb     = b1;
+                    moved  = true;
                     p.s[r] = s;
                     p.d    = aa / bb;
                 }
@@ -429,10 +551,10 @@ uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid
     struct plan starts[MAX_STARTS];
     struct curve curves[MAX_RUNS];
     float max = 0.0f;
-    z.curves  = n_levels(grid) <= 16 && (f->hard || grid->values != NULL) ? curves : NULL;
+    z.curves  = n_levels(grid) <= 16 && (f->hard || grid->values != NULL) ? curves : NULL; // NULL: len is FINE_RUN
     for (int r = 0; r < z.n_runs; r++) {
         const float *x   = f->x + r * len;
-        const float amax = fabsf(extreme(x, len));
+        const float amax = v4_largest(x, len);
         if (amax != 0.0f && z.curves != NULL) {
             berth_curve_init(&curves[r], x, f->w + r * len, len, amax, grid, f->hard);
             z.n_peaks[r] = curves[r].n_peaks;
@@ -461,8 +583,12 @@ uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid
             try_start(&z, -d, starts); // s reaches one further down than up
         }
     }
-    for (int t = 0; t < N_FINE_TRIALS && max != 0.0f && z.curves == NULL; t++) {
-        try_start(&z, max / ((float) s_min + (f->hard ? 1.5f : 0.5f) * (float) t), starts);
+    for (int t = 0; t < N_FINE_TRIALS && max != 0.0f && z.curves == NULL; t += 4) {
+        float ds[4];
+        for (int k = 0; k < 4; k++) {
+            ds[k] = max / ((float) s_min + (f->hard ? 1.5f : 0.5f) * (float) (t + k));
+        }
+        try_starts_4(&z, ds, starts);
     }
     for (int i = 0; i < z.n_starts && starts[i].d != 0.0f; i++) {
         improve(&z, &starts[i]);
