@@ -67,8 +67,7 @@ static inline float reciprocal(float v) {
 }
 
 // inverse: reciprocal of scale.
-static inline float error_with(
-    const float *x, const float *w, int len, float scale, float inverse, float offset, float q_max) {
+static inline float error_with(const float *x, const float *w, int len, float scale, float inverse, float offset, float q_max) {
     v4f sum = v4_all(0.0f);
     for (int i = 0; i < len; i += 4) {
         const v4f xi = v4_load(x + i);
@@ -150,8 +149,7 @@ static inline struct lanes solve_4(const struct sums *s, v4f q, v4f qq, v4f qx, 
     scale           = v4_select(wrong, v4_select((qq > zero) & (qx > zero), qx / qq, zero), scale);
     offset          = v4_select(wrong, zero, offset);
     const v4f two   = v4_all(2.0f);
-    const v4f gain =
-        two * (scale * qx + offset * x) - (scale * scale * qq + two * scale * offset * q + offset * offset * w);
+    const v4f gain  = two * (scale * qx + offset * x) - (scale * scale * qq + two * scale * offset * q + offset * offset * w);
     return (struct lanes){scale, offset, gain};
 }
 
@@ -191,8 +189,9 @@ static inline struct line fit_line(const float *x, const float *w, int len, floa
         v4f q, qq, qx;
         sum_levels_4(x, w, len, q_max / (wide * (hi - lo)), offset, q_max, &q, &qq, &qx);
         const struct lanes l = solve_4(&s, q, qq, qx, sign);
-        for (int k = 3; k >= 0; k--) {
-            // A wider range has to be better by more than a trifle: a large scale or offset costs the other runs.
+        // A wider range has to be better by more than a trifle: a large scale or offset costs the other runs.
+        const v4i better = v4_all(s.xx) - l.gain < v4_all(0.995f * (s.xx - best.gain));
+        for (int k = v4_any(better) ? 3 : -1; k >= 0; k--) {
             if (s.xx - l.gain[k] < 0.995f * (s.xx - best.gain)) {
                 best = (struct line){l.scale[k], l.offset[k], l.gain[k]};
             }
@@ -250,14 +249,14 @@ static void round_halves(const struct search *z, struct plan *p) {
 // any comparison, which nobody can foretell.
 static inline float choose_run(const struct search *z, int len, int r, int reach, float d, float dmin, int *s_io, int *m_io) {
     float error[MAX_REACH * MAX_REACH] = {INFINITY};
-    const float *x  = z->f->x + r * len;
-    const float *w  = z->f->w + r * len;
-    const int s_lo  = *s_io > reach ? *s_io - reach : 0;
-    const int s_hi  = *s_io + reach < z->s_max ? *s_io + reach : z->s_max;
-    const int m_lo  = *m_io > reach ? *m_io - reach : 0;
-    const int m_hi  = *m_io + reach < z->s_max ? *m_io + reach : z->s_max;
-    const int width = m_hi - m_lo + 1;
-    int n           = 0;
+    const float *x                     = z->f->x + r * len;
+    const float *w                     = z->f->w + r * len;
+    const int s_lo                     = *s_io > reach ? *s_io - reach : 0;
+    const int s_hi                     = *s_io + reach < z->s_max ? *s_io + reach : z->s_max;
+    const int m_lo                     = *m_io > reach ? *m_io - reach : 0;
+    const int m_hi                     = *m_io + reach < z->s_max ? *m_io + reach : z->s_max;
+    const int width                    = m_hi - m_lo + 1;
+    int n                              = 0;
     for (int s = s_lo; s <= s_hi; s++) {
         for (int m = m_lo; m <= m_hi; m++) {
             error[n++] = error_at(x, w, len, d * (float) s, -dmin * (float) m, z->q_max);
@@ -295,8 +294,8 @@ static inline void choose_scales_of(const struct search *z, int len, int reach, 
         if (reach > 0) {
             p->error += choose_run(z, len, r, reach, p->d, p->dmin, &p->s[r], &p->m[r]);
         } else {
-            p->error += error_at(z->f->x + r * len, z->f->w + r * len, len, p->d * (float) p->s[r],
-                -p->dmin * (float) p->m[r], z->q_max);
+            p->error +=
+                error_at(z->f->x + r * len, z->f->w + r * len, len, p->d * (float) p->s[r], -p->dmin * (float) p->m[r], z->q_max);
         }
     }
 }
@@ -322,8 +321,7 @@ struct normal {
 static struct normal normal_of(const struct search *z, int r, float d, float dmin, int s, int m) {
     const float scale = d * (float) s;
     struct sums sum   = z->sums[r];
-    sum_levels(z->f->x + r * z->len, z->f->w + r * z->len, z->len, reciprocal(scale), -dmin * (float) m,
-        z->q_max, &sum);
+    sum_levels(z->f->x + r * z->len, z->f->w + r * z->len, z->len, reciprocal(scale), -dmin * (float) m, z->q_max, &sum);
     return (struct normal){
         (double) s * s * sum.qq, (double) s * m * sum.q, (double) m * m * sum.w, s * (double) sum.qx, m * (double) sum.x};
 }
@@ -436,8 +434,7 @@ static void side_of_dmin(const struct search *z, float dmin, struct side *b) {
 static inline float error_of(const struct search *z, int len, const struct side *a, const struct side *b, float most) {
     float error = 0.0f;
     for (int r = 0; r < QK_K / len && error <= most; r++) {
-        error += error_with(
-            z->f->x + r * len, z->f->w + r * len, len, a->factor[r], a->inverse[r], b->factor[r], z->q_max);
+        error += error_with(z->f->x + r * len, z->f->w + r * len, len, a->factor[r], a->inverse[r], b->factor[r], z->q_max);
     }
     return error;
 }
@@ -559,10 +556,10 @@ static struct plan search(struct search *z) {
         const float *x     = z->f->x + r * z->len;
         const float *w     = z->f->w + r * z->len;
         const int n_trials = z->f->hard ? 16 : 8;
-        z->own[r]          = z->len == 16 ? fit_line(x, w, 16, z->q_max, z->sign, n_trials)
-                                          : fit_line(x, w, 32, z->q_max, z->sign, n_trials);
-        scale     = z->own[r].scale > scale ? z->own[r].scale : scale;
-        offset    = fabsf(z->own[r].offset) > fabsf(offset) ? z->own[r].offset : offset;
+        z->own[r] =
+            z->len == 16 ? fit_line(x, w, 16, z->q_max, z->sign, n_trials) : fit_line(x, w, 32, z->q_max, z->sign, n_trials);
+        scale  = z->own[r].scale > scale ? z->own[r].scale : scale;
+        offset = fabsf(z->own[r].offset) > fabsf(offset) ? z->own[r].offset : offset;
         sum_elements(z->f->x + r * z->len, z->f->w + r * z->len, z->len, &z->sums[r]);
     }
     choose_scales(z, 0, true, INFINITY, &best); // all zero
@@ -570,8 +567,8 @@ static struct plan search(struct search *z) {
         starts[i] = (struct plan){.error = INFINITY};
     }
     // The largest scale and offset become s_max, less, or more: clipped.
-    const float step = z->s_max < 32 ? 0.04f : 0.02f;
-    const int first  = z->f->hard ? MIN_START : -1;
+    const float step                      = z->s_max < 32 ? 0.04f : 0.02f;
+    const int first                       = z->f->hard ? MIN_START : -1;
     struct side as[END_START - MIN_START] = {{0}}, bs[END_START - MIN_START] = {{0}};
     for (int i = first; i < END_START; i++) {
         side_of_d(z, scale / (float) z->s_max * (1.0f + step * (float) i), &as[i - first]);

@@ -29,8 +29,7 @@ enum { MAX_HALF_CODES = 84, MAX_RUNS = 96 };
 #define THREE_3(n) TWO_3(n), TWO_3(n + 9), TWO_3(n + 18), TWO_3(0)
 #define ONE_8(n) n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6, n + 7
 static const uint8_t codes_3[192] = {THREE_3(0), THREE_3(27), THREE_3(54)};
-static const uint8_t codes_8[64]  = {
-     ONE_8(0), ONE_8(8), ONE_8(16), ONE_8(24), ONE_8(32), ONE_8(40), ONE_8(48), ONE_8(56)};
+static const uint8_t codes_8[64]  = {ONE_8(0), ONE_8(8), ONE_8(16), ONE_8(24), ONE_8(32), ONE_8(40), ONE_8(48), ONE_8(56)};
 
 // Lines of the halves of all points: twice a, b, and the least cost of a wrong sign.
 struct half {
@@ -294,8 +293,8 @@ enum {
 struct bundle {
     int n;
     int n_ways;
-    uint32_t first;           // bits of the scale at place 0
-    uint8_t start[N_PLACES];  // steps up to this place
+    uint32_t first;                   // bits of the scale at place 0
+    uint8_t start[N_PLACES];          // steps up to this place
     float from[MAX_BUNDLE_STEPS + 3]; // ends with INFINITY
     struct ab sum[2][MAX_BUNDLE_STEPS];
     float most; // no scale gains more

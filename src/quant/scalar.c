@@ -406,8 +406,8 @@ static void try_start(const struct search *z, float d, struct plan *starts) {
 
 // Four of them where there are no curves: the runs have one best scale each, and errors are exact.
 static void try_starts_4(const struct search *z, const float *d, struct plan *starts) {
-    struct plan p[4]            = {{.d = d[0]}, {.d = d[1]}, {.d = d[2]}, {.d = d[3]}};
-    const struct grid even      = {z->grid->lo, z->grid->hi, NULL};
+    struct plan p[4]       = {{.d = d[0]}, {.d = d[1]}, {.d = d[2]}, {.d = d[3]}};
+    const struct grid even = {z->grid->lo, z->grid->hi, NULL};
     v4f ds, inverse_d, error = v4_all(0.0f);
     for (int k = 0; k < 4; k++) {
         p[k].h       = frame_round_half(z->f, &p[k].d);
