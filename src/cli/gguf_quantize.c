@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// gguf_quantize.c: `berth gguf quantize IN OUT TYPE`: the same model with its matrices in another type. One tensor at a time is
-// in memory, whatever the model's size.
+// gguf_quantize.c: `berth gguf quantize IN OUT TYPE`: the same model with its matrices in another type. One tensor of the
+// result at a time is in memory, whatever the model's size; all cores work on it.
 
 #include "cli/gguf.h"
 #include "cli/imatrix.h"
+#include "cli/models.h"
+#include "cli/quantize_rows.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -17,6 +19,7 @@ static const char usage[] =
     "whole number of TYPE's blocks, stay as they are. Prints the size and the mean squared error.\n\n"
     "      --imatrix FILE  weigh errors by an importance matrix: GGUF as llama-imatrix writes it, or its older .dat. Types that\n"
     "                      need one leave matrices that it does not know as they are\n"
+    "  -t, --threads N     threads, default the number of cores; the bytes are the same with any number\n"
     "      --json   print one JSON object: type, tensors, converted, bytes_before, bytes_after, mse\n"
     "  -h, --help   this text\n";
 
@@ -87,6 +90,7 @@ static bool can_make(enum ggml_type type, bool has_imatrix) {
 struct target {
     enum ggml_type type;
     const struct imatrix *imatrix; // NULL: none
+    int n_threads;
 };
 
 // A matrix of real numbers whose rows are whole blocks, with an importance matrix if the type cannot be made without.
@@ -112,42 +116,13 @@ static bool imatrix_check(const struct berth_gguf_map *map, const struct imatrix
     return true;
 }
 
-static void rows_to_float(enum ggml_type type, const void *from, float *to, int64_t n) {
-    if (type == GGML_TYPE_F32) {
-        memcpy(to, from, (size_t) n * sizeof *to);
-    } else {
-        ggml_get_type_traits(type)->to_float(from, to, n);
-    }
-}
-
 // Converts into out; false: out of memory, or the type cannot be made.
-static bool convert(const struct ggml_tensor *t, const struct target *target, void *out, struct totals *totals) {
-    const enum ggml_type type = target->type;
-    const int64_t n = ggml_nelements(t), n_rows = n / t->ne[0];
+static bool convert(const struct ggml_tensor *t, const struct target *to, void *out, struct totals *totals) {
     bool is_wrong;
-    const float *weights = imatrix_find(target->imatrix, t, &is_wrong);
-    const size_t size    = ggml_row_size(type, t->ne[0]) * (size_t) t->ne[1]; // of a matrix
-    float *real = malloc((size_t) n * sizeof *real), *back = malloc((size_t) t->ne[0] * sizeof *back);
-    bool ok = real != NULL && back != NULL;
-    if (ok) {
-        rows_to_float(t->type, t->data, real, n);
-    }
-    for (int64_t i = 0; ok && i < t->ne[2] * t->ne[3]; i++) {
-        ok = ggml_quantize_chunk(type, real + i * t->ne[0] * t->ne[1], (char *) out + (size_t) i * size, 0, t->ne[1], t->ne[0],
-                 weights != NULL ? weights + i * t->ne[0] : NULL) == size;
-    }
-    for (int64_t r = 0; ok && r < n_rows; r++) {
-        rows_to_float(type, (const char *) out + (size_t) r * ggml_row_size(type, t->ne[0]), back, t->ne[0]);
-        for (int64_t i = 0; i < t->ne[0]; i++) {
-            const double e = (double) back[i] - (double) real[r * t->ne[0] + i];
-            totals->squares += e * e;
-        }
-    }
-    totals->n_elements += n;
+    const float *weights = imatrix_find(to->imatrix, t, &is_wrong);
+    totals->n_elements += ggml_nelements(t);
     totals->n_converted++;
-    free(real);
-    free(back);
-    return ok;
+    return cli_quantize_rows(t, to->type, weights, to->n_threads, out, &totals->squares);
 }
 
 // The header with the new types; NULL after a message.
@@ -245,12 +220,19 @@ static int quantize(const char *in, const char *path, const struct target *to, b
 }
 
 int cli_gguf_quantize(int argc, char **argv) {
-    static const struct option table[] = {
-        {"imatrix", required_argument, NULL, 'I'}, {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
-    bool json                = false;
-    const char *imatrix_path = NULL;
-    opterr                   = 0;
-    for (int c; (c = getopt_long(argc, argv, ":h", table, NULL)) != -1;) {
+    static const struct option table[] = {{"imatrix", required_argument, NULL, 'I'}, {"threads", required_argument, NULL, 't'},
+        {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
+    struct cli_model_options options   = {.n_threads = model_n_cores()};
+    bool json                          = false;
+    const char *imatrix_path           = NULL;
+    opterr                             = 0;
+    for (int c, code; (c = getopt_long(argc, argv, ":ht:", table, NULL)) != -1;) {
+        if (cli_model_option("gguf quantize", c, optarg, &options, &code)) {
+            if (code != CLI_OK) {
+                return code;
+            }
+            continue;
+        }
         switch (c) {
             case 'I': imatrix_path = optarg; break;
             case 'J': json = true; break;
@@ -277,7 +259,7 @@ int cli_gguf_quantize(int argc, char **argv) {
     if (imatrix_path != NULL && imatrix == NULL) {
         return CLI_FAILURE;
     }
-    const int code = quantize(in, path, &(struct target){type, imatrix}, json);
+    const int code = quantize(in, path, &(struct target){type, imatrix, (int) options.n_threads}, json);
     imatrix_free(imatrix);
     return code;
 }

@@ -72,6 +72,12 @@ done
 expect 3 "importance matrix" gguf quantize "$f16" "$tmp/model.gguf" iq2_xxs
 expect 0 "29 of 38 tensors as q4_K" gguf quantize "$f16" "$tmp/model.gguf" q4_k
 expect 0 "29 of 38 tensors as q4_K" gguf quantize --imatrix "$tmp/imatrix.dat" "$f16" "$tmp/other.gguf" q4_k
+# Any number of threads makes the same file.
+for threads in 1 3 64; do
+    expect 0 "29 of 38 tensors as q4_K" gguf quantize -t $threads --imatrix "$tmp/imatrix.dat" "$f16" "$tmp/model.gguf" q4_k
+    cmp "$tmp/model.gguf" "$tmp/other.gguf" || fail "q4_k with $threads threads"
+done
+expect 2 "'0' is not a number" gguf quantize -t 0 "$f16" "$tmp/model.gguf" q4_k
 head -c 5000 "$tmp/imatrix.dat" > "$tmp/cut.dat"
 expect 3 "it ends within" gguf quantize --imatrix "$tmp/cut.dat" "$f16" "$tmp/model.gguf" q4_k
 : > "$tmp/empty.dat"
