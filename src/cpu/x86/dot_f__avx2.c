@@ -2,6 +2,7 @@
 // dot_f__avx2.c: dot products of f32, f16 and bf16 rows, one with one and 4 with 2 at once, and rows of halves and bfloat16 to
 // and from floats. Halves are widened before they are multiplied; four sums hide the latency of the multiply-add.
 
+#include "cpu/x86/ahead.h"
 #include "cpu/x86/floats.h"
 #include "cpu/x86/tiers.h"
 #include "cpu/x86/unpack.h"
@@ -14,6 +15,7 @@
         __m256 a = _mm256_setzero_ps(), b = a, c = a, d = a; \
         int i = 0; \
         for (; i + 32 <= n; i += 32) { \
+            fetch_ahead(x + i, 32 * sizeof *x); \
             a = _mm256_fmadd_ps(load_##type(x + i), load_##type(y + i), a); \
             b = _mm256_fmadd_ps(load_##type(x + i + 8), load_##type(y + i + 8), b); \
             c = _mm256_fmadd_ps(load_##type(x + i + 16), load_##type(y + i + 16), c); \

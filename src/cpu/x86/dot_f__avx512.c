@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // dot_f__avx512.c: dot products of f32, f16 and bf16 rows with 512-bit vectors, one with one and 4 with 4 at once.
 
+#include "cpu/x86/ahead.h"
 #include "cpu/x86/tiers.h"
 
 #include <immintrin.h>
@@ -37,6 +38,7 @@ INLINE __m512 load_bf16(const uint16_t *x) {
         __m512 a = _mm512_setzero_ps(), b = a, c = a, d = a; \
         int i = 0; \
         for (; i + 64 <= n; i += 64) { \
+            fetch_ahead(x + i, 64 * sizeof *x); \
             a = _mm512_fmadd_ps(load_##type(x + i), load_##type(y + i), a); \
             b = _mm512_fmadd_ps(load_##type(x + i + 16), load_##type(y + i + 16), b); \
             c = _mm512_fmadd_ps(load_##type(x + i + 32), load_##type(y + i + 32), c); \

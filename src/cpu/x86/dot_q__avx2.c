@@ -3,6 +3,7 @@
 // adds two neighbours into 16 bits, which must not overflow: signed rows give their magnitudes, and their signs to y.
 // Blocks of 256 stay integers throughout: the step from 16 to 32 bits multiplies with the scale of the run.
 
+#include "cpu/x86/ahead.h"
 #include "cpu/x86/tiers.h"
 #include "cpu/x86/unpack.h"
 
@@ -101,6 +102,7 @@ UNPACK_INLINE __m128i twice(__m128i v) {
         __m256 sum            = _mm256_setzero_ps(); \
         for (int i = 0; i < n / QK_K; i++) { \
             __m256i v[8]; \
+            fetch_ahead(&x[i], sizeof x[i]); \
             unpack_##type(&x[i], v); \
             const __m128i scales = scales_##type(&x[i]); \
             __m256i dot          = dot_256(v, words_##n_words(scales), y[i].qs, is_signed); \

@@ -9,6 +9,7 @@
 // to be multiplied with.
 #pragma once
 
+#include "cpu/x86/ahead.h"
 #include "cpu/x86/tiers.h"
 #include "cpu/x86/unpack.h"
 
@@ -111,6 +112,7 @@ UNPACK_INLINE __m256i first_at(const struct y_group *y, int j, const bool has_mi
             int64_t i = 0; \
             for (; i + 8 <= n / 32; i += 8, x += 8, y++) { \
                 float d[8]; \
+                fetch_ahead(x, 8 * sizeof *x); \
                 _mm256_storeu_ps(d, _mm256_mul_ps(scales_of(x), _mm256_loadu_ps(y->scale))); \
                 if (has_min) { \
                     mins = _mm256_fmadd_ps(mins_of(x), _mm256_loadu_ps(y->sum), mins); \

@@ -47,6 +47,7 @@ static void fill_avx512(struct cpu_kernels *k) {
 
 static void fill_vnni(struct cpu_kernels *k) {
     cpu_tier_vnni_gemv(k);
+    cpu_tier_vnni_gemv_k(k);
     cpu_tier_vnni_gemm(k);
 }
 
