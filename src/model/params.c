@@ -4,8 +4,8 @@
 
 #include "model/model.h"
 
+#include <float.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -116,8 +116,11 @@ static bool scaling_read(const struct gguf_context *meta, struct model_params *p
     if (!is_yarn && strcmp(type, "linear") != 0 && strcmp(type, "none") != 0 && strcmp(type, "longrope") != 0) {
         return model_fail(error, "rope scaling '%.64s' is not supported; none, linear, yarn and longrope are", type);
     }
-    if (factor < 0 || (factor > 0 && !isfinite(1 / factor))) {
-        return model_fail(error, "rope scaling factor %g is %s", (double) factor, factor < 0 ? "negative" : "too small");
+    if (factor < 0) {
+        return model_fail(error, "rope scaling factor %g is negative", (double) factor);
+    }
+    if (factor > 0 && factor < FLT_MIN) { // its inverse may be infinite
+        return model_fail(error, "rope scaling factor %g is too small", (double) factor);
     }
     p->ext_factor = is_yarn ? 1 : 0;
     if (factor > 0 && strcmp(type, "none") != 0) {
