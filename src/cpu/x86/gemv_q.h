@@ -1,66 +1,18 @@
 // SPDX-License-Identifier: MIT
-// gemv_q.h: products of rows in blocks of 32 with one column, straight through memory. The file that includes it gives the
-// product: gemv_dot(first, x, y), the sums of four products each in 8 lanes, begun with `first`; gemv_dot_8bit, the same for
-// bytes of 8 bits, which are OFFSET_8BIT above what they stand for.
-//
-// The column comes in groups of 8 blocks, so that one conversion serves eight scales of a row:
-//   [8 scales] [8 times what comes first] [256 bytes]
-// First comes an integer, -offset times the sum of the bytes, since bytes of x are unsigned: or, with minima, the float they are
-// to be multiplied with.
+// gemv_q.h: products of rows in blocks of 32 with one column (column_q.h), straight through memory, 32 bytes at a time. The file
+// that includes it gives the product: gemv_dot(first, x, y), the sums of four products each in 8 lanes, begun with `first`;
+// gemv_dot_8bit, the same for bytes of 8 bits, which are OFFSET_8BIT above what they stand for.
 #pragma once
 
 #include "cpu/x86/ahead.h"
-#include "cpu/x86/tiers.h"
-#include "cpu/x86/unpack.h"
+#include "cpu/x86/column_q.h"
 
-#define GROUP 256 // elements
-struct y_group {
-    float scale[8];
-    union {
-        int32_t first[8];
-        float sum[8];
-    };
-    int8_t qs[GROUP];
-};
-
-static ggml_from_float_t to_q8_0, to_q8_1; // set once by gemv_q_fill
-
-// ---- the column ----
-
-#define PACK_GEMV(name, offset) \
-    static void pack_##name(int64_t n, void *panel, const float *y) { \
-        struct y_group *to = panel; \
-        for (int64_t i = 0; i < n; i += GROUP, to++) { \
-            const int m = n - i < GROUP ? (int) (n - i) : GROUP; \
-            block_q8_0 b[8]; \
-            memset(to, 0, sizeof *to); \
-            to_q8_0(y + i, b, m); \
-            for (int j = 0; j < m / 32; j++) { \
-                to->scale[j] = half_at(&b[j].d); \
-                to->first[j] = -(offset) *sum_bytes(b[j].qs); \
-                memcpy(to->qs + 32 * j, b[j].qs, 32); \
-            } \
-        } \
-    }
-PACK_GEMV(less_8bit, OFFSET_8BIT)
-PACK_GEMV(less_8, 8)
-PACK_GEMV(less_12, 12)
-PACK_GEMV(less_16, 16)
-
-static void pack_q8_1(int64_t n, void *panel, const float *y) {
-    struct y_group *to = panel;
-    for (int64_t i = 0; i < n; i += GROUP, to++) {
-        const int m = n - i < GROUP ? (int) (n - i) : GROUP;
-        block_q8_1 b[8];
-        memset(to, 0, sizeof *to);
-        to_q8_1(y + i, b, m);
-        for (int j = 0; j < m / 32; j++) {
-            to->scale[j] = half_at(&b[j].d);
-            to->sum[j]   = half_at(&b[j].s);
-            memcpy(to->qs + 32 * j, b[j].qs, 32);
-        }
-    }
-}
+static const uint8_t order[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+PACK_LESS(less_8bit, OFFSET_8BIT, order)
+PACK_LESS(less_8, 8, order)
+PACK_LESS(less_12, 12, order)
+PACK_LESS(less_16, 16, order)
+PACK_SUMS(q8_1, order)
 
 // ---- the rows ----
 
@@ -86,18 +38,6 @@ UNPACK_INLINE __m256i bytes_mxfp4(const block_mxfp4 *b) {
     static const int8_t above[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
     return unpack_table(above, b->qs);
 }
-
-#define HALVES(b, of) \
-    _mm256_cvtph_ps(_mm_setr_epi16((short) (b)[0].of, (short) (b)[1].of, (short) (b)[2].of, (short) (b)[3].of, \
-        (short) (b)[4].of, (short) (b)[5].of, (short) (b)[6].of, (short) (b)[7].of))
-#define SCALES_HALF(b) HALVES(b, d)
-#define SCALES_MXFP4(b) \
-    _mm256_setr_ps(scale_mxfp4(b), scale_mxfp4((b) + 1), scale_mxfp4((b) + 2), scale_mxfp4((b) + 3), scale_mxfp4((b) + 4), \
-        scale_mxfp4((b) + 5), scale_mxfp4((b) + 6), scale_mxfp4((b) + 7))
-#define MINS_NONE(b) _mm256_setzero_ps()
-#define MINS_HALF(b) HALVES(b, m)
-#define MIN_NONE(b) 0.0f
-#define MIN_HALF(b) half_at(&(b)->m)
 
 UNPACK_INLINE __m256i first_at(const struct y_group *y, int j, const bool has_min) {
     return has_min ? _mm256_setzero_si256() : _mm256_zextsi128_si256(_mm_cvtsi32_si128(y->first[j]));
@@ -144,8 +84,7 @@ GEMV(q4_1, gemv_dot, SCALES_HALF, true, MINS_HALF, MIN_HALF)
 GEMV(q5_1, gemv_dot, SCALES_HALF, true, MINS_HALF, MIN_HALF)
 
 static void gemv_q_fill(struct cpu_kernels *k) {
-    to_q8_0 = k->traits[GGML_TYPE_Q8_0].from_float;
-    to_q8_1 = k->traits[GGML_TYPE_Q8_1].from_float;
+    column_q_init(k);
 #define ROW(TYPE, type, y) k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, GROUP, sizeof(struct y_group)};
     ROW(Q8_0, q8_0, less_8bit)
     ROW(IQ4_NL, iq4_nl, less_8bit)

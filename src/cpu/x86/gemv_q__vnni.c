@@ -1,18 +1,165 @@
 // SPDX-License-Identifier: MIT
-// gemv_q__vnni.c: products of rows in blocks of 32 with one column: gemv_q.h with the instruction that multiplies four bytes and
-// adds.
+// gemv_q__vnni.c: products of rows in blocks of 32 with one column, 64 bytes at a time: two blocks of q8_0, or the nibbles of
+// four blocks, the low ones before the high ones. The column (column_q.h) comes in the same order.
 
-#include "cpu/x86/unpack.h"
+#include "cpu/x86/ahead.h"
+#include "cpu/x86/column_q.h"
 
-#define OFFSET_8BIT 128
+static const uint8_t order_plain[16]  = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+static const uint8_t order_halves[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
+PACK_LESS(q8_0, 128, order_plain)
+PACK_LESS(iq4_nl, 128, order_halves)
+PACK_LESS(q4_0, 8, order_halves)
+PACK_LESS(q5_0, 16, order_halves)
+PACK_LESS(mxfp4, 12, order_halves)
+PACK_SUMS(with_min, order_halves)
 
-UNPACK_INLINE __m256i gemv_dot(__m256i first, __m256i x, __m256i y) {
-    return _mm256_dpbusd_epi32(first, x, y);
+// ---- the rows ----
+
+UNPACK_INLINE __m512i load64(const void *at) {
+    return _mm512_loadu_si512(at);
 }
-#define gemv_dot_8bit gemv_dot
 
-#include "cpu/x86/gemv_q.h"
+UNPACK_INLINE __m128i load16(const void *at) {
+    return _mm_loadu_si128(at);
+}
+
+// 16 bytes of each of four blocks.
+#define FOUR(b) \
+    _mm512_inserti32x4(_mm512_inserti32x4(_mm512_inserti32x4(_mm512_castsi128_si512(load16((b)[0].qs)), load16((b)[1].qs), 1), \
+                           load16((b)[2].qs), 2), \
+        load16((b)[3].qs), 3)
+
+UNPACK_INLINE __m512i low(__m512i v) {
+    return _mm512_and_si512(v, _mm512_set1_epi8(15));
+}
+
+UNPACK_INLINE __m512i high(__m512i v) {
+    return low(_mm512_srli_epi16(v, 4));
+}
+
+// The sums of four products each, begun with `first`: of two blocks, or of four.
+UNPACK_INLINE __m512i dot_q8_0(__m512i first, const block_q8_0 *b, const int8_t *y) {
+    const __m512i x = _mm512_inserti64x4(_mm512_castsi256_si512(load32(b[0].qs)), load32(b[1].qs), 1);
+    return _mm512_dpbusd_epi32(first, _mm512_xor_si512(x, _mm512_set1_epi8((char) 128)), load64(y)); // adds 128
+}
+
+UNPACK_INLINE __m512i dot_halves(__m512i first, __m512i low, __m512i high, const int8_t *y) {
+    return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(first, low, load64(y)), high, load64(y + 64));
+}
+
+#define DOT_4(type) \
+    UNPACK_INLINE __m512i dot_##type(__m512i first, const block_##type *b, const int8_t *y) { \
+        const __m512i q = FOUR(b); \
+        return dot_halves(first, low(q), high(q), y); \
+    }
+DOT_4(q4_0)
+DOT_4(q4_1)
+
+// The fifth bits of four blocks: of the low nibbles, and of the high ones.
+UNPACK_INLINE uint64_t fifths(const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d, uint64_t which) {
+    uint32_t u[4];
+    memcpy(&u[0], a, 4);
+    memcpy(&u[1], b, 4);
+    memcpy(&u[2], c, 4);
+    memcpy(&u[3], d, 4);
+    return _pext_u64(u[0] | (uint64_t) u[1] << 32, which) | _pext_u64(u[2] | (uint64_t) u[3] << 32, which) << 32;
+}
+
+#define DOT_5(type) \
+    UNPACK_INLINE __m512i dot_##type(__m512i first, const block_##type *b, const int8_t *y) { \
+        const __m512i q = FOUR(b), l = low(q), h = high(q), fifth = _mm512_set1_epi8(16); \
+        const uint64_t of_l = fifths(b[0].qh, b[1].qh, b[2].qh, b[3].qh, 0x0000ffff0000ffff); \
+        const uint64_t of_h = fifths(b[0].qh, b[1].qh, b[2].qh, b[3].qh, 0xffff0000ffff0000); \
+        return dot_halves(first, _mm512_mask_add_epi8(l, of_l, l, fifth), _mm512_mask_add_epi8(h, of_h, h, fifth), y); \
+    }
+DOT_5(q5_0)
+DOT_5(q5_1)
+
+// What a nibble stands for, made unsigned: 128 and 12 above.
+static const uint8_t above_iq4[16]   = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
+static const uint8_t above_mxfp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
+#define DOT_TABLE(type, table) \
+    UNPACK_INLINE __m512i dot_##type(__m512i first, const block_##type *b, const int8_t *y) { \
+        const __m512i t = _mm512_broadcast_i32x4(load16(table)), q = FOUR(b); \
+        return dot_halves(first, _mm512_shuffle_epi8(t, low(q)), _mm512_shuffle_epi8(t, high(q)), y); \
+    }
+DOT_TABLE(iq4_nl, above_iq4)
+DOT_TABLE(mxfp4, above_mxfp4)
+
+// Halves of 8 blocks of `words` words, at word `at` of each: four lie within 64 bytes.
+UNPACK_INLINE __m256 halves_at(const void *b, const int words, const int at) {
+    const __m512i which = _mm512_castsi128_si512(_mm_setr_epi16((short) at, (short) (at + words), (short) (at + 2 * words),
+        (short) (at + 3 * words), (short) at, (short) (at + words), (short) (at + 2 * words), (short) (at + 3 * words)));
+    const __m512i first = _mm512_permutexvar_epi16(which, load64(b));
+    const __m512i all   = _mm512_mask_permutexvar_epi16(first, 0xf0, which, load64((const char *) b + 8 * words));
+    return _mm256_cvtph_ps(_mm512_castsi512_si128(all));
+}
+#define SCALES_18(b) halves_at(b, 9, 0)
+#define SCALES_20(b) halves_at(b, 10, 0)
+#define MINS_20(b) halves_at(b, 10, 1)
+
+// For each of 16 sums of step j the block it belongs to.
+UNPACK_INLINE __m512i blocks_at(int j, const int per) {
+    const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_add_epi32(_mm512_srli_epi32(lanes, per == 2 ? 3 : 2), _mm512_set1_epi32(j * per));
+}
+
+#define GROUP_DOT(type, per, scales_of, has_min, mins_of) \
+    UNPACK_INLINE __m512 group_##type(__m512 sum, __m256 *mins, const block_##type *x, const struct y_group *y) { \
+        const __m512 d  = _mm512_castps256_ps512(_mm256_mul_ps(scales_of(x), _mm256_loadu_ps(y->scale))); \
+        const __m512i f = _mm512_castsi256_si512(load32(y->first)); \
+        if (has_min) { \
+            *mins = _mm256_fmadd_ps(mins_of(x), _mm256_loadu_ps(y->sum), *mins); \
+        } \
+        for (int j = 0; j < 8 / (per); j++) { \
+            const __m512i at    = blocks_at(j, per); \
+            const __m512i first = _mm512_maskz_permutexvar_epi32((has_min) ? 0 : (per) == 2 ? 0x0101 : 0x1111, at, f); \
+            const __m512i dot   = dot_##type(first, x + j * (per), y->qs + 32 * (per) *j); \
+            sum                 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_permutexvar_ps(at, d), sum); \
+        } \
+        return sum; \
+    }
+
+#define GEMV(type, per, scales_of, has_min, mins_of) \
+    GROUP_DOT(type, per, scales_of, has_min, mins_of) \
+    static void gemv_##type(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) { \
+        for (int r = 0; r < nx; r++) { \
+            const block_##type *x   = (const void *) ((const char *) vx + (size_t) r * bx); \
+            const struct y_group *y = vy; \
+            __m512 sum              = _mm512_setzero_ps(); \
+            __m256 mins             = _mm256_setzero_ps(); \
+            int64_t left            = n / 32; \
+            for (; left >= 8; left -= 8, x += 8, y++) { \
+                fetch_ahead(x, 8 * sizeof *x); \
+                sum = group_##type(sum, &mins, x, y); \
+            } \
+            if (left > 0) { /* the column has zeros where the row ends */ \
+                block_##type last[8] = {0}; \
+                memcpy(last, x, (size_t) left * sizeof *x); \
+                sum = group_##type(sum, &mins, last, y); \
+            } \
+            s[r] = _mm512_reduce_add_ps(sum) + sum8(mins); \
+        } \
+    }
+GEMV(q8_0, 2, SCALES_HALF, false, MINS_NONE)
+GEMV(iq4_nl, 4, SCALES_18, false, MINS_NONE)
+GEMV(q4_0, 4, SCALES_18, false, MINS_NONE)
+GEMV(q5_0, 4, SCALES_HALF, false, MINS_NONE)
+GEMV(mxfp4, 4, SCALES_MXFP4, false, MINS_NONE)
+GEMV(q4_1, 4, SCALES_20, true, MINS_20)
+GEMV(q5_1, 4, SCALES_HALF, true, MINS_HALF)
 
 void cpu_tier_vnni_gemv(struct cpu_kernels *k) {
-    gemv_q_fill(k);
+    column_q_init(k);
+#define ROW(TYPE, type, y) k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, GROUP, sizeof(struct y_group)};
+    ROW(Q8_0, q8_0, q8_0)
+    ROW(IQ4_NL, iq4_nl, iq4_nl)
+    ROW(Q4_0, q4_0, q4_0)
+    ROW(Q5_0, q5_0, q5_0)
+    ROW(MXFP4, mxfp4, mxfp4)
+    ROW(Q4_1, q4_1, with_min)
+    ROW(Q5_1, q5_1, with_min)
+#undef ROW
 }

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// column_q.h: the column of a product with rows in blocks of 32, in groups of 8 blocks, so that one conversion serves eight
+// scales of a row:
+//   [8 scales] [8 times what comes first] [256 bytes]
+// First comes an integer, -offset times the sum of the bytes, since bytes of a row are unsigned: or, with minima, the float they
+// are to be multiplied with. The bytes come in 16 units of 16, in the order the kernel takes them in.
+#pragma once
+
+#include "cpu/x86/tiers.h"
+#include "cpu/x86/unpack.h"
+
+#define GROUP 256 // elements
+struct y_group {
+    float scale[8];
+    union {
+        int32_t first[8];
+        float sum[8];
+    };
+    int8_t qs[GROUP];
+};
+
+static ggml_from_float_t to_q8_0, to_q8_1;
+
+static void column_q_init(const struct cpu_kernels *k) {
+    to_q8_0 = k->traits[GGML_TYPE_Q8_0].from_float;
+    to_q8_1 = k->traits[GGML_TYPE_Q8_1].from_float;
+}
+
+#define PACK(name, block, to_block, order, what_comes_first) \
+    static void pack_##name(int64_t n, void *panel, const float *y) { \
+        struct y_group *to = panel; \
+        for (int64_t i = 0; i < n; i += GROUP, to++) { \
+            const int m = n - i < GROUP ? (int) (n - i) : GROUP; \
+            block b[8]; \
+            memset(to, 0, sizeof *to); \
+            to_block(y + i, b, m); \
+            for (int j = 0; j < m / 32; j++) { \
+                to->scale[j] = half_at(&b[j].d); \
+                what_comes_first; \
+            } \
+            for (int u = 0; u < 16; u++) { \
+                if ((order)[u] < m / 16) { \
+                    memcpy(to->qs + 16 * u, b[(order)[u] / 2].qs + 16 * ((order)[u] % 2), 16); \
+                } \
+            } \
+        } \
+    }
+#define PACK_LESS(name, offset, order) PACK(name, block_q8_0, to_q8_0, order, to->first[j] = -(offset) *sum_bytes(b[j].qs))
+#define PACK_SUMS(name, order) PACK(name, block_q8_1, to_q8_1, order, to->sum[j] = half_at(&b[j].s))
+
+// The scales of 8 blocks of a row, and their minima.
+#define HALVES(b, of) \
+    _mm256_cvtph_ps(_mm_setr_epi16((short) (b)[0].of, (short) (b)[1].of, (short) (b)[2].of, (short) (b)[3].of, \
+        (short) (b)[4].of, (short) (b)[5].of, (short) (b)[6].of, (short) (b)[7].of))
+#define SCALES_HALF(b) HALVES(b, d)
+#define SCALES_MXFP4(b) \
+    _mm256_setr_ps(scale_mxfp4(b), scale_mxfp4((b) + 1), scale_mxfp4((b) + 2), scale_mxfp4((b) + 3), scale_mxfp4((b) + 4), \
+        scale_mxfp4((b) + 5), scale_mxfp4((b) + 6), scale_mxfp4((b) + 7))
+#define MINS_NONE(b) _mm256_setzero_ps()
+#define MINS_HALF(b) HALVES(b, m)
+#define MIN_NONE(b) 0.0f
+#define MIN_HALF(b) half_at(&(b)->m)
