@@ -124,24 +124,33 @@ struct peak {
     int index, run;
 };
 
+// The best of a run, the first of equals. Which one it is nobody can foretell: no branches.
 static inline void scan_run(const struct group *g, int run, const float *low, float base, struct peak *best) {
     const uint16_t *points = g->lattice->points;
     const uint8_t *codes   = g->codes;
     const int mask         = (1 << g->width) - 1;
     const int end          = g->lattice->runs[run + 1];
     const float high_flip  = g->run.flip[run];
-    for (int i = g->lattice->runs[run]; i < end; i++) {
-        const int code = codes[points[i] & mask];
-        float y        = base + low[code];
-        if (BERTH_UNLIKELY(y > best->y)) {
-            if (g->flipped) {
-                y -= 4.0f * (g->low.flip[code] < high_flip ? g->low.flip[code] : high_flip);
-            }
-            if (y > best->y) {
-                *best = (struct peak){y, i, run};
-            }
+    float y                = best->y;
+    int index              = -1;
+    if (g->flipped) {
+        for (int i = g->lattice->runs[run]; i < end; i++) {
+            const int code   = codes[points[i] & mask];
+            const float flip = g->low.flip[code] < high_flip ? g->low.flip[code] : high_flip;
+            const float yi   = base + low[code] - 4.0f * flip;
+            index            = yi > y ? i : index;
+            y                = yi > y ? yi : y;
+        }
+    } else {
+        for (int i = g->lattice->runs[run]; i < end; i++) {
+            const float yi = base + low[codes[points[i] & mask]];
+            index          = yi > y ? i : index;
+            y              = yi > y ? yi : y;
         }
     }
+    best->run   = index >= 0 ? run : best->run;
+    best->index = index >= 0 ? index : best->index;
+    best->y     = y;
 }
 
 // The best point at this scale. above: index is -1 if none is higher.
