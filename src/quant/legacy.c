@@ -37,7 +37,9 @@ static void range(const float *x, float *lo, float *hi) {
 // The element of the largest magnitude, the first of equals, with its sign; 0 if there is none but NaN.
 static float extreme(const float *x) {
     float lo, hi;
-    range(x, &lo, &hi);
+    if (!v4_range(x, QK, &lo, &hi)) {
+        range(x, &lo, &hi);
+    }
     if (lo != -hi) {
         return !(lo <= hi) ? 0.0f : hi > -lo ? hi : lo;
     }

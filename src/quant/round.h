@@ -68,12 +68,9 @@ static inline v4i berth_round_4(v4f v) {
 // The largest magnitude of n elements, a multiple of 4. A NaN makes it start anew: the result is NaN only if the last element is.
 static inline float berth_amax(const float *x, int n) {
     int from = n;
-    v4i nan  = {0, 0, 0, 0};
-    for (int j = 0; j < n; j += 4) {
-        nan |= v4_load(x + j) != v4_load(x + j);
-    }
-    if ((nan[0] | nan[1] | nan[2] | nan[3]) == 0) {
-        return v4_largest(x, n);
+    float lo, hi;
+    if (v4_range(x, n, &lo, &hi)) {
+        return fabsf(hi > -lo ? hi : lo);
     }
     while (x[from - 1] == x[from - 1]) {
         from--;

@@ -101,6 +101,26 @@ static inline float v4_largest(const float *x, int n) {
     return v4_highest(m);
 }
 
+// The least and the largest of n elements, a multiple of 4; 0 if one is NaN. Which zero comes out is open.
+static inline int v4_range(const float *x, int n, float *lo, float *hi) {
+    v4f low  = v4_load(x);
+    v4f high = low;
+    v4i nan  = low != low;
+    for (int j = 4; j < n; j += 4) {
+        const v4f v = v4_load(x + j);
+        low         = v4_min(low, v);
+        high        = v4_max(high, v);
+#if !defined(__aarch64__)
+        nan |= v != v;
+#endif
+    }
+    // On arm a NaN stays in the maximum.
+    nan |= high != high;
+    *lo = -v4_highest(-low);
+    *hi = v4_highest(high);
+    return !v4_any(nan);
+}
+
 // The low bytes of n lanes, a multiple of 16.
 static inline void v4_store_bytes(const v4i *v, int n, uint8_t *out) {
     for (int j = 0; j < n / 4; j += 4) {
