@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT
+// lattice_fit.c: which scales of a superblock leave the least squared error, once the best points at every scale are known?
+//   - a cell's own scale is the best of some places, moved to a / b of the points chosen there until it stands still;
+//   - d is tried over a range of places for the largest cell, then refitted by least squares to the points it chose.
+// The steps of a cell's parts stand in one order, with the sums of a and b between them (struct bundle): a scale is one look-up.
+#include "base/base.h"
+#include "quant/lattice.h"
+
+#include <string.h>
+
+// ---- look-ups ----
+
+static inline int step_at(const struct part *p, float scale) {
+    int i = 0;
+    while (i + 1 < p->n && scale >= p->step[i + 1]) {
+        i++;
+    }
+    return i;
+}
+
+int berth_lattice_point(const struct cell *cell, int part, float scale) {
+    return scale < cell->lo || scale > cell->hi ? -1 : cell->part[part].point[step_at(&cell->part[part], scale)];
+}
+
+struct ab {
+    float a, b;
+};
+
+static inline float gain(struct ab t, float scale) {
+    return scale * (2.0f * t.a - scale * t.b);
+}
+
+static struct ab way_at(const struct cell *cell, const struct way *way, float scale) {
+    struct ab t = {0.0f, 0.0f};
+    for (int i = 0; i < way->n_parts; i++) {
+        const struct part *p = &cell->part[way->part[i]];
+        const int k          = step_at(p, scale);
+        t.a += p->a[k];
+        t.b += p->b[k];
+    }
+    return t;
+}
+
+int berth_lattice_way(const struct cell *cell, const struct unit *unit, float scale) {
+    return unit->n_ways > 1 && gain(way_at(cell, &unit->way[1], scale), scale) > gain(way_at(cell, &unit->way[0], scale), scale);
+}
+
+// ---- all steps of a cell ----
+
+enum {
+    MAX_BUNDLE_PARTS = 8,
+    MAX_BUNDLE_STEPS = 1 + MAX_BUNDLE_PARTS * (LATTICE_MAX_STEPS - 1),
+    PLACE_BITS       = 4, // places to the octave, as a power of two
+    N_PLACES         = 6 << PLACE_BITS
+};
+
+// The units of a cell, or one unit that has two ways: the sums of each way between one step of some part and the next.
+struct bundle {
+    int n;
+    int n_ways;
+    uint32_t first;                   // bits of the scale at place 0
+    uint8_t start[N_PLACES];          // steps up to this place
+    float from[MAX_BUNDLE_STEPS + 3]; // ends with INFINITY
+    struct ab sum[2][MAX_BUNDLE_STEPS];
+    float most; // no scale gains more
+};
+
+struct steps {
+    int n_bundles;
+    struct bundle bundle[LATTICE_MAX_UNITS];
+};
+
+struct event {
+    float at;
+    int part;
+};
+
+// Adds the steps of a part to the sorted events. One that lies before the step it follows is taken with that one.
+static int add_events(const struct cell *cell, int part, struct event *events, int n) {
+    const struct part *p = &cell->part[part];
+    float at             = -INFINITY;
+    for (int k = 1; k < p->n; k++) {
+        at    = p->step[k] > at ? p->step[k] : p->step[k] <= at ? at : INFINITY;
+        int i = n++;
+        for (; i > 0 && events[i - 1].at > at; i--) {
+            events[i] = events[i - 1];
+        }
+        events[i] = (struct event){at, part};
+    }
+    return n;
+}
+
+// Sums of one way of n_units units, each part at the step that at[] says.
+static struct ab sum_units(const struct cell *cell, const struct unit *units, int n_units, int way, const uint8_t *at) {
+    struct ab sum = {0.0f, 0.0f};
+    for (int u = 0; u < n_units; u++) {
+        const struct way *w = &units[u].way[way];
+        struct ab t         = {0.0f, 0.0f};
+        for (int i = 0; i < w->n_parts; i++) {
+            const struct part *p = &cell->part[w->part[i]];
+            t.a += p->a[at[w->part[i]]];
+            t.b += p->b[at[w->part[i]]];
+        }
+        sum.a += t.a;
+        sum.b += t.b;
+    }
+    return sum;
+}
+
+static inline int place_of(const struct bundle *b, float scale) {
+    const int32_t off = (int32_t) (berth_float_bits(scale) - b->first) >> (23 - PLACE_BITS);
+    return off < 0 ? 0 : off < N_PLACES ? off : N_PLACES - 1;
+}
+
+static void bundle_init(const struct cell *cell, const struct unit *units, int n_units, struct bundle *b) {
+    struct event events[MAX_BUNDLE_STEPS];
+    uint8_t at[LATTICE_MAX_PARTS] = {0};
+    int n                         = 0;
+    b->n_ways                     = units[0].n_ways;
+    for (int u = 0; u < n_units; u++) {
+        for (int way = 0; way < b->n_ways; way++) {
+            for (int i = 0; i < units[u].way[way].n_parts; i++) {
+                n = add_events(cell, units[u].way[way].part[i], events, n);
+            }
+        }
+    }
+    b->n     = n + 1;
+    b->most  = 0.0f;
+    b->first = berth_float_bits(cell->lo);
+    for (int k = 0, place = 0; k <= n; k++) {
+        if (k > 0) {
+            at[events[k - 1].part]++;
+        }
+        b->from[k] = k > 0 ? events[k - 1].at : 0.0f;
+        for (int way = 0; way < b->n_ways; way++) {
+            const struct ab t = sum_units(cell, units, n_units, way, at);
+            b->sum[way][k]    = t;
+            b->most           = t.a > 0.0f && t.a * t.a > b->most * t.b ? t.a * t.a / t.b : b->most;
+        }
+        // Places whose lower end comes before the next step start here.
+        const int last = k < n ? (events[k].at > 0.0f ? place_of(b, events[k].at) : 0) : N_PLACES - 1;
+        for (; place <= last; place++) {
+            b->start[place] = (uint8_t) k;
+        }
+    }
+    for (int k = n + 1; k <= n + 3; k++) {
+        b->from[k] = INFINITY;
+    }
+}
+
+static void steps_init(const struct cell *cell, struct steps *s) {
+    bool one_way = true;
+    for (int u = 0; u < cell->n_units; u++) {
+        one_way = one_way && cell->unit[u].n_ways == 1;
+    }
+    s->n_bundles = one_way ? 1 : cell->n_units;
+    for (int i = 0; i < s->n_bundles; i++) {
+        bundle_init(cell, &cell->unit[i], one_way ? cell->n_units : 1, &s->bundle[i]);
+    }
+}
+
+static inline struct ab bundle_at(const struct bundle *b, float scale) {
+    int i = b->start[place_of(b, scale)];
+    i += scale >= b->from[i + 1];
+    i += scale >= b->from[i + 1];
+    while (BERTH_UNLIKELY(scale >= b->from[i + 1])) {
+        i++;
+    }
+    struct ab t = b->sum[0][i];
+    if (b->n_ways > 1) {
+        const struct ab other = b->sum[1][i];
+        const bool better     = gain(other, scale) > gain(t, scale);
+        t.a                   = better ? other.a : t.a;
+        t.b                   = better ? other.b : t.b;
+    }
+    return t;
+}
+
+static inline struct ab cell_at(const struct steps *s, float scale) {
+    struct ab sum = bundle_at(&s->bundle[0], scale);
+    for (int i = 1; i < s->n_bundles; i++) {
+        const struct ab t = bundle_at(&s->bundle[i], scale);
+        sum.a += t.a;
+        sum.b += t.b;
+    }
+    return sum;
+}
+
+int berth_lattice_flip(const struct lattice *lattice, int point, const float *x, const float *w) {
+    int best   = 0;
+    float cost = INFINITY;
+    for (int k = 0; k < lattice->dim; k++) {
+        const float c = w[k] * x[k] * lattice_value(lattice, point, k);
+        if (c < cost) {
+            cost = c;
+            best = k;
+        }
+    }
+    return best;
+}
+
+// ---- a superblock ----
+
+// The scale a cell would choose alone.
+static float own_scale(const struct cell *cell, const struct steps *steps) {
+    enum { N_TRIALS = 16, N_ROUNDS = 3 };
+    const float factor = cell->lo > 0.0f ? powf(cell->hi / cell->lo, 1.0f / (N_TRIALS - 1)) : 1.0f;
+    float best         = 0.0f;
+    float scale        = 0.0f;
+    float trial        = cell->lo;
+    for (int t = 0; t < N_TRIALS + N_ROUNDS; t++) {
+        const struct ab at = cell_at(steps, t < N_TRIALS ? trial : scale);
+        if (at.a > 0.0f && at.a * at.a > best * at.b) {
+            best  = at.a * at.a / at.b;
+            scale = at.a / at.b;
+        }
+        trial *= factor;
+    }
+    return scale;
+}
+
+struct choice {
+    float d;
+    uint16_t h;
+    float gain;
+    uint8_t level[LATTICE_MAX_CELLS];
+};
+
+struct search {
+    int n_cells;
+    const float *levels;
+    int n_levels;
+    struct steps steps[LATTICE_MAX_CELLS];
+    float own[LATTICE_MAX_CELLS];  // best scale of each cell
+    float rest[LATTICE_MAX_CELLS]; // what the cells after this one can gain at most
+};
+
+// With d fixed, each cell takes the best level next to its own scale. False: given up, since the gain cannot be above least.
+static bool choose_levels(const struct search *z, int reach, float least, struct choice *c) {
+    const int n_levels = z->n_levels;
+    const float step   = z->levels[1] - z->levels[0];
+    c->gain            = 0.0f;
+    for (int i = 0; i < z->n_cells; i++) {
+        const float place = c->d > 0.0f ? (z->own[i] / c->d - z->levels[0]) / step : 0.0f;
+        const int middle  = place < 0.0f ? 0 : place > (float) (n_levels - 1) ? n_levels - 1 : (int) (place + 0.5f);
+        const int from    = middle - reach < 0 ? 0 : middle - reach;
+        const int to      = middle + reach > n_levels - 1 ? n_levels - 1 : middle + reach;
+        float best        = -INFINITY;
+        int chosen        = from;
+        for (int k = from; k <= to; k++) {
+            const float scale = c->d * z->levels[k];
+            const float g     = gain(cell_at(&z->steps[i], scale), scale);
+            chosen            = g > best ? k : chosen;
+            best              = g > best ? g : best;
+        }
+        c->level[i] = (uint8_t) chosen;
+        c->gain += best;
+        if (c->gain + z->rest[i] < least) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static float refit(const struct search *z, const struct choice *c) {
+    float a = 0.0f;
+    float b = 0.0f;
+    for (int i = 0; i < z->n_cells; i++) {
+        const float level = z->levels[c->level[i]];
+        const struct ab t = cell_at(&z->steps[i], c->d * level);
+        a += level * t.a;
+        b += level * level * t.b;
+    }
+    return a > 0.0f ? a / b : 0.0f;
+}
+
+// Steps and bounds of all cells. Returns the largest of their own scales.
+static float search_init(const struct cell *cells, struct search *z) {
+    float max  = 0.0f;
+    float rest = 0.0f;
+    for (int i = z->n_cells - 1; i >= 0; i--) {
+        z->rest[i] = 1.00001f * rest; // and roundings
+        steps_init(&cells[i], &z->steps[i]);
+        z->own[i] = own_scale(&cells[i], &z->steps[i]);
+        max       = z->own[i] > max ? z->own[i] : max;
+        for (int k = 0; k < z->steps[i].n_bundles; k++) {
+            rest += z->steps[i].bundle[k].most;
+        }
+    }
+    return max;
+}
+
+uint16_t berth_lattice_fit(
+    const struct frame *f, const struct cell *cells, int n_cells, const float *levels, int n_levels, float *d, uint8_t *level) {
+    enum { N_ROUNDS = 4 };
+    struct choice best = {.d = 0.0f};
+    struct search z;
+    z.n_cells       = n_cells;
+    z.levels        = levels;
+    z.n_levels      = n_levels;
+    const float max = search_init(cells, &z);
+    // The largest cell at the top level, beyond it, or as low as the middle, in quarter steps.
+    const float top     = levels[n_levels - 1];
+    const float quarter = 0.25f * (levels[1] - levels[0]);
+    for (int t = -4; t < 2 * n_levels; t++) {
+        struct choice c = {.d = max / (top - quarter * (float) t)};
+        c.h             = frame_round_half(f, &c.d);
+        if (choose_levels(&z, 1, 0.99999f * best.gain, &c) && c.gain > best.gain) {
+            best = c;
+        }
+    }
+    for (int round = 0; round < N_ROUNDS && best.d > 0.0f; round++) {
+        struct choice c = {.d = refit(&z, &best)};
+        c.h             = frame_round_half(f, &c.d);
+        if (c.h == best.h || !choose_levels(&z, 2, 0.99999f * best.gain, &c) || !(c.gain > best.gain)) {
+            break;
+        }
+        best = c;
+    }
+    *d = best.d;
+    memcpy(level, best.level, (size_t) n_cells);
+    return best.h;
+}
