@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cpu/cpu.h"
+#include "cpu/rowio.h"
 
 // s[ix + iy * ld_s] = dot(row ix of x, row iy of y) over n elements; x is of the type given, y of its vec_dot_type; bx and by:
 // bytes from row to row.
@@ -24,4 +25,31 @@ static inline void cpu_dots(const struct cpu_kernels *k, enum ggml_type type, in
                 y + (size_t) iy * by, by, ny - iy < tile->nr ? ny - iy : tile->nr);
         }
     }
+}
+
+// ---- MUL_MAT and MUL_MAT_ID: rows of src[0] with rows of src[1] ----
+
+// What rows of src[1] are to be for the dot products of src[0]'s type.
+static inline enum ggml_type cpu_dot_type(const struct ggml_tensor *op) {
+    return cpu_kernels_best.traits[op->src[0]->type].vec_dot_type;
+}
+
+// src[1] can be fed to the dot product as it is.
+static inline bool cpu_dot_is_ready(const struct ggml_tensor *op) {
+    const struct ggml_tensor *b = op->src[1];
+    return b->type == cpu_dot_type(op) && b->nb[0] == ggml_type_size(b->type);
+}
+
+// There is a dot product for src[0], and src[1] can be brought to what it takes.
+static inline bool cpu_dot_supports(const struct ggml_tensor *op) {
+    const struct cpu_kernels *k = &cpu_kernels_best;
+    const struct ggml_tensor *a = op->src[0];
+    return k->traits[a->type].vec_dot != NULL && a->nb[0] == ggml_type_size(a->type) &&
+           (cpu_dot_is_ready(op) || (cpu_is_float(op->src[1]->type) && k->traits[cpu_dot_type(op)].from_float != NULL));
+}
+
+// As many tasks as have something to do.
+static inline int cpu_dot_tasks(const struct ggml_tensor *op, int n_threads) {
+    const double n = (double) ggml_nelements(op) * (double) op->src[0]->ne[0] / 131072;
+    return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
 }

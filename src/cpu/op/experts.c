@@ -19,33 +19,15 @@
 #define TILE_ROWS 32
 #define TILE_PAIRS 16
 #define WAVE_PAIRS 512
-#define TASK_FLOPS 131072
-
-static enum ggml_type dot_type(const struct ggml_tensor *op) {
-    return cpu_kernels_best.traits[op->src[0]->type].vec_dot_type;
-}
-
-// src[1] can be fed to the dot product as it is.
-static bool is_ready(const struct ggml_tensor *op) {
-    const struct ggml_tensor *b = op->src[1];
-    return b->type == dot_type(op) && b->nb[0] == ggml_type_size(b->type);
-}
 
 static bool supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1], *ids = op->src[2];
     if (a == NULL || b == NULL || ids == NULL || op->type != GGML_TYPE_F32 || op->nb[0] != sizeof(float)) {
         return false;
     }
-    const struct cpu_kernels *k = &cpu_kernels_best;
     const bool fits = ids->type == GGML_TYPE_I32 && a->ne[0] == b->ne[0] && a->ne[3] == 1 && b->ne[3] == 1 && b->ne[1] > 0 &&
                       op->ne[0] == a->ne[1] && op->ne[1] == ids->ne[0] && op->ne[2] == ids->ne[1] && op->ne[2] == b->ne[2];
-    return fits && k->traits[a->type].vec_dot != NULL && a->nb[0] == ggml_type_size(a->type) &&
-           (is_ready(op) || (cpu_is_float(b->type) && k->traits[dot_type(op)].from_float != NULL));
-}
-
-static int n_tasks(const struct ggml_tensor *op, int n_threads) {
-    const double n = (double) ggml_nelements(op) * (double) op->src[0]->ne[0] / TASK_FLOPS;
-    return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
+    return fits && cpu_dot_supports(op);
 }
 
 enum way { TILES, COLUMNS, PANELS };
@@ -93,8 +75,8 @@ static struct work work_of(const struct cpu_kernels *k, const struct ggml_tensor
         w.row_size  = cpu_gemv_y_size(&k->gemv[a->type], n);
         w.rows_size = w.row_size * (size_t) ggml_nrows(b);
     } else {
-        w.row_size  = ggml_row_size(dot_type(op), n);
-        w.rows_size = is_ready(op) ? 0 : cpu_gemm_lines(w.row_size * (size_t) ggml_nrows(b));
+        w.row_size  = ggml_row_size(cpu_dot_type(op), n);
+        w.rows_size = cpu_dot_is_ready(op) ? 0 : cpu_gemm_lines(w.row_size * (size_t) ggml_nrows(b));
         w.own_size  = cpu_gemm_lines(w.row_size * TILE_PAIRS);
     }
     return w;
@@ -240,7 +222,7 @@ static void run_panels(const struct cpu_params *p, struct ggml_tensor *op, const
 
 static void convert_rows(const struct cpu_params *p, const struct ggml_tensor *op, const struct work *w) {
     const struct ggml_tensor *b = op->src[1];
-    const enum ggml_type type   = dot_type(op);
+    const enum ggml_type type   = cpu_dot_type(op);
     float buf[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, b); cpu_piece_next(&it);) {
         const int64_t ir = it.at.i2 * b->ne[1] + it.at.i1;
@@ -318,6 +300,7 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_experts[] = {
-    {GGML_OP_MUL_MAT_ID, {.supports = supports, .n_tasks = n_tasks, .work_size = work_size, .run = run, .uses = CPU_USE_DOT}},
+    {GGML_OP_MUL_MAT_ID,
+        {.supports = supports, .n_tasks = cpu_dot_tasks, .work_size = work_size, .run = run, .uses = CPU_USE_DOT}},
     CPU_OPS_END,
 };

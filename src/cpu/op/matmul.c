@@ -4,50 +4,32 @@
 // slow thread does not hold up the rest. Within a tile, TILE_ROWS rows of src[0] stay in the cache for TILE_COLS rows of src[1].
 // Where the machine has kernels for it, many rows of src[1], or few, go another way: gemm.c, gemv.c.
 
+#include "cpu/op/dots.h"
 #include "cpu/op/gemm.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
 #define TILE_ROWS 32 // of src[0]
 #define TILE_COLS 16 // of src[1]
-#define TASK_FLOPS 131072
-
-static enum ggml_type dot_type(const struct ggml_tensor *op) {
-    return cpu_kernels_best.traits[op->src[0]->type].vec_dot_type;
-}
-
-// src[1] as it is can be fed to the dot product
-static bool is_ready(const struct ggml_tensor *op) {
-    const struct ggml_tensor *b = op->src[1];
-    return b->type == dot_type(op) && b->nb[0] == ggml_type_size(b->type);
-}
 
 static bool supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     if (a == NULL || b == NULL || op->type != GGML_TYPE_F32 || op->nb[0] != sizeof(float)) {
         return false;
     }
-    const struct cpu_kernels *k = &cpu_kernels_best;
-    const bool fits             = a->ne[0] == b->ne[0] && a->ne[2] > 0 && a->ne[3] > 0 && b->ne[2] % a->ne[2] == 0 &&
+    const bool fits = a->ne[0] == b->ne[0] && a->ne[2] > 0 && a->ne[3] > 0 && b->ne[2] % a->ne[2] == 0 &&
                       b->ne[3] % a->ne[3] == 0 && op->ne[0] == a->ne[1] && op->ne[1] == b->ne[1] && op->ne[2] == b->ne[2] &&
                       op->ne[3] == b->ne[3];
-    return fits && k->traits[a->type].vec_dot != NULL && a->nb[0] == ggml_type_size(a->type) &&
-           (is_ready(op) || (cpu_is_float(b->type) && k->traits[dot_type(op)].from_float != NULL));
-}
-
-static int n_tasks(const struct ggml_tensor *op, int n_threads) {
-    const double flops = (double) ggml_nelements(op) * (double) op->src[0]->ne[0];
-    const double n     = flops / TASK_FLOPS;
-    return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
+    return fits && cpu_dot_supports(op);
 }
 
 static size_t row_size(const struct ggml_tensor *op) {
-    return ggml_row_size(dot_type(op), op->src[1]->ne[0]);
+    return ggml_row_size(cpu_dot_type(op), op->src[1]->ne[0]);
 }
 
 // Enough for the way it will go, and for the portable kernels, which know only tiles.
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
-    const size_t rows  = is_ready(op) ? 0 : row_size(op) * (size_t) ggml_nrows(op->src[1]);
+    const size_t rows  = cpu_dot_is_ready(op) ? 0 : row_size(op) * (size_t) ggml_nrows(op->src[1]);
     const size_t other = cpu_gemm_takes(&cpu_kernels_best, op)   ? cpu_gemm_work_size(op, tasks)
                          : cpu_gemv_takes(&cpu_kernels_best, op) ? cpu_gemv_work_size(op)
                                                                  : 0;
@@ -59,7 +41,7 @@ static size_t work_size(const struct ggml_tensor *op, int tasks) {
 static void convert_rows(const struct cpu_params *p, const struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
     const size_t size           = row_size(op);
-    const enum ggml_type type   = dot_type(op);
+    const enum ggml_type type   = cpu_dot_type(op);
     const size_t piece_size     = ggml_row_size(type, CPU_PIECE);
     float buf[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, b); cpu_piece_next(&it);) {
@@ -78,7 +60,7 @@ struct cols {
 
 static struct cols batch_cols(const struct cpu_params *p, const struct ggml_tensor *op, int64_t i2, int64_t i3) {
     const struct ggml_tensor *b = op->src[1];
-    if (is_ready(op)) {
+    if (cpu_dot_is_ready(op)) {
         return (struct cols){.data = cpu_row_at(b, 0, i2, i3), .step = b->nb[1]};
     }
     const size_t size = row_size(op);
@@ -129,7 +111,7 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
         cpu_gemv_run(p, op);
         return;
     }
-    if (!is_ready(op)) {
+    if (!cpu_dot_is_ready(op)) {
         convert_rows(p, op);
         cpu_barrier(p);
     }
@@ -157,6 +139,6 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_matmul[] = {
-    {GGML_OP_MUL_MAT, {.supports = supports, .n_tasks = n_tasks, .work_size = work_size, .run = run, .uses = CPU_USE_DOT}},
+    {GGML_OP_MUL_MAT, {.supports = supports, .n_tasks = cpu_dot_tasks, .work_size = work_size, .run = run, .uses = CPU_USE_DOT}},
     CPU_OPS_END,
 };
