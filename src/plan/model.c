@@ -32,27 +32,46 @@ void berth_plan_prob_fini(struct plan_prob *p) {
     *p = (struct plan_prob){0};
 }
 
-bool berth_plan_prob_totals(struct plan_prob *p) {
-    // Differences may wrap on the way; a sum that ends above 2^63 shows as a negative total, since sizes are at most 2^62.
-    uint64_t *total = (uint64_t *) p->total;
+// What is alive in each section, in units of 2^shift; it wraps at 2^64. Returns the sum over all sizes, 2^63 if that passes it.
+static uint64_t fill_totals(struct plan_prob *p, int shift) {
+    const uint64_t top = (uint64_t) 1 << 63;
+    uint64_t *total = (uint64_t *) p->total, all = 0, sum = 0;
     for (int32_t s = 0; s <= p->n_sec; s++) {
         total[s] = 0;
     }
     for (int32_t i = 0; i < p->n; i++) {
-        total[p->a[i]] += (uint64_t) p->size[i];
-        total[p->b[i]] -= (uint64_t) p->size[i];
+        const uint64_t size = (uint64_t) p->size[i] >> shift;
+        total[p->a[i]] += size;
+        total[p->b[i]] -= size;
+        all = all + size < top ? all + size : top; // sizes are at most 2^62
     }
-    p->bound     = 0;
-    p->bound_sec = 0;
-    uint64_t sum = 0;
     for (int32_t s = 0; s < p->n_sec; s++) {
         sum += total[s];
         total[s] = sum;
-        if (sum > (uint64_t) INT64_MAX) {
+    }
+    return all;
+}
+
+bool berth_plan_prob_totals(struct plan_prob *p) {
+    p->bound     = 0;
+    p->bound_sec = 0;
+    // A total that wrapped may look small. In units of 2^30 it cannot wrap, and is at most 2^29 too low, one for each block.
+    const bool may_wrap = fill_totals(p, 0) > (uint64_t) INT64_MAX;
+    if (may_wrap) {
+        fill_totals(p, 30);
+        for (int32_t s = 0; s < p->n_sec; s++) {
+            if (p->total[s] > (int64_t) 1 << 33) {
+                return false;
+            }
+        }
+        fill_totals(p, 0);
+    }
+    for (int32_t s = 0; s < p->n_sec; s++) {
+        if (p->total[s] < 0) {
             return false;
         }
-        if ((int64_t) sum > p->bound) {
-            p->bound     = (int64_t) sum;
+        if (p->total[s] > p->bound) {
+            p->bound     = p->total[s];
             p->bound_sec = s;
         }
     }

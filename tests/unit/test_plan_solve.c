@@ -69,10 +69,13 @@ static void test_refusals(void **state) {
     uint64_t start[2] = {0, 4};
     assert_refused(x, 2, &(struct berth_plan_params){.start = start}, "starting plan is invalid");
     assert_refused(x, -1, NULL, "-1 items");
-    struct berth_plan_item big[4];
-    for (int i = 0; i < 4; i++) {
+    struct berth_plan_item big[9];
+    for (int i = 0; i < 9; i++) {
         big[i] = item(0, 0, (uint64_t) 1 << 62);
     }
+    assert_refused(big, 5, NULL, "2^63"); // 2^62 and 0, if the sum wraps
+    assert_refused(big, 8, NULL, "2^63");
+    assert_refused(big, 9, NULL, "2^63");
     big[3].size--;
     assert_refused(big, 4, NULL, "2^63");
 }
