@@ -86,16 +86,18 @@ done
 cmp "$tmp/q8" "$tmp/kept" || n_bad=$((n_bad + 1))
 expect 3 "nan: is the input itself" quantize --imatrix "$tmp/nan" "$tmp/q8" "$tmp/nan" f16
 # what cannot be written whole leaves what was there, and nothing else
-n=$((n + 1))
-(
-    trap '' XFSZ
-    ulimit -f 100
-    "$berth" gguf quantize models/tales-q8_0.gguf "$tmp/kept" q4_0 > /dev/null 2> "$tmp/err"
-)
-if [ $? -ne 3 ] || ! grep -q "kept: writing failed: File too large" "$tmp/err" || ! cmp -s "$tmp/q8" "$tmp/kept" ||
-    ls "$tmp" | grep -q part; then
-    echo "FAILED: quantize beyond a limit: $(cat "$tmp/err") $(ls "$tmp")"
-    n_bad=$((n_bad + 1))
+if can_limit_files; then
+    n=$((n + 1))
+    (
+        trap '' XFSZ
+        ulimit -f 100
+        "$berth" gguf quantize models/tales-q8_0.gguf "$tmp/kept" q4_0 > /dev/null 2> "$tmp/err"
+    )
+    if [ $? -ne 3 ] || ! grep -q "kept: writing failed: File too large" "$tmp/err" || ! cmp -s "$tmp/q8" "$tmp/kept" ||
+        ls "$tmp" | grep -q part; then
+        echo "FAILED: quantize beyond a limit: $(cat "$tmp/err") $(ls "$tmp")"
+        n_bad=$((n_bad + 1))
+    fi
 fi
 # nor does an end from outside: 4 GiB of a hole take long enough to be stopped
 {

@@ -198,8 +198,12 @@ n=$((n + 2))
 cp $small "$tmp/kept"
 expect 3 "" run -c 2 -p "a prompt that is longer than that context" --trace "$tmp/kept" $model
 cmp -s $small "$tmp/kept" || failed "run --trace: a run that failed has replaced the file"
-{ (ulimit -f 8 && "$berth" gguf quantize $model "$tmp/kept" q4_0 > /dev/null 2> "$tmp/err"); } 2> /dev/null
-[ $? -gt 128 ] && cmp -s $small "$tmp/kept" || failed "gguf quantize with ulimit -f: the file is not as it was: $(cat "$tmp/err")"
+if can_limit_files; then
+    n=$((n + 1))
+    { (ulimit -f 8 && "$berth" gguf quantize $model "$tmp/kept" q4_0 > /dev/null 2> "$tmp/err"); } 2> /dev/null
+    [ $? -gt 128 ] && cmp -s $small "$tmp/kept" ||
+        failed "gguf quantize with ulimit -f: the file is not as it was: $(cat "$tmp/err")"
+fi
 ! ls "$tmp" | grep -q '[.]part' || failed "a part is left: $(ls "$tmp")"
 
 # Closed streams are failures, and what is meant for them goes into no file.
