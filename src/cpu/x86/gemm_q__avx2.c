@@ -11,18 +11,7 @@
 #define OFFSET_8BIT 0
 
 #include "cpu/x86/panel_q.h"
-
-UNPACK_INLINE __m256i quad_at(const char *at) {
-    int32_t v;
-    memcpy(&v, at, sizeof v);
-    return _mm256_set1_epi32(v);
-}
-
-UNPACK_INLINE __m256 float_at(const char *at) {
-    float v;
-    memcpy(&v, at, sizeof v);
-    return _mm256_set1_ps(v);
-}
+#include "cpu/x86/product_q.h"
 
 UNPACK_INLINE __m256i pairs(__m256i x, __m256i y, const bool is_signed) {
     return is_signed ? _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(y, x)) : _mm256_maddubs_epi16(x, y);
@@ -56,33 +45,9 @@ UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int
                 }
             }
         }
-        const __m256 scale = _mm256_loadu_ps((const float *) (const void *) x);
-        for (int c = 0; c < NR; c++) {
-            sum[c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(t[c]), _mm256_mul_ps(scale, float_at(y + 4 * (NR + c))), sum[c]);
-            if (has_min) {
-                sum[c] = _mm256_fmadd_ps(_mm256_loadu_ps((const float *) (const void *) x + MR), float_at(y + 4 * c), sum[c]);
-            }
-        }
+        add_run(sum, t, x, y, has_min);
     }
-    float tile[NR][MR];
-    for (int c = 0; c < NR; c++) {
-        _mm256_storeu_ps(tile[c], sum[c]);
-    }
-    for (int c = 0; c < ny; c++) {
-        memcpy(s + c * ld_s, tile[c], (size_t) nx * sizeof(float));
-    }
+    put_sums(s, ld_s, sum, nx, ny);
 }
 
-#define RUN(how, R, has_min, is_signed) \
-    static void run_##how(int64_t n, float *s, int64_t ld_s, const void *x, int nx, const void *y, int ny) { \
-        product(n, s, ld_s, x, nx, y, ny, R, has_min, is_signed); \
-    }
-RUN(8bit, 32, false, true)
-RUN(32, 32, false, false)
-RUN(32_min, 32, true, false)
-RUN(16, 16, false, false)
-RUN(16_min, 16, true, false)
-
-void cpu_tier_avx2_gemm_q(struct cpu_kernels *k) {
-    gemm_q_fill(k, run_8bit, run_32, run_32_min, run_16, run_16_min);
-}
+GEMM_Q_TIER(cpu_tier_avx2_gemm_q)

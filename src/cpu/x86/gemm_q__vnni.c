@@ -26,8 +26,9 @@ UNPACK_INLINE __m512 floats_at(const char *at) {
     return _mm512_loadu_ps((const void *) at);
 }
 
-UNPACK_INLINE void product(
-    int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int R, const bool has_min) {
+UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int R,
+    const bool has_min, const bool is_8bit) {
+    (void) is_8bit; // all bytes are unsigned here
     __m512 sum0[NR], sum1[NR];
     for (int c = 0; c < NR; c++) {
         sum0[c] = sum1[c] = _mm512_setzero_ps();
@@ -67,16 +68,4 @@ UNPACK_INLINE void product(
     }
 }
 
-#define RUN(how, R, has_min) \
-    static void run_##how(int64_t n, float *s, int64_t ld_s, const void *x, int nx, const void *y, int ny) { \
-        product(n, s, ld_s, x, nx, y, ny, R, has_min); \
-    }
-RUN(8bit, 32, false)
-RUN(32, 32, false)
-RUN(32_min, 32, true)
-RUN(16, 16, false)
-RUN(16_min, 16, true)
-
-void cpu_tier_vnni_gemm(struct cpu_kernels *k) {
-    gemm_q_fill(k, run_8bit, run_32, run_32_min, run_16, run_16_min);
-}
+GEMM_Q_TIER(cpu_tier_vnni_gemm)

@@ -238,3 +238,21 @@ static void gemm_q_fill(struct cpu_kernels *k, panels_run_t run_8bit, panels_run
     ROW(Q6_K, q6_K, k_less_32, 16, 16, 256, 0)
 #undef ROW
 }
+
+// ---- a tier ----
+
+// What a file ends with, once it has product(n, s, ld_s, x, nx, y, ny, R, has_min, is_8bit): runs of R bytes under one scale, and
+// whether they are bytes of 8 bits.
+#define GEMM_Q_RUN(how, R, has_min, is_8bit) \
+    static void run_##how(int64_t n, float *s, int64_t ld_s, const void *x, int nx, const void *y, int ny) { \
+        product(n, s, ld_s, x, nx, y, ny, R, has_min, is_8bit); \
+    }
+#define GEMM_Q_TIER(filler) \
+    GEMM_Q_RUN(8bit, 32, false, true) \
+    GEMM_Q_RUN(32, 32, false, false) \
+    GEMM_Q_RUN(32_min, 32, true, false) \
+    GEMM_Q_RUN(16, 16, false, false) \
+    GEMM_Q_RUN(16_min, 16, true, false) \
+    void filler(struct cpu_kernels *k) { \
+        gemm_q_fill(k, run_8bit, run_32, run_32_min, run_16, run_16_min); \
+    }
