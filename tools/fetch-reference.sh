@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Brings the reference libraries (ggml 0.19.0 as built for node-llama-cpp 3.20.0) for this machine and prints their folder.
+# fetch-reference.sh [VERSION]: brings the reference libraries as built for that version of node-llama-cpp (3.22.1, which is ggml
+# 0.25.1, if none is named; 3.20.0 is ggml 0.19.0) for this machine and prints their folder.
 # They are kept in $BERTH_REFERENCE, or .cache/reference in the repository; a second call does nothing more. BERTH_REFERENCE
 # may also name a folder that holds libggml-base.so itself. Exit code 77: they cannot be had here.
 set -u
 
-version=3.20.0
+version=${1:-3.22.1}
 case $(uname -m) in
     aarch64 | arm64) arch=linux-arm64 ;;
     x86_64 | amd64) arch=linux-x64 ;;

@@ -28,7 +28,8 @@
 #else
 #    define ORACLE_ARCH "none"
 #endif
-#define ORACLE_VERSION "3.20.0"
+#define ORACLE_VERSION "3.22.1"
+#define ORACLE_BUILD "v0.5.0" // in the names of libggml and libllama
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #    define ORACLE_SANITIZED 1

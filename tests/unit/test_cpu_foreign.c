@@ -138,7 +138,7 @@ static ggml_backend_dev_t reference_device(void) {
 static void the_reference_loads_and_runs_it(void **state) {
     (void) state;
     void *base = oracle_load("libggml-base.so");
-    void *ggml = base != NULL ? oracle_load("libggml.b10361.so") : NULL;
+    void *ggml = base != NULL ? oracle_load("libggml." ORACLE_BUILD ".so") : NULL;
     if (ggml == NULL) {
         printf("skipped: %s\n", oracle_why());
         skip();

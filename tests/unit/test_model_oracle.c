@@ -47,8 +47,8 @@ static void log_keep(int level, const char *text, void *user) {
 }
 
 static bool reference_load(void) {
-    void *ggml  = oracle_load("libggml.b10361.so");
-    void *llama = ggml != NULL ? oracle_load("libllama.b10361.so") : NULL;
+    void *ggml  = oracle_load("libggml." ORACLE_BUILD ".so");
+    void *llama = ggml != NULL ? oracle_load("libllama." ORACLE_BUILD ".so") : NULL;
     if (llama == NULL) {
         return false;
     }

@@ -38,7 +38,7 @@ static void log_drop(int level, const char *text, void *user) {
 }
 
 static bool reference_load(void) {
-    void *llama = oracle_load("libllama.b10361.so");
+    void *llama = oracle_load("libllama." ORACLE_BUILD ".so");
     if (llama == NULL) {
         return false;
     }
