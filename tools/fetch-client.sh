@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Installs node-llama-cpp 3.20.0, a client with prebuilt binaries of llama.cpp, and prints the folder that holds its node_modules.
-# It is kept in .cache/client; a second call does nothing more. Exit code 77: it cannot be had here.
+# fetch-client.sh [VERSION]: installs that version of node-llama-cpp (3.22.1 if none is named), a client with prebuilt binaries of
+# llama.cpp, and prints the folder that holds its node_modules. It is kept in $BERTH_CLIENT, or .cache/client in the repository, a
+# folder a version; a second call does nothing more. Exit code 77: it cannot be had here.
 set -u
 
-version=3.20.0
+version=${1:-3.22.1}
 root=$(cd "$(dirname "$0")/.." && pwd)
-folder=${BERTH_CLIENT:-$root/.cache/client}
+folder=${BERTH_CLIENT:-$root/.cache/client}/$version
 if [ ! -f "$folder/node_modules/node-llama-cpp/package.json" ]; then
     if ! command -v npm >/dev/null || ! command -v node >/dev/null; then
         echo "fetch-client: node and npm are not installed, node-llama-cpp cannot be fetched" >&2

@@ -87,6 +87,14 @@ BERTH_API void berth_set_error_v(const char *fmt, va_list args) BERTH_PRINTF(1, 
 BERTH_API void berth_log(enum ggml_log_level level, const char *fmt, ...) BERTH_PRINTF(2, 3);
 BERTH_API void berth_log_v(enum ggml_log_level level, const char *fmt, va_list args) BERTH_PRINTF(2, 0);
 
+// ---- the client's release (client.c) ----
+
+// "b10361", "v0.5.0": a release of llama.cpp that has been loaded. Others, and NULL, tell nothing.
+BERTH_API void berth_client_release(const char *release);
+// The ggml 0.MINOR that all clients of this process were built for, or the oldest that it may be: 19 or 25. 0: not known, or
+// clients of several.
+BERTH_API int berth_client_minor(void);
+
 // ---- checked arithmetic: false if the result does not fit, *out undefined then ----
 
 static inline bool berth_add_ok(size_t a, size_t b, size_t *out) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The base layer: allocations that fail on demand, errors by thread, the log, the clock.
+// The base layer: allocations that fail on demand, errors by thread, the log, the clock, the client's release.
 
 #include "support/check.h"
 
@@ -153,6 +153,24 @@ static void files_and_ids(void **state) {
     assert_string_equal(ggml_version(), "0.19.0");
 }
 
+// Order matters: what was told once stays.
+static void release_is_known_until_it_is_mixed(void **state) {
+    (void) state;
+    static const char *const unknown[] = {NULL, "", "b", "bx", "b0", "b-5", "b10361x", "b10362", "v0.4.9", "v1.0.0", "0"};
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        berth_client_release(unknown[i]);
+        assert_int_equal(berth_client_minor(), 0);
+    }
+    berth_client_release("v0.5.0");
+    berth_client_release("v0.10.2");
+    berth_client_release("other");
+    assert_int_equal(berth_client_minor(), 25);
+    berth_client_release("b10361");
+    assert_int_equal(berth_client_minor(), 0);
+    berth_client_release("b10361");
+    assert_int_equal(berth_client_minor(), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alloc_fails_on_demand),
@@ -164,6 +182,7 @@ int main(void) {
         cmocka_unit_test(status_has_names),
         cmocka_unit_test(clock_runs),
         cmocka_unit_test(files_and_ids),
+        cmocka_unit_test(release_is_known_until_it_is_mixed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
