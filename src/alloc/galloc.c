@@ -44,6 +44,32 @@ static void pool_assign(struct ggml_gallocr *galloc, ggml_backend_buffer_type_t 
     galloc->aligns[i]  = galloc->pools[p].align;
 }
 
+// Host memory that no device works on while the program goes on, or memory of one device.
+static bool is_one_home(ggml_backend_buffer_type_t a, ggml_backend_buffer_type_t b) {
+    const ggml_backend_dev_t x = ggml_backend_buft_get_device(a), y = ggml_backend_buft_get_device(b);
+    const bool is_host = ggml_backend_buft_is_host(a);
+    if (is_host != ggml_backend_buft_is_host(b)) {
+        return false;
+    }
+    if (x != NULL && x == y) {
+        return true;
+    }
+    struct ggml_backend_dev_props of_x = {0}, of_y = {0};
+    ggml_backend_dev_get_props(x, &of_x);
+    ggml_backend_dev_get_props(y, &of_y);
+    return is_host && !of_x.caps.async && !of_y.caps.async;
+}
+
+static void home_assign(struct ggml_gallocr *galloc, const ggml_backend_buffer_type_t *bufts, int i) {
+    galloc->homes[i] = i;
+    for (int j = 0; j < i; j++) {
+        if (bufts[j] == bufts[i] || is_one_home(bufts[j], bufts[i])) {
+            galloc->homes[i] = galloc->homes[j];
+            return;
+        }
+    }
+}
+
 ggml_gallocr_t ggml_gallocr_new_n(ggml_backend_buffer_type_t *bufts, int n_bufs) {
     if (bufts == NULL || n_bufs <= 0) {
         berth_fail(GGML_STATUS_FAILED, "ggml_gallocr_new_n: %d buffer types", n_bufs);
@@ -59,9 +85,10 @@ ggml_gallocr_t ggml_gallocr_new_n(ggml_backend_buffer_type_t *bufts, int n_bufs)
     if (galloc != NULL) {
         galloc->pools   = berth_calloc((size_t) n_bufs, sizeof galloc->pools[0]);
         galloc->pool_of = berth_calloc((size_t) n_bufs, sizeof galloc->pool_of[0]);
+        galloc->homes   = berth_calloc((size_t) n_bufs, sizeof galloc->homes[0]);
         galloc->aligns  = berth_calloc((size_t) n_bufs, sizeof galloc->aligns[0]);
     }
-    if (galloc == NULL || galloc->pools == NULL || galloc->pool_of == NULL || galloc->aligns == NULL) {
+    if (galloc == NULL || galloc->pools == NULL || galloc->pool_of == NULL || galloc->homes == NULL || galloc->aligns == NULL) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_gallocr_new_n: out of memory for an allocator of %d buffers", n_bufs);
         ggml_gallocr_free(galloc);
         return NULL;
@@ -72,6 +99,7 @@ ggml_gallocr_t ggml_gallocr_new_n(ggml_backend_buffer_type_t *bufts, int n_bufs)
     galloc->has_capture = berth_capture_is_on();
     for (int i = 0; i < n_bufs; i++) {
         pool_assign(galloc, bufts[i], i);
+        home_assign(galloc, bufts, i);
     }
     return galloc;
 }
@@ -88,6 +116,7 @@ void ggml_gallocr_free(ggml_gallocr_t galloc) {
     berth_galloc_buffers_free(galloc);
     berth_free(galloc->pools);
     berth_free(galloc->pool_of);
+    berth_free(galloc->homes);
     berth_free(galloc->aligns);
     berth_free(galloc);
 }

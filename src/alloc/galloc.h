@@ -64,6 +64,7 @@ struct ggml_gallocr {
     struct galloc_pool *pools; // one a buffer type
     int n_pools;
     int32_t *pool_of; // [n_bufs]
+    int32_t *homes;   // [n_bufs] buffers of one home are reached alike, so that a node may stay in the memory of its source
     size_t *aligns;   // [n_bufs]
     int n_bufs;
     struct berth_gallocr_options options;

@@ -52,8 +52,11 @@ struct record_rules berth_galloc_record_rules(struct ggml_gallocr *galloc) {
 
 struct lifetime_rules berth_galloc_lifetime_rules(const struct ggml_gallocr *galloc) {
     const struct berth_gallocr_options *o = &galloc->options;
-    return (struct lifetime_rules){
-        .via_views = o->inplace_via_views, .free_unread = o->free_unread, .in_place = o->in_place, .user = o->in_place_user};
+    return (struct lifetime_rules){.via_views = o->inplace_via_views,
+        .free_unread                          = o->free_unread,
+        .homes                                = galloc->homes,
+        .in_place                             = o->in_place,
+        .user                                 = o->in_place_user};
 }
 
 // What runs in place by the caller's word may depend on what a record does not hold, such as an op's parameters.

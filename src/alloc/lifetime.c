@@ -65,11 +65,15 @@ static int32_t takeover_from(const struct replay *r, const struct record_row *no
     const int32_t v                = live->view_src;
     const struct live_row *view_of = &r->live[v];
     const bool is_last_look        = view_of->n_views == 1 && view_of->n_children == 0 && view_of->is_taken;
-    return r->rules->via_views && is_last_look && !view_of->is_output &&
-                   record_same_layout(tensor_of(r->rec, node), r->rec->tensors[p]) &&
+    return is_last_look && !view_of->is_output && record_same_layout(tensor_of(r->rec, node), r->rec->tensors[p]) &&
                    covers(r->rec->tensors[p], r->rec->tensors[v])
                ? v
                : -1;
+}
+
+// Through a view, which ggml does not do, a node stays in its own pool: in another one it might take what is dearer there.
+static bool may_share(const struct replay *r, int32_t a, int32_t b, bool is_direct) {
+    return r->pools[a] == r->pools[b] || (is_direct && r->rules->homes != NULL && r->rules->homes[a] == r->rules->homes[b]);
 }
 
 // A buffer may ask for more bytes for one op's result than for another's.
@@ -87,14 +91,12 @@ static bool keep_shape(struct record *rec, int32_t p) {
     return rec->rows[p].shape >= 0;
 }
 
-static bool take_over(struct replay *r, struct record_row *node) {
-    const struct berth_op_info *info = berth_op_info((enum ggml_op) node->op);
-    const bool is_listed             = info != NULL && info->in_place;
-    const int n_src                  = is_listed || r->rules->in_place != NULL ? node->n_src : 0;
-    for (int i = 0; i < n_src; i++) {
+static bool take_over_src(struct replay *r, struct record_row *node, bool is_listed, bool is_direct) {
+    for (int i = 0; i < node->n_src; i++) {
         const int32_t p    = r->rec->srcs[node->src + i];
         const int32_t from = takeover_from(r, node, p);
-        if (from < 0 || r->pools[r->rec->rows[from].buf] != r->pools[node->buf] || !has_room(r, from, node)) {
+        if (from < 0 || (from == p) != is_direct || !may_share(r, r->rec->rows[from].buf, node->buf, is_direct) ||
+            !has_room(r, from, node)) {
             continue;
         }
         const int i_src = r->rec->slots[node->src + i];
@@ -111,6 +113,16 @@ static bool take_over(struct replay *r, struct record_row *node) {
         }
     }
     return false;
+}
+
+// A source itself comes before what a source is a view of: so ggml's choice is taken wherever it has one.
+static bool take_over(struct replay *r, struct record_row *node) {
+    const struct berth_op_info *info = berth_op_info((enum ggml_op) node->op);
+    const bool is_listed             = info != NULL && info->in_place;
+    if (!is_listed && r->rules->in_place == NULL) {
+        return false;
+    }
+    return take_over_src(r, node, is_listed, true) || (r->rules->via_views && take_over_src(r, node, is_listed, false));
 }
 
 // ---- taking and giving back ----

@@ -10,6 +10,7 @@ typedef bool (*lifetime_inplace_t)(const struct ggml_tensor *node, int i_src, vo
 struct lifetime_rules {
     bool via_views;              // in place also through a view that covers its whole source
     bool free_unread;            // inputs and results that nobody reads give their memory back
+    const int32_t *homes;        // [n_bufs] a node may take over memory of another buffer of its home; NULL: of its pool only
     lifetime_inplace_t in_place; // beyond ggml's list, may be NULL
     void *user;
     struct ggml_tensor *const *keep; // [n_keep] these share their memory with nobody

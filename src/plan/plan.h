@@ -204,6 +204,9 @@ enum ggml_status berth_plan_core(
 void berth_plan_exhaust(const struct plan_prob *p, const struct plan_goal *g, int64_t max_nodes, struct plan_state *s);
 // odd.c: the same for odd problems, by local search over orders of placing.
 enum ggml_status berth_plan_search_odd(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
+// chunked.c: a plan whose chunks are used less far, summed; that sum is the state's peak then. Without a deadline a few
+// milliseconds are spent at most. Nothing for problems with fixed blocks or of very many.
+enum ggml_status berth_plan_chunked(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 
 // ---- bound.c ----
 

@@ -299,6 +299,9 @@ static struct worker *workers_new(const struct plan_prob *p, struct crew *crew, 
 }
 
 enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {
+    if (p->chunk > 0 && p->n_fixed == 0) {
+        return berth_plan_chunked(p, g, st);
+    }
     if (plan_prob_is_odd(p) || p->is_loose) {
         return berth_plan_search_odd(p, g, st);
     }

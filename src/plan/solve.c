@@ -117,6 +117,9 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
         }
     }
     enum ggml_status status = berth_plan_fast(p, &goal, &state);
+    if (status == GGML_STATUS_SUCCESS && p->chunk > 0) {
+        status = berth_plan_chunked(p, &goal, &state);
+    }
     if (status == GGML_STATUS_SUCCESS && s->params.budget_us > 0 && !plan_is_done(&state, &goal)) {
         // Each pool gets its share of what earlier ones left over.
         int64_t now      = plan_now_us();

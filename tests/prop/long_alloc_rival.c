@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// long_alloc_rival.c: prop_alloc_rival.c at full length.
+
+#include "alloc_rival.h"
+
+static void never_larger(void **state) {
+    (void) state;
+    rival_cases(check_seed(5000000), 20000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(never_larger)};
+    return cmocka_run_group_tests_name("alloc beside the reference", tests, NULL, NULL);
+}

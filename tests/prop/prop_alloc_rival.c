@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// prop_alloc_rival.c: the allocator beside the reference's on random graphs; long_alloc_rival.c has more.
+
+#include "alloc_rival.h"
+
+static void never_larger(void **state) {
+    (void) state;
+    rival_cases(check_seed(1), 2000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(never_larger)};
+    return cmocka_run_group_tests_name("alloc beside the reference", tests, NULL, NULL);
+}
