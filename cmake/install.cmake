@@ -12,9 +12,17 @@ install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHIN
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ggml)
 install(EXPORT ggml-targets NAMESPACE ggml:: DESTINATION ${package_dir})
-configure_package_config_file(cmake/ggml-config.cmake.in ${PROJECT_BINARY_DIR}/ggml-config.cmake INSTALL_DESTINATION ${package_dir})
-# The version of ggml's API that is served, since that is what find_package(ggml 0.x) asks for.
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/ggml-config-version.cmake VERSION 0.19.0 COMPATIBILITY SameMajorVersion)
+# The version of ggml's API that is served, since that is what find_package(ggml 0.x) asks for; it has all of the older ones.
+set(ggml_version 0.25.1)
+if(BUILD_SHARED_LIBS)
+    set(ggml_is_shared ON)
+else()
+    set(ggml_is_shared OFF)
+endif()
+configure_package_config_file(cmake/ggml-config.cmake.in ${PROJECT_BINARY_DIR}/ggml-config.cmake INSTALL_DESTINATION ${package_dir}
+    PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_BINDIR)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/ggml-config-version.cmake
+    VERSION ${ggml_version} COMPATIBILITY SameMajorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ggml-config.cmake ${PROJECT_BINARY_DIR}/ggml-config-version.cmake DESTINATION ${package_dir})
 
 # The prefix is only known when installing, so the file finds it from its own place.
@@ -27,15 +35,18 @@ endif()
 configure_file(cmake/ggml.pc.in ${PROJECT_BINARY_DIR}/ggml.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/ggml.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-# The libraries again, under the names that llama.cpp's prebuilt binaries ask for: docs/llama.cpp.md.
+# The libraries again, under the names that llama.cpp's binaries ask for: docs/llama.cpp.md. Links, also in the build folder: a file
+# has one copy in a process, whatever it was asked for as.
 if(BUILD_SHARED_LIBS)
-    set(link_dir ${CMAKE_INSTALL_LIBDIR}/berth)
-    foreach(link libggml-base.so:libggml-base.so libggml.so:libggml.b10361.so libggml-cpu.so:libggml-cpu.so)
-        string(REPLACE ":" ";" names ${link})
-        list(GET names 0 file)
-        list(GET names 1 name)
-        file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/links)
-        file(CREATE_LINK ../${file} ${PROJECT_BINARY_DIR}/links/${name} SYMBOLIC)
-        install(FILES ${PROJECT_BINARY_DIR}/links/${name} DESTINATION ${link_dir})
+    install(TARGETS ggml-base-so0 ggml-cpu-so0 ggml-so0 LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_SKIP)
+    set(link_dir ${PROJECT_BINARY_DIR}/lib/berth)
+    file(MAKE_DIRECTORY ${link_dir})
+    foreach(name libggml-base.so libggml-cpu.so libggml.so)
+        file(CREATE_LINK ../${name} ${link_dir}/${name} SYMBOLIC)
+        file(CREATE_LINK ../${name}.0 ${link_dir}/${name}.0 SYMBOLIC)
     endforeach()
+    foreach(release b10361 v0.5.0)
+        file(CREATE_LINK ../libggml.so ${link_dir}/libggml.${release}.so SYMBOLIC)
+    endforeach()
+    install(DIRECTORY ${link_dir} DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()

@@ -4,6 +4,7 @@
 // No list of names: what lies in the folder counts. A NAME that is registered already is left alone. The CPU comes last,
 // the others in alphabetical order, so that the order of devices does not depend on the file system.
 
+#include "registry/client.h"
 #include "registry/registry.h"
 
 #include <dirent.h>
@@ -187,6 +188,7 @@ static void load_default_folders(void) {
 }
 
 void ggml_backend_load_all_from_path(const char *dir_path) {
+    berth_client_look(); // what was loaded after this library
     berth_registry_ready();
     if (dir_path == NULL) {
         load_default_folders();

@@ -16,6 +16,7 @@ cmake -S "$scratch" -B "$scratch/b" -G Ninja -DCMAKE_PREFIX_PATH="$tree" >"$scra
 cmake --build "$scratch/b" >"$scratch/build.log" || { cat "$scratch/build.log"; exit 1; }
 "$scratch/b/hello" 2>/dev/null
 "$scratch/b/base_only" >/dev/null 2>&1
+"$scratch/b/everything" >/dev/null 2>&1
 "$scratch/b/wrappers"
 
 PKG_CONFIG_PATH=$(dirname "$(find "$tree" -name ggml.pc)")

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT
+// client.c: a look at the libraries that were loaded together with this one. A client that needs functions of a newer ggml would
+// be loaded without a word (names are resolved when they are first called) and end at the first of them; so this says
+// all of them at once.
+//
+// Two walks over the loaded libraries: the first collects what clients ask for, the second strikes off what there is. Names are
+// copied, and nothing of a library is held on to between the walks, so that another thread may unload it.
+
+#include "registry/client.h"
+
+#include "base/lock.h"
+#include "registry/elf.h"
+#include "registry/registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ASKS_MAX 65536 // names that are looked up, of all clients
+
+bool berth_client_imports(const char *symbol) {
+    static const char *const prefixes[] = {"ggml_", "gguf_", "quantize_", "dequantize_"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+        if (strncmp(symbol, prefixes[i], strlen(prefixes[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool berth_client_release_of(const char *library, char *release, size_t size) {
+    static const char prefix[] = "libggml.", suffix[] = ".so";
+    const size_t len = strlen(library), around = sizeof prefix - 1 + sizeof suffix - 1;
+    if (len <= around || len - around >= size || strncmp(library, prefix, sizeof prefix - 1) != 0 ||
+        strcmp(library + len - (sizeof suffix - 1), suffix) != 0) {
+        return false;
+    }
+    memcpy(release, library + sizeof prefix - 1, len - around);
+    release[len - around] = '\0';
+    return true;
+}
+
+// ---- what is asked for ----
+
+struct ask {
+    char *name;
+    uint32_t i_client;
+    bool is_there;
+};
+
+struct look {
+    struct ask *asks;
+    size_t n, n_cap;
+    char (*clients)[64]; // their file names, cut if need be
+    size_t n_clients, n_clients_cap;
+    bool ok; // false: out of memory, or too much of it
+};
+
+static const char *file_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path[0] != '\0' ? path : "the program";
+}
+
+static void add_import(void *user, const char *name, bool is_defined, bool is_weak) {
+    struct look *look = user;
+    if (is_defined || is_weak || !berth_client_imports(name) || !look->ok) {
+        return;
+    }
+    const size_t size = strlen(name) + 1;
+    char *copy        = look->n < ASKS_MAX ? berth_malloc(size) : NULL;
+    if (copy == NULL || !berth_grow((void **) &look->asks, &look->n_cap, look->n + 1, sizeof look->asks[0])) {
+        berth_free(copy);
+        look->ok = false;
+        return;
+    }
+    memcpy(copy, name, size);
+    look->asks[look->n++] = (struct ask){copy, (uint32_t) look->n_clients - 1, false};
+}
+
+static void tell_release(const char *library) {
+    char release[32];
+    if (berth_client_release_of(library, release, sizeof release)) {
+        berth_client_release(release);
+    }
+}
+
+// Does it ask for a library of ggml's? Then the release in that name is told.
+static bool is_client(const struct berth_elf *elf) {
+    const char *name;
+    bool found = false;
+    for (size_t i = 0; (name = berth_elf_name(elf, DT_NEEDED, i)) != NULL; i++) {
+        found = found || strncmp(name, "libggml", strlen("libggml")) == 0;
+        tell_release(name);
+    }
+    return found;
+}
+
+static int collect(struct dl_phdr_info *info, size_t size, void *user) {
+    struct look *look = user;
+    struct berth_elf elf;
+    (void) size;
+    tell_release(file_name(info->dlpi_name)); // a program may load libggml before what asks for it
+    if (berth_elf_loaded(&elf, info) && is_client(&elf) && look->ok) {
+        look->ok = berth_grow((void **) &look->clients, &look->n_clients_cap, look->n_clients + 1, sizeof look->clients[0]);
+        if (look->ok) {
+            snprintf(look->clients[look->n_clients++], sizeof look->clients[0], "%s", file_name(info->dlpi_name));
+            look->ok = berth_elf_symbols(&elf, add_import, look) && look->ok;
+        }
+    }
+    berth_elf_fini(&elf);
+    return 0;
+}
+
+// ---- what there is ----
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const struct ask *) a)->name, ((const struct ask *) b)->name);
+}
+
+static void strike_off(void *user, const char *name, bool is_defined, bool is_weak) {
+    struct look *look = user;
+    (void) is_weak;
+    if (!is_defined || !berth_client_imports(name)) {
+        return;
+    }
+    const struct ask key = {.name = (char *) name};
+    struct ask *found    = bsearch(&key, look->asks, look->n, sizeof key, by_name);
+    if (found == NULL) {
+        return;
+    }
+    while (found > look->asks && by_name(found - 1, &key) == 0) {
+        found--;
+    }
+    for (; found < look->asks + look->n && by_name(found, &key) == 0; found++) {
+        found->is_there = true;
+    }
+}
+
+static int strike(struct dl_phdr_info *info, size_t size, void *user) {
+    struct look *look = user;
+    struct berth_elf elf;
+    (void) size;
+    if (berth_elf_loaded(&elf, info)) {
+        const char *soname = berth_elf_name(&elf, DT_SONAME, 0);
+        // Symbols of others, a C++ library's ten thousands, are not looked at.
+        if (strncmp(file_name(info->dlpi_name), "libggml", 7) == 0 || (soname != NULL && strncmp(soname, "libggml", 7) == 0)) {
+            look->ok = berth_elf_symbols(&elf, strike_off, look) && look->ok;
+        }
+    }
+    berth_elf_fini(&elf);
+    return 0;
+}
+
+// ---- the answer ----
+
+static void say_client(const struct look *look, uint32_t i_client) {
+    char names[1024];
+    size_t n = 0, used = 0;
+    names[0] = '\0';
+    for (size_t i = 0; i < look->n; i++) {
+        if (look->asks[i].is_there || look->asks[i].i_client != i_client) {
+            continue;
+        }
+        n++;
+        const int len = snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", look->asks[i].name);
+        if (len < 0 || used + (size_t) len >= sizeof names - 8) { // the rest is a number
+            snprintf(names + used, sizeof names - used, "%s", used > 0 ? ", ..." : "...");
+            used = sizeof names - 1;
+        } else {
+            used += (size_t) len;
+        }
+    }
+    if (n > 0) {
+        berth_log(GGML_LOG_LEVEL_ERROR,
+            "berth: %s needs %zu function%s that Berth %s (ggml %s) does not have, and will end when it calls one: %s. "
+            "A newer Berth is needed, or an older client; `berth client FOLDER` says more.\n",
+            look->clients[i_client], n, n == 1 ? "" : "s", berth_version(), ggml_version(), names);
+    }
+}
+
+// A library is told of once, as long as there are few.
+static void say_new(const struct look *look) {
+    static char told[16][sizeof look->clients[0]];
+    static size_t n_told;
+    for (uint32_t i = 0; i < look->n_clients; i++) {
+        bool is_told = false;
+        for (size_t k = 0; k < n_told; k++) {
+            is_told = is_told || strcmp(told[k], look->clients[i]) == 0;
+        }
+        if (!is_told) {
+            say_client(look, i);
+        }
+        if (!is_told && n_told < sizeof told / sizeof told[0]) {
+            memcpy(told[n_told++], look->clients[i], sizeof told[0]);
+        }
+    }
+}
+
+static int count_loads(struct dl_phdr_info *info, size_t size, void *user) {
+    unsigned long long *n = user;
+    (void) size;
+    *n = info->dlpi_adds;
+    return 1; // each says the same
+}
+
+void berth_client_look(void) {
+    static struct berth_lock lock = BERTH_LOCK_INIT;
+    static unsigned long long n_loads_seen;
+    unsigned long long n_loads = 0;
+    struct look look           = {.ok = true};
+    berth_lock_take(&lock);
+    dl_iterate_phdr(count_loads, &n_loads);
+    if (n_loads != n_loads_seen) {
+        n_loads_seen = n_loads;
+        dl_iterate_phdr(collect, &look);
+        if (look.ok && look.n > 0) {
+            qsort(look.asks, look.n, sizeof look.asks[0], by_name);
+            dl_iterate_phdr(strike, &look);
+        }
+        if (look.ok) {
+            say_new(&look);
+        }
+    }
+    berth_lock_drop(&lock);
+    for (size_t i = 0; i < look.n; i++) {
+        berth_free(look.asks[i].name);
+    }
+    berth_free(look.asks);
+    berth_free(look.clients);
+}
+
+#ifdef GGML_SHARED
+__attribute__((constructor)) static void on_load(void) {
+    berth_client_look();
+}
+#endif

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// loader.c: a program that is not linked with ggml loads libraries one after the other, as Node does: lazily, each for itself.
+// Says for each where ggml_init and ggml_backend_load_all are, seen from it, and whether the base knows the client's release.
+// In the end backends are loaded from a folder that is not there, as programs do first of all.
+//
+//     loader LIBRARY...
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+int main(int argc, char **argv) {
+    void (*load_all)(const char *) = NULL;
+    for (int i = 1; i < argc; i++) {
+        void *handle = dlopen(argv[i], RTLD_LAZY | RTLD_LOCAL);
+        if (handle == NULL) {
+            printf("%s\n", dlerror());
+            return 1;
+        }
+        int (*minor)(void);
+        void *p = dlsym(handle, "berth_client_minor");
+        memcpy(&minor, &p, sizeof minor);
+        printf("base %p registry %p client 0.%d\n", dlsym(handle, "ggml_init"), dlsym(handle, "ggml_backend_load_all"),
+            minor != NULL ? minor() : -1);
+        fflush(stdout);
+        p = dlsym(handle, "ggml_backend_load_all_from_path");
+        if (p != NULL) {
+            memcpy(&load_all, &p, sizeof load_all);
+        }
+    }
+    if (load_all != NULL) {
+        load_all("/no/such/folder");
+    }
+    return 0;
+}
