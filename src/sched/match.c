@@ -143,7 +143,7 @@ enum sched_match sched_memo_match(
         return SCHED_OTHER;
     }
     const int32_t n_listed = memo->n_nodes + memo->n_leafs;
-    put                    = put && memo->n_slots == 1 && sched_has_places(sched, memo);
+    put                    = put && sched_has_places(sched, memo);
     bool all_put           = put;
     for (int32_t r = 0; r < memo->n_rows; r++) {
         if (!same_row(sched, memo, r, r < n_listed)) {

@@ -168,7 +168,7 @@ static struct sched_memo *memo_find(struct ggml_backend_sched *sched, const stru
         if (memo == NULL || !memo->is_split || memo->n_slots != sched->n_copies) {
             continue;
         }
-        const enum sched_match match = sched_memo_match(sched, memo, graph, put, &moved);
+        const enum sched_match match = sched_memo_match(sched, memo, graph, put && memo->n_slots == 1, &moved);
         if (match != SCHED_OTHER) {
             memo_move(memo, moved);
             sched->is_put = match == SCHED_SAME_PLACED;
@@ -259,7 +259,12 @@ static enum ggml_status place(struct ggml_backend_sched *sched, struct sched_mem
         sched->slot = 0;
     }
     sched->last_run = memo;
-    status          = sched->is_put ? GGML_STATUS_SUCCESS : sched_place(sched, memo);
+    if (!sched->is_put && sched->carry != NULL) {
+        status = sched_carry_take(sched, sched->carry, sched->graph);
+    }
+    if (!sched->is_put && status == GGML_STATUS_SUCCESS) {
+        status = sched_place(sched, memo);
+    }
     if (status == GGML_STATUS_SUCCESS && !sched->is_put && !sched_is_all_put(memo) && sched_memo_is_tangled(memo)) {
         status = memo_remake(sched, memo);
     }
@@ -340,7 +345,6 @@ void ggml_backend_sched_reserve_size(ggml_backend_sched_t sched, struct ggml_cgr
 static enum ggml_status alloc_graph(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
     const enum ggml_status status = prepare_and(sched, graph, place);
     sched->is_alloc               = status == GGML_STATUS_SUCCESS;
-    sched->seen                   = *graph;
     return status;
 }
 
@@ -350,26 +354,37 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
 
 // ---- computing ----
 
-// The graph that has its memory. Only a glance: a program that changes an allocated graph has to reset.
-static bool is_allocated(const struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) {
-    const struct ggml_cgraph *seen = &sched->seen;
-    return sched->is_alloc && sched->graph == graph && seen->nodes == graph->nodes && seen->n_nodes == graph->n_nodes &&
-           seen->n_leafs == graph->n_leafs && seen->uid == graph->uid &&
-           (graph->n_nodes == 0 || (sched->cur->tensors_at[0] == graph->nodes[0] &&
-                                       sched->cur->tensors_at[graph->n_nodes - 1] == graph->nodes[graph->n_nodes - 1]));
+// The graph that has its memory, as it was then: nothing that decides a result or a place has changed.
+static bool is_allocated(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) {
+    struct sched_memo *memo = sched->cur;
+    bool moved              = false;
+    if (!sched->is_alloc || sched_memo_match(sched, memo, graph, true, &moved) != SCHED_SAME_PLACED) {
+        return false;
+    }
+    memo_move(memo, moved);
+    uids_renew(memo, sched->slot);
+    return true;
+}
+
+// The program may change a graph until it is computed, and between computations: what it wrote into inputs counts.
+static enum ggml_status make_ready(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
+    if (sched->graph == graph && is_allocated(sched, graph)) {
+        return GGML_STATUS_SUCCESS;
+    }
+    struct sched_carry carry      = {0};
+    sched->carry                  = &carry;
+    const enum ggml_status status = alloc_graph(sched, graph);
+    sched->carry                  = NULL;
+    sched_carry_give(&carry);
+    return status;
 }
 
 enum ggml_status ggml_backend_sched_graph_compute_async(ggml_backend_sched_t sched, struct ggml_cgraph *graph) {
     if (!has_arguments(__func__, sched, graph)) {
         return GGML_STATUS_FAILED;
     }
-    if (!is_allocated(sched, graph)) {
-        const enum ggml_status status = alloc_graph(sched, graph);
-        if (status != GGML_STATUS_SUCCESS) {
-            return status;
-        }
-    }
-    return sched_run(sched);
+    const enum ggml_status status = make_ready(sched, graph);
+    return status == GGML_STATUS_SUCCESS ? sched_run(sched) : status;
 }
 
 enum ggml_status ggml_backend_sched_graph_compute(ggml_backend_sched_t sched, struct ggml_cgraph *graph) {

@@ -158,6 +158,8 @@ struct sched_memo {
     int64_t used;             // clock of the last use
 };
 
+struct sched_carry;
+
 // ---- the scheduler ----
 
 struct sched_trace_event {
@@ -194,10 +196,10 @@ struct ggml_backend_sched {
     struct sched_memo *cur;      // the graph that was split last, NULL after reset
     struct sched_memo *last_run; // of the graph that was placed last
     struct ggml_cgraph *graph;   // of cur
-    struct ggml_cgraph seen;     // its fields when it was allocated
     bool is_alloc;
-    bool is_put;       // all addresses of cur are given
-    bool was_reserved; // growing again is worth a line
+    bool is_put;               // all addresses of cur are given
+    struct sched_carry *carry; // while a graph is placed to be computed: its inputs hold what the program wrote. Else NULL
+    bool was_reserved;         // growing again is worth a line
     int64_t clock;
 
     int n_copies; // graphs in flight
@@ -313,6 +315,21 @@ bool sched_has_places(const struct ggml_backend_sched *sched, const struct sched
 enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
 // Is every tensor where its row says? One that stands at two rows is not, nor one that its buffer has put elsewhere.
 bool sched_is_all_put(const struct sched_memo *memo);
+
+// ---- carry.c ----
+
+// Bytes of inputs on their way from one place to another.
+struct sched_carry {
+    bool is_taken;
+    struct carried *list; // [n]
+    size_t n, cap;
+};
+
+// Takes the inputs that the scheduler has placed out of their places, once; then the graph is placed, or not; then they are given
+// their bytes, or their old places.
+enum ggml_status sched_carry_take(
+    struct ggml_backend_sched *sched, struct sched_carry *carry, const struct ggml_cgraph *graph) BERTH_MUST_USE;
+void sched_carry_give(struct sched_carry *carry);
 
 // ---- run.c ----
 
