@@ -47,6 +47,13 @@ struct ggml_backend_buffer {
     enum ggml_backend_buffer_usage usage;
 };
 
+// What a backend may ask for while it optimises a graph.
+struct ggml_backend_graph_optimize_params {
+    // Keeps tensor's memory until the node `until` has run.
+    void (*add_alloc_dep)(void *user_data, struct ggml_tensor *tensor, struct ggml_tensor *until);
+    void *user_data;
+};
+
 struct ggml_backend_i {
     const char *(*get_name)(ggml_backend_t);
     void (*free)(ggml_backend_t);
@@ -63,7 +70,7 @@ struct ggml_backend_i {
     enum ggml_status (*graph_compute)(ggml_backend_t, struct ggml_cgraph *);
     void (*event_record)(ggml_backend_t, ggml_backend_event_t);
     void (*event_wait)(ggml_backend_t, ggml_backend_event_t);
-    void (*graph_optimize)(ggml_backend_t, struct ggml_cgraph *);
+    void (*graph_optimize)(ggml_backend_t, struct ggml_cgraph *, struct ggml_backend_graph_optimize_params *);
 };
 
 struct ggml_backend {
@@ -120,12 +127,15 @@ typedef int (*ggml_backend_score_t)(void);
 
 // ---- for backends ----
 
+// Whether a buffer type may ask for more than ggml_nbytes() for a result of this op.
+GGML_API bool ggml_op_alloc_size_may_expand(enum ggml_op op);
 GGML_API ggml_backend_buffer_t ggml_backend_buffer_init(
     ggml_backend_buffer_type_t buft, struct ggml_backend_buffer_i iface, void *context, size_t size);
 GGML_API bool ggml_backend_buffer_copy_tensor(const struct ggml_tensor *src, struct ggml_tensor *dst);
 GGML_API ggml_backend_buffer_t ggml_backend_multi_buffer_alloc_buffer(ggml_backend_buffer_t *buffers, size_t n_buffers);
 GGML_API bool ggml_backend_buffer_is_multi_buffer(ggml_backend_buffer_t buffer);
 GGML_API void ggml_backend_multi_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage);
+GGML_API void ggml_backend_meta_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage);
 GGML_API bool ggml_backend_is_meta(ggml_backend_t backend);
 GGML_API bool ggml_backend_buffer_is_meta(ggml_backend_buffer_t buf);
 GGML_API bool ggml_backend_buft_is_meta(ggml_backend_buffer_type_t buft);

@@ -60,6 +60,7 @@ struct ggml_backend_dev_caps {
     bool host_buffer;
     bool buffer_from_host_ptr;
     bool events;
+    bool mmap_support; // weights may be read through a mapping of their file
 };
 
 struct ggml_backend_dev_props {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ggml.h: tensors, op constructors and graphs. Names, signatures, layouts and values are those of ggml 0.19.0, so that
+// ggml.h: tensors, op constructors and graphs. Names, signatures, layouts and values are those of ggml 0.25.1, so that
 // programs and libraries built for ggml work with Berth. What goes beyond ggml is in berth.h.
 // No function here ends the process, ggml_abort() apart. A constructor that cannot do what was asked returns the
 // context's poison tensor (see berth.h); with a NULL context it returns NULL.
@@ -197,9 +197,15 @@ enum ggml_type {
     GGML_TYPE_COUNT   = 43,
 };
 
+// The least precision that a backend may use, most precise first; UNDEFINED: what it likes.
 enum ggml_prec {
-    GGML_PREC_DEFAULT = 0,
-    GGML_PREC_F32     = 10,
+    GGML_PREC_UNDEFINED = 0,
+    GGML_PREC_DEFAULT   = 0,
+    GGML_PREC_F32       = 10,
+    GGML_PREC_BF16      = 15,
+    GGML_PREC_F16       = 20,
+    GGML_PREC_Q8        = 30,
+    GGML_PREC_Q4        = 40,
 };
 
 enum ggml_op_hint {
@@ -370,13 +376,14 @@ enum ggml_unary_op {
 };
 
 enum ggml_glu_op {
-    GGML_GLU_OP_REGLU       = 0,
-    GGML_GLU_OP_GEGLU       = 1,
-    GGML_GLU_OP_SWIGLU      = 2,
-    GGML_GLU_OP_SWIGLU_OAI  = 3,
-    GGML_GLU_OP_GEGLU_ERF   = 4,
-    GGML_GLU_OP_GEGLU_QUICK = 5,
-    GGML_GLU_OP_COUNT       = 6,
+    GGML_GLU_OP_REGLU        = 0,
+    GGML_GLU_OP_GEGLU        = 1,
+    GGML_GLU_OP_SWIGLU       = 2,
+    GGML_GLU_OP_SWIGLU_OAI   = 3,
+    GGML_GLU_OP_GEGLU_ERF    = 4,
+    GGML_GLU_OP_GEGLU_QUICK  = 5,
+    GGML_GLU_OP_SWIGLU_CLAMP = 6,
+    GGML_GLU_OP_COUNT        = 7,
 };
 
 enum ggml_object_type {
@@ -743,6 +750,8 @@ GGML_API struct ggml_tensor *ggml_geglu_erf_split(struct ggml_context *ctx, stru
 GGML_API struct ggml_tensor *ggml_geglu_quick_split(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 GGML_API struct ggml_tensor *ggml_swiglu_oai(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float alpha, float limit);
+GGML_API struct ggml_tensor *ggml_swiglu_clamp(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float limit);
 
 // ---- normalisation ----
 
@@ -760,6 +769,9 @@ GGML_API struct ggml_tensor *ggml_rms_norm_back(
 // ---- products ----
 
 GGML_API struct ggml_tensor *ggml_mul_mat(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+// False: the op has no such precision to set.
+GGML_API bool ggml_prec_set_acc(struct ggml_tensor *a, enum ggml_prec prec);
+GGML_API bool ggml_prec_set_src(struct ggml_tensor *a, enum ggml_prec prec, int idx);
 GGML_API void ggml_mul_mat_set_prec(struct ggml_tensor *a, enum ggml_prec prec);
 GGML_API void ggml_mul_mat_set_hint(struct ggml_tensor *a, enum ggml_op_hint hint);
 GGML_API struct ggml_tensor *ggml_mul_mat_id(
@@ -865,7 +877,8 @@ GGML_API struct ggml_tensor *ggml_rope_ext_back(struct ggml_context *ctx, struct
 GGML_API struct ggml_tensor *ggml_rope_multi_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale,
     float ext_factor, float attn_factor, float beta_fast, float beta_slow);
-GGML_API struct ggml_tensor *ggml_clamp(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
+// Dimensions n_offs to n_offs + n_dims are turned as if they began at 0.
+GGML_API struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_offs);
 
 // ---- convolution, pooling, resampling ----
 
@@ -924,6 +937,8 @@ GGML_API struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struc
 GGML_API struct ggml_tensor *ggml_roll(
     struct ggml_context *ctx, struct ggml_tensor *a, int shift0, int shift1, int shift2, int shift3);
 GGML_API struct ggml_tensor *ggml_tri(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_tri_type type);
+GGML_API struct ggml_tensor *ggml_clamp(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
+GGML_API struct ggml_tensor *ggml_clamp_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max);
 GGML_API struct ggml_tensor *ggml_fill(struct ggml_context *ctx, struct ggml_tensor *a, float c);
 GGML_API struct ggml_tensor *ggml_fill_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float c);
 GGML_API struct ggml_tensor *ggml_timestep_embedding(
@@ -942,12 +957,16 @@ GGML_API struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx, struc
     struct ggml_tensor *v, struct ggml_tensor *mask, float scale, float max_bias, float logit_softcap);
 GGML_API void ggml_flash_attn_ext_set_prec(struct ggml_tensor *a, enum ggml_prec prec);
 GGML_API enum ggml_prec ggml_flash_attn_ext_get_prec(const struct ggml_tensor *a);
+// No row of the mask lets more than n_kv_max keys through; 0: not known.
+GGML_API void ggml_flash_attn_ext_set_n_kv_max(struct ggml_tensor *a, int32_t n_kv_max);
 GGML_API void ggml_flash_attn_ext_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks);
 GGML_API struct ggml_tensor *ggml_flash_attn_back(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *d, bool masked);
 GGML_API struct ggml_tensor *ggml_ssm_conv(struct ggml_context *ctx, struct ggml_tensor *sx, struct ggml_tensor *c);
+// K states are kept: those after the last K tokens, the final one first.
 GGML_API struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx, struct ggml_tensor *s, struct ggml_tensor *x,
-    struct ggml_tensor *dt, struct ggml_tensor *A, struct ggml_tensor *B, struct ggml_tensor *C, struct ggml_tensor *ids);
+    struct ggml_tensor *dt, struct ggml_tensor *A, struct ggml_tensor *B, struct ggml_tensor *C, struct ggml_tensor *ids,
+    int64_t K);
 GGML_API struct ggml_tensor *ggml_win_part(struct ggml_context *ctx, struct ggml_tensor *a, int w);
 GGML_API struct ggml_tensor *ggml_win_unpart(struct ggml_context *ctx, struct ggml_tensor *a, int w0, int h0, int w);
 GGML_API struct ggml_tensor *ggml_unary(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);
@@ -972,6 +991,9 @@ GGML_API struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx, st
 GGML_API struct ggml_tensor *ggml_dsv4_hc_comb(struct ggml_context *ctx, struct ggml_tensor *mixes, struct ggml_tensor *scale,
     struct ggml_tensor *base, float eps, int32_t n_iter);
 GGML_API struct ggml_tensor *ggml_dsv4_hc_pre(struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *weights);
+GGML_API struct ggml_tensor *ggml_dsv4_hc_pre_gated(
+    struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *gate, float scale);
+// comb may be NULL: streams do not mix.
 GGML_API struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *residual,
     struct ggml_tensor *post, struct ggml_tensor *comb);
 

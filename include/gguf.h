@@ -52,6 +52,7 @@ GGML_API struct gguf_context *gguf_init_from_callback(gguf_reader_callback_t cal
     uint64_t max_expected_size, struct gguf_init_params params);
 GGML_API void gguf_free(struct gguf_context *ctx);
 GGML_API const char *gguf_type_name(enum gguf_type type);
+GGML_API size_t gguf_type_size(enum gguf_type type); // of a number in bytes; 0 for strings, arrays, and what is no type
 
 // ---- read ----
 

@@ -33,6 +33,12 @@ ggml_backend_dev_t ggml_backend_meta_device(
     return not_built_in(__func__);
 }
 
+void ggml_backend_meta_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage) {
+    (void) buffer;
+    (void) usage;
+    not_built_in(__func__);
+}
+
 bool ggml_backend_is_meta(ggml_backend_t backend) {
     (void) backend;
     return false;

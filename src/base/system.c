@@ -64,7 +64,7 @@ const char *berth_version(void) {
 }
 
 const char *ggml_version(void) {
-    return "0.19.0";
+    return "0.25.1";
 }
 
 const char *ggml_commit(void) {

@@ -113,8 +113,9 @@ SAMPLE(flash_attn_ext, ggml_flash_attn_ext(c, shaped(c, F32, N, 4, 2, 1), shaped
                            shaped(c, GGML_TYPE_F16, 8, 4, 1, 1), 1.0f, 0.0f, 0.0f))
 SAMPLE(flash_attn_back, ggml_flash_attn_back(c, rows(c, F32), rows(c, a), rows(c, a), rows(c, F32), false))
 SAMPLE(ssm_conv, ggml_ssm_conv(c, shaped(c, a, N, 8, 1, 1), shaped(c, a, 4, 8, 1, 1)))
-SAMPLE(ssm_scan, ggml_ssm_scan(c, shaped(c, a, 16, N, 2, 1), shaped(c, a, N, 2, 4, 1), shaped(c, a, 2, 4, 1, 1),
-                     shaped(c, a, 16, 2, 1, 1), shaped(c, a, 16, 1, 4, 1), shaped(c, a, 16, 1, 4, 1), shaped(c, I32, 1, 1, 1, 1)))
+SAMPLE(
+    ssm_scan, ggml_ssm_scan(c, shaped(c, a, 16, N, 2, 1), shaped(c, a, N, 2, 4, 1), shaped(c, a, 2, 4, 1, 1),
+                  shaped(c, a, 16, 2, 1, 1), shaped(c, a, 16, 1, 4, 1), shaped(c, a, 16, 1, 4, 1), shaped(c, I32, 1, 1, 1, 1), 1))
 SAMPLE(win_part, ggml_win_part(c, shaped(c, a, N, 4, 4, 1), 2))
 SAMPLE(win_unpart, ggml_win_unpart(c, shaped(c, a, N, 2, 2, 4), 4, 4, 2))
 SAMPLE(get_rel_pos, ggml_get_rel_pos(c, shaped(c, a, N, 7, 1, 1), 4, 4))
@@ -142,8 +143,9 @@ static struct ggml_tensor *make_unary(ARGS) {
     return sub == GGML_UNARY_OP_XIELU ? ggml_xielu(c, rows(c, a), 0.8f, 0.8f, 0.5f, -1e-6f)
                                       : ggml_unary(c, rows(c, a), (enum ggml_unary_op) sub);
 }
-SAMPLE(glu, sub == GGML_GLU_OP_SWIGLU_OAI ? ggml_swiglu_oai(c, rows(c, a), rows(c, a), 1.7f, 7.0f)
-                                          : ggml_glu_split(c, rows(c, a), rows(c, a), (enum ggml_glu_op) sub))
+SAMPLE(glu, sub == GGML_GLU_OP_SWIGLU_OAI     ? ggml_swiglu_oai(c, rows(c, a), rows(c, a), 1.7f, 7.0f)
+            : sub == GGML_GLU_OP_SWIGLU_CLAMP ? ggml_swiglu_clamp(c, rows(c, a), rows(c, a), 7.0f)
+                                              : ggml_glu_split(c, rows(c, a), rows(c, a), (enum ggml_glu_op) sub))
 
 static void custom1(struct ggml_tensor *dst, const struct ggml_tensor *x, int ith, int nth, void *data) {
     (void) dst, (void) x, (void) ith, (void) nth, (void) data;

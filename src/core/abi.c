@@ -61,11 +61,12 @@ ABI_FIELD(ggml_tallocr, base, 8, 8);
 ABI_FIELD(ggml_tallocr, alignment, 16, 8);
 ABI_FIELD(ggml_tallocr, offset, 24, 8);
 
-ABI_SIZE(ggml_backend_dev_caps, 4);
+ABI_SIZE(ggml_backend_dev_caps, 5);
 ABI_FIELD(ggml_backend_dev_caps, async, 0, 1);
 ABI_FIELD(ggml_backend_dev_caps, host_buffer, 1, 1);
 ABI_FIELD(ggml_backend_dev_caps, buffer_from_host_ptr, 2, 1);
 ABI_FIELD(ggml_backend_dev_caps, events, 3, 1);
+ABI_FIELD(ggml_backend_dev_caps, mmap_support, 4, 1);
 
 ABI_SIZE(ggml_backend_dev_props, 56);
 ABI_FIELD(ggml_backend_dev_props, name, 0, 8);
@@ -74,7 +75,7 @@ ABI_FIELD(ggml_backend_dev_props, memory_free, 16, 8);
 ABI_FIELD(ggml_backend_dev_props, memory_total, 24, 8);
 ABI_FIELD(ggml_backend_dev_props, type, 32, 4);
 ABI_FIELD(ggml_backend_dev_props, device_id, 40, 8);
-ABI_FIELD(ggml_backend_dev_props, caps, 48, 4);
+ABI_FIELD(ggml_backend_dev_props, caps, 48, 5);
 
 ABI_SIZE(ggml_backend_feature, 16);
 ABI_FIELD(ggml_backend_feature, name, 0, 8);
@@ -166,6 +167,10 @@ ABI_FIELD(ggml_backend_buffer, buft, 88, 8);
 ABI_FIELD(ggml_backend_buffer, context, 96, 8);
 ABI_FIELD(ggml_backend_buffer, size, 104, 8);
 ABI_FIELD(ggml_backend_buffer, usage, 112, 4);
+
+ABI_SIZE(ggml_backend_graph_optimize_params, 16);
+ABI_FIELD(ggml_backend_graph_optimize_params, add_alloc_dep, 0, 8);
+ABI_FIELD(ggml_backend_graph_optimize_params, user_data, 8, 8);
 
 ABI_SIZE(ggml_backend_i, 128);
 ABI_FIELD(ggml_backend_i, get_name, 0, 8);
@@ -306,8 +311,13 @@ _Static_assert(GGML_TYPE_NVFP4 == 40, "GGML_TYPE_NVFP4");
 _Static_assert(GGML_TYPE_Q1_0 == 41, "GGML_TYPE_Q1_0");
 _Static_assert(GGML_TYPE_Q2_0 == 42, "GGML_TYPE_Q2_0");
 _Static_assert(GGML_TYPE_COUNT == 43, "GGML_TYPE_COUNT");
+_Static_assert(GGML_PREC_UNDEFINED == 0, "GGML_PREC_UNDEFINED");
 _Static_assert(GGML_PREC_DEFAULT == 0, "GGML_PREC_DEFAULT");
 _Static_assert(GGML_PREC_F32 == 10, "GGML_PREC_F32");
+_Static_assert(GGML_PREC_BF16 == 15, "GGML_PREC_BF16");
+_Static_assert(GGML_PREC_F16 == 20, "GGML_PREC_F16");
+_Static_assert(GGML_PREC_Q8 == 30, "GGML_PREC_Q8");
+_Static_assert(GGML_PREC_Q4 == 40, "GGML_PREC_Q4");
 _Static_assert(GGML_HINT_NONE == 0, "GGML_HINT_NONE");
 _Static_assert(GGML_HINT_SRC0_IS_HADAMARD == 1, "GGML_HINT_SRC0_IS_HADAMARD");
 _Static_assert(GGML_FTYPE_UNKNOWN == -1, "GGML_FTYPE_UNKNOWN");
@@ -469,7 +479,8 @@ _Static_assert(GGML_GLU_OP_SWIGLU == 2, "GGML_GLU_OP_SWIGLU");
 _Static_assert(GGML_GLU_OP_SWIGLU_OAI == 3, "GGML_GLU_OP_SWIGLU_OAI");
 _Static_assert(GGML_GLU_OP_GEGLU_ERF == 4, "GGML_GLU_OP_GEGLU_ERF");
 _Static_assert(GGML_GLU_OP_GEGLU_QUICK == 5, "GGML_GLU_OP_GEGLU_QUICK");
-_Static_assert(GGML_GLU_OP_COUNT == 6, "GGML_GLU_OP_COUNT");
+_Static_assert(GGML_GLU_OP_SWIGLU_CLAMP == 6, "GGML_GLU_OP_SWIGLU_CLAMP");
+_Static_assert(GGML_GLU_OP_COUNT == 7, "GGML_GLU_OP_COUNT");
 _Static_assert(GGML_OBJECT_TYPE_TENSOR == 0, "GGML_OBJECT_TYPE_TENSOR");
 _Static_assert(GGML_OBJECT_TYPE_GRAPH == 1, "GGML_OBJECT_TYPE_GRAPH");
 _Static_assert(GGML_OBJECT_TYPE_WORK_BUFFER == 2, "GGML_OBJECT_TYPE_WORK_BUFFER");

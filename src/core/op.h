@@ -110,6 +110,13 @@ static inline void berth_op_src(struct ggml_tensor *result, int i, struct ggml_t
     }
 }
 
+// For setters, which have no context: the op would now compute something else than was asked, so it becomes poison itself. text
+// lives as long as the program; the log has the numbers.
+static inline void berth_poison_self(struct ggml_tensor *a, char *text) {
+    a->flags |= BERTH_FLAG_POISON;
+    a->extra = text;
+}
+
 // A view of view_src at view_offs bytes (NULL: a tensor of its own). The one place where tensors are made (tensor.c).
 struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims,
     const int64_t *ne, struct ggml_tensor *view_src, size_t view_offs);

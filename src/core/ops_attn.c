@@ -10,7 +10,7 @@ static bool divides(const struct ggml_tensor *small, const struct ggml_tensor *l
 
 // q: [d_k, n_token, n_head, n_seq], k: [d_k, n_kv, n_head_kv, n_seq], v: [d_v, n_kv, n_head_kv, n_seq], mask: [n_kv, n_token,
 // ...] f16 or NULL. The result is [d_v, n_head, n_token, n_seq], permuted against q. op_params: scale, max_bias, softcap,
-// precision.
+// precision, n_kv_max.
 struct ggml_tensor *ggml_flash_attn_ext(struct ggml_context *ctx, struct ggml_tensor *q, struct ggml_tensor *k,
     struct ggml_tensor *v, struct ggml_tensor *mask, float scale, float max_bias, float logit_softcap) {
     BERTH_SOURCES(ctx, q, k, v);
@@ -55,15 +55,25 @@ void ggml_flash_attn_ext_set_prec(struct ggml_tensor *a, enum ggml_prec prec) {
     }
 }
 
+// Only makes backends faster, so that a number without a meaning is not taken.
+void ggml_flash_attn_ext_set_n_kv_max(struct ggml_tensor *a, int32_t n_kv_max) {
+    if (!is_flash_attn(a, __func__)) {
+        return;
+    }
+    if (n_kv_max < 0) {
+        berth_fail(GGML_STATUS_FAILED, "%s: %s: n_kv_max is %d", __func__, a->name, (int) n_kv_max);
+        return;
+    }
+    a->op_params[4] = n_kv_max;
+}
+
 enum ggml_prec ggml_flash_attn_ext_get_prec(const struct ggml_tensor *a) {
     return is_flash_attn(a, __func__) ? (enum ggml_prec) a->op_params[3] : GGML_PREC_DEFAULT;
 }
 
-// Without its sinks the attention would compute something else than was asked: it becomes poison itself. The log has the numbers.
 static void sinks_refuse(struct ggml_tensor *a) {
     static char text[] = "ggml_flash_attn_ext_add_sinks: the sinks do not fit";
-    a->flags |= BERTH_FLAG_POISON;
-    a->extra = text;
+    berth_poison_self(a, text);
 }
 
 // sinks: one f32 a head, or NULL to take them away.

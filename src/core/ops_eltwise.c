@@ -149,11 +149,19 @@ struct ggml_tensor *ggml_scale_bias_inplace(struct ggml_context *ctx, struct ggm
     return scale(ctx, __func__, a, s, b, true);
 }
 
-// Always in place, as ggml has it.
-struct ggml_tensor *ggml_clamp(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max) {
-    BERTH_SOURCES(ctx, a);
+static struct ggml_tensor *clamp(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, float min, float max, bool inplace) {
+    BERTH_SOURCE_AS(ctx, func, a);
     const float params[] = {min, max};
-    return berth_op_set(ggml_view_tensor(ctx, a), GGML_OP_CLAMP, params, sizeof params, a, NULL, NULL);
+    return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_CLAMP, params, sizeof params, a, NULL, NULL);
+}
+
+struct ggml_tensor *ggml_clamp(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max) {
+    return clamp(ctx, __func__, a, min, max, false);
+}
+
+struct ggml_tensor *ggml_clamp_inplace(struct ggml_context *ctx, struct ggml_tensor *a, float min, float max) {
+    return clamp(ctx, __func__, a, min, max, true);
 }
 
 struct ggml_tensor *ggml_leaky_relu(struct ggml_context *ctx, struct ggml_tensor *a, float negative_slope, bool inplace) {

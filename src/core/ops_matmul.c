@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // ops_matmul.c: products of matrices, and the triangular solve. Results are F32 whatever the sources are.
 // Rows of a and rows of b run along ne[0]: mul_mat gives result[i, j] = <row i of a, row j of b>. Batches (ne[2], ne[3]) of a
-// are repeated over those of b.
+// are repeated over those of b. op_params of mul_mat and mul_mat_id: precision of the sum, hint, unused, precision of b.
 
 #include "core/op.h"
 
@@ -36,6 +36,37 @@ static bool is_mul_mat(const struct ggml_tensor *a, const char *func) {
         return false;
     }
     return true;
+}
+
+// ---- precision: the slot of op_params that holds it, or none ----
+
+static bool is_product(const struct ggml_tensor *a) {
+    return a->op == GGML_OP_MUL_MAT || a->op == GGML_OP_MUL_MAT_ID;
+}
+
+static bool set_slot(struct ggml_tensor *a, int slot, enum ggml_prec prec) {
+    if (slot >= 0) {
+        a->op_params[slot] = (int32_t) prec;
+    }
+    return slot >= 0;
+}
+
+bool ggml_prec_set_acc(struct ggml_tensor *a, enum ggml_prec prec) {
+    if (a == NULL || berth_poisoned(a)) {
+        return false; // reported where it was made
+    }
+    return set_slot(a, is_product(a) ? 0 : a->op == GGML_OP_FLASH_ATTN_EXT ? 3 : -1, prec);
+}
+
+bool ggml_prec_set_src(struct ggml_tensor *a, enum ggml_prec prec, int idx) {
+    if (a == NULL || berth_poisoned(a)) {
+        return false;
+    }
+    if (idx < 0 || idx >= GGML_MAX_SRC) {
+        berth_fail(GGML_STATUS_FAILED, "%s: %s: source %d, there are 0 to %d", __func__, a->name, idx, GGML_MAX_SRC - 1);
+        return false;
+    }
+    return set_slot(a, is_product(a) && idx == 1 ? 3 : -1, prec);
 }
 
 void ggml_mul_mat_set_prec(struct ggml_tensor *a, enum ggml_prec prec) {

@@ -26,11 +26,25 @@ static bool rows_are_dense(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type) && t->nb[1] == t->nb[0] * (size_t) t->ne[0];
 }
 
+#define SCAN_LIKELY_STATES 256 // more than a client keeps to go back some tokens
+
+// Callers built for ggml before 0.25 pass no K: what lies in its place is anything. Where the caller is not known, a number that
+// cannot be meant is 1. One that is taken by mistake costs memory alone: what K = 1 has lies at the same place.
+static int64_t scan_states(const struct ggml_tensor *A, int64_t K) {
+    const int minor = berth_client_minor();
+    if (minor != 0) {
+        return minor < 25 ? 1 : K;
+    }
+    return A->ne[0] == 1 && K >= 1 && K <= SCAN_LIKELY_STATES ? K : 1;
+}
+
 // s: [d_state, d_head, n_head, n_state], x: [d_head, n_head, n_token, n_seq], dt: [n_head, n_token, n_seq],
 // A: [d_state or 1, n_head], B and C: [d_state, n_group, n_token, n_seq], ids: [n_seq], which state a sequence starts from.
+// The result is all of y, then K slabs [d_state, d_head, n_head, n_seq]: the final states, then those 1 to K - 1 tokens before.
 struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx, struct ggml_tensor *s, struct ggml_tensor *x, struct ggml_tensor *dt,
-    struct ggml_tensor *A, struct ggml_tensor *B, struct ggml_tensor *C, struct ggml_tensor *ids) {
+    struct ggml_tensor *A, struct ggml_tensor *B, struct ggml_tensor *C, struct ggml_tensor *ids, int64_t K) {
     BERTH_SOURCES(ctx, s, x, dt, A, B, C, ids);
+    K = scan_states(A, K);
     BERTH_REQUIRE(ctx, ggml_is_contiguous(s), STRIDE_TEXT("s"), BERTH_NB(s));
     BERTH_REQUIRE(ctx, ggml_is_contiguous(dt), STRIDE_TEXT("dt"), BERTH_NB(dt));
     BERTH_REQUIRE(ctx, ggml_is_contiguous(A), STRIDE_TEXT("A"), BERTH_NB(A));
@@ -54,13 +68,19 @@ struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx, struct ggml_tensor *
         "B " BERTH_SHAPE " does not go with x " BERTH_SHAPE " and s " BERTH_SHAPE, BERTH_NE(B), BERTH_NE(x), BERTH_NE(s));
     BERTH_REQUIRE(ctx, ggml_is_matrix(A) && A->ne[1] == n_head && (A->ne[0] == 1 || A->ne[0] == d_state),
         "A is " BERTH_SHAPE ", must be [1 or %" PRId64 ", %" PRId64 "]", BERTH_NE(A), d_state, n_head);
+    BERTH_REQUIRE(ctx, K >= 1 && K <= INT32_MAX, "K is %" PRId64, K);
+    BERTH_REQUIRE(
+        ctx, K == 1 || A->ne[0] == 1, "K is %" PRId64 ", must be 1 where A has %" PRId64 " numbers a head", K, A->ne[0]);
     int64_t state, n;
     const bool fits = berth_mul_i64_ok(s->ne[0], s->ne[1], &state) && berth_mul_i64_ok(state, s->ne[2], &state) &&
-                      berth_mul_i64_ok(state, n_seq, &state) && berth_add_i64_ok(state, ggml_nelements(x), &n);
-    BERTH_REQUIRE(ctx, fits, "s " BERTH_SHAPE " and x " BERTH_SHAPE " make too many elements", BERTH_NE(s), BERTH_NE(x));
+                      berth_mul_i64_ok(state, n_seq, &state) && berth_mul_i64_ok(state, K, &state) &&
+                      berth_add_i64_ok(state, ggml_nelements(x), &n);
+    BERTH_REQUIRE(ctx, fits, "s " BERTH_SHAPE " and x " BERTH_SHAPE " with K %" PRId64 " make too many elements", BERTH_NE(s),
+        BERTH_NE(x), K);
+    const int32_t params[]     = {(int32_t) K};
     struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 1, &n, NULL, 0);
 
-    result = berth_op_set(result, GGML_OP_SSM_SCAN, NULL, 0, s, x, dt);
+    result = berth_op_set(result, GGML_OP_SSM_SCAN, params, sizeof params, s, x, dt);
     berth_op_src(result, 3, A);
     berth_op_src(result, 4, B);
     berth_op_src(result, 5, C);
@@ -210,6 +230,18 @@ struct ggml_tensor *ggml_dsv4_hc_comb(struct ggml_context *ctx, struct ggml_tens
         sizeof params, mixes, scale, base);
 }
 
+// op_params: scale, gated. A graph of ggml before 0.25 has 0 and 0: scale 1.
+static struct ggml_tensor *hc_pre_new(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *x, struct ggml_tensor *by, float scale, bool gated) {
+    const int64_t ne[] = {x->ne[0], x->ne[2]};
+    const struct {
+        float scale;
+        int32_t gated;
+    } params = {scale, gated};
+    return berth_op_set(
+        berth_tensor_new(ctx, func, GGML_TYPE_F32, 2, ne, NULL, 0), GGML_OP_DSV4_HC_PRE, &params, sizeof params, x, by, NULL);
+}
+
 // x: [n_embd, n_stream, n_token], weights: [n_stream, n_token]. The result is one stream: [n_embd, n_token].
 struct ggml_tensor *ggml_dsv4_hc_pre(struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *weights) {
     BERTH_SOURCES(ctx, x, weights);
@@ -219,18 +251,31 @@ struct ggml_tensor *ggml_dsv4_hc_pre(struct ggml_context *ctx, struct ggml_tenso
     BERTH_REQUIRE(ctx, weights->ne[0] == x->ne[1] && weights->ne[1] == x->ne[2] && ggml_is_matrix(weights),
         "weights " BERTH_SHAPE " do not go with x " BERTH_SHAPE ": one for each stream and token", BERTH_NE(weights),
         BERTH_NE(x));
-    const int64_t ne[] = {x->ne[0], x->ne[2]};
-    return berth_op_set(
-        berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 2, ne, NULL, 0), GGML_OP_DSV4_HC_PRE, NULL, 0, x, weights, NULL);
+    return hc_pre_new(ctx, __func__, x, weights, 1.0f, false);
 }
 
-// x: [n_embd, n_token], residual: [n_embd, n_stream, n_token], post: [n_stream, n_token], comb: [n_stream, n_stream, n_token].
+// A gate for each element of x in place of a weight a stream.
+struct ggml_tensor *ggml_dsv4_hc_pre_gated(
+    struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *gate, float scale) {
+    BERTH_SOURCES(ctx, x, gate);
+    BERTH_REQUIRE(ctx, x->type == GGML_TYPE_F32 && gate->type == GGML_TYPE_F32, "x is %s and gate %s, both must be f32",
+        ggml_type_name(x->type), ggml_type_name(gate->type));
+    BERTH_REQUIRE(ctx, ggml_is_3d(x), "x " BERTH_SHAPE " must have three dimensions", BERTH_NE(x));
+    BERTH_REQUIRE(
+        ctx, ggml_are_same_shape(x, gate), "gate " BERTH_SHAPE " does not go with x " BERTH_SHAPE, BERTH_NE(gate), BERTH_NE(x));
+    return hc_pre_new(ctx, __func__, x, gate, scale, true);
+}
+
+// x: [n_embd, n_token], residual: [n_embd, n_stream, n_token], post: [n_stream, n_token], comb: [n_stream, n_stream, n_token]
+// or NULL.
 struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx, struct ggml_tensor *x, struct ggml_tensor *residual,
     struct ggml_tensor *post, struct ggml_tensor *comb) {
-    BERTH_SOURCES(ctx, x, residual, post, comb);
+    BERTH_SOURCES(ctx, x, residual, post);
+    BERTH_SOURCE_OPT(ctx, comb);
     struct ggml_tensor *const all[] = {x, residual, post, comb};
-    BERTH_REQUIRE(ctx, all_f32(all, 4), "x, residual, post, comb are %s, %s, %s, %s, all must be f32", ggml_type_name(x->type),
-        ggml_type_name(residual->type), ggml_type_name(post->type), ggml_type_name(comb->type));
+    BERTH_REQUIRE(ctx, all_f32(all, comb != NULL ? 4 : 3), "x, residual, post, comb are %s, %s, %s, %s, all must be f32",
+        ggml_type_name(x->type), ggml_type_name(residual->type), ggml_type_name(post->type),
+        comb != NULL ? ggml_type_name(comb->type) : "none");
     const int64_t n_stream = residual->ne[1];
     const int64_t n_token  = x->ne[1];
     BERTH_REQUIRE(ctx, ggml_is_matrix(x), "x " BERTH_SHAPE " must be a matrix", BERTH_NE(x));
@@ -238,8 +283,11 @@ struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx, struct ggml_tens
         "residual " BERTH_SHAPE " does not go with x " BERTH_SHAPE, BERTH_NE(residual), BERTH_NE(x));
     BERTH_REQUIRE(ctx, post->ne[0] == n_stream && post->ne[1] == n_token && ggml_is_matrix(post),
         "post is " BERTH_SHAPE ", must be [%" PRId64 ", %" PRId64 "]", BERTH_NE(post), n_stream, n_token);
-    BERTH_REQUIRE(ctx, comb->ne[0] == n_stream && comb->ne[1] == n_stream && comb->ne[2] == n_token && comb->ne[3] == 1,
-        "comb is " BERTH_SHAPE ", must be [%" PRId64 ", %" PRId64 ", %" PRId64 "]", BERTH_NE(comb), n_stream, n_stream, n_token);
+    if (comb != NULL) {
+        BERTH_REQUIRE(ctx, comb->ne[0] == n_stream && comb->ne[1] == n_stream && comb->ne[2] == n_token && comb->ne[3] == 1,
+            "comb is " BERTH_SHAPE ", must be [%" PRId64 ", %" PRId64 ", %" PRId64 "]", BERTH_NE(comb), n_stream, n_stream,
+            n_token);
+    }
     struct ggml_tensor *result = berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, residual->ne, NULL, 0);
 
     result = berth_op_set(result, GGML_OP_DSV4_HC_POST, NULL, 0, x, residual, post);

@@ -20,9 +20,10 @@ struct rope_params {
     float beta_fast;
     float beta_slow;
     int32_t sections[GGML_MROPE_SECTIONS]; // only with the M-RoPE bit in mode
+    int32_t n_offs;                        // the first dimension that is turned; ggml_rope_set_offset
 };
 
-_Static_assert(sizeof(struct rope_params) == 60, "backends read these 15 words");
+_Static_assert(sizeof(struct rope_params) == 64, "backends read these 16 words");
 
 // params comes without its sections: GGML_MROPE_SECTIONS of them, or NULL.
 static struct ggml_tensor *rope_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
@@ -62,7 +63,7 @@ struct ggml_tensor *ggml_rope_ext(struct ggml_context *ctx, struct ggml_tensor *
     int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor, float beta_fast,
     float beta_slow) {
     struct rope_params params = {
-        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}};
+        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0};
     return rope_new(ctx, __func__, a, b, c, &params, NULL, GGML_OP_ROPE, false);
 }
 
@@ -70,7 +71,7 @@ struct ggml_tensor *ggml_rope_ext_inplace(struct ggml_context *ctx, struct ggml_
     struct ggml_tensor *c, int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor,
     float attn_factor, float beta_fast, float beta_slow) {
     struct rope_params params = {
-        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}};
+        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0};
     return rope_new(ctx, __func__, a, b, c, &params, NULL, GGML_OP_ROPE, true);
 }
 
@@ -78,7 +79,7 @@ struct ggml_tensor *ggml_rope_ext_back(struct ggml_context *ctx, struct ggml_ten
     struct ggml_tensor *c, int n_dims, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor,
     float attn_factor, float beta_fast, float beta_slow) {
     struct rope_params params = {
-        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}};
+        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0};
     return rope_new(ctx, __func__, a, b, c, &params, NULL, GGML_OP_ROPE_BACK, false);
 }
 
@@ -86,7 +87,7 @@ struct ggml_tensor *ggml_rope_multi(struct ggml_context *ctx, struct ggml_tensor
     int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor,
     float beta_fast, float beta_slow) {
     struct rope_params params = {
-        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}};
+        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0};
     return rope_new(ctx, __func__, a, b, c, &params, sections, GGML_OP_ROPE, false);
 }
 
@@ -94,7 +95,7 @@ struct ggml_tensor *ggml_rope_multi_inplace(struct ggml_context *ctx, struct ggm
     struct ggml_tensor *c, int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale,
     float ext_factor, float attn_factor, float beta_fast, float beta_slow) {
     struct rope_params params = {
-        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}};
+        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0};
     return rope_new(ctx, __func__, a, b, c, &params, sections, GGML_OP_ROPE, true);
 }
 
@@ -102,14 +103,14 @@ struct ggml_tensor *ggml_rope_multi_back(struct ggml_context *ctx, struct ggml_t
     struct ggml_tensor *c, int n_dims, int *sections, int mode, int n_ctx_orig, float freq_base, float freq_scale,
     float ext_factor, float attn_factor, float beta_fast, float beta_slow) {
     struct rope_params params = {
-        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}};
+        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0};
     return rope_new(ctx, __func__, a, b, c, &params, sections, GGML_OP_ROPE_BACK, false);
 }
 
 struct ggml_tensor *ggml_rope_custom(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims, int mode,
     int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor, float beta_fast, float beta_slow) {
     struct rope_params params = {
-        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}};
+        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0};
     return rope_new(ctx, __func__, a, b, NULL, &params, NULL, GGML_OP_ROPE, false);
 }
 
@@ -117,8 +118,28 @@ struct ggml_tensor *ggml_rope_custom_inplace(struct ggml_context *ctx, struct gg
     int mode, int n_ctx_orig, float freq_base, float freq_scale, float ext_factor, float attn_factor, float beta_fast,
     float beta_slow) {
     struct rope_params params = {
-        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}};
+        0, n_dims, mode, 0, n_ctx_orig, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow, {0}, 0};
     return rope_new(ctx, __func__, a, b, NULL, &params, NULL, GGML_OP_ROPE, true);
+}
+
+struct ggml_tensor *ggml_rope_set_offset(struct ggml_tensor *a, int n_offs) {
+    static char text[] = "ggml_rope_set_offset: the offset does not fit";
+    if (a == NULL || berth_poisoned(a)) {
+        return a; // reported where it was made
+    }
+    struct rope_params params;
+    memcpy(&params, a->op_params, sizeof params);
+    const bool is_rope = a->op == GGML_OP_ROPE || a->op == GGML_OP_ROPE_BACK;
+    if (!is_rope || n_offs < 0 || params.mode == GGML_ROPE_TYPE_VISION) {
+        berth_fail(GGML_STATUS_FAILED,
+            "%s: %s: offset %d for %s of mode %d, must be 0 or more for ROPE or ROPE_BACK and no vision", __func__, a->name,
+            n_offs, ggml_op_name(a->op), is_rope ? params.mode : 0);
+        berth_poison_self(a, text);
+        return a;
+    }
+    params.n_offs = n_offs;
+    memcpy(a->op_params, &params, sizeof params);
+    return a;
 }
 
 // The dimension whose wave turns n_rot times within the original context (YaRN, arXiv 2309.00071, section 3.2).

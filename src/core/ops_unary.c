@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // ops_unary.c: constructors of activation functions: one formula on each element (op UNARY), and gated units, which multiply one
 // half of a row, or one of two tensors, with the activated other (op GLU).
-// op_params: unary [formula], glu [formula, swapped, alpha, limit]; the last two are floats and only swiglu_oai sets them.
+// op_params: unary [formula], glu [formula, swapped, alpha, limit]; the last two are floats that swiglu_oai sets, swiglu_clamp
+// the last.
 
 #include "core/op.h"
 
@@ -120,6 +121,14 @@ struct ggml_tensor *ggml_swiglu_oai(
     struct ggml_tensor *result = glu(ctx, __func__, a, b, GGML_GLU_OP_SWIGLU_OAI, false);
     if (result != NULL && !berth_poisoned(result)) {
         memcpy(&result->op_params[2], &alpha, sizeof alpha);
+        memcpy(&result->op_params[3], &limit, sizeof limit);
+    }
+    return result;
+}
+
+struct ggml_tensor *ggml_swiglu_clamp(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, float limit) {
+    struct ggml_tensor *result = glu(ctx, __func__, a, b, GGML_GLU_OP_SWIGLU_CLAMP, false);
+    if (result != NULL && !berth_poisoned(result)) {
         memcpy(&result->op_params[3], &limit, sizeof limit);
     }
     return result;

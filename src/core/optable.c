@@ -4,6 +4,7 @@
 #include "core/optable.h"
 
 #include "core/graph.h"
+#include "ggml-backend-impl.h"
 
 // clang-format off
 static const struct berth_op_info ops[GGML_OP_COUNT] = {
@@ -23,7 +24,7 @@ static const struct berth_op_info ops[GGML_OP_COUNT] = {
     [GGML_OP_COS] = {"COS", "cos(x)", .n_src = 1},
     [GGML_OP_SUM] = {"SUM", "Σx", .n_src = 1},
     [GGML_OP_SUM_ROWS] = {"SUM_ROWS", "Σx_k", .n_src = 1},
-    [GGML_OP_CUMSUM] = {"CUMSUM", "cumsum(x)", .n_src = 1},
+    [GGML_OP_CUMSUM] = {"CUMSUM", "cumsum(x)", .n_src = 1, .may_expand = true},
     [GGML_OP_MEAN] = {"MEAN", "Σx/n", .n_src = 1},
     [GGML_OP_ARGMAX] = {"ARGMAX", "argmax(x)", .n_src = 1},
     [GGML_OP_COUNT_EQUAL] = {"COUNT_EQUAL", "count_equal(x)", .n_src = 2},
@@ -36,8 +37,8 @@ static const struct berth_op_info ops[GGML_OP_COUNT] = {
     [GGML_OP_RMS_NORM_BACK] = {"RMS_NORM_BACK", "rms_norm_back(x)", .n_src = 2, .in_place = true},
     [GGML_OP_GROUP_NORM] = {"GROUP_NORM", "group_norm(x)", .n_src = 1},
     [GGML_OP_L2_NORM] = {"L2_NORM", "l2_norm(x)", .n_src = 1},
-    [GGML_OP_MUL_MAT] = {"MUL_MAT", "X*Y", .n_src = 2},
-    [GGML_OP_MUL_MAT_ID] = {"MUL_MAT_ID", "X[i]*Y", .n_src = 3},
+    [GGML_OP_MUL_MAT] = {"MUL_MAT", "X*Y", .n_src = 2, .may_expand = true},
+    [GGML_OP_MUL_MAT_ID] = {"MUL_MAT_ID", "X[i]*Y", .n_src = 3, .may_expand = true},
     [GGML_OP_OUT_PROD] = {"OUT_PROD", "X*Y", .n_src = 2},
     [GGML_OP_SCALE] = {"SCALE", "x*v", .n_src = 1, .in_place = true},
     [GGML_OP_SET] = {"SET", "y-\\>view(x)", .n_src = 2, .writes_src = true},
@@ -57,7 +58,7 @@ static const struct berth_op_info ops[GGML_OP_COUNT] = {
     [GGML_OP_SOFT_MAX_BACK] = {"SOFT_MAX_BACK", "soft_max_back(x)", .n_src = 2, .in_place = true},
     [GGML_OP_ROPE] = {"ROPE", "rope(x)", .n_src = 3, .in_place = true},
     [GGML_OP_ROPE_BACK] = {"ROPE_BACK", "rope_back(x)", .n_src = 3, .in_place = true},
-    [GGML_OP_CLAMP] = {"CLAMP", "clamp(x)", .n_src = 1},
+    [GGML_OP_CLAMP] = {"CLAMP", "clamp(x)", .n_src = 1, .in_place = true},
     [GGML_OP_CONV_TRANSPOSE_1D] = {"CONV_TRANSPOSE_1D", "conv_transpose_1d(x)", .n_src = 2},
     [GGML_OP_IM2COL] = {"IM2COL", "im2col(x)", .n_src = 2},
     [GGML_OP_IM2COL_BACK] = {"IM2COL_BACK", "im2col_back(x)", .n_src = 2},
@@ -76,12 +77,12 @@ static const struct berth_op_info ops[GGML_OP_COUNT] = {
     [GGML_OP_ROLL] = {"ROLL", "roll(x)", .n_src = 1},
     [GGML_OP_ARANGE] = {"ARANGE", "arange(start, stop, step)", .n_src = 0},
     [GGML_OP_TIMESTEP_EMBEDDING] = {"TIMESTEP_EMBEDDING", "timestep_embedding(timesteps, dim, max_period)", .n_src = 1},
-    [GGML_OP_ARGSORT] = {"ARGSORT", "argsort(x)", .n_src = 1},
-    [GGML_OP_TOP_K] = {"TOP_K", "top_k(x)", .n_src = 1},
+    [GGML_OP_ARGSORT] = {"ARGSORT", "argsort(x)", .n_src = 1, .may_expand = true},
+    [GGML_OP_TOP_K] = {"TOP_K", "top_k(x)", .n_src = 1, .may_expand = true},
     [GGML_OP_LEAKY_RELU] = {"LEAKY_RELU", "leaky_relu(x)", .n_src = 1},
     [GGML_OP_TRI] = {"TRI", "tri(x)", .n_src = 1},
     [GGML_OP_FILL] = {"FILL", "fill(x, c)", .n_src = 1, .in_place = true},
-    [GGML_OP_FLASH_ATTN_EXT] = {"FLASH_ATTN_EXT", "flash_attn_ext(x)", .n_src = 5},
+    [GGML_OP_FLASH_ATTN_EXT] = {"FLASH_ATTN_EXT", "flash_attn_ext(x)", .n_src = 5, .may_expand = true},
     [GGML_OP_FLASH_ATTN_BACK] = {"FLASH_ATTN_BACK", "flash_attn_back(x)", .n_src = 4},
     [GGML_OP_SSM_CONV] = {"SSM_CONV", "ssm_conv(x)", .n_src = 2},
     [GGML_OP_SSM_SCAN] = {"SSM_SCAN", "ssm_scan(x)", .n_src = 7},
@@ -115,7 +116,8 @@ static const char *const unary_names[GGML_UNARY_OP_COUNT] = {"ABS", "SGN", "NEG"
     "GELU", "GELU_QUICK", "SILU", "HARDSWISH", "HARDSIGMOID", "EXP", "EXPM1", "SOFTPLUS", "GELU_ERF", "XIELU", "FLOOR", "CEIL",
     "ROUND", "TRUNC"};
 
-static const char *const glu_names[GGML_GLU_OP_COUNT] = {"REGLU", "GEGLU", "SWIGLU", "SWIGLU_OAI", "GEGLU_ERF", "GEGLU_QUICK"};
+static const char *const glu_names[GGML_GLU_OP_COUNT] = {
+    "REGLU", "GEGLU", "SWIGLU", "SWIGLU_OAI", "GEGLU_ERF", "GEGLU_QUICK", "SWIGLU_CLAMP"};
 
 const struct berth_op_info *berth_op_info(enum ggml_op op) {
     return (unsigned) op < GGML_OP_COUNT ? &ops[op] : NULL;
@@ -152,4 +154,8 @@ const char *ggml_op_desc(const struct ggml_tensor *t) {
 
 bool ggml_op_can_inplace(enum ggml_op op) {
     return (unsigned) op < GGML_OP_COUNT && ops[op].in_place;
+}
+
+bool ggml_op_alloc_size_may_expand(enum ggml_op op) {
+    return (unsigned) op < GGML_OP_COUNT && ops[op].may_expand;
 }

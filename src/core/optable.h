@@ -11,6 +11,7 @@ struct berth_op_info {
     bool in_place;   // the result may take over the first source's memory, as ggml allows it
     bool is_view;    // moves no data: the result is another look at its source
     bool is_empty;   // nothing to compute: NONE and the views
+    bool may_expand; // a buffer type may ask for more than ggml_nbytes() for the result
     bool writes_src; // writes into memory of a source (through a view): such ops keep their order
 };
 

@@ -63,9 +63,13 @@ const char *gguf_type_name(enum gguf_type type) {
     return (unsigned) type < GGUF_TYPE_COUNT ? types[type].name : NULL;
 }
 
-size_t berth_gguf_type_size(enum gguf_type type) {
+size_t gguf_type_size(enum gguf_type type) {
     return (unsigned) type < GGUF_TYPE_COUNT ? types[type].size : 0;
 }
+
+// ggml declares it outside of extern "C": programs in C++ that know it from there ask for this name.
+GGML_API size_t gguf_type_size_cxx(enum gguf_type type) __asm__("_Z14gguf_type_size9gguf_type")
+    __attribute__((alias("gguf_type_size")));
 
 static bool ctx_is_given(const struct gguf_context *ctx, const char *caller) {
     if (ctx == NULL) {

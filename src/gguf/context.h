@@ -72,14 +72,12 @@ struct gguf_list {
     const size_t *ends; // array of strings only: where each ends in data, past its NUL
 };
 
-size_t berth_gguf_type_size(enum gguf_type type); // of a number in bytes; 0 for strings, arrays, and what is no type
-
 // Bytes before a kv: its number, or a gguf_list (without `ends` where there are none).
 static inline size_t berth_gguf_kv_before(const struct gguf_kv *kv) {
     if (kv->flags & GGUF_FLAG_ARRAY) {
         return kv->type == GGUF_TYPE_STRING ? sizeof(struct gguf_list) : offsetof(struct gguf_list, ends);
     }
-    return kv->type == GGUF_TYPE_STRING ? offsetof(struct gguf_list, ends) : berth_gguf_type_size((enum gguf_type) kv->type);
+    return kv->type == GGUF_TYPE_STRING ? offsetof(struct gguf_list, ends) : gguf_type_size((enum gguf_type) kv->type);
 }
 static inline void *berth_gguf_kv_value(const struct gguf_kv *kv) {
     return (char *) kv - berth_gguf_kv_before(kv);

@@ -49,7 +49,7 @@ static void get_number(const struct gguf_context *ctx, int64_t id, enum gguf_typ
             gguf_type_name(kv->type), gguf_type_name(type));
         return;
     }
-    memcpy(out, kv_numbers(kv), berth_gguf_type_size(type));
+    memcpy(out, kv_numbers(kv), gguf_type_size(type));
 }
 
 #define GET_NUMBER(suffix, ctype, gtype) \

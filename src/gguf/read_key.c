@@ -77,7 +77,7 @@ bool berth_gguf_name_read(struct gguf_reader *r, size_t *size, const char *what)
 
 // n numbers into memory of the context.
 static void *numbers_read(struct gguf_reader *r, enum gguf_type type, uint64_t n, const char *what) {
-    const size_t elem_size = berth_gguf_type_size(type);
+    const size_t elem_size = gguf_type_size(type);
     if (!berth_gguf_source_holds(r->s, n, elem_size, what)) {
         return NULL;
     }

@@ -29,7 +29,7 @@ static void list_fill(struct gguf_list *list, const struct value *v, char *at, b
     if (!str) {
         list->data = at;
         if (v->n > 0) {
-            memcpy(at, v->data, v->n * berth_gguf_type_size(v->type));
+            memcpy(at, v->data, v->n * gguf_type_size(v->type));
         }
         for (size_t i = 0; v->type == GGUF_TYPE_BOOL && i < v->n; i++) {
             at[i] = at[i] != 0;
@@ -66,7 +66,7 @@ static struct gguf_kv *kv_new(const char *key, const struct value *v, const char
     bool ok = berth_add_ok(size, key_size, &size);
     if (has_list) {
         ok = ok && berth_pad_ok(size, 8, &list_at);
-        ok = ok && berth_mul_ok(v->n, has_ends ? sizeof *v->ends : berth_gguf_type_size(v->type), &part);
+        ok = ok && berth_mul_ok(v->n, has_ends ? sizeof *v->ends : gguf_type_size(v->type), &part);
         ok = ok && berth_add_ok(list_at, part, &size) && berth_add_ok(size, v->text_size, &size);
     }
     char *block = ok ? berth_malloc(size) : NULL;
@@ -188,7 +188,7 @@ void gguf_set_val_str(struct gguf_context *ctx, const char *key, const char *val
 }
 
 void gguf_set_arr_data(struct gguf_context *ctx, const char *key, enum gguf_type type, const void *data, size_t n) {
-    if (berth_gguf_type_size(type) == 0 || (data == NULL && n > 0)) {
+    if (gguf_type_size(type) == 0 || (data == NULL && n > 0)) {
         const char *name = gguf_type_name(type);
         berth_fail(GGML_STATUS_FAILED, "gguf_set_arr_data: %zu elements of type %s (%d)%s", n, name != NULL ? name : "none",
             (int) type, data == NULL ? " at NULL" : ", which is no number");

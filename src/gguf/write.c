@@ -68,7 +68,7 @@ static void put_kv(struct sink *s, const struct gguf_kv *kv) {
         put_u32(s, kv->type);
         put_u64(s, list->n);
         if (kv->type != GGUF_TYPE_STRING) {
-            put(s, list->data, list->n * berth_gguf_type_size((enum gguf_type) kv->type));
+            put(s, list->data, list->n * gguf_type_size((enum gguf_type) kv->type));
             return;
         }
         for (size_t i = 0; i < list->n; i++) {
@@ -81,7 +81,7 @@ static void put_kv(struct sink *s, const struct gguf_kv *kv) {
     if (kv->type == GGUF_TYPE_STRING) {
         put_text(s, list->data, list->n);
     } else {
-        put(s, value, berth_gguf_type_size((enum gguf_type) kv->type));
+        put(s, value, gguf_type_size((enum gguf_type) kv->type));
     }
 }
 

@@ -308,7 +308,7 @@ static enum ggml_status optimize(struct ggml_backend_sched *sched, struct sched_
         .order            = sched->graph->order,
     };
     sched_edges_to_copies(memo, split, 0);
-    backend->iface.graph_optimize(backend, &view);
+    backend->iface.graph_optimize(backend, &view, NULL);
     sched_edges_to_graph(memo, split);
     for (int32_t i = split->i_start; i < split->i_end; i++) {
         const int32_t r = sched_memo_row(memo, memo->nodes[i]);

@@ -49,6 +49,16 @@ void gen_op_rope_multi(struct gen *g, enum call_id id) {
     push_rope(g, id, 3, true);
 }
 
+void gen_op_rope_offset(struct gen *g, enum call_id id) {
+    static const enum call_id ropes[] = {CALL_ggml_rope_ext, CALL_ggml_rope_ext_inplace, CALL_ggml_rope_ext_back};
+    if (chance(g, 70)) {
+        gen_op_rope_ext(g, PICK_OF(g, ropes));
+    } else {
+        gen_op_rope_multi(g, chance(g, 50) ? CALL_ggml_rope_multi : CALL_ggml_rope_multi_back);
+    }
+    PUSH(g, id, g->r->n_calls - 1, pick(g, 0, 100));
+}
+
 // ---- convolution ----
 
 // Kernel extents, strides, padding, dilation for n axes, and an input large enough for them.
@@ -295,11 +305,12 @@ void gen_op_ssm_scan(struct gen *g, enum call_id id) {
     const int s              = f32(g, state, dim, heads, seqs + pick(g, 0, 2), layout);
     const int x              = f32(g, dim, heads, tokens, seqs, layout);
     const int dt             = f32(g, heads, tokens, seqs, 1, layout);
-    const int a              = f32(g, chance(g, 50) ? 1 : state, heads, 1, 1, layout);
+    const bool scalar_a      = chance(g, 60);
+    const int a              = f32(g, scalar_a ? 1 : state, heads, 1, 1, layout);
     const int b              = f32(g, state, groups, tokens, seqs, layout);
     const int c              = f32(g, state, groups, tokens, seqs, layout);
     const int ids            = gen_tensor(g, GGML_TYPE_I32, shape4(seqs, 1, 1, 1), CONT);
-    PUSH(g, id, s, x, dt, a, b, c, ids);
+    PUSH(g, id, s, x, dt, a, b, c, ids, scalar_a && chance(g, 60) ? pick(g, 1, 12) : 1);
 }
 
 void gen_op_win_part(struct gen *g, enum call_id id) {
@@ -386,11 +397,18 @@ void gen_op_dsv4_pre(struct gen *g, enum call_id id) {
     PUSH(g, id, x, weights);
 }
 
+void gen_op_dsv4_pre_gated(struct gen *g, enum call_id id) {
+    const int64_t size = gen_dim(g), n = pick(g, 1, 4), tokens = gen_dim(g);
+    const int x    = f32(g, size, n, tokens, 1, ROWS);
+    const int gate = f32(g, size, n, tokens, 1, ROWS);
+    PUSH(g, id, x, gate, gen_float(g));
+}
+
 void gen_op_dsv4_post(struct gen *g, enum call_id id) {
     const int64_t n = pick(g, 1, 4), tokens = gen_dim(g), size = gen_dim(g);
     const int x        = f32(g, size, tokens, 1, 1, CONT);
     const int residual = f32(g, size, n, tokens, 1, CONT);
     const int post     = f32(g, n, tokens, 1, 1, CONT);
-    const int comb     = f32(g, n, n, tokens, 1, CONT);
+    const int comb     = chance(g, 30) ? -1 : f32(g, n, n, tokens, 1, CONT);
     PUSH(g, id, x, residual, post, comb);
 }

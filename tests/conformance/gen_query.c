@@ -30,6 +30,36 @@ void gen_op_set_fa_prec(struct gen *g, enum call_id id) {
     PUSH(g, id, g->r->n_calls - 1, chance(g, 50) ? GGML_PREC_F32 : GGML_PREC_DEFAULT);
 }
 
+// Mostly an op that has such a precision.
+static void push_prec(struct gen *g) {
+    if (chance(g, 40)) {
+        gen_op_mul_mat(g, CALL_ggml_mul_mat);
+    } else if (chance(g, 50)) {
+        gen_op_mul_mat_id(g, CALL_ggml_mul_mat_id);
+    } else if (chance(g, 70)) {
+        gen_op_flash_attn_ext(g, CALL_ggml_flash_attn_ext);
+    } else {
+        gen_op_any(g, CALL_ggml_sqr);
+    }
+}
+
+static const int precisions[] = {GGML_PREC_DEFAULT, GGML_PREC_F32, GGML_PREC_BF16, GGML_PREC_F16, GGML_PREC_Q8, GGML_PREC_Q4};
+
+void gen_op_prec_acc(struct gen *g, enum call_id id) {
+    push_prec(g);
+    PUSH(g, id, g->r->n_calls - 1, PICK_OF(g, precisions));
+}
+
+void gen_op_prec_src(struct gen *g, enum call_id id) {
+    push_prec(g);
+    PUSH(g, id, g->r->n_calls - 1, PICK_OF(g, precisions), chance(g, 60) ? 1 : pick(g, 0, GGML_MAX_SRC - 1));
+}
+
+void gen_op_n_kv_max(struct gen *g, enum call_id id) {
+    gen_op_flash_attn_ext(g, CALL_ggml_flash_attn_ext);
+    PUSH(g, id, g->r->n_calls - 1, pick(g, 0, 1000));
+}
+
 // The heads of the call under way: ne[2] of its first source, as the calls that made it say.
 static int64_t heads_of(const struct recipe *r, int64_t i) {
     int axis = 2;

@@ -3,7 +3,7 @@
 #include "link.h"
 #include "report.h"
 
-#include "berth.h"
+#include "base/base.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -288,6 +288,7 @@ int main(int argc, char **argv) {
         return n_missing_symbols > 0 ? 1 : EXIT_SKIPPED;
     }
     api_load(&api, RTLD_DEFAULT);
+    berth_client_release("v0.5.0"); // all arguments are passed
     if (!machine_init(&run.mine, &api)) {
         printf("conformance: Berth lacks ggml_init or ggml_free\n");
         return 1;

@@ -167,19 +167,6 @@ static bool has_zero_extent(const struct recipe *r) {
     return false;
 }
 
-// Whether an extent passes 31 bits and goes through ggml_permute, as in convolutions; the reference keeps them in int there.
-static bool permutes_large(const struct recipe *r) {
-    bool permutes = false, large = false;
-    for (int i = 0; i < r->n_calls; i++) {
-        const struct call *c = &r->calls[i];
-        permutes = permutes || c->id == CALL_ggml_permute || (c->id >= CALL_ggml_im2col && c->id <= CALL_ggml_conv_3d_direct);
-        for (int k = 0; k < c->n_args; k++) {
-            large = large || (call_table[c->id].kinds[k] == 'L' && c->args[k] >= INT32_MAX);
-        }
-    }
-    return permutes && large;
-}
-
 static bool says(const struct outcome *mine, const char *text) {
     return mine->kind == OUTCOME_FAILED && strstr(mine->message, text) != NULL;
 }
@@ -206,9 +193,6 @@ static const char *purpose(const struct recipe *r, const struct outcome *mine, c
     }
     if (has_bad_enum(r)) {
         return "types and enum values that do not exist are refused, the reference takes what lies behind its tables";
-    }
-    if (permutes_large(r)) {
-        return "ggml_permute keeps 64 bits, the reference cuts extents and strides to 32";
     }
     if (ref->kind == OUTCOME_DONE && has_wrapped(ref)) {
         return "negative extents and sizes past 63 bits are refused, in the reference they wrap";

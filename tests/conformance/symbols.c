@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// symbols.c: are the functions there? The tables of the ABI say what ggml.h declares and what each client imports.
+// symbols.c: are the functions there? The tables of the ABI say what the headers declare and what each client imports.
 #include "report.h"
 
 #include <dlfcn.h>
@@ -11,12 +11,15 @@ static FILE *open_table(const char *dir, const char *name) {
     return fopen(path, "r");
 }
 
-// Whether a library, "libggml-base" or "libggml", has the function.
+// Whether a library, "libggml-base" or "libggml", has the function; NULL: any of them.
 static bool exported(const char *library, const char *name) {
     Dl_info info;
     void *address = dlsym(RTLD_DEFAULT, name);
     if (address == NULL || dladdr(address, &info) == 0) {
         return false;
+    }
+    if (library == NULL) {
+        return true;
     }
     const char *slash = strrchr(info.dli_fname, '/'), *file = slash != NULL ? slash + 1 : info.dli_fname;
     const size_t n = strlen(library);
@@ -53,18 +56,22 @@ int check_symbols(const char *data_dir) {
         }
         return -1;
     }
-    if (dlopen("libggml.so", RTLD_NOW | RTLD_GLOBAL) == NULL) { // nothing of it is called here, so it is not linked
-        printf("symbols: %s\n", dlerror());
+    static const char *const others[] = {"libggml.so", "libggml-cpu.so"}; // nothing of them is called here: not linked
+    for (int i = 0; i < 2; i++) {
+        if (dlopen(others[i], RTLD_NOW | RTLD_GLOBAL) == NULL) {
+            printf("symbols: %s\n", dlerror());
+        }
     }
     char line[4096], *fields[4];
     int n_missing = 0, n_declared = 0, n_imports = 0;
     while (fgets(line, sizeof(line), functions) != NULL) {
-        if (split(line, fields, 2) == 2 && strcmp(fields[0], "ggml.h") == 0) {
-            n_declared++;
-            if (!exported("libggml-base", fields[1])) {
-                printf("symbols: libggml-base lacks %s\n", fields[1]);
-                n_missing++;
-            }
+        if (split(line, fields, 2) != 2 || strcmp(fields[0], "header") == 0 || strcmp(fields[0], "ggml-cuda.h") == 0) {
+            continue;
+        }
+        n_declared++;
+        if (!exported(strcmp(fields[0], "ggml.h") == 0 ? "libggml-base" : NULL, fields[1])) {
+            printf("symbols: %s of %s is missing\n", fields[1], fields[0]);
+            n_missing++;
         }
     }
     while (fgets(line, sizeof(line), imports) != NULL) {
@@ -76,7 +83,8 @@ int check_symbols(const char *data_dir) {
             }
         }
     }
-    printf("symbols: %d functions of ggml.h and %d imports of clients looked up, %d missing\n", n_declared, n_imports, n_missing);
+    printf("symbols: %d functions of the headers and %d imports of clients looked up, %d missing\n", n_declared, n_imports,
+        n_missing);
     fclose(functions);
     fclose(imports);
     return n_missing;

@@ -33,6 +33,9 @@ static struct ggml_tensor *build_glu(struct op_build *b, const void *arg) {
         b->plain = c->layout != SPECIALS ? op_plain_glu : NULL;
         return ggml_swiglu_oai(b->ctx, x, g, 1.702f, c->limit);
     }
+    if (c->op == GGML_GLU_OP_SWIGLU_CLAMP && c->form != SWAPPED) {
+        return ggml_swiglu_clamp(b->ctx, x, g, c->limit);
+    }
     return g != NULL ? ggml_glu_split(b->ctx, x, g, c->op) : ggml_glu(b->ctx, x, c->op, c->form == SWAPPED);
 }
 

@@ -53,7 +53,7 @@ static struct ggml_tensor *build_scan(struct op_build *b, const void *arg) {
         B = op_input(b, GGML_TYPE_F32, NE(c->d_state, c->n_group, c->n_token, c->n_seq));
         C = op_input(b, GGML_TYPE_F32, NE(c->d_state, c->n_group, c->n_token, c->n_seq));
     }
-    return ggml_ssm_scan(ctx, s, x, dt, A, B, C, op_indices(b, GGML_TYPE_I32, NE(c->n_seq, 1, 1, 1), c->n_seq + 1, false));
+    return ggml_ssm_scan(ctx, s, x, dt, A, B, C, op_indices(b, GGML_TYPE_I32, NE(c->n_seq, 1, 1, 1), c->n_seq + 1, false), 1);
 }
 
 static void state_space_cases(struct op_suite *s) {

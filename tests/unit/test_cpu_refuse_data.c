@@ -78,7 +78,7 @@ static void test_experts(void **state) {
 
 static struct ggml_tensor *scan(int64_t n_group, int32_t id) {
     return ggml_ssm_scan(ctx, numbers(8, 2, 3, 2), numbers(2, 3, 4, 1), numbers(3, 4, 1, 1), numbers(8, 3, 1, 1),
-        numbers(8, n_group, 4, 1), numbers(8, n_group, 4, 1), indices(1, 1, 0, id));
+        numbers(8, n_group, 4, 1), numbers(8, n_group, 4, 1), indices(1, 1, 0, id), 1);
 }
 
 static void test_recurrent(void **state) {

@@ -27,6 +27,10 @@ static void gate_gelu_erf(
     }
 }
 
+static float limited(float x, float limit) {
+    return x < -limit ? -limit : x > limit ? limit : x;
+}
+
 // Both sides are limited, and the linear one is shifted by 1.
 static void gate_oai(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
@@ -34,8 +38,18 @@ static void gate_oai(
     const float alpha = cpu_param_f32(op, 2), limit = cpu_param_f32(op, 3);
     for (int64_t i = 0; i < n; i++) {
         const float v = limit < x[i] ? limit : x[i]; // NaN stays
-        const float u = g[i] < -limit ? -limit : g[i] > limit ? limit : g[i];
-        y[i]          = v / (1.0f + expf(alpha * -v)) * (u + 1.0f);
+        y[i]          = v / (1.0f + expf(alpha * -v)) * (limited(g[i], limit) + 1.0f);
+    }
+}
+
+// The same without the shift.
+static void gate_clamp(
+    const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
+    (void) k;
+    const float limit = cpu_param_f32(op, 3);
+    for (int64_t i = 0; i < n; i++) {
+        const float v = limit < x[i] ? limit : x[i];
+        y[i]          = v / (1.0f + expf(-v)) * limited(g[i], limit);
     }
 }
 
@@ -87,6 +101,7 @@ static const gate_t gates[GGML_GLU_OP_COUNT] = {
     [GGML_GLU_OP_SWIGLU_OAI] = gate_oai,
     [GGML_GLU_OP_GEGLU_ERF] = gate_gelu_erf,
     [GGML_GLU_OP_GEGLU_QUICK] = gate_gelu_quick,
+    [GGML_GLU_OP_SWIGLU_CLAMP] = gate_clamp,
 };
 // clang-format on
 
