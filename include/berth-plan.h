@@ -27,7 +27,7 @@ struct berth_plan_item {
 struct berth_plan_params {
     uint64_t capacity;     // bytes a pool may take; 0: as few as possible
     uint64_t max_chunk;    // a pool consists of chunks of at most this many bytes, no item straddles two; 0: one chunk
-    int64_t budget_us;     // search time after the fast path, as time that the calling thread runs; 0: fast path only
+    int64_t budget_us;     // search time after the fast path, wall time; 0: fast path only
     uint64_t seed;         // of the search's noise
     int32_t n_threads;     // 0 and 1: the caller's thread only
     const uint64_t *start; // offsets of a known plan to start from, or NULL
@@ -55,6 +55,14 @@ struct berth_plan_report {
 // The same input, params and seed give the same plan unless time ran out.
 BERTH_API enum ggml_status berth_plan_solve(const struct berth_plan_item *items, int64_t n,
     const struct berth_plan_params *params, uint64_t *offsets, struct berth_plan_report *report);
+
+// Looks on while a search runs: the best peak and the proven bound so far, in bytes, of the pool that is being searched. False
+// ends the search; the best plan so far is the answer then. Asked some times a second, by one thread of the search at a time.
+typedef bool (*berth_plan_watch_t)(uint64_t peak, uint64_t bound, void *user);
+// berth_plan_solve with somebody who looks on; watch may be NULL.
+BERTH_API enum ggml_status berth_plan_solve_watched(const struct berth_plan_item *items, int64_t n,
+    const struct berth_plan_params *params, berth_plan_watch_t watch, void *user, uint64_t *offsets,
+    struct berth_plan_report *report);
 
 enum berth_plan_fault_kind {
     BERTH_PLAN_SOUND,    // no fault

@@ -13,7 +13,8 @@
 
 struct core {
     const struct plan_prob *p;
-    int64_t cap, deadline_us;
+    int64_t cap;
+    const struct plan_goal *goal;
     struct plan_state *state;
     int64_t *most;     // [n] the largest total over a block's life
     int32_t *ids;      // [n] the core, then the others in the order of placing
@@ -63,7 +64,8 @@ static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
             .valley                  = members[m].valley,
             .rules                   = EXACT_ALL,
             .max_nodes               = (int64_t) sub->n * ROUND_NODES + 100,
-            .deadline_us             = c->deadline_us};
+            .deadline_us             = c->goal->deadline_us,
+            .watch                   = c->goal->watch};
         int64_t next;
         bool is_late;
         answer = berth_exact_ask(x, &ask, c->core_off, &next, &c->state->n_nodes, &is_late);
@@ -103,7 +105,7 @@ static int64_t core_complete(struct core *c) {
 static enum ggml_status core_run(struct core *c, int32_t limit) {
     static const double parts[] = {0.95, 0.8, 0.6, 0.4};
     int32_t last                = 0;
-    for (size_t k = 0; k < sizeof parts / sizeof parts[0] && plan_now_us() < c->deadline_us; k++) {
+    for (size_t k = 0; k < sizeof parts / sizeof parts[0] && !plan_is_over(c->goal->deadline_us, c->goal->watch); k++) {
         core_split(c, (int64_t) ((double) c->p->bound * parts[k]));
         if (c->n_core == last || (k > 0 && c->n_core < last + last / 8)) {
             continue;
@@ -133,9 +135,9 @@ static enum ggml_status core_run(struct core *c, int32_t limit) {
 }
 
 enum ggml_status berth_plan_core(
-    const struct plan_prob *p, int64_t cap, int32_t limit, int64_t deadline_us, struct plan_state *s) {
+    const struct plan_prob *p, int64_t cap, int32_t limit, const struct plan_goal *g, struct plan_state *s) {
     size_t n                = (size_t) p->n;
-    struct core c           = {.p = p, .cap = cap, .deadline_us = deadline_us, .state = s};
+    struct core c           = {.p = p, .cap = cap, .goal = g, .state = s};
     c.most                  = berth_malloc(2 * n * sizeof *c.most);
     c.ids                   = berth_malloc(3 * n * sizeof *c.ids);
     c.key                   = berth_malloc(2 * n * sizeof *c.key);

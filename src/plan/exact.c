@@ -107,8 +107,9 @@ static enum exact_answer descend_split(struct exact *x, struct exact_part part) 
 
 static bool is_over(struct exact *x) {
     x->n_nodes++;
-    if (x->n_nodes % CLOCK_NODES == 0 && ((x->ask->stop != NULL && atomic_load_explicit(x->ask->stop, memory_order_relaxed)) ||
-                                             (x->ask->deadline_us < INT64_MAX && plan_now_us() >= x->ask->deadline_us))) {
+    if (x->n_nodes % CLOCK_NODES == 0 &&
+        ((x->ask->stop != NULL && atomic_load_explicit(x->ask->stop, memory_order_relaxed)) ||
+            (x->ask->deadline_us < INT64_MAX && plan_is_over(x->ask->deadline_us, x->ask->watch)))) {
         x->is_late = true;
     }
     return x->is_late || x->is_out_of_memory || x->n_nodes > x->ask->max_nodes;

@@ -44,9 +44,10 @@ struct exact_ask {
     unsigned rules;           // EXACT_ALL
     double noise;             // leading numbers of the preorder shrink by up to this part, at random
     uint64_t seed;
-    int64_t max_nodes;       // ends the search
-    int64_t deadline_us;     // of plan_now_us(); INT64_MAX: none
-    const atomic_bool *stop; // ends the search when true; NULL: none
+    int64_t max_nodes;        // ends the search
+    int64_t deadline_us;      // of plan_now_us(); INT64_MAX: none
+    const atomic_bool *stop;  // ends the search when true; NULL: none
+    struct plan_watch *watch; // may end it too; NULL: none
 };
 
 // off is filled if the answer is EXACT_FITS. *next: see EXACT_NO. *n_nodes is increased. *is_late: the clock or stop ended it.

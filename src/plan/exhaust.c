@@ -46,7 +46,7 @@ static int64_t lowest(const struct exhaust *x, int32_t i) {
 }
 
 static bool is_over(struct exhaust *x) {
-    if (x->n_left % CLOCK_NODES == 0 && x->goal->deadline_us > 0 && plan_now_us() >= x->goal->deadline_us) {
+    if (x->n_left % CLOCK_NODES == 0 && x->goal->deadline_us > 0 && plan_is_over(x->goal->deadline_us, x->goal->watch)) {
         x->is_late = true;
     }
     x->is_late = x->is_late || x->n_left <= 0;

@@ -82,7 +82,8 @@ enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_go
         berth_plan_exhaust(p, g, FEW_WORK / ((int64_t) p->n * p->n) + 1, s);
     }
     if (p->n <= LARGEST_FIRST_MAX && !plan_is_done(s, g) && !plan_prob_is_odd(p) && !p->is_loose) {
-        enum ggml_status status = berth_plan_core(p, g->enough > 0 ? g->enough : s->bound, CORE_MAX, INT64_MAX, s);
+        const struct plan_goal untimed = {.enough = g->enough, .deadline_us = INT64_MAX};
+        enum ggml_status status        = berth_plan_core(p, g->enough > 0 ? g->enough : s->bound, CORE_MAX, &untimed, s);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }

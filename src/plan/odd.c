@@ -72,7 +72,7 @@ enum ggml_status berth_plan_search_odd(const struct plan_prob *p, const struct p
     int64_t last_peak = INT64_MAX; // of the order as it is
     uint64_t random   = g->seed;
     for (int64_t tries = (int64_t) n_order * TRIES_PER_BLOCK; tries > 0 && n_order > 1 && !plan_is_done(s, g); tries--) {
-        if (plan_now_us() >= g->deadline_us) {
+        if (plan_is_over(g->deadline_us, g->watch)) {
             break;
         }
         int32_t x    = (int32_t) random_below(&random, (uint64_t) n_order);

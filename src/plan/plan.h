@@ -10,6 +10,7 @@
 
 #include "base/base.h"
 
+#include <stdatomic.h>
 #include <time.h>
 
 #define PLAN_SIZE_MAX ((uint64_t) 1 << 62)
@@ -35,10 +36,10 @@ struct plan_prob {
     bool is_loose; // an alias group was widened to its hull, or counts more than once: totals and "does not fit" prove nothing
 };
 
-// The clock of budgets: time that this thread has run, so that a busy machine takes nothing from a search.
+// The clock of budgets: who waits for a plan waits by the clock on the wall, however many threads search.
 static inline int64_t plan_now_us(void) {
     struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
@@ -156,14 +157,15 @@ bool berth_plan_pool_take(const struct plan_pool *pool, const uint64_t *offsets,
 
 bool berth_plan_is_valid(const struct plan_prob *p, const int64_t *off);
 
-// ---- fast.c, solve.c ----
+// ---- what is asked and known ----
 
 // What is asked of a problem, in units.
 struct plan_goal {
     int64_t enough;      // a plan of at most this peak ends the search: the capacity, or 0
-    int64_t deadline_us; // of plan_now_us() on the calling thread
+    int64_t deadline_us; // of plan_now_us()
     uint64_t seed;
     int32_t n_threads;
+    struct plan_watch *watch; // may be NULL
 };
 
 // What is known of a problem, in units. Invariant: off is a valid plan of this peak; bound <= peak.
@@ -189,6 +191,29 @@ static inline void plan_state_take(struct plan_state *s, int64_t peak, const cha
     s->method     = method;
 }
 
+// ---- watch.c ----
+
+// Somebody who looks on and may end the search. The state changes only while one thread searches.
+struct plan_watch {
+    berth_plan_watch_t ask;
+    void *user;
+    const struct plan_state *state; // of the pool that is being searched
+    uint64_t unit;                  // bytes
+    int64_t next_us;                // when to ask again; only under the lock
+    atomic_bool is_over;            // the answer was: enough
+    atomic_flag lock;
+};
+
+bool berth_plan_watch_is_over(struct plan_watch *watch, int64_t now_us);
+
+// Is the time up, or whoever looks on content? watch may be NULL.
+static inline bool plan_is_over(int64_t deadline_us, struct plan_watch *watch) {
+    const int64_t now_us = plan_now_us();
+    return now_us >= deadline_us || (watch != NULL && berth_plan_watch_is_over(watch, now_us));
+}
+
+// ---- fast.c, search.c ----
+
 // The first plan; peak is PLAN_NO_CAP if there is none below 2^63.
 enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 // Better plans and a better bound until the goal or the deadline.
@@ -197,7 +222,7 @@ enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_
 // core.c: a plan of peak cap, or a lifted bound, from the blocks that are alive when most is. limit: blocks searched at most,
 // 0: all.
 enum ggml_status berth_plan_core(
-    const struct plan_prob *p, int64_t cap, int32_t limit, int64_t deadline_us, struct plan_state *s) BERTH_MUST_USE;
+    const struct plan_prob *p, int64_t cap, int32_t limit, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 // exhaust.c: the best plan of an odd problem of at most PLAN_EXHAUST_MAX blocks without chunks, and the bound lifted to it, if
 // max_nodes and the goal's time (0: none) are enough. Nothing for others, nor before there is a plan.
 #define PLAN_EXHAUST_MAX 24

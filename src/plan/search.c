@@ -45,7 +45,6 @@ struct crew {
     const struct plan_prob *p;
     struct task tasks[2 * N_MEMBERS];
     int n_tasks;
-    int64_t budget_us; // for all tasks of one thread
     atomic_int i_next;
     atomic_int i_first; // least task with a conclusive answer
     int64_t *off;       // the plan of task i_first, if it has one
@@ -63,15 +62,13 @@ struct worker {
 static void *work(void *arg) {
     struct worker *w = arg;
     struct crew *c   = w->crew;
-    int64_t start_us = plan_now_us();
     for (;;) {
         int i = atomic_fetch_add(&c->i_next, 1);
         if (i >= c->n_tasks || i > atomic_load(&c->i_first)) {
             return NULL;
         }
-        struct task *t     = &c->tasks[i];
-        t->ask.deadline_us = start_us + c->budget_us; // each thread has its own clock
-        t->answer          = berth_exact_ask(w->exact, &t->ask, w->off, &t->next, &t->n_nodes, &t->is_late);
+        struct task *t = &c->tasks[i];
+        t->answer      = berth_exact_ask(w->exact, &t->ask, w->off, &t->next, &t->n_nodes, &t->is_late);
         if (t->answer == EXACT_UNKNOWN) {
             continue;
         }
@@ -135,7 +132,7 @@ struct search {
 };
 
 static bool is_time_up(const struct search *s) {
-    return plan_now_us() >= s->goal->deadline_us;
+    return plan_is_over(s->goal->deadline_us, s->goal->watch);
 }
 
 static void add_task(struct search *s, int member, int64_t cap, bool is_mid) {
@@ -144,12 +141,14 @@ static void add_task(struct search *s, int member, int64_t cap, bool is_mid) {
     t->member      = member;
     t->is_mid      = is_mid;
     t->ask         = (struct exact_ask){
-                .cap       = cap,
-                .preorder  = members[member].preorder,
-                .valley    = members[member].valley,
-                .rules     = EXACT_ALL,
-                .max_nodes = limit << (2 * (s->round < 20 ? s->round : 20)),
-                .stop      = &t->stop,
+                .cap         = cap,
+                .preorder    = members[member].preorder,
+                .valley      = members[member].valley,
+                .rules       = EXACT_ALL,
+                .max_nodes   = limit << (2 * (s->round < 20 ? s->round : 20)),
+                .deadline_us = s->goal->deadline_us,
+                .stop        = &t->stop,
+                .watch       = s->goal->watch,
     };
 }
 
@@ -208,8 +207,7 @@ static void search_round(struct search *s) {
         if (s->crew.n_tasks == 0) {
             break;
         }
-        s->crew.budget_us = s->goal->deadline_us - plan_now_us();
-        int first         = crew_run(&s->crew, s->workers, s->n_workers, &s->state->n_nodes);
+        int first = crew_run(&s->crew, s->workers, s->n_workers, &s->state->n_nodes);
         for (int i = 0; i < s->crew.n_tasks && (first < 0 || i < first); i++) {
             const struct task *t                                           = &s->crew.tasks[i];
             *(t->is_mid ? &s->has_mid[t->member] : &s->has_low[t->member]) = true;
@@ -233,14 +231,16 @@ static void add_noisy_task(struct search *s, int64_t cap) {
     t->member                                    = -1;
     t->is_mid                                    = false;
     t->ask                                       = (struct exact_ask){
-                                              .cap       = cap,
-                                              .preorder  = preorders[k % 6],
-                                              .valley    = (enum exact_valley)(k / 2 % EXACT_N_VALLEYS),
-                                              .noise     = noises[k / 6 % 3],
-                                              .seed      = (s->goal->seed + k) * 0x9E3779B97F4A7C15u,
-                                              .rules     = EXACT_ALL,
-                                              .max_nodes = 3 * (int64_t) s->p->n + 50,
-                                              .stop      = &t->stop,
+                                              .cap         = cap,
+                                              .preorder    = preorders[k % 6],
+                                              .valley      = (enum exact_valley)(k / 2 % EXACT_N_VALLEYS),
+                                              .noise       = noises[k / 6 % 3],
+                                              .seed        = (s->goal->seed + k) * 0x9E3779B97F4A7C15u,
+                                              .rules       = EXACT_ALL,
+                                              .max_nodes   = 3 * (int64_t) s->p->n + 50,
+                                              .deadline_us = s->goal->deadline_us,
+                                              .stop        = &t->stop,
+                                              .watch       = s->goal->watch,
     };
 }
 
@@ -257,8 +257,7 @@ static void search_noisy(struct search *s) {
         for (int k = 0; k < 2 * N_MEMBERS; k++) {
             add_noisy_task(s, cap);
         }
-        s->crew.budget_us = s->goal->deadline_us - plan_now_us();
-        int first         = crew_run(&s->crew, s->workers, s->n_workers, &st->n_nodes);
+        int first = crew_run(&s->crew, s->workers, s->n_workers, &st->n_nodes);
         if (first >= 0) {
             lists += s->crew.tasks[first].answer == EXACT_FITS;
             note_answer(s, &s->crew.tasks[first]);
@@ -306,7 +305,7 @@ enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_
         return berth_plan_search_odd(p, g, st);
     }
     int64_t cap             = g->enough > 0 ? g->enough : st->bound;
-    enum ggml_status status = berth_plan_core(p, cap, 0, g->deadline_us, st);
+    enum ggml_status status = berth_plan_core(p, cap, 0, g, st);
     if (status != GGML_STATUS_SUCCESS || plan_is_done(st, g)) {
         return status;
     }

@@ -18,9 +18,10 @@ struct solve {
     uint64_t *offsets;
     struct berth_plan_report report;
     int64_t start_us;
-    int64_t searched_us; // of the budget
-    uint64_t most;       // bytes of the pool that needs most so far
-    int32_t n_left;      // pools still to plan
+    int64_t searched_us;     // of the budget
+    uint64_t most;           // bytes of the pool that needs most so far
+    int32_t n_left;          // pools still to plan
+    struct plan_watch watch; // with ask == NULL: nobody
     struct berth_scratch scratch;
 };
 
@@ -125,7 +126,10 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
         int64_t now      = plan_now_us();
         int64_t left     = s->params.budget_us - s->searched_us;
         goal.deadline_us = left > INT64_MAX / 2 - now ? INT64_MAX / 2 : now + left / s->n_left;
-        status           = left > 0 ? berth_plan_search(p, &goal, &state) : status;
+        s->watch.state   = &state;
+        s->watch.unit    = pool->unit;
+        goal.watch       = s->watch.ask != NULL ? &s->watch : NULL;
+        status           = left > 0 && !atomic_load(&s->watch.is_over) ? berth_plan_search(p, &goal, &state) : status;
         s->searched_us += plan_now_us() - now;
     }
     if (status == GGML_STATUS_SUCCESS) {
@@ -321,8 +325,8 @@ static enum ggml_status solve_all(struct solve *s) {
     return status;
 }
 
-enum ggml_status berth_plan_solve(const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params,
-    uint64_t *offsets, struct berth_plan_report *report) {
+enum ggml_status berth_plan_solve_watched(const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params,
+    berth_plan_watch_t watch, void *user, uint64_t *offsets, struct berth_plan_report *report) {
     if (n > 0 && offsets == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "plan: no room for the offsets of %lld items", (long long) n);
     }
@@ -338,6 +342,7 @@ enum ggml_status berth_plan_solve(const struct berth_plan_item *items, int64_t n
     s.searched_us = 0;
     s.most        = 0;
     s.n_left      = 0;
+    s.watch       = (struct plan_watch){.ask = watch, .user = user, .lock = ATOMIC_FLAG_INIT};
     berth_scratch_init(&s.scratch);
     enum ggml_status status = solve_all(&s);
     berth_scratch_fini(&s.scratch);
@@ -350,6 +355,11 @@ enum ggml_status berth_plan_solve(const struct berth_plan_item *items, int64_t n
         }
     }
     return status;
+}
+
+enum ggml_status berth_plan_solve(const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params,
+    uint64_t *offsets, struct berth_plan_report *report) {
+    return berth_plan_solve_watched(items, n, params, NULL, NULL, offsets, report);
 }
 
 enum ggml_status berth_plan_bound(

@@ -205,6 +205,49 @@ static void test_threads_change_nothing(void **state) {
     assert_true(r2.peak == r1.peak);
 }
 
+// Too many to be searched through.
+#define N_MANY 2000
+
+struct looks {
+    int n_left; // looks until enough
+    uint64_t peak, bound;
+};
+
+static bool look(uint64_t peak, uint64_t bound, void *user) {
+    struct looks *l = user;
+    l->peak         = peak;
+    l->bound        = bound;
+    return --l->n_left > 0;
+}
+
+// Who looks on sees what is known and ends the search; the best plan until then is the answer. Time is the wall's, whatever the
+// threads take.
+static void test_watched(void **state) {
+    (void) state;
+    static struct berth_plan_item x[N_MANY];
+    static uint64_t off[N_MANY];
+    uint64_t s = 7;
+    for (int i = 0; i < N_MANY; i++) {
+        s                   = s * 16807 % 2147483647;
+        const int64_t first = (int64_t) s % 1000;
+        s                   = s * 16807 % 2147483647;
+        const int64_t last  = first + (int64_t) s % 300;
+        s                   = s * 16807 % 2147483647;
+        x[i]                = item(first, last, 1000 + s % 99991);
+    }
+    struct berth_plan_report r;
+    struct berth_plan_params params = {.budget_us = 600000000};
+    for (int32_t n_threads = 1; n_threads <= 4; n_threads += 3) {
+        struct looks l   = {.n_left = 3};
+        params.n_threads = n_threads;
+        assert_int_equal(berth_plan_solve_watched(x, N_MANY, &params, look, &l, off, &r), GGML_STATUS_SUCCESS);
+        assert_int_equal(l.n_left, 0);
+        assert_true(!r.proven && r.peak <= l.peak && l.peak >= l.bound && r.bound >= l.bound && l.bound > 0);
+        assert_true(r.time_us < 60000000);
+        assert_int_equal(berth_plan_check(x, N_MANY, NULL, off, NULL), GGML_STATUS_SUCCESS);
+    }
+}
+
 static void test_failing_allocations(void **state) {
     (void) state;
     struct berth_plan_item x[60];
@@ -255,6 +298,7 @@ int main(void) {
         cmocka_unit_test(test_alias_group),
         cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_threads_change_nothing),
+        cmocka_unit_test(test_watched),
         cmocka_unit_test(test_failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
