@@ -22,7 +22,7 @@ help:
 	@echo "PRESET=debug|asan|tsan|coverage|clang|static chooses another build"
 
 run: build
-	@$(DIR)/bin/berth run --echo
+	@$(DIR)/bin/berth run --echo < /dev/null
 
 setup:
 	@tools/setup.sh

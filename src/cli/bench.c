@@ -135,6 +135,8 @@ static bool measure(struct session *s, struct test *test, int64_t n_reps, const 
         return model_fail(error, "%s%" PRId64 ": the answer holds what is no number", test->kind, test->n_tokens);
     }
     for (int64_t r = 0; r < n_reps; r++) {
+        cli_progress("measuring", (uint64_t) r, (uint64_t) n_reps, "%s%" PRId64 ": repetition %" PRId64 " of %" PRId64,
+            test->kind, test->n_tokens, r + 1, n_reps);
         const int64_t start = ggml_time_us();
         if (!once(s, test, tokens, error)) {
             return false;
@@ -275,6 +277,7 @@ static int bench(struct cli_model *m, const struct options *o) {
     for (int i = 0; ok && i < n; i++) {
         ok = measure(m->session, &tests[i], o->n_reps, tokens, &error);
     }
+    cli_progress_end();
     free(tokens);
     ok = ok && (row_init(&row, m, o) || model_fail(&error, "out of memory for the names"));
     if (ok) {

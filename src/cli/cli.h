@@ -9,10 +9,12 @@
 #include <stdio.h>
 
 enum cli_exit {
-    CLI_OK      = 0, // fine
-    CLI_NO      = 1, // the answer is no
-    CLI_USAGE   = 2, // the command line is wrong
-    CLI_FAILURE = 3, // the world is: a file, memory, a full disk
+    CLI_OK      = 0,   // fine
+    CLI_NO      = 1,   // the answer is no
+    CLI_USAGE   = 2,   // the command line is wrong
+    CLI_FAILURE = 3,   // the world is: a file, memory, a full disk
+    CLI_UNSURE  = 4,   // no answer was found in the time given
+    CLI_STOPPED = 130, // Ctrl-C; what was found until then is printed
 };
 
 // A command gets its own name as argv[0] and returns an exit code.
@@ -36,6 +38,9 @@ int cli_fail(enum cli_exit code, const char *fmt, ...) __attribute__((format(pri
 // The same for a wrong option of a command, with a hint to its --help.
 int cli_usage(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+// "berth: warning: ..." on standard error.
+void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
 // A whole number of bytes: 4096, 64K, 1.5GiB. K, M, G, T and Ki, Mi, Gi, Ti are powers of 1024, with or without B; kB, MB, GB and
 // TB are powers of 1000; parts of a byte are dropped. False if it is none or passes 2^62.
 bool cli_parse_size(const char *text, uint64_t *size);
@@ -52,10 +57,20 @@ bool cli_ends_with(const char *text, const char *end);
 bool cli_starts_with(const char *path, const char *magic);
 // "1,048,576 bytes (1.00 MiB)"
 const char *cli_bytes(uint64_t size, char text[64]);
+// "6.25 MiB"
+const char *cli_short_bytes(uint64_t size, char text[32]);
 
 enum cli_colour { CLI_PLAIN, CLI_BOLD, CLI_DIM, CLI_GREEN, CLI_YELLOW, CLI_RED, CLI_RESET = CLI_PLAIN };
 // The escape sequence, or "" if the stream is no terminal, or NO_COLOR is set.
 const char *cli_colour(FILE *file, enum cli_colour colour);
+
+// ---- progress.c ----
+
+// How far long work is: a bar with `done` of `all` and a text, on standard error if that is a terminal; call it as often as you
+// like. Another `what` begins another bar.
+void cli_progress(const char *what, uint64_t done, uint64_t all, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+// The line is free again. Before anything else is printed.
+void cli_progress_end(void);
 
 // ---- options.c: -1 to go on, else the exit code, after a message if something is wrong ----
 
@@ -67,6 +82,13 @@ int cli_options_json(const char *command, const char *usage, int argc, char **ar
 int cli_no_arguments(const char *command, int argc, char **argv);
 // One file is.
 int cli_one_file(const char *command, int argc, char **argv, const char **path);
+
+// ---- input.c ----
+
+// All of a file, "-" for standard input, with a NUL behind it, to be freed; NULL after a message.
+char *cli_read_text(const char *path, size_t *size);
+// Is something sent to standard input: a pipe, or a file that is not empty?
+bool cli_has_stdin(void);
 
 // ---- output.c ----
 

@@ -121,7 +121,13 @@ static int largest(struct search *s, int64_t low, int64_t high, int64_t n_ctx, i
     int code  = CLI_OK;
     bool fits = false;
     *out      = low;
-    for (int64_t n = high; code == CLI_OK && low < high; n = low + (high - low + 1) / 2) {
+    for (int64_t n = high, n_asked = 0; code == CLI_OK && low < high; n = low + (high - low + 1) / 2, n_asked++) {
+        uint64_t n_left = 0; // each answer halves what is open
+        for (int64_t open = high - low; open > 0; open /= 2) {
+            n_left++;
+        }
+        cli_progress(n_ctx > 0 ? "batch" : "context", (uint64_t) n_asked, (uint64_t) n_asked + n_left,
+            "between %" PRId64 " and %" PRId64, low, high);
         code = n_ctx > 0 ? ask(s, n_ctx, n, &fits) : ask(s, n, batch_in(s, n), &fits);
         if (fits) {
             low = n;
@@ -272,6 +278,7 @@ static int fit(const struct options *o, struct cli_model *m) {
     struct search s = {.m = m, .o = o, .full = FIT_NONE, .ctx_full = FIT_NONE, .batch_full = FIT_NONE};
     bool fits       = false;
     const int code  = search(&s, &fits);
+    cli_progress_end();
     if (code != CLI_OK) {
         return code;
     }

@@ -51,8 +51,8 @@ int cli_gguf(int argc, char **argv) {
 
 static bool progress(size_t done, size_t all, void *user_data) {
     (void) user_data;
-    fprintf(
-        stderr, "\rloading %3.0f%%%s", all == 0 ? 100.0 : 100.0 * (double) done / (double) all, done == all ? "\r\033[K" : "");
+    char text[2][32];
+    cli_progress("reading", done, all, "%s of %s", cli_short_bytes(done, text[0]), cli_short_bytes(all, text[1]));
     return true;
 }
 
@@ -69,7 +69,8 @@ struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *
     const bool show                           = with_progress && isatty(STDERR_FILENO);
     const struct berth_gguf_map_params params = {.progress = show ? progress : NULL, .prefetch = show};
     struct berth_gguf_map *map                = berth_gguf_map_open(path, &params);
-    *code                                     = map != NULL ? CLI_OK : cli_fail(CLI_NO, "%s", berth_last_error());
+    cli_progress_end();
+    *code = map != NULL ? CLI_OK : cli_fail(CLI_NO, "%s", berth_last_error());
     return map;
 }
 

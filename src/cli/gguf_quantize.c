@@ -29,6 +29,20 @@ struct totals {
     double squares; // sum of squared errors
 };
 
+// How far it is.
+struct way {
+    int64_t i_tensor, n_tensors;
+    size_t done, all, at_hand; // bytes of the input: before this tensor, of all, of this one
+};
+
+static void tell(double part, void *user) {
+    const struct way *way = user;
+    const size_t done     = way->done + (size_t) (part * (double) way->at_hand);
+    char text[2][32];
+    cli_progress("quantising", done, way->all, "tensor %" PRId64 " of %" PRId64 ", %s of %s", way->i_tensor + 1, way->n_tensors,
+        cli_short_bytes(done, text[0]), cli_short_bytes(way->all, text[1]));
+}
+
 // What llama.cpp calls a file of mostly this type (general.file_type); -1 if it has no name for it.
 static int file_type(enum ggml_type type) {
     static const struct {
@@ -117,12 +131,12 @@ static bool imatrix_check(const struct berth_gguf_map *map, const struct imatrix
 }
 
 // Converts into out; false: out of memory, or the type cannot be made.
-static bool convert(const struct ggml_tensor *t, const struct target *to, void *out, struct totals *totals) {
+static bool convert(const struct ggml_tensor *t, const struct target *to, void *out, struct totals *totals, struct way *way) {
     bool is_wrong;
     const float *weights = imatrix_find(to->imatrix, t, &is_wrong);
     totals->n_elements += ggml_nelements(t);
     totals->n_converted++;
-    return cli_quantize_rows(t, to->type, weights, to->n_threads, out, &totals->squares);
+    return cli_quantize_rows(t, to->type, weights, to->n_threads, out, &totals->squares, tell, way);
 }
 
 // The header with the new types; NULL after a message.
@@ -157,6 +171,7 @@ static bool write_all(const struct berth_gguf_map *map, const struct gguf_contex
     const char zeros[64]         = {0};
     struct ggml_context *tensors = berth_gguf_map_tensors(map);
     struct ggml_tensor *t        = ggml_get_first_tensor(tensors);
+    struct way way               = {.n_tensors = gguf_get_n_tensors(meta), .all = berth_gguf_map_size(map)};
     if (!gguf_write_to_file_ptr(meta, file, true)) {
         return false;
     }
@@ -164,9 +179,13 @@ static bool write_all(const struct berth_gguf_map *map, const struct gguf_contex
         const size_t size = gguf_get_tensor_size(meta, i);
         void *copy        = NULL;
         bool ok           = true;
+        way.i_tensor      = i;
+        way.done          = totals->before;
+        way.at_hand       = ggml_nbytes(t);
+        tell(0, &way);
         if (is_converted(t, to)) {
             copy = malloc(size);
-            ok   = copy != NULL && convert(t, to, copy, totals);
+            ok   = copy != NULL && convert(t, to, copy, totals, &way);
         }
         ok = ok && fwrite(copy != NULL ? copy : t->data, 1, size, file) == size;
         free(copy);
@@ -209,7 +228,9 @@ static int quantize(const char *in, const char *path, const struct target *to, b
     if (file == NULL) {
         code = CLI_FAILURE;
     } else {
-        code = cli_close(file, path, write_all(map, meta, to, file, &totals));
+        const bool ok = write_all(map, meta, to, file, &totals);
+        cli_progress_end();
+        code = cli_close(file, path, ok);
         if (code == CLI_OK) {
             print_totals(&totals, meta, to->type, path, json);
         }

@@ -12,7 +12,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char usage[] =
     "Usage: berth imatrix [OPTION]... -o OUT MODEL TEXT\n\n"
@@ -256,35 +255,6 @@ static int write_out(const struct collector *c, const struct options *o, int64_t
 
 // ---- the command ----
 
-// All of a file; NULL with errno.
-static char *text_read(const char *path, size_t *size) {
-    FILE *file = fopen(path, "rb");
-    char *text = NULL;
-    size_t cap = 0;
-    bool ok    = file != NULL;
-    *size      = 0;
-    for (size_t n = 1; ok && n > 0;) {
-        if (*size == cap) {
-            cap        = cap > 0 ? 2 * cap : 1 << 16;
-            char *more = realloc(text, cap);
-            ok         = more != NULL;
-            text       = ok ? more : text;
-        }
-        n  = ok ? fread(text + *size, 1, cap - *size, file) : 0;
-        ok = ok && !ferror(file);
-        *size += n;
-    }
-    const int why = errno;
-    if (file != NULL) {
-        fclose(file);
-    }
-    if (!ok) {
-        free(text);
-        errno = why;
-    }
-    return ok ? text : NULL;
-}
-
 // Reads the text a context at a time, each behind the token that begins a text; the number of contexts, -1 after an error. A
 // context that Ctrl-C cut short is not counted, though what it has shown by then is in the sums.
 static int64_t work(struct cli_model *m, const struct options *o, const struct vocab *vocab, struct collector *c,
@@ -305,11 +275,10 @@ static int64_t work(struct cli_model *m, const struct options *o, const struct v
         if (!session_decode(m->session, ids, n_ctx, error) || c->has_failed || cli_is_interrupted(NULL)) {
             break;
         }
-        if (isatty(STDERR_FILENO)) {
-            fprintf(stderr, "\rcontext %" PRId64 " of %" PRId64, done + 1, n_chunks);
-        }
+        cli_progress(
+            "reading the text", (uint64_t) done + 1, (uint64_t) n_chunks, "context %" PRId64 " of %" PRId64, done + 1, n_chunks);
     }
-    fputs(isatty(STDERR_FILENO) ? "\r\033[K" : "", stderr);
+    cli_progress_end();
     if (c->has_failed) {
         model_fail(error, "out of memory for what a matrix is multiplied with");
     }
@@ -321,10 +290,10 @@ static int collect(struct cli_model *m, const struct options *o, const struct vo
     struct token_list tokens = {0};
     struct collector c       = {0};
     size_t size              = 0;
-    char *text               = text_read(o->text, &size);
+    char *text               = cli_read_text(o->text, &size);
     int code                 = CLI_OK;
     if (text == NULL) {
-        return cli_fail(CLI_FAILURE, "%s: cannot be read: %s", o->text, strerror(errno));
+        return CLI_FAILURE;
     }
     int64_t n_chunks = -1;
     if (!collector_init(&c, m->model)) {

@@ -26,6 +26,66 @@ static const struct command {
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)
 
+// What people call it elsewhere, or leave the first word out of.
+static const struct {
+    const char *name, *meant;
+} others[] = {
+    {"check", "gguf check"},
+    {"cli", "run"},
+    {"diff", "gguf diff"},
+    {"generate", "run"},
+    {"info", "gguf info"},
+    {"quantise", "gguf quantize"},
+    {"quantize", "gguf quantize"},
+    {"show", "gguf info"},
+};
+#define N_OTHERS (sizeof others / sizeof *others)
+
+// Letters to add, drop, change or swap with their neighbour, until a is b; up to 15 letters of each.
+static int distance(const char *a, const char *b) {
+    enum { MAX = 15 };
+    int d[MAX + 1][MAX + 1];
+    const int n = (int) strnlen(a, MAX), m = (int) strnlen(b, MAX);
+    for (int i = 0; i <= n; i++) {
+        for (int j = 0; j <= m; j++) {
+            d[i][j] = i == 0 ? j : j == 0 ? i : d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (i > 0 && j > 0) {
+                d[i][j] = d[i - 1][j] + 1 < d[i][j] ? d[i - 1][j] + 1 : d[i][j];
+                d[i][j] = d[i][j - 1] + 1 < d[i][j] ? d[i][j - 1] + 1 : d[i][j];
+            }
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+                d[i][j] = d[i - 2][j - 2] + 1 < d[i][j] ? d[i - 2][j - 2] + 1 : d[i][j];
+            }
+        }
+    }
+    return d[n][m];
+}
+
+// The command that was likely meant, NULL: none is near.
+static const char *nearest(const char *name) {
+    const char *best = NULL;
+    int least        = 3; // two slips at most, and fewer than half of the letters
+    for (size_t i = 0; i < N_COMMANDS + N_OTHERS; i++) {
+        const char *known = i < N_COMMANDS ? commands[i].name : others[i - N_COMMANDS].name;
+        const int d       = distance(name, known);
+        if (d < least && 2 * d < (int) strlen(known)) {
+            best  = i < N_COMMANDS ? known : others[i - N_COMMANDS].meant;
+            least = d;
+        }
+    }
+    return best;
+}
+
+static int unknown(const char *name) {
+    const char *near = *name == '-' ? NULL : nearest(name);
+    cli_fail(CLI_USAGE, "unknown %s '%s'", *name == '-' ? "option" : "command", name);
+    if (near != NULL) {
+        fprintf(stderr, "Did you mean 'berth %s'? ", near);
+    }
+    fputs("'berth --help' lists the commands.\n", stderr);
+    return CLI_USAGE;
+}
+
 static void help(FILE *file) {
     const char *bold = cli_colour(file, CLI_BOLD), *reset = cli_colour(file, CLI_RESET);
     fprintf(file,
@@ -34,38 +94,53 @@ static void help(FILE *file) {
     for (size_t i = 0; i < N_COMMANDS; i++) {
         fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].what);
     }
-    fprintf(file, "\n'berth COMMAND --help' says more. Exit codes: 0 fine, 1 the answer is no, 2 wrong usage, 3 failure.\n");
+    fprintf(file, "\n'berth help COMMAND' says more. Exit codes: 0 fine, 1 the answer is no, 2 wrong usage, 3 failure,\n4 no "
+                  "answer found yet, 130 stopped by Ctrl-C.\n");
 }
 
-// The library logs each failure; the commands print it themselves, once.
-static void log_nothing(enum ggml_log_level level, const char *text, void *user_data) {
-    (void) level;
-    (void) text;
+// The library logs each failure, which the commands print themselves, once. Warnings are for the user.
+static void log_warnings(enum ggml_log_level level, const char *text, void *user_data) {
     (void) user_data;
+    if (level == GGML_LOG_LEVEL_WARN) {
+        cli_warn("%.*s", (int) strcspn(text, "\n"), text);
+    }
+}
+
+static const struct command *find(const char *name) {
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(name, commands[i].name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
+
+// `berth help COMMAND [PART]` is `berth COMMAND [PART] --help`.
+static int help_of(int argc, char **argv) {
+    const struct command *command = argc > 0 ? find(argv[0]) : NULL;
+    if (command == NULL) {
+        return argc > 0 ? unknown(argv[0]) : (help(stdout), CLI_OK);
+    }
+    char flag[]  = "--help";
+    char *with[] = {argv[0], argc > 1 ? argv[1] : flag, argc > 1 ? flag : NULL, NULL};
+    return command->run(argc > 1 ? 3 : 2, with);
 }
 
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     cli_streams_init();
-    ggml_log_set(log_nothing, NULL);
+    ggml_log_set(log_warnings, NULL);
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
-        help(stdout);
-        return cli_finish(CLI_OK);
+        return cli_finish(help_of(argc - 2, argv + 2));
     }
     if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
         printf("berth %s\n", berth_version());
         return cli_finish(CLI_OK);
     }
-    for (size_t i = 0; i < N_COMMANDS; i++) {
-        if (strcmp(name, commands[i].name) == 0) {
-            return cli_finish(commands[i].run(argc - 1, argv + 1));
-        }
-    }
     if (*name == '\0') {
         help(stderr);
         return CLI_USAGE;
     }
-    cli_fail(CLI_USAGE, "unknown %s '%s'", *name == '-' ? "option" : "command", name);
-    fputs("Try 'berth --help'.\n", stderr);
-    return CLI_USAGE;
+    const struct command *command = find(name);
+    return command != NULL ? cli_finish(command->run(argc - 1, argv + 1)) : unknown(name);
 }

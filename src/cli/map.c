@@ -23,7 +23,8 @@ static const char usage[] =
     "      --batch N       tokens of a model's batch (default 512)\n"
     "      --cache-type T  type of a model's cached keys and values, or T,T for each (default f16)\n"
     "  -h, --help          this text\n\n"
-    "Exit codes: 0 fine, 2 wrong usage, 3 failure.\n";
+    "Ctrl-C ends a search; what was found until then is drawn.\n"
+    "Exit codes: 0 fine, 2 wrong usage, 3 failure, 130 stopped by Ctrl-C.\n";
 
 // ---- writing ----
 
@@ -127,7 +128,7 @@ static int parse(int argc, char **argv, struct options *o) {
 }
 
 // Reads a file, and plans it if it has no plan. *offsets is to be freed.
-static int load(const char *path, const struct options *o, struct cli_plan *plan, uint64_t **offsets) {
+static int load(const char *path, const struct options *o, struct cli_plan *plan, uint64_t **offsets, bool *is_stopped) {
     *offsets = NULL;
     if (cli_plan_read(path, &o->model, plan) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
@@ -139,7 +140,7 @@ static int load(const char *path, const struct options *o, struct cli_plan *plan
         return cli_fail(CLI_FAILURE, "out of memory");
     }
     if (!set->has_offsets) {
-        return cli_plan_solve(plan, &o->params, *offsets, &report) == GGML_STATUS_SUCCESS
+        return cli_plan_solve(plan, &o->params, *offsets, &report, is_stopped) == GGML_STATUS_SUCCESS
                    ? CLI_OK
                    : cli_fail(CLI_FAILURE, "%s: %s", path, berth_last_error());
     }
@@ -174,9 +175,10 @@ int cli_map(int argc, char **argv) {
     struct cli_plan plans[2] = {0};
     uint64_t *offsets[2]     = {NULL};
     struct map_plan maps[2], before;
+    bool is_stopped = false;
     for (size_t i = 0; i < o.n_paths && code == CLI_OK; i++) {
         code    = cli_output_check(o.out, o.paths[i]);
-        code    = code == CLI_OK ? load(o.paths[i], &o, &plans[i], &offsets[i]) : code;
+        code    = code == CLI_OK ? load(o.paths[i], &o, &plans[i], &offsets[i], &is_stopped) : code;
         maps[i] = (struct map_plan){base_name(o.paths[i]), &plans[i], offsets[i]};
     }
     if (code == CLI_OK && o.captured) {
@@ -189,5 +191,5 @@ int cli_map(int argc, char **argv) {
         cli_plan_free(&plans[i]);
         free(offsets[i]);
     }
-    return code;
+    return code == CLI_OK && is_stopped ? CLI_STOPPED : code;
 }

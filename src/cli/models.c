@@ -105,12 +105,8 @@ static bool shipped_find(char path[4096]) {
 
 static bool show_progress(size_t done, size_t all, void *user_data) {
     (void) user_data;
-    const int width = 40, filled = all == 0 ? width : (int) ((double) width * (double) done / (double) all);
-    fprintf(stderr, "\rloading [%.*s%*s] %3.0f%%", filled, "########################################", width - filled, "",
-        all == 0 ? 100.0 : 100.0 * (double) done / (double) all);
-    if (done >= all) {
-        fputs("\r\033[K", stderr);
-    }
+    char text[2][32];
+    cli_progress("loading", done, all, "%s of %s", cli_short_bytes(done, text[0]), cli_short_bytes(all, text[1]));
     return !cli_is_interrupted(NULL);
 }
 
@@ -128,13 +124,23 @@ int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
     ggml_backend_load_all();
     m->model        = model_open(m->path, &error);
     const bool show = isatty(STDERR_FILENO) && !o->plan_only;
-    if (m->model == NULL || !model_devices_open(&m->devices, o->device, (int) o->n_threads, &error) ||
-        !model_place(m->model, &m->devices, o->plan_only, show ? show_progress : NULL, NULL, &error)) {
+    const bool ok   = m->model != NULL && model_devices_open(&m->devices, o->device, (int) o->n_threads, &error) &&
+                    model_place(m->model, &m->devices, o->plan_only, show ? show_progress : NULL, NULL, &error);
+    cli_progress_end();
+    if (!ok) {
         cli_model_close(m);
-        fputs(show ? "\r\033[K" : "", stderr); // what progress left there
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
+    cli_model_warn(m->model, o);
     return CLI_OK;
+}
+
+void cli_model_warn(const struct model *model, const struct cli_model_options *o) {
+    if (o->n_ctx > model->params.n_ctx_train) {
+        cli_warn("a context of %" PRId64 " positions, and the model was trained for %" PRId64
+                 ": what it says beyond them is worth little",
+            o->n_ctx, model->params.n_ctx_train);
+    }
 }
 
 int cli_model_output(const struct cli_model *m, const char *path) {
@@ -169,17 +175,6 @@ void cli_model_close(struct cli_model *m) {
 }
 
 // ---- memory ----
-
-const char *cli_short_bytes(uint64_t size, char text[32]) {
-    static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    double x                         = (double) size;
-    int unit                         = 0;
-    for (; x >= 1024 && unit < 6; unit++) {
-        x /= 1024;
-    }
-    snprintf(text, 32, unit == 0 ? "%.0f %s" : "%.2f %s", x, names[unit]);
-    return text;
-}
 
 static bool has_memory(const struct session_memory *x) {
     return x->weights + x->cache + x->compute > 0;

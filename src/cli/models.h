@@ -35,6 +35,8 @@ struct cli_model {
 
 // Opens and places; after a message if it fails.
 int cli_model_open(struct cli_model *m, const struct cli_model_options *options);
+// Tells of a context that is longer than the model was trained for.
+void cli_model_warn(const struct model *model, const struct cli_model_options *options);
 // cli_output_check with the model as the input.
 int cli_model_output(const struct cli_model *m, const char *path);
 // What a session is asked for by these options.
@@ -46,8 +48,6 @@ void cli_model_close(struct cli_model *m);
 // ", CPU: weights 6.3 MiB, cache 1.0 MiB, compute 1.2 MiB (bound 1.2 MiB, gap 0.00%)" for each device that has something.
 void cli_model_memory(FILE *file, const struct cli_model *m);
 void cli_model_memory_json(FILE *file, const struct cli_model *m); // a list
-// "6.25 MiB"
-const char *cli_short_bytes(uint64_t size, char text[32]);
 
 // Ctrl-C: the first one sets a flag, a second one ends the program as usual.
 void cli_catch_interrupt(void);

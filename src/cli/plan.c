@@ -16,9 +16,10 @@ static const char usage[] =
     "FILE is a CSV of lifetimes with a header line (id,lower,upper,size, if wanted alignment, offset, pool, alias, fixed;\n"
     "upper is exclusive), a plan saved as JSON, a captured graph (.ggraph, .ggraph.gz), or a GGUF model of the llama family;\n"
     "'-' reads standard input. Offsets in FILE, if they are a valid plan, are where the search starts.\n\n"
-    "  -c, --capacity N    does each buffer fit into N bytes? Exit code 0: yes, 1: no. N takes K, M, G, KiB, MiB, ..., kB,\n"
-    "                      MB, ...\n"
-    "  -t, --time MS       search this long beyond the fast path (default 0; may have a fraction)\n"
+    "  -c, --capacity N    does each buffer fit into N bytes? Exit code 0: yes, 1: no, proven, 4: not found yet; more\n"
+    "                      --time may. N takes K, M, G, KiB, MiB, ..., kB, MB, ...\n"
+    "  -t, --time MS       search this long beyond the fast path, by the clock (default 0; may have a fraction).\n"
+    "                      Ctrl-C ends the search with the best plan until then\n"
     "  -j, --threads N     search with N threads (default 1)\n"
     "  -s, --seed S        seed of the search's noise (default 0)\n"
     "      --ctx N         positions of a model's context (default: the model's, but 512 to 4096)\n"
@@ -26,16 +27,17 @@ static const char usage[] =
     "      --cache-type T  type of a model's cached keys and values, or T,T for each (default f16)\n"
     "  -o, --out FILE      write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard\n"
     "                      output\n"
-    "      --json          print one JSON object: items, peak, bound, gap, proven, fits, method, ms, and the same of each\n"
-    "                      buffer in an array 'buffers'\n"
+    "      --json          print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method,\n"
+    "                      ms, stopped, and the same of each buffer in an array 'buffers'\n"
     "  -h, --help          this text\n\n"
-    "Exit codes: 0 fine, 1 does not fit, 2 wrong usage, 3 failure.\n";
+    "Exit codes: 0 fine, 1 does not fit, proven, 2 wrong usage, 3 failure, 4 not found yet, 130 stopped by Ctrl-C.\n";
 
 struct options {
     const char *path;
     const char *out;
     bool json;
     bool has_capacity;
+    bool is_stopped; // by Ctrl-C
     struct cli_model_options model;
     struct berth_plan_params params;
 };
@@ -97,23 +99,26 @@ static int parse(int argc, char **argv, struct options *o) {
 }
 
 // What is said of all buffers and of each.
-static void print_report(size_t n_items, const struct berth_plan_report *r) {
+static void print_report(const struct options *o, size_t n_items, const struct berth_plan_report *r) {
     printf("\"items\": %zu, \"peak\": %" PRIu64 ", \"bound\": %" PRIu64
            ", \"gap\": %.6f, \"proven\": %s, \"fits\": %s, \"method\": \"%s\", \"ms\": %.3f",
-        n_items, r->peak, r->bound, r->gap, r->proven ? "true" : "false", r->fits ? "true" : "false", r->method,
-        (double) r->time_us / 1000);
+        n_items, r->peak, r->bound, r->gap, r->proven ? "true" : "false",
+        !o->has_capacity ? "null"
+        : r->fits        ? "true"
+                         : "false",
+        r->method, (double) r->time_us / 1000);
 }
 
-static void print_json(const struct cli_plan *plan, const struct berth_plan_report *sum) {
+static void print_json(const struct options *o, const struct cli_plan *plan, const struct berth_plan_report *sum) {
     fputs("{", stdout);
-    print_report(plan->set->n_items, sum);
-    fputs(", \"buffers\": [", stdout);
+    print_report(o, plan->set->n_items, sum);
+    printf(", \"stopped\": %s, \"buffers\": [", o->is_stopped ? "true" : "false");
     for (size_t b = 0; b < plan->n_buffers; b++) {
         const struct cli_buffer *buffer = &plan->buffers[b];
         printf("%s{\"buffer\": %d, \"name\": ", b > 0 ? ", " : "", buffer->pool);
         cli_json_text(stdout, buffer->name);
         fputs(", ", stdout);
-        print_report(buffer->n_items, &buffer->report);
+        print_report(o, buffer->n_items, &buffer->report);
         fputs("}", stdout);
     }
     fputs("]}\n", stdout);
@@ -135,12 +140,22 @@ static void print_text(FILE *file, const struct options *o, const struct cli_pla
         fprintf(file, "  gap      %s%.3f%%, %s%s\n", fair, 100 * r->gap, cli_bytes(r->peak - r->bound, text), reset);
     }
     if (o->has_capacity) {
-        const char *sure = r->fits || r->proven ? "" : ", as far as the search went: more --time may find a plan";
-        fprintf(file, "  fits     %s%s%sinto%s %s%s\n", r->fits ? good : bad, r->fits ? "yes, " : "no, not ", what, reset,
-            cli_bytes(o->params.capacity, text), sure);
+        const bool is_sure = r->fits || r->proven;
+        fprintf(file, "  fits     %s%s%sinto%s %s%s\n",
+            r->fits   ? good
+            : is_sure ? bad
+                      : fair,
+            r->fits   ? "yes, "
+            : is_sure ? "no, proven: not "
+                      : "not found yet, and not ruled out: ",
+            what, reset, cli_bytes(o->params.capacity, text),
+            is_sure                   ? ""
+            : o->params.budget_us > 0 ? "; a longer --time may find a plan"
+                                      : "; --time 10000 searches ten seconds for a plan");
     }
     fprintf(file, "  method   %s\n", r->method);
-    fprintf(file, "  time     %.3f ms\n", (double) r->time_us / 1000);
+    fprintf(
+        file, "  time     %.3f ms%s\n", (double) r->time_us / 1000, o->is_stopped ? ", stopped: the best plan until then" : "");
 }
 
 // One line a buffer, if there are several.
@@ -167,6 +182,10 @@ static int write_plan(
     return cli_close(file, o->out, status == GGML_STATUS_SUCCESS);
 }
 
+static int answer(const struct options *o, const struct berth_plan_report *report) {
+    return o->is_stopped ? CLI_STOPPED : !o->has_capacity || report->fits ? CLI_OK : report->proven ? CLI_NO : CLI_UNSURE;
+}
+
 int cli_plan(int argc, char **argv) {
     struct options o = {0};
     int code         = parse(argc, argv, &o);
@@ -189,18 +208,18 @@ int cli_plan(int argc, char **argv) {
     }
     if (offsets == NULL) {
         code = cli_fail(CLI_FAILURE, "out of memory");
-    } else if (cli_plan_solve(&plan, &o.params, offsets, &report) != GGML_STATUS_SUCCESS) {
+    } else if (cli_plan_solve(&plan, &o.params, offsets, &report, &o.is_stopped) != GGML_STATUS_SUCCESS) {
         code = cli_fail(CLI_FAILURE, "%s: %s", o.path, berth_last_error());
     } else {
         const bool to_stdout = o.out != NULL && cli_is_stdout(o.out);
         if (o.json) {
-            print_json(&plan, &report);
+            print_json(&o, &plan, &report);
         } else {
             print_text(to_stdout ? stderr : stdout, &o, &plan, &report);
             print_buffers(to_stdout ? stderr : stdout, &plan);
         }
         code = o.out != NULL ? write_plan(&o, set, offsets, &report) : CLI_OK;
-        code = code == CLI_OK && o.has_capacity && !report.fits ? CLI_NO : code;
+        code = code == CLI_OK ? answer(&o, &report) : code;
     }
     free(offsets);
     cli_plan_free(&plan);

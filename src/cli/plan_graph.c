@@ -5,6 +5,7 @@
 
 #include "base/base.h"
 #include "cli/cli.h"
+#include "cli/models.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,24 @@ enum ggml_status cli_plan_read(const char *path, const struct cli_model_options 
 
 // ---- planning ----
 
+// A search in progress, for who looks on.
+struct search {
+    int64_t start_us, budget_us;    // of all buffers
+    uint64_t done_peak, done_bound; // of the buffers before
+};
+
+static bool watch(uint64_t peak, uint64_t bound, void *user) {
+    const struct search *s = user;
+    const int64_t us       = ggml_time_us() - s->start_us;
+    char text[2][32];
+    peak += s->done_peak;
+    bound += s->done_bound;
+    cli_progress("searching", (uint64_t) us, (uint64_t) s->budget_us, "peak %s, bound %s, gap %.3f%%",
+        cli_short_bytes(peak, text[0]), cli_short_bytes(bound, text[1]),
+        bound > 0 ? 100 * ((double) peak / (double) bound - 1) : 0);
+    return !cli_is_interrupted(NULL);
+}
+
 // Memory for the items of one buffer.
 struct part {
     struct berth_plan_item *items;
@@ -37,7 +56,7 @@ struct part {
 };
 
 static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct cli_buffer *buffer,
-    const struct berth_plan_params *params, struct part *part, uint64_t *offsets) {
+    const struct berth_plan_params *params, struct search *search, struct part *part, uint64_t *offsets) {
     struct berth_plan_params own = *params;
 
     own.max_chunk = buffer->max_chunk;
@@ -47,7 +66,12 @@ static enum ggml_status solve_buffer(const struct berth_plan_set *set, struct cl
         part->start[k] = params->start != NULL ? params->start[buffer->items[k]] : 0;
     }
     const int64_t n         = (int64_t) buffer->n_items;
-    enum ggml_status status = berth_plan_solve(part->items, n, &own, part->offsets, &buffer->report);
+    const int64_t start_us  = ggml_time_us();
+    enum ggml_status status = berth_plan_solve_watched(part->items, n, &own, watch, search, part->offsets, &buffer->report);
+    // The planner leaves the clock alone where a plan takes less than a look at it.
+    buffer->report.time_us = ggml_time_us() - start_us + 1;
+    search->done_peak += buffer->report.peak;
+    search->done_bound += buffer->report.bound;
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_plan_check(part->items, n, &own, part->offsets, NULL);
     }
@@ -83,22 +107,28 @@ static void sum_reports(const struct cli_plan *plan, struct berth_plan_report *s
     sum->gap    = sum->bound > 0 ? (double) sum->peak / (double) sum->bound - 1 : 0;
 }
 
-enum ggml_status cli_plan_solve(
-    struct cli_plan *plan, const struct berth_plan_params *params, uint64_t *offsets, struct berth_plan_report *sum) {
+enum ggml_status cli_plan_solve(struct cli_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
+    struct berth_plan_report *sum, bool *is_stopped) {
     const size_t n   = plan->set->n_items + 1;
     struct part part = {malloc(n * sizeof *part.items), malloc(n * sizeof *part.offsets), malloc(n * sizeof *part.start)};
 
+    struct search search         = {.start_us = ggml_time_us(), .budget_us = params->budget_us};
     struct berth_plan_params own = *params;
     enum ggml_status status      = GGML_STATUS_SUCCESS;
     bool has_chunks              = false;
+    if (params->budget_us > 0) {
+        cli_catch_interrupt();
+    }
     if (part.items == NULL || part.offsets == NULL || part.start == NULL) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu items", n);
     }
     for (size_t b = 0; b < plan->n_buffers && status == GGML_STATUS_SUCCESS; b++) {
         own.budget_us = params->budget_us / (int64_t) plan->n_buffers;
         has_chunks    = has_chunks || plan->buffers[b].max_chunk > 0;
-        status        = solve_buffer(plan->set, &plan->buffers[b], &own, &part, offsets);
+        status        = solve_buffer(plan->set, &plan->buffers[b], &own, &search, &part, offsets);
     }
+    cli_progress_end();
+    *is_stopped = params->budget_us > 0 && cli_is_interrupted(NULL);
     // An alias group over several buffers is no group. Each buffer alone was checked.
     if (status == GGML_STATUS_SUCCESS && !has_chunks && plan->n_buffers > 1) {
         status = berth_plan_check(plan->set->items, (int64_t) plan->set->n_items, NULL, offsets, NULL);

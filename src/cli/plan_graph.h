@@ -11,7 +11,7 @@ struct cli_buffer {
     uint64_t max_chunk;  // bytes, 0: no limit
     const size_t *items; // [n_items] their numbers in the set, rising; a part of the plan's order
     size_t n_items;
-    struct berth_plan_report report;
+    struct berth_plan_report report; // its time is measured here
 };
 
 struct cli_plan {
@@ -44,6 +44,6 @@ const struct berth_plan_pool *cli_pools_find(const struct berth_plan_set *set, i
 // ---- plan_graph.c ----
 
 // Plans every buffer, checks the plan, and fills the reports: one a buffer, and their sum. params->start, if not NULL, has the
-// offsets of all items; max_chunk is the buffers' own.
-enum ggml_status cli_plan_solve(
-    struct cli_plan *plan, const struct berth_plan_params *params, uint64_t *offsets, struct berth_plan_report *sum);
+// offsets of all items; max_chunk is the buffers' own. A search shows how far it is, and ends with Ctrl-C: *is_stopped.
+enum ggml_status cli_plan_solve(struct cli_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,
+    struct berth_plan_report *sum, bool *is_stopped);

@@ -22,6 +22,9 @@ struct work {
     double *squares;   // of each band
     _Atomic int64_t next;
     _Atomic bool failed;
+    pthread_t caller;
+    void (*tell)(double part, void *user);
+    void *user;
 };
 
 static void to_floats(enum ggml_type type, const void *from, float *to, int64_t n) {
@@ -66,6 +69,9 @@ static void *bands_make(void *data) {
             break;
         }
         ok = band_make(w, band, real, back);
+        if (w->tell != NULL && pthread_equal(pthread_self(), w->caller)) {
+            w->tell((double) band / (double) w->n_all, w->user);
+        }
     }
     if (!ok) {
         w->failed = true;
@@ -87,9 +93,9 @@ static void threads_run(struct work *w, pthread_t *threads, int n) {
     }
 }
 
-bool cli_quantize_rows(
-    const struct ggml_tensor *t, enum ggml_type type, const float *weights, int n_threads, void *out, double *squares) {
-    struct work w = {.t = t, .type = type, .weights = weights, .out = out};
+bool cli_quantize_rows(const struct ggml_tensor *t, enum ggml_type type, const float *weights, int n_threads, void *out,
+    double *squares, void (*tell)(double part, void *user), void *user) {
+    struct work w = {.t = t, .type = type, .weights = weights, .out = out, .caller = pthread_self(), .tell = tell, .user = user};
     if (ggml_nelements(t) == 0) {
         return true;
     }

@@ -19,7 +19,9 @@ static const char usage[] =
     "Lets a language model (a GGUF file of the llama, mistral, qwen2 or qwen3 architecture) go on with a text. Without MODEL it\n"
     "is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; then a line on\n"
     "standard error says how fast it was and what it took.\n\n"
-    "  -p, --prompt TEXT   the text to go on with (default: \"Once upon a time\")\n"
+    "  -p, --prompt TEXT   the text to go on with (default: what a pipe brings, else \"Once upon a time\"); '-': standard\n"
+    "                      input\n"
+    "  -f, --file FILE     go on with the text of FILE, without its last line end\n"
     "  -n, --predict N     at most N tokens (default: until the model ends or its context is full)\n"
     "  -e, --echo          print the prompt too\n"
     "      --temp T        0: always the likeliest token; higher: wilder (default 0.8)\n"
@@ -41,7 +43,9 @@ enum { OPT_TEMP = 256, OPT_TOP_K, OPT_TOP_P, OPT_TRACE, OPT_MAP, OPT_JSON };
 
 struct options {
     struct cli_model_options model;
-    const char *prompt, *trace, *map;
+    const char *prompt, *file, *trace, *map;
+    size_t prompt_size;
+    char *prompt_text; // if the prompt is of a file
     double temperature, top_p;
     int64_t top_k, n_predict, seed; // n_predict, seed -1: not given
     bool echo, json;
@@ -73,17 +77,18 @@ static int whole(const char *name, const char *text, int64_t *out) {
 
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct options *o) {
-    static const struct option table[] = {{"prompt", required_argument, NULL, 'p'}, {"predict", required_argument, NULL, 'n'},
-        {"echo", no_argument, NULL, 'e'}, {"temp", required_argument, NULL, OPT_TEMP},
+    static const struct option table[] = {{"prompt", required_argument, NULL, 'p'}, {"file", required_argument, NULL, 'f'},
+        {"predict", required_argument, NULL, 'n'}, {"echo", no_argument, NULL, 'e'}, {"temp", required_argument, NULL, OPT_TEMP},
         {"top-k", required_argument, NULL, OPT_TOP_K}, {"top-p", required_argument, NULL, OPT_TOP_P},
         {"seed", required_argument, NULL, 's'}, {"ctx", required_argument, NULL, 'c'}, {"batch", required_argument, NULL, 'b'},
         {"threads", required_argument, NULL, 't'}, {"device", required_argument, NULL, 'd'},
         {"cache-type", required_argument, NULL, CLI_CACHE_TYPE}, {"trace", required_argument, NULL, OPT_TRACE},
         {"map", required_argument, NULL, OPT_MAP}, {"json", no_argument, NULL, OPT_JSON}, {"help", no_argument, NULL, 'h'}, {0}};
     opterr                             = 0;
-    for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":p:n:es:c:b:t:d:h", table, NULL)) != -1;) {
+    for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":p:f:n:es:c:b:t:d:h", table, NULL)) != -1;) {
         switch (c) {
             case 'p': o->prompt = optarg; break;
+            case 'f': o->file = optarg; break;
             case 'n': code = whole("predict", optarg, &o->n_predict); break;
             case 'e': o->echo = true; break;
             case 's': code = whole("seed", optarg, &o->seed); break;
@@ -104,7 +109,34 @@ static int parse(int argc, char **argv, struct options *o) {
             return code;
         }
     }
+    if (o->prompt != NULL && o->file != NULL) {
+        return cli_usage("run", "--prompt and --file are two prompts");
+    }
     return cli_model_file("run", argc, argv, &o->model);
+}
+
+// The prompt: as given, of a file, of standard input, or how tales begin.
+static int prompt_get(struct options *o) {
+    const bool is_dash = o->prompt != NULL && strcmp(o->prompt, "-") == 0;
+    const bool is_pipe = is_dash || (o->prompt == NULL && o->file == NULL && cli_has_stdin());
+    if (is_pipe || o->file != NULL) {
+        size_t n       = 0;
+        o->prompt_text = cli_read_text(is_pipe ? "-" : o->file, &n);
+        if (o->prompt_text == NULL) {
+            return CLI_FAILURE;
+        }
+        n -= n > 0 && o->prompt_text[n - 1] == '\n';
+        n -= n > 0 && o->prompt_text[n - 1] == '\r';
+        o->prompt      = n > 0 || is_dash || o->file != NULL ? o->prompt_text : NULL;
+        o->prompt_size = n;
+    }
+    if (o->prompt == NULL) {
+        o->prompt = "Once upon a time";
+    }
+    if (o->prompt != o->prompt_text) {
+        o->prompt_size = strlen(o->prompt);
+    }
+    return CLI_OK;
 }
 
 // ---- text ----
@@ -191,7 +223,7 @@ static bool work(const struct options *o, struct cli_model *m, const struct voca
     struct sampler *sampler, struct result *r, struct model_error *error) {
     struct session *s        = m->session;
     struct token_list tokens = {0};
-    bool ok                  = vocab_encode(vocab, o->prompt, strlen(o->prompt), true, true, &tokens, error);
+    bool ok                  = vocab_encode(vocab, o->prompt, o->prompt_size, true, true, &tokens, error);
     r->n_prompt              = (int64_t) tokens.n;
     if (ok && tokens.n == 0) {
         ok = model_fail(error, "the prompt is empty");
@@ -201,7 +233,7 @@ static bool work(const struct options *o, struct cli_model *m, const struct voca
             r->n_prompt, s->params.n_ctx);
     }
     if (ok && o->echo) {
-        fputs(o->prompt, w->file);
+        fwrite(o->prompt, 1, o->prompt_size, w->file);
         fflush(w->file);
     }
     const int64_t start = ggml_time_us();
@@ -236,7 +268,7 @@ static void print_json(const struct options *o, const struct cli_model *m, const
     fputs("{\"model\": ", stdout);
     cli_json_text(stdout, m->path);
     fputs(", \"prompt\": ", stdout);
-    cli_json_text(stdout, o->prompt);
+    berth_json_write_text(o->prompt, o->prompt_size, stdout);
     fputs(", \"text\": ", stdout);
     berth_json_write_text(r->text, r->n_text, stdout);
     printf(", \"prompt_tokens\": %" PRId64 ", \"prompt_per_second\": %.3f, \"tokens\": %" PRId64
@@ -316,8 +348,7 @@ static int run_traced(const struct options *o, struct cli_model *m, const struct
 }
 
 int cli_run(int argc, char **argv) {
-    struct options o = {
-        .prompt = "Once upon a time", .temperature = 0.8, .top_p = 0.95, .top_k = 40, .n_predict = -1, .seed = -1};
+    struct options o         = {.temperature = 0.8, .top_p = 0.95, .top_k = 40, .n_predict = -1, .seed = -1};
     struct model_error error = {""};
     struct cli_model m;
     int code = parse(argc, argv, &o);
@@ -327,9 +358,13 @@ int cli_run(int argc, char **argv) {
     if (o.seed < 0) {
         o.seed = (int64_t) (((uint64_t) time(NULL) * 1000003 + (uint64_t) ggml_time_us()) % 1000000000);
     }
+    if (prompt_get(&o) != CLI_OK) {
+        return CLI_FAILURE;
+    }
     cli_catch_interrupt();
     code = cli_model_open(&m, &o.model);
     if (code != CLI_OK) {
+        free(o.prompt_text);
         return code;
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
@@ -345,5 +380,6 @@ int cli_run(int argc, char **argv) {
     }
     vocab_free(vocab);
     cli_model_close(&m);
+    free(o.prompt_text);
     return code;
 }

@@ -43,11 +43,22 @@ static void put_message(const char *fmt, va_list args) {
 int cli_fail(enum cli_exit code, const char *fmt, ...) {
     va_list args;
     va_start(args, fmt);
+    cli_progress_end();
     fprintf(stderr, "%sberth:%s ", cli_colour(stderr, CLI_RED), cli_colour(stderr, CLI_RESET));
     put_message(fmt, args);
     fputc('\n', stderr);
     va_end(args);
     return code;
+}
+
+void cli_warn(const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    cli_progress_end();
+    fprintf(stderr, "%sberth: warning:%s ", cli_colour(stderr, CLI_YELLOW), cli_colour(stderr, CLI_RESET));
+    put_message(fmt, args);
+    fputc('\n', stderr);
+    va_end(args);
 }
 
 int cli_usage(const char *command, const char *fmt, ...) {
@@ -150,6 +161,17 @@ const char *cli_bytes(uint64_t size, char text[64]) {
         }
         snprintf(text + at, (size_t) (64 - at), " (%.2f %s)", x, names[unit]);
     }
+    return text;
+}
+
+const char *cli_short_bytes(uint64_t size, char text[32]) {
+    static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double x                         = (double) size;
+    int unit                         = 0;
+    for (; x >= 1024 && unit < 6; unit++) {
+        x /= 1024;
+    }
+    snprintf(text, 32, unit == 0 ? "%.0f %s" : "%.2f %s", x, names[unit]);
     return text;
 }
 

@@ -46,6 +46,8 @@ struct csv {
     size_t n_kinds, n_kinds_cap;
     char *field; // text of a quoted field with "" undone
     size_t n_field_cap;
+    size_t *lines; // of each item
+    size_t n_lines, n_lines_cap;
     struct berth_set_builder builder;
 };
 
@@ -260,10 +262,35 @@ static enum ggml_status read_item(struct csv *csv) {
             "%s:%zu: '%.*s' ends before it begins: lower %" PRId64 ", upper %" PRId64 " (exclusive)", csv->name, line,
             shown(item.id_len), item.id, item.item.first, item.item.last + 1);
     }
-    if (status == GGML_STATUS_SUCCESS && !berth_set_add(&csv->builder, &item)) {
+    if (status == GGML_STATUS_SUCCESS &&
+        (!berth_set_add(&csv->builder, &item) ||
+            !berth_grow((void **) &csv->lines, &csv->n_lines_cap, csv->n_lines + 1, sizeof csv->lines[0]))) {
         status = out_of_memory(csv);
     }
+    if (status == GGML_STATUS_SUCCESS) {
+        csv->lines[csv->n_lines++] = line;
+    }
     berth_free(id);
+    return status;
+}
+
+// What is said of an id is said of one item.
+static enum ggml_status ids_check(const struct csv *csv, const struct berth_plan_set *set) {
+    size_t *ranks = berth_set_id_ranks(set);
+    if (ranks == NULL) {
+        return out_of_memory(csv);
+    }
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (size_t i = 0, first = 0; i < set->n_items && status == GGML_STATUS_SUCCESS; i++) {
+        if (ranks[i] > 0) {
+            while (strcmp(set->ids[first], set->ids[i]) != 0) {
+                first++;
+            }
+            status = berth_fail(GGML_STATUS_FAILED, "%s:%zu: id '%.*s' stands in line %zu too: an id is of one item", csv->name,
+                csv->lines[i], SHOWN, set->ids[i], csv->lines[first]);
+        }
+    }
+    berth_free(ranks);
     return status;
 }
 
@@ -292,7 +319,15 @@ enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *
     if (status == GGML_STATUS_SUCCESS && !berth_set_end(&csv.builder, set)) {
         status = out_of_memory(&csv);
     }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = ids_check(&csv, *set);
+    }
+    if (status != GGML_STATUS_SUCCESS) {
+        berth_plan_set_free(*set);
+        *set = NULL;
+    }
     berth_set_drop(&csv.builder);
+    berth_free(csv.lines);
     berth_free(csv.kinds);
     berth_free(csv.field);
     return status;
@@ -300,10 +335,15 @@ enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *
 
 // ---- writing ----
 
-static void write_id(const char *id, FILE *file) {
+// rank: items before it that have its id. A number makes it another one.
+static void write_id(const char *id, size_t rank, FILE *file) {
     const size_t len = strlen(id);
+    char number[32]  = "";
+    if (rank > 0) {
+        snprintf(number, sizeof number, " (%zu)", rank + 1);
+    }
     if (strpbrk(id, ",\"\r\n") == NULL && (len == 0 || (!is_blank(id[0]) && !is_blank(id[len - 1])))) {
-        fputs(id, file);
+        fprintf(file, "%s%s", id, number);
         return;
     }
     fputc('"', file);
@@ -313,7 +353,7 @@ static void write_id(const char *id, FILE *file) {
         }
         fputc(*id, file);
     }
-    fputc('"', file);
+    fprintf(file, "%s\"", number);
 }
 
 static void write_u64(uint64_t x, FILE *file) {
@@ -335,6 +375,10 @@ enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const ui
         has[COLUMN_ALIAS] |= set->items[i].alias != -1;
         has[COLUMN_FIXED] |= set->items[i].fixed != BERTH_PLAN_ANY;
     }
+    size_t *ranks = berth_set_id_ranks(set);
+    if (ranks == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "writing CSV: out of memory for %zu ids", set->n_items);
+    }
     fputs("id,lower,upper,size", file);
     for (int k = COLUMN_ALIGN; k < N_COLUMNS; k++) {
         if (has[k]) {
@@ -344,7 +388,7 @@ enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const ui
     fputc('\n', file);
     for (size_t i = 0; i < set->n_items && !ferror(file); i++) {
         const struct berth_plan_item *item = &set->items[i];
-        write_id(set->ids[i], file);
+        write_id(set->ids[i], ranks[i], file);
         fprintf(file, ",%" PRId64 ",%" PRId64 ",%" PRIu64, item->first, item->last + 1, item->size);
         if (has[COLUMN_ALIGN]) {
             write_u64(item->align, file);
@@ -363,6 +407,7 @@ enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const ui
         }
         fputc('\n', file);
     }
+    berth_free(ranks);
     if (fflush(file) != 0 || ferror(file)) {
         return berth_fail(GGML_STATUS_FAILED, "writing CSV: %s", strerror(errno));
     }

@@ -48,6 +48,11 @@ bool berth_set_add_pool(struct berth_set_builder *b, const struct berth_plan_poo
 bool berth_set_end(struct berth_set_builder *b, struct berth_plan_set **set) BERTH_MUST_USE;
 void berth_set_drop(struct berth_set_builder *b);
 
+// ---- ids.c ----
+
+// For each item how many before it have its id, "" aside; to be freed. NULL: out of memory, without an error text.
+size_t *berth_set_id_ranks(const struct berth_plan_set *set) BERTH_MUST_USE;
+
 // ---- json_tensors.c: what plans of graphs say beyond items ----
 
 struct berth_json;

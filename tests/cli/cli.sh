@@ -18,6 +18,16 @@ expect 2 "Usage: berth COMMAND"
 expect 0 "Usage: berth COMMAND" --help
 expect 0 "berth 0." --version
 expect 2 "unknown command 'plam'" plam
+expect 2 "Did you mean 'berth plan'?" plam
+expect 2 "Did you mean 'berth verify'?" verfiy
+expect 2 "Did you mean 'berth gguf quantize'?" quantize
+expect 2 "Did you mean 'berth gguf info'?" info
+expect 2 "unknown command 'frobnicate'" frobnicate
+! grep -q "Did you mean" "$tmp/err" || { echo "FAILED: frobnicate is near nothing: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
+expect 0 "Usage: berth COMMAND" help
+expect 0 "Usage: berth run" help run
+expect 0 "Usage: berth gguf check" help gguf check
+expect 2 "unknown command 'rum'" help rum
 expect 2 "unknown option '--nonsense'" --nonsense
 expect 0 "ggml API" version
 expect 0 '"compiler": ' version --json
@@ -28,10 +38,10 @@ expect 2 "unknown option '--nonsense'" version --nonsense
 # plan
 expect 0 "Usage: berth plan" plan --help
 expect 0 "the optimum, proven" plan $small
-expect 0 '{"items": 16, "peak": 40960, "bound": 40960, "gap": 0.000000, "proven": true, "fits": true, "method": "' plan --json $small
+expect 0 '{"items": 16, "peak": 40960, "bound": 40960, "gap": 0.000000, "proven": true, "fits": null, "method": "' plan --json $small
 expect 0 "yes, into 40,960 bytes (40.00 KiB)" plan --capacity 40KiB $small
 expect 0 '"fits": true' plan --json -c 40960 $small
-expect 1 "no, not into 40,959 bytes" plan -c 40959 $small
+expect 1 "no, proven: not into 40,959 bytes" plan -c 40959 $small
 expect 1 '"fits": false' plan --json -c 0.039M -t 5 $small
 expect 0 "" plan -t 2.5 -j 2 -s 7 $small
 expect 0 "items    0" plan "$tmp/none.csv"
@@ -70,8 +80,14 @@ expect 0 "$two" plan --json "$tmp/table.csv"
 table '\n\nsize,id,upper,extra,lower\n4,"a ""q"",x",2,foo,0\n4,b,3,,1' # blank lines first, any order, no end of line at the end
 expect 0 "$two" plan --json "$tmp/table.csv"
 expect 0 '"a ""q"",x",0,2,4,' plan "$tmp/table.csv" -o -
-table 'id,lower,upper,size\na,0,2,4\na,0,2,4\n' # an id twice is two items
+table 'id,lower,upper,size\nb,0,2,4\na,0,2,4\na,0,2,4\n' # which of the two would an answer be about?
+expect 3 "table.csv:4: id 'a' stands in line 3 too: an id is of one item" plan "$tmp/table.csv"
+table 'id,lower,upper,size\n,0,2,4\n,0,2,4\n' # no id at all is no name
 expect 0 "$two" plan --json "$tmp/table.csv"
+printf '{"items": [{"id": "t", "first": 0, "last": 1, "size": 4}, {"id": "t", "first": 0, "last": 1, "size": 4}]}' > "$tmp/twins.json"
+expect 0 't (2),0,2,4,' plan "$tmp/twins.json" -o - # tensors may have one name; a CSV tells them apart
+"$berth" plan "$tmp/twins.json" -o "$tmp/twins.csv" > /dev/null
+expect 0 "valid: 2 items" verify "$tmp/twins.csv"
 for row in 'a,0,2,-4' 'a,0,2,9223372036854775808' 'a,0,2,1e3' 'a,0,2,' 'a,0,99999999999999999999,4'; do
     table "id,lower,upper,size\nx,0,1,1\n$row\n"
     expect 3 "table.csv:3: " plan "$tmp/table.csv"
@@ -109,6 +125,48 @@ if [ "$(head -n 1 "$tmp/plan.csv")" != "id,lower,upper,size,offset" ]; then
 fi
 expect 0 "id,lower,upper,size,offset" plan $small --out -
 expect 2 "both want standard output" plan $small --json --out -
+
+# a search: how long by the clock, what is known at its end, and Ctrl-C
+awk 'BEGIN {
+    x = 7
+    print "id,lower,upper,size"
+    for (i = 0; i < 2000; i++) {
+        x = (x * 16807) % 2147483647; a = x % 1000
+        x = (x * 16807) % 2147483647; l = 1 + x % 300
+        x = (x * 16807) % 2147483647; print "b" i "," a "," a + l "," 1000 + x % 99991
+    }
+}' > "$tmp/hard.csv"
+bound=$("$berth" plan --json "$tmp/hard.csv" | sed 's/.*"bound": \([0-9]*\), "gap".*"buffers.*/\1/')
+expect 4 "not found yet, and not ruled out: into" plan --capacity "$bound" "$tmp/hard.csv"
+expect 4 '"proven": false, "fits": false' plan --json --capacity "$bound" "$tmp/hard.csv"
+expect 1 "no, proven: not into" plan --capacity $((bound - 1)) "$tmp/hard.csv"
+expect 0 '"ms": 0.' plan --json $small
+! grep -q '"ms": 0.000' "$tmp/out" || { echo "FAILED: a plan in no time: $(cat "$tmp/out")"; n_bad=$((n_bad + 1)); }
+start=$(date +%s)
+expect 0 "gap      0." plan --time 2000 --threads 8 "$tmp/hard.csv"
+seconds=$(($(date +%s) - start))
+if [ $seconds -ge 8 ]; then # threads that wait for a processor let it pass; four times as long is a busy machine
+    echo "FAILED: plan --time 2000 --threads 8 takes $seconds seconds"
+    n_bad=$((n_bad + 1))
+fi
+[ ! -s "$tmp/err" ] || { echo "FAILED: progress without a terminal: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
+if command -v script > /dev/null; then
+    n=$((n + 1))
+    script -qec "'$berth' plan --time 1500 $tmp/hard.csv" /dev/null < /dev/null > "$tmp/out" 2>&1
+    grep -q "searching \[#* *\]  *[0-9]*%  peak .* MiB, bound .* MiB, gap " "$tmp/out" || { echo "FAILED: no progress on a terminal"; n_bad=$((n_bad + 1)); }
+fi
+n=$((n + 1))
+"$berth" plan --time 60000 "$tmp/hard.csv" -o "$tmp/stopped.csv" > "$tmp/out" 2> "$tmp/err" &
+pid=$!
+sleep 1
+kill -INT $pid
+wait $pid
+got=$?
+if [ $got -ne 130 ] || ! grep -q "stopped: the best plan until then" "$tmp/out"; then
+    echo "FAILED: plan, Ctrl-C: exit code $got: $(cat "$tmp/out" "$tmp/err")"
+    n_bad=$((n_bad + 1))
+fi
+expect 0 "valid: 2000 items" verify "$tmp/stopped.csv"
 
 # verify
 expect 0 "Usage: berth verify" verify --help

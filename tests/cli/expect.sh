@@ -22,7 +22,7 @@ expect() {
     elif [ -n "$text" ] && ! cat "$tmp/out" "$tmp/err" | grep -qF -- "$text"; then
         echo "FAILED: berth${command:+ $command} $*: no '$text' in: $(cat "$tmp/out" "$tmp/err")"
         n_bad=$((n_bad + 1))
-    elif [ "$code" -ge 2 ] && [ ! -s "$tmp/err" ]; then
+    elif { [ "$code" -eq 2 ] || [ "$code" -eq 3 ]; } && [ ! -s "$tmp/err" ]; then
         echo "FAILED: berth${command:+ $command} $*: nothing on standard error"
         n_bad=$((n_bad + 1))
     elif grep -q "$(printf '\033')" "$tmp/out" "$tmp/err"; then

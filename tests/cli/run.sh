@@ -86,12 +86,42 @@ expect 0 "prompt 1 token, " -n 1 -p ""
 expect 0 "seed 42" -n 4 -s 42 --batch 3 --device CPU
 expect 0 "" -n 4 --trace "$tmp/trace.json" --map "$tmp/map.json"
 command=
-expect 0 '"fits": true' plan --json "$tmp/map.json"
+expect 0 '"proven": true' plan --json "$tmp/map.json"
 command=run
 grep -q '"traceEvents"' "$tmp/trace.json" || {
     echo "FAILED: no timeline in --trace"
     n_bad=$((n_bad + 1))
 }
+
+# Prompts from elsewhere: a pipe, a file, and standard input by name; a name is no text.
+from() { # TEXT INPUT ARGS...: what is echoed
+    n=$((n + 1))
+    text=$1 input=$2
+    shift 2
+    got=$(printf '%s\n' "$input" | "$berth" run --echo -n 0 "$@" $tales 2> "$tmp/err")
+    if [ "$got" != "$text" ]; then
+        echo "FAILED: berth run $*: the prompt is '$got', not '$text': $(cat "$tmp/err")"
+        n_bad=$((n_bad + 1))
+    fi
+}
+printf 'Of a file\n' > "$tmp/prompt"
+from "From a pipe" "From a pipe"
+from "From a pipe" "From a pipe" -p -
+from "From a pipe" "From a pipe" -f -
+from "Given" "From a pipe" -p Given
+from "Of a file" "From a pipe" -f "$tmp/prompt"
+expect 0 "Once upon a time" --echo -n 0 $tales # nothing comes
+expect 2 "--prompt and --file are two prompts" -p a -f "$tmp/prompt"
+expect 3 "none: cannot be read: No such file" -f "$tmp/none"
+
+# A context beyond what the model learned, and a folder for captured graphs that is not there: told, and it goes on.
+expect 0 "warning: a context of 100000 positions, and the model was trained for 256" -n 1 -c 100000 $tales
+expect 0 "made 1" -n 1 -c 256 $tales
+! grep -q warning "$tmp/err" || { echo "FAILED: a warning without need: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
+command=
+expect 0 "warning: a context of 100000 positions" plan --ctx 100000 $tales
+BERTH_CAPTURE="$tmp/nowhere" expect 0 "warning: BERTH_CAPTURE: graphs cannot be written to $tmp/nowhere: No such file" run -n 1 $tales
+command=run
 
 # The same seed tells the same tale, whatever the batch.
 "$berth" run -s 7 -n 60 > "$tmp/one" 2> /dev/null

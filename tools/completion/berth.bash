@@ -60,7 +60,7 @@ _berth() {
         map:-o | map:--out) _berth_files "$cur" .svg .html; return ;;
         run:--map) _berth_files "$cur" .svg .html .json; return ;;
         bench:-o | bench:--output) _berth_from "$cur" md csv json; return ;;
-        plan:-o | plan:--out | run:--trace | imatrix:-o | imatrix:--out) _berth_files "$cur"; return ;;
+        plan:-o | plan:--out | run:--trace | run:-f | run:--file | imatrix:-o | imatrix:--out) _berth_files "$cur"; return ;;
         *:--cache-type) _berth_from "$cur" f32 f16 bf16 q8_0 q5_1 q5_0 q4_1 q4_0 iq4_nl; return ;;
         gguf:--imatrix) _berth_files "$cur" .gguf .dat; return ;;
         *:-d | *:--device) _berth_from "$cur" "$("$berth" devices --json 2>/dev/null | grep -o '"name": "[^"]*", "description"' | cut -d'"' -f4)"; return ;;
