@@ -20,6 +20,7 @@ enum cli_exit {
 // A command gets its own name as argv[0] and returns an exit code.
 int cli_devices(int argc, char **argv);
 int cli_bench(int argc, char **argv);
+int cli_client(int argc, char **argv);
 int cli_explain(int argc, char **argv);
 int cli_fit(int argc, char **argv);
 int cli_gguf(int argc, char **argv);

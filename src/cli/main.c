@@ -12,6 +12,7 @@ static const struct command {
     const char *what;
 } commands[] = {
     {"bench", cli_bench, "how fast a model reads and writes"},
+    {"client", cli_client, "will the libraries of a client, such as llama.cpp, run on Berth?"},
     {"devices", cli_devices, "what can compute here, and with how much memory"},
     {"explain", cli_explain, "where every op of a model runs, and why"},
     {"fit", cli_fit, "the largest context and batch of a model in given memory"},

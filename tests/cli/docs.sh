@@ -76,6 +76,7 @@ files() {
 rm -f "$tmp/out" "$tmp/err"
 files "files of plan" "folder a.csv b.gguf d.ggraph.gz e.json" plan
 files "files of verify" "folder a.csv e.json" verify
+files "folders of client" "folder" client
 files "files of gguf info" "folder b.gguf" gguf info
 files "files of map --out" "folder f.svg" map --out
 files "no files for --capacity" "" plan --capacity

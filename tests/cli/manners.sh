@@ -19,6 +19,7 @@ ln -s /dev/full "$tmp/full.html"
 # command ; arguments that work and print ; the same with @ for a file ("": takes none) ; exit code if that file is of another kind
 table="
 bench; -p 8 -n 2 -r 1 $model; -p 8 -n 2 -r 1 @; 3
+client; $(dirname "$berth")/../lib; @; 3
 devices; ; ; 3
 explain; $model; @; 3
 fit; --memory 1G $model; --memory 1G @; 3

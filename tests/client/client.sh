@@ -1,7 +1,10 @@
 #!/bin/bash
-# llama.cpp's own binaries on Berth: client.sh BUILD_DIR [STEP...]. Each step compares folders of libraries that differ in ggml's
-# alone: stock (all as shipped), base (Berth's libggml-base and libggml), cpu (Berth's CPU library), berth (Berth throughout), and
-# plain (as shipped, with the CPU library for the oldest machine). Needs bash and GNU's coreutils, as the CI has.
+# llama.cpp's own binaries on Berth: client.sh BUILD_DIR [STEP...], for each release in RELEASES (of node-llama-cpp; the first is the
+# newest). Each step compares folders of libraries that differ in ggml's alone: stock (all as shipped), base (Berth's libggml-base and
+# libggml), other (the same with the CPU libraries of the other release), cpu (Berth's CPU library on ggml's base), berth (Berth
+# throughout), and plain (as shipped, with the CPU library for the oldest machine). Needs bash and GNU's coreutils, as the CI has.
+# What says little more for a second release (published models, quantised logits, the quantiser) is left out there unless WHOLE=1.
+# REPORT=1 goes on after failures that end a release.
 #
 #   node     a Node program with node-llama-cpp: texts must be the same in all
 #   switch   an installed Berth under an untouched client, by LD_LIBRARY_PATH alone
@@ -20,9 +23,10 @@ probe=$build/tests/client-probe
 maker=$build/tests/client-model
 berth=$build/bin/berth
 data=${BERTH_DATA:-../shared}
-work=$build/client
+root=$build/client
 shipped=$PWD/models/tales-q8_0.gguf
 tales=$data/models/tales/tales-f16.gguf
+releases=${RELEASES:-3.22.1 3.20.0}
 failed=0
 skipped=0
 export GGML_NO_BACKTRACE=1
@@ -46,35 +50,58 @@ esac
 
 # In a folder of the client's binaries: Berth's libraries under the names that the others ask for.
 put_base() {
-    rm -f "$1/libggml-base.so" "$1/libggml.b10361.so"
-    cp "$build/lib/libggml-base.so" "$1/" && cp "$build/lib/libggml.so" "$1/libggml.b10361.so"
+    rm -f "$1/libggml-base.so" "$1/libggml.$llama.so"
+    cp "$build/lib/libggml-base.so" "$1/" && cp "$build/lib/libggml.so" "$1/libggml.$llama.so"
 }
 
+# put_cpu FOLDER FILE...: these in place of its CPU libraries.
 put_cpu() {
-    rm -f "$1"/libggml-cpu-*.so
-    cp "$build/lib/libggml-cpu.so" "$1/"
+    local folder=$1
+    shift
+    rm -f "$folder"/libggml-cpu-*.so
+    cp "$@" "$folder/"
 }
 
 # put KIND FOLDER
 put() {
     case $1 in
         stock) ;;
-        plain) rm -f "$2"/libggml-cpu-*.so && cp "$reference/libggml-cpu-$plain.so" "$2/" ;;
+        plain) put_cpu "$2" "$reference/libggml-cpu-$plain.so" ;;
         base) put_base "$2" ;;
-        cpu) put_cpu "$2" ;;
-        berth) put_base "$2" && put_cpu "$2" ;;
+        other) put_base "$2" && put_cpu "$2" "$other"/libggml-cpu-*.so ;;
+        cpu) put_cpu "$2" "$build/lib/libggml-cpu.so" ;;
+        berth) put_base "$2" && put_cpu "$2" "$build/lib/libggml-cpu.so" ;;
     esac
+}
+
+# made ARCH TYPE: the path of a model, made at the first call, for all releases.
+made() {
+    local file=$root/models/$1-$2.gguf
+    [ -f "$file" ] || "$maker" "$1" tiny "$2" "$file" || return 1
+    echo "$file"
+}
+
+# The same with weights in f32.
+made_f32() {
+    local file=$root/models/$1-$2-f32.gguf
+    [ -f "$file" ] || "$berth" gguf quantize "$(made "$1" "$2")" "$file" f32 >/dev/null || return 1
+    echo "$file"
 }
 
 make_folders() {
     rm -rf "$work"
-    mkdir -p "$work/models"
+    mkdir -p "$work" "$root/models"
     for f in stock plain base cpu berth; do
         mkdir "$work/$f" && cp "$reference"/* "$work/$f/" && put $f "$work/$f" || return 1
     done
     for a in $("$maker" list); do
-        "$maker" "$a" tiny f16 "$work/models/$a.gguf" || return 1
+        made "$a" f16 >/dev/null || return 1
     done
+}
+
+# Is this the release that everything is tried with?
+is_whole() {
+    [ "$release" = "${releases%% *}" ] || [ "${WHOLE:-0}" = 1 ]
 }
 
 # ---- steps ----
@@ -87,7 +114,12 @@ have_client() {
         skip "node-llama-cpp needs node 20 or newer, here is ${version:-none}"
         return 1
     fi
-    client=$(tools/fetch-client.sh) || { skip "node-llama-cpp cannot be had here"; return 1; }
+    client=$(tools/fetch-client.sh "$release") || { skip "node-llama-cpp cannot be had here"; return 1; }
+}
+
+# kinds: of libraries that a text is tried with. The other release's CPU libraries are there if they can be had.
+kinds() {
+    echo stock base ${other:+other} cpu berth
 }
 
 # node_folder KIND: a copy of the package (hard links where they can be made) with such libraries.
@@ -112,15 +144,15 @@ step_node() {
     else
         skip "tales-f16: there is no $tales (set BERTH_DATA)"
     fi
-    for f in stock base cpu berth; do
-        node_folder $f
+    for f in $(kinds); do
+        node_folder "$f"
     done
     for model in $models; do
         name=$(basename "$model" .gguf)
-        for f in stock base cpu berth; do
-            node_run $f "$model" "$work/$name.$f.json"
+        for f in $(kinds); do
+            node_run "$f" "$model" "$work/$name.$f.json"
         done
-        for f in base cpu berth; do
+        for f in $(kinds | cut -d' ' -f2-); do
             printf '  %-11s stock and %-6s' "$name" "$f"
             node tests/client/client.mjs compare "$work/$name.stock.json" "$work/$name.$f.json" || fail "$f on $name"
         done
@@ -136,7 +168,7 @@ step_switch() {
     node_folder stock
     cmake --install "$build" --prefix "$work/installed" >"$work/log" || fail "install: $(cat "$work/log")"
     node_run stock "$shipped" "$work/$name.stock.json"
-    LD_LIBRARY_PATH=$(dirname "$(find "$work/installed" -name libggml.b10361.so)") node_run stock "$shipped" "$work/$name.switch.json"
+    LD_LIBRARY_PATH=$(dirname "$(find "$work/installed" -name "libggml.$llama.so")") node_run stock "$shipped" "$work/$name.switch.json"
     printf '  '
     node tests/client/client.mjs compare "$work/$name.stock.json" "$work/$name.switch.json" || fail "switch"
     printf '  '
@@ -154,8 +186,10 @@ logits_of() {
 # plain one stands for it.
 stock_logits() {
     stock_fails=
-    if "$probe" "$work/stock" logits "$work/models/row.gguf" "$work/stock.bin" 100 "$@" 2>"$work/log"; then
-        logits_of base "$work/models/row.gguf" base "$@"
+    local model=$1
+    shift
+    if "$probe" "$work/stock" logits "$model" "$work/stock.bin" 100 "$@" 2>"$work/log"; then
+        logits_of base "$model" base "$@"
     else
         stock_fails=yes
         cp "$work/plain.bin" "$work/stock.bin"
@@ -176,16 +210,15 @@ stock_word() {
 # quantised numbers are rounded once more by all: there Berth may be no further from f32 than ggml, give or take the chance that
 # a largest value depends on. KIND is close, or rounded where that first comparison means little.
 logits_row() {
-    local kind=$1 a=$2 type=$3 f row
+    local kind=$1 a=$2 type=$3 f row model
     shift 3
-    "$maker" "$a" tiny "$type" "$work/models/row.gguf" || fail "make $a $type"
-    "$berth" gguf quantize "$work/models/row.gguf" "$work/models/f32.gguf" f32 >/dev/null || fail "quantize $a"
-    logits_of plain "$work/models/f32.gguf" f32 "$@" exact
+    model=$(made "$a" "$type") || fail "make $a $type"
+    logits_of plain "$(made_f32 "$a" "$type")" f32 "$@" exact
     for f in plain berth; do
-        logits_of $f "$work/models/row.gguf" $f "$@"
+        logits_of $f "$model" $f "$@"
     done
-    stock_logits "$@"
-    BERTH_CPU_ISA=portable logits_of berth "$work/models/row.gguf" portable "$@"
+    stock_logits "$model" "$@"
+    BERTH_CPU_ISA=portable logits_of berth "$model" portable "$@"
     row=$("$probe" compare "$work/plain.bin" "$work/portable.bin")
     for f in berth plain stock; do
         row="$row $("$probe" compare "$work/f32.bin" "$work/$f.bin")"
@@ -208,6 +241,7 @@ step_logits() {
         # shellcheck disable=SC2046
         logits_row close "$a" f16 $([ "$a" = bert ] && echo embeddings)
     done
+    is_whole || return
     logits_row close llama f16 unfused
     logits_row close llama f16 ubatch
     logits_row close gemma3 f16 unfused ubatch
@@ -222,8 +256,8 @@ step_tokens() {
     local a text="once the time and other thing" stock ours n=0
     echo "== tokenizers of the made models"
     for a in $("$maker" list); do
-        stock=$("$probe" "$work/stock" tokens "$work/models/$a.gguf" "$text" 2>"$work/log")
-        ours=$("$probe" "$work/berth" tokens "$work/models/$a.gguf" "$text" 2>"$work/log")
+        stock=$("$probe" "$work/stock" tokens "$(made "$a" f16)" "$text" 2>"$work/log")
+        ours=$("$probe" "$work/berth" tokens "$(made "$a" f16)" "$text" 2>"$work/log")
         case $ours in
             *"$text") [ "$ours" = "$stock" ] && n=$((n + 1)) || fail "$a: stock: $stock, berth: $ours" ;;
             *) fail "$a: $ours $(cat "$work/log")" ;;
@@ -235,14 +269,16 @@ step_tokens() {
 # The formats are the same; Berth searches scales in its own way, so the bytes of most types differ. What counts is what the
 # model then says, run on the same libraries.
 step_quantize() {
-    local f type error
+    local f type error model types="7:Q8_0 15:Q4_K_M"
+    is_whole && types="2:Q4_0 3:Q4_1 7:Q8_0 8:Q5_0 9:Q5_1 10:Q2_K 12:Q3_K_M 15:Q4_K_M 17:Q5_K_M 18:Q6_K 25:IQ4_NL 30:IQ4_XS 32:BF16"
+    model=$(made llama f16)
     echo "== libllama's quantiser: error of the logits against f16, root mean square"
     printf '  %-8s %10s %10s\n' "" stock berth
-    logits_of plain "$work/models/llama.gguf" f16
-    for type in 2:Q4_0 3:Q4_1 7:Q8_0 8:Q5_0 9:Q5_1 10:Q2_K 12:Q3_K_M 15:Q4_K_M 17:Q5_K_M 18:Q6_K 25:IQ4_NL 30:IQ4_XS 32:BF16; do
+    logits_of plain "$model" f16
+    for type in $types; do
         error=""
         for f in stock berth; do
-            "$probe" "$work/$f" quantize "$work/models/llama.gguf" "$work/$f.gguf" ${type%:*} 2>"$work/log" ||
+            "$probe" "$work/$f" quantize "$model" "$work/$f.gguf" ${type%:*} 2>"$work/log" ||
                 fail "$f, $type: $(cat "$work/log")"
             logits_of plain "$work/$f.gguf" quantized
             error="$error $("$probe" compare "$work/f16.bin" "$work/quantized.bin" rms)"
@@ -276,8 +312,9 @@ step_memory() {
     echo "== compute buffers in MiB, context 512: a prompt of 512 tokens, and one token"
     printf '  %-18s %10s %10s %10s %10s\n' "" stock berth stock berth
     for a in $("$maker" list); do
-        memory_row "$a" "$work/models/$a.gguf"
+        memory_row "$a" "$(made "$a" f16)"
     done
+    is_whole || return
     if [ ! -d "$data/models/sparse" ]; then
         skip "published models: there is no $data/models/sparse (set BERTH_DATA)"
         return
@@ -317,10 +354,11 @@ error_case() {
 }
 
 step_errors() {
-    local llama=$work/models/llama.gguf bad=$work/models/bad.gguf size i n=60
+    local llama bad=$work/bad.gguf size i n=60
+    llama=$(made llama f16)
     echo "== errors: what happens with the stock libraries, and with Berth"
     size=$(stat -c %s "$llama")
-    error_case "no such file" memory "$work/models/none.gguf"
+    error_case "no such file" memory "$work/none.gguf"
     : >"$bad" && error_case "empty file" memory "$bad"
     head -c 1000 "$llama" >"$bad" && error_case "header cut" memory "$bad"
     head -c $((size - 100000)) "$llama" >"$bad" && error_case "weights cut" memory "$bad"
@@ -344,7 +382,7 @@ step_cycles() {
     local n=${CYCLES:-1000}
     echo "== $n contexts made, used and freed"
     printf '  '
-    "$probe" "$work/berth" cycles "$work/models/llama.gguf" "$n" || fail "cycles"
+    "$probe" "$work/berth" cycles "$(made llama f16)" "$n" || fail "cycles"
 }
 
 # Tokens per second of processor time with one thread: what a busy machine cannot change. Stock and Berth take turns.
@@ -353,23 +391,48 @@ step_speed() {
     echo "== tokens per processor second, llama of 1.1B weights, prompt of $pp and $tg tokens one by one, threads: $threads"
     printf '  %-6s %10s %10s %7s %10s %10s %7s\n' "" prompt: berth ratio decode: berth ratio
     for type in q4_K q8_0 f16; do
-        "$maker" llama 1b $type "$work/models/1b.gguf" || fail "1b $type"
+        "$maker" llama 1b $type "$root/models/1b.gguf" || fail "1b $type"
         : >"$work/speed"
         for i in 1 2; do
-            s=$("$probe" "$work/stock" speed "$work/models/1b.gguf" $pp $tg $threads 2>"$work/log") || fail "stock: $(cat "$work/log")"
-            b=$("$probe" "$work/berth" speed "$work/models/1b.gguf" $pp $tg $threads 2>"$work/log") || fail "berth: $(cat "$work/log")"
+            s=$("$probe" "$work/stock" speed "$root/models/1b.gguf" $pp $tg $threads 2>"$work/log") || fail "stock: $(cat "$work/log")"
+            b=$("$probe" "$work/berth" speed "$root/models/1b.gguf" $pp $tg $threads 2>"$work/log") || fail "berth: $(cat "$work/log")"
             echo "$s $b" >>"$work/speed"
         done
         awk -v type=$type '{ for (i = 1; i <= 8; i++) if ($i > m[i]) m[i] = $i }
             END { printf "  %-6s %10.2f %10.2f %7.2f %10.2f %10.2f %7.2f\n", type, m[3], m[7], m[7] / m[3], m[4], m[8], m[8] / m[4] }' "$work/speed"
     done
-    rm -f "$work/models/1b.gguf"
+    rm -f "$root/models/1b.gguf"
 }
 
-reference=$(tools/fetch-reference.sh) || { echo "client: SKIPPED, the client's binaries cannot be fetched"; exit 0; }
-make_folders || { echo "client: the folders cannot be made in $work"; exit 1; }
-for step in ${*:-node switch tokens logits quantize memory errors cycles}; do
-    "step_$step"
+# The other release that is tried, whose CPU libraries this one's clients may meet.
+other_release() {
+    local r
+    for r in $releases; do
+        [ "$r" = "$release" ] || { tools/fetch-reference.sh "$r"; return; }
+    done
+}
+
+# try_release VERSION STEP...
+try_release() {
+    release=$1
+    shift
+    reference=$(tools/fetch-reference.sh "$release") || { skip "release $release: its binaries cannot be fetched"; return; }
+    other=$(other_release) || other=
+    llama=$(basename "$reference"/libllama.*.so .so)
+    llama=${llama#libllama.}
+    work=$root/$release
+    echo "==== node-llama-cpp $release, llama.cpp $llama"
+    make_folders || { fail "the folders cannot be made in $work"; return; }
+    "$berth" client "$reference" >"$work/log" 2>&1 || { fail "it lacks functions"; cat "$work/log"; [ "${REPORT:-0}" = 1 ] || return; }
+    for step in "$@"; do
+        "step_$step"
+    done
+}
+
+rm -rf "$root"
+for release in $releases; do
+    # shellcheck disable=SC2086
+    try_release "$release" ${*:-node switch tokens logits quantize memory errors cycles}
 done
 echo "client: $([ $failed = 0 ] && echo "all as it should be" || echo FAILED), $skipped skipped, ${SECONDS} s"
 exit $failed

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// llama_abi.h: the few functions of libllama b10361 that the client tests call, taken from a folder with dlopen, so that one
-// program runs on any set of libraries. Field names are those of llama.h; offsets were found by filling the structs that the
-// *_default_params functions return and by watching what a changed field does. A field that no test sets has no name.
+// llama_abi.h: the few functions of libllama that the client tests call, taken from a folder with dlopen, so that one program
+// runs on any set of libraries, of b10361 and of v0.5.0. Field names are those of llama.h; offsets were found by filling the
+// structs that the *_default_params functions return and by watching what a changed field does. A field that no test sets has no
+// name. Where the releases differ, a struct has the size of the larger: both read the first bytes of what they are given.
 #pragma once
 
 #include <assert.h>
+#include <dirent.h>
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -12,8 +14,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#define LLAMA_BUILD "b10361"
 
 struct llama_model;
 struct llama_context;
@@ -24,15 +24,9 @@ struct llama_model_params {
     void *p0[2];
     int32_t n_gpu_layers;
     int32_t i20;
-    int32_t load_mode; // 0 read, 1 map
-    int32_t main_gpu;
-    void *p32[4];
-    bool vocab_only;
-    bool check_tensors;
-    bool use_extra_bufts; // weights may be kept in another layout than the file's
-    bool b67;
-    bool no_alloc;
-    bool b69[3];
+    int32_t load_mode; // -1 whichever suits (v0.5.0), 0 read, 1 map
+    int32_t i28;
+    char bytes[48]; // no_alloc is in there: llama_no_alloc
 };
 
 struct llama_context_params {
@@ -60,7 +54,7 @@ struct llama_context_params {
 struct llama_model_quantize_params {
     int32_t n_threads; // 0: as many as there are
     int32_t ftype;     // what a file is called after: 7 Q8_0, 15 Q4_K_M, ...
-    int32_t i8[12];
+    int32_t i8[14];
 };
 
 struct llama_batch {
@@ -73,10 +67,10 @@ struct llama_batch {
     int8_t *logits;
 };
 
-static_assert(sizeof(struct llama_model_params) == 72, "as returned by llama_model_default_params");
+static_assert(sizeof(struct llama_model_params) == 80, "as returned by v0.5.0's llama_model_default_params; b10361: 72");
 static_assert(sizeof(struct llama_context_params) == 160, "as returned by llama_context_default_params");
 static_assert(offsetof(struct llama_context_params, embeddings) == 128, "as observed");
-static_assert(sizeof(struct llama_model_quantize_params) == 56, "as returned by llama_model_quantize_default_params");
+static_assert(sizeof(struct llama_model_quantize_params) == 64, "as of v0.5.0's llama_model_quantize_default_params; b10361: 56");
 static_assert(sizeof(struct llama_batch) == 56, "as returned by llama_batch_init");
 
 #define LLAMA_FUNCTIONS(X) \
@@ -133,10 +127,48 @@ static inline bool llama_symbol(void *handle, const char *name, void *out) {
     return p != NULL;
 }
 
+static char llama_release[32]; // b10361, v0.5.0: of the folder, once it is loaded
+
+// The tensors are made without memory.
+static inline void llama_no_alloc(struct llama_model_params *params) {
+    ((char *) params)[strcmp(llama_release, "b10361") == 0 ? 68 : 76] = true;
+}
+
+// The release in the name of a folder's libllama. False: said why on stderr.
+static inline bool llama_find(const char *folder) {
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d != NULL && llama_release[0] == '\0' && (e = readdir(d)) != NULL;) {
+        char rest[8] = "";
+        if (sscanf(e->d_name, "libllama.%31[a-z0-9.]%7s", llama_release, rest) < 1) {
+            llama_release[0] = '\0';
+            continue;
+        }
+        const size_t len = strlen(llama_release);
+        if (rest[0] == '\0' && len > 3 && strcmp(llama_release + len - 3, ".so") == 0) {
+            llama_release[len - 3] = '\0';
+        } else {
+            llama_release[0] = '\0';
+        }
+    }
+    if (d != NULL) {
+        closedir(d);
+    }
+    if (llama_release[0] == '\0') {
+        fprintf(stderr, "%s: there is no libllama.RELEASE.so\n", folder);
+    }
+    return llama_release[0] != '\0';
+}
+
 // Loads the libraries of a folder and its backends. False: said why on stderr.
 static inline bool llama_load(const char *folder) {
-    void *ggml  = llama_open(folder, "libggml." LLAMA_BUILD ".so");
-    void *llama = ggml != NULL ? llama_open(folder, "libllama." LLAMA_BUILD ".so") : NULL;
+    if (!llama_find(folder)) {
+        return false;
+    }
+    char names[2][64];
+    snprintf(names[0], sizeof names[0], "libggml.%s.so", llama_release);
+    snprintf(names[1], sizeof names[1], "libllama.%s.so", llama_release);
+    void *ggml  = llama_open(folder, names[0]);
+    void *llama = ggml != NULL ? llama_open(folder, names[1]) : NULL;
     void (*load_all)(const char *);
     bool ok = llama != NULL && llama_symbol(ggml, "ggml_backend_load_all_from_path", &load_all);
 #define LLAMA_TAKE(name, result, arguments) ok = ok && llama_symbol(llama, #name, &name);

@@ -16,7 +16,6 @@
 
 #include "llama_abi.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
@@ -55,7 +54,7 @@ static int fail(const char *what) {
 static struct llama_model *model_load(const char *path) {
     struct llama_model_params params = llama_model_default_params();
     if (getenv("PROBE_EMPTY") != NULL) { // the file's dimensions alone
-        params.no_alloc  = true;
+        llama_no_alloc(&params);
         params.load_mode = 0;
     }
     return llama_model_load_from_file(path, params);

@@ -76,6 +76,7 @@ _berth() {
         run | bench | fit | explain) _berth_files "$cur" .gguf ;;
         plan | map) _berth_files "$cur" .csv .json .ggraph .ggraph.gz .gguf ;;
         imatrix) _berth_files "$cur" .gguf .txt ;;
+        client) _berth_files "$cur" / ;; # folders alone
         verify) _berth_files "$cur" .csv .json ;;
         gguf)
             if [ "${path[2]}" = quantize ] && [ "$COMP_CWORD" -eq 5 ]; then
