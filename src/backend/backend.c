@@ -21,6 +21,7 @@ void ggml_backend_free(ggml_backend_t backend) {
         return;
     }
     berth_backend_forget(backend);
+    berth_backend_is_gone(backend);
     if (backend->iface.free != NULL) {
         backend->iface.free(backend);
     }

@@ -20,6 +20,19 @@ void berth_backend_forget(ggml_backend_t backend);
 // Waits for the backend's work, reports nothing.
 void berth_backend_wait(ggml_backend_t backend);
 
+// ---- backends that others keep (watch.c) ----
+
+struct berth_backend_list {
+    ggml_backend_t *backends; // [n]; NULL from the moment on that ggml_backend_free is called with it
+    int n;
+    struct berth_backend_list *next; // of all that are watched
+};
+
+// Until berth_backend_unwatch; one that is not watched may be given to that, too.
+void berth_backend_watch(struct berth_backend_list *list);
+void berth_backend_unwatch(struct berth_backend_list *list);
+void berth_backend_is_gone(ggml_backend_t backend);
+
 // ---- tensors and their memory ----
 
 // The buffer that holds a tensor's bytes: a view's is that of its source. NULL: no memory yet.

@@ -9,7 +9,7 @@ enum ggml_status berth_sched_report(ggml_backend_sched_t sched, ggml_backend_t b
     if (sched == NULL || report == NULL || sched->plan == NULL || !sched->plan->is_ready) {
         return berth_fail(GGML_STATUS_FAILED, "berth_sched_report: no graph was planned");
     }
-    for (int b = 0; b < sched->n_backends; b++) {
+    for (int b = 0; backend != NULL && b < sched->n_backends; b++) {
         if (sched->backends[b] == backend) {
             *report = sched->plan->needs[sched->galloc->pool_of[b]].report;
             return GGML_STATUS_SUCCESS;

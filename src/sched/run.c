@@ -24,6 +24,12 @@ static void wait_for(struct ggml_backend_sched *sched, int b) {
     }
 }
 
+void sched_finish(struct ggml_backend_sched *sched) {
+    for (int b = 0; b < sched->n_backends; b++) {
+        wait_for(sched, b);
+    }
+}
+
 void sched_drain(struct ggml_backend_sched *sched) {
     for (int b = 0; b < sched->n_backends; b++) {
         berth_backend_wait(sched->backends[b]);

@@ -45,6 +45,8 @@ static bool backends_init(struct ggml_backend_sched *sched, ggml_backend_t *back
         }
         sched->has_alike = sched->has_alike || sched->first_alike[b] != b;
     }
+    sched->watch = (struct berth_backend_list){.backends = sched->backends, .n = n};
+    berth_backend_watch(&sched->watch);
     return true;
 }
 
@@ -89,9 +91,8 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     if (sched == NULL) {
         return;
     }
-    if (sched->in_flight != NULL && sched->n_backends > 0) {
-        sched_drain(sched);
-    }
+    sched_finish(sched); // what has nothing to do is left alone: programs free their backends first, and in ways of their own
+    berth_backend_unwatch(&sched->watch);
     sched_events_fini(sched);
     for (int m = 0; m < SCHED_N_MEMOS; m++) {
         sched_memo_fini(&sched->memos[m]);
@@ -304,6 +305,12 @@ static bool has_arguments(const char *func, ggml_backend_sched_t sched, const st
     if (sched == NULL || graph == NULL) {
         berth_fail(GGML_STATUS_FAILED, "%s: the %s is NULL", func, sched == NULL ? "scheduler" : "graph");
         return false;
+    }
+    for (int b = 0; b < sched->n_backends; b++) {
+        if (sched->backends[b] == NULL) {
+            berth_fail(GGML_STATUS_FAILED, "%s: backend %d of %d has been freed", func, b, sched->n_backends);
+            return false;
+        }
     }
     return true;
 }

@@ -172,7 +172,8 @@ struct sched_trace_event {
 };
 
 struct ggml_backend_sched {
-    ggml_backend_t *backends;
+    ggml_backend_t *backends;        // NULL: the program has freed it
+    struct berth_backend_list watch; // of backends
     ggml_backend_buffer_type_t *bufts;
     bool *reaches;    // [n_backends * n_backends] row b: b uses memory of the other's buffer type
     size_t *limits;   // [n_backends] bytes, 0: none
@@ -334,6 +335,8 @@ void sched_carry_give(struct sched_carry *carry);
 // ---- run.c ----
 
 enum ggml_status sched_run(struct ggml_backend_sched *sched) BERTH_MUST_USE;
+// Waits for backends that have work of this scheduler's.
+void sched_finish(struct ggml_backend_sched *sched);
 // Waits for all backends; failures they keep stay kept.
 void sched_drain(struct ggml_backend_sched *sched);
 // Waits for all backends; the first failure is returned, with the backend's name in the last error.

@@ -9,7 +9,7 @@
 // ---- questions and choices ----
 
 static int index_of(const struct ggml_backend_sched *sched, ggml_backend_t backend) {
-    for (int b = 0; sched != NULL && b < sched->n_backends; b++) {
+    for (int b = 0; sched != NULL && backend != NULL && b < sched->n_backends; b++) {
         if (sched->backends[b] == backend) {
             return b;
         }
