@@ -4,7 +4,7 @@
 //   graph --record.c--> record --lifetime.c--> items --src/plan--> offsets --galloc.c--> buffers and addresses
 //
 // An allocator keeps several plans: the graphs that a program alternates between are planned once each. Plans share the
-// buffers, which only grow; a plan is good for as long as each chunk has the bytes that it needs.
+// buffers; a plan is good for as long as each chunk has the bytes that it needs.
 #pragma once
 
 #include "alloc/lifetime.h"

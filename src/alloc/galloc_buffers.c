@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// galloc_buffers.c: the buffers of a graph allocator. They only grow. A larger buffer is made while the old one still stands; if
-// both do not fit, the old one goes first, and comes back if that is in vain.
+// galloc_buffers.c: the buffers of a graph allocator. A pool is replaced only by a larger one, and then by exactly what the new
+// plan takes; a plan that comes back after its chunks went adds what it lacks, so that plans that take turns settle. A larger
+// buffer is made while the old one still stands; if both do not fit, the old one goes first, and comes back if that is in vain.
 
 #include "alloc/galloc.h"
 #include "backend/backend.h"
@@ -121,7 +122,54 @@ static bool chunks_grow(struct galloc_pool *pool, size_t n) {
     return true;
 }
 
-static enum ggml_status pool_reserve(struct ggml_gallocr *galloc, struct galloc_pool *pool, const size_t *sizes, size_t n_sizes) {
+static size_t chunk_size(const struct galloc_pool *pool, size_t c) {
+    return ggml_backend_buffer_get_size(pool->chunks[c].buffer);
+}
+
+// Chunks that are larger than the plan's become as large. One for which no smaller memory is to be had stays.
+static void pool_trim(struct ggml_gallocr *galloc, struct galloc_pool *pool, const size_t *sizes, size_t n_sizes) {
+    for (; pool->n_chunks > n_sizes; pool->n_chunks--) {
+        chunk_retire(pool->chunks[pool->n_chunks - 1].buffer);
+        chunk_set(galloc, pool, pool->n_chunks - 1, NULL);
+    }
+    if (n_sizes == 1 && pool->chunks != &pool->one) {
+        pool->one    = pool->chunks[0];
+        pool->chunks = &pool->one;
+    }
+    for (size_t c = 0; c < n_sizes; c++) {
+        if (chunk_size(pool, c) <= sizes[c]) {
+            continue;
+        }
+        ggml_backend_buffer_t fresh = chunk_new(galloc, pool, sizes[c]);
+        if (fresh != NULL) {
+            chunk_retire(pool->chunks[c].buffer);
+            chunk_set(galloc, pool, c, fresh);
+        }
+    }
+}
+
+// Plans that were reserved together keep what they were given.
+static bool has_pinned(const struct ggml_gallocr *galloc) {
+    const struct galloc_plan *plan = galloc->plans;
+    while (plan != NULL && !plan->is_pinned) {
+        plan = plan->next;
+    }
+    return plan != NULL;
+}
+
+// Has the pool fewer bytes in all than a plan takes?
+static bool is_outgrown(const struct galloc_pool *pool, const size_t *sizes, size_t n_sizes) {
+    size_t has = 0, needs = 0;
+    for (size_t c = 0; c < pool->n_chunks; c++) {
+        has += chunk_size(pool, c);
+    }
+    for (size_t c = 0; c < n_sizes; c++) {
+        needs += sizes[c];
+    }
+    return has > 0 && has < needs;
+}
+
+static enum ggml_status pool_grow(struct ggml_gallocr *galloc, struct galloc_pool *pool, const size_t *sizes, size_t n_sizes) {
     if (!chunks_grow(pool, n_sizes)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu buffers", n_sizes);
     }
@@ -134,18 +182,24 @@ static enum ggml_status pool_reserve(struct ggml_gallocr *galloc, struct galloc_
         if (!is_enough && !chunk_grow(galloc, pool, c, sizes[c])) {
             return berth_fail(GGML_STATUS_ALLOC_FAILED,
                 "a compute buffer of type %s of %zu bytes is not to be had; the allocator holds %zu bytes there",
-                ggml_backend_buft_name(pool->buft), sizes[c], ggml_backend_buffer_get_size(pool->chunks[c].buffer));
+                ggml_backend_buft_name(pool->buft), sizes[c], chunk_size(pool, c));
         }
     }
     return GGML_STATUS_SUCCESS;
 }
 
 enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+    const bool is_new = !plan->is_backed && !plan->is_pinned && !has_pinned(galloc);
     for (int p = 0; p < galloc->n_pools; p++) {
         const struct galloc_need *need = &plan->needs[p];
-        const enum ggml_status status  = pool_reserve(galloc, &galloc->pools[p], need->sizes, need->n);
+        struct galloc_pool *pool       = &galloc->pools[p];
+        const bool is_trimmed          = is_new && is_outgrown(pool, need->sizes, need->n);
+        const enum ggml_status status  = pool_grow(galloc, pool, need->sizes, need->n);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
+        }
+        if (is_trimmed) {
+            pool_trim(galloc, pool, need->sizes, need->n);
         }
     }
     plan->is_backed = true;

@@ -493,6 +493,64 @@ static void chunks_and_shared_types(void **state) {
     ggml_free(ctx);
 }
 
+// ---- growing ----
+
+static size_t align_4(ggml_backend_buffer_type_t type) {
+    return (void) type, 4;
+}
+
+// n inputs of so many floats that are there to the end.
+static struct two_ways inputs_of(const int64_t *sizes, int n) {
+    struct two_ways w = {.ctx = new_context(32)};
+    w.graph           = ggml_new_graph_custom(w.ctx, 32, false);
+    for (int i = 0; i < n; i++) {
+        struct ggml_tensor *x = floats(w.ctx, sizes[i], "x");
+        ggml_set_input(x);
+        ggml_set_output(x);
+        ggml_build_forward_expand(w.graph, ggml_reshape_1d(w.ctx, x, sizes[i]));
+    }
+    return w;
+}
+
+static void holds(ggml_gallocr_t galloc, struct ggml_cgraph *graph, size_t size) {
+    assert_true(ggml_gallocr_alloc_graph(galloc, graph));
+    assert_true(berth_gallocr_verify(galloc, graph));
+    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), size);
+}
+
+// Chunks of at most 32 bytes. A new graph that needs more takes what it would take alone; graphs that take turns settle.
+static void growing_takes_what_a_fresh_one_would(void **state) {
+    (void) state;
+    struct ggml_backend_buffer_type small = *ggml_backend_cpu_buffer_type();
+    fake.max_size                         = 32;
+    small.iface.get_max_size              = fake_buft.iface.get_max_size;
+    small.iface.get_alignment             = align_4;
+    const int64_t one[] = {6}, two[] = {5, 5}, four[] = {8, 8, 8, 2}, least[] = {1};
+    struct two_ways a = inputs_of(one, 1), b = inputs_of(two, 2), c = inputs_of(four, 4), d = inputs_of(least, 1);
+    ggml_gallocr_t galloc = ggml_gallocr_new(&small);
+    holds(galloc, a.graph, 24);
+    holds(galloc, b.graph, 40); // not 24 + 20
+    holds(galloc, a.graph, 44); // comes again: both stay
+    holds(galloc, b.graph, 44);
+    holds(galloc, c.graph, 104); // three chunks and a rest
+    holds(galloc, d.graph, 104); // less never gives back
+    holds(galloc, a.graph, 104);
+    ggml_gallocr_free(galloc);
+
+    // from two chunks to one, when the largest is larger, and on again
+    const int64_t half[] = {4, 5, 2}, large[] = {25};
+    struct two_ways e = inputs_of(half, 3), f = inputs_of(large, 1), g = inputs_of(four, 4);
+    galloc = ggml_gallocr_new(&small);
+    holds(galloc, e.graph, 44);
+    holds(galloc, f.graph, 100); // one chunk, larger than the type likes
+    holds(galloc, g.graph, 104);
+    ggml_gallocr_free(galloc);
+    struct ggml_context *all[] = {a.ctx, b.ctx, c.ctx, d.ctx, e.ctx, f.ctx, g.ctx};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        ggml_free(all[i]);
+    }
+}
+
 // ---- failures ----
 
 static void known_graphs_take_nothing(void **state) {
@@ -621,6 +679,7 @@ int main(void) {
         cmocka_unit_test_setup(many_holes, setup),
         cmocka_unit_test_setup(million_nodes, setup),
         cmocka_unit_test_setup(chunks_and_shared_types, setup),
+        cmocka_unit_test_setup(growing_takes_what_a_fresh_one_would, setup),
         cmocka_unit_test_setup(known_graphs_take_nothing, setup),
         cmocka_unit_test_setup(each_allocation_fails, setup),
         cmocka_unit_test_setup(full_device, setup),
