@@ -56,7 +56,7 @@ static bool instance_read(struct instance *in, FILE *f) {
             cap       = cap * 2 + 256;
             in->items = realloc(in->items, (size_t) cap * sizeof *in->items);
         }
-        in->items[in->n++] = (struct berth_plan_item){lower, upper - 1, size, 1, BERTH_PLAN_ANY, -1, 0};
+        in->items[in->n++] = (struct berth_plan_item){lower, upper - 1, size, 1, 0, 0, 0, false};
     }
     in->offsets = calloc((size_t) in->n + 1, sizeof *in->offsets);
     return in->n > 0;
@@ -354,7 +354,7 @@ static void make(struct instance *in, int64_t n, enum shape shape) {
             first = i;
             width = 1 + (int64_t) (rng() % 3);
         }
-        in->items[i] = (struct berth_plan_item){first, first + width - 1, log_uniform(), 1, BERTH_PLAN_ANY, -1, 0};
+        in->items[i] = (struct berth_plan_item){first, first + width - 1, log_uniform(), 1, 0, 0, 0, false};
     }
 }
 

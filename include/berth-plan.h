@@ -12,16 +12,18 @@
 extern "C" {
 #endif
 
-#define BERTH_PLAN_ANY UINT64_MAX // an offset that the planner may choose
+#define BERTH_PLAN_ANY UINT64_MAX // in lists of offsets: none is known
 
+// A zeroed item with .first, .last and .size is the plain case.
 struct berth_plan_item {
     int64_t first;  // first step at which the item is alive
-    int64_t last;   // last step, inclusive; last < first is refused
+    int64_t last;   // last step, inclusive (files of CSV name the step after it); last < first is refused
     uint64_t size;  // bytes, up to 2^62; 0 is allowed and takes no room
     uint64_t align; // the offset is a multiple of this; 0 counts as 1; need not be a power of two
-    uint64_t fixed; // offset that the item must have, or BERTH_PLAN_ANY
-    int32_t alias;  // items of one group >= 0 get the same offset and may overlap in time; -1: none
+    uint64_t fixed; // the offset that the item must have, if it is_fixed
+    int32_t alias;  // items of one group > 0 get the same offset and may overlap in time; 0: none
     int32_t pool;   // items of different pools never share memory and are planned apart
+    bool is_fixed;
 };
 
 struct berth_plan_params {
@@ -66,7 +68,7 @@ BERTH_API enum ggml_status berth_plan_solve_watched(const struct berth_plan_item
 
 enum berth_plan_fault_kind {
     BERTH_PLAN_SOUND,    // no fault
-    BERTH_PLAN_ITEM,     // item i contradicts itself: last < first, size above 2^62, or larger than max_chunk
+    BERTH_PLAN_ITEM,     // item i contradicts itself: last < first, size above 2^62 or max_chunk, alias below 0
     BERTH_PLAN_ALIGN,    // the offset of item i is not a multiple of its alignment
     BERTH_PLAN_FIXED,    // item i is not where it must be
     BERTH_PLAN_CHUNK,    // item i lies across the end of a chunk

@@ -154,8 +154,7 @@ static void make_items(struct check *c) {
     for (int32_t r = 0; r < c->rec.n_rows; r++) {
         const struct span *s = &c->spans[r];
         if (s->group == r && s->is_ours) {
-            c->items[c->n_items] = (struct berth_plan_item){
-                .first = s->first, .last = s->last, .size = s->size, .align = 1, .fixed = BERTH_PLAN_ANY, .alias = -1};
+            c->items[c->n_items]   = (struct berth_plan_item){.first = s->first, .last = s->last, .size = s->size};
             c->offsets[c->n_items] = s->begin;
             c->rows[c->n_items++]  = r;
         }

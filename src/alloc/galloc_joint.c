@@ -39,7 +39,7 @@ static enum ggml_status solve_pool(struct joint *j, int p, struct berth_plan_ite
             if (j->plans[g]->rec.rows[owner].is_kept) {
                 items[n].first = 0;
                 items[n].last  = n_steps - 1;
-                items[n].alias = keep_index(j, j->plans[g]->rec.tensors[owner]);
+                items[n].alias = 1 + keep_index(j, j->plans[g]->rec.tensors[owner]);
             }
             n++;
         }

@@ -144,6 +144,7 @@ static void pin_fixed(struct job *j) {
         if (row->is_fixed && row->item >= 0 && j->lives.owners[row->item] == r) {
             struct berth_plan_item *item = &j->lives.items[row->item];
             item->first                  = r < j->rec.n_nodes ? item->first : 0; // what is not computed is there already
+            item->is_fixed               = true;
             item->fixed                  = (uintptr_t) j->rec.tensors[r]->data - base_of(j->tallocs[item->pool]);
         }
     }
@@ -174,11 +175,11 @@ static enum ggml_status plan_talloc(struct job *j, int p, struct berth_plan_item
         const uint64_t off = talloc->pieces[k].off - talloc->start;
         bool is_own        = false;
         for (int64_t i = 0; i < n_own && !is_own; i++) {
-            is_own = items[i].fixed == off;
+            is_own = items[i].is_fixed && items[i].fixed == off;
         }
         if (!is_own) {
             items[n++] = (struct berth_plan_item){
-                .last = j->graph.n_nodes, .size = talloc->pieces[k].size, .align = 1, .fixed = off, .alias = -1};
+                .last = j->graph.n_nodes, .size = talloc->pieces[k].size, .fixed = off, .is_fixed = true};
         }
     }
     const enum ggml_status status = berth_plan_solve(items, n, NULL, offsets, NULL);
@@ -318,13 +319,13 @@ static enum ggml_status settle(struct job *j) {
         const struct berth_plan_item *item = &j->lives.items[i];
         struct gen_tallocr *talloc         = j->tallocs[item->pool];
         const uint64_t off                 = talloc->start + j->offsets[i];
-        if (j->lives.returned[i] && item->fixed != BERTH_PLAN_ANY) {
+        if (j->lives.returned[i] && item->is_fixed) {
             berth_2023_give(talloc, off);
         }
     }
     for (size_t i = 0; i < j->lives.n_items; i++) {
         const struct berth_plan_item *item = &j->lives.items[i];
-        if (!j->lives.returned[i] && item->fixed == BERTH_PLAN_ANY && j->fits[item->pool] &&
+        if (!j->lives.returned[i] && !item->is_fixed && j->fits[item->pool] &&
             !berth_2023_take(j->tallocs[item->pool], j->tallocs[item->pool]->start + j->offsets[i], item->size)) {
             return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of tensors");
         }

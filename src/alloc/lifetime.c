@@ -146,8 +146,6 @@ static bool item_new(struct replay *r, struct record_row *row, int32_t i_row) {
          .last  = r->rec->n_nodes > 0 ? r->rec->n_nodes - 1 : 0, // until it is given back
          .size  = padded,
          .align = align,
-         .fixed = BERTH_PLAN_ANY,
-         .alias = -1,
          .pool  = r->pools[row->buf],
     };
     return true;

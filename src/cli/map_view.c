@@ -119,7 +119,7 @@ static void set_items(struct map_view *view, const struct berth_plan_set *set) {
                                 .last                                 = item->last,
                                 .size                                 = item->size,
                                 .align                                = item->align > 1 ? item->align : 1,
-                                .is_fixed                             = item->fixed != BERTH_PLAN_ANY,
+                                .is_fixed                             = item->is_fixed,
                                 .rect                                 = view->n_rects};
         view->first                        = item->first < view->first ? item->first : view->first;
         view->last                         = item->last > view->last ? item->last : view->last;

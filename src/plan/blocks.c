@@ -23,7 +23,10 @@ static enum ggml_status item_check(const struct berth_plan_item *item, int64_t i
         return berth_fail(GGML_STATUS_FAILED, "plan: item %lld has the alignment %llu, more than 2^63 - 1", (long long) i,
             (unsigned long long) item->align);
     }
-    if (item->fixed == BERTH_PLAN_ANY) {
+    if (item->alias < 0) {
+        return berth_fail(GGML_STATUS_FAILED, "plan: item %lld has the alias group %d, below 0", (long long) i, item->alias);
+    }
+    if (!item->is_fixed) {
         return GGML_STATUS_SUCCESS;
     }
     uint64_t in = max_chunk > 0 ? item->fixed % max_chunk : item->fixed;
@@ -46,15 +49,15 @@ enum ggml_status berth_plan_items_check(
     for (int64_t i = 0; i < n; i++) {
         const struct berth_plan_item *item = &items[i];
         if (item->last < item->first || item->size > PLAN_SIZE_MAX || max_chunk > 0 || item->align > (uint64_t) INT64_MAX ||
-            item->fixed != BERTH_PLAN_ANY) {
+            item->is_fixed || item->alias < 0) {
             enum ggml_status status = item_check(item, i, max_chunk);
             if (status != GGML_STATUS_SUCCESS) {
                 return status;
             }
         }
         traits->has_pools |= item->pool != items[0].pool;
-        traits->has_alias |= item->alias >= 0;
-        traits->has_fixed |= item->fixed != BERTH_PLAN_ANY;
+        traits->has_alias |= item->alias > 0;
+        traits->has_fixed |= item->is_fixed;
         traits->is_by_first &= i == 0 || items[i - 1].first <= item->first;
     }
     return GGML_STATUS_SUCCESS;
@@ -69,7 +72,7 @@ static enum ggml_status group_merge(struct raw_block *block, const struct berth_
     for (int32_t k = 0; k < n; k++) {
         int32_t i                          = ids[members[k]];
         const struct berth_plan_item *item = &items[i];
-        if (item->fixed != BERTH_PLAN_ANY) {
+        if (item->is_fixed) {
             if (block->fixed != BERTH_PLAN_ANY && block->fixed != item->fixed) {
                 return berth_fail(GGML_STATUS_FAILED,
                     "plan: item %d is fixed at %llu, but another one of its alias group %d at %llu", i,
@@ -126,7 +129,7 @@ static void group_enter(struct plan_pool *pool, const int32_t *members, int32_t 
     int32_t fixed_id = -1;
     for (int32_t k = 0; k < n; k++) {
         int32_t i = pool->ids[members[k]];
-        fixed_id  = pool->items[i].fixed != BERTH_PLAN_ANY ? i : fixed_id;
+        fixed_id  = pool->items[i].is_fixed ? i : fixed_id;
     }
     for (int32_t k = 0; k < n; k++) {
         const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
@@ -154,14 +157,14 @@ static enum ggml_status pool_merge(
     berth_plan_sort(key, members, key + n, members + n, pool->n_ids);
     for (int32_t k = 0; k < pool->n_ids; k++) {
         const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
-        key[k]                             = item->alias >= 0 ? (uint64_t) item->alias : UINT32_MAX;
+        key[k]                             = item->alias > 0 ? (uint64_t) item->alias : UINT32_MAX;
     }
     berth_plan_sort(key, members, key + n, members + n, pool->n_ids);
     *n_blocks = 0;
     for (int32_t k = 0; k < pool->n_ids;) {
         const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
         int32_t end                        = k + 1;
-        while (item->alias >= 0 && end < pool->n_ids && key[end] == key[k]) {
+        while (item->alias > 0 && end < pool->n_ids && key[end] == key[k]) {
             end++;
         }
         enum ggml_status status =
@@ -190,7 +193,7 @@ static enum ggml_status fixed_check(
     for (int32_t i = 0; i < n; i++) {
         const struct raw_block *b = &blocks[i];
         if (b->fixed != BERTH_PLAN_ANY) {
-            items[n_fixed] = (struct berth_plan_item){b->first, b->last, b->size, b->align, b->fixed, b->group, 0};
+            items[n_fixed] = (struct berth_plan_item){b->first, b->last, b->size, b->align, b->fixed, b->group, 0, true};
             off[n_fixed++] = b->fixed;
         }
     }
@@ -245,8 +248,8 @@ static int32_t pool_copy(struct plan_pool *pool, struct raw_block *blocks) {
         const struct berth_plan_item *item = &pool->items[pool->ids[k]];
         pool->block_of[k]                  = item->size > 0 ? n : -1;
         if (item->size > 0) {
-            blocks[n++] =
-                (struct raw_block){item->first, item->last, item->size, item->align > 0 ? item->align : 1, item->fixed, -1};
+            blocks[n++] = (struct raw_block){item->first, item->last, item->size, item->align > 0 ? item->align : 1,
+                item->is_fixed ? item->fixed : BERTH_PLAN_ANY, 0};
         }
     }
     return n;

@@ -100,13 +100,13 @@ static enum ggml_status loose_live(struct plan_pool *pool) {
     berth_plan_sort(key, idx, e.key, e.idx, pool->n_ids);
     for (size_t k = 0; k < n; k++) {
         int32_t alias = pool->items[pool->ids[idx[k]]].alias;
-        key[k]        = alias >= 0 ? (uint64_t) alias : UINT32_MAX;
+        key[k]        = alias > 0 ? (uint64_t) alias : UINT32_MAX;
     }
     berth_plan_sort(key, idx, e.key, e.idx, pool->n_ids);
     for (int32_t k = 0; k < pool->n_ids;) {
         const struct berth_plan_item *item = &pool->items[pool->ids[idx[k]]];
         int32_t end                        = k + 1;
-        while (item->alias >= 0 && end < pool->n_ids && key[end] == key[k]) {
+        while (item->alias > 0 && end < pool->n_ids && key[end] == key[k]) {
             end++;
         }
         if (end == k + 1) {

@@ -68,7 +68,7 @@ struct spot {
 
 static bool spots_meet(const struct spot *x, const struct spot *y) {
     return x->pool == y->pool && x->first <= y->last && y->first <= x->last && x->off < y->off + y->size &&
-           y->off < x->off + x->size && !(x->alias >= 0 && x->alias == y->alias);
+           y->off < x->off + x->size && !(x->alias > 0 && x->alias == y->alias);
 }
 
 // Numbers of spots, and what sorting them takes. Sorting is stable: by one key after the other, the last one counts most.
@@ -134,7 +134,7 @@ static size_t time_index(const uint64_t *t, size_t n, int64_t step) {
 }
 
 static bool is_group(const struct spot *x, const struct spot *y) {
-    return x->alias >= 0 && x->alias == y->alias && x->off == y->off;
+    return x->alias > 0 && x->alias == y->alias && x->off == y->off;
 }
 
 // The first of the sorted spots of one pool that meets an earlier one, or -1; -2: out of memory.
@@ -193,7 +193,7 @@ static bool alias_fault(const struct spot *spots, struct order *o, int64_t *i, i
     order_sort(o, spots, BY_ALIAS);
     for (int32_t k = 1; k < o->n; k++) {
         const struct spot *x = &spots[o->idx[k - 1]], *y = &spots[o->idx[k]];
-        if (x->alias >= 0 && x->alias == y->alias && (x->off != y->off || x->pool != y->pool)) {
+        if (x->alias > 0 && x->alias == y->alias && (x->off != y->off || x->pool != y->pool)) {
             *i = o->idx[k - 1];
             *j = o->idx[k];
             return true;
@@ -205,13 +205,13 @@ static bool alias_fault(const struct spot *spots, struct order *o, int64_t *i, i
 // ---- one item ----
 
 static enum berth_plan_fault_kind item_fault(const struct berth_plan_item *item, uint64_t off, uint64_t max_chunk) {
-    if (item->last < item->first || item->size > PLAN_SIZE_MAX || (max_chunk > 0 && item->size > max_chunk)) {
+    if (item->last < item->first || item->size > PLAN_SIZE_MAX || (max_chunk > 0 && item->size > max_chunk) || item->alias < 0) {
         return BERTH_PLAN_ITEM;
     }
     if (off > (uint64_t) INT64_MAX - item->size) {
         return BERTH_PLAN_OVERFLOW;
     }
-    if (item->fixed != BERTH_PLAN_ANY && off != item->fixed) {
+    if (item->is_fixed && off != item->fixed) {
         return BERTH_PLAN_FIXED;
     }
     uint64_t in = max_chunk > 0 ? off % max_chunk : off;
@@ -255,7 +255,7 @@ enum ggml_status berth_plan_check(const struct berth_plan_item *items, int64_t n
     bool has_alias = false;
     for (int64_t k = 0; k < n; k++) {
         spots[k] = (struct spot){offsets[k], items[k].size, items[k].first, items[k].last, items[k].pool, items[k].alias};
-        has_alias |= items[k].alias >= 0;
+        has_alias |= items[k].alias > 0;
         o.idx[o.n++] = (int32_t) k;
     }
     if (has_alias && alias_fault(spots, &o, &i, &j)) {

@@ -206,8 +206,8 @@ static void item_set(struct berth_set_item *item, int8_t kind, int64_t x) {
         case COLUMN_ALIGN: item->item.align = x == 0 ? 1 : (uint64_t) x; break;
         case COLUMN_OFFSET: item->offset = (uint64_t) x; break;
         case COLUMN_POOL: item->item.pool = (int32_t) x; break;
-        case COLUMN_ALIAS: item->item.alias = (int32_t) x; break;
-        case COLUMN_FIXED: item->item.fixed = (uint64_t) x; break;
+        case COLUMN_ALIAS: item->alias = (int32_t) x; break;
+        case COLUMN_FIXED: item->fixed = (uint64_t) x; break;
         default: break;
     }
 }
@@ -218,10 +218,10 @@ static enum ggml_status read_field(struct csv *csv, const struct field *field, i
     }
     int64_t x;
     const bool is_i32 = kind == COLUMN_POOL || kind == COLUMN_ALIAS;
-    if (!parse_number(field, columns[kind].min, &x) || (is_i32 && x > INT32_MAX)) {
+    if (!parse_number(field, columns[kind].min, &x) || (is_i32 && x >= INT32_MAX)) {
         return berth_fail(GGML_STATUS_FAILED, "%s:%zu: %s '%.*s' is not a whole number from %" PRId64 " to %" PRId64, csv->name,
             csv->line, columns[kind].name, shown(field->len), field->text, columns[kind].min,
-            is_i32 ? INT32_MAX : BERTH_SET_STEP_MAX);
+            is_i32 ? INT32_MAX - 1 : BERTH_SET_STEP_MAX);
     }
     item_set(item, kind, x);
     return GGML_STATUS_SUCCESS;
@@ -372,8 +372,8 @@ enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const ui
     for (size_t i = 0; i < set->n_items; i++) {
         has[COLUMN_ALIGN] |= set->items[i].align > 1;
         has[COLUMN_POOL] |= set->items[i].pool != 0;
-        has[COLUMN_ALIAS] |= set->items[i].alias != -1;
-        has[COLUMN_FIXED] |= set->items[i].fixed != BERTH_PLAN_ANY;
+        has[COLUMN_ALIAS] |= set->items[i].alias != 0;
+        has[COLUMN_FIXED] |= set->items[i].is_fixed;
     }
     size_t *ranks = berth_set_id_ranks(set);
     if (ranks == NULL) {
@@ -400,10 +400,10 @@ enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const ui
             fprintf(file, ",%" PRId32, item->pool);
         }
         if (has[COLUMN_ALIAS]) {
-            fprintf(file, ",%" PRId32, item->alias);
+            fprintf(file, ",%" PRId32, item->alias - 1);
         }
         if (has[COLUMN_FIXED]) {
-            write_u64(item->fixed, file);
+            write_u64(item->is_fixed ? item->fixed : BERTH_PLAN_ANY, file);
         }
         fputc('\n', file);
     }

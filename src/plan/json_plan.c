@@ -23,9 +23,9 @@ static const struct item_field {
     {"size", offsetof(struct berth_set_item, item.size), FIELD_BYTES, 0, BERTH_SET_STEP_MAX},
     {"alignment", offsetof(struct berth_set_item, item.align), FIELD_BYTES, 0, BERTH_SET_STEP_MAX},
     {"offset", offsetof(struct berth_set_item, offset), FIELD_BYTES, 0, BERTH_SET_STEP_MAX},
-    {"fixed", offsetof(struct berth_set_item, item.fixed), FIELD_BYTES, 0, BERTH_SET_STEP_MAX},
+    {"fixed", offsetof(struct berth_set_item, fixed), FIELD_BYTES, 0, BERTH_SET_STEP_MAX},
     {"pool", offsetof(struct berth_set_item, item.pool), FIELD_INT, INT32_MIN, INT32_MAX},
-    {"alias", offsetof(struct berth_set_item, item.alias), FIELD_INT, -1, INT32_MAX},
+    {"alias", offsetof(struct berth_set_item, alias), FIELD_INT, -1, INT32_MAX - 1},
 };
 #define N_ITEM_FIELDS (sizeof item_fields / sizeof *item_fields)
 #define N_NEEDED 3 // the first of item_fields
@@ -196,11 +196,11 @@ static void write_item(const struct berth_plan_set *set, size_t i, const uint64_
     if (offsets != NULL && offsets[i] != BERTH_PLAN_ANY) {
         fprintf(file, ", \"offset\": %" PRIu64, offsets[i]);
     }
-    if (item->fixed != BERTH_PLAN_ANY) {
+    if (item->is_fixed) {
         fprintf(file, ", \"fixed\": %" PRIu64, item->fixed);
     }
-    if (item->alias != -1) {
-        fprintf(file, ", \"alias\": %" PRId32, item->alias);
+    if (item->alias > 0) {
+        fprintf(file, ", \"alias\": %" PRId32, item->alias - 1);
     }
     fprintf(file, ", \"pool\": %" PRId32, item->pool);
     berth_json_write_tensors(set, i, i_tensor, file);

@@ -41,13 +41,8 @@ static void block_place(struct making *m, int32_t b, int64_t first) {
     const struct order_graph *g     = m->g;
     const struct berth_order_op *op = &g->ops[g->block_op[b]];
     m->item[b]                      = (int32_t) m->n_items;
-    m->items[m->n_items++]          = (struct berth_plan_item){.first = first,
-                 .last                                                = first,
-                 .size                                                = op->size,
-                 .align                                               = op->align == 0 ? 1 : op->align,
-                 .fixed                                               = BERTH_PLAN_ANY,
-                 .alias                                               = -1,
-                 .pool                                                = op->pool};
+    m->items[m->n_items++]          = (struct berth_plan_item){
+                 .first = first, .last = first, .size = op->size, .align = op->align == 0 ? 1 : op->align, .pool = op->pool};
 }
 
 static void block_prolong(struct making *m, int32_t b) {

@@ -254,7 +254,7 @@ void berth_plan_pool_apply(const struct plan_pool *pool, const int64_t *off, uin
             offsets[i] = to_bytes(pool, off[pool->block_of[k]]);
         } else {
             const struct berth_plan_item *item = &pool->items[pool->block_of[k] == -1 ? i : -2 - pool->block_of[k]];
-            offsets[i]                         = item->fixed != BERTH_PLAN_ANY ? item->fixed : 0;
+            offsets[i]                         = item->is_fixed ? item->fixed : 0;
         }
     }
 }

@@ -42,8 +42,11 @@ bool berth_set_add(struct berth_set_builder *b, const struct berth_set_item *ite
         !berth_set_text(b, item->id, item->id_len, &b->starts[i])) {
         return false;
     }
-    set->items[i]   = item->item;
-    set->offsets[i] = item->offset;
+    set->items[i]          = item->item;
+    set->items[i].alias    = item->alias + 1;
+    set->items[i].is_fixed = item->fixed != BERTH_PLAN_ANY;
+    set->items[i].fixed    = set->items[i].is_fixed ? item->fixed : 0;
+    set->offsets[i]        = item->offset;
     b->n_offsets += item->offset != BERTH_PLAN_ANY;
     set->n_items++;
     return true;

@@ -6,15 +6,16 @@
 
 // What a reader learns of one item; fields that the text does not give keep the values of BERTH_SET_ITEM.
 struct berth_set_item {
-    struct berth_plan_item item;
-    uint64_t offset;
-    const char *id; // not terminated
+    struct berth_plan_item item; // without what follows
+    uint64_t offset, fixed;      // BERTH_PLAN_ANY: none
+    int32_t alias;               // groups of files count from 0; -1: none
+    const char *id;              // not terminated
     size_t id_len;
 };
 
 #define BERTH_SET_ITEM \
     (struct berth_set_item) { \
-        .item = {.align = 1, .fixed = BERTH_PLAN_ANY, .alias = -1}, .offset = BERTH_PLAN_ANY \
+        .item = {.align = 1}, .offset = BERTH_PLAN_ANY, .fixed = BERTH_PLAN_ANY, .alias = -1 \
     }
 #define BERTH_SET_SIZE_MAX ((uint64_t) 1 << 62) // of sizes, offsets and alignments
 #define BERTH_SET_STEP_MAX ((int64_t) 1 << 62)  // of steps, either way

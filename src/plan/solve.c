@@ -283,7 +283,7 @@ static enum ggml_status groups_check(const struct berth_plan_item *items, int64_
         goto done;
     }
     for (int64_t i = 0; i < n; i++) {
-        copy[i] = (struct berth_plan_item){0, 0, 0, 1, BERTH_PLAN_ANY, items[i].alias, items[i].pool};
+        copy[i] = (struct berth_plan_item){.alias = items[i].alias, .pool = items[i].pool};
     }
     struct berth_plan_fault fault;
     status = berth_plan_check(copy, n, NULL, off, &fault);

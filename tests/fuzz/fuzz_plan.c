@@ -44,13 +44,14 @@ static int64_t read_items(struct bytes *b, struct berth_plan_item *items) {
     while (b->p < b->end && n < MAX_ITEMS) {
         struct berth_plan_item *item = &items[n++];
         const uint64_t has           = features == 0 ? 0 : get(b, 1) & features;
-        *item                        = (struct berth_plan_item){.align = 1, .fixed = BERTH_PLAN_ANY, .alias = -1};
+        *item                        = (struct berth_plan_item){.align = 1};
         item->first                  = some_step(b);
         item->last                   = (has & RAW) != 0 ? (int64_t) get(b, 8) : item->first + (int64_t) (get(b, 1) % 12);
         item->size                   = (has & RAW) != 0 ? get(b, 8) : some_size(b);
         item->align                  = (has & ALIGNED) != 0 ? some_size(b) : 1;
-        item->fixed                  = (has & FIXED) != 0 ? some_size(b) : BERTH_PLAN_ANY;
-        item->alias                  = (has & ALIASES) != 0 ? (int32_t) (get(b, 1) % 4) : -1;
+        item->is_fixed               = (has & FIXED) != 0;
+        item->fixed                  = item->is_fixed ? some_size(b) : 0;
+        item->alias                  = (has & ALIASES) != 0 ? (int32_t) (get(b, 1) % 4) + 1 : 0;
         item->pool                   = (has & POOLS) != 0 ? (int32_t) (get(b, 1) % 3) : 0;
     }
     return n;

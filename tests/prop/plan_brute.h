@@ -22,7 +22,7 @@ static inline uint64_t brute_random(uint64_t below) {
 }
 
 static inline struct berth_plan_item brute_item(int64_t first, int64_t last, uint64_t size) {
-    return (struct berth_plan_item){first, last, size, 1, BERTH_PLAN_ANY, -1, 0};
+    return (struct berth_plan_item){first, last, size, 1, 0, 0, 0, false};
 }
 
 static inline bool brute_meet(const struct berth_plan_item *x, const struct berth_plan_item *y) {
@@ -33,12 +33,12 @@ static inline bool brute_meet(const struct berth_plan_item *x, const struct bert
 static inline bool brute_is_valid(const struct berth_plan_item *items, int64_t n, uint64_t max_chunk, const uint64_t *off) {
     for (int64_t i = 0; i < n; i++) {
         uint64_t in = max_chunk > 0 ? off[i] % max_chunk : off[i];
-        if ((items[i].align > 1 && in % items[i].align != 0) || (items[i].fixed != BERTH_PLAN_ANY && off[i] != items[i].fixed) ||
+        if ((items[i].align > 1 && in % items[i].align != 0) || (items[i].is_fixed && off[i] != items[i].fixed) ||
             (max_chunk > 0 && in + items[i].size > max_chunk)) {
             return false;
         }
         for (int64_t j = 0; j < i; j++) {
-            bool is_group = items[i].alias >= 0 && items[i].alias == items[j].alias;
+            bool is_group = items[i].alias > 0 && items[i].alias == items[j].alias;
             if (is_group && (off[i] != off[j] || items[i].pool != items[j].pool)) {
                 return false;
             }
@@ -113,6 +113,7 @@ static inline void brute_print(const struct berth_plan_item *items, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         printf("  item %lld: steps %lld to %lld, size %llu, align %llu, fixed %lld, alias %d, pool %d\n", (long long) i,
             (long long) items[i].first, (long long) items[i].last, (unsigned long long) items[i].size,
-            (unsigned long long) items[i].align, (long long) items[i].fixed, items[i].alias, items[i].pool);
+            (unsigned long long) items[i].align, items[i].is_fixed ? (long long) items[i].fixed : -1, items[i].alias,
+            items[i].pool);
     }
 }

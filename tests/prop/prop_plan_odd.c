@@ -41,8 +41,9 @@ static void try_all(struct odd *o, int64_t i) {
         o->best = need(o, i, o->off);
         return;
     }
-    uint64_t fixed = o->items[i].fixed;
-    for (o->off[i] = fixed != BERTH_PLAN_ANY ? fixed : 0; o->off[i] <= (fixed != BERTH_PLAN_ANY ? fixed : OFF_MAX); o->off[i]++) {
+    const bool is_fixed  = o->items[i].is_fixed;
+    const uint64_t fixed = o->items[i].fixed;
+    for (o->off[i] = is_fixed ? fixed : 0; o->off[i] <= (is_fixed ? fixed : OFF_MAX); o->off[i]++) {
         if (brute_is_valid(o->items, i + 1, o->max_chunk, o->off) && need(o, i + 1, o->off) < o->best) {
             try_all(o, i + 1);
         }
@@ -61,10 +62,11 @@ static struct berth_plan_item random_item(uint64_t max_chunk, int features) {
         item.align                     = aligns[brute_random(6)];
     }
     if ((features & 2) && brute_random(4) == 0) {
-        item.fixed = brute_random(24) / (item.align > 1 ? item.align : 1) * (item.align > 1 ? item.align : 1);
+        item.is_fixed = true;
+        item.fixed    = brute_random(24) / (item.align > 1 ? item.align : 1) * (item.align > 1 ? item.align : 1);
     }
     if ((features & 4) && brute_random(2) == 0) {
-        item.alias = (int32_t) brute_random(2);
+        item.alias = 1 + (int32_t) brute_random(2);
     }
     if (features & 8) {
         item.pool = (int32_t) brute_random(3) - 1;

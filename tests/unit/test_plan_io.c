@@ -57,8 +57,8 @@ static void csv_plain(void **state) {
     assert_int_equal(set->items[0].last, 1);
     assert_int_equal(set->items[0].size, 10);
     assert_int_equal(set->items[0].align, 1);
-    assert_true(set->items[0].fixed == BERTH_PLAN_ANY);
-    assert_int_equal(set->items[0].alias, -1);
+    assert_false(set->items[0].is_fixed);
+    assert_int_equal(set->items[0].alias, 0);
     assert_true(set->items[1].size == (uint64_t) 1 << 62);
     assert_false(set->has_offsets);
     assert_true(set->offsets[0] == BERTH_PLAN_ANY);
@@ -76,9 +76,9 @@ static void csv_columns_in_any_order(void **state) {
     assert_int_equal(set->items[0].last, 4);
     assert_int_equal(set->items[0].align, 32);
     assert_int_equal(set->items[0].pool, 2);
-    assert_int_equal(set->items[0].alias, 7);
-    assert_true(set->items[0].fixed == BERTH_PLAN_ANY);
-    assert_int_equal(set->items[1].fixed, 12);
+    assert_int_equal(set->items[0].alias, 7 + 1); // files count from 0
+    assert_false(set->items[0].is_fixed);
+    assert_true(set->items[1].is_fixed && set->items[1].fixed == 12);
     assert_int_equal(set->items[1].align, 1);
     assert_true(set->has_offsets);
     assert_int_equal(set->offsets[0], 64);
@@ -143,9 +143,9 @@ static void json_plain(void **state) {
     assert_int_equal(set->items[0].last, 3);
     assert_int_equal(set->items[0].align, 4);
     assert_int_equal(set->items[1].pool, 1);
-    assert_int_equal(set->items[1].fixed, 0);
-    assert_int_equal(set->items[1].alias, 3);
-    assert_true(set->items[2].fixed == BERTH_PLAN_ANY);
+    assert_true(set->items[1].is_fixed && set->items[1].fixed == 0);
+    assert_int_equal(set->items[1].alias, 3 + 1);
+    assert_false(set->items[2].is_fixed);
     assert_true(set->has_offsets && set->has_report && set->proven);
     assert_int_equal(set->peak, 12);
     berth_plan_set_free(set);

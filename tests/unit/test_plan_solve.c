@@ -13,7 +13,12 @@
 #include <cmocka.h>
 
 static struct berth_plan_item item(int64_t first, int64_t last, uint64_t size) {
-    return (struct berth_plan_item){first, last, size, 1, BERTH_PLAN_ANY, -1, 0};
+    return (struct berth_plan_item){first, last, size, 1, 0, 0, 0, false};
+}
+
+static void fix(struct berth_plan_item *x, uint64_t offset) {
+    x->is_fixed = true;
+    x->fixed    = offset;
 }
 
 static void quiet(enum ggml_log_level level, const char *text, void *user) {
@@ -39,7 +44,7 @@ static void test_nothing(void **state) {
     assert_int_equal(berth_plan_bound(NULL, 0, NULL, &bound, NULL), GGML_STATUS_SUCCESS);
     assert_int_equal(bound, 0);
     struct berth_plan_item empty[3] = {item(0, 5, 0), item(3, 3, 0), item(-9, 9, 0)};
-    empty[1].fixed                  = 40;
+    fix(&empty[1], 40);
     uint64_t off[3];
     assert_int_equal(berth_plan_solve(empty, 3, NULL, off, &r), GGML_STATUS_SUCCESS);
     assert_true(r.proven && r.peak == 0 && off[1] == 40);
@@ -53,17 +58,17 @@ static void test_refusals(void **state) {
     assert_refused(x, 2, NULL, "more than 2^62");
     x[0] = item(0, 1, 100);
     assert_refused(x, 2, &(struct berth_plan_params){.max_chunk = 99}, "100 bytes, more than a chunk holds (99)");
-    x[0].fixed = 6;
+    fix(&x[0], 6);
     x[0].align = 4;
     assert_refused(x, 2, NULL, "fixed offset 6");
-    x[0]       = item(0, 1, 8);
-    x[0].fixed = 0;
-    x[1].fixed = 4;
+    x[0] = item(0, 1, 8);
+    fix(&x[0], 0);
+    fix(&x[1], 4);
     assert_refused(x, 2, NULL, "share bytes");
     x[0].alias = x[1].alias = 3;
     assert_refused(x, 2, NULL, "alias group 3");
-    x[1].fixed = BERTH_PLAN_ANY;
-    x[1].pool  = 1;
+    x[1].is_fixed = false;
+    x[1].pool     = 1;
     assert_refused(x, 2, NULL, "pools 0 and 1");
     x[0] = x[1]       = item(0, 1, 8);
     uint64_t start[2] = {0, 4};
@@ -106,11 +111,11 @@ static void test_check_names_the_fault(void **state) {
     assert_int_equal(berth_plan_check(x, 3, NULL, off, &f), GGML_STATUS_FAILED);
     assert_true(f.kind == BERTH_PLAN_ALIGN && f.i == 2);
     x[2].align = 1;
-    x[1].fixed = 4;
+    fix(&x[1], 4);
     assert_int_equal(berth_plan_check(x, 3, NULL, off, &f), GGML_STATUS_FAILED);
     assert_true(f.kind == BERTH_PLAN_FIXED && f.i == 1);
-    x[1].fixed = BERTH_PLAN_ANY;
-    off[2]     = 8;
+    x[1].is_fixed = false;
+    off[2]        = 8;
     assert_int_equal(berth_plan_check(x, 3, &(struct berth_plan_params){.max_chunk = 12}, off, &f), GGML_STATUS_FAILED);
     assert_true(f.kind == BERTH_PLAN_CHUNK && f.i == 2);
     off[2] = UINT64_MAX - 2;
@@ -155,11 +160,31 @@ static void test_mixed_alignments(void **state) {
     assert_int_equal(r.peak, 41); // 9 at 0, 10 at 9, 7 at 24, 9 at 32
 }
 
+// What a program sets is all that counts: nothing else of a zeroed item means anything.
+static void test_zeroed_items(void **state) {
+    (void) state;
+    const struct berth_plan_item x[3] = {
+        {.first = 0, .last = 2, .size = 100}, {.first = 1, .last = 2, .size = 200}, {.first = 2, .last = 3, .size = 50}};
+    uint64_t off[3];
+    struct berth_plan_report r;
+    assert_int_equal(berth_plan_solve(x, 3, NULL, off, &r), GGML_STATUS_SUCCESS);
+    assert_true(r.peak == 350 && r.proven);
+    assert_int_equal(berth_plan_check(x, 3, NULL, off, NULL), GGML_STATUS_SUCCESS);
+    memset(off, 0, sizeof off);
+    struct berth_plan_fault fault;
+    assert_int_equal(berth_plan_check(x, 3, NULL, off, &fault), GGML_STATUS_FAILED);
+    assert_int_equal(fault.kind, BERTH_PLAN_COLLIDE);
+    struct berth_plan_item below = x[0];
+    below.alias                  = -1;
+    assert_int_equal(berth_plan_solve(&below, 1, NULL, off, &r), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "alias group -1"));
+}
+
 static void test_alias_group(void **state) {
     (void) state;
     // The group is small while the other item lives: its hull would not fit into live bytes.
     struct berth_plan_item x[3] = {item(0, 4, 10), item(4, 9, 10), item(2, 6, 5)};
-    x[0].alias = x[1].alias = 0;
+    x[0].alias = x[1].alias = 1;
     uint64_t off[3];
     struct berth_plan_report r;
     assert_int_equal(berth_plan_solve(x, 3, NULL, off, &r), GGML_STATUS_SUCCESS);
@@ -258,11 +283,11 @@ static void test_failing_allocations(void **state) {
         for (int i = 0; i < 60 && variant >= 2; i++) {
             x[i].align = variant == 2 ? (uint64_t) (1 + i % 3) : 1;
             x[i].pool  = variant == 3 ? i % 3 : 0;
-            x[i].alias = variant == 3 ? i % 15 : -1;
-            x[i].alias = variant == 3 && x[i].pool != (i % 15) % 3 ? -1 : x[i].alias;
+            x[i].alias = variant == 3 ? 1 + i % 15 : 0;
+            x[i].alias = variant == 3 && x[i].pool != (i % 15) % 3 ? 0 : x[i].alias;
         }
         if (variant == 4) {
-            x[3].fixed       = 77;
+            fix(&x[3], 77);
             params.max_chunk = 128;
             params.budget_us = 2000;
         }
@@ -295,6 +320,7 @@ int main(void) {
         cmocka_unit_test(test_check_names_the_fault),
         cmocka_unit_test(test_chunks_and_pools),
         cmocka_unit_test(test_mixed_alignments),
+        cmocka_unit_test(test_zeroed_items),
         cmocka_unit_test(test_alias_group),
         cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_threads_change_nothing),
