@@ -10,7 +10,7 @@
 // misses a bar is measured again, since noise only adds. Exit code 1 if a size is larger than ggml's or a bar is missed.
 
 #include "base/base.h"
-#include "cli/ggraph.h"
+#include "capture/ggraph.h"
 #include "core/graph.h"
 #include "support/oracle.h"
 

@@ -6,7 +6,7 @@
 //     bench-order graphs/*/*.ggraph.gz              -v: a line for each graph; -t US: budget of the solver; -b N: width of the
 //     beam
 
-#include "ggraph.h"
+#include "order_ops.h"
 
 #include <getopt.h>
 #include <time.h>
@@ -176,7 +176,7 @@ struct gains {
 
 // Do all that read or write memory that is written into keep their order, and effects theirs? Looked up pair by pair, apart from
 // the pass's own books.
-static bool effects_are_kept(const struct ggraph *g, const int32_t *order) {
+static bool effects_are_kept(const struct order_ops *g, const int32_t *order) {
     int32_t *slot = malloc(((size_t) g->n_ops + 1) * sizeof *slot), *root = malloc(((size_t) g->n_ops + 1) * sizeof *root);
     bool ok      = slot != NULL && root != NULL;
     int32_t last = -1;
@@ -210,15 +210,15 @@ static int bench_files(char **paths, int n_paths, bool verbose, int64_t budget_u
     struct gains groups[16] = {0};
     int n_groups = 0, n_bad = 0, n_split = 0, n_effects = 0, n_broken = 0;
     for (int i = 0; i < n_paths; i++) {
-        struct ggraph g;
-        if (!ggraph_read(paths[i], &g)) {
+        struct order_ops g;
+        if (!order_ops_read(paths[i], &g)) {
             fprintf(stderr, "%s: no graph\n", paths[i]);
             n_bad++;
             continue;
         }
         if (g.is_split) {
             n_split++;
-            ggraph_free(&g);
+            order_ops_free(&g);
             continue;
         }
         const struct berth_plan_params plan    = {.budget_us = budget_us};
@@ -240,7 +240,7 @@ static int bench_files(char **paths, int n_paths, bool verbose, int64_t budget_u
         if (!ok) {
             fprintf(stderr, "%s: %s\n", paths[i], berth_last_error());
             n_bad++;
-            ggraph_free(&g);
+            order_ops_free(&g);
             continue;
         }
         char group[32];
@@ -271,7 +271,7 @@ static int bench_files(char **paths, int n_paths, bool verbose, int64_t budget_u
                 (unsigned long long) live.live_bound, live.proven ? ", proven" : "", (unsigned long long) r.peak_given,
                 (unsigned long long) r.peak, live.n_parts, live.n_exact, took);
         }
-        ggraph_free(&g);
+        order_ops_free(&g);
     }
     printf("%-10s %6s %10s %12s %7s %10s %12s %9s %7s %8s\n", "group", "graphs", "live lower", "solved lower", "higher",
         "live gain", "solved gain", "best gain", "proven", "ms mean");

@@ -5,7 +5,7 @@ cd "$(dirname "$0")/.."
 
 awk '
 BEGIN {
-    n = split("base=0 core=1 quant=1 plan=2 gguf=2 backend=3 alloc=4 cpu=4 cuda=4 sched=5 opt=5 registry=5 model=6 cli=7", rows, " ")
+    n = split("base=0 core=1 quant=1 plan=2 gguf=2 backend=3 capture=3 alloc=4 cpu=4 cuda=4 sched=5 opt=5 registry=5 model=6 cli=7", rows, " ")
     for (i = 1; i <= n; i++) { split(rows[i], kv, "="); level[kv[1]] = kv[2] }
 }
 /^[ \t]*#[ \t]*include[ \t]+"[a-z0-9]+\// {

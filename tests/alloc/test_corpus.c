@@ -7,7 +7,7 @@
 #include "support/check.h"
 
 #include "berth-alloc.h"
-#include "cli/ggraph.h"
+#include "capture/ggraph.h"
 #include "core/graph.h"
 
 #include <dirent.h>

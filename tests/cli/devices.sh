@@ -49,5 +49,9 @@ END
     python3 "$tmp/exact.py" "$berth" $tales || { echo "FAILED: the bytes of fit are not exact"; n_bad=$((n_bad + 1)); }
 fi
 
+mkdir "$tmp/own"
+BERTH_CAPTURE="$tmp/own" expect 0 "buffer 1 Paper1" plan $tales
+captured "$tmp/own"
+
 echo "$n cases, $n_bad failed"
 [ $n_bad -eq 0 ]

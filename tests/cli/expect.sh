@@ -31,6 +31,15 @@ expect() {
     fi
 }
 
+# What the program itself captures says which memory each tensor had: it is a valid plan of that size, and can be drawn.
+captured() { # FOLDER
+    for each in "$1"/*.ggraph; do
+        sizes=$(sed -n 's/^buf .* ggml_size=//p' "$each" | paste -sd+)
+        expect 0 "\"peak\": $(($sizes)), " plan --json "$each"
+        expect 0 "" map --captured "$each" -o "$tmp/captured.svg"
+    done
+}
+
 # Whether the program can be told to write small files only: the thread sanitizer writes a large one itself as it starts.
 can_limit_files() {
     (ulimit -f 8 && "$berth" version) > /dev/null 2>&1 && return

@@ -106,5 +106,20 @@ else
     echo "no captured graphs in $data: a few cases are left out"
 fi
 
+command=
+mkdir "$tmp/own"
+BERTH_CAPTURE="$tmp/own" expect 0 "" run -n 3 models/tales-q8_0.gguf
+[ "$(ls "$tmp/own" | wc -l)" -gt 2 ] || { echo "FAILED: BERTH_CAPTURE: too few graphs: $(ls "$tmp/own")"; n_bad=$((n_bad + 1)); }
+captured "$tmp/own"
+lies() { # TEXT SED: a file that says what cannot be
+    sed "$2" "$each" > "$tmp/lie.ggraph"
+    expect 3 "$1" plan "$tmp/lie.ggraph"
+}
+lies "item 99999 has no life" 's/ [0-9]* -$/ 99999 -/'
+lies "lives twice, or is none" 's/ [0-9]* \([0-9]*,[0-9,]*\)$/ 1 \1/'
+lies "is not first, last, size and buffer" 's/ [0-9]*,[0-9]*,\([0-9]*,[0-9]*\)$/ 5,4,\1/'
+lies "is not first, last, size and buffer" 's/\( [0-9]*,[0-9]*,[0-9]*\),0$/\1,7/'
+lies "a tensor has 19 fields" '$s/ [^ ]*$//'
+
 echo "$n cases, $n_bad failed"
 [ $n_bad -eq 0 ]

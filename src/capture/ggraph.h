@@ -19,6 +19,16 @@ struct ggraph_buf {
 struct ggraph_place {
     const struct ggml_tensor *tensor;
     int64_t chunk, offset; // -1: it did not
+    int64_t item;          // in items, -1: none
+    int buf;               // as the program said, -1: not said
+};
+
+// A piece of memory that tensors had one after another.
+struct ggraph_item {
+    int64_t first, last; // nodes, both inclusive
+    uint64_t size;       // bytes
+    int buf;
+    int64_t owner; // id of the first tensor in it
 };
 
 struct ggraph {
@@ -31,6 +41,9 @@ struct ggraph {
     int *leaf_bufs;              // [n_leafs]
     struct ggraph_place *places; // [n_places] nodes in order, leafs, the rest
     int64_t n_places;
+    bool has_items;            // the file says which memory each tensor had
+    struct ggraph_item *items; // [n_items]
+    int64_t n_items;
     struct ggraph_buf *bufs;
     int n_bufs;
     struct ggml_backend_buffer_type
@@ -40,6 +53,11 @@ struct ggraph {
 // Reads a file, packed or not. On failure g is empty and berth_last_error() names the line.
 enum ggml_status ggraph_read(struct ggraph *g, const char *path);
 void ggraph_free(struct ggraph *g);
+
+// The number of a tensor of the graph: its place.
+static inline int64_t ggraph_id(const struct ggml_tensor *t) {
+    return (int64_t) (intptr_t) t->extra - 1;
+}
 
 // The buffer types by id, as ggml_gallocr_new_n takes them: types[n_bufs].
 void ggraph_bufts(struct ggraph *g, ggml_backend_buffer_type_t *types);

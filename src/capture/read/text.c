@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// ggraph_text.c: the text of a captured graph: packed or not, its lines, and their fields. It is unpacked line by line: a small
+// text.c: the text of a captured graph: packed or not, its lines, and their fields. It is unpacked line by line: a small
 // file may unpack to more than any memory holds.
 
-#include "cli/ggraph_reader.h"
+#include "capture/read/reader.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// ggraph_reader.h: what the parts of the reader of captured graphs share: lines and fields (ggraph_text.c), edges
-// (ggraph_link.c), header and tensors (ggraph.c).
+// reader.h: what the parts of the reader of captured graphs share: lines and fields (text.c), edges
+// (link.c), header and tensors (read.c).
 #pragma once
 
 #include "base/base.h"
-#include "cli/ggraph.h"
+#include "capture/ggraph.h"
 
 struct ggraph_reader {
     struct ggraph *g;
@@ -23,9 +23,11 @@ struct ggraph_reader {
     int32_t *links; // view source, number of sources, and the sources of each tensor, in order
     size_t n_links, links_cap;
     char *leaf_order;
+    struct ggraph_item *lives; // [g->n_items] as they come
+    size_t lives_cap;
 };
 
-// ---- ggraph_text.c ----
+// ---- text.c ----
 
 // The first line says that it is a captured graph.
 enum ggml_status ggraph_text_open(struct ggraph_reader *r) BERTH_MUST_USE;
@@ -44,7 +46,14 @@ bool ggraph_four(const char *text, int64_t out[4]); // a,b,c,d, from 0
 // Of key=value; SIZE_MAX if it is another key.
 size_t ggraph_value(const char *text, const char *key);
 
-// ---- ggraph_link.c ----
+// ---- items.c ----
+
+// The columns item and life of the current line.
+enum ggml_status ggraph_item_read(struct ggraph_reader *r, int64_t id, const char *item, const char *life) BERTH_MUST_USE;
+// Puts the items in order, after the last line.
+enum ggml_status ggraph_items_all(struct ggraph_reader *r, int64_t n_all) BERTH_MUST_USE;
+
+// ---- link.c ----
 
 // Keeps what the current line's tensor names, by id: the tensors may follow.
 enum ggml_status ggraph_link_read(struct ggraph_reader *r, const char *view_src, const char *srcs) BERTH_MUST_USE;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
-// ggraph.c: reader of captured graphs. Text lines of blank-separated fields; the header's counts say how many tensors follow.
+// read.c: reader of captured graphs. Text lines of blank-separated fields; the header's counts say how many tensors follow.
 // Tensors first, then what they name, since a line may name tensors that follow it. Memory grows with the lines that are read,
 // whatever the counts say.
 
-#include "cli/ggraph.h"
+#include "capture/ggraph.h"
 
-#include "cli/ggraph_reader.h"
+#include "capture/read/reader.h"
 #include "core/graph.h"
 #include "core/op.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#define LINE_FIELDS 18
+#define LINE_FIELDS 20
 #define CTX_TENSORS 1024 // of one context
 
 // ---- names to numbers ----
@@ -156,6 +156,7 @@ static enum ggml_status read_header(struct ggraph_reader *r) {
         } else if (n > 0 && strcmp(f[0], "buf") == 0) {
             status = read_buf(r, f, n);
         } else if (n > 0 && strcmp(f[0], "columns") == 0) {
+            r->g->has_items = n == 20 && strcmp(f[18], "item") == 0 && strcmp(f[19], "life") == 0;
             break;
         }
     }
@@ -202,7 +203,7 @@ static struct ggml_tensor *tensor_new(struct ggraph_reader *r, int64_t id, enum 
     return berth_is_poison(t) ? NULL : t;
 }
 
-// id kind op type ne nb nbytes alloc_size view_src view_offs flags ext buf chunk offset srcs name
+// id kind op type ne nb nbytes alloc_size view_src view_offs flags ext buf chunk offset srcs name, and where has_items item life
 static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     char *f[LINE_FIELDS];
     if (!ggraph_line(r)) {
@@ -210,9 +211,9 @@ static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     }
     const int n = ggraph_split(r->line, f, LINE_FIELDS);
     int64_t ne[4], nb[4], number_id, view_offs, buf;
-    struct ggraph_place place = {0};
-    if (n < 16) {
-        return ggraph_refuse(r, "a tensor has 16 or 17 fields, this line has %d", n);
+    struct ggraph_place place = {.item = -1};
+    if (n < (r->g->has_items ? 19 : 16)) {
+        return ggraph_refuse(r, "a tensor has %s fields, this line has %d", r->g->has_items ? "19" : "16 or 17", n);
     }
     if (!ggraph_number(f[0], &number_id) || number_id != id) {
         return ggraph_refuse(r, "'%.32s' is not the id %lld: ids follow each other", f[0], (long long) id);
@@ -246,11 +247,14 @@ static enum ggml_status read_tensor(struct ggraph_reader *r, int64_t id) {
     t->flags     = flags_of(f[10]) | GGML_TENSOR_FLAG_COMPUTE;
     t->data      = f[11][0] == '1' ? t : NULL; // somebody else's memory: any address says so
     ggml_set_name(t, n > 16 ? f[16] : "");
-    place.tensor     = t;
-    r->tensors[id]   = t;
-    r->g->places[id] = place;
-    r->bufs[id]      = (int32_t) (buf >= 0 ? buf : 0);
-    return ggraph_link_read(r, f[8], f[15]);
+    t->extra                      = (void *) (intptr_t) (id + 1);
+    place.tensor                  = t;
+    place.buf                     = (int) buf;
+    r->tensors[id]                = t;
+    r->g->places[id]              = place;
+    r->bufs[id]                   = (int32_t) (buf >= 0 ? buf : 0);
+    const enum ggml_status status = ggraph_link_read(r, f[8], f[15]);
+    return status == GGML_STATUS_SUCCESS && r->g->has_items ? ggraph_item_read(r, id, f[17], f[18]) : status;
 }
 
 // graph->leafs as the program had them, where a tensor is both node and leaf: "id:buf,id:buf,..."
@@ -314,6 +318,9 @@ static enum ggml_status read_body(struct ggraph_reader *r) {
         status =
             ggraph_line(r) ? ggraph_refuse(r, "counts say %lld tensors, here is one line more", (long long) n_all) : r->status;
     }
+    if (status == GGML_STATUS_SUCCESS && r->g->has_items) {
+        status = ggraph_items_all(r, n_all);
+    }
     if (status == GGML_STATUS_SUCCESS) {
         status = ggraph_link_all(r, n_all);
     }
@@ -338,6 +345,7 @@ enum ggml_status ggraph_read(struct ggraph *g, const char *path) {
     berth_free(r.bufs);
     berth_free(r.links);
     berth_free(r.leaf_order);
+    berth_free(r.lives);
     if (status != GGML_STATUS_SUCCESS) {
         ggraph_free(g);
     }
@@ -354,6 +362,7 @@ void ggraph_free(struct ggraph *g) {
     berth_free(g->bufs);
     berth_free(g->bufts);
     berth_free(g->places);
+    berth_free(g->items);
     *g = (struct ggraph){0};
 }
 

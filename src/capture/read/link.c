@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// ggraph_link.c: what the tensors of a captured graph name: the tensor whose memory they show, and their sources.
+// link.c: what the tensors of a captured graph name: the tensor whose memory they show, and their sources.
 // Nodes run in the order of their ids, so a node reads tensors before it, leafs and tensors from outside. Two exceptions, which
 // real programs have: a copy names its own result as the place to copy to, and a node that computes nothing (NONE, put in by
 // schedulers) names a node that it only has to come before. On success every chain of views ends. O(tensors + sources).
 
-#include "cli/ggraph_reader.h"
+#include "capture/read/reader.h"
 
 #include <string.h>
 

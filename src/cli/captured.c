@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
-// ggraph_plan.c: captured graphs as items to plan: what the graph allocator would ask the planner, with the in-place rules of the
-// ggml version that the file names.
+// captured.c: captured graphs as items to plan. A file that says which memory its tensors had is taken at its word; of others it
+// is what the graph allocator would ask the planner, with the in-place rules of the ggml version that the file names.
 
 #include "base/base.h"
 #include "berth-alloc.h"
-#include "cli/ggraph.h"
+#include "capture/ggraph.h"
 #include "cli/plan_graph.h"
+#include "plan/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+// ---- as the allocator would have it ----
 
 // Places of what is no node, by name, then in order; a cursor at the first of each name says how many of that name are taken.
 struct named {
@@ -124,11 +127,115 @@ static enum ggml_status items_of(struct ggraph *g, ggml_gallocr_t galloc, const 
     return status;
 }
 
+// ---- as the file has it ----
+
+static void write_tensor(const struct ggraph *g, int64_t id, bool is_first, FILE *file) {
+    const struct ggml_tensor *t = g->places[id].tensor;
+    fputs(is_first ? "{\"name\": " : ", {\"name\": ", file);
+    berth_json_write_string(t->name, file);
+    fprintf(file, ", \"op\": \"%s\", \"type\": \"%s\", \"shape\": [%lld, %lld, %lld, %lld]", ggml_op_desc(t),
+        ggml_type_name(t->type), (long long) t->ne[0], (long long) t->ne[1], (long long) t->ne[2], (long long) t->ne[3]);
+    if (id < ggml_graph_n_nodes(g->graph)) {
+        fprintf(file, ", \"node\": %lld", (long long) id);
+    }
+    fputs("}", file);
+}
+
+// Pools are the first buffers of their type; a chunk is as large as the largest item at least.
+static void write_pools(const struct ggraph *g, uint64_t *chunks, FILE *file) {
+    for (int i = 0; i < g->n_bufs; i++) {
+        chunks[i] = g->bufs[i].max_size < (size_t) 1 << 62 ? g->bufs[i].max_size : 0;
+    }
+    for (int64_t k = 0; k < g->n_items; k++) {
+        uint64_t *chunk = &chunks[g->bufs[g->items[k].buf].same_as];
+        *chunk          = *chunk > 0 && g->items[k].size > *chunk ? g->items[k].size : *chunk;
+    }
+    fputs("{\"pools\": [", file);
+    for (int i = 0; i < g->n_bufs; i++) {
+        if (g->bufs[i].same_as == i) {
+            fprintf(file, "%s{\"pool\": %d, \"name\": ", i > 0 ? ", " : "", i);
+            berth_json_write_string(g->bufs[i].name, file);
+            fprintf(file, ", \"max_chunk\": %llu}", (unsigned long long) chunks[i]);
+        }
+    }
+}
+
+// The tensors of each item in the order in which they had it: its owner, then next[id], -1: none.
+static void chain(const struct ggraph *g, int64_t *tails, int64_t *next) {
+    for (int64_t i = 0; i < g->n_items; i++) {
+        tails[i] = g->items[i].owner;
+    }
+    for (int64_t id = 0; id < g->n_places; id++) {
+        next[id] = -1;
+    }
+    for (int64_t id = 0; id < g->n_places; id++) {
+        const int64_t item = g->places[id].item;
+        if (item >= 0 && g->items[item].owner != id) {
+            next[tails[item]] = id;
+            tails[item]       = id;
+        }
+    }
+}
+
+static void write_item(const struct ggraph *g, int64_t i, const uint64_t *chunks, const int64_t *next, FILE *file) {
+    const struct ggraph_item *item = &g->items[i];
+    const int pool                 = g->bufs[item->buf].same_as;
+    const uint64_t offset          = offset_in(&(struct berth_plan_pool){.max_chunk = chunks[pool]}, &g->places[item->owner]);
+    fputs(i > 0 ? ",\n{\"id\": " : "{\"id\": ", file);
+    berth_json_write_string(g->places[item->owner].tensor->name, file);
+    fprintf(file, ", \"first\": %lld, \"last\": %lld, \"size\": %llu, \"alignment\": %zu, \"pool\": %d", (long long) item->first,
+        (long long) item->last, (unsigned long long) item->size, g->bufs[pool].align, pool);
+    if (offset <= (uint64_t) 1 << 62) {
+        fprintf(file, ", \"offset\": %llu", (unsigned long long) offset);
+    }
+    fputs(", \"tensors\": [", file);
+    for (int64_t id = item->owner; id >= 0; id = next[id]) {
+        write_tensor(g, id, id == item->owner, file);
+    }
+    fputs("]}", file);
+}
+
+// Through the file format of plans, which has all that a plan has.
+static enum ggml_status set_of(const struct ggraph *g, const char *path, struct berth_plan_set **set) {
+    uint64_t *chunks        = calloc((size_t) g->n_bufs + 1, sizeof *chunks);
+    int64_t *tails          = malloc(((size_t) g->n_items + 1) * sizeof *tails);
+    int64_t *next           = malloc(((size_t) g->n_places + 1) * sizeof *next);
+    char *text              = NULL;
+    size_t size             = 0;
+    FILE *file              = chunks != NULL && tails != NULL && next != NULL ? open_memstream(&text, &size) : NULL;
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    if (file != NULL) {
+        chain(g, tails, next);
+        write_pools(g, chunks, file);
+        fputs("], \"items\": [", file);
+        for (int64_t i = 0; i < g->n_items; i++) {
+            write_item(g, i, chunks, next, file);
+        }
+        fputs("]}", file);
+        status = fclose(file) == 0 ? berth_plan_read_json(text, size, path, set) : status;
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        (*set)->has_offsets = false; // the plan is to be made, not to be started from
+    } else if (status == GGML_STATUS_ALLOC_FAILED) {
+        berth_fail(status, "%s: out of memory for its %lld items", path, (long long) g->n_items);
+    }
+    free(text);
+    free(chunks);
+    free(tails);
+    free(next);
+    return status;
+}
+
 enum ggml_status cli_plan_read_graph(const char *path, struct berth_plan_set **set) {
     *set = NULL;
     struct ggraph g;
     enum ggml_status status = ggraph_read(&g, path);
     if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    if (g.has_items) {
+        status = set_of(&g, path, set);
+        ggraph_free(&g);
         return status;
     }
     ggml_backend_buffer_type_t *types = calloc((size_t) g.n_bufs, sizeof(ggml_backend_buffer_type_t));
