@@ -57,7 +57,7 @@ bench: build-all
 	@tools/bench.sh $(DIR)
 
 check: build-all
-	@tools/check-layers.sh
+	@tools/check-layers.sh $(DIR)
 	@tools/check-symbols.sh $(DIR)
 	@tools/check-format.sh
 

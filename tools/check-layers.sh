@@ -1,21 +1,72 @@
 #!/bin/sh
-# Every #include "folder/file.h" in src/ names a folder of the same or a lower level. The levels are those of docs/code-tour.md.
+# check-layers.sh [BUILD]: what a file of src/ includes, and what its object takes from others, is of its own folder or of a lower
+# level. The levels are those of docs/code-tour.md; ggml's and Berth's public headers have the level of the folder that does what
+# they say. Where BUILD (build, if none is named) holds no objects yet, the includes alone are looked at.
 set -eu
 cd "$(dirname "$0")/.."
+build=${1:-build}
 
-awk '
-BEGIN {
-    n = split("base=0 core=1 quant=1 plan=2 gguf=2 backend=3 capture=3 alloc=4 cpu=4 cuda=4 sched=5 opt=5 registry=5 model=6 cli=7", rows, " ")
-    for (i = 1; i <= n; i++) { split(rows[i], kv, "="); level[kv[1]] = kv[2] }
+levels="base=0 core=1 quant=1 plan=2 gguf=2 backend=3 capture=3 alloc=4 cpu=4 cuda=4 sched=5 opt=5 registry=5 model=6 cli=7"
+# ggml.h has the statuses and log levels that all speak of, ggml-backend-impl.h the tables that anybody may call through.
+headers="ggml.h=0 gguf.h=2 ggml-backend.h=3 ggml-backend-impl.h=1 ggml-alloc.h=4 ggml-cpu.h=4 ggml-opt.h=5
+    berth-plan.h=2 berth-plan-io.h=2 berth-gguf.h=2 berth-alloc.h=4 berth-cpu.h=4 berth-sched.h=5"
+
+# Folders of one level know nothing of each other, but types and block formats are two halves of one thing.
+rules='
+function read_levels(list, into,   rows, kv, n, i) {
+    n = split(list, rows, /[ \n]+/)
+    for (i = 1; i <= n; i++) { split(rows[i], kv, "="); into[kv[1]] = kv[2] }
 }
-/^[ \t]*#[ \t]*include[ \t]+"[a-z0-9]+\// {
+function is_upward(from, to) {
+    if (from == to || (from == "core" && to == "quant") || (from == "quant" && to == "core")) return 0
+    return level[to] >= level[from]
+}
+BEGIN { read_levels(levels, level); read_levels(headers, header) }
+'
+
+awk -v levels="$levels" -v headers="$headers" "$rules"'
+/^[ \t]*#[ \t]*include[ \t]+"/ {
     split(FILENAME, path, "/"); from = path[2]
-    match($0, /"[a-z0-9]+\//); to = substr($0, RSTART + 1, RLENGTH - 2)
+    split($0, quoted, "\""); name = quoted[2]
     n_seen++
-    if (!(from in level) || !(to in level)) { printf "%s:%d: folder %s has no level\n", FILENAME, FNR, (from in level) ? to : from; bad++ }
-    else if (level[to] > level[from] || (level[to] == level[from] && to != from && !(from == "core" && to == "quant") && !(from == "quant" && to == "core"))) {
-        printf "%s:%d: %s (level %d) includes %s (level %d)\n", FILENAME, FNR, from, level[from], to, level[to]; bad++
+    if (!(from in level)) { if (path[3] != "") { printf "%s:%d: folder %s has no level\n", FILENAME, FNR, from; bad++ } next }
+    if (name ~ /\//) {
+        to = name; sub(/\/.*/, "", to)
+        if (!(to in level)) { printf "%s:%d: folder %s has no level\n", FILENAME, FNR, to; bad++ }
+        else if (is_upward(from, to)) { printf "%s:%d: %s (level %d) includes %s (level %d)\n", FILENAME, FNR, from, level[from], to, level[to]; bad++ }
+    } else if (name in header && header[name] > level[from]) {
+        printf "%s:%d: %s (level %d) includes %s (level %d)\n", FILENAME, FNR, from, level[from], name, header[name]; bad++
     }
 }
 END { if (bad) exit 1; printf "layers: %d includes, all downwards\n", n_seen }
 ' $(find src -name '*.c' -o -name '*.h')
+
+# A build folder may still hold objects of sources that have moved.
+objects=""
+for object in $(find "$build"/src/CMakeFiles -name '*.c.o' 2>/dev/null); do
+    file=src/${object#*.dir/}
+    [ ! -f "${file%.o}" ] || objects="$objects $object"
+done
+[ -n "$objects" ] || { echo "layers: no objects in $build yet"; exit 0; }
+# nm's lines: "FILE:ADDRESS KIND NAME"; of the path only what follows the target's folder counts.
+# shellcheck disable=SC2086
+nm -gA $objects | sed 's/^[^:]*\.dir\///' | awk -v levels="$levels" -v headers="$headers" "$rules"'
+{
+    at = index($0, ".o:"); file = substr($0, 1, at + 1); name = $NF; kind = $(NF - 1)
+    folder = file; sub(/\/.*/, "", folder)
+    if (!(folder in level)) next
+    if (kind == "U" || kind == "w") { n_wants++; want_file[n_wants] = file; want_name[n_wants] = name; want_folder[n_wants] = folder }
+    else { owner[name] = folder; source[name] = file }
+}
+END {
+    for (i = 1; i <= n_wants; i++) {
+        to = owner[want_name[i]]
+        if (to == "") continue
+        n_seen++
+        if (is_upward(want_folder[i], to)) {
+            printf "%s (level %d) takes %s of %s (level %d)\n", want_file[i], level[want_folder[i]], want_name[i], source[want_name[i]], level[to]; bad++
+        }
+    }
+    if (bad) exit 1
+    printf "layers: %d symbols, all downwards\n", n_seen
+}'

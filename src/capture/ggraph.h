@@ -3,7 +3,6 @@
 // the recorded shapes, edges, flags and owners, and no data; computing one is not possible.
 #pragma once
 
-#include "ggml-alloc.h"
 #include "ggml-backend-impl.h"
 #include "ggml.h"
 

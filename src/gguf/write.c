@@ -2,7 +2,7 @@
 // write.c: a context as the bytes of a file. One pass serves all: counting, memory and a file differ in the sink only.
 // The file has the version of the context, tensors in their order, and padding of zeros.
 
-#include "ggml-backend.h"
+#include "ggml-backend-impl.h"
 #include "gguf/context.h"
 
 #include <errno.h>
@@ -123,6 +123,10 @@ static bool put_from_buffer(struct sink *s, const struct gguf_info *info, size_t
     t.nb[2] = t.nb[1] * (size_t) t.ne[1];
     t.nb[3] = t.nb[2] * (size_t) t.ne[2];
 
+    if (t.buffer->iface.get_tensor == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "gguf: the buffer of '%s' gives nothing back", info->name);
+        return false;
+    }
     const size_t step   = size < COPY_SIZE ? size : COPY_SIZE;
     unsigned char *copy = berth_calloc(1, step);
     if (copy == NULL) {
@@ -131,7 +135,7 @@ static bool put_from_buffer(struct sink *s, const struct gguf_info *info, size_t
     }
     for (size_t at = 0; at < size && !s->failed; at += step) {
         const size_t n = size - at < step ? size - at : step;
-        ggml_backend_tensor_get(&t, copy, at, n);
+        t.buffer->iface.get_tensor(t.buffer, &t, copy, at, n);
         put(s, copy, n);
     }
     berth_free(copy);
