@@ -11,21 +11,37 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 struct frame {
     _Alignas(16) float x[QK_K];
     _Alignas(16) float w[QK_K];
     double outer; // what 1 in the frame is outside
     float amax;   // largest |x|: in [1, 2), or 0 for a block of zeros
+    bool uneven;  // weights differ
     bool hard;    // few elements make up most of the weights or squares, or most have one sign: searches have to look further
 };
 
 #define BERTH_HALF_NAN 0x7e00u
 #define BERTH_HALF_MAX 65504.0f
 
-// Were all alike, sum(v)^2 would be n * sum(v^2): squares of normal rows come to a third of that, weights of one magnitude to
-// more. Elements of one sign leave half of a grid unused.
-static inline bool frame_is_hard(const struct frame *f, int n) {
+static inline bool berth_is_finite(const float *x, int n) {
+    bool finite = true;
+    for (int i = 0; i < n; i++) {
+        finite &= isfinite(x[i]) != 0;
+    }
+    return finite;
+}
+
+// A block of NaN throughout: zeros but for d.
+static inline void berth_block_nan(void *block, size_t size, uint16_t *d) {
+    memset(block, 0, size);
+    *d = BERTH_HALF_NAN;
+}
+
+// Sets uneven too. Were all alike, sum(v)^2 would be n * sum(v^2): squares of normal rows come to a third of that, weights of one
+// magnitude to more. Elements of one sign leave half of a grid unused.
+static inline bool frame_is_hard(struct frame *f, int n) {
     float sum = 0.0f, power = 0.0f, power2 = 0.0f, weight2 = 0.0f;
     for (int i = 0; i < n; i++) {
         const float xx = f->x[i] * f->x[i];
@@ -35,6 +51,7 @@ static inline bool frame_is_hard(const struct frame *f, int n) {
         weight2 += f->w[i] * f->w[i];
     }
     const float count = (float) n;
+    f->uneven         = weight2 > 1.001f * count; // their mean is 1
     return count < 0.25f * weight2 || power * power < 0.2f * count * power2 || sum * sum > 0.3f * count * power;
 }
 
@@ -75,4 +92,15 @@ static inline uint16_t frame_round_half(const struct frame *f, float *v) {
     const double back = berth_half_to_float(h) / f->outer;
     *v                = back > 1e30 ? 1e30f : back < -1e30 ? -1e30f : (float) back; // beyond: the outer value is nothing anyway
     return h;
+}
+
+// By how much scales have to grow so that products keep their size. Least squares leave levels y a little too small: what they
+// cannot follow is missing from every product with the like of x. xx / xy mends that for the product with x itself, at the price
+// of the error's own share of the square. Levels stay those of the smaller scale: rounding anew would make them small again.
+// part: how much of it is taken, all but where the price is too high; half of that where weights say what counts. xx, xy: sums of
+// w x x and w x y.
+static inline float frame_growth(const struct frame *f, float xx, float xy, float part) {
+    const float most   = 0.2f;
+    const float growth = xy > 0.5f * xx ? part * (xx / xy - 1.0f) : 0.0f;
+    return 1.0f + (f->uneven ? 0.5f : 1.0f) * (growth < most ? growth : most);
 }

@@ -4,6 +4,7 @@
 //     iq4_nl   32 elements: x = d * value                           byte j holds elements j and j + 16
 //     iq4_xs   8 runs of 32: x = d * (scale - 32) * value           scale of 4 bits in scales_l and 2 in scales_h; each run's 16
 //                                                                   bytes as in iq4_nl
+#include "quant/plain.h"
 #include "quant/quants.h"
 #include "quant/round.h"
 #include "quant/scalar.h"
@@ -41,7 +42,11 @@ static void quantize_blocks_iq4_nl(const float *x, block_iq4_nl *y, int64_t n, c
 }
 
 void quantize_row_iq4_nl_ref(const float *GGML_RESTRICT x, block_iq4_nl *GGML_RESTRICT y, int64_t k) {
-    quantize_blocks_iq4_nl(x, y, k / RUN, NULL);
+    for (int64_t i = 0; i < k / RUN; i++) {
+        uint8_t q[RUN] = {0};
+        y[i].d         = berth_is_finite(x + i * RUN, RUN) ? berth_plain_iq4_nl(x + i * RUN, values, q) : BERTH_HALF_NAN;
+        pack_run(q, y[i].qs);
+    }
 }
 
 void dequantize_row_iq4_nl(const block_iq4_nl *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
@@ -54,28 +59,42 @@ BERTH_QUANTIZE_WEIGHTED(iq4_nl, RUN)
 
 // ---- iq4_xs ----
 
+static void pack_super(const int8_t *s, const uint8_t *q, block_iq4_xs *y) {
+    memset(y->scales_l, 0, sizeof(y->scales_l));
+    y->scales_h = 0;
+    for (int r = 0; r < QK_K / RUN; r++) {
+        const unsigned v = (unsigned) (s[r] + 32);
+        y->scales_l[r / 2] |= (uint8_t) ((v & 15) << (4 * (r % 2)));
+        y->scales_h = (uint16_t) (y->scales_h | v >> 4 << (2 * r));
+        pack_run(q + r * RUN, y->qs + r * RUN / 2);
+    }
+}
+
 static void quantize_blocks_iq4_xs(const float *x, block_iq4_xs *y, int64_t n, const float *w) {
     for (int64_t i = 0; i < n; i++) {
         struct frame f;
         int8_t s[QK_K / RUN];
         uint8_t q[QK_K];
-        memset(&y[i], 0, sizeof(y[i]));
         if (!frame_init(&f, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, QK_K)) {
-            y[i].d = BERTH_HALF_NAN;
+            berth_block_nan(&y[i], sizeof(y[i]), &y[i].d);
             continue;
         }
         y[i].d = berth_fit_super(&f, RUN, &grid_4, -32, s, q);
-        for (int r = 0; r < QK_K / RUN; r++) {
-            const unsigned v = (unsigned) (s[r] + 32);
-            y[i].scales_l[r / 2] |= (uint8_t) ((v & 15) << (4 * (r % 2)));
-            y[i].scales_h = (uint16_t) (y[i].scales_h | v >> 4 << (2 * r));
-            pack_run(q + r * RUN, y[i].qs + r * RUN / 2);
-        }
+        pack_super(s, q, &y[i]);
     }
 }
 
 void quantize_row_iq4_xs_ref(const float *GGML_RESTRICT x, block_iq4_xs *GGML_RESTRICT y, int64_t k) {
-    quantize_blocks_iq4_xs(x, y, k / QK_K, NULL);
+    for (int64_t i = 0; i < k / QK_K; i++) {
+        int8_t s[QK_K / RUN];
+        uint8_t q[QK_K];
+        if (!berth_is_finite(x + i * QK_K, QK_K)) {
+            berth_block_nan(&y[i], sizeof(y[i]), &y[i].d);
+            continue;
+        }
+        y[i].d = berth_plain_iq4_xs(x + i * QK_K, values, s, q);
+        pack_super(s, q, &y[i]);
+    }
 }
 
 void dequantize_row_iq4_xs(const block_iq4_xs *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {

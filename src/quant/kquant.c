@@ -7,6 +7,7 @@
 //
 // qs and hmask of q3_K: the 2-bit fields of a byte are 32 elements apart, 128 elements to 32 bytes; the bits of hmask likewise
 // over all 256. ql and qh of q6_K: halves of 128 elements; nibbles of ql are 64 apart, fields of qh 32 apart.
+#include "quant/plain.h"
 #include "quant/quants.h"
 #include "quant/round.h"
 #include "quant/scalar.h"
@@ -29,29 +30,48 @@ static void q3_set_scale(uint8_t *scales, int r, int s) {
     scales[8 + r % 4] |= (uint8_t) ((v >> 4) << (2 * (r / 4)));
 }
 
+static void q3_pack(const int8_t *s, const uint8_t *q, block_q3_K *y) {
+    memset(y->scales, 0, sizeof(y->scales));
+    for (int r = 0; r < N_RUNS; r++) {
+        q3_set_scale(y->scales, r, s[r]);
+    }
+    for (int j = 0; j < 64; j++) {
+        const uint8_t *from = q + j / 32 * 128 + j % 32;
+        y->qs[j]            = (uint8_t) ((from[0] & 3) | (from[32] & 3) << 2 | (from[64] & 3) << 4 | (from[96] & 3) << 6);
+    }
+    memset(y->hmask, 0, sizeof(y->hmask));
+    for (int r = 0; r < 8; r++) {
+        for (int j = 0; j < 32; j++) {
+            y->hmask[j] |= (uint8_t) (q[32 * r + j] >> 2 << r);
+        }
+    }
+}
+
 static void quantize_blocks_q3_K(const float *x, block_q3_K *y, int64_t n, const float *w) {
     for (int64_t i = 0; i < n; i++) {
         struct frame f;
         int8_t s[N_RUNS];
         uint8_t q[QK_K];
-        memset(&y[i], 0, sizeof(y[i]));
         if (!frame_init(&f, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, QK_K)) {
-            y[i].d = BERTH_HALF_NAN;
+            berth_block_nan(&y[i], sizeof(y[i]), &y[i].d);
             continue;
         }
         y[i].d = berth_fit_super(&f, RUN, &grid_q3, -32, s, q);
-        for (int r = 0; r < N_RUNS; r++) {
-            q3_set_scale(y[i].scales, r, s[r]);
-        }
-        for (int j = 0; j < QK_K; j++) {
-            y[i].qs[j / 128 * 32 + j % 32] |= (uint8_t) ((q[j] & 3) << (2 * (j / 32 % 4)));
-            y[i].hmask[j % 32] |= (uint8_t) ((q[j] >> 2) << (j / 32));
-        }
+        q3_pack(s, q, &y[i]);
     }
 }
 
 void quantize_row_q3_K_ref(const float *GGML_RESTRICT x, block_q3_K *GGML_RESTRICT y, int64_t k) {
-    quantize_blocks_q3_K(x, y, k / QK_K, NULL);
+    for (int64_t i = 0; i < k / QK_K; i++) {
+        int8_t s[N_RUNS];
+        uint8_t q[QK_K];
+        if (!berth_is_finite(x + i * QK_K, QK_K)) {
+            berth_block_nan(&y[i], sizeof(y[i]), &y[i].d);
+            continue;
+        }
+        y[i].d = berth_plain_q3(x + i * QK_K, s, q);
+        q3_pack(s, q, &y[i]);
+    }
 }
 
 void dequantize_row_q3_K(const block_q3_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
@@ -74,25 +94,40 @@ BERTH_QUANTIZE_WEIGHTED(q3_K, QK_K)
 
 static const struct grid grid_q6 = {-32, 31, NULL};
 
+static void q6_pack(const uint8_t *q, block_q6_K *y) {
+    for (int j = 0; j < 128; j++) {
+        const uint8_t *from = q + j / 64 * 128 + j % 64;
+        y->ql[j]            = (uint8_t) ((from[0] & 15) | (from[64] & 15) << 4);
+    }
+    for (int j = 0; j < 64; j++) {
+        const uint8_t *from = q + j / 32 * 128 + j % 32;
+        y->qh[j]            = (uint8_t) (from[0] >> 4 | from[32] >> 4 << 2 | from[64] >> 4 << 4 | from[96] >> 4 << 6);
+    }
+}
+
 static void quantize_blocks_q6_K(const float *x, block_q6_K *y, int64_t n, const float *w) {
     for (int64_t i = 0; i < n; i++) {
         struct frame f;
         uint8_t q[QK_K];
-        memset(&y[i], 0, sizeof(y[i]));
         if (!frame_init(&f, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, QK_K)) {
-            y[i].d = BERTH_HALF_NAN;
+            berth_block_nan(&y[i], sizeof(y[i]), &y[i].d);
             continue;
         }
         y[i].d = berth_fit_super(&f, RUN, &grid_q6, -128, y[i].scales, q);
-        for (int j = 0; j < QK_K; j++) {
-            y[i].ql[j / 128 * 64 + j % 64] |= (uint8_t) ((q[j] & 15) << (4 * (j / 64 % 2)));
-            y[i].qh[j / 128 * 32 + j % 32] |= (uint8_t) ((q[j] >> 4) << (2 * (j / 32 % 4)));
-        }
+        q6_pack(q, &y[i]);
     }
 }
 
 void quantize_row_q6_K_ref(const float *GGML_RESTRICT x, block_q6_K *GGML_RESTRICT y, int64_t k) {
-    quantize_blocks_q6_K(x, y, k / QK_K, NULL);
+    for (int64_t i = 0; i < k / QK_K; i++) {
+        uint8_t q[QK_K];
+        if (!berth_is_finite(x + i * QK_K, QK_K)) {
+            berth_block_nan(&y[i], sizeof(y[i]), &y[i].d);
+            continue;
+        }
+        y[i].d = berth_plain_q6(x + i * QK_K, y[i].scales, q);
+        q6_pack(q, &y[i]);
+    }
 }
 
 void dequantize_row_q6_K(const block_q6_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
@@ -113,11 +148,6 @@ BERTH_QUANTIZE_WEIGHTED(q6_K, QK_K)
 
 // ---- q8_K ----
 
-// To nearest even by adding 1.5 * 2^23 and reading the mantissa; what does not fit leaves whatever is there, as in the reference.
-static int rint_wrapped(float v) {
-    return (int) (berth_float_bits(v + 0x1.8p23f) & 0x7fffff) - 0x400000;
-}
-
 void quantize_row_q8_K_ref(const float *GGML_RESTRICT x, block_q8_K *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, x += QK_K) {
         float amax = 0.0f;
@@ -134,7 +164,7 @@ void quantize_row_q8_K_ref(const float *GGML_RESTRICT x, block_q8_K *GGML_RESTRI
         }
         const float inverse = -127.0f / max;
         for (int j = 0; j < QK_K; j++) {
-            y[i].qs[j]          = (int8_t) berth_min_i32(rint_wrapped(inverse * x[j]), 127);
+            y[i].qs[j]          = (int8_t) berth_min_i32(berth_rint_wrapped(inverse * x[j]), 127);
             y[i].bsums[j / RUN] = (int16_t) (y[i].bsums[j / RUN] + y[i].qs[j]);
         }
         y[i].d = 1 / inverse;

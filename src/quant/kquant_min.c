@@ -9,36 +9,60 @@
 // elements apart, 64 elements to 32 bytes; bit r of qh[j] belongs to element j of run r.
 // The 12 bytes of scales hold eight s and eight m: the first four of each in the low 6 bits of bytes 0-3 and 4-7; of the others
 // the low nibbles share bytes 8-11 and the upper two bits sit above those of the first four.
+#include "quant/plain.h"
 #include "quant/quants.h"
 #include "quant/round.h"
 #include "quant/scalar.h"
+
+// quantize_blocks_X: the long search. pack writes s, m and q into y[i].
+#define BLOCKS_WITH_MIN(name, run, q_max, s_max, pack) \
+    static void quantize_blocks_##name(const float *x, block_##name *y, int64_t n, const float *w) { \
+        for (int64_t i = 0; i < n; i++) { \
+            struct frame f; \
+            uint8_t q[QK_K], s[QK_K / (run)], m[QK_K / (run)]; \
+            if (!frame_init(&f, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, QK_K)) { \
+                berth_block_nan(&y[i], sizeof(y[i]), &y[i].d); \
+                y[i].dmin = BERTH_HALF_NAN; \
+                continue; \
+            } \
+            berth_fit_affine_super(&f, run, q_max, s_max, s, m, q, &y[i].d, &y[i].dmin); \
+            pack; \
+        } \
+    }
+
+// quantize_row_X_ref: the reference's bytes.
+#define ROW_WITH_MIN(name, how, s_max, pack) \
+    void quantize_row_##name##_ref(const float *GGML_RESTRICT x, block_##name *GGML_RESTRICT y, int64_t k) { \
+        for (int64_t i = 0; i < k / QK_K; i++) { \
+            uint8_t q[QK_K], s[16], m[16]; \
+            if (!berth_is_finite(x + i * QK_K, QK_K)) { \
+                berth_block_nan(&y[i], sizeof(y[i]), &y[i].d); \
+                y[i].dmin = BERTH_HALF_NAN; \
+                continue; \
+            } \
+            berth_plain_affine(x + i * QK_K, &(how), s_max, s, m, q, &y[i].d, &y[i].dmin); \
+            pack; \
+        } \
+    }
 
 // ---- q2_K ----
 
 enum { RUN_Q2 = 16, N_RUNS_Q2 = QK_K / RUN_Q2 };
 
-static void quantize_blocks_q2_K(const float *x, block_q2_K *y, int64_t n, const float *w) {
-    for (int64_t i = 0; i < n; i++) {
-        struct frame f;
-        uint8_t q[QK_K], s[N_RUNS_Q2], m[N_RUNS_Q2];
-        memset(&y[i], 0, sizeof(y[i]));
-        if (!frame_init(&f, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, QK_K)) {
-            y[i].d = y[i].dmin = BERTH_HALF_NAN;
-            continue;
-        }
-        berth_fit_affine_super(&f, RUN_Q2, 3, 15, s, m, q, &y[i].d, &y[i].dmin);
-        for (int r = 0; r < N_RUNS_Q2; r++) {
-            y[i].scales[r] = (uint8_t) (s[r] | m[r] << 4);
-        }
-        for (int j = 0; j < QK_K; j++) {
-            y[i].qs[j / 128 * 32 + j % 32] |= (uint8_t) (q[j] << (2 * (j / 32 % 4)));
-        }
+static void q2_pack(const uint8_t *s, const uint8_t *m, const uint8_t *q, block_q2_K *y) {
+    for (int r = 0; r < N_RUNS_Q2; r++) {
+        y->scales[r] = (uint8_t) (s[r] | m[r] << 4);
+    }
+    for (int j = 0; j < 64; j++) {
+        const uint8_t *from = q + j / 32 * 128 + j % 32;
+        y->qs[j]            = (uint8_t) (from[0] | from[32] << 2 | from[64] << 4 | from[96] << 6);
     }
 }
 
-void quantize_row_q2_K_ref(const float *GGML_RESTRICT x, block_q2_K *GGML_RESTRICT y, int64_t k) {
-    quantize_blocks_q2_K(x, y, k / QK_K, NULL);
-}
+BLOCKS_WITH_MIN(q2_K, RUN_Q2, 3, 15, q2_pack(s, m, q, &y[i]))
+
+static const struct line_search line_q2 = {RUN_Q2, 3, -0.5f, 0.1f, 16, true};
+ROW_WITH_MIN(q2_K, line_q2, 15, q2_pack(s, m, q, &y[i]))
 
 void dequantize_row_q2_K(const block_q2_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
@@ -77,26 +101,18 @@ static void unpack_scales(const uint8_t *packed, uint8_t *s, uint8_t *m) {
     }
 }
 
-static void quantize_blocks_q4_K(const float *x, block_q4_K *y, int64_t n, const float *w) {
-    for (int64_t i = 0; i < n; i++) {
-        struct frame f;
-        uint8_t q[QK_K], s[N_RUNS], m[N_RUNS];
-        memset(&y[i], 0, sizeof(y[i]));
-        if (!frame_init(&f, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, QK_K)) {
-            y[i].d = y[i].dmin = BERTH_HALF_NAN;
-            continue;
-        }
-        berth_fit_affine_super(&f, RUN, 15, 63, s, m, q, &y[i].d, &y[i].dmin);
-        pack_scales(s, m, y[i].scales);
-        for (int j = 0; j < QK_K; j++) {
-            y[i].qs[j / 64 * 32 + j % 32] |= (uint8_t) (q[j] << (4 * (j / 32 % 2)));
-        }
+static void q4_pack(const uint8_t *s, const uint8_t *m, const uint8_t *q, block_q4_K *y) {
+    pack_scales(s, m, y->scales);
+    for (int j = 0; j < 128; j++) {
+        const uint8_t *from = q + j / 32 * 64 + j % 32;
+        y->qs[j]            = (uint8_t) (from[0] | from[32] << 4);
     }
 }
 
-void quantize_row_q4_K_ref(const float *GGML_RESTRICT x, block_q4_K *GGML_RESTRICT y, int64_t k) {
-    quantize_blocks_q4_K(x, y, k / QK_K, NULL);
-}
+BLOCKS_WITH_MIN(q4_K, RUN, 15, 63, q4_pack(s, m, q, &y[i]))
+
+static const struct line_search line_q4 = {RUN, 15, -1.0f, 0.1f, 21, false};
+ROW_WITH_MIN(q4_K, line_q4, 63, q4_pack(s, m, q, &y[i]))
 
 void dequantize_row_q4_K(const block_q4_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {
@@ -116,27 +132,24 @@ void dequantize_row_q4_K(const block_q4_K *GGML_RESTRICT x, float *GGML_RESTRICT
 
 BERTH_QUANTIZE_WEIGHTED(q4_K, QK_K)
 
-static void quantize_blocks_q5_K(const float *x, block_q5_K *y, int64_t n, const float *w) {
-    for (int64_t i = 0; i < n; i++) {
-        struct frame f;
-        uint8_t q[QK_K], s[N_RUNS], m[N_RUNS];
-        memset(&y[i], 0, sizeof(y[i]));
-        if (!frame_init(&f, x + i * QK_K, w != NULL ? w + i * QK_K : NULL, QK_K)) {
-            y[i].d = y[i].dmin = BERTH_HALF_NAN;
-            continue;
-        }
-        berth_fit_affine_super(&f, RUN, 31, 63, s, m, q, &y[i].d, &y[i].dmin);
-        pack_scales(s, m, y[i].scales);
-        for (int j = 0; j < QK_K; j++) {
-            y[i].qs[j / 64 * 32 + j % 32] |= (uint8_t) ((q[j] & 15) << (4 * (j / 32 % 2)));
-            y[i].qh[j % 32] |= (uint8_t) ((q[j] >> 4) << (j / 32));
+static void q5_pack(const uint8_t *s, const uint8_t *m, const uint8_t *q, block_q5_K *y) {
+    pack_scales(s, m, y->scales);
+    for (int j = 0; j < 128; j++) {
+        const uint8_t *from = q + j / 32 * 64 + j % 32;
+        y->qs[j]            = (uint8_t) ((from[0] & 15) | (from[32] & 15) << 4);
+    }
+    memset(y->qh, 0, sizeof(y->qh));
+    for (int r = 0; r < N_RUNS; r++) {
+        for (int j = 0; j < RUN; j++) {
+            y->qh[j] |= (uint8_t) (q[RUN * r + j] >> 4 << r);
         }
     }
 }
 
-void quantize_row_q5_K_ref(const float *GGML_RESTRICT x, block_q5_K *GGML_RESTRICT y, int64_t k) {
-    quantize_blocks_q5_K(x, y, k / QK_K, NULL);
-}
+BLOCKS_WITH_MIN(q5_K, RUN, 31, 63, q5_pack(s, m, q, &y[i]))
+
+static const struct line_search line_q5 = {RUN, 31, -0.5f, 0.1f, 16, false};
+ROW_WITH_MIN(q5_K, line_q5, 63, q5_pack(s, m, q, &y[i]))
 
 void dequantize_row_q5_K(const block_q5_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k) {
     for (int64_t i = 0; i < k / QK_K; i++, y += QK_K) {

@@ -246,6 +246,11 @@ BERTH_QUANTIZE_PLAIN(q8_0, QK)
 
 // ---- with weights ----
 
+static const struct scale_search scale_4 = {QK, 8, false};
+static const struct scale_search scale_5 = {QK, 16, false};
+static const struct line_search line_4   = {QK, 15, -0.9f, 0.05f, 37, false};
+static const struct line_search line_5   = {QK, 31, -0.9f, 0.05f, 37, false};
+
 // True: the block has to be searched, with these weights. False: it is done, without any.
 #define SEARCHED(name, x, y, w, power, weight, i) \
     berth_weighted_init((x) + (i) *QK, (w) + (i) *QK, power, weight) || \
@@ -261,7 +266,7 @@ static void quantize_blocks_q4_0(const float *x, block_q4_0 *y, int64_t n, const
         float weight[QK];
         uint8_t q[QK];
         if (SEARCHED(q4_0, x, y, w, power, weight, i)) {
-            y[i].d = berth_float_to_half(berth_weighted_scale(x + i * QK, weight, 8, q));
+            y[i].d = berth_float_to_half(berth_weighted_scale(x + i * QK, weight, &scale_4, q));
             pack_4(q, y[i].qs);
         }
     }
@@ -277,7 +282,7 @@ static void quantize_blocks_q5_0(const float *x, block_q5_0 *y, int64_t n, const
         float weight[QK];
         uint8_t q[QK];
         if (SEARCHED(q5_0, x, y, w, power, weight, i)) {
-            y[i].d = berth_float_to_half(berth_weighted_scale(x + i * QK, weight, 16, q));
+            y[i].d = berth_float_to_half(berth_weighted_scale(x + i * QK, weight, &scale_5, q));
             pack_5(q, y[i].qs, y[i].qh);
         }
     }
@@ -293,7 +298,7 @@ static void quantize_blocks_q4_1(const float *x, block_q4_1 *y, int64_t n, const
         float weight[QK], m;
         uint8_t q[QK];
         if (SEARCHED(q4_1, x, y, w, power, weight, i)) {
-            y[i].d = berth_float_to_half(berth_weighted_line(x + i * QK, weight, 15, q, &m));
+            y[i].d = berth_float_to_half(berth_weighted_line(x + i * QK, weight, &line_4, q, &m));
             y[i].m = berth_float_to_half(m);
             pack_4(q, y[i].qs);
         }
@@ -310,7 +315,7 @@ static void quantize_blocks_q5_1(const float *x, block_q5_1 *y, int64_t n, const
         float weight[QK], m;
         uint8_t q[QK];
         if (SEARCHED(q5_1, x, y, w, power, weight, i)) {
-            y[i].d = berth_float_to_half(berth_weighted_line(x + i * QK, weight, 31, q, &m));
+            y[i].d = berth_float_to_half(berth_weighted_line(x + i * QK, weight, &line_5, q, &m));
             y[i].m = berth_float_to_half(m);
             pack_5(q, y[i].qs, y[i].qh);
         }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // quants.h: rows of floats to blocks and back, one pair of functions a format.
 // quantize_row_X_ref(x, y, k) and dequantize_row_X(x, y, k): k elements, a whole number of blocks; a rest is left alone.
+// quantize_row_X_ref writes the reference's bytes (but in iq3_xxs, iq3_s and iq2_s): copies and caches use it.
 // quantize_X(src, dst, nrows, n_per_row, imatrix): whole rows, returns the bytes written, 0 with the last error set if n_per_row
-// is no whole number of blocks. imatrix: NULL, or n_per_row weights of the squared error, the same for every row. Non-finite
-// input: the simple formats follow the reference; a K or iq block that holds any becomes NaN throughout, so that
-// ggml_validate_row_data finds it.
-// All of them are pure and safe on any thread; the init and free calls have nothing to do, since the tables are constant.
+// is no whole number of blocks; K and iq formats are searched longer. imatrix: NULL, or n_per_row weights of the squared error,
+// the same for every row. Non-finite input: the simple formats follow the reference; a K or iq block that holds any becomes NaN
+// throughout, so that ggml_validate_row_data finds it. All of them are pure and safe on any thread; the init and free calls have
+// nothing to do, since the tables are constant.
 #pragma once
 
 #include "quant/blocks.h"

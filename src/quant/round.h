@@ -6,6 +6,7 @@
 
 #include "base/base.h"
 #include "quant/blocks.h"
+#include "quant/half.h"
 #include "quant/vec.h"
 
 #include <math.h>
@@ -16,9 +17,10 @@
 #endif
 
 #if defined(__aarch64__)
-// Toward zero; to nearest, ties away from zero: one instruction each that does just this.
+// Toward zero; to nearest, ties away from zero: one instruction each that does just this. The first as a vector, since
+// vcvts_s32_f32 is a plain cast to some compilers.
 static inline int32_t berth_trunc_i32(float v) {
-    return vcvts_s32_f32(v);
+    return vget_lane_s32(vcvt_s32_f32(vdup_n_f32(v)), 0);
 }
 
 static inline int32_t berth_round_i32(float v) {
@@ -39,6 +41,11 @@ static inline int32_t berth_round_i32(float v) {
     return berth_trunc_i32(roundf(v));
 }
 #endif
+
+// To nearest even by adding 1.5 * 2^23 and reading the mantissa; what does not fit leaves whatever is there, as in the reference.
+static inline int32_t berth_rint_wrapped(float v) {
+    return (int32_t) (berth_float_bits(v + 0x1.8p23f) & 0x7fffff) - 0x400000;
+}
 
 static inline int32_t berth_min_i32(int32_t a, int32_t b) {
     return a < b ? a : b;
@@ -62,6 +69,15 @@ static inline v4i berth_round_4(v4f v) {
     return (v4i) vcvtaq_s32_f32((float32x4_t) v);
 #else
     return (v4i){berth_round_i32(v[0]), berth_round_i32(v[1]), berth_round_i32(v[2]), berth_round_i32(v[3])};
+#endif
+}
+
+// a * b + c as the reference's builds have it: with one rounding where that is an instruction of the base architecture.
+static inline float berth_mad(float a, float b, float c) {
+#if defined(__aarch64__)
+    return fmaf(a, b, c);
+#else
+    return a * b + c;
 #endif
 }
 

@@ -1,34 +1,23 @@
 // SPDX-License-Identifier: MIT
-// weighted.c: scales of the simple formats under weights. What is tried, and what counts as better, is the reference's, observed
-// through its results; which of several all but equal trials wins depends on the last bit, so every sum is taken element by
-// element in the order of the row. Four trials go side by side in the lanes of a vector, which leaves each one's order alone.
+// weighted.c: scales, and scales and offsets, under weights. What is tried, and what counts as better, is the reference's,
+// observed through its results; which of several all but equal trials wins depends on the last bit, so every sum is taken element
+// by element in the order of the row. Four trials go side by side in the lanes of a vector, which leaves each one's order alone.
 //
 // A scale. Trials put the element of the largest magnitude on bias + t / 10, t from -9 to 9, and round all others with it. Each
 // has its least-squares scale A / B, with A = sum(w x q) and B = sum(w q q); the largest A * A / B wins, t = 0 first, then
 // upward.
 //
-// A line. Trials spread the levels over the range from the offset to the largest element, with q_max + t / 20 steps, t from -18
-// to 18; each has its least-squares line. One that leaves a smaller error is kept at once, and its offset is where the following
+// A line. Trials spread the levels over the range from the offset to the largest element, with about q_max steps; each has its
+// least-squares line. One that leaves a smaller error is kept at once, and its offset is where the following
 // trials start: so lanes after the first that is kept are computed anew.
 #include "quant/weighted.h"
-#include "quant/half.h"
+#include "quant/round.h"
 #include "quant/vec.h"
 
 #include <math.h>
 #if defined(__aarch64__)
 #    include <arm_neon.h>
 #endif
-
-enum { N = WEIGHTED_BLOCK };
-
-// a * b + c as the reference's builds have it: with one rounding where that is an instruction of the base architecture.
-static inline float mad(float a, float b, float c) {
-#if defined(__aarch64__)
-    return fmaf(a, b, c);
-#else
-    return a * b + c;
-#endif
-}
 
 static inline v4f v4_mad(v4f a, v4f b, v4f c) {
 #if defined(__aarch64__)
@@ -49,8 +38,8 @@ static inline v4f snap(v4f v, int lo, int hi) {
     return __builtin_convertvector(q, v4f);
 }
 
-static void write_levels(const float *x, float offset, float inverse, int lo, int hi, uint8_t *q) {
-    for (int j = 0; j < N; j += 4) {
+static void write_levels(const float *x, int len, float offset, float inverse, int lo, int hi, uint8_t *q) {
+    for (int j = 0; j < len; j += 4) {
         const v4f l = snap((v4_load(x + j) - v4_all(offset)) * v4_all(inverse), lo, hi);
         for (int k = 0; k < 4; k++) {
             q[j + k] = (uint8_t) ((int) l[k] - lo);
@@ -70,12 +59,12 @@ float berth_row_power(const float *x, int64_t n) {
 
 bool berth_weighted_init(const float *x, const float *w, float power, float *weight) {
     bool any = false;
-    for (int j = 0; j < N; j++) {
+    for (int j = 0; j < WEIGHTED_BLOCK; j++) {
         if (!(w[j] >= 0.0f && w[j] < INFINITY)) {
             return false;
         }
         any       = any || w[j] > 0.0f;
-        weight[j] = w[j] * sqrtf(mad(x[j], x[j], power));
+        weight[j] = w[j] * sqrtf(berth_mad(x[j], x[j], power));
     }
     return any;
 }
@@ -85,41 +74,55 @@ bool berth_weighted_init(const float *x, const float *w, float power, float *wei
 enum { N_SCALES = 19, SCALE_SLOTS = 20 };
 
 // A and B of all trials.
-static void scale_sums(const float *x, const float *weight, const float *inverse, int bias, float *a, float *b) {
-    float wx[N];
-    for (int j = 0; j < N; j++) {
+static inline void scale_sums(
+    const float *x, const float *weight, const float *inverse, const struct scale_search *how, float *a, float *b) {
+    float wx[WEIGHTED_BLOCK];
+    for (int j = 0; j < how->len; j++) {
         wx[j] = weight[j] * x[j];
     }
     for (int t = 0; t < SCALE_SLOTS; t += 4) {
         const v4f inv = v4_load(inverse + t);
         v4f at        = v4_all(0.0f);
         v4f bt        = v4_all(0.0f);
-        for (int j = 0; j < N; j++) {
-            const v4f l = snap(v4_all(x[j]) * inv, -bias, bias - 1);
-            at += v4_all(wx[j]) * l;
-            bt += v4_all(weight[j]) * l * l;
+        v4f at_once   = at;
+        v4f bt_once   = bt;
+        for (int j = 0; j < how->len; j++) {
+            const v4f l  = snap(v4_all(x[j]) * inv, -how->bias, how->bias - 1);
+            const v4f wl = v4_all(weight[j]) * l;
+            if (how->fused) {
+                at_once = v4_mad(v4_all(wx[j]), l, at_once);
+                bt_once = v4_mad(wl, l, bt_once);
+            }
+            if (!how->fused || t == 0) {
+                at += v4_all(wx[j]) * l;
+                bt += wl * l;
+            }
         }
-        v4_store(a + t, at);
-        v4_store(b + t, bt);
+        v4_store(a + t, how->fused ? at_once : at);
+        v4_store(b + t, how->fused ? bt_once : bt);
+        if (t == 0) {
+            a[0] = at[0];
+            b[0] = bt[0];
+        }
     }
 }
 
-float berth_weighted_scale(const float *x, const float *weight, int bias, uint8_t *q) {
+float berth_weighted_scale(const float *x, const float *weight, const struct scale_search *how, uint8_t *q) {
     static const float least = 1e-15f; // what is smaller counts as zero
     float max                = 0.0f;
     float inverse[SCALE_SLOTS], a[SCALE_SLOTS], b[SCALE_SLOTS];
-    for (int j = 0; j < N; j++) {
+    for (int j = 0; j < how->len; j++) {
         max = fabsf(x[j]) > fabsf(max) ? x[j] : max;
     }
     if (fabsf(max) < least) {
-        memset(q, 0, N);
+        memset(q, 0, (size_t) how->len);
         return 0.0f;
     }
     for (int t = 0; t < SCALE_SLOTS; t++) {
         const int tenths = t == 0 || t == N_SCALES ? 0 : t < 10 ? t - 10 : t - 9;
-        inverse[t]       = -((float) bias + 0.1f * (float) tenths) / max;
+        inverse[t]       = -((float) how->bias + 0.1f * (float) tenths) / max;
     }
-    scale_sums(x, weight, inverse, bias, a, b);
+    scale_sums(x, weight, inverse, how, a, b);
     int chosen  = 0;
     float scale = b[0] != 0.0f ? a[0] / b[0] : 0.0f;
     float best  = scale * a[0];
@@ -130,13 +133,11 @@ float berth_weighted_scale(const float *x, const float *weight, int bias, uint8_
             best   = scale * a[t];
         }
     }
-    write_levels(x, 0.0f, inverse[chosen], -bias, bias - 1, q);
+    write_levels(x, how->len, 0.0f, inverse[chosen], -how->bias, how->bias - 1, q);
     return scale;
 }
 
 // ---- a line ----
-
-enum { N_LINES = 37 };
 
 // Four trials: what rounds x to levels, the line that fits them, and the error it leaves; INFINITY where there is none.
 struct lines {
@@ -145,25 +146,26 @@ struct lines {
     v4f error;
 };
 
-static inline v4f line_error(const float *x, const float *weight, int q_max, v4f from, v4f inverse, v4f scale, v4f offset) {
+static inline v4f line_error(
+    const float *x, const float *weight, const struct line_search *how, v4f from, v4f inverse, v4f scale, v4f offset) {
     v4f error = v4_all(0.0f);
-    for (int j = 0; j < N; j++) {
-        const v4f l = snap(inverse * (v4_all(x[j]) - from), 0, q_max);
+    for (int j = 0; j < how->len; j++) {
+        const v4f l = snap(inverse * (v4_all(x[j]) - from), 0, how->q_max);
         const v4f e = v4_mad(scale, l, offset) - v4_all(x[j]);
-        error       = v4_mad(v4_all(weight[j]), e * e, error);
+        error       = v4_mad(v4_all(weight[j]), how->absolute ? v4_abs(e) : e * e, error);
     }
     return error;
 }
 
 // sum_w, sum_x: of weight and weight * x.
-static void fit_lines(
-    const float *x, const float *weight, float sum_w, float sum_x, int q_max, float from, float top, int first, struct lines *l) {
+static inline void fit_lines(const float *x, const float *weight, float sum_w, float sum_x, const struct line_search *how,
+    float from, float top, int first, struct lines *l) {
     v4f sq = v4_all(0.0f), sqq = sq, sqx = sq;
     for (int k = 0; k < 4; k++) {
-        l->inverse[k] = (-0.9f + 0.05f * (float) (first + k) + (float) q_max) / (top - from);
+        l->inverse[k] = (how->first + how->step * (float) (first + k) + (float) how->q_max) / (top - from);
     }
-    for (int j = 0; j < N; j++) {
-        const v4f q  = snap(l->inverse * (v4_all(x[j]) - v4_all(from)), 0, q_max);
+    for (int j = 0; j < how->len; j++) {
+        const v4f q  = snap(l->inverse * (v4_all(x[j]) - v4_all(from)), 0, how->q_max);
         const v4f wq = v4_all(weight[j]) * q;
         sq += wq;
         sqq += wq * q;
@@ -175,45 +177,46 @@ static void fit_lines(
     const v4i above = level > v4_all(0.0f);
     l->scale        = v4_select(above, sqx / sqq, slope);
     l->offset       = v4_select(above, v4_all(0.0f), level);
-    const v4f error = line_error(x, weight, q_max, v4_all(from), l->inverse, l->scale, l->offset);
+    const v4f error = line_error(x, weight, how, v4_all(from), l->inverse, l->scale, l->offset);
     l->error        = v4_select(det > v4_all(0.0f), error, v4_all(INFINITY));
 }
 
-float berth_weighted_line(const float *x, const float *weight, int q_max, uint8_t *q, float *m) {
+static inline float fit_line(const float *x, const float *weight, const struct line_search *how, uint8_t *q, float *m) {
     float lo    = x[0];
     float top   = x[0];
     float sum_w = weight[0];
     float sum_x = weight[0] * x[0];
-    for (int j = 1; j < N; j++) {
+    for (int j = 1; j < how->len; j++) {
         lo  = x[j] < lo ? x[j] : lo;
         top = x[j] > top ? x[j] : top;
         sum_w += weight[j];
-        sum_x = mad(weight[j], x[j], sum_x);
+        sum_x = berth_mad(weight[j], x[j], sum_x);
     }
     float from = lo > 0.0f ? 0.0f : lo;
     *m         = from;
     if (top <= from) {
-        memset(q, 0, N);
+        memset(q, 0, (size_t) how->len);
         return 0.0f;
     }
-    float inverse = (float) q_max / (top - from);
+    float inverse = (float) how->q_max / (top - from);
     float scale   = 1.0f / inverse;
     float best    = 0.0f;
-    write_levels(x, from, inverse, 0, q_max, q);
-    for (int j = 0; j < N; j++) {
-        const float e = mad(scale, (float) q[j], from) - x[j];
-        best += weight[j] * (e * e); // here the reference rounds twice
+    write_levels(x, how->len, from, inverse, 0, how->q_max, q);
+    for (int j = 0; j < how->len; j++) {
+        const float e = berth_mad(scale, (float) q[j], from) - x[j];
+        // Of squares the reference rounds the product and the sum.
+        best = how->absolute ? berth_mad(weight[j], fabsf(e), best) : best + weight[j] * (e * e);
     }
-    for (int t = 0; t < N_LINES;) {
+    for (int t = 0; t < how->n_trials;) {
         struct lines l;
-        fit_lines(x, weight, sum_w, sum_x, q_max, *m, top, t, &l);
-        const int n = N_LINES - t < 4 ? N_LINES - t : 4;
+        fit_lines(x, weight, sum_w, sum_x, how, *m, top, t, &l);
+        const int n = how->n_trials - t < 4 ? how->n_trials - t : 4;
         int k       = 0;
         while (k < n && !(l.error[k] < best)) {
             k++;
         }
         if (k < n) {
-            write_levels(x, *m, l.inverse[k], 0, q_max, q);
+            write_levels(x, how->len, *m, l.inverse[k], 0, how->q_max, q);
             best  = l.error[k];
             scale = l.scale[k];
             *m    = l.offset[k];
@@ -222,4 +225,14 @@ float berth_weighted_line(const float *x, const float *weight, int q_max, uint8_
         t += k;
     }
     return scale;
+}
+
+float berth_weighted_line(const float *x, const float *weight, const struct line_search *how, uint8_t *q, float *m) {
+    // The length is one of two constants: loops of known length are a third faster.
+    struct line_search run = *how;
+    if (how->len == WEIGHTED_BLOCK) {
+        run.len = WEIGHTED_BLOCK;
+        return fit_line(x, weight, &run, q, m);
+    }
+    return fit_line(x, weight, how, q, m);
 }

@@ -7,20 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-double op_quant_nmse(enum ggml_type type) {
-    static const struct {
-        enum ggml_type type;
-        double nmse;
-    } searched[] = {{GGML_TYPE_Q2_K, 0.1}, {GGML_TYPE_Q3_K, 0.03}, {GGML_TYPE_Q4_K, 0.006}, {GGML_TYPE_Q5_K, 0.002},
-        {GGML_TYPE_Q6_K, 5e-4}, {GGML_TYPE_IQ4_NL, 0.012}, {GGML_TYPE_IQ4_XS, 0.01}};
-    for (size_t i = 0; i < sizeof searched / sizeof searched[0]; i++) {
-        if (searched[i].type == type) {
-            return searched[i].nmse;
-        }
-    }
-    return OP_EXACT;
-}
-
 double *op_values(const struct ggml_tensor *t) {
     double *v = malloc((size_t) ggml_nelements(t) * sizeof *v + 1);
     float *x  = malloc((size_t) t->ne[0] * sizeof *x + 1);

@@ -36,11 +36,6 @@
 // often where an activation goes through a table of halves, as ggml has it (1.5e-6).
 #define OP_BF16 2e-6
 
-// For results of a quantised type: the simple formats are the reference's to the byte. The K and iq4 formats search for good
-// scales, and Berth searches in its own way: two good answers differ by up to twice the squared error of one (tests/quant
-// compares those).
-double op_quant_nmse(enum ggml_type type);
-
 struct op_suite;
 
 // Fills out with the result's elements in their order.
