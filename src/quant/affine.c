@@ -596,6 +596,23 @@ static struct plan search(struct search *z) {
     return best;
 }
 
+// d and dmin to be written with the levels of the plan's, so that products keep their size (frame_growth).
+static void unbias(const struct search *z, struct plan *p) {
+    float xx = 0.0f, xy = 0.0f;
+    for (int r = 0; r < QK_K / z->len; r++) {
+        struct sums sum    = z->sums[r];
+        const float scale  = p->d * (float) p->s[r];
+        const float offset = -p->dmin * (float) p->m[r];
+        sum_levels(z->f->x + r * z->len, z->f->w + r * z->len, z->len, reciprocal(scale), offset, z->q_max, &sum);
+        xx += sum.xx;
+        xy += scale * sum.qx + offset * sum.x;
+    }
+    const float growth = frame_growth(z->f, xx, xy, 1.0f);
+    p->d *= growth;
+    p->dmin *= growth;
+    round_halves(z, p);
+}
+
 void berth_fit_affine_super(
     const struct frame *f, int len, int q_max, int s_max, uint8_t *s, uint8_t *m, uint8_t *q, uint16_t *d, uint16_t *dmin) {
     struct search z = {
@@ -619,6 +636,7 @@ void berth_fit_affine_super(
         m[r] = (uint8_t) best.m[r];
         write_levels(f->x + r * len, len, best.d * (float) best.s[r], -best.dmin * (float) best.m[r], q_max, q + r * len);
     }
+    unbias(&z, &best);
     *d    = best.h;
     *dmin = best.hmin;
 }

@@ -78,7 +78,7 @@ static bool fit(
             octet_init(lattice, &f, 4 * c + u, even && is_odd(out->sign[4 * c + u]), &cells[c]);
         }
     }
-    out->d = berth_lattice_fit(&f, cells, N_CELLS, levels, 16, &d, out->scale);
+    out->d = berth_lattice_fit(&f, cells, N_CELLS, levels, 16, 1.0f, &d, out->scale);
     for (int o = 0; o < N_OCTETS; o++) {
         const struct cell *cell = &cells[o / 4];
         const struct unit *unit = &cell->unit[o % 4];

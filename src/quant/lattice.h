@@ -67,9 +67,10 @@ int berth_lattice_best(const struct lattice *lattice, const float *x, const floa
 // The way a unit is written at this scale.
 int berth_lattice_way(const struct cell *cell, const struct unit *unit, float scale);
 
-// Chooses d (a half, returned, its value in the frame in *d) and a level of levels[0..n_levels) for each cell.
-uint16_t berth_lattice_fit(
-    const struct frame *f, const struct cell *cells, int n_cells, const float *levels, int n_levels, float *d, uint8_t *level);
+// Chooses a level of levels[0..n_levels) for each cell, and d: *d is the one that points are chosen for; the half returned, a
+// little larger, is the one to be written with them (frame_growth, part).
+uint16_t berth_lattice_fit(const struct frame *f, const struct cell *cells, int n_cells, const float *levels, int n_levels,
+    float part, float *d, uint8_t *level);
 
 // Element to be flipped so that a point written with one wrong sign costs least.
 int berth_lattice_flip(const struct lattice *lattice, int point, const float *x, const float *w);

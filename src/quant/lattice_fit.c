@@ -274,6 +274,19 @@ static float refit(const struct search *z, const struct choice *c) {
     return a > 0.0f ? a / b : 0.0f;
 }
 
+// By how much d grows so that products keep their size.
+static float growth(const struct frame *f, const struct search *z, const struct choice *c, float part) {
+    float xx = 0.0f, xy = 0.0f;
+    for (int i = 0; i < QK_K; i++) {
+        xx += f->w[i] * f->x[i] * f->x[i];
+    }
+    for (int i = 0; i < z->n_cells; i++) {
+        const float scale = c->d * z->levels[c->level[i]];
+        xy += scale * cell_at(&z->steps[i], scale).a;
+    }
+    return frame_growth(f, xx, xy, part);
+}
+
 // Steps and bounds of all cells. Returns the largest of their own scales.
 static float search_init(const struct cell *cells, struct search *z) {
     float max  = 0.0f;
@@ -290,8 +303,8 @@ static float search_init(const struct cell *cells, struct search *z) {
     return max;
 }
 
-uint16_t berth_lattice_fit(
-    const struct frame *f, const struct cell *cells, int n_cells, const float *levels, int n_levels, float *d, uint8_t *level) {
+uint16_t berth_lattice_fit(const struct frame *f, const struct cell *cells, int n_cells, const float *levels, int n_levels,
+    float part, float *d, uint8_t *level) {
     enum { N_ROUNDS = 4 };
     struct choice best = {.d = 0.0f};
     struct search z;
@@ -318,6 +331,8 @@ uint16_t berth_lattice_fit(
         best = c;
     }
     *d = best.d;
+    best.d *= growth(f, &z, &best, part);
+    best.h = frame_round_half(f, &best.d);
     memcpy(level, best.level, (size_t) n_cells);
     return best.h;
 }

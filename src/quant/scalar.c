@@ -231,6 +231,17 @@ static inline float level(const struct grid *grid, int i) {
     return grid->values != NULL ? (float) grid->values[i] : grid->lo + (float) i;
 }
 
+// The scale to be written with the levels of this one, so that products keep their size (frame_growth).
+static uint16_t unbiased(const struct frame *f, int at, int len, const struct grid *grid, float scale) {
+    float a, b, xx = 0.0f;
+    for (int i = at; i < at + len; i++) {
+        xx += f->w[i] * f->x[i] * f->x[i];
+    }
+    project(f->x + at, f->w + at, len, grid, 1.0f / scale, &a, &b);
+    scale *= frame_growth(f, xx, scale * a, 1.0f);
+    return frame_round_half(f, &scale);
+}
+
 uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid *grid, uint8_t *q) {
     const float *x  = f->x + at;
     const float *w  = f->w + at;
@@ -256,7 +267,7 @@ uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid
         }
     }
     write_levels(x, len, grid, best.d, q);
-    return best.h;
+    return best.d != 0.0f ? unbiased(f, at, len, grid, best.d) : best.h;
 }
 
 // ---- a superblock ----
@@ -543,6 +554,22 @@ static float least_need(const struct curve *c, int n_peaks) {
     return scale;
 }
 
+// The d to be written with the levels of the plan's, so that products keep their size (frame_growth).
+static uint16_t unbiased_super(const struct search *z, const struct plan *p) {
+    float xx = 0.0f, xy = 0.0f;
+    for (int i = 0; i < QK_K; i++) {
+        xx += z->f->w[i] * z->f->x[i] * z->f->x[i];
+    }
+    for (int r = 0; r < z->n_runs; r++) {
+        const float scale = p->d * (float) p->s[r];
+        float a, b;
+        project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, reciprocal(scale), &a, &b);
+        xy += scale * a;
+    }
+    float d = p->d * frame_growth(z->f, xx, xy, 1.0f);
+    return frame_round_half(z->f, &d);
+}
+
 uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid, int s_min, int8_t *s, uint8_t *q) {
     enum { N_TRIALS = 48, N_HARD_TRIALS = 128, N_FINE_TRIALS = 12 };
     struct search z = {
@@ -604,5 +631,5 @@ uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid
         s[r] = (int8_t) best.s[r];
         write_levels(f->x + r * len, len, grid, best.d * (float) best.s[r], q + r * len);
     }
-    return best.h;
+    return unbiased_super(&z, &best);
 }
