@@ -65,9 +65,11 @@ static bool shape_read(struct gguf_reader *r, const char *name, int64_t ne[GGML_
     info->type = (uint8_t) type;
     if (!berth_gguf_nbytes((enum ggml_type) type, ne, size)) {
         berth_gguf_source_fail(r->s, at,
-            "tensor '%s' of type %s with %" PRId64 " x %" PRId64 " x %" PRId64 " x %" PRId64
-            " elements: no size, no whole blocks, or more than 2^63 bytes",
-            name, ggml_type_name((enum ggml_type) type), ne[0], ne[1], ne[2], ne[3]);
+            "tensor '%s' of type %s with %" PRId64 " x %" PRId64 " x %" PRId64 " x %" PRId64 " elements: %s", name,
+            ggml_type_name((enum ggml_type) type), ne[0], ne[1], ne[2], ne[3],
+            ne[0] < 0 || ne[1] < 0 || ne[2] < 0 || ne[3] < 0     ? "an extent is negative"
+            : ne[0] % ggml_blck_size((enum ggml_type) type) != 0 ? "no whole blocks"
+                                                                 : "more than 2^63 elements or bytes");
         return false;
     }
     return GGUF_READ(r, &info->offset, "offset of a tensor");
@@ -228,6 +230,9 @@ struct gguf_context *berth_gguf_read(struct gguf_source *s, struct gguf_init_par
     if (!ok) {
         gguf_free(r.ctx);
         return NULL;
+    }
+    if (s->file != NULL && s->base > 0) { // programs seek to it in the file that they gave
+        r.ctx->data_offset += (size_t) s->base;
     }
     return r.ctx;
 }

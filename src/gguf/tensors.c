@@ -10,18 +10,16 @@ const int64_t berth_gguf_ones[GGML_MAX_DIMS] = {1, 1, 1, 1};
 
 bool berth_gguf_nbytes(enum ggml_type type, const int64_t ne[GGML_MAX_DIMS], size_t *size) {
     const struct berth_type_row *row = berth_type_row(type);
-    if (row == NULL || ne[0] < 0 || ne[0] % row->traits.blck_size != 0) {
+    int64_t n_bytes, n = ne[0]; // elements
+    if (row == NULL || ne[0] < 0 || ne[0] % row->traits.blck_size != 0 ||
+        !berth_mul_i64_ok(ne[0] / row->traits.blck_size, (int64_t) row->traits.type_size, &n_bytes)) {
         return false;
     }
-    int64_t n = 1; // elements
-    for (int i = 0; i < GGML_MAX_DIMS; i++) {
-        if (ne[i] < (i > 0) || !berth_mul_i64_ok(n, ne[i], &n)) {
+    // Each product is a stride: it has to fit also where an extent of zero makes the whole empty.
+    for (int i = 1; i < GGML_MAX_DIMS; i++) {
+        if (ne[i] < 0 || !berth_mul_i64_ok(n_bytes, ne[i], &n_bytes) || !berth_mul_i64_ok(n, ne[i], &n)) {
             return false;
         }
-    }
-    int64_t n_bytes;
-    if (!berth_mul_i64_ok(n / row->traits.blck_size, (int64_t) row->traits.type_size, &n_bytes)) {
-        return false;
     }
     *size = (size_t) n_bytes;
     return true;

@@ -143,12 +143,20 @@ static inline struct ggml_context *gguf_sample_tensors(
     for (int type = 0; type < GGML_TYPE_COUNT; type++) {
         const int64_t blck_size = ggml_blck_size((enum ggml_type) type); // Berth's: the reference has no row for removed types
         if (blck_size > 0) {
-            const int64_t ne[4] = {blck_size * (int64_t) (1 + check_rng_below(rng, 3)), (int64_t) (1 + check_rng_below(rng, 3)),
-                (int64_t) (1 + check_rng_below(rng, 3)), (int64_t) (1 + check_rng_below(rng, 2))};
+            int64_t ne[4]    = {blck_size * (int64_t) (1 + check_rng_below(rng, 3)), (int64_t) (1 + check_rng_below(rng, 3)),
+                   (int64_t) (1 + check_rng_below(rng, 3)), (int64_t) (1 + check_rng_below(rng, 2))};
+            const int n_dims = (int) (1 + check_rng_below(rng, 4));
+            if (check_rng_below(rng, 6) == 0) {
+                // Nothing in it, but it has a name and a shape. The reference writes no extent of zero behind the last above one.
+                ne[n_dims > 2 && ne[2] > 1 ? 1 : 0] = 0;
+            }
             char name[64];
             snprintf(name, sizeof name, "blk.%d.weight", type);
-            struct ggml_tensor *t = api->ggml_new_tensor(ctx, (enum ggml_type) type, (int) (1 + check_rng_below(rng, 4)), ne);
+            struct ggml_tensor *t = api->ggml_new_tensor(ctx, (enum ggml_type) type, n_dims, ne);
             api->ggml_set_name(t, name);
+            if (t->data == NULL) { // the reference writes what has a place, be it of no bytes
+                t->data = name;
+            }
             for (size_t i = 0; i < api->ggml_nbytes(t); i++) {
                 ((unsigned char *) t->data)[i] = (unsigned char) check_rng_next(rng);
             }

@@ -194,7 +194,7 @@ static void refused_tensors(void **state) {
         {INT64_MAX, 1, GGML_TYPE_F32, "more than 2^63"},
         {(int64_t) 1 << 32, 2, GGML_TYPE_I8, "more than 2^63"},
         {(int64_t) 1 << 16, 4, GGML_TYPE_I8, "more than 2^63"},
-        {0, 2, GGML_TYPE_F32, "no size"},
+        {-1, 4, GGML_TYPE_F32, "an extent is negative"},
         {33, 1, GGML_TYPE_Q4_0, "whole blocks"},
         {32, 1, 4, "type 4, which is none"}, // removed
         {32, 1, GGML_TYPE_COUNT, "which is none"},
@@ -205,6 +205,15 @@ static void refused_tensors(void **state) {
         put_tensor(&b, "t", shapes[i].n_dims, shapes[i].ne, shapes[i].type, 0);
         refused(&b, shapes[i].text, -1);
     }
+    put_head(&b, 3, 1, 0); // nothing in it, but what lies between has no place either
+    put_text(&b, "t");
+    put_u32(&b, 3);
+    put_u64(&b, (uint64_t) 1 << 40);
+    put_u64(&b, (uint64_t) 1 << 40);
+    put_u64(&b, 0);
+    put_u32(&b, GGML_TYPE_I8);
+    put_u64(&b, 0);
+    refused(&b, "more than 2^63", -1);
     put_head(&b, 3, 2, 0);
     put_tensor(&b, "t", 1, 8, GGML_TYPE_F32, 0);
     put_tensor(&b, "t", 1, 8, GGML_TYPE_F32, 32);
