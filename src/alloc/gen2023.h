@@ -49,6 +49,10 @@ gen_buffer_t berth_2023_buffer_of(const struct ggml_backend_buffer *buffer);
 gen_backend_t berth_2023_backend_of_type(ggml_backend_buffer_type_t type);
 // From now on nothing is read from or written to its addresses.
 void berth_2023_buffer_is_measure(gen_buffer_t buffer);
+// Gives the memory back and keeps the struct, whose address tensors may still hold.
+void berth_2023_buffer_retire(gen_buffer_t buffer);
+// No result of a graph that could not be computed looks like one: those in buffers of then become NaN (bytes of 0xff).
+void berth_2023_spoil(const struct ggml_cgraph *graph);
 // Over memory of the host that stays the caller's; base may be an address that nobody touches.
 gen_buffer_t berth_2023_buffer_over(gen_backend_t backend, void *base, size_t size, size_t align);
 
@@ -71,9 +75,21 @@ struct gen_tallocr {
     uint64_t peak;     // end of the highest piece so far, or of what was asked for in vain, from the base
     bool is_measure;
     bool owns_buffer;
+    gen_backend_t grows_on; // who gives it a larger buffer, NULL: nobody
+    gen_buffer_t *old;      // [n_old] buffers that were too small: good until the next reset, then without memory
+    size_t n_old, old_cap;
     struct gen_piece *pieces;
     size_t n_pieces, pieces_cap;
 };
+
+// A buffer of need bytes from the base on takes the place of the allocator's. What was placed stays where it is, its offsets stay
+// taken. False: it cannot be had, and nothing changed.
+bool berth_2023_grow(struct gen_tallocr *talloc, uint64_t need) BERTH_MUST_USE;
+// One of its old buffers, NULL: it is none.
+gen_buffer_t berth_2023_old(const struct gen_tallocr *talloc, const struct ggml_backend_buffer *buffer);
+static inline bool gen_is_retired(gen_buffer_t buffer) {
+    return buffer->iface.get_base == NULL;
+}
 
 // Places a tensor, hook included (not while measuring).
 void berth_2023_place(struct gen_tallocr *talloc, struct ggml_tensor *tensor, uint64_t off);

@@ -2,6 +2,7 @@
 // gen2023_backend.c: buffers and backends of 2023: those that a program defines itself, and today's behind the interface of then.
 
 #include "alloc/gen2023.h"
+#include "core/op.h"
 
 #include <string.h>
 
@@ -13,7 +14,7 @@ struct full {
     struct ggml_backend_buffer_type type; // of today, for this buffer alone
     size_t align;
     void *base;      // of buffers over memory
-    bool is_measure; // there is no memory behind its addresses
+    bool is_measure; // there is no memory behind its addresses, or no more
 };
 
 _Static_assert(sizeof(struct ggml_backend_buffer) <= sizeof((struct gen_buffer *) 0)->today, "today's buffer fits");
@@ -38,7 +39,7 @@ static gen_backend_t backend_of(ggml_backend_buffer_t buffer) {
 
 static bool has_memory(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor) {
     if (full_of((gen_buffer_t) (void *) buffer)->is_measure) {
-        berth_fail(GGML_STATUS_FAILED, "tensor %s has no memory: it was only measured", tensor->name);
+        berth_fail(GGML_STATUS_FAILED, "tensor %s has no memory: it was only measured, or its buffer grew since", tensor->name);
         return false;
     }
     return true;
@@ -152,6 +153,15 @@ void berth_2023_buffer_free(gen_buffer_t buffer) {
     berth_free(buffer);
 }
 
+void berth_2023_buffer_retire(gen_buffer_t buffer) {
+    if (buffer->iface.free_buffer != NULL) {
+        buffer->iface.free_buffer(buffer);
+    }
+    buffer->iface               = (struct gen_buffer_i){0};
+    buffer->size                = 0;
+    full_of(buffer)->is_measure = true;
+}
+
 size_t berth_2023_buffer_get_alignment(gen_buffer_t buffer) {
     return buffer != NULL ? full_of(buffer)->align : 1;
 }
@@ -243,7 +253,11 @@ void berth_2023_tensor_set(struct ggml_tensor *tensor, const void *data, size_t 
     ggml_backend_tensor_set(tensor, data, offset, size);
 }
 
+// What has no memory is no number.
 void berth_2023_tensor_get(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
+    if (data != NULL && tensor != NULL && (berth_poisoned(tensor) || tensor->data == NULL)) {
+        memset(data, 0xff, size);
+    }
     ggml_backend_tensor_get(tensor, data, offset, size);
 }
 
@@ -291,6 +305,16 @@ static enum ggml_status is_placed(const struct ggml_cgraph *graph) {
     return GGML_STATUS_SUCCESS;
 }
 
+void berth_2023_spoil(const struct ggml_cgraph *graph) {
+    for (int i = 0; i < graph->n_nodes; i++) {
+        struct ggml_tensor *t = graph->nodes[i];
+        gen_buffer_t buffer   = t != NULL && !berth_poisoned(t) ? berth_2023_buffer_of(t->buffer) : NULL;
+        if (buffer != NULL && t->view_src == NULL && t->op != GGML_OP_NONE && t->data != NULL && !full_of(buffer)->is_measure) {
+            ggml_backend_tensor_memset(t, 0xff, 0, ggml_nbytes(t));
+        }
+    }
+}
+
 struct wrap {
     struct gen_backend pub;
     ggml_backend_t today;
@@ -316,6 +340,9 @@ enum ggml_status berth_2023_graph_compute_status(gen_backend_t backend, struct g
     if (status == GGML_STATUS_SUCCESS) {
         backend->iface.graph_compute(backend, graph);
         status = is_wrap(backend) ? ((struct wrap *) backend->context)->status : GGML_STATUS_SUCCESS;
+    }
+    if (status != GGML_STATUS_SUCCESS && graph != NULL) {
+        berth_2023_spoil(graph);
     }
     return status;
 }

@@ -191,23 +191,64 @@ static enum ggml_status plan_talloc(struct job *j, int p, struct berth_plan_item
     return status;
 }
 
-// Which allocators have room for all that they are to place.
-static void find_room(struct job *j) {
-    for (int p = 0; p < j->n_tallocs; p++) {
-        j->fits[p] = true;
-    }
+// What was placed before in a buffer that is too small now is placed at the same offset of the larger one, with its bytes.
+static void move_fixed(const struct job *j, struct gen_tallocr *talloc, gen_buffer_t old, uint64_t old_base, char *bytes) {
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
-        const struct record_row *row = &j->rec.rows[r];
-        if (row->item < 0) {
+        struct ggml_tensor *t = j->rec.tensors[r];
+        if (t->buffer != gen_today(old) || t->data == NULL) {
             continue;
         }
-        const int p                      = j->lives.items[row->item].pool;
+        if (t->view_src != NULL) { // finds its root when it is told its place
+            t->buffer = NULL;
+            t->data   = NULL;
+            continue;
+        }
+        const uint64_t off  = talloc->start + ((uintptr_t) t->data - old_base);
+        const bool is_bytes = r >= j->rec.n_nodes || t->op == GGML_OP_NONE;
+        if (is_bytes) {
+            berth_2023_tensor_get(t, bytes, 0, ggml_nbytes(t));
+        }
+        berth_2023_place(talloc, t, off);
+        if (is_bytes) {
+            berth_2023_tensor_set(t, bytes, 0, ggml_nbytes(t));
+        }
+    }
+}
+
+static bool grow(const struct job *j, int p, uint64_t need) {
+    struct gen_tallocr *talloc = j->tallocs[p];
+    gen_buffer_t old           = talloc->buffer;
+    const uint64_t old_base    = base_of(talloc);
+    size_t most                = 0;
+    for (int32_t r = 0; r < j->rec.n_rows; r++) {
+        const size_t size = j->rec.tensors[r]->buffer == gen_today(old) ? ggml_nbytes(j->rec.tensors[r]) : 0;
+        most              = size > most ? size : most;
+    }
+    char *bytes     = berth_malloc(most + 1);
+    const bool done = bytes != NULL && berth_2023_grow(talloc, need);
+    if (done) {
+        move_fixed(j, talloc, old, old_base, bytes);
+    }
+    berth_free(bytes);
+    return done;
+}
+
+// Which allocators have room for all that they are to place; those that can, grow.
+static void find_room(struct job *j) {
+    for (int p = 0; p < j->n_tallocs; p++) {
         const struct gen_tallocr *talloc = j->tallocs[p];
-        const uint64_t end               = talloc->start + j->offsets[row->item] + alloc_size(j, j->rec.tensors[r], p);
-        if (j->fits[p] && end > talloc->capacity) {
-            j->fits[p] = false;
+        uint64_t need                    = 0;
+        for (int32_t r = 0; r < j->rec.n_rows; r++) {
+            const int32_t item = j->rec.rows[r].item;
+            if (item >= 0 && j->lives.items[item].pool == p) {
+                const uint64_t end = talloc->start + j->offsets[item] + alloc_size(j, j->rec.tensors[r], p);
+                need               = end > need ? end : need;
+            }
+        }
+        j->fits[p] = need <= talloc->capacity || grow(j, p, need);
+        if (!j->fits[p]) {
             berth_fail(GGML_STATUS_ALLOC_FAILED, "the graph needs %llu bytes of an allocator that has %llu",
-                (unsigned long long) talloc->peak, (unsigned long long) talloc->capacity);
+                (unsigned long long) need, (unsigned long long) talloc->capacity);
         }
     }
 }
@@ -333,10 +374,34 @@ static enum ggml_status settle(struct job *j) {
     return GGML_STATUS_SUCCESS;
 }
 
+// Tensors that lay in a buffer that grew since, and the allocator was reset: they lie nowhere.
+static void forget_retired(const struct job *j, struct ggml_tensor *t) {
+    for (int p = 0; p < j->n_tallocs && t != NULL && t->buffer != NULL; p++) {
+        gen_buffer_t old = berth_2023_old(j->tallocs[p], t->buffer);
+        if (old != NULL && gen_is_retired(old)) {
+            t->buffer = NULL;
+            t->data   = NULL;
+        }
+    }
+}
+
+static void forget_all_retired(const struct job *j) {
+    for (int i = 0; i < j->graph.n_nodes; i++) {
+        forget_retired(j, j->graph.nodes[i]);
+        for (int k = 0; k < GGML_MAX_SRC; k++) {
+            forget_retired(j, j->graph.nodes[i]->src[k]);
+        }
+    }
+    for (int i = 0; i < j->graph.n_leafs; i++) {
+        forget_retired(j, j->graph.leafs[i]);
+    }
+}
+
 static enum ggml_status job_run(struct job *j) {
     const struct record_rules sizes   = {.is_ours = is_ours, .alloc_size = alloc_size, .user = j};
     const struct lifetime_rules rules = {.via_views = true, .barriers = j->barriers};
-    enum ggml_status status           = berth_record_build(&j->rec, &j->graph, j->node_bufs, j->leaf_bufs, &sizes);
+    forget_all_retired(j);
+    enum ggml_status status = berth_record_build(&j->rec, &j->graph, j->node_bufs, j->leaf_bufs, &sizes);
     if (status == GGML_STATUS_SUCCESS) {
         mark_fixed(j);
         status = berth_lifetimes(&j->lives, &j->rec, &sizes, &rules, j->aligns, j->pools);

@@ -56,7 +56,11 @@ gen_tallocr_t berth_2023_tallocr_new_from_buffer(gen_buffer_t buffer) {
 }
 
 gen_tallocr_t berth_2023_tallocr_new_from_backend(gen_backend_t backend, size_t size) {
-    return tallocr_over(berth_2023_alloc_buffer(backend, size), true, false);
+    gen_tallocr_t talloc = tallocr_over(berth_2023_alloc_buffer(backend, size), true, false);
+    if (talloc != NULL) {
+        talloc->grows_on = backend;
+    }
+    return talloc;
 }
 
 // Tensors are as large as in a buffer of the backend: a buffer of one byte is there to be asked. Its memory is not touched.
@@ -96,6 +100,10 @@ void berth_2023_tallocr_free(gen_tallocr_t talloc) {
     if (talloc->owns_buffer) {
         berth_2023_buffer_free(talloc->buffer);
     }
+    for (size_t i = 0; i < talloc->n_old; i++) {
+        berth_2023_buffer_free(talloc->old[i]);
+    }
+    berth_free(talloc->old);
     berth_free(talloc->pieces);
     berth_free(talloc);
 }
@@ -109,13 +117,57 @@ bool berth_2023_tallocr_is_measure(gen_tallocr_t talloc) {
 }
 
 void berth_2023_tallocr_reset(gen_tallocr_t talloc) {
-    if (talloc != NULL) {
-        talloc->n_pieces = 0;
+    if (talloc == NULL) {
+        return;
+    }
+    talloc->n_pieces = 0;
+    for (size_t i = 0; i < talloc->n_old; i++) {
+        if (!gen_is_retired(talloc->old[i])) {
+            berth_2023_buffer_retire(talloc->old[i]);
+        }
     }
 }
 
 size_t berth_2023_tallocr_max_size(gen_tallocr_t talloc) {
     return talloc != NULL ? (size_t) talloc->peak : 0;
+}
+
+// ---- growing ----
+
+gen_buffer_t berth_2023_old(const struct gen_tallocr *talloc, const struct ggml_backend_buffer *buffer) {
+    for (size_t i = 0; i < talloc->n_old; i++) {
+        if (buffer == gen_today(talloc->old[i])) {
+            return talloc->old[i];
+        }
+    }
+    return NULL;
+}
+
+bool berth_2023_grow(struct gen_tallocr *talloc, uint64_t need) {
+    const uint64_t slack = talloc->start > 0 ? talloc->align : 0; // a backend whose buffers are not aligned
+    if (talloc->grows_on == NULL || need > SIZE_MAX / 4 ||
+        !berth_grow((void **) &talloc->old, &talloc->old_cap, talloc->n_old + 1, sizeof talloc->old[0])) {
+        return false;
+    }
+    gen_buffer_t buffer = berth_2023_alloc_buffer(talloc->grows_on, (size_t) (need + slack));
+    if (buffer == NULL) {
+        return false;
+    }
+    const uint64_t start = (talloc->align - (uintptr_t) berth_2023_buffer_get_base(buffer) % talloc->align) % talloc->align;
+    if (start > talloc->start + slack) {
+        berth_2023_buffer_free(buffer);
+        return false;
+    }
+    for (size_t i = 0; i < talloc->n_pieces; i++) {
+        talloc->pieces[i].off += start - talloc->start;
+    }
+    berth_log(GGML_LOG_LEVEL_INFO, "an allocator of %llu bytes on backend %s grows to %llu: more is needed than was measured\n",
+        (unsigned long long) talloc->capacity, berth_2023_name(talloc->grows_on), (unsigned long long) need);
+    talloc->old[talloc->n_old++] = talloc->buffer;
+    talloc->buffer               = buffer;
+    talloc->start                = start;
+    talloc->capacity             = berth_2023_buffer_get_size(buffer);
+    return true;
 }
 
 // ---- pieces ----
@@ -185,11 +237,15 @@ void berth_2023_tallocr_alloc(gen_tallocr_t talloc, struct ggml_tensor *tensor) 
     }
     const uint64_t align = talloc->align, need = berth_2023_buffer_get_alloc_size(talloc->buffer, tensor);
     const uint64_t size = need > UINT64_MAX / 4 ? UINT64_MAX / 4 : (need + align - 1) / align * align;
-    const uint64_t off  = find_gap(talloc, size);
+    uint64_t off        = find_gap(talloc, size);
     if (off + size > talloc->peak) {
         talloc->peak = off + size;
     }
     // The last tensor needs no padding behind it.
+    const uint64_t start = talloc->start;
+    if (off + need > talloc->capacity && berth_2023_grow(talloc, off + need)) {
+        off += talloc->start - start;
+    }
     if (off + need > talloc->capacity) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "the allocator is full: tensor %s needs %llu bytes, %llu in all of %llu",
             berth_name_of(tensor), (unsigned long long) need, (unsigned long long) (off + need),

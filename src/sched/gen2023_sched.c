@@ -153,7 +153,7 @@ void berth_2023_sched_free(gen_sched_t s) {
 
 static int owner_of(const struct gen_sched *s, const struct ggml_tensor *t) {
     for (int b = 0; b < s->n_backends && t->buffer != NULL; b++) {
-        if (t->buffer == gen_today(s->tallocs[b]->buffer)) {
+        if (t->buffer == gen_today(s->tallocs[b]->buffer) || berth_2023_old(s->tallocs[b], t->buffer) != NULL) {
             return b;
         }
     }
@@ -162,6 +162,10 @@ static int owner_of(const struct gen_sched *s, const struct ggml_tensor *t) {
 
 // Of a tensor that was given its place since the last reset.
 static bool is_taken(const struct gen_tallocr *talloc, const struct ggml_tensor *t) {
+    gen_buffer_t old = berth_2023_old(talloc, t->buffer);
+    if (old != NULL) {
+        return !gen_is_retired(old);
+    }
     const uint64_t off = (uintptr_t) t->data - (uintptr_t) berth_2023_buffer_get_base(talloc->buffer);
     for (size_t i = 0; i < talloc->n_pieces; i++) {
         if (talloc->pieces[i].off == off) {
@@ -405,6 +409,9 @@ enum ggml_status berth_2023_sched_graph_compute_status(gen_sched_t s, struct ggm
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = run(s, memo, graph);
+    }
+    if (status != GGML_STATUS_SUCCESS) {
+        berth_2023_spoil(graph);
     }
     reset(s);
     return status;

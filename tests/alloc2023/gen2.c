@@ -151,6 +151,79 @@ static void whole_context(ggml_backend_t backend) {
     ggml_free(other);
 }
 
+// A buffer that the allocator asked a backend for grows; what was placed in it one by one goes along.
+static void grows(ggml_backend_t backend) {
+    ggml_gallocr_t galloc = ggml_gallocr_new();
+    ggml_tallocr_t talloc = ggml_tallocr_new_from_backend(backend, N * sizeof(float));
+    for (int t = 0; t < 3; t++) {
+        struct model m = model_build();
+        ggml_tallocr_alloc(talloc, m.x);
+        ggml_tallocr_alloc(talloc, m.b);
+        model_set(&m);
+        ggml_gallocr_alloc_graph(galloc, talloc, m.graph);
+        ggml_backend_graph_compute(backend, m.graph);
+        model_check(&m);
+        ggml_free(m.ctx);
+        ggml_tallocr_reset(talloc);
+    }
+    ggml_tallocr_free(talloc);
+    void *memory   = malloc(N); // memory of the program's does not grow
+    talloc         = ggml_tallocr_new(memory, N, 32);
+    struct model m = model_build();
+    ggml_gallocr_alloc_graph(galloc, talloc, m.graph);
+    ggml_backend_graph_compute(backend, m.graph);
+    float y[N] = {0};
+    ggml_backend_tensor_get(m.y, y, 0, sizeof y);
+    CHECK(y[0] != y[0] && y[N - 1] != y[N - 1]);
+    ggml_free(m.ctx);
+    ggml_tallocr_free(talloc);
+    ggml_gallocr_free(galloc);
+    free(memory);
+}
+
+// An edge or an output that changes between two computations: the graph is allocated again, and computed as it stands.
+static void changed_graphs(ggml_backend_t backend) {
+    for (int kind = 0; kind < 2; kind++) {
+        struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 512 * 1024, .no_alloc = true});
+        struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), *a = ggml_scale(ctx, x, 2.0f);
+        struct ggml_tensor *b = ggml_scale(ctx, a, 3.0f), *c = ggml_scale(ctx, b, 5.0f), *d = ggml_scale(ctx, c, 7.0f);
+        struct ggml_tensor *e = ggml_add(ctx, d, a), *out = ggml_add(ctx, e, b);
+        struct ggml_cgraph *graph = ggml_new_graph(ctx);
+        ggml_build_forward_expand(graph, out);
+        ggml_gallocr_t galloc = ggml_gallocr_new();
+        ggml_tallocr_t talloc = ggml_tallocr_new_from_backend(backend, 1);
+        for (int t = 0; t < 3; t++) {
+            struct ggml_tensor *all[] = {x, a, b, c, d, e, out};
+            for (int i = 0; i < 7; i++) { // as programs of then did it, or built anew
+                all[i]->data   = NULL;
+                all[i]->buffer = NULL;
+            }
+            if (t == 1 && kind == 0) {
+                out->src[1] = c;
+            } else if (t == 1) {
+                ggml_set_output(b);
+            }
+            ggml_tallocr_reset(talloc);
+            ggml_gallocr_alloc_graph(galloc, talloc, graph);
+            float values[N];
+            for (int i = 0; i < N; i++) {
+                values[i] = 1.0f;
+            }
+            ggml_backend_tensor_set(x, values, 0, sizeof values);
+            ggml_backend_graph_compute(backend, graph);
+            ggml_backend_tensor_get(out, values, 0, sizeof values);
+            CHECK(values[0] == (t > 0 && kind == 0 ? 242.0f : 218.0f));
+            if (t > 0 && kind == 1) {
+                ggml_backend_tensor_get(b, values, 0, sizeof values);
+                CHECK(values[0] == 6.0f);
+            }
+        }
+        ggml_tallocr_free(talloc);
+        ggml_gallocr_free(galloc);
+        ggml_free(ctx);
+    }
+}
+
 int main(void) {
     ggml_log_set(log_drop, NULL);
     ggml_backend_t backend = ggml_backend_cpu_init();
@@ -160,6 +233,8 @@ int main(void) {
     two_allocators(backend);
     many_allocators(backend);
     whole_context(backend);
+    grows(backend);
+    changed_graphs(backend);
     ggml_tallocr_free(NULL);
     ggml_gallocr_free(NULL);
     ggml_backend_free(backend);
