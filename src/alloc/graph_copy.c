@@ -146,7 +146,8 @@ static bool is_placed(const char *func, const struct ggml_cgraph *graph, const s
         return false;
     }
     for (size_t i = 0; i < c->n; i++) {
-        if (ggml_nbytes(c->from[i]) > 0 && berth_tensor_memory(c->from[i], reason, sizeof reason) == NULL) {
+        if (ggml_nbytes(c->from[i]) > 0 &&
+            berth_tensor_memory(c->from[i], ggml_nbytes(c->from[i]), reason, sizeof reason) == NULL) {
             berth_fail(GGML_STATUS_FAILED, "%s: %s: the graph must be allocated", func, reason);
             return false;
         }

@@ -5,10 +5,11 @@
 
 #include "backend/backend.h"
 #include "core/op.h"
+#include "core/span.h"
 
 #include <stdio.h>
 
-ggml_backend_buffer_t berth_tensor_memory(const struct ggml_tensor *tensor, char *reason, size_t size) {
+ggml_backend_buffer_t berth_tensor_memory(const struct ggml_tensor *tensor, size_t n_bytes, char *reason, size_t size) {
     if (tensor == NULL) {
         snprintf(reason, size, "the tensor is NULL");
         return NULL;
@@ -22,33 +23,42 @@ ggml_backend_buffer_t berth_tensor_memory(const struct ggml_tensor *tensor, char
         snprintf(reason, size, "tensor %s has no %s", berth_name_of(tensor), buffer == NULL ? "buffer" : "memory in its buffer");
         return NULL;
     }
+    const enum berth_span_fault fault = berth_span_part(&(struct berth_span_room){0}, tensor, 0, n_bytes);
+    if (fault != BERTH_SPAN_OK) {
+        berth_span_tell(fault, tensor, reason, size);
+        return NULL;
+    }
     return buffer;
 }
 
 // n pieces of size bytes: piece i lies at offset + i * stride in the tensor, at i * stride_data in the caller's memory.
-struct span {
+struct pieces {
     size_t offset, size;
     size_t n, stride, stride_data;
 };
 
-static struct span span_1d(size_t offset, size_t size) {
-    return (struct span){.offset = offset, .size = size, .n = 1};
+static struct pieces piece(size_t offset, size_t size) {
+    return (struct pieces){.offset = offset, .size = size, .n = 1};
 }
 
-static bool span_fits(const struct span *s, size_t have) {
+// Bytes of the tensor up to the last piece's end; SIZE_MAX: more than can be counted.
+static size_t pieces_end(const struct pieces *s) {
     size_t last, end;
-    return berth_mul_ok(s->n - 1, s->stride, &last) && berth_add_ok(last, s->offset, &end) && berth_add_ok(end, s->size, &end) &&
-           end <= have;
+    return berth_mul_ok(s->n - 1, s->stride, &last) && berth_add_ok(last, s->offset, &end) && berth_add_ok(end, s->size, &end)
+               ? end
+               : SIZE_MAX;
 }
 
 // The buffer to use; NULL if there is nothing to do or the call was refused. data is only asked to be there.
 static ggml_backend_buffer_t checked(
-    const char *func, ggml_backend_t backend, const struct ggml_tensor *tensor, const void *data, const struct span *s) {
+    const char *func, ggml_backend_t backend, const struct ggml_tensor *tensor, const void *data, const struct pieces *s) {
     if (tensor != NULL && (s->size == 0 || s->n == 0)) {
         return NULL;
     }
+    const size_t have = ggml_nbytes(tensor), end = pieces_end(s);
     char reason[320];
-    ggml_backend_buffer_t buffer = berth_tensor_memory(tensor, reason, sizeof reason);
+    ggml_backend_buffer_t buffer =
+        berth_tensor_memory(tensor, end < have && have != BERTH_SPAN_NONE ? end : have, reason, sizeof reason);
     if (buffer == NULL) {
         berth_backend_fail(backend, "%s: %s", func, reason);
         return NULL;
@@ -57,8 +67,7 @@ static ggml_backend_buffer_t checked(
         berth_backend_fail(backend, "%s: the memory for tensor %s is NULL", func, berth_name_of(tensor));
         return NULL;
     }
-    const size_t have = ggml_nbytes(tensor);
-    if (!span_fits(s, have)) {
+    if (end > have) {
         berth_backend_fail(backend, "%s: %zu pieces of %zu bytes from offset %zu, %zu apart, do not lie in the %zu bytes of %s",
             func, s->n, s->size, s->offset, s->stride, have, berth_name_of(tensor));
         return NULL;
@@ -74,7 +83,7 @@ static void unable(const char *func, ggml_backend_t backend, const struct ggml_t
 // ---- through the buffer ----
 
 static void set_now(const char *func, ggml_backend_t backend, ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
-    const char *data, const struct span *s) {
+    const char *data, const struct pieces *s) {
     if (s->n > 1 && buffer->iface.set_tensor_2d != NULL) {
         buffer->iface.set_tensor_2d(buffer, tensor, data, s->offset, s->size, s->n, s->stride, s->stride_data);
         return;
@@ -89,7 +98,7 @@ static void set_now(const char *func, ggml_backend_t backend, ggml_backend_buffe
 }
 
 static void get_now(const char *func, ggml_backend_t backend, ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor,
-    char *data, const struct span *s) {
+    char *data, const struct pieces *s) {
     if (s->n > 1 && buffer->iface.get_tensor_2d != NULL) {
         buffer->iface.get_tensor_2d(buffer, tensor, data, s->offset, s->size, s->n, s->stride, s->stride_data);
         return;
@@ -104,7 +113,7 @@ static void get_now(const char *func, ggml_backend_t backend, ggml_backend_buffe
 }
 
 void ggml_backend_tensor_set(struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
-    const struct span s          = span_1d(offset, size);
+    const struct pieces s        = piece(offset, size);
     ggml_backend_buffer_t buffer = checked(__func__, NULL, tensor, data, &s);
     if (buffer != NULL) {
         set_now(__func__, NULL, buffer, tensor, data, &s);
@@ -112,7 +121,7 @@ void ggml_backend_tensor_set(struct ggml_tensor *tensor, const void *data, size_
 }
 
 void ggml_backend_tensor_get(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
-    const struct span s          = span_1d(offset, size);
+    const struct pieces s        = piece(offset, size);
     ggml_backend_buffer_t buffer = checked(__func__, NULL, tensor, data, &s);
     if (buffer != NULL) {
         get_now(__func__, NULL, buffer, tensor, data, &s);
@@ -121,7 +130,7 @@ void ggml_backend_tensor_get(const struct ggml_tensor *tensor, void *data, size_
 
 void ggml_backend_tensor_set_2d(struct ggml_tensor *tensor, const void *data, size_t offset, size_t size, size_t n_copies,
     size_t stride_tensor, size_t stride_data) {
-    const struct span s          = {offset, size, n_copies, stride_tensor, stride_data};
+    const struct pieces s        = {offset, size, n_copies, stride_tensor, stride_data};
     ggml_backend_buffer_t buffer = checked(__func__, NULL, tensor, data, &s);
     if (buffer != NULL) {
         set_now(__func__, NULL, buffer, tensor, data, &s);
@@ -130,7 +139,7 @@ void ggml_backend_tensor_set_2d(struct ggml_tensor *tensor, const void *data, si
 
 void ggml_backend_tensor_get_2d(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size, size_t n_copies,
     size_t stride_tensor, size_t stride_data) {
-    const struct span s          = {offset, size, n_copies, stride_tensor, stride_data};
+    const struct pieces s        = {offset, size, n_copies, stride_tensor, stride_data};
     ggml_backend_buffer_t buffer = checked(__func__, NULL, tensor, data, &s);
     if (buffer != NULL) {
         get_now(__func__, NULL, buffer, tensor, data, &s);
@@ -138,7 +147,7 @@ void ggml_backend_tensor_get_2d(const struct ggml_tensor *tensor, void *data, si
 }
 
 void ggml_backend_tensor_memset(struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size) {
-    const struct span s          = span_1d(offset, size);
+    const struct pieces s        = piece(offset, size);
     ggml_backend_buffer_t buffer = checked(__func__, NULL, tensor, &value, &s);
     if (buffer == NULL) {
         return;
@@ -159,7 +168,7 @@ static bool has_backend(const char *func, ggml_backend_t backend) {
     return backend != NULL;
 }
 
-static void set_async(const char *func, ggml_backend_t backend, struct ggml_tensor *tensor, const char *data, struct span s) {
+static void set_async(const char *func, ggml_backend_t backend, struct ggml_tensor *tensor, const char *data, struct pieces s) {
     ggml_backend_buffer_t buffer = has_backend(func, backend) ? checked(func, backend, tensor, data, &s) : NULL;
     if (buffer == NULL) {
         return;
@@ -178,7 +187,7 @@ static void set_async(const char *func, ggml_backend_t backend, struct ggml_tens
     }
 }
 
-static void get_async(const char *func, ggml_backend_t backend, const struct ggml_tensor *tensor, char *data, struct span s) {
+static void get_async(const char *func, ggml_backend_t backend, const struct ggml_tensor *tensor, char *data, struct pieces s) {
     ggml_backend_buffer_t buffer = has_backend(func, backend) ? checked(func, backend, tensor, data, &s) : NULL;
     if (buffer == NULL) {
         return;
@@ -199,20 +208,20 @@ static void get_async(const char *func, ggml_backend_t backend, const struct ggm
 
 void ggml_backend_tensor_set_async(
     ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
-    set_async(__func__, backend, tensor, data, span_1d(offset, size));
+    set_async(__func__, backend, tensor, data, piece(offset, size));
 }
 
 void ggml_backend_tensor_get_async(
     ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
-    get_async(__func__, backend, tensor, data, span_1d(offset, size));
+    get_async(__func__, backend, tensor, data, piece(offset, size));
 }
 
 void ggml_backend_tensor_set_2d_async(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset,
     size_t size, size_t n_copies, size_t stride_tensor, size_t stride_data) {
-    set_async(__func__, backend, tensor, data, (struct span){offset, size, n_copies, stride_tensor, stride_data});
+    set_async(__func__, backend, tensor, data, (struct pieces){offset, size, n_copies, stride_tensor, stride_data});
 }
 
 void ggml_backend_tensor_get_2d_async(ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset,
     size_t size, size_t n_copies, size_t stride_tensor, size_t stride_data) {
-    get_async(__func__, backend, tensor, data, (struct span){offset, size, n_copies, stride_tensor, stride_data});
+    get_async(__func__, backend, tensor, data, (struct pieces){offset, size, n_copies, stride_tensor, stride_data});
 }

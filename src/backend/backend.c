@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 // backend.c: backends: a device at work. Computing graphs and plans, waiting, and what the device answers for it.
-// A compute first reports what an earlier void call could not (failure.c), then refuses poison and tensors without memory,
-// then runs: what reaches a backend has an address.
+// A compute first reports what an earlier void call could not (failure.c), then refuses what no backend may touch
+// (graph_check.c), then runs: what reaches a backend lies in memory.
 
 #include "backend/backend.h"
-
-#include "core/graph.h"
-#include "core/optable.h"
 
 ggml_guid_t ggml_backend_guid(ggml_backend_t backend) {
     return backend != NULL ? backend->guid : NULL;
@@ -79,28 +76,11 @@ static enum ggml_status may_compute(const char *func, ggml_backend_t backend, bo
     return GGML_STATUS_SUCCESS;
 }
 
-static bool lacks_memory(const struct ggml_tensor *tensor) {
-    return BERTH_UNLIKELY(tensor->data == NULL) && ggml_nelements(tensor) > 0;
-}
+// The graph that this thread has checked and is handing to a backend: the CPU's need not look again.
+static _Thread_local const struct ggml_cgraph *checked_graph;
 
-// Poison, or a node that would be computed from or into nothing.
-static enum ggml_status graph_check(const struct ggml_cgraph *graph) {
-    if (berth_graph_check(graph) != GGML_STATUS_SUCCESS) {
-        return GGML_STATUS_FAILED;
-    }
-    for (int i = 0; i < graph->n_nodes; i++) {
-        const struct ggml_tensor *node = graph->nodes[i], *bad = lacks_memory(node) ? node : NULL;
-        for (int j = 0; bad == NULL && j < GGML_MAX_SRC; j++) {
-            bad = node->src[j] != NULL && lacks_memory(node->src[j]) ? node->src[j] : NULL;
-        }
-        const struct berth_op_info *info = bad != NULL ? berth_op_info(node->op) : NULL;
-        if (bad != NULL && (info == NULL || !info->is_empty)) {
-            return berth_fail(GGML_STATUS_FAILED, "node %d of %d, %s (%s), cannot be computed: %s %s has no memory", i,
-                graph->n_nodes, berth_name_of(node), ggml_op_name(node->op), bad == node ? "the result" : "source",
-                berth_name_of(bad));
-        }
-    }
-    return GGML_STATUS_SUCCESS;
+bool berth_backend_has_checked(const struct ggml_cgraph *graph) {
+    return graph != NULL && graph == checked_graph;
 }
 
 enum ggml_status ggml_backend_graph_compute_async(ggml_backend_t backend, struct ggml_cgraph *cgraph) {
@@ -109,9 +89,15 @@ enum ggml_status ggml_backend_graph_compute_async(ggml_backend_t backend, struct
         status = berth_backend_report(backend);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = graph_check(cgraph);
+        status = berth_backend_graph_check(cgraph);
     }
-    return status == GGML_STATUS_SUCCESS ? backend->iface.graph_compute(backend, cgraph) : status;
+    if (status == GGML_STATUS_SUCCESS) {
+        const struct ggml_cgraph *outer = checked_graph; // of an op that computes
+        checked_graph                   = cgraph;
+        status                          = backend->iface.graph_compute(backend, cgraph);
+        checked_graph                   = outer;
+    }
+    return status;
 }
 
 enum ggml_status ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_cgraph *cgraph) {
@@ -124,7 +110,7 @@ enum ggml_status ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_
 
 ggml_backend_graph_plan_t ggml_backend_graph_plan_create(ggml_backend_t backend, struct ggml_cgraph *cgraph) {
     if (may_compute(__func__, backend, backend != NULL && backend->iface.graph_plan_create != NULL) != GGML_STATUS_SUCCESS ||
-        graph_check(cgraph) != GGML_STATUS_SUCCESS) {
+        berth_backend_graph_check(cgraph) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
     return backend->iface.graph_plan_create(backend, cgraph);

@@ -40,8 +40,15 @@ static inline ggml_backend_buffer_t berth_tensor_buffer(const struct ggml_tensor
     return tensor->view_src != NULL ? tensor->view_src->buffer : tensor->buffer;
 }
 
-// NULL with the reason in reason (of size bytes) if the tensor cannot be read or written: NULL, poison, or no memory.
-ggml_backend_buffer_t berth_tensor_memory(const struct ggml_tensor *tensor, char *reason, size_t size) BERTH_MUST_USE;
+// NULL with the reason in reason (of size bytes) if the first n_bytes of the tensor cannot be read or written: NULL, poison, no
+// memory, or a view or buffer that ends before.
+ggml_backend_buffer_t berth_tensor_memory(
+    const struct ggml_tensor *tensor, size_t n_bytes, char *reason, size_t size) BERTH_MUST_USE;
+
+// GGML_STATUS_FAILED, with the reason as the last error, if a backend must not see the graph (graph_check.c).
+enum ggml_status berth_backend_graph_check(const struct ggml_cgraph *graph) BERTH_MUST_USE;
+// For backends that check by themselves what they are handed past this interface: whether that has been done.
+BERTH_API bool berth_backend_has_checked(const struct ggml_cgraph *graph);
 
 // Copies src to dst and waits. False: refused; kept with backend, which may be NULL.
 bool berth_tensor_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, struct ggml_tensor *dst);

@@ -22,7 +22,8 @@ static bool same_layout(const struct ggml_tensor *a, const struct ggml_tensor *b
 // False: refused, with the failure kept. Both tensors have memory and one layout otherwise.
 static bool may_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, const struct ggml_tensor *dst) {
     char reason[320];
-    if (berth_tensor_memory(src, reason, sizeof reason) == NULL || berth_tensor_memory(dst, reason, sizeof reason) == NULL) {
+    if (berth_tensor_memory(src, ggml_nbytes(src), reason, sizeof reason) == NULL ||
+        berth_tensor_memory(dst, ggml_nbytes(dst), reason, sizeof reason) == NULL) {
         berth_backend_fail(backend, "%s: %s", func, reason);
         return false;
     }

@@ -4,6 +4,7 @@
 // op_params: view [offset, 64 bits], permute [axis0, axis1, axis2, axis3], set [nb1, nb2, nb3, offset, inplace].
 
 #include "core/op.h"
+#include "core/span.h"
 
 // ne[0] * ne[1] * ne[2] * ne[3] == n, no overflow and nothing negative on the way.
 static bool has_elements(const int64_t ne[GGML_MAX_DIMS], int64_t n) {
@@ -54,10 +55,23 @@ struct ggml_tensor *ggml_reshape_4d(
     return reshape(ctx, __func__, a, ne0, ne1, ne2, ne3);
 }
 
-// A contiguous view; the callers put their strides in.
-static struct ggml_tensor *view(
-    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int n_dims, const int64_t *ne, size_t offset) {
+// Whether strides nb[1..3] wrap: such a view would look before its source. That they lead past its end is found at compute.
+static bool strides_wrap(const struct ggml_tensor *a, int n_dims, const int64_t *ne, const size_t nb[GGML_MAX_DIMS]) {
+    if (BERTH_LIKELY((nb[1] | nb[2] | nb[3]) >> 34 == 0)) {
+        return false; // and extents are bounded by the source's
+    }
+    struct ggml_tensor t = {.type = a->type, .ne = {1, 1, 1, 1}, .nb = {a->nb[0], nb[1], nb[2], nb[3]}};
+    for (int i = 0; i < n_dims; i++) {
+        t.ne[i] = ne[i] > 0 ? ne[i] : 1;
+    }
+    return berth_span(&t) == BERTH_SPAN_NONE;
+}
+
+// A view with strides nb[1..3], of which the callers put in those that are not contiguous.
+static struct ggml_tensor *view(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int n_dims, const int64_t *ne,
+    const size_t nb[GGML_MAX_DIMS], size_t offset) {
     BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_REQUIRE_AS(ctx, func, !strides_wrap(a, n_dims, ne, nb), "strides %zu, %zu, %zu lead past 63 bits", nb[1], nb[2], nb[3]);
     struct ggml_tensor *result = berth_tensor_new(ctx, func, a->type, n_dims, ne, a, offset);
     berth_name_suffix(result, a, " (view)");
     return berth_op_set(result, GGML_OP_VIEW, &offset, sizeof offset, a, NULL, NULL);
@@ -68,12 +82,12 @@ static bool is_sound(const struct ggml_tensor *t) {
 }
 
 struct ggml_tensor *ggml_view_1d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, size_t offset) {
-    return view(ctx, __func__, a, 1, &ne0, offset);
+    return view(ctx, __func__, a, 1, &ne0, (size_t[GGML_MAX_DIMS]){0}, offset);
 }
 
 struct ggml_tensor *ggml_view_2d(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, size_t nb1, size_t offset) {
-    struct ggml_tensor *result = view(ctx, __func__, a, 2, (int64_t[]){ne0, ne1}, offset);
+    struct ggml_tensor *result = view(ctx, __func__, a, 2, (int64_t[]){ne0, ne1}, (size_t[]){0, nb1, 0, 0}, offset);
     if (is_sound(result)) {
         result->nb[1] = nb1;
         result->nb[2] = nb1 * (size_t) ne1;
@@ -84,7 +98,7 @@ struct ggml_tensor *ggml_view_2d(
 
 struct ggml_tensor *ggml_view_3d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2,
     size_t nb1, size_t nb2, size_t offset) {
-    struct ggml_tensor *result = view(ctx, __func__, a, 3, (int64_t[]){ne0, ne1, ne2}, offset);
+    struct ggml_tensor *result = view(ctx, __func__, a, 3, (int64_t[]){ne0, ne1, ne2}, (size_t[]){0, nb1, nb2, 0}, offset);
     if (is_sound(result)) {
         result->nb[1] = nb1;
         result->nb[2] = nb2;
@@ -95,7 +109,7 @@ struct ggml_tensor *ggml_view_3d(struct ggml_context *ctx, struct ggml_tensor *a
 
 struct ggml_tensor *ggml_view_4d(struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2,
     int64_t ne3, size_t nb1, size_t nb2, size_t nb3, size_t offset) {
-    struct ggml_tensor *result = view(ctx, __func__, a, 4, (int64_t[]){ne0, ne1, ne2, ne3}, offset);
+    struct ggml_tensor *result = view(ctx, __func__, a, 4, (int64_t[]){ne0, ne1, ne2, ne3}, (size_t[]){0, nb1, nb2, nb3}, offset);
     if (is_sound(result)) {
         result->nb[1] = nb1;
         result->nb[2] = nb2;

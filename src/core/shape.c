@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // shape.c: questions about a tensor's extents and strides. NULL answers 0 or false.
 
+#include "core/span.h"
 #include "core/type.h"
 
 int64_t ggml_nelements(const struct ggml_tensor *tensor) {
@@ -11,25 +12,10 @@ int64_t ggml_nrows(const struct ggml_tensor *tensor) {
     return tensor == NULL ? 0 : tensor->ne[1] * tensor->ne[2] * tensor->ne[3];
 }
 
-// From the first byte to the one after the last, holes of a strided view included.
+// Strides that lead past 63 bits: 2^63, which nothing has.
 size_t ggml_nbytes(const struct ggml_tensor *tensor) {
-    if (tensor == NULL || ggml_is_empty(tensor)) {
-        return 0;
-    }
-    const int64_t blck_size = ggml_blck_size(tensor->type);
-    if (blck_size == 0) {
-        return 0;
-    }
-    size_t size;
-    if (blck_size == 1) {
-        size = ggml_type_size(tensor->type) + (size_t) (tensor->ne[0] - 1) * tensor->nb[0];
-    } else {
-        size = (size_t) tensor->ne[0] * tensor->nb[0] / (size_t) blck_size;
-    }
-    for (int i = 1; i < GGML_MAX_DIMS; i++) {
-        size += (size_t) (tensor->ne[i] - 1) * tensor->nb[i];
-    }
-    return size;
+    const struct berth_type_row *row = tensor != NULL ? berth_type_row(tensor->type) : NULL;
+    return row != NULL ? berth_span_of(tensor, row->traits.type_size, row->traits.blck_size) : 0;
 }
 
 size_t ggml_nbytes_pad(const struct ggml_tensor *tensor) {

@@ -3,8 +3,8 @@
 
 #include "core/expand.h"
 #include "core/op.h"
+#include "core/span.h"
 #include "core/type.h"
-#include "ggml-backend-impl.h"
 
 #include <stdio.h>
 
@@ -16,7 +16,18 @@ struct layout {
     size_t size; // bytes in all
 };
 
-// Extents and strides of a contiguous tensor of this shape. False if its bytes pass 63 bits.
+// More elements, or more rows of a tensor without any, than 63 bits count.
+static bool has_too_many(const int64_t ne[GGML_MAX_DIMS]) {
+    int64_t n = 1;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (ne[i] != 0 && !berth_mul_i64_ok(n, ne[i], &n)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Extents and strides of a contiguous tensor of this shape. False if its bytes or its elements pass 63 bits.
 static bool layout_contiguous(struct layout *l, const struct berth_type_row *row, int n_dims, const int64_t *ne) {
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         l->ne[i] = i < n_dims ? ne[i] : 1;
@@ -43,7 +54,9 @@ static bool layout_contiguous(struct layout *l, const struct berth_type_row *row
         }
     }
     l->size = size;
-    return size <= (size_t) INT64_MAX;
+    // No type holds 128 elements a byte: fewer than 2^56 bytes are fewer than 2^63 elements. No bytes tell nothing.
+    const bool tells = size >> 56 == 0 && size != 0;
+    return size <= (size_t) INT64_MAX && (BERTH_LIKELY(tells) || !has_too_many(l->ne));
 }
 
 // Two pieces below 256 bytes: for more, glibc clears whole cache lines at once on some processors, and reading a field
@@ -102,8 +115,8 @@ struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func,
     }
     struct layout l;
     if (BERTH_UNLIKELY(!layout_contiguous(&l, row, n_dims, ne))) {
-        return berth_poison(
-            ctx, func, BERTH_SHAPE " elements of %s are more bytes than 63 bits count", BERTH_NE(&l), row->traits.type_name);
+        return berth_poison(ctx, func, BERTH_SHAPE " elements of %s are more, or more bytes, than 63 bits count", BERTH_NE(&l),
+            row->traits.type_name);
     }
     if (view_src != NULL) {
         // Views of views look at the one tensor that has the data.
@@ -275,9 +288,12 @@ struct ggml_tensor *ggml_set_zero(struct ggml_tensor *tensor) {
     if (tensor == NULL || ggml_is_empty(tensor) || berth_poisoned(tensor)) {
         return tensor;
     }
-    const size_t size = ggml_nbytes(tensor);
-    if (tensor->data == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_set_zero: %s has no data", tensor->name);
+    const size_t size                 = ggml_nbytes(tensor);
+    const enum berth_span_fault fault = berth_span_check(&(struct berth_span_room){0}, tensor);
+    if (fault > BERTH_SPAN_EMPTY) {
+        char text[256];
+        berth_span_tell(fault, tensor, text, sizeof text);
+        berth_fail(GGML_STATUS_FAILED, "ggml_set_zero: %s", text);
     } else if (tensor->buffer == NULL) {
         memset(tensor->data, 0, size);
     } else if (tensor->buffer->iface.memset_tensor != NULL) {

@@ -76,11 +76,12 @@ size_t ggml_type_size(enum ggml_type type) {
 
 size_t ggml_row_size(enum ggml_type type, int64_t ne) {
     const struct berth_type_row *row = berth_type_row(type);
-    if (row == NULL || ne < 0) {
+    size_t size;
+    if (row == NULL || ne < 0 || !berth_mul_ok(row->traits.type_size, (size_t) ne, &size)) {
         berth_fail(GGML_STATUS_FAILED, "ggml_row_size: no row of %lld elements of %s", (long long) ne, ggml_type_name(type));
         return 0;
     }
-    return row->traits.type_size * (size_t) ne / (size_t) row->traits.blck_size;
+    return size / (size_t) row->traits.blck_size;
 }
 
 double ggml_type_sizef(enum ggml_type type) {

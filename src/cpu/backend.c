@@ -63,8 +63,18 @@ static struct ggml_cplan backend_plan(struct cpu_backend *b, const struct ggml_c
     return plan;
 }
 
+// An op that computes on its own backend: the work memory and the threads are in use, by it.
+static enum ggml_status check_free(const struct cpu_backend *b) {
+    return cpu_is_busy_with(b)
+               ? cpu_error(GGML_STATUS_FAILED, "CPU: an op of a graph computes on the backend that computes the graph")
+               : GGML_STATUS_SUCCESS;
+}
+
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
-    struct cpu_backend *b  = backend->context;
+    struct cpu_backend *b = backend->context;
+    if (check_free(b) != GGML_STATUS_SUCCESS) {
+        return GGML_STATUS_FAILED;
+    }
     struct ggml_cplan plan = backend_plan(b, graph);
     if (plan.work_size > b->work_size) {
         cpu_aligned_free(b->work);
@@ -75,7 +85,7 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
         }
     }
     plan.work_data = b->work;
-    return ggml_graph_compute(graph, &plan);
+    return cpu_graph_compute(graph, &plan, b, cpu_base_has_checked(graph));
 }
 
 static ggml_backend_graph_plan_t plan_create(ggml_backend_t backend, const struct ggml_cgraph *graph) {
@@ -111,9 +121,12 @@ static enum ggml_status plan_compute(ggml_backend_t backend, ggml_backend_graph_
     if (p == NULL) {
         return cpu_error(GGML_STATUS_FAILED, "CPU: no graph plan to compute");
     }
-    // the pool may have been replaced since the plan was made
+    if (check_free(backend->context) != GGML_STATUS_SUCCESS) {
+        return GGML_STATUS_FAILED;
+    }
+    // the pool may have been replaced since the plan was made, and tensors changed
     p->plan.threadpool = backend_pool(backend->context, p->plan.n_threads);
-    return ggml_graph_compute(&p->graph, &p->plan);
+    return cpu_graph_compute(&p->graph, &p->plan, backend->context, false);
 }
 
 static const struct ggml_backend_i backend_iface = {

@@ -7,10 +7,12 @@
 //   3. `stop` may be set at any time; it counts from the next node barrier on, where the last thread to arrive copies it to
 //      `stopped` for all. Thread 0 heeds it at once while it runs alone.
 // Nothing is taken from the heap. A graph is checked as a whole before its first node runs: poison, ops without a row, tensors
-// without memory and work memory that is too small end in GGML_STATUS_FAILED with nothing computed.
+// that do not lie in memory (core/span.h), sources that are empty where the op reads them and work memory that is too small end
+// in GGML_STATUS_FAILED with nothing computed. What Berth's base hands to a backend has been looked at already.
 
 #include "core/graph.h"
 #include "core/op.h"
+#include "core/span.h"
 #include "cpu/cpu.h"
 #include "cpu/pool.h"
 
@@ -18,8 +20,16 @@
 
 #define WORK_ALIGN 64
 
+// What a thread is in the middle of computing with: a backend or a pool of the caller's. An op that computes on one of them again
+// would wait for itself, or take over work memory in use.
+struct busy {
+    const void *with;
+    const struct busy *outer;
+};
+
 struct cpu_team {
     // fixed during the walk
+    const struct busy *busy; // of the caller; its workers take it over
     const struct ggml_cgraph *graph;
     const struct ggml_cplan *plan;
     const struct cpu_kernels *k;
@@ -35,6 +45,16 @@ struct cpu_team {
     int stopped;                  // what stop was at the last node barrier
     char error[256];              // with GGML_STATUS_FAILED; written by the thread that set stop
 };
+
+static _Thread_local const struct busy *busy_now;
+
+bool cpu_is_busy_with(const void *with) {
+    const struct busy *b = busy_now;
+    while (b != NULL && b->with != with) {
+        b = b->outer;
+    }
+    return b != NULL;
+}
 
 // ---- for drivers ----
 
@@ -126,8 +146,7 @@ static void team_walk_alone(struct cpu_team *team) {
 
 enum { NOBODY_WROTE, FIRST_WROTE, MANY_WROTE }; // since the last barrier
 
-static void team_walk(void *arg, int ith) {
-    struct cpu_team *team         = arg;
+static void team_walk_shared(struct cpu_team *team, int ith) {
     const struct cpu_params alone = team_params(team, 0, 1);
     int wrote                     = NOBODY_WROTE;
     for (int i = 0; i < team->graph->n_nodes; i++) {
@@ -160,40 +179,54 @@ static void team_walk(void *arg, int ith) {
     }
 }
 
+static void team_walk(void *arg, int ith) {
+    struct cpu_team *team  = arg;
+    const struct busy *was = busy_now;
+    busy_now               = team->busy;
+    team_walk_shared(team, ith);
+    busy_now = was;
+}
+
 // ---- before the walk ----
-
-// A constructor checks a view's contiguous size only, since strides may come later; here they are final.
-static inline bool is_inside(const struct ggml_tensor *t) {
-    const struct ggml_tensor *whole = t->view_src;
-    if (BERTH_LIKELY(whole == NULL) || (t->view_offs == 0 && cpu_are_same_layout(t, whole))) {
-        return true; // the second: in place
-    }
-    const size_t size = ggml_nbytes(whole);
-    return t->view_offs <= size && ggml_nbytes(t) <= size - t->view_offs;
-}
-
-static inline bool has_memory(const struct ggml_tensor *t) {
-    return BERTH_LIKELY(t->data != NULL && is_inside(t)) || cpu_is_empty(t);
-}
 
 static enum ggml_status poison_report(const struct ggml_tensor *t) {
     const char *text = cpu_poison_text(t);
     return cpu_error(GGML_STATUS_FAILED, "the graph holds poison: %s", text[0] != '\0' ? text : "a constructor failed");
 }
 
-static bool node_has_memory(const struct ggml_tensor *node) {
-    if (!has_memory(node)) {
-        return false;
-    }
-    for (int s = 0; s < GGML_MAX_SRC; s++) {
-        if (node->src[s] != NULL && !has_memory(node->src[s])) {
-            return false;
-        }
-    }
-    return true;
+static enum ggml_status span_refuse(
+    const struct ggml_tensor *node, int i, const struct ggml_tensor *bad, enum berth_span_fault fault) {
+    char text[320];
+    berth_span_tell(fault, bad, text, sizeof text);
+    return cpu_error(GGML_STATUS_FAILED, "node %d '%s' (%s): %s %s", i, node->name, ggml_op_name(node->op),
+        bad == node ? "the result" : "source", text);
 }
 
-static enum ggml_status node_check(const struct ggml_tensor *node, int i) {
+// walk is NULL if the base has seen to it that all tensors lie in memory.
+static inline enum berth_span_fault tensor_look(struct berth_span_walk *walk, const struct ggml_tensor *t) {
+    return walk != NULL ? berth_span_walk(walk, t) : BERTH_UNLIKELY(cpu_is_empty(t)) ? BERTH_SPAN_EMPTY : BERTH_SPAN_OK;
+}
+
+// The node and its sources lie in memory; and a result that has elements is not made from a source that has none, but where the
+// row says that it is up to it.
+static inline enum ggml_status node_check_tensors(
+    struct berth_span_walk *walk, const struct cpu_op_row *row, const struct ggml_tensor *node, int i) {
+    const enum berth_span_fault result = tensor_look(walk, node);
+    if (BERTH_UNLIKELY(result > BERTH_SPAN_EMPTY)) {
+        return span_refuse(node, i, node, result);
+    }
+    for (int s = 0, n = berth_span_n_src(node); s < n; s++) {
+        const struct ggml_tensor *src     = node->src[s];
+        const enum berth_span_fault fault = src != NULL ? tensor_look(walk, src) : BERTH_SPAN_OK;
+        if (BERTH_UNLIKELY(fault != BERTH_SPAN_OK) &&
+            (fault != BERTH_SPAN_EMPTY || (result != BERTH_SPAN_EMPTY && (row->empty_srcs >> s & 1) == 0))) {
+            return span_refuse(node, i, src, fault);
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status node_check(struct berth_span_walk *walk, const struct ggml_tensor *node, int i) {
     if (node == NULL) {
         return cpu_error(GGML_STATUS_FAILED, "node %d is NULL", i);
     }
@@ -204,14 +237,13 @@ static enum ggml_status node_check(const struct ggml_tensor *node, int i) {
         return GGML_STATUS_SUCCESS;
     }
     const struct cpu_op_row *row = cpu_op_row(node->op);
+    if (BERTH_LIKELY(row != NULL && row->run != NULL) && node_check_tensors(walk, row, node, i) != GGML_STATUS_SUCCESS) {
+        return GGML_STATUS_FAILED;
+    }
     if (BERTH_UNLIKELY(row == NULL || (row->supports != NULL && !row->supports(node)))) {
         return cpu_error(GGML_STATUS_FAILED, "node %d '%s': the CPU backend does not compute %s on %s and %s to %s", i,
             node->name, ggml_op_name(node->op), node->src[0] != NULL ? ggml_type_name(node->src[0]->type) : "nothing",
             node->src[1] != NULL ? ggml_type_name(node->src[1]->type) : "nothing", ggml_type_name(node->type));
-    }
-    if (BERTH_UNLIKELY(row->run != NULL && !node_has_memory(node))) {
-        return cpu_error(GGML_STATUS_FAILED, "node %d '%s' (%s): it or a source has no memory, or is a view past its end", i,
-            node->name, ggml_op_name(node->op));
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -235,7 +267,7 @@ static size_t needs_work_size(const struct needs *needs) {
 }
 
 // One pass: a graph of small nodes spends much of its time here.
-static enum ggml_status graph_check(const struct ggml_cgraph *graph, struct needs *needs) {
+static enum ggml_status graph_check(const struct ggml_cgraph *graph, struct berth_span_walk *walk, struct needs *needs) {
     for (int i = 0; i < graph->n_leafs; i++) {
         if (graph->leafs[i] != NULL && berth_poisoned(graph->leafs[i])) {
             return poison_report(graph->leafs[i]);
@@ -243,7 +275,7 @@ static enum ggml_status graph_check(const struct ggml_cgraph *graph, struct need
     }
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
-        if (node_check(node, i) != GGML_STATUS_SUCCESS) {
+        if (node_check(walk, node, i) != GGML_STATUS_SUCCESS) {
             return GGML_STATUS_FAILED;
         }
         const struct cpu_op_row *row = node_row(node);
@@ -280,10 +312,11 @@ struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_thread
     return plan;
 }
 
-static enum ggml_status team_run(struct cpu_team *team, struct ggml_threadpool *pool, int n_threads) {
+static enum ggml_status team_run(
+    struct cpu_team *team, struct ggml_threadpool *pool, int n_threads, struct berth_span_walk *walk) {
     team->n_shared     = pool != NULL ? cpu_pool_n_cpus(pool) : 1;
     struct needs needs = {.n_threads = n_threads, .n_shared = team->n_shared, .n_tasks = 1};
-    if (graph_check(team->graph, &needs) != GGML_STATUS_SUCCESS) {
+    if (graph_check(team->graph, walk, &needs) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
     team->nth         = needs.n_tasks;
@@ -301,10 +334,45 @@ static enum ggml_status team_run(struct cpu_team *team, struct ggml_threadpool *
     if (team->nth > 1) {
         cpu_pool_run(pool, team->nth, team_walk, team);
     } else {
+        const struct busy *was = busy_now;
+        busy_now               = team->busy;
         team_walk_alone(team);
+        busy_now = was;
     }
     const enum ggml_status status = (enum ggml_status) atomic_load(&team->stop);
     return status == GGML_STATUS_FAILED ? cpu_error(status, "%s", team->error) : status;
+}
+
+enum ggml_status cpu_graph_compute(
+    const struct ggml_cgraph *cgraph, const struct ggml_cplan *cplan, const void *owner, bool is_checked) {
+    struct ggml_threadpool *pool = cplan->threadpool;
+    if (pool != NULL && cpu_is_busy_with(pool)) {
+        return cpu_error(GGML_STATUS_FAILED, "an op of a graph computes on the thread pool that computes the graph");
+    }
+    const struct busy outer = {owner, busy_now}, busy = {pool, &outer};
+    struct cpu_team team = {.graph = cgraph,
+        .plan                      = cplan,
+        .busy                      = &busy,
+        .k                         = cplan->use_ref ? &cpu_kernels_portable : &cpu_kernels_best,
+        .nth                       = 1,
+        .n_shared                  = 1};
+    cpu_gate_init(&team.node_gate);
+    cpu_gate_init(&team.op_gate);
+    atomic_init(&team.n_chunks, 0);
+    atomic_init(&team.stop, GGML_STATUS_SUCCESS);
+
+    if (pool == NULL && cplan->n_threads > 1) {
+        pool = cpu_pool_borrow(cplan->n_threads); // NULL: one thread does it
+    }
+    const int n_pool    = pool != NULL ? cpu_pool_ready(pool) : 1;
+    const int n_threads = cplan->n_threads < 1 ? 1 : cplan->n_threads < n_pool ? cplan->n_threads : n_pool;
+
+    struct berth_span_walk walk   = {0};
+    const enum ggml_status status = team_run(&team, pool, n_threads, is_checked ? NULL : &walk);
+    if (pool != cplan->threadpool) {
+        cpu_pool_return(pool);
+    }
+    return status;
 }
 
 enum ggml_status ggml_graph_compute(struct ggml_cgraph *cgraph, struct ggml_cplan *cplan) {
@@ -312,24 +380,7 @@ enum ggml_status ggml_graph_compute(struct ggml_cgraph *cgraph, struct ggml_cpla
     if (cgraph == NULL || cplan == NULL) {
         return cpu_error(GGML_STATUS_FAILED, "ggml_graph_compute: no %s", cgraph == NULL ? "graph" : "plan");
     }
-    struct cpu_team team = {
-        .graph = cgraph, .plan = cplan, .k = cplan->use_ref ? &cpu_kernels_portable : &cpu_kernels_best, .nth = 1, .n_shared = 1};
-    cpu_gate_init(&team.node_gate);
-    cpu_gate_init(&team.op_gate);
-    atomic_init(&team.n_chunks, 0);
-    atomic_init(&team.stop, GGML_STATUS_SUCCESS);
-
-    struct ggml_threadpool *pool = cplan->threadpool;
-    if (pool == NULL && cplan->n_threads > 1) {
-        pool = cpu_pool_borrow(cplan->n_threads); // NULL: one thread does it
-    }
-    const int n_pool              = pool != NULL ? ggml_threadpool_get_n_threads(pool) : 1;
-    const int n_threads           = cplan->n_threads < 1 ? 1 : cplan->n_threads < n_pool ? cplan->n_threads : n_pool;
-    const enum ggml_status status = team_run(&team, pool, n_threads);
-    if (pool != cplan->threadpool) {
-        cpu_pool_return(pool);
-    }
-    return status;
+    return cpu_graph_compute(cgraph, cplan, NULL, false);
 }
 
 enum ggml_status ggml_graph_compute_with_ctx(struct ggml_context *ctx, struct ggml_cgraph *cgraph, int n_threads) {

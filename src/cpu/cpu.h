@@ -71,7 +71,8 @@ struct cpu_op_row {
     void (*run)(const struct cpu_params *p, struct ggml_tensor *op); // NULL: nothing to do (views)
     unsigned uses;                                                   // CPU_USE_ bits
     unsigned (*uses_by)(const struct ggml_tensor *op);               // more of them, by op_params; NULL: none
-    bool caller_tasks; // n_tasks is the caller's wish, not ours: more tasks than processors if it says so
+    bool caller_tasks;   // n_tasks is the caller's wish, not ours: more tasks than processors if it says so
+    unsigned empty_srcs; // bit i: the row runs with a src[i] that has no elements, though the result has some
 };
 
 struct cpu_op_entry {
@@ -79,7 +80,7 @@ struct cpu_op_entry {
     struct cpu_op_row row;
 };
 // clang-format off
-#define CPU_OPS_END {GGML_OP_COUNT, {NULL, NULL, NULL, NULL, 0, NULL, false}}
+#define CPU_OPS_END {GGML_OP_COUNT, {NULL, NULL, NULL, NULL, 0, NULL, false, 0}}
 // clang-format on
 
 // The row of an op, NULL if there is none. A number that is no op has none.
@@ -177,6 +178,14 @@ static inline float cpu_param_f32(const struct ggml_tensor *op, int i) {
 static inline int32_t cpu_param_i32(const struct ggml_tensor *op, int i) {
     return op->op_params[i];
 }
+
+// ---- computing ----
+
+// owner: the backend it is for, or NULL. is_checked: every tensor is known to lie in memory.
+enum ggml_status cpu_graph_compute(
+    const struct ggml_cgraph *cgraph, const struct ggml_cplan *cplan, const void *owner, bool is_checked);
+// Whether this thread is running an op of a graph that is computed for this backend or on this pool.
+bool cpu_is_busy_with(const void *with);
 
 // ---- start ----
 

@@ -3,6 +3,8 @@
 
 #include "cpu/host.h"
 
+#include "backend/backend.h"
+
 #include <stdlib.h>
 
 #pragma weak berth_malloc
@@ -12,6 +14,7 @@
 #pragma weak berth_aligned_free
 #pragma weak berth_set_error
 #pragma weak berth_poison_error
+#pragma weak berth_backend_has_checked
 
 GGML_API void ggml_log_internal(enum ggml_log_level level, const char *format, ...) BERTH_PRINTF(2, 3);
 
@@ -73,6 +76,10 @@ enum ggml_status cpu_error(enum ggml_status status, const char *fmt, ...) {
     }
     ggml_log_internal(GGML_LOG_LEVEL_ERROR, "%s\n", text);
     return status;
+}
+
+bool cpu_base_has_checked(const struct ggml_cgraph *graph) {
+    return berth_backend_has_checked != NULL && berth_backend_has_checked(graph);
 }
 
 const char *cpu_poison_text(const struct ggml_tensor *t) {

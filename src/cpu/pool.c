@@ -10,6 +10,9 @@
 //      they look at n_idle; both in one total order, so no wake-up is lost.
 // Idle threads spin for `poll` * 20 us (50, the default: 1 ms), then sleep. A paused pool does not spin. Threads beyond the
 // number of processors wait in a lane of their own and never spin: a job that has no use for them does not wake them.
+//
+// Threads do not follow a fork: a child counts generations (after_fork), and a pool of an earlier one starts its threads anew
+// before its next job. The threads of a pool take no signals but those that their own faults raise.
 
 #include "cpu/pool.h"
 
@@ -19,9 +22,9 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define TICKET_THREADS_MASK 1023u // GGML_MAX_N_THREADS fits
 #define TICKET_STEP 1024u
@@ -48,7 +51,7 @@ struct ggml_threadpool {
     int n_started;        // workers[1 .. n_started-1] run
     int n_cpus;           // that the pool may use at once, where no NUMA strategy says so
     bool is_crowd;        // n_cpus is a test's claim
-    pid_t pid;            // threads do not follow a fork
+    atomic_uint born;     // the generation its threads belong to
     struct ggml_threadpool_params params;
     bool has_mask;
     atomic_bool paused;
@@ -65,6 +68,14 @@ struct ggml_threadpool {
     _Alignas(64) atomic_uint n_busy; // threads still in the job; the caller sleeps on it
     atomic_uint caller_waits;
 };
+
+// Forks since the library was loaded, counted in children.
+static atomic_uint generation;
+static pthread_mutex_t renew_lock = PTHREAD_MUTEX_INITIALIZER; // one thread renews a pool
+
+static bool is_of_another_process(const struct ggml_threadpool *pool) {
+    return atomic_load_explicit(&pool->born, memory_order_acquire) != atomic_load_explicit(&generation, memory_order_relaxed);
+}
 
 // ---- the threads ----
 
@@ -216,14 +227,15 @@ void cpu_pool_run(struct ggml_threadpool *pool, int n, cpu_job_t job, void *arg)
 
 // ---- making and ending ----
 
-static void pool_init(struct ggml_threadpool *pool, struct worker *workers, const struct ggml_threadpool_params *params) {
+static void pool_init(
+    struct ggml_threadpool *pool, struct worker *workers, const struct ggml_threadpool_params *params, unsigned born) {
     memset(pool, 0, sizeof *pool);
     pthread_mutex_init(&pool->turn, NULL);
     pool->workers = workers;
     pool->params  = *params;
     atomic_init(&pool->n_threads, 1);
     pool->n_started = 1;
-    pool->pid       = getpid();
+    atomic_init(&pool->born, born);
     for (int i = 0; i < GGML_MAX_N_THREADS; i++) {
         pool->has_mask |= params->cpumask[i];
     }
@@ -244,6 +256,13 @@ static void pool_init(struct ggml_threadpool *pool, struct worker *workers, cons
 // Starts workers until there are n threads with the caller's. False: the system gave fewer.
 static bool pool_grow(struct ggml_threadpool *pool, int n) {
     int err = 0;
+    sigset_t mine, faults;
+    sigfillset(&faults);
+    const int raised_by_itself[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPROF}; // the last: profilers
+    for (size_t i = 0; i < sizeof raised_by_itself / sizeof raised_by_itself[0]; i++) {
+        sigdelset(&faults, raised_by_itself[i]);
+    }
+    pthread_sigmask(SIG_BLOCK, &faults, &mine); // a new thread takes over its maker's mask
     while (pool->n_started < n && err == 0) {
         struct worker *w = &pool->workers[pool->n_started];
         w->pool          = pool;
@@ -253,6 +272,7 @@ static bool pool_grow(struct ggml_threadpool *pool, int n) {
         err              = pthread_create(&w->thread, NULL, worker_main, w);
         pool->n_started += err == 0;
     }
+    pthread_sigmask(SIG_SETMASK, &mine, NULL);
     atomic_store(&pool->n_threads, pool->n_started);
     if (err != 0) {
         cpu_log(GGML_LOG_LEVEL_WARN, "thread %d of %d cannot be made: %s", pool->n_started, n, strerror(err));
@@ -261,7 +281,7 @@ static bool pool_grow(struct ggml_threadpool *pool, int n) {
 }
 
 static void pool_fini(struct ggml_threadpool *pool) {
-    if (pool->n_started > 1 && pool->pid == getpid()) {
+    if (pool->n_started > 1 && !is_of_another_process(pool)) {
         pool->stop = true;
         job_post(pool, pool->n_started);
         for (int i = 1; i < pool->n_started; i++) {
@@ -273,6 +293,23 @@ static void pool_fini(struct ggml_threadpool *pool) {
     pool->own = NULL;
     atomic_store(&pool->n_threads, 1);
     pthread_mutex_destroy(&pool->turn);
+}
+
+int cpu_pool_ready(struct ggml_threadpool *pool) {
+    if (BERTH_UNLIKELY(is_of_another_process(pool))) {
+        pthread_mutex_lock(&renew_lock);
+        if (is_of_another_process(pool)) {
+            const int n                                = atomic_load(&pool->n_threads);
+            struct worker *workers                     = pool->workers;
+            const struct ggml_threadpool_params params = pool->params;
+            cpu_free(pool->own);
+            pool_init(pool, workers, &params, atomic_load(&pool->born));
+            pool_grow(pool, n); // fewer: then with those
+            atomic_store(&pool->born, atomic_load(&generation));
+        }
+        pthread_mutex_unlock(&renew_lock);
+    }
+    return atomic_load_explicit(&pool->n_threads, memory_order_relaxed);
 }
 
 struct ggml_threadpool *ggml_threadpool_new(struct ggml_threadpool_params *params) {
@@ -288,7 +325,7 @@ struct ggml_threadpool *ggml_threadpool_new(struct ggml_threadpool_params *param
         cpu_error(GGML_STATUS_ALLOC_FAILED, "ggml_threadpool_new: out of memory for %zu threads", n);
         goto fail;
     }
-    pool_init(pool, workers, params);
+    pool_init(pool, workers, params, atomic_load(&generation));
     if (!pool_grow(pool, params->n_threads)) {
         cpu_error(GGML_STATUS_FAILED, "ggml_threadpool_new: %zu threads are not to be had", n);
         pool_fini(pool);
@@ -339,10 +376,10 @@ static bool spare_take(int n_threads) {
     pthread_mutex_lock(&spare_lock);
     const bool mine = !spare_taken;
     if (mine) {
-        if (!spare_made || spare.pid != getpid()) {
+        if (!spare_made || is_of_another_process(&spare)) {
             struct ggml_threadpool_params params = ggml_threadpool_params_default(1);
             cpu_free(spare.own);
-            pool_init(&spare, spare_workers, &params);
+            pool_init(&spare, spare_workers, &params, atomic_load(&generation));
             spare_made = true;
         }
         spare_taken = true;
@@ -373,12 +410,28 @@ void cpu_pool_return(struct ggml_threadpool *pool) {
     pthread_mutex_unlock(&spare_lock);
 }
 
-// Unloading the library must not leave threads in its code. A process that exits in the middle of a compute just exits.
+// Unloading the library must not leave threads in its code. A process that exits in the middle of a compute just exits; a compute
+// that begins while it exits makes a pool of its own.
 __attribute__((destructor)) static void spare_end(void) {
+    pthread_mutex_lock(&spare_lock);
     if (spare_made && !spare_taken) {
         pool_fini(&spare);
         spare_made = false;
     }
+    spare_taken = true;
+    pthread_mutex_unlock(&spare_lock);
+}
+
+// The child has the one thread that forked. Whatever another one held at that moment is nobody's there.
+static void after_fork(void) {
+    atomic_fetch_add(&generation, 1);
+    pthread_mutex_init(&renew_lock, NULL);
+    pthread_mutex_init(&spare_lock, NULL);
+    spare_taken = false;
+}
+
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(NULL, NULL, after_fork);
 }
 
 // ---- the barrier ----

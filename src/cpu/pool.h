@@ -13,6 +13,8 @@ typedef void (*cpu_job_t)(void *arg, int ith);
 // Runs job(arg, ith) for ith in 0 .. n-1, number 0 on the calling thread, and returns when all are back. n is at most
 // ggml_threadpool_get_n_threads. Jobs of several callers take turns.
 void cpu_pool_run(struct ggml_threadpool *pool, int n, cpu_job_t job, void *arg);
+// The pool's threads, made anew in a process that was forked from the one that made them: call it before cpu_pool_run.
+int cpu_pool_ready(struct ggml_threadpool *pool);
 // Processors the pool may use at once: its own affinity, or that of the process.
 int cpu_pool_n_cpus(const struct ggml_threadpool *pool);
 

@@ -77,10 +77,10 @@ static bool attn_supports(const struct ggml_tensor *op) {
     }
     const bool dense = k->nb[0] == ggml_type_size(k->type) && op->nb[0] == sizeof(float) &&
                        (cpu_is_float(v->type) || v->nb[0] == ggml_type_size(v->type));
-    const bool fits = q->ne[0] == k->ne[0] && k->ne[1] == v->ne[1] && k->ne[2] > 0 && v->ne[2] > 0 && k->ne[3] > 0 &&
-                      v->ne[3] > 0 && q->ne[2] % k->ne[2] == 0 && q->ne[2] % v->ne[2] == 0 && q->ne[3] % k->ne[3] == 0 &&
-                      q->ne[3] % v->ne[3] == 0 && op->ne[0] == v->ne[0] && op->ne[1] == q->ne[2] && op->ne[2] == q->ne[1] &&
-                      op->ne[3] == q->ne[3];
+    const bool fits = q->ne[0] == k->ne[0] && cpu_dot_is_length(k->ne[0]) && k->ne[1] == v->ne[1] && k->ne[2] > 0 &&
+                      v->ne[2] > 0 && k->ne[3] > 0 && v->ne[3] > 0 && q->ne[2] % k->ne[2] == 0 && q->ne[2] % v->ne[2] == 0 &&
+                      q->ne[3] % k->ne[3] == 0 && q->ne[3] % v->ne[3] == 0 && op->ne[0] == v->ne[0] && op->ne[1] == q->ne[2] &&
+                      op->ne[2] == q->ne[1] && op->ne[3] == q->ne[3];
     const bool mask_fits =
         mask == NULL || (mask->type == GGML_TYPE_F16 && mask->nb[0] == sizeof(uint16_t) && mask->ne[0] >= k->ne[1] &&
                             mask->ne[1] >= q->ne[1] && mask->ne[2] > 0 && mask->ne[3] > 0);
@@ -355,9 +355,9 @@ static bool index_supports(const struct ggml_tensor *op) {
         mask->type != GGML_TYPE_F16 || op->type != GGML_TYPE_F32) {
         return false;
     }
-    const bool fits = q->ne[0] == k->ne[0] && k->ne[3] == q->ne[3] && w->ne[0] == q->ne[1] && w->ne[1] == q->ne[2] &&
-                      w->ne[3] == q->ne[3] && mask->ne[0] == k->ne[2] && mask->ne[1] == q->ne[2] && mask->ne[3] > 0 &&
-                      op->ne[0] == k->ne[2] && op->ne[1] == q->ne[2] && op->ne[3] == q->ne[3];
+    const bool fits = q->ne[0] == k->ne[0] && cpu_dot_is_length(k->ne[0]) && k->ne[3] == q->ne[3] && w->ne[0] == q->ne[1] &&
+                      w->ne[1] == q->ne[2] && w->ne[3] == q->ne[3] && mask->ne[0] == k->ne[2] && mask->ne[1] == q->ne[2] &&
+                      mask->ne[3] > 0 && op->ne[0] == k->ne[2] && op->ne[1] == q->ne[2] && op->ne[3] == q->ne[3];
     return fits && q->nb[0] == sizeof(float) && op->nb[0] == sizeof(float) && mask->nb[0] == sizeof(uint16_t) &&
            cpu_kernels_best.to_float[k->type] != NULL && (cpu_is_float(k->type) || k->nb[0] == ggml_type_size(k->type));
 }
@@ -416,11 +416,12 @@ static void index_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_attn[] = {
-    {GGML_OP_FLASH_ATTN_EXT, {.supports     = attn_supports,
-                                 .n_tasks   = attn_n_tasks,
-                                 .work_size = attn_work_size,
-                                 .run       = attn_run,
-                                 .uses      = CPU_USE_DOT_KEYS | CPU_USE_CONVERT | CPU_USE_MAD | CPU_USE_SCALE | CPU_USE_MAX |
+    {GGML_OP_FLASH_ATTN_EXT, {.supports      = attn_supports,
+                                 .n_tasks    = attn_n_tasks,
+                                 .work_size  = attn_work_size,
+                                 .run        = attn_run,
+                                 .empty_srcs = 1 << 1 | 1 << 2 | 1 << 3, // no keys
+                                 .uses       = CPU_USE_DOT_KEYS | CPU_USE_CONVERT | CPU_USE_MAD | CPU_USE_SCALE | CPU_USE_MAX |
                                          CPU_USE_EXP_SUM | CPU_USE_MIX}},
     {GGML_OP_LIGHTNING_INDEXER, {.supports     = index_supports,
                                     .n_tasks   = index_n_tasks,

@@ -48,9 +48,9 @@ static void custom_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_custom[] = {
-    {GGML_OP_MAP_CUSTOM1, {.supports = supports, .n_tasks = n_tasks, .run = map1_run, .caller_tasks = true}},
-    {GGML_OP_MAP_CUSTOM2, {.supports = supports, .n_tasks = n_tasks, .run = map2_run, .caller_tasks = true}},
-    {GGML_OP_MAP_CUSTOM3, {.supports = supports, .n_tasks = n_tasks, .run = map3_run, .caller_tasks = true}},
-    {GGML_OP_CUSTOM, {.supports = supports, .n_tasks = n_tasks, .run = custom_run, .caller_tasks = true}},
+    {GGML_OP_MAP_CUSTOM1, {.supports = supports, .n_tasks = n_tasks, .run = map1_run, .caller_tasks = true, .empty_srcs = ~0u}},
+    {GGML_OP_MAP_CUSTOM2, {.supports = supports, .n_tasks = n_tasks, .run = map2_run, .caller_tasks = true, .empty_srcs = ~0u}},
+    {GGML_OP_MAP_CUSTOM3, {.supports = supports, .n_tasks = n_tasks, .run = map3_run, .caller_tasks = true, .empty_srcs = ~0u}},
+    {GGML_OP_CUSTOM, {.supports = supports, .n_tasks = n_tasks, .run = custom_run, .caller_tasks = true, .empty_srcs = ~0u}},
     CPU_OPS_END,
 };

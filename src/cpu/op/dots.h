@@ -5,6 +5,8 @@
 #include "cpu/cpu.h"
 #include "cpu/rowio.h"
 
+#include <limits.h>
+
 // s[ix + iy * ld_s] = dot(row ix of x, row iy of y) over n elements; x is of the type given, y of its vec_dot_type; bx and by:
 // bytes from row to row.
 static inline void cpu_dots(const struct cpu_kernels *k, enum ggml_type type, int64_t n, float *s, int64_t ld_s, const char *x,
@@ -40,11 +42,16 @@ static inline bool cpu_dot_is_ready(const struct ggml_tensor *op) {
     return b->type == cpu_dot_type(op) && b->nb[0] == ggml_type_size(b->type);
 }
 
+// Dot products count in int.
+static inline bool cpu_dot_is_length(int64_t n) {
+    return n >= 0 && n <= INT_MAX;
+}
+
 // There is a dot product for src[0], and src[1] can be brought to what it takes.
 static inline bool cpu_dot_supports(const struct ggml_tensor *op) {
     const struct cpu_kernels *k = &cpu_kernels_best;
     const struct ggml_tensor *a = op->src[0];
-    return k->traits[a->type].vec_dot != NULL && a->nb[0] == ggml_type_size(a->type) &&
+    return k->traits[a->type].vec_dot != NULL && cpu_dot_is_length(a->ne[0]) && a->nb[0] == ggml_type_size(a->type) &&
            (cpu_dot_is_ready(op) || (cpu_is_float(op->src[1]->type) && k->traits[cpu_dot_type(op)].from_float != NULL));
 }
 

@@ -26,7 +26,8 @@ static bool supports(const struct ggml_tensor *op) {
         return false;
     }
     const bool fits = ids->type == GGML_TYPE_I32 && a->ne[0] == b->ne[0] && a->ne[3] == 1 && b->ne[3] == 1 && b->ne[1] > 0 &&
-                      op->ne[0] == a->ne[1] && op->ne[1] == ids->ne[0] && op->ne[2] == ids->ne[1] && op->ne[2] == b->ne[2];
+                      op->ne[0] == a->ne[1] && op->ne[1] == ids->ne[0] && op->ne[2] == ids->ne[1] && op->ne[2] == b->ne[2] &&
+                      ggml_nelements(ids) <= INT32_MAX; // pairs are counted in 32 bits
     return fits && cpu_dot_supports(op);
 }
 

@@ -83,6 +83,10 @@ static void out_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 const struct cpu_op_entry cpu_ops_moe[] = {
     {GGML_OP_ADD_ID, {.supports = add_id_supports, .run = add_id_run, .uses = CPU_USE_ADD | CPU_USE_CONVERT}},
-    {GGML_OP_OUT_PROD, {.supports = out_supports, .n_tasks = out_n_tasks, .run = out_run, .uses = CPU_USE_MAD | CPU_USE_CONVERT}},
+    {GGML_OP_OUT_PROD, {.supports      = out_supports,
+                           .n_tasks    = out_n_tasks,
+                           .run        = out_run,
+                           .uses       = CPU_USE_MAD | CPU_USE_CONVERT,
+                           .empty_srcs = 3}},
     CPU_OPS_END,
 };

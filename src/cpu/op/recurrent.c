@@ -51,6 +51,12 @@ static void wkv_run(const struct cpu_params *p, struct ggml_tensor *op, const st
         cpu_fail(p, "%s: %" PRId64 " tokens are not %" PRId64 " sequences of one length", op->name, n_token, n_seq);
         return;
     }
+    const int64_t n_state = d * d * n_head * n_seq, n_result = d * n_head * n_token + n_state;
+    if (d > INT32_MAX || ggml_nelements(state) < n_state || ggml_nelements(op) < n_result) {
+        cpu_fail(p, "%s: %" PRId64 " numbers of state and %" PRId64 " of the result, %" PRId64 " and %" PRId64 " are needed",
+            op->name, ggml_nelements(state), ggml_nelements(op), n_state, n_result);
+        return;
+    }
     for (int i = 0; i < w->n_src; i++) {
         const int64_t want = (w->still >> i & 1) != 0 ? d * n_head : d * n_head * n_token;
         if (ggml_nelements(op->src[i]) < want) {
@@ -159,7 +165,10 @@ static bool delta_supports(const struct ggml_tensor *op) {
             return false;
         }
     }
-    const int64_t n = v->ne[1] * v->ne[2] * v->ne[3];
+    const int64_t n = v->ne[1] * v->ne[2] * v->ne[3], n_kept = cpu_param_i32(op, 0) > 1 ? cpu_param_i32(op, 0) : 1;
+    if (d > INT32_MAX || ggml_nelements(op) < d * n + n_kept * ggml_nelements(state)) {
+        return false;
+    }
     return v->nb[0] == sizeof(float) && (g->ne[0] == 1 || g->ne[0] == d) && ggml_nelements(g) == n * g->ne[0] &&
            ggml_nelements(beta) == n && ggml_nelements(state) == d * d * v->ne[1] * v->ne[3] && ggml_is_contiguous(g) &&
            ggml_is_contiguous(beta) && ggml_is_contiguous(state);

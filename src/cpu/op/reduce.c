@@ -208,11 +208,16 @@ static void cumsum_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_reduce[] = {
-    {GGML_OP_SUM, {.supports = sum_supports, .work_size = sum_work, .run = sum_run, .uses = CPU_USE_SUM | CPU_USE_CONVERT}},
-    {GGML_OP_SUM_ROWS, {.supports = sum_rows_supports, .run = sum_rows_run, .uses = CPU_USE_SUM | CPU_USE_CONVERT}},
-    {GGML_OP_MEAN, {.supports = mean_supports, .run = mean_run, .uses = CPU_USE_SUM | CPU_USE_CONVERT}},
+    {GGML_OP_SUM, {.supports      = sum_supports,
+                      .work_size  = sum_work,
+                      .run        = sum_run,
+                      .uses       = CPU_USE_SUM | CPU_USE_CONVERT,
+                      .empty_srcs = 1}},
+    {GGML_OP_SUM_ROWS,
+        {.supports = sum_rows_supports, .run = sum_rows_run, .uses = CPU_USE_SUM | CPU_USE_CONVERT, .empty_srcs = 1}},
+    {GGML_OP_MEAN, {.supports = mean_supports, .run = mean_run, .uses = CPU_USE_SUM | CPU_USE_CONVERT, .empty_srcs = 1}},
     {GGML_OP_CUMSUM, {.supports = cumsum_supports, .run = cumsum_run, .uses = CPU_USE_CONVERT}},
-    {GGML_OP_ARGMAX, {.supports = argmax_supports, .run = argmax_run, .uses = CPU_USE_CONVERT}},
-    {GGML_OP_COUNT_EQUAL, {.supports = count_equal_supports, .work_size = parts_size, .run = count_equal_run}},
+    {GGML_OP_ARGMAX, {.supports = argmax_supports, .run = argmax_run, .uses = CPU_USE_CONVERT, .empty_srcs = 1}},
+    {GGML_OP_COUNT_EQUAL, {.supports = count_equal_supports, .work_size = parts_size, .run = count_equal_run, .empty_srcs = 3}},
     CPU_OPS_END,
 };

@@ -219,10 +219,10 @@ static void add1_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 const struct cpu_op_entry cpu_ops_repeat[] = {
     {GGML_OP_REPEAT, {.supports = repeat_supports, .run = repeat_run}},
-    {GGML_OP_CONCAT, {.supports = concat_supports, .run = concat_run}},
+    {GGML_OP_CONCAT, {.supports = concat_supports, .run = concat_run, .empty_srcs = 3}},
     {GGML_OP_DIAG, {.supports = diag_supports, .run = diag_run}},
-    {GGML_OP_ACC, {.supports = part_supports, .run = part_run, .uses = CPU_USE_ADD}},
-    {GGML_OP_SET, {.supports = part_supports, .run = part_run}},
+    {GGML_OP_ACC, {.supports = part_supports, .run = part_run, .uses = CPU_USE_ADD, .empty_srcs = 2}},
+    {GGML_OP_SET, {.supports = part_supports, .run = part_run, .empty_srcs = 2}},
     {GGML_OP_ADD1, {.supports = add1_supports, .run = add1_run, .uses = CPU_USE_CONVERT}},
     CPU_OPS_END,
 };

@@ -29,7 +29,8 @@ static bool number_ok(const struct cpu_params *p, const struct ggml_tensor *op, 
 
 static bool get_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    if (a == NULL || b == NULL || b->type != GGML_TYPE_I32 || a->ne[0] != op->ne[0] || b->ne[3] != 1) {
+    if (a == NULL || b == NULL || b->type != GGML_TYPE_I32 || a->ne[0] != op->ne[0] || b->ne[3] != 1 || op->ne[1] != b->ne[0] ||
+        op->ne[2] != b->ne[1] || op->ne[3] != b->ne[2] || a->ne[2] < op->ne[2] || a->ne[3] < op->ne[3]) {
         return false;
     }
     if (op->nb[0] != ggml_type_size(op->type) || a->nb[0] != ggml_type_size(a->type)) {
@@ -66,7 +67,7 @@ static bool set_supports(const struct ggml_tensor *op) {
         return false;
     }
     return (numbers->type == GGML_TYPE_I64 || numbers->type == GGML_TYPE_I32) && numbers->ne[0] == rows->ne[1] &&
-           numbers->ne[1] > 0 && numbers->ne[2] > 0 && op->nb[0] == ggml_type_size(op->type) &&
+           numbers->ne[1] > 0 && numbers->ne[2] > 0 && numbers->ne[3] > 0 && op->nb[0] == ggml_type_size(op->type) &&
            rows->nb[0] == ggml_type_size(rows->type) &&
            (rows->type == op->type || (cpu_is_float(rows->type) && cpu_kernels_best.traits[op->type].from_float != NULL));
 }
@@ -102,6 +103,6 @@ static int get_tasks(const struct ggml_tensor *op, int n_threads) {
 
 const struct cpu_op_entry cpu_ops_rows[] = {
     {GGML_OP_GET_ROWS, {.supports = get_supports, .n_tasks = get_tasks, .run = get_run, .uses = CPU_USE_RETYPE}},
-    {GGML_OP_SET_ROWS, {.supports = set_supports, .n_tasks = set_tasks, .run = set_run, .uses = CPU_USE_RETYPE}},
+    {GGML_OP_SET_ROWS, {.supports = set_supports, .n_tasks = set_tasks, .run = set_run, .uses = CPU_USE_RETYPE, .empty_srcs = 3}},
     CPU_OPS_END,
 };

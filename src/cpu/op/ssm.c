@@ -57,11 +57,23 @@ static void conv_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // ---- SSM_SCAN: h = exp(dt A) h + dt B x, y = C h (Gu and Dao, arXiv 2312.00752 and 2405.21060) ----
 
+// The sources that the state and x fit: dt [heads, tokens, sequences], A [1 or states, heads], B and C [states, groups, tokens,
+// sequences], an id a sequence; and the result holds what is put into it.
+static bool scan_fits(const struct ggml_tensor *op) {
+    const struct ggml_tensor *s = op->src[0], *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4],
+                             *C = op->src[5];
+    return s->ne[0] <= INT32_MAX && s->ne[1] == x->ne[0] && s->ne[2] == x->ne[1] && dt->ne[0] == x->ne[1] &&
+           dt->ne[1] == x->ne[2] && dt->ne[2] == x->ne[3] && (A->ne[0] == 1 || A->ne[0] == s->ne[0]) && A->ne[1] == x->ne[1] &&
+           B->ne[0] == s->ne[0] && B->ne[2] == x->ne[2] && B->ne[3] == x->ne[3] && ggml_are_same_shape(B, C) &&
+           op->src[6]->ne[0] >= x->ne[3] && ggml_is_contiguous(op) &&
+           ggml_nelements(op) >= ggml_nelements(x) + s->ne[0] * s->ne[1] * s->ne[2] * x->ne[3];
+}
+
 static bool scan_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *ids = op->src[6];
     return sources_f32(op, 6) && ids != NULL && ids->type == GGML_TYPE_I32 && ids->nb[0] == sizeof(int32_t) &&
            is_dense(op->src[1]) && is_dense(op->src[4]) && is_dense(op->src[5]) && ggml_is_contiguous(op->src[0]) &&
-           ggml_is_contiguous(op->src[2]) && ggml_is_contiguous(op->src[3]);
+           ggml_is_contiguous(op->src[2]) && ggml_is_contiguous(op->src[3]) && scan_fits(op);
 }
 
 static size_t scan_work_size(const struct ggml_tensor *op, int n_tasks) {
@@ -159,7 +171,8 @@ static void solve_run(const struct cpu_params *p, struct ggml_tensor *op) {
 static bool comb_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *m = op->src[0];
     return sources_f32(op, 3) && is_dense(m) && is_dense(op->src[1]) && is_dense(op->src[2]) && ggml_is_contiguous(op) &&
-           m->ne[0] == 2 * HC + HC * HC && op->ne[0] == HC && op->ne[1] == HC && op->ne[2] == m->ne[1];
+           m->ne[0] == 2 * HC + HC * HC && op->src[1]->ne[0] >= 3 && op->src[2]->ne[0] >= m->ne[0] && op->ne[0] == HC &&
+           op->ne[1] == HC && op->ne[2] == m->ne[1];
 }
 
 // rows (or columns) of m are divided by their sums
@@ -228,9 +241,13 @@ static void pre_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 static bool post_supports(const struct ggml_tensor *op) {
-    const struct ggml_tensor *x = op->src[0], *res = op->src[1];
-    return sources_f32(op, 4) && is_dense(x) && is_dense(res) && is_dense(op) && ggml_are_same_shape(res, op) &&
-           x->ne[0] == op->ne[0] && x->ne[1] == op->ne[2];
+    const struct ggml_tensor *x = op->src[0], *res = op->src[1], *post = op->src[2], *comb = op->src[3];
+    if (!sources_f32(op, 4) || post->ne[0] < op->ne[1] || post->ne[1] < op->ne[2] || comb->ne[0] < op->ne[1] ||
+        comb->ne[1] < op->ne[1] || comb->ne[2] < op->ne[2]) {
+        return false;
+    }
+    return is_dense(x) && is_dense(res) && is_dense(op) && ggml_are_same_shape(res, op) && x->ne[0] == op->ne[0] &&
+           x->ne[1] == op->ne[2];
 }
 
 // Many streams from one and the old ones.

@@ -182,7 +182,7 @@ static bool soft_max_back_supports(const struct ggml_tensor *op) {
 static bool get_rows_back_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *ids = op->src[1];
     return a != NULL && ids != NULL && cpu_is_float(a->type) && ids->type == GGML_TYPE_I32 && is_dense_f32(op) &&
-           a->ne[0] == op->ne[0];
+           a->ne[0] == op->ne[0] && ggml_is_contiguous(ids);
 }
 
 // Tasks share the columns: all of them walk over all rows, none meets another.
@@ -201,7 +201,7 @@ static void get_rows_back_run(const struct cpu_params *p, struct ggml_tensor *op
     float buf[CPU_PIECE];
     for (int64_t i = 0; i < n_ids; i++) {
         int32_t id;
-        memcpy(&id, (const char *) ids->data + (size_t) i * ids->nb[0], sizeof id);
+        memcpy(&id, (const int32_t *) ids->data + i, sizeof id);
         if (id < 0 || id >= op->ne[1]) {
             cpu_fail(p, "%s: row number %d is out of range, there are %" PRId64 " rows", op->name, id, op->ne[1]);
             return;
@@ -304,8 +304,9 @@ const struct cpu_op_entry cpu_ops_train[] = {
     {GGML_OP_SOFT_MAX_BACK,
         {.supports = soft_max_back_supports, .work_size = row_back_work_size, .run = soft_max_back_run, .uses = CPU_USE_CONVERT}},
     {GGML_OP_GET_ROWS_BACK,
-        {.supports = get_rows_back_supports, .run = get_rows_back_run, .uses = CPU_USE_ADD | CPU_USE_CONVERT}},
-    {GGML_OP_REPEAT_BACK, {.supports = repeat_back_supports, .run = repeat_back_run, .uses = CPU_USE_ADD | CPU_USE_CONVERT}},
+        {.supports = get_rows_back_supports, .run = get_rows_back_run, .uses = CPU_USE_ADD | CPU_USE_CONVERT, .empty_srcs = 7}},
+    {GGML_OP_REPEAT_BACK,
+        {.supports = repeat_back_supports, .run = repeat_back_run, .uses = CPU_USE_ADD | CPU_USE_CONVERT, .empty_srcs = 1}},
     {GGML_OP_OPT_STEP_ADAMW, {.supports = adamw_supports, .run = adamw_run}},
     {GGML_OP_OPT_STEP_SGD, {.supports = sgd_supports, .run = sgd_run}},
     CPU_OPS_END,

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+// span.h: the one answer to "which bytes are this tensor's?". A span reaches from the first byte to the one after the last, holes
+// of strided views included; it is counted without wrapping, and checked against the tensor that a view looks at and against the
+// buffer both lie in. Whoever touches a tensor's bytes asks here first: set, get, copies, every backend's compute. Kernels rely
+// on it. All inline: libggml-cpu takes it along to other bases.
+#pragma once
+
+#include "base/base.h"
+#include "ggml-backend-impl.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+// Of a tensor whose strides lead past 63 bits, whose extents are negative, or whose type is none: larger than any memory, and
+// padding it to whatever alignment does not wrap.
+#define BERTH_SPAN_NONE ((size_t) 1 << 63)
+
+// Steps in whole numbers of any size, one after the other.
+static inline size_t berth_span_far(const struct ggml_tensor *t, size_t type_size, int64_t blck_size) {
+    size_t size = type_size, step;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        const bool in_blocks = i == 0 && blck_size != 1;
+        if (t->ne[i] < 0 || __builtin_mul_overflow((size_t) t->ne[i] - !in_blocks, t->nb[i], &step)) {
+            return BERTH_SPAN_NONE;
+        }
+        if (in_blocks) {
+            size = step / (size_t) blck_size;
+        } else if (__builtin_add_overflow(size, step, &size)) {
+            return BERTH_SPAN_NONE;
+        }
+    }
+    return size < BERTH_SPAN_NONE ? size : BERTH_SPAN_NONE;
+}
+
+static inline size_t berth_span_of(const struct ggml_tensor *t, size_t type_size, int64_t blck_size) {
+    if (t->ne[0] == 0 || t->ne[1] == 0 || t->ne[2] == 0 || t->ne[3] == 0) {
+        return 0;
+    }
+    if (BERTH_UNLIKELY(blck_size <= 0)) {
+        return BERTH_SPAN_NONE;
+    }
+    // Numbers so small that no sum of the products passes 2^62: nearly all there are.
+    const uint64_t ne = (uint64_t) (t->ne[0] | t->ne[1] | t->ne[2] | t->ne[3]), nb = t->nb[0] | t->nb[1] | t->nb[2] | t->nb[3];
+    if (BERTH_UNLIKELY(((ne >> 26) | (nb >> 34)) != 0)) {
+        return berth_span_far(t, type_size, blck_size);
+    }
+    const size_t row = BERTH_LIKELY(blck_size == 1) ? type_size + (size_t) (t->ne[0] - 1) * t->nb[0]
+                                                    : (size_t) t->ne[0] * t->nb[0] / (size_t) blck_size;
+    return row + (size_t) (t->ne[1] - 1) * t->nb[1] + (size_t) (t->ne[2] - 1) * t->nb[2] + (size_t) (t->ne[3] - 1) * t->nb[3];
+}
+
+// Bytes of the span; 0: empty; BERTH_SPAN_NONE: no memory can hold it.
+static inline size_t berth_span(const struct ggml_tensor *t) {
+    return BERTH_LIKELY(t->type == GGML_TYPE_F32) ? berth_span_of(t, sizeof(float), 1)
+                                                  : berth_span_of(t, ggml_type_size(t->type), ggml_blck_size(t->type));
+}
+
+// ---- where it lies ----
+
+enum berth_span_fault {
+    BERTH_SPAN_OK,
+    BERTH_SPAN_EMPTY, // no fault: no bytes, wherever they are
+    BERTH_SPAN_NO_MEMORY,
+    BERTH_SPAN_TORN,        // rows of blocks that are not whole, or not side by side
+    BERTH_SPAN_TOO_FAR,     // BERTH_SPAN_NONE
+    BERTH_SPAN_PAST_SOURCE, // a view reaches past the tensor it looks at
+    BERTH_SPAN_PAST_BUFFER,
+};
+
+// The buffer asked last, so that tensors of one buffer ask it once. All zero at first.
+struct berth_span_room {
+    struct ggml_backend_buffer *buffer;
+    uintptr_t base; // 0: the buffer has no addresses
+};
+
+static inline struct ggml_backend_buffer *berth_span_buffer(const struct ggml_tensor *t) {
+    return t->view_src != NULL ? t->view_src->buffer : t->buffer;
+}
+
+// size bytes from offset on, of a tensor's memory.
+static inline enum berth_span_fault berth_span_part(
+    struct berth_span_room *room, const struct ggml_tensor *t, size_t offset, size_t size) {
+    const struct ggml_tensor *whole = t->view_src;
+    size_t end;
+    if (__builtin_add_overflow(offset, size, &end) || end >= BERTH_SPAN_NONE) {
+        return BERTH_SPAN_TOO_FAR;
+    }
+    if (t->data == NULL) {
+        return BERTH_SPAN_NO_MEMORY;
+    }
+    if (whole != NULL) {
+        const size_t have = berth_span(whole);
+        if (have == BERTH_SPAN_NONE || t->view_offs > have || end > have - t->view_offs) {
+            return BERTH_SPAN_PAST_SOURCE;
+        }
+    }
+    struct ggml_backend_buffer *buffer = berth_span_buffer(t);
+    if (buffer == NULL) {
+        return BERTH_SPAN_OK; // memory of the context's or of the caller's: nobody knows its end
+    }
+    if (room->buffer != buffer) {
+        room->buffer = buffer;
+        room->base   = buffer->iface.get_base != NULL ? (uintptr_t) buffer->iface.get_base(buffer) : 0;
+    }
+    if (room->base == 0) {
+        return BERTH_SPAN_OK;
+    }
+    const uintptr_t at = (uintptr_t) t->data;
+    return at >= room->base && at - room->base <= buffer->size && end <= buffer->size - (at - room->base)
+               ? BERTH_SPAN_OK
+               : BERTH_SPAN_PAST_BUFFER;
+}
+
+// The span of such a row may round to nothing, though it has elements.
+static inline bool berth_span_is_torn(const struct ggml_tensor *t) {
+    const int64_t blck_size = ggml_blck_size(t->type);
+    return blck_size > 1 && (t->nb[0] != ggml_type_size(t->type) || t->ne[0] % blck_size != 0) && t->ne[0] != 0 &&
+           t->ne[1] != 0 && t->ne[2] != 0 && t->ne[3] != 0;
+}
+
+static inline enum berth_span_fault berth_span_check(struct berth_span_room *room, const struct ggml_tensor *t) {
+    const size_t size = berth_span(t);
+    if (t->type != GGML_TYPE_F32 && BERTH_UNLIKELY(berth_span_is_torn(t))) {
+        return BERTH_SPAN_TORN;
+    }
+    return size == 0 ? BERTH_SPAN_EMPTY : berth_span_part(room, t, 0, size);
+}
+
+// Why, with the numbers.
+static inline void berth_span_tell(enum berth_span_fault fault, const struct ggml_tensor *t, char *text, size_t text_size) {
+    const char *name = t->name[0] != '\0' ? t->name : "(unnamed)";
+    switch (fault) {
+        case BERTH_SPAN_OK: text[0] = '\0'; break;
+        case BERTH_SPAN_EMPTY: snprintf(text, text_size, "%s is empty", name); break;
+        case BERTH_SPAN_NO_MEMORY: snprintf(text, text_size, "%s has no memory", name); break;
+        case BERTH_SPAN_TORN:
+            snprintf(text, text_size, "%s, rows of %" PRId64 " elements of %s %zu bytes apart, tears blocks of %" PRId64, name,
+                t->ne[0], ggml_type_name(t->type), t->nb[0], ggml_blck_size(t->type));
+            break;
+        case BERTH_SPAN_TOO_FAR:
+            snprintf(text, text_size,
+                "%s, [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                "] with strides [%zu, %zu, %zu, %zu], is more bytes than 63 bits count",
+                name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], t->nb[0], t->nb[1], t->nb[2], t->nb[3]);
+            break;
+        case BERTH_SPAN_PAST_SOURCE:
+            snprintf(text, text_size, "%s, a view of %zu bytes at %zu, reaches past the %zu bytes of its source", name,
+                berth_span(t), t->view_offs, berth_span(t->view_src));
+            break;
+        case BERTH_SPAN_PAST_BUFFER:
+            snprintf(text, text_size, "%s, %zu bytes at %p, does not lie in its buffer of %zu bytes", name, berth_span(t),
+                t->data, berth_span_buffer(t)->size);
+            break;
+    }
+}
+
+// ---- all tensors of a graph ----
+
+// Tensors found sound a moment ago, by address: sources are results of the nodes before, or leafs that many nodes read.
+struct berth_span_walk {
+    struct berth_span_room room;
+    const struct ggml_tensor *sound[16];
+};
+
+static inline const struct ggml_tensor **berth_span_slot(struct berth_span_walk *walk, const struct ggml_tensor *t) {
+    return &walk->sound[((uintptr_t) t >> 7) % 16];
+}
+
+static inline bool berth_span_same_layout(const struct ggml_tensor *a, const struct ggml_tensor *b) {
+    return a->type == b->type &&
+           ((a->ne[0] ^ b->ne[0]) | (a->ne[1] ^ b->ne[1]) | (a->ne[2] ^ b->ne[2]) | (a->ne[3] ^ b->ne[3])) == 0 &&
+           ((a->nb[0] ^ b->nb[0]) | (a->nb[1] ^ b->nb[1]) | (a->nb[2] ^ b->nb[2]) | (a->nb[3] ^ b->nb[3])) == 0;
+}
+
+static inline enum berth_span_fault berth_span_look(struct berth_span_walk *walk, const struct ggml_tensor *t) {
+    const struct ggml_tensor **slot = berth_span_slot(walk, t);
+    if (*slot == t) {
+        return BERTH_SPAN_OK;
+    }
+    const enum berth_span_fault fault = berth_span_check(&walk->room, t);
+    if (BERTH_LIKELY(fault == BERTH_SPAN_OK)) {
+        *slot = t;
+    }
+    return fault;
+}
+
+static inline enum berth_span_fault berth_span_walk(struct berth_span_walk *walk, const struct ggml_tensor *t) {
+    const struct ggml_tensor **slot = berth_span_slot(walk, t), *whole = t->view_src;
+    if (*slot == t) {
+        return BERTH_SPAN_OK;
+    }
+    if (whole != NULL && t->data == whole->data && berth_span_same_layout(t, whole) &&
+        BERTH_LIKELY(berth_span_look(walk, whole) == BERTH_SPAN_OK)) { // in place: where the whole is, it is
+        *slot = t;
+        return BERTH_SPAN_OK;
+    }
+    return berth_span_look(walk, t);
+}
+
+// The sources of a node that are not NULL lie in its first so many.
+static inline int berth_span_n_src(const struct ggml_tensor *node) {
+    uintptr_t more = 0;
+    for (int s = 2; s < GGML_MAX_SRC; s++) {
+        more |= (uintptr_t) node->src[s];
+    }
+    return more == 0 ? 2 : GGML_MAX_SRC;
+}
