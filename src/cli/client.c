@@ -102,7 +102,8 @@ static void print_missing(const struct client_folder *folder) {
     if (folder->nameless.n > 0) {
         printf("Berth has no library of the name:");
         print_names(&folder->nameless);
-        printf(". A link of that name to libggml.so, libggml-base.so or libggml-cpu.so%s%s makes one.\n",
+        printf(": ggml's would be loaded, or none. A link of that name to libggml.so, libggml-base.so or libggml-cpu.so%s%s "
+               "makes one.\n",
             folder->place[0] != '\0' ? " in " : "", folder->place);
     }
     if (folder->has_rpath) {

@@ -74,17 +74,17 @@ put() {
     esac
 }
 
-# made ARCH TYPE: the path of a model, made at the first call, for all releases.
+# made ARCH TYPE: the path of a model, made at the first call, for all releases, which may run at the same time.
 made() {
     local file=$root/models/$1-$2.gguf
-    [ -f "$file" ] || "$maker" "$1" tiny "$2" "$file" || return 1
+    [ -f "$file" ] || { "$maker" "$1" tiny "$2" "$file.$release" && mv "$file.$release" "$file"; } || return 1
     echo "$file"
 }
 
 # The same with weights in f32.
 made_f32() {
     local file=$root/models/$1-$2-f32.gguf
-    [ -f "$file" ] || "$berth" gguf quantize "$(made "$1" "$2")" "$file" f32 >/dev/null || return 1
+    [ -f "$file" ] || { "$berth" gguf quantize "$(made "$1" "$2")" "$file.$release" f32 >/dev/null && mv "$file.$release" "$file"; } || return 1
     echo "$file"
 }
 
@@ -429,10 +429,32 @@ try_release() {
     done
 }
 
+# Releases run side by side, each with its own folder and its own log, which is printed when it is whole.
+# shellcheck disable=SC2086
+try_all() {
+    local release n_failed n_skipped
+    for release in $releases; do
+        {
+            try_release "$release" "$@"
+            echo "$failed $skipped" >"$root/$release.status"
+        } >"$root/$release.log" 2>&1 &
+    done
+    wait
+    for release in $releases; do
+        cat "$root/$release.log"
+        n_failed=1 n_skipped=0
+        read -r n_failed n_skipped <"$root/$release.status"
+        failed=$((failed + n_failed))
+        skipped=$((skipped + n_skipped))
+    done
+}
+
 rm -rf "$root"
-for release in $releases; do
-    # shellcheck disable=SC2086
-    try_release "$release" ${*:-node switch tokens logits quantize memory errors cycles}
-done
+mkdir -p "$root"
+# shellcheck disable=SC2086
+case " $* " in
+    *" speed "*) for release in $releases; do try_release "$release" "$@"; done ;; # nothing else may run
+    *) try_all ${*:-node switch tokens logits quantize memory errors cycles} ;;
+esac
 echo "client: $([ $failed = 0 ] && echo "all as it should be" || echo FAILED), $skipped skipped, ${SECONDS} s"
-exit $failed
+[ $failed = 0 ]
