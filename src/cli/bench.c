@@ -2,6 +2,7 @@
 // bench.c: `berth bench [MODEL]`: tokens a second of a prompt (pp) and of generation (tg), mean and deviation over repetitions. A
 // repetition that answers otherwise than the first one is a failure, not a number.
 
+#include "cli/help.h"
 #include "cli/models.h"
 
 #include <getopt.h>
@@ -10,21 +11,37 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
-    "Usage: berth bench [OPTION]... [MODEL]\n\n"
-    "Measures how many tokens a second a model reads (pp) and writes (tg), once to warm up and then R times. Without MODEL it\n"
-    "is the one that comes with Berth.\n\n"
-    "  -p, --prompt N      tokens of the prompt, 0: no such test (default 512)\n"
-    "  -n, --gen N         tokens to write, 0: no such test (default 128)\n"
-    "  -r, --reps R        repetitions (default 5)\n"
-    "  -b, --batch N       tokens of the prompt at once (default 512)\n"
-    "      --cache-type T  type of the cache's keys and values, or T,T for each (default f16)\n"
-    "  -t, --threads N     threads of the CPU (default: its cores)\n"
-    "  -d, --device NAME   run there (default: all GPUs and the CPU)\n"
-    "  -o, --output KIND   md, csv or json (default md)\n"
-    "      --json          the same as --output json\n"
-    "  -h, --help          this text\n\n"
-    "Exit codes: 0 fine, 2 wrong usage, 3 failure.\n";
+enum { FORMAT = CLI_OWN };
+
+static const struct cli_option option_rows[] = {
+    CLI_OPT_MODEL,
+    {.letter   = 'p',
+        .name  = "prompt",
+        .value = "N",
+        .what  = "tokens of the prompt, 0: no such test (default 512)",
+        .also  = "n-prompt"},
+    {.letter = 'n', .name = "gen", .value = "N", .what = "tokens to write, 0: no such test (default 128)", .also = "n-gen"},
+    {.letter = 'r', .name = "reps", .value = "R", .what = "repetitions (default 5)", .also = "repetitions"},
+    {.letter = 'b', .name = "batch", .value = "N", .what = "tokens of the prompt at once (default 512)", .also = "batch-size"},
+    CLI_OPT_CACHE_TYPE,
+    CLI_OPT_THREADS,
+    CLI_OPT_DEVICE,
+    CLI_OPT_GPU_LAYERS,
+    {.letter = 'o', .name = "out", .value = "FILE", .what = "write the table there ('-': standard output, as by default)"},
+    {.id = FORMAT, .name = "format", .value = "KIND", .what = "md, csv or json (default md)", .also = "output"},
+    CLI_OPT_JSON("the same as --format json"),
+    {0},
+};
+
+const struct cli_help cli_bench_help = {
+    .command  = "bench",
+    .operands = "[MODEL]",
+    .about    = "Measures how many tokens a second a model reads (pp) and writes (tg), once to warm up and then R times. Without "
+                "MODEL it is the one that comes with Berth.",
+    .options  = option_rows,
+    .examples = {{"How fast is it here?", "bench model.gguf"},
+        {"A long prompt on four threads, as CSV", "bench -p 2048 -n 0 -t 4 --format csv model.gguf"}},
+};
 
 enum output { MD, CSV, JSON };
 
@@ -32,6 +49,7 @@ struct options {
     struct cli_model_options model;
     int64_t n_prompt, n_gen, n_reps;
     enum output output;
+    const char *out; // NULL: standard output
 };
 
 struct test {
@@ -54,29 +72,31 @@ static int output_parse(const char *text, enum output *out) {
             return CLI_OK;
         }
     }
-    return cli_usage("bench", "--output '%s' is none of md, csv, json", text);
+    return cli_usage("bench", "--format '%s' is none of md, csv, json", text);
+}
+
+// -o was the format once.
+static int out_given(const char *value, const char **out) {
+    if (strcmp(value, "md") == 0 || strcmp(value, "csv") == 0 || strcmp(value, "json") == 0) {
+        return cli_usage("bench", "-o '%s': -o is the file to write; the kind is --format %s", value, value);
+    }
+    *out = value;
+    return CLI_OK;
 }
 
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct options *o) {
-    static const struct option table[] = {{"prompt", required_argument, NULL, 'p'}, {"gen", required_argument, NULL, 'n'},
-        {"reps", required_argument, NULL, 'r'}, {"batch", required_argument, NULL, 'b'},
-        {"threads", required_argument, NULL, 't'}, {"device", required_argument, NULL, 'd'},
-        {"cache-type", required_argument, NULL, CLI_CACHE_TYPE}, {"output", required_argument, NULL, 'o'},
-        {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
-    opterr                             = 0;
-    for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":p:n:r:b:t:d:o:h", table, NULL)) != -1;) {
+    for (int c, code = CLI_OK; (c = cli_option_next(&cli_bench_help, argc, argv)) != CLI_END;) {
         switch (c) {
             case 'p': code = count("prompt", optarg, 0, 1 << 24, &o->n_prompt); break;
             case 'n': code = count("gen", optarg, 0, 1 << 24, &o->n_gen); break;
             case 'r': code = count("reps", optarg, 1, 1000, &o->n_reps); break;
-            case 'o': code = output_parse(optarg, &o->output); break;
-            case 'J': o->output = JSON; break;
-            case 'h': fputs(usage, stdout); return CLI_OK;
-            case ':': return cli_usage("bench", "'%s' needs a value", argv[optind - 1]);
+            case 'o': code = out_given(optarg, &o->out); break;
+            case FORMAT: code = output_parse(optarg, &o->output); break;
+            case CLI_JSON: o->output = JSON; break;
             default:
                 if (!cli_model_option("bench", c, optarg, &o->model, &code)) {
-                    return cli_bad_option("bench", argc, argv);
+                    return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
                 }
         }
         if (code != CLI_OK) {
@@ -205,57 +225,58 @@ static void row_fini(struct row *row) {
 }
 
 // A cell of a table: what would end it is escaped.
-static void print_cell(const char *text) {
+static void print_cell(FILE *file, const char *text) {
     for (; *text != '\0'; text++) {
-        fputs(*text == '|' ? "\\|" : (char[]){*text, '\0'}, stdout);
+        fputs(*text == '|' ? "\\|" : (char[]){*text, '\0'}, file);
     }
 }
 
-static void print_md(const struct row *row, const struct test *tests, int n) {
+static void print_md(FILE *file, const struct row *row, const struct test *tests, int n) {
     char size[32];
-    printf("| model | size | params | backend | threads | cache | test | t/s |\n"
-           "| --- | ---: | ---: | --- | ---: | --- | ---: | ---: |\n");
+    fprintf(file, "| model | size | params | backend | threads | cache | test | t/s |\n"
+                  "| --- | ---: | ---: | --- | ---: | --- | ---: | ---: |\n");
     for (int i = 0; i < n; i++) {
-        fputs("| ", stdout);
-        print_cell(row->model);
-        printf(" | %s | %.2f M | %s | %" PRId64 " | %s | %s%" PRId64 " | %.2f ± %.2f |\n", cli_short_bytes(row->size, size),
-            (double) row->n_params / 1e6, row->backend, row->n_threads, row->cache, tests[i].kind, tests[i].n_tokens,
-            tests[i].mean, tests[i].deviation);
-    }
-}
-
-// A field of CSV: quoted, quotes doubled.
-static void print_field(const char *text) {
-    putchar('"');
-    for (; *text != '\0'; text++) {
-        fputs(*text == '"' ? "\"\"" : (char[]){*text, '\0'}, stdout);
-    }
-    putchar('"');
-}
-
-static void print_csv(const struct row *row, const struct test *tests, int n) {
-    puts("model,size,params,backend,threads,batch,cache,test,tokens,mean,deviation");
-    for (int i = 0; i < n; i++) {
-        print_field(row->model);
-        printf(",%" PRIu64 ",%" PRIu64 ",", row->size, row->n_params);
-        print_field(row->backend);
-        printf(",%" PRId64 ",%" PRId64 ",\"%s\",%s,%" PRId64 ",%.6f,%.6f\n", row->n_threads, row->n_batch, row->cache,
+        fputs("| ", file);
+        print_cell(file, row->model);
+        fprintf(file, " | %s | %.2f M | %s | %" PRId64 " | %s | %s%" PRId64 " | %.2f ± %.2f |\n",
+            cli_short_bytes(row->size, size), (double) row->n_params / 1e6, row->backend, row->n_threads, row->cache,
             tests[i].kind, tests[i].n_tokens, tests[i].mean, tests[i].deviation);
     }
 }
 
-static void print_json(const struct row *row, const struct test *tests, int n) {
-    putchar('[');
+// A field of CSV: quoted, quotes doubled.
+static void print_field(FILE *file, const char *text) {
+    fputc('"', file);
+    for (; *text != '\0'; text++) {
+        fputs(*text == '"' ? "\"\"" : (char[]){*text, '\0'}, file);
+    }
+    fputc('"', file);
+}
+
+static void print_csv(FILE *file, const struct row *row, const struct test *tests, int n) {
+    fputs("model,size,params,backend,threads,batch,cache,test,tokens,mean,deviation\n", file);
     for (int i = 0; i < n; i++) {
-        fputs(i > 0 ? ",\n {\"model\": " : "{\"model\": ", stdout);
-        cli_json_text(stdout, row->model);
-        printf(", \"size\": %" PRIu64 ", \"params\": %" PRIu64 ", \"backend\": ", row->size, row->n_params);
-        cli_json_text(stdout, row->backend);
-        printf(", \"threads\": %" PRId64 ", \"batch\": %" PRId64 ", \"cache\": \"%s\", \"test\": \"%s\", \"tokens\": %" PRId64
-               ", \"mean\": %.6f, \"deviation\": %.6f}",
+        print_field(file, row->model);
+        fprintf(file, ",%" PRIu64 ",%" PRIu64 ",", row->size, row->n_params);
+        print_field(file, row->backend);
+        fprintf(file, ",%" PRId64 ",%" PRId64 ",\"%s\",%s,%" PRId64 ",%.6f,%.6f\n", row->n_threads, row->n_batch, row->cache,
+            tests[i].kind, tests[i].n_tokens, tests[i].mean, tests[i].deviation);
+    }
+}
+
+static void print_json(FILE *file, const struct row *row, const struct test *tests, int n) {
+    fputc('[', file);
+    for (int i = 0; i < n; i++) {
+        fputs(i > 0 ? ",\n {\"model\": " : "{\"model\": ", file);
+        cli_json_text(file, row->model);
+        fprintf(file, ", \"size\": %" PRIu64 ", \"params\": %" PRIu64 ", \"backend\": ", row->size, row->n_params);
+        cli_json_text(file, row->backend);
+        fprintf(file,
+            ", \"threads\": %" PRId64 ", \"batch\": %" PRId64 ", \"cache\": \"%s\", \"test\": \"%s\", \"tokens\": %" PRId64
+            ", \"mean\": %.6f, \"deviation\": %.6f}",
             row->n_threads, row->n_batch, row->cache, tests[i].kind, tests[i].n_tokens, tests[i].mean, tests[i].deviation);
     }
-    puts("]");
+    fputs("]\n", file);
 }
 
 static int bench(struct cli_model *m, const struct options *o) {
@@ -281,7 +302,16 @@ static int bench(struct cli_model *m, const struct options *o) {
     free(tokens);
     ok = ok && (row_init(&row, m, o) || model_fail(&error, "out of memory for the names"));
     if (ok) {
-        (o->output == MD ? print_md : o->output == CSV ? print_csv : print_json)(&row, tests, n);
+        FILE *file = o->out != NULL ? cli_open(o->out) : stdout;
+        if (file == NULL) {
+            row_fini(&row);
+            return CLI_FAILURE;
+        }
+        (o->output == MD ? print_md : o->output == CSV ? print_csv : print_json)(file, &row, tests, n);
+        if (o->out != NULL && cli_close(file, o->out, true) != CLI_OK) {
+            row_fini(&row);
+            return CLI_FAILURE;
+        }
     }
     row_fini(&row);
     return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
@@ -301,7 +331,8 @@ int cli_bench(int argc, char **argv) {
         return code;
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
-    code = cli_model_session(&m, &o.model);
+    code = cli_model_output(&m, o.out);
+    code = code == CLI_OK ? cli_model_session(&m, &o.model) : code;
     if (code == CLI_OK) {
         code = bench(&m, &o);
     }

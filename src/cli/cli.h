@@ -31,6 +31,7 @@ int cli_plan(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_verify(int argc, char **argv);
 int cli_version(int argc, char **argv);
+int cli_which(int argc, char **argv);
 
 // ---- text.c ----
 
@@ -73,15 +74,11 @@ void cli_progress(const char *what, uint64_t done, uint64_t all, const char *fmt
 // The line is free again. Before anything else is printed.
 void cli_progress_end(void);
 
-// ---- options.c: -1 to go on, else the exit code, after a message if something is wrong ----
+// ---- options.c: -1 to go on, else the exit code, after a message; help.h has the options themselves ----
 
-// What getopt_long answered with '?': unknown, or a value for an option that has none. CLI_USAGE.
-int cli_bad_option(const char *command, int argc, char **argv);
-// The options of a command that has only --json and --help.
-int cli_options_json(const char *command, const char *usage, int argc, char **argv, bool *json);
 // Nothing is left behind the options.
 int cli_no_arguments(const char *command, int argc, char **argv);
-// One file is.
+// One file is, or *path has it already.
 int cli_one_file(const char *command, int argc, char **argv, const char **path);
 
 // ---- input.c ----

@@ -3,18 +3,27 @@
 
 #include "cli/client.h"
 
-#include "cli/cli.h"
+#include "cli/help.h"
 
 #include <string.h>
 
-static const char usage[] =
-    "Usage: berth client [OPTION]... FOLDER\n\n"
-    "Checks a folder of libraries that call ggml's functions, such as llama.cpp's, against this Berth: which release\n"
-    "they are of, which functions they import and which of these Berth lacks, which libraries of ggml's they ask for,\n"
-    "and what happens with Berth in their place.\n\n"
-    "      --json   print one JSON object: release, tested, libraries with what is missing, works, why\n"
-    "  -h, --help   this text\n\n"
-    "Exit codes: 0 it works, 1 it would fail, 2 wrong usage, 3 failure.\n";
+static const struct cli_option option_rows[] = {
+    CLI_OPT_JSON("print one JSON object: release, tested, libraries with what is missing, works, why"),
+    {0},
+};
+
+const struct cli_help cli_client_help = {
+    .command  = "client",
+    .operands = "FOLDER",
+    .about    = "Checks a folder of libraries that call ggml's functions, such as llama.cpp's, against this Berth: which release "
+                "they are of, which functions they import and which of these Berth lacks, which libraries of ggml's they ask for, "
+                "and what happens with Berth in their place. Files that end in .so or .node, or hold .so. in their names, are read; "
+                "nothing of them is run.",
+    .options  = option_rows,
+    .no       = "it would fail",
+    .examples = {{"Will it run on Berth?", "client node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"},
+        {"For a program", "client --json /opt/llama/lib"}},
+};
 
 // Releases of llama.cpp whose binaries are part of Berth's tests.
 static const struct release {
@@ -185,7 +194,7 @@ static void json_print(const struct client_folder *folder) {
 int cli_client(int argc, char **argv) {
     bool json        = false;
     const char *path = NULL;
-    int code         = cli_options_json("client", usage, argc, argv, &json);
+    int code         = cli_option_json(&cli_client_help, argc, argv, &json);
     code             = code < 0 ? cli_one_file("client", argc, argv, &path) : code;
     if (code >= 0) {
         return code;

@@ -2,20 +2,27 @@
 // devices.c: `berth devices`: the devices that are built in, in the program's folder or named by GGML_BACKEND_PATH, and what they
 // say of themselves.
 
-#include "cli/cli.h"
+#include "cli/help.h"
 
 #include "ggml-backend.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-static const char usage[] =
-    "Usage: berth devices [OPTION]...\n\n"
-    "Lists the devices that can compute: memory, features, what they are capable of, and their buffer types.\n"
-    "Devices are built in, in the program's folder, or in the library that GGML_BACKEND_PATH names.\n\n"
-    "      --json   print one JSON object\n"
-    "  -h, --help   this text\n\n"
-    "Exit codes: 0 fine, 1 there is no device, 2 wrong usage, 3 failure.\n";
+static const struct cli_option option_rows[] = {
+    CLI_OPT_JSON("print one JSON object"),
+    {0},
+};
+
+const struct cli_help cli_devices_help = {
+    .command  = "devices",
+    .operands = "",
+    .about    = "Lists the devices that can compute: memory, features, what they are capable of, and their buffer types. Devices "
+                "are built in, in the program's folder, or in the library that GGML_BACKEND_PATH names.",
+    .options  = option_rows,
+    .no       = "there is no device",
+    .examples = {{"What is there", "devices"}, {"With a backend of one's own", "devices --json"}},
+};
 
 static const char *type_name(enum ggml_backend_dev_type type) {
     switch (type) {
@@ -142,7 +149,7 @@ static void json_device(ggml_backend_dev_t dev) {
 
 int cli_devices(int argc, char **argv) {
     bool json = false;
-    int code  = cli_options_json("devices", usage, argc, argv, &json);
+    int code  = cli_option_json(&cli_devices_help, argc, argv, &json);
     code      = code < 0 ? cli_no_arguments("devices", argc, argv) : code;
     if (code >= 0) {
         return code;

@@ -2,32 +2,38 @@
 // explain.c: `berth explain MODEL`: where every op of a model's graphs runs, why, and what crosses between devices. Nothing is
 // loaded: the graphs are split as they would be.
 
+#include "cli/help.h"
 #include "cli/models.h"
 
 #include <getopt.h>
 #include <inttypes.h>
 #include <string.h>
 
-static const char usage[] =
-    "Usage: berth explain [OPTION]... [MODEL]\n\n"
-    "Says for the graph of one token and for that of a batch of the prompt which device runs each op and why, and which\n"
-    "tensors cross between devices, with their bytes. Weights are not touched. Without MODEL it is the one that comes with\n"
-    "Berth.\n\n"
-    "A split is a run of ops on one device; its inputs are the tensors that are copied to it. Why an op runs where it does:\n"
-    "  placed, weight  what it writes, or the largest weight it reads, lies there\n"
-    "  input, caller   it is an input of the graph; the program said so\n"
-    "  expansion       its neighbours run there\n"
-    "  priority        most of what it reads lies there\n"
-    "  reader          the op that reads it runs there\n"
-    "  offload         the device wants it, though its weight lies elsewhere\n"
-    "  fallback        the device that should have run it does not support the op, its types or its memory\n\n"
-    "  -c, --ctx N         positions of the context (default: the model's, but 512 to 4096)\n"
-    "  -b, --batch N       tokens of the batch (default 512)\n"
-    "      --cache-type T  type of the cache's keys and values, or T,T for each (default f16)\n"
-    "  -d, --device NAME   run there (default: all GPUs and the CPU)\n"
-    "      --json          print one JSON object: model, ctx, batch, decode, prompt\n"
-    "  -h, --help          this text\n\n"
-    "Exit codes: 0 fine, 2 wrong usage, 3 failure.\n";
+static const struct cli_option option_rows[] = {
+    CLI_OPT_MODEL,
+    CLI_OPT_CTX,
+    CLI_OPT_BATCH,
+    CLI_OPT_CACHE_TYPE,
+    CLI_OPT_DEVICE,
+    CLI_OPT_GPU_LAYERS,
+    CLI_OPT_JSON("print one JSON object: model, ctx, batch, decode, prompt"),
+    {0},
+};
+
+const struct cli_help cli_explain_help = {
+    .command  = "explain",
+    .operands = "[MODEL]",
+    .about = "Says for the graph of one token and for that of a batch of the prompt which device runs each op and why, and which "
+             "tensors cross between devices, with their bytes. Weights are not touched. Without MODEL it is the one that comes "
+             "with Berth.\n\nA split is a run of ops on one device; its inputs are the tensors that are copied to it. Why an op "
+             "runs where it does:\n  placed, weight  what it writes, or the largest weight it reads, lies there\n  input, caller "
+             "  it is an input of the graph; the program said so\n  expansion       its neighbours run there\n  priority        "
+             "most of what it reads lies there\n  reader          the op that reads it runs there\n  offload         the device "
+             "wants it, though its weight lies elsewhere\n  fallback        the device that should have run it does not support "
+             "the op,\n                  its types or its memory",
+    .options  = option_rows,
+    .examples = {{"Where does each op run?", "explain model.gguf"}, {"With a long context", "explain -c 32768 model.gguf"}},
+};
 
 struct options {
     struct cli_model_options model;
@@ -36,18 +42,12 @@ struct options {
 
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct options *o) {
-    static const struct option table[] = {{"ctx", required_argument, NULL, 'c'}, {"batch", required_argument, NULL, 'b'},
-        {"device", required_argument, NULL, 'd'}, {"cache-type", required_argument, NULL, CLI_CACHE_TYPE},
-        {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
-    opterr                             = 0;
-    for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":c:b:d:h", table, NULL)) != -1;) {
+    for (int c, code = CLI_OK; (c = cli_option_next(&cli_explain_help, argc, argv)) != CLI_END;) {
         switch (c) {
-            case 'J': o->json = true; break;
-            case 'h': fputs(usage, stdout); return CLI_OK;
-            case ':': return cli_usage("explain", "'%s' needs a value", argv[optind - 1]);
+            case CLI_JSON: o->json = true; break;
             default:
                 if (!cli_model_option("explain", c, optarg, &o->model, &code)) {
-                    return cli_bad_option("explain", argc, argv);
+                    return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
                 }
         }
         if (code != CLI_OK) {

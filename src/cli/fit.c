@@ -4,6 +4,7 @@
 // found by halving between one that fits and one that does not, then the batch likewise.
 
 #include "cli/fit_limits.h"
+#include "cli/help.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -11,24 +12,50 @@
 
 #define BATCH 512 // a context is worth more than a batch beyond this
 
-static const char usage[] =
-    "Usage: berth fit [OPTION]... --memory N [MODEL]\n\n"
-    "Finds the largest context that fits into N bytes, with batches of 512 tokens or, in a shorter context, as many as it\n"
-    "has; then the largest batch for that context. The bytes are exact: weights, cache and the planned memory of the largest\n"
-    "graphs, on each device. Layers lie where 'berth run' would put them. It says what stands in the way of more: which\n"
-    "memory, or what the model was trained for. Weights are not touched. Without MODEL it is the one that comes with Berth.\n\n"
-    "  -m, --memory N      bytes of all devices together; takes K, M, G, KiB, MiB, ..., kB, MB, ...\n"
-    "                      NAME=N: of the device NAME; may be repeated, and all limits hold. A GPU that is not named has\n"
-    "                      what it says is free\n"
-    "  -c, --ctx N         look for the batch only, in a context of N positions\n"
-    "  -b, --batch N       look for the context only, with batches of N tokens\n"
-    "      --max-ctx N     look no further than N positions (default: what the model was trained for)\n"
-    "      --cache-type T  type of the cache's keys and values, or T,T for each (default f16)\n"
-    "  -d, --device NAME   run there (default: all GPUs and the CPU)\n"
-    "      --json          print one JSON object: model, memory, limits, fits, ctx, ctx_limit, batch, batch_limit, full,\n"
-    "                      total, plans, devices\n"
-    "  -h, --help          this text\n\n"
-    "Exit codes: 0 fine, 1 nothing fits, 2 wrong usage, 3 failure.\n";
+enum { FIT_MEMORY = CLI_OWN, MAX_CTX_GIVEN };
+
+static const struct cli_option option_rows[] = {
+    {.id       = FIT_MEMORY,
+        .name  = "memory",
+        .value = "N",
+        .what  = "bytes of all devices together; takes K, M, G, KiB, MiB, ..., kB, MB, ... NAME=N: of the device NAME; may be "
+                 "repeated, and all limits hold. A GPU that is not named has what it says is free"},
+    CLI_OPT_MODEL,
+    {.letter   = 'c',
+        .name  = "ctx",
+        .value = "N",
+        .what  = "look for the batch only, in a context of N positions",
+        .also  = "ctx-size"},
+    {.letter   = 'b',
+        .name  = "batch",
+        .value = "N",
+        .what  = "look for the context only, with batches of N tokens",
+        .also  = "batch-size"},
+    {.id       = MAX_CTX_GIVEN,
+        .name  = "max-ctx",
+        .value = "N",
+        .what  = "look no further than N positions (default: what the model was trained for)"},
+    CLI_OPT_CACHE_TYPE,
+    CLI_OPT_DEVICE,
+    CLI_OPT_GPU_LAYERS,
+    CLI_OPT_JSON(
+        "print one JSON object: model, memory, limits, fits, ctx, ctx_limit, batch, batch_limit, full, total, plans, devices"),
+    {0},
+};
+
+const struct cli_help cli_fit_help = {
+    .command  = "fit",
+    .operands = "--memory N [MODEL]",
+    .about =
+        "Finds the largest context that fits into N bytes, with batches of 512 tokens or, in a shorter context, as many as it "
+        "has; then the largest batch for that context. The bytes are exact: weights, cache and the planned memory of the largest "
+        "graphs, on each device. Layers lie where 'berth run' would put them. It says what stands in the way of more: which "
+        "memory, or what the model was trained for. Weights are not touched. Without MODEL it is the one that comes with Berth.",
+    .options  = option_rows,
+    .no       = "nothing fits",
+    .examples = {{"What does 8 GiB allow?", "fit --memory 8GiB model.gguf"},
+        {"With a limit on one GPU", "fit --memory CUDA0=6G --memory 16G model.gguf"}},
+};
 
 struct options {
     struct cli_model_options model;
@@ -60,27 +87,32 @@ struct search {
     int n_plans;
 };
 
+// -m was the memory once.
+static int model_given(const char *value, struct cli_model_options *o) {
+    const char *equal = strrchr(value, '=');
+    uint64_t bytes;
+    if (cli_parse_size(equal != NULL ? equal + 1 : value, &bytes)) {
+        return cli_usage("fit", "-m '%s': -m is the model; the bytes are --memory %s", value, value);
+    }
+    o->path = value;
+    return CLI_OK;
+}
+
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct options *o) {
-    static const struct option table[] = {{"memory", required_argument, NULL, 'm'}, {"ctx", required_argument, NULL, 'c'},
-        {"batch", required_argument, NULL, 'b'}, {"max-ctx", required_argument, NULL, 'M'},
-        {"device", required_argument, NULL, 'd'}, {"cache-type", required_argument, NULL, CLI_CACHE_TYPE},
-        {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
-    opterr                             = 0;
-    for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":m:c:b:d:h", table, NULL)) != -1;) {
+    for (int c, code = CLI_OK; (c = cli_option_next(&cli_fit_help, argc, argv)) != CLI_END;) {
         switch (c) {
-            case 'm': code = fit_limits_add(&o->limits, optarg); break;
-            case 'M':
+            case FIT_MEMORY: code = fit_limits_add(&o->limits, optarg); break;
+            case MAX_CTX_GIVEN:
                 if (!cli_parse_int(optarg, 1, INT32_MAX, &o->max_ctx)) {
                     return cli_usage("fit", "--max-ctx '%s' is not a number from 1 to %d", optarg, INT32_MAX);
                 }
                 break;
-            case 'J': o->json = true; break;
-            case 'h': fputs(usage, stdout); return CLI_OK;
-            case ':': return cli_usage("fit", "'%s' needs a value", argv[optind - 1]);
+            case 'm': code = model_given(optarg, &o->model); break;
+            case CLI_JSON: o->json = true; break;
             default:
                 if (!cli_model_option("fit", c, optarg, &o->model, &code)) {
-                    return cli_bad_option("fit", argc, argv);
+                    return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
                 }
         }
         if (code != CLI_OK) {

@@ -2,6 +2,7 @@
 // gguf.c: `berth gguf PART FILE...`: finds the part, and holds `check` and `diff`.
 
 #include "cli/gguf.h"
+#include "cli/help.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -28,7 +29,7 @@ static void help(FILE *file) {
     for (size_t i = 0; i < N_PARTS; i++) {
         fprintf(file, "  %-10s %s\n", parts[i].name, parts[i].what);
     }
-    fputs("\n'berth gguf PART --help' says more. Exit codes: 0 fine, 1 not sound or not the same, 2 wrong usage, 3 failure.\n",
+    fputs("\n'berth help gguf PART' says more. Exit codes: 0 fine, 1 not sound or not the\nsame, 2 wrong usage, 3 failure.\n",
         file);
 }
 
@@ -76,12 +77,19 @@ struct berth_gguf_map *cli_gguf_open(const char *path, bool with_progress, int *
 
 // ---- check ----
 
-static const char check_usage[] =
-    "Usage: berth gguf check [OPTION]... FILE...\n\n"
-    "Reads all of a file: its header must be sound, every tensor must be there, and every number finite.\n\n"
-    "      --json   print one JSON object a file: file, sound, fault\n"
-    "  -h, --help   this text\n\n"
-    "Exit codes: 0 all are sound, 1 one is not, 2 wrong usage, 3 failure.\n";
+static const struct cli_option options_of_gguf_check[] = {
+    CLI_OPT_JSON("print one JSON object a file: file, sound, fault"),
+    {0},
+};
+
+const struct cli_help cli_gguf_check_help = {
+    .command  = "gguf check",
+    .operands = "FILE...",
+    .about    = "Reads all of a file: its header must be sound, every tensor must be there, and every number finite.",
+    .options  = options_of_gguf_check,
+    .no       = "a file is not sound",
+    .examples = {{"Is it whole?", "gguf check model.gguf"}, {"All of a folder", "gguf check *.gguf"}},
+};
 
 // The first tensor with a number that is none; NULL if there is none.
 static const char *fault_find(const struct berth_gguf_map *map) {
@@ -130,7 +138,7 @@ static int check_one(const char *path, bool json) {
 
 int cli_gguf_check(int argc, char **argv) {
     bool json = false;
-    int code  = cli_options_json("gguf check", check_usage, argc, argv, &json);
+    int code  = cli_option_json(&cli_gguf_check_help, argc, argv, &json);
     if (code >= 0) {
         return code;
     }
@@ -147,12 +155,20 @@ int cli_gguf_check(int argc, char **argv) {
 
 // ---- diff ----
 
-static const char diff_usage[] =
-    "Usage: berth gguf diff [OPTION]... A B\n\n"
-    "Compares keys by name and value, and tensors by name, type, shape and bytes; their order does not matter.\n\n"
-    "      --json   print one JSON object: same, differences\n"
-    "  -h, --help   this text\n\n"
-    "Exit codes: 0 the same, 1 different, 2 wrong usage, 3 failure.\n";
+static const struct cli_option options_of_gguf_diff[] = {
+    CLI_OPT_JSON("print one JSON object: same, differences"),
+    {0},
+};
+
+const struct cli_help cli_gguf_diff_help = {
+    .command  = "gguf diff",
+    .operands = "A B",
+    .about    = "Compares keys by name and value, and tensors by name, type, shape and bytes; their order does not matter.",
+    .options  = options_of_gguf_diff,
+    .no       = "the files differ",
+    .examples = {{"What has quantising changed?", "gguf diff model.gguf small.gguf"},
+        {"For a program", "gguf diff --json a.gguf b.gguf"}},
+};
 
 struct diff {
     bool json;
@@ -240,7 +256,7 @@ static void tensors_diff(struct diff *d, const struct berth_gguf_map *map_a, con
 
 int cli_gguf_diff(int argc, char **argv) {
     struct diff d = {0};
-    int code      = cli_options_json("gguf diff", diff_usage, argc, argv, &d.json);
+    int code      = cli_option_json(&cli_gguf_diff_help, argc, argv, &d.json);
     if (code >= 0) {
         return code;
     }

@@ -3,6 +3,7 @@
 // missing is told too.
 
 #include "cli/gguf.h"
+#include "cli/help.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -11,12 +12,23 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char usage[] = "Usage: berth gguf info [OPTION]... FILE...\n\n"
-                            "Prints the keys of a GGUF file, and its tensors by type.\n\n"
-                            "  -t, --tensors   every tensor: name, type, shape, offset, bytes\n"
-                            "  -a, --all       whole strings and arrays, not their beginning\n"
-                            "      --json      print one JSON object a file, with every key and tensor\n"
-                            "  -h, --help      this text\n";
+enum { TENSORS = CLI_OWN };
+
+static const struct cli_option options_of_gguf_info[] = {
+    {.id = TENSORS, .name = "tensors", .what = "every tensor: name, type, shape, offset, bytes"},
+    {.letter = 'a', .name = "all", .what = "whole strings and arrays, not their beginning"},
+    CLI_OPT_JSON("print one JSON object a file, with every key and tensor"),
+    {.letter = 't', .what = "--tensors"},
+    {0},
+};
+
+const struct cli_help cli_gguf_info_help = {
+    .command  = "gguf info",
+    .operands = "FILE...",
+    .about    = "Prints the keys of a GGUF file, and its tensors by type.",
+    .options  = options_of_gguf_info,
+    .examples = {{"What is in it?", "gguf info model.gguf"}, {"Every tensor", "gguf info --tensors model.gguf"}},
+};
 
 struct options {
     bool tensors, all, json;
@@ -161,17 +173,13 @@ static void print_plain(const char *path, const struct gguf_context *g, const st
 }
 
 int cli_gguf_info(int argc, char **argv) {
-    static const struct option table[] = {{"tensors", no_argument, NULL, 't'}, {"all", no_argument, NULL, 'a'},
-        {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
-    struct options o                   = {0};
-    opterr                             = 0;
-    for (int c; (c = getopt_long(argc, argv, ":tah", table, NULL)) != -1;) {
+    struct options o = {0};
+    for (int c; (c = cli_option_next(&cli_gguf_info_help, argc, argv)) != CLI_END;) {
         switch (c) {
-            case 't': o.tensors = true; break;
+            case TENSORS: o.tensors = true; break;
             case 'a': o.all = true; break;
-            case 'J': o.json = true; break;
-            case 'h': fputs(usage, stdout); return CLI_OK;
-            default: return cli_bad_option("gguf info", argc, argv);
+            case CLI_JSON: o.json = true; break;
+            default: return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
         }
     }
     if (optind == argc) {

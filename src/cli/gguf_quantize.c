@@ -3,6 +3,7 @@
 // result at a time is in memory, whatever the model's size; all cores work on it.
 
 #include "cli/gguf.h"
+#include "cli/help.h"
 #include "cli/imatrix.h"
 #include "cli/models.h"
 #include "cli/quantize_rows.h"
@@ -13,15 +14,32 @@
 #include <string.h>
 #include <strings.h>
 
-static const char usage[] =
-    "Usage: berth gguf quantize [OPTION]... IN OUT TYPE\n\n"
-    "Writes the model IN to OUT with its matrices as TYPE (q8_0, q4_k, ...). Vectors, and matrices whose rows are no\n"
-    "whole number of TYPE's blocks, stay as they are. Prints the size and the mean squared error.\n\n"
-    "      --imatrix FILE  weigh errors by an importance matrix: GGUF as llama-imatrix writes it, or its older .dat. Types that\n"
-    "                      need one leave matrices that it does not know as they are\n"
-    "  -t, --threads N     threads, default the number of cores; the bytes are the same with any number\n"
-    "      --json   print one JSON object: type, tensors, converted, bytes_before, bytes_after, mse\n"
-    "  -h, --help   this text\n";
+enum { IMATRIX = CLI_OWN };
+
+static const struct cli_option options_of_gguf_quantize[] = {
+    {.letter = 'o', .name = "out", .value = "OUT", .what = "the file to write; IN and TYPE are the operands then"},
+    {.id       = IMATRIX,
+        .name  = "imatrix",
+        .value = "FILE",
+        .what  = "weigh errors by an importance matrix: GGUF as llama-imatrix writes it, or its older .dat. Types that need one "
+                 "leave matrices that it does not know as they are"},
+    {.letter   = 't',
+        .name  = "threads",
+        .value = "N",
+        .what  = "threads (default: the cores); the bytes are the same with any number"},
+    CLI_OPT_JSON("print one JSON object: type, tensors, converted, bytes_before, bytes_after, mse"),
+    {0},
+};
+
+const struct cli_help cli_gguf_quantize_help = {
+    .command  = "gguf quantize",
+    .operands = "IN OUT TYPE",
+    .about    = "Writes the model IN to OUT with its matrices as TYPE (q8_0, q4_k, ...). Vectors, and matrices whose rows are no "
+                "whole number of TYPE's blocks, stay as they are. Prints the size and the mean squared error.",
+    .options  = options_of_gguf_quantize,
+    .examples = {{"A quarter of the size", "gguf quantize model.gguf small.gguf q4_k"},
+        {"With an importance matrix", "gguf quantize --imatrix im.gguf model.gguf small.gguf iq2_xs"}},
+};
 
 struct totals {
     int64_t n_converted, n_elements;
@@ -241,13 +259,10 @@ static int quantize(const char *in, const char *path, const struct target *to, b
 }
 
 int cli_gguf_quantize(int argc, char **argv) {
-    static const struct option table[] = {{"imatrix", required_argument, NULL, 'I'}, {"threads", required_argument, NULL, 't'},
-        {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
-    struct cli_model_options options   = {.n_threads = model_n_cores()};
-    bool json                          = false;
-    const char *imatrix_path           = NULL;
-    opterr                             = 0;
-    for (int c, code; (c = getopt_long(argc, argv, ":ht:", table, NULL)) != -1;) {
+    struct cli_model_options options = {.n_threads = model_n_cores()};
+    bool json                        = false;
+    const char *imatrix_path = NULL, *out = NULL;
+    for (int c, code; (c = cli_option_next(&cli_gguf_quantize_help, argc, argv)) != CLI_END;) {
         if (cli_model_option("gguf quantize", c, optarg, &options, &code)) {
             if (code != CLI_OK) {
                 return code;
@@ -255,20 +270,21 @@ int cli_gguf_quantize(int argc, char **argv) {
             continue;
         }
         switch (c) {
-            case 'I': imatrix_path = optarg; break;
-            case 'J': json = true; break;
-            case 'h': fputs(usage, stdout); return CLI_OK;
-            case ':': return cli_usage("gguf quantize", "'%s' needs a value", argv[optind - 1]);
-            default: return cli_bad_option("gguf quantize", argc, argv);
+            case IMATRIX: imatrix_path = optarg; break;
+            case 'o': out = optarg; break;
+            case CLI_JSON: json = true; break;
+            default: return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
         }
     }
     enum ggml_type type;
-    if (argc - optind != 3) {
-        return cli_usage("gguf quantize", "IN, OUT and TYPE are wanted, %d are given", argc - optind);
+    const int n_wanted = out != NULL ? 2 : 3;
+    if (argc - optind != n_wanted) {
+        return cli_usage(
+            "gguf quantize", "%s are wanted, %d are given", out != NULL ? "IN and TYPE" : "IN, OUT and TYPE", argc - optind);
     }
-    const char *in = argv[optind], *path = argv[optind + 1];
-    if (!type_parse(argv[optind + 2], &type)) {
-        return cli_usage("gguf quantize", "'%s' is no type", argv[optind + 2]);
+    const char *in = argv[optind], *path = out != NULL ? out : argv[optind + 1], *name = argv[optind + n_wanted - 1];
+    if (!type_parse(name, &type)) {
+        return cli_usage("gguf quantize", "'%s' is no type", name);
     }
     if (!can_make(type, imatrix_path != NULL)) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());

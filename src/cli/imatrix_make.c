@@ -3,6 +3,7 @@
 // matters: the sum of squares of what they were multiplied with, as llama.cpp's llama-imatrix writes it.
 
 #include "cli/gguf.h"
+#include "cli/help.h"
 #include "cli/models.h"
 #include "model/vocab.h"
 
@@ -13,18 +14,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
-    "Usage: berth imatrix [OPTION]... -o OUT MODEL TEXT\n\n"
-    "Runs MODEL over the file TEXT, a context at a time, and writes the importance matrix to OUT, which 'berth gguf quantize\n"
-    "--imatrix' takes.\n\n"
-    "  -o, --out OUT       the file to write (GGUF)\n"
-    "  -c, --ctx N         tokens of a context (default 512)\n"
-    "  -n, --chunks N      read at most N contexts (default: all)\n"
-    "  -t, --threads N     threads of the CPU (default: its cores)\n"
-    "  -d, --device NAME   run there (default: all GPUs and the CPU)\n"
-    "      --json          print one JSON object: tensors, chunks, tokens\n"
-    "  -h, --help          this text\n\n"
-    "Ctrl-C ends reading; what was read by then is written. Exit codes: 0 fine, 2 wrong usage, 3 failure.\n";
+enum { CHUNKS = CLI_OWN };
+
+static const struct cli_option option_rows[] = {
+    CLI_OPT_MODEL,
+    {.letter = 'f', .name = "file", .value = "FILE", .what = "the text; the same as TEXT behind the options"},
+    {.letter = 'o', .name = "out", .value = "OUT", .what = "the file to write (GGUF)"},
+    {.letter = 'c', .name = "ctx", .value = "N", .what = "tokens of a context (default 512)", .also = "ctx-size"},
+    {.id = CHUNKS, .name = "chunks", .value = "N", .what = "read at most N contexts (default: all)"},
+    CLI_OPT_THREADS,
+    CLI_OPT_DEVICE,
+    CLI_OPT_GPU_LAYERS,
+    CLI_OPT_JSON("print one JSON object: tensors, chunks, tokens"),
+    {.letter = 'n', .value = "N", .what = "--chunks"},
+    {0},
+};
+
+const struct cli_help cli_imatrix_help = {
+    .command  = "imatrix",
+    .operands = "-o OUT MODEL TEXT",
+    .about    = "Runs MODEL over the file TEXT, a context at a time, and writes the importance matrix to OUT, which 'berth gguf "
+                "quantize --imatrix' takes. Ctrl-C ends reading; what was read by then is written.",
+    .options  = option_rows,
+    .examples = {{"Over a text", "imatrix -o im.gguf model.gguf text.txt"},
+        {"The first ten contexts of it", "imatrix --chunks 10 -o im.gguf -m model.gguf -f text.txt"}},
+};
 
 struct options {
     struct cli_model_options model;
@@ -51,38 +65,34 @@ struct collector {
 
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct options *o) {
-    static const struct option table[] = {{"out", required_argument, NULL, 'o'}, {"ctx", required_argument, NULL, 'c'},
-        {"chunks", required_argument, NULL, 'n'}, {"threads", required_argument, NULL, 't'},
-        {"device", required_argument, NULL, 'd'}, {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
-    opterr                             = 0;
-    for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":o:c:n:t:d:h", table, NULL)) != -1;) {
+    for (int c, code = CLI_OK; (c = cli_option_next(&cli_imatrix_help, argc, argv)) != CLI_END;) {
         switch (c) {
             case 'o': o->out = optarg; break;
-            case 'n':
+            case 'f': o->text = optarg; break;
+            case CHUNKS:
                 if (!cli_parse_int(optarg, 1, INT32_MAX, &o->n_chunks)) {
                     return cli_usage("imatrix", "--chunks '%s' is not a number from 1 to %d", optarg, INT32_MAX);
                 }
                 break;
-            case 'J': o->json = true; break;
-            case 'h': fputs(usage, stdout); return CLI_OK;
-            case ':': return cli_usage("imatrix", "'%s' needs a value", argv[optind - 1]);
+            case CLI_JSON: o->json = true; break;
             default:
                 if (!cli_model_option("imatrix", c, optarg, &o->model, &code)) {
-                    return cli_bad_option("imatrix", argc, argv);
+                    return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
                 }
         }
         if (code != CLI_OK) {
             return code;
         }
     }
-    if (argc - optind != 2) {
-        return cli_usage("imatrix", "MODEL and TEXT are wanted, %d are given", argc - optind);
+    const int n_given = argc - optind + (o->model.path != NULL) + (o->text != NULL);
+    if (n_given != 2) {
+        return cli_usage("imatrix", "MODEL and TEXT are wanted, %d are given", n_given);
     }
     if (o->out == NULL) {
         return cli_usage("imatrix", "--out is missing");
     }
-    o->model.path    = argv[optind];
-    o->text          = argv[optind + 1];
+    o->model.path    = o->model.path != NULL ? o->model.path : argv[optind++];
+    o->text          = o->text != NULL ? o->text : argv[optind];
     o->model.n_ctx   = o->model.n_ctx > 0 ? o->model.n_ctx : 512;
     o->model.n_batch = o->model.n_ctx;
     return -1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // main.c: the program `berth`: finds the command, one row of the table each, and runs it. Commands are in files of their own.
 
-#include "cli/cli.h"
+#include "cli/help.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +24,7 @@ static const struct command {
     {"run", cli_run, "let a model write"},
     {"verify", cli_verify, "check a plan: do two buffers collide?"},
     {"version", cli_version, "what this build holds"},
+    {"which", cli_which, "does a running process use Berth?"},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)
 
@@ -95,8 +96,9 @@ static void help(FILE *file) {
     for (size_t i = 0; i < N_COMMANDS; i++) {
         fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].what);
     }
-    fprintf(file, "\n'berth help COMMAND' says more. Exit codes: 0 fine, 1 the answer is no, 2 wrong usage, 3 failure,\n4 no "
-                  "answer found yet, 130 stopped by Ctrl-C.\n");
+    fputs("\n'berth help COMMAND' says more. Exit codes: 0 fine, 1 the answer is no, 2 wrong\n"
+          "usage, 3 failure, 4 no answer found yet, 130 stopped by Ctrl-C.\n",
+        file);
 }
 
 // The library logs each failure, which the commands print themselves, once. Warnings are for the user.
@@ -116,8 +118,22 @@ static const struct command *find(const char *name) {
     return NULL;
 }
 
+// `berth help --man`: the commands' part of the man page; the build puts it into the rest (docs/man/berth.1.in).
+static int man(void) {
+    static const struct cli_help *const all[] = {&cli_bench_help, &cli_client_help, &cli_devices_help, &cli_explain_help,
+        &cli_fit_help, &cli_gguf_info_help, &cli_gguf_check_help, &cli_gguf_diff_help, &cli_gguf_quantize_help, &cli_imatrix_help,
+        &cli_map_help, &cli_ops_help, &cli_plan_help, &cli_run_help, &cli_verify_help, &cli_version_help, &cli_which_help};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        cli_help_man(all[i], stdout);
+    }
+    return CLI_OK;
+}
+
 // `berth help COMMAND [PART]` is `berth COMMAND [PART] --help`.
 static int help_of(int argc, char **argv) {
+    if (argc == 1 && strcmp(argv[0], "--man") == 0) {
+        return man();
+    }
     const struct command *command = argc > 0 ? find(argv[0]) : NULL;
     if (command == NULL) {
         return argc > 0 ? unknown(argv[0]) : (help(stdout), CLI_OK);

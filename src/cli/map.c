@@ -3,28 +3,48 @@
 // the formats are in map_svg.c and map_html.c.
 
 #include "cli/map.h"
+#include "cli/help.h"
 #include "cli/models.h"
 
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
-    "Usage: berth map [OPTION]... -o OUT FILE [OTHER]\n\n"
-    "Draws the memory map of FILE: address against time, one rectangle a tensor, coloured by what its op does, with the peak\n"
-    "and the proven bound. With OTHER, FILE is the plan before and OTHER the plan after, to compare.\n"
-    "Files are what 'berth plan' takes. Those without offsets are planned first; offsets that they have are drawn as they "
-    "are.\n\n"
-    "  -o, --out OUT       OUT.svg is a picture; OUT.html is a page of one file to look around in: details under the pointer,\n"
-    "                      zoom, search, comparison\n"
-    "      --captured      of a captured graph: compare with where the program put its tensors when it was captured\n"
-    "  -t, --time MS       search this long beyond the fast path (default 0; may have a fraction)\n"
-    "      --ctx N         positions of a model's context (default: the model's, but 512 to 4096)\n"
-    "      --batch N       tokens of a model's batch (default 512)\n"
-    "      --cache-type T  type of a model's cached keys and values, or T,T for each (default f16)\n"
-    "  -h, --help          this text\n\n"
-    "Ctrl-C ends a search; what was found until then is drawn.\n"
-    "Exit codes: 0 fine, 2 wrong usage, 3 failure, 130 stopped by Ctrl-C.\n";
+enum { CAPTURED = CLI_OWN };
+
+static const struct cli_option option_rows[] = {
+    {.letter   = 'o',
+        .name  = "out",
+        .value = "OUT",
+        .what  = "OUT.svg is a picture; OUT.html is a page of one file to look around in: details under the pointer, zoom, "
+                 "search, comparison, ? for all keys"},
+    {.id      = CAPTURED,
+        .name = "captured",
+        .what = "of a captured graph: compare with where the program put its tensors when it was captured"},
+    {.id       = CLI_TIME,
+        .name  = "time",
+        .value = "MS",
+        .what  = "search this long beyond the fast path, in milliseconds by the clock (default 0; may have a fraction). Ctrl-C "
+                 "ends the search with the best plan until then"},
+    {.letter = 't', .name = "threads", .value = "N", .what = "search with N threads, 1 to 256 (default 1)"},
+    CLI_OPT_MODEL,
+    CLI_OPT_CTX,
+    CLI_OPT_BATCH,
+    CLI_OPT_CACHE_TYPE,
+    {0},
+};
+
+const struct cli_help cli_map_help = {
+    .command  = "map",
+    .operands = "-o OUT FILE [OTHER]",
+    .about = "Draws the memory map of FILE: address against time, one rectangle a tensor, coloured by what its op does, with the "
+             "peak and the proven bound. With OTHER, FILE is the plan before and OTHER the plan after, to compare. Files are "
+             "what 'berth plan' takes. Those without offsets are planned first; offsets that they have are drawn as they are.",
+    .options  = option_rows,
+    .more     = "130 stopped by Ctrl-C",
+    .examples = {{"A picture of a model's memory", "map model.gguf -o map.svg"},
+        {"What a search is worth", "map fast.json best.json -o compare.html"}},
+};
 
 // ---- writing ----
 
@@ -85,29 +105,22 @@ struct options {
 };
 
 static int parse(int argc, char **argv, struct options *o) {
-    static const struct option table[] = {{"out", required_argument, NULL, 'o'}, {"time", required_argument, NULL, 't'},
-        {"captured", no_argument, NULL, 'P'}, {"ctx", required_argument, NULL, 'C'}, {"batch", required_argument, NULL, 'B'},
-        {"cache-type", required_argument, NULL, CLI_CACHE_TYPE}, {"help", no_argument, NULL, 'h'}, {0}};
-    opterr                             = 0;
-    for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":o:t:h", table, NULL)) != -1;) {
+    for (int c, code = CLI_OK; (c = cli_option_next(&cli_map_help, argc, argv)) != CLI_END;) {
         switch (c) {
             case 'o': o->out = optarg; break;
-            case 't':
-                if (!cli_parse_ms(optarg, &o->params.budget_us)) {
-                    return cli_usage("map", "--time '%s' is not a number of milliseconds", optarg);
+            case CAPTURED: o->captured = true; break;
+            default:
+                if (!cli_plan_option("map", c, optarg, &o->params, &code) &&
+                    !cli_model_option("map", c, optarg, &o->model, &code)) {
+                    return c == CLI_SHOWN ? -1 : CLI_USAGE;
                 }
-                break;
-            case 'P': o->captured = true; break;
-            case 'C': cli_model_option("map", 'c', optarg, &o->model, &code); break;
-            case 'B': cli_model_option("map", 'b', optarg, &o->model, &code); break;
-            case CLI_CACHE_TYPE: cli_model_option("map", c, optarg, &o->model, &code); break;
-            case 'h': fputs(usage, stdout); return -1;
-            case ':': return cli_usage("map", "'%s' needs a value", argv[optind - 1]);
-            default: return cli_bad_option("map", argc, argv);
         }
         if (code != CLI_OK) {
             return code;
         }
+    }
+    if (o->model.path != NULL) {
+        o->paths[o->n_paths++] = o->model.path;
     }
     for (; optind < argc && o->n_paths < 2; optind++) {
         o->paths[o->n_paths++] = argv[optind];

@@ -3,6 +3,8 @@
 
 #include "cli/models.h"
 
+#include "cli/help.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -45,12 +47,35 @@ static bool cache_type(const char *command, const char *value, struct cli_model_
     return true;
 }
 
+// llama.cpp counts layers; here they go where they fit, so that there is none or all.
+static int gpu_layers(const char *command, const char *value, struct cli_model_options *o) {
+    int64_t n;
+    if (cli_parse_int(value, 0, 0, &n)) {
+        o->device = "CPU";
+        return CLI_OK;
+    }
+    return cli_parse_int(value, 99, INT32_MAX, &n) || strcmp(value, "-1") == 0 || strcmp(value, "all") == 0 ||
+                   strcmp(value, "auto") == 0
+               ? CLI_OK
+               : cli_usage(command, "--gpu-layers '%s': layers go where they fit; 0 is the CPU alone, 99 all that fit", value);
+}
+
 bool cli_model_option(const char *command, int c, const char *value, struct cli_model_options *o, int *code) {
     switch (c) {
-        case 'c': return number(command, "ctx", value, INT32_MAX, &o->n_ctx, code);
+        case 'c':
+            if (strpbrk(value, "KMGTkmgtB") != NULL && strcmp(command, "plan") == 0) { // the capacity once
+                *code = cli_usage(command, "-c '%s': -c is the context; the bytes are --capacity %s", value, value);
+                return true;
+            }
+            return number(command, "ctx", value, INT32_MAX, &o->n_ctx, code);
         case 'b': return number(command, "batch", value, INT32_MAX, &o->n_batch, code);
         case 't': return number(command, "threads", value, 1024, &o->n_threads, code);
         case CLI_CACHE_TYPE: return cache_type(command, value, o, code);
+        case CLI_GPU_LAYERS: *code = gpu_layers(command, value, o); return true;
+        case 'm':
+            o->path = value;
+            *code   = CLI_OK;
+            return true;
         case 'd':
             o->device = value;
             *code     = CLI_OK;
@@ -60,10 +85,11 @@ bool cli_model_option(const char *command, int c, const char *value, struct cli_
 }
 
 int cli_model_file(const char *command, int argc, char **argv, struct cli_model_options *o) {
-    if (argc - optind > 1) {
-        return cli_usage(command, "'%s' is one file too many", argv[optind + 1]);
+    const int n = argc - optind + (o->path != NULL);
+    if (n > 1) {
+        return cli_usage(command, "'%s' is one file too many", argv[argc - 1]);
     }
-    o->path = optind < argc ? argv[optind] : NULL;
+    o->path = optind < argc ? argv[optind] : o->path;
     return -1;
 }
 

@@ -17,12 +17,12 @@ struct cli_model_options {
     bool all_outputs; // as in session_params
 };
 
-// The options' letters: --ctx 'c', --batch 'b', --threads 't', --device 'd', --cache-type CLI_CACHE_TYPE. True if c is one of
-// them, with *code set: CLI_OK, or that of a wrong value.
-enum { CLI_CACHE_TYPE = 'k' };
+// --model 'm', --ctx 'c', --batch 'b', --threads 't', --device 'd', CLI_CACHE_TYPE, CLI_GPU_LAYERS: true if c is one of them,
+// with *code set: CLI_OK, or that of a wrong value.
 bool cli_model_option(const char *command, int c, const char *value, struct cli_model_options *options, int *code);
 
-// What is left on the command line after its options: the model's file, or nothing. -1 to go on, else the exit code.
+// What is left on the command line after its options: the model's file, or nothing, or it was given by --model. -1 to go on, else
+// the exit code.
 int cli_model_file(const char *command, int argc, char **argv, struct cli_model_options *options);
 
 // A model with its devices and a session over it.

@@ -2,7 +2,7 @@
 // ops.c: `berth ops`: what a device computes: each op, the types it takes, and the tier of kernels that serves them here. It asks
 // the device about a small tensor of each op in every combination of types (op_samples.c); nothing is computed.
 
-#include "cli/cli.h"
+#include "cli/help.h"
 #include "cli/op_samples.h"
 
 #include "ggml-backend.h"
@@ -11,15 +11,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
-    "Usage: berth ops [OPTION]... [OP]...\n\n"
-    "Lists the ops a device computes, the types they take, and the tier of kernels that serves them on this machine:\n"
-    "portable C, or the instructions it was written for. Ops that the device does not compute are listed as such.\n"
-    "With OP only those: a name as it is listed, such as MUL_MAT or GELU.\n\n"
-    "  -d, --device NAME  ask this device (default: the CPU); 'berth devices' lists them\n"
-    "      --json         print one JSON object\n"
-    "  -h, --help         this text\n\n"
-    "Exit codes: 0 fine, 1 an OP that was named is not computed, 2 wrong usage, 3 failure.\n";
+static const struct cli_option option_rows[] = {
+    {.letter = 'd', .name = "device", .value = "NAME", .what = "ask this device (default: the CPU); 'berth devices' lists them"},
+    CLI_OPT_JSON("print one JSON object"),
+    {0},
+};
+
+const struct cli_help cli_ops_help = {
+    .command  = "ops",
+    .operands = "[OP]...",
+    .about    = "Lists the ops a device computes, the types they take, and the tier of kernels that serves them on this machine: "
+                "portable C, or the instructions it was written for. Ops that the device does not compute are listed as such. With "
+                "OP only those: a name as it is listed, such as MUL_MAT or GELU.",
+    .options  = option_rows,
+    .no       = "an OP that was named is not computed",
+    .examples = {{"All of them", "ops"}, {"One, on a GPU", "ops --device CUDA0 MUL_MAT"}},
+};
 
 #define TIER_SIZE 96
 #define NOT_SUPPORTED (-1)
@@ -348,22 +355,17 @@ end:
 }
 
 int cli_ops(int argc, char **argv) {
-    static const struct option table[] = {
-        {"device", required_argument, NULL, 'd'}, {"json", no_argument, NULL, 'J'}, {"help", no_argument, NULL, 'h'}, {0}};
     struct asking *q = calloc(1, sizeof *q);
     if (q == NULL) {
         return cli_fail(CLI_FAILURE, "no memory to ask the device");
     }
     const char *device = NULL;
     int code           = CLI_OK;
-    opterr             = 0;
-    for (int c; (c = getopt_long(argc, argv, ":d:h", table, NULL)) != -1;) {
+    for (int c; (c = cli_option_next(&cli_ops_help, argc, argv)) != CLI_END;) {
         switch (c) {
             case 'd': device = optarg; break;
-            case 'J': q->json = true; break;
-            case 'h': fputs(usage, stdout); goto end;
-            case ':': code = cli_usage("ops", "'%s' needs a value", argv[optind - 1]); goto end;
-            default: code = cli_bad_option("ops", argc, argv); goto end;
+            case CLI_JSON: q->json = true; break;
+            default: code = c == CLI_SHOWN ? CLI_OK : CLI_USAGE; goto end;
         }
     }
     q->names   = argv + optind;

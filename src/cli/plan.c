@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // plan.c: `berth plan FILE`: reads items, places them, says how good that is, and writes the plan.
 
-#include "cli/cli.h"
+#include "cli/help.h"
 #include "cli/models.h"
 #include "cli/plan_graph.h"
 
@@ -10,27 +10,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char usage[] =
-    "Usage: berth plan [OPTION]... FILE\n\n"
-    "Gives every buffer of FILE its place in memory, at the lowest peak, and proves how good that is.\n"
-    "FILE is a CSV of lifetimes with a header line (id,lower,upper,size, if wanted alignment, offset, pool, alias, fixed;\n"
-    "upper is exclusive), a plan saved as JSON, a captured graph (.ggraph, .ggraph.gz), or a GGUF model of the llama family;\n"
-    "'-' reads standard input. Offsets in FILE, if they are a valid plan, are where the search starts.\n\n"
-    "  -c, --capacity N    does each buffer fit into N bytes? Exit code 0: yes, 1: no, proven, 4: not found yet; more\n"
-    "                      --time may. N takes K, M, G, KiB, MiB, ..., kB, MB, ...\n"
-    "  -t, --time MS       search this long beyond the fast path, by the clock (default 0; may have a fraction).\n"
-    "                      Ctrl-C ends the search with the best plan until then\n"
-    "  -j, --threads N     search with N threads (default 1)\n"
-    "  -s, --seed S        seed of the search's noise (default 0)\n"
-    "      --ctx N         positions of a model's context (default: the model's, but 512 to 4096)\n"
-    "      --batch N       tokens of a model's batch (default 512)\n"
-    "      --cache-type T  type of a model's cached keys and values, or T,T for each (default f16)\n"
-    "  -o, --out FILE      write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard\n"
-    "                      output\n"
-    "      --json          print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method,\n"
-    "                      ms, stopped, and the same of each buffer in an array 'buffers'\n"
-    "  -h, --help          this text\n\n"
-    "Exit codes: 0 fine, 1 does not fit, proven, 2 wrong usage, 3 failure, 4 not found yet, 130 stopped by Ctrl-C.\n";
+enum { CAPACITY = CLI_OWN };
+
+static const struct cli_option option_rows[] = {
+    {.id       = CAPACITY,
+        .name  = "capacity",
+        .value = "N",
+        .what  = "does each buffer fit into N bytes? Exit code 0: yes, 1: no, proven, 4: not found yet; more --time may. N takes "
+                 "K, M, G, KiB, MiB, ..., kB, MB, ..."},
+    {.id       = CLI_TIME,
+        .name  = "time",
+        .value = "MS",
+        .what  = "search this long beyond the fast path, in milliseconds by the clock (default 0; may have a fraction). Ctrl-C "
+                 "ends the search with the best plan until then"},
+    {.letter = 't', .name = "threads", .value = "N", .what = "search with N threads, 1 to 256 (default 1)"},
+    {.letter = 's', .name = "seed", .value = "S", .what = "seed of the search's noise (default 0)"},
+    CLI_OPT_MODEL,
+    CLI_OPT_CTX,
+    CLI_OPT_BATCH,
+    CLI_OPT_CACHE_TYPE,
+    {.letter   = 'o',
+        .name  = "out",
+        .value = "FILE",
+        .what  = "write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output"},
+    CLI_OPT_JSON("print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, "
+                 "and the same of each buffer in an array 'buffers'"),
+    {.letter = 'j', .value = "N", .what = "-t or --threads"},
+    {0},
+};
+
+const struct cli_help cli_plan_help = {
+    .command  = "plan",
+    .operands = "FILE",
+    .about = "Gives every buffer of FILE its place in memory, at the lowest peak, and proves how good that is. FILE is a CSV of "
+             "lifetimes with a header line (id,lower,upper,size, if wanted alignment, offset, pool, alias, fixed; upper is "
+             "exclusive), a plan saved as JSON (first and last are inclusive), a captured graph (.ggraph, .ggraph.gz), or a GGUF "
+             "model of the llama family; '-' reads standard input. Offsets in FILE, if they are a valid plan, are where the "
+             "search starts.",
+    .options  = option_rows,
+    .no       = "does not fit, proven",
+    .more     = "4 not found yet, 130 stopped by Ctrl-C",
+    .examples = {{"Does a graph fit into 64 MiB?", "plan --capacity 64MiB graph.ggraph.gz"},
+        {"Search for half a second and keep the plan", "plan --time 500 -t 2 -o best.json hard.csv"}},
+};
 
 struct options {
     const char *path;
@@ -43,31 +65,14 @@ struct options {
 };
 
 static int parse(int argc, char **argv, struct options *o) {
-    static const struct option table[] = {{"capacity", required_argument, NULL, 'c'}, {"time", required_argument, NULL, 't'},
-        {"threads", required_argument, NULL, 'j'}, {"seed", required_argument, NULL, 's'}, {"out", required_argument, NULL, 'o'},
-        {"ctx", required_argument, NULL, 'C'}, {"batch", required_argument, NULL, 'B'},
-        {"cache-type", required_argument, NULL, CLI_CACHE_TYPE}, {"json", no_argument, NULL, 'J'},
-        {"help", no_argument, NULL, 'h'}, {0}};
     int64_t n;
-    opterr = 0;
-    for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":c:t:j:s:o:h", table, NULL)) != -1;) {
+    for (int c, code = CLI_OK; (c = cli_option_next(&cli_plan_help, argc, argv)) != CLI_END;) {
         switch (c) {
-            case 'c':
+            case CAPACITY:
                 if (!cli_parse_size(optarg, &o->params.capacity) || o->params.capacity == 0) {
                     return cli_usage("plan", "--capacity '%s' is not a number of bytes from 1 to 2^62", optarg);
                 }
                 o->has_capacity = true;
-                break;
-            case 't':
-                if (!cli_parse_ms(optarg, &o->params.budget_us)) {
-                    return cli_usage("plan", "--time '%s' is not a number of milliseconds", optarg);
-                }
-                break;
-            case 'j':
-                if (!cli_parse_int(optarg, 1, 1024, &n)) {
-                    return cli_usage("plan", "--threads '%s' is not a number from 1 to 1024", optarg);
-                }
-                o->params.n_threads = (int32_t) n;
                 break;
             case 's':
                 if (!cli_parse_int(optarg, 0, INT64_MAX, &n)) {
@@ -75,19 +80,19 @@ static int parse(int argc, char **argv, struct options *o) {
                 }
                 o->params.seed = (uint64_t) n;
                 break;
-            case 'C': cli_model_option("plan", 'c', optarg, &o->model, &code); break;
-            case 'B': cli_model_option("plan", 'b', optarg, &o->model, &code); break;
-            case CLI_CACHE_TYPE: cli_model_option("plan", c, optarg, &o->model, &code); break;
             case 'o': o->out = optarg; break;
-            case 'J': o->json = true; break;
-            case 'h': fputs(usage, stdout); return -1;
-            case ':': return cli_usage("plan", "'%s' needs a value", argv[optind - 1]);
-            default: return cli_bad_option("plan", argc, argv);
+            case CLI_JSON: o->json = true; break;
+            default:
+                if (!cli_plan_option("plan", c, optarg, &o->params, &code) &&
+                    !cli_model_option("plan", c, optarg, &o->model, &code)) {
+                    return c == CLI_SHOWN ? -1 : CLI_USAGE;
+                }
         }
         if (code != CLI_OK) {
             return code;
         }
     }
+    o->path        = o->model.path;
     const int code = cli_one_file("plan", argc, argv, &o->path);
     if (code >= 0) {
         return code;

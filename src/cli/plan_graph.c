@@ -4,7 +4,7 @@
 #include "cli/plan_graph.h"
 
 #include "base/base.h"
-#include "cli/cli.h"
+#include "cli/help.h"
 #include "cli/models.h"
 
 #include <stdlib.h>
@@ -12,14 +12,27 @@
 
 // ---- reading ----
 
+// -c is of models; it was the capacity once.
+static enum ggml_status options_fit(const char *path, bool is_model, const struct cli_model_options *options) {
+    return is_model || options->n_ctx == 0
+               ? GGML_STATUS_SUCCESS
+               : berth_fail(
+                     GGML_STATUS_FAILED, "%s: is no model, so that it has no context; bytes are given by --capacity", path);
+}
+
 enum ggml_status cli_plan_read(const char *path, const struct cli_model_options *options, struct cli_plan *plan) {
     const bool is_graph = cli_ends_with(path, ".ggraph") || cli_ends_with(path, ".ggraph.gz") ||
                           cli_starts_with(path, "ggraph 1") || cli_starts_with(path, "\x1f\x8b"); // gzip
 
     *plan                   = (struct cli_plan){0};
-    enum ggml_status status = is_graph                          ? cli_plan_read_graph(path, &plan->set)
-                              : cli_starts_with(path, CLI_GGUF) ? cli_plan_read_model(path, options, &plan->set)
-                                                                : berth_plan_read_file(path, &plan->set);
+    const bool is_model     = !is_graph && cli_starts_with(path, CLI_GGUF);
+    enum ggml_status status = options_fit(path, is_model, options);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    status = is_graph   ? cli_plan_read_graph(path, &plan->set)
+             : is_model ? cli_plan_read_model(path, options, &plan->set)
+                        : berth_plan_read_file(path, &plan->set);
     if (status == GGML_STATUS_SUCCESS) {
         status = cli_plan_buffers(plan);
     }
@@ -27,6 +40,25 @@ enum ggml_status cli_plan_read(const char *path, const struct cli_model_options 
         cli_plan_free(plan);
     }
     return status;
+}
+
+// ---- options ----
+
+bool cli_plan_option(const char *command, int c, const char *value, struct berth_plan_params *params, int *code) {
+    int64_t n;
+    *code = CLI_OK;
+    if (c == CLI_TIME) {
+        *code = cli_parse_ms(value, &params->budget_us)
+                    ? CLI_OK
+                    : cli_usage(command, "--time '%s' is not a number of milliseconds", value);
+    } else if (c == 't') { // the time once, which mostly was larger
+        *code =
+            cli_parse_int(value, 1, 256, &n)
+                ? CLI_OK
+                : cli_usage(command, "--threads '%s' is not a number from 1 to 256; milliseconds are --time %s", value, value);
+        params->n_threads = *code == CLI_OK ? (int32_t) n : 0;
+    }
+    return c == CLI_TIME || c == 't';
 }
 
 // ---- planning ----

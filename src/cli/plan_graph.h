@@ -43,6 +43,9 @@ const struct berth_plan_pool *cli_pools_find(const struct berth_plan_set *set, i
 
 // ---- plan_graph.c ----
 
+// --time and --threads of a search: true if c is one of them, with *code set: CLI_OK, or that of a wrong value.
+bool cli_plan_option(const char *command, int c, const char *value, struct berth_plan_params *params, int *code);
+
 // Plans every buffer, checks the plan, and fills the reports: one a buffer, and their sum. params->start, if not NULL, has the
 // offsets of all items; max_chunk is the buffers' own. A search shows how far it is, and ends with Ctrl-C: *is_stopped.
 enum ggml_status cli_plan_solve(struct cli_plan *plan, const struct berth_plan_params *params, uint64_t *offsets,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // run.c: `berth run [MODEL]`: a model goes on with a text, token by token, printed as they come.
 
+#include "cli/help.h"
 #include "cli/map.h"
 #include "cli/models.h"
 #include "model/vocab.h"
@@ -14,32 +15,54 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char usage[] =
-    "Usage: berth run [OPTION]... [MODEL]\n\n"
-    "Lets a language model (a GGUF file of the llama, mistral, qwen2 or qwen3 architecture) go on with a text. Without MODEL it\n"
-    "is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; then a line on\n"
-    "standard error says how fast it was and what it took.\n\n"
-    "  -p, --prompt TEXT   the text to go on with (default: what a pipe brings, else \"Once upon a time\"); '-': standard\n"
-    "                      input\n"
-    "  -f, --file FILE     go on with the text of FILE, without its last line end\n"
-    "  -n, --predict N     at most N tokens (default: until the model ends or its context is full)\n"
-    "  -e, --echo          print the prompt too\n"
-    "      --temp T        0: always the likeliest token; higher: wilder (default 0.8)\n"
-    "      --top-k K       choose among the K likeliest, 0: all (default 40)\n"
-    "      --top-p P       of those, the likeliest that have P together (default 0.95)\n"
-    "  -s, --seed S        seed of the choices (default: another one each time)\n"
-    "  -c, --ctx N         positions of the context (default: the model's, but 512 to 4096)\n"
-    "  -b, --batch N       tokens of the prompt at once (default 512)\n"
-    "      --cache-type T  type of the cache's keys and values, or T,T for each (default f16)\n"
-    "  -t, --threads N     threads of the CPU (default: its cores)\n"
-    "  -d, --device NAME   run there (default: all GPUs and the CPU)\n"
-    "      --trace FILE    write a timeline for Chrome or Perfetto\n"
-    "      --map FILE      draw the memory map of the largest graph as FILE.svg or FILE.html; FILE.json: its plan\n"
-    "      --json          print one JSON object at the end: text, tokens, speed, memory\n"
-    "  -h, --help          this text\n\n"
-    "Ctrl-C ends it after the token at hand. Exit codes: 0 fine, 2 wrong usage, 3 failure.\n";
+enum { OPT_TEMP = CLI_OWN, OPT_TOP_K, OPT_TOP_P, OPT_TRACE, OPT_MAP };
 
-enum { OPT_TEMP = 256, OPT_TOP_K, OPT_TOP_P, OPT_TRACE, OPT_MAP, OPT_JSON };
+static const struct cli_option option_rows[] = {
+    CLI_OPT_MODEL,
+    {.letter   = 'p',
+        .name  = "prompt",
+        .value = "TEXT",
+        .what  = "the text to go on with (default: what a pipe brings, else \"Once upon a time\"); '-': standard input"},
+    {.letter = 'f', .name = "file", .value = "FILE", .what = "go on with the text of FILE, without its last line end"},
+    {.letter   = 'n',
+        .name  = "predict",
+        .value = "N",
+        .what  = "at most N tokens (default: until the model ends or its context is full)",
+        .also  = "n-predict"},
+    {.letter = 'e', .name = "echo", .what = "print the prompt too"},
+    {.id       = OPT_TEMP,
+        .name  = "temp",
+        .value = "T",
+        .what  = "0: always the likeliest token; higher: wilder (default 0.8)",
+        .also  = "temperature"},
+    {.id = OPT_TOP_K, .name = "top-k", .value = "K", .what = "choose among the K likeliest, 0: all (default 40)"},
+    {.id = OPT_TOP_P, .name = "top-p", .value = "P", .what = "of those, the likeliest that have P together (default 0.95)"},
+    {.letter = 's', .name = "seed", .value = "S", .what = "seed of the choices (default: another one each time)"},
+    CLI_OPT_CTX,
+    CLI_OPT_BATCH,
+    CLI_OPT_CACHE_TYPE,
+    CLI_OPT_THREADS,
+    CLI_OPT_DEVICE,
+    CLI_OPT_GPU_LAYERS,
+    {.id = OPT_TRACE, .name = "trace", .value = "FILE", .what = "write a timeline for Chrome or Perfetto"},
+    {.id       = OPT_MAP,
+        .name  = "map",
+        .value = "FILE",
+        .what  = "draw the memory map of the largest graph as FILE.svg or FILE.html; FILE.json: its plan"},
+    CLI_OPT_JSON("print one JSON object at the end: text, tokens, speed, memory"),
+    {0},
+};
+
+const struct cli_help cli_run_help = {
+    .command  = "run",
+    .operands = "[MODEL]",
+    .about = "Lets a language model (a GGUF file of the llama, mistral, qwen2 or qwen3 architecture) go on with a text. Without "
+             "MODEL it is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; "
+             "then a line on standard error says how fast it was and what it took. Ctrl-C ends it after the token at hand.",
+    .options  = option_rows,
+    .examples = {{"A tale", "run"},
+        {"A question from a file, answered the same way each time", "run -m model.gguf -f question.txt --temp 0 -n 200"}},
+};
 
 struct options {
     struct cli_model_options model;
@@ -77,15 +100,7 @@ static int whole(const char *name, const char *text, int64_t *out) {
 
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct options *o) {
-    static const struct option table[] = {{"prompt", required_argument, NULL, 'p'}, {"file", required_argument, NULL, 'f'},
-        {"predict", required_argument, NULL, 'n'}, {"echo", no_argument, NULL, 'e'}, {"temp", required_argument, NULL, OPT_TEMP},
-        {"top-k", required_argument, NULL, OPT_TOP_K}, {"top-p", required_argument, NULL, OPT_TOP_P},
-        {"seed", required_argument, NULL, 's'}, {"ctx", required_argument, NULL, 'c'}, {"batch", required_argument, NULL, 'b'},
-        {"threads", required_argument, NULL, 't'}, {"device", required_argument, NULL, 'd'},
-        {"cache-type", required_argument, NULL, CLI_CACHE_TYPE}, {"trace", required_argument, NULL, OPT_TRACE},
-        {"map", required_argument, NULL, OPT_MAP}, {"json", no_argument, NULL, OPT_JSON}, {"help", no_argument, NULL, 'h'}, {0}};
-    opterr                             = 0;
-    for (int c, code = CLI_OK; (c = getopt_long(argc, argv, ":p:f:n:es:c:b:t:d:h", table, NULL)) != -1;) {
+    for (int c, code = CLI_OK; (c = cli_option_next(&cli_run_help, argc, argv)) != CLI_END;) {
         switch (c) {
             case 'p': o->prompt = optarg; break;
             case 'f': o->file = optarg; break;
@@ -97,12 +112,10 @@ static int parse(int argc, char **argv, struct options *o) {
             case OPT_TOP_P: code = real("top-p", optarg, 1, &o->top_p); break;
             case OPT_TRACE: o->trace = optarg; break;
             case OPT_MAP: o->map = optarg; break;
-            case OPT_JSON: o->json = true; break;
-            case 'h': fputs(usage, stdout); return CLI_OK;
-            case ':': return cli_usage("run", "'%s' needs a value", argv[optind - 1]);
+            case CLI_JSON: o->json = true; break;
             default:
                 if (!cli_model_option("run", c, optarg, &o->model, &code)) {
-                    return cli_bad_option("run", argc, argv);
+                    return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
                 }
         }
         if (code != CLI_OK) {

@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: MIT
 // verify.c: `berth verify PLAN`: is this plan valid? Names the first fault.
 
-#include "cli/cli.h"
+#include "cli/help.h"
 
 #include <inttypes.h>
 
-static const char usage[] =
-    "Usage: berth verify [OPTION]... PLAN\n\n"
-    "Checks a plan, CSV with a column 'offset' or JSON: no two buffers that are alive together may share bytes,\n"
-    "and every one must lie as its alignment, fixed offset and alias group say. '-' reads standard input.\n\n"
-    "      --json   print one JSON object: items, valid, peak, fault\n"
-    "  -h, --help   this text\n\n"
-    "Exit codes: 0 valid, 1 not valid, 2 wrong usage, 3 failure.\n";
+static const struct cli_option option_rows[] = {
+    CLI_OPT_JSON("print one JSON object: items, valid, peak, fault"),
+    {0},
+};
+
+const struct cli_help cli_verify_help = {
+    .command  = "verify",
+    .operands = "PLAN",
+    .about    = "Checks a plan, CSV with a column 'offset' or JSON: no two buffers that are alive together may share bytes, and "
+                "every one must lie as its alignment, fixed offset and alias group say. The first fault is named.",
+    .options  = option_rows,
+    .no       = "not valid",
+    .examples = {{"Is it valid?", "verify plan.csv"}, {"For a program", "verify --json plan.json"}},
+};
 
 static void item_print(FILE *file, const struct berth_plan_set *set, int64_t i) {
     const struct berth_plan_item *item = &set->items[i];
@@ -55,7 +62,7 @@ static uint64_t plan_peak(const struct berth_plan_set *set) {
 int cli_verify(int argc, char **argv) {
     bool json        = false;
     const char *path = NULL;
-    int code         = cli_options_json("verify", usage, argc, argv, &json);
+    int code         = cli_option_json(&cli_verify_help, argc, argv, &json);
     code             = code < 0 ? cli_one_file("verify", argc, argv, &path) : code;
     if (code >= 0) {
         return code;

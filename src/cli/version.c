@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: MIT
 // version.c: `berth version`: what this build holds.
 
-#include "cli/cli.h"
+#include "cli/help.h"
 
 #include <sys/utsname.h>
 
-static const char usage[] = "Usage: berth version [OPTION]...\n\n"
-                            "Prints the version, the ggml API that is served, the compiler and the machine.\n\n"
-                            "      --json   print one JSON object\n"
-                            "  -h, --help   this text\n";
+static const struct cli_option option_rows[] = {
+    CLI_OPT_JSON("print one JSON object"),
+    {0},
+};
+
+const struct cli_help cli_version_help = {
+    .command  = "version",
+    .operands = "",
+    .about    = "Prints the version, the ggml API that is served, the compiler and the machine.",
+    .options  = option_rows,
+    .examples = {{"For people", "version"}, {"For a program", "version --json"}},
+};
 
 #if defined(__clang__)
 #    define COMPILER "clang " __clang_version__
@@ -30,7 +38,7 @@ static const char usage[] = "Usage: berth version [OPTION]...\n\n"
 
 int cli_version(int argc, char **argv) {
     bool json = false;
-    int code  = cli_options_json("version", usage, argc, argv, &json);
+    int code  = cli_option_json(&cli_version_help, argc, argv, &json);
     code      = code < 0 ? cli_no_arguments("version", argc, argv) : code;
     if (code >= 0) {
         return code;

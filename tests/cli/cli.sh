@@ -40,10 +40,10 @@ expect 0 "Usage: berth plan" plan --help
 expect 0 "the optimum, proven" plan $small
 expect 0 '{"items": 16, "peak": 40960, "bound": 40960, "gap": 0.000000, "proven": true, "fits": null, "method": "' plan --json $small
 expect 0 "yes, into 40,960 bytes (40.00 KiB)" plan --capacity 40KiB $small
-expect 0 '"fits": true' plan --json -c 40960 $small
-expect 1 "no, proven: not into 40,959 bytes" plan -c 40959 $small
-expect 1 '"fits": false' plan --json -c 0.039M -t 5 $small
-expect 0 "" plan -t 2.5 -j 2 -s 7 $small
+expect 0 '"fits": true' plan --json --capacity 40960 $small
+expect 1 "no, proven: not into 40,959 bytes" plan --capacity 40959 $small
+expect 1 '"fits": false' plan --json --capacity 0.039M --time 5 $small
+expect 0 "" plan --time 2.5 -t 2 -s 7 $small
 expect 0 "items    0" plan "$tmp/none.csv"
 expect 0 "proven" plan tests/data/plan/small.json
 expect 0 "" plan "$tmp/collide.csv"
@@ -51,13 +51,13 @@ expect 2 "no file is given" plan
 expect 2 "one file too many" plan $small $small
 expect 2 "unknown option '--nonsense'" plan --nonsense $small
 expect 2 "needs a value" plan $small --capacity
-expect 2 "--capacity '12x'" plan -c 12x $small
-expect 2 "--capacity '0x10'" plan -c 0x10 $small
-expect 2 "--capacity '0'" plan -c 0 $small
-expect 2 "--capacity '-1'" plan -c -1 $small
-expect 2 "--capacity '99999999999T'" plan -c 99999999999T $small
-expect 2 "--time 'soon'" plan -t soon $small
-expect 2 "--threads '0'" plan -j 0 $small
+expect 2 "--capacity '12x'" plan --capacity 12x $small
+expect 2 "--capacity '0x10'" plan --capacity 0x10 $small
+expect 2 "--capacity '0'" plan --capacity 0 $small
+expect 2 "--capacity '-1'" plan --capacity -1 $small
+expect 2 "--capacity '99999999999T'" plan --capacity 99999999999T $small
+expect 2 "--time 'soon'" plan --time soon $small
+expect 2 "--threads '0'" plan -t 0 $small
 expect 2 "--seed 'x'" plan -s x $small
 expect 3 "No such file" plan "$tmp/missing.csv"
 expect 3 "Is a directory" plan "$tmp"
@@ -181,6 +181,19 @@ expect 3 "not every item has an offset" verify $small
 expect 3 "No such file" verify "$tmp/missing.csv"
 expect 2 "no file is given" verify
 expect 2 "unknown option '-x'" verify -x "$tmp/plan.csv"
+
+# which: the program itself runs on Berth, a shell does not
+expect 1 "no library of ggml's is loaded" which $$
+"$berth" plan --time 60000 "$tmp/hard.csv" > /dev/null 2>&1 &
+pid=$!
+sleep 0.5
+expect 0 "process $pid: on Berth" which $pid
+expect 0 '"berth": true}' which --json $pid
+kill $pid
+wait $pid 2> /dev/null
+expect 3 "/maps: cannot be read: No such file" which 999999999
+expect 2 "'node' is not the number of a process" which node
+expect 2 "PID is wanted, 0 are given" which
 
 # a full disk
 if [ -w /dev/full ]; then

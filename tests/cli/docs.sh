@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # docs.sh BERTH: what is said about the program is true: man page and completion have the commands and options that --help lists,
-# no more and no fewer, and completion works. Every case prints one line if it fails. Runs in the root of the sources.
+# no more and no fewer, help fits a terminal of 80 columns and has examples, letters mean one thing, and completion works. Every case prints one line if it fails. Runs in the root of the sources.
 
 . "$(dirname "$0")/expect.sh"
-page=docs/man/berth.1
+page=$(dirname "$berth")/../berth.1
 . tools/completion/berth.bash
 
 # same WHAT EXPECTED FOUND: two lists of words
@@ -32,7 +32,7 @@ help_commands() {
 }
 
 help_options() {
-    "$berth" "$@" --help | grep -oE '^ +(-[A-Za-z], )?--[a-z-]+' | tr -d ','
+    "$berth" "$@" --help | grep -oE '^ {2,6}(-[A-Za-z], )?--[a-z-]+' | tr -d ','
 }
 
 # Options of a subsection of the man page: "Fl c , Fl Fl ctx Ar N"
@@ -41,6 +41,7 @@ page_options() {
         sed 's/ Ar .*//; s/Fl Fl /--/; s/Fl /-/; s/^.It//; s/ ,//'
 }
 
+letters=
 commands=
 for each in $(help_commands); do
     if [ "$each" = gguf ]; then
@@ -63,7 +64,27 @@ for each in $commands; do
     same "options of '$words' in the man page" "$options" "$(page_options "$words")"
     # shellcheck disable=SC2086
     same "completion of '$words -'" "$options" "$(complete_words "$berth" $words -)"
+    n=$((n + 2))
+    # shellcheck disable=SC2086
+    "$berth" help $words > "$tmp/help"
+    if [ "$(wc -L < "$tmp/help")" -ge 80 ]; then
+        echo "FAILED: berth help $words: more than 80 columns: $(awk 'length > 79' "$tmp/help" | head -n 1)"
+        n_bad=$((n_bad + 1))
+    fi
+    if [ "$(grep -c "^    berth $words" "$tmp/help")" -lt 2 ]; then
+        echo "FAILED: berth help $words: fewer than two examples"
+        n_bad=$((n_bad + 1))
+    fi
+    # shellcheck disable=SC2086
+    letters="$letters $(help_options $words | paste -sd ' ' | grep -oE -- '-[a-z] --[a-z-]+' | tr ' ' '=')"
 done
+if [ "$("$berth" --help | wc -L)" -ge 80 ]; then
+    echo "FAILED: berth --help: more than 80 columns"
+    n_bad=$((n_bad + 1))
+fi
+# Numbers of tokens are bench's -p and -n, as llama-bench has them.
+same "what letters mean" "-a=--all -b=--batch -c=--ctx -d=--device -e=--echo -f=--file -h=--help -m=--model -n=--gen -n=--predict -o=--out
+    -p=--prompt -r=--reps -s=--seed -t=--threads" "$letters"
 
 # values and files
 touch "$tmp/a.csv" "$tmp/b.gguf" "$tmp/c.txt" "$tmp/d.ggraph.gz" "$tmp/e.json" "$tmp/f.svg"

@@ -16,6 +16,12 @@ mkdir "$tmp/folder"
 ln -s /dev/full "$tmp/full.svg"
 ln -s /dev/full "$tmp/full.html"
 
+# A process on Berth that waits for its prompt.
+mkfifo "$tmp/never"
+"$berth" run -f "$tmp/never" > /dev/null 2>&1 &
+on_berth=$!
+trap 'kill $on_berth; rm -rf "$tmp"' EXIT
+
 # command ; arguments that work and print ; the same with @ for a file ("": takes none) ; exit code if that file is of another kind
 table="
 bench; -p 8 -n 2 -r 1 $model; -p 8 -n 2 -r 1 @; 3
@@ -27,13 +33,14 @@ gguf check; $model; @; 1
 gguf diff; $keys $keys; $keys @; 3
 gguf info; $keys; @; 3
 gguf quantize; $model $tmp/small.gguf q4_0; @ $tmp/none.gguf q8_0; 3
-imatrix; -c 8 -n 2 -o $tmp/imatrix.gguf $model README.md; -c 8 -n 2 -o $tmp/imatrix.gguf @ README.md; 3
+imatrix; -c 8 --chunks 2 -o $tmp/imatrix.gguf $model README.md; -c 8 --chunks 2 -o $tmp/imatrix.gguf @ README.md; 3
 map; $small -o $tmp/small.svg; @ -o $tmp/none.svg; 3
 ops; ; ; 3
 plan; $small; @; 3
 run; -n 2 $model; -n 2 @; 3
 verify; $tmp/plan.csv; @; 3
 version; ; ; 3
+which; $on_berth; ; 3
 "
 
 failed() {
@@ -184,10 +191,10 @@ cmp -s "$tmp/shut/old.csv" "$tmp/plan.csv" || failed "plan -o: not written in a 
 ! ls -R "$tmp" | grep -q '[.]part' || failed "plan -o: parts are left: $(ls -R "$tmp" | grep '[.]part')"
 
 # A place that cannot be written is told of before the work, and nothing is made there.
-expect 3 "no/such.csv: cannot be written: No such file or directory" plan -t 600000 $small -o "$tmp/no/such.csv"
-expect 3 "folder: cannot be written: Is a directory" plan -t 600000 $small -o "$tmp/folder"
-expect 3 "empty/x: cannot be written: Not a directory" plan -t 600000 $small -o "$tmp/empty/x"
-expect 3 ": cannot be written: No such file or directory" plan -t 600000 $small -o ""
+expect 3 "no/such.csv: cannot be written: No such file or directory" plan --time 600000 $small -o "$tmp/no/such.csv"
+expect 3 "folder: cannot be written: Is a directory" plan --time 600000 $small -o "$tmp/folder"
+expect 3 "empty/x: cannot be written: Not a directory" plan --time 600000 $small -o "$tmp/empty/x"
+expect 3 ": cannot be written: No such file or directory" plan --time 600000 $small -o ""
 expect 3 "no/x.gguf: cannot be written" imatrix -o "$tmp/no/x.gguf" $model README.md
 expect 3 "no/x.json: cannot be written" run -n 1 --trace "$tmp/no/x.json" $model
 expect 3 "no/x.json: cannot be written" run -n 1 --map "$tmp/no/x.json" $model
@@ -223,7 +230,7 @@ expect 0 "" map "$tmp/plan.csv" -o "$tmp/one.html"
 expect 2 "no --out FILE is given" map $small
 expect 2 "ends neither in .svg nor in .html" map $small -o "$tmp/x.png"
 expect 2 "one file too many" map $small $small $small -o "$tmp/x.svg"
-expect 2 "--time 'soon'" map $small -t soon -o "$tmp/x.svg"
+expect 2 "--time 'soon'" map $small --time soon -o "$tmp/x.svg"
 expect 0 "" map $model --ctx 64 --batch 8 -o "$tmp/model.svg"
 expect 2 "--ctx '0'" map $model --ctx 0 -o "$tmp/x.svg"
 cp tests/fuzz/corpus/ggraph/plain "$tmp/plain.ggraph"
@@ -234,6 +241,30 @@ expect 2 "is a second" map --captured "$tmp/plain.ggraph" $small -o "$tmp/x.svg"
 expect 3 "cannot be written: No such file" map $small -o "$tmp/no/such.svg"
 printf 'id,lower,upper,size,offset\na,0,2,4,0\nb,1,3,4,2\n' > "$tmp/collide.csv"
 expect 3 "the offsets are no valid plan" map "$tmp/collide.csv" -o "$tmp/x.svg"
+
+# A letter means one thing in every command; what it meant before is refused with the name that it has now.
+expect 2 "-c is the context; the bytes are --capacity 1MiB" plan -c 1MiB $small
+expect 3 "is no model, so that it has no context; bytes are given by --capacity" plan -c 40960 $small
+expect 2 "--threads '2000' is not a number from 1 to 256; milliseconds are --time 2000" plan -t 2000 $small
+expect 2 "milliseconds are --time 2.5" map -t 2.5 $small -o "$tmp/x.svg"
+expect 2 "'-j' has another meaning or none in other commands: it is -t or --threads here" plan -j 2 $small
+expect 2 "-m is the model; the bytes are --memory 1G" fit -m 1G $model
+expect 2 "-m is the model; the bytes are --memory CPU=1G" fit -m CPU=1G $model
+expect 2 "-o is the file to write; the kind is --format json" bench -o json $model
+expect 2 "it is --tensors here" gguf info -t $model
+expect 2 "it is --chunks here" imatrix -n 2 -o "$tmp/x.gguf" $model README.md
+# Long names stay, and so do llama.cpp's.
+expect 0 "made 2" run -m $model --n-predict 2 --ctx-size 64 --batch-size 8 --temperature 0 -ngl 0 -t 1
+expect 0 "made 2" run --predict 2 --ctx 64 --batch 8 --temp 0 --gpu-layers 99 $model
+expect 2 "layers go where they fit" run -ngl 7 $model
+expect 2 "one file too many" run -m $model $model
+expect 0 '"test": "tg"' bench --output json -p 0 -n 2 -r 1 -m $model
+expect 0 "" bench --format csv -p 0 -n 2 -r 1 -o "$tmp/bench.csv" $model
+grep -q ',tg,2,' "$tmp/bench.csv" || failed "bench -o: $(cat "$tmp/bench.csv")"
+expect 0 "context 256" fit --memory 1G -m $model
+expect 0 "most is alive at step" plan -m $model -c 64 -b 8
+expect 0 "" imatrix --chunks 1 -c 8 -m $model -f README.md -o "$tmp/other.gguf"
+expect 0 "tensors as q4_0" gguf quantize $model q4_0 -o "$tmp/other.gguf"
 
 # colour: on a terminal, unless it is not wanted
 if command -v script > /dev/null; then

@@ -36,8 +36,8 @@ expect 2 "leave nothing to measure" bench -p 0 -n 0
 expect 2 "--reps '0' is not a number from 1 to 1000" bench -r 0
 
 # imatrix: the file is what quantize takes
-expect 0 "29 matrices, seen over 3 contexts of 32 tokens" imatrix -c 32 -n 3 -o "$tmp/imatrix.gguf" $tales README.md
-expect 0 '"tensors": 29, "chunks": 2, "tokens": 16' imatrix --json -c 8 -n 2 -o "$tmp/small.gguf" $tales README.md
+expect 0 "29 matrices, seen over 3 contexts of 32 tokens" imatrix -c 32 --chunks 3 -o "$tmp/imatrix.gguf" $tales README.md
+expect 0 '"tensors": 29, "chunks": 2, "tokens": 16' imatrix --json -c 8 --chunks 2 -o "$tmp/small.gguf" $tales README.md
 expect 0 "58 tensors" gguf info "$tmp/imatrix.gguf"
 expect 0 "sound" gguf check "$tmp/imatrix.gguf"
 expect 0 "29 of 38 tensors as iq2_xxs" gguf quantize --imatrix "$tmp/imatrix.gguf" $tales "$tmp/iq2.gguf" iq2_xxs
@@ -50,9 +50,9 @@ expect 2 "--out is missing" imatrix $tales README.md
 expect 2 "MODEL and TEXT are wanted, 1 are given" imatrix -o "$tmp/x" $tales
 expect 3 "cannot be read: No such file" imatrix -o "$tmp/x" $tales "$tmp/none"
 cp $tales "$tmp/model"
-expect 3 "is the input itself" imatrix -c 8 -n 1 -o "$tmp/model" "$tmp/model" README.md
+expect 3 "is the input itself" imatrix -c 8 --chunks 1 -o "$tmp/model" "$tmp/model" README.md
 expect 3 "tokens are less than a context of 512" imatrix -o "$tmp/x" $tales .gitignore
-expect 3 "writing failed: No space left on device" imatrix -c 8 -n 1 -o /dev/full $tales README.md
+expect 3 "writing failed: No space left on device" imatrix -c 8 --chunks 1 -o /dev/full $tales README.md
 
 # explain
 expect 0 "split 0: CPU, 118 nodes, 0 inputs, 0 bytes" explain
@@ -105,7 +105,7 @@ expect 0 "cache 784.00 KiB" run -n 2 --cache-type q8_0,f16
 # plan and map
 expect 0 "the optimum, proven" plan $tales
 expect 0 '"items": 53, "peak": 2755616, "bound": 2755616' plan --json --ctx 256 --batch 256 $tales
-expect 1 "no, not into" plan --capacity 1M $tales
+expect 1 "no, proven: not into" plan --capacity 1M $tales
 expect 2 "--ctx 'x' is not a number" plan --ctx x $tales
 expect 3 "general.architecture" plan tests/fuzz/corpus/gguf/keys
 expect 0 "" map -o "$tmp/map.svg" $tales

@@ -22,8 +22,8 @@ expect 0 '"buffers": [{"buffer": 0, "name": "ONE", "items": 3, "peak": 448, ' --
 expect 0 '{"buffer": 1, "name": "TWO", "items": 2, "peak": 192, ' --json $graphs/two-buffers.ggraph
 expect 0 "buffer 0 ONE: 3 items, peak 448 bytes" $graphs/two-buffers.ggraph
 expect 0 "buffer 1 TWO: 2 items, peak 192 bytes" $graphs/two-buffers.ggraph
-expect 0 "yes, each buffer into 448 bytes" -c 448 $graphs/two-buffers.ggraph
-expect 1 '"proven": true, "fits": false' --json -c 447 $graphs/two-buffers.ggraph
+expect 0 "yes, each buffer into 448 bytes" --capacity 448 $graphs/two-buffers.ggraph
+expect 1 '"proven": true, "fits": false' --json --capacity 447 $graphs/two-buffers.ggraph
 
 # packed
 gzip -c $graphs/two-buffers.ggraph > "$tmp/two.ggraph.gz"

@@ -8,14 +8,14 @@ _berth_words() {
 }
 
 _berth_options() {
-    "$@" --help 2>/dev/null | sed -n 's/^  *\(-[A-Za-z], \)\{0,1\}\(--[a-z-]*\).*/\1\2/p' | tr -d ','
+    "$@" --help 2>/dev/null | sed -n 's/^ \{2,6\}\(-[A-Za-z], \)\{0,1\}\(--[a-z-]*\).*/\1\2/p' | tr -d ','
 }
 
 # Does this option of a command have a value? Its line of the help says so: --name VALUE.
 _berth_takes_value() {
     local option=$1
     shift
-    [[ $option == -* ]] && "$@" --help 2>/dev/null | grep -E -- "^ *(.*, )?$option(,| )" | grep -qE -- '--[a-z-]+ [A-Z]'
+    [[ $option == -* ]] && "$@" --help 2>/dev/null | grep -E -- "^ {2,6}(-[A-Za-z], )?(-[A-Za-z], )?$option(,| )" | grep -qE -- '--[a-z-]+ [A-Z]'
 }
 
 # Files of the given endings (all files if none), and folders.
@@ -59,9 +59,12 @@ _berth() {
     case "$command:$prev" in
         map:-o | map:--out) _berth_files "$cur" .svg .html; return ;;
         run:--map) _berth_files "$cur" .svg .html .json; return ;;
-        bench:-o | bench:--output) _berth_from "$cur" md csv json; return ;;
-        plan:-o | plan:--out | run:--trace | run:-f | run:--file | imatrix:-o | imatrix:--out) _berth_files "$cur"; return ;;
+        bench:--format | bench:--output) _berth_from "$cur" md csv json; return ;;
+        bench:-o | bench:--out | plan:-o | plan:--out | run:--trace | run:-f | run:--file | imatrix:-o | imatrix:--out) _berth_files "$cur"; return ;;
+        *:-m | *:--model) _berth_files "$cur" .gguf; return ;;
+        imatrix:-f | imatrix:--file) _berth_files "$cur"; return ;;
         *:--cache-type) _berth_from "$cur" f32 f16 bf16 q8_0 q5_1 q5_0 q4_1 q4_0 iq4_nl; return ;;
+        gguf:-o | gguf:--out) _berth_files "$cur" .gguf; return ;;
         gguf:--imatrix) _berth_files "$cur" .gguf .dat; return ;;
         *:-d | *:--device) _berth_from "$cur" "$("$berth" devices --json 2>/dev/null | grep -o '"name": "[^"]*", "description"' | cut -d'"' -f4)"; return ;;
     esac

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+// help.c: a command's table (help.h) as text of 80 columns and as a part of the man page.
+
+#include "cli/help.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define WIDTH 79
+#define INDENT 22 // of what is said of an option
+
+static const struct cli_option help_row = {.letter = 'h', .name = "help", .what = "this text"};
+
+// ---- text ----
+
+// Words from column `at` on, wrapped; lines after the first begin at `indent`.
+static void wrap(const char *text, size_t n, int at, int indent, FILE *file) {
+    for (size_t i = 0; i < n;) {
+        const size_t len = strcspn(text + i, " ") < n - i ? strcspn(text + i, " ") : n - i;
+        if (at > indent && at + 1 + (int) len > WIDTH) {
+            fprintf(file, "\n%*s", indent, "");
+            at = indent;
+        } else if (i > 0) {
+            fputc(' ', file);
+            at++;
+        }
+        fwrite(text + i, 1, len, file);
+        at += (int) len;
+        i += len;
+        i += i < n;
+    }
+    fputc('\n', file);
+}
+
+static void print_about(const char *text, FILE *file) {
+    while (*text != '\0') {
+        const size_t n = strcspn(text, "\n");
+        if (*text == ' ') {
+            fprintf(file, "%.*s\n", (int) n, text);
+        } else {
+            wrap(text, n, 0, 0, file);
+        }
+        text += n + (text[n] == '\n');
+    }
+}
+
+static void print_option(const struct cli_option *o, FILE *file) {
+    char text[512];
+    if (o->name == NULL) {
+        return;
+    }
+    char letter[] = {'-', o->letter, ',', '\0'};
+    int at        = fprintf(file, "  %3s --%s%s%s", o->letter != 0 ? letter : "", o->name, o->value != NULL ? " " : "",
+        o->value != NULL ? o->value : "");
+    if (at + 2 > INDENT) {
+        fputc('\n', file);
+        at = 0;
+    }
+    fprintf(file, "%*s", INDENT - at, "");
+    size_t n = (size_t) snprintf(text, sizeof text, "%s", o->what);
+    for (const char *p = o->also; p != NULL && *p != '\0' && n < sizeof text;) {
+        const size_t len = strcspn(p, " ");
+        n += (size_t) snprintf(text + n, sizeof text - n, "%s--%.*s", p == o->also ? "; also " : ", ", (int) len, p);
+        p += len + (p[len] == ' ');
+    }
+    wrap(text, strlen(text), INDENT, INDENT, file);
+}
+
+void cli_help_print(const struct cli_help *help, FILE *file) {
+    const char *space = *help->operands != '\0' ? " " : "";
+    fprintf(file, "Usage: berth %s [OPTION]...%s%s\n\n", help->command, space, help->operands);
+    print_about(help->about, file);
+    fputc('\n', file);
+    for (const struct cli_option *o = help->options; o->name != NULL || o->letter != 0; o++) {
+        print_option(o, file);
+    }
+    print_option(&help_row, file);
+    fputs("\nExamples:\n", file);
+    for (size_t i = 0; i < sizeof help->examples / sizeof *help->examples && help->examples[i].line != NULL; i++) {
+        const char *what = help->examples[i].what;
+        fprintf(file, "  %s%s\n    berth %s\n", what, cli_ends_with(what, "?") ? "" : ":", help->examples[i].line);
+    }
+    char exits[256];
+    snprintf(exits, sizeof exits, "Exit codes: 0 fine,%s%s%s 2 wrong usage, 3 failure%s%s.", help->no != NULL ? " 1 " : "",
+        help->no != NULL ? help->no : "", help->no != NULL ? "," : "", help->more != NULL ? ", " : "",
+        help->more != NULL ? help->more : "");
+    fputc('\n', file);
+    wrap(exits, strlen(exits), 0, 0, file);
+}
+
+// ---- man page ----
+
+// One word; at the start of a line nothing may look like a macro.
+static void man_word(const char *word, size_t n, bool at_start, FILE *file) {
+    fputs(at_start && (*word == '.' || *word == '\'') ? "\\&" : "", file);
+    for (size_t i = 0; i < n; i++) {
+        fputs(word[i] == '\\' ? "\\e" : (char[]){word[i], '\0'}, file);
+    }
+}
+
+// Words in lines that an editor can show, a line a sentence, and a full stop at the end.
+static void man_text(const char *text, FILE *file) {
+    size_t at = 0;
+    for (const char *p = text; *p != '\0';) {
+        const size_t n = strcspn(p, " ");
+        if (n == 0) {
+            p++;
+            continue;
+        }
+        const bool fits = at + 1 + n < WIDTH;
+        if (at > 0) {
+            fputc(fits ? ' ' : '\n', file);
+        }
+        man_word(p, n, at == 0 || !fits, file);
+        at                 = at > 0 && fits ? at + 1 + n : n;
+        const bool is_full = (p[n - 1] == '.' || p[n - 1] == '?') && p[n] == ' ' && isupper((unsigned char) p[n + 1]);
+        p += n + (p[n] == ' ');
+        if (is_full) {
+            fputc('\n', file);
+            at = 0;
+        }
+    }
+    const size_t n = strlen(text);
+    fputs(n > 0 && (text[n - 1] == '.' || text[n - 1] == '?' || text[n - 1] == ':') ? "\n" : ".\n", file);
+}
+
+static void man_about(const char *text, FILE *file) {
+    char line[1024];
+    bool in_list = false;
+    for (; *text != '\0';) {
+        const size_t n = strcspn(text, "\n");
+        snprintf(line, sizeof line, "%.*s", (int) n, text);
+        if ((*text == ' ') != in_list) {
+            fputs(in_list ? ".Ed\n.Pp\n" : ".Bd -literal\n", file);
+            in_list = !in_list;
+        }
+        if (*text == ' ') {
+            fprintf(file, "%s\n", line);
+        } else if (n > 0) {
+            man_text(line, file);
+        }
+        text += n + (text[n] == '\n');
+    }
+    fputs(in_list ? ".Ed\n" : "", file);
+}
+
+static void man_option(const struct cli_option *o, FILE *file) {
+    if (o->name == NULL) {
+        return;
+    }
+    fputs(".It", file);
+    if (o->letter != 0) {
+        fprintf(file, " Fl %c ,", o->letter);
+    }
+    fprintf(file, " Fl Fl %s", o->name);
+    if (o->value != NULL) {
+        fputs(" Ar ", file);
+        for (const char *p = o->value; *p != '\0'; p++) {
+            fputc(p[1] == '\0' && p == o->value ? *p : tolower((unsigned char) *p), file);
+        }
+    }
+    fputc('\n', file);
+    char what[512];
+    snprintf(what, sizeof what, "%c%s%s%s", toupper((unsigned char) o->what[0]), o->what + 1, o->also != NULL ? ". Also: " : "",
+        o->also != NULL ? o->also : "");
+    man_text(what, file);
+}
+
+void cli_help_man(const struct cli_help *help, FILE *file) {
+    fprintf(file, ".Ss %s\n.Nm\n.Cm %s\n.Op Ar option ...\n", help->command, help->command);
+    if (*help->operands != '\0') {
+        fprintf(file, ".Li %s%s\n", help->operands[0] == '-' ? "\\&" : "", help->operands);
+    }
+    fputs(".Pp\n", file);
+    man_about(help->about, file);
+    fputs(".Bl -tag -width Ds\n", file);
+    for (const struct cli_option *o = help->options; o->name != NULL || o->letter != 0; o++) {
+        man_option(o, file);
+    }
+    man_option(&help_row, file);
+    fputs(".El\n", file);
+    char exits[256];
+    snprintf(exits, sizeof exits, "Exit codes beyond 0, 2 and 3: %s%s%s%s", help->no != NULL ? "1 " : "",
+        help->no != NULL ? help->no : "", help->no != NULL && help->more != NULL ? ", " : "",
+        help->more != NULL ? help->more : "");
+    if (help->no != NULL || help->more != NULL) {
+        fputs(".Pp\n", file);
+        man_text(exits, file);
+    }
+    for (size_t i = 0; i < sizeof help->examples / sizeof *help->examples && help->examples[i].line != NULL; i++) {
+        const char *what = help->examples[i].what;
+        fprintf(file, ".Pp\n%s%s\n.Dl $ berth %s\n", what, cli_ends_with(what, "?") ? "" : ":", help->examples[i].line);
+    }
+}
