@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 # map_page.py BERTH [SHOTS]: the page that `berth map` writes, in a real browser: it loads without a complaint and without asking
-# anyone for anything, shows the right tensor under the pointer and why it lies there, finds by name, compares two plans, and
+# anyone for anything, shows the right tensor under the pointer and why it lies there, finds by name, compares two plans, fits a phone, and
 # moves smoothly with 10,000 tensors. With a folder SHOTS, screenshots go there. Only Python's standard library: the browser is
 # led through its debugging pipe, messages of JSON that end in NUL. Exit code 77 where there is no browser: skipped.
 import base64
@@ -302,6 +302,37 @@ class Test:
         self.soon("document.documentElement.dataset.theme === 'light'", "t does not change the theme")
         self.calm("comparison")
 
+    def narrow(self):
+        """A phone's screen: most of it is the map, nothing spills, and details do not cover what they are about."""
+        b = self.browser
+        b.call("Emulation.setDeviceMetricsOverride", width=420, height=800, deviceScaleFactor=1, mobile=True)
+        plan = small_plan(False)
+        plan["pools"][0]["name"] = "a_rather_long_name_of_a_buffer_type"
+        path = self.write("a-model-with-a-long-name.of-a-prompt-of-512-tokens.json", plan)
+        b.open(self.map("narrow.html", path, self.write("a-model-with-a-long-name.as-it-was-planned-before.json", plan)))
+        header = b.js("document.querySelector('header').offsetHeight")
+        self.check(header <= 200, f"narrow: {header} of 800 pixels stand above the map")
+        self.check(b.js("[...document.querySelectorAll('.group button')].every(x => x.scrollHeight <= x.clientHeight + 1)"), "narrow: text spills out of a tab")
+        self.check(b.js("document.documentElement.scrollWidth") <= 420, "narrow: the page is wider than the screen")
+        cut = b.js("berthMap.painter.panels.map(p => { const c = berthMap.painter.context; c.font = '600 ' + berthMap.painter.font;"
+                   " const text = berthMap.painter.shorten(p.caption, p.w); return [text, c.measureText(text).width <= p.w]; })")
+        self.check(all(fits and "\u2026" in text for text, fits in cut), f"narrow: titles are cut off: {cut}")
+        b.shot(self.shots, "narrow")
+        b.open(self.map("narrow-one.html", path))
+        at = b.js("berthMap.locate(0, 'soft')")
+        b.click(at["x"], at["y"])
+        self.soon("berthMap.state.kept !== null", "narrow: a tap does not keep the details")
+        b.settle(100)
+        over = b.js("(() => { const a = document.getElementById('details').getBoundingClientRect(), m = document.getElementById('over').getBoundingClientRect();"
+                    " return [a.top >= m.bottom - 1, m.height]; })()")
+        self.check(over[0] and over[1] > 200, f"narrow: the details lie on the map: {over}")
+        self.expect(self.details(), "soft", "It cannot go lower")
+        b.shot(self.shots, "narrow-details")
+        b.key("Escape")
+        self.soon("document.getElementById('details').hidden && !document.querySelector('main.sheet')", "narrow: the map does not get its place back")
+        self.calm("narrow")
+        b.call("Emulation.clearDeviceMetricsOverride")
+
     def empty(self):
         self.browser.open(self.map("none.html", self.write("none.json", {"items": []})))
         self.check("nothing to draw" in self.browser.js("document.getElementById('status').textContent"), "an empty plan is not told")
@@ -371,7 +402,7 @@ def main():
         page = Browser(browser, os.path.join(folder, "profile"))
         test = Test(os.path.abspath(sys.argv[1]), folder, page, shots)
         try:
-            for case in (test.one_plan, test.zoom, test.search, test.compare, test.empty, test.smooth, test.picture):
+            for case in (test.one_plan, test.zoom, test.search, test.compare, test.narrow, test.empty, test.smooth, test.picture):
                 case()
         finally:
             page.close()

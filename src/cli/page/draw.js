@@ -137,8 +137,20 @@ class Painter {
     c.fillText("address", 10, panel.y - 12);
     c.fillStyle = this.colours.ink;
     c.font = "600 " + this.font;
-    c.fillText(panel.caption, panel.x, panel.y - 12);
+    c.fillText(this.shorten(panel.caption, panel.w), panel.x, panel.y - 12);
     c.font = this.font;
+  }
+
+  // A text that fits, with its middle left out if it is too long: both ends tell which one it is.
+  shorten(text, width) {
+    const c = this.context;
+    let n = text.length;
+    for (let cut = text; ; n--) {
+      if (c.measureText(cut).width <= width || n < 4) {
+        return cut;
+      }
+      cut = text.slice(0, Math.ceil(n / 2)) + "\u2026" + text.slice(text.length - Math.floor(n / 2));
+    }
   }
 
   niceStep(span, most) {

@@ -9,7 +9,7 @@
   const painter = new Painter($("map"), $("over"), data.families);
   const state = {mode: compared ? 0 : 2, buffer: 0, family: -1, search: "", matches: [], match: -1, hover: null, kept: null, step: null, x: 0, y: 0};
   const view = {x0: 0, x1: 1, y0: 0, y1: 1};
-  let limits = {...view}, pending = false, moving = 0;
+  let limits = {...view}, pending = false, moving = 0, isSheet = false; // isSheet: details lie below the map
 
   // ---- what is shown ----
 
@@ -168,6 +168,10 @@
   function showDetails() {
     const chosen = state.kept || state.hover, panel = $("details");
     panel.hidden = !chosen;
+    if (document.querySelector("main").classList.toggle("sheet", !!chosen && matchMedia("(max-width: 640px)").matches) !== isSheet) {
+      isSheet = !isSheet;
+      resize(); // the map has another height
+    }
     if (!chosen) {
       return;
     }
