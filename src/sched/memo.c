@@ -241,7 +241,7 @@ bool sched_memo_is_tangled(struct sched_memo *memo) {
 
 void sched_memo_drop(struct sched_memo *memo) {
     memo->n_rows = memo->n_nodes = memo->n_leafs = memo->n_srcs = memo->n_forms = memo->n_writers = 0;
-    memo->n_splits = memo->n_copies = memo->n_edges = memo->n_inputs = 0;
+    memo->n_splits = memo->n_copies = memo->n_edges = memo->n_deps = memo->n_inputs = 0;
     memo->has_index = memo->has_views = memo->has_twice = memo->has_choices = memo->is_reordered = false;
     memo->is_split = memo->is_rows = memo->is_lost = false;
     memo->epoch                                    = 0;
@@ -258,6 +258,7 @@ void sched_memo_fini(struct sched_memo *memo) {
     berth_free(memo->splits);
     berth_free(memo->copies);
     berth_free(memo->edges);
+    berth_free(memo->deps);
     berth_free(memo->tensors);
     berth_free(memo->slot_data);
     berth_free(memo->slot_mem);

@@ -2,7 +2,8 @@
 // plan.c: one memory plan over all splits. The scheduler's rows become the graph allocator's record without looking at an edge
 // twice: a graph of its own in which each copy is a node before its split that reads what it copies. So the source lives until
 // then, and the copy from then on. With several graphs in flight, copies and inputs keep their memory to themselves, one place
-// for each. The caller's tensors are only read.
+// for each. What a backend wishes to keep until a node has run has a reader behind that node, which is in this plan only.
+// The caller's tensors are only read.
 
 #include "sched/sched.h"
 
@@ -17,9 +18,10 @@ struct filler {
     struct ggml_backend_sched *sched;
     struct sched_memo *memo;
     struct record *rec;
-    int32_t *copy_of; // [n_srcs] the copy an edge leads to, -1: none
-    bool is_plain;    // the record's rows are the memo's
-    bool is_broken;   // no memory
+    int32_t *copy_of;   // [n_srcs] the copy an edge leads to, -1: none; NULL: none do
+    int32_t *first_dep; // [n_nodes] the first wish for the row, -1: none; NULL: there are none
+    bool is_plain;      // the record's rows are the memo's
+    bool is_broken;     // no memory
 };
 
 // ---- numbers of rows ----
@@ -29,12 +31,44 @@ static bool is_again(const struct sched_memo *memo, int32_t r) {
     return v >= 0 && memo->tensors_at[v] == memo->tensors_at[r];
 }
 
+static void deps_link(struct filler *f) {
+    struct sched_memo *memo = f->memo;
+    memset(f->first_dep, -1, (size_t) memo->n_nodes * sizeof f->first_dep[0]);
+    for (int32_t d = memo->n_deps - 1; d >= 0; d--) {
+        memo->deps[d].next                = f->first_dep[memo->deps[d].until];
+        f->first_dep[memo->deps[d].until] = d;
+    }
+    for (int32_t r = 0; r < memo->n_nodes; r++) {
+        memo->rows[r].plan_row = -1; // not yet computed
+    }
+    for (int32_t i = 0; i < memo->n_copies; i++) {
+        memo->copies[i].plan_row = -1;
+    }
+}
+
+static int32_t dep_next(const struct filler *f, int32_t row) {
+    return f->first_dep != NULL ? f->first_dep[row] : -1;
+}
+
+// Readers behind a node. What is computed later, or has memory of the caller's, needs none.
+static int32_t number_deps(struct filler *f, int32_t row, int32_t at) {
+    struct sched_memo *memo = f->memo;
+    for (int32_t d = dep_next(f, row); d >= 0; d = memo->deps[d].next) {
+        struct sched_dep *dep = &memo->deps[d];
+        const bool is_there   = dep->row < 0 ? memo->copies[dep->copy].plan_row >= 0
+                                             : (dep->row >= memo->n_nodes || memo->rows[dep->row].plan_row >= 0) &&
+                                                 !memo->rows[sched_base(memo, dep->row)].is_placed;
+        dep->plan_row         = is_there ? at++ : -1;
+    }
+    return at;
+}
+
 // Copies before their split, nodes as they run, then all else, then the further places of inputs.
 static void number_rows(struct filler *f) {
     struct sched_memo *memo = f->memo;
     int32_t at              = 0;
     f->rec->n_twice         = 0;
-    f->is_plain             = memo->n_copies == 0 && memo->n_inputs == 0 && !memo->is_reordered && !memo->has_twice;
+    f->is_plain = memo->n_copies == 0 && memo->n_inputs == 0 && memo->n_deps == 0 && !memo->is_reordered && !memo->has_twice;
     if (f->is_plain) { // plan_row of each row is its own number
         f->rec->n_rows  = memo->n_rows;
         f->rec->n_nodes = memo->n_nodes;
@@ -49,6 +83,7 @@ static void number_rows(struct filler *f) {
         }
         for (int32_t i = split->i_start; i < split->i_end; i++) {
             memo->rows[sched_order(memo, i)].plan_row = at++;
+            at                                        = number_deps(f, sched_order(memo, i), at);
         }
     }
     f->rec->n_nodes = at;
@@ -150,6 +185,22 @@ static void copy_put(struct filler *f, int32_t i, int32_t backend) {
     }
 }
 
+static void deps_put(struct filler *f, int32_t row, int32_t backend) {
+    struct sched_memo *memo = f->memo;
+    for (int32_t d = dep_next(f, row); d >= 0; d = memo->deps[d].next) {
+        const struct sched_dep *dep = &memo->deps[d];
+        if (dep->plan_row < 0) {
+            continue;
+        }
+        const bool is_copy        = dep->row < 0;
+        struct ggml_tensor *t     = is_copy ? sched_copy_tensor(memo, dep->copy, 0) : memo->tensors_at[dep->row];
+        const int32_t kept        = is_copy ? memo->copies[dep->copy].plan_row : memo->rows[dep->row].plan_row;
+        struct record_row *reader = row_put(f, dep->plan_row, t, GGML_OP_NONE, 0, backend);
+        reader->view_src          = is_copy ? kept : memo->rows[sched_base(memo, dep->row)].plan_row;
+        src_put(f, reader, kept, 0);
+    }
+}
+
 static void record_fill(struct filler *f) {
     struct sched_memo *memo = f->memo;
     f->rec->n_srcs          = 0;
@@ -172,6 +223,7 @@ static void record_fill(struct filler *f) {
         }
         for (int32_t i = split->i_start; i < split->i_end; i++) {
             tensor_put(f, sched_order(memo, i));
+            deps_put(f, sched_order(memo, i), split->backend);
         }
     }
     int32_t at = f->rec->n_rows - memo->n_inputs * (memo->n_slots - 1);
@@ -188,8 +240,9 @@ static void record_fill(struct filler *f) {
 static bool make_room(struct filler *f) {
     const struct sched_memo *memo = f->memo;
     const size_t n_slots          = (size_t) memo->n_slots;
-    const size_t n                = (size_t) memo->n_rows + ((size_t) memo->n_copies + (size_t) memo->n_inputs) * n_slots + 1;
-    return berth_record_room(f->rec, n, (size_t) memo->n_srcs + (size_t) memo->n_copies + 1);
+    const size_t n_deps           = (size_t) memo->n_deps;
+    const size_t n = (size_t) memo->n_rows + ((size_t) memo->n_copies + (size_t) memo->n_inputs) * n_slots + n_deps + 1;
+    return berth_record_room(f->rec, n, (size_t) memo->n_srcs + (size_t) memo->n_copies + n_deps + 1);
 }
 
 // ---- the plan ----
@@ -200,12 +253,16 @@ enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo 
     if (sched->plan == NULL) {
         return GGML_STATUS_ALLOC_FAILED;
     }
-    struct filler f = {.sched = sched, .memo = memo, .rec = &sched->plan->rec};
-    if (memo->n_edges > 0) {
-        f.copy_of = sched_scratch(sched, (size_t) memo->n_srcs * sizeof f.copy_of[0]);
-    }
-    if ((memo->n_edges > 0 && f.copy_of == NULL) || !make_room(&f)) {
+    struct filler f     = {.sched = sched, .memo = memo, .rec = &sched->plan->rec};
+    const size_t n_srcs = memo->n_edges > 0 ? (size_t) memo->n_srcs : 0, n_nodes = memo->n_deps > 0 ? (size_t) memo->n_nodes : 0;
+    int32_t *scratch = n_srcs + n_nodes > 0 ? sched_scratch(sched, (n_srcs + n_nodes) * sizeof scratch[0]) : NULL;
+    f.copy_of        = n_srcs > 0 ? scratch : NULL;
+    f.first_dep      = n_nodes > 0 && scratch != NULL ? scratch + n_srcs : NULL;
+    if ((n_srcs + n_nodes > 0 && scratch == NULL) || !make_room(&f)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the plan of %d nodes", memo->n_nodes);
+    }
+    if (f.first_dep != NULL) {
+        deps_link(&f);
     }
     number_rows(&f);
     if (f.copy_of != NULL) {

@@ -7,7 +7,8 @@
 // 2. With one graph in flight the memory of a copy may be what the backend still works on, so the host waits for it too. With
 //    several, copies have memory of their own, and the slot's last graph is over before the slot is used again.
 // 3. Bytes of the caller's inputs are copied before compute returns: they may be overwritten then.
-// 4. Backends that touch each other's memory without a copy wait for each other before each split.
+// 4. Backends that touch each other's memory without a copy wait for each other before each split. A split that needs no copies
+//    and runs elsewhere than the one before it waits for that one: tensors of the caller's may share bytes without saying so.
 // A backend reads a graph's tensors during graph_compute, not later: edges lead to the copies only that long.
 
 #include "sched/sched.h"
@@ -108,16 +109,32 @@ void sched_events_fini(struct ggml_backend_sched *sched) {
     sched->n_events = 0;
 }
 
+static void event_record(struct ggml_backend_sched *sched, int b) {
+    const size_t i = (size_t) b * (size_t) sched->n_events + (size_t) sched->slot;
+    if (sched->recorded == NULL || !sched->in_flight[b]) {
+        return;
+    }
+    if (sched->events[i] != NULL) {
+        ggml_backend_event_record(sched->events[i], sched->backends[b]);
+    }
+    sched->recorded[i] = true;
+}
+
 static void events_record(struct ggml_backend_sched *sched) {
-    for (int b = 0; sched->recorded != NULL && b < sched->n_backends; b++) {
-        const size_t i = (size_t) b * (size_t) sched->n_events + (size_t) sched->slot;
-        if (!sched->in_flight[b]) {
-            continue;
-        }
-        if (sched->events[i] != NULL) {
-            ggml_backend_event_record(sched->events[i], sched->backends[b]);
-        }
-        sched->recorded[i] = true;
+    for (int b = 0; b < sched->n_backends; b++) {
+        event_record(sched, b);
+    }
+}
+
+// Backend b goes on when the other has done what it was given.
+static void wait_on(struct ggml_backend_sched *sched, int b, int other) {
+    const size_t i = (size_t) other * (size_t) sched->n_events + (size_t) sched->slot;
+    if (sched->recorded != NULL && sched->recorded[i] && sched->events[i] != NULL && sched->in_flight[other] &&
+        sched->backends[b]->iface.event_wait != NULL) {
+        ggml_backend_event_wait(sched->backends[b], sched->events[i]);
+        sched->in_flight[b] = sched->in_flight[b] || sched->backends[b]->iface.synchronize != NULL;
+    } else {
+        wait_for(sched, other);
     }
 }
 
@@ -226,6 +243,9 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
     if (memo->n_slots == 1 && split->n_copies > 0) {
         wait_for(sched, b);
     }
+    if (split->n_copies == 0 && i_split > 0 && memo->splits[i_split - 1].backend != b) {
+        wait_on(sched, b, memo->splits[i_split - 1].backend);
+    }
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int32_t i = split->copies; i < split->copies + split->n_copies && status == GGML_STATUS_SUCCESS; i++) {
         status = copy_run(sched, memo, i, i_split);
@@ -242,6 +262,9 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
         part.uid                = split->uid;
         status                  = ggml_backend_graph_compute_async(backend, &part);
         sched->in_flight[b]     = backend->iface.synchronize != NULL;
+        if (memo->n_slots > 1) {
+            event_record(sched, b);
+        }
     }
     sched_edges_to_graph(memo, split);
     if (sched->is_tracing) {

@@ -111,6 +111,14 @@ struct sched_edge {
     int32_t slot;
 };
 
+// A backend's wish: a tensor's memory is its own until a node has run.
+struct sched_dep {
+    int32_t row, copy; // which tensor: a row, or if that is -1 a copy
+    int32_t until;     // row of the node
+    int32_t next;      // with the same node, -1: last
+    int32_t plan_row;  // in the allocator's record, -1: nothing to keep
+};
+
 struct sched_split {
     int32_t i_start, i_end;   // in memo.order
     int32_t copies, n_copies; // its inputs, in memo.copies
@@ -140,11 +148,12 @@ struct sched_memo {
     struct sched_split *splits;
     struct sched_copy *copies;
     struct sched_edge *edges;
+    struct sched_dep *deps;
     struct ggml_tensor *tensors; // [n_copies * n_slots], then [n_inputs * (n_slots - 1)]
     void **slot_data;            // [n_inputs * n_slots] places of inputs
     ggml_backend_buffer_t *slot_mem;
-    int32_t n_splits, n_copies, n_edges, n_inputs;
-    size_t splits_cap, copies_cap, edges_cap;
+    int32_t n_splits, n_copies, n_edges, n_deps, n_inputs;
+    size_t splits_cap, copies_cap, edges_cap, deps_cap;
     int n_slots;    // graphs in flight that it is made for
     int uid_slot;   // the slot that the splits' uids stand for, -1: they are to be renewed
     bool *conflict; // [n_backends * n_backends] one touches the other's memory without a copy; NULL: none do
@@ -276,6 +285,11 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo
 // Lets the edges of a split lead to the copies of the slot, and back to the graph's tensors.
 void sched_edges_to_copies(struct sched_memo *memo, const struct sched_split *split, int slot);
 void sched_edges_to_graph(struct sched_memo *memo, const struct sched_split *split);
+
+// ---- optimize.c ----
+
+// Lets the backends put the nodes of their splits into an order they like better, and wish for memory to stay.
+enum ggml_status sched_optimize(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
 
 static inline struct ggml_tensor *sched_copy_tensor(const struct sched_memo *memo, int32_t copy, int slot) {
     return &memo->tensors[memo->copies[copy].tensor + (size_t) slot];

@@ -273,54 +273,6 @@ void sched_edges_to_graph(struct sched_memo *memo, const struct sched_split *spl
 
 // ---- all of it ----
 
-// From now on the order may be another than the rows'.
-static bool reorder_init(struct sched_memo *memo) {
-    const size_t n = (size_t) memo->n_nodes;
-    if (memo->is_reordered) {
-        return true;
-    }
-    if (!berth_grow((void **) &memo->nodes, &memo->nodes_cap, n, sizeof memo->nodes[0]) ||
-        !berth_grow((void **) &memo->order, &memo->order_cap, n, sizeof memo->order[0])) {
-        return false;
-    }
-    memcpy(memo->nodes, memo->tensors_at, n * sizeof memo->nodes[0]);
-    for (int32_t i = 0; i < memo->n_nodes; i++) {
-        memo->order[i] = i;
-    }
-    memo->is_reordered = true;
-    return true;
-}
-
-// A backend may put its nodes into an order it likes better. It sees the sources as it will get them.
-static enum ggml_status optimize(struct ggml_backend_sched *sched, struct sched_memo *memo, struct sched_split *split) {
-    ggml_backend_t backend = sched->backends[split->backend];
-    if (backend->iface.graph_optimize == NULL || split->i_end - split->i_start < 2) {
-        return GGML_STATUS_SUCCESS;
-    }
-    if (!reorder_init(memo)) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the order of %d nodes", memo->n_nodes);
-    }
-    struct ggml_cgraph view = {
-        .n_nodes          = split->i_end - split->i_start,
-        .nodes            = memo->nodes + split->i_start,
-        .use_counts       = sched->graph->use_counts,
-        .visited_hash_set = sched->graph->visited_hash_set,
-        .order            = sched->graph->order,
-    };
-    sched_edges_to_copies(memo, split, 0);
-    backend->iface.graph_optimize(backend, &view, NULL);
-    sched_edges_to_graph(memo, split);
-    for (int32_t i = split->i_start; i < split->i_end; i++) {
-        const int32_t r = sched_memo_row(memo, memo->nodes[i]);
-        if (r < split->i_start || r >= split->i_end || view.n_nodes != split->i_end - split->i_start) {
-            return berth_fail(GGML_STATUS_FAILED, "scheduler: backend %s changed more than the order of its %d nodes",
-                ggml_backend_name(backend), split->i_end - split->i_start);
-        }
-        memo->order[i] = r;
-    }
-    return GGML_STATUS_SUCCESS;
-}
-
 enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo *memo) {
     struct cutter c     = {.sched = sched, .memo = memo};
     const size_t n_rows = (size_t) memo->n_rows + 1;
@@ -341,10 +293,7 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo
     if (c.first_copy == NULL || !cut(&c) || !tensors_init(sched, memo)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the splits of %d nodes", memo->n_nodes);
     }
-    enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int32_t s = 0; s < memo->n_splits && status == GGML_STATUS_SUCCESS; s++) {
-        status = optimize(sched, memo, &memo->splits[s]);
-    }
-    memo->is_split = status == GGML_STATUS_SUCCESS;
+    const enum ggml_status status = sched_optimize(sched, memo);
+    memo->is_split                = status == GGML_STATUS_SUCCESS;
     return status;
 }

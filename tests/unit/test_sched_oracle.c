@@ -18,6 +18,7 @@ enum { N_DEVICES = 2, N_NODES = 12 };
     X(ggml_new_tensor_1d) \
     X(ggml_view_1d) \
     X(ggml_scale) \
+    X(ggml_add) \
     X(ggml_set_name) \
     X(ggml_set_input) \
     X(ggml_set_output) \
@@ -263,12 +264,52 @@ static void false_ends_the_graph(void **state) {
     assert_string_equal(reference.story, "?a a !a ?b b !b ?c c !c ?d d !d ?i i !i ?j j !j ?k k !k ?l l !l ");
 }
 
+// As many inputs of one split as there may be: once it ended at 30.
+static int splits_of(struct side *s, int n_inputs) {
+    ggml_backend_t backends[N_DEVICES];
+    for (int d = 0; d < N_DEVICES; d++) {
+        device_init(&s->devices[d], s, d == N_DEVICES - 1);
+        backends[d] = &s->devices[d].backend;
+    }
+    struct ggml_context *ctx   = s->ggml_init((struct ggml_init_params){.mem_size = 4 << 20, .no_alloc = true});
+    struct ggml_cgraph *graph  = s->ggml_new_graph(ctx);
+    ggml_backend_sched_t sched = s->ggml_backend_sched_new(backends, NULL, N_DEVICES, 2048, false, false);
+    struct ggml_tensor *sum    = NULL;
+    for (int i = 0; i < n_inputs; i++) {
+        struct ggml_tensor *x = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
+        s->ggml_set_input(x);
+        sum = sum == NULL ? x : s->ggml_add(ctx, sum, x);
+        if (sum != x) {
+            s->ggml_backend_sched_set_tensor_backend(sched, sum, backends[0]);
+        }
+    }
+    s->ggml_set_output(sum);
+    s->ggml_build_forward_expand(graph, sum);
+    assert_true(s->ggml_backend_sched_alloc_graph(sched, graph));
+    const int n = s->ggml_backend_sched_get_n_splits(sched);
+    s->ggml_backend_sched_free(sched);
+    s->ggml_free(ctx);
+    return n;
+}
+
+static void inputs_end_no_split(void **state) {
+    (void) state;
+    for (int n_inputs = 29; n_inputs < 300; n_inputs *= 2) {
+        assert_int_equal(splits_of(&own, n_inputs), 1);
+    }
+    want_reference();
+    for (int n_inputs = 29; n_inputs < 300; n_inputs *= 2) {
+        assert_int_equal(splits_of(&reference, n_inputs), 1);
+    }
+}
+
 int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_nodes_are_asked_for_and_shown),
         cmocka_unit_test(false_ends_a_split_at_the_same_node),
         cmocka_unit_test(false_ends_the_graph),
+        cmocka_unit_test(inputs_end_no_split),
     };
     return cmocka_run_group_tests_name("sched_oracle", tests, group_setup, NULL);
 }

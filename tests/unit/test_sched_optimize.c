@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT
+// test_sched_optimize.c: devices that reorder the nodes of their splits and wish for memory to stay (graph_optimize): what they
+// see, that results are right, that a wish keeps bytes apart, and that nonsense is refused.
+
+#include "support/device_net.h"
+
+enum wish { NO_WISH, KEEP_A, KEEP_COPY, KEEP_LATER, UNTIL_FOREIGN, KEEP_FOREIGN, UNTIL_NULL, SWAP, DUPLICATE };
+
+static struct {
+    enum wish wish;
+    struct ggml_tensor *a, *until, *foreign;
+    const struct ggml_tensor *copy; // of what crosses, as the device sees it
+    int n_calls, n_nodes;
+    bool has_params;
+} asked;
+
+static void optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params) {
+    (void) backend;
+    asked.n_calls++;
+    asked.n_nodes += graph->n_nodes;
+    asked.has_params = params != NULL && params->add_alloc_dep != NULL;
+    asked.copy       = graph->nodes[0]->src[0];
+    bool has_until   = false;
+    for (int i = 0; i < graph->n_nodes; i++) {
+        has_until = has_until || graph->nodes[i] == asked.until;
+    }
+    if (!has_until) {
+        return;
+    }
+    switch (asked.wish) {
+        case NO_WISH: break;
+        case KEEP_A: params->add_alloc_dep(params->user_data, asked.a, asked.until); break;
+        case KEEP_COPY: params->add_alloc_dep(params->user_data, graph->nodes[0]->src[0], asked.until); break;
+        case KEEP_LATER: params->add_alloc_dep(params->user_data, asked.until, asked.a); break;
+        case UNTIL_FOREIGN: params->add_alloc_dep(params->user_data, asked.a, asked.foreign); break;
+        case KEEP_FOREIGN: params->add_alloc_dep(params->user_data, asked.foreign, asked.until); break;
+        case UNTIL_NULL: params->add_alloc_dep(params->user_data, asked.a, NULL); break;
+        case SWAP:
+        case DUPLICATE: {
+            struct ggml_tensor *first = graph->nodes[0];
+            graph->nodes[0]           = graph->nodes[1];
+            graph->nodes[1]           = asked.wish == SWAP ? first : graph->nodes[1];
+            break;
+        }
+    }
+}
+
+// On the first device: a = 2x, b = 3x, c = a + b, then four scales; on the CPU x.
+struct chain {
+    struct ggml_tensor *x, *a, *b, *c, *scale[4];
+};
+
+static struct chain chain_new(struct net *n, enum wish wish) {
+    struct chain t = {.x = input(n, 1)};
+    t.a            = named(ggml_scale(n->ctx, t.x, 2.0f), "a");
+    t.b            = named(ggml_scale(n->ctx, t.x, 3.0f), "b");
+    t.c            = named(ggml_add(n->ctx, t.a, t.b), "c");
+    for (int i = 0; i < 4; i++) {
+        t.scale[i] = named(ggml_scale(n->ctx, i == 0 ? t.c : t.scale[i - 1], 2.0f), "scale");
+    }
+    ggml_set_output(t.scale[3]);
+    ggml_build_forward_expand(n->graph, t.scale[3]);
+    for (int i = 0; i < ggml_graph_n_nodes(n->graph); i++) {
+        ggml_backend_sched_set_tensor_backend(n->sched, ggml_graph_node(n->graph, i), n->backends[0]);
+    }
+    n->dev[0].backend.iface.graph_optimize = optimize;
+    memset(&asked, 0, sizeof asked);
+    asked.wish    = wish;
+    asked.a       = t.a;
+    asked.until   = t.scale[2];
+    asked.foreign = ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, 1);
+    return t;
+}
+
+static void chain_run(struct net *n, struct chain *t) {
+    fill(t->x, 1.0f);
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    assert_true(first_of(t->scale[3]) == 80.0f);
+}
+
+static bool overlaps(const struct ggml_tensor *a, const struct ggml_tensor *b) {
+    const char *x = a->data, *y = b->data;
+    return a->buffer == b->buffer && x < y + ggml_nbytes(b) && y < x + ggml_nbytes(a);
+}
+
+// Of all that is written after a and up to the node, does any lie on a?
+static bool is_overwritten(const struct chain *t, const struct ggml_tensor *kept) {
+    return overlaps(kept, t->b) || overlaps(kept, t->c) || overlaps(kept, t->scale[0]) || overlaps(kept, t->scale[1]) ||
+           overlaps(kept, t->scale[2]);
+}
+
+// Another graph, and a scheduler that knows none: one that knows its form would not ask the device again.
+static void renew(struct net *n, bool parallel) {
+    ggml_backend_sched_free(n->sched);
+    n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, parallel, true);
+    ggml_free(n->ctx);
+    graph_new(n);
+}
+
+static void forget(struct net *n) {
+    renew(n, false);
+}
+
+static void kept_memory_is_its_own(void **state) {
+    struct net *n  = *state;
+    struct chain t = chain_new(n, NO_WISH);
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    assert_true(asked.has_params && asked.n_calls == 1 && asked.n_nodes == 7);
+    assert_true(is_overwritten(&t, t.a)); // else the rest shows nothing
+    chain_run(n, &t);
+    const size_t plain = ggml_backend_sched_get_buffer_size(n->sched, n->backends[0]);
+    forget(n);
+
+    t = chain_new(n, KEEP_A);
+    for (int run = 0; run < 3; run++) {
+        assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+        assert_false(is_overwritten(&t, t.a));
+        chain_run(n, &t);
+        assert_true(first_of(t.a) == 2.0f); // nothing of its split came over it
+        ggml_backend_sched_reset(n->sched);
+        for (int i = 0; i < ggml_graph_n_nodes(n->graph); i++) {
+            ggml_backend_sched_set_tensor_backend(n->sched, ggml_graph_node(n->graph, i), n->backends[0]);
+        }
+    }
+    assert_int_equal(asked.n_calls, 1); // the wish belongs to the plan
+    assert_true(ggml_backend_sched_get_buffer_size(n->sched, n->backends[0]) <= plain + 2 * ggml_nbytes(t.a));
+}
+
+static void copies_can_be_kept(void **state) {
+    struct net *n  = *state;
+    struct chain t = chain_new(n, KEEP_COPY);
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    assert_true(asked.copy != t.x && asked.copy->buffer->buft == &n->dev[0].buft);
+    assert_false(is_overwritten(&t, asked.copy) || overlaps(asked.copy, t.a));
+    chain_run(n, &t);
+    forget(n);
+    t = chain_new(n, NO_WISH);
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    assert_true(is_overwritten(&t, asked.copy));
+}
+
+// To keep what is computed only later is nothing to do; several graphs in flight make no difference.
+static void wishes_of_all_kinds(void **state) {
+    struct net *n = *state;
+    for (int parallel = 0; parallel < 2; parallel++) {
+        for (enum wish wish = NO_WISH; wish <= KEEP_LATER; wish++) {
+            renew(n, parallel == 1);
+            struct chain t = chain_new(n, wish);
+            assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+            assert_true(wish != KEEP_A || !is_overwritten(&t, t.a));
+            chain_run(n, &t);
+        }
+    }
+}
+
+static void another_order_is_run(void **state) {
+    struct net *n  = *state;
+    struct chain t = chain_new(n, SWAP);
+    for (int run = 0; run < 3; run++) {
+        assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+        chain_run(n, &t);
+    }
+    assert_ptr_equal(ggml_graph_node(n->graph, 0), t.a); // the caller's graph is as it was
+}
+
+static void nonsense_is_refused(void **state) {
+    struct net *n = *state;
+    static const struct {
+        enum wish wish;
+        const char *text;
+    } cases[] = {
+        {UNTIL_FOREIGN, "no node of its split"},
+        {UNTIL_NULL, "no node of its split"},
+        {KEEP_FOREIGN, "no tensor of the graph"},
+        {DUPLICATE, "more than the order"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct chain t = chain_new(n, cases[i].wish);
+        assert_false(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+        assert_non_null(strstr(berth_last_error(), cases[i].text));
+        assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_FAILED);
+        assert_false(ggml_backend_sched_reserve(n->sched, n->graph));
+        asked.wish = NO_WISH; // and the next graph can be computed
+        assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+        chain_run(n, &t);
+        forget(n);
+    }
+}
+
+// A node of another split is no node of this one.
+static void a_wish_stays_in_its_split(void **state) {
+    struct net *n  = *state;
+    struct chain t = chain_new(n, KEEP_A);
+    ggml_backend_sched_set_tensor_backend(n->sched, t.scale[0], n->backends[1]);
+    asked.until   = t.scale[3]; // a lies in the first split, its keeper in the third
+    asked.foreign = t.c;
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    assert_false(overlaps(t.a, t.scale[1]) || overlaps(t.a, t.scale[2]) || overlaps(t.a, t.scale[3]));
+    chain_run(n, &t);
+    assert_true(first_of(t.a) == 2.0f);
+    forget(n);
+    t = chain_new(n, UNTIL_FOREIGN);
+    ggml_backend_sched_set_tensor_backend(n->sched, t.scale[0], n->backends[1]);
+    asked.foreign = t.c; // of the first split, asked for by the third
+    assert_false(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    assert_non_null(strstr(berth_last_error(), "no node of its split"));
+}
+
+// As a plugin of an older release: two arguments.
+static void optimize_2(ggml_backend_t backend, struct ggml_cgraph *graph) {
+    (void) backend;
+    asked.n_calls++;
+    asked.n_nodes += graph->n_nodes;
+}
+
+static void two_arguments_will_do(void **state) {
+    struct net *n                                     = *state;
+    struct chain t                                    = chain_new(n, NO_WISH);
+    void (*two)(ggml_backend_t, struct ggml_cgraph *) = optimize_2;
+    memcpy(&n->dev[0].backend.iface.graph_optimize, &two, sizeof two);
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    chain_run(n, &t);
+    assert_true(asked.n_calls == 1 && asked.n_nodes == 7);
+}
+
+static void every_allocation_may_fail(void **state) {
+    struct net *n = *state;
+    bool was_hit  = true;
+    for (int64_t k = 1; was_hit; k++) {
+        struct chain t = chain_new(n, KEEP_A);
+        berth_alloc_watch(true);
+        berth_alloc_fail_at(k);
+        const bool ok = ggml_backend_sched_alloc_graph(n->sched, n->graph);
+        was_hit       = berth_alloc_made() >= k - 1;
+        berth_alloc_fail_at(0);
+        berth_alloc_watch(false);
+        assert_true(ok || was_hit);
+        assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+        assert_false(is_overwritten(&t, t.a));
+        chain_run(n, &t);
+        forget(n);
+    }
+}
+
+// ---- order between backends ----
+
+// Two tensors of the caller's over the same bytes, which only the program knows: what the first device writes there, the second
+// reads. Nothing crosses by a copy.
+static void hidden_bytes_are_waited_for(void **state) {
+    struct net *n = *state;
+    for (int parallel = 0; parallel < 2; parallel++) {
+        struct device dev[2];
+        ggml_backend_t backends[3] = {0};
+        for (int d = 0; d < 2; d++) {
+            device_init(&dev[d], d == 0 ? "left" : "right");
+            dev[d].is_async = dev[d].has_events = dev[d].reads_host = true;
+            dev[d].delay_us                                         = d == 0 ? 20000 : 0;
+            backends[d]                                             = device_start(&dev[d]);
+        }
+        backends[2]                  = n->cpu;
+        ggml_backend_sched_t sched   = ggml_backend_sched_new(backends, NULL, 3, 64, parallel == 1, true);
+        struct ggml_tensor *to       = ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, N),
+                           *from     = ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, N);
+        struct ggml_tensor *w        = ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, N);
+        ggml_backend_buffer_t buffer = ggml_backend_alloc_buffer(n->cpu, 4 * ggml_nbytes(to));
+        char *base                   = ggml_backend_buffer_get_base(buffer);
+        assert_int_equal(ggml_backend_tensor_alloc(buffer, to, base), GGML_STATUS_SUCCESS);
+        assert_int_equal(ggml_backend_tensor_alloc(buffer, from, base), GGML_STATUS_SUCCESS);
+        assert_int_equal(ggml_backend_tensor_alloc(buffer, w, base + 2 * ggml_nbytes(to)), GGML_STATUS_SUCCESS);
+        ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        struct ggml_tensor *write = ggml_scale_inplace(n->ctx, to, 2.0f), *read = ggml_add(n->ctx, from, w);
+        struct ggml_cgraph *graph = ggml_new_graph(n->ctx);
+        ggml_set_output(read);
+        ggml_build_forward_expand(graph, write);
+        ggml_build_forward_expand(graph, read);
+        ggml_backend_sched_set_tensor_backend(sched, write, backends[0]);
+        ggml_backend_sched_set_tensor_backend(sched, read, backends[1]);
+        assert_true(ggml_backend_sched_alloc_graph(sched, graph));
+        assert_int_equal(ggml_backend_sched_get_n_splits(sched), 2);
+        for (int run = 0; run < 5; run++) {
+            fill(to, 4.0f);
+            fill(w, 1.0f);
+            assert_int_equal(ggml_backend_sched_graph_compute(sched, graph), GGML_STATUS_SUCCESS);
+            assert_true(first_of(read) == 9.0f);
+        }
+        ggml_backend_sched_free(sched);
+        ggml_backend_buffer_free(buffer);
+        for (int d = 0; d < 2; d++) {
+            device_stop(&dev[d]);
+        }
+    }
+}
+
+int main(void) {
+    check_quiet();
+    const struct CMUnitTest tests[] = {
+        NET_TEST(kept_memory_is_its_own),
+        NET_TEST(copies_can_be_kept),
+        NET_TEST(wishes_of_all_kinds),
+        NET_TEST(another_order_is_run),
+        NET_TEST(nonsense_is_refused),
+        NET_TEST(a_wish_stays_in_its_split),
+        NET_TEST(two_arguments_will_do),
+        NET_TEST(every_allocation_may_fail),
+        NET_TEST(hidden_bytes_are_waited_for),
+    };
+    return cmocka_run_group_tests_name("sched_optimize", tests, NULL, NULL);
+}
