@@ -21,7 +21,7 @@ static struct ggml_tensor *build_matmul(struct op_build *b, const void *arg) {
                                            : op_input(b, c->tb, NE(c->k, c->cols, c->b2, c->b3));
     if (c->ta == GGML_TYPE_F16) {
         b->plain      = op_plain_mul_mat;
-        b->plain_nmse = OP_HALF_PLAIN;
+        b->plain_nmse = c->rows * c->cols < 8 ? OP_HALF_PLAIN_FEW : OP_HALF_PLAIN;
     }
     return ggml_mul_mat(b->ctx, x, y);
 }

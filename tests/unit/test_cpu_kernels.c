@@ -136,7 +136,8 @@ static void check_gemv(const struct subject *s) {
         g->pack_y(s->n, y, s->y + c * s->n);
         g->run(s->n, got, s->x, s->row_size, ROWS, y);
         for (int r = 0; r < ROWS; r++) {
-            expect(s, "gemv", r, c, got[r], 1e-5);
+            // four halves are added up as such
+            expect(s, "gemv", r, c, got[r], s->type == GGML_TYPE_F16 ? 1e-3 : 1e-5);
         }
     }
     walled_free(y, size);
@@ -333,7 +334,58 @@ static void test_far_scales(void **state) {
     free(py);
 }
 
+// Rows of the largest halves, whose products and sums no half can hold, in every tier.
+static void check_large(void) {
+    enum { ELEMENTS = 96 };
+    const struct cpu_gemm *g = &tier.gemm[GGML_TYPE_F16];
+    const struct cpu_gemv *v = &tier.gemv[GGML_TYPE_F16];
+    uint16_t x[ELEMENTS];
+    float row[ELEMENTS], y[ELEMENTS], got = 0, want = 0;
+    for (int i = 0; i < ELEMENTS; i++) {
+        row[i] = i % 3 == 0 ? -60000.0f : 60000.0f;
+        y[i]   = i % 5 == 0 ? 0.5f : 30.0f;
+        want += row[i] * y[i];
+    }
+    cpu_kernels_portable.traits[GGML_TYPE_F16].from_float(row, x, ELEMENTS);
+    char *px = malloc(g->x_head + ELEMENTS * g->x_size + 64), *py = malloc(g->y_head + ELEMENTS * g->y_size + 64);
+    char *pv = malloc(ELEMENTS * v->y_size + 64);
+    assert_true(px != NULL && py != NULL && pv != NULL);
+    if (g->run != NULL) {
+        const float *column = y;
+        g->pack_x(ELEMENTS, px, x, sizeof x, 1);
+        g->pack_y(ELEMENTS, py, &column, 1);
+        g->run(ELEMENTS, &got, 1, px, 1, py, 1);
+        if (!is_close(got, want, fabs((double) want), 1e-2)) {
+            fail_msg("%s: gemm of large rows: %g instead of %g", tier_name, (double) got, (double) want);
+        }
+    }
+    if (v->run != NULL) {
+        v->pack_y(ELEMENTS, pv, y);
+        v->run(ELEMENTS, &got, x, sizeof x, 1, pv);
+        if (!is_close(got, want, fabs((double) want), 1e-2)) {
+            fail_msg("%s: gemv of large rows: %g instead of %g", tier_name, (double) got, (double) want);
+        }
+    }
+    free(px);
+    free(py);
+    free(pv);
+}
+
+static void test_large(void **state) {
+    (void) state;
+    cpu_init();
+    tier = cpu_kernels_portable;
+    for (const struct cpu_tier *t = cpu_tiers; t != NULL && t->name != NULL; t++) {
+        if (t->has()) {
+            t->fill(&tier);
+            tier_name = t->name;
+            check_large();
+        }
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiers), cmocka_unit_test(test_far_scales)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tiers), cmocka_unit_test(test_far_scales), cmocka_unit_test(test_large)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

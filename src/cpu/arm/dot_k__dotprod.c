@@ -5,10 +5,9 @@
 // A column of its own (kernels.h:cpu_gemv) comes as struct y256, aligned, since a load that is not costs two. q4_K and q5_K go
 // two rows at a time: gemv_k__dotprod.c.
 
+#include "cpu/arm/quantize.h"
 #include "cpu/arm/tiers.h"
 #include "cpu/arm/unpack.h"
-
-static ggml_from_float_t to_q8_K; // set once by cpu_tier_dotprod_k
 
 struct y256 {
     int8_t qs[256];
@@ -178,7 +177,7 @@ static void pack_q8_K__dotprod(int64_t n, void *panel, const float *y) {
     struct y256 *to = panel;
     for (int64_t i = 0; i < n / QK_K; i++) {
         block_q8_K b;
-        to_q8_K(y + i * QK_K, &b, QK_K);
+        block_q8_K_of(y + i * QK_K, &b);
         memcpy(to[i].qs, b.qs, sizeof b.qs);
         memcpy(to[i].bsums, b.bsums, sizeof b.bsums);
         to[i].d = b.d;
@@ -186,7 +185,6 @@ static void pack_q8_K__dotprod(int64_t n, void *panel, const float *y) {
 }
 
 void cpu_tier_dotprod_k(struct cpu_kernels *k) {
-    to_q8_K = k->traits[GGML_TYPE_Q8_K].from_float;
 #define ROW(TYPE, type) \
     k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type##__dotprod; \
     k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_q8_K__dotprod, gemv_##type##__dotprod, QK_K, sizeof(struct y256)};

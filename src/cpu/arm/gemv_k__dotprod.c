@@ -10,10 +10,9 @@
 // A run's sum of y has 13 bits; as 128 hi + lo it is two bytes, which sdot multiplies with the minima as they come.
 
 #include "cpu/arm/prefetch.h"
+#include "cpu/arm/quantize.h"
 #include "cpu/arm/tiers.h"
 #include "cpu/arm/unpack.h"
-
-static ggml_from_float_t to_q8_K; // set once by cpu_tier_dotprod_gemv_k
 
 struct y_block {
     int8_t qs[QK_K];
@@ -212,7 +211,7 @@ static void pack_gemv_k__dotprod(int64_t n, void *panel, const float *y) {
     struct y_block *to = panel;
     for (int64_t i = 0; i < n / QK_K; i++) {
         block_q8_K b;
-        to_q8_K(y + i * QK_K, &b, QK_K);
+        block_q8_K_of(y + i * QK_K, &b);
         memcpy(to[i].qs, b.qs, sizeof b.qs);
         for (int j = 0; j < 8; j++) {
             const int sum = b.bsums[2 * j] + b.bsums[2 * j + 1], lo = ((sum + 64) & 127) - 64;
@@ -224,7 +223,6 @@ static void pack_gemv_k__dotprod(int64_t n, void *panel, const float *y) {
 }
 
 void cpu_tier_dotprod_gemv_k(struct cpu_kernels *k) {
-    to_q8_K                 = k->traits[GGML_TYPE_Q8_K].from_float;
     k->gemv[GGML_TYPE_Q4_K] = (struct cpu_gemv){pack_gemv_k__dotprod, gemv_q4_K__dotprod, QK_K, sizeof(struct y_block)};
     k->gemv[GGML_TYPE_Q5_K] = (struct cpu_gemv){pack_gemv_k__dotprod, gemv_q5_K__dotprod, QK_K, sizeof(struct y_block)};
 }

@@ -13,11 +13,7 @@
 #include "cpu/arm/tiers.h"
 #include "cpu/arm/unpack.h"
 
-#include "quant/quants.h"
-
 #include <math.h>
-
-static ggml_from_float_t to_q8_0, to_q8_1; // set once by cpu_tier_dotprod_gemv_q32
 
 #define HEAD(has_more) (16 + 16 * (has_more))
 #define GROUP(has_more) (HEAD(has_more) + 128)
@@ -295,7 +291,7 @@ UNPACK_INLINE void pack_block(char *to, int j, const float *y, const enum more m
         d = rounded_to_half(d);
     } else {
         block_q8_0 b;
-        to_q8_0(y, &b, 32);
+        block_q8_0_of(y, &b);
         lo = vld1q_s8(b.qs);
         hi = vld1q_s8(b.qs + 16);
         d  = half_at(&b.d);
@@ -327,20 +323,18 @@ static void pack_q8_1__dotprod(int64_t n, void *panel, const float *y) {
     char *to = panel;
     for (int64_t i = 0; i < n; i += 128, to += GROUP(1)) {
         const int m = n - i < 128 ? (int) (n - i) : 128;
-        block_q8_1 b[4];
-        to_q8_1(y + i, b, m);
         for (int j = 0; j < m / 32; j++) {
-            const float d = half_at(&b[j].d), sum = half_at(&b[j].s);
+            block_q8_1 b;
+            block_q8_1_of(y + i + 32 * j, &b);
+            const float d = half_at(&b.d), sum = half_at(&b.s);
             memcpy(to + 4 * j, &d, sizeof d);
             memcpy(to + 16 + 4 * j, &sum, sizeof sum);
-            memcpy(to + HEAD(1) + 32 * j, b[j].qs, 32);
+            memcpy(to + HEAD(1) + 32 * j, b.qs, 32);
         }
     }
 }
 
 void cpu_tier_dotprod_gemv_q32(struct cpu_kernels *k) {
-    to_q8_0 = k->traits[GGML_TYPE_Q8_0].from_float;
-    to_q8_1 = k->traits[GGML_TYPE_Q8_1].from_float;
 #define ROW(TYPE, type, y, has_more) \
     k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y##__dotprod, gemv_##type##__dotprod, 128, GROUP(has_more)};
     ROW(Q8_0, q8_0, q8_0, 0)

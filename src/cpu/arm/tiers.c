@@ -30,6 +30,11 @@ static bool has_bf16(void) {
     return cpu_features()->bf16;
 }
 
+static void fill_fp16(struct cpu_kernels *k) {
+    cpu_tier_fp16_gemm(k);
+    cpu_tier_fp16_gemv(k);
+}
+
 static void fill_fhm(struct cpu_kernels *k) {
     cpu_tier_fhm(k);
     cpu_tier_fhm_gemm(k);
@@ -40,11 +45,12 @@ static void fill_dotprod(struct cpu_kernels *k) {
     cpu_tier_dotprod_k(k);
     cpu_tier_dotprod_gemv_q32(k);
     cpu_tier_dotprod_gemv_k(k);
+    cpu_tier_dotprod_gemm(k);
 }
 
 static const struct cpu_tier tiers[] = {
     {"neon", has_neon, cpu_tier_neon},
-    {"fp16", has_fp16, cpu_tier_fp16},
+    {"fp16", has_fp16, fill_fp16},
     {"fhm", has_fhm, fill_fhm},
     {"dotprod", has_dotprod, fill_dotprod},
     {"i8mm", has_i8mm, cpu_tier_i8mm_gemm},

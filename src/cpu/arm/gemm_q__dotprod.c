@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// gemm_q__dotprod.c: products of quantised rows with many columns: 8 rows times 4 columns of bytes at once by sdot, which
+// multiplies four bytes of each of four rows with the same four of a column. So sums need not be added across a vector, and
+// numbers of rows lie as sums do (panel_q.h).
+
+#define MR 8
+#define NR 4
+#define GROUP 4
+#define MIN_COLS 4
+
+#include "cpu/arm/panel_q.h"
+
+// ---- lines ----
+
+// Four words of each of four rows, the other way round.
+UNPACK_INLINE void x_lines4(char *to, const int32x4_t *v) {
+    const int64x2_t ab0 = vreinterpretq_s64_s32(vzip1q_s32(v[0], v[1])), ab1 = vreinterpretq_s64_s32(vzip2q_s32(v[0], v[1]));
+    const int64x2_t cd0 = vreinterpretq_s64_s32(vzip1q_s32(v[2], v[3])), cd1 = vreinterpretq_s64_s32(vzip2q_s32(v[2], v[3]));
+    vst1q_s64((int64_t *) (void *) to, vzip1q_s64(ab0, cd0));
+    vst1q_s64((int64_t *) (void *) (to + X_LINE), vzip2q_s64(ab0, cd0));
+    vst1q_s64((int64_t *) (void *) (to + 2 * X_LINE), vzip1q_s64(ab1, cd1));
+    vst1q_s64((int64_t *) (void *) (to + 3 * X_LINE), vzip2q_s64(ab1, cd1));
+}
+
+UNPACK_INLINE void x_bytes(char *to, const int8x16_t *v) {
+    const int32x4_t words[4] = {
+        vreinterpretq_s32_s8(v[0]), vreinterpretq_s32_s8(v[1]), vreinterpretq_s32_s8(v[2]), vreinterpretq_s32_s8(v[3])};
+    x_lines4(to, words);
+}
+
+UNPACK_INLINE void y_number(char *line, int c, float v) {
+    memcpy(line + 4 * c, &v, sizeof v);
+}
+
+// ---- the product ----
+
+// Lines of all rows with all columns, from `first` on. As one, since compilers multiply four rows to the end of a block before
+// the other four, and copy sums for the sake of loads: 62 cycles a block of q8_0 for 51.
+#define DOTS_LINE(x0, x1, y, x_off, y_off) \
+    "ldp q" #x0 ", q" #x1 ", [%[x], #" #x_off "]\n\t" \
+    "ldr q" #y ", [%[y], #" #y_off "]\n\t" \
+    "sdot %[t00].4s, v" #x0 ".16b, v" #y ".4b[0]\n\t" \
+    "sdot %[t01].4s, v" #x0 ".16b, v" #y ".4b[1]\n\t" \
+    "sdot %[t02].4s, v" #x0 ".16b, v" #y ".4b[2]\n\t" \
+    "sdot %[t03].4s, v" #x0 ".16b, v" #y ".4b[3]\n\t" \
+    "sdot %[t10].4s, v" #x1 ".16b, v" #y ".4b[0]\n\t" \
+    "sdot %[t11].4s, v" #x1 ".16b, v" #y ".4b[1]\n\t" \
+    "sdot %[t12].4s, v" #x1 ".16b, v" #y ".4b[2]\n\t" \
+    "sdot %[t13].4s, v" #x1 ".16b, v" #y ".4b[3]\n\t"
+#define DOTS_4_LINES \
+    DOTS_LINE(0, 1, 2, 0, 0) \
+    DOTS_LINE(3, 4, 5, 32, 16) \
+    DOTS_LINE(0, 1, 2, 64, 32) \
+    DOTS_LINE(3, 4, 5, 96, 48)
+#define DOTS_8_LINES \
+    DOTS_4_LINES \
+    DOTS_LINE(0, 1, 2, 128, 64) \
+    DOTS_LINE(3, 4, 5, 160, 80) \
+    DOTS_LINE(0, 1, 2, 192, 96) \
+    DOTS_LINE(3, 4, 5, 224, 112)
+#define DOTS(lines, x_at, y_at) \
+    __asm__(lines \
+            : [t00] "+w"(t00), [t01] "+w"(t01), [t02] "+w"(t02), [t03] "+w"(t03), [t10] "+w"(t10), [t11] "+w"(t11), \
+            [t12] "+w"(t12), [t13] "+w"(t13) \
+            : [x] "r"(x_at), [y] "r"(y_at) \
+            : "v0", "v1", "v2", "v3", "v4", "v5", "memory")
+
+// Four rows and a column each: vectors by name, which compilers keep in registers more surely than arrays.
+#define TILE(X) X(0, 0) X(0, 1) X(0, 2) X(0, 3) X(1, 0) X(1, 1) X(1, 2) X(1, 3)
+#define SUM(p, c) float32x4_t sum##p##c = vdupq_n_f32(0.0f);
+#define STORE(p, c) vst1q_f32(&tile[c][4 * p], sum##p##c);
+
+// Integers below 2^22 that are added to the bits of this float are added to the float too: taking it off makes them floats in one
+// turn of any pipe, where converting takes two turns of one.
+#define BASE 12582912.0f // 1.5 times 2^23
+#define BASED(p, c) int32x4_t t##p##c = vreinterpretq_s32_f32(base);
+#define ADD(p, c) \
+    sum##p##c = vfmaq_laneq_f32(sum##p##c, vmulq_f32(vsubq_f32(vreinterpretq_f32_s32(t##p##c), base), d_x##p), d_y, c);
+#define ADD_MIN(p, c) sum##p##c = vfmaq_laneq_f32(sum##p##c, min_x##p, sum_y, c);
+
+UNPACK_INLINE void run_32(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const bool has_min) {
+    float32x4_t base = vdupq_n_f32(BASE);
+    __asm__("" : "+w"(base)); // a number that compilers know they would add with its sign turned, from one more register
+    TILE(SUM)
+    for (int64_t i = 0; i < n / 32; i++) {
+        const float32x4_t d_x0 = f32_at(x), d_x1 = f32_at(x + 16), d_y = f32_at(y);
+        x += X_LINE;
+        y += Y_LINE;
+        if (has_min) {
+            const float32x4_t min_x0 = f32_at(x), min_x1 = f32_at(x + 16), sum_y = f32_at(y);
+            TILE(ADD_MIN)
+            x += X_LINE;
+            y += Y_LINE;
+        }
+        TILE(BASED)
+        DOTS(DOTS_8_LINES, x, y);
+        x += LINES(32) * X_LINE;
+        y += LINES(32) * Y_LINE;
+        TILE(ADD)
+    }
+    float tile[NR][MR];
+    TILE(STORE)
+    store_tile(tile, s, ld_s, nx, ny);
+}
+
+#define WHOLE(p, c) int32x4_t whole##p##c = zeros();
+#define EMPTY(p, c) int32x4_t t##p##c = zeros();
+#define ADD_RUN(p, c) whole##p##c = vmlaq_s32(whole##p##c, t##p##c, scale##p);
+#define ADD_BLOCK(p, c) sum##p##c = vfmaq_laneq_f32(sum##p##c, vmulq_f32(vcvtq_f32_s32(whole##p##c), d_x##p), d_y, c);
+
+UNPACK_INLINE void run_256(
+    int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int n_runs, const bool has_min) {
+    TILE(SUM)
+    for (int64_t i = 0; i < n / QK_K; i++) {
+        const char *d_x = x, *scales = x + X_LINE, *mins = scales + n_runs * X_LINE, *d = y, *sums = y + Y_LINE;
+        x = has_min ? mins + n_runs * X_LINE : mins;
+        y = has_min ? sums + n_runs * Y_LINE : sums;
+        TILE(WHOLE)
+        for (int r = 0; r < n_runs; r++) {
+            TILE(EMPTY)
+            if (n_runs == 8) {
+                DOTS(DOTS_8_LINES, x, y);
+            } else {
+                DOTS(DOTS_4_LINES, x, y);
+            }
+            x += LINES(QK_K) / n_runs * X_LINE;
+            y += LINES(QK_K) / n_runs * Y_LINE;
+            const int32x4_t scale0 = s32_at(scales + r * X_LINE), scale1 = s32_at(scales + r * X_LINE + 16);
+            TILE(ADD_RUN)
+            if (has_min) {
+                const float32x4_t min_x0 = f32_at(mins + r * X_LINE), min_x1 = f32_at(mins + r * X_LINE + 16);
+                const float32x4_t sum_y = f32_at(sums + r * Y_LINE);
+                TILE(ADD_MIN)
+            }
+        }
+        const float32x4_t d_x0 = f32_at(d_x), d_x1 = f32_at(d_x + 16), d_y = f32_at(d);
+        TILE(ADD_BLOCK)
+    }
+    float tile[NR][MR];
+    TILE(STORE)
+    store_tile(tile, s, ld_s, nx, ny);
+}
+
+GEMM_Q_TIER(cpu_tier_dotprod_gemm)
