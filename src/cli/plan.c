@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // plan.c: `berth plan FILE`: reads items, places them, says how good that is, and writes the plan.
 
+#include "cli/alive.h"
 #include "cli/help.h"
 #include "cli/models.h"
 #include "cli/plan_graph.h"
@@ -34,7 +35,7 @@ static const struct cli_option option_rows[] = {
         .value = "FILE",
         .what  = "write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output"},
     CLI_OPT_JSON("print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, "
-                 "and the same of each buffer in an array 'buffers'"),
+                 "the same of each buffer in an array 'buffers' with what is alive at its peak, and of a model 'memory'"),
     {.letter = 'j', .value = "N", .what = "-t or --threads"},
     {0},
 };
@@ -124,9 +125,18 @@ static void print_json(const struct options *o, const struct cli_plan *plan, con
         cli_json_text(stdout, buffer->name);
         fputs(", ", stdout);
         print_report(o, buffer->n_items, &buffer->report);
+        cli_alive_json(stdout, plan, buffer);
         fputs("}", stdout);
     }
-    fputs("]}\n", stdout);
+    fputs("]", stdout);
+    for (size_t i = 0; i < plan->n_homes; i++) {
+        const struct cli_home *home = &plan->homes[i];
+        fputs(i == 0 ? ", \"memory\": [{\"device\": " : ", {\"device\": ", stdout);
+        cli_json_text(stdout, home->device);
+        printf(", \"weights\": %" PRIu64 ", \"mapped\": %s, \"cache\": %" PRIu64 ", \"compute\": %" PRIu64 "}%s", home->weights,
+            home->is_mapped ? "true" : "false", home->cache, home->compute, i + 1 == plan->n_homes ? "]" : "");
+    }
+    fputs("}\n", stdout);
 }
 
 static void print_text(FILE *file, const struct options *o, const struct cli_plan *plan, const struct berth_plan_report *r) {
@@ -172,6 +182,34 @@ static void print_buffers(FILE *file, const struct cli_plan *plan) {
         cli_text(file, 0, buffer->name);
         fprintf(file, ": %zu item%s, peak %s, bound %s\n", buffer->n_items, buffer->n_items == 1 ? "" : "s",
             cli_bytes(buffer->report.peak, peak), cli_bytes(buffer->report.bound, bound));
+    }
+}
+
+// What the peak is made of, in the buffer that needs most.
+static void print_alive(FILE *file, const struct cli_plan *plan) {
+    const struct cli_buffer *most = NULL;
+    for (size_t b = 0; b < plan->n_buffers; b++) {
+        most = most == NULL || plan->buffers[b].report.peak > most->report.peak ? &plan->buffers[b] : most;
+    }
+    if (most != NULL) {
+        cli_alive_print(file, plan, most);
+    }
+}
+
+// A model's weights and cache beside what was planned.
+static void print_homes(FILE *file, const struct cli_plan *plan) {
+    uint64_t total = 0;
+    char text[4][32];
+    for (size_t i = 0; i < plan->n_homes; i++) {
+        const struct cli_home *home = &plan->homes[i];
+        const uint64_t all          = home->weights + home->cache + home->compute;
+        fprintf(file, "  %s: weights %s%s, cache %s, compute %s: %s\n", home->device, cli_short_bytes(home->weights, text[0]),
+            home->is_mapped ? " (the file's own pages)" : "", cli_short_bytes(home->cache, text[1]),
+            cli_short_bytes(home->compute, text[2]), cli_short_bytes(all, text[3]));
+        total += all;
+    }
+    if (plan->n_homes > 1) {
+        fprintf(file, "  together: %s\n", cli_short_bytes(total, text[0]));
     }
 }
 
@@ -222,6 +260,8 @@ int cli_plan(int argc, char **argv) {
         } else {
             print_text(to_stdout ? stderr : stdout, &o, &plan, &report);
             print_buffers(to_stdout ? stderr : stdout, &plan);
+            print_alive(to_stdout ? stderr : stdout, &plan);
+            print_homes(to_stdout ? stderr : stdout, &plan);
         }
         code = o.out != NULL ? write_plan(&o, set, offsets, &report) : CLI_OK;
         code = code == CLI_OK ? answer(&o, &report) : code;

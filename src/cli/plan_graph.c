@@ -31,7 +31,7 @@ enum ggml_status cli_plan_read(const char *path, const struct cli_model_options 
         return status;
     }
     status = is_graph   ? cli_plan_read_graph(path, &plan->set)
-             : is_model ? cli_plan_read_model(path, options, &plan->set)
+             : is_model ? cli_plan_read_model(path, options, plan)
                         : berth_plan_read_file(path, &plan->set);
     if (status == GGML_STATUS_SUCCESS) {
         status = cli_plan_buffers(plan);

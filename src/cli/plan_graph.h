@@ -14,8 +14,17 @@ struct cli_buffer {
     struct berth_plan_report report; // its time is measured here
 };
 
+// What a model takes on a device; the plan is about compute.
+struct cli_home {
+    char device[64];
+    uint64_t weights, cache, compute;
+    bool is_mapped; // the weights lie in the file's own pages
+};
+
 struct cli_plan {
     struct berth_plan_set *set;
+    struct cli_home *homes; // [n_homes] of a model
+    size_t n_homes;
     struct cli_buffer *buffers; // by rising pool
     size_t n_buffers;
     size_t *order; // the numbers of all items, buffer by buffer
@@ -28,8 +37,8 @@ enum ggml_status cli_plan_read(const char *path, const struct cli_model_options 
 // Items of a captured graph, whatever its file is called: with the tensors that lie in each. The offsets are those of the
 // captured program, which has_offsets does not count: the plan is to be made.
 enum ggml_status cli_plan_read_graph(const char *path, struct berth_plan_set **set);
-// Items of a model (plan_model.c).
-enum ggml_status cli_plan_read_model(const char *path, const struct cli_model_options *options, struct berth_plan_set **set);
+// Items and homes of a model (plan_model.c).
+enum ggml_status cli_plan_read_model(const char *path, const struct cli_model_options *options, struct cli_plan *plan);
 
 // ---- plan_buffers.c ----
 

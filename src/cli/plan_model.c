@@ -28,7 +28,22 @@ static enum ggml_status plan_of(const struct session *session, const char *title
     return status;
 }
 
-enum ggml_status cli_plan_read_model(const char *path, const struct cli_model_options *options, struct berth_plan_set **set) {
+static bool homes_set(const struct model *model, const struct session *session, struct cli_plan *plan) {
+    const struct model_devices *devices = session->devices;
+    plan->homes                         = calloc((size_t) devices->n + 1, sizeof *plan->homes);
+    for (int d = 0; d < devices->n && plan->homes != NULL; d++) {
+        const struct session_memory *m = &session->memory[d];
+        if (m->weights + m->cache + m->compute > 0) {
+            struct cli_home *home = &plan->homes[plan->n_homes++];
+            *home                 = (struct cli_home){
+                                .weights = m->weights, .cache = m->cache, .compute = m->compute, .is_mapped = model->parts[d].is_mapped};
+            snprintf(home->device, sizeof home->device, "%s", ggml_backend_dev_name(devices->dev[d]));
+        }
+    }
+    return plan->homes != NULL;
+}
+
+enum ggml_status cli_plan_read_model(const char *path, const struct cli_model_options *options, struct cli_plan *plan) {
     struct session_params params = cli_model_params(options);
     struct model_error error     = {""};
     struct model_devices devices = {0};
@@ -45,12 +60,13 @@ enum ggml_status cli_plan_read_model(const char *path, const struct cli_model_op
         cli_model_warn(model, options);
     }
     if (session != NULL && session_reserve(session, &error)) {
-        status = plan_of(session, path, set);
+        status = plan_of(session, path, &plan->set);
     } else {
         berth_set_error("%s", error.text);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        (*set)->has_offsets = false; // the plan is to be made, not to be started from
+        plan->set->has_offsets = false; // the plan is to be made, not to be started from
+        status = homes_set(model, session, plan) ? status : berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory", path);
     }
     session_free(session);
     model_free(model);

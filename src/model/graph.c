@@ -6,6 +6,7 @@
 #include "model/model.h"
 
 #include <math.h>
+#include <stdio.h>
 
 struct builder {
     const struct session *s;
@@ -15,6 +16,7 @@ struct builder {
     struct ggml_cgraph *graph;
     struct graph_inputs *in;
     int64_t n_tokens, n_kv;
+    int64_t i; // the layer, -1: none
 };
 
 static struct ggml_tensor *input(struct builder *b, enum ggml_type type, int64_t n0, int64_t n1, const char *name) {
@@ -24,20 +26,31 @@ static struct ggml_tensor *input(struct builder *b, enum ggml_type type, int64_t
     return t;
 }
 
-static struct ggml_tensor *named(struct ggml_tensor *t, const char *name, int64_t layer) {
-    ggml_format_name(t, "%s-%d", name, (int) layer);
+struct ggml_tensor *graph_named(struct ggml_tensor *t, int64_t i, const char *name) {
+    if (i >= 0) {
+        ggml_format_name(t, "blk.%d.%s", (int) i, name);
+    } else {
+        ggml_set_name(t, name);
+    }
     return t;
 }
 
-static struct ggml_tensor *norm(struct builder *b, struct ggml_tensor *x, struct ggml_tensor *weight) {
-    return ggml_mul(b->ctx, ggml_rms_norm(b->ctx, x, b->p->rms_eps), weight);
+static struct ggml_tensor *named(const struct builder *b, struct ggml_tensor *t, const char *name) {
+    return graph_named(t, b->i, name);
+}
+
+// name: of the result and, with .rms, of what the weight is multiplied with.
+static struct ggml_tensor *norm(struct builder *b, struct ggml_tensor *x, struct ggml_tensor *weight, const char *name) {
+    char part[32];
+    snprintf(part, sizeof part, "%s.rms", name);
+    return named(b, ggml_mul(b->ctx, named(b, ggml_rms_norm(b->ctx, x, b->p->rms_eps), part), weight), name);
 }
 
 // A product, its bias if there is one, as heads.
-static struct ggml_tensor *heads(
-    struct builder *b, struct ggml_tensor *weight, struct ggml_tensor *bias, struct ggml_tensor *x, int64_t size, int64_t n) {
-    struct ggml_tensor *y = ggml_mul_mat(b->ctx, weight, x);
-    y                     = bias != NULL ? ggml_add(b->ctx, y, bias) : y;
+static struct ggml_tensor *heads(struct builder *b, struct ggml_tensor *weight, struct ggml_tensor *bias, struct ggml_tensor *x,
+    int64_t size, int64_t n, const char *name) {
+    struct ggml_tensor *y = named(b, ggml_mul_mat(b->ctx, weight, x), name);
+    y                     = bias != NULL ? named(b, ggml_add(b->ctx, y, bias), name) : y;
     return ggml_reshape_3d(b->ctx, y, size, n, b->n_tokens);
 }
 
@@ -51,9 +64,9 @@ static struct ggml_tensor *rope(struct builder *b, const struct model_layer *l, 
         p->freq_scale, p->ext_factor, p->attn_factor, 32, 1); // yarn's betas are these, whatever the file says: llama.cpp's are
 }
 
-static void remember(struct builder *b, struct ggml_tensor *cache, struct ggml_tensor *x) {
+static void remember(struct builder *b, struct ggml_tensor *cache, struct ggml_tensor *x, const char *name) {
     struct ggml_tensor *rows = ggml_reshape_2d(b->ctx, x, cache->ne[0], b->n_tokens);
-    ggml_build_forward_expand(b->graph, ggml_set_rows(b->ctx, cache, rows, b->in->rows));
+    ggml_build_forward_expand(b->graph, named(b, ggml_set_rows(b->ctx, cache, rows, b->in->rows), name));
 }
 
 // The first n_kv rows of a layer's cache as [size, n_kv, n_head_kv].
@@ -66,46 +79,48 @@ static struct ggml_tensor *attend(struct builder *b, struct ggml_tensor *q, stru
     const float scale   = 1.0f / sqrtf((float) b->p->head_size);
     const int64_t width = b->p->head_size_v * b->p->n_head;
     if (b->s->has_flash) {
-        struct ggml_tensor *y = ggml_flash_attn_ext(b->ctx, q, k, v, b->in->mask, scale, 0, 0);
+        struct ggml_tensor *y = named(b, ggml_flash_attn_ext(b->ctx, q, k, v, b->in->mask, scale, 0, 0), "attn.flash");
         ggml_flash_attn_ext_set_prec(y, GGML_PREC_F32);
         return ggml_reshape_2d(b->ctx, y, width, b->n_tokens);
     }
-    struct ggml_tensor *kq = ggml_soft_max_ext(b->ctx, ggml_mul_mat(b->ctx, k, q), b->in->mask, scale, 0);
-    struct ggml_tensor *y  = ggml_mul_mat(b->ctx, ggml_cont(b->ctx, ggml_transpose(b->ctx, v)), kq);
+    struct ggml_tensor *kq = named(b, ggml_mul_mat(b->ctx, k, q), "attn.kq");
+    kq                     = named(b, ggml_soft_max_ext(b->ctx, kq, b->in->mask, scale, 0), "attn.kq_soft");
+    v                      = named(b, ggml_cont(b->ctx, ggml_transpose(b->ctx, v)), "attn.v_turned");
+    struct ggml_tensor *y  = named(b, ggml_mul_mat(b->ctx, v, kq), "attn.kqv");
     return ggml_cont_2d(b->ctx, ggml_permute(b->ctx, y, 0, 2, 1, 3), width, b->n_tokens);
 }
 
 static struct ggml_tensor *attention(struct builder *b, int64_t i, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
     const struct model_layer *l  = &b->m->layers[i];
-    struct ggml_tensor *q        = heads(b, l->q, l->q_bias, x, p->head_size, p->n_head);
-    struct ggml_tensor *k        = heads(b, l->k, l->k_bias, x, p->head_size, p->n_head_kv);
-    struct ggml_tensor *v        = heads(b, l->v, l->v_bias, x, p->head_size_v, p->n_head_kv);
-    q                            = l->q_norm != NULL ? norm(b, q, l->q_norm) : q;
-    k                            = l->k_norm != NULL ? norm(b, k, l->k_norm) : k;
-    q                            = named(rope(b, l, q), "q", i);
-    k                            = named(rope(b, l, k), "k", i);
-    v                            = named(v, "v", i);
+    struct ggml_tensor *q        = heads(b, l->q, l->q_bias, x, p->head_size, p->n_head, "attn.q_flat");
+    struct ggml_tensor *k        = heads(b, l->k, l->k_bias, x, p->head_size, p->n_head_kv, "attn.k_flat");
+    struct ggml_tensor *v        = heads(b, l->v, l->v_bias, x, p->head_size_v, p->n_head_kv, "attn.v_flat");
+    q                            = l->q_norm != NULL ? norm(b, q, l->q_norm, "attn.q_norm") : q;
+    k                            = l->k_norm != NULL ? norm(b, k, l->k_norm, "attn.k_norm") : k;
+    q                            = named(b, rope(b, l, q), "attn.q");
+    k                            = named(b, rope(b, l, k), "attn.k");
+    v                            = named(b, v, "attn.v");
     ggml_build_forward_expand(b->graph, q);
-    remember(b, b->s->k[i], k);
-    remember(b, b->s->v[i], v);
+    remember(b, b->s->k[i], k, "cache_k.write");
+    remember(b, b->s->v[i], v, "cache_v.write");
     struct ggml_tensor *y = attend(
         b, ggml_permute(b->ctx, q, 0, 2, 1, 3), recall(b, b->s->k[i], p->head_size), recall(b, b->s->v[i], p->head_size_v));
-    y = ggml_mul_mat(b->ctx, l->o, named(y, "attn", i));
-    return l->o_bias != NULL ? ggml_add(b->ctx, y, l->o_bias) : y;
+    y = named(b, ggml_mul_mat(b->ctx, l->o, named(b, y, "attn.out")), "attn.o");
+    return l->o_bias != NULL ? named(b, ggml_add(b->ctx, y, l->o_bias), "attn.o") : y;
 }
 
 // Only the wanted token goes on after the last layer has looked at the others.
 static struct ggml_tensor *layer(struct builder *b, int64_t i, struct ggml_tensor *x) {
     const struct model_layer *l = &b->m->layers[i];
-    struct ggml_tensor *y       = attention(b, i, norm(b, x, l->attn_norm));
+    struct ggml_tensor *y       = attention(b, i, norm(b, x, l->attn_norm, "attn_norm"));
     if (i + 1 == b->p->n_layer && b->in->out != NULL) {
-        x = ggml_get_rows(b->ctx, x, b->in->out);
-        y = ggml_get_rows(b->ctx, y, b->in->out);
+        x = named(b, ggml_get_rows(b->ctx, x, b->in->out), "wanted_in");
+        y = named(b, ggml_get_rows(b->ctx, y, b->in->out), "wanted_attn");
     }
-    x = named(ggml_add(b->ctx, x, y), "after_attn", i);
-    y = graph_ffn(b->ctx, b->graph, b->p, l, norm(b, x, l->ffn_norm));
-    return named(ggml_add(b->ctx, x, y), "layer", i);
+    x = named(b, ggml_add(b->ctx, x, y), "attn.sum");
+    y = graph_ffn(b->ctx, b->graph, b->p, l, i, norm(b, x, l->ffn_norm, "ffn_norm"));
+    return named(b, ggml_add(b->ctx, x, y), "ffn.sum");
 }
 
 void graph_build(struct session *s, struct ggml_context *ctx, int64_t n_tokens, int64_t n_kv) {
@@ -120,9 +135,11 @@ void graph_build(struct session *s, struct ggml_context *ctx, int64_t n_tokens, 
     struct ggml_tensor *x = ggml_get_rows(ctx, s->model->token_embd, s->in.tokens);
     ggml_set_name(x, "embedding");
     for (int64_t i = 0; i < b.p->n_layer; i++) {
-        x = layer(&b, i, x);
+        b.i = i;
+        x   = layer(&b, i, x);
     }
-    s->in.logits = ggml_mul_mat(ctx, s->model->output, norm(&b, x, s->model->output_norm));
+    b.i          = -1;
+    s->in.logits = ggml_mul_mat(ctx, s->model->output, norm(&b, x, s->model->output_norm, "output_norm"));
     ggml_set_name(s->in.logits, "logits");
     ggml_set_output(s->in.logits);
     ggml_build_forward_expand(b.graph, s->in.logits);

@@ -212,9 +212,11 @@ bool cache_choose(struct session *session, int64_t n_kv, struct model_error *err
 void cache_free(struct session *session);
 // graph.c: all of the graph into session->graph and session->in.
 void graph_build(struct session *session, struct ggml_context *ctx, int64_t n_tokens, int64_t n_kv);
-// ffn.c: the feed-forward part of a layer.
+// A part of layer i, for plans and maps: blk.3.ffn.up; with i < 0 the name alone. Returns t.
+struct ggml_tensor *graph_named(struct ggml_tensor *t, int64_t i, const char *name);
+// ffn.c: the feed-forward part of layer i.
 struct ggml_tensor *graph_ffn(struct ggml_context *ctx, struct ggml_cgraph *graph, const struct model_params *params,
-    const struct model_layer *layer, struct ggml_tensor *x);
+    const struct model_layer *layer, int64_t i, struct ggml_tensor *x);
 
 // ---- choosing a token (sample.c) ----
 

@@ -134,5 +134,14 @@ else
     echo "skipped: no $sparse"
 fi
 
+# What the peak is made of, by names that say where it is; and what the model takes beside it.
+expect 0 "1.50 MiB  27.2%  blk.0.ffn.act                SWIGLU" plan $tales
+expect 0 "CPU: weights 3.33 MiB (the file's own pages), cache 1.00 MiB, compute 5.51 MiB: 9.83 MiB" plan $tales
+expect 0 '"memory": [{"device": "CPU", "weights": ' plan --json $tales
+expect 0 '"alive": {"step": 26, "bytes": 5773344, "pieces": 8, "largest": [{"name": "blk.0.ffn.' plan --json $tales
+expect 0 "blk.3.attn.flash" plan -o - $tales
+expect 0 "blk.3.attn.sum (ADD" explain $tales
+! grep -q "node_[0-9]" "$tmp/out" || { echo "FAILED: explain: tensors without names: $(grep -m 1 "node_[0-9]" "$tmp/out")"; n_bad=$((n_bad + 1)); }
+
 echo "$n cases, $n_bad failed"
 [ $n_bad -eq 0 ]
