@@ -83,7 +83,7 @@ static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *pro
         .name        = dev_name(dev),
         .description = dev_description(dev),
         .type        = dev_type(dev),
-        .caps        = {.buffer_from_host_ptr = true},
+        .caps        = {.buffer_from_host_ptr = true, .mmap_support = true},
     };
     dev_memory(dev, &props->memory_free, &props->memory_total);
 }

@@ -447,6 +447,7 @@ static void devices(void **state) {
     assert_string_equal(props.name, "Fake0");
     assert_true(props.caps.events);
     assert_false(props.caps.async);
+    assert_false(props.caps.mmap_support); // which a library of an older release knows nothing of
     assert_null(props.device_id);
     assert_ptr_equal(ggml_backend_dev_buffer_type(&fake_device), &fake_buft);
     assert_null(ggml_backend_dev_host_buffer_type(&fake_device));
@@ -456,6 +457,80 @@ static void devices(void **state) {
     assert_string_equal(ggml_backend_meta_split_axis_name(GGML_BACKEND_SPLIT_AXIS_MIRRORED), "MIRRORED");
     assert_null(ggml_backend_meta_device(NULL, 0, NULL, NULL));
     assert_error("not built in yet");
+}
+
+static int n_lines;
+static char last_line[512];
+
+static void log_keep(enum ggml_log_level level, const char *text, void *user_data) {
+    (void) level;
+    (void) user_data;
+    n_lines++;
+    snprintf(last_line, sizeof last_line, "%s", text);
+}
+
+static size_t doubled(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor) {
+    (void) buft;
+    return 2 * ggml_nbytes(tensor);
+}
+
+// More than a tensor's bytes is given to whoever asks, and told once where ggml would end the process.
+static void expanding_types(void **state) {
+    (void) state;
+    struct ggml_context *ctx             = new_context();
+    struct ggml_backend_buffer_type buft = fake_buft;
+    buft.iface.get_alloc_size            = doubled;
+    struct ggml_tensor *leaf = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 32), *quant = ggml_new_tensor_1d(ctx, GGML_TYPE_Q8_0, 32);
+    struct ggml_tensor *sorted = ggml_argsort(ctx, leaf, GGML_SORT_ORDER_ASC), *sum = ggml_add(ctx, leaf, leaf);
+    struct ggml_tensor *cast = ggml_cast(ctx, leaf, GGML_TYPE_Q8_0), *fine[] = {leaf, quant, sorted, cast};
+    ggml_log_set(log_keep, NULL);
+    n_lines = 0;
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(ggml_backend_buft_get_alloc_size(&buft, fine[i]), 2 * ggml_nbytes(fine[i]));
+    }
+    assert_int_equal(n_lines, 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ggml_backend_buft_get_alloc_size(&buft, sum), 256);
+        assert_int_equal(n_lines, 1);
+    }
+    assert_non_null(strstr(last_line, "256 bytes"));
+    assert_non_null(strstr(last_line, "ADD"));
+    ggml_log_set(NULL, NULL);
+    ggml_free(ctx);
+}
+
+static void assert_told(const void *answer, const char *func) {
+    assert_null(answer);
+    if (n_lines != 1 || strstr(last_line, func) == NULL || strstr(last_line, "not built in yet") == NULL) {
+        fail_msg("%d lines for %s: %s", n_lines, func, last_line);
+    }
+    n_lines      = 0;
+    last_line[0] = '\0';
+}
+
+// Whoever gets NULL for something that is not there yet is told by a line of the log, whatever it does with it.
+static void missing_parts_are_told(void **state) {
+    (void) state;
+    ggml_log_set(log_keep, NULL);
+    n_lines = 0;
+#define TOLD(f, ...) assert_told(f(__VA_ARGS__), #f)
+    TOLD(ggml_backend_meta_device, NULL, 0, NULL, NULL);
+    TOLD(ggml_backend_meta_simple_backend, NULL, 0);
+    TOLD(ggml_backend_meta_alloc_ctx_tensors_from_buft, NULL, NULL);
+    TOLD(ggml_opt_dataset_init, GGML_TYPE_F32, GGML_TYPE_F32, 1, 1, 1, 1);
+    TOLD(ggml_opt_dataset_data, NULL);
+    TOLD(ggml_opt_dataset_labels, NULL);
+    TOLD(ggml_opt_init, ggml_opt_default_params(NULL, GGML_OPT_LOSS_TYPE_SUM));
+    TOLD(ggml_opt_inputs, NULL);
+    TOLD(ggml_opt_outputs, NULL);
+    TOLD(ggml_opt_labels, NULL);
+    TOLD(ggml_opt_loss, NULL);
+    TOLD(ggml_opt_pred, NULL);
+    TOLD(ggml_opt_ncorrect, NULL);
+    TOLD(ggml_opt_grad_acc, NULL, NULL);
+    assert_told(ggml_opt_result_init(), "ggml_opt_result_init");
+#undef TOLD
+    ggml_log_set(NULL, NULL);
 }
 
 // Training is not built in: parameters are there, everything else says so.
@@ -684,6 +759,8 @@ int main(void) {
         cmocka_unit_test_setup(late_reports, setup),
         cmocka_unit_test_setup(computing, setup),
         cmocka_unit_test_setup(devices, setup),
+        cmocka_unit_test_setup(expanding_types, setup),
+        cmocka_unit_test_setup(missing_parts_are_told, setup),
         cmocka_unit_test_setup(training, setup),
         cmocka_unit_test_setup(graph_copies, setup),
         cmocka_unit_test_setup(graph_copy_deep, setup),

@@ -477,6 +477,7 @@ static void the_device_answers(void **state) {
     dev->iface.get_props(dev, &props);
     assert_string_equal(props.name, "CPU");
     assert_true(props.memory_total >= props.memory_free && props.memory_free > 0);
+    assert_true(props.caps.mmap_support && props.caps.buffer_from_host_ptr);
     static const char *const procs[] = {"ggml_backend_set_n_threads", "ggml_backend_dev_get_extra_bufts",
         "ggml_backend_get_features", "ggml_backend_set_abort_callback", "ggml_backend_cpu_numa_init", "ggml_backend_cpu_is_numa",
         "ggml_backend_cpu_set_use_ref", "ggml_backend_cpu_set_threadpool", "ggml_threadpool_new", "ggml_threadpool_free",
