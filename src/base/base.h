@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define BERTH_LIKELY(x) __builtin_expect(!!(x), 1)
 #define BERTH_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -94,6 +95,23 @@ BERTH_API void berth_client_release(const char *release);
 // The ggml 0.MINOR that all clients of this process were built for, or the oldest that it may be: 19 or 25. 0: not known, or
 // clients of several.
 BERTH_API int berth_client_minor(void);
+
+// ---- files ----
+
+// A regular file, open to be read, and its bytes; *why is what is wrong otherwise. Never waits (file.c).
+BERTH_API FILE *berth_file_open(const char *path, uint64_t *size, const char **why) BERTH_MUST_USE;
+BERTH_API int berth_file_open_fd(const char *path, uint64_t *size, const char **why) BERTH_MUST_USE; // -1: none
+
+// A file that takes the place of `target` when it is whole (replace.c).
+struct berth_replace {
+    FILE *file;
+    char *target, *part; // where it goes, where it is; NULL: it is written as it is
+};
+// False with errno.
+BERTH_API bool berth_replace_open(struct berth_replace *r, const char *path) BERTH_MUST_USE;
+// Brings it to the disk and to its place, or drops it if it is not ok. False with errno: what was there before is there still,
+// or the whole new file if nothing but the sync of its folder failed.
+BERTH_API bool berth_replace_close(struct berth_replace *r, bool ok) BERTH_MUST_USE;
 
 // ---- checked arithmetic: false if the result does not fit, *out undefined then ----
 

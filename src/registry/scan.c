@@ -167,20 +167,16 @@ static bool program_folder(char *out, size_t size) {
     return slash != NULL;
 }
 
-// The program's folder, then this library's, then the current one.
+// The program's folder, then this library's. Never the current one: a folder of downloaded files must not bring code.
 static void load_default_folders(void) {
-    char path[PATH_MAX], resolved[3][PATH_MAX];
-    const char *dirs[3];
+    char path[PATH_MAX], resolved[2][PATH_MAX];
+    const char *dirs[2];
     int n = 0;
     if (program_folder(path, sizeof path) && realpath(path, resolved[n]) != NULL) {
         dirs[n] = resolved[n];
         n++;
     }
     if (berth_own_folder(path, sizeof path) && realpath(path, resolved[n]) != NULL) {
-        dirs[n] = resolved[n];
-        n++;
-    }
-    if (realpath(".", resolved[n]) != NULL) {
         dirs[n] = resolved[n];
         n++;
     }
@@ -195,7 +191,7 @@ void ggml_backend_load_all_from_path(const char *dir_path) {
     } else {
         load_folders(&dir_path, 1);
     }
-    const char *file = getenv("GGML_BACKEND_PATH");
+    const char *file = secure_getenv("GGML_BACKEND_PATH");
     if (file != NULL && file[0] != '\0') {
         ggml_backend_load(file);
     }

@@ -53,5 +53,16 @@ mkdir "$tmp/own"
 BERTH_CAPTURE="$tmp/own" expect 0 "buffer 1 Paper1" plan $tales
 captured "$tmp/own"
 
+# A library that lies in the current folder is nobody's.
+mkdir "$tmp/here"
+cp "$2" "$tmp/here/libggml-paper.so"
+n=$((n + 1))
+case $berth in /*) program=$berth ;; *) program=$PWD/$berth ;; esac
+(cd "$tmp/here" && env -u GGML_BACKEND_PATH "$program" devices) > "$tmp/out" 2>&1
+if ! grep -q CPU "$tmp/out" || grep -q Paper "$tmp/out"; then
+    echo "FAILED: berth devices: the current folder brings code: $(cat "$tmp/out")"
+    n_bad=$((n_bad + 1))
+fi
+
 echo "$n cases, $n_bad failed"
 [ $n_bad -eq 0 ]

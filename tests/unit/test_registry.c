@@ -14,6 +14,7 @@
 
 #include <elf.h>
 #include <pthread.h>
+#include <sys/stat.h>
 
 static void no_log(enum ggml_log_level level, const char *text, void *user_data) {
     (void) level;
@@ -311,6 +312,66 @@ static void best_of_a_folder(void **state) {
     berth_alloc_watch(false);
 }
 
+// What lies in the current folder is not asked to run; the caller may name that folder.
+static void current_folder_is_nobodys(void **state) {
+    (void) state;
+    need_compiler();
+    char before[4096];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_true(module_write("libggml-here.so", "Here", -1, GGML_BACKEND_API_VERSION));
+    assert_int_equal(chdir(module_dir), 0);
+    ggml_backend_load_all();
+    ggml_backend_reg_t unasked = ggml_backend_reg_by_name("Here");
+    ggml_backend_load_all_from_path(".");
+    ggml_backend_reg_t asked = ggml_backend_reg_by_name("Here");
+    assert_int_equal(chdir(before), 0);
+    assert_null(unasked);
+    assert_non_null(asked);
+    ggml_backend_unload(asked);
+    unlink(module_path("libggml-here.so"));
+}
+
+// A download that broke off: the loader maps what is not there. Any length of the file is an answer or a backend.
+static void cut_library(void **state) {
+    (void) state;
+    need_compiler();
+    assert_true(module_write("libggml-whole.so", "Whole", -1, GGML_BACKEND_API_VERSION));
+    static char bytes[1 << 20];
+    FILE *f           = fopen(module_path("libggml-whole.so"), "rb");
+    const size_t size = f != NULL ? fread(bytes, 1, sizeof bytes, f) : 0;
+    assert_true(f != NULL && size > 4096 && size < sizeof bytes);
+    fclose(f);
+    size_t n_refused = 0;
+    for (size_t n = 0; n < size; n += 509) {
+        unlink(module_path("libggml-cut.so")); // a new file each time: the loader knows them by their number
+        assert_true(write_bytes(module_path("libggml-cut.so"), bytes, n));
+        ggml_backend_reg_t reg = ggml_backend_load(module_path("libggml-cut.so"));
+        if (reg != NULL) {
+            ggml_backend_unload(reg);
+            continue;
+        }
+        n_refused++;
+        assert_error(n < sizeof(Elf64_Ehdr) ? "it is no shared library" : "it is cut short");
+    }
+    assert_true(n_refused > 3);
+    assert_true(write_bytes(module_path("libggml-cut.so"), bytes, size));
+    ggml_backend_reg_t reg = ggml_backend_load(module_path("libggml-cut.so"));
+    assert_non_null(reg);
+    ggml_backend_unload(reg);
+    unlink(module_path("libggml-cut.so"));
+    unlink(module_path("libggml-whole.so"));
+}
+
+static void pipe_is_no_library(void **state) {
+    (void) state;
+    assert_int_equal(mkfifo(module_path("libggml-pipe.so"), 0600), 0);
+    alarm(20); // opening it would wait for ever
+    assert_null(ggml_backend_load(module_path("libggml-pipe.so")));
+    alarm(0);
+    assert_error("libggml-pipe.so cannot be loaded: it is no regular file");
+    unlink(module_path("libggml-pipe.so"));
+}
+
 static void load_all_is_harmless(void **state) {
     (void) state;
     ggml_backend_load_all();
@@ -344,6 +405,9 @@ int main(void) {
         cmocka_unit_test_setup(refuses_what_is_no_backend, setup),
         cmocka_unit_test_setup(loads_and_unloads, setup),
         cmocka_unit_test_setup(best_of_a_folder, setup),
+        cmocka_unit_test_setup(current_folder_is_nobodys, setup),
+        cmocka_unit_test_setup(cut_library, setup),
+        cmocka_unit_test_setup(pipe_is_no_library, setup),
         cmocka_unit_test_setup(load_all_is_harmless, setup),
     };
     return cmocka_run_group_tests_name("registry", tests, group_setup, group_teardown);

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// replace.c: the one way out for files. A file appears when it is whole and on the disk: until then it is written beside its
+// place under a name of its own, so that a failure, or the end of the process, leaves what was there before.
+//
+//     open "x.PID.N.part" -> write -> fsync -> close -> rename to "x" -> fsync the folder
+//
+// Written as they are: devices and pipes, and files that another could not replace without a difference: of other owners, of
+// several names, in folders that take no new ones.
+
+#include "base/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// May the open file take the place of the old one: on the same disk, with its owner, group and mode?
+static bool can_replace(int fd, const struct stat *old) {
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_dev == old->st_dev && fchown(fd, old->st_uid, old->st_gid) == 0 &&
+           fchmod(fd, old->st_mode & 0777) == 0;
+}
+
+// Opens a file beside the target, under a name that nothing has; nobody may read it who may not read the old one.
+static int part_open(const char *target, mode_t mode, char *part, size_t size) {
+    int fd = -1;
+    errno  = EEXIST;
+    for (int i = 0; fd < 0 && errno == EEXIST && i < 1000; i++) { // a program that was killed leaves one, and ids come again
+        snprintf(part, size, "%s.%ld.%d.part", target, (long) getpid(), i);
+        fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    }
+    return fd;
+}
+
+// Neither there nor a place of a new file: what is there has to be written as it is.
+static bool is_no_place(int why) {
+    return why == EACCES || why == EPERM || why == EROFS || why == ENAMETOOLONG;
+}
+
+// Names of what is open already, which need not have a place: /dev/stdout, /proc/self/fd/3.
+static bool is_of_system(const char *path) {
+    return strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
+}
+
+static void names_free(struct berth_replace *r) {
+    berth_free(r->target);
+    berth_free(r->part);
+    r->target = r->part = NULL;
+}
+
+static bool names_make(struct berth_replace *r, const char *path, bool exists) {
+    char real[PATH_MAX];
+    if (exists && realpath(path, real) == NULL) {
+        return false;
+    }
+    const size_t size = strlen(exists ? real : path) + 1;
+    r->target         = berth_malloc(size);
+    r->part           = berth_malloc(size + 48);
+    if (r->target == NULL || r->part == NULL) {
+        names_free(r);
+        errno = ENOMEM;
+        return false;
+    }
+    memcpy(r->target, exists ? real : path, size);
+    return true;
+}
+
+// A file beside the place of `path`. False with errno 0: to be written as it is; else what is wrong.
+static bool open_beside(struct berth_replace *r, const char *path) {
+    struct stat old;
+    const bool exists = stat(path, &old) == 0;
+    if (*path == '\0' || is_of_system(path) ||
+        (exists ? !S_ISREG(old.st_mode) || old.st_nlink != 1 || access(path, W_OK) != 0 : lstat(path, &old) == 0)) {
+        errno = 0;
+        return false;
+    }
+    if (!names_make(r, path, exists)) {
+        return false;
+    }
+    const int fd = part_open(r->target, exists ? old.st_mode & 0777 : 0666, r->part, strlen(r->target) + 48);
+    int why      = fd >= 0 ? 0 : is_no_place(errno) ? 0 : errno;
+    if (fd >= 0 && (!exists || can_replace(fd, &old))) {
+        r->file = fdopen(fd, "wb");
+        why     = r->file == NULL ? errno : 0;
+    }
+    if (r->file == NULL) {
+        if (fd >= 0) {
+            close(fd);
+            unlink(r->part);
+        }
+        names_free(r);
+        errno = why;
+    }
+    return r->file != NULL;
+}
+
+bool berth_replace_open(struct berth_replace *r, const char *path) {
+    *r = (struct berth_replace){0};
+    if (!open_beside(r, path) && errno == 0) {
+        r->file = fopen(path, "wbe");
+    }
+    return r->file != NULL;
+}
+
+// Some file systems, and what is no file, have nothing to bring to a disk.
+static bool sync_ok(int fd) {
+    return fsync(fd) == 0 || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP || errno == EROFS;
+}
+
+// The name is on the disk when its folder is. A folder that may be written but not read cannot be asked.
+static bool folder_sync(const char *target) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(target, '/');
+    const size_t n    = slash != NULL ? (size_t) (slash - target) + 1 : 0;
+    if (n >= sizeof folder) {
+        return true;
+    }
+    memcpy(folder, target, n);
+    folder[n]    = '\0';
+    const int fd = open(n > 0 ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return true;
+    }
+    const bool ok = sync_ok(fd);
+    const int why = errno;
+    close(fd);
+    errno = why;
+    return ok;
+}
+
+bool berth_replace_close(struct berth_replace *r, bool ok) {
+    int why = ok ? 0 : errno;
+    errno   = 0;
+    if (fflush(r->file) != 0 || ferror(r->file) || (ok && !sync_ok(fileno(r->file)))) {
+        why = ok ? errno : why;
+        ok  = false;
+    }
+    if (fclose(r->file) != 0 && ok) {
+        why = errno;
+        ok  = false;
+    }
+    if (r->part != NULL && ok && rename(r->part, r->target) != 0) {
+        why = errno;
+        ok  = false;
+    }
+    if (r->part != NULL && !ok) {
+        unlink(r->part);
+    }
+    if (r->part != NULL && ok && !folder_sync(r->target)) {
+        why = errno;
+        ok  = false;
+    }
+    names_free(r);
+    r->file = NULL;
+    errno   = why;
+    return ok;
+}
