@@ -66,7 +66,8 @@ BERTH_API enum ggml_status berth_sched_split(ggml_backend_sched_t sched, struct 
 // A timeline of what is computed from now on: a row a backend, a bar a split or a copy with its bytes. While tracing, each
 // split is waited for, so that its time is its own.
 BERTH_API enum ggml_status berth_sched_trace_start(ggml_backend_sched_t sched);
-// Ends tracing and writes what was seen in the Trace Event Format that Chrome and Perfetto read.
+// Ends tracing and writes what was seen in the Trace Event Format that Chrome and Perfetto read. GGML_STATUS_ALLOC_FAILED: it is
+// written, but bars are missing that there was no memory for.
 BERTH_API enum ggml_status berth_sched_trace_stop(ggml_backend_sched_t sched, FILE *file);
 
 // How often a graph was met that was known, and how often one was split and planned anew.

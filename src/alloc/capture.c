@@ -87,26 +87,25 @@ static void write_row(const struct ggml_gallocr *galloc, const struct galloc_pla
 }
 
 static bool capture(const char *dir, const struct ggml_gallocr *galloc, const struct galloc_plan *plan) {
-    char *text  = NULL;
-    size_t size = 0;
+    struct berth_stream s;
     int32_t n_leafs;
     int32_t *ids = make_ids(&plan->rec, &n_leafs);
-    FILE *f      = ids != NULL ? open_memstream(&text, &size) : NULL;
-    if (f == NULL) {
+    if (ids == NULL || !berth_stream_open(&s)) {
         berth_free(ids);
         errno = ENOMEM;
         return false;
     }
-    write_head(galloc, plan, ids, n_leafs, f);
+    write_head(galloc, plan, ids, n_leafs, s.file);
     for (int32_t r = 0; r < plan->rec.n_rows; r++) {
         if (ids[r] >= 0) {
-            write_row(galloc, plan, ids, r, f);
+            write_row(galloc, plan, ids, r, s.file);
         }
     }
-    const bool is_whole = !ferror(f);
-    const bool ok       = fclose(f) == 0 && is_whole && berth_capture_write_file(dir, text, size);
-    free(text); // of open_memstream
+    const bool ok = berth_stream_close(&s) && berth_capture_write_file(dir, s.text, s.size);
+    const int why = errno;
+    berth_stream_fini(&s);
     berth_free(ids);
+    errno = why;
     return ok;
 }
 

@@ -96,6 +96,20 @@ BERTH_API void berth_client_release(const char *release);
 // clients of several.
 BERTH_API int berth_client_minor(void);
 
+// ---- streams into memory (stream.c) ----
+
+struct berth_stream {
+    FILE *file; // to write to
+    char *text; // when it is closed: what was written, and a NUL
+    size_t size, cap;
+    bool has_failed; // memory ran out
+};
+// False: out of memory. The struct stays where it is until it is closed.
+BERTH_API bool berth_stream_open(struct berth_stream *s) BERTH_MUST_USE;
+// False: out of memory, now, on the way, or before it was open; then there is no text.
+BERTH_API bool berth_stream_close(struct berth_stream *s) BERTH_MUST_USE;
+BERTH_API void berth_stream_fini(struct berth_stream *s);
+
 // ---- files ----
 
 // A regular file, open to be read, and its bytes; *why is what is wrong otherwise. Never waits (file.c).

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // file.c: the one way in for files whose bytes are not trusted: regular, and of a size that is known from the open file itself.
-// Opening never waits: a pipe of that name, whose opening would, is refused like every other thing that has no size.
+// Opening never waits: a pipe of that name, whose opening would, is refused like every other thing that has no size. It is not
+// even opened: who writes into it would be told that its reader has gone.
 
 #include "base/base.h"
 
@@ -12,7 +13,11 @@
 
 int berth_file_open_fd(const char *path, uint64_t *size, const char **why) {
     struct stat st;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    *why = stat(path, &st) != 0 ? strerror(errno) : !S_ISREG(st.st_mode) ? "it is no regular file" : NULL;
+    if (*why != NULL) {
+        return -1;
+    }
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); // something else may have its name by now
     if (fd < 0) {
         *why = strerror(errno);
         return -1;

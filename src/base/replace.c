@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,10 +47,13 @@ static bool is_of_system(const char *path) {
     return strncmp(path, "/dev/", 5) == 0 || strncmp(path, "/proc/", 6) == 0;
 }
 
+// The name of the part goes before its memory does: a signal may ask for it at any time.
 static void names_free(struct berth_replace *r) {
-    berth_free(r->target);
-    berth_free(r->part);
+    char *target = r->target, *part = r->part;
     r->target = r->part = NULL;
+    atomic_signal_fence(memory_order_seq_cst);
+    berth_free(target);
+    berth_free(part);
 }
 
 static bool names_make(struct berth_replace *r, const char *path, bool exists) {

@@ -6,12 +6,9 @@
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-static atomic_uint n_files; // for names of unfinished files
 
 // ---- text ----
 
@@ -101,27 +98,19 @@ static uint64_t hash_text(const char *p, size_t n) {
 }
 
 bool berth_capture_write_file(const char *dir, const char *text, size_t size) {
-    char name[32], path[4096], part[4096];
+    char name[32], path[4096];
+    struct berth_replace to;
     snprintf(name, sizeof name, "graph-%016" PRIx64, hash_text(text, size));
-    if ((size_t) snprintf(path, sizeof path, "%s/%s.ggraph", dir, name) >= sizeof path ||
-        (size_t) snprintf(part, sizeof part, "%s/.%s.%ld.%u", dir, name, (long) getpid(), atomic_fetch_add(&n_files, 1)) >=
-            sizeof part) {
+    if ((size_t) snprintf(path, sizeof path, "%s/%s.ggraph", dir, name) >= sizeof path) {
         errno = ENAMETOOLONG;
         return false;
     }
     if (access(path, F_OK) == 0) {
         return true;
     }
-    FILE *f = fopen(part, "wx");
-    if (f == NULL) {
+    if (!berth_replace_open(&to, path)) {
         return false;
     }
-    bool ok = fprintf(f, "ggraph 1\nname %s\n", name) > 0 && fwrite(text, 1, size, f) == size;
-    ok      = fclose(f) == 0 && ok && rename(part, path) == 0;
-    if (!ok) {
-        const int why = errno;
-        unlink(part);
-        errno = why;
-    }
-    return ok;
+    const bool ok = fprintf(to.file, "ggraph 1\nname %s\n", name) > 0 && fwrite(text, 1, size, to.file) == size;
+    return berth_replace_close(&to, ok);
 }

@@ -2,6 +2,7 @@
 // bench.c: `berth bench [MODEL]`: tokens a second of a prompt (pp) and of generation (tg), mean and deviation over repetitions. A
 // repetition that answers otherwise than the first one is a failure, not a number.
 
+#include "base/base.h"
 #include "cli/help.h"
 #include "cli/models.h"
 
@@ -179,7 +180,7 @@ static bool measure(struct session *s, struct test *test, int64_t n_reps, const 
 // ---- printing ----
 
 struct row {
-    char *model, *backend;
+    struct berth_stream model, backend; // texts
     uint64_t size, n_params;
     int64_t n_threads, n_batch;
     char cache[64]; // types of keys and values
@@ -204,24 +205,22 @@ static bool row_init(struct row *row, const struct cli_model *m, const struct op
         type = bytes[i] > bytes[type] ? i : type;
     }
     keys_text(berth_gguf_map_meta(m->model->file), "general.name", &name, &error);
-    size_t size;
-    FILE *file = open_memstream(&row->model, &size);
-    if (file != NULL) {
-        cli_text(file, 0, name != NULL ? name : m->model->params.arch);
-        fprintf(file, " %s", ggml_type_name((enum ggml_type) type));
+    if (berth_stream_open(&row->model)) {
+        cli_text(row->model.file, 0, name != NULL ? name : m->model->params.arch);
+        fprintf(row->model.file, " %s", ggml_type_name((enum ggml_type) type));
     }
-    bool ok = file != NULL && fclose(file) == 0;
-    file    = open_memstream(&row->backend, &size);
-    for (int d = 0; file != NULL && d < m->devices.n; d++) {
-        fprintf(file, "%s%s", d > 0 ? "," : "", ggml_backend_dev_name(m->devices.dev[d]));
+    if (!berth_stream_close(&row->model) || !berth_stream_open(&row->backend)) {
+        return false;
     }
-    ok = file != NULL && fclose(file) == 0 && ok;
-    return ok;
+    for (int d = 0; d < m->devices.n; d++) {
+        fprintf(row->backend.file, "%s%s", d > 0 ? "," : "", ggml_backend_dev_name(m->devices.dev[d]));
+    }
+    return berth_stream_close(&row->backend);
 }
 
 static void row_fini(struct row *row) {
-    free(row->model);
-    free(row->backend);
+    berth_stream_fini(&row->model);
+    berth_stream_fini(&row->backend);
 }
 
 // A cell of a table: what would end it is escaped.
@@ -237,9 +236,9 @@ static void print_md(FILE *file, const struct row *row, const struct test *tests
                   "| --- | ---: | ---: | --- | ---: | --- | ---: | ---: |\n");
     for (int i = 0; i < n; i++) {
         fputs("| ", file);
-        print_cell(file, row->model);
+        print_cell(file, row->model.text);
         fprintf(file, " | %s | %.2f M | %s | %" PRId64 " | %s | %s%" PRId64 " | %.2f ± %.2f |\n",
-            cli_short_bytes(row->size, size), (double) row->n_params / 1e6, row->backend, row->n_threads, row->cache,
+            cli_short_bytes(row->size, size), (double) row->n_params / 1e6, row->backend.text, row->n_threads, row->cache,
             tests[i].kind, tests[i].n_tokens, tests[i].mean, tests[i].deviation);
     }
 }
@@ -256,9 +255,9 @@ static void print_field(FILE *file, const char *text) {
 static void print_csv(FILE *file, const struct row *row, const struct test *tests, int n) {
     fputs("model,size,params,backend,threads,batch,cache,test,tokens,mean,deviation\n", file);
     for (int i = 0; i < n; i++) {
-        print_field(file, row->model);
+        print_field(file, row->model.text);
         fprintf(file, ",%" PRIu64 ",%" PRIu64 ",", row->size, row->n_params);
-        print_field(file, row->backend);
+        print_field(file, row->backend.text);
         fprintf(file, ",%" PRId64 ",%" PRId64 ",\"%s\",%s,%" PRId64 ",%.6f,%.6f\n", row->n_threads, row->n_batch, row->cache,
             tests[i].kind, tests[i].n_tokens, tests[i].mean, tests[i].deviation);
     }
@@ -268,9 +267,9 @@ static void print_json(FILE *file, const struct row *row, const struct test *tes
     fputc('[', file);
     for (int i = 0; i < n; i++) {
         fputs(i > 0 ? ",\n {\"model\": " : "{\"model\": ", file);
-        cli_json_text(file, row->model);
+        cli_json_text(file, row->model.text);
         fprintf(file, ", \"size\": %" PRIu64 ", \"params\": %" PRIu64 ", \"backend\": ", row->size, row->n_params);
-        cli_json_text(file, row->backend);
+        cli_json_text(file, row->backend.text);
         fprintf(file,
             ", \"threads\": %" PRId64 ", \"batch\": %" PRId64 ", \"cache\": \"%s\", \"test\": \"%s\", \"tokens\": %" PRId64
             ", \"mean\": %.6f, \"deviation\": %.6f}",

@@ -96,23 +96,21 @@ static enum ggml_status set_captured(const struct ggraph *g, struct berth_plan_s
 
 // Through the allocator's own file format, which has all that a plan has.
 static enum ggml_status items_of(struct ggraph *g, ggml_gallocr_t galloc, const char *path, struct berth_plan_set **set) {
-    char *text    = NULL;
-    size_t size   = 0;
+    struct berth_stream s;
     size_t *sizes = calloc((size_t) g->n_bufs, sizeof *sizes);
-    FILE *file    = sizes != NULL ? open_memstream(&text, &size) : NULL;
-    if (file == NULL) {
+    if (sizes == NULL || !berth_stream_open(&s)) {
         free(sizes);
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for its plan", path);
     }
     enum ggml_status status = berth_gallocr_sizes(galloc, g->graph, g->node_bufs, g->leaf_bufs, sizes);
     if (status == GGML_STATUS_SUCCESS) {
-        status = berth_gallocr_save(galloc, g->graph, file);
+        status = berth_gallocr_save(galloc, g->graph, s.file);
     }
-    if (fclose(file) != 0 && status == GGML_STATUS_SUCCESS) {
+    if (!berth_stream_close(&s)) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for its plan as text", path);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = berth_plan_read_json(text, size, path, set);
+        status = berth_plan_read_json(s.text, s.size, path, set);
     }
     if (status == GGML_STATUS_SUCCESS) {
         (*set)->has_offsets = false; // the plan is to be made, not to be started from
@@ -123,7 +121,7 @@ static enum ggml_status items_of(struct ggraph *g, ggml_gallocr_t galloc, const 
         *set = NULL;
     }
     free(sizes);
-    free(text);
+    berth_stream_fini(&s);
     return status;
 }
 
@@ -200,26 +198,24 @@ static enum ggml_status set_of(const struct ggraph *g, const char *path, struct 
     uint64_t *chunks        = calloc((size_t) g->n_bufs + 1, sizeof *chunks);
     int64_t *tails          = malloc(((size_t) g->n_items + 1) * sizeof *tails);
     int64_t *next           = malloc(((size_t) g->n_places + 1) * sizeof *next);
-    char *text              = NULL;
-    size_t size             = 0;
-    FILE *file              = chunks != NULL && tails != NULL && next != NULL ? open_memstream(&text, &size) : NULL;
+    struct berth_stream s   = {0};
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    if (file != NULL) {
+    if (chunks != NULL && tails != NULL && next != NULL && berth_stream_open(&s)) {
         chain(g, tails, next);
-        write_pools(g, chunks, file);
-        fputs("], \"items\": [", file);
+        write_pools(g, chunks, s.file);
+        fputs("], \"items\": [", s.file);
         for (int64_t i = 0; i < g->n_items; i++) {
-            write_item(g, i, chunks, next, file);
+            write_item(g, i, chunks, next, s.file);
         }
-        fputs("]}", file);
-        status = fclose(file) == 0 ? berth_plan_read_json(text, size, path, set) : status;
+        fputs("]}", s.file);
+        status = berth_stream_close(&s) ? berth_plan_read_json(s.text, s.size, path, set) : status;
     }
     if (status == GGML_STATUS_SUCCESS) {
         (*set)->has_offsets = false; // the plan is to be made, not to be started from
     } else if (status == GGML_STATUS_ALLOC_FAILED) {
         berth_fail(status, "%s: out of memory for its %lld items", path, (long long) g->n_items);
     }
-    free(text);
+    berth_stream_fini(&s);
     free(chunks);
     free(tails);
     free(next);

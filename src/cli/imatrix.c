@@ -3,9 +3,9 @@
 
 #include "cli/imatrix.h"
 
+#include "base/base.h"
 #include "cli/gguf.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,21 +133,17 @@ static const char *read_dat(struct imatrix *m, struct bytes b) {
 }
 
 static const char *read_old(struct imatrix *m, const char *path) {
-    FILE *file          = fopen(path, "rb");
-    long size           = -1;
-    unsigned char *text = NULL;
-    const char *why     = NULL;
-    if (file == NULL || fseek(file, 0, SEEK_END) != 0 || (size = ftell(file)) < 0 || fseek(file, 0, SEEK_SET) != 0) {
-        why = strerror(errno);
-    } else {
-        text = malloc((size_t) size + 1);
-        why  = text == NULL                                           ? "out of memory"
-               : fread(text, 1, (size_t) size, file) != (size_t) size ? "it cannot be read"
-                                                                      : read_dat(m, (struct bytes){text, (size_t) size});
+    uint64_t size;
+    const char *why;
+    FILE *file = berth_file_open(path, &size, &why);
+    if (file == NULL) {
+        return why;
     }
-    if (file != NULL) {
-        fclose(file);
-    }
+    unsigned char *text = size < SIZE_MAX ? malloc((size_t) size + 1) : NULL;
+    why                 = text == NULL                                           ? "out of memory"
+                          : fread(text, 1, (size_t) size, file) != (size_t) size ? "it cannot be read"
+                                                                                 : read_dat(m, (struct bytes){text, (size_t) size});
+    fclose(file);
     free(text);
     return why;
 }

@@ -2,6 +2,7 @@
 // map_html.c: the memory map as one HTML file: the page of src/cli/page, which is compiled in, with the plans as JSON in it. What
 // the page does with them is in its scripts.
 
+#include "base/base.h"
 #include "cli/map.h"
 #include "cli/map_page.h"
 #include "plan/json.h"
@@ -95,26 +96,22 @@ static void write_data(FILE *file, const struct map_view *views, size_t n_views)
 
 // Inside a script element nothing may look like its end: '<' is written so that it is none. JSON has it in strings only.
 static bool write_safely(FILE *file, const struct map_view *views, size_t n_views) {
-    char *text  = NULL;
-    size_t size = 0;
-    FILE *data  = open_memstream(&text, &size);
-    if (data == NULL) {
+    struct berth_stream data;
+    if (!berth_stream_open(&data)) {
         return false;
     }
-    write_data(data, views, n_views);
-    const bool ok = !ferror(data);
-    if (fclose(data) != 0 || !ok) {
-        free(text);
+    write_data(data.file, views, n_views);
+    if (!berth_stream_close(&data)) {
         return false;
     }
-    for (size_t i = 0; i < size;) {
-        const char *bracket = memchr(text + i, '<', size - i);
-        const size_t n      = bracket != NULL ? (size_t) (bracket - text) - i : size - i;
-        fwrite(text + i, 1, n, file);
+    for (size_t i = 0; i < data.size;) {
+        const char *bracket = memchr(data.text + i, '<', data.size - i);
+        const size_t n      = bracket != NULL ? (size_t) (bracket - data.text) - i : data.size - i;
+        fwrite(data.text + i, 1, n, file);
         fputs(bracket != NULL ? "\\u003c" : "", file);
         i += n + (bracket != NULL);
     }
-    free(text);
+    berth_stream_fini(&data);
     return true;
 }
 

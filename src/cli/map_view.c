@@ -197,6 +197,10 @@ struct map_live *map_view_live(const struct map_view *view, size_t buffer, size_
             live[(*n)++] = (struct map_live){events[i].step, bytes};
         }
     }
+    if (events == NULL) { // no picture is better than an empty one
+        free(live);
+        live = NULL;
+    }
     free(events);
     return live;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// output.c: files that the commands write. A file appears when it is whole: until then it is written beside its place under a
-// name of its own, so that a failure leaves what was there before. Written as they are: devices and pipes, and files that
-// another could not replace without a difference: of other owners, of several names, in folders that take no new ones.
+// output.c: files that the commands write. A file appears when it is whole (base/replace.c); here is known which are being
+// written, so that a signal leaves nothing of them behind.
 
+#include "base/base.h"
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -15,8 +15,7 @@
 
 // A file that is being written.
 struct output {
-    FILE *file;
-    char *target, *part; // where it goes, where it is
+    struct berth_replace to;
     struct output *_Atomic next;
 };
 static struct output *_Atomic outputs; // a signal may come between any two changes
@@ -80,74 +79,11 @@ int cli_output_check(const char *path, const char *input) {
     return why != 0 ? fail_to_open(path, why) : CLI_OK;
 }
 
-static void output_free(struct output *o) {
-    if (o != NULL) {
-        free(o->target);
-        free(o->part);
-        free(o);
-    }
-}
-
-// May the open file take the place of the old one: on the same disk, with its owner, group and mode?
-static bool can_replace(int fd, const struct stat *old) {
-    struct stat st;
-    return fstat(fd, &st) == 0 && st.st_dev == old->st_dev && fchown(fd, old->st_uid, old->st_gid) == 0 &&
-           fchmod(fd, old->st_mode & 0777) == 0;
-}
-
-// Opens a file beside the target, under a name that nothing has; nobody may read it who may not read the old one.
-static int part_open(const char *target, mode_t mode, char *part, size_t size) {
-    int fd = -1;
-    errno  = EEXIST;
-    for (int i = 0; fd < 0 && errno == EEXIST && i < 1000; i++) { // a program that was killed leaves one, and ids come again
-        snprintf(part, size, "%s.%ld.%d.part", target, (long) getpid(), i);
-        fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
-    }
-    return fd;
-}
-
-// Neither there nor a place of a new file: what is there has to be written as it is.
-static bool is_no_place(int why) {
-    return why == EACCES || why == EPERM || why == EROFS || why == ENAMETOOLONG;
-}
-
-// A file beside the place of `path`. NULL with errno 0: to be written as it is; else what is wrong.
-static struct output *output_new(const char *path) {
-    struct stat old;
-    const bool exists = stat(path, &old) == 0;
-    if (*path == '\0' ||
-        (exists ? !S_ISREG(old.st_mode) || old.st_nlink != 1 || access(path, W_OK) != 0 : lstat(path, &old) == 0)) {
-        errno = 0;
-        return NULL;
-    }
-    struct output *o = calloc(1, sizeof *o);
-    const size_t size =
-        o != NULL && (o->target = exists ? realpath(path, NULL) : strdup(path)) != NULL ? strlen(o->target) + 48 : 0;
-    if (size == 0 || (o->part = malloc(size)) == NULL) {
-        output_free(o);
-        return NULL;
-    }
-    const int fd = part_open(o->target, exists ? old.st_mode & 0777 : 0666, o->part, size);
-    int why      = fd >= 0 ? 0 : is_no_place(errno) ? 0 : errno;
-    if (fd >= 0 && (!exists || can_replace(fd, &old))) {
-        o->file = fdopen(fd, "wb");
-        why     = o->file == NULL ? errno : 0;
-    }
-    if (o->file == NULL) {
-        if (fd >= 0) {
-            close(fd);
-            unlink(o->part);
-        }
-        output_free(o);
-        errno = why;
-        return NULL;
-    }
-    return o;
-}
-
 void cli_output_stop(int number) {
     for (const struct output *o = outputs; o != NULL; o = o->next) {
-        unlink(o->part);
+        if (o->to.part != NULL) {
+            unlink(o->to.part);
+        }
     }
     signal(number, SIG_DFL);
     raise(number);
@@ -170,58 +106,45 @@ FILE *cli_open(const char *path) {
     if (cli_is_stdout(path)) {
         return stdout;
     }
-    errno            = 0;
-    struct output *o = output_new(path);
-    if (o != NULL) {
-        signals_catch();
-        o->next = outputs;
-        outputs = o;
-        return o->file;
+    struct output *o = calloc(1, sizeof *o);
+    if (o == NULL || !berth_replace_open(&o->to, path)) {
+        fail_to_open(path, o == NULL ? ENOMEM : errno);
+        free(o);
+        return NULL;
     }
-    FILE *file = errno == 0 ? fopen(path, "wb") : NULL;
-    if (file == NULL) {
-        fail_to_open(path, errno);
-    }
-    return file;
+    signals_catch();
+    o->next = outputs;
+    outputs = o;
+    return o->to.file;
 }
 
-// What is known of an open file; NULL: it is written as it is.
+// What is known of an open file; NULL: it is standard output.
 static struct output *output_find(const FILE *file) {
     struct output *o = outputs;
-    while (o != NULL && o->file != file) {
+    while (o != NULL && o->to.file != file) {
         o = o->next;
     }
     return o;
 }
 
-// Moves what was written to its place, or drops it.
-static bool output_end(struct output *o, bool ok) {
-    int why = errno;
-    if (ok && rename(o->part, o->target) != 0) {
-        ok  = false;
-        why = errno;
-    }
-    if (!ok) {
-        unlink(o->part);
-    }
+static void output_forget(struct output *o) {
     struct output *_Atomic *at = &outputs;
     while (*at != o) {
         at = &(*at)->next;
     }
     *at = o->next;
-    output_free(o);
-    errno = why;
-    return ok;
 }
 
 static bool output_close(FILE *file, bool ok) {
     struct output *o = output_find(file);
-    errno            = ok ? 0 : errno;
-    ok               = fflush(file) == 0 && !ferror(file) && ok;
-    if (file != stdout) {
-        ok = fclose(file) == 0 && ok;
+    if (o == NULL) {
+        errno = ok ? 0 : errno;
+        return fflush(file) == 0 && !ferror(file) && ok;
     }
-    return o != NULL ? output_end(o, ok) : ok;
+    ok = berth_replace_close(&o->to, ok);
+    output_forget(o);
+    free(o);
+    return ok;
 }
 
 int cli_close(FILE *file, const char *path, bool ok) {

@@ -12,19 +12,17 @@
 
 // Through the file format of plans, which has all that a plan has.
 static enum ggml_status plan_of(const struct session *session, const char *title, struct berth_plan_set **set) {
-    char *text              = NULL;
-    size_t size             = 0;
-    FILE *file              = open_memstream(&text, &size);
-    enum ggml_status status = file != NULL ? berth_sched_save(session->sched, file) : GGML_STATUS_ALLOC_FAILED;
-    if (file != NULL && fclose(file) != 0) {
+    struct berth_stream s;
+    enum ggml_status status = berth_stream_open(&s) ? berth_sched_save(session->sched, s.file) : GGML_STATUS_ALLOC_FAILED;
+    if (!berth_stream_close(&s)) {
         status = GGML_STATUS_ALLOC_FAILED;
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = berth_plan_read_json(text, size, title, set);
+        status = berth_plan_read_json(s.text, s.size, title, set);
     } else if (status == GGML_STATUS_ALLOC_FAILED) {
         berth_set_error("out of memory for the plan as text");
     }
-    free(text);
+    berth_stream_fini(&s);
     return status;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // run.c: `berth run [MODEL]`: a model goes on with a text, token by token, printed as they come.
 
+#include "base/base.h"
 #include "cli/help.h"
 #include "cli/map.h"
 #include "cli/models.h"
@@ -81,8 +82,6 @@ struct result {
     int64_t prompt_us, made_us;
     bool is_stopped; // by Ctrl-C
     bool is_full;    // the context has no position left
-    char *text;      // with --json
-    size_t n_text;
 };
 
 static int real(const char *name, const char *text, double max, double *out) {
@@ -277,13 +276,14 @@ static void print_line(const struct options *o, const struct cli_model *m, const
     fprintf(stderr, "; seed %" PRId64 "%s\n", o->seed, cli_colour(stderr, CLI_RESET));
 }
 
-static void print_json(const struct options *o, const struct cli_model *m, const struct result *r) {
+static void print_json(
+    const struct options *o, const struct cli_model *m, const struct result *r, const struct berth_stream *text) {
     fputs("{\"model\": ", stdout);
     cli_json_text(stdout, m->path);
     fputs(", \"prompt\": ", stdout);
     berth_json_write_text(o->prompt, o->prompt_size, stdout);
     fputs(", \"text\": ", stdout);
-    berth_json_write_text(r->text, r->n_text, stdout);
+    berth_json_write_text(text->text, text->size, stdout);
     printf(", \"prompt_tokens\": %" PRId64 ", \"prompt_per_second\": %.3f, \"tokens\": %" PRId64
            ", \"per_second\": %.3f, \"seed\": %" PRId64 ", \"stopped\": %s, \"memory\": ",
         r->n_prompt, per_second(r->n_prompt, r->prompt_us), r->n_made, per_second(r->n_decoded, r->made_us), o->seed,
@@ -297,8 +297,8 @@ static int run_text(const struct options *o, struct cli_model *m, const struct v
     struct result r          = {0};
     struct writer w          = {0};
     struct sampler sampler;
-    FILE *file = o->json ? open_memstream(&r.text, &r.n_text) : stdout;
-    bool ok    = file != NULL && writer_init(&w, vocab, file);
+    struct berth_stream text = {0};
+    bool ok                  = (!o->json || berth_stream_open(&text)) && writer_init(&w, vocab, o->json ? text.file : stdout);
     sampler_init(&sampler, (float) o->temperature, o->top_k, (float) o->top_p, (uint64_t) o->seed);
     if (ok && o->trace != NULL && berth_sched_trace_start(m->session->sched) != GGML_STATUS_SUCCESS) {
         ok = model_fail(&error, "%s", berth_last_error());
@@ -308,13 +308,13 @@ static int run_text(const struct options *o, struct cli_model *m, const struct v
     writer_fini(&w);
     sampler_fini(&sampler);
     if (o->json) {
-        ok = file != NULL && fclose(file) == 0 && ok;
+        ok = berth_stream_close(&text) && ok;
     } else if (r.n_made > 0 || (o->echo && ok)) {
         putchar('\n');
     }
     int code = CLI_OK;
     if (ok && o->json) {
-        print_json(o, m, &r);
+        print_json(o, m, &r, &text);
     } else if (ok) {
         ok = fflush(stdout) == 0;
         print_line(o, m, &r);
@@ -323,7 +323,7 @@ static int run_text(const struct options *o, struct cli_model *m, const struct v
         code = ferror(stdout) ? CLI_FAILURE // cli_finish tells of a full disk
                               : cli_fail(CLI_FAILURE, "%s", error.text[0] != '\0' ? error.text : "out of memory");
     }
-    free(r.text);
+    berth_stream_fini(&text);
     return code;
 }
 
@@ -336,13 +336,12 @@ static int write_map(const char *path, struct cli_model *m) {
         return file == NULL ? CLI_FAILURE
                             : cli_close(file, path, berth_sched_save(m->session->sched, file) == GGML_STATUS_SUCCESS);
     }
-    char *text     = NULL;
-    size_t size    = 0;
-    FILE *file     = open_memstream(&text, &size);
-    bool ok        = file != NULL && berth_sched_save(m->session->sched, file) == GGML_STATUS_SUCCESS;
-    ok             = (file == NULL || fclose(file) == 0) && ok;
-    const int code = ok ? cli_map_saved(text, size, m->path, path) : cli_fail(CLI_FAILURE, "%s: %s", path, berth_last_error());
-    free(text);
+    struct berth_stream s;
+    const bool is_saved = berth_stream_open(&s) && berth_sched_save(m->session->sched, s.file) == GGML_STATUS_SUCCESS;
+    const bool ok       = berth_stream_close(&s) && is_saved;
+    const int code      = ok ? cli_map_saved(s.text, s.size, m->path, path)
+                             : cli_fail(CLI_FAILURE, "%s: %s", path, is_saved ? "out of memory" : berth_last_error());
+    berth_stream_fini(&s);
     return code;
 }
 

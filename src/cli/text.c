@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // text.c: messages, numbers, and what kind of text or file something is.
 
+#include "base/base.h"
 #include "cli/cli.h"
 #include "plan/json.h"
 
@@ -9,7 +10,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 void cli_text(FILE *file, int width, const char *text) {
@@ -184,8 +184,9 @@ const char *cli_colour(FILE *file, enum cli_colour colour) {
 bool cli_starts_with(const char *path, const char *magic) {
     char found[16];
     const size_t n = strlen(magic);
-    struct stat st; // what is read from a pipe is gone
-    FILE *file    = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? fopen(path, "rb") : NULL;
+    uint64_t size;
+    const char *why;
+    FILE *file    = berth_file_open(path, &size, &why); // what is read from a pipe is gone
     const bool is = file != NULL && n <= sizeof found && fread(found, 1, n, file) == n && memcmp(found, magic, n) == 0;
     if (file != NULL) {
         fclose(file);

@@ -6,10 +6,8 @@
 #include "gguf/read.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define STEP_SIZE ((size_t) 8 << 20) // between two calls of the progress callback
@@ -24,34 +22,23 @@ struct berth_gguf_map {
 
 // Opens and maps; the descriptor is not needed afterwards.
 static bool file_map(struct berth_gguf_map *map, const char *path) {
-    struct stat st;
-    const int fd = path == NULL ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    uint64_t size;
+    const char *why = "no name";
+    const int fd    = path == NULL ? -1 : berth_file_open_fd(path, &size, &why);
     if (fd < 0) {
-        berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be opened: %s", path == NULL ? "(NULL)" : path,
-            path == NULL ? "no name" : strerror(errno));
+        berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be opened: %s", path == NULL ? "(NULL)" : path, why);
         return false;
     }
-    const char *why = NULL;
-    if (fstat(fd, &st) != 0) {
-        why = strerror(errno);
-    } else if (!S_ISREG(st.st_mode)) {
-        why = "it is no regular file";
-    } else if (st.st_size <= 0) {
-        why = "it is empty";
-    } else {
-        void *p = mmap(NULL, (size_t) st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (p == MAP_FAILED) {
-            why = strerror(errno);
-        } else {
-            map->bytes = p;
-            map->size  = (size_t) st.st_size;
-        }
-    }
+    void *p = size == 0 || size > SIZE_MAX ? MAP_FAILED : mmap(NULL, (size_t) size, PROT_READ, MAP_PRIVATE, fd, 0);
+    why     = size == 0 ? "it is empty" : size > SIZE_MAX ? "it is too large" : strerror(errno);
     close(fd);
-    if (why != NULL) {
+    if (p == MAP_FAILED) {
         berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be mapped: %s", path, why);
+        return false;
     }
-    return why == NULL;
+    map->bytes = p;
+    map->size  = (size_t) size;
+    return true;
 }
 
 // Every tensor's bytes are in the file; its data points there. The padding behind the last one may be missing.

@@ -248,10 +248,11 @@ struct gguf_context *gguf_init_from_file_ptr(FILE *file, struct gguf_init_params
 }
 
 struct gguf_context *gguf_init_from_file(const char *fname, struct gguf_init_params params) {
-    FILE *file = fname == NULL ? NULL : fopen(fname, "rb");
+    uint64_t size;
+    const char *why = "no name";
+    FILE *file      = fname == NULL ? NULL : berth_file_open(fname, &size, &why);
     if (file == NULL) {
-        berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be opened: %s", fname == NULL ? "(NULL)" : fname,
-            fname == NULL ? "no name" : strerror(errno));
+        berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be opened: %s", fname == NULL ? "(NULL)" : fname, why);
         return NULL;
     }
     struct gguf_source s;

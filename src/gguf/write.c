@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // write.c: a context as the bytes of a file. One pass serves all: counting, memory and a file differ in the sink only.
-// The file has the version of the context, tensors in their order, and padding of zeros.
+// The file has the version of the context, tensors in their order, and padding of zeros. What is there under its name stays until
+// the new one is whole (base/replace.c).
 
 #include "ggml-backend-impl.h"
 #include "gguf/context.h"
@@ -185,16 +186,13 @@ bool gguf_write_to_file(const struct gguf_context *ctx, const char *fname, bool 
         berth_fail(GGML_STATUS_FAILED, "gguf_write_to_file: the %s is NULL", ctx == NULL ? "context" : "name");
         return false;
     }
-    if (!only_meta && !data_is_given(ctx)) {
-        return false; // before a file that is there is emptied
-    }
-    FILE *file = fopen(fname, "wb");
-    if (file == NULL) {
+    struct berth_replace to;
+    if (!berth_replace_open(&to, fname)) {
         berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be opened to write: %s", fname, strerror(errno));
         return false;
     }
-    const bool ok = gguf_write_to_file_ptr(ctx, file, only_meta);
-    if (fclose(file) != 0 && ok) { // the last bytes are written only now
+    const bool ok = gguf_write_to_file_ptr(ctx, to.file, only_meta);
+    if (!berth_replace_close(&to, ok) && ok) { // the last bytes are written only now
         berth_fail(GGML_STATUS_FAILED, "gguf: %s: writing failed: %s", fname, strerror(errno));
         return false;
     }

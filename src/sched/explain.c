@@ -147,21 +147,19 @@ enum ggml_status berth_sched_explain_text(ggml_backend_sched_t sched, FILE *file
 }
 
 void sched_explain_log(struct ggml_backend_sched *sched) {
-    char *text  = NULL;
-    size_t size = 0;
-    FILE *file  = open_memstream(&text, &size);
-    if (file == NULL) {
+    struct berth_stream s;
+    if (!berth_stream_open(&s)) {
         return;
     }
-    explain_text(sched, sched->debug > 1, file);
-    if (fclose(file) == 0) {
-        for (char *line = text; line != NULL && *line != '\0';) {
+    explain_text(sched, sched->debug > 1, s.file);
+    if (berth_stream_close(&s)) {
+        for (char *line = s.text; line != NULL && *line != '\0';) {
             char *end = strchr(line, '\n');
             berth_log(GGML_LOG_LEVEL_DEBUG, "%.*s\n", (int) (end != NULL ? end - line : (ptrdiff_t) strlen(line)), line);
             line = end != NULL ? end + 1 : NULL;
         }
     }
-    free(text); // the C library's
+    berth_stream_fini(&s);
 }
 
 // ---- JSON ----

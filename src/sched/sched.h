@@ -225,6 +225,7 @@ struct ggml_backend_sched {
     bool is_tracing;
     struct sched_trace_event *trace;
     size_t n_trace, trace_cap;
+    size_t n_trace_lost; // events that there was no memory for
     int64_t trace_start_us;
     struct berth_sched_stats stats;
     int last_n_splits;

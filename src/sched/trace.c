@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// trace.c: a timeline of splits and copies in the Trace Event Format. A bar that cannot be kept for lack of memory is left out.
+// trace.c: a timeline of splits and copies in the Trace Event Format. A bar that cannot be kept for lack of memory is left out,
+// and said to be missing when the timeline is written.
 
 #include "sched/sched.h"
 
@@ -10,6 +11,7 @@
 
 void sched_trace_add(struct ggml_backend_sched *sched, const char *name, int split, int backend, size_t bytes, int64_t start_us) {
     if (!berth_grow((void **) &sched->trace, &sched->trace_cap, sched->n_trace + 1, sizeof sched->trace[0])) {
+        sched->n_trace_lost++;
         return;
     }
     const struct sched_split *s = &sched->cur->splits[split];
@@ -33,6 +35,7 @@ enum ggml_status berth_sched_trace_start(ggml_backend_sched_t sched) {
     }
     ggml_time_init();
     sched->n_trace        = 0;
+    sched->n_trace_lost   = 0;
     sched->trace_start_us = ggml_time_us();
     sched->is_tracing     = true;
     return GGML_STATUS_SUCCESS;
@@ -68,12 +71,17 @@ enum ggml_status berth_sched_trace_stop(ggml_backend_sched_t sched, FILE *file) 
         fprintf(file, ", \"args\": {\"split\": %d, \"nodes\": %d, \"bytes\": %zu}}", e->split, e->n_nodes, e->bytes);
     }
     fputs("\n]}\n", file);
+    const size_t n_all = sched->n_trace + sched->n_trace_lost;
     berth_free(sched->trace);
     sched->trace     = NULL;
     sched->n_trace   = 0;
     sched->trace_cap = 0;
     if (fflush(file) != 0 || ferror(file)) {
         return berth_fail(GGML_STATUS_FAILED, "berth_sched_trace_stop: the stream cannot be written");
+    }
+    if (sched->n_trace_lost > 0) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "berth_sched_trace_stop: for lack of memory %zu of %zu bars are missing",
+            sched->n_trace_lost, n_all);
     }
     return GGML_STATUS_SUCCESS;
 }

@@ -51,7 +51,7 @@ expect 0 '"ne": [3, 2], "offset": 0, "bytes": 24}' info --json $corpus/tensors
 expect 0 '"a", "b"]' info --all $corpus/strings
 expect 3 "No such file" info "$tmp/none"
 expect 3 "no GGUF file" info "$tmp/noise"
-expect 3 "the magic cannot be read: Is a directory, at offset 0" info "$tmp"
+expect 3 "cannot be opened: it is no regular file" info "$tmp"
 expect 3 "big-endian" info $corpus/big
 expect 3 "version 1 is no longer in use, 2 and 3 are read, at offset 4" info $corpus/v1
 

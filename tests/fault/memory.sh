@@ -1,0 +1,128 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# memory.sh BERTH PRELOAD [all]: every command with its N-th allocation failing, alone and with all that follow, libc's own
+# allocations included (preload.c). Never a signal, never a wait without end, and an exit code of 0 only with the whole output.
+# With `all` each N, else some of them. Runs in the root of the sources.
+
+berth=$1
+preload=$2
+which=${3:-some}
+tmp=$(mktemp -d) || exit 3
+trap 'rm -rf "$tmp"' EXIT
+model=models/tales-q8_0.gguf
+small=tests/data/plan/small.csv
+"$berth" plan $small -o "$tmp/plan.csv" > /dev/null || exit 3
+n=0
+n_bad=0
+
+# What the program may say or write, as it is expected; times and speeds are not the same twice.
+seen() { # FOLDER
+    for file in "$1"/*; do
+        printf '== %s\n' "${file##*/}"
+        case $file in
+            */err) ;;
+            */out | *.trace) sed 's/[0-9][0-9.e+-]*/0/g' "$file" ;;
+            *) cksum < "$file" ;;
+        esac
+    done
+}
+
+# COMMAND...: with the variables of the fault in the environment of the program alone; a folder for all it writes
+attempt() {
+    local folder=$tmp/got
+    rm -rf "$folder"
+    mkdir "$folder"
+    timeout 60 env LD_PRELOAD="$preload" FAULT_CALL=memory "${fault[@]}" "${settings[@]}" "$berth" "${@//@/$folder}" \
+        > "$folder/out" 2> "$folder/err" < /dev/null
+}
+
+failed() { # TEXT
+    echo "FAILED: berth $command with ${fault[0]}: $1: $(tail -c 300 "$tmp/got/err")"
+    n_bad=$((n_bad + 1))
+}
+
+# Captured graphs are a side of the work: without memory for one there is no file, not half of one.
+captures_are_whole() {
+    local file
+    for file in "$tmp"/good/*.ggraph; do
+        [ ! -e "$tmp/got/${file##*/}" ] || cmp -s "$file" "$tmp/got/${file##*/}" || return 1
+    done
+    for file in "$tmp"/got/*.ggraph; do
+        [ -e "$tmp/good/${file##*/}" ] || [ ! -e "$file" ] || return 1
+    done
+}
+
+judge() {
+    n=$((n + 1))
+    if [ "$code" -eq 124 ]; then
+        failed "it does not end"
+    elif [ "$code" -gt 4 ]; then
+        failed "exit code $code"
+    elif [ "$code" -ne 0 ] && [ ! -s "$tmp/got/err" ]; then
+        failed "exit code $code without a word"
+    elif [ ${#settings[@]} -gt 0 ]; then
+        captures_are_whole || failed "a captured graph is not whole"
+    elif [ "$code" -eq 0 ] && ! seen "$tmp/got" | cmp -s - "$tmp/good.seen"; then
+        failed "exit code 0, but the output is not the expected one: $(seen "$tmp/got" | diff "$tmp/good.seen" - | head -4)"
+    fi
+    if [ "$code" -ne 0 ] && find "$tmp/got" -name '*.part' | grep -q .; then
+        failed "half a file is left"
+    fi
+}
+
+scenario() { # COMMAND...; @ is the folder to write to
+    local calls i step mode
+    command=$*
+    fault=(FAULT_COUNT="$tmp/count")
+    attempt "$@" || { failed "exit code $? without a fault"; return; }
+    seen "$tmp/got" > "$tmp/good.seen"
+    rm -rf "$tmp/good"
+    mv "$tmp/got" "$tmp/good"
+    calls=$(cat "$tmp/count")
+    [ "$calls" -gt 10 ] || failed "only $calls allocations are seen"
+    step=1
+    if [ "$which" != all ]; then
+        step=$((calls / 6 + 1))
+    fi
+    for mode in FAULT_AT FAULT_FROM; do
+        for ((i = 1; i <= calls; i += step)); do
+            fault=("$mode=$i")
+            attempt "$@"
+            code=$?
+            judge
+        done
+        # the last ones are what becomes of the output
+        for ((i = calls - 3; i <= calls; i++)); do
+            [ "$which" != all ] && [ $i -gt 0 ] || continue
+            fault=("$mode=$i")
+            attempt "$@"
+            code=$?
+            judge
+        done
+    done
+}
+
+settings=()
+scenario run -s 1 -n 2 $model
+scenario run --json -s 1 -n 2 $model
+scenario run --trace @/run.trace -s 1 -n 2 $model
+scenario map $small -o @/map.html
+scenario map $small -o @/map.svg
+scenario map $model -o @/model.html
+scenario plan $small -o @/plan.csv
+scenario plan --json $small
+scenario plan --json $model
+scenario verify "$tmp/plan.csv"
+scenario gguf info $model
+scenario gguf info --json $model
+scenario gguf check $model
+scenario gguf quantize $model @/small.gguf q4_0
+scenario fit --memory 1G --json $model
+scenario explain $model
+scenario imatrix -c 8 --chunks 2 -o @/imatrix.gguf $model README.md
+scenario devices
+settings=(BERTH_CAPTURE="$tmp/got")
+scenario run -s 1 -n 2 $model
+
+echo "$n cases, $n_bad failed"
+[ $n_bad -eq 0 ]

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+// Files in and out: what is no regular file is refused without waiting; a file that is written replaces the old one whole or not
+// at all, with its rights; streams into memory tell when it runs out.
+
+#include "support/check.h"
+
+#include "base/base.h"
+#include "gguf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[64];
+
+static int setup(void **state) {
+    (void) state;
+    snprintf(folder, sizeof folder, "/tmp/berth-files-XXXXXX");
+    return mkdtemp(folder) != NULL ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void) state;
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command) == 0 ? 0 : -1;
+}
+
+static const char *path_of(const char *name) {
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void write_text(const char *path, const char *text) {
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void assert_text(const char *path, const char *text) {
+    char found[64] = "";
+    FILE *file     = fopen(path, "rb");
+    assert_non_null(file);
+    found[fread(found, 1, sizeof found - 1, file)] = '\0';
+    fclose(file);
+    assert_string_equal(found, text);
+}
+
+static void only_regular_files_come_in(void **state) {
+    (void) state;
+    uint64_t size;
+    const char *why;
+    write_text(path_of("a"), "12345");
+    FILE *file = berth_file_open(path_of("a"), &size, &why);
+    assert_non_null(file);
+    assert_int_equal(size, 5);
+    fclose(file);
+    assert_null(berth_file_open(path_of("none"), &size, &why));
+    assert_string_equal(why, strerror(ENOENT));
+    assert_null(berth_file_open(folder, &size, &why));
+    assert_string_equal(why, "it is no regular file");
+    assert_null(berth_file_open("/dev/zero", &size, &why));
+    assert_string_equal(why, "it is no regular file");
+
+    assert_int_equal(mkfifo(path_of("pipe"), 0600), 0);
+    alarm(20); // whoever waits for a writer waits for ever
+    assert_null(berth_file_open(path_of("pipe"), &size, &why));
+    assert_string_equal(why, "it is no regular file");
+    check_quiet();
+    assert_null(gguf_init_from_file(path_of("pipe"), (struct gguf_init_params){.no_alloc = true}));
+    assert_non_null(strstr(berth_last_error(), "it is no regular file"));
+    alarm(0);
+}
+
+static void replaces_whole_or_not_at_all(void **state) {
+    (void) state;
+    struct berth_replace to;
+    struct stat st;
+    const char *path = path_of("target");
+    write_text(path, "old");
+    assert_int_equal(chmod(path, 0604), 0);
+
+    assert_true(berth_replace_open(&to, path));
+    fputs("new", to.file);
+    fflush(to.file);
+    assert_text(path, "old"); // nobody sees what is not whole
+    assert_false(berth_replace_close(&to, false));
+    assert_text(path, "old");
+
+    assert_true(berth_replace_open(&to, path));
+    fputs("new", to.file);
+    assert_true(berth_replace_close(&to, true));
+    assert_text(path, "new");
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0604);
+
+    // through a link, which stays one
+    char link[128];
+    snprintf(link, sizeof link, "%s/link", folder);
+    assert_int_equal(symlink("target", link), 0);
+    assert_true(berth_replace_open(&to, link));
+    fputs("newer", to.file);
+    assert_true(berth_replace_close(&to, true));
+    assert_int_equal(lstat(link, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_text(link, "newer");
+
+    assert_false(berth_replace_open(&to, path_of("no/such")));
+    assert_int_equal(errno, ENOENT);
+    assert_false(berth_replace_open(&to, ""));
+    assert_true(berth_replace_open(&to, "/dev/full")); // written as it is
+    assert_null(to.part);
+    fputs("x", to.file);
+    assert_false(berth_replace_close(&to, true));
+    assert_int_equal(errno, ENOSPC);
+}
+
+static void replacing_without_memory(void **state) {
+    (void) state;
+    struct berth_replace to;
+    berth_alloc_watch(true);
+    for (int i = 1; i <= 2; i++) {
+        berth_alloc_fail_at(i);
+        assert_false(berth_replace_open(&to, path_of("x")));
+        assert_int_equal(errno, ENOMEM);
+        assert_int_equal(berth_alloc_alive(), 0);
+    }
+    berth_alloc_fail_at(0);
+    berth_alloc_watch(false);
+}
+
+// The disk is full in the middle of a model.
+static void gguf_keeps_the_old_file(void **state) {
+    (void) state;
+    check_quiet();
+    char path[128];
+    snprintf(path, sizeof path, "%s", path_of("model.gguf"));
+    write_text(path, "old");
+    struct gguf_context *g = gguf_init_empty();
+    char text[20000];
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    gguf_set_val_str(g, "much", text);
+
+    struct rlimit before, little;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    little          = before;
+    little.rlim_cur = 5000;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    const bool ok = gguf_write_to_file(g, path, true);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_false(ok);
+    assert_text(path, "old");
+
+    assert_true(gguf_write_to_file(g, path, true));
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, gguf_get_meta_size(g));
+    gguf_free(g);
+}
+
+static void streams_tell_of_missing_memory(void **state) {
+    (void) state;
+    struct berth_stream s;
+    assert_true(berth_stream_open(&s));
+    assert_true(berth_stream_close(&s));
+    assert_string_equal(s.text, "");
+    berth_stream_fini(&s);
+
+    berth_alloc_watch(true);
+    for (int i = 1, ok = 0; ok == 0; i++) {
+        berth_alloc_fail_at(i);
+        ok = berth_stream_open(&s);
+        for (int k = 0; ok && k < 30000; k++) {
+            fprintf(s.file, "%d,", k);
+        }
+        if (ok && (ok = berth_stream_close(&s)) != 0) {
+            assert_int_equal(s.size, 10 * 2 + 90 * 3 + 900 * 4 + 9000 * 5 + 20000 * 6);
+            assert_int_equal(strlen(s.text), s.size);
+            assert_true(i > 3);
+            berth_stream_fini(&s);
+        }
+        assert_int_equal(berth_alloc_alive(), 0);
+        assert_null(s.text);
+    }
+    berth_alloc_fail_at(0);
+    berth_alloc_watch(false);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_regular_files_come_in),
+        cmocka_unit_test(replaces_whole_or_not_at_all),
+        cmocka_unit_test(replacing_without_memory),
+        cmocka_unit_test(gguf_keeps_the_old_file),
+        cmocka_unit_test(streams_tell_of_missing_memory),
+    };
+    return cmocka_run_group_tests_name("files", tests, setup, teardown);
+}
