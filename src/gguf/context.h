@@ -14,6 +14,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/siphash.h"
 #include "gguf.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "GGUF is read and written as it lies in memory");
@@ -42,8 +43,9 @@ struct gguf_table {
     size_t n, n_cap;
     uint32_t *slots; // open addressing; index of an item + 1, 0 for none
     size_t n_slots;
-    size_t n_expected; // how many there will be, 0 if unknown: growing stops there
-    size_t name_at;    // bytes from an item to its name
+    size_t n_expected;            // how many there will be, 0 if unknown: growing stops there
+    size_t name_at;               // bytes from an item to its name
+    struct berth_siphash_key key; // of the names' hash, from the first slot on
 };
 
 #define GGUF_TABLE_MAX ((size_t) UINT32_MAX - 1)

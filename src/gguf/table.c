@@ -1,29 +1,11 @@
 // SPDX-License-Identifier: MIT
-// table.c: items in the order they came, found by name in constant time on average. Slots fill to three quarters; with a
-// known number of items the table ends at exactly that size, so a large file pays about 14 bytes an item.
+// table.c: items in the order they came, found by name in constant time on average, whatever the names: their hash has a secret
+// key (base/siphash.h). Slots fill to three quarters; with a known number of items the table ends at exactly that size, so a
+// large file pays about 14 bytes an item.
 
 #include "gguf/context.h"
 
 #include <string.h>
-
-// The seed differs from table to table, so that no file is made of names that all fall into one slot.
-static uint64_t hash_name(const struct gguf_table *table, const char *name) {
-    uint64_t h = (uint64_t) (uintptr_t) table * 0x9E3779B97F4A7C15u;
-    for (size_t n = strlen(name);;) {
-        uint64_t word    = 0;
-        const size_t end = n < sizeof word ? n : sizeof word;
-        memcpy(&word, name, end);
-        h = (h ^ word ^ (uint64_t) end << 56) * 0xD6E8FEB86659FD93u;
-        h ^= h >> 32;
-        if (n <= sizeof word) {
-            break;
-        }
-        n -= end;
-        name += end;
-    }
-    h *= 0xD6E8FEB86659FD93u;
-    return h ^ h >> 29;
-}
 
 static const char *name_of(const struct gguf_table *table, size_t i) {
     return (const char *) table->items[i] + table->name_at;
@@ -31,7 +13,7 @@ static const char *name_of(const struct gguf_table *table, size_t i) {
 
 // Slot to begin with: the hash's upper half scaled to the number of slots, which need not be a power of two.
 static size_t slot_of(const struct gguf_table *table, const char *name) {
-    return (size_t) ((hash_name(table, name) >> 32) * (uint64_t) table->n_slots >> 32);
+    return (size_t) ((berth_siphash_of(&table->key, name, strlen(name)) >> 32) * (uint64_t) table->n_slots >> 32);
 }
 
 static void slot_put(struct gguf_table *table, size_t i) {
@@ -77,6 +59,9 @@ static bool slots_grow(struct gguf_table *table) {
     uint32_t *slots      = berth_calloc(n_slots, sizeof *slots);
     if (slots == NULL) {
         return false;
+    }
+    if (table->slots == NULL) {
+        table->key = berth_siphash_key_new(table);
     }
     berth_free(table->slots);
     table->slots   = slots;

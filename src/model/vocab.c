@@ -8,18 +8,6 @@
 
 // ---- texts by their bytes ----
 
-static uint64_t hash_part(uint64_t hash, const char *text, size_t size) {
-    for (size_t i = 0; i < size; i++) {
-        hash = (hash ^ (unsigned char) text[i]) * 0x100000001b3u;
-    }
-    return hash;
-}
-
-static size_t slot_of(const struct text_table *table, uint64_t hash) {
-    hash ^= hash >> 32;
-    return (size_t) (hash * 0x9e3779b97f4a7c15u >> 20) & (table->n_slots - 1);
-}
-
 static bool is_text(const char *text, uint32_t size, const struct text_part *parts, int n_parts) {
     size_t at = 0;
     for (int i = 0; i < n_parts; i++) {
@@ -33,11 +21,11 @@ static bool is_text(const char *text, uint32_t size, const struct text_part *par
 
 static size_t slot_find(
     const struct text_table *table, const char *const *texts, const uint32_t *sizes, const struct text_part *parts, int n_parts) {
-    uint64_t hash = table->seed;
+    struct berth_siphash hash = berth_siphash_begin(&table->key);
     for (int i = 0; i < n_parts; i++) {
-        hash = hash_part(hash, parts[i].text, parts[i].size);
+        berth_siphash_add(&hash, parts[i].text, parts[i].size);
     }
-    size_t slot = slot_of(table, hash);
+    size_t slot = (size_t) berth_siphash_end(&hash) & (table->n_slots - 1);
     while (table->slots[slot] >= 0 && !is_text(texts[table->slots[slot]], sizes[table->slots[slot]], parts, n_parts)) {
         slot = (slot + 1) & (table->n_slots - 1);
     }
@@ -60,7 +48,7 @@ bool text_table_fill(struct text_table *table, const char *const *texts, const u
         table->n_slots *= 2;
     }
     table->slots = room_malloc(table->n_slots * sizeof *table->slots);
-    table->seed  = ((uint64_t) ggml_time_us() ^ (uint64_t) (uintptr_t) table->slots) * 0x9e3779b97f4a7c15u;
+    table->key   = berth_siphash_key_new(table->slots);
     if (table->slots == NULL) {
         return false;
     }

@@ -3,6 +3,7 @@
 // GPT-2's BPE over bytes (merges, words cut first). Files come from anywhere: every length and id is checked when it is read.
 #pragma once
 
+#include "base/siphash.h"
 #include "model/model.h"
 
 enum vocab_kind { VOCAB_SPM, VOCAB_BPE };
@@ -18,9 +19,9 @@ enum token_type { // as files number them
 
 // Texts by their bytes: open addressing, indices into a list of texts.
 struct text_table {
-    int32_t *slots; // -1: free
-    size_t n_slots; // a power of two
-    uint64_t seed;  // of the hash: a file cannot know which texts would collide
+    int32_t *slots;               // -1: free
+    size_t n_slots;               // a power of two
+    struct berth_siphash_key key; // of the hash: a file cannot know which texts would collide
 };
 
 struct vocab {

@@ -4,6 +4,7 @@
 #include "support/check.h"
 
 #include "base/base.h"
+#include "base/siphash.h"
 
 #include <pthread.h>
 
@@ -171,6 +172,32 @@ static void release_is_known_until_it_is_mixed(void **state) {
     assert_int_equal(berth_client_minor(), 0);
 }
 
+// The vectors of its authors, for two rounds and four; the same bytes in parts.
+static void siphash_is_siphash(void **state) {
+    (void) state;
+    struct berth_siphash_key key;
+    unsigned char bytes[64];
+    for (int i = 0; i < 64; i++) {
+        bytes[i] = (unsigned char) i;
+    }
+    memcpy(&key, bytes, sizeof key);
+    const uint64_t want[2] = {0x726FDB47DD0E0E31u, 0xA129CA6149BE45E5u}; // of no byte, and of 15
+    for (size_t part = 1; part <= 16; part++) {
+        for (int i = 0; i < 2; i++) {
+            struct berth_siphash s = berth_siphash_begin(&key);
+            s.n_rounds             = 2;
+            s.n_last               = 4;
+            for (size_t at = 0, n = i == 0 ? 0 : 15; at < n; at += part) {
+                berth_siphash_add(&s, bytes + at, n - at < part ? n - at : part);
+            }
+            assert_true(berth_siphash_end(&s) == want[i]);
+        }
+    }
+    assert_true(berth_siphash_of(&key, NULL, 0) == 0xABAC0158050FC4DCu);
+    const struct berth_siphash_key a = berth_siphash_key_new(&key), b = berth_siphash_key_new(&key);
+    assert_true(a.k[0] != b.k[0] && a.k[1] != b.k[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(alloc_fails_on_demand),
@@ -182,6 +209,7 @@ int main(void) {
         cmocka_unit_test(status_has_names),
         cmocka_unit_test(clock_runs),
         cmocka_unit_test(files_and_ids),
+        cmocka_unit_test(siphash_is_siphash),
         cmocka_unit_test(release_is_known_until_it_is_mixed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 // file says; every function with NULL and ids that are none; each allocation failing in turn.
 
 #include <malloc.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "support/gguf_sample.h"
@@ -462,6 +463,44 @@ static void every_call_takes_nonsense(void **state) {
     gguf_free(g);
 }
 
+// ---- names that fall into one slot ----
+
+// Names of PAIRS pairs of words, each pair one of two that leave the same behind in a hash which multiplies by odd numbers and
+// folds by 32 bits: what the top bit of the first word does, the second word undoes, whatever came before.
+static void put_colliding(char *name, int n_pairs, uint32_t which) {
+    for (int i = 0; i < n_pairs; i++, name += 16) {
+        memcpy(name, "aaaaaaaaaaaaaaaa", 16);
+        if ((which >> i & 1) != 0) {
+            name[7] ^= (char) 0x80;
+            name[15] ^= (char) 0x80;
+            name[11] ^= (char) 0x80;
+        }
+    }
+    *name = '\0';
+}
+
+static void colliding_names(void **state) {
+    (void) state;
+    enum { PAIRS = 15 };
+    struct bytes b = {0};
+    char name[16 * PAIRS + 1];
+    put_head(&b, 3, 0, (uint64_t) 1 << PAIRS);
+    for (uint32_t i = 0; i < (uint32_t) 1 << PAIRS; i++) {
+        put_colliding(name, PAIRS, i);
+        put_kv_u32(&b, name, i);
+    }
+    const clock_t start    = clock();
+    struct gguf_context *g = gguf_init_from_buffer(b.data, b.size, (struct gguf_init_params){.no_alloc = true});
+    const double seconds   = (double) (clock() - start) / CLOCKS_PER_SEC;
+    assert_non_null(g);
+    put_colliding(name, PAIRS, 12345);
+    assert_int_equal(gguf_get_val_u32(g, gguf_find_key(g, name)), 12345);
+    print_message("%zu bytes of names made to collide: %.3f s\n", b.size, seconds);
+    assert_true(seconds < 3);
+    gguf_free(g);
+    free(b.data);
+}
+
 // ---- memory that is not to be had ----
 
 // Reads, changes, copies and writes; true if nothing went wrong.
@@ -526,6 +565,7 @@ int main(void) {
         cmocka_unit_test(cut_off_at_every_byte),
         cmocka_unit_test(memory_is_bounded_by_the_header),
         cmocka_unit_test(every_call_takes_nonsense),
+        cmocka_unit_test(colliding_names),
         cmocka_unit_test(every_allocation_fails_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
