@@ -20,7 +20,7 @@ struct berth_plan_item {
     int64_t last;   // last step, inclusive (files of CSV name the step after it); last < first is refused
     uint64_t size;  // bytes, up to 2^62; 0 is allowed and takes no room
     uint64_t align; // the offset is a multiple of this; 0 counts as 1; need not be a power of two
-    uint64_t fixed; // the offset that the item must have, if it is_fixed
+    uint64_t fixed; // the offset that the item must have, up to 2^62, if it is_fixed
     int32_t alias;  // items of one group > 0 get the same offset and may overlap in time; 0: none
     int32_t pool;   // items of different pools never share memory and are planned apart
     bool is_fixed;

@@ -61,7 +61,8 @@ static float mean_of(float sum, float count) {
 // ---- GGUF ----
 
 static const char *read_gguf(struct imatrix *m, const struct berth_gguf_map *map) {
-    struct ggml_context *tensors = berth_gguf_map_tensors(map);
+    struct ggml_context *tensors    = berth_gguf_map_tensors(map);
+    const struct gguf_context *meta = berth_gguf_map_meta(map); // finds by name; a walk along all tensors each time would not end
     for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
         if (!cli_ends_with(t->name, SUMS)) {
             continue;
@@ -69,17 +70,19 @@ static const char *read_gguf(struct imatrix *m, const struct berth_gguf_map *map
         char name[GGML_MAX_NAME + sizeof COUNTS];
         const size_t size = strlen(t->name) - strlen(SUMS);
         snprintf(name, sizeof name, "%.*s" COUNTS, (int) size, t->name);
-        const struct ggml_tensor *counts = ggml_get_tensor(tensors, name);
-        const int64_t n_mats             = t->ne[1] * t->ne[2] * t->ne[3];
-        if (t->type != GGML_TYPE_F32 || counts == NULL || counts->type != GGML_TYPE_F32 || ggml_nelements(counts) != n_mats) {
+        const int64_t id     = gguf_find_tensor(meta, name);
+        const int64_t n_mats = t->ne[1] * t->ne[2] * t->ne[3];
+        if (t->type != GGML_TYPE_F32 || id < 0 || gguf_get_tensor_type(meta, id) != GGML_TYPE_F32 ||
+            gguf_get_tensor_size(meta, id) != (size_t) n_mats * sizeof(float)) {
             return "a sum has no count";
         }
-        struct entry *e = entry_add(m, t->name, size, (size_t) ggml_nelements(t));
+        const float *counts = berth_gguf_map_data(map, id);
+        struct entry *e     = entry_add(m, t->name, size, (size_t) ggml_nelements(t));
         if (e == NULL) {
             return "out of memory";
         }
         for (int64_t i = 0; i < ggml_nelements(t); i++) {
-            e->values[i] = mean_of(((const float *) t->data)[i], ((const float *) counts->data)[i / t->ne[0]]);
+            e->values[i] = mean_of(((const float *) t->data)[i], counts[i / t->ne[0]]);
         }
     }
     return m->n > 0 ? NULL : "it holds no importance matrix";

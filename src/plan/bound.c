@@ -253,6 +253,7 @@ enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
     if (p->chunk > 0 || p->n_fixed == 0) {
         return GGML_STATUS_SUCCESS;
     }
+    int32_t i_top = -1;
     for (int32_t i = 0; i < p->n; i++) {
         int64_t at = p->fixed[i] >= 0 ? p->fixed[i] : p->is_loose ? 0 : berth_plan_lowest_at(p, i, 0, INT64_MAX - p->size[i]);
         if (at >= 0 && at + p->size[i] > p->bound) {
@@ -261,8 +262,9 @@ enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
                 uint64_t end = (uint64_t) p->bound * pool->unit - pool->least_end;
                 pool->bound  = end > pool->bound ? end : pool->bound;
             }
-            pool->bound_step = section_step(pool, p->a[i]);
+            i_top = i;
         }
     }
+    pool->bound_step = i_top >= 0 ? section_step(pool, p->a[i_top]) : pool->bound_step;
     return GGML_STATUS_SUCCESS;
 }

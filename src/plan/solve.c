@@ -200,12 +200,26 @@ done:
     return status;
 }
 
+// Offsets go up to 2^62, as in files: what is planned can be written, read and verified.
+static enum ggml_status offsets_check(const struct solve *s, const int32_t *ids, int32_t n) {
+    for (int32_t k = 0; k < n; k++) {
+        if (s->offsets[ids[k]] > PLAN_SIZE_MAX) {
+            return berth_fail(GGML_STATUS_FAILED, "plan: item %d of %llu bytes would lie at offset %llu, past 2^62", ids[k],
+                (unsigned long long) s->items[ids[k]].size, (unsigned long long) s->offsets[ids[k]]);
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
 static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
     struct outcome out;
     bool again;
     enum ggml_status status = pool_try(s, ids, n, false, &out, &again);
     if (status == GGML_STATUS_SUCCESS && again) {
         status = pool_try(s, ids, n, true, &out, &again);
+    }
+    if (status == GGML_STATUS_SUCCESS && (out.peak > PLAN_SIZE_MAX || s->params.max_chunk > 0)) {
+        status = offsets_check(s, ids, n);
     }
     if (status != GGML_STATUS_SUCCESS) {
         return status;

@@ -139,5 +139,26 @@ if [ $? -ne 3 ]; then
     n_bad=$((n_bad + 1))
 fi
 
+# Many importance matrices: as long as they are many, not longer.
+if command -v python3 > /dev/null; then
+    cat > "$tmp/many.py" << 'END'
+import struct, sys
+n = 20000
+text = lambda s: struct.pack('<Q', len(s)) + s.encode()
+with open(sys.argv[1], 'wb') as f:
+    f.write(b'GGUF' + struct.pack('<IQQ', 3, 2 * n, 0))
+    for i in range(2 * n):
+        name = f'blk.{i // 2 % n}.x.weight' + ('.in_sum2' if i % 2 == 0 else '.counts')
+        f.write(text(name) + struct.pack('<IQIQ', 1, 1, 0, 32 * i))
+    f.write(b'\0' * (-f.tell() % 32) + b'\0' * (2 * n * 32))
+END
+    python3 "$tmp/many.py" "$tmp/many.gguf"
+    n=$((n + 1))
+    if ! (ulimit -t 3 && "$berth" gguf quantize --imatrix "$tmp/many.gguf" "$tmp/q8" "$tmp/many.q4" q4_0) > /dev/null 2> "$tmp/err"; then
+        echo "FAILED: berth gguf quantize --imatrix: 20000 matrices take more than 3 s: $(cat "$tmp/err")"
+        n_bad=$((n_bad + 1))
+    fi
+fi
+
 echo "$n cases, $n_bad failed"
 [ $n_bad -eq 0 ]

@@ -3,12 +3,14 @@
 // survives the failure of any allocation.
 
 #include "base/base.h"
+#include "berth-plan-io.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -83,6 +85,53 @@ static void test_refusals(void **state) {
     assert_refused(big, 9, NULL, "2^63");
     big[3].size--;
     assert_refused(big, 4, NULL, "2^63");
+}
+
+// What cannot be written into a file and verified is not planned.
+static void test_offsets_end_at_2_62(void **state) {
+    (void) state;
+    struct berth_plan_item x[3];
+    uint64_t off[3];
+    x[0] = x[1] = x[2] = item(0, 1, ((uint64_t) 1 << 61) + 1);
+    assert_refused(x, 3, NULL, "of 2305843009213693953 bytes would lie at offset 4611686018427387906, past 2^62");
+    for (int i = 0; i < 3; i++) {
+        x[i].size = (uint64_t) 1 << 61;
+    }
+    assert_int_equal(berth_plan_solve(x, 3, NULL, off, NULL), GGML_STATUS_SUCCESS);
+    char name[] = "x", *ids[3] = {name, name, name};
+    struct berth_plan_set set = {.items = x, .n_items = 3, .ids = ids, .offsets = off};
+    struct berth_plan_set *again;
+    struct berth_stream s;
+    assert_true(berth_stream_open(&s));
+    assert_int_equal(berth_plan_write_csv(&set, off, s.file), GGML_STATUS_SUCCESS);
+    assert_true(berth_stream_close(&s));
+    assert_int_equal(berth_plan_read_csv(s.text, s.size, "plan", &again), GGML_STATUS_SUCCESS);
+    assert_memory_equal(again->offsets, off, sizeof off);
+    berth_plan_set_free(again);
+    berth_stream_fini(&s);
+}
+
+// Each fixed end raises the bound, and asking for the step each time took as long as there are items.
+static void test_many_fixed(void **state) {
+    (void) state;
+    enum { N = 50000 };
+    struct berth_plan_item *x = calloc(N, sizeof *x);
+    uint64_t *off             = calloc(N, sizeof *off);
+    struct berth_plan_report r;
+    assert_true(x != NULL && off != NULL);
+    for (int i = 0; i < N; i++) {
+        x[i]          = item(i, i + 3, 64);
+        x[i].fixed    = (uint64_t) i * 64;
+        x[i].is_fixed = true;
+    }
+    const clock_t start = clock();
+    assert_int_equal(berth_plan_solve(x, N, NULL, off, &r), GGML_STATUS_SUCCESS);
+    const double seconds = (double) (clock() - start) / CLOCKS_PER_SEC;
+    assert_true(r.peak == (uint64_t) N * 64 && r.proven && r.bound_step == N - 1);
+    print_message("%d fixed items: %.3f s\n", N, seconds);
+    assert_true(seconds < 1);
+    free(off);
+    free(x);
 }
 
 static void test_large_sizes(void **state) {
@@ -317,6 +366,8 @@ int main(void) {
         cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_large_sizes),
+        cmocka_unit_test(test_offsets_end_at_2_62),
+        cmocka_unit_test(test_many_fixed),
         cmocka_unit_test(test_check_names_the_fault),
         cmocka_unit_test(test_chunks_and_pools),
         cmocka_unit_test(test_mixed_alignments),
