@@ -147,6 +147,13 @@
     GGML_TENSOR_LOCALS(int64_t, ne, dst, ne) \
     GGML_TENSOR_LOCALS(size_t, nb, dst, nb)
 
+// An argument that older programs do not give: those in C++ still build.
+#ifdef __cplusplus
+#    define GGML_SINCE(value) = value
+#else
+#    define GGML_SINCE(value)
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -966,7 +973,7 @@ GGML_API struct ggml_tensor *ggml_ssm_conv(struct ggml_context *ctx, struct ggml
 // K states are kept: those after the last K tokens, the final one first.
 GGML_API struct ggml_tensor *ggml_ssm_scan(struct ggml_context *ctx, struct ggml_tensor *s, struct ggml_tensor *x,
     struct ggml_tensor *dt, struct ggml_tensor *A, struct ggml_tensor *B, struct ggml_tensor *C, struct ggml_tensor *ids,
-    int64_t K);
+    int64_t K GGML_SINCE(1));
 GGML_API struct ggml_tensor *ggml_win_part(struct ggml_context *ctx, struct ggml_tensor *a, int w);
 GGML_API struct ggml_tensor *ggml_win_unpart(struct ggml_context *ctx, struct ggml_tensor *a, int w0, int h0, int w);
 GGML_API struct ggml_tensor *ggml_unary(struct ggml_context *ctx, struct ggml_tensor *a, enum ggml_unary_op op);

@@ -166,13 +166,12 @@ step_switch() {
     echo "== the switch: LD_LIBRARY_PATH names an installed Berth, the client is untouched"
     have_client || return
     node_folder stock
-    cmake --install "$build" --prefix "$work/installed" >"$work/log" || fail "install: $(cat "$work/log")"
     node_run stock "$shipped" "$work/$name.stock.json"
-    LD_LIBRARY_PATH=$(dirname "$(find "$work/installed" -name "libggml.$llama.so")") node_run stock "$shipped" "$work/$name.switch.json"
+    LD_LIBRARY_PATH=$(dirname "$(find "$root/installed" -name "libggml.$llama.so")") node_run stock "$shipped" "$work/$name.switch.json"
     printf '  '
     node tests/client/client.mjs compare "$work/$name.stock.json" "$work/$name.switch.json" || fail "switch"
     printf '  '
-    node tests/client/client.mjs libraries "$work/$name.switch.json" "$work/installed/" || fail "not all libraries are Berth's"
+    node tests/client/client.mjs libraries "$work/$name.switch.json" "$root/installed/" || fail "not all libraries are Berth's"
 }
 
 # logits_of FOLDER MODEL OUT WORD...
@@ -451,6 +450,7 @@ try_all() {
 
 rm -rf "$root"
 mkdir -p "$root"
+cmake --install "$build" --prefix "$root/installed" >"$root/log" || { cat "$root/log"; exit 1; } # for the switch
 # shellcheck disable=SC2086
 case " $* " in
     *" speed "*) for release in $releases; do try_release "$release" "$@"; done ;; # nothing else may run
