@@ -145,7 +145,12 @@ enum sched_match sched_memo_match(
     const int32_t n_listed = memo->n_nodes + memo->n_leafs;
     put                    = put && sched_has_places(sched, memo);
     bool all_put           = put;
+    // Tensors of small graphs are near already.
+    const int32_t n_fetched = memo->n_rows > 1500 ? memo->n_rows - RECORD_AHEAD : 0;
     for (int32_t r = 0; r < memo->n_rows; r++) {
+        if (r < n_fetched) {
+            record_fetch(memo->tensors_at[r + RECORD_AHEAD]);
+        }
         if (!same_row(sched, memo, r, r < n_listed)) {
             return SCHED_OTHER;
         }
