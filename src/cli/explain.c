@@ -2,12 +2,16 @@
 // explain.c: `berth explain MODEL`: where every op of a model's graphs runs, why, and what crosses between devices. Nothing is
 // loaded: the graphs are split as they would be.
 
+#include "cli/explain_fold.h"
 #include "cli/help.h"
 #include "cli/models.h"
 
 #include <getopt.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { LAYER = CLI_OWN };
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
@@ -16,7 +20,9 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_CACHE_TYPE,
     CLI_OPT_DEVICE,
     CLI_OPT_GPU_LAYERS,
-    CLI_OPT_JSON("print one JSON object: model, ctx, batch, decode, prompt"),
+    {.id = LAYER, .name = "layer", .value = "N", .what = "tell layer N alone, from 0"},
+    {.letter = 'a', .name = "all", .what = "tell every layer (default: layers that are alike once)"},
+    CLI_OPT_JSON("print one JSON object: model, ctx, batch, decode, prompt; every layer"),
     {0},
 };
 
@@ -32,11 +38,14 @@ const struct cli_help cli_explain_help = {
              "wants it, though its weight lies elsewhere\n  fallback        the device that should have run it does not support "
              "the op,\n                  its types or its memory",
     .options  = option_rows,
-    .examples = {{"Where does each op run?", "explain model.gguf"}, {"With a long context", "explain -c 32768 model.gguf"}},
+    .no       = "there is no such layer",
+    .examples = {{"Where does each op run?", "explain model.gguf"},
+        {"The fourth layer, with a long context", "explain --layer 3 -c 32768 model.gguf"}},
 };
 
 struct options {
     struct cli_model_options model;
+    int64_t layer; // or EXPLAIN_FOLDED, EXPLAIN_ALL
     bool json;
 };
 
@@ -44,6 +53,12 @@ struct options {
 static int parse(int argc, char **argv, struct options *o) {
     for (int c, code = CLI_OK; (c = cli_option_next(&cli_explain_help, argc, argv)) != CLI_END;) {
         switch (c) {
+            case LAYER:
+                if (!cli_parse_int(optarg, 0, INT32_MAX, &o->layer)) {
+                    return cli_usage("explain", "--layer '%s' is not a whole number from 0", optarg);
+                }
+                break;
+            case 'a': o->layer = EXPLAIN_ALL; break;
             case CLI_JSON: o->json = true; break;
             default:
                 if (!cli_model_option("explain", c, optarg, &o->model, &code)) {
@@ -58,26 +73,50 @@ static int parse(int argc, char **argv, struct options *o) {
     return cli_model_file("explain", argc, argv, &o->model);
 }
 
-static int explain(struct session *s, int64_t n_tokens, bool json) {
+static int split(struct session *s, int64_t n_tokens) {
     struct model_error error = {""};
     if (!session_graph(s, n_tokens, s->params.n_ctx, &error)) {
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
-    if (berth_sched_split(s->sched, s->graph) != GGML_STATUS_SUCCESS ||
-        (json ? berth_sched_explain_json : berth_sched_explain_text)(s->sched, stdout) != GGML_STATUS_SUCCESS) {
-        return ferror(stdout) ? CLI_FAILURE : cli_fail(CLI_FAILURE, "%s", berth_last_error()); // cli_finish tells of a full disk
-    }
-    return CLI_OK;
+    return berth_sched_split(s->sched, s->graph) == GGML_STATUS_SUCCESS ? CLI_OK
+                                                                        : cli_fail(CLI_FAILURE, "%s", berth_last_error());
 }
 
-static int explain_text(const struct cli_model *m) {
+static int tell_json(struct session *s, int64_t n_tokens) {
+    const int code = split(s, n_tokens);
+    if (code == CLI_OK && berth_sched_explain_json(s->sched, stdout) != GGML_STATUS_SUCCESS) {
+        return ferror(stdout) ? CLI_FAILURE : cli_fail(CLI_FAILURE, "%s", berth_last_error()); // cli_finish tells of a full disk
+    }
+    return code;
+}
+
+static int tell_text(struct session *s, int64_t n_tokens, int64_t layer) {
+    int code    = split(s, n_tokens);
+    char *text  = NULL;
+    size_t size = 0;
+    FILE *file  = code == CLI_OK ? open_memstream(&text, &size) : NULL;
+    if (code != CLI_OK) {
+        return code;
+    }
+    bool ok = file != NULL && berth_sched_explain_text(s->sched, file) == GGML_STATUS_SUCCESS;
+    ok      = (file == NULL || fclose(file) == 0) && ok;
+    if (!ok) {
+        code = cli_fail(CLI_FAILURE, "%s", file == NULL ? "out of memory for the text" : berth_last_error());
+    } else if (explain_fold(text, layer, stdout) == 0 && layer >= 0) {
+        code = cli_fail(CLI_NO, "there is no layer %" PRId64 ": there are %" PRId64 ", from 0", layer, s->model->params.n_layer);
+    }
+    free(text);
+    return code;
+}
+
+static int explain_text(const struct cli_model *m, int64_t layer) {
     struct session *s = m->session;
     printf("%s: %s, %" PRId64 " layers; one token over %" PRId64 " positions\n", m->path, m->model->params.arch,
         m->model->params.n_layer, s->params.n_ctx);
-    int code = explain(s, 1, false);
+    int code = tell_text(s, 1, layer);
     if (code == CLI_OK) {
         printf("\na batch of %" PRId64 " tokens over %" PRId64 " positions\n", s->params.n_batch, s->params.n_ctx);
-        code = explain(s, s->params.n_batch, false);
+        code = tell_text(s, s->params.n_batch, layer);
     }
     return code;
 }
@@ -87,17 +126,17 @@ static int explain_json(const struct cli_model *m) {
     fputs("{\"model\": ", stdout);
     cli_json_text(stdout, m->path);
     printf(", \"ctx\": %" PRId64 ", \"batch\": %" PRId64 ", \"decode\": ", s->params.n_ctx, s->params.n_batch);
-    int code = explain(s, 1, true);
+    int code = tell_json(s, 1);
     if (code == CLI_OK) {
         fputs(", \"prompt\": ", stdout);
-        code = explain(s, s->params.n_batch, true);
+        code = tell_json(s, s->params.n_batch);
     }
     puts("}");
     return code;
 }
 
 int cli_explain(int argc, char **argv) {
-    struct options o = {0};
+    struct options o = {.layer = EXPLAIN_FOLDED};
     struct cli_model m;
     int code = parse(argc, argv, &o);
     if (code >= 0) {
@@ -109,7 +148,7 @@ int cli_explain(int argc, char **argv) {
     }
     code = cli_model_session(&m, &o.model);
     if (code == CLI_OK) {
-        code = o.json ? explain_json(&m) : explain_text(&m);
+        code = o.json ? explain_json(&m) : explain_text(&m, o.layer);
     }
     cli_model_close(&m);
     return code;

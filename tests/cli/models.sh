@@ -140,7 +140,14 @@ expect 0 "CPU: weights 3.33 MiB (the file's own pages), cache 1.00 MiB, compute 
 expect 0 '"memory": [{"device": "CPU", "weights": ' plan --json $tales
 expect 0 '"alive": {"step": 26, "bytes": 5773344, "pieces": 8, "largest": [{"name": "blk.0.ffn.' plan --json $tales
 expect 0 "blk.3.attn.flash" plan -o - $tales
-expect 0 "blk.3.attn.sum (ADD" explain $tales
+expect 0 "  layers 1 to 2: 2 x the same " explain $tales
+expect 0 "  node 3 blk.0.attn.q_flat (MUL_MAT" explain $tales
+! grep -q "blk[.][12][.]" "$tmp/out" || { echo "FAILED: explain: layers that are alike are told twice"; n_bad=$((n_bad + 1)); }
+expect 0 "blk.2.ffn.up (MUL_MAT" explain --layer 2 $tales
+! grep -q "blk[.][013][.]" "$tmp/out" || { echo "FAILED: explain --layer 2: another layer is told"; n_bad=$((n_bad + 1)); }
+expect 1 "there is no layer 4: there are 4, from 0" explain --layer 4 $tales
+expect 2 "--layer 'x' is not a whole number" explain --layer x $tales
+expect 0 "blk.2.attn.sum (ADD" explain --all $tales
 ! grep -q "node_[0-9]" "$tmp/out" || { echo "FAILED: explain: tensors without names: $(grep -m 1 "node_[0-9]" "$tmp/out")"; n_bad=$((n_bad + 1)); }
 
 echo "$n cases, $n_bad failed"
