@@ -9,13 +9,13 @@
 // say which d and dmin to start from; from the best starts on, two steps are repeated: with both fixed each run takes the best of
 // the neighbouring (s, m); with those and the levels fixed, d and dmin are refitted by least squares over all 256. In the end one
 // s or m at a time moves while d and dmin follow. Kept only if better after rounding to halves. dmin < 0 is a block whose runs
-// sit above zero: tried where most do. Cost: about 100 roundings an element, three times that in hard blocks (frame.h).
+// sit above zero: tried where most do. Cost: about 40 roundings an element, ten times that in hard blocks (frame.h).
 #include "quant/scalar.h"
 #include "quant/vec.h"
 
 #include <string.h>
 
-enum { MAX_RUNS = 16, MAX_STARTS = 8, N_SHIFTS = 4, MAX_REACH = 5 };
+enum { MAX_RUNS = 16, MAX_STARTS = 8, MAX_SIDES = 13, MAX_REACH = 5 };
 
 static inline float clampf(float v, float lo, float hi) {
     return v < lo ? lo : v > hi ? hi : v;
@@ -208,11 +208,13 @@ static inline struct line fit_line(const float *x, const float *w, int len, floa
     return best;
 }
 
-static void write_levels(const float *x, int len, float scale, float offset, int q_max, uint8_t *q) {
+static void write_levels(const float *x, int len, float scale, float offset, float q_max, uint8_t *q) {
     const float inverse = reciprocal(scale);
-    for (int i = 0; i < len; i++) {
-        q[i] = (uint8_t) rintf(clampf((x[i] - offset) * inverse, 0.0f, (float) q_max));
+    v4i levels[8];
+    for (int i = 0; i < len / 4; i++) {
+        levels[i] = v4_int(snap(v4_load(x + 4 * i), inverse, offset, q_max));
     }
+    v4_store_bytes(levels, len, q);
 }
 
 // ---- a superblock ----
@@ -225,13 +227,25 @@ struct plan {
     int m[MAX_RUNS];
 };
 
+// How far a search goes. More than this little gains a hundredth of the error where neither weights nor elements are odd.
+struct effort {
+    int n_trials;              // of a run's line
+    int first_start, n_starts; // d and dmin tried, in steps from the largest scale
+    int n_kept;                // starts that are improved
+    int n_rounds, n_shifts;
+    int reach; // in the first round
+};
+static const struct effort plain_effort    = {4, -1, 3, 1, 1, 0, 1};
+static const struct effort weighted_effort = {4, -1, 4, 1, 2, 1, 1};
+static const struct effort hard_effort     = {16, -9, MAX_SIDES, MAX_STARTS, 4, 4, 2};
+
 struct search {
     const struct frame *f;
     int len;
     float q_max;
     int s_max;
     enum sign sign;
-    int n_starts;
+    struct effort effort;
     struct line own[MAX_RUNS];
     struct sums sums[MAX_RUNS]; // of the elements
 };
@@ -441,7 +455,7 @@ static inline float error_of(const struct search *z, int len, const struct side 
 
 // A start, kept in order of the error; of two that are close together, the better one.
 static void start(const struct search *z, const struct side *a, const struct side *b, struct plan *starts) {
-    const float most  = starts[z->n_starts - 1].error;
+    const float most  = starts[z->effort.n_kept - 1].error;
     const float error = z->len == 16 ? error_of(z, 16, a, b, most) : error_of(z, 32, a, b, most);
     if (!(error <= most)) {
         return;
@@ -450,7 +464,7 @@ static void start(const struct search *z, const struct side *a, const struct sid
     memcpy(p.s, a->integer, sizeof(p.s));
     memcpy(p.m, b->integer, sizeof(p.m));
     int last = 0;
-    while (last < z->n_starts - 1 && !is_beside(&starts[last], &p)) {
+    while (last < z->effort.n_kept - 1 && !is_beside(&starts[last], &p)) {
         last++;
     }
     if (p.error < starts[last].error) {
@@ -464,10 +478,9 @@ static void start(const struct search *z, const struct side *a, const struct sid
 
 // Choosing and refitting in turn, until neither gains.
 static void improve(const struct search *z, struct plan *best) {
-    enum { N_ROUNDS = 4 };
-    for (int round = 0; round < N_ROUNDS && (best->d != 0.0f || best->dmin != 0.0f); round++) {
+    for (int round = 0; round < z->effort.n_rounds && (best->d != 0.0f || best->dmin != 0.0f); round++) {
         struct plan p = *best;
-        choose_scales(z, round == 0 && z->f->hard ? 2 : 1, round == 0, best->error, &p);
+        choose_scales(z, round == 0 ? z->effort.reach : 1, round == 0, best->error, &p);
         *best = p.error < best->error ? p : *best;
         p     = *best;
         refit(z, &p);
@@ -547,7 +560,6 @@ static float only_value(const struct search *z, bool *mixed) {
 // ---- the search ----
 
 static struct plan search(struct search *z) {
-    enum { MIN_START = -9, END_START = 4 };
     struct plan starts[MAX_STARTS];
     struct plan best = {0};
     float scale      = 0.0f;
@@ -555,7 +567,7 @@ static struct plan search(struct search *z) {
     for (int r = 0; r < QK_K / z->len; r++) {
         const float *x     = z->f->x + r * z->len;
         const float *w     = z->f->w + r * z->len;
-        const int n_trials = z->f->hard ? 16 : 8;
+        const int n_trials = z->effort.n_trials;
         z->own[r] =
             z->len == 16 ? fit_line(x, w, 16, z->q_max, z->sign, n_trials) : fit_line(x, w, 32, z->q_max, z->sign, n_trials);
         scale  = z->own[r].scale > scale ? z->own[r].scale : scale;
@@ -563,28 +575,29 @@ static struct plan search(struct search *z) {
         sum_elements(z->f->x + r * z->len, z->f->w + r * z->len, z->len, &z->sums[r]);
     }
     choose_scales(z, 0, true, INFINITY, &best); // all zero
-    for (int i = 0; i < z->n_starts; i++) {
+    for (int i = 0; i < z->effort.n_kept; i++) {
         starts[i] = (struct plan){.error = INFINITY};
     }
     // The largest scale and offset become s_max, less, or more: clipped.
-    const float step                      = z->s_max < 32 ? 0.04f : 0.02f;
-    const int first                       = z->f->hard ? MIN_START : -1;
-    struct side as[END_START - MIN_START] = {{0}}, bs[END_START - MIN_START] = {{0}};
-    for (int i = first; i < END_START; i++) {
-        side_of_d(z, scale / (float) z->s_max * (1.0f + step * (float) i), &as[i - first]);
-        side_of_dmin(z, -offset / (float) z->s_max * (1.0f + step * (float) i), &bs[i - first]);
+    const float step = z->s_max < 32 ? 0.04f : 0.02f;
+    struct side as[MAX_SIDES], bs[MAX_SIDES];
+    const int n_sides = z->effort.n_starts;
+    for (int i = 0; i < n_sides; i++) {
+        const float factor = 1.0f + step * (float) (z->effort.first_start + i);
+        side_of_d(z, scale / (float) z->s_max * factor, &as[i]);
+        side_of_dmin(z, -offset / (float) z->s_max * factor, &bs[i]);
     }
-    for (int a = 0; a < END_START - first; a++) {
-        for (int b = 0; b < END_START - first; b++) {
+    for (int a = 0; a < n_sides; a++) {
+        for (int b = 0; b < n_sides; b++) {
             start(z, &as[a], &bs[b], starts);
         }
     }
-    for (int i = 0; i < z->n_starts; i++) {
+    for (int i = 0; i < z->effort.n_kept; i++) {
         if (starts[i].error == INFINITY) {
             break;
         }
         improve(z, &starts[i]);
-        for (int k = 0; k < N_SHIFTS && shift_scales(z, &starts[i]); k++) {
+        for (int k = 0; k < z->effort.n_shifts && shift_scales(z, &starts[i]); k++) {
         }
         best = starts[i].error < best.error ? starts[i] : best;
     }
@@ -615,8 +628,14 @@ static void unbias(const struct search *z, struct plan *p) {
 
 void berth_fit_affine_super(
     const struct frame *f, int len, int q_max, int s_max, uint8_t *s, uint8_t *m, uint8_t *q, uint16_t *d, uint16_t *dmin) {
-    struct search z = {
-        .f = f, .len = len, .q_max = (float) q_max, .s_max = s_max, .sign = NOT_ABOVE_ZERO, .n_starts = f->hard ? MAX_STARTS : 2};
+    struct search z  = {.f = f,
+         .len              = len,
+         .q_max            = (float) q_max,
+         .s_max            = s_max,
+         .sign             = NOT_ABOVE_ZERO,
+         .effort           = f->hard     ? hard_effort
+                             : f->uneven ? weighted_effort
+                                         : plain_effort};
     struct plan best = search(&z);
     int n_above      = 0;
     for (int r = 0; r < QK_K / len; r++) {
@@ -634,7 +653,7 @@ void berth_fit_affine_super(
     for (int r = 0; r < QK_K / len; r++) {
         s[r] = (uint8_t) best.s[r];
         m[r] = (uint8_t) best.m[r];
-        write_levels(f->x + r * len, len, best.d * (float) best.s[r], -best.dmin * (float) best.m[r], q_max, q + r * len);
+        write_levels(f->x + r * len, len, best.d * (float) best.s[r], -best.dmin * (float) best.m[r], z.q_max, q + r * len);
     }
     unbias(&z, &best);
     *d    = best.h;

@@ -7,6 +7,7 @@
 
 #include "quant/blocks.h"
 #include "quant/half.h"
+#include "quant/vec.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -42,42 +43,61 @@ static inline void berth_block_nan(void *block, size_t size, uint16_t *d) {
 // Sets uneven too. Were all alike, sum(v)^2 would be n * sum(v^2): squares of normal rows come to a third of that, weights of one
 // magnitude to more. Elements of one sign leave half of a grid unused.
 static inline bool frame_is_hard(struct frame *f, int n) {
-    float sum = 0.0f, power = 0.0f, power2 = 0.0f, weight2 = 0.0f;
-    for (int i = 0; i < n; i++) {
-        const float xx = f->x[i] * f->x[i];
-        sum += f->x[i];
+    v4f sum = v4_all(0.0f), power = sum, power2 = sum, weight2 = sum;
+    for (int i = 0; i < n; i += 4) {
+        const v4f x  = v4_load(f->x + i);
+        const v4f w  = v4_load(f->w + i);
+        const v4f xx = x * x;
+        sum += x;
         power += xx;
         power2 += xx * xx;
-        weight2 += f->w[i] * f->w[i];
+        weight2 += w * w;
     }
     const float count = (float) n;
-    f->uneven         = weight2 > 1.001f * count; // their mean is 1
-    return count < 0.25f * weight2 || power * power < 0.2f * count * power2 || sum * sum > 0.3f * count * power;
+    const float all   = v4_sum(sum);
+    const float p     = v4_sum(power);
+    f->uneven         = v4_sum(weight2) > 1.001f * count; // their mean is 1
+    return count < 0.25f * v4_sum(weight2) || p * p < 0.2f * count * v4_sum(power2) || all * all > 0.3f * count * p;
 }
 
-// False: some element is not finite. w: NULL or n weights; what is no positive number counts as next to nothing.
-static inline bool frame_init(struct frame *f, const float *x, const float *w, int n) {
-    float amax   = 0.0f;
+static inline void frame_weights(struct frame *f, const float *w, int n) {
     double total = 0.0;
     for (int i = 0; i < n; i++) {
-        if (!isfinite(x[i])) {
-            return false;
-        }
-        amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
-        total += w != NULL && w[i] > 0.0f && isfinite(w[i]) ? w[i] : 0.0f;
+        f->w[i] = 1.0f;
+        total += w[i] > 0.0f && isfinite(w[i]) ? w[i] : 0.0f;
     }
-    int exponent = 0;
+    for (int i = 0; i < n && total > 0.0; i++) {
+        const double wi = w[i] > 0.0f && isfinite(w[i]) ? w[i] / total * n : 0.0;
+        f->w[i]         = wi > 1e-12 ? (float) wi : 1e-12f;
+    }
+}
+
+// False: some element is not finite. w: NULL or n weights; what is no positive number counts as next to nothing. n: a multiple
+// of 4.
+static inline bool frame_init(struct frame *f, const float *x, const float *w, int n) {
+    float lo, hi;
+    if (!v4_range(x, n, &lo, &hi) || !isfinite(lo) || !isfinite(hi)) {
+        return false;
+    }
+    const float amax = hi > -lo ? fabsf(hi) : fabsf(lo);
+    int exponent     = 0;
     (void) frexpf(amax, &exponent);
     exponent           = amax > 0.0f ? exponent - 1 : 0;
     f->outer           = ldexp(1.0, exponent);
     const double inner = ldexp(1.0, -exponent);
-    for (int i = 0; i < n; i++) {
+    const bool simple  = exponent > -120 && exponent < 120; // a float has the factor
+    for (int i = 0; i < n && simple; i += 4) {
+        v4_store(f->x + i, v4_load(x + i) * v4_all((float) inner));
+    }
+    for (int i = 0; i < n && !simple; i++) {
         f->x[i] = (float) (x[i] * inner);
-        f->w[i] = 1.0f;
-        if (total > 0.0) {
-            const double wi = w[i] > 0.0f && isfinite(w[i]) ? w[i] / total * n : 0.0;
-            f->w[i]         = wi > 1e-12 ? (float) wi : 1e-12f;
+    }
+    if (w == NULL) {
+        for (int i = 0; i < n; i += 4) {
+            v4_store(f->w + i, v4_all(1.0f));
         }
+    } else {
+        frame_weights(f, w, n);
     }
     f->amax = (float) (amax * inner);
     f->hard = frame_is_hard(f, n);

@@ -135,6 +135,14 @@ static inline float error_at(const float *x, const float *w, int len, const stru
     BY_GRID(ERROR_AT);
 }
 
+static inline float power_of(const float *x, const float *w, int len) {
+    v4f sum = v4_all(0.0f);
+    for (int i = 0; i < len; i += 4) {
+        sum += v4_load(w + i) * v4_load(x + i) * v4_load(x + i);
+    }
+    return v4_sum(sum);
+}
+
 // The element of the largest magnitude, the first of equals.
 static inline float extreme(const float *x, int len) {
     const float amax = v4_largest(x, len);
@@ -146,8 +154,7 @@ static inline float extreme(const float *x, int len) {
 }
 
 // Best scale of the run without regard to what a half or an integer can hold; 0 for a run of zeros. n_trials: a multiple of 4.
-static float run_scale(const float *x, const float *w, int len, const struct grid *grid, int n_trials) {
-    enum { N_ROUNDS = 3 };
+static float run_scale(const float *x, const float *w, int len, const struct grid *grid, int n_ends, int n_trials, int n_rounds) {
     const float max = extreme(x, len);
     float best      = 0.0f;
     float scale     = 0.0f;
@@ -155,7 +162,10 @@ static float run_scale(const float *x, const float *w, int len, const struct gri
     if (max == 0.0f) {
         return 0.0f;
     }
-    for (int end = 0; end < 2; end++) {
+    const v4f inverse_max = v4_all(1.0f / max);
+    v4f gains             = v4_all(0.0f);
+    v4f scales            = gains;
+    for (int end = 0; end < n_ends; end++) {
         const float edge = end == 0 ? grid->lo : grid->hi;
         // From a little inside the end to beyond it; coarse grids gain more from clipping.
         const float from = (1.0f - 0.6f / fabsf(edge) - 0.04f) * edge;
@@ -163,18 +173,19 @@ static float run_scale(const float *x, const float *w, int len, const struct gri
         for (int t = 0; t < n_trials; t += 4) {
             const v4f ts = {(float) t, (float) (t + 1), (float) (t + 2), (float) (t + 3)};
             v4f as, bs;
-            project_4(x, w, len, grid, (v4_all(from) + v4_all(step) * ts) / v4_all(max), &as, &bs);
-            const v4f gains  = as * as / bs;
-            const v4f scales = as / bs;
-            for (int k = 0; k < 4; k++) {
-                if (bs[k] > 0.0f && as[k] * as[k] > best * bs[k]) {
-                    best  = gains[k];
-                    scale = scales[k];
-                }
-            }
+            project_4(x, w, len, grid, (v4_all(from) + v4_all(step) * ts) * inverse_max, &as, &bs);
+            // The largest element keeps a level other than zero: bs is none.
+            const v4f own    = as / bs;
+            const v4i better = own * as > gains;
+            gains            = v4_select(better, own * as, gains);
+            scales           = v4_select(better, own, scales);
         }
     }
-    for (int round = 0; round < N_ROUNDS && scale != 0.0f; round++) {
+    for (int k = 0; k < 4; k++) {
+        scale = gains[k] > best ? scales[k] : scale;
+        best  = gains[k] > best ? gains[k] : best;
+    }
+    for (int round = 0; round < n_rounds && scale != 0.0f; round++) {
         project(x, w, len, grid, 1.0f / scale, &a, &b);
         if (!(b > 0.0f && a * a > best * b)) {
             break;
@@ -193,9 +204,15 @@ struct run {
 
 static void write_levels(const float *x, int len, const struct grid *grid, float scale, uint8_t *q) {
     const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
-    for (int i = 0; i < len; i++) {
-        const float v = clampf(x[i] * inverse, grid->lo, grid->hi);
-        q[i]          = (uint8_t) (grid->values != NULL ? nearest_value(grid->values, v) : (int) (rintf(v) - grid->lo));
+    v4i levels[8];
+    for (int i = 0; i < len && grid->values != NULL; i++) {
+        q[i] = (uint8_t) nearest_value(grid->values, clampf(x[i] * inverse, grid->lo, grid->hi));
+    }
+    for (int i = 0; i < len / 4 && grid->values == NULL; i++) {
+        levels[i] = v4_int(snap(grid, v4_load(x + 4 * i) * v4_all(inverse)) - v4_all(grid->lo));
+    }
+    if (grid->values == NULL) {
+        v4_store_bytes(levels, len, q);
     }
 }
 
@@ -233,12 +250,9 @@ static inline float level(const struct grid *grid, int i) {
 
 // The scale to be written with the levels of this one, so that products keep their size (frame_growth).
 static uint16_t unbiased(const struct frame *f, int at, int len, const struct grid *grid, float scale) {
-    float a, b, xx = 0.0f;
-    for (int i = at; i < at + len; i++) {
-        xx += f->w[i] * f->x[i] * f->x[i];
-    }
+    float a, b;
     project(f->x + at, f->w + at, len, grid, 1.0f / scale, &a, &b);
-    scale *= frame_growth(f, xx, scale * a, 1.0f);
+    scale *= frame_growth(f, power_of(f->x + at, f->w + at, len), scale * a, 1.0f);
     return frame_round_half(f, &scale);
 }
 
@@ -272,7 +286,7 @@ uint16_t berth_fit_run(const struct frame *f, int at, int len, const struct grid
 
 // ---- a superblock ----
 
-enum { MAX_RUNS = 16, MAX_STARTS = 8, N_SHIFTS = 4, FINE_RUN = 16 };
+enum { MAX_RUNS = 16, MAX_STARTS = 8, FINE_RUN = 16 };
 
 struct plan {
     float d;
@@ -281,12 +295,26 @@ struct plan {
     int s[MAX_RUNS];
 };
 
+// How far a search goes on a fine grid; grids of few levels have curves, and take the last.
+struct effort {
+    int n_ends;              // of the grid where a run's largest element may go
+    int n_trials, n_settles; // of a run's own scale
+    int n_starts;            // d tried, a multiple of 4
+    int n_rounds, n_shifts;  // 0 rounds: the best start stands
+};
+static const struct effort quick_effort    = {1, 8, 0, 0, 0, 0}; // 3 bits, whose plain rows are quick too
+static const struct effort plain_effort    = {2, 4, 1, 4, 2, 0};
+static const struct effort weighted_effort = {2, 8, 1, 4, 2, 0};
+static const struct effort curve_effort    = {0, 0, 0, 16, 2, 0}; // all scales of a run are known
+static const struct effort hard_effort     = {2, 36, 3, 12, 5, 4};
+
 struct search {
     const struct frame *f;
     const struct grid *grid;
     int len, n_runs;
     int s_min;
     int n_starts;
+    struct effort effort;
     const struct curve *curves; // of the runs; NULL on fine grids
     int n_peaks[MAX_RUNS];      // best scales of each run
     float peak[MAX_RUNS][CURVE_PEAKS];
@@ -443,9 +471,11 @@ static void try_starts_4(const struct search *z, const float *d, struct plan *st
 
 // Both steps in turn, until neither gains.
 static void improve(const struct search *z, struct plan *best) {
-    enum { N_ROUNDS = 4 };
+    if (z->effort.n_rounds == 0) {
+        return;
+    }
     choose_scales(z, 1, best);
-    for (int round = 0; round < N_ROUNDS; round++) {
+    for (int round = 1; round < z->effort.n_rounds; round++) {
         struct plan p = *best;
         p.d           = refit(z, best);
         p.h           = frame_round_half(z->f, &p.d);
@@ -556,28 +586,36 @@ static float least_need(const struct curve *c, int n_peaks) {
 
 // The d to be written with the levels of the plan's, so that products keep their size (frame_growth).
 static uint16_t unbiased_super(const struct search *z, const struct plan *p) {
-    float xx = 0.0f, xy = 0.0f;
-    for (int i = 0; i < QK_K; i++) {
-        xx += z->f->w[i] * z->f->x[i] * z->f->x[i];
-    }
+    float xy = 0.0f;
     for (int r = 0; r < z->n_runs; r++) {
         const float scale = p->d * (float) p->s[r];
         float a, b;
         project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, reciprocal(scale), &a, &b);
         xy += scale * a;
     }
-    float d = p->d * frame_growth(z->f, xx, xy, 1.0f);
+    float d = p->d * frame_growth(z->f, power_of(z->f->x, z->f->w, QK_K), xy, 1.0f);
     return frame_round_half(z->f, &d);
 }
 
+static struct effort effort_of(const struct frame *f, const struct grid *grid) {
+    if (f->hard) {
+        return hard_effort;
+    }
+    if (grid->values != NULL) {
+        return curve_effort;
+    }
+    return f->uneven ? weighted_effort : n_levels(grid) <= 8 ? quick_effort : plain_effort;
+}
+
 uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid, int s_min, int8_t *s, uint8_t *q) {
-    enum { N_TRIALS = 48, N_HARD_TRIALS = 128, N_FINE_TRIALS = 12 };
+    enum { N_HARD_TRIALS = 128 };
     struct search z = {
         .f = f, .grid = grid, .len = len, .n_runs = QK_K / len, .s_min = s_min, .n_starts = f->hard ? MAX_STARTS : 1};
     struct plan best = {.d = 0.0f};
     struct plan starts[MAX_STARTS];
     struct curve curves[MAX_RUNS];
     float max = 0.0f;
+    z.effort  = effort_of(f, grid);
     z.curves  = n_levels(grid) <= 16 && (f->hard || grid->values != NULL) ? curves : NULL; // NULL: len is FINE_RUN
     for (int r = 0; r < z.n_runs; r++) {
         const float *x   = f->x + r * len;
@@ -588,7 +626,7 @@ uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid
             memcpy(z.peak[r], curves[r].peak, sizeof(z.peak[r]));
         } else if (amax != 0.0f) {
             z.n_peaks[r] = 1;
-            z.peak[r][0] = run_scale(x, f->w + r * len, len, grid, f->hard ? 36 : 12);
+            z.peak[r][0] = run_scale(x, f->w + r * len, len, grid, z.effort.n_ends, z.effort.n_trials, z.effort.n_settles);
         }
         const float need = z.curves != NULL ? least_need(&curves[r], z.n_peaks[r]) : z.n_peaks[r] > 0 ? z.peak[r][0] : 0.0f;
         max              = fabsf(need) > fabsf(max) ? need : max;
@@ -596,13 +634,13 @@ uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid
     for (int r = z.n_runs - 1; r > 0 && z.curves != NULL; r--) {
         z.rest[r - 1] = z.rest[r] + (z.n_peaks[r] > 0 ? curves[r].gain[0] : 0.0f);
     }
-    choose_scales(&z, 0, &best); // d = 0: what zeros leave
+    best.error = power_of(f->x, f->w, QK_K); // d = 0: what zeros leave
     for (int i = 0; i < z.n_starts; i++) {
         starts[i] = (struct plan){.error = INFINITY};
     }
     // The largest scale becomes s_min, a neighbour, or more: a run of few large elements may do with less.
     float d            = max / (1.5f * (float) s_min);
-    const int n_trials = f->hard ? N_HARD_TRIALS : N_TRIALS;
+    const int n_trials = f->hard ? N_HARD_TRIALS : z.effort.n_starts;
     const float factor = powf(3.0f, 1.0f / (float) n_trials);
     for (int t = 0; t < n_trials && max != 0.0f && z.curves != NULL; t++, d *= factor) {
         try_start(&z, d, starts);
@@ -610,16 +648,23 @@ uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid
             try_start(&z, -d, starts); // s reaches one further down than up
         }
     }
-    for (int t = 0; t < N_FINE_TRIALS && max != 0.0f && z.curves == NULL; t += 4) {
+    for (int t = 0; t < z.effort.n_starts && max != 0.0f && z.curves == NULL; t += 4) {
         float ds[4];
         for (int k = 0; k < 4; k++) {
             ds[k] = max / ((float) s_min + (f->hard ? 1.5f : 0.5f) * (float) (t + k));
         }
         try_starts_4(&z, ds, starts);
     }
+    if (z.effort.n_starts == 0 && max != 0.0f) {
+        best   = (struct plan){.d = max / (float) s_min, .error = INFINITY};
+        best.h = frame_round_half(f, &best.d);
+        for (int r = 0; r < z.n_runs; r++) {
+            best.s[r] = nearest_scale(z.peak[r][0] * reciprocal(best.d), s_min);
+        }
+    }
     for (int i = 0; i < z.n_starts && starts[i].d != 0.0f; i++) {
         improve(&z, &starts[i]);
-        for (int k = 0; k < N_SHIFTS && shift_scales(&z, &starts[i]); k++) {
+        for (int k = 0; k < z.effort.n_shifts && shift_scales(&z, &starts[i]); k++) {
         }
         best = starts[i].error < best.error ? starts[i] : best;
     }

@@ -121,6 +121,11 @@ static inline int v4_range(const float *x, int n, float *lo, float *hi) {
     return !v4_any(nan);
 }
 
+// To whole numbers; the lanes are whole already, and small.
+static inline v4i v4_int(v4f v) {
+    return __builtin_convertvector(v, v4i);
+}
+
 // The low bytes of n lanes, a multiple of 16.
 static inline void v4_store_bytes(const v4i *v, int n, uint8_t *out) {
     for (int j = 0; j < n / 4; j += 4) {
