@@ -44,9 +44,9 @@ static bool fit(int n_groups, bool shared_shift, const float *x, const float *w,
         for (int j = c * n_groups * GROUP; j < (c + 1) * n_groups * GROUP; j++) {
             amax = fabsf(f.x[j]) > amax ? fabsf(f.x[j]) : amax;
         }
-        // From clipping the largest element to a quarter, or further where few elements count.
-        cell->lo      = amax / (f.hard ? 32 : 4);
-        cell->hi      = amax * 1.5f;
+        // From clipping the largest element to a third, or further where few elements count.
+        cell->lo      = amax * (f.hard ? 1.0f / 32 : 0.3f);
+        cell->hi      = amax * (f.hard ? 1.5f : 0.8f);
         cell->n_units = shared_shift ? 1 : n_groups;
         cell->n_parts = 2 * n_groups;
         memset(cell->unit, 0, sizeof(cell->unit));
@@ -57,8 +57,8 @@ static bool fit(int n_groups, bool shared_shift, const float *x, const float *w,
             for (int down = 0; down < 2; down++) {
                 struct way *way           = &unit->way[down];
                 way->part[way->n_parts++] = (uint8_t) (2 * g + down);
-                berth_lattice_part(
-                    &lattice, f.x + at, f.w + at, down ? -shift : shift, false, cell->lo, cell->hi, &cell->part[2 * g + down]);
+                berth_lattice_part(&lattice, f.x + at, f.w + at, down ? -shift : shift, false, cell->lo, cell->hi,
+                    f.hard ? LATTICE_MAX_DEPTH : 1, &cell->part[2 * g + down]);
             }
         }
     }

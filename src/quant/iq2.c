@@ -63,14 +63,18 @@ static bool fit(const struct lattice *lattice, int n_units, bool even, const flo
         for (int j = c * n_units * GROUP; j < (c + 1) * n_units * GROUP; j++) {
             amax = f.x[j] > amax ? f.x[j] : amax;
         }
-        // From clipping the largest element to a third, to writing it as the least value.
-        cell->lo      = amax / 43 / 3;
-        cell->hi      = amax / 8;
+        // From clipping the largest element to half, to writing it below the largest value; where a block is hard from a third
+        // to the least value.
+        cell->lo      = (f.hard ? 0.33f : even ? 0.55f : 0.65f) * amax / 43;
+        cell->hi      = (f.hard ? 5.4f : even ? 1.6f : 1.4f) * amax / 43;
         cell->n_units = cell->n_parts = n_units;
         for (int u = 0; u < n_units; u++) {
             const int g   = c * n_units + u;
             cell->unit[u] = (struct unit){1, {{1, {(uint8_t) u}}}};
             berth_lattice_part(lattice, f.x + g * GROUP, f.w + g * GROUP, 0.0f, even && is_odd(out->sign[g]), cell->lo, cell->hi,
+                f.hard ? LATTICE_MAX_DEPTH
+                : even ? 2
+                       : 1,
                 &cell->part[u]);
         }
     }

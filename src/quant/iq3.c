@@ -34,13 +34,14 @@ struct result {
 
 // Parts 4u and 4u + 1 of a cell: the two groups of octet u as they are; 4u + 2 and 4u + 3: with one sign wrong.
 static void octet_init(const struct lattice *lattice, const struct frame *f, int octet, bool odd, struct cell *cell) {
-    const int u = octet % 4;
+    const int u     = octet % 4;
+    const int depth = f->hard ? LATTICE_MAX_DEPTH : 1;
     for (int h = 0; h < 2; h++) {
         const int at = octet * 8 + h * GROUP;
-        berth_lattice_part(lattice, f->x + at, f->w + at, 0.0f, false, cell->lo, cell->hi, &cell->part[4 * u + h]);
+        berth_lattice_part(lattice, f->x + at, f->w + at, 0.0f, false, cell->lo, cell->hi, depth, &cell->part[4 * u + h]);
         cell->part[4 * u + 2 + h].n = 0;
         if (odd) {
-            berth_lattice_part(lattice, f->x + at, f->w + at, 0.0f, true, cell->lo, cell->hi, &cell->part[4 * u + 2 + h]);
+            berth_lattice_part(lattice, f->x + at, f->w + at, 0.0f, true, cell->lo, cell->hi, depth, &cell->part[4 * u + 2 + h]);
         }
     }
     const uint8_t p = (uint8_t) (4 * u);
@@ -69,9 +70,9 @@ static bool fit(
         for (int j = c * CELL; j < (c + 1) * CELL; j++) {
             amax = f.x[j] > amax ? f.x[j] : amax;
         }
-        // From clipping the largest element to half, to writing it well below the largest value.
-        cells[c].lo      = 0.5f * amax / lattice->values[7];
-        cells[c].hi      = 3.0f * amax / lattice->values[7];
+        // From clipping the largest element a little to writing it well below the largest value; further where a block is hard.
+        cells[c].lo      = (f.hard ? 0.5f : 0.8f) * amax / lattice->values[7];
+        cells[c].hi      = (f.hard ? 3.0f : 1.5f) * amax / lattice->values[7];
         cells[c].n_units = 4;
         cells[c].n_parts = 16;
         for (int u = 0; u < 4; u++) {

@@ -228,8 +228,7 @@ static void envelope(const struct group *g, struct point i, struct point j, int 
 }
 
 void berth_lattice_part(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float lo,
-    float hi, struct part *part) {
-    enum { DEPTH = 3 }; // 1 + 2^3 steps at most
+    float hi, int depth, struct part *part) {
     struct group g;
     group_init(lattice, x, w, shift, flipped, &g);
     const struct point first = highest(&g, lo, -INFINITY);
@@ -238,7 +237,7 @@ void berth_lattice_part(const struct lattice *lattice, const float *x, const flo
     put_step(first, 0.0f, part);
     // No last point: there is but one scale, zero.
     if (last.index >= 0 && last.index != first.index && first.b > last.b) {
-        envelope(&g, first, last, DEPTH, part);
+        envelope(&g, first, last, depth, part);
     }
 }
 

@@ -9,7 +9,13 @@
 
 #include "quant/frame.h"
 
-enum { LATTICE_MAX_CELLS = 16, LATTICE_MAX_UNITS = 4, LATTICE_MAX_PARTS = 16, LATTICE_MAX_STEPS = 9 };
+enum {
+    LATTICE_MAX_CELLS = 16,
+    LATTICE_MAX_UNITS = 4,
+    LATTICE_MAX_PARTS = 16,
+    LATTICE_MAX_DEPTH = 3,
+    LATTICE_MAX_STEPS = 1 + (1 << LATTICE_MAX_DEPTH)
+};
 
 // A codebook: words of dim fields of n_bits, each numbering one of n_values values, and its runs (grids.h).
 struct lattice {
@@ -56,9 +62,9 @@ struct cell {
 
 // Fills the part for dim elements. x: signed, or magnitudes where signs are kept apart. shift is added to every value. flipped:
 // one element, the one that costs least, is written with the wrong sign. Scales from lo to hi are told apart; beyond, the ends
-// hold.
+// hold. depth: 1 + 2^depth steps at most; LATTICE_MAX_DEPTH where a block is hard.
 void berth_lattice_part(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float lo,
-    float hi, struct part *part);
+    float hi, int depth, struct part *part);
 
 // The point of a part (an index into the codebook) at one scale; -1 for a scale that the cell was not made for.
 int berth_lattice_point(const struct cell *cell, int part, float scale);
