@@ -240,7 +240,7 @@ static enum ggml_status node_check(struct berth_span_walk *walk, const struct gg
     if (BERTH_LIKELY(row != NULL && row->run != NULL) && node_check_tensors(walk, row, node, i) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
-    if (BERTH_UNLIKELY(row == NULL || (row->supports != NULL && !row->supports(node)))) {
+    if (BERTH_UNLIKELY(row == NULL || !cpu_row_supports(row, node))) {
         return cpu_error(GGML_STATUS_FAILED, "node %d '%s': the CPU backend does not compute %s on %s and %s to %s", i,
             node->name, ggml_op_name(node->op), node->src[0] != NULL ? ggml_type_name(node->src[0]->type) : "nothing",
             node->src[1] != NULL ? ggml_type_name(node->src[1]->type) : "nothing", ggml_type_name(node->type));
@@ -303,7 +303,7 @@ struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_thread
     for (int i = 0; i < cgraph->n_nodes; i++) { // those that graph_check will refuse want nothing
         const struct ggml_tensor *node = cgraph->nodes[i];
         const struct cpu_op_row *row   = node != NULL && !berth_poisoned(node) ? node_row(node) : NULL;
-        if (row != NULL && (row->supports == NULL || row->supports(node))) {
+        if (row != NULL && cpu_row_supports(row, node)) {
             needs_add(&needs, row, node);
         }
     }

@@ -161,6 +161,10 @@ static inline char *cpu_row_repeat(const struct ggml_tensor *t, struct cpu_row_p
 static inline bool cpu_is_empty(const struct ggml_tensor *t) {
     return (t->ne[0] == 0) | (t->ne[1] == 0) | (t->ne[2] == 0) | (t->ne[3] == 0);
 }
+// A result without elements asks nothing of its sources: it is not run.
+static inline bool cpu_row_supports(const struct cpu_op_row *row, const struct ggml_tensor *op) {
+    return row->supports == NULL || cpu_is_empty(op) || row->supports(op);
+}
 static inline bool cpu_are_same_shape(const struct ggml_tensor *a, const struct ggml_tensor *b) {
     return ((a->ne[0] ^ b->ne[0]) | (a->ne[1] ^ b->ne[1]) | (a->ne[2] ^ b->ne[2]) | (a->ne[3] ^ b->ne[3])) == 0;
 }

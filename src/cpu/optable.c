@@ -21,7 +21,7 @@ void cpu_optable_init(void) {
 
 bool cpu_supports_op(const struct ggml_tensor *op) {
     const struct cpu_op_row *row = cpu_op_row(op->op);
-    return row != NULL && (row->supports == NULL || row->supports(op));
+    return row != NULL && cpu_row_supports(row, op);
 }
 
 int cpu_tasks_by_size(const struct ggml_tensor *op, int n_threads) {

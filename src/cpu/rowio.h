@@ -17,6 +17,23 @@ static inline bool cpu_is_f32_dense(const struct ggml_tensor *t) {
     return t->type == GGML_TYPE_F32 && t->nb[0] == sizeof(float);
 }
 
+// Elements of a row follow each other; of a single one the stride says nothing.
+static inline bool cpu_rows_are_dense(const struct ggml_tensor *t) {
+    return t->nb[0] == ggml_type_size(t->type) || t->ne[0] == 1;
+}
+
+// Element i of the first row, whatever the stride.
+static inline float cpu_f32_at(const struct ggml_tensor *t, int64_t i) {
+    float v;
+    memcpy(&v, (const char *) t->data + (size_t) i * t->nb[0], sizeof v);
+    return v;
+}
+static inline int32_t cpu_i32_at(const struct ggml_tensor *t, int64_t i) {
+    int32_t v;
+    memcpy(&v, (const char *) t->data + (size_t) i * t->nb[0], sizeof v);
+    return v;
+}
+
 // n floats starting at element i0 of a row: where they lie, if they are dense f32, else widened into buf. A quantised row is
 // dense, and i0 the start of a block.
 const float *cpu_row_widen(

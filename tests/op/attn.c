@@ -22,6 +22,8 @@ struct attn {
     int64_t mask_heads, mask_seqs;
     float max_bias, softcap;
     bool sinks, cache, specials;
+    enum ggml_prec prec;
+    int n_kv_max;
 };
 
 static struct ggml_tensor *mask_of(struct op_build *b, int kind, const int64_t *ne) {
@@ -33,7 +35,7 @@ static struct ggml_tensor *mask_of(struct op_build *b, int kind, const int64_t *
                             : kind == ROW_CLOSED ? token == 0 || key < ne[0] / 3
                                                  : false;
         if (closed) {
-            ((uint16_t *) mask->data)[i] = 0xfc00;
+            *(uint16_t *) op_at(mask, i) = 0xfc00;
         }
     }
     return mask;
@@ -64,6 +66,8 @@ static struct ggml_tensor *build_attn(struct op_build *b, const void *arg) {
     if (c->sinks) {
         ggml_flash_attn_ext_add_sinks(t, op_input_range(b, GGML_TYPE_F32, NE(c->n_head, 1, 1, 1), -1.0f, 3.0f));
     }
+    ggml_prec_set_acc(t, c->prec);
+    ggml_flash_attn_ext_set_n_kv_max(t, c->n_kv_max);
     return t;
 }
 
@@ -81,14 +85,14 @@ static void plain_cases(struct op_suite *s) {
             for (int mask = NO_MASK; mask <= ROW_CLOSED; mask++) {
                 for (int variant = 0; variant < 5; variant++) {
                     const int64_t *z = sizes[i];
-                    struct attn c    = {
-                           z[0], z[1], z[2], z[3], z[4], z[5], z[6], types[t], types[t], mask, 1, 1, 0, 0, false, false, false};
-                    c.sinks      = variant == 1;
-                    c.mask_heads = variant == 1 ? c.n_head : 1;
-                    c.mask_seqs  = variant == 2 ? c.n_seq : 1;
-                    c.softcap    = variant == 2 ? 10.0f : 0.0f;
-                    c.max_bias   = variant == 3 ? 8.0f : 0.0f;
-                    c.cache      = variant == 4;
+                    struct attn c = {z[0], z[1], z[2], z[3], z[4], z[5], z[6], types[t], types[t], mask, 1, 1, 0, 0, false, false,
+                        false, GGML_PREC_DEFAULT, 0};
+                    c.sinks       = variant == 1;
+                    c.mask_heads  = variant == 1 ? c.n_head : 1;
+                    c.mask_seqs   = variant == 2 ? c.n_seq : 1;
+                    c.softcap     = variant == 2 ? 10.0f : 0.0f;
+                    c.max_bias    = variant == 3 ? 8.0f : 0.0f;
+                    c.cache       = variant == 4;
                     op_case(s, "FLASH_ATTN_EXT",
                         op_text("size %zu %s mask %d variant %d", i, ggml_type_name(types[t]), mask, variant), tolerance(&c),
                         build_attn, &c);
@@ -97,12 +101,24 @@ static void plain_cases(struct op_suite *s) {
         }
     }
     for (int64_t n_head = 1; n_head < 20; n_head += 3) {
-        const struct attn c = {
-            32, 32, 50, n_head, n_head, 3, 1, GGML_TYPE_F32, GGML_TYPE_F32, SPARSE, 1, 1, 6.0f, 0, false, false, false};
+        const struct attn c = {32, 32, 50, n_head, n_head, 3, 1, GGML_TYPE_F32, GGML_TYPE_F32, SPARSE, 1, 1, 6.0f, 0, false,
+            false, false, GGML_PREC_DEFAULT, 0};
         op_case(s, "FLASH_ATTN_EXT", op_text("slopes of %d heads", (int) n_head), OP_F32, build_attn, &c);
     }
-    const struct attn special = {64, 64, 50, 4, 4, 3, 1, GGML_TYPE_F32, GGML_TYPE_F32, NO_MASK, 1, 1, 0, 0, false, false, true};
+    const struct attn special = {
+        64, 64, 50, 4, 4, 3, 1, GGML_TYPE_F32, GGML_TYPE_F32, NO_MASK, 1, 1, 0, 0, false, false, true, GGML_PREC_DEFAULT, 0};
     op_case(s, "FLASH_ATTN_EXT", "specials", OP_F32, build_attn, &special);
+}
+
+// Precisions other than f32 end the reference's process; n_kv_max changes nothing on a CPU.
+static void slot_cases(struct op_suite *s) {
+    static const enum ggml_prec precs[] = {GGML_PREC_F32, GGML_PREC_BF16, GGML_PREC_F16, GGML_PREC_Q8, GGML_PREC_Q4};
+    for (size_t i = 0; i < N(precs); i++) {
+        struct attn c = {64, 64, 50, 4, 2, 5, 1, GGML_TYPE_F16, GGML_TYPE_F16, SPARSE, 1, 1, 0, 0, false, false, false, precs[i],
+            i % 2 ? 50 : 0};
+        op_case(
+            s, "FLASH_ATTN_EXT", op_text("precision %d n_kv_max %d", (int) precs[i], c.n_kv_max), tolerance(&c), build_attn, &c);
+    }
 }
 
 static bool is_weight(int t) {
@@ -118,7 +134,7 @@ static void quantised_cases(struct op_suite *s) {
                 variant < 3    ? 1
                             : variant == 5 ? 66
                                            : 6,
-                            1, type, type, CAUSAL, 1, 1, 0, 0, false, false, false};
+                            1, type, type, CAUSAL, 1, 1, 0, 0, false, false, false, GGML_PREC_DEFAULT, 0};
             c.mask                    = variant == 0 ? NO_MASK : CAUSAL;
             c.k                       = variant % 3 == 2 ? GGML_TYPE_F16 : type;
             c.v                       = variant % 3 == 1 ? GGML_TYPE_F16 : type;
@@ -158,6 +174,7 @@ static void indexer_cases(struct op_suite *s) {
 
 void op_suite_attn(struct op_suite *s) {
     plain_cases(s);
+    slot_cases(s);
     quantised_cases(s);
     indexer_cases(s);
 }

@@ -73,7 +73,7 @@ static struct ggml_tensor *build(struct op_build *b, const void *arg) {
                 op_input(b, GGML_TYPE_F32, NE(n[0], c->in, 1, 1)), s[0], 0, 1);
         default:
             return ggml_conv_transpose_2d_p0(ctx, op_input(b, c->kernel, NE(k[0], k[1], c->out, c->in)),
-                op_input(b, GGML_TYPE_F32, NE(n[0], n[1], c->in, 1)), s[0]);
+                op_input(b, GGML_TYPE_F32, NE(n[0], n[1], c->in, c->batch)), s[0]);
     }
 }
 

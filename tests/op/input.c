@@ -68,8 +68,63 @@ static struct ggml_tensor *filled(struct op_build *b, struct ggml_tensor *t, flo
     return t;
 }
 
+// The layout of the next input.
+static enum op_layout layout_next(struct op_build *b) {
+    const int i = b->n_inputs++;
+    return b->which < 0 || b->which == i ? b->layout : OP_AS_BUILT;
+}
+
+// A tensor whose memory is larger than its elements need: step of them from one of a row to the next, `more` further elements a
+// row, and a row more a plane.
+static struct ggml_tensor *apart(struct op_build *b, enum ggml_type type, const int64_t *ne, int64_t step, int64_t more) {
+    const bool planes         = more > 0 && ne[2] * ne[3] > 1;
+    struct ggml_tensor *whole = ggml_new_tensor(b->ctx, type, 4, NE(step * ne[0] + more, ne[1] + planes, ne[2], ne[3]));
+    memset(whole->data, 0, ggml_nbytes(whole));
+    struct ggml_tensor *t = ggml_view_tensor(b->ctx, whole);
+    memcpy(t->ne, ne, sizeof t->ne);
+    t->nb[0] *= (size_t) step;
+    return t;
+}
+
+static struct ggml_tensor *swapped(struct op_build *b, enum ggml_type type, const int64_t *ne, int i, int j) {
+    int64_t in_memory[4] = {ne[0], ne[1], ne[2], ne[3]};
+    in_memory[i]         = ne[j];
+    in_memory[j]         = ne[i];
+    int axes[4]          = {0, 1, 2, 3};
+    axes[i]              = j;
+    axes[j]              = i;
+    return ggml_permute(b->ctx, ggml_new_tensor(b->ctx, type, 4, in_memory), axes[0], axes[1], axes[2], axes[3]);
+}
+
+static struct ggml_tensor *empty(struct op_build *b, enum ggml_type type, const int64_t *ne, int axis) {
+    int64_t none[4] = {ne[0], ne[1], ne[2], ne[3]};
+    none[axis]      = 0;
+    return ggml_new_tensor(b->ctx, type, 4, none);
+}
+
+// Blocks stay whole: a quantised row keeps its elements together.
+static struct ggml_tensor *laid_out(struct op_build *b, enum ggml_type type, const int64_t *ne) {
+    const enum op_layout layout = layout_next(b);
+    const int64_t blck          = ggml_blck_size(type);
+    switch (layout) {
+        case OP_STRIDED: return blck > 1 ? apart(b, type, ne, 1, blck) : apart(b, type, ne, 2, 0);
+        case OP_HOLES: return apart(b, type, ne, 1, 3 * blck);
+        case OP_SWAP_01: return blck > 1 ? swapped(b, type, ne, 1, 2) : swapped(b, type, ne, 0, 1);
+        case OP_SWAP_02: return blck > 1 ? swapped(b, type, ne, 2, 3) : swapped(b, type, ne, 0, 2);
+        case OP_SWAP_03: return blck > 1 ? swapped(b, type, ne, 1, 3) : swapped(b, type, ne, 0, 3);
+        case OP_SWAP_12: return swapped(b, type, ne, 1, 2);
+        case OP_SWAP_13: return swapped(b, type, ne, 1, 3);
+        case OP_SWAP_23: return swapped(b, type, ne, 2, 3);
+        case OP_EMPTY_0:
+        case OP_EMPTY_1:
+        case OP_EMPTY_2:
+        case OP_EMPTY_3: return empty(b, type, ne, (int) (layout - OP_EMPTY_0));
+        default: return ggml_new_tensor(b->ctx, type, 4, ne);
+    }
+}
+
 struct ggml_tensor *op_input_range(struct op_build *b, enum ggml_type type, const int64_t *ne, float lo, float hi) {
-    return filled(b, ggml_new_tensor(b->ctx, type, 4, ne), lo, hi);
+    return filled(b, laid_out(b, type, ne), lo, hi);
 }
 
 struct ggml_tensor *op_input(struct op_build *b, enum ggml_type type, const int64_t *ne) {
@@ -91,8 +146,17 @@ struct ggml_tensor *op_input_swapped(struct op_build *b, enum ggml_type type, co
     return ggml_transpose(b->ctx, filled(b, t, -1.0f, 1.0f));
 }
 
+void *op_at(struct ggml_tensor *t, int64_t i) {
+    if (i >= ggml_nelements(t)) {
+        return NULL;
+    }
+    const int64_t row = i / t->ne[0];
+    return (char *) t->data + (size_t) (i % t->ne[0]) * t->nb[0] + (size_t) (row % t->ne[1]) * t->nb[1] +
+           (size_t) (row / t->ne[1] % t->ne[2]) * t->nb[2] + (size_t) (row / t->ne[1] / t->ne[2]) * t->nb[3];
+}
+
 struct ggml_tensor *op_indices(struct op_build *b, enum ggml_type type, const int64_t *ne, int64_t below, bool distinct) {
-    struct ggml_tensor *t = ggml_new_tensor(b->ctx, type, 4, ne);
+    struct ggml_tensor *t = laid_out(b, type, ne);
     const int64_t n       = ggml_nelements(t);
     int64_t first = 0, step = 1;
     for (int64_t i = 0; i < n; i++) {
@@ -100,22 +164,20 @@ struct ggml_tensor *op_indices(struct op_build *b, enum ggml_type type, const in
             first = (int64_t) (op_random(b) % (uint64_t) below);
             step  = below > 2 ? below - 1 : 1;
         }
-        const int64_t v = distinct ? (first + i % ne[0] * step) % below : (int64_t) (op_random(b) % (uint64_t) below);
-        if (type == GGML_TYPE_I64) {
-            ((int64_t *) t->data)[i] = v;
-        } else {
-            ((int32_t *) t->data)[i] = (int32_t) v;
-        }
+        const int64_t v   = distinct ? (first + i % ne[0] * step) % below : (int64_t) (op_random(b) % (uint64_t) below);
+        void *at          = op_at(t, i);
+        const int32_t v32 = (int32_t) v;
+        memcpy(at, type == GGML_TYPE_I64 ? (const void *) &v : &v32, ggml_type_size(type));
     }
     return t;
 }
 
 struct ggml_tensor *op_with_specials(struct ggml_tensor *t) {
     static const float special[] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 1e-40f, 3e38f, -3e38f};
-    const int64_t n              = ggml_nelements(t);
     for (size_t i = 0; i < sizeof special / sizeof special[0]; i++) {
-        if ((int64_t) (3 * i) < n) {
-            ((float *) t->data)[3 * i] = special[i];
+        float *x = op_at(t, (int64_t) (3 * i));
+        if (x != NULL) {
+            *x = special[i];
         }
     }
     return t;

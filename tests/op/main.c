@@ -28,11 +28,15 @@ struct tally {
     int n_passed, n_failed, n_skipped;
     int n_plain;   // of the passed ones: compared with a loop in double precision, since the reference has no result
     int n_refused; // of the passed ones: neither the reference nor Berth does it, and Berth says so
+    int n_dense;   // of the passed ones: the reference takes a source for dense that is not; Berth follows its strides
+    int n_odd;     // built in another layout, of all parts
     double worst;  // error of the passed ones
 };
 
 struct op_suite {
     struct tally tallies[MAX_OPS];
+    double *base;   // the reference's result of the last case as it was built, for its other layouts; NULL: none
+    int64_t n_base; // elements of it
     int n_ops;
     const char *only;
     bool verbose;
@@ -87,6 +91,7 @@ struct op_case {
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
     struct ggml_tensor *t;
+    enum op_layout layout;
     op_plain_t plain;
     double plain_nmse;
     size_t used; // bytes of the arena
@@ -168,6 +173,28 @@ static const char *why_no_reference(const struct op_suite *s, enum op_outcome ou
                                        : "the reference says it does it, and ends its process";
 }
 
+// A source without elements for a result that has some is refused, where the reference computes with what lies behind it or with
+// nothing; but for these ops, which have an answer.
+static bool may_refuse(const struct op_case *c) {
+    static const char *const answer[] = {"SUM", "SUM_ROWS", "MEAN", "ARGMAX", "COUNT_EQUAL", "SET_ROWS", "CONCAT", "ACC", "SET",
+        "MUL_MAT", "OUT_PROD", "PAD", "REPEAT_BACK", "GET_ROWS_BACK"};
+    for (size_t i = 0; i < sizeof answer / sizeof answer[0]; i++) {
+        if (strcmp(c->op, answer[i]) == 0) {
+            return false;
+        }
+    }
+    return c->layout >= OP_EMPTY_0 && ggml_nelements(c->t) > 0;
+}
+
+// The same numbers in another layout give the same result: so who is right where the reference's differs?
+static bool is_as_built(const struct op_suite *s, const struct op_case *c, const double *is, double *error) {
+    if (c->layout == OP_AS_BUILT || c->layout >= OP_EMPTY_0 || s->base == NULL || s->n_base != ggml_nelements(c->t)) {
+        return false;
+    }
+    *error = op_nmse(is, s->base, s->n_base);
+    return *error <= c->max_nmse;
+}
+
 // Compares one thread with the reference, and several threads and the portable kernels with one thread.
 static void case_compare(struct op_suite *s, struct tally *tally, const struct op_case *c) {
     const int64_t n         = ggml_nelements(c->t);
@@ -178,35 +205,55 @@ static void case_compare(struct op_suite *s, struct tally *tally, const struct o
     double *portable        = berth_values(s, c, 2, true);
     double *want            = s->has_reference ? oracle_values(s, c, &s->reference, &outcome) : NULL;
     double *plain           = does && c->plain != NULL ? plain_values(s, c) : NULL;
-    const bool refused      = want == NULL && s->has_reference && !does;
+    const bool none         = one == NULL && many == NULL && portable == NULL;
+    const bool refused      = none && ((want == NULL && s->has_reference && !does) || may_refuse(c));
+    bool as_built           = false;
     const char *why         = NULL;
     double error            = 0;
-    if (!does && want == NULL) {
-        why = one != NULL || many != NULL || portable != NULL ? "computed what it does not support" : NULL;
+    if (refused) {
+    } else if (!does && want == NULL) {
+        why = !none ? "computed what it does not support" : NULL;
+    } else if (!does) {
+        why = "refused, and the reference computes it";
     } else if (one == NULL || many == NULL || portable == NULL) {
-        why = "compute failed";
+        why = want != NULL || c->layout == OP_AS_BUILT ? "compute failed" : NULL; // else neither computes it
     } else if (memcmp(one, many, (size_t) n * sizeof *one) != 0 && op_nmse(many, one, n) != 0) {
         why = "threads differ", error = op_nmse(many, one, n);
     } else if (!((error = op_nmse(portable, one, n)) <= (c->max_nmse > OP_F32 ? c->max_nmse : OP_F32))) {
         why = "portable differs";
     } else if (want != NULL && !((error = op_nmse(one, want, n)) <= c->max_nmse)) {
-        why = "nmse";
+        as_built = is_as_built(s, c, one, &error);
+        why      = as_built ? NULL : "nmse";
     } else if (plain != NULL && !((error = op_nmse(one, plain, n)) <= c->plain_nmse)) {
         why = "nmse to double precision";
+    } else if (want == NULL && plain == NULL) {
+        as_built = is_as_built(s, c, one, &error);
     }
     if (why != NULL) {
         tally->n_failed++;
         report(s, "FAIL", c, why, error);
-    } else if (want == NULL && plain == NULL && !refused) {
-        tally->n_skipped++;
+    } else if (want == NULL && plain == NULL && !refused && !as_built) {
+        tally->n_skipped += c->layout == OP_AS_BUILT;
         report(s, "skip", c, why_no_reference(s, outcome), 0);
     } else {
         tally->n_passed++;
         tally->n_plain += want == NULL && plain != NULL;
         tally->n_refused += refused;
-        error        = want != NULL ? op_nmse(one, want, n) : error;
+        tally->n_dense += as_built && want != NULL;
+        error        = want != NULL && !refused && !as_built ? op_nmse(one, want, n) : error;
         tally->worst = error > tally->worst ? error : tally->worst;
-        report(s, "pass", c, refused ? "refused by both" : want == NULL ? "nmse to double precision" : "nmse", error);
+        report(s, "pass", c,
+            refused        ? "refused by both"
+            : as_built     ? "nmse to the reference's, as built"
+            : want == NULL ? "nmse to double precision"
+                           : "nmse",
+            error);
+    }
+    if (c->layout == OP_AS_BUILT) {
+        free(s->base);
+        s->base   = want;
+        s->n_base = n;
+        want      = NULL;
     }
     free(one), free(many), free(portable), free(want), free(plain);
 }
@@ -224,27 +271,26 @@ static void case_spread(struct op_suite *s, struct tally *tally, const struct op
     free(one), free(a), free(b);
 }
 
-void op_case(struct op_suite *s, const char *op, const char *what, double max_nmse, op_build_t build, const void *arg) {
-    if (!op_wanted(s, op)) {
-        return;
-    }
-    struct tally *tally = tally_of(s, op);
-    const int i_case    = tally->n_cases++;
-    if (i_case % s->n_parts != s->part) {
-        return;
-    }
-    struct op_build b = {.rng = 0x9E3779B97F4A7C15u ^ (uint64_t) (i_case + 1)};
+static const char *const layout_names[OP_N_LAYOUTS] = {"as built", "strided", "with holes", "swapped 0 1", "swapped 0 2",
+    "swapped 0 3", "swapped 1 2", "swapped 1 3", "swapped 2 3", "empty 0", "empty 1", "empty 2", "empty 3"};
+
+// One case as b says it is to be built. Returns how many inputs it has.
+static int case_run(struct op_suite *s, struct tally *tally, const char *op, const char *what, double max_nmse, op_build_t build,
+    const void *arg, struct op_build b) {
+    const bool is_odd = b.layout != OP_AS_BUILT;
     b.ctx             = ggml_init((struct ggml_init_params){.mem_size = ARENA_SIZE, .mem_buffer = s->arena});
-    struct op_case c  = {.op = op, .what = what, .max_nmse = max_nmse, .ctx = b.ctx};
+    struct op_case c  = {.op = op, .what = what, .max_nmse = max_nmse, .ctx = b.ctx, .layout = b.layout};
     c.t               = build(&b, arg);
     c.graph           = ggml_new_graph(b.ctx);
     c.used            = ggml_used_mem(b.ctx);
-    c.plain           = b.plain;
+    c.plain           = is_odd ? NULL : b.plain;
     c.plain_nmse      = b.plain_nmse > 0 ? b.plain_nmse : max_nmse;
     if (b.skip == NULL && berth_is_poison(c.t)) {
         b.skip = "the constructor says no";
     }
-    if (b.skip != NULL) {
+    if (b.skip != NULL && is_odd) {
+        report(s, "skip", &c, b.skip, 0); // conformance holds the constructors to the reference's
+    } else if (b.skip != NULL) {
         tally->n_skipped++;
         report(s, "skip", &c, b.skip, 0);
     } else {
@@ -257,6 +303,36 @@ void op_case(struct op_suite *s, const char *op, const char *what, double max_nm
         memcpy(s->arena, s->saved, c.used);
     }
     ggml_free(b.ctx);
+    return b.n_inputs;
+}
+
+void op_case(struct op_suite *s, const char *op, const char *what, double max_nmse, op_build_t build, const void *arg) {
+    if (!op_wanted(s, op)) {
+        return;
+    }
+    struct tally *tally = tally_of(s, op);
+    const int i_case    = tally->n_cases++;
+    if (i_case % s->n_parts != s->part) {
+        return;
+    }
+    const struct op_build b = {.rng = 0x9E3779B97F4A7C15u ^ (uint64_t) (i_case + 1)};
+    const int n_inputs      = case_run(s, tally, op, what, max_nmse, build, arg, b);
+    if (s->spread != NULL || (i_case & (i_case - 1)) != 0) { // cases 0, 1, 2, 4, 8, ...
+        return;
+    }
+    char text[256];
+    for (int which = n_inputs > 1 ? -1 : 0; which < n_inputs; which++) {
+        for (int layout = OP_AS_BUILT + 1; layout < OP_N_LAYOUTS; layout++) {
+            if (tally->n_odd++ % s->n_parts != s->part) {
+                continue;
+            }
+            struct op_build odd = b;
+            odd.layout          = (enum op_layout) layout;
+            odd.which           = which;
+            snprintf(text, sizeof text, "%s, input %d %s", what, which, layout_names[layout]);
+            case_run(s, tally, op, text, max_nmse, build, arg, odd);
+        }
+    }
 }
 
 // ---- the run ----
@@ -297,12 +373,12 @@ static struct tally print_tallies(const struct op_suite *s) {
         printf("%-24s %d passed, %d failed, %d skipped (worst nmse %.2g)\n", t->op, t->n_passed, t->n_failed, t->n_skipped,
             t->worst);
         all.n_passed += t->n_passed, all.n_failed += t->n_failed, all.n_skipped += t->n_skipped;
-        all.n_plain += t->n_plain, all.n_refused += t->n_refused;
+        all.n_plain += t->n_plain, all.n_refused += t->n_refused, all.n_dense += t->n_dense;
     }
-    printf("%-24s %d passed, %d failed, %d skipped (of the passed, %d were compared with double precision alone, and %d are "
-           "refused by "
-           "the reference and by Berth)\n",
-        all.op, all.n_passed, all.n_failed, all.n_skipped, all.n_plain, all.n_refused);
+    printf(
+        "%-24s %d passed, %d failed, %d skipped (of the passed, %d were compared with double precision alone, %d are refused by "
+        "the reference and by Berth, and in %d the reference takes a source for dense)\n",
+        all.op, all.n_passed, all.n_failed, all.n_skipped, all.n_plain, all.n_refused, all.n_dense);
     return all;
 }
 
@@ -345,5 +421,6 @@ int main(int argc, char **argv) {
     op_oracle_close(&s.reference);
     s.berth->iface.free(s.berth);
     free(s.saved);
+    free(s.base);
     return n_failed > 0;
 }

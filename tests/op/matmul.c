@@ -4,6 +4,8 @@
 #include "op.h"
 #include "plain.h"
 
+#include <math.h>
+
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 
 struct matmul {
@@ -24,6 +26,36 @@ static struct ggml_tensor *build_matmul(struct op_build *b, const void *arg) {
         b->plain_nmse = c->rows * c->cols < 8 ? OP_HALF_PLAIN_FEW : OP_HALF_PLAIN;
     }
     return ggml_mul_mat(b->ctx, x, y);
+}
+
+// src[0] is a scaled Hadamard matrix, and the hint says so.
+static struct ggml_tensor *build_hadamard(struct op_build *b, const void *arg) {
+    const struct matmul *c = arg;
+    struct ggml_tensor *x  = op_input(b, c->ta, NE(c->k, c->k, 1, 1));
+    for (int64_t i = 0; i < ggml_nelements(x); i++) {
+        const int minus        = __builtin_parityll((uint64_t) (i / c->k) & (uint64_t) (i % c->k));
+        *(float *) op_at(x, i) = (minus ? -1.0f : 1.0f) / sqrtf((float) c->k);
+    }
+    struct ggml_tensor *y = c->layout == 2 ? ggml_permute(b->ctx, op_input(b, c->tb, NE(c->k, c->b2, c->cols, c->b3)), 0, 2, 1, 3)
+                            : c->layout == 1 ? op_input_holes(b, c->tb, NE(c->k, c->cols, c->b2, c->b3))
+                                             : op_input(b, c->tb, NE(c->k, c->cols, c->b2, c->b3));
+    struct ggml_tensor *t = ggml_mul_mat(b->ctx, x, y);
+    ggml_mul_mat_set_hint(t, GGML_HINT_SRC0_IS_HADAMARD);
+    ggml_prec_set_acc(t, GGML_PREC_F16);
+    ggml_prec_set_src(t, GGML_PREC_Q8, 1);
+    return t;
+}
+
+static void hadamard_cases(struct op_suite *s) {
+    for (int64_t k = 1; k <= 512; k *= 2) {
+        for (int half = 0; half < 2; half++) {
+            for (int layout = 0; layout < 3; layout++) {
+                const struct matmul c = {GGML_TYPE_F32, half ? GGML_TYPE_F16 : GGML_TYPE_F32, k, k, 7, 1, 1, 2, 3, layout};
+                op_case(s, "MUL_MAT", op_text("hadamard k %lld half %d layout %d", (long long) k, half, layout), OP_F32,
+                    build_hadamard, &c);
+            }
+        }
+    }
 }
 
 static void cases(struct op_suite *s, enum ggml_type ta, enum ggml_type tb, int64_t k, double tol) {
@@ -72,4 +104,5 @@ void op_suite_matmul(struct op_suite *s) {
             cases(s, (enum ggml_type) t, GGML_TYPE_F32, 1024, OP_QUANT);
         }
     }
+    hadamard_cases(s);
 }

@@ -38,6 +38,25 @@
 // often where an activation goes through a table of halves, as ggml has it (1.5e-6).
 #define OP_BF16 2e-6
 
+// ---- layouts: how an input may lie in memory; a case is built again with its inputs in each of them ----
+
+enum op_layout {
+    OP_AS_BUILT,
+    OP_STRIDED, // elements of a row are two apart
+    OP_HOLES,   // rows and planes are further apart than they are long
+    OP_SWAP_01, // the two axes have changed places in memory
+    OP_SWAP_02,
+    OP_SWAP_03,
+    OP_SWAP_12,
+    OP_SWAP_13,
+    OP_SWAP_23,
+    OP_EMPTY_0, // the axis has no elements
+    OP_EMPTY_1,
+    OP_EMPTY_2,
+    OP_EMPTY_3,
+    OP_N_LAYOUTS,
+};
+
 struct op_suite;
 
 // Fills out with the result's elements in their order.
@@ -46,6 +65,9 @@ typedef void (*op_plain_t)(const struct ggml_tensor *t, double *out);
 struct op_build {
     struct ggml_context *ctx;
     uint64_t rng;
+    enum op_layout layout;
+    int which;        // the input that has this layout, in the order they are made; -1: all of them
+    int n_inputs;     // made so far
     const char *skip; // set by a builder: why this case cannot be made
     // set by a builder: what the result is, and how close to it Berth's must be; 0: as close as to the reference's. For what the
     // reference does not compute, or computes roughly.
@@ -71,6 +93,8 @@ struct ggml_tensor *op_input(struct op_build *b, enum ggml_type type, const int6
 struct ggml_tensor *op_input_range(struct op_build *b, enum ggml_type type, const int64_t *ne, float lo, float hi);
 // i32 or i64 whole numbers in [0, below); distinct: no number twice in a row of ne[0], which is at most `below`
 struct ggml_tensor *op_indices(struct op_build *b, enum ggml_type type, const int64_t *ne, int64_t below, bool distinct);
+// Element i in their order, whatever the layout; NULL past the end.
+void *op_at(struct ggml_tensor *t, int64_t i);
 // Overwrites some elements of an f32 tensor with NaN, both infinities, zeros, a subnormal and huge numbers.
 struct ggml_tensor *op_with_specials(struct ggml_tensor *t);
 

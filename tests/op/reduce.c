@@ -24,7 +24,7 @@ static struct ggml_tensor *input(struct op_build *b, const struct reduce *c) {
         return op_with_specials(t);
     }
     for (int64_t i = 0; c->layout == 3 && i < ggml_nelements(t); i++) {
-        ((float *) t->data)[i] = (float) (op_random(b) % 5);
+        *(float *) op_at(t, i) = (float) (op_random(b) % 5);
     }
     return t;
 }

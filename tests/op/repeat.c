@@ -28,13 +28,13 @@ static struct ggml_tensor *build_part(struct op_build *b, const struct repeat *c
     struct ggml_context *ctx = b->ctx;
     struct ggml_tensor *a    = op_input(b, c->type, NE(ne[0] + 2, ne[1] + 1, ne[2] + 1, ne[3]));
     struct ggml_tensor *part = input(b, c->type, ne, c->layout);
-    const size_t off         = a->nb[0] * (size_t) (c->i % 3) + a->nb[1] * (size_t) (c->i % 2);
+    const size_t nb0 = ggml_type_size(c->type), nb1 = nb0 * (size_t) (ne[0] + 2); // of the result, however a lies
+    const size_t nb2 = nb1 * (size_t) (ne[1] + 1), nb3 = nb2 * (size_t) (ne[2] + 1);
+    const size_t off = nb0 * (size_t) (c->i % 3) + nb1 * (size_t) (c->i % 2);
     if (c->op == GGML_OP_SET) {
-        return c->inplace ? ggml_set_inplace(ctx, a, part, a->nb[1], a->nb[2], a->nb[3], off)
-                          : ggml_set(ctx, a, part, a->nb[1], a->nb[2], a->nb[3], off);
+        return c->inplace ? ggml_set_inplace(ctx, a, part, nb1, nb2, nb3, off) : ggml_set(ctx, a, part, nb1, nb2, nb3, off);
     }
-    return c->inplace ? ggml_acc_inplace(ctx, a, part, a->nb[1], a->nb[2], a->nb[3], off)
-                      : ggml_acc(ctx, a, part, a->nb[1], a->nb[2], a->nb[3], off);
+    return c->inplace ? ggml_acc_inplace(ctx, a, part, nb1, nb2, nb3, off) : ggml_acc(ctx, a, part, nb1, nb2, nb3, off);
 }
 
 static struct ggml_tensor *build(struct op_build *b, const void *arg) {

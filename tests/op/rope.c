@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// rope.c: cases of op/rope.c: every mode, forward and back, YaRN, frequency factors, positions that are negative or far out.
+// rope.c: cases of op/rope.c: every mode, forward and back, YaRN, frequency factors, offsets, positions that are negative or far
+// out.
 
 #include "op.h"
 
@@ -29,7 +30,12 @@ struct rope {
     int first, n_pos; // positions are in [first, first + n_pos)
     const struct scaling *s;
     int sections[4];
+    int n_offs;
 };
+
+static struct ggml_tensor *with_offset(const struct rope *c, struct ggml_tensor *t) {
+    return c->n_offs != 0 ? ggml_rope_set_offset(t, c->n_offs) : t;
+}
 
 static struct ggml_tensor *build_rope(struct op_build *b, const void *arg) {
     const struct rope *c     = arg;
@@ -41,8 +47,8 @@ static struct ggml_tensor *build_rope(struct op_build *b, const void *arg) {
                                    ? ggml_permute(ctx, op_input(b, c->type, NE(ne[0], ne[2], ne[1], ne[3])), 0, 2, 1, 3)
                                    : op_input(b, c->type, ne);
     struct ggml_tensor *pos  = op_indices(b, GGML_TYPE_I32, NE(ne[2] * (multi ? 4 : 1), 1, 1, 1), c->n_pos, false);
-    for (int64_t i = 0; i < pos->ne[0]; i++) {
-        ((int32_t *) pos->data)[i] += c->first;
+    for (int64_t i = 0; i < ggml_nelements(pos); i++) {
+        *(int32_t *) op_at(pos, i) += c->first;
     }
     struct ggml_tensor *factors = c->factors ? op_input_range(b, GGML_TYPE_F32, NE(ne[0] / 2 + 1, 1, 1, 1), 0.5f, 2.0f) : NULL;
     if (c->layout == SPECIALS) {
@@ -52,15 +58,15 @@ static struct ggml_tensor *build_rope(struct op_build *b, const void *arg) {
     int sections[4]         = {c->sections[0], c->sections[1], c->sections[2], c->sections[3]};
     const int n             = c->n_dims;
     if (multi) {
-        return (c->back                ? ggml_rope_multi_back
-                : c->layout == INPLACE ? ggml_rope_multi_inplace
-                                       : ggml_rope_multi)(
-            ctx, a, pos, factors, n, sections, c->mode, s->n_ctx_orig, s->base, s->scale, s->ext, s->attn, s->fast, s->slow);
+        return with_offset(c, (c->back                   ? ggml_rope_multi_back
+                                  : c->layout == INPLACE ? ggml_rope_multi_inplace
+                                                         : ggml_rope_multi)(ctx, a, pos, factors, n, sections, c->mode,
+                                  s->n_ctx_orig, s->base, s->scale, s->ext, s->attn, s->fast, s->slow));
     }
-    return (c->back                ? ggml_rope_ext_back
-            : c->layout == INPLACE ? ggml_rope_ext_inplace
-                                   : ggml_rope_ext)(
-        ctx, a, pos, factors, n, c->mode, s->n_ctx_orig, s->base, s->scale, s->ext, s->attn, s->fast, s->slow);
+    return with_offset(c, (c->back                   ? ggml_rope_ext_back
+                              : c->layout == INPLACE ? ggml_rope_ext_inplace
+                                                     : ggml_rope_ext)(ctx, a, pos, factors, n, c->mode, s->n_ctx_orig, s->base,
+                              s->scale, s->ext, s->attn, s->fast, s->slow));
 }
 
 static const int modes[] = {
@@ -129,6 +135,29 @@ static void mode_cases(struct op_suite *s, int mode, bool back) {
     op_case(s, name_of(&c), op_text("mode %d large", mode), OP_F32, build_rope, &c);
 }
 
+static void offset_cases(struct op_suite *s, int mode, bool back) {
+    static const int offsets[] = {2, 8, 14, 40};
+    for (size_t i = 0; i < N(offsets); i++) {
+        for (int layout = DENSE; layout <= INPLACE; layout++) {
+            for (int factors = 0; factors < 2; factors++) {
+                struct rope c = {.back = back,
+                    .factors           = factors,
+                    .mode              = mode,
+                    .n_dims            = 24,
+                    .layout            = layout,
+                    .s                 = &scalings[i],
+                    .type              = layout == HOLES ? GGML_TYPE_F16 : GGML_TYPE_F32,
+                    .ne                = {64, 3, 5, 2},
+                    .n_pos             = 300,
+                    .n_offs            = offsets[i]};
+                sections_of(&c);
+                op_case(s, name_of(&c), op_text("mode %d offset %d layout %d factors %d", mode, c.n_offs, layout, factors),
+                    tolerance(&c), build_rope, &c);
+            }
+        }
+    }
+}
+
 static void section_cases(struct op_suite *s) {
     static const int sections[][4] = {
         {1, 0, 0, 0}, {2, 3, 4, 0}, {4, 4, 4, 0}, {4, 4, 4, 4}, {0, 4, 4, 0}, {12, 12, 0, 0}, {1, 1, 1, 1}, {0, 0, 5, 3}};
@@ -149,6 +178,9 @@ void op_suite_rope(struct op_suite *s) {
     for (int back = 0; back < 2; back++) {
         for (size_t m = 0; m < N(modes); m++) {
             mode_cases(s, modes[m], back);
+            if (modes[m] != GGML_ROPE_TYPE_VISION) {
+                offset_cases(s, modes[m], back);
+            }
         }
     }
     section_cases(s);

@@ -71,9 +71,9 @@ static struct ggml_tensor *build_soft_max(struct op_build *b, const void *arg) {
         mask                      = op_input(b, type, c->mask_all ? c->ne : NE(c->ne[0], c->ne[1] + 3, 1, 1));
         for (int64_t i = 0; c->inf && i < ggml_nelements(mask); i += 3) {
             if (type == GGML_TYPE_F32) {
-                ((float *) mask->data)[i] = -INFINITY;
+                *(float *) op_at(mask, i) = -INFINITY;
             } else {
-                ((uint16_t *) mask->data)[i] = 0xfc00;
+                *(uint16_t *) op_at(mask, i) = 0xfc00;
             }
         }
     }

@@ -32,7 +32,7 @@ static struct ggml_tensor *build(struct op_build *b, const void *arg) {
     struct ggml_tensor *a = distinct(b, c->ne);
     for (int64_t i = 0; c->ties && i < ggml_nelements(a); i++) {
         static const float few[] = {-1.0f, 0.0f, -0.0f, 2.0f, 1e30f};
-        ((float *) a->data)[i]   = few[op_random(b) % 5];
+        *(float *) op_at(a, i)   = few[op_random(b) % 5];
     }
     struct ggml_tensor *t = c->k > 0 ? ggml_top_k(b->ctx, a, (int) c->k) : ggml_argsort(b->ctx, a, c->order);
     if (!c->ties) {

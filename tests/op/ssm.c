@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #define N(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -33,6 +34,7 @@ struct scan {
     int64_t d_state, d_head, n_head, n_group, n_token, n_seq;
     bool one_rate, packed;
     float dt_lo, dt_hi;
+    int64_t K; // states to keep
 };
 
 static struct ggml_tensor *build_scan(struct op_build *b, const void *arg) {
@@ -53,7 +55,7 @@ static struct ggml_tensor *build_scan(struct op_build *b, const void *arg) {
         B = op_input(b, GGML_TYPE_F32, NE(c->d_state, c->n_group, c->n_token, c->n_seq));
         C = op_input(b, GGML_TYPE_F32, NE(c->d_state, c->n_group, c->n_token, c->n_seq));
     }
-    return ggml_ssm_scan(ctx, s, x, dt, A, B, C, op_indices(b, GGML_TYPE_I32, NE(c->n_seq, 1, 1, 1), c->n_seq + 1, false), 1);
+    return ggml_ssm_scan(ctx, s, x, dt, A, B, C, op_indices(b, GGML_TYPE_I32, NE(c->n_seq, 1, 1, 1), c->n_seq + 1, false), c->K);
 }
 
 static void state_space_cases(struct op_suite *s) {
@@ -75,7 +77,10 @@ static void state_space_cases(struct op_suite *s) {
             for (int variant = 0; variant < 3; variant++) {
                 const int64_t *z    = sizes[i];
                 const struct scan c = {z[0], z[1], z[2], z[3], z[4], z[5], one_rate, variant == 2, variant == 1 ? -5.0f : -1.0f,
-                    variant == 1 ? 25.0f : 1.0f};
+                    variant == 1 ? 25.0f : 1.0f,
+                    !one_rate || variant == 1 ? 1
+                    : variant == 0            ? z[4] + 2
+                                              : z[4] / 2 + 1};
                 op_case(s, "SSM_SCAN", op_text("size %zu one rate %d variant %d", i, one_rate, variant), OP_F32, build_scan, &c);
             }
         }
@@ -92,10 +97,10 @@ struct solve {
 static struct ggml_tensor *build_solve(struct op_build *b, const void *arg) {
     const struct solve *c = arg;
     struct ggml_tensor *a = op_input_range(b, GGML_TYPE_F32, NE(c->n, c->n, c->ne2, c->ne3), -0.2f, 0.2f);
-    float *x              = a->data;
     for (int64_t i = 0; i < ggml_nelements(a); i++) {
         if (i / c->n % c->n == i % c->n) {
-            x[i] = c->zero ? 0.0f : 1.7f + x[i];
+            float *x = op_at(a, i);
+            *x       = c->zero ? 0.0f : 1.7f + *x;
         }
     }
     return ggml_solve_tri(b->ctx, a, op_input(b, GGML_TYPE_F32, NE(c->m, c->n, c->ne2, c->ne3)), true, true, false);
@@ -141,11 +146,23 @@ static struct ggml_tensor *build_pre(struct op_build *b, const void *arg) {
         b->ctx, input(b, c, NE(c->n_embd, c->n_stream, c->n_token, 1)), input(b, c, NE(c->n_stream, c->n_token, 1, 1)));
 }
 
+static struct ggml_tensor *build_pre_gated(struct op_build *b, const void *arg) {
+    const struct hc *c = arg;
+    const int64_t *ne  = NE(c->n_embd, c->n_stream, c->n_token, 1);
+    return ggml_dsv4_hc_pre_gated(b->ctx, input(b, c, ne), input(b, c, ne), c->eps);
+}
+
 static struct ggml_tensor *build_post(struct op_build *b, const void *arg) {
     const struct hc *c = arg;
     return ggml_dsv4_hc_post(b->ctx, input(b, c, NE(c->n_embd, c->n_token, 1, 1)),
         input(b, c, NE(c->n_embd, c->n_stream, c->n_token, 1)), input(b, c, NE(c->n_stream, c->n_token, 1, 1)),
         input(b, c, NE(c->n_stream, c->n_stream, c->n_token, 1)));
+}
+
+static struct ggml_tensor *build_post_alone(struct op_build *b, const void *arg) {
+    const struct hc *c = arg;
+    return ggml_dsv4_hc_post(b->ctx, input(b, c, NE(c->n_embd, c->n_token, 1, 1)),
+        input(b, c, NE(c->n_embd, c->n_stream, c->n_token, 1)), input(b, c, NE(c->n_stream, c->n_token, 1, 1)), NULL);
 }
 
 static void hc_cases(struct op_suite *s) {
@@ -164,8 +181,12 @@ static void hc_cases(struct op_suite *s) {
         for (size_t i = 0; i < N(streams); i++) {
             for (int64_t n_token = 1; n_token < 20; n_token = n_token * 3 + 1) {
                 const struct hc c = {n_embd, streams[i], n_token, 0.0f, 0, n_token == 4};
-                const char *what  = op_text("%d elements, %d streams, %d tokens", (int) n_embd, (int) streams[i], (int) n_token);
+                char what[96];
+                snprintf(what, sizeof what, "%d elements, %d streams, %d tokens", (int) n_embd, (int) streams[i], (int) n_token);
                 op_case(s, "DSV4_HC_PRE", what, OP_F32, build_pre, &c);
+                const struct hc gated = {n_embd, streams[i], n_token, n_token == 1 ? 1.0f : -2.5f, 0, n_token == 4};
+                op_case(s, "DSV4_HC_PRE", op_text("gated, %s", what), OP_F32, build_pre_gated, &gated);
+                op_case(s, "DSV4_HC_POST", op_text("no matrix, %s", what), OP_F32, build_post_alone, &c);
                 op_case(s, "DSV4_HC_POST", what, OP_F32, build_post, &c);
             }
         }

@@ -33,12 +33,13 @@ static struct ggml_tensor *labels(struct op_build *b, const struct train *c) {
     struct ggml_tensor *t = op_input_range(b, GGML_TYPE_F32, c->ne, 0.0f, 1.0f);
     const int64_t n       = t->ne[0];
     for (int64_t r = 0; r < ggml_nrows(t); r++) {
-        float *x = (float *) t->data + r * n, sum = 0.0f;
+        float sum = 0.0f;
         for (int64_t i = 0; i < n; i++) {
-            sum += x[i];
+            sum += *(float *) op_at(t, r * n + i);
         }
         for (int64_t i = 0; i < n; i++) {
-            x[i] = c->variant == 2 ? (float) (i == r % n) : x[i] / sum;
+            float *x = op_at(t, r * n + i);
+            *x       = c->variant == 2 ? (float) (i == r % n) : *x / sum;
         }
     }
     return t;
@@ -47,13 +48,19 @@ static struct ggml_tensor *labels(struct op_build *b, const struct train *c) {
 static struct ggml_tensor *build_loss(struct op_build *b, const struct train *c) {
     static const float ranges[][2] = {{-1.0f, 1.0f}, {-30.0f, 30.0f}, {-2.0f, 2.0f}, {90.0f, 110.0f}};
     struct ggml_tensor *x          = op_input_range(b, GGML_TYPE_F32, c->ne, ranges[c->variant][0], ranges[c->variant][1]);
-    if (c->specials) {
-        ((float *) x->data)[3] = c->variant == 0 ? NAN : c->variant == 1 ? INFINITY : c->variant == 2 ? -INFINITY : 1e30f;
+    if (c->specials && ggml_nelements(x) > 3) {
+        *(float *) op_at(x, 3) = c->variant == 0 ? NAN : c->variant == 1 ? INFINITY : c->variant == 2 ? -INFINITY : 1e30f;
     }
     if (c->which == LOSS) {
         return ggml_cross_entropy_loss(b->ctx, x, labels(b, c));
     }
     return ggml_cross_entropy_loss_back(b->ctx, op_input(b, GGML_TYPE_F32, NE(1, 1, 1, 1)), x, labels(b, c));
+}
+
+static void put_numbers(struct ggml_tensor *t, const float *x) {
+    for (int64_t i = 0; i < ggml_nelements(t); i++) {
+        *(float *) op_at(t, i) = x[i];
+    }
 }
 
 // The moments are changed too: they are added, so that they are compared.
@@ -68,10 +75,10 @@ static struct ggml_tensor *build_step(struct op_build *b, const struct train *c)
     }
     struct ggml_tensor *n = op_input(b, GGML_TYPE_F32, NE(c->which == SGD ? 2 : 7, 1, 1, 1));
     if (c->which == SGD) {
-        memcpy(n->data, (float[]){numbers[c->variant][0], numbers[c->variant][4]}, 2 * sizeof(float));
+        put_numbers(n, (float[]){numbers[c->variant][0], numbers[c->variant][4]});
         return ggml_opt_step_sgd(b->ctx, w, grad, n);
     }
-    memcpy(n->data, numbers[c->variant], sizeof numbers[0]);
+    put_numbers(n, numbers[c->variant]);
     struct ggml_tensor *m = op_input(b, GGML_TYPE_F32, c->ne), *v = op_input_range(b, GGML_TYPE_F32, c->ne, 0.0f, 1.0f);
     struct ggml_tensor *step = ggml_opt_step_adamw(b->ctx, w, grad, m, v, n);
     return c->specials ? step : ggml_add(b->ctx, ggml_add(b->ctx, step, m), v);

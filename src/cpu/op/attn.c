@@ -22,8 +22,7 @@
 #define N_ITEMS 16  // units are cut until there are so many items
 
 struct attn {
-    const struct ggml_tensor *q, *k, *v, *mask;
-    const float *sinks;
+    const struct ggml_tensor *q, *k, *v, *mask, *sinks;
     float scale, softcap, max_bias;
     int64_t d_k, d_v, n_kv;
     int64_t n_heads;           // heads of q that share a head of k and v
@@ -39,7 +38,7 @@ static struct attn attn_of(const struct ggml_tensor *op) {
         .k        = op->src[1],
         .v        = op->src[2],
         .mask     = op->src[3],
-        .sinks    = op->src[4] != NULL ? op->src[4]->data : NULL,
+        .sinks    = op->src[4],
         .scale    = cpu_param_f32(op, 0),
         .max_bias = cpu_param_f32(op, 1),
         .softcap  = cpu_param_f32(op, 2),
@@ -85,7 +84,7 @@ static bool attn_supports(const struct ggml_tensor *op) {
         mask == NULL || (mask->type == GGML_TYPE_F16 && mask->nb[0] == sizeof(uint16_t) && mask->ne[0] >= k->ne[1] &&
                             mask->ne[1] >= q->ne[1] && mask->ne[2] > 0 && mask->ne[3] > 0);
     return dense && fits && mask_fits &&
-           (sinks == NULL || (sinks->type == GGML_TYPE_F32 && sinks->nb[0] == sizeof(float) && sinks->ne[0] >= q->ne[2]));
+           (sinks == NULL || (sinks->type == GGML_TYPE_F32 && sinks->ne[0] >= q->ne[2] && ggml_nrows(sinks) > 0));
 }
 
 static int attn_n_tasks(const struct ggml_tensor *op, int n_threads) {
@@ -305,9 +304,9 @@ static void unit_finish(
         const int64_t h = unit_head(a, u, j);
         float s = t->s[j], down = 1.0f;
         if (a->sinks != NULL) { // a key without a value
-            const float m = a->sinks[h] > t->m[j] ? a->sinks[h] : t->m[j];
-            down          = expf(t->m[j] - m);
-            s             = s * down + expf(a->sinks[h] - m);
+            const float sink = cpu_f32_at(a->sinks, h), m = sink > t->m[j] ? sink : t->m[j];
+            down = expf(t->m[j] - m);
+            s    = s * down + expf(sink - m);
         }
         float *y = (float *) (void *) cpu_row_at(op, h, unit_token(a, u, j), u->seq);
         p->k->scale(a->d_v, y, t->v + j * a->d_v, s == 0.0f ? 0.0f : down / s, 0.0f);

@@ -15,7 +15,7 @@ static bool add_id_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1], *ids = op->src[2];
     return a != NULL && b != NULL && ids != NULL && cpu_is_float(a->type) && cpu_is_float(b->type) && cpu_is_float(op->type) &&
            ids->type == GGML_TYPE_I32 && ggml_are_same_shape(a, op) && a->ne[0] == b->ne[0] && a->ne[1] == ids->ne[0] &&
-           a->ne[2] == ids->ne[1];
+           a->ne[2] == ids->ne[1] && ggml_nelements(b) > 0;
 }
 
 static void add_id_run(const struct cpu_params *p, struct ggml_tensor *op) {

@@ -1,19 +1,25 @@
 // SPDX-License-Identifier: MIT
-// norm.c: NORM, RMS_NORM, L2_NORM over rows and GROUP_NORM over groups of channels (dimension 2). f32 with dense rows, in place
-// or not. Sums are in double: a row of a million elements keeps its digits.
+// norm.c: NORM, RMS_NORM, L2_NORM over rows and GROUP_NORM over groups of channels (dimension 2). f32, in place or not. Rows
+// whose elements lie apart are gathered into work memory; groups take dense rows only. Sums are in double: a row of a million
+// elements keeps its digits.
 
+#include "cpu/op/scratch.h"
 #include "cpu/optable.h"
+#include "cpu/rowio.h"
 
 #include <math.h>
 
 static bool supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op) &&
-           a->nb[0] == sizeof(float) && op->nb[0] == sizeof(float);
+    return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op);
+}
+
+static bool is_dense(const struct ggml_tensor *op) {
+    return cpu_is_f32_dense(op->src[0]) && cpu_is_f32_dense(op);
 }
 
 static bool group_supports(const struct ggml_tensor *op) {
-    return supports(op) && cpu_param_i32(op, 0) > 0;
+    return supports(op) && is_dense(op) && cpu_param_i32(op, 0) > 0;
 }
 
 // ---- over rows ----
@@ -22,12 +28,20 @@ typedef void (*row_norm_t)(const struct cpu_kernels *k, int64_t n, float *y, con
 
 static void rows_run(const struct cpu_params *p, struct ggml_tensor *op, row_norm_t norm) {
     const float eps = cpu_param_f32(op, 0);
+    float *buf      = is_dense(op) ? NULL : cpu_scratch(p, op->ne[0]);
     int64_t i0, i1;
     cpu_share(p, ggml_nrows(op), &i0, &i1);
     for (int64_t ir = i0; ir < i1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        norm(p->k, op->ne[0], (float *) (void *) cpu_row(op, at), (const float *) (const void *) cpu_row(op->src[0], at), eps);
+        float *y                    = cpu_row_target(op, cpu_row(op, at), 0, buf);
+        const float *x              = cpu_row_load(p->k, op->src[0], cpu_row(op->src[0], at), 0, op->ne[0], buf);
+        norm(p->k, op->ne[0], y, x, eps);
+        cpu_row_store(p->k, op, cpu_row(op, at), 0, op->ne[0], y);
     }
+}
+
+static size_t rows_work_size(const struct ggml_tensor *op, int n_tasks) {
+    return is_dense(op) ? 0 : cpu_scratch_size(op->ne[0], n_tasks);
 }
 
 // y = x - mean; returns the sum of squares of y.
@@ -106,9 +120,14 @@ static void group_norm_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_norm[] = {
-    {GGML_OP_NORM, {.supports = supports, .run = norm_run, .uses = CPU_USE_SUM | CPU_USE_SUM_SQ | CPU_USE_SCALE}},
-    {GGML_OP_RMS_NORM, {.supports = supports, .run = rms_norm_run, .uses = CPU_USE_SUM_SQ | CPU_USE_SCALE}},
-    {GGML_OP_L2_NORM, {.supports = supports, .run = l2_norm_run, .uses = CPU_USE_SUM_SQ | CPU_USE_SCALE}},
+    {GGML_OP_NORM, {.supports     = supports,
+                       .work_size = rows_work_size,
+                       .run       = norm_run,
+                       .uses      = CPU_USE_SUM | CPU_USE_SUM_SQ | CPU_USE_SCALE}},
+    {GGML_OP_RMS_NORM,
+        {.supports = supports, .work_size = rows_work_size, .run = rms_norm_run, .uses = CPU_USE_SUM_SQ | CPU_USE_SCALE}},
+    {GGML_OP_L2_NORM,
+        {.supports = supports, .work_size = rows_work_size, .run = l2_norm_run, .uses = CPU_USE_SUM_SQ | CPU_USE_SCALE}},
     {GGML_OP_GROUP_NORM,
         {.supports = group_supports, .run = group_norm_run, .uses = CPU_USE_SUM | CPU_USE_SUM_SQ | CPU_USE_SCALE}},
     CPU_OPS_END,

@@ -187,7 +187,7 @@ static bool get_rel_pos_supports(const struct ggml_tensor *op) {
     // bits move: what comes from bf16 stays that, whatever the result calls itself
     return a != NULL && ggml_type_size(a->type) == ggml_type_size(op->type) && ggml_blck_size(a->type) == 1 &&
            ggml_blck_size(op->type) == 1 && op->ne[0] == a->ne[0] && op->ne[1] == op->ne[2] && a->ne[1] == 2 * op->ne[1] - 1 &&
-           op->ne[3] == 1;
+           op->ne[3] == 1 && a->ne[2] > 0 && a->ne[3] > 0;
 }
 
 static void get_rel_pos_run(const struct cpu_params *p, struct ggml_tensor *op) {

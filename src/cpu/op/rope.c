@@ -4,7 +4,7 @@
 //   1. Angles belong to a token (dimension 2); they are computed once for all heads that a task turns.
 //   2. The angle of pair i is position * step^i by repeated multiplication in f32: at positions in the 100,000s another way of
 //      rounding would be visible, and models are used to this one.
-//   3. Row elements that no pair holds are copied.
+//   3. Row elements that no pair holds are copied. Pairs begin at n_offs, and are turned as if they began at 0.
 
 #include "cpu/op/scratch.h"
 #include "cpu/optable.h"
@@ -18,6 +18,7 @@ struct rope {
     int32_t n_dims, mode, n_ctx_orig;
     float freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow;
     int32_t sections[GGML_MROPE_SECTIONS];
+    int32_t n_offs;
     // derived
     bool is_multi, is_vision, is_interleaved;
     bool is_halves;  // a pair is (i, i + n_apart); else neighbours
@@ -27,7 +28,7 @@ struct rope {
     float ramp[2];   // pairs between which YaRN goes from one frequency to the other
     float length;    // what a turned pair is scaled with
     float sin_sign;  // -1: turn back
-    const float *factors;
+    const struct ggml_tensor *factors;
 };
 
 static struct rope rope_of(const struct ggml_tensor *op) {
@@ -41,6 +42,7 @@ static struct rope rope_of(const struct ggml_tensor *op) {
         .attn_factor = cpu_param_f32(op, 8),
         .beta_fast   = cpu_param_f32(op, 9),
         .beta_slow   = cpu_param_f32(op, 10),
+        .n_offs      = cpu_param_i32(op, 15),
     };
     memcpy(r.sections, &op->op_params[11], sizeof r.sections);
     r.is_multi       = (r.mode & GGML_ROPE_TYPE_MROPE) != 0;
@@ -56,7 +58,7 @@ static struct rope rope_of(const struct ggml_tensor *op) {
     }
     ggml_rope_yarn_corr_dims(r.n_dims, r.n_ctx_orig, r.freq_base, r.beta_fast, r.beta_slow, r.ramp);
     r.sin_sign = op->op == GGML_OP_ROPE_BACK ? -1.0f : 1.0f;
-    r.factors  = op->src[2] != NULL ? op->src[2]->data : NULL;
+    r.factors  = op->src[2];
     return r;
 }
 
@@ -76,6 +78,13 @@ static bool rope_refuse(const struct cpu_params *p, const struct rope *r, const 
         cpu_fail(p, "%s: %d is no mode of rope", op->name, r->mode);
         return true;
     }
+    if (r->n_offs < 0 || r->n_offs % 2 != 0 || (int64_t) r->n_offs + r->n_dims > ne0 || (r->n_offs > 0 && r->is_vision)) {
+        cpu_fail(p,
+            "%s: offset %d, it must be even, with the %d dimensions after it at most the row length %" PRId64
+            ", and 0 in vision mode",
+            op->name, r->n_offs, r->n_dims, ne0);
+        return true;
+    }
     const int32_t *s   = r->sections;
     const bool is_some = s[0] >= 0 && s[1] >= 0 && s[2] >= 0 && s[3] >= 0 && (s[0] > 0 || s[1] > 0 || s[2] > 0);
     if (r->is_multi && (!is_some || (int64_t) s[0] + s[1] + s[2] + s[3] > ne0)) {
@@ -84,11 +93,11 @@ static bool rope_refuse(const struct cpu_params *p, const struct rope *r, const 
     }
     const struct ggml_tensor *pos = op->src[1], *factors = op->src[2];
     const int64_t n_pos = r->is_multi ? GGML_MROPE_SECTIONS * op->ne[2] : op->ne[2];
-    if (pos->ne[0] < n_pos || pos->nb[0] != sizeof(int32_t)) {
-        cpu_fail(p, "%s: %" PRId64 " positions, %" PRId64 " are needed, without holes", op->name, pos->ne[0], n_pos);
+    if (pos->ne[0] < n_pos || ggml_nrows(pos) < 1) {
+        cpu_fail(p, "%s: %" PRId64 " positions, %" PRId64 " are needed", op->name, pos->ne[0], n_pos);
         return true;
     }
-    if (factors != NULL && (factors->ne[0] < r->n_pairs || factors->nb[0] != sizeof(float))) {
+    if (factors != NULL && (factors->ne[0] < r->n_pairs || ggml_nrows(factors) < 1)) {
         cpu_fail(p, "%s: %" PRId64 " frequency factors for %" PRId64 " pairs", op->name, factors->ne[0], r->n_pairs);
         return true;
     }
@@ -99,7 +108,7 @@ static bool rope_refuse(const struct cpu_params *p, const struct rope *r, const 
 
 // cos and sin of pair i whose plain angle is theta.
 static void angle_put(const struct rope *r, int64_t i, float theta, float *cs) {
-    const float plain  = r->factors != NULL ? theta / r->factors[i] : theta;
+    const float plain  = r->factors != NULL ? theta / cpu_f32_at(r->factors, i) : theta;
     const float scaled = r->freq_scale * plain;
     float angle        = scaled;
     if (r->ext_factor != 0.0f) {
@@ -130,20 +139,21 @@ static int section_of(const struct rope *r, int64_t at) {
     return at < s[0] ? 0 : at < (int64_t) s[0] + s[1] ? 1 : at < (int64_t) s[0] + s[1] + s[2] ? 2 : 3;
 }
 
-static void angles_multi(const struct rope *r, const int32_t *pos, int64_t n_token, float *cs) {
+// A token's four positions are n_token apart.
+static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, int64_t token, int64_t n_token, float *cs) {
     const int32_t *s                          = r->sections;
     const int64_t starts[GGML_MROPE_SECTIONS] = {0, s[0], (int64_t) s[0] + s[1], (int64_t) s[0] + s[1] + s[2]};
     const int64_t n_round                     = starts[3] + s[3];
     float theta[GGML_MROPE_SECTIONS];
     for (int j = 0; j < GGML_MROPE_SECTIONS; j++) {
-        theta[j] = (float) pos[j * n_token];
+        theta[j] = (float) cpu_i32_at(pos, token + j * n_token);
     }
     for (int64_t i = 0; i < r->n_pairs; i++) {
         const int64_t at = i % n_round;
         if (r->is_vision) { // every section starts from its lowest frequency again
             for (int j = 0; j < GGML_MROPE_SECTIONS; j++) {
                 if (at == starts[j]) { // of sections without pairs that start here, only the first does
-                    theta[j] = (float) pos[j * n_token];
+                    theta[j] = (float) cpu_i32_at(pos, token + j * n_token);
                     break;
                 }
             }
@@ -194,8 +204,8 @@ static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
     if (rope_refuse(p, &r, op)) {
         return;
     }
-    const int64_t ne0  = op->ne[0];
-    const int32_t *pos = op->src[1]->data;
+    const int64_t ne0             = op->ne[0];
+    const struct ggml_tensor *pos = op->src[1];
     float *cs = cpu_scratch(p, rope_scratch(op)), *buf_x = cs + ne0, *buf_y = buf_x + ne0;
     int64_t have = -1; // the token whose angles are in cs
     int64_t i, end;
@@ -204,21 +214,22 @@ static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
         if (at.i2 != have) {
             have = at.i2;
             if (r.is_multi) {
-                angles_multi(&r, pos + have, op->ne[2], cs);
+                angles_multi(&r, pos, have, op->ne[2], cs);
             } else {
-                angles_plain(&r, pos[have], cs);
+                angles_plain(&r, cpu_i32_at(pos, have), cs);
             }
         }
         char *row      = cpu_row(op, at);
         const float *x = cpu_row_load(p->k, a, cpu_row(a, at), 0, ne0, buf_x);
         float *y       = cpu_row_target(op, row, 0, buf_y);
         if (r.is_halves) {
-            turn_halves(r.n_pairs, r.n_apart, y, x, cs);
+            turn_halves(r.n_pairs, r.n_apart, y + r.n_offs, x + r.n_offs, cs);
         } else {
-            turn_neighbours(r.n_pairs, y, x, cs);
+            turn_neighbours(r.n_pairs, y + r.n_offs, x + r.n_offs, cs);
         }
-        const int64_t turned = 2 * r.n_pairs;
-        if (y != x && turned < ne0) {
+        if (y != x) {
+            const int64_t turned = r.n_offs + 2 * r.n_pairs;
+            memcpy(y, x, (size_t) r.n_offs * sizeof *y);
             memcpy(y + turned, x + turned, (size_t) (ne0 - turned) * sizeof *y);
         }
         cpu_row_store(p->k, op, row, 0, ne0, y);

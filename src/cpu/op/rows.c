@@ -2,6 +2,7 @@
 // rows.c: GET_ROWS and SET_ROWS: rows by number. A number out of range ends the compute with an error; nothing is read or
 // written outside.
 
+#include "cpu/op/cells.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
@@ -33,7 +34,7 @@ static bool get_supports(const struct ggml_tensor *op) {
         op->ne[2] != b->ne[1] || op->ne[3] != b->ne[2] || a->ne[2] < op->ne[2] || a->ne[3] < op->ne[3]) {
         return false;
     }
-    if (op->nb[0] != ggml_type_size(op->type) || a->nb[0] != ggml_type_size(a->type)) {
+    if (op->nb[0] != ggml_type_size(op->type) || (a->nb[0] != ggml_type_size(a->type) && ggml_blck_size(a->type) > 1)) {
         return false;
     }
     return a->type == GGML_TYPE_I32 ? op->type == GGML_TYPE_I32
@@ -52,9 +53,9 @@ static void get_run(const struct cpu_params *p, struct ggml_tensor *op) {
         }
         const char *from = cpu_row_at(a, number, at.i2, at.i3);
         if (a->type == op->type) {
-            memcpy(cpu_row(op, at), from, (size_t) op->ne[0] * op->nb[0]);
+            cells_copy_row(op, cpu_row(op, at), a, from);
         } else {
-            p->k->to_float[a->type](from, (float *) (void *) cpu_row(op, at), op->ne[0]);
+            cpu_row_widen(p->k, a, from, 0, op->ne[0], (float *) (void *) cpu_row(op, at));
         }
     }
 }

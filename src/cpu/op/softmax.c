@@ -10,14 +10,14 @@
 static bool supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *mask = op->src[1], *sinks = op->src[2];
     if (a == NULL || a->type != GGML_TYPE_F32 || op->type != GGML_TYPE_F32 || !ggml_are_same_shape(a, op) ||
-        a->nb[0] != sizeof(float) || op->nb[0] != sizeof(float)) {
+        !cpu_rows_are_dense(a) || !cpu_rows_are_dense(op)) {
         return false;
     }
     if (mask != NULL && (!cpu_is_float(mask->type) || mask->ne[0] != a->ne[0] || mask->ne[1] < a->ne[1] || mask->ne[2] < 1 ||
-                            mask->ne[3] < 1 || mask->nb[0] != ggml_type_size(mask->type))) {
+                            mask->ne[3] < 1 || !cpu_rows_are_dense(mask))) {
         return false;
     }
-    return sinks == NULL || (sinks->type == GGML_TYPE_F32 && sinks->ne[0] >= a->ne[2] && sinks->nb[0] == sizeof(float));
+    return sinks == NULL || (sinks->type == GGML_TYPE_F32 && sinks->ne[0] >= a->ne[2] && ggml_nrows(sinks) > 0);
 }
 
 static float slope_of(int64_t head, int64_t n_heads, float max_bias) {
@@ -57,13 +57,11 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
             const char *row = cpu_row_at(mask, at.i1, at.i2 % mask->ne[2], at.i3 % mask->ne[3]);
             add_mask(k, n, y, mask, row, slope_of(at.i2, op->ne[2], max_bias));
         }
-        float max = k->max(n, y);
+        const float sink = sinks != NULL ? cpu_f32_at(sinks, at.i2) : -INFINITY;
+        const float max  = sinks != NULL ? fmaxf(k->max(n, y), sink) : k->max(n, y);
+        double sum       = k->exp_sum(n, y, y, max);
         if (sinks != NULL) {
-            max = fmaxf(max, ((const float *) sinks->data)[at.i2]);
-        }
-        double sum = k->exp_sum(n, y, y, max);
-        if (sinks != NULL) {
-            sum += expf(((const float *) sinks->data)[at.i2] - max);
+            sum += expf(sink - max);
         }
         k->scale(n, y, y, (float) (1.0 / sum), 0.0f);
     }

@@ -5,6 +5,7 @@
 
 #include "cpu/op/scratch.h"
 #include "cpu/optable.h"
+#include "cpu/rowio.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -24,16 +25,12 @@ static const float *at_f32(const struct ggml_tensor *t, int64_t i0, int64_t i1, 
     return (const float *) (const void *) (cpu_row_at(t, i1, i2, i3) + (size_t) i0 * t->nb[0]);
 }
 
-static bool is_dense(const struct ggml_tensor *t) {
-    return t->nb[0] == sizeof(float);
-}
-
 // ---- SSM_CONV: a short filter a channel along time ----
 
 static bool conv_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *c = op->src[1];
-    return sources_f32(op, 2) && is_dense(x) && is_dense(c) && is_dense(op) && x->ne[1] == c->ne[1] && op->ne[0] == c->ne[1] &&
-           op->ne[1] == x->ne[0] - c->ne[0] + 1 && op->ne[2] == x->ne[2];
+    return sources_f32(op, 2) && cpu_rows_are_dense(x) && cpu_rows_are_dense(c) && cpu_rows_are_dense(op) &&
+           x->ne[1] == c->ne[1] && op->ne[0] == c->ne[1] && op->ne[1] == x->ne[0] - c->ne[0] + 1 && op->ne[2] == x->ne[2];
 }
 
 static void conv_run(const struct cpu_params *p, struct ggml_tensor *op) {
@@ -57,23 +54,32 @@ static void conv_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // ---- SSM_SCAN: h = exp(dt A) h + dt B x, y = C h (Gu and Dao, arXiv 2312.00752 and 2405.21060) ----
 
+// States that are kept. Graphs of ggml before 0.25 have nothing there.
+static int64_t scan_states(const struct ggml_tensor *op) {
+    const int32_t K = cpu_param_i32(op, 0);
+    return K == 0 ? 1 : K;
+}
+
 // The sources that the state and x fit: dt [heads, tokens, sequences], A [1 or states, heads], B and C [states, groups, tokens,
 // sequences], an id a sequence; and the result holds what is put into it.
 static bool scan_fits(const struct ggml_tensor *op) {
     const struct ggml_tensor *s = op->src[0], *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4],
                              *C = op->src[5];
-    return s->ne[0] <= INT32_MAX && s->ne[1] == x->ne[0] && s->ne[2] == x->ne[1] && dt->ne[0] == x->ne[1] &&
-           dt->ne[1] == x->ne[2] && dt->ne[2] == x->ne[3] && (A->ne[0] == 1 || A->ne[0] == s->ne[0]) && A->ne[1] == x->ne[1] &&
-           B->ne[0] == s->ne[0] && B->ne[2] == x->ne[2] && B->ne[3] == x->ne[3] && ggml_are_same_shape(B, C) &&
-           op->src[6]->ne[0] >= x->ne[3] && ggml_is_contiguous(op) &&
-           ggml_nelements(op) >= ggml_nelements(x) + s->ne[0] * s->ne[1] * s->ne[2] * x->ne[3];
+    const int64_t K             = scan_states(op);
+    // in doubles, which K cannot wrap; only one rate a head keeps more than one state
+    const double want = (double) ggml_nelements(x) + (double) K * (double) (s->ne[0] * s->ne[1] * s->ne[2] * x->ne[3]);
+    return K >= 1 && (K == 1 || A->ne[0] == 1) && s->ne[0] <= INT32_MAX && s->ne[1] == x->ne[0] && s->ne[2] == x->ne[1] &&
+           dt->ne[0] == x->ne[1] && dt->ne[1] == x->ne[2] && dt->ne[2] == x->ne[3] && (A->ne[0] == 1 || A->ne[0] == s->ne[0]) &&
+           A->ne[1] == x->ne[1] && B->ne[0] == s->ne[0] && B->ne[2] == x->ne[2] && B->ne[3] == x->ne[3] &&
+           ggml_are_same_shape(B, C) && op->src[6]->ne[0] >= x->ne[3] && ggml_is_contiguous(op) &&
+           (double) ggml_nelements(op) >= want;
 }
 
 static bool scan_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *ids = op->src[6];
     return sources_f32(op, 6) && ids != NULL && ids->type == GGML_TYPE_I32 && ids->nb[0] == sizeof(int32_t) &&
-           is_dense(op->src[1]) && is_dense(op->src[4]) && is_dense(op->src[5]) && ggml_is_contiguous(op->src[0]) &&
-           ggml_is_contiguous(op->src[2]) && ggml_is_contiguous(op->src[3]) && scan_fits(op);
+           cpu_rows_are_dense(op->src[1]) && cpu_rows_are_dense(op->src[4]) && cpu_rows_are_dense(op->src[5]) &&
+           ggml_is_contiguous(op->src[0]) && ggml_is_contiguous(op->src[2]) && ggml_is_contiguous(op->src[3]) && scan_fits(op);
 }
 
 static size_t scan_work_size(const struct ggml_tensor *op, int n_tasks) {
@@ -84,8 +90,10 @@ static float softplus(float x) {
     return x <= 20.0f ? log1pf(expf(x)) : x;
 }
 
-// All tokens of one head of one sequence. state: [d_state, d_head], holds the start; decay: d_state floats of scratch.
-static void scan_head(const struct cpu_params *p, struct ggml_tensor *op, int64_t h, int64_t seq, float *state, float *decay) {
+// All tokens of one head of one sequence. state: [d_state, d_head], holds the start; decay: d_state floats of scratch. What it
+// was after each of the last K tokens stays: n_slab floats further for each token before the last.
+static void scan_head(
+    const struct cpu_params *p, struct ggml_tensor *op, int64_t h, int64_t seq, float *state, int64_t n_slab, float *decay) {
     const struct ggml_tensor *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4], *C = op->src[5];
     const int64_t d_state = op->src[0]->ne[0], d_head = x->ne[0], n_head = x->ne[1];
     const int64_t group      = h / (n_head / B->ne[1]);
@@ -106,6 +114,10 @@ static void scan_head(const struct cpu_params *p, struct ggml_tensor *op, int64_
             p->k->mul(d_state, s, s, decay);
             p->k->mad(d_state, s, b, in[i] * step);
             dot((int) d_state, &y[i], 0, s, 0, c, 0, 1);
+        }
+        const int64_t before = x->ne[2] - 1 - t;
+        if (before > 0 && before < scan_states(op)) {
+            memcpy(state + before * n_slab, state, (size_t) (d_head * d_state) * sizeof *state);
         }
     }
 }
@@ -128,7 +140,7 @@ static void scan_run(const struct cpu_params *p, struct ggml_tensor *op) {
         }
         float *state = states + i * d_head * d_state;
         memcpy(state, at_f32(s, 0, 0, h, ids[seq]), (size_t) (d_head * d_state) * sizeof *state);
-        scan_head(p, op, h, seq, state, cpu_scratch(p, d_state));
+        scan_head(p, op, h, seq, state, d_state * d_head * n_head * n_seq, cpu_scratch(p, d_state));
     }
 }
 
@@ -136,8 +148,9 @@ static void scan_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 static bool solve_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    return sources_f32(op, 2) && is_dense(a) && is_dense(b) && is_dense(op) && a->ne[0] == a->ne[1] && a->ne[1] == b->ne[1] &&
-           a->ne[2] == b->ne[2] && a->ne[3] == b->ne[3] && ggml_are_same_shape(b, op);
+    return sources_f32(op, 2) && cpu_rows_are_dense(a) && cpu_rows_are_dense(b) && cpu_rows_are_dense(op) &&
+           a->ne[0] == a->ne[1] && a->ne[1] == b->ne[1] && a->ne[2] == b->ne[2] && a->ne[3] == b->ne[3] &&
+           ggml_are_same_shape(b, op);
 }
 
 #define SOLVE_COLS 64 // columns a task takes at once: a row of them stays in few cache lines
@@ -166,13 +179,14 @@ static void solve_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // ---- DSV4_HC_*: streams of a residual, mixed by small matrices (hyper-connections, arXiv 2409.19606) ----
 
-#define HC 4 // streams
+#define HC 4                      // streams
+#define HC_MIX (2 * HC + HC * HC) // in, out, between all pairs
 
 static bool comb_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *m = op->src[0];
-    return sources_f32(op, 3) && is_dense(m) && is_dense(op->src[1]) && is_dense(op->src[2]) && ggml_is_contiguous(op) &&
-           m->ne[0] == 2 * HC + HC * HC && op->src[1]->ne[0] >= 3 && op->src[2]->ne[0] >= m->ne[0] && op->ne[0] == HC &&
-           op->ne[1] == HC && op->ne[2] == m->ne[1];
+    return sources_f32(op, 3) && op->src[1]->ne[0] >= 3 && op->src[2]->ne[0] >= HC_MIX && ggml_nrows(op->src[1]) > 0 &&
+           ggml_nrows(op->src[2]) > 0 && ggml_is_contiguous(op) && m->ne[0] == HC_MIX && op->ne[0] == HC && op->ne[1] == HC &&
+           op->ne[2] == m->ne[1];
 }
 
 // rows (or columns) of m are divided by their sums
@@ -192,18 +206,19 @@ static void comb_norm(float m[HC][HC], bool rows, float eps) {
 // A matrix whose rows and columns add up to one, by Sinkhorn's way, from a softmax of each row.
 static void comb_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *mixes = op->src[0];
-    const float scale = ((const float *) op->src[1]->data)[2], *base = (const float *) op->src[2]->data + 2 * HC;
-    const float eps      = cpu_param_f32(op, 0);
-    const int32_t n_iter = cpu_param_i32(op, 1);
+    const struct ggml_tensor *base  = op->src[2];
+    const float scale               = cpu_f32_at(op->src[1], 2);
+    const float eps                 = cpu_param_f32(op, 0);
+    const int32_t n_iter            = cpu_param_i32(op, 1);
     int64_t t, end;
     for (cpu_share(p, mixes->ne[1], &t, &end); t < end; t++) {
-        const float *x = at_f32(mixes, 2 * HC, t, 0, 0);
         float m[HC][HC];
         for (int i = 0; i < HC; i++) {
             float max = -INFINITY, sum = 0.0f;
             for (int j = 0; j < HC; j++) {
-                m[i][j] = x[i * HC + j] * scale + base[i * HC + j];
-                max     = m[i][j] > max ? m[i][j] : max;
+                const int64_t at = 2 * HC + i * HC + j;
+                m[i][j]          = *at_f32(mixes, at, t, 0, 0) * scale + cpu_f32_at(base, at);
+                max              = m[i][j] > max ? m[i][j] : max;
             }
             for (int j = 0; j < HC; j++) {
                 sum += m[i][j] = expf(m[i][j] - max);
@@ -221,47 +236,72 @@ static void comb_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
+// op_params of HC_PRE: [scale, gated]. A gate is for each element, a weight for each stream.
+static bool pre_is_gated(const struct ggml_tensor *op) {
+    return cpu_param_i32(op, 1) != 0;
+}
+
+// Graphs of ggml before 0.25 have nothing there.
+static float pre_scale(const struct ggml_tensor *op) {
+    return cpu_param_i32(op, 0) == 0 && !pre_is_gated(op) ? 1.0f : cpu_param_f32(op, 0);
+}
+
 static bool pre_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *w = op->src[1];
-    return sources_f32(op, 2) && is_dense(x) && is_dense(op) && w->ne[0] == x->ne[1] && w->ne[1] == x->ne[2] &&
-           op->ne[0] == x->ne[0] && op->ne[1] == x->ne[2];
+    if (!sources_f32(op, 2) || op->ne[0] != x->ne[0] || op->ne[1] != x->ne[2]) {
+        return false;
+    }
+    return pre_is_gated(op) ? ggml_are_same_shape(x, w) : w->ne[0] == x->ne[1] && w->ne[1] == x->ne[2];
 }
 
 // One stream from many.
 static void pre_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *w = op->src[1];
-    int64_t t, end;
-    for (cpu_share(p, op->ne[1], &t, &end); t < end; t++) {
-        float *y = (float *) (void *) cpu_row_at(op, t, 0, 0);
-        p->k->fill(op->ne[0], y, 0.0f);
+    const struct cpu_kernels *k = p->k;
+    const bool gated            = pre_is_gated(op);
+    const float scale           = pre_scale(op);
+    float buf_x[CPU_PIECE], buf_w[CPU_PIECE], sum[CPU_PIECE];
+    for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
+        const int64_t t = it.at.i1;
+        k->fill(it.n, sum, 0.0f);
         for (int64_t s = 0; s < x->ne[1]; s++) {
-            p->k->mad(op->ne[0], y, at_f32(x, 0, s, t, 0), *at_f32(w, s, t, 0, 0));
+            const float *part = cpu_row_load(k, x, cpu_row_at(x, s, t, 0), it.i0, it.n, buf_x);
+            if (gated) { // a gate opens by 1 / (1 + exp(-gate))
+                k->sigmoid(it.n, buf_w, cpu_row_load(k, w, cpu_row_at(w, s, t, 0), it.i0, it.n, buf_w));
+                k->mul(it.n, buf_w, buf_w, part);
+                k->add(it.n, sum, sum, buf_w);
+            } else {
+                k->mad(it.n, sum, part, *at_f32(w, s, t, 0, 0));
+            }
         }
+        k->scale(it.n, sum, sum, scale, 0.0f);
+        cpu_row_store(k, op, cpu_row(op, it.at), it.i0, it.n, sum);
     }
 }
 
 static bool post_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *res = op->src[1], *post = op->src[2], *comb = op->src[3];
-    if (!sources_f32(op, 4) || post->ne[0] < op->ne[1] || post->ne[1] < op->ne[2] || comb->ne[0] < op->ne[1] ||
-        comb->ne[1] < op->ne[1] || comb->ne[2] < op->ne[2]) {
-        return false;
-    }
-    return is_dense(x) && is_dense(res) && is_dense(op) && ggml_are_same_shape(res, op) && x->ne[0] == op->ne[0] &&
-           x->ne[1] == op->ne[2];
+    return sources_f32(op, comb != NULL ? 4 : 3) && ggml_are_same_shape(res, op) && x->ne[0] == op->ne[0] &&
+           x->ne[1] == op->ne[2] && post->ne[0] == op->ne[1] && post->ne[1] == op->ne[2] &&
+           (comb == NULL || (comb->ne[0] == op->ne[1] && comb->ne[1] == op->ne[1] && comb->ne[2] == op->ne[2]));
 }
 
-// Many streams from one and the old ones.
+// Many streams from one and the old ones; without a matrix each keeps to itself.
 static void post_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *x = op->src[0], *res = op->src[1], *post = op->src[2], *comb = op->src[3];
-    const int64_t n_stream = op->ne[1];
-    int64_t i, end;
-    for (cpu_share(p, n_stream * op->ne[2], &i, &end); i < end; i++) {
-        const int64_t t = i / n_stream, s = i % n_stream;
-        float *y = (float *) (void *) cpu_row_at(op, s, t, 0);
-        p->k->scale(op->ne[0], y, at_f32(x, 0, t, 0, 0), *at_f32(post, s, t, 0, 0), 0.0f);
-        for (int64_t from = 0; from < n_stream; from++) {
-            p->k->mad(op->ne[0], y, at_f32(res, 0, from, t, 0), *at_f32(comb, s, from, t, 0));
+    const struct cpu_kernels *k = p->k;
+    float buf[CPU_PIECE], sum[CPU_PIECE];
+    for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
+        const int64_t s = it.at.i1, t = it.at.i2;
+        k->scale(it.n, sum, cpu_row_load(k, x, cpu_row_at(x, t, 0, 0), it.i0, it.n, buf), *at_f32(post, s, t, 0, 0), 0.0f);
+        if (comb == NULL) {
+            k->add(it.n, sum, sum, cpu_row_load(k, res, cpu_row(res, it.at), it.i0, it.n, buf));
         }
+        for (int64_t from = 0; comb != NULL && from < op->ne[1]; from++) {
+            const float *old = cpu_row_load(k, res, cpu_row_at(res, from, t, 0), it.i0, it.n, buf);
+            k->mad(it.n, sum, old, *at_f32(comb, s, from, t, 0));
+        }
+        cpu_row_store(k, op, cpu_row(op, it.at), it.i0, it.n, sum);
     }
 }
 
@@ -273,7 +313,9 @@ const struct cpu_op_entry cpu_ops_ssm[] = {
                            .uses      = CPU_USE_DOT_F32 | CPU_USE_EXP | CPU_USE_SCALE | CPU_USE_MUL | CPU_USE_MAD}},
     {GGML_OP_SOLVE_TRI, {.supports = solve_supports, .run = solve_run, .uses = CPU_USE_MAD}},
     {GGML_OP_DSV4_HC_COMB, {.supports = comb_supports, .run = comb_run}},
-    {GGML_OP_DSV4_HC_PRE, {.supports = pre_supports, .run = pre_run, .uses = CPU_USE_MAD}},
-    {GGML_OP_DSV4_HC_POST, {.supports = post_supports, .run = post_run, .uses = CPU_USE_MAD | CPU_USE_SCALE}},
+    {GGML_OP_DSV4_HC_PRE, {.supports = pre_supports,
+                              .run   = pre_run,
+                              .uses  = CPU_USE_MAD | CPU_USE_SIGMOID | CPU_USE_MUL | CPU_USE_ADD | CPU_USE_SCALE}},
+    {GGML_OP_DSV4_HC_POST, {.supports = post_supports, .run = post_run, .uses = CPU_USE_MAD | CPU_USE_SCALE | CPU_USE_ADD}},
     CPU_OPS_END,
 };

@@ -10,7 +10,7 @@
 #include <math.h>
 
 static bool is_dense_f32(const struct ggml_tensor *t) {
-    return t != NULL && t->type == GGML_TYPE_F32 && t->nb[0] == sizeof(float);
+    return t != NULL && t->type == GGML_TYPE_F32 && cpu_rows_are_dense(t);
 }
 
 static float *row_f32(const struct ggml_tensor *t, struct cpu_row_pos at) {
@@ -244,12 +244,27 @@ static void repeat_back_run(const struct cpu_params *p, struct ggml_tensor *op) 
 
 static bool step_supports(const struct ggml_tensor *op, int n_moments, int64_t n_numbers) {
     for (int i = 0; i < 2 + n_moments; i++) {
-        if (!is_dense_f32(op->src[i]) || !ggml_are_same_shape(op->src[i], op)) {
+        const struct ggml_tensor *t = op->src[i];
+        if (t == NULL || t->type != GGML_TYPE_F32 || !ggml_are_same_shape(t, op)) {
             return false;
         }
     }
     const struct ggml_tensor *numbers = op->src[2 + n_moments];
-    return is_dense_f32(op) && is_dense_f32(numbers) && ggml_is_contiguous(numbers) && ggml_nelements(numbers) == n_numbers;
+    return op->type == GGML_TYPE_F32 && numbers != NULL && numbers->type == GGML_TYPE_F32 && numbers->ne[0] == n_numbers &&
+           ggml_nrows(numbers) == 1;
+}
+
+// A piece of a source that the step reads and writes: itself, or buf, which piece_done puts back.
+static float *piece_of(const struct cpu_params *p, const struct ggml_tensor *t, const struct cpu_pieces *it, float *buf) {
+    if (cpu_is_f32_dense(t)) {
+        return row_f32(t, it->at) + it->i0;
+    }
+    cpu_row_widen(p->k, t, cpu_row(t, it->at), it->i0, it->n, buf);
+    return buf;
+}
+
+static void piece_done(const struct cpu_params *p, const struct ggml_tensor *t, const struct cpu_pieces *it, const float *x) {
+    cpu_row_store(p->k, t, cpu_row(t, it->at), it->i0, it->n, x);
 }
 
 static bool adamw_supports(const struct ggml_tensor *op) {
@@ -258,19 +273,26 @@ static bool adamw_supports(const struct ggml_tensor *op) {
 
 // Loshchilov and Hutter, arXiv 1711.05101; beta1h and beta2h undo the bias of young means.
 static void adamw_run(const struct cpu_params *p, struct ggml_tensor *op) {
-    const float *numbers = op->src[4]->data;
+    float numbers[7];
+    for (int i = 0; i < 7; i++) {
+        numbers[i] = cpu_f32_at(op->src[4], i);
+    }
     const float alpha = numbers[0], beta1 = numbers[1], beta2 = numbers[2], eps = numbers[3], decay = numbers[4];
     const float beta1h = numbers[5], beta2h = numbers[6], keep = 1.0f - alpha * decay;
+    float buf[4][CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
-        float *w       = row_f32(op->src[0], it.at) + it.i0;
-        const float *g = row_f32(op->src[1], it.at) + it.i0;
-        float *m       = row_f32(op->src[2], it.at) + it.i0;
-        float *v       = row_f32(op->src[3], it.at) + it.i0;
+        float *w       = piece_of(p, op->src[0], &it, buf[0]);
+        const float *g = piece_of(p, op->src[1], &it, buf[1]);
+        float *m       = piece_of(p, op->src[2], &it, buf[2]);
+        float *v       = piece_of(p, op->src[3], &it, buf[3]);
         for (int64_t i = 0; i < it.n; i++) {
             m[i] = m[i] * beta1 + g[i] * (1.0f - beta1);
             v[i] = v[i] * beta2 + g[i] * g[i] * (1.0f - beta2);
             w[i] = w[i] * keep - alpha * (m[i] * beta1h) / (sqrtf(v[i] * beta2h) + eps);
         }
+        piece_done(p, op->src[0], &it, w);
+        piece_done(p, op->src[2], &it, m);
+        piece_done(p, op->src[3], &it, v);
     }
 }
 
@@ -279,14 +301,15 @@ static bool sgd_supports(const struct ggml_tensor *op) {
 }
 
 static void sgd_run(const struct cpu_params *p, struct ggml_tensor *op) {
-    const float *numbers = op->src[2]->data;
-    const float alpha = numbers[0], keep = 1.0f - alpha * numbers[1];
+    const float alpha = cpu_f32_at(op->src[2], 0), keep = 1.0f - alpha * cpu_f32_at(op->src[2], 1);
+    float buf[2][CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
-        float *w       = row_f32(op->src[0], it.at) + it.i0;
-        const float *g = row_f32(op->src[1], it.at) + it.i0;
+        float *w       = piece_of(p, op->src[0], &it, buf[0]);
+        const float *g = piece_of(p, op->src[1], &it, buf[1]);
         for (int64_t i = 0; i < it.n; i++) {
             w[i] = w[i] * keep - alpha * g[i];
         }
+        piece_done(p, op->src[0], &it, w);
     }
 }
 
