@@ -10,7 +10,7 @@
 
 // As the reference's library returns and takes them; what has no name is left as it comes.
 struct reference_model_params {
-    char bytes[72];
+    char bytes[80];
 };
 struct reference_context_params {
     uint32_t n_ctx, n_batch, n_ubatch;
