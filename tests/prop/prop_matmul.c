@@ -221,7 +221,11 @@ static void random_attention(void **state) {
     run(attention, 60);
 }
 
-int main(void) {
+// An argument names one of the two.
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_products), cmocka_unit_test(random_attention)};
+    if (argc > 1) {
+        cmocka_set_test_filter(argv[1]);
+    }
     return cmocka_run_group_tests_name("prop_matmul", tests, NULL, NULL);
 }
