@@ -113,8 +113,8 @@ static void check_dots(const struct subject *s) {
         }
     }
     const struct cpu_tile *t = &tier.tile[s->type];
-    for (int nx = 1; t->run != NULL && nx <= t->mr; nx++) {
-        for (int ny = 1; ny <= t->nr; ny++) {
+    for (int nx = 1; t->run != NULL && nx <= t->mr && nx <= ROWS; nx++) {
+        for (int ny = 1; ny <= t->nr && ny <= COLS; ny++) {
             float *got = result_at(nx, ny);
             t->run(
                 s->n, got, LD, s->x + (size_t) (ROWS - nx) * s->row_size, s->row_size, nx, y + (size_t) (COLS - ny) * by, by, ny);

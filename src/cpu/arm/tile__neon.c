@@ -77,18 +77,73 @@ static void tile_f32__neon(
     }
 }
 
-static void tile_f16__neon(
-    int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, int nx, const void *y, size_t by, int ny) {
-    if (nx == MR && ny == NR) {
-        tile_f16_full(n, s, ld_s, x, bx, y, by);
-    } else {
-        tile_rest(dot_f16, n, s, ld_s, x, bx, nx, y, by, ny);
+// Halves are widened once for all rows that they meet, CHUNK elements of a row at a time: widening four of them takes as long as
+// four multiply-adds.
+#define WIDE_MR 32
+#define WIDE_NR 16
+#define CHUNK 256
+
+static void widen(float *to, const char *row, int64_t i, int64_t n) {
+    const uint16_t *x = (const uint16_t *) (const void *) row + i;
+    int64_t j         = 0;
+    for (; j + 8 <= n; j += 8) {
+        const uint16x8_t h = vld1q_u16(x + j);
+        vst1q_f32(to + j, vcvt_f32_f16(vreinterpret_f16_u16(vget_low_u16(h))));
+        vst1q_f32(to + j + 4, vcvt_high_f32_f16(vreinterpretq_f16_u16(h)));
     }
+    for (; j < n; j++) {
+        to[j] = one_f16((const char *) (const void *) x, j);
+    }
+}
+
+// Elements i to i + n of nx rows with ny others, both multiples of four; sums are added to s, or begin with the first.
+static void tile_f16_wide(
+    int64_t i, int64_t n, float *s, int64_t ld_s, const char *x, size_t bx, int nx, const char *y, size_t by, int ny) {
+    float xs[MR][CHUNK], ys[WIDE_NR][CHUNK];
+    const size_t row = sizeof xs[0];
+    for (int c = 0; c < ny; c++) {
+        widen(ys[c], y + (size_t) c * by, i, n);
+    }
+    for (int r = 0; r < nx; r += MR) {
+        for (int j = 0; j < MR; j++) {
+            widen(xs[j], x + (size_t) (r + j) * bx, i, n);
+        }
+        for (int c = 0; c < ny; c += NR) {
+            float more[NR * MR];
+            if (i == 0) {
+                tile_f32_full(n, s + r + c * ld_s, ld_s, (const char *) xs, row, (const char *) ys[c], row);
+                continue;
+            }
+            tile_f32_full(n, more, MR, (const char *) xs, row, (const char *) ys[c], row);
+            for (int j = 0; j < NR; j++) {
+                float *to = s + r + (c + j) * ld_s;
+                vst1q_f32(to, vaddq_f32(vld1q_f32(to), vld1q_f32(more + j * MR)));
+            }
+        }
+    }
+}
+
+static void tile_f16__neon(
+    int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, int nx, const void *vy, size_t by, int ny) {
+    const char *x = vx, *y = vy;
+    const int nx4 = nx / MR * MR, ny4 = ny / NR * NR;
+    if (ny4 == NR) { // too few for what storing floats takes
+        for (int r = 0; r < nx4; r += MR) {
+            tile_f16_full(n, s + r, ld_s, x + (size_t) r * bx, bx, y, by);
+        }
+    } else if (nx4 > 0 && ny4 > 0) {
+        for (int64_t i = 0; i < n; i += CHUNK) {
+            tile_f16_wide(i, n - i < CHUNK ? n - i : CHUNK, s, ld_s, x, bx, nx4, y, by, ny4);
+        }
+    }
+    const int done = ny4 > 0 ? nx4 : 0; // rows of which only the columns after ny4 are left
+    tile_rest(dot_f16, n, s + done, ld_s, x + (size_t) done * bx, bx, nx - done, y, by, ny);
+    tile_rest(dot_f16, n, s + ny4 * ld_s, ld_s, x, bx, done, y + (size_t) ny4 * by, by, ny - ny4);
 }
 
 void cpu_tier_neon_tile(struct cpu_kernels *k) {
     dot_f32                = k->traits[GGML_TYPE_F32].vec_dot;
     dot_f16                = k->traits[GGML_TYPE_F16].vec_dot;
     k->tile[GGML_TYPE_F32] = (struct cpu_tile){tile_f32__neon, MR, NR};
-    k->tile[GGML_TYPE_F16] = (struct cpu_tile){tile_f16__neon, MR, NR};
+    k->tile[GGML_TYPE_F16] = (struct cpu_tile){tile_f16__neon, WIDE_MR, WIDE_NR};
 }
