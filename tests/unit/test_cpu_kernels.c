@@ -384,8 +384,30 @@ static void test_large(void **state) {
     }
 }
 
+// NaN stays NaN, whatever its bits say; sanitizers watch how.
+static void test_nan_with_payload(void **state) {
+    (void) state;
+    cpu_init();
+    const struct cpu_kernels *k = &cpu_kernels_best;
+    const cpu_row1_t maps[]     = {k->exp, k->silu, k->sigmoid, k->tanh, k->gelu, k->gelu_quick};
+    for (uint32_t payload = 1; payload < 0x800000; payload = payload * 3 + 1) {
+        const uint32_t bits[] = {0x7f800000 | payload, 0xff800000 | payload, 0x7fc00000 | payload, 0xffc00000 | payload};
+        float x[8], y[8];
+        for (int i = 0; i < 8; i++) {
+            memcpy(&x[i], &bits[i % 4], sizeof x[i]);
+        }
+        for (size_t m = 0; m < sizeof maps / sizeof maps[0]; m++) {
+            for (int n = 1; n <= 8; n += 7) {
+                maps[m](n, y, x);
+                assert_true(isnan(y[0]) && isnan(y[n - 1]));
+            }
+        }
+        assert_true(isnan(k->exp_sum(8, y, x, 0.0f)));
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tiers), cmocka_unit_test(test_far_scales), cmocka_unit_test(test_large)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiers), cmocka_unit_test(test_far_scales),
+        cmocka_unit_test(test_large), cmocka_unit_test(test_nan_with_payload)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

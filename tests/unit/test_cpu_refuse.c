@@ -17,7 +17,9 @@ static void expect_failure(struct ggml_context *ctx, struct ggml_tensor *t, cons
     struct ggml_cgraph *graph = ggml_new_graph(ctx);
     ggml_build_forward_expand(graph, t);
     for (int n_threads = 1; n_threads <= 4; n_threads += 3) {
-        assert_int_equal(ggml_graph_compute_with_ctx(ctx, graph, n_threads), GGML_STATUS_FAILED);
+        if (ggml_graph_compute_with_ctx(ctx, graph, n_threads) != GGML_STATUS_FAILED) {
+            fail_msg("%s was computed", ggml_op_name(t->op));
+        }
         assert_non_null(strstr(berth_last_error(), text));
     }
     ggml_free(ctx);
@@ -96,6 +98,70 @@ static void test_types_nobody_computes(void **state) {
     expect_failure(ctx, ggml_count_equal(ctx, zeros(ctx, GGML_TYPE_F32, 8, 4), zeros(ctx, GGML_TYPE_F32, 8, 4)), "COUNT_EQUAL");
 }
 
+// ---- sources that are there and hold nothing ----
+
+static struct ggml_tensor *filled(
+    struct ggml_context *ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
+    struct ggml_tensor *t = ggml_new_tensor_4d(ctx, type, ne0, ne1, ne2, ne3);
+    memset(t->data, 0, ggml_nbytes(t));
+    return t;
+}
+
+static void test_sources_empty_in_an_outer_extent(void **state) {
+    (void) state;
+    struct ggml_context *ctx = arena();
+    expect_failure(ctx, ggml_timestep_embedding(ctx, ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 4, 0), 8, 100), "empty");
+    ctx = arena();
+    expect_failure(ctx, ggml_get_rel_pos(ctx, ggml_new_tensor_3d(ctx, GGML_TYPE_F16, 8, 7, 0), 4, 4), "empty");
+    for (int i = 0; i < 2; i++) {
+        ctx                   = arena();
+        struct ggml_tensor *b = filled(ctx, GGML_TYPE_F32, 8, 5, i == 0 ? 0 : 1, 1);
+        expect_failure(ctx,
+            ggml_add_id(ctx, filled(ctx, GGML_TYPE_F32, 8, 2, 3, 1), b, filled(ctx, GGML_TYPE_I32, 2, 3, 1, 1 - i)), "empty");
+    }
+    ctx                   = arena();
+    struct ggml_tensor *t = ggml_soft_max_ext(ctx, filled(ctx, GGML_TYPE_F32, 8, 2, 3, 1), NULL, 1.0f, 0.0f);
+    t->src[2]             = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 3, 0);
+    expect_failure(ctx, t, "empty");
+    ctx       = arena();
+    t         = ggml_flash_attn_ext(ctx, filled(ctx, GGML_TYPE_F32, 8, 2, 3, 1), filled(ctx, GGML_TYPE_F32, 8, 4, 3, 1),
+                filled(ctx, GGML_TYPE_F32, 8, 4, 3, 1), NULL, 1.0f, 0.0f, 0.0f);
+    t->src[4] = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 3, 0);
+    expect_failure(ctx, t, "empty");
+    ctx       = arena();
+    t         = ggml_rope(ctx, filled(ctx, GGML_TYPE_F32, 8, 2, 3, 1), filled(ctx, GGML_TYPE_I32, 3, 1, 1, 1), 8, 0);
+    t->src[2] = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 4, 0);
+    expect_failure(ctx, t, "empty");
+}
+
+// Where nothing is to be read, nothing need be there.
+static void test_empty_sources_that_count_as_nothing(void **state) {
+    (void) state;
+    struct ggml_context *ctx  = arena();
+    struct ggml_cgraph *graph = ggml_new_graph(ctx);
+    struct ggml_tensor *none = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 0), *some = filled(ctx, GGML_TYPE_F32, 8, 3, 1, 1);
+    struct ggml_tensor *results[] = {
+        ggml_sum(ctx, none),
+        ggml_concat(ctx, none, some, 1),
+        ggml_pad(ctx, none, 0, 2, 0, 0),
+        ggml_set_rows(ctx, some, none, ggml_new_tensor_1d(ctx, GGML_TYPE_I64, 0)),
+        ggml_flash_attn_ext(ctx, filled(ctx, GGML_TYPE_F32, 8, 2, 3, 1), ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 8, 0, 3),
+            ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 8, 0, 3), NULL, 1.0f, 0.0f, 0.0f),
+    };
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
+        ggml_build_forward_expand(graph, results[i]);
+    }
+    if (ggml_graph_compute_with_ctx(ctx, graph, 1) != GGML_STATUS_SUCCESS) {
+        fail_msg("%s", berth_last_error());
+    }
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
+        for (int64_t j = 0; j < ggml_nelements(results[i]); j++) {
+            assert_true(((const float *) results[i]->data)[j] == 0.0f);
+        }
+    }
+    ggml_free(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_set_past_the_end),
@@ -105,6 +171,8 @@ int main(void) {
         cmocka_unit_test(test_attention_backwards),
         cmocka_unit_test(test_product_of_another_shape),
         cmocka_unit_test(test_types_nobody_computes),
+        cmocka_unit_test(test_sources_empty_in_an_outer_extent),
+        cmocka_unit_test(test_empty_sources_that_count_as_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

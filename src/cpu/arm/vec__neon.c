@@ -29,9 +29,10 @@ INLINE struct parts parts4(float32x4_t x) {
     return (struct parts){p, vsubq_s32(vreinterpretq_s32_f32(z), vreinterpretq_s32_f32(vdupq_n_f32(0x1.8p23f)))};
 }
 
-// 2^k, for -126 <= k <= 127; inf for 128.
+// 2^k, for -126 <= k <= 127; inf for 128. Of a NaN k is any number, and what comes out does not matter: the sum may wrap.
 INLINE float32x4_t power2(int32x4_t k) {
-    return vreinterpretq_f32_s32(vaddq_s32(vshlq_n_s32(k, 23), vreinterpretq_s32_f32(vdupq_n_f32(1.0f))));
+    const uint32x4_t one = vreinterpretq_u32_f32(vdupq_n_f32(1.0f));
+    return vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_s32(vshlq_n_s32(k, 23)), one));
 }
 
 // 2^k is multiplied in two parts, each of which a float can hold.
