@@ -23,7 +23,8 @@ ggml_backend_buffer_t berth_tensor_memory(const struct ggml_tensor *tensor, size
         snprintf(reason, size, "tensor %s has no %s", berth_name_of(tensor), buffer == NULL ? "buffer" : "memory in its buffer");
         return NULL;
     }
-    const enum berth_span_fault fault = berth_span_part(&(struct berth_span_room){0}, tensor, 0, n_bytes);
+    const enum berth_span_fault fault =
+        n_bytes > 0 ? berth_span_part(&(struct berth_span_room){0}, tensor, n_bytes) : BERTH_SPAN_OK;
     if (fault != BERTH_SPAN_OK) {
         berth_span_tell(fault, tensor, reason, size);
         return NULL;

@@ -85,15 +85,16 @@ bool berth_backend_has_checked(const struct ggml_cgraph *graph) {
 
 enum ggml_status ggml_backend_graph_compute_async(ggml_backend_t backend, struct ggml_cgraph *cgraph) {
     enum ggml_status status = may_compute(__func__, backend, backend != NULL && backend->iface.graph_compute != NULL);
+    bool has_empty          = false;
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_backend_report(backend);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = berth_backend_graph_check(cgraph);
+        status = berth_backend_graph_check(cgraph, &has_empty);
     }
     if (status == GGML_STATUS_SUCCESS) {
         const struct ggml_cgraph *outer = checked_graph; // of an op that computes
-        checked_graph                   = cgraph;
+        checked_graph                   = has_empty ? NULL : cgraph;
         status                          = backend->iface.graph_compute(backend, cgraph);
         checked_graph                   = outer;
     }
@@ -109,8 +110,9 @@ enum ggml_status ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_
 // ---- plans: a graph prepared once and computed many times ----
 
 ggml_backend_graph_plan_t ggml_backend_graph_plan_create(ggml_backend_t backend, struct ggml_cgraph *cgraph) {
+    bool has_empty;
     if (may_compute(__func__, backend, backend != NULL && backend->iface.graph_plan_create != NULL) != GGML_STATUS_SUCCESS ||
-        berth_backend_graph_check(cgraph) != GGML_STATUS_SUCCESS) {
+        berth_backend_graph_check(cgraph, &has_empty) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
     return backend->iface.graph_plan_create(backend, cgraph);

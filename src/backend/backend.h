@@ -46,8 +46,10 @@ ggml_backend_buffer_t berth_tensor_memory(
     const struct ggml_tensor *tensor, size_t n_bytes, char *reason, size_t size) BERTH_MUST_USE;
 
 // GGML_STATUS_FAILED, with the reason as the last error, if a backend must not see the graph (graph_check.c).
-enum ggml_status berth_backend_graph_check(const struct ggml_cgraph *graph) BERTH_MUST_USE;
-// For backends that check by themselves what they are handed past this interface: whether that has been done.
+// has_empty: whether a node has a source without elements, which not every op is up to.
+enum ggml_status berth_backend_graph_check(const struct ggml_cgraph *graph, bool *has_empty) BERTH_MUST_USE;
+// For backends that check by themselves what they are handed past this interface: whether that has been done, and no source
+// was empty.
 BERTH_API bool berth_backend_has_checked(const struct ggml_cgraph *graph);
 
 // Copies src to dst and waits. False: refused; kept with backend, which may be NULL.

@@ -16,7 +16,8 @@
 #define BERTH_SPAN_NONE ((size_t) 1 << 63)
 
 // Steps in whole numbers of any size, one after the other.
-static inline size_t berth_span_far(const struct ggml_tensor *t, size_t type_size, int64_t blck_size) {
+static __attribute__((noinline, cold, unused)) size_t berth_span_far(
+    const struct ggml_tensor *t, size_t type_size, int64_t blck_size) {
     size_t size = type_size, step;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
         const bool in_blocks = i == 0 && blck_size != 1;
@@ -33,20 +34,18 @@ static inline size_t berth_span_far(const struct ggml_tensor *t, size_t type_siz
 }
 
 static inline size_t berth_span_of(const struct ggml_tensor *t, size_t type_size, int64_t blck_size) {
+    // Numbers so small that no sum of the products passes 2^62: nearly all there are. No elements, or fewer, make large ones.
+    const uint64_t n0 = (uint64_t) t->ne[0] - 1, n1 = (uint64_t) t->ne[1] - 1;
+    const uint64_t n2 = (uint64_t) t->ne[2] - 1, n3 = (uint64_t) t->ne[3] - 1;
+    if (BERTH_LIKELY(((n0 | n1 | n2 | n3) >> 26 | (t->nb[0] | t->nb[1] | t->nb[2] | t->nb[3]) >> 34) == 0 && blck_size > 0)) {
+        const size_t row =
+            BERTH_LIKELY(blck_size == 1) ? type_size + n0 * t->nb[0] : (size_t) t->ne[0] * t->nb[0] / (size_t) blck_size;
+        return row + n1 * t->nb[1] + n2 * t->nb[2] + n3 * t->nb[3];
+    }
     if (t->ne[0] == 0 || t->ne[1] == 0 || t->ne[2] == 0 || t->ne[3] == 0) {
         return 0;
     }
-    if (BERTH_UNLIKELY(blck_size <= 0)) {
-        return BERTH_SPAN_NONE;
-    }
-    // Numbers so small that no sum of the products passes 2^62: nearly all there are.
-    const uint64_t ne = (uint64_t) (t->ne[0] | t->ne[1] | t->ne[2] | t->ne[3]), nb = t->nb[0] | t->nb[1] | t->nb[2] | t->nb[3];
-    if (BERTH_UNLIKELY(((ne >> 26) | (nb >> 34)) != 0)) {
-        return berth_span_far(t, type_size, blck_size);
-    }
-    const size_t row = BERTH_LIKELY(blck_size == 1) ? type_size + (size_t) (t->ne[0] - 1) * t->nb[0]
-                                                    : (size_t) t->ne[0] * t->nb[0] / (size_t) blck_size;
-    return row + (size_t) (t->ne[1] - 1) * t->nb[1] + (size_t) (t->ne[2] - 1) * t->nb[2] + (size_t) (t->ne[3] - 1) * t->nb[3];
+    return blck_size > 0 ? berth_span_far(t, type_size, blck_size) : BERTH_SPAN_NONE;
 }
 
 // Bytes of the span; 0: empty; BERTH_SPAN_NONE: no memory can hold it.
@@ -77,24 +76,23 @@ static inline struct ggml_backend_buffer *berth_span_buffer(const struct ggml_te
     return t->view_src != NULL ? t->view_src->buffer : t->buffer;
 }
 
-// size bytes from offset on, of a tensor's memory.
-static inline enum berth_span_fault berth_span_part(
-    struct berth_span_room *room, const struct ggml_tensor *t, size_t offset, size_t size) {
-    const struct ggml_tensor *whole = t->view_src;
-    size_t end;
-    if (__builtin_add_overflow(offset, size, &end) || end >= BERTH_SPAN_NONE) {
+// The first size bytes of a tensor's memory, more than 0.
+static inline enum berth_span_fault berth_span_part(struct berth_span_room *room, const struct ggml_tensor *t, size_t size) {
+    const struct ggml_tensor *whole    = t->view_src;
+    struct ggml_backend_buffer *buffer = t->buffer;
+    if (BERTH_UNLIKELY(size >= BERTH_SPAN_NONE)) {
         return BERTH_SPAN_TOO_FAR;
     }
-    if (t->data == NULL) {
+    if (BERTH_UNLIKELY(t->data == NULL)) {
         return BERTH_SPAN_NO_MEMORY;
     }
     if (whole != NULL) {
         const size_t have = berth_span(whole);
-        if (have == BERTH_SPAN_NONE || t->view_offs > have || end > have - t->view_offs) {
+        if (have == BERTH_SPAN_NONE || t->view_offs > have || size > have - t->view_offs) {
             return BERTH_SPAN_PAST_SOURCE;
         }
+        buffer = whole->buffer;
     }
-    struct ggml_backend_buffer *buffer = berth_span_buffer(t);
     if (buffer == NULL) {
         return BERTH_SPAN_OK; // memory of the context's or of the caller's: nobody knows its end
     }
@@ -102,28 +100,24 @@ static inline enum berth_span_fault berth_span_part(
         room->buffer = buffer;
         room->base   = buffer->iface.get_base != NULL ? (uintptr_t) buffer->iface.get_base(buffer) : 0;
     }
-    if (room->base == 0) {
-        return BERTH_SPAN_OK;
-    }
-    const uintptr_t at = (uintptr_t) t->data;
-    return at >= room->base && at - room->base <= buffer->size && end <= buffer->size - (at - room->base)
-               ? BERTH_SPAN_OK
-               : BERTH_SPAN_PAST_BUFFER;
+    const size_t off = (uintptr_t) t->data - room->base; // of an address before it: larger than any buffer
+    return BERTH_LIKELY(off <= buffer->size && size <= buffer->size - off) || room->base == 0 ? BERTH_SPAN_OK
+                                                                                              : BERTH_SPAN_PAST_BUFFER;
 }
 
-// The span of such a row may round to nothing, though it has elements.
-static inline bool berth_span_is_torn(const struct ggml_tensor *t) {
-    const int64_t blck_size = ggml_blck_size(t->type);
-    return blck_size > 1 && (t->nb[0] != ggml_type_size(t->type) || t->ne[0] % blck_size != 0) && t->ne[0] != 0 &&
-           t->ne[1] != 0 && t->ne[2] != 0 && t->ne[3] != 0;
-}
-
-static inline enum berth_span_fault berth_span_check(struct berth_span_room *room, const struct ggml_tensor *t) {
-    const size_t size = berth_span(t);
-    if (t->type != GGML_TYPE_F32 && BERTH_UNLIKELY(berth_span_is_torn(t))) {
-        return BERTH_SPAN_TORN;
+static inline __attribute__((always_inline)) enum berth_span_fault berth_span_check(
+    struct berth_span_room *room, const struct ggml_tensor *t) {
+    size_t type_size = sizeof(float), blck_size = 1;
+    if (t->type != GGML_TYPE_F32) {
+        type_size = ggml_type_size(t->type);
+        blck_size = (size_t) ggml_blck_size(t->type);
     }
-    return size == 0 ? BERTH_SPAN_EMPTY : berth_span_part(room, t, 0, size);
+    const size_t size = berth_span_of(t, type_size, (int64_t) blck_size);
+    if (blck_size > 1 && BERTH_UNLIKELY(t->nb[0] != type_size || (uint64_t) t->ne[0] % blck_size != 0) &&
+        (size != 0 || (t->ne[0] != 0 && t->ne[1] != 0 && t->ne[2] != 0 && t->ne[3] != 0))) {
+        return BERTH_SPAN_TORN; // the span of such a row may round to nothing, though it has elements
+    }
+    return BERTH_UNLIKELY(size == 0) ? BERTH_SPAN_EMPTY : berth_span_part(room, t, size);
 }
 
 // Why, with the numbers.
@@ -157,13 +151,18 @@ static inline void berth_span_tell(enum berth_span_fault fault, const struct ggm
 // ---- all tensors of a graph ----
 
 // Tensors found sound a moment ago, by address: sources are results of the nodes before, or leafs that many nodes read.
+#define BERTH_SPAN_SLOTS 32
 struct berth_span_walk {
-    struct berth_span_room room;
-    const struct ggml_tensor *sound[16];
+    struct berth_span_room rooms[4]; // by address of the buffer
+    const struct ggml_tensor *sound[BERTH_SPAN_SLOTS];
 };
 
 static inline const struct ggml_tensor **berth_span_slot(struct berth_span_walk *walk, const struct ggml_tensor *t) {
-    return &walk->sound[((uintptr_t) t >> 7) % 16];
+    return &walk->sound[((uintptr_t) t >> 5) % BERTH_SPAN_SLOTS];
+}
+
+static inline struct berth_span_room *berth_span_room(struct berth_span_walk *walk, const struct ggml_tensor *t) {
+    return &walk->rooms[((uintptr_t) berth_span_buffer(t) >> 6) % 4];
 }
 
 static inline bool berth_span_same_layout(const struct ggml_tensor *a, const struct ggml_tensor *b) {
@@ -172,29 +171,40 @@ static inline bool berth_span_same_layout(const struct ggml_tensor *a, const str
            ((a->nb[0] ^ b->nb[0]) | (a->nb[1] ^ b->nb[1]) | (a->nb[2] ^ b->nb[2]) | (a->nb[3] ^ b->nb[3])) == 0;
 }
 
-static inline enum berth_span_fault berth_span_look(struct berth_span_walk *walk, const struct ggml_tensor *t) {
-    const struct ggml_tensor **slot = berth_span_slot(walk, t);
-    if (*slot == t) {
-        return BERTH_SPAN_OK;
+// A tensor that has not been looked at, or not lately. In place: where the whole is, it is.
+static __attribute__((noinline, unused)) enum berth_span_fault berth_span_look(
+    struct berth_span_walk *walk, const struct ggml_tensor *t) {
+    const struct ggml_tensor *whole = t->view_src;
+    const bool in_place             = whole != NULL && t->data == whole->data && berth_span_same_layout(t, whole);
+    const struct ggml_tensor *at    = in_place ? whole : t;
+    enum berth_span_fault fault     = BERTH_SPAN_OK;
+    if (!in_place || *berth_span_slot(walk, whole) != whole) {
+        fault = berth_span_check(berth_span_room(walk, at), at);
     }
-    const enum berth_span_fault fault = berth_span_check(&walk->room, t);
     if (BERTH_LIKELY(fault == BERTH_SPAN_OK)) {
-        *slot = t;
+        *berth_span_slot(walk, at) = at;
+        *berth_span_slot(walk, t)  = t;
     }
     return fault;
 }
 
 static inline enum berth_span_fault berth_span_walk(struct berth_span_walk *walk, const struct ggml_tensor *t) {
-    const struct ggml_tensor **slot = berth_span_slot(walk, t), *whole = t->view_src;
-    if (*slot == t) {
-        return BERTH_SPAN_OK;
+    return *berth_span_slot(walk, t) == t ? BERTH_SPAN_OK : berth_span_look(walk, t);
+}
+
+// The same of a node, which is new most of the time: what most are, floats of their own in the buffer of the node before, is
+// answered without a call.
+static inline enum berth_span_fault berth_span_walk_node(struct berth_span_walk *walk, const struct ggml_tensor *t) {
+    const struct berth_span_room *room = &walk->rooms[((uintptr_t) t->buffer >> 6) % 4];
+    if (BERTH_LIKELY(t->type == GGML_TYPE_F32 && t->view_src == NULL && t->data != NULL && room->buffer == t->buffer)) {
+        const size_t size = berth_span_of(t, sizeof(float), 1), off = (uintptr_t) t->data - room->base;
+        if (size != 0 && size < BERTH_SPAN_NONE &&
+            (t->buffer == NULL || (off <= t->buffer->size && size <= t->buffer->size - off))) {
+            *berth_span_slot(walk, t) = t;
+            return BERTH_SPAN_OK;
+        }
     }
-    if (whole != NULL && t->data == whole->data && berth_span_same_layout(t, whole) &&
-        BERTH_LIKELY(berth_span_look(walk, whole) == BERTH_SPAN_OK)) { // in place: where the whole is, it is
-        *slot = t;
-        return BERTH_SPAN_OK;
-    }
-    return berth_span_look(walk, t);
+    return berth_span_walk(walk, t);
 }
 
 // The sources of a node that are not NULL lie in its first so many.

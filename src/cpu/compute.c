@@ -194,7 +194,7 @@ static enum ggml_status poison_report(const struct ggml_tensor *t) {
     return cpu_error(GGML_STATUS_FAILED, "the graph holds poison: %s", text[0] != '\0' ? text : "a constructor failed");
 }
 
-static enum ggml_status span_refuse(
+static __attribute__((noinline, cold)) enum ggml_status span_refuse(
     const struct ggml_tensor *node, int i, const struct ggml_tensor *bad, enum berth_span_fault fault) {
     char text[320];
     berth_span_tell(fault, bad, text, sizeof text);
@@ -202,22 +202,17 @@ static enum ggml_status span_refuse(
         bad == node ? "the result" : "source", text);
 }
 
-// walk is NULL if the base has seen to it that all tensors lie in memory.
-static inline enum berth_span_fault tensor_look(struct berth_span_walk *walk, const struct ggml_tensor *t) {
-    return walk != NULL ? berth_span_walk(walk, t) : BERTH_UNLIKELY(cpu_is_empty(t)) ? BERTH_SPAN_EMPTY : BERTH_SPAN_OK;
-}
-
 // The node and its sources lie in memory; and a result that has elements is not made from a source that has none, but where the
 // row says that it is up to it.
 static inline enum ggml_status node_check_tensors(
     struct berth_span_walk *walk, const struct cpu_op_row *row, const struct ggml_tensor *node, int i) {
-    const enum berth_span_fault result = tensor_look(walk, node);
+    const enum berth_span_fault result = berth_span_walk_node(walk, node);
     if (BERTH_UNLIKELY(result > BERTH_SPAN_EMPTY)) {
         return span_refuse(node, i, node, result);
     }
     for (int s = 0, n = berth_span_n_src(node); s < n; s++) {
         const struct ggml_tensor *src     = node->src[s];
-        const enum berth_span_fault fault = src != NULL ? tensor_look(walk, src) : BERTH_SPAN_OK;
+        const enum berth_span_fault fault = src != NULL ? berth_span_walk(walk, src) : BERTH_SPAN_OK;
         if (BERTH_UNLIKELY(fault != BERTH_SPAN_OK) &&
             (fault != BERTH_SPAN_EMPTY || (result != BERTH_SPAN_EMPTY && (row->empty_srcs >> s & 1) == 0))) {
             return span_refuse(node, i, src, fault);
@@ -237,7 +232,8 @@ static enum ggml_status node_check(struct berth_span_walk *walk, const struct gg
         return GGML_STATUS_SUCCESS;
     }
     const struct cpu_op_row *row = cpu_op_row(node->op);
-    if (BERTH_LIKELY(row != NULL && row->run != NULL) && node_check_tensors(walk, row, node, i) != GGML_STATUS_SUCCESS) {
+    // walk is NULL if the base has seen to it
+    if (walk != NULL && row != NULL && row->run != NULL && node_check_tensors(walk, row, node, i) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
     if (BERTH_UNLIKELY(row == NULL || !cpu_row_supports(row, node))) {

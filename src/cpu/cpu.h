@@ -185,7 +185,7 @@ static inline int32_t cpu_param_i32(const struct ggml_tensor *op, int i) {
 
 // ---- computing ----
 
-// owner: the backend it is for, or NULL. is_checked: every tensor is known to lie in memory.
+// owner: the backend it is for, or NULL. is_checked: every tensor is known to lie in memory, and no source is empty.
 enum ggml_status cpu_graph_compute(
     const struct ggml_cgraph *cgraph, const struct ggml_cplan *cplan, const void *owner, bool is_checked);
 // Whether this thread is running an op of a graph that is computed for this backend or on this pool.

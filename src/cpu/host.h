@@ -15,7 +15,7 @@ void cpu_aligned_free(void *p);
 void cpu_log(enum ggml_log_level level, const char *fmt, ...) BERTH_PRINTF(2, 3);
 // Keeps the text as the last error where there is one, logs it, returns status.
 enum ggml_status cpu_error(enum ggml_status status, const char *fmt, ...) BERTH_PRINTF(2, 3);
-// Whether the base has just found that the graph's tensors lie in memory. Another base never has.
+// Whether the base has just found that the graph's tensors lie in memory, and no source is empty. Another base never has.
 bool cpu_base_has_checked(const struct ggml_cgraph *graph);
 // What a poison tensor carries.
 const char *cpu_poison_text(const struct ggml_tensor *t);
