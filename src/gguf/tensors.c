@@ -10,19 +10,20 @@ const int64_t berth_gguf_ones[GGML_MAX_DIMS] = {1, 1, 1, 1};
 
 bool berth_gguf_nbytes(enum ggml_type type, const int64_t ne[GGML_MAX_DIMS], size_t *size) {
     const struct berth_type_row *row = berth_type_row(type);
-    int64_t n_bytes, n = ne[0]; // elements
-    if (row == NULL || ne[0] < 0 || ne[0] % row->traits.blck_size != 0 ||
-        !berth_mul_i64_ok(ne[0] / row->traits.blck_size, (int64_t) row->traits.type_size, &n_bytes)) {
+    if (row == NULL || ne[0] < 0 || ne[0] % row->traits.blck_size != 0) {
         return false;
     }
-    // Each product is a stride: it has to fit also where an extent of zero makes the whole empty.
-    for (int i = 1; i < GGML_MAX_DIMS; i++) {
-        if (ne[i] < 0 || !berth_mul_i64_ok(n_bytes, ne[i], &n_bytes) || !berth_mul_i64_ok(n, ne[i], &n)) {
-            return false;
-        }
+    // Extents of zero make the whole empty, but what it would be with one in their place has to fit, as for any tensor.
+    const int64_t n_blocks = ne[0] > 0 ? ne[0] / row->traits.blck_size : 1;
+    int64_t n_bytes, n = ne[0] > 0 ? ne[0] : row->traits.blck_size; // elements
+    bool is_empty = ne[0] == 0, ok = berth_mul_i64_ok(n_blocks, (int64_t) row->traits.type_size, &n_bytes);
+    for (int i = 1; ok && i < GGML_MAX_DIMS; i++) {
+        const int64_t extent = ne[i] > 0 ? ne[i] : 1;
+        is_empty             = is_empty || ne[i] == 0;
+        ok                   = ne[i] >= 0 && berth_mul_i64_ok(n_bytes, extent, &n_bytes) && berth_mul_i64_ok(n, extent, &n);
     }
-    *size = (size_t) n_bytes;
-    return true;
+    *size = is_empty ? 0 : (size_t) n_bytes;
+    return ok;
 }
 
 static size_t info_size(const struct gguf_info *info) {

@@ -177,7 +177,14 @@ bool berth_elf_open(struct berth_elf *elf, const char *path, char *why, size_t w
         snprintf(why, why_size, "it is no regular file");
         return false;
     }
-    if (berth_library_flaw(path, why, why_size) != NULL || !phdrs_read(elf, why, why_size)) {
+    const char *flaw = berth_library_flaw(path, why, why_size);
+    if (flaw != NULL) {
+        if (flaw != why) { // a text of its own
+            snprintf(why, why_size, "%s", flaw);
+        }
+        return false;
+    }
+    if (!phdrs_read(elf, why, why_size)) {
         return false;
     }
     if (!dynamic_find(elf)) {
