@@ -350,7 +350,7 @@ static inline void op_case_run(struct op_cases *c, uint64_t i_case) {
             status = graph_run(c, graph, &ran);
             if (!yards_are_whole(c)) {
                 op_case_print(stderr, c);
-                fail_msg("a canary died");
+                fail_msg("case %llu: a canary died", (unsigned long long) c->n_done);
             }
         }
     }
