@@ -22,11 +22,15 @@ struct berth_gguf_map_params {
     berth_gguf_progress_t progress; // may be NULL; called with (0, all) first and (all, all) last
     void *user_data;
     bool prefetch; // bring all tensors into memory now; else each page comes when it is first touched
+    bool read;     // no map: a copy of the file in memory of this process
 };
 
 // Maps a file for reading only. The header must be sound and every tensor's bytes must be there. params may be NULL. NULL, with
-// berth_last_error(), if it cannot be had. A file that is cut short while it is mapped ends the process that reads there: mmap
-// knows no other answer.
+// berth_last_error(), if it cannot be had.
+// What a map means: the file stays the memory. Processes share its pages and opening costs no copy; but who writes into the file
+// changes what is read here, and who cuts it short makes reading there a signal, SIGBUS, which ends the process unless it is
+// caught: mmap knows no other answer. For files that others may change, params->read asks for a copy: memory as large as the
+// file, and nothing of what happens to the file afterwards is seen.
 BERTH_API struct berth_gguf_map *berth_gguf_map_open(const char *path, const struct berth_gguf_map_params *params);
 BERTH_API void berth_gguf_map_close(struct berth_gguf_map *map);
 

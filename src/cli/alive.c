@@ -61,14 +61,15 @@ static double share(uint64_t part, uint64_t all) {
     return all > 0 ? (double) part / (double) all : 0;
 }
 
-void cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer) {
+bool cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer) {
     size_t n;
     uint64_t bytes, rest = 0;
     char text[32];
     struct cli_alive *list = cli_alive_at_bound(plan, buffer, &n, &bytes);
-    if (list == NULL || n == 0) {
+    const bool is_out      = list == NULL;
+    if (is_out || n == 0) {
         free(list);
-        return;
+        return !is_out;
     }
     fprintf(file, "  alive at step %" PRId64, buffer->report.bound_step);
     if (plan->n_buffers > 1 && *buffer->name != '\0') {
@@ -94,9 +95,10 @@ void cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_b
             file, "    %10s %5.1f%%  %zu others\n", cli_short_bytes(rest, text), 100 * share(rest, bytes), n - CLI_ALIVE_SHOWN);
     }
     free(list);
+    return true;
 }
 
-void cli_alive_json(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer) {
+bool cli_alive_json(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer) {
     size_t n               = 0;
     uint64_t bytes         = 0;
     struct cli_alive *list = cli_alive_at_bound(plan, buffer, &n, &bytes);
@@ -110,5 +112,7 @@ void cli_alive_json(FILE *file, const struct cli_plan *plan, const struct cli_bu
         fprintf(file, ", \"bytes\": %" PRIu64 ", \"share\": %.6f}", list[i].size, share(list[i].size, bytes));
     }
     fputs("]}", file);
+    const bool ok = list != NULL;
     free(list);
+    return ok;
 }

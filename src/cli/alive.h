@@ -17,5 +17,6 @@ struct cli_alive {
 // What is alive in a buffer at the step where the most is, largest first; to be freed. *bytes: all of it. NULL: out of memory.
 struct cli_alive *cli_alive_at_bound(const struct cli_plan *plan, const struct cli_buffer *buffer, size_t *n, uint64_t *bytes);
 // The largest of them, a line each, as the lines of `berth plan`; as a member "alive" of a JSON object.
-void cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer);
-void cli_alive_json(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer);
+// False: out of memory.
+bool cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer);
+bool cli_alive_json(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer);

@@ -27,6 +27,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_CACHE_TYPE,
     CLI_OPT_THREADS,
     CLI_OPT_DEVICE,
+    CLI_OPT_NO_MMAP,
     CLI_OPT_GPU_LAYERS,
     {.letter = 'o', .name = "out", .value = "FILE", .what = "write the table there ('-': standard output, as by default)"},
     {.id = FORMAT, .name = "format", .value = "KIND", .what = "md, csv or json (default md)", .also = "output"},

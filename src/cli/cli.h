@@ -107,5 +107,12 @@ int cli_close(FILE *file, const char *path, bool ok);
 void cli_drop(FILE *file);
 // A signal's handler: leaves no part of a file behind, then ends as the signal does.
 void cli_output_stop(int number);
+// What signal handlers may do about files that are being written: nothing stays of them.
+void cli_output_forget(void);
+
+// ---- guard.c ----
+
+// From now on a file that is cut short while it is mapped is a failure with a message, not the end by a signal.
+void cli_guard_init(void);
 // Standard output is complete? For the end of main.
 int cli_finish(int code);

@@ -2,6 +2,7 @@
 // explain.c: `berth explain MODEL`: where every op of a model's graphs runs, why, and what crosses between devices. Nothing is
 // loaded: the graphs are split as they would be.
 
+#include "base/base.h"
 #include "cli/explain_fold.h"
 #include "cli/help.h"
 #include "cli/models.h"
@@ -91,28 +92,26 @@ static int tell_json(struct session *s, int64_t n_tokens) {
 }
 
 static int tell_text(struct session *s, int64_t n_tokens, int64_t layer) {
-    int code    = split(s, n_tokens);
-    char *text  = NULL;
-    size_t size = 0;
-    FILE *file  = code == CLI_OK ? open_memstream(&text, &size) : NULL;
+    int code = split(s, n_tokens);
+    struct berth_stream text;
     if (code != CLI_OK) {
         return code;
     }
-    bool ok = file != NULL && berth_sched_explain_text(s->sched, file) == GGML_STATUS_SUCCESS;
-    ok      = (file == NULL || fclose(file) == 0) && ok;
-    if (!ok) {
-        code = cli_fail(CLI_FAILURE, "%s", file == NULL ? "out of memory for the text" : berth_last_error());
-    } else if (explain_fold(text, layer, stdout) == 0 && layer >= 0) {
+    const bool is_told = berth_stream_open(&text) && berth_sched_explain_text(s->sched, text.file) == GGML_STATUS_SUCCESS;
+    if (!berth_stream_close(&text) || !is_told) {
+        code = cli_fail(CLI_FAILURE, "%s", is_told ? "out of memory for the text" : berth_last_error());
+    } else if (explain_fold(text.text, layer, stdout) == 0 && layer >= 0) {
         code = cli_fail(CLI_NO, "there is no layer %" PRId64 ": there are %" PRId64 ", from 0", layer, s->model->params.n_layer);
     }
-    free(text);
+    berth_stream_fini(&text);
     return code;
 }
 
 static int explain_text(const struct cli_model *m, int64_t layer) {
     struct session *s = m->session;
-    printf("%s: %s, %" PRId64 " layers; one token over %" PRId64 " positions\n", m->path, m->model->params.arch,
-        m->model->params.n_layer, s->params.n_ctx);
+    cli_text(stdout, 0, m->path);
+    printf(": %s, %" PRId64 " layers; one token over %" PRId64 " positions\n", m->model->params.arch, m->model->params.n_layer,
+        s->params.n_ctx);
     int code = tell_text(s, 1, layer);
     if (code == CLI_OK) {
         printf("\na batch of %" PRId64 " tokens over %" PRId64 " positions\n", s->params.n_batch, s->params.n_ctx);

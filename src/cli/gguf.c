@@ -124,11 +124,12 @@ static int check_one(const char *path, bool json) {
         puts("}");
     } else if (code == CLI_OK) {
         const struct gguf_context *g = berth_gguf_map_meta(map);
-        printf("%s: %ssound%s: %lld keys, %lld tensors, %s of data\n", path, cli_colour(stdout, CLI_GREEN),
-            cli_colour(stdout, CLI_RESET), (long long) gguf_get_n_kv(g), (long long) gguf_get_n_tensors(g),
-            cli_bytes(berth_gguf_map_size(map), text));
+        cli_text(stdout, 0, path);
+        printf(": %ssound%s: %lld keys, %lld tensors, %s of data\n", cli_colour(stdout, CLI_GREEN), cli_colour(stdout, CLI_RESET),
+            (long long) gguf_get_n_kv(g), (long long) gguf_get_n_tensors(g), cli_bytes(berth_gguf_map_size(map), text));
     } else if (map != NULL) {
-        printf("%s: %snot sound%s: ", path, cli_colour(stdout, CLI_RED), cli_colour(stdout, CLI_RESET));
+        cli_text(stdout, 0, path);
+        printf(": %snot sound%s: ", cli_colour(stdout, CLI_RED), cli_colour(stdout, CLI_RESET));
         cli_text(stdout, 0, fault);
         putchar('\n');
     }

@@ -148,8 +148,10 @@ static void print_types(const struct gguf_context *g) {
 
 static void print_plain(const char *path, const struct gguf_context *g, const struct options *o) {
     const char *bold = cli_colour(stdout, CLI_BOLD), *reset = cli_colour(stdout, CLI_RESET);
-    printf("%s%s%s: GGUF version %u, %" PRId64 " keys, %" PRId64 " tensors, data at %zu aligned to %zu\n", bold, path, reset,
-        gguf_get_version(g), gguf_get_n_kv(g), gguf_get_n_tensors(g), gguf_get_data_offset(g), gguf_get_alignment(g));
+    fputs(bold, stdout);
+    cli_text(stdout, 0, path);
+    printf("%s: GGUF version %u, %" PRId64 " keys, %" PRId64 " tensors, data at %zu aligned to %zu\n", reset, gguf_get_version(g),
+        gguf_get_n_kv(g), gguf_get_n_tensors(g), gguf_get_data_offset(g), gguf_get_alignment(g));
     for (int64_t i = 0; i < gguf_get_n_kv(g); i++) {
         const bool is_array = gguf_get_kv_type(g, i) == GGUF_TYPE_ARRAY;
         char type[32];

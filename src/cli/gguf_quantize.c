@@ -233,7 +233,8 @@ static void print_totals(
             ggml_type_name(type), gguf_get_n_tensors(meta), x->n_converted, x->before, x->after, mse);
         return;
     }
-    fprintf(file, "%s: %" PRId64 " of %" PRId64 " tensors as %s, %s, before %s, mean squared error %.4g\n", path, x->n_converted,
+    cli_text(file, 0, path);
+    fprintf(file, ": %" PRId64 " of %" PRId64 " tensors as %s, %s, before %s, mean squared error %.4g\n", x->n_converted,
         gguf_get_n_tensors(meta), ggml_type_name(type), cli_bytes(x->after, text[0]), cli_bytes(x->before, text[1]), mse);
 }
 

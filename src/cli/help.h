@@ -28,7 +28,7 @@ struct cli_help {
 
 enum { CLI_END = -1, CLI_SHOWN = 1000, CLI_WRONG }; // CLI_SHOWN: --help was printed, CLI_WRONG: a message was
 // Ids of options that several commands have; others begin behind them.
-enum { CLI_JSON = 256, CLI_CACHE_TYPE, CLI_TIME, CLI_GPU_LAYERS, CLI_OWN = 300 };
+enum { CLI_JSON = 256, CLI_CACHE_TYPE, CLI_TIME, CLI_GPU_LAYERS, CLI_NO_MMAP, CLI_OWN = 300 };
 
 // Rows that several commands have.
 #define CLI_OPT_MODEL \
@@ -53,6 +53,11 @@ enum { CLI_JSON = 256, CLI_CACHE_TYPE, CLI_TIME, CLI_GPU_LAYERS, CLI_OWN = 300 }
     { \
         .id = CLI_GPU_LAYERS, .name = "gpu-layers", .value = "N", .also = "ngl n-gpu-layers", \
         .what = "0: run on the CPU alone; 99 or more: as much on GPUs as fits, which is the default (-ngl of llama.cpp)" \
+    }
+#define CLI_OPT_NO_MMAP \
+    { \
+        .id = CLI_NO_MMAP, .name = "no-mmap", \
+        .what = "read the model into memory instead of mapping it: for files that others may change meanwhile" \
     }
 #define CLI_OPT_JSON(fields) \
     { .id = CLI_JSON, .name = "json", .what = fields }

@@ -24,6 +24,7 @@ static const struct cli_option option_rows[] = {
     {.id = CHUNKS, .name = "chunks", .value = "N", .what = "read at most N contexts (default: all)"},
     CLI_OPT_THREADS,
     CLI_OPT_DEVICE,
+    CLI_OPT_NO_MMAP,
     CLI_OPT_GPU_LAYERS,
     CLI_OPT_JSON("print one JSON object: tensors, chunks, tokens"),
     {.letter = 'n', .value = "N", .what = "--chunks"},
@@ -257,8 +258,9 @@ static int write_out(const struct collector *c, const struct options *o, int64_t
         fprintf(told, "{\"tensors\": %" PRId64 ", \"chunks\": %" PRId64 ", \"tokens\": %" PRId64 "}\n", n_tensors, n_chunks,
             n_chunks * o->model.n_ctx);
     } else if (code == CLI_OK) {
-        fprintf(told, "%s: %" PRId64 " matrices, seen over %" PRId64 " context%s of %" PRId64 " tokens\n", o->out, n_tensors,
-            n_chunks, n_chunks == 1 ? "" : "s", o->model.n_ctx);
+        cli_text(told, 0, o->out);
+        fprintf(told, ": %" PRId64 " matrices, seen over %" PRId64 " context%s of %" PRId64 " tokens\n", n_tensors, n_chunks,
+            n_chunks == 1 ? "" : "s", o->model.n_ctx);
     }
     return code;
 }

@@ -146,6 +146,7 @@ static int help_of(int argc, char **argv) {
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     cli_streams_init();
+    cli_guard_init();
     ggml_log_set(log_warnings, NULL);
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         return cli_finish(help_of(argc - 2, argv + 2));

@@ -72,6 +72,10 @@ bool cli_model_option(const char *command, int c, const char *value, struct cli_
         case 't': return number(command, "threads", value, 1024, &o->n_threads, code);
         case CLI_CACHE_TYPE: return cache_type(command, value, o, code);
         case CLI_GPU_LAYERS: *code = gpu_layers(command, value, o); return true;
+        case CLI_NO_MMAP:
+            o->no_mmap = true;
+            *code      = CLI_OK;
+            return true;
         case 'm':
             o->path = value;
             *code   = CLI_OK;
@@ -148,7 +152,7 @@ int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
         return cli_fail(CLI_FAILURE, "the shipped model is not at %s: %s", m->path, strerror(errno));
     }
     ggml_backend_load_all();
-    m->model        = model_open(m->path, &error);
+    m->model        = (o->no_mmap ? model_open_read : model_open)(m->path, &error);
     const bool show = isatty(STDERR_FILENO) && !o->plan_only;
     const bool ok   = m->model != NULL && model_devices_open(&m->devices, o->device, (int) o->n_threads, &error) &&
                     model_place(m->model, &m->devices, o->plan_only, show ? show_progress : NULL, NULL, &error);

@@ -79,12 +79,16 @@ int cli_output_check(const char *path, const char *input) {
     return why != 0 ? fail_to_open(path, why) : CLI_OK;
 }
 
-void cli_output_stop(int number) {
+void cli_output_forget(void) {
     for (const struct output *o = outputs; o != NULL; o = o->next) {
         if (o->to.part != NULL) {
             unlink(o->to.part);
         }
     }
+}
+
+void cli_output_stop(int number) {
+    cli_output_forget();
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -127,7 +131,7 @@ static struct output *output_find(const FILE *file) {
     return o;
 }
 
-static void output_forget(struct output *o) {
+static void output_unlist(struct output *o) {
     struct output *_Atomic *at = &outputs;
     while (*at != o) {
         at = &(*at)->next;
@@ -142,7 +146,7 @@ static bool output_close(FILE *file, bool ok) {
         return fflush(file) == 0 && !ferror(file) && ok;
     }
     ok = berth_replace_close(&o->to, ok);
-    output_forget(o);
+    output_unlist(o);
     free(o);
     return ok;
 }

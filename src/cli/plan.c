@@ -115,7 +115,9 @@ static void print_report(const struct options *o, size_t n_items, const struct b
         r->method, (double) r->time_us / 1000);
 }
 
-static void print_json(const struct options *o, const struct cli_plan *plan, const struct berth_plan_report *sum) {
+// False: out of memory.
+static bool print_json(const struct options *o, const struct cli_plan *plan, const struct berth_plan_report *sum) {
+    bool ok = true;
     fputs("{", stdout);
     print_report(o, plan->set->n_items, sum);
     printf(", \"stopped\": %s, \"buffers\": [", o->is_stopped ? "true" : "false");
@@ -125,7 +127,7 @@ static void print_json(const struct options *o, const struct cli_plan *plan, con
         cli_json_text(stdout, buffer->name);
         fputs(", ", stdout);
         print_report(o, buffer->n_items, &buffer->report);
-        cli_alive_json(stdout, plan, buffer);
+        ok = cli_alive_json(stdout, plan, buffer) && ok;
         fputs("}", stdout);
     }
     fputs("]", stdout);
@@ -137,6 +139,7 @@ static void print_json(const struct options *o, const struct cli_plan *plan, con
             home->is_mapped ? "true" : "false", home->cache, home->compute, i + 1 == plan->n_homes ? "]" : "");
     }
     fputs("}\n", stdout);
+    return ok;
 }
 
 static void print_text(FILE *file, const struct options *o, const struct cli_plan *plan, const struct berth_plan_report *r) {
@@ -144,7 +147,9 @@ static void print_text(FILE *file, const struct options *o, const struct cli_pla
     const char *what = plan->n_buffers > 1 ? "each buffer " : "";
     const char *bold = cli_colour(file, CLI_BOLD), *reset = cli_colour(file, CLI_RESET), *dim = cli_colour(file, CLI_DIM);
     const char *good = cli_colour(file, CLI_GREEN), *fair = cli_colour(file, CLI_YELLOW), *bad = cli_colour(file, CLI_RED);
-    fprintf(file, "%s%s%s\n", bold, o->path, reset);
+    fputs(bold, file);
+    cli_text(file, 0, o->path);
+    fprintf(file, "%s\n", reset);
     fprintf(file, "  items    %zu\n", plan->set->n_items);
     fprintf(file, "  peak     %s%s%s\n", bold, cli_bytes(r->peak, text), reset);
     fprintf(file, "  bound    %s", cli_bytes(r->bound, text));
@@ -185,15 +190,13 @@ static void print_buffers(FILE *file, const struct cli_plan *plan) {
     }
 }
 
-// What the peak is made of, in the buffer that needs most.
-static void print_alive(FILE *file, const struct cli_plan *plan) {
+// What the peak is made of, in the buffer that needs most. False: out of memory.
+static bool print_alive(FILE *file, const struct cli_plan *plan) {
     const struct cli_buffer *most = NULL;
     for (size_t b = 0; b < plan->n_buffers; b++) {
         most = most == NULL || plan->buffers[b].report.peak > most->report.peak ? &plan->buffers[b] : most;
     }
-    if (most != NULL) {
-        cli_alive_print(file, plan, most);
-    }
+    return most == NULL || cli_alive_print(file, plan, most);
 }
 
 // A model's weights and cache beside what was planned.
@@ -255,15 +258,17 @@ int cli_plan(int argc, char **argv) {
         code = cli_fail(CLI_FAILURE, "%s: %s", o.path, berth_last_error());
     } else {
         const bool to_stdout = o.out != NULL && cli_is_stdout(o.out);
+        bool ok              = true;
         if (o.json) {
-            print_json(&o, &plan, &report);
+            ok = print_json(&o, &plan, &report);
         } else {
             print_text(to_stdout ? stderr : stdout, &o, &plan, &report);
             print_buffers(to_stdout ? stderr : stdout, &plan);
-            print_alive(to_stdout ? stderr : stdout, &plan);
+            ok = print_alive(to_stdout ? stderr : stdout, &plan);
             print_homes(to_stdout ? stderr : stdout, &plan);
         }
-        code = o.out != NULL ? write_plan(&o, set, offsets, &report) : CLI_OK;
+        code = ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s: out of memory for what is alive at the peak", o.path);
+        code = code == CLI_OK && o.out != NULL ? write_plan(&o, set, offsets, &report) : code;
         code = code == CLI_OK ? answer(&o, &report) : code;
     }
     free(offsets);

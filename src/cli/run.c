@@ -44,6 +44,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_CACHE_TYPE,
     CLI_OPT_THREADS,
     CLI_OPT_DEVICE,
+    CLI_OPT_NO_MMAP,
     CLI_OPT_GPU_LAYERS,
     {.id = OPT_TRACE, .name = "trace", .value = "FILE", .what = "write a timeline for Chrome or Perfetto"},
     {.id       = OPT_MAP,

@@ -12,12 +12,31 @@
 #include <string.h>
 #include <unistd.h>
 
+// Bytes of the character at p; 0: it is none, as in names of another encoding, where terminals may see commands.
+static int char_size(const unsigned char *p) {
+    const int size = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+    for (int i = 1; i < size; i++) {
+        if (p[i] < 0x80 || p[i] > 0xbf) { // the NUL at the end too
+            return 0;
+        }
+    }
+    const bool is_long = (p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xf0 && p[1] < 0x90); // more bytes than it needs
+    return is_long ? 0 : size;
+}
+
 void cli_text(FILE *file, int width, const char *text) {
     int n = 0;
-    for (const unsigned char *p = (const unsigned char *) text; *p != '\0'; p++, n++) {
-        // U+0080 to U+009F are commands too: C2 80 to C2 9F.
-        const bool is_command = *p < 0x20 || *p == 0x7f || (*p >= 0x80 && *p < 0xa0 && n > 0 && p[-1] == 0xc2);
-        fputc(is_command ? '?' : *p, file);
+    for (const unsigned char *p = (const unsigned char *) text; *p != '\0';) {
+        const int size = char_size(p);
+        // U+0080 to U+009F are commands too.
+        const bool is_command = size == 0 || *p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0);
+        n += is_command ? 1 : size;
+        if (is_command) {
+            fputc('?', file);
+        } else {
+            fwrite(p, 1, (size_t) size, file);
+        }
+        p += size > 0 ? size : 1;
     }
     fprintf(file, "%*s", n < width ? width - n : 0, "");
 }

@@ -14,14 +14,31 @@
 
 struct berth_gguf_map {
     unsigned char *bytes; // of the whole file
+    bool is_copy;         // in memory of the allocator
     size_t size;
     struct gguf_context *meta;
     struct ggml_context *tensors;
     size_t data_size; // from data_offset to the last byte of the last tensor
 };
 
-// Opens and maps; the descriptor is not needed afterwards.
-static bool file_map(struct berth_gguf_map *map, const char *path) {
+// All bytes of a file; NULL with *why. Of one that is cut short meanwhile nothing is taken.
+static unsigned char *copy_make(int fd, size_t size, const char **why) {
+    unsigned char *bytes = berth_aligned_alloc((size_t) sysconf(_SC_PAGESIZE), size);
+    *why                 = bytes == NULL ? "out of memory for a copy" : NULL;
+    for (size_t at = 0; *why == NULL && at < size;) {
+        const ssize_t n = pread(fd, bytes + at, size - at < STEP_SIZE ? size - at : STEP_SIZE, (off_t) at);
+        *why            = n < 0 && errno != EINTR ? strerror(errno) : n == 0 ? "it was cut short while it was read" : NULL;
+        at += n > 0 ? (size_t) n : 0;
+    }
+    if (*why != NULL) {
+        berth_aligned_free(bytes);
+        bytes = NULL;
+    }
+    return bytes;
+}
+
+// Opens and maps, or reads; the descriptor is not needed afterwards.
+static bool file_map(struct berth_gguf_map *map, const char *path, bool read) {
     uint64_t size;
     const char *why = "no name";
     const int fd    = path == NULL ? -1 : berth_file_open_fd(path, &size, &why);
@@ -29,15 +46,22 @@ static bool file_map(struct berth_gguf_map *map, const char *path) {
         berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be opened: %s", path == NULL ? "(NULL)" : path, why);
         return false;
     }
-    void *p = size == 0 || size > SIZE_MAX ? MAP_FAILED : mmap(NULL, (size_t) size, PROT_READ, MAP_PRIVATE, fd, 0);
-    why     = size == 0 ? "it is empty" : size > SIZE_MAX ? "it is too large" : strerror(errno);
+    void *p = NULL;
+    why     = size == 0 ? "it is empty" : size > SIZE_MAX ? "it is too large" : NULL;
+    if (why == NULL && read) {
+        p = copy_make(fd, (size_t) size, &why);
+    } else if (why == NULL) {
+        p   = mmap(NULL, (size_t) size, PROT_READ, MAP_PRIVATE, fd, 0);
+        why = p == MAP_FAILED ? strerror(errno) : NULL;
+    }
     close(fd);
-    if (p == MAP_FAILED) {
-        berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be mapped: %s", path, why);
+    if (why != NULL) {
+        berth_fail(GGML_STATUS_FAILED, "gguf: %s: cannot be %s: %s", path, read ? "read" : "mapped", why);
         return false;
     }
-    map->bytes = p;
-    map->size  = (size_t) size;
+    map->bytes   = p;
+    map->is_copy = read;
+    map->size    = (size_t) size;
     return true;
 }
 
@@ -74,7 +98,7 @@ static bool pages_touch(const struct berth_gguf_map *map, const struct berth_ggu
     if (!tell(params, 0, all, path)) {
         return false;
     }
-    for (size_t at = 0; params->prefetch && at < all;) {
+    for (size_t at = 0; params->prefetch && !map->is_copy && at < all;) {
         const size_t step  = all - at < STEP_SIZE ? all - at : STEP_SIZE;
         const size_t begin = (size_t) (p + at - map->bytes) / page_size * page_size;
         (void) madvise(map->bytes + begin, (size_t) (p + at + step - map->bytes) - begin, MADV_WILLNEED); // only advice
@@ -96,7 +120,7 @@ struct berth_gguf_map *berth_gguf_map_open(const char *path, const struct berth_
         berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf: out of memory: %zu bytes for a map", sizeof *map);
         return NULL;
     }
-    if (!file_map(map, path)) {
+    if (!file_map(map, path, params != NULL && params->read)) {
         goto fail;
     }
     struct gguf_source source;
@@ -118,7 +142,9 @@ void berth_gguf_map_close(struct berth_gguf_map *map) {
     }
     ggml_free(map->tensors);
     gguf_free(map->meta);
-    if (map->bytes != NULL) {
+    if (map->is_copy) {
+        berth_aligned_free(map->bytes);
+    } else if (map->bytes != NULL) {
         munmap(map->bytes, map->size);
     }
     berth_free(map);

@@ -171,13 +171,13 @@ static bool tensors_find(struct model *m, struct model_error *error) {
     return true;
 }
 
-struct model *model_open(const char *path, struct model_error *error) {
+static struct model *open_as(const char *path, bool read, struct model_error *error) {
     struct model *m = room_calloc(1, sizeof *m);
     if (m == NULL) {
         model_fail(error, "out of memory");
         return NULL;
     }
-    m->file = berth_gguf_map_open(path, NULL);
+    m->file = berth_gguf_map_open(path, &(struct berth_gguf_map_params){.read = read});
     if (m->file == NULL) {
         model_fail(error, "%s", berth_last_error());
         model_free(m);
@@ -190,6 +190,14 @@ struct model *model_open(const char *path, struct model_error *error) {
         return NULL;
     }
     return m;
+}
+
+struct model *model_open(const char *path, struct model_error *error) {
+    return open_as(path, false, error);
+}
+
+struct model *model_open_read(const char *path, struct model_error *error) {
+    return open_as(path, true, error);
 }
 
 void model_free(struct model *m) {

@@ -131,6 +131,8 @@ struct model {
 
 // Reads the header and finds every tensor; touches no weight. NULL with an error.
 struct model *model_open(const char *path, struct model_error *error);
+// The same with the file read into memory instead of mapped: another program may do with it what it likes afterwards.
+struct model *model_open_read(const char *path, struct model_error *error);
 void model_free(struct model *model);
 
 // Brings the weights to the devices: the CPU's stay in the map, others are uploaded. With plan_only nothing is allocated or

@@ -351,6 +351,8 @@ void berth_json_write_text(const char *text, size_t len, FILE *file) {
             fputs("\\ufffd", file);
         } else if (c < 0x20 || c == 0x7f) {
             fprintf(file, "\\u%04x", c);
+        } else if (c == 0xc2 && (uint8_t) text[at + 1] < 0xa0) { // U+0080 to U+009F command terminals too
+            fprintf(file, "\\u%04x", (uint8_t) text[at + 1]);
         } else {
             if (c == '"' || c == '\\') {
                 fputc('\\', file);

@@ -48,7 +48,8 @@ captures_are_whole() {
         [ ! -e "$tmp/got/${file##*/}" ] || cmp -s "$file" "$tmp/got/${file##*/}" || return 1
     done
     for file in "$tmp"/got/*.ggraph; do
-        [ -e "$tmp/good/${file##*/}" ] || [ ! -e "$file" ] || return 1
+        # with less memory another plan may be made, and its graph captured
+        [ -e "$tmp/good/${file##*/}" ] || [ ! -e "$file" ] || "$berth" plan "$file" > /dev/null || return 1
     done
 }
 

@@ -501,6 +501,34 @@ static void colliding_names(void **state) {
     free(b.data);
 }
 
+// ---- files that others change ----
+
+// A copy is whole whatever becomes of the file; its bytes are the map's.
+static void read_instead_of_mapped(void **state) {
+    (void) state;
+    check_quiet();
+    size_t size;
+    char path[64];
+    gguf_sample_path(path);
+    unsigned char *bytes = gguf_sample_file(&gguf_berth, 12, true, &size);
+    FILE *file           = fopen(path, "wb");
+    assert_true(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
+    const struct berth_gguf_map_params read = {.read = true, .prefetch = true};
+    struct berth_gguf_map *map = berth_gguf_map_open(path, NULL), *copy = berth_gguf_map_open(path, &read);
+    assert_true(map != NULL && copy != NULL);
+    assert_true(berth_gguf_map_size(map) > 0 && berth_gguf_map_size(map) == berth_gguf_map_size(copy));
+    assert_memory_equal(berth_gguf_map_base(map), berth_gguf_map_base(copy), berth_gguf_map_size(map));
+    berth_gguf_map_close(map);
+    assert_int_equal(truncate(path, 0), 0);
+    const unsigned char *data = bytes + gguf_get_data_offset(berth_gguf_map_meta(copy));
+    assert_memory_equal(berth_gguf_map_base(copy), data, berth_gguf_map_size(copy));
+    berth_gguf_map_close(copy);
+    assert_null(berth_gguf_map_open(path, &read));
+    assert_non_null(strstr(berth_last_error(), "cannot be read: it is empty"));
+    unlink(path);
+    free(bytes);
+}
+
 // ---- memory that is not to be had ----
 
 // Reads, changes, copies and writes; true if nothing went wrong.
@@ -566,6 +594,7 @@ int main(void) {
         cmocka_unit_test(memory_is_bounded_by_the_header),
         cmocka_unit_test(every_call_takes_nonsense),
         cmocka_unit_test(colliding_names),
+        cmocka_unit_test(read_instead_of_mapped),
         cmocka_unit_test(every_allocation_fails_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

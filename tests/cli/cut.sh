@@ -1,0 +1,45 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# cut.sh BERTH: a model that another program cuts short while it is used: an error that names the file, with what was to be written
+# left as it was; with --no-mmap it is of no concern. Runs in the root of the sources.
+
+. "$(dirname "$0")/expect.sh"
+
+# CODE WORDS...: starts berth, cuts the model as soon as it is in use (mapped, or a token or a part of a file is there), and waits
+cut_case() {
+    local code=$1 got
+    shift
+    n=$((n + 1))
+    cp models/tales-q8_0.gguf "$tmp/model.gguf"
+    rm -f "$tmp/out"
+    "$berth" "$@" > "$tmp/out" 2> "$tmp/err" < /dev/null &
+    local pid=$! i
+    for ((i = 0; i < 1000; i++)); do
+        kill -0 $pid 2> /dev/null || break
+        if [ -s "$tmp/out" ] || ls "$tmp"/*.part > /dev/null 2>&1 || { [ "$1" = bench ] && grep -qs model.gguf /proc/$pid/maps; }; then
+            break
+        fi
+        sleep 0.02
+    done
+    : > "$tmp/model.gguf"
+    wait $pid
+    got=$?
+    if [ $got -ne "$code" ] || { [ "$code" -ne 0 ] && ! grep -q "model.gguf: was cut short" "$tmp/err"; }; then
+        echo "FAILED: berth $*: exit code $got, not $code: $(cat "$tmp/err")"
+        n_bad=$((n_bad + 1))
+    fi
+    if ls "$tmp"/*.part > /dev/null 2>&1; then
+        echo "FAILED: berth $*: left $(ls "$tmp"/*.part)"
+        n_bad=$((n_bad + 1))
+    fi
+}
+
+cut_case 3 bench -t 2 -p 64 -n 64 -r 1000 "$tmp/model.gguf" # would take minutes
+cut_case 0 run -t 2 -n 200 --temp 0 --no-mmap "$tmp/model.gguf"
+echo old > "$tmp/small.gguf"
+cut_case 3 gguf quantize -t 1 "$tmp/model.gguf" "$tmp/small.gguf" iq3_s
+[ "$(cat "$tmp/small.gguf")" = old ] || { echo "FAILED: the old file is gone"; n_bad=$((n_bad + 1)); }
+expect 0 "tokens" run -n 2 --no-mmap models/tales-q8_0.gguf
+
+echo "$n cases, $n_bad failed"
+[ $n_bad -eq 0 ]
