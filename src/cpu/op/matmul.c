@@ -139,11 +139,6 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_matmul[] = {
-    {GGML_OP_MUL_MAT, {.supports      = supports,
-                          .n_tasks    = cpu_dot_tasks,
-                          .work_size  = work_size,
-                          .run        = run,
-                          .uses       = CPU_USE_DOT,
-                          .empty_srcs = 3}},
+    {GGML_OP_MUL_MAT, {.supports = supports, .n_tasks = cpu_dot_tasks, .work_size = work_size, .run = run, .uses = CPU_USE_DOT}},
     CPU_OPS_END,
 };

@@ -103,12 +103,12 @@ struct part {
     bool overlaps;   // rows may lie on one another: their order matters
 };
 
-// False: it lies outside the result, or its end is no number.
+// False: it lies outside the result or between its elements, or its end is no number.
 static bool part_of(const struct ggml_tensor *op, struct part *part) {
     const struct ggml_tensor *b = op->src[1];
     const int32_t off           = cpu_param_i32(op, 3);
     *part                       = (struct part){.nb = {ggml_type_size(op->type)}};
-    if (off < 0) {
+    if (off < 0 || (size_t) off % part->nb[0] != 0) {
         return false;
     }
     part->off = (size_t) off;
@@ -118,7 +118,7 @@ static bool part_of(const struct ggml_tensor *op, struct part *part) {
         if (b->ne[i] == 1) {
             continue; // its stride is not used
         }
-        if (nb < 0) {
+        if (nb < 0 || (size_t) nb % part->nb[0] != 0) {
             return false;
         }
         part->nb[i] = i == 0 ? part->nb[0] : (size_t) nb;
@@ -167,7 +167,7 @@ static void part_run(const struct cpu_params *p, struct ggml_tensor *op) {
     if (!ggml_is_empty(b) && !part_of(op, &part)) {
         cpu_fail(p,
             "%s '%s': the part at offset %d with strides %d, %d, %d for [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-            "] elements reaches past the %zu bytes of the result",
+            "] elements does not lie on elements within the %zu bytes of the result",
             ggml_op_name(op->op), op->name, cpu_param_i32(op, 3), cpu_param_i32(op, 0), cpu_param_i32(op, 1),
             cpu_param_i32(op, 2), b->ne[0], b->ne[1], b->ne[2], b->ne[3], ggml_nbytes(op));
         return; // all tasks alike
