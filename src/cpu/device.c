@@ -8,6 +8,7 @@
 
 #include "berth-cpu.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,25 +16,30 @@
 
 // ---- what the system tells ----
 
-// The value after "key" and a colon in a file of such lines; "" if it is not there.
+// The value after "key" and a colon in a file of such lines; "" if it is not there. A stream would want memory of its own.
 static void proc_line(const char *path, const char *key, char *out, size_t out_size) {
-    out[0]  = '\0';
-    FILE *f = fopen(path, "re");
-    if (f == NULL) {
-        return;
+    char text[4096];
+    size_t n = 0;
+    out[0]   = '\0';
+    // The system hands such files out piece by piece; what is asked for stands at their beginning.
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    for (ssize_t got = 1; file >= 0 && got > 0 && n<sizeof text - 1; n += got> 0 ? (size_t) got : 0) {
+        got = read(file, text + n, sizeof text - 1 - n);
     }
-    char line[256];
-    while (fgets(line, sizeof line, f) != NULL) {
-        char *value = strchr(line, ':');
-        if (value == NULL || strncmp(line, key, strlen(key)) != 0) {
-            continue;
+    if (file >= 0) {
+        close(file);
+    }
+    text[n] = '\0';
+    for (char *line = text; *line != '\0'; line += *line == '\n') {
+        const size_t size = strcspn(line, "\n");
+        char *value       = memchr(line, ':', size);
+        if (value != NULL && strncmp(line, key, strlen(key)) == 0) {
+            value += 1 + strspn(value + 1, " \t");
+            snprintf(out, out_size, "%.*s", (int) (line + size - value), value);
+            return;
         }
-        value += 1 + strspn(value + 1, " \t");
-        value[strcspn(value, "\n")] = '\0';
-        snprintf(out, out_size, "%s", value);
-        break;
+        line += size;
     }
-    fclose(f);
 }
 
 static char description[128];

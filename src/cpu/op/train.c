@@ -182,7 +182,7 @@ static bool soft_max_back_supports(const struct ggml_tensor *op) {
 static bool get_rows_back_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *ids = op->src[1];
     return a != NULL && ids != NULL && cpu_is_float(a->type) && ids->type == GGML_TYPE_I32 && is_dense_f32(op) &&
-           a->ne[0] == op->ne[0] && ggml_is_contiguous(ids);
+           a->ne[0] == op->ne[0];
 }
 
 // Tasks share the columns: all of them walk over all rows, none meets another.
@@ -201,7 +201,7 @@ static void get_rows_back_run(const struct cpu_params *p, struct ggml_tensor *op
     float buf[CPU_PIECE];
     for (int64_t i = 0; i < n_ids; i++) {
         int32_t id;
-        memcpy(&id, (const int32_t *) ids->data + i, sizeof id);
+        memcpy(&id, cpu_row(ids, cpu_row_pos(ids, i / ids->ne[0])) + (size_t) (i % ids->ne[0]) * ids->nb[0], sizeof id);
         if (id < 0 || id >= op->ne[1]) {
             cpu_fail(p, "%s: row number %d is out of range, there are %" PRId64 " rows", op->name, id, op->ne[1]);
             return;
