@@ -31,7 +31,9 @@ void berth_backend_is_gone(ggml_backend_t backend) {
     berth_lock_take(&watch_lock);
     for (struct berth_backend_list *list = watched; list != NULL; list = list->next) {
         for (int i = 0; i < list->n; i++) {
-            list->backends[i] = list->backends[i] == backend ? NULL : list->backends[i];
+            if (list->backends[i] == backend) { // others' are only read: their threads read them too
+                list->backends[i] = NULL;
+            }
         }
     }
     berth_lock_drop(&watch_lock);

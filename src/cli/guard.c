@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -58,8 +59,12 @@ static bool map_find(uintptr_t at, struct map_line *line) {
 
 static void on_bus_error(int number, siginfo_t *info, void *unused) {
     static struct map_line line;
+    static atomic_flag is_told = ATOMIC_FLAG_INIT;
     static const char before[] = "berth: ", after[] = ": was cut short by another program while it was read\n";
     (void) unused;
+    while (atomic_flag_test_and_set(&is_told)) { // several threads meet the end of the file: one tells
+        pause();
+    }
     if (info->si_code == BUS_ADRERR && map_find((uintptr_t) info->si_addr, &line)) {
         cli_output_forget();
         (void) !write(STDERR_FILENO, before, sizeof before - 1);
@@ -67,6 +72,7 @@ static void on_bus_error(int number, siginfo_t *info, void *unused) {
         (void) !write(STDERR_FILENO, after, sizeof after - 1);
         _exit(CLI_FAILURE);
     }
+    atomic_flag_clear(&is_told);
     signal(number, SIG_DFL); // something else: it comes again and ends the program
 }
 

@@ -130,7 +130,7 @@ expect 2 "both want standard output" plan $small --json --out -
 awk 'BEGIN {
     x = 7
     print "id,lower,upper,size"
-    for (i = 0; i < 6000; i++) {
+    for (i = 0; i < 4000; i++) {
         x = (x * 16807) % 2147483647; a = x % 1000
         x = (x * 16807) % 2147483647; l = 1 + x % 300
         x = (x * 16807) % 2147483647; print "b" i "," a "," a + l "," 1000 + x % 99991
@@ -145,7 +145,8 @@ expect 0 '"ms": 0.' plan --json $small
 start=$(date +%s)
 expect 0 "gap      0." plan --time 2000 --threads 8 "$tmp/hard.csv"
 seconds=$(($(date +%s) - start))
-if [ $seconds -ge 8 ]; then # threads that wait for a processor let it pass; four times as long is a busy machine
+# Threads that wait for a processor let the time pass; four times as long is a busy machine, or one that watches for races.
+if [ $seconds -ge 8 ] && ! grep -q __tsan_init "$berth"; then
     echo "FAILED: plan --time 2000 --threads 8 takes $seconds seconds"
     n_bad=$((n_bad + 1))
 fi
@@ -166,7 +167,7 @@ if [ $got -ne 130 ] || ! grep -q "stopped: the best plan until then" "$tmp/out";
     echo "FAILED: plan, Ctrl-C: exit code $got: $(cat "$tmp/out" "$tmp/err")"
     n_bad=$((n_bad + 1))
 fi
-expect 0 "valid: 6000 items" verify "$tmp/stopped.csv"
+expect 0 "valid: 4000 items" verify "$tmp/stopped.csv"
 
 # verify
 expect 0 "Usage: berth verify" verify --help

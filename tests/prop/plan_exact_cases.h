@@ -156,9 +156,9 @@ static void check_exhaustive(int64_t n, int size_max, int steps, uint64_t stride
             }
         }
     }
-    int at[BRUTE_MAX] = {0};
-    uint64_t count    = brute_random(stride);
-    struct berth_plan_item items[BRUTE_MAX];
+    int at[BRUTE_MAX]                       = {0};
+    uint64_t count                          = brute_random(stride);
+    struct berth_plan_item items[BRUTE_MAX] = {0};
     for (;;) {
         if (count % stride == 0) {
             for (int64_t i = 0; i < n; i++) {
