@@ -10,7 +10,8 @@ fi
 
 missing=""
 for p in $packages; do
-    [ "$(dpkg-query -W -f '${db:Status-Status}' "$p" 2>/dev/null)" = installed ] || missing="$missing $p"
+    # A package may be there for two architectures: a line each.
+    dpkg-query -W -f '${db:Status-Status}\n' "$p" 2>/dev/null | grep -qx installed || missing="$missing $p"
 done
 [ -n "$missing" ] || exit 0
 
