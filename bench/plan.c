@@ -7,7 +7,7 @@
 //
 // Times are user time of this process, since other processes may share the machine.
 
-#include "plan/plan.h"
+#include "plan/solve/plan.h"
 #include "base/base.h"
 
 #include <dirent.h>

@@ -4,7 +4,7 @@
 
 #include "alloc/galloc.h"
 #include "ggml-backend.h"
-#include "plan/json.h"
+#include "plan/io/json.h"
 
 #include <errno.h>
 #include <inttypes.h>

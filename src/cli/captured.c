@@ -6,7 +6,7 @@
 #include "berth-alloc.h"
 #include "capture/ggraph.h"
 #include "cli/plan_graph.h"
-#include "plan/json.h"
+#include "plan/io/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>

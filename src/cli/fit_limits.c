@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// fit_limits.c: which memory a model may fill, and does it.
+// fit_limits.c: the bytes a device may give to a model, and whether the model keeps within them.
 
 #include "cli/fit_limits.h"
 

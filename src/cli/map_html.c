@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "cli/map.h"
 #include "cli/map_page.h"
-#include "plan/json.h"
+#include "plan/io/json.h"
 
 #include <inttypes.h>
 #include <stddef.h>

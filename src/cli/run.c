@@ -6,7 +6,7 @@
 #include "cli/map.h"
 #include "cli/models.h"
 #include "model/vocab.h"
-#include "plan/json.h"
+#include "plan/io/json.h"
 
 #include <errno.h>
 #include <getopt.h>

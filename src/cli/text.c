@@ -3,7 +3,7 @@
 
 #include "base/base.h"
 #include "cli/cli.h"
-#include "plan/json.h"
+#include "plan/io/json.h"
 
 #include <errno.h>
 #include <inttypes.h>

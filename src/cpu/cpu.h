@@ -12,7 +12,7 @@
 // and one line in optable.c. An op without a row is not supported. A row is only run on tensors its supports() said yes to.
 #pragma once
 
-#include "cpu/host.h"
+#include "cpu/base_shim.h"
 #include "cpu/kernels.h"
 
 #include "ggml-cpu.h"
@@ -29,7 +29,7 @@ struct cpu_params {
     struct cpu_team *team;       // private to compute.c
 };
 
-// Kernels an op calls beside loops of its own, one bit each, so that berth_cpu_op_tier can tell who serves it (tier.c).
+// Kernels an op calls beside loops of its own, one bit each, so that berth_cpu_op_tier can tell who serves it (tier_report.c).
 #define CPU_USES(X) \
     X(ADD, add) \
     X(SUB, sub) \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // kernels.h: the table of micro-kernels. They see pointers, counts and strides only. ukr/*.c fill every slot with portable C;
-// each tier of instructions the machine has (arm/, x86/) then overwrites the slots it does better (isa.c). Two tables exist:
-// the best one, and the portable one that ggml_backend_cpu_set_use_ref asks for.
+// each tier of instructions the machine has (arm/, x86/) then overwrites the slots it does better (kernel_table.c). Two tables
+// exist: the best one, and the portable one that ggml_backend_cpu_set_use_ref asks for.
 //
 // Rules of a slot: n >= 0; any alignment; x and y may be the same pointer as the result where the comment says "in place", and
 // do not overlap otherwise. A tier may not change vec_dot_type: work memory is sized by it.

@@ -16,9 +16,9 @@
 
 #include "cpu/pool.h"
 
+#include "cpu/affinity.h"
+#include "cpu/futex.h"
 #include "cpu/numa.h"
-#include "cpu/park.h"
-#include "cpu/place.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
 // element through a double, which holds every value of these types. A wrong index, type or a tensor without memory: an error,
 // 0, nothing written.
 
-#include "cpu/host.h"
+#include "cpu/base_shim.h"
 
 #include "ggml-cpu.h"
 #include "quant/half.h"

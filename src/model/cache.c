@@ -135,5 +135,5 @@ void cache_free(struct session *s) {
         ggml_backend_buffer_free(s->caches[d].buffer);
         ggml_free(s->caches[d].ctx);
     }
-    room_free(s->caches);
+    model_alloc_free(s->caches);
 }

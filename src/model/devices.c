@@ -14,9 +14,9 @@ static void proc_of(ggml_backend_dev_t dev, const char *name, void *out) {
 
 static bool device_add(struct model_devices *d, ggml_backend_dev_t dev, struct model_error *error) {
     const size_t n          = (size_t) d->n + 1;
-    ggml_backend_dev_t *all = room_realloc(d->dev, n * sizeof(ggml_backend_dev_t));
+    ggml_backend_dev_t *all = model_alloc_realloc(d->dev, n * sizeof(ggml_backend_dev_t));
     d->dev                  = all != NULL ? all : d->dev;
-    ggml_backend_t *opened  = room_realloc(d->backend, n * sizeof(ggml_backend_t));
+    ggml_backend_t *opened  = model_alloc_realloc(d->backend, n * sizeof(ggml_backend_t));
     d->backend              = opened != NULL ? opened : d->backend;
     if (all == NULL || opened == NULL) {
         return model_fail(error, "out of memory for %zu devices", n);
@@ -84,8 +84,8 @@ void model_devices_close(struct model_devices *d) {
     for (int i = 0; i < d->n; i++) {
         ggml_backend_free(d->backend[i]);
     }
-    room_free(d->dev);
-    room_free(d->backend);
+    model_alloc_free(d->dev);
+    model_alloc_free(d->backend);
     *d = (struct model_devices){0};
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// keys.c: errors of the room, and keys of a file with their kind and range checked: files come from anywhere.
+// keys.c: the error that a failed allocation leaves, and keys of a file with their kind and range checked: files come from
+// anywhere.
 
 #include "model/model.h"
 

@@ -81,7 +81,7 @@ static bool ids_make(struct model *m, struct model_error *error) {
     struct ggml_context *ctx = berth_gguf_map_tensors(m->file);
     const int64_t n          = gguf_get_n_tensors(berth_gguf_map_meta(m->file));
     int64_t i                = 0;
-    m->by_id                 = room_calloc((size_t) n + 1, sizeof *m->by_id);
+    m->by_id                 = model_alloc_calloc((size_t) n + 1, sizeof *m->by_id);
     if (m->by_id == NULL) {
         return model_fail(error, "out of memory for the table of %" PRId64 " tensors", n);
     }
@@ -148,8 +148,8 @@ static bool tensors_find(struct model *m, struct model_error *error) {
         return false;
     }
     const size_t n = N_MODEL_WEIGHTS + (size_t) p->n_layer * N_LAYER_ROWS;
-    m->layers      = room_calloc((size_t) p->n_layer, sizeof *m->layers);
-    m->weights     = room_calloc(n, sizeof *m->weights);
+    m->layers      = model_alloc_calloc((size_t) p->n_layer, sizeof *m->layers);
+    m->weights     = model_alloc_calloc(n, sizeof *m->weights);
     if (m->layers == NULL || m->weights == NULL) {
         return model_fail(error, "out of memory for the tables of %" PRId64 " layers", p->n_layer);
     }
@@ -172,7 +172,7 @@ static bool tensors_find(struct model *m, struct model_error *error) {
 }
 
 static struct model *open_as(const char *path, bool read, struct model_error *error) {
-    struct model *m = room_calloc(1, sizeof *m);
+    struct model *m = model_alloc_calloc(1, sizeof *m);
     if (m == NULL) {
         model_fail(error, "out of memory");
         return NULL;
@@ -208,11 +208,11 @@ void model_free(struct model *m) {
         ggml_backend_buffer_free(m->parts[d].buffer);
         ggml_free(m->parts[d].ctx);
     }
-    room_free(m->parts);
-    room_free(m->layer_device);
-    room_free(m->layers);
-    room_free(m->weights);
-    room_free(m->by_id);
+    model_alloc_free(m->parts);
+    model_alloc_free(m->layer_device);
+    model_alloc_free(m->layers);
+    model_alloc_free(m->weights);
+    model_alloc_free(m->by_id);
     berth_gguf_map_close(m->file);
-    room_free(m);
+    model_alloc_free(m);
 }

@@ -10,16 +10,16 @@
 static atomic_int_fast64_t fail_in; // > 0: this many allocations until one fails
 static atomic_int_fast64_t n_made, n_alive;
 
-void room_fail_at(int64_t n) {
+void model_alloc_fail_at(int64_t n) {
     atomic_store(&fail_in, n);
     atomic_store(&n_made, 0);
 }
 
-int64_t room_n_made(void) {
+int64_t model_alloc_n_made(void) {
     return atomic_load(&n_made);
 }
 
-int64_t room_n_alive(void) {
+int64_t model_alloc_n_alive(void) {
     return atomic_load(&n_alive);
 }
 
@@ -33,19 +33,19 @@ static void *counted(void *p, bool is_new) {
     return p;
 }
 
-void *room_malloc(size_t size) {
+void *model_alloc_malloc(size_t size) {
     return must_fail() ? NULL : counted(malloc(size), true);
 }
 
-void *room_calloc(size_t n, size_t size) {
+void *model_alloc_calloc(size_t n, size_t size) {
     return must_fail() ? NULL : counted(calloc(n, size), true);
 }
 
-void *room_realloc(void *p, size_t size) {
+void *model_alloc_realloc(void *p, size_t size) {
     return must_fail() ? NULL : counted(realloc(p, size), p == NULL);
 }
 
-void room_free(void *p) {
+void model_alloc_free(void *p) {
     atomic_fetch_sub_explicit(&n_alive, p != NULL, memory_order_relaxed);
     free(p);
 }

@@ -78,11 +78,11 @@ struct merge_piece *merge_text(const char *text, size_t size, merge_cost_t cost,
     if (size > INT32_MAX / 4) {
         return NULL;
     }
-    m.pieces = room_malloc((size + 1) * sizeof *m.pieces);
-    m.heap   = room_malloc((3 * size + 1) * sizeof *m.heap);
+    m.pieces = model_alloc_malloc((size + 1) * sizeof *m.pieces);
+    m.heap   = model_alloc_malloc((3 * size + 1) * sizeof *m.heap);
     if (m.pieces == NULL || m.heap == NULL) {
-        room_free(m.pieces);
-        room_free(m.heap);
+        model_alloc_free(m.pieces);
+        model_alloc_free(m.heap);
         return NULL;
     }
     *n = pieces_start(&m, size);
@@ -104,6 +104,6 @@ struct merge_piece *merge_text(const char *text, size_t size, merge_cost_t cost,
         pair_try(&m, a->before, pair.left);
         pair_try(&m, pair.left, a->next);
     }
-    room_free(m.heap);
+    model_alloc_free(m.heap);
     return m.pieces;
 }

@@ -24,14 +24,14 @@ bool model_fail(struct model_error *error, const char *fmt, ...) __attribute__((
 
 // ---- memory (memory.c): as libc's ----
 
-void *room_malloc(size_t size) __attribute__((malloc, warn_unused_result));
-void *room_calloc(size_t n, size_t size) __attribute__((malloc, warn_unused_result));
-void *room_realloc(void *p, size_t size) __attribute__((warn_unused_result));
-void room_free(void *p);
+void *model_alloc_malloc(size_t size) __attribute__((malloc, warn_unused_result));
+void *model_alloc_calloc(size_t n, size_t size) __attribute__((malloc, warn_unused_result));
+void *model_alloc_realloc(void *p, size_t size) __attribute__((warn_unused_result));
+void model_alloc_free(void *p);
 // For tests: the n-th allocation from now on fails, 0: none; how many there were since; how many live.
-void room_fail_at(int64_t n);
-int64_t room_n_made(void);
-int64_t room_n_alive(void);
+void model_alloc_fail_at(int64_t n);
+int64_t model_alloc_n_made(void);
+int64_t model_alloc_n_alive(void);
 
 // ---- keys of a file (keys.c): absent keys leave *out as it is; false only for a key of the wrong kind or out of range ----
 

@@ -24,7 +24,7 @@ struct placing {
 
 // Bytes of each layer's weights, of the output's behind them; NULL: out of memory.
 static size_t *layer_sizes(const struct model *m) {
-    size_t *sizes = room_calloc((size_t) m->params.n_layer + 1, sizeof *sizes);
+    size_t *sizes = model_alloc_calloc((size_t) m->params.n_layer + 1, sizeof *sizes);
     for (size_t i = 0; sizes != NULL && i < m->n_weights; i++) {
         if (m->weights[i].layer >= 0) {
             sizes[m->weights[i].layer] += ggml_nbytes(m->weights[i].file);
@@ -47,11 +47,11 @@ static bool layers_deal(struct placing *p) {
     struct model *m = p->model;
     const int cpu   = p->devices->n - 1;
     int d           = cpu - 1; // the last GPU first
-    m->layer_device = room_calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device);
+    m->layer_device = model_alloc_calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device);
     size_t *sizes   = layer_sizes(m);
     size_t room     = d >= 0 ? room_of(p->devices->dev[d]) : 0;
     if (m->layer_device == NULL || sizes == NULL) {
-        room_free(sizes);
+        model_alloc_free(sizes);
         return model_fail(p->error, "out of memory for the places of %" PRId64 " layers", m->params.n_layer);
     }
     for (int64_t i = m->params.n_layer; i >= 0; i--) {
@@ -62,7 +62,7 @@ static bool layers_deal(struct placing *p) {
         m->layer_device[i] = d >= 0 ? d : cpu;
         room -= d >= 0 ? sizes[i] : 0;
     }
-    room_free(sizes);
+    model_alloc_free(sizes);
     return true;
 }
 
@@ -220,7 +220,7 @@ bool model_place(struct model *m, const struct model_devices *devices, bool plan
     if (m->parts != NULL) {
         return model_fail(error, "the model is placed already");
     }
-    m->parts = room_calloc((size_t) devices->n, sizeof *m->parts);
+    m->parts = model_alloc_calloc((size_t) devices->n, sizeof *m->parts);
     if (m->parts == NULL) {
         return model_fail(error, "out of memory for the parts on %d devices", devices->n);
     }

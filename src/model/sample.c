@@ -44,7 +44,7 @@ void sampler_init(struct sampler *s, float temperature, int64_t top_k, float top
 }
 
 void sampler_fini(struct sampler *s) {
-    room_free(s->heap);
+    model_alloc_free(s->heap);
     s->heap   = NULL;
     s->n_heap = 0;
 }
@@ -123,8 +123,8 @@ int32_t sampler_pick(struct sampler *s, const float *logits, int64_t n) {
         return likely;
     }
     if (s->n_heap < n) {
-        room_free(s->heap);
-        s->heap   = room_malloc((size_t) n * sizeof *s->heap);
+        model_alloc_free(s->heap);
+        s->heap   = model_alloc_malloc((size_t) n * sizeof *s->heap);
         s->n_heap = s->heap != NULL ? n : 0;
     }
     if (s->heap == NULL) {

@@ -32,17 +32,17 @@ static bool scratch_make(struct session *s, struct model_error *error) {
     if (s->params.plan_only) {
         return true;
     }
-    s->mask_row = room_malloc(n_ctx * sizeof *s->mask_row);
-    s->logits   = room_malloc((size_t) s->model->params.n_vocab * sizeof *s->logits);
-    s->rows     = room_malloc(n_batch * sizeof *s->rows);
-    s->pos      = room_malloc(n_batch * sizeof *s->pos);
+    s->mask_row = model_alloc_malloc(n_ctx * sizeof *s->mask_row);
+    s->logits   = model_alloc_malloc((size_t) s->model->params.n_vocab * sizeof *s->logits);
+    s->rows     = model_alloc_malloc(n_batch * sizeof *s->rows);
+    s->pos      = model_alloc_malloc(n_batch * sizeof *s->pos);
     return (s->mask_row != NULL && s->logits != NULL && s->rows != NULL && s->pos != NULL) ||
            model_fail(error, "out of memory for batches of %zu tokens over %zu positions", n_batch, n_ctx);
 }
 
 struct session *session_new(const struct model *model, const struct model_devices *devices, const struct session_params *params,
     struct model_error *error) {
-    struct session *s    = room_calloc(1, sizeof *s);
+    struct session *s    = model_alloc_calloc(1, sizeof *s);
     const size_t n_layer = (size_t) model->params.n_layer;
     if (s == NULL) {
         model_fail(error, "out of memory");
@@ -52,12 +52,12 @@ struct session *session_new(const struct model *model, const struct model_device
     s->devices   = devices;
     s->params    = *params;
     s->max_nodes = 64 + n_layer * (64 + 4 * (size_t) model->params.n_expert_used);
-    s->k         = room_calloc(n_layer, sizeof *s->k);
-    s->v         = room_calloc(n_layer, sizeof *s->v);
+    s->k         = model_alloc_calloc(n_layer, sizeof *s->k);
+    s->v         = model_alloc_calloc(n_layer, sizeof *s->v);
     defaults(&s->params, &model->params);
-    s->caches = room_calloc((size_t) devices->n, sizeof *s->caches);
-    s->memory = room_calloc((size_t) devices->n, sizeof *s->memory);
-    s->sizes  = room_calloc((size_t) devices->n, sizeof *s->sizes);
+    s->caches = model_alloc_calloc((size_t) devices->n, sizeof *s->caches);
+    s->memory = model_alloc_calloc((size_t) devices->n, sizeof *s->memory);
+    s->sizes  = model_alloc_calloc((size_t) devices->n, sizeof *s->sizes);
     bool ok   = s->k != NULL && s->v != NULL && s->caches != NULL && s->memory != NULL && s->sizes != NULL;
     if (!ok) {
         model_fail(error, "out of memory for %zu layers on %d devices", n_layer, devices->n);
@@ -81,15 +81,15 @@ void session_free(struct session *s) {
     ggml_backend_sched_free(s->sched);
     ggml_free(s->graph_ctx);
     cache_free(s);
-    room_free(s->memory);
-    room_free(s->sizes);
-    room_free(s->k);
-    room_free(s->v);
-    room_free(s->mask_row);
-    room_free(s->logits);
-    room_free(s->rows);
-    room_free(s->pos);
-    room_free(s);
+    model_alloc_free(s->memory);
+    model_alloc_free(s->sizes);
+    model_alloc_free(s->k);
+    model_alloc_free(s->v);
+    model_alloc_free(s->mask_row);
+    model_alloc_free(s->logits);
+    model_alloc_free(s->rows);
+    model_alloc_free(s->pos);
+    model_alloc_free(s);
 }
 
 // ---- graphs ----

@@ -21,7 +21,7 @@ bool specials_init(struct vocab *v) {
     for (int32_t i = 0; i < v->n_tokens; i++) {
         n += is_special(v, i, true);
     }
-    v->special_sizes = n > 0 ? room_malloc(n * sizeof *v->special_sizes) : NULL;
+    v->special_sizes = n > 0 ? model_alloc_malloc(n * sizeof *v->special_sizes) : NULL;
     if (v->special_sizes == NULL) {
         return n == 0;
     }
@@ -80,11 +80,11 @@ static void size_find(
 }
 
 int32_t *specials_find(const struct vocab *v, const char *text, size_t size, bool with_control) {
-    int32_t *at         = room_malloc((size + 1) * sizeof *at);
-    struct match *found = room_malloc((size + 1) * sizeof *found);
+    int32_t *at         = model_alloc_malloc((size + 1) * sizeof *at);
+    struct match *found = model_alloc_malloc((size + 1) * sizeof *found);
     if (at == NULL || found == NULL) {
-        room_free(at);
-        room_free(found);
+        model_alloc_free(at);
+        model_alloc_free(found);
         return NULL;
     }
     for (size_t i = 0; i < size; i++) {
@@ -95,6 +95,6 @@ int32_t *specials_find(const struct vocab *v, const char *text, size_t size, boo
             size_find(v, text, size, with_control, v->special_sizes[s], found, at);
         }
     }
-    room_free(found);
+    model_alloc_free(found);
     return at;
 }

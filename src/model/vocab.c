@@ -47,7 +47,7 @@ bool text_table_fill(struct text_table *table, const char *const *texts, const u
     while (table->n_slots < 2 * (size_t) n) {
         table->n_slots *= 2;
     }
-    table->slots = room_malloc(table->n_slots * sizeof *table->slots);
+    table->slots = model_alloc_malloc(table->n_slots * sizeof *table->slots);
     table->key   = berth_siphash_key_new(table->slots);
     if (table->slots == NULL) {
         return false;
@@ -68,7 +68,7 @@ bool text_table_fill(struct text_table *table, const char *const *texts, const u
 bool token_push(struct token_list *list, int32_t token, struct model_error *error) {
     if (list->n == list->cap) {
         const size_t cap = list->cap > 0 ? 2 * list->cap : 64;
-        int32_t *ids     = room_realloc(list->ids, cap * sizeof *ids);
+        int32_t *ids     = model_alloc_realloc(list->ids, cap * sizeof *ids);
         if (ids == NULL) {
             return model_fail(error, "out of memory for %zu tokens", cap);
         }
@@ -80,7 +80,7 @@ bool token_push(struct token_list *list, int32_t token, struct model_error *erro
 }
 
 void token_list_fini(struct token_list *list) {
-    room_free(list->ids);
+    model_alloc_free(list->ids);
     *list = (struct token_list){0};
 }
 
@@ -96,14 +96,14 @@ static bool plain_encode(
     if (!v->add_space) {
         return vocab_encode_spm(v, text, size, out, error);
     }
-    char *spaced = room_malloc(size + 1);
+    char *spaced = model_alloc_malloc(size + 1);
     if (spaced == NULL) {
         return model_fail(error, "out of memory for a text of %zu bytes", size);
     }
     spaced[0] = ' ';
     memcpy(spaced + 1, text, size);
     const bool ok = vocab_encode_spm(v, spaced, size + 1, out, error);
-    room_free(spaced);
+    model_alloc_free(spaced);
     return ok;
 }
 
@@ -124,7 +124,7 @@ bool vocab_encode(const struct vocab *v, const char *text, size_t size, bool add
             start = at + v->sizes[specials[at]];
         }
     }
-    room_free(specials);
+    model_alloc_free(specials);
     return ok && plain_encode(v, text + start, size - start, out, error) &&
            (!add_special || !v->add_eos || v->eos < 0 || token_push(out, v->eos, error));
 }

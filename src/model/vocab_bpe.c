@@ -75,7 +75,7 @@ static bool word_push(const struct vocab *v, const char *text, size_t size, stru
     for (size_t i = 0; ok && i < n; i++) {
         ok = pieces[i].size == 0 || piece_push(v, text + pieces[i].at, pieces[i].size, out, error);
     }
-    room_free(pieces);
+    model_alloc_free(pieces);
     return ok;
 }
 
@@ -89,10 +89,10 @@ struct written {
 };
 
 static bool write_text(struct written *w, const char *text, size_t size) {
-    w->chars  = room_calloc(size + 1, sizeof *w->chars);
-    w->ends   = room_malloc((size + 1) * sizeof *w->ends);
-    w->is_cut = room_calloc(size + 1, sizeof *w->is_cut);
-    w->text   = room_malloc(2 * size + 4);
+    w->chars  = model_alloc_calloc(size + 1, sizeof *w->chars);
+    w->ends   = model_alloc_malloc((size + 1) * sizeof *w->ends);
+    w->is_cut = model_alloc_calloc(size + 1, sizeof *w->is_cut);
+    w->text   = model_alloc_malloc(2 * size + 4);
     if (w->chars == NULL || w->ends == NULL || w->is_cut == NULL || w->text == NULL) {
         return false;
     }
@@ -127,9 +127,9 @@ bool vocab_encode_bpe(const struct vocab *v, const char *text, size_t size, stru
             }
         }
     }
-    room_free(w.chars);
-    room_free(w.ends);
-    room_free(w.is_cut);
-    room_free(w.text);
+    model_alloc_free(w.chars);
+    model_alloc_free(w.ends);
+    model_alloc_free(w.is_cut);
+    model_alloc_free(w.text);
     return ok;
 }

@@ -24,8 +24,8 @@ static bool texts_read(const struct gguf_context *meta, const char *key, const c
     if (n_texts > INT32_MAX / 4) {
         return model_fail(error, "key '%s' has %zu texts, too many", key, n_texts);
     }
-    *texts = room_malloc((n_texts + 1) * sizeof **texts);
-    *sizes = room_malloc((n_texts + 1) * sizeof **sizes);
+    *texts = model_alloc_malloc((n_texts + 1) * sizeof **texts);
+    *sizes = model_alloc_malloc((n_texts + 1) * sizeof **sizes);
     if (*texts == NULL || *sizes == NULL) {
         return model_fail(error, "out of memory for %zu texts of '%s'", n_texts, key);
     }
@@ -75,8 +75,8 @@ static bool tokens_read(struct vocab *v, const struct gguf_context *meta, int64_
         !numbers_read(meta, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, v->n_tokens, &types, error)) {
         return false;
     }
-    v->scores = room_malloc((size_t) v->n_tokens * sizeof *v->scores);
-    v->types  = room_malloc((size_t) v->n_tokens * sizeof *v->types);
+    v->scores = model_alloc_malloc((size_t) v->n_tokens * sizeof *v->scores);
+    v->types  = model_alloc_malloc((size_t) v->n_tokens * sizeof *v->types);
     if (v->scores == NULL || v->types == NULL) {
         return model_fail(error, "out of memory for %d tokens", v->n_tokens);
     }
@@ -161,7 +161,7 @@ static void bytes_find(struct vocab *v) {
 }
 
 struct vocab *vocab_new(const struct gguf_context *meta, int64_t n_vocab, struct model_error *error) {
-    struct vocab *v = room_calloc(1, sizeof *v);
+    struct vocab *v = model_alloc_calloc(1, sizeof *v);
     const char *name;
     bool ok = v != NULL || model_fail(error, "out of memory");
     ok      = ok && keys_text(meta, "tokenizer.ggml.model", &name, error);
@@ -187,14 +187,14 @@ void vocab_free(struct vocab *v) {
     if (v == NULL) {
         return;
     }
-    room_free(v->texts);
-    room_free(v->sizes);
-    room_free(v->scores);
-    room_free(v->types);
-    room_free(v->special_sizes);
-    room_free(v->table.slots);
-    room_free(v->merges);
-    room_free(v->merge_sizes);
-    room_free(v->merge_table.slots);
-    room_free(v);
+    model_alloc_free(v->texts);
+    model_alloc_free(v->sizes);
+    model_alloc_free(v->scores);
+    model_alloc_free(v->types);
+    model_alloc_free(v->special_sizes);
+    model_alloc_free(v->table.slots);
+    model_alloc_free(v->merges);
+    model_alloc_free(v->merge_sizes);
+    model_alloc_free(v->merge_table.slots);
+    model_alloc_free(v);
 }

@@ -36,7 +36,7 @@ static bool piece_push(const struct vocab *v, const char *text, size_t size, str
 }
 
 bool vocab_encode_spm(const struct vocab *v, const char *text, size_t size, struct token_list *out, struct model_error *error) {
-    char *spaced               = room_malloc(3 * size + 1);
+    char *spaced               = model_alloc_malloc(3 * size + 1);
     struct merge_piece *pieces = NULL;
     size_t n = 0, n_spaced = 0;
     for (size_t i = 0; spaced != NULL && i < size; i++) {
@@ -54,7 +54,7 @@ bool vocab_encode_spm(const struct vocab *v, const char *text, size_t size, stru
     for (size_t i = 0; ok && i < n; i++) {
         ok = pieces[i].size == 0 || piece_push(v, spaced + pieces[i].at, pieces[i].size, out, error);
     }
-    room_free(spaced);
-    room_free(pieces);
+    model_alloc_free(spaced);
+    model_alloc_free(pieces);
     return ok;
 }

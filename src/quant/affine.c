@@ -9,7 +9,7 @@
 // say which d and dmin to start from; from the best starts on, two steps are repeated: with both fixed each run takes the best of
 // the neighbouring (s, m); with those and the levels fixed, d and dmin are refitted by least squares over all 256. In the end one
 // s or m at a time moves while d and dmin follow. Kept only if better after rounding to halves. dmin < 0 is a block whose runs
-// sit above zero: tried where most do. Cost: about 40 roundings an element, ten times that in hard blocks (frame.h).
+// sit above zero: tried where most do. Cost: about 40 roundings an element, ten times that in hard blocks (normalise.h).
 #include "quant/scalar.h"
 #include "quant/vec.h"
 
@@ -260,7 +260,7 @@ static void round_halves(const struct search *z, struct plan *p) {
 }
 
 // The best (s, m) within reach of s0 and m0 for one run: s-wise, the first of equals. Returns its error. All errors come before
-// any comparison, which nobody can foretell.
+// any comparison: its outcome is random, so a branch on it would often be mispredicted.
 static inline float choose_run(const struct search *z, int len, int r, int reach, float d, float dmin, int *s_io, int *m_io) {
     float error[MAX_REACH * MAX_REACH] = {INFINITY};
     const float *x                     = z->f->x + r * len;

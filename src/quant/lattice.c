@@ -120,7 +120,7 @@ struct peak {
     int index, run;
 };
 
-// The best of a run, the first of equals. Which one it is nobody can foretell: no branches.
+// The best of a run, the first of equals. Which one it is cannot be predicted, so there are no branches.
 static inline void scan_run(const struct group *g, int run, const float *low, float base, struct peak *best) {
     const uint16_t *points = g->lattice->points;
     const uint8_t *codes   = g->codes;

@@ -7,7 +7,7 @@
 //     superblock --> cell (8 or 16) --> unit --> way (1 or 2) --> part --> point
 #pragma once
 
-#include "quant/frame.h"
+#include "quant/normalise.h"
 
 enum {
     LATTICE_MAX_CELLS = 16,

@@ -371,7 +371,7 @@ static void choose_scales(const struct search *z, int reach, struct plan *p) {
         const int n = near_scales(z, r, reach, inverse_d, p->s[r], tried);
         int chosen  = p->s[r];
         float best  = -INFINITY;
-        // All before the first comparison, which nobody can foretell.
+        // All before the first comparison, which the processor cannot predict.
         for (int i = 0; i < n; i++) {
             gains[i] = run_gain(z, exact, r, p->d, inverse_d, tried[i]);
         }

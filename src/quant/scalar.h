@@ -3,7 +3,7 @@
 // error. All of them work in a frame; weights are the frame's.
 #pragma once
 
-#include "quant/frame.h"
+#include "quant/normalise.h"
 
 // What a format's grid looks like: even steps lo..hi, or the values of a codebook (sorted), then lo and hi are its ends.
 struct grid {

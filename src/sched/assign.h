@@ -82,7 +82,7 @@ static inline bool assign_set_if_able(struct assign *a, int32_t r, int b, enum b
     return false;
 }
 
-// ---- the passes (fix.c, spread.c) ----
+// ---- the passes (assign_fixed.c, assign_expand.c) ----
 
 // What is decided by the caller, by memory, or by weights.
 enum ggml_status sched_fix(struct assign *a) BERTH_MUST_USE;

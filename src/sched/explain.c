@@ -4,7 +4,7 @@
 #include "sched/sched.h"
 
 #include "core/op.h"
-#include "plan/json.h"
+#include "plan/io/json.h"
 
 #include <stdlib.h>
 #include <string.h>

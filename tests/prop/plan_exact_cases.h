@@ -2,7 +2,7 @@
 // plan_exact_cases.h: the cases of prop_plan_exact.c and long_plan_exact.c, which differ in how many they run.
 #pragma once
 
-#include "plan/exact.h"
+#include "plan/solve/exact.h"
 #include "plan_brute.h"
 
 static int n_checked, n_above_live, n_no;

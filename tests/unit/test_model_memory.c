@@ -49,23 +49,23 @@ static void test_story(void **state) {
     struct story want        = {0};
     struct model_error error = {""};
     int64_t n_failed         = 0;
-    room_fail_at(0);
+    model_alloc_fail_at(0);
     assert_true(story_tell(&want, &error));
-    const int64_t n_made = room_n_made();
-    assert_int_equal(room_n_alive(), 0);
+    const int64_t n_made = model_alloc_n_made();
+    assert_int_equal(model_alloc_n_alive(), 0);
     for (int64_t at = 1; at <= n_made; at++) {
         struct story got = {0};
         error.text[0]    = '\0';
-        room_fail_at(at);
+        model_alloc_fail_at(at);
         const bool ok = story_tell(&got, &error);
-        room_fail_at(0);
+        model_alloc_fail_at(0);
         if (ok) {
             assert_memory_equal(&got, &want, sizeof got);
         } else {
             assert_true(error.text[0] != '\0');
             n_failed++;
         }
-        assert_int_equal(room_n_alive(), 0);
+        assert_int_equal(model_alloc_n_alive(), 0);
     }
     print_message("%lld of %lld allocations, each failed once, were missed\n", (long long) n_failed, (long long) n_made);
     assert_true(n_made > 30 && n_failed == n_made);
@@ -82,11 +82,11 @@ static void test_words(void **state) {
     for (int64_t at = 0, n_made = 1; at <= n_made; at++) { // 0: none fails, and they are counted
         struct model_error error = {""};
         struct token_list list   = {0};
-        room_fail_at(at);
+        model_alloc_fail_at(at);
         struct vocab *vocab = vocab_new(g, (int64_t) v.n_tokens, &error);
         const bool ok       = vocab != NULL && vocab_encode(vocab, text, strlen(text), true, true, &list, &error);
-        n_made              = at == 0 ? room_n_made() : n_made;
-        room_fail_at(0);
+        n_made              = at == 0 ? model_alloc_n_made() : n_made;
+        model_alloc_fail_at(0);
         vocab_free(vocab);
         assert_int_equal(ok, at == 0);
         assert_int_equal(error.text[0] == '\0', ok);
@@ -96,10 +96,10 @@ static void test_words(void **state) {
             continue;
         }
         token_list_fini(&list);
-        assert_int_equal(room_n_alive(), 1); // the list that is kept
+        assert_int_equal(model_alloc_n_alive(), 1); // the list that is kept
     }
     token_list_fini(&want);
-    assert_int_equal(room_n_alive(), 0);
+    assert_int_equal(model_alloc_n_alive(), 0);
     gguf_free(g);
     sample_vocab_fini(&v);
 }

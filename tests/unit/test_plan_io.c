@@ -3,7 +3,7 @@
 // truncation at any byte nor a failing allocation does harm.
 
 #include "berth.h"
-#include "plan/json.h"
+#include "plan/io/json.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

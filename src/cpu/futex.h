@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// futex.h: sleeping on a word and waking its sleepers, and the polite ways to spin.
+#pragma once
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <time.h>
+
+#ifdef __linux__
+#    include <linux/futex.h>
+#    include <sys/syscall.h>
+#    include <unistd.h>
+#endif
+
+// Returns at once if *word is not `value`; may also return for no reason.
+static inline void park_wait(atomic_uint *word, unsigned value) {
+#ifdef __linux__
+    syscall(SYS_futex, (void *) word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+#else
+    if (atomic_load(word) == value) {
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    }
+#endif
+}
+
+static inline void park_wake_all(atomic_uint *word) {
+#ifdef __linux__
+    syscall(SYS_futex, (void *) word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+#else
+    (void) word;
+#endif
+}
+
+static inline void park_relax(void) {
+#if defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#elif defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    atomic_signal_fence(memory_order_seq_cst);
+#endif
+}
+
+static inline int64_t park_now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t) t.tv_sec * 1000000000 + t.tv_nsec;
+}

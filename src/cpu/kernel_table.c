@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// kernel_table.c: fills the kernel tables: portable C first, then every tier the machine has, oldest first. BERTH_CPU_ISA=<tier>
+// ends with that tier, BERTH_CPU_ISA=portable takes none; the choice is logged when it was forced. Also cpu_init, the library's
+// start.
+
+#include "cpu/cpu.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct cpu_kernels cpu_kernels_portable;
+struct cpu_kernels cpu_kernels_best;
+
+// Who filled each slot of the best table; NULL: nobody but the portable kernels. A slot is a word of the table: a tier that
+// changes it has filled it, so tiers need not tell.
+#define N_WORDS (CPU_SLOT(tier) / sizeof(uintptr_t))
+static const char *filled_by[N_WORDS];
+
+static void note_filled(const struct cpu_kernels *before, const struct cpu_kernels *after, const char *tier) {
+    for (size_t i = 0; i < N_WORDS; i++) {
+        const size_t off = i * sizeof(uintptr_t);
+        if (memcmp((const char *) before + off, (const char *) after + off, sizeof(uintptr_t)) != 0) {
+            filled_by[i] = tier;
+        }
+    }
+}
+
+const char *cpu_slot_tier(size_t slot_off) {
+    const char *tier = slot_off / sizeof(uintptr_t) < N_WORDS ? filled_by[slot_off / sizeof(uintptr_t)] : NULL;
+    return tier != NULL ? tier : "portable";
+}
+
+static void fill_portable(struct cpu_kernels *k) {
+    cpu_ukr_vec(k);
+    cpu_ukr_unary(k);
+    cpu_ukr_convert(k);
+    cpu_ukr_dot(k);
+    cpu_ukr_dot_quant(k);
+    strcpy(k->tier, "portable");
+}
+
+// Whether `name` is a tier of this architecture; false for NULL.
+static bool is_tier(const char *name) {
+    for (const struct cpu_tier *t = cpu_tiers; name != NULL && t != NULL && t->name != NULL; t++) {
+        if (strcmp(t->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void fill_tiers(struct cpu_kernels *k, const char *last) {
+    size_t n = 0;
+    for (const struct cpu_tier *t = cpu_tiers; t != NULL && t->name != NULL; t++) {
+        if (t->has()) {
+            const struct cpu_kernels before = *k;
+            t->fill(k);
+            note_filled(&before, k, t->name);
+            const size_t len = strlen(t->name);
+            if (n + len + 2 < sizeof k->tier) {
+                n += (size_t) snprintf(k->tier + n, sizeof k->tier - n, "%s%s", n > 0 ? "+" : "", t->name);
+            }
+        } else if (last != NULL && strcmp(t->name, last) == 0) {
+            cpu_log(GGML_LOG_LEVEL_WARN, "BERTH_CPU_ISA=%s: this machine cannot run it", last);
+        }
+        if (last != NULL && strcmp(t->name, last) == 0) {
+            break;
+        }
+    }
+}
+
+void cpu_kernels_init(void) {
+    fill_portable(&cpu_kernels_portable);
+    cpu_kernels_best = cpu_kernels_portable;
+
+    const char *want = getenv("BERTH_CPU_ISA");
+    if (want != NULL && want[0] == '\0') {
+        want = NULL;
+    }
+    const bool portable = want != NULL && strcmp(want, "portable") == 0;
+    if (want != NULL && !portable && !is_tier(want)) {
+        cpu_log(GGML_LOG_LEVEL_WARN, "BERTH_CPU_ISA=%s: no such tier here, all that run are taken", want);
+        want = NULL;
+    }
+    if (!portable) {
+        fill_tiers(&cpu_kernels_best, want);
+    }
+    if (want != NULL) {
+        cpu_log(GGML_LOG_LEVEL_INFO, "BERTH_CPU_ISA=%s: kernels are %s", want, cpu_kernels_best.tier);
+    }
+}
+
+static void init_once(void) {
+    cpu_optable_init();
+    cpu_kernels_init();
+}
+
+void cpu_init(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, init_once);
+}
+
+void ggml_cpu_init(void) {
+    cpu_init();
+}

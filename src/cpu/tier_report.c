@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+// tier_report.c: which tiers of instructions serve an op: those that filled the slots its row says it uses. For people who look
+// (`berth ops`); nothing is computed by it.
+
+#include "cpu/cpu.h"
+
+#include "berth-cpu.h"
+
+#include <string.h>
+
+#define MAX_TIERS 16
+
+// The tiers found so far, in no order.
+struct found {
+    const char *tiers[MAX_TIERS];
+    int n;
+};
+
+static void add(struct found *f, size_t slot_off) {
+    const char *tier = cpu_slot_tier(slot_off);
+    for (int i = 0; i < f->n; i++) {
+        if (strcmp(f->tiers[i], tier) == 0) {
+            return;
+        }
+    }
+    if (f->n < MAX_TIERS) {
+        f->tiers[f->n++] = tier;
+    }
+}
+
+static void add_slots(struct found *f, unsigned uses) {
+#define SLOT(name, slot) \
+    if ((uses & CPU_USE_##name) != 0) { \
+        add(f, CPU_SLOT(slot)); \
+    }
+    CPU_USES(SLOT)
+#undef SLOT
+}
+
+// Dot products of rows of this type with rows of another, which are converted where they do not fit.
+static void add_dot(struct found *f, enum ggml_type type, enum ggml_type other) {
+    const enum ggml_type takes = cpu_kernels_best.traits[type].vec_dot_type;
+    add(f, cpu_kernels_best.tile[type].run != NULL ? CPU_SLOT(tile[type].run) : CPU_SLOT(traits[type].vec_dot));
+    if (other != takes && takes != GGML_TYPE_F32) {
+        add(f, CPU_SLOT(traits[takes].from_float));
+    }
+    if (other != takes && other != GGML_TYPE_F32) {
+        add(f, CPU_SLOT(to_float[other]));
+    }
+}
+
+// The other ways of MUL_MAT.
+static void add_panels(struct found *f, enum ggml_type type) {
+    if (cpu_kernels_best.gemm[type].run != NULL) {
+        add(f, CPU_SLOT(gemm[type].run));
+    }
+    if (cpu_kernels_best.gemv[type].run != NULL) {
+        add(f, CPU_SLOT(gemv[type].run));
+    }
+}
+
+static void add_conversions(struct found *f, const struct ggml_tensor *op) {
+    for (int i = 0; i < GGML_MAX_SRC; i++) {
+        const struct ggml_tensor *src = op->src[i];
+        if (src != NULL && src->type != GGML_TYPE_F32 && cpu_kernels_best.to_float[src->type] != NULL) {
+            add(f, CPU_SLOT(to_float[src->type]));
+        }
+    }
+    if (op->type != GGML_TYPE_F32 && cpu_kernels_best.traits[op->type].from_float != NULL) {
+        add(f, CPU_SLOT(traits[op->type].from_float));
+    }
+}
+
+static int rank(const char *tier) {
+    int i = 0;
+    for (const struct cpu_tier *t = cpu_tiers; t != NULL && t->name != NULL; t++) {
+        i++;
+        if (strcmp(t->name, tier) == 0) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+// Newest first.
+static void print(struct found *f, char *text, size_t text_size) {
+    size_t n = 0;
+    for (; f->n > 0; f->n--) {
+        int best = 0;
+        for (int i = 1; i < f->n; i++) {
+            best = rank(f->tiers[i]) > rank(f->tiers[best]) ? i : best;
+        }
+        if (n < text_size) {
+            n += (size_t) snprintf(text + n, text_size - n, "%s%s", n > 0 ? "+" : "", f->tiers[best]);
+        }
+        f->tiers[best] = f->tiers[f->n - 1];
+    }
+}
+
+bool berth_cpu_op_tier(const struct ggml_tensor *op, char *text, size_t text_size) {
+    cpu_init();
+    if (text_size > 0) {
+        text[0] = '\0';
+    }
+    if (op == NULL || !cpu_supports_op(op)) {
+        return false;
+    }
+    const struct cpu_op_row *row = cpu_op_row(op->op);
+    if (row->run == NULL) {
+        return true;
+    }
+    const unsigned uses = row->uses | (row->uses_by != NULL ? row->uses_by(op) : 0);
+    struct found f      = {.n = 0};
+    add_slots(&f, uses);
+    if ((uses & CPU_USE_DOT) != 0) {
+        add_dot(&f, op->src[0]->type, op->src[1]->type);
+    }
+    if (op->op == GGML_OP_MUL_MAT) {
+        add_panels(&f, op->src[0]->type);
+    }
+    if ((uses & CPU_USE_DOT_KEYS) != 0) {
+        add_dot(&f, op->src[1]->type, op->src[0]->type);
+    }
+    if ((uses & CPU_USE_DOT_F32) != 0) {
+        add_dot(&f, GGML_TYPE_F32, GGML_TYPE_F32);
+    }
+    if ((uses & CPU_USE_RETYPE) != 0 && op->src[0]->type != op->type) {
+        add_conversions(&f, op);
+    }
+    if (f.n == 0) { // loops of its own
+        f.tiers[f.n++] = "portable";
+    }
+    if ((uses & CPU_USE_CONVERT) != 0) {
+        add_conversions(&f, op);
+    }
+    print(&f, text, text_size);
+    return true;
+}

@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: MIT
+// csv.c: plans as CSV. The header line names the columns, one row of `columns` each; errors name the line and show the text.
+// One pass over the bytes, one copy of each id; nothing is limited but by memory.
+
+#include "plan/io/plan_file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+enum column_kind {
+    COLUMN_ID,
+    COLUMN_LOWER,
+    COLUMN_UPPER,
+    COLUMN_SIZE,
+    COLUMN_ALIGN,
+    COLUMN_OFFSET,
+    COLUMN_POOL,
+    COLUMN_ALIAS,
+    COLUMN_FIXED,
+    N_COLUMNS
+};
+
+static const struct column {
+    const char *name;
+    bool needed;
+    bool may_be_empty;
+    int64_t min; // least value, if the column holds numbers
+} columns[N_COLUMNS] = {
+    [COLUMN_ID]     = {"id", true, true, 0},
+    [COLUMN_LOWER]  = {"lower", true, false, -BERTH_SET_STEP_MAX},
+    [COLUMN_UPPER]  = {"upper", true, false, -BERTH_SET_STEP_MAX},
+    [COLUMN_SIZE]   = {"size", true, false, 0},
+    [COLUMN_ALIGN]  = {"alignment", false, true, 0},
+    [COLUMN_OFFSET] = {"offset", false, true, 0},
+    [COLUMN_POOL]   = {"pool", false, true, INT32_MIN},
+    [COLUMN_ALIAS]  = {"alias", false, true, -1},
+    [COLUMN_FIXED]  = {"fixed", false, true, 0},
+};
+
+struct csv {
+    const char *name;
+    const char *p, *end;
+    size_t line;   // of p, from 1
+    int8_t *kinds; // column_kind of each column of this file, or -1
+    size_t n_kinds, n_kinds_cap;
+    char *field; // text of a quoted field with "" undone
+    size_t n_field_cap;
+    size_t *lines; // of each item
+    size_t n_lines, n_lines_cap;
+    struct berth_set_builder builder;
+};
+
+struct field {
+    const char *text;
+    size_t len;
+    bool ends_line;
+};
+
+#define SHOWN 40 // bytes of the text that a message shows
+
+static int shown(size_t len) {
+    return len < SHOWN ? (int) len : SHOWN;
+}
+
+static enum ggml_status out_of_memory(const struct csv *csv) {
+    return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s:%zu: out of memory", csv->name, csv->line);
+}
+
+// ---- fields ----
+
+static bool at_line_end(const struct csv *csv) {
+    return csv->p == csv->end || *csv->p == '\n' || *csv->p == '\r';
+}
+
+static void skip_line_end(struct csv *csv) {
+    if (csv->p < csv->end && *csv->p == '\r') {
+        csv->p++;
+        if (csv->p < csv->end && *csv->p == '\n') {
+            csv->p++;
+        }
+    } else if (csv->p < csv->end) {
+        csv->p++;
+    }
+    csv->line++;
+}
+
+static enum ggml_status quoted_field(struct csv *csv, struct field *field) {
+    const size_t line = csv->line;
+    size_t len        = 0;
+    for (csv->p++;; csv->p++) {
+        if (csv->p == csv->end) {
+            return berth_fail(GGML_STATUS_FAILED, "%s:%zu: a quoted field has no closing quote", csv->name, line);
+        }
+        if (*csv->p == '"') {
+            if (csv->end - csv->p < 2 || csv->p[1] != '"') {
+                break;
+            }
+            csv->p++;
+        }
+        csv->line += *csv->p == '\n';
+        if (!berth_grow((void **) &csv->field, &csv->n_field_cap, len + 1, 1)) {
+            return out_of_memory(csv);
+        }
+        csv->field[len++] = *csv->p;
+    }
+    csv->p++;
+    field->text = csv->field;
+    field->len  = len;
+    if (!at_line_end(csv) && *csv->p != ',') {
+        return berth_fail(GGML_STATUS_FAILED, "%s:%zu: text after the closing quote of \"%.*s\"", csv->name, csv->line,
+            shown(len), csv->field == NULL ? "" : csv->field);
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static bool is_blank(char c) {
+    return c == ' ' || c == '\t';
+}
+
+// The field at p, without blanks around it; p moves behind its comma, or to the end of the line.
+static enum ggml_status next_field(struct csv *csv, struct field *field) {
+    while (csv->p < csv->end && is_blank(*csv->p)) {
+        csv->p++;
+    }
+    if (csv->p < csv->end && *csv->p == '"') {
+        const enum ggml_status status = quoted_field(csv, field);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+    } else {
+        field->text = csv->p;
+        while (!at_line_end(csv) && *csv->p != ',') {
+            csv->p++;
+        }
+        field->len = (size_t) (csv->p - field->text);
+        while (field->len > 0 && is_blank(field->text[field->len - 1])) {
+            field->len--;
+        }
+    }
+    if (field->len > 0 && memchr(field->text, '\0', field->len) != NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "%s:%zu: a NUL byte; this is no CSV file", csv->name, csv->line);
+    }
+    field->ends_line = at_line_end(csv);
+    csv->p += !field->ends_line;
+    return GGML_STATUS_SUCCESS;
+}
+
+// A decimal integer in [min, 2^62].
+static bool parse_number(const struct field *field, int64_t min, int64_t *out) {
+    const bool minus = field->len > 0 && field->text[0] == '-';
+    size_t i         = minus ? 1 : 0;
+    int64_t x        = 0;
+    if (i == field->len) {
+        return false;
+    }
+    for (; i < field->len; i++) {
+        const char c = field->text[i];
+        if (c < '0' || c > '9' || !berth_mul_i64_ok(x, 10, &x) || !berth_add_i64_ok(x, c - '0', &x)) {
+            return false;
+        }
+    }
+    *out = minus ? -x : x;
+    return *out >= min && *out <= BERTH_SET_STEP_MAX;
+}
+
+// ---- lines ----
+
+static enum ggml_status read_header(struct csv *csv) {
+    size_t seen = 0;
+    struct field field;
+    do {
+        const enum ggml_status status = next_field(csv, &field);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+        int8_t kind = -1;
+        for (int8_t k = 0; k < N_COLUMNS; k++) {
+            if (strlen(columns[k].name) == field.len && strncasecmp(columns[k].name, field.text, field.len) == 0) {
+                kind = k;
+            }
+        }
+        if (kind >= 0 && (seen & (size_t) 1 << kind) != 0) {
+            return berth_fail(GGML_STATUS_FAILED, "%s:%zu: column '%s' stands twice", csv->name, csv->line, columns[kind].name);
+        }
+        seen |= kind >= 0 ? (size_t) 1 << kind : 0;
+        if (!berth_grow((void **) &csv->kinds, &csv->n_kinds_cap, csv->n_kinds + 1, 1)) {
+            return out_of_memory(csv);
+        }
+        csv->kinds[csv->n_kinds++] = kind;
+    } while (!field.ends_line);
+    for (int k = 0; k < N_COLUMNS; k++) {
+        if (columns[k].needed && (seen & (size_t) 1 << k) == 0) {
+            return berth_fail(GGML_STATUS_FAILED, "%s:%zu: no column '%s'; the first line must name id,lower,upper,size",
+                csv->name, csv->line, columns[k].name);
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static void item_set(struct berth_set_item *item, int8_t kind, int64_t x) {
+    switch (kind) {
+        case COLUMN_LOWER: item->item.first = x; break;
+        case COLUMN_UPPER: item->item.last = x - 1; break;
+        case COLUMN_SIZE: item->item.size = (uint64_t) x; break;
+        case COLUMN_ALIGN: item->item.align = x == 0 ? 1 : (uint64_t) x; break;
+        case COLUMN_OFFSET: item->offset = (uint64_t) x; break;
+        case COLUMN_POOL: item->item.pool = (int32_t) x; break;
+        case COLUMN_ALIAS: item->alias = (int32_t) x; break;
+        case COLUMN_FIXED: item->fixed = (uint64_t) x; break;
+        default: break;
+    }
+}
+
+static enum ggml_status read_field(struct csv *csv, const struct field *field, int8_t kind, struct berth_set_item *item) {
+    if (kind < 0 || kind == COLUMN_ID || (field->len == 0 && columns[kind].may_be_empty)) {
+        return GGML_STATUS_SUCCESS;
+    }
+    int64_t x;
+    const bool is_i32 = kind == COLUMN_POOL || kind == COLUMN_ALIAS;
+    if (!parse_number(field, columns[kind].min, &x) || (is_i32 && x >= INT32_MAX)) {
+        return berth_fail(GGML_STATUS_FAILED, "%s:%zu: %s '%.*s' is not a whole number from %" PRId64 " to %" PRId64, csv->name,
+            csv->line, columns[kind].name, shown(field->len), field->text, columns[kind].min,
+            is_i32 ? INT32_MAX - 1 : BERTH_SET_STEP_MAX);
+    }
+    item_set(item, kind, x);
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status read_item(struct csv *csv) {
+    struct berth_set_item item = BERTH_SET_ITEM;
+    char *id                   = NULL; // a quoted id, kept while later fields use the buffer
+    enum ggml_status status    = GGML_STATUS_SUCCESS;
+    const size_t line          = csv->line;
+    struct field field         = {0};
+    for (size_t i = 0; status == GGML_STATUS_SUCCESS && i < csv->n_kinds; i++) {
+        if (i > 0 && field.ends_line) {
+            status = berth_fail(
+                GGML_STATUS_FAILED, "%s:%zu: %zu fields, the header has %zu columns", csv->name, line, i, csv->n_kinds);
+            break;
+        }
+        status = next_field(csv, &field);
+        if (status == GGML_STATUS_SUCCESS && csv->kinds[i] == COLUMN_ID) {
+            item.id     = field.text;
+            item.id_len = field.len;
+            if (field.len > 0 && field.text == csv->field) {
+                id = berth_malloc(field.len);
+                if (id == NULL) {
+                    status = out_of_memory(csv);
+                    break;
+                }
+                item.id = memcpy(id, field.text, field.len);
+            }
+        }
+        status = status == GGML_STATUS_SUCCESS ? read_field(csv, &field, csv->kinds[i], &item) : status;
+    }
+    if (status == GGML_STATUS_SUCCESS && !field.ends_line) {
+        status = berth_fail(GGML_STATUS_FAILED, "%s:%zu: more than the header's %zu columns", csv->name, line, csv->n_kinds);
+    }
+    if (status == GGML_STATUS_SUCCESS && item.item.last < item.item.first) {
+        status = berth_fail(GGML_STATUS_FAILED,
+            "%s:%zu: '%.*s' ends before it begins: lower %" PRId64 ", upper %" PRId64 " (exclusive)", csv->name, line,
+            shown(item.id_len), item.id, item.item.first, item.item.last + 1);
+    }
+    if (status == GGML_STATUS_SUCCESS &&
+        (!berth_set_add(&csv->builder, &item) ||
+            !berth_grow((void **) &csv->lines, &csv->n_lines_cap, csv->n_lines + 1, sizeof csv->lines[0]))) {
+        status = out_of_memory(csv);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        csv->lines[csv->n_lines++] = line;
+    }
+    berth_free(id);
+    return status;
+}
+
+// What is said of an id is said of one item.
+static enum ggml_status ids_check(const struct csv *csv, const struct berth_plan_set *set) {
+    size_t *ranks = berth_set_id_ranks(set);
+    if (ranks == NULL) {
+        return out_of_memory(csv);
+    }
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (size_t i = 0, first = 0; i < set->n_items && status == GGML_STATUS_SUCCESS; i++) {
+        if (ranks[i] > 0) {
+            while (strcmp(set->ids[first], set->ids[i]) != 0) {
+                first++;
+            }
+            status = berth_fail(GGML_STATUS_FAILED, "%s:%zu: id '%.*s' stands in line %zu too: an id is of one item", csv->name,
+                csv->lines[i], SHOWN, set->ids[i], csv->lines[first]);
+        }
+    }
+    berth_free(ranks);
+    return status;
+}
+
+enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *name, struct berth_plan_set **set) {
+    if (set == NULL || (text == NULL && size > 0)) {
+        return berth_fail(GGML_STATUS_FAILED, "reading CSV: NULL");
+    }
+    *set           = NULL;
+    struct csv csv = {.name = name == NULL ? "CSV" : name, .p = text, .end = size > 0 ? text + size : text, .line = 1};
+    if (size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+        csv.p += 3;
+    }
+    while (csv.p < csv.end && at_line_end(&csv)) { // blank lines
+        skip_line_end(&csv);
+    }
+    if (csv.p == csv.end) {
+        return berth_fail(GGML_STATUS_FAILED, "%s:1: empty; the first line must name id,lower,upper,size", csv.name);
+    }
+    enum ggml_status status = berth_set_begin(&csv.builder) ? read_header(&csv) : out_of_memory(&csv);
+    while (status == GGML_STATUS_SUCCESS && csv.p < csv.end) {
+        skip_line_end(&csv);
+        if (!at_line_end(&csv)) {
+            status = read_item(&csv);
+        }
+    }
+    if (status == GGML_STATUS_SUCCESS && !berth_set_end(&csv.builder, set)) {
+        status = out_of_memory(&csv);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = ids_check(&csv, *set);
+    }
+    if (status != GGML_STATUS_SUCCESS) {
+        berth_plan_set_free(*set);
+        *set = NULL;
+    }
+    berth_set_drop(&csv.builder);
+    berth_free(csv.lines);
+    berth_free(csv.kinds);
+    berth_free(csv.field);
+    return status;
+}
+
+// ---- writing ----
+
+// rank: items before it that have its id. A number makes it another one.
+static void write_id(const char *id, size_t rank, FILE *file) {
+    const size_t len = strlen(id);
+    char number[32]  = "";
+    if (rank > 0) {
+        snprintf(number, sizeof number, " (%zu)", rank + 1);
+    }
+    if (strpbrk(id, ",\"\r\n") == NULL && (len == 0 || (!is_blank(id[0]) && !is_blank(id[len - 1])))) {
+        fprintf(file, "%s%s", id, number);
+        return;
+    }
+    fputc('"', file);
+    for (; *id != '\0'; id++) {
+        if (*id == '"') {
+            fputc('"', file);
+        }
+        fputc(*id, file);
+    }
+    fprintf(file, "%s\"", number);
+}
+
+static void write_u64(uint64_t x, FILE *file) {
+    if (x == BERTH_PLAN_ANY) {
+        fputc(',', file);
+    } else {
+        fprintf(file, ",%" PRIu64, x);
+    }
+}
+
+enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const uint64_t *offsets, FILE *file) {
+    if (set == NULL || file == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "writing CSV: NULL");
+    }
+    bool has[N_COLUMNS] = {[COLUMN_OFFSET] = offsets != NULL};
+    for (size_t i = 0; i < set->n_items; i++) {
+        has[COLUMN_ALIGN] |= set->items[i].align > 1;
+        has[COLUMN_POOL] |= set->items[i].pool != 0;
+        has[COLUMN_ALIAS] |= set->items[i].alias != 0;
+        has[COLUMN_FIXED] |= set->items[i].is_fixed;
+    }
+    size_t *ranks = berth_set_id_ranks(set);
+    if (ranks == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "writing CSV: out of memory for %zu ids", set->n_items);
+    }
+    fputs("id,lower,upper,size", file);
+    for (int k = COLUMN_ALIGN; k < N_COLUMNS; k++) {
+        if (has[k]) {
+            fprintf(file, ",%s", columns[k].name);
+        }
+    }
+    fputc('\n', file);
+    for (size_t i = 0; i < set->n_items && !ferror(file); i++) {
+        const struct berth_plan_item *item = &set->items[i];
+        write_id(set->ids[i], ranks[i], file);
+        fprintf(file, ",%" PRId64 ",%" PRId64 ",%" PRIu64, item->first, item->last + 1, item->size);
+        if (has[COLUMN_ALIGN]) {
+            write_u64(item->align, file);
+        }
+        if (has[COLUMN_OFFSET]) {
+            write_u64(offsets[i], file);
+        }
+        if (has[COLUMN_POOL]) {
+            fprintf(file, ",%" PRId32, item->pool);
+        }
+        if (has[COLUMN_ALIAS]) {
+            fprintf(file, ",%" PRId32, item->alias - 1);
+        }
+        if (has[COLUMN_FIXED]) {
+            write_u64(item->is_fixed ? item->fixed : BERTH_PLAN_ANY, file);
+        }
+        fputc('\n', file);
+    }
+    berth_free(ranks);
+    if (fflush(file) != 0 || ferror(file)) {
+        return berth_fail(GGML_STATUS_FAILED, "writing CSV: %s", strerror(errno));
+    }
+    return GGML_STATUS_SUCCESS;
+}

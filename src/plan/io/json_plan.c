@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+// json_plan.c: plans as JSON, on the reader of json.c. Keys are one table row each; what a file does not say keeps its default.
+
+#include "plan/io/json.h"
+#include "plan/io/plan_file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+enum field_kind { FIELD_STEP, FIELD_BYTES, FIELD_INT };
+
+// Numbers of an item: where they go in struct berth_set_item and what they may be.
+static const struct item_field {
+    const char *key;
+    size_t at;
+    enum field_kind kind;
+    int64_t min, max;
+} item_fields[] = {
+    {"first", offsetof(struct berth_set_item, item.first), FIELD_STEP, -BERTH_SET_STEP_MAX, BERTH_SET_STEP_MAX},
+    {"last", offsetof(struct berth_set_item, item.last), FIELD_STEP, -BERTH_SET_STEP_MAX, BERTH_SET_STEP_MAX},
+    {"size", offsetof(struct berth_set_item, item.size), FIELD_BYTES, 0, BERTH_SET_STEP_MAX},
+    {"alignment", offsetof(struct berth_set_item, item.align), FIELD_BYTES, 0, BERTH_SET_STEP_MAX},
+    {"offset", offsetof(struct berth_set_item, offset), FIELD_BYTES, 0, BERTH_SET_STEP_MAX},
+    {"fixed", offsetof(struct berth_set_item, fixed), FIELD_BYTES, 0, BERTH_SET_STEP_MAX},
+    {"pool", offsetof(struct berth_set_item, item.pool), FIELD_INT, INT32_MIN, INT32_MAX},
+    {"alias", offsetof(struct berth_set_item, alias), FIELD_INT, -1, INT32_MAX - 1},
+};
+#define N_ITEM_FIELDS (sizeof item_fields / sizeof *item_fields)
+#define N_NEEDED 3 // the first of item_fields
+
+static bool read_number(struct berth_json *r, const struct item_field *field, struct berth_set_item *item) {
+    int64_t x;
+    if (berth_json_null(r)) {
+        return true; // the same as not given
+    }
+    if (!berth_json_int(r, field->min, field->max, &x)) {
+        return false;
+    }
+    char *at = (char *) item + field->at;
+    if (field->kind == FIELD_INT) {
+        const int32_t small = (int32_t) x;
+        memcpy(at, &small, sizeof small);
+    } else {
+        memcpy(at, &x, sizeof x); // int64_t and uint64_t alike
+    }
+    return true;
+}
+
+// An id is a string or a number, kept as text in *id (grown as needed).
+static bool read_id(struct berth_json *r, struct berth_set_item *item, char **id, size_t *n_id_cap) {
+    struct berth_json_text text;
+    if (!(berth_json_peek(r) == '"' ? berth_json_string(r, &text) : berth_json_number_text(r, &text))) {
+        return false;
+    }
+    if (text.len > 0) {
+        if (!berth_grow((void **) id, n_id_cap, text.len, 1)) {
+            r->status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s:%zu: out of memory", r->name, r->line);
+            return false;
+        }
+        memcpy(*id, text.text, text.len);
+    }
+    item->id     = *id;
+    item->id_len = text.len;
+    return true;
+}
+
+static bool read_item(struct berth_json *r, struct berth_set_builder *builder, char **id, size_t *n_id_cap) {
+    struct berth_set_item item = BERTH_SET_ITEM;
+    unsigned seen              = 0;
+    struct berth_json_text key;
+    if (!berth_json_object(r)) {
+        return false;
+    }
+    while (berth_json_key(r, &key)) {
+        size_t i = 0;
+        while (i < N_ITEM_FIELDS && !berth_json_is(key, item_fields[i].key)) {
+            i++;
+        }
+        seen |= 1u << i;
+        const bool ok = i < N_ITEM_FIELDS               ? read_number(r, &item_fields[i], &item)
+                        : berth_json_is(key, "id")      ? read_id(r, &item, id, n_id_cap)
+                        : berth_json_is(key, "tensors") ? berth_json_read_tensors(r, builder)
+                                                        : berth_json_skip(r);
+        if (!ok) {
+            return false;
+        }
+    }
+    if (r->status != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+    for (size_t i = 0; i < N_NEEDED; i++) {
+        if ((seen & 1u << i) == 0) {
+            char what[64];
+            snprintf(what, sizeof what, "an item without \"%s\"", item_fields[i].key);
+            return berth_json_fail(r, what);
+        }
+    }
+    if (item.item.last < item.item.first) {
+        return berth_json_fail(r, "an item ends before it begins: last < first");
+    }
+    item.item.align = item.item.align == 0 ? 1 : item.item.align;
+    if (!berth_set_add(builder, &item)) {
+        r->status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s:%zu: out of memory", r->name, r->line);
+        return false;
+    }
+    return true;
+}
+
+static bool read_items(struct berth_json *r, struct berth_set_builder *builder) {
+    char *id        = NULL;
+    size_t n_id_cap = 0;
+    if (berth_json_array(r)) {
+        while (berth_json_next(r) && read_item(r, builder, &id, &n_id_cap)) {
+        }
+    }
+    berth_free(id);
+    return r->status == GGML_STATUS_SUCCESS;
+}
+
+static bool read_plan(struct berth_json *r, struct berth_set_builder *builder) {
+    struct berth_plan_set *set = builder->set;
+    bool has_items = false, has_peak = false, has_bound = false, has_proven = false;
+    struct berth_json_text key;
+    int64_t x;
+    if (!berth_json_object(r)) {
+        return false;
+    }
+    while (berth_json_key(r, &key)) {
+        bool ok;
+        if (berth_json_is(key, "items")) {
+            ok        = has_items ? berth_json_fail(r, "\"items\" stands twice") : read_items(r, builder);
+            has_items = true;
+        } else if (berth_json_is(key, "peak")) {
+            ok = has_peak = berth_json_int(r, 0, INT64_MAX, &x);
+            set->peak     = ok ? (uint64_t) x : 0;
+        } else if (berth_json_is(key, "bound")) {
+            ok = has_bound = berth_json_int(r, 0, INT64_MAX, &x);
+            set->bound     = ok ? (uint64_t) x : 0;
+        } else if (berth_json_is(key, "proven")) {
+            ok = has_proven = berth_json_bool(r, &set->proven);
+        } else if (berth_json_is(key, "pools")) {
+            ok = berth_json_read_pools(r, builder);
+        } else {
+            ok = berth_json_skip(r);
+        }
+        if (!ok) {
+            return false;
+        }
+    }
+    if (r->status == GGML_STATUS_SUCCESS && !has_items) {
+        return berth_json_fail(r, "no \"items\"; this is no plan");
+    }
+    set->has_report = has_peak && has_bound && has_proven;
+    return berth_json_done(r);
+}
+
+enum ggml_status berth_plan_read_json(const char *text, size_t size, const char *name, struct berth_plan_set **set) {
+    if (set == NULL || (text == NULL && size > 0)) {
+        return berth_fail(GGML_STATUS_FAILED, "reading JSON: NULL");
+    }
+    *set = NULL;
+    struct berth_json r;
+    struct berth_set_builder builder;
+    berth_json_init(&r, text, size, name == NULL ? "JSON" : name);
+    if (!berth_set_begin(&builder)) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory", r.name);
+    }
+    if (read_plan(&r, &builder) && !berth_set_end(&builder, set)) {
+        r.status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory", r.name);
+    }
+    berth_set_drop(&builder);
+    berth_json_fini(&r);
+    return r.status;
+}
+
+// ---- writing ----
+
+// Ids that are plain whole numbers are written as such.
+static bool is_plain_number(const char *id) {
+    const size_t len = strlen(id);
+    return len > 0 && len <= 15 && strspn(id, "0123456789") == len && (id[0] != '0' || len == 1);
+}
+
+static void write_item(const struct berth_plan_set *set, size_t i, const uint64_t *offsets, size_t *i_tensor, FILE *file) {
+    const struct berth_plan_item *item = &set->items[i];
+    fputs(i == 0 ? "\n    {\"id\": " : ",\n    {\"id\": ", file);
+    if (is_plain_number(set->ids[i])) {
+        fputs(set->ids[i], file);
+    } else {
+        berth_json_write_string(set->ids[i], file);
+    }
+    fprintf(file, ", \"first\": %" PRId64 ", \"last\": %" PRId64 ", \"size\": %" PRIu64 ", \"alignment\": %" PRIu64, item->first,
+        item->last, item->size, item->align == 0 ? 1 : item->align);
+    if (offsets != NULL && offsets[i] != BERTH_PLAN_ANY) {
+        fprintf(file, ", \"offset\": %" PRIu64, offsets[i]);
+    }
+    if (item->is_fixed) {
+        fprintf(file, ", \"fixed\": %" PRIu64, item->fixed);
+    }
+    if (item->alias > 0) {
+        fprintf(file, ", \"alias\": %" PRId32, item->alias - 1);
+    }
+    fprintf(file, ", \"pool\": %" PRId32, item->pool);
+    berth_json_write_tensors(set, i, i_tensor, file);
+    fputc('}', file);
+}
+
+enum ggml_status berth_plan_write_json(
+    const struct berth_plan_set *set, const uint64_t *offsets, const struct berth_plan_report *report, FILE *file) {
+    if (set == NULL || file == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "writing JSON: NULL");
+    }
+    fputs("{\n", file);
+    if (report != NULL) {
+        fprintf(file, "  \"peak\": %" PRIu64 ",\n  \"bound\": %" PRIu64 ",\n  \"proven\": %s,\n", report->peak, report->bound,
+            report->proven ? "true" : "false");
+    }
+    berth_json_write_pools(set, file);
+    fputs("  \"items\": [", file);
+    size_t i_tensor = 0;
+    for (size_t i = 0; i < set->n_items && !ferror(file); i++) {
+        write_item(set, i, offsets, &i_tensor, file);
+    }
+    fputs(set->n_items > 0 ? "\n  ]\n}\n" : "]\n}\n", file);
+    if (fflush(file) != 0 || ferror(file)) {
+        return berth_fail(GGML_STATUS_FAILED, "writing JSON: %s", strerror(errno));
+    }
+    return GGML_STATUS_SUCCESS;
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT
+// plan_file.c: items with names and offsets as files hold them: building, freeing, and reading from a path. The formats are in
+// csv.c and json_plan.c.
+
+#include "plan/io/plan_file.h"
+
+#include <errno.h>
+#include <string.h>
+
+bool berth_set_begin(struct berth_set_builder *b) {
+    size_t none;
+    *b     = (struct berth_set_builder){0};
+    b->set = berth_calloc(1, sizeof *b->set);
+    if (b->set == NULL || !berth_set_text(b, NULL, 0, &none)) {
+        berth_set_drop(b);
+        return false;
+    }
+    return true;
+}
+
+bool berth_set_text(struct berth_set_builder *b, const char *text, size_t len, size_t *at) {
+    size_t size;
+    if (!berth_add_ok(b->text_size, len, &size) || !berth_add_ok(size, 1, &size) ||
+        !berth_grow((void **) &b->text, &b->n_text_cap, size, 1)) {
+        return false;
+    }
+    *at = b->text_size;
+    if (len > 0) {
+        memcpy(b->text + *at, text, len);
+    }
+    b->text[size - 1] = '\0';
+    b->text_size      = size;
+    return true;
+}
+
+bool berth_set_add(struct berth_set_builder *b, const struct berth_set_item *item) {
+    struct berth_plan_set *set = b->set;
+    const size_t i             = set->n_items;
+    if (!berth_grow((void **) &set->items, &b->n_items_cap, i + 1, sizeof *set->items) ||
+        !berth_grow((void **) &set->offsets, &b->n_offsets_cap, i + 1, sizeof *set->offsets) ||
+        !berth_grow((void **) &b->starts, &b->n_starts_cap, i + 1, sizeof *b->starts) ||
+        !berth_set_text(b, item->id, item->id_len, &b->starts[i])) {
+        return false;
+    }
+    set->items[i]          = item->item;
+    set->items[i].alias    = item->alias + 1;
+    set->items[i].is_fixed = item->fixed != BERTH_PLAN_ANY;
+    set->items[i].fixed    = set->items[i].is_fixed ? item->fixed : 0;
+    set->offsets[i]        = item->offset;
+    b->n_offsets += item->offset != BERTH_PLAN_ANY;
+    set->n_items++;
+    return true;
+}
+
+bool berth_set_add_tensor(
+    struct berth_set_builder *b, const struct berth_plan_tensor *tensor, const struct berth_set_words *words) {
+    struct berth_plan_set *set = b->set;
+    const size_t i             = set->n_tensors;
+    if (!berth_grow((void **) &set->tensors, &b->n_tensors_cap, i + 1, sizeof *set->tensors) ||
+        !berth_grow((void **) &b->words, &b->n_words_cap, i + 1, sizeof *b->words)) {
+        return false;
+    }
+    set->tensors[i]      = *tensor;
+    set->tensors[i].item = set->n_items;
+    b->words[i]          = *words;
+    set->n_tensors++;
+    return true;
+}
+
+bool berth_set_add_pool(struct berth_set_builder *b, const struct berth_plan_pool *pool, size_t name) {
+    struct berth_plan_set *set = b->set;
+    const size_t i             = set->n_pools;
+    if (!berth_grow((void **) &set->pools, &b->n_pools_cap, i + 1, sizeof *set->pools) ||
+        !berth_grow((void **) &b->pool_names, &b->n_pool_names_cap, i + 1, sizeof *b->pool_names)) {
+        return false;
+    }
+    set->pools[i]    = *pool;
+    b->pool_names[i] = name;
+    set->n_pools++;
+    return true;
+}
+
+bool berth_set_end(struct berth_set_builder *b, struct berth_plan_set **set) {
+    struct berth_plan_set *s = b->set;
+    size_t size;
+    if (s->n_items > 0) {
+        s->ids = berth_mul_ok(s->n_items, sizeof(char *), &size) ? berth_malloc(size) : NULL;
+        if (s->ids == NULL) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < s->n_items; i++) {
+        s->ids[i] = b->text + b->starts[i];
+    }
+    for (size_t i = 0; i < s->n_tensors; i++) {
+        s->tensors[i].name = b->text + b->words[i].name;
+        s->tensors[i].op   = b->text + b->words[i].op;
+        s->tensors[i].type = b->text + b->words[i].type;
+    }
+    for (size_t i = 0; i < s->n_pools; i++) {
+        s->pools[i].name = b->text + b->pool_names[i];
+    }
+    s->text        = b->text;
+    s->has_offsets = s->n_items > 0 && b->n_offsets == s->n_items;
+    *set           = s;
+    b->text        = NULL;
+    b->set         = NULL;
+    berth_set_drop(b);
+    return true;
+}
+
+void berth_set_drop(struct berth_set_builder *b) {
+    berth_plan_set_free(b->set);
+    berth_free(b->starts);
+    berth_free(b->words);
+    berth_free(b->pool_names);
+    berth_free(b->text);
+    *b = (struct berth_set_builder){0};
+}
+
+void berth_plan_set_free(struct berth_plan_set *set) {
+    if (set == NULL) {
+        return;
+    }
+    berth_free(set->text);
+    berth_free(set->ids);
+    berth_free(set->items);
+    berth_free(set->offsets);
+    berth_free(set->tensors);
+    berth_free(set->pools);
+    berth_free(set);
+}
+
+static bool is_json(const char *text, size_t size) {
+    size_t i = size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    while (i < size && text[i] != '\0' && strchr(" \t\r\n", text[i]) != NULL) {
+        i++;
+    }
+    return i < size && text[i] == '{';
+}
+
+#define PROBE_SIZE ((size_t) 1 << 20)
+
+// The text of a file that is no plan may be endless (a device, a pipe); of one that is long, the first line is looked at before
+// the rest is read.
+static enum ggml_status first_line_check(const char *text, size_t size, const char *name) {
+    struct berth_plan_set *set = NULL;
+    if (is_json(text, size)) {
+        return GGML_STATUS_SUCCESS;
+    }
+    size_t n = 0;
+    while (n < size && (text[n] == '\n' || text[n] == '\r')) { // blank lines
+        n++;
+    }
+    while (n < size && text[n] != '\n' && text[n] != '\r') {
+        n++;
+    }
+    const enum ggml_status status = berth_plan_read_csv(text, n, name, &set);
+    berth_plan_set_free(set);
+    return status;
+}
+
+static enum ggml_status read_all(FILE *file, const char *name, char **text, size_t *size) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    size_t n_cap            = 0;
+    bool is_checked         = false;
+    *text                   = NULL;
+    *size                   = 0;
+    while (status == GGML_STATUS_SUCCESS) {
+        if (!berth_grow((void **) text, &n_cap, *size + 65536, 1)) {
+            return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory behind %zu bytes", name, *size);
+        }
+        errno          = 0;
+        const size_t n = fread(*text + *size, 1, n_cap - *size, file);
+        *size += n;
+        if (ferror(file)) {
+            return berth_fail(GGML_STATUS_FAILED, "%s: cannot be read: %s", name, strerror(errno));
+        }
+        if (n == 0) {
+            break;
+        }
+        if (!is_checked && *size >= PROBE_SIZE) {
+            status     = first_line_check(*text, *size, name);
+            is_checked = true;
+        }
+    }
+    return status;
+}
+
+enum ggml_status berth_plan_read_file(const char *path, struct berth_plan_set **set) {
+    if (path == NULL || set == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "reading a plan: NULL");
+    }
+    *set                = NULL;
+    const bool is_stdin = strcmp(path, "-") == 0;
+    FILE *file          = is_stdin ? stdin : fopen(path, "rb");
+    if (file == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "%s: cannot be opened: %s", path, strerror(errno));
+    }
+    char *text              = NULL;
+    size_t size             = 0;
+    const char *name        = is_stdin ? "standard input" : path;
+    enum ggml_status status = read_all(file, name, &text, &size);
+    if (!is_stdin) {
+        fclose(file);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = (is_json(text, size) ? berth_plan_read_json : berth_plan_read_csv)(text, size, name, set);
+    }
+    berth_free(text);
+    return status;
+}

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: MIT
+// order.c: the order pass: cuts the graph into independent parts, lets the searches work on those that set the peak, refines what
+// is left window by window, and puts the ops in their new order. The given order stays unless the new one is lower, by live bytes
+// and, if the caller gives the solver's params, by solved peak.
+
+#include "plan/order/order.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_NODES_DEFAULT 20000
+#define BEAM_DEFAULT 64
+#define BEAM_FIRST 4 // width of the beam that gives the exact search its limit
+#define N_REFINE 64  // windows that may lower the peak
+
+struct part {
+    int32_t lo, hi;
+    uint64_t peak; // of the order so far
+};
+
+struct pass {
+    const struct berth_order_params *params;
+    struct berth_order_report *report;
+    struct order_graph g;
+    struct order_mem mem;
+    int32_t *tasks;    // the order so far
+    int32_t *position; // its inverse
+    int32_t *local;    // an order inside a part
+    int32_t *best;     // the best of these
+    int32_t *moved;    // scratch
+    uint64_t *step_live, *step_peak;
+    struct part *parts;
+    int32_t n_parts;
+};
+
+// ---- cutting ----
+
+// Every order passes a task that all before lead to and that leads to all behind: position c such that each task before it has a
+// successor at or before c, and each task behind it a predecessor at or behind c. Parts begin behind such tasks.
+static void parts_cut(struct pass *s) {
+    const struct order_graph *g = &s->g;
+    int32_t *back               = s->moved; // [c] least over tasks behind c of their last predecessor
+    int32_t least               = INT32_MAX;
+    for (int32_t i = g->n_tasks; i-- > 0;) {
+        back[i]      = least;
+        int32_t last = -1;
+        for (int32_t k = g->pred.start[i]; k < g->pred.start[i + 1]; k++) {
+            last = g->pred.at[k] > last ? g->pred.at[k] : last;
+        }
+        least = last < least ? last : least;
+    }
+    int32_t far = -1, lo = 0; // far: most over tasks before c of their first successor
+    for (int32_t c = 0; c < g->n_tasks; c++) {
+        if ((far <= c && back[c] >= c) || c + 1 == g->n_tasks) {
+            s->parts[s->n_parts++] = (struct part){.lo = lo, .hi = c + 1};
+            lo                     = c + 1;
+        }
+        int32_t first = INT32_MAX;
+        for (int32_t k = g->succ.start[c]; k < g->succ.start[c + 1]; k++) {
+            first = g->succ.at[k] < first ? g->succ.at[k] : first;
+        }
+        far = first > far ? first : far;
+    }
+    for (int32_t k = 0; k < s->n_parts; k++) {
+        for (int32_t i = s->parts[k].lo; i < s->parts[k].hi; i++) {
+            s->parts[k].peak = s->step_peak[i] > s->parts[k].peak ? s->step_peak[i] : s->parts[k].peak;
+        }
+    }
+}
+
+// ---- one part ----
+
+// Order of the part tasks[lo, lo + n) by local numbers.
+static void apply(struct pass *s, int32_t lo, int32_t n, const int32_t *local) {
+    for (int32_t i = 0; i < n; i++) {
+        s->moved[i] = s->tasks[lo + local[i]];
+    }
+    for (int32_t i = 0; i < n; i++) {
+        s->tasks[lo + i]         = s->moved[i];
+        s->position[s->moved[i]] = lo + i;
+    }
+}
+
+static int32_t beam_width(const struct pass *s) {
+    return s->params->beam > 0 ? s->params->beam : BEAM_DEFAULT;
+}
+
+static int64_t max_nodes(const struct pass *s) {
+    return s->params->max_nodes > 0 ? s->params->max_nodes : MAX_NODES_DEFAULT;
+}
+
+struct best {
+    uint64_t bound; // proven of the part
+    uint64_t peak;  // of the best order so far
+    bool is_new;    // in pass.best; otherwise it is the given one
+};
+
+static void best_take(struct pass *s, const struct order_part *p, struct best *best, uint64_t peak) {
+    memcpy(s->best, s->local, (size_t) p->n * sizeof *s->best);
+    best->peak   = peak;
+    best->is_new = true;
+}
+
+// Exact search for the optimum with a share of the nodes; if that does not end, dives at aims between what is proven and what is
+// known, halving the distance: each either finds an order, or proves that there is none, or gives up.
+static bool part_exact(struct pass *s, const struct order_part *p, struct best *best) {
+    const int64_t most = max_nodes(s);
+    int64_t n_nodes    = 0;
+    uint64_t lo        = best->bound, peak;
+    for (bool is_first = true; lo < best->peak && n_nodes < most; is_first = false) {
+        const uint64_t aim   = is_first ? lo : lo + (best->peak - lo) / 2;
+        const uint64_t limit = is_first ? best->peak : aim + 1;
+        const int64_t left = most - n_nodes, share = most / 4;
+        enum order_result result = order_exact(p, aim, limit, left < share ? left : share, s->local, &peak, &n_nodes);
+        if (result == ORDER_OUT_OF_MEMORY) {
+            return false;
+        }
+        if (result == ORDER_BETTER) {
+            const uint64_t real = order_part_peak(p, s->local); // may be below the aim
+            if (real == UINT64_MAX) {
+                return false;
+            }
+            BERTH_ASSERT_INTERNAL(real <= peak);
+            best_take(s, p, best, real);
+            best->bound = is_first ? best->peak : best->bound;
+        } else if (result == ORDER_NONE_BETTER && lo == best->bound) {
+            best->bound = limit;
+        }
+        lo = is_first ? best->bound : result == ORDER_BETTER ? lo : aim + 1;
+    }
+    s->report->n_nodes += n_nodes;
+    return true;
+}
+
+// One way after the other; each must pass under the peak of those before.
+static bool part_improve(struct pass *s, const struct order_part *p, struct best *best) {
+    const bool is_small      = p->n <= ORDER_EXACT_MAX;
+    uint64_t peak            = 0;
+    enum order_result result = ORDER_GAVE_UP;
+    if (best->bound < best->peak) {
+        result = order_depth_first(p, best->peak, s->local, &peak);
+    }
+    if (result == ORDER_BETTER) {
+        best_take(s, p, best, peak);
+    }
+    if (result != ORDER_OUT_OF_MEMORY && best->bound < best->peak) {
+        result = order_beam(p, best->peak, is_small ? BEAM_FIRST : 1, s->local, &peak);
+    }
+    if (result == ORDER_BETTER) {
+        best_take(s, p, best, peak);
+    }
+    if (result != ORDER_OUT_OF_MEMORY && is_small) {
+        return part_exact(s, p, best);
+    }
+    if (result != ORDER_OUT_OF_MEMORY && best->bound < best->peak) {
+        result = order_beam(p, best->peak, beam_width(s), s->local, &peak);
+    }
+    if (result == ORDER_BETTER) {
+        best_take(s, p, best, peak);
+    }
+    return result != ORDER_OUT_OF_MEMORY;
+}
+
+static int by_peak(const void *a, const void *b) {
+    const struct part *x = a, *y = b;
+    return x->peak != y->peak ? (x->peak < y->peak ? 1 : -1) : x->lo < y->lo ? -1 : 1;
+}
+
+// The parts that set the peak, highest first, until one cannot get below the next.
+static bool parts_improve(struct pass *s) {
+    uint64_t reached = 0, bound = 0;
+    qsort(s->parts, (size_t) s->n_parts, sizeof *s->parts, by_peak);
+    for (int32_t k = 0; k < s->n_parts && s->parts[k].peak > reached; k++) {
+        struct part *part    = &s->parts[k];
+        struct order_mem mem = {0};
+        struct order_part p;
+        struct best best = {.peak = part->peak};
+        bool ok          = order_part_init(&p, &mem, &s->g, s->tasks, s->position, part->lo, part->hi, s->step_live[part->lo]);
+        if (ok) {
+            best.bound = p.bound;
+            ok         = part_improve(s, &p, &best);
+        }
+        if (ok && best.is_new) {
+            apply(s, part->lo, p.n, s->best);
+        }
+        order_mem_fini(&mem);
+        if (!ok) {
+            return false;
+        }
+        part->peak = best.peak;
+        s->report->n_parts++;
+        s->report->n_exact += best.bound == best.peak;
+        bound   = best.bound > bound ? best.bound : bound;
+        reached = best.peak > reached ? best.peak : reached;
+    }
+    s->report->live_bound = bound;
+    return true;
+}
+
+// ---- windows ----
+
+// One window [lo, hi) of the order solved exactly; true in *gained if its peak fell below the whole order's.
+static bool window_improve(struct pass *s, int32_t lo, int32_t hi, uint64_t peak, bool *gained) {
+    struct order_mem mem = {0};
+    struct order_part p;
+    enum order_result result = ORDER_OUT_OF_MEMORY;
+    if (order_part_init(&p, &mem, &s->g, s->tasks, s->position, lo, hi, s->step_live[lo])) {
+        result = order_exact(&p, 0, peak, max_nodes(s) / 4, s->local, &peak, &s->report->n_nodes);
+    }
+    if (result == ORDER_BETTER) {
+        apply(s, lo, p.n, s->local);
+    }
+    *gained = result == ORDER_BETTER;
+    order_mem_fini(&mem);
+    return result != ORDER_OUT_OF_MEMORY;
+}
+
+// Any stretch of an order is a part of its own: as long as the one around the peak can be lowered, lower it.
+static bool windows_improve(struct pass *s) {
+    const int32_t n_tasks         = s->g.n_tasks;
+    static const int32_t before[] = {ORDER_EXACT_MAX / 2, ORDER_EXACT_MAX - 8, 8, ORDER_EXACT_MAX - 20, 20};
+    for (int round = 0; round < N_REFINE; round++) {
+        struct order_live live;
+        if (!order_measure(&s->g, s->tasks, &live, s->step_live, s->step_peak)) {
+            return false;
+        }
+        int32_t at = 0;
+        while (at < n_tasks && s->step_peak[at] < live.total) {
+            at++;
+        }
+        if (at == n_tasks || live.total == s->report->live_bound) {
+            return true;
+        }
+        bool gained = false;
+        for (size_t k = 0; k < sizeof before / sizeof *before && !gained; k++) {
+            const int32_t lo = at < before[k] ? 0 : at - before[k],
+                          hi = n_tasks - lo < ORDER_EXACT_MAX ? n_tasks : lo + ORDER_EXACT_MAX;
+            if (!window_improve(s, lo, hi, live.total, &gained)) {
+                return false;
+            }
+        }
+        if (!gained) {
+            return true;
+        }
+    }
+    return true;
+}
+
+// ---- from tasks back to ops ----
+
+// Where an op goes: its slot class is 3 * (position of a task) + 0 for views read there first, + 1 for the task, + 2 for views
+// that no task reads.
+static void classes_find(const struct pass *s, int64_t *at) {
+    const struct order_graph *g = &s->g;
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        at[i] = g->op_task[i] >= 0 ? 3 * (int64_t) s->position[g->op_task[i]] + 1 : -1;
+    }
+    for (int32_t i = g->n_ops; i-- > 0;) { // from readers to views; what is -1 here is read by no task
+        if (at[i] < 0) {
+            continue;
+        }
+        const int64_t read_at = at[i] / 3 * 3;
+        for (int32_t k = -1; k < g->ops[i].n_srcs; k++) {
+            const int32_t src = k < 0 ? g->ops[i].view_of : g->ops[i].srcs[k];
+            if (src >= 0 && src != i && g->op_task[src] < 0 && (at[src] < 0 || at[src] > read_at)) {
+                at[src] = read_at;
+            }
+        }
+    }
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        if (at[i] >= 0) {
+            continue;
+        }
+        for (int32_t k = -1; k < g->ops[i].n_srcs; k++) {
+            const int32_t src = k < 0 ? g->ops[i].view_of : g->ops[i].srcs[k];
+            if (src >= 0 && src != i && (g->ops[src].flags & BERTH_ORDER_INPUT) == 0) {
+                at[i] = at[src] / 3 * 3 + 2 > at[i] ? at[src] / 3 * 3 + 2 : at[i];
+            }
+        }
+        at[i] = at[i] < 0 ? 0 : at[i];
+    }
+}
+
+// The order of ops for the order of tasks; inputs keep their slots.
+static bool ops_order(const struct pass *s, int32_t *order) {
+    const struct order_graph *g = &s->g;
+    const size_t n_classes      = 3 * (size_t) g->n_tasks + 3;
+    struct order_mem mem        = {0};
+    int64_t *at                 = order_alloc(&mem, (size_t) g->n_ops, sizeof *at);
+    int32_t *start              = order_alloc(&mem, n_classes + 1, sizeof *start);
+    int32_t *sorted             = order_alloc(&mem, (size_t) g->n_ops, sizeof *sorted);
+    const bool ok               = at != NULL && start != NULL && sorted != NULL;
+    if (ok) {
+        classes_find(s, at);
+        for (int32_t i = 0; i < g->n_ops; i++) {
+            start[at[i] + 1] += (g->ops[i].flags & BERTH_ORDER_INPUT) == 0;
+        }
+        for (size_t c = 0; c < n_classes; c++) {
+            start[c + 1] += start[c];
+        }
+        for (int32_t i = 0; i < g->n_ops; i++) {
+            if ((g->ops[i].flags & BERTH_ORDER_INPUT) == 0) {
+                sorted[start[at[i]]++] = i;
+            }
+        }
+        for (int32_t i = 0, k = 0; i < g->n_ops; i++) {
+            order[i] = (g->ops[i].flags & BERTH_ORDER_INPUT) != 0 ? i : sorted[k++];
+        }
+    }
+    order_mem_fini(&mem);
+    return ok;
+}
+
+// ---- the last word ----
+
+// The peak that the solver reaches for an order; false: out of memory or the solver failed, with its error.
+static enum ggml_status solved_peak(
+    const struct pass *s, const int32_t *order, struct berth_plan_item *items, uint64_t *offsets, uint64_t *peak) {
+    size_t n_items;
+    struct berth_plan_report report;
+    enum ggml_status status = berth_plan_order_items(s->g.ops, (size_t) s->g.n_ops, order, items, &n_items, NULL);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = berth_plan_solve(items, (int64_t) n_items, s->params->plan, offsets, &report);
+        *peak  = report.peak;
+    }
+    return status;
+}
+
+static enum ggml_status solver_decides(struct pass *s, const int32_t *order, bool *accepted) {
+    const size_t n                = (size_t) s->g.n_ops;
+    struct order_mem mem          = {0};
+    struct berth_plan_item *items = order_alloc(&mem, n, sizeof *items);
+    uint64_t *offsets             = order_alloc(&mem, n, sizeof *offsets);
+    enum ggml_status status       = GGML_STATUS_ALLOC_FAILED;
+    uint64_t peak                 = 0;
+    if (items == NULL || offsets == NULL) {
+        berth_fail(status, "out of memory: planning two orders of %zu ops", n);
+        goto fail;
+    }
+    status = solved_peak(s, NULL, items, offsets, &s->report->peak_given);
+    if (status == GGML_STATUS_SUCCESS && *accepted) {
+        status = solved_peak(s, order, items, offsets, &peak);
+    }
+    *accepted       = *accepted && status == GGML_STATUS_SUCCESS && peak < s->report->peak_given;
+    s->report->peak = *accepted ? peak : s->report->peak_given;
+fail:
+    order_mem_fini(&mem);
+    return status;
+}
+
+static enum ggml_status pass_run(struct pass *s, int32_t *order) {
+    const struct order_graph *g = &s->g;
+    const size_t n              = (size_t) g->n_tasks;
+    struct order_live given, found;
+    s->tasks     = order_alloc(&s->mem, n, sizeof *s->tasks);
+    s->position  = order_alloc(&s->mem, n, sizeof *s->position);
+    s->local     = order_alloc(&s->mem, n, sizeof *s->local);
+    s->best      = order_alloc(&s->mem, n, sizeof *s->best);
+    s->moved     = order_alloc(&s->mem, n, sizeof *s->moved);
+    s->step_live = order_alloc(&s->mem, n, sizeof *s->step_live);
+    s->step_peak = order_alloc(&s->mem, n, sizeof *s->step_peak);
+    s->parts     = order_alloc(&s->mem, n, sizeof *s->parts);
+    if (s->tasks == NULL || s->position == NULL || s->local == NULL || s->best == NULL || s->moved == NULL ||
+        s->step_live == NULL || s->step_peak == NULL || s->parts == NULL) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    for (int32_t i = 0; i < g->n_tasks; i++) {
+        s->tasks[i] = s->position[i] = i;
+    }
+    if (!order_measure(g, s->tasks, &given, s->step_live, s->step_peak)) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    const uint64_t first_live = n == 0 ? 0 : s->step_live[0];
+    parts_cut(s);
+    if (!parts_improve(s) || !windows_improve(s) || !order_measure(g, s->tasks, &found, NULL, NULL)) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    BERTH_ASSERT_INTERNAL(order_is_topological(g, s->tasks, s->moved));
+    struct berth_order_report *report = s->report;
+    report->live_given                = given.apart;
+    report->changed                   = found.apart < given.apart;
+    report->live                      = report->changed ? found.apart : given.apart;
+    if (report->changed && !ops_order(s, order)) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    if (s->params->plan != NULL) {
+        const enum ggml_status status = solver_decides(s, order, &report->changed);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+    }
+    report->live = report->changed ? found.apart : given.apart;
+    // inputs are there in every order
+    const uint64_t at_start = n == 0 ? given.total : first_live;
+    const uint64_t bound    = at_start > report->live_bound ? at_start : report->live_bound;
+    report->live_bound      = g->n_pools > 1 ? 0 : bound;
+    report->proven          = g->n_pools <= 1 && report->live <= report->live_bound;
+    return GGML_STATUS_SUCCESS;
+}
+
+enum ggml_status berth_plan_order(const struct berth_order_op *ops, size_t n_ops, const struct berth_order_params *params,
+    int32_t *order, struct berth_order_report *report) {
+    static const struct berth_order_params defaults;
+    struct berth_order_report mine;
+    if ((ops == NULL || order == NULL) && n_ops > 0) {
+        return berth_fail(GGML_STATUS_FAILED, "order: NULL");
+    }
+    const int64_t start = ggml_time_us();
+    struct pass s       = {.params = params == NULL ? &defaults : params, .report = report == NULL ? &mine : report};
+    *s.report           = (struct berth_order_report){0};
+    for (size_t i = 0; i < n_ops; i++) {
+        order[i] = (int32_t) i;
+    }
+    enum ggml_status status = order_graph_init(&s.g, &s.mem, ops, n_ops);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = pass_run(&s, order);
+        if (status == GGML_STATUS_ALLOC_FAILED) {
+            berth_fail(status, "out of memory: ordering %zu ops", n_ops);
+        }
+    }
+    if (status != GGML_STATUS_SUCCESS || !s.report->changed) {
+        for (size_t i = 0; i < n_ops; i++) {
+            order[i] = (int32_t) i;
+        }
+    }
+    order_mem_fini(&s.mem);
+    s.report->time_us = ggml_time_us() - start;
+    return status;
+}

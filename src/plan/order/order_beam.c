@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT
+// order_beam.c: a beam over sets of tasks for parts of any size: step by step, the `width` best sets by (peak, live) survive,
+// each set once. Width 1 is the greedy list order. A task that leaves no more alive and does not pass the peak is taken at once,
+// without rivals. A step costs width * (ready tasks + n / 64); the sum is bounded: where it would pass WORK_MAX the beam gets
+// narrower, and where not even one set a step can be paid it gives up. Memory O(n * width).
+
+#include "plan/order/order.h"
+
+#include <string.h>
+
+#define WORK_MAX 6000000 // tasks tried, and words copied by the dozen: about 0.2 s
+
+struct state {
+    uint64_t live, peak;
+    uint64_t hash;  // of the set of tasks done
+    uint32_t trace; // how it came to be
+};
+
+struct trace {
+    uint32_t parent;
+    int32_t task;
+};
+
+struct candidate {
+    uint64_t peak, live, hash;
+    int32_t state, task;
+};
+
+struct beam {
+    const struct order_part *p;
+    size_t n_words; // of a set
+    int32_t width;
+    int64_t work; // that may still be done
+    uint64_t limit;
+    uint64_t *key;           // [n] random words, the hash of a set is their xor
+    uint64_t *mask;          // [n_blocks] users as a set, if one word can hold it
+    struct state *states[2]; // [width] now and next
+    uint64_t *done[2];       // [width * n_words]
+    uint64_t *ready[2];      //
+    int32_t n_states;
+    struct trace *traces;
+    size_t n_traces, n_traces_cap;
+    struct candidate *cands;
+    size_t n_cands, n_cands_cap;
+    uint32_t *table; // candidate + 1 by hash
+    size_t n_table;  // a power of two, at least twice the candidates
+};
+
+static bool has(const uint64_t *set, int32_t t) {
+    return (set[t >> 6] >> (t & 63) & 1) != 0;
+}
+
+static bool is_last_user(const struct beam *m, int32_t b, const uint64_t *done, int32_t t) {
+    const struct order_part *p = m->p;
+    if (m->mask != NULL) {
+        return (m->mask[b] & ~done[0]) == (uint64_t) 1 << t;
+    }
+    for (int32_t k = p->users.start[b + 1]; k-- > p->users.start[b];) {
+        if (p->users.at[k] != t && !has(done, p->users.at[k])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint64_t run(const struct beam *m, const uint64_t *done, uint64_t live, int32_t t, uint64_t *peak) {
+    const struct order_part *p = m->p;
+    uint64_t need              = p->need[t];
+    for (int32_t k = p->takeover.start[t]; k < p->takeover.start[t + 1] && need > 0; k++) {
+        need = is_last_user(m, p->takeover.at[k], done, t) ? 0 : need;
+    }
+    *peak = live + need;
+    live += p->stay[t];
+    for (int32_t k = p->used.start[t]; k < p->used.start[t + 1]; k++) {
+        live -= is_last_user(m, p->used.at[k], done, t) ? p->size[p->used.at[k]] : 0;
+    }
+    return live;
+}
+
+static bool cand_before(const struct candidate *a, const struct candidate *b) {
+    return a->peak != b->peak ? a->peak < b->peak : a->live != b->live ? a->live < b->live : a->hash < b->hash;
+}
+
+// What can follow state s, into cands.
+static bool follow(struct beam *m, int32_t s, int now) {
+    const struct state *state = &m->states[now][s];
+    const uint64_t *done = m->done[now] + (size_t) s * m->n_words, *ready = m->ready[now] + (size_t) s * m->n_words;
+    const size_t n_before = m->n_cands;
+    for (size_t w = 0; w < m->n_words; w++) {
+        for (uint64_t r = ready[w]; r != 0; r &= r - 1) {
+            const int32_t t = (int32_t) (w * 64) + __builtin_ctzll(r);
+            uint64_t peak;
+            const uint64_t live = run(m, done, state->live, t, &peak);
+            m->work--;
+            const bool is_free = live <= state->live && peak <= state->peak;
+            peak               = peak > state->peak ? peak : state->peak;
+            if (peak >= m->limit) {
+                continue;
+            }
+            if (!berth_grow((void **) &m->cands, &m->n_cands_cap, m->n_cands + 1, sizeof *m->cands)) {
+                return false;
+            }
+            m->n_cands             = is_free ? n_before : m->n_cands;
+            m->cands[m->n_cands++] = (struct candidate){peak, live, state->hash ^ m->key[t], s, t};
+            if (is_free) {
+                return true;
+            }
+        }
+    }
+    return true;
+}
+
+// Of candidates that lead to the same set, the best stays.
+static bool drop_twins(struct beam *m) {
+    if (m->n_table < 2 * m->n_cands) {
+        size_t n = m->n_table == 0 ? 256 : m->n_table;
+        while (n < 2 * m->n_cands) {
+            n *= 2;
+        }
+        berth_free(m->table);
+        m->table   = berth_malloc(n * sizeof *m->table);
+        m->n_table = m->table == NULL ? 0 : n;
+        if (m->table == NULL) {
+            return false;
+        }
+    }
+    size_t n_slots = 256;
+    while (n_slots < 2 * m->n_cands) {
+        n_slots *= 2;
+    }
+    memset(m->table, 0, n_slots * sizeof *m->table);
+    size_t n = 0;
+    for (size_t i = 0; i < m->n_cands; i++) {
+        size_t at = (size_t) m->cands[i].hash & (n_slots - 1);
+        while (m->table[at] != 0 && m->cands[m->table[at] - 1].hash != m->cands[i].hash) {
+            at = (at + 1) & (n_slots - 1);
+        }
+        if (m->table[at] == 0) {
+            m->cands[n]  = m->cands[i];
+            m->table[at] = (uint32_t) ++n;
+        } else if (m->cands[i].peak < m->cands[m->table[at] - 1].peak) {
+            m->cands[m->table[at] - 1] = m->cands[i];
+        }
+    }
+    m->n_cands = n;
+    return true;
+}
+
+// Moves the `width` best candidates to the front: quickselect with Hoare's partition.
+static void select_best(struct beam *m) {
+    struct candidate *c = m->cands;
+    size_t lo = 0, hi = m->n_cands;
+    const size_t want = (size_t) m->width;
+    while (lo < want && want < hi) {
+        const struct candidate pivot = c[lo + (hi - 1 - lo) / 2];
+        size_t i = lo, j = hi - 1;
+        for (;; i++, j--) {
+            while (cand_before(&c[i], &pivot)) {
+                i++;
+            }
+            while (cand_before(&pivot, &c[j])) {
+                j--;
+            }
+            if (i >= j) {
+                break;
+            }
+            const struct candidate swap = c[i];
+            c[i]                        = c[j];
+            c[j]                        = swap;
+        }
+        // [lo, j] <= pivot <= [j + 1, hi), neither empty
+        if (want <= j + 1) {
+            hi = j + 1;
+        } else {
+            lo = j + 1;
+        }
+    }
+    m->n_cands = m->n_cands < want ? m->n_cands : want;
+}
+
+static bool take(struct beam *m, const struct candidate *c, int32_t s, int now) {
+    const struct order_part *p = m->p;
+    const size_t n             = m->n_words;
+    const uint64_t *from_done = m->done[now] + (size_t) c->state * n, *from_ready = m->ready[now] + (size_t) c->state * n;
+    uint64_t *done = m->done[!now] + (size_t) s * n, *ready = m->ready[!now] + (size_t) s * n;
+    memcpy(done, from_done, n * sizeof *done);
+    memcpy(ready, from_ready, n * sizeof *ready);
+    done[c->task >> 6] |= (uint64_t) 1 << (c->task & 63);
+    ready[c->task >> 6] &= ~((uint64_t) 1 << (c->task & 63));
+    for (int32_t k = p->succ.start[c->task]; k < p->succ.start[c->task + 1]; k++) {
+        const int32_t t = p->succ.at[k];
+        int32_t j       = p->pred.start[t];
+        while (j < p->pred.start[t + 1] && has(done, p->pred.at[j])) {
+            j++;
+        }
+        if (j == p->pred.start[t + 1]) {
+            ready[t >> 6] |= (uint64_t) 1 << (t & 63);
+        }
+    }
+    if (m->n_traces >= UINT32_MAX || !berth_grow((void **) &m->traces, &m->n_traces_cap, m->n_traces + 1, sizeof *m->traces)) {
+        return false;
+    }
+    m->traces[m->n_traces] = (struct trace){m->states[now][c->state].trace, c->task};
+    m->states[!now][s]     = (struct state){c->live, c->peak, c->hash, (uint32_t) m->n_traces++};
+    return true;
+}
+
+static bool beam_init(struct beam *m, struct order_mem *mem) {
+    const struct order_part *p = m->p;
+    const size_t n = (size_t) p->n, n_sets = (size_t) m->width * m->n_words;
+    m->key = order_alloc(mem, n, sizeof *m->key);
+    for (int i = 0; i < 2; i++) {
+        m->states[i] = order_alloc(mem, (size_t) m->width, sizeof *m->states[i]);
+        m->done[i]   = order_alloc(mem, n_sets, sizeof *m->done[i]);
+        m->ready[i]  = order_alloc(mem, n_sets, sizeof *m->ready[i]);
+        if (m->states[i] == NULL || m->done[i] == NULL || m->ready[i] == NULL) {
+            return false;
+        }
+    }
+    if (m->n_words == 1) {
+        m->mask = order_alloc(mem, (size_t) p->n_blocks, sizeof *m->mask);
+    }
+    if (m->key == NULL || (m->n_words == 1 && m->mask == NULL)) {
+        return false;
+    }
+    uint64_t x = 0x2545f4914f6cdd1du;
+    for (size_t i = 0; i < n; i++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        m->key[i] = x * 0x9e3779b97f4a7c15u;
+        if (p->pred.start[i] == p->pred.start[i + 1]) {
+            m->ready[0][i >> 6] |= (uint64_t) 1 << (i & 63);
+        }
+    }
+    for (int32_t b = 0; m->mask != NULL && b < p->n_blocks; b++) {
+        for (int32_t k = p->users.start[b]; k < p->users.start[b + 1]; k++) {
+            m->mask[b] |= (uint64_t) 1 << p->users.at[k];
+        }
+    }
+    m->states[0][0] = (struct state){.live = p->live, .peak = p->bound, .trace = UINT32_MAX};
+    m->n_states     = 1;
+    return true;
+}
+
+enum order_result order_beam(const struct order_part *p, uint64_t limit, int32_t width, int32_t *order, uint64_t *peak) {
+    if (p->bound >= limit) {
+        return ORDER_NONE_BETTER;
+    }
+    struct order_mem mem = {0};
+    struct beam m        = {
+               .p = p, .n_words = ((size_t) p->n + 63) / 64, .width = width < 1 ? 1 : width, .work = WORK_MAX, .limit = limit};
+    enum order_result result = ORDER_OUT_OF_MEMORY;
+    if (!beam_init(&m, &mem)) {
+        goto fail;
+    }
+    int now = 0;
+    for (int32_t i = 0; i < p->n; i++, now = !now) {
+        const int64_t before = m.work;
+        m.n_cands            = 0;
+        for (int32_t s = 0; s < m.n_states; s++) {
+            if (!follow(&m, s, now)) {
+                goto fail;
+            }
+        }
+        m.work -= m.n_states * (int64_t) (m.n_words / 8);
+        const int64_t cost = (before - m.work) / m.n_states + 1, most = m.work / cost / (p->n - i); // of a set; sets a step
+        m.width = most < m.width ? (int32_t) (most < 1 ? 1 : most) : m.width;
+        if (m.work < 0) {
+            result = ORDER_GAVE_UP;
+            goto fail;
+        }
+        if (m.n_cands > 1 && !drop_twins(&m)) {
+            goto fail;
+        }
+        select_best(&m);
+        for (size_t c = 0; c < m.n_cands; c++) {
+            if (!take(&m, &m.cands[c], (int32_t) c, now)) {
+                goto fail;
+            }
+        }
+        m.n_states = (int32_t) m.n_cands;
+        if (m.n_states == 0) {
+            result = ORDER_GAVE_UP;
+            goto fail;
+        }
+    }
+    const struct state *best = &m.states[now][0];
+    for (int32_t s = 1; s < m.n_states; s++) {
+        best = m.states[now][s].peak < best->peak ? &m.states[now][s] : best;
+    }
+    *peak      = best->peak;
+    uint32_t x = best->trace;
+    for (int32_t i = p->n; i-- > 0; x = m.traces[x].parent) {
+        order[i] = m.traces[x].task;
+    }
+    result = ORDER_BETTER;
+fail:
+    berth_free(m.traces);
+    berth_free(m.cands);
+    berth_free(m.table);
+    order_mem_fini(&mem);
+    return result;
+}

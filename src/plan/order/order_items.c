@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// order_items.c: the planner's items for a graph under an order of its ops: one for each memory, from the slot that makes it to
+// the last that uses it; a result that takes over the memory of a source prolongs that source's item. Linear in ops and uses.
+
+#include "plan/order/order.h"
+
+// The slot of each op; false if the order is not one of these ops or puts a source behind its reader.
+static enum ggml_status slots_find(const struct order_graph *g, const int32_t *order, int32_t *slot) {
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        slot[i] = -1;
+    }
+    for (int32_t i = 0; i < g->n_ops; i++) {
+        const int32_t op = order == NULL ? i : order[i];
+        if (op < 0 || op >= g->n_ops || slot[op] >= 0) {
+            return berth_fail(
+                GGML_STATUS_FAILED, "order: slot %d holds op %d, which is none of %d or stands twice", i, op, g->n_ops);
+        }
+        slot[op] = i;
+    }
+    for (int32_t t = 0; t < g->n_tasks; t++) {
+        for (int32_t k = g->pred.start[t]; k < g->pred.start[t + 1]; k++) {
+            if (slot[g->task_op[g->pred.at[k]]] > slot[g->task_op[t]]) {
+                return berth_fail(
+                    GGML_STATUS_FAILED, "order: op %d must run before op %d", g->task_op[g->pred.at[k]], g->task_op[t]);
+            }
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+struct making {
+    const struct order_graph *g;
+    const int32_t *slot;
+    struct berth_plan_item *items;
+    size_t n_items;
+    int32_t *item; // [n_blocks]
+    int32_t *left; // [n_blocks] users that have not run yet
+};
+
+static void block_place(struct making *m, int32_t b, int64_t first) {
+    const struct order_graph *g     = m->g;
+    const struct berth_order_op *op = &g->ops[g->block_op[b]];
+    m->item[b]                      = (int32_t) m->n_items;
+    m->items[m->n_items++]          = (struct berth_plan_item){
+                 .first = first, .last = first, .size = op->size, .align = op->align == 0 ? 1 : op->align, .pool = op->pool};
+}
+
+static void block_prolong(struct making *m, int32_t b) {
+    const struct order_graph *g  = m->g;
+    struct berth_plan_item *item = &m->items[m->item[b]];
+    for (int32_t k = g->users.start[b]; k < g->users.start[b + 1]; k++) {
+        const int64_t at = m->slot[g->task_op[g->users.at[k]]];
+        item->last       = at > item->last ? at : item->last;
+    }
+    item->last = g->keep[b] ? g->n_ops - 1 : item->last;
+}
+
+static void task_run(struct making *m, int32_t t, int64_t slot) {
+    const struct order_graph *g = m->g;
+    const int32_t made          = g->made[t];
+    int32_t from                = -1;
+    for (int32_t k = g->takeover.start[t]; k < g->takeover.start[t + 1] && from < 0; k++) {
+        from = m->left[g->takeover.at[k]] == 1 ? g->takeover.at[k] : -1;
+    }
+    if (made >= 0 && from >= 0) {
+        m->item[made] = m->item[from];
+    } else if (made >= 0) {
+        block_place(m, made, slot);
+    }
+    if (made >= 0) {
+        block_prolong(m, made);
+    }
+    for (int32_t k = g->used.start[t]; k < g->used.start[t + 1]; k++) {
+        m->left[g->used.at[k]]--;
+    }
+}
+
+enum ggml_status berth_plan_order_items(const struct berth_order_op *ops, size_t n_ops, const int32_t *order,
+    struct berth_plan_item *items, size_t *n_items, int32_t *item_of) {
+    if (n_items == NULL || (n_ops > 0 && (ops == NULL || items == NULL))) {
+        return berth_fail(GGML_STATUS_FAILED, "items of an order: NULL");
+    }
+    *n_items             = 0;
+    struct order_mem mem = {0};
+    struct order_graph g;
+    enum ggml_status status = order_graph_init(&g, &mem, ops, n_ops);
+    if (status != GGML_STATUS_SUCCESS) {
+        goto fail;
+    }
+    int32_t *slot   = order_alloc(&mem, n_ops, sizeof *slot);
+    struct making m = {.g = &g, .slot = slot, .items = items};
+    m.item          = order_alloc(&mem, (size_t) g.n_blocks, sizeof *m.item);
+    m.left          = order_alloc(&mem, (size_t) g.n_blocks, sizeof *m.left);
+    if (slot == NULL || m.item == NULL || m.left == NULL) {
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: items of %zu ops", n_ops);
+        goto fail;
+    }
+    status = slots_find(&g, order, slot);
+    if (status != GGML_STATUS_SUCCESS) {
+        goto fail;
+    }
+    for (int32_t b = 0; b < g.n_blocks; b++) {
+        m.left[b] = g.users.start[b + 1] - g.users.start[b];
+        if ((ops[g.block_op[b]].flags & BERTH_ORDER_INPUT) != 0) {
+            block_place(&m, b, 0);
+            block_prolong(&m, b);
+        }
+    }
+    for (int32_t i = 0; i < g.n_ops; i++) {
+        const int32_t t = g.op_task[order == NULL ? i : order[i]];
+        if (t >= 0) {
+            task_run(&m, t, i);
+        }
+    }
+    for (size_t i = 0; item_of != NULL && i < n_ops; i++) {
+        const int32_t b = g.op_block[g.root[i]];
+        item_of[i]      = b < 0 ? -1 : m.item[b];
+    }
+    *n_items = m.n_items;
+fail:
+    order_mem_fini(&mem);
+    return status;
+}

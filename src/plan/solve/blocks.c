@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+// blocks.c: from the caller's items to the blocks of one pool: checks them, leaves out those without bytes, makes one block of an
+// alias group, and refuses fixed places that exclude each other. O(n), with alias groups or items out of order a sort.
+
+#include "plan/solve/blocks.h"
+
+// ---- the items ----
+
+static enum ggml_status item_check(const struct berth_plan_item *item, int64_t i, uint64_t max_chunk) {
+    if (item->last < item->first) {
+        return berth_fail(GGML_STATUS_FAILED, "plan: item %lld ends at step %lld, before it starts at %lld", (long long) i,
+            (long long) item->last, (long long) item->first);
+    }
+    if (item->size > PLAN_SIZE_MAX) {
+        return berth_fail(
+            GGML_STATUS_FAILED, "plan: item %lld has %llu bytes, more than 2^62", (long long) i, (unsigned long long) item->size);
+    }
+    if (max_chunk > 0 && item->size > max_chunk) {
+        return berth_fail(GGML_STATUS_FAILED, "plan: item %lld has %llu bytes, more than a chunk holds (%llu)", (long long) i,
+            (unsigned long long) item->size, (unsigned long long) max_chunk);
+    }
+    if (item->align > (uint64_t) INT64_MAX) {
+        return berth_fail(GGML_STATUS_FAILED, "plan: item %lld has the alignment %llu, more than 2^63 - 1", (long long) i,
+            (unsigned long long) item->align);
+    }
+    if (item->alias < 0) {
+        return berth_fail(GGML_STATUS_FAILED, "plan: item %lld has the alias group %d, below 0", (long long) i, item->alias);
+    }
+    if (!item->is_fixed) {
+        return GGML_STATUS_SUCCESS;
+    }
+    uint64_t in = max_chunk > 0 ? item->fixed % max_chunk : item->fixed;
+    if (item->fixed > (uint64_t) INT64_MAX - item->size || (item->align > 1 && in % item->align != 0) ||
+        (max_chunk > 0 && item->size > max_chunk - in)) {
+        return berth_fail(GGML_STATUS_FAILED,
+            "plan: item %lld cannot lie at its fixed offset %llu: %llu bytes, alignment %llu, chunks of %llu", (long long) i,
+            (unsigned long long) item->fixed, (unsigned long long) item->size, (unsigned long long) item->align,
+            (unsigned long long) max_chunk);
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+enum ggml_status berth_plan_items_check(
+    const struct berth_plan_item *items, int64_t n, uint64_t max_chunk, struct plan_traits *traits) {
+    *traits = (struct plan_traits){.is_by_first = true};
+    if (n < 0 || n > INT32_MAX / 4 || (n > 0 && items == NULL)) {
+        return berth_fail(GGML_STATUS_FAILED, "plan: %lld items cannot be planned (0 to %d can)", (long long) n, INT32_MAX / 4);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const struct berth_plan_item *item = &items[i];
+        if (item->last < item->first || item->size > PLAN_SIZE_MAX || max_chunk > 0 || item->align > (uint64_t) INT64_MAX ||
+            item->is_fixed || item->alias < 0) {
+            enum ggml_status status = item_check(item, i, max_chunk);
+            if (status != GGML_STATUS_SUCCESS) {
+                return status;
+            }
+        }
+        traits->has_pools |= item->pool != items[0].pool;
+        traits->has_alias |= item->alias > 0;
+        traits->has_fixed |= item->is_fixed;
+        traits->is_by_first &= i == 0 || items[i - 1].first <= item->first;
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// ---- alias groups ----
+
+// Enters the members ids[members[0..n)] of one group as block. *is_loose: its hull is larger than the group.
+static enum ggml_status group_merge(struct raw_block *block, const struct berth_plan_item *items, const int32_t *ids,
+    const int32_t *members, int32_t n, bool *is_loose) {
+    *block = (struct raw_block){INT64_MAX, INT64_MIN, 0, 1, BERTH_PLAN_ANY, items[ids[members[0]]].alias};
+    for (int32_t k = 0; k < n; k++) {
+        int32_t i                          = ids[members[k]];
+        const struct berth_plan_item *item = &items[i];
+        if (item->is_fixed) {
+            if (block->fixed != BERTH_PLAN_ANY && block->fixed != item->fixed) {
+                return berth_fail(GGML_STATUS_FAILED,
+                    "plan: item %d is fixed at %llu, but another one of its alias group %d at %llu", i,
+                    (unsigned long long) item->fixed, item->alias, (unsigned long long) block->fixed);
+            }
+            block->fixed = item->fixed;
+        }
+        if (!plan_lcm_ok(block->align, item->align > 0 ? item->align : 1, &block->align)) {
+            return berth_fail(
+                GGML_STATUS_FAILED, "plan: the alignments of alias group %d have no common multiple below 2^63", item->alias);
+        }
+        if (item->size == 0) {
+            continue;
+        }
+        block->first = item->first < block->first ? item->first : block->first;
+        block->last  = item->last > block->last ? item->last : block->last;
+        block->size  = item->size > block->size ? item->size : block->size;
+    }
+    // Members come by rising first step. The hull is exact if those of the full size cover it without a hole.
+    int64_t covered = block->first; // [block->first, covered) is covered by the full size
+    bool is_whole   = block->size == 0;
+    for (int32_t k = 0; k < n && !is_whole; k++) {
+        const struct berth_plan_item *item = &items[ids[members[k]]];
+        if (item->size == block->size && item->first <= covered) {
+            is_whole = item->last >= block->last;
+            covered  = is_whole || item->last < covered ? covered : item->last + 1;
+        }
+    }
+    *is_loose |= !is_whole || (block->fixed != BERTH_PLAN_ANY && n > 1);
+    return GGML_STATUS_SUCCESS;
+}
+
+// One member's fixed offset must suit the alignments of all, also of those without bytes.
+static enum ggml_status group_check(const struct raw_block *group, uint64_t max_chunk) {
+    const uint64_t in = group->fixed != BERTH_PLAN_ANY && max_chunk > 0 ? group->fixed % max_chunk : group->fixed;
+    if (group->fixed == BERTH_PLAN_ANY || in % group->align == 0) {
+        return GGML_STATUS_SUCCESS;
+    }
+    return berth_fail(GGML_STATUS_FAILED, "plan: alias group %d cannot lie at %llu: common alignment %llu, chunks of %llu",
+        group->group, (unsigned long long) group->fixed, (unsigned long long) group->align, (unsigned long long) max_chunk);
+}
+
+// Gives the members of a merged group their blocks: one for all; or, where the group is fixed and so needs no place, one for
+// each, since a hull could lie where it has no right to.
+static void group_enter(struct plan_pool *pool, const int32_t *members, int32_t n, struct raw_block *blocks, int32_t *n_blocks) {
+    struct raw_block group = blocks[*n_blocks];
+    if (group.fixed == BERTH_PLAN_ANY) {
+        for (int32_t k = 0; k < n; k++) {
+            pool->block_of[members[k]] = group.size > 0 ? *n_blocks : -1;
+        }
+        *n_blocks += group.size > 0;
+        return;
+    }
+    int32_t fixed_id = -1;
+    for (int32_t k = 0; k < n; k++) {
+        int32_t i = pool->ids[members[k]];
+        fixed_id  = pool->items[i].is_fixed ? i : fixed_id;
+    }
+    for (int32_t k = 0; k < n; k++) {
+        const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
+        pool->block_of[members[k]]         = item->size > 0 ? *n_blocks : -2 - fixed_id;
+        if (item->size > 0) {
+            blocks[(*n_blocks)++] =
+                (struct raw_block){item->first, item->last, item->size, group.align, group.fixed, group.group};
+        }
+    }
+}
+
+// One block per group and per free item. Items without bytes keep a block only where a group or a fixed offset gives one.
+static enum ggml_status pool_merge(
+    struct plan_pool *pool, struct raw_block *blocks, int32_t *n_blocks, struct berth_scratch *scratch) {
+    size_t n         = (size_t) pool->n_ids;
+    uint64_t *key    = berth_scratch_take(scratch, 2 * n * sizeof *key);
+    int32_t *members = berth_scratch_take(scratch, 2 * n * sizeof *members);
+    if (key == NULL || members == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d items", pool->n_ids);
+    }
+    for (int32_t k = 0; k < pool->n_ids; k++) {
+        key[k]     = plan_time_key(pool->items[pool->ids[k]].first);
+        members[k] = k;
+    }
+    berth_plan_sort(key, members, key + n, members + n, pool->n_ids);
+    for (int32_t k = 0; k < pool->n_ids; k++) {
+        const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
+        key[k]                             = item->alias > 0 ? (uint64_t) item->alias : UINT32_MAX;
+    }
+    berth_plan_sort(key, members, key + n, members + n, pool->n_ids);
+    *n_blocks = 0;
+    for (int32_t k = 0; k < pool->n_ids;) {
+        const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
+        int32_t end                        = k + 1;
+        while (item->alias > 0 && end < pool->n_ids && key[end] == key[k]) {
+            end++;
+        }
+        enum ggml_status status =
+            group_merge(&blocks[*n_blocks], pool->items, pool->ids, members + k, end - k, &pool->prob.is_loose);
+        if (status == GGML_STATUS_SUCCESS) {
+            status = group_check(&blocks[*n_blocks], pool->max_chunk);
+        }
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+        group_enter(pool, members + k, end - k, blocks, n_blocks);
+        k = end;
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// Fixed blocks that collide, or break their group's alignment or a chunk, leave no plan.
+static enum ggml_status fixed_check(
+    const struct plan_pool *pool, const struct raw_block *blocks, int32_t n, struct berth_scratch *scratch) {
+    struct berth_plan_item *items = berth_scratch_take(scratch, (size_t) n * sizeof *items);
+    uint64_t *off                 = berth_scratch_take(scratch, (size_t) n * sizeof *off);
+    int32_t n_fixed               = 0;
+    if (items == NULL || off == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d blocks", n);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        const struct raw_block *b = &blocks[i];
+        if (b->fixed != BERTH_PLAN_ANY) {
+            items[n_fixed] = (struct berth_plan_item){b->first, b->last, b->size, b->align, b->fixed, b->group, 0, true};
+            off[n_fixed++] = b->fixed;
+        }
+    }
+    struct berth_plan_params params = {.max_chunk = pool->max_chunk};
+    struct berth_plan_fault fault;
+    const enum ggml_status status = berth_plan_check(items, n_fixed, &params, off, &fault);
+    if (status == GGML_STATUS_FAILED && fault.kind == BERTH_PLAN_COLLIDE) {
+        berth_fail(status,
+            "plan: items fixed at %llu (%llu bytes) and at %llu (%llu bytes) share bytes and live together at step %lld",
+            (unsigned long long) off[fault.i], (unsigned long long) items[fault.i].size, (unsigned long long) off[fault.j],
+            (unsigned long long) items[fault.j].size,
+            (long long) (items[fault.i].first > items[fault.j].first ? items[fault.i].first : items[fault.j].first));
+    } else if (status == GGML_STATUS_FAILED) {
+        berth_fail(status, "plan: alias group %d cannot lie at %llu: %llu bytes, common alignment %llu, chunks of %llu",
+            items[fault.i].alias, (unsigned long long) off[fault.i], (unsigned long long) items[fault.i].size,
+            (unsigned long long) items[fault.i].align, (unsigned long long) pool->max_chunk);
+    }
+    return status;
+}
+
+// ---- the blocks ----
+
+// Sorts the blocks by rising first step and renames them in block_of.
+static bool sort_blocks(struct plan_pool *pool, struct raw_block **blocks, int32_t n, struct berth_scratch *scratch) {
+    size_t m                 = (size_t) n;
+    uint64_t *key            = berth_scratch_take(scratch, 2 * m * sizeof *key);
+    int32_t *idx             = berth_scratch_take(scratch, 2 * m * sizeof *idx);
+    struct raw_block *sorted = berth_scratch_take(scratch, m * sizeof *sorted);
+    if (key == NULL || idx == NULL || sorted == NULL) {
+        return false;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        key[i] = plan_time_key((*blocks)[i].first);
+        idx[i] = i;
+    }
+    berth_plan_sort(key, idx, key + m, idx + m, n);
+    for (int32_t i = 0; i < n; i++) {
+        sorted[i]                = (*blocks)[idx[i]];
+        idx[m + (size_t) idx[i]] = i;
+    }
+    for (int32_t k = 0; k < pool->n_ids; k++) {
+        pool->block_of[k] = pool->block_of[k] >= 0 ? idx[m + (size_t) pool->block_of[k]] : pool->block_of[k];
+    }
+    *blocks = sorted;
+    return true;
+}
+
+// A block for each item that has bytes.
+static int32_t pool_copy(struct plan_pool *pool, struct raw_block *blocks) {
+    int32_t n = 0;
+    for (int32_t k = 0; k < pool->n_ids; k++) {
+        const struct berth_plan_item *item = &pool->items[pool->ids[k]];
+        pool->block_of[k]                  = item->size > 0 ? n : -1;
+        if (item->size > 0) {
+            blocks[n++] = (struct raw_block){item->first, item->last, item->size, item->align > 0 ? item->align : 1,
+                item->is_fixed ? item->fixed : BERTH_PLAN_ANY, 0};
+        }
+    }
+    return n;
+}
+
+enum ggml_status berth_plan_blocks(struct plan_pool *pool, const struct plan_traits *traits, struct berth_scratch *scratch,
+    struct raw_block **blocks, int32_t *n_blocks) {
+    *n_blocks = 0;
+    *blocks   = berth_scratch_take(scratch, (size_t) pool->n_ids * sizeof **blocks);
+    if (*blocks == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d items", pool->n_ids);
+    }
+    if (traits->has_alias) {
+        const enum ggml_status status = pool_merge(pool, *blocks, n_blocks, scratch);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+    } else {
+        *n_blocks = pool_copy(pool, *blocks);
+    }
+    if (*n_blocks > 0 && (!traits->is_by_first || traits->has_alias) && !sort_blocks(pool, blocks, *n_blocks, scratch)) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d blocks", *n_blocks);
+    }
+    return *n_blocks > 0 && traits->has_fixed ? fixed_check(pool, *blocks, *n_blocks, scratch) : GGML_STATUS_SUCCESS;
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+// bound.c: how much every plan of a pool needs, without searching.
+//   live       the largest sum of sizes alive at one step; of an alias group its largest living member counts
+//   padding    all but one of the blocks alive together end at a multiple of the common alignment; where alignments differ,
+//              those of the blocks whose alignment is a multiple of it, for each alignment by itself
+//   fixed      a fixed block's end; where a block fits at the lowest between the fixed ones it lives with
+// With chunks the need is the sum over chunks, where padding at the end of each is not counted and a hole below a fixed block
+// may be a chunk's unused end: only live holds.
+
+#include "plan/solve/blocks.h"
+
+#include <string.h>
+
+// ---- live bytes where the hull of an alias group is larger than the group ----
+
+// Changes of the live sum, to be sorted by time.
+struct events {
+    uint64_t *key;   // [2 * cap] time, and scratch
+    int32_t *idx;    // [2 * cap] into delta, and scratch
+    uint64_t *delta; // [cap]
+    int32_t n, cap;
+};
+
+static uint64_t end_key(int64_t last) {
+    return plan_time_key(last) + (last < INT64_MAX);
+}
+
+static void events_add(struct events *e, uint64_t from, uint64_t to, uint64_t size) {
+    e->key[e->n]     = from;
+    e->delta[e->n++] = size;
+    e->key[e->n]     = to;
+    e->delta[e->n++] = 0 - size;
+}
+
+static int32_t find_time(const uint64_t *times, int32_t n, uint64_t key) {
+    int32_t lo = 0;
+    for (int32_t hi = n; hi - lo > 1;) {
+        int32_t mid = lo + (hi - lo) / 2;
+        lo          = times[mid] <= key ? mid : lo;
+        hi          = times[mid] <= key ? hi : mid;
+    }
+    return lo;
+}
+
+// Enters one group, members[0..n) by falling size: each paints what no larger one has painted. times and next: [2n + 1] scratch.
+static void events_add_group(struct events *e, const struct plan_pool *pool, const int32_t *members, int32_t n, uint64_t *times,
+    int32_t *next, uint64_t *tmp_key, int32_t *tmp_idx) {
+    for (int32_t k = 0; k < n; k++) {
+        const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
+        times[2 * k]                       = plan_time_key(item->first);
+        times[2 * k + 1]                   = end_key(item->last);
+    }
+    berth_plan_sort(times, next, tmp_key, tmp_idx, 2 * n);
+    for (int32_t t = 0; t <= 2 * n; t++) {
+        next[t] = t; // from t on, the first cell not yet painted; cell t is [times[t], times[t + 1])
+    }
+    for (int32_t k = 0; k < n; k++) {
+        const struct berth_plan_item *item = &pool->items[pool->ids[members[k]]];
+        int32_t t                          = find_time(times, 2 * n, plan_time_key(item->first));
+        while (t > 0 && times[t - 1] == times[t]) {
+            t--;
+        }
+        for (;;) {
+            int32_t to = t;
+            while (next[to] != to) {
+                to = next[to];
+            }
+            while (next[t] != to) { // halve the way for the next one
+                int32_t step = next[t];
+                next[t]      = to;
+                t            = step;
+            }
+            if (to >= 2 * n - 1 || times[to] >= end_key(item->last)) {
+                break;
+            }
+            events_add(e, times[to], times[to + 1], item->size);
+            next[to] = to + 1;
+            t        = to + 1;
+        }
+    }
+}
+
+static enum ggml_status loose_live(struct plan_pool *pool) {
+    size_t n                = (size_t) pool->n_ids;
+    size_t cap              = 4 * n;
+    struct events e         = {berth_malloc(2 * cap * sizeof *e.key), berth_malloc(2 * cap * sizeof *e.idx),
+                berth_malloc(cap * sizeof *e.delta), 0, (int32_t) cap};
+    uint64_t *key           = berth_malloc((6 * n + 1) * sizeof *key);
+    int32_t *idx            = berth_malloc((6 * n + 1) * sizeof *idx);
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    if (e.key == NULL || e.idx == NULL || e.delta == NULL || key == NULL || idx == NULL) {
+        berth_fail(status, "plan: out of memory for the bound of %d items", pool->n_ids);
+        goto done;
+    }
+    status = GGML_STATUS_SUCCESS;
+    for (size_t k = 0; k < n; k++) {
+        key[k] = ~pool->items[pool->ids[k]].size;
+        idx[k] = (int32_t) k;
+    }
+    berth_plan_sort(key, idx, e.key, e.idx, pool->n_ids);
+    for (size_t k = 0; k < n; k++) {
+        int32_t alias = pool->items[pool->ids[idx[k]]].alias;
+        key[k]        = alias > 0 ? (uint64_t) alias : UINT32_MAX;
+    }
+    berth_plan_sort(key, idx, e.key, e.idx, pool->n_ids);
+    for (int32_t k = 0; k < pool->n_ids;) {
+        const struct berth_plan_item *item = &pool->items[pool->ids[idx[k]]];
+        int32_t end                        = k + 1;
+        while (item->alias > 0 && end < pool->n_ids && key[end] == key[k]) {
+            end++;
+        }
+        if (end == k + 1) {
+            events_add(&e, plan_time_key(item->first), end_key(item->last), item->size);
+        } else {
+            events_add_group(&e, pool, idx + k, end - k, key + n, idx + n, e.key + cap, e.idx + cap);
+        }
+        k = end;
+    }
+    for (int32_t k = 0; k < e.n; k++) {
+        e.idx[k] = k;
+    }
+    berth_plan_sort(e.key, e.idx, e.key + cap, e.idx + cap, e.n);
+    uint64_t sum = 0;
+    for (int32_t k = 0; k < e.n; k++) {
+        sum += e.delta[e.idx[k]];
+        bool is_settled = k + 1 == e.n || e.key[k + 1] != e.key[k];
+        pool->bound     = is_settled && sum > pool->bound && sum <= (uint64_t) INT64_MAX ? sum : pool->bound;
+    }
+done:
+    berth_free(idx);
+    berth_free(key);
+    berth_free(e.delta);
+    berth_free(e.idx);
+    berth_free(e.key);
+    return status;
+}
+
+// ---- the bound ----
+
+// The bytes by which the blocks of section s may fall short of their rounded ends: one of them is on top.
+static uint64_t top_slack(const struct plan_pool *pool, int32_t s) {
+    uint64_t most = 0;
+    for (int32_t k = 0; k < pool->n_ids; k++) {
+        int32_t i = pool->block_of[k];
+        if (i >= 0 && pool->prob.a[i] <= s && s < pool->prob.b[i]) {
+            uint64_t slack = (uint64_t) pool->prob.size[i] * pool->unit - pool->items[pool->ids[k]].size;
+            most           = slack > most ? slack : most;
+        }
+    }
+    return most;
+}
+
+static int64_t section_step(const struct plan_pool *pool, int32_t s) {
+    int64_t step = INT64_MIN;
+    for (int32_t k = 0; k < pool->n_ids; k++) {
+        int32_t i = pool->block_of[k];
+        if (i >= 0 && pool->prob.a[i] <= s && s < pool->prob.b[i] && pool->items[pool->ids[k]].first > step) {
+            step = pool->items[pool->ids[k]].first;
+        }
+    }
+    return step;
+}
+
+// What the blocks whose alignment is a multiple of align need in the section s where they need most.
+static int64_t aligned_need(const struct plan_prob *p, int64_t align, int64_t *total, int32_t *s) {
+    memset(total, 0, ((size_t) p->n_sec + 1) * sizeof *total);
+    for (int32_t i = 0; i < p->n; i++) {
+        if (p->align[i] % align == 0) {
+            const int64_t pad = (align - p->size[i] % align) % align;
+            if (pad > INT64_MAX - p->size[i] || p->n > INT64_MAX / (p->size[i] + pad)) {
+                return 0; // sums might not fit
+            }
+            total[p->a[i]] += p->size[i] + pad;
+            total[p->b[i]] -= p->size[i] + pad;
+        }
+    }
+    int64_t sum = 0, most = 0, slack = 0;
+    for (int32_t k = 0; k < p->n_sec; k++) {
+        sum += total[k];
+        *s   = sum > most ? k : *s;
+        most = sum > most ? sum : most;
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        if (p->align[i] % align == 0 && p->a[i] <= *s && *s < p->b[i]) {
+            const int64_t pad = (align - p->size[i] % align) % align;
+            slack             = pad > slack ? pad : slack;
+        }
+    }
+    return most - slack;
+}
+
+// Alignments are few; beyond N_ALIGNS different ones the bound is left as it is.
+#define N_ALIGNS 16
+
+static enum ggml_status raise_by_alignments(struct plan_pool *pool) {
+    struct plan_prob *p = &pool->prob;
+    int64_t met[N_ALIGNS];
+    int n_met      = 0;
+    int64_t *total = berth_malloc(((size_t) p->n_sec + 1) * sizeof *total);
+    if (total == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the bound of %d blocks", p->n);
+    }
+    for (int32_t i = 0; i < p->n && n_met < N_ALIGNS; i++) {
+        int k = 0;
+        while (k < n_met && met[k] != p->align[i]) {
+            k++;
+        }
+        if (k < n_met) {
+            continue;
+        }
+        met[n_met++]       = p->align[i];
+        int32_t s          = 0;
+        const int64_t need = aligned_need(p, p->align[i], total, &s);
+        if (need > p->bound && need <= INT64_MAX / (int64_t) pool->unit) {
+            p->bound         = need;
+            pool->bound      = (uint64_t) need * pool->unit;
+            pool->bound_step = section_step(pool, s);
+        }
+    }
+    berth_free(total);
+    return GGML_STATUS_SUCCESS;
+}
+
+enum ggml_status berth_plan_pool_bound(struct plan_pool *pool) {
+    struct plan_prob *p = &pool->prob;
+    pool->bound         = 0;
+    pool->bound_step    = 0;
+    if (p->n == 0) {
+        return GGML_STATUS_SUCCESS;
+    }
+    pool->bound_step = section_step(pool, p->bound_sec);
+    if (p->is_loose) {
+        enum ggml_status status = loose_live(pool);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+        // The hulls say nothing about the group: units only for blocks that are fixed or meet fixed ones.
+        p->bound = (int64_t) (pool->bound / pool->unit + (pool->bound % pool->unit != 0));
+    } else {
+        if (p->bound > INT64_MAX / (int64_t) pool->unit) {
+            return berth_fail(GGML_STATUS_FAILED, "plan: %lld units of %llu bytes are alive together, more than 2^63 - 1 bytes",
+                (long long) p->bound, (unsigned long long) pool->unit);
+        }
+        pool->bound = (uint64_t) p->bound * pool->unit;
+        pool->bound -= pool->least_end > 0 ? top_slack(pool, p->bound_sec) : 0;
+    }
+    if (p->align != NULL && p->chunk == 0 && !p->is_loose) {
+        const enum ggml_status status = raise_by_alignments(pool);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+    }
+    if (p->chunk > 0 || p->n_fixed == 0) {
+        return GGML_STATUS_SUCCESS;
+    }
+    int32_t i_top = -1;
+    for (int32_t i = 0; i < p->n; i++) {
+        int64_t at = p->fixed[i] >= 0 ? p->fixed[i] : p->is_loose ? 0 : berth_plan_lowest_at(p, i, 0, INT64_MAX - p->size[i]);
+        if (at >= 0 && at + p->size[i] > p->bound) {
+            p->bound = at + p->size[i];
+            if (p->bound <= INT64_MAX / (int64_t) pool->unit) {
+                uint64_t end = (uint64_t) p->bound * pool->unit - pool->least_end;
+                pool->bound  = end > pool->bound ? end : pool->bound;
+            }
+            i_top = i;
+        }
+    }
+    pool->bound_step = i_top >= 0 ? section_step(pool, p->a[i_top]) : pool->bound_step;
+    return GGML_STATUS_SUCCESS;
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+// chunked.c: better plans for a pool of several chunks. What counts there is how far each chunk is used, summed, not where the
+// last block ends: a block that lengthens no chunk costs nothing, wherever it lies. Blocks are placed one by one, each where it
+// lengthens a chunk least, and of such places into the tightest gap; several orders are tried, then two blocks change places in
+// the best one as long as that does not make it worse. Taken in the order of their first steps this is online best fit, what
+// ggml does, so a plan that needs more than ggml's is rare. It proves nothing. O(n^2) an order.
+
+#include "plan/solve/plan.h"
+
+#include <string.h>
+
+#define BLOCKS_MAX 2000   // that are placed anew at all
+#define FAST_WORK 2000000 // of the exchange without a deadline, in blocks * blocks; 4 ms at most
+#define TRIES_PER_BLOCK 400
+
+struct chunked {
+    const struct plan_prob *p;
+    int32_t *order;  // [n]
+    int32_t *placed; // [n] by rising offset
+    int64_t *used;   // [n + 1] how far each chunk is used; no order opens more chunks than blocks
+    int64_t *plan;   // [n] offsets of the order that was placed last
+    int64_t *most;   // [n] the largest total over each block's life
+};
+
+// How far the chunks are used, summed.
+static int64_t total_used(struct chunked *c, const int64_t *off) {
+    const struct plan_prob *p = c->p;
+    int64_t sum               = 0;
+    memset(c->used, 0, ((size_t) p->n + 1) * sizeof *c->used);
+    for (int32_t i = 0; i < p->n; i++) {
+        const int64_t k = off[i] / p->chunk, end = off[i] % p->chunk + p->size[i];
+        if (k > p->n) {
+            return PLAN_NO_CAP; // a fast path may leave chunks empty; such a plan is not one to keep
+        }
+        if (end > c->used[k]) {
+            sum += end - c->used[k];
+            c->used[k] = end;
+        }
+    }
+    return sum;
+}
+
+// Where a block may go: what it adds to the chunk there, and what is left of the gap.
+struct choice {
+    int64_t at, adds, left;
+};
+
+static void choose(struct choice *best, const struct chunked *c, int64_t at, int64_t gap_end, int64_t size) {
+    const int64_t k = at / c->p->chunk, end = at % c->p->chunk + size;
+    const int64_t adds = end > c->used[k] ? end - c->used[k] : 0, left = gap_end - at - size;
+    if (best->at < 0 || adds < best->adds || (adds == best->adds && left < best->left)) {
+        *best = (struct choice){at, adds, left};
+    }
+}
+
+// The end of the gap that begins at `at` and reaches to `end` at most: a chunk's end ends it too.
+static int64_t gap_end(const struct plan_prob *p, int64_t at, int64_t end) {
+    const int64_t chunk_end = (at / p->chunk + 1) * p->chunk;
+    return end < chunk_end ? end : chunk_end;
+}
+
+static struct choice best_place(const struct chunked *c, int32_t n_placed, int32_t i) {
+    const struct plan_prob *p = c->p;
+    struct choice best        = {.at = -1};
+    const int64_t limit       = PLAN_NO_CAP - p->size[i];
+    int64_t at                = 0;
+    for (int32_t k = 0; k < n_placed && at >= 0; k++) {
+        const int32_t j = c->placed[k];
+        if (p->b[j] <= p->a[i] || p->b[i] <= p->a[j] || c->plan[j] + p->size[j] <= at) {
+            continue;
+        }
+        // Before this block there may be room in several chunks; the first and the next are looked at.
+        while (at >= 0 && c->plan[j] - at >= p->size[i]) {
+            choose(&best, c, at, gap_end(p, at, c->plan[j]), p->size[i]);
+            at = berth_plan_lowest_at(p, i, (at / p->chunk + 1) * p->chunk, limit);
+        }
+        if (at >= 0 && at < c->plan[j] + p->size[j]) {
+            at = berth_plan_lowest_at(p, i, c->plan[j] + p->size[j], limit);
+        }
+    }
+    // Behind all of them: in the chunk of the last one, or in every chunk from there to the first that is empty.
+    while (at >= 0) {
+        choose(&best, c, at, gap_end(p, at, PLAN_NO_CAP), p->size[i]);
+        if (c->used[at / p->chunk] == 0) {
+            break;
+        }
+        at = berth_plan_lowest_at(p, i, (at / p->chunk + 1) * p->chunk, limit);
+    }
+    return best;
+}
+
+// The blocks by their order into c->plan. What they take, or PLAN_NO_CAP: more than target.
+static int64_t place_all(struct chunked *c, int64_t target) {
+    int64_t sum = 0;
+    memset(c->used, 0, ((size_t) c->p->n + 1) * sizeof *c->used);
+    for (int32_t o = 0; o < c->p->n; o++) {
+        const int32_t i          = c->order[o];
+        const struct choice best = best_place(c, o, i);
+        sum += best.adds;
+        if (best.at < 0 || sum > target) {
+            return PLAN_NO_CAP;
+        }
+        if (best.adds > 0) {
+            c->used[best.at / c->p->chunk] += best.adds;
+        }
+        c->plan[i] = best.at;
+        int32_t k  = o;
+        for (; k > 0 && c->plan[c->placed[k - 1]] > best.at; k--) {
+            c->placed[k] = c->placed[k - 1];
+        }
+        c->placed[k] = i;
+    }
+    return sum;
+}
+
+// Takes what was placed if it is better.
+static void keep_better(struct chunked *c, struct plan_state *s, int64_t sum) {
+    if (sum < s->peak) {
+        memcpy(s->spare, c->plan, (size_t) c->p->n * sizeof *c->plan);
+        plan_state_take(s, sum, "chunks");
+    }
+}
+
+// ---- orders ----
+
+enum order { BY_SIZE, BY_FIRST, BY_AREA, BY_CROWD, N_ORDERS };
+
+static uint64_t key_of(const struct chunked *c, enum order by, int32_t i) {
+    const struct plan_prob *p = c->p;
+    switch (by) {
+        case BY_SIZE: return ~(uint64_t) p->size[i];
+        case BY_FIRST: return (uint64_t) p->a[i];
+        case BY_AREA: return ~plan_coarse((double) p->size[i] * (double) (p->b[i] - p->a[i]), 20);
+        default: return ~(uint64_t) c->most[i];
+    }
+}
+
+static void order_by(struct chunked *c, enum order by, uint64_t *key, int32_t *spare) {
+    for (int32_t i = 0; i < c->p->n; i++) {
+        c->order[i] = i;
+        key[i]      = ~(uint64_t) c->p->size[i];
+    }
+    if (by != BY_FIRST) { // those that come at once come in the caller's order
+        berth_plan_sort(key, c->order, key + c->p->n, spare, c->p->n);
+    }
+    for (int32_t k = 0; k < c->p->n; k++) {
+        key[k] = key_of(c, by, c->order[k]);
+    }
+    berth_plan_sort(key, c->order, key + c->p->n, spare, c->p->n);
+}
+
+// Two blocks of the order change places, again and again.
+static void exchange(struct chunked *c, const struct plan_goal *g, struct plan_state *s, int64_t last) {
+    const int32_t n = c->p->n;
+    int64_t tries   = g->deadline_us > 0 ? (int64_t) n * TRIES_PER_BLOCK : FAST_WORK / ((int64_t) n * n);
+    uint64_t random = g->seed;
+    for (; tries > 0 && n > 1 && !plan_is_done(s, g); tries--) {
+        if (g->deadline_us > 0 && plan_now_us() >= g->deadline_us) {
+            break;
+        }
+        random          = random * 6364136223846793005u + 1442695040888963407u;
+        const int32_t x = (int32_t) ((random >> 33) % (uint64_t) n), y = (int32_t) ((random >> 13) % (uint64_t) n);
+        const int32_t was = c->order[x];
+        c->order[x]       = c->order[y];
+        c->order[y]       = was;
+        const int64_t sum = place_all(c, last);
+        if (sum == PLAN_NO_CAP) {
+            c->order[y] = c->order[x];
+            c->order[x] = was;
+        } else {
+            last = sum;
+            keep_better(c, s, sum);
+        }
+    }
+}
+
+static void improve(struct chunked *c, const struct plan_goal *g, struct plan_state *s, uint64_t *key, int32_t *spare) {
+    enum order best  = BY_FIRST;
+    int64_t best_sum = PLAN_NO_CAP;
+    for (int by = 0; by < N_ORDERS && !plan_is_done(s, g); by++) {
+        order_by(c, (enum order) by, key, spare);
+        const int64_t sum = place_all(c, PLAN_NO_CAP - 1);
+        if (sum < best_sum) {
+            best_sum = sum;
+            best     = (enum order) by;
+        }
+        keep_better(c, s, sum);
+    }
+    if (best_sum != PLAN_NO_CAP && !plan_is_done(s, g)) {
+        order_by(c, best, key, spare);
+        exchange(c, g, s, best_sum);
+    }
+}
+
+enum ggml_status berth_plan_chunked(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
+    const size_t n = (size_t) p->n;
+    if (p->n_fixed > 0 || p->n > BLOCKS_MAX) {
+        return GGML_STATUS_SUCCESS;
+    }
+    int64_t *longs = berth_malloc((5 * n + 1) * sizeof *longs);
+    int32_t *ints  = berth_malloc(3 * n * sizeof *ints);
+    bool ok        = longs != NULL && ints != NULL;
+    if (ok) {
+        struct chunked c = {.p = p, .order = ints, .placed = ints + n, .plan = longs, .most = longs + n, .used = longs + 2 * n};
+        ok               = berth_plan_life_max(p, c.most);
+        if (ok) {
+            s->peak = total_used(&c, s->off);
+            improve(&c, g, s, (uint64_t *) (longs + 3 * n + 1), ints + 2 * n);
+        }
+    }
+    berth_free(ints);
+    berth_free(longs);
+    return ok ? GGML_STATUS_SUCCESS : berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for chunks of %d blocks", p->n);
+}

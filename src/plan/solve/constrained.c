@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+// constrained.c: blocks that may not lie anywhere: alignments that the unit does not settle, chunks, fixed blocks. Where such a
+// block may lie, and a search for better plans. A few blocks are exhausted (exhaust.c), for half of the time at most. Then a
+// local search: blocks go one by one into the lowest gap; two change places in the order, and the change stays if the peak does
+// not rise. It proves nothing: the bound is bound.c's.
+
+#include "plan/solve/plan.h"
+
+// The lowest aligned place >= level inside one chunk; -1: none up to limit.
+static int64_t lowest_aligned(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit) {
+    int64_t base = 0;
+    if (p->chunk > 0) {
+        base = level / p->chunk * p->chunk;
+    }
+    int64_t in = level - base;
+    if (p->align != NULL && in % p->align[i] != 0) {
+        int64_t pad = p->align[i] - in % p->align[i];
+        if (pad > limit - in) {
+            return -1;
+        }
+        in += pad;
+    }
+    if (p->chunk > 0 && p->size[i] > p->chunk - in) {
+        if (base > limit - p->chunk) {
+            return -1;
+        }
+        base += p->chunk;
+        in = 0;
+    }
+    return in > limit - base ? -1 : base + in;
+}
+
+int64_t berth_plan_lowest_at(const struct plan_prob *p, int32_t i, int64_t level, int64_t limit) {
+    int64_t at = lowest_aligned(p, i, level, limit);
+    for (int32_t f = 0; at >= 0 && f < p->n_fixed; f++) {
+        int32_t x   = p->fixed_ids[f];
+        int64_t end = p->fixed[x] + p->size[x];
+        if (x == i || end <= at || p->b[x] <= p->a[i] || p->b[i] <= p->a[x]) {
+            continue;
+        }
+        if (p->fixed[x] >= at && p->size[i] <= p->fixed[x] - at) {
+            break; // by rising offset: the others lie above too
+        }
+        at = lowest_aligned(p, i, end, limit);
+    }
+    return at;
+}
+
+// ---- local search ----
+
+#define TRIES_PER_BLOCK 400
+
+static uint64_t random_below(uint64_t *state, uint64_t below) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (*state >> 33) % below;
+}
+
+enum ggml_status berth_plan_search_constrained(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
+    size_t n                = (size_t) p->n;
+    int32_t *order          = berth_malloc(2 * n * sizeof *order);
+    uint64_t *key           = berth_malloc(2 * n * sizeof *key);
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    struct plan_goal half   = *g;
+    half.deadline_us -= (g->deadline_us - plan_now_us()) / 2;
+    if (order == NULL || key == NULL) {
+        berth_fail(status, "plan: out of memory for the search over %d blocks", p->n);
+        goto done;
+    }
+    status = GGML_STATUS_SUCCESS;
+    berth_plan_exhaust(p, &half, INT64_MAX, s);
+    int32_t n_order   = berth_plan_order_by_size(p, order, order + n, key);
+    int64_t last_peak = INT64_MAX; // of the order as it is
+    uint64_t random   = g->seed;
+    for (int64_t tries = (int64_t) n_order * TRIES_PER_BLOCK; tries > 0 && n_order > 1 && !plan_is_done(s, g); tries--) {
+        if (plan_is_over(g->deadline_us, g->watch)) {
+            break;
+        }
+        int32_t x    = (int32_t) random_below(&random, (uint64_t) n_order);
+        int32_t y    = (int32_t) random_below(&random, (uint64_t) n_order);
+        int32_t swap = order[x];
+        order[x]     = order[y];
+        order[y]     = swap;
+        int64_t peak = berth_plan_place_in_order(p, order, n_order, last_peak, order + n, s->spare);
+        if (peak >= 0) {
+            last_peak = peak;
+            if (peak < s->peak) {
+                plan_state_take(s, peak, "local search");
+            }
+        } else {
+            order[y] = order[x];
+            order[x] = swap;
+        }
+    }
+done:
+    berth_free(key);
+    berth_free(order);
+    return status;
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+// critical.c: most blocks of a real graph live where much less than the peak is alive; what decides is a small core: the blocks
+// alive in some section whose total is near the bound (10 of 1,404 in an upscaler, 547 of 18,692 in a language model). The core
+// is searched exactly at the capacity wanted; if it fits, the others go one by one into the lowest gap, those of the fuller
+// sections first. If a core does not fit, the whole does not: that lifts the bound. Where the others find no room, the core
+// grows.
+
+#include "plan/solve/exact.h"
+
+#include <string.h>
+
+#define ROUND_NODES 4 // nodes per block of the core and ask
+
+struct core {
+    const struct plan_prob *p;
+    int64_t cap;
+    const struct plan_goal *goal;
+    struct plan_state *state;
+    int64_t *most;     // [n] the largest total over a block's life
+    int32_t *ids;      // [n] the core, then the others in the order of placing
+    int64_t *core_off; // [n] offsets of the core by its numbers
+    int32_t *scratch;  // [2n]
+    uint64_t *key;     // [2n]
+    int32_t n_core;
+};
+
+// Splits the blocks at a total of at least least: core by rising number, others by falling (total, size).
+static void core_split(struct core *c, int64_t least) {
+    const struct plan_prob *p = c->p;
+    int32_t n_others          = 0;
+    c->n_core                 = 0;
+    for (int32_t i = 0; i < p->n; i++) {
+        if (c->most[i] >= least) {
+            c->ids[c->n_core++] = i;
+        } else {
+            c->scratch[n_others++] = i;
+        }
+    }
+    // Two stable sorts: by size, then by total.
+    int32_t *others = c->ids + c->n_core;
+    memcpy(others, c->scratch, (size_t) n_others * sizeof *others);
+    for (int32_t k = 0; k < n_others; k++) {
+        c->key[k] = ~(uint64_t) p->size[others[k]];
+    }
+    berth_plan_sort(c->key, others, c->key + p->n, c->scratch, n_others);
+    for (int32_t k = 0; k < n_others; k++) {
+        c->key[k] = ~(uint64_t) c->most[others[k]];
+    }
+    berth_plan_sort(c->key, others, c->key + p->n, c->scratch, n_others);
+}
+
+// Asks for a plan of the core alone. EXACT_NO lifts the bound.
+static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
+    static const struct {
+        enum exact_valley valley;
+        enum exact_preorder preorder;
+    } members[] = {
+        {EXACT_TIGHTEST, EXACT_TWA}, {EXACT_TIGHTEST, EXACT_TAW}, {EXACT_NARROWEST, EXACT_TWA}, {EXACT_LOWEST, EXACT_WAT}};
+    struct exact *x          = berth_exact_new(sub);
+    enum exact_answer answer = EXACT_UNKNOWN;
+    for (int m = 0; x != NULL && m < 4 && answer == EXACT_UNKNOWN; m++) {
+        struct exact_ask ask = {.cap = c->cap,
+            .preorder                = members[m].preorder,
+            .valley                  = members[m].valley,
+            .rules                   = EXACT_ALL,
+            .max_nodes               = (int64_t) sub->n * ROUND_NODES + 100,
+            .deadline_us             = c->goal->deadline_us,
+            .watch                   = c->goal->watch};
+        int64_t next;
+        bool is_late;
+        answer = berth_exact_ask(x, &ask, c->core_off, &next, &c->state->n_nodes, &is_late);
+        if (answer == EXACT_NO && next > c->state->bound) {
+            c->state->bound = next < c->state->peak ? next : c->state->peak;
+        }
+    }
+    berth_exact_free(x);
+    return answer;
+}
+
+// Places the others around the core. The peak, -1: no room, -2: out of memory.
+static int64_t core_complete(struct core *c) {
+    const struct plan_prob *p = c->p;
+    size_t n                  = (size_t) p->n;
+    struct plan_prob whole    = *p;
+    whole.fixed               = berth_malloc(n * sizeof *whole.fixed);
+    if (whole.fixed == NULL) {
+        return -2;
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        whole.fixed[i] = -1;
+    }
+    for (int32_t k = 0; k < c->n_core; k++) {
+        c->scratch[k]          = c->ids[k];
+        c->key[k]              = (uint64_t) c->core_off[k];
+        whole.fixed[c->ids[k]] = c->core_off[k];
+    }
+    berth_plan_sort(c->key, c->scratch, c->key + n, c->scratch + n, c->n_core);
+    // Fixed to berth_plan_place_in_order, which sets them first; otherwise not constrained, so no gap needs a second look.
+    int64_t peak = berth_plan_place_around(
+        &whole, c->scratch, c->n_core, c->ids + c->n_core, p->n - c->n_core, c->cap, c->scratch, c->state->spare);
+    berth_free(whole.fixed);
+    return peak;
+}
+
+static enum ggml_status core_run(struct core *c, int32_t limit) {
+    static const double parts[] = {0.95, 0.8, 0.6, 0.4};
+    int32_t last                = 0;
+    for (size_t k = 0; k < sizeof parts / sizeof parts[0] && !plan_is_over(c->goal->deadline_us, c->goal->watch); k++) {
+        core_split(c, (int64_t) ((double) c->p->bound * parts[k]));
+        if (c->n_core == last || (k > 0 && c->n_core < last + last / 8)) {
+            continue;
+        }
+        if (c->n_core > c->p->n / 2 || (limit > 0 && c->n_core > limit)) {
+            break;
+        }
+        last = c->n_core;
+        struct plan_prob sub;
+        if (!berth_plan_prob_subset(c->p, c->ids, c->n_core, &sub)) {
+            return GGML_STATUS_ALLOC_FAILED;
+        }
+        enum exact_answer answer = core_ask(c, &sub);
+        berth_plan_prob_fini(&sub);
+        int64_t peak = answer == EXACT_FITS ? core_complete(c) : -1;
+        if (peak == -2) {
+            return GGML_STATUS_ALLOC_FAILED;
+        }
+        if (peak >= 0 && peak < c->state->peak) {
+            plan_state_take(c->state, peak, "core");
+        }
+        if (peak >= 0 || answer != EXACT_FITS) {
+            break;
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+enum ggml_status berth_plan_critical(
+    const struct plan_prob *p, int64_t cap, int32_t limit, const struct plan_goal *g, struct plan_state *s) {
+    size_t n                = (size_t) p->n;
+    struct core c           = {.p = p, .cap = cap, .goal = g, .state = s};
+    c.most                  = berth_malloc(2 * n * sizeof *c.most);
+    c.ids                   = berth_malloc(3 * n * sizeof *c.ids);
+    c.key                   = berth_malloc(2 * n * sizeof *c.key);
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    if (c.most != NULL && c.ids != NULL && c.key != NULL && berth_plan_life_max(p, c.most)) {
+        c.core_off = c.most + n;
+        c.scratch  = c.ids + n;
+        status     = core_run(&c, limit);
+    }
+    berth_free(c.key);
+    berth_free(c.ids);
+    berth_free(c.most);
+    return status == GGML_STATUS_SUCCESS ? status : berth_fail(status, "plan: out of memory for the core of %d blocks", p->n);
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// exact_new.c: the memory of an exact search over one problem: its blocks by section, and the neighbours of each block. Lists of
+// neighbours are quadratic where all live together; past MAX_NEIGHBOURS there is no search.
+
+#include "plan/solve/exact_state.h"
+
+#define UNITS_MAX ((int64_t) 1 << 60) // sums of two offsets must stay below EXACT_PLACED
+#define MAX_NEIGHBOURS ((size_t) 1 << 26)
+
+void berth_exact_free(struct exact *x) {
+    if (x == NULL) {
+        return;
+    }
+    berth_free(x->low);
+    berth_free(x->sec_at);
+    berth_free(x->sec_ids);
+    berth_free(x->near_at);
+    berth_free(x->near_ids);
+    berth_free(x->queue);
+    berth_free(x->is_queued);
+    berth_free(x->trail);
+    berth_free(x->lists);
+    berth_free(x->key);
+    berth_free(x->best_at);
+    berth_free(x->tmp);
+    berth_free(x);
+}
+
+static bool fill_sections(struct exact *x) {
+    const struct plan_prob *p = x->p;
+    size_t n_ids              = 0;
+    for (int32_t i = 0; i < p->n; i++) {
+        n_ids += (size_t) (p->b[i] - p->a[i]);
+    }
+    if (n_ids > MAX_NEIGHBOURS) {
+        return false;
+    }
+    x->sec_at  = berth_calloc((size_t) p->n_sec + 2, sizeof *x->sec_at);
+    x->sec_ids = berth_malloc(n_ids * sizeof *x->sec_ids);
+    if (x->sec_at == NULL || x->sec_ids == NULL) {
+        return false;
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        for (int32_t s = p->a[i]; s < p->b[i]; s++) {
+            x->sec_at[s + 2]++;
+        }
+    }
+    for (int32_t s = 2; s < p->n_sec + 2; s++) {
+        x->sec_at[s] += x->sec_at[s - 1];
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        for (int32_t s = p->a[i]; s < p->b[i]; s++) {
+            x->sec_ids[x->sec_at[s + 1]++] = i;
+        }
+    }
+    return true;
+}
+
+// Blocks come by rising a: the neighbours of i are those alive in its first section, and those that start later in its life.
+static bool fill_neighbours(struct exact *x) {
+    const struct plan_prob *p = x->p;
+    size_t n                  = (size_t) p->n;
+    x->near_at                = berth_calloc(n + 2, sizeof *x->near_at);
+    if (x->near_at == NULL) {
+        return false;
+    }
+    size_t n_ids = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (int32_t i = 0; i < p->n; i++) {
+            for (int32_t j = i + 1; j < p->n && p->a[j] < p->b[i]; j++) {
+                if (pass == 0) {
+                    x->near_at[i + 2]++;
+                    x->near_at[j + 2]++;
+                    n_ids += 2;
+                    if (n_ids > MAX_NEIGHBOURS) {
+                        return false;
+                    }
+                } else {
+                    x->near_ids[x->near_at[i + 1]++] = j;
+                    x->near_ids[x->near_at[j + 1]++] = i;
+                }
+            }
+        }
+        if (pass == 0) {
+            for (size_t i = 2; i < n + 2; i++) {
+                x->near_at[i] += x->near_at[i - 1];
+            }
+            x->near_ids = berth_malloc((n_ids > 0 ? n_ids : 1) * sizeof *x->near_ids);
+            if (x->near_ids == NULL) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+int64_t berth_exact_pairs(const struct plan_prob *p) {
+    // By rising a: block i meets those that start in its life after it.
+    int64_t n_pairs = 0;
+    int32_t *starts = berth_calloc((size_t) p->n_sec + 1, sizeof *starts);
+    if (starts == NULL) {
+        return INT64_MAX;
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        starts[p->a[i] + 1]++;
+    }
+    for (int32_t s = 0; s < p->n_sec; s++) {
+        starts[s + 1] += starts[s];
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        n_pairs += starts[p->b[i]] - i - 1;
+    }
+    berth_free(starts);
+    return n_pairs;
+}
+
+struct exact *berth_exact_new(const struct plan_prob *p) {
+    BERTH_ASSERT(!plan_prob_is_constrained(p));
+    struct exact *x = p->bound < UNITS_MAX ? berth_calloc(1, sizeof *x) : NULL;
+    if (x == NULL) {
+        return NULL;
+    }
+    x->p         = p;
+    size_t n     = (size_t) p->n;
+    size_t m     = (size_t) p->n_sec;
+    x->low       = berth_malloc((3 * n + 4 * m + 1) * sizeof *x->low);
+    x->queue     = berth_malloc((m + 2 * n) * sizeof *x->queue);
+    x->is_queued = berth_calloc(m, sizeof *x->is_queued);
+    x->best_at   = berth_malloc((m + 2 * n) * sizeof *x->best_at);
+    x->key       = berth_malloc(2 * n * sizeof *x->key);
+    x->tmp       = berth_malloc(n * sizeof *x->tmp);
+    x->cap_lists = 4 * n;
+    x->lists     = berth_malloc(x->cap_lists * sizeof *x->lists);
+    x->cap_trail = 16 * (n + m);
+    x->trail     = berth_malloc(x->cap_trail * sizeof *x->trail);
+    if (x->low == NULL || x->queue == NULL || x->is_queued == NULL || x->key == NULL || x->best_at == NULL || x->tmp == NULL ||
+        x->lists == NULL || x->trail == NULL || !fill_sections(x) || !fill_neighbours(x)) {
+        berth_exact_free(x);
+        return NULL;
+    }
+    x->sky   = x->low + n;
+    x->off   = x->sky + n;
+    x->rest  = x->off + n;
+    x->slack = x->rest + m;
+    x->floor = x->slack + m;
+    x->span  = x->floor + m;
+    x->pre   = x->queue + m;
+    x->pos   = x->pre + n;
+    x->under = x->best_at + m;
+    x->block = x->under + n;
+    return x;
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// fast.c: the first plan, in near-linear time: a walk outward from the peak, dives by several priorities, online best fit, and
+// largest first while its quadratic cost is small; last, if what decides is a core of a few blocks, that is searched
+// (critical.c). Keeps the best, stops as soon as a plan meets the bound or is enough. Each dive is aimed below the best plan so
+// far and gives up when it cannot get there. Where alignments differ a dive pads, so those with the largest go first once, what
+// lies above padding then slides into it, and a few blocks are exhausted (exhaust.c).
+
+#include "plan/solve/plan.h"
+
+#define LARGEST_FIRST_MAX 2000 // blocks; 1 ms
+#define CORE_MAX 64            // blocks
+
+#define AIMED_MAX 50000 // blocks; an aimed dive takes more memory
+#define FEW_WORK 200000 // of an exhaustion, in blocks * blocks; 0.4 ms
+
+enum way { OUTWARD, DIVE, AIMED_DIVE, ALIGNED_DIVE, BEST_FIT, LARGEST_FIRST, MOST_ALIGNED_FIRST };
+
+static const struct {
+    const char *name;
+    enum way way;
+    enum plan_priority priority; // of a dive
+} methods[] = {
+    {"outward", OUTWARD, 0},
+    {"most aligned first", MOST_ALIGNED_FIRST, 0},
+    {"dive LWA", ALIGNED_DIVE, PLAN_LWA},
+    {"dive TWA", DIVE, PLAN_TWA},
+    {"dive TAW", DIVE, PLAN_TAW},
+    {"dive WAT", DIVE, PLAN_WAT},
+    {"best fit", BEST_FIT, 0},
+    {"largest first", LARGEST_FIRST, 0},
+    {"dive ZW", DIVE, PLAN_ZW},
+    {"dive AT", DIVE, PLAN_AT},
+    {"aimed dive TWA", AIMED_DIVE, PLAN_TWA},
+    {"aimed dive WAT", AIMED_DIVE, PLAN_WAT},
+    {"aimed dive TAW", AIMED_DIVE, PLAN_TAW},
+};
+
+// What lies above a gap that it fits into goes there, again and again. False: out of memory.
+static bool slide_down(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
+    int64_t peak = s->peak == PLAN_NO_CAP ? -1 : 0;
+    while (peak >= 0 && !plan_is_done(s, g)) {
+        peak = berth_plan_lowest_first(p, s->off, s->peak - 1, s->spare);
+        if (peak >= 0) {
+            plan_state_take(s, peak, "slid down");
+        }
+    }
+    return peak != -2;
+}
+
+enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
+    struct plan_dive *dive = NULL;
+    bool is_out_of_memory  = false;
+    for (size_t m = 0; m < sizeof methods / sizeof methods[0] && !plan_is_done(s, g); m++) {
+        int64_t target      = s->peak == PLAN_NO_CAP ? PLAN_NO_CAP : s->peak - 1;
+        int64_t peak        = -1;
+        const bool is_aimed = methods[m].way == AIMED_DIVE;
+        if (methods[m].way == OUTWARD && !plan_prob_is_constrained(p)) {
+            peak = berth_plan_from_peak(p, s->spare);
+        } else if (methods[m].way == DIVE || (is_aimed && p->n <= AIMED_MAX) ||
+                   (methods[m].way == ALIGNED_DIVE && p->align != NULL)) {
+            dive = dive != NULL ? dive : berth_plan_dive_new(p);
+            if (dive == NULL) {
+                return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for a dive over %d blocks", p->n);
+            }
+            peak = berth_plan_dive_run(dive, methods[m].priority, is_aimed, target, s->spare);
+        } else if (methods[m].way == BEST_FIT && !plan_prob_is_constrained(p)) {
+            peak = berth_plan_best_fit(p, target, s->spare);
+        } else if (methods[m].way == LARGEST_FIRST && p->n <= LARGEST_FIRST_MAX) {
+            peak = berth_plan_largest_first(p, target, s->spare);
+        } else if (methods[m].way == MOST_ALIGNED_FIRST && p->align != NULL && p->n <= LARGEST_FIRST_MAX) {
+            peak = berth_plan_most_aligned_first(p, target, s->spare);
+        }
+        is_out_of_memory |= peak == -2;
+        if (peak >= 0) {
+            plan_state_take(s, peak, methods[m].name);
+        }
+    }
+    berth_plan_dive_free(dive);
+    if (plan_prob_is_constrained(p) && p->n <= LARGEST_FIRST_MAX) {
+        is_out_of_memory |= !slide_down(p, g, s);
+        berth_plan_exhaust(p, g, FEW_WORK / ((int64_t) p->n * p->n) + 1, s);
+    }
+    if (p->n <= LARGEST_FIRST_MAX && !plan_is_done(s, g) && !plan_prob_is_constrained(p) && !p->is_loose) {
+        const struct plan_goal untimed = {.enough = g->enough, .deadline_us = INT64_MAX};
+        enum ggml_status status        = berth_plan_critical(p, g->enough > 0 ? g->enough : s->bound, CORE_MAX, &untimed, s);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+    }
+    if (s->peak == PLAN_NO_CAP) {
+        return is_out_of_memory ? berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d blocks", p->n)
+                                : berth_fail(GGML_STATUS_FAILED, "plan: no plan of %d blocks ends below 2^63 units", p->n);
+    }
+    return GGML_STATUS_SUCCESS;
+}

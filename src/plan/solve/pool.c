@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT
+// pool.c: from the blocks of one pool to a problem, and offsets back: times become sections, bytes become units.
+//
+// Which unit: with one alignment A for all, sizes rounded up to A lose nothing but the last block's padding; with several, if
+// every size is a multiple of all of them. Else, and for a few blocks, which are exhausted (exhaust.c) so that nothing at all is
+// lost, the alignments stay in the problem ("constrained") and the unit divides everything.
+// Sections: going through time, a new one begins where something starts after something has ended. O(n) when steps are dense,
+// else a sort.
+
+#include "plan/solve/blocks.h"
+
+#include <string.h>
+
+// ---- units ----
+
+#define FEW_BLOCKS 8
+
+// Blocks have few different sizes, and dividing is slow: sizes met before, by their bits.
+#define N_MET 16
+
+static size_t met_slot(uint64_t size) {
+    return (size_t) (size * 0x9E3779B97F4A7C15u >> 60);
+}
+_Static_assert(N_MET == 1 << 4, "met_slot takes four bits");
+
+struct scale {
+    uint64_t unit;
+    bool is_odd;     // alignments stay in the problem
+    bool is_rounded; // sizes are rounded up to the unit
+};
+
+static struct scale pool_scale(const struct plan_pool *pool, const struct raw_block *blocks, int32_t n, bool chunk) {
+    uint64_t all        = 0; // divides every size
+    uint64_t align      = blocks[0].align;
+    bool is_one_align   = true;
+    uint64_t fixed      = 0;
+    uint64_t met[N_MET] = {0};
+    for (int32_t i = 0; i < n; i++) {
+        const size_t slot = met_slot(blocks[i].size);
+        if (met[slot] != blocks[i].size) {
+            met[slot] = blocks[i].size;
+            all       = all != 0 && blocks[i].size % all == 0 ? all : plan_gcd(blocks[i].size, all);
+        }
+        if (blocks[i].align != align) {
+            is_one_align = false;
+        }
+        fixed = blocks[i].fixed != BERTH_PLAN_ANY ? plan_gcd(blocks[i].fixed, fixed) : fixed;
+    }
+    uint64_t common = align;
+    for (int32_t i = 0; i < n && !is_one_align && common != 0; i++) {
+        if (!plan_lcm_ok(common, blocks[i].align, &common)) {
+            common = 0;
+        }
+    }
+    uint64_t rest = plan_gcd(fixed, chunk ? pool->max_chunk : 0); // 0: nothing else to divide
+    if (common != 0 && all % common == 0 && rest % common == 0) {
+        return (struct scale){plan_gcd(all, rest), false, false};
+    }
+    if (is_one_align && !chunk && rest % align == 0 && n > FEW_BLOCKS) {
+        uint64_t unit = rest;
+        for (int32_t i = 0; i < n; i++) {
+            uint64_t size = (blocks[i].size + align - 1) / align * align;
+            unit          = unit != 0 && size % unit == 0 ? unit : plan_gcd(size, unit);
+        }
+        return (struct scale){unit, false, true};
+    }
+    uint64_t unit = plan_gcd(all, rest);
+    for (int32_t i = 0; i < n; i++) {
+        unit = plan_gcd(unit, blocks[i].align);
+    }
+    return (struct scale){unit, true, false};
+}
+
+// ---- sections ----
+
+// Dense times t[0..2n): firsts, then lasts, all below n_times. Fills a and b; returns the number of sections.
+static int32_t cut_sections(
+    const int32_t *first, const int32_t *last, int32_t n, int32_t *a, int32_t *b, int32_t *sec_at, int32_t n_times) {
+    enum { STARTS = 1, ENDS = 2 };
+    memset(sec_at, 0, (size_t) n_times * sizeof *sec_at);
+    for (int32_t i = 0; i < n; i++) {
+        sec_at[first[i]] |= STARTS;
+        sec_at[last[i]] |= ENDS;
+    }
+    int32_t sec    = -1;
+    bool has_ended = true;
+    for (int32_t t = 0; t < n_times; t++) {
+        int32_t marks = sec_at[t];
+        if ((marks & STARTS) && has_ended) {
+            sec++;
+            has_ended = false;
+        }
+        has_ended |= (marks & ENDS) != 0;
+        sec_at[t] = sec;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        a[i] = sec_at[first[i]];
+        b[i] = sec_at[last[i]] + 1;
+    }
+    return sec + 1;
+}
+
+// How many times n blocks may have for them to count as dense; ranks are fewer.
+static size_t times_max(int32_t n) {
+    return 4 * (size_t) n + 64;
+}
+
+// Times as dense numbers in t[0..2n): as they are if they are dense, else their ranks. Returns how many, -1: out of memory.
+static int32_t dense_times(const struct raw_block *blocks, int32_t n, int32_t *t, struct berth_scratch *scratch) {
+    int64_t least = INT64_MAX;
+    int64_t most  = INT64_MIN;
+    for (int32_t i = 0; i < n; i++) {
+        least = blocks[i].first < least ? blocks[i].first : least;
+        most  = blocks[i].last > most ? blocks[i].last : most;
+    }
+    uint64_t span = (uint64_t) most - (uint64_t) least;
+    if (span < times_max(n)) {
+        for (int32_t i = 0; i < n; i++) {
+            t[i]     = (int32_t) (blocks[i].first - least);
+            t[n + i] = (int32_t) (blocks[i].last - least);
+        }
+        return (int32_t) span + 1;
+    }
+    size_t m        = 2 * (size_t) n;
+    uint64_t *key   = berth_scratch_take(scratch, 2 * m * sizeof *key);
+    int32_t *idx    = berth_scratch_take(scratch, 2 * m * sizeof *idx);
+    int32_t n_times = 0;
+    if (key == NULL || idx == NULL) {
+        return -1;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        key[i]     = plan_time_key(blocks[i].first);
+        key[n + i] = plan_time_key(blocks[i].last);
+        idx[i]     = i;
+        idx[n + i] = n + i;
+    }
+    berth_plan_sort(key, idx, key + m, idx + m, (int32_t) m);
+    for (size_t k = 0; k < m; k++) {
+        n_times += k == 0 || key[k] != key[k - 1];
+        t[idx[k]] = n_times - 1;
+    }
+    return n_times;
+}
+
+// ---- the problem ----
+
+static bool fill_aligns(struct plan_prob *p, const struct raw_block *blocks, uint64_t unit) {
+    p->align = berth_malloc((size_t) p->n * sizeof *p->align);
+    for (int32_t i = 0; p->align != NULL && i < p->n; i++) {
+        p->align[i] = (int64_t) (blocks[i].align / unit);
+    }
+    return p->align != NULL;
+}
+
+static bool fill_fixed(struct plan_prob *p, const struct raw_block *blocks, uint64_t unit, struct berth_scratch *scratch) {
+    size_t nf      = (size_t) p->n_fixed;
+    p->fixed       = berth_malloc((size_t) p->n * sizeof *p->fixed);
+    p->fixed_ids   = berth_malloc(2 * nf * sizeof *p->fixed_ids);
+    uint64_t *keys = berth_scratch_take(scratch, 2 * nf * sizeof *keys);
+    int32_t f      = 0;
+    if (p->fixed == NULL || p->fixed_ids == NULL || keys == NULL) {
+        return false;
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        p->fixed[i] = blocks[i].fixed != BERTH_PLAN_ANY ? (int64_t) (blocks[i].fixed / unit) : -1;
+        if (p->fixed[i] >= 0) {
+            keys[f]           = (uint64_t) p->fixed[i];
+            p->fixed_ids[f++] = i;
+        }
+    }
+    berth_plan_sort(keys, p->fixed_ids, keys + nf, p->fixed_ids + nf, p->n_fixed);
+    return true;
+}
+
+// Fills the problem's sections and arrays from the blocks, which come by rising first step. room: for n blocks and sections.
+static enum ggml_status pool_fill(struct plan_pool *pool, const struct raw_block *blocks, int32_t n, struct scale scale,
+    bool chunk, void *room, struct berth_scratch *scratch) {
+    const bool is_loose = pool->prob.is_loose;
+    struct plan_prob *p = &pool->prob;
+    int32_t *t          = berth_scratch_take(scratch, (2 * (size_t) n + times_max(n)) * sizeof *t);
+    int32_t n_times     = t != NULL ? dense_times(blocks, n, t, scratch) : -1;
+    if (n_times < 0) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d blocks", n);
+    }
+    berth_plan_prob_lay(p, n, n, room);
+    p->is_loose         = is_loose;
+    p->n_sec            = cut_sections(t, t + n, n, p->a, p->b, t + 2 * (size_t) n, n_times);
+    p->chunk            = chunk ? (int64_t) (pool->max_chunk / scale.unit) : 0;
+    pool->unit          = scale.unit;
+    uint64_t met[N_MET] = {0}, met_units[N_MET];
+    for (int32_t i = 0; i < n; i++) {
+        const size_t slot = met_slot(blocks[i].size);
+        if (met[slot] != blocks[i].size) {
+            met[slot]       = blocks[i].size;
+            met_units[slot] = blocks[i].size / scale.unit;
+            met_units[slot] += met_units[slot] * scale.unit < blocks[i].size;
+            const uint64_t slack = met_units[slot] * scale.unit - blocks[i].size;
+            pool->least_end      = slack > pool->least_end ? slack : pool->least_end;
+        }
+        p->size[i] = (int64_t) met_units[slot];
+        p->n_fixed += blocks[i].fixed != BERTH_PLAN_ANY;
+    }
+    if ((scale.is_odd && !fill_aligns(p, blocks, scale.unit)) ||
+        (p->n_fixed > 0 && !fill_fixed(p, blocks, scale.unit, scratch))) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d blocks", n);
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+void berth_plan_pool_fini(struct plan_pool *pool) {
+    berth_plan_prob_fini(&pool->prob);
+}
+
+enum ggml_status berth_plan_pool_init(struct plan_pool *pool, const struct berth_plan_item *items, int32_t *ids, int32_t n_ids,
+    const struct plan_traits *traits, uint64_t max_chunk, bool chunk, struct berth_scratch *scratch) {
+    *pool          = (struct plan_pool){.items = items, .ids = ids, .n_ids = n_ids, .unit = 1, .max_chunk = max_chunk};
+    pool->block_of = berth_scratch_take(scratch, (size_t) n_ids * sizeof *pool->block_of);
+    void *room     = berth_scratch_take(scratch, berth_plan_prob_room(n_ids, n_ids));
+    if (pool->block_of == NULL || room == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d items", n_ids);
+    }
+    const struct berth_scratch_mark mark = scratch->at; // the blocks themselves go
+    struct raw_block *blocks;
+    int32_t n;
+    enum ggml_status status = berth_plan_blocks(pool, traits, scratch, &blocks, &n);
+    if (status == GGML_STATUS_SUCCESS && n > 0) {
+        status = pool_fill(pool, blocks, n, pool_scale(pool, blocks, n, chunk), chunk, room, scratch);
+    }
+    if (status == GGML_STATUS_SUCCESS && n > 0 && !berth_plan_prob_totals(&pool->prob)) {
+        status = berth_fail(GGML_STATUS_FAILED, "plan: more than 2^63 - 1 units of %llu bytes are alive together",
+            (unsigned long long) pool->unit);
+    }
+    berth_scratch_back(scratch, mark);
+    if (status != GGML_STATUS_SUCCESS) {
+        berth_plan_pool_fini(pool);
+    }
+    return status;
+}
+
+// ---- offsets ----
+
+static uint64_t to_bytes(const struct plan_pool *pool, int64_t off) {
+    int64_t chunk = pool->prob.chunk;
+    if (chunk > 0) {
+        return (uint64_t) (off / chunk) * pool->max_chunk + (uint64_t) (off % chunk) * pool->unit;
+    }
+    return (uint64_t) off * pool->unit;
+}
+
+void berth_plan_pool_apply(const struct plan_pool *pool, const int64_t *off, uint64_t *offsets) {
+    for (int32_t k = 0; k < pool->n_ids; k++) {
+        int32_t i = pool->ids[k];
+        if (pool->block_of[k] >= 0) {
+            offsets[i] = to_bytes(pool, off[pool->block_of[k]]);
+        } else {
+            const struct berth_plan_item *item = &pool->items[pool->block_of[k] == -1 ? i : -2 - pool->block_of[k]];
+            offsets[i]                         = item->is_fixed ? item->fixed : 0;
+        }
+    }
+}
+
+bool berth_plan_pool_take(const struct plan_pool *pool, const uint64_t *offsets, int64_t *off) {
+    for (int32_t k = 0; k < pool->n_ids; k++) {
+        if (pool->block_of[k] >= 0) {
+            uint64_t x = offsets[pool->ids[k]];
+            if (x % pool->unit != 0 || x > (uint64_t) INT64_MAX) {
+                return false;
+            }
+            off[pool->block_of[k]] = (int64_t) (x / pool->unit);
+        }
+    }
+    return true;
+}

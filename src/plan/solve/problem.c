@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+// problem.c: the problem that the solver works on: its memory and its totals. pool.c makes one of the caller's items.
+
+#include "plan/solve/plan.h"
+
+#include <string.h>
+
+size_t berth_plan_prob_room(int32_t n, int32_t n_sec) {
+    return ((size_t) n + (size_t) n_sec + 1) * sizeof(int64_t) + 2 * (size_t) n * sizeof(int32_t);
+}
+
+void berth_plan_prob_lay(struct plan_prob *p, int32_t n, int32_t n_sec, void *room) {
+    *p       = (struct plan_prob){.n = n, .n_sec = n_sec};
+    p->size  = room;
+    p->total = p->size + n;
+    p->a     = (int32_t *) (p->total + n_sec + 1);
+    p->b     = p->a + n;
+}
+
+bool berth_plan_prob_init(struct plan_prob *p, int32_t n, int32_t n_sec) {
+    void *room = berth_malloc(berth_plan_prob_room(n, n_sec));
+    berth_plan_prob_lay(p, n, n_sec, room);
+    p->room = room;
+    return room != NULL;
+}
+
+void berth_plan_prob_fini(struct plan_prob *p) {
+    berth_free(p->room);
+    berth_free(p->align);
+    berth_free(p->fixed);
+    berth_free(p->fixed_ids);
+    *p = (struct plan_prob){0};
+}
+
+// What is alive in each section, in units of 2^shift; it wraps at 2^64. Returns the sum over all sizes, 2^63 if that passes it.
+static uint64_t fill_totals(struct plan_prob *p, int shift) {
+    const uint64_t top = (uint64_t) 1 << 63;
+    uint64_t *total = (uint64_t *) p->total, all = 0, sum = 0;
+    for (int32_t s = 0; s <= p->n_sec; s++) {
+        total[s] = 0;
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        const uint64_t size = (uint64_t) p->size[i] >> shift;
+        total[p->a[i]] += size;
+        total[p->b[i]] -= size;
+        all = all + size < top ? all + size : top; // sizes are at most 2^62
+    }
+    for (int32_t s = 0; s < p->n_sec; s++) {
+        sum += total[s];
+        total[s] = sum;
+    }
+    return all;
+}
+
+bool berth_plan_prob_totals(struct plan_prob *p) {
+    p->bound     = 0;
+    p->bound_sec = 0;
+    // A total that wrapped may look small. In units of 2^30 it cannot wrap, and is at most 2^29 too low, one for each block.
+    const bool may_wrap = fill_totals(p, 0) > (uint64_t) INT64_MAX;
+    if (may_wrap) {
+        fill_totals(p, 30);
+        for (int32_t s = 0; s < p->n_sec; s++) {
+            if (p->total[s] > (int64_t) 1 << 33) {
+                return false;
+            }
+        }
+        fill_totals(p, 0);
+    }
+    for (int32_t s = 0; s < p->n_sec; s++) {
+        if (p->total[s] < 0) {
+            return false;
+        }
+        if (p->total[s] > p->bound) {
+            p->bound     = p->total[s];
+            p->bound_sec = s;
+        }
+    }
+    return true;
+}
+
+bool berth_plan_life_max(const struct plan_prob *p, int64_t *most) {
+    size_t m      = (size_t) p->n_sec;
+    int64_t *tree = berth_malloc(2 * m * sizeof *tree); // of maxima over the totals
+    if (tree == NULL) {
+        return false;
+    }
+    memcpy(tree + m, p->total, m * sizeof *tree);
+    for (size_t i = m - 1; i > 0; i--) {
+        tree[i] = tree[2 * i] > tree[2 * i + 1] ? tree[2 * i] : tree[2 * i + 1];
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        most[i] = 0;
+        for (size_t lo = (size_t) p->a[i] + m, hi = (size_t) p->b[i] + m; lo < hi; lo /= 2, hi /= 2) {
+            if (lo & 1) {
+                most[i] = tree[lo] > most[i] ? tree[lo] : most[i];
+                lo++;
+            }
+            if (hi & 1) {
+                hi--;
+                most[i] = tree[hi] > most[i] ? tree[hi] : most[i];
+            }
+        }
+    }
+    berth_free(tree);
+    return true;
+}
+
+bool berth_plan_prob_subset(const struct plan_prob *p, const int32_t *ids, int32_t n, struct plan_prob *sub) {
+    if (!berth_plan_prob_init(sub, n, p->n_sec)) {
+        return false;
+    }
+    // Sections that add nothing to a neighbour go: as in pool.c, a new one begins where something starts after an end.
+    int32_t *sec = berth_calloc((size_t) p->n_sec + 1, sizeof *sec);
+    if (sec == NULL) {
+        berth_plan_prob_fini(sub);
+        return false;
+    }
+    enum { STARTS = 1, ENDS = 2 };
+    for (int32_t k = 0; k < n; k++) {
+        sec[p->a[ids[k]]] |= STARTS;
+        sec[p->b[ids[k]]] |= ENDS;
+    }
+    int32_t at     = -1;
+    bool has_ended = true;
+    for (int32_t s = 0; s <= p->n_sec; s++) {
+        has_ended |= (sec[s] & ENDS) != 0;
+        if ((sec[s] & STARTS) && has_ended) {
+            at++;
+            has_ended = false;
+        }
+        sec[s] = at;
+    }
+    for (int32_t k = 0; k < n; k++) {
+        int32_t i    = ids[k];
+        sub->a[k]    = sec[p->a[i]];
+        sub->b[k]    = sec[p->b[i] - 1] + 1;
+        sub->size[k] = p->size[i];
+    }
+    sub->n_sec    = at + 1;
+    sub->is_loose = p->is_loose;
+    berth_free(sec);
+    return berth_plan_prob_totals(sub); // cannot fail: the whole did not
+}

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: MIT
+// solve.c: the planner's front: checks the question, plans pool by pool, and reports. fast.c finds the first plan, search.c and
+// its helpers better ones; this file only keeps the books in bytes.
+// Every plan that leaves here passes berth_plan_check in debug builds.
+
+#include "plan/solve/plan.h"
+
+#include <string.h>
+
+#define FEW_ITEMS 64
+
+// The books of one call.
+struct solve {
+    const struct berth_plan_item *items;
+    int64_t n;
+    struct berth_plan_params params;
+    struct plan_traits traits;
+    uint64_t *offsets;
+    struct berth_plan_report report;
+    int64_t start_us;
+    int64_t searched_us;     // of the budget
+    uint64_t most;           // bytes of the pool that needs most so far
+    int32_t n_left;          // pools still to plan
+    struct plan_watch watch; // with ask == NULL: nobody
+    struct berth_scratch scratch;
+};
+
+// ---- peaks in bytes ----
+
+// The bytes a pool needs and how many items end at its peak. With chunks: how far each is used, summed.
+static enum ggml_status pool_peak(const struct plan_pool *pool, const uint64_t *offsets, uint64_t *peak, int64_t *n_peak) {
+    *peak   = 0;
+    *n_peak = 0;
+    for (int32_t k = 0; k < pool->n_ids; k++) {
+        int32_t i    = pool->ids[k];
+        uint64_t end = offsets[i] + pool->items[i].size;
+        if (pool->items[i].size > 0 && end >= *peak) {
+            *n_peak = end > *peak ? 1 : *n_peak + 1;
+            *peak   = end;
+        }
+    }
+    if (pool->max_chunk == 0 || *peak <= pool->max_chunk) {
+        return GGML_STATUS_SUCCESS;
+    }
+    size_t n      = (size_t) pool->n_ids;
+    uint64_t *key = berth_malloc(2 * n * sizeof *key);
+    int32_t *idx  = berth_malloc(2 * n * sizeof *idx);
+    if (key == NULL || idx == NULL) {
+        berth_free(idx);
+        berth_free(key);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the chunks of %d items", pool->n_ids);
+    }
+    for (int32_t k = 0; k < pool->n_ids; k++) {
+        idx[k] = pool->ids[k];
+        key[k] = offsets[idx[k]] / pool->max_chunk;
+    }
+    berth_plan_sort(key, idx, key + n, idx + n, pool->n_ids);
+    *peak         = 0;
+    uint64_t used = 0;
+    for (int32_t k = 0; k < pool->n_ids; k++) {
+        uint64_t end = offsets[idx[k]] % pool->max_chunk + pool->items[idx[k]].size;
+        used         = pool->items[idx[k]].size > 0 && end > used ? end : used;
+        if (k + 1 == pool->n_ids || key[k + 1] != key[k]) {
+            *peak += used;
+            used = 0;
+        }
+    }
+    berth_free(idx);
+    berth_free(key);
+    return GGML_STATUS_SUCCESS;
+}
+
+// ---- one pool ----
+
+// What came out for a pool, in bytes.
+struct outcome {
+    uint64_t peak, bound;
+    int64_t bound_step, n_peak, n_nodes;
+    const char *method;
+};
+
+static int64_t prob_peak(const struct plan_prob *p, const int64_t *off) {
+    int64_t peak = 0;
+    for (int32_t i = 0; i < p->n; i++) {
+        peak = off[i] + p->size[i] > peak ? off[i] + p->size[i] : peak;
+    }
+    return peak;
+}
+
+// A bound in units as a bound in bytes: the block on top may fall short of its rounded end.
+static void outcome_lift(struct outcome *out, const struct plan_pool *pool, int64_t bound) {
+    const struct plan_prob *p = &pool->prob;
+    if (!p->is_loose && p->chunk == 0 && bound > p->bound && bound <= INT64_MAX / (int64_t) pool->unit) {
+        uint64_t bytes = (uint64_t) bound * pool->unit - pool->least_end;
+        out->bound     = bytes > out->bound ? bytes : out->bound;
+    }
+}
+
+static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struct outcome *out) {
+    struct plan_prob *p     = &pool->prob;
+    struct plan_state state = {.peak = PLAN_NO_CAP, .bound = p->bound, .method = "start"};
+    struct plan_goal goal   = {.seed = s->params.seed, .n_threads = s->params.n_threads > 1 ? s->params.n_threads : 1};
+    int64_t *memory         = berth_scratch_take(&s->scratch, 2 * (size_t) p->n * sizeof *memory);
+    if (memory == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d offsets", p->n);
+    }
+    state.off   = memory;
+    state.spare = memory + p->n;
+    if (s->params.capacity > 0) {
+        goal.enough = (int64_t) ((s->params.capacity < INT64_MAX ? s->params.capacity : INT64_MAX) / pool->unit);
+    }
+    if (p->chunk == 0 && s->params.start != NULL && berth_plan_pool_take(pool, s->params.start, state.off)) {
+        state.peak = prob_peak(p, state.off);
+        if (!p->is_loose || berth_plan_is_valid(p, state.off)) {
+            memcpy(state.spare, state.off, (size_t) p->n * sizeof *state.off);
+        } else {
+            state.peak = PLAN_NO_CAP;
+        }
+    }
+    enum ggml_status status = berth_plan_fast(p, &goal, &state);
+    if (status == GGML_STATUS_SUCCESS && p->chunk > 0) {
+        status = berth_plan_chunked(p, &goal, &state);
+    }
+    if (status == GGML_STATUS_SUCCESS && s->params.budget_us > 0 && !plan_is_done(&state, &goal)) {
+        // Each pool gets its share of what earlier ones left over.
+        int64_t now      = plan_now_us();
+        int64_t left     = s->params.budget_us - s->searched_us;
+        goal.deadline_us = left > INT64_MAX / 2 - now ? INT64_MAX / 2 : now + left / s->n_left;
+        s->watch.state   = &state;
+        s->watch.unit    = pool->unit;
+        goal.watch       = s->watch.ask != NULL ? &s->watch : NULL;
+        status           = left > 0 && !atomic_load(&s->watch.is_over) ? berth_plan_search(p, &goal, &state) : status;
+        s->searched_us += plan_now_us() - now;
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        BERTH_ASSERT_WHOLE(berth_plan_is_valid(p, state.off));
+        berth_plan_pool_apply(pool, state.off, s->offsets);
+        out->method  = state.method;
+        out->n_nodes = state.n_nodes;
+        outcome_lift(out, pool, state.bound);
+    }
+    return status;
+}
+
+// Plans the pool of the items ids[0..n), as one chunk or as several.
+static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool chunk, struct outcome *out, bool *again) {
+    struct plan_pool pool;
+    const struct berth_scratch_mark mark = s->scratch.at;
+
+    *out                    = (struct outcome){.method = "nothing to place"};
+    *again                  = false;
+    enum ggml_status status = berth_plan_pool_init(&pool, s->items, ids, n, &s->traits, s->params.max_chunk, chunk, &s->scratch);
+    if (status != GGML_STATUS_SUCCESS) {
+        goto done;
+    }
+    // One chunk is a special case of several only where padding and fixed places play no part.
+    if (!chunk && s->params.max_chunk > 0 && pool.prob.n > 0 && (pool.least_end > 0 || plan_prob_is_constrained(&pool.prob))) {
+        *again = true;
+        goto done;
+    }
+    status = berth_plan_pool_bound(&pool);
+    if (status != GGML_STATUS_SUCCESS) {
+        goto done;
+    }
+    out->bound      = pool.bound;
+    out->bound_step = pool.bound_step;
+    if (!chunk && s->params.max_chunk > 0 && pool.bound > s->params.max_chunk) {
+        *again = true;
+        goto done;
+    }
+    if (pool.prob.n > 0) {
+        status = pool_plan(s, &pool, out);
+    } else {
+        berth_plan_pool_apply(&pool, NULL, s->offsets);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = pool_peak(&pool, s->offsets, &out->peak, &out->n_peak);
+        *again = !chunk && s->params.max_chunk > 0 && out->peak > s->params.max_chunk;
+    }
+    if (status == GGML_STATUS_SUCCESS && !*again && out->peak > (uint64_t) INT64_MAX) {
+        status = berth_fail(GGML_STATUS_FAILED, "plan: a pool of %d items ends at %llu bytes, more than 2^63 - 1", n,
+            (unsigned long long) out->peak);
+    }
+    if (status == GGML_STATUS_SUCCESS && s->params.start != NULL && !*again) {
+        uint64_t peak;
+        int64_t n_peak;
+        status = pool_peak(&pool, s->params.start, &peak, &n_peak);
+        if (status == GGML_STATUS_SUCCESS && peak < out->peak) {
+            for (int32_t k = 0; k < n; k++) {
+                s->offsets[ids[k]] = s->params.start[ids[k]];
+            }
+            out->peak   = peak;
+            out->n_peak = n_peak;
+            out->method = "start";
+        }
+    }
+done:
+    berth_plan_pool_fini(&pool);
+    berth_scratch_back(&s->scratch, mark);
+    return status;
+}
+
+// Offsets go up to 2^62, as in files: what is planned can be written, read and verified.
+static enum ggml_status offsets_check(const struct solve *s, const int32_t *ids, int32_t n) {
+    for (int32_t k = 0; k < n; k++) {
+        if (s->offsets[ids[k]] > PLAN_SIZE_MAX) {
+            return berth_fail(GGML_STATUS_FAILED, "plan: item %d of %llu bytes would lie at offset %llu, past 2^62", ids[k],
+                (unsigned long long) s->items[ids[k]].size, (unsigned long long) s->offsets[ids[k]]);
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
+    struct outcome out;
+    bool again;
+    enum ggml_status status = pool_try(s, ids, n, false, &out, &again);
+    if (status == GGML_STATUS_SUCCESS && again) {
+        status = pool_try(s, ids, n, true, &out, &again);
+    }
+    if (status == GGML_STATUS_SUCCESS && (out.peak > PLAN_SIZE_MAX || s->params.max_chunk > 0)) {
+        status = offsets_check(s, ids, n);
+    }
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    s->n_left--;
+    struct berth_plan_report *r = &s->report;
+    uint64_t capacity           = s->params.capacity;
+    bool fits                   = capacity == 0 || out.peak <= capacity;
+    if (__builtin_add_overflow(r->peak, out.peak, &r->peak) || __builtin_add_overflow(r->bound, out.bound, &r->bound)) {
+        return berth_fail(GGML_STATUS_FAILED, "plan: the pools together need more than 2^64 - 1 bytes");
+    }
+    // With a capacity one pool that surely does not fit answers the question; else each pool's answer must be sure.
+    bool is_sure = capacity == 0 ? out.peak == out.bound : fits || out.bound > capacity;
+    bool is_no   = !fits && is_sure;
+    bool was_no  = !r->fits && r->proven;
+    r->proven    = is_no || was_no || (r->proven && is_sure);
+    r->fits &= fits;
+    r->n_nodes += out.n_nodes;
+    r->n_peak += out.n_peak;
+    if (out.peak > s->most || s->most == 0) {
+        s->most       = out.peak;
+        r->method     = out.method;
+        r->bound_step = out.bound_step;
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+// ---- all pools ----
+
+// The items' numbers, pool by pool, in scratch. *n_pools: how many.
+static enum ggml_status sort_pools(const struct berth_plan_item *items, int64_t n, bool has_pools, struct berth_scratch *scratch,
+    int32_t **ids, int32_t *n_pools) {
+    *n_pools = 1;
+    *ids     = berth_scratch_take(scratch, (size_t) n * (has_pools ? 2 : 1) * sizeof **ids);
+    if (*ids == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %lld items", (long long) n);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        (*ids)[i] = i;
+    }
+    if (!has_pools) {
+        return GGML_STATUS_SUCCESS;
+    }
+    const struct berth_scratch_mark mark = scratch->at;
+    uint64_t *key                        = berth_scratch_take(scratch, (size_t) n * 2 * sizeof *key);
+    if (key == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %lld items", (long long) n);
+    }
+    for (int32_t i = 0; i < n; i++) {
+        key[i] = (uint32_t) items[i].pool;
+    }
+    berth_plan_sort(key, *ids, key + n, *ids + n, (int32_t) n);
+    for (int32_t i = 1; i < n; i++) {
+        *n_pools += key[i] != key[i - 1];
+    }
+    berth_scratch_back(scratch, mark);
+    return GGML_STATUS_SUCCESS;
+}
+
+static int32_t pool_end(const struct berth_plan_item *items, const int32_t *ids, int32_t from, int64_t n) {
+    int32_t end = from + 1;
+    while (end < n && items[ids[end]].pool == items[ids[from]].pool) {
+        end++;
+    }
+    return end;
+}
+
+// A group that crosses pools would make every plan invalid.
+static enum ggml_status groups_check(const struct berth_plan_item *items, int64_t n) {
+    struct berth_plan_item *copy = berth_malloc((size_t) n * sizeof *copy);
+    uint64_t *off                = berth_calloc((size_t) n, sizeof *off);
+    enum ggml_status status      = GGML_STATUS_ALLOC_FAILED;
+    if (copy == NULL || off == NULL) {
+        berth_fail(status, "plan: out of memory for %lld items", (long long) n);
+        goto done;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        copy[i] = (struct berth_plan_item){.alias = items[i].alias, .pool = items[i].pool};
+    }
+    struct berth_plan_fault fault;
+    status = berth_plan_check(copy, n, NULL, off, &fault);
+    if (status == GGML_STATUS_FAILED) {
+        berth_fail(status, "plan: items %lld and %lld are of alias group %d, but of the pools %d and %d", (long long) fault.i,
+            (long long) fault.j, items[fault.i].alias, items[fault.i].pool, items[fault.j].pool);
+    }
+done:
+    berth_free(off);
+    berth_free(copy);
+    return status;
+}
+
+static enum ggml_status solve_all(struct solve *s) {
+    enum ggml_status status = berth_plan_items_check(s->items, s->n, s->params.max_chunk, &s->traits);
+    if (status != GGML_STATUS_SUCCESS || s->n == 0) {
+        return status;
+    }
+    if (s->traits.has_alias && s->traits.has_pools) {
+        status = groups_check(s->items, s->n);
+    }
+    if (status == GGML_STATUS_SUCCESS && s->params.start != NULL) {
+        struct berth_plan_fault fault = {0};
+        status                        = berth_plan_check(s->items, s->n, &s->params, s->params.start, &fault);
+        if (status == GGML_STATUS_FAILED) {
+            berth_fail(status, "plan: the starting plan is invalid at item %lld (other item %lld, fault %d)", (long long) fault.i,
+                (long long) fault.j, (int) fault.kind);
+        }
+    }
+    int32_t *ids = NULL;
+    if (status == GGML_STATUS_SUCCESS) {
+        status = sort_pools(s->items, s->n, s->traits.has_pools, &s->scratch, &ids, &s->n_left);
+    }
+    for (int32_t from = 0; status == GGML_STATUS_SUCCESS && from < s->n;) {
+        int32_t end = pool_end(s->items, ids, from, s->n);
+        status      = pool_solve(s, ids + from, end - from);
+        from        = end;
+    }
+    return status;
+}
+
+enum ggml_status berth_plan_solve_watched(const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params,
+    berth_plan_watch_t watch, void *user, uint64_t *offsets, struct berth_plan_report *report) {
+    if (n > 0 && offsets == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "plan: no room for the offsets of %lld items", (long long) n);
+    }
+    // Two looks at the clock take as long as planning a few items.
+    const bool is_timed = n > FEW_ITEMS || (params != NULL && params->budget_us > 0);
+    struct solve s; // with its scratch too large to be cleared
+    s.items       = items;
+    s.n           = n;
+    s.params      = params != NULL ? *params : (struct berth_plan_params){0};
+    s.offsets     = offsets;
+    s.report      = (struct berth_plan_report){.proven = true, .fits = true, .method = "nothing to place"};
+    s.start_us    = is_timed ? ggml_time_us() : 0;
+    s.searched_us = 0;
+    s.most        = 0;
+    s.n_left      = 0;
+    s.watch       = (struct plan_watch){.ask = watch, .user = user, .lock = ATOMIC_FLAG_INIT};
+    berth_scratch_init(&s.scratch);
+    enum ggml_status status = solve_all(&s);
+    berth_scratch_fini(&s.scratch);
+    if (status == GGML_STATUS_SUCCESS) {
+        BERTH_ASSERT_WHOLE(berth_plan_check(items, n, params, offsets, NULL) != GGML_STATUS_FAILED);
+        s.report.gap     = s.report.bound > 0 ? (double) s.report.peak / (double) s.report.bound - 1 : 0;
+        s.report.time_us = is_timed ? ggml_time_us() - s.start_us : 0;
+        if (report != NULL) {
+            *report = s.report;
+        }
+    }
+    return status;
+}
+
+enum ggml_status berth_plan_solve(const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params,
+    uint64_t *offsets, struct berth_plan_report *report) {
+    return berth_plan_solve_watched(items, n, params, NULL, NULL, offsets, report);
+}
+
+enum ggml_status berth_plan_bound(
+    const struct berth_plan_item *items, int64_t n, const struct berth_plan_params *params, uint64_t *bound, int64_t *step) {
+    uint64_t max_chunk = params != NULL ? params->max_chunk : 0;
+    struct plan_traits traits;
+    enum ggml_status status = berth_plan_items_check(items, n, max_chunk, &traits);
+    int32_t *ids            = NULL;
+    int32_t n_pools;
+    uint64_t sum  = 0;
+    uint64_t most = 0;
+    int64_t at    = 0;
+    struct berth_scratch scratch;
+    berth_scratch_init(&scratch);
+    if (status == GGML_STATUS_SUCCESS && n > 0) {
+        status = sort_pools(items, n, traits.has_pools, &scratch, &ids, &n_pools);
+    }
+    for (int32_t from = 0; status == GGML_STATUS_SUCCESS && from < n;) {
+        const struct berth_scratch_mark mark = scratch.at;
+        int32_t end                          = pool_end(items, ids, from, n);
+        struct plan_pool pool;
+        status = berth_plan_pool_init(&pool, items, ids + from, end - from, &traits, max_chunk, max_chunk > 0, &scratch);
+        if (status == GGML_STATUS_SUCCESS) {
+            status = berth_plan_pool_bound(&pool);
+            if (status == GGML_STATUS_SUCCESS && __builtin_add_overflow(sum, pool.bound, &sum)) {
+                status = berth_fail(GGML_STATUS_FAILED, "plan: the pools together need more than 2^64 - 1 bytes");
+            }
+            if (pool.bound > most) {
+                most = pool.bound;
+                at   = pool.bound_step;
+            }
+            berth_plan_pool_fini(&pool);
+        }
+        berth_scratch_back(&scratch, mark);
+        from = end;
+    }
+    berth_scratch_fini(&scratch);
+    if (status == GGML_STATUS_SUCCESS && bound != NULL) {
+        *bound = sum;
+    }
+    if (status == GGML_STATUS_SUCCESS && step != NULL) {
+        *step = at;
+    }
+    return status;
+}

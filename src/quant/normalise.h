@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+// normalise.h: a superblock made ready for a search.
+// Elements are scaled by a power of two so that the largest is in [1, 2), weights so that their mean is 1: squares neither
+// overflow nor vanish, whatever the row. A scale found in the frame becomes a half outside it; round_half says which, and what it
+// is worth. In the frame: |x| < 2, w > 0, nothing is NaN or infinite.
+#pragma once
+
+#include "quant/blocks.h"
+#include "quant/half.h"
+#include "quant/vec.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+struct frame {
+    _Alignas(16) float x[QK_K];
+    _Alignas(16) float w[QK_K];
+    double outer; // what 1 in the frame is outside
+    float amax;   // largest |x|: in [1, 2), or 0 for a block of zeros
+    bool uneven;  // weights differ
+    bool hard;    // few elements make up most of the weights or squares, or most have one sign: searches have to look further
+};
+
+#define BERTH_HALF_NAN 0x7e00u
+#define BERTH_HALF_MAX 65504.0f
+
+static inline bool berth_is_finite(const float *x, int n) {
+    bool finite = true;
+    for (int i = 0; i < n; i++) {
+        finite &= isfinite(x[i]) != 0;
+    }
+    return finite;
+}
+
+// A block of NaN throughout: zeros but for d.
+static inline void berth_block_nan(void *block, size_t size, uint16_t *d) {
+    memset(block, 0, size);
+    *d = BERTH_HALF_NAN;
+}
+
+// Sets uneven too. Were all alike, sum(v)^2 would be n * sum(v^2): squares of normal rows come to a third of that, weights of one
+// magnitude to more. Elements of one sign leave half of a grid unused.
+static inline bool frame_is_hard(struct frame *f, int n) {
+    v4f sum = v4_all(0.0f), power = sum, power2 = sum, weight2 = sum;
+    for (int i = 0; i < n; i += 4) {
+        const v4f x  = v4_load(f->x + i);
+        const v4f w  = v4_load(f->w + i);
+        const v4f xx = x * x;
+        sum += x;
+        power += xx;
+        power2 += xx * xx;
+        weight2 += w * w;
+    }
+    const float count = (float) n;
+    const float all   = v4_sum(sum);
+    const float p     = v4_sum(power);
+    f->uneven         = v4_sum(weight2) > 1.001f * count; // their mean is 1
+    return count < 0.25f * v4_sum(weight2) || p * p < 0.2f * count * v4_sum(power2) || all * all > 0.3f * count * p;
+}
+
+static inline void frame_weights(struct frame *f, const float *w, int n) {
+    double total = 0.0;
+    for (int i = 0; i < n; i++) {
+        f->w[i] = 1.0f;
+        total += w[i] > 0.0f && isfinite(w[i]) ? w[i] : 0.0f;
+    }
+    for (int i = 0; i < n && total > 0.0; i++) {
+        const double wi = w[i] > 0.0f && isfinite(w[i]) ? w[i] / total * n : 0.0;
+        f->w[i]         = wi > 1e-12 ? (float) wi : 1e-12f;
+    }
+}
+
+// False: some element is not finite. w: NULL or n weights; what is no positive number counts as next to nothing. n: a multiple
+// of 4.
+static inline bool frame_init(struct frame *f, const float *x, const float *w, int n) {
+    float lo, hi;
+    if (!v4_range(x, n, &lo, &hi) || !isfinite(lo) || !isfinite(hi)) {
+        return false;
+    }
+    const float amax = hi > -lo ? fabsf(hi) : fabsf(lo);
+    int exponent     = 0;
+    (void) frexpf(amax, &exponent);
+    exponent           = amax > 0.0f ? exponent - 1 : 0;
+    f->outer           = ldexp(1.0, exponent);
+    const double inner = ldexp(1.0, -exponent);
+    const bool simple  = exponent > -120 && exponent < 120; // a float has the factor
+    for (int i = 0; i < n && simple; i += 4) {
+        v4_store(f->x + i, v4_load(x + i) * v4_all((float) inner));
+    }
+    for (int i = 0; i < n && !simple; i++) {
+        f->x[i] = (float) (x[i] * inner);
+    }
+    if (w == NULL) {
+        for (int i = 0; i < n; i += 4) {
+            v4_store(f->w + i, v4_all(1.0f));
+        }
+    } else {
+        frame_weights(f, w, n);
+    }
+    f->amax = (float) (amax * inner);
+    f->hard = frame_is_hard(f, n);
+    return true;
+}
+
+// The half nearest to v of the frame, never infinite; its value in the frame goes to *v.
+static inline uint16_t frame_round_half(const struct frame *f, float *v) {
+    const double out  = *v * f->outer;
+    const float kept  = out > BERTH_HALF_MAX ? BERTH_HALF_MAX : out < -BERTH_HALF_MAX ? -BERTH_HALF_MAX : (float) out;
+    const uint16_t h  = berth_float_to_half(kept);
+    const double back = berth_half_to_float(h) / f->outer;
+    *v                = back > 1e30 ? 1e30f : back < -1e30 ? -1e30f : (float) back; // beyond: the outer value is nothing anyway
+    return h;
+}
+
+// By how much scales have to grow so that products keep their size. Least squares leave levels y a little too small: what they
+// cannot follow is missing from every product with the like of x. xx / xy mends that for the product with x itself, at the price
+// of the error's own share of the square. Levels stay those of the smaller scale: rounding anew would make them small again.
+// part: how much of it is taken, all but where the price is too high; half of that where weights say what counts. xx, xy: sums of
+// w x x and w x y.
+static inline float frame_growth(const struct frame *f, float xx, float xy, float part) {
+    const float most   = 0.2f;
+    const float growth = xy > 0.5f * xx ? part * (xx / xy - 1.0f) : 0.0f;
+    return 1.0f + (f->uneven ? 0.5f : 1.0f) * (growth < most ? growth : most);
+}
