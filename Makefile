@@ -2,7 +2,7 @@
 # SKIP='ops' leaves tests of a label out of `make test`.
 # Every target that needs packages installs what is missing from Debian's, as root or with sudo, once.
 
-.PHONY: run test build build-all install test-long conformance client bench check format clean setup help
+.PHONY: run test build build-all cuda install test-long conformance client bench check format clean setup help
 
 PRESET  ?= release
 PREFIX  ?= /usr/local
@@ -12,6 +12,7 @@ help:
 	@echo "make run          build, then let the shipped model tell a tale"
 	@echo "make test         build and run the tests"
 	@echo "make build        libraries into build/lib, programs into build/bin"
+	@echo "make cuda         the CUDA backend's library too (needs nvcc)"
 	@echo "make install      install below PREFIX ($(PREFIX)), DESTDIR is respected"
 	@echo "make conformance  compare with the reference libraries (needs npm)"
 	@echo "make client       run llama.cpp's own binaries on Berth (needs npm)"
@@ -39,6 +40,9 @@ build: setup
 build-all: setup
 	@$(MAKE) --no-print-directory $(DIR)/build.ninja
 	@cmake --build $(DIR)
+
+cuda: build
+	@cmake --build $(DIR) --target ggml-cuda
 
 test: build-all
 	@ctest --test-dir $(DIR) -j2 --output-on-failure --label-exclude 'long|conformance$(if $(SKIP),|$(SKIP))'

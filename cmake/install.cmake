@@ -8,8 +8,12 @@ install(TARGETS berth RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES models/tales-q8_0.gguf DESTINATION ${CMAKE_INSTALL_DATADIR}/berth/models)
 install(FILES ${PROJECT_BINARY_DIR}/berth.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL) # none where the program cannot run
 install(FILES tools/completion/berth.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME berth)
-# Not the header of a library that is not built.
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "ggml-cuda.h" EXCLUDE)
+# The CUDA backend, where it has been built: `make cuda`. Programs load it; none links it.
+if(TARGET ggml-cuda)
+    install(FILES $<TARGET_FILE:ggml-cuda> DESTINATION ${CMAKE_INSTALL_LIBDIR} OPTIONAL)
+    install(FILES include/ggml-cuda.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+endif()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ggml)
 install(EXPORT ggml-targets NAMESPACE ggml:: DESTINATION ${package_dir})

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MIT
+// backend.c: a stream of one caller on a device. Everything is asynchronous and in order; synchronize waits and tells what
+// failed. The arena for work memory is sized when a graph is optimised, which schedulers do while they reserve, or first
+// computed.
+
+#include "cuda/backend.h"
+
+#include "backend/backend.h"
+
+#include "ggml-cuda.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#pragma weak berth_backend_fail
+
+static ggml_guid cuda_guid = {0xb1, 0x27, 0x3e, 0x5c, 0x90, 0x44, 0x4f, 0x0e, 0x8d, 0x1b, 0x62, 0x65, 0x72, 0x74, 0x68, 0x02};
+
+static const char *backend_name(ggml_backend_t backend) {
+    return ((struct cuda_backend *) backend->context)->dev->name;
+}
+
+static void backend_free(ggml_backend_t backend) {
+    struct cuda_backend *b       = backend->context;
+    const struct cuda_driver *cu = b->dev->cu;
+    const bool is_there          = !atomic_load(&b->dev->is_lost) && cuda_device_enter(b->dev) == GGML_STATUS_SUCCESS;
+    if (is_there && b->stream != NULL) {
+        cu->StreamSynchronize(b->stream);
+    }
+    for (int i = 0; i < CUDA_MAX_PLANS; i++) {
+        cuda_plan_fini(b, &b->plans[i]);
+    }
+    if (is_there) {
+        cuda_memory_give_back(b->dev, b->arena);
+        if (b->event != NULL) {
+            cu->EventDestroy(b->event);
+        }
+        if (b->stream != NULL) {
+            cu->StreamDestroy(b->stream);
+        }
+    }
+    cuda_free(b);
+    cuda_free(backend);
+}
+
+// A call that returns nothing has failed: the next synchronize or compute of this backend says so.
+static void keep_failure(ggml_backend_t backend, CUresult rc, const char *what, size_t size) {
+    struct cuda_backend *b = backend->context;
+    cuda_fail(b->dev, rc, "%s of %zu bytes", what, size);
+    if (berth_backend_fail != NULL) {
+        berth_backend_fail(backend, "%s: %s of %zu bytes failed", b->dev->name, what, size);
+    } else {
+        cuda_device_keep(b->dev);
+    }
+}
+
+static bool enter(struct cuda_backend *b) {
+    if (cuda_device_enter(b->dev) == GGML_STATUS_SUCCESS) {
+        return true;
+    }
+    cuda_device_keep(b->dev);
+    return false;
+}
+
+static void set_async(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
+    struct cuda_backend *b = backend->context;
+    if (enter(b)) {
+        const CUresult rc = b->dev->cu->MemcpyHtoDAsync(cuda_ptr(tensor->data) + offset, data, size, b->stream);
+        if (rc != CUDA_SUCCESS) {
+            keep_failure(backend, rc, "copy to the device", size);
+        }
+    }
+}
+
+static void get_async(ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
+    struct cuda_backend *b = backend->context;
+    if (enter(b)) {
+        const CUresult rc = b->dev->cu->MemcpyDtoHAsync(data, cuda_ptr(tensor->data) + offset, size, b->stream);
+        if (rc != CUDA_SUCCESS) {
+            keep_failure(backend, rc, "copy from the device", size);
+        }
+    }
+}
+
+static void set_2d_async(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size,
+    size_t n_copies, size_t stride_tensor, size_t stride_data) {
+    struct cuda_backend *b   = backend->context;
+    const CUDA_MEMCPY2D copy = {.src_type = CU_MEMORYTYPE_HOST,
+        .src_host                         = data,
+        .src_pitch                        = stride_data,
+        .dst_type                         = CU_MEMORYTYPE_DEVICE,
+        .dst_device                       = cuda_ptr(tensor->data) + offset,
+        .dst_pitch                        = stride_tensor,
+        .width                            = size,
+        .height                           = n_copies};
+    if (enter(b)) {
+        const CUresult rc = b->dev->cu->Memcpy2DAsync(&copy, b->stream);
+        if (rc != CUDA_SUCCESS) {
+            keep_failure(backend, rc, "copy to the device", size * n_copies);
+        }
+    }
+}
+
+static void get_2d_async(ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size,
+    size_t n_copies, size_t stride_tensor, size_t stride_data) {
+    struct cuda_backend *b   = backend->context;
+    const CUDA_MEMCPY2D copy = {.src_type = CU_MEMORYTYPE_DEVICE,
+        .src_device                       = cuda_ptr(tensor->data) + offset,
+        .src_pitch                        = stride_tensor,
+        .dst_type                         = CU_MEMORYTYPE_HOST,
+        .dst_host                         = data,
+        .dst_pitch                        = stride_data,
+        .width                            = size,
+        .height                           = n_copies};
+    if (enter(b)) {
+        const CUresult rc = b->dev->cu->Memcpy2DAsync(&copy, b->stream);
+        if (rc != CUDA_SUCCESS) {
+            keep_failure(backend, rc, "copy from the device", size * n_copies);
+        }
+    }
+}
+
+static ggml_backend_buffer_t memory_of(const struct ggml_tensor *t) {
+    return t->view_src != NULL ? t->view_src->buffer : t->buffer;
+}
+
+// On the source's stream, so that it comes after what makes the source; the other backend's stream waits for it.
+static bool copy_async(
+    ggml_backend_t backend_src, ggml_backend_t backend_dst, const struct ggml_tensor *src, struct ggml_tensor *dst) {
+    if (!ggml_backend_is_cuda(backend_src) || !ggml_backend_is_cuda(backend_dst)) {
+        return false;
+    }
+    struct cuda_backend *from = backend_src->context, *to = backend_dst->context;
+    const size_t size = ggml_nbytes(src);
+    if (cuda_buffer_device(memory_of(src)) != from->dev || cuda_buffer_device(memory_of(dst)) != to->dev ||
+        ggml_nbytes(dst) != size || cuda_device_enter(to->dev) != GGML_STATUS_SUCCESS ||
+        cuda_device_enter(from->dev) != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+    const struct cuda_driver *cu = from->dev->cu;
+    CUresult rc = from->dev == to->dev ? cu->MemcpyDtoDAsync(cuda_ptr(dst->data), cuda_ptr(src->data), size, from->stream)
+                                       : cu->MemcpyPeerAsync(cuda_ptr(dst->data), to->dev->ctx, cuda_ptr(src->data),
+                                             from->dev->ctx, size, from->stream);
+    if (rc == CUDA_SUCCESS && backend_src != backend_dst) {
+        rc = cu->EventRecord(from->event, from->stream);
+        if (rc == CUDA_SUCCESS) {
+            rc = cuda_device_enter(to->dev) == GGML_STATUS_SUCCESS ? cu->StreamWaitEvent(to->stream, from->event, 0)
+                                                                   : CUDA_ERROR_INVALID_VALUE;
+        }
+    }
+    if (rc != CUDA_SUCCESS) {
+        keep_failure(backend_src, rc, "copy between backends", size);
+        return false;
+    }
+    return true;
+}
+
+static void synchronize(ggml_backend_t backend) {
+    struct cuda_backend *b = backend->context;
+    if (enter(b)) {
+        const CUresult rc = b->dev->cu->StreamSynchronize(b->stream);
+        if (rc != CUDA_SUCCESS) {
+            keep_failure(backend, rc, "waiting for the device, after a graph", 0);
+        }
+    }
+}
+
+static enum ggml_status graph_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
+    return cuda_compute(backend->context, graph);
+}
+
+static void event_record(ggml_backend_t backend, ggml_backend_event_t event) {
+    struct cuda_backend *b = backend->context;
+    if (enter(b)) {
+        const CUresult rc = b->dev->cu->EventRecord(event->context, b->stream);
+        if (rc != CUDA_SUCCESS) {
+            keep_failure(backend, rc, "recording an event", 0);
+        }
+    }
+}
+
+static void event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
+    struct cuda_backend *b = backend->context;
+    if (event->device->iface.event_new != cuda_event_new) { // another kind of device's: the host waits for it
+        event->device->iface.event_synchronize(event->device, event);
+    } else if (enter(b)) {
+        const CUresult rc = b->dev->cu->StreamWaitEvent(b->stream, event->context, 0);
+        if (rc != CUDA_SUCCESS) {
+            keep_failure(backend, rc, "waiting for an event", 0);
+        }
+    }
+}
+
+// Schedulers call it while they reserve and before they allocate: the arena gets its size here, and if it cannot be had, the
+// allocation that follows is refused.
+static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params) {
+    struct cuda_backend *b = backend->context;
+    (void) params;
+    const size_t size = cuda_graph_work_size(b, graph);
+    if (size <= b->arena_size || atomic_load(&b->dev->is_lost) || cuda_device_enter(b->dev) != GGML_STATUS_SUCCESS) {
+        return;
+    }
+    if (!cuda_arena_grow(b, size)) {
+        pthread_mutex_lock(&b->dev->lock);
+        snprintf(b->dev->arena_text, sizeof b->dev->arena_text,
+            "%s: %zu bytes of work memory for a graph of %d nodes are not to be had", b->dev->name, size, graph->n_nodes);
+        pthread_mutex_unlock(&b->dev->lock);
+    }
+}
+
+static const struct ggml_backend_i backend_iface = {
+    .get_name            = backend_name,
+    .free                = backend_free,
+    .set_tensor_async    = set_async,
+    .get_tensor_async    = get_async,
+    .set_tensor_2d_async = set_2d_async,
+    .get_tensor_2d_async = get_2d_async,
+    .cpy_tensor_async    = copy_async,
+    .synchronize         = synchronize,
+    .graph_compute       = graph_compute,
+    .event_record        = event_record,
+    .event_wait          = event_wait,
+    .graph_optimize      = graph_optimize,
+};
+
+static bool is_set(const char *name) {
+    const char *value = getenv(name);
+    return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
+}
+
+ggml_backend_t cuda_backend_new(struct cuda_device *dev) {
+    if (cuda_device_enter(dev) != GGML_STATUS_SUCCESS) {
+        return NULL;
+    }
+    struct cuda_backend *b = cuda_calloc(1, sizeof *b);
+    ggml_backend_t backend = cuda_calloc(1, sizeof *backend);
+    if (b == NULL || backend == NULL) {
+        cuda_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a backend", dev->name);
+        cuda_free(b);
+        cuda_free(backend);
+        return NULL;
+    }
+    b->dev       = dev;
+    b->no_graphs = is_set("GGML_CUDA_DISABLE_GRAPHS");
+    b->no_fusion = is_set("GGML_CUDA_DISABLE_FUSION");
+    *backend     = (struct ggml_backend){.guid = &cuda_guid, .iface = backend_iface, .device = &dev->ggml, .context = b};
+    CUresult rc  = dev->cu->StreamCreate(&b->stream, CU_STREAM_NON_BLOCKING);
+    if (rc == CUDA_SUCCESS) {
+        rc = dev->cu->EventCreate(&b->event, CU_EVENT_DISABLE_TIMING);
+    }
+    if (rc != CUDA_SUCCESS) {
+        cuda_fail(dev, rc, "a stream");
+        backend_free(backend);
+        return NULL;
+    }
+    return backend;
+}
+
+bool ggml_backend_is_cuda(ggml_backend_t backend) {
+    return backend != NULL && backend->guid == &cuda_guid;
+}
+
+// ---- what was made of the last graph ----
+
+size_t cuda_backend_explain(ggml_backend_t backend, char *buf, size_t size) {
+    if (!ggml_backend_is_cuda(backend) || buf == NULL || size == 0) {
+        return 0;
+    }
+    const struct cuda_backend *b = backend->context;
+    const struct cuda_plan *last = &b->plans[0];
+    for (int i = 1; i < CUDA_MAX_PLANS; i++) {
+        last = b->plans[i].last_used > last->last_used ? &b->plans[i] : last;
+    }
+    size_t n = 0;
+    buf[0]   = '\0';
+    for (const struct cuda_fusion *const *f = cuda_fusions(); *f != NULL; f++) {
+        int count = 0;
+        for (int i = 0; i < last->n_steps; i++) {
+            count += last->steps[i].fusion == *f;
+        }
+        if (count > 0 && n < size) {
+            n += (size_t) snprintf(buf + n, size - n, "%s %d\n", (*f)->name, count);
+        }
+    }
+    return n < size ? n : size - 1;
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// backend.h: one stream of work on a device, with its arena and the graphs it has captured.
+#pragma once
+
+#include "cuda/device.h"
+
+#include "core/graph.h"
+
+// ---- the plan of a graph: what is launched, in order (plan.c) ----
+
+// One step: a node by its row, or several by a fusion.
+struct cuda_step {
+    int i_node;
+    int n_nodes;
+    const struct cuda_op_row *row;    // NULL with a fusion
+    const struct cuda_fusion *fusion; // NULL with a row
+};
+
+// All that a launch depends on, of one tensor.
+struct cuda_seen {
+    void *data;
+    int64_t ne[GGML_MAX_DIMS];
+    size_t nb[GGML_MAX_DIMS];
+    int32_t op_params[GGML_MAX_OP_PARAMS / sizeof(int32_t)];
+    int32_t op, type, flags, n_src;
+};
+
+struct cuda_plan {
+    uint64_t uid;           // of the graph, 0: none
+    struct cuda_seen *seen; // [n_seen]: the nodes, each followed by its sources
+    size_t n_seen, seen_cap;
+    struct cuda_step *steps; // [n_steps]
+    int n_steps, steps_cap;
+    size_t work_size; // the most that a step wants
+    uint64_t n_runs;
+    uint64_t last_used;
+    CUgraphExec exec; // NULL: not captured
+};
+
+#define CUDA_MAX_PLANS 16 // graphs that a backend knows at a time; the one unused for longest makes room
+
+struct cuda_backend {
+    struct cuda_device *dev;
+    CUstream stream;
+    CUevent event; // for copies between backends
+    void *arena;
+    size_t arena_size;
+    struct cuda_plan plans[CUDA_MAX_PLANS];
+    uint64_t clock; // counts computes
+    uint64_t n_captured, n_replayed, n_updated, n_launched;
+    bool no_graphs, no_fusion;
+};
+
+// Finds or makes the plan of a graph. NULL: out of memory, or an op that is not supported; the last error says so.
+// *is_known: the graph is the same as when the plan was made, to the address.
+struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph *graph, bool *is_known) BERTH_MUST_USE;
+void cuda_plan_fini(struct cuda_backend *b, struct cuda_plan *plan);
+// Room for the largest step. False: it cannot be had.
+bool cuda_arena_grow(struct cuda_backend *b, size_t size) BERTH_MUST_USE;
+// Largest work_size of the graph's nodes.
+size_t cuda_graph_work_size(const struct cuda_backend *b, const struct ggml_cgraph *graph);
+
+enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *graph) BERTH_MUST_USE;
+
+// The fusions of the last graph computed and how often each, a line each, into buf: for `berth explain`. Returns its length.
+size_t cuda_backend_explain(ggml_backend_t backend, char *buf, size_t size);
+extern const char cuda_archs[]; // "800,860,890,900"; made by the build

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT
+// buffer.c: device memory as ggml's buffers: one cuMemAlloc each, nothing pooled. Calls that wait use the device's own stream,
+// and wait for their own copy alone. What cannot be reported (set and get return nothing) fails the next compute of the device.
+
+#include "cuda/device.h"
+
+#include <string.h>
+
+#define ALIGNMENT 128
+
+struct buffer {
+    struct cuda_device *dev;
+    void *base;
+    void *registered; // host memory that is mapped here, NULL: the memory is the device's
+};
+
+// ---- memory ----
+
+void *cuda_memory_take(struct cuda_device *dev, size_t size, const char *what) {
+    CUdeviceptr p     = 0;
+    const CUresult rc = dev->cu->MemAlloc(&p, size);
+    atomic_fetch_add(&dev->n_allocs, 1);
+    if (rc == CUDA_SUCCESS) {
+        return (void *) (uintptr_t) p;
+    }
+    size_t n_free = 0, n_total = 0;
+    if (dev->cu->MemGetInfo(&n_free, &n_total) != CUDA_SUCCESS) {
+        n_free = n_total = 0;
+    }
+    cuda_fail(dev, rc, "%zu bytes for %s, %zu of %zu free", size, what, n_free, n_total);
+    return NULL;
+}
+
+void cuda_memory_give_back(struct cuda_device *dev, void *p) {
+    if (p == NULL || atomic_load(&dev->is_lost)) { // a lost device has given back all of it
+        return;
+    }
+    const CUresult rc = dev->cu->MemFree(cuda_ptr(p));
+    if (rc != CUDA_SUCCESS) {
+        cuda_fail(dev, rc, "giving memory back");
+    }
+}
+
+// ---- buffers ----
+
+static void buffer_free(ggml_backend_buffer_t buffer) {
+    struct buffer *b = buffer->context;
+    if (!atomic_load(&b->dev->is_lost) && cuda_device_enter(b->dev) == GGML_STATUS_SUCCESS) {
+        if (b->registered != NULL) {
+            b->dev->cu->MemHostUnregister(b->registered);
+        } else {
+            cuda_memory_give_back(b->dev, b->base);
+        }
+    }
+    cuda_free(b);
+}
+
+static void *buffer_base(ggml_backend_buffer_t buffer) {
+    return ((struct buffer *) buffer->context)->base;
+}
+
+// Waits for what was put on the device's stream, if rc says that it is there.
+static enum ggml_status finish(struct cuda_device *dev, CUresult rc, const char *what, size_t size) {
+    if (rc == CUDA_SUCCESS) {
+        rc = dev->cu->StreamSynchronize(dev->stream);
+    }
+    if (rc == CUDA_SUCCESS) {
+        return GGML_STATUS_SUCCESS;
+    }
+    cuda_device_keep(dev);
+    return cuda_fail(dev, rc, "%s of %zu bytes", what, size);
+}
+
+// Like cuda_device_enter, for calls that return nothing.
+static bool enter(struct cuda_device *dev) {
+    if (cuda_device_enter(dev) == GGML_STATUS_SUCCESS) {
+        return true;
+    }
+    cuda_device_keep(dev);
+    return false;
+}
+
+static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
+    struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
+    if (enter(dev)) {
+        finish(
+            dev, dev->cu->MemcpyHtoDAsync(cuda_ptr(tensor->data) + offset, data, size, dev->stream), "copy to the device", size);
+    }
+}
+
+static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
+    struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
+    if (enter(dev)) {
+        finish(dev, dev->cu->MemcpyDtoHAsync(data, cuda_ptr(tensor->data) + offset, size, dev->stream), "copy from the device",
+            size);
+    }
+}
+
+static void buffer_memset(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size) {
+    struct cuda_device *dev = ((struct buffer *) buffer->context)->dev;
+    if (enter(dev)) {
+        finish(dev, dev->cu->MemsetD8Async(cuda_ptr(tensor->data) + offset, value, size, dev->stream), "set", size);
+    }
+}
+
+static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
+    const struct buffer *b  = buffer->context;
+    struct cuda_device *dev = b->dev;
+    if (buffer->size > 0 && enter(dev)) {
+        finish(dev, dev->cu->MemsetD8Async(cuda_ptr(b->base), value, buffer->size, dev->stream), "set", buffer->size);
+    }
+}
+
+static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size,
+    size_t n_copies, size_t stride_tensor, size_t stride_data) {
+    struct cuda_device *dev  = ((struct buffer *) buffer->context)->dev;
+    const CUDA_MEMCPY2D copy = {.src_type = CU_MEMORYTYPE_HOST,
+        .src_host                         = data,
+        .src_pitch                        = stride_data,
+        .dst_type                         = CU_MEMORYTYPE_DEVICE,
+        .dst_device                       = cuda_ptr(tensor->data) + offset,
+        .dst_pitch                        = stride_tensor,
+        .width                            = size,
+        .height                           = n_copies};
+    if (enter(dev)) {
+        finish(dev, dev->cu->Memcpy2DAsync(&copy, dev->stream), "copy to the device", size * n_copies);
+    }
+}
+
+static void buffer_get_2d(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size,
+    size_t n_copies, size_t stride_tensor, size_t stride_data) {
+    struct cuda_device *dev  = ((struct buffer *) buffer->context)->dev;
+    const CUDA_MEMCPY2D copy = {.src_type = CU_MEMORYTYPE_DEVICE,
+        .src_device                       = cuda_ptr(tensor->data) + offset,
+        .src_pitch                        = stride_tensor,
+        .dst_type                         = CU_MEMORYTYPE_HOST,
+        .dst_host                         = data,
+        .dst_pitch                        = stride_data,
+        .width                            = size,
+        .height                           = n_copies};
+    if (enter(dev)) {
+        finish(dev, dev->cu->Memcpy2DAsync(&copy, dev->stream), "copy from the device", size * n_copies);
+    }
+}
+
+static bool buffer_copy(ggml_backend_buffer_t buffer, const struct ggml_tensor *src, struct ggml_tensor *dst) {
+    const ggml_backend_buffer_t from_buffer = src->view_src != NULL ? src->view_src->buffer : src->buffer;
+    struct cuda_device *to = ((struct buffer *) buffer->context)->dev, *from = cuda_buffer_device(from_buffer);
+    const size_t size = ggml_nbytes(src);
+    if (from == NULL || !ggml_is_contiguous(src) || !ggml_is_contiguous(dst) || ggml_nbytes(dst) != size ||
+        cuda_device_enter(from) != GGML_STATUS_SUCCESS || cuda_device_enter(to) != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+    const CUresult rc =
+        from == to ? to->cu->MemcpyDtoDAsync(cuda_ptr(dst->data), cuda_ptr(src->data), size, to->stream)
+                   : to->cu->MemcpyPeerAsync(cuda_ptr(dst->data), to->ctx, cuda_ptr(src->data), from->ctx, size, to->stream);
+    return finish(to, rc, "copy", size) == GGML_STATUS_SUCCESS;
+}
+
+static const struct ggml_backend_buffer_i buffer_iface = {
+    .free_buffer   = buffer_free,
+    .get_base      = buffer_base,
+    .memset_tensor = buffer_memset,
+    .set_tensor    = buffer_set,
+    .get_tensor    = buffer_get,
+    .set_tensor_2d = buffer_set_2d,
+    .get_tensor_2d = buffer_get_2d,
+    .cpy_tensor    = buffer_copy,
+    .clear         = buffer_clear,
+};
+
+struct cuda_device *cuda_buffer_device(ggml_backend_buffer_t buffer) {
+    return buffer != NULL && buffer->iface.get_base == buffer_base ? ((struct buffer *) buffer->context)->dev : NULL;
+}
+
+// The memory at base, which is the device's or registered host memory, becomes the buffer's unless NULL is returned.
+static ggml_backend_buffer_t wrap(struct cuda_device *dev, void *base, void *registered, size_t size) {
+    struct buffer *b = cuda_calloc(1, sizeof *b);
+    if (b == NULL) {
+        cuda_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a buffer", dev->name);
+        return NULL;
+    }
+    *b                           = (struct buffer){.dev = dev, .base = base, .registered = registered};
+    ggml_backend_buffer_t buffer = ggml_backend_buffer_init(&dev->buft, buffer_iface, b, size);
+    if (buffer == NULL) {
+        cuda_free(b);
+    }
+    return buffer;
+}
+
+ggml_backend_buffer_t cuda_buffer_from_host(struct cuda_device *dev, void *ptr, size_t size) {
+    if (ptr == NULL || size == 0 || cuda_device_enter(dev) != GGML_STATUS_SUCCESS) {
+        return NULL;
+    }
+    CUresult rc = dev->cu->MemHostRegister(ptr, size, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (rc != CUDA_SUCCESS) {
+        cuda_fail(dev, rc, "registering %zu bytes of host memory", size);
+        return NULL;
+    }
+    CUdeviceptr p                = 0;
+    rc                           = dev->cu->MemHostGetDevicePointer(&p, ptr, 0);
+    ggml_backend_buffer_t buffer = rc == CUDA_SUCCESS ? wrap(dev, (void *) (uintptr_t) p, ptr, size) : NULL;
+    if (buffer == NULL) {
+        if (rc != CUDA_SUCCESS) {
+            cuda_fail(dev, rc, "the device's address of host memory");
+        }
+        dev->cu->MemHostUnregister(ptr);
+    }
+    return buffer;
+}
+
+// ---- the buffer type ----
+
+static const char *buft_name(ggml_backend_buffer_type_t buft) {
+    return ((struct cuda_device *) buft->context)->name;
+}
+
+static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
+    struct cuda_device *dev = buft->context;
+    if (cuda_device_enter(dev) != GGML_STATUS_SUCCESS) {
+        return NULL;
+    }
+    // The arena of a graph that is being reserved could not be had: this is the one place that can say so.
+    char why[sizeof dev->arena_text];
+    pthread_mutex_lock(&dev->lock);
+    memcpy(why, dev->arena_text, sizeof why);
+    dev->arena_text[0] = '\0';
+    pthread_mutex_unlock(&dev->lock);
+    if (why[0] != '\0') {
+        cuda_error(GGML_STATUS_ALLOC_FAILED, "%s", why);
+        return NULL;
+    }
+    void *base = cuda_memory_take(dev, size > 0 ? size : 1, "a buffer");
+    if (base == NULL) {
+        return NULL;
+    }
+    ggml_backend_buffer_t buffer = wrap(dev, base, NULL, size);
+    if (buffer == NULL) {
+        cuda_memory_give_back(dev, base);
+    }
+    return buffer;
+}
+
+static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
+    (void) buft;
+    return ALIGNMENT;
+}
+
+// More than the tensor has only where a row asks for room behind its result.
+static size_t buft_alloc_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *tensor) {
+    const struct cuda_device *dev = buft->context;
+    const size_t size             = ggml_nbytes(tensor);
+    const struct cuda_op_row *row = cuda_op_row(tensor->op);
+    if (row == NULL || row->extra_size == NULL || tensor->view_src != NULL || !cuda_supports_op(dev, tensor)) {
+        return size;
+    }
+    const size_t extra = row->extra_size(dev, tensor);
+    return extra > 0 ? (size + 255) / 256 * 256 + 256 + extra : size;
+}
+
+void cuda_buft_init(struct cuda_device *dev) {
+    dev->buft = (struct ggml_backend_buffer_type){
+        .iface =
+            {
+                .get_name       = buft_name,
+                .alloc_buffer   = buft_alloc,
+                .get_alignment  = buft_alignment,
+                .get_alloc_size = buft_alloc_size,
+            },
+        .device  = &dev->ggml,
+        .context = dev,
+    };
+}

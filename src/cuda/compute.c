@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// compute.c: a graph onto the stream: step by step the first time it is seen; the second time it is captured into a CUDA graph,
+// and from then on replayed. Invariant: a captured graph names the arena, so a new arena drops all of them.
+
+#include "cuda/backend.h"
+
+#include <string.h>
+
+bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
+    if (size <= b->arena_size) {
+        return true;
+    }
+    const struct cuda_driver *cu = b->dev->cu;
+    const CUresult rc            = cu->StreamSynchronize(b->stream); // what runs still uses the old one
+    if (rc != CUDA_SUCCESS) {
+        cuda_fail(b->dev, rc, "waiting before the work memory grows");
+        return false;
+    }
+    for (int i = 0; i < CUDA_MAX_PLANS; i++) {
+        if (b->plans[i].exec != NULL) {
+            cu->GraphExecDestroy(b->plans[i].exec);
+            b->plans[i].exec = NULL;
+        }
+        b->plans[i].n_runs = 0;
+    }
+    cuda_memory_give_back(b->dev, b->arena);
+    b->arena      = cuda_memory_take(b->dev, size, "work memory");
+    b->arena_size = b->arena != NULL ? size : 0;
+    return b->arena != NULL;
+}
+
+static enum ggml_status run_steps(struct cuda_backend *b, const struct cuda_plan *plan, const struct ggml_cgraph *graph) {
+    struct cuda_run r       = {.dev = b->dev,
+              .traits               = &b->dev->traits,
+              .stream               = b->stream,
+              .work                 = b->arena,
+              .work_size            = b->arena_size,
+              .has_gap              = true};
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (int i = 0; i < plan->n_steps && status == GGML_STATUS_SUCCESS; i++) {
+        const struct cuda_step *step = &plan->steps[i];
+        status                       = step->fusion != NULL ? step->fusion->run(&r, graph, step->i_node, step->n_nodes)
+                                                            : step->row->run(&r, graph->nodes[step->i_node]);
+    }
+    b->n_launched += r.n_launches;
+    return status;
+}
+
+// From graph to an executable one: the plan's own brought up to date, or a new one.
+static CUresult make_exec(struct cuda_backend *b, struct cuda_plan *plan, CUgraph graph) {
+    const struct cuda_driver *cu = b->dev->cu;
+    if (plan->exec != NULL) {
+        CUgraphExecUpdateResultInfo info;
+        memset(&info, 0, sizeof info);
+        if (cu->GraphExecUpdate != NULL && cu->GraphExecUpdate(plan->exec, graph, &info) == CUDA_SUCCESS) {
+            b->n_updated++;
+            return CUDA_SUCCESS;
+        }
+        CUresult rc = cu->StreamSynchronize(b->stream);
+        cu->GraphExecDestroy(plan->exec);
+        plan->exec = NULL;
+        if (rc != CUDA_SUCCESS) {
+            return rc;
+        }
+    }
+    b->n_captured++;
+    return cu->GraphInstantiate(&plan->exec, graph, 0);
+}
+
+static enum ggml_status capture(struct cuda_backend *b, struct cuda_plan *plan, const struct ggml_cgraph *graph) {
+    const struct cuda_driver *cu = b->dev->cu;
+    CUgraph captured             = NULL;
+    CUresult rc                  = cu->StreamBeginCapture(b->stream, CU_CAPTURE_RELAXED);
+    if (rc != CUDA_SUCCESS) {
+        return cuda_fail(b->dev, rc, "beginning to capture a graph");
+    }
+    enum ggml_status status = run_steps(b, plan, graph);
+    rc                      = cu->StreamEndCapture(b->stream, &captured);
+    if (status == GGML_STATUS_SUCCESS && rc == CUDA_SUCCESS) {
+        rc = make_exec(b, plan, captured);
+    }
+    if (captured != NULL) {
+        cu->GraphDestroy(captured);
+    }
+    if (status == GGML_STATUS_SUCCESS && rc != CUDA_SUCCESS) {
+        plan->exec = NULL;
+        status     = cuda_fail(b->dev, rc, "capturing a graph of %d nodes", graph->n_nodes);
+    }
+    return status;
+}
+
+static enum ggml_status replay(struct cuda_backend *b, const struct cuda_plan *plan) {
+    const CUresult rc = b->dev->cu->GraphLaunch(plan->exec, b->stream);
+    b->n_replayed++;
+    return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(b->dev, rc, "replaying a graph");
+}
+
+enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *graph) {
+    enum ggml_status status = cuda_device_enter(b->dev);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    if (atomic_exchange(&b->dev->has_failed, false)) {
+        return cuda_error(GGML_STATUS_FAILED, "%s: a copy to or from the device has failed before this compute", b->dev->name);
+    }
+    b->clock++;
+    bool is_known;
+    struct cuda_plan *plan = cuda_plan_get(b, graph, &is_known);
+    if (plan == NULL) {
+        return GGML_STATUS_FAILED;
+    }
+    if (!cuda_arena_grow(b, plan->work_size)) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    plan->n_runs++;
+    if (plan->n_steps < 2 || b->no_graphs || plan->n_runs < 2) {
+        return run_steps(b, plan, graph);
+    }
+    if (plan->n_runs == 2) {
+        status = capture(b, plan, graph);
+        if (status != GGML_STATUS_SUCCESS && !atomic_load(&b->dev->is_lost)) {
+            b->no_graphs = true; // the steps one by one tell what is wrong, if anything is
+            return run_steps(b, plan, graph);
+        }
+    }
+    return status == GGML_STATUS_SUCCESS ? replay(b, plan) : status;
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+// device.c: a GPU's face towards ggml: what it is, what it can do, its buffer types and events.
+
+#include "cuda/device.h"
+
+static const char *dev_name(ggml_backend_dev_t dev) {
+    return cuda_device_of(dev)->name;
+}
+
+static const char *dev_description(ggml_backend_dev_t dev) {
+    return cuda_device_of(dev)->description;
+}
+
+static void dev_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) {
+    struct cuda_device *d = cuda_device_of(dev);
+    *n_free = *n_total = 0;
+    if (!atomic_load(&d->is_lost) && cuda_device_enter(d) == GGML_STATUS_SUCCESS) {
+        const CUresult rc = d->cu->MemGetInfo(n_free, n_total);
+        if (rc != CUDA_SUCCESS) {
+            cuda_fail(d, rc, "asking for free memory");
+            *n_free = *n_total = 0;
+        }
+    }
+}
+
+static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
+    return cuda_device_of(dev)->traits.integrated ? GGML_BACKEND_DEVICE_TYPE_IGPU : GGML_BACKEND_DEVICE_TYPE_GPU;
+}
+
+// Weights are read where they lie only if that is the device's own memory: a program that finds buffer_from_host_ptr would leave
+// them in the host's.
+static void dev_props(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props) {
+    struct cuda_device *d = cuda_device_of(dev);
+    *props                = (struct ggml_backend_dev_props){
+                       .name        = d->name,
+                       .description = d->description,
+                       .type        = dev_type(dev),
+                       .device_id   = d->pci,
+                       .caps        = {.async           = true,
+                                  .host_buffer          = true,
+                                  .buffer_from_host_ptr = d->traits.integrated,
+                                  .events               = true,
+                                  .mmap_support         = !d->traits.integrated},
+    };
+    dev_memory(dev, &props->memory_free, &props->memory_total);
+}
+
+static ggml_backend_t dev_init(ggml_backend_dev_t dev, const char *params) {
+    (void) params;
+    return cuda_backend_new(cuda_device_of(dev));
+}
+
+static ggml_backend_buffer_type_t dev_buft(ggml_backend_dev_t dev) {
+    return &cuda_device_of(dev)->buft;
+}
+
+static ggml_backend_buffer_type_t dev_host_buft(ggml_backend_dev_t dev) {
+    (void) dev;
+    return cuda_host_buft();
+}
+
+static ggml_backend_buffer_t dev_from_host(ggml_backend_dev_t dev, void *ptr, size_t size, size_t max_tensor_size) {
+    (void) max_tensor_size;
+    return cuda_buffer_from_host(cuda_device_of(dev), ptr, size);
+}
+
+static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
+    return op != NULL && cuda_supports_op(cuda_device_of(dev), op);
+}
+
+static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) {
+    const struct cuda_device *d = cuda_device_of(dev);
+    return buft == &d->buft || (d->traits.integrated && buft == cuda_host_buft());
+}
+
+// Weights that lie in the host's memory are worth their copy when many columns are multiplied with them.
+#define OFFLOAD_COLUMNS 32
+
+static bool dev_offload_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
+    (void) dev;
+    switch (op->op) {
+        case GGML_OP_GET_ROWS: return false;
+        case GGML_OP_MUL_MAT_ID:
+        case GGML_OP_ROPE:
+        case GGML_OP_ROPE_BACK: return op->ne[2] >= OFFLOAD_COLUMNS;
+        default: return op->ne[1] >= OFFLOAD_COLUMNS;
+    }
+}
+
+// ---- events ----
+
+ggml_backend_event_t cuda_event_new(ggml_backend_dev_t dev) {
+    struct cuda_device *d = cuda_device_of(dev);
+    CUevent event         = NULL;
+    if (cuda_device_enter(d) != GGML_STATUS_SUCCESS) {
+        return NULL;
+    }
+    const CUresult rc = d->cu->EventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (rc != CUDA_SUCCESS) {
+        cuda_fail(d, rc, "an event");
+        return NULL;
+    }
+    ggml_backend_event_t e = cuda_calloc(1, sizeof *e);
+    if (e == NULL) {
+        cuda_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for an event", d->name);
+        d->cu->EventDestroy(event);
+        return NULL;
+    }
+    *e = (struct ggml_backend_event){.device = dev, .context = event};
+    return e;
+}
+
+void cuda_event_free(ggml_backend_dev_t dev, ggml_backend_event_t event) {
+    struct cuda_device *d = cuda_device_of(dev);
+    if (!atomic_load(&d->is_lost) && cuda_device_enter(d) == GGML_STATUS_SUCCESS) {
+        d->cu->EventDestroy(event->context);
+    }
+    cuda_free(event);
+}
+
+void cuda_event_wait_host(ggml_backend_dev_t dev, ggml_backend_event_t event) {
+    struct cuda_device *d = cuda_device_of(dev);
+    if (cuda_device_enter(d) == GGML_STATUS_SUCCESS) {
+        const CUresult rc = d->cu->EventSynchronize(event->context);
+        if (rc == CUDA_SUCCESS) {
+            return;
+        }
+        cuda_fail(d, rc, "waiting for an event");
+    }
+    cuda_device_keep(d);
+}
+
+const struct ggml_backend_device_i cuda_device_iface = {
+    .get_name             = dev_name,
+    .get_description      = dev_description,
+    .get_memory           = dev_memory,
+    .get_type             = dev_type,
+    .get_props            = dev_props,
+    .init_backend         = dev_init,
+    .get_buffer_type      = dev_buft,
+    .get_host_buffer_type = dev_host_buft,
+    .buffer_from_host_ptr = dev_from_host,
+    .supports_op          = dev_supports_op,
+    .supports_buft        = dev_supports_buft,
+    .offload_op           = dev_offload_op,
+    .event_new            = cuda_event_new,
+    .event_free           = cuda_event_free,
+    .event_synchronize    = cuda_event_wait_host,
+};

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// device.h: one GPU: its context, its kernels, its failures, and its faces towards ggml. Devices are made once, when the registry
+// is first asked, and live as long as the process; a context is taken when memory or a backend is first asked for.
+#pragma once
+
+#include "cuda/cuda.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define CUDA_MAX_DEVICES 16
+#define CUDA_MAX_MODULES 64
+#define CUDA_KERNEL_SLOTS 2048 // more than twice as many as there are kernels; a power of two
+
+// ---- the kernels' image: one module a .cu file, made by the build (or by a test) ----
+
+struct cuda_image {
+    const char *name;
+    const void *data; // a fat binary, which knows its own length
+};
+extern const struct cuda_image cuda_images[]; // ended by a NULL name
+
+struct cuda_kernel {
+    const char *name; // NULL: a free slot
+    CUfunction function;
+    size_t shared_size; // dynamic shared memory it has been allowed so far
+};
+
+struct cuda_device {
+    const struct cuda_driver *cu;
+    CUdevice number; // the driver's
+    struct cuda_traits traits;
+    char name[16];         // "CUDA0"
+    char description[160]; // the product's name
+    char pci[24];          // "0000:01:00.0"
+    struct ggml_backend_device ggml;
+    struct ggml_backend_buffer_type buft;
+
+    atomic_bool is_lost;
+    atomic_bool has_failed; // a set or get has, and no compute has told so yet
+    atomic_size_t n_allocs; // calls that took device memory: tests count them
+
+    pthread_mutex_t lock; // of all below
+    CUcontext ctx;        // NULL until needed
+    CUstream stream;      // for buffers' own copies
+    CUmodule modules[CUDA_MAX_MODULES];
+    int n_modules;
+    unsigned peers;       // bit i: memory of device i is within reach of kernels and copies
+    char lost_text[256];  // why it is lost
+    char arena_text[256]; // why an arena could not be had while a graph was reserved: "" if none
+    struct cuda_kernel kernels[CUDA_KERNEL_SLOTS];
+};
+
+// The devices; *n is how many. Made on the first call.
+struct cuda_device *cuda_devices(int *n);
+static inline struct cuda_device *cuda_device_of(ggml_backend_dev_t dev) {
+    return dev->context;
+}
+// For tests: forgets all of them.
+void cuda_devices_reset(void);
+
+// Makes the device's context the calling thread's, and takes it first if nobody has. An error if it is lost.
+enum ggml_status cuda_device_enter(struct cuda_device *dev) BERTH_MUST_USE;
+// A call that returns nothing has failed: the next compute says so.
+static inline void cuda_device_keep(struct cuda_device *dev) {
+    atomic_store(&dev->has_failed, true);
+}
+// The context, the modules and all of it go back to the driver. For tests.
+void cuda_device_close(struct cuda_device *dev);
+
+// The kernel of that name. NULL: none has it, or the driver cannot load it; the last error says so.
+struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) BERTH_MUST_USE;
+
+// ---- memory (buffer.c, host_buffer.c) ----
+
+// Device memory, counted. The context is current. NULL: the last error has the device, bytes asked and bytes free.
+void *cuda_memory_take(struct cuda_device *dev, size_t size, const char *what) BERTH_MUST_USE;
+void cuda_memory_give_back(struct cuda_device *dev, void *p);
+static inline CUdeviceptr cuda_ptr(const void *p) {
+    return (CUdeviceptr) (uintptr_t) p;
+}
+
+void cuda_buft_init(struct cuda_device *dev);
+ggml_backend_buffer_type_t cuda_host_buft(void);
+ggml_backend_buffer_t cuda_buffer_from_host(struct cuda_device *dev, void *ptr, size_t size);
+// The device whose memory a buffer is, NULL for other kinds of buffers.
+struct cuda_device *cuda_buffer_device(ggml_backend_buffer_t buffer);
+// Whether a copy from `from` to `to` goes straight between them. Asks once a pair. `to`'s context becomes current.
+bool cuda_peer_reach(struct cuda_device *to, struct cuda_device *from);
+
+// ---- faces ----
+
+ggml_backend_t cuda_backend_new(struct cuda_device *dev);
+extern const struct ggml_backend_device_i cuda_device_iface;
+ggml_backend_event_t cuda_event_new(ggml_backend_dev_t dev);
+void cuda_event_free(ggml_backend_dev_t dev, ggml_backend_event_t event);
+void cuda_event_wait_host(ggml_backend_dev_t dev, ggml_backend_event_t event);

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// driver.c: libcuda.so.1, opened when it is first asked for and kept: a library that has threads of its own is never closed.
+// BERTH_CUDA_DRIVER names another file, for tests.
+
+#include "cuda/driver.h"
+
+#include "cuda/host.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The oldest driver whose functions are all there: CUDA 11.8.
+#define OLDEST 11080
+
+static struct cuda_driver table;
+static bool is_there;
+static char reason[256];
+
+const char *cuda_error_text(const struct cuda_driver *cu, CUresult error, char *buf, size_t size) {
+    const char *name = NULL, *text = NULL;
+    if (cu->GetErrorName(error, &name) != CUDA_SUCCESS || name == NULL) {
+        name = "an error without a name";
+    }
+    if (cu->GetErrorString(error, &text) != CUDA_SUCCESS || text == NULL) {
+        text = "the driver does not say more";
+    }
+    snprintf(buf, size, "%s %d (%s)", name, error, text);
+    return buf;
+}
+
+// False: a function that must be there is missing.
+static bool resolve(void *lib) {
+    const struct {
+        const char *symbol;
+        size_t off;
+        bool wanted;
+    } all[] = {
+#define WANTED(name, symbol, params) {#symbol, offsetof(struct cuda_driver, name), true},
+#define EXTRA(name, symbol, params) {#symbol, offsetof(struct cuda_driver, name), false},
+        CUDA_DRIVER_WANTED(WANTED) CUDA_DRIVER_EXTRA(EXTRA)
+#undef WANTED
+#undef EXTRA
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        void *address = dlsym(lib, all[i].symbol);
+        if (address == NULL && all[i].wanted) {
+            snprintf(reason, sizeof reason, "the driver has no %s: it is older than CUDA 11.8", all[i].symbol);
+            return false;
+        }
+        memcpy((char *) &table + all[i].off, &address, sizeof address);
+    }
+    return true;
+}
+
+static void load(void) {
+    const char *path = getenv("BERTH_CUDA_DRIVER");
+    path             = path != NULL && path[0] != '\0' ? path : "libcuda.so.1";
+    void *lib        = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (lib == NULL) {
+        const char *text = dlerror();
+        snprintf(reason, sizeof reason, "no driver: %s", text != NULL ? text : path);
+        return;
+    }
+    if (!resolve(lib)) {
+        return;
+    }
+    char text[192];
+    const CUresult rc = table.Init(0);
+    if (rc != CUDA_SUCCESS) {
+        snprintf(reason, sizeof reason, "cuInit: %s", cuda_error_text(&table, rc, text, sizeof text));
+        return;
+    }
+    if (table.DriverGetVersion(&table.version) != CUDA_SUCCESS || table.version < OLDEST) {
+        snprintf(reason, sizeof reason, "the driver is of CUDA %d.%d, at least 11.8 is needed", table.version / 1000,
+            table.version % 1000 / 10);
+        return;
+    }
+    is_there = true;
+}
+
+const struct cuda_driver *cuda_driver(const char **why) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, load);
+    if (why != NULL) {
+        *why = reason;
+    }
+    return is_there ? &table : NULL;
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// fusion.c: the fusions there are, and what they ask about graphs.
+
+#include "cuda/fusions.h"
+
+#include "core/graph.h"
+
+#define FUSION(name) &cuda_fusion_##name,
+static const struct cuda_fusion *const all[] = {CUDA_FUSIONS(FUSION) NULL};
+
+const struct cuda_fusion *const *cuda_fusions(void) {
+    return all;
+}
+
+bool cuda_is_used_once(const struct ggml_cgraph *graph, const struct ggml_tensor *node) {
+    if (graph->use_counts == NULL || (node->flags & GGML_TENSOR_FLAG_OUTPUT) != 0) {
+        return false;
+    }
+    const size_t slot = berth_hash_find(&graph->visited_hash_set, node);
+    return slot != BERTH_HASH_NONE && berth_bit_get(graph->visited_hash_set.used, slot) && graph->use_counts[slot] == 1;
+}
+
+bool cuda_overlap(const struct ggml_tensor *a, const struct ggml_tensor *b) {
+    const char *pa = a->data, *pb = b->data;
+    return pa < pb + ggml_nbytes(b) && pb < pa + ggml_nbytes(a);
+}
+
+bool cuda_may_write_over(const struct ggml_tensor *result, const struct ggml_tensor *read) {
+    return !cuda_overlap(result, read) || (result->data == read->data && result->type == read->type &&
+                                              ggml_are_same_shape(result, read) && ggml_are_same_stride(result, read));
+}

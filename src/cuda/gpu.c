@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT
+// gpu.c: the devices of this machine, their contexts and their failures.
+//
+// Invariants: a device's ctx, stream and modules are all there or none of them is; is_lost is set once and for good, and its
+// lost_text is written before.
+
+#include "cuda/device.h"
+
+#include <string.h>
+
+// ---- failures ----
+
+// Errors after which a context answers everything with the same error.
+static bool is_fatal(CUresult error) {
+    switch (error) {
+        case 4:   // the driver is shutting down
+        case 46:  // device unavailable
+        case 214: // uncorrectable ECC error
+        case 220: // NVLink error
+        case 700: // illegal address
+        case 702: // launch timeout
+        case 709: // context destroyed
+        case 710: // assert in a kernel
+        case 714: // hardware stack error
+        case 715: // illegal instruction
+        case 716: // misaligned address
+        case 717: // invalid address space
+        case 718: // invalid program counter
+        case 719: // launch failed
+        case 999: // unknown
+            return true;
+        default: return false;
+    }
+}
+
+enum ggml_status cuda_fail(struct cuda_device *dev, CUresult error, const char *fmt, ...) {
+    char what[256], words[192];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    cuda_error_text(dev->cu, error, words, sizeof words);
+    if (is_fatal(error)) {
+        pthread_mutex_lock(&dev->lock);
+        if (!atomic_load(&dev->is_lost)) {
+            snprintf(dev->lost_text, sizeof dev->lost_text, "%.100s: %.140s", what, words);
+            atomic_store(&dev->is_lost, true);
+        }
+        pthread_mutex_unlock(&dev->lock);
+        return cuda_error(GGML_STATUS_FAILED, "%s: %s: %s; the device is lost to this process", dev->name, what, words);
+    }
+    return cuda_error(
+        error == CUDA_ERROR_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED, "%s: %s: %s", dev->name, what, words);
+}
+
+// ---- contexts ----
+
+// Under the device's lock.
+static CUresult open_locked(struct cuda_device *dev, const char **what) {
+    const struct cuda_driver *cu = dev->cu;
+    CUcontext ctx                = NULL;
+    *what                        = "cuDevicePrimaryCtxRetain";
+    CUresult rc                  = cu->DevicePrimaryCtxRetain(&ctx, dev->number);
+    if (rc != CUDA_SUCCESS) {
+        return rc;
+    }
+    *what = "cuCtxSetCurrent";
+    rc    = cu->CtxSetCurrent(ctx);
+    if (rc == CUDA_SUCCESS) {
+        *what = "cuStreamCreate";
+        rc    = cu->StreamCreate(&dev->stream, CU_STREAM_NON_BLOCKING);
+    }
+    for (const struct cuda_image *m = cuda_images; rc == CUDA_SUCCESS && m->name != NULL; m++) {
+        *what = m->name;
+        rc    = dev->n_modules < CUDA_MAX_MODULES ? cu->ModuleLoadData(&dev->modules[dev->n_modules], m->data)
+                                                  : CUDA_ERROR_INVALID_VALUE;
+        dev->n_modules += rc == CUDA_SUCCESS;
+    }
+    if (rc == CUDA_SUCCESS) {
+        dev->ctx = ctx;
+        return rc;
+    }
+    while (dev->n_modules > 0) {
+        cu->ModuleUnload(dev->modules[--dev->n_modules]);
+    }
+    if (dev->stream != NULL) {
+        cu->StreamDestroy(dev->stream);
+        dev->stream = NULL;
+    }
+    cu->DevicePrimaryCtxRelease(dev->number);
+    return rc;
+}
+
+enum ggml_status cuda_device_enter(struct cuda_device *dev) {
+    if (atomic_load(&dev->is_lost)) {
+        return cuda_error(GGML_STATUS_FAILED, "%s: the device was lost: %s", dev->name, dev->lost_text);
+    }
+    const char *what = "";
+    CUresult rc      = CUDA_SUCCESS;
+    pthread_mutex_lock(&dev->lock);
+    if (dev->ctx == NULL) {
+        rc = open_locked(dev, &what);
+    }
+    const CUcontext ctx = dev->ctx;
+    pthread_mutex_unlock(&dev->lock);
+    if (rc == CUDA_SUCCESS) {
+        what = "cuCtxSetCurrent";
+        rc   = dev->cu->CtxSetCurrent(ctx);
+    }
+    return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(dev, rc, "%s", what);
+}
+
+void cuda_device_close(struct cuda_device *dev) {
+    pthread_mutex_lock(&dev->lock);
+    if (dev->ctx != NULL) {
+        dev->cu->CtxSetCurrent(dev->ctx);
+        while (dev->n_modules > 0) {
+            dev->cu->ModuleUnload(dev->modules[--dev->n_modules]);
+        }
+        dev->cu->StreamDestroy(dev->stream);
+        dev->cu->CtxSetCurrent(NULL);
+        dev->cu->DevicePrimaryCtxRelease(dev->number);
+        dev->ctx    = NULL;
+        dev->stream = NULL;
+        dev->peers  = 0;
+        memset(dev->kernels, 0, sizeof dev->kernels);
+    }
+    pthread_mutex_unlock(&dev->lock);
+}
+
+bool cuda_peer_reach(struct cuda_device *to, struct cuda_device *from) {
+    if (to == from) {
+        return true;
+    }
+    if (cuda_device_enter(from) != GGML_STATUS_SUCCESS || cuda_device_enter(to) != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+    const unsigned bit = 1u << from->traits.index;
+    pthread_mutex_lock(&to->lock);
+    int can = (to->peers & bit) != 0;
+    if (!can && to->cu->DeviceCanAccessPeer(&can, to->number, from->number) == CUDA_SUCCESS && can) {
+        const CUresult rc = to->cu->CtxEnablePeerAccess(from->ctx, 0);
+        can               = rc == CUDA_SUCCESS || rc == CUDA_ERROR_PEER_ALREADY_ENABLED;
+        to->peers |= can ? bit : 0;
+    }
+    pthread_mutex_unlock(&to->lock);
+    return can;
+}
+
+// ---- the list ----
+
+static struct cuda_device *devices;
+static int n_devices;
+static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
+static bool is_listed;
+
+static int attribute(const struct cuda_driver *cu, CUdevice number, int which) {
+    int value = 0;
+    return cu->DeviceGetAttribute(&value, which, number) == CUDA_SUCCESS ? value : 0;
+}
+
+// False: the driver does not tell of it.
+static bool describe(struct cuda_device *dev, const struct cuda_driver *cu, int ordinal) {
+    CUdevice number;
+    if (cu->DeviceGet(&number, ordinal) != CUDA_SUCCESS ||
+        cu->DeviceGetName(dev->description, (int) sizeof dev->description, number) != CUDA_SUCCESS) {
+        return false;
+    }
+    const int major = attribute(cu, number, CU_ATTRIBUTE_COMPUTE_MAJOR),
+              minor = attribute(cu, number, CU_ATTRIBUTE_COMPUTE_MINOR);
+    dev->cu         = cu;
+    dev->number     = number;
+    dev->traits     = (struct cuda_traits){
+            .cc         = major * 10 + minor,
+            .n_sm       = attribute(cu, number, CU_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+            .shared_max = (size_t) attribute(cu, number, CU_ATTRIBUTE_MAX_SHARED_PER_BLOCK_OPTIN),
+            .l2_size    = (size_t) attribute(cu, number, CU_ATTRIBUTE_L2_CACHE_SIZE),
+            .integrated = attribute(cu, number, CU_ATTRIBUTE_INTEGRATED) != 0,
+    };
+    dev->traits.can_overlap     = dev->traits.cc >= 90 && cu->LaunchKernelEx != NULL;
+    dev->traits.has_kernels_90a = dev->traits.cc == 90;
+    snprintf(dev->pci, sizeof dev->pci, "%04x:%02x:%02x.0", (unsigned) attribute(cu, number, CU_ATTRIBUTE_PCI_DOMAIN_ID) & 0xffff,
+        (unsigned) attribute(cu, number, CU_ATTRIBUTE_PCI_BUS_ID) & 0xff,
+        (unsigned) attribute(cu, number, CU_ATTRIBUTE_PCI_DEVICE_ID) & 0xff);
+    if (dev->traits.cc < 80) {
+        cuda_log(GGML_LOG_LEVEL_WARN, "CUDA: %s has compute capability %d.%d, and 8.0 is the least: not used", dev->description,
+            major, minor);
+        return false;
+    }
+    return true;
+}
+
+static void list(void) {
+    const char *why              = "";
+    const struct cuda_driver *cu = cuda_driver(&why);
+    int n                        = 0;
+    const CUresult rc            = cu != NULL ? cu->DeviceGetCount(&n) : CUDA_SUCCESS;
+    char text[192];
+    if (cu == NULL || rc != CUDA_SUCCESS || n <= 0) {
+        cuda_log(GGML_LOG_LEVEL_DEBUG, "CUDA: no device: %s",
+            cu == NULL           ? why
+            : rc != CUDA_SUCCESS ? cuda_error_text(cu, rc, text, sizeof text)
+                                 : "the driver lists none");
+        return;
+    }
+    devices = cuda_calloc(CUDA_MAX_DEVICES, sizeof *devices);
+    if (devices == NULL) {
+        cuda_error(GGML_STATUS_ALLOC_FAILED, "CUDA: out of memory for the list of %d devices", n);
+        return;
+    }
+    for (int i = 0; i < n && n_devices < CUDA_MAX_DEVICES; i++) {
+        struct cuda_device *dev = &devices[n_devices];
+        if (!describe(dev, cu, i)) {
+            memset(dev, 0, sizeof *dev);
+            continue;
+        }
+        dev->traits.index = n_devices;
+        snprintf(dev->name, sizeof dev->name, "CUDA%d", n_devices);
+        pthread_mutex_init(&dev->lock, NULL);
+        dev->ggml = (struct ggml_backend_device){.iface = cuda_device_iface, .context = dev};
+        cuda_buft_init(dev);
+        n_devices++;
+    }
+}
+
+struct cuda_device *cuda_devices(int *n) {
+    pthread_mutex_lock(&devices_lock);
+    if (!is_listed) {
+        list();
+        is_listed = true;
+    }
+    *n                        = n_devices;
+    struct cuda_device *first = devices;
+    pthread_mutex_unlock(&devices_lock);
+    return first;
+}
+
+void cuda_devices_reset(void) {
+    pthread_mutex_lock(&devices_lock);
+    for (int i = 0; i < n_devices; i++) {
+        cuda_device_close(&devices[i]);
+        pthread_mutex_destroy(&devices[i].lock);
+    }
+    cuda_free(devices);
+    devices   = NULL;
+    n_devices = 0;
+    is_listed = false;
+    pthread_mutex_unlock(&devices_lock);
+}
+
+const struct cuda_traits *cuda_traits(const struct cuda_device *dev) {
+    return &dev->traits;
+}
+
+const struct cuda_driver *cuda_api(const struct cuda_device *dev) {
+    return dev->cu;
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+// host_buffer.c: host memory that the driver has pinned, so that copies run beside everything else; and a caller's memory pinned
+// for as long as it wishes. Where nothing can be pinned, plain memory takes its place: that is slower, not wrong.
+
+#include "cuda/device.h"
+
+#include "ggml-cuda.h"
+
+#include <stdlib.h>
+
+static const char *host_name(ggml_backend_buffer_type_t buft) {
+    (void) buft;
+    return GGML_CUDA_NAME "_Host";
+}
+
+// Any device's context will do: the memory is pinned for all of them.
+static struct cuda_device *enter_any(void) {
+    int n;
+    struct cuda_device *devices = cuda_devices(&n);
+    for (int i = 0; i < n; i++) {
+        if (!atomic_load(&devices[i].is_lost) && cuda_device_enter(&devices[i]) == GGML_STATUS_SUCCESS) {
+            return &devices[i];
+        }
+    }
+    return NULL;
+}
+
+static void host_free(ggml_backend_buffer_t buffer) {
+    struct cuda_device *dev = enter_any();
+    if (dev != NULL) { // without a device left, the driver gives it back at the process's end
+        dev->cu->MemFreeHost(buffer->context);
+    }
+}
+
+static void *host_base(ggml_backend_buffer_t buffer) {
+    return buffer->context;
+}
+
+static ggml_backend_buffer_t host_alloc(ggml_backend_buffer_type_t buft, size_t size) {
+    struct cuda_device *dev = getenv("GGML_CUDA_NO_PINNED") == NULL ? enter_any() : NULL;
+    void *p                 = NULL;
+    CUresult rc             = CUDA_ERROR_OUT_OF_MEMORY;
+    if (dev != NULL && size > 0) {
+        rc = dev->cu->MemHostAlloc(&p, size, CU_MEMHOSTALLOC_PORTABLE);
+    }
+    if (rc != CUDA_SUCCESS) {
+        if (dev != NULL && size > 0) {
+            char text[192];
+            cuda_log(GGML_LOG_LEVEL_WARN, "CUDA: %zu bytes of host memory are not pinned: %s", size,
+                cuda_error_text(dev->cu, rc, text, sizeof text));
+        }
+        return ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size);
+    }
+    // All of it is that of the CPU's buffers, but where it comes from and goes to.
+    ggml_backend_buffer_t buffer = ggml_backend_cpu_buffer_from_ptr(p, size);
+    if (buffer == NULL) {
+        dev->cu->MemFreeHost(p);
+        return NULL;
+    }
+    buffer->buft              = buft;
+    buffer->iface.free_buffer = host_free;
+    buffer->iface.get_base    = host_base;
+    buffer->context           = p;
+    return buffer;
+}
+
+static size_t host_alignment(ggml_backend_buffer_type_t buft) {
+    (void) buft;
+    return ggml_backend_buft_get_alignment(ggml_backend_cpu_buffer_type());
+}
+
+static bool host_is_host(ggml_backend_buffer_type_t buft) {
+    (void) buft;
+    return true;
+}
+
+ggml_backend_buffer_type_t cuda_host_buft(void) {
+    static struct ggml_backend_buffer_type buft = {
+        .iface = {.get_name = host_name, .alloc_buffer = host_alloc, .get_alignment = host_alignment, .is_host = host_is_host}};
+    int n;
+    struct cuda_device *devices = cuda_devices(&n);
+    buft.device                 = n > 0 ? &devices[0].ggml : NULL;
+    return &buft;
+}
+
+ggml_backend_buffer_type_t ggml_backend_cuda_host_buffer_type(void) {
+    return cuda_host_buft();
+}
+
+bool ggml_backend_cuda_register_host_buffer(void *buffer, size_t size) {
+    struct cuda_device *dev = buffer != NULL && size > 0 && getenv("GGML_CUDA_REGISTER_HOST") != NULL ? enter_any() : NULL;
+    if (dev == NULL) {
+        return false;
+    }
+    const CUresult rc = dev->cu->MemHostRegister(buffer, size, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_READ_ONLY);
+    if (rc != CUDA_SUCCESS) {
+        char text[192];
+        cuda_log(GGML_LOG_LEVEL_WARN, "CUDA: %zu bytes of host memory cannot be registered: %s", size,
+            cuda_error_text(dev->cu, rc, text, sizeof text));
+    }
+    return rc == CUDA_SUCCESS;
+}
+
+void ggml_backend_cuda_unregister_host_buffer(void *buffer) {
+    struct cuda_device *dev = buffer != NULL && getenv("GGML_CUDA_REGISTER_HOST") != NULL ? enter_any() : NULL;
+    if (dev != NULL) {
+        dev->cu->MemHostUnregister(buffer);
+    }
+}

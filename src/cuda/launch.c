@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+// launch.c: kernels by name, and what a run puts on its stream.
+
+#include "cuda/device.h"
+
+#include <string.h>
+
+// ---- kernels ----
+
+static uint32_t hash(const char *name) {
+    uint32_t h = 2166136261u;
+    for (; *name != '\0'; name++) {
+        h = (h ^ (unsigned char) *name) * 16777619u;
+    }
+    return h;
+}
+
+// Loads it too: a kernel that the driver brings in at its first launch would take memory in the middle of a compute.
+static CUresult look_up(struct cuda_device *dev, const char *name, CUfunction *function) {
+    CUresult rc = CUDA_ERROR_NOT_FOUND;
+    for (int i = 0; i < dev->n_modules && rc == CUDA_ERROR_NOT_FOUND; i++) {
+        rc = dev->cu->ModuleGetFunction(function, dev->modules[i], name);
+    }
+    int n_regs;
+    return rc == CUDA_SUCCESS ? dev->cu->FuncGetAttribute(&n_regs, CU_FUNC_ATTRIBUTE_NUM_REGS, *function) : rc;
+}
+
+struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) {
+    CUresult rc = CUDA_SUCCESS;
+    pthread_mutex_lock(&dev->lock);
+    uint32_t at = hash(name) & (CUDA_KERNEL_SLOTS - 1);
+    for (int n = 0; dev->kernels[at].name != NULL && strcmp(dev->kernels[at].name, name) != 0; n++) {
+        at = (at + 1) & (CUDA_KERNEL_SLOTS - 1);
+        if (n == CUDA_KERNEL_SLOTS - 1) {
+            rc = CUDA_ERROR_OUT_OF_MEMORY;
+            break;
+        }
+    }
+    struct cuda_kernel *k = &dev->kernels[at];
+    if (rc == CUDA_SUCCESS && k->name == NULL) {
+        CUfunction function = NULL;
+        rc                  = look_up(dev, name, &function);
+        if (rc == CUDA_SUCCESS) {
+            *k = (struct cuda_kernel){.name = name, .function = function, .shared_size = 48 * 1024};
+        }
+    }
+    pthread_mutex_unlock(&dev->lock);
+    if (rc != CUDA_SUCCESS) {
+        cuda_fail(dev, rc, "kernel %s", name);
+        return NULL;
+    }
+    return k;
+}
+
+// Shared memory beyond what every kernel may have.
+static enum ggml_status allow_shared(struct cuda_device *dev, struct cuda_kernel *k, size_t size) {
+    if (size <= k->shared_size) {
+        return GGML_STATUS_SUCCESS;
+    }
+    pthread_mutex_lock(&dev->lock);
+    const CUresult rc = dev->cu->FuncSetAttribute(k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED, (int) size);
+    k->shared_size    = rc == CUDA_SUCCESS ? size : k->shared_size;
+    pthread_mutex_unlock(&dev->lock);
+    return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS
+                              : cuda_fail(dev, rc, "%zu bytes of shared memory for kernel %s", size, k->name);
+}
+
+// ---- launches ----
+
+static unsigned at_least_1(unsigned n) {
+    return n > 0 ? n : 1;
+}
+
+static CUresult launch(
+    const struct cuda_driver *cu, CUfunction function, const struct cuda_dims *d, CUstream stream, bool overlap, void **args) {
+    CUlaunchAttribute attrs[2];
+    unsigned n_attrs = 0;
+    memset(attrs, 0, sizeof attrs);
+    if (overlap) {
+        attrs[n_attrs].id                   = CU_LAUNCH_PROGRAMMATIC_SERIALIZATION;
+        attrs[n_attrs++].value.programmatic = 1;
+    }
+    if (d->cluster > 1) {
+        attrs[n_attrs].id               = CU_LAUNCH_CLUSTER_DIMENSION;
+        attrs[n_attrs].value.cluster[0] = d->cluster;
+        attrs[n_attrs].value.cluster[1] = attrs[n_attrs].value.cluster[2] = 1;
+        n_attrs++;
+    }
+    const unsigned gx = at_least_1(d->grid[0]), gy = at_least_1(d->grid[1]), gz = at_least_1(d->grid[2]);
+    const unsigned bx = at_least_1(d->block[0]), by = at_least_1(d->block[1]), bz = at_least_1(d->block[2]);
+    if (n_attrs == 0 || cu->LaunchKernelEx == NULL) {
+        return cu->LaunchKernel(function, gx, gy, gz, bx, by, bz, d->shared_size, stream, args, NULL);
+    }
+    const CUlaunchConfig config = {.grid = {gx, gy, gz},
+        .block                           = {bx, by, bz},
+        .shared_size                     = d->shared_size,
+        .stream                          = stream,
+        .attrs                           = attrs,
+        .n_attrs                         = n_attrs};
+    return cu->LaunchKernelEx(&config, function, args, NULL);
+}
+
+enum ggml_status cuda_launch(struct cuda_run *r, const char *kernel, struct cuda_dims dims, void **args) {
+    struct cuda_kernel *k = cuda_kernel_find(r->dev, kernel);
+    if (k == NULL) {
+        return GGML_STATUS_FAILED;
+    }
+    const enum ggml_status status = allow_shared(r->dev, k, dims.shared_size);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    const bool overlap = dims.overlap && r->traits->can_overlap && !r->has_gap;
+    const CUresult rc  = launch(r->dev->cu, k->function, &dims, r->stream, overlap, args);
+    r->has_gap         = false;
+    r->n_launches++;
+    return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS
+                              : cuda_fail(r->dev, rc, "kernel %s, grid %u x %u x %u, block %u x %u, %u bytes shared", kernel,
+                                    dims.grid[0], dims.grid[1], dims.grid[2], dims.block[0], dims.block[1], dims.shared_size);
+}
+
+enum ggml_status cuda_launch_one(struct cuda_run *r, const char *kernel, struct cuda_dims dims, const void *arg) {
+    void *args[] = {(void *) (uintptr_t) arg};
+    return cuda_launch(r, kernel, dims, args);
+}
+
+int cuda_occupancy(struct cuda_run *r, const char *kernel, int block_size, size_t shared_size) {
+    struct cuda_kernel *k = cuda_kernel_find(r->dev, kernel);
+    int n                 = 1;
+    if (k == NULL || allow_shared(r->dev, k, shared_size) != GGML_STATUS_SUCCESS ||
+        r->dev->cu->OccupancyMaxActiveBlocks(&n, k->function, block_size, shared_size) != CUDA_SUCCESS) {
+        return 1;
+    }
+    return n > 0 ? n : 1;
+}
+
+enum ggml_status cuda_set_bytes(struct cuda_run *r, void *p, int value, size_t size) {
+    r->has_gap        = true;
+    const CUresult rc = size > 0 ? r->dev->cu->MemsetD8Async(cuda_ptr(p), (unsigned char) value, size, r->stream) : CUDA_SUCCESS;
+    return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(r->dev, rc, "setting %zu bytes", size);
+}
+
+enum ggml_status cuda_copy_bytes(struct cuda_run *r, void *to, const void *from, size_t size) {
+    r->has_gap        = true;
+    const CUresult rc = size > 0 ? r->dev->cu->MemcpyDtoDAsync(cuda_ptr(to), cuda_ptr(from), size, r->stream) : CUDA_SUCCESS;
+    return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(r->dev, rc, "copying %zu bytes", size);
+}
+
+// ---- memory ----
+
+void *cuda_work(struct cuda_run *r, size_t size) {
+    r->kept = NULL;
+    if (size > r->work_size) {
+        cuda_error(GGML_STATUS_FAILED, "%s: an op wants %zu bytes of work memory and has asked for %zu", r->dev->name, size,
+            r->work_size);
+        return NULL;
+    }
+    return r->work;
+}
+
+void *cuda_extra(const struct ggml_tensor *op) {
+    return (void *) (((uintptr_t) op->data + ggml_nbytes(op) + 255) / 256 * 256);
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+// optable.c: the rows of the CUDA backend by op, gathered from the families in op/. One line a family in optable.h.
+
+#include "cuda/optable.h"
+
+#include <pthread.h>
+
+#define FAMILY(name) cuda_ops_##name,
+static const struct cuda_op_entry *const families[] = {CUDA_FAMILIES(FAMILY)};
+
+static const struct cuda_op_row *rows[GGML_OP_COUNT];
+
+static void gather(void) {
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        for (const struct cuda_op_entry *e = families[i]; e->op != GGML_OP_COUNT; e++) {
+            BERTH_ASSERT(rows[e->op] == NULL);
+            rows[e->op] = &e->row;
+        }
+    }
+}
+
+const struct cuda_op_row *cuda_op_row(enum ggml_op op) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, gather);
+    return (unsigned) op < GGML_OP_COUNT ? rows[op] : NULL;
+}
+
+// A tensor with elements that are not all there, or none: sources are not NULL where the op table has them.
+static bool is_whole(const struct ggml_tensor *op) {
+    for (int i = 0; i < GGML_MAX_SRC; i++) {
+        if (op->src[i] != NULL && ggml_nelements(op->src[i]) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool cuda_supports_op(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    const struct cuda_op_row *row = cuda_op_row(op->op);
+    if (row == NULL) {
+        return false;
+    }
+    if (row->run == NULL) {
+        return true;
+    }
+    return (ggml_nelements(op) == 0 || is_whole(op)) && (row->supports == NULL || row->supports(dev, op));
+}

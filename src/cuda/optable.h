@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+// optable.h: the families of op drivers. Add a line for op/<name>.c, which defines cuda_ops_<name>[].
+#pragma once
+
+#include "cuda/cuda.h"
+
+// clang-format off
+#define CUDA_FAMILIES(X) \
+    X(view) \
+    X(eltwise)
+// clang-format on
+
+#define CUDA_FAMILY_DECLARE(name) extern const struct cuda_op_entry cuda_ops_##name[];
+CUDA_FAMILIES(CUDA_FAMILY_DECLARE)
+#undef CUDA_FAMILY_DECLARE
