@@ -256,8 +256,3 @@ void ggml_graph_add_node(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor)
     }
     cgraph->nodes[cgraph->n_nodes++] = tensor;
 }
-
-void ggml_build_backward_expand(struct ggml_context *ctx, struct ggml_cgraph *cgraph, struct ggml_tensor **grad_accs) {
-    (void) grad_accs;
-    berth_poison(ctx, __func__, "backward graphs are not built yet (%d nodes)", ggml_graph_n_nodes(cgraph));
-}

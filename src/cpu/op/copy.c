@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // copy.c: DUP, CPY, CONT: elements in their order from one layout and type to another. Shapes may differ, the number of elements
-// does not. Same type: bytes move as they are. Otherwise through f32, one rounding; to i32 toward zero.
+// does not. Same type: bytes move as they are. Otherwise through f32, one rounding; to i32 toward zero. i64 goes to i32 as it is,
+// for row numbers.
 
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
@@ -13,6 +14,11 @@ static bool can_widen(const struct ggml_tensor *t) {
     return t->type == GGML_TYPE_I32 || cpu_kernels_best.to_float[t->type] != NULL;
 }
 
+// Row numbers of SET_ROWS as GET_ROWS takes them.
+static bool is_narrowing(const struct ggml_tensor *a, const struct ggml_tensor *op) {
+    return a->type == GGML_TYPE_I64 && op->type == GGML_TYPE_I32;
+}
+
 static bool copy_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
     if (a == NULL || ggml_nelements(a) != ggml_nelements(op)) {
@@ -22,7 +28,7 @@ static bool copy_supports(const struct ggml_tensor *op) {
     if ((a_quant && !is_dense(a)) || (op_quant && !is_dense(op))) {
         return false;
     }
-    return a->type == op->type || (can_widen(a) && cpu_kernels_best.traits[op->type].from_float != NULL);
+    return a->type == op->type || is_narrowing(a, op) || (can_widen(a) && cpu_kernels_best.traits[op->type].from_float != NULL);
 }
 
 // ---- elements i .. i+n-1 of a tensor in their order, to and from dense memory of its type ----
@@ -101,6 +107,17 @@ static void convert(
     const struct cpu_kernels *k, enum ggml_type from_type, const char *from, enum ggml_type to_type, char *to, int64_t n) {
     float buf[CPU_PIECE];
     const float *x = buf;
+    if (from_type == GGML_TYPE_I64) {
+        for (int64_t i = 0; i < n; i++) {
+            int64_t wide;
+            memcpy(&wide, from + (size_t) i * sizeof wide, sizeof wide);
+            const int32_t v = wide < INT32_MIN   ? INT32_MIN
+                              : wide > INT32_MAX ? INT32_MAX
+                                                 : (int32_t) wide; // out of range stays so
+            memcpy(to + (size_t) i * sizeof v, &v, sizeof v);
+        }
+        return;
+    }
     if (from_type == GGML_TYPE_F32) {
         x = (const float *) (const void *) from;
     } else if (from_type == GGML_TYPE_I32) {

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+// backward.c: ggml_build_backward_expand: from the losses of a graph back to its parameters.
+// 1. A walk forward marks what needs a gradient: parameters of a float type, and what is computed from them by ops that let one
+//    through (optable.c: is_flat, grad_srcs).
+// 2. Losses get an accumulator of one element, which ggml_graph_reset sets to 1; other nodes those that the caller gives.
+// 3. A walk back over the forward nodes: each node that has a gradient hands it to its op's rule. All users of a node come before
+//    it, so that its gradient is complete by then.
+// A contribution is added in place only into accumulators: any other gradient may be that of a second tensor too. Where the first
+// contribution is the last reader of its memory, the graph allocator runs the sum in place anyway.
+
+#include "base/base.h"
+#include "core/expand.h"
+#include "core/grad.h"
+#include "core/graph.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static const char func[] = "ggml_build_backward_expand";
+
+static bool is_float(enum ggml_type type) {
+    return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
+}
+
+// The slot that holds t, or BERTH_HASH_NONE.
+static size_t slot_of(const struct ggml_cgraph *graph, const struct ggml_tensor *t) {
+    const size_t i = berth_hash_find(&graph->visited_hash_set, t);
+    return i != BERTH_HASH_NONE && berth_bit_get(graph->visited_hash_set.used, i) ? i : BERTH_HASH_NONE;
+}
+
+static bool is_needed(const struct berth_grad *g, const struct ggml_tensor *t) {
+    const size_t i = t != NULL ? slot_of(g->graph, t) : BERTH_HASH_NONE;
+    return i != BERTH_HASH_NONE && g->needed[i];
+}
+
+// Bits of the sources that a gradient of node goes to.
+static unsigned open_srcs(const struct ggml_tensor *node) {
+    const struct berth_op_info *info = berth_op_info(node->op);
+    if (info == NULL || info->is_flat ||
+        (node->op == GGML_OP_UNARY && berth_unary_is_flat((enum ggml_unary_op) node->op_params[0]))) {
+        return 0;
+    }
+    return info->grad != NULL ? info->grad_srcs : ~0u; // no rule: found when a gradient gets there
+}
+
+bool berth_grad_wants(const struct berth_grad *g, int i) {
+    return (open_srcs(g->node) >> i & 1) != 0 && is_needed(g, g->node->src[i]);
+}
+
+// ---- contributions ----
+
+static void put(struct berth_grad *g, size_t slot, struct ggml_tensor *of, struct ggml_tensor *t) {
+    if (t == NULL) {
+        return;
+    }
+    g->graph->grads[slot] = t;
+    if (!berth_poisoned(t)) {
+        ggml_format_name(t, "grad for %s", of->name);
+    }
+    ggml_build_forward_expand(g->graph, t);
+}
+
+typedef struct ggml_tensor *(*binary_t)(struct ggml_context *, struct ggml_tensor *, struct ggml_tensor *);
+
+struct way {
+    binary_t apart, inplace; // to what is there already
+};
+
+// What source i has so far joined with t; false: nothing yet, or nothing wanted.
+static bool join(struct berth_grad *g, int i, struct ggml_tensor *t, const struct way *way) {
+    const size_t slot           = slot_of(g->graph, g->node->src[i]);
+    struct ggml_tensor *present = g->graph->grads[slot];
+    if (present == NULL) {
+        return false;
+    }
+    put(g, slot, g->node->src[i], (g->graph->grad_accs[slot] != NULL ? way->inplace : way->apart)(g->ctx, present, t));
+    return true;
+}
+
+void berth_grad_put_add(struct berth_grad *g, int i, struct ggml_tensor *t) {
+    static const struct way way = {ggml_add, ggml_add_inplace};
+    if (berth_grad_wants(g, i) && !join(g, i, t, &way)) {
+        put(g, slot_of(g->graph, g->node->src[i]), g->node->src[i], t);
+    }
+}
+
+void berth_grad_put_sub(struct berth_grad *g, int i, struct ggml_tensor *t) {
+    static const struct way way = {ggml_sub, ggml_sub_inplace};
+    if (berth_grad_wants(g, i) && !join(g, i, t, &way)) {
+        put(g, slot_of(g->graph, g->node->src[i]), g->node->src[i], ggml_neg(g->ctx, t));
+    }
+}
+
+void berth_grad_put_add1(struct berth_grad *g, int i, struct ggml_tensor *t) {
+    static const struct way one = {ggml_add1, ggml_add1_inplace}, rows = {ggml_add, ggml_add_inplace};
+    if (berth_grad_wants(g, i) && !join(g, i, t, ggml_is_scalar(t) ? &one : &rows)) {
+        put(g, slot_of(g->graph, g->node->src[i]), g->node->src[i], ggml_repeat(g->ctx, t, g->node->src[i]));
+    }
+}
+
+void berth_grad_put_acc(struct berth_grad *g, struct ggml_tensor *to, struct ggml_tensor *t, const size_t nb[4], size_t offset) {
+    if (!is_needed(g, to)) {
+        return;
+    }
+    const size_t slot           = slot_of(g->graph, to);
+    struct ggml_tensor *present = g->graph->grads[slot], *sum;
+    if (present != NULL && g->graph->grad_accs[slot] != NULL) {
+        sum = ggml_acc_inplace(g->ctx, present, t, nb[1], nb[2], nb[3], offset);
+    } else {
+        if (present == NULL) {
+            present = ggml_fill(g->ctx, to->type == GGML_TYPE_F32 ? to : ggml_cast(g->ctx, to, GGML_TYPE_F32), 0.0f);
+        }
+        sum = ggml_acc(g->ctx, berth_grad_dense(g, present), t, nb[1], nb[2], nb[3], offset);
+    }
+    put(g, slot, to, sum);
+}
+
+// ---- refusals ----
+
+static void refuse(struct ggml_context *ctx, struct ggml_cgraph *graph, const char *text) {
+    struct ggml_tensor *poison = berth_poison(ctx, func, "%s", text);
+    if (poison != NULL) {
+        ggml_build_forward_expand(graph, poison); // so that nobody computes half a backward pass
+    }
+}
+
+void berth_grad_refuse(struct berth_grad *g, const char *fmt, ...) {
+    char why[200], text[400];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(why, sizeof why, fmt, args);
+    va_end(args);
+    snprintf(text, sizeof text, "%s, node %.63s: %s", ggml_op_desc(g->node), g->node->name, why);
+    refuse(g->ctx, g->graph, text);
+}
+
+// ---- the two walks ----
+
+static bool *mark_needed(const struct ggml_cgraph *graph) {
+    const size_t n_slots = graph->visited_hash_set.size;
+    bool *needed         = berth_calloc(n_slots > 0 ? n_slots : 1, sizeof *needed);
+    for (int i = 0; needed != NULL && i < graph->n_nodes; i++) {
+        const struct ggml_tensor *node = graph->nodes[i];
+        const size_t slot              = slot_of(graph, node);
+        const unsigned open            = open_srcs(node);
+        if (slot == BERTH_HASH_NONE || !is_float(node->type)) {
+            continue;
+        }
+        bool need = (node->flags & GGML_TENSOR_FLAG_PARAM) != 0;
+        for (int k = 0; k < GGML_MAX_SRC && !need; k++) {
+            const size_t from = node->src[k] != NULL ? slot_of(graph, node->src[k]) : BERTH_HASH_NONE;
+            need              = (open >> k & 1) != 0 && from != BERTH_HASH_NONE && needed[from];
+        }
+        needed[slot] = need;
+    }
+    return needed;
+}
+
+// The gradients that are there before any rule ran.
+static void set_accumulators(struct berth_grad *g, struct ggml_tensor **accs) {
+    for (int i = 0; i < g->graph->n_nodes; i++) {
+        struct ggml_tensor *node = g->graph->nodes[i], *acc = accs != NULL ? accs[i] : NULL;
+        const bool is_loss = (node->flags & GGML_TENSOR_FLAG_LOSS) != 0;
+        const size_t slot  = slot_of(g->graph, node);
+        if (slot == BERTH_HASH_NONE) {
+            continue;
+        }
+        if (acc == NULL && is_loss) {
+            acc = ggml_new_tensor_1d(g->ctx, GGML_TYPE_F32, 1);
+        }
+        acc                       = is_loss || g->needed[slot] ? acc : NULL;
+        g->graph->grads[slot]     = acc;
+        g->graph->grad_accs[slot] = acc;
+    }
+}
+
+static bool wants_any(const struct berth_grad *g) {
+    for (int i = 0; i < GGML_MAX_SRC; i++) {
+        if (berth_grad_wants(g, i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// An op that took over its source's memory: what the rules of others read there is gone.
+static bool is_inplace(const struct ggml_tensor *node) {
+    return node->view_src != NULL && !berth_op_info(node->op)->is_view && node->op != GGML_OP_CPY && node->op != GGML_OP_SET_ROWS;
+}
+
+static void back_through(struct berth_grad *g) {
+    const struct berth_op_info *info = berth_op_info(g->node->op);
+    g->grad                          = ggml_graph_get_grad(g->graph, g->node);
+    if (g->grad == NULL || info == NULL || info->is_flat || g->node->op == GGML_OP_NONE || !wants_any(g)) {
+        return;
+    }
+    if (is_inplace(g->node)) {
+        berth_grad_refuse(g, "an op in place has no gradient: its source is overwritten");
+    } else if (info->grad == NULL) {
+        berth_grad_refuse(g, "the op has no gradient rule");
+    } else {
+        info->grad(g);
+    }
+}
+
+static bool any_flag(const struct ggml_cgraph *graph, int flag) {
+    for (int i = 0; i < graph->n_nodes; i++) {
+        if ((graph->nodes[i]->flags & flag) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void ggml_build_backward_expand(struct ggml_context *ctx, struct ggml_cgraph *cgraph, struct ggml_tensor **grad_accs) {
+    if (ctx == NULL || cgraph == NULL) {
+        berth_set_error("%s: the %s is NULL", func, ctx == NULL ? "context" : "graph");
+        return;
+    }
+    const char *why = cgraph->n_nodes == 0                        ? "the graph has no nodes"
+                      : cgraph->grads == NULL                     ? "the graph has no room for gradients (ggml_new_graph_custom)"
+                      : !any_flag(cgraph, GGML_TENSOR_FLAG_PARAM) ? "no node is a parameter (ggml_set_param)"
+                      : !any_flag(cgraph, GGML_TENSOR_FLAG_LOSS)  ? "no node is a loss (ggml_set_loss)"
+                                                                  : NULL;
+    if (why != NULL) {
+        refuse(ctx, cgraph, why);
+        return;
+    }
+    bool *needed = mark_needed(cgraph);
+    if (needed == NULL) {
+        refuse(ctx, cgraph, "out of memory");
+        return;
+    }
+    struct berth_grad g = {.ctx = ctx, .graph = cgraph, .needed = needed};
+    set_accumulators(&g, grad_accs);
+    for (int i = cgraph->n_nodes - 1; i >= 0; i--) {
+        g.node = cgraph->nodes[i];
+        back_through(&g);
+    }
+    berth_free(needed);
+}

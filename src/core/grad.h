@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// grad.h: gradient rules: what backward.c hands to them, and what they are made of. A rule is one function an op, in the family's
+// grad_*.c, named in the op's row (optable.c). It gets the node and the gradient of the loss by that node, and puts what follows
+// from it on those sources that want some:
+//
+//     void berth_grad_sqr(struct berth_grad *g) {
+//         berth_grad_put_add(g, 0, ggml_scale(g->ctx, ggml_mul(g->ctx, g->node->src[0], g->grad), 2.0f));
+//     }
+//
+// Rules build tensors with the public constructors, so that what cannot be built becomes poison like anywhere else.
+#pragma once
+
+#include "core/op.h"
+
+struct berth_grad {
+    struct ggml_context *ctx;
+    struct ggml_cgraph *graph;
+    const bool *needed;       // by slot of the graph's hash set: a gradient is wanted
+    struct ggml_tensor *node; // the op that the rule is for
+    struct ggml_tensor *grad; // of node's shape, f32, any strides
+};
+
+// Whether source i is there and wants a gradient.
+bool berth_grad_wants(const struct berth_grad *g, int i);
+
+// Put a contribution on source i, if it wants one: t has its shape. Building t for nobody is only waste.
+void berth_grad_put_add(struct berth_grad *g, int i, struct ggml_tensor *t);
+void berth_grad_put_sub(struct berth_grad *g, int i, struct ggml_tensor *t);
+// One number, or one a row, for all elements.
+void berth_grad_put_add1(struct berth_grad *g, int i, struct ggml_tensor *t);
+// t for the part of `to`, a source or what a source is a view of, that starts at offset and has strides nb[1..3] of f32.
+void berth_grad_put_acc(struct berth_grad *g, struct ggml_tensor *to, struct ggml_tensor *t, const size_t nb[4], size_t offset);
+
+// The rule cannot serve this node: the context is poisoned and the graph with it.
+void berth_grad_refuse(struct berth_grad *g, const char *fmt, ...) BERTH_PRINTF(2, 3);
+
+// ---- helpers for rules ----
+
+// t, dense.
+static inline struct ggml_tensor *berth_grad_dense(struct berth_grad *g, struct ggml_tensor *t) {
+    return t == NULL || ggml_is_contiguous(t) ? t : ggml_cont(g->ctx, t);
+}
+// t summed over what was repeated to make it from a tensor like `like`.
+static inline struct ggml_tensor *berth_grad_fold(struct berth_grad *g, struct ggml_tensor *t, struct ggml_tensor *like) {
+    return t == NULL || ggml_are_same_shape(t, like) ? t : ggml_repeat_back(g->ctx, t, like);
+}
+// t, dense, in the shape of `like`.
+static inline struct ggml_tensor *berth_grad_shape(struct berth_grad *g, struct ggml_tensor *t, struct ggml_tensor *like) {
+    return ggml_reshape(g->ctx, berth_grad_dense(g, t), like);
+}
+// 1 - t
+static inline struct ggml_tensor *berth_grad_one_minus(struct berth_grad *g, struct ggml_tensor *t) {
+    return ggml_scale_bias(g->ctx, t, -1.0f, 1.0f);
+}
+static inline float berth_grad_f32(const struct ggml_tensor *t, int i) {
+    float f;
+    memcpy(&f, &t->op_params[i], sizeof f);
+    return f;
+}
+// The part of the gradient that op_params of ACC and SET name, in the shape of source 1 (grad_view.c).
+struct ggml_tensor *berth_grad_part(struct berth_grad *g);
+// A product with batches of a repeated: t is [m, n, batches of b], the result has a's batches (grad_matmul.c).
+struct ggml_tensor *berth_grad_fold_batches(struct berth_grad *g, struct ggml_tensor *t, struct ggml_tensor *a);
+// grad times the derivative of a unary op at x, where y is its result; NULL: there is no formula (grad_unary.c).
+struct ggml_tensor *berth_grad_of_unary(
+    struct berth_grad *g, enum ggml_unary_op op, struct ggml_tensor *grad, struct ggml_tensor *x, struct ggml_tensor *y);
+// The derivative is 0 wherever there is one: no gradient goes through.
+bool berth_unary_is_flat(enum ggml_unary_op op);
+
+// ---- rules, by file ----
+
+// clang-format off
+#define BERTH_GRAD_RULES(X) \
+    X(dup) X(add) X(add_id) X(add1) X(acc) X(sub) X(mul) X(div) X(sqr) X(sqrt) X(log) X(sin) X(cos) X(scale) X(clamp) \
+    X(leaky_relu) X(tri) \
+    X(unary) X(glu) \
+    X(cpy) X(cont) X(reshape) X(view) X(permute) X(transpose) X(set) \
+    X(sum) X(sum_rows) X(mean) X(cumsum) X(repeat) X(repeat_back) X(concat) \
+    X(mul_mat) X(mul_mat_id) X(out_prod) \
+    X(get_rows) X(get_rows_back) X(set_rows) X(diag) X(diag_mask) X(soft_max) X(roll) X(pad) X(upscale) \
+    X(norm) X(rms_norm) X(group_norm) X(l2_norm) \
+    X(rope) X(rope_back) \
+    X(flash_attn_ext) \
+    X(im2col) X(conv_2d) X(conv_2d_dw) X(pool_1d) X(pool_2d) \
+    X(cross_entropy_loss)
+// clang-format on
+#define BERTH_GRAD_DECLARE(name) void berth_grad_##name(struct berth_grad *g);
+BERTH_GRAD_RULES(BERTH_GRAD_DECLARE)
+#undef BERTH_GRAD_DECLARE

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// grad_api.h: the functions that gradient cases are built with, as a table: Berth's own, or the reference's by name.
+#pragma once
+
+#include "ggml.h"
+
+// clang-format off
+#define GRAD_API(X) \
+    X(ggml_init) X(ggml_free) X(ggml_new_tensor) X(ggml_set_param) X(ggml_set_loss) X(ggml_set_name) X(ggml_new_graph_custom) \
+    X(ggml_build_forward_expand) X(ggml_build_backward_expand) X(ggml_graph_get_grad) X(ggml_graph_get_grad_acc) \
+    X(ggml_graph_reset) X(ggml_graph_n_nodes) X(ggml_graph_node) \
+    X(ggml_dup) X(ggml_add) X(ggml_add1) X(ggml_add_id) X(ggml_acc) X(ggml_sub) X(ggml_mul) X(ggml_div) X(ggml_sqr) X(ggml_sqrt) \
+    X(ggml_log) X(ggml_sin) X(ggml_cos) X(ggml_scale_bias) X(ggml_clamp) X(ggml_leaky_relu) X(ggml_tri) X(ggml_unary) \
+    X(ggml_xielu) X(ggml_glu) X(ggml_glu_split) X(ggml_swiglu_oai) X(ggml_swiglu_clamp) \
+    X(ggml_cpy) X(ggml_cast) X(ggml_cont) X(ggml_cont_2d) X(ggml_reshape_2d) X(ggml_reshape_3d) X(ggml_view_2d) X(ggml_view_3d) \
+    X(ggml_permute) X(ggml_transpose) X(ggml_set) \
+    X(ggml_sum) X(ggml_sum_rows) X(ggml_mean) X(ggml_cumsum) X(ggml_repeat) X(ggml_repeat_back) X(ggml_concat) \
+    X(ggml_mul_mat) X(ggml_mul_mat_id) X(ggml_out_prod) \
+    X(ggml_get_rows) X(ggml_get_rows_back) X(ggml_set_rows) X(ggml_diag) X(ggml_diag_mask_inf) X(ggml_diag_mask_zero) \
+    X(ggml_soft_max_ext) X(ggml_soft_max_add_sinks) X(ggml_roll) X(ggml_pad_ext) X(ggml_upscale) \
+    X(ggml_norm) X(ggml_rms_norm) X(ggml_group_norm) X(ggml_l2_norm) \
+    X(ggml_rope_ext) X(ggml_rope_multi) X(ggml_rope_set_offset) X(ggml_rope_ext_back) \
+    X(ggml_flash_attn_ext) X(ggml_flash_attn_ext_add_sinks) \
+    X(ggml_im2col) X(ggml_conv_2d) X(ggml_conv_2d_direct) X(ggml_conv_2d_dw_direct) X(ggml_pool_1d) X(ggml_pool_2d) \
+    X(ggml_cross_entropy_loss)
+// clang-format on
+
+#define GRAD_API_FIELD(name) __typeof__(&name) name;
+struct grad_api {
+    GRAD_API(GRAD_API_FIELD)
+};
+#undef GRAD_API_FIELD
+
+static inline struct grad_api grad_api_own(void) {
+#define GRAD_API_OWN(name) .name = name,
+    return (struct grad_api){GRAD_API(GRAD_API_OWN)};
+#undef GRAD_API_OWN
+}

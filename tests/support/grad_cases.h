@@ -1,0 +1,520 @@
+// SPDX-License-Identifier: MIT
+// grad_cases.h: a random graph for each gradient rule: parameters with numbers in them, and a result. What a rule is for stands
+// in its name; `same` says that the reference has the rule and builds the same backward graph.
+//
+// Numbers keep away from where a function has a corner: |x| is 0.2 to 0.6, or 0.9 to 1.4, so that corners at 0 and 0.75 are at
+// least 0.15 off.
+#pragma once
+
+#include "support/check.h"
+#include "support/grad_api.h"
+
+#include <math.h>
+#include <string.h>
+
+#define GRAD_N_PARAMS 6
+
+struct grad_case {
+    const struct grad_api *a;
+    struct ggml_context *ctx;
+    struct check_rng *rng;
+    struct ggml_tensor *params[GRAD_N_PARAMS];
+    int n_params;
+    double scale; // of numbers; 1 unless a case says so
+};
+
+typedef struct ggml_tensor *(*grad_build_t)(struct grad_case *c, int kind);
+
+typedef struct ggml_tensor T;
+
+static inline int64_t grad_pick(struct grad_case *c, int64_t low, int64_t high) {
+    return low + (int64_t) check_rng_below(c->rng, (uint64_t) (high - low + 1));
+}
+
+static inline float grad_number(struct grad_case *c) {
+    const double u = (double) check_rng_below(c->rng, 1u << 20) / (1u << 20);
+    const double x = u < 0.5 ? 0.2 + 0.8 * u : 0.9 + (u - 0.5);
+    return (float) (c->scale * (check_rng_below(c->rng, 2) != 0 ? x : -x));
+}
+
+static inline T *grad_leaf(struct grad_case *c, enum ggml_type type, int64_t n0, int64_t n1, int64_t n2, int64_t n3) {
+    T *t = c->a->ggml_new_tensor(c->ctx, type, 4, (int64_t[]){n0, n1, n2, n3});
+    for (int64_t i = 0; i < n0 * n1 * n2 * n3; i++) {
+        const float x = grad_number(c);
+        if (type == GGML_TYPE_F32) {
+            ((float *) t->data)[i] = x;
+        } else if (type == GGML_TYPE_F16) {
+            ((ggml_fp16_t *) t->data)[i] = ggml_fp32_to_fp16(x);
+        }
+    }
+    return t;
+}
+
+static inline T *grad_param(struct grad_case *c, int64_t n0, int64_t n1, int64_t n2, int64_t n3) {
+    T *t = grad_leaf(c, GGML_TYPE_F32, n0, n1, n2, n3);
+    c->a->ggml_set_param(t);
+    c->params[c->n_params++] = t;
+    return t;
+}
+
+static inline T *grad_param_any(struct grad_case *c) {
+    return grad_param(c, grad_pick(c, 1, 7), grad_pick(c, 1, 4), grad_pick(c, 1, 3), grad_pick(c, 1, 2));
+}
+
+static inline T *grad_ids(struct grad_case *c, enum ggml_type type, int64_t n, int64_t n1, int64_t below) {
+    T *t = c->a->ggml_new_tensor(c->ctx, type, 2, (int64_t[]){n, n1});
+    for (int64_t i = 0; i < n * n1; i++) {
+        ((int32_t *) t->data)[i] = (int32_t) grad_pick(c, 0, below - 1);
+    }
+    return t;
+}
+
+// n different places below a number that is odd.
+static inline T *grad_places(struct grad_case *c, enum ggml_type type, int64_t n, int64_t below) {
+    T *t = c->a->ggml_new_tensor(c->ctx, type, 1, &n);
+    for (int64_t i = 0, first = grad_pick(c, 0, below - 1); i < n; i++) {
+        const int64_t id = (first + 2 * i) % below;
+        if (type == GGML_TYPE_I32) {
+            ((int32_t *) t->data)[i] = (int32_t) id;
+        } else {
+            ((int64_t *) t->data)[i] = id;
+        }
+    }
+    return t;
+}
+
+static inline void grad_make_positive(T *t) {
+    for (int64_t i = 0; i < ggml_nelements(t); i++) {
+        ((float *) t->data)[i] = fabsf(((float *) t->data)[i]);
+    }
+}
+
+// All different, by 0.1 at least: no pool changes its mind when one of them moves a little.
+static inline void grad_make_distinct(struct grad_case *c, T *t) {
+    const int64_t n = ggml_nelements(t);
+    float *x        = t->data;
+    for (int64_t i = 0; i < n; i++) {
+        x[i] = 0.13f * (float) (i - n / 2);
+    }
+    for (int64_t i = n - 1; i > 0; i--) {
+        const int64_t j = grad_pick(c, 0, i);
+        const float tmp = x[i];
+        x[i]            = x[j];
+        x[j]            = tmp;
+    }
+}
+
+// The shape of x with some extents divided down to 1.
+static inline T *grad_param_bcast(struct grad_case *c, const T *x) {
+    int64_t ne[4];
+    for (int i = 0; i < 4; i++) {
+        ne[i] = grad_pick(c, 0, 2) == 0 ? 1 : x->ne[i];
+    }
+    return grad_param(c, ne[0], ne[1], ne[2], ne[3]);
+}
+
+// ---- builders ----
+
+enum { BCAST = 1, TWICE = 2, POSITIVE = 4 };
+
+typedef T *(*grad_binary_t)(struct ggml_context *, T *, T *);
+
+static inline T *grad_two(struct grad_case *c, grad_binary_t op, int kind) {
+    T *x = grad_param_any(c);
+    T *y = (kind & TWICE) != 0   ? x
+           : (kind & BCAST) != 0 ? grad_param_bcast(c, x)
+                                 : grad_param(c, x->ne[0], x->ne[1], x->ne[2], x->ne[3]);
+    return op(c->ctx, x, y);
+}
+
+static inline T *build_add(struct grad_case *c, int kind) {
+    return grad_two(c, c->a->ggml_add, kind);
+}
+static inline T *build_sub(struct grad_case *c, int kind) {
+    return grad_two(c, c->a->ggml_sub, kind);
+}
+static inline T *build_mul(struct grad_case *c, int kind) {
+    return grad_two(c, c->a->ggml_mul, kind);
+}
+static inline T *build_div(struct grad_case *c, int kind) {
+    return grad_two(c, c->a->ggml_div, kind);
+}
+
+typedef T *(*grad_unary_t)(struct ggml_context *, T *);
+
+static inline T *grad_one(struct grad_case *c, grad_unary_t op, int kind) {
+    T *x = grad_param_any(c);
+    if ((kind & POSITIVE) != 0) {
+        grad_make_positive(x);
+    }
+    return op(c->ctx, x);
+}
+
+#define GRAD_ONE(name) \
+    static inline T *build_##name(struct grad_case *c, int kind) { \
+        return grad_one(c, c->a->ggml_##name, kind); \
+    }
+GRAD_ONE(dup)
+GRAD_ONE(sqr)
+GRAD_ONE(sqrt)
+GRAD_ONE(log)
+GRAD_ONE(sin)
+GRAD_ONE(cos)
+GRAD_ONE(sum)
+GRAD_ONE(sum_rows)
+GRAD_ONE(mean)
+GRAD_ONE(cumsum)
+GRAD_ONE(cont)
+GRAD_ONE(transpose)
+#undef GRAD_ONE
+
+static inline T *build_unary(struct grad_case *c, int kind) {
+    T *x = grad_param_any(c);
+    if (kind == GGML_UNARY_OP_HARDSWISH || kind == GGML_UNARY_OP_HARDSIGMOID) { // corners at 3, which is 4 times 0.75
+        for (int64_t i = 0; i < ggml_nelements(x); i++) {
+            ((float *) x->data)[i] *= 4.0f;
+        }
+    }
+    return kind == GGML_UNARY_OP_XIELU ? c->a->ggml_xielu(c->ctx, x, 0.3f, 0.7f, 0.5f, -1e-6f)
+                                       : c->a->ggml_unary(c->ctx, x, (enum ggml_unary_op) kind);
+}
+
+static inline T *build_glu(struct grad_case *c, int kind) {
+    const int form  = (int) grad_pick(c, 0, 2);
+    const int64_t n = grad_pick(c, 1, 5), n1 = grad_pick(c, 1, 3), n2 = grad_pick(c, 1, 2);
+    const bool split = form == 0 || kind == GGML_GLU_OP_SWIGLU_OAI || kind == GGML_GLU_OP_SWIGLU_CLAMP;
+    if (!split) {
+        return c->a->ggml_glu(c->ctx, grad_param(c, 2 * n, n1, n2, 1), (enum ggml_glu_op) kind, form == 1);
+    }
+    T *x = grad_param(c, n, n1, n2, 1), *g = grad_param(c, n, n1, n2, 1);
+    if (kind == GGML_GLU_OP_SWIGLU_OAI) {
+        return c->a->ggml_swiglu_oai(c->ctx, x, g, 1.7f, 0.75f);
+    }
+    return kind == GGML_GLU_OP_SWIGLU_CLAMP ? c->a->ggml_swiglu_clamp(c->ctx, x, g, 0.75f)
+                                            : c->a->ggml_glu_split(c->ctx, x, g, (enum ggml_glu_op) kind);
+}
+
+// The one form that the reference differentiates.
+static inline T *build_swiglu_split(struct grad_case *c, int kind) {
+    (void) kind;
+    T *x = grad_param_any(c), *g = grad_param(c, x->ne[0], x->ne[1], x->ne[2], x->ne[3]);
+    return c->a->ggml_glu_split(c->ctx, x, g, GGML_GLU_OP_SWIGLU);
+}
+
+static inline T *build_scale(struct grad_case *c, int kind) {
+    (void) kind;
+    return c->a->ggml_scale_bias(c->ctx, grad_param_any(c), -1.7f, 0.3f);
+}
+static inline T *build_clamp(struct grad_case *c, int kind) {
+    return c->a->ggml_clamp(c->ctx, grad_param_any(c), kind == 0 ? -0.75f : -INFINITY, 0.75f);
+}
+static inline T *build_leaky_relu(struct grad_case *c, int kind) {
+    (void) kind;
+    return c->a->ggml_leaky_relu(c->ctx, grad_param_any(c), 0.1f, false);
+}
+static inline T *build_tri(struct grad_case *c, int kind) {
+    const int64_t n = grad_pick(c, 1, 5);
+    return c->a->ggml_tri(c->ctx, grad_param(c, n, n, 2, 1), (enum ggml_tri_type) kind);
+}
+static inline T *build_add1(struct grad_case *c, int kind) {
+    (void) kind;
+    return c->a->ggml_add1(c->ctx, grad_param_any(c), grad_param(c, 1, 1, 1, 1));
+}
+static inline T *build_add_id(struct grad_case *c, int kind) {
+    (void) kind;
+    T *x = grad_param(c, 5, 2, 3, 1), *b = grad_param(c, 5, 4, 1, 1);
+    return c->a->ggml_add_id(c->ctx, x, b, grad_ids(c, GGML_TYPE_I32, 2, 3, 4));
+}
+static inline T *build_part(struct grad_case *c, int kind) {
+    T *x = grad_param(c, 6, 5, 2, 1), *b = grad_param(c, 3, 2, 2, 1);
+    return kind == 0 ? c->a->ggml_acc(c->ctx, x, b, 24, 120, 240, 28) : c->a->ggml_set(c->ctx, x, b, 24, 120, 240, 28);
+}
+static inline T *build_cpy(struct grad_case *c, int kind) {
+    T *x = c->a->ggml_sqr(c->ctx, grad_param(c, 4, 3, 1, 1));
+    T *t = kind == 0 ? grad_leaf(c, GGML_TYPE_F32, 6, 2, 1, 1) : NULL;
+    return kind == 0 ? c->a->ggml_cpy(c->ctx, x, t) : c->a->ggml_cont_2d(c->ctx, x, 2, 6);
+}
+static inline T *build_reshape(struct grad_case *c, int kind) {
+    T *x = c->a->ggml_reshape_3d(c->ctx, grad_param(c, 4, 6, 1, 1), 2, 3, 4);
+    return kind == 0 ? x : c->a->ggml_cont(c->ctx, c->a->ggml_permute(c->ctx, x, 2, 0, 1, 3));
+}
+static inline T *build_view(struct grad_case *c, int kind) {
+    T *s = c->a->ggml_sqr(c->ctx, grad_param(c, 6, 5, 1, 1));
+    T *v = c->a->ggml_view_2d(c->ctx, s, 4, 3, 24, 28);
+    if (kind == 1) { // two that overlap
+        v = c->a->ggml_mul(c->ctx, v, c->a->ggml_view_2d(c->ctx, s, 4, 3, 24, 4));
+    } else if (kind == 2) { // a part of a part
+        v = c->a->ggml_view_2d(c->ctx, v, 2, 2, 48, 4);
+    }
+    return c->a->ggml_cont(c->ctx, v);
+}
+static inline T *build_permute(struct grad_case *c, int kind) {
+    static const int axes[][4] = {{0, 2, 1, 3}, {1, 2, 3, 0}, {3, 0, 2, 1}, {2, 0, 1, 3}};
+    const int *x               = axes[kind];
+    return c->a->ggml_cont(c->ctx, c->a->ggml_permute(c->ctx, c->a->ggml_sqr(c->ctx, grad_param_any(c)), x[0], x[1], x[2], x[3]));
+}
+static inline T *build_repeat(struct grad_case *c, int kind) {
+    T *x = kind == 0 ? grad_param(c, 2, 3, 1, 1) : grad_leaf(c, GGML_TYPE_F32, 2, 3, 1, 1), *y = grad_param(c, 4, 3, 2, 2);
+    return kind == 0 ? c->a->ggml_mul(c->ctx, c->a->ggml_repeat(c->ctx, x, y), y) : c->a->ggml_repeat_back(c->ctx, y, x);
+}
+static inline T *build_concat(struct grad_case *c, int kind) {
+    int64_t ne[] = {3, 2, 3, 2}, n = ne[kind];
+    T *x     = grad_param(c, ne[0], ne[1], ne[2], ne[3]);
+    ne[kind] = n + 1;
+    return c->a->ggml_concat(c->ctx, x, grad_param(c, ne[0], ne[1], ne[2], ne[3]), kind);
+}
+
+// kind: 0 plain, 1 batches alike, 2 batches of a shared in dimension 2, 3 in both, 4 b transposed
+static inline T *build_mul_mat(struct grad_case *c, int kind) {
+    const int64_t k = grad_pick(c, 1, 9), m = grad_pick(c, 1, 9), n = grad_pick(c, 1, 9);
+    const int64_t b2 = kind == 0 || kind == 4 ? 1 : 4, b3 = kind == 1 || kind == 3 ? 2 : 1;
+    T *a = grad_param(c, k, m, kind == 2 || kind == 3 ? 2 : b2, kind == 3 ? 1 : b3);
+    if (kind == 4) {
+        return c->a->ggml_mul_mat(c->ctx, a, c->a->ggml_transpose(c->ctx, grad_param(c, n, k, 1, 1)));
+    }
+    return c->a->ggml_mul_mat(c->ctx, a, grad_param(c, k, n, b2, b3));
+}
+static inline T *build_out_prod(struct grad_case *c, int kind) {
+    (void) kind;
+    const int64_t k = grad_pick(c, 1, 5);
+    return c->a->ggml_out_prod(c->ctx, grad_param(c, 4, k, 2, 1), grad_param(c, 3, k, 2, 1));
+}
+static inline T *build_mul_mat_id(struct grad_case *c, int kind) {
+    T *as = grad_leaf(c, GGML_TYPE_F32, 6, 5, 3, 1);
+    return c->a->ggml_mul_mat_id(c->ctx, as, grad_param(c, 6, kind == 0 ? 2 : 1, 4, 1), grad_ids(c, GGML_TYPE_I32, 2, 4, 3));
+}
+
+static inline T *build_get_rows(struct grad_case *c, int kind) {
+    (void) kind;
+    return c->a->ggml_get_rows(c->ctx, grad_param(c, 5, 4, 1, 1), grad_ids(c, GGML_TYPE_I32, 7, 1, 4));
+}
+static inline T *build_get_rows_back(struct grad_case *c, int kind) {
+    (void) kind;
+    T *shape = grad_leaf(c, GGML_TYPE_F32, 5, 4, 1, 1);
+    return c->a->ggml_get_rows_back(c->ctx, grad_param(c, 5, 7, 1, 1), grad_ids(c, GGML_TYPE_I32, 7, 1, 4), shape);
+}
+static inline T *build_set_rows(struct grad_case *c, int kind) {
+    T *into = c->a->ggml_sqr(c->ctx, grad_param(c, 4, 7, 1, 1)); // a copy: the parameter stays as it is
+    return c->a->ggml_set_rows(
+        c->ctx, into, grad_param(c, 4, 3, 1, 1), grad_places(c, kind == 0 ? GGML_TYPE_I64 : GGML_TYPE_I32, 3, 7));
+}
+static inline T *build_diag(struct grad_case *c, int kind) {
+    (void) kind;
+    return c->a->ggml_diag(c->ctx, grad_param(c, 4, 1, 2, 2));
+}
+static inline T *build_diag_mask(struct grad_case *c, int kind) {
+    T *x = grad_param(c, 5, 4, 2, 1);
+    return kind == 0 ? c->a->ggml_diag_mask_zero(c->ctx, x, 1)
+                     : c->a->ggml_soft_max_ext(c->ctx, c->a->ggml_diag_mask_inf(c->ctx, x, 1), NULL, 1.0f, 0.0f);
+}
+
+enum { MASK = 1, MASK_F16 = 2, ALIBI = 4, SINKS = 8, MASK_LEARNT = 16, CAP = 32, GROUPED = 64 };
+
+static inline T *build_soft_max(struct grad_case *c, int kind) {
+    T *x    = grad_param(c, 6, 3, 4, 2);
+    T *mask = (kind & MASK_LEARNT) != 0 ? grad_param(c, 6, 3, 1, 1)
+              : (kind & MASK) != 0      ? grad_leaf(c, (kind & MASK_F16) != 0 ? GGML_TYPE_F16 : GGML_TYPE_F32, 6, 3, 1, 2)
+                                        : NULL;
+    T *y    = c->a->ggml_soft_max_ext(c->ctx, x, mask, 0.7f, (kind & ALIBI) != 0 ? 8.0f : 0.0f);
+    if ((kind & SINKS) != 0) {
+        c->a->ggml_soft_max_add_sinks(y, grad_param(c, 4, 1, 1, 1));
+    }
+    return y;
+}
+
+static inline T *build_roll(struct grad_case *c, int kind) {
+    (void) kind;
+    return c->a->ggml_roll(c->ctx, grad_param(c, 5, 4, 3, 2), 2, -1, 1, 0);
+}
+static inline T *build_pad(struct grad_case *c, int kind) {
+    (void) kind;
+    return c->a->ggml_pad_ext(c->ctx, grad_param(c, 3, 2, 2, 2), 1, 2, 0, 1, 1, 0, 0, 0);
+}
+static inline T *build_upscale(struct grad_case *c, int kind) {
+    (void) kind;
+    return c->a->ggml_upscale(c->ctx, grad_param(c, 3, 2, 2, 1), 3, GGML_SCALE_MODE_NEAREST);
+}
+
+enum { NORM, RMS_NORM, GROUP_NORM, L2_NORM, L2_NORM_SHORT };
+
+static inline T *build_norm(struct grad_case *c, int kind) {
+    T *x = kind == GROUP_NORM ? grad_param(c, 3, 2, 6, 2) : grad_param(c, grad_pick(c, 2, 9), 3, 2, 1);
+    switch (kind) {
+        case NORM: return c->a->ggml_norm(c->ctx, x, 0.05f);
+        case RMS_NORM: return c->a->ggml_rms_norm(c->ctx, x, 0.05f);
+        case GROUP_NORM: return c->a->ggml_group_norm(c->ctx, x, 3, 0.05f);
+        default: return c->a->ggml_l2_norm(c->ctx, x, kind == L2_NORM ? 1e-3f : 50.0f);
+    }
+}
+
+enum { ROPE_NORMAL, ROPE_NEOX, ROPE_FACTORS, ROPE_OFFSET, ROPE_MULTI, ROPE_YARN, ROPE_TURN_BACK };
+
+static inline T *build_rope(struct grad_case *c, int kind) {
+    T *x   = grad_param(c, 12, 2, 3, 1);
+    T *pos = grad_ids(c, GGML_TYPE_I32, kind == ROPE_MULTI ? 12 : 3, 1, 40);
+    if (kind == ROPE_MULTI) {
+        int sections[] = {2, 2, 1, 1};
+        return c->a->ggml_rope_multi(
+            c->ctx, x, pos, NULL, 12, sections, GGML_ROPE_TYPE_MROPE, 64, 10000.0f, 1.0f, 0.0f, 1.0f, 32.0f, 1.0f);
+    }
+    if (kind == ROPE_TURN_BACK) {
+        return c->a->ggml_rope_ext_back(c->ctx, x, pos, NULL, 8, 0, 64, 10000.0f, 1.0f, 0.0f, 1.0f, 32.0f, 1.0f);
+    }
+    T *factors = NULL;
+    if (kind == ROPE_FACTORS) {
+        factors = grad_leaf(c, GGML_TYPE_F32, 4, 1, 1, 1);
+        grad_make_positive(factors);
+    }
+    const float ext = kind == ROPE_YARN ? 1.0f : 0.0f;
+    T *y            = c->a->ggml_rope_ext(c->ctx, x, pos, factors, 8, kind == ROPE_NEOX ? GGML_ROPE_TYPE_NEOX : 0, 64, 10000.0f,
+        kind == ROPE_YARN ? 0.25f : 1.0f, ext, 1.1f, 32.0f, 1.0f);
+    return kind == ROPE_OFFSET ? c->a->ggml_rope_set_offset(y, 4) : y;
+}
+
+static inline T *build_attn(struct grad_case *c, int kind) {
+    const int64_t n_head = 4, n_kv_head = (kind & GROUPED) != 0 ? 2 : 4, n_q = 3, n_kv = 5;
+    T *q = grad_param(c, 8, n_q, n_head, 2), *k = grad_param(c, 8, n_kv, n_kv_head, 2), *v = grad_param(c, 8, n_kv, n_kv_head, 2);
+    T *mask = (kind & MASK) != 0 ? grad_leaf(c, GGML_TYPE_F16, n_kv, n_q, 1, 1) : NULL;
+    T *y    = c->a->ggml_flash_attn_ext(
+           c->ctx, q, k, v, mask, 0.35f, (kind & ALIBI) != 0 ? 8.0f : 0.0f, (kind & CAP) != 0 ? 2.0f : 0.0f);
+    if ((kind & SINKS) != 0) {
+        c->a->ggml_flash_attn_ext_add_sinks(y, grad_param(c, n_head, 1, 1, 1));
+    }
+    return y;
+}
+
+enum { IM2COL, CONV_2D, CONV_2D_DIRECT, CONV_2D_DW };
+
+static inline T *build_conv(struct grad_case *c, int kind) {
+    T *x = grad_param(c, 6, 5, 2, 2);
+    switch (kind) {
+        case IM2COL:
+            return c->a->ggml_im2col(c->ctx, grad_leaf(c, GGML_TYPE_F32, 3, 2, 2, 3), x, 2, 1, 1, 0, 1, 1, true, GGML_TYPE_F32);
+        case CONV_2D: return c->a->ggml_conv_2d(c->ctx, grad_param(c, 3, 2, 2, 3), x, 1, 1, 1, 0, 1, 1);
+        case CONV_2D_DIRECT: return c->a->ggml_conv_2d_direct(c->ctx, grad_param(c, 3, 2, 2, 3), x, 2, 1, 1, 0, 1, 2);
+        default: return c->a->ggml_conv_2d_dw_direct(c->ctx, grad_param(c, 3, 2, 1, 2), x, 1, 2, 1, 1, 1, 1);
+    }
+}
+
+static inline T *build_pool(struct grad_case *c, int kind) {
+    T *x = grad_param(c, 6, 4, 2, 1);
+    grad_make_distinct(c, x);
+    const enum ggml_op_pool op = (kind & 1) != 0 ? GGML_OP_POOL_MAX : GGML_OP_POOL_AVG;
+    return kind < 2 ? c->a->ggml_pool_1d(c->ctx, x, op, 2, 2, 0) : c->a->ggml_pool_2d(c->ctx, x, op, 3, 2, 2, 2, 0, 0);
+}
+
+static inline T *build_loss(struct grad_case *c, int kind) {
+    (void) kind;
+    T *x = grad_param(c, grad_pick(c, 2, 7), grad_pick(c, 1, 4), 1, 1);
+    T *l = grad_leaf(c, GGML_TYPE_F32, x->ne[0], x->ne[1], 1, 1);
+    for (int64_t r = 0; r < x->ne[1]; r++) { // each row a distribution
+        float *row = (float *) l->data + r * x->ne[0], sum = 0.0f;
+        for (int64_t i = 0; i < x->ne[0]; i++) {
+            sum += row[i] = fabsf(row[i]);
+        }
+        for (int64_t i = 0; i < x->ne[0]; i++) {
+            row[i] /= sum;
+        }
+    }
+    return c->a->ggml_cross_entropy_loss(c->ctx, x, l);
+}
+
+// A layer with a residual: one tensor in several places.
+static inline T *build_block(struct grad_case *c, int kind) {
+    (void) kind;
+    struct ggml_context *ctx = c->ctx;
+    T *x = grad_param(c, 8, 5, 1, 1), *w1 = grad_param(c, 8, 6, 1, 1), *w2 = grad_param(c, 6, 8, 1, 1),
+      *n = grad_param(c, 8, 1, 1, 1);
+    T *h = c->a->ggml_mul(ctx, c->a->ggml_rms_norm(ctx, x, 0.01f), n);
+    h    = c->a->ggml_unary(ctx, c->a->ggml_mul_mat(ctx, w1, h), GGML_UNARY_OP_SILU);
+    h    = c->a->ggml_add(ctx, c->a->ggml_mul_mat(ctx, w2, h), x);
+    return c->a->ggml_mul(ctx, h, x);
+}
+
+struct grad_rule {
+    const char *name;
+    grad_build_t build;
+    int kind;
+    bool same;  // the reference has the rule and builds the same graph
+    double tol; // 0: the usual one
+    double h;   // 0: the usual step
+};
+
+// clang-format off
+static const struct grad_rule grad_rules[] = {
+    {"dup", build_dup, 0, true, 0, 0}, {"add", build_add, 0, true, 0, 0}, {"add repeated", build_add, BCAST, true, 0, 0},
+    {"add twice", build_add, TWICE, true, 0, 0}, {"sub", build_sub, 0, true, 0, 0}, {"sub repeated", build_sub, BCAST, false, 0, 0},
+    {"sub twice", build_sub, TWICE, true, 0, 0}, {"mul", build_mul, 0, true, 0, 0}, {"mul repeated", build_mul, BCAST, true, 0, 0},
+    {"mul twice", build_mul, TWICE, true, 0, 0}, {"div", build_div, 0, true, 0, 0.008}, {"div repeated", build_div, BCAST, false, 0, 0.008},
+    {"div twice", build_div, TWICE, true, 0, 0.008}, {"add1", build_add1, 0, false, 0, 0}, {"add_id", build_add_id, 0, false, 0, 0},
+    {"acc", build_part, 0, true, 0, 0}, {"set", build_part, 1, true, 0, 0},
+    {"sqr", build_sqr, 0, true, 0, 0}, {"sqrt", build_sqrt, POSITIVE, true, 0, 0.008}, {"log", build_log, POSITIVE, true, 0, 0.008},
+    {"sin", build_sin, 0, true, 0, 0}, {"cos", build_cos, 0, true, 0, 0}, {"scale", build_scale, 0, true, 0, 0},
+    {"clamp", build_clamp, 0, false, 0, 0}, {"clamp above", build_clamp, 1, false, 0, 0}, {"leaky_relu", build_leaky_relu, 0, false, 0, 0},
+    {"tri upper", build_tri, GGML_TRI_TYPE_UPPER, false, 0, 0}, {"tri lower diag", build_tri, GGML_TRI_TYPE_LOWER_DIAG, false, 0, 0},
+    {"abs", build_unary, GGML_UNARY_OP_ABS, true, 0, 0}, {"neg", build_unary, GGML_UNARY_OP_NEG, true, 0, 0},
+    {"tanh", build_unary, GGML_UNARY_OP_TANH, false, 0, 0}, {"elu", build_unary, GGML_UNARY_OP_ELU, false, 0, 0},
+    {"relu", build_unary, GGML_UNARY_OP_RELU, true, 0, 0}, {"sigmoid", build_unary, GGML_UNARY_OP_SIGMOID, false, 0, 0},
+    {"gelu", build_unary, GGML_UNARY_OP_GELU, false, 2e-2, 0.08}, {"gelu_quick", build_unary, GGML_UNARY_OP_GELU_QUICK, false, 2e-2, 0.08},
+    {"gelu_erf", build_unary, GGML_UNARY_OP_GELU_ERF, false, 0, 0}, {"silu", build_unary, GGML_UNARY_OP_SILU, true, 0, 0},
+    {"hardswish", build_unary, GGML_UNARY_OP_HARDSWISH, false, 0, 0},
+    {"hardsigmoid", build_unary, GGML_UNARY_OP_HARDSIGMOID, false, 0, 0},
+    {"exp", build_unary, GGML_UNARY_OP_EXP, true, 0, 0}, {"expm1", build_unary, GGML_UNARY_OP_EXPM1, true, 0, 0},
+    {"softplus", build_unary, GGML_UNARY_OP_SOFTPLUS, true, 0, 0}, {"xielu", build_unary, GGML_UNARY_OP_XIELU, false, 0, 0},
+    // these, and the gelus, round to half precision on their way
+    {"geglu", build_glu, GGML_GLU_OP_GEGLU, false, 2e-2, 0.08}, {"geglu_quick", build_glu, GGML_GLU_OP_GEGLU_QUICK, false, 2e-2, 0.08},
+    {"reglu", build_glu, GGML_GLU_OP_REGLU, false, 0, 0}, {"swiglu", build_glu, GGML_GLU_OP_SWIGLU, false, 0, 0},
+    {"swiglu split", build_swiglu_split, 0, true, 0, 0}, {"swiglu_oai", build_glu, GGML_GLU_OP_SWIGLU_OAI, false, 0, 0},
+    {"swiglu_clamp", build_glu, GGML_GLU_OP_SWIGLU_CLAMP, false, 0, 0}, {"geglu_erf", build_glu, GGML_GLU_OP_GEGLU_ERF, false, 0, 0},
+    {"cpy", build_cpy, 0, true, 0, 0}, {"cont", build_cont, 0, true, 0, 0}, {"cont 2d", build_cpy, 1, true, 0, 0},
+    {"reshape", build_reshape, 0, true, 0, 0}, {"reshape, permute", build_reshape, 1, true, 0, 0},
+    {"view", build_view, 0, false, 0, 0}, {"two views", build_view, 1, false, 0, 0}, {"view of view", build_view, 2, false, 0, 0},
+    {"transpose", build_transpose, 0, true, 0, 0}, {"permute 0", build_permute, 0, true, 0, 0}, {"permute 1", build_permute, 1, true, 0, 0},
+    {"permute 2", build_permute, 2, true, 0, 0}, {"permute 3", build_permute, 3, true, 0, 0},
+    {"sum", build_sum, 0, true, 0, 0}, {"sum_rows", build_sum_rows, 0, true, 0, 0}, {"mean", build_mean, 0, true, 0, 0},
+    {"cumsum", build_cumsum, 0, false, 0, 0}, {"repeat", build_repeat, 0, true, 0, 0}, {"repeat_back", build_repeat, 1, true, 0, 0},
+    {"concat 0", build_concat, 0, false, 0, 0}, {"concat 1", build_concat, 1, false, 0, 0}, {"concat 2", build_concat, 2, false, 0, 0},
+    {"concat 3", build_concat, 3, false, 0, 0},
+    {"mul_mat", build_mul_mat, 0, true, 0, 0}, {"mul_mat batches", build_mul_mat, 1, true, 0, 0},
+    {"mul_mat shared", build_mul_mat, 2, true, 0, 0}, {"mul_mat shared 3", build_mul_mat, 3, false, 0, 0},
+    {"mul_mat transposed", build_mul_mat, 4, false, 0, 0}, {"out_prod", build_out_prod, 0, false, 0, 0},
+    {"mul_mat_id", build_mul_mat_id, 0, false, 0, 0}, {"mul_mat_id one", build_mul_mat_id, 1, false, 0, 0},
+    {"get_rows", build_get_rows, 0, true, 0, 0}, {"get_rows_back", build_get_rows_back, 0, false, 0, 0},
+    {"set_rows i64", build_set_rows, 0, false, 0, 0}, {"set_rows i32", build_set_rows, 1, false, 0, 0},
+    {"diag", build_diag, 0, false, 0, 0}, {"diag_mask_zero", build_diag_mask, 0, true, 0, 0}, {"diag_mask_inf", build_diag_mask, 1, true, 0, 0},
+    {"soft_max", build_soft_max, 0, true, 0, 0}, {"soft_max mask", build_soft_max, MASK, true, 0, 0},
+    {"soft_max f16 mask", build_soft_max, MASK | MASK_F16, true, 0, 0}, {"soft_max alibi", build_soft_max, MASK | ALIBI, false, 0, 0},
+    {"soft_max sinks", build_soft_max, MASK | SINKS, false, 0, 0}, {"soft_max learnt mask", build_soft_max, MASK_LEARNT, false, 0, 0},
+    {"roll", build_roll, 0, false, 0, 0}, {"pad", build_pad, 0, false, 0, 0}, {"upscale", build_upscale, 0, false, 0, 0},
+    {"norm", build_norm, NORM, false, 0, 0}, {"rms_norm", build_norm, RMS_NORM, true, 0, 0}, {"group_norm", build_norm, GROUP_NORM, false, 0, 0},
+    {"l2_norm", build_norm, L2_NORM, false, 0, 0}, {"l2_norm short", build_norm, L2_NORM_SHORT, false, 0, 0},
+    {"rope", build_rope, ROPE_NORMAL, true, 0, 0}, {"rope neox", build_rope, ROPE_NEOX, true, 0, 0},
+    {"rope factors", build_rope, ROPE_FACTORS, true, 0, 0}, {"rope offset", build_rope, ROPE_OFFSET, false, 0, 0},
+    {"rope multi", build_rope, ROPE_MULTI, true, 0, 0}, {"rope yarn", build_rope, ROPE_YARN, true, 0, 0},
+    {"rope_back", build_rope, ROPE_TURN_BACK, false, 0, 0},
+    {"attention", build_attn, 0, false, 0, 0}, {"attention mask", build_attn, MASK, false, 0, 0},
+    {"attention grouped", build_attn, MASK | GROUPED, false, 0, 0}, {"attention alibi", build_attn, MASK | ALIBI, false, 0, 0},
+    {"attention sinks", build_attn, MASK | SINKS | GROUPED, false, 0, 0}, {"attention cap", build_attn, CAP, false, 0, 0},
+    {"im2col", build_conv, IM2COL, true, 0, 0}, {"conv_2d", build_conv, CONV_2D, true, 2e-2, 0.08},
+    {"conv_2d direct", build_conv, CONV_2D_DIRECT, false, 0, 0}, {"conv_2d_dw", build_conv, CONV_2D_DW, false, 0, 0},
+    {"pool_1d avg", build_pool, 0, false, 0, 0}, {"pool_1d max", build_pool, 1, false, 0, 0},
+    {"pool_2d avg", build_pool, 2, true, 0, 0}, {"pool_2d max", build_pool, 3, true, 0, 0},
+    {"cross_entropy_loss", build_loss, 0, true, 0, 0}, {"block", build_block, 0, true, 0, 0},
+};
+// clang-format on
+#define GRAD_N_RULES ((int) (sizeof grad_rules / sizeof grad_rules[0]))
+
+// Parameters, result, weights of its elements, loss = sum(result * weights).
+struct grad_graph {
+    T *result, *weights, *loss;
+};
+
+static inline struct grad_graph grad_graph_new(struct grad_case *c, const struct grad_rule *rule) {
+    struct grad_graph g;
+    g.result   = rule->build(c, rule->kind);
+    const T *r = g.result;
+    g.weights  = grad_leaf(c, GGML_TYPE_F32, r->ne[0], r->ne[1], r->ne[2], r->ne[3]);
+    g.loss     = c->a->ggml_sum(c->ctx, c->a->ggml_mul(c->ctx, g.result, g.weights));
+    c->a->ggml_set_loss(g.loss);
+    return g;
+}
