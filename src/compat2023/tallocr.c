@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// gen2023_tallocr.c: tensor allocators of 2023: one tensor at a time into the smallest gap that takes it. Graphs are placed by
-// gen2023_galloc.c between the pieces that are taken here.
+// tallocr.c: tensor allocators of 2023: one tensor at a time into the smallest gap that takes it. Graphs are placed by
+// galloc.c between the pieces that are taken here.
 
-#include "alloc/gen2023.h"
+#include "compat2023/compat2023.h"
 #include "core/op.h"
 
 #include <string.h>

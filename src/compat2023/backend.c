@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gen2023_backend.c: buffers and backends of 2023: those that a program defines itself, and today's behind the interface of then.
+// backend.c: buffers and backends of 2023: those that a program defines itself, and today's behind the interface of then.
 
-#include "alloc/gen2023.h"
+#include "compat2023/compat2023.h"
 #include "core/op.h"
 
 #include <string.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// gen2023_sched.c: the scheduler of the end of 2023 (include/2023), over the passes of today's: backends of then are shown to
+// sched.c: the scheduler of the end of 2023 (include/2023), over the passes of today's: backends of then are shown to
 // them as devices, which gives assignment, splits and copies; memory comes from one tensor allocator of then for each backend,
 // which the program shares, through the graph allocator of then.
 //
 //   new: allocators that measure --init_measure--> one buffer for each backend --graph_compute--> the same, for the next graph
 
-#include "alloc/gen2023.h"
 #include "sched/sched.h"
+#include "compat2023/compat2023.h"
 
 #include "core/op.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gen2023.h: the allocators and backends of 2023 inside: their public structs under names of their own, since today's have the
+// compat2023.h: the allocators and backends of 2023 inside: their public structs under names of their own, since today's have the
 // same ones, and the tensor allocator.
 //
 // A buffer of then begins with a buffer of today (struct gen_buffer), so that a tensor's buffer is right for both.
@@ -41,7 +41,7 @@
 BERTH_API gen_backend_t berth_2023_wrap(ggml_backend_t backend);
 BERTH_API ggml_backend_t berth_2023_wrapped(gen_backend_t backend);
 
-// ---- buffers (gen2023_backend.c) ----
+// ---- buffers (backend.c) ----
 
 // The buffer of then that a tensor's buffer is, NULL if it is one of today.
 gen_buffer_t berth_2023_buffer_of(const struct ggml_backend_buffer *buffer);
@@ -60,7 +60,7 @@ static inline ggml_backend_buffer_t gen_today(gen_buffer_t buffer) {
     return (ggml_backend_buffer_t) (void *) buffer;
 }
 
-// ---- tensor allocators (gen2023_tallocr.c) ----
+// ---- tensor allocators (tallocr.c) ----
 
 // A piece that is taken. Pieces are sorted by offset and do not overlap.
 struct gen_piece {

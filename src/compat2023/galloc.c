@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// gen2023_galloc.c: graph allocators of 2023, over the same record, lifetimes and planner as today's. A graph is placed between
+// galloc.c: graph allocators of 2023, over the same record, lifetimes and planner as today's. A graph is placed between
 // the pieces that its tensor allocators have handed out; what it gives back is free afterwards, the rest stays taken. The same
 // graph after the same calls gets the same offsets, so that a size that was measured is enough.
 
-#include "alloc/gen2023.h"
+#include "compat2023/compat2023.h"
 
 #include <string.h>
 
