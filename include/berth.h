@@ -32,6 +32,11 @@ BERTH_API const char *berth_poison_error(const struct ggml_tensor *tensor);
 // GGML_STATUS_SUCCESS, or GGML_STATUS_FAILED with berth_last_error() set if the graph is full or holds poison.
 BERTH_API enum ggml_status berth_graph_check(const struct ggml_cgraph *graph);
 
+// ---- types ----
+
+// What llama.cpp calls a file of mostly this type (the key general.file_type); -1: it has no number for it.
+BERTH_API int berth_type_file_type(enum ggml_type type);
+
 // ---- hooks for tests ----
 
 // Makes the n-th allocation from now on fail, counted from 1 over all threads; later ones succeed again. 0 turns it off.

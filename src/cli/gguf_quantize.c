@@ -61,45 +61,6 @@ static void tell(double part, void *user) {
         cli_short_bytes(done, text[0]), cli_short_bytes(way->all, text[1]));
 }
 
-// What llama.cpp calls a file of mostly this type (general.file_type); -1 if it has no name for it.
-static int file_type(enum ggml_type type) {
-    static const struct {
-        enum ggml_type type;
-        int number;
-    } rows[] = {
-        {GGML_TYPE_F32, 0},
-        {GGML_TYPE_F16, 1},
-        {GGML_TYPE_Q4_0, 2},
-        {GGML_TYPE_Q4_1, 3},
-        {GGML_TYPE_Q8_0, 7},
-        {GGML_TYPE_Q5_0, 8},
-        {GGML_TYPE_Q5_1, 9},
-        {GGML_TYPE_Q2_K, 10},
-        {GGML_TYPE_Q3_K, 12},
-        {GGML_TYPE_Q4_K, 15},
-        {GGML_TYPE_Q5_K, 17},
-        {GGML_TYPE_Q6_K, 18},
-        {GGML_TYPE_IQ2_XXS, 19},
-        {GGML_TYPE_IQ2_XS, 20},
-        {GGML_TYPE_IQ3_XXS, 23},
-        {GGML_TYPE_IQ1_S, 24},
-        {GGML_TYPE_IQ4_NL, 25},
-        {GGML_TYPE_IQ3_S, 26},
-        {GGML_TYPE_IQ2_S, 28},
-        {GGML_TYPE_IQ4_XS, 30},
-        {GGML_TYPE_IQ1_M, 31},
-        {GGML_TYPE_BF16, 32},
-        {GGML_TYPE_TQ1_0, 36},
-        {GGML_TYPE_TQ2_0, 37},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (rows[i].type == type) {
-            return rows[i].number;
-        }
-    }
-    return -1;
-}
-
 static bool type_parse(const char *text, enum ggml_type *type) {
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
         if (ggml_blck_size((enum ggml_type) i) > 0 && strcasecmp(text, ggml_type_name((enum ggml_type) i)) == 0) {
@@ -165,8 +126,8 @@ static struct gguf_context *meta_make(const struct berth_gguf_map *map, const st
     berth_clear_error();
     gguf_set_kv(out, in);
     gguf_set_val_u32(out, "general.quantization_version", 2);
-    if (file_type(type) >= 0) {
-        gguf_set_val_u32(out, "general.file_type", (uint32_t) file_type(type));
+    if (berth_type_file_type(type) >= 0) {
+        gguf_set_val_u32(out, "general.file_type", (uint32_t) berth_type_file_type(type));
     }
     struct ggml_context *tensors = berth_gguf_map_tensors(map);
     for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {

@@ -10,53 +10,38 @@
 
 // clang-format off
 // Readers and writers of blocks take their own block type; through the table they take bytes.
-#define READ(name) .to_float = (ggml_to_float_t) dequantize_row_##name
-#define WRITE(name) .from_float_ref = (ggml_from_float_t) quantize_row_##name##_ref
+#define WRITE(name) .traits.from_float_ref = (ggml_from_float_t) quantize_row_##name##_ref
+#define SCALES(name, field, how, n) .scale = BERTH_SCALE_##how, .n_scales = n, .scale_off = offsetof(block_##name, field)
+#define BLOCK(TYPE, name, ...) \
+    [GGML_TYPE_##TYPE] = {.traits.type_name = #name, .traits.blck_size = QK_##TYPE, .traits.type_size = sizeof(block_##name), \
+        .traits.is_quantized = true, __VA_ARGS__},
+#define FORMAT(TYPE, name, with, is_live, ...) \
+    BLOCK(TYPE, name, .traits.to_float = (ggml_to_float_t) dequantize_row_##name, .quantize = quantize_##name, __VA_ARGS__)
+#define PLAIN(name, size, ...) {.traits.type_name = name, .traits.blck_size = 1, .traits.type_size = size, __VA_ARGS__}
+#define FLOATS(how) .scale = BERTH_SCALE_##how, .n_scales = 1
+#define GONE(text) {.traits.type_name = text}
 
 const struct berth_type_row berth_types[GGML_TYPE_COUNT] = {
-    [GGML_TYPE_F32] = {.traits = {.type_name = "f32", .blck_size = 1, .type_size = 4}},
-    [GGML_TYPE_F16] = {.traits = {.type_name = "f16", .blck_size = 1, .type_size = 2, .to_float = (ggml_to_float_t) ggml_fp16_to_fp32_row, .from_float_ref = (ggml_from_float_t) ggml_fp32_to_fp16_row}},
-    [GGML_TYPE_Q4_0] = {.traits = {.type_name = "q4_0", .blck_size = 32, .type_size = 18, .is_quantized = true, READ(q4_0), WRITE(q4_0)}, .quantize = quantize_q4_0},
-    [GGML_TYPE_Q4_1] = {.traits = {.type_name = "q4_1", .blck_size = 32, .type_size = 20, .is_quantized = true, READ(q4_1), WRITE(q4_1)}, .quantize = quantize_q4_1},
-    [GGML_TYPE_Q5_0] = {.traits = {.type_name = "q5_0", .blck_size = 32, .type_size = 22, .is_quantized = true, READ(q5_0), WRITE(q5_0)}, .quantize = quantize_q5_0},
-    [GGML_TYPE_Q5_1] = {.traits = {.type_name = "q5_1", .blck_size = 32, .type_size = 24, .is_quantized = true, READ(q5_1), WRITE(q5_1)}, .quantize = quantize_q5_1},
-    [GGML_TYPE_Q8_0] = {.traits = {.type_name = "q8_0", .blck_size = 32, .type_size = 34, .is_quantized = true, READ(q8_0), WRITE(q8_0)}, .quantize = quantize_q8_0},
-    [GGML_TYPE_Q8_1] = {.traits = {.type_name = "q8_1", .blck_size = 32, .type_size = 36, .is_quantized = true, WRITE(q8_1)}},
-    [GGML_TYPE_Q2_K] = {.traits = {.type_name = "q2_K", .blck_size = 256, .type_size = 84, .is_quantized = true, READ(q2_K), WRITE(q2_K)}, .quantize = quantize_q2_K},
-    [GGML_TYPE_Q3_K] = {.traits = {.type_name = "q3_K", .blck_size = 256, .type_size = 110, .is_quantized = true, READ(q3_K), WRITE(q3_K)}, .quantize = quantize_q3_K},
-    [GGML_TYPE_Q4_K] = {.traits = {.type_name = "q4_K", .blck_size = 256, .type_size = 144, .is_quantized = true, READ(q4_K), WRITE(q4_K)}, .quantize = quantize_q4_K},
-    [GGML_TYPE_Q5_K] = {.traits = {.type_name = "q5_K", .blck_size = 256, .type_size = 176, .is_quantized = true, READ(q5_K), WRITE(q5_K)}, .quantize = quantize_q5_K},
-    [GGML_TYPE_Q6_K] = {.traits = {.type_name = "q6_K", .blck_size = 256, .type_size = 210, .is_quantized = true, READ(q6_K), WRITE(q6_K)}, .quantize = quantize_q6_K},
-    [GGML_TYPE_Q8_K] = {.traits = {.type_name = "q8_K", .blck_size = 256, .type_size = 292, .is_quantized = true}},
-    [GGML_TYPE_IQ2_XXS] = {.traits = {.type_name = "iq2_xxs", .blck_size = 256, .type_size = 66, .is_quantized = true, READ(iq2_xxs)}, .quantize = quantize_iq2_xxs, .needs_imatrix = true},
-    [GGML_TYPE_IQ2_XS] = {.traits = {.type_name = "iq2_xs", .blck_size = 256, .type_size = 74, .is_quantized = true, READ(iq2_xs)}, .quantize = quantize_iq2_xs, .needs_imatrix = true},
-    [GGML_TYPE_IQ3_XXS] = {.traits = {.type_name = "iq3_xxs", .blck_size = 256, .type_size = 98, .is_quantized = true, READ(iq3_xxs), WRITE(iq3_xxs)}, .quantize = quantize_iq3_xxs},
-    [GGML_TYPE_IQ1_S] = {.traits = {.type_name = "iq1_s", .blck_size = 256, .type_size = 50, .is_quantized = true, READ(iq1_s)}, .quantize = quantize_iq1_s, .needs_imatrix = true},
-    [GGML_TYPE_IQ4_NL] = {.traits = {.type_name = "iq4_nl", .blck_size = 32, .type_size = 18, .is_quantized = true, READ(iq4_nl), WRITE(iq4_nl)}, .quantize = quantize_iq4_nl},
-    [GGML_TYPE_IQ3_S] = {.traits = {.type_name = "iq3_s", .blck_size = 256, .type_size = 110, .is_quantized = true, READ(iq3_s), WRITE(iq3_s)}, .quantize = quantize_iq3_s},
-    [GGML_TYPE_IQ2_S] = {.traits = {.type_name = "iq2_s", .blck_size = 256, .type_size = 82, .is_quantized = true, READ(iq2_s), WRITE(iq2_s)}, .quantize = quantize_iq2_s},
-    [GGML_TYPE_IQ4_XS] = {.traits = {.type_name = "iq4_xs", .blck_size = 256, .type_size = 136, .is_quantized = true, READ(iq4_xs), WRITE(iq4_xs)}, .quantize = quantize_iq4_xs},
-    [GGML_TYPE_I8] = {.traits = {.type_name = "i8", .blck_size = 1, .type_size = 1}},
-    [GGML_TYPE_I16] = {.traits = {.type_name = "i16", .blck_size = 1, .type_size = 2}},
-    [GGML_TYPE_I32] = {.traits = {.type_name = "i32", .blck_size = 1, .type_size = 4}},
-    [GGML_TYPE_I64] = {.traits = {.type_name = "i64", .blck_size = 1, .type_size = 8}},
-    [GGML_TYPE_F64] = {.traits = {.type_name = "f64", .blck_size = 1, .type_size = 8}},
-    [GGML_TYPE_IQ1_M] = {.traits = {.type_name = "iq1_m", .blck_size = 256, .type_size = 56, .is_quantized = true, READ(iq1_m)}, .quantize = quantize_iq1_m},
-    [GGML_TYPE_BF16] = {.traits = {.type_name = "bf16", .blck_size = 1, .type_size = 2, .to_float = (ggml_to_float_t) ggml_bf16_to_fp32_row, .from_float_ref = (ggml_from_float_t) ggml_fp32_to_bf16_row_ref}},
-    [GGML_TYPE_TQ1_0] = {.traits = {.type_name = "tq1_0", .blck_size = 256, .type_size = 54, .is_quantized = true, READ(tq1_0), WRITE(tq1_0)}, .quantize = quantize_tq1_0},
-    [GGML_TYPE_TQ2_0] = {.traits = {.type_name = "tq2_0", .blck_size = 256, .type_size = 66, .is_quantized = true, READ(tq2_0), WRITE(tq2_0)}, .quantize = quantize_tq2_0},
-    [GGML_TYPE_MXFP4] = {.traits = {.type_name = "mxfp4", .blck_size = 32, .type_size = 17, .is_quantized = true, READ(mxfp4), WRITE(mxfp4)}, .quantize = quantize_mxfp4},
-    [GGML_TYPE_NVFP4] = {.traits = {.type_name = "nvfp4", .blck_size = 64, .type_size = 36, .is_quantized = true, READ(nvfp4), WRITE(nvfp4)}, .quantize = quantize_nvfp4},
-    [GGML_TYPE_Q1_0] = {.traits = {.type_name = "q1_0", .blck_size = 128, .type_size = 18, .is_quantized = true, READ(q1_0), WRITE(q1_0)}, .quantize = quantize_q1_0},
-    [GGML_TYPE_Q2_0] = {.traits = {.type_name = "q2_0", .blck_size = 64, .type_size = 18, .is_quantized = true, READ(q2_0), WRITE(q2_0)}, .quantize = quantize_q2_0},
-    [4] = {.traits = {.type_name = "DEPRECATED"}},
-    [5] = {.traits = {.type_name = "DEPRECATED"}},
-    [31] = {.traits = {.type_name = "TYPE_Q4_0_4_4 REMOVED, use Q4_0 with runtime repacking"}},
-    [32] = {.traits = {.type_name = "TYPE_Q4_0_4_8 REMOVED, use Q4_0 with runtime repacking"}},
-    [33] = {.traits = {.type_name = "TYPE_Q4_0_8_8 REMOVED, use Q4_0 with runtime repacking"}},
-    [36] = {.traits = {.type_name = "TYPE_IQ4_NL_4_4 REMOVED, use IQ4_NL with runtime repacking"}},
-    [37] = {.traits = {.type_name = "TYPE_IQ4_NL_4_8 REMOVED, use IQ4_NL with runtime repacking"}},
-    [38] = {.traits = {.type_name = "TYPE_IQ4_NL_8_8 REMOVED, use IQ4_NL with runtime repacking"}},
+    BERTH_FORMATS(FORMAT)
+    BERTH_ACTIVATIONS(BLOCK)
+    [GGML_TYPE_F32] = PLAIN("f32", 4, FLOATS(SINGLE), .ftype = GGML_FTYPE_ALL_F32, .file_type = 0),
+    [GGML_TYPE_F64] = PLAIN("f64", 8, FLOATS(DOUBLE)),
+    [GGML_TYPE_F16] = PLAIN("f16", 2, FLOATS(HALF), .ftype = GGML_FTYPE_MOSTLY_F16, .file_type = 1,
+        .traits.to_float = (ggml_to_float_t) ggml_fp16_to_fp32_row, .traits.from_float_ref = (ggml_from_float_t) ggml_fp32_to_fp16_row),
+    [GGML_TYPE_BF16] = PLAIN("bf16", 2, FLOATS(BF16), .ftype = GGML_FTYPE_MOSTLY_BF16, .file_type = 32,
+        .traits.to_float = (ggml_to_float_t) ggml_bf16_to_fp32_row, .traits.from_float_ref = (ggml_from_float_t) ggml_fp32_to_bf16_row_ref),
+    [GGML_TYPE_I8] = PLAIN("i8", 1, .scale = BERTH_SCALE_NONE),
+    [GGML_TYPE_I16] = PLAIN("i16", 2, .scale = BERTH_SCALE_NONE),
+    [GGML_TYPE_I32] = PLAIN("i32", 4, .scale = BERTH_SCALE_NONE),
+    [GGML_TYPE_I64] = PLAIN("i64", 8, .scale = BERTH_SCALE_NONE),
+    [4] = GONE("DEPRECATED"),
+    [5] = GONE("DEPRECATED"),
+    [31] = GONE("TYPE_Q4_0_4_4 REMOVED, use Q4_0 with runtime repacking"),
+    [32] = GONE("TYPE_Q4_0_4_8 REMOVED, use Q4_0 with runtime repacking"),
+    [33] = GONE("TYPE_Q4_0_8_8 REMOVED, use Q4_0 with runtime repacking"),
+    [36] = GONE("TYPE_IQ4_NL_4_4 REMOVED, use IQ4_NL with runtime repacking"),
+    [37] = GONE("TYPE_IQ4_NL_4_8 REMOVED, use IQ4_NL with runtime repacking"),
+    [38] = GONE("TYPE_IQ4_NL_8_8 REMOVED, use IQ4_NL with runtime repacking"),
 };
 // clang-format on
 
@@ -99,45 +84,20 @@ bool ggml_is_quantized(enum ggml_type type) {
     return row != NULL && row->traits.is_quantized;
 }
 
-static const enum ggml_type ftype_types[] = {
-    [GGML_FTYPE_ALL_F32]              = GGML_TYPE_F32,
-    [GGML_FTYPE_MOSTLY_F16]           = GGML_TYPE_F16,
-    [GGML_FTYPE_MOSTLY_Q4_0]          = GGML_TYPE_Q4_0,
-    [GGML_FTYPE_MOSTLY_Q4_1]          = GGML_TYPE_Q4_1,
-    [GGML_FTYPE_MOSTLY_Q4_1_SOME_F16] = GGML_TYPE_COUNT,
-    [5]                               = GGML_TYPE_COUNT,
-    [6]                               = GGML_TYPE_COUNT,
-    [GGML_FTYPE_MOSTLY_Q8_0]          = GGML_TYPE_Q8_0,
-    [GGML_FTYPE_MOSTLY_Q5_0]          = GGML_TYPE_Q5_0,
-    [GGML_FTYPE_MOSTLY_Q5_1]          = GGML_TYPE_Q5_1,
-    [GGML_FTYPE_MOSTLY_Q2_K]          = GGML_TYPE_Q2_K,
-    [GGML_FTYPE_MOSTLY_Q3_K]          = GGML_TYPE_Q3_K,
-    [GGML_FTYPE_MOSTLY_Q4_K]          = GGML_TYPE_Q4_K,
-    [GGML_FTYPE_MOSTLY_Q5_K]          = GGML_TYPE_Q5_K,
-    [GGML_FTYPE_MOSTLY_Q6_K]          = GGML_TYPE_Q6_K,
-    [GGML_FTYPE_MOSTLY_IQ2_XXS]       = GGML_TYPE_IQ2_XXS,
-    [GGML_FTYPE_MOSTLY_IQ2_XS]        = GGML_TYPE_IQ2_XS,
-    [GGML_FTYPE_MOSTLY_IQ3_XXS]       = GGML_TYPE_IQ3_XXS,
-    [GGML_FTYPE_MOSTLY_IQ1_S]         = GGML_TYPE_IQ1_S,
-    [GGML_FTYPE_MOSTLY_IQ4_NL]        = GGML_TYPE_IQ4_NL,
-    [GGML_FTYPE_MOSTLY_IQ3_S]         = GGML_TYPE_IQ3_S,
-    [GGML_FTYPE_MOSTLY_IQ2_S]         = GGML_TYPE_IQ2_S,
-    [GGML_FTYPE_MOSTLY_IQ4_XS]        = GGML_TYPE_IQ4_XS,
-    [GGML_FTYPE_MOSTLY_IQ1_M]         = GGML_TYPE_IQ1_M,
-    [GGML_FTYPE_MOSTLY_BF16]          = GGML_TYPE_BF16,
-    [GGML_FTYPE_MOSTLY_MXFP4]         = GGML_TYPE_MXFP4,
-    [GGML_FTYPE_MOSTLY_NVFP4]         = GGML_TYPE_NVFP4,
-    [GGML_FTYPE_MOSTLY_Q1_0]          = GGML_TYPE_Q1_0,
-    [GGML_FTYPE_MOSTLY_Q2_0]          = GGML_TYPE_Q2_0,
-};
-
 enum ggml_type ggml_ftype_to_ggml_type(enum ggml_ftype ftype) {
-    const int i = (int) ftype;
-    if (i < 0 || i >= (int) (sizeof ftype_types / sizeof ftype_types[0]) || ftype_types[i] == GGML_TYPE_COUNT) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_ftype_to_ggml_type: %d names no single type", i);
-        return GGML_TYPE_COUNT;
+    for (int i = GGML_TYPE_F32; i < GGML_TYPE_COUNT;
+         i++) { // F32 is the first, and 0 in the rows of the others says that they have none
+        if (berth_type_row((enum ggml_type) i) != NULL && berth_types[i].ftype == (int) ftype) {
+            return (enum ggml_type) i;
+        }
     }
-    return ftype_types[i];
+    berth_fail(GGML_STATUS_FAILED, "ggml_ftype_to_ggml_type: %d names no single type", (int) ftype);
+    return GGML_TYPE_COUNT;
+}
+
+int berth_type_file_type(enum ggml_type type) {
+    const struct berth_type_row *row = berth_type_row(type);
+    return row != NULL && (type == GGML_TYPE_F32 || row->file_type > 0) ? row->file_type : -1;
 }
 
 // ---- rows of half and bfloat16 ----

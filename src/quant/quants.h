@@ -9,7 +9,7 @@
 // nothing to do, since the tables are constant.
 #pragma once
 
-#include "quant/blocks.h"
+#include "quant/formats.h"
 
 #include "ggml.h"
 
@@ -17,107 +17,15 @@
 extern "C" {
 #endif
 
-GGML_API void quantize_row_q1_0_ref(const float *GGML_RESTRICT x, block_q1_0 *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_q2_0_ref(const float *GGML_RESTRICT x, block_q2_0 *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_q4_0_ref(const float *GGML_RESTRICT x, block_q4_0 *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_q4_1_ref(const float *GGML_RESTRICT x, block_q4_1 *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_q5_0_ref(const float *GGML_RESTRICT x, block_q5_0 *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_q5_1_ref(const float *GGML_RESTRICT x, block_q5_1 *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_q8_0_ref(const float *GGML_RESTRICT x, block_q8_0 *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_q8_1_ref(const float *GGML_RESTRICT x, block_q8_1 *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_mxfp4_ref(const float *GGML_RESTRICT x, block_mxfp4 *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_nvfp4_ref(const float *GGML_RESTRICT x, block_nvfp4 *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_q2_K_ref(const float *GGML_RESTRICT x, block_q2_K *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_q3_K_ref(const float *GGML_RESTRICT x, block_q3_K *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_q4_K_ref(const float *GGML_RESTRICT x, block_q4_K *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_q5_K_ref(const float *GGML_RESTRICT x, block_q5_K *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_q6_K_ref(const float *GGML_RESTRICT x, block_q6_K *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_q8_K_ref(const float *GGML_RESTRICT x, block_q8_K *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_tq1_0_ref(const float *GGML_RESTRICT x, block_tq1_0 *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_tq2_0_ref(const float *GGML_RESTRICT x, block_tq2_0 *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_iq3_xxs_ref(const float *GGML_RESTRICT x, block_iq3_xxs *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_iq4_nl_ref(const float *GGML_RESTRICT x, block_iq4_nl *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_iq4_xs_ref(const float *GGML_RESTRICT x, block_iq4_xs *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_iq3_s_ref(const float *GGML_RESTRICT x, block_iq3_s *GGML_RESTRICT y, int64_t k);
-GGML_API void quantize_row_iq2_s_ref(const float *GGML_RESTRICT x, block_iq2_s *GGML_RESTRICT y, int64_t k);
-
-GGML_API void dequantize_row_q1_0(const block_q1_0 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_q2_0(const block_q2_0 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_q4_0(const block_q4_0 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_q4_1(const block_q4_1 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_q5_0(const block_q5_0 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_q5_1(const block_q5_1 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_q8_0(const block_q8_0 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_mxfp4(const block_mxfp4 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_nvfp4(const block_nvfp4 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_q2_K(const block_q2_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_q3_K(const block_q3_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_q4_K(const block_q4_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_q5_K(const block_q5_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_q6_K(const block_q6_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_q8_K(const block_q8_K *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_tq1_0(const block_tq1_0 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_tq2_0(const block_tq2_0 *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_iq2_xxs(const block_iq2_xxs *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_iq2_xs(const block_iq2_xs *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_iq2_s(const block_iq2_s *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_iq3_xxs(const block_iq3_xxs *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_iq1_s(const block_iq1_s *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_iq1_m(const block_iq1_m *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_iq4_nl(const block_iq4_nl *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_iq4_xs(const block_iq4_xs *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-GGML_API void dequantize_row_iq3_s(const block_iq3_s *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k);
-
-GGML_API size_t quantize_iq2_xxs(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_iq2_xs(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_iq2_s(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_iq3_xxs(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_iq1_s(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_iq1_m(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_iq4_nl(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_iq4_xs(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_iq3_s(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_tq1_0(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_tq2_0(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_q2_K(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_q3_K(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_q4_K(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_q5_K(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_q6_K(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_q1_0(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_q2_0(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_q4_0(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_q4_1(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_q5_0(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_q5_1(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_q8_0(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_mxfp4(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
-GGML_API size_t quantize_nvfp4(
-    const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
+// The functions of every format; one that lacks some (formats.h) does not define them.
+#define BERTH_FORMAT_DECLARE(TYPE, name, ...) \
+    GGML_API void quantize_row_##name##_ref(const float *GGML_RESTRICT x, block_##name *GGML_RESTRICT y, int64_t k); \
+    GGML_API void dequantize_row_##name(const block_##name *GGML_RESTRICT x, float *GGML_RESTRICT y, int64_t k); \
+    GGML_API size_t quantize_##name( \
+        const float *GGML_RESTRICT src, void *GGML_RESTRICT dst, int64_t nrows, int64_t n_per_row, const float *imatrix);
+BERTH_FORMATS(BERTH_FORMAT_DECLARE)
+BERTH_ACTIVATIONS(BERTH_FORMAT_DECLARE)
+#undef BERTH_FORMAT_DECLARE
 
 GGML_API void iq2xs_init_impl(enum ggml_type type);
 GGML_API void iq2xs_free_impl(enum ggml_type type);

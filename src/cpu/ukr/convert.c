@@ -136,11 +136,9 @@ static void q8_1_to_f32(const void *x, float *y, int64_t n) {
     }
 }
 
-// Rows cannot be made in these formats without looking at more than one: from_float stays NULL.
-static bool only_offline(enum ggml_type type) {
-    return type == GGML_TYPE_IQ2_XXS || type == GGML_TYPE_IQ2_XS || type == GGML_TYPE_IQ2_S || type == GGML_TYPE_IQ3_XXS ||
-           type == GGML_TYPE_IQ3_S || type == GGML_TYPE_IQ1_S || type == GGML_TYPE_IQ1_M;
-}
+// Formats whose rows are made offline alone keep no from_float.
+#define IS_LIVE(TYPE, name, with, is_live, ...) [GGML_TYPE_##TYPE] = is_live,
+static const bool is_live[GGML_TYPE_COUNT] = {BERTH_FORMATS(IS_LIVE)};
 
 void cpu_ukr_convert(struct cpu_kernels *k) {
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
@@ -149,7 +147,7 @@ void cpu_ukr_convert(struct cpu_kernels *k) {
             continue;
         }
         k->to_float[t]          = base->to_float;
-        k->traits[t].from_float = only_offline((enum ggml_type) t) ? NULL : base->from_float_ref;
+        k->traits[t].from_float = is_live[t] ? base->from_float_ref : NULL;
     }
     const struct {
         enum ggml_type type;

@@ -27,16 +27,14 @@ static float dot_f32(int n, const float *x, const float *y) {
     return sum;
 }
 
-static ggml_to_float_t widen[GGML_TYPE_COUNT]; // filled once, before any kernel runs
-
 static float dot_widened(int n, enum ggml_type tx, const char *x, enum ggml_type ty, const char *y) {
     const size_t x_step = ggml_row_size(tx, PIECE), y_step = ggml_row_size(ty, PIECE);
     float a[PIECE], b[PIECE];
     double sum = 0;
     for (int i = 0; i < n; i += PIECE, x += x_step, y += y_step) {
         const int m = n - i < PIECE ? n - i : PIECE;
-        widen[tx](x, a, m);
-        widen[ty](y, b, m);
+        cpu_kernels_portable.to_float[tx](x, a, m);
+        cpu_kernels_portable.to_float[ty](y, b, m);
         sum += dot_f32(m, a, b);
     }
     return (float) sum;
@@ -78,40 +76,29 @@ static void vec_dot_q5_1_q8_1(
     *s = sum;
 }
 
-// clang-format off
-#define WIDENED(X) \
-    X(Q4_0, Q8_0) X(Q5_0, Q8_0) X(Q8_0, Q8_0) X(IQ4_NL, Q8_0) X(MXFP4, Q8_0) X(NVFP4, Q8_0) X(Q1_0, Q8_0) X(Q2_0, Q8_0) \
-    X(Q2_K, Q8_K) X(Q3_K, Q8_K) X(Q4_K, Q8_K) X(Q5_K, Q8_K) X(Q6_K, Q8_K) X(TQ1_0, Q8_K) X(TQ2_0, Q8_K) \
-    X(IQ2_XXS, Q8_K) X(IQ2_XS, Q8_K) X(IQ2_S, Q8_K) X(IQ3_XXS, Q8_K) X(IQ3_S, Q8_K) X(IQ1_S, Q8_K) X(IQ1_M, Q8_K) X(IQ4_XS, Q8_K)
-// clang-format on
-
-#define DOT(tx, ty) \
+#define DOT(tx, name, ty, ...) \
     static void vec_dot_##tx##_##ty( \
         int n, float *restrict s, size_t bs, const void *restrict x, size_t bx, const void *restrict y, size_t by, int nrc) { \
         (void) bs, (void) bx, (void) by, (void) nrc; \
         *s = dot_widened(n, GGML_TYPE_##tx, x, GGML_TYPE_##ty, y); \
     }
-WIDENED(DOT)
+BERTH_FORMATS(DOT)
 
 void cpu_ukr_dot_quant(struct cpu_kernels *k) {
     static const struct {
         enum ggml_type type, with;
         ggml_vec_dot_t dot;
     } rows[] = {
-#define ROW(tx, ty) {GGML_TYPE_##tx, GGML_TYPE_##ty, vec_dot_##tx##_##ty},
-        WIDENED(ROW)
+#define ROW(tx, name, ty, ...) {GGML_TYPE_##tx, GGML_TYPE_##ty, vec_dot_##tx##_##ty},
+        BERTH_FORMATS(ROW)
 #undef ROW
             {GGML_TYPE_Q4_1, GGML_TYPE_Q8_1, vec_dot_q4_1_q8_1},
         {GGML_TYPE_Q5_1, GGML_TYPE_Q8_1, vec_dot_q5_1_q8_1},
         {GGML_TYPE_Q8_1, GGML_TYPE_Q8_1, NULL},
     };
-    for (int t = 0; t < GGML_TYPE_COUNT; t++) {
-        widen[t] = k->to_float[t];
-    }
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ggml_type_traits_cpu *t = &k->traits[rows[i].type];
-        const bool can                 = widen[rows[i].type] != NULL; // the base has the format
-        t->vec_dot                     = can ? rows[i].dot : NULL;
+        t->vec_dot                     = k->to_float[rows[i].type] != NULL ? rows[i].dot : NULL; // the base has the format
         t->vec_dot_type                = rows[i].with;
         t->nrows                       = 1;
     }
