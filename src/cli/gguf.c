@@ -21,6 +21,7 @@ static const struct part {
     {"check", cli_gguf_check, "is a file sound, down to its numbers?"},
     {"diff", cli_gguf_diff, "what differs between two files"},
     {"quantize", cli_gguf_quantize, "the same model in another type"},
+    {"merge-lora", cli_gguf_merge, "an adapter becomes part of its model"},
 };
 #define N_PARTS (sizeof parts / sizeof *parts)
 

@@ -73,5 +73,5 @@ void cli_help_man(const struct cli_help *help, FILE *file); // its part of the m
 
 // Of every command that is a file of its own, and of the parts of gguf.
 extern const struct cli_help cli_bench_help, cli_client_help, cli_devices_help, cli_explain_help, cli_fit_help,
-    cli_gguf_check_help, cli_gguf_diff_help, cli_gguf_info_help, cli_gguf_quantize_help, cli_imatrix_help, cli_map_help,
-    cli_ops_help, cli_plan_help, cli_run_help, cli_verify_help, cli_version_help, cli_which_help;
+    cli_gguf_check_help, cli_gguf_diff_help, cli_gguf_info_help, cli_gguf_merge_help, cli_gguf_quantize_help, cli_imatrix_help,
+    cli_map_help, cli_ops_help, cli_plan_help, cli_run_help, cli_verify_help, cli_version_help, cli_which_help;

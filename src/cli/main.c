@@ -16,7 +16,7 @@ static const struct command {
     {"devices", cli_devices, "what can compute here, and with how much memory"},
     {"explain", cli_explain, "where every op of a model runs, and why"},
     {"fit", cli_fit, "the largest context and batch of a model in given memory"},
-    {"gguf", cli_gguf, "look into model files: info, check, diff, quantize"},
+    {"gguf", cli_gguf, "look into model files: info, check, diff, quantize, merge-lora"},
     {"imatrix", cli_imatrix, "which columns of a model's matrices matter, for quantising"},
     {"map", cli_map, "draw a plan: address against time, as SVG or HTML"},
     {"ops", cli_ops, "what a device computes, in which types, by which kernels"},
@@ -121,8 +121,9 @@ static const struct command *find(const char *name) {
 // `berth help --man`: the commands' part of the man page; the build puts it into the rest (docs/man/berth.1.in).
 static int man(void) {
     static const struct cli_help *const all[] = {&cli_bench_help, &cli_client_help, &cli_devices_help, &cli_explain_help,
-        &cli_fit_help, &cli_gguf_info_help, &cli_gguf_check_help, &cli_gguf_diff_help, &cli_gguf_quantize_help, &cli_imatrix_help,
-        &cli_map_help, &cli_ops_help, &cli_plan_help, &cli_run_help, &cli_verify_help, &cli_version_help, &cli_which_help};
+        &cli_fit_help, &cli_gguf_info_help, &cli_gguf_check_help, &cli_gguf_diff_help, &cli_gguf_quantize_help,
+        &cli_gguf_merge_help, &cli_imatrix_help, &cli_map_help, &cli_ops_help, &cli_plan_help, &cli_run_help, &cli_verify_help,
+        &cli_version_help, &cli_which_help};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         cli_help_man(all[i], stdout);
     }

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,6 +164,33 @@ int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
     }
     cli_model_warn(m->model, o);
     return CLI_OK;
+}
+
+int cli_lora_parse(const char *text, char path[4096], float *scale) {
+    const char *colon = strrchr(text, ':');
+    char *end         = NULL;
+    const float x     = colon != NULL ? strtof(colon + 1, &end) : 1;
+    *scale            = 1;
+    snprintf(path, 4096, "%s", text);
+    if (colon != NULL && end != colon + 1 && *end == '\0' && access(text, R_OK) != 0) { // else the colon is part of a name
+        snprintf(path, 4096, "%.*s", (int) (colon - text), text);
+        *scale = x;
+    }
+    if (!isfinite(*scale)) {
+        return cli_fail(CLI_FAILURE, "%s: the adapter's scale is no number", text);
+    }
+    return access(path, R_OK) == 0 ? CLI_OK : cli_fail(CLI_FAILURE, "%s: cannot be read: %s", path, strerror(errno));
+}
+
+int cli_model_lora(struct cli_model *m, const char *text) {
+    struct model_error error = {""};
+    char path[4096];
+    float scale;
+    const int code = cli_lora_parse(text, path, &scale);
+    if (code != CLI_OK) {
+        return code;
+    }
+    return model_lora_add(m->model, &m->devices, path, scale, &error) ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
 
 void cli_model_warn(const struct model *model, const struct cli_model_options *o) {

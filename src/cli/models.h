@@ -36,6 +36,10 @@ struct cli_model {
 
 // Opens and places; after a message if it fails.
 int cli_model_open(struct cli_model *m, const struct cli_model_options *options);
+// "FILE" or "FILE:SCALE": an adapter on top of it, before there is a session.
+int cli_model_lora(struct cli_model *m, const char *text);
+// The same cut in two; CLI_FAILURE after a message.
+int cli_lora_parse(const char *text, char path[4096], float *scale);
 // Tells of a context that is longer than the model was trained for.
 void cli_model_warn(const struct model *model, const struct cli_model_options *options);
 // cli_output_check with the model as the input.

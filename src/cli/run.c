@@ -16,7 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { OPT_TEMP = CLI_OWN, OPT_TOP_K, OPT_TOP_P, OPT_TRACE, OPT_MAP };
+enum { OPT_TEMP = CLI_OWN, OPT_TOP_K, OPT_TOP_P, OPT_TRACE, OPT_MAP, OPT_LORA };
+#define MAX_LORAS 16
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
@@ -39,6 +40,10 @@ static const struct cli_option option_rows[] = {
     {.id = OPT_TOP_K, .name = "top-k", .value = "K", .what = "choose among the K likeliest, 0: all (default 40)"},
     {.id = OPT_TOP_P, .name = "top-p", .value = "P", .what = "of those, the likeliest that have P together (default 0.95)"},
     {.letter = 's', .name = "seed", .value = "S", .what = "seed of the choices (default: another one each time)"},
+    {.id       = OPT_LORA,
+        .name  = "lora",
+        .value = "FILE[:SCALE]",
+        .what  = "with this adapter, SCALE times as strong (default 1); may be given again for more"},
     CLI_OPT_CTX,
     CLI_OPT_BATCH,
     CLI_OPT_CACHE_TYPE,
@@ -69,6 +74,8 @@ const struct cli_help cli_run_help = {
 struct options {
     struct cli_model_options model;
     const char *prompt, *file, *trace, *map;
+    const char *loras[MAX_LORAS];
+    int n_loras;
     size_t prompt_size;
     char *prompt_text; // if the prompt is of a file
     double temperature, top_p;
@@ -112,6 +119,12 @@ static int parse(int argc, char **argv, struct options *o) {
             case OPT_TOP_P: code = real("top-p", optarg, 1, &o->top_p); break;
             case OPT_TRACE: o->trace = optarg; break;
             case OPT_MAP: o->map = optarg; break;
+            case OPT_LORA:
+                if (o->n_loras == MAX_LORAS) {
+                    return cli_usage("run", "more than %d adapters are given", MAX_LORAS);
+                }
+                o->loras[o->n_loras++] = optarg;
+                break;
             case CLI_JSON: o->json = true; break;
             default:
                 if (!cli_model_option("run", c, optarg, &o->model, &code)) {
@@ -384,7 +397,10 @@ int cli_run(int argc, char **argv) {
     struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
     code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_output(&m, o.trace);
     code                = code == CLI_OK ? cli_model_output(&m, o.map) : code;
-    code                = code == CLI_OK ? cli_model_session(&m, &o.model) : code;
+    for (int i = 0; code == CLI_OK && i < o.n_loras; i++) {
+        code = cli_model_lora(&m, o.loras[i]);
+    }
+    code = code == CLI_OK ? cli_model_session(&m, &o.model) : code;
     if (code == CLI_OK && o.map != NULL) {
         code = write_map(o.map, &m);
     }

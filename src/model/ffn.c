@@ -3,18 +3,21 @@
 
 #include "model/model.h"
 
-static struct ggml_tensor *dense(struct ggml_context *ctx, const struct model_layer *l, int64_t i, struct ggml_tensor *x) {
-    struct ggml_tensor *up   = graph_named(ggml_mul_mat(ctx, l->up, x), i, "ffn.up");
-    struct ggml_tensor *gate = graph_named(ggml_mul_mat(ctx, l->gate, x), i, "ffn.gate");
-    struct ggml_tensor *act  = graph_named(ggml_swiglu_split(ctx, gate, up), i, "ffn.act");
-    return graph_named(ggml_mul_mat(ctx, l->down, act), i, "ffn.down");
+static struct ggml_tensor *dense(struct ggml_context *ctx, const struct model *m, int64_t i, struct ggml_tensor *x) {
+    const struct model_layer *l = &m->layers[i];
+    struct ggml_tensor *up      = graph_product(ctx, m, l->up, x, i, "ffn.up");
+    struct ggml_tensor *gate    = graph_product(ctx, m, l->gate, x, i, "ffn.gate");
+    struct ggml_tensor *act     = graph_named(ggml_swiglu_split(ctx, gate, up), i, "ffn.act");
+    return graph_product(ctx, m, l->down, act, i, "ffn.down");
 }
 
 // Each token goes through the experts that its router likes best; their results are weighed by how much, together 1.
-static struct ggml_tensor *experts(struct ggml_context *ctx, struct ggml_cgraph *graph, const struct model_params *p,
-    const struct model_layer *l, int64_t i_layer, struct ggml_tensor *x) {
+static struct ggml_tensor *experts(
+    struct ggml_context *ctx, struct ggml_cgraph *graph, const struct model *m, int64_t i_layer, struct ggml_tensor *x) {
+    const struct model_params *p = &m->params;
+    const struct model_layer *l  = &m->layers[i_layer];
     const int64_t n_tokens = x->ne[1], n_used = p->n_expert_used;
-    struct ggml_tensor *like   = ggml_soft_max(ctx, graph_named(ggml_mul_mat(ctx, l->router, x), i_layer, "ffn.router"));
+    struct ggml_tensor *like   = ggml_soft_max(ctx, graph_product(ctx, m, l->router, x, i_layer, "ffn.router"));
     struct ggml_tensor *chosen = ggml_top_k(ctx, graph_named(like, i_layer, "ffn.like"), (int) n_used);
     struct ggml_tensor *weights =
         ggml_get_rows(ctx, ggml_reshape_3d(ctx, like, 1, p->n_expert, n_tokens), chosen); // [1, n_used, n_tokens]
@@ -37,7 +40,7 @@ static struct ggml_tensor *experts(struct ggml_context *ctx, struct ggml_cgraph 
     return n_used == 1 ? graph_named(ggml_cont(ctx, result), i_layer, "ffn.experts") : result;
 }
 
-struct ggml_tensor *graph_ffn(struct ggml_context *ctx, struct ggml_cgraph *graph, const struct model_params *params,
-    const struct model_layer *layer, int64_t i, struct ggml_tensor *x) {
-    return params->n_expert > 0 ? experts(ctx, graph, params, layer, i, x) : dense(ctx, layer, i, x);
+struct ggml_tensor *graph_ffn(
+    struct ggml_context *ctx, struct ggml_cgraph *graph, const struct model *model, int64_t i, struct ggml_tensor *x) {
+    return model->params.n_expert > 0 ? experts(ctx, graph, model, i, x) : dense(ctx, model, i, x);
 }

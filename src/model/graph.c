@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// graph.c: a batch of tokens through the model as one graph. New keys and values are written into rows of the cache that an
-// input names, so that the graph of every token is the same and is planned once for each length of the view on the cache.
-// Constructors never fail here: a mistake is poison, which session.c finds.
+// graph.c: a batch of tokens through the model as one graph. With a cache new keys and values are written into rows of it that an
+// input names, so that the graph of every token is the same and is planned once for each length of the view on the cache. Without
+// one, sequences of a batch lie side by side, and each sees only itself: what training needs.
+// Constructors never fail here: a mistake is poison, which the caller finds.
 
 #include "model/model.h"
 
@@ -9,13 +10,12 @@
 #include <stdio.h>
 
 struct builder {
-    const struct session *s;
+    const struct graph_shape *s;
     const struct model *m;
     const struct model_params *p;
     struct ggml_context *ctx;
     struct ggml_cgraph *graph;
     struct graph_inputs *in;
-    int64_t n_tokens, n_kv;
     int64_t i; // the layer, -1: none
 };
 
@@ -46,48 +46,68 @@ static struct ggml_tensor *norm(struct builder *b, struct ggml_tensor *x, struct
     return named(b, ggml_mul(b->ctx, named(b, ggml_rms_norm(b->ctx, x, b->p->rms_eps), part), weight), name);
 }
 
+struct ggml_tensor *graph_product(struct ggml_context *ctx, const struct model *model, struct ggml_tensor *weight,
+    struct ggml_tensor *x, int64_t i, const char *name) {
+    struct ggml_tensor *y = graph_named(ggml_mul_mat(ctx, weight, x), i, name);
+    for (const struct model_lora *lora = model->loras; lora != NULL; lora = lora->next) {
+        const struct lora_pair *pair = lora_find(lora, weight);
+        if (pair != NULL) {
+            char part[48];
+            snprintf(part, sizeof part, "%s.lora", name);
+            struct ggml_tensor *low = graph_named(ggml_mul_mat(ctx, pair->a, x), i, part);
+            struct ggml_tensor *add = graph_named(ggml_mul_mat(ctx, pair->b, low), i, part);
+            y = graph_named(ggml_add(ctx, y, graph_named(ggml_scale(ctx, add, pair->scale), i, part)), i, name);
+        }
+    }
+    return y;
+}
+
+static struct ggml_tensor *product(struct builder *b, struct ggml_tensor *weight, struct ggml_tensor *x, const char *name) {
+    return graph_product(b->ctx, b->m, weight, x, b->i, name);
+}
+
 // A product, its bias if there is one, as heads.
 static struct ggml_tensor *heads(struct builder *b, struct ggml_tensor *weight, struct ggml_tensor *bias, struct ggml_tensor *x,
     int64_t size, int64_t n, const char *name) {
-    struct ggml_tensor *y = named(b, ggml_mul_mat(b->ctx, weight, x), name);
+    struct ggml_tensor *y = product(b, weight, x, name);
     y                     = bias != NULL ? named(b, ggml_add(b->ctx, y, bias), name) : y;
-    return ggml_reshape_3d(b->ctx, y, size, n, b->n_tokens);
+    return ggml_reshape_4d(b->ctx, y, size, n, b->s->n_tokens, b->s->n_seq);
 }
 
 static struct ggml_tensor *rope(struct builder *b, const struct model_layer *l, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
     struct ggml_tensor *factors  = l->freq_factors != NULL ? l->freq_factors : b->m->rope_freqs;
     if (b->m->rope_long != NULL && b->m->rope_short != NULL) {
-        factors = b->s->params.n_ctx > p->n_ctx_orig ? b->m->rope_long : b->m->rope_short;
+        factors = b->s->n_ctx > p->n_ctx_orig ? b->m->rope_long : b->m->rope_short;
     }
     return ggml_rope_ext(b->ctx, x, b->in->pos, factors, (int) p->n_rot, p->rope_type, (int) p->n_ctx_orig, p->freq_base,
         p->freq_scale, p->ext_factor, p->attn_factor, 32, 1); // yarn's betas are these, whatever the file says: llama.cpp's are
 }
 
 static void remember(struct builder *b, struct ggml_tensor *cache, struct ggml_tensor *x, const char *name) {
-    struct ggml_tensor *rows = ggml_reshape_2d(b->ctx, x, cache->ne[0], b->n_tokens);
+    struct ggml_tensor *rows = ggml_reshape_2d(b->ctx, x, cache->ne[0], b->s->n_tokens);
     ggml_build_forward_expand(b->graph, named(b, ggml_set_rows(b->ctx, cache, rows, b->in->rows), name));
 }
 
 // The first n_kv rows of a layer's cache as [size, n_kv, n_head_kv].
 static struct ggml_tensor *recall(struct builder *b, struct ggml_tensor *cache, int64_t size) {
-    return ggml_view_3d(b->ctx, cache, size, b->n_kv, b->p->n_head_kv, cache->nb[1], ggml_row_size(cache->type, size), 0);
+    return ggml_view_3d(b->ctx, cache, size, b->s->n_kv, b->p->n_head_kv, cache->nb[1], ggml_row_size(cache->type, size), 0);
 }
 
-// q: [head_size, n_tokens, n_head]; the result has a row a token.
+// q: [head_size, n_tokens, n_head, n_seq], k and v alike; the result has a row a token.
 static struct ggml_tensor *attend(struct builder *b, struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v) {
     const float scale   = 1.0f / sqrtf((float) b->p->head_size);
-    const int64_t width = b->p->head_size_v * b->p->n_head;
+    const int64_t width = b->p->head_size_v * b->p->n_head, n_rows = b->s->n_tokens * b->s->n_seq;
     if (b->s->has_flash) {
         struct ggml_tensor *y = named(b, ggml_flash_attn_ext(b->ctx, q, k, v, b->in->mask, scale, 0, 0), "attn.flash");
         ggml_flash_attn_ext_set_prec(y, GGML_PREC_F32);
-        return ggml_reshape_2d(b->ctx, y, width, b->n_tokens);
+        return ggml_reshape_2d(b->ctx, y, width, n_rows);
     }
     struct ggml_tensor *kq = named(b, ggml_mul_mat(b->ctx, k, q), "attn.kq");
     kq                     = named(b, ggml_soft_max_ext(b->ctx, kq, b->in->mask, scale, 0), "attn.kq_soft");
     v                      = named(b, ggml_cont(b->ctx, ggml_transpose(b->ctx, v)), "attn.v_turned");
     struct ggml_tensor *y  = named(b, ggml_mul_mat(b->ctx, v, kq), "attn.kqv");
-    return ggml_cont_2d(b->ctx, ggml_permute(b->ctx, y, 0, 2, 1, 3), width, b->n_tokens);
+    return ggml_cont_2d(b->ctx, ggml_permute(b->ctx, y, 0, 2, 1, 3), width, n_rows);
 }
 
 static struct ggml_tensor *attention(struct builder *b, int64_t i, struct ggml_tensor *x) {
@@ -102,11 +122,17 @@ static struct ggml_tensor *attention(struct builder *b, int64_t i, struct ggml_t
     k                            = named(b, rope(b, l, k), "attn.k");
     v                            = named(b, v, "attn.v");
     ggml_build_forward_expand(b->graph, q);
-    remember(b, b->s->k[i], k, "cache_k.write");
-    remember(b, b->s->v[i], v, "cache_v.write");
-    struct ggml_tensor *y = attend(
-        b, ggml_permute(b->ctx, q, 0, 2, 1, 3), recall(b, b->s->k[i], p->head_size), recall(b, b->s->v[i], p->head_size_v));
-    y = named(b, ggml_mul_mat(b->ctx, l->o, named(b, y, "attn.out")), "attn.o");
+    if (b->s->k != NULL) {
+        remember(b, b->s->k[i], k, "cache_k.write");
+        remember(b, b->s->v[i], v, "cache_v.write");
+        k = recall(b, b->s->k[i], p->head_size);
+        v = recall(b, b->s->v[i], p->head_size_v);
+    } else {
+        k = ggml_permute(b->ctx, k, 0, 2, 1, 3);
+        v = ggml_permute(b->ctx, v, 0, 2, 1, 3);
+    }
+    struct ggml_tensor *y = attend(b, ggml_permute(b->ctx, q, 0, 2, 1, 3), k, v);
+    y                     = product(b, l->o, named(b, y, "attn.out"), "attn.o");
     return l->o_bias != NULL ? named(b, ggml_add(b->ctx, y, l->o_bias), "attn.o") : y;
 }
 
@@ -119,28 +145,36 @@ static struct ggml_tensor *layer(struct builder *b, int64_t i, struct ggml_tenso
         y = named(b, ggml_get_rows(b->ctx, y, b->in->out), "wanted_attn");
     }
     x = named(b, ggml_add(b->ctx, x, y), "attn.sum");
-    y = graph_ffn(b->ctx, b->graph, b->p, l, i, norm(b, x, l->ffn_norm, "ffn_norm"));
+    y = graph_ffn(b->ctx, b->graph, b->m, i, norm(b, x, l->ffn_norm, "ffn_norm"));
     return named(b, ggml_add(b->ctx, x, y), "ffn.sum");
 }
 
-void graph_build(struct session *s, struct ggml_context *ctx, int64_t n_tokens, int64_t n_kv) {
-    struct builder b = {
-        .s = s, .m = s->model, .p = &s->model->params, .ctx = ctx, .in = &s->in, .n_tokens = n_tokens, .n_kv = n_kv};
-    b.graph = s->graph    = ggml_new_graph_custom(ctx, s->max_nodes, false);
-    s->in.tokens          = input(&b, GGML_TYPE_I32, n_tokens, 0, "tokens");
-    s->in.pos             = input(&b, GGML_TYPE_I32, n_tokens, 0, "positions");
-    s->in.rows            = input(&b, GGML_TYPE_I64, n_tokens, 0, "cache_rows");
-    s->in.mask            = input(&b, GGML_TYPE_F16, n_kv, n_tokens, "mask");
-    s->in.out             = s->params.all_outputs ? NULL : input(&b, GGML_TYPE_I32, 1, 0, "wanted");
-    struct ggml_tensor *x = ggml_get_rows(ctx, s->model->token_embd, s->in.tokens);
+size_t graph_max_nodes(const struct model *m) {
+    size_t n = 64 + (size_t) m->params.n_layer * (64 + 4 * (size_t) m->params.n_expert_used);
+    for (const struct model_lora *lora = m->loras; lora != NULL; lora = lora->next) {
+        n += 4 * lora->n_pairs;
+    }
+    return n;
+}
+
+void graph_build(const struct model *m, const struct graph_shape *shape, struct ggml_context *ctx, struct ggml_cgraph *graph,
+    struct graph_inputs *in) {
+    struct builder b     = {.s = shape, .m = m, .p = &m->params, .ctx = ctx, .graph = graph, .in = in};
+    const int64_t n_rows = shape->n_tokens * shape->n_seq;
+    in->tokens           = input(&b, GGML_TYPE_I32, n_rows, 0, "tokens");
+    in->pos              = input(&b, GGML_TYPE_I32, shape->n_tokens, 0, "positions");
+    in->rows             = shape->k != NULL ? input(&b, GGML_TYPE_I64, shape->n_tokens, 0, "cache_rows") : NULL;
+    in->mask             = input(&b, GGML_TYPE_F16, shape->n_kv, shape->n_tokens, "mask");
+    in->out              = shape->all_outputs ? NULL : input(&b, GGML_TYPE_I32, 1, 0, "wanted");
+
+    struct ggml_tensor *x = ggml_get_rows(ctx, m->token_embd, in->tokens);
     ggml_set_name(x, "embedding");
     for (int64_t i = 0; i < b.p->n_layer; i++) {
         b.i = i;
         x   = layer(&b, i, x);
     }
-    b.i          = -1;
-    s->in.logits = ggml_mul_mat(ctx, s->model->output, norm(&b, x, s->model->output_norm, "output_norm"));
-    ggml_set_name(s->in.logits, "logits");
-    ggml_set_output(s->in.logits);
-    ggml_build_forward_expand(b.graph, s->in.logits);
+    b.i        = -1;
+    in->logits = product(&b, m->output, norm(&b, x, m->output_norm, "output_norm"), "logits");
+    ggml_set_output(in->logits);
+    ggml_build_forward_expand(graph, in->logits);
 }

@@ -204,6 +204,11 @@ void model_free(struct model *m) {
     if (m == NULL) {
         return;
     }
+    for (struct model_lora *lora = m->loras; lora != NULL;) {
+        struct model_lora *next = lora->next;
+        lora_free(lora);
+        lora = next;
+    }
     for (int d = 0; d < m->n_parts; d++) {
         ggml_backend_buffer_free(m->parts[d].buffer);
         ggml_free(m->parts[d].ctx);

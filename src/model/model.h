@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 // ---- errors (keys.c) ----
 
@@ -121,7 +122,8 @@ struct model {
     struct ggml_tensor **by_id;                              // the file's tensors
     struct model_weight *weights;
     size_t n_weights;
-    bool is_tied; // the output is the embedding once more
+    bool is_tied;             // the output is the embedding once more
+    struct model_lora *loras; // adapters, a list
 
     // after model_place
     int *layer_device;        // [n_layer + 1] the last is the output's
@@ -139,6 +141,50 @@ void model_free(struct model *model);
 // read: tensors only know their device, so that graphs can be planned. Once a model.
 bool model_place(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,
     void *user_data, struct model_error *error);
+
+// ---- adapters (lora.c): what a small file adds to the weights of a model, W x + scale B (A x) in place of W x ----
+
+struct lora_pair {
+    const struct ggml_tensor *weight; // W, where the model has it
+    struct ggml_tensor *a, *b;        // [columns of W, rank], [rank, rows of W]
+    int64_t layer;                    // of W
+    float scale;
+};
+
+struct model_lora {
+    struct model_lora *next;
+    struct berth_gguf_map *file; // NULL: it is made in training
+    struct lora_pair *pairs;     // in the order of the model's weights
+    size_t n_pairs;
+    struct model_part *parts; // [n_parts] their tensors, one a device
+    int n_parts;
+};
+
+// Reads an adapter in llama.cpp's format for a model that is placed, brings it to the devices of the weights and lists it with
+// the model, which frees it.
+bool model_lora_add(
+    struct model *model, const struct model_devices *devices, const char *path, float scale, struct model_error *error);
+// An adapter of random A and zero B for every matrix of the layers, in f32 and without memory for them: training's beginning. It
+// is not listed.
+struct model_lora *lora_new(const struct model *model, int64_t rank, float alpha, struct model_error *error);
+void lora_free(struct model_lora *lora);
+// NULL: the adapter says nothing of this weight.
+const struct lora_pair *lora_find(const struct model_lora *lora, const struct ggml_tensor *weight);
+
+// An adapter's file by itself, for a model that need not be placed: the pairs' weights are the file's, a and b are in the map.
+struct model_lora *lora_open(const struct model *model, const char *path, float scale, struct model_error *error);
+
+// lora_merge.c: the model with the adapter in its weights, as a file; for a model that is not placed.
+bool lora_merge(const struct model *model, const struct model_lora *lora, FILE *file, struct model_error *error);
+
+// ---- files (write.c) ----
+
+// The bytes of tensor i of a header, good until the next call; NULL with an error.
+typedef const void *(*model_bytes_t)(int64_t i, void *user, struct model_error *error);
+bool model_write(FILE *file, const struct gguf_context *meta, model_bytes_t bytes, void *user, struct model_error *error);
+// n numbers of a type as floats, and back.
+bool rows_widen(enum ggml_type type, const void *from, float *to, int64_t n, struct model_error *error);
+bool rows_narrow(enum ggml_type type, const float *from, void *to, int64_t n_rows, int64_t n_per_row, struct model_error *error);
 
 // ---- a session (session.c), its cache (cache.c), its graphs (graph.c, ffn.c) ----
 
@@ -163,14 +209,24 @@ struct session_cache {
     size_t size;                  // bytes
 };
 
+// What a graph is for.
+struct graph_shape {
+    int64_t n_tokens;            // of one sequence
+    int64_t n_seq;               // sequences side by side; 1 with a cache
+    int64_t n_kv;                // positions that a token may see: of the cache, or n_tokens
+    int64_t n_ctx;               // positions there may ever be
+    struct ggml_tensor **k, **v; // [n_layer] the cache; NULL: tokens see those of their own sequence
+    bool has_flash, all_outputs;
+};
+
 // Inputs of a graph: written before it is computed.
 struct graph_inputs {
-    struct ggml_tensor *tokens; // i32 [n_tokens]
+    struct ggml_tensor *tokens; // i32 [n_tokens * n_seq]
     struct ggml_tensor *pos;    // i32 [n_tokens]
-    struct ggml_tensor *rows;   // i64 [n_tokens] of the cache that are written
+    struct ggml_tensor *rows;   // i64 [n_tokens] of the cache that are written; NULL without
     struct ggml_tensor *mask;   // [n_kv, n_tokens] 0 or -inf
     struct ggml_tensor *out;    // i32 [1] the token whose logits are wanted; NULL with all_outputs
-    struct ggml_tensor *logits; // f32 [n_vocab, 1], or [n_vocab, n_tokens] with all_outputs
+    struct ggml_tensor *logits; // f32 [n_vocab, 1], or [n_vocab, n_tokens * n_seq] with all_outputs
 };
 
 struct session {
@@ -212,13 +268,18 @@ bool session_graph(struct session *session, int64_t n_tokens, int64_t n_kv, stru
 bool cache_make(struct session *session, struct model_error *error);
 bool cache_choose(struct session *session, int64_t n_kv, struct model_error *error);
 void cache_free(struct session *session);
-// graph.c: all of the graph into session->graph and session->in.
-void graph_build(struct session *session, struct ggml_context *ctx, int64_t n_tokens, int64_t n_kv);
+// graph.c: all of a graph, with its inputs.
+void graph_build(const struct model *model, const struct graph_shape *shape, struct ggml_context *ctx, struct ggml_cgraph *graph,
+    struct graph_inputs *in);
+size_t graph_max_nodes(const struct model *model);
+// weight * x with what adapters add to it.
+struct ggml_tensor *graph_product(struct ggml_context *ctx, const struct model *model, struct ggml_tensor *weight,
+    struct ggml_tensor *x, int64_t i, const char *name);
 // A part of layer i, for plans and maps: blk.3.ffn.up; with i < 0 the name alone. Returns t.
 struct ggml_tensor *graph_named(struct ggml_tensor *t, int64_t i, const char *name);
 // ffn.c: the feed-forward part of layer i.
-struct ggml_tensor *graph_ffn(struct ggml_context *ctx, struct ggml_cgraph *graph, const struct model_params *params,
-    const struct model_layer *layer, int64_t i, struct ggml_tensor *x);
+struct ggml_tensor *graph_ffn(
+    struct ggml_context *ctx, struct ggml_cgraph *graph, const struct model *model, int64_t i, struct ggml_tensor *x);
 
 // ---- choosing a token (sample.c) ----
 

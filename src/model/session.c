@@ -51,7 +51,7 @@ struct session *session_new(const struct model *model, const struct model_device
     s->model     = model;
     s->devices   = devices;
     s->params    = *params;
-    s->max_nodes = 64 + n_layer * (64 + 4 * (size_t) model->params.n_expert_used);
+    s->max_nodes = graph_max_nodes(model);
     s->k         = model_alloc_calloc(n_layer, sizeof *s->k);
     s->v         = model_alloc_calloc(n_layer, sizeof *s->v);
     defaults(&s->params, &model->params);
@@ -109,7 +109,16 @@ bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct mod
     if (s->graph_ctx == NULL) {
         return model_fail(error, "out of memory for a graph of %zu nodes", s->max_nodes);
     }
-    graph_build(s, s->graph_ctx, n_tokens, n_kv);
+    const struct graph_shape shape = {.n_tokens = n_tokens,
+        .n_seq                                  = 1,
+        .n_kv                                   = n_kv,
+        .n_ctx                                  = s->params.n_ctx,
+        .k                                      = s->k,
+        .v                                      = s->v,
+        .has_flash                              = s->has_flash,
+        .all_outputs                            = s->params.all_outputs};
+    s->graph                       = ggml_new_graph_custom(s->graph_ctx, s->max_nodes, false);
+    graph_build(s->model, &shape, s->graph_ctx, s->graph, &s->in);
     if (berth_graph_check(s->graph) != GGML_STATUS_SUCCESS) {
         s->graph = NULL;
         return model_fail(error, "the graph cannot be built: %s", berth_last_error());

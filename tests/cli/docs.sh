@@ -28,7 +28,7 @@ complete_words() {
 }
 
 help_commands() {
-    "$berth" "$@" --help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p'
+    "$berth" "$@" --help | sed -n 's/^  \([a-z][a-z-]*\)  *[a-z].*/\1/p'
 }
 
 help_options() {

@@ -4,7 +4,7 @@
 
 #include "support/oracle.h"
 
-#include "support/model_sample.h"
+#include "support/lora_sample.h"
 
 #define N_TOKENS 70
 
@@ -33,6 +33,8 @@ static struct {
     struct reference_batch (*llama_batch_get_one)(int32_t *tokens, int32_t n);
     int32_t (*llama_decode)(void *ctx, struct reference_batch batch);
     float *(*llama_get_logits_ith)(void *ctx, int32_t i);
+    void *(*llama_adapter_lora_init)(void *model, const char *path);
+    int32_t (*llama_set_adapters_lora)(void *ctx, void **adapters, size_t n, float *scales);
     void (*llama_free)(void *ctx);
     void (*llama_model_free)(void *model);
 } reference;
@@ -63,6 +65,8 @@ static bool reference_load(void) {
     X(llama_batch_get_one);
     X(llama_decode);
     X(llama_get_logits_ith);
+    X(llama_adapter_lora_init);
+    X(llama_set_adapters_lora);
     X(llama_free);
     X(llama_model_free);
 #undef X
@@ -81,6 +85,10 @@ static void need_reference(void) {
     }
 }
 
+// An adapter that both take; NULL: none.
+static const char *adapter;
+static float adapter_scale = 1;
+
 static void theirs(const char *path, int32_t *tokens, int n_vocab, enum ggml_type cache, float *logits) {
     void *model                            = reference.llama_model_load_from_file(path, reference.llama_model_default_params());
     struct reference_context_params params = reference.llama_context_default_params();
@@ -89,6 +97,11 @@ static void theirs(const char *path, int32_t *tokens, int n_vocab, enum ggml_typ
     params.type_k = params.type_v = (int32_t) cache;
     params.n_batch = params.n_ubatch = 128;
     void *ctx                        = model != NULL ? reference.llama_init_from_model(model, params) : NULL;
+    if (ctx != NULL && adapter != NULL) {
+        void *lora = reference.llama_adapter_lora_init(model, adapter);
+        assert_non_null(lora);
+        assert_int_equal(reference.llama_set_adapters_lora(ctx, &lora, 1, &adapter_scale), 0);
+    }
     if (ctx == NULL || reference.llama_decode(ctx, reference.llama_batch_get_one(tokens, N_TOKENS)) != 0) {
         print_error("the reference: %s\n", reference_text);
         fail();
@@ -104,8 +117,9 @@ static void ours(const char *path, const int32_t *tokens, int n_vocab, enum ggml
     const struct session_params params = {.n_ctx = 256, .n_batch = 128, .cache_k = cache, .cache_v = cache};
     assert_true(model_devices_open(&d, "CPU", 2, &error));
     struct model *model = model_open(path, &error);
-    struct session *s =
-        model != NULL && model_place(model, &d, false, NULL, NULL, &error) ? session_new(model, &d, &params, &error) : NULL;
+    const bool ok       = model != NULL && model_place(model, &d, false, NULL, NULL, &error) &&
+                    (adapter == NULL || model_lora_add(model, &d, adapter, adapter_scale, &error));
+    struct session *s = ok ? session_new(model, &d, &params, &error) : NULL;
     if (s == NULL || !session_reserve(s, &error) || !session_decode(s, tokens, N_TOKENS, &error)) {
         print_error("%s\n", error.text);
         fail();
@@ -291,9 +305,35 @@ static void test_window(void **state) {
     compare(&m, "window: qwen3");
 }
 
+// An adapter's file means the same in both.
+static void test_adapter(void **state) {
+    (void) state;
+    need_reference();
+    struct sample_model m   = sample_model_default();
+    struct rope_keys plain  = {.arch = "llama"};
+    struct sample_lora lora = {.rank = 4, .alpha = 8, .type = GGML_TYPE_F32};
+    char path[]             = "/tmp/berth-lora-XXXXXX";
+    m.last                  = keys_put;
+    m.last_arg              = &plain;
+    sample_lora_write(&lora, &m, path);
+    adapter = path;
+    compare(&m, "adapter");
+    adapter_scale = -0.7f;
+    compare(&m, "adapter, scaled");
+    adapter_scale = 1;
+    unlink(path);
+    snprintf(path, sizeof path, "/tmp/berth-lora-XXXXXX");
+    lora.alpha = 0;
+    lora.type  = GGML_TYPE_F16;
+    sample_lora_write(&lora, &m, path);
+    compare(&m, "adapter, f16, no alpha");
+    unlink(path);
+    adapter = NULL;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_layers), cmocka_unit_test(test_rope),
-        cmocka_unit_test(test_cache_types), cmocka_unit_test(test_window)};
+        cmocka_unit_test(test_cache_types), cmocka_unit_test(test_window), cmocka_unit_test(test_adapter)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 
 # The first words of the indented lines of a list in a help text: commands or parts.
 _berth_words() {
-    "$@" --help 2>/dev/null | sed -n 's/^  \([a-z][a-z]*\)  *[^ ].*/\1/p'
+    "$@" --help 2>/dev/null | sed -n 's/^  \([a-z][a-z-]*\)  *[^ ].*/\1/p'
 }
 
 _berth_options() {
@@ -58,6 +58,7 @@ _berth() {
     fi
     case "$command:$prev" in
         map:-o | map:--out) _berth_files "$cur" .svg .html; return ;;
+        run:--lora) _berth_files "$cur" .gguf; return ;;
         run:--map) _berth_files "$cur" .svg .html .json; return ;;
         bench:--format | bench:--output) _berth_from "$cur" md csv json; return ;;
         bench:-o | bench:--out | plan:-o | plan:--out | run:--trace | run:-f | run:--file | imatrix:-o | imatrix:--out) _berth_files "$cur"; return ;;

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+// gguf_merge.c: `berth gguf merge-lora MODEL LORA -o OUT`: an adapter becomes part of the model it was made for.
+
+#include "cli/gguf.h"
+#include "cli/help.h"
+#include "cli/models.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct cli_option options_of_gguf_merge[] = {
+    {.letter = 'o', .name = "out", .value = "OUT", .what = "the file to write"},
+    CLI_OPT_JSON("print one JSON object: tensors, merged"),
+    {0},
+};
+
+const struct cli_help cli_gguf_merge_help = {
+    .command  = "gguf merge-lora",
+    .operands = "MODEL LORA[:SCALE]",
+    .about =
+        "Writes MODEL with the adapter LORA, SCALE times as strong (default 1), added to its weights, in the types that they "
+        "have. In quantised weights a small change may drown in rounding: an adapter beside them ('berth run --lora') "
+        "loses nothing.",
+    .options  = options_of_gguf_merge,
+    .examples = {{"One file of two", "gguf merge-lora model.gguf lora.gguf -o tuned.gguf"},
+        {"Half as strong", "gguf merge-lora model.gguf lora.gguf:0.5 -o tuned.gguf"}},
+};
+
+static int merge(const struct model *model, const struct model_lora *lora, const char *out, bool json) {
+    struct model_error error = {""};
+    FILE *file               = cli_open(out);
+    if (file == NULL) {
+        return CLI_FAILURE;
+    }
+    if (!lora_merge(model, lora, file, &error)) {
+        cli_drop(file);
+        return cli_fail(CLI_FAILURE, "%s: %s", out, error.text);
+    }
+    const int code = cli_close(file, out, true);
+    if (code != CLI_OK) {
+        return code;
+    }
+    const long long n_all = gguf_get_n_tensors(berth_gguf_map_meta(model->file));
+    FILE *to              = cli_is_stdout(out) ? stderr : stdout;
+    if (json) {
+        fprintf(to, "{\"tensors\": %lld, \"merged\": %zu}\n", n_all, lora->n_pairs);
+    } else {
+        cli_text(to, 0, out);
+        fprintf(to, ": %zu of %lld tensors changed by the adapter\n", lora->n_pairs, n_all);
+    }
+    return CLI_OK;
+}
+
+int cli_gguf_merge(int argc, char **argv) {
+    const char *out = NULL;
+    bool json       = false;
+    for (int c; (c = cli_option_next(&cli_gguf_merge_help, argc, argv)) != CLI_END;) {
+        switch (c) {
+            case 'o': out = optarg; break;
+            case CLI_JSON: json = true; break;
+            default: return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
+        }
+    }
+    if (argc - optind != 2 || out == NULL) {
+        return cli_usage("gguf merge-lora", "MODEL, LORA and -o OUT are wanted");
+    }
+    char path[4096];
+    float scale;
+    struct model_error error = {""};
+    if (cli_lora_parse(argv[optind + 1], path, &scale) != CLI_OK || cli_output_check(out, argv[optind]) != CLI_OK ||
+        cli_output_check(out, path) != CLI_OK) {
+        return CLI_FAILURE;
+    }
+    if (access(argv[optind], R_OK) != 0) {
+        return cli_fail(CLI_FAILURE, "%s: cannot be read: %s", argv[optind], strerror(errno));
+    }
+    struct model *model     = model_open(argv[optind], &error);
+    struct model_lora *lora = model != NULL ? lora_open(model, path, scale, &error) : NULL;
+    const int code          = lora != NULL ? merge(model, lora, out, json) : cli_fail(CLI_FAILURE, "%s", error.text);
+    lora_free(lora);
+    model_free(model);
+    return code;
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+// lora.c: adapters: pairs of thin matrices that a small file, in llama.cpp's format, adds to the weights of a model; and the
+// empty adapter that training begins with. A pair lies on the device of its weight. What a file says is held against the model:
+// a pair that has no weight, or another shape, is refused with both.
+
+#include "model/model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define STEP_SIZE ((size_t) 8 << 20) // bytes at once to a device
+
+// ---- life ----
+
+static struct model_lora *lora_make(const struct model *m, struct model_error *error) {
+    struct model_lora *l = model_alloc_calloc(1, sizeof *l);
+    if (l != NULL) {
+        l->pairs = model_alloc_calloc(m->n_weights + 1, sizeof *l->pairs);
+    }
+    if (l == NULL || l->pairs == NULL) {
+        model_fail(error, "out of memory for an adapter of %zu weights", m->n_weights);
+        lora_free(l);
+        return NULL;
+    }
+    return l;
+}
+
+void lora_free(struct model_lora *l) {
+    if (l == NULL) {
+        return;
+    }
+    for (int d = 0; d < l->n_parts; d++) {
+        ggml_backend_buffer_free(l->parts[d].buffer);
+        ggml_free(l->parts[d].ctx);
+    }
+    model_alloc_free(l->parts);
+    model_alloc_free(l->pairs);
+    berth_gguf_map_close(l->file);
+    model_alloc_free(l);
+}
+
+const struct lora_pair *lora_find(const struct model_lora *l, const struct ggml_tensor *weight) {
+    for (size_t i = 0; i < l->n_pairs; i++) {
+        if (l->pairs[i].weight == weight) {
+            return &l->pairs[i];
+        }
+    }
+    return NULL;
+}
+
+// A matrix of a layer, or the output: what has a row for each token is looked up, not multiplied with.
+static bool can_adapt(const struct model_weight *w) {
+    return w->layer >= 0 && w->file->ne[1] > 1 && w->file->ne[2] == 1;
+}
+
+// ---- a file ----
+
+static bool keys_check(const struct model *m, const struct gguf_context *meta, float *alpha, struct model_error *error) {
+    const char *type = NULL, *kind = NULL, *arch = NULL, *own = NULL;
+    *alpha = 0;
+    if (!keys_text(meta, "general.type", &type, error) || !keys_text(meta, "adapter.type", &kind, error) ||
+        !keys_text(meta, "general.architecture", &arch, error) || !keys_real(meta, "adapter.lora.alpha", alpha, error) ||
+        !keys_text(berth_gguf_map_meta(m->file), "general.architecture", &own, error)) {
+        return false;
+    }
+    if (type == NULL || strcmp(type, "adapter") != 0) {
+        return model_fail(
+            error, "it is no adapter: key 'general.type' is %s%.64s", type == NULL ? "missing" : "", type != NULL ? type : "");
+    }
+    if (kind == NULL || strcmp(kind, "lora") != 0) {
+        return model_fail(
+            error, "key 'adapter.type' is %s%.64s, not lora", kind == NULL ? "missing" : "", kind != NULL ? kind : "");
+    }
+    return (arch != NULL && own != NULL && strcmp(arch, own) == 0) ||
+           model_fail(error, "it is for models of the architecture '%.64s', not '%.64s'", arch != NULL ? arch : "",
+               own != NULL ? own : "");
+}
+
+static struct ggml_tensor *half_find(const struct model_lora *l, const char *weight, const char *end) {
+    char name[GGML_MAX_NAME + 16];
+    snprintf(name, sizeof name, "%s.lora_%s", weight, end);
+    return gguf_find_tensor(berth_gguf_map_meta(l->file), name) >= 0 ? ggml_get_tensor(berth_gguf_map_tensors(l->file), name)
+                                                                     : NULL;
+}
+
+static bool half_check(const struct ggml_tensor *t, struct model_error *error) {
+    const struct ggml_type_traits *traits = ggml_get_type_traits(t->type);
+    return t->type == GGML_TYPE_F32 || (traits != NULL && traits->to_float != NULL) ||
+           model_fail(error, "tensor '%s' is %s, which is no type of weights", t->name, ggml_type_name(t->type));
+}
+
+static bool pair_check(const struct lora_pair *p, const struct model_weight *w, struct model_error *error) {
+    const char *name = w->file->name;
+    if (p->a == NULL || p->b == NULL) {
+        return model_fail(error, "tensor '%s.lora_%s' is there without '%s.lora_%s'", name, p->a != NULL ? "a" : "b", name,
+            p->a != NULL ? "b" : "a");
+    }
+    if (!can_adapt(w)) {
+        return model_fail(error, "tensor '%s' cannot be adapted here: matrices of layers and the output can", name);
+    }
+    if (p->a->ne[0] != w->file->ne[0] || p->b->ne[1] != w->file->ne[1] || p->a->ne[1] != p->b->ne[0] || p->a->ne[2] != 1 ||
+        p->b->ne[2] != 1 || p->a->ne[3] != 1 || p->b->ne[3] != 1) {
+        return model_fail(error,
+            "tensors [%" PRId64 ", %" PRId64 "] and [%" PRId64 ", %" PRId64 "] do not make '%s' of [%" PRId64 ", %" PRId64 "]",
+            p->a->ne[0], p->a->ne[1], p->b->ne[0], p->b->ne[1], name, w->file->ne[0], w->file->ne[1]);
+    }
+    return half_check(p->a, error) && half_check(p->b, error);
+}
+
+// The first tensor of the file that is half of no pair.
+static const char *stray_find(const struct model_lora *l) {
+    struct ggml_context *ctx = berth_gguf_map_tensors(l->file);
+    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
+        size_t i = 0;
+        while (i < l->n_pairs && l->pairs[i].a != t && l->pairs[i].b != t) {
+            i++;
+        }
+        if (i == l->n_pairs) {
+            return t->name;
+        }
+    }
+    return NULL;
+}
+
+static bool pairs_find(struct model_lora *l, const struct model *m, float alpha, float scale, struct model_error *error) {
+    for (size_t i = 0; i < m->n_weights; i++) {
+        const struct model_weight *w = &m->weights[i];
+        struct lora_pair p           = {.weight = *w->slot, .layer = w->layer};
+        p.a                          = half_find(l, w->file->name, "a");
+        p.b                          = half_find(l, w->file->name, "b");
+        if (p.a == NULL && p.b == NULL) {
+            continue;
+        }
+        if (!pair_check(&p, w, error)) {
+            return false;
+        }
+        p.scale                = alpha != 0 ? scale * alpha / (float) p.b->ne[0] : scale; // without alpha: as it is
+        l->pairs[l->n_pairs++] = p;
+    }
+    const char *stray = stray_find(l);
+    return stray == NULL || model_fail(error, "tensor '%s' belongs to no weight of the model", stray);
+}
+
+struct model_lora *lora_open(const struct model *m, const char *path, float scale, struct model_error *error) {
+    float alpha;
+    struct model_error why = {""};
+    struct model_lora *l   = lora_make(m, error);
+    if (l == NULL) {
+        return NULL;
+    }
+    l->file = berth_gguf_map_open(path, NULL);
+    if (l->file == NULL) {
+        model_fail(error, "%s", berth_last_error());
+    } else if (!keys_check(m, berth_gguf_map_meta(l->file), &alpha, &why) || !pairs_find(l, m, alpha, scale, &why)) {
+        model_fail(error, "%s: %s", path, why.text);
+    } else {
+        return l;
+    }
+    lora_free(l);
+    return NULL;
+}
+
+// ---- on devices ----
+
+static int device_of(const struct model *m, const struct lora_pair *p) {
+    return m->layer_device[p->layer];
+}
+
+// Tensors without memory, of each pair on its weight's device. shape: of a and b of this pair.
+static bool parts_make(struct model_lora *l, const struct model *m, int64_t rank, struct model_error *error) {
+    l->parts = model_alloc_calloc((size_t) m->n_parts, sizeof *l->parts);
+    if (l->parts == NULL) {
+        return model_fail(error, "out of memory for an adapter on %d devices", m->n_parts);
+    }
+    l->n_parts = m->n_parts;
+    for (int d = 0; d < l->n_parts; d++) {
+        struct ggml_context *ctx =
+            ggml_init((struct ggml_init_params){.mem_size = (2 * l->n_pairs + 1) * ggml_tensor_overhead(), .no_alloc = true});
+        if (ctx == NULL) {
+            return model_fail(error, "out of memory for %zu tensors of an adapter", 2 * l->n_pairs);
+        }
+        l->parts[d].ctx = ctx;
+        for (size_t i = 0; i < l->n_pairs; i++) {
+            struct lora_pair *p         = &l->pairs[i];
+            const struct ggml_tensor *w = p->weight;
+            if (device_of(m, p) != d) {
+                continue;
+            }
+            p->a = p->a != NULL ? ggml_dup_tensor(ctx, p->a) : ggml_new_tensor_2d(ctx, GGML_TYPE_F32, w->ne[0], rank);
+            p->b = p->b != NULL ? ggml_dup_tensor(ctx, p->b) : ggml_new_tensor_2d(ctx, GGML_TYPE_F32, rank, w->ne[1]);
+            ggml_format_name(p->a, "%s.lora_a", w->name);
+            ggml_format_name(p->b, "%s.lora_b", w->name);
+        }
+    }
+    return true;
+}
+
+static bool part_fill(struct model_lora *l, ggml_backend_dev_t dev, int d, struct model_error *error) {
+    struct ggml_context *ctx = l->parts[d].ctx;
+    if (ggml_get_first_tensor(ctx) == NULL) {
+        return true;
+    }
+    l->parts[d].buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, ggml_backend_dev_buffer_type(dev));
+    if (l->parts[d].buffer == NULL) {
+        return model_fail(error, "no memory for the adapter on %s: %s", ggml_backend_dev_name(dev), berth_last_error());
+    }
+    ggml_backend_buffer_set_usage(l->parts[d].buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    l->parts[d].size = ggml_backend_buffer_get_size(l->parts[d].buffer);
+    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
+        const struct ggml_tensor *from = ggml_get_tensor(berth_gguf_map_tensors(l->file), t->name);
+        const size_t size              = ggml_nbytes(t);
+        for (size_t at = 0; at < size; at += STEP_SIZE) {
+            const size_t step = size - at < STEP_SIZE ? size - at : STEP_SIZE;
+            ggml_backend_tensor_set(t, (const char *) from->data + at, at, step);
+        }
+    }
+    return true;
+}
+
+bool model_lora_add(
+    struct model *m, const struct model_devices *devices, const char *path, float scale, struct model_error *error) {
+    struct model_lora *l = lora_open(m, path, scale, error);
+    bool ok              = l != NULL && parts_make(l, m, 0, error);
+    for (int d = 0; ok && d < l->n_parts; d++) {
+        ok = part_fill(l, devices->dev[d], d, error);
+    }
+    if (!ok) {
+        lora_free(l);
+        return false;
+    }
+    struct model_lora **end = &m->loras;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = l;
+    return true;
+}
+
+struct model_lora *lora_new(const struct model *m, int64_t rank, float alpha, struct model_error *error) {
+    struct model_lora *l = lora_make(m, error);
+    for (size_t i = 0; l != NULL && i < m->n_weights; i++) {
+        const struct model_weight *w = &m->weights[i];
+        if (can_adapt(w) && w->layer < m->params.n_layer) {
+            l->pairs[l->n_pairs++] = (struct lora_pair){.weight = *w->slot, .layer = w->layer, .scale = alpha / (float) rank};
+        }
+    }
+    if (l != NULL && !parts_make(l, m, rank, error)) {
+        lora_free(l);
+        return NULL;
+    }
+    return l;
+}
