@@ -29,15 +29,26 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_DEVICE,
     CLI_OPT_NO_MMAP,
     CLI_OPT_GPU_LAYERS,
-    {.letter = 'o', .name = "out", .value = "FILE", .what = "write the table there ('-': standard output, as by default)"},
-    {.id = FORMAT, .name = "format", .value = "KIND", .what = "md, csv or json (default md)", .also = "output"},
+    {.letter   = 'o',
+        .name  = "out",
+        .value = "FILE",
+        .takes = "*",
+        .what  = "write the table there ('-': standard output, as by default)"},
+    {.id       = FORMAT,
+        .name  = "format",
+        .value = "KIND",
+        .takes = "md csv json",
+        .what  = "md, csv or json (default md)",
+        .also  = "output"},
     CLI_OPT_JSON("the same as --format json"),
     {0},
 };
 
 const struct cli_help cli_bench_help = {
     .command  = "bench",
+    .what     = "how fast a model reads and writes",
     .operands = "[MODEL]",
+    .takes    = ".gguf",
     .about    = "Measures how many tokens a second a model reads (pp) and writes (tg), once to warm up and then R times. Without "
                 "MODEL it is the one that comes with Berth.",
     .options  = option_rows,

@@ -17,22 +17,6 @@ enum cli_exit {
     CLI_STOPPED = 130, // Ctrl-C; what was found until then is printed
 };
 
-// A command gets its own name as argv[0] and returns an exit code.
-int cli_devices(int argc, char **argv);
-int cli_bench(int argc, char **argv);
-int cli_client(int argc, char **argv);
-int cli_explain(int argc, char **argv);
-int cli_fit(int argc, char **argv);
-int cli_gguf(int argc, char **argv);
-int cli_imatrix(int argc, char **argv);
-int cli_map(int argc, char **argv);
-int cli_ops(int argc, char **argv);
-int cli_plan(int argc, char **argv);
-int cli_run(int argc, char **argv);
-int cli_verify(int argc, char **argv);
-int cli_version(int argc, char **argv);
-int cli_which(int argc, char **argv);
-
 // ---- text.c ----
 
 // "berth: ..." on standard error, names in it as cli_text writes them; returns the code.

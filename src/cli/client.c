@@ -14,7 +14,9 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_client_help = {
     .command  = "client",
+    .what     = "will the libraries of a client, such as llama.cpp, run on Berth?",
     .operands = "FOLDER",
+    .takes    = "/",
     .about    = "Checks a folder of libraries that call ggml's functions, such as llama.cpp's, against this Berth: which release "
                 "they are of, which functions they import and which of these Berth lacks, which libraries of ggml's they ask for, "
                 "and what happens with Berth in their place. Files that end in .so or .node, or hold .so. in their names, are read; "

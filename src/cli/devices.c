@@ -16,6 +16,7 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_devices_help = {
     .command  = "devices",
+    .what     = "what can compute here, and with how much memory",
     .operands = "",
     .about    = "Lists the devices that can compute: memory, features, what they are capable of, and their buffer types. Devices "
                 "are built in, in the program's folder, or in the library that GGML_BACKEND_PATH names.",

@@ -45,7 +45,9 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_fit_help = {
     .command  = "fit",
+    .what     = "the largest context and batch of a model in given memory",
     .operands = "--memory N [MODEL]",
+    .takes    = ".gguf",
     .about =
         "Finds the largest context that fits into N bytes, with batches of 512 tokens or, in a shorter context, as many as it "
         "has; then the largest batch for that context. The bytes are exact: weights, cache and the planned memory of the largest "

@@ -12,24 +12,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const struct part {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *what;
-} parts[] = {
-    {"info", cli_gguf_info, "keys and tensors of a file"},
-    {"check", cli_gguf_check, "is a file sound, down to its numbers?"},
-    {"diff", cli_gguf_diff, "what differs between two files"},
-    {"quantize", cli_gguf_quantize, "the same model in another type"},
-    {"merge-lora", cli_gguf_merge, "an adapter becomes part of its model"},
+static const struct cli_command parts[] = {CLI_GGUF_PARTS(CLI_ROW){0}};
+
+const struct cli_help cli_gguf_help = {
+    .command = "gguf",
+    .what    = "look into model files: info, check, diff, quantize, merge-lora",
+    .parts   = parts,
 };
-#define N_PARTS (sizeof parts / sizeof *parts)
 
 static void help(FILE *file) {
     fputs("Usage: berth gguf PART [OPTION]... FILE...\n\nLooks into GGUF model files and changes them.\n\n", file);
-    for (size_t i = 0; i < N_PARTS; i++) {
-        fprintf(file, "  %-10s %s\n", parts[i].name, parts[i].what);
-    }
+    cli_list_print(parts, file);
     fputs("\n'berth help gguf PART' says more. Exit codes: 0 fine, 1 not sound or not the\nsame, 2 wrong usage, 3 failure.\n",
         file);
 }
@@ -40,13 +33,10 @@ int cli_gguf(int argc, char **argv) {
         help(stdout);
         return CLI_OK;
     }
-    for (size_t i = 0; i < N_PARTS; i++) {
-        if (strcmp(name, parts[i].name) == 0) {
-            return parts[i].run(argc - 1, argv + 1);
-        }
-    }
-    return *name == '\0' ? cli_usage("gguf", "no part is given")
-                         : cli_usage("gguf", "unknown %s '%s'", *name == '-' ? "option" : "part", name);
+    const struct cli_command *part = cli_find(parts, name);
+    return part != NULL    ? part->run(argc - 1, argv + 1)
+           : *name == '\0' ? cli_usage("gguf", "no part is given")
+                           : cli_usage("gguf", "unknown %s '%s'", *name == '-' ? "option" : "part", name);
 }
 
 // ---- shared ----
@@ -85,7 +75,9 @@ static const struct cli_option options_of_gguf_check[] = {
 
 const struct cli_help cli_gguf_check_help = {
     .command  = "gguf check",
+    .what     = "is a file sound, down to its numbers?",
     .operands = "FILE...",
+    .takes    = ".gguf",
     .about    = "Reads all of a file: its header must be sound, every tensor must be there, and every number finite.",
     .options  = options_of_gguf_check,
     .no       = "a file is not sound",
@@ -164,7 +156,9 @@ static const struct cli_option options_of_gguf_diff[] = {
 
 const struct cli_help cli_gguf_diff_help = {
     .command  = "gguf diff",
+    .what     = "what differs between two files",
     .operands = "A B",
+    .takes    = ".gguf",
     .about    = "Compares keys by name and value, and tensors by name, type, shape and bytes; their order does not matter.",
     .options  = options_of_gguf_diff,
     .no       = "the files differ",

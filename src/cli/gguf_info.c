@@ -24,7 +24,9 @@ static const struct cli_option options_of_gguf_info[] = {
 
 const struct cli_help cli_gguf_info_help = {
     .command  = "gguf info",
+    .what     = "keys and tensors of a file",
     .operands = "FILE...",
+    .takes    = ".gguf",
     .about    = "Prints the keys of a GGUF file, and its tensors by type.",
     .options  = options_of_gguf_info,
     .examples = {{"What is in it?", "gguf info model.gguf"}, {"Every tensor", "gguf info --tensors model.gguf"}},

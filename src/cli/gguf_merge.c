@@ -11,13 +11,15 @@
 #include <unistd.h>
 
 static const struct cli_option options_of_gguf_merge[] = {
-    {.letter = 'o', .name = "out", .value = "OUT", .what = "the file to write"},
+    {.letter = 'o', .name = "out", .value = "OUT", .takes = ".gguf", .what = "the file to write"},
     CLI_OPT_JSON("print one JSON object: tensors, merged"),
     {0},
 };
 
 const struct cli_help cli_gguf_merge_help = {
     .command  = "gguf merge-lora",
+    .what     = "an adapter becomes part of its model",
+    .takes    = ".gguf",
     .operands = "MODEL LORA[:SCALE]",
     .about =
         "Writes MODEL with the adapter LORA, SCALE times as strong (default 1), added to its weights, in the types that they "

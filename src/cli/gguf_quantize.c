@@ -17,10 +17,15 @@
 enum { IMATRIX = CLI_OWN };
 
 static const struct cli_option options_of_gguf_quantize[] = {
-    {.letter = 'o', .name = "out", .value = "OUT", .what = "the file to write; IN and TYPE are the operands then"},
+    {.letter   = 'o',
+        .name  = "out",
+        .value = "OUT",
+        .takes = ".gguf",
+        .what  = "the file to write; IN and TYPE are the operands then"},
     {.id       = IMATRIX,
         .name  = "imatrix",
         .value = "FILE",
+        .takes = ".gguf .dat",
         .what  = "weigh errors by an importance matrix: GGUF as llama-imatrix writes it, or its older .dat. Types that need one "
                  "leave matrices that it does not know as they are"},
     {.letter   = 't',
@@ -33,7 +38,9 @@ static const struct cli_option options_of_gguf_quantize[] = {
 
 const struct cli_help cli_gguf_quantize_help = {
     .command  = "gguf quantize",
+    .what     = "the same model in another type",
     .operands = "IN OUT TYPE",
+    .takes    = ".gguf|.gguf|@types",
     .about    = "Writes the model IN to OUT with its matrices as TYPE (q8_0, q4_k, ...). Vectors, and matrices whose rows are no "
                 "whole number of TYPE's blocks, stay as they are. Prints the size and the mean squared error.",
     .options  = options_of_gguf_quantize,
@@ -71,11 +78,10 @@ static bool type_parse(const char *text, enum ggml_type *type) {
     return false;
 }
 
-// Tries one block: some types need an importance matrix, some are made of other things than floats.
-static bool can_make(enum ggml_type type, bool has_imatrix) {
+bool cli_gguf_can_make(enum ggml_type type, bool has_imatrix) {
     const float zeros[256] = {0};
     char out[1024];
-    return ggml_blck_size(type) <= 256 &&
+    return ggml_blck_size(type) > 0 && ggml_blck_size(type) <= 256 &&
            ggml_quantize_chunk(type, zeros, out, 0, 1, ggml_blck_size(type), has_imatrix ? zeros : NULL) > 0;
 }
 
@@ -248,7 +254,7 @@ int cli_gguf_quantize(int argc, char **argv) {
     if (!type_parse(name, &type)) {
         return cli_usage("gguf quantize", "'%s' is no type", name);
     }
-    if (!can_make(type, imatrix_path != NULL)) {
+    if (!cli_gguf_can_make(type, imatrix_path != NULL)) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
     if (cli_output_check(path, in) != CLI_OK || (imatrix_path != NULL && cli_output_check(path, imatrix_path) != CLI_OK)) {

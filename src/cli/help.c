@@ -88,6 +88,28 @@ void cli_help_print(const struct cli_help *help, FILE *file) {
     wrap(exits, strlen(exits), 0, 0, file);
 }
 
+// ---- lists of commands ----
+
+const char *cli_name(const struct cli_command *command) {
+    const char *blank = strrchr(command->help->command, ' ');
+    return blank != NULL ? blank + 1 : command->help->command;
+}
+
+const struct cli_command *cli_find(const struct cli_command *list, const char *name) {
+    for (const struct cli_command *c = list; c->help != NULL; c++) {
+        if (strcmp(name, cli_name(c)) == 0) {
+            return c;
+        }
+    }
+    return NULL;
+}
+
+void cli_list_print(const struct cli_command *list, FILE *file) {
+    for (const struct cli_command *c = list; c->help != NULL; c++) {
+        fprintf(file, "  %-10s %s\n", cli_name(c), c->help->what);
+    }
+}
+
 // ---- man page ----
 
 // One word; at the start of a line nothing may look like a macro.

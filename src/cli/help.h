@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// help.h: what a command says of itself: one table a command, from which come the parsing of its options, its --help and its part
-// of the man page; bash completion asks --help.
+// help.h: what a command says of itself: one table a command, from which come the parsing of its options, its --help, its part of
+// the man page and its completion.
 #pragma once
 
 #include "cli/cli.h"
+
+struct cli_command;
 
 // One option. Letters mean the same in every command (docs/man/berth.1.in, OPTIONS).
 struct cli_option {
@@ -13,12 +15,16 @@ struct cli_option {
     const char *value; // what it takes, in capitals; NULL: nothing
     const char *what;  // a sentence or two, without a full stop
     const char *also;  // further long names, split by blanks, or NULL
+    const char *takes; // what completion offers for the value (complete.c); NULL: nothing
 };
 
 struct cli_help {
     const char *command;              // "gguf info"
+    const char *what;                 // a line of the list of commands
     const char *operands;             // behind "berth command [OPTION]...", "" if there are none
     const char *about;                // paragraphs, one a line; lines that begin with a blank are printed as they are
+    const char *takes;                // what completion offers for operands, those of the first before '|'; NULL: nothing
+    const struct cli_command *parts;  // of a command that has them, which then has no options; NULL: none
     const struct cli_option *options; // until one without letter and name; --help comes by itself
     const char *no, *more;            // what exit code 1 says, and "4 ..." beyond 0 to 3; or NULL
     struct {
@@ -32,7 +38,10 @@ enum { CLI_JSON = 256, CLI_CACHE_TYPE, CLI_TIME, CLI_GPU_LAYERS, CLI_NO_MMAP, CL
 
 // Rows that several commands have.
 #define CLI_OPT_MODEL \
-    { .letter = 'm', .name = "model", .value = "FILE", .what = "the model; the same as FILE behind the options" }
+    { \
+        .letter = 'm', .name = "model", .value = "FILE", .takes = ".gguf", \
+        .what = "the model; the same as FILE behind the options" \
+    }
 #define CLI_OPT_CTX \
     { \
         .letter = 'c', .name = "ctx", .value = "N", .also = "ctx-size", \
@@ -42,13 +51,13 @@ enum { CLI_JSON = 256, CLI_CACHE_TYPE, CLI_TIME, CLI_GPU_LAYERS, CLI_NO_MMAP, CL
     { .letter = 'b', .name = "batch", .value = "N", .also = "batch-size", .what = "tokens of a model's batch (default 512)" }
 #define CLI_OPT_CACHE_TYPE \
     { \
-        .id = CLI_CACHE_TYPE, .name = "cache-type", .value = "T", \
+        .id = CLI_CACHE_TYPE, .name = "cache-type", .value = "T", .takes = "@cache-types", \
         .what = "type of a model's cached keys and values, or T,T for each (default f16)" \
     }
 #define CLI_OPT_THREADS \
     { .letter = 't', .name = "threads", .value = "N", .what = "threads of the CPU (default: its cores)" }
 #define CLI_OPT_DEVICE \
-    { .letter = 'd', .name = "device", .value = "NAME", .what = "run there (default: all GPUs and the CPU)" }
+    { .letter = 'd', .name = "device", .value = "NAME", .takes = "@devices", .what = "run there (default: all GPUs and the CPU)" }
 #define CLI_OPT_GPU_LAYERS \
     { \
         .id = CLI_GPU_LAYERS, .name = "gpu-layers", .value = "N", .also = "ngl n-gpu-layers", \
@@ -71,7 +80,44 @@ int cli_option_json(const struct cli_help *help, int argc, char **argv, bool *js
 void cli_help_print(const struct cli_help *help, FILE *file);
 void cli_help_man(const struct cli_help *help, FILE *file); // its part of the man page, in mdoc
 
-// Of every command that is a file of its own, and of the parts of gguf.
-extern const struct cli_help cli_bench_help, cli_client_help, cli_devices_help, cli_explain_help, cli_fit_help,
-    cli_gguf_check_help, cli_gguf_diff_help, cli_gguf_info_help, cli_gguf_merge_help, cli_gguf_quantize_help, cli_imatrix_help,
-    cli_map_help, cli_ops_help, cli_plan_help, cli_run_help, cli_verify_help, cli_version_help, cli_which_help;
+// The next one of a list of commands; NULL: there is none of this name.
+const struct cli_command *cli_find(const struct cli_command *list, const char *name);
+// The lines of a list of commands or parts.
+void cli_list_print(const struct cli_command *list, FILE *file);
+// Its last word: "info" of "gguf info".
+const char *cli_name(const struct cli_command *command);
+// `berth help --complete`: what bash completion asks (tools/completion/berth.bash).
+int cli_complete(const struct cli_command *commands, int argc, char **argv);
+
+// ---- the commands, in the order of their list: a file has cli_NAME, which gets its name as argv[0] and returns an exit code,
+// and the table cli_NAME_help. This is the only place that knows them all ----
+
+#define CLI_COMMANDS(X) \
+    X(bench) \
+    X(client) \
+    X(devices) \
+    X(explain) \
+    X(fit) \
+    X(gguf) \
+    X(imatrix) \
+    X(map) \
+    X(ops) \
+    X(plan) \
+    X(run) \
+    X(verify) \
+    X(version) \
+    X(which)
+#define CLI_GGUF_PARTS(X) X(gguf_info) X(gguf_check) X(gguf_diff) X(gguf_quantize) X(gguf_merge)
+
+#define CLI_DECLARE(name) \
+    extern const struct cli_help cli_##name##_help; \
+    int cli_##name(int argc, char **argv);
+CLI_COMMANDS(CLI_DECLARE)
+CLI_GGUF_PARTS(CLI_DECLARE)
+#undef CLI_DECLARE
+
+struct cli_command {
+    const struct cli_help *help; // NULL: the end of the list
+    int (*run)(int argc, char **argv);
+};
+#define CLI_ROW(name) {&cli_##name##_help, cli_##name},

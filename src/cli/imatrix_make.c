@@ -18,8 +18,8 @@ enum { CHUNKS = CLI_OWN };
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
-    {.letter = 'f', .name = "file", .value = "FILE", .what = "the text; the same as TEXT behind the options"},
-    {.letter = 'o', .name = "out", .value = "OUT", .what = "the file to write (GGUF)"},
+    {.letter = 'f', .name = "file", .value = "FILE", .takes = "*", .what = "the text; the same as TEXT behind the options"},
+    {.letter = 'o', .name = "out", .value = "OUT", .takes = "*", .what = "the file to write (GGUF)"},
     {.letter = 'c', .name = "ctx", .value = "N", .what = "tokens of a context (default 512)", .also = "ctx-size"},
     {.id = CHUNKS, .name = "chunks", .value = "N", .what = "read at most N contexts (default: all)"},
     CLI_OPT_THREADS,
@@ -33,7 +33,9 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_imatrix_help = {
     .command  = "imatrix",
+    .what     = "which columns of a model's matrices matter, for quantising",
     .operands = "-o OUT MODEL TEXT",
+    .takes    = ".gguf .txt",
     .about    = "Runs MODEL over the file TEXT, a context at a time, and writes the importance matrix to OUT, which 'berth gguf "
                 "quantize --imatrix' takes. Ctrl-C ends reading; what was read by then is written.",
     .options  = option_rows,

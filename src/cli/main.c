@@ -1,32 +1,13 @@
 // SPDX-License-Identifier: MIT
-// main.c: the program `berth`: finds the command, one row of the table each, and runs it. Commands are in files of their own.
+// main.c: the program `berth`: finds the command and runs it. Commands are in files of their own; help.h lists them.
 
 #include "cli/help.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static const struct command {
-    const char *name;
-    int (*run)(int argc, char **argv);
-    const char *what;
-} commands[] = {
-    {"bench", cli_bench, "how fast a model reads and writes"},
-    {"client", cli_client, "will the libraries of a client, such as llama.cpp, run on Berth?"},
-    {"devices", cli_devices, "what can compute here, and with how much memory"},
-    {"explain", cli_explain, "where every op of a model runs, and why"},
-    {"fit", cli_fit, "the largest context and batch of a model in given memory"},
-    {"gguf", cli_gguf, "look into model files: info, check, diff, quantize, merge-lora"},
-    {"imatrix", cli_imatrix, "which columns of a model's matrices matter, for quantising"},
-    {"map", cli_map, "draw a plan: address against time, as SVG or HTML"},
-    {"ops", cli_ops, "what a device computes, in which types, by which kernels"},
-    {"plan", cli_plan, "give every buffer of a file its place, at the lowest peak"},
-    {"run", cli_run, "let a model write"},
-    {"verify", cli_verify, "check a plan: do two buffers collide?"},
-    {"version", cli_version, "what this build holds"},
-    {"which", cli_which, "does a running process use Berth?"},
-};
-#define N_COMMANDS (sizeof commands / sizeof *commands)
+static const struct cli_command commands[] = {CLI_COMMANDS(CLI_ROW){0}};
+#define N_COMMANDS (sizeof commands / sizeof *commands - 1)
 
 // What people call it elsewhere, or leave the first word out of.
 static const struct {
@@ -68,7 +49,7 @@ static const char *nearest(const char *name) {
     const char *best = NULL;
     int least        = 3; // two slips at most, and fewer than half of the letters
     for (size_t i = 0; i < N_COMMANDS + N_OTHERS; i++) {
-        const char *known = i < N_COMMANDS ? commands[i].name : others[i - N_COMMANDS].name;
+        const char *known = i < N_COMMANDS ? commands[i].help->command : others[i - N_COMMANDS].name;
         const int d       = distance(name, known);
         if (d < least && 2 * d < (int) strlen(known)) {
             best  = i < N_COMMANDS ? known : others[i - N_COMMANDS].meant;
@@ -93,9 +74,7 @@ static void help(FILE *file) {
     fprintf(file,
         "%sberth%s runs tensor graphs in the least memory.\n\n%sUsage:%s berth COMMAND [OPTION]... [FILE]\n\n%sCommands:%s\n",
         bold, reset, bold, reset, bold, reset);
-    for (size_t i = 0; i < N_COMMANDS; i++) {
-        fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].what);
-    }
+    cli_list_print(commands, file);
     fputs("\n'berth help COMMAND' says more. Exit codes: 0 fine, 1 the answer is no, 2 wrong\n"
           "usage, 3 failure, 4 no answer found yet, 130 stopped by Ctrl-C.\n",
         file);
@@ -109,23 +88,10 @@ static void log_warnings(enum ggml_log_level level, const char *text, void *user
     }
 }
 
-static const struct command *find(const char *name) {
-    for (size_t i = 0; i < N_COMMANDS; i++) {
-        if (strcmp(name, commands[i].name) == 0) {
-            return &commands[i];
-        }
-    }
-    return NULL;
-}
-
 // `berth help --man`: the commands' part of the man page; the build puts it into the rest (docs/man/berth.1.in).
-static int man(void) {
-    static const struct cli_help *const all[] = {&cli_bench_help, &cli_client_help, &cli_devices_help, &cli_explain_help,
-        &cli_fit_help, &cli_gguf_info_help, &cli_gguf_check_help, &cli_gguf_diff_help, &cli_gguf_quantize_help,
-        &cli_gguf_merge_help, &cli_imatrix_help, &cli_map_help, &cli_ops_help, &cli_plan_help, &cli_run_help, &cli_verify_help,
-        &cli_version_help, &cli_which_help};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        cli_help_man(all[i], stdout);
+static int man(const struct cli_command *list) {
+    for (const struct cli_command *c = list; c->help != NULL; c++) {
+        c->help->parts != NULL ? (void) man(c->help->parts) : cli_help_man(c->help, stdout);
     }
     return CLI_OK;
 }
@@ -133,9 +99,12 @@ static int man(void) {
 // `berth help COMMAND [PART]` is `berth COMMAND [PART] --help`.
 static int help_of(int argc, char **argv) {
     if (argc == 1 && strcmp(argv[0], "--man") == 0) {
-        return man();
+        return man(commands);
     }
-    const struct command *command = argc > 0 ? find(argv[0]) : NULL;
+    if (argc > 0 && strcmp(argv[0], "--complete") == 0) {
+        return cli_complete(commands, argc - 1, argv + 1);
+    }
+    const struct cli_command *command = argc > 0 ? cli_find(commands, argv[0]) : NULL;
     if (command == NULL) {
         return argc > 0 ? unknown(argv[0]) : (help(stdout), CLI_OK);
     }
@@ -160,6 +129,6 @@ int main(int argc, char **argv) {
         help(stderr);
         return CLI_USAGE;
     }
-    const struct command *command = find(name);
+    const struct cli_command *command = cli_find(commands, name);
     return command != NULL ? cli_finish(command->run(argc - 1, argv + 1)) : unknown(name);
 }

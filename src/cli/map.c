@@ -16,6 +16,7 @@ static const struct cli_option option_rows[] = {
     {.letter   = 'o',
         .name  = "out",
         .value = "OUT",
+        .takes = ".svg .html",
         .what  = "OUT.svg is a picture; OUT.html is a page of one file to look around in: details under the pointer, zoom, "
                  "search, comparison, ? for all keys"},
     {.id      = CAPTURED,
@@ -36,7 +37,9 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_map_help = {
     .command  = "map",
+    .what     = "draw a plan: address against time, as SVG or HTML",
     .operands = "-o OUT FILE [OTHER]",
+    .takes    = ".csv .json .ggraph .ggraph.gz .gguf",
     .about = "Draws the memory map of FILE: address against time, one rectangle a tensor, coloured by what its op does, with the "
              "peak and the proven bound. With OTHER, FILE is the plan before and OTHER the plan after, to compare. Files are "
              "what 'berth plan' takes. Those without offsets are planned first; offsets that they have are drawn as they are.",

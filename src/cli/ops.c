@@ -12,14 +12,20 @@
 #include <string.h>
 
 static const struct cli_option option_rows[] = {
-    {.letter = 'd', .name = "device", .value = "NAME", .what = "ask this device (default: the CPU); 'berth devices' lists them"},
+    {.letter   = 'd',
+        .name  = "device",
+        .value = "NAME",
+        .takes = "@devices",
+        .what  = "ask this device (default: the CPU); 'berth devices' lists them"},
     CLI_OPT_JSON("print one JSON object"),
     {0},
 };
 
 const struct cli_help cli_ops_help = {
     .command  = "ops",
+    .what     = "what a device computes, in which types, by which kernels",
     .operands = "[OP]...",
+    .takes    = "@ops",
     .about    = "Lists the ops a device computes, the types they take, and the tier of kernels that serves them on this machine: "
                 "portable C, or the instructions it was written for. Ops that the device does not compute are listed as such. With "
                 "OP only those: a name as it is listed, such as MUL_MAT or GELU.",

@@ -33,6 +33,7 @@ static const struct cli_option option_rows[] = {
     {.letter   = 'o',
         .name  = "out",
         .value = "FILE",
+        .takes = "*",
         .what  = "write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output"},
     CLI_OPT_JSON("print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, "
                  "the same of each buffer in an array 'buffers' with what is alive at its peak, and of a model 'memory'"),
@@ -42,7 +43,9 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_plan_help = {
     .command  = "plan",
+    .what     = "give every buffer of a file its place, at the lowest peak",
     .operands = "FILE",
+    .takes    = ".csv .json .ggraph .ggraph.gz .gguf",
     .about = "Gives every buffer of FILE its place in memory, at the lowest peak, and proves how good that is. FILE is a CSV of "
              "lifetimes with a header line (id,lower,upper,size, if wanted alignment, offset, pool, alias, fixed; upper is "
              "exclusive), a plan saved as JSON (first and last are inclusive), a captured graph (.ggraph, .ggraph.gz), or a GGUF "

@@ -25,7 +25,11 @@ static const struct cli_option option_rows[] = {
         .name  = "prompt",
         .value = "TEXT",
         .what  = "the text to go on with (default: what a pipe brings, else \"Once upon a time\"); '-': standard input"},
-    {.letter = 'f', .name = "file", .value = "FILE", .what = "go on with the text of FILE, without its last line end"},
+    {.letter   = 'f',
+        .name  = "file",
+        .value = "FILE",
+        .takes = "*",
+        .what  = "go on with the text of FILE, without its last line end"},
     {.letter   = 'n',
         .name  = "predict",
         .value = "N",
@@ -43,6 +47,7 @@ static const struct cli_option option_rows[] = {
     {.id       = OPT_LORA,
         .name  = "lora",
         .value = "FILE[:SCALE]",
+        .takes = ".gguf",
         .what  = "with this adapter, SCALE times as strong (default 1); may be given again for more"},
     CLI_OPT_CTX,
     CLI_OPT_BATCH,
@@ -51,10 +56,11 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_DEVICE,
     CLI_OPT_NO_MMAP,
     CLI_OPT_GPU_LAYERS,
-    {.id = OPT_TRACE, .name = "trace", .value = "FILE", .what = "write a timeline for Chrome or Perfetto"},
+    {.id = OPT_TRACE, .name = "trace", .value = "FILE", .takes = "*", .what = "write a timeline for Chrome or Perfetto"},
     {.id       = OPT_MAP,
         .name  = "map",
         .value = "FILE",
+        .takes = ".svg .html .json",
         .what  = "draw the memory map of the largest graph as FILE.svg or FILE.html; FILE.json: its plan"},
     CLI_OPT_JSON("print one JSON object at the end: text, tokens, speed, memory"),
     {0},
@@ -62,11 +68,14 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_run_help = {
     .command  = "run",
+    .what     = "let a model write",
     .operands = "[MODEL]",
-    .about = "Lets a language model (a GGUF file of the llama, mistral, qwen2 or qwen3 architecture) go on with a text. Without "
-             "MODEL it is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; "
-             "then a line on standard error says how fast it was and what it took. Ctrl-C ends it after the token at hand.",
-    .options  = option_rows,
+    .takes    = ".gguf",
+    .about   = "Lets a language model of the llama family (a GGUF file; docs/models.md has the architectures) go on with a text. "
+               "Without "
+               "MODEL it is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; "
+               "then a line on standard error says how fast it was and what it took. Ctrl-C ends it after the token at hand.",
+    .options = option_rows,
     .examples = {{"A tale", "run"},
         {"A question from a file, answered the same way each time", "run -m model.gguf -f question.txt --temp 0 -n 200"}},
 };

@@ -12,7 +12,9 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_verify_help = {
     .command  = "verify",
+    .what     = "check a plan: do two buffers collide?",
     .operands = "PLAN",
+    .takes    = ".csv .json",
     .about    = "Checks a plan, CSV with a column 'offset' or JSON: no two buffers that are alive together may share bytes, and "
                 "every one must lie as its alignment, fixed offset and alias group say. The first fault is named.",
     .options  = option_rows,

@@ -12,6 +12,7 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_version_help = {
     .command  = "version",
+    .what     = "what this build holds",
     .operands = "",
     .about    = "Prints the version, the ggml API that is served, the compiler and the machine.",
     .options  = option_rows,

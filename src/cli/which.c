@@ -17,6 +17,7 @@ static const struct cli_option option_rows[] = {
 
 const struct cli_help cli_which_help = {
     .command  = "which",
+    .what     = "does a running process use Berth?",
     .operands = "PID",
     .about =
         "Says whose libraries of ggml a running process has loaded: Berth's or another's. It reads the process's map of "

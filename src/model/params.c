@@ -12,8 +12,9 @@
 #define MAX_WIDTH ((int64_t) 1 << 24)   // elements of a row
 #define MAX_CONTEXT ((int64_t) 1 << 30) // positions
 
-// The architectures that are built the same way, how they turn queries and keys, and whether a window that their file names
-// counts: in llama, qwen2 and qwen3 llama.cpp looks at all positions whatever the file says, and so it is here.
+// A row an architecture; all of them are built the same way (graph.c), but for how
+// they turn queries and keys, and whether a window that their file names counts: in llama, qwen2 and qwen3 llama.cpp looks at all
+// positions whatever the file says, and so it is here.
 static const struct arch_row {
     const char *name;
     int rope_type;
@@ -38,8 +39,14 @@ static bool arch_find(const struct gguf_context *meta, struct model_params *p, b
             return true;
         }
     }
-    return name == NULL ? model_fail(error, "it is no model: key 'general.architecture' is missing")
-                        : model_fail(error, "architecture '%.64s' is not supported; llama, mistral, qwen2 and qwen3 are", name);
+    if (name == NULL) {
+        return model_fail(error, "it is no model: key 'general.architecture' is missing");
+    }
+    char known[256] = "";
+    for (size_t i = 0, n = 0; i < sizeof archs / sizeof *archs && n < sizeof known; i++) {
+        n += (size_t) snprintf(known + n, sizeof known - n, "%s%s", i > 0 ? ", " : "", archs[i].name);
+    }
+    return model_fail(error, "architecture '%.64s' is not supported; known are %s", name, known);
 }
 
 static const char *key_of(const struct model_params *p, const char *rest, char text[96]) {

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// complete.c: `berth help --complete`, what bash completion asks (tools/completion/berth.bash). Answers are lines.
+//     --complete                   the commands, and of one that has parts its parts
+//     --complete COMMAND [PART]    a line an option, "-o --out =.svg .html", without '=' if it takes no value; then one for
+//     operands,
+//                                  "=.gguf|@types": what the first takes, what the next ones take
+//     --complete @LIST             the words of a list
+// What a value is, in help.h's `takes`: endings of files (".svg .html"), "*" any file, "/" a folder, "@LIST", or the words
+// themselves.
+
+#include "cli/gguf.h"
+#include "cli/help.h"
+
+#include "ggml-backend.h"
+
+#include <string.h>
+
+static void list_types(void) {
+    for (int t = 0; t < GGML_TYPE_COUNT; t++) {
+        if (cli_gguf_can_make((enum ggml_type) t, false)) {
+            puts(ggml_type_name((enum ggml_type) t));
+        }
+    }
+}
+
+// Rows of a cache are heads, of 64 elements and more.
+static void list_cache_types(void) {
+    for (int t = 0; t < GGML_TYPE_COUNT; t++) {
+        if (ggml_blck_size((enum ggml_type) t) <= 32 && cli_gguf_can_make((enum ggml_type) t, false)) {
+            puts(ggml_type_name((enum ggml_type) t));
+        }
+    }
+}
+
+static void list_devices(void) {
+    ggml_backend_load_all();
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        puts(ggml_backend_dev_name(ggml_backend_dev_get(i)));
+    }
+}
+
+static void list_ops(void) {
+    for (int op = GGML_OP_NONE + 1; op < GGML_OP_COUNT; op++) {
+        const int n = op == GGML_OP_UNARY ? GGML_UNARY_OP_COUNT : op == GGML_OP_GLU ? GGML_GLU_OP_COUNT : 1;
+        for (int i = 0; i < n; i++) {
+            puts(op == GGML_OP_UNARY ? ggml_unary_op_name((enum ggml_unary_op) i)
+                 : op == GGML_OP_GLU ? ggml_glu_op_name((enum ggml_glu_op) i)
+                                     : ggml_op_name((enum ggml_op) op));
+        }
+    }
+}
+
+static const struct {
+    const char *name;
+    void (*print)(void);
+} lists[] = {{"@cache-types", list_cache_types}, {"@devices", list_devices}, {"@ops", list_ops}, {"@types", list_types}};
+
+static void print_options(const struct cli_help *help) {
+    for (const struct cli_option *o = help->options; o->name != NULL || o->letter != 0; o++) {
+        if (o->name == NULL) {
+            continue;
+        }
+        if (o->letter != 0) {
+            printf("-%c ", o->letter);
+        }
+        printf("--%s%s%s\n", o->name, o->value != NULL ? " =" : "", o->value != NULL && o->takes != NULL ? o->takes : "");
+    }
+    printf("-h --help\n=%s\n", help->takes != NULL ? help->takes : "");
+}
+
+int cli_complete(const struct cli_command *commands, int argc, char **argv) {
+    for (size_t i = 0; argc == 1 && i < sizeof lists / sizeof *lists; i++) {
+        if (strcmp(argv[0], lists[i].name) == 0) {
+            lists[i].print();
+            return CLI_OK;
+        }
+    }
+    for (int i = 0; i < argc && commands != NULL; i++) {
+        const struct cli_command *c = cli_find(commands, argv[i]);
+        commands                    = c != NULL ? c->help->parts : NULL;
+        if (c != NULL && commands == NULL) {
+            print_options(c->help);
+        }
+    }
+    for (const struct cli_command *c = commands; c != NULL && c->help != NULL; c++) {
+        puts(cli_name(c));
+    }
+    return CLI_OK;
+}
