@@ -337,12 +337,17 @@ static void pack_q8_1__dotprod(int64_t n, void *panel, const float *y) {
 void cpu_tier_dotprod_gemv_q32(struct cpu_kernels *k) {
 #define ROW(TYPE, type, y, has_more) \
     k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y##__dotprod, gemv_##type##__dotprod, 128, GROUP(has_more)};
-    ROW(Q8_0, q8_0, q8_0, 0)
     ROW(Q4_0, q4_0, q8_0_offsets, 1)
     ROW(Q5_0, q5_0, q8_0, 0)
     ROW(IQ4_NL, iq4_nl, q8_0, 0)
     ROW(MXFP4, mxfp4, q8_0, 0)
     ROW(Q4_1, q4_1, q8_1, 1)
     ROW(Q5_1, q5_1, q8_1, 1)
-#undef ROW
 }
+
+// Processors with i8mm load three vectors a cycle: unaligned loads are not what they wait for (gemv_q8_0__dotprod.c is for the
+// others).
+void cpu_tier_i8mm_gemv_q8_0(struct cpu_kernels *k) {
+    ROW(Q8_0, q8_0, q8_0, 0)
+}
+#undef ROW

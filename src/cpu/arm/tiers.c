@@ -44,8 +44,14 @@ static void fill_dotprod(struct cpu_kernels *k) {
     cpu_tier_dotprod_q32(k);
     cpu_tier_dotprod_k(k);
     cpu_tier_dotprod_gemv_q32(k);
+    cpu_tier_dotprod_gemv_q8_0(k);
     cpu_tier_dotprod_gemv_k(k);
     cpu_tier_dotprod_gemm(k);
+}
+
+static void fill_i8mm(struct cpu_kernels *k) {
+    cpu_tier_i8mm_gemm(k);
+    cpu_tier_i8mm_gemv_q8_0(k);
 }
 
 static const struct cpu_tier tiers[] = {
@@ -53,7 +59,7 @@ static const struct cpu_tier tiers[] = {
     {"fp16", has_fp16, fill_fp16},
     {"fhm", has_fhm, fill_fhm},
     {"dotprod", has_dotprod, fill_dotprod},
-    {"i8mm", has_i8mm, cpu_tier_i8mm_gemm},
+    {"i8mm", has_i8mm, fill_i8mm},
     {"bf16", has_bf16, cpu_tier_bf16},
     {NULL, NULL, NULL},
 };
