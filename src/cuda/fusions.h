@@ -5,7 +5,9 @@
 #include "cuda/cuda.h"
 
 // clang-format off
-#define CUDA_FUSIONS(X)
+#define CUDA_FUSIONS(X) \
+    X(norm) \
+    X(rope_set)
 // clang-format on
 
 #define CUDA_FUSION_DECLARE(name) extern const struct cuda_fusion cuda_fusion_##name;

@@ -7,7 +7,14 @@
 // clang-format off
 #define CUDA_FAMILIES(X) \
     X(view) \
-    X(eltwise)
+    X(eltwise) \
+    X(map) \
+    X(norm) \
+    X(rope) \
+    X(rows) \
+    X(copy) \
+    X(place) \
+    X(reduce)
 // clang-format on
 
 #define CUDA_FAMILY_DECLARE(name) extern const struct cuda_op_entry cuda_ops_##name[];

@@ -9,7 +9,9 @@
 
 static bool binary_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
     (void) dev;
-    return cuda_is_float(op->type) && cuda_is_float(op->src[0]->type) && cuda_is_float(op->src[1]->type);
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    return a != NULL && b != NULL && cuda_is_float(op->type) && cuda_is_float(a->type) && cuda_is_float(b->type) &&
+           ggml_are_same_shape(a, op) && ggml_can_repeat(b, a);
 }
 
 static enum cuda_binary what_of(enum ggml_op op) {
@@ -19,10 +21,6 @@ static enum cuda_binary what_of(enum ggml_op op) {
         case GGML_OP_MUL: return CUDA_BINARY_MUL;
         default: return CUDA_BINARY_DIV;
     }
-}
-
-static bool is_f32_dense(const struct ggml_tensor *t) {
-    return t->type == GGML_TYPE_F32 && cuda_is_dense(t) && cuda_is_aligned(t, 16);
 }
 
 // b repeats as a whole: its dimensions are those of a, up to one from which on they are 1.
@@ -40,8 +38,8 @@ static bool repeats_whole(const struct ggml_tensor *b, const struct ggml_tensor 
 static enum ggml_status binary_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const int64_t n = ggml_nelements(op), n_b = ggml_nelements(b);
-    if (is_f32_dense(op) && is_f32_dense(a) && is_f32_dense(b) && n % 4 == 0 && n_b % 4 == 0 && repeats_whole(b, a) &&
-        n / 4 < CUDA_FLAT_MAX) {
+    if (cuda_is_f32_fours(op) && cuda_is_f32_fours(a) && cuda_is_f32_fours(b) && n % 4 == 0 && n_b % 4 == 0 &&
+        repeats_whole(b, a) && n / 4 < CUDA_FLAT_MAX) {
         const struct cuda_binary_dense_args args = {.dst = op->data,
             .a                                           = a->data,
             .b                                           = b->data,
@@ -49,8 +47,7 @@ static enum ggml_status binary_run(struct cuda_run *r, struct ggml_tensor *op) {
             .n_b                                         = n_b,
             .d_b                                         = cuda_div_of(n_b / 4),
             .what                                        = what_of(op->op)};
-        const struct cuda_dims dims              = {.grid = {cuda_blocks(r, n / 4, BLOCK)}, .block = {BLOCK}, .overlap = true};
-        return cuda_launch_one(r, "eltwise_binary_dense", dims, &args);
+        return cuda_launch_one(r, "eltwise_binary_dense", cuda_flat(r, n / 4, BLOCK), &args);
     }
     const struct cuda_binary_args args = {.dst = cuda_view_of(op),
         .a                                     = cuda_view_of(a),
@@ -58,8 +55,7 @@ static enum ggml_status binary_run(struct cuda_run *r, struct ggml_tensor *op) {
         .index                                 = cuda_index_of(op),
         .n                                     = n,
         .what                                  = what_of(op->op)};
-    const struct cuda_dims dims        = {.grid = {cuda_blocks(r, n, BLOCK)}, .block = {BLOCK}, .overlap = true};
-    return cuda_launch_one(r, "eltwise_binary", dims, &args);
+    return cuda_launch_one(r, "eltwise_binary", cuda_flat(r, n, BLOCK), &args);
 }
 
 #define BINARY \

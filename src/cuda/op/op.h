@@ -43,6 +43,11 @@ static inline unsigned cuda_blocks(const struct cuda_run *r, int64_t n, int size
     return (unsigned) (want < 1 ? 1 : want < most ? want : most);
 }
 
+// One dimension of blocks for n elements, for a kernel that waits for the one before (dep_wait).
+static inline struct cuda_dims cuda_flat(const struct cuda_run *r, int64_t n, int size) {
+    return (struct cuda_dims){.grid = {cuda_blocks(r, n, size)}, .block = {(unsigned) size}, .overlap = true};
+}
+
 static inline bool cuda_is_float(enum ggml_type t) {
     return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16;
 }
@@ -50,11 +55,9 @@ static inline bool cuda_is_float(enum ggml_type t) {
 static inline bool cuda_rows_are_dense(const struct ggml_tensor *t) {
     return t->nb[0] == ggml_type_size(t->type) || t->ne[0] == 1;
 }
-static inline bool cuda_is_dense(const struct ggml_tensor *t) {
-    return ggml_is_contiguous(t);
-}
-static inline bool cuda_is_aligned(const struct ggml_tensor *t, size_t to) {
-    return (uintptr_t) t->data % to == 0;
+// f32 without gaps, to be read four at a time.
+static inline bool cuda_is_f32_fours(const struct ggml_tensor *t) {
+    return t->type == GGML_TYPE_F32 && ggml_is_contiguous(t) && (uintptr_t) t->data % 16 == 0;
 }
 static inline float cuda_param_f32(const struct ggml_tensor *t, int i) {
     float v;

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT
+ * place.h: arguments of kernel/place.cu: elements that move as they are, to other places. */
+#pragma once
+
+#include "cuda/kernel/args.h"
+
+enum cuda_place {
+    CUDA_PLACE_REPEAT,
+    CUDA_PLACE_CONCAT,
+    CUDA_PLACE_DIAG,
+    CUDA_PLACE_PAD,
+    CUDA_PLACE_PAD_CIRCULAR,
+    CUDA_PLACE_PAD_REFLECT,
+    CUDA_PLACE_ROLL,
+    CUDA_PLACE_WIN_PART,
+    CUDA_PLACE_WIN_UNPART,
+    CUDA_PLACE_REL_POS,
+};
+
+struct cuda_place_args {
+    struct cuda_view dst, a, b;
+    struct cuda_index index; /* of dst; d0.d 0: it has too many elements */
+    int64_t n;               /* elements, or blocks, of dst */
+    int32_t what;
+    int32_t size; /* bytes of one */
+    int32_t p[4]; /* by what: see place.cu:source_of */
+};
+
+/* A triangle of rows kept, the rest a value: row i1 keeps elements [i1 + first, i1 + end). */
+struct cuda_band_args {
+    struct cuda_view dst, a;
+    struct cuda_index index;
+    int64_t n, first, end;
+    float value;
+};
+
+/* Part of dst, of b's shape: b goes there, or is added. */
+struct cuda_part_args {
+    struct cuda_view part, b;
+    struct cuda_index index; /* of b */
+    int64_t n;
+    int32_t add, pad;
+};
+
+/* dst = a + the row of b that ids name, or + one number. */
+struct cuda_add_id_args {
+    struct cuda_view dst, a, b, ids;
+    struct cuda_index index;
+    int64_t n;
+    int32_t one; /* ADD1: b is one number */
+};
+
+struct cuda_made_args { /* ARANGE, TIMESTEP_EMBEDDING, ADD_REL_POS */
+    struct cuda_view dst, a, b, c;
+    struct cuda_index index;
+    int64_t n;
+    float start, step;
+    int32_t what; /* 0 arange, 1 timestep, 2 rel_pos */
+};

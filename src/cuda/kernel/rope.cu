@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// rope.cu: turns pairs of a row by angles that grow with its position; a thread a pair. The angle of pair i is position * step^i by
+// repeated multiplication, as on the CPU: at positions in the 100,000s another way of rounding would be visible.
+// rope_set writes rows to where numbers say, in the cache's type: the copy into the cache is part of it.
+
+#include "cuda/kernel/common.cuh"
+#include "cuda/kernel/rope.h"
+
+DEV int section_of(const struct cuda_rope_args &g, int at) {
+    const int32_t *s = g.sections;
+    if (g.is_interleaved) {
+        const int which = at % 3;
+        return at < 3 * s[which] ? which : 3;
+    }
+    return at < s[0] ? 0 : at < s[0] + s[1] ? 1 : at < s[0] + s[1] + s[2] ? 2 : 3;
+}
+
+// The plain angle of pair i of a token.
+DEV float angle_of(const struct cuda_rope_args &g, int i, int64_t token) {
+    int n_steps = i, section = 0;
+    if (g.is_multi) {
+        const int32_t *s  = g.sections;
+        const int round = s[0] + s[1] + s[2] + s[3], at = i % round;
+        section = section_of(g, at);
+        if (g.is_vision) { // every section starts anew; of those without pairs that begin here, only the first does
+            const int starts[4] = {0, s[0], s[0] + s[1], s[0] + s[1] + s[2]};
+            const int begin     = starts[section];
+            bool is_first       = true;
+            for (int j = 0; j < section; j++) {
+                is_first = is_first && starts[j] != begin;
+            }
+            n_steps = is_first ? at - begin : i;
+        }
+    }
+    float theta = (float) *(const int32_t *) (g.pos + (token + section * g.a.ne[2]) * g.pos_nb);
+    for (int k = 0; k < n_steps; k++) {
+        theta *= g.step;
+    }
+    return theta;
+}
+
+DEV float2 cos_sin(const struct cuda_rope_args &g, int i, int64_t token) {
+    const float theta  = angle_of(g, i, token);
+    const float plain  = g.factors != nullptr ? theta / *(const float *) (g.factors + i * g.factors_nb) : theta;
+    const float scaled = g.freq_scale * plain;
+    float angle        = scaled;
+    if (g.ext_factor != 0.0f) {
+        const float y   = ((float) i - g.ramp[0]) / fmaxf(0.001f, g.ramp[1] - g.ramp[0]);
+        const float mix = (1.0f - fminf(1.0f, fmaxf(0.0f, y))) * g.ext_factor;
+        angle           = scaled * (1.0f - mix) + plain * mix;
+    }
+    float s, c;
+    sincosf(angle, &s, &c);
+    return make_float2(c * g.length, s * g.length * g.sin_sign);
+}
+
+// Row of dst that thread y works on: its start in a, and in dst or the cache.
+KERNEL rope(const __grid_constant__ struct cuda_rope_args g) {
+    dep_begin();
+    const int64_t ne0 = g.a.ne[0];
+    for (int64_t ir = (int64_t) blockIdx.x * blockDim.y + threadIdx.y; ir < g.n_rows; ir += (int64_t) gridDim.x * blockDim.y) {
+        const int64_t i1 = ir % g.a.ne[1], i2 = ir / g.a.ne[1] % g.a.ne[2], i3 = ir / (g.a.ne[1] * g.a.ne[2]);
+        const char *x = at(g.a, 0, i1, i2, i3);
+        char *y       = at(g.dst, 0, i1, i2, i3);
+        if (g.numbers != nullptr) { // heads of a token follow each other in a row of the cache
+            const char *p     = g.numbers + i2 * g.numbers_nb;
+            const int64_t row = g.numbers_are_64 ? *(const int64_t *) p : *(const int32_t *) p;
+            if (row < 0 || row >= g.to_ne1) {
+                continue;
+            }
+            y = g.dst.p + row * g.to_nb1 + i1 * ne0 * g.dst.nb[0];
+        }
+        for (int i = threadIdx.x; i < g.n_pairs; i += blockDim.x) {
+            const float2 cs = cos_sin(g, i, i2);
+            const int64_t j = g.n_offs + (g.is_halves ? i : 2 * i), k = j + g.n_apart;
+            const float a = load_number(x + j * g.a.nb[0], g.a.type), b = load_number(x + k * g.a.nb[0], g.a.type);
+            store_number(y + j * g.dst.nb[0], g.dst.type, a * cs.x - b * cs.y);
+            store_number(y + k * g.dst.nb[0], g.dst.type, a * cs.y + b * cs.x);
+        }
+        const int64_t n_left = ne0 - 2 * g.n_pairs;
+        for (int64_t i = threadIdx.x; i < n_left; i += blockDim.x) {
+            const int64_t j = i < g.n_offs ? i : i + 2 * g.n_pairs;
+            store_number(y + j * g.dst.nb[0], g.dst.type, load_number(x + j * g.a.nb[0], g.a.type));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+// rows.cu: rows by number, of any type, and into any that caches hold.
+
+#include "cuda/kernel/quantize.cuh"
+#include "cuda/kernel/rows.h"
+
+DEV void move(char *to, const char *from, int size) {
+    switch (size) {
+        case 1: *to = *from; break;
+        case 2: *(uint16_t *) to = *(const uint16_t *) from; break;
+        case 4: *(uint32_t *) to = *(const uint32_t *) from; break;
+        case 8: *(uint64_t *) to = *(const uint64_t *) from; break;
+        default:
+            for (int i = 0; i < size; i++) {
+                to[i] = from[i];
+            }
+    }
+}
+
+DEV int64_t number_at(const struct cuda_view &v, int64_t i0, int64_t i1, int64_t i2) {
+    const char *p = at(v, i0, i1, i2, 0);
+    return v.type == GGML_TYPE_I64 ? *(const int64_t *) p : *(const int32_t *) p;
+}
+
+// blockIdx.y counts pieces of a row.
+KERNEL rows_get(const __grid_constant__ struct cuda_rows_args g) {
+    dep_begin();
+    for (int64_t ir = blockIdx.x; ir < g.n_rows; ir += gridDim.x) {
+        const int64_t i1 = ir % g.dst.ne[1], i2 = ir / g.dst.ne[1] % g.dst.ne[2], i3 = ir / (g.dst.ne[1] * g.dst.ne[2]);
+        const int64_t number = number_at(g.numbers, i1, i2, i3);
+        const bool is_there  = number >= 0 && number < g.a.ne[1];
+        const char *from     = at(g.a, 0, is_there ? number : 0, i2, i3);
+        char *to             = at(g.dst, 0, i1, i2, i3);
+        for (int64_t i = (int64_t) blockIdx.y * blockDim.x + threadIdx.x; i < g.dst.ne[0]; i += (int64_t) gridDim.y * blockDim.x) {
+            if (g.size != 0 && is_there) {
+                move(to + i * g.dst.nb[0], from + i * g.a.nb[0], g.size);
+            } else if (g.size != 0) {
+                for (int k = 0; k < g.size; k++) {
+                    to[i * g.dst.nb[0] + k] = 0;
+                }
+            } else {
+                const bool plain = g.a.type == GGML_TYPE_F32 || g.a.type == GGML_TYPE_F16 || g.a.type == GGML_TYPE_BF16;
+                const float v    = plain ? load_number(from + i * g.a.nb[0], g.a.type) : row_element(from, g.a.type, i);
+                *(float *) (to + i * g.dst.nb[0]) = is_there ? v : 0.0f;
+            }
+        }
+    }
+}
+
+// Elements one by one: dst is f32, f16, bf16, or of a's own type.
+KERNEL rows_set(const __grid_constant__ struct cuda_rows_args g) {
+    dep_begin();
+    for (int64_t ir = blockIdx.x; ir < g.n_rows; ir += gridDim.x) {
+        const int64_t i1 = ir % g.a.ne[1], i2 = ir / g.a.ne[1] % g.a.ne[2], i3 = ir / (g.a.ne[1] * g.a.ne[2]);
+        const int64_t number = number_at(g.numbers, i1, i2 % g.numbers.ne[1], i3 % g.numbers.ne[2]);
+        if (number < 0 || number >= g.dst.ne[1]) {
+            continue;
+        }
+        const char *from = at(g.a, 0, i1, i2, i3);
+        char *to         = at(g.dst, 0, number, i2, i3);
+        for (int64_t i = (int64_t) blockIdx.y * blockDim.x + threadIdx.x; i < g.a.ne[0]; i += (int64_t) gridDim.y * blockDim.x) {
+            if (g.size != 0) {
+                move(to + i * g.dst.nb[0], from + i * g.a.nb[0], g.size);
+            } else {
+                store_number(to + i * g.dst.nb[0], g.dst.type, load_number(from + i * g.a.nb[0], g.a.type));
+            }
+        }
+    }
+}
+
+// Blocks of 32: dst is quantised.
+KERNEL rows_set_blocks(const __grid_constant__ struct cuda_rows_args g) {
+    dep_begin();
+    const int64_t n_blocks = g.a.ne[0] / 32;
+    for (int64_t ib = thread_index(); ib < n_blocks * g.n_rows; ib += thread_count()) {
+        const int64_t ir = ib / n_blocks, i0 = ib % n_blocks * 32;
+        const int64_t i1 = ir % g.a.ne[1], i2 = ir / g.a.ne[1] % g.a.ne[2], i3 = ir / (g.a.ne[1] * g.a.ne[2]);
+        const int64_t number = number_at(g.numbers, i1, i2 % g.numbers.ne[1], i3 % g.numbers.ne[2]);
+        if (number < 0 || number >= g.dst.ne[1]) {
+            continue;
+        }
+        const char *from = at(g.a, i0, i1, i2, i3);
+        float x[32];
+        for (int j = 0; j < 32; j++) {
+            x[j] = load_number(from + j * g.a.nb[0], g.a.type);
+        }
+        row_quantize(x, at(g.dst, 0, number, i2, i3), g.dst.type, i0);
+    }
+}
+
+// ---- copies ----
+
+DEV at4 place_of(int64_t i, const struct cuda_view &v, const struct cuda_index &x) {
+    return x.d0.d != 0 ? index_split(i, x) : index_split(i, v.ne);
+}
+
+// As they are: elements, or blocks, of g.size bytes. Views count elements or blocks alike.
+KERNEL copy_as_is(const __grid_constant__ struct cuda_copy_args g) {
+    dep_begin();
+    for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
+        move(at(g.dst, place_of(i, g.dst, g.dst_index)), at(g.a, place_of(i, g.a, g.a_index)), g.size);
+    }
+}
+
+// Elements of types that are no blocks, one rounding.
+KERNEL copy_convert(const __grid_constant__ struct cuda_copy_args g) {
+    dep_begin();
+    for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
+        const float v = load_number(at(g.a, place_of(i, g.a, g.a_index)), g.a.type);
+        store_number(at(g.dst, place_of(i, g.dst, g.dst_index)), g.dst.type, v);
+    }
+}
+
+// From blocks to elements.
+KERNEL copy_widen(const __grid_constant__ struct cuda_copy_args g) {
+    dep_begin();
+    for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
+        const at4 x   = place_of(i, g.a, g.a_index);
+        const float v = row_element(at(g.a, 0, x.i1, x.i2, x.i3), g.a.type, x.i0);
+        store_number(at(g.dst, place_of(i, g.dst, g.dst_index)), g.dst.type, v);
+    }
+}
+
+// Into blocks of 32, from anything; n counts blocks. A block lies in one row of dst, and anywhere in a.
+KERNEL copy_narrow(const __grid_constant__ struct cuda_copy_args g) {
+    dep_begin();
+    for (int64_t ib = thread_index(); ib < g.n; ib += thread_count()) {
+        float x[32];
+        for (int j = 0; j < 32; j++) {
+            const at4 from = place_of(ib * 32 + j, g.a, g.a_index);
+            x[j] = g.block == 1 ? load_number(at(g.a, from), g.a.type) : row_element(at(g.a, 0, from.i1, from.i2, from.i3), g.a.type, from.i0);
+        }
+        const at4 to = place_of(ib * 32, g.dst, g.dst_index);
+        row_quantize(x, at(g.dst, 0, to.i1, to.i2, to.i3), g.dst.type, to.i0);
+    }
+}
+
+// Dense 16-byte words; n of them.
+KERNEL copy_words(const __grid_constant__ struct cuda_copy_args g) {
+    dep_begin();
+    for (int64_t i = thread_index(); i < g.n; i += thread_count()) {
+        ((uint4 *) g.dst.p)[i] = ((const uint4 *) g.a.p)[i];
+    }
+}
+
+// 32 x 32 squares of 2- or 4-byte elements whose rows lie dense along dimension 1 of a, and along 0 of dst. A block of 32 x 8.
+template <typename T> DEV void transpose(const struct cuda_copy_args &g) {
+    __shared__ T square[32][33];
+    dep_begin();
+    const int64_t i0 = (int64_t) blockIdx.x * 32, i1 = (int64_t) blockIdx.y * 32;
+    for (int64_t iz = blockIdx.z; iz < g.n; iz += gridDim.z) {
+        const int64_t i2 = iz % g.dst.ne[2], i3 = iz / g.dst.ne[2];
+        __syncthreads();
+        for (int k = threadIdx.y; k < 32; k += 8) {
+            if (i0 + k < g.dst.ne[0] && i1 + threadIdx.x < g.dst.ne[1]) {
+                square[k][threadIdx.x] = *(const T *) at(g.a, i0 + k, i1 + threadIdx.x, i2, i3);
+            }
+        }
+        __syncthreads();
+        for (int k = threadIdx.y; k < 32; k += 8) {
+            if (i1 + k < g.dst.ne[1] && i0 + threadIdx.x < g.dst.ne[0]) {
+                *(T *) at(g.dst, i0 + threadIdx.x, i1 + k, i2, i3) = square[threadIdx.x][k];
+            }
+        }
+    }
+}
+KERNEL copy_transpose_4(const __grid_constant__ struct cuda_copy_args g) {
+    transpose<uint32_t>(g);
+}
+KERNEL copy_transpose_2(const __grid_constant__ struct cuda_copy_args g) {
+    transpose<uint16_t>(g);
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT
+// norm.c: NORM, RMS_NORM, L2_NORM and SOFT_MAX over rows, GROUP_NORM over groups of channels; and norms with what stands around
+// them in models: the sum before, the weights and the bias after.
+
+#include "cuda/kernel/norm.h"
+
+#include "core/graph.h"
+#include "cuda/op/op.h"
+
+#include <math.h>
+
+#define ROWS_MAX INT32_MAX // of a grid
+
+static bool supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op) &&
+           ggml_nrows(op) <= ROWS_MAX;
+}
+
+static enum cuda_norm what_of(const struct ggml_tensor *op) {
+    return op->op == GGML_OP_NORM ? CUDA_NORM_PLAIN : op->op == GGML_OP_RMS_NORM ? CUDA_NORM_RMS : CUDA_NORM_L2;
+}
+
+// A view that can be read four at a time, or that is absent.
+static bool has_fours(const struct cuda_view *v, int64_t ne0) {
+    return v->p == NULL || (v->ne[0] == ne0 && v->nb[0] == 4 &&
+                               ((uintptr_t) v->p | (uintptr_t) v->nb[1] | (uintptr_t) v->nb[2] | (uintptr_t) v->nb[3]) % 16 == 0);
+}
+
+static unsigned block_for(int64_t n) {
+    unsigned size = 32;
+    while (size < 1024 && (int64_t) size * 4 < n) {
+        size *= 2;
+    }
+    return size;
+}
+
+static enum ggml_status launch(struct cuda_run *r, const struct cuda_norm_args *args) {
+    const int64_t ne0 = args->dst.ne[0], n4 = ne0 / 4;
+    const bool fours = ne0 % 4 == 0 && n4 <= 4 * 1024 && has_fours(&args->dst, ne0) && has_fours(&args->a, ne0) &&
+                       has_fours(&args->b, ne0) && has_fours(&args->sum, ne0) && has_fours(&args->mul, ne0) &&
+                       has_fours(&args->add, ne0);
+    const struct cuda_dims dims = {.grid = {(unsigned) (args->dst.ne[1] * args->dst.ne[2] * args->dst.ne[3])},
+        .block                           = {block_for(fours ? n4 : ne0)},
+        .overlap                         = true};
+    return cuda_launch_one(r, fours ? "norm_fours" : "norm_any", dims, args);
+}
+
+static enum ggml_status norm_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct cuda_norm_args args = {
+        .dst = cuda_view_of(op), .a = cuda_view_of(op->src[0]), .eps = cuda_param_f32(op, 0), .what = what_of(op)};
+    return launch(r, &args);
+}
+
+// ---- fusions: [ADD] NORM [MUL [ADD]] ----
+
+// Node i reads `from`, which nothing else reads, and `other` beside it; both f32, and other repeats to the shape of the node.
+static const struct ggml_tensor *other_of(
+    const struct ggml_cgraph *graph, int i, enum ggml_op op, const struct ggml_tensor *from) {
+    if (i >= graph->n_nodes || graph->nodes[i]->op != op || !cuda_is_used_once(graph, from)) {
+        return NULL;
+    }
+    const struct ggml_tensor *node  = graph->nodes[i];
+    const struct ggml_tensor *other = node->src[0] == from ? node->src[1] : node->src[1] == from ? node->src[0] : NULL;
+    return other != NULL && other != from && node->type == GGML_TYPE_F32 && other->type == GGML_TYPE_F32 &&
+                   ggml_are_same_shape(node, from) && ggml_can_repeat(other, node) &&
+                   (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0
+               ? other
+               : NULL;
+}
+
+struct chain {
+    const struct ggml_tensor *sum; // the ADD before, NULL: none
+    const struct ggml_tensor *norm, *mul, *add, *out;
+    int n; // nodes
+};
+
+// The longest chain that starts at node i; n is 0 if there is none of two or more.
+static struct chain chain_at(const struct ggml_cgraph *graph, int i) {
+    struct chain c                 = {0};
+    const struct ggml_tensor *node = graph->nodes[i];
+    int at                         = i;
+    if (node->op == GGML_OP_ADD) {
+        const struct ggml_tensor *a = node->src[0], *b = node->src[1];
+        if (node->type != GGML_TYPE_F32 || a->type != GGML_TYPE_F32 || b->type != GGML_TYPE_F32 ||
+            !ggml_are_same_shape(node, a) || !ggml_can_repeat(b, node)) {
+            return c;
+        }
+        c.sum = node;
+        at++;
+    }
+    if (at >= graph->n_nodes) {
+        return c;
+    }
+    c.norm           = graph->nodes[at];
+    const bool is_ok = (c.norm->op == GGML_OP_RMS_NORM || c.norm->op == GGML_OP_NORM) && c.norm->src[0]->type == GGML_TYPE_F32 &&
+                       (c.norm->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && (c.sum == NULL || c.norm->src[0] == c.sum);
+    if (!is_ok) {
+        return c;
+    }
+    c.out = c.norm;
+    c.mul = other_of(graph, at + 1, GGML_OP_MUL, c.norm);
+    if (c.mul != NULL) {
+        c.out = graph->nodes[++at];
+        c.add = other_of(graph, at + 1, GGML_OP_ADD, c.out);
+        c.out = c.add != NULL ? graph->nodes[++at] : c.out;
+    }
+    c.n = at - i + 1 > 1 ? at - i + 1 : 0;
+    return c;
+}
+
+// Every element of the row is read before the first is written (norm_fours) or just before its own is (norm_any, in its last
+// pass): the result may lie on what has its layout, and on nothing that is read across rows.
+static bool may_write(const struct chain *c) {
+    const struct ggml_tensor *x = c->sum != NULL ? c->sum : c->norm->src[0];
+    if ((c->mul != NULL && cuda_overlap(c->out, c->mul)) || (c->add != NULL && !cuda_may_write_over(c->out, c->add))) {
+        return false;
+    }
+    if (c->sum == NULL) {
+        return cuda_may_write_over(c->out, x);
+    }
+    // the sum goes out too, and must stay
+    return !cuda_overlap(c->out, c->sum) && !cuda_overlap(c->out, c->sum->src[1]) &&
+           cuda_may_write_over(c->out, c->sum->src[0]) && cuda_may_write_over(c->sum, c->sum->src[0]) &&
+           cuda_may_write_over(c->sum, c->sum->src[1]) && (c->mul == NULL || !cuda_overlap(c->sum, c->mul)) &&
+           (c->add == NULL || !cuda_overlap(c->sum, c->add));
+}
+
+static int chain_match(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
+    (void) dev;
+    struct chain c = chain_at(graph, i);
+    return c.n > 0 && ggml_nrows(c.norm) <= ROWS_MAX && may_write(&c) ? c.n : 0;
+}
+
+static enum ggml_status chain_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
+    (void) n;
+    const struct chain c       = chain_at(graph, i);
+    struct cuda_norm_args args = {.dst = cuda_view_of(c.out),
+        .a                             = cuda_view_of(c.sum != NULL ? c.sum->src[0] : c.norm->src[0]),
+        .eps                           = cuda_param_f32(c.norm, 0),
+        .what                          = what_of(c.norm)};
+    if (c.sum != NULL) {
+        args.b   = cuda_view_of(c.sum->src[1]);
+        args.sum = cuda_view_of(c.sum);
+    }
+    if (c.mul != NULL) {
+        args.mul = cuda_view_of(c.mul);
+    }
+    if (c.add != NULL) {
+        args.add = cuda_view_of(c.add);
+    }
+    return launch(r, &args);
+}
+
+const struct cuda_fusion cuda_fusion_norm = {.name = "norm with sum, weights and bias", .match = chain_match, .run = chain_run};
+
+// ---- groups ----
+
+static bool group_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    return supports(dev, op) && cuda_param_i32(op, 0) > 0 && op->ne[3] <= 65535;
+}
+
+static enum ggml_status group_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const int64_t n_groups                 = cuda_param_i32(op, 0);
+    const struct cuda_group_norm_args args = {.dst = cuda_view_of(op),
+        .a                                         = cuda_view_of(op->src[0]),
+        .n_groups                                  = n_groups,
+        .n_each                                    = (op->ne[2] + n_groups - 1) / n_groups,
+        .eps                                       = cuda_param_f32(op, 1)};
+    const struct cuda_dims dims            = {.grid = {(unsigned) (n_groups * op->ne[3])}, .block = {1024}, .overlap = true};
+    return cuda_launch_one(r, "group_norm", dims, &args);
+}
+
+// ---- softmax ----
+
+static bool softmax_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0], *mask = op->src[1], *sinks = op->src[2];
+    if (!supports(dev, op) || !cuda_rows_are_dense(a) || !cuda_rows_are_dense(op)) {
+        return false;
+    }
+    if (mask != NULL &&
+        (!cuda_is_float(mask->type) || mask->ne[0] != a->ne[0] || mask->ne[1] < a->ne[1] || mask->ne[2] < 1 || mask->ne[3] < 1)) {
+        return false;
+    }
+    return sinks == NULL || (sinks->type == GGML_TYPE_F32 && sinks->ne[0] >= a->ne[2] && ggml_nrows(sinks) > 0);
+}
+
+static enum ggml_status softmax_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct ggml_tensor *mask = op->src[1], *sinks = op->src[2];
+    const float max_bias = cuda_param_f32(op, 1);
+    int32_t n            = 1; // the largest power of two that is no more than the heads
+    while ((int64_t) n * 2 <= op->ne[2]) {
+        n *= 2;
+    }
+    struct cuda_softmax_args args = {.dst = cuda_view_of(op),
+        .a                                = cuda_view_of(op->src[0]),
+        .scale                            = cuda_param_f32(op, 0),
+        .max_bias                         = max_bias,
+        .m0                               = powf(2.0f, -max_bias / (float) n),
+        .m1                               = powf(2.0f, -max_bias / 2.0f / (float) n),
+        .n_head_log2                      = n};
+    if (mask != NULL) {
+        args.mask = cuda_view_of(mask);
+    }
+    if (sinks != NULL) {
+        args.sinks    = sinks->data;
+        args.sinks_nb = (int64_t) sinks->nb[0];
+    }
+    const struct cuda_dims dims = {.grid = {(unsigned) ggml_nrows(op)}, .block = {block_for(op->ne[0])}, .overlap = true};
+    return cuda_launch_one(r, "soft_max", dims, &args);
+}
+
+#define NORM \
+    { .supports = supports, .run = norm_run }
+
+const struct cuda_op_entry cuda_ops_norm[] = {
+    {GGML_OP_NORM, NORM},
+    {GGML_OP_RMS_NORM, NORM},
+    {GGML_OP_L2_NORM, NORM},
+    {GGML_OP_GROUP_NORM, {.supports = group_supports, .run = group_run}},
+    {GGML_OP_SOFT_MAX, {.supports = softmax_supports, .run = softmax_run}},
+    CUDA_OPS_END,
+};

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// reduce.c: SUM, SUM_ROWS, MEAN, CUMSUM, ARGMAX, COUNT_EQUAL, ARGSORT, TOP_K.
+
+#include "cuda/kernel/reduce.h"
+
+#include "cuda/op/op.h"
+
+#define BLOCK 256
+#define PARTS 512 // blocks that a sum of everything is made of
+
+static bool same_rows(const struct ggml_tensor *a, const struct ggml_tensor *op) {
+    return a->ne[1] == op->ne[1] && a->ne[2] == op->ne[2] && a->ne[3] == op->ne[3];
+}
+
+// ---- one number from all ----
+
+static bool sum_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && cuda_is_float(a->type) && op->type == a->type && ggml_nelements(op) == 1;
+}
+
+static bool count_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    return a != NULL && b != NULL && a->type == GGML_TYPE_I32 && b->type == GGML_TYPE_I32 && op->type == GGML_TYPE_I64 &&
+           ggml_are_same_shape(a, b) && ggml_nelements(op) == 1;
+}
+
+static size_t parts_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    (void) op;
+    return PARTS * sizeof(double);
+}
+
+static enum ggml_status sum_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    const int64_t n = ggml_nelements(a), want = (n + BLOCK - 1) / BLOCK;
+    struct cuda_reduce_args args = {.dst = cuda_view_of(op),
+        .a                               = cuda_view_of(a),
+        .index                           = cuda_index_of(a),
+        .n                               = n,
+        .parts                           = cuda_work(r, PARTS * sizeof(double)),
+        .n_parts                         = (int32_t) (want < PARTS ? want : PARTS)};
+    if (op->op == GGML_OP_COUNT_EQUAL) {
+        args.b = cuda_view_of(op->src[1]);
+    }
+    if (args.parts == NULL) {
+        return GGML_STATUS_FAILED;
+    }
+    const struct cuda_dims many   = {.grid = {(unsigned) args.n_parts}, .block = {BLOCK}, .overlap = true};
+    const struct cuda_dims one    = {.grid = {1}, .block = {BLOCK}, .overlap = true};
+    const enum ggml_status status = cuda_launch_one(r, "reduce_all", many, &args);
+    return status == GGML_STATUS_SUCCESS ? cuda_launch_one(r, "reduce_parts", one, &args) : status;
+}
+
+// ---- one number a row, running sums ----
+
+static bool rows_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && cuda_is_float(a->type) && op->type == (op->op == GGML_OP_MEAN ? GGML_TYPE_F32 : a->type) &&
+           op->ne[0] == 1 && same_rows(a, op) && ggml_nrows(a) <= INT32_MAX;
+}
+
+static bool argmax_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && cuda_is_float(a->type) && op->type == GGML_TYPE_I32 && a->ne[1] == op->ne[0] && ggml_is_matrix(a) &&
+           ggml_is_vector(op) && a->ne[1] <= INT32_MAX;
+}
+
+static bool cumsum_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && a->type == GGML_TYPE_F32 && op->type == GGML_TYPE_F32 && ggml_are_same_shape(a, op) &&
+           ggml_nrows(a) <= INT32_MAX;
+}
+
+static enum ggml_status rows_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct ggml_tensor *a        = op->src[0];
+    const struct cuda_reduce_args args = {.dst = cuda_view_of(op),
+        .a                                     = cuda_view_of(a),
+        .n                                     = a->ne[0],
+        .what                                  = op->op == GGML_OP_MEAN ? CUDA_REDUCE_MEAN : CUDA_REDUCE_SUM};
+    const char *kernel = op->op == GGML_OP_CUMSUM ? "reduce_cumsum" : op->op == GGML_OP_ARGMAX ? "reduce_argmax" : "reduce_rows";
+    const unsigned block        = a->ne[0] <= 64 ? 32 : a->ne[0] <= 1024 ? 128 : op->op == GGML_OP_SUM_ROWS ? BLOCK : 1024;
+    const struct cuda_dims dims = {.grid = {(unsigned) ggml_nrows(a)}, .block = {block}, .overlap = true};
+    return cuda_launch_one(r, kernel, dims, &args);
+}
+
+// ---- orders ----
+
+#define SORT_SHARED 4096 // elements of a row that sort in shared memory
+
+static bool sort_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && cuda_is_float(a->type) && op->type == GGML_TYPE_I32 && op->ne[0] <= a->ne[0] &&
+           a->ne[0] <= INT32_MAX / 2 && same_rows(a, op) && ggml_nrows(a) <= INT32_MAX;
+}
+
+static int64_t padded(int64_t n) {
+    int64_t p = 2;
+    while (p < n) {
+        p *= 2;
+    }
+    return p;
+}
+
+static size_t sort_extra(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *a = op->src[0];
+    const int64_t n             = padded(a->ne[0]);
+    return n > SORT_SHARED ? (size_t) n * (size_t) ggml_nrows(a) * sizeof(uint64_t) : 0;
+}
+
+static enum ggml_status sort_long(struct cuda_run *r, struct cuda_sort_args *args) {
+    const struct cuda_dims dims = cuda_flat(r, args->n_rows * args->n_pad, BLOCK);
+    enum ggml_status status     = cuda_launch_one(r, "sort_fill", dims, args);
+    for (args->k = 2; args->k <= args->n_pad; args->k *= 2) {
+        for (args->j = args->k / 2; args->j > 0 && status == GGML_STATUS_SUCCESS; args->j /= 2) {
+            status = cuda_launch_one(r, "sort_step", dims, args);
+        }
+    }
+    return status == GGML_STATUS_SUCCESS
+               ? cuda_launch_one(r, "sort_store", cuda_flat(r, args->n_rows * args->dst.ne[0], BLOCK), args)
+               : status;
+}
+
+static enum ggml_status sort_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    struct cuda_sort_args args  = {.dst = cuda_view_of(op),
+         .a                             = cuda_view_of(a),
+         .n_rows                        = ggml_nrows(a),
+         .n_pad                         = padded(a->ne[0]),
+         .down                          = op->op == GGML_OP_TOP_K || cuda_param_i32(op, 0) == GGML_SORT_ORDER_DESC,
+         .swap                          = op->op == GGML_OP_TOP_K};
+    if (args.n_pad > SORT_SHARED) {
+        args.keys = cuda_extra(op);
+        return sort_long(r, &args);
+    }
+    const unsigned block        = args.n_pad / 2 < 32 ? 32 : args.n_pad / 2 > 1024 ? 1024 : (unsigned) args.n_pad / 2;
+    const struct cuda_dims dims = {.grid = {(unsigned) args.n_rows},
+        .block                           = {block},
+        .shared_size                     = (unsigned) args.n_pad * (unsigned) sizeof(uint64_t),
+        .overlap                         = true};
+    return cuda_launch_one(r, "sort_shared", dims, &args);
+}
+
+const struct cuda_op_entry cuda_ops_reduce[] = {
+    {GGML_OP_SUM, {.supports = sum_supports, .work_size = parts_size, .run = sum_run}},
+    {GGML_OP_COUNT_EQUAL, {.supports = count_supports, .work_size = parts_size, .run = sum_run}},
+    {GGML_OP_SUM_ROWS, {.supports = rows_supports, .run = rows_run}},
+    {GGML_OP_MEAN, {.supports = rows_supports, .run = rows_run}},
+    {GGML_OP_ARGMAX, {.supports = argmax_supports, .run = rows_run}},
+    {GGML_OP_CUMSUM, {.supports = cumsum_supports, .run = rows_run}},
+    {GGML_OP_ARGSORT, {.supports = sort_supports, .extra_size = sort_extra, .run = sort_run}},
+    {GGML_OP_TOP_K, {.supports = sort_supports, .extra_size = sort_extra, .run = sort_run}},
+    CUDA_OPS_END,
+};

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+// rope.c: ROPE and ROPE_BACK, and ROPE with the copy of its rows into a cache.
+
+#include "cuda/kernel/rope.h"
+
+#include "core/graph.h"
+#include "cuda/op/op.h"
+
+#include <math.h>
+
+static bool modes_ok(const struct ggml_tensor *op) {
+    const int32_t n_dims = cuda_param_i32(op, 1), mode = cuda_param_i32(op, 2), n_offs = cuda_param_i32(op, 15);
+    const int32_t *s = &op->op_params[11];
+    const bool multi = (mode & GGML_ROPE_TYPE_MROPE) != 0, vision = mode == GGML_ROPE_TYPE_VISION;
+    if (n_dims <= 0 || n_dims > op->ne[0] || n_dims % 2 != 0 || (vision && (int64_t) n_dims * 2 != op->ne[0]) || n_offs < 0 ||
+        n_offs % 2 != 0 || (int64_t) n_offs + n_dims > op->ne[0] || (n_offs > 0 && vision)) {
+        return false;
+    }
+    if (mode != GGML_ROPE_TYPE_NORMAL && mode != GGML_ROPE_TYPE_NEOX && mode != GGML_ROPE_TYPE_MROPE && !vision &&
+        mode != GGML_ROPE_TYPE_IMROPE) {
+        return false;
+    }
+    return !multi || (s[0] >= 0 && s[1] >= 0 && s[2] >= 0 && s[3] >= 0 && (s[0] > 0 || s[1] > 0 || s[2] > 0) &&
+                         (int64_t) s[0] + s[1] + s[2] + s[3] <= op->ne[0]);
+}
+
+static bool rope_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *a = op->src[0], *pos = op->src[1], *factors = op->src[2];
+    if (a == NULL || pos == NULL || !cuda_is_float(a->type) || a->type != op->type || !ggml_are_same_shape(a, op) ||
+        pos->type != GGML_TYPE_I32 || !modes_ok(op)) {
+        return false;
+    }
+    const int32_t mode    = cuda_param_i32(op, 2);
+    const int64_t n_pos   = (mode & GGML_ROPE_TYPE_MROPE) != 0 ? GGML_MROPE_SECTIONS * op->ne[2] : op->ne[2];
+    const int64_t n_pairs = mode == GGML_ROPE_TYPE_VISION ? op->ne[0] / 2 : cuda_param_i32(op, 1) / 2;
+    return pos->ne[0] >= n_pos && (factors == NULL || (factors->type == GGML_TYPE_F32 && factors->ne[0] >= n_pairs));
+}
+
+static struct cuda_rope_args args_of(const struct ggml_tensor *op) {
+    const int32_t n_dims = cuda_param_i32(op, 1), mode = cuda_param_i32(op, 2);
+    const float freq_base = cuda_param_f32(op, 5), freq_scale = cuda_param_f32(op, 6), ext_factor = cuda_param_f32(op, 7);
+    const struct ggml_tensor *factors = op->src[2];
+    struct cuda_rope_args g           = {.dst = cuda_view_of(op),
+                  .a                          = cuda_view_of(op->src[0]),
+                  .pos                        = op->src[1]->data,
+                  .pos_nb                     = (int64_t) op->src[1]->nb[0],
+                  .n_rows                     = ggml_nrows(op),
+                  .n_offs                     = cuda_param_i32(op, 15),
+                  .is_multi                   = (mode & GGML_ROPE_TYPE_MROPE) != 0,
+                  .is_vision                  = mode == GGML_ROPE_TYPE_VISION,
+                  .is_interleaved             = mode == GGML_ROPE_TYPE_IMROPE,
+                  .step                       = powf(freq_base, -2.0f / (float) n_dims),
+                  .freq_scale                 = freq_scale,
+                  .ext_factor                 = ext_factor,
+                  .length                     = cuda_param_f32(op, 8),
+                  .sin_sign                   = op->op == GGML_OP_ROPE_BACK ? -1.0f : 1.0f};
+    g.is_halves                       = g.is_multi || (mode & GGML_ROPE_TYPE_NEOX) != 0;
+    g.n_pairs                         = (int32_t) (g.is_vision ? op->ne[0] / 2 : n_dims / 2);
+    g.n_apart                         = g.is_vision ? n_dims : g.is_halves ? n_dims / 2 : 1;
+    memcpy(g.sections, &op->op_params[11], sizeof g.sections);
+    if (ext_factor != 0.0f) {
+        g.length *= 1.0f + 0.1f * logf(1.0f / freq_scale);
+    }
+    ggml_rope_yarn_corr_dims(n_dims, cuda_param_i32(op, 4), freq_base, cuda_param_f32(op, 9), cuda_param_f32(op, 10), g.ramp);
+    if (factors != NULL) {
+        g.factors    = factors->data;
+        g.factors_nb = (int64_t) factors->nb[0];
+    }
+    return g;
+}
+
+static enum ggml_status launch(struct cuda_run *r, const struct cuda_rope_args *g) {
+    unsigned x = 32;
+    while (x < 128 && (int32_t) x < g->n_pairs) {
+        x *= 2;
+    }
+    const unsigned y       = 128 / x;
+    const int64_t n_blocks = (g->n_rows + y - 1) / y;
+    // in place a row is read and written pair by pair
+    const struct cuda_dims dims = {
+        .grid = {(unsigned) (n_blocks < 1 << 20 ? n_blocks : 1 << 20)}, .block = {x, y}, .overlap = true};
+    return cuda_launch_one(r, "rope", dims, g);
+}
+
+static enum ggml_status rope_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct cuda_rope_args g = args_of(op);
+    return launch(r, &g);
+}
+
+// ---- ROPE, views of it, SET_ROWS: the turned rows go straight into the cache ----
+
+// The SET_ROWS that takes all of rope's result, flattened to a row a token; NULL: there is none after views alone.
+static const struct ggml_tensor *set_rows_after(const struct ggml_cgraph *graph, int i, int *n) {
+    const struct ggml_tensor *from = graph->nodes[i];
+    for (int at = i + 1; at < graph->n_nodes && at < i + 4; at++) {
+        const struct ggml_tensor *node = graph->nodes[at];
+        if (!cuda_is_used_once(graph, from)) {
+            return NULL;
+        }
+        if ((node->op == GGML_OP_RESHAPE || node->op == GGML_OP_VIEW) && node->src[0] == from &&
+            ggml_nelements(node) == ggml_nelements(from) && ggml_is_contiguous(node) && node->view_offs == from->view_offs) {
+            from = node;
+            continue;
+        }
+        *n = at - i + 1;
+        return node->op == GGML_OP_SET_ROWS && node->src[0] == from ? node : NULL;
+    }
+    return NULL;
+}
+
+static int set_match(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
+    (void) dev;
+    const struct ggml_tensor *rope = graph->nodes[i];
+    int n                          = 0;
+    if (rope->op != GGML_OP_ROPE || rope->ne[3] != 1 || !ggml_is_contiguous(rope)) {
+        return 0;
+    }
+    const struct ggml_tensor *set = set_rows_after(graph, i, &n);
+    if (set == NULL || !cuda_is_float(set->type) || set->src[0]->ne[0] != rope->ne[0] * rope->ne[1] ||
+        set->src[0]->ne[1] != rope->ne[2] || set->ne[2] != 1 || set->ne[3] != 1 || set->nb[0] != ggml_type_size(set->type) ||
+        ggml_nrows(set->src[1]) != 1 || (set->flags & GGML_TENSOR_FLAG_COMPUTE) == 0) {
+        return 0;
+    }
+    return cuda_overlap(set, rope->src[0]) ? 0 : n;
+}
+
+static enum ggml_status set_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
+    const struct ggml_tensor *set = graph->nodes[i + n - 1], *numbers = set->src[1];
+    struct cuda_rope_args g = args_of(graph->nodes[i]);
+    g.dst.p                 = set->data;
+    g.dst.type              = (int32_t) set->type;
+    g.dst.nb[0]             = (int64_t) set->nb[0];
+    g.numbers               = numbers->data;
+    g.numbers_nb            = (int64_t) numbers->nb[0];
+    g.numbers_are_64        = numbers->type == GGML_TYPE_I64;
+    g.to_nb1                = (int64_t) set->nb[1];
+    g.to_ne1                = set->ne[1];
+    return launch(r, &g);
+}
+
+const struct cuda_fusion cuda_fusion_rope_set = {.name = "rope into the cache", .match = set_match, .run = set_run};
+
+const struct cuda_op_entry cuda_ops_rope[] = {
+    {GGML_OP_ROPE, {.supports = rope_supports, .run = rope_run}},
+    {GGML_OP_ROPE_BACK, {.supports = rope_supports, .run = rope_run}},
+    CUDA_OPS_END,
+};

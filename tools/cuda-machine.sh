@@ -1,0 +1,70 @@
+#!/bin/bash
+# cuda-machine.sh [BUILD] [LOGS]: all that needs a GPU, on a machine that has one: builds the libraries with kernels for that GPU alone, runs
+# the op suite's cases on it against the CPU (an op a process, so that a lost device is that op's alone), the benchmark GPUBENCH names
+# (gpubench.c), and compute-sanitizer over a part of the cases. Goes on after failures; what failed is in the last lines and in LOGS.
+# ARCHS (90a), PART (1/1) of the cases, SANITIZE (memcheck racecheck; empty: none), SANITIZE_PART (1/40), OPS (all of them), JOBS, LIMIT (500 s).
+set -u
+cd "$(dirname "$0")/.."
+build=${1:-build/cuda}
+logs=${2:-$build/logs}
+archs=${ARCHS:-90a}
+jobs=${JOBS:-$(nproc)}
+limit=${LIMIT:-500}
+mkdir -p "$build" "$logs"
+step() {
+    echo "==== $* (${SECONDS} s)"
+}
+
+step "build"
+# shellcheck disable=SC2086
+cmake -S . -B "$build" -G "${GENERATOR:-Ninja}" -DCMAKE_BUILD_TYPE=Release -DBERTH_TESTS=OFF -DBERTH_BENCH=OFF -DBERTH_CUDA=ON \
+    "-DBERTH_CUDA_ARCHS=$archs" ${CMAKE_ARGS:-} > "$logs/build.log" 2>&1 &&
+    cmake --build "$build" -j "$jobs" --target ggml ggml-cpu ggml-base ggml-cuda >> "$logs/build.log" 2>&1 ||
+    { tail -30 "$logs/build.log"; exit 1; }
+cases=$(ls tests/op/*.c | grep -Ev '/(main|oracle_main|oracle_link|spread|custom)\.c$')
+link="-L$build/lib -lggml -lggml-base -lggml-cpu -lm -Wl,-rpath,$(cd "$build/lib" && pwd)"
+# shellcheck disable=SC2086
+gcc -std=c11 -D_GNU_SOURCE -O1 -Iinclude -Isrc -Itests -Itests/op tests/cuda/ops_main.c $cases -o "$build/cuda-ops" $link || exit 1
+
+step "ops"
+ops=${OPS:-$("$build/cuda-ops" "$build/lib" --list)}
+one_op() {
+    timeout 120 "$build/cuda-ops" "$build/lib" -k "$1" --part "${PART:-1/1}" > "$logs/op-$1.log" 2>&1
+    code=$?
+    [ $code -le 1 ] || echo "$1: exit $code: $(tail -1 "$logs/op-$1.log")" >> "$logs/op-$1.log"
+}
+export -f one_op
+export build logs
+rm -f "$logs"/op-*.log
+# shellcheck disable=SC2086
+printf '%s\n' $ops | xargs -P "$jobs" -I{} bash -c 'one_op {}'
+cat "$logs"/op-*.log > "$logs/ops.log"
+rm -f "$logs"/op-*.log
+grep -E ' passed, ' "$logs/ops.log" | sort > "$logs/ops.txt"
+grep -E 'FAIL|LOST|exit ' "$logs/ops.log" | awk '{n[$2]++} n[$2] <= 3' | cut -c1-220 | head -120
+awk '{p += $2; f += $4; u += $6} $4 > 0 {bad = bad " " $1 "(" $4 ")"} $6 > 0 {no = no " " $1 "(" $6 ")"}
+    END {print "ops: " p " passed, " f " failed:" bad; print "unsupported " u ":" no}' "$logs/ops.txt"
+
+if [ -n "${GPUBENCH:-}" ] && [ "$SECONDS" -lt "$limit" ]; then
+    step "gpubench"
+    # shellcheck disable=SC2086
+    gcc -O2 -Iinclude "$GPUBENCH" -o "$build/gpubench" $link && timeout 120 "$build/gpubench" "$build/lib" CUDA0 2>&1 | tee "$logs/gpubench.txt"
+fi
+
+for tool in ${SANITIZE-memcheck racecheck}; do
+    [ "$SECONDS" -lt "$limit" ] || break
+    step "compute-sanitizer $tool"
+    one_check() {
+        timeout 100 compute-sanitizer --tool "$2" --report-api-errors no --error-exitcode 9 "$build/cuda-ops" "$build/lib" -k "$1" --part "${SANITIZE_PART:-1/40}" \
+            > "$logs/$2-$1.log" 2>&1
+        echo "$2 $1 exit $?: $(grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$logs/$2-$1.log" | tail -1)"
+    }
+    export -f one_check
+    # shellcheck disable=SC2086
+    printf '%s\n' $ops | xargs -P "$jobs" -I{} bash -c "one_check {} $tool" > "$logs/$tool.txt"
+    cat "$logs/$tool"-*.log > "$logs/$tool.log"
+    rm -f "$logs/$tool"-*.log
+    grep -vE 'exit 0: .* 0 (errors|hazards)' "$logs/$tool.txt" | head -40
+    grep -cE 'exit 0: .* 0 (errors|hazards)' "$logs/$tool.txt" | sed "s/$/ ops clean under $tool/"
+done
+step "done"
