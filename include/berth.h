@@ -32,6 +32,33 @@ BERTH_API const char *berth_poison_error(const struct ggml_tensor *tensor);
 // GGML_STATUS_SUCCESS, or GGML_STATUS_FAILED with berth_last_error() set if the graph is full or holds poison.
 BERTH_API enum ggml_status berth_graph_check(const struct ggml_cgraph *graph);
 
+// ---- ops ----
+
+// What an op is for.
+enum berth_op_family {
+    BERTH_OP_MATMUL,
+    BERTH_OP_ATTENTION,
+    BERTH_OP_NORM,
+    BERTH_OP_ELEMENTWISE,
+    BERTH_OP_ACTIVATION,
+    BERTH_OP_MOVE,
+    BERTH_OP_CONV,
+    BERTH_OP_STATE,
+    BERTH_OP_REDUCE,
+    BERTH_OP_TRAIN,
+    BERTH_OP_INPUT,
+    BERTH_OP_OTHER,
+    BERTH_OP_FAMILIES
+};
+// Of an op by its name: "MUL_MAT", "SILU", "UNARY:SILU".
+BERTH_API enum berth_op_family berth_op_family(const char *name);
+// A small tensor of an op to ask a device about: its sources are of types a and b, or b is the result's type. sub: which of
+// GGML_OP_UNARY or GGML_OP_GLU. NULL for an op that has none, poison where the constructor says no.
+BERTH_API struct ggml_tensor *berth_op_sample(
+    struct ggml_context *ctx, enum ggml_op op, int sub, enum ggml_type a, enum ggml_type b);
+// What stands between the two types: "x" in "q4_0 x f32", "to" in "f32 to f16". NULL: only a matters.
+BERTH_API const char *berth_op_relation(enum ggml_op op);
+
 // ---- types ----
 
 // What llama.cpp calls a file of mostly this type (the key general.file_type); -1: it has no number for it.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // ops.c: `berth ops`: what a device computes: each op, the types it takes, and the tier of kernels that serves them here. It asks
-// the device about a small tensor of each op in every combination of types (op_samples.c); nothing is computed.
+// the device about a small tensor of each op in every combination of types (berth_op_sample); nothing is computed.
 
 #include "cli/help.h"
-#include "cli/op_samples.h"
 
 #include "ggml-backend.h"
 
@@ -85,19 +84,19 @@ static int tier_number(struct asking *q, const struct ggml_tensor *op) {
     return i;
 }
 
-static void ask(struct asking *q, const struct cli_op_sample *sample, int sub, struct answer *a) {
+static void ask(struct asking *q, enum ggml_op op, int sub, struct answer *a) {
     a->any      = false;
-    a->relation = sample != NULL ? sample->relation : NULL;
+    a->relation = berth_op_relation(op);
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
         ggml_reset(q->ctx);
         for (int j = 0; j < GGML_TYPE_COUNT; j++) {
             a->tier[i][j] = NOT_SUPPORTED;
-            if (sample == NULL || !is_type(i) || !is_type(j) || (a->relation == NULL && j > 0)) {
+            if (!is_type(i) || !is_type(j) || (a->relation == NULL && j > 0)) {
                 continue;
             }
-            const struct ggml_tensor *op = sample->make(q->ctx, (enum ggml_type) i, (enum ggml_type) j, sub);
-            if (op != NULL && !berth_is_poison(op) && ggml_backend_dev_supports_op(q->dev, op)) {
-                a->tier[i][j] = tier_number(q, op);
+            const struct ggml_tensor *t = berth_op_sample(q->ctx, op, sub, (enum ggml_type) i, (enum ggml_type) j);
+            if (t != NULL && !berth_is_poison(t) && ggml_backend_dev_supports_op(q->dev, t)) {
+                a->tier[i][j] = tier_number(q, t);
                 a->any        = a->any || a->tier[i][j] != NOT_SUPPORTED;
             }
         }
@@ -276,7 +275,7 @@ static bool wanted(const struct asking *q, const char *name) {
 typedef void (*visit_t)(struct asking *q, struct answer *a, enum ggml_op op, int sub);
 
 static void visit_list(struct asking *q, struct answer *a, enum ggml_op op, int sub) {
-    ask(q, cli_op_sample(op), sub, a);
+    ask(q, op, sub, a);
     print_answer(q, a);
 }
 

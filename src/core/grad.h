@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // grad.h: gradient rules: what backward.c hands to them, and what they are made of. A rule is one function an op, in the family's
-// grad_*.c, named in the op's row (optable.c). It gets the node and the gradient of the loss by that node, and puts what follows
-// from it on those sources that want some:
+// grad_*.c, named in the op's row (at the end of ops_*.c). It gets the node and the gradient of the loss by that node, and puts
+// what follows from it on those sources that want some:
 //
 //     void berth_grad_sqr(struct berth_grad *g) {
 //         berth_grad_put_add(g, 0, ggml_scale(g->ctx, ggml_mul(g->ctx, g->node->src[0], g->grad), 2.0f));

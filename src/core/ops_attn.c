@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // ops_attn.c: attention in one op, and the indexer that picks what a sparse attention looks at.
 
+#include "core/grad.h"
 #include "core/op.h"
+#include "core/sample.h"
 
 // Batches of small go evenly into those of large along dimension i.
 static bool divides(const struct ggml_tensor *small, const struct ggml_tensor *large, int i) {
@@ -131,3 +133,18 @@ struct ggml_tensor *ggml_lightning_indexer(struct ggml_context *ctx, struct ggml
     berth_op_src(result, 3, mask);
     return result;
 }
+
+// ---- rows ----
+
+SAMPLE(flash_attn_ext, ggml_flash_attn_ext(c, shaped(c, F32, N, 4, 2, 1), shaped(c, a, N, 8, 2, 1), shaped(c, b, N, 8, 2, 1),
+                           shaped(c, GGML_TYPE_F16, 8, 4, 1, 1), 1.0f, 0.0f, 0.0f))
+SAMPLE(lightning_indexer, ggml_lightning_indexer(c, shaped(c, F32, N, 2, 4, 1), shaped(c, a, N, 1, 8, 1),
+                              shaped(c, F32, 2, 4, 1, 1), shaped(c, GGML_TYPE_F16, 8, 4, 1, 1)))
+
+// clang-format off
+const struct berth_op_entry berth_ops_attn[] = {
+    {GGML_OP_FLASH_ATTN_EXT, {"FLASH_ATTN_EXT", "flash_attn_ext(x)", .n_src = 5, .may_expand = true, .family = BERTH_OP_ATTENTION, .sample = sample_flash_attn_ext, .relation = "keys, values", .grad = berth_grad_flash_attn_ext, .grad_srcs = 23}},
+    {GGML_OP_LIGHTNING_INDEXER, {"LIGHTNING_INDEXER", "lightning_indexer(q, k, weights, mask)", .n_src = 4, .family = BERTH_OP_ATTENTION, .sample = sample_lightning_indexer}},
+    BERTH_OPS_END,
+};
+// clang-format on

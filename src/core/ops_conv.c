@@ -3,7 +3,9 @@
 // Two roads: composite constructors gather windows into columns (im2col) and leave the work to mul_mat; the direct ones are one
 // op. Extents are computed exactly and refused where they overflow.
 
+#include "core/grad.h"
 #include "core/op.h"
+#include "core/sample.h"
 
 #include <limits.h>
 
@@ -362,3 +364,34 @@ struct ggml_tensor *ggml_conv_transpose_2d_p0(
     return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, ne, NULL, 0), GGML_OP_CONV_TRANSPOSE_2D, params,
         sizeof params, a, b, NULL);
 }
+
+// ---- rows ----
+
+SAMPLE(conv_transpose_1d, ggml_conv_transpose_1d(c, shaped(c, a, N, 4, 2, 1), shaped(c, b, N, 2, 1, 1), 1, 0, 1))
+SAMPLE(im2col, ggml_im2col(c, shaped(c, F32, 3, 3, 2, 4), shaped(c, a, N, 8, 2, 1), 1, 1, 0, 0, 1, 1, true, b))
+static struct ggml_tensor *sample_im2col_back(BERTH_SAMPLE_ARGS) {
+    BERTH_SAMPLE_UNUSED;
+    int64_t ne[4] = {N, 8, 2, 1};
+    return ggml_im2col_back(c, shaped(c, a, 3 * 3 * 2, N - 2, 6, 1), shaped(c, F32, 3, 3, 2, 4), ne, 1, 1, 0, 0, 1, 1, true);
+}
+SAMPLE(im2col_3d, ggml_im2col_3d(c, shaped(c, F32, 3, 3, 3, 8), shaped(c, a, N, 8, 8, 2), 2, 1, 1, 1, 0, 0, 0, 1, 1, 1, b))
+SAMPLE(col2im_1d, ggml_col2im_1d(c, shaped(c, a, N, 4, 1, 1), 1, 64, 0))
+SAMPLE(conv_2d, ggml_conv_2d_direct(c, shaped(c, a, N, 3, 2, 4), shaped(c, b, N, 8, 2, 1), 1, 1, 0, 0, 1, 1))
+SAMPLE(conv_3d, ggml_conv_3d_direct(c, shaped(c, a, N, 3, 3, 8), shaped(c, b, N, 8, 8, 2), 1, 1, 1, 0, 0, 0, 1, 1, 1, 2, 1, 4))
+SAMPLE(conv_2d_dw, ggml_conv_2d_dw_direct(c, shaped(c, a, N, 3, 1, 2), shaped(c, b, N, 8, 2, 1), 1, 1, 0, 0, 1, 1))
+SAMPLE(conv_transpose_2d, ggml_conv_transpose_2d_p0(c, shaped(c, a, N, 2, 4, 2), shaped(c, b, N, 8, 2, 1), 1))
+
+// clang-format off
+const struct berth_op_entry berth_ops_conv[] = {
+    {GGML_OP_CONV_TRANSPOSE_1D, {"CONV_TRANSPOSE_1D", "conv_transpose_1d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_transpose_1d, .relation = "on"}},
+    {GGML_OP_IM2COL, {"IM2COL", "im2col(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_im2col, .relation = "to", .grad = berth_grad_im2col, .grad_srcs = 2}},
+    {GGML_OP_IM2COL_BACK, {"IM2COL_BACK", "im2col_back(x)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_im2col_back}},
+    {GGML_OP_IM2COL_3D, {"IM2COL_3D", "im2col_3d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_im2col_3d, .relation = "to"}},
+    {GGML_OP_COL2IM_1D, {"COL2IM_1D", "col2im_1d(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_col2im_1d}},
+    {GGML_OP_CONV_2D, {"CONV_2D", "conv_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_2d, .relation = "on", .grad = berth_grad_conv_2d, .grad_srcs = 3}},
+    {GGML_OP_CONV_3D, {"CONV_3D", "conv_3d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_3d, .relation = "on"}},
+    {GGML_OP_CONV_2D_DW, {"CONV_2D_DW", "conv_2d_dw(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_2d_dw, .relation = "on", .grad = berth_grad_conv_2d_dw, .grad_srcs = 3}},
+    {GGML_OP_CONV_TRANSPOSE_2D, {"CONV_TRANSPOSE_2D", "conv_transpose_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_transpose_2d, .relation = "on"}},
+    BERTH_OPS_END,
+};
+// clang-format on

@@ -4,6 +4,7 @@
 
 #include "core/custom.h"
 #include "core/op.h"
+#include "core/sample.h"
 
 // Function and user data are copied as bytes: the four structs of custom.h have one layout.
 _Static_assert(sizeof(struct ggml_map_custom1_op_params) == 24 && sizeof(struct ggml_map_custom2_op_params) == 24 &&
@@ -147,3 +148,40 @@ struct ggml_tensor *ggml_custom_inplace(struct ggml_context *ctx, struct ggml_te
     berth_op_src(result, 0, a);
     return result;
 }
+
+// ---- rows ----
+
+static void nothing1(struct ggml_tensor *dst, const struct ggml_tensor *x, int ith, int nth, void *data) {
+    (void) dst, (void) x, (void) ith, (void) nth, (void) data;
+}
+static void nothing2(
+    struct ggml_tensor *dst, const struct ggml_tensor *x, const struct ggml_tensor *y, int ith, int nth, void *data) {
+    (void) y;
+    nothing1(dst, x, ith, nth, data);
+}
+static void nothing3(struct ggml_tensor *dst, const struct ggml_tensor *x, const struct ggml_tensor *y,
+    const struct ggml_tensor *z, int ith, int nth, void *data) {
+    (void) y, (void) z;
+    nothing1(dst, x, ith, nth, data);
+}
+static void nothing(struct ggml_tensor *dst, int ith, int nth, void *data) {
+    nothing1(dst, NULL, ith, nth, data);
+}
+SAMPLE(map_custom1, ggml_map_custom1(c, rows(c, a), nothing1, 1, NULL))
+SAMPLE(map_custom2, ggml_map_custom2(c, rows(c, a), rows(c, a), nothing2, 1, NULL))
+SAMPLE(map_custom3, ggml_map_custom3(c, rows(c, a), rows(c, a), rows(c, a), nothing3, 1, NULL))
+static struct ggml_tensor *sample_custom(BERTH_SAMPLE_ARGS) {
+    BERTH_SAMPLE_UNUSED;
+    struct ggml_tensor *source = rows(c, a);
+    return ggml_custom_4d(c, a, N, 4, 1, 1, &source, 1, nothing, 1, NULL);
+}
+
+// clang-format off
+const struct berth_op_entry berth_ops_custom[] = {
+    {GGML_OP_MAP_CUSTOM1, {"MAP_CUSTOM1", "map_custom(x)", .n_src = 1, .family = BERTH_OP_OTHER, .sample = sample_map_custom1}},
+    {GGML_OP_MAP_CUSTOM2, {"MAP_CUSTOM2", "map_custom(x,y)", .n_src = 2, .family = BERTH_OP_OTHER, .sample = sample_map_custom2}},
+    {GGML_OP_MAP_CUSTOM3, {"MAP_CUSTOM3", "map_custom(x,y,z)", .n_src = 3, .family = BERTH_OP_OTHER, .sample = sample_map_custom3}},
+    {GGML_OP_CUSTOM, {"CUSTOM", "custom(x)", .n_src = 10, .family = BERTH_OP_OTHER, .sample = sample_custom}},
+    BERTH_OPS_END,
+};
+// clang-format on

@@ -4,7 +4,9 @@
 // op_params: acc [nb1, nb2, nb3, offset, inplace], scale [s, b], clamp [min, max], leaky_relu [slope], fill [c], tri [kind],
 // xielu [XIELU, beta + softplus(alpha_n), softplus(alpha_p), beta, eps]; the others have none.
 
+#include "core/grad.h"
 #include "core/op.h"
+#include "core/sample.h"
 
 #include <limits.h>
 #include <math.h>
@@ -211,3 +213,48 @@ struct ggml_tensor *ggml_xielu(
     } params = {GGML_UNARY_OP_XIELU, beta + softplus(alpha_n), softplus(alpha_p), beta, eps};
     return berth_op_set(berth_like(ctx, __func__, a), GGML_OP_UNARY, &params, sizeof params, a, NULL, NULL);
 }
+
+// ---- rows ----
+
+ONE(dup)
+TWO(add)
+SAMPLE(add_id, ggml_add_id(c, shaped(c, a, N, 2, 4, 1), rows(c, b), shaped(c, I32, 2, 4, 1, 1)))
+SAMPLE(add1, ggml_add1(c, rows(c, a), shaped(c, b, 1, 1, 1, 1)))
+SAMPLE(acc, ggml_acc(c, rows(c, a), rows(c, a), ggml_row_size(a, N), ggml_row_size(a, N) * 4, ggml_row_size(a, N) * 4, 0))
+TWO(sub)
+TWO(mul)
+TWO(div)
+ONE(sqr)
+ONE(sqrt)
+ONE(log)
+ONE(sin)
+ONE(cos)
+ONE_WITH(scale, 2.0f)
+ONE_WITH(clamp, 0.0f, 1.0f)
+ONE_WITH(leaky_relu, 0.1f, false)
+SAMPLE(tri, ggml_tri(c, shaped(c, a, N, N, 1, 1), GGML_TRI_TYPE_LOWER))
+ONE_WITH(fill, 1.0f)
+
+// clang-format off
+const struct berth_op_entry berth_ops_eltwise[] = {
+    {GGML_OP_DUP, {"DUP", "x", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_dup, .grad = berth_grad_dup, .grad_srcs = 1}},
+    {GGML_OP_ADD, {"ADD", "x+y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add, .relation = "+", .grad = berth_grad_add, .grad_srcs = 3}},
+    {GGML_OP_ADD_ID, {"ADD_ID", "x[i]+y", .n_src = 3, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add_id, .relation = "+", .grad = berth_grad_add_id, .grad_srcs = 3}},
+    {GGML_OP_ADD1, {"ADD1", "x+y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_add1, .relation = "+", .grad = berth_grad_add1, .grad_srcs = 3}},
+    {GGML_OP_ACC, {"ACC", "view(x,nb,offset)+=y->x", .n_src = 2, .writes_src = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_acc, .grad = berth_grad_acc, .grad_srcs = 3}},
+    {GGML_OP_SUB, {"SUB", "x-y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sub, .relation = "-", .grad = berth_grad_sub, .grad_srcs = 3}},
+    {GGML_OP_MUL, {"MUL", "x*y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_mul, .relation = "x", .grad = berth_grad_mul, .grad_srcs = 3}},
+    {GGML_OP_DIV, {"DIV", "x/y", .n_src = 2, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_div, .relation = "/", .grad = berth_grad_div, .grad_srcs = 3}},
+    {GGML_OP_SQR, {"SQR", "x^2", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sqr, .grad = berth_grad_sqr, .grad_srcs = 1}},
+    {GGML_OP_SQRT, {"SQRT", "√x", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sqrt, .grad = berth_grad_sqrt, .grad_srcs = 1}},
+    {GGML_OP_LOG, {"LOG", "log(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_log, .grad = berth_grad_log, .grad_srcs = 1}},
+    {GGML_OP_SIN, {"SIN", "sin(x)", .n_src = 1, .family = BERTH_OP_ELEMENTWISE, .sample = sample_sin, .grad = berth_grad_sin, .grad_srcs = 1}},
+    {GGML_OP_COS, {"COS", "cos(x)", .n_src = 1, .family = BERTH_OP_ELEMENTWISE, .sample = sample_cos, .grad = berth_grad_cos, .grad_srcs = 1}},
+    {GGML_OP_SCALE, {"SCALE", "x*v", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_scale, .grad = berth_grad_scale, .grad_srcs = 1}},
+    {GGML_OP_CLAMP, {"CLAMP", "clamp(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_clamp, .grad = berth_grad_clamp, .grad_srcs = 1}},
+    {GGML_OP_LEAKY_RELU, {"LEAKY_RELU", "leaky_relu(x)", .n_src = 1, .family = BERTH_OP_ACTIVATION, .sample = sample_leaky_relu, .grad = berth_grad_leaky_relu, .grad_srcs = 1}},
+    {GGML_OP_TRI, {"TRI", "tri(x)", .n_src = 1, .family = BERTH_OP_STATE, .sample = sample_tri, .grad = berth_grad_tri, .grad_srcs = 1}},
+    {GGML_OP_FILL, {"FILL", "fill(x, c)", .n_src = 1, .in_place = true, .is_flat = true, .family = BERTH_OP_MOVE, .sample = sample_fill}},
+    BERTH_OPS_END,
+};
+// clang-format on

@@ -3,7 +3,9 @@
 // Rows of a and rows of b run along ne[0]: mul_mat gives result[i, j] = <row i of a, row j of b>. Batches (ne[2], ne[3]) of a
 // are repeated over those of b. op_params of mul_mat and mul_mat_id: precision of the sum, hint, unused, precision of b.
 
+#include "core/grad.h"
 #include "core/op.h"
+#include "core/sample.h"
 
 // a's batches go evenly into b's.
 static bool batches_fit(const struct ggml_tensor *a, const struct ggml_tensor *b) {
@@ -125,3 +127,20 @@ struct ggml_tensor *ggml_solve_tri(
     return berth_op_set(
         berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 4, b->ne, NULL, 0), GGML_OP_SOLVE_TRI, NULL, 0, a, b, NULL);
 }
+
+// ---- rows ----
+
+TWO(mul_mat)
+SAMPLE(mul_mat_id, ggml_mul_mat_id(c, shaped(c, a, N, 4, 4, 1), shaped(c, b, N, 2, 4, 1), shaped(c, I32, 2, 4, 1, 1)))
+TWO(out_prod)
+SAMPLE(solve_tri, ggml_solve_tri(c, shaped(c, a, N, N, 1, 1), shaped(c, a, 4, N, 1, 1), true, true, false))
+
+// clang-format off
+const struct berth_op_entry berth_ops_matmul[] = {
+    {GGML_OP_MUL_MAT, {"MUL_MAT", "X*Y", .n_src = 2, .may_expand = true, .family = BERTH_OP_MATMUL, .sample = sample_mul_mat, .relation = "x", .grad = berth_grad_mul_mat, .grad_srcs = 3}},
+    {GGML_OP_MUL_MAT_ID, {"MUL_MAT_ID", "X[i]*Y", .n_src = 3, .may_expand = true, .family = BERTH_OP_MATMUL, .sample = sample_mul_mat_id, .relation = "x", .grad = berth_grad_mul_mat_id, .grad_srcs = 3}},
+    {GGML_OP_OUT_PROD, {"OUT_PROD", "X*Y", .n_src = 2, .family = BERTH_OP_MATMUL, .sample = sample_out_prod, .relation = "x", .grad = berth_grad_out_prod, .grad_srcs = 3}},
+    {GGML_OP_SOLVE_TRI, {"SOLVE_TRI", "A X = B, A triangular, solve X", .n_src = 2, .family = BERTH_OP_STATE, .sample = sample_solve_tri}},
+    BERTH_OPS_END,
+};
+// clang-format on

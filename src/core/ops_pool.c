@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // ops_pool.c: pooling, window partition, and the relative positions that go with it.
 
+#include "core/grad.h"
 #include "core/op.h"
+#include "core/sample.h"
 
 #include <limits.h>
 
@@ -133,3 +135,26 @@ struct ggml_tensor *ggml_add_rel_pos_inplace(
     BERTH_SOURCES(ctx, a, pw, ph);
     return add_rel_pos_new(ctx, __func__, a, pw, ph, true);
 }
+
+// ---- rows ----
+
+ONE_WITH(pool_1d, GGML_OP_POOL_MAX, 2, 2, 0)
+ONE_WITH(pool_2d, GGML_OP_POOL_MAX, 2, 2, 2, 2, 0.0f, 0.0f)
+SAMPLE(pool_2d_back, ggml_pool_2d_back(c, shaped(c, F32, N / 2, 2, 1, 1), rows(c, a), GGML_OP_POOL_MAX, 2, 2, 2, 2, 0.0f, 0.0f))
+SAMPLE(win_part, ggml_win_part(c, shaped(c, a, N, 4, 4, 1), 2))
+SAMPLE(win_unpart, ggml_win_unpart(c, shaped(c, a, N, 2, 2, 4), 4, 4, 2))
+SAMPLE(get_rel_pos, ggml_get_rel_pos(c, shaped(c, a, N, 7, 1, 1), 4, 4))
+SAMPLE(add_rel_pos, ggml_add_rel_pos(c, shaped(c, a, 16, 8, 1, 1), shaped(c, F32, 4, 4, 2, 1), shaped(c, F32, 4, 4, 2, 1)))
+
+// clang-format off
+const struct berth_op_entry berth_ops_pool[] = {
+    {GGML_OP_POOL_1D, {"POOL_1D", "pool_1d(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_pool_1d, .grad = berth_grad_pool_1d, .grad_srcs = 1}},
+    {GGML_OP_POOL_2D, {"POOL_2D", "pool_2d(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_pool_2d, .grad = berth_grad_pool_2d, .grad_srcs = 1}},
+    {GGML_OP_POOL_2D_BACK, {"POOL_2D_BACK", "pool_2d_back(x)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_pool_2d_back}},
+    {GGML_OP_WIN_PART, {"WIN_PART", "win_part(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_win_part}},
+    {GGML_OP_WIN_UNPART, {"WIN_UNPART", "win_unpart(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_win_unpart}},
+    {GGML_OP_GET_REL_POS, {"GET_REL_POS", "get_rel_pos(x)", .n_src = 1, .family = BERTH_OP_ATTENTION, .sample = sample_get_rel_pos}},
+    {GGML_OP_ADD_REL_POS, {"ADD_REL_POS", "add_rel_pos(x)", .n_src = 3, .family = BERTH_OP_ATTENTION, .sample = sample_add_rel_pos}},
+    BERTH_OPS_END,
+};
+// clang-format on

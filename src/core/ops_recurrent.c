@@ -3,6 +3,7 @@
 // the hyper-connections that mix residual streams. Results hold the outputs, then the new states, in one F32 tensor.
 
 #include "core/op.h"
+#include "core/sample.h"
 
 #define STRIDE_TEXT(what) what " is not contiguous: strides " BERTH_STRIDE
 
@@ -294,3 +295,38 @@ struct ggml_tensor *ggml_dsv4_hc_post(struct ggml_context *ctx, struct ggml_tens
     berth_op_src(result, 3, comb);
     return result;
 }
+
+// ---- rows ----
+
+// Recurrent ones: heads of 64, 2 of them, 4 tokens, 1 sequence.
+#define HEADS(t) shaped(c, t, 64, 2, 4, 1)
+#define STATE(t) shaped(c, t, 64 * 64 * 2, 1, 1, 1)
+SAMPLE(ssm_conv, ggml_ssm_conv(c, shaped(c, a, N, 8, 1, 1), shaped(c, a, 4, 8, 1, 1)))
+SAMPLE(
+    ssm_scan, ggml_ssm_scan(c, shaped(c, a, 16, N, 2, 1), shaped(c, a, N, 2, 4, 1), shaped(c, a, 2, 4, 1, 1),
+                  shaped(c, a, 16, 2, 1, 1), shaped(c, a, 16, 1, 4, 1), shaped(c, a, 16, 1, 4, 1), shaped(c, I32, 1, 1, 1, 1), 1))
+SAMPLE(rwkv_wkv6, ggml_rwkv_wkv6(c, HEADS(a), HEADS(a), HEADS(a), shaped(c, a, 64, 2, 1, 1), HEADS(a), STATE(a)))
+SAMPLE(gated_linear_attn, ggml_gated_linear_attn(c, HEADS(a), HEADS(a), HEADS(a), HEADS(a), STATE(a), 1.0f))
+SAMPLE(rwkv_wkv7, ggml_rwkv_wkv7(c, HEADS(a), HEADS(a), HEADS(a), HEADS(a), HEADS(a), HEADS(a), STATE(a)))
+SAMPLE(gated_delta_net, ggml_gated_delta_net(c, HEADS(a), HEADS(a), HEADS(a), shaped(c, a, 1, 2, 4, 1), shaped(c, a, 1, 2, 4, 1),
+                            shaped(c, a, 64, 64, 2, 1), 1))
+SAMPLE(
+    dsv4_hc_comb, ggml_dsv4_hc_comb(c, shaped(c, a, 24, 4, 1, 1), shaped(c, a, 3, 1, 1, 1), shaped(c, a, 24, 1, 1, 1), 1e-6f, 2))
+SAMPLE(dsv4_hc_pre, ggml_dsv4_hc_pre(c, shaped(c, a, N, 4, 2, 1), shaped(c, a, 4, 2, 1, 1)))
+SAMPLE(dsv4_hc_post,
+    ggml_dsv4_hc_post(c, shaped(c, a, N, 2, 1, 1), shaped(c, a, N, 4, 2, 1), shaped(c, a, 4, 2, 1, 1), shaped(c, a, 4, 4, 2, 1)))
+
+// clang-format off
+const struct berth_op_entry berth_ops_recurrent[] = {
+    {GGML_OP_SSM_CONV, {"SSM_CONV", "ssm_conv(x)", .n_src = 2, .family = BERTH_OP_STATE, .sample = sample_ssm_conv}},
+    {GGML_OP_SSM_SCAN, {"SSM_SCAN", "ssm_scan(x)", .n_src = 7, .family = BERTH_OP_STATE, .sample = sample_ssm_scan}},
+    {GGML_OP_RWKV_WKV6, {"RWKV_WKV6", "rwkv_wkv6(k, v, r, tf, td, s)", .n_src = 6, .family = BERTH_OP_STATE, .sample = sample_rwkv_wkv6}},
+    {GGML_OP_GATED_LINEAR_ATTN, {"GATED_LINEAR_ATTN", "gated_linear_attn(k, v, q, gate, s)", .n_src = 5, .family = BERTH_OP_STATE, .sample = sample_gated_linear_attn}},
+    {GGML_OP_RWKV_WKV7, {"RWKV_WKV7", "rwkv_wkv7(r, w, k, v, a, b, s)", .n_src = 7, .family = BERTH_OP_STATE, .sample = sample_rwkv_wkv7}},
+    {GGML_OP_GATED_DELTA_NET, {"GATED_DELTA_NET", "gated_delta_net(q, k, v, g, beta, s)", .n_src = 6, .family = BERTH_OP_STATE, .sample = sample_gated_delta_net}},
+    {GGML_OP_DSV4_HC_COMB, {"DSV4_HC_COMB", "dsv4_hc_comb(mixes, scale, base)", .n_src = 3, .family = BERTH_OP_OTHER, .sample = sample_dsv4_hc_comb}},
+    {GGML_OP_DSV4_HC_PRE, {"DSV4_HC_PRE", "dsv4_hc_pre(x, weights)", .n_src = 2, .family = BERTH_OP_OTHER, .sample = sample_dsv4_hc_pre}},
+    {GGML_OP_DSV4_HC_POST, {"DSV4_HC_POST", "dsv4_hc_post(x, residual, post, comb)", .n_src = 4, .family = BERTH_OP_OTHER, .sample = sample_dsv4_hc_post}},
+    BERTH_OPS_END,
+};
+// clang-format on

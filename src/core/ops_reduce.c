@@ -3,7 +3,9 @@
 // order of elements, and tensors made from numbers alone.
 // op_params: concat [dim], argsort [order], arange [start, stop, step], timestep_embedding [dim, max_period].
 
+#include "core/grad.h"
 #include "core/op.h"
+#include "core/sample.h"
 
 #include <math.h>
 
@@ -152,3 +154,38 @@ struct ggml_tensor *ggml_timestep_embedding(struct ggml_context *ctx, struct ggm
     return berth_op_set(berth_tensor_new(ctx, __func__, GGML_TYPE_F32, 2, ne, NULL, 0), GGML_OP_TIMESTEP_EMBEDDING, params,
         sizeof params, timesteps, NULL, NULL);
 }
+
+// ---- rows ----
+
+ONE(sum)
+ONE(sum_rows)
+ONE(cumsum)
+ONE(mean)
+ONE(argmax)
+TWICE(count_equal)
+SAMPLE(repeat, ggml_repeat(c, rows(c, a), shaped(c, a, N, 8, 1, 1)))
+SAMPLE(repeat_back, ggml_repeat_back(c, shaped(c, a, N, 8, 1, 1), rows(c, a)))
+SAMPLE(concat, ggml_concat(c, rows(c, a), rows(c, a), 1))
+SAMPLE(arange, a == F32 ? ggml_arange(c, 0.0f, 8.0f, 1.0f) : NULL)
+SAMPLE(timestep_embedding, ggml_timestep_embedding(c, shaped(c, a, N, 1, 1, 1), 32, 10000))
+ONE_WITH(argsort, GGML_SORT_ORDER_ASC)
+ONE_WITH(top_k, 2)
+
+// clang-format off
+const struct berth_op_entry berth_ops_reduce[] = {
+    {GGML_OP_SUM, {"SUM", "Σx", .n_src = 1, .family = BERTH_OP_REDUCE, .sample = sample_sum, .grad = berth_grad_sum, .grad_srcs = 1}},
+    {GGML_OP_SUM_ROWS, {"SUM_ROWS", "Σx_k", .n_src = 1, .family = BERTH_OP_REDUCE, .sample = sample_sum_rows, .grad = berth_grad_sum_rows, .grad_srcs = 1}},
+    {GGML_OP_CUMSUM, {"CUMSUM", "cumsum(x)", .n_src = 1, .may_expand = true, .family = BERTH_OP_REDUCE, .sample = sample_cumsum, .grad = berth_grad_cumsum, .grad_srcs = 1}},
+    {GGML_OP_MEAN, {"MEAN", "Σx/n", .n_src = 1, .family = BERTH_OP_REDUCE, .sample = sample_mean, .grad = berth_grad_mean, .grad_srcs = 1}},
+    {GGML_OP_ARGMAX, {"ARGMAX", "argmax(x)", .n_src = 1, .is_flat = true, .family = BERTH_OP_REDUCE, .sample = sample_argmax}},
+    {GGML_OP_COUNT_EQUAL, {"COUNT_EQUAL", "count_equal(x)", .n_src = 2, .is_flat = true, .family = BERTH_OP_REDUCE, .sample = sample_count_equal}},
+    {GGML_OP_REPEAT, {"REPEAT", "repeat(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_repeat, .grad = berth_grad_repeat, .grad_srcs = 1}},
+    {GGML_OP_REPEAT_BACK, {"REPEAT_BACK", "repeat_back(x)", .n_src = 1, .family = BERTH_OP_TRAIN, .sample = sample_repeat_back, .grad = berth_grad_repeat_back, .grad_srcs = 1}},
+    {GGML_OP_CONCAT, {"CONCAT", "concat(x, y)", .n_src = 2, .family = BERTH_OP_MOVE, .sample = sample_concat, .grad = berth_grad_concat, .grad_srcs = 3}},
+    {GGML_OP_ARANGE, {"ARANGE", "arange(start, stop, step)", .n_src = 0, .is_flat = true, .family = BERTH_OP_MOVE, .sample = sample_arange}},
+    {GGML_OP_TIMESTEP_EMBEDDING, {"TIMESTEP_EMBEDDING", "timestep_embedding(timesteps, dim, max_period)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_timestep_embedding}},
+    {GGML_OP_ARGSORT, {"ARGSORT", "argsort(x)", .n_src = 1, .may_expand = true, .is_flat = true, .family = BERTH_OP_REDUCE, .sample = sample_argsort}},
+    {GGML_OP_TOP_K, {"TOP_K", "top_k(x)", .n_src = 1, .may_expand = true, .is_flat = true, .family = BERTH_OP_REDUCE, .sample = sample_top_k}},
+    BERTH_OPS_END,
+};
+// clang-format on

@@ -2,7 +2,9 @@
 // ops_rope.c: rotary position embedding, forward and back. a: [head_dim, n_head, n_token, ...], b: one position a token (four
 // with the M-RoPE modes), c: frequency factors or NULL. All ten entry points fill one parameter record.
 
+#include "core/grad.h"
 #include "core/op.h"
+#include "core/sample.h"
 
 #include <math.h>
 
@@ -159,3 +161,17 @@ void ggml_rope_yarn_corr_dims(int n_dims, int n_ctx_orig, float freq_base, float
     dims[0] = first < 0.0f ? 0.0f : first;
     dims[1] = last > limit ? limit : last;
 }
+
+// ---- rows ----
+
+SAMPLE(rope, ggml_rope(c, shaped(c, a, N, 2, 4, 1), shaped(c, I32, 4, 1, 1, 1), N, 0))
+SAMPLE(rope_back, ggml_rope_ext_back(c, shaped(c, a, N, 2, 4, 1), shaped(c, I32, 4, 1, 1, 1), NULL, N, 0, 0, 10000.0f, 1.0f, 0.0f,
+                      1.0f, 32.0f, 1.0f))
+
+// clang-format off
+const struct berth_op_entry berth_ops_rope[] = {
+    {GGML_OP_ROPE, {"ROPE", "rope(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_rope, .grad = berth_grad_rope, .grad_srcs = 1}},
+    {GGML_OP_ROPE_BACK, {"ROPE_BACK", "rope_back(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_TRAIN, .sample = sample_rope_back, .grad = berth_grad_rope_back, .grad_srcs = 1}},
+    BERTH_OPS_END,
+};
+// clang-format on

@@ -4,7 +4,9 @@
 // op_params: diag_mask [n_past], soft_max and its gradient [scale, max_bias], roll [shift0..3], pad [left0, right0, .., right3,
 // circular], pad_reflect_1d [left, right], interpolate [mode and flags].
 
+#include "core/grad.h"
 #include "core/op.h"
+#include "core/sample.h"
 
 // n is a multiple of d. Nothing is a multiple of 0: dividing by it is not defined.
 static bool is_multiple(int64_t n, int64_t d) {
@@ -267,3 +269,36 @@ struct ggml_tensor *ggml_interpolate(
     struct ggml_context *ctx, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3, uint32_t mode) {
     return interpolate(ctx, __func__, a, (int64_t[]){ne0, ne1, ne2, ne3}, mode);
 }
+
+// ---- rows ----
+
+SAMPLE(get_rows, ggml_get_rows(c, rows(c, a), shaped(c, I32, 4, 1, 1, 1)))
+SAMPLE(get_rows_back, ggml_get_rows_back(c, rows(c, a), shaped(c, I32, 4, 1, 1, 1), rows(c, F32)))
+SAMPLE(set_rows, ggml_set_rows(c, rows(c, b), rows(c, a), shaped(c, GGML_TYPE_I64, 4, 1, 1, 1)))
+SAMPLE(diag, ggml_diag(c, shaped(c, a, N, 1, 1, 1)))
+ONE_WITH(diag_mask_inf, 0)
+ONE_WITH(diag_mask_zero, 0)
+SAMPLE(soft_max, ggml_soft_max_ext(c, rows(c, a), rows(c, b), 1.0f, 0.0f))
+SAMPLE(soft_max_back, ggml_soft_max_ext_back(c, rows(c, a), rows(c, a), 1.0f, 0.0f))
+ONE_WITH(upscale, 2, GGML_SCALE_MODE_NEAREST)
+ONE_WITH(pad, 0, 1, 0, 0)
+ONE_WITH(pad_reflect_1d, 1, 1)
+ONE_WITH(roll, 1, 0, 0, 0)
+
+// clang-format off
+const struct berth_op_entry berth_ops_rows[] = {
+    {GGML_OP_GET_ROWS, {"GET_ROWS", "get_rows(x)", .n_src = 2, .family = BERTH_OP_MOVE, .sample = sample_get_rows, .grad = berth_grad_get_rows, .grad_srcs = 1}},
+    {GGML_OP_GET_ROWS_BACK, {"GET_ROWS_BACK", "get_rows_back(x)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_get_rows_back, .grad = berth_grad_get_rows_back, .grad_srcs = 1}},
+    {GGML_OP_SET_ROWS, {"SET_ROWS", "set_rows(x)", .n_src = 3, .writes_src = true, .family = BERTH_OP_MOVE, .sample = sample_set_rows, .relation = "to", .grad = berth_grad_set_rows, .grad_srcs = 5}},
+    {GGML_OP_DIAG, {"DIAG", "diag(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_diag, .grad = berth_grad_diag, .grad_srcs = 1}},
+    {GGML_OP_DIAG_MASK_INF, {"DIAG_MASK_INF", "diag_mask_inf(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_diag_mask_inf, .grad = berth_grad_diag_mask, .grad_srcs = 1}},
+    {GGML_OP_DIAG_MASK_ZERO, {"DIAG_MASK_ZERO", "diag_mask_zero(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_diag_mask_zero, .grad = berth_grad_diag_mask, .grad_srcs = 1}},
+    {GGML_OP_SOFT_MAX, {"SOFT_MAX", "soft_max(x)", .n_src = 3, .in_place = true, .family = BERTH_OP_ATTENTION, .sample = sample_soft_max, .relation = "with mask", .grad = berth_grad_soft_max, .grad_srcs = 7}},
+    {GGML_OP_SOFT_MAX_BACK, {"SOFT_MAX_BACK", "soft_max_back(x)", .n_src = 2, .in_place = true, .family = BERTH_OP_TRAIN, .sample = sample_soft_max_back}},
+    {GGML_OP_UPSCALE, {"UPSCALE", "upscale(x)", .n_src = 1, .family = BERTH_OP_CONV, .sample = sample_upscale, .grad = berth_grad_upscale, .grad_srcs = 1}},
+    {GGML_OP_PAD, {"PAD", "pad(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_pad, .grad = berth_grad_pad, .grad_srcs = 1}},
+    {GGML_OP_PAD_REFLECT_1D, {"PAD_REFLECT_1D", "pad_reflect_1d(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_pad_reflect_1d}},
+    {GGML_OP_ROLL, {"ROLL", "roll(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_roll, .grad = berth_grad_roll, .grad_srcs = 1}},
+    BERTH_OPS_END,
+};
+// clang-format on

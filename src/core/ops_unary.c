@@ -4,7 +4,9 @@
 // op_params: unary [formula], glu [formula, swapped, alpha, limit]; the last two are floats that swiglu_oai sets, swiglu_clamp
 // the last.
 
+#include "core/grad.h"
 #include "core/op.h"
+#include "core/sample.h"
 
 // ---- one formula ----
 
@@ -133,3 +135,24 @@ struct ggml_tensor *ggml_swiglu_clamp(struct ggml_context *ctx, struct ggml_tens
     }
     return result;
 }
+
+// ---- rows ----
+
+TWICE(silu_back)
+static struct ggml_tensor *sample_unary(BERTH_SAMPLE_ARGS) {
+    BERTH_SAMPLE_UNUSED;
+    return sub == GGML_UNARY_OP_XIELU ? ggml_xielu(c, rows(c, a), 0.8f, 0.8f, 0.5f, -1e-6f)
+                                      : ggml_unary(c, rows(c, a), (enum ggml_unary_op) sub);
+}
+SAMPLE(glu, sub == GGML_GLU_OP_SWIGLU_OAI     ? ggml_swiglu_oai(c, rows(c, a), rows(c, a), 1.7f, 7.0f)
+            : sub == GGML_GLU_OP_SWIGLU_CLAMP ? ggml_swiglu_clamp(c, rows(c, a), rows(c, a), 7.0f)
+                                              : ggml_glu_split(c, rows(c, a), rows(c, a), (enum ggml_glu_op) sub))
+
+// clang-format off
+const struct berth_op_entry berth_ops_unary[] = {
+    {GGML_OP_SILU_BACK, {"SILU_BACK", "silu_back(x)", .n_src = 2, .in_place = true, .family = BERTH_OP_TRAIN, .sample = sample_silu_back}},
+    {GGML_OP_UNARY, {"UNARY", "unary(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ACTIVATION, .sample = sample_unary, .grad = berth_grad_unary, .grad_srcs = 1}},
+    {GGML_OP_GLU, {"GLU", "glu(x)", .n_src = 2, .family = BERTH_OP_ACTIVATION, .sample = sample_glu, .grad = berth_grad_glu, .grad_srcs = 3}},
+    BERTH_OPS_END,
+};
+// clang-format on

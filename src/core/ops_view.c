@@ -3,7 +3,9 @@
 // cast, cont, set). Results are named after their source, with a suffix that says what happened to it.
 // op_params: view [offset, 64 bits], permute [axis0, axis1, axis2, axis3], set [nb1, nb2, nb3, offset, inplace].
 
+#include "core/grad.h"
 #include "core/op.h"
+#include "core/sample.h"
 #include "core/span.h"
 
 // ne[0] * ne[1] * ne[2] * ne[3] == n, no overflow and nothing negative on the way.
@@ -247,3 +249,27 @@ static struct ggml_tensor *set(struct ggml_context *ctx, const char *func, struc
 
 SET(, false)
 SET(_inplace, true)
+
+// ---- rows ----
+
+SAMPLE(set, ggml_set(c, rows(c, a), rows(c, a), ggml_row_size(a, N), ggml_row_size(a, N) * 4, ggml_row_size(a, N) * 4, 0))
+SAMPLE(cpy, ggml_cpy(c, rows(c, a), rows(c, b)))
+ONE(cont)
+ONE_WITH(reshape_2d, N, 4)
+ONE_WITH(view_1d, N, 0)
+ONE_WITH(permute, 0, 2, 1, 3)
+ONE(transpose)
+
+// clang-format off
+const struct berth_op_entry berth_ops_view[] = {
+    {GGML_OP_NONE, {"NONE", "none", .n_src = 0, .is_empty = true, .is_flat = true, .family = BERTH_OP_INPUT}},
+    {GGML_OP_SET, {"SET", "y-\\>view(x)", .n_src = 2, .writes_src = true, .family = BERTH_OP_MOVE, .sample = sample_set, .grad = berth_grad_set, .grad_srcs = 3}},
+    {GGML_OP_CPY, {"CPY", "x-\\>y", .n_src = 2, .writes_src = true, .family = BERTH_OP_MOVE, .sample = sample_cpy, .relation = "to", .grad = berth_grad_cpy, .grad_srcs = 1}},
+    {GGML_OP_CONT, {"CONT", "cont(x)", .n_src = 1, .family = BERTH_OP_MOVE, .sample = sample_cont, .grad = berth_grad_cont, .grad_srcs = 1}},
+    {GGML_OP_RESHAPE, {"RESHAPE", "reshape(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_reshape_2d, .grad = berth_grad_reshape, .grad_srcs = 1}},
+    {GGML_OP_VIEW, {"VIEW", "view(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_view_1d, .grad = berth_grad_view, .grad_srcs = 1}},
+    {GGML_OP_PERMUTE, {"PERMUTE", "permute(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_permute, .grad = berth_grad_permute, .grad_srcs = 1}},
+    {GGML_OP_TRANSPOSE, {"TRANSPOSE", "transpose(x)", .n_src = 1, .is_view = true, .is_empty = true, .family = BERTH_OP_MOVE, .sample = sample_transpose, .grad = berth_grad_transpose, .grad_srcs = 1}},
+    BERTH_OPS_END,
+};
+// clang-format on

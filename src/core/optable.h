@@ -1,24 +1,41 @@
 // SPDX-License-Identifier: MIT
-// optable.h: one row an op with all that is true of it everywhere. Backends have tables of their own.
+// optable.h: one row an op with all that is true of it everywhere. It stands in the file of its constructor, ops_*.c, at the end.
+// Backends have tables of their own.
 #pragma once
 
-#include "ggml.h"
+#include "berth.h"
 
 struct berth_grad;
 
 struct berth_op_info {
     const char *name;
     const char *symbol;
-    int n_src;                          // sources it reads at most
-    bool in_place;                      // the result may take over the first source's memory, as ggml allows it
-    bool is_view;                       // moves no data: the result is another look at its source
-    bool is_empty;                      // nothing to compute: NONE and the views
-    bool may_expand;                    // a buffer type may ask for more than ggml_nbytes() for the result
-    bool writes_src;                    // writes into memory of a source (through a view): such ops keep their order
+    int n_src;       // sources it reads at most
+    bool in_place;   // the result may take over the first source's memory, as ggml allows it
+    bool is_view;    // moves no data: the result is another look at its source
+    bool is_empty;   // nothing to compute: NONE and the views
+    bool may_expand; // a buffer type may ask for more than ggml_nbytes() for the result
+    bool writes_src; // writes into memory of a source (through a view): such ops keep their order
+    enum berth_op_family family;
+    // A small tensor of the op with sources of types a and b, or of a with a result of type b, to ask devices about and to start
+    // tests from: berth_op_sample. sub: which of UNARY or GLU. NULL: none (GGML_OP_NONE)
+    struct ggml_tensor *(*sample)(struct ggml_context *ctx, enum ggml_type a, enum ggml_type b, int sub);
+    const char *relation;               // between the two types, "x" in "q4_0 x f32"; NULL: only the first one varies
     bool is_flat;                       // its derivative is 0 wherever there is one: no gradient goes through
     void (*grad)(struct berth_grad *g); // the gradient rule (grad.h); NULL: backward graphs refuse the op
     unsigned grad_srcs;                 // bit i: the rule has a gradient for source i; the others are given, not learnt
 };
+
+struct berth_op_entry {
+    enum ggml_op op; // GGML_OP_COUNT: the end of the list
+    struct berth_op_info info;
+};
+#define BERTH_OPS_END \
+    { \
+        GGML_OP_COUNT, { \
+            0 \
+        } \
+    }
 
 // NULL for a number that is no op.
 const struct berth_op_info *berth_op_info(enum ggml_op op);

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPS 128
+#define MAX_OPS 256
 #define ARENA_SIZE (64u << 20)
 #define N_THREADS 4
 
@@ -382,6 +382,25 @@ static struct tally print_tallies(const struct op_suite *s) {
     return all;
 }
 
+// Ops that Berth computes by their samples, and that no case asks for. Views compute nothing.
+static int print_untried(struct op_suite *s) {
+    int n                    = 0;
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){ARENA_SIZE, s->arena, true});
+    for (int op = GGML_OP_NONE + 1; op < GGML_OP_COUNT; op++) {
+        for (int sub = 0; sub < (op == GGML_OP_UNARY ? GGML_UNARY_OP_COUNT : 1); sub++) {
+            const struct ggml_tensor *t = berth_op_sample(ctx, (enum ggml_op) op, sub, GGML_TYPE_F32, GGML_TYPE_F32);
+            const char *name            = op == GGML_OP_UNARY ? ggml_op_desc(t) : ggml_op_name((enum ggml_op) op);
+            if (t != NULL && !berth_is_poison(t) && t->view_src == NULL &&
+                s->berth->device->iface.supports_op(s->berth->device, t) && tally_of(s, name)->n_cases == 0) {
+                printf("FAIL %s: no case\n", name);
+                n++;
+            }
+        }
+    }
+    ggml_free(ctx);
+    return n;
+}
+
 int main(int argc, char **argv) {
     static struct op_spread spread;
     struct op_suite s = {.n_parts = 1, .reference = {.wish = getenv("BERTH_REFERENCE_CPU")}};
@@ -416,7 +435,7 @@ int main(int argc, char **argv) {
         op_spread_print(s.spread, s.reference.name);
         op_oracle_close(&s.spread->other);
     } else {
-        n_failed = print_tallies(&s).n_failed;
+        n_failed = print_tallies(&s).n_failed + (s.only == NULL ? print_untried(&s) : 0);
     }
     op_oracle_close(&s.reference);
     s.berth->iface.free(s.berth);

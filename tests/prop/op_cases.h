@@ -8,7 +8,6 @@
 
 #include "support/check.h"
 
-#include "cli/op_samples.h"
 #include "core/span.h"
 #include "ggml-backend-impl.h"
 #include "ggml-cpu.h"
@@ -272,13 +271,10 @@ static inline enum ggml_type any_type(struct op_cases *c) {
 }
 
 static inline struct ggml_tensor *sample_make(struct op_cases *c, struct ggml_context *ctx) {
-    const struct cli_op_sample *sample = NULL;
-    while (sample == NULL) {
-        sample = cli_op_sample((enum ggml_op) pick(c, GGML_OP_COUNT));
-    }
+    const enum ggml_op op  = (enum ggml_op)(1 + pick(c, GGML_OP_COUNT - 1)); // all but GGML_OP_NONE have one
     const enum ggml_type a = any_type(c), b = pick(c, 2) == 0 ? GGML_TYPE_F32 : any_type(c);
-    const int n_sub = sample->op == GGML_OP_UNARY ? GGML_UNARY_OP_COUNT : GGML_GLU_OP_COUNT;
-    return sample->make(ctx, a, b, (int) pick(c, (uint64_t) n_sub));
+    const int n_sub = op == GGML_OP_UNARY ? GGML_UNARY_OP_COUNT : GGML_GLU_OP_COUNT;
+    return berth_op_sample(ctx, op, (int) pick(c, (uint64_t) n_sub), a, b);
 }
 
 // Sinks and factors, which the samples leave out.
@@ -389,7 +385,7 @@ static inline void op_cases_run(uint64_t seed, uint64_t n) {
     op_cases_close(&c);
     for (int op = 0; op < GGML_OP_COUNT; op++) { // the test must not come to refuse everything
         const bool nobody = op == GGML_OP_FLASH_ATTN_BACK;
-        if (n >= 20000 && cli_op_sample((enum ggml_op) op) != NULL && !nobody && c.done[op] == 0) {
+        if (n >= 20000 && op != GGML_OP_NONE && !nobody && c.done[op] == 0) {
             fail_msg("no case of %s was computed", ggml_op_name((enum ggml_op) op));
         }
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Contexts and tensors: arenas of any size and alignment, poison, views, names, queries that take NULL.
 
+#include "core/optable.h"
+
 #include "support/check.h"
 
 static struct ggml_context *context(size_t size) {
@@ -179,6 +181,33 @@ static void null_everywhere(void **state) {
     ggml_free(ctx);
 }
 
+// A row for every op, with a sample that its constructor takes for at least one pair of types: `berth ops`, prop_ops and devices'
+// tests begin with those.
+static void every_op_has_a_row_and_a_sample(void **state) {
+    (void) state;
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    for (int op = 0; op < GGML_OP_COUNT; op++) {
+        const struct berth_op_info *info = berth_op_info((enum ggml_op) op);
+        assert_non_null(info);
+        assert_int_equal(info->family, berth_op_family(info->name));
+        bool found = op == GGML_OP_NONE || op == GGML_OP_FLASH_ATTN_BACK; // nobody computes the latter: it is always refused
+        for (int a = 0; a < GGML_TYPE_COUNT && !found; a++) {
+            ggml_reset(ctx);
+            const struct ggml_tensor *t = ggml_blck_size((enum ggml_type) a) > 0
+                                              ? berth_op_sample(ctx, (enum ggml_op) op, 0, (enum ggml_type) a, GGML_TYPE_F32)
+                                              : NULL;
+            found                       = t != NULL && !berth_is_poison(t) && t->op == (enum ggml_op) op;
+        }
+        if (!found) {
+            fail_msg("%s has no sample", info->name);
+        }
+    }
+    assert_int_equal(berth_op_family("UNARY:SILU"), BERTH_OP_ACTIVATION);
+    assert_int_equal(berth_op_family("NO_SUCH_OP"), BERTH_OP_OTHER);
+    assert_null(berth_op_sample(ctx, GGML_OP_COUNT, 0, GGML_TYPE_F32, GGML_TYPE_F32));
+    ggml_free(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arena_sizes_as_promised),
@@ -191,6 +220,7 @@ int main(void) {
         cmocka_unit_test(views_look_at_the_owner),
         cmocka_unit_test(long_names_are_cut),
         cmocka_unit_test(null_everywhere),
+        cmocka_unit_test(every_op_has_a_row_and_a_sample),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

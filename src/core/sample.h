@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// sample.h: what the samples in the rows of ops are made of. Rows are 256 long, a whole number of blocks of every format. Poison
+// where the constructor says no.
+#pragma once
+
+#include "core/optable.h"
+
+#define F32 GGML_TYPE_F32
+#define I32 GGML_TYPE_I32
+#define N 256
+
+// The arguments of every sample; most use a part of them.
+#define BERTH_SAMPLE_ARGS struct ggml_context *c, enum ggml_type a, enum ggml_type b, int sub
+#define BERTH_SAMPLE_UNUSED (void) c, (void) a, (void) b, (void) sub
+
+static inline struct ggml_tensor *shaped(
+    struct ggml_context *c, enum ggml_type t, int64_t n0, int64_t n1, int64_t n2, int64_t n3) {
+    return ggml_new_tensor_4d(c, t, n0, n1, n2, n3);
+}
+static inline struct ggml_tensor *rows(struct ggml_context *c, enum ggml_type t) {
+    return shaped(c, t, N, 4, 1, 1);
+}
+
+#define SAMPLE(name, expr) \
+    static inline struct ggml_tensor *sample_##name(BERTH_SAMPLE_ARGS) { \
+        BERTH_SAMPLE_UNUSED; \
+        return (expr); \
+    }
+// A function of one tensor; A of one tensor and some numbers; of two tensors
+#define ONE(name) SAMPLE(name, ggml_##name(c, rows(c, a)))
+#define ONE_WITH(name, ...) SAMPLE(name, ggml_##name(c, rows(c, a), __VA_ARGS__))
+#define TWO(name) SAMPLE(name, ggml_##name(c, rows(c, a), rows(c, b)))
+#define TWICE(name) SAMPLE(name, ggml_##name(c, rows(c, a), rows(c, a)))
