@@ -23,7 +23,7 @@ static const char *backend_name(ggml_backend_t backend) {
 static void backend_free(ggml_backend_t backend) {
     struct cuda_backend *b       = backend->context;
     const struct cuda_driver *cu = b->dev->cu;
-    const bool is_there          = !atomic_load(&b->dev->is_lost) && cuda_device_enter(b->dev) == GGML_STATUS_SUCCESS;
+    const bool is_there          = cuda_device_enter_to_free(b->dev);
     if (is_there && b->stream != NULL) {
         cu->StreamSynchronize(b->stream);
     }

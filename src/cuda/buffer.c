@@ -45,7 +45,7 @@ void cuda_memory_give_back(struct cuda_device *dev, void *p) {
 
 static void buffer_free(ggml_backend_buffer_t buffer) {
     struct buffer *b = buffer->context;
-    if (!atomic_load(&b->dev->is_lost) && cuda_device_enter(b->dev) == GGML_STATUS_SUCCESS) {
+    if (cuda_device_enter_to_free(b->dev)) {
         if (b->registered != NULL) {
             b->dev->cu->MemHostUnregister(b->registered);
         } else {

@@ -112,7 +112,7 @@ ggml_backend_event_t cuda_event_new(ggml_backend_dev_t dev) {
 
 void cuda_event_free(ggml_backend_dev_t dev, ggml_backend_event_t event) {
     struct cuda_device *d = cuda_device_of(dev);
-    if (!atomic_load(&d->is_lost) && cuda_device_enter(d) == GGML_STATUS_SUCCESS) {
+    if (cuda_device_enter_to_free(d)) {
         d->cu->EventDestroy(event->context);
     }
     cuda_free(event);

@@ -61,6 +61,8 @@ void cuda_devices_reset(void);
 
 // Makes the device's context the calling thread's, and takes it first if nobody has. An error if it is lost.
 enum ggml_status cuda_device_enter(struct cuda_device *dev) BERTH_MUST_USE;
+// Likewise to give something back: even where the driver says no, what follows is tried. False: all is gone with the device.
+bool cuda_device_enter_to_free(struct cuda_device *dev);
 // A call that returns nothing has failed: the next compute says so.
 static inline void cuda_device_keep(struct cuda_device *dev) {
     atomic_store(&dev->has_failed, true);

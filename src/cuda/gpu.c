@@ -110,6 +110,17 @@ enum ggml_status cuda_device_enter(struct cuda_device *dev) {
     return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(dev, rc, "%s", what);
 }
 
+bool cuda_device_enter_to_free(struct cuda_device *dev) {
+    if (atomic_load(&dev->is_lost)) {
+        return false;
+    }
+    const CUresult rc = dev->cu->CtxSetCurrent(dev->ctx);
+    if (rc != CUDA_SUCCESS) {
+        cuda_fail(dev, rc, "cuCtxSetCurrent");
+    }
+    return !atomic_load(&dev->is_lost);
+}
+
 void cuda_device_close(struct cuda_device *dev) {
     pthread_mutex_lock(&dev->lock);
     if (dev->ctx != NULL) {

@@ -26,9 +26,13 @@ static struct cuda_device *enter_any(void) {
 }
 
 static void host_free(ggml_backend_buffer_t buffer) {
-    struct cuda_device *dev = enter_any();
-    if (dev != NULL) { // without a device left, the driver gives it back at the process's end
-        dev->cu->MemFreeHost(buffer->context);
+    int n;
+    struct cuda_device *devices = cuda_devices(&n);
+    for (int i = 0; i < n; i++) { // without a device left, the driver gives it back at the process's end
+        if (devices[i].ctx != NULL && cuda_device_enter_to_free(&devices[i])) {
+            devices[i].cu->MemFreeHost(buffer->context);
+            return;
+        }
     }
 }
 

@@ -51,7 +51,9 @@ enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_me
     sched_drain(sched);
     const size_t before = buffers_size(sched);
     if (berth_galloc_buffers_reserve(sched->galloc, sched->plan) != GGML_STATUS_SUCCESS) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: no memory for a graph of %d nodes", memo->n_nodes);
+        char why[256]; // the device's own words, with bytes asked and free
+        snprintf(why, sizeof why, "%s", berth_last_error());
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: no memory for a graph of %d nodes: %s", memo->n_nodes, why);
     }
     const size_t after = buffers_size(sched);
     if (sched->was_reserved && after > before) {

@@ -1,0 +1,585 @@
+// SPDX-License-Identifier: MIT
+// test_cuda.c: the CUDA backend's host side on a driver of our own (standin.h): buffers, streams, events, plans and captures,
+// copies between four devices; and the same with each call of the driver, and each allocation, failing in turn. Every failure
+// must be told, nothing may stay behind, and other devices go on.
+
+#include "standin.h"
+
+#include "berth.h"
+#include "cuda/backend.h"
+#include "ggml-cpu.h"
+#include "ggml-cuda.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct standin *st; // the stand-in's state
+static void (*reset)(void), (*drop)(void);
+
+static const char bytes_of_no_kernel[16];
+const struct cuda_image cuda_images[] = {{"none", bytes_of_no_kernel}, {NULL, NULL}};
+const char cuda_archs[]               = "900";
+
+static void log_drop(enum ggml_log_level level, const char *text, void *user_data) {
+    (void) level, (void) text, (void) user_data;
+}
+
+static int set_up(void **unused) {
+    (void) unused;
+    reset();
+    return 0;
+}
+
+// Nothing of the driver's is held any more.
+static void check_nothing_left(void) {
+    cuda_devices_reset();
+    assert_int_equal(st->n_contexts, 0);
+    assert_int_equal(st->n_modules, 0);
+    assert_int_equal(st->n_streams, 0);
+    assert_int_equal(st->n_events, 0);
+    assert_int_equal(st->n_graphs, 0);
+    assert_int_equal(st->n_execs, 0);
+    assert_int_equal(st->n_buffers, 0);
+    assert_int_equal(st->n_pinned, 0);
+    assert_int_equal(st->n_registered, 0);
+}
+
+static int tear_down(void **unused) {
+    (void) unused;
+    st->fail_at = 0;
+    memset(st->lost, 0, sizeof st->lost);
+    check_nothing_left();
+    return 0;
+}
+
+// ---- a graph of a few ops: a fusion, a step that wants the arena, one that wants room behind its result ----
+
+struct small {
+    struct ggml_context *ctx;
+    struct ggml_cgraph *graph;
+    struct ggml_tensor *x, *w, *y, *sum, *order;
+    ggml_backend_buffer_t buffer;
+};
+
+static bool small_init(struct small *s, ggml_backend_t backend, int64_t n) {
+    memset(s, 0, sizeof *s);
+    s->ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    if (s->ctx == NULL) {
+        return false;
+    }
+    s->x     = ggml_new_tensor_2d(s->ctx, GGML_TYPE_F32, n, 4);
+    s->w     = ggml_new_tensor_1d(s->ctx, GGML_TYPE_F32, n);
+    s->y     = ggml_silu(s->ctx, ggml_add(s->ctx, ggml_mul(s->ctx, ggml_rms_norm(s->ctx, s->x, 1e-5f), s->w), s->x));
+    s->sum   = ggml_sum(s->ctx, s->y);
+    s->order = ggml_argsort(s->ctx, s->y, GGML_SORT_ORDER_ASC);
+    s->graph = ggml_new_graph(s->ctx);
+    ggml_build_forward_expand(s->graph, s->sum);
+    ggml_build_forward_expand(s->graph, s->order);
+    s->buffer = ggml_backend_alloc_ctx_tensors(s->ctx, backend);
+    return s->buffer != NULL;
+}
+
+static void small_free(struct small *s) {
+    ggml_backend_buffer_free(s->buffer);
+    ggml_free(s->ctx);
+}
+
+// ---- what there is ----
+
+static void devices_are_listed(void **unused) {
+    (void) unused;
+    st->n_devices          = 2;
+    ggml_backend_reg_t reg = ggml_backend_cuda_reg();
+    struct ggml_backend_dev_props props;
+    assert_string_equal(ggml_backend_reg_name(reg), "CUDA");
+    assert_int_equal(ggml_backend_reg_dev_count(reg), 2);
+    ggml_backend_dev_t dev = ggml_backend_reg_dev_get(reg, 1);
+    assert_string_equal(ggml_backend_dev_name(dev), "CUDA1");
+    assert_ptr_equal(ggml_backend_dev_backend_reg(dev), reg);
+    assert_int_equal(st->n_contexts, 0); // looking costs nothing
+    ggml_backend_dev_get_props(dev, &props);
+    assert_int_equal(props.type, GGML_BACKEND_DEVICE_TYPE_GPU);
+    assert_true(props.caps.async && props.caps.events && props.caps.host_buffer && props.caps.mmap_support);
+    assert_false(props.caps.buffer_from_host_ptr);
+    assert_string_equal(props.device_id, "0000:00:00.0");
+    assert_int_equal(props.memory_total, (size_t) 1 << 30);
+    assert_null(ggml_backend_reg_dev_get(reg, 2));
+    assert_null(ggml_backend_cuda_init(2));
+    assert_non_null(ggml_backend_reg_get_proc_address(reg, "ggml_backend_get_features"));
+    assert_null(ggml_backend_reg_get_proc_address(reg, "ggml_backend_set_n_threads"));
+}
+
+static void buffers_hold_bytes(void **unused) {
+    (void) unused;
+    ggml_backend_buffer_type_t buft = ggml_backend_cuda_buffer_type(0);
+    ggml_backend_buffer_t buffer    = ggml_backend_buft_alloc_buffer(buft, 4096);
+    assert_non_null(buffer);
+    assert_false(ggml_backend_buffer_is_host(buffer));
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
+    struct ggml_tensor *t    = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 4);
+    assert_int_equal(ggml_backend_tensor_alloc(buffer, t, ggml_backend_buffer_get_base(buffer)), GGML_STATUS_SUCCESS);
+    float in[32], out[32] = {0}, plane[8] = {0};
+    for (int i = 0; i < 32; i++) {
+        in[i] = (float) i;
+    }
+    ggml_backend_tensor_set(t, in, 0, sizeof in);
+    ggml_backend_tensor_get(t, out, 0, sizeof out);
+    assert_memory_equal(in, out, sizeof in);
+    ggml_backend_tensor_get_2d(t, plane, 4, 8, 4, 32, 8); // two columns of four rows
+    assert_true(plane[0] == 1 && plane[1] == 2 && plane[2] == 9 && plane[7] == 26);
+    ggml_backend_tensor_memset(t, 0, 4, 8);
+    ggml_backend_tensor_get(t, out, 0, sizeof out);
+    assert_true(out[0] == 0 && out[1] == 0 && out[2] == 0 && out[3] == 3);
+    ggml_backend_buffer_clear(buffer, 0);
+    ggml_backend_tensor_get(t, out, 0, sizeof out);
+    assert_true(out[31] == 0);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(ctx);
+}
+
+static void host_memory_is_pinned(void **unused) {
+    (void) unused;
+    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cuda_host_buffer_type(), 1000);
+    assert_non_null(buffer);
+    assert_true(ggml_backend_buffer_is_host(buffer));
+    assert_int_equal(st->n_pinned, 1);
+    memset(ggml_backend_buffer_get_base(buffer), 1, 1000);
+    ggml_backend_buffer_free(buffer);
+    assert_int_equal(st->n_pinned, 0);
+    static char mine[4096];
+    assert_false(ggml_backend_cuda_register_host_buffer(mine, sizeof mine)); // asked for by the environment alone
+    setenv("GGML_CUDA_REGISTER_HOST", "1", 1);
+    assert_true(ggml_backend_cuda_register_host_buffer(mine, sizeof mine));
+    ggml_backend_cuda_unregister_host_buffer(mine);
+    unsetenv("GGML_CUDA_REGISTER_HOST");
+    ggml_backend_dev_t dev = ggml_backend_reg_dev_get(ggml_backend_cuda_reg(), 0);
+    buffer                 = ggml_backend_dev_buffer_from_host_ptr(dev, mine, sizeof mine, sizeof mine);
+    assert_non_null(buffer);
+    assert_int_equal(st->n_registered, 1);
+    ggml_backend_buffer_free(buffer);
+    assert_int_equal(st->n_registered, 0);
+}
+
+// ---- computing ----
+
+static void graphs_are_captured(void **unused) {
+    (void) unused;
+    ggml_backend_t backend = ggml_backend_cuda_init(0);
+    struct small s;
+    assert_true(small_init(&s, backend, 8192));
+    assert_int_equal(ggml_backend_graph_compute(backend, s.graph), GGML_STATUS_SUCCESS);
+    const long n_steps = st->n_launches;
+    assert_true(n_steps > 90); // a row of 8,192 is sorted in many steps
+    assert_int_equal(st->n_graph_launches, 0);
+    assert_int_equal(ggml_backend_graph_compute(backend, s.graph), GGML_STATUS_SUCCESS);
+    assert_int_equal(st->n_graph_launches, 1);
+    const long n_allocs = st->n_allocs;
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(ggml_backend_graph_compute(backend, s.graph), GGML_STATUS_SUCCESS);
+    }
+    assert_int_equal(st->n_graph_launches, 1001);
+    assert_int_equal(st->n_allocs, n_allocs); // not a byte while computing
+    assert_int_equal(st->n_instantiated, 1);
+    assert_int_equal(st->n_launches, n_steps);
+    assert_true(st->n_overlaps > 0);
+    // another parameter is another graph
+    memcpy(s.order->op_params, &(int32_t){GGML_SORT_ORDER_DESC}, sizeof(int32_t));
+    assert_int_equal(ggml_backend_graph_compute(backend, s.graph), GGML_STATUS_SUCCESS);
+    assert_int_equal(st->n_launches, 2 * n_steps);
+    char text[256];
+    assert_true(cuda_backend_explain(backend, text, sizeof text) > 0);
+    assert_string_equal(text, "norm with sum, weights and bias 1\n");
+    small_free(&s);
+    ggml_backend_free(backend);
+}
+
+static void old_graphs_make_room(void **unused) {
+    (void) unused;
+    ggml_backend_t backend = ggml_backend_cuda_init(0);
+    struct small s[CUDA_MAX_PLANS + 4];
+    for (int i = 0; i < CUDA_MAX_PLANS + 4; i++) {
+        assert_true(small_init(&s[i], backend, 64));
+        for (int k = 0; k < 3; k++) {
+            assert_int_equal(ggml_backend_graph_compute(backend, s[i].graph), GGML_STATUS_SUCCESS);
+        }
+    }
+    assert_int_equal(st->n_execs, CUDA_MAX_PLANS);
+    assert_int_equal(st->n_updates, 4); // those that took another's place
+    for (int i = 0; i < CUDA_MAX_PLANS + 4; i++) {
+        small_free(&s[i]);
+    }
+    ggml_backend_free(backend);
+}
+
+static void without_graphs_and_fusions(void **unused) {
+    (void) unused;
+    setenv("GGML_CUDA_DISABLE_GRAPHS", "1", 1);
+    setenv("GGML_CUDA_DISABLE_FUSION", "1", 1);
+    ggml_backend_t backend = ggml_backend_cuda_init(0);
+    unsetenv("GGML_CUDA_DISABLE_GRAPHS");
+    unsetenv("GGML_CUDA_DISABLE_FUSION");
+    struct small s;
+    assert_true(small_init(&s, backend, 64));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ggml_backend_graph_compute(backend, s.graph), GGML_STATUS_SUCCESS);
+    }
+    assert_int_equal(st->n_graph_launches, 0);
+    assert_int_equal(st->n_launches, 3 * 7); // norm, mul, add, silu, two for the sum, sort
+    small_free(&s);
+    ggml_backend_free(backend);
+}
+
+static void host_tensors_are_refused(void **unused) {
+    (void) unused;
+    ggml_backend_t backend   = ggml_backend_cuda_init(0);
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_tensor *t    = ggml_sqr(ctx, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 16));
+    struct ggml_cgraph *g    = ggml_new_graph(ctx);
+    ggml_build_forward_expand(g, t);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, ggml_backend_cpu_buffer_type());
+    assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "host memory"));
+    ggml_backend_buffer_free(buffer);
+    ggml_free(ctx);
+    ggml_backend_free(backend);
+}
+
+static void devices_copy_to_each_other(void **unused) {
+    (void) unused;
+    st->n_devices = 4;
+    ggml_backend_t backends[4];
+    ggml_backend_buffer_t buffers[4];
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
+    struct ggml_tensor *t[4];
+    float in[16], out[16];
+    for (int i = 0; i < 4; i++) {
+        backends[i] = ggml_backend_cuda_init(i);
+        buffers[i]  = ggml_backend_alloc_buffer(backends[i], 1024);
+        t[i]        = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 16);
+        assert_int_equal(
+            ggml_backend_tensor_alloc(buffers[i], t[i], ggml_backend_buffer_get_base(buffers[i])), GGML_STATUS_SUCCESS);
+        in[4 * i] = in[4 * i + 1] = in[4 * i + 2] = in[4 * i + 3] = (float) i;
+    }
+    ggml_backend_event_t event = ggml_backend_event_new(ggml_backend_get_device(backends[0]));
+    ggml_backend_tensor_set_async(backends[0], t[0], in, 0, sizeof in);
+    ggml_backend_event_record(event, backends[0]);
+    ggml_backend_event_wait(backends[1], event);
+    ggml_backend_tensor_copy_async(backends[0], backends[1], t[0], t[1]);
+    ggml_backend_tensor_copy_async(backends[1], backends[2], t[1], t[2]);
+    ggml_backend_synchronize(backends[2]);
+    ggml_backend_tensor_copy(t[2], t[3]);
+    ggml_backend_tensor_get_async(backends[3], t[3], out, 0, sizeof out);
+    ggml_backend_synchronize(backends[3]);
+    ggml_backend_event_synchronize(event);
+    assert_memory_equal(in, out, sizeof in);
+    assert_int_equal(st->used[2], 1024);
+    ggml_backend_event_free(event);
+    for (int i = 0; i < 4; i++) {
+        ggml_backend_buffer_free(buffers[i]);
+        ggml_backend_free(backends[i]);
+    }
+    ggml_free(ctx);
+}
+
+// ---- failures ----
+
+static void memory_runs_out_by_name(void **unused) {
+    (void) unused;
+    st->memory                   = 1 << 20;
+    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cuda_buffer_type(0), 2 << 20);
+    assert_null(buffer);
+    assert_non_null(strstr(berth_last_error(), "CUDA0"));
+    assert_non_null(strstr(berth_last_error(), "2097152 bytes"));
+    assert_non_null(strstr(berth_last_error(), "1048576 of 1048576 free"));
+    assert_non_null(strstr(berth_last_error(), "CUDA_ERROR_OUT_OF_MEMORY"));
+}
+
+static void place_all(ggml_backend_sched_t sched, struct ggml_cgraph *g, ggml_backend_t backend) {
+    for (int i = 0; i < ggml_graph_n_nodes(g); i++) {
+        ggml_backend_sched_set_tensor_backend(sched, ggml_graph_node(g, i), backend);
+    }
+}
+
+// Reserving either fails, or nothing fails after it: with every amount of memory from too little to enough.
+static void reserve_is_the_last_to_fail(void **unused) {
+    (void) unused;
+    int n_refused = 0, n_done = 0;
+    for (size_t memory = 64 << 10; memory <= 4 << 20; memory += 64 << 10) {
+        st->memory                = memory;
+        ggml_backend_t backends[] = {ggml_backend_cuda_init(0), ggml_backend_cpu_init()};
+        struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+        struct ggml_tensor *x     = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8192, 16);
+        ggml_set_input(x);
+        struct ggml_tensor *y = ggml_sum(ctx, ggml_sqr(ctx, ggml_sqr(ctx, x)));
+        struct ggml_cgraph *g = ggml_new_graph(ctx);
+        ggml_build_forward_expand(g, y);
+        ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, 2, 64, false, false);
+        place_all(sched, g, backends[0]);
+        if (ggml_backend_sched_reserve(sched, g)) {
+            n_done++;
+            ggml_backend_sched_reset(sched);
+            place_all(sched, g, backends[0]);
+            assert_true(ggml_backend_sched_alloc_graph(sched, g));
+            for (int i = 0; i < 3; i++) {
+                assert_int_equal(ggml_backend_sched_graph_compute(sched, g), GGML_STATUS_SUCCESS);
+            }
+        } else {
+            n_refused++;
+            assert_non_null(strstr(berth_last_error(), "no memory for a graph"));
+            assert_non_null(strstr(berth_last_error(), "CUDA0"));
+        }
+        ggml_backend_sched_free(sched);
+        ggml_free(ctx);
+        ggml_backend_free(backends[0]);
+        ggml_backend_free(backends[1]);
+    }
+    assert_true(n_refused > 2 && n_done > 2);
+}
+
+static void a_lost_device_is_lost_alone(void **unused) {
+    (void) unused;
+    st->n_devices        = 2;
+    ggml_backend_t first = ggml_backend_cuda_init(0), second = ggml_backend_cuda_init(1), cpu = ggml_backend_cpu_init();
+    struct small a, b, c;
+    assert_true(small_init(&a, first, 64) && small_init(&b, second, 64) && small_init(&c, cpu, 64));
+    assert_int_equal(ggml_backend_graph_compute(first, a.graph), GGML_STATUS_SUCCESS);
+    st->lost[0] = 719;
+    assert_int_not_equal(ggml_backend_graph_compute(first, a.graph), GGML_STATUS_SUCCESS);
+    assert_non_null(strstr(berth_last_error(), "CUDA0"));
+    assert_int_not_equal(ggml_backend_graph_compute(first, a.graph), GGML_STATUS_SUCCESS);
+    assert_non_null(strstr(berth_last_error(), "lost"));
+    float v = 1;
+    ggml_backend_tensor_set(a.w, &v, 0, sizeof v); // says so, and does nothing
+    size_t n_free = 1, n_total = 1;
+    ggml_backend_dev_memory(ggml_backend_get_device(first), &n_free, &n_total);
+    assert_int_equal(n_free, 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ggml_backend_graph_compute(second, b.graph), GGML_STATUS_SUCCESS);
+        assert_int_equal(ggml_backend_graph_compute(cpu, c.graph), GGML_STATUS_SUCCESS);
+    }
+    st->lost[0]                        = 0; // so that the stand-in takes everything back
+    cuda_devices(&(int){0})[0].is_lost = false;
+    small_free(&a), small_free(&b), small_free(&c);
+    ggml_backend_free(first), ggml_backend_free(second), ggml_backend_free(cpu);
+    cuda_devices_reset();
+    drop();
+}
+
+static void a_failed_set_fails_the_compute(void **unused) {
+    (void) unused;
+    ggml_backend_t backend = ggml_backend_cuda_init(0);
+    struct small s;
+    float v = 1;
+    assert_true(small_init(&s, backend, 64));
+    st->fail_at   = 2; // the copy, after the context
+    st->fail_with = 1;
+    ggml_backend_tensor_set(s.w, &v, 0, sizeof v);
+    assert_int_equal(ggml_backend_graph_compute(backend, s.graph), GGML_STATUS_FAILED);
+    assert_int_equal(ggml_backend_graph_compute(backend, s.graph), GGML_STATUS_SUCCESS);
+    small_free(&s);
+    ggml_backend_free(backend);
+}
+
+// All that a program does, in one go; returns whether everything worked.
+static bool whole_life(void) {
+    bool ok    = true;
+    float v[4] = {1, 2, 3, 4}, w[4] = {0};
+    ggml_backend_t one = ggml_backend_cuda_init(0), two = one != NULL ? ggml_backend_cuda_init(1) : NULL;
+    struct small s = {0}, t = {0};
+    ok                         = one != NULL && two != NULL && small_init(&s, one, 8192) && small_init(&t, two, 8192);
+    ggml_backend_event_t event = ok ? ggml_backend_event_new(ggml_backend_get_device(one)) : NULL;
+    ok                         = ok && event != NULL;
+    ggml_backend_buffer_t host = ok ? ggml_backend_buft_alloc_buffer(ggml_backend_cuda_host_buffer_type(), 256) : NULL;
+    if (ok) {
+        ggml_backend_tensor_set(s.w, v, 0, sizeof v);
+        ggml_backend_tensor_set_async(one, s.w, v, 0, sizeof v);
+        for (int i = 0; i < 4 && ok; i++) {
+            ok = ggml_backend_graph_compute(one, s.graph) == GGML_STATUS_SUCCESS;
+        }
+        ggml_backend_event_record(event, one);
+        ggml_backend_event_wait(two, event);
+        ggml_backend_tensor_copy_async(one, two, s.w, t.w);
+        ok = ggml_backend_graph_compute(two, t.graph) == GGML_STATUS_SUCCESS && ok;
+        ggml_backend_tensor_get_async(two, t.w, w, 0, sizeof w);
+        ggml_backend_synchronize(two);
+        ggml_backend_tensor_copy(t.w, s.w);
+        ggml_backend_tensor_get(s.w, w, 0, sizeof w);
+        ok = ggml_backend_graph_compute(one, s.graph) == GGML_STATUS_SUCCESS && ok;
+        ok = ggml_backend_graph_compute(two, t.graph) == GGML_STATUS_SUCCESS && ok && memcmp(v, w, sizeof v) == 0;
+    }
+    ggml_backend_buffer_free(host);
+    if (event != NULL) {
+        ggml_backend_event_free(event);
+    }
+    small_free(&s), small_free(&t);
+    ggml_backend_free(one), ggml_backend_free(two);
+    return ok;
+}
+
+// The n-th call of the driver fails, for every n there is: with an error that passes, with no memory, with a device lost for
+// good.
+static void every_call_may_fail(void **unused) {
+    (void) unused;
+    static const int errors[] = {1, 2, 719, 12345};
+    for (size_t e = 0; e < sizeof errors / sizeof errors[0]; e++) {
+        int n_failed = 0;
+        for (long n = 1;; n += n < 400 ? 1 : 7) {
+            reset();
+            st->n_devices      = 2;
+            st->fail_at        = n;
+            st->fail_with      = errors[e];
+            const bool ok      = whole_life();
+            const bool is_over = st->fail_at > 0;
+            st->fail_at        = 0;
+            n_failed += !ok;
+            if (errors[e] == 719) { // what a lost device holds is the driver's to take back
+                cuda_devices_reset();
+                drop();
+            } else {
+                check_nothing_left();
+            }
+            if (is_over) {
+                assert_true(ok);
+                break;
+            }
+        }
+        assert_true(n_failed > 50);
+    }
+}
+
+static void every_allocation_may_fail(void **unused) {
+    (void) unused;
+    st->n_devices = 2;
+    berth_alloc_watch(true);
+    assert_true(whole_life());
+    const int64_t n_all = berth_alloc_made();
+    berth_alloc_watch(false);
+    check_nothing_left();
+    for (int64_t n = 1; n <= n_all; n++) {
+        reset();
+        st->n_devices = 2;
+        berth_alloc_fail_at(n);
+        whole_life();
+        berth_alloc_fail_at(0);
+        check_nothing_left();
+    }
+}
+
+// ---- threads ----
+
+static void *thread_main(void *arg) {
+    const int i            = *(const int *) arg;
+    ggml_backend_t backend = ggml_backend_cuda_init(i % 2);
+    struct small s;
+    bool ok = backend != NULL && small_init(&s, backend, 64 + 64 * i);
+    for (int k = 0; k < 20 && ok; k++) {
+        ok = ggml_backend_graph_compute(backend, s.graph) == GGML_STATUS_SUCCESS;
+    }
+    small_free(&s);
+    ggml_backend_free(backend);
+    return ok ? arg : NULL;
+}
+
+static void threads_share_devices(void **unused) {
+    (void) unused;
+    st->n_devices = 2;
+    pthread_t threads[4];
+    int numbers[4];
+    ggml_backend_cuda_reg();
+    for (int i = 0; i < 4; i++) {
+        numbers[i] = i;
+        assert_int_equal(pthread_create(&threads[i], NULL, thread_main, &numbers[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        void *ok;
+        pthread_join(threads[i], &ok);
+        assert_non_null(ok);
+    }
+}
+
+// ---- other drivers: each in a process of its own ----
+
+static char told[256];
+static void log_keep(enum ggml_log_level level, const char *text, void *user_data) {
+    (void) user_data;
+    if (level == GGML_LOG_LEVEL_DEBUG && strncmp(text, "CUDA: no device", 15) == 0) {
+        snprintf(told, sizeof told, "%s", text);
+    }
+}
+
+// 0: no device, and the log says why with these words.
+static int list_none(const char *words) {
+    ggml_log_set(log_keep, NULL);
+    return ggml_backend_reg_dev_count(ggml_backend_cuda_reg()) == 0 && strstr(told, words) != NULL ? 0 : 1;
+}
+
+static void no_device_is_no_error(void **state) {
+    const char *self                    = *state;
+    static const char *const cases[][3] = {{"BERTH_CUDA_DRIVER", "/nowhere/libcuda.so.1", "no driver"},
+        {"STANDIN_INIT_ERROR", "100", "cuInit"}, {"STANDIN_VERSION", "11040", "11.4"}, {"STANDIN_DEVICES", "0", "lists none"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *old = strdup(getenv("BERTH_CUDA_DRIVER"));
+        setenv(cases[i][0], cases[i][1], 1);
+        const pid_t pid = fork();
+        if (pid == 0) {
+            execl(self, self, "--none", cases[i][2], (char *) NULL);
+            _exit(9);
+        }
+        int status = 0;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        unsetenv(cases[i][0]);
+        setenv("BERTH_CUDA_DRIVER", old, 1);
+        free(old);
+    }
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[1], "--none") == 0) {
+        return list_none(argv[2]);
+    }
+    setenv("BERTH_CUDA_DRIVER", STANDIN, 1);
+    void *lib = dlopen(STANDIN, RTLD_NOW);
+    if (lib == NULL) {
+        printf("no stand-in: %s\n", dlerror());
+        return 1;
+    }
+    struct standin *(*get)(void);
+    void *address = dlsym(lib, "standin_state");
+    memcpy(&get, &address, sizeof get);
+    address = dlsym(lib, "standin_reset");
+    memcpy(&reset, &address, sizeof reset);
+    address = dlsym(lib, "standin_drop");
+    memcpy(&drop, &address, sizeof drop);
+    st = get();
+    ggml_log_set(log_drop, NULL);
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(devices_are_listed),
+        TEST(buffers_hold_bytes),
+        TEST(host_memory_is_pinned),
+        TEST(graphs_are_captured),
+        TEST(old_graphs_make_room),
+        TEST(without_graphs_and_fusions),
+        TEST(host_tensors_are_refused),
+        TEST(devices_copy_to_each_other),
+        TEST(memory_runs_out_by_name),
+        TEST(reserve_is_the_last_to_fail),
+        TEST(a_lost_device_is_lost_alone),
+        TEST(a_failed_set_fails_the_compute),
+        TEST(every_call_may_fail),
+        TEST(every_allocation_may_fail),
+        TEST(threads_share_devices),
+        cmocka_unit_test_prestate(no_device_is_no_error, argv[0]),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
