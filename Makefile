@@ -2,7 +2,7 @@
 # SKIP='ops' leaves tests of a label out of `make test`.
 # Every target that needs packages installs what is missing from Debian's, as root or with sudo, once.
 
-.PHONY: run test build build-all cuda install test-long conformance client bench check format clean setup help
+.PHONY: run test build build-all cuda install test-long test-tiers fuzz soak coverage conformance client bench check format clean setup help
 
 PRESET  ?= release
 PREFIX  ?= /usr/local
@@ -17,6 +17,10 @@ help:
 	@echo "make conformance  compare with the reference libraries (needs npm)"
 	@echo "make client       run llama.cpp's own binaries on Berth (needs npm)"
 	@echo "make test-long    the long tests"
+	@echo "make test-tiers   kernels and ops on every tier, under qemu what this machine lacks"
+	@echo "make fuzz         every fuzz target for MINUTES=1 (needs clang)"
+	@echo "make soak         everything over and over for MINUTES=60, memory flat"
+	@echo "make coverage     lines and branches that the tests reach"
 	@echo "make bench        benchmarks, side by side with the reference"
 	@echo "make check        layers, exported symbols, formatting"
 	@echo "make format       format the sources"
@@ -46,9 +50,25 @@ cuda: build
 
 test: build-all
 	@ctest --test-dir $(DIR) -j2 --output-on-failure --label-exclude 'long|conformance$(if $(SKIP),|$(SKIP))'
+	@if [ "$(BERTH_STRICT)" = 1 ]; then tools/check-skips.sh $(DIR); fi
 
 test-long: build-all
 	@ctest --test-dir $(DIR) --output-on-failure --label-regex long
+
+test-tiers: build-all
+	@tools/test-tiers.sh $(DIR)
+
+fuzz: setup
+	@tools/fuzz.sh $(or $(MINUTES),1)
+
+soak: build-all
+	@BERTH_SOAK_MINUTES=$(or $(MINUTES),60) $(DIR)/tests/long_soak
+
+# Tests whose programs are built to count where they have been.
+coverage:
+	@find build/coverage -name '*.gcda' -delete 2> /dev/null || true
+	@$(MAKE) --no-print-directory test PRESET=coverage SKIP=formats
+	@tools/coverage.py build/coverage
 
 conformance: build-all
 	@tools/conformance.sh $(DIR)

@@ -149,7 +149,7 @@ static void tensor_put(struct filler *f, int32_t r) {
     const struct sched_row *row   = &memo->rows[r];
     const struct sched_form *form = &memo->forms[row->form];
     int32_t flags;
-    memcpy(&flags, form->bytes + offsetof(struct ggml_tensor, flags) - SCHED_FORM_OFF, sizeof flags);
+    memcpy(&flags, form->bytes + (offsetof(struct ggml_tensor, flags) - SCHED_FORM_OFF), sizeof flags);
     flags                 = (flags & KEPT) | (row->slots >= 0 ? GGML_TENSOR_FLAG_OUTPUT : 0);
     struct record_row *to = row_put(f, row->plan_row, memo->tensors_at[r], form->op, flags, row->backend);
     to->shape             = row->form;

@@ -26,6 +26,8 @@
 struct op_cases {
     uint64_t seed, i_case;
     struct check_rng rng;
+    const uint8_t *bytes; // what is chosen while there are any, then by the random source; a fuzzer's
+    size_t n_bytes;
     char *yards[N_YARDS]; // YARD_SIZE bytes each, walls before and behind
     int n_used;
     struct {
@@ -41,6 +43,10 @@ struct op_cases {
 static struct op_cases *op_cases_now; // for the handler
 
 static inline uint64_t pick(struct op_cases *c, uint64_t n) {
+    if (c->n_bytes > 0) {
+        c->n_bytes--;
+        return *c->bytes++ % n;
+    }
     return check_rng_next(&c->rng) % n;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // test_backend_foreign.c: ggml's own CPU backend, from its package, on this base library: loaded, asked, and made to compute.
-// BERTH_REFERENCE=DIR names the folder with the package's libraries (default .cache/reference/bins/linux-*); without it, or
-// under a sanitizer (which cannot keep two CPU backends apart), the test is skipped with a line.
+// BERTH_REFERENCE=DIR names the folder with the package's libraries (default: where tools/fetch-reference.sh puts it); without
+// it, or under a sanitizer (which cannot keep two CPU backends apart), the test is skipped with a line.
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +14,7 @@
 #include "ggml-backend.h"
 #include "module.h"
 #include "quant/quants.h"
+#include "support/oracle.h"
 
 #include <dlfcn.h>
 #include <glob.h>
@@ -69,7 +70,8 @@ static int group_setup(void **state) {
     if (!module_setup()) {
         return -1;
     }
-    snprintf(pattern, sizeof pattern, "%s/libggml-cpu-*.so", dir != NULL ? dir : ".cache/reference/bins/linux-*");
+    snprintf(pattern, sizeof pattern, "%s/libggml-cpu-*.so",
+        dir != NULL ? dir : ".cache/reference/" ORACLE_ARCH "-" ORACLE_VERSION "/bins/" ORACLE_ARCH);
     if (!SANITIZED) {
         link_all(pattern);
     }

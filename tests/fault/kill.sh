@@ -1,0 +1,68 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# kill.sh BERTH N: a command that writes a file is killed (SIGKILL) at N random moments: the old file is there or the new one, never
+# half of one, and the command run again writes it. What is left beside it is overwritten or ignored. BERTH_SEED repeats a run.
+# Runs in the root of the sources.
+
+berth=$1
+kills=$2
+seed=${BERTH_SEED:-$RANDOM}
+RANDOM=$seed
+tmp=$(mktemp -d) || exit 3
+trap 'rm -rf "$tmp"' EXIT
+model=models/tales-q8_0.gguf
+n=0
+n_bad=0
+n_old=0
+echo "BERTH_SEED=$seed"
+
+failed() { # TEXT
+    echo "FAILED: berth $command, killed after $delay us: $1"
+    n_bad=$((n_bad + 1))
+}
+
+# FILE COMMAND...: FILE is what the command writes; with ^ it is a pattern of files that are there whole or not at all
+killed() {
+    local file=$1 begin us i pid
+    shift
+    command=$*
+    rm -rf "$tmp/work" && mkdir "$tmp/work"
+    begin=$(date +%s%N)
+    "$berth" "$@" > /dev/null 2>&1 || { echo "FAILED: berth $* fails"; n_bad=$((n_bad + 1)); return; }
+    us=$((($(date +%s%N) - begin) / 1000))
+    cp -r "$tmp/work" "$tmp/new"
+    for ((i = 0; i < kills; i++)); do
+        n=$((n + 1))
+        rm -rf "$tmp/work" && mkdir "$tmp/work"
+        [ -z "$file" ] || echo old > "$tmp/work/$file"
+        delay=$(((RANDOM * 32768 + RANDOM) % (us + us / 10)))
+        "$berth" "$@" > /dev/null 2>&1 &
+        pid=$!
+        sleep "$(printf '%d.%06d' $((delay / 1000000)) $((delay % 1000000)))"
+        kill -KILL $pid 2> /dev/null
+        wait $pid 2> /dev/null
+        judge "$file"
+    done
+    rm -rf "$tmp/new"
+}
+
+judge() {
+    local file=$1 name
+    if [ -n "$file" ] && [ "$(head -c 4 "$tmp/work/$file")" = "old" ]; then
+        n_old=$((n_old + 1))
+    elif [ -n "$file" ] && ! cmp -s "$tmp/work/$file" "$tmp/new/$file"; then
+        failed "$file is neither the old one nor the new one: $(ls -l "$tmp/work")"
+    fi
+    for name in "$tmp"/work/*.ggraph; do
+        [ ! -e "$name" ] || "$berth" plan "$name" > /dev/null 2>&1 || failed "${name##*/} is not whole"
+    done
+}
+
+killed q.gguf gguf quantize $model "$tmp/work/q.gguf" q4_K
+killed plan.csv plan tests/data/plan/small.csv -o "$tmp/work/plan.csv"
+killed map.html map $model -o "$tmp/work/map.html"
+export BERTH_CAPTURE=$tmp/work
+killed "" run -s 1 -n 2 $model
+
+echo "$n kills ($n_old before the new file), $n_bad failed"
+[ $n_bad -eq 0 ]

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+# coverage.py BUILD [--lines FOLDER]: lines and branches of src/ that the last tests in BUILD (preset coverage) reached, by folder, beside
+# the least that tests/coverage.txt asks for. Exit code 1 where a folder has less. --lines lists what was not reached in a folder.
+# A line that several programs contain counts as reached if one of them reached it; so does each branch of it.
+import collections
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+
+def gcov(build):
+    """All records of gcov: one a source file and object."""
+    objects = []
+    for root, _, names in os.walk(build):
+        objects += [os.path.abspath(os.path.join(root, n)) for n in names if n.endswith(".gcda")]
+    with tempfile.TemporaryDirectory() as folder:
+        for i in range(0, len(objects), 200):
+            subprocess.run(["gcov", "-j", "-b", "-p"] + objects[i : i + 200], cwd=folder, stdout=subprocess.DEVNULL, check=True)
+            for name in os.listdir(folder):
+                path = os.path.join(folder, name)
+                with gzip.open(path) as file:
+                    yield from json.load(file)["files"]
+                os.remove(path)
+
+
+def read(build, source):
+    lines = collections.defaultdict(lambda: [0, {}])  # (file, line): count, branches
+    for record in gcov(build):
+        path = os.path.relpath(os.path.join(build, record["file"]), source)
+        if not path.startswith("src/"):
+            continue
+        for line in record["lines"]:
+            at = lines[path, line["line_number"]]
+            at[0] += line["count"]
+            for i, branch in enumerate(line["branches"]):
+                at[1][i] = at[1].get(i, 0) + branch["count"]
+    return lines
+
+
+def folder_of(path):
+    parts = path.split("/")
+    return "/".join(parts[1:-1])
+
+
+def main():
+    build, source = sys.argv[1], os.path.join(os.path.dirname(sys.argv[0]), "..")
+    lines = read(build, source)
+    if len(sys.argv) > 3 and sys.argv[2] == "--lines":
+        for (path, number), (count, branches) in sorted(lines.items()):
+            if folder_of(path) == sys.argv[3] and (count == 0 or 0 in branches.values()):
+                print(f"{path}:{number}: {'line' if count == 0 else 'branch'}")
+        return 0
+    sums = collections.defaultdict(lambda: [0, 0, 0, 0])
+    for (path, _), (count, branches) in lines.items():
+        for folder in (folder_of(path), "all"):
+            s = sums[folder]
+            s[0] += count > 0
+            s[1] += 1
+            s[2] += sum(1 for n in branches.values() if n > 0)
+            s[3] += len(branches)
+    least = {}
+    with open(os.path.join(source, "tests/coverage.txt")) as file:
+        for row in file:
+            if row.strip() and not row.startswith("#"):
+                name, of_lines, of_branches = row.split()
+                least[name] = float(of_lines), float(of_branches)
+    bad = 0
+    print(f"{'folder':<16} {'lines':>7} {'least':>6} {'branches':>9} {'least':>6}")
+    for folder, s in sorted(sums.items()):
+        got = 100 * s[0] / max(s[1], 1), 100 * s[2] / max(s[3], 1)
+        want = least.get(folder, (0, 0))
+        is_less = got[0] < want[0] or got[1] < want[1]
+        bad += is_less
+        print(f"{folder:<16} {got[0]:7.2f} {want[0]:6.1f} {got[1]:9.2f} {want[1]:6.1f}{'  LESS' if is_less else ''}")
+    return bad > 0
+
+
+sys.exit(main())

@@ -1,0 +1,40 @@
+#!/bin/bash
+# fuzz.sh MINUTES [TARGET...]: each fuzz target (all, if none is named) for MINUTES, two at a time, from its corpus under tests/fuzz;
+# prints what was run, and keeps a crash as build/fuzz/crash-TARGET-*. With BERTH_FUZZ_MERGE=1 inputs that reach new code are added to the
+# corpus, minimised.
+set -u
+cd "$(dirname "$0")/.."
+minutes=${1:?usage: fuzz.sh MINUTES [TARGET...]}
+shift
+dir=build/fuzz
+targets=${*:-$(cd tests/fuzz && ls fuzz_*.c | sed 's/^fuzz_//; s/\.c$//')}
+[ -f $dir/build.ninja ] || cmake --preset fuzz > /dev/null || exit 3
+# shellcheck disable=SC2086
+cmake --build $dir --target $(printf 'fuzz_%s ' $targets) > $dir/build.log 2>&1 || { tail -20 $dir/build.log; exit 3; }
+
+one() { # TARGET
+    local target=$1 found=$dir/found/$1 log=$dir/fuzz-$1.log code
+    mkdir -p "$found"
+    # what the target says itself is not kept: it refuses millions of inputs with a message each
+    ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1 "$dir/tests/fuzz_$target" -max_total_time=$((minutes * 60)) -max_len=4096 \
+        -rss_limit_mb=4096 -timeout=20 -close_fd_mask=3 -print_final_stats=1 -artifact_prefix="$dir/crash-$target-" \
+        "$found" "tests/fuzz/corpus/$target" > "$log" 2>&1
+    code=$?
+    printf '%-10s %12d runs  %s\n' "$target" "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -1)" \
+        "$([ $code = 0 ] && echo clean || echo "FAILED: $(grep -E 'ERROR|SUMMARY|fuzz:' "$log" | head -1)")"
+    [ $code = 0 ]
+}
+
+export -f one
+export dir minutes
+# shellcheck disable=SC2086
+printf '%s\n' $targets | xargs -P 2 -I{} bash -c 'one {} || touch "$dir/failed"'
+if [ "${BERTH_FUZZ_MERGE:-0}" = 1 ]; then
+    for target in $targets; do
+        "$dir/tests/fuzz_$target" -merge=1 -max_len=4096 -close_fd_mask=3 "tests/fuzz/corpus/$target" "$dir/found/$target" > /dev/null 2>&1
+    done
+fi
+if [ -e $dir/failed ]; then
+    rm $dir/failed
+    exit 1
+fi
