@@ -15,8 +15,8 @@ small=tests/data/plan/small.csv
 "$berth" plan $small -o "$tmp/plan.csv" > /dev/null || exit 3
 n=0
 n_bad=0
-tries=3 # of a kind, beside the last four calls
-[ "$calls_of_all" != memory ] || tries=6
+tries=3 last=0 # so many of a kind, and the last ones
+[ "$calls_of_all" != memory ] || { tries=6 last=3; }
 
 # What the program may say or write, as it is expected; times and speeds are not the same twice.
 seen() { # FOLDER
@@ -105,7 +105,7 @@ campaign() { # COMMAND...
             judge
         done
         # the last ones are what becomes of the output
-        for ((i = calls - 3; i <= calls; i++)); do
+        for ((i = calls - last; i <= calls; i++)); do
             [ "$which" != all ] && [ $i -gt 0 ] || continue
             fault=("$mode=$i")
             attempt "$@"

@@ -8,7 +8,6 @@
 // Reads and writes are counted on files alone: what goes to a terminal or a pipe is the program's talk. Where the kernel knows no
 // such filter the program ends with exit code 77 before its first line.
 
-#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
