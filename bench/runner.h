@@ -33,26 +33,17 @@ static inline bool runner_symbol(void *lib, const char *name, void *function) {
 
 // The variant of the reference that its own loader would take here. False, with oracle_why(), if there is none.
 static inline bool runner_reference(struct runner *r) {
-    static const char *const libraries[] = {"libggml-cpu-armv9.2_2.so", "libggml-cpu-armv9.2_1.so", "libggml-cpu-armv8.6_2.so",
-        "libggml-cpu-armv8.6_1.so", "libggml-cpu-armv8.2_3.so", "libggml-cpu-armv8.2_2.so", "libggml-cpu-armv8.2_1.so",
-        "libggml-cpu-armv8.0_1.so", "libggml-cpu-sapphirerapids.so", "libggml-cpu-icelake.so", "libggml-cpu-skylakex.so",
-        "libggml-cpu-haswell.so", "libggml-cpu-x64.so"};
-    r->base                              = oracle_load("libggml-base.so");
-    for (size_t i = 0; r->base != NULL && i < sizeof libraries / sizeof libraries[0]; i++) {
-        int (*score)(void) = NULL;
-        void (*init)(void) = NULL;
-        void *lib          = oracle_load(libraries[i]);
-        if (lib != NULL && runner_symbol(lib, "ggml_backend_score", &score) && score() > 0 &&
-            runner_symbol(lib, "ggml_cpu_init", &init) && runner_symbol(lib, "ggml_graph_plan", &r->plan) &&
-            runner_symbol(lib, "ggml_graph_compute", &r->compute) && runner_symbol(lib, "ggml_threadpool_new", &r->pool_new) &&
-            runner_symbol(lib, "ggml_threadpool_free", &r->pool_free)) {
-            init();
-            r->name = libraries[i];
-            r->cpu  = lib;
-            return true;
-        }
+    void (*init)(void) = NULL;
+    r->base            = oracle_load("libggml-base.so");
+    r->cpu             = oracle_load_cpu(&r->name);
+    if (r->cpu == NULL || !runner_symbol(r->cpu, "ggml_cpu_init", &init) || !runner_symbol(r->cpu, "ggml_graph_plan", &r->plan) ||
+        !runner_symbol(r->cpu, "ggml_graph_compute", &r->compute) ||
+        !runner_symbol(r->cpu, "ggml_threadpool_new", &r->pool_new) ||
+        !runner_symbol(r->cpu, "ggml_threadpool_free", &r->pool_free)) {
+        return false;
     }
-    return false;
+    init();
+    return true;
 }
 
 static inline double runner_now_us(clockid_t clock) {

@@ -514,7 +514,8 @@ static inline struct grad_graph grad_graph_new(struct grad_case *c, const struct
     g.result   = rule->build(c, rule->kind);
     const T *r = g.result;
     g.weights  = grad_leaf(c, GGML_TYPE_F32, r->ne[0], r->ne[1], r->ne[2], r->ne[3]);
-    g.loss     = c->a->ggml_sum(c->ctx, c->a->ggml_mul(c->ctx, g.result, g.weights));
+    T *dense   = ggml_is_contiguous(g.result) && g.result->nb[0] == sizeof(float) ? g.result : c->a->ggml_cont(c->ctx, g.result);
+    g.loss     = c->a->ggml_sum(c->ctx, c->a->ggml_mul(c->ctx, dense, g.weights));
     c->a->ggml_set_loss(g.loss);
     return g;
 }

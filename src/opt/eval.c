@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+// eval.c: a graph gets memory (ggml_opt_alloc), the caller fills its inputs, it is computed (ggml_opt_eval).
+// A loss that is not finite ends the graph before the way back: the parameters stay as they were, and a second pass forward looks
+// for the tensor that went first. The caller's own eval callback is asked as if ours were not there.
+
+#include "core/graph.h"
+#include "core/op.h"
+#include "ggml-backend.h"
+#include "opt/opt.h"
+#include "sched/sched.h"
+
+#include <math.h>
+
+// ---- memory ----
+
+void ggml_opt_prepare_alloc(ggml_opt_context_t opt_ctx, struct ggml_context *ctx_compute, struct ggml_cgraph *gf,
+    struct ggml_tensor *inputs, struct ggml_tensor *outputs) {
+    if (opt_ctx == NULL) {
+        return;
+    }
+    if (opt_ctx->is_static || ctx_compute == NULL || gf == NULL || inputs == NULL || outputs == NULL) {
+        opt_ctx->status = berth_fail(GGML_STATUS_FAILED, "%s: %s", __func__,
+            opt_ctx->is_static ? "the graphs are static" : "context, graph, inputs and outputs must be there");
+        return;
+    }
+    opt_ctx->ctx_compute    = ctx_compute;
+    opt_ctx->forward        = gf;
+    opt_ctx->params.inputs  = inputs;
+    opt_ctx->params.outputs = outputs;
+    opt_ctx->status         = GGML_STATUS_SUCCESS;
+}
+
+// What this pass is for, and no more than the context was made for.
+static enum ggml_opt_build_type kind_of(const struct ggml_opt_context *o, bool backward) {
+    const bool due                          = (o->i_period + 1) % o->params.opt_period == 0;
+    const enum ggml_opt_build_type all      = due ? GGML_OPT_BUILD_TYPE_OPT : GGML_OPT_BUILD_TYPE_GRAD;
+    const enum ggml_opt_build_type due_kind = backward ? all : GGML_OPT_BUILD_TYPE_FORWARD;
+    return due_kind < o->params.build_type ? due_kind : o->params.build_type;
+}
+
+static struct ggml_cgraph *graph_of(const struct ggml_opt_context *o, enum ggml_opt_build_type kind) {
+    return kind == GGML_OPT_BUILD_TYPE_OPT ? o->step : kind == GGML_OPT_BUILD_TYPE_GRAD ? o->grad : o->forward;
+}
+
+void ggml_opt_alloc(ggml_opt_context_t opt_ctx, bool backward) {
+    struct ggml_opt_context *o = opt_ctx;
+    if (o == NULL) {
+        return;
+    }
+    const enum ggml_opt_build_type kind = kind_of(o, backward);
+    o->ready                            = NULL;
+    if (!o->is_static) {
+        if (o->forward == NULL) {
+            o->status = berth_fail(GGML_STATUS_FAILED, "%s: no graph, ggml_opt_prepare_alloc gives one", __func__);
+            return;
+        }
+        o->status = opt_build(o, kind);
+        if (o->status != GGML_STATUS_SUCCESS) {
+            return;
+        }
+    }
+    struct ggml_cgraph *graph = graph_of(o, kind);
+    ggml_backend_sched_reset(o->params.backend_sched);
+    if (graph == NULL || !ggml_backend_sched_alloc_graph(o->params.backend_sched, graph)) {
+        o->status = GGML_STATUS_ALLOC_FAILED;
+        return;
+    }
+    if (kind != GGML_OPT_BUILD_TYPE_FORWARD && o->i_period == 0) {
+        opt_states_zero(o, false);
+    }
+    o->ready  = graph;
+    o->status = GGML_STATUS_SUCCESS;
+}
+
+// ---- the numbers of a step ----
+
+static bool between(float x, float low, float high) {
+    return x >= low && x <= high; // not for NaN
+}
+
+static enum ggml_status numbers_set(struct ggml_opt_context *o) {
+    const struct ggml_opt_optimizer_params p = o->params.get_opt_pars(o->params.get_opt_pars_ud);
+    float numbers[7];
+    size_t n;
+    if (o->params.optimizer == GGML_OPT_OPTIMIZER_TYPE_SGD) {
+        if (!between(p.sgd.alpha, 0.0f, INFINITY) || !between(p.sgd.wd, 0.0f, 1.0f)) {
+            return berth_fail(
+                GGML_STATUS_FAILED, "ggml_opt_eval: sgd with alpha %g, wd %g", (double) p.sgd.alpha, (double) p.sgd.wd);
+        }
+        numbers[0] = p.sgd.alpha;
+        numbers[1] = p.sgd.wd;
+        n          = 2;
+    } else {
+        if (!between(p.adamw.alpha, 0.0f, INFINITY) || !between(p.adamw.beta1, 0.0f, 1.0f) ||
+            !between(p.adamw.beta2, 0.0f, 1.0f) || !between(p.adamw.eps, 0.0f, INFINITY) || !between(p.adamw.wd, 0.0f, 1.0f)) {
+            return berth_fail(GGML_STATUS_FAILED, "ggml_opt_eval: adamw with alpha %g, beta1 %g, beta2 %g, eps %g, wd %g",
+                (double) p.adamw.alpha, (double) p.adamw.beta1, (double) p.adamw.beta2, (double) p.adamw.eps,
+                (double) p.adamw.wd);
+        }
+        memcpy(numbers, &p.adamw, 5 * sizeof numbers[0]);
+        numbers[5] = 1.0f / (1.0f - powf(p.adamw.beta1, (float) o->iter));
+        numbers[6] = 1.0f / (1.0f - powf(p.adamw.beta2, (float) o->iter));
+        n          = 7;
+    }
+    ggml_backend_tensor_set(o->numbers, numbers, 0, n * sizeof numbers[0]);
+    return GGML_STATUS_SUCCESS;
+}
+
+// ---- computing under watch ----
+
+struct watch {
+    const struct ggml_opt_context *o;
+    ggml_backend_sched_eval_callback theirs;
+    void *their_data;
+    bool they_want;
+    bool is_search;          // for the first tensor that is not finite
+    float loss;              // NaN before it is known
+    struct ggml_tensor *bad; // what a search found
+};
+
+// NaN or infinity. Masks are full of -infinity, which is as it should be.
+static bool is_bad(const struct ggml_tensor *t) {
+    const ggml_to_float_t widen = t->type == GGML_TYPE_F32 ? NULL : ggml_get_type_traits(t->type)->to_float;
+    const size_t row_size       = ggml_row_size(t->type, t->ne[0]);
+    if ((t->type != GGML_TYPE_F32 && t->type != GGML_TYPE_F16 && t->type != GGML_TYPE_BF16) || !ggml_is_contiguous(t) ||
+        ggml_is_empty(t)) {
+        return false;
+    }
+    float *row = berth_malloc((size_t) t->ne[0] * sizeof *row);
+    void *raw  = widen != NULL ? berth_malloc(row_size) : row;
+    bool bad   = false;
+    for (int64_t i = 0; i < ggml_nrows(t) && row != NULL && raw != NULL && !bad; i++) {
+        ggml_backend_tensor_get(t, raw, (size_t) i * row_size, row_size);
+        if (widen != NULL) {
+            widen(raw, row, t->ne[0]);
+        }
+        for (int64_t k = 0; k < t->ne[0]; k++) {
+            bad = bad || isnan(row[k]) || row[k] == INFINITY;
+        }
+    }
+    if (raw != row) {
+        berth_free(raw);
+    }
+    berth_free(row);
+    return bad;
+}
+
+static bool watch_loss(struct watch *w, struct ggml_tensor *t) {
+    ggml_backend_tensor_get(t, &w->loss, 0, sizeof w->loss);
+    return isfinite(w->loss) != 0;
+}
+
+static bool on_node(struct ggml_tensor *t, bool ask, void *data) {
+    struct watch *w = data;
+    if (w->is_search) {
+        if (!ask && is_bad(t)) {
+            w->bad = t;
+        }
+        return ask || (w->bad == NULL && t != w->o->loss);
+    }
+    if (ask) {
+        w->they_want = w->theirs != NULL && w->theirs(t, true, w->their_data);
+        return w->they_want || t == w->o->loss;
+    }
+    const bool go_on = !w->they_want || w->theirs(t, false, w->their_data);
+    return (t != w->o->loss || watch_loss(w, t)) && go_on;
+}
+
+static enum ggml_status compute(struct ggml_opt_context *o, struct watch *w) {
+    ggml_backend_sched_t sched = o->params.backend_sched;
+    w->theirs                  = sched->callback;
+    w->their_data              = sched->callback_data;
+    ggml_backend_sched_set_eval_callback(sched, on_node, w);
+    const enum ggml_status status = ggml_backend_sched_graph_compute(sched, o->ready);
+    ggml_backend_sched_set_eval_callback(sched, w->theirs, w->their_data);
+    return status;
+}
+
+// The first of the parameters and nodes up to the loss that holds NaN or infinity.
+static const struct ggml_tensor *find_bad(struct ggml_opt_context *o) {
+    for (int i = 0; i < o->ready->n_leafs; i++) {
+        if ((o->ready->leafs[i]->flags & GGML_TENSOR_FLAG_INPUT) != 0 && is_bad(o->ready->leafs[i])) {
+            return o->ready->leafs[i];
+        }
+    }
+    for (int i = 0; i < o->ready->n_nodes; i++) {
+        if (o->ready->nodes[i]->op == GGML_OP_NONE && is_bad(o->ready->nodes[i])) {
+            return o->ready->nodes[i];
+        }
+    }
+    struct watch w = {.o = o, .is_search = true};
+    return compute(o, &w) == GGML_STATUS_SUCCESS ? w.bad : NULL;
+}
+
+static enum ggml_status tell_bad(struct ggml_opt_context *o, float loss) {
+    const struct ggml_tensor *bad = find_bad(o);
+    return berth_fail(GGML_STATUS_FAILED,
+        "ggml_opt_eval: step %lld: the loss is %g, no step was taken; first not finite: %s (%s)", (long long) o->iter,
+        (double) loss, bad != NULL ? bad->name : "the loss itself", bad != NULL ? ggml_op_desc(bad) : ggml_op_desc(o->loss));
+}
+
+// ---- evaluation ----
+
+static enum ggml_status result_add(struct ggml_opt_context *o, struct ggml_opt_result *result, float loss) {
+    struct opt_outcome out = {
+        .loss = loss * o->loss_scale, .is_mean = o->loss_is_mean, .ndata = o->params.outputs->ne[1], .ncorrect = -1};
+    int32_t *preds = NULL;
+    if (o->pred != NULL) {
+        preds = berth_malloc(ggml_nbytes(o->pred));
+        if (preds == NULL) {
+            return GGML_STATUS_ALLOC_FAILED;
+        }
+        if (isfinite(loss)) { // else they were not computed
+            ggml_backend_tensor_get(o->pred, preds, 0, ggml_nbytes(o->pred));
+            ggml_backend_tensor_get(o->ncorrect, &out.ncorrect, 0, sizeof out.ncorrect);
+        } else {
+            memset(preds, 0, ggml_nbytes(o->pred));
+            out.ncorrect = 0;
+        }
+        out.preds = preds;
+    }
+    const enum ggml_status status = opt_result_add(result, &out);
+    berth_free(preds);
+    return status;
+}
+
+static enum ggml_status eval(struct ggml_opt_context *o, struct ggml_opt_result *result) {
+    const bool is_step = o->ready == o->step && o->step != NULL;
+    if (is_step) {
+        const enum ggml_status status = numbers_set(o);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+    }
+    struct watch w          = {.o = o, .loss = NAN};
+    enum ggml_status status = compute(o, &w);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    const bool is_sound = isfinite(w.loss) != 0;
+    if (!is_sound) {
+        status = tell_bad(o, w.loss);
+    } else if (o->ready != o->forward) {
+        o->i_period = (o->i_period + 1) % o->params.opt_period;
+        o->iter += is_step;
+    }
+    if (result != NULL) {
+        const enum ggml_status added = result_add(o, result, w.loss);
+        status                       = status == GGML_STATUS_SUCCESS ? added : status;
+    }
+    return status;
+}
+
+void ggml_opt_eval(ggml_opt_context_t opt_ctx, ggml_opt_result_t result) {
+    if (opt_ctx == NULL) {
+        return;
+    }
+    if (opt_ctx->ready == NULL) {
+        opt_ctx->status = berth_fail(GGML_STATUS_FAILED, "%s: nothing to evaluate, ggml_opt_alloc comes first", __func__);
+        return;
+    }
+    opt_ctx->status = eval(opt_ctx, result);
+    opt_ctx->ready  = NULL;
+    if (!opt_ctx->is_static) { // the caller may free them now
+        opt_ctx->forward = opt_ctx->grad = opt_ctx->step = NULL;
+        opt_ctx->params.inputs = opt_ctx->params.outputs = NULL;
+    }
+}

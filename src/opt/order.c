@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+// order.c: the random order of data. Runs that follow the reference's step by step need its order: the Mersenne twister, numbers
+// below a bound by multiplication (Lemire, arXiv 1805.10941), and Fisher-Yates with two exchanges a number while the product of
+// both bounds fits 32 bits. ../tests compares with the reference itself.
+
+#include "opt/opt.h"
+
+#define N ((int) (sizeof((struct opt_rng *) 0)->state / sizeof(uint32_t)))
+#define M 397
+
+void opt_rng_init(struct opt_rng *rng) {
+    rng->state[0] = 5489;
+    for (uint32_t i = 1; i < (uint32_t) N; i++) {
+        const uint32_t last = rng->state[i - 1];
+        rng->state[i]       = 1812433253u * (last ^ (last >> 30)) + i;
+    }
+    rng->n_used = N;
+}
+
+static void refill(struct opt_rng *rng) {
+    uint32_t *s = rng->state;
+    for (int i = 0; i < N; i++) {
+        const uint32_t y = (s[i] & 0x80000000u) | (s[(i + 1) % N] & 0x7FFFFFFFu);
+        s[i]             = s[(i + M) % N] ^ (y >> 1) ^ ((y & 1) != 0 ? 0x9908B0DFu : 0);
+    }
+    rng->n_used = 0;
+}
+
+uint32_t opt_rng_next(struct opt_rng *rng) {
+    if (rng->n_used == N) {
+        refill(rng);
+    }
+    uint32_t y = rng->state[rng->n_used++];
+    y ^= y >> 11;
+    y ^= (y << 7) & 0x9D2C5680u;
+    y ^= (y << 15) & 0xEFC60000u;
+    return y ^ (y >> 18);
+}
+
+// 0 .. n - 1, 1 <= n < 2^32
+static uint64_t below(struct opt_rng *rng, uint64_t n) {
+    uint64_t product = opt_rng_next(rng) * n;
+    if ((uint32_t) product < n) {
+        const uint32_t uneven = (uint32_t) - (uint32_t) n % (uint32_t) n;
+        while ((uint32_t) product < uneven) {
+            product = opt_rng_next(rng) * n;
+        }
+    }
+    return product >> 32;
+}
+
+static void exchange(int64_t *order, int64_t i, uint64_t j) {
+    const int64_t x = order[i];
+    order[i]        = order[j];
+    order[j]        = x;
+}
+
+void opt_shuffle(struct opt_rng *rng, int64_t *order, int64_t n) {
+    if (n <= 1 || n > UINT32_MAX) { // more data than 32 bits count stay as they are
+        return;
+    }
+    int64_t i = 1;
+    if (UINT32_MAX / (uint64_t) n < (uint64_t) n) {
+        for (; i < n; i++) {
+            exchange(order, i, below(rng, (uint64_t) i + 1));
+        }
+        return;
+    }
+    if (n % 2 == 0) {
+        exchange(order, i++, below(rng, 2));
+    }
+    while (i < n) {
+        const uint64_t bound = (uint64_t) i + 1, both = below(rng, bound * (bound + 1));
+        exchange(order, i++, both / (bound + 1));
+        exchange(order, i++, both % (bound + 1));
+    }
+}
