@@ -10,6 +10,7 @@ void cpu_tier_neon_gemm(struct cpu_kernels *k);         // gemm_f32__neon.c
 void cpu_tier_neon_quantize(struct cpu_kernels *k);     // quantize__neon.c
 void cpu_tier_neon_vec(struct cpu_kernels *k);          // vec__neon.c
 void cpu_tier_fp16_gemm(struct cpu_kernels *k);         // gemm_f16__fp16.c
+void cpu_tier_fp16_gemm_rows(struct cpu_kernels *k);    // gemm_rows_f16__fp16.c
 void cpu_tier_fp16_gemv(struct cpu_kernels *k);         // gemv_f16__fp16.c
 void cpu_tier_fhm(struct cpu_kernels *k);               // dot_f16__fhm.c
 void cpu_tier_fhm_gemm(struct cpu_kernels *k);          // gemm_f16__fhm.c

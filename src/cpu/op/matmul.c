@@ -2,7 +2,7 @@
 // matmul.c: MUL_MAT: every row of src[1] times every row of src[0]. Rows of src[1] are brought to the type src[0]'s dot products
 // take (vec_dot_type) once, in work memory, by all tasks; then the tasks take tiles of the result as they get to them, so that a
 // slow thread does not hold up the rest. Within a tile, TILE_ROWS rows of src[0] stay in the cache for TILE_COLS rows of src[1].
-// Where the machine has kernels for it, many rows of src[1], or few, go another way: gemm.c, gemv.c.
+// Where the machine has kernels for it, many rows of src[1], or few, go another way: gemm.c, gemm_rows.c, gemv.c.
 
 #include "cpu/op/dots.h"
 #include "cpu/op/gemm.h"
@@ -30,9 +30,10 @@ static size_t row_size(const struct ggml_tensor *op) {
 // Enough for the way it will go, and for the portable kernels, which know only tiles.
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
     const size_t rows  = cpu_dot_is_ready(op) ? 0 : row_size(op) * (size_t) ggml_nrows(op->src[1]);
-    const size_t other = cpu_gemm_takes(&cpu_kernels_best, op)   ? cpu_gemm_work_size(op, tasks)
-                         : cpu_gemv_takes(&cpu_kernels_best, op) ? cpu_gemv_work_size(op)
-                                                                 : 0;
+    const size_t other = cpu_gemm_rows_takes(&cpu_kernels_best, op) ? cpu_gemm_rows_work_size(op)
+                         : cpu_gemm_takes(&cpu_kernels_best, op)    ? cpu_gemm_work_size(op, tasks)
+                         : cpu_gemv_takes(&cpu_kernels_best, op)    ? cpu_gemv_work_size(op)
+                                                                    : 0;
     return rows > other ? rows : other;
 }
 
@@ -103,6 +104,10 @@ static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const s
 }
 
 static void run(const struct cpu_params *p, struct ggml_tensor *op) {
+    if (cpu_gemm_rows_takes(p->k, op)) {
+        cpu_gemm_rows_run(p, op);
+        return;
+    }
     if (cpu_gemm_takes(p->k, op)) {
         cpu_gemm_run(p, op);
         return;
