@@ -104,6 +104,7 @@ int cli_complete(const struct cli_command *commands, int argc, char **argv);
     X(ops) \
     X(plan) \
     X(run) \
+    X(train) \
     X(verify) \
     X(version) \
     X(which)

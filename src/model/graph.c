@@ -175,6 +175,5 @@ void graph_build(const struct model *m, const struct graph_shape *shape, struct 
     }
     b.i        = -1;
     in->logits = product(&b, m->output, norm(&b, x, m->output_norm, "output_norm"), "logits");
-    ggml_set_output(in->logits);
     ggml_build_forward_expand(graph, in->logits);
 }

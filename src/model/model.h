@@ -137,6 +137,10 @@ struct model *model_open(const char *path, struct model_error *error);
 struct model *model_open_read(const char *path, struct model_error *error);
 void model_free(struct model *model);
 
+// The tensors of a model with these parameters, one call each, until one says false.
+typedef bool (*model_shape_t)(const char *name, const int64_t ne[3], void *user);
+bool model_shapes(const struct model_params *params, bool has_output, model_shape_t tell, void *user);
+
 // Brings the weights to the devices: the CPU's stay in the map, others are uploaded. With plan_only nothing is allocated or
 // read: tensors only know their device, so that graphs can be planned. Once a model.
 bool model_place(struct model *model, const struct model_devices *devices, bool plan_only, berth_gguf_progress_t progress,

@@ -11,6 +11,7 @@
 
 #define MAX_WIDTH ((int64_t) 1 << 24)   // elements of a row
 #define MAX_CONTEXT ((int64_t) 1 << 30) // positions
+#define MAX_LAYERS 4096                 // of a model that has no tensors yet
 
 // A row an architecture; all of them are built the same way (graph.c), but for how
 // they turn queries and keys, and whether a window that their file names counts: in llama, qwen2 and qwen3 llama.cpp looks at all
@@ -73,7 +74,8 @@ static bool need(const struct gguf_context *meta, const struct model_params *p, 
 
 static bool sizes_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
-    if (!need(meta, p, "block_count", gguf_get_n_tensors(meta), &p->n_layer, error) ||
+    const int64_t n_most = gguf_get_n_tensors(meta) > 0 ? gguf_get_n_tensors(meta) : MAX_LAYERS; // a layer has tensors
+    if (!need(meta, p, "block_count", n_most, &p->n_layer, error) ||
         !need(meta, p, "embedding_length", MAX_WIDTH, &p->n_embd, error) ||
         !need(meta, p, "attention.head_count", p->n_embd, &p->n_head, error) ||
         !get(meta, p, "attention.head_count_kv", p->n_head, &p->n_head_kv, error) ||

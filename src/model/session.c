@@ -119,6 +119,7 @@ bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct mod
         .all_outputs                            = s->params.all_outputs};
     s->graph                       = ggml_new_graph_custom(s->graph_ctx, s->max_nodes, false);
     graph_build(s->model, &shape, s->graph_ctx, s->graph, &s->in);
+    ggml_set_output(s->in.logits);
     if (berth_graph_check(s->graph) != GGML_STATUS_SUCCESS) {
         s->graph = NULL;
         return model_fail(error, "the graph cannot be built: %s", berth_last_error());

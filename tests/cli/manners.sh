@@ -22,6 +22,9 @@ mkfifo "$tmp/never"
 on_berth=$!
 trap 'kill $on_berth; rm -rf "$tmp"' EXIT
 
+# An adapter for what takes one.
+"$berth" train --lora 1 --steps 0 --val README.md -c 8 -b 1 -o "$tmp/lora.gguf" $model > /dev/null
+
 # command ; arguments that work and print ; the same with @ for a file ("": takes none) ; exit code if that file is of another kind
 table="
 bench; -p 8 -n 2 -r 1 $model; -p 8 -n 2 -r 1 @; 3
@@ -32,12 +35,14 @@ fit; --memory 1G $model; --memory 1G @; 3
 gguf check; $model; @; 1
 gguf diff; $keys $keys; $keys @; 3
 gguf info; $keys; @; 3
+gguf merge-lora; $model $tmp/lora.gguf -o $tmp/merged.gguf; @ $tmp/lora.gguf -o $tmp/merged.gguf; 3
 gguf quantize; $model $tmp/small.gguf q4_0; @ $tmp/none.gguf q8_0; 3
 imatrix; -c 8 --chunks 2 -o $tmp/imatrix.gguf $model README.md; -c 8 --chunks 2 -o $tmp/imatrix.gguf @ README.md; 3
 map; $small -o $tmp/small.svg; @ -o $tmp/none.svg; 3
 ops; ; ; 3
 plan; $small; @; 3
 run; -n 2 $model; -n 2 @; 3
+train; -c 8 -b 1 --lora 1 --steps 1 --data README.md -o $tmp/out.gguf $model; -c 8 -b 1 --lora 1 --steps 1 --data README.md -o $tmp/out.gguf @; 3
 verify; $tmp/plan.csv; @; 3
 version; ; ; 3
 which; $on_berth; ; 3

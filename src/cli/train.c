@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: MIT
+// train.c: `berth train [MODEL] --data TEXT -o OUT`: its options, and from them a model, texts and a trainer. The steps are in
+// train_run.c.
+
+#include "cli/train.h"
+
+#include "cli/help.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    OPT_DATA = CLI_OWN,
+    OPT_VAL,
+    OPT_SPLIT,
+    OPT_EPOCHS,
+    OPT_STEPS,
+    OPT_LR,
+    OPT_SCHEDULE,
+    OPT_WARMUP,
+    OPT_LORA,
+    OPT_ALPHA,
+    OPT_OPTIMIZER,
+    OPT_DECAY,
+    OPT_CLIP,
+    OPT_RESUME,
+    OPT_SAVE_EVERY,
+    OPT_PLOT,
+    OPT_NEW,
+};
+
+static const struct cli_option option_rows[] = {
+    CLI_OPT_MODEL,
+    {.id       = OPT_DATA,
+        .name  = "data",
+        .value = "TEXT",
+        .takes = "*",
+        .what  = "the text to learn: a file, all files of a folder, '-': standard input"},
+    {.id       = OPT_VAL,
+        .name  = "val",
+        .value = "TEXT",
+        .takes = "*",
+        .what  = "tell the loss on this text too: at the start, at checkpoints, at the end"},
+    {.id       = OPT_SPLIT,
+        .name  = "split",
+        .value = "WHERE",
+        .takes = "file line blank",
+        .what  = "what one text is: a whole file (default), each line, or what is between blank lines"},
+    {.letter = 'o', .name = "out", .value = "OUT", .takes = ".gguf", .what = "where the trained model goes, or the adapter"},
+    {.id       = OPT_LORA,
+        .name  = "lora",
+        .value = "RANK",
+        .what  = "train an adapter of this rank and leave the weights, which may then be of any type"},
+    {.id = OPT_ALPHA, .name = "alpha", .value = "X", .what = "the adapter counts alpha/rank times (default: twice the rank)"},
+    {.id = OPT_EPOCHS, .name = "epochs", .value = "N", .what = "how often all of the text is read (default 1)"},
+    {.id = OPT_STEPS, .name = "steps", .value = "N", .what = "steps instead, however often that is; 0: look at --val alone"},
+    {.letter = 'b', .name = "batch", .value = "N", .also = "batch-size", .what = "sequences of a step (default 8)"},
+    {.letter   = 'c',
+        .name  = "ctx",
+        .value = "N",
+        .also  = "ctx-size",
+        .what  = "tokens of a sequence (default: the model's context, at most 512)"},
+    {.id       = OPT_LR,
+        .name  = "lr",
+        .value = "X",
+        .what  = "the highest learning rate (default 1e-4, for an adapter 2e-4, for a new model 1e-3)"},
+    {.id       = OPT_SCHEDULE,
+        .name  = "schedule",
+        .value = "WORD",
+        .takes = "cosine linear constant",
+        .what  = "how the rate falls: cosine (default), linear, constant"},
+    {.id = OPT_WARMUP, .name = "warmup", .value = "N", .what = "steps in which the rate rises (default: a twentieth of all)"},
+    {.id = OPT_OPTIMIZER, .name = "optimizer", .value = "WORD", .takes = "adamw sgd", .what = "adamw (default) or sgd"},
+    {.id = OPT_DECAY, .name = "decay", .value = "X", .what = "decay of weights, times the rate a step (default 0)"},
+    {.id = OPT_CLIP, .name = "clip", .value = "X", .what = "gradients longer than this are shortened to it, 0: none (default 1)"},
+    {.letter = 's', .name = "seed", .value = "S", .what = "seed of the order of texts and of random weights (default 1)"},
+    {.id       = OPT_SAVE_EVERY,
+        .name  = "save-every",
+        .value = "N",
+        .what  = "write a checkpoint, OUT.checkpoint, every N steps and at the end"},
+    {.id       = OPT_RESUME,
+        .name  = "resume",
+        .value = "FILE",
+        .takes = ".checkpoint",
+        .what  = "go on from a checkpoint, with its options unless others are given"},
+    {.id       = OPT_NEW,
+        .name  = "new",
+        .value = "CONFIG",
+        .takes = "*",
+        .what  = "begin with random weights: the file CONFIG has the sizes, MODEL only the tokenizer"},
+    {.id = OPT_PLOT, .name = "plot", .value = "FILE", .takes = ".svg", .what = "draw the losses as FILE.svg"},
+    CLI_OPT_THREADS,
+    CLI_OPT_DEVICE,
+    CLI_OPT_GPU_LAYERS,
+    CLI_OPT_JSON("print one JSON object at the end: steps, losses, val, tokens, speed, memory"),
+    {0},
+};
+
+const struct cli_help cli_train_help = {
+    .command  = "train",
+    .what     = "let a model learn a text",
+    .operands = "[MODEL]",
+    .takes    = ".gguf",
+    .about =
+        "Trains a language model (a GGUF file of the llama, mistral, qwen2 or qwen3 architecture with weights of f32, f16 or "
+        "bf16) on a text, or with --lora an adapter for one of any type, which 'berth run --lora' and llama.cpp take. A "
+        "run that is stopped and resumed equals the unbroken one bit by bit. Ctrl-C ends it after the step at hand and "
+        "saves. A loss that is no number ends it too, before it reaches a weight.",
+    .options  = option_rows,
+    .examples = {{"An adapter that knows a text", "train model.gguf --lora 8 --data text.txt -o lora.gguf"},
+        {"Three times over all files of a folder, with a picture",
+            "train m.gguf --data texts/ --epochs 3 -o tuned.gguf --plot loss.svg"},
+        {"Go on", "train m.gguf --data texts/ -o out.gguf --resume out.gguf.checkpoint"}},
+};
+
+// ---- options ----
+
+static int whole(const char *name, const char *text, int64_t min, int64_t *out) {
+    return cli_parse_int(text, min, (int64_t) 1 << 40, out)
+               ? CLI_OK
+               : cli_usage("train", "--%s '%s' is not a whole number from %" PRId64, name, text, min);
+}
+
+static int real(const char *name, const char *text, float *out) {
+    char *end;
+    *out = strtof(text, &end);
+    return end != text && *end == '\0' && *out >= 0 && isfinite(*out)
+               ? CLI_OK
+               : cli_usage("train", "--%s '%s' is not a number from 0", name, text);
+}
+
+// One of some words, as its place among them.
+static int word(const char *name, const char *text, const char *const words[3], int64_t *out) {
+    for (int i = 0; i < 3 && words[i] != NULL; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *out = i;
+            return CLI_OK;
+        }
+    }
+    return cli_usage("train", "--%s '%s' is not %s%s%s%s%s", name, text, words[0], words[2] != NULL ? ", " : " or ", words[1],
+        words[2] != NULL ? " or " : "", words[2] != NULL ? words[2] : "");
+}
+
+// CLI_OK or the code; *is_own: c is one of these.
+static int parse_one(int c, struct cli_train *o, bool *is_own) {
+    static const char *const splits[3] = {"file", "line", "blank"}, *const schedules[3] = {"cosine", "linear", "constant"},
+                             *const optimizers[3] = {"adamw", "sgd", NULL};
+    struct train_params *p                        = &o->params;
+    int64_t split                                 = o->split;
+    int code                                      = CLI_OK;
+    *is_own                                       = true;
+    switch (c) {
+        case OPT_DATA: o->data = optarg; break;
+        case OPT_VAL: o->val = optarg; break;
+        case OPT_SPLIT: code = word("split", optarg, splits, &split); break;
+        case 'o': o->out = optarg; break;
+        case OPT_LORA: code = whole("lora", optarg, 1, &p->rank); break;
+        case OPT_ALPHA: code = real("alpha", optarg, &p->alpha); break;
+        case OPT_EPOCHS: code = whole("epochs", optarg, 1, &o->n_epochs); break;
+        case OPT_STEPS: code = whole("steps", optarg, 0, &p->n_steps); break;
+        case 'b': code = whole("batch", optarg, 1, &p->n_seq); break;
+        case 'c': code = whole("ctx", optarg, 1, &p->n_ctx); break;
+        case OPT_LR: code = real("lr", optarg, &p->lr); break;
+        case OPT_SCHEDULE: code = word("schedule", optarg, schedules, &o->schedule); break;
+        case OPT_WARMUP: code = whole("warmup", optarg, 0, &p->n_warmup); break;
+        case OPT_OPTIMIZER: code = word("optimizer", optarg, optimizers, &o->optimizer); break;
+        case OPT_DECAY: code = real("decay", optarg, &p->decay); break;
+        case OPT_CLIP: code = real("clip", optarg, &p->clip); break;
+        case 's': code = whole("seed", optarg, 0, &o->seed); break;
+        case OPT_SAVE_EVERY: code = whole("save-every", optarg, 1, &o->save_every); break;
+        case OPT_RESUME: o->resume = optarg; break;
+        case OPT_NEW: o->config = optarg; break;
+        case OPT_PLOT: o->plot = optarg; break;
+        case CLI_JSON: o->json = true; break;
+        default: *is_own = false;
+    }
+    o->split = (enum train_split) split;
+    return code;
+}
+
+// -1 to go on, else the exit code.
+static int parse(int argc, char **argv, struct cli_train *o) {
+    for (int c; (c = cli_option_next(&cli_train_help, argc, argv)) != CLI_END;) {
+        bool is_own;
+        int code = parse_one(c, o, &is_own);
+        if (!is_own && !cli_model_option("train", c, optarg, &o->model, &code)) {
+            return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
+        }
+        if (code != CLI_OK) {
+            return code;
+        }
+    }
+    const bool is_look = o->params.n_steps == 0;
+    if (o->data == NULL && !(is_look && o->val != NULL)) {
+        return cli_usage("train", "no text is given to learn: --data TEXT");
+    }
+    if (o->out == NULL && !is_look) {
+        return cli_usage("train", "no file is given for what is learnt: -o OUT");
+    }
+    if (o->config != NULL && (o->resume != NULL || o->params.rank > 0 || o->out == NULL)) {
+        return cli_usage("train", "--new begins a model at -o OUT, all of it: without --lora and --resume");
+    }
+    if (o->n_epochs > 0 && o->params.n_steps >= 0) {
+        return cli_usage("train", "--epochs and --steps are two lengths");
+    }
+    return cli_model_file("train", argc, argv, &o->model);
+}
+
+// ---- parameters: what is given, else the checkpoint's, else the usual ----
+
+static int params_check(const struct cli_train *o, const struct train_params *p) {
+    const struct train_params *given = &o->params;
+    const bool is_other = (given->n_ctx > 0 && given->n_ctx != p->n_ctx) || (given->n_seq > 0 && given->n_seq != p->n_seq) ||
+                          (given->rank > 0 && given->rank != p->rank) || (given->alpha >= 0 && given->alpha != p->alpha) ||
+                          (o->seed >= 0 && (uint64_t) o->seed != p->seed) ||
+                          (o->optimizer >= 0 && o->optimizer != (int64_t) p->optimizer);
+    return is_other
+               ? cli_fail(CLI_FAILURE,
+                     "%s: was trained with --ctx %" PRId64 " --batch %" PRId64 " --lora %" PRId64 " --alpha %g --seed %" PRIu64
+                     " --optimizer %s: these stay",
+                     o->resume, p->n_ctx, p->n_seq, p->rank, (double) p->alpha, p->seed, ggml_opt_optimizer_name(p->optimizer))
+               : CLI_OK;
+}
+
+static struct train_params usual(const struct cli_train *o, const struct model *m) {
+    const int64_t rank = o->params.rank > 0 ? o->params.rank : 0;
+    return (struct train_params){.n_ctx = m->params.n_ctx_train < 512 ? m->params.n_ctx_train : 512,
+        .n_seq                          = 8,
+        .n_steps                        = -1,
+        .n_warmup                       = -1,
+        .rank                           = rank,
+        .alpha                          = 2 * (float) rank,
+        .lr                             = o->config != NULL ? 1e-3f
+                                          : rank > 0        ? 2e-4f
+                                                            : 1e-4f,
+        .clip                           = 1,
+        .seed                           = 1};
+}
+
+static int params_get(const struct cli_train *o, const struct model *m, struct train_params *p) {
+    struct model_error error = {""};
+    *p                       = usual(o, m);
+    if (o->resume != NULL && !train_state_params(o->resume, p, NULL, &error)) {
+        return cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    const struct train_params *given = &o->params;
+    const int code                   = o->resume != NULL ? params_check(o, p) : CLI_OK;
+    p->n_ctx                         = given->n_ctx > 0 ? given->n_ctx : p->n_ctx;
+    p->n_seq                         = given->n_seq > 0 ? given->n_seq : p->n_seq;
+    p->n_steps                       = given->n_steps >= 0 ? given->n_steps : o->n_epochs > 0 ? -1 : p->n_steps;
+    p->n_warmup                      = given->n_warmup >= 0 ? given->n_warmup : p->n_warmup;
+    p->alpha                         = given->alpha >= 0 ? given->alpha : p->alpha;
+    p->lr                            = given->lr >= 0 ? given->lr : p->lr;
+    p->decay                         = given->decay >= 0 ? given->decay : p->decay;
+    p->clip                          = given->clip >= 0 ? given->clip : p->clip;
+    p->seed                          = o->seed >= 0 ? (uint64_t) o->seed : p->seed;
+    p->schedule                      = o->schedule >= 0 ? (enum train_schedule) o->schedule : p->schedule;
+    p->optimizer                     = o->optimizer >= 0 ? (enum ggml_opt_optimizer_type) o->optimizer : p->optimizer;
+    return code;
+}
+
+// How long it is, once the text is known.
+static void length_set(const struct cli_train *o, const struct train_data *data, struct train_params *p) {
+    const int64_t n_epochs = o->n_epochs > 0 ? o->n_epochs : 1;
+    if (p->n_steps < 0) {
+        p->n_steps = (n_epochs * data->n_windows + p->n_seq - 1) / p->n_seq;
+    }
+    if (p->n_warmup < 0) {
+        p->n_warmup = p->n_steps / 20;
+    }
+}
+
+// ---- a new model ----
+
+static int new_make(struct cli_train *o) {
+    struct model_error error = {""};
+    size_t size;
+    struct berth_gguf_map *from = o->model.path != NULL ? berth_gguf_map_open(o->model.path, NULL) : NULL;
+    if (from == NULL) {
+        return o->model.path != NULL ? cli_fail(CLI_FAILURE, "%s", berth_last_error())
+                                     : cli_usage("train", "--new needs a MODEL whose tokenizer it takes");
+    }
+    char *text = cli_read_text(o->config, &size);
+    FILE *file = text != NULL && cli_output_check(o->out, o->model.path) == CLI_OK ? cli_open(o->out) : NULL;
+    int code   = CLI_FAILURE;
+    if (file != NULL && train_new(text, berth_gguf_map_meta(from), o->seed >= 0 ? (uint64_t) o->seed : 1, file, &error)) {
+        code = cli_close(file, o->out, true);
+    } else if (file != NULL) {
+        cli_drop(file);
+        cli_fail(CLI_FAILURE, "%s: %s", o->config, error.text);
+    }
+    free(text);
+    berth_gguf_map_close(from);
+    o->model.path = o->out;
+    return code;
+}
+
+// ---- all together ----
+
+static int texts_read(const struct cli_train *o, const struct vocab *vocab, const struct train_params *p, struct train_data *data,
+    struct train_data *val) {
+    struct model_error error = {""};
+    int code                 = o->data != NULL ? cli_train_read(data, vocab, o->data, o->split) : CLI_OK;
+    if (code == CLI_OK && o->data != NULL && !train_data_cut(data, p->n_ctx, &error)) {
+        code = cli_fail(CLI_FAILURE, "%s: %s", o->data, error.text);
+    }
+    code = code == CLI_OK && o->val != NULL ? cli_train_read(val, vocab, o->val, o->split) : code;
+    if (code == CLI_OK && o->val != NULL && !train_data_cut(val, p->n_ctx, &error)) {
+        code = cli_fail(CLI_FAILURE, "%s: %s", o->val, error.text);
+    }
+    return code;
+}
+
+static int train(const struct cli_train *o, struct cli_model *m, const struct vocab *vocab) {
+    struct train_data data = {0}, val = {0};
+    struct train_params p;
+    struct model_error error = {""};
+    struct trainer *t        = NULL;
+    int code                 = params_get(o, m->model, &p);
+    code                     = code == CLI_OK ? texts_read(o, vocab, &p, &data, &val) : code;
+    if (code == CLI_OK) {
+        length_set(o, &data, &p);
+        t = trainer_new(m->model, &m->devices, &p, &error);
+        if (t == NULL || (o->resume != NULL && !train_state_read(t, &data, o->resume, &error))) {
+            code = cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text);
+        }
+    }
+    code = code == CLI_OK ? cli_train_run(o, t, &data, o->val != NULL ? &val : NULL) : code;
+    trainer_free(t);
+    train_data_fini(&data);
+    train_data_fini(&val);
+    return code;
+}
+
+int cli_train(int argc, char **argv) {
+    struct cli_train o = {.n_epochs = -1, .save_every = -1, .seed = -1, .optimizer = -1, .schedule = -1};
+    o.params           = (struct train_params){
+                  .n_ctx = -1, .n_seq = -1, .n_steps = -1, .n_warmup = -1, .rank = -1, .alpha = -1, .lr = -1, .decay = -1, .clip = -1};
+    struct model_error error = {""};
+    struct cli_model m;
+    int code = parse(argc, argv, &o);
+    if (code >= 0) {
+        return code;
+    }
+    cli_catch_interrupt();
+    code = o.config != NULL ? new_make(&o) : CLI_OK;
+    code = code == CLI_OK ? cli_model_open(&m, &o.model) : code;
+    if (code != CLI_OK) {
+        return code;
+    }
+    struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
+    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : CLI_OK;
+    code                = code == CLI_OK && o.config == NULL ? cli_model_output(&m, o.out) : code;
+    code                = code == CLI_OK ? cli_model_output(&m, o.plot) : code;
+    code                = code == CLI_OK ? train(&o, &m, vocab) : code;
+    vocab_free(vocab);
+    cli_model_close(&m);
+    return code;
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+// train.h: what the parts of `berth train` share.
+#pragma once
+
+#include "cli/models.h"
+#include "train/train.h"
+
+struct cli_train {
+    struct cli_model_options model;
+    const char *data, *val, *out, *resume, *plot, *config;
+    enum train_split split;
+    int64_t n_epochs, save_every; // -1: not given
+    struct train_params params;   // -1: not given, for whole numbers and rates alike
+    int64_t seed, optimizer, schedule;
+    bool json;
+};
+
+// train_text.c: the texts of a file or a folder; CLI_OK, or the exit code after a message.
+int cli_train_read(struct train_data *data, const struct vocab *vocab, const char *path, enum train_split split);
+
+// train_run.c: all steps, with what is seen of them and what they leave behind.
+int cli_train_run(const struct cli_train *o, struct trainer *t, struct train_data *data, const struct train_data *val);
+
+// train_plot.c: the losses of all steps, and those on other texts, as a picture.
+bool cli_train_plot(const struct trainer *t, FILE *file);

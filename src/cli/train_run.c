@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+// train_run.c: the steps of `berth train`: how far they are, checkpoints, an end by Ctrl-C, and what is said at the end. What is
+// written appears when it is whole (output.c), so that the last checkpoint survives whatever happens to the next.
+
+#include "cli/cli.h"
+#include "cli/train.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define QUIET_US 10000000 // between two lines of a log
+
+struct run {
+    const struct cli_train *o;
+    struct trainer *t;
+    struct train_data *data;
+    const struct train_data *val; // NULL: none
+    char checkpoint[4096];
+    int64_t n_saved;            // steps in the checkpoint; -1: there is none
+    int64_t first;              // steps that were done before
+    int64_t start_us, spent_us; // of all, of looking at other texts
+    int64_t told_us;            // when a line was last written to what is no terminal
+};
+
+// ---- files ----
+
+static int checkpoint_write(struct run *r) {
+    struct model_error error = {""};
+    FILE *file               = cli_open(r->checkpoint);
+    if (file == NULL) {
+        return CLI_FAILURE;
+    }
+    const bool ok = train_state_write(r->t, r->data, file, &error);
+    if (!ok) {
+        cli_drop(file);
+        return cli_fail(CLI_FAILURE, "%s: %s", r->checkpoint, error.text);
+    }
+    const int code = cli_close(file, r->checkpoint, true);
+    r->n_saved     = code == CLI_OK ? r->t->n_done : r->n_saved;
+    return code;
+}
+
+static int result_write(struct run *r) {
+    struct model_error error = {""};
+    FILE *file               = r->o->out != NULL ? cli_open(r->o->out) : NULL;
+    if (file == NULL) {
+        return r->o->out != NULL ? CLI_FAILURE : CLI_OK;
+    }
+    if (!train_save(r->t, file, &error)) {
+        cli_drop(file);
+        return cli_fail(CLI_FAILURE, "%s: %s", r->o->out, error.text);
+    }
+    return cli_close(file, r->o->out, true);
+}
+
+static int plot_write(struct run *r) {
+    FILE *file = r->o->plot != NULL ? cli_open(r->o->plot) : NULL;
+    if (file == NULL) {
+        return r->o->plot != NULL ? CLI_FAILURE : CLI_OK;
+    }
+    return cli_close(file, r->o->plot, cli_train_plot(r->t, file));
+}
+
+// ---- what is seen ----
+
+static int64_t tokens_of(const struct run *r) {
+    return (r->t->n_done - r->first) * r->t->params.n_seq * r->t->params.n_ctx;
+}
+
+static double speed_of(const struct run *r) {
+    const int64_t us = ggml_time_us() - r->start_us - r->spent_us;
+    return us > 0 ? 1e6 * (double) tokens_of(r) / (double) us : 0;
+}
+
+static const char *duration(double seconds, char text[32]) {
+    const int64_t s = (int64_t) seconds;
+    if (s >= 3600) {
+        snprintf(text, 32, "%" PRId64 ":%02d:%02d", s / 3600, (int) (s / 60 % 60), (int) (s % 60));
+    } else {
+        snprintf(text, 32, "%d:%02d", (int) (s / 60), (int) (s % 60));
+    }
+    return text;
+}
+
+// A line where no bar can be: for logs, now and then, and none for short work.
+static bool is_due(struct run *r) {
+    const int64_t now_us = ggml_time_us();
+    if (isatty(STDERR_FILENO) || now_us < r->told_us + QUIET_US) {
+        return false;
+    }
+    r->told_us = now_us;
+    return true;
+}
+
+static void tell(struct run *r) {
+    const struct trainer *t = r->t;
+    const int64_t n_all     = t->params.n_steps;
+    const double speed = speed_of(r), left = (double) ((n_all - t->n_done) * t->params.n_seq * t->params.n_ctx);
+    const double loss = (double) t->losses[t->n_done - 1];
+    char time[32];
+    duration(speed > 0 ? left / speed : 0, time);
+    cli_progress("training", (uint64_t) t->n_done, (uint64_t) n_all,
+        "step %" PRId64 " of %" PRId64 ", loss %.4f, %.0f tokens/s, %s left", t->n_done, n_all, loss, speed, time);
+    if (is_due(r)) {
+        fprintf(stderr, "step %" PRId64 " of %" PRId64 ": loss %.4f, %.0f tokens a second, %s left\n", t->n_done, n_all, loss,
+            speed, time);
+    }
+}
+
+// The loss on the other texts, unless it is known for this step.
+static int look(struct run *r) {
+    struct trainer *t        = r->t;
+    struct model_error error = {""};
+    if (r->val == NULL || (t->n_looks > 0 && t->looks[t->n_looks - 1].step == t->n_done)) {
+        return CLI_OK;
+    }
+    const int64_t start = ggml_time_us();
+    const bool ok       = trainer_look(t, r->val, cli_is_interrupted, &error);
+    r->spent_us += ggml_time_us() - start;
+    if (!ok) {
+        return cli_is_interrupted(NULL) ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    cli_progress_end();
+    if (!isatty(STDERR_FILENO) && !is_due(r)) {
+        return CLI_OK;
+    }
+    fprintf(stderr, "step %" PRId64 ": loss on %s %.4f\n", t->n_done, r->o->val, (double) t->looks[t->n_looks - 1].loss);
+    return CLI_OK;
+}
+
+static int64_t parameters_of(const struct trainer *t) {
+    int64_t n = 0;
+    for (size_t i = 0; i < t->n_tensors; i++) {
+        n += ggml_nelements(t->tensors[i].w);
+    }
+    return n;
+}
+
+static void print_json(const struct run *r, double seconds, double speed) {
+    const struct trainer *t = r->t;
+    fputs("{\"out\": ", stdout);
+    cli_json_text(stdout, r->o->out != NULL ? r->o->out : "");
+    printf(", \"steps\": %" PRId64 ", \"done\": %" PRId64 ", \"stopped\": %s, \"parameters\": %" PRId64 ", \"tokens\": %" PRId64
+           ", \"seconds\": %.3f, \"per_second\": %.3f, \"bytes_trained\": %zu, \"bytes_compute\": %zu, \"losses\": [",
+        t->params.n_steps, t->n_done, cli_is_interrupted(NULL) ? "true" : "false", parameters_of(t), tokens_of(r), seconds, speed,
+        t->size, t->compute);
+    for (int64_t i = 0; i < t->n_done; i++) {
+        printf("%s%.9g", i > 0 ? ", " : "", (double) t->losses[i]);
+    }
+    fputs("], \"val\": [", stdout);
+    for (size_t i = 0; i < t->n_looks; i++) {
+        printf("%s{\"step\": %" PRId64 ", \"loss\": %.9g}", i > 0 ? ", " : "", t->looks[i].step, (double) t->looks[i].loss);
+    }
+    puts("]}");
+}
+
+static void print_text(const struct run *r, double seconds, double speed) {
+    const struct trainer *t = r->t;
+    char text[2][32], time[32];
+    if (r->o->out != NULL) {
+        cli_text(stdout, 0, r->o->out);
+        printf(": ");
+    }
+    printf("%" PRId64 " of %" PRId64 " steps, %" PRId64 " parameters", t->n_done, t->params.n_steps, parameters_of(t));
+    if (t->n_done > 0) {
+        printf(", loss %.4f to %.4f", (double) t->losses[0], (double) t->losses[t->n_done - 1]);
+    }
+    if (t->n_looks > 0) {
+        printf(", on %s %.4f to %.4f", r->o->val != NULL ? r->o->val : "other texts", (double) t->looks[0].loss,
+            (double) t->looks[t->n_looks - 1].loss);
+    }
+    printf("; %" PRId64 " tokens in %s, %.0f a second; trained %s, compute %s\n", tokens_of(r), duration(seconds, time), speed,
+        cli_short_bytes(t->size, text[0]), cli_short_bytes(t->compute, text[1]));
+}
+
+// ---- the steps ----
+
+static int steps(struct run *r) {
+    struct trainer *t = r->t;
+    int code          = look(r);
+    while (code == CLI_OK && t->n_done < t->params.n_steps && !cli_is_interrupted(NULL)) {
+        struct model_error error = {""};
+        if (!trainer_step(t, r->data, &error)) {
+            cli_progress_end();
+            code = cli_fail(CLI_FAILURE, "%s", error.text);
+            if (r->n_saved >= 0) {
+                fprintf(stderr, "The last checkpoint is that of step %" PRId64 ": %s\n", r->n_saved, r->checkpoint);
+            }
+            return code;
+        }
+        tell(r);
+        if (r->o->save_every > 0 && t->n_done % r->o->save_every == 0 && t->n_done < t->params.n_steps) {
+            cli_progress_end();
+            code = look(r);
+            code = code == CLI_OK ? checkpoint_write(r) : code;
+        }
+    }
+    cli_progress_end();
+    return code == CLI_OK ? look(r) : code;
+}
+
+int cli_train_run(const struct cli_train *o, struct trainer *t, struct train_data *data, const struct train_data *val) {
+    struct run r = {.o = o, .t = t, .data = data, .val = val, .n_saved = -1, .first = t->n_done, .start_us = ggml_time_us()};
+    r.told_us    = r.start_us;
+    if (o->out != NULL) {
+        snprintf(r.checkpoint, sizeof r.checkpoint, "%s.checkpoint", o->out);
+    }
+    int code             = steps(&r);
+    const double seconds = 1e-6 * (double) (ggml_time_us() - r.start_us), speed = speed_of(&r);
+    const bool is_stopped  = cli_is_interrupted(NULL);
+    const bool has_to_save = o->out != NULL && (o->save_every > 0 || is_stopped);
+    code                   = code == CLI_OK && has_to_save ? checkpoint_write(&r) : code;
+    code                   = code == CLI_OK ? result_write(&r) : code;
+    code                   = code == CLI_OK ? plot_write(&r) : code;
+    if (code != CLI_OK) {
+        return code;
+    }
+    if (o->json) {
+        print_json(&r, seconds, speed);
+    } else {
+        print_text(&r, seconds, speed);
+    }
+    if (is_stopped && t->n_done < t->params.n_steps) {
+        if (has_to_save) {
+            fprintf(stderr, "stopped; --resume %s goes on from step %" PRId64 "\n", r.checkpoint, t->n_done);
+        }
+        return CLI_STOPPED;
+    }
+    return CLI_OK;
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// save.c: what comes out of training: the model with its keys and in its types, or the adapter in llama.cpp's format.
+
+#include "train/train.h"
+
+#include <string.h>
+
+struct saving {
+    const struct trainer *t;
+    float *wide; // a tensor as floats
+    void *out;   // ... and in its type
+};
+
+static void saving_fini(struct saving *s) {
+    model_alloc_free(s->wide);
+    model_alloc_free(s->out);
+    s->wide = NULL;
+    s->out  = NULL;
+}
+
+static float *floats_get(struct saving *s, const struct ggml_tensor *w, struct model_error *error) {
+    saving_fini(s);
+    s->wide = model_alloc_malloc(ggml_nbytes(w));
+    if (s->wide == NULL) {
+        model_fail(error, "out of memory for %zu bytes of '%s'", ggml_nbytes(w), w->name);
+        return NULL;
+    }
+    ggml_backend_tensor_get(w, s->wide, 0, ggml_nbytes(w));
+    return s->wide;
+}
+
+// ---- a model ----
+
+static const struct train_tensor *trained_find(const struct trainer *t, const struct ggml_tensor *file) {
+    for (size_t i = 0; i < t->n_tensors; i++) {
+        if (t->tensors[i].file == file) {
+            return &t->tensors[i];
+        }
+    }
+    return NULL;
+}
+
+static const void *model_bytes(int64_t i, void *user, struct model_error *error) {
+    struct saving *s               = user;
+    const struct ggml_tensor *file = s->t->model->by_id[i];
+    const struct train_tensor *x   = trained_find(s->t, file);
+    if (x == NULL) {
+        return file->data;
+    }
+    const float *wide = floats_get(s, x->w, error);
+    if (wide == NULL || file->type == GGML_TYPE_F32) {
+        return wide;
+    }
+    s->out = model_alloc_malloc(ggml_nbytes(file));
+    if (s->out == NULL) {
+        model_fail(error, "out of memory for %zu bytes of '%s'", ggml_nbytes(file), file->name);
+        return NULL;
+    }
+    return rows_narrow(file->type, wide, s->out, ggml_nrows(file), file->ne[0], error) ? s->out : NULL;
+}
+
+static struct gguf_context *model_meta(const struct trainer *t) {
+    const struct gguf_context *old = berth_gguf_map_meta(t->model->file);
+    struct gguf_context *meta      = gguf_init_empty();
+    gguf_set_kv(meta, old);
+    for (int64_t i = 0; i < gguf_get_n_tensors(old); i++) {
+        gguf_add_tensor(meta, t->model->by_id[i]);
+    }
+    return meta;
+}
+
+// ---- an adapter ----
+
+static const void *lora_bytes(int64_t i, void *user, struct model_error *error) {
+    struct saving *s = user;
+    return floats_get(s, s->t->tensors[i].w, error);
+}
+
+static struct gguf_context *lora_meta(const struct trainer *t) {
+    struct gguf_context *meta = gguf_init_empty();
+    gguf_set_val_str(meta, "general.type", "adapter");
+    gguf_set_val_str(meta, "general.architecture", t->model->params.arch);
+    gguf_set_val_str(meta, "adapter.type", "lora");
+    gguf_set_val_f32(meta, "adapter.lora.alpha", t->params.alpha);
+    for (size_t i = 0; i < t->n_tensors; i++) {
+        gguf_add_tensor(meta, t->tensors[i].w);
+    }
+    return meta;
+}
+
+bool train_save(const struct trainer *t, FILE *file, struct model_error *error) {
+    struct saving s = {.t = t};
+    berth_clear_error();
+    struct gguf_context *meta = t->lora != NULL ? lora_meta(t) : model_meta(t);
+    bool ok                   = meta != NULL && *berth_last_error() == '\0';
+    ok                        = ok ? model_write(file, meta, t->lora != NULL ? lora_bytes : model_bytes, &s, error)
+                                   : model_fail(error, "%s", berth_last_error());
+    saving_fini(&s);
+    gguf_free(meta);
+    return ok;
+}

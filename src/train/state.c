@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT
+// state.c: a run as a file that it can go on from: a GGUF file with the trained tensors in f32, the optimiser's means beside
+// them, and keys for what the run was started with, where it is, and its losses so far. Everything else follows from these: the
+// order of windows from the seed and the step. A file that belongs to another text or another model is refused.
+
+#include "train/train.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define VERSION 1
+
+// ---- parameters as keys ----
+
+static void params_put(struct gguf_context *g, const struct train_params *p) {
+    gguf_set_val_i64(g, "train.ctx", p->n_ctx);
+    gguf_set_val_i64(g, "train.sequences", p->n_seq);
+    gguf_set_val_i64(g, "train.steps", p->n_steps);
+    gguf_set_val_i64(g, "train.warmup", p->n_warmup);
+    gguf_set_val_i64(g, "train.rank", p->rank);
+    gguf_set_val_i64(g, "train.schedule", p->schedule);
+    gguf_set_val_i64(g, "train.optimizer", p->optimizer);
+    gguf_set_val_i64(g, "train.seed", (int64_t) p->seed);
+    gguf_set_val_f32(g, "train.alpha", p->alpha);
+    gguf_set_val_f32(g, "train.rate", p->lr);
+    gguf_set_val_f32(g, "train.decay", p->decay);
+    gguf_set_val_f32(g, "train.clip", p->clip);
+}
+
+static bool whole(
+    const struct gguf_context *g, const char *key, int64_t min, int64_t max, int64_t *out, struct model_error *error) {
+    const int64_t id = gguf_find_key(g, key);
+    if (id < 0 || gguf_get_kv_type(g, id) != GGUF_TYPE_INT64) {
+        return model_fail(error, "key '%s' is missing", key);
+    }
+    *out = gguf_get_val_i64(g, id);
+    return (*out >= min && *out <= max) ||
+           model_fail(error, "key '%s' is %" PRId64 ", from %" PRId64 " to %" PRId64 " it may be", key, *out, min, max);
+}
+
+static bool params_get(const struct gguf_context *g, struct train_params *p, int64_t *n_done, struct model_error *error) {
+    int64_t version, schedule, optimizer, seed;
+    *p = (struct train_params){0};
+    if (!whole(g, "train.version", VERSION, VERSION, &version, error) || !whole(g, "train.ctx", 1, INT32_MAX, &p->n_ctx, error) ||
+        !whole(g, "train.sequences", 1, INT32_MAX, &p->n_seq, error) ||
+        !whole(g, "train.steps", 0, INT64_MAX / 8, &p->n_steps, error) ||
+        !whole(g, "train.warmup", 0, INT64_MAX, &p->n_warmup, error) || !whole(g, "train.rank", 0, INT32_MAX, &p->rank, error) ||
+        !whole(g, "train.schedule", TRAIN_COSINE, TRAIN_CONSTANT, &schedule, error) ||
+        !whole(g, "train.optimizer", 0, GGML_OPT_OPTIMIZER_TYPE_COUNT - 1, &optimizer, error) ||
+        !whole(g, "train.seed", INT64_MIN, INT64_MAX, &seed, error) || !whole(g, "train.done", 0, p->n_steps, n_done, error) ||
+        !keys_real(g, "train.alpha", &p->alpha, error) || !keys_real(g, "train.rate", &p->lr, error) ||
+        !keys_real(g, "train.decay", &p->decay, error) || !keys_real(g, "train.clip", &p->clip, error)) {
+        return false;
+    }
+    p->schedule  = (enum train_schedule) schedule;
+    p->optimizer = (enum ggml_opt_optimizer_type) optimizer;
+    p->seed      = (uint64_t) seed;
+    return true;
+}
+
+// ---- writing ----
+
+// Tensor i of the file: the weights first, then the means m, then v.
+static const struct ggml_tensor *tensor_at(const struct trainer *t, int64_t i) {
+    const size_t kind            = (size_t) i / t->n_tensors;
+    const struct train_tensor *x = &t->tensors[(size_t) i % t->n_tensors];
+    return kind == 0 ? x->w : kind == 1 ? x->m : x->v;
+}
+
+static int64_t n_kinds(const struct trainer *t) {
+    return t->params.optimizer == GGML_OPT_OPTIMIZER_TYPE_ADAMW ? 3 : 1;
+}
+
+struct writing {
+    const struct trainer *t;
+    void *bytes;
+};
+
+static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
+    struct writing *w           = user;
+    const struct ggml_tensor *x = tensor_at(w->t, i);
+    model_alloc_free(w->bytes);
+    w->bytes = model_alloc_malloc(ggml_nbytes(x));
+    if (w->bytes == NULL) {
+        model_fail(error, "out of memory for %zu bytes of '%s'", ggml_nbytes(x), x->name);
+        return NULL;
+    }
+    ggml_backend_tensor_get(x, w->bytes, 0, ggml_nbytes(x));
+    return w->bytes;
+}
+
+static bool looks_put(struct gguf_context *g, const struct trainer *t) {
+    int64_t *steps = model_alloc_malloc((t->n_looks + 1) * sizeof *steps);
+    float *losses  = model_alloc_malloc((t->n_looks + 1) * sizeof *losses);
+    for (size_t i = 0; steps != NULL && losses != NULL && i < t->n_looks; i++) {
+        steps[i]  = t->looks[i].step;
+        losses[i] = t->looks[i].loss;
+    }
+    const bool ok = steps != NULL && losses != NULL;
+    if (ok && t->n_looks > 0) {
+        gguf_set_arr_data(g, "train.look_steps", GGUF_TYPE_INT64, steps, t->n_looks);
+        gguf_set_arr_data(g, "train.look_losses", GGUF_TYPE_FLOAT32, losses, t->n_looks);
+    }
+    model_alloc_free(steps);
+    model_alloc_free(losses);
+    return ok;
+}
+
+bool train_state_write(const struct trainer *t, const struct train_data *data, FILE *file, struct model_error *error) {
+    struct writing w = {.t = t};
+    berth_clear_error();
+    struct gguf_context *g = gguf_init_empty();
+    gguf_set_val_str(g, "general.type", "training state");
+    gguf_set_val_str(g, "general.architecture", t->model->params.arch);
+    gguf_set_val_i64(g, "train.version", VERSION);
+    gguf_set_val_i64(g, "train.done", t->n_done);
+    gguf_set_val_i64(g, "train.data", (int64_t) data->hash);
+    params_put(g, &t->params);
+    if (t->n_done > 0) {
+        gguf_set_arr_data(g, "train.losses", GGUF_TYPE_FLOAT32, t->losses, (size_t) t->n_done);
+    }
+    bool ok = looks_put(g, t) || model_fail(error, "out of memory for %zu losses", t->n_looks);
+    for (int64_t i = 0; i < n_kinds(t) * (int64_t) t->n_tensors; i++) {
+        gguf_add_tensor(g, tensor_at(t, i));
+    }
+    ok = ok && ((g != NULL && *berth_last_error() == '\0') || model_fail(error, "%s", berth_last_error())) &&
+         model_write(file, g, bytes_of, &w, error);
+    model_alloc_free(w.bytes);
+    gguf_free(g);
+    return ok;
+}
+
+// ---- reading ----
+
+static struct berth_gguf_map *state_open(
+    const char *path, struct train_params *params, int64_t *n_done, struct model_error *error) {
+    struct model_error why     = {""};
+    struct berth_gguf_map *map = berth_gguf_map_open(path, NULL);
+    const char *type           = NULL;
+    if (map == NULL) {
+        model_fail(error, "%s", berth_last_error());
+        return NULL;
+    }
+    const struct gguf_context *g = berth_gguf_map_meta(map);
+    if (!keys_text(g, "general.type", &type, &why) || type == NULL || strcmp(type, "training state") != 0) {
+        model_fail(error, "%s: it is no checkpoint of training", path);
+    } else if (!params_get(g, params, n_done, &why)) {
+        model_fail(error, "%s: %s", path, why.text);
+    } else {
+        return map;
+    }
+    berth_gguf_map_close(map);
+    return NULL;
+}
+
+bool train_state_params(const char *path, struct train_params *params, int64_t *n_done, struct model_error *error) {
+    int64_t n;
+    struct berth_gguf_map *map = state_open(path, params, n_done != NULL ? n_done : &n, error);
+    berth_gguf_map_close(map);
+    return map != NULL;
+}
+
+static bool tensors_read(struct trainer *t, const struct berth_gguf_map *map, struct model_error *error) {
+    const struct gguf_context *g = berth_gguf_map_meta(map);
+    const int64_t n              = n_kinds(t) * (int64_t) t->n_tensors;
+    if (gguf_get_n_tensors(g) != n) {
+        return model_fail(error,
+            "it has %" PRId64 " tensors, this run %" PRId64 ": it is of another model or another way to train",
+            gguf_get_n_tensors(g), n);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        const struct ggml_tensor *x = tensor_at(t, i);
+        const int64_t id            = gguf_find_tensor(g, x->name);
+        if (id < 0 || gguf_get_tensor_type(g, id) != GGML_TYPE_F32 ||
+            memcmp(gguf_get_tensor_ne(g, id), x->ne, sizeof x->ne) != 0) {
+            return model_fail(error, "tensor '%s' is missing, or of another shape: it is of another model", x->name);
+        }
+    }
+    for (int64_t i = 0; i < n; i++) {
+        struct ggml_tensor *x = (struct ggml_tensor *) (uintptr_t) tensor_at(t, i);
+        ggml_backend_tensor_set(x, berth_gguf_map_data(map, gguf_find_tensor(g, x->name)), 0, ggml_nbytes(x));
+    }
+    return true;
+}
+
+// An array of numbers; NULL: none of this kind and length.
+static const void *array_get(const struct gguf_context *g, const char *key, enum gguf_type type, size_t n) {
+    const int64_t id = gguf_find_key(g, key);
+    return id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_ARRAY && gguf_get_arr_type(g, id) == type && gguf_get_arr_n(g, id) == n
+               ? gguf_get_arr_data(g, id)
+               : NULL;
+}
+
+static bool losses_read(struct trainer *t, const struct gguf_context *g, int64_t n_done, struct model_error *error) {
+    const void *losses = array_get(g, "train.losses", GGUF_TYPE_FLOAT32, (size_t) n_done);
+    if (losses == NULL && n_done > 0) {
+        return model_fail(error, "key 'train.losses' does not have the losses of %" PRId64 " steps", n_done);
+    }
+    if (n_done > 0) {
+        memcpy(t->losses, losses, (size_t) n_done * sizeof *t->losses);
+    }
+    const int64_t id    = gguf_find_key(g, "train.look_steps");
+    const size_t n      = id >= 0 && gguf_get_kv_type(g, id) == GGUF_TYPE_ARRAY ? gguf_get_arr_n(g, id) : 0;
+    const int64_t *at   = array_get(g, "train.look_steps", GGUF_TYPE_INT64, n);
+    const float *values = array_get(g, "train.look_losses", GGUF_TYPE_FLOAT32, n);
+    if (n > 0 && at != NULL && values != NULL) {
+        struct train_look *looks = model_alloc_realloc(t->looks, n * sizeof *looks);
+        if (looks == NULL) {
+            return model_fail(error, "out of memory for %zu losses", n);
+        }
+        t->looks   = looks;
+        t->n_looks = t->cap_looks = n;
+        for (size_t i = 0; i < n; i++) {
+            looks[i] = (struct train_look){at[i], values[i]};
+        }
+    }
+    t->n_done = n_done;
+    return true;
+}
+
+bool train_state_read(struct trainer *t, const struct train_data *data, const char *path, struct model_error *error) {
+    struct train_params params;
+    struct model_error why = {""};
+    int64_t n_done, hash = 0;
+    struct berth_gguf_map *map = state_open(path, &params, &n_done, error);
+    if (map == NULL) {
+        return false;
+    }
+    const struct gguf_context *g = berth_gguf_map_meta(map);
+    bool ok                      = whole(g, "train.data", INT64_MIN, INT64_MAX, &hash, &why);
+    if (ok && (uint64_t) hash != data->hash) {
+        ok = model_fail(&why, "it was trained on another text, or in sequences of another length");
+    }
+    if (ok && n_done > t->params.n_steps) {
+        ok = model_fail(&why, "it has %" PRId64 " steps done, and %" PRId64 " are wanted", n_done, t->params.n_steps);
+    }
+    ok = ok && tensors_read(t, map, &why) && losses_read(t, g, n_done, &why);
+    if (!ok) {
+        model_fail(error, "%s: %s", path, why.text);
+    }
+    berth_gguf_map_close(map);
+    return ok;
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// train_graph.c: the three graphs of training: forward and backward, forward alone, and the optimiser's step. Each has a
+// scheduler of its own, so that each is planned once.
+
+#include "train/train.h"
+
+#include <inttypes.h>
+
+#define BACKWARD 12 // most nodes that one of the forward graph brings with it
+
+void train_graph_fini(struct train_graph *g) {
+    ggml_backend_sched_free(g->sched);
+    ggml_free(g->ctx);
+    *g = (struct train_graph){0};
+}
+
+static bool graph_new(struct trainer *t, struct train_graph *g, size_t n_nodes, bool with_grads, struct model_error *error) {
+    g->ctx = ggml_init((struct ggml_init_params){
+        .mem_size = 2 * n_nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(n_nodes, with_grads), .no_alloc = true});
+    if (g->ctx == NULL) {
+        return model_fail(error, "out of memory for a graph of %zu nodes", n_nodes);
+    }
+    g->graph = ggml_new_graph_custom(g->ctx, n_nodes, with_grads);
+    g->sched = ggml_backend_sched_new(t->devices->backend, NULL, t->devices->n, n_nodes, false, true);
+    return g->sched != NULL || model_fail(error, "%s", berth_last_error());
+}
+
+// Its memory, once.
+static bool graph_place(struct trainer *t, struct train_graph *g, const char *what, struct model_error *error) {
+    if (berth_graph_check(g->graph) != GGML_STATUS_SUCCESS) {
+        return model_fail(error, "%s cannot be built: %s", what, berth_last_error());
+    }
+    if (!ggml_backend_sched_alloc_graph(g->sched, g->graph)) {
+        return model_fail(error, "no memory for %s: %s", what, berth_last_error());
+    }
+    for (int d = 0; d < t->devices->n; d++) {
+        t->compute += ggml_backend_sched_get_buffer_size(g->sched, t->devices->backend[d]);
+    }
+    return true;
+}
+
+// From tokens to the loss.
+static void forward(struct trainer *t, struct train_graph *g) {
+    const struct train_params *p   = &t->params;
+    const struct graph_shape shape = {
+        .n_tokens = p->n_ctx, .n_seq = p->n_seq, .n_kv = p->n_ctx, .n_ctx = p->n_ctx, .all_outputs = true};
+    graph_build(t->model, &shape, g->ctx, g->graph, &g->in);
+    g->labels = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, t->model->params.n_vocab, p->n_ctx * p->n_seq);
+    ggml_set_input(g->labels);
+    ggml_set_name(g->labels, "labels");
+    g->loss = ggml_cross_entropy_loss(g->ctx, g->in.logits, g->labels);
+    ggml_set_name(g->loss, "loss");
+    ggml_set_output(g->loss);
+    ggml_set_loss(g->loss);
+    ggml_build_forward_expand(g->graph, g->loss);
+}
+
+// Where each node's gradient is gathered: those of what is trained, and the loss's own, which is 1.
+static struct ggml_tensor **places_of(const struct trainer *t, const struct train_graph *g) {
+    const int n                 = ggml_graph_n_nodes(g->graph);
+    struct ggml_tensor **places = model_alloc_calloc((size_t) n + 1, sizeof *places);
+    for (int i = 0; places != NULL && i < n; i++) {
+        const struct ggml_tensor *node = ggml_graph_node(g->graph, i);
+        places[i]                      = node == g->loss ? t->one : NULL;
+        for (size_t k = 0; node->op == GGML_OP_NONE && k < t->n_tensors; k++) {
+            places[i] = t->tensors[k].w == node ? t->tensors[k].grad : places[i];
+        }
+    }
+    return places;
+}
+
+bool train_graph_learn(struct trainer *t, struct model_error *error) {
+    struct train_graph *g = &t->learn;
+    if (!graph_new(t, g, BACKWARD * graph_max_nodes(t->model), true, error)) {
+        return false;
+    }
+    forward(t, g);
+    struct ggml_tensor **places = places_of(t, g);
+    if (places == NULL) {
+        return model_fail(error, "out of memory for the places of gradients");
+    }
+    ggml_build_backward_expand(g->ctx, g->graph, places);
+    model_alloc_free(places);
+    return graph_place(t, g, "the graph of forward and backward", error);
+}
+
+bool train_graph_look(struct trainer *t, struct model_error *error) {
+    if (t->look.graph != NULL) {
+        return true;
+    }
+    if (!graph_new(t, &t->look, 64 + graph_max_nodes(t->model), false, error)) {
+        return false;
+    }
+    forward(t, &t->look);
+    return graph_place(t, &t->look, "the graph of forward", error);
+}
+
+bool train_graph_step(struct trainer *t, struct model_error *error) {
+    struct train_graph *g = &t->step;
+    if (!graph_new(t, g, 64 + 4 * t->n_tensors, false, error)) {
+        return false;
+    }
+    for (size_t i = 0; i < t->n_tensors; i++) {
+        const struct train_tensor *x = &t->tensors[i];
+        struct ggml_tensor *grad     = t->params.clip > 0 ? ggml_mul_inplace(g->ctx, x->grad, t->shrink[x->device]) : x->grad;
+        struct ggml_tensor *rates    = t->rates[x->device];
+        ggml_build_forward_expand(g->graph, x->m != NULL ? ggml_opt_step_adamw(g->ctx, x->w, grad, x->m, x->v, rates)
+                                                         : ggml_opt_step_sgd(g->ctx, x->w, grad, rates));
+    }
+    return graph_place(t, g, "the optimiser's graph", error);
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+// trainer.c: steps: the next windows through the graph, the gradient's length, the optimiser. Mask, positions and labels are
+// written anew each time: a plan may give their memory to others once they are read.
+
+#include "train/train.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#define BETA1 0.9f
+#define BETA2 0.95f
+#define EPSILON 1e-8f
+
+// ---- life ----
+
+static bool params_check(const struct model *m, const struct train_params *p, struct model_error *error) {
+    if (p->n_ctx < 1 || p->n_seq < 1 || p->n_steps < 0 || p->rank < 0 || p->n_ctx > INT32_MAX / p->n_seq) {
+        return model_fail(error, "%" PRId64 " sequences of %" PRId64 " tokens, %" PRId64 " steps, rank %" PRId64 ": no such run",
+            p->n_seq, p->n_ctx, p->n_steps, p->rank);
+    }
+    if (p->rank > m->params.n_embd) {
+        return model_fail(
+            error, "an adapter of rank %" PRId64 " is larger than a model of width %" PRId64, p->rank, m->params.n_embd);
+    }
+    return true;
+}
+
+struct trainer *trainer_new(
+    struct model *model, const struct model_devices *devices, const struct train_params *params, struct model_error *error) {
+    struct trainer *t = params_check(model, params, error) ? model_alloc_calloc(1, sizeof *t) : NULL;
+    if (t == NULL) {
+        model_fail(error, "out of memory");
+        return NULL;
+    }
+    t->model   = model;
+    t->devices = devices;
+    t->params  = *params;
+    t->losses  = model_alloc_calloc((size_t) params->n_steps + 1, sizeof *t->losses);
+    if (t->losses == NULL) {
+        model_fail(error, "out of memory for the losses of %" PRId64 " steps", params->n_steps);
+    }
+    if (t->losses == NULL || !train_tensors_make(t, error) || !train_graph_learn(t, error) || !train_graph_step(t, error)) {
+        trainer_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+void trainer_free(struct trainer *t) {
+    if (t == NULL) {
+        return;
+    }
+    train_graph_fini(&t->learn);
+    train_graph_fini(&t->look);
+    train_graph_fini(&t->step);
+    train_tensors_free(t);
+    model_alloc_free(t->losses);
+    model_alloc_free(t->looks);
+    model_alloc_free(t);
+}
+
+// ---- inputs ----
+
+// A token sees itself and those before it, as far as the model's window goes.
+static void mask_set(struct trainer *t, struct ggml_tensor *mask) {
+    const ggml_fp16_t yes = ggml_fp32_to_fp16(0), no = ggml_fp32_to_fp16(-INFINITY);
+    const int64_t n = t->params.n_ctx, window = t->model->params.n_window > 0 ? t->model->params.n_window : n;
+    ggml_fp16_t *row = (ggml_fp16_t *) (void *) t->row;
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            row[j] = j <= i && j > i - window ? yes : no;
+        }
+        ggml_backend_tensor_set(mask, row, (size_t) (i * n) * sizeof *row, (size_t) n * sizeof *row);
+    }
+}
+
+static void positions_set(struct trainer *t, struct ggml_tensor *pos) {
+    int32_t *row = (int32_t *) (void *) t->row;
+    for (int64_t i = 0; i < t->params.n_ctx; i++) {
+        row[i] = (int32_t) i;
+    }
+    ggml_backend_tensor_set(pos, row, 0, (size_t) t->params.n_ctx * sizeof *row);
+}
+
+// Sequence s of a batch: its tokens, and for each the one that follows, or nothing (all labels 0) where it is not to count.
+static void window_set(struct trainer *t, struct train_graph *g, int64_t s, const int32_t *tokens, bool counts) {
+    const int64_t n = t->params.n_ctx, n_vocab = t->model->params.n_vocab;
+    const size_t size = (size_t) n_vocab * sizeof *t->row;
+    ggml_backend_tensor_set(g->in.tokens, tokens, (size_t) (s * n) * sizeof *tokens, (size_t) n * sizeof *tokens);
+    memset(t->row, 0, size);
+    for (int64_t i = 0; i < n; i++) {
+        t->row[tokens[i + 1]] = counts ? 1 : 0;
+        ggml_backend_tensor_set(g->labels, t->row, (size_t) (s * n + i) * size, size);
+        t->row[tokens[i + 1]] = 0;
+    }
+}
+
+static bool compute(struct train_graph *g, struct model_error *error) {
+    const enum ggml_status status = ggml_backend_sched_graph_compute(g->sched, g->graph);
+    return status == GGML_STATUS_SUCCESS ||
+           model_fail(error, "%s", status == GGML_STATUS_ABORTED ? "computing was stopped" : berth_last_error());
+}
+
+static float loss_get(const struct train_graph *g) {
+    float loss;
+    ggml_backend_tensor_get(g->loss, &loss, 0, sizeof loss);
+    return loss;
+}
+
+// ---- a step ----
+
+float train_rate(const struct train_params *p, int64_t step) {
+    if (step < p->n_warmup) {
+        return p->lr * (float) (step + 1) / (float) p->n_warmup;
+    }
+    const double part = p->n_steps > p->n_warmup ? (double) (step - p->n_warmup) / (double) (p->n_steps - p->n_warmup) : 0;
+    switch (p->schedule) {
+        case TRAIN_COSINE: return (float) ((double) p->lr * (0.5 + 0.5 * cos(3.14159265358979323846 * fmin(part, 1))));
+        case TRAIN_LINEAR: return (float) ((double) p->lr * (1 - fmin(part, 1)));
+        default: return p->lr;
+    }
+}
+
+// The length of all gradients as one vector, in the order of the tensors, so that it is the same in every run.
+static double norm_of(struct trainer *t) {
+    double sum = 0;
+    for (size_t i = 0; i < t->n_tensors; i++) {
+        const int64_t n = ggml_nelements(t->tensors[i].grad), row = (int64_t) t->row_size;
+        for (int64_t at = 0; at < n; at += row) {
+            const int64_t step = n - at < row ? n - at : row;
+            double part[4]     = {0};
+            ggml_backend_tensor_get(t->tensors[i].grad, t->row, (size_t) at * sizeof *t->row, (size_t) step * sizeof *t->row);
+            for (int64_t k = 0; k < step; k++) {
+                part[k & 3] += (double) t->row[k] * (double) t->row[k];
+            }
+            sum += part[0] + part[1] + part[2] + part[3];
+        }
+    }
+    return sqrt(sum);
+}
+
+static void rates_set(struct trainer *t) {
+    const struct train_params *p = &t->params;
+    const float lr               = train_rate(p, t->n_done);
+    const double n               = (double) t->n_done + 1;
+    const float adamw[7]         = {lr, BETA1, BETA2, EPSILON, p->decay, (float) (1 / (1 - pow((double) BETA1, n))),
+                (float) (1 / (1 - pow((double) BETA2, n)))};
+    const float sgd[2]           = {lr, p->decay};
+    const float shrink           = p->clip > 0 && t->grad_norm > (double) p->clip ? (float) ((double) p->clip / t->grad_norm) : 1;
+    for (int d = 0; d < t->devices->n; d++) {
+        ggml_backend_tensor_set(
+            t->rates[d], p->optimizer == GGML_OPT_OPTIMIZER_TYPE_ADAMW ? adamw : sgd, 0, ggml_nbytes(t->rates[d]));
+        ggml_backend_tensor_set(t->shrink[d], &shrink, 0, sizeof shrink);
+    }
+}
+
+bool train_learn(struct trainer *t, struct train_data *data, struct model_error *error) {
+    const struct train_params *p = &t->params;
+    for (int d = 0; d < t->devices->n; d++) {
+        if (t->grads[d].buffer != NULL) {
+            ggml_backend_buffer_clear(t->grads[d].buffer, 0);
+        }
+    }
+    mask_set(t, t->learn.in.mask);
+    positions_set(t, t->learn.in.pos);
+    for (int64_t s = 0; s < p->n_seq; s++) {
+        window_set(t, &t->learn, s, train_data_window(data, p->seed, t->n_done * p->n_seq + s), true);
+    }
+    return compute(&t->learn, error);
+}
+
+bool trainer_step(struct trainer *t, struct train_data *data, struct model_error *error) {
+    if (t->n_done >= t->params.n_steps) {
+        return model_fail(error, "all %" PRId64 " steps are done", t->params.n_steps);
+    }
+    if (!train_learn(t, data, error)) {
+        return false;
+    }
+    const float loss = loss_get(&t->learn);
+    t->grad_norm     = isfinite(loss) ? norm_of(t) : 0;
+    if (!isfinite(loss) || !isfinite(t->grad_norm)) {
+        return train_fault_tell(t, data, isfinite(loss) ? "gradient" : "loss", error);
+    }
+    rates_set(t);
+    if (!compute(&t->step, error)) {
+        return false;
+    }
+    t->losses[t->n_done++] = loss;
+    return true;
+}
+
+// ---- a look at other texts ----
+
+static bool look_add(struct trainer *t, float loss, struct model_error *error) {
+    if (t->n_looks == t->cap_looks) {
+        const size_t cap = 2 * t->cap_looks + 16;
+        void *looks      = model_alloc_realloc(t->looks, cap * sizeof *t->looks);
+        if (looks == NULL) {
+            return model_fail(error, "out of memory for %zu losses", cap);
+        }
+        t->looks     = looks;
+        t->cap_looks = cap;
+    }
+    t->looks[t->n_looks++] = (struct train_look){t->n_done, loss};
+    return true;
+}
+
+bool trainer_look(struct trainer *t, const struct train_data *data, bool (*stop)(void *), struct model_error *error) {
+    const int64_t n_seq = t->params.n_seq;
+    double sum          = 0;
+    if (!train_graph_look(t, error)) {
+        return false;
+    }
+    for (int64_t at = 0; at < data->n_windows; at += n_seq) {
+        const int64_t n = data->n_windows - at < n_seq ? data->n_windows - at : n_seq;
+        if (stop != NULL && stop(NULL)) {
+            return model_fail(error, "computing was stopped");
+        }
+        mask_set(t, t->look.in.mask);
+        positions_set(t, t->look.in.pos);
+        for (int64_t s = 0; s < n_seq; s++) { // the last batch may be larger than what is left
+            window_set(t, &t->look, s, train_data_plain(data, s < n ? at + s : at), s < n);
+        }
+        if (!compute(&t->look, error)) {
+            return false;
+        }
+        sum += (double) loss_get(&t->look) * (double) n_seq; // a mean over all rows, those that do not count included
+    }
+    return look_add(t, (float) (sum / (double) data->n_windows), error);
+}

@@ -1,0 +1,121 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# train.sh BERTH: `berth train`, adapters and merging, on a tiny model that it makes. Runs in the root of the sources.
+
+. "$(dirname "$0")/expect.sh"
+tokenizer=models/tales-q8_0.gguf
+
+failed() {
+    echo "FAILED: $*"
+    n_bad=$((n_bad + 1))
+}
+
+cat > "$tmp/tiny.conf" << 'END'
+# a model of one thought
+block_count = 1
+embedding_length = 32
+feed_forward_length = 64
+attention.head_count = 4
+attention.head_count_kv = 2
+context_length = 32
+END
+for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
+    echo "Once upon a time there was a small boat number $i. It lay in the harbour and waited for the tide."
+done > "$tmp/text"
+cp "$tmp/text" "$tmp/val"
+small="-b 2 -c 16 -t 2 --split line --data $tmp/text"
+
+command=train
+expect 0 "Usage: berth train" --help
+expect 2 "no text is given" "$tokenizer" -o "$tmp/x"
+expect 2 "no file is given for what is learnt" "$tokenizer" --data "$tmp/text"
+expect 2 "--schedule 'up' is not cosine, linear or constant" --schedule up
+expect 2 "--optimizer 'adam' is not adamw or sgd" --optimizer adam
+expect 2 "--lr '-1' is not a number from 0" --lr -1
+expect 2 "--lora '0' is not a whole number from 1" --lora 0
+expect 2 "are two lengths" --data a -o b --epochs 1 --steps 1
+expect 2 "without --lora and --resume" --new a --lora 1 --data a -o b
+expect 3 "is q8_0: weights of f32, f16 or bf16 can be trained" "$tokenizer" $small --steps 1 -o "$tmp/x"
+expect 3 "is the input itself" "$tokenizer" $small --lora 2 --steps 1 -o "$tokenizer"
+expect 3 "No such file" "$tokenizer" --lora 2 --data "$tmp/none" -o "$tmp/x"
+expect 3 "give more text or a smaller --ctx" "$tokenizer" --lora 2 --data "$tmp/tiny.conf" -c 4096 -o "$tmp/x"
+expect 3 "it is no checkpoint of training" "$tokenizer" $small --lora 2 -o "$tmp/x" --resume "$tokenizer"
+[ ! -e "$tmp/x" ] || failed "a run that fails leaves a file"
+
+# a description that is wrong
+echo "block_count 3" > "$tmp/wrong.conf"
+expect 3 "line 1: 'block_count 3' has no '='" "$tokenizer" --new "$tmp/wrong.conf" $small -o "$tmp/x"
+echo "block_count = three" > "$tmp/wrong.conf"
+expect 3 "line 1: 'three' is no number" "$tokenizer" --new "$tmp/wrong.conf" $small -o "$tmp/x"
+echo "block_count = 3" > "$tmp/wrong.conf"
+expect 3 "key 'llama.embedding_length' is missing" "$tokenizer" --new "$tmp/wrong.conf" $small -o "$tmp/x"
+
+# a new model: learns, is sound, is the same each time
+expect 0 "" "$tokenizer" --new "$tmp/tiny.conf" $small --steps 30 --val "$tmp/val" -o "$tmp/new" --plot "$tmp/new.svg" --json
+awk 'NR == 1 { n = split(substr($0, index($0, "\"losses\": [") + 11), x, /[],]/); exit !(x[30] < 0.9 * x[1]) }' "$tmp/out" ||
+    failed "no lower loss: $(cat "$tmp/out")"
+grep -q '^<svg .*' "$tmp/new.svg" && grep -q '^</svg>' "$tmp/new.svg" || failed "no picture"
+grep -q 'circle class="v"' "$tmp/new.svg" || failed "no point for --val"
+expect 0 "" "$tokenizer" --new "$tmp/tiny.conf" $small --steps 30 --val "$tmp/val" -o "$tmp/again"
+cmp -s "$tmp/new" "$tmp/again" || failed "two runs differ"
+command="gguf check"
+expect 0 "sound" "$tmp/new"
+command=train
+
+# f16 stays f16; resumed runs equal unbroken ones bit for bit
+"$berth" gguf quantize "$tmp/new" "$tmp/half" f16 > /dev/null
+for kind in "$tmp/half" "$tokenizer --lora 2" "$tmp/half --optimizer sgd"; do
+    # shellcheck disable=SC2086
+    expect 0 "6 of 6 steps" $kind $small --steps 6 -o "$tmp/whole"
+    # shellcheck disable=SC2086
+    expect 0 "4 of 4 steps" $kind $small --steps 4 --save-every 2 -o "$tmp/part" --schedule constant --warmup 2
+    # shellcheck disable=SC2086
+    expect 0 "6 of 6 steps" $kind $small --steps 6 --save-every 4 --schedule constant --warmup 2 -o "$tmp/part"
+    cp "$tmp/part" "$tmp/unbroken"
+    # shellcheck disable=SC2086
+    expect 0 "4 of 4 steps" $kind $small --steps 4 --save-every 4 --schedule constant --warmup 2 -o "$tmp/part"
+    # shellcheck disable=SC2086
+    expect 0 "6 of 6 steps" ${kind%% *} --split line --data "$tmp/text" -t 2 --steps 6 --resume "$tmp/part.checkpoint" -o "$tmp/part"
+    cmp -s "$tmp/part" "$tmp/unbroken" || failed "$kind: a resumed run is another"
+    expect 3 "these stay" ${kind%% *} --data "$tmp/text" --resume "$tmp/part.checkpoint" -o "$tmp/part" -b 3
+done
+expect 3 "another text" "$tmp/half" --data "$tmp/tiny.conf" --resume "$tmp/part.checkpoint" -o "$tmp/x"
+"$berth" gguf info "$tmp/part" | grep -q '^  f16 ' || failed "weights are no f16 any more"
+
+# Ctrl-C saves
+"$berth" train "$tmp/half" $small --steps 100000000 -o "$tmp/stopped" > "$tmp/out" 2> "$tmp/err" &
+pid=$!
+sleep 1
+kill -INT $pid
+wait $pid
+[ $? -eq 130 ] || failed "Ctrl-C: no exit code 130: $(cat "$tmp/err")"
+grep -q "stopped; --resume $tmp/stopped.checkpoint" "$tmp/err" || failed "Ctrl-C: $(cat "$tmp/err")"
+"$berth" gguf check "$tmp/stopped" "$tmp/stopped.checkpoint" > /dev/null || failed "Ctrl-C: what is saved is not sound"
+
+# a rate that is far too high ends the run before the weights are lost
+expect 3 "is not a finite number; the first tensor with one that is none is '" "$tmp/half" $small --optimizer sgd --clip 0 \
+    --lr 1e30 --schedule constant --warmup 0 --steps 20 --save-every 1 -o "$tmp/lost"
+grep -q "The last checkpoint is that of step" "$tmp/err" || failed "no word of the checkpoint: $(cat "$tmp/err")"
+[ ! -e "$tmp/lost" ] || failed "a lost run leaves a model"
+
+# an adapter, beside a model and merged into it
+expect 0 "" "$tmp/new" $small --lora 2 --steps 20 --lr 0.02 -o "$tmp/lora"
+command=run
+expect 0 "" "$tmp/new" --lora "$tmp/lora" --temp 0 -n 12 -p "Once upon"
+cp "$tmp/out" "$tmp/beside"
+expect 0 "" "$tmp/new" --lora "$tmp/lora:0" --temp 0 -n 12 -p "Once upon"
+cp "$tmp/out" "$tmp/without"
+expect 0 "" "$tmp/new" --temp 0 -n 12 -p "Once upon"
+cmp -s "$tmp/out" "$tmp/without" || failed "an adapter of no strength says something else"
+command="gguf merge-lora"
+expect 2 "MODEL, LORA and -o OUT are wanted" "$tmp/new" "$tmp/lora"
+expect 3 "it is no adapter" "$tmp/new" "$tmp/new" -o "$tmp/merged"
+expect 0 "7 of 11 tensors changed" "$tmp/new" "$tmp/lora" -o "$tmp/merged"
+command=run
+expect 0 "" "$tmp/merged" --temp 0 -n 12 -p "Once upon"
+cmp -s "$tmp/out" "$tmp/beside" || failed "merged it says something else: $(cat "$tmp/out"), not $(cat "$tmp/beside")"
+expect 3 "No such file" "$tmp/new" --lora "$tmp/none"
+expect 3 "it is no adapter" "$tmp/new" --lora "$tmp/new"
+
+echo "$n cases, $n_bad failed"
+[ $n_bad -eq 0 ]

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: MIT
+// Training of models: it learns, along the gradient; a resumed run equals the unbroken one bit by bit; what it writes can be
+// read; numbers that are none are found and reach no weight; each allocation failing in turn leaves nothing behind.
+
+#include "support/model_sample.h"
+
+#include "train/train.h"
+
+#define N_CTX 8
+#define N_VOCAB 40
+
+static struct model_devices devices;
+static int64_t devices_alive; // allocations that they hold
+static char model_path[] = "/tmp/berth-model-XXXXXX";
+
+static const struct train_params usual = {
+    .n_ctx = N_CTX, .n_seq = 2, .n_steps = 6, .n_warmup = 2, .lr = 1e-2f, .decay = 0.01f, .clip = 1, .alpha = 8, .seed = 7};
+
+// A text that repeats itself, with some noise.
+static bool data_make(struct train_data *data, struct model_error *error) {
+    struct check_rng r = check_rng_new(5);
+    *data              = (struct train_data){0};
+    for (int i = 0; i < 12 * N_CTX + 1; i++) {
+        const int32_t token = check_rng_below(&r, 8) == 0 ? (int32_t) check_rng_below(&r, N_VOCAB) : i * i % 11;
+        if (!token_push(&data->tokens, token, error)) {
+            return false;
+        }
+    }
+    return train_data_cut(data, N_CTX, error);
+}
+
+struct run {
+    struct model *model;
+    struct trainer *t;
+    struct train_data data;
+};
+
+static bool run_open(struct run *r, const struct train_params *p, struct model_error *error) {
+    *r = (struct run){0};
+    return data_make(&r->data, error) && (r->model = model_open(model_path, error)) != NULL &&
+           model_place(r->model, &devices, false, NULL, NULL, error) &&
+           (r->t = trainer_new(r->model, &devices, p, error)) != NULL;
+}
+
+static bool run_steps(struct run *r, int64_t n, struct model_error *error) {
+    bool ok = true;
+    for (int64_t i = 0; ok && i < n; i++) {
+        ok = trainer_step(r->t, &r->data, error);
+    }
+    return ok;
+}
+
+static void run_close(struct run *r) {
+    trainer_free(r->t);
+    model_free(r->model);
+    train_data_fini(&r->data);
+}
+
+#define must(x) \
+    do { \
+        if (!(x)) { \
+            print_error("%s\n", error.text); \
+            fail(); \
+        } \
+    } while (0)
+
+// ---- it learns ----
+
+static void test_learns(void **state) {
+    (void) state;
+    for (int rank = 0; rank <= 4; rank += 4) {
+        struct model_error error = {""};
+        struct train_params p    = usual;
+        struct run r;
+        p.n_steps = 60;
+        p.rank    = rank;
+        must(run_open(&r, &p, &error) && trainer_look(r.t, &r.data, NULL, &error) && run_steps(&r, 60, &error) &&
+             trainer_look(r.t, &r.data, NULL, &error));
+        print_message("rank %d: loss %.3f to %.3f\n", rank, (double) r.t->looks[0].loss, (double) r.t->looks[1].loss);
+        assert_true(r.t->looks[1].loss < 0.6f * r.t->looks[0].loss);
+        run_close(&r);
+    }
+}
+
+// A small step along the gradient takes its square times the rate off the loss.
+static void test_gradient(void **state) {
+    (void) state;
+    struct model_error error = {""};
+    struct train_params p    = usual;
+    struct run r;
+    p.optimizer = GGML_OPT_OPTIMIZER_TYPE_SGD;
+    p.schedule  = TRAIN_CONSTANT;
+    p.n_warmup = 0, p.clip = 0, p.decay = 0, p.lr = 1e-3f;
+    p.n_seq = 12; // all windows: the same batch in each epoch
+    must(run_open(&r, &p, &error) && run_steps(&r, 1, &error));
+    const double want = r.t->grad_norm * r.t->grad_norm * (double) p.lr;
+    must(run_steps(&r, 1, &error));
+    const double got = (double) r.t->losses[0] - (double) r.t->losses[1];
+    print_message("loss falls by %.6f, the gradient says %.6f\n", got, want);
+    assert_true(fabs(got - want) < 0.05 * want);
+    run_close(&r);
+}
+
+// The rates of a run, and lengths of gradients that are too long.
+static void test_rates(void **state) {
+    (void) state;
+    struct train_params p = {.n_steps = 110, .n_warmup = 10, .lr = 2};
+    assert_true(fabsf(train_rate(&p, 0) - 0.2f) < 1e-6f && train_rate(&p, 9) == 2 && train_rate(&p, 10) == 2);
+    assert_true(fabsf(train_rate(&p, 60) - 1) < 1e-6f && train_rate(&p, 109) < 0.001f);
+    p.schedule = TRAIN_LINEAR;
+    assert_true(fabsf(train_rate(&p, 35) - 1.5f) < 1e-6f);
+    p.schedule = TRAIN_CONSTANT;
+    assert_true(train_rate(&p, 100) == 2);
+}
+
+// ---- files ----
+
+static bool state_save(const struct run *r, const char *path, struct model_error *error) {
+    FILE *file    = fopen(path, "wb");
+    const bool ok = file != NULL && train_state_write(r->t, &r->data, file, error);
+    return file != NULL && fclose(file) == 0 && ok;
+}
+
+static bool same_bytes(const struct ggml_tensor *a, const struct ggml_tensor *b) {
+    return ggml_nbytes(a) == ggml_nbytes(b) && memcmp(a->data, b->data, ggml_nbytes(a)) == 0;
+}
+
+static void test_resume(void **state) {
+    (void) state;
+    static const struct {
+        int64_t rank;
+        enum ggml_opt_optimizer_type optimizer;
+    } rows[] = {{0, GGML_OPT_OPTIMIZER_TYPE_ADAMW}, {0, GGML_OPT_OPTIMIZER_TYPE_SGD}, {4, GGML_OPT_OPTIMIZER_TYPE_ADAMW}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model_error error = {""};
+        struct train_params p    = usual, q;
+        char path[]              = "/tmp/berth-state-XXXXXX";
+        struct run whole, first, second;
+        int64_t n_done;
+        close(mkstemp(path));
+        p.rank      = rows[i].rank;
+        p.optimizer = rows[i].optimizer;
+        must(run_open(&whole, &p, &error) && run_steps(&whole, 6, &error));
+        must(run_open(&first, &p, &error) && run_steps(&first, 2, &error) && trainer_look(first.t, &first.data, NULL, &error) &&
+             run_steps(&first, 2, &error) && state_save(&first, path, &error));
+        run_close(&first);
+        must(train_state_params(path, &q, &n_done, &error));
+        assert_int_equal(n_done, 4);
+        must(run_open(&second, &q, &error) && train_state_read(second.t, &second.data, path, &error) &&
+             run_steps(&second, 2, &error));
+        assert_int_equal(second.t->n_done, 6);
+        assert_int_equal(second.t->n_looks, 1);
+        assert_memory_equal(whole.t->losses, second.t->losses, 6 * sizeof(float));
+        for (size_t k = 0; k < whole.t->n_tensors; k++) {
+            assert_true(same_bytes(whole.t->tensors[k].w, second.t->tensors[k].w));
+        }
+        // Another text is refused.
+        second.data.hash++;
+        assert_false(train_state_read(second.t, &second.data, path, &error));
+        assert_non_null(strstr(error.text, "another text"));
+        run_close(&second);
+        run_close(&whole);
+        unlink(path);
+    }
+}
+
+static void test_save(void **state) {
+    (void) state;
+    struct model_error error = {""};
+    struct train_params p    = usual;
+    struct run r;
+    char path[] = "/tmp/berth-saved-XXXXXX";
+    close(mkstemp(path));
+    for (p.rank = 0; p.rank <= 4; p.rank += 4) {
+        must(run_open(&r, &p, &error) && run_steps(&r, 3, &error));
+        FILE *file = fopen(path, "wb");
+        must(file != NULL && train_save(r.t, file, &error) && fclose(file) == 0);
+        struct model *m      = model_open(p.rank == 0 ? path : model_path, &error);
+        struct model_lora *l = m != NULL && p.rank > 0 ? lora_open(m, path, 1, &error) : NULL;
+        must(m != NULL && (l != NULL) == (p.rank > 0));
+        for (size_t i = 0; i < r.t->n_tensors; i++) {
+            const struct ggml_tensor *w = r.t->tensors[i].w;
+            const struct ggml_tensor *t = l == NULL ? ggml_get_tensor(berth_gguf_map_tensors(m->file), w->name)
+                                                    : ggml_get_tensor(berth_gguf_map_tensors(l->file), w->name);
+            assert_non_null(t);
+            assert_true(same_bytes(w, t));
+        }
+        assert_true(l == NULL || l->pairs[0].scale == 2); // alpha 8, rank 4
+        lora_free(l);
+        model_free(m);
+        run_close(&r);
+    }
+    unlink(path);
+}
+
+// ---- numbers that are none ----
+
+static void test_faults(void **state) {
+    (void) state;
+    static const struct {
+        float value;
+        const char *why;
+    } rows[] = {{NAN, "'blk.1.ffn_up.weight' (a weight)"}, {3e38f, "step 3: the loss is not a finite number; the first tensor"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model_error error = {""};
+        struct run r;
+        must(run_open(&r, &usual, &error) && run_steps(&r, 2, &error));
+        struct ggml_tensor *bad = r.model->layers[1].up, *other = r.model->layers[0].q;
+        float *before = malloc(ggml_nbytes(other));
+        assert_non_null(before);
+        for (int64_t k = 0; k < ggml_nelements(bad); k++) {
+            ((float *) bad->data)[k] = rows[i].value;
+        }
+        memcpy(before, other->data, ggml_nbytes(other));
+        assert_false(trainer_step(r.t, &r.data, &error));
+        if (strstr(error.text, rows[i].why) == NULL || (i == 1 && strstr(error.text, "'blk.1.ffn.up' (MUL_MAT)") == NULL)) {
+            print_error("%s\n", error.text);
+            fail();
+        }
+        assert_memory_equal(before, other->data, ggml_nbytes(other));
+        assert_int_equal(r.t->n_done, 2);
+        free(before);
+        run_close(&r);
+    }
+}
+
+static void test_refused(void **state) {
+    (void) state;
+    struct model_error error = {""};
+    struct train_params p    = usual;
+    struct run r;
+    p.rank = 1000;
+    assert_false(run_open(&r, &p, &error));
+    assert_non_null(strstr(error.text, "rank 1000"));
+    run_close(&r);
+    struct train_data few = {0};
+    error.text[0]         = '\0';
+    assert_true(token_push(&few.tokens, 1, &error));
+    assert_false(train_data_cut(&few, 4, &error));
+    assert_non_null(strstr(error.text, "1 tokens"));
+    train_data_fini(&few);
+    // A quantised model's weights cannot be trained.
+    error.text[0]   = '\0';
+    struct model *m = model_open("models/tales-q8_0.gguf", &error);
+    assert_true(m != NULL && model_place(m, &devices, false, NULL, NULL, &error));
+    assert_null(trainer_new(m, &devices, &usual, &error));
+    assert_non_null(strstr(error.text, "--lora"));
+    model_free(m);
+}
+
+// ---- texts ----
+
+static void test_texts(void **state) {
+    (void) state;
+    static const char text[] = "One a\nTwo b\n \nThree c\n\n\nFour d\n";
+    static const struct {
+        enum train_split split;
+        int64_t n;
+    } rows[]                 = {{TRAIN_SPLIT_FILE, 1}, {TRAIN_SPLIT_LINE, 4}, {TRAIN_SPLIT_BLANK, 3}};
+    struct model_error error = {""};
+    struct model *m          = model_open("models/tales-q8_0.gguf", &error);
+    struct vocab *vocab      = m != NULL ? vocab_new(berth_gguf_map_meta(m->file), m->params.n_vocab, &error) : NULL;
+    assert_non_null(vocab);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct train_data d = {0};
+        must(train_data_add(&d, vocab, text, strlen(text), rows[i].split, &error));
+        int64_t n_begins = 0, n_ends = 0;
+        for (size_t k = 0; k < d.tokens.n; k++) {
+            n_begins += d.tokens.ids[k] == vocab->bos;
+            n_ends += d.tokens.ids[k] == vocab->eos;
+        }
+        assert_int_equal(d.n_texts, rows[i].n);
+        assert_int_equal(n_begins, rows[i].n);
+        assert_int_equal(n_ends, rows[i].n);
+        train_data_fini(&d);
+    }
+    // Each epoch has every window once, in another order.
+    struct train_data d = {0};
+    must(data_make(&d, &error));
+    int seen[3][12], n_moved = 0;
+    for (int e = 0; e < 3; e++) {
+        memset(seen[e], -1, sizeof seen[e]);
+        for (int k = 0; k < 12; k++) {
+            const int64_t at = (train_data_window(&d, 3, e * 12 + k) - d.tokens.ids) / N_CTX;
+            assert_int_equal(seen[e][at], -1);
+            seen[e][at] = k;
+        }
+        for (int k = 0; e > 0 && k < 12; k++) {
+            n_moved += seen[e][k] != seen[e - 1][k];
+        }
+    }
+    assert_true(n_moved > 8);
+    train_data_fini(&d);
+    vocab_free(vocab);
+    model_free(m);
+}
+
+// ---- memory ----
+
+static bool story(const char *path, const struct train_params *p, float *loss, struct model_error *error) {
+    struct run r;
+    bool ok = run_open(&r, p, error) && run_steps(&r, 1, error) && trainer_look(r.t, &r.data, NULL, error) &&
+              state_save(&r, path, error) && train_state_read(r.t, &r.data, path, error) && run_steps(&r, 1, error);
+    FILE *file = ok ? fopen(path, "wb") : NULL;
+    ok         = file != NULL && train_save(r.t, file, error);
+    *loss      = ok ? r.t->losses[1] : 0;
+    if (file != NULL) {
+        fclose(file);
+    }
+    run_close(&r);
+    return ok;
+}
+
+static void test_no_memory(void **state) {
+    (void) state;
+    char path[] = "/tmp/berth-state-XXXXXX";
+    close(mkstemp(path));
+    for (int kind = 0; kind < 4; kind++) {
+        const bool is_own     = kind % 2 == 0;
+        struct train_params p = usual;
+        float want            = 0, got;
+        int64_t n_made = 1, n_failed = 0;
+        p.rank = kind < 2 ? 0 : 4;
+        for (int64_t at = 0; at <= n_made; at++) { // 0: none fails, and they are counted
+            struct model_error error = {""};
+            berth_alloc_watch(!is_own);
+            is_own ? model_alloc_fail_at(at) : berth_alloc_fail_at(at);
+            const bool ok = story(path, &p, &got, &error);
+            if (at == 0) {
+                must(ok);
+                want   = got;
+                n_made = is_own ? model_alloc_n_made() : berth_alloc_made();
+            }
+            model_alloc_fail_at(0);
+            berth_alloc_fail_at(0);
+            assert_true(ok || error.text[0] != '\0');
+            assert_true(!ok || got == want);
+            n_failed += !ok;
+            assert_int_equal(model_alloc_n_alive(), devices_alive);
+        }
+        print_message("rank %d, %s: %lld of %lld were missed\n", (int) p.rank, is_own ? "models" : "libraries",
+            (long long) n_failed, (long long) n_made);
+        assert_true(n_failed > n_made / 2);
+    }
+    berth_alloc_watch(false);
+    unlink(path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_learns), cmocka_unit_test(test_gradient),
+        cmocka_unit_test(test_rates), cmocka_unit_test(test_resume), cmocka_unit_test(test_save), cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_texts), cmocka_unit_test(test_no_memory)};
+    struct model_error error        = {""};
+    struct sample_model m           = sample_model_default();
+    check_quiet();
+    m.n_layer = 2;
+    sample_model_write(&m, model_path);
+    if (!model_devices_open(&devices, "CPU", 2, &error)) {
+        print_error("%s\n", error.text);
+        return 1;
+    }
+    devices_alive    = model_alloc_n_alive();
+    const int result = cmocka_run_group_tests(tests, NULL, NULL);
+    model_devices_close(&devices);
+    unlink(model_path);
+    return result;
+}
