@@ -53,10 +53,6 @@ static void find(struct cpu_features *f) {
 
 #elif defined(__x86_64__)
 #    include <cpuid.h>
-#    ifdef __linux__
-#        include <sys/syscall.h>
-#        include <unistd.h>
-#    endif
 
 static unsigned long long xcr0(void) {
     unsigned lo, hi;
@@ -64,15 +60,8 @@ static unsigned long long xcr0(void) {
     return (unsigned long long) hi << 32 | lo;
 }
 
-// AMX tiles are saved only for processes that asked for them.
-static bool amx_granted(void) {
-#    ifdef __linux__
-    return syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* tile data */) == 0;
-#    else
-    return false;
-#    endif
-}
-
+// AMX's tiles are saved only for processes that ask for them: a tier that uses them does so in its `has` (kernels.h), so that
+// nobody pays for larger signal frames who does not choose it.
 static void find(struct cpu_features *f) {
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d)) {
@@ -96,7 +85,7 @@ static void find(struct cpu_features *f) {
     f->avx512           = zmm && f->avx2 && (b & need) == need;
     f->avx512_vbmi      = f->avx512 && (c & (1u << 1)) != 0;
     f->avx512_vnni      = f->avx512 && (c & (1u << 11)) != 0;
-    const bool tile     = tiles && (d & (1u << 24)) != 0 && amx_granted();
+    const bool tile     = tiles && (d & (1u << 24)) != 0;
     f->amx_int8         = tile && (d & (1u << 25)) != 0;
     f->amx_bf16         = tile && (d & (1u << 22)) != 0;
     if (!__get_cpuid_count(7, 1, &a, &b, &c, &d)) {

@@ -4,7 +4,8 @@
 // exist: the best one, and the portable one that ggml_backend_cpu_set_use_ref asks for.
 //
 // Rules of a slot: n >= 0; any alignment; x and y may be the same pointer as the result where the comment says "in place", and
-// do not overlap otherwise. A tier may not change vec_dot_type: work memory is sized by it.
+// do not overlap otherwise. A tier may not change vec_dot_type: work memory is sized by it. What the portable table lacks no
+// table has, so `supports` asks that one; a driver that runs takes its kernels from p->k alone.
 #pragma once
 
 #include "ggml-cpu.h"
@@ -25,11 +26,15 @@ struct cpu_tile {
     int mr, nr;
 };
 
+// The table that a kernel is called from, for those that call others of it.
+struct cpu_kernels;
+#define CPU_TABLE const struct cpu_kernels *k __attribute__((unused))
+
 // A product of many columns. Rows of x, of the slot's type, and columns of y, which are floats, are first brought into panels: a
 // form the machine multiplies fast. What that costs is paid once for all panels of the other side.
 struct cpu_gemm {
-    void (*pack_x)(int64_t n, void *panel, const void *x, size_t bx, int nx); // 1 <= nx <= mr rows
-    void (*pack_y)(int64_t n, void *panel, const float *const *y, int ny);    // 1 <= ny <= nr columns
+    void (*pack_x)(int64_t n, void *panel, const void *x, size_t bx, int nx);         // 1 <= nx <= mr rows
+    void (*pack_y)(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny); // 1 <= ny <= nr columns
     // s[ix + iy * ld_s] = dot(row ix, column iy) for the nx and ny that were packed; NULL: use tile
     void (*run)(int64_t n, float *s, int64_t ld_s, const void *x, int nx, const void *y, int ny);
     int mr, nr;
@@ -53,7 +58,7 @@ struct cpu_gemm_rows {
 
 // A product of a few columns: rows of x, of the slot's type, as they lie, with one column in a form of its own.
 struct cpu_gemv {
-    void (*pack_y)(int64_t n, void *panel, const float *y);
+    void (*pack_y)(CPU_TABLE, int64_t n, void *panel, const float *y);
     // s[ix] = dot(row ix of x, the column); NULL: use tile
     void (*run)(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y);
     int step;      // the form has whole steps of so many elements, n is rounded up ...

@@ -49,7 +49,7 @@ static void add_dot(struct found *f, enum ggml_type type, enum ggml_type other) 
     }
 }
 
-// The other ways of MUL_MAT.
+// The other ways of products of matrices.
 static void add_panels(struct found *f, enum ggml_type type) {
     if (cpu_kernels_best.gemm[type].run != NULL) {
         add(f, CPU_SLOT(gemm[type].run));
@@ -118,7 +118,7 @@ bool berth_cpu_op_tier(const struct ggml_tensor *op, char *text, size_t text_siz
     if ((uses & CPU_USE_DOT) != 0) {
         add_dot(&f, op->src[0]->type, op->src[1]->type);
     }
-    if (op->op == GGML_OP_MUL_MAT) {
+    if (op->op == GGML_OP_MUL_MAT || op->op == GGML_OP_MUL_MAT_ID) {
         add_panels(&f, op->src[0]->type);
     }
     if ((uses & CPU_USE_DOT_KEYS) != 0) {

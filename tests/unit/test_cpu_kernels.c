@@ -133,7 +133,7 @@ static void check_gemv(const struct subject *s) {
     char *y           = walled(size);
     for (int c = 0; c < COLS; c++) {
         float *got = result_at(ROWS, 1);
-        g->pack_y(s->n, y, s->y + c * s->n);
+        g->pack_y(&tier, s->n, y, s->y + c * s->n);
         g->run(s->n, got, s->x, s->row_size, ROWS, y);
         for (int r = 0; r < ROWS; r++) {
             // four halves are added up as such
@@ -160,7 +160,7 @@ static void check_gemm(const struct subject *s) {
             for (int c = 0; c < ny; c++) {
                 column[c] = s->y + (COLS - ny + c) * s->n;
             }
-            g->pack_y(s->n, y, column, ny);
+            g->pack_y(&tier, s->n, y, column, ny);
             g->run(s->n, got, LD, x, nx, y, ny);
             // halves are added up in halves, a few at a time
             expect_tile(s, "gemm", nx, ny, got, s->type == GGML_TYPE_F16 ? 3e-3 : 1e-5);
@@ -354,7 +354,7 @@ static void test_far_scales(void **state) {
     assert_true(px != NULL && py != NULL);
     k->traits[GGML_TYPE_F16].from_float(row, x, ELEMENTS);
     g->pack_x(ELEMENTS, px, x, sizeof x, 1);
-    g->pack_y(ELEMENTS, py, &column, 1);
+    g->pack_y(&tier, ELEMENTS, py, &column, 1);
     g->run(ELEMENTS, &got, 1, px, 1, py, 1);
     assert_true(is_close(got, 5e36f, 5e36, 1e-2));
     free(px);
@@ -380,7 +380,7 @@ static void check_large(void) {
     if (g->run != NULL) {
         const float *column = y;
         g->pack_x(ELEMENTS, px, x, sizeof x, 1);
-        g->pack_y(ELEMENTS, py, &column, 1);
+        g->pack_y(&tier, ELEMENTS, py, &column, 1);
         g->run(ELEMENTS, &got, 1, px, 1, py, 1);
         if (!is_close(got, want, fabs((double) want), 1e-2)) {
             fail_msg("%s: gemm of large rows: %g instead of %g", tier_name, (double) got, (double) want);
@@ -399,7 +399,7 @@ static void check_large(void) {
         free(panel);
     }
     if (v->run != NULL) {
-        v->pack_y(ELEMENTS, pv, y);
+        v->pack_y(&tier, ELEMENTS, pv, y);
         v->run(ELEMENTS, &got, x, sizeof x, 1, pv);
         if (!is_close(got, want, fabs((double) want), 1e-2)) {
             fail_msg("%s: gemv of large rows: %g instead of %g", tier_name, (double) got, (double) want);

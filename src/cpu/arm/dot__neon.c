@@ -13,7 +13,7 @@ static float sum_f32x8(const float32x4_t *a) {
     return vaddvq_f32(vaddq_f32(s0, s1));
 }
 
-static void vec_dot_f32__neon(
+void cpu_vec_dot_f32__neon(
     int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc) {
     (void) bs, (void) bx, (void) by, (void) nrc;
     const float *x = vx, *y = vy;
@@ -38,7 +38,7 @@ static float32x4_t widen_f16(const uint16_t *x) {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x)));
 }
 
-static void vec_dot_f16__neon(
+void cpu_vec_dot_f16__neon(
     int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc) {
     (void) bs, (void) bx, (void) by, (void) nrc;
     const uint16_t *x = vx, *y = vy;
@@ -84,8 +84,8 @@ static void half_to_f32__neon(const void *restrict vx, float *restrict y, int64_
 }
 
 void cpu_tier_neon(struct cpu_kernels *k) {
-    k->traits[GGML_TYPE_F32].vec_dot    = vec_dot_f32__neon;
-    k->traits[GGML_TYPE_F16].vec_dot    = vec_dot_f16__neon;
+    k->traits[GGML_TYPE_F32].vec_dot    = cpu_vec_dot_f32__neon;
+    k->traits[GGML_TYPE_F16].vec_dot    = cpu_vec_dot_f16__neon;
     k->traits[GGML_TYPE_F16].from_float = half_from_f32__neon;
     k->to_float[GGML_TYPE_F16]          = half_to_f32__neon;
     cpu_tier_neon_tile(k);

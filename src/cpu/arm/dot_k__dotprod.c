@@ -173,7 +173,7 @@ GEMV_K(q3_K)
 GEMV_K(q6_K)
 GEMV_K(iq4_xs)
 
-static void pack_q8_K__dotprod(int64_t n, void *panel, const float *y) {
+static void pack_q8_K__dotprod(CPU_TABLE, int64_t n, void *panel, const float *y) {
     struct y256 *to = panel;
     for (int64_t i = 0; i < n / QK_K; i++) {
         block_q8_K b;

@@ -63,7 +63,7 @@ static void pack_x__bf16(int64_t n, void *panel, const void *x, size_t bx, int n
     }
 }
 
-static void pack_y__bf16(int64_t n, void *panel, const float *const *y, int ny) {
+static void pack_y__bf16(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
     for (int r = 0; r < NR; r++) {
         const float *row = y[r < ny ? r : 0];
         uint16_t *to     = (uint16_t *) panel + r * 4;

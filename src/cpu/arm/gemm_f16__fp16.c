@@ -70,7 +70,7 @@ static void pack_x__fp16(int64_t n, void *panel, const void *x, size_t bx, int n
     }
 }
 
-static void pack_y__fp16(int64_t n, void *panel, const float *const *y, int ny) {
+static void pack_y__fp16(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
     float *back = panel, scale[NR];
     const float *rows[NR];
     for (int c = 0; c < NR; c++) {

@@ -50,7 +50,7 @@ static void pack_x__neon(int64_t n, void *panel, const void *x, size_t bx, int n
     pack8(n, panel, rows);
 }
 
-static void pack_y__neon(int64_t n, void *panel, const float *const *y, int ny) {
+static void pack_y__neon(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
     const float *rows[NR];
     for (int r = 0; r < NR; r++) {
         rows[r] = y[r < ny ? r : 0];

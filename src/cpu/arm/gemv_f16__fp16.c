@@ -20,7 +20,7 @@ struct run {
     uint16_t y[STEP];
 };
 
-static void pack__fp16(int64_t n, void *panel, const float *y) {
+static void pack__fp16(CPU_TABLE, int64_t n, void *panel, const float *y) {
     for (struct run *to = panel; n > 0; n -= STEP, y += STEP, to++) {
         const int64_t m   = n < STEP ? n : STEP;
         const float scale = scale_for(column_max(m, y), LARGEST);

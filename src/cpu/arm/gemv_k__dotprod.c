@@ -207,7 +207,7 @@ UNPACK_INLINE float32x2_t rows_of_two(
 GEMV(q4_K, false)
 GEMV(q5_K, true)
 
-static void pack_gemv_k__dotprod(int64_t n, void *panel, const float *y) {
+static void pack_gemv_k__dotprod(CPU_TABLE, int64_t n, void *panel, const float *y) {
     struct y_block *to = panel;
     for (int64_t i = 0; i < n / QK_K; i++) {
         block_q8_K b;

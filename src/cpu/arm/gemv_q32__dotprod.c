@@ -311,15 +311,15 @@ UNPACK_INLINE void pack_q8_0(int64_t n, char *to, const float *y, const enum mor
     }
 }
 
-static void pack_q8_0__dotprod(int64_t n, void *panel, const float *y) {
+static void pack_q8_0__dotprod(CPU_TABLE, int64_t n, void *panel, const float *y) {
     pack_q8_0(n, panel, y, PLAIN);
 }
 
-static void pack_q8_0_offsets__dotprod(int64_t n, void *panel, const float *y) {
+static void pack_q8_0_offsets__dotprod(CPU_TABLE, int64_t n, void *panel, const float *y) {
     pack_q8_0(n, panel, y, OFFSETS);
 }
 
-static void pack_q8_1__dotprod(int64_t n, void *panel, const float *y) {
+static void pack_q8_1__dotprod(CPU_TABLE, int64_t n, void *panel, const float *y) {
     char *to = panel;
     for (int64_t i = 0; i < n; i += 128, to += GROUP(1)) {
         const int m = n - i < 128 ? (int) (n - i) : 128;

@@ -117,7 +117,7 @@ UNPACK_INLINE void pack_group(char *to, const char *x) {
     }
 }
 
-static void pack_q8_0__dotprod(int64_t n, void *panel, const float *y) {
+static void pack_q8_0__dotprod(CPU_TABLE, int64_t n, void *panel, const float *y) {
     char *to = panel;
     for (; n >= 128; n -= 128, y += 128, to += GROUP) {
         block_q8_0 x[4];

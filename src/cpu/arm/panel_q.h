@@ -63,7 +63,7 @@ UNPACK_INLINE void y_bytes(char *to, int c, const int8_t *q) {
     }
 }
 
-static void pack_y_q8_0(int64_t n, void *panel, const float *const *y, int ny) {
+static void pack_y_q8_0(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
     for (int c = 0; c < NR; c++) {
         const float *from = y[c < ny ? c : 0];
         char *to          = panel;
@@ -76,7 +76,7 @@ static void pack_y_q8_0(int64_t n, void *panel, const float *const *y, int ny) {
     }
 }
 
-static void pack_y_q8_1(int64_t n, void *panel, const float *const *y, int ny) {
+static void pack_y_q8_1(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
     for (int c = 0; c < NR; c++) {
         const float *from = y[c < ny ? c : 0];
         char *to          = panel;
@@ -110,13 +110,13 @@ UNPACK_INLINE void pack_y_q8_K(int64_t n, char *panel, const float *const *y, in
     }
 }
 
-static void pack_y_k(int64_t n, void *panel, const float *const *y, int ny) {
+static void pack_y_k(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
     pack_y_q8_K(n, panel, y, ny, 0);
 }
-static void pack_y_k8_min(int64_t n, void *panel, const float *const *y, int ny) {
+static void pack_y_k8_min(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
     pack_y_q8_K(n, panel, y, ny, 8);
 }
-static void pack_y_k16_min(int64_t n, void *panel, const float *const *y, int ny) {
+static void pack_y_k16_min(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
     pack_y_q8_K(n, panel, y, ny, 16);
 }
 

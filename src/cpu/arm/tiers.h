@@ -23,3 +23,9 @@ void cpu_tier_dotprod_gemm(struct cpu_kernels *k);      // gemm_q__dotprod.c
 void cpu_tier_i8mm_gemv_q8_0(struct cpu_kernels *k);    // gemv_q32__dotprod.c
 void cpu_tier_i8mm_gemm(struct cpu_kernels *k);         // gemm_q__i8mm.c
 void cpu_tier_bf16(struct cpu_kernels *k);              // gemm_bf16__bf16.c
+
+// Single products, which tiles of the same tier take for their rests (dot__neon.c).
+void cpu_vec_dot_f32__neon(
+    int n, float *restrict s, size_t bs, const void *restrict x, size_t bx, const void *restrict y, size_t by, int nrc);
+void cpu_vec_dot_f16__neon(
+    int n, float *restrict s, size_t bs, const void *restrict x, size_t bx, const void *restrict y, size_t by, int nrc);

@@ -57,8 +57,6 @@ static inline float one_f16(const char *row, int64_t i) {
 TILE(tile_f32, load_f32, one_f32)
 TILE(tile_f16, load_f16, one_f16)
 
-static ggml_vec_dot_t dot_f32, dot_f16; // the single kernels, set once by cpu_tier_neon_tile
-
 static void tile_rest(
     ggml_vec_dot_t dot, int64_t n, float *s, int64_t ld_s, const char *x, size_t bx, int nx, const char *y, size_t by, int ny) {
     for (int c = 0; c < ny; c++) {
@@ -73,7 +71,7 @@ static void tile_f32__neon(
     if (nx == MR && ny == NR) {
         tile_f32_full(n, s, ld_s, x, bx, y, by);
     } else {
-        tile_rest(dot_f32, n, s, ld_s, x, bx, nx, y, by, ny);
+        tile_rest(cpu_vec_dot_f32__neon, n, s, ld_s, x, bx, nx, y, by, ny);
     }
 }
 
@@ -137,13 +135,11 @@ static void tile_f16__neon(
         }
     }
     const int done = ny4 > 0 ? nx4 : 0; // rows of which only the columns after ny4 are left
-    tile_rest(dot_f16, n, s + done, ld_s, x + (size_t) done * bx, bx, nx - done, y, by, ny);
-    tile_rest(dot_f16, n, s + ny4 * ld_s, ld_s, x, bx, done, y + (size_t) ny4 * by, by, ny - ny4);
+    tile_rest(cpu_vec_dot_f16__neon, n, s + done, ld_s, x + (size_t) done * bx, bx, nx - done, y, by, ny);
+    tile_rest(cpu_vec_dot_f16__neon, n, s + ny4 * ld_s, ld_s, x, bx, done, y + (size_t) ny4 * by, by, ny - ny4);
 }
 
 void cpu_tier_neon_tile(struct cpu_kernels *k) {
-    dot_f32                = k->traits[GGML_TYPE_F32].vec_dot;
-    dot_f16                = k->traits[GGML_TYPE_F16].vec_dot;
     k->tile[GGML_TYPE_F32] = (struct cpu_tile){tile_f32__neon, MR, NR};
     k->tile[GGML_TYPE_F16] = (struct cpu_tile){tile_f16__neon, WIDE_MR, WIDE_NR};
 }

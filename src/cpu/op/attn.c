@@ -50,7 +50,7 @@ static struct attn attn_of(const struct ggml_tensor *op) {
     a.n_groups = a.q->ne[2] / a.n_heads;
     a.n_blocks = (a.n_heads * a.q->ne[1] + Q_ROWS - 1) / Q_ROWS;
     a.n_units  = a.n_groups * a.q->ne[3] * a.n_blocks;
-    a.q_size   = ggml_row_size(cpu_kernels_best.traits[a.k->type].vec_dot_type, a.d_k);
+    a.q_size   = ggml_row_size(cpu_kernels_portable.traits[a.k->type].vec_dot_type, a.d_k);
     // never more runs than there are keys for
     const int64_t most = (a.n_kv + RUN_MIN - 1) / RUN_MIN;
     a.n_runs           = a.n_units > 0 ? N_ITEMS / a.n_units : 1;
@@ -68,7 +68,7 @@ static bool attn_supports(const struct ggml_tensor *op) {
     if (q == NULL || k == NULL || v == NULL || !cpu_is_float(q->type) || op->type != GGML_TYPE_F32) {
         return false;
     }
-    const struct cpu_kernels *kernels = &cpu_kernels_best;
+    const struct cpu_kernels *kernels = &cpu_kernels_portable;
     const enum ggml_type dot          = kernels->traits[k->type].vec_dot_type;
     if (kernels->traits[k->type].vec_dot == NULL || kernels->traits[dot].from_float == NULL ||
         kernels->to_float[v->type] == NULL) {
@@ -358,7 +358,7 @@ static bool index_supports(const struct ggml_tensor *op) {
                       w->ne[1] == q->ne[2] && w->ne[3] == q->ne[3] && mask->ne[0] == k->ne[2] && mask->ne[1] == q->ne[2] &&
                       mask->ne[3] > 0 && op->ne[0] == k->ne[2] && op->ne[1] == q->ne[2] && op->ne[3] == q->ne[3];
     return fits && q->nb[0] == sizeof(float) && op->nb[0] == sizeof(float) && mask->nb[0] == sizeof(uint16_t) &&
-           cpu_kernels_best.to_float[k->type] != NULL && (cpu_is_float(k->type) || k->nb[0] == ggml_type_size(k->type));
+           cpu_kernels_portable.to_float[k->type] != NULL && (cpu_is_float(k->type) || k->nb[0] == ggml_type_size(k->type));
 }
 
 static int index_n_tasks(const struct ggml_tensor *op, int n_threads) {

@@ -11,7 +11,7 @@ static bool is_dense(const struct ggml_tensor *t) {
 }
 
 static bool can_widen(const struct ggml_tensor *t) {
-    return t->type == GGML_TYPE_I32 || cpu_kernels_best.to_float[t->type] != NULL;
+    return t->type == GGML_TYPE_I32 || cpu_kernels_portable.to_float[t->type] != NULL;
 }
 
 // Row numbers of SET_ROWS as GET_ROWS takes them.
@@ -28,7 +28,8 @@ static bool copy_supports(const struct ggml_tensor *op) {
     if ((a_quant && !is_dense(a)) || (op_quant && !is_dense(op))) {
         return false;
     }
-    return a->type == op->type || is_narrowing(a, op) || (can_widen(a) && cpu_kernels_best.traits[op->type].from_float != NULL);
+    return a->type == op->type || is_narrowing(a, op) ||
+           (can_widen(a) && cpu_kernels_portable.traits[op->type].from_float != NULL);
 }
 
 // ---- elements i .. i+n-1 of a tensor in their order, to and from dense memory of its type ----

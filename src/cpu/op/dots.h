@@ -33,7 +33,7 @@ static inline void cpu_dots(const struct cpu_kernels *k, enum ggml_type type, in
 
 // What rows of src[1] are to be for the dot products of src[0]'s type.
 static inline enum ggml_type cpu_dot_type(const struct ggml_tensor *op) {
-    return cpu_kernels_best.traits[op->src[0]->type].vec_dot_type;
+    return cpu_kernels_portable.traits[op->src[0]->type].vec_dot_type;
 }
 
 // src[1] can be fed to the dot product as it is.
@@ -49,7 +49,7 @@ static inline bool cpu_dot_is_length(int64_t n) {
 
 // There is a dot product for src[0], and src[1] can be brought to what it takes.
 static inline bool cpu_dot_supports(const struct ggml_tensor *op) {
-    const struct cpu_kernels *k = &cpu_kernels_best;
+    const struct cpu_kernels *k = &cpu_kernels_portable;
     const struct ggml_tensor *a = op->src[0];
     return k->traits[a->type].vec_dot != NULL && cpu_dot_is_length(a->ne[0]) && a->nb[0] == ggml_type_size(a->type) &&
            (cpu_dot_is_ready(op) || (cpu_is_float(op->src[1]->type) && k->traits[cpu_dot_type(op)].from_float != NULL));

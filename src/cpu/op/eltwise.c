@@ -21,7 +21,7 @@ static bool add_supports(const struct ggml_tensor *op) {
     if (a == NULL || b == NULL || cpu_is_float(a->type) || !ggml_is_quantized(a->type)) {
         return binary_supports(op);
     }
-    const struct cpu_kernels *k = &cpu_kernels_best;
+    const struct cpu_kernels *k = &cpu_kernels_portable;
     return k->to_float[a->type] != NULL && k->traits[op->type].from_float != NULL && b->type == GGML_TYPE_F32 &&
            (op->type == a->type || cpu_is_float(op->type)) && ggml_are_same_shape(a, op) && ggml_can_repeat(b, a);
 }

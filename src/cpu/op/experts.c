@@ -162,7 +162,7 @@ static void pack_wave(const struct cpu_params *p, const struct ggml_tensor *op, 
         for (int c = 0; c < n; c++) {
             cols[c] = (const float *) (const void *) plain_row(op, w->pairs[first + c]);
         }
-        g->pack_y(op->src[0]->ne[0], (char *) p->work + (size_t) (i - i0) * w->row_size, cols, n);
+        g->pack_y(p->k, op->src[0]->ne[0], (char *) p->work + (size_t) (i - i0) * w->row_size, cols, n);
     }
 }
 

@@ -41,7 +41,7 @@ static void pack_columns(
         for (int c = 0; c < nc; c++) {
             cols[c] = (const float *) (const void *) cpu_row_at(b, c0 + c, i2, i3);
         }
-        g->pack_y(b->ne[0], (char *) p->work + (size_t) i * size->y, cols, nc);
+        g->pack_y(p->k, b->ne[0], (char *) p->work + (size_t) i * size->y, cols, nc);
     }
 }
 

@@ -24,7 +24,7 @@ void cpu_gemv_pack(const struct cpu_params *p, const struct ggml_tensor *b, cons
     for (struct cpu_pieces it = cpu_pieces(p, b); cpu_piece_next(&it);) {
         const int64_t ir = (it.at.i3 * b->ne[2] + it.at.i2) * b->ne[1] + it.at.i1;
         char *to         = columns + (size_t) ir * size + (size_t) (it.i0 / g->step) * g->y_size;
-        g->pack_y(it.n, to, (const float *) (const void *) cpu_row(b, it.at) + it.i0);
+        g->pack_y(p->k, it.n, to, (const float *) (const void *) cpu_row(b, it.at) + it.i0);
     }
 }
 

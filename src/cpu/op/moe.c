@@ -48,7 +48,8 @@ static bool out_supports(const struct ggml_tensor *op) {
     const bool fits = a->ne[1] == b->ne[1] && a->ne[2] > 0 && a->ne[3] > 0 && b->ne[2] % a->ne[2] == 0 &&
                       b->ne[3] % a->ne[3] == 0 && op->ne[0] == a->ne[0] && op->ne[1] == b->ne[0] && op->ne[2] == b->ne[2] &&
                       op->ne[3] == b->ne[3];
-    return fits && cpu_kernels_best.to_float[a->type] != NULL && (cpu_is_float(a->type) || a->nb[0] == ggml_type_size(a->type));
+    return fits && cpu_kernels_portable.to_float[a->type] != NULL &&
+           (cpu_is_float(a->type) || a->nb[0] == ggml_type_size(a->type));
 }
 
 static int out_n_tasks(const struct ggml_tensor *op, int n_threads) {

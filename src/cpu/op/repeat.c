@@ -196,7 +196,7 @@ static void part_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 static bool add1_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
-    const struct cpu_kernels *k = &cpu_kernels_best;
+    const struct cpu_kernels *k = &cpu_kernels_portable;
     return a != NULL && b != NULL && op->type == a->type && cpu_is_float(b->type) && ggml_nelements(b) == 1 &&
            ggml_are_same_shape(a, op) && cells_movable(a) && cells_movable(op) && k->to_float[a->type] != NULL &&
            k->traits[a->type].from_float != NULL;

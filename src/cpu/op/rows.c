@@ -38,7 +38,7 @@ static bool get_supports(const struct ggml_tensor *op) {
         return false;
     }
     return a->type == GGML_TYPE_I32 ? op->type == GGML_TYPE_I32
-                                    : op->type == GGML_TYPE_F32 && cpu_kernels_best.to_float[a->type] != NULL;
+                                    : op->type == GGML_TYPE_F32 && cpu_kernels_portable.to_float[a->type] != NULL;
 }
 
 static void get_run(const struct cpu_params *p, struct ggml_tensor *op) {
@@ -70,7 +70,7 @@ static bool set_supports(const struct ggml_tensor *op) {
     return (numbers->type == GGML_TYPE_I64 || numbers->type == GGML_TYPE_I32) && numbers->ne[0] == rows->ne[1] &&
            numbers->ne[1] > 0 && numbers->ne[2] > 0 && numbers->ne[3] > 0 && op->nb[0] == ggml_type_size(op->type) &&
            rows->nb[0] == ggml_type_size(rows->type) &&
-           (rows->type == op->type || (cpu_is_float(rows->type) && cpu_kernels_best.traits[op->type].from_float != NULL));
+           (rows->type == op->type || (cpu_is_float(rows->type) && cpu_kernels_portable.traits[op->type].from_float != NULL));
 }
 
 static void set_run(const struct cpu_params *p, struct ggml_tensor *op) {

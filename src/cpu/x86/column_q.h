@@ -19,21 +19,14 @@ struct y_group {
     int8_t qs[GROUP];
 };
 
-static ggml_from_float_t to_q8_0, to_q8_1;
-
-static void column_q_init(const struct cpu_kernels *k) {
-    to_q8_0 = k->traits[GGML_TYPE_Q8_0].from_float;
-    to_q8_1 = k->traits[GGML_TYPE_Q8_1].from_float;
-}
-
-#define PACK(name, block, to_block, order, what_comes_first) \
-    static void pack_##name(int64_t n, void *panel, const float *y) { \
+#define PACK(name, block, TYPE, order, what_comes_first) \
+    static void pack_##name(CPU_TABLE, int64_t n, void *panel, const float *y) { \
         struct y_group *to = panel; \
         for (int64_t i = 0; i < n; i += GROUP, to++) { \
             const int m = n - i < GROUP ? (int) (n - i) : GROUP; \
             block b[8]; \
             memset(to, 0, sizeof *to); \
-            to_block(y + i, b, m); \
+            k->traits[TYPE].from_float(y + i, b, m); \
             for (int j = 0; j < m / 32; j++) { \
                 to->scale[j] = half_at(&b[j].d); \
                 what_comes_first; \
@@ -45,8 +38,8 @@ static void column_q_init(const struct cpu_kernels *k) {
             } \
         } \
     }
-#define PACK_LESS(name, offset, order) PACK(name, block_q8_0, to_q8_0, order, to->first[j] = -(offset) *sum_bytes(b[j].qs))
-#define PACK_SUMS(name, order) PACK(name, block_q8_1, to_q8_1, order, to->sum[j] = half_at(&b[j].s))
+#define PACK_LESS(name, offset, order) PACK(name, block_q8_0, GGML_TYPE_Q8_0, order, to->first[j] = -(offset) *sum_bytes(b[j].qs))
+#define PACK_SUMS(name, order) PACK(name, block_q8_1, GGML_TYPE_Q8_1, order, to->sum[j] = half_at(&b[j].s))
 
 // The scales of 8 blocks of a row, and their minima.
 #define HALVES(b, of) \

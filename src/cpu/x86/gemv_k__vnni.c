@@ -15,8 +15,6 @@ struct y_256 {
     int8_t qs[QK_K];
 };
 
-static ggml_from_float_t to_q8_K; // set once by cpu_tier_vnni_gemv_k
-
 static const uint8_t order_nibbles[16] = {0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15}; // q4_K, q5_K
 static const uint8_t order_plain[16]   = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}; // q6_K
 static const uint8_t order_pairs[16]   = {0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15}; // q2_K, q3_K
@@ -26,10 +24,10 @@ static const uint8_t order_halves[16]  = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14,
 
 enum sums { SUMS_16, SUMS_32_FIRST, SUMS_32_LAST }; // of runs of 16; of 32, in the first or the last 8 words
 
-UNPACK_INLINE void pack(int64_t n, struct y_256 *to, const float *y, const uint8_t *order, const enum sums sums) {
+UNPACK_INLINE void pack(CPU_TABLE, int64_t n, struct y_256 *to, const float *y, const uint8_t *order, const enum sums sums) {
     for (int64_t i = 0; i < n / QK_K; i++, to++) {
         block_q8_K b;
-        to_q8_K(y + i * QK_K, &b, QK_K);
+        k->traits[GGML_TYPE_Q8_K].from_float(y + i * QK_K, &b, QK_K);
         memset(to, 0, sizeof *to);
         to->d = b.d;
         for (int u = 0; u < 16; u++) {
@@ -41,8 +39,8 @@ UNPACK_INLINE void pack(int64_t n, struct y_256 *to, const float *y, const uint8
 }
 
 #define PACK(name, order, sums) \
-    static void pack_##name(int64_t n, void *panel, const float *y) { \
-        pack(n, panel, y, order, sums); \
+    static void pack_##name(CPU_TABLE, int64_t n, void *panel, const float *y) { \
+        pack(k, n, panel, y, order, sums); \
     }
 PACK(nibbles, order_nibbles, SUMS_32_LAST)
 PACK(plain, order_plain, SUMS_16)
@@ -194,7 +192,6 @@ GEMV(q6_K, order_plain, 16, WORDS(q6_K), false, OFFSET(5))
 GEMV(iq4_xs, order_halves, 32, WORDS(iq4_xs), true, NOTHING)
 
 void cpu_tier_vnni_gemv_k(struct cpu_kernels *k) {
-    to_q8_K = k->traits[GGML_TYPE_Q8_K].from_float;
 #define ROW(TYPE, type, y) k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, QK_K, sizeof(struct y_256)};
     ROW(Q4_K, q4_K, nibbles)
     ROW(Q5_K, q5_K, nibbles)

@@ -67,7 +67,7 @@ FLOATS_INLINE float as_it_is(float v) {
 // A piece of all columns at a time, so that the panel's lines are filled while they are in the first cache.
 #define PIECE 64
 #define PACK_Y(name, as) \
-    static void pack_y_##name(int64_t n, void *panel, const float *const *y, int ny) { \
+    static void pack_y_##name(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) { \
         for (int64_t i0 = 0; i0 < n; i0 += PIECE) { \
             const int64_t end = n - i0 < PIECE ? n : i0 + PIECE; \
             for (int c = 0; c < NR; c++) { \
@@ -86,7 +86,7 @@ static void panels_fill(struct cpu_kernels *k, void (*run)(int64_t, float *, int
     static const struct {
         enum ggml_type type;
         void (*pack_x)(int64_t n, void *panel, const void *x, size_t bx, int nx);
-        void (*pack_y)(int64_t n, void *panel, const float *const *y, int ny);
+        void (*pack_y)(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny);
     } rows[] = {{GGML_TYPE_F32, pack_x_f32, pack_y_f32}, {GGML_TYPE_F16, pack_x_f16, pack_y_f32},
         {GGML_TYPE_BF16, pack_x_bf16, pack_y_bf16}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -16,8 +16,6 @@
 #define X_RUN(R, has_min) (MR * ((R) + 4 + 4 * (has_min))) // bytes
 #define Y_RUN(R) (NR * ((R) + 8))
 
-static ggml_from_float_t to_q8_0, to_q8_1, to_q8_K; // set once by gemm_q_fill
-
 UNPACK_INLINE void put_float(char *to, float v) {
     memcpy(to, &v, sizeof v);
 }
@@ -37,14 +35,14 @@ UNPACK_INLINE void y_run(char *to, int c, const int8_t *q, float d, const int R)
 }
 
 #define PACK_Y_Q8_0(name, offset) \
-    static void pack_y_##name(int64_t n, void *panel, const float *const *y, int ny) { \
+    static void pack_y_##name(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) { \
         for (int c = 0; c < NR; c++) { \
             const float *from = y[c < ny ? c : 0]; \
             char *to          = panel; \
             for (int64_t i = 0; i < n; i += 256) { \
                 const int m = n - i < 256 ? (int) (n - i) : 256; \
                 block_q8_0 b[8]; \
-                to_q8_0(from + i, b, m); \
+                k->traits[GGML_TYPE_Q8_0].from_float(from + i, b, m); \
                 for (int j = 0; j < m / 32; j++, to += Y_RUN(32)) { \
                     put_int(to + 4 * c, -(offset) *sum_bytes(b[j].qs)); \
                     y_run(to, c, b[j].qs, half_at(&b[j].d), 32); \
@@ -53,14 +51,14 @@ UNPACK_INLINE void y_run(char *to, int c, const int8_t *q, float d, const int R)
         } \
     }
 
-static void pack_y_q8_1(int64_t n, void *panel, const float *const *y, int ny) {
+static void pack_y_q8_1(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
     for (int c = 0; c < NR; c++) {
         const float *from = y[c < ny ? c : 0];
         char *to          = panel;
         for (int64_t i = 0; i < n; i += 256) {
             const int m = n - i < 256 ? (int) (n - i) : 256;
             block_q8_1 b[8];
-            to_q8_1(from + i, b, m);
+            k->traits[GGML_TYPE_Q8_1].from_float(from + i, b, m);
             for (int j = 0; j < m / 32; j++, to += Y_RUN(32)) {
                 put_float(to + 4 * c, half_at(&b[j].s));
                 y_run(to, c, b[j].qs, half_at(&b[j].d), 32);
@@ -70,13 +68,13 @@ static void pack_y_q8_1(int64_t n, void *panel, const float *const *y, int ny) {
 }
 
 #define PACK_Y_Q8_K(name, R, offset, has_min) \
-    static void pack_y_##name(int64_t n, void *panel, const float *const *y, int ny) { \
+    static void pack_y_##name(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) { \
         for (int c = 0; c < NR; c++) { \
             const float *from = y[c < ny ? c : 0]; \
             char *to          = panel; \
             for (int64_t i = 0; i < n; i += QK_K) { \
                 block_q8_K b; \
-                to_q8_K(from + i, &b, QK_K); \
+                k->traits[GGML_TYPE_Q8_K].from_float(from + i, &b, QK_K); \
                 for (int j = 0; j < QK_K / (R); j++, to += Y_RUN(R)) { \
                     const int sum = (R) == 16 ? b.bsums[j] : b.bsums[2 * j % 16] + b.bsums[(2 * j + 1) % 16]; \
                     if (has_min) { \
@@ -217,9 +215,6 @@ typedef void (*panels_run_t)(int64_t n, float *s, int64_t ld_s, const void *x, i
 // _min with minima.
 static void gemm_q_fill(struct cpu_kernels *k, panels_run_t run_8bit, panels_run_t run_32, panels_run_t run_32_min,
     panels_run_t run_16, panels_run_t run_16_min) {
-    to_q8_0 = k->traits[GGML_TYPE_Q8_0].from_float;
-    to_q8_1 = k->traits[GGML_TYPE_Q8_1].from_float;
-    to_q8_K = k->traits[GGML_TYPE_Q8_K].from_float;
 #define ROW(TYPE, type, y, how, R, n_step, has_min) \
     k->gemm[GGML_TYPE_##TYPE] = (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##how, MR, NR, MIN_COLS, n_step, \
         (n_step) / (R) *X_RUN(R, has_min), (n_step) / (R) *Y_RUN(R), 0, 0};
