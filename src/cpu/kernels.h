@@ -10,6 +10,7 @@
 
 #include "ggml-cpu.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -107,6 +108,14 @@ void cpu_kernels_init(void);
 // The tier that filled a slot of cpu_kernels_best: cpu_slot_tier(CPU_SLOT(add)), cpu_slot_tier(CPU_SLOT(tile[type].run)).
 #define CPU_SLOT(member) offsetof(struct cpu_kernels, member)
 const char *cpu_slot_tier(size_t slot_off);
+
+// Dot products count in int: `supports` asks whether a row's length is one, and what runs converts it by the other.
+static inline bool cpu_dot_is_length(int64_t n) {
+    return n >= 0 && n <= INT_MAX;
+}
+static inline int cpu_dot_length(int64_t n) {
+    return cpu_dot_is_length(n) ? (int) n : 0;
+}
 
 // ---- for tiers ----
 

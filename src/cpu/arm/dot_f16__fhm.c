@@ -79,8 +79,8 @@ static void tile_f16__fhm(int64_t n, float *s, int64_t ld_s, const void *x, size
     }
     for (int c = 0; c < ny; c++) {
         for (int r = 0; r < nx; r++) {
-            vec_dot_f16__fhm(
-                (int) n, s + r + c * ld_s, 0, (const char *) x + (size_t) r * bx, 0, (const char *) y + (size_t) c * by, 0, 1);
+            vec_dot_f16__fhm(cpu_dot_length(n), s + r + c * ld_s, 0, (const char *) x + (size_t) r * bx, 0,
+                (const char *) y + (size_t) c * by, 0, 1);
         }
     }
 }

@@ -61,7 +61,7 @@ static void tile_rest(
     ggml_vec_dot_t dot, int64_t n, float *s, int64_t ld_s, const char *x, size_t bx, int nx, const char *y, size_t by, int ny) {
     for (int c = 0; c < ny; c++) {
         for (int r = 0; r < nx; r++) {
-            dot((int) n, s + r + c * ld_s, 0, x + (size_t) r * bx, 0, y + (size_t) c * by, 0, 1);
+            dot(cpu_dot_length(n), s + r + c * ld_s, 0, x + (size_t) r * bx, 0, y + (size_t) c * by, 0, 1);
         }
     }
 }

@@ -5,8 +5,6 @@
 #include "cpu/cpu.h"
 #include "cpu/rowio.h"
 
-#include <limits.h>
-
 // s[ix + iy * ld_s] = dot(row ix of x, row iy of y) over n elements; x is of the type given, y of its vec_dot_type; bx and by:
 // bytes from row to row.
 static inline void cpu_dots(const struct cpu_kernels *k, enum ggml_type type, int64_t n, float *s, int64_t ld_s, const char *x,
@@ -16,7 +14,7 @@ static inline void cpu_dots(const struct cpu_kernels *k, enum ggml_type type, in
         const ggml_vec_dot_t dot = k->traits[type].vec_dot;
         for (int ix = 0; ix < nx; ix++) {
             for (int iy = 0; iy < ny; iy++) {
-                dot((int) n, s + ix + iy * ld_s, 0, x + (size_t) ix * bx, 0, y + (size_t) iy * by, 0, 1);
+                dot(cpu_dot_length(n), s + ix + iy * ld_s, 0, x + (size_t) ix * bx, 0, y + (size_t) iy * by, 0, 1);
             }
         }
         return;
@@ -40,11 +38,6 @@ static inline enum ggml_type cpu_dot_type(const struct ggml_tensor *op) {
 static inline bool cpu_dot_is_ready(const struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
     return b->type == cpu_dot_type(op) && b->nb[0] == ggml_type_size(b->type);
-}
-
-// Dot products count in int.
-static inline bool cpu_dot_is_length(int64_t n) {
-    return n >= 0 && n <= INT_MAX;
 }
 
 // There is a dot product for src[0], and src[1] can be brought to what it takes.

@@ -98,7 +98,7 @@ static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const s
     for (int64_t c = t->c0; c < t->c1; c++) {
         float *to = (float *) (void *) cpu_row_at(op, c, t->i2, t->i3);
         for (int64_t r = t->r0; r < t->r1; r++) {
-            dot((int) n, to + r, 0, rows + (size_t) r * a->nb[1], 0, cols.data + (size_t) c * cols.step, 0, 1);
+            dot(cpu_dot_length(n), to + r, 0, rows + (size_t) r * a->nb[1], 0, cols.data + (size_t) c * cols.step, 0, 1);
         }
     }
 }

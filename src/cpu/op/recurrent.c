@@ -120,11 +120,11 @@ static void wkv7_step(
     for (int64_t i = 0; i < d; i++) {
         float *row = S + i * d;
         float sa;
-        dot((int) d, &sa, 0, row, 0, a, 0, 1);
+        dot(cpu_dot_length(d), &sa, 0, row, 0, a, 0, 1);
         k->mul(d, row, row, w);
         k->mad(d, row, key, v[i]);
         k->mad(d, row, b, sa);
-        dot((int) d, &y[i], 0, row, 0, r, 0, 1);
+        dot(cpu_dot_length(d), &y[i], 0, row, 0, r, 0, 1);
     }
 }
 
@@ -186,9 +186,9 @@ static void delta_token(const struct cpu_params *p, int64_t d, float *S, const f
         float *row = S + i * d;
         float have;
         p->k->mul(d, row, row, decay);
-        dot((int) d, &have, 0, row, 0, k, 0, 1);
+        dot(cpu_dot_length(d), &have, 0, row, 0, k, 0, 1);
         p->k->mad(d, row, k, (v[i] - have) * beta);
-        dot((int) d, &y[i], 0, row, 0, q, 0, 1);
+        dot(cpu_dot_length(d), &y[i], 0, row, 0, q, 0, 1);
         y[i] *= scale;
     }
 }

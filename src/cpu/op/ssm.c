@@ -77,9 +77,10 @@ static bool scan_fits(const struct ggml_tensor *op) {
 
 static bool scan_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *ids = op->src[6];
-    return sources_f32(op, 6) && ids != NULL && ids->type == GGML_TYPE_I32 && ids->nb[0] == sizeof(int32_t) &&
-           cpu_rows_are_dense(op->src[1]) && cpu_rows_are_dense(op->src[4]) && cpu_rows_are_dense(op->src[5]) &&
-           ggml_is_contiguous(op->src[0]) && ggml_is_contiguous(op->src[2]) && ggml_is_contiguous(op->src[3]) && scan_fits(op);
+    return sources_f32(op, 6) && cpu_dot_is_length(op->src[0]->ne[0]) && ids != NULL && ids->type == GGML_TYPE_I32 &&
+           ids->nb[0] == sizeof(int32_t) && cpu_rows_are_dense(op->src[1]) && cpu_rows_are_dense(op->src[4]) &&
+           cpu_rows_are_dense(op->src[5]) && ggml_is_contiguous(op->src[0]) && ggml_is_contiguous(op->src[2]) &&
+           ggml_is_contiguous(op->src[3]) && scan_fits(op);
 }
 
 static size_t scan_work_size(const struct ggml_tensor *op, int n_tasks) {
@@ -113,7 +114,7 @@ static void scan_head(
             float *s = state + i * d_state;
             p->k->mul(d_state, s, s, decay);
             p->k->mad(d_state, s, b, in[i] * step);
-            dot((int) d_state, &y[i], 0, s, 0, c, 0, 1);
+            dot(cpu_dot_length(d_state), &y[i], 0, s, 0, c, 0, 1);
         }
         const int64_t before = x->ne[2] - 1 - t;
         if (before > 0 && before < scan_states(op)) {

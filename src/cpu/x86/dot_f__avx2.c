@@ -78,7 +78,7 @@ DOT(bf16, uint16_t)
         } \
         for (int c = 0; c < ny; c++) { \
             for (int r = 0; r < nx; r++) { \
-                vec_dot_##type##__avx2((int) n, s + r + c * ld_s, 0, (const char *) x + (size_t) r * bx, 0, \
+                vec_dot_##type##__avx2(cpu_dot_length(n), s + r + c * ld_s, 0, (const char *) x + (size_t) r * bx, 0, \
                     (const char *) y + (size_t) c * by, 0, 1); \
             } \
         } \
