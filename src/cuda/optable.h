@@ -14,7 +14,10 @@
     X(rows) \
     X(copy) \
     X(place) \
-    X(reduce)
+    X(reduce) \
+    X(picture) \
+    X(recur) \
+    X(train)
 // clang-format on
 
 #define CUDA_FAMILY_DECLARE(name) extern const struct cuda_op_entry cuda_ops_##name[];

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT
+// recur.c: recurrences over tokens: SSM_CONV, SSM_SCAN, RWKV_WKV6 and 7, GATED_LINEAR_ATTN, GATED_DELTA_NET, SOLVE_TRI; the
+// hyper-connections DSV4_HC_*; LIGHTNING_INDEXER.
+
+#include "cuda/kernel/recur.h"
+
+#include "cuda/op/op.h"
+#include "cuda/op/types.h"
+
+#include <math.h>
+
+#define D_MAX 256 // numbers of a line that a warp holds: 8 a lane
+#define LINES 4   // warps of a block
+
+static bool sources_f32(const struct ggml_tensor *op, int n) {
+    for (int i = 0; i < n; i++) {
+        if (op->src[i] == NULL || op->src[i]->type != GGML_TYPE_F32) {
+            return false;
+        }
+    }
+    return op->type == GGML_TYPE_F32;
+}
+
+// ---- matrices of d x d a head ----
+
+static enum ggml_status recur_launch(struct cuda_run *r, const struct cuda_recur_args *g) {
+    const struct cuda_dims dims = {.grid = {(unsigned) (g->n_head * g->n_seq), (unsigned) ((g->d + LINES - 1) / LINES)},
+        .block                           = {32, LINES},
+        .overlap                         = true};
+    return cuda_launch_one(r, "recur", dims, g);
+}
+
+// Sources of [d, n_head, n_token], then the state; the source that tells these numbers.
+static int wkv_sources(const struct ggml_tensor *op, int *shape) {
+    *shape = op->op == GGML_OP_RWKV_WKV7 ? 2 : 0;
+    return op->op == GGML_OP_RWKV_WKV6 ? 5 : op->op == GGML_OP_RWKV_WKV7 ? 6 : 4;
+}
+
+static bool wkv_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    int shape;
+    const int n = wkv_sources(op, &shape);
+    if (!sources_f32(op, n + 1) || !ggml_is_contiguous(op)) {
+        return false;
+    }
+    const struct ggml_tensor *k = op->src[shape], *state = op->src[n];
+    const int64_t d = k->ne[0], n_head = k->ne[1], n_token = k->ne[2], n_seq = state->ne[1];
+    for (int i = 0; i <= n; i++) {
+        const int64_t want = op->op == GGML_OP_RWKV_WKV6 && i == 3 ? d * n_head : d * n_head * n_token;
+        if (!ggml_is_contiguous(op->src[i]) || (i < n && ggml_nelements(op->src[i]) < want)) {
+            return false;
+        }
+    }
+    return d <= D_MAX && n_seq > 0 && n_token % n_seq == 0 && ggml_nelements(state) >= d * d * n_head * n_seq &&
+           ggml_nelements(op) >= d * n_head * n_token + d * d * n_head * n_seq;
+}
+
+static enum ggml_status wkv_run(struct cuda_run *r, struct ggml_tensor *op) {
+    int shape;
+    const int n                 = wkv_sources(op, &shape);
+    const struct ggml_tensor *k = op->src[shape];
+    struct cuda_recur_args g    = {.state = op->src[n]->data,
+           .y                             = op->data,
+           .states                        = (float *) op->data + ggml_nelements(k),
+           .d                             = k->ne[0],
+           .n_head                        = k->ne[1],
+           .n_seq                         = op->src[n]->ne[1],
+           .n_token                       = k->ne[2] / op->src[n]->ne[1],
+           .n_kept                        = 1,
+           .scale                         = op->op == GGML_OP_GATED_LINEAR_ATTN ? cuda_param_f32(op, 0) : 1.0f,
+           .what                          = op->op == GGML_OP_RWKV_WKV6   ? CUDA_RECUR_WKV6
+                                            : op->op == GGML_OP_RWKV_WKV7 ? CUDA_RECUR_WKV7
+                                                                          : CUDA_RECUR_GLA};
+    for (int i = 0; i < n; i++) {
+        g.x[i] = op->src[i]->data;
+    }
+    return recur_launch(r, &g);
+}
+
+static bool delta_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    if (!sources_f32(op, 6) || !ggml_is_contiguous(op)) {
+        return false;
+    }
+    const struct ggml_tensor *v = op->src[2], *g = op->src[3], *beta = op->src[4], *state = op->src[5];
+    const int64_t d = v->ne[0], n = v->ne[1] * v->ne[2] * v->ne[3],
+                  n_kept = cuda_param_i32(op, 0) > 1 ? cuda_param_i32(op, 0) : 1;
+    for (int i = 0; i < 2; i++) {
+        const struct ggml_tensor *x = op->src[i];
+        if (x->nb[0] != sizeof(float) || x->ne[0] != d || x->ne[2] != v->ne[2] || x->ne[1] <= 0 || x->ne[3] <= 0 ||
+            v->ne[1] % x->ne[1] != 0 || v->ne[3] % x->ne[3] != 0) {
+            return false;
+        }
+    }
+    return d <= D_MAX && ggml_nelements(op) >= d * n + n_kept * ggml_nelements(state) && v->nb[0] == sizeof(float) &&
+           (g->ne[0] == 1 || g->ne[0] == d) && ggml_nelements(g) == n * g->ne[0] && ggml_nelements(beta) == n &&
+           ggml_nelements(state) == d * d * v->ne[1] * v->ne[3] && ggml_is_contiguous(g) && ggml_is_contiguous(beta) &&
+           ggml_is_contiguous(state);
+}
+
+static enum ggml_status delta_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct ggml_tensor *v    = op->src[2];
+    const struct cuda_recur_args g = {.x = {[3] = op->src[3]->data, [4] = op->src[4]->data},
+        .state                           = op->src[5]->data,
+        .y                               = op->data,
+        .states                          = (float *) op->data + ggml_nelements(v),
+        .q                               = cuda_view_of(op->src[0]),
+        .k                               = cuda_view_of(op->src[1]),
+        .v                               = cuda_view_of(v),
+        .d                               = v->ne[0],
+        .n_head                          = v->ne[1],
+        .n_token                         = v->ne[2],
+        .n_seq                           = v->ne[3],
+        .n_kept                          = cuda_param_i32(op, 0),
+        .n_gate                          = op->src[3]->ne[0],
+        .scale                           = 1.0f / sqrtf((float) v->ne[0]),
+        .what                            = CUDA_RECUR_DELTA};
+    return recur_launch(r, &g);
+}
+
+// ---- SSM_SCAN ----
+
+static int64_t scan_kept(const struct ggml_tensor *op) { // graphs of ggml before 0.25 have nothing there
+    return cuda_param_i32(op, 0) == 0 ? 1 : cuda_param_i32(op, 0);
+}
+
+static bool scan_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    if (!sources_f32(op, 6) || op->src[6] == NULL || op->src[6]->type != GGML_TYPE_I32 || op->src[6]->nb[0] != sizeof(int32_t)) {
+        return false;
+    }
+    const struct ggml_tensor *s = op->src[0], *x = op->src[1], *dt = op->src[2], *A = op->src[3], *B = op->src[4],
+                             *C = op->src[5];
+    const int64_t K             = scan_kept(op);
+    const double want           = (double) ggml_nelements(x) + (double) K * (double) (s->ne[0] * s->ne[1] * s->ne[2] * x->ne[3]);
+    return s->ne[0] <= D_MAX && K >= 1 && (K == 1 || A->ne[0] == 1) && s->ne[1] == x->ne[0] && s->ne[2] == x->ne[1] &&
+           dt->ne[0] == x->ne[1] && dt->ne[1] == x->ne[2] && dt->ne[2] == x->ne[3] && (A->ne[0] == 1 || A->ne[0] == s->ne[0]) &&
+           A->ne[1] == x->ne[1] && B->ne[0] == s->ne[0] && B->ne[2] == x->ne[2] && B->ne[3] == x->ne[3] &&
+           ggml_are_same_shape(B, C) && cuda_rows_are_dense(B) && cuda_rows_are_dense(C) && B->ne[1] > 0 &&
+           x->ne[1] % B->ne[1] == 0 && op->src[6]->ne[0] >= x->ne[3] && ggml_is_contiguous(op) &&
+           (double) ggml_nelements(op) >= want;
+}
+
+static enum ggml_status scan_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct ggml_tensor *x   = op->src[1];
+    const struct cuda_scan_args g = {.s = cuda_view_of(op->src[0]),
+        .x                              = cuda_view_of(x),
+        .dt                             = cuda_view_of(op->src[2]),
+        .a                              = cuda_view_of(op->src[3]),
+        .b                              = cuda_view_of(op->src[4]),
+        .c                              = cuda_view_of(op->src[5]),
+        .ids                            = op->src[6]->data,
+        .y                              = op->data,
+        .states                         = (float *) op->data + ggml_nelements(x),
+        .n_kept                         = scan_kept(op)};
+    const struct cuda_dims dims   = {.grid = {(unsigned) (x->ne[1] * x->ne[3]), (unsigned) ((x->ne[0] + LINES - 1) / LINES)},
+          .block                           = {32, LINES},
+          .overlap                         = true};
+    return cuda_launch_one(r, "ssm_scan", dims, &g);
+}
+
+// ---- the rest: a thread, or a warp, an element ----
+
+static struct cuda_rows3_args rows3(const struct ggml_tensor *op) {
+    struct cuda_rows3_args g  = {.dst = cuda_view_of(op), .index = cuda_index_of(op), .n = ggml_nelements(op)};
+    struct cuda_view *views[] = {&g.a, &g.b, &g.c, &g.d};
+    for (int i = 0; i < 4; i++) {
+        if (op->src[i] != NULL) {
+            *views[i] = cuda_view_of(op->src[i]);
+        }
+    }
+    return g;
+}
+
+static bool ssm_conv_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *x = op->src[0], *c = op->src[1];
+    return sources_f32(op, 2) && x->ne[1] == c->ne[1] && op->ne[0] == c->ne[1] && op->ne[1] == x->ne[0] - c->ne[0] + 1 &&
+           op->ne[2] == x->ne[2];
+}
+
+static enum ggml_status ssm_conv_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct cuda_rows3_args g = rows3(op);
+    return cuda_launch_one(r, "ssm_conv", cuda_flat(r, g.n, 256), &g);
+}
+
+static bool solve_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    return sources_f32(op, 2) && a->ne[0] == a->ne[1] && a->ne[1] == b->ne[1] && a->ne[2] == b->ne[2] && a->ne[3] == b->ne[3] &&
+           ggml_are_same_shape(b, op);
+}
+
+static enum ggml_status solve_run(struct cuda_run *r, struct ggml_tensor *op) {
+    struct cuda_rows3_args g = rows3(op);
+    g.n                      = op->ne[0] * op->ne[2] * op->ne[3];
+    return cuda_launch_one(r, "solve_tri", cuda_flat(r, g.n, 64), &g);
+}
+
+#define HC 4                      // streams
+#define HC_MIX (2 * HC + HC * HC) // in, out, between all pairs
+
+static bool comb_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    return sources_f32(op, 3) && op->src[1]->ne[0] >= 3 && op->src[2]->ne[0] >= HC_MIX && ggml_is_contiguous(op) &&
+           op->src[0]->ne[0] == HC_MIX && op->ne[0] == HC && op->ne[1] == HC && op->ne[2] == op->src[0]->ne[1];
+}
+
+static enum ggml_status comb_run(struct cuda_run *r, struct ggml_tensor *op) {
+    struct cuda_rows3_args g = rows3(op);
+    g.f0                     = cuda_param_f32(op, 0);
+    g.i0                     = cuda_param_i32(op, 1);
+    return cuda_launch_one(r, "hc_comb", cuda_flat(r, op->ne[2], 64), &g);
+}
+
+static bool pre_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    if (!sources_f32(op, 2)) {
+        return false;
+    }
+    const struct ggml_tensor *x = op->src[0], *w = op->src[1];
+    return op->ne[0] == x->ne[0] && op->ne[1] == x->ne[2] &&
+           (cuda_param_i32(op, 1) != 0 ? ggml_are_same_shape(x, w) : w->ne[0] == x->ne[1] && w->ne[1] == x->ne[2]);
+}
+
+static enum ggml_status pre_run(struct cuda_run *r, struct ggml_tensor *op) {
+    struct cuda_rows3_args g = rows3(op);
+    g.gated                  = cuda_param_i32(op, 1) != 0;
+    g.f0                     = cuda_param_i32(op, 0) == 0 && !g.gated ? 1.0f : cuda_param_f32(op, 0);
+    return cuda_launch_one(r, "hc_pre", cuda_flat(r, g.n, 256), &g);
+}
+
+static bool post_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *x = op->src[0], *post = op->src[2], *comb = op->src[3];
+    return sources_f32(op, comb != NULL ? 4 : 3) && ggml_are_same_shape(op->src[1], op) && x->ne[0] == op->ne[0] &&
+           x->ne[1] == op->ne[2] && post->ne[0] == op->ne[1] && post->ne[1] == op->ne[2] &&
+           (comb == NULL || (comb->ne[0] == op->ne[1] && comb->ne[1] == op->ne[1] && comb->ne[2] == op->ne[2]));
+}
+
+static enum ggml_status post_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct cuda_rows3_args g = rows3(op);
+    return cuda_launch_one(r, "hc_post", cuda_flat(r, g.n, 256), &g);
+}
+
+static bool index_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *q = op->src[0], *k = op->src[1], *w = op->src[2], *mask = op->src[3];
+    if (q == NULL || k == NULL || w == NULL || mask == NULL || q->type != GGML_TYPE_F32 || w->type != GGML_TYPE_F32 ||
+        mask->type != GGML_TYPE_F16 || op->type != GGML_TYPE_F32 || q->ne[0] > D_MAX || op->ne[2] != 1) {
+        return false;
+    }
+    const bool fits = q->ne[0] == k->ne[0] && k->ne[3] == q->ne[3] && w->ne[0] == q->ne[1] && w->ne[1] == q->ne[2] &&
+                      w->ne[3] == q->ne[3] && mask->ne[0] == k->ne[2] && mask->ne[1] == q->ne[2] && op->ne[0] == k->ne[2] &&
+                      op->ne[1] == q->ne[2] && op->ne[3] == q->ne[3];
+    return fits && q->nb[0] == sizeof(float) && cuda_can_widen(k->type) &&
+           (cuda_is_float(k->type) || k->nb[0] == ggml_type_size(k->type));
+}
+
+static enum ggml_status index_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct cuda_rows3_args g = rows3(op);
+    struct cuda_dims dims          = cuda_flat(r, g.n * 32, 32 * LINES);
+    dims.block[0]                  = 32;
+    dims.block[1]                  = LINES;
+    return cuda_launch_one(r, "lightning_indexer", dims, &g);
+}
+
+#define WKV \
+    { .supports = wkv_supports, .run = wkv_run }
+
+const struct cuda_op_entry cuda_ops_recur[] = {
+    {GGML_OP_SSM_CONV, {.supports = ssm_conv_supports, .run = ssm_conv_run}},
+    {GGML_OP_SSM_SCAN, {.supports = scan_supports, .run = scan_run}},
+    {GGML_OP_RWKV_WKV6, WKV},
+    {GGML_OP_RWKV_WKV7, WKV},
+    {GGML_OP_GATED_LINEAR_ATTN, WKV},
+    {GGML_OP_GATED_DELTA_NET, {.supports = delta_supports, .run = delta_run}},
+    {GGML_OP_SOLVE_TRI, {.supports = solve_supports, .run = solve_run}},
+    {GGML_OP_DSV4_HC_COMB, {.supports = comb_supports, .run = comb_run}},
+    {GGML_OP_DSV4_HC_PRE, {.supports = pre_supports, .run = pre_run}},
+    {GGML_OP_DSV4_HC_POST, {.supports = post_supports, .run = post_run}},
+    {GGML_OP_LIGHTNING_INDEXER, {.supports = index_supports, .run = index_run}},
+    CUDA_OPS_END,
+};

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+// train.c: CROSS_ENTROPY_LOSS and its gradient, SILU_BACK, RMS_NORM_BACK, SOFT_MAX_BACK, GET_ROWS_BACK, REPEAT_BACK, OPT_STEP_*,
+// OUT_PROD.
+
+#include "cuda/kernel/train.h"
+
+#include "cuda/op/op.h"
+#include "cuda/op/types.h"
+
+static struct cuda_train_args train_args(const struct ggml_tensor *op) {
+    struct cuda_train_args g  = {.dst = cuda_view_of(op), .index = cuda_index_of(op), .n = ggml_nelements(op)};
+    struct cuda_view *views[] = {&g.a, &g.b, &g.c, &g.d};
+    for (int i = 0; i < 4; i++) {
+        if (op->src[i] != NULL) {
+            *views[i] = cuda_view_of(op->src[i]);
+        }
+    }
+    return g;
+}
+
+static struct cuda_dims a_row_a_block(int64_t n_rows, int64_t n) {
+    return (struct cuda_dims){.grid = {(unsigned) n_rows}, .block = {n <= 128 ? 32 : n <= 1024 ? 128 : 512}, .overlap = true};
+}
+
+static bool is_dense_f32(const struct ggml_tensor *t) {
+    return t != NULL && t->type == GGML_TYPE_F32 && cuda_rows_are_dense(t) && ggml_nrows(t) <= INT32_MAX;
+}
+
+// ---- the loss ----
+
+static bool loss_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    return is_dense_f32(a) && is_dense_f32(b) && is_dense_f32(op) && ggml_are_same_shape(a, b) && ggml_is_scalar(op);
+}
+
+static size_t loss_work(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    return (size_t) ggml_nrows(op->src[0]) * sizeof(double);
+}
+
+static enum ggml_status loss_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct ggml_tensor *a = op->src[0];
+    struct cuda_train_args g    = train_args(op);
+    g.n                         = a->ne[0];
+    g.parts                     = cuda_work(r, loss_work(r->dev, op));
+    if (g.parts == NULL) {
+        return GGML_STATUS_FAILED;
+    }
+    const enum ggml_status status = cuda_launch_one(r, "loss_rows", a_row_a_block(ggml_nrows(a), a->ne[0]), &g);
+    g.n                           = ggml_nrows(a);
+    return status == GGML_STATUS_SUCCESS ? cuda_launch_one(r, "loss_sum", a_row_a_block(1, g.n), &g) : status;
+}
+
+static bool loss_back_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *d = op->src[0], *a = op->src[1], *b = op->src[2];
+    return is_dense_f32(d) && is_dense_f32(a) && is_dense_f32(b) && is_dense_f32(op) && ggml_is_scalar(d) &&
+           ggml_are_same_shape(a, b) && ggml_are_same_shape(a, op);
+}
+
+static enum ggml_status loss_back_run(struct cuda_run *r, struct ggml_tensor *op) {
+    struct cuda_train_args g = train_args(op);
+    g.n                      = op->ne[0];
+    return cuda_launch_one(r, "loss_back", a_row_a_block(ggml_nrows(op), op->ne[0]), &g);
+}
+
+// ---- gradients of single ops ----
+
+static bool back_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    return a != NULL && b != NULL && cuda_is_float(a->type) && cuda_is_float(b->type) && cuda_is_float(op->type) &&
+           ggml_are_same_shape(a, b) && ggml_are_same_shape(a, op) && ggml_nrows(op) <= INT32_MAX &&
+           (op->op != GGML_OP_SOFT_MAX_BACK || cuda_param_f32(op, 1) == 0.0f);
+}
+
+static enum ggml_status silu_back_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct cuda_train_args g = train_args(op);
+    return cuda_launch_one(r, "silu_back", cuda_flat(r, g.n, 256), &g);
+}
+
+static enum ggml_status rows_back_run(struct cuda_run *r, struct ggml_tensor *op) {
+    struct cuda_train_args g = train_args(op);
+    g.n                      = op->ne[0];
+    g.f0                     = cuda_param_f32(op, 0);
+    g.what                   = op->op == GGML_OP_RMS_NORM_BACK;
+    return cuda_launch_one(r, "rows_back", a_row_a_block(ggml_nrows(op), op->ne[0]), &g);
+}
+
+static bool get_rows_back_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *a = op->src[0], *ids = op->src[1];
+    return a != NULL && ids != NULL && cuda_is_float(a->type) && ids->type == GGML_TYPE_I32 && is_dense_f32(op) &&
+           a->ne[0] == op->ne[0] && ggml_nelements(ids) <= ggml_nrows(a);
+}
+
+static enum ggml_status gather_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct cuda_train_args g = train_args(op);
+    return cuda_launch_one(r, op->op == GGML_OP_REPEAT_BACK ? "repeat_back" : "get_rows_back", cuda_flat(r, g.n, 256), &g);
+}
+
+static bool repeat_back_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *a = op->src[0];
+    return a != NULL && cuda_is_float(a->type) && is_dense_f32(op) && ggml_can_repeat(op, a);
+}
+
+// ---- optimisers: src[0], which the result is a view of, is changed where it lies ----
+
+static bool step_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const int n_moments = op->op == GGML_OP_OPT_STEP_ADAMW ? 2 : 0;
+    for (int i = 0; i < 2 + n_moments; i++) {
+        const struct ggml_tensor *t = op->src[i];
+        if (t == NULL || t->type != GGML_TYPE_F32 || !ggml_are_same_shape(t, op)) {
+            return false;
+        }
+    }
+    const struct ggml_tensor *numbers = op->src[2 + n_moments];
+    return op->type == GGML_TYPE_F32 && numbers != NULL && numbers->type == GGML_TYPE_F32 &&
+           numbers->ne[0] == (n_moments > 0 ? 7 : 2) && ggml_nrows(numbers) == 1;
+}
+
+static enum ggml_status step_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const bool adamw                  = op->op == GGML_OP_OPT_STEP_ADAMW;
+    const struct ggml_tensor *numbers = op->src[adamw ? 4 : 2];
+    struct cuda_train_args g          = train_args(op);
+    const float *p                    = numbers->data;
+    int64_t nb                        = (int64_t) numbers->nb[0];
+    void *args[]                      = {&g, &p, &nb};
+    return cuda_launch(r, adamw ? "step_adamw" : "step_sgd", cuda_flat(r, g.n, 256), args);
+}
+
+// ---- OUT_PROD ----
+
+static bool out_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    const struct ggml_tensor *a = op->src[0], *b = op->src[1];
+    if (a == NULL || b == NULL || b->type != GGML_TYPE_F32 || op->type != GGML_TYPE_F32 || !cuda_can_widen(a->type) ||
+        (!cuda_is_float(a->type) && a->nb[0] != ggml_type_size(a->type))) {
+        return false;
+    }
+    return a->ne[1] == b->ne[1] && a->ne[2] > 0 && a->ne[3] > 0 && b->ne[2] % a->ne[2] == 0 && b->ne[3] % a->ne[3] == 0 &&
+           op->ne[0] == a->ne[0] && op->ne[1] == b->ne[0] && op->ne[2] == b->ne[2] && op->ne[3] == b->ne[3] &&
+           (op->ne[1] + 15) / 16 <= 65535;
+}
+
+static enum ggml_status out_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct cuda_train_args g = train_args(op);
+    const int64_t n_z              = op->ne[2] * op->ne[3];
+    const struct cuda_dims dims    = {
+           .grid  = {(unsigned) ((op->ne[0] + 15) / 16), (unsigned) ((op->ne[1] + 15) / 16), (unsigned) (n_z < 65535 ? n_z : 65535)},
+           .block = {16, 16},
+           .overlap = true};
+    return cuda_launch_one(r, "out_prod", dims, &g);
+}
+
+const struct cuda_op_entry cuda_ops_train[] = {
+    {GGML_OP_CROSS_ENTROPY_LOSS, {.supports = loss_supports, .work_size = loss_work, .run = loss_run}},
+    {GGML_OP_CROSS_ENTROPY_LOSS_BACK, {.supports = loss_back_supports, .run = loss_back_run}},
+    {GGML_OP_SILU_BACK, {.supports = back_supports, .run = silu_back_run}},
+    {GGML_OP_RMS_NORM_BACK, {.supports = back_supports, .run = rows_back_run}},
+    {GGML_OP_SOFT_MAX_BACK, {.supports = back_supports, .run = rows_back_run}},
+    {GGML_OP_GET_ROWS_BACK, {.supports = get_rows_back_supports, .run = gather_run}},
+    {GGML_OP_REPEAT_BACK, {.supports = repeat_back_supports, .run = gather_run}},
+    {GGML_OP_OPT_STEP_ADAMW, {.supports = step_supports, .run = step_run}},
+    {GGML_OP_OPT_STEP_SGD, {.supports = step_supports, .run = step_run}},
+    {GGML_OP_OUT_PROD, {.supports = out_supports, .run = out_run}},
+    CUDA_OPS_END,
+};
