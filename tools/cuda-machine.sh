@@ -24,7 +24,7 @@ cmake -S . -B "$build" -G "${GENERATOR:-Ninja}" -DCMAKE_BUILD_TYPE=Release -DBER
 cases=$(ls tests/op/*.c | grep -Ev '/(main|oracle_main|oracle_link|spread|custom)\.c$')
 link="-L$build/lib -lggml -lggml-base -lggml-cpu -lm -Wl,-rpath,$(cd "$build/lib" && pwd)"
 # shellcheck disable=SC2086
-gcc -std=c11 -D_GNU_SOURCE -O1 -Iinclude -Isrc -Itests -Itests/op tests/cuda/ops_main.c $cases -o "$build/cuda-ops" $link || exit 1
+gcc -std=c11 -D_GNU_SOURCE -O1 -Iinclude -Isrc -Itests -Itests/op tests/cuda/ops_main.c tests/cuda/fused.c $cases -o "$build/cuda-ops" $link || exit 1
 
 step "ops"
 ops=${OPS:-$("$build/cuda-ops" "$build/lib" --list)}

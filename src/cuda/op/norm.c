@@ -76,8 +76,8 @@ struct chain {
     int n; // nodes
 };
 
-// The longest chain that starts at node i; n is 0 if there is none of two or more.
-static struct chain chain_at(const struct ggml_cgraph *graph, int i) {
+// The chain of at most `most` nodes that starts at node i; n is 0 if there is none of two or more.
+static struct chain chain_at(const struct ggml_cgraph *graph, int i, int most) {
     struct chain c                 = {0};
     const struct ggml_tensor *node = graph->nodes[i];
     int at                         = i;
@@ -90,20 +90,17 @@ static struct chain chain_at(const struct ggml_cgraph *graph, int i) {
         c.sum = node;
         at++;
     }
-    if (at >= graph->n_nodes) {
-        return c;
-    }
-    c.norm           = graph->nodes[at];
+    c.norm           = at < graph->n_nodes ? graph->nodes[at] : node;
     const bool is_ok = (c.norm->op == GGML_OP_RMS_NORM || c.norm->op == GGML_OP_NORM) && c.norm->src[0]->type == GGML_TYPE_F32 &&
                        (c.norm->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && (c.sum == NULL || c.norm->src[0] == c.sum);
     if (!is_ok) {
         return c;
     }
     c.out = c.norm;
-    c.mul = other_of(graph, at + 1, GGML_OP_MUL, c.norm);
+    c.mul = at - i + 2 <= most ? other_of(graph, at + 1, GGML_OP_MUL, c.norm) : NULL;
     if (c.mul != NULL) {
         c.out = graph->nodes[++at];
-        c.add = other_of(graph, at + 1, GGML_OP_ADD, c.out);
+        c.add = at - i + 2 <= most ? other_of(graph, at + 1, GGML_OP_ADD, c.out) : NULL;
         c.out = c.add != NULL ? graph->nodes[++at] : c.out;
     }
     c.n = at - i + 1 > 1 ? at - i + 1 : 0;
@@ -129,13 +126,15 @@ static bool may_write(const struct chain *c) {
 
 static int chain_match(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
     (void) dev;
-    struct chain c = chain_at(graph, i);
-    return c.n > 0 && ggml_nrows(c.norm) <= ROWS_MAX && may_write(&c) ? c.n : 0;
+    struct chain c = {.n = 5};
+    do { // where the packing forbids the longest, a shorter one may do
+        c = chain_at(graph, i, c.n - 1);
+    } while (c.n > 0 && !(ggml_nrows(c.norm) <= ROWS_MAX && may_write(&c)));
+    return c.n;
 }
 
 static enum ggml_status chain_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
-    (void) n;
-    const struct chain c       = chain_at(graph, i);
+    const struct chain c       = chain_at(graph, i, n);
     struct cuda_norm_args args = {.dst = cuda_view_of(c.out),
         .a                             = cuda_view_of(c.sum != NULL ? c.sum->src[0] : c.norm->src[0]),
         .eps                           = cuda_param_f32(c.norm, 0),

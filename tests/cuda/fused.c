@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// fused.c: cases of several ops that a backend may compute by one launch: norms with what stands around them, rope into a cache.
+
+#include "fused.h"
+
+struct norm_case {
+    bool rms, sum, mul, add, keep; // keep: the sum is read again, as in a residual stream
+    int64_t ne[4];
+};
+
+static struct ggml_tensor *build_norm(struct op_build *b, const void *arg) {
+    const struct norm_case *c = arg;
+    struct ggml_tensor *x = op_input(b, GGML_TYPE_F32, c->ne), *s = x, *y;
+    if (c->sum) {
+        s = ggml_add(b->ctx, x, op_input(b, GGML_TYPE_F32, c->ne));
+    }
+    y = c->rms ? ggml_rms_norm(b->ctx, s, 1e-5f) : ggml_norm(b->ctx, s, 1e-5f);
+    if (c->mul) {
+        y = ggml_mul(b->ctx, y, op_input(b, GGML_TYPE_F32, NE(c->ne[0], 1, 1, 1)));
+    }
+    if (c->add) {
+        y = ggml_add(b->ctx, y, op_input(b, GGML_TYPE_F32, NE(c->ne[0], 1, 1, 1)));
+    }
+    y = ggml_silu(b->ctx, y); // something that comes after
+    return c->keep ? ggml_add(b->ctx, y, s) : y;
+}
+
+struct rope_case {
+    int mode;
+    enum ggml_type cache;
+    int64_t d, n_head, n_token;
+};
+
+static struct ggml_tensor *build_rope(struct op_build *b, const void *arg) {
+    const struct rope_case *c = arg;
+    struct ggml_tensor *k     = op_input(b, GGML_TYPE_F32, NE(c->d, c->n_head, c->n_token, 1));
+    struct ggml_tensor *pos   = op_indices(b, GGML_TYPE_I32, NE(c->n_token, 1, 1, 1), 500, false);
+    struct ggml_tensor *to    = op_indices(b, GGML_TYPE_I64, NE(c->n_token, 1, 1, 1), 32, true);
+    struct ggml_tensor *cache = op_input(b, c->cache, NE(c->d * c->n_head, 32, 1, 1));
+    k                         = ggml_rope(b->ctx, ggml_scale(b->ctx, k, 1.5f), pos, (int) c->d, c->mode);
+    return ggml_set_rows(b->ctx, cache, ggml_reshape_2d(b->ctx, k, c->d * c->n_head, c->n_token), to);
+}
+
+void op_suite_fused(struct op_suite *s) {
+    static const int64_t shapes[][4] = {
+        {4096, 1, 1, 1}, {4096, 7, 1, 1}, {128, 5, 3, 2}, {129, 4, 1, 1}, {5, 3, 1, 1}, {20000, 2, 1, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        for (int k = 0; k < 32; k++) {
+            struct norm_case c = {.rms = k & 1, .sum = k & 2, .mul = k & 4, .add = k & 8, .keep = k & 16};
+            for (int j = 0; j < 4; j++) {
+                c.ne[j] = shapes[i][j];
+            }
+            op_case(s, "FUSED_NORM", op_text("shape %zu kind %d", i, k), OP_F32, build_norm, &c);
+        }
+    }
+    static const enum ggml_type caches[] = {GGML_TYPE_F16, GGML_TYPE_F32, GGML_TYPE_BF16, GGML_TYPE_Q8_0};
+    for (int mode = 0; mode <= GGML_ROPE_TYPE_NEOX; mode += GGML_ROPE_TYPE_NEOX) {
+        for (size_t t = 0; t < sizeof caches / sizeof caches[0]; t++) {
+            const struct rope_case one = {mode, caches[t], 128, 8, 1}, many = {mode, caches[t], 64, 3, 17};
+            op_case(s, "FUSED_ROPE", op_text("mode %d %s", mode, ggml_type_name(caches[t])), OP_F32, build_rope, &one);
+            op_case(s, "FUSED_ROPE", op_text("mode %d %s many", mode, ggml_type_name(caches[t])), OP_F32, build_rope, &many);
+        }
+    }
+}
