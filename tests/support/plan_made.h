@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+// plan_made.h: made-up packing problems, for bench-plan and tests. A seed is a problem, on every machine.
+//
+//   hard      150 to 420 items of the kind of MiniMalloc's instances: a rectangle, cut again and again, some pieces of which are
+//             shortened or taken out, or a heap of pieces of much the same size; one step stays full, so that the optimum is
+//             the height of the rectangle and known. plan_made_hard() promises nothing about greedy methods: ask them.
+//   training  10,000 to 60,000 items of a network and its gradients: activations live from their forward step to their backward
+//             step, so the longest lives begin first; gradients, workspace and what need not be kept live for a few steps.
+#pragma once
+
+#include "base/base.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct plan_made {
+    struct berth_plan_item *items;
+    int64_t n, cap;
+    uint64_t optimum; // 0: not known
+    uint64_t random;
+};
+
+static inline uint64_t made_random(struct plan_made *m) {
+    m->random += 0x9E3779B97F4A7C15u;
+    uint64_t z = m->random;
+    z          = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+    z          = (z ^ z >> 27) * 0x94D049BB133111EBu;
+    return z ^ z >> 31;
+}
+
+static inline int64_t made_below(struct plan_made *m, int64_t n) {
+    return (int64_t) (made_random(m) % (uint64_t) n);
+}
+
+static inline int64_t made_between(struct plan_made *m, int64_t lo, int64_t hi) {
+    return lo + made_below(m, hi - lo + 1);
+}
+
+// An item that lives in [lower, upper).
+static inline void made_add(struct plan_made *m, int64_t lower, int64_t upper, int64_t size) {
+    if (m->n == m->cap) {
+        m->cap   = 2 * m->cap + 256;
+        m->items = realloc(m->items, (size_t) m->cap * sizeof *m->items);
+        if (m->items == NULL) {
+            abort();
+        }
+    }
+    m->items[m->n++] = (struct berth_plan_item){.first = lower, .last = upper - 1, .size = (uint64_t) size, .align = 1};
+}
+
+static inline void made_free(struct plan_made *m) {
+    free(m->items);
+    *m = (struct plan_made){0};
+}
+
+// ---- hard ----
+
+#define MADE_SIDE 1024 // of the rectangle, in units
+#define MADE_UNIT 1024 // bytes
+
+// Pieces cut from a rectangle; half of the cuts go across. Those that are not alive at step full lose a part of their life or go.
+static inline void made_cut(struct plan_made *m, int64_t n, int64_t full) {
+    made_add(m, 0, MADE_SIDE, MADE_SIDE);
+    while (m->n < n) {
+        struct berth_plan_item *it = &m->items[made_below(m, m->n)];
+        const int64_t width        = it->last - it->first + 1;
+        const bool is_in_time      = made_below(m, 2) == 0;
+        const int64_t side         = is_in_time ? width : (int64_t) it->size;
+        if (side < 2) {
+            continue;
+        }
+        const int64_t at = made_between(m, 1, side - 1);
+        const int64_t lo = it->first, hi = it->last + 1, size = (int64_t) it->size;
+        if (is_in_time) {
+            it->last = lo + at - 1;
+            made_add(m, lo + at, hi, size);
+        } else {
+            it->size = (uint64_t) at;
+            made_add(m, lo, hi, size - at);
+        }
+    }
+    const int64_t loose = made_below(m, 12); // of 100 pieces
+    for (int64_t i = 0; i < m->n; i++) {
+        struct berth_plan_item *it = &m->items[i];
+        const int64_t width        = it->last - it->first + 1;
+        if ((it->first <= full && full <= it->last) || made_below(m, 100) >= loose) {
+            continue;
+        }
+        if (width > 2) {
+            it->last -= made_below(m, width / 2);
+        } else {
+            *it = m->items[--m->n];
+            i--;
+        }
+    }
+}
+
+// The first item that has bytes of [lo, hi) at some step of [from, to), -1: none. Offsets stand in the items.
+static inline int64_t made_meets(const struct plan_made *m, int64_t from, int64_t to, int64_t lo, int64_t hi) {
+    for (int64_t i = 0; i < m->n; i++) {
+        const struct berth_plan_item *it = &m->items[i];
+        const int64_t at                 = (int64_t) it->fixed;
+        if (it->first < to && from <= it->last && at < hi && lo < at + (int64_t) it->size) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+// Fills the gaps at step full, each by a piece that lives for as long as the gap is there, up to 40 steps before and after.
+static inline void made_fill(struct plan_made *m, int64_t full) {
+    for (int64_t lo = 0; lo < MADE_SIDE;) {
+        const int64_t in = made_meets(m, full, full + 1, lo, lo + 1);
+        if (in >= 0) {
+            lo = (int64_t) m->items[in].fixed + (int64_t) m->items[in].size;
+            continue;
+        }
+        int64_t hi = lo + 1, from = full, to = full + 1;
+        while (hi < MADE_SIDE && made_meets(m, full, full + 1, lo, hi + 1) < 0) {
+            hi++;
+        }
+        while (from > 0 && from > full - 40 && made_meets(m, from - 1, from, lo, hi) < 0) {
+            from--;
+        }
+        while (to < MADE_SIDE && to < full + 40 && made_meets(m, to, to + 1, lo, hi) < 0) {
+            to++;
+        }
+        made_add(m, from, to, hi - lo);
+        m->items[m->n - 1].fixed = (uint64_t) lo;
+        lo                       = hi;
+    }
+}
+
+// Pieces of much the same size, each as low as it goes where it falls; then step full is filled up.
+static inline void made_heap(struct plan_made *m, int64_t n, int64_t full) {
+    int64_t *sky = calloc(MADE_SIDE, sizeof *sky);
+    if (sky == NULL) {
+        abort();
+    }
+    for (int64_t misses = 0; m->n < n && misses < 200;) {
+        const int64_t width = made_between(m, 8, 20) + made_between(m, 8, 36);
+        const int64_t size  = made_between(m, 15, 45) + made_between(m, 15, 60);
+        const int64_t lower = made_below(m, MADE_SIDE - width);
+        int64_t level       = 0;
+        for (int64_t t = lower; t < lower + width; t++) {
+            level = sky[t] > level ? sky[t] : level;
+        }
+        if (level + size > MADE_SIDE) {
+            misses++;
+            continue;
+        }
+        made_add(m, lower, lower + width, size);
+        m->items[m->n - 1].fixed = (uint64_t) level;
+        for (int64_t t = lower; t < lower + width; t++) {
+            sky[t] = level + size;
+        }
+    }
+    made_fill(m, full);
+    free(sky);
+}
+
+static inline void plan_made_hard(struct plan_made *m, uint64_t seed) {
+    *m                 = (struct plan_made){.random = seed * 0xD1342543DE82EF95u, .optimum = (uint64_t) MADE_SIDE * MADE_UNIT};
+    const int64_t n    = made_between(m, 150, 420);
+    const int64_t full = made_below(m, MADE_SIDE);
+    if (made_below(m, 4) > 0) {
+        made_cut(m, n, full);
+    } else {
+        made_heap(m, n, full);
+    }
+    for (int64_t i = 0; i < m->n; i++) {
+        m->items[i].size *= MADE_UNIT;
+        m->items[i].fixed = 0; // it was where the made plan has it
+    }
+}
+
+// ---- training ----
+
+// A network of blocks of ops: what its sizes are and what is kept.
+struct made_net {
+    int64_t n_blocks, n_ops; // ops a block
+    int64_t tokens;          // elements of the smallest activation
+    int kind;                // 0: equal blocks, 1: stages that halve, 2: every block of its own
+    int keeps_grads;         // gradients of weights live until the end
+};
+
+static inline int64_t made_size(struct plan_made *m, const struct made_net *net, int64_t block, int64_t op, bool *is_small) {
+    static const int64_t times[] = {1, 1, 3, 1, 4, 4, 1, 2};
+    int64_t size                 = net->tokens * times[(uint64_t) (op * 5 + (net->kind == 2 ? block * 3 : 0)) % 8];
+    *is_small                    = op % 5 == 4;
+    if (*is_small) {
+        return 512 * made_between(m, 1, 8);
+    }
+    size = net->kind == 1 ? size >> (4 * block / net->n_blocks) : size;
+    size = net->kind == 2 ? size / made_between(m, 1, 7) : size;
+    return (size / 512 + 1) * 512;
+}
+
+// Forward: op k of block b runs at step b * n_ops + k. Backward: the same in turn, two steps an op, from step n_blocks * n_ops on.
+static inline void made_op(struct plan_made *m, const struct made_net *net, int64_t b, int64_t k) {
+    const int64_t n_forward = net->n_blocks * net->n_ops, end = 3 * n_forward;
+    const int64_t at = b * net->n_ops + k, back = n_forward + 2 * (n_forward - 1 - at);
+    bool is_small;
+    const int64_t size = made_size(m, net, b, k, &is_small);
+    const bool is_kept = is_small || (k * 7 + b * (net->kind == 2)) % 3 != 0;
+    made_add(m, at, is_kept ? back + 2 : at + made_between(m, 2, 4), size);
+    if (k == 0) { // what the block adds to is kept for the block's end
+        made_add(m, at, at + net->n_ops, net->tokens / 512 * 512 + 512);
+    }
+    made_add(m, back, back + 2 + made_between(m, 0, k == net->n_ops - 1 ? 2 * net->n_ops : 5), size);
+    if (k % 2 == 0) { // a weight's gradient, and the room to work it out
+        const int64_t weight = (net->tokens / made_between(m, 2, 9) / 512 + 1) * 512;
+        made_add(m, back + 1, net->keeps_grads ? end : back + 3, weight);
+        made_add(m, back, back + 1, 512 * made_between(m, 1, 1 + size / 1024));
+    }
+    if (k % 4 == 1) {
+        made_add(m, at, at + 1, 512 * made_between(m, 1, 1 + size / 512));
+    }
+}
+
+static inline void plan_made_training(struct plan_made *m, uint64_t seed) {
+    *m                   = (struct plan_made){.random = seed * 0xA0761D6478BD642Fu};
+    struct made_net net  = {.kind = (int) made_below(m, 3), .keeps_grads = (int) made_below(m, 2)};
+    const int64_t n      = made_between(m, 10000, 60000);
+    net.n_ops            = made_between(m, 8, 40);
+    net.n_blocks         = 10 * n / (33 * net.n_ops) + 1;
+    net.tokens           = 512 * made_between(m, 20, 20000);
+    for (int64_t b = 0; b < net.n_blocks; b++) {
+        for (int64_t k = 0; k < net.n_ops; k++) {
+            made_op(m, &net, b, k);
+        }
+    }
+}
