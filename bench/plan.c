@@ -4,7 +4,8 @@
 //   bench-plan instances DIR [SECONDS]  packing instances NAME.csv or NAME.CAPACITY.csv: the capacity question, the minimum, 10
 //   ms bench-plan graphs DIR [BUDGET_US]   a corpus with index.csv and GROUP/NAME[.bufI].csv.gz: fast path and budget beside it
 //   bench-plan scale [N_MAX]            made-up lifetimes from 10^3 to N_MAX (10^6): one dive, the portfolio, memory
-//   bench-plan hard|training [N] [SEED] [SECONDS] [asks|least]  N made problems from a seed on (support/plan_made.h): the question
+//   bench-plan hard|training [N] [SEED] [SECONDS] [asks|least]  N made problems from a seed on (support/plan_made.h): the
+//   question
 //                                       at the known optimum, the minimum
 //   bench-plan make hard|training SEED  the problem as CSV
 //
@@ -490,12 +491,6 @@ static uint64_t made_next(struct plan_made *m, bool training, uint64_t seed) {
     }
 }
 
-static double wall_s(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double) t.tv_sec + (double) t.tv_nsec * 1e-9;
-}
-
 static int by_double(const void *x, const void *y) {
     const double a = *(const double *) x, b = *(const double *) y;
     return a < b ? -1 : a > b;
@@ -510,7 +505,7 @@ static void made_run(struct plan_made *m, uint64_t seed, double seconds, const c
     struct instance in              = {m->items, calloc((size_t) m->n, sizeof(uint64_t)), m->n};
     struct berth_plan_params params = {.budget_us = (int64_t) (seconds * 1e6)};
     char name[32];
-    double s, asked = 0, start;
+    double s, asked = 0;
     snprintf(name, sizeof name, "seed %llu", (unsigned long long) seed);
     printf("%-12s %6lld", name, (long long) m->n);
     bool fits = false;
@@ -518,9 +513,7 @@ static void made_run(struct plan_made *m, uint64_t seed, double seconds, const c
         printf("  greedy %.3f", greedy_ratio(m));
         if (strcmp(what, "least") != 0) {
             params.capacity            = m->optimum;
-            start                      = wall_s();
-            struct berth_plan_report r = solve(&in, &params, name, &s);
-            asked                      = wall_s() - start;
+            struct berth_plan_report r = solve(&in, &params, name, &asked);
             fits                       = r.fits;
             params.capacity            = 0;
             t->ask_s[t->n]             = fits ? asked : 1e9;
@@ -529,9 +522,8 @@ static void made_run(struct plan_made *m, uint64_t seed, double seconds, const c
         }
     }
     if (strcmp(what, "asks") != 0) {
-        start                      = wall_s();
         struct berth_plan_report r = solve(&in, &params, name, &s);
-        printf("  peak %llu  +%.4f%%  %7.3f s %8lld nodes  %s", (unsigned long long) r.peak, 100 * r.gap, wall_s() - start,
+        printf("  peak %llu  +%.4f%%  %7.3f s %8lld nodes  %s", (unsigned long long) r.peak, 100 * r.gap, s,
             (long long) r.n_nodes, r.method);
         t->n_least += r.proven;
         t->n_close += r.gap <= 0.0005;

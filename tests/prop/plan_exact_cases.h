@@ -34,8 +34,8 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
         fail_case(items, n, "no search", 0, 0);
     }
     int64_t best = (int64_t) (optimum / pool.unit);
-    for (int off_rule = 0; x != NULL && off_rule <= 6; off_rule++) {
-        struct exact_ask ask = {.rules = EXACT_ALL & ~(off_rule < 6 ? 1u << off_rule : 0u),
+    for (int off_rule = 0; x != NULL && off_rule <= EXACT_N_RULES; off_rule++) {
+        struct exact_ask ask = {.rules = EXACT_ALL & ~(off_rule < EXACT_N_RULES ? 1u << off_rule : 0u),
             .preorder                  = (enum exact_preorder) brute_random(EXACT_N_PREORDERS),
             .valley                    = (enum exact_valley) brute_random(EXACT_N_VALLEYS),
             .max_nodes                 = 2000000,

@@ -79,7 +79,7 @@ static inline void made_cut(struct plan_made *m, int64_t n, int64_t full) {
             made_add(m, lo, hi, size - at);
         }
     }
-    const int64_t loose = made_below(m, 12); // of 100 pieces
+    const int64_t loose = made_between(m, 8, 40); // of 100 pieces: 1 to 12% of the area goes, as in A to E
     for (int64_t i = 0; i < m->n; i++) {
         struct berth_plan_item *it = &m->items[i];
         const int64_t width        = it->last - it->first + 1;
@@ -196,7 +196,8 @@ static inline int64_t made_size(struct plan_made *m, const struct made_net *net,
     return (size / 512 + 1) * 512;
 }
 
-// Forward: op k of block b runs at step b * n_ops + k. Backward: the same in turn, two steps an op, from step n_blocks * n_ops on.
+// Forward: op k of block b runs at step b * n_ops + k. Backward: the same in turn, two steps an op, from step n_blocks * n_ops
+// on.
 static inline void made_op(struct plan_made *m, const struct made_net *net, int64_t b, int64_t k) {
     const int64_t n_forward = net->n_blocks * net->n_ops, end = 3 * n_forward;
     const int64_t at = b * net->n_ops + k, back = n_forward + 2 * (n_forward - 1 - at);
@@ -219,12 +220,12 @@ static inline void made_op(struct plan_made *m, const struct made_net *net, int6
 }
 
 static inline void plan_made_training(struct plan_made *m, uint64_t seed) {
-    *m                   = (struct plan_made){.random = seed * 0xA0761D6478BD642Fu};
-    struct made_net net  = {.kind = (int) made_below(m, 3), .keeps_grads = (int) made_below(m, 2)};
-    const int64_t n      = made_between(m, 10000, 60000);
-    net.n_ops            = made_between(m, 8, 40);
-    net.n_blocks         = 10 * n / (33 * net.n_ops) + 1;
-    net.tokens           = 512 * made_between(m, 20, 20000);
+    *m                  = (struct plan_made){.random = seed * 0xA0761D6478BD642Fu};
+    struct made_net net = {.kind = (int) made_below(m, 3), .keeps_grads = (int) made_below(m, 2)};
+    const int64_t n     = made_between(m, 10000, 60000);
+    net.n_ops           = made_between(m, 8, 40);
+    net.n_blocks        = 10 * n / (33 * net.n_ops) + 1;
+    net.tokens          = 512 * made_between(m, 20, 20000);
     for (int64_t b = 0; b < net.n_blocks; b++) {
         for (int64_t k = 0; k < net.n_ops; k++) {
             made_op(m, &net, b, k);

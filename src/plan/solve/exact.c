@@ -21,14 +21,6 @@
 
 #define CLOCK_NODES 16 // nodes between two looks at the clock
 
-// A key whose leading number is up to ask->noise smaller.
-static uint64_t noisy(struct exact *x, uint64_t key) {
-    x->random  = x->random * 6364136223846793005u + 1442695040888963407u;
-    double cut = x->ask->noise * (double) (x->random >> 40) / (double) (1 << 24);
-    return ~(uint64_t) ((double) key * (1 - cut));
-}
-
-// Sorts a part's blocks by the preorder asked for, T being the most that is left of a section of the block's life.
 static void sort_part(struct exact *x, const struct exact_part *part) {
     const struct plan_prob *p = x->p;
     int32_t *list             = x->lists + part->list;
@@ -40,6 +32,9 @@ static void sort_part(struct exact *x, const struct exact_part *part) {
         }
         double w = p->b[i] - p->a[i];
         double z = (double) p->size[i];
+        if (x->ask->blame != NULL) {
+            z *= 1 + (double) x->ask->weight * (double) x->ask->blame[i] / x->blame_max;
+        }
         uint64_t key;
         switch (x->ask->preorder) {
             case EXACT_WAT: key = plan_coarse(w, 14) << 43 | plan_coarse(w * z, 12) << 24 | plan_coarse((double) t, 17); break;
@@ -50,9 +45,6 @@ static void sort_part(struct exact *x, const struct exact_part *part) {
             default: key = plan_coarse(z, 29) << 28 | plan_coarse(w, 21); break;
         }
         x->key[k] = ~key;
-        if (x->ask->noise > 0) {
-            x->key[k] = noisy(x, ~x->key[k]);
-        }
     }
     berth_plan_sort(x->key, list, x->key + part->n, x->tmp, part->n);
     for (int32_t k = 0; k < part->n; k++) {
@@ -132,6 +124,7 @@ static int64_t valley_rank(const struct exact *x, const struct exact_run *r) {
 // The block to branch on; -1: there is nothing left. berth_exact_settle() has seen to it that every valley has a candidate.
 static int32_t choose(struct exact *x, struct exact_part part) {
     int32_t lo, hi;
+    struct exact_run best = {.best = -1};
     if (part.n == 0) {
         return -1;
     }
@@ -139,8 +132,7 @@ static int32_t choose(struct exact *x, struct exact_part part) {
     if (x->through >= 0 && (x->ask->rules & EXACT_THROUGH)) {
         return x->through;
     }
-    struct exact_run best = {.best = -1};
-    int64_t best_rank     = INT64_MAX;
+    int64_t best_rank = INT64_MAX;
     for (int32_t s = lo; s < hi;) {
         struct exact_run r = berth_exact_run_at(x, s, lo, hi);
         if (r.best >= 0 && r.floor < r.left && r.floor < r.right) {
@@ -192,7 +184,8 @@ static enum exact_answer descend(struct exact *x, struct exact_part part) {
         size_t mark            = x->n_trail;
         bool has_split         = false;
         struct exact_part left = part_without(x, part, i);
-        if (berth_exact_place(x, i, &has_split) && berth_exact_settle(x, left)) {
+        const bool is_sorted   = is_through || !(x->ask->rules & EXACT_SORTED);
+        if (berth_exact_place(x, i, &has_split) && (is_sorted || berth_exact_sort_on(x, i)) && berth_exact_settle(x, left)) {
             bool is_split            = has_split && (x->ask->rules & EXACT_SPLIT);
             enum exact_answer answer = is_split ? descend_split(x, left) : descend(x, left);
             if (answer != EXACT_NO) {
@@ -210,14 +203,14 @@ static enum exact_answer descend(struct exact *x, struct exact_part part) {
     }
 }
 
-enum exact_answer berth_exact_ask(
-    struct exact *x, const struct exact_ask *ask, int64_t *off, int64_t *next, int64_t *n_nodes, bool *is_late) {
+// Nothing is placed. False: a block or a section is larger than the capacity.
+static bool start(struct exact *x, const struct exact_ask *ask) {
     const struct plan_prob *p = x->p;
-    size_t n                  = (size_t) p->n;
+    const size_t n            = (size_t) p->n;
     x->ask                    = ask;
     x->next                   = INT64_MAX;
     x->n_nodes                = 0;
-    x->random                 = ask->seed;
+    x->blame_max              = 1;
     x->is_late                = false;
     x->is_out_of_memory       = false;
     x->n_trail                = 0;
@@ -233,6 +226,9 @@ enum exact_answer berth_exact_ask(
         x->under[i] = i;
         x->block[i] = i;
     }
+    for (int32_t i = 0; ask->blame != NULL && i < p->n; i++) {
+        x->blame_max = (double) ask->blame[i] > x->blame_max ? (double) ask->blame[i] : x->blame_max;
+    }
     bool ok = true;
     for (int32_t s = 0; s < p->n_sec; s++) {
         ok          = exact_holds(x, p->total[s]) && ok;
@@ -241,9 +237,17 @@ enum exact_answer berth_exact_ask(
     for (int32_t i = 0; i < p->n; i++) {
         ok = exact_holds(x, p->size[i]) && ok;
     }
-    struct exact_part all    = {0, p->n, 0, p->n_sec};
-    x->n_lists               = n;
-    enum exact_answer answer = EXACT_NO;
+    return ok;
+}
+
+enum exact_answer berth_exact_ask(
+    struct exact *x, const struct exact_ask *ask, int64_t *off, int64_t *next, int64_t *n_nodes, bool *is_late) {
+    const struct plan_prob *p = x->p;
+    size_t n                  = (size_t) p->n;
+    bool ok                   = start(x, ask);
+    struct exact_part all     = {0, p->n, 0, p->n_sec};
+    x->n_lists                = n;
+    enum exact_answer answer  = EXACT_NO;
     if (ok) {
         sort_part(x, &all);
         answer = (ask->rules & EXACT_SPLIT) ? descend_split(x, all) : descend(x, all);

@@ -14,18 +14,24 @@ enum exact_answer {
 
 // Rules that prune. All are on but in tests, where each is switched off in turn.
 enum exact_rule {
-    EXACT_DOMINANCE = 1,  // a block that nothing keeps from sliding to its sky lies there
-    EXACT_LONELY    = 2,  // a candidate that no unplaced neighbour can get under is never at fault
-    EXACT_SPLIT     = 4,  // parts of time that nothing unplaced connects are searched apart
-    EXACT_NOT_FIRST = 8,  // a block that cannot be lowest in a section lies above one that can
-    EXACT_STRAND    = 16, // a block that cannot lie at its sky rests on an unplaced neighbour
-    EXACT_THROUGH   = 32, // a block that lives as long as its part lies at the bottom
-    EXACT_ALL       = 63,
+    EXACT_DOMINANCE = 1,   // a block that nothing keeps from sliding to its sky lies there
+    EXACT_LONELY    = 2,   // a candidate that no unplaced neighbour can get under is never at fault
+    EXACT_SPLIT     = 4,   // parts of time that nothing unplaced connects are searched apart
+    EXACT_NOT_FIRST = 8,   // a block that cannot be lowest in a section lies above one that can
+    EXACT_STRAND    = 16,  // a block that cannot lie at its sky rests on an unplaced neighbour
+    EXACT_THROUGH   = 32,  // a block that lives as long as its part lies at the bottom
+    EXACT_HEADS     = 64,  // some of a section's blocks need their room above the lowest of them
+    EXACT_TWINS     = 128, // of equal blocks the one of the lower number lies lower
+    EXACT_SORTED    = 256, // of two blocks of one life, one right on the other, the larger lies below
+    EXACT_N_RULES   = 9,
+    EXACT_ALL       = (1 << EXACT_N_RULES) - 1,
 };
 
 struct exact; // the search's memory for one problem
 
-// Pairs of blocks that live together: what exact_new's lists hold twice. INT64_MAX: out of memory.
+// Pairs of blocks that live together: what exact_new's lists hold twice. INT64_MAX: out of memory. With more than EXACT_PAIRS_MAX
+// there is no search.
+#define EXACT_PAIRS_MAX (1 << 25)
 int64_t berth_exact_pairs(const struct plan_prob *p);
 
 // NULL: out of memory, or the problem is too large for lists of neighbours.
@@ -42,8 +48,8 @@ struct exact_ask {
     enum exact_preorder preorder;
     enum exact_valley valley; // which one is worked on first
     unsigned rules;           // EXACT_ALL
-    double noise;             // leading numbers of the preorder shrink by up to this part, at random
-    uint64_t seed;
+    float *blame;             // [n] grows for what is still to place where a section fails; NULL: not noted
+    float weight;             // of blame: who has the most counts as 1 + weight times as large in the preorder
     int64_t max_nodes;        // ends the search
     int64_t deadline_us;      // of plan_now_us(); INT64_MAX: none
     const atomic_bool *stop;  // ends the search when true; NULL: none

@@ -5,7 +5,7 @@
 #include "plan/solve/exact_state.h"
 
 #define UNITS_MAX ((int64_t) 1 << 60) // sums of two offsets must stay below EXACT_PLACED
-#define MAX_NEIGHBOURS ((size_t) 1 << 26)
+#define MAX_NEIGHBOURS ((size_t) EXACT_PAIRS_MAX * 2)
 
 void berth_exact_free(struct exact *x) {
     if (x == NULL) {
@@ -94,6 +94,31 @@ static bool fill_neighbours(struct exact *x) {
     return true;
 }
 
+// Blocks of one life, linked around; and those of them that are equal.
+static void fill_peers(struct exact *x) {
+    const struct plan_prob *p = x->p;
+    for (int32_t i = 0; i < p->n; i++) {
+        x->peer[i] = i;
+        x->twin[i] = -1;
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        // Those before it of the same first section are few, and near.
+        for (int32_t j = i - 1; j >= 0 && p->a[j] == p->a[i]; j--) {
+            if (p->b[j] != p->b[i]) {
+                continue;
+            }
+            if (x->peer[i] == i) {
+                x->peer[i] = x->peer[j];
+                x->peer[j] = i;
+            }
+            if (p->size[j] == p->size[i]) {
+                x->twin[i] = j;
+                break;
+            }
+        }
+    }
+}
+
 int64_t berth_exact_pairs(const struct plan_prob *p) {
     // By rising a: block i meets those that start in its life after it.
     int64_t n_pairs = 0;
@@ -123,10 +148,10 @@ struct exact *berth_exact_new(const struct plan_prob *p) {
     x->p         = p;
     size_t n     = (size_t) p->n;
     size_t m     = (size_t) p->n_sec;
-    x->low       = berth_malloc((3 * n + 4 * m + 1) * sizeof *x->low);
+    x->low       = berth_malloc((5 * n + 4 * m + 1) * sizeof *x->low);
     x->queue     = berth_malloc((m + 2 * n) * sizeof *x->queue);
     x->is_queued = berth_calloc(m, sizeof *x->is_queued);
-    x->best_at   = berth_malloc((m + 2 * n) * sizeof *x->best_at);
+    x->best_at   = berth_malloc((m + 4 * n) * sizeof *x->best_at);
     x->key       = berth_malloc(2 * n * sizeof *x->key);
     x->tmp       = berth_malloc(n * sizeof *x->tmp);
     x->cap_lists = 4 * n;
@@ -144,9 +169,13 @@ struct exact *berth_exact_new(const struct plan_prob *p) {
     x->slack = x->rest + m;
     x->floor = x->slack + m;
     x->span  = x->floor + m;
+    x->sums  = x->span + m + 1;
     x->pre   = x->queue + m;
     x->pos   = x->pre + n;
     x->under = x->best_at + m;
     x->block = x->under + n;
+    x->twin  = x->block + n;
+    x->peer  = x->twin + n;
+    fill_peers(x);
     return x;
 }

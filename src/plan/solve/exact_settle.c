@@ -41,47 +41,98 @@ bool berth_exact_raise(struct exact *x, int32_t i, int64_t low) {
     return exact_holds(x, low + x->p->size[i]);
 }
 
+// Brings the unplaced blocks of a section, of rest units, to the front of its list, by rising low; how many they are. They stay
+// there: next time few have moved.
+static int32_t section_sort(const struct exact *x, int32_t *ids, int64_t rest) {
+    const int64_t *low = x->low;
+    int32_t n          = 0;
+    for (int32_t k = 0; rest > 0; k++) {
+        const int32_t i = ids[k];
+        const int64_t l = low[i];
+        if (l == EXACT_PLACED) {
+            continue;
+        }
+        int32_t at = n++;
+        ids[k]     = ids[at];
+        for (; at > 0 && low[ids[at - 1]] > l; at--) {
+            ids[at] = ids[at - 1];
+        }
+        ids[at] = i;
+        rest -= x->p->size[i];
+    }
+    return n;
+}
+
+// Of the blocks ids[0..n) by rising low, together sum units, those that cannot be lowest lie above one that can.
+static bool section_not_first(struct exact *x, const int32_t *ids, int32_t n, int64_t sum) {
+    const int64_t *size  = x->p->size;
+    const int64_t *low   = x->low;
+    const int64_t latest = x->ask->cap - sum; // the lowest lies no higher
+    int64_t first_end    = EXACT_PLACED;      // least end of those that can be lowest
+    int32_t n_first      = 0;                 // how many can
+    for (; n_first < n && low[ids[n_first]] <= latest; n_first++) {
+        const int64_t end = low[ids[n_first]] + size[ids[n_first]];
+        first_end         = end < first_end ? end : first_end;
+    }
+    if (n_first == n || low[ids[n_first]] >= first_end) {
+        return true;
+    }
+    x->next = low[ids[n_first]] + sum < x->next ? low[ids[n_first]] + sum : x->next;
+    for (int32_t k = n_first; k < n && low[ids[k]] < first_end; k++) {
+        if (!berth_exact_raise(x, ids[k], first_end)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+#define N_NOT_FIRST 8 // sets that are looked at
+
 // One section as one machine: heads low, lengths size, deadline C.
 static bool section_look(struct exact *x, int32_t s) {
-    const int64_t *size = x->p->size;
-    const int64_t *low  = x->low;
-    const int32_t *ids  = x->sec_ids + x->sec_at[s];
-    const int32_t n     = x->sec_at[s + 1] - x->sec_at[s];
-    const int64_t rest  = x->rest[s];
+    const int64_t rest = x->rest[s];
     if (rest == 0) {
         return true;
     }
-    const int64_t latest = x->ask->cap - rest; // a block that is lowest here lies no higher
-    int64_t least        = EXACT_PLACED;
-    int64_t first_end    = EXACT_PLACED; // least end of those that can be lowest
-    int64_t blocked      = EXACT_PLACED; // least low of those that cannot
-    for (int32_t k = 0; k < n; k++) {
-        int64_t l = low[ids[k]];
-        least     = l < least ? l : least;
-        if (l <= latest) {
-            int64_t end = l + size[ids[k]];
-            first_end   = end < first_end ? end : first_end;
-        } else {
-            blocked = l < blocked ? l : blocked;
-        }
-    }
+    int32_t *ids         = x->sec_ids + x->sec_at[s];
+    const int32_t n      = section_sort(x, ids, rest);
+    const int64_t latest = x->ask->cap - rest;
+    const int64_t least  = x->low[ids[0]];
     if (!exact_holds(x, least + rest)) {
         return false;
     }
     if (x->slack[s] != latest - least) {
         set(x, &x->slack[s], latest - least);
     }
-    if (blocked >= first_end || !(x->ask->rules & EXACT_NOT_FIRST)) {
-        return true;
-    }
-    x->next = blocked + rest < x->next ? blocked + rest : x->next;
-    for (int32_t k = 0; k < n; k++) {
-        int64_t l = low[ids[k]];
-        if (l > latest && l < first_end && !berth_exact_raise(x, ids[k], first_end)) {
+    // All blocks but the lowest few need their room too, above the lowest of them.
+    int64_t below = 0; // units of the lowest few
+    for (int32_t k = 0; k < n && (x->ask->rules & EXACT_HEADS); k++) {
+        if (!exact_holds(x, x->low[ids[k]] + rest - below)) {
             return false;
         }
+        below += x->p->size[ids[k]];
+    }
+    below = 0;
+    if (!(x->ask->rules & EXACT_NOT_FIRST)) {
+        return true;
+    }
+    const int64_t highest = x->low[ids[n - 1]];
+    for (int32_t k = 0; k < n && k < N_NOT_FIRST && highest > latest + below; k++) {
+        if (!section_not_first(x, ids + k, n - k, rest - below)) {
+            return false;
+        }
+        below += x->p->size[ids[k]];
     }
     return true;
+}
+
+// What is still to place where a section cannot hold it is to blame.
+static void section_blame(struct exact *x, int32_t s) {
+    for (int32_t k = x->sec_at[s]; k < x->sec_at[s + 1]; k++) {
+        if (x->low[x->sec_ids[k]] != EXACT_PLACED) {
+            x->ask->blame[x->sec_ids[k]] += 1;
+        }
+    }
 }
 
 static bool propagate(struct exact *x) {
@@ -89,7 +140,12 @@ static bool propagate(struct exact *x) {
     while (x->n_queue > 0) {
         int32_t s       = x->queue[--x->n_queue];
         x->is_queued[s] = false;
-        ok              = ok && section_look(x, s);
+        if (ok && !section_look(x, s)) {
+            ok = false;
+            if (x->ask->blame != NULL) {
+                section_blame(x, s);
+            }
+        }
     }
     return ok && !x->is_out_of_memory;
 }
@@ -149,6 +205,24 @@ static bool rest_on(struct exact *x, int32_t i) {
         return false;
     }
     return x->low[i] >= least || berth_exact_raise(x, i, least);
+}
+
+// Of equal blocks the one of the lower number lies lower.
+static bool behind_twin(struct exact *x, int32_t i) {
+    const int32_t j = x->twin[i];
+    return x->low[j] == EXACT_PLACED || x->low[i] >= x->low[j] + x->p->size[j] ||
+           berth_exact_raise(x, i, x->low[j] + x->p->size[j]);
+}
+
+bool berth_exact_sort_on(struct exact *x, int32_t i) {
+    const int64_t *size = x->p->size;
+    bool ok             = true;
+    for (int32_t j = x->peer[i]; j != i && ok; j = x->peer[j]) {
+        if (x->low[j] == x->sky[j] && size[j] > size[i]) {
+            ok = berth_exact_raise(x, j, x->sky[j] + 1);
+        }
+    }
+    return ok;
 }
 
 static bool is_candidate(const struct exact *x, int32_t i) {
@@ -241,6 +315,9 @@ static bool settle_once(struct exact *x, struct exact_part part, bool *has_moved
     size_t mark = x->n_trail;
     for (int32_t k = 0; k < part.n; k++) {
         int32_t i = list[k];
+        if (x->twin[i] >= 0 && (x->ask->rules & EXACT_TWINS) && !behind_twin(x, i)) {
+            return false;
+        }
         if (x->low[i] > x->sky[i] && (x->ask->rules & EXACT_STRAND) && !rest_on(x, i)) {
             return false;
         }

@@ -46,6 +46,8 @@ struct exact {
     bool *is_queued;   // [n_sec]
     int32_t n_queue;
     int32_t *best_at; // [n_sec] the candidate of the best preorder that starts here, -1: none
+    int32_t *twin;    // [n] the equal block before i, -1: none
+    int32_t *peer;    // [n] the next block of the same life, around; i itself: none
     int32_t *under;   // [n] a neighbour that i may rest on, the last time one was looked for
     int32_t *block;   // [n] a neighbour that may keep i from sliding to its sky, likewise
     struct exact_change *trail;
@@ -54,11 +56,12 @@ struct exact {
     size_t n_lists, cap_lists;
     uint64_t *key; // [2n] scratch of the sort
     int32_t *tmp;  // [n]
+    int64_t *sums; // [2n] scratch of a section
     const struct exact_ask *ask;
     int64_t next;
     int64_t n_nodes;
-    uint64_t random;
-    int32_t through; // a candidate that lives as long as its part, -1: none; set by berth_exact_note_candidates
+    double blame_max; // the most that a block had when the ask began, 1 at least
+    int32_t through;  // a candidate that lives as long as its part, -1: none; set by berth_exact_note_candidates
     bool is_late;
     bool is_out_of_memory;
 };
@@ -87,6 +90,8 @@ void berth_exact_undo(struct exact *x, size_t mark);
 bool berth_exact_raise(struct exact *x, int32_t i, int64_t low);
 // Places i on the skyline. *has_split: a border of time is crossed no more. Conclusions are berth_exact_settle()'s.
 bool berth_exact_place(struct exact *x, int32_t i, bool *has_split);
+// i was placed by choice: no larger block of the same life lies right on it, for the two could change places.
+bool berth_exact_sort_on(struct exact *x, int32_t i);
 // Notes where the part's candidates start; its sections are [*lo, *hi).
 void berth_exact_note_candidates(struct exact *x, struct exact_part part, int32_t *lo, int32_t *hi);
 // The run that begins at section s of [lo, hi). Borders that nothing unplaced crosses are walls.
