@@ -44,18 +44,20 @@ static void write_head(
         berth_capture_write_buf(f, b, &buf);
     }
     for (int32_t i = 0; i < rec->n_leafs && rec->n_twice > 0; i++) {
-        const struct record_row *row = &rec->rows[rec->n_nodes + i];
-        fprintf(f, "%s%d:%d%s", i == 0 ? "leaforder " : ",", ids[row->same_as], row->id, i + 1 == rec->n_leafs ? "\n" : "");
+        const int32_t r = rec->n_nodes + i;
+        fprintf(f, "%s%d:%d%s", i == 0 ? "leaforder " : ",", ids[rec->rows[r].same_as], lifetime_rows(rec)[r].id,
+            i + 1 == rec->n_leafs ? "\n" : "");
     }
     berth_capture_write_columns(f);
 }
 
 static void write_row(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const int32_t *ids, int32_t r, FILE *f) {
-    const struct record *rec     = &plan->rec;
-    const struct record_row *row = &rec->rows[r];
-    const struct ggml_tensor *t  = rec->tensors[r];
-    const int32_t buf            = row->buf >= 0 ? row->buf : 0;
-    const bool is_node           = r < rec->n_nodes;
+    const struct record *rec         = &plan->rec;
+    const struct record_row *row     = &rec->rows[r];
+    const struct lifetime_row *given = &lifetime_rows(rec)[r];
+    const struct ggml_tensor *t      = rec->tensors[r];
+    const int32_t buf                = given->buf >= 0 ? given->buf : 0;
+    const bool is_node               = r < rec->n_nodes;
     int32_t srcs[GGML_MAX_SRC];
     struct capture_tensor c = {.tensor = t,
         .id                            = ids[r],
@@ -63,21 +65,21 @@ static void write_row(const struct ggml_gallocr *galloc, const struct galloc_pla
                                          : r < rec->n_nodes + rec->n_leafs ? 'L'
                                                                            : 'X',
         .op                            = (enum ggml_op) row->op,
-        .flags                         = (t->flags & ~RECORD_FLAGS) | (row->flags & RECORD_FLAGS),
+        .flags                         = (t->flags & ~RECORD_FLAGS) | row->flags,
         .view_src                      = row->view_src >= 0 ? ids[rec->rows[row->view_src].same_as] : -1,
         .has_memory                    = row->has_memory,
-        .buf                           = row->id,
+        .buf                           = given->id,
         .alloc_size                    = ggml_backend_buft_get_alloc_size(galloc->pools[galloc->pool_of[buf]].buft, t),
         .chunk                         = -1,
         .off                           = -1,
-        .item                          = row->item};
-    if (row->item >= 0) {
-        c.chunk = plan->spots[row->item].chunk;
-        c.off   = (int64_t) plan->spots[row->item].off;
+        .item                          = given->item};
+    if (given->item >= 0) {
+        c.chunk = plan->spots[given->item].chunk;
+        c.off   = (int64_t) plan->spots[given->item].off;
     }
-    if (row->item >= 0 && plan->lives.owners[row->item] == r) {
-        c.life     = &plan->lives.items[row->item];
-        c.life_buf = row->buf;
+    if (given->item >= 0 && plan->lives.owners[given->item] == r) {
+        c.life     = &plan->lives.items[given->item];
+        c.life_buf = given->buf;
     }
     const int n_srcs = is_node ? row->n_src : 0; // nobody waits for what is not computed
     for (int k = 0; k < n_srcs; k++) {

@@ -10,6 +10,7 @@
 #include "backend/backend.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 // ---- life ----
 
@@ -190,7 +191,7 @@ bool berth_galloc_has_arguments(const char *func, ggml_gallocr_t galloc, const s
 static bool has_ids_of(const struct galloc_plan *plan, const int *node_bufs, const int *leaf_bufs) {
     const struct record *rec = &plan->rec;
     for (int32_t i = 0; i < rec->n_nodes + rec->n_leafs; i++) {
-        if ((i < rec->n_nodes ? node_bufs : leaf_bufs) == NULL && rec->rows[i].id != 0) {
+        if ((i < rec->n_nodes ? node_bufs : leaf_bufs) == NULL && lifetime_rows(rec)[i].id != 0) {
             return false;
         }
     }
@@ -204,7 +205,7 @@ static enum ggml_status plan_get(struct ggml_gallocr *galloc, struct ggml_cgraph
     if (*out != NULL && has_ids_of(*out, node_bufs, leaf_bufs)) {
         return GGML_STATUS_SUCCESS;
     }
-    struct galloc_plan *plan = berth_galloc_plan_new(galloc);
+    struct galloc_plan *plan = berth_galloc_plan_new(galloc, true);
     if (plan == NULL) {
         return GGML_STATUS_ALLOC_FAILED;
     }
@@ -239,7 +240,7 @@ bool ggml_gallocr_reserve(ggml_gallocr_t galloc, struct ggml_cgraph *graph) {
     return ggml_gallocr_reserve_n(galloc, graph, NULL, NULL);
 }
 
-// The first buffer of a pool stands for it; others of its type count 0, so that a sum over buffers is right.
+// Others of its type count 0, so that a sum over buffers is right.
 static bool is_first_of_pool(const struct ggml_gallocr *galloc, int i) {
     for (int j = 0; j < i; j++) {
         if (galloc->pool_of[j] == galloc->pool_of[i]) {
@@ -249,6 +250,17 @@ static bool is_first_of_pool(const struct ggml_gallocr *galloc, int i) {
     return true;
 }
 
+void berth_galloc_plan_sizes(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, size_t *sizes) {
+    for (int i = 0; i < galloc->n_bufs; i++) {
+        const struct galloc_need *need = &plan->needs[galloc->pool_of[i]];
+        const bool is_first            = is_first_of_pool(galloc, i);
+        sizes[i]                       = 0;
+        for (size_t c = 0; is_first && c < need->n; c++) {
+            sizes[i] += need->sizes[c];
+        }
+    }
+}
+
 enum ggml_status berth_gallocr_sizes(
     ggml_gallocr_t galloc, struct ggml_cgraph *graph, const int *node_buffer_ids, const int *leaf_buffer_ids, size_t *sizes) {
     if (!berth_galloc_has_arguments(__func__, galloc, graph) || sizes == NULL) {
@@ -256,14 +268,9 @@ enum ggml_status berth_gallocr_sizes(
     }
     struct galloc_plan *plan;
     const enum ggml_status status = plan_get(galloc, graph, node_buffer_ids, leaf_buffer_ids, &plan);
-    for (int i = 0; i < galloc->n_bufs; i++) {
-        sizes[i] = 0;
-        if (status == GGML_STATUS_SUCCESS && is_first_of_pool(galloc, i)) {
-            const struct galloc_need *need = &plan->needs[galloc->pool_of[i]];
-            for (size_t c = 0; c < need->n; c++) {
-                sizes[i] += need->sizes[c];
-            }
-        }
+    memset(sizes, 0, (size_t) galloc->n_bufs * sizeof sizes[0]);
+    if (status == GGML_STATUS_SUCCESS) {
+        berth_galloc_plan_sizes(galloc, plan, sizes);
     }
     return status;
 }
@@ -305,22 +312,29 @@ static enum ggml_status place(struct ggml_tensor *t, ggml_backend_buffer_t buffe
     return status;
 }
 
+static struct record_place place_of(const struct ggml_gallocr *galloc, const struct galloc_spot *spot) {
+    const struct galloc_chunk *chunk = &galloc->pools[spot->pool].chunks[spot->chunk];
+    return (struct record_place){chunk->buffer, chunk->base != NULL ? chunk->base + spot->off : nothing};
+}
+
+struct record_place berth_galloc_place(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, int32_t row) {
+    const int32_t item = lifetime_rows(&plan->rec)[plan->rec.rows[row].same_as].item;
+    return item >= 0 ? place_of(galloc, &plan->spots[item]) : (struct record_place){NULL, NULL};
+}
+
+uint64_t berth_galloc_epoch(const struct ggml_gallocr *galloc) {
+    return galloc->epoch;
+}
+
 // Addresses of all rows in the buffers as they are. A view has its source's; one of somebody else's memory has its own answer
 // every time.
 static void places_fill(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     const struct record *rec = &plan->rec;
     plan->is_quiet           = true;
     for (int32_t i = 0; i < rec->n_rows; i++) {
-        const struct record_row *row = &rec->rows[rec->rows[i].same_as];
-        const int32_t item           = row->view_src >= 0 ? rec->rows[row->view_src].item : row->item;
-        plan->places[i]              = (struct record_place){NULL, NULL};
-        if (item >= 0) {
-            const struct galloc_spot *spot   = &plan->spots[item];
-            const struct galloc_chunk *chunk = &galloc->pools[spot->pool].chunks[spot->chunk];
-            plan->places[i].buffer           = chunk->buffer;
-            plan->places[i].data             = chunk->base != NULL ? chunk->base + spot->off : nothing;
-            plan->is_quiet                   = plan->is_quiet && chunk->buffer->iface.init_tensor == NULL;
-        }
+        const int32_t item = lifetime_rows(rec)[record_base(rec, rec->rows[i].same_as)].item;
+        plan->places[i]    = item >= 0 ? place_of(galloc, &plan->spots[item]) : (struct record_place){NULL, NULL};
+        plan->is_quiet     = plan->is_quiet && (item < 0 || plan->places[i].buffer->iface.init_tensor == NULL);
     }
     plan->places_epoch = galloc->epoch;
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 // galloc.h: the graph allocator's own state.
 //
-//   graph --record.c--> record --lifetime.c--> items --src/plan--> offsets --galloc.c--> buffers and addresses
+//   graph --src/record--> record --lifetime.c--> items --src/plan--> offsets --galloc.c--> buffers and addresses
 //
 // An allocator keeps several plans: the graphs that a program alternates between are planned once each. Plans share the
 // buffers; a plan is good for as long as each chunk has the bytes that it needs.
 #pragma once
 
-#include "alloc/lifetime.h"
-#include "berth-alloc.h"
+#include "alloc/alloc.h"
 
 // Where an item lies.
 struct galloc_spot {
@@ -81,8 +80,6 @@ struct ggml_gallocr {
 
 // ---- galloc_plan.c ----
 
-struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc);
-void berth_galloc_plan_free(const struct ggml_gallocr *galloc, struct galloc_plan *plan);
 // The record and the items of a graph.
 enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     const int *node_bufs, const int *leaf_bufs) BERTH_MUST_USE;
@@ -91,9 +88,6 @@ enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct gal
 void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_plan *plan);
 // Offsets for the items, then spots and needs.
 enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
-// As JSON (galloc_json.c); the graph's tensors must be alive.
-enum ggml_status berth_galloc_plan_save(
-    const struct ggml_gallocr *galloc, const struct galloc_plan *plan, FILE *file) BERTH_MUST_USE;
 // From offsets that are known: spots and needs; the plan is ready then.
 enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 // Is this the plan's graph, or, unless it must be exact, one of its form that is nowhere larger? The rows point to the graph's
@@ -101,15 +95,9 @@ enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct ga
 bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     const int *node_bufs, const int *leaf_bufs, bool is_exact, bool *in_place);
 
-struct record_rules berth_galloc_record_rules(struct ggml_gallocr *galloc);
-struct lifetime_rules berth_galloc_lifetime_rules(const struct ggml_gallocr *galloc);
-
 // ---- galloc_buffers.c ----
 
-// Buffers large enough for the plan. On failure the allocator holds what it held, or as much.
-enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 void berth_galloc_buffers_free(struct ggml_gallocr *galloc);
-bool berth_galloc_owns(const struct ggml_gallocr *galloc, const struct ggml_backend_buffer *buffer);
 
 // ---- galloc.c ----
 

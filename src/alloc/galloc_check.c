@@ -30,8 +30,7 @@ struct check {
 };
 
 static int32_t root_of(const struct record *rec, int32_t r) {
-    r = rec->rows[r].same_as;
-    return rec->rows[r].view_src >= 0 ? rec->rows[rec->rows[r].view_src].same_as : r;
+    return rec->rows[record_base(rec, rec->rows[r].same_as)].same_as;
 }
 
 static int32_t group_of(const struct check *c, int32_t r) {
@@ -173,7 +172,7 @@ static enum ggml_status check_init(struct check *c, struct ggml_gallocr *galloc,
     const struct record_rules rules = berth_galloc_record_rules(galloc);
 
     *c                      = (struct check){.galloc = galloc};
-    enum ggml_status status = berth_record_build(&c->rec, graph, NULL, NULL, &rules);
+    enum ggml_status status = berth_record_build(&c->rec, graph, &rules);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }

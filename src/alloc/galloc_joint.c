@@ -36,7 +36,7 @@ static enum ggml_status solve_pool(struct joint *j, int p, struct berth_plan_ite
             items[n].pool       = 0;
             items[n].first += base;
             items[n].last += base;
-            if (j->plans[g]->rec.rows[owner].is_kept) {
+            if (lifetime_rows(&j->plans[g]->rec)[owner].is_kept) {
                 items[n].first = 0;
                 items[n].last  = n_steps - 1;
                 items[n].alias = 1 + keep_index(j, j->plans[g]->rec.tensors[owner]);
@@ -101,7 +101,7 @@ static enum ggml_status solve(struct joint *j) {
 static enum ggml_status make_plans(struct joint *j, const struct berth_gallocr_graph *graphs) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int g = 0; g < j->n && status == GGML_STATUS_SUCCESS; g++) {
-        j->plans[g] = berth_galloc_plan_new(j->galloc);
+        j->plans[g] = berth_galloc_plan_new(j->galloc, true);
         if (j->plans[g] == NULL) {
             return GGML_STATUS_ALLOC_FAILED;
         }

@@ -21,7 +21,7 @@ static void write_tensor(const struct record *rec, int32_t r, bool is_first, FIL
     if (r < rec->n_nodes) {
         fprintf(file, ", \"node\": %d", r);
     }
-    fprintf(file, ", \"buffer\": %d}", rec->rows[r].buf);
+    fprintf(file, ", \"buffer\": %d}", lifetime_rows(rec)[r].buf);
 }
 
 // next[r]: the row that took over from r, -1: none. heads: rows in the order of items.
@@ -36,7 +36,7 @@ static int32_t *find_followers(const struct galloc_plan *plan) {
         tail[i] = plan->lives.owners[i];
     }
     for (int32_t r = 0; next != NULL && tail != NULL && r < rec->n_rows; r++) {
-        const int32_t item = rec->rows[r].item;
+        const int32_t item = lifetime_rows(rec)[r].item;
         if (item >= 0 && plan->lives.owners[item] != r) {
             next[tail[item]] = r;
             tail[item]       = r;
@@ -201,7 +201,7 @@ enum ggml_status berth_gallocr_load(ggml_gallocr_t galloc, struct ggml_cgraph *g
     if (!berth_galloc_has_arguments(__func__, galloc, graph) || set == NULL) {
         return GGML_STATUS_FAILED;
     }
-    struct galloc_plan *plan = berth_galloc_plan_new(galloc);
+    struct galloc_plan *plan = berth_galloc_plan_new(galloc, true);
     if (plan == NULL) {
         return GGML_STATUS_ALLOC_FAILED;
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // galloc_plan.c: a graph becomes a plan: record, lifetimes, offsets, and the bytes each chunk needs. No buffer is touched.
 
-#include "alloc/galloc.h"
+#include "alloc/capture.h"
 #include "ggml-backend-impl.h"
 
 // ---- life ----
 
-struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc) {
+struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc, bool has_places) {
     size_t size;
     const bool ok            = berth_mul_ok((size_t) galloc->n_pools, sizeof(struct galloc_need), &size);
     struct galloc_plan *plan = ok ? berth_calloc(1, sizeof *plan + size) : NULL;
@@ -14,8 +14,9 @@ struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a plan of %d buffer types", galloc->n_pools);
         return NULL;
     }
-    plan->lives.per_row  = 2 * sizeof plan->places[0];
-    plan->lives.per_item = sizeof plan->spots[0] + sizeof plan->offsets[0];
+    plan->rec.column_size = sizeof(struct lifetime_row);
+    plan->lives.per_row   = has_places ? 2 * sizeof plan->places[0] : 0;
+    plan->lives.per_item  = sizeof plan->spots[0] + sizeof plan->offsets[0];
     return plan;
 }
 
@@ -31,10 +32,20 @@ void berth_galloc_plan_free(const struct ggml_gallocr *galloc, struct galloc_pla
     berth_free(plan);
 }
 
+struct record *berth_galloc_plan_record(struct galloc_plan *plan) {
+    return &plan->rec;
+}
+
+const struct berth_plan_report *berth_galloc_plan_report(
+    const struct ggml_gallocr *galloc, const struct galloc_plan *plan, int buf) {
+    return plan != NULL && plan->is_ready ? &plan->needs[galloc->pool_of[buf]].report : NULL;
+}
+
 // ---- what a record asks ----
 
 static bool is_ours(void *user, const struct ggml_tensor *t) {
-    return t->buffer != NULL && berth_galloc_owns(user, t->buffer);
+    // Its buffers are marked as such: only those with the mark need to be looked for.
+    return t->buffer != NULL && t->buffer->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE && berth_galloc_owns(user, t->buffer);
 }
 
 static size_t alloc_size(void *user, const struct ggml_tensor *t, int buf) {
@@ -43,14 +54,18 @@ static size_t alloc_size(void *user, const struct ggml_tensor *t, int buf) {
 }
 
 struct record_rules berth_galloc_record_rules(struct ggml_gallocr *galloc) {
+    return (struct record_rules){.is_ours = is_ours, .user = galloc};
+}
+
+static struct lifetime_sizes sizes_of(struct ggml_gallocr *galloc) {
     bool is_by_layout = true;
     for (int p = 0; p < galloc->n_pools; p++) {
         is_by_layout = is_by_layout && galloc->pools[p].buft->iface.get_alloc_size == NULL;
     }
-    return (struct record_rules){.is_ours = is_ours, .alloc_size = alloc_size, .is_by_layout = is_by_layout, .user = galloc};
+    return (struct lifetime_sizes){.alloc_size = alloc_size, .is_by_layout = is_by_layout, .user = galloc};
 }
 
-struct lifetime_rules berth_galloc_lifetime_rules(const struct ggml_gallocr *galloc) {
+static struct lifetime_rules rules_of(const struct ggml_gallocr *galloc) {
     const struct berth_gallocr_options *o = &galloc->options;
     return (struct lifetime_rules){.via_views = o->inplace_via_views,
         .free_unread                          = o->free_unread,
@@ -60,10 +75,11 @@ struct lifetime_rules berth_galloc_lifetime_rules(const struct ggml_gallocr *gal
 }
 
 // What runs in place by the caller's word may depend on what a record does not hold, such as an op's parameters.
-static bool still_in_place(const struct ggml_gallocr *galloc, const struct record *rec) {
+static bool still_in_place(const struct ggml_gallocr *galloc, const struct galloc_plan *plan) {
     const struct berth_gallocr_options *o = &galloc->options;
-    for (int32_t i = 0; i < rec->n_nodes && rec->n_asked > 0; i++) {
-        const struct record_row *row = &rec->rows[i];
+    const struct record *rec              = &plan->rec;
+    for (int32_t i = 0; i < rec->n_nodes && plan->lives.n_asked > 0; i++) {
+        const struct lifetime_row *row = &lifetime_rows(rec)[i];
         if (row->is_asked && !o->in_place(rec->tensors[i], rec->slots[row->took], o->in_place_user)) {
             return false;
         }
@@ -72,29 +88,49 @@ static bool still_in_place(const struct ggml_gallocr *galloc, const struct recor
 }
 
 // What the graph does not list has memory only from its first reader on: too little if it is a node after all.
-static bool is_bound_up(const struct record *rec) {
-    return rec->n_loose > 0 && berth_record_is_tangled(rec);
+static bool is_bound_up(const struct galloc_plan *plan) {
+    return plan->lives.n_loose > 0 && berth_record_is_tangled(&plan->rec);
+}
+
+static bool still_fits(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+    const struct lifetime_sizes sizes = sizes_of(galloc);
+    return berth_lifetimes_still_fit(&plan->lives, &plan->rec, &sizes, galloc->aligns);
+}
+
+static bool same_ids(const struct record *rec, const int *node_bufs, const int *leaf_bufs) {
+    const struct lifetime_row *rows = lifetime_rows(rec);
+    for (int32_t i = 0; node_bufs != NULL && i < rec->n_nodes; i++) {
+        if (node_bufs[i] != rows[i].id) {
+            return false;
+        }
+    }
+    for (int32_t i = 0; leaf_bufs != NULL && i < rec->n_leafs; i++) {
+        if (leaf_bufs[i] != rows[rec->n_nodes + i].id) {
+            return false;
+        }
+    }
+    return true;
 }
 
 bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
     const int *node_bufs, const int *leaf_bufs, bool is_exact, bool *in_place) {
-    if (!plan->is_ready || (is_exact && plan->is_reshaped)) {
+    if (!plan->is_ready || (is_exact && plan->is_reshaped) || graph->n_nodes != plan->rec.n_nodes ||
+        graph->n_leafs != plan->rec.n_leafs || !same_ids(&plan->rec, node_bufs, leaf_bufs)) {
         return false;
     }
     const struct record_rules rules = berth_galloc_record_rules(galloc);
     struct record_placer placer     = {.places = plan->places,
             .undo                              = (struct record_undo *) (plan->places + plan->rec.n_rows),
-            .may_write                         = plan->is_quiet && plan->rec.n_asked == 0 && plan->rec.n_loose == 0};
+            .may_write                         = plan->is_quiet && plan->lives.n_asked == 0 && plan->lives.n_loose == 0};
     const bool has_places           = in_place != NULL && plan->places_epoch == galloc->epoch;
-    const enum record_match match =
-        berth_record_match(&plan->rec, graph, node_bufs, leaf_bufs, &rules, has_places ? &placer : NULL);
+    const enum record_match match   = berth_record_match(&plan->rec, graph, &rules, has_places ? &placer : NULL);
     if (in_place != NULL) {
         *in_place = has_places && placer.is_done;
     }
-    if (match != RECORD_DIFFERS && (!still_in_place(galloc, &plan->rec) || is_bound_up(&plan->rec))) {
+    if (match != RECORD_DIFFERS && (!still_in_place(galloc, plan) || is_bound_up(plan))) {
         return false;
     }
-    if (match == RECORD_RESHAPED && !is_exact && berth_lifetimes_still_fit(&plan->lives, &plan->rec, &rules, galloc->aligns)) {
+    if (match == RECORD_RESHAPED && !is_exact && still_fits(galloc, plan)) {
         // The items keep their sizes: a graph as large as the first still fits.
         plan->is_ready    = berth_record_reshape(&plan->rec);
         plan->is_reshaped = true;
@@ -114,25 +150,38 @@ static enum ggml_status ids_are_sound(const struct ggml_gallocr *galloc, const c
     return GGML_STATUS_SUCCESS;
 }
 
-enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
-    const int *node_bufs, const int *leaf_bufs) {
-    const struct record_rules sizes = berth_galloc_record_rules(galloc);
-    struct lifetime_rules rules     = berth_galloc_lifetime_rules(galloc);
+static enum ggml_status lives_make(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+    const struct lifetime_sizes sizes = sizes_of(galloc);
+    struct lifetime_rules rules       = rules_of(galloc);
 
     rules.keep   = plan->keep;
     rules.n_keep = plan->n_keep;
 
     plan->is_ready = plan->is_reshaped = false;
     plan->places_epoch                 = 0;
-    enum ggml_status status            = ids_are_sound(galloc, "node", node_bufs, graph->n_nodes);
+    return berth_lifetimes(&plan->lives, &plan->rec, &sizes, &rules, galloc->aligns, galloc->pool_of);
+}
+
+enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
+    const int *node_bufs, const int *leaf_bufs) {
+    const struct record_rules owners = berth_galloc_record_rules(galloc);
+    enum ggml_status status          = ids_are_sound(galloc, "node", node_bufs, graph->n_nodes);
     if (status == GGML_STATUS_SUCCESS) {
         status = ids_are_sound(galloc, "leaf", leaf_bufs, graph->n_leafs);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = berth_record_build(&plan->rec, graph, node_bufs, leaf_bufs, &sizes);
+        status = berth_lifetimes_record(&plan->rec, graph, node_bufs, leaf_bufs, &owners);
+    }
+    return status == GGML_STATUS_SUCCESS ? lives_make(galloc, plan) : status;
+}
+
+enum ggml_status berth_galloc_plan_make(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+    enum ggml_status status = lives_make(galloc, plan);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = berth_galloc_plan_solve(galloc, plan);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = berth_lifetimes(&plan->lives, &plan->rec, &sizes, &rules, galloc->aligns, galloc->pool_of);
+        berth_capture(galloc, plan);
     }
     return status;
 }

@@ -20,8 +20,9 @@ static void find_holders(const struct galloc_plan *plan, int64_t step, int32_t *
         holders[i] = plan->lives.owners[i];
     }
     for (int32_t r = 0; r < rec->n_nodes && r <= step; r++) {
-        if (rec->rows[r].item >= 0) {
-            holders[rec->rows[r].item] = r;
+        const int32_t item = lifetime_rows(rec)[r].item;
+        if (item >= 0) {
+            holders[item] = r;
         }
     }
 }

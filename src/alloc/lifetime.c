@@ -24,18 +24,15 @@ struct live_row {
 struct replay {
     struct lifetimes *out;
     struct record *rec;
+    struct lifetime_row *rows; // of rec
     struct live_row *live;
-    const struct record_rules *sizes;
+    const struct lifetime_sizes *sizes;
     const struct lifetime_rules *rules;
     const size_t *aligns;
     const int32_t *pools;
     int64_t step;
     bool is_running; // what is there before the first node has its memory
 };
-
-static struct ggml_tensor *tensor_of(const struct record *rec, const struct record_row *row) {
-    return rec->tensors[row - rec->rows];
-}
 
 static bool is_view(const struct record_row *row) {
     return row->view_src >= 0;
@@ -54,18 +51,18 @@ static bool covers(const struct ggml_tensor *view, const struct ggml_tensor *sou
 }
 
 // The row whose memory node may take over as its source p, or -1.
-static int32_t takeover_from(const struct replay *r, const struct record_row *node, int32_t p) {
+static int32_t takeover_from(const struct replay *r, int32_t node, int32_t p) {
     const struct live_row *live = &r->live[p];
     if (live->n_children != 1 || live->n_views != 0 || live->is_output) {
         return -1;
     }
     if (live->view_src < 0) {
-        return live->is_taken && record_same_shape(r->rec, node->shape, r->rec->rows[p].shape) ? p : -1;
+        return live->is_taken && record_same_forms(r->rec, r->rec->rows[node].form, r->rec->rows[p].form) ? p : -1;
     }
     const int32_t v                = live->view_src;
     const struct live_row *view_of = &r->live[v];
     const bool is_last_look        = view_of->n_views == 1 && view_of->n_children == 0 && view_of->is_taken;
-    return is_last_look && !view_of->is_output && record_same_layout(tensor_of(r->rec, node), r->rec->tensors[p]) &&
+    return is_last_look && !view_of->is_output && record_same_layout(r->rec->tensors[node], r->rec->tensors[p]) &&
                    covers(r->rec->tensors[p], r->rec->tensors[v])
                ? v
                : -1;
@@ -77,37 +74,39 @@ static bool may_share(const struct replay *r, int32_t a, int32_t b, bool is_dire
 }
 
 // A buffer may ask for more bytes for one op's result than for another's.
-static bool has_room(const struct replay *r, int32_t from, const struct record_row *node) {
-    const struct record_row *row = &r->rec->rows[from];
+static bool has_room(const struct replay *r, int32_t from, int32_t node) {
+    const struct lifetime_row *row = &r->rows[from];
     return r->sizes->is_by_layout ||
-           r->sizes->alloc_size(r->sizes->user, tensor_of(r->rec, node), row->buf) <= r->out->items[row->item].size;
+           r->sizes->alloc_size(r->sizes->user, r->rec->tensors[node], row->buf) <= r->out->items[row->item].size;
 }
 
 // From now on the layout of source p decides something; that of views did not yet.
-static bool keep_shape(struct record *rec, int32_t p) {
-    if (rec->rows[p].shape < 0) {
-        rec->rows[p].shape = berth_record_shape(rec, rec->tensors[p]);
+static bool keep_form(struct record *rec, int32_t p) {
+    if (rec->rows[p].form < 0) {
+        rec->rows[p].form = berth_record_form(rec, rec->tensors[p]);
     }
-    return rec->rows[p].shape >= 0;
+    return rec->rows[p].form >= 0;
 }
 
-static bool take_over_src(struct replay *r, struct record_row *node, bool is_listed, bool is_direct) {
-    for (int i = 0; i < node->n_src; i++) {
-        const int32_t p    = r->rec->srcs[node->src + i];
-        const int32_t from = takeover_from(r, node, p);
-        if (from < 0 || (from == p) != is_direct || !may_share(r, r->rec->rows[from].buf, node->buf, is_direct) ||
-            !has_room(r, from, node)) {
+static bool take_over_src(struct replay *r, int32_t i_row, bool is_listed, bool is_direct) {
+    const struct record_row *node = &r->rec->rows[i_row];
+    struct lifetime_row *row      = &r->rows[i_row];
+    for (int32_t k = node->src; k < node->src + node->n_src; k++) {
+        const int32_t p    = r->rec->srcs[k];
+        const int32_t from = takeover_from(r, i_row, p);
+        if (from < 0 || (from == p) != is_direct || !may_share(r, r->rows[from].buf, row->buf, is_direct) ||
+            !has_room(r, from, i_row)) {
             continue;
         }
-        const int i_src = r->rec->slots[node->src + i];
+        const int i_src = r->rec->slots[k];
         const bool may_run =
-            is_listed ? i_src == 0 || !only_first(node->op) : r->rules->in_place(tensor_of(r->rec, node), i_src, r->rules->user);
-        if (may_run && keep_shape(r->rec, p)) {
-            node->item     = r->rec->rows[from].item;
-            node->took     = node->src + i;
-            node->is_asked = !is_listed;
-            r->rec->n_asked += !is_listed;
-            node->buf              = r->rec->rows[from].buf;
+            is_listed ? i_src == 0 || !only_first(node->op) : r->rules->in_place(r->rec->tensors[i_row], i_src, r->rules->user);
+        if (may_run && keep_form(r->rec, p)) {
+            row->item     = r->rows[from].item;
+            row->took     = k;
+            row->is_asked = !is_listed;
+            r->out->n_asked += !is_listed;
+            row->buf               = r->rows[from].buf;
             r->live[from].is_taken = false;
             return true;
         }
@@ -116,28 +115,29 @@ static bool take_over_src(struct replay *r, struct record_row *node, bool is_lis
 }
 
 // A source itself comes before what a source is a view of: so ggml's choice is taken wherever it has one.
-static bool take_over(struct replay *r, struct record_row *node) {
-    const struct berth_op_info *info = berth_op_info((enum ggml_op) node->op);
+static bool take_over(struct replay *r, int32_t i_row) {
+    const struct berth_op_info *info = berth_op_info((enum ggml_op) r->rec->rows[i_row].op);
     const bool is_listed             = info != NULL && info->in_place;
     if (!is_listed && r->rules->in_place == NULL) {
         return false;
     }
-    return take_over_src(r, node, is_listed, true) || (r->rules->via_views && take_over_src(r, node, is_listed, false));
+    return take_over_src(r, i_row, is_listed, true) || (r->rules->via_views && take_over_src(r, i_row, is_listed, false));
 }
 
 // ---- taking and giving back ----
 
-static bool item_new(struct replay *r, struct record_row *row, int32_t i_row) {
-    struct lifetimes *out = r->out;
-    const size_t align    = r->aligns[row->buf];
-    const size_t size     = r->sizes->is_by_layout ? r->rec->shapes[row->shape].n_bytes
-                                                   : r->sizes->alloc_size(r->sizes->user, r->rec->tensors[i_row], row->buf);
+static bool item_new(struct replay *r, int32_t i_row) {
+    struct lifetimes *out    = r->out;
+    struct lifetime_row *row = &r->rows[i_row];
+    const size_t align       = r->aligns[row->buf];
+    const size_t size        = r->sizes->is_by_layout ? r->rec->forms[r->rec->rows[i_row].form].n_bytes
+                                                      : r->sizes->alloc_size(r->sizes->user, r->rec->tensors[i_row], row->buf);
     size_t padded;
     if (!berth_add_ok(size, align - 1, &padded)) {
         return false;
     }
     padded -= (align & (align - 1)) == 0 ? padded & (align - 1) : padded % align;
-    r->rec->n_loose += i_row >= r->rec->n_nodes + r->rec->n_leafs;
+    out->n_loose += i_row >= r->rec->n_nodes + r->rec->n_leafs;
     row->item                   = (int32_t) out->n_items;
     out->owners[out->n_items]   = i_row;
     out->returned[out->n_items] = false;
@@ -152,15 +152,16 @@ static bool item_new(struct replay *r, struct record_row *row, int32_t i_row) {
 }
 
 static bool take_new(struct replay *r, int32_t i_row, int32_t buf) {
-    struct record_row *row    = &r->rec->rows[i_row];
+    struct lifetime_row *row  = &r->rows[i_row];
     r->live[i_row].is_settled = true;
     if (row->buf < 0) {
         row->buf = buf;
     }
     // What is there before the first node cannot take over what the nodes before it compute.
-    const bool is_node      = r->is_running && i_row < r->rec->n_nodes && row->n_src > 0 && !row->is_kept && !row->is_fixed;
+    const bool is_node =
+        r->is_running && i_row < r->rec->n_nodes && r->rec->rows[i_row].n_src > 0 && !row->is_kept && !row->is_fixed;
     r->live[i_row].is_taken = true;
-    return (is_node && take_over(r, row)) || item_new(r, row, i_row);
+    return (is_node && take_over(r, i_row)) || item_new(r, i_row);
 }
 
 static inline bool take(struct replay *r, int32_t i_row, int32_t buf) {
@@ -169,7 +170,7 @@ static inline bool take(struct replay *r, int32_t i_row, int32_t buf) {
 
 static void give_back(struct replay *r, int32_t i_row) {
     if (r->live[i_row].is_taken && !r->live[i_row].is_output) {
-        const int32_t item       = r->rec->rows[i_row].item;
+        const int32_t item       = r->rows[i_row].item;
         r->live[i_row].is_taken  = false;
         r->out->items[item].last = r->step;
         r->out->returned[item]   = true;
@@ -210,8 +211,8 @@ static void count_children(struct replay *r) {
 
 static void find_kept(struct replay *r) {
     for (int32_t i = 0; r->rules->n_keep > 0 && i < r->rec->n_rows; i++) {
-        for (int k = 0; k < r->rules->n_keep && !r->rec->rows[i].is_kept; k++) {
-            r->rec->rows[i].is_kept = r->rules->keep[k] == r->rec->tensors[i];
+        for (int k = 0; k < r->rules->n_keep && !r->rows[i].is_kept; k++) {
+            r->rows[i].is_kept = r->rules->keep[k] == r->rec->tensors[i];
         }
     }
 }
@@ -228,7 +229,7 @@ static size_t look_at_rows(struct replay *r, bool *has_inputs) {
         live->view_src               = row->view_src;
         live->is_settled             = row->has_memory || is_view(row);
         live->is_input               = (row->flags & GGML_TENSOR_FLAG_INPUT) != 0;
-        live->is_output              = (row->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 || row->is_kept;
+        live->is_output              = (row->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 || r->rows[i].is_kept;
         n_own += !live->is_settled;
         *has_inputs = *has_inputs || (live->is_input && (i < rec->n_nodes || i >= rec->n_nodes + rec->n_leafs));
         if (is_view(row) && row->same_as == i &&
@@ -244,10 +245,10 @@ static bool take_leafs(struct replay *r) {
     struct record *rec = r->rec;
     for (int32_t i = rec->n_nodes; i < rec->n_nodes + rec->n_leafs; i++) {
         const int32_t canon = rec->rows[i].same_as;
-        if (rec->rows[canon].item < 0) {
-            rec->rows[canon].buf = rec->rows[i].buf;
+        if (r->rows[canon].item < 0) {
+            r->rows[canon].buf = r->rows[i].buf;
         }
-        if (!take(r, canon, rec->rows[i].buf)) {
+        if (!take(r, canon, r->rows[i].buf)) {
             return false;
         }
     }
@@ -258,12 +259,12 @@ static bool take_inputs(struct replay *r) {
     const struct record *rec = r->rec;
     for (int32_t i = 0; i < rec->n_nodes; i++) {
         const struct record_row *node = &rec->rows[i];
-        if (r->live[i].is_input && !take(r, node->same_as, node->buf)) {
+        if (r->live[i].is_input && !take(r, node->same_as, r->rows[i].buf)) {
             return false;
         }
         for (int k = 0; k < node->n_src; k++) {
             const int32_t s = rec->srcs[node->src + k];
-            if (r->live[s].is_input && !take(r, s, node->buf)) {
+            if (r->live[s].is_input && !take(r, s, r->rows[i].buf)) {
                 return false;
             }
         }
@@ -310,11 +311,11 @@ static bool run_nodes(struct replay *r) {
         const struct record_row *node = &rec->rows[i];
         for (int k = 0; k < node->n_src; k++) {
             const int32_t s = rec->srcs[node->src + k];
-            if (!take(r, s, node->buf)) {
+            if (!take(r, s, r->rows[i].buf)) {
                 return false;
             }
         }
-        if (!take(r, node->same_as, node->buf)) {
+        if (!take(r, node->same_as, r->rows[i].buf)) {
             return false;
         }
         const bool is_barrier = r->rules->barriers == NULL || r->rules->barriers[i];
@@ -348,13 +349,25 @@ static bool make_room(struct lifetimes *l, size_t n, size_t n_rows) {
     return true;
 }
 
-enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, const struct record_rules *sizes,
+enum ggml_status berth_lifetimes_record(struct record *rec, const struct ggml_cgraph *graph, const int *node_bufs,
+    const int *leaf_bufs, const struct record_rules *rules) {
+    rec->column_size              = sizeof(struct lifetime_row);
+    const enum ggml_status status = berth_record_build(rec, graph, rules);
+    const int32_t n_nodes = rec->n_nodes, n_listed = n_nodes + rec->n_leafs;
+    for (int32_t i = 0; i < rec->n_rows; i++) {
+        const int *bufs = i < n_nodes ? node_bufs : leaf_bufs;
+        lifetime_row_put(rec, i, i >= n_listed ? -1 : bufs == NULL ? 0 : bufs[i < n_nodes ? i : i - n_nodes]);
+    }
+    return status;
+}
+
+enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, const struct lifetime_sizes *sizes,
     const struct lifetime_rules *rules, const size_t *aligns, const int32_t *pools) {
     struct replay r = {.out = out, .rec = rec, .sizes = sizes, .rules = rules, .aligns = aligns, .pools = pools};
 
+    r.rows       = lifetime_rows(rec);
     out->n_items = 0;
-    rec->n_asked = 0;
-    rec->n_loose = 0;
+    out->n_asked = out->n_loose = 0;
     if (rec->n_rows == 0) {
         return GGML_STATUS_SUCCESS;
     }
@@ -376,16 +389,16 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
 
 // ---- an old plan for a reshaped graph ----
 
-static bool took_rightly(const struct record *rec, const struct record_row *row) {
-    const struct record_row *parent = &rec->rows[rec->srcs[row->took]];
-    const struct ggml_tensor *a = tensor_of(rec, row), *b = tensor_of(rec, parent);
-    return record_same_layout(a, b) && (!is_view(parent) || covers(b, rec->tensors[parent->view_src]));
+static bool took_rightly(const struct record *rec, int32_t i, int32_t parent) {
+    const struct ggml_tensor *a = rec->tensors[i], *b = rec->tensors[parent];
+    const int32_t view_src = rec->rows[parent].view_src;
+    return record_same_layout(a, b) && (view_src < 0 || covers(b, rec->tensors[view_src]));
 }
 
 bool berth_lifetimes_still_fit(
-    const struct lifetimes *l, struct record *rec, const struct record_rules *sizes, const size_t *aligns) {
+    const struct lifetimes *l, struct record *rec, const struct lifetime_sizes *sizes, const size_t *aligns) {
     for (int32_t i = 0; i < rec->n_rows; i++) {
-        struct record_row *row = &rec->rows[i];
+        const struct lifetime_row *row = &lifetime_rows(rec)[i];
         if (row->item < 0) {
             continue;
         }
@@ -393,7 +406,7 @@ bool berth_lifetimes_still_fit(
         if (size > l->items[row->item].size || (size + align - 1) / align * align > l->items[row->item].size) {
             return false;
         }
-        if (row->took >= 0 && !took_rightly(rec, row)) {
+        if (row->took >= 0 && !took_rightly(rec, i, rec->srcs[row->took])) {
             return false;
         }
     }

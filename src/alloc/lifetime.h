@@ -2,10 +2,37 @@
 // lifetime.h: from a record to what the planner takes: items with lifetimes, one for each piece of memory.
 #pragma once
 
-#include "alloc/record.h"
+#include "berth-plan.h"
+#include "record/record.h"
 
 // May this node's result take over the memory of its source i_src, whose layout is the same? Asked beyond ggml's own list.
 typedef bool (*lifetime_inplace_t)(const struct ggml_tensor *node, int i_src, void *user);
+
+// The columns of a record for which memory is planned.
+struct lifetime_row {
+    int32_t id;    // buffer that the caller gave, -1: none
+    int32_t buf;   // buffer it has, -1: as the node that needs it first
+    int32_t item;  // the memory it was given, -1: none
+    int32_t took;  // index in record.srcs of the source whose memory it took over, -1: none
+    bool is_kept;  // shares its memory with nobody
+    bool is_fixed; // has its place and takes over no other
+    bool is_asked; // took over memory by the caller's word
+};
+
+static inline struct lifetime_row *lifetime_rows(const struct record *rec) {
+    return rec->columns;
+}
+
+static inline void lifetime_row_put(const struct record *rec, int32_t at, int32_t buf) {
+    lifetime_rows(rec)[at] = (struct lifetime_row){.id = buf, .buf = buf, .item = -1, .took = -1};
+}
+
+// What a tensor without memory takes in buffer buf.
+struct lifetime_sizes {
+    size_t (*alloc_size)(void *user, const struct ggml_tensor *t, int buf);
+    bool is_by_layout; // tensors take the bytes of their layout
+    void *user;
+};
 
 struct lifetime_rules {
     bool via_views;              // in place also through a view that covers its whole source
@@ -25,16 +52,22 @@ struct lifetimes {
     char *room;                    // the caller's: per_row bytes for each row, then per_item for each of max_items
     size_t per_row, per_item;      // set by the caller before, multiples of 8
     size_t n_items, max_items;
-    size_t size; // bytes of it all
+    size_t size;     // bytes of it all
+    int32_t n_asked; // rows that is_asked is true of
+    int32_t n_loose; // rows outside the graph that were given memory
 };
 
-// Fills rows[].item, buf and took in rec, and the items. align and pool of buffer b: aligns[b], pools[b] (buffers of one type
+// A record whose columns are these, with the buffers that the caller gave: NULL: all 0.
+enum ggml_status berth_lifetimes_record(struct record *rec, const struct ggml_cgraph *graph, const int *node_bufs,
+    const int *leaf_bufs, const struct record_rules *rules) BERTH_MUST_USE;
+
+// Fills item, buf and took of the columns, and the items. align and pool of buffer b: aligns[b], pools[b] (buffers of one type
 // share a pool).
-enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, const struct record_rules *sizes,
+enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, const struct lifetime_sizes *sizes,
     const struct lifetime_rules *rules, const size_t *aligns, const int32_t *pools) BERTH_MUST_USE;
 void berth_lifetimes_fini(struct lifetimes *l);
 
 // A reshaped graph under an old plan: does each row still fit its item, and is each in-place pair still of one layout?
 // aligns as above.
 bool berth_lifetimes_still_fit(
-    const struct lifetimes *l, struct record *rec, const struct record_rules *sizes, const size_t *aligns);
+    const struct lifetimes *l, struct record *rec, const struct lifetime_sizes *sizes, const size_t *aligns);

@@ -132,15 +132,15 @@ static void mark_fixed(struct job *j) {
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
         const int owner = owner_of(j, j->rec.tensors[r]);
         if (j->rec.rows[r].view_src < 0 && j->rec.tensors[r]->data != NULL && owner >= 0) {
-            j->rec.rows[r].is_fixed = true;
-            j->rec.rows[r].buf      = owner;
+            lifetime_rows(&j->rec)[r].is_fixed = true;
+            lifetime_rows(&j->rec)[r].buf      = owner;
         }
     }
 }
 
 static void pin_fixed(struct job *j) {
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
-        const struct record_row *row = &j->rec.rows[r];
+        const struct lifetime_row *row = &lifetime_rows(&j->rec)[r];
         if (row->is_fixed && row->item >= 0 && j->lives.owners[row->item] == r) {
             struct berth_plan_item *item = &j->lives.items[row->item];
             item->first                  = r < j->rec.n_nodes ? item->first : 0; // what is not computed is there already
@@ -153,7 +153,7 @@ static void pin_fixed(struct job *j) {
 // Nothing left to place: a graph that was placed before, and the allocator was not asked to forget it.
 static bool is_all_fixed(const struct job *j) {
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
-        if (j->rec.rows[r].item >= 0 && !j->rec.rows[r].is_fixed) {
+        if (lifetime_rows(&j->rec)[r].item >= 0 && !lifetime_rows(&j->rec)[r].is_fixed) {
             return false;
         }
     }
@@ -239,7 +239,7 @@ static void find_room(struct job *j) {
         const struct gen_tallocr *talloc = j->tallocs[p];
         uint64_t need                    = 0;
         for (int32_t r = 0; r < j->rec.n_rows; r++) {
-            const int32_t item = j->rec.rows[r].item;
+            const int32_t item = lifetime_rows(&j->rec)[r].item;
             if (item >= 0 && j->lives.items[item].pool == p) {
                 const uint64_t end = talloc->start + j->offsets[item] + alloc_size(j, j->rec.tensors[r], p);
                 need               = end > need ? end : need;
@@ -282,15 +282,16 @@ static enum ggml_status plan(struct job *j) {
 // ---- addresses, in the order in which tensors come and go ----
 
 static void tell(struct job *j, int32_t r) {
-    r                            = j->rec.rows[r].same_as;
-    const struct record_row *row = &j->rec.rows[r];
-    struct ggml_tensor *t        = j->rec.tensors[r];
+    r                              = j->rec.rows[r].same_as;
+    const struct lifetime_row *row = &lifetime_rows(&j->rec)[r];
+    const int32_t view_src         = j->rec.rows[r].view_src;
+    struct ggml_tensor *t          = j->rec.tensors[r];
     if (j->is_told[r]) {
         return;
     }
     j->is_told[r] = true;
-    if (row->view_src >= 0) {
-        tell(j, row->view_src);
+    if (view_src >= 0) {
+        tell(j, view_src);
         gen_buffer_t buffer = berth_2023_buffer_of(t->view_src->buffer);
         if (t->view_src->data != NULL && (t->data == NULL || t->buffer == NULL)) {
             const int owner = owner_of(j, t->view_src);
@@ -398,10 +399,11 @@ static void forget_all_retired(const struct job *j) {
 }
 
 static enum ggml_status job_run(struct job *j) {
-    const struct record_rules sizes   = {.is_ours = is_ours, .alloc_size = alloc_size, .user = j};
+    const struct record_rules owners  = {.is_ours = is_ours, .user = j};
+    const struct lifetime_sizes sizes = {.alloc_size = alloc_size, .user = j};
     const struct lifetime_rules rules = {.via_views = true, .barriers = j->barriers};
     forget_all_retired(j);
-    enum ggml_status status = berth_record_build(&j->rec, &j->graph, j->node_bufs, j->leaf_bufs, &sizes);
+    enum ggml_status status = berth_lifetimes_record(&j->rec, &j->graph, j->node_bufs, j->leaf_bufs, &owners);
     if (status == GGML_STATUS_SUCCESS) {
         mark_fixed(j);
         status = berth_lifetimes(&j->lives, &j->rec, &sizes, &rules, j->aligns, j->pools);

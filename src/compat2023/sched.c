@@ -189,9 +189,10 @@ static void forget_places(struct gen_sched *s, const struct ggml_cgraph *graph) 
 
 // Leafs with memory pull their ops, unless they come from an allocator of this scheduler: those are inputs.
 static void mark_weights(const struct gen_sched *s, struct sched_memo *memo) {
-    for (int32_t r = memo->n_nodes; r < memo->n_rows; r++) {
-        if (memo->rows[r].is_placed && memo->rows[r].buft != NULL && owner_of(s, memo->tensors_at[r]) < 0) {
-            memo->rows[r].usage = GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
+    for (int32_t r = memo->rec.n_nodes; r < memo->rec.n_rows; r++) {
+        if (sched_base(memo, r) == r && memo->rec.rows[r].has_memory && memo->rec.rows[r].buft != NULL &&
+            owner_of(s, memo->rec.tensors[r]) < 0) {
+            memo->rec.rows[r].usage = GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
         }
     }
 }
@@ -242,7 +243,7 @@ static void placement_set(struct placement *p, struct ggml_tensor *t, gen_talloc
 }
 
 static bool placement_init(struct placement *p, const struct sched_memo *memo) {
-    const size_t n = (size_t) memo->n_rows + (size_t) memo->n_copies;
+    const size_t n = (size_t) memo->rec.n_rows + (size_t) memo->n_copies;
     *p             = (struct placement){.set.size = 2 * n + 1};
     p->nodes       = berth_malloc((n + 1) * sizeof p->nodes[0]);
     p->set.keys    = berth_calloc(p->set.size, sizeof p->set.keys[0]);
@@ -263,7 +264,7 @@ static void placement_fill(struct placement *p, const struct gen_sched *s, struc
         for (int32_t k = split->copies; k < split->copies + split->n_copies; k++) {
             struct ggml_tensor *t  = sched_copy_tensor(memo, k, 0);
             t->op                  = GGML_OP_DUP;
-            t->src[0]              = memo->tensors_at[memo->copies[k].row];
+            t->src[0]              = memo->rec.tensors[memo->copies[k].row];
             p->nodes[p->n_nodes++] = t;
             placement_set(p, t, s->tallocs[split->backend]);
         }
@@ -272,8 +273,9 @@ static void placement_fill(struct placement *p, const struct gen_sched *s, struc
             p->nodes[p->n_nodes++] = sched_nodes(memo)[k];
         }
     }
-    for (int32_t r = 0; r < memo->n_rows; r++) {
-        placement_set(p, memo->tensors_at[r], s->tallocs[memo->rows[r].backend >= 0 ? memo->rows[r].backend : s->n_backends - 1]);
+    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
+        placement_set(
+            p, memo->rec.tensors[r], s->tallocs[memo->rows[r].backend >= 0 ? memo->rows[r].backend : s->n_backends - 1]);
     }
 }
 
@@ -291,7 +293,8 @@ static enum ggml_status place(struct gen_sched *s, struct sched_memo *memo, stru
     struct placement p;
     enum ggml_status status = GGML_STATUS_SUCCESS;
     if (!placement_init(&p, memo)) {
-        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler of 2023: out of memory for a graph of %d nodes", memo->n_nodes);
+        status =
+            berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler of 2023: out of memory for a graph of %d nodes", memo->rec.n_nodes);
     } else {
         placement_fill(&p, s, memo);
         struct ggml_cgraph all = {
@@ -314,10 +317,10 @@ static enum ggml_status place(struct gen_sched *s, struct sched_memo *memo, stru
 
 // The addresses of a measured graph are nobody's.
 static void forget_measured(struct gen_sched *s, struct sched_memo *memo) {
-    for (int32_t r = 0; r < memo->n_rows; r++) {
-        if (owner_of(s, memo->tensors_at[r]) >= 0) {
-            memo->tensors_at[r]->buffer = NULL;
-            memo->tensors_at[r]->data   = NULL;
+    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
+        if (owner_of(s, memo->rec.tensors[r]) >= 0) {
+            memo->rec.tensors[r]->buffer = NULL;
+            memo->rec.tensors[r]->data   = NULL;
         }
     }
 }
@@ -375,7 +378,7 @@ static enum ggml_status run(struct gen_sched *s, struct sched_memo *memo, const 
         const struct sched_split *split = &memo->splits[i];
         const gen_backend_t backend     = s->shown[split->backend].gen;
         for (int32_t k = split->copies; k < split->copies + split->n_copies; k++) {
-            berth_2023_tensor_copy(memo->tensors_at[memo->copies[k].row], sched_copy_tensor(memo, k, 0));
+            berth_2023_tensor_copy(memo->rec.tensors[memo->copies[k].row], sched_copy_tensor(memo, k, 0));
         }
         struct ggml_cgraph part = {
             .n_nodes          = split->i_end - split->i_start,

@@ -16,21 +16,22 @@
 #include <string.h>
 
 bool sched_reaches(const struct ggml_backend_sched *sched, const struct sched_memo *memo, int b, int32_t i) {
-    const struct sched_row *base = &memo->rows[sched_base(memo, i)];
-    if (base->is_placed) {
-        return assign_uses_buft(sched, b, base->buft);
+    const int32_t base = sched_base(memo, i);
+    if (memo->rows[i].is_placed) {
+        return assign_uses_buft(sched, b, memo->rec.rows[base].buft);
     }
-    return base->backend >= 0 && sched->reaches[(size_t) b * (size_t) sched->n_backends + (size_t) base->backend];
+    const int owner = memo->rows[base].backend;
+    return owner >= 0 && sched->reaches[(size_t) b * (size_t) sched->n_backends + (size_t) owner];
 }
 
 // ---- what is left ----
 
 static uint64_t bytes_at_hand(struct assign *a, int b, int32_t node) {
-    const struct sched_row *row = &a->memo->rows[node];
-    uint64_t bytes              = 0;
+    const struct record_row *row = &a->memo->rec.rows[node];
+    uint64_t bytes               = 0;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        if (sched_reaches(a->sched, a->memo, b, a->memo->srcs[k])) {
-            bytes += sched_nbytes(a->memo, a->memo->srcs[k]);
+        if (sched_reaches(a->sched, a->memo, b, a->memo->rec.srcs[k])) {
+            bytes += sched_nbytes(a->memo, a->memo->rec.srcs[k]);
         }
     }
     return bytes;
@@ -52,7 +53,7 @@ static enum ggml_status pick(struct assign *a, int32_t node) {
         }
     }
     if (best < 0) {
-        const struct ggml_tensor *t = a->memo->tensors_at[node];
+        const struct ggml_tensor *t = a->memo->rec.tensors[node];
         return berth_fail(GGML_STATUS_FAILED, "scheduler: no backend can run %s (%s, %s%s)", berth_name_of(t), ggml_op_desc(t),
             ggml_type_name(t->type), assign_writer_after(a, root) >= 0 ? ", with the ops that share its memory" : "");
     }
@@ -70,11 +71,11 @@ static void upgrade(struct assign *a, int32_t node) {
         if (a->sched->bufts[b] != a->sched->bufts[row->backend] || !assign_can_run(a, b, sched_root(a->memo, node))) {
             continue;
         }
-        const struct sched_row *n = &a->memo->rows[node];
-        bool reaches_all          = true;
+        const struct record_row *n = &a->memo->rec.rows[node];
+        bool reaches_all           = true;
         for (int32_t k = n->src; k < n->src + n->n_src && reaches_all; k++) {
-            const struct sched_row *base = &a->memo->rows[sched_base(a->memo, a->memo->srcs[k])];
-            reaches_all = (!base->is_placed && base->backend < 0) || sched_reaches(a->sched, a->memo, b, a->memo->srcs[k]);
+            const int32_t s = a->memo->rec.srcs[k];
+            reaches_all     = sched_is_open(a->memo, s) || sched_reaches(a->sched, a->memo, b, s);
         }
         if (reaches_all) {
             row->backend = (int16_t) b;
@@ -86,7 +87,7 @@ static void upgrade(struct assign *a, int32_t node) {
 static enum ggml_status settle(struct assign *a) {
     struct sched_memo *memo = a->memo;
     const bool is_done      = a->n_free == 0 && !a->sched->has_alike; // most often
-    for (int32_t r = 0; !is_done && r < memo->n_nodes; r++) {
+    for (int32_t r = 0; !is_done && r < memo->rec.n_nodes; r++) {
         if (!assign_is_node(a, r)) {
             continue;
         }
@@ -101,22 +102,21 @@ static enum ggml_status settle(struct assign *a) {
             upgrade(a, r);
         }
     }
-    for (int32_t r = 0; a->has_unread && r < memo->n_nodes; r++) { // what only lies there follows its first reader
-        const struct sched_row *row = &memo->rows[r];
-        for (int32_t k = row->src; !row->is_empty && k < row->src + row->n_src; k++) {
-            if (!memo->rows[sched_base(memo, memo->srcs[k])].is_placed && !assign_is_set(a, memo->srcs[k])) {
-                assign_set(a, memo->srcs[k], assign_backend_of(a, r), BERTH_SCHED_READER);
+    for (int32_t r = 0; a->has_unread && r < memo->rec.n_nodes; r++) { // what only lies there follows its first reader
+        const struct record_row *row = &memo->rec.rows[r];
+        for (int32_t k = row->src; !memo->rows[r].is_empty && k < row->src + row->n_src; k++) {
+            if (!memo->rows[memo->rec.srcs[k]].is_placed && !assign_is_set(a, memo->rec.srcs[k])) {
+                assign_set(a, memo->rec.srcs[k], assign_backend_of(a, r), BERTH_SCHED_READER);
             }
         }
     }
-    for (int32_t r = 0; a->has_unread && r < memo->n_rows; r++) {
+    for (int32_t r = 0; a->has_unread && r < memo->rec.n_rows; r++) {
         const int32_t root = sched_root(memo, r);
-        if (root == r && !memo->rows[r].is_placed && memo->rows[sched_base(memo, r)].is_placed == false &&
-            memo->rows[r].backend < 0) {
+        if (root == r && !memo->rows[r].is_placed && memo->rows[r].backend < 0) {
             assign_set(a, r, a->last, BERTH_SCHED_READER); // nobody reads it
         }
     }
-    for (int32_t r = 0; memo->has_views && r < memo->n_rows; r++) { // the root's word holds for its views
+    for (int32_t r = 0; memo->has_views && r < memo->rec.n_rows; r++) { // the root's word holds for its views
         const struct sched_row *root = &memo->rows[sched_root(memo, r)];
         struct sched_row *row        = &memo->rows[r];
         if (root == row) {
@@ -130,7 +130,7 @@ static enum ggml_status settle(struct assign *a) {
 }
 
 static bool begin(struct assign *a) {
-    const size_t n_nodes = (size_t) a->memo->n_nodes, n_rows = (size_t) a->memo->n_rows;
+    const size_t n_nodes = (size_t) a->memo->rec.n_nodes, n_rows = (size_t) a->memo->rec.n_rows;
     const size_t n_known   = n_nodes * (size_t) a->sched->n_backends;
     const size_t n_writers = a->memo->n_writers > 0 ? n_rows : 0;
     a->last                = a->sched->n_backends - 1;
@@ -146,7 +146,7 @@ static bool begin(struct assign *a) {
     }
     a->next_writer = after_change;
     memset(a->next_writer, -1, n_rows * sizeof a->next_writer[0]);
-    for (int32_t r = a->memo->n_nodes - 1; r >= 0; r--) {
+    for (int32_t r = a->memo->rec.n_nodes - 1; r >= 0; r--) {
         const int32_t root = sched_root(a->memo, r);
         if (root != r && assign_is_node(a, r)) {
             a->next_writer[r]    = a->next_writer[root];
@@ -160,8 +160,8 @@ enum ggml_status sched_assign(struct ggml_backend_sched *sched, struct sched_mem
     struct assign a         = {.sched = sched, .memo = memo};
     enum ggml_status status = GGML_STATUS_SUCCESS;
     if (!begin(&a)) {
-        status = berth_fail(
-            GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for %d backends of %d nodes", sched->n_backends, memo->n_nodes);
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for %d backends of %d nodes", sched->n_backends,
+            memo->rec.n_nodes);
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = sched_fix(&a);

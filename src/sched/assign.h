@@ -18,13 +18,13 @@ struct assign {
 static inline bool assign_supports(struct assign *a, int b, int32_t node) {
     uint8_t *known = &a->known[(size_t) node * (size_t) a->sched->n_backends + (size_t) b];
     if (*known == 0) {
-        *known = ggml_backend_supports_op(a->sched->backends[b], a->memo->tensors_at[node]) ? 1 : 2;
+        *known = ggml_backend_supports_op(a->sched->backends[b], a->memo->rec.tensors[node]) ? 1 : 2;
     }
     return *known == 1;
 }
 
 static inline bool assign_is_node(const struct assign *a, int32_t r) {
-    return r < a->memo->n_nodes && !a->memo->rows[r].is_empty;
+    return r < a->memo->rec.n_nodes && !a->memo->rows[r].is_empty;
 }
 
 static inline int32_t assign_writer_after(const struct assign *a, int32_t r) {

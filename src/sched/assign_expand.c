@@ -10,8 +10,7 @@
 
 // Has one of the two the source row at hand and the other not? Then *is_left tells which.
 static bool one_has(struct assign *a, int32_t s, int left, int right, bool *is_left) {
-    const struct sched_row *base = &a->memo->rows[sched_base(a->memo, s)];
-    if (!base->is_placed && base->backend < 0) {
+    if (sched_is_open(a->memo, s)) {
         return false;
     }
     *is_left = sched_reaches(a->sched, a->memo, left, s);
@@ -28,13 +27,13 @@ static int32_t border(struct assign *a, int32_t g0, int32_t g1, int left, int ri
     memset(a->change, 0, ((size_t) n + 2) * sizeof a->change[0]);
     bool has_right = false;
     int32_t end    = g1 + 1; // readers behind the gap count as far as right is going to run
-    while (end < memo->n_nodes && end < g1 + BORDER_AHEAD && (!assign_is_set(a, end) || assign_backend_of(a, end) == right)) {
+    while (end < memo->rec.n_nodes && end < g1 + BORDER_AHEAD && (!assign_is_set(a, end) || assign_backend_of(a, end) == right)) {
         end++;
     }
     for (int32_t i = end - 1; i >= g0; i--) { // backwards: the last reader comes first
-        const struct sched_row *row = &memo->rows[i];
+        const struct record_row *row = &memo->rec.rows[i];
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-            const int32_t s = memo->srcs[k], base = sched_base(memo, s);
+            const int32_t s = memo->rec.srcs[k], base = sched_base(memo, s);
             const bool in_gap = base >= g0 && base < g1;
             bool is_left      = true;
             if (memo->rows[s].slots >= 0 || (!in_gap && !one_has(a, s, left, right, &is_left))) {
@@ -53,9 +52,9 @@ static int32_t border(struct assign *a, int32_t g0, int32_t g1, int left, int ri
         }
     }
     for (int32_t i = g0; has_right && i < g1; i++) {
-        const struct sched_row *row = &memo->rows[i];
+        const struct record_row *row = &memo->rec.rows[i];
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-            const int32_t s = memo->srcs[k];
+            const int32_t s = memo->rec.srcs[k];
             bool is_left    = true;
             if (memo->rows[s].slots < 0 && one_has(a, s, left, right, &is_left) && !is_left) {
                 a->change[i - g0 + 1] += sched_nbytes(memo, s);
@@ -64,9 +63,9 @@ static int32_t border(struct assign *a, int32_t g0, int32_t g1, int left, int ri
         }
     }
     for (int32_t i = g0; i < end; i++) {
-        const struct sched_row *row = &memo->rows[i];
+        const struct record_row *row = &memo->rec.rows[i];
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-            memo->rows[memo->srcs[k]].slots = -1;
+            memo->rows[memo->rec.srcs[k]].slots = -1;
         }
     }
     int32_t best   = 0;
@@ -81,7 +80,7 @@ static int32_t border(struct assign *a, int32_t g0, int32_t g1, int left, int ri
 
 void sched_spread_down(struct assign *a, bool with_last) {
     int cur = -1;
-    for (int32_t i = 0; a->n_free > 0 && i < a->memo->n_nodes; i++) {
+    for (int32_t i = 0; a->n_free > 0 && i < a->memo->rec.n_nodes; i++) {
         if (!assign_is_node(a, i)) {
             continue;
         }
@@ -94,10 +93,10 @@ void sched_spread_down(struct assign *a, bool with_last) {
             continue;
         }
         int32_t end = i;
-        while (end < a->memo->n_nodes && (!assign_is_node(a, end) || !assign_is_set(a, end))) {
+        while (end < a->memo->rec.n_nodes && (!assign_is_node(a, end) || !assign_is_set(a, end))) {
             end++;
         }
-        const int right    = end < a->memo->n_nodes ? assign_backend_of(a, end) : -1;
+        const int right    = end < a->memo->rec.n_nodes ? assign_backend_of(a, end) : -1;
         const bool meet    = right >= 0 && right != cur && (right != a->last || with_last);
         const int32_t stop = meet ? i + border(a, i, end, cur, right) : end;
         for (; i < end; i++) {
@@ -111,7 +110,7 @@ void sched_spread_down(struct assign *a, bool with_last) {
 
 void sched_spread_up(struct assign *a, bool with_last) {
     int cur = -1;
-    for (int32_t i = a->memo->n_nodes - 1; a->n_free > 0 && i >= 0; i--) {
+    for (int32_t i = a->memo->rec.n_nodes - 1; a->n_free > 0 && i >= 0; i--) {
         if (!assign_is_node(a, i)) {
             continue;
         }

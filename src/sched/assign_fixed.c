@@ -17,17 +17,17 @@ static int first_for_buft(struct assign *a, ggml_backend_buffer_type_t buft, int
 }
 
 static enum ggml_status fix_placed(struct assign *a, int32_t r) {
-    struct sched_memo *memo      = a->memo;
-    const struct sched_row *base = &memo->rows[sched_base(memo, r)];
-    struct sched_row *row        = &memo->rows[r];
-    const bool is_chosen         = assign_is_node(a, r) && row->caller >= 0; // memory stays where it is whatever is chosen
-    const int b                  = is_chosen ? row->caller : first_for_buft(a, base->buft, r);
-    const struct ggml_tensor *t  = memo->tensors_at[r];
-    row->backend                 = (int16_t) b;
-    row->reason                  = is_chosen ? BERTH_SCHED_CALLER : BERTH_SCHED_PLACED;
-    if (assign_is_node(a, r) && (b < 0 || !assign_uses_buft(a->sched, b, base->buft))) {
+    struct sched_memo *memo               = a->memo;
+    const ggml_backend_buffer_type_t buft = memo->rec.rows[sched_base(memo, r)].buft;
+    struct sched_row *row                 = &memo->rows[r];
+    const bool is_chosen        = assign_is_node(a, r) && row->caller >= 0; // memory stays where it is whatever is chosen
+    const int b                 = is_chosen ? row->caller : first_for_buft(a, buft, r);
+    const struct ggml_tensor *t = memo->rec.tensors[r];
+    row->backend                = (int16_t) b;
+    row->reason                 = is_chosen ? BERTH_SCHED_CALLER : BERTH_SCHED_PLACED;
+    if (assign_is_node(a, r) && (b < 0 || !assign_uses_buft(a->sched, b, buft))) {
         return berth_fail(GGML_STATUS_FAILED, "scheduler: %s (%s) writes into memory of type %s, and %s can do that",
-            berth_name_of(t), ggml_op_name(t->op), base->buft != NULL ? ggml_backend_buft_name(base->buft) : "host",
+            berth_name_of(t), ggml_op_name(t->op), buft != NULL ? ggml_backend_buft_name(buft) : "host",
             b >= 0 ? "the backend chosen for it is not one that" : "no backend");
     }
     return GGML_STATUS_SUCCESS;
@@ -45,14 +45,9 @@ static int64_t batch_of(const struct ggml_tensor *t) {
 }
 
 static bool wants_offload(struct assign *a, int b, int32_t node) {
-    const struct ggml_tensor *t = a->memo->tensors_at[node];
+    const struct ggml_tensor *t = a->memo->rec.tensors[node];
     return (a->sched->offload_min_batch <= 0 || batch_of(t) >= a->sched->offload_min_batch) && assign_supports(a, b, node) &&
            ggml_backend_offload_op(a->sched->backends[b], t);
-}
-
-static bool is_weight(const struct sched_memo *memo, int32_t s) {
-    const struct sched_row *base = &memo->rows[sched_base(memo, s)];
-    return base->is_placed && base->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 }
 
 // The backend of a weight that node reads, or of a device that wants the op in spite of it.
@@ -81,32 +76,32 @@ static bool follow_weight(struct assign *a, int32_t node, ggml_backend_buffer_ty
 
 // The largest weight decides, the first of equals; if its backend cannot run the op, another one may.
 static bool fix_by_weight(struct assign *a, int32_t node) {
-    struct sched_memo *memo     = a->memo;
-    const struct sched_row *row = &memo->rows[node];
-    if (memo->forms[row->form].op == GGML_OP_ROPE) {
+    struct sched_memo *memo      = a->memo;
+    const struct record_row *row = &memo->rec.rows[node];
+    if (row->op == GGML_OP_ROPE) {
         return false; // its frequency factors are too small to decide anything
     }
     int32_t largest = -1;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        const int32_t s = memo->srcs[k];
-        largest = is_weight(memo, s) && (largest < 0 || sched_nbytes(memo, s) > sched_nbytes(memo, largest)) ? s : largest;
+        const int32_t s = memo->rec.srcs[k];
+        largest = sched_is_weight(memo, s) && (largest < 0 || sched_nbytes(memo, s) > sched_nbytes(memo, largest)) ? s : largest;
     }
-    if (largest < 0 || follow_weight(a, node, memo->rows[sched_base(memo, largest)].buft)) {
+    if (largest < 0 || follow_weight(a, node, memo->rec.rows[sched_base(memo, largest)].buft)) {
         return largest >= 0;
     }
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        const int32_t s = memo->srcs[k];
-        if (s != largest && is_weight(memo, s) && follow_weight(a, node, memo->rows[sched_base(memo, s)].buft)) {
+        const int32_t s = memo->rec.srcs[k];
+        if (s != largest && sched_is_weight(memo, s) && follow_weight(a, node, memo->rec.rows[sched_base(memo, s)].buft)) {
             return true;
         }
     }
     return false;
 }
 
-static inline bool reads_weight(const struct sched_memo *memo, const struct sched_row *row) {
+static inline bool reads_weight(const struct sched_memo *memo, const struct record_row *row) {
     bool any = false;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        any = any || is_weight(memo, memo->srcs[k]);
+        any = any || sched_is_weight(memo, memo->rec.srcs[k]);
     }
     return any;
 }
@@ -115,7 +110,7 @@ static inline enum ggml_status fix_row(struct assign *a, int32_t r) {
     struct sched_memo *memo     = a->memo;
     enum ggml_status status     = GGML_STATUS_SUCCESS;
     const struct sched_row *row = &memo->rows[r];
-    if (memo->rows[sched_base(memo, r)].is_placed) {
+    if (row->is_placed) {
         status = fix_placed(a, r);
     } else if (!assign_is_set(a, r) && memo->rows[sched_root(memo, r)].is_input) {
         a->n_free += assign_set_if_able(a, r, a->last, BERTH_SCHED_INPUT); // it is none of those that are counted
@@ -136,18 +131,19 @@ static inline enum ggml_status fix_row(struct assign *a, int32_t r) {
 
 enum ggml_status sched_fix(struct assign *a) {
     struct sched_memo *memo = a->memo;
-    for (int32_t r = 0; memo->has_choices && r < memo->n_rows; r++) { // roots and writers that were chosen come before all else
-        if (memo->rows[r].caller >= 0 && (memo->rows[r].view_src < 0 || assign_is_node(a, r))) {
+    for (int32_t r = 0; memo->has_choices && r < memo->rec.n_rows;
+         r++) { // roots and writers that were chosen come before all else
+        if (memo->rows[r].caller >= 0 && (sched_base(memo, r) == r || assign_is_node(a, r))) {
             assign_set(a, r, memo->rows[r].caller, BERTH_SCHED_CALLER);
         }
     }
     a->n_free               = 0;
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int32_t r = memo->n_nodes; r < memo->n_rows && status == GGML_STATUS_SUCCESS; r++) { // memory before who uses it
+    for (int32_t r = memo->rec.n_nodes; r < memo->rec.n_rows && status == GGML_STATUS_SUCCESS; r++) { // memory before who uses it
         status = fix_row(a, r);
     }
-    for (int32_t r = 0; r < memo->n_nodes && status == GGML_STATUS_SUCCESS; r++) {
-        memo->rows[r].reads_weight = reads_weight(memo, &memo->rows[r]);
+    for (int32_t r = 0; r < memo->rec.n_nodes && status == GGML_STATUS_SUCCESS; r++) {
+        memo->rows[r].reads_weight = reads_weight(memo, &memo->rec.rows[r]);
         status                     = fix_row(a, r);
     }
     return status;

@@ -5,8 +5,6 @@
 
 #include "sched/sched.h"
 
-#include "alloc/galloc.h"
-
 struct carried {
     struct ggml_tensor *tensor;
     ggml_backend_buffer_t buffer; // where it was

@@ -62,11 +62,11 @@ enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sc
     const struct sched_row *row = &memo->rows[r];
     const bool is_free          = row->reason == BERTH_SCHED_EXPANSION || row->reason == BERTH_SCHED_PRIORITY;
     const bool is_behind        = row->refused >= row->backend && !row->lost_weight;
-    if (!is_free || row->refused < 0 || is_behind || r >= memo->n_nodes || row->is_empty) {
+    if (!is_free || row->refused < 0 || is_behind || r >= memo->rec.n_nodes || row->is_empty) {
         return row->reason;
     }
     ggml_backend_t wanted       = sched->backends[row->refused];
-    const struct ggml_tensor *t = memo->tensors_at[r];
+    const struct ggml_tensor *t = memo->rec.tensors[r];
     if (ggml_backend_supports_op(wanted, t)) {
         return BERTH_SCHED_FALLBACK_BUFFER; // it could, but not with memory it shares
     }
@@ -74,7 +74,7 @@ enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sc
 }
 
 enum berth_sched_reason berth_sched_reason(ggml_backend_sched_t sched, const struct ggml_tensor *tensor) {
-    const int32_t r = sched != NULL && sched->cur != NULL && tensor != NULL ? sched_memo_row(sched->cur, tensor) : -1;
+    const int32_t r = sched != NULL && sched->cur != NULL && tensor != NULL ? berth_record_find(&sched->cur->rec, tensor) : -1;
     return r >= 0 ? sched_reason(sched, sched->cur, r) : BERTH_SCHED_NONE;
 }
 
@@ -99,12 +99,12 @@ static void split_text(struct ggml_backend_sched *sched, struct sched_memo *memo
         plural(n_nodes), split->n_copies, plural(split->n_copies), bytes);
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
         const struct sched_copy *copy = &memo->copies[i];
-        const struct ggml_tensor *t   = memo->tensors_at[copy->row];
+        const struct ggml_tensor *t   = memo->rec.tensors[copy->row];
         fprintf(file, "  input %s from %s: %zu bytes\n", berth_name_of(t), backend_name(sched, copy->from), ggml_nbytes(t));
     }
     for (int32_t i = split->i_start; with_nodes && i < split->i_end; i++) {
         const int32_t r             = sched_order(memo, i);
-        const struct ggml_tensor *t = memo->tensors_at[r];
+        const struct ggml_tensor *t = memo->rec.tensors[r];
         if (!memo->rows[r].is_empty) {
             fprintf(file, "  node %d %s (%s, %s " BERTH_SHAPE "): %s, %s", i, berth_name_of(t), ggml_op_desc(t),
                 ggml_type_name(t->type), BERTH_NE(t), backend_name(sched, memo->rows[r].backend),
@@ -116,8 +116,8 @@ static void split_text(struct ggml_backend_sched *sched, struct sched_memo *memo
 
 static void explain_text(struct ggml_backend_sched *sched, bool with_nodes, FILE *file) {
     struct sched_memo *memo = sched->cur;
-    fprintf(file, "graph: %d node%s, %d split%s, %d %s, %d in flight\n", memo->n_nodes, plural(memo->n_nodes), memo->n_splits,
-        plural(memo->n_splits), memo->n_copies, memo->n_copies == 1 ? "copy" : "copies", memo->n_slots);
+    fprintf(file, "graph: %d node%s, %d split%s, %d %s, %d in flight\n", memo->rec.n_nodes, plural(memo->rec.n_nodes),
+        memo->n_splits, plural(memo->n_splits), memo->n_copies, memo->n_copies == 1 ? "copy" : "copies", memo->n_slots);
     for (int32_t s = 0; s < memo->n_splits; s++) {
         split_text(sched, memo, s, with_nodes, file);
     }
@@ -174,7 +174,7 @@ static void split_json(struct ggml_backend_sched *sched, struct sched_memo *memo
     json_field(file, s > 0 ? ",\n  {" : "\n  {", "backend", backend_name(sched, split->backend));
     fprintf(file, ", \"first\": %d, \"end\": %d, \"inputs\": [", split->i_start, split->i_end);
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
-        const struct ggml_tensor *t = memo->tensors_at[memo->copies[i].row];
+        const struct ggml_tensor *t = memo->rec.tensors[memo->copies[i].row];
         json_field(file, i > split->copies ? ", {" : "{", "name", t->name);
         json_field(file, ", ", "from", backend_name(sched, memo->copies[i].from));
         fprintf(file, ", \"bytes\": %zu}", ggml_nbytes(t));
@@ -184,7 +184,7 @@ static void split_json(struct ggml_backend_sched *sched, struct sched_memo *memo
 
 static void node_json(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i, FILE *file) {
     const int32_t r             = sched_order(memo, i);
-    const struct ggml_tensor *t = memo->tensors_at[r];
+    const struct ggml_tensor *t = memo->rec.tensors[r];
     json_field(file, i > 0 ? ",\n  {" : "\n  {", "name", t->name);
     json_field(file, ", ", "op", ggml_op_desc(t));
     json_field(file, ", ", "type", ggml_type_name(t->type));
@@ -214,7 +214,7 @@ enum ggml_status berth_sched_explain_json(ggml_backend_sched_t sched, FILE *file
         split_json(sched, memo, s, file);
     }
     fputs("],\n\"nodes\": [", file);
-    for (int32_t i = 0; i < memo->n_nodes; i++) {
+    for (int32_t i = 0; i < memo->rec.n_nodes; i++) {
         node_json(sched, memo, i, file);
     }
     fputs("]}\n", file);

@@ -10,7 +10,7 @@
 
 // From now on the order may be another than the rows'.
 static bool reorder_init(struct sched_memo *memo) {
-    const size_t n = (size_t) memo->n_nodes;
+    const size_t n = (size_t) memo->rec.n_nodes;
     if (memo->is_reordered) {
         return true;
     }
@@ -18,8 +18,8 @@ static bool reorder_init(struct sched_memo *memo) {
         !berth_grow((void **) &memo->order, &memo->order_cap, n, sizeof memo->order[0])) {
         return false;
     }
-    memcpy(memo->nodes, memo->tensors_at, n * sizeof memo->nodes[0]);
-    for (int32_t i = 0; i < memo->n_nodes; i++) {
+    memcpy(memo->nodes, memo->rec.tensors, n * sizeof memo->nodes[0]);
+    for (int32_t i = 0; i < memo->rec.n_nodes; i++) {
         memo->order[i] = i;
     }
     memo->is_reordered = true;
@@ -49,9 +49,9 @@ static void add_alloc_dep(void *user_data, struct ggml_tensor *tensor, struct gg
         return;
     }
     struct sched_dep dep = {
-        .row   = tensor != NULL ? sched_memo_row(memo, tensor) : -1,
+        .row   = tensor != NULL ? berth_record_find(&memo->rec, tensor) : -1,
         .copy  = tensor != NULL ? copy_of(memo, tensor) : -1,
-        .until = until != NULL ? sched_memo_row(memo, until) : -1,
+        .until = until != NULL ? berth_record_find(&memo->rec, until) : -1,
     };
     const bool is_known = dep.row >= 0 || dep.copy >= 0;
     if (!is_known || dep.until < w->split->i_start || dep.until >= w->split->i_end) {
@@ -72,10 +72,11 @@ static void add_alloc_dep(void *user_data, struct ggml_tensor *tensor, struct gg
 // The row of a node of the split that was not met yet, -1: none. A node that is listed twice has two.
 static int32_t row_once(
     struct sched_memo *memo, const struct sched_split *split, const struct ggml_tensor *t, const bool *is_met) {
-    int32_t r            = sched_memo_row(memo, t);
-    const bool is_second = memo->has_twice && r >= 0 && r < split->i_end && (r < split->i_start || is_met[r - split->i_start]);
+    int32_t r = berth_record_find(&memo->rec, t);
+    const bool is_second =
+        memo->rec.n_twice > 0 && r >= 0 && r < split->i_end && (r < split->i_start || is_met[r - split->i_start]);
     for (int32_t i = split->i_start; is_second && i < split->i_end; i++) {
-        r = memo->tensors_at[i] == t && !is_met[i - split->i_start] ? i : r;
+        r = memo->rec.tensors[i] == t && !is_met[i - split->i_start] ? i : r;
     }
     return r >= split->i_start && r < split->i_end && !is_met[r - split->i_start] ? r : -1;
 }
@@ -102,7 +103,7 @@ static enum ggml_status optimize(struct ggml_backend_sched *sched, struct sched_
     }
     bool *is_met = sched_scratch(sched, (size_t) n * sizeof *is_met);
     if (is_met == NULL || !reorder_init(memo)) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the order of %d nodes", memo->n_nodes);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the order of %d nodes", memo->rec.n_nodes);
     }
     struct ggml_cgraph view = {
         .n_nodes          = n,

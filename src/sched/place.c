@@ -4,20 +4,18 @@
 
 #include "sched/sched.h"
 
-#include "alloc/galloc.h"
-
 // ---- sizes ----
 
 enum ggml_status sched_measure(struct ggml_backend_sched *sched, struct sched_memo *memo, size_t *sizes) {
     const enum ggml_status status = sched_plan(sched, memo);
     if (status == GGML_STATUS_SUCCESS) {
-        sched_plan_sizes(sched, sizes);
+        berth_galloc_plan_sizes(sched->galloc, sched->plan, sizes);
     }
     return status;
 }
 
 static enum ggml_status check_limits(struct ggml_backend_sched *sched) {
-    sched_plan_sizes(sched, sched->sizes);
+    berth_galloc_plan_sizes(sched->galloc, sched->plan, sched->sizes);
     for (int b = 0; b < sched->n_backends; b++) {
         if (sched->limits[b] == 0 || sched->sizes[b] <= sched->limits[b]) {
             continue;
@@ -53,65 +51,76 @@ enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_me
     if (berth_galloc_buffers_reserve(sched->galloc, sched->plan) != GGML_STATUS_SUCCESS) {
         char why[256]; // the device's own words, with bytes asked and free
         snprintf(why, sizeof why, "%s", berth_last_error());
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: no memory for a graph of %d nodes: %s", memo->n_nodes, why);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: no memory for a graph of %d nodes: %s", memo->rec.n_nodes, why);
     }
     const size_t after = buffers_size(sched);
     if (sched->was_reserved && after > before) {
         berth_log(GGML_LOG_LEVEL_INFO, "scheduler: a graph of %d nodes needs more than was reserved: %zu bytes instead of %zu\n",
-            memo->n_nodes, after, before);
+            memo->rec.n_nodes, after, before);
     }
     return status;
 }
 
 // ---- addresses ----
 
-static inline enum ggml_status put(struct ggml_tensor *t, ggml_backend_buffer_t mem, void *data) {
-    return sched_put(t, mem, data) ? GGML_STATUS_SUCCESS
-                                   : berth_fail(GGML_STATUS_FAILED, "scheduler: %s cannot be placed", berth_name_of(t));
+static inline enum ggml_status put(struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *data) {
+    if (t->data == data && t->buffer == buffer) {
+        return GGML_STATUS_SUCCESS;
+    }
+    t->buffer = buffer;
+    t->data   = data;
+    if (buffer == NULL || buffer->iface.init_tensor == NULL ||
+        ggml_backend_buffer_init_tensor(buffer, t) == GGML_STATUS_SUCCESS) {
+        return GGML_STATUS_SUCCESS;
+    }
+    return berth_fail(GGML_STATUS_FAILED, "scheduler: %s cannot be placed", berth_name_of(t));
 }
 
 // Where the plan puts a row and its further places. Those are the plan's last rows, in the order of the rows: *at is the next.
-static void note_row(struct ggml_backend_sched *sched, struct sched_memo *memo, struct sched_row *row, int32_t *at) {
-    sched_plan_spot(sched, row->plan_row, &row->mem, &row->data);
-    if (row->slots >= 0) {
-        memo->slot_mem[row->slots]  = row->mem;
-        memo->slot_data[row->slots] = row->data;
-    }
-    for (int32_t i = row->slots + 1; row->slots >= 0 && i < row->slots + memo->n_slots; i++) {
-        sched_plan_spot(sched, (*at)++, &memo->slot_mem[i], &memo->slot_data[i]);
+static void note_row(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t r, int32_t *at) {
+    const struct sched_row *row = &memo->rows[r];
+    memo->places[r]             = berth_galloc_place(sched->galloc, sched->plan, row->plan_row);
+    for (int32_t i = 0; row->slots >= 0 && i < memo->n_slots; i++) {
+        memo->slot_places[row->slots + i] = i == 0 ? memo->places[r] : berth_galloc_place(sched->galloc, sched->plan, (*at)++);
     }
 }
 
 static void note_copies(struct ggml_backend_sched *sched, struct sched_memo *memo) {
     for (int32_t i = 0; i < memo->n_copies; i++) {
         for (int slot = 0; slot < memo->n_slots; slot++) {
-            struct ggml_tensor *t = sched_copy_tensor(memo, i, slot);
-            sched_plan_spot(sched, memo->copies[i].plan_row + slot, &t->buffer, &t->data);
+            const struct record_place place = berth_galloc_place(sched->galloc, sched->plan, memo->copies[i].plan_row + slot);
+            struct ggml_tensor *t           = sched_copy_tensor(memo, i, slot);
+            t->buffer                       = place.buffer;
+            t->data                         = place.data;
         }
     }
 }
 
+// A view, or a tensor that is listed again.
 static enum ggml_status put_view(struct sched_memo *memo, int32_t r) {
-    struct ggml_tensor *t          = memo->tensors_at[r];
-    const struct ggml_tensor *root = memo->tensors_at[memo->rows[r].view_src];
+    const int32_t base             = sched_base(memo, r);
+    struct ggml_tensor *t          = memo->rec.tensors[r];
+    const struct ggml_tensor *root = memo->rec.tensors[base];
+    const bool is_known            = !memo->rows[r].is_placed && memo->rec.rows[base].view_src < 0;
+    memo->places[r]                = is_known ? memo->places[base] : (struct record_place){NULL, NULL};
     return root != t && root->data != NULL ? put(t, root->buffer, (char *) root->data + t->view_offs) : GGML_STATUS_SUCCESS;
 }
 
 // A view whose root may still have to be put: it is a later row, or a view itself, which no op of ggml's makes.
 static inline bool is_early_view(const struct sched_memo *memo, int32_t r) {
-    const int32_t v = memo->rows[r].view_src;
-    return v >= 0 && !memo->rows[v].is_placed && (v > r || memo->rows[v].view_src >= 0);
+    const int32_t v = memo->rec.rows[r].view_src;
+    return v >= 0 && !memo->rows[v].is_placed && (v > r || memo->rec.rows[v].view_src >= 0);
 }
 
 // All but early views. With is_new the plan is asked for the places.
 static enum ggml_status put_rows(struct ggml_backend_sched *sched, struct sched_memo *memo, bool is_new, bool *has_early) {
-    int32_t at = is_new ? sched->plan->rec.n_rows - memo->n_inputs * (memo->n_slots - 1) : 0;
-    for (int32_t r = 0; r < memo->n_rows; r++) {
-        struct sched_row *row = &memo->rows[r];
-        if (r + RECORD_AHEAD < memo->n_rows) {
-            record_fetch(memo->tensors_at[r + RECORD_AHEAD]);
+    const struct record *rec = &memo->rec;
+    int32_t at               = is_new ? berth_galloc_plan_record(sched->plan)->n_rows - memo->n_inputs * (memo->n_slots - 1) : 0;
+    for (int32_t r = 0; r < rec->n_rows; r++) {
+        if (r + RECORD_AHEAD < rec->n_rows) {
+            record_fetch(rec->tensors[r + RECORD_AHEAD]);
         }
-        if (row->view_src >= 0) {
+        if (sched_base(memo, r) != r) {
             const bool is_early = is_early_view(memo, r);
             *has_early          = *has_early || is_early;
             if (!is_early && put_view(memo, r) != GGML_STATUS_SUCCESS) {
@@ -119,17 +128,18 @@ static enum ggml_status put_rows(struct ggml_backend_sched *sched, struct sched_
             }
             continue;
         }
-        if (row->is_placed) {
+        if (rec->rows[r].has_memory) {
+            memo->places[r] = (struct record_place){NULL, rec->tensors[r]->data};
             continue;
         }
         if (is_new) {
-            note_row(sched, memo, row, &at);
+            note_row(sched, memo, r, &at);
         }
-        if (row->slots >= 0) {
-            row->mem  = memo->slot_mem[row->slots + sched->slot];
-            row->data = memo->slot_data[row->slots + sched->slot];
+        if (memo->rows[r].slots >= 0) {
+            memo->places[r] = memo->slot_places[memo->rows[r].slots + sched->slot];
         }
-        if (row->mem != NULL && put(memo->tensors_at[r], row->mem, row->data) != GGML_STATUS_SUCCESS) {
+        const struct record_place *place = &memo->places[r];
+        if (place->buffer != NULL && put(rec->tensors[r], place->buffer, place->data) != GGML_STATUS_SUCCESS) {
             return GGML_STATUS_FAILED;
         }
     }
@@ -138,7 +148,7 @@ static enum ggml_status put_rows(struct ggml_backend_sched *sched, struct sched_
 
 static enum ggml_status put_early_views(struct sched_memo *memo) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int32_t r = 0; r < memo->n_rows && status == GGML_STATUS_SUCCESS; r++) {
+    for (int32_t r = 0; r < memo->rec.n_rows && status == GGML_STATUS_SUCCESS; r++) {
         status = is_early_view(memo, r) ? put_view(memo, r) : status;
     }
     return status;
@@ -157,10 +167,10 @@ static enum ggml_status put_copies(struct sched_memo *memo) {
 }
 
 bool sched_is_all_put(const struct sched_memo *memo) {
-    for (int32_t r = 0; r < memo->n_rows; r++) {
-        const struct sched_row *row = &memo->rows[r];
-        const struct ggml_tensor *t = memo->tensors_at[r];
-        if (row->view_src < 0 && !row->is_placed && row->mem != NULL && (t->buffer != row->mem || t->data != row->data)) {
+    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
+        const struct record_place *place = &memo->places[r];
+        const struct ggml_tensor *t      = memo->rec.tensors[r];
+        if (sched_base(memo, r) == r && place->buffer != NULL && (t->buffer != place->buffer || t->data != place->data)) {
             return false;
         }
     }
@@ -168,7 +178,7 @@ bool sched_is_all_put(const struct sched_memo *memo) {
 }
 
 bool sched_has_places(const struct ggml_backend_sched *sched, const struct sched_memo *memo) {
-    return memo->epoch != 0 && memo->epoch == sched->galloc->epoch;
+    return memo->epoch != 0 && memo->epoch == berth_galloc_epoch(sched->galloc);
 }
 
 enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
@@ -188,7 +198,7 @@ enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo
         status = put_rows(sched, memo, is_new, &has_early);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        memo->epoch = sched->galloc->epoch;
+        memo->epoch = berth_galloc_epoch(sched->galloc);
         status      = has_early ? put_early_views(memo) : status;
     }
     return status;

@@ -1,44 +1,35 @@
 // SPDX-License-Identifier: MIT
-// plan.c: one memory plan over all splits. The scheduler's rows become the graph allocator's record without looking at an edge
-// twice: a graph of its own in which each copy is a node before its split that reads what it copies. So the source lives until
-// then, and the copy from then on. With several graphs in flight, copies and inputs keep their memory to themselves, one place
-// for each. What a backend wishes to keep until a node has run has a reader behind that node, which is in this plan only.
-// The caller's tensors are only read.
+// plan.c: one memory plan over all splits, by the graph allocator, for the record of a graph of its own: the rows of the memo's
+// record, and among them each copy as a node before its split that reads what it copies. So the source lives until then, and the
+// copy from then on. With several graphs in flight, copies and inputs keep their memory to themselves, one place for each. What a
+// backend wishes to keep until a node has run has a reader behind that node, which is in this plan only.
+// No tensor is looked at, no edge twice.
 
 #include "sched/sched.h"
 
-#include "alloc/capture.h"
-#include "alloc/galloc.h"
-
 #include <string.h>
 
-#define KEPT (GGML_TENSOR_FLAG_INPUT | GGML_TENSOR_FLAG_OUTPUT) // taken before the first node, never given back
-
 struct filler {
-    struct ggml_backend_sched *sched;
     struct sched_memo *memo;
-    struct record *rec;
+    struct record *rec; // the plan's
     int32_t *copy_of;   // [n_srcs] the copy an edge leads to, -1: none; NULL: none do
     int32_t *first_dep; // [n_nodes] the first wish for the row, -1: none; NULL: there are none
-    bool is_plain;      // the record's rows are the memo's
-    bool is_broken;     // no memory
 };
 
 // ---- numbers of rows ----
 
 static bool is_again(const struct sched_memo *memo, int32_t r) {
-    const int32_t v = memo->rows[r].view_src;
-    return v >= 0 && memo->tensors_at[v] == memo->tensors_at[r];
+    return memo->rec.rows[r].view_src < 0 && memo->rec.rows[r].same_as != r;
 }
 
 static void deps_link(struct filler *f) {
     struct sched_memo *memo = f->memo;
-    memset(f->first_dep, -1, (size_t) memo->n_nodes * sizeof f->first_dep[0]);
+    memset(f->first_dep, -1, (size_t) memo->rec.n_nodes * sizeof f->first_dep[0]);
     for (int32_t d = memo->n_deps - 1; d >= 0; d--) {
         memo->deps[d].next                = f->first_dep[memo->deps[d].until];
         f->first_dep[memo->deps[d].until] = d;
     }
-    for (int32_t r = 0; r < memo->n_nodes; r++) {
+    for (int32_t r = 0; r < memo->rec.n_nodes; r++) {
         memo->rows[r].plan_row = -1; // not yet computed
     }
     for (int32_t i = 0; i < memo->n_copies; i++) {
@@ -56,8 +47,8 @@ static int32_t number_deps(struct filler *f, int32_t row, int32_t at) {
     for (int32_t d = dep_next(f, row); d >= 0; d = memo->deps[d].next) {
         struct sched_dep *dep = &memo->deps[d];
         const bool is_there   = dep->row < 0 ? memo->copies[dep->copy].plan_row >= 0
-                                             : (dep->row >= memo->n_nodes || memo->rows[dep->row].plan_row >= 0) &&
-                                                 !memo->rows[sched_base(memo, dep->row)].is_placed;
+                                             : (dep->row >= memo->rec.n_nodes || memo->rows[dep->row].plan_row >= 0) &&
+                                                 !memo->rows[dep->row].is_placed;
         dep->plan_row         = is_there ? at++ : -1;
     }
     return at;
@@ -67,14 +58,6 @@ static int32_t number_deps(struct filler *f, int32_t row, int32_t at) {
 static void number_rows(struct filler *f) {
     struct sched_memo *memo = f->memo;
     int32_t at              = 0;
-    f->rec->n_twice         = 0;
-    f->is_plain = memo->n_copies == 0 && memo->n_inputs == 0 && memo->n_deps == 0 && !memo->is_reordered && !memo->has_twice;
-    if (f->is_plain) { // plan_row of each row is its own number
-        f->rec->n_rows  = memo->n_rows;
-        f->rec->n_nodes = memo->n_nodes;
-        f->rec->n_leafs = memo->n_rows - memo->n_nodes;
-        return;
-    }
     for (int32_t s = 0; s < memo->n_splits; s++) {
         const struct sched_split *split = &memo->splits[s];
         for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
@@ -87,8 +70,8 @@ static void number_rows(struct filler *f) {
         }
     }
     f->rec->n_nodes = at;
-    for (int32_t r = memo->n_nodes; r < memo->n_rows; r++) {
-        memo->rows[r].plan_row = is_again(memo, r) ? memo->rows[memo->rows[r].view_src].plan_row : at++;
+    for (int32_t r = memo->rec.n_nodes; r < memo->rec.n_rows; r++) {
+        memo->rows[r].plan_row = is_again(memo, r) ? memo->rows[memo->rec.rows[r].same_as].plan_row : at++;
     }
     f->rec->n_leafs = at + memo->n_inputs * (memo->n_slots - 1) - f->rec->n_nodes;
     f->rec->n_rows  = f->rec->n_nodes + f->rec->n_leafs;
@@ -96,11 +79,11 @@ static void number_rows(struct filler *f) {
 
 static void number_edges(struct filler *f) {
     const struct sched_memo *memo = f->memo;
-    memset(f->copy_of, -1, (size_t) memo->n_srcs * sizeof f->copy_of[0]);
+    memset(f->copy_of, -1, (size_t) memo->rec.n_srcs * sizeof f->copy_of[0]);
     for (int32_t i = 0; i < memo->n_edges; i++) {
         const struct sched_edge *e = &memo->edges[i];
-        int32_t k                  = memo->rows[e->node].src;
-        while (memo->slots[k] != e->slot) {
+        int32_t k                  = memo->rec.rows[e->node].src;
+        while (memo->rec.slots[k] != e->slot) {
             k++;
         }
         f->copy_of[k] = e->copy;
@@ -110,112 +93,66 @@ static void number_edges(struct filler *f) {
 // ---- rows ----
 
 // Nobody compares these rows with another graph: the scheduler has done that.
-static inline struct record_row *row_put(struct filler *f, int32_t at, struct ggml_tensor *t, int op, int flags, int backend) {
-    return record_put(f->rec, at, t, op, flags, backend >= 0 ? backend : 0);
-}
-
-static struct record_row *formed_put(struct filler *f, int32_t at, struct ggml_tensor *t, int flags, int backend) {
-    struct record_row *row = row_put(f, at, t, (int) t->op, flags, backend);
-    row->shape             = berth_record_shape(f->rec, t);
-    f->is_broken           = f->is_broken || row->shape < 0;
+static struct record_row *row_put(
+    struct filler *f, int32_t at, struct ggml_tensor *t, int op, int flags, int32_t form, int backend) {
+    struct record_row *row = record_put(f->rec, at, t, op, flags);
+    row->form              = form;
+    lifetime_row_put(f->rec, at, backend >= 0 ? backend : 0);
     return row;
 }
 
-// The layouts are the forms in their order.
-static bool shapes_put(struct filler *f) {
-    const struct sched_memo *memo = f->memo;
-    f->rec->n_shapes              = 0;
-    for (int32_t i = 0; i < memo->n_forms; i++) {
-        const struct sched_form *form = &memo->forms[i];
-        struct record_shape shape     = {.view_offs = form->view_offs, .n_bytes = form->nbytes, .type = form->type};
-        memcpy(shape.ne, form->bytes, sizeof shape.ne);
-        memcpy(shape.nb, form->bytes + sizeof shape.ne, sizeof shape.nb);
-        if (!berth_record_shape_add(f->rec, &shape)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void src_put(struct filler *f, struct record_row *row, int32_t plan_row, uint8_t slot) {
-    f->rec->srcs[f->rec->n_srcs]    = plan_row;
-    f->rec->slots[f->rec->n_srcs++] = slot;
-    row->n_src++;
-}
-
-// The tensor itself is not looked at: its form is in the cache.
 static void tensor_put(struct filler *f, int32_t r) {
-    struct sched_memo *memo       = f->memo;
+    const struct sched_memo *memo = f->memo;
+    const struct record_row *from = &memo->rec.rows[r];
     const struct sched_row *row   = &memo->rows[r];
-    const struct sched_form *form = &memo->forms[row->form];
-    int32_t flags;
-    memcpy(&flags, form->bytes + (offsetof(struct ggml_tensor, flags) - SCHED_FORM_OFF), sizeof flags);
-    flags                 = (flags & KEPT) | (row->slots >= 0 ? GGML_TENSOR_FLAG_OUTPUT : 0);
-    struct record_row *to = row_put(f, row->plan_row, memo->tensors_at[r], form->op, flags, row->backend);
-    to->shape             = row->form;
-    to->has_memory        = memo->rows[sched_base(memo, r)].is_placed;
-    if (f->is_plain) {
-        to->view_src = row->view_src;
-        to->src      = row->src;
-        to->n_src    = row->n_src;
-        return;
-    }
+    const int flags               = from->flags | (row->slots >= 0 ? GGML_TENSOR_FLAG_OUTPUT : 0);
+    struct record_row *to         = row_put(f, row->plan_row, memo->rec.tensors[r], from->op, flags, from->form, row->backend);
+    to->has_memory                = from->has_memory;
     if (is_again(memo, r)) {
-        to->same_as = memo->rows[row->view_src].plan_row;
+        to->same_as = memo->rows[from->same_as].plan_row;
         f->rec->n_twice++;
-    } else if (row->view_src >= 0) {
-        to->view_src = memo->rows[row->view_src].plan_row;
+    } else if (from->view_src >= 0) {
+        to->view_src = memo->rows[from->view_src].plan_row;
     }
-    for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+    for (int32_t k = from->src; k < from->src + from->n_src; k++) {
         const int32_t copy = f->copy_of != NULL ? f->copy_of[k] : -1;
-        src_put(f, to, copy >= 0 ? memo->copies[copy].plan_row : memo->rows[memo->srcs[k]].plan_row, memo->slots[k]);
+        record_src_put(
+            f->rec, to, copy >= 0 ? memo->copies[copy].plan_row : memo->rows[memo->rec.srcs[k]].plan_row, memo->rec.slots[k]);
     }
 }
 
+// A copy has the layout of what it copies.
 static void copy_put(struct filler *f, int32_t i, int32_t backend) {
-    struct sched_memo *memo = f->memo;
-    const int32_t at        = memo->copies[i].plan_row;
+    const struct sched_memo *memo = f->memo;
+    const struct sched_copy *copy = &memo->copies[i];
+    const int flags               = memo->n_slots > 1 ? RECORD_FLAGS : 0;
     for (int slot = 0; slot < memo->n_slots; slot++) {
-        struct ggml_tensor *t  = sched_copy_tensor(memo, i, slot);
-        struct record_row *row = formed_put(f, at + slot, t, memo->n_slots > 1 ? KEPT : 0, backend);
+        struct record_row *row = row_put(f, copy->plan_row + slot, sched_copy_tensor(memo, i, slot),
+            slot == 0 ? GGML_OP_DUP : GGML_OP_NONE, flags, memo->rec.rows[copy->row].form, backend);
         if (slot == 0) {
-            row->op = GGML_OP_DUP;
-            src_put(f, row, memo->rows[memo->copies[i].row].plan_row, 0);
+            record_src_put(f->rec, row, memo->rows[copy->row].plan_row, 0);
         }
     }
 }
 
 static void deps_put(struct filler *f, int32_t row, int32_t backend) {
-    struct sched_memo *memo = f->memo;
+    const struct sched_memo *memo = f->memo;
     for (int32_t d = dep_next(f, row); d >= 0; d = memo->deps[d].next) {
         const struct sched_dep *dep = &memo->deps[d];
         if (dep->plan_row < 0) {
             continue;
         }
         const bool is_copy        = dep->row < 0;
-        struct ggml_tensor *t     = is_copy ? sched_copy_tensor(memo, dep->copy, 0) : memo->tensors_at[dep->row];
+        struct ggml_tensor *t     = is_copy ? sched_copy_tensor(memo, dep->copy, 0) : memo->rec.tensors[dep->row];
         const int32_t kept        = is_copy ? memo->copies[dep->copy].plan_row : memo->rows[dep->row].plan_row;
-        struct record_row *reader = row_put(f, dep->plan_row, t, GGML_OP_NONE, 0, backend);
+        struct record_row *reader = row_put(f, dep->plan_row, t, GGML_OP_NONE, 0, -1, backend);
         reader->view_src          = is_copy ? kept : memo->rows[sched_base(memo, dep->row)].plan_row;
-        src_put(f, reader, kept, 0);
+        record_src_put(f->rec, reader, kept, 0);
     }
 }
 
 static void record_fill(struct filler *f) {
-    struct sched_memo *memo = f->memo;
-    f->rec->n_srcs          = 0;
-    f->is_broken            = !shapes_put(f);
-    if (f->is_plain) {
-        for (int32_t r = 0; r < memo->n_rows; r++) {
-            tensor_put(f, r);
-        }
-        f->rec->n_srcs = memo->n_srcs;
-        if (memo->n_srcs > 0) {
-            memcpy(f->rec->srcs, memo->srcs, (size_t) memo->n_srcs * sizeof f->rec->srcs[0]);
-            memcpy(f->rec->slots, memo->slots, (size_t) memo->n_srcs * sizeof f->rec->slots[0]);
-        }
-        return;
-    }
+    const struct sched_memo *memo = f->memo;
     for (int32_t s = 0; s < memo->n_splits; s++) {
         const struct sched_split *split = &memo->splits[s];
         for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
@@ -227,13 +164,34 @@ static void record_fill(struct filler *f) {
         }
     }
     int32_t at = f->rec->n_rows - memo->n_inputs * (memo->n_slots - 1);
-    for (int32_t r = 0; r < memo->n_rows; r++) {
-        if (r >= memo->n_nodes && !is_again(memo, r)) {
+    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
+        const struct sched_row *row = &memo->rows[r];
+        if (r >= memo->rec.n_nodes && !is_again(memo, r)) {
             tensor_put(f, r);
         }
-        for (int slot = 1; memo->rows[r].slots >= 0 && slot < memo->n_slots; slot++) {
-            formed_put(f, at++, sched_ghost(memo, &memo->rows[r], slot), KEPT, memo->rows[r].backend);
+        for (int slot = 1; row->slots >= 0 && slot < memo->n_slots; slot++) {
+            row_put(f, at++, sched_ghost(memo, row, slot), GGML_OP_NONE, RECORD_FLAGS, memo->rec.rows[r].form, row->backend);
         }
+    }
+}
+
+// Nothing is between the rows: they are the plan's. All that is not computed is there before the first node.
+static void record_share(struct filler *f) {
+    const struct record *from = &f->memo->rec;
+    struct record *rec        = f->rec;
+    const size_t n_rows = (size_t) from->n_rows, n_srcs = (size_t) from->n_srcs;
+    rec->n_rows  = from->n_rows;
+    rec->n_nodes = from->n_nodes;
+    rec->n_leafs = from->n_rows - from->n_nodes;
+    rec->n_srcs  = from->n_srcs;
+    if (n_rows > 0) {
+        memcpy(rec->rows, from->rows, n_rows * sizeof rec->rows[0]);
+        memcpy(rec->tensors, from->tensors, n_rows * sizeof rec->tensors[0]);
+        memcpy(rec->srcs, from->srcs, n_srcs * sizeof rec->srcs[0]);
+        memcpy(rec->slots, from->slots, n_srcs * sizeof rec->slots[0]);
+    }
+    for (int32_t r = 0; r < from->n_rows; r++) {
+        lifetime_row_put(rec, r, f->memo->rows[r].backend >= 0 ? f->memo->rows[r].backend : 0);
     }
 }
 
@@ -241,88 +199,41 @@ static bool make_room(struct filler *f) {
     const struct sched_memo *memo = f->memo;
     const size_t n_slots          = (size_t) memo->n_slots;
     const size_t n_deps           = (size_t) memo->n_deps;
-    const size_t n = (size_t) memo->n_rows + ((size_t) memo->n_copies + (size_t) memo->n_inputs) * n_slots + n_deps + 1;
-    return berth_record_room(f->rec, n, (size_t) memo->n_srcs + (size_t) memo->n_copies + n_deps + 1);
+    const size_t n = (size_t) memo->rec.n_rows + ((size_t) memo->n_copies + (size_t) memo->n_inputs) * n_slots + n_deps + 1;
+    return berth_record_room(f->rec, n, (size_t) memo->rec.n_srcs + (size_t) memo->n_copies + n_deps + 1);
 }
 
 // ---- the plan ----
 
 enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    struct ggml_gallocr *galloc = sched->galloc;
-    sched->plan                 = sched->plan != NULL ? sched->plan : berth_galloc_plan_new(galloc);
+    sched->plan = sched->plan != NULL ? sched->plan : berth_galloc_plan_new(sched->galloc, false);
     if (sched->plan == NULL) {
         return GGML_STATUS_ALLOC_FAILED;
     }
-    struct filler f     = {.sched = sched, .memo = memo, .rec = &sched->plan->rec};
-    const size_t n_srcs = memo->n_edges > 0 ? (size_t) memo->n_srcs : 0, n_nodes = memo->n_deps > 0 ? (size_t) memo->n_nodes : 0;
-    int32_t *scratch = n_srcs + n_nodes > 0 ? sched_scratch(sched, (n_srcs + n_nodes) * sizeof scratch[0]) : NULL;
-    f.copy_of        = n_srcs > 0 ? scratch : NULL;
-    f.first_dep      = n_nodes > 0 && scratch != NULL ? scratch + n_srcs : NULL;
+    struct filler f      = {.memo = memo, .rec = berth_galloc_plan_record(sched->plan)};
+    const size_t n_srcs  = memo->n_edges > 0 ? (size_t) memo->rec.n_srcs : 0;
+    const size_t n_nodes = memo->n_deps > 0 ? (size_t) memo->rec.n_nodes : 0;
+    int32_t *scratch     = n_srcs + n_nodes > 0 ? sched_scratch(sched, (n_srcs + n_nodes) * sizeof scratch[0]) : NULL;
+    f.copy_of            = n_srcs > 0 ? scratch : NULL;
+    f.first_dep          = n_nodes > 0 && scratch != NULL ? scratch + n_srcs : NULL;
     if ((n_srcs + n_nodes > 0 && scratch == NULL) || !make_room(&f)) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the plan of %d nodes", memo->n_nodes);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the plan of %d nodes", memo->rec.n_nodes);
     }
-    if (f.first_dep != NULL) {
-        deps_link(&f);
+    berth_record_clear(f.rec);
+    if (memo->n_copies == 0 && memo->n_inputs == 0 && memo->n_deps == 0 && !memo->is_reordered && memo->rec.n_twice == 0) {
+        record_share(&f);
+    } else {
+        if (f.first_dep != NULL) {
+            deps_link(&f);
+        }
+        number_rows(&f);
+        if (f.copy_of != NULL) {
+            number_edges(&f);
+        }
+        record_fill(&f);
     }
-    number_rows(&f);
-    if (f.copy_of != NULL) {
-        number_edges(&f);
-    }
-    record_fill(&f);
-    if (f.is_broken) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the layouts of %d nodes", memo->n_nodes);
-    }
-
-    const struct record_rules sizes   = berth_galloc_record_rules(galloc);
-    const struct lifetime_rules rules = berth_galloc_lifetime_rules(galloc);
-    sched->plan->is_ready = sched->plan->is_reshaped = false;
-    sched->plan->places_epoch                        = 0;
-    enum ggml_status status =
-        berth_lifetimes(&sched->plan->lives, &sched->plan->rec, &sizes, &rules, galloc->aligns, galloc->pool_of);
-    if (status == GGML_STATUS_SUCCESS) {
-        status = berth_galloc_plan_solve(galloc, sched->plan);
-    }
-    if (status == GGML_STATUS_SUCCESS) {
-        berth_capture(galloc, sched->plan);
-    }
+    f.rec->forms                  = memo->rec.forms;
+    const enum ggml_status status = berth_galloc_plan_make(sched->galloc, sched->plan);
+    f.rec->forms                  = NULL;
     return status;
-}
-
-void sched_plan_fini(struct ggml_backend_sched *sched) {
-    if (sched->plan != NULL) {
-        berth_galloc_plan_free(sched->galloc, sched->plan);
-        sched->plan = NULL;
-    }
-}
-
-// Backends of one buffer type share a pool; the first of them counts.
-void sched_plan_sizes(const struct ggml_backend_sched *sched, size_t *sizes) {
-    const struct ggml_gallocr *galloc = sched->galloc;
-    for (int b = 0; b < sched->n_backends; b++) {
-        bool is_first = true;
-        for (int other = 0; other < b; other++) {
-            is_first = is_first && galloc->pool_of[other] != galloc->pool_of[b];
-        }
-        const struct galloc_need *need = &sched->plan->needs[galloc->pool_of[b]];
-        sizes[b]                       = 0;
-        for (size_t c = 0; is_first && c < need->n; c++) {
-            sizes[b] += need->sizes[c];
-        }
-    }
-}
-
-// Where tensors of no bytes lie in a buffer of no bytes.
-static _Alignas(64) char nothing[64];
-
-void sched_plan_spot(const struct ggml_backend_sched *sched, int32_t plan_row, ggml_backend_buffer_t *mem, void **data) {
-    const struct record *rec = &sched->plan->rec;
-    const int32_t item       = rec->rows[rec->rows[plan_row].same_as].item;
-    *mem                     = NULL;
-    *data                    = NULL;
-    if (item >= 0) {
-        const struct galloc_spot *spot   = &sched->plan->spots[item];
-        const struct galloc_chunk *chunk = &sched->galloc->pools[spot->pool].chunks[spot->chunk];
-        *mem                             = chunk->buffer;
-        *data                            = chunk->base != NULL ? chunk->base + spot->off : nothing;
-    }
 }

@@ -3,15 +3,13 @@
 
 #include "sched/sched.h"
 
-#include "alloc/galloc.h"
-
 enum ggml_status berth_sched_report(ggml_backend_sched_t sched, ggml_backend_t backend, struct berth_plan_report *report) {
-    if (sched == NULL || report == NULL || sched->plan == NULL || !sched->plan->is_ready) {
+    if (sched == NULL || report == NULL || berth_galloc_plan_report(sched->galloc, sched->plan, 0) == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "berth_sched_report: no graph was planned");
     }
     for (int b = 0; backend != NULL && b < sched->n_backends; b++) {
         if (sched->backends[b] == backend) {
-            *report = sched->plan->needs[sched->galloc->pool_of[b]].report;
+            *report = *berth_galloc_plan_report(sched->galloc, sched->plan, b);
             return GGML_STATUS_SUCCESS;
         }
     }
@@ -19,7 +17,7 @@ enum ggml_status berth_sched_report(ggml_backend_sched_t sched, ggml_backend_t b
 }
 
 enum ggml_status berth_sched_save(ggml_backend_sched_t sched, FILE *file) {
-    if (sched == NULL || file == NULL || sched->plan == NULL || !sched->plan->is_ready) {
+    if (sched == NULL || file == NULL || berth_galloc_plan_report(sched->galloc, sched->plan, 0) == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "berth_sched_save: no graph was planned, or there is no file");
     }
     return berth_galloc_plan_save(sched->galloc, sched->plan, file);

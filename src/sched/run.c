@@ -154,7 +154,7 @@ static bool copy_between(struct ggml_backend_sched *sched, struct sched_memo *me
         sched->in_flight[copy->backend] = to->iface.synchronize != NULL;
         return true;
     }
-    if (!copy->is_users || memo->rows[sched_base(memo, copy->row)].is_placed) {
+    if (!copy->is_users || memo->rows[copy->row].is_placed) {
         wait_for(sched, from);
     }
     if (src->buffer == NULL && src->view_src == NULL) { // an address of the host's without a buffer
@@ -166,7 +166,7 @@ static bool copy_between(struct ggml_backend_sched *sched, struct sched_memo *me
 
 static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i_copy, int32_t i_split) {
     const struct sched_copy *copy = &memo->copies[i_copy];
-    struct ggml_tensor *src = memo->tensors_at[copy->row], *dst = sched_copy_tensor(memo, i_copy, sched->slot);
+    struct ggml_tensor *src = memo->rec.tensors[copy->row], *dst = sched_copy_tensor(memo, i_copy, sched->slot);
     const int64_t start_us = sched->is_tracing ? ggml_time_us() : 0;
     bool ok                = copy_between(sched, memo, copy, src, dst);
     // Both ends can keep a failure that a void call had.

@@ -7,7 +7,6 @@
 
 #include "sched/sched.h"
 
-#include "alloc/galloc.h"
 #include "core/op.h"
 
 #include <stdlib.h>
@@ -99,8 +98,8 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     }
     berth_free(sched->chosen.tensors);
     berth_free(sched->chosen.backends);
-    sched_index_fini(&sched->chosen.index);
-    sched_plan_fini(sched);
+    berth_record_index_fini(&sched->chosen.index);
+    berth_galloc_plan_free(sched->galloc, sched->plan);
     ggml_gallocr_free(sched->galloc);
     berth_free(sched->trace);
     berth_free(sched->scratch);
@@ -131,24 +130,16 @@ void ggml_backend_sched_reset(ggml_backend_sched_t sched) {
 // ---- a graph becomes splits ----
 
 static enum ggml_status check_strict(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    for (int32_t r = 0; sched->is_strict && r < memo->n_nodes; r++) {
+    for (int32_t r = 0; sched->is_strict && r < memo->rec.n_nodes; r++) {
         const enum berth_sched_reason reason = sched_reason(sched, memo, r);
         if (!memo->rows[r].is_empty && reason >= BERTH_SCHED_FALLBACK_OP) {
-            const struct ggml_tensor *t = memo->tensors_at[r];
+            const struct ggml_tensor *t = memo->rec.tensors[r];
             return berth_fail(GGML_STATUS_FAILED, "scheduler, strict: %s (%s) would run on %s: %s by %s", berth_name_of(t),
                 ggml_op_desc(t), ggml_backend_name(sched->backends[memo->rows[r].backend]), berth_sched_reason_name(reason),
                 ggml_backend_name(sched->backends[memo->rows[r].refused]));
         }
     }
     return GGML_STATUS_SUCCESS;
-}
-
-// Another graph of the same form, or the same one: its tensors take the place of the old ones.
-static void memo_move(struct sched_memo *memo, bool moved) {
-    for (int32_t i = 0; moved && memo->is_reordered && i < memo->n_nodes; i++) {
-        memo->nodes[i] = memo->tensors_at[memo->order[i]];
-    }
-    memo->uid_slot = moved ? -1 : memo->uid_slot;
 }
 
 static void uids_renew(struct sched_memo *memo, int slot) {
@@ -165,13 +156,11 @@ static struct sched_memo *memo_find(struct ggml_backend_sched *sched, const stru
             const bool is_next = k == 0 ? sched->memos[m].used == sched->clock : sched->memos[m].used != sched->clock;
             memo               = is_next && (memo == NULL || k == 0) ? &sched->memos[m] : memo;
         }
-        bool moved = false;
         if (memo == NULL || !memo->is_split || memo->n_slots != sched->n_copies) {
             continue;
         }
-        const enum sched_match match = sched_memo_match(sched, memo, graph, put && memo->n_slots == 1, &moved);
+        const enum sched_match match = sched_memo_match(sched, memo, graph, put && memo->n_slots == 1);
         if (match != SCHED_OTHER) {
-            memo_move(memo, moved);
             sched->is_put = match == SCHED_SAME_PLACED;
             return memo;
         }
@@ -211,9 +200,8 @@ static enum ggml_status prepare(struct ggml_backend_sched *sched, struct ggml_cg
     sched->cur              = NULL;
     struct sched_memo *memo = memo_find(sched, graph, put);
     if (memo == NULL) {
-        memo                    = memo_oldest(sched);
-        enum ggml_status status = berth_graph_check(graph); // what is known holds no poison
-        status                  = status == GGML_STATUS_SUCCESS ? memo_make(sched, memo, graph) : status;
+        memo                          = memo_oldest(sched);
+        const enum ggml_status status = memo_make(sched, memo, graph);
         if (status != GGML_STATUS_SUCCESS) {
             sched->graph = NULL;
             return status;
@@ -266,7 +254,7 @@ static enum ggml_status place(struct ggml_backend_sched *sched, struct sched_mem
     if (!sched->is_put && status == GGML_STATUS_SUCCESS) {
         status = sched_place(sched, memo);
     }
-    if (status == GGML_STATUS_SUCCESS && !sched->is_put && !sched_is_all_put(memo) && sched_memo_is_tangled(memo)) {
+    if (status == GGML_STATUS_SUCCESS && !sched->is_put && !sched_is_all_put(memo) && berth_record_is_tangled(&memo->rec)) {
         status = memo_remake(sched, memo);
     }
     uids_renew(memo, sched->slot);
@@ -364,11 +352,9 @@ bool ggml_backend_sched_alloc_graph(ggml_backend_sched_t sched, struct ggml_cgra
 // The graph that has its memory, as it was then: nothing that decides a result or a place has changed.
 static bool is_allocated(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) {
     struct sched_memo *memo = sched->cur;
-    bool moved              = false;
-    if (!sched->is_alloc || sched_memo_match(sched, memo, graph, true, &moved) != SCHED_SAME_PLACED) {
+    if (!sched->is_alloc || sched_memo_match(sched, memo, graph, true) != SCHED_SAME_PLACED) {
         return false;
     }
-    memo_move(memo, moved);
     uids_renew(memo, sched->slot);
     return true;
 }

@@ -1,39 +1,21 @@
 // SPDX-License-Identifier: MIT
 // sched.h: the scheduler's state, and the passes over it.
 //
-//   graph --memo.c--> rows --assign.c--> backends --split.c--> splits, copies --plan.c, place.c--> addresses --run.c--> numbers
+//   graph --src/record--> rows --assign.c--> backends --split.c--> splits, copies --plan.c, place.c--> addresses --run.c-->
+//   numbers
 //
-// A memo is all that is known of one graph; the last ones are kept, and a graph that matches one goes straight to its addresses.
+// A memo is all that is known of one graph: a whole record of it (src/record), with the scheduler's columns beside its rows, and
+// what became of it. The last ones are kept, and a graph that matches one goes straight to its addresses.
 // The caller's graph is never changed but for its tensors' addresses: sources that cross are exchanged for their copies only
 // while a plan is made or a split is handed to its backend.
 #pragma once
 
+#include "alloc/alloc.h"
 #include "backend/backend.h"
 #include "berth-sched.h"
-#include "core/graph.h"
 #include "core/optable.h"
 
 #define SCHED_N_MEMOS 2 // e.g. a long batch and a single token in turns
-
-// ---- tensors to positions (index.c) ----
-
-// Where in a list of tensors one is: the first position if it is there several times. The list is the user's. Empty when zeroed.
-struct sched_index {
-    int32_t *slots; // position + 1, 0: free
-    size_t n_slots; // in use, a power of two, or 0
-    size_t n_keys;  // n_keys * 2 <= n_slots
-    size_t slots_cap;
-};
-
-// Empty, with room for n. False: out of memory.
-bool sched_index_reset(struct sched_index *index, size_t n) BERTH_MUST_USE;
-// Room for n; the first n_listed of the list are in it. False: out of memory, and nothing changed.
-bool sched_index_reserve(struct sched_index *index, struct ggml_tensor *const *keys, int32_t n_listed, size_t n) BERTH_MUST_USE;
-// Adds keys[i], for which there is room. Its position: i, or where it was met before.
-int32_t sched_index_add(struct sched_index *index, struct ggml_tensor *const *keys, int32_t i);
-int32_t sched_index_find(
-    const struct sched_index *index, struct ggml_tensor *const *keys, const struct ggml_tensor *key); // or -1
-void sched_index_fini(struct sched_index *index);
 
 // The backends that the caller chose.
 struct sched_choices {
@@ -41,52 +23,29 @@ struct sched_choices {
     int16_t *backends;
     int32_t n;
     size_t tensors_cap, backends_cap;
-    struct sched_index index;
+    struct record_index index;
 };
 
 static inline int sched_choice(const struct sched_choices *choices, const struct ggml_tensor *t) {
-    const int32_t i = choices->n > 0 ? sched_index_find(&choices->index, choices->tensors, t) : -1;
+    const int32_t i = choices->n > 0 ? record_index_find(&choices->index, choices->tensors, t) : -1;
     return i >= 0 ? choices->backends[i] : -1;
 }
 
 // ---- one graph ----
 
-// ne, nb, op, op_params and flags of a tensor lie side by side: compared and kept as bytes.
-#define SCHED_FORM_OFF offsetof(struct ggml_tensor, ne)
-#define SCHED_FORM_SIZE (offsetof(struct ggml_tensor, src) - SCHED_FORM_OFF)
-
-// What a tensor is, apart from its edges and its memory. Tensors of a graph share few of them.
-struct sched_form {
-    _Alignas(16) unsigned char bytes[SCHED_FORM_SIZE];
-    size_t view_offs;
-    size_t nbytes;
-    int32_t type;
-    int32_t op;
-    bool is_empty; // nothing to compute
-    bool is_input; // flagged as the caller's
-};
-
-// One tensor. Rows: nodes in order, leafs in order, then what only sources and views name.
-// backend, reason and refused of an unplaced root hold for all its views: whoever writes into memory runs where it lies.
+// The columns of a row. backend, reason and refused of an unplaced root hold for all its views: whoever writes into memory runs
+// where it lies. A tensor that is listed again counts as a view of its first row.
 struct sched_row {
-    ggml_backend_buffer_type_t buft; // of the caller's memory; NULL: none, or an address without a buffer
-    ggml_backend_buffer_t mem;       // where the scheduler put it; NULL: placed by the caller, or not yet
-    void *data;                      // where the scheduler or the caller put it
-    int32_t form;
-    int32_t view_src; // row, -1: no view
-    int32_t src;      // first of its sources in memo.srcs
+    int32_t base;     // record_base
     int32_t plan_row; // in the allocator's record
-    int32_t slots;    // first of its places in memo.slot_data, -1: it has one place only
-    int16_t n_src;    // sources that are not NULL
+    int32_t slots;    // first of its places in memo.slot_places, -1: it has one place only
     int16_t caller;   // backend the caller chose, -1: none
     int16_t backend;  // -1: none
     int16_t refused;  // first backend that should have run it and does not support it, -1: none
     uint8_t reason;
-    uint8_t usage; // of the caller's buffer
-    bool is_placed;
-    bool is_empty; // as in its form
-    bool is_input; // likewise
-    bool is_dense; // its sources are the first n_src of ggml_tensor.src
+    bool is_placed; // its base has memory of the caller's
+    bool is_empty;  // nothing to compute
+    bool is_input;  // flagged as the caller's
     bool reads_weight;
     bool lost_weight; // refused is who has the weight
 };
@@ -128,16 +87,12 @@ struct sched_split {
 };
 
 struct sched_memo {
-    struct ggml_tensor **tensors_at; // [n_rows] in the graph that was seen last
-    struct sched_row *rows;
-    struct sched_form *forms; // [n_forms]
-    int32_t *srcs;            // rows of sources
-    uint8_t *slots;           // index in ggml_tensor.src
-    int32_t n_rows, n_nodes, n_leafs, n_srcs, n_forms;
-    size_t at_cap, rows_cap, forms_cap, srcs_cap, slots_cap;
+    struct record rec;
+    struct sched_row *rows;      // its columns
+    struct record_place *places; // [n_rows] where the scheduler put them, while the buffers are those of epoch
+    size_t places_cap;
     int32_t n_writers; // nodes that write through a view
     bool has_views;    // some row is a view
-    bool has_twice;    // some tensor has two rows
     bool has_choices;  // some row has a caller
 
     struct ggml_tensor **nodes; // [n_nodes] in execution order, if a backend has changed it within a split
@@ -149,22 +104,17 @@ struct sched_memo {
     struct sched_copy *copies;
     struct sched_edge *edges;
     struct sched_dep *deps;
-    struct ggml_tensor *tensors; // [n_copies * n_slots], then [n_inputs * (n_slots - 1)]
-    void **slot_data;            // [n_inputs * n_slots] places of inputs
-    ggml_backend_buffer_t *slot_mem;
+    struct ggml_tensor *tensors;      // [n_copies * n_slots], then [n_inputs * (n_slots - 1)]
+    struct record_place *slot_places; // [n_inputs * n_slots] of inputs
     int32_t n_splits, n_copies, n_edges, n_deps, n_inputs;
     size_t splits_cap, copies_cap, edges_cap, deps_cap;
     int n_slots;    // graphs in flight that it is made for
     int uid_slot;   // the slot that the splits' uids stand for, -1: they are to be renewed
     bool *conflict; // [n_backends * n_backends] one touches the other's memory without a copy; NULL: none do
 
-    struct sched_index index; // tensor to row
-    bool has_index;           // of the graph that was seen last; made when asked
-    bool is_split;            // the above is whole
-    uint64_t epoch;           // of galloc's buffers for which rows[].data are good, 0: none
-    bool is_rows;             // rows can be compared with a graph
-    bool is_lost;             // tensors_at is of a graph that turned out to be another
-    int64_t used;             // clock of the last use
+    bool is_split;  // the above is whole
+    uint64_t epoch; // of galloc's buffers for which places are good, 0: none
+    int64_t used;   // clock of the last use
 };
 
 struct sched_carry;
@@ -231,24 +181,21 @@ struct ggml_backend_sched {
     int last_n_splits;
 };
 
-// ---- memo.c, match.c ----
+// ---- memo.c ----
 
 // Fills rows from the graph.
 enum ggml_status sched_memo_build(
     struct ggml_backend_sched *sched, struct sched_memo *memo, const struct ggml_cgraph *graph) BERTH_MUST_USE;
-// Whether the graph is the memo's; then tensors_at are its tensors, and *moved tells if any differs from before. With put,
-// tensors get their addresses on the way (place.c:sched_put), so that a graph that comes again is looked at once; if it turns
-// out to be another after all, that does no harm: memory of the scheduler's own counts as none.
+// Whether the graph is the memo's; then the rows' tensors are its tensors. With put, they get their addresses on the way, so that
+// a graph that comes again is looked at once.
 enum sched_match { SCHED_OTHER, SCHED_SAME, SCHED_SAME_PLACED };
 enum sched_match sched_memo_match(
-    struct ggml_backend_sched *sched, struct sched_memo *memo, const struct ggml_cgraph *graph, bool put, bool *moved);
-int32_t sched_memo_row(struct sched_memo *memo, const struct ggml_tensor *t); // -1: none, or out of memory for the index
-bool sched_memo_is_tangled(struct sched_memo *memo); // a tensor stands at two rows that did not when it was built, or no memory
-void sched_memo_drop(struct sched_memo *memo);       // forgets the graph, keeps the memory
+    struct ggml_backend_sched *sched, struct sched_memo *memo, const struct ggml_cgraph *graph, bool put);
+void sched_memo_drop(struct sched_memo *memo); // forgets the graph, keeps the memory
 void sched_memo_fini(struct sched_memo *memo);
 
 static inline struct ggml_tensor **sched_nodes(const struct sched_memo *memo) {
-    return memo->is_reordered ? memo->nodes : memo->tensors_at;
+    return memo->is_reordered ? memo->nodes : memo->rec.tensors;
 }
 
 // The row that runs as number i.
@@ -256,19 +203,27 @@ static inline int32_t sched_order(const struct sched_memo *memo, int32_t i) {
     return memo->is_reordered ? memo->order[i] : i;
 }
 
-// The row that decides for row i: its root if that is not placed, else itself.
-static inline int32_t sched_root(const struct sched_memo *memo, int32_t i) {
-    const int32_t v = memo->rows[i].view_src;
-    return v >= 0 && !memo->rows[v].is_placed ? v : i;
-}
-
 // The row whose memory row i looks at.
 static inline int32_t sched_base(const struct sched_memo *memo, int32_t i) {
-    return memo->rows[i].view_src >= 0 ? memo->rows[i].view_src : i;
+    return memo->rows[i].base;
+}
+
+// The row that decides for row i: its root if that is not placed, else itself.
+static inline int32_t sched_root(const struct sched_memo *memo, int32_t i) {
+    return memo->rows[i].is_placed ? i : memo->rows[i].base;
+}
+
+// Its memory is neither placed nor given a backend yet.
+static inline bool sched_is_open(const struct sched_memo *memo, int32_t i) {
+    return !memo->rows[i].is_placed && memo->rows[memo->rows[i].base].backend < 0;
+}
+
+static inline bool sched_is_weight(const struct sched_memo *memo, int32_t i) {
+    return memo->rows[i].is_placed && memo->rec.rows[memo->rows[i].base].usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 }
 
 static inline size_t sched_nbytes(const struct sched_memo *memo, int32_t r) {
-    return memo->forms[memo->rows[r].form].nbytes;
+    return memo->rec.forms[memo->rec.rows[r].form].n_bytes;
 }
 
 // Memory for one pass, good until the next call, not zeroed. NULL: out of memory.
@@ -304,28 +259,14 @@ static inline struct ggml_tensor *sched_ghost(const struct sched_memo *memo, con
 
 // ---- plan.c ----
 
-struct galloc_plan;
 // The memory plan of a split graph into sched->plan. No buffer is touched.
 enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
-void sched_plan_fini(struct ggml_backend_sched *sched);
-void sched_plan_sizes(const struct ggml_backend_sched *sched, size_t *sizes); // bytes for each backend
-// Where the plan puts a row, in buffers that are reserved. NULL: nowhere.
-void sched_plan_spot(const struct ggml_backend_sched *sched, int32_t plan_row, ggml_backend_buffer_t *mem, void **data);
 
 // ---- place.c ----
 
 // What the backends' buffers would need for this graph; nothing is allocated.
 enum ggml_status sched_measure(struct ggml_backend_sched *sched, struct sched_memo *memo, size_t *sizes) BERTH_MUST_USE;
 enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
-// Gives the tensor of a row its address: a root's place, or a view's within its root's. What a view looks at must be placed.
-static inline bool sched_put(struct ggml_tensor *t, ggml_backend_buffer_t mem, void *data) {
-    if (t->data == data && t->buffer == mem) {
-        return true;
-    }
-    t->buffer = mem;
-    t->data   = data;
-    return mem == NULL || mem->iface.init_tensor == NULL || ggml_backend_buffer_init_tensor(mem, t) == GGML_STATUS_SUCCESS;
-}
 // Gives every tensor of the graph its address.
 bool sched_has_places(const struct ggml_backend_sched *sched, const struct sched_memo *memo);
 enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;

@@ -3,7 +3,6 @@
 
 #include "sched/sched.h"
 
-#include "alloc/galloc.h"
 #include "core/op.h"
 
 // ---- questions and choices ----
@@ -47,12 +46,12 @@ static bool choose(struct sched_choices *choices, struct ggml_tensor *t, int b) 
     const size_t n = (size_t) choices->n + 1;
     if (!berth_grow((void **) &choices->tensors, &choices->tensors_cap, n, sizeof choices->tensors[0]) ||
         !berth_grow((void **) &choices->backends, &choices->backends_cap, n, sizeof choices->backends[0]) ||
-        !(n == 1 ? sched_index_reset(&choices->index, 1)
-                 : sched_index_reserve(&choices->index, choices->tensors, choices->n, n))) {
+        !(n == 1 ? berth_record_index_reset(&choices->index, 1)
+                 : berth_record_index_reserve(&choices->index, choices->tensors, choices->n, n))) {
         return false;
     }
     choices->tensors[choices->n] = t;
-    const int32_t i              = sched_index_add(&choices->index, choices->tensors, choices->n);
+    const int32_t i              = record_index_add(&choices->index, choices->tensors, choices->n);
     choices->backends[i]         = (int16_t) b;
     choices->n += i == choices->n;
     return true;
@@ -77,7 +76,7 @@ ggml_backend_t ggml_backend_sched_get_tensor_backend(ggml_backend_sched_t sched,
     if (sched == NULL || node == NULL) {
         return NULL;
     }
-    const int32_t r = sched->cur != NULL ? sched_memo_row(sched->cur, node) : -1;
+    const int32_t r = sched->cur != NULL ? berth_record_find(&sched->cur->rec, node) : -1;
     const int b     = r >= 0 ? sched->cur->rows[r].backend : sched_choice(&sched->chosen, node);
     return b >= 0 ? sched->backends[b] : NULL;
 }

@@ -27,7 +27,7 @@ static bool split_push(struct cutter *c, int32_t i_start, int backend) {
     }
     memo->splits[memo->n_splits++] = (struct sched_split){
         .i_start = i_start,
-        .i_end   = memo->n_nodes,
+        .i_end   = memo->rec.n_nodes,
         .copies  = memo->n_copies,
         .edges   = memo->n_edges,
         .backend = (int16_t) backend,
@@ -93,11 +93,11 @@ static bool conflict_set(struct cutter *c, int a, int b) {
 
 static bool wants_new_weight(const struct cutter *c, int32_t node, int b) {
     const struct sched_memo *memo = c->memo;
-    const struct sched_row *row   = &memo->rows[node];
+    const struct record_row *row  = &memo->rec.rows[node];
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        const struct sched_row *base = &memo->rows[sched_base(memo, memo->srcs[k])];
-        if (base->is_placed && base->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS && base->backend != b &&
-            !sched_reaches(c->sched, memo, b, memo->srcs[k]) && copy_find(c, memo->srcs[k], b) < 0) {
+        const int32_t s = memo->rec.srcs[k];
+        if (sched_is_weight(memo, s) && memo->rows[sched_base(memo, s)].backend != b && !sched_reaches(c->sched, memo, b, s) &&
+            copy_find(c, s, b) < 0) {
             return true;
         }
     }
@@ -105,18 +105,17 @@ static bool wants_new_weight(const struct cutter *c, int32_t node, int b) {
 }
 
 static bool node_add(struct cutter *c, int32_t node) {
-    struct sched_memo *memo     = c->memo;
-    const struct sched_row *row = &memo->rows[node];
-    const int b                 = row->backend;
+    struct sched_memo *memo      = c->memo;
+    const struct record_row *row = &memo->rec.rows[node];
+    const int b                  = memo->rows[node].backend;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
-        const int32_t s = memo->srcs[k], base = sched_base(memo, s);
-        if (!memo->rows[base].is_placed && memo->rows[base].backend == b) {
+        const int32_t s = memo->rec.srcs[k], base = sched_base(memo, s);
+        if (!memo->rows[s].is_placed && memo->rows[base].backend == b) {
             continue; // its own, and only it writes there
         }
         if (sched_reaches(c->sched, memo, b, s)) {
             const int owner = memo->rows[base].backend, writer = c->writer[base];
-            const bool is_fixed = memo->rows[base].is_placed && memo->rows[base].usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
-            if ((owner >= 0 && owner != b && !is_fixed && !conflict_set(c, b, owner)) ||
+            if ((owner >= 0 && owner != b && !sched_is_weight(memo, s) && !conflict_set(c, b, owner)) ||
                 (writer >= 0 && writer != b && !conflict_set(c, b, writer))) {
                 return false;
             }
@@ -124,7 +123,7 @@ static bool node_add(struct cutter *c, int32_t node) {
         }
         int32_t copy = copy_find(c, s, b);
         copy         = copy >= 0 ? copy : copy_push(c, s, b);
-        if (copy < 0 || !edge_push(c, node, memo->slots[k], copy)) {
+        if (copy < 0 || !edge_push(c, node, memo->rec.slots[k], copy)) {
             return false;
         }
     }
@@ -145,7 +144,7 @@ static bool node_add(struct cutter *c, int32_t node) {
 static bool cut(struct cutter *c) {
     struct sched_memo *memo = c->memo;
     int cur                 = -1;
-    for (int32_t i = 0; i < memo->n_nodes; i++) {
+    for (int32_t i = 0; i < memo->rec.n_nodes; i++) {
         const struct sched_row *row = &memo->rows[i];
         if (row->is_empty) {
             continue;
@@ -162,7 +161,7 @@ static bool cut(struct cutter *c) {
             return false;
         }
     }
-    if (memo->n_splits == 0 && memo->n_nodes > 0) {
+    if (memo->n_splits == 0 && memo->rec.n_nodes > 0) {
         const int b = memo->rows[0].backend;
         return split_push(c, 0, b >= 0 ? b : c->sched->n_backends - 1);
     }
@@ -193,7 +192,7 @@ static void name_slot(char *to, const char *end, int slot) {
 }
 
 static void copy_init(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_copy *copy, int slot) {
-    const struct ggml_tensor *t = memo->tensors_at[copy->row];
+    const struct ggml_tensor *t = memo->rec.tensors[copy->row];
     struct ggml_tensor *to      = &memo->tensors[copy->tensor + (size_t) slot];
 
     to->type = t->type;
@@ -207,7 +206,7 @@ static void copy_init(struct ggml_backend_sched *sched, struct sched_memo *memo,
 
 // An input that the scheduler places has one place for each graph in flight: the graph's own tensor stands in the slot's.
 static bool input_init(struct sched_memo *memo, int32_t r, int32_t i_input) {
-    const struct ggml_tensor *t = memo->tensors_at[r];
+    const struct ggml_tensor *t = memo->rec.tensors[r];
     const size_t first          = (size_t) memo->n_copies * (size_t) memo->n_slots;
     for (int slot = 1; slot < memo->n_slots; slot++) {
         struct ggml_tensor *to = &memo->tensors[first + (size_t) i_input * (size_t) (memo->n_slots - 1) + (size_t) slot - 1];
@@ -222,23 +221,21 @@ static bool input_init(struct sched_memo *memo, int32_t r, int32_t i_input) {
 
 static bool has_slots(const struct sched_memo *memo, int32_t r) {
     const struct sched_row *row = &memo->rows[r];
-    return memo->n_slots > 1 && row->is_input && !row->is_placed && row->view_src < 0 && row->is_empty;
+    return memo->n_slots > 1 && row->is_input && !row->is_placed && row->base == r && row->is_empty;
 }
 
 static bool tensors_init(struct ggml_backend_sched *sched, struct sched_memo *memo) {
     memo->n_inputs = 0;
-    for (int32_t r = 0; r < memo->n_rows; r++) {
+    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
         memo->n_inputs += has_slots(memo, r);
     }
     const size_t n_slots = (size_t) memo->n_slots, n_inputs = (size_t) memo->n_inputs;
     const size_t n_tensors = (size_t) memo->n_copies * n_slots + n_inputs * (n_slots - 1);
     berth_free(memo->tensors);
-    berth_free(memo->slot_data);
-    berth_free(memo->slot_mem);
-    memo->tensors   = n_tensors > 0 ? berth_calloc(n_tensors, sizeof memo->tensors[0]) : NULL;
-    memo->slot_data = n_inputs > 0 ? berth_calloc(n_inputs * n_slots, sizeof memo->slot_data[0]) : NULL;
-    memo->slot_mem  = n_inputs > 0 ? berth_calloc(n_inputs * n_slots, sizeof memo->slot_mem[0]) : NULL;
-    if ((n_tensors > 0 && memo->tensors == NULL) || (n_inputs > 0 && (memo->slot_data == NULL || memo->slot_mem == NULL))) {
+    berth_free(memo->slot_places);
+    memo->tensors     = n_tensors > 0 ? berth_calloc(n_tensors, sizeof memo->tensors[0]) : NULL;
+    memo->slot_places = n_inputs > 0 ? berth_calloc(n_inputs * n_slots, sizeof memo->slot_places[0]) : NULL;
+    if ((n_tensors > 0 && memo->tensors == NULL) || (n_inputs > 0 && memo->slot_places == NULL)) {
         return false;
     }
     for (int32_t i = 0; i < memo->n_copies; i++) {
@@ -247,7 +244,7 @@ static bool tensors_init(struct ggml_backend_sched *sched, struct sched_memo *me
         }
     }
     int32_t i_input = 0;
-    for (int32_t r = 0; r < memo->n_rows; r++) {
+    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
         if (has_slots(memo, r) && input_init(memo, r, i_input)) {
             i_input++;
         }
@@ -259,15 +256,15 @@ static bool tensors_init(struct ggml_backend_sched *sched, struct sched_memo *me
 
 void sched_edges_to_copies(struct sched_memo *memo, const struct sched_split *split, int slot) {
     for (int32_t i = split->edges; i < split->edges + split->n_edges; i++) {
-        const struct sched_edge *e              = &memo->edges[i];
-        memo->tensors_at[e->node]->src[e->slot] = sched_copy_tensor(memo, e->copy, slot);
+        const struct sched_edge *e               = &memo->edges[i];
+        memo->rec.tensors[e->node]->src[e->slot] = sched_copy_tensor(memo, e->copy, slot);
     }
 }
 
 void sched_edges_to_graph(struct sched_memo *memo, const struct sched_split *split) {
     for (int32_t i = split->edges; i < split->edges + split->n_edges; i++) {
-        const struct sched_edge *e              = &memo->edges[i];
-        memo->tensors_at[e->node]->src[e->slot] = memo->tensors_at[memo->copies[e->copy].row];
+        const struct sched_edge *e               = &memo->edges[i];
+        memo->rec.tensors[e->node]->src[e->slot] = memo->rec.tensors[memo->copies[e->copy].row];
     }
 }
 
@@ -275,7 +272,7 @@ void sched_edges_to_graph(struct sched_memo *memo, const struct sched_split *spl
 
 enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo *memo) {
     struct cutter c     = {.sched = sched, .memo = memo};
-    const size_t n_rows = (size_t) memo->n_rows + 1;
+    const size_t n_rows = (size_t) memo->rec.n_rows + 1;
 
     memo->n_splits = memo->n_copies = memo->n_edges = 0;
     memo->n_slots                                   = sched->n_copies;
@@ -291,7 +288,7 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo
         memset(c.writer, -1, n_rows * sizeof c.writer[0]);
     }
     if (c.first_copy == NULL || !cut(&c) || !tensors_init(sched, memo)) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the splits of %d nodes", memo->n_nodes);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the splits of %d nodes", memo->rec.n_nodes);
     }
     const enum ggml_status status = sched_optimize(sched, memo);
     memo->is_split                = status == GGML_STATUS_SUCCESS;

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+// build.c: records of graphs. Each listed tensor is touched once, when its row is made and its edges are looked up; that needs
+// all listed tensors to have their numbers first, for which their addresses alone are enough. O(rows + edges).
+
+#include "record/record.h"
+
+#include "core/op.h"
+
+// ---- forms ----
+
+int32_t berth_record_form(struct record *rec, const struct ggml_tensor *t) {
+    uint64_t mix = (uint64_t) t->ne[0] + 31 * (uint64_t) t->ne[1] + 1009 * (uint64_t) t->ne[2] + 7 * t->nb[1] + t->nb[2];
+    if (rec->is_whole) {
+        uint64_t param;
+        memcpy(&param, t->op_params, sizeof param);
+        mix ^= (uint64_t) t->op << 40 ^ param << 16 ^ (uint64_t) t->view_offs << 24 ^ (uint64_t) t->flags << 56;
+    }
+    const size_t slot = (size_t) (mix * 0x9E3779B97F4A7C15u >> 57);
+    const int32_t at  = rec->form_cache[slot];
+    if (at < rec->n_forms && (rec->is_whole ? record_is_form(&rec->forms[at], t) : record_is_layout(&rec->forms[at], t))) {
+        return at;
+    }
+    const size_t n = (size_t) rec->n_forms + 1;
+    if (n > rec->forms_cap && !berth_grow((void **) &rec->forms, &rec->forms_cap, n, sizeof rec->forms[0])) {
+        return -1;
+    }
+    struct record_form *form = &rec->forms[rec->n_forms];
+
+    memcpy((char *) form + RECORD_FORM_OFF, (const char *) t + offsetof(struct ggml_tensor, ne), RECORD_FORM_SIZE);
+    form->type            = (int32_t) t->type;
+    form->view_offs       = t->view_offs;
+    form->n_bytes         = ggml_nbytes(t);
+    rec->form_cache[slot] = rec->n_forms;
+    return rec->n_forms++;
+}
+
+// ---- rows ----
+
+static size_t grown(size_t cap, size_t n_want) {
+    return n_want <= cap ? cap : n_want > cap + cap / 2 ? n_want : cap + cap / 2;
+}
+
+bool berth_record_room(struct record *rec, size_t n_rows, size_t n_srcs) {
+    if (n_rows <= rec->rows_cap && n_srcs <= rec->srcs_cap) {
+        return true;
+    }
+    const size_t rows_cap = grown(rec->rows_cap, n_rows), srcs_cap = grown(rec->srcs_cap, n_srcs);
+    size_t rows_size, srcs_size, size;
+    const bool ok = berth_mul_ok(rows_cap, sizeof rec->memory[0] + sizeof rec->rows[0] + rec->column_size, &rows_size) &&
+                    berth_mul_ok(srcs_cap, sizeof rec->srcs[0] + sizeof rec->slots[0], &srcs_size) &&
+                    berth_add_ok(rows_size, srcs_size, &size) && berth_add_ok(size, sizeof rec->memory[0], &size);
+    struct ggml_tensor **memory = ok ? berth_malloc(size) : NULL;
+    if (memory == NULL) {
+        return false;
+    }
+    struct ggml_tensor **tensors = memory + 1;
+    struct record_row *rows      = (struct record_row *) (tensors + rows_cap);
+    char *columns                = (char *) (rows + rows_cap);
+    int32_t *srcs                = (int32_t *) (columns + rows_cap * rec->column_size);
+    uint8_t *slots               = (uint8_t *) (srcs + srcs_cap);
+
+    memory[0] = NULL;
+    if (rec->memory != NULL) {
+        memcpy(tensors, rec->tensors, rec->rows_cap * sizeof tensors[0]);
+        memcpy(rows, rec->rows, rec->rows_cap * sizeof rows[0]);
+        memcpy(columns, rec->columns, rec->rows_cap * rec->column_size);
+        memcpy(srcs, rec->srcs, rec->srcs_cap * sizeof srcs[0]);
+        memcpy(slots, rec->slots, rec->srcs_cap * sizeof slots[0]);
+        berth_free(rec->memory);
+    }
+    rec->memory   = memory;
+    rec->tensors  = tensors;
+    rec->rows     = rows;
+    rec->columns  = columns;
+    rec->srcs     = srcs;
+    rec->slots    = slots;
+    rec->rows_cap = rows_cap;
+    rec->srcs_cap = srcs_cap;
+    return true;
+}
+
+// ---- building ----
+
+struct build {
+    struct record *rec;
+    struct record_index *index;
+    const struct record_rules *rules;
+    int32_t flags; // of any tensor
+};
+
+static inline bool row_put(struct build *b, int32_t at, struct ggml_tensor *t) {
+    struct record_row *row = record_put(b->rec, at, t, (int) t->op, t->flags);
+    b->flags |= t->flags;
+    row->has_memory = (t->data != NULL || t->buffer != NULL) && !b->rules->is_ours(b->rules->user, t);
+    if (!b->rec->is_whole && (row->has_memory || t->view_src != NULL)) {
+        return true;
+    }
+    if (row->has_memory && t->buffer != NULL) {
+        row->buft  = t->buffer->buft;
+        row->usage = (uint8_t) t->buffer->usage;
+    }
+    row->form = berth_record_form(b->rec, t);
+    return row->form >= 0;
+}
+
+// The row of t, made if t is new; -1: no memory.
+static inline int32_t row_of(struct build *b, struct ggml_tensor *t) {
+    struct record *rec = b->rec;
+    const int32_t at   = *record_index_slot(b->index, rec->tensors, t) - 1;
+    if (BERTH_LIKELY(at >= 0)) {
+        return at;
+    }
+    const int32_t r = rec->n_rows;
+    if (!berth_record_index_reserve(b->index, rec->tensors, r, (size_t) r + 1) ||
+        !berth_record_room(rec, (size_t) r + 1, (size_t) rec->n_srcs + 1) || !row_put(b, r, t)) {
+        return -1;
+    }
+    rec->n_rows++;
+    return record_index_add(b->index, rec->tensors, r);
+}
+
+static bool link_view(struct build *b, int32_t r) {
+    struct ggml_tensor *t = b->rec->tensors[r];
+    if (t->view_src == NULL) {
+        return true;
+    }
+    const int32_t v          = row_of(b, t->view_src);
+    b->rec->rows[r].view_src = v;
+    return v >= 0;
+}
+
+// Only what the graph lists is computed, so only that has sources that count.
+static bool link_srcs(struct build *b, int32_t r) {
+    struct record *rec          = b->rec;
+    const struct ggml_tensor *t = rec->tensors[r];
+    const size_t n_srcs         = (size_t) rec->n_srcs + GGML_MAX_SRC;
+    if (n_srcs > rec->srcs_cap && !berth_record_room(rec, (size_t) rec->n_rows, n_srcs)) {
+        return false;
+    }
+    const int n_slots = record_has_only_near(t) ? 3 : GGML_MAX_SRC;
+    rec->rows[r].src  = rec->n_srcs;
+    for (int k = 0; k < n_slots; k++) {
+        if (t->src[k] == NULL) {
+            continue;
+        }
+        const int32_t s = r > 0 && rec->tensors[r - 1] == t->src[k] ? rec->rows[r - 1].same_as : row_of(b, t->src[k]);
+        if (s < 0) {
+            return false;
+        }
+        struct record_row *row = &rec->rows[r]; // which may have moved
+        record_src_put(rec, row, s, k);
+        if (k < 3 && s < rec->n_nodes + rec->n_leafs) {
+            row->near[k] = s;
+        } else {
+            row->is_plain = false;
+        }
+    }
+    return true;
+}
+
+// The listed tensors by their first row. Rows that stand for a tensor of another one are noted.
+static bool index_listed(struct build *b, int32_t n_listed) {
+    struct record *rec = b->rec;
+    for (int32_t r = 0; r < n_listed; r++) {
+        if (BERTH_LIKELY(record_index_add(b->index, rec->tensors, r) == r)) {
+            continue;
+        }
+        if (!berth_grow((void **) &rec->twice, &rec->twice_cap, (size_t) rec->n_twice + 1, sizeof rec->twice[0])) {
+            return false;
+        }
+        rec->twice[rec->n_twice++] = r;
+    }
+    return true;
+}
+
+static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
+    struct record *rec     = b->rec;
+    const int32_t n_listed = g->n_nodes + g->n_leafs;
+    const size_t n         = (size_t) n_listed;
+    if (!berth_record_index_reset(b->index, n + 1) || !berth_record_room(rec, n + 1, n * 2)) {
+        return false;
+    }
+    if (g->n_nodes > 0) {
+        memcpy(rec->tensors, g->nodes, (size_t) g->n_nodes * sizeof rec->tensors[0]);
+    }
+    if (g->n_leafs > 0) {
+        memcpy(rec->tensors + g->n_nodes, g->leafs, (size_t) g->n_leafs * sizeof rec->tensors[0]);
+    }
+    if (!index_listed(b, n_listed)) {
+        return false;
+    }
+    int32_t i_twice = 0;
+    rec->n_rows     = n_listed;
+    for (int32_t r = 0; r < rec->n_rows; r++) { // grows while it runs: what is named outside the graph follows
+        struct ggml_tensor *t = rec->tensors[r];
+        if (r + RECORD_AHEAD < n_listed) {
+            record_fetch(rec->tensors[r + RECORD_AHEAD]);
+        }
+        if (r < n_listed && !row_put(b, r, t)) {
+            return false;
+        }
+        if (i_twice < rec->n_twice && rec->twice[i_twice] == r) {
+            rec->rows[r].same_as = row_of(b, t);
+            i_twice++;
+        }
+        if (!link_view(b, r) || (r < n_listed && !link_srcs(b, r))) {
+            return false;
+        }
+        struct record_row *row = &rec->rows[r];
+        row->is_foreign        = r >= rec->n_nodes && row->has_memory && row->view_src < 0 && row->n_src == 0 &&
+                          row->op == GGML_OP_NONE && !rec->is_whole;
+    }
+    return true;
+}
+
+enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph *graph, const struct record_rules *rules) {
+    struct record_index index = {0}; // of a record of memory, whose tensors nobody looks up
+    struct build b            = {.rec = rec, .index = rec->is_whole ? &rec->index : &index, .rules = rules};
+
+    berth_record_clear(rec);
+    rec->n_nodes  = graph->n_nodes;
+    rec->n_leafs  = graph->n_leafs;
+    const bool ok = build_rows(&b, graph);
+    berth_record_index_fini(&index);
+    const bool is_poisoned = (b.flags & BERTH_FLAG_POISON) != 0;
+    if (!ok || is_poisoned) {
+        berth_record_clear(rec);
+    }
+    if (is_poisoned && berth_graph_check(graph) != GGML_STATUS_SUCCESS) {
+        return GGML_STATUS_FAILED;
+    }
+    if (is_poisoned) {
+        return berth_fail(GGML_STATUS_FAILED, "a source of the graph of %d nodes is the poison of an error", graph->n_nodes);
+    }
+    rec->has_index = ok && rec->is_whole;
+    return ok ? GGML_STATUS_SUCCESS
+              : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the record of a graph of %d nodes", graph->n_nodes);
+}
+
+void berth_record_clear(struct record *rec) {
+    rec->n_rows = rec->n_nodes = rec->n_leafs = rec->n_srcs = rec->n_forms = rec->n_twice = 0;
+    rec->has_index = rec->is_lost = false;
+}
+
+void berth_record_fini(struct record *rec) {
+    berth_free(rec->memory);
+    berth_free(rec->forms);
+    berth_free(rec->twice);
+    berth_record_index_fini(&rec->index);
+    *rec = (struct record){0};
+}
+
+// ---- questions ----
+
+static bool index_all(struct record_index *index, const struct record *rec) {
+    if (!berth_record_index_reset(index, (size_t) rec->n_rows + 1)) {
+        return false;
+    }
+    for (int32_t r = 0; r < rec->n_rows; r++) {
+        record_index_add(index, rec->tensors, r);
+    }
+    return true;
+}
+
+int32_t berth_record_find(struct record *rec, const struct ggml_tensor *t) {
+    rec->has_index = rec->has_index || index_all(&rec->index, rec);
+    return rec->has_index ? record_index_find(&rec->index, rec->tensors, t) : -1;
+}
+
+bool berth_record_is_tangled(const struct record *rec) {
+    struct record_index index = {0};
+    const bool is_tangled     = !index_all(&index, rec) || rec->n_rows - (int32_t) index.n_keys != rec->n_twice;
+    berth_record_index_fini(&index);
+    return is_tangled;
+}

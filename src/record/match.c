@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: MIT
+// match.c: is a graph the one that was recorded? One linear pass that hashes nothing and takes no memory: row i of the
+// record stands for a known tensor of the graph, so that an edge is right when both ends are. The pass reads of a tensor only
+// what decides, and places it on the way: 9 ns a tensor where ggml takes 20.
+
+#include "record/record.h"
+
+// ---- lists ----
+
+static bool same_twice(const struct record *rec) {
+    for (int32_t k = 0; k < rec->n_twice; k++) {
+        const int32_t i = rec->twice[k];
+        if (rec->tensors[i] != rec->tensors[rec->rows[i].same_as]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// The graph's own tensors into rec.tensors; the others are met through them, unless they have to be those of the last time.
+static bool same_lists(struct record *rec, const struct ggml_cgraph *graph, bool *is_moved) {
+    if (graph->n_nodes != rec->n_nodes || graph->n_leafs != rec->n_leafs) {
+        return false;
+    }
+    const size_t n_nodes = (size_t) rec->n_nodes, n_leafs = (size_t) rec->n_leafs, n_listed = n_nodes + n_leafs;
+
+    *is_moved = !rec->is_whole || rec->is_lost ||
+                (n_nodes > 0 && memcmp(rec->tensors, graph->nodes, n_nodes * sizeof rec->tensors[0]) != 0) ||
+                (n_leafs > 0 && memcmp(rec->tensors + n_nodes, graph->leafs, n_leafs * sizeof rec->tensors[0]) != 0);
+    if (!*is_moved) {
+        return true;
+    }
+    rec->is_lost   = true; // until it is known that these are its tensors
+    rec->has_index = false;
+    if (n_nodes > 0) {
+        memcpy(rec->tensors, graph->nodes, n_nodes * sizeof rec->tensors[0]);
+    }
+    if (n_leafs > 0) {
+        memcpy(rec->tensors + n_nodes, graph->leafs, n_leafs * sizeof rec->tensors[0]);
+    }
+    if ((size_t) rec->n_rows > n_listed) {
+        memset(rec->tensors + n_listed, 0, ((size_t) rec->n_rows - n_listed) * sizeof rec->tensors[0]);
+    }
+    return same_twice(rec);
+}
+
+// ---- edges ----
+
+// Is row r of the record this tensor? A row outside the graph is met through its users: the first one says who it is.
+static inline bool is_row(struct record *rec, int32_t r, struct ggml_tensor *t) {
+    if (BERTH_UNLIKELY(rec->tensors[r] == NULL)) {
+        rec->tensors[r] = t;
+    }
+    return rec->tensors[r] == t;
+}
+
+static inline bool same_view(struct record *rec, const struct record_row *row, const struct ggml_tensor *t) {
+    return row->view_src < 0 ? t->view_src == NULL : t->view_src != NULL && is_row(rec, row->view_src, t->view_src);
+}
+
+// All that are recorded are there, and there are not more. Also meets rows outside the graph.
+static bool same_srcs(struct record *rec, const struct record_row *row, const struct ggml_tensor *t) {
+    int64_t n = 0;
+    for (int k = 0; k < GGML_MAX_SRC; k++) {
+        n += t->src[k] != NULL;
+    }
+    if (n != row->n_src) {
+        return false;
+    }
+    for (int32_t at = row->src; at < row->src + row->n_src; at++) {
+        struct ggml_tensor *s = t->src[rec->slots[at]];
+        if (s == NULL || !is_row(rec, rec->srcs[at], s)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// Sources that are all near, as most are, without a look at the list.
+static inline bool same_near(struct ggml_tensor *const *tensors, const struct record_row *row, const struct ggml_tensor *t) {
+    struct ggml_tensor *const *s = t->src;
+    const uintptr_t differ       = ((uintptr_t) s[0] ^ (uintptr_t) tensors[row->near[0]]) |
+                             ((uintptr_t) s[1] ^ (uintptr_t) tensors[row->near[1]]) |
+                             ((uintptr_t) s[2] ^ (uintptr_t) tensors[row->near[2]]);
+    return differ == 0 && row->is_plain && record_has_only_near(t);
+}
+
+// ---- owners ----
+
+// Whether tensors have memory of somebody else. Neighbours mostly lie in one buffer, so the last answer is kept.
+struct owner_check {
+    const struct record_rules *rules;
+    const struct ggml_backend_buffer *foreign; // known not to be ours
+};
+
+static inline bool has_memory(struct owner_check *c, const struct ggml_tensor *t) {
+    if (t->buffer == NULL || t->buffer == c->foreign) {
+        return t->buffer != NULL || t->data != NULL;
+    }
+    if (c->rules->is_ours(c->rules->user, t)) {
+        return false;
+    }
+    c->foreign = t->buffer;
+    return true;
+}
+
+static inline bool same_kind(const struct record_row *row, const struct ggml_tensor *t) {
+    return t->buffer != NULL ? row->buft == t->buffer->buft && row->usage == (uint8_t) t->buffer->usage : row->buft == NULL;
+}
+
+// ---- places ----
+
+static void undo(const struct record_undo *first, const struct record_undo *end) {
+    while (end != first) {
+        end--;
+        end->tensor->buffer = NULL;
+        end->tensor->data   = end->data;
+    }
+}
+
+// Where a view of somebody else's memory lies, if it was not told so yet.
+static inline bool is_untold(const struct ggml_tensor *t) {
+    return t->view_src != NULL && t->buffer == NULL && t->view_src->buffer != NULL;
+}
+
+// Is a view of somebody else's memory elsewhere than its source?
+static inline bool is_astray(const struct ggml_tensor *t) {
+    const struct ggml_tensor *from = t->view_src;
+    return from->data != NULL && (t->data != (char *) from->data + t->view_offs || t->buffer != from->buffer);
+}
+
+// A buffer that wants to be told of a tensor may look at what that is a view of, so this has its place before. False: all is as
+// it was.
+static bool tell(struct ggml_tensor *t, void *old_data) {
+    if ((t->view_src == NULL || t->view_src->buffer != NULL) &&
+        t->buffer->iface.init_tensor(t->buffer, t) == GGML_STATUS_SUCCESS) {
+        return true;
+    }
+    t->buffer = NULL;
+    t->data   = old_data;
+    return false;
+}
+
+// Into a place, with what it takes to undo it. A quiet buffer does not want to be told.
+static inline bool put(
+    struct record_undo *undo, struct ggml_tensor *t, ggml_backend_buffer_t buffer, void *data, const bool is_quiet) {
+    *undo     = (struct record_undo){t, t->data};
+    t->buffer = buffer;
+    t->data   = data;
+    return is_quiet || BERTH_LIKELY(buffer->iface.init_tensor == NULL) || tell(t, undo->data);
+}
+
+// ---- the match ----
+
+static inline void fetch_ahead(const struct record_row *row, const struct ggml_tensor *next, bool is_whole) {
+    if (is_whole) {
+        record_fetch(next);
+        return;
+    }
+    __builtin_prefetch(next);
+    __builtin_prefetch((const char *) next + 192);
+    if (!row->has_memory) {
+        __builtin_prefetch((const char *) next + 64);
+        __builtin_prefetch((const char *) next + 128);
+        __builtin_prefetch((const char *) next + 256);
+    }
+}
+
+// What the loop uses all the time is in its own variables: what it writes into tensors might be anything to the compiler.
+static inline __attribute__((always_inline)) enum record_match match(
+    struct record *rec, const struct record_rules *rules, struct record_placer *placer, const bool is_whole) {
+    const int32_t n_rows = rec->n_rows, n_listed = rec->n_nodes + rec->n_leafs;
+    const struct record_row *const rows   = rec->rows;
+    const struct record_form *const forms = rec->forms;
+    struct ggml_tensor *const *tensors    = rec->tensors;
+    struct record_place *const places     = placer != NULL ? placer->places : NULL;
+    struct owner_check owner              = {.rules = rules};
+    // Tensors of small graphs are near already.
+    const int32_t n_fetched         = n_rows > (is_whole ? 1500 : 150) ? n_listed - RECORD_AHEAD : 0;
+    struct record_undo *const first = places != NULL && placer->may_write ? placer->undo : NULL;
+    struct record_undo *written     = first; // up to here; NULL: nothing may be
+    bool is_in_place = true, is_same_shape = true;
+    int32_t i = 0;
+    for (; i < n_rows; i++) {
+        const struct record_row *row = &rows[i];
+        struct ggml_tensor *t        = tensors[i];
+        if (BERTH_LIKELY(i < n_fetched)) {
+            fetch_ahead(&rows[i + RECORD_AHEAD], tensors[i + RECORD_AHEAD], is_whole);
+        }
+        if (BERTH_UNLIKELY(t == NULL)) {
+            break;
+        }
+        if (!is_whole && row->is_foreign) {
+            if (t->view_src != NULL || !has_memory(&owner, t)) {
+                break;
+            }
+            continue;
+        }
+        if (is_whole ? !record_is_form(&forms[row->form], t)
+                     : (((int32_t) t->op ^ row->op) | ((t->flags & RECORD_FLAGS) ^ row->flags)) != 0) {
+            break;
+        }
+        if (!same_view(rec, row, t) ||
+            (BERTH_LIKELY(i < n_listed) && BERTH_UNLIKELY(!same_near(tensors, row, t)) && !same_srcs(rec, row, t))) {
+            break;
+        }
+        if (!is_whole && row->form >= 0 && BERTH_UNLIKELY(!record_is_layout(&forms[row->form], t))) {
+            is_same_shape = false;
+        }
+        ggml_backend_buffer_t buffer = places != NULL ? places[i].buffer : NULL;
+        if (buffer != NULL) {
+            const bool is_view = row->view_src >= 0;
+            void *data         = places[i].data + (is_view ? t->view_offs : 0);
+            if (t->buffer == buffer && t->data == data) {
+                continue;
+            }
+            if (written != NULL && is_same_shape && t->buffer == NULL && (is_view || t->data == NULL) &&
+                put(written, t, buffer, data, !is_whole)) {
+                written++;
+                continue;
+            }
+            is_in_place = false;
+        } else if (row->view_src >= 0 && (is_whole ? is_astray(t) : is_untold(t))) {
+            const struct ggml_tensor *from = t->view_src;
+            const bool is_ready            = written != NULL && is_same_shape && is_untold(t) && rows[row->view_src].has_memory &&
+                                  (is_whole || from->buffer->iface.init_tensor == NULL);
+            if (is_ready && put(written, t, from->buffer, (char *) from->data + t->view_offs, !is_whole)) {
+                written++;
+            } else {
+                is_in_place = false;
+            }
+        }
+        if (row->view_src >= 0) {
+            continue;
+        }
+        if (has_memory(&owner, t) != row->has_memory || (is_whole && row->has_memory && !same_kind(row, t))) {
+            break;
+        }
+        if (is_whole && row->has_memory && places != NULL && places[i].data != t->data) {
+            places[i].data   = t->data;
+            placer->is_moved = true;
+        }
+    }
+    if (i < n_rows || !is_same_shape) {
+        undo(first, written);
+        return i < n_rows ? RECORD_DIFFERS : RECORD_RESHAPED;
+    }
+    if (placer != NULL) {
+        placer->is_done = places != NULL && is_in_place;
+    }
+    return RECORD_SAME;
+}
+
+// Each a loop of its own: one frame for both has no registers to spare.
+static __attribute__((noinline)) enum record_match match_memory(
+    struct record *rec, const struct record_rules *rules, struct record_placer *placer) {
+    return match(rec, rules, placer, false);
+}
+
+static __attribute__((noinline)) enum record_match match_whole(
+    struct record *rec, const struct record_rules *rules, struct record_placer *placer) {
+    return match(rec, rules, placer, true);
+}
+
+enum record_match berth_record_match(
+    struct record *rec, const struct ggml_cgraph *graph, const struct record_rules *rules, struct record_placer *placer) {
+    bool is_moved = false;
+    if (!same_lists(rec, graph, &is_moved)) {
+        return RECORD_DIFFERS;
+    }
+    if (placer != NULL) {
+        placer->is_moved = is_moved;
+    }
+    const enum record_match found = rec->is_whole ? match_whole(rec, rules, placer) : match_memory(rec, rules, placer);
+    rec->is_lost                  = rec->is_lost && found == RECORD_DIFFERS;
+    return found;
+}
+
+bool berth_record_reshape(struct record *rec) {
+    rec->n_forms = 0;
+    for (int32_t i = 0; i < rec->n_rows; i++) {
+        if (rec->rows[i].form < 0) {
+            continue;
+        }
+        rec->rows[i].form = berth_record_form(rec, rec->tensors[i]);
+        if (rec->rows[i].form < 0) {
+            return false;
+        }
+    }
+    return true;
+}

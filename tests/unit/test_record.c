@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+// test_record.c: is this the graph I know? One change at a time, asked of a record of memory and of a whole one; what a match
+// writes into tensors, and takes back when it turns out to be another graph.
+
+#include "support/check.h"
+
+#include "record/record.h"
+
+struct made {
+    struct ggml_context *ctx;
+    struct ggml_cgraph *graph;
+    struct ggml_tensor *x, *w, *a, *v, *b, *c; // w is listed nowhere; v looks at a
+};
+
+static struct made made_new(void) {
+    struct made m                     = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 64 * 1024, .no_alloc = true})};
+    m.graph                           = ggml_new_graph_custom(m.ctx, 32, false);
+    m.x                               = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, 8, 4);
+    m.w                               = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, 8, 4);
+    m.a                               = ggml_scale(m.ctx, m.x, 2.0f);
+    m.v                               = ggml_view_2d(m.ctx, m.a, 8, 4, m.a->nb[1], 0);
+    m.b                               = ggml_add(m.ctx, m.v, m.w);
+    m.c                               = ggml_mul(m.ctx, m.b, m.a);
+    struct ggml_tensor *const nodes[] = {m.a, m.v, m.b, m.c};
+    memcpy(m.graph->nodes, nodes, sizeof nodes);
+    m.graph->n_nodes  = 4;
+    m.graph->leafs[0] = m.x;
+    m.graph->n_leafs  = 1;
+    return m;
+}
+
+static bool is_ours(void *user, const struct ggml_tensor *t) {
+    return t->buffer != NULL && t->buffer == user;
+}
+
+static struct record recorded(const struct made *m, bool is_whole, void *ours) {
+    const struct record_rules rules = {.is_ours = is_ours, .user = ours};
+    struct record rec               = {.is_whole = is_whole, .column_size = 4};
+    assert_int_equal(berth_record_build(&rec, m->graph, &rules), GGML_STATUS_SUCCESS);
+    return rec;
+}
+
+static enum record_match compared(struct record *rec, const struct made *m, void *ours) {
+    const struct record_rules rules = {.is_ours = is_ours, .user = ours};
+    return berth_record_match(rec, m->graph, &rules, NULL);
+}
+
+static void rows(void **state) {
+    (void) state;
+    for (int is_whole = 0; is_whole < 2; is_whole++) {
+        struct made m     = made_new();
+        struct record rec = recorded(&m, is_whole, NULL);
+        assert_int_equal(rec.n_rows, 6);
+        assert_ptr_equal(rec.tensors[4], m.x);
+        assert_ptr_equal(rec.tensors[5], m.w);
+        assert_int_equal(rec.rows[1].view_src, 0);
+        assert_int_equal(record_base(&rec, 1), 0);
+        assert_int_equal(rec.rows[2].n_src, 2);
+        assert_int_equal(rec.srcs[rec.rows[2].src + 1], 5);
+        assert_int_equal(berth_record_find(&rec, m.w), 5);
+        assert_int_equal(berth_record_find(&rec, m.c), 3);
+        assert_int_equal(rec.rows[1].form >= 0, is_whole); // a view takes no memory
+        assert_false(berth_record_is_tangled(&rec));
+        berth_record_fini(&rec);
+        ggml_free(m.ctx);
+    }
+}
+
+// What each change is to a record of memory, and to a whole one.
+enum change { NOTHING, EDGE, OP, FLAG, PARAM, VIEW_OFFS, EXTENT, SOURCE, MEMORY, ORDER, LEAF, N_CHANGES };
+static const struct {
+    const char *name;
+    enum record_match memory, whole;
+} changes[N_CHANGES] = {
+    [NOTHING]   = {"nothing", RECORD_SAME, RECORD_SAME},
+    [EDGE]      = {"an edge", RECORD_DIFFERS, RECORD_DIFFERS},
+    [OP]        = {"an op", RECORD_DIFFERS, RECORD_DIFFERS},
+    [FLAG]      = {"an output", RECORD_DIFFERS, RECORD_DIFFERS},
+    [PARAM]     = {"a parameter", RECORD_SAME, RECORD_DIFFERS},
+    [VIEW_OFFS] = {"where a view begins", RECORD_SAME, RECORD_DIFFERS},
+    [EXTENT]    = {"an extent", RECORD_RESHAPED, RECORD_DIFFERS},
+    [SOURCE]    = {"one source more", RECORD_DIFFERS, RECORD_DIFFERS},
+    [MEMORY]    = {"who has memory", RECORD_DIFFERS, RECORD_DIFFERS},
+    [ORDER]     = {"the order", RECORD_DIFFERS, RECORD_DIFFERS},
+    [LEAF]      = {"a leaf more", RECORD_DIFFERS, RECORD_DIFFERS},
+};
+
+static void change(struct made *m, enum change what, float *memory) {
+    switch (what) {
+        case EDGE: m->c->src[1] = m->b; break;
+        case OP: m->c->op = GGML_OP_SUB; break;
+        case FLAG: ggml_set_output(m->b); break;
+        case PARAM: m->a->op_params[0]++; break;
+        case VIEW_OFFS: m->v->view_offs = 4; break;
+        case EXTENT: m->c->ne[1] = 3; break;
+        case SOURCE: m->c->src[5] = m->a; break;
+        case MEMORY: m->x->data = memory; break;
+        case ORDER:
+            m->graph->nodes[2] = m->c;
+            m->graph->nodes[3] = m->b;
+            break;
+        case LEAF: m->graph->leafs[m->graph->n_leafs++] = m->w; break;
+        default: break;
+    }
+}
+
+static void one_change(void **state) {
+    (void) state;
+    float memory[32];
+    for (int is_whole = 0; is_whole < 2; is_whole++) {
+        for (int is_fresh = 0; is_fresh < 2; is_fresh++) { // another graph of the same form, or the same one
+            for (enum change what = NOTHING; what < N_CHANGES; what++) {
+                struct made m = made_new(), other = made_new();
+                struct record rec = recorded(&m, is_whole, NULL);
+                struct made *seen = is_fresh ? &other : &m;
+                change(seen, what, memory);
+                const enum record_match want = is_whole ? changes[what].whole : changes[what].memory;
+                if (compared(&rec, seen, NULL) != want) {
+                    fail_msg("%s record, %s graph: %s is not seen rightly", is_whole ? "whole" : "memory",
+                        is_fresh ? "another" : "the same", changes[what].name);
+                }
+                if (want == RECORD_SAME) {
+                    assert_int_equal(berth_record_find(&rec, seen->w), 5);
+                }
+                berth_record_fini(&rec);
+                ggml_free(m.ctx);
+                ggml_free(other.ctx);
+            }
+        }
+    }
+}
+
+// A graph that lists a node twice matches one that does, and is told from one that does not.
+static void listed_twice(void **state) {
+    (void) state;
+    for (int is_whole = 0; is_whole < 2; is_whole++) {
+        struct made once = made_new(), twice = made_new(), again = made_new();
+        once.graph->nodes[once.graph->n_nodes++]   = ggml_dup_tensor(once.ctx, once.x);
+        once.graph->nodes[4]->op                   = GGML_OP_SCALE;
+        once.graph->nodes[4]->src[0]               = once.x;
+        twice.graph->nodes[twice.graph->n_nodes++] = twice.a;
+        again.graph->nodes[again.graph->n_nodes++] = again.a;
+        memcpy(once.graph->nodes[4]->op_params, once.a->op_params, sizeof once.a->op_params);
+        struct record of_once = recorded(&once, is_whole, NULL), of_twice = recorded(&twice, is_whole, NULL);
+        assert_int_equal(of_twice.n_twice, 1);
+        assert_int_equal(of_twice.rows[4].same_as, 0);
+        assert_int_equal(compared(&of_twice, &again, NULL), RECORD_SAME);
+        assert_int_equal(compared(&of_twice, &once, NULL), RECORD_DIFFERS);
+        assert_int_equal(compared(&of_once, &twice, NULL), RECORD_SAME); // row by row it is
+        assert_true(berth_record_is_tangled(&of_once));
+        assert_int_equal(compared(&of_twice, &twice, NULL), RECORD_SAME);
+        assert_false(berth_record_is_tangled(&of_twice));
+        berth_record_fini(&of_once);
+        berth_record_fini(&of_twice);
+        ggml_free(once.ctx);
+        ggml_free(twice.ctx);
+        ggml_free(again.ctx);
+    }
+}
+
+static int n_told;
+
+static enum ggml_status told(ggml_backend_buffer_t buffer, struct ggml_tensor *t) {
+    (void) buffer;
+    assert_true(t->view_src == NULL || t->view_src->buffer != NULL);
+    n_told++;
+    return GGML_STATUS_SUCCESS;
+}
+
+static void placed_on_the_way(void **state) {
+    (void) state;
+    for (int kind = 0; kind < 3; kind++) { // of memory, whole, whole with a buffer that wants to be told
+        struct made m = made_new(), other = made_new();
+        char memory[1024];
+        struct ggml_backend_buffer buffer = {.iface = {.init_tensor = kind == 2 ? told : NULL}};
+        struct record rec                 = recorded(&m, kind > 0, &buffer);
+        struct record_place places[6];
+        struct record_undo undo[6];
+        for (int i = 0; i < 6; i++) {
+            places[i] = (struct record_place){&buffer, memory + 128 * record_base(&rec, i)};
+        }
+        struct record_placer placer     = {.places = places, .undo = undo, .may_write = true};
+        const struct record_rules rules = {.is_ours = is_ours, .user = &buffer};
+        other.c->op                     = GGML_OP_SUB; // the last node that is looked at
+        n_told                          = 0;
+        assert_int_equal(berth_record_match(&rec, other.graph, &rules, &placer), RECORD_DIFFERS);
+        assert_null(other.a->buffer);
+        assert_null(other.a->data);
+        assert_null(other.v->buffer);
+        other.c->op = GGML_OP_MUL;
+        n_told      = 0;
+        assert_int_equal(berth_record_match(&rec, other.graph, &rules, &placer), RECORD_SAME);
+        assert_true(placer.is_done && placer.is_moved);
+        assert_ptr_equal(other.a->data, memory);
+        assert_ptr_equal(other.v->data, memory);
+        assert_ptr_equal(other.w->data, memory + 5 * 128);
+        assert_int_equal(n_told, kind == 2 ? 6 : 0);
+        assert_int_equal(berth_record_match(&rec, other.graph, &rules, &placer), RECORD_SAME);
+        assert_true(placer.is_done && placer.is_moved == (kind == 0));
+        other.b->data = memory; // elsewhere, in a buffer of ours: the same graph, not in its place
+        assert_int_equal(berth_record_match(&rec, other.graph, &rules, &placer), RECORD_SAME);
+        assert_false(placer.is_done);
+        berth_record_fini(&rec);
+        ggml_free(m.ctx);
+        ggml_free(other.ctx);
+    }
+}
+
+static void columns_stay(void **state) {
+    (void) state;
+    struct record rec = {.column_size = 4};
+    assert_true(berth_record_room(&rec, 3, 1));
+    int32_t *column = rec.columns;
+    column[2]       = 42;
+    assert_true(berth_record_room(&rec, 1000, 500));
+    column = rec.columns;
+    assert_int_equal(column[2], 42);
+    assert_null(rec.tensors[-1]);
+    berth_record_fini(&rec);
+}
+
+static void without_memory(void **state) {
+    (void) state;
+    for (int is_whole = 0; is_whole < 2; is_whole++) {
+        enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+        for (int n = 1; status != GGML_STATUS_SUCCESS; n++) {
+            struct made m                      = made_new();
+            const struct record_rules rules    = {.is_ours = is_ours};
+            struct record rec                  = {.is_whole = is_whole};
+            m.graph->nodes[m.graph->n_nodes++] = m.a; // so that the list of those is made too
+            berth_alloc_fail_at(n);
+            status = berth_record_build(&rec, m.graph, &rules);
+            berth_alloc_fail_at(0);
+            assert_true(status == GGML_STATUS_SUCCESS || (status == GGML_STATUS_ALLOC_FAILED && rec.n_rows == 0));
+            assert_true(n < 20);
+            berth_record_fini(&rec);
+            ggml_free(m.ctx);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows),
+        cmocka_unit_test(one_change),
+        cmocka_unit_test(listed_twice),
+        cmocka_unit_test(placed_on_the_way),
+        cmocka_unit_test(columns_stay),
+        cmocka_unit_test(without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
