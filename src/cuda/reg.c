@@ -2,6 +2,7 @@
 // reg.c: the registry entry "CUDA" and the functions of ggml-cuda.h.
 
 #include "cuda/backend.h"
+#include "cuda/comm.h"
 #include "cuda/device.h"
 
 #include "ggml-cuda.h"
@@ -49,6 +50,9 @@ static const struct {
     {"ggml_backend_register_host_buffer", (proc_t) ggml_backend_cuda_register_host_buffer},
     {"ggml_backend_unregister_host_buffer", (proc_t) ggml_backend_cuda_unregister_host_buffer},
     {"ggml_backend_get_features", (proc_t) reg_features},
+    {"ggml_backend_comm_init", (proc_t) cuda_comm_init},
+    {"ggml_backend_comm_free", (proc_t) cuda_comm_free},
+    {"ggml_backend_comm_allreduce_tensor", (proc_t) cuda_comm_allreduce},
     {"berth_backend_explain", (proc_t) cuda_backend_explain},
 };
 

@@ -7,6 +7,7 @@
 
 #include "berth.h"
 #include "cuda/backend.h"
+#include "cuda/comm.h"
 #include "ggml-cpu.h"
 #include "ggml-cuda.h"
 
@@ -282,6 +283,52 @@ static void devices_copy_to_each_other(void **unused) {
     assert_memory_equal(in, out, sizeof in);
     assert_int_equal(st->used[2], 1024);
     ggml_backend_event_free(event);
+    for (int i = 0; i < 4; i++) {
+        ggml_backend_buffer_free(buffers[i]);
+        ggml_backend_free(backends[i]);
+    }
+    ggml_free(ctx);
+}
+
+// A sum over four devices: what is launched and copied, in which order the stand-in cannot tell; the numbers are the GPU's to
+// show.
+static void devices_add_up(void **unused) {
+    (void) unused;
+    st->n_devices = 4;
+    ggml_backend_t backends[4];
+    ggml_backend_buffer_t buffers[4];
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
+    struct ggml_tensor *t[4];
+    for (int i = 0; i < 4; i++) {
+        backends[i] = ggml_backend_cuda_init(i);
+        buffers[i]  = ggml_backend_alloc_buffer(backends[i], 1024);
+        t[i]        = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 64);
+        assert_int_equal(
+            ggml_backend_tensor_alloc(buffers[i], t[i], ggml_backend_buffer_get_base(buffers[i])), GGML_STATUS_SUCCESS);
+    }
+    void *comm = cuda_comm_init(backends, 4);
+    assert_non_null(comm);
+    assert_true(cuda_comm_allreduce(comm, t));
+    assert_string_equal(st->last_kernel, "comm_sum");
+    assert_int_equal(st->n_launches, 4);
+    assert_int_equal(st->n_copies, 4);
+    const long n_allocs = st->n_allocs;
+    assert_true(cuda_comm_allreduce(comm, t));
+    assert_int_equal(st->n_allocs, n_allocs);
+    struct ggml_tensor *odd[4] = {t[0], t[1], t[2], ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 32)};
+    assert_false(cuda_comm_allreduce(comm, odd));
+    for (long n = 1; n < 60; n++) { // a failing call: told, and not done
+        st->fail_at   = n;
+        st->fail_with = 1;
+        const bool ok = cuda_comm_allreduce(comm, t);
+        assert_true(ok == (st->fail_at > 0));
+        st->fail_at = 0;
+    }
+    cuda_comm_free(comm);
+    assert_true(ggml_backend_cuda_allreduce_tensor(backends, t, 4));
+    ggml_backend_t cpu = ggml_backend_cpu_init();
+    assert_null(cuda_comm_init((ggml_backend_t[]){backends[0], cpu}, 2));
+    ggml_backend_free(cpu);
     for (int i = 0; i < 4; i++) {
         ggml_backend_buffer_free(buffers[i]);
         ggml_backend_free(backends[i]);
@@ -572,6 +619,7 @@ int main(int argc, char **argv) {
         TEST(without_graphs_and_fusions),
         TEST(host_tensors_are_refused),
         TEST(devices_copy_to_each_other),
+        TEST(devices_add_up),
         TEST(memory_runs_out_by_name),
         TEST(reserve_is_the_last_to_fail),
         TEST(a_lost_device_is_lost_alone),
