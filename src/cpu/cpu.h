@@ -48,7 +48,8 @@ struct cpu_params {
     X(SUM_SQ, sum_sq) \
     X(MAX, max) \
     X(EXP_SUM, exp_sum) \
-    X(MIX, mix)
+    X(MIX, mix) \
+    X(TURN, turn)
 #define CPU_USE_BIT(name, slot) CPU_USE_BIT_##name,
 enum { CPU_USES(CPU_USE_BIT) CPU_USE_BIT_COUNT };
 #undef CPU_USE_BIT

@@ -80,6 +80,10 @@ struct cpu_kernels {
     // Rows of one, in place
     cpu_row1_t exp, silu, gelu, gelu_quick, tanh, sigmoid;
 
+    // Neighbours in x turned, in place: with angles (cos, sin) in y, z[2i] and z[2i + 1] are x[2i] and x[2i + 1] turned by y[2i]
+    // and y[2i + 1], for n pairs
+    cpu_row2_t turn;
+
     // Rows with scalars
     void (*scale)(int64_t n, float *y, const float *x, float s, float b); // y = x * s + b, in place
     void (*mad)(int64_t n, float *y, const float *x, float s);            // y += x * s

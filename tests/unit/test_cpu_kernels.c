@@ -263,6 +263,14 @@ static void check_row(int64_t n) {
     TWO(div);
 #undef TWO
     memcpy(x, cols, size);
+    memcpy(y, rows, size);
+    memcpy(want, cols, size);
+    tier.turn(n / 2, x, x, y);
+    p->turn(n / 2, want, want, rows);
+    for (int64_t i = 0; i < n; i++) {
+        expect_near("turn", n, i, x[i], want[i]);
+    }
+    memcpy(x, cols, size);
     expect_near("max", n, 0, tier.max(n, x), p->max(n, cols));
     expect_near("sum", n, 0, (float) tier.sum(n, x), (float) p->sum(n, cols));
     expect_near("sum_sq", n, 0, (float) tier.sum_sq(n, x), (float) p->sum_sq(n, cols));

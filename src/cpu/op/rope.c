@@ -176,14 +176,6 @@ static void turn_halves(int64_t n, int64_t apart, float *y, const float *x, cons
     }
 }
 
-static void turn_neighbours(int64_t n, float *y, const float *x, const float *cs) {
-    for (int64_t i = 0; i < n; i++) {
-        const float a = x[2 * i], b = x[2 * i + 1], c = cs[2 * i], s = cs[2 * i + 1];
-        y[2 * i]     = a * c - b * s;
-        y[2 * i + 1] = a * s + b * c;
-    }
-}
-
 static bool rope_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *pos = op->src[1], *factors = op->src[2];
     return a != NULL && pos != NULL && cpu_is_float(a->type) && a->type == op->type && ggml_are_same_shape(a, op) &&
@@ -225,7 +217,7 @@ static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
         if (r.is_halves) {
             turn_halves(r.n_pairs, r.n_apart, y + r.n_offs, x + r.n_offs, cs);
         } else {
-            turn_neighbours(r.n_pairs, y + r.n_offs, x + r.n_offs, cs);
+            p->k->turn(r.n_pairs, y + r.n_offs, x + r.n_offs, cs);
         }
         if (y != x) {
             const int64_t turned = r.n_offs + 2 * r.n_pairs;
@@ -237,7 +229,9 @@ static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_rope[] = {
-    {GGML_OP_ROPE, {.supports = rope_supports, .work_size = rope_work_size, .run = rope_run, .uses = CPU_USE_CONVERT}},
-    {GGML_OP_ROPE_BACK, {.supports = rope_supports, .work_size = rope_work_size, .run = rope_run, .uses = CPU_USE_CONVERT}},
+    {GGML_OP_ROPE,
+        {.supports = rope_supports, .work_size = rope_work_size, .run = rope_run, .uses = CPU_USE_TURN | CPU_USE_CONVERT}},
+    {GGML_OP_ROPE_BACK,
+        {.supports = rope_supports, .work_size = rope_work_size, .run = rope_run, .uses = CPU_USE_TURN | CPU_USE_CONVERT}},
     CPU_OPS_END,
 };

@@ -120,6 +120,14 @@ static void row_mix(
     }
 }
 
+static void row_turn(int64_t n, float *z, const float *x, const float *y) {
+    for (int64_t i = 0; i < n; i++) {
+        const float a = x[2 * i], b = x[2 * i + 1], c = y[2 * i], s = y[2 * i + 1];
+        z[2 * i]     = a * c - b * s;
+        z[2 * i + 1] = a * s + b * c;
+    }
+}
+
 void cpu_ukr_vec(struct cpu_kernels *k) {
     k->add     = row_add;
     k->sub     = row_sub;
@@ -133,4 +141,5 @@ void cpu_ukr_vec(struct cpu_kernels *k) {
     k->max     = row_max;
     k->exp_sum = row_exp_sum;
     k->mix     = row_mix;
+    k->turn    = row_turn;
 }

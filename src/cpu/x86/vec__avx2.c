@@ -19,14 +19,22 @@
 
 // ---- arithmetic ----
 
+// Elements before the next multiple of a vector: a store that is in two lines of the cache takes twice as long.
+FLOATS_INLINE int64_t to_vector(const float *z, int64_t n) {
+    const int64_t i = (int64_t) (-((uintptr_t) z / sizeof *z) % 8);
+    return i < n ? i : n;
+}
+
 #define ROW2(name, op) \
     static void row_##name##__avx2(int64_t n, float *z, const float *x, const float *y) { \
         int64_t i = 0; \
-        for (; i + 16 <= n; i += 16) { \
-            const __m256 a = _mm256_##name##_ps(_mm256_loadu_ps(x + i), _mm256_loadu_ps(y + i)); \
-            const __m256 b = _mm256_##name##_ps(_mm256_loadu_ps(x + i + 8), _mm256_loadu_ps(y + i + 8)); \
-            _mm256_storeu_ps(z + i, a); \
-            _mm256_storeu_ps(z + i + 8, b); \
+        for (const int64_t head = to_vector(z, n); i < head; i++) { \
+            z[i] = x[i] op y[i]; \
+        } \
+        for (; i + 32 <= n; i += 32) { \
+            for (int j = 0; j < 32; j += 8) { \
+                _mm256_storeu_ps(z + i + j, _mm256_##name##_ps(_mm256_loadu_ps(x + i + j), _mm256_loadu_ps(y + i + j))); \
+            } \
         } \
         for (; i < n; i++) { \
             z[i] = x[i] op y[i]; \
@@ -56,6 +64,21 @@ static void row_mad__avx2(int64_t n, float *y, const float *x, float s) {
     }
     for (; i < n; i++) {
         y[i] = fmaf(x[i], s, y[i]);
+    }
+}
+
+// The even elements of a product less, the odd ones plus, that of the other of the pair.
+static void row_turn__avx2(int64_t n, float *z, const float *x, const float *y) {
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        const __m256 v = _mm256_loadu_ps(x + 2 * i), angle = _mm256_loadu_ps(y + 2 * i);
+        const __m256 other = _mm256_mul_ps(_mm256_permute_ps(v, 0xb1), _mm256_movehdup_ps(angle));
+        _mm256_storeu_ps(z + 2 * i, _mm256_addsub_ps(_mm256_mul_ps(v, _mm256_moveldup_ps(angle)), other));
+    }
+    for (; i < n; i++) {
+        const float a = x[2 * i], b = x[2 * i + 1], c = y[2 * i], s = y[2 * i + 1];
+        z[2 * i]     = a * c - b * s;
+        z[2 * i + 1] = b * c + a * s;
     }
 }
 
@@ -275,4 +298,5 @@ void cpu_tier_avx2_vec(struct cpu_kernels *k) {
     k->gelu_quick = row_gelu_quick__avx2;
     k->exp_sum    = row_exp_sum__avx2;
     k->mix        = mix;
+    k->turn       = row_turn__avx2;
 }
