@@ -133,7 +133,7 @@ static inline void *oracle_load_cpu(const char **name) {
     static const char *const libraries[] = {"libggml-cpu-armv9.2_2.so", "libggml-cpu-armv9.2_1.so", "libggml-cpu-armv8.6_2.so",
         "libggml-cpu-armv8.6_1.so", "libggml-cpu-armv8.2_3.so", "libggml-cpu-armv8.2_2.so", "libggml-cpu-armv8.2_1.so",
         "libggml-cpu-armv8.0_1.so", "libggml-cpu-sapphirerapids.so", "libggml-cpu-icelake.so", "libggml-cpu-skylakex.so",
-        "libggml-cpu-haswell.so", "libggml-cpu-x64.so"};
+        "libggml-cpu-alderlake.so", "libggml-cpu-haswell.so", "libggml-cpu-x64.so"};
     for (size_t i = 0; oracle_load("libggml-base.so") != NULL && i < sizeof(libraries) / sizeof(libraries[0]); i++) {
         void *lib          = oracle_load(libraries[i]);
         void *found        = lib != NULL ? dlsym(lib, "ggml_backend_score") : NULL;

@@ -15,6 +15,9 @@
 
 #define X_RUN(R, has_min) (MR * ((R) + 4 + 4 * (has_min))) // bytes
 #define Y_RUN(R) (NR * ((R) + 8))
+#ifndef Y_QUAD // where four bytes of a column lie
+#    define Y_QUAD(j, c, R) (4 * ((2 + (j)) * NR + (c)))
+#endif
 
 UNPACK_INLINE void put_float(char *to, float v) {
     memcpy(to, &v, sizeof v);
@@ -30,7 +33,7 @@ UNPACK_INLINE void put_int(char *to, int32_t v) {
 UNPACK_INLINE void y_run(char *to, int c, const int8_t *q, float d, const int R) {
     put_float(to + 4 * (NR + c), d);
     for (int j = 0; j < R / 4; j++) {
-        memcpy(to + 4 * ((2 + j) * NR + c), q + 4 * j, 4);
+        memcpy(to + Y_QUAD(j, c, R), q + 4 * j, 4);
     }
 }
 

@@ -23,6 +23,10 @@ static bool has_vnni(void) {
     return cpu_features()->avx512_vnni && has_avx512();
 }
 
+static bool has_amx(void) {
+    return cpu_features()->amx_int8 && has_vnni();
+}
+
 static void fill_avx2(struct cpu_kernels *k) {
     cpu_tier_avx2_float(k);
     cpu_tier_avx2_gemm_f(k);
@@ -56,6 +60,7 @@ static const struct cpu_tier tiers[] = {
     {"avxvnni", has_avxvnni, fill_avxvnni},
     {"avx512", has_avx512, fill_avx512},
     {"vnni", has_vnni, fill_vnni},
+    {"amx", has_amx, cpu_tier_amx_gemm},
     {NULL, NULL, NULL},
 };
 

@@ -20,3 +20,4 @@ void cpu_tier_avx512_vec(struct cpu_kernels *k);    // vec__avx512.c
 void cpu_tier_vnni_gemv(struct cpu_kernels *k);     // gemv_q__vnni.c
 void cpu_tier_vnni_gemv_k(struct cpu_kernels *k);   // gemv_k__vnni.c
 void cpu_tier_vnni_gemm(struct cpu_kernels *k);     // gemm_q__vnni.c
+void cpu_tier_amx_gemm(struct cpu_kernels *k);      // gemm_q__amx.c

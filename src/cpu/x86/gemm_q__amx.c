@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+// gemm_q__amx.c: products of quantised rows with many columns by tiles: 32 bytes, one run, of 16 columns with those of 16 rows in
+// one instruction. Its integers go through memory into vectors, where every run is scaled; the tile of the next run is multiplied
+// meanwhile. Formats with runs of 16 stay with gemm_q__vnni.c: half of a tile would be empty, and scaling is most of their work.
+// Rows are packed as there. The bytes of a column lie side by side, as a row of a tile.
+
+#define MR 32
+#define NR 16
+#define MIN_COLS 4
+#define OFFSET_8BIT 128
+#define Y_QUAD(j, c, R) (8 * NR + (c) * (R) + 4 * (j))
+
+#include "cpu/x86/panel_q.h"
+
+#define K 32 // bytes of a run
+
+// Tiles by number, as the macros of the intrinsics want them: sums, columns and rows of even runs, then those of odd ones.
+#define EVEN 0, 1, 2
+#define ODD 3, 4, 5
+
+struct tile_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_size[16];
+    uint8_t n_rows[16];
+};
+
+static const struct tile_config config = {
+    .palette  = 1,
+    .row_size = {64, K, 64, 64, K, 64},
+    .n_rows   = {16, 16, K / 4, 16, 16, K / 4},
+};
+
+UNPACK_INLINE __m512 floats_at(const char *at) {
+    return _mm512_loadu_ps((const void *) at);
+}
+
+// The integers of a run of 16 rows, which begin at x, and all columns, to memory.
+#define MULTIPLY(tiles, to, x, y) MULTIPLY_BY(tiles, to, x, y)
+#define MULTIPLY_BY(sums, columns, rows, to, x, y) \
+    do { \
+        _tile_zero(sums); \
+        _tile_loadd(columns, (y) + 8 * NR, K); \
+        _tile_loadd(rows, x, 4 * MR); \
+        _tile_dpbsud(sums, columns, rows); \
+        _tile_stored(sums, to, 64); \
+    } while (0)
+
+UNPACK_INLINE void add_run(__m512 *sum, const int32_t *t, __m512 scale, __m512 min, const char *y, const bool has_min) {
+    const float *d = (const float *) (const void *) y + NR, *sums = (const void *) y;
+    const int32_t *first = (const void *) y;
+    _Pragma("GCC unroll 16") // or the sums would be kept in memory
+        for (int c = 0; c < NR; c++) {
+        __m512i v = _mm512_load_si512(t + 16 * c);
+        if (!has_min) {
+            v = _mm512_add_epi32(v, _mm512_set1_epi32(first[c]));
+        }
+        sum[c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(v), _mm512_mul_ps(scale, _mm512_set1_ps(d[c])), sum[c]);
+        if (has_min) {
+            sum[c] = _mm512_fmadd_ps(min, _mm512_set1_ps(sums[c]), sum[c]);
+        }
+    }
+}
+
+// 16 rows, which are row h and those after it, with all columns.
+UNPACK_INLINE void half(
+    int64_t n, float *s, int64_t ld_s, const char *x, int h, int nx, const char *y, int ny, const bool has_min) {
+    _Alignas(64) int32_t t[2][NR * 16];
+    __m512 sum[NR];
+    _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
+        sum[c] = _mm512_setzero_ps();
+    }
+    const size_t bytes = 4 * (size_t) ((1 + has_min) * MR + h);
+    MULTIPLY(EVEN, t[0], x + bytes, y);
+    for (int64_t i = 0; i < n / K; i += 2) {
+        const char *x1 = x + X_RUN(K, has_min), *y1 = y + Y_RUN(K);
+        if (i + 1 < n / K) {
+            MULTIPLY(ODD, t[1], x1 + bytes, y1);
+        }
+        add_run(sum, t[0], floats_at(x + 4 * h), floats_at(x + 4 * (MR + h)), y, has_min);
+        x += 2 * X_RUN(K, has_min);
+        y += 2 * Y_RUN(K);
+        if (i + 1 < n / K) {
+            if (i + 2 < n / K) {
+                MULTIPLY(EVEN, t[0], x + bytes, y);
+            }
+            add_run(sum, t[1], floats_at(x1 + 4 * h), floats_at(x1 + 4 * (MR + h)), y1, has_min);
+        }
+    }
+    const __mmask16 rows = (__mmask16) (nx < 16 ? (1u << nx) - 1 : 0xffff);
+    _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
+        if (c < ny) {
+            _mm512_mask_storeu_ps(s + c * ld_s, rows, sum[c]);
+        }
+    }
+}
+
+UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int nx, const char *y, int ny, const int R,
+    const bool has_min, const bool is_8bit) {
+    (void) R, (void) is_8bit;  // all bytes of x are unsigned here
+    struct tile_config before; // another library of the process may count on what it set up
+    _tile_storeconfig(&before);
+    _tile_loadconfig(&config);
+    half(n, s, ld_s, x, 0, nx, y, ny, has_min);
+    if (nx > 16) {
+        half(n, s + 16, ld_s, x, 16, nx - 16, y, ny, has_min);
+    }
+    if (before.palette != 0) {
+        _tile_loadconfig(&before);
+    } else {
+        _tile_release(); // or the system would save tiles with every switch of threads
+    }
+}
+
+GEMM_Q_RUN(8bit, K, false, true)
+GEMM_Q_RUN(32, K, false, false)
+GEMM_Q_RUN(32_min, K, true, false)
+
+void cpu_tier_amx_gemm(struct cpu_kernels *k) {
+    const enum ggml_type other[] = {GGML_TYPE_Q2_K, GGML_TYPE_Q3_K, GGML_TYPE_Q6_K};
+    struct cpu_gemm kept[3];
+    for (int i = 0; i < 3; i++) {
+        kept[i] = k->gemm[other[i]];
+    }
+    gemm_q_fill(k, run_8bit, run_32, run_32_min, NULL, NULL);
+    for (int i = 0; i < 3; i++) {
+        k->gemm[other[i]] = kept[i];
+    }
+}
