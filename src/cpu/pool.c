@@ -22,6 +22,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,8 @@
 #define TICKET_THREADS_MASK 1023u // GGML_MAX_N_THREADS fits
 #define TICKET_STEP 1024u
 #define POLL_STEP_NS 20000
-#define GATE_SPIN_NS 30000
+#define GATE_SPIN_NS 30000    // for others of the same job; then ...
+#define GATE_YIELD_NS 1000000 // ... letting others have the processor in between, since being woken takes as long; then sleep
 _Static_assert(GGML_MAX_N_THREADS <= TICKET_THREADS_MASK, "a ticket holds the number of threads");
 
 struct worker {
@@ -174,9 +176,18 @@ static void job_post(struct ggml_threadpool *pool, int n) {
     }
 }
 
+// Another round of waiting for threads of the same job, since `start`?
+static bool gate_goes_on(int64_t start) {
+    const int64_t ns = park_now_ns() - start;
+    if (ns >= GATE_SPIN_NS) {
+        sched_yield();
+    }
+    return ns < GATE_YIELD_NS;
+}
+
 static void job_wait(struct ggml_threadpool *pool, int n) {
     if (n <= cpu_pool_n_cpus(pool)) {
-        const int64_t end = park_now_ns() + GATE_SPIN_NS;
+        const int64_t start = park_now_ns();
         do {
             for (int i = 0; i < 32; i++) {
                 if (atomic_load_explicit(&pool->n_busy, memory_order_acquire) == 0) {
@@ -184,7 +195,7 @@ static void job_wait(struct ggml_threadpool *pool, int n) {
                 }
                 park_relax();
             }
-        } while (park_now_ns() < end);
+        } while (gate_goes_on(start));
     }
     atomic_store(&pool->caller_waits, 1);
     unsigned left;
@@ -443,7 +454,7 @@ void cpu_gate_init(struct cpu_gate *g) {
 }
 
 static bool gate_spin(struct cpu_gate *g, unsigned phase) {
-    const int64_t end = park_now_ns() + GATE_SPIN_NS;
+    const int64_t start = park_now_ns();
     do {
         for (int i = 0; i < 32; i++) {
             if (atomic_load_explicit(&g->phase, memory_order_acquire) != phase) {
@@ -451,7 +462,7 @@ static bool gate_spin(struct cpu_gate *g, unsigned phase) {
             }
             park_relax();
         }
-    } while (park_now_ns() < end);
+    } while (gate_goes_on(start));
     return false;
 }
 
