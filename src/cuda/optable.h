@@ -17,7 +17,10 @@
     X(reduce) \
     X(picture) \
     X(recur) \
-    X(train)
+    X(train) \
+    X(matmul) \
+    X(mmid) \
+    X(attention)
 // clang-format on
 
 #define CUDA_FAMILY_DECLARE(name) extern const struct cuda_op_entry cuda_ops_##name[];

@@ -71,11 +71,11 @@ static struct tally *tally_of(struct op_suite *s, const char *op) {
 // ---- how close ----
 
 // Results of two machines: sums in another order, functions of other libraries. Products may go through halves or bytes.
-static double tolerance(const char *op, double max_nmse) {
+static double tolerance(const char *op, double max_nmse, int64_t n) {
     static const char *const product[] = {"MUL_MAT", "MUL_MAT_ID", "FLASH_ATTN_EXT", "LIGHTNING_INDEXER"};
     for (size_t i = 0; i < sizeof product / sizeof product[0]; i++) {
         if (strcmp(op, product[i]) == 0) {
-            return 5e-4;
+            return n < 64 ? 1e-2 : 5e-4; // a few numbers may be all cancellation, and the CPU's columns have 8 bits
         }
     }
     // the CPU's curves go through halves, and single numbers of them may be all cancellation
@@ -219,9 +219,10 @@ static void case_compare(struct op_suite *s, struct tally *tally, const struct o
         free(want);
         return;
     }
-    const char *why  = NULL;
-    double *is       = gpu_values(s, c, &why);
-    const double max = tolerance(c->op, c->max_nmse), error = is != NULL ? op_nmse(is, want, ggml_nelements(c->t)) : INFINITY;
+    const char *why    = NULL;
+    double *is         = gpu_values(s, c, &why);
+    const double max   = tolerance(c->op, c->max_nmse, ggml_nelements(c->t)),
+                 error = is != NULL ? op_nmse(is, want, ggml_nelements(c->t)) : INFINITY;
     if (is == NULL || !(error <= max)) {
         tally->n_failed++;
         report(s, "FAIL", c, why != NULL ? why : "nmse", error);

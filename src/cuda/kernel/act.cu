@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+// act.cu: columns of a product as tensor cores take them (mma_args.h). A block has a column; each thread writes runs of 16.
+#include "mma_args.h"
+#include "lane.cuh"
+
+LANE float act_value(const char *x, int type, int k) {
+    if (type == 0) {
+        return reinterpret_cast<const float *>(x)[k];
+    }
+    const unsigned short v = reinterpret_cast<const unsigned short *>(x)[k];
+    return type == 1 ? __half2float(__ushort_as_half(v)) : __uint_as_float((uint32_t) v << 16);
+}
+
+// The power of two that brings the largest magnitude to 2^14.
+LANE float act_scale(const char *x, int type, int k_n) {
+    __shared__ float most[8];
+    float mine = 0.0f;
+    for (int k = threadIdx.x; k < k_n; k += blockDim.x) {
+        mine = fmaxf(mine, fabsf(act_value(x, type, k)));
+    }
+    for (int i = 16; i > 0; i /= 2) {
+        mine = fmaxf(mine, __shfl_xor_sync(~0u, mine, i));
+    }
+    if (threadIdx.x % 32 == 0) {
+        most[threadIdx.x / 32] = mine;
+    }
+    __syncthreads();
+    for (int i = 0; i < 8; i++) {
+        mine = fmaxf(mine, most[i]);
+    }
+    const int e = min(max((int) (__float_as_uint(mine) >> 23) - 127, -100), 127);
+    return mine > 0.0f ? __uint_as_float((uint32_t) (e - 14 + 127) << 23) : 1.0f;
+}
+
+// Every other of 16 values, in pairs.
+LANE void act_eight(const float *v, int bf, uint4 *w) {
+    if (bf) {
+        *w = make_uint4(bf2_pack(v[0], v[2]), bf2_pack(v[4], v[6]), bf2_pack(v[8], v[10]), bf2_pack(v[12], v[14]));
+    } else {
+        *w = make_uint4(h2_pack(v[0], v[2]), h2_pack(v[4], v[6]), h2_pack(v[8], v[10]), h2_pack(v[12], v[14]));
+    }
+}
+// What the pairs in w leave of the values.
+LANE void act_less(float *v, int bf, uint4 w) {
+    const uint32_t p[4] = {w.x, w.y, w.z, w.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float2 h = bf ? make_float2(__uint_as_float(p[i] << 16), __uint_as_float(p[i] & 0xffff0000u)) : __half22float2(as_h2(p[i]));
+        v[4 * i] -= h.x;
+        v[4 * i + 2] -= h.y;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(256) act_tiles(const __grid_constant__ act_args a) {
+    let_next_start();
+    if (a.wait) {
+        wait_for_previous();
+    }
+    const int c = blockIdx.x, z = blockIdx.y, n_tiles = gridDim.x / a.nt;
+    const int n_steps = (a.k + 255) / 256 * 4;
+    int from          = c < a.n ? c : -1;
+    if (a.from != NULL) {
+        from = a.from[c];
+    }
+    const char *x = a.x;
+    if (a.from != NULL) {
+        x += from % a.x_ne1 * a.x_col + from / a.x_ne1 * a.from_z2;
+    } else {
+        x += from * a.x_col + z % a.ne2 * a.x_z2 + z / a.ne2 * a.x_z3;
+    }
+    const bool there  = from >= 0;
+    const float scale = there && !a.bf ? act_scale(x, a.x_type, a.k) : 1.0f;
+    const float up    = 1.0f / scale;
+    if (threadIdx.x == 0) {
+        a.scale[(int64_t) z * gridDim.x + c] = scale;
+    }
+    const int row = c % a.nt;
+    char *to      = reinterpret_cast<char *>(a.tiles);
+    if (a.flat) {
+        to += ((int64_t) z * (a.rest ? 2 : 1) * a.n + c) * n_steps * 128;
+    } else {
+        to += (((int64_t) z * n_tiles + c / a.nt) * n_steps * a.nt + row) * 128;
+    }
+    for (int i = threadIdx.x; i < n_steps * 4; i += blockDim.x) {
+        float v[16];
+#pragma unroll
+        for (int j = 0; j < 16; j++) {
+            v[j] = there && 16 * i + j < a.k ? act_value(x, a.x_type, 16 * i + j) * up : 0.0f;
+        }
+#pragma unroll
+        for (int odd = 0; odd < 2; odd++) {
+            uint4 w;
+            act_eight(v + odd, a.bf, &w);
+            if (a.flat) {
+                *reinterpret_cast<uint4 *>(to + (2 * i + odd) * 16) = w;
+            } else {
+                const int piece = (2 * (i % 4) + odd) ^ (row & 7);
+                *reinterpret_cast<uint4 *>(to + (int64_t) (i / 4) * a.nt * 128 + piece * 16) = w;
+            }
+            if (a.rest) {
+                act_less(v + odd, a.bf, w);
+                act_eight(v + odd, a.bf, &w);
+                *reinterpret_cast<uint4 *>(to + (int64_t) a.n * n_steps * 128 + (2 * i + odd) * 16) = w;
+            }
+        }
+    }
+}

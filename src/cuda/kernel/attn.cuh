@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: MIT
+// attn.cuh: attention for few queries: split over keys, one reduction at the end.
+//
+// A block has 16 rows (queries of one token after the other, heads of a group side by side, so that keys are read once for all of
+// them) and a split of the keys. Each of its 4 warps takes 16 keys at a time through a ring of its own in shared memory, with
+// sums of its own: no warp waits for another until the end. Keys and values that are no halves are unpacked by the warp that
+// copied them.
+#pragma once
+
+#include "attn_args.h"
+#include "dot.cuh"
+#include "wgmma.cuh"
+
+enum { ATTN_WARPS = 4, ATTN_ROWS = 16, ATTN_KEYS = 16, ATTN_STAGES = 3 };
+#define LOG2_E 1.4426950408889634f
+enum { TYPE_F32 = 0, TYPE_F16 = 1, TYPE_Q4_0 = 2, TYPE_Q8_0 = 8, TYPE_BF16 = 30 };
+
+LANE int attn_pitch(int row_size) { // of a key's bytes in shared memory: room for 15 bytes before, rows in different banks
+    return ((row_size + 30) / 16 | 1) * 16;
+}
+LANE float attn_slope(const attn_args &a, int head) {
+    if (a.n_slope == 0) {
+        return 1.0f;
+    }
+    return exp2f(head < a.n_slope ? a.slope_base[0] * (float) (head + 1) : a.slope_base[1] * (float) (2 * (head - a.n_slope) + 1));
+}
+
+// 16 keys and values on their way, zeros for those that are not there. On sm_90 a row is one copy: threads 0 to 15 have the keys,
+// 16 to 31 the values; bar then counts to 32.
+LANE void attn_fetch(const attn_args &a, const char *k, const char *v, int key, uint32_t to, int pitch_k, int pitch_v, uint32_t bar, int lane) {
+#if __CUDA_ARCH__ >= 900
+    const int r           = lane % 16;
+    const char *src       = lane < 16 ? k + (int64_t) (key + r) * a.k_1 : v + (int64_t) (key + r) * a.v_1;
+    const int size        = lane < 16 ? a.k_row_size : a.v_row_size;
+    const uint32_t row    = to + (lane < 16 ? r * pitch_k : ATTN_KEYS * pitch_k + r * pitch_v);
+    const int odd         = (int) ((uintptr_t) src & 15);
+    const int n           = (odd + size + 15) & ~15;
+    if (key + r < a.n_kv) {
+        bar_expect(bar, n);
+        bulk_copy(row, src - odd, n, bar);
+    } else {
+        for (int i = 0; i < n; i += 16) {
+            asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};\n" ::"r"(row + i), "r"(0) : "memory");
+        }
+        bar_arrive(bar);
+    }
+#else
+    for (int what = 0; what < 2; what++) {
+        const char *p     = what == 0 ? k : v;
+        const int r       = lane / 2, size = what == 0 ? a.k_row_size : a.v_row_size;
+        const char *src   = p + (int64_t) (key + r) * (what == 0 ? a.k_1 : a.v_1);
+        const uint32_t at = to + (what == 0 ? r * pitch_k : ATTN_KEYS * pitch_k + r * pitch_v);
+        const int odd     = (int) ((uintptr_t) src & 15);
+        const int end     = key + r < a.n_kv ? odd + size : 0;
+        src               = end > 0 ? src - odd : p - ((uintptr_t) p & 15);
+        for (int i = lane % 2 * 16; i < size + 15; i += 32) {
+            copy16(at + i, end > i ? src + i : src, max(min(end - i, 16), 0));
+        }
+    }
+    copy_commit();
+#endif
+}
+
+// ---- what is no halves ----
+
+// Four elements of a row of bytes, as two pairs of halves.
+template <int TYPE>
+LANE uint2 attn_four(bytes p, int i) {
+    uint2 o;
+    if (TYPE == TYPE_F16) {
+        o = make_uint2(p.u32(2 * i), p.u32(2 * i + 4));
+    } else if (TYPE == TYPE_BF16) {
+        const uint32_t a = p.u32(2 * i), b = p.u32(2 * i + 4);
+        o.x = h2_pack(__uint_as_float(a << 16), __uint_as_float(a & 0xffff0000u));
+        o.y = h2_pack(__uint_as_float(b << 16), __uint_as_float(b & 0xffff0000u));
+    } else if (TYPE == TYPE_F32) {
+        o.x = h2_pack(__uint_as_float(p.w32(4 * i)), __uint_as_float(p.w32(4 * i + 4)));
+        o.y = h2_pack(__uint_as_float(p.w32(4 * i + 8)), __uint_as_float(p.w32(4 * i + 12)));
+    } else { // q4_0
+        const bytes b    = p.at(i / 32 * 18);
+        const uint32_t d = h2_low(b.u16(0)), w = b.u32(2 + i % 16) >> (i % 32 < 16 ? 0 : 4) & 0x0f0f0f0fu;
+        o.x = h2_mul(h2_less(__byte_perm(w, MAGIC, 0x7170), 1032), d);
+        o.y = h2_mul(h2_less(__byte_perm(w, MAGIC, 0x7372), 1032), d);
+    }
+    return o;
+}
+
+// 16 rows of n elements to halves, zeros up to D. odd: of row 0; step: how it grows from row to row.
+template <int D, int TYPE>
+LANE void attn_unpack_fours(bytes raw, int pitch, uint32_t odd, uint32_t step, int n, uint16_t *to, int lane) {
+#pragma unroll 4
+    for (int i = lane; i < ATTN_KEYS * (D / 4); i += 32) {
+        const int r = i / (D / 4), e = i % (D / 4) * 4;
+        uint2 o     = make_uint2(0, 0);
+        if (e < n) {
+            o = attn_four<TYPE>(raw.at(r * pitch + ((odd + r * step) & 15)), e);
+        }
+        *reinterpret_cast<uint2 *>(to + r * (D + 8) + e) = o;
+    }
+}
+
+// A block of q8_0 a thread at a time: two threads have a row.
+template <int D>
+LANE void attn_unpack_q8_0(bytes raw, int pitch, uint32_t odd, uint32_t step, int n, uint16_t *to, int lane) {
+    const int r     = lane / 2;
+    const bytes row = raw.at(r * pitch + ((odd + r * step) & 15));
+#pragma unroll
+    for (int b = lane % 2; b < D / 32; b += 2) {
+        uint32_t w[8] = {0, 0, 0, 0, 0, 0, 0, 0}, d = 0;
+        if (b * 32 < n) {
+            words_at<8>(row, b * 34 + 2, w);
+            d = h2_low(row.u16(b * 34));
+        }
+        uint4 *at = reinterpret_cast<uint4 *>(to + r * (D + 8) + b * 32);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t o[4];
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const uint32_t u = w[2 * i + j] ^ 0x80808080u;
+                o[2 * j]         = h2_mul(h2_less(__byte_perm(u, MAGIC, 0x7170), 1152), d);
+                o[2 * j + 1]     = h2_mul(h2_less(__byte_perm(u, MAGIC, 0x7372), 1152), d);
+            }
+            at[i] = make_uint4(o[0], o[1], o[2], o[3]);
+        }
+    }
+}
+
+template <int D>
+LANE void attn_unpack(bytes raw, int pitch, const char *p, int64_t stride, int type, int n, uint16_t *to, int lane) {
+    const uint32_t odd = (uint32_t) (uintptr_t) p & 15, step = (uint32_t) stride & 15;
+    switch (type) {
+        case TYPE_Q8_0: attn_unpack_q8_0<D>(raw, pitch, odd, step, n, to, lane); break;
+        case TYPE_Q4_0: attn_unpack_fours<D, TYPE_Q4_0>(raw, pitch, odd, step, n, to, lane); break;
+        case TYPE_F32: attn_unpack_fours<D, TYPE_F32>(raw, pitch, odd, step, n, to, lane); break;
+        case TYPE_BF16: attn_unpack_fours<D, TYPE_BF16>(raw, pitch, odd, step, n, to, lane); break;
+        default: attn_unpack_fours<D, TYPE_F16>(raw, pitch, odd, step, n, to, lane); break;
+    }
+}
+
+// ---- rows ----
+
+struct attn_row {
+    int query, head; // -1: no such row
+    const uint16_t *mask;
+    float slope;
+};
+
+LANE attn_row attn_row_of(const attn_args &a, int r, int group, int batch) {
+    attn_row row = {-1, 0, NULL, 1.0f};
+    if (r < a.n_q * a.n_group) {
+        row.query = r / a.n_group;
+        row.head  = group * a.n_group + r % a.n_group;
+        row.slope = attn_slope(a, row.head);
+        if (a.mask != NULL) {
+            row.mask = reinterpret_cast<const uint16_t *>(a.mask + row.query * a.mask_1 + row.head % a.mask_ne2 * a.mask_2 +
+                                                          batch % a.mask_ne3 * a.mask_3);
+        }
+    }
+    return row;
+}
+
+// The mask of a row at the keys a thread has of 16: first, first + 1, first + 8, first + 9. Read ahead of its use.
+LANE void attn_mask_of(const attn_args &a, const attn_row &row, int first, uint16_t *mask) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int key = first + i / 2 * 8 + i % 2;
+        mask[i]       = row.mask != NULL && key < a.n_kv ? row.mask[key] : 0;
+    }
+}
+
+// A score in units of log2.
+LANE float attn_score(const attn_args &a, const attn_row &row, int key, uint16_t mask, float v) {
+    if (a.softcap != 0.0f) {
+        v = a.softcap * tanhf(v);
+    }
+    v = fmaf(row.slope, half_value(mask), v);
+    return key >= a.n_kv || row.query < 0 ? -INFINITY : v * LOG2_E;
+}
+
+template <int D>
+struct attn_sums {
+    float o[D / 8][4], m[2], l[2];
+};
+
+// Queries, as the first operand.
+template <int D>
+LANE void attn_queries(const attn_args &a, const attn_row *row, int batch, int t, uint32_t (*q)[4]) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        const float *p = reinterpret_cast<const float *>(a.q + max(row[h].query, 0) * a.q_1 + row[h].head * a.q_2 + batch * a.q_3);
+#pragma unroll
+        for (int i = 0; i < D / 16; i++) {
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const int e     = 16 * i + 8 * j + 2 * t; // d_k is even
+                const float x   = row[h].query >= 0 && e < a.d_k ? p[e] * a.scale : 0.0f;
+                const float y   = row[h].query >= 0 && e < a.d_k ? p[e + 1] * a.scale : 0.0f;
+                q[i][h + 2 * j] = h2_pack(x, y);
+            }
+        }
+    }
+}
+
+// 16 keys: scores, what they do to the sums, and their values.
+template <int D>
+LANE void attn_step(const attn_args &a, const attn_row *row, const uint32_t (*q)[4], uint32_t k_lane, uint32_t v_lane, int key,
+    const uint16_t (*mask)[4], attn_sums<D> *sum) {
+    const int t     = threadIdx.x % 4;
+    float s[2][4]   = {{0, 0, 0, 0}, {0, 0, 0, 0}}, more[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+    // several loads before their use: they are not reordered
+#pragma unroll
+    for (int i = 0; i < D / 16; i += 4) {
+        uint32_t b[4][4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            ldmatrix4(k_lane + 32 * (i + j), b[j]);
+        }
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            mma16816<false>(j % 2 ? more[0] : s[0], q[i + j], b[j][0], b[j][1]);
+            mma16816<false>(j % 2 ? more[1] : s[1], q[i + j], b[j][2], b[j][3]);
+        }
+    }
+    float scale[2];
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float v[4], most = sum->m[h];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            v[i] = attn_score(a, row[h], key + i / 2 * 8 + 2 * t + i % 2, mask[h][i], s[i / 2][2 * h + i % 2] + more[i / 2][2 * h + i % 2]);
+            most = fmaxf(most, v[i]);
+        }
+        most             = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+        most             = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+        const float base = most == -INFINITY ? 0.0f : most;
+        scale[h]         = exp2f(sum->m[h] - base);
+        sum->m[h]        = most;
+        sum->l[h] *= scale[h];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const float e = exp2f(v[i] - base);
+            sum->l[h] += e;
+            s[i / 2][2 * h + i % 2] = e;
+        }
+    }
+    if (__any_sync(~0u, scale[0] != 1.0f || scale[1] != 1.0f)) {
+#pragma unroll
+        for (int i = 0; i < D / 8; i++) {
+            sum->o[i][0] *= scale[0], sum->o[i][1] *= scale[0], sum->o[i][2] *= scale[1], sum->o[i][3] *= scale[1];
+        }
+    }
+    const uint32_t p[4] = {h2_pack(s[0][0], s[0][1]), h2_pack(s[0][2], s[0][3]), h2_pack(s[1][0], s[1][1]), h2_pack(s[1][2], s[1][3])};
+#pragma unroll
+    for (int i = 0; i < D / 16; i += 4) {
+        uint32_t b[4][4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            ldmatrix4t(v_lane + 32 * (i + j), b[j]);
+        }
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            mma16816<false>(sum->o[2 * (i + j)], p, b[j][0], b[j][1]);
+            mma16816<false>(sum->o[2 * (i + j) + 1], p, b[j][2], b[j][3]);
+        }
+    }
+}
+
+// The warps' sums meet: row by row, an element a thread.
+template <int D>
+LANE void attn_merge(const attn_args &a, const attn_sums<D> &sum, int tile, int group, int batch, int split, float *all) {
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    float *ml      = all + ATTN_WARPS * ATTN_ROWS * D;
+    const int n    = min((int) ATTN_ROWS, a.n_q * a.n_group - tile * ATTN_ROWS);
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float l = sum.l[h];
+        l += __shfl_xor_sync(~0u, l, 1);
+        l += __shfl_xor_sync(~0u, l, 2);
+        const int r = warp * ATTN_ROWS + g + 8 * h;
+        if (t == 0) {
+            ml[2 * r] = sum.m[h], ml[2 * r + 1] = l;
+        }
+#pragma unroll
+        for (int i = 0; i < D / 8 && g + 8 * h < n; i++) {
+            *reinterpret_cast<float2 *>(all + r * D + 8 * i + 2 * t) = make_float2(sum.o[i][2 * h], sum.o[i][2 * h + 1]);
+        }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < n * D; i += ATTN_WARPS * 32) {
+        const int r = i / D, e = i % D, at = tile * ATTN_ROWS + r, head = group * a.n_group + at % a.n_group;
+        float most = -INFINITY, l = 0.0f, value = 0.0f;
+#pragma unroll
+        for (int w = 0; w < ATTN_WARPS; w++) {
+            most = fmaxf(most, ml[(w * ATTN_ROWS + r) * 2]);
+        }
+        const float base = most == -INFINITY ? 0.0f : most;
+#pragma unroll
+        for (int w = 0; w < ATTN_WARPS; w++) {
+            const float f = exp2f(ml[(w * ATTN_ROWS + r) * 2] - base);
+            l += f * ml[(w * ATTN_ROWS + r) * 2 + 1];
+            value += f * all[(w * ATTN_ROWS + r) * D + e];
+        }
+        const int64_t to = ((int64_t) batch * a.n_q + at / a.n_group) * a.n_head + head;
+        if (e >= a.d_v) {
+            continue;
+        }
+        if (a.n_split > 1) {
+            a.part[((int64_t) split * a.n_rows + to) * a.d_v + e] = value;
+            if (e == 0) {
+                *reinterpret_cast<float2 *>(a.limit + ((int64_t) split * a.n_rows + to) * 2) = make_float2(most, l);
+            }
+        } else {
+            if (a.sinks != NULL) {
+                const float sink = a.sinks[head] * LOG2_E, top = fmaxf(most, sink), f = exp2f(most - top);
+                value *= f;
+                l = l * f + exp2f(sink - top);
+            }
+            a.y[to * a.d_v + e] = l > 0.0f ? value / l : 0.0f;
+        }
+    }
+}
+
+template <int D>
+LANE void attn_split(const attn_args &a) {
+    extern __shared__ __align__(128) uint32_t smem[];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int n_tiles = (a.n_q * a.n_group + ATTN_ROWS - 1) / ATTN_ROWS;
+    const int split = blockIdx.x, tile = blockIdx.y % n_tiles, group = blockIdx.y / n_tiles, batch = blockIdx.z;
+    const int pitch_k = attn_pitch(a.k_row_size), pitch_v = attn_pitch(a.v_row_size), stage = ATTN_KEYS * (pitch_k + pitch_v);
+    const bool direct = a.k_type == TYPE_F16 && a.v_type == TYPE_F16 && a.d_k == D && a.d_v == D &&
+                        ((uintptr_t) a.k | (uintptr_t) a.v | a.k_1 | a.v_1 | a.k_2 | a.v_2 | a.k_3 | a.v_3) % 16 == 0;
+    const uint32_t mine = warp * (ATTN_STAGES * stage + 64), bars = smem_addr(smem) + mine + ATTN_STAGES * stage;
+    uint16_t *halves_k  = reinterpret_cast<uint16_t *>(smem) + ATTN_WARPS * (ATTN_STAGES * stage + 64) / 2 + warp * 2 * ATTN_KEYS * (D + 8);
+    uint16_t *halves_v  = halves_k + ATTN_KEYS * (D + 8);
+#if __CUDA_ARCH__ >= 900
+    if (lane < ATTN_STAGES) {
+        bar_init(bars + 8 * lane, 32);
+        asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
+    }
+    __syncwarp();
+#endif
+    let_next_start();
+    if (a.wait) {
+        wait_for_previous();
+    }
+    const char *k = a.k + group * a.k_2 + batch / a.k_r3 * a.k_3, *v = a.v + group * a.v_2 + batch / a.v_r3 * a.v_3;
+    const int first = split * a.split_keys + warp * ATTN_KEYS, last = min((split + 1) * a.split_keys, a.n_kv);
+    const int stride = ATTN_WARPS * ATTN_KEYS, n_steps = max(0, (last - first + stride - 1) / stride);
+    for (int s = 0; s < min(ATTN_STAGES - 1, n_steps); s++) {
+        attn_fetch(a, k, v, first + s * stride, smem_addr(smem) + mine + s * stage, pitch_k, pitch_v, bars + 8 * s, lane);
+    }
+    const attn_row row[2] = {attn_row_of(a, tile * ATTN_ROWS + g, group, batch), attn_row_of(a, tile * ATTN_ROWS + g + 8, group, batch)};
+    uint16_t mask[2][4];
+    attn_mask_of(a, row[0], first + 2 * t, mask[0]);
+    attn_mask_of(a, row[1], first + 2 * t, mask[1]);
+    uint32_t q[D / 16][4];
+    attn_queries<D>(a, row, batch, t, q);
+    attn_sums<D> sum;
+#pragma unroll
+    for (int i = 0; i < D / 8; i++) {
+        sum.o[i][0] = sum.o[i][1] = sum.o[i][2] = sum.o[i][3] = 0.0f;
+    }
+    sum.m[0] = sum.m[1] = -INFINITY, sum.l[0] = sum.l[1] = 0.0f;
+    int at_stage = 0, fill = ATTN_STAGES - 1;
+    uint32_t lap = 0;
+    for (int step = 0; step < n_steps; step++) {
+        const int key = first + step * stride;
+        uint16_t next[2][4];
+        attn_mask_of(a, row[0], key + stride + 2 * t, next[0]);
+        attn_mask_of(a, row[1], key + stride + 2 * t, next[1]);
+#if __CUDA_ARCH__ < 900
+        copy_wait(step + ATTN_STAGES - 1 < n_steps ? ATTN_STAGES - 2 : 0);
+#endif
+        __syncwarp();
+        if (step + ATTN_STAGES - 1 < n_steps) {
+            attn_fetch(a, k, v, key + (ATTN_STAGES - 1) * stride, smem_addr(smem) + mine + fill * stage, pitch_k, pitch_v, bars + 8 * fill, lane);
+            fill = fill + 1 == ATTN_STAGES ? 0 : fill + 1;
+        }
+#if __CUDA_ARCH__ >= 900
+        bar_wait(bars + 8 * at_stage, lap);
+#endif
+        const uint32_t at = mine + at_stage * stage;
+        uint32_t k_addr = smem_addr(smem) + at, v_addr = k_addr + ATTN_KEYS * pitch_k, k_pitch = pitch_k, v_pitch = pitch_v;
+        if (!direct) {
+            attn_unpack<D>({smem, at}, pitch_k, k + key * a.k_1, a.k_1, a.k_type, a.d_k, halves_k, lane);
+            attn_unpack<D>({smem, at + ATTN_KEYS * pitch_k}, pitch_v, v + key * a.v_1, a.v_1, a.v_type, a.d_v, halves_v, lane);
+            __syncwarp();
+            k_addr = smem_addr(halves_k), v_addr = smem_addr(halves_v), k_pitch = v_pitch = (D + 8) * 2;
+        }
+        attn_step<D>(a, row, q, k_addr + (lane % 8 + lane / 16 * 8) * k_pitch + lane / 8 % 2 * 16, v_addr + lane % 16 * v_pitch + lane / 16 * 16,
+            key, mask, &sum);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            mask[i / 4][i % 4] = next[i / 4][i % 4];
+        }
+        if (++at_stage == ATTN_STAGES) {
+            at_stage = 0, lap ^= 1;
+        }
+    }
+    __syncthreads();
+    attn_merge<D>(a, sum, tile, group, batch, split, reinterpret_cast<float *>(smem));
+}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT
+// decode.cuh: weights of every type as operands of tensor cores.
+//
+// A warp holds 16 rows of weights; thread (g, t) = (lane / 4, lane % 4) has rows g and g + 8. A chunk is CH elements of a row in
+// shared memory, as the file has them; a sub is 32 elements of it, a run 16. For one row and one sub, get() gives the thread
+//     o[0] = elements 4t, 4t + 2 of run 0       o[1] = elements 4t + 1, 4t + 3 of run 0       o[2], o[3]: the same of run 1
+// as pairs of halves (of bf16 where BF). So within a run the even elements come first, then the odd ones: activations are laid
+// out to match (act.cuh). prep() reads what a whole chunk shares; valid: elements of the chunk that exist, for dense rows whose
+// length is no multiple of 32.
+//
+// Integers become halves by bits: 0x6400 | q is 1024 + q for q < 1024, and taking 1024 off is exact.
+#pragma once
+
+#include "decode_dense.cuh"
+#include "lane.cuh"
+
+#define MAGIC 0x64006400u
+
+// (q - bias) for pairs of biased integers, exact.
+LANE uint32_t h2_less(uint32_t q, float bias) {
+    return h2_add(q, h2_all(-bias));
+}
+// Bytes 0 and 2, or 1 and 3, of a word of four integers.
+LANE uint32_t even_bytes(uint32_t w) {
+    return __byte_perm(w, MAGIC, 0x7270);
+}
+LANE uint32_t odd_bytes(uint32_t w) {
+    return __byte_perm(w, MAGIC, 0x7371);
+}
+// Fields of the low bits of bytes 0 and 2, or 1 and 3.
+template <uint32_t MASK>
+LANE uint32_t even_fields(uint32_t w) {
+    return (w & (MASK * 0x00010001u)) | MAGIC;
+}
+template <uint32_t MASK>
+LANE uint32_t odd_fields(uint32_t w) {
+    return even_fields<MASK>(w >> 8);
+}
+// Bits 0..3 of h to bit BIT of the elements of a pair: 0 and 2, or 1 and 3.
+template <int BIT>
+LANE uint32_t even_bits(uint32_t h) {
+    return (h & 1) << BIT | (h & 4) << (BIT + 14);
+}
+template <int BIT>
+LANE uint32_t odd_bits(uint32_t h) {
+    return even_bits<BIT>(h >> 1);
+}
+
+// ---- 32 elements and a half: q4_0 q4_1 q5_0 q5_1 q8_0 ----
+
+struct decode_q4_0 {
+    enum { QK = 32, BYTES = 18, CH = 256, BF = 0 };
+    LANE void prep(bytes, int) {}
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+        p                = p.at(sub * BYTES);
+        const uint32_t d = h2_low(p.u16(0));
+        const uint32_t w = p.u32(2 + 4 * t);
+        o[0]             = h2_mul(h2_less(even_fields<15>(w), 1032), d);
+        o[1]             = h2_mul(h2_less(odd_fields<15>(w), 1032), d);
+        o[2]             = h2_mul(h2_less(even_fields<15>(w >> 4), 1032), d);
+        o[3]             = h2_mul(h2_less(odd_fields<15>(w >> 4), 1032), d);
+    }
+};
+
+struct decode_q4_1 {
+    enum { QK = 32, BYTES = 20, CH = 256, BF = 0 };
+    LANE void prep(bytes, int) {}
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+        p                 = p.at(sub * BYTES);
+        const uint32_t dm = p.w32(0), d = h2_low(dm), m = h2_high(dm);
+        const uint32_t w = p.w32(4 + 4 * t);
+        o[0]             = h2_fma(h2_less(even_fields<15>(w), 1024), d, m);
+        o[1]             = h2_fma(h2_less(odd_fields<15>(w), 1024), d, m);
+        o[2]             = h2_fma(h2_less(even_fields<15>(w >> 4), 1024), d, m);
+        o[3]             = h2_fma(h2_less(odd_fields<15>(w >> 4), 1024), d, m);
+    }
+};
+
+// Four elements a run: nibbles of w, fifth bits from h.
+LANE void fives(uint32_t w, uint32_t h, uint32_t *o) {
+    const uint32_t lo = h & 15, hi = h >> 16 & 15;
+    o[0] = even_fields<15>(w) | even_bits<4>(lo);
+    o[1] = odd_fields<15>(w) | odd_bits<4>(lo);
+    o[2] = even_fields<15>(w >> 4) | even_bits<4>(hi);
+    o[3] = odd_fields<15>(w >> 4) | odd_bits<4>(hi);
+}
+
+struct decode_q5_0 {
+    enum { QK = 32, BYTES = 22, CH = 256, BF = 0 };
+    LANE void prep(bytes, int) {}
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+        p                = p.at(sub * BYTES);
+        const uint32_t d = h2_low(p.u16(0));
+        fives(p.u32(6 + 4 * t), p.u32(2) >> (4 * t), o);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            o[i] = h2_mul(h2_less(o[i], 1040), d);
+        }
+    }
+};
+
+struct decode_q5_1 {
+    enum { QK = 32, BYTES = 24, CH = 256, BF = 0 };
+    LANE void prep(bytes, int) {}
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+        p                 = p.at(sub * BYTES);
+        const uint32_t dm = p.w32(0);
+        fives(p.w32(8 + 4 * t), p.w32(4) >> (4 * t), o);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            o[i] = h2_fma(h2_less(o[i], 1024), h2_low(dm), h2_high(dm));
+        }
+    }
+};
+
+struct decode_q8_0 {
+    enum { QK = 32, BYTES = 34, CH = 256, BF = 0 };
+    LANE void prep(bytes, int) {}
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+        p                = p.at(sub * BYTES);
+        const uint32_t d = h2_low(p.u16(0));
+        const uint32_t a = p.u32(2 + 4 * t) ^ 0x80808080u, b = p.u32(18 + 4 * t) ^ 0x80808080u;
+        o[0] = h2_mul(h2_less(even_bytes(a), 1152), d);
+        o[1] = h2_mul(h2_less(odd_bytes(a), 1152), d);
+        o[2] = h2_mul(h2_less(even_bytes(b), 1152), d);
+        o[3] = h2_mul(h2_less(odd_bytes(b), 1152), d);
+    }
+};
+
+// ---- superblocks: q2_K q3_K q4_K q5_K q6_K ----
+
+struct decode_q2_K {
+    enum { QK = 256, BYTES = 84, CH = 256, BF = 0 };
+    uint32_t dm;
+    LANE void prep(bytes p, int) { dm = p.w32(80); }
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+        const int shift   = 2 * (sub & 3);
+        const uint32_t sc = p.u16(2 * sub);
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const uint32_t s = sc >> (8 * r);
+            // scale and offset as a pair
+            const uint32_t sm  = h2_mul(h2_less((s & 15) | (s & 0xf0) << 12 | MAGIC, 1024), dm);
+            const uint32_t neg = h2_high(sm) ^ 0x80008000u;
+            const uint32_t w   = p.w32(16 + 32 * (sub >> 2) + 16 * r + 4 * t) >> shift;
+            o[2 * r]           = h2_fma(h2_less(even_fields<3>(w), 1024), h2_low(sm), neg);
+            o[2 * r + 1]       = h2_fma(h2_less(odd_fields<3>(w), 1024), h2_low(sm), neg);
+        }
+    }
+};
+
+struct decode_q3_K {
+    enum { QK = 256, BYTES = 110, CH = 256, BF = 0 };
+    float d;
+    LANE void prep(bytes p, int) { d = half_value(p.u16(108)); }
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+        const int shift = 2 * (sub & 3);
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int run    = 2 * sub + r;
+            const int low    = p.u8(96 + (run & 7)) >> (run < 8 ? 0 : 4) & 15;
+            const int high   = p.u8(104 + (run & 3)) >> (2 * (run >> 2)) & 3;
+            const uint32_t s = h2_all(d * (float) ((low | high << 4) - 32));
+            const uint32_t w = p.u32(32 + 32 * (sub >> 2) + 16 * r + 4 * t) >> shift;
+            const uint32_t h = p.u32(16 * r + 4 * t) >> sub << 2;
+            o[2 * r]         = h2_mul(h2_less((w & 0x00030003u) | (h & 0x00040004u) | MAGIC, 1028), s);
+            o[2 * r + 1]     = h2_mul(h2_less((w >> 8 & 0x00030003u) | (h >> 8 & 0x00040004u) | MAGIC, 1028), s);
+        }
+    }
+};
+
+// Scales and offsets of q4_K and q5_K: 8 each, 6 bits wide.
+struct scales_6 {
+    uint32_t s[2], m[2], dm;
+    LANE void prep(bytes p) {
+        const uint32_t a = p.w32(4), b = p.w32(8), c = p.w32(12);
+        dm   = p.w32(0) ^ 0x80000000u; // offsets are taken off
+        s[0] = a & 0x3f3f3f3fu;
+        m[0] = b & 0x3f3f3f3fu;
+        s[1] = (c & 0x0f0f0f0fu) | (a >> 2 & 0x30303030u);
+        m[1] = (c >> 4 & 0x0f0f0f0fu) | (b >> 2 & 0x30303030u);
+    }
+    // Scale in the low half, offset in the high one.
+    LANE uint32_t pair(int sub) const {
+        const int i      = sub >> 2, j = sub & 3;
+        const uint32_t q = __byte_perm(s[i], m[i], j | (4 + j) << 8) & 0x00ff00ffu;
+        return h2_mul(h2_less(q | MAGIC, 1024), dm);
+    }
+};
+
+struct decode_q4_K {
+    enum { QK = 256, BYTES = 144, CH = 256, BF = 0 };
+    scales_6 sc;
+    LANE void prep(bytes p, int) { sc.prep(p); }
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+        const uint32_t sm = sc.pair(sub), s = h2_low(sm), m = h2_high(sm);
+        const uint32_t a = p.w32(16 + 32 * (sub >> 1) + 4 * t) >> (4 * (sub & 1));
+        const uint32_t b = p.w32(32 + 32 * (sub >> 1) + 4 * t) >> (4 * (sub & 1));
+        o[0]             = h2_fma(h2_less(even_fields<15>(a), 1024), s, m);
+        o[1]             = h2_fma(h2_less(odd_fields<15>(a), 1024), s, m);
+        o[2]             = h2_fma(h2_less(even_fields<15>(b), 1024), s, m);
+        o[3]             = h2_fma(h2_less(odd_fields<15>(b), 1024), s, m);
+    }
+};
+
+struct decode_q5_K {
+    enum { QK = 256, BYTES = 176, CH = 256, BF = 0 };
+    scales_6 sc;
+    LANE void prep(bytes p, int) { sc.prep(p); }
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+        const uint32_t sm = sc.pair(sub), s = h2_low(sm), m = h2_high(sm);
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const uint32_t w = p.w32(48 + 32 * (sub >> 1) + 16 * r + 4 * t) >> (4 * (sub & 1));
+            const uint32_t h = p.w32(16 + 16 * r + 4 * t) >> sub << 4;
+            o[2 * r]         = h2_fma(h2_less((w & 0x000f000fu) | (h & 0x00100010u) | MAGIC, 1024), s, m);
+            o[2 * r + 1]     = h2_fma(h2_less((w >> 8 & 0x000f000fu) | (h >> 8 & 0x00100010u) | MAGIC, 1024), s, m);
+        }
+    }
+};
+
+struct decode_q6_K {
+    enum { QK = 256, BYTES = 210, CH = 256, BF = 0 };
+    float d;
+    LANE void prep(bytes p, int) { d = half_value(p.u16(208)); }
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+        const int half = sub >> 2, q = sub & 3;
+        const uint32_t sc = p.u16(192 + 2 * sub);
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const uint32_t s = h2_all(d * (float) (int8_t) (sc >> (8 * r)));
+            const uint32_t w = p.u32(64 * half + 32 * (q & 1) + 16 * r + 4 * t) >> (4 * (q >> 1));
+            const uint32_t h = p.u32(128 + 32 * half + 16 * r + 4 * t) >> (2 * q) << 4;
+            o[2 * r]         = h2_mul(h2_less((w & 0x000f000fu) | (h & 0x00300030u) | MAGIC, 1056), s);
+            o[2 * r + 1]     = h2_mul(h2_less((w >> 8 & 0x000f000fu) | (h >> 8 & 0x00300030u) | MAGIC, 1056), s);
+        }
+    }
+};
+
+// ---- one or two bits: q1_0 q2_0 tq1_0 tq2_0 ----
+
+struct decode_q1_0 {
+    enum { QK = 128, BYTES = 18, CH = 256, BF = 0 };
+    LANE void prep(bytes, int) {}
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+        p                = p.at((sub >> 2) * BYTES);
+        const uint32_t d = h2_low(p.u16(0));
+        const uint32_t w = ~p.u32(2 + 4 * (sub & 3)) >> (4 * t);
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            o[2 * r]     = d ^ even_bits<15>(w >> (16 * r));
+            o[2 * r + 1] = d ^ odd_bits<15>(w >> (16 * r));
+        }
+    }
+};
+
+struct decode_q2_0 {
+    enum { QK = 64, BYTES = 18, CH = 256, BF = 0 };
+    LANE void prep(bytes, int) {}
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+        p                = p.at((sub >> 1) * BYTES);
+        const uint32_t d = h2_low(p.u16(0));
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const uint32_t b = p.u8(2 + 8 * (sub & 1) + 4 * r + t);
+            o[2 * r]         = h2_mul(h2_less((b & 3) | (b & 0x30) << 12 | MAGIC, 1025), d);
+            o[2 * r + 1]     = h2_mul(h2_less((b >> 2 & 3) | (b >> 2 & 0x30) << 12 | MAGIC, 1025), d);
+        }
+    }
+};
+
+struct decode_tq2_0 {
+    enum { QK = 256, BYTES = 66, CH = 256, BF = 0 };
+    uint32_t d;
+    LANE void prep(bytes p, int) { d = h2_low(p.u16(64)); }
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const uint32_t w = p.u32(32 * (sub >> 2) + 16 * r + 4 * t) >> (2 * (sub & 3));
+            o[2 * r]         = h2_mul(h2_less(even_fields<3>(w), 1025), d);
+            o[2 * r + 1]     = h2_mul(h2_less(odd_fields<3>(w), 1025), d);
+        }
+    }
+};
+
+struct decode_tq1_0 {
+    enum { QK = 256, BYTES = 54, CH = 256, BF = 0 };
+    uint32_t d;
+    LANE void prep(bytes p, int) { d = h2_low(p.u16(52)); }
+    // Bytes as fractions in base 3: the trit after n others.
+    LANE static uint32_t trits(uint32_t pair, int n) {
+        const uint32_t power = n == 0 ? 1 : n == 1 ? 3 : n == 2 ? 9 : n == 3 ? 27 : 81;
+        const uint32_t part  = (pair * power) & 0x00ff00ffu; // no carry: 255 * 81 < 65536
+        return (part * 3 >> 8 & 0x00030003u) | MAGIC;
+    }
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int run = 2 * sub + r; // 10 runs in pairs, 5 of one, 1 of four bytes
+            int at, n;
+            if (run < 10) {
+                at = 16 * r + 4 * t, n = sub;
+            } else if (run < 15) {
+                at = 32 + 4 * t, n = run - 10;
+            } else {
+                at = 48, n = t;
+            }
+            const uint32_t w = p.u32(at);
+            o[2 * r]         = h2_mul(h2_less(trits(w & 0x00ff00ffu, n), 1025), d);
+            o[2 * r + 1]     = h2_mul(h2_less(trits(w >> 8 & 0x00ff00ffu, n), 1025), d);
+        }
+    }
+};
+
+#include "decode_curve.cuh"
+#include "decode_grid.cuh"

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// decode_dense.cuh: f16, bf16 and f32 rows by decode.cuh's rules. A float is split into two bf16, get() and rest(), which
+// together hold 16 bits of it.
+#pragma once
+
+#include "lane.cuh"
+
+// Four 16-bit elements at 2 * i; those from valid on are zeros: what lies there may be anything.
+LANE void four_16(bytes p, int i, int valid, uint32_t *o) {
+    uint32_t a = p.u32(2 * i), b = p.u32(2 * i + 4);
+    if (i + 4 > valid) {
+        a = i >= valid ? 0 : i + 1 >= valid ? a & 0xffff : a;
+        b = i + 2 >= valid ? 0 : i + 3 >= valid ? b & 0xffff : b;
+    }
+    o[0] = __byte_perm(a, b, 0x5410);
+    o[1] = __byte_perm(a, b, 0x7632);
+}
+
+template <int IS_BF, int N = 256>
+struct decode_16 {
+    enum { QK = 1, BYTES = 2, CH = N, BF = IS_BF };
+    int valid;
+    LANE void prep(bytes, int n) { valid = n; }
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+        four_16(p, 32 * sub + 4 * t, valid, o);
+        four_16(p, 32 * sub + 16 + 4 * t, valid, o + 2);
+    }
+};
+typedef decode_16<0> decode_f16;
+typedef decode_16<1> decode_bf16;
+typedef decode_16<0, 64> decode_f16_short; // chunks for many rows at once
+typedef decode_16<1, 64> decode_bf16_short;
+
+struct decode_f32 {
+    enum { QK = 1, BYTES = 4, CH = 128, BF = 1 };
+    int valid;
+    LANE void prep(bytes, int n) { valid = n; }
+    LANE float value(bytes p, int i) const { return i < valid ? __uint_as_float(p.w32(4 * i)) : 0.0f; }
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int i  = 32 * sub + 16 * r + 4 * t;
+            o[2 * r]     = bf2_pack(value(p, i), value(p, i + 2));
+            o[2 * r + 1] = bf2_pack(value(p, i + 1), value(p, i + 3));
+        }
+    }
+    LANE static float less_bf(float v, uint32_t bits) { return v - __uint_as_float(bits); }
+    LANE void rest(bytes p, int sub, int t, const uint32_t *o, uint32_t *lo) const {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int i   = 32 * sub + 16 * r + 4 * t;
+            const uint32_t a = o[2 * r], b = o[2 * r + 1];
+            lo[2 * r]     = bf2_pack(less_bf(value(p, i), a << 16), less_bf(value(p, i + 2), a & 0xffff0000u));
+            lo[2 * r + 1] = bf2_pack(less_bf(value(p, i + 1), b << 16), less_bf(value(p, i + 3), b & 0xffff0000u));
+        }
+    }
+};
+
+// A float as one bf16, in chunks for many rows at once.
+struct decode_f32_short {
+    enum { QK = 1, BYTES = 4, CH = 64, BF = 1 };
+    int valid;
+    LANE void prep(bytes, int n) { valid = n; }
+    LANE float value(bytes p, int i) const { return i < valid ? __uint_as_float(p.w32(4 * i)) : 0.0f; }
+    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const int i  = 32 * sub + 16 * r + 4 * t;
+            o[2 * r]     = bf2_pack(value(p, i), value(p, i + 2));
+            o[2 * r + 1] = bf2_pack(value(p, i + 1), value(p, i + 3));
+        }
+    }
+};

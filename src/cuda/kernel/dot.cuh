@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: MIT
+// dot.cuh: 32 weights of a row times 32 elements of a column in 8 bits: the inner part of mv.cuh, one struct a format.
+//
+// A thread has a sub: 32 elements; which one of its block never changes, so init() works out offsets, masks and factors once.
+// of() takes the bytes of 1,024 elements. Fields are not shifted down but masked where they are: a field at bit b counts 2^b
+// fold, which its factor takes back, and fields in two places are two products (__dp4a costs as much as the shift would).
+// x: 32 integers in two halves (runs), and head = {scale, scale * sum of run 0, of run 1, of both}.
+#pragma once
+
+#include "decode.cuh"
+
+// N words from an offset on, whatever its alignment.
+template <int N>
+LANE void words_at(bytes p, uint32_t i, uint32_t *v) {
+    const uint32_t o = p.off + i, shift = 8 * (o & 3);
+    uint32_t w[N + 1];
+#pragma unroll
+    for (int j = 0; j <= N; j++) {
+        w[j] = p.base[(o >> 2) + j];
+    }
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        v[j] = __funnelshift_r(w[j], w[j + 1], shift);
+    }
+}
+// The same from a multiple of 4 on.
+template <int N>
+LANE void aligned_at(bytes p, uint32_t i, uint32_t *v) {
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        v[j] = p.base[((p.off + i) >> 2) + j];
+    }
+}
+
+LANE int dot_u(uint32_t w, int x, int c) { // bytes of w without sign
+    int r;
+    asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(w), "r"(x), "r"(c));
+    return r;
+}
+LANE float dot4_u(const uint32_t *w, uint32_t mask, int4 x) {
+    return (float) dot_u(w[0] & mask, x.x, dot_u(w[1] & mask, x.y, dot_u(w[2] & mask, x.z, dot_u(w[3] & mask, x.w, 0))));
+}
+LANE float dot8_u(const uint32_t *w, uint32_t mask, int4 a, int4 b) {
+    const int lo = dot_u(w[0] & mask, a.x, dot_u(w[1] & mask, a.y, dot_u(w[2] & mask, a.z, dot_u(w[3] & mask, a.w, 0))));
+    const int hi = dot_u(w[4] & mask, b.x, dot_u(w[5] & mask, b.y, dot_u(w[6] & mask, b.z, dot_u(w[7] & mask, b.w, 0))));
+    return (float) (lo + hi);
+}
+LANE int dot4_s(const uint32_t *w, int4 x) {
+    return __dp4a((int) w[0], x.x, __dp4a((int) w[1], x.y, __dp4a((int) w[2], x.z, __dp4a((int) w[3], x.w, 0))));
+}
+LANE float dot8_s(const uint32_t *w, int4 a, int4 b) {
+    return (float) (dot4_s(w, a) + dot4_s(w + 4, b));
+}
+
+// ---- 32 elements and a half ----
+
+struct dot_q4_0 {
+    enum { QK = 32, BYTES = 18 };
+    uint32_t at;
+    LANE void init(int lane) { at = lane * BYTES; }
+    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
+        uint32_t w[4];
+        words_at<4>(p, at + 2, w);
+        const float sum = dot4_u(w, 0x0f0f0f0fu, a) + dot4_u(w, 0xf0f0f0f0u, b) * 0.0625f;
+        return half_value(p.u16(at)) * (sum * head.x - 8.0f * head.w);
+    }
+};
+
+struct dot_q4_1 {
+    enum { QK = 32, BYTES = 20 };
+    uint32_t at;
+    LANE void init(int lane) { at = lane * BYTES; }
+    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
+        uint32_t w[5];
+        aligned_at<5>(p, at, w);
+        const float sum = dot4_u(w + 1, 0x0f0f0f0fu, a) + dot4_u(w + 1, 0xf0f0f0f0u, b) * 0.0625f;
+        return half_value(w[0] & 0xffff) * sum * head.x + half_value(w[0] >> 16) * head.w;
+    }
+};
+
+// Bits of h, one an element, as bytes of 0 or 1.
+LANE float dot_bits(uint32_t h, int4 a, int4 b) {
+    uint32_t w[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        w[i] = (h >> (4 * i) & 15) * 0x00204081u;
+    }
+    return dot8_u(w, 0x01010101u, a, b);
+}
+
+struct dot_q5_0 {
+    enum { QK = 32, BYTES = 22 };
+    uint32_t at;
+    LANE void init(int lane) { at = lane * BYTES; }
+    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
+        uint32_t w[5];
+        words_at<5>(p, at + 2, w);
+        const float sum = dot4_u(w + 1, 0x0f0f0f0fu, a) + dot4_u(w + 1, 0xf0f0f0f0u, b) * 0.0625f + 16.0f * dot_bits(w[0], a, b);
+        return half_value(p.u16(at)) * (sum * head.x - 16.0f * head.w);
+    }
+};
+
+struct dot_q5_1 {
+    enum { QK = 32, BYTES = 24 };
+    uint32_t at;
+    LANE void init(int lane) { at = lane * BYTES; }
+    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
+        uint32_t w[6];
+        aligned_at<6>(p, at, w);
+        const float sum = dot4_u(w + 2, 0x0f0f0f0fu, a) + dot4_u(w + 2, 0xf0f0f0f0u, b) * 0.0625f + 16.0f * dot_bits(w[1], a, b);
+        return half_value(w[0] & 0xffff) * sum * head.x + half_value(w[0] >> 16) * head.w;
+    }
+};
+
+struct dot_q8_0 {
+    enum { QK = 32, BYTES = 34 };
+    uint32_t at;
+    LANE void init(int lane) { at = lane * BYTES; }
+    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
+        uint32_t w[8];
+        words_at<8>(p, at + 2, w);
+        return half_value(p.u16(at)) * head.x * dot8_s(w, a, b);
+    }
+};
+
+// ---- superblocks: a thread's sub is lane % 8 ----
+
+LANE float power(int n) { // 2^n
+    return __uint_as_float((uint32_t) (127 + n) << 23);
+}
+
+struct dot_q2_K {
+    enum { QK = 256, BYTES = 84 };
+    uint32_t at, qs, scales, mask;
+    float factor;
+    LANE void init(int lane) {
+        const int sub = lane % 8;
+        at = lane / 8 * BYTES, qs = at + 16 + 32 * (sub >> 2), scales = at + 2 * sub;
+        mask = 0x03030303u << (2 * (sub & 3)), factor = power(-2 * (sub & 3));
+    }
+    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
+        uint32_t w[8];
+        aligned_at<8>(p, qs, w);
+        const uint32_t sc = p.u16(scales), dm = p.w32(at + 80);
+        const float sum  = dot4_u(w, mask, a) * (float) (sc & 15) + dot4_u(w + 4, mask, b) * (float) (sc >> 8 & 15);
+        const float less = head.y * (float) (sc >> 4 & 15) + head.z * (float) (sc >> 12);
+        return half_value(dm & 0xffff) * factor * head.x * sum - half_value(dm >> 16) * less;
+    }
+};
+
+struct dot_q3_K {
+    enum { QK = 256, BYTES = 110 };
+    uint32_t at, qs, low[2], high[2], mask, bit;
+    int low_shift, high_shift;
+    float factor, bit_factor;
+    LANE void init(int lane) {
+        const int sub = lane % 8;
+        at = lane / 8 * BYTES, qs = at + 32 + 32 * (sub >> 2);
+        mask = 0x03030303u << (2 * (sub & 3)), factor = power(-2 * (sub & 3));
+        bit = 0x01010101u << sub, bit_factor = power(2 - sub);
+        low[0] = at + 96 + (2 * sub & 7), high[0] = at + 104 + (2 * sub & 3);
+        low_shift = sub < 4 ? 0 : 4, high_shift = 2 * (sub >> 1);
+    }
+    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
+        uint32_t w[8], h[8];
+        words_at<8>(p, qs, w);
+        words_at<8>(p, at, h);
+        const uint32_t l = p.u16(low[0]) >> low_shift, u = p.u16(high[0]) >> high_shift;
+        const float s0 = (float) ((int) ((l & 15) | (u & 3) << 4) - 32), s1 = (float) ((int) ((l >> 8 & 15) | (u >> 8 & 3) << 4) - 32);
+        const float lo = dot4_u(w, mask, a) * factor + dot4_u(h, bit, a) * bit_factor;
+        const float hi = dot4_u(w + 4, mask, b) * factor + dot4_u(h + 4, bit, b) * bit_factor;
+        return half_value(p.u16(at + 108)) * (s0 * (lo * head.x - 4.0f * head.y) + s1 * (hi * head.x - 4.0f * head.z));
+    }
+};
+
+// Scale and offset of a sub of q4_K and q5_K.
+struct dot_scale_6 {
+    uint32_t at, first, low, high; // masks: subs below 4 have their 6 bits in one byte
+    LANE void init(uint32_t block, int sub) {
+        at    = block + 4 + (sub & 3);
+        first = sub < 4 ? 63 : 0, low = sub < 4 ? 0 : 15, high = sub < 4 ? 0 : 48;
+    }
+    LANE void of(bytes p, float *s, float *m) const {
+        const uint32_t a = p.u8(at), b = p.u8(at + 4), c = p.u8(at + 8);
+        *s = (float) ((a & first) | (c & low) | (a >> 2 & high));
+        *m = (float) ((b & first) | (c >> 4 & low) | (b >> 2 & high));
+    }
+};
+
+struct dot_q4_K {
+    enum { QK = 256, BYTES = 144 };
+    uint32_t at, qs, mask;
+    float factor;
+    dot_scale_6 sc;
+    LANE void init(int lane) {
+        const int sub = lane % 8;
+        at = lane / 8 * BYTES, qs = at + 16 + 32 * (sub >> 1);
+        mask = sub & 1 ? 0xf0f0f0f0u : 0x0f0f0f0fu, factor = sub & 1 ? 0.0625f : 1.0f;
+        sc.init(at, sub);
+    }
+    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
+        const uint4 *q = reinterpret_cast<const uint4 *>(p.base + ((p.off + qs) >> 2));
+        const uint4 u = q[0], v = q[1];
+        const uint32_t w[8] = {u.x, u.y, u.z, u.w, v.x, v.y, v.z, v.w}, dm = p.w32(at);
+        float s, m;
+        sc.of(p, &s, &m);
+        return half_value(dm & 0xffff) * s * (factor * head.x) * dot8_u(w, mask, a, b) - half_value(dm >> 16) * m * head.w;
+    }
+};
+
+struct dot_q5_K {
+    enum { QK = 256, BYTES = 176 };
+    uint32_t at, qs, mask, bit;
+    float factor, bit_factor;
+    dot_scale_6 sc;
+    LANE void init(int lane) {
+        const int sub = lane % 8;
+        at = lane / 8 * BYTES, qs = at + 48 + 32 * (sub >> 1);
+        mask = sub & 1 ? 0xf0f0f0f0u : 0x0f0f0f0fu, factor = sub & 1 ? 0.0625f : 1.0f;
+        bit = 0x01010101u << sub, bit_factor = power(4 - sub);
+        sc.init(at, sub);
+    }
+    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
+        const uint4 *q = reinterpret_cast<const uint4 *>(p.base + ((p.off + qs) >> 2));
+        const uint4 *g = reinterpret_cast<const uint4 *>(p.base + ((p.off + at + 16) >> 2));
+        const uint4 u = q[0], v = q[1], x = g[0], y = g[1];
+        const uint32_t w[8] = {u.x, u.y, u.z, u.w, v.x, v.y, v.z, v.w}, h[8] = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
+        const uint32_t dm = p.w32(at);
+        float s, m;
+        sc.of(p, &s, &m);
+        const float sum = dot8_u(w, mask, a, b) * factor + dot8_u(h, bit, a, b) * bit_factor;
+        return half_value(dm & 0xffff) * s * head.x * sum - half_value(dm >> 16) * m * head.w;
+    }
+};
+
+struct dot_q6_K {
+    enum { QK = 256, BYTES = 210 };
+    uint32_t at, ql, qh, scales, mask, bits;
+    float factor, bits_factor;
+    LANE void init(int lane) {
+        const int sub = lane % 8, half = sub >> 2, q = sub & 3;
+        at = lane / 8 * BYTES, ql = at + 64 * half + 32 * (q & 1), qh = at + 128 + 32 * half, scales = at + 192 + 2 * sub;
+        mask = q >> 1 ? 0xf0f0f0f0u : 0x0f0f0f0fu, factor = q >> 1 ? 0.0625f : 1.0f;
+        bits = 0x03030303u << (2 * q), bits_factor = power(4 - 2 * q);
+    }
+    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
+        uint32_t w[8], h[8];
+        words_at<8>(p, ql, w);
+        words_at<8>(p, qh, h);
+        const uint32_t sc = p.u16(scales);
+        const float lo = dot4_u(w, mask, a) * factor + dot4_u(h, bits, a) * bits_factor;
+        const float hi = dot4_u(w + 4, mask, b) * factor + dot4_u(h + 4, bits, b) * bits_factor;
+        return half_value(p.u16(at + 208)) * ((float) (int8_t) (sc & 255) * (lo * head.x - 32.0f * head.y) +
+                                              (float) (int8_t) (sc >> 8) * (hi * head.x - 32.0f * head.z));
+    }
+};
+
+// ---- values by number ----
+
+// Of 16 nibbles: low ones to v[0..n), high ones to v[n..2n).
+LANE void curve_words(const uint32_t *w, uint32_t *v) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const uint32_t a = curve_4(w[i]), b = curve_4(w[i] >> 16);
+        v[i]     = __byte_perm(a, b, 0x6420) ^ 0x80808080u;
+        v[i + 4] = __byte_perm(a, b, 0x7531) ^ 0x80808080u;
+    }
+}
+
+struct dot_iq4_nl {
+    enum { QK = 32, BYTES = 18 };
+    uint32_t at;
+    LANE void init(int lane) { at = lane * BYTES; }
+    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
+        uint32_t w[4], v[8];
+        words_at<4>(p, at + 2, w);
+        curve_words(w, v);
+        return half_value(p.u16(at)) * head.x * dot8_s(v, a, b);
+    }
+};
+
+struct dot_iq4_xs {
+    enum { QK = 256, BYTES = 136 };
+    uint32_t at, qs;
+    int sub;
+    LANE void init(int lane) { sub = lane % 8, at = lane / 8 * BYTES, qs = at + 8 + 16 * sub; }
+    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
+        uint32_t w[4], v[8];
+        aligned_at<4>(p, qs, w);
+        curve_words(w, v);
+        const uint32_t first = p.w32(at), low = p.w32(at + 4);
+        const int scale      = (int) ((low >> (4 * sub) & 15) | (first >> (16 + 2 * sub) & 3) << 4) - 32;
+        return half_value(first & 0xffff) * (float) scale * head.x * dot8_s(v, a, b);
+    }
+};
+
+// Twice the values of 4-bit floats, 0 1 2 3 4 6 8 12, with their signs.
+LANE uint32_t fp4_4(uint32_t w) {
+    const uint32_t pick = w & 0x7777u;
+    const uint32_t low = __byte_perm(0x03020100u, 0x0c080604u, pick), high = __byte_perm(0xfdfeff00u, 0xf4f8fafcu, pick);
+    return __byte_perm(low, high, 0x3210u | (w >> 1 & 0x4444u));
+}
+template <int N>
+LANE void fp4_words(const uint32_t *w, uint32_t *v) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        const uint32_t a = fp4_4(w[i]), b = fp4_4(w[i] >> 16);
+        v[i]     = __byte_perm(a, b, 0x6420);
+        v[i + N] = __byte_perm(a, b, 0x7531);
+    }
+}
+
+struct dot_mxfp4 {
+    enum { QK = 32, BYTES = 17 };
+    uint32_t at;
+    LANE void init(int lane) { at = lane * BYTES; }
+    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
+        uint32_t w[4], v[8];
+        words_at<4>(p, at + 1, w);
+        fp4_words<4>(w, v);
+        const uint32_t e = p.u8(at);
+        return __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23) * head.x * dot8_s(v, a, b);
+    }
+};
+
+struct dot_nvfp4 {
+    enum { QK = 64, BYTES = 36 };
+    uint32_t scales, qs;
+    LANE void init(int lane) { scales = lane / 2 * BYTES + 2 * (lane % 2), qs = lane / 2 * BYTES + 4 + 16 * (lane % 2); }
+    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
+        uint32_t w[4], v[8];
+        aligned_at<4>(p, qs, w);
+        fp4_words<2>(w, v);
+        fp4_words<2>(w + 2, v + 4);
+        return 0.5f * head.x *
+               (decode_nvfp4::scale(p.u8(scales)) * (float) dot4_s(v, a) + decode_nvfp4::scale(p.u8(scales + 1)) * (float) dot4_s(v + 4, b));
+    }
+};

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+// mma90.cuh: weights times many columns on sm_90a: 128 rows by NT columns a block.
+//
+// One warp group copies: rows of weights as they are (a chunk of decode.cuh's at a time), columns in tiles of 64 elements
+// (mma_args.h). Two warp groups have 64 rows each: they unpack weights from shared memory straight into the registers that wgmma
+// takes its first operand from, while the product of the step before runs; columns are the second operand, in shared memory.
+#pragma once
+
+#include "decode.cuh"
+#include "mma_args.h"
+#include "wgmma.cuh"
+
+enum { MMA_ROWS = 128, MMA_STEP = 64 };
+
+template <class D, int NT>
+struct mma_plan {
+    enum {
+        BYTES    = D::CH / D::QK * D::BYTES,
+        PIECES   = ((BYTES + 14) / 16 + 1) | 1,
+        PITCH    = PIECES * 16,
+        A_SIZE   = PITCH * MMA_ROWS,
+        B_SIZE   = NT * 128,
+        N_A      = D::CH < 256 && D::BYTES < 4 ? 4 : 2,
+        N_B      = NT == 256 ? 4 : 6,
+        BARS     = 256,
+        SIZE     = N_B * B_SIZE + N_A * A_SIZE + BARS + 1024 + 64,
+        STEPS    = D::CH / MMA_STEP,
+    };
+};
+
+struct mma_bars {
+    uint32_t full_a, empty_a, full_b, empty_b;
+};
+
+// The copying warp group.
+template <class D, int NT>
+LANE void mma_feed(const mma_args &a, const char *w, const char *tiles, int row0, uint32_t smem_a, uint32_t smem_b, mma_bars bar) {
+    typedef mma_plan<D, NT> P;
+    const int n_chunks = (a.k + D::CH - 1) / D::CH;
+    const int64_t row_bytes = (int64_t) (a.k / D::QK) * D::BYTES;
+    int step = 0;
+    for (int c = 0; c < n_chunks; c++) {
+        const int s          = c % P::N_A;
+        const int64_t from   = (int64_t) c * P::BYTES;
+        const int n_bytes    = (int) min((int64_t) P::BYTES, row_bytes - from);
+        bar_wait(bar.empty_a + 8 * s, (c / P::N_A + 1) & 1);
+        for (int i = threadIdx.x; i < MMA_ROWS * P::PIECES; i += 128) {
+            const int r = i / P::PIECES, piece = i % P::PIECES;
+            const char *src = w + (int64_t) (row0 + r) * a.w_row + from;
+            const int odd   = (int) ((uintptr_t) src & 15);
+            const int left  = odd + n_bytes - piece * 16;
+            if (row0 + r < a.m && left > 0) {
+                copy16(smem_a + s * P::A_SIZE + r * P::PITCH + piece * 16, src - odd + piece * 16, min(left, 16));
+            }
+        }
+        bar_arrive_copies(bar.full_a + 8 * s);
+        if (threadIdx.x == 0) {
+            for (int end = step + P::STEPS; step < end; step++) {
+                const int sb = step % P::N_B;
+                bar_wait(bar.empty_b + 8 * sb, (step / P::N_B + 1) & 1);
+                bar_expect(bar.full_b + 8 * sb, P::B_SIZE);
+                bulk_copy(smem_b + sb * P::B_SIZE, tiles + (int64_t) step * P::B_SIZE, P::B_SIZE, bar.full_b + 8 * sb);
+            }
+        }
+    }
+}
+
+template <class D, int NT>
+LANE void mma_step(const D &d0, const D &d1, bytes p0, bytes p1, int q, int t, int valid, uint32_t *a) {
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        uint32_t o0[4] = {0, 0, 0, 0}, o1[4] = {0, 0, 0, 0};
+        if ((2 * q + h) * 32 < valid) {
+            d0.get(p0, 2 * q + h, t, o0);
+            d1.get(p1, 2 * q + h, t, o1);
+        }
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            a[8 * h + 4 * r]     = o0[2 * r];
+            a[8 * h + 4 * r + 1] = o1[2 * r];
+            a[8 * h + 4 * r + 2] = o0[2 * r + 1];
+            a[8 * h + 4 * r + 3] = o1[2 * r + 1];
+        }
+    }
+}
+
+template <class D, int NT>
+LANE void mma_eat(const mma_args &args, const char *w, int row0, const uint32_t *smem, uint32_t a_off, uint32_t smem_b, mma_bars bar,
+    float *c) {
+    typedef mma_plan<D, NT> P;
+    const int n_chunks = (args.k + D::CH - 1) / D::CH;
+    const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4; // warps 0..7 of both groups
+    const int row  = 16 * warp + g;
+    int step = 0;
+    uint32_t a[2][16];
+    for (int ch = 0; ch < n_chunks; ch++) {
+        const int s     = ch % P::N_A;
+        const int valid = min((int) D::CH, args.k - ch * D::CH);
+        const char *src = w + (int64_t) (row0 + row) * args.w_row + (int64_t) ch * P::BYTES;
+        const bytes at  = {smem, a_off + s * P::A_SIZE + row * P::PITCH};
+        const bytes p0  = at.at((uint32_t) (uintptr_t) src & 15);
+        const bytes p1  = at.at(8 * P::PITCH + ((uint32_t) (uintptr_t) (src + 8 * args.w_row) & 15));
+        bar_wait(bar.full_a + 8 * s, ch / P::N_A & 1);
+        D d0, d1;
+        d0.prep(p0, valid);
+        d1.prep(p1, valid);
+#pragma unroll
+        for (int q = 0; q < P::STEPS; q++) {
+            mma_step<D, NT>(d0, d1, p0, p1, q, t, valid, a[q & 1]);
+            if (q == P::STEPS - 1) {
+                __syncwarp();
+                if (lane == 0) {
+                    bar_arrive(bar.empty_a + 8 * s);
+                }
+            }
+            const int sb = step % P::N_B;
+            bar_wait(bar.full_b + 8 * sb, step / P::N_B & 1);
+            const uint64_t b = wgmma_desc(smem_b + sb * P::B_SIZE);
+            wgmma_fence();
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                wgmma<NT, D::BF>::template rs<0>(c, a[q & 1] + 4 * i, b + 2 * i, step + i > 0);
+            }
+            wgmma_commit();
+            wgmma_wait<P::STEPS == 1 ? 0 : 1>(); // the other half of a[] is free then
+            if (step > 0 && lane == 0) {
+                bar_arrive(bar.empty_b + 8 * ((step - 1) % P::N_B));
+            }
+            step++;
+        }
+    }
+    wgmma_wait<0>();
+    wgmma_pin<NT / 2>(c);
+}
+
+template <class D, int NT>
+LANE void mma_store(const mma_args &a, float *y, const float *scale, int col0, int row0, const float *c) {
+    const int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int row  = row0 + 16 * warp + g;
+#pragma unroll
+    for (int j = 0; j < NT / 8; j++) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int col    = col0 + 8 * j + 2 * t + i;
+            const float s    = scale[col];
+            const int64_t to = a.to != NULL ? (int64_t) a.to[col] : col < a.n ? col * a.y_col : -1;
+            if (to >= 0) {
+                if (row < a.m) {
+                    y[to + row] = c[4 * j + i] * s;
+                }
+                if (row + 8 < a.m) {
+                    y[to + row + 8] = c[4 * j + 2 + i] * s;
+                }
+            }
+        }
+    }
+}
+
+template <class D, int NT>
+LANE void mma90(const mma_args &a) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    typedef mma_plan<D, NT> P;
+    extern __shared__ __align__(1024) uint32_t smem[];
+    let_next_start();
+    const uint32_t base   = smem_addr(smem);
+    const uint32_t pad    = (1024 - base % 1024) % 1024;
+    const uint32_t smem_b = base + pad, a_off = pad + P::N_B * P::B_SIZE, bars = smem_b + P::N_B * P::B_SIZE + P::N_A * P::A_SIZE + 64;
+    mma_bars bar          = {bars, bars + 32, bars + 64, bars + 128};
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < P::N_A; i++) {
+            bar_init(bar.full_a + 8 * i, 128);
+            bar_init(bar.empty_a + 8 * i, 8);
+        }
+        for (int i = 0; i < P::N_B; i++) {
+            bar_init(bar.full_b + 8 * i, 1);
+            bar_init(bar.empty_b + 8 * i, 8);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
+    }
+    __syncthreads();
+    if (a.wait) {
+        wait_for_previous();
+    }
+    const int tile = blockIdx.x, row0 = blockIdx.y * MMA_ROWS, z = blockIdx.z;
+    const int i2 = z % a.ne2, i3 = z / a.ne2;
+    int expert      = 0;
+    const char *w   = a.w;
+    if (a.tile_expert != NULL) {
+        expert = a.tile_expert[tile];
+        w += (expert < 0 ? 0 : expert) * a.w_z2;
+    } else {
+        w += i2 / a.r2 * a.w_z2 + i3 / a.r3 * a.w_z3;
+    }
+    if (expert < 0) {
+        return;
+    }
+    const int n_steps = (a.k + 255) / 256 * 4;
+    if (threadIdx.x < 128) {
+        setmaxnreg_less<40>();
+        const char *tiles = reinterpret_cast<const char *>(a.tiles + z * a.tiles_z) + (int64_t) tile * n_steps * P::B_SIZE;
+        mma_feed<D, NT>(a, w, tiles, row0, base + a_off, smem_b, bar);
+    } else {
+        setmaxnreg_more<232>();
+        float c[NT / 2];
+        mma_eat<D, NT>(a, w, row0, smem, a_off, smem_b, bar, c);
+        mma_store<D, NT>(a, a.y + i2 * a.y_z2 + i3 * a.y_z3, a.scale + z * a.scale_z, tile * NT, row0, c);
+    }
+#endif
+}
+
+#define MMA90_KERNEL(name, type, nt) \
+    extern "C" __global__ void __launch_bounds__(384, 1) mma90_##name##_##nt(const __grid_constant__ mma_args a) { \
+        mma90<decode_##type, nt>(a); \
+    }

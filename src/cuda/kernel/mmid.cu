@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// mmid.cu: pairs of token and slot sorted by expert, into tiles of columns that have one expert each. One block: there are few.
+#include "lane.cuh"
+#include "mmid.h"
+
+extern "C" __global__ void __launch_bounds__(1024) mmid_sort(const __grid_constant__ mmid_args a) {
+    __shared__ int count[MMID_EXPERTS], first[MMID_EXPERTS];
+    let_next_start();
+    if (a.wait) {
+        wait_for_previous();
+    }
+    for (int i = threadIdx.x; i < MMID_EXPERTS; i += blockDim.x) {
+        count[i] = 0;
+    }
+    for (int i = threadIdx.x; i < a.n_tiles; i += blockDim.x) {
+        a.experts[i] = -1;
+    }
+    for (int i = threadIdx.x; i < a.n_tiles * a.nt; i += blockDim.x) {
+        a.from[i] = a.to[i] = -1;
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < a.n_pairs; i += blockDim.x) {
+        const int expert = a.ids[i / a.n_used * a.ids_row + i % a.n_used];
+        if (expert >= 0 && expert < a.n_experts) {
+            atomicAdd(&count[expert], 1);
+        }
+    }
+    __syncthreads();
+    // Tiles of each expert, one after the other; a column of the sum a thread.
+    const int mine = threadIdx.x < a.n_experts ? (count[threadIdx.x] + a.nt - 1) / a.nt : 0;
+    first[threadIdx.x] = mine;
+    __syncthreads();
+    for (int step = 1; step < MMID_EXPERTS; step *= 2) {
+        const int before = (int) threadIdx.x >= step ? first[threadIdx.x - step] : 0;
+        __syncthreads();
+        first[threadIdx.x] += before;
+        __syncthreads();
+    }
+    const int start = first[threadIdx.x] - mine;
+    for (int i = 0; i < mine; i++) {
+        a.experts[start + i] = threadIdx.x;
+    }
+    __syncthreads();
+    first[threadIdx.x] = start * a.nt; // the next column of the expert
+    __syncthreads();
+    for (int i = threadIdx.x; i < a.n_pairs; i += blockDim.x) {
+        const int token = i / a.n_used, slot = i % a.n_used, expert = a.ids[token * a.ids_row + slot];
+        if (expert >= 0 && expert < a.n_experts) {
+            const int at = atomicAdd(&first[expert], 1);
+            a.from[at]   = slot % a.x_ne1 + token * a.x_ne1;
+            a.to[at]     = (int32_t) (slot * a.y_col + token * a.y_z2);
+        }
+    }
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// mmv_small.cu: products of few columns, formats of values by number, of codebooks and of trits.
+#include "mmv.cuh"
+
+MMV_KERNEL(iq4_nl, iq4_nl, 1)
+MMV_KERNEL(iq4_xs, iq4_xs, 1)
+MMV_KERNEL(mxfp4, mxfp4, 1)
+MMV_KERNEL(nvfp4, nvfp4, 1)
+MMV_KERNEL(iq2_xxs, iq2_xxs, 1)
+MMV_KERNEL(iq2_xs, iq2_xs, 1)
+MMV_KERNEL(iq2_s, iq2_s, 1)
+MMV_KERNEL(iq3_xxs, iq3_xxs, 1)
+MMV_KERNEL(iq3_s, iq3_s, 1)
+MMV_KERNEL(iq1_s, iq1_s, 1)
+MMV_KERNEL(iq1_m, iq1_m, 1)
+MMV_KERNEL(q1_0, q1_0, 1)
+MMV_KERNEL(q2_0, q2_0, 1)
+MMV_KERNEL(tq1_0, tq1_0, 1)
+MMV_KERNEL(tq2_0, tq2_0, 1)

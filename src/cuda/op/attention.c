@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+// attention.c: FLASH_ATTN_EXT. Many queries over halves on sm_90a: attn90 (kernel/attn90.cuh), after a look at which tiles of the
+// mask need work. Else attn (kernel/attn.cuh), split over keys until every multiprocessor has blocks, with one reduction.
+
+#include "cuda/kernel/attn_args.h"
+
+#include "cuda/op/op.h"
+
+#include <math.h>
+
+enum { ROWS = 16, STAGES = 3, WARPS = 4, ROWS_90 = 128, MANY_QUERIES = 64 };
+
+struct attn {
+    const struct ggml_tensor *q, *k, *v, *mask, *sinks;
+    int d; // what the kernel is made for: 64, 128, 256
+    int64_t group, n_rows, n_tiles;
+    size_t shared;
+    // attn
+    int64_t n_split, split_keys;
+    // attn90
+    bool many;
+    int k_rows;
+    int64_t q_tiles, k_tiles;
+    size_t work;
+};
+
+static int64_t up(int64_t n, int64_t to) {
+    return (n + to - 1) / to * to;
+}
+
+static bool is_known_type(enum ggml_type t) {
+    return cuda_is_float(t) || t == GGML_TYPE_Q8_0 || t == GGML_TYPE_Q4_0;
+}
+
+static bool maps(const struct ggml_tensor *t) { // the copy engine's conditions
+    return t->type == GGML_TYPE_F16 && ((uintptr_t) t->data | t->nb[1] | t->nb[2] | t->nb[3]) % 16 == 0;
+}
+
+static bool is_direct(const struct attn *a) {
+    return maps(a->k) && maps(a->v) && a->k->ne[0] == a->d && a->v->ne[0] == a->d;
+}
+
+// Shared memory of attn, or what its warps' sums need at the end.
+static size_t split_shared(const struct attn *a) {
+    const size_t k = ggml_row_size(a->k->type, a->k->ne[0]), v = ggml_row_size(a->v->type, a->v->ne[0]);
+    const size_t stage  = ROWS * ((((k + 30) / 16) | 1) + (((v + 30) / 16) | 1)) * 16;
+    const size_t halves = is_direct(a) ? 0 : (size_t) (WARPS * 2 * ROWS * (a->d + 8) * 2);
+    const size_t ring = WARPS * (STAGES * stage + 64) + halves, sums = (size_t) (WARPS * ROWS * a->d * 4 + WARPS * ROWS * 8);
+    return ring > sums ? ring : sums;
+}
+
+static struct attn attn_of(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    const struct cuda_traits *traits = cuda_traits(dev);
+    struct attn a   = {.q = op->src[0], .k = op->src[1], .v = op->src[2], .mask = op->src[3], .sinks = op->src[4]};
+    const int64_t d = a.k->ne[0] > a.v->ne[0] ? a.k->ne[0] : a.v->ne[0], n_kv = a.k->ne[1], n_q = a.q->ne[1];
+    a.d       = d <= 64 ? 64 : d <= 128 ? 128 : 256;
+    a.group   = a.q->ne[2] / a.k->ne[2];
+    a.n_rows  = n_q * a.q->ne[2] * a.q->ne[3];
+    a.n_tiles = (n_q * a.group + ROWS - 1) / ROWS;
+    a.many =
+        traits->has_kernels_90a && cuda_api(dev)->TensorMapEncodeTiled != NULL && n_q >= MANY_QUERIES && maps(a.k) && maps(a.v);
+    if (a.many) {
+        a.k_rows  = a.d == 256 ? 64 : 128;
+        a.q_tiles = (n_q + ROWS_90 - 1) / ROWS_90;
+        a.k_tiles = (n_kv + a.k_rows - 1) / a.k_rows;
+        a.shared  = (size_t) (2 * 64 * a.d * 2 + 4 * a.k_rows * a.d * 2 + 128 + a.k_tiles + 1024);
+        a.work    = a.mask != NULL ? (size_t) (a.mask->ne[2] * a.mask->ne[3] * a.q_tiles * a.k_tiles) : 0;
+        a.many    = a.shared <= traits->shared_max;
+    }
+    if (!a.many) {
+        a.shared           = split_shared(&a);
+        const int64_t room = (int64_t) (traits->shared_max / a.shared), blocks = traits->n_sm * (room > 2      ? 2
+                                                                                                    : room < 1 ? 1
+                                                                                                               : room);
+        const int64_t others = a.n_tiles * a.k->ne[2] * a.q->ne[3], share = others > 0 ? blocks / others : 1;
+        const int64_t want = share < ATTN_SPLITS ? share : ATTN_SPLITS;
+        a.split_keys       = up((n_kv + (want > 1 ? want : 1) - 1) / (want > 1 ? want : 1), 64);
+        a.n_split          = (n_kv + a.split_keys - 1) / a.split_keys;
+        a.work             = a.n_split > 1 ? (size_t) (a.n_split * a.n_rows * (a.v->ne[0] + 2)) * sizeof(float) : 0;
+    }
+    return a;
+}
+
+static bool attention_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    const struct ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *mask = op->src[3], *sinks = op->src[4];
+    if (q == NULL || k == NULL || v == NULL || q->type != GGML_TYPE_F32 || op->type != GGML_TYPE_F32 || !is_known_type(k->type) ||
+        !is_known_type(v->type)) {
+        return false;
+    }
+    const bool rows = q->nb[0] == sizeof(float) && k->nb[0] == ggml_type_size(k->type) && v->nb[0] == ggml_type_size(v->type) &&
+                      ggml_is_contiguous(op) && (k->type != GGML_TYPE_F32 || k->nb[1] % 4 == 0);
+    const bool fits = q->ne[0] == k->ne[0] && k->ne[0] % 4 == 0 && v->ne[0] % 4 == 0 && k->ne[0] <= 256 && v->ne[0] <= 256 &&
+                      k->ne[1] == v->ne[1] && k->ne[1] > 0 && k->ne[1] < INT32_MAX && k->ne[2] == v->ne[2] && k->ne[2] > 0 &&
+                      q->ne[2] % k->ne[2] == 0 && k->ne[3] > 0 && v->ne[3] > 0 && q->ne[3] % k->ne[3] == 0 &&
+                      q->ne[3] % v->ne[3] == 0 && q->ne[3] < 65536 && q->ne[1] * q->ne[2] < 65535 * ROWS &&
+                      ggml_nrows(op) < INT32_MAX;
+    const bool mask_fits =
+        mask == NULL || (mask->type == GGML_TYPE_F16 && mask->nb[0] == 2 && mask->ne[0] >= k->ne[1] && mask->ne[1] >= q->ne[1] &&
+                            mask->ne[2] > 0 && mask->ne[3] > 0 && mask->ne[2] * mask->ne[3] < 65536);
+    return rows && fits && mask_fits && (sinks == NULL || (sinks->type == GGML_TYPE_F32 && sinks->nb[0] == sizeof(float))) &&
+           attn_of(dev, op).shared <= cuda_traits(dev)->shared_max;
+}
+
+static size_t attention_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    return attn_of(dev, op).work;
+}
+
+static void set_slopes(struct attn_args *a, float max_bias) {
+    if (max_bias > 0.0f) {
+        a->n_slope = 1;
+        while (a->n_slope * 2 <= a->n_head) {
+            a->n_slope *= 2;
+        }
+        a->slope_base[0] = -max_bias / (float) a->n_slope;
+        a->slope_base[1] = -max_bias / 2.0f / (float) a->n_slope;
+    }
+}
+
+static struct attn_args args_of(const struct attn *p, const struct ggml_tensor *op, char *work) {
+    const struct ggml_tensor *q = p->q, *k = p->k, *v = p->v, *mask = p->mask;
+    struct attn_args a = {.q = q->data,
+        .k                   = k->data,
+        .v                   = v->data,
+        .mask                = mask != NULL ? mask->data : NULL,
+        .sinks               = p->sinks != NULL ? p->sinks->data : NULL,
+        .y                   = op->data,
+        .part                = (float *) work,
+        .q_1                 = (int64_t) q->nb[1],
+        .q_2                 = (int64_t) q->nb[2],
+        .q_3                 = (int64_t) q->nb[3],
+        .k_1                 = (int64_t) k->nb[1],
+        .k_2                 = (int64_t) k->nb[2],
+        .k_3                 = (int64_t) k->nb[3],
+        .v_1                 = (int64_t) v->nb[1],
+        .v_2                 = (int64_t) v->nb[2],
+        .v_3                 = (int64_t) v->nb[3],
+        .mask_1              = mask != NULL ? (int64_t) mask->nb[1] : 0,
+        .mask_2              = mask != NULL ? (int64_t) mask->nb[2] : 0,
+        .mask_3              = mask != NULL ? (int64_t) mask->nb[3] : 0,
+        .mask_ne2            = mask != NULL ? (int) mask->ne[2] : 1,
+        .mask_ne3            = mask != NULL ? (int) mask->ne[3] : 1,
+        .scale               = cuda_param_f32(op, 0),
+        .softcap             = cuda_param_f32(op, 2),
+        .d_k                 = (int) k->ne[0],
+        .d_v                 = (int) v->ne[0],
+        .n_kv                = (int) k->ne[1],
+        .n_q                 = (int) q->ne[1],
+        .n_head              = (int) q->ne[2],
+        .n_group             = (int) p->group,
+        .n_batch             = (int) q->ne[3],
+        .k_type              = (int) k->type,
+        .v_type              = (int) v->type,
+        .k_row_size          = (int) ggml_row_size(k->type, k->ne[0]),
+        .v_row_size          = (int) ggml_row_size(v->type, v->ne[0]),
+        .k_r3                = (int) (q->ne[3] / k->ne[3]),
+        .v_r3                = (int) (q->ne[3] / v->ne[3]),
+        .n_split             = (int) p->n_split,
+        .split_keys          = (int) p->split_keys,
+        .n_rows              = (int) p->n_rows,
+        .wait                = 1};
+    a.limit            = a.part + p->n_split * p->n_rows * a.d_v;
+    if (a.softcap != 0.0f) {
+        a.scale /= a.softcap;
+    }
+    set_slopes(&a, cuda_param_f32(op, 1));
+    return a;
+}
+
+// How the copy engine reads keys or values: rows of 64 halves, k_rows of them, in the order wgmma takes.
+static enum ggml_status set_map(struct cuda_run *r, const struct ggml_tensor *t, int k_rows, struct attn90_map *map) {
+    enum { FLOAT16 = 6, SWIZZLE_128 = 3, PROMOTE_256 = 3 };
+    const uint64_t dims[4]    = {(uint64_t) t->ne[0], (uint64_t) t->ne[1], (uint64_t) t->ne[2], (uint64_t) t->ne[3]};
+    const uint64_t strides[3] = {t->nb[1], t->nb[2], t->nb[3]};
+    const uint32_t box[4] = {64, (uint32_t) k_rows, 1, 1}, steps[4] = {1, 1, 1, 1};
+    const CUresult rc = cuda_api(r->dev)->TensorMapEncodeTiled(
+        map, FLOAT16, 4, t->data, dims, strides, box, steps, 0, SWIZZLE_128, PROMOTE_256, 0);
+    return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(r->dev, rc, "a map of %s for the copy engine", t->name);
+}
+
+static enum ggml_status run_many(struct cuda_run *r, const struct attn *p, struct attn_args *a, char *work) {
+    struct attn90_args args;
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    if (a->mask != NULL) {
+        a->kinds                         = (uint8_t *) work;
+        const struct attn_mask_args mask = {.mask = a->mask,
+            .kinds                                = (uint8_t *) work,
+            .mask_1                               = a->mask_1,
+            .mask_2                               = a->mask_2,
+            .mask_3                               = a->mask_3,
+            .ne2                                  = a->mask_ne2,
+            .n_q                                  = a->n_q,
+            .n_kv                                 = a->n_kv,
+            .q_rows                               = ROWS_90,
+            .k_rows                               = p->k_rows,
+            .wait                                 = 1};
+        const struct cuda_dims dims      = {
+                 .grid    = {(unsigned) p->k_tiles, (unsigned) p->q_tiles, (unsigned) (a->mask_ne2 * a->mask_ne3)},
+                 .block   = {256},
+                 .overlap = true};
+        status = cuda_launch_one(r, "attn_mask", dims, &mask);
+    }
+    memset(&args, 0, sizeof args);
+    args.a = *a;
+    status = status == GGML_STATUS_SUCCESS ? set_map(r, p->k, p->k_rows, &args.k_map) : status;
+    status = status == GGML_STATUS_SUCCESS ? set_map(r, p->v, p->k_rows, &args.v_map) : status;
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    const struct cuda_dims dims = {.grid = {(unsigned) p->q_tiles, (unsigned) a->n_head, (unsigned) a->n_batch},
+        .block                           = {384},
+        .shared_size                     = (unsigned) p->shared,
+        .overlap                         = true};
+    return cuda_launch_one(r, p->d == 64 ? "attn90_64" : p->d == 128 ? "attn90_128" : "attn90_256", dims, &args);
+}
+
+static enum ggml_status attention_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct attn p = attn_of(r->dev, op);
+    char *work          = p.work > 0 ? cuda_work(r, p.work) : NULL;
+    if (p.work > 0 && work == NULL) {
+        return GGML_STATUS_FAILED;
+    }
+    struct attn_args a = args_of(&p, op, work);
+    if (p.many) {
+        return run_many(r, &p, &a, work);
+    }
+    const struct cuda_dims dims = {.grid = {(unsigned) p.n_split, (unsigned) (p.n_tiles * p.k->ne[2]), (unsigned) a.n_batch},
+        .block                           = {WARPS * 32},
+        .shared_size                     = (unsigned) p.shared,
+        .overlap                         = true};
+    enum ggml_status status     = cuda_launch_one(r, p.d == 64 ? "attn_64" : p.d == 128 ? "attn_128" : "attn_256", dims, &a);
+    if (status == GGML_STATUS_SUCCESS && p.n_split > 1) {
+        const struct cuda_dims join = {.grid = {(unsigned) p.n_rows}, .block = {128}, .overlap = true};
+        status                      = cuda_launch_one(r, "attn_join", join, &a);
+    }
+    return status;
+}
+
+const struct cuda_op_entry cuda_ops_attention[] = {
+    {GGML_OP_FLASH_ATTN_EXT, {.supports = attention_supports, .work_size = attention_work_size, .run = attention_run}},
+    CUDA_OPS_END,
+};

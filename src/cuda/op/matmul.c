@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT
+// matmul.c: MUL_MAT. One column: mv (kernel/mv.cuh). Few: mmv, columns made halves first. Many, on sm_90a: mma90, columns in
+// tiles. Columns that several products in a row read are made ready once: they stay in the arena until something else needs it.
+
+#include "cuda/op/matmul.h"
+
+// ---- types ----
+
+// clang-format off
+#define HOT(TYPE, name)   {GGML_TYPE_##TYPE, "mv_" #name, "mmv_" #name, "mmv_" #name, "mma90_" #name "_64", NULL, "mma90_" #name "_256", false}
+#define COLD(TYPE, name)  {GGML_TYPE_##TYPE, NULL, "mmv_" #name, "mmv_" #name, NULL, "mma90_" #name "_128", NULL, false}
+static const struct cuda_mm_type types[] = {
+    {GGML_TYPE_F32, "mv_f32", "mmv_f32", "mmv_f32", "mma90_f32_64", NULL, "mma90_f32_256", true},
+    {GGML_TYPE_F16, "mv_f16", "mmv_f16", "mmv_f16_wide", "mma90_f16_64", NULL, "mma90_f16_256", false},
+    {GGML_TYPE_BF16, "mv_bf16", "mmv_bf16", "mmv_bf16_wide", "mma90_bf16_64", NULL, "mma90_bf16_256", true},
+    HOT(Q4_0, q4_0), HOT(Q4_1, q4_1), HOT(Q5_0, q5_0), HOT(Q5_1, q5_1), HOT(Q8_0, q8_0), HOT(Q2_K, q2_K), HOT(Q3_K, q3_K),
+    HOT(Q4_K, q4_K), HOT(Q5_K, q5_K), HOT(Q6_K, q6_K), HOT(IQ4_NL, iq4_nl), HOT(IQ4_XS, iq4_xs), HOT(MXFP4, mxfp4), HOT(NVFP4, nvfp4),
+    COLD(IQ2_XXS, iq2_xxs), COLD(IQ2_XS, iq2_xs), COLD(IQ2_S, iq2_s), COLD(IQ3_XXS, iq3_xxs), COLD(IQ3_S, iq3_s),
+    COLD(IQ1_S, iq1_s), COLD(IQ1_M, iq1_m), COLD(Q1_0, q1_0), COLD(Q2_0, q2_0), COLD(TQ1_0, tq1_0), COLD(TQ2_0, tq2_0),
+};
+// clang-format on
+
+const struct cuda_mm_type *cuda_mm_type(enum ggml_type type) {
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        if (types[i].type == type) {
+            return &types[i];
+        }
+    }
+    return NULL;
+}
+
+// ---- columns ----
+
+int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t n) {
+    if (n <= CUDA_MM_WIDE || !cuda_traits(dev)->has_kernels_90a) {
+        return 0;
+    }
+    return t->mma_128 != NULL ? 128 : n <= 192 ? 64 : 256;
+}
+
+struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt) {
+    struct cuda_columns c = {.nt = nt, .nz = nz, .rest = nt == 0 && n <= 4 && t->mmv != t->mmv_wide};
+    c.rest |= nt == 0 && t->type == GGML_TYPE_F32;
+    c.n           = nt > 0 ? cuda_round_up(n, nt) : n;
+    c.halves_size = (size_t) (nz * c.n * (c.rest ? 2 : 1) * cuda_round_up(k, 256)) * sizeof(uint16_t);
+    c.halves_size = (size_t) cuda_round_up((int64_t) c.halves_size, 256);
+    c.size        = c.halves_size + (size_t) (nz * c.n) * sizeof(float);
+    return c;
+}
+
+static int column_type(enum ggml_type t) {
+    return t == GGML_TYPE_F32 ? 0 : t == GGML_TYPE_F16 ? 1 : 2;
+}
+
+// Where the columns of op's second source are ready. NULL: the launch failed, or the arena is too small.
+static char *columns_get(
+    struct cuda_run *r, const struct cuda_mm_type *t, const struct ggml_tensor *x, const struct cuda_columns *c) {
+    const int kind = 1 + (c->nt << 3 | t->bf << 1 | c->rest);
+    if (r->kept == x && r->kept_kind == kind) {
+        return r->work;
+    }
+    char *work = cuda_work(r, c->size);
+    if (work == NULL) {
+        return NULL;
+    }
+    const act_args a            = {.x = x->data,
+                   .tiles             = (uint16_t *) work,
+                   .scale             = (float *) (work + c->halves_size),
+                   .x_col             = (int64_t) x->nb[1],
+                   .x_z2              = (int64_t) x->nb[2],
+                   .x_z3              = (int64_t) x->nb[3],
+                   .x_ne1             = 1,
+                   .x_type            = column_type(x->type),
+                   .k                 = (int) x->ne[0],
+                   .n                 = (int) x->ne[1],
+                   .nt                = c->nt > 0 ? c->nt : 1,
+                   .ne2               = (int) x->ne[2],
+                   .bf                = t->bf,
+                   .flat              = c->nt == 0,
+                   .rest              = c->rest,
+                   .wait              = 1};
+    const struct cuda_dims dims = {.grid = {(unsigned) c->n, (unsigned) c->nz}, .block = {256}, .overlap = true};
+    if (cuda_launch_one(r, "act_tiles", dims, &a) != GGML_STATUS_SUCCESS) {
+        return NULL;
+    }
+    r->kept      = x;
+    r->kept_kind = kind;
+    return work;
+}
+
+// ---- one column ----
+
+static int64_t mv_column_size(const struct cuda_mm_type *t, int64_t k) {
+    return ggml_is_quantized(t->type) ? k / 32 * 48 : cuda_round_up(k, 8) * 4;
+}
+static int64_t mv_stage_size(const struct cuda_mm_type *t) { // of the 16 warps of a block
+    const int64_t step  = ggml_is_quantized(t->type) ? 2048 : t->type == GGML_TYPE_F32 ? 512 : 1024;
+    const int64_t bytes = step / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
+    return ((bytes + 30) / 16 * 16 + 16) * 16;
+}
+enum { MV_FIXED = 1024 + 64 };
+
+bool cuda_mv_fits(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t k) {
+    return t->mv != NULL && MV_FIXED + mv_column_size(t, k) + 2 * mv_stage_size(t) <= (int64_t) cuda_traits(dev)->shared_max;
+}
+
+enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mmv_args *a, int64_t nz) {
+    const int64_t fixed = MV_FIXED + mv_column_size(t, a->k), stage = mv_stage_size(t);
+    const int64_t fit           = ((int64_t) r->traits->shared_max - fixed) / stage;
+    a->n_stages                 = (int) (fit < 7 ? fit : 7);
+    a->n                        = 1;
+    a->wait                     = 1;
+    const unsigned n_blocks     = (unsigned) ((a->m + 15) / 16);
+    const struct cuda_dims dims = {
+        .grid        = {n_blocks < (unsigned) r->traits->n_sm ? n_blocks : (unsigned) r->traits->n_sm, 1, (unsigned) nz},
+        .block       = {512},
+        .shared_size = (unsigned) (fixed + a->n_stages * stage),
+        .overlap     = true};
+    return cuda_launch_one(r, t->mv, dims, a);
+}
+
+// ---- few columns ----
+
+static enum ggml_status mmv(struct cuda_run *r, const struct cuda_mm_type *t, mmv_args *a, const struct cuda_columns *c) {
+    const int64_t ch = t->type == GGML_TYPE_F32 ? 128 : 256, n = a->n < 8 ? a->n : 8;
+    const int64_t bytes = ch / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
+    const int64_t stage = (((bytes + 14) / 16 + 1) | 1) * 16 * 16 * 8, fixed = 8192 + 512 + 64,
+                  most     = (int64_t) r->traits->shared_max;
+    const int64_t n_chunks = (a->k + ch - 1) / ch, parts = c->rest ? 2 : 1;
+    int64_t k_part = n_chunks;
+    while (fixed + parts * n * (k_part * ch + 8) * 2 + 2 * stage > most && k_part > 1) {
+        k_part = (k_part + 1) / 2;
+    }
+    const int64_t cols = fixed + parts * n * (k_part * ch + 8) * 2, half = most / 2 - 1024;
+    const int64_t room  = cols + 3 * stage <= half ? half : most; // two blocks a multiprocessor, if that leaves them enough
+    const int64_t fit   = (room - cols) / stage;
+    a->k_part           = (int) k_part;
+    a->n_stages         = (int) (fit < 7 ? fit : 7);
+    a->wait             = 1;
+    const int64_t tiles = (a->m + 15) / 16, blocks = (int64_t) r->traits->n_sm * (room == half ? 2 : 1);
+    const struct cuda_dims dims = {
+        .grid        = {(unsigned) (tiles < blocks ? tiles : blocks), (unsigned) ((a->n + 7) / 8), (unsigned) c->nz},
+        .block       = {256},
+        .shared_size = (unsigned) (cols + a->n_stages * stage),
+        .overlap     = true};
+    return cuda_launch_one(r, c->rest ? t->mmv : t->mmv_wide, dims, a);
+}
+
+// ---- many columns ----
+
+enum ggml_status cuda_mm_tiles(struct cuda_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz) {
+    const bool dense = !ggml_is_quantized(t->type);
+    const int64_t ch = dense ? 64 : 256, bytes = ch / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
+    const int64_t pitch = (((bytes + 14) / 16 + 1) | 1) * 16;
+    const int64_t n_a = dense && t->type != GGML_TYPE_F32 ? 4 : 2, n_b = nt == 256 ? 4 : 6;
+    const struct cuda_dims dims = {.grid = {(unsigned) a->n_tiles, (unsigned) ((a->m + 127) / 128), (unsigned) nz},
+        .block                           = {384},
+        .shared_size                     = (unsigned) (n_b * nt * 128 + n_a * pitch * 128 + 256 + 1024 + 64),
+        .overlap                         = true};
+    return cuda_launch_one(r, nt == 64 ? t->mma_64 : nt == 128 ? t->mma_128 : t->mma_256, dims, a);
+}
+
+// ---- MUL_MAT ----
+
+static bool matmul_supports(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    const struct ggml_tensor *w = op->src[0], *x = op->src[1];
+    (void) dev;
+    if (w == NULL || x == NULL || cuda_mm_type(w->type) == NULL || op->type != GGML_TYPE_F32 || !cuda_is_float(x->type)) {
+        return false;
+    }
+    const bool rows = w->nb[0] == ggml_type_size(w->type) && x->nb[0] == ggml_type_size(x->type) && op->nb[0] == sizeof(float);
+    const bool fits = w->ne[0] == x->ne[0] && w->ne[0] > 0 && w->ne[0] < INT32_MAX && w->ne[1] < INT32_MAX &&
+                      x->ne[1] < INT32_MAX && x->ne[2] % w->ne[2] == 0 && x->ne[3] % w->ne[3] == 0 &&
+                      x->ne[2] * x->ne[3] < 65536 && (op->nb[1] | op->nb[2] | op->nb[3]) % sizeof(float) == 0;
+    // words of a block are read as such
+    const bool aligned = !ggml_is_quantized(w->type) || ggml_type_size(w->type) % 4 != 0 || w->nb[1] % 4 == 0;
+    return rows && fits && aligned && x->ne[1] / 8 < 65535;
+}
+
+// One column of floats that mv has room for.
+static bool is_vector(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
+    const struct ggml_tensor *w = op->src[0], *x = op->src[1];
+    const bool sixteens = (t->type != GGML_TYPE_Q4_K && t->type != GGML_TYPE_Q5_K) ||
+                          ((uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3]) % 16 == 0; // those two are read so
+    return x->ne[1] == 1 && x->type == GGML_TYPE_F32 && sixteens && cuda_mv_fits(dev, t, x->ne[0]);
+}
+
+static struct cuda_columns matmul_columns(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
+    const struct ggml_tensor *x  = op->src[1];
+    return cuda_columns_of(t, x->ne[0], x->ne[1], x->ne[2] * x->ne[3], cuda_mm_tile(dev, t, x->ne[1]));
+}
+
+static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    return is_vector(dev, cuda_mm_type(op->src[0]->type), op) ? 0 : matmul_columns(dev, op).size;
+}
+
+static enum ggml_status run_few(
+    struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct cuda_columns *c, const char *columns) {
+    const struct ggml_tensor *w = op->src[0], *x = op->src[1];
+    const int64_t kpad = cuda_round_up(x->ne[0], 256);
+    mmv_args a         = {.w = w->data,
+                .x           = x->data,
+                .xh          = (const uint16_t *) columns,
+                .scale       = columns != NULL ? (const float *) (columns + c->halves_size) : NULL,
+                .y           = op->data,
+                .w_row       = (int64_t) w->nb[1],
+                .w_z2        = (int64_t) w->nb[2],
+                .w_z3        = (int64_t) w->nb[3],
+                .x_col       = (int64_t) (x->nb[1] / sizeof(float)),
+                .x_z2        = (int64_t) (x->nb[2] / sizeof(float)),
+                .x_z3        = (int64_t) (x->nb[3] / sizeof(float)),
+                .y_col       = (int64_t) (op->nb[1] / sizeof(float)),
+                .y_z2        = (int64_t) (op->nb[2] / sizeof(float)),
+                .y_z3        = (int64_t) (op->nb[3] / sizeof(float)),
+                .xh_col      = kpad,
+                .xh_z        = kpad * x->ne[1] * (c != NULL && c->rest ? 2 : 1),
+                .xh_rest     = x->ne[1],
+                .scale_z     = x->ne[1],
+                .m           = (int) w->ne[1],
+                .k           = (int) w->ne[0],
+                .n           = (int) x->ne[1],
+                .ne2         = (int) x->ne[2],
+                .r2          = (int) (x->ne[2] / w->ne[2]),
+                .r3          = (int) (x->ne[3] / w->ne[3]),
+                .w_const     = cuda_is_weight(w)};
+    return columns == NULL ? cuda_mv(r, t, &a, x->ne[2] * x->ne[3]) : mmv(r, t, &a, c);
+}
+
+static enum ggml_status run_many(
+    struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct cuda_columns *c, const char *columns) {
+    const struct ggml_tensor *w = op->src[0], *x = op->src[1];
+    const mma_args a = {.w = w->data,
+        .tiles             = (const uint16_t *) columns,
+        .scale             = (const float *) (columns + c->halves_size),
+        .y                 = op->data,
+        .w_row             = (int64_t) w->nb[1],
+        .w_z2              = (int64_t) w->nb[2],
+        .w_z3              = (int64_t) w->nb[3],
+        .y_col             = (int64_t) (op->nb[1] / sizeof(float)),
+        .y_z2              = (int64_t) (op->nb[2] / sizeof(float)),
+        .y_z3              = (int64_t) (op->nb[3] / sizeof(float)),
+        .tiles_z           = c->n * cuda_round_up(x->ne[0], 256),
+        .scale_z           = c->n,
+        .m                 = (int) w->ne[1],
+        .k                 = (int) w->ne[0],
+        .n                 = (int) x->ne[1],
+        .ne2               = (int) x->ne[2],
+        .r2                = (int) (x->ne[2] / w->ne[2]),
+        .r3                = (int) (x->ne[3] / w->ne[3]),
+        .n_tiles           = (int) (c->n / c->nt),
+        .wait              = 1};
+    return cuda_mm_tiles(r, t, c->nt, &a, c->nz);
+}
+
+static enum ggml_status matmul_run(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
+    if (is_vector(r->dev, t, op)) {
+        return run_few(r, t, op, NULL, NULL);
+    }
+    const struct cuda_columns c = matmul_columns(r->dev, op);
+    const char *columns         = columns_get(r, t, op->src[1], &c);
+    if (columns == NULL) {
+        return GGML_STATUS_FAILED;
+    }
+    return c.nt > 0 ? run_many(r, t, op, &c, columns) : run_few(r, t, op, &c, columns);
+}
+
+const struct cuda_op_entry cuda_ops_matmul[] = {
+    {GGML_OP_MUL_MAT, {.supports = matmul_supports, .work_size = matmul_work_size, .run = matmul_run}},
+    CUDA_OPS_END,
+};

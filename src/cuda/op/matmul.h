@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// matmul.h: what products have in common: which kernels a type of weights has, and how they are launched.
+#pragma once
+
+#include "cuda/kernel/mma_args.h"
+#include "cuda/kernel/mmv_args.h"
+#include "cuda/op/op.h"
+
+// Kernels by type. mv: one column, NULL if it has none. mmv: up to 8, fine for at most 4 where it differs from wide.
+// mma: by tile width, NULL where there is none.
+struct cuda_mm_type {
+    enum ggml_type type;
+    const char *mv, *mmv, *mmv_wide, *mma_64, *mma_128, *mma_256;
+    bool bf; // columns become bf16
+};
+const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: no product with such weights
+
+#define CUDA_MM_WIDE 16 // columns from which on tensor cores have enough to do for tiles of many rows
+
+// Columns of a product made ready for tensor cores, in the arena.
+struct cuda_columns {
+    int nt;     // columns a tile; 0: flat
+    bool rest;  // flat: with what rounding took off
+    int64_t n;  // columns, filled up to whole tiles
+    int64_t nz; // products
+    size_t halves_size, size;
+};
+struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt);
+// Tiles' width for n columns; 0: mmv.
+int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t n);
+
+static inline int64_t cuda_round_up(int64_t n, int64_t to) {
+    return (n + to - 1) / to * to;
+}
+enum ggml_status cuda_mm_tiles(
+    struct cuda_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz) BERTH_MUST_USE;
+// Whether mv has room for a column of k.
+bool cuda_mv_fits(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t k);
+enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mmv_args *a, int64_t nz) BERTH_MUST_USE;
+// Weights that no kernel of the graph writes: reading them may begin before the kernel ahead ends.
+static inline bool cuda_is_weight(const struct ggml_tensor *t) {
+    return t->op == GGML_OP_NONE && t->view_src == NULL;
+}
