@@ -13,6 +13,7 @@ trap 'rm -rf "$tmp"' EXIT
 model=models/tales-q8_0.gguf
 small=tests/data/plan/small.csv
 "$berth" plan $small -o "$tmp/plan.csv" > /dev/null || exit 3
+"$berth" train --lora 1 --steps 0 -c 8 -b 1 --val LICENSE -o "$tmp/lora.gguf" $model > /dev/null || exit 3
 n=0
 n_bad=0
 tries=3 last=0 # so many of a kind, and the last ones
@@ -133,6 +134,8 @@ scenario gguf quantize $model @/small.gguf q4_0
 scenario fit --memory 1G --json $model
 scenario explain $model
 scenario imatrix -c 8 --chunks 2 -o @/imatrix.gguf $model README.md
+scenario train --lora 1 --steps 1 --save-every 1 -c 8 -b 1 -t 1 --data LICENSE -o @/lora.gguf --plot @/loss.svg $model
+scenario gguf merge-lora $model "$tmp/lora.gguf" -o @/merged.gguf
 scenario devices
 settings=(BERTH_CAPTURE="$tmp/got")
 scenario run -s 1 -n 2 $model
