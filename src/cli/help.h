@@ -34,7 +34,28 @@ struct cli_help {
 
 enum { CLI_END = -1, CLI_SHOWN = 1000, CLI_WRONG }; // CLI_SHOWN: --help was printed, CLI_WRONG: a message was
 // Ids of options that several commands have; others begin behind them.
-enum { CLI_JSON = 256, CLI_CACHE_TYPE, CLI_TIME, CLI_GPU_LAYERS, CLI_NO_MMAP, CLI_OWN = 300 };
+enum {
+    CLI_JSON = 256,
+    CLI_CACHE_TYPE,
+    CLI_TIME,
+    CLI_GPU_LAYERS,
+    CLI_NO_MMAP,
+    CLI_TEMP, // these of sampling.h
+    CLI_TOP_K,
+    CLI_TYPICAL,
+    CLI_TOP_P,
+    CLI_MIN_P,
+    CLI_REPEAT,
+    CLI_LAST_N,
+    CLI_FREQUENCY,
+    CLI_PRESENCE,
+    CLI_MIROSTAT,
+    CLI_TAU,
+    CLI_ETA,
+    CLI_BIAS,
+    CLI_STOP,
+    CLI_OWN = 300,
+};
 
 // Rows that several commands have.
 #define CLI_OPT_MODEL \

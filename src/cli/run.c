@@ -5,7 +5,7 @@
 #include "cli/help.h"
 #include "cli/map.h"
 #include "cli/models.h"
-#include "model/vocab.h"
+#include "cli/speak.h"
 #include "plan/io/json.h"
 
 #include <errno.h>
@@ -13,10 +13,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { OPT_TEMP = CLI_OWN, OPT_TOP_K, OPT_TOP_P, OPT_TRACE, OPT_MAP, OPT_LORA };
+enum { OPT_TRACE = CLI_OWN, OPT_MAP, OPT_LORA };
 #define MAX_LORAS 16
 
 static const struct cli_option option_rows[] = {
@@ -36,14 +35,7 @@ static const struct cli_option option_rows[] = {
         .what  = "at most N tokens (default: until the model ends or its context is full)",
         .also  = "n-predict"},
     {.letter = 'e', .name = "echo", .what = "print the prompt too"},
-    {.id       = OPT_TEMP,
-        .name  = "temp",
-        .value = "T",
-        .what  = "0: always the likeliest token; higher: wilder (default 0.8)",
-        .also  = "temperature"},
-    {.id = OPT_TOP_K, .name = "top-k", .value = "K", .what = "choose among the K likeliest, 0: all (default 40)"},
-    {.id = OPT_TOP_P, .name = "top-p", .value = "P", .what = "of those, the likeliest that have P together (default 0.95)"},
-    {.letter = 's', .name = "seed", .value = "S", .what = "seed of the choices (default: another one each time)"},
+    CLI_SAMPLING_ROWS,
     {.id       = OPT_LORA,
         .name  = "lora",
         .value = "FILE[:SCALE]",
@@ -87,27 +79,18 @@ struct options {
     int n_loras;
     size_t prompt_size;
     char *prompt_text; // if the prompt is of a file
-    double temperature, top_p;
-    int64_t top_k, n_predict, seed; // n_predict, seed -1: not given
+    struct cli_sampling sampling;
+    int64_t n_predict; // -1: not given
     bool echo, json;
 };
 
 // What was done, for the line at the end.
 struct result {
-    int64_t n_prompt, n_made;
-    int64_t n_decoded; // of those made, the ones that were read again: what made_us was spent on
-    int64_t prompt_us, made_us;
+    int64_t n_prompt, prompt_us;
+    struct spoken made;
     bool is_stopped; // by Ctrl-C
     bool is_full;    // the context has no position left
 };
-
-static int real(const char *name, const char *text, double max, double *out) {
-    char *end;
-    *out = strtod(text, &end);
-    return end != text && *end == '\0' && *out >= 0 && *out <= max
-               ? CLI_OK
-               : cli_usage("run", "--%s '%s' is not a number from 0 to %g", name, text, max);
-}
 
 static int whole(const char *name, const char *text, int64_t *out) {
     return cli_parse_int(text, 0, INT64_MAX, out) ? CLI_OK
@@ -122,10 +105,6 @@ static int parse(int argc, char **argv, struct options *o) {
             case 'f': o->file = optarg; break;
             case 'n': code = whole("predict", optarg, &o->n_predict); break;
             case 'e': o->echo = true; break;
-            case 's': code = whole("seed", optarg, &o->seed); break;
-            case OPT_TEMP: code = real("temp", optarg, 1e6, &o->temperature); break;
-            case OPT_TOP_K: code = whole("top-k", optarg, &o->top_k); break;
-            case OPT_TOP_P: code = real("top-p", optarg, 1, &o->top_p); break;
             case OPT_TRACE: o->trace = optarg; break;
             case OPT_MAP: o->map = optarg; break;
             case OPT_LORA:
@@ -136,7 +115,8 @@ static int parse(int argc, char **argv, struct options *o) {
                 break;
             case CLI_JSON: o->json = true; break;
             default:
-                if (!cli_model_option("run", c, optarg, &o->model, &code)) {
+                if (!cli_model_option("run", c, optarg, &o->model, &code) &&
+                    !cli_sampling_option("run", c, optarg, &o->sampling, &code)) {
                     return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
                 }
         }
@@ -174,87 +154,9 @@ static int prompt_get(struct options *o) {
     return CLI_OK;
 }
 
-// ---- text ----
-
-// Bytes of a token, to the terminal or into the result. False: out of memory or a full disk.
-struct writer {
-    const struct vocab *vocab;
-    struct utf8_stream stream;
-    char *piece, *chars;
-    size_t cap;
-    FILE *file;
-    bool is_terminal;
-};
-
-static bool writer_init(struct writer *w, const struct vocab *vocab, FILE *file) {
-    *w             = (struct writer){.vocab = vocab, .file = file, .cap = vocab->max_size + 8};
-    w->is_terminal = file == stdout && isatty(STDOUT_FILENO);
-    w->piece       = malloc(w->cap);
-    w->chars       = malloc(3 * (w->cap + 4));
-    return w->piece != NULL && w->chars != NULL;
-}
-
-// Models come from anywhere too: on a terminal, characters that would command it become '?'. Characters are whole here.
-static void tame(char *chars, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        const unsigned char c     = (unsigned char) chars[i];
-        const bool is_command     = (c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f;
-        const bool is_two_command = c >= 0x80 && c < 0xa0 && i > 0 && (unsigned char) chars[i - 1] == 0xc2;
-        if (is_two_command) { // U+0080 to U+009F
-            chars[i - 1] = '?';
-        }
-        chars[i] = is_command || is_two_command ? '?' : chars[i];
-    }
-}
-
-static bool writer_put(struct writer *w, int32_t token) {
-    const size_t n = vocab_piece(w->vocab, token, w->piece, w->cap);
-    const size_t m = utf8_stream_put(&w->stream, w->piece, n, w->chars);
-    tame(w->chars, w->is_terminal ? m : 0);
-    return fwrite(w->chars, 1, m, w->file) == m && fflush(w->file) == 0;
-}
-
-static bool writer_end(struct writer *w) {
-    const size_t m = utf8_stream_end(&w->stream, w->chars);
-    return fwrite(w->chars, 1, m, w->file) == m && fflush(w->file) == 0;
-}
-
-static void writer_fini(struct writer *w) {
-    free(w->piece);
-    free(w->chars);
-}
-
 // ---- running ----
 
-static bool generate(const struct options *o, struct session *s, struct writer *w, struct sampler *sampler, struct result *r,
-    struct model_error *error) {
-    const int64_t start = ggml_time_us();
-    bool ok             = true;
-    while (ok && (o->n_predict < 0 || r->n_made < o->n_predict) && !cli_is_interrupted(NULL)) {
-        const int32_t token = sampler_pick(sampler, s->logits, s->model->params.n_vocab);
-        if (token < 0) {
-            ok = model_fail(error, "the model's answer holds no number, or memory is out");
-            break;
-        }
-        if (vocab_is_end(w->vocab, token)) {
-            break;
-        }
-        r->n_made++;
-        if (!writer_put(w, token)) {
-            ok = model_fail(error, "standard output: writing failed: %s", strerror(errno));
-            break;
-        }
-        if (s->n_past == s->params.n_ctx || (o->n_predict >= 0 && r->n_made == o->n_predict)) {
-            break;
-        }
-        ok = session_decode(s, &token, 1, error);
-        r->n_decoded += ok;
-    }
-    r->made_us = ggml_time_us() - start;
-    return ok;
-}
-
-static bool work(const struct options *o, struct cli_model *m, const struct vocab *vocab, struct writer *w,
+static bool work(const struct options *o, struct cli_model *m, const struct vocab *vocab, struct speaker *w,
     struct sampler *sampler, struct result *r, struct model_error *error) {
     struct session *s        = m->session;
     struct token_list tokens = {0};
@@ -271,11 +173,14 @@ static bool work(const struct options *o, struct cli_model *m, const struct voca
         fwrite(o->prompt, 1, o->prompt_size, w->file);
         fflush(w->file);
     }
+    for (int64_t i = 0; ok && i < r->n_prompt; i++) { // penalties count the prompt too
+        ok = sampler_accept(sampler, tokens.ids[i]) || model_fail(error, "out of memory");
+    }
     const int64_t start = ggml_time_us();
     ok                  = ok && session_decode(s, tokens.ids, r->n_prompt, error);
     r->prompt_us        = ggml_time_us() - start;
     r->n_prompt         = ok ? r->n_prompt : s->n_past; // all, or as far as it came
-    ok                  = ok && generate(o, s, w, sampler, r, error);
+    ok                  = ok && speak(s, w, sampler, o->n_predict, &r->made, error);
     r->is_stopped       = cli_is_interrupted(NULL);
     r->is_full          = s->n_past == s->params.n_ctx;
     token_list_fini(&tokens);
@@ -291,12 +196,12 @@ static void print_line(const struct options *o, const struct cli_model *m, const
         r->is_stopped ? "stopped; "
         : r->is_full  ? "the context is full; "
                       : "",
-        r->n_prompt, r->n_prompt == 1 ? "" : "s", per_second(r->n_prompt, r->prompt_us), r->n_made);
-    if (r->n_decoded > 0) { // one token takes no decoding beyond the prompt's
-        fprintf(stderr, ", %.1f a second", per_second(r->n_decoded, r->made_us));
+        r->n_prompt, r->n_prompt == 1 ? "" : "s", per_second(r->n_prompt, r->prompt_us), r->made.n_made);
+    if (r->made.n_decoded > 0) { // one token takes no decoding beyond the prompt's
+        fprintf(stderr, ", %.1f a second", per_second(r->made.n_decoded, r->made.made_us));
     }
     cli_model_memory(stderr, m);
-    fprintf(stderr, "; seed %" PRId64 "%s\n", o->seed, cli_colour(stderr, CLI_RESET));
+    fprintf(stderr, "; seed %" PRId64 "%s\n", o->sampling.seed, cli_colour(stderr, CLI_RESET));
 }
 
 static void print_json(
@@ -309,8 +214,8 @@ static void print_json(
     berth_json_write_text(text->text, text->size, stdout);
     printf(", \"prompt_tokens\": %" PRId64 ", \"prompt_per_second\": %.3f, \"tokens\": %" PRId64
            ", \"per_second\": %.3f, \"seed\": %" PRId64 ", \"stopped\": %s, \"memory\": ",
-        r->n_prompt, per_second(r->n_prompt, r->prompt_us), r->n_made, per_second(r->n_decoded, r->made_us), o->seed,
-        r->is_stopped ? "true" : "false");
+        r->n_prompt, per_second(r->n_prompt, r->prompt_us), r->made.n_made, per_second(r->made.n_decoded, r->made.made_us),
+        o->sampling.seed, r->is_stopped ? "true" : "false");
     cli_model_memory_json(stdout, m);
     puts("}");
 }
@@ -318,21 +223,21 @@ static void print_json(
 static int run_text(const struct options *o, struct cli_model *m, const struct vocab *vocab) {
     struct model_error error = {""};
     struct result r          = {0};
-    struct writer w          = {0};
+    struct speaker w         = {0};
     struct sampler sampler;
     struct berth_stream text = {0};
-    bool ok                  = (!o->json || berth_stream_open(&text)) && writer_init(&w, vocab, o->json ? text.file : stdout);
-    sampler_init(&sampler, (float) o->temperature, o->top_k, (float) o->top_p, (uint64_t) o->seed);
+    bool ok = (!o->json || berth_stream_open(&text)) && speaker_init(&w, vocab, &o->sampling, o->json ? text.file : stdout);
+    cli_sampling_start(&o->sampling, &sampler);
     if (ok && o->trace != NULL && berth_sched_trace_start(m->session->sched) != GGML_STATUS_SUCCESS) {
         ok = model_fail(&error, "%s", berth_last_error());
     }
     ok = ok && work(o, m, vocab, &w, &sampler, &r, &error);
-    ok = w.chars != NULL && writer_end(&w) && ok;
-    writer_fini(&w);
+    ok = w.chars != NULL && speaker_end(&w) && ok;
+    speaker_fini(&w);
     sampler_fini(&sampler);
     if (o->json) {
         ok = berth_stream_close(&text) && ok;
-    } else if (r.n_made > 0 || (o->echo && ok)) {
+    } else if (r.made.n_made > 0 || (o->echo && ok)) {
         putchar('\n');
     }
     int code = CLI_OK;
@@ -383,16 +288,14 @@ static int run_traced(const struct options *o, struct cli_model *m, const struct
 }
 
 int cli_run(int argc, char **argv) {
-    struct options o         = {.temperature = 0.8, .top_p = 0.95, .top_k = 40, .n_predict = -1, .seed = -1};
+    struct options o         = {.sampling = CLI_SAMPLING_DEFAULT, .n_predict = -1};
     struct model_error error = {""};
     struct cli_model m;
     int code = parse(argc, argv, &o);
     if (code >= 0) {
         return code;
     }
-    if (o.seed < 0) {
-        o.seed = (int64_t) (((uint64_t) time(NULL) * 1000003 + (uint64_t) ggml_time_us()) % 1000000000);
-    }
+    cli_sampling_seed(&o.sampling);
     if (prompt_get(&o) != CLI_OK) {
         return CLI_FAILURE;
     }

@@ -287,16 +287,37 @@ struct ggml_tensor *graph_ffn(
 
 // ---- choosing a token (sample.c) ----
 
+struct sample_bias {
+    int32_t token;
+    float bias; // added to its logit; -INFINITY: never chosen
+};
+
+// The settings may be changed between choices. In this order: biases, penalties, then either mirostat, or top_k, typical, top_p
+// and min_p; last the temperature.
 struct sampler {
-    float temperature; // 0: always the most likely
-    float top_p;       // of the most likely, until together they have this; 1: all
-    int64_t top_k;     // at most this many; 0: all
-    uint64_t state[4];
-    struct sample_entry *heap; // [n_vocab]
+    float temperature;                 // 0: always the likeliest
+    int64_t top_k;                     // 0: all
+    float typical, top_p, min_p;       // 1, 1, 0: all
+    float repeat, frequency, presence; // penalties of what was chosen lately; 1, 0, 0: none
+    int64_t last_n;                    // so many tokens are "lately"
+    float tau, eta;                    // mirostat 2: the surprise that is kept, and how fast; tau 0: off
+    const struct sample_bias *biases;  // the caller's
+    int64_t n_biases;
+
+    float mu;                  // of mirostat: the most surprise allowed now
+    int32_t *past;             // [last_n] a ring of what was chosen
+    int64_t n_past, past_room; // all that were ever chosen; room of the ring
+    float *logits;             // [n_vocab] changed ones, and counts behind them
+    struct sample_entry *heap; // [n_heap] >= n_vocab
     int64_t n_heap;
+    uint64_t state[4];
 };
 
 void sampler_init(struct sampler *sampler, float temperature, int64_t top_k, float top_p, uint64_t seed);
 void sampler_fini(struct sampler *sampler);
-// -1: out of memory, or no logit is a number.
+// Tells the sampler what was chosen, or read: penalties look back at it. False: out of memory.
+bool sampler_accept(struct sampler *sampler, int32_t token);
+// penalties.c: logits with biases and penalties; those given, if there are none of either. NULL: out of memory.
+const float *sampler_logits(struct sampler *sampler, const float *logits, int64_t n);
+// The next token by its logits; -1: none is a number, or out of memory.
 int32_t sampler_pick(struct sampler *sampler, const float *logits, int64_t n);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // sample.c: chooses the next token: the most likely, or by chance among the likely ones. The candidates are popped off a heap, so
-// that only as many are put in order as are looked at: O(n + k log n).
+// that only as many are put in order as are looked at: O(n + k log n). penalties.c changes the logits before.
 
 #include "model/model.h"
 
@@ -37,7 +37,8 @@ static double chance(uint64_t s[4]) {
 }
 
 void sampler_init(struct sampler *s, float temperature, int64_t top_k, float top_p, uint64_t seed) {
-    *s = (struct sampler){.temperature = temperature, .top_k = top_k, .top_p = top_p};
+    *s = (struct sampler){
+        .temperature = temperature, .top_k = top_k, .top_p = top_p, .typical = 1, .repeat = 1, .last_n = 64, .eta = 0.1f};
     for (int i = 0; i < 4; i++) {
         s->state[i] = mix(&seed);
     }
@@ -45,8 +46,9 @@ void sampler_init(struct sampler *s, float temperature, int64_t top_k, float top
 
 void sampler_fini(struct sampler *s) {
     model_alloc_free(s->heap);
-    s->heap   = NULL;
-    s->n_heap = 0;
+    model_alloc_free(s->logits);
+    model_alloc_free(s->past);
+    *s = (struct sampler){0};
 }
 
 // ---- candidates ----
@@ -87,47 +89,160 @@ static int32_t most_likely(const float *logits, int64_t n) {
     return (int32_t) best;
 }
 
-// Pops the candidates: at most top_k, and as many of those as have top_p together. Their number is returned.
-static int64_t candidates(const struct sampler *s, struct sample_entry *heap, int64_t n) {
-    const int64_t n_most = s->top_k > 0 && s->top_k < n ? s->top_k : n;
-    const float best     = heap[0].logit;
-    double all           = 0;
-    int64_t left = n, n_taken = 0;
-    if (n_most == n) {
-        for (int64_t i = 0; i < n; i++) {
-            all += exp((double) heap[i].logit - (double) best);
-        }
-    } else {
-        for (; n_taken < n_most; n_taken++) {
-            pop(heap, &left);
-            all += exp((double) heap[left].logit - (double) best);
-        }
-    }
+// The candidates: entries that were popped, the best first.
+struct taken {
+    struct sample_entry *best; // the others lie before it
+    int64_t n;
+};
+
+static struct sample_entry *at(const struct taken *t, int64_t i) {
+    return t->best - i;
+}
+
+// How likely, beside the best.
+static double weight(const struct taken *t, int64_t i) {
+    return exp((double) at(t, i)->logit - (double) t->best->logit);
+}
+
+static double weight_of_all(const struct taken *t) {
     double sum = 0;
-    for (int64_t i = 0; i < n_most; i++) {
-        if (n_taken <= i) {
-            pop(heap, &left);
-            n_taken++;
-        }
-        sum += exp((double) heap[n - 1 - i].logit - (double) best);
-        if (sum >= all * (double) s->top_p) {
-            return i + 1;
+    for (int64_t i = 0; i < t->n; i++) {
+        sum += weight(t, i);
+    }
+    return sum;
+}
+
+// The likeliest that together have this share.
+static void keep_share(struct taken *t, double share) {
+    const double all = weight_of_all(t);
+    double sum       = 0;
+    for (int64_t i = 0; i < t->n; i++) {
+        sum += weight(t, i);
+        if (sum >= all * share) {
+            t->n = i + 1; // ends the loop too
         }
     }
-    return n_most;
+}
+
+// Those whose surprise is nearest to the mean surprise, until together they have this share. spare: [t->n].
+static void keep_typical(struct taken *t, double share, struct sample_entry *spare) {
+    const double all = weight_of_all(t);
+    double mean = 0, sum = 0;
+    for (int64_t i = 0; i < t->n; i++) {
+        const double p = weight(t, i) / all;
+        mean -= p > 0 ? p * log(p) : 0;
+    }
+    for (int64_t i = 0; i < t->n; i++) {
+        const double p = weight(t, i) / all;
+        spare[i]       = (struct sample_entry){p > 0 ? (float) -fabs(-log(p) - mean) : -INFINITY, (int32_t) i};
+    }
+    for (int64_t i = t->n / 2; i-- > 0;) {
+        sift(spare, t->n, i);
+    }
+    for (int64_t left = t->n; left > 0 && sum < all * share;) {
+        pop(spare, &left);
+        sum += weight(t, spare[left].token);
+        at(t, spare[left].token)->token = ~at(t, spare[left].token)->token; // a mark
+    }
+    // The best may be gone: what stays moves up to its place, in order.
+    int64_t n = 0;
+    for (int64_t i = 0; i < t->n; i++) {
+        if (at(t, i)->token < 0) {
+            *at(t, n)       = *at(t, i);
+            at(t, n)->token = ~at(t, n)->token;
+            n++;
+        }
+    }
+    t->n = n;
+}
+
+// Pops the candidates: at most top_k, and as many of those as have top_p together; the fewer are looked at the better.
+static struct taken candidates(const struct sampler *s, struct sample_entry *heap, int64_t n) {
+    struct taken t    = {.best = heap + n - 1};
+    const int64_t top = s->top_k > 0 && s->top_k < n ? s->top_k : n;
+    const float best  = heap[0].logit;
+    const bool is_all = top == n && s->typical >= 1;
+    double all = 0, sum = 0;
+    int64_t left = n;
+    for (int64_t i = 0; is_all && i < n; i++) {
+        all += exp((double) heap[i].logit - (double) best);
+    }
+    while (t.n < top && (!is_all || t.n == 0 || sum < all * (double) s->top_p)) {
+        pop(heap, &left);
+        sum += weight(&t, t.n++);
+    }
+    if (s->typical < 1) {
+        keep_typical(&t, (double) s->typical, s->heap + s->n_heap);
+    }
+    if (!is_all) {
+        keep_share(&t, (double) s->top_p);
+    }
+    while (t.n > 1 && weight(&t, t.n - 1) < (double) s->min_p) {
+        t.n--;
+    }
+    return t;
+}
+
+// One of them by chance, flatter or steeper by the temperature.
+static int64_t draw(struct sampler *s, const struct taken *t) {
+    double sum = 0;
+    for (int64_t i = 0; i < t->n; i++) {
+        sum += pow(weight(t, i), 1 / (double) s->temperature);
+    }
+    double left = chance(s->state) * sum;
+    for (int64_t i = 0; i < t->n; i++) {
+        left -= pow(weight(t, i), 1 / (double) s->temperature);
+        if (left < 0) {
+            return i;
+        }
+    }
+    return 0; // rounding
+}
+
+// Mirostat 2: what surprises more than mu is left out, and mu follows the surprise of what was chosen.
+static int32_t mirostat(struct sampler *s, struct sample_entry *heap, int64_t n) {
+    struct taken t           = {.best = heap + n - 1};
+    const double temperature = (double) s->temperature;
+    const float best         = heap[0].logit;
+    double all               = 0;
+    int64_t left             = n;
+    for (int64_t i = 0; i < n; i++) {
+        all += exp(((double) heap[i].logit - (double) best) / temperature);
+    }
+    double surprise = 0;
+    s->mu           = s->mu > 0 ? s->mu : 2 * s->tau;
+    while (left > 0 && (t.n == 0 || surprise <= (double) s->mu)) {
+        pop(heap, &left);
+        t.n++;
+        surprise = left > 0 ? -log2(exp(((double) heap[0].logit - (double) best) / temperature) / all) : 0;
+    }
+    const int64_t i = draw(s, &t);
+    double kept     = 0; // the surprise of what was chosen is that among those left
+    for (int64_t j = 0; j < t.n; j++) {
+        kept += exp(((double) at(&t, j)->logit - (double) best) / temperature);
+    }
+    surprise = -log2(exp(((double) at(&t, i)->logit - (double) best) / temperature) / kept);
+    s->mu -= s->eta * ((float) surprise - s->tau);
+    return at(&t, i)->token;
+}
+
+// Room for n candidates, and as many again.
+static bool heap_reserve(struct sampler *s, int64_t n) {
+    if (s->n_heap < n) {
+        model_alloc_free(s->heap);
+        s->heap   = model_alloc_malloc(2 * (size_t) n * sizeof *s->heap);
+        s->n_heap = s->heap != NULL ? n : 0;
+    }
+    return s->heap != NULL;
 }
 
 int32_t sampler_pick(struct sampler *s, const float *logits, int64_t n) {
-    const int32_t likely = most_likely(logits, n);
+    logits               = sampler_logits(s, logits, n);
+    const int32_t likely = logits != NULL ? most_likely(logits, n) : -1;
     if (likely < 0 || !(s->temperature > 0) || isinf(logits[likely])) {
         return likely;
     }
-    if (s->n_heap < n) {
-        model_alloc_free(s->heap);
-        s->heap   = model_alloc_malloc((size_t) n * sizeof *s->heap);
-        s->n_heap = s->heap != NULL ? n : 0;
-    }
-    if (s->heap == NULL) {
+    if (!heap_reserve(s, n)) {
         return -1;
     }
     int64_t n_all = 0;
@@ -139,17 +254,9 @@ int32_t sampler_pick(struct sampler *s, const float *logits, int64_t n) {
     for (int64_t i = n_all / 2; i-- > 0;) {
         sift(s->heap, n_all, i);
     }
-    const int64_t n_taken = candidates(s, s->heap, n_all);
-    double sum            = 0;
-    for (int64_t i = 0; i < n_taken; i++) {
-        sum += exp(((double) s->heap[n_all - 1 - i].logit - (double) logits[likely]) / (double) s->temperature);
+    if (s->tau > 0) {
+        return mirostat(s, s->heap, n_all);
     }
-    double at = chance(s->state) * sum;
-    for (int64_t i = 0; i < n_taken; i++) {
-        at -= exp(((double) s->heap[n_all - 1 - i].logit - (double) logits[likely]) / (double) s->temperature);
-        if (at < 0) {
-            return s->heap[n_all - 1 - i].token;
-        }
-    }
-    return likely; // rounding
+    const struct taken t = candidates(s, s->heap, n_all);
+    return at(&t, draw(s, &t))->token;
 }

@@ -73,6 +73,27 @@ expect 0 "the context is full; prompt 1 token" -c 1 -p ""
 expect 3 "it is no regular file" /dev/null
 expect 0 "CPU: weights 3.33 MiB, cache 1.00 MiB" -n 3
 expect 0 "Once upon a time there was" --echo --temp 0 -n 8
+
+# how tokens are chosen
+expect 2 "--min-p '2' is not a number from 0 to 1" --min-p 2
+expect 2 "--repeat-penalty '0' is not a number" --repeat-penalty 0
+expect 2 "--mirostat 1 is not made" --mirostat 1
+expect 2 "--logit-bias '5' is not a token's number" --logit-bias 5
+expect 2 "--stop is empty" --stop ""
+# stops TEXT OPTION...: what is written at temperature 0
+stops() {
+    local written=$1
+    shift
+    expect 0 "made" --temp 0 -n 60 "$@"
+    [ "$(cat "$tmp/out")" = "$written" ] || {
+        echo "FAILED: berth run $*: '$(cat "$tmp/out")' and not '$written'"
+        n_bad=$((n_bad + 1))
+    }
+}
+stops " there was a clever boy named Otis" --stop . --stop "not there"
+stops " there was a clever boy named Otis. He" --stop " lived near" --stop lavender
+expect 0 "made 12" -s 1 -n 12 --mirostat 2 --mirostat-ent 3 --mirostat-lr 0.2
+expect 0 "made 12" -s 1 -n 12 --top-k 0 --typical 0.9 --min-p 0.05 --repeat-penalty 1.2 --frequency-penalty 0.1 --presence-penalty 0.1
 expect 0 "" --echo -n 0 -p "Now"
 [ "$(wc -l < "$tmp/out") $(cat "$tmp/out")" = "1 Now" ] || {
     echo "FAILED: --echo -n 0: no whole line: $(cat "$tmp/out")"

@@ -101,8 +101,116 @@ static void test_seeds(void **state) {
     sampler_fini(&c);
 }
 
+// Shares of many picks.
+static void shares(struct sampler *s, const float *logits, int n, double *share) {
+    const int n_picks = 20000;
+    memset(share, 0, (size_t) n * sizeof *share);
+    for (int i = 0; i < n_picks; i++) {
+        const int32_t token = sampler_pick(s, logits, n);
+        assert_in_range(token, 0, n - 1);
+        share[token] += 1.0 / n_picks;
+    }
+}
+
+static void test_min_p(void **state) {
+    (void) state;
+    const float logits[] = {logf(0.5f), logf(0.3f), logf(0.15f), logf(0.05f)};
+    double share[4];
+    struct sampler s;
+    sampler_init(&s, 1, 0, 1, 5);
+    s.min_p = 0.4f; // of 0.5: 0.2
+    shares(&s, logits, 4, share);
+    assert_true(fabs(share[0] - 0.625) < 0.02 && fabs(share[1] - 0.375) < 0.02 && share[2] == 0 && share[3] == 0);
+    s.top_k = 3, s.min_p = 0.2f;
+    shares(&s, logits, 4, share);
+    assert_true(share[2] > 0.1 && share[3] == 0);
+    sampler_fini(&s);
+}
+
+// Of 0.6, 0.2, 0.1, 0.1 the mean surprise is 1.09 nats; 0.2 (1.61) and 0.6 (0.51) are nearest to it.
+static void test_typical(void **state) {
+    (void) state;
+    const float logits[] = {logf(0.1f), logf(0.6f), logf(0.2f), logf(0.1f)};
+    double share[4];
+    struct sampler s;
+    sampler_init(&s, 1, 0, 1, 6);
+    s.typical = 0.15f;
+    shares(&s, logits, 4, share);
+    assert_true(share[2] > 0.999);
+    s.typical = 0.5f;
+    shares(&s, logits, 4, share);
+    assert_true(share[0] == 0 && share[3] == 0 && fabs(share[1] - 0.75) < 0.02);
+    sampler_fini(&s);
+}
+
+static void test_penalties(void **state) {
+    (void) state;
+    const float logits[] = {2, 3, -1, 2.5f};
+    struct sampler s;
+    sampler_init(&s, 0, 0, 1, 1);
+    s.repeat = 2, s.last_n = 2;
+    assert_int_equal(sampler_pick(&s, logits, 4), 1);
+    assert_true(sampler_accept(&s, 1)); // 3 becomes 1.5
+    assert_int_equal(sampler_pick(&s, logits, 4), 3);
+    assert_true(sampler_accept(&s, 3)); // 2.5 becomes 1.25
+    assert_int_equal(sampler_pick(&s, logits, 4), 0);
+    assert_true(sampler_accept(&s, 0)); // and 1 is forgotten
+    assert_int_equal(sampler_pick(&s, logits, 4), 1);
+    assert_true(sampler_accept(&s, 2));
+    const float *changed = sampler_logits(&s, logits, 4);
+    assert_true(changed[0] == 1 && changed[1] == 3 && changed[2] == -2 && changed[3] == 2.5f);
+    s.repeat = 1, s.frequency = 0.5f, s.presence = 0.25f, s.last_n = 5;
+    for (int i = 0; i < 5; i++) {
+        assert_true(sampler_accept(&s, i < 3 ? 1 : 0));
+    }
+    changed = sampler_logits(&s, logits, 4);
+    assert_true(changed[0] == 2 - 1.25f && changed[1] == 3 - 1.75f && changed[2] == -1 && changed[3] == 2.5f);
+    const struct sample_bias biases[] = {{3, 1}, {1, -INFINITY}, {77, 1}, {-1, 1}};
+    s.frequency = s.presence = 0;
+    s.biases = biases, s.n_biases = 4;
+    assert_int_equal(sampler_pick(&s, logits, 4), 3);
+    for (s.temperature = 1; s.temperature < 50; s.temperature++) {
+        assert_int_not_equal(sampler_pick(&s, logits, 4), 1);
+    }
+    sampler_fini(&s);
+}
+
+// The mean surprise goes to tau, whatever the logits: then what mu has moved by is little.
+static void test_mirostat(void **state) {
+    (void) state;
+    float logits[500];
+    for (int i = 0; i < 500; i++) {
+        logits[i] = -logf((float) i + 1.0f);
+    }
+    for (int t = 0; t < 3; t++) {
+        struct sampler s;
+        bool seen[500] = {false};
+        int n_seen     = 0;
+        float early    = 0;
+        sampler_init(&s, 1, 0, 1, 9);
+        s.tau = (float[]){1, 2, 4}[t];
+        for (int i = 0; i < 4000; i++) {
+            const int32_t token = sampler_pick(&s, logits, 500);
+            early               = i == 1000 ? s.mu : early;
+            n_seen += i >= 1000 && !seen[token];
+            seen[token] = i >= 1000;
+        }
+        assert_true(fabsf(s.mu - early) / (s.eta * 3000) < 0.02f);
+        assert_true(n_seen > 1 << t && n_seen < 8 << (2 * t + 2)); // about 2^tau of them matter
+        sampler_fini(&s);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_greedy), cmocka_unit_test(test_frequencies),
-        cmocka_unit_test(test_limits), cmocka_unit_test(test_seeds)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_greedy),
+        cmocka_unit_test(test_frequencies),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_seeds),
+        cmocka_unit_test(test_min_p),
+        cmocka_unit_test(test_typical),
+        cmocka_unit_test(test_penalties),
+        cmocka_unit_test(test_mirostat),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
