@@ -115,6 +115,7 @@ int cli_complete(const struct cli_command *commands, int argc, char **argv);
 
 #define CLI_COMMANDS(X) \
     X(bench) \
+    X(chat) \
     X(client) \
     X(devices) \
     X(explain) \

@@ -108,13 +108,19 @@ static void on_interrupt(int number) {
 }
 
 void cli_catch_interrupt(void) {
-    signal(SIGINT, on_interrupt);
-    signal(SIGTERM, on_interrupt);
+    const struct sigaction action = {.sa_handler = on_interrupt}; // who waits for a line is woken
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
 }
 
 bool cli_is_interrupted(void *unused) {
     (void) unused;
     return interrupted != 0;
+}
+
+void cli_interrupt_clear(void) {
+    interrupted = 0;
+    cli_catch_interrupt();
 }
 
 // ---- opening ----

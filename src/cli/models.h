@@ -57,3 +57,5 @@ void cli_model_memory_json(FILE *file, const struct cli_model *m); // a list
 // Ctrl-C: the first one sets a flag, a second one ends the program as usual.
 void cli_catch_interrupt(void);
 bool cli_is_interrupted(void *unused);
+// As if there had been none: the next one is the first again.
+void cli_interrupt_clear(void);

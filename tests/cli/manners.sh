@@ -28,6 +28,7 @@ trap 'kill $on_berth; rm -rf "$tmp"' EXIT
 # command ; arguments that work and print ; the same with @ for a file ("": takes none) ; exit code if that file is of another kind
 table="
 bench; -p 8 -n 2 -r 1 $model; -p 8 -n 2 -r 1 @; 3
+chat; --template chatml -p Hello -n 2 $model; --template chatml -p Hello -n 2 @; 3
 client; $(dirname "$berth")/../lib; @; 3
 devices; ; ; 3
 explain; $model; @; 3

@@ -137,6 +137,7 @@ scenario imatrix -c 8 --chunks 2 -o @/imatrix.gguf $model README.md
 scenario train --lora 1 --steps 1 --save-every 1 -c 8 -b 1 -t 1 --data LICENSE -o @/lora.gguf --plot @/loss.svg $model
 scenario gguf merge-lora $model "$tmp/lora.gguf" -o @/merged.gguf
 scenario devices
+scenario chat --template chatml --system x --temp 0 -p Hello -n 2 $model
 settings=(BERTH_CAPTURE="$tmp/got")
 scenario run -s 1 -n 2 $model
 

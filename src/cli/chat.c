@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: MIT
+// chat.c: `berth chat [MODEL]`: a conversation, turn by turn. What was said stays in the model's cache, so that each turn reads
+// only what is new; where the context is full, the oldest turns are forgotten.
+
+#include "base/base.h"
+#include "cli/chat_history.h"
+#include "cli/chat_line.h"
+#include "cli/models.h"
+#include "cli/speak.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OPT_SYSTEM = CLI_OWN, OPT_TEMPLATE, OPT_LORA };
+
+static const struct cli_option option_rows[] = {
+    CLI_OPT_MODEL,
+    {.id       = OPT_SYSTEM,
+        .name  = "system",
+        .value = "TEXT",
+        .what  = "what the model is told before all else (default: nothing)",
+        .also  = "system-prompt"},
+    {.id       = OPT_TEMPLATE,
+        .name  = "template",
+        .value = "NAME",
+        .what  = "how turns are spelled out: chatml, llama3, gemma, ... (default: as the file's own template; a wrong NAME lists "
+                 "them)",
+        .also  = "chat-template"},
+    {.letter = 'p', .name = "prompt", .value = "TEXT", .what = "say this first"},
+    {.letter   = 'n',
+        .name  = "predict",
+        .value = "N",
+        .what  = "at most N tokens an answer (default: until it ends)",
+        .also  = "n-predict"},
+    CLI_SAMPLING_ROWS,
+    {.id       = OPT_LORA,
+        .name  = "lora",
+        .value = "FILE[:SCALE]",
+        .takes = ".gguf",
+        .what  = "with this adapter, SCALE times as strong (default 1)"},
+    CLI_OPT_CTX,
+    CLI_OPT_BATCH,
+    CLI_OPT_CACHE_TYPE,
+    CLI_OPT_THREADS,
+    CLI_OPT_DEVICE,
+    CLI_OPT_NO_MMAP,
+    CLI_OPT_GPU_LAYERS,
+    {0},
+};
+
+const struct cli_help cli_chat_help = {
+    .command  = "chat",
+    .what     = "talk with a model",
+    .operands = "[MODEL]",
+    .takes    = ".gguf",
+    .about =
+        "Talks with a language model: a line is what you say, then the model answers. Ctrl-C stops an answer, Ctrl-D ends the "
+        "conversation. A line that ends in a backslash goes on in the next one. Lines that begin with a slash are commands:\n"
+        "  /reset            forget what was said\n"
+        "  /system TEXT      say something else before all else, and begin anew\n"
+        "  /save FILE        write the conversation as JSON\n"
+        "  /load FILE        go on with one that was saved\n"
+        "  /stats            positions, speed, memory\n"
+        "  /help, /quit",
+    .options  = option_rows,
+    .examples = {{"Talk with a model", "chat -m model.gguf"},
+        {"With a role, the same answers each time", "chat -m model.gguf --system \"You are a pirate.\" --temp 0"}},
+};
+
+struct options {
+    struct cli_model_options model;
+    struct cli_sampling sampling;
+    const char *system, *template, *lora, *prompt;
+    int64_t n_predict;
+};
+
+struct chat {
+    const struct options *options;
+    struct cli_model *m;
+    const struct vocab *vocab;
+    const struct chat_template *row;
+    struct chat_history history;
+    struct sampler sampler;
+    bool is_cached;       // the cache holds the history up to the end of the last answer's words
+    struct spoken spoken; // the last answer
+    int64_t n_read, read_us, n_made, made_us, n_turns;
+};
+
+static int parse(int argc, char **argv, struct options *o) {
+    for (int c, code = CLI_OK; (c = cli_option_next(&cli_chat_help, argc, argv)) != CLI_END;) {
+        switch (c) {
+            case OPT_SYSTEM: o->system = optarg; break;
+            case OPT_TEMPLATE: o->template = optarg; break;
+            case OPT_LORA: o->lora = optarg; break;
+            case 'p': o->prompt = optarg; break;
+            case 'n':
+                code = cli_parse_int(optarg, 0, INT64_MAX, &o->n_predict)
+                           ? CLI_OK
+                           : cli_usage("chat", "--predict '%s' is not a whole number from 0", optarg);
+                break;
+            default:
+                if (!cli_model_option("chat", c, optarg, &o->model, &code) &&
+                    !cli_sampling_option("chat", c, optarg, &o->sampling, &code)) {
+                    return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
+                }
+        }
+        if (code != CLI_OK) {
+            return code;
+        }
+    }
+    return cli_model_file("chat", argc, argv, &o->model);
+}
+
+static void templates_list(void) {
+    fputs("templates:", stderr);
+    for (const struct chat_template *t = chat_templates; t->name != NULL; t++) {
+        fprintf(stderr, " %s", t->name);
+    }
+    fputs("\n", stderr);
+}
+
+static int template_choose(struct chat *c) {
+    const struct gguf_context *meta = berth_gguf_map_meta(c->m->model->file);
+    struct model_error error        = {""};
+    const char *program             = NULL;
+    if (c->options->template != NULL) {
+        c->row = chat_template_find(c->options->template);
+        if (c->row == NULL) {
+            templates_list();
+            return cli_usage("chat", "--template '%s' is none that is known", c->options->template);
+        }
+        return CLI_OK;
+    }
+    if (!keys_text(meta, "tokenizer.chat_template", &program, &error)) {
+        return cli_fail(CLI_FAILURE, "%s: %s", c->m->path, error.text);
+    }
+    c->row = program != NULL ? chat_template_recognise(program) : NULL;
+    if (c->row == NULL) {
+        templates_list();
+        return cli_fail(CLI_FAILURE, "%s: %s; choose one with --template", c->m->path,
+            program != NULL ? "its chat template is of no family that is known" : "it has no chat template");
+    }
+    return CLI_OK;
+}
+
+// ---- a turn ----
+
+// Where the words of the last answer end in the text of the conversation so far.
+static size_t words_end(const struct chat *c, size_t n) {
+    char *text       = chat_format(c->row, c->history.messages, n, false);
+    const char *tail = c->row->says[CHAT_ASSISTANT].behind;
+    const size_t end = text != NULL ? strlen(text) - (tail != NULL ? strlen(tail) : 0) : 0;
+    model_alloc_free(text);
+    return end;
+}
+
+// The tokens that the model has not read yet.
+static bool unread(struct chat *c, struct token_list *tokens, struct model_error *error) {
+    char *text    = chat_format(c->row, c->history.messages, c->history.n, true);
+    size_t from   = 0;
+    int32_t first = -1;
+    if (c->is_cached) { // all but the user's last words, and perhaps the last token of the answer
+        from  = words_end(c, c->history.n - 1);
+        first = c->spoken.n_made > 0 && !c->spoken.is_last_read && !vocab_is_end(c->vocab, c->spoken.last) ? c->spoken.last : -1;
+    } else {
+        session_reset(c->m->session);
+    }
+    bool ok = text != NULL || model_fail(error, "out of memory");
+    if (ok && first >= 0) {
+        tokens->ids = model_alloc_malloc(64 * sizeof *tokens->ids);
+        tokens->cap = tokens->ids != NULL ? 64 : 0;
+        ok          = tokens->ids != NULL || model_fail(error, "out of memory");
+        if (ok) {
+            tokens->ids[tokens->n++] = first;
+        }
+    }
+    ok = ok && vocab_encode(c->vocab, text + from, strlen(text) - from, from == 0, true, tokens, error);
+    model_alloc_free(text);
+    return ok;
+}
+
+// Reads what is new. Where that has no room, the oldest turns go, and the rest is read again.
+static bool take_in(struct chat *c, struct model_error *error) {
+    struct session *s = c->m->session;
+    for (;;) {
+        struct token_list tokens = {0};
+        bool ok                  = unread(c, &tokens, error);
+        const int64_t n = (int64_t) tokens.n, room = s->params.n_ctx - s->n_past;
+        const size_t first = c->history.n > 0 && c->history.messages[0].role == CHAT_SYSTEM;
+        if (ok && n >= room && c->history.n > first + 1) {
+            chat_history_drop(&c->history, first);
+            if (c->history.messages[first].role == CHAT_ASSISTANT && c->history.n > first + 1) {
+                chat_history_drop(&c->history, first);
+            }
+            c->is_cached = false;
+            token_list_fini(&tokens);
+            continue;
+        }
+        if (ok && n >= room) {
+            ok = model_fail(
+                error, "this has %" PRId64 " tokens, the context has room for %" PRId64 ": give it more with --ctx", n, room);
+        }
+        const int64_t start = ggml_time_us();
+        ok                  = ok && session_decode(s, tokens.ids, n, error);
+        c->read_us += ggml_time_us() - start;
+        c->n_read += ok ? n : 0;
+        for (int64_t i = 0; ok && i < n; i++) {
+            ok = sampler_accept(&c->sampler, tokens.ids[i]) || model_fail(error, "out of memory");
+        }
+        token_list_fini(&tokens);
+        return ok;
+    }
+}
+
+// The answer to the last message, written as it comes and kept. False after a message.
+static bool answer(struct chat *c) {
+    struct model_error error = {""};
+    struct berth_stream copy = {0};
+    struct speaker w         = {0};
+    bool ok                  = berth_stream_open(&copy) && speaker_init(&w, c->vocab, &c->options->sampling, stdout);
+    w.copy                   = copy.file;
+    ok                       = ok && take_in(c, &error);
+    c->spoken                = (struct spoken){0};
+    ok                       = ok && speak(c->m->session, &w, &c->sampler, c->options->n_predict, &c->spoken, &error);
+    const bool is_stopped    = cli_is_interrupted(NULL);
+    ok                       = (w.chars == NULL || speaker_end(&w)) && (ok || is_stopped);
+    ok                       = berth_stream_close(&copy) && ok;
+    puts(is_stopped ? " ..." : "");
+    fflush(stdout);
+    c->is_cached = ok && !w.is_over && error.text[0] == '\0'; // a stop word's tokens are in the cache, but not in the history
+    c->n_made += c->spoken.n_made;
+    c->made_us += c->spoken.made_us;
+    c->n_turns++;
+    if (ok && !chat_history_add(&c->history, CHAT_ASSISTANT, copy.text, copy.size)) {
+        ok = false;
+    }
+    if (!ok) {                 // the question is forgotten with it
+        if (!ferror(stdout)) { // cli_finish tells of a full disk
+            cli_fail(CLI_FAILURE, "%s", error.text[0] != '\0' ? error.text : "out of memory");
+        }
+        chat_history_drop(&c->history, c->history.n - 1);
+        c->is_cached = false;
+    }
+    speaker_fini(&w);
+    berth_stream_fini(&copy);
+    cli_interrupt_clear();
+    return ok;
+}
+
+// ---- commands ----
+
+static int reset(struct chat *c, const char *system) {
+    chat_history_fini(&c->history);
+    c->is_cached = false;
+    return system == NULL || system[0] == '\0' || chat_history_add(&c->history, CHAT_SYSTEM, system, strlen(system))
+               ? CLI_OK
+               : cli_fail(CLI_FAILURE, "out of memory");
+}
+
+static void stats(const struct chat *c) {
+    const struct session *s = c->m->session;
+    printf("%zu messages, %" PRId64 " of %" PRId64 " positions; read %" PRId64 " tokens, %.1f a second; made %" PRId64
+           ", %.1f a second",
+        c->history.n, s->n_past, s->params.n_ctx, c->n_read, c->read_us > 0 ? 1e6 * (double) c->n_read / (double) c->read_us : 0,
+        c->n_made, c->made_us > 0 ? 1e6 * (double) c->n_made / (double) c->made_us : 0);
+    cli_model_memory(stdout, c->m);
+    printf("; template %s; seed %" PRId64 "\n", c->row->name, c->options->sampling.seed);
+}
+
+static const char *argument(const char *line, const char *name) {
+    const size_t n = strlen(name);
+    if (strncmp(line, name, n) != 0 || (line[n] != '\0' && line[n] != ' ')) {
+        return NULL;
+    }
+    return line + n + strspn(line + n, " ");
+}
+
+// False: the end.
+static bool command(struct chat *c, const char *line) {
+    const char *value;
+    if (argument(line, "/quit") != NULL || argument(line, "/exit") != NULL) {
+        return false;
+    }
+    if (argument(line, "/reset") != NULL) {
+        reset(c, c->history.n > 0 && c->history.messages[0].role == CHAT_SYSTEM ? c->options->system : NULL);
+    } else if ((value = argument(line, "/system")) != NULL) {
+        reset(c, value);
+    } else if ((value = argument(line, "/save")) != NULL && value[0] != '\0') {
+        if (chat_history_save(&c->history, value)) {
+            printf("%zu messages saved\n", c->history.n);
+        }
+    } else if ((value = argument(line, "/load")) != NULL && value[0] != '\0') {
+        if (chat_history_load(&c->history, value)) {
+            c->is_cached = false;
+            printf("%zu messages loaded\n", c->history.n);
+        }
+    } else if (argument(line, "/stats") != NULL) {
+        stats(c);
+    } else {
+        puts("/reset, /system TEXT, /save FILE, /load FILE, /stats, /quit");
+    }
+    fflush(stdout);
+    return true;
+}
+
+// Something is said, and answered.
+static int turn(struct chat *c, const char *text) {
+    return chat_history_add(&c->history, CHAT_USER, text, strlen(text)) ? (answer(c) ? CLI_OK : CLI_FAILURE)
+                                                                        : cli_fail(CLI_FAILURE, "out of memory");
+}
+
+static int talk(struct chat *c) {
+    struct chat_line line;
+    int code = c->options->prompt != NULL ? turn(c, c->options->prompt) : CLI_OK;
+    chat_line_open(&line);
+    // Nobody reads any more, or a script should know of a failure: then there is no next line.
+    for (const char *text; !ferror(stdout) && (code == CLI_OK || line.is_terminal) && (text = chat_line_next(&line)) != NULL;) {
+        if (text[0] == '/' && !command(c, text)) {
+            break;
+        }
+        code = text[0] != '/' && text[0] != '\0' ? turn(c, text) : CLI_OK;
+    }
+    chat_line_close(&line);
+    return code;
+}
+
+static int chat_with(const struct options *o, struct cli_model *m) {
+    struct model_error error = {""};
+    struct chat c            = {.options = o, .m = m};
+    struct vocab *vocab      = vocab_new(berth_gguf_map_meta(m->model->file), m->model->params.n_vocab, &error);
+    int code                 = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text) : template_choose(&c);
+    code                     = code == CLI_OK && o->lora != NULL ? cli_model_lora(m, o->lora) : code;
+    code                     = code == CLI_OK ? cli_model_session(m, &o->model) : code;
+    if (code == CLI_OK) {
+        c.vocab = vocab;
+        cli_sampling_start(&o->sampling, &c.sampler);
+        code = reset(&c, o->system);
+        code = code == CLI_OK ? talk(&c) : code;
+        chat_history_fini(&c.history);
+        sampler_fini(&c.sampler);
+    }
+    vocab_free(vocab);
+    return code;
+}
+
+int cli_chat(int argc, char **argv) {
+    struct options o = {.sampling = CLI_SAMPLING_DEFAULT, .n_predict = -1};
+    struct cli_model m;
+    int code = parse(argc, argv, &o);
+    if (code >= 0) {
+        return code;
+    }
+    cli_sampling_seed(&o.sampling);
+    cli_catch_interrupt();
+    code = cli_model_open(&m, &o.model);
+    if (code != CLI_OK) {
+        return code;
+    }
+    model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
+    code = chat_with(&o, &m);
+    cli_model_close(&m);
+    return code;
+}

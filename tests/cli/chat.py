@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+# chat.py BERTH: `berth chat` through a pipe and on a terminal (a pty): turns, commands, Ctrl-C in an answer and at the prompt, a
+# window that changes its size, Ctrl-D; with the line editor that is installed and without. Runs in the root of the sources.
+import fcntl, json, os, pty, re, select, signal, struct, subprocess, sys, tempfile, termios, time
+
+berth = os.path.abspath(sys.argv[1])
+n_bad = 0
+
+
+def check(ok, what):
+    global n_bad
+    if not ok:
+        print(f'FAILED: {what}')
+        n_bad += 1
+
+
+def piped(lines, *options):
+    run = subprocess.run([berth, 'chat', '--template', 'chatml', '--temp', '0', '-n', '8', *options], input='\n'.join(lines) + '\n',
+                         capture_output=True, text=True, check=False, timeout=120)
+    return run.returncode, run.stdout, run.stderr
+
+
+def through_a_pipe(tmp):
+    code, out, err = piped(['Once upon a time', '/stats', '/nonsense'], '--system', 'Be brief.')
+    check(code == 0 and '3 messages' in out and 'template chatml' in out and '/save FILE' in out, f'turns: {code} {out} {err}')
+    file = f'{tmp}/saved.json'
+    code, out, _ = piped(['Tell me', 'a tale\\', 'of ships', f'/save {file}', 'and more'])
+    saved = json.load(open(file))['messages']
+    check([m['role'] for m in saved] == ['user', 'assistant'] * 2 and saved[2]['content'] == 'a tale\nof ships', f'saved: {saved}')
+    code, out, _ = piped([f'/load {file}', 'and more'])
+    check(code == 0 and '4 messages loaded' in out and len(out.split('\n')) == 3, f'loaded: {out}')
+    with open(file, 'w') as f:
+        f.write('{"messages": [{"role": "nobody", "content": ""}]}')
+    code, out, err = piped([f'/load {file}', f'/load {tmp}/none', '/stats'])
+    check(code == 0 and 'no conversation' in err and 'none' in err and '0 messages' in out, f'bad files: {code} {out} {err}')
+    code, out, err = piped(['a word ' * 100], '-c', '64')
+    check(code == 3 and 'the context has room for' in err, f'too long: {code} {err}')
+    code, out, err = piped([f'question {i} of a long row of them' for i in range(12)] + ['/stats'], '-c', '96')
+    check(code == 0 and len(out.rstrip('\n').split('\n')) >= 13, f'old turns are forgotten: {code} {err}')
+    run = subprocess.run([berth, 'chat'], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    check(run.returncode == 3 and 'it has no chat template; choose one with --template' in run.stderr, f'no template: {run.stderr}')
+
+
+class Terminal:
+    def __init__(self, term, *options):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ['TERM'] = term
+            os.execv(berth, [berth, 'chat', '--template', 'chatml', '--temp', '0', *options])
+        self.all = b''
+
+    # Reads until the pattern comes behind what was read before; False: it does not.
+    def wait(self, pattern, seconds=60):
+        start, end = len(self.all), time.time() + seconds
+        while not re.search(pattern, self.all[start:]):
+            if time.time() > end or not select.select([self.fd], [], [], 1)[0] and time.time() > end:
+                return False
+            try:
+                got = os.read(self.fd, 4096) if select.select([self.fd], [], [], 0.1)[0] else b''
+            except OSError:
+                return bool(re.search(pattern, self.all[start:]))
+            self.all += got
+        return True
+
+    def send(self, data):
+        os.write(self.fd, data)
+
+    def size(self, rows, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
+        os.kill(self.pid, signal.SIGWINCH)
+
+    def end(self):
+        end = time.time() + 30
+        while time.time() < end:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+            self.wait(b'never', 0.1)
+            time.sleep(0.02)
+        os.kill(self.pid, signal.SIGKILL)
+        return None
+
+
+# What a line editor sends to move about; anything else would be garbage.
+def is_clean(out):
+    plain = re.sub(rb'\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x1b\([B0]', b'', out)
+    return all(c in b'\r\n\t\b\x07' or c >= 0x20 for c in plain)
+
+
+def on_a_terminal(term):
+    t = Terminal(term, '-c', '512')
+    check(t.wait(rb'> '), f'{term}: no prompt: {t.all}')
+    t.send(b'\x03')  # nothing is being said
+    time.sleep(0.3)
+    t.send(b'\n')
+    t.send(b'Tell me a long tale\n')
+    check(t.wait(rb'tale\r?\n(.|\n)*[.a-z]{3}'), f'{term}: no answer: {t.all}')
+    t.size(20, 40)
+    t.send(b'\x03')
+    check(t.wait(rb'\.\.\.\r?\n(.|\n)*> '), f'{term}: Ctrl-C does not stop the answer: {t.all}')
+    t.send(b'/stats\n')
+    check(t.wait(rb'2 messages'), f'{term}: the stopped answer is not kept: {t.all}')
+    t.send(b'\x04')
+    code = t.end()
+    check(code == 0, f'{term}: Ctrl-D: exit code {code}')
+    check(is_clean(t.all), f'{term}: garbage: {t.all}')
+
+
+with tempfile.TemporaryDirectory() as folder:
+    through_a_pipe(folder)
+on_a_terminal('dumb')
+on_a_terminal('xterm')
+print('chat:', 'all fine' if n_bad == 0 else f'{n_bad} failed')
+sys.exit(n_bad > 0)
