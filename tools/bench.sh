@@ -18,6 +18,8 @@ if [ -n "$BERTH_REFERENCE" ]; then
     echo "== computing ops"
     "$dir/bin/bench-kernels" -t 1
     "$dir/bin/bench-kernels" -t 2
+    echo "== training"
+    "$dir/bin/bench-train"
 fi
 echo "== ordering ops"
 "$dir/bin/bench-order"

@@ -32,7 +32,8 @@ struct cpu_kernels;
 #define CPU_TABLE const struct cpu_kernels *k __attribute__((unused))
 
 // A product of many columns. Rows of x, of the slot's type, and columns of y, which are floats, are first brought into panels: a
-// form the machine multiplies fast. What that costs is paid once for all panels of the other side.
+// form the machine multiplies fast. What that costs is paid once for all panels of the other side. Panels of f32 are the same on
+// every machine: element k of all rows (or columns) side by side, then element k + 1; callers may fill them themselves.
 struct cpu_gemm {
     void (*pack_x)(int64_t n, void *panel, const void *x, size_t bx, int nx);         // 1 <= nx <= mr rows
     void (*pack_y)(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny); // 1 <= ny <= nr columns

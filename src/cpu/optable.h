@@ -30,6 +30,7 @@
     X(recurrent) \
     X(experts) \
     X(moe) \
+    X(outprod) \
     X(attn)
 // clang-format on
 

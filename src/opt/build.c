@@ -138,6 +138,58 @@ static struct ggml_tensor *step_of(struct ggml_opt_context *o, struct ggml_tenso
                          : ggml_opt_step_adamw(o->ctx_compute, param, grad, state->moments[0], state->moments[1], o->numbers);
 }
 
+// Which node reads t or a view of it last, by slot of the graph's hash set; a node that nobody reads counts for itself.
+static void last_uses(const struct ggml_cgraph *graph, int n_nodes, int *last) {
+    for (int i = 0; i < n_nodes; i++) {
+        const struct ggml_tensor *node                        = graph->nodes[i];
+        last[berth_hash_find(&graph->visited_hash_set, node)] = i;
+        for (int k = 0; k < GGML_MAX_SRC; k++) {
+            const struct ggml_tensor *src  = node->src[k];
+            const struct ggml_tensor *root = src != NULL && src->view_src != NULL ? src->view_src : src;
+            const size_t slot              = root != NULL ? berth_hash_find(&graph->visited_hash_set, root) : BERTH_HASH_NONE;
+            if (slot != BERTH_HASH_NONE) {
+                last[slot] = i;
+            }
+        }
+    }
+}
+
+// Steps stand at the end, so that all gradients would have to live until there. Each one moves to where its gradient is complete
+// and nothing reads the parameter any more.
+static enum ggml_status steps_early(struct ggml_cgraph *graph, int n_before) {
+    const int n_steps         = graph->n_nodes - n_before;
+    const size_t n_slots      = graph->visited_hash_set.size;
+    int *last                 = berth_calloc(n_slots, sizeof last[0]);
+    int *first                = berth_calloc((size_t) n_before + 1, sizeof first[0]); // step after node i, from 1; 0: none
+    int *next                 = berth_calloc((size_t) n_steps + 1, sizeof next[0]);
+    struct ggml_tensor **list = berth_malloc((size_t) graph->n_nodes * sizeof list[0]);
+    const bool ok             = last != NULL && first != NULL && next != NULL && list != NULL;
+    if (ok) {
+        last_uses(graph, n_before, last);
+        for (int j = n_steps - 1; j >= 0; j--) {
+            const struct ggml_tensor *step = graph->nodes[n_before + j];
+            const int by_param             = last[berth_hash_find(&graph->visited_hash_set, step->src[0])];
+            const int by_grad              = last[berth_hash_find(&graph->visited_hash_set, step->src[1])];
+            const int at                   = by_param > by_grad ? by_param : by_grad;
+            next[j + 1]                    = first[at];
+            first[at]                      = j + 1;
+        }
+        int n = 0;
+        for (int i = 0; i < n_before; i++) {
+            list[n++] = graph->nodes[i];
+            for (int j = first[i]; j != 0; j = next[j]) {
+                list[n++] = graph->nodes[n_before + j - 1];
+            }
+        }
+        memcpy(graph->nodes, list, (size_t) n * sizeof list[0]);
+    }
+    berth_free(last);
+    berth_free(first);
+    berth_free(next);
+    berth_free(list);
+    return ok ? GGML_STATUS_SUCCESS : berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_opt: no memory to order %d steps", n_steps);
+}
+
 static enum ggml_status build_step(struct ggml_opt_context *o) {
     o->step = ggml_graph_dup(o->ctx_compute, o->grad, true);
     if (o->step == NULL) {
@@ -157,7 +209,8 @@ static enum ggml_status build_step(struct ggml_opt_context *o) {
         }
         ggml_build_forward_expand(o->step, step);
     }
-    return berth_graph_check(o->step);
+    const enum ggml_status status = berth_graph_check(o->step);
+    return status == GGML_STATUS_SUCCESS ? steps_early(o->step, o->grad->n_nodes) : status;
 }
 
 enum ggml_status opt_build(struct ggml_opt_context *o, enum ggml_opt_build_type type) {

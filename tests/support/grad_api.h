@@ -35,7 +35,7 @@
 // what training takes besides
 #define TRAIN_API(X) \
     X(ggml_backend_alloc_ctx_tensors) X(ggml_backend_tensor_set) X(ggml_backend_tensor_get) X(ggml_backend_free) \
-    X(ggml_backend_get_default_buffer_type) X(ggml_backend_sched_new) X(ggml_backend_sched_free) X(ggml_backend_buffer_free) \
+    X(ggml_backend_get_default_buffer_type) X(ggml_backend_sched_new) X(ggml_backend_sched_free) X(ggml_backend_sched_get_buffer_size) X(ggml_backend_buffer_free) \
     X(ggml_opt_dataset_init) X(ggml_opt_dataset_free) X(ggml_opt_dataset_data) X(ggml_opt_dataset_labels) \
     X(ggml_opt_dataset_shuffle) X(ggml_opt_dataset_get_batch) X(ggml_opt_dataset_get_batch_host) X(ggml_opt_default_params) \
     X(ggml_opt_init) X(ggml_opt_free) X(ggml_opt_alloc) X(ggml_opt_eval) X(ggml_opt_inputs) X(ggml_opt_labels) X(ggml_opt_loss) \

@@ -6,9 +6,18 @@
 
 #include "cpu/cpu.h"
 
-bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op);
-size_t cpu_gemm_work_size(const struct ggml_tensor *op, int n_tasks);
-void cpu_gemm_run(const struct cpu_params *p, struct ggml_tensor *op);
+// op[i, j] = dot(row i of a, row j of b), batches of a shared by those of b.
+struct cpu_gemm_call {
+    const struct ggml_tensor *op;
+    const struct ggml_tensor *a; // rows without holes, or f32 with rows next to each other (nb[1] is that of an element)
+    const struct ggml_tensor *b; // f32, likewise
+    char *work;                  // cpu_gemm_work_size() bytes
+};
+
+bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op);        // MUL_MAT
+bool cpu_gemm_takes_across(const struct cpu_kernels *k, const struct ggml_tensor *op); // a result of sources of f32
+size_t cpu_gemm_work_size(enum ggml_type type_a, const struct ggml_tensor *b, int n_tasks);
+void cpu_gemm_run(const struct cpu_params *p, const struct cpu_gemm_call *call);
 
 bool cpu_gemm_rows_takes(const struct cpu_kernels *k, const struct ggml_tensor *op); // asked before the former
 size_t cpu_gemm_rows_work_size(const struct ggml_tensor *op);

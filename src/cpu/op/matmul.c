@@ -31,7 +31,7 @@ static size_t row_size(const struct ggml_tensor *op) {
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
     const size_t rows  = cpu_dot_is_ready(op) ? 0 : row_size(op) * (size_t) ggml_nrows(op->src[1]);
     const size_t other = cpu_gemm_rows_takes(&cpu_kernels_best, op) ? cpu_gemm_rows_work_size(op)
-                         : cpu_gemm_takes(&cpu_kernels_best, op)    ? cpu_gemm_work_size(op, tasks)
+                         : cpu_gemm_takes(&cpu_kernels_best, op)    ? cpu_gemm_work_size(op->src[0]->type, op->src[1], tasks)
                          : cpu_gemv_takes(&cpu_kernels_best, op)    ? cpu_gemv_work_size(op)
                                                                     : 0;
     return rows > other ? rows : other;
@@ -109,7 +109,7 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
         return;
     }
     if (cpu_gemm_takes(p->k, op)) {
-        cpu_gemm_run(p, op);
+        cpu_gemm_run(p, &(struct cpu_gemm_call){.op = op, .a = op->src[0], .b = op->src[1], .work = p->work});
         return;
     }
     if (cpu_gemv_takes(p->k, op)) {

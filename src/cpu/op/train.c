@@ -271,25 +271,31 @@ static bool adamw_supports(const struct ggml_tensor *op) {
     return step_supports(op, 2, 7);
 }
 
+// A part of all four tensors. They do not overlap, so that several elements go at a time.
+static void adamw_piece(
+    int64_t n, float *restrict w, const float *restrict g, float *restrict m, float *restrict v, const float numbers[7]) {
+    const float alpha = numbers[0], beta1 = numbers[1], beta2 = numbers[2], eps = numbers[3], decay = numbers[4];
+    const float beta1h = numbers[5], beta2h = numbers[6], keep = 1.0f - alpha * decay;
+    for (int64_t i = 0; i < n; i++) {
+        m[i] = m[i] * beta1 + g[i] * (1.0f - beta1);
+        v[i] = v[i] * beta2 + g[i] * g[i] * (1.0f - beta2);
+        w[i] = w[i] * keep - alpha * (m[i] * beta1h) / (sqrtf(v[i] * beta2h) + eps);
+    }
+}
+
 // Loshchilov and Hutter, arXiv 1711.05101; beta1h and beta2h undo the bias of young means.
 static void adamw_run(const struct cpu_params *p, struct ggml_tensor *op) {
     float numbers[7];
     for (int i = 0; i < 7; i++) {
         numbers[i] = cpu_f32_at(op->src[4], i);
     }
-    const float alpha = numbers[0], beta1 = numbers[1], beta2 = numbers[2], eps = numbers[3], decay = numbers[4];
-    const float beta1h = numbers[5], beta2h = numbers[6], keep = 1.0f - alpha * decay;
     float buf[4][CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         float *w       = piece_of(p, op->src[0], &it, buf[0]);
         const float *g = piece_of(p, op->src[1], &it, buf[1]);
         float *m       = piece_of(p, op->src[2], &it, buf[2]);
         float *v       = piece_of(p, op->src[3], &it, buf[3]);
-        for (int64_t i = 0; i < it.n; i++) {
-            m[i] = m[i] * beta1 + g[i] * (1.0f - beta1);
-            v[i] = v[i] * beta2 + g[i] * g[i] * (1.0f - beta2);
-            w[i] = w[i] * keep - alpha * (m[i] * beta1h) / (sqrtf(v[i] * beta2h) + eps);
-        }
+        adamw_piece(it.n, w, g, m, v, numbers);
         piece_done(p, op->src[0], &it, w);
         piece_done(p, op->src[2], &it, m);
         piece_done(p, op->src[3], &it, v);
