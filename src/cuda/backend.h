@@ -18,15 +18,16 @@ struct cuda_step {
 
 // All that a launch depends on, of one tensor.
 struct cuda_seen {
+    const struct ggml_tensor *tensor;
     void *data;
     int64_t ne[GGML_MAX_DIMS];
     size_t nb[GGML_MAX_DIMS];
-    int32_t op_params[GGML_MAX_OP_PARAMS / sizeof(int32_t)];
+    int32_t op_params[GGML_MAX_OP_PARAMS / sizeof(int32_t)]; // of nodes
     int32_t op, type, flags, n_src;
+    bool is_inner; // a source that is a node of the graph: looked at as such
 };
 
 struct cuda_plan {
-    uint64_t uid;           // of the graph, 0: none
     struct cuda_seen *seen; // [n_seen]: the nodes, each followed by its sources
     size_t n_seen, seen_cap;
     struct cuda_step *steps; // [n_steps]
@@ -52,8 +53,7 @@ struct cuda_backend {
 };
 
 // Finds or makes the plan of a graph. NULL: out of memory, or an op that is not supported; the last error says so.
-// *is_known: the graph is the same as when the plan was made, to the address.
-struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph *graph, bool *is_known) BERTH_MUST_USE;
+struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph *graph) BERTH_MUST_USE;
 void cuda_plan_fini(struct cuda_backend *b, struct cuda_plan *plan);
 // Room for the largest step. False: it cannot be had.
 bool cuda_arena_grow(struct cuda_backend *b, size_t size) BERTH_MUST_USE;

@@ -104,8 +104,7 @@ enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *
         return cuda_error(GGML_STATUS_FAILED, "%s: a copy to or from the device has failed before this compute", b->dev->name);
     }
     b->clock++;
-    bool is_known;
-    struct cuda_plan *plan = cuda_plan_get(b, graph, &is_known);
+    struct cuda_plan *plan = cuda_plan_get(b, graph);
     if (plan == NULL) {
         return GGML_STATUS_FAILED;
     }

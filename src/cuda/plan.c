@@ -25,16 +25,6 @@ static bool grow(void **p, size_t *cap, size_t n, size_t elem_size) {
 
 // ---- what the graph is ----
 
-static void see(struct cuda_seen *s, const struct ggml_tensor *t, bool is_node, int n_src) {
-    *s = (struct cuda_seen){.data = t->data, .op = is_node ? (int32_t) t->op : -1, .type = (int32_t) t->type, .n_src = n_src};
-    memcpy(s->ne, t->ne, sizeof s->ne);
-    memcpy(s->nb, t->nb, sizeof s->nb);
-    if (is_node) {
-        memcpy(s->op_params, t->op_params, sizeof s->op_params);
-        s->flags = t->flags;
-    }
-}
-
 static int count_src(const struct ggml_tensor *t) {
     int n = 0;
     for (int i = 0; i < GGML_MAX_SRC; i++) {
@@ -51,45 +41,89 @@ static size_t count_seen(const struct ggml_cgraph *graph) {
     return n;
 }
 
-// Calls f for each record of the graph in order, until one says no.
-static bool walk(const struct ggml_cgraph *graph, bool (*f)(void *arg, size_t i, const struct cuda_seen *s), void *arg) {
-    static const struct ggml_tensor none;
-    size_t at = 0;
-    struct cuda_seen s;
+static void see(struct cuda_seen *s, const struct ggml_tensor *t, bool is_node) {
+    *s = (struct cuda_seen){.tensor = t};
+    if (t == NULL) {
+        return;
+    }
+    s->data = t->data;
+    s->type = (int32_t) t->type;
+    memcpy(s->ne, t->ne, sizeof s->ne);
+    memcpy(s->nb, t->nb, sizeof s->nb);
+    if (is_node) {
+        memcpy(s->op_params, t->op_params, sizeof s->op_params);
+        s->op    = (int32_t) t->op;
+        s->flags = t->flags;
+        s->n_src = count_src(t);
+    }
+}
+
+static bool is_same(const struct cuda_seen *s, const struct ggml_tensor *t) {
+    return s->data == t->data && s->type == (int32_t) t->type && memcmp(s->ne, t->ne, sizeof s->ne) == 0 &&
+           memcmp(s->nb, t->nb, sizeof s->nb) == 0;
+}
+
+// A decode step's graph has a thousand nodes and is looked at for every token: no record is made, and sources that are nodes
+// themselves are told by their address.
+static bool is_plan_of(const struct cuda_plan *plan, const struct ggml_cgraph *graph) {
+    const struct cuda_seen *s = plan->seen, *end = s + plan->n_seen;
+    bool are_same_nodes = true; // to the address, so far
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
-        const int n_src                = count_src(node);
-        see(&s, node, true, n_src);
-        if (!f(arg, at++, &s)) {
+        if (s == end || s->op != (int32_t) node->op || s->flags != node->flags || !is_same(s, node) ||
+            memcmp(s->op_params, node->op_params, sizeof s->op_params) != 0) {
             return false;
         }
-        for (int j = 0; j < n_src; j++) {
-            see(&s, node->src[j] != NULL ? node->src[j] : &none, false, 0);
-            if (!f(arg, at++, &s)) {
+        const int n_src = s->n_src;
+        are_same_nodes  = are_same_nodes && s->tensor == node;
+        s++;
+        for (int j = 0; j < n_src; j++, s++) {
+            const struct ggml_tensor *src = node->src[j];
+            const bool is_known           = s->tensor == src && (src == NULL || (s->is_inner && are_same_nodes));
+            if (!is_known && (src == NULL || s->tensor == NULL || !is_same(s, src))) {
                 return false;
             }
         }
+        if (n_src < GGML_MAX_SRC && node->src[n_src] != NULL) {
+            return false;
+        }
     }
-    return true;
+    return s == end;
 }
 
-static bool is_equal(void *arg, size_t i, const struct cuda_seen *s) {
-    const struct cuda_plan *plan = arg;
-    return i < plan->n_seen && memcmp(&plan->seen[i], s, sizeof *s) == 0;
-}
-
-static bool keep(void *arg, size_t i, const struct cuda_seen *s) {
-    struct cuda_plan *plan = arg;
-    plan->seen[i]          = *s;
-    return true;
-}
-
-// A uid stands for the whole graph; the last node is looked at all the same, since a caller may have moved the memory.
-static bool is_plan_of(struct cuda_plan *plan, const struct ggml_cgraph *graph, size_t n_seen) {
-    if (plan->n_seen == 0 || plan->n_seen != n_seen) {
+// The record of the graph into plan->seen, which has room.
+static bool keep(struct cuda_plan *plan, const struct ggml_cgraph *graph) {
+    size_t n_slots = 64, at = 0;
+    while (n_slots < 2 * (size_t) graph->n_nodes) {
+        n_slots *= 2;
+    }
+    const struct ggml_tensor **slots = cuda_calloc(n_slots, sizeof *slots);
+    if (slots == NULL) {
+        cuda_error(GGML_STATUS_ALLOC_FAILED, "CUDA: out of memory for the plan of a graph of %d nodes", graph->n_nodes);
         return false;
     }
-    return walk(graph, is_equal, plan);
+#define SLOT(t) (((uintptr_t) (t) >> 4) * 0x9E3779B97F4A7C15u >> 20 & (n_slots - 1))
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const struct ggml_tensor *node = graph->nodes[i];
+        see(&plan->seen[at++], node, true);
+        for (int j = 0; j < count_src(node); j++) {
+            struct cuda_seen *s = &plan->seen[at++];
+            see(s, node->src[j], false);
+            size_t k = SLOT(node->src[j]);
+            while (slots[k] != NULL && slots[k] != node->src[j]) {
+                k = (k + 1) & (n_slots - 1);
+            }
+            s->is_inner = node->src[j] != NULL && slots[k] == node->src[j];
+        }
+        size_t k = SLOT(node);
+        while (slots[k] != NULL && slots[k] != node) {
+            k = (k + 1) & (n_slots - 1);
+        }
+        slots[k] = node;
+    }
+#undef SLOT
+    cuda_free(slots);
+    return true;
 }
 
 // ---- steps ----
@@ -195,34 +229,30 @@ void cuda_plan_fini(struct cuda_backend *b, struct cuda_plan *plan) {
     *plan = (struct cuda_plan){0};
 }
 
-struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph *graph, bool *is_known) {
-    const size_t n_seen      = count_seen(graph);
+struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph *graph) {
     struct cuda_plan *oldest = &b->plans[0];
-    *is_known                = true;
     for (int i = 0; i < CUDA_MAX_PLANS; i++) {
         struct cuda_plan *plan = &b->plans[i];
-        if (is_plan_of(plan, graph, n_seen)) {
+        if (plan->n_seen > 0 && is_plan_of(plan, graph)) {
             plan->last_used = b->clock;
             return plan;
         }
         oldest = plan->last_used < oldest->last_used ? plan : oldest;
     }
-    *is_known       = false;
-    oldest->n_seen  = 0;
-    oldest->n_steps = 0;
-    oldest->n_runs  = 0;
-    size_t cap      = (size_t) oldest->steps_cap;
+    oldest->n_seen      = 0;
+    oldest->n_steps     = 0;
+    oldest->n_runs      = 0;
+    size_t cap          = (size_t) oldest->steps_cap;
+    const size_t n_seen = count_seen(graph);
     if (!grow((void **) &oldest->seen, &oldest->seen_cap, n_seen, sizeof *oldest->seen) ||
         !grow((void **) &oldest->steps, &cap, (size_t) graph->n_nodes, sizeof *oldest->steps)) {
         return NULL;
     }
     oldest->steps_cap = (int) cap;
-    if (make_steps(b, oldest, graph) != GGML_STATUS_SUCCESS) {
+    if (make_steps(b, oldest, graph) != GGML_STATUS_SUCCESS || !keep(oldest, graph)) {
         return NULL;
     }
-    walk(graph, keep, oldest);
     oldest->n_seen    = n_seen;
-    oldest->uid       = graph->uid;
     oldest->last_used = b->clock;
     return oldest;
 }
