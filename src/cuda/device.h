@@ -83,6 +83,7 @@ static inline CUdeviceptr cuda_ptr(const void *p) {
 }
 
 void cuda_buft_init(struct cuda_device *dev);
+void cuda_host_buft_init(ggml_backend_dev_t dev); // NULL: there is no device
 ggml_backend_buffer_type_t cuda_host_buft(void);
 ggml_backend_buffer_t cuda_buffer_from_host(struct cuda_device *dev, void *ptr, size_t size);
 // The device whose memory a buffer is, NULL for other kinds of buffers.
@@ -93,6 +94,7 @@ bool cuda_peer_reach(struct cuda_device *to, struct cuda_device *from);
 // ---- faces ----
 
 ggml_backend_t cuda_backend_new(struct cuda_device *dev);
+extern struct ggml_backend_reg cuda_reg;
 extern const struct ggml_backend_device_i cuda_device_iface;
 ggml_backend_event_t cuda_event_new(ggml_backend_dev_t dev);
 void cuda_event_free(ggml_backend_dev_t dev, ggml_backend_event_t event);

@@ -228,7 +228,7 @@ static void list(void) {
         dev->traits.index = n_devices;
         snprintf(dev->name, sizeof dev->name, "CUDA%d", n_devices);
         pthread_mutex_init(&dev->lock, NULL);
-        dev->ggml = (struct ggml_backend_device){.iface = cuda_device_iface, .context = dev};
+        dev->ggml = (struct ggml_backend_device){.iface = cuda_device_iface, .reg = &cuda_reg, .context = dev};
         cuda_buft_init(dev);
         n_devices++;
     }
@@ -238,6 +238,7 @@ struct cuda_device *cuda_devices(int *n) {
     pthread_mutex_lock(&devices_lock);
     if (!is_listed) {
         list();
+        cuda_host_buft_init(n_devices > 0 ? &devices[0].ggml : NULL);
         is_listed = true;
     }
     *n                        = n_devices;

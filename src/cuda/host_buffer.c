@@ -78,16 +78,20 @@ static bool host_is_host(ggml_backend_buffer_type_t buft) {
     return true;
 }
 
+static struct ggml_backend_buffer_type host_buft = {
+    .iface = {.get_name = host_name, .alloc_buffer = host_alloc, .get_alignment = host_alignment, .is_host = host_is_host}};
+
+void cuda_host_buft_init(ggml_backend_dev_t dev) {
+    host_buft.device = dev;
+}
+
 ggml_backend_buffer_type_t cuda_host_buft(void) {
-    static struct ggml_backend_buffer_type buft = {
-        .iface = {.get_name = host_name, .alloc_buffer = host_alloc, .get_alignment = host_alignment, .is_host = host_is_host}};
-    int n;
-    struct cuda_device *devices = cuda_devices(&n);
-    buft.device                 = n > 0 ? &devices[0].ggml : NULL;
-    return &buft;
+    return &host_buft;
 }
 
 ggml_backend_buffer_type_t ggml_backend_cuda_host_buffer_type(void) {
+    int n;
+    cuda_devices(&n); // it is the first one's
     return cuda_host_buft();
 }
 

@@ -26,12 +26,9 @@ static struct cuda_device *device_at(int index) {
 }
 
 static ggml_backend_dev_t reg_device(ggml_backend_reg_t reg, size_t index) {
+    (void) reg;
     struct cuda_device *dev = index < CUDA_MAX_DEVICES ? device_at((int) index) : NULL;
-    if (dev == NULL) {
-        return NULL;
-    }
-    dev->ggml.reg = reg;
-    return &dev->ggml;
+    return dev != NULL ? &dev->ggml : NULL;
 }
 
 static struct ggml_backend_feature *reg_features(ggml_backend_reg_t reg) {
@@ -68,7 +65,7 @@ static void *reg_proc_address(ggml_backend_reg_t reg, const char *name) {
     return NULL;
 }
 
-static struct ggml_backend_reg cuda_reg = {
+struct ggml_backend_reg cuda_reg = {
     .api_version = GGML_BACKEND_API_VERSION,
     .iface =
         {
@@ -80,9 +77,6 @@ static struct ggml_backend_reg cuda_reg = {
 };
 
 ggml_backend_reg_t ggml_backend_cuda_reg(void) {
-    // Whoever looks at a device sees the registry it is of.
-    for (size_t i = 0; reg_device(&cuda_reg, i) != NULL; i++) {
-    }
     return &cuda_reg;
 }
 
@@ -100,7 +94,6 @@ ggml_backend_t ggml_backend_cuda_init(int device) {
         cuda_error(GGML_STATUS_FAILED, "CUDA: no device %d: there are %d", device, ggml_backend_cuda_get_device_count());
         return NULL;
     }
-    dev->ggml.reg = &cuda_reg;
     return cuda_backend_new(dev);
 }
 
