@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+# schema.py BERTH: every --json output is as docs/berth.schema.json says, field by field. The schema is JSON Schema; of it only what it
+# uses is checked here: type, properties, required, additionalProperties, items, enum. Runs in the root of the sources.
+import json, os, re, subprocess, sys, tempfile
+
+berth = os.path.abspath(sys.argv[1])
+model, small = 'models/tales-q8_0.gguf', 'tests/data/plan/small.csv'
+kinds = {'object': dict, 'array': list, 'string': str, 'boolean': bool, 'null': type(None)}
+
+
+def is_kind(value, kind):
+    if kind in ('number', 'integer'):
+        return not isinstance(value, bool) and isinstance(value, int if kind == 'integer' else (int, float))
+    return isinstance(value, kinds[kind])
+
+
+def faults(value, schema, path):
+    wanted = schema.get('type', [])
+    wanted = [wanted] if isinstance(wanted, str) else wanted
+    if wanted and not any(is_kind(value, k) for k in wanted):
+        yield f'{path}: {json.dumps(value)[:60]} is no {" or ".join(wanted)}'
+        return
+    if 'enum' in schema and value not in schema['enum']:
+        yield f'{path}: {value!r} is none of {schema["enum"]}'
+    if isinstance(value, dict):
+        known = schema.get('properties', {})
+        for name in schema.get('required', []):
+            if name not in value:
+                yield f'{path}: no "{name}"'
+        for name, part in value.items():
+            rest = schema.get('additionalProperties', True)
+            if name in known:
+                yield from faults(part, known[name], f'{path}.{name}')
+            elif rest is False:
+                yield f'{path}: "{name}" is not in the schema'
+            elif isinstance(rest, dict):
+                yield from faults(part, rest, f'{path}.{name}')
+    if isinstance(value, list) and 'items' in schema:
+        for i, part in enumerate(value):
+            yield from faults(part, schema['items'], f'{path}[{i}]')
+
+
+def cases(tmp):
+    subprocess.run([berth, 'plan', small, '-o', f'{tmp}/plan.csv'], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([berth, 'gguf', 'quantize', model, f'{tmp}/q4.gguf', 'q4_0'], check=True, stdout=subprocess.DEVNULL)
+    with open(f'{tmp}/text', 'w') as text:
+        text.write('Once upon a time there was a ship. ' * 40)
+    yield 'bench', ['bench', '-p', '8', '-n', '2', '-r', '1', model]
+    yield 'client', ['client', os.path.dirname(berth) + '/../lib']
+    yield 'devices', ['devices']
+    yield 'explain', ['explain', model]
+    yield 'fit', ['fit', '--memory', '1G', model]
+    yield 'fit', ['fit', '--memory', '8M', model]
+    yield 'fit', ['fit', '--memory', '64K', model]
+    yield 'gguf info', ['gguf', 'info', model]
+    yield 'gguf check', ['gguf', 'check', model]
+    yield 'gguf check', ['gguf', 'check', small]
+    yield 'gguf diff', ['gguf', 'diff', model, f'{tmp}/q4.gguf']
+    yield 'gguf quantize', ['gguf', 'quantize', model, f'{tmp}/q5.gguf', 'q5_0']
+    yield 'imatrix', ['imatrix', '-c', '8', '--chunks', '2', '-o', f'{tmp}/imatrix.gguf', model, f'{tmp}/text']
+    yield 'ops', ['ops']
+    yield 'plan', ['plan', small]
+    yield 'plan', ['plan', '--capacity', '32KiB', small]
+    yield 'plan', ['plan', model]
+    yield 'run', ['run', '-n', '2', model]
+    yield 'train', ['train', model, '--data', f'{tmp}/text', '--val', f'{tmp}/text', '--lora', '2', '--steps', '2', '-c', '32', '-b', '1',
+                    '-o', f'{tmp}/lora.gguf']
+    yield 'gguf merge-lora', ['gguf', 'merge-lora', model, f'{tmp}/lora.gguf', '-o', f'{tmp}/merged.gguf']
+    yield 'verify', ['verify', f'{tmp}/plan.csv']
+    with open(f'{tmp}/plan.csv') as plan, open(f'{tmp}/bad.csv', 'w') as bad:  # everything at offset 0
+        bad.writelines(line if line.startswith('id') else line.rsplit(',', 1)[0] + ',0\n' for line in plan)
+    yield 'verify', ['verify', f'{tmp}/bad.csv']
+    yield 'version', ['version']
+    yield 'which', ['which', str(os.getpid())]
+    with subprocess.Popen([berth, 'run', '-p', '-'], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as waits:
+        yield 'which', ['which', str(waits.pid)]
+        waits.kill()
+
+
+# Commands whose help knows --json, parts of commands too.
+def with_json():
+    def help_of(*words):
+        return subprocess.run([berth, *words, '--help'], capture_output=True, text=True, check=False).stdout
+
+    names = re.findall(r'^  ([a-z]+) ', help_of(), re.M)
+    names += [f'gguf {part}' for part in re.findall(r'^  ([a-z-]+) ', help_of('gguf'), re.M)]
+    return {name for name in names if '--json' in help_of(*name.split())}
+
+
+def main():
+    with open('docs/berth.schema.json') as file:
+        schemas = json.load(file)['$defs']
+    n_bad, seen = 0, set()
+    with tempfile.TemporaryDirectory() as tmp:
+        for name, words in cases(tmp):
+            seen.add(name)
+            run = subprocess.run([berth, *words, '--json'], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            try:
+                found = list(faults(json.loads(run.stdout), schemas[name], name)) if name in schemas else ['not in the schema']
+            except json.JSONDecodeError as error:
+                found = [f'{error}: {run.stdout[:100]!r} {run.stderr}']
+            for fault in found[:5]:
+                print(f'FAILED: berth {" ".join(words)} --json: {fault}')
+            n_bad += len(found) > 0
+    for name in (schemas.keys() | with_json()) - seen:
+        print(f'FAILED: no case of {name} is here')
+        n_bad += 1
+    print(f'{len(seen)} commands, {n_bad} failed')
+    return n_bad > 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
