@@ -1,6 +1,6 @@
 # Berth: the commands of the README and of CI. CMake and Ninja do the work underneath; presets are in CMakePresets.json.
 # SKIP='ops' leaves tests of a label out of `make test`.
-# Every target that needs packages installs what is missing from Debian's, as root or with sudo, once.
+# `make run` and `make test` first install what is missing from Debian's packages (tools/setup.sh); all others say what is missing.
 
 .PHONY: run test build build-all cuda install test-long test-tiers fuzz soak coverage conformance client bench check format clean setup help
 
@@ -13,6 +13,7 @@ help:
 	@echo "make test         build and run the tests"
 	@echo "make build        libraries into build/lib, programs into build/bin"
 	@echo "make cuda         the CUDA backend's library too (needs nvcc)"
+	@echo "make setup        install what is missing to build and test: Debian's packages, as root or with sudo"
 	@echo "make install      install below PREFIX ($(PREFIX)), DESTDIR is respected"
 	@echo "make conformance  compare with the reference libraries (needs npm)"
 	@echo "make client       run llama.cpp's own binaries on Berth (needs npm)"
@@ -26,7 +27,8 @@ help:
 	@echo "make format       format the sources"
 	@echo "PRESET=debug|asan|tsan|coverage|clang|static chooses another build"
 
-run: build
+run: setup
+	@$(MAKE) --no-print-directory build
 	@$(DIR)/bin/berth run --echo < /dev/null
 
 setup:
@@ -37,18 +39,21 @@ $(DIR)/build.ninja:
 	@cmake --preset $(PRESET) $(CMAKE_ARGS) > $(DIR)/configure.log 2>&1 || { cat $(DIR)/configure.log; exit 1; }
 
 # Libraries and the program; tests and benchmarks are built by what needs them.
-build: setup
+build:
+	@tools/setup.sh --check
 	@$(MAKE) --no-print-directory $(DIR)/build.ninja
 	@cmake --build $(DIR) --target ggml ggml-cpu ggml-base berth
 
-build-all: setup
+build-all:
+	@tools/setup.sh --check
 	@$(MAKE) --no-print-directory $(DIR)/build.ninja
 	@cmake --build $(DIR)
 
 cuda: build
 	@cmake --build $(DIR) --target ggml-cuda
 
-test: build-all
+test: setup
+	@$(MAKE) --no-print-directory build-all
 	@ctest --test-dir $(DIR) -j2 --output-on-failure --label-exclude 'long|conformance$(if $(SKIP),|$(SKIP))'
 	@if [ "$(BERTH_STRICT)" = 1 ]; then tools/check-skips.sh $(DIR); fi
 
