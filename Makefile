@@ -2,7 +2,7 @@
 # SKIP='ops' leaves tests of a label out of `make test`.
 # `make run` and `make test` first install what is missing from Debian's packages (tools/setup.sh); all others say what is missing.
 
-.PHONY: run test build build-all cuda install test-long test-tiers fuzz soak coverage conformance client bench check format clean setup help
+.PHONY: run test build build-all cuda install test-long test-tiers fuzz soak coverage conformance client corpus bench check format clean setup help
 
 PRESET  ?= release
 PREFIX  ?= /usr/local
@@ -22,6 +22,7 @@ help:
 	@echo "make fuzz         every fuzz target for MINUTES=1 (needs clang)"
 	@echo "make soak         everything over and over for MINUTES=60, memory flat"
 	@echo "make coverage     lines and branches that the tests reach"
+	@echo "make corpus       plan 501 captured graphs beside what ggml took: the README's figures of memory"
 	@echo "make bench        benchmarks, side by side with the reference"
 	@echo "make check        layers, exported symbols, formatting"
 	@echo "make format       format the sources"
@@ -81,6 +82,11 @@ conformance: build-all
 client: build
 	@cmake --build $(DIR) --target client-probe client-model
 	@tests/client/client.sh $(DIR)
+
+# The figures of memory in the README, from the graphs that come with it.
+corpus: build-all
+	@tools/graphs.sh build/data
+	@BERTH_DATA=build/data $(DIR)/tests/test_corpus
 
 bench: build-all
 	@tools/bench.sh $(DIR)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // test_corpus.c: graphs captured from released programs, planned by the allocator: never larger than what ggml itself needs, at
 // the lower bound almost always, at a few milliseconds each. Prints a table by group. The graphs are a folder `graphs` with an
-// index.csv beside the repository's parent (../shared) or in $BERTH_DATA; without them only the capture's own round trip is
-// tested.
+// index.csv in $BERTH_DATA, beside the repository (../shared) or where tools/graphs.sh unpacks them (build/data: `make corpus`);
+// without them only the capture's own round trip is tested.
 
 #include "support/check.h"
 
@@ -30,8 +30,8 @@ static char folder[1024];
 static bool find_folder(void) {
     const char *data = getenv("BERTH_DATA");
     char path[1100];
-    const char *places[] = {data != NULL ? data : "", "../shared"};
-    for (int i = 0; i < 2; i++) {
+    const char *places[] = {data != NULL ? data : "", "../shared", "build/data"};
+    for (int i = 0; i < 3; i++) {
         snprintf(folder, sizeof folder, "%s/graphs", places[i]);
         snprintf(path, sizeof path, "%s/index.csv", folder);
         if (places[i][0] != '\0' && access(path, R_OK) == 0) {
@@ -136,7 +136,7 @@ static void corpus(void **state) {
     (void) state;
     char path[1100], line[2048];
     if (!find_folder()) {
-        printf("skipped: no captured graphs in $BERTH_DATA/graphs or ../shared/graphs\n");
+        printf("skipped: no captured graphs in $BERTH_DATA/graphs, ../shared/graphs or build/data/graphs (tools/graphs.sh)\n");
         skip();
     }
     snprintf(path, sizeof path, "%s/index.csv", folder);
