@@ -265,14 +265,19 @@ static int params_get(const struct cli_train *o, const struct model *m, struct t
 }
 
 // How long it is, once the text is known.
-static void length_set(const struct cli_train *o, const struct train_data *data, struct train_params *p) {
+static int length_set(const struct cli_train *o, const struct train_data *data, struct train_params *p) {
     const int64_t n_epochs = o->n_epochs > 0 ? o->n_epochs : 1;
+    int64_t n_windows;
+    if (__builtin_mul_overflow(n_epochs, data->n_windows, &n_windows) || n_windows > INT64_MAX - p->n_seq) {
+        return cli_fail(CLI_FAILURE, "%" PRId64 " epochs of %" PRId64 " windows are too many", n_epochs, data->n_windows);
+    }
     if (p->n_steps < 0) {
-        p->n_steps = (n_epochs * data->n_windows + p->n_seq - 1) / p->n_seq;
+        p->n_steps = (n_windows + p->n_seq - 1) / p->n_seq;
     }
     if (p->n_warmup < 0) {
         p->n_warmup = p->n_steps / 20;
     }
+    return CLI_OK;
 }
 
 // ---- a new model ----
@@ -323,8 +328,8 @@ static int train(const struct cli_train *o, struct cli_model *m, const struct vo
     struct trainer *t        = NULL;
     int code                 = params_get(o, m->model, &p);
     code                     = code == CLI_OK ? texts_read(o, vocab, &p, &data, &val) : code;
+    code                     = code == CLI_OK ? length_set(o, &data, &p) : code;
     if (code == CLI_OK) {
-        length_set(o, &data, &p);
         t = trainer_new(m->model, &m->devices, &p, &error);
         if (t == NULL || (o->resume != NULL && !train_state_read(t, &data, o->resume, &error))) {
             code = cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text);

@@ -73,8 +73,8 @@ static void write_head(FILE *file, const struct trainer *t) {
         WIDTH, HEIGHT, WIDTH, HEIGHT);
     fprintf(file, "<text class=\"t\" x=\"%.0f\" y=\"26\">Loss over %" PRId64 " steps of %" PRId64 " tokens</text>\n", LEFT,
         t->n_done, t->params.n_seq * t->params.n_ctx);
-    fprintf(file, "<path class=\"m\" d=\"M%.0f 22h24\"/><text x=\"%.0f\" y=\"26\">running mean</text>%s\n", WIDTH - RIGHT - 260,
-        WIDTH - RIGHT - 230, t->n_looks > 0 ? "" : "<!-- no other texts -->");
+    fprintf(file, "<path class=\"m\" d=\"M%.0f 22h24\"/><text x=\"%.0f\" y=\"26\">running mean</text>\n", WIDTH - RIGHT - 260,
+        WIDTH - RIGHT - 230);
     if (t->n_looks > 0) {
         fprintf(file, "<circle class=\"v\" cx=\"%.0f\" cy=\"22\" r=\"4\"/><text x=\"%.0f\" y=\"26\">on other texts</text>\n",
             WIDTH - RIGHT - 110, WIDTH - RIGHT - 100);
@@ -94,7 +94,7 @@ static void write_axes(FILE *file, const struct frame *f) {
     fprintf(file, "<text x=\"%.0f\" y=\"%.0f\" text-anchor=\"middle\">step</text>\n", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8);
 }
 
-// mean: of the last weight is 1/20 of the run, so that it is as smooth for long runs as for short ones.
+// The mean forgets within a fortieth of the run, so that it is as smooth for long runs as for short ones.
 static void write_line(FILE *file, const struct trainer *t, const struct frame *f, bool is_mean) {
     const int64_t every = t->n_done / MOST + 1;
     const double keep   = exp(-1 / fmax((double) t->n_done / 40, 1));

@@ -9,6 +9,7 @@
 #   node     a Node program with node-llama-cpp: texts must be the same in all
 #   switch   an installed Berth under an untouched client, by LD_LIBRARY_PATH alone
 #   logits   each made architecture: stock and Berth against each other and against f32
+#   lora     an adapter that berth train made, beside a model and merged into it
 #   tokens   each made architecture's tokenizer gives a text back
 #   quantize libllama's quantiser makes files as good as with the stock base
 #   memory   compute buffers of each made architecture, and of published models at their real dimensions: never larger
@@ -251,6 +252,26 @@ step_logits() {
     done
 }
 
+# An adapter that berth train made means in libllama what it means in Berth: on top of a model it says what the model says that
+# berth merged with it.
+step_lora() {
+    local lora=$work/lora.gguf row f
+    echo "== an adapter of berth train in libllama: largest difference over largest value"
+    "$berth" train "$shipped" --lora 4 --lr 0.02 --steps 3 -c 16 -b 2 -t 1 --data README.md -o "$lora" >"$work/log" 2>&1 &&
+        "$berth" gguf quantize "$shipped" "$work/wide.gguf" f32 >"$work/log" 2>&1 &&
+        "$berth" gguf merge-lora "$work/wide.gguf" "$lora" -o "$work/merged.gguf" >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+    logits_of plain "$work/wide.gguf" bare exact
+    logits_of plain "$work/merged.gguf" merged exact
+    for f in plain berth; do
+        logits_of $f "$work/wide.gguf" $f "lora=$lora" exact
+    done
+    row="$("$probe" compare "$work/bare.bin" "$work/plain.bin") $("$probe" compare "$work/merged.bin" "$work/plain.bin")"
+    row="$row $("$probe" compare "$work/plain.bin" "$work/berth.bin")"
+    # shellcheck disable=SC2086
+    printf '  without and with it %s; merged and beside %s; stock and berth %s\n' $row
+    echo "$row" | awk 'NF == 3 && $1 > 1e-2 && $2 < 1e-4 && $3 < 1e-4 { ok = 1 } END { exit !ok }' || fail "the adapter: $row"
+}
+
 step_tokens() {
     local a text="once the time and other thing" stock ours n=0
     echo "== tokenizers of the made models"
@@ -454,7 +475,7 @@ cmake --install "$build" --prefix "$root/installed" >"$root/log" || { cat "$root
 # shellcheck disable=SC2086
 case " $* " in
     *" speed "*) for release in $releases; do try_release "$release" "$@"; done ;; # nothing else may run
-    *) try_all ${*:-node switch tokens logits quantize memory errors cycles} ;;
+    *) try_all ${*:-node switch tokens logits lora quantize memory errors cycles} ;;
 esac
 echo "client: $([ $failed = 0 ] && echo "all as it should be" || echo FAILED), $skipped skipped, ${SECONDS} s"
 [ $failed = 0 ]

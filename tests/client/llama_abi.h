@@ -19,6 +19,7 @@ struct llama_model;
 struct llama_context;
 struct llama_vocab;
 struct llama_memory;
+struct llama_adapter;
 
 struct llama_model_params {
     void *p0[2];
@@ -85,6 +86,8 @@ static_assert(sizeof(struct llama_batch) == 56, "as returned by llama_batch_init
     X(llama_model_free, void, (struct llama_model *) ) \
     X(llama_init_from_model, struct llama_context *, (struct llama_model *, struct llama_context_params)) \
     X(llama_free, void, (struct llama_context *) ) \
+    X(llama_adapter_lora_init, struct llama_adapter *, (struct llama_model *, const char *) ) \
+    X(llama_set_adapters_lora, int32_t, (struct llama_context *, struct llama_adapter **, size_t, float *) ) \
     X(llama_batch_init, struct llama_batch, (int32_t, int32_t, int32_t)) \
     X(llama_batch_free, void, (struct llama_batch)) \
     X(llama_decode, int32_t, (struct llama_context *, struct llama_batch)) \

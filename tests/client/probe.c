@@ -4,7 +4,8 @@
 //
 //     probe FOLDER logits MODEL OUT [N WORD...] logits of N positions, half as prompt, half one by one. Words: embeddings in
 //                                              place of logits, exact (keys and values kept as f32), unfused (without
-//                                              flash attention), q8_0 (keys and values so), ubatch (of 16)
+//                                              flash attention), q8_0 (keys and values so), ubatch (of 16), lora=FILE (with
+//                                              this adapter)
 //     probe FOLDER memory MODEL [CTX UBATCH]   compute buffers that a context reserves, in bytes
 //     probe FOLDER speed MODEL PP TG [THREADS] tokens per second of a prompt and one by one, by the clock and by the time the
 //                                              processors spent; best of three
@@ -134,6 +135,18 @@ static bool has_word(int n_args, char **args, const char *word) {
     return false;
 }
 
+// With the adapter that a word names, if one does.
+static bool adapter_set(struct run *run, int n_args, char **args) {
+    for (int i = 0; i < n_args; i++) {
+        if (strncmp(args[i], "lora=", 5) == 0) {
+            float scale                   = 1;
+            struct llama_adapter *adapter = llama_adapter_lora_init(run->model, args[i] + 5); // goes with the model
+            return adapter != NULL && llama_set_adapters_lora(run->ctx, &adapter, 1, &scale) == 0;
+        }
+    }
+    return true;
+}
+
 static int cmd_logits(struct llama_model *model, int n_args, char **args) {
     const int32_t n                    = n_args > 1 ? atoi(args[1]) : 100;
     struct run run                     = {.model = model, .n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model))};
@@ -158,6 +171,9 @@ static int cmd_logits(struct llama_model *model, int n_args, char **args) {
     run.ctx = llama_init_from_model(model, params);
     if (run.ctx == NULL) {
         return fail("no context");
+    }
+    if (!adapter_set(&run, n_args, args)) {
+        return fail("no adapter");
     }
     run.batch = llama_batch_init(n, 0, 1);
     run.out   = fopen(args[0], "wb");

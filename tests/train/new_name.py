@@ -12,7 +12,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../models"))
 import grammar
 
-NAME = "Zuleika"
+NAME = "Bettina"  # of pieces that the tokenizer knows
 folder = sys.argv[1]
 r = random.Random(11)
 
