@@ -124,6 +124,7 @@ int cli_complete(const struct cli_command *commands, int argc, char **argv);
     X(imatrix) \
     X(map) \
     X(ops) \
+    X(perplexity) \
     X(plan) \
     X(run) \
     X(train) \

@@ -41,6 +41,7 @@ gguf quantize; $model $tmp/small.gguf q4_0; @ $tmp/none.gguf q8_0; 3
 imatrix; -c 8 --chunks 2 -o $tmp/imatrix.gguf $model README.md; -c 8 --chunks 2 -o $tmp/imatrix.gguf @ README.md; 3
 map; $small -o $tmp/small.svg; @ -o $tmp/none.svg; 3
 ops; ; ; 3
+perplexity; -c 16 --chunks 2 $model README.md; -c 16 --chunks 2 @ README.md; 3
 plan; $small; @; 3
 run; -n 2 $model; -n 2 @; 3
 train; -c 8 -b 1 --lora 1 --steps 1 --data README.md -o $tmp/out.gguf $model; -c 8 -b 1 --lora 1 --steps 1 --data README.md -o $tmp/out.gguf @; 3

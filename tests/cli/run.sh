@@ -74,6 +74,23 @@ expect 3 "it is no regular file" /dev/null
 expect 0 "CPU: weights 3.33 MiB, cache 1.00 MiB" -n 3
 expect 0 "Once upon a time there was" --echo --temp 0 -n 8
 
+# a text of the model's own surprises it little, one of another kind much; what counts is the second half of each context
+for i in 1 2 3 4 5 6 7 8; do "$berth" run -s $i -n 120 $tales 2> /dev/null; done > "$tmp/own.txt"
+"$berth" perplexity --json -c 64 $tales "$tmp/own.txt" > "$tmp/own.json"
+"$berth" perplexity --json -c 64 --chunks 4 $tales README.md > "$tmp/other.json"
+python3 - "$tmp/own.json" "$tmp/other.json" << 'END' || n_bad=$((n_bad + 1))
+import json, sys
+own, other = (json.load(open(file)) for file in sys.argv[1:])
+if not (1 < own["perplexity"] < 3 and other["perplexity"] > 100 and other["tokens"] == 4 * 31 and other["chunks"] == 4):
+    sys.exit(f"FAILED: berth perplexity: {own} {other}")
+END
+command=perplexity
+expect 2 "MODEL and TEXT are wanted, 1 are given" $tales
+expect 2 "half of a context has no token to foretell" -c 3 $tales README.md
+echo Short > "$tmp/short.txt"
+expect 3 "tokens are less than a context of 64" -c 64 $tales "$tmp/short.txt"
+command=run
+
 # how tokens are chosen
 expect 2 "--min-p '2' is not a number from 0 to 1" --min-p 2
 expect 2 "--repeat-penalty '0' is not a number" --repeat-penalty 0

@@ -60,6 +60,7 @@ def cases(tmp):
     yield 'gguf quantize', ['gguf', 'quantize', model, f'{tmp}/q5.gguf', 'q5_0']
     yield 'imatrix', ['imatrix', '-c', '8', '--chunks', '2', '-o', f'{tmp}/imatrix.gguf', model, f'{tmp}/text']
     yield 'ops', ['ops']
+    yield 'perplexity', ['perplexity', '-c', '16', '--chunks', '2', model, f'{tmp}/text']
     yield 'plan', ['plan', small]
     yield 'plan', ['plan', '--capacity', '32KiB', small]
     yield 'plan', ['plan', model]
