@@ -159,7 +159,120 @@ static void test_rules(void **state) {
     }
 }
 
+// ---- functions of one number, in double precision ----
+
+// Some kernels round to half precision, which differences of their results cannot see through: the formulas themselves can be
+// taken in double.
+static double of_abs(double x) {
+    return fabs(x);
+}
+static double of_neg(double x) {
+    return -x;
+}
+static double of_elu(double x) {
+    return x > 0 ? x : expm1(x);
+}
+static double of_relu(double x) {
+    return x > 0 ? x : 0;
+}
+static double of_sigmoid(double x) {
+    return 1 / (1 + exp(-x));
+}
+static double of_gelu(double x) {
+    return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+}
+static double of_gelu_quick(double x) {
+    return x * of_sigmoid(1.702 * x);
+}
+static double of_gelu_erf(double x) {
+    return 0.5 * x * (1 + erf(x * 0.70710678118654752440));
+}
+static double of_silu(double x) {
+    return x * of_sigmoid(x);
+}
+static double of_hardsigmoid(double x) {
+    return fmin(1, fmax(0, (x + 3) / 6));
+}
+static double of_hardswish(double x) {
+    return x * of_hardsigmoid(x);
+}
+static double of_softplus(double x) {
+    return log1p(exp(x));
+}
+
+static const struct {
+    enum ggml_unary_op op;
+    double (*f)(double);
+} functions[] = {{GGML_UNARY_OP_ABS, of_abs}, {GGML_UNARY_OP_NEG, of_neg}, {GGML_UNARY_OP_TANH, tanh},
+    {GGML_UNARY_OP_ELU, of_elu}, {GGML_UNARY_OP_RELU, of_relu}, {GGML_UNARY_OP_SIGMOID, of_sigmoid},
+    {GGML_UNARY_OP_GELU, of_gelu}, {GGML_UNARY_OP_GELU_QUICK, of_gelu_quick}, {GGML_UNARY_OP_GELU_ERF, of_gelu_erf},
+    {GGML_UNARY_OP_SILU, of_silu}, {GGML_UNARY_OP_HARDSIGMOID, of_hardsigmoid}, {GGML_UNARY_OP_HARDSWISH, of_hardswish},
+    {GGML_UNARY_OP_EXP, exp}, {GGML_UNARY_OP_EXPM1, expm1}, {GGML_UNARY_OP_SOFTPLUS, of_softplus}};
+
+static const struct {
+    enum ggml_glu_op op;
+    double (*f)(double);
+} gates[] = {{GGML_GLU_OP_REGLU, of_relu}, {GGML_GLU_OP_GEGLU, of_gelu}, {GGML_GLU_OP_SWIGLU, of_silu},
+    {GGML_GLU_OP_GEGLU_ERF, of_gelu_erf}, {GGML_GLU_OP_GEGLU_QUICK, of_gelu_quick}};
+
+#define N_POINTS 64
+#define EXACT 4e-6 // f32 gradients of functions whose derivatives are near 1
+
+static double slope(double (*f)(double), double x) {
+    const double h = 1e-4;
+    return (8 * (f(x + h) - f(x - h)) - (f(x + 2 * h) - f(x - 2 * h))) / (12 * h);
+}
+
+// The gradient of sum(y) by x, whose numbers are there.
+static struct ggml_cgraph *gradient_of(struct ggml_context *ctx, struct ggml_tensor *y) {
+    struct ggml_tensor *loss  = ggml_sum(ctx, y);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 256, true);
+    ggml_set_loss(loss);
+    ggml_build_forward_expand(graph, loss);
+    ggml_build_backward_expand(ctx, graph, NULL);
+    ggml_graph_reset(graph);
+    assert_int_equal(ggml_graph_compute_with_ctx(ctx, graph, 1), GGML_STATUS_SUCCESS);
+    return graph;
+}
+
+static void expect_near(const char *name, double x, double got, double want) {
+    if (!(fabs(got - want) <= EXACT * fmax(1, fabs(want)))) {
+        fail_msg("%s at %g: gradient %.9g, the formula has %.9g", name, x, got, want);
+    }
+}
+
+static void test_formulas(void **state) {
+    (void) state;
+    const struct grad_api api = grad_api_own();
+    struct check_rng rng      = check_rng_new(check_seed(3));
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        struct grad_case c             = {.a = &api, .ctx = context(), .rng = &rng, .scale = i % 2 == 0 ? 1 : 2.5};
+        struct ggml_tensor *x          = grad_param(&c, N_POINTS, 1, 1, 1);
+        const struct ggml_tensor *grad = ggml_graph_get_grad(gradient_of(c.ctx, ggml_unary(c.ctx, x, functions[i].op)), x);
+        for (int k = 0; k < N_POINTS; k++) {
+            const double at = ((float *) x->data)[k];
+            expect_near(ggml_unary_op_name(functions[i].op), at, element(grad, k), slope(functions[i].f, at));
+        }
+        ggml_free(c.ctx);
+    }
+    for (size_t i = 0; i < sizeof gates / sizeof gates[0]; i++) {
+        struct grad_case c    = {.a = &api, .ctx = context(), .rng = &rng, .scale = 1};
+        struct ggml_tensor *x = grad_param(&c, N_POINTS, 1, 1, 1), *g = grad_param(&c, N_POINTS, 1, 1, 1);
+        struct ggml_cgraph *graph = gradient_of(c.ctx, ggml_glu_split(c.ctx, x, g, gates[i].op));
+        for (int k = 0; k < N_POINTS; k++) {
+            const double at = ((float *) x->data)[k], gate = ((float *) g->data)[k];
+            expect_near(
+                ggml_glu_op_name(gates[i].op), at, element(ggml_graph_get_grad(graph, x), k), gate * slope(gates[i].f, at));
+            const bool halves    = gates[i].f == of_gelu || gates[i].f == of_gelu_quick; // the activation itself is rounded
+            const double to_gate = element(ggml_graph_get_grad(graph, g), k), want = gates[i].f(at);
+            expect_near(
+                ggml_glu_op_name(gates[i].op), at, halves ? (fabs(to_gate - want) < 1e-3 ? want : to_gate) : to_gate, want);
+        }
+        ggml_free(c.ctx);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rules)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rules), cmocka_unit_test(test_formulas)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
