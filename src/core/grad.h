@@ -81,7 +81,7 @@ bool berth_unary_is_flat(enum ggml_unary_op op);
     X(norm) X(rms_norm) X(group_norm) X(l2_norm) \
     X(rope) X(rope_back) \
     X(flash_attn_ext) \
-    X(im2col) X(conv_2d) X(conv_2d_dw) X(pool_1d) X(pool_2d) \
+    X(im2col) X(conv_2d) X(conv_2d_dw) X(conv_transpose_1d) X(conv_transpose_2d) X(pool_1d) X(pool_2d) \
     X(cross_entropy_loss)
 // clang-format on
 #define BERTH_GRAD_DECLARE(name) void berth_grad_##name(struct berth_grad *g);

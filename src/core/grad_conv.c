@@ -62,6 +62,42 @@ void berth_grad_conv_2d_dw(struct berth_grad *g) {
     }
 }
 
+// ---- transposed ----
+
+// A convolution turned round: by the data it is the convolution of what comes back with the same kernel, by the kernel that of a
+// convolution whose data come back and whose result went in.
+static void transposed_back(
+    struct berth_grad *g, struct ggml_tensor *w, struct ggml_tensor *x, struct ggml_tensor *d, int stride) {
+    struct ggml_context *ctx = g->ctx;
+    if (berth_grad_wants(g, 0)) {
+        const int64_t n_k = w->ne[0] * w->ne[1] * w->ne[2], n_p = x->ne[0] * x->ne[1] * x->ne[3];
+        struct ggml_tensor *c   = ggml_im2col(ctx, w, d, stride, stride, 0, 0, 1, 1, true, GGML_TYPE_F32);
+        struct ggml_tensor *y   = ggml_cont(ctx, ggml_permute(ctx, x, 0, 1, 3, 2));
+        y                       = ggml_transpose(ctx, ggml_reshape_2d(ctx, y, n_p, x->ne[2]));
+        struct ggml_tensor *sum = ggml_out_prod(ctx, ggml_reshape_2d(ctx, c, n_k, n_p), y);
+        berth_grad_put_add(g, 0, ggml_reshape(ctx, sum, g->node->src[0]));
+    }
+    if (berth_grad_wants(g, 1)) {
+        struct ggml_tensor *back = ggml_conv_2d_direct(ctx, w, d, stride, stride, 0, 0, 1, 1);
+        berth_grad_put_add(g, 1, ggml_reshape(ctx, back, g->node->src[1]));
+    }
+}
+
+void berth_grad_conv_transpose_2d(struct berth_grad *g) {
+    struct ggml_tensor *w = berth_grad_dense(g, g->node->src[0]), *x = berth_grad_dense(g, g->node->src[1]);
+    transposed_back(g, w, x, berth_grad_dense(g, g->grad), g->node->op_params[0]);
+}
+
+// Pictures one pixel high.
+void berth_grad_conv_transpose_1d(struct berth_grad *g) {
+    struct ggml_tensor *w = berth_grad_dense(g, g->node->src[0]), *x = berth_grad_dense(g, g->node->src[1]);
+    struct ggml_tensor *d = berth_grad_dense(g, g->grad);
+    w                     = ggml_reshape_4d(g->ctx, w, w->ne[0], 1, w->ne[1], w->ne[2]);
+    x                     = ggml_reshape_4d(g->ctx, x, x->ne[0], 1, x->ne[1], 1);
+    d                     = ggml_reshape_4d(g->ctx, d, d->ne[0], 1, d->ne[1], 1);
+    transposed_back(g, w, x, d, g->node->op_params[0]);
+}
+
 // ---- pools ----
 
 void berth_grad_pool_2d(struct berth_grad *g) {

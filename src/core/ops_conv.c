@@ -383,7 +383,7 @@ SAMPLE(conv_transpose_2d, ggml_conv_transpose_2d_p0(c, shaped(c, a, N, 2, 4, 2),
 
 // clang-format off
 const struct berth_op_entry berth_ops_conv[] = {
-    {GGML_OP_CONV_TRANSPOSE_1D, {"CONV_TRANSPOSE_1D", "conv_transpose_1d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_transpose_1d, .relation = "on"}},
+    {GGML_OP_CONV_TRANSPOSE_1D, {"CONV_TRANSPOSE_1D", "conv_transpose_1d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_transpose_1d, .relation = "on", .grad = berth_grad_conv_transpose_1d, .grad_srcs = 3}},
     {GGML_OP_IM2COL, {"IM2COL", "im2col(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_im2col, .relation = "to", .grad = berth_grad_im2col, .grad_srcs = 2}},
     {GGML_OP_IM2COL_BACK, {"IM2COL_BACK", "im2col_back(x)", .n_src = 2, .family = BERTH_OP_TRAIN, .sample = sample_im2col_back}},
     {GGML_OP_IM2COL_3D, {"IM2COL_3D", "im2col_3d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_im2col_3d, .relation = "to"}},
@@ -391,7 +391,7 @@ const struct berth_op_entry berth_ops_conv[] = {
     {GGML_OP_CONV_2D, {"CONV_2D", "conv_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_2d, .relation = "on", .grad = berth_grad_conv_2d, .grad_srcs = 3}},
     {GGML_OP_CONV_3D, {"CONV_3D", "conv_3d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_3d, .relation = "on"}},
     {GGML_OP_CONV_2D_DW, {"CONV_2D_DW", "conv_2d_dw(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_2d_dw, .relation = "on", .grad = berth_grad_conv_2d_dw, .grad_srcs = 3}},
-    {GGML_OP_CONV_TRANSPOSE_2D, {"CONV_TRANSPOSE_2D", "conv_transpose_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_transpose_2d, .relation = "on"}},
+    {GGML_OP_CONV_TRANSPOSE_2D, {"CONV_TRANSPOSE_2D", "conv_transpose_2d(x)", .n_src = 2, .family = BERTH_OP_CONV, .sample = sample_conv_transpose_2d, .relation = "on", .grad = berth_grad_conv_transpose_2d, .grad_srcs = 3}},
     BERTH_OPS_END,
 };
 // clang-format on

@@ -29,7 +29,7 @@
     X(ggml_norm) X(ggml_rms_norm) X(ggml_group_norm) X(ggml_l2_norm) \
     X(ggml_rope_ext) X(ggml_rope_multi) X(ggml_rope_set_offset) X(ggml_rope_ext_back) \
     X(ggml_flash_attn_ext) X(ggml_flash_attn_ext_add_sinks) \
-    X(ggml_im2col) X(ggml_conv_2d) X(ggml_conv_2d_direct) X(ggml_conv_2d_dw_direct) X(ggml_pool_1d) X(ggml_pool_2d) \
+    X(ggml_im2col) X(ggml_conv_2d) X(ggml_conv_2d_direct) X(ggml_conv_2d_dw_direct) X(ggml_conv_transpose_1d) X(ggml_conv_transpose_2d_p0) X(ggml_pool_1d) X(ggml_pool_2d) \
     X(ggml_cross_entropy_loss)
 
 // what training takes besides

@@ -396,6 +396,13 @@ static inline T *build_conv(struct grad_case *c, int kind) {
     }
 }
 
+static inline T *build_conv_transpose(struct grad_case *c, int kind) {
+    if (kind == 1) {
+        return c->a->ggml_conv_transpose_1d(c->ctx, grad_param(c, 3, 4, 2, 1), grad_param(c, 5, 2, 1, 1), 2, 0, 1);
+    }
+    return c->a->ggml_conv_transpose_2d_p0(c->ctx, grad_param(c, 3, 2, 4, 2), grad_param(c, 4, 3, 2, 2), 2);
+}
+
 static inline T *build_pool(struct grad_case *c, int kind) {
     T *x = grad_param(c, 6, 4, 2, 1);
     grad_make_distinct(c, x);
@@ -497,6 +504,7 @@ static const struct grad_rule grad_rules[] = {
     {"attention sinks", build_attn, MASK | SINKS | GROUPED, false, 0, 0}, {"attention cap", build_attn, CAP, false, 0, 0},
     {"im2col", build_conv, IM2COL, true, 0, 0}, {"conv_2d", build_conv, CONV_2D, true, 2e-2, 0.08},
     {"conv_2d direct", build_conv, CONV_2D_DIRECT, false, 0, 0}, {"conv_2d_dw", build_conv, CONV_2D_DW, false, 0, 0},
+    {"conv_transpose_1d", build_conv_transpose, 1, false, 0, 0}, {"conv_transpose_2d", build_conv_transpose, 2, false, 0, 0},
     {"pool_1d avg", build_pool, 0, false, 0, 0}, {"pool_1d max", build_pool, 1, false, 0, 0},
     {"pool_2d avg", build_pool, 2, true, 0, 0}, {"pool_2d max", build_pool, 3, true, 0, 0},
     {"cross_entropy_loss", build_loss, 0, true, 0, 0}, {"block", build_block, 0, true, 0, 0},
