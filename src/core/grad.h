@@ -64,6 +64,9 @@ struct ggml_tensor *berth_grad_fold_batches(struct berth_grad *g, struct ggml_te
 // grad times the derivative of a unary op at x, where y is its result; NULL: there is no formula (grad_unary.c).
 struct ggml_tensor *berth_grad_of_unary(
     struct berth_grad *g, enum ggml_unary_op op, struct ggml_tensor *grad, struct ggml_tensor *x, struct ggml_tensor *y);
+// What the sinks of a softmax take back, with the sign turned: a sink gets 1 - sum(y) of each row of its head (grad_rows.c).
+struct ggml_tensor *berth_grad_of_sinks(
+    struct berth_grad *g, struct ggml_tensor *y, struct ggml_tensor *grad, struct ggml_tensor *sinks);
 // The derivative is 0 wherever there is one: no gradient goes through.
 bool berth_unary_is_flat(enum ggml_unary_op op);
 

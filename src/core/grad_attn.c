@@ -42,15 +42,6 @@ static struct ggml_tensor *scores_back(struct berth_grad *g, const struct scores
     return ggml_mul(g->ctx, by_bent, berth_grad_one_minus(g, ggml_sqr(g->ctx, s->bent)));
 }
 
-// A sink takes 1 - sum(p) of each row.
-static struct ggml_tensor *sinks_back(struct berth_grad *g, struct ggml_tensor *p, struct ggml_tensor *grad) {
-    struct ggml_context *ctx  = g->ctx;
-    struct ggml_tensor *taken = ggml_scale_bias(ctx, ggml_sum_rows(ctx, p), -1.0f, 1.0f);
-    struct ggml_tensor *each  = ggml_mul(ctx, taken, ggml_sum_rows(ctx, ggml_mul(ctx, p, grad)));
-    struct ggml_tensor *heads = ggml_repeat_back(ctx, each, ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 1, 1, p->ne[2]));
-    return ggml_reshape(ctx, heads, g->node->src[4]);
-}
-
 void berth_grad_flash_attn_ext(struct berth_grad *g) {
     struct ggml_context *ctx = g->ctx;
     struct ggml_tensor *q = berth_grad_dense(g, as_f32(g, g->node->src[0])), *k = as_f32(g, g->node->src[1]);
@@ -70,6 +61,6 @@ void berth_grad_flash_attn_ext(struct berth_grad *g) {
         berth_grad_put_add(g, 2, berth_grad_fold_batches(g, ggml_out_prod(ctx, out, s.p), g->node->src[2]));
     }
     if (berth_grad_wants(g, 4)) {
-        berth_grad_put_sub(g, 4, sinks_back(g, s.p, by_p));
+        berth_grad_put_sub(g, 4, berth_grad_of_sinks(g, s.p, by_p, g->node->src[4]));
     }
 }

@@ -57,6 +57,15 @@ void berth_grad_diag_mask(struct berth_grad *g) {
 
 // ---- softmax ----
 
+struct ggml_tensor *berth_grad_of_sinks(
+    struct berth_grad *g, struct ggml_tensor *y, struct ggml_tensor *grad, struct ggml_tensor *sinks) {
+    struct ggml_context *ctx  = g->ctx;
+    struct ggml_tensor *taken = berth_grad_one_minus(g, ggml_sum_rows(ctx, y));
+    struct ggml_tensor *each  = ggml_mul(ctx, taken, ggml_sum_rows(ctx, ggml_mul(ctx, y, grad)));
+    struct ggml_tensor *heads = ggml_repeat_back(ctx, each, ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 1, 1, y->ne[2]));
+    return ggml_reshape(ctx, heads, sinks);
+}
+
 // y = exp(scale x + slope mask) / (sum of those + exp(sink)). A mask, its slopes (ALiBi) and a sink only shift what is summed: by
 // x the gradient is the plain one. A sink takes 1 - sum(y) of each row.
 void berth_grad_soft_max(struct berth_grad *g) {
@@ -74,10 +83,7 @@ void berth_grad_soft_max(struct berth_grad *g) {
         berth_grad_put_add(g, 1, berth_grad_fold(g, all, mask));
     }
     if (berth_grad_wants(g, 2)) {
-        struct ggml_tensor *taken = ggml_scale_bias(ctx, ggml_sum_rows(ctx, y), -1.0f, 1.0f);
-        struct ggml_tensor *each  = ggml_mul(ctx, taken, ggml_sum_rows(ctx, ggml_mul(ctx, y, g->grad)));
-        struct ggml_tensor *heads = ggml_repeat_back(ctx, each, ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 1, 1, y->ne[2]));
-        berth_grad_put_sub(g, 2, ggml_reshape(ctx, heads, sinks));
+        berth_grad_put_sub(g, 2, berth_grad_of_sinks(g, y, g->grad, sinks));
     }
 }
 

@@ -27,34 +27,17 @@ static double loss_of(const struct grad_graph *g, struct ggml_cgraph *forward, s
     double sum = 0;
     *size      = 0;
     for (int64_t i = 0; i < ggml_nelements(g->result); i++) {
-        int64_t at[4];
-        ggml_unravel_index(g->result, i, &at[0], &at[1], &at[2], &at[3]);
-        const char *p = g->result->data;
-        const float y =
-            *(const float *) (const void *) (p + (size_t) at[0] * g->result->nb[0] + (size_t) at[1] * g->result->nb[1] +
-                                             (size_t) at[2] * g->result->nb[2] + (size_t) at[3] * g->result->nb[3]);
-        const double v = (double) y * ((const float *) g->weights->data)[i];
+        const double v = (double) grad_element(g->result, i) * ((const float *) g->weights->data)[i];
         sum += v;
         *size += fabs(v);
     }
     return sum;
 }
 
-static float element(const struct ggml_tensor *t, int64_t i) {
-    int64_t at[4];
-    ggml_unravel_index(t, i, &at[0], &at[1], &at[2], &at[3]);
-    float x;
-    memcpy(&x,
-        (const char *) t->data + (size_t) at[0] * t->nb[0] + (size_t) at[1] * t->nb[1] + (size_t) at[2] * t->nb[2] +
-            (size_t) at[3] * t->nb[3],
-        sizeof x);
-    return x;
-}
-
 static double largest(const struct ggml_tensor *grad) {
     double most = 0;
     for (int64_t i = 0; i < ggml_nelements(grad); i++) {
-        most = fmax(most, fabs((double) element(grad, i)));
+        most = fmax(most, fabs((double) grad_element(grad, i)));
     }
     return most;
 }
@@ -73,7 +56,7 @@ static void probe(const struct grad_rule *rule, struct grad_case *c, const struc
             loss[k]                  = loss_of(g, forward, c->ctx, &size);
         }
         *x                = was;
-        const double want = (8 * (loss[2] - loss[1]) - (loss[3] - loss[0])) / (12 * h), got = element(grad, i);
+        const double want = (8 * (loss[2] - loss[1]) - (loss[3] - loss[0])) / (12 * h), got = grad_element(grad, i);
         const double room = tol * fmax(most, 0.05) + size * 4e-7 / h;
         if (!(fabs(got - want) <= room)) {
             fail_msg("%s: gradient %.7g by element %lld of a parameter, differences say %.7g (room %.2g)", rule->name, got,
@@ -112,7 +95,7 @@ static void compare_planned(
         const struct ggml_tensor *here  = ggml_graph_get_grad(graph, c.params[i]),
                                  *there = ggml_graph_get_grad(plain_graph, plain->params[i]);
         for (int64_t k = 0; k < ggml_nelements(here); k++) {
-            const float x = element(here, k), y = element(there, k);
+            const float x = grad_element(here, k), y = grad_element(there, k);
             if (memcmp(&x, &y, sizeof x) != 0) {
                 fail_msg("%s: parameter %d, element %lld: %.9g in planned memory, %.9g in its own", rule->name, i, (long long) k,
                     (double) x, (double) y);
@@ -251,7 +234,7 @@ static void test_formulas(void **state) {
         const struct ggml_tensor *grad = ggml_graph_get_grad(gradient_of(c.ctx, ggml_unary(c.ctx, x, functions[i].op)), x);
         for (int k = 0; k < N_POINTS; k++) {
             const double at = ((float *) x->data)[k];
-            expect_near(ggml_unary_op_name(functions[i].op), at, element(grad, k), slope(functions[i].f, at));
+            expect_near(ggml_unary_op_name(functions[i].op), at, grad_element(grad, k), slope(functions[i].f, at));
         }
         ggml_free(c.ctx);
     }
@@ -262,9 +245,9 @@ static void test_formulas(void **state) {
         for (int k = 0; k < N_POINTS; k++) {
             const double at = ((float *) x->data)[k], gate = ((float *) g->data)[k];
             expect_near(
-                ggml_glu_op_name(gates[i].op), at, element(ggml_graph_get_grad(graph, x), k), gate * slope(gates[i].f, at));
+                ggml_glu_op_name(gates[i].op), at, grad_element(ggml_graph_get_grad(graph, x), k), gate * slope(gates[i].f, at));
             const bool halves    = gates[i].f == of_gelu || gates[i].f == of_gelu_quick; // the activation itself is rounded
-            const double to_gate = element(ggml_graph_get_grad(graph, g), k), want = gates[i].f(at);
+            const double to_gate = grad_element(ggml_graph_get_grad(graph, g), k), want = gates[i].f(at);
             expect_near(
                 ggml_glu_op_name(gates[i].op), at, halves ? (fabs(to_gate - want) < 1e-3 ? want : to_gate) : to_gate, want);
         }

@@ -438,6 +438,18 @@ static inline T *build_block(struct grad_case *c, int kind) {
     return c->a->ggml_mul(ctx, h, x);
 }
 
+// Element i of a tensor of f32, whatever its strides.
+static inline float grad_element(const struct ggml_tensor *t, int64_t i) {
+    int64_t at[4];
+    ggml_unravel_index(t, i, &at[0], &at[1], &at[2], &at[3]);
+    float x;
+    memcpy(&x,
+        (const char *) t->data + (size_t) at[0] * t->nb[0] + (size_t) at[1] * t->nb[1] + (size_t) at[2] * t->nb[2] +
+            (size_t) at[3] * t->nb[3],
+        sizeof x);
+    return x;
+}
+
 struct grad_rule {
     const char *name;
     grad_build_t build;

@@ -58,24 +58,13 @@ static void compare_nodes(const struct grad_rule *rule, const struct side *a, co
     }
 }
 
-static float element(const struct ggml_tensor *t, int64_t i) {
-    int64_t at[4];
-    ggml_unravel_index(t, i, &at[0], &at[1], &at[2], &at[3]);
-    float x;
-    memcpy(&x,
-        (const char *) t->data + (size_t) at[0] * t->nb[0] + (size_t) at[1] * t->nb[1] + (size_t) at[2] * t->nb[2] +
-            (size_t) at[3] * t->nb[3],
-        sizeof x);
-    return x;
-}
-
 static void compare_gradients(const struct grad_rule *rule, const struct side *a, const struct side *b) {
     for (int p = 0; p < a->c.n_params; p++) {
         const struct ggml_tensor *x = own.ggml_graph_get_grad(a->graph, a->c.params[p]),
                                  *y = other.ggml_graph_get_grad(b->graph, b->c.params[p]);
         double most = 0, worst = 0;
         for (int64_t i = 0; i < ggml_nelements(x); i++) {
-            const double u = element(x, i), v = element(y, i);
+            const double u = grad_element(x, i), v = grad_element(y, i);
             most  = fmax(most, fabs(v));
             worst = fmax(worst, fabs(u - v));
         }
