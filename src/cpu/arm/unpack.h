@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // unpack.h: blocks of quantised rows as vectors of signed bytes, and the scales they are to be multiplied with. Elements come in
-// the order of the row, so that activations need no shuffling. Used by the dot products (dot_*__dotprod.c) and by what packs
+// the order of the row, so that activations need no shuffling. Used by the dot products (dot_*.h) and by what packs
 // panels (gemm_q__i8mm.c).
 //
 // Blocks of 32: unpack_<type>(block) gives 32 bytes, scale_<type>(block) the float they stand for one of. Some are kept times 16

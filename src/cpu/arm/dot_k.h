@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+// dot_k.h: dot products of the formats with blocks of 256. Within a block everything is integer and exact: dots of 16 or
+// 32 elements, times their scales; minima and offsets go with the block sums that q8_K carries.
+//
+// A column of its own (kernels.h:cpu_gemv) comes as struct y256, aligned, since a load that is not costs two. q4_K and q5_K go
+// two rows at a time: gemv_k.h.
+#pragma once
+
+#include "cpu/arm/quantize.h"
+#include "cpu/arm/sdot.h"
+#include "cpu/arm/tiers.h"
+#include "cpu/arm/unpack.h"
+
+struct y256 {
+    int8_t qs[256];
+    int16_t bsums[16];
+    float d, pad[3];
+};
+
+// What a block of y is made of, wherever it lies.
+struct y_at {
+    const int8_t *qs;
+    const int16_t *bsums;
+};
+
+// The sums of four vectors, side by side.
+UNPACK_INLINE int32x4_t sums_of(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t d) {
+    return vpaddq_s32(vpaddq_s32(a, b), vpaddq_s32(c, d));
+}
+
+UNPACK_INLINE int32x4_t dot16(int8x16_t x, const int8_t *y) {
+    return vdotq_s32(vdupq_n_s32(0), x, vld1q_s8(y));
+}
+
+UNPACK_INLINE int32x4_t dot32(const int8x16_t *x, const int8_t *y) {
+    return vdotq_s32(dot16(x[0], y), x[1], vld1q_s8(y + 16));
+}
+
+// Sum over 8 runs of 32 of scale times dot, in four parts.
+UNPACK_INLINE int32x4_t dot_runs32(const int8x16_t *v, int16x8_t scales, const struct y_at *y) {
+    const int8_t *q   = y->qs;
+    const int32x4_t a = sums_of(dot32(v, q), dot32(v + 2, q + 32), dot32(v + 4, q + 64), dot32(v + 6, q + 96));
+    const int32x4_t b = sums_of(dot32(v + 8, q + 128), dot32(v + 10, q + 160), dot32(v + 12, q + 192), dot32(v + 14, q + 224));
+    return vmlaq_s32(vmulq_s32(a, vmovl_s16(vget_low_s16(scales))), b, vmovl_high_s16(scales));
+}
+
+// Likewise over 16 runs of 16.
+UNPACK_INLINE int32x4_t dot_runs16(const int8x16_t *v, int16x8_t s0, int16x8_t s1, const struct y_at *y) {
+    const int8_t *q = y->qs;
+    int32x4_t sum   = vmulq_s32(
+          sums_of(dot16(v[0], q), dot16(v[1], q + 16), dot16(v[2], q + 32), dot16(v[3], q + 48)), vmovl_s16(vget_low_s16(s0)));
+    sum = vmlaq_s32(
+        sum, sums_of(dot16(v[4], q + 64), dot16(v[5], q + 80), dot16(v[6], q + 96), dot16(v[7], q + 112)), vmovl_high_s16(s0));
+    sum = vmlaq_s32(sum, sums_of(dot16(v[8], q + 128), dot16(v[9], q + 144), dot16(v[10], q + 160), dot16(v[11], q + 176)),
+        vmovl_s16(vget_low_s16(s1)));
+    return vmlaq_s32(sum, sums_of(dot16(v[12], q + 192), dot16(v[13], q + 208), dot16(v[14], q + 224), dot16(v[15], q + 240)),
+        vmovl_high_s16(s1));
+}
+
+// Sum of 16 block sums, each times its factor, in four parts.
+UNPACK_INLINE int32x4_t dot_sums16(int16x8_t f0, int16x8_t f1, const struct y_at *y) {
+    const int16x8_t b0 = vld1q_s16(y->bsums), b1 = vld1q_s16(y->bsums + 8);
+    const int32x4_t lo = vmlal_s16(vmull_s16(vget_low_s16(f0), vget_low_s16(b0)), vget_low_s16(f1), vget_low_s16(b1));
+    return vmlal_high_s16(vmlal_high_s16(lo, f0, b0), f1, b1);
+}
+
+UNPACK_INLINE int32x4_t dot_sums8(int16x8_t f, const struct y_at *y) {
+    const int16x8_t b = vpaddq_s16(vld1q_s16(y->bsums), vld1q_s16(y->bsums + 8));
+    return vmlal_high_s16(vmull_s16(vget_low_s16(f), vget_low_s16(b)), f, b);
+}
+
+UNPACK_INLINE int16x8_t s16_u8(uint8x8_t v) {
+    return vreinterpretq_s16_u16(vmovl_u8(v));
+}
+
+// ---- a block of a row: the sum times d, and with *min what comes off times dmin; both in four parts ----
+
+UNPACK_INLINE int32x4_t block_q4_K_dot(const block_q4_K *x, const struct y_at *y, int32x4_t *min) {
+    int8x16_t v[16];
+    uint8x8_t scales, mins;
+    unpack_q4_K(x, v);
+    scales_6bit(x->scales, &scales, &mins);
+    *min = dot_sums8(s16_u8(mins), y);
+    return dot_runs32(v, s16_u8(scales), y);
+}
+
+UNPACK_INLINE int32x4_t block_q5_K_dot(const block_q5_K *x, const struct y_at *y, int32x4_t *min) {
+    int8x16_t v[16];
+    uint8x8_t scales, mins;
+    unpack_q5_K(x, v);
+    scales_6bit(x->scales, &scales, &mins);
+    *min = dot_sums8(s16_u8(mins), y);
+    return dot_runs32(v, s16_u8(scales), y);
+}
+
+UNPACK_INLINE int32x4_t block_q2_K_dot(const block_q2_K *x, const struct y_at *y, int32x4_t *min) {
+    int8x16_t v[16];
+    unpack_q2_K(x, v);
+    const uint8x16_t both = vld1q_u8(x->scales), mins = vshrq_n_u8(both, 4), scales = low4(both);
+    *min = dot_sums16(s16_u8(vget_low_u8(mins)), s16_u8(vget_high_u8(mins)), y);
+    return dot_runs16(v, s16_u8(vget_low_u8(scales)), s16_u8(vget_high_u8(scales)), y);
+}
+
+UNPACK_INLINE int32x4_t block_q3_K_dot(const block_q3_K *x, const struct y_at *y, int32x4_t *min) {
+    (void) min;
+    int8x16_t v[16];
+    unpack_q3_K(x, v);
+    const int8x16_t scales = scales_q3_K(x->scales);
+    const int16x8_t s0 = vmovl_s8(vget_low_s8(scales)), s1 = vmovl_high_s8(scales);
+    return vsubq_s32(dot_runs16(v, s0, s1, y), vshlq_n_s32(dot_sums16(s0, s1, y), 2));
+}
+
+UNPACK_INLINE int32x4_t block_q6_K_dot(const block_q6_K *x, const struct y_at *y, int32x4_t *min) {
+    (void) min;
+    int8x16_t v[16];
+    unpack_q6_K(x, v);
+    const int8x16_t scales = vld1q_s8(x->scales);
+    const int16x8_t s0 = vmovl_s8(vget_low_s8(scales)), s1 = vmovl_high_s8(scales);
+    return vsubq_s32(dot_runs16(v, s0, s1, y), vshlq_n_s32(dot_sums16(s0, s1, y), 5));
+}
+
+UNPACK_INLINE int32x4_t block_iq4_xs_dot(const block_iq4_xs *x, const struct y_at *y, int32x4_t *min) {
+    (void) min;
+    int8x16_t v[16];
+    unpack_iq4_xs(x, v);
+    return dot_runs32(v, vmovl_s8(scales_iq4_xs(x)), y);
+}
+
+// ---- rows ----
+
+#define DMIN(block) (&(block)->dmin)
+#define NO_MIN(block) (&(block)->d)
+#define DOT_K(type, has_min, min_of) \
+    UNPACK_INLINE float32x4_t add_##type( \
+        float32x4_t sums, const block_##type *x, const int8_t *qs, const int16_t *bsums, float d) { \
+        const struct y_at y  = {qs, bsums}; \
+        int32x4_t m          = vdupq_n_s32(0); \
+        const int32x4_t dots = block_##type##_dot(x, &y, &m); \
+        sums                 = vfmaq_n_f32(sums, vcvtq_f32_s32(dots), half_at(&x->d) * d); \
+        return has_min ? vfmaq_n_f32(sums, vcvtq_f32_s32(m), -half_at(min_of(x)) * d) : sums; \
+    } \
+    static void vec_dot_##type( \
+        int n, float *restrict s, size_t bs, const void *restrict vx, size_t bx, const void *restrict vy, size_t by, int nrc) { \
+        (void) bs, (void) bx, (void) by, (void) nrc; \
+        const block_##type *x = vx; \
+        const block_q8_K *y   = vy; \
+        float32x4_t sums      = vdupq_n_f32(0.0f); \
+        for (int i = 0; i < n / QK_K; i++) { \
+            sums = add_##type(sums, &x[i], y[i].qs, y[i].bsums, y[i].d); \
+        } \
+        *s = vaddvq_f32(sums); \
+    }
+#define GEMV_K(type) \
+    static void gemv_##type(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) { \
+        for (int r = 0; r < nx; r++) { \
+            const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
+            const struct y256 *y  = vy; \
+            float32x4_t sums      = vdupq_n_f32(0.0f); \
+            for (int64_t i = 0; i < n / QK_K; i++) { \
+                sums = add_##type(sums, &x[i], y[i].qs, y[i].bsums, y[i].d); \
+            } \
+            s[r] = vaddvq_f32(sums); \
+        } \
+    }
+
+DOT_K(q4_K, 1, DMIN)
+DOT_K(q5_K, 1, DMIN)
+DOT_K(q2_K, 1, DMIN)
+DOT_K(q3_K, 0, NO_MIN)
+DOT_K(q6_K, 0, NO_MIN)
+DOT_K(iq4_xs, 0, NO_MIN)
+
+GEMV_K(q2_K)
+GEMV_K(q3_K)
+GEMV_K(q6_K)
+GEMV_K(iq4_xs)
+
+static void pack_q8_K(CPU_TABLE, int64_t n, void *panel, const float *y) {
+    struct y256 *to = panel;
+    for (int64_t i = 0; i < n / QK_K; i++) {
+        block_q8_K b;
+        block_q8_K_of(y + i * QK_K, &b);
+        memcpy(to[i].qs, b.qs, sizeof b.qs);
+        memcpy(to[i].bsums, b.bsums, sizeof b.bsums);
+        to[i].d = b.d;
+    }
+}
+
+static inline void dot_k_fill(struct cpu_kernels *k) {
+#define ROW(TYPE, type) \
+    k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type; \
+    k->gemv[GGML_TYPE_##TYPE]           = (struct cpu_gemv){pack_q8_K, gemv_##type, QK_K, sizeof(struct y256)};
+    ROW(Q2_K, q2_K)
+    ROW(Q3_K, q3_K)
+    ROW(Q6_K, q6_K)
+    ROW(IQ4_XS, iq4_xs)
+#undef ROW
+    k->traits[GGML_TYPE_Q4_K].vec_dot = vec_dot_q4_K;
+    k->traits[GGML_TYPE_Q5_K].vec_dot = vec_dot_q5_K;
+}

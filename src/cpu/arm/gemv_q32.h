@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT
+// gemv_q32.h: one column times rows of the formats with blocks of 32, two rows at a time, four blocks of each a turn, so
+// that one conversion to float serves four sums. As in gemv_k.h nothing waits for what was just begun: the next block is
+// loaded while one is multiplied, and sums are folded, converted and scaled while those of the next turn come in.
+//
+// The column comes as groups of four blocks, aligned, since a load that is not costs two:
+//   [4 scales] [4 sums or offsets]? [128 bytes]
+// Sums go with minima (q4_1, q5_1); offsets, 8 times the sum of the bytes, come off q4_0, whose nibbles are then used as they
+// are.
+#pragma once
+
+#include "cpu/arm/prefetch.h"
+#include "cpu/arm/quantize.h"
+#include "cpu/arm/sdot.h"
+#include "cpu/arm/tiers.h"
+#include "cpu/arm/unpack.h"
+
+#include <math.h>
+
+#define HEAD(has_more) (16 + 16 * (has_more))
+#define GROUP(has_more) (HEAD(has_more) + 128)
+
+UNPACK_INLINE float32x4_t f32_at(const char *at) {
+    return vld1q_f32((const float *) (const void *) at);
+}
+
+UNPACK_INLINE int32x4_t s32_at(const char *at) {
+    return vld1q_s32((const int32_t *) (const void *) at);
+}
+
+// ---- a block as it is loaded, ahead of its use, and what becomes of it ----
+
+struct raw {
+    uint8x16_t v[3];
+};
+
+#define LOAD_NIBBLES(b) ((struct raw){{vld1q_u8((b)->qs)}})
+#define LOAD_BYTES(b) ((struct raw){{vreinterpretq_u8_s8(vld1q_s8((b)->qs)), vreinterpretq_u8_s8(vld1q_s8((b)->qs + 16))}})
+#define LOAD_FIVE(b) ((struct raw){{vld1q_u8((b)->qs), bits16((b)->qh), bits16((b)->qh + 2)}})
+
+UNPACK_INLINE struct q32 open_bytes(const struct raw *r) {
+    return (struct q32){s8(r->v[0]), s8(r->v[1])};
+}
+UNPACK_INLINE struct q32 open_nibbles(const struct raw *r) {
+    return (struct q32){s8(low4(r->v[0])), s8(vshrq_n_u8(r->v[0], 4))};
+}
+UNPACK_INLINE struct q32 open_q5_0(const struct raw *r) {
+    return (struct q32){s8(vorrq_u8(low4(r->v[0]), r->v[1])), s8(vorrq_u8(vshrq_n_u8(r->v[0], 4), r->v[2]))};
+}
+UNPACK_INLINE struct q32 open_q5_1(const struct raw *r) {
+    const uint8x16_t bit = vdupq_n_u8(0x10);
+    return (struct q32){
+        s8(vorrq_u8(low4(r->v[0]), vbicq_u8(bit, r->v[1]))), s8(vorrq_u8(vshrq_n_u8(r->v[0], 4), vbicq_u8(bit, r->v[2])))};
+}
+UNPACK_INLINE struct q32 open_iq4_nl(const struct raw *r) {
+    const int8x16_t t = vld1q_s8(table_iq4);
+    return (struct q32){vqtbl1q_s8(t, low4(r->v[0])), vqtbl1q_s8(t, vshrq_n_u8(r->v[0], 4))};
+}
+UNPACK_INLINE struct q32 open_mxfp4(const struct raw *r) {
+    const int8x16_t t = vld1q_s8(table_mxfp4);
+    return (struct q32){vqtbl1q_s8(t, low4(r->v[0])), vqtbl1q_s8(t, vshrq_n_u8(r->v[0], 4))};
+}
+
+// The scales of four blocks in a row, as bits that were put together in a general register, and as floats.
+#define HALVES_OF(b, d) ((uint64_t) (b)[0].d | (uint64_t) (b)[1].d << 16 | (uint64_t) (b)[2].d << 32 | (uint64_t) (b)[3].d << 48)
+#define BYTES_OF(b, d) ((uint64_t) (b)[0].d | (uint64_t) (b)[1].d << 8 | (uint64_t) (b)[2].d << 16 | (uint64_t) (b)[3].d << 24)
+
+UNPACK_INLINE float32x4_t floats_of_halves(uint64_t bits) {
+    return vcvt_f32_f16(vreinterpret_f16_u64(vcreate_u64(bits)));
+}
+
+// unpack.h:scale_mxfp4
+UNPACK_INLINE float32x4_t floats_of_bytes(uint64_t bits) {
+    const uint32x4_t e      = vmovl_u16(vget_low_u16(vmovl_u8(vcreate_u8(bits))));
+    const uint32x4_t normal = vsubq_u32(vshlq_n_u32(e, 23), vdupq_n_u32(1u << 23));
+    const uint32x4_t least  = vshlq_u32(vdupq_n_u32(0x00200000), vreinterpretq_s32_u32(e));
+    return vreinterpretq_f32_u32(vbslq_u32(vcltq_u32(e, vdupq_n_u32(2)), least, normal));
+}
+
+// ---- the product ----
+
+UNPACK_INLINE int32x4_t dot32(struct q32 x, const int8x16_t *y) {
+    return vdotq_s32(vdotq_s32(zeros(), x.lo, y[0]), x.hi, y[1]);
+}
+
+// What is under way for one of the two rows.
+struct row {
+    struct raw next;
+    int32x4_t dot[4], half[2], fold;
+    float32x4_t part, scale, sums;
+};
+
+enum more { PLAIN, OFFSETS, SUMS };
+
+// Block j of a row, and the load of the next.
+#define TURN(r, j, open, next_block, load) \
+    do { \
+        r.dot[j] = dot32(open(&r.next), y_next); \
+        r.next   = load(next_block); \
+    } while (0)
+
+// Whole groups of n elements of rows a and b, which are to_b bytes apart, and bx if there are two.
+#define TWO_ROWS(type, load, open, bits_of, floats_of, d, more, m) \
+    UNPACK_INLINE float32x2_t two_rows_##type(int64_t n, const block_##type *a, size_t to_b, size_t bx, const char *y) { \
+        const block_##type *b = (const void *) ((const char *) a + to_b); \
+        const char *far       = (const char *) a + PREFETCH_FAR; \
+        const int32x4_t nil   = vdupq_n_s32(0); \
+        const float32x4_t nul = vdupq_n_f32(0.0f); \
+        struct row ra = {load(a), {nil, nil, nil, nil}, {nil, nil}, nil, nul, nul, nul}, rb = ra; \
+        rb.next             = load(b); \
+        int8x16_t y_next[2] = { \
+            vld1q_s8((const int8_t *) y + HEAD(more != PLAIN)), vld1q_s8((const int8_t *) y + HEAD(more != PLAIN) + 16)}; \
+        int32x4_t offsets = nil; \
+        for (int64_t left = n / 128; left > 0; left--, far += 8 * sizeof *a) { \
+            const int8_t *q    = (const int8_t *) y + HEAD(more != PLAIN); \
+            const bool is_last = left == 1; /* what is loaded ahead then is there already */ \
+            const int step     = is_last ? 3 : 4; \
+            prefetch_pair((const char *) a, bx, far, 8 * sizeof *a); \
+            const uint64_t bits_a = bits_of(a, d), bits_b = bits_of(b, d); \
+            ra.half[1] = vpaddq_s32(ra.dot[2], ra.dot[3]); \
+            rb.half[1] = vpaddq_s32(rb.dot[2], rb.dot[3]); \
+            TURN(ra, 0, open, a + 1, load); \
+            TURN(rb, 0, open, b + 1, load); \
+            y_next[0] = vld1q_s8(q + 32); \
+            y_next[1] = vld1q_s8(q + 48); \
+            ra.fold   = vpaddq_s32(ra.half[0], ra.half[1]); \
+            rb.fold   = vpaddq_s32(rb.half[0], rb.half[1]); \
+            TURN(ra, 1, open, a + 2, load); \
+            TURN(rb, 1, open, b + 2, load); \
+            y_next[0] = vld1q_s8(q + 64); \
+            y_next[1] = vld1q_s8(q + 80); \
+            if (more == OFFSETS) { \
+                ra.fold = vsubq_s32(ra.fold, offsets); \
+                rb.fold = vsubq_s32(rb.fold, offsets); \
+                offsets = s32_at(y + 16); \
+            } \
+            ra.half[0]            = vpaddq_s32(ra.dot[0], ra.dot[1]); \
+            rb.half[0]            = vpaddq_s32(rb.dot[0], rb.dot[1]); \
+            const float32x4_t d_a = floats_of(bits_a), d_b = floats_of(bits_b); \
+            TURN(ra, 2, open, a + 3, load); \
+            TURN(rb, 2, open, b + 3, load); \
+            y_next[0]          = vld1q_s8(q + 96); \
+            y_next[1]          = vld1q_s8(q + 112); \
+            ra.part            = vcvtq_f32_s32(ra.fold); \
+            rb.part            = vcvtq_f32_s32(rb.fold); \
+            const int8_t *next = is_last ? q : q + GROUP(more != PLAIN); \
+            TURN(ra, 3, open, a + step, load); \
+            TURN(rb, 3, open, b + step, load); \
+            y_next[0] = vld1q_s8(next); \
+            y_next[1] = vld1q_s8(next + 16); \
+            ra.sums   = vfmaq_f32(ra.sums, ra.part, ra.scale); \
+            rb.sums   = vfmaq_f32(rb.sums, rb.part, rb.scale); \
+            ra.scale  = vmulq_f32(d_a, f32_at(y)); \
+            rb.scale  = vmulq_f32(d_b, f32_at(y)); \
+            if (more == SUMS) { \
+                ra.sums = vfmaq_f32(ra.sums, floats_of(bits_of(a, m)), f32_at(y + 16)); \
+                rb.sums = vfmaq_f32(rb.sums, floats_of(bits_of(b, m)), f32_at(y + 16)); \
+            } \
+            a += 4; \
+            b += 4; \
+            y += GROUP(more != PLAIN); \
+        } \
+        ra.fold = vpaddq_s32(ra.half[0], vpaddq_s32(ra.dot[2], ra.dot[3])); \
+        rb.fold = vpaddq_s32(rb.half[0], vpaddq_s32(rb.dot[2], rb.dot[3])); \
+        if (more == OFFSETS) { \
+            ra.fold = vsubq_s32(ra.fold, offsets); \
+            rb.fold = vsubq_s32(rb.fold, offsets); \
+        } \
+        ra.sums = vfmaq_f32(ra.sums, vcvtq_f32_s32(ra.fold), ra.scale); \
+        rb.sums = vfmaq_f32(rb.sums, vcvtq_f32_s32(rb.fold), rb.scale); \
+        return (float32x2_t){vaddvq_f32(ra.sums), vaddvq_f32(rb.sums)}; \
+    }
+
+UNPACK_INLINE float float_at(const char *at) {
+    float f;
+    memcpy(&f, at, sizeof f);
+    return f;
+}
+
+UNPACK_INLINE int32_t int_at(const char *at) {
+    int32_t i;
+    memcpy(&i, at, sizeof i);
+    return i;
+}
+
+// n blocks that make no whole group.
+#define REST(type, load, open, d_of, more, m_of) \
+    UNPACK_INLINE float rest_##type(int n, const block_##type *x, const char *y) { \
+        float sum = 0.0f; \
+        for (int i = 0; i < n; i++) { \
+            const int8_t *q      = (const int8_t *) y + HEAD(more != PLAIN) + 32 * i; \
+            const int8x16_t v[2] = {vld1q_s8(q), vld1q_s8(q + 16)}; \
+            const struct raw raw = load(&x[i]); \
+            const int32_t dot    = vaddvq_s32(dot32(open(&raw), v)) - (more == OFFSETS ? int_at(y + 16 + 4 * i) : 0); \
+            sum                  = fmaf((float) dot, d_of(&x[i]) * float_at(y + 4 * i), sum); \
+            if (more == SUMS) { \
+                sum = fmaf(m_of(&x[i]), float_at(y + 16 + 4 * i), sum); \
+            } \
+        } \
+        return sum; \
+    }
+
+#define GEMV(type, more) \
+    static void gemv_##type(int64_t n, float *s, const void *x, size_t bx, int nx, const void *vy) { \
+        const char *y_rest = (const char *) vy + n / 128 * GROUP(more != PLAIN); \
+        const int n_rest   = (int) (n / 32 % 4); \
+        for (int r = 0; r < nx; r += 2) { \
+            const size_t to_b     = r + 1 < nx ? bx : 0; \
+            const block_##type *a = (const void *) ((const char *) x + (size_t) r * bx); \
+            float v[2]            = {0}; \
+            if (n >= 128) { \
+                vst1_f32(v, two_rows_##type(n, a, to_b, bx, vy)); \
+            } \
+            for (int j = 0; j < 2 && r + j < nx; j++) { \
+                const block_##type *rest = \
+                    (const block_##type *) (const void *) ((const char *) a + (j ? to_b : 0)) + n / 128 * 4; \
+                s[r + j] = n_rest > 0 ? v[j] + rest_##type(n_rest, rest, y_rest) : v[j]; \
+            } \
+        } \
+    }
+
+#define HALF_D(b) half_at(&(b)->d)
+#define HALF_M(b) half_at(&(b)->m)
+#define Q32(type, load, open, more, m, m_of) \
+    TWO_ROWS(type, load, open, HALVES_OF, floats_of_halves, d, more, m) \
+    REST(type, load, open, HALF_D, more, m_of) \
+    GEMV(type, more)
+Q32(q4_0, LOAD_NIBBLES, open_nibbles, OFFSETS, d, HALF_D)
+Q32(q5_0, LOAD_FIVE, open_q5_0, PLAIN, d, HALF_D)
+Q32(iq4_nl, LOAD_NIBBLES, open_iq4_nl, PLAIN, d, HALF_D)
+Q32(q4_1, LOAD_NIBBLES, open_nibbles, SUMS, m, HALF_M)
+Q32(q5_1, LOAD_FIVE, open_q5_1, SUMS, m, HALF_M)
+TWO_ROWS(mxfp4, LOAD_NIBBLES, open_mxfp4, BYTES_OF, floats_of_bytes, e, PLAIN, e)
+REST(mxfp4, LOAD_NIBBLES, open_mxfp4, scale_mxfp4, PLAIN, scale_mxfp4)
+GEMV(mxfp4, PLAIN)
+
+// q8_0 waits for memory more than for anything else: one row after the other, straight through, is better foreseen than two.
+UNPACK_INLINE float one_row_q8_0(int64_t n, const block_q8_0 *x, const char *y) {
+    const int32x4_t nil   = vdupq_n_s32(0);
+    const float32x4_t nul = vdupq_n_f32(0.0f);
+    struct row r          = {LOAD_BYTES(x), {nil, nil, nil, nil}, {nil, nil}, nil, nul, nul, nul};
+    int8x16_t y_next[2]   = {vld1q_s8((const int8_t *) y + HEAD(0)), vld1q_s8((const int8_t *) y + HEAD(0) + 16)};
+    for (int64_t left = n / 128; left > 0; left--, x += 4, y += GROUP(0)) {
+        const int8_t *q = (const int8_t *) y + HEAD(0), *next = left > 1 ? q + GROUP(0) : q;
+        for (size_t i = 0; i < 4 * sizeof *x; i += PREFETCH_LINE) {
+            __builtin_prefetch((const char *) x + PREFETCH_FAR / 2 + i, 0, 2);
+        }
+        const uint64_t bits = HALVES_OF(x, d);
+        r.half[1]           = vpaddq_s32(r.dot[2], r.dot[3]);
+        TURN(r, 0, open_bytes, x + 1, LOAD_BYTES);
+        y_next[0] = vld1q_s8(q + 32);
+        y_next[1] = vld1q_s8(q + 48);
+        r.fold    = vpaddq_s32(r.half[0], r.half[1]);
+        TURN(r, 1, open_bytes, x + 2, LOAD_BYTES);
+        y_next[0]           = vld1q_s8(q + 64);
+        y_next[1]           = vld1q_s8(q + 80);
+        r.half[0]           = vpaddq_s32(r.dot[0], r.dot[1]);
+        const float32x4_t d = floats_of_halves(bits);
+        TURN(r, 2, open_bytes, x + 3, LOAD_BYTES);
+        y_next[0] = vld1q_s8(q + 96);
+        y_next[1] = vld1q_s8(q + 112);
+        r.part    = vcvtq_f32_s32(r.fold);
+        TURN(r, 3, open_bytes, x + (left > 1 ? 4 : 3), LOAD_BYTES);
+        y_next[0] = vld1q_s8(next);
+        y_next[1] = vld1q_s8(next + 16);
+        r.sums    = vfmaq_f32(r.sums, r.part, r.scale);
+        r.scale   = vmulq_f32(d, f32_at(y));
+    }
+    r.fold = vpaddq_s32(r.half[0], vpaddq_s32(r.dot[2], r.dot[3]));
+    return vaddvq_f32(vfmaq_f32(r.sums, vcvtq_f32_s32(r.fold), r.scale));
+}
+
+REST(q8_0, LOAD_BYTES, open_bytes, HALF_D, PLAIN, HALF_D)
+
+static void gemv_q8_0(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y) {
+    const char *y_rest = (const char *) y + n / 128 * GROUP(0);
+    for (int r = 0; r < nx; r++) {
+        const block_q8_0 *row = (const void *) ((const char *) x + (size_t) r * bx);
+        s[r]                  = n >= 128 ? one_row_q8_0(n, row, y) : 0.0f;
+        if (n % 128 != 0) {
+            s[r] += rest_q8_0((int) (n / 32 % 4), row + n / 128 * 4, y_rest);
+        }
+    }
+}
+
+// ---- the column ----
+
+// Block j of a group.
+UNPACK_INLINE void pack_block(char *to, int j, const float *y, const enum more more) {
+    int8x16_t lo, hi;
+    float d;
+    if (bytes32(y, &lo, &hi, &d)) {
+        d = rounded_to_half(d);
+    } else {
+        block_q8_0 b;
+        block_q8_0_of(y, &b);
+        lo = vld1q_s8(b.qs);
+        hi = vld1q_s8(b.qs + 16);
+        d  = half_at(&b.d);
+    }
+    memcpy(to + 4 * j, &d, sizeof d);
+    if (more == OFFSETS) {
+        const int32_t eight = 8 * vaddlvq_s16(vaddq_s16(vpaddlq_s8(lo), vpaddlq_s8(hi)));
+        memcpy(to + 16 + 4 * j, &eight, sizeof eight);
+    }
+    vst1q_s8((int8_t *) to + HEAD(more != PLAIN) + 32 * j, lo);
+    vst1q_s8((int8_t *) to + HEAD(more != PLAIN) + 32 * j + 16, hi);
+}
+
+UNPACK_INLINE void pack_blocks(int64_t n, char *to, const float *y, const enum more more) {
+    for (int64_t i = 0; i < n / 32; i++) {
+        pack_block(to + i / 4 * GROUP(more != PLAIN), (int) (i % 4), y + i * 32, more);
+    }
+}
+
+static void pack_q8_0(CPU_TABLE, int64_t n, void *panel, const float *y) {
+    pack_blocks(n, panel, y, PLAIN);
+}
+
+static void pack_q8_0_offsets(CPU_TABLE, int64_t n, void *panel, const float *y) {
+    pack_blocks(n, panel, y, OFFSETS);
+}
+
+static void pack_q8_1(CPU_TABLE, int64_t n, void *panel, const float *y) {
+    char *to = panel;
+    for (int64_t i = 0; i < n; i += 128, to += GROUP(1)) {
+        const int m = n - i < 128 ? (int) (n - i) : 128;
+        for (int j = 0; j < m / 32; j++) {
+            block_q8_1 b;
+            block_q8_1_of(y + i + 32 * j, &b);
+            const float d = half_at(&b.d), sum = half_at(&b.s);
+            memcpy(to + 4 * j, &d, sizeof d);
+            memcpy(to + 16 + 4 * j, &sum, sizeof sum);
+            memcpy(to + HEAD(1) + 32 * j, b.qs, 32);
+        }
+    }
+}
+
+static inline void gemv_q32_fill(struct cpu_kernels *k) {
+#define ROW(TYPE, type, y, has_more) k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, 128, GROUP(has_more)};
+    ROW(Q4_0, q4_0, q8_0_offsets, 1)
+    ROW(Q5_0, q5_0, q8_0, 0)
+    ROW(IQ4_NL, iq4_nl, q8_0, 0)
+    ROW(MXFP4, mxfp4, q8_0, 0)
+    ROW(Q4_1, q4_1, q8_1, 1)
+    ROW(Q5_1, q5_1, q8_1, 1)
+}
+
+// Processors with i8mm load three vectors a cycle: unaligned loads are not what they wait for (gemv_q8_0.h is for the
+// others).
+static inline void gemv_q8_0_fill(struct cpu_kernels *k) {
+    ROW(Q8_0, q8_0, q8_0, 0)
+}
+#undef ROW
