@@ -2,7 +2,7 @@
 # SKIP='ops' leaves tests of a label out of `make test`.
 # `make run` and `make test` first install what is missing from Debian's packages (tools/setup.sh); all others say what is missing.
 
-.PHONY: run test build build-all cuda install test-long test-tiers fuzz soak coverage conformance client corpus bench check format clean setup help
+.PHONY: run test build build-all cuda install test-long test-tiers fuzz soak coverage conformance client corpus bench bench-tiers check format clean setup help
 
 PRESET  ?= release
 PREFIX  ?= /usr/local
@@ -24,6 +24,7 @@ help:
 	@echo "make coverage     lines and branches that the tests reach"
 	@echo "make corpus       plan 501 captured graphs beside what ggml took: the README's figures of memory"
 	@echo "make bench        benchmarks, side by side with the reference"
+	@echo "make bench-tiers  every tier of kernels beside the reference's, and the tables of docs/speed.md"
 	@echo "make check        layers, exported symbols, formatting"
 	@echo "make format       format the sources"
 	@echo "PRESET=debug|asan|tsan|coverage|clang|static chooses another build"
@@ -90,6 +91,9 @@ corpus: build-all
 
 bench: build-all
 	@tools/bench.sh $(DIR)
+
+bench-tiers: build-all
+	@tools/bench-tiers.sh $(DIR) $(PART)
 
 check: build-all
 	@tools/check-layers.sh $(DIR)

@@ -66,7 +66,7 @@ put_cpu() {
 # put KIND FOLDER
 put() {
     case $1 in
-        stock) ;;
+        stock) [ -z "${RIVAL:-}" ] || put_cpu "$2" "$reference/libggml-cpu-$RIVAL.so" ;; # for speeds: that one alone
         plain) put_cpu "$2" "$reference/libggml-cpu-$plain.so" ;;
         base) put_base "$2" ;;
         other) put_base "$2" && put_cpu "$2" "$other"/libggml-cpu-*.so ;;
@@ -410,7 +410,7 @@ step_speed() {
     local type i s b pp=${PP:-128} tg=${TG:-8} threads=${THREADS:-1}
     echo "== tokens per processor second, llama of 1.1B weights, prompt of $pp and $tg tokens one by one, threads: $threads"
     printf '  %-6s %10s %10s %7s %10s %10s %7s\n' "" prompt: berth ratio decode: berth ratio
-    for type in q4_K q8_0 f16; do
+    for type in ${TYPES:-q4_K q8_0 f16}; do
         "$maker" llama 1b $type "$root/models/1b.gguf" || fail "1b $type"
         : >"$work/speed"
         for i in 1 2; do
