@@ -19,6 +19,9 @@ static bool params_check(const struct model *m, const struct train_params *p, st
         return model_fail(error, "%" PRId64 " sequences of %" PRId64 " tokens, %" PRId64 " steps, rank %" PRId64 ": no such run",
             p->n_seq, p->n_ctx, p->n_steps, p->rank);
     }
+    if (m->params.n_expert > 0) { // the choice of experts has no gradient
+        return model_fail(error, "a model of %" PRId64 " experts cannot be trained: dense ones can", m->params.n_expert);
+    }
     if (p->rank > m->params.n_embd) {
         return model_fail(
             error, "an adapter of rank %" PRId64 " is larger than a model of width %" PRId64, p->rank, m->params.n_embd);

@@ -83,9 +83,12 @@ expect 3 "another text" "$tmp/half" --data "$tmp/tiny.conf" --resume "$tmp/part.
 "$berth" gguf info "$tmp/part" | grep -q '^  f16 ' || failed "weights are no f16 any more"
 
 # Ctrl-C saves
-"$berth" train "$tmp/half" $small --steps 100000000 -o "$tmp/stopped" > "$tmp/out" 2> "$tmp/err" &
+"$berth" train "$tmp/half" $small --steps 100000000 --save-every 1 -o "$tmp/stopped" > "$tmp/out" 2> "$tmp/err" &
 pid=$!
-sleep 1
+for i in $(seq 600); do # until a step is done
+    [ ! -e "$tmp/stopped.checkpoint" ] || break
+    sleep 0.1
+done
 kill -INT $pid
 wait $pid
 [ $? -eq 130 ] || failed "Ctrl-C: no exit code 130: $(cat "$tmp/err")"

@@ -239,6 +239,18 @@ static void test_refused(void **state) {
     assert_false(train_data_cut(&few, 4, &error));
     assert_non_null(strstr(error.text, "1 tokens"));
     train_data_fini(&few);
+    // Experts are chosen, which has no gradient.
+    struct sample_model x = sample_model_default();
+    char path[]           = "/tmp/berth-model-XXXXXX";
+    x.n_expert            = 4;
+    error.text[0]         = '\0';
+    sample_model_write(&x, path);
+    struct model *experts = model_open(path, &error);
+    assert_true(experts != NULL && model_place(experts, &devices, false, NULL, NULL, &error));
+    assert_null(trainer_new(experts, &devices, &usual, &error));
+    assert_non_null(strstr(error.text, "4 experts"));
+    model_free(experts);
+    unlink(path);
     // A quantised model's weights cannot be trained.
     error.text[0]   = '\0';
     struct model *m = model_open("models/tales-q8_0.gguf", &error);
