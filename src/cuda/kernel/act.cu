@@ -51,6 +51,26 @@ LANE void act_less(float *v, int bf, uint4 w) {
     }
 }
 
+// A column in its own order, not scaled, what is too large for a half kept at the largest one.
+LANE void act_plain(const act_args &a, const char *x, int c) {
+    uint16_t *to = a.tiles + (int64_t) c * ((a.k + 7) / 8 * 8);
+    for (int i = threadIdx.x; i < (a.k + 7) / 8; i += blockDim.x) {
+        float v[8];
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            const float at = 8 * i + j < a.k ? act_value(x, a.x_type, 8 * i + j) : 0.0f;
+            v[j]           = a.bf || at != at ? at : fminf(fmaxf(at, -65504.0f), 65504.0f);
+        }
+        uint4 w;
+        if (a.bf) {
+            w = make_uint4(bf2_pack(v[0], v[1]), bf2_pack(v[2], v[3]), bf2_pack(v[4], v[5]), bf2_pack(v[6], v[7]));
+        } else {
+            w = make_uint4(h2_pack(v[0], v[1]), h2_pack(v[2], v[3]), h2_pack(v[4], v[5]), h2_pack(v[6], v[7]));
+        }
+        *reinterpret_cast<uint4 *>(to + 8 * i) = w;
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(256) act_tiles(const __grid_constant__ act_args a) {
     let_next_start();
     if (a.wait) {
@@ -69,10 +89,14 @@ extern "C" __global__ void __launch_bounds__(256) act_tiles(const __grid_constan
         x += from * a.x_col + z % a.ne2 * a.x_z2 + z / a.ne2 * a.x_z3;
     }
     const bool there  = from >= 0;
-    const float scale = there && !a.bf ? act_scale(x, a.x_type, a.k) : 1.0f;
+    const float scale = there && !a.bf && !a.plain ? act_scale(x, a.x_type, a.k) : 1.0f;
     const float up    = 1.0f / scale;
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0 && !a.plain) {
         a.scale[(int64_t) z * gridDim.x + c] = scale;
+    }
+    if (a.plain) {
+        act_plain(a, x, c);
+        return;
     }
     const int row = c % a.nt;
     char *to      = reinterpret_cast<char *>(a.tiles);

@@ -2,15 +2,21 @@
 // attn.cu: attention for few queries (attn.cuh), and the reduction over its splits.
 #include "attn.cuh"
 
-extern "C" __global__ void __launch_bounds__(128, 2) attn_64(const __grid_constant__ attn_args a) {
-    attn_split<64>(a);
-}
-extern "C" __global__ void __launch_bounds__(128, 2) attn_128(const __grid_constant__ attn_args a) {
-    attn_split<128>(a);
-}
-extern "C" __global__ void __launch_bounds__(128, 1) attn_256(const __grid_constant__ attn_args a) {
-    attn_split<256>(a);
-}
+#define ATTN_KERNEL(name, d, bf, direct, n_blocks) \
+    extern "C" __global__ void __launch_bounds__(ATTN_WARPS * 32, n_blocks) attn_##name(const __grid_constant__ attn_args a) { \
+        attn_split<d, bf, direct>(a); \
+    }
+ATTN_KERNEL(64, 64, false, true, 2)
+ATTN_KERNEL(128, 128, false, true, 2)
+ATTN_KERNEL(256, 256, false, true, 1)
+ATTN_KERNEL(any_64, 64, false, false, 3)
+ATTN_KERNEL(any_128, 128, false, false, 3)
+ATTN_KERNEL(any_256, 256, false, false, 1)
+ATTN_KERNEL(bf16_64, 64, true, false, 2)
+ATTN_KERNEL(bf16_128, 128, true, false, 2)
+ATTN_KERNEL(bf16_256, 256, true, false, 1)
+
+enum { ATTN_AHEAD = 32 };
 
 // A block a row of the result.
 extern "C" __global__ void __launch_bounds__(128) attn_join(const __grid_constant__ attn_args a) {
@@ -21,6 +27,13 @@ extern "C" __global__ void __launch_bounds__(128) attn_join(const __grid_constan
     __shared__ float weight[ATTN_SPLITS], total;
     const int64_t row = blockIdx.x;
     const int head    = (int) (row % a.n_head);
+    // Sums are on their way while the weights are worked out.
+    float ahead[ATTN_AHEAD];
+    const float *part = a.part + row * a.d_v + threadIdx.x;
+#pragma unroll
+    for (int s = 0; s < ATTN_AHEAD; s++) {
+        ahead[s] = s < a.n_split && threadIdx.x < a.d_v ? part[s * (int64_t) a.n_rows * a.d_v] : 0.0f;
+    }
     if (threadIdx.x < 32) {
         const float sink = a.sinks != NULL ? a.sinks[head] * LOG2_E : -INFINITY;
         float most = sink, sum = 0.0f;
@@ -46,9 +59,14 @@ extern "C" __global__ void __launch_bounds__(128) attn_join(const __grid_constan
     }
     __syncthreads();
     for (int e = threadIdx.x; e < a.d_v; e += blockDim.x) {
-        float value = 0.0f;
-#pragma unroll 16
-        for (int s = 0; s < a.n_split; s++) {
+        const bool first = e == threadIdx.x;
+        float value      = 0.0f;
+#pragma unroll
+        for (int s = 0; s < ATTN_AHEAD && first; s++) {
+            value += s < a.n_split ? weight[s] * ahead[s] : 0.0f;
+        }
+#pragma unroll 8
+        for (int s = first ? ATTN_AHEAD : 0; s < a.n_split; s++) {
             value += weight[s] * a.part[(s * (int64_t) a.n_rows + row) * a.d_v + e];
         }
         a.y[row * a.d_v + e] = value * total;

@@ -11,7 +11,7 @@
 #include "dot.cuh"
 #include "wgmma.cuh"
 
-enum { ATTN_WARPS = 4, ATTN_ROWS = 16, ATTN_KEYS = 16, ATTN_STAGES = 3 };
+enum { ATTN_WARPS = 4, ATTN_ROWS = 16, ATTN_KEYS = 16, ATTN_STAGES = 3 }; // stages: at most
 #define LOG2_E 1.4426950408889634f
 enum { TYPE_F32 = 0, TYPE_F16 = 1, TYPE_Q4_0 = 2, TYPE_Q8_0 = 8, TYPE_BF16 = 30 };
 
@@ -63,37 +63,44 @@ LANE void attn_fetch(const attn_args &a, const char *k, const char *v, int key, 
 
 // ---- what is no halves ----
 
-// Four elements of a row of bytes, as two pairs of halves.
-template <int TYPE>
+template <bool BF>
+LANE uint32_t attn_pack(float lo, float hi) {
+    return BF ? bf2_pack(lo, hi) : h2_pack(lo, hi);
+}
+
+// Four elements of a row of bytes, as two pairs of halves, of bf16 where BF.
+template <int TYPE, bool BF>
 LANE uint2 attn_four(bytes p, int i) {
-    uint2 o;
-    if (TYPE == TYPE_F16) {
-        o = make_uint2(p.u32(2 * i), p.u32(2 * i + 4));
-    } else if (TYPE == TYPE_BF16) {
-        const uint32_t a = p.u32(2 * i), b = p.u32(2 * i + 4);
-        o.x = h2_pack(__uint_as_float(a << 16), __uint_as_float(a & 0xffff0000u));
-        o.y = h2_pack(__uint_as_float(b << 16), __uint_as_float(b & 0xffff0000u));
-    } else if (TYPE == TYPE_F32) {
-        o.x = h2_pack(__uint_as_float(p.w32(4 * i)), __uint_as_float(p.w32(4 * i + 4)));
-        o.y = h2_pack(__uint_as_float(p.w32(4 * i + 8)), __uint_as_float(p.w32(4 * i + 12)));
-    } else { // q4_0
+    if (TYPE == TYPE_Q4_0) {
         const bytes b    = p.at(i / 32 * 18);
         const uint32_t d = h2_low(b.u16(0)), w = b.u32(2 + i % 16) >> (i % 32 < 16 ? 0 : 4) & 0x0f0f0f0fu;
-        o.x = h2_mul(h2_less(__byte_perm(w, MAGIC, 0x7170), 1032), d);
-        o.y = h2_mul(h2_less(__byte_perm(w, MAGIC, 0x7372), 1032), d);
+        return make_uint2(h2_mul(h2_less(__byte_perm(w, MAGIC, 0x7170), 1032), d), h2_mul(h2_less(__byte_perm(w, MAGIC, 0x7372), 1032), d));
+    }
+    if (TYPE == TYPE_F32) {
+        return make_uint2(attn_pack<BF>(__uint_as_float(p.w32(4 * i)), __uint_as_float(p.w32(4 * i + 4))),
+            attn_pack<BF>(__uint_as_float(p.w32(4 * i + 8)), __uint_as_float(p.w32(4 * i + 12))));
+    }
+    uint2 o = make_uint2(p.u32(2 * i), p.u32(2 * i + 4));
+    if (TYPE == TYPE_F16 && BF) {
+        const float2 a = __half22float2(as_h2(o.x)), b = __half22float2(as_h2(o.y));
+        o = make_uint2(bf2_pack(a.x, a.y), bf2_pack(b.x, b.y));
+    }
+    if (TYPE == TYPE_BF16 && !BF) {
+        o.x = h2_pack(__uint_as_float(o.x << 16), __uint_as_float(o.x & 0xffff0000u));
+        o.y = h2_pack(__uint_as_float(o.y << 16), __uint_as_float(o.y & 0xffff0000u));
     }
     return o;
 }
 
 // 16 rows of n elements to halves, zeros up to D. odd: of row 0; step: how it grows from row to row.
-template <int D, int TYPE>
+template <int D, int TYPE, bool BF>
 LANE void attn_unpack_fours(bytes raw, int pitch, uint32_t odd, uint32_t step, int n, uint16_t *to, int lane) {
 #pragma unroll 4
     for (int i = lane; i < ATTN_KEYS * (D / 4); i += 32) {
         const int r = i / (D / 4), e = i % (D / 4) * 4;
         uint2 o     = make_uint2(0, 0);
         if (e < n) {
-            o = attn_four<TYPE>(raw.at(r * pitch + ((odd + r * step) & 15)), e);
+            o = attn_four<TYPE, BF>(raw.at(r * pitch + ((odd + r * step) & 15)), e);
         }
         *reinterpret_cast<uint2 *>(to + r * (D + 8) + e) = o;
     }
@@ -126,15 +133,19 @@ LANE void attn_unpack_q8_0(bytes raw, int pitch, uint32_t odd, uint32_t step, in
     }
 }
 
-template <int D>
+template <int D, bool BF>
 LANE void attn_unpack(bytes raw, int pitch, const char *p, int64_t stride, int type, int n, uint16_t *to, int lane) {
     const uint32_t odd = (uint32_t) (uintptr_t) p & 15, step = (uint32_t) stride & 15;
-    switch (type) {
-        case TYPE_Q8_0: attn_unpack_q8_0<D>(raw, pitch, odd, step, n, to, lane); break;
-        case TYPE_Q4_0: attn_unpack_fours<D, TYPE_Q4_0>(raw, pitch, odd, step, n, to, lane); break;
-        case TYPE_F32: attn_unpack_fours<D, TYPE_F32>(raw, pitch, odd, step, n, to, lane); break;
-        case TYPE_BF16: attn_unpack_fours<D, TYPE_BF16>(raw, pitch, odd, step, n, to, lane); break;
-        default: attn_unpack_fours<D, TYPE_F16>(raw, pitch, odd, step, n, to, lane); break;
+    if (type == TYPE_F32) {
+        attn_unpack_fours<D, TYPE_F32, BF>(raw, pitch, odd, step, n, to, lane);
+    } else if (type == TYPE_BF16) {
+        attn_unpack_fours<D, TYPE_BF16, BF>(raw, pitch, odd, step, n, to, lane);
+    } else if (BF || type == TYPE_F16) {
+        attn_unpack_fours<D, TYPE_F16, BF>(raw, pitch, odd, step, n, to, lane);
+    } else if (type == TYPE_Q8_0) {
+        attn_unpack_q8_0<D>(raw, pitch, odd, step, n, to, lane);
+    } else {
+        attn_unpack_fours<D, TYPE_Q4_0, BF>(raw, pitch, odd, step, n, to, lane);
     }
 }
 
@@ -184,7 +195,7 @@ struct attn_sums {
 };
 
 // Queries, as the first operand.
-template <int D>
+template <int D, bool BF>
 LANE void attn_queries(const attn_args &a, const attn_row *row, int batch, int t, uint32_t (*q)[4]) {
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -196,16 +207,16 @@ LANE void attn_queries(const attn_args &a, const attn_row *row, int batch, int t
                 const int e     = 16 * i + 8 * j + 2 * t; // d_k is even
                 const float x   = row[h].query >= 0 && e < a.d_k ? p[e] * a.scale : 0.0f;
                 const float y   = row[h].query >= 0 && e < a.d_k ? p[e + 1] * a.scale : 0.0f;
-                q[i][h + 2 * j] = h2_pack(x, y);
+                q[i][h + 2 * j] = attn_pack<BF>(x, y);
             }
         }
     }
 }
 
-// 16 keys: scores, what they do to the sums, and their values.
-template <int D>
-LANE void attn_step(const attn_args &a, const attn_row *row, const uint32_t (*q)[4], uint32_t k_lane, uint32_t v_lane, int key,
-    const uint16_t (*mask)[4], attn_sums<D> *sum) {
+// 16 keys: scores, what they do to the sums, and their weights as the first operand of the product with the values.
+template <int D, bool BF>
+LANE void attn_weigh(const attn_args &a, const attn_row *row, const uint32_t (*q)[4], uint32_t k_lane, int key,
+    const uint16_t (*mask)[4], attn_sums<D> *sum, uint32_t *p) {
     const int t     = threadIdx.x % 4;
     float s[2][4]   = {{0, 0, 0, 0}, {0, 0, 0, 0}}, more[2][4] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
     // several loads before their use: they are not reordered
@@ -218,8 +229,8 @@ LANE void attn_step(const attn_args &a, const attn_row *row, const uint32_t (*q)
         }
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            mma16816<false>(j % 2 ? more[0] : s[0], q[i + j], b[j][0], b[j][1]);
-            mma16816<false>(j % 2 ? more[1] : s[1], q[i + j], b[j][2], b[j][3]);
+            mma16816<BF>(j % 2 ? more[0] : s[0], q[i + j], b[j][0], b[j][1]);
+            mma16816<BF>(j % 2 ? more[1] : s[1], q[i + j], b[j][2], b[j][3]);
         }
     }
     float scale[2];
@@ -250,7 +261,12 @@ LANE void attn_step(const attn_args &a, const attn_row *row, const uint32_t (*q)
             sum->o[i][0] *= scale[0], sum->o[i][1] *= scale[0], sum->o[i][2] *= scale[1], sum->o[i][3] *= scale[1];
         }
     }
-    const uint32_t p[4] = {h2_pack(s[0][0], s[0][1]), h2_pack(s[0][2], s[0][3]), h2_pack(s[1][0], s[1][1]), h2_pack(s[1][2], s[1][3])};
+    p[0] = attn_pack<BF>(s[0][0], s[0][1]), p[1] = attn_pack<BF>(s[0][2], s[0][3]);
+    p[2] = attn_pack<BF>(s[1][0], s[1][1]), p[3] = attn_pack<BF>(s[1][2], s[1][3]);
+}
+
+template <int D, bool BF>
+LANE void attn_values(const uint32_t *p, uint32_t v_lane, attn_sums<D> *sum) {
 #pragma unroll
     for (int i = 0; i < D / 16; i += 4) {
         uint32_t b[4][4];
@@ -260,8 +276,8 @@ LANE void attn_step(const attn_args &a, const attn_row *row, const uint32_t (*q)
         }
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            mma16816<false>(sum->o[2 * (i + j)], p, b[j][0], b[j][1]);
-            mma16816<false>(sum->o[2 * (i + j) + 1], p, b[j][2], b[j][3]);
+            mma16816<BF>(sum->o[2 * (i + j)], p, b[j][0], b[j][1]);
+            mma16816<BF>(sum->o[2 * (i + j) + 1], p, b[j][2], b[j][3]);
         }
     }
 }
@@ -321,20 +337,18 @@ LANE void attn_merge(const attn_args &a, const attn_sums<D> &sum, int tile, int 
     }
 }
 
-template <int D>
+// DIRECT: keys and values are halves that need no unpacking, in rows of D that begin at multiples of 16 bytes.
+template <int D, bool BF, bool DIRECT>
 LANE void attn_split(const attn_args &a) {
     extern __shared__ __align__(128) uint32_t smem[];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int n_tiles = (a.n_q * a.n_group + ATTN_ROWS - 1) / ATTN_ROWS;
     const int split = blockIdx.x, tile = blockIdx.y % n_tiles, group = blockIdx.y / n_tiles, batch = blockIdx.z;
     const int pitch_k = attn_pitch(a.k_row_size), pitch_v = attn_pitch(a.v_row_size), stage = ATTN_KEYS * (pitch_k + pitch_v);
-    const bool direct = a.k_type == TYPE_F16 && a.v_type == TYPE_F16 && a.d_k == D && a.d_v == D &&
-                        ((uintptr_t) a.k | (uintptr_t) a.v | a.k_1 | a.v_1 | a.k_2 | a.v_2 | a.k_3 | a.v_3) % 16 == 0;
-    const uint32_t mine = warp * (ATTN_STAGES * stage + 64), bars = smem_addr(smem) + mine + ATTN_STAGES * stage;
-    uint16_t *halves_k  = reinterpret_cast<uint16_t *>(smem) + ATTN_WARPS * (ATTN_STAGES * stage + 64) / 2 + warp * 2 * ATTN_KEYS * (D + 8);
-    uint16_t *halves_v  = halves_k + ATTN_KEYS * (D + 8);
+    const uint32_t ring = a.n_stages * stage + 64, mine = warp * ring, base = smem_addr(smem) + mine, bars = base + a.n_stages * stage;
+    uint16_t *halves    = reinterpret_cast<uint16_t *>(smem) + ATTN_WARPS * ring / 2 + warp * ATTN_KEYS * (D + 8);
 #if __CUDA_ARCH__ >= 900
-    if (lane < ATTN_STAGES) {
+    if (lane < a.n_stages) {
         bar_init(bars + 8 * lane, 32);
         asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
     }
@@ -347,22 +361,22 @@ LANE void attn_split(const attn_args &a) {
     const char *k = a.k + group * a.k_2 + batch / a.k_r3 * a.k_3, *v = a.v + group * a.v_2 + batch / a.v_r3 * a.v_3;
     const int first = split * a.split_keys + warp * ATTN_KEYS, last = min((split + 1) * a.split_keys, a.n_kv);
     const int stride = ATTN_WARPS * ATTN_KEYS, n_steps = max(0, (last - first + stride - 1) / stride);
-    for (int s = 0; s < min(ATTN_STAGES - 1, n_steps); s++) {
-        attn_fetch(a, k, v, first + s * stride, smem_addr(smem) + mine + s * stage, pitch_k, pitch_v, bars + 8 * s, lane);
+    for (int s = 0; s < min(a.n_stages - 1, n_steps); s++) {
+        attn_fetch(a, k, v, first + s * stride, base + s * stage, pitch_k, pitch_v, bars + 8 * s, lane);
     }
     const attn_row row[2] = {attn_row_of(a, tile * ATTN_ROWS + g, group, batch), attn_row_of(a, tile * ATTN_ROWS + g + 8, group, batch)};
     uint16_t mask[2][4];
     attn_mask_of(a, row[0], first + 2 * t, mask[0]);
     attn_mask_of(a, row[1], first + 2 * t, mask[1]);
     uint32_t q[D / 16][4];
-    attn_queries<D>(a, row, batch, t, q);
+    attn_queries<D, BF>(a, row, batch, t, q);
     attn_sums<D> sum;
 #pragma unroll
     for (int i = 0; i < D / 8; i++) {
         sum.o[i][0] = sum.o[i][1] = sum.o[i][2] = sum.o[i][3] = 0.0f;
     }
     sum.m[0] = sum.m[1] = -INFINITY, sum.l[0] = sum.l[1] = 0.0f;
-    int at_stage = 0, fill = ATTN_STAGES - 1;
+    int at_stage = 0, fill = a.n_stages - 1;
     uint32_t lap = 0;
     for (int step = 0; step < n_steps; step++) {
         const int key = first + step * stride;
@@ -370,31 +384,40 @@ LANE void attn_split(const attn_args &a) {
         attn_mask_of(a, row[0], key + stride + 2 * t, next[0]);
         attn_mask_of(a, row[1], key + stride + 2 * t, next[1]);
 #if __CUDA_ARCH__ < 900
-        copy_wait(step + ATTN_STAGES - 1 < n_steps ? ATTN_STAGES - 2 : 0);
+        copy_wait(step + a.n_stages - 1 < n_steps ? max(a.n_stages - 2, 0) : 0);
 #endif
         __syncwarp();
-        if (step + ATTN_STAGES - 1 < n_steps) {
-            attn_fetch(a, k, v, key + (ATTN_STAGES - 1) * stride, smem_addr(smem) + mine + fill * stage, pitch_k, pitch_v, bars + 8 * fill, lane);
-            fill = fill + 1 == ATTN_STAGES ? 0 : fill + 1;
+        if (step + a.n_stages - 1 < n_steps) {
+            attn_fetch(a, k, v, key + (a.n_stages - 1) * stride, base + fill * stage, pitch_k, pitch_v, bars + 8 * fill, lane);
+            fill = fill + 1 == a.n_stages ? 0 : fill + 1;
         }
 #if __CUDA_ARCH__ >= 900
         bar_wait(bars + 8 * at_stage, lap);
+#else
+        if (a.n_stages == 1) {
+            copy_wait(0);
+            __syncwarp();
+        }
 #endif
         const uint32_t at = mine + at_stage * stage;
-        uint32_t k_addr = smem_addr(smem) + at, v_addr = k_addr + ATTN_KEYS * pitch_k, k_pitch = pitch_k, v_pitch = pitch_v;
-        if (!direct) {
-            attn_unpack<D>({smem, at}, pitch_k, k + key * a.k_1, a.k_1, a.k_type, a.d_k, halves_k, lane);
-            attn_unpack<D>({smem, at + ATTN_KEYS * pitch_k}, pitch_v, v + key * a.v_1, a.v_1, a.v_type, a.d_v, halves_v, lane);
+        uint32_t k_addr = base + at_stage * stage, v_addr = k_addr + ATTN_KEYS * pitch_k, k_pitch = pitch_k, v_pitch = pitch_v, p[4];
+        if (!DIRECT) {
+            attn_unpack<D, BF>({smem, at}, pitch_k, k + key * a.k_1, a.k_1, a.k_type, a.d_k, halves, lane);
             __syncwarp();
-            k_addr = smem_addr(halves_k), v_addr = smem_addr(halves_v), k_pitch = v_pitch = (D + 8) * 2;
+            k_addr = v_addr = smem_addr(halves), k_pitch = v_pitch = (D + 8) * 2;
         }
-        attn_step<D>(a, row, q, k_addr + (lane % 8 + lane / 16 * 8) * k_pitch + lane / 8 % 2 * 16, v_addr + lane % 16 * v_pitch + lane / 16 * 16,
-            key, mask, &sum);
+        attn_weigh<D, BF>(a, row, q, k_addr + (lane % 8 + lane / 16 * 8) * k_pitch + lane / 8 % 2 * 16, key, mask, &sum, p);
+        if (!DIRECT) { // where the keys were
+            __syncwarp();
+            attn_unpack<D, BF>({smem, at + ATTN_KEYS * pitch_k}, pitch_v, v + key * a.v_1, a.v_1, a.v_type, a.d_v, halves, lane);
+            __syncwarp();
+        }
+        attn_values<D, BF>(p, v_addr + lane % 16 * v_pitch + lane / 16 * 16, &sum);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             mask[i / 4][i % 4] = next[i / 4][i % 4];
         }
-        if (++at_stage == ATTN_STAGES) {
+        if (++at_stage == a.n_stages) {
             at_stage = 0, lap ^= 1;
         }
     }

@@ -23,6 +23,7 @@ struct attn_args {
     int k_type, v_type;         /* enum ggml_type */
     int k_row_size, v_row_size; /* bytes of a key, of a value */
     int k_r3, v_r3;             /* batches that share keys, values */
+    int n_stages;               /* of a warp's ring, 1 to 3 */
     int n_split, split_keys;    /* keys of a split: a multiple of 64 */
     int n_rows;                 /* rows of part: all splits alike */
     int wait;

@@ -17,6 +17,7 @@ struct act_args {
     int x_type;        // 0 f32, 1 f16, 2 bf16
     int k, n, nt, ne2; // n: columns that exist; tiles are filled up with zeros
     int bf;            // bf16 in the tiles, not scaled
+    int plain;         // no tiles and no scales: [column][k up to a multiple of 8] in its own order, one z
     int flat;          // no tiles: columns one after the other, [z][column][k], all of n
     int rest;          // flat: what rounding took off the columns follows, [z][n + column][k]
     int wait;

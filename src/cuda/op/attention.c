@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { ROWS = 16, STAGES = 3, WARPS = 4, ROWS_90 = 128, MANY_QUERIES = 64 };
+enum { ROWS = 16, WARPS = 4, ROWS_90 = 128, MANY_QUERIES = 64 };
 
 struct attn {
     const struct ggml_tensor *q, *k, *v, *mask, *sinks;
@@ -16,6 +16,8 @@ struct attn {
     int64_t group, n_rows, n_tiles;
     size_t shared;
     // attn
+    bool bf; // products of bf16: floats may be out of a half's reach
+    int n_stages;
     int64_t n_split, split_keys;
     // attn90
     bool many;
@@ -41,11 +43,12 @@ static bool is_direct(const struct attn *a) {
 }
 
 // Shared memory of attn, or what its warps' sums need at the end.
-static size_t split_shared(const struct attn *a) {
+static size_t split_shared(const struct attn *a, int n_stages) {
     const size_t k = ggml_row_size(a->k->type, a->k->ne[0]), v = ggml_row_size(a->v->type, a->v->ne[0]);
     const size_t stage  = ROWS * ((((k + 30) / 16) | 1) + (((v + 30) / 16) | 1)) * 16;
-    const size_t halves = is_direct(a) ? 0 : (size_t) (WARPS * 2 * ROWS * (a->d + 8) * 2);
-    const size_t ring = WARPS * (STAGES * stage + 64) + halves, sums = (size_t) (WARPS * ROWS * a->d * 4 + WARPS * ROWS * 8);
+    const size_t halves = is_direct(a) ? 0 : (size_t) (WARPS * ROWS * (a->d + 8) * 2);
+    const size_t ring   = WARPS * ((size_t) n_stages * stage + 64) + halves,
+                 sums   = (size_t) (WARPS * ROWS * a->d * 4 + WARPS * ROWS * 8);
     return ring > sums ? ring : sums;
 }
 
@@ -68,11 +71,21 @@ static struct attn attn_of(const struct cuda_device *dev, const struct ggml_tens
         a.many    = a.shared <= traits->shared_max;
     }
     if (!a.many) {
-        a.shared           = split_shared(&a);
-        const int64_t room = (int64_t) (traits->shared_max / a.shared), blocks = traits->n_sm * (room > 2      ? 2
-                                                                                                    : room < 1 ? 1
-                                                                                                               : room);
-        const int64_t others = a.n_tiles * a.k->ne[2] * a.q->ne[3], share = others > 0 ? blocks / others : 1;
+        a.bf = !ggml_is_quantized(a.k->type) && !ggml_is_quantized(a.v->type) &&
+               (a.k->type != GGML_TYPE_F16 || a.v->type != GGML_TYPE_F16);
+        // As many blocks a multiprocessor as its registers have room for, with two stages at least.
+        const int64_t blocks = a.d == 256 ? 1 : a.bf || is_direct(&a) ? 2 : 3;
+        a.n_stages           = 3;
+        while (a.n_stages > 2 && (split_shared(&a, a.n_stages) + 1024) * (size_t) blocks > traits->shared_max) {
+            a.n_stages--;
+        }
+        while (a.n_stages > 1 && split_shared(&a, a.n_stages) > traits->shared_max) {
+            a.n_stages--;
+        }
+        a.shared             = split_shared(&a, a.n_stages);
+        const int64_t room   = (int64_t) (traits->shared_max / (a.shared + 1024));
+        const int64_t all    = traits->n_sm * (room > blocks ? blocks : room < 1 ? 1 : room);
+        const int64_t others = a.n_tiles * a.k->ne[2] * a.q->ne[3], share = others > 0 ? all / others : 1;
         const int64_t want = share < ATTN_SPLITS ? share : ATTN_SPLITS;
         a.split_keys       = up((n_kv + (want > 1 ? want : 1) - 1) / (want > 1 ? want : 1), 64);
         a.n_split          = (n_kv + a.split_keys - 1) / a.split_keys;
@@ -154,6 +167,7 @@ static struct attn_args args_of(const struct attn *p, const struct ggml_tensor *
         .v_row_size          = (int) ggml_row_size(v->type, v->ne[0]),
         .k_r3                = (int) (q->ne[3] / k->ne[3]),
         .v_r3                = (int) (q->ne[3] / v->ne[3]),
+        .n_stages            = p->n_stages,
         .n_split             = (int) p->n_split,
         .split_keys          = (int) p->split_keys,
         .n_rows              = (int) p->n_rows,
@@ -227,7 +241,10 @@ static enum ggml_status attention_run(struct cuda_run *r, struct ggml_tensor *op
         .block                           = {WARPS * 32},
         .shared_size                     = (unsigned) p.shared,
         .overlap                         = true};
-    enum ggml_status status     = cuda_launch_one(r, p.d == 64 ? "attn_64" : p.d == 128 ? "attn_128" : "attn_256", dims, &a);
+    static const char *const kernels[3][3] = {{"attn_64", "attn_128", "attn_256"},
+        {"attn_any_64", "attn_any_128", "attn_any_256"}, {"attn_bf16_64", "attn_bf16_128", "attn_bf16_256"}};
+    const int how                          = p.bf ? 2 : is_direct(&p) ? 0 : 1;
+    enum ggml_status status                = cuda_launch_one(r, kernels[how][p.d == 64 ? 0 : p.d == 128 ? 1 : 2], dims, &a);
     if (status == GGML_STATUS_SUCCESS && p.n_split > 1) {
         const struct cuda_dims join = {.grid = {(unsigned) p.n_rows}, .block = {128}, .overlap = true};
         status                      = cuda_launch_one(r, "attn_join", join, &a);

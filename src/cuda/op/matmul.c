@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // matmul.c: MUL_MAT. One column: mv (kernel/mv.cuh). Few: mmv, columns made halves first. Many, on sm_90a: mma90, columns in
-// tiles. Columns that several products in a row read are made ready once: they stay in the arena until something else needs it.
+// tiles; dense weights go to cuBLAS then, where it is installed. Columns that several products in a row read are made ready once:
+// they stay in the arena until something else needs it.
 
 #include "cuda/op/matmul.h"
+
+#include "cuda/blas.h"
 
 // ---- types ----
 
@@ -76,6 +79,7 @@ static char *columns_get(
                    .nt                = c->nt > 0 ? c->nt : 1,
                    .ne2               = (int) x->ne[2],
                    .bf                = t->bf,
+                   .plain             = c->plain,
                    .flat              = c->nt == 0,
                    .rest              = c->rest,
                    .wait              = 1};
@@ -106,7 +110,11 @@ bool cuda_mv_fits(const struct cuda_device *dev, const struct cuda_mm_type *t, i
 
 enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mmv_args *a, int64_t nz) {
     const int64_t fixed = MV_FIXED + mv_column_size(t, a->k), stage = mv_stage_size(t);
-    const int64_t fit           = ((int64_t) r->traits->shared_max - fixed) / stage;
+    // Half of the shared memory for types whose unpacking takes longer than their copies: the next kernel's blocks can come in
+    // beside this one's and begin to copy.
+    const bool small   = ggml_type_size(t->type) * 8 < 7 * (size_t) ggml_blck_size(t->type);
+    const int64_t most = (int64_t) r->traits->shared_max, half = (most / 2 - 1024 - fixed) / stage;
+    const int64_t fit           = small && half >= 3 ? half : (most - fixed) / stage;
     a->n_stages                 = (int) (fit < 7 ? fit : 7);
     a->n                        = 1;
     a->wait                     = 1;
@@ -185,9 +193,24 @@ static bool is_vector(const struct cuda_device *dev, const struct cuda_mm_type *
     return x->ne[1] == 1 && x->type == GGML_TYPE_F32 && sixteens && cuda_mv_fits(dev, t, x->ne[0]);
 }
 
+// Many columns of dense weights, one product: cuBLAS's.
+static bool is_for_blas(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
+    const struct ggml_tensor *w = op->src[0], *x = op->src[1];
+    return !ggml_is_quantized(t->type) && x->ne[1] > CUDA_MM_WIDE && x->ne[2] * x->ne[3] == 1 && x->type == GGML_TYPE_F32 &&
+           w->nb[1] % ggml_type_size(w->type) == 0 && w->nb[1] / ggml_type_size(w->type) < INT32_MAX && cuda_blas_is_ready(dev);
+}
+
 static struct cuda_columns matmul_columns(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
     const struct ggml_tensor *x  = op->src[1];
+    if (is_for_blas(dev, t, op)) {
+        struct cuda_columns c = {.nt = 1, .plain = true, .n = x->ne[1], .nz = 1};
+        if (t->type != GGML_TYPE_F32) { // floats are taken as they are
+            c.halves_size = (size_t) cuda_round_up(x->ne[1] * cuda_round_up(x->ne[0], 8) * (int64_t) sizeof(uint16_t), 256);
+        }
+        c.size = c.halves_size + CUDA_BLAS_WORK;
+        return c;
+    }
     return cuda_columns_of(t, x->ne[0], x->ne[1], x->ne[2] * x->ne[3], cuda_mm_tile(dev, t, x->ne[1]));
 }
 
@@ -253,15 +276,37 @@ static enum ggml_status run_many(
     return cuda_mm_tiles(r, t, c->nt, &a, c->nz);
 }
 
+static enum ggml_status run_blas(
+    struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct cuda_columns *c, char *columns) {
+    const struct ggml_tensor *w = op->src[0], *x = op->src[1];
+    const bool floats        = t->type == GGML_TYPE_F32;
+    const struct cuda_gemm g = {.type = t->type,
+        .w                            = w->data,
+        .x                            = floats ? x->data : (const void *) columns,
+        .y                            = op->data,
+        .m                            = w->ne[1],
+        .n                            = x->ne[1],
+        .k                            = w->ne[0],
+        .w_row                        = (int64_t) (w->nb[1] / ggml_type_size(w->type)),
+        .x_col                        = floats ? (int64_t) (x->nb[1] / sizeof(float)) : cuda_round_up(x->ne[0], 8),
+        .y_col                        = (int64_t) (op->nb[1] / sizeof(float)),
+        .work                         = columns + c->halves_size};
+    return cuda_blas_gemm(r, &g);
+}
+
 static enum ggml_status matmul_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
     if (is_vector(r->dev, t, op)) {
         return run_few(r, t, op, NULL, NULL);
     }
     const struct cuda_columns c = matmul_columns(r->dev, op);
-    const char *columns         = columns_get(r, t, op->src[1], &c);
+    const bool as_they_are      = c.plain && c.halves_size == 0;
+    char *columns               = as_they_are ? cuda_work(r, c.size) : columns_get(r, t, op->src[1], &c);
     if (columns == NULL) {
         return GGML_STATUS_FAILED;
+    }
+    if (c.plain) {
+        return run_blas(r, t, op, &c, columns);
     }
     return c.nt > 0 ? run_many(r, t, op, &c, columns) : run_few(r, t, op, &c, columns);
 }

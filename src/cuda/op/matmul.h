@@ -20,6 +20,7 @@ const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: no produc
 // Columns of a product made ready for tensor cores, in the arena.
 struct cuda_columns {
     int nt;     // columns a tile; 0: flat
+    bool plain; // for cuBLAS: nt is 1
     bool rest;  // flat: with what rounding took off
     int64_t n;  // columns, filled up to whole tiles
     int64_t nz; // products

@@ -26,6 +26,9 @@
 extern "C" __global__ void attn_64(const attn_args);
 extern "C" __global__ void attn_128(const attn_args);
 extern "C" __global__ void attn_256(const attn_args);
+extern "C" __global__ void attn_any_64(const attn_args);
+extern "C" __global__ void attn_any_128(const attn_args);
+extern "C" __global__ void attn_any_256(const attn_args);
 extern "C" __global__ void attn_join(const attn_args);
 extern "C" __global__ void attn90_64(const attn90_args);
 extern "C" __global__ void attn90_128(const attn90_args);
@@ -186,7 +189,7 @@ static void test(const shape &s, bool time) {
     a.mask_ne2 = a.mask_ne3 = 1;
     if (s.sinks) a.sinks = ds;
     a.d_k = a.d_v = s.d, a.n_kv = s.n_kv, a.n_q = s.n_q, a.n_head = s.n_head, a.n_group = s.n_head / s.n_head_kv, a.n_batch = 1;
-    a.k_type = a.v_type = s.type, a.k_row_size = a.v_row_size = (int) rs, a.k_r3 = a.v_r3 = 1;
+    a.n_stages = 2, a.k_type = a.v_type = s.type, a.k_row_size = a.v_row_size = (int) rs, a.k_r3 = a.v_r3 = 1;
     a.n_rows = s.n_q * s.n_head;
     const int D = s.d <= 64 ? 64 : s.d <= 128 ? 128 : 256;
     size_t shared;
@@ -207,9 +210,12 @@ static void test(const shape &s, bool time) {
             ma.mask = dm, ma.kinds = kinds, ma.mask_1 = a.mask_1, ma.ne2 = 1, ma.n_q = s.n_q, ma.n_kv = s.n_kv, ma.q_rows = 128, ma.k_rows = kt;
         }
     } else {
-        fn = D == 64 ? (const void *) attn_64 : D == 128 ? (const void *) attn_128 : (const void *) attn_256;
+        const bool direct = s.type == 1 && s.d == D;
+        fn = direct ? (D == 64 ? (const void *) attn_64 : D == 128 ? (const void *) attn_128 : (const void *) attn_256)
+                    : (D == 64 ? (const void *) attn_any_64 : D == 128 ? (const void *) attn_any_128 : (const void *) attn_any_256);
+        a.n_stages = direct ? 3 : 2;
         const int pitch = (((int) rs + 30) / 16 | 1) * 16, tiles = (s.n_q * a.n_group + 15) / 16;
-        shared = std::max<size_t>(4 * (3 * 16 * 2 * pitch + 64) + 4 * 2 * 16 * (D + 8) * 2 * (s.type != 1 || s.d != D), 4 * 16 * D * 4 + 512);
+        shared = std::max<size_t>(4 * (a.n_stages * 16 * 2 * pitch + 64) + 4 * 16 * (D + 8) * 2 * (s.type != 1 || s.d != D), 4 * 16 * D * 4 + 512);
         OK(cudaFuncSetAttribute(fn, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) shared));
         int occ;
         OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&occ, fn, 128, shared));

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// blas.c: cuBLAS 13 or 12, opened when the first dense product is planned and kept. One handle a device, behind a lock: a call
+// sets stream and memory anew. BERTH_CUDA_BLAS=0 does without; so does a driver of another name (BERTH_CUDA_DRIVER), which cuBLAS
+// would not use.
+
+#include "cuda/blas.h"
+
+#include "cuda/device.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The library's names and numbers.
+typedef int (*create_fn)(void **handle);
+typedef int (*set_stream_fn)(void *handle, CUstream stream);
+typedef int (*set_workspace_fn)(void *handle, void *work, size_t size);
+typedef int (*gemm_fn)(void *handle, int op_a, int op_b, int m, int n, int k, const void *alpha, const void *a, int a_type,
+    int lda, const void *b, int b_type, int ldb, const void *beta, void *c, int c_type, int ldc, int compute, int algo);
+enum { OP_N = 0, OP_T = 1, R_32F = 0, R_16F = 2, R_16BF = 14, COMPUTE_32F = 68, COMPUTE_32F_FAST_TF32 = 77, ALGO_DEFAULT = -1 };
+
+static struct {
+    create_fn create;
+    set_stream_fn set_stream;
+    set_workspace_fn set_workspace;
+    gemm_fn gemm;
+} blas;
+
+static pthread_once_t once  = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void *handles[CUDA_MAX_DEVICES]; // NULL: not made, or not to be had
+static bool is_tried[CUDA_MAX_DEVICES];
+
+static bool take(void *lib, const char *name, void *to) {
+    void *address = dlsym(lib, name);
+    memcpy(to, &address, sizeof address);
+    return address != NULL;
+}
+
+static void load(void) {
+    static const char *const names[] = {
+        "libcublas.so.13", "libcublas.so.12", "/usr/local/cuda/lib64/libcublas.so.13", "/usr/local/cuda/lib64/libcublas.so.12"};
+    const char *off = getenv("BERTH_CUDA_BLAS");
+    if (getenv("BERTH_CUDA_DRIVER") != NULL || (off != NULL && strcmp(off, "0") == 0)) {
+        return;
+    }
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        void *lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+        if (lib != NULL && take(lib, "cublasCreate_v2", &blas.create) && take(lib, "cublasSetStream_v2", &blas.set_stream) &&
+            take(lib, "cublasSetWorkspace_v2", &blas.set_workspace) && take(lib, "cublasGemmEx", &blas.gemm)) {
+            return;
+        }
+        blas.gemm = NULL;
+    }
+}
+
+bool cuda_blas_is_ready(const struct cuda_device *dev) {
+    const int i = cuda_traits(dev)->index;
+    pthread_once(&once, load);
+    if (blas.gemm == NULL || i < 0 || i >= CUDA_MAX_DEVICES) {
+        return false;
+    }
+    pthread_mutex_lock(&lock);
+    if (!is_tried[i] && cuda_device_enter((struct cuda_device *) (uintptr_t) dev) == GGML_STATUS_SUCCESS) {
+        is_tried[i] = true;
+        if (blas.create(&handles[i]) != 0) {
+            handles[i] = NULL;
+        }
+    }
+    const bool ready = handles[i] != NULL;
+    pthread_mutex_unlock(&lock);
+    return ready;
+}
+
+enum ggml_status cuda_blas_gemm(struct cuda_run *r, const struct cuda_gemm *g) {
+    static const float one = 1.0f, zero = 0.0f;
+    const int type    = g->type == GGML_TYPE_F32 ? R_32F : g->type == GGML_TYPE_F16 ? R_16F : R_16BF;
+    const int compute = g->type == GGML_TYPE_F32 ? COMPUTE_32F_FAST_TF32 : COMPUTE_32F;
+    void *handle      = handles[r->traits->index];
+    pthread_mutex_lock(&lock);
+    int rc = blas.set_stream(handle, r->stream);
+    rc     = rc == 0 ? blas.set_workspace(handle, g->work, CUDA_BLAS_WORK) : rc;
+    rc = rc == 0 ? blas.gemm(handle, OP_T, OP_N, (int) g->m, (int) g->n, (int) g->k, &one, g->w, type, (int) g->w_row, g->x, type,
+                       (int) g->x_col, &zero, g->y, R_32F, (int) g->y_col, compute, ALGO_DEFAULT)
+                 : rc;
+    pthread_mutex_unlock(&lock);
+    r->has_gap = true;
+    r->n_launches++;
+    if (rc != 0) {
+        return cuda_error(GGML_STATUS_FAILED, "%s: cuBLAS answers %d to a product of %lld x %lld x %lld", r->dev->name, rc,
+            (long long) g->m, (long long) g->n, (long long) g->k);
+    }
+    return GGML_STATUS_SUCCESS;
+}
