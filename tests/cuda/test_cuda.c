@@ -238,6 +238,31 @@ static void without_graphs_and_fusions(void **unused) {
     ggml_backend_free(backend);
 }
 
+// A result that the packing has put on what a fusion still reads: shorter ones are tried, then none.
+static void packing_may_forbid_a_fusion(void **unused) {
+    (void) unused;
+    ggml_backend_t backend   = ggml_backend_cuda_init(0);
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_tensor *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 64, 4), *w = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 64);
+    struct ggml_tensor *sum = ggml_add(ctx, x, x), *norm = ggml_rms_norm(ctx, sum, 1e-5f), *out = ggml_mul(ctx, norm, w);
+    struct ggml_cgraph *g = ggml_new_graph(ctx);
+    ggml_build_forward_expand(g, out);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
+    char text[128];
+    assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
+    assert_int_equal(st->n_launches, 1); // all of it
+    out->data = sum->data;
+    assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
+    assert_int_equal(st->n_launches, 3); // sum and norm, product
+    norm->data = sum->data;
+    assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
+    assert_int_equal(st->n_launches, 5); // sum, norm and product
+    assert_true(cuda_backend_explain(backend, text, sizeof text) > 0);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(ctx);
+    ggml_backend_free(backend);
+}
+
 static void host_tensors_are_refused(void **unused) {
     (void) unused;
     ggml_backend_t backend   = ggml_backend_cuda_init(0);
@@ -617,6 +642,7 @@ int main(int argc, char **argv) {
         TEST(graphs_are_captured),
         TEST(old_graphs_make_room),
         TEST(without_graphs_and_fusions),
+        TEST(packing_may_forbid_a_fusion),
         TEST(host_tensors_are_refused),
         TEST(devices_copy_to_each_other),
         TEST(devices_add_up),

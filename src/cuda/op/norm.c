@@ -103,7 +103,8 @@ static struct chain chain_at(const struct ggml_cgraph *graph, int i, int most) {
         c.add = at - i + 2 <= most ? other_of(graph, at + 1, GGML_OP_ADD, c.out) : NULL;
         c.out = c.add != NULL ? graph->nodes[++at] : c.out;
     }
-    c.n = at - i + 1 > 1 ? at - i + 1 : 0;
+    const int n = at - i + 1;
+    c.n         = n > 1 && n <= most ? n : 0;
     return c;
 }
 
