@@ -5,13 +5,12 @@
 
 #include "machine.h"
 
-#include <sys/types.h>
+#include "support/child.h"
 
 struct link {
     const char *program; // conformance-oracle
     const char *library; // the reference's libggml-base.so
-    pid_t pid;           // 0: not running
-    int to, from;        // pipes
+    struct child child;
 };
 
 void link_run(struct link *l, const struct recipe *r, struct outcome *o);

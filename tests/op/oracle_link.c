@@ -4,12 +4,8 @@
 #include "oracle_link.h"
 
 #include "support/oracle.h"
-#include "support/pipe.h"
 
-#include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 
 static struct {
     int fd;
@@ -30,11 +26,12 @@ void *op_arena_new(size_t size) {
     return data;
 }
 
-static void run_program(const struct op_oracle *o, const char *dir, int in, int out) {
+// One try; its exit code if it came to an end, -1 if it could not be started, 0 if it runs.
+static int start(struct op_oracle *o, const char *dir) {
     char path[PATH_MAX], fd[16], address[32], size[32];
     const ssize_t n = readlink("/proc/self/exe", path, sizeof path - 16);
     if (n < 0) {
-        _exit(1);
+        return -1;
     }
     path[n]     = '\0';
     char *slash = strrchr(path, '/');
@@ -42,36 +39,11 @@ static void run_program(const struct op_oracle *o, const char *dir, int in, int 
     snprintf(fd, sizeof fd, "%d", arena.fd);
     snprintf(address, sizeof address, "%zu", (size_t) (uintptr_t) arena.data);
     snprintf(size, sizeof size, "%zu", arena.size);
-    const int null = open("/dev/null", O_WRONLY);
-    dup2(in, STDIN_FILENO);
-    dup2(out, STDOUT_FILENO);
-    dup2(null, STDERR_FILENO);
-    execl(path, path, fd, address, size, dir, o->wish != NULL ? o->wish : "", (char *) NULL);
-    _exit(1);
-}
-
-// One try; its exit code if it came to an end, -1 if it could not be started, 0 if it runs.
-static int start(struct op_oracle *o, const char *dir) {
-    int to[2], from[2];
-    if (pipe2(to, O_CLOEXEC) != 0) {
+    char *argv[] = {path, fd, address, size, (char *) dir, (char *) (o->wish != NULL ? o->wish : ""), NULL};
+    if (!child_start(&o->child, argv, true)) {
         return -1;
     }
-    if (pipe2(from, O_CLOEXEC) != 0) {
-        close(to[0]), close(to[1]);
-        return -1;
-    }
-    signal(SIGPIPE, SIG_IGN);
-    fflush(NULL);
-    o->pid = fork();
-    if (o->pid == 0) {
-        run_program(o, dir, to[0], from[1]);
-    }
-    close(to[0]), close(from[1]);
-    o->to = to[1], o->from = from[0];
-    if (o->pid > 0 && pipe_read(o->from, o->name, sizeof o->name)) {
-        return 0;
-    }
-    return op_oracle_close(o);
+    return pipe_read(o->child.from, o->name, sizeof o->name) ? 0 : child_close(&o->child);
 }
 
 // The arena's address may be taken in the new process, whose libraries lie where chance puts them.
@@ -98,22 +70,16 @@ bool op_oracle_open(struct op_oracle *o) {
 }
 
 int op_oracle_close(struct op_oracle *o) {
-    int status = 0;
-    if (o->to > 0) {
-        close(o->to), close(o->from);
-    }
-    const bool ended = o->pid > 0 && waitpid(o->pid, &status, 0) == o->pid && WIFEXITED(status);
-    o->pid = 0, o->to = 0, o->from = 0;
-    return ended ? WEXITSTATUS(status) : -1;
+    return child_close(&o->child);
 }
 
 enum op_outcome op_oracle_compute(struct op_oracle *o, struct ggml_cgraph *graph, struct ggml_tensor *node) {
     const struct op_request request = {graph, node};
     int32_t outcome;
-    if (o->pid == 0 && !start_again(o, oracle_dir())) {
+    if (o->child.pid == 0 && !start_again(o, oracle_dir())) {
         return OP_DIED;
     }
-    if (!pipe_write(o->to, &request, sizeof request) || !pipe_read(o->from, &outcome, sizeof outcome)) {
+    if (!pipe_write(o->child.to, &request, sizeof request) || !pipe_read(o->child.from, &outcome, sizeof outcome)) {
         op_oracle_close(o);
         return OP_DIED;
     }

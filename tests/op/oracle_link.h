@@ -4,12 +4,13 @@
 // reference computes on the very tensors that Berth was given; only "compute this graph" and "done" go through pipes.
 #pragma once
 
+#include "support/child.h"
+
 #include "ggml.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 enum op_outcome { OP_DONE, OP_UNSUPPORTED, OP_FAILED, OP_DIED };
 
@@ -22,10 +23,9 @@ struct op_request {
 };
 
 struct op_oracle {
-    const char *wish; // part of the name of the CPU library wanted; NULL: the best that runs here
-    char name[64];    // the library's, once it is open
-    pid_t pid;        // 0: not running; it is started when it is needed
-    int to, from;     // pipes
+    const char *wish;   // part of the name of the CPU library wanted; NULL: the best that runs here
+    char name[64];      // the library's, once it is open
+    struct child child; // started when it is needed
 };
 
 // An arena that oracles can see: an address both have free. NULL: no memory.

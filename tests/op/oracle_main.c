@@ -6,7 +6,7 @@
 #include "custom_functions.h"
 #include "oracle_link.h"
 
-#include "support/pipe.h"
+#include "support/oracle_cpus.h"
 
 #include "ggml-backend-impl.h"
 #include "ggml-cpu.h"
@@ -16,26 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-static const char *const libraries[] = {
-#if defined(__aarch64__)
-    "libggml-cpu-armv9.2_2.so",
-    "libggml-cpu-armv9.2_1.so",
-    "libggml-cpu-armv8.6_2.so",
-    "libggml-cpu-armv8.6_1.so",
-    "libggml-cpu-armv8.2_3.so",
-    "libggml-cpu-armv8.2_2.so",
-    "libggml-cpu-armv8.2_1.so",
-    "libggml-cpu-armv8.0_1.so",
-#else
-    "libggml-cpu-sapphirerapids.so",
-    "libggml-cpu-icelake.so",
-    "libggml-cpu-skylakex.so",
-    "libggml-cpu-alderlake.so",
-    "libggml-cpu-haswell.so",
-    "libggml-cpu-x64.so",
-#endif
-};
 
 struct reference {
     struct ggml_cplan (*plan)(const struct ggml_cgraph *, int, struct ggml_threadpool *);
@@ -63,18 +43,18 @@ static const char *open_reference(struct reference *r, const char *dir, const ch
     if (load(dir, "libggml-base.so", RTLD_GLOBAL) == NULL) {
         return NULL;
     }
-    for (size_t i = 0; i < sizeof libraries / sizeof libraries[0]; i++) {
-        if (strstr(libraries[i], wish) == NULL) {
+    for (size_t i = 0; i < sizeof oracle_cpus / sizeof oracle_cpus[0]; i++) {
+        if (strstr(oracle_cpus[i], wish) == NULL) {
             continue;
         }
         int (*score)(void)               = NULL;
         ggml_backend_reg_t (*init)(void) = NULL;
-        void *lib                        = load(dir, libraries[i], RTLD_LOCAL);
+        void *lib                        = load(dir, oracle_cpus[i], RTLD_LOCAL);
         if (lib != NULL && symbol(lib, "ggml_backend_score", &score) && score() != 0 && symbol(lib, "ggml_backend_init", &init) &&
             symbol(lib, "ggml_graph_plan", &r->plan) && symbol(lib, "ggml_graph_compute", &r->compute)) {
             ggml_backend_reg_t reg = init();
             r->dev                 = reg->iface.get_device(reg, 0);
-            return libraries[i];
+            return oracle_cpus[i];
         }
     }
     return NULL;

@@ -13,6 +13,8 @@
 // process of its own for the reference, as tests/conformance and tests/op do.
 #pragma once
 
+#include "support/oracle_cpus.h"
+
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdbool.h>
@@ -130,17 +132,13 @@ static inline void *oracle_load(const char *library) {
 
 // The CPU variant that the reference's own loader would take on this machine; *name is its file. Loads the base as well.
 static inline void *oracle_load_cpu(const char **name) {
-    static const char *const libraries[] = {"libggml-cpu-armv9.2_2.so", "libggml-cpu-armv9.2_1.so", "libggml-cpu-armv8.6_2.so",
-        "libggml-cpu-armv8.6_1.so", "libggml-cpu-armv8.2_3.so", "libggml-cpu-armv8.2_2.so", "libggml-cpu-armv8.2_1.so",
-        "libggml-cpu-armv8.0_1.so", "libggml-cpu-sapphirerapids.so", "libggml-cpu-icelake.so", "libggml-cpu-skylakex.so",
-        "libggml-cpu-alderlake.so", "libggml-cpu-haswell.so", "libggml-cpu-x64.so"};
-    for (size_t i = 0; oracle_load("libggml-base.so") != NULL && i < sizeof(libraries) / sizeof(libraries[0]); i++) {
-        void *lib          = oracle_load(libraries[i]);
+    for (size_t i = 0; oracle_load("libggml-base.so") != NULL && i < sizeof(oracle_cpus) / sizeof(oracle_cpus[0]); i++) {
+        void *lib          = oracle_load(oracle_cpus[i]);
         void *found        = lib != NULL ? dlsym(lib, "ggml_backend_score") : NULL;
         int (*score)(void) = NULL;
         memcpy(&score, &found, sizeof(found));
         if (score != NULL && score() > 0) {
-            *name = libraries[i];
+            *name = oracle_cpus[i];
             return lib;
         }
     }

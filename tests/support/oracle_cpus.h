@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// oracle_cpus.h: the reference's CPU libraries, the best first; ggml_backend_score of each says whether it runs here.
+#pragma once
+
+static const char *const oracle_cpus[] = {
+#if defined(__aarch64__)
+    "libggml-cpu-armv9.2_2.so",
+    "libggml-cpu-armv9.2_1.so",
+    "libggml-cpu-armv8.6_2.so",
+    "libggml-cpu-armv8.6_1.so",
+    "libggml-cpu-armv8.2_3.so",
+    "libggml-cpu-armv8.2_2.so",
+    "libggml-cpu-armv8.2_1.so",
+    "libggml-cpu-armv8.0_1.so",
+#else
+    "libggml-cpu-sapphirerapids.so",
+    "libggml-cpu-icelake.so",
+    "libggml-cpu-skylakex.so",
+    "libggml-cpu-alderlake.so",
+    "libggml-cpu-haswell.so",
+    "libggml-cpu-x64.so",
+#endif
+};
