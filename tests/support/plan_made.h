@@ -180,7 +180,7 @@ static inline void plan_made_hard(struct plan_made *m, uint64_t seed) {
 struct made_net {
     int64_t n_blocks, n_ops; // ops a block
     int64_t tokens;          // elements of the smallest activation
-    int kind;                // 0: equal blocks, 1: stages that halve, 2: every block of its own
+    int kind;                // 0: equal blocks, 1: stages that halve, 2: every block of its own, 3: every op of its own
     int keeps_grads;         // gradients of weights live until the end
 };
 
@@ -193,6 +193,7 @@ static inline int64_t made_size(struct plan_made *m, const struct made_net *net,
     }
     size = net->kind == 1 ? size >> (4 * block / net->n_blocks) : size;
     size = net->kind == 2 ? size / made_between(m, 1, 7) : size;
+    size = net->kind == 3 ? (size * made_between(m, 4, 128) / 128) >> made_below(m, 5) : size;
     return (size / 512 + 1) * 512;
 }
 
@@ -221,7 +222,7 @@ static inline void made_op(struct plan_made *m, const struct made_net *net, int6
 
 static inline void plan_made_training(struct plan_made *m, uint64_t seed) {
     *m                  = (struct plan_made){.random = seed * 0xA0761D6478BD642Fu};
-    struct made_net net = {.kind = (int) made_below(m, 3), .keeps_grads = (int) made_below(m, 2)};
+    struct made_net net = {.kind = (int) made_below(m, 4), .keeps_grads = (int) made_below(m, 2)};
     const int64_t n     = made_between(m, 10000, 60000);
     net.n_ops           = made_between(m, 8, 40);
     net.n_blocks        = 10 * n / (33 * net.n_ops) + 1;

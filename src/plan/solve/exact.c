@@ -19,7 +19,8 @@
 
 #include <string.h>
 
-#define CLOCK_NODES 16 // nodes between two looks at the clock
+#define CLOCK_NODES 16    // nodes between two looks at the clock
+#define CLOCK_BLOCKS 1000 // with more, a node takes so long that each looks
 
 static void sort_part(struct exact *x, const struct exact_part *part) {
     const struct plan_prob *p = x->p;
@@ -99,7 +100,7 @@ static enum exact_answer descend_split(struct exact *x, struct exact_part part) 
 
 static bool is_over(struct exact *x) {
     x->n_nodes++;
-    if (x->n_nodes % CLOCK_NODES == 0 &&
+    if ((x->n_nodes % CLOCK_NODES == 0 || x->p->n > CLOCK_BLOCKS) &&
         ((x->ask->stop != NULL && atomic_load_explicit(x->ask->stop, memory_order_relaxed)) ||
             (x->ask->deadline_us < INT64_MAX && plan_is_over(x->ask->deadline_us, x->ask->watch)))) {
         x->is_late = true;

@@ -31,6 +31,7 @@ struct walk {
     struct gap *gaps;  // [n + 1]
     int32_t n_gaps;
     int64_t work;
+    int32_t no_room; // the section where a walk ended, -1: none
     bool is_back;    // from later to earlier
     bool is_by_size; // the gap's size decides before the neighbour
 };
@@ -198,6 +199,7 @@ static bool walk_forward(struct walk *w, int32_t s) {
             give(w, w->by_end[i_end]);
         }
         if (!take(w, i) || w->work > (int64_t) p->n * WORK_PER_BLOCK) {
+            w->no_room = p->a[i];
             return false;
         }
     }
@@ -220,6 +222,7 @@ static bool walk_back(struct walk *w, int32_t s) {
             give(w, w->by_first[i_first]);
         }
         if (!take(w, i) || w->work > (int64_t) p->n * WORK_PER_BLOCK) {
+            w->no_room = p->b[i] - 1;
             return false;
         }
     }
@@ -297,4 +300,78 @@ int64_t berth_plan_from_peak(const struct plan_prob *p, int64_t *off) {
     }
     berth_scratch_fini(&scratch);
     return peak;
+}
+
+// ---- from places that others have chosen ----
+
+// Links the blocks alive in section s as they lie, with the gaps between them up to cap. False: out of memory.
+static bool link_section(struct walk *w, int32_t s, int64_t cap) {
+    const struct plan_prob *p = w->p;
+    const size_t n            = (size_t) p->n;
+    int32_t m                 = 0;
+    struct berth_scratch scratch;
+    berth_scratch_init(&scratch);
+    uint64_t *key = berth_scratch_take(&scratch, 2 * n * sizeof *key + 2 * n * sizeof(int32_t));
+    if (key == NULL) {
+        return false;
+    }
+    int32_t *order = (int32_t *) (key + 2 * n);
+    for (int32_t i = 0; i < p->n; i++) {
+        if (p->a[i] <= s && s < p->b[i]) {
+            key[m]     = (uint64_t) w->off[i];
+            order[m++] = i;
+        }
+    }
+    berth_plan_sort(key, order, key + n, order + n, m);
+    int64_t top = 0;
+    w->n_gaps   = 0;
+    for (int32_t k = 0; k <= m; k++) {
+        const int32_t below = k > 0 ? order[k - 1] : -1, above = k < m ? order[k] : -1;
+        const int64_t to = k < m ? w->off[above] : cap;
+        if (below >= 0) {
+            w->next[below] = above;
+        }
+        if (above >= 0) {
+            w->prev[above] = below;
+        }
+        if (to > top) {
+            w->gaps[w->n_gaps] = (struct gap){top, to - top, below, above};
+            link_gap(w, w->n_gaps++);
+        }
+        top = k < m ? to + p->size[above] : top;
+    }
+    berth_scratch_fini(&scratch);
+    return true;
+}
+
+static bool walk_on(struct walk *w, int32_t s, int64_t cap, bool (*go)(struct walk *w, int32_t s)) {
+    bool ok = false;
+    for (int rule = 0; rule < 2 && !ok; rule++) {
+        w->is_by_size = rule == 1;
+        w->work       = 0;
+        if (!link_section(w, s, cap)) {
+            w->no_room = -2;
+            return false;
+        }
+        ok = go(w, s);
+    }
+    return ok;
+}
+
+int32_t berth_plan_walk_from(const struct plan_prob *p, int32_t lo, int32_t hi, int64_t cap, int64_t *off) {
+    const size_t n = (size_t) p->n;
+    struct walk w  = {.p = p, .off = off, .no_room = -2};
+    struct berth_scratch scratch;
+    berth_scratch_init(&scratch);
+    w.gaps = berth_scratch_take(&scratch, (n + 1) * sizeof *w.gaps + (4 * n + (size_t) p->n_sec + 2) * sizeof(int32_t));
+    if (w.gaps != NULL) {
+        w.by_first = (int32_t *) (w.gaps + n + 1);
+        w.by_end   = w.by_first + n;
+        w.prev     = w.by_end + n;
+        w.next     = w.prev + n;
+        sort_ends(&w, w.next + n);
+        w.no_room = walk_on(&w, hi - 1, cap, walk_forward) && walk_on(&w, lo, cap, walk_back) ? -1 : w.no_room;
+    }
+    berth_scratch_fini(&scratch);
+    return w.no_room;
 }

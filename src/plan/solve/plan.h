@@ -118,6 +118,9 @@ int64_t berth_plan_lowest_first(const struct plan_prob *p, const int64_t *plan, 
 // From the fullest section forward and back, at the bound or not at all: the bound, or -1: not so, -2: out of memory. For
 // problems that are not constrained.
 int64_t berth_plan_from_peak(const struct plan_prob *p, int64_t *off);
+// The walks alone, below cap: off has places for all blocks alive in sections [lo, hi), and gets the others'. Returns a section
+// where there was no room, -1: none, all are placed, -2: out of memory or too many gaps.
+int32_t berth_plan_walk_from(const struct plan_prob *p, int32_t lo, int32_t hi, int64_t cap, int64_t *off);
 
 // ---- pool.c: items in, one problem per pool out ----
 
@@ -223,6 +226,10 @@ enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_
 // 0: all.
 enum ggml_status berth_plan_critical(
     const struct plan_prob *p, int64_t cap, int32_t limit, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
+// window.c: a plan that ends at cap, from the sections around the peak, searched, and walks outward. Nothing for caps below the
+// largest total.
+enum ggml_status berth_plan_window(const struct plan_prob *p, int64_t cap, int64_t deadline_us, const struct plan_goal *g,
+    struct plan_state *s) BERTH_MUST_USE;
 // exhaust.c: the best plan of a constrained problem of at most PLAN_EXHAUST_MAX blocks without chunks, and the bound lifted to
 // it, if max_nodes and the goal's time (0: none) are enough. Nothing for others, nor before there is a plan.
 #define PLAN_EXHAUST_MAX 24

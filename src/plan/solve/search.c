@@ -16,6 +16,8 @@
 #include <string.h>
 
 #define N_MEMBERS 6
+#define WINDOW_MIN 1000 // blocks; with fewer the exact search is better
+#define EXACT_BLOCKS_MAX 10000 // with more, a node takes a tenth of a second and the search gets nowhere
 #define PAIR_NS 12 // what a pair of neighbours costs in exact_new
 
 static const struct {
@@ -330,8 +332,15 @@ enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_
     if (status != GGML_STATUS_SUCCESS || plan_is_done(st, g)) {
         return status;
     }
+    if (p->n >= WINDOW_MIN && cap >= p->bound) {
+        const int64_t now = plan_now_us();
+        status            = berth_plan_window(p, cap, now + (g->deadline_us - now) / 4 * 3, g, st);
+    }
+    if (status != GGML_STATUS_SUCCESS || plan_is_done(st, g)) {
+        return status;
+    }
     int64_t n_pairs = berth_exact_pairs(p);
-    if (n_pairs > EXACT_PAIRS_MAX || n_pairs > (g->deadline_us - plan_now_us()) * 1000 / PAIR_NS) {
+    if (p->n > EXACT_BLOCKS_MAX || n_pairs > EXACT_PAIRS_MAX || n_pairs > (g->deadline_us - plan_now_us()) * 1000 / PAIR_NS) {
         return GGML_STATUS_SUCCESS;
     }
     struct search *s = berth_calloc(1, sizeof *s);

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// window.c: a plan for many blocks, from the sections around the peak. In a network most blocks alive there are alive in all of
+// these sections: they are stacked at the bottom and out of the way. What begins or ends there is few, and is searched exactly
+// for the room that is left. From both sides of the window walks go outward (from_peak.c). Where a walk finds no room, the window
+// grows until it holds that section too, and all begins again.
+
+#include "plan/solve/plan.h"
+
+#include <string.h>
+
+#define FIRST_REACH 8    // sections of the first window, each way
+#define SEARCH_MAX 4000 // blocks that begin or end in a window, for it to be searched
+
+struct window {
+    const struct plan_prob *p;
+    const struct plan_goal *goal;
+    struct plan_state *state;
+    int64_t cap;
+    int32_t lo, hi;
+    int32_t *ids; // [2n] those that begin or end inside, scratch of the sort
+    uint64_t *key; // [2n] scratch
+    int32_t n_ids;
+};
+
+// Stacks the blocks that live through the window, those that reach farthest lowest; notes the others. Returns the stack's end.
+static int64_t stack_through(struct window *w) {
+    const struct plan_prob *p = w->p;
+    int32_t n = 0;
+    w->n_ids  = 0;
+    for (int32_t i = 0; i < p->n; i++) {
+        if (p->a[i] <= w->lo && p->b[i] >= w->hi) {
+            const int32_t before = w->lo - p->a[i], after = p->b[i] - w->hi;
+            w->key[n]   = ~(uint64_t) (before > after ? before : after);
+            w->ids[n++] = i;
+        }
+    }
+    berth_plan_sort(w->key, w->ids, w->key + p->n, w->ids + p->n, n);
+    int64_t top = 0;
+    for (int32_t k = 0; k < n; k++) {
+        w->state->spare[w->ids[k]] = top;
+        top += p->size[w->ids[k]];
+    }
+    for (int32_t i = 0; i < p->n; i++) {
+        if (p->a[i] < w->hi && p->b[i] > w->lo && (p->a[i] > w->lo || p->b[i] < w->hi)) {
+            w->ids[w->n_ids++] = i;
+        }
+    }
+    return top;
+}
+
+// Places what begins or ends in the window above the stack. *is_found: it worked out.
+static enum ggml_status search_window(struct window *w, int64_t top, int64_t deadline_us, bool *is_found) {
+    struct plan_prob sub;
+    *is_found = w->n_ids == 0;
+    if (w->n_ids == 0) {
+        return GGML_STATUS_SUCCESS;
+    }
+    if (!berth_plan_prob_subset(w->p, w->ids, w->n_ids, &sub)) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    int64_t *off            = berth_malloc(2 * (size_t) w->n_ids * sizeof *off);
+    struct plan_state state = {.off = off, .spare = off + w->n_ids, .peak = PLAN_NO_CAP, .bound = sub.bound, .method = "window"};
+    struct plan_goal goal   = *w->goal;
+    goal.enough             = w->cap - top;
+    goal.deadline_us        = deadline_us;
+    enum ggml_status status = off != NULL ? berth_plan_fast(&sub, &goal, &state) : GGML_STATUS_ALLOC_FAILED;
+    if (status == GGML_STATUS_SUCCESS && !plan_is_done(&state, &goal)) {
+        status = berth_plan_search(&sub, &goal, &state);
+    }
+    w->state->n_nodes += state.n_nodes;
+    *is_found = status == GGML_STATUS_SUCCESS && state.peak <= goal.enough;
+    for (int32_t k = 0; k < w->n_ids && *is_found; k++) {
+        w->state->spare[w->ids[k]] = top + state.off[k];
+    }
+    berth_free(off);
+    berth_plan_prob_fini(&sub);
+    return status;
+}
+
+static enum ggml_status windows_run(struct window *w, int64_t deadline_us) {
+    const int32_t n_sec = w->p->n_sec;
+    for (int32_t reach = FIRST_REACH; !plan_is_over(deadline_us, w->goal->watch); reach *= 2) {
+        const int64_t top = stack_through(w);
+        bool is_found;
+        if (w->n_ids > SEARCH_MAX || (w->n_ids == w->p->n && reach > FIRST_REACH)) {
+            break;
+        }
+        const enum ggml_status status = search_window(w, top, deadline_us, &is_found);
+        if (status != GGML_STATUS_SUCCESS || !is_found) {
+            return status;
+        }
+        const int32_t at = berth_plan_walk_from(w->p, w->lo, w->hi, w->cap, w->state->spare);
+        if (at == -2) {
+            return GGML_STATUS_SUCCESS;
+        }
+        if (at == -1) {
+            int64_t peak = 0;
+            for (int32_t i = 0; i < w->p->n; i++) {
+                const int64_t end = w->state->spare[i] + w->p->size[i];
+                peak              = end > peak ? end : peak;
+            }
+            if (peak < w->state->peak) {
+                plan_state_take(w->state, peak, "window");
+            }
+            return GGML_STATUS_SUCCESS;
+        }
+        w->lo = at < w->lo ? at - reach : w->lo;
+        w->hi = at >= w->hi ? at + reach : w->hi;
+        w->lo = w->lo > 0 ? w->lo : 0;
+        w->hi = w->hi < n_sec ? w->hi : n_sec;
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+enum ggml_status berth_plan_window(
+    const struct plan_prob *p, int64_t cap, int64_t deadline_us, const struct plan_goal *g, struct plan_state *s) {
+    if (cap < p->bound) {
+        return GGML_STATUS_SUCCESS;
+    }
+    const size_t n  = (size_t) p->n;
+    struct window w = {.p = p, .goal = g, .state = s, .cap = cap};
+    w.lo            = p->bound_sec > FIRST_REACH ? p->bound_sec - FIRST_REACH : 0;
+    w.hi            = p->bound_sec + FIRST_REACH < p->n_sec ? p->bound_sec + FIRST_REACH : p->n_sec;
+    w.key           = berth_malloc(2 * n * sizeof *w.key);
+    w.ids           = berth_malloc(2 * n * sizeof *w.ids);
+    enum ggml_status status =
+        w.key != NULL && w.ids != NULL ? windows_run(&w, deadline_us) : GGML_STATUS_ALLOC_FAILED;
+    berth_free(w.ids);
+    berth_free(w.key);
+    return status == GGML_STATUS_SUCCESS ? status : berth_fail(status, "plan: out of memory for a window of %d blocks", p->n);
+}
