@@ -30,9 +30,10 @@ struct berth_plan_params {
     uint64_t capacity;     // bytes a pool may take; 0: as few as possible
     uint64_t max_chunk;    // a pool consists of chunks of at most this many bytes, no item straddles two; 0: one chunk
     int64_t budget_us;     // search time after the fast path, wall time; 0: fast path only
-    uint64_t seed;         // of the search's noise
+    uint64_t seed;         // of local search
     int32_t n_threads;     // 0 and 1: the caller's thread only
     const uint64_t *start; // offsets of a known plan to start from, or NULL
+    bool is_brief;         // of the fast path only what takes about as long as one pass of best fit, a few times over
 };
 
 struct berth_plan_report {

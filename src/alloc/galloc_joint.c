@@ -45,10 +45,11 @@ static enum ggml_status solve_pool(struct joint *j, int p, struct berth_plan_ite
         }
         base += j->plans[g]->rec.n_nodes + 1;
     }
-    const struct berth_plan_params params = {
-        .max_chunk = j->plans[0]->needs[p].max_chunk, .budget_us = j->galloc->options.budget_us};
-    const enum ggml_status status = berth_plan_solve(items, n, &params, offsets, &report);
-    n                             = 0;
+    const struct berth_plan_params params = {.max_chunk = j->plans[0]->needs[p].max_chunk,
+        .budget_us                                      = j->galloc->options.budget_us,
+        .is_brief                                       = j->galloc->options.budget_us == 0};
+    const enum ggml_status status         = berth_plan_solve(items, n, &params, offsets, &report);
+    n                                     = 0;
     for (int g = 0; g < j->n && status == GGML_STATUS_SUCCESS; g++) {
         struct galloc_plan *plan = j->plans[g];
         for (size_t i = 0; i < plan->lives.n_items; i++) {

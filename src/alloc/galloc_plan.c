@@ -221,7 +221,9 @@ static enum ggml_status solve_pool(struct ggml_gallocr *galloc, struct galloc_pl
             items[n++].pool = 0;
         }
     }
-    const struct berth_plan_params params = {.max_chunk = plan->needs[p].max_chunk, .budget_us = galloc->options.budget_us};
+    const struct berth_plan_params params = {.max_chunk = plan->needs[p].max_chunk,
+        .budget_us                                      = galloc->options.budget_us,
+        .is_brief                                       = galloc->options.budget_us == 0};
     const enum ggml_status status         = berth_plan_solve(items, n, &params, offsets, &plan->needs[p].report);
     for (int64_t i = 0; i < n && status == GGML_STATUS_SUCCESS; i++) {
         plan->offsets[ids[i]] = offsets[i];
@@ -252,7 +254,9 @@ enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct gal
     enum ggml_status status;
     berth_galloc_plan_prepare(galloc, plan);
     if (galloc->n_pools == 1) {
-        const struct berth_plan_params params = {.max_chunk = plan->needs[0].max_chunk, .budget_us = galloc->options.budget_us};
+        const struct berth_plan_params params = {.max_chunk = plan->needs[0].max_chunk,
+            .budget_us                                      = galloc->options.budget_us,
+            .is_brief                                       = galloc->options.budget_us == 0};
         status = berth_plan_solve(plan->lives.items, n, &params, plan->offsets, &plan->needs[0].report);
     } else {
         status = solve_pools(galloc, plan);

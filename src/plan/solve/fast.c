@@ -13,6 +13,9 @@
 #define AIMED_MAX 50000 // blocks; an aimed dive takes more memory
 #define FEW_WORK 200000 // of an exhaustion, in blocks * blocks; 0.4 ms
 
+#define BRIEF_MIN 64 // blocks; with fewer all methods take no time to speak of
+#define N_BRIEF 6    // methods for those who are in a hurry
+
 enum way { OUTWARD, DIVE, AIMED_DIVE, ALIGNED_DIVE, BEST_FIT, LARGEST_FIRST, MOST_ALIGNED_FIRST };
 
 static const struct {
@@ -25,8 +28,8 @@ static const struct {
     {"dive LWA", ALIGNED_DIVE, PLAN_LWA},
     {"dive TWA", DIVE, PLAN_TWA},
     {"dive TAW", DIVE, PLAN_TAW},
-    {"dive WAT", DIVE, PLAN_WAT},
     {"best fit", BEST_FIT, 0},
+    {"dive WAT", DIVE, PLAN_WAT}, // the first that is left out where the caller is in a hurry
     {"largest first", LARGEST_FIRST, 0},
     {"dive ZW", DIVE, PLAN_ZW},
     {"dive AT", DIVE, PLAN_AT},
@@ -50,7 +53,11 @@ static bool slide_down(const struct plan_prob *p, const struct plan_goal *g, str
 enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *s) {
     struct plan_dive *dive = NULL;
     bool is_out_of_memory  = false;
+    const bool is_brief    = g->is_brief && p->n > BRIEF_MIN && !plan_prob_is_constrained(p);
     for (size_t m = 0; m < sizeof methods / sizeof methods[0] && !plan_is_done(s, g); m++) {
+        if (is_brief && m >= N_BRIEF && s->peak != PLAN_NO_CAP) {
+            break;
+        }
         int64_t target      = s->peak == PLAN_NO_CAP ? PLAN_NO_CAP : s->peak - 1;
         int64_t peak        = -1;
         const bool is_aimed = methods[m].way == AIMED_DIVE;
@@ -80,7 +87,7 @@ enum ggml_status berth_plan_fast(const struct plan_prob *p, const struct plan_go
         is_out_of_memory |= !slide_down(p, g, s);
         berth_plan_exhaust(p, g, FEW_WORK / ((int64_t) p->n * p->n) + 1, s);
     }
-    if (p->n <= LARGEST_FIRST_MAX && !plan_is_done(s, g) && !plan_prob_is_constrained(p) && !p->is_loose) {
+    if (p->n <= LARGEST_FIRST_MAX && !is_brief && !plan_is_done(s, g) && !plan_prob_is_constrained(p) && !p->is_loose) {
         const struct plan_goal untimed = {.enough = g->enough, .deadline_us = INT64_MAX};
         enum ggml_status status        = berth_plan_critical(p, g->enough > 0 ? g->enough : s->bound, CORE_MAX, &untimed, s);
         if (status != GGML_STATUS_SUCCESS) {

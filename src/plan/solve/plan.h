@@ -168,6 +168,7 @@ struct plan_goal {
     int64_t deadline_us; // of plan_now_us()
     uint64_t seed;
     int32_t n_threads;
+    bool is_brief;            // of the fast path only the first methods
     struct plan_watch *watch; // may be NULL
 };
 
@@ -227,9 +228,9 @@ enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_
 enum ggml_status berth_plan_critical(
     const struct plan_prob *p, int64_t cap, int32_t limit, const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 // window.c: a plan that ends at cap, from the sections around the peak, searched, and walks outward. Nothing for caps below the
-// largest total.
-enum ggml_status berth_plan_window(const struct plan_prob *p, int64_t cap, int64_t deadline_us, const struct plan_goal *g,
-    struct plan_state *s) BERTH_MUST_USE;
+// largest total. limit: blocks searched at most.
+enum ggml_status berth_plan_window(const struct plan_prob *p, int64_t cap, int32_t limit, int64_t deadline_us,
+    const struct plan_goal *g, struct plan_state *s) BERTH_MUST_USE;
 // exhaust.c: the best plan of a constrained problem of at most PLAN_EXHAUST_MAX blocks without chunks, and the bound lifted to
 // it, if max_nodes and the goal's time (0: none) are enough. Nothing for others, nor before there is a plan.
 #define PLAN_EXHAUST_MAX 24

@@ -16,9 +16,10 @@
 #include <string.h>
 
 #define N_MEMBERS 6
-#define WINDOW_MIN 1000 // blocks; with fewer the exact search is better
+#define WINDOW_MAX 4000        // blocks that begin or end in a window, for it to be searched
+#define WINDOW_MIN 1000        // blocks; with fewer the exact search is better
 #define EXACT_BLOCKS_MAX 10000 // with more, a node takes a tenth of a second and the search gets nowhere
-#define PAIR_NS 12 // what a pair of neighbours costs in exact_new
+#define PAIR_NS 12             // what a pair of neighbours costs in exact_new
 
 static const struct {
     enum exact_valley valley;
@@ -334,7 +335,7 @@ enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_
     }
     if (p->n >= WINDOW_MIN && cap >= p->bound) {
         const int64_t now = plan_now_us();
-        status            = berth_plan_window(p, cap, now + (g->deadline_us - now) / 4 * 3, g, st);
+        status            = berth_plan_window(p, cap, WINDOW_MAX, now + (g->deadline_us - now) / 4 * 3, g, st);
     }
     if (status != GGML_STATUS_SUCCESS || plan_is_done(st, g)) {
         return status;

@@ -99,8 +99,9 @@ static void outcome_lift(struct outcome *out, const struct plan_pool *pool, int6
 static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struct outcome *out) {
     struct plan_prob *p     = &pool->prob;
     struct plan_state state = {.peak = PLAN_NO_CAP, .bound = p->bound, .method = "start"};
-    struct plan_goal goal   = {.seed = s->params.seed, .n_threads = s->params.n_threads > 1 ? s->params.n_threads : 1};
-    int64_t *memory         = berth_scratch_take(&s->scratch, 2 * (size_t) p->n * sizeof *memory);
+    struct plan_goal goal   = {
+          .seed = s->params.seed, .n_threads = s->params.n_threads > 1 ? s->params.n_threads : 1, .is_brief = s->params.is_brief};
+    int64_t *memory = berth_scratch_take(&s->scratch, 2 * (size_t) p->n * sizeof *memory);
     if (memory == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d offsets", p->n);
     }

@@ -8,8 +8,7 @@
 
 #include <string.h>
 
-#define FIRST_REACH 8    // sections of the first window, each way
-#define SEARCH_MAX 4000 // blocks that begin or end in a window, for it to be searched
+#define FIRST_REACH 8 // sections of the first window, each way
 
 struct window {
     const struct plan_prob *p;
@@ -17,16 +16,16 @@ struct window {
     struct plan_state *state;
     int64_t cap;
     int32_t lo, hi;
-    int32_t *ids; // [2n] those that begin or end inside, scratch of the sort
+    int32_t *ids;  // [2n] those that begin or end inside, scratch of the sort
     uint64_t *key; // [2n] scratch
-    int32_t n_ids;
+    int32_t n_ids, limit;
 };
 
 // Stacks the blocks that live through the window, those that reach farthest lowest; notes the others. Returns the stack's end.
 static int64_t stack_through(struct window *w) {
     const struct plan_prob *p = w->p;
-    int32_t n = 0;
-    w->n_ids  = 0;
+    int32_t n                 = 0;
+    w->n_ids                  = 0;
     for (int32_t i = 0; i < p->n; i++) {
         if (p->a[i] <= w->lo && p->b[i] >= w->hi) {
             const int32_t before = w->lo - p->a[i], after = p->b[i] - w->hi;
@@ -82,7 +81,7 @@ static enum ggml_status windows_run(struct window *w, int64_t deadline_us) {
     for (int32_t reach = FIRST_REACH; !plan_is_over(deadline_us, w->goal->watch); reach *= 2) {
         const int64_t top = stack_through(w);
         bool is_found;
-        if (w->n_ids > SEARCH_MAX || (w->n_ids == w->p->n && reach > FIRST_REACH)) {
+        if (w->n_ids > w->limit || (w->n_ids == w->p->n && reach > FIRST_REACH)) {
             break;
         }
         const enum ggml_status status = search_window(w, top, deadline_us, &is_found);
@@ -113,18 +112,17 @@ static enum ggml_status windows_run(struct window *w, int64_t deadline_us) {
 }
 
 enum ggml_status berth_plan_window(
-    const struct plan_prob *p, int64_t cap, int64_t deadline_us, const struct plan_goal *g, struct plan_state *s) {
+    const struct plan_prob *p, int64_t cap, int32_t limit, int64_t deadline_us, const struct plan_goal *g, struct plan_state *s) {
     if (cap < p->bound) {
         return GGML_STATUS_SUCCESS;
     }
-    const size_t n  = (size_t) p->n;
-    struct window w = {.p = p, .goal = g, .state = s, .cap = cap};
-    w.lo            = p->bound_sec > FIRST_REACH ? p->bound_sec - FIRST_REACH : 0;
-    w.hi            = p->bound_sec + FIRST_REACH < p->n_sec ? p->bound_sec + FIRST_REACH : p->n_sec;
-    w.key           = berth_malloc(2 * n * sizeof *w.key);
-    w.ids           = berth_malloc(2 * n * sizeof *w.ids);
-    enum ggml_status status =
-        w.key != NULL && w.ids != NULL ? windows_run(&w, deadline_us) : GGML_STATUS_ALLOC_FAILED;
+    const size_t n          = (size_t) p->n;
+    struct window w         = {.p = p, .goal = g, .state = s, .cap = cap, .limit = limit};
+    w.lo                    = p->bound_sec > FIRST_REACH ? p->bound_sec - FIRST_REACH : 0;
+    w.hi                    = p->bound_sec + FIRST_REACH < p->n_sec ? p->bound_sec + FIRST_REACH : p->n_sec;
+    w.key                   = berth_malloc(2 * n * sizeof *w.key);
+    w.ids                   = berth_malloc(2 * n * sizeof *w.ids);
+    enum ggml_status status = w.key != NULL && w.ids != NULL ? windows_run(&w, deadline_us) : GGML_STATUS_ALLOC_FAILED;
     berth_free(w.ids);
     berth_free(w.key);
     return status == GGML_STATUS_SUCCESS ? status : berth_fail(status, "plan: out of memory for a window of %d blocks", p->n);
