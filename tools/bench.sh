@@ -25,6 +25,9 @@ echo "== ordering ops"
 "$dir/bin/bench-order"
 echo "== planning: scale"
 "$dir/bin/bench-plan" scale
+echo "== planning: made problems"
+"$dir/bin/bench-plan" hard 20
+"$dir/bin/bench-plan" training 10
 if [ -d "$data/planner" ]; then
     echo "== planning: public instances"
     "$dir/bin/bench-plan" instances "$data/planner"

@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "berth-plan-io.h"
+#include "support/plan_made.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -279,9 +280,6 @@ static void test_threads_change_nothing(void **state) {
     assert_true(r2.peak == r1.peak);
 }
 
-// Too many to be searched through.
-#define N_MANY 2000
-
 struct looks {
     int n_left; // looks until enough
     uint64_t peak, bound;
@@ -298,27 +296,49 @@ static bool look(uint64_t peak, uint64_t bound, void *user) {
 // threads take.
 static void test_watched(void **state) {
     (void) state;
-    static struct berth_plan_item x[N_MANY];
-    static uint64_t off[N_MANY];
-    uint64_t s = 7;
-    for (int i = 0; i < N_MANY; i++) {
-        s                   = s * 16807 % 2147483647;
-        const int64_t first = (int64_t) s % 1000;
-        s                   = s * 16807 % 2147483647;
-        const int64_t last  = first + (int64_t) s % 300;
-        s                   = s * 16807 % 2147483647;
-        x[i]                = item(first, last, 1000 + s % 99991);
-    }
+    struct plan_made m;
+    plan_made_hard(&m, 11); // takes more than some seconds
+    uint64_t *off = calloc((size_t) m.n & 0xFFFFFF, sizeof *off);
+    assert_non_null(off);
     struct berth_plan_report r;
     struct berth_plan_params params = {.budget_us = 600000000};
     for (int32_t n_threads = 1; n_threads <= 4; n_threads += 3) {
         struct looks l   = {.n_left = 3};
         params.n_threads = n_threads;
-        assert_int_equal(berth_plan_solve_watched(x, N_MANY, &params, look, &l, off, &r), GGML_STATUS_SUCCESS);
+        assert_int_equal(berth_plan_solve_watched(m.items, m.n, &params, look, &l, off, &r), GGML_STATUS_SUCCESS);
         assert_int_equal(l.n_left, 0);
         assert_true(!r.proven && r.peak <= l.peak && l.peak >= l.bound && r.bound >= l.bound && l.bound > 0);
         assert_true(r.time_us < 60000000);
-        assert_int_equal(berth_plan_check(x, N_MANY, NULL, off, NULL), GGML_STATUS_SUCCESS);
+        assert_int_equal(berth_plan_check(m.items, m.n, NULL, off, NULL), GGML_STATUS_SUCCESS);
+    }
+    free(off);
+    made_free(&m);
+}
+
+// Hard problems of known optimum, and a network in training whose walks outward end near the peak: found, and by minimising too.
+static void test_made(void **state) {
+    (void) state;
+    static const uint64_t seeds[] = {12, 17, 27};
+    struct plan_made m;
+    for (size_t k = 0; k <= sizeof seeds / sizeof seeds[0]; k++) {
+        const bool is_hard = k < sizeof seeds / sizeof seeds[0];
+        if (is_hard) {
+            plan_made_hard(&m, seeds[k]);
+        } else {
+            plan_made_training(&m, 13);
+        }
+        struct berth_plan_report r;
+        struct berth_plan_params params = {.budget_us = 60000000};
+        uint64_t *off                   = calloc((size_t) m.n & 0xFFFFFF, sizeof *off);
+        assert_non_null(off);
+        assert_int_equal(berth_plan_solve(m.items, m.n, &params, off, &r), GGML_STATUS_SUCCESS);
+        assert_true(r.proven && (!is_hard || r.peak == m.optimum));
+        assert_int_equal(berth_plan_check(m.items, m.n, NULL, off, NULL), GGML_STATUS_SUCCESS);
+        params.capacity = is_hard ? m.optimum : r.bound;
+        assert_int_equal(berth_plan_solve(m.items, m.n, &params, off, &r), GGML_STATUS_SUCCESS);
+        assert_true(r.proven && r.fits);
+        free(off);
+        made_free(&m);
     }
 }
 
@@ -376,6 +396,7 @@ int main(void) {
         cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_threads_change_nothing),
         cmocka_unit_test(test_watched),
+        cmocka_unit_test(test_made),
         cmocka_unit_test(test_failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

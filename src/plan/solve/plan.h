@@ -2,7 +2,7 @@
 // plan.h: what the files of the planner's solver share. A pool of items becomes one plan_prob: blocks over sections.
 //
 //   items --blocks.c, pool.c--> plan_prob --fast.c: from_peak.c, dive.c, greedy.c--> first plan --search.c: critical.c,
-//   exact.c--> better plan, lifted bound
+//   window.c, exact.c--> better plan, lifted bound
 //
 // A section is a maximal set of blocks alive together; steps that add nothing to a neighbour are gone, so n_sec <= n. Sizes and
 // offsets are counted in units: the greatest common divisor of the sizes where that loses nothing.
