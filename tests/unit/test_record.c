@@ -240,6 +240,7 @@ static void without_memory(void **state) {
 }
 
 int main(void) {
+    check_quiet();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows),
         cmocka_unit_test(one_change),
@@ -248,5 +249,5 @@ int main(void) {
         cmocka_unit_test(columns_stay),
         cmocka_unit_test(without_memory),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests_name("record", tests, NULL, NULL);
 }

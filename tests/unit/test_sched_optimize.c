@@ -163,6 +163,35 @@ static void another_order_is_run(void **state) {
     assert_ptr_equal(ggml_graph_node(n->graph, 0), t.a); // the caller's graph is as it was
 }
 
+// Two nodes of a chain change places, edges and all: row by row it is the graph that the order was made for, with memory of its
+// own for each tensor, so that they have to be placed again.
+static void nodes_that_change_places_are_run_in_turn(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *x = input(n, 1), *t[3];
+    for (int i = 0; i < 3; i++) {
+        t[i] = named(ggml_scale(n->ctx, i == 0 ? x : t[i - 1], 2.0f), "scale");
+        ggml_set_output(t[i]);
+    }
+    ggml_build_forward_expand(n->graph, t[2]);
+    for (int i = 0; i < 3; i++) {
+        ggml_backend_sched_set_tensor_backend(n->sched, t[i], n->backends[0]);
+    }
+    n->dev[0].backend.iface.graph_optimize = optimize;
+    memset(&asked, 0, sizeof asked);
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    fill(x, 1.0f);
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    assert_true(first_of(t[2]) == 8.0f);
+    n->graph->nodes[0] = t[1];
+    n->graph->nodes[1] = t[0];
+    t[1]->src[0]       = x;
+    t[0]->src[0]       = t[1];
+    t[2]->src[0]       = t[0];
+    fill(x, 3.0f);
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    assert_true(first_of(t[2]) == 24.0f);
+}
+
 static void nonsense_is_refused(void **state) {
     struct net *n = *state;
     static const struct {
@@ -298,6 +327,7 @@ int main(void) {
         NET_TEST(copies_can_be_kept),
         NET_TEST(wishes_of_all_kinds),
         NET_TEST(another_order_is_run),
+        NET_TEST(nodes_that_change_places_are_run_in_turn),
         NET_TEST(nonsense_is_refused),
         NET_TEST(a_wish_stays_in_its_split),
         NET_TEST(two_arguments_will_do),
