@@ -44,16 +44,16 @@ LANE void mma_feed(const mma_args &a, const char *w, const char *tiles, int row0
         const int64_t from   = (int64_t) c * P::BYTES;
         const int n_bytes    = (int) min((int64_t) P::BYTES, row_bytes - from);
         bar_wait(bar.empty_a + 8 * s, (c / P::N_A + 1) & 1);
-        for (int i = threadIdx.x; i < MMA_ROWS * P::PIECES; i += 128) {
-            const int r = i / P::PIECES, piece = i % P::PIECES;
-            const char *src = w + (int64_t) (row0 + r) * a.w_row + from;
-            const int odd   = (int) ((uintptr_t) src & 15);
-            const int left  = odd + n_bytes - piece * 16;
-            if (row0 + r < a.m && left > 0) {
-                copy16(smem_a + s * P::A_SIZE + r * P::PITCH + piece * 16, src - odd + piece * 16, min(left, 16));
-            }
+        // a row a thread, from and to multiples of 16 bytes around it
+        const char *src = w + (int64_t) (row0 + threadIdx.x) * a.w_row + from;
+        const int odd   = (int) ((uintptr_t) src & 15);
+        if (row0 + (int) threadIdx.x < a.m) {
+            const int size = (odd + n_bytes + 15) & ~15;
+            bar_expect(bar.full_a + 8 * s, size);
+            bulk_copy(smem_a + s * P::A_SIZE + threadIdx.x * P::PITCH, src - odd, size, bar.full_a + 8 * s);
+        } else {
+            bar_arrive(bar.full_a + 8 * s);
         }
-        bar_arrive_copies(bar.full_a + 8 * s);
         if (threadIdx.x == 0) {
             for (int end = step + P::STEPS; step < end; step++) {
                 const int sb = step % P::N_B;

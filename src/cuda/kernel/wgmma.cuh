@@ -40,10 +40,6 @@ LANE void bar_arrive(uint32_t bar) {
 LANE void bar_expect(uint32_t bar, uint32_t n_bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;\n" ::"r"(bar), "r"(n_bytes) : "memory");
 }
-// When the copies this thread has issued have landed, that is one arrival.
-LANE void bar_arrive_copies(uint32_t bar) {
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];\n" ::"r"(bar) : "memory");
-}
 LANE void bar_wait(uint32_t bar, uint32_t parity) {
     asm volatile("{\n"
                  ".reg .pred done;\n"
