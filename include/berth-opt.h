@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // berth-opt.h: what Berth's optimisation offers beyond ggml-opt.h: whether it went well, and what a checkpoint has to hold.
+// Part of berth.h.
 #pragma once
 
 #include "ggml-opt.h"

@@ -360,6 +360,62 @@ static void test_gradients_alone(void **state) {
     job_fini(&j);
 }
 
+// ---- threads ----
+
+#define WIDE 150
+#define N_BATCH 40
+
+// Two layers large enough to be shared, trained for some steps: all weights.
+static void train_with(int n_threads, float *weights) {
+    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
+    struct ggml_context *work = ggml_init((struct ggml_init_params){.mem_size = 4 << 20, .no_alloc = true});
+    T *x                      = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDE, N_BATCH), *w[2];
+    ggml_backend_t backend    = ggml_backend_cpu_init();
+    for (int i = 0; i < 2; i++) {
+        w[i] = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, WIDE, WIDE);
+        ggml_set_param(w[i]);
+    }
+    ggml_backend_cpu_set_n_threads(backend, n_threads);
+    ggml_backend_buffer_t buffer    = ggml_backend_alloc_ctx_tensors(ctx, backend);
+    ggml_backend_buffer_type_t buft = ggml_backend_get_default_buffer_type(backend);
+    ggml_backend_sched_t sched      = ggml_backend_sched_new(&backend, &buft, 1, 512, false, true);
+    struct check_rng rng            = check_rng_new(1);
+    for (int i = 0; i < 2 * WIDE * WIDE; i++) {
+        ((float *) w[i / (WIDE * WIDE)]->data)[i % (WIDE * WIDE)] = (float) check_rng_below(&rng, 1000) / 5000.0f - 0.1f;
+    }
+    struct ggml_opt_params p = ggml_opt_default_params(sched, GGML_OPT_LOSS_TYPE_CROSS_ENTROPY);
+    p.ctx_compute            = work;
+    p.inputs                 = x;
+    p.outputs                = ggml_mul_mat(work, w[1], ggml_silu(work, ggml_mul_mat(work, w[0], x)));
+    ggml_opt_context_t opt   = ggml_opt_init(p);
+    for (int step = 0; step < 3; step++) {
+        ggml_opt_alloc(opt, true);
+        for (int i = 0; i < WIDE * N_BATCH; i++) {
+            ((float *) x->data)[i]                    = (float) check_rng_below(&rng, 1000) / 500.0f - 1.0f;
+            ((float *) ggml_opt_labels(opt)->data)[i] = i % WIDE == (i / WIDE + step) % WIDE ? 1.0f : 0.0f;
+        }
+        ggml_opt_eval(opt, NULL);
+        assert_int_equal(berth_opt_status(opt), GGML_STATUS_SUCCESS);
+    }
+    for (int i = 0; i < 2; i++) {
+        memcpy(weights + i * WIDE * WIDE, w[i]->data, WIDE * WIDE * sizeof(float));
+    }
+    ggml_opt_free(opt);
+    ggml_backend_sched_free(sched);
+    ggml_backend_buffer_free(buffer);
+    ggml_backend_free(backend);
+    ggml_free(work);
+    ggml_free(ctx);
+}
+
+static void test_threads(void **state) {
+    (void) state;
+    static float one[2 * WIDE * WIDE], three[2 * WIDE * WIDE];
+    train_with(1, one);
+    train_with(3, three);
+    assert_memory_equal(one, three, sizeof one);
+}
+
 // ---- every allocation fails in turn ----
 
 static bool scenario(void) {
@@ -422,6 +478,7 @@ int main(void) {
         cmocka_unit_test(test_small_context),
         cmocka_unit_test(test_dynamic),
         cmocka_unit_test(test_gradients_alone),
+        cmocka_unit_test(test_threads),
         cmocka_unit_test(test_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
