@@ -6,6 +6,11 @@
 #include "cpu/features.h"
 #include "cpu/kernels.h"
 
+#ifdef __linux__
+#    include <sys/syscall.h>
+#    include <unistd.h>
+#endif
+
 static bool has_avx2(void) {
     const struct cpu_features *f = cpu_features();
     return f->avx2 && f->fma && f->f16c && f->bmi2;
@@ -23,8 +28,19 @@ static bool has_vnni(void) {
     return cpu_features()->avx512_vnni && has_avx512();
 }
 
+// The system saves tiles only for a process that has asked for it, all its threads then; without that the first tile is an
+// illegal instruction.
+static bool may_use_tiles(void) {
+#ifdef __linux__
+    enum { REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18 };
+    return syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XTILEDATA) == 0;
+#else
+    return false;
+#endif
+}
+
 static bool has_amx(void) {
-    return cpu_features()->amx_int8 && has_vnni();
+    return cpu_features()->amx_int8 && has_vnni() && may_use_tiles();
 }
 
 static void fill_avx2(struct cpu_kernels *k) {
