@@ -5,9 +5,9 @@
 // that they come earlier: that often succeeds where every fixed order fails. There are two questions:
 //   does it fit into the bound?        yes ends everything; no lifts the bound to the next capacity that is not ruled out
 //   and into something below the peak? yes lowers the peak; no lifts the bound far
-// The first one comes first: the bound is the optimum nearly always, and less room is often easier to fill. The second gets as much
-// time, for where it is not. With a capacity there is no second one.
-// Asks are lists whose first conclusive answer counts, whoever finds it: threads change the time, not the result.
+// The first one comes first: the bound is the optimum nearly always, and less room is often easier to fill. The second gets as
+// much time, for where it is not. With a capacity there is no second one. Asks are lists whose first conclusive answer counts,
+// whoever finds it: threads change the time, not the result.
 
 #include "plan/solve/exact.h"
 
