@@ -46,18 +46,6 @@ struct cpu_gemm {
     size_t x_head, y_head; // ... after so many at its start
 };
 
-// A product of columns that are too few to pay for packing rows, in panels of nr: 1 <= nx <= mr rows of x as they lie, bx bytes
-// apart, with all ny columns at once, whose panels are by bytes apart.
-struct cpu_gemm_rows {
-    void (*pack_y)(int64_t n, void *panel, const float *const *y, int ny); // 1 <= ny <= nr columns
-    // s[ix + iy * ld_s] = dot(row ix, column iy); NULL: not to be had
-    void (*run)(int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, int nx, const void *y, size_t by, int ny);
-    int mr, nr;
-    int min_cols, max_cols; // both included
-    int step;               // a panel has whole steps of so many elements, n is rounded up ...
-    size_t y_size, y_head;  // ... and so many bytes for each, after so many at its start
-};
-
 // A product of a few columns: rows of x, of the slot's type, as they lie, with one column in a form of its own.
 struct cpu_gemv {
     void (*pack_y)(CPU_TABLE, int64_t n, void *panel, const float *y);
@@ -73,7 +61,6 @@ struct cpu_kernels {
     ggml_to_float_t to_float[GGML_TYPE_COUNT];
     struct cpu_tile tile[GGML_TYPE_COUNT];
     struct cpu_gemm gemm[GGML_TYPE_COUNT];
-    struct cpu_gemm_rows gemm_rows[GGML_TYPE_COUNT];
     struct cpu_gemv gemv[GGML_TYPE_COUNT];
 
     // Rows of two, in place

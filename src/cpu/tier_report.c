@@ -54,9 +54,6 @@ static void add_panels(struct found *f, enum ggml_type type) {
     if (cpu_kernels_best.gemm[type].run != NULL) {
         add(f, CPU_SLOT(gemm[type].run));
     }
-    if (cpu_kernels_best.gemm_rows[type].run != NULL) {
-        add(f, CPU_SLOT(gemm_rows[type].run));
-    }
     if (cpu_kernels_best.gemv[type].run != NULL) {
         add(f, CPU_SLOT(gemv[type].run));
     }

@@ -170,32 +170,6 @@ static void check_gemm(const struct subject *s) {
     walled_free(y, y_size);
 }
 
-static void check_gemm_rows(const struct subject *s) {
-    const struct cpu_gemm_rows *g = &tier.gemm_rows[s->type];
-    if (g->run == NULL) {
-        return;
-    }
-    const size_t size     = (g->y_head + (size_t) ((s->n + g->step - 1) / g->step) * g->y_size + 63) / 64 * 64;
-    const size_t n_panels = (size_t) ((COLS + g->nr - 1) / g->nr);
-    char *y               = walled(size * n_panels);
-    for (int ny = 1; ny <= COLS && ny <= g->max_cols; ny++) {
-        for (int c = 0; c < ny; c += g->nr) {
-            const float *column[COLS];
-            const int nc = ny - c < g->nr ? ny - c : g->nr;
-            for (int j = 0; j < nc; j++) {
-                column[j] = s->y + (COLS - ny + c + j) * s->n;
-            }
-            g->pack_y(s->n, y + (size_t) (c / g->nr) * size, column, nc);
-        }
-        for (int nx = 1; nx <= g->mr; nx++) {
-            float *got = result_at(nx, ny);
-            g->run(s->n, got, LD, s->x + (size_t) (ROWS - nx) * s->row_size, s->row_size, nx, y, size, ny);
-            expect_tile(s, "gemm_rows", nx, ny, got, s->type == GGML_TYPE_F16 ? 3e-3 : 1e-5);
-        }
-    }
-    walled_free(y, size * n_panels);
-}
-
 static void check_tier(void) {
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         const struct ggml_type_traits_cpu *traits = &cpu_kernels_portable.traits[t];
@@ -209,7 +183,6 @@ static void check_tier(void) {
             check_dots(&s);
             check_gemv(&s);
             check_gemm(&s);
-            check_gemm_rows(&s);
             subject_free(&s);
         }
     }
@@ -393,18 +366,6 @@ static void check_large(void) {
         if (!is_close(got, want, fabs((double) want), 1e-2)) {
             fail_msg("%s: gemm of large rows: %g instead of %g", tier_name, (double) got, (double) want);
         }
-    }
-    const struct cpu_gemm_rows *rows = &tier.gemm_rows[GGML_TYPE_F16];
-    if (rows->run != NULL) {
-        const float *column = y;
-        char *panel         = malloc(rows->y_head + ELEMENTS * rows->y_size + 64);
-        assert_non_null(panel);
-        rows->pack_y(ELEMENTS, panel, &column, 1);
-        rows->run(ELEMENTS, &got, 1, x, sizeof x, 1, panel, 0, 1);
-        if (!is_close(got, want, fabs((double) want), 1e-2)) {
-            fail_msg("%s: gemm_rows of large rows: %g instead of %g", tier_name, (double) got, (double) want);
-        }
-        free(panel);
     }
     if (v->run != NULL) {
         v->pack_y(&tier, ELEMENTS, pv, y);

@@ -14,6 +14,5 @@ static inline __attribute__((always_inline)) void add(float *to, float16x8_t v) 
 GEMM_F16_RUN(run__fhm)
 
 void cpu_tier_fhm_gemm(struct cpu_kernels *k) {
-    k->gemm[GGML_TYPE_F16].run      = run__fhm;
-    k->gemm_rows[GGML_TYPE_F16].run = NULL; // measured on two vector pipes only
+    k->gemm[GGML_TYPE_F16].run = run__fhm;
 }

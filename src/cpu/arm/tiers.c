@@ -32,7 +32,6 @@ static bool has_bf16(void) {
 
 static void fill_fp16(struct cpu_kernels *k) {
     cpu_tier_fp16_gemm(k);
-    cpu_tier_fp16_gemm_rows(k);
     cpu_tier_fp16_gemv(k);
 }
 

@@ -14,7 +14,6 @@ void cpu_tier_neon_k(struct cpu_kernels *k);            // dot_k__neon.c
 void cpu_tier_neon_gemv_q32(struct cpu_kernels *k);     // gemv_q32__neon.c
 void cpu_tier_neon_gemv_k(struct cpu_kernels *k);       // gemv_k__neon.c
 void cpu_tier_fp16_gemm(struct cpu_kernels *k);         // gemm_f16__fp16.c
-void cpu_tier_fp16_gemm_rows(struct cpu_kernels *k);    // gemm_rows_f16__fp16.c
 void cpu_tier_fp16_gemv(struct cpu_kernels *k);         // gemv_f16__fp16.c
 void cpu_tier_fhm(struct cpu_kernels *k);               // dot_f16__fhm.c
 void cpu_tier_fhm_gemm(struct cpu_kernels *k);          // gemm_f16__fhm.c

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemm.h: the ways of MUL_MAT other than plain tiles (matmul.c): many columns through panels (kernels.h:cpu_gemm), some
-// tens of them with rows as they lie (kernels.h:cpu_gemm_rows), and few columns each in a form of its own (kernels.h:cpu_gemv).
-// Which way a product goes depends on types and shapes only, never on tasks.
+// gemm.h: the ways of MUL_MAT other than plain tiles (matmul.c): many columns through panels (kernels.h:cpu_gemm), and few
+// columns each in a form of its own (kernels.h:cpu_gemv). Which way a product goes depends on types and shapes only, never on
+// tasks.
 #pragma once
 
 #include "cpu/cpu.h"
@@ -19,11 +19,7 @@ bool cpu_gemm_takes_across(const struct cpu_kernels *k, const struct ggml_tensor
 size_t cpu_gemm_work_size(enum ggml_type type_a, const struct ggml_tensor *b, int n_tasks);
 void cpu_gemm_run(const struct cpu_params *p, const struct cpu_gemm_call *call);
 
-bool cpu_gemm_rows_takes(const struct cpu_kernels *k, const struct ggml_tensor *op); // asked before the former
-size_t cpu_gemm_rows_work_size(const struct ggml_tensor *op);
-void cpu_gemm_rows_run(const struct cpu_params *p, struct ggml_tensor *op);
-
-bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op); // asked after both
+bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op); // asked after the former
 size_t cpu_gemv_work_size(const struct ggml_tensor *op);
 void cpu_gemv_run(const struct cpu_params *p, struct ggml_tensor *op);
 

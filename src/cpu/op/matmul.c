@@ -2,7 +2,7 @@
 // matmul.c: MUL_MAT: every row of src[1] times every row of src[0]. Rows of src[1] are brought to the type src[0]'s dot products
 // take (vec_dot_type) once, in work memory, by all tasks; then the tasks take tiles of the result as they get to them, so that a
 // slow thread does not hold up the rest. Within a tile, TILE_ROWS rows of src[0] stay in the cache for TILE_COLS rows of src[1].
-// Where the machine has kernels for it, many rows of src[1], or few, go another way: gemm.c, gemm_rows.c, gemv.c.
+// Where the machine has kernels for it, many rows of src[1], or few, go another way: gemm.c, gemv.c.
 
 #include "cpu/op/dots.h"
 #include "cpu/op/gemm.h"
@@ -30,10 +30,9 @@ static size_t row_size(const struct ggml_tensor *op) {
 // Enough for the way it will go, and for the portable kernels, which know only tiles.
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
     const size_t rows  = cpu_dot_is_ready(op) ? 0 : row_size(op) * (size_t) ggml_nrows(op->src[1]);
-    const size_t other = cpu_gemm_rows_takes(&cpu_kernels_best, op) ? cpu_gemm_rows_work_size(op)
-                         : cpu_gemm_takes(&cpu_kernels_best, op)    ? cpu_gemm_work_size(op->src[0]->type, op->src[1], tasks)
-                         : cpu_gemv_takes(&cpu_kernels_best, op)    ? cpu_gemv_work_size(op)
-                                                                    : 0;
+    const size_t other = cpu_gemm_takes(&cpu_kernels_best, op)   ? cpu_gemm_work_size(op->src[0]->type, op->src[1], tasks)
+                         : cpu_gemv_takes(&cpu_kernels_best, op) ? cpu_gemv_work_size(op)
+                                                                 : 0;
     return rows > other ? rows : other;
 }
 
@@ -104,10 +103,6 @@ static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const s
 }
 
 static void run(const struct cpu_params *p, struct ggml_tensor *op) {
-    if (cpu_gemm_rows_takes(p->k, op)) {
-        cpu_gemm_rows_run(p, op);
-        return;
-    }
     if (cpu_gemm_takes(p->k, op)) {
         cpu_gemm_run(p, &(struct cpu_gemm_call){.op = op, .a = op->src[0], .b = op->src[1], .work = p->work});
         return;
