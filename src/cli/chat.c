@@ -308,6 +308,7 @@ static bool command(struct chat *c, const char *line) {
 
 // Something is said, and answered.
 static int turn(struct chat *c, const char *text) {
+    cli_interrupt_clear(); // a Ctrl-C before anything was said stops nothing
     return chat_history_add(&c->history, CHAT_USER, text, strlen(text)) ? (answer(c) ? CLI_OK : CLI_FAILURE)
                                                                         : cli_fail(CLI_FAILURE, "out of memory");
 }
