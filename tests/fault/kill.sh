@@ -26,15 +26,15 @@ killed() {
     local file=$1 begin us i pid
     shift
     command=$*
-    rm -rf "$tmp/work" && mkdir "$tmp/work"
+    rm -rf "$tmp/written" && mkdir "$tmp/written"
     begin=$(date +%s%N)
     "$berth" "$@" > /dev/null 2>&1 || { echo "FAILED: berth $* fails"; n_bad=$((n_bad + 1)); return; }
     us=$((($(date +%s%N) - begin) / 1000))
-    cp -r "$tmp/work" "$tmp/new"
+    cp -r "$tmp/written" "$tmp/new"
     for ((i = 0; i < kills; i++)); do
         n=$((n + 1))
-        rm -rf "$tmp/work" && mkdir "$tmp/work"
-        [ -z "$file" ] || echo old > "$tmp/work/$file"
+        rm -rf "$tmp/written" && mkdir "$tmp/written"
+        [ -z "$file" ] || echo old > "$tmp/written/$file"
         delay=$(((RANDOM * 32768 + RANDOM) % (us + us / 10)))
         "$berth" "$@" > /dev/null 2>&1 &
         pid=$!
@@ -48,20 +48,20 @@ killed() {
 
 judge() {
     local file=$1 name
-    if [ -n "$file" ] && [ "$(head -c 4 "$tmp/work/$file")" = "old" ]; then
+    if [ -n "$file" ] && [ "$(head -c 4 "$tmp/written/$file")" = "old" ]; then
         n_old=$((n_old + 1))
-    elif [ -n "$file" ] && ! cmp -s "$tmp/work/$file" "$tmp/new/$file"; then
-        failed "$file is neither the old one nor the new one: $(ls -l "$tmp/work")"
+    elif [ -n "$file" ] && ! cmp -s "$tmp/written/$file" "$tmp/new/$file"; then
+        failed "$file is neither the old one nor the new one: $(ls -l "$tmp/written")"
     fi
-    for name in "$tmp"/work/*.ggraph; do
+    for name in "$tmp"/written/*.ggraph; do
         [ ! -e "$name" ] || "$berth" plan "$name" > /dev/null 2>&1 || failed "${name##*/} is not whole"
     done
 }
 
-killed q.gguf gguf quantize $model "$tmp/work/q.gguf" q4_K
-killed plan.csv plan tests/data/plan/small.csv -o "$tmp/work/plan.csv"
-killed map.html map $model -o "$tmp/work/map.html"
-export BERTH_CAPTURE=$tmp/work
+killed q.gguf gguf quantize $model "$tmp/written/q.gguf" q4_K
+killed plan.csv plan tests/data/plan/small.csv -o "$tmp/written/plan.csv"
+killed map.html map $model -o "$tmp/written/map.html"
+export BERTH_CAPTURE=$tmp/written
 killed "" run -s 1 -n 2 $model
 
 echo "$n kills ($n_old before the new file), $n_bad failed"

@@ -131,7 +131,7 @@ static bool filter(void) {
         n_calls_of++;
     }
     if (begin >> 32 != end >> 32) {
-        return false; // the stub crosses 4 GiB: not seen yet, and not worth code
+        return false; // the filter compares the lower half of an address alone
     }
     code[n++] = (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (int i = 0; i < n_calls_of; i++) {
