@@ -70,14 +70,16 @@ class Terminal:
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack('HHHH', rows, columns, 0, 0))
         os.kill(self.pid, signal.SIGWINCH)
 
-    # Ctrl-D until it ends: one that comes before the line editor has the terminal is lost.
+    # Ctrl-D on an emptied line until it ends: one that comes between the prompt and the line editor's taking of the terminal reaches
+    # the editor as a NUL, which quotes the next key.
     def end(self):
         end, sent = time.time() + 60, 0
         while time.time() < end:
             if time.time() > sent + 1:
+                keys = b'\x04' if sent == 0 else b'\x15\x04'
                 sent = time.time()
                 try:
-                    self.send(b'\x04')
+                    self.send(keys)
                 except OSError:
                     pass
             pid, status = os.waitpid(self.pid, os.WNOHANG)
