@@ -1,5 +1,5 @@
 # Berth: the commands of the README and of CI. CMake and Ninja do the work underneath; presets are in CMakePresets.json.
-# SKIP='ops' leaves tests of a label out of `make test`.
+# SKIP='ops' leaves tests of a label out of `make test`, OMIT='^test_plan' those of such names.
 # `make run` and `make test` first install what is missing from Debian's packages (tools/setup.sh); all others say what is missing.
 
 .PHONY: run test build build-all cuda install test-long test-tiers fuzz soak coverage conformance client corpus bench bench-tiers check format clean setup help
@@ -56,7 +56,7 @@ cuda: build
 
 test: setup
 	@$(MAKE) --no-print-directory build-all
-	@ctest --test-dir $(DIR) -j2 --output-on-failure --label-exclude 'long|conformance$(if $(SKIP),|$(SKIP))'
+	@ctest --test-dir $(DIR) -j2 --output-on-failure --label-exclude 'long|conformance$(if $(SKIP),|$(SKIP))' $(if $(OMIT),--exclude-regex '$(OMIT)')
 	@if [ "$(BERTH_STRICT)" = 1 ]; then tools/check-skips.sh $(DIR); fi
 
 test-long: build-all
