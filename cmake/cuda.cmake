@@ -5,7 +5,8 @@
 set(BERTH_CUDA AUTO CACHE STRING "The CUDA backend's library: ON, OFF, AUTO")
 set(BERTH_CUDA_ARCHS "80;86;89;90a;90+" CACHE STRING "GPUs to compile kernels for")
 
-file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.c ${CMAKE_CURRENT_SOURCE_DIR}/cuda/op/*.c)
+file(GLOB cuda_sources CONFIGURE_DEPENDS
+    ${CMAKE_CURRENT_SOURCE_DIR}/base/shim/*.c ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.c ${CMAKE_CURRENT_SOURCE_DIR}/cuda/op/*.c)
 list(FILTER cuda_sources EXCLUDE REGEX "/load\\.c$") # the library's alone
 add_library(ggml-cuda-objects OBJECT ${cuda_sources})
 target_include_directories(ggml-cuda-objects PUBLIC ${PROJECT_SOURCE_DIR}/include PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})

@@ -46,7 +46,7 @@ void cpu_place_mask(const struct ggml_threadpool_params *params, int ith) {
     }
     const int err = pthread_setaffinity_np(pthread_self(), sizeof set, &set);
     if (err != 0) {
-        cpu_log(GGML_LOG_LEVEL_WARN, "thread %d cannot be bound to its processors: %s", ith, strerror(err));
+        shim_log(GGML_LOG_LEVEL_WARN, "thread %d cannot be bound to its processors: %s", ith, strerror(err));
     }
 }
 
@@ -61,14 +61,14 @@ void cpu_place_priority(enum ggml_sched_priority prio) {
     struct sched_param param = {.sched_priority = wanted[i].level};
     const int err            = pthread_setschedparam(pthread_self(), wanted[i].policy, &param);
     if (err != 0) {
-        cpu_log(GGML_LOG_LEVEL_WARN, "thread priority %d is not to be had: %s", (int) prio, strerror(err));
+        shim_log(GGML_LOG_LEVEL_WARN, "thread priority %d is not to be had: %s", (int) prio, strerror(err));
     }
 }
 
 static void bind(size_t size, const cpu_set_t *set, int ith) {
     const int err = pthread_setaffinity_np(pthread_self(), size, set);
     if (err != 0) {
-        cpu_log(GGML_LOG_LEVEL_WARN, "thread %d cannot be bound to its node: %s", ith, strerror(err));
+        shim_log(GGML_LOG_LEVEL_WARN, "thread %d cannot be bound to its node: %s", ith, strerror(err));
     }
 }
 
@@ -87,7 +87,7 @@ bool cpu_place_node_for_now(cpu_set_t **own) {
     }
     const size_t size = cpu_numa_set_size(numa);
     if (*own == NULL) {
-        *own = cpu_calloc(1, size);
+        *own = shim_calloc(1, size);
     }
     if (*own == NULL || pthread_getaffinity_np(pthread_self(), size, *own) != 0) {
         return false;

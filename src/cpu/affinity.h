@@ -3,7 +3,7 @@
 // say.
 #pragma once
 
-#include "cpu/base_shim.h"
+#include "base/shim/shim.h"
 
 #include "ggml-cpu.h"
 

@@ -5,10 +5,13 @@
 
 #include "cpu/device.h"
 
+#include "backend/backend.h"
 #include "berth-cpu.h"
 #include "core/graph.h"
 
 #include <string.h>
+
+#pragma weak berth_backend_has_checked // another base never has
 
 struct cpu_backend {
     int n_threads;
@@ -36,9 +39,9 @@ static const char *backend_name(ggml_backend_t backend) {
 static void backend_free(ggml_backend_t backend) {
     struct cpu_backend *b = backend->context;
     ggml_threadpool_free(b->own_pool);
-    cpu_aligned_free(b->work);
-    cpu_free(b);
-    cpu_free(backend);
+    shim_aligned_free(b->work);
+    shim_free(b);
+    shim_free(backend);
 }
 
 // The pool to run on with n threads. NULL: the plan falls back on a borrowed pool.
@@ -66,7 +69,7 @@ static struct ggml_cplan backend_plan(struct cpu_backend *b, const struct ggml_c
 // An op that computes on its own backend: the work memory and the threads are in use, by it.
 static enum ggml_status check_free(const struct cpu_backend *b) {
     return cpu_is_busy_with(b)
-               ? cpu_error(GGML_STATUS_FAILED, "CPU: an op of a graph computes on the backend that computes the graph")
+               ? shim_error(GGML_STATUS_FAILED, "CPU: an op of a graph computes on the backend that computes the graph")
                : GGML_STATUS_SUCCESS;
 }
 
@@ -77,30 +80,31 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     }
     struct ggml_cplan plan = backend_plan(b, graph);
     if (plan.work_size > b->work_size) {
-        cpu_aligned_free(b->work);
-        b->work      = cpu_aligned_alloc(64, plan.work_size);
+        shim_aligned_free(b->work);
+        b->work      = shim_aligned_alloc(64, plan.work_size);
         b->work_size = b->work != NULL ? plan.work_size : 0;
         if (b->work == NULL) {
-            return cpu_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for %zu bytes of work memory", plan.work_size);
+            return shim_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for %zu bytes of work memory", plan.work_size);
         }
     }
-    plan.work_data = b->work;
-    return cpu_graph_compute(graph, &plan, b, cpu_base_has_checked(graph));
+    plan.work_data        = b->work;
+    const bool is_checked = berth_backend_has_checked != NULL && berth_backend_has_checked(graph);
+    return cpu_graph_compute(graph, &plan, b, is_checked);
 }
 
 static ggml_backend_graph_plan_t plan_create(ggml_backend_t backend, const struct ggml_cgraph *graph) {
-    struct cpu_backend_plan *p = cpu_malloc(sizeof *p);
+    struct cpu_backend_plan *p = shim_malloc(sizeof *p);
     if (p == NULL) {
-        cpu_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for a graph plan");
+        shim_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for a graph plan");
         return NULL;
     }
     p->plan  = backend_plan(backend->context, graph);
     p->graph = *graph;
     if (p->plan.work_size > 0) {
-        p->plan.work_data = cpu_aligned_alloc(64, p->plan.work_size);
+        p->plan.work_data = shim_aligned_alloc(64, p->plan.work_size);
         if (p->plan.work_data == NULL) {
-            cpu_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for %zu bytes of work memory", p->plan.work_size);
-            cpu_free(p);
+            shim_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for %zu bytes of work memory", p->plan.work_size);
+            shim_free(p);
             return NULL;
         }
     }
@@ -111,15 +115,15 @@ static void plan_free(ggml_backend_t backend, ggml_backend_graph_plan_t plan) {
     (void) backend;
     struct cpu_backend_plan *p = plan;
     if (p != NULL) {
-        cpu_aligned_free(p->plan.work_data);
-        cpu_free(p);
+        shim_aligned_free(p->plan.work_data);
+        shim_free(p);
     }
 }
 
 static enum ggml_status plan_compute(ggml_backend_t backend, ggml_backend_graph_plan_t plan) {
     struct cpu_backend_plan *p = plan;
     if (p == NULL) {
-        return cpu_error(GGML_STATUS_FAILED, "CPU: no graph plan to compute");
+        return shim_error(GGML_STATUS_FAILED, "CPU: no graph plan to compute");
     }
     if (check_free(backend->context) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
@@ -140,12 +144,12 @@ static const struct ggml_backend_i backend_iface = {
 
 ggml_backend_t ggml_backend_cpu_init(void) {
     cpu_init();
-    struct cpu_backend *b  = cpu_calloc(1, sizeof *b);
-    ggml_backend_t backend = cpu_calloc(1, sizeof *backend);
+    struct cpu_backend *b  = shim_calloc(1, sizeof *b);
+    ggml_backend_t backend = shim_calloc(1, sizeof *backend);
     if (b == NULL || backend == NULL) {
-        cpu_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for a backend");
-        cpu_free(b);
-        cpu_free(backend);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for a backend");
+        shim_free(b);
+        shim_free(backend);
         return NULL;
     }
     b->n_threads = GGML_DEFAULT_N_THREADS;
@@ -161,7 +165,7 @@ bool ggml_backend_is_cpu(ggml_backend_t backend) {
 // NULL with an error if the backend is another's.
 static struct cpu_backend *backend_of(ggml_backend_t backend, const char *func) {
     if (!ggml_backend_is_cpu(backend)) {
-        cpu_error(GGML_STATUS_FAILED, "%s: this is no CPU backend", func);
+        shim_error(GGML_STATUS_FAILED, "%s: this is no CPU backend", func);
         return NULL;
     }
     return backend->context;

@@ -18,6 +18,8 @@
 
 #include <string.h>
 
+#pragma weak berth_poison_error // another base has none
+
 #define WORK_ALIGN 64
 
 // What a thread is in the middle of computing with: a backend or a pool of the caller's. An op that computes on one of them again
@@ -190,15 +192,15 @@ static void team_walk(void *arg, int ith) {
 // ---- before the walk ----
 
 static enum ggml_status poison_report(const struct ggml_tensor *t) {
-    const char *text = cpu_poison_text(t);
-    return cpu_error(GGML_STATUS_FAILED, "the graph holds poison: %s", text[0] != '\0' ? text : "a constructor failed");
+    const char *text = berth_poison_error != NULL ? berth_poison_error(t) : "";
+    return shim_error(GGML_STATUS_FAILED, "the graph holds poison: %s", text[0] != '\0' ? text : "a constructor failed");
 }
 
 static __attribute__((noinline, cold)) enum ggml_status span_refuse(
     const struct ggml_tensor *node, int i, const struct ggml_tensor *bad, enum berth_span_fault fault) {
     char text[320];
     berth_span_tell(fault, bad, text, sizeof text);
-    return cpu_error(GGML_STATUS_FAILED, "node %d '%s' (%s): %s %s", i, node->name, ggml_op_name(node->op),
+    return shim_error(GGML_STATUS_FAILED, "node %d '%s' (%s): %s %s", i, node->name, ggml_op_name(node->op),
         bad == node ? "the result" : "source", text);
 }
 
@@ -223,7 +225,7 @@ static inline enum ggml_status node_check_tensors(
 
 static enum ggml_status node_check(struct berth_span_walk *walk, const struct ggml_tensor *node, int i) {
     if (node == NULL) {
-        return cpu_error(GGML_STATUS_FAILED, "node %d is NULL", i);
+        return shim_error(GGML_STATUS_FAILED, "node %d is NULL", i);
     }
     if (BERTH_UNLIKELY(berth_poisoned(node))) {
         return poison_report(node);
@@ -237,7 +239,7 @@ static enum ggml_status node_check(struct berth_span_walk *walk, const struct gg
         return GGML_STATUS_FAILED;
     }
     if (BERTH_UNLIKELY(row == NULL || !cpu_row_supports(row, node))) {
-        return cpu_error(GGML_STATUS_FAILED, "node %d '%s': the CPU backend does not compute %s on %s and %s to %s", i,
+        return shim_error(GGML_STATUS_FAILED, "node %d '%s': the CPU backend does not compute %s on %s and %s to %s", i,
             node->name, ggml_op_name(node->op), node->src[0] != NULL ? ggml_type_name(node->src[0]->type) : "nothing",
             node->src[1] != NULL ? ggml_type_name(node->src[1]->type) : "nothing", ggml_type_name(node->type));
     }
@@ -318,7 +320,7 @@ static enum ggml_status team_run(
     team->nth         = needs.n_tasks;
     const size_t need = needs_work_size(&needs);
     if (need > team->plan->work_size || (need > 0 && team->plan->work_data == NULL)) {
-        return cpu_error(GGML_STATUS_FAILED, "the graph needs %zu bytes of work memory, the plan has %zu%s", need,
+        return shim_error(GGML_STATUS_FAILED, "the graph needs %zu bytes of work memory, the plan has %zu%s", need,
             team->plan->work_size, team->plan->work_data == NULL ? " and no memory for it" : "");
     }
     if (need > 0) {
@@ -336,14 +338,14 @@ static enum ggml_status team_run(
         busy_now = was;
     }
     const enum ggml_status status = (enum ggml_status) atomic_load(&team->stop);
-    return status == GGML_STATUS_FAILED ? cpu_error(status, "%s", team->error) : status;
+    return status == GGML_STATUS_FAILED ? shim_error(status, "%s", team->error) : status;
 }
 
 enum ggml_status cpu_graph_compute(
     const struct ggml_cgraph *cgraph, const struct ggml_cplan *cplan, const void *owner, bool is_checked) {
     struct ggml_threadpool *pool = cplan->threadpool;
     if (pool != NULL && cpu_is_busy_with(pool)) {
-        return cpu_error(GGML_STATUS_FAILED, "an op of a graph computes on the thread pool that computes the graph");
+        return shim_error(GGML_STATUS_FAILED, "an op of a graph computes on the thread pool that computes the graph");
     }
     const struct busy outer = {owner, busy_now}, busy = {pool, &outer};
     struct cpu_team team = {.graph = cgraph,
@@ -374,7 +376,7 @@ enum ggml_status cpu_graph_compute(
 enum ggml_status ggml_graph_compute(struct ggml_cgraph *cgraph, struct ggml_cplan *cplan) {
     cpu_init();
     if (cgraph == NULL || cplan == NULL) {
-        return cpu_error(GGML_STATUS_FAILED, "ggml_graph_compute: no %s", cgraph == NULL ? "graph" : "plan");
+        return shim_error(GGML_STATUS_FAILED, "ggml_graph_compute: no %s", cgraph == NULL ? "graph" : "plan");
     }
     return cpu_graph_compute(cgraph, cplan, NULL, false);
 }
@@ -384,7 +386,7 @@ enum ggml_status ggml_graph_compute_with_ctx(struct ggml_context *ctx, struct gg
     if (plan.work_size > 0) {
         plan.work_data = ggml_new_buffer(ctx, plan.work_size);
         if (plan.work_data == NULL) {
-            return cpu_error(GGML_STATUS_ALLOC_FAILED, "the context has no room for %zu bytes of work memory", plan.work_size);
+            return shim_error(GGML_STATUS_ALLOC_FAILED, "the context has no room for %zu bytes of work memory", plan.work_size);
         }
     }
     return ggml_graph_compute(cgraph, &plan);

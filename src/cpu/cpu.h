@@ -12,7 +12,7 @@
 // and one line in optable.c. An op without a row is not supported. A row is only run on tensors its supports() said yes to.
 #pragma once
 
-#include "cpu/base_shim.h"
+#include "base/shim/shim.h"
 #include "cpu/kernels.h"
 
 #include "ggml-cpu.h"

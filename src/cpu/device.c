@@ -193,38 +193,26 @@ static ggml_backend_buffer_type_t *dev_extra_bufts(ggml_backend_dev_t dev) {
     return none;
 }
 
-typedef void (*proc_t)(void);
-
-static const struct {
-    const char *name;
-    proc_t proc;
-} procs[] = {
-    {"ggml_backend_set_n_threads", (proc_t) ggml_backend_cpu_set_n_threads},
-    {"ggml_backend_dev_get_extra_bufts", (proc_t) dev_extra_bufts},
-    {"ggml_backend_get_features", (proc_t) reg_features},
-    {"ggml_backend_set_abort_callback", (proc_t) ggml_backend_cpu_set_abort_callback},
-    {"ggml_backend_cpu_numa_init", (proc_t) ggml_numa_init},
-    {"ggml_backend_cpu_is_numa", (proc_t) ggml_is_numa},
-    {"ggml_backend_cpu_set_use_ref", (proc_t) ggml_backend_cpu_set_use_ref},
-    {"ggml_backend_cpu_set_threadpool", (proc_t) ggml_backend_cpu_set_threadpool},
-    {"ggml_threadpool_new", (proc_t) ggml_threadpool_new},
-    {"ggml_threadpool_free", (proc_t) ggml_threadpool_free},
-    {"berth_cpu_work_size", (proc_t) berth_cpu_work_size},
-    {"berth_cpu_graph_work_size", (proc_t) berth_cpu_graph_work_size},
-    {"berth_cpu_isa", (proc_t) berth_cpu_isa},
-    {"berth_cpu_op_tier", (proc_t) berth_cpu_op_tier},
+static const struct shim_proc procs[] = {
+    {"ggml_backend_set_n_threads", (shim_proc_t) ggml_backend_cpu_set_n_threads},
+    {"ggml_backend_dev_get_extra_bufts", (shim_proc_t) dev_extra_bufts},
+    {"ggml_backend_get_features", (shim_proc_t) reg_features},
+    {"ggml_backend_set_abort_callback", (shim_proc_t) ggml_backend_cpu_set_abort_callback},
+    {"ggml_backend_cpu_numa_init", (shim_proc_t) ggml_numa_init},
+    {"ggml_backend_cpu_is_numa", (shim_proc_t) ggml_is_numa},
+    {"ggml_backend_cpu_set_use_ref", (shim_proc_t) ggml_backend_cpu_set_use_ref},
+    {"ggml_backend_cpu_set_threadpool", (shim_proc_t) ggml_backend_cpu_set_threadpool},
+    {"ggml_threadpool_new", (shim_proc_t) ggml_threadpool_new},
+    {"ggml_threadpool_free", (shim_proc_t) ggml_threadpool_free},
+    {"berth_cpu_work_size", (shim_proc_t) berth_cpu_work_size},
+    {"berth_cpu_graph_work_size", (shim_proc_t) berth_cpu_graph_work_size},
+    {"berth_cpu_isa", (shim_proc_t) berth_cpu_isa},
+    {"berth_cpu_op_tier", (shim_proc_t) berth_cpu_op_tier},
 };
 
 static void *reg_proc_address(ggml_backend_reg_t reg, const char *name) {
     (void) reg;
-    for (size_t i = 0; name != NULL && i < sizeof procs / sizeof procs[0]; i++) {
-        if (strcmp(procs[i].name, name) == 0) {
-            void *address; // ISO C has no cast from function to object pointers; POSIX systems have the same bits
-            memcpy(&address, &procs[i].proc, sizeof address);
-            return address;
-        }
-    }
-    return NULL;
+    return shim_proc_find(procs, sizeof procs / sizeof procs[0], name);
 }
 
 static struct ggml_backend_reg cpu_reg = {

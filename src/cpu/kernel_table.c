@@ -62,7 +62,7 @@ static void fill_tiers(struct cpu_kernels *k, const char *last) {
                 n += (size_t) snprintf(k->tier + n, sizeof k->tier - n, "%s%s", n > 0 ? "+" : "", t->name);
             }
         } else if (last != NULL && strcmp(t->name, last) == 0) {
-            cpu_log(GGML_LOG_LEVEL_WARN, "BERTH_CPU_ISA=%s: this machine cannot run it", last);
+            shim_log(GGML_LOG_LEVEL_WARN, "BERTH_CPU_ISA=%s: this machine cannot run it", last);
         }
         if (last != NULL && strcmp(t->name, last) == 0) {
             break;
@@ -80,14 +80,14 @@ void cpu_kernels_init(void) {
     }
     const bool portable = want != NULL && strcmp(want, "portable") == 0;
     if (want != NULL && !portable && !is_tier(want)) {
-        cpu_log(GGML_LOG_LEVEL_WARN, "BERTH_CPU_ISA=%s: no such tier here, all that run are taken", want);
+        shim_log(GGML_LOG_LEVEL_WARN, "BERTH_CPU_ISA=%s: no such tier here, all that run are taken", want);
         want = NULL;
     }
     if (!portable) {
         fill_tiers(&cpu_kernels_best, want);
     }
     if (want != NULL) {
-        cpu_log(GGML_LOG_LEVEL_INFO, "BERTH_CPU_ISA=%s: kernels are %s", want, cpu_kernels_best.tier);
+        shim_log(GGML_LOG_LEVEL_INFO, "BERTH_CPU_ISA=%s: kernels are %s", want, cpu_kernels_best.tier);
     }
 }
 

@@ -77,16 +77,16 @@ static char *file_text(int dir, const char *path) {
         return NULL;
     }
     size_t room = 256, n = 0;
-    char *text  = cpu_malloc(room);
+    char *text  = shim_malloc(room);
     ssize_t got = 1;
     while (text != NULL && (got = read(fd, text + n, room - 1 - n)) > 0) {
         n += (size_t) got;
         if (n + 1 == room) {
-            char *more = cpu_malloc(2 * room);
+            char *more = shim_malloc(2 * room);
             if (more != NULL) {
                 memcpy(more, text, n);
             }
-            cpu_free(text);
+            shim_free(text);
             text = more;
             room *= 2;
         }
@@ -94,7 +94,7 @@ static char *file_text(int dir, const char *path) {
     const int err = text == NULL ? ENOMEM : got < 0 ? errno : 0;
     close(fd);
     if (err != 0) {
-        cpu_free(text);
+        shim_free(text);
         errno = err;
         return NULL;
     }
@@ -105,7 +105,7 @@ static char *file_text(int dir, const char *path) {
 // ---- places ----
 
 static struct place *place_new(size_t set_size) {
-    return cpu_calloc(1, sizeof(struct place) + set_size);
+    return shim_calloc(1, sizeof(struct place) + set_size);
 }
 
 static void place_add(struct cpu_numa *numa, struct place *place) {
@@ -145,22 +145,22 @@ static bool node_add(
     snprintf(path, sizeof path, "node%d/cpulist", node);
     char *list = file_text(dir, path);
     if (list == NULL) {
-        cpu_log(GGML_LOG_LEVEL_WARN, "NUMA: %s/%s: %s", host->root, path, strerror(errno));
+        shim_log(GGML_LOG_LEVEL_WARN, "NUMA: %s/%s: %s", host->root, path, strerror(errno));
         return false;
     }
     struct place *place = place_new(numa->set_size);
     const bool good     = place != NULL && set_from_list(place->set, list, host);
     if (!good) {
-        cpu_log(GGML_LOG_LEVEL_WARN, "NUMA: %s/%s: %s", host->root, path,
+        shim_log(GGML_LOG_LEVEL_WARN, "NUMA: %s/%s: %s", host->root, path,
             place == NULL ? "out of memory" : "not a list of processors");
     }
     numa->n_nodes += good;
     if (good && is_wanted(strategy, numa, place, host->cpu)) {
         place_add(numa, place);
     } else {
-        cpu_free(place);
+        shim_free(place);
     }
-    cpu_free(list);
+    shim_free(list);
     return good;
 }
 
@@ -168,7 +168,7 @@ static bool node_add(
 static bool nodes_read(struct cpu_numa *numa, enum ggml_numa_strategy strategy, const struct cpu_numa_host *host, int dir) {
     char *online = file_text(dir, "online");
     if (online == NULL) {
-        cpu_log(GGML_LOG_LEVEL_WARN, "NUMA: %s/online: %s", host->root, strerror(errno));
+        shim_log(GGML_LOG_LEVEL_WARN, "NUMA: %s/online: %s", host->root, strerror(errno));
         return false;
     }
     const char *at = online;
@@ -176,14 +176,14 @@ static bool nodes_read(struct cpu_numa *numa, enum ggml_numa_strategy strategy, 
     int first, last, more;
     while (good && (more = cpu_list_next(&at, &first, &last)) != 0) {
         if (more < 0) {
-            cpu_log(GGML_LOG_LEVEL_WARN, "NUMA: %s/online: not a list of nodes", host->root);
+            shim_log(GGML_LOG_LEVEL_WARN, "NUMA: %s/online: not a list of nodes", host->root);
             good = false;
         }
         for (int64_t node = first; good && node <= last; node++) {
             good = node_add(numa, strategy, host, dir, (int) node);
         }
     }
-    cpu_free(online);
+    shim_free(online);
     return good;
 }
 
@@ -192,9 +192,9 @@ struct cpu_numa *cpu_numa_new(enum ggml_numa_strategy strategy, const struct cpu
     if (dir < 0) {
         return NULL; // a kernel without NUMA
     }
-    struct cpu_numa *numa = cpu_calloc(1, sizeof *numa);
+    struct cpu_numa *numa = shim_calloc(1, sizeof *numa);
     if (numa == NULL) {
-        cpu_log(GGML_LOG_LEVEL_WARN, "NUMA: out of memory");
+        shim_log(GGML_LOG_LEVEL_WARN, "NUMA: out of memory");
         close(dir);
         return NULL;
     }
@@ -209,7 +209,8 @@ struct cpu_numa *cpu_numa_new(enum ggml_numa_strategy strategy, const struct cpu
         }
     }
     if (good && numa->n_places == 0) {
-        cpu_log(GGML_LOG_LEVEL_WARN, "NUMA: of %d nodes none has a processor for us; threads stay where they are", numa->n_nodes);
+        shim_log(
+            GGML_LOG_LEVEL_WARN, "NUMA: of %d nodes none has a processor for us; threads stay where they are", numa->n_nodes);
         good = false;
     }
     if (!good) {
@@ -225,9 +226,9 @@ void cpu_numa_free(struct cpu_numa *numa) {
     }
     for (struct place *p = numa->places, *next; p != NULL; p = next) {
         next = p->next;
-        cpu_free(p);
+        shim_free(p);
     }
-    cpu_free(numa);
+    shim_free(numa);
 }
 
 const cpu_set_t *cpu_numa_place(const struct cpu_numa *numa, int ith) {
@@ -266,11 +267,11 @@ struct cpu_numa *cpu_numa_activate(struct cpu_numa *numa) {
 // The affinity of the calling thread in as many bytes as the kernel wants; NULL: not to be had.
 static cpu_set_t *affinity_new(size_t *size) {
     for (*size = sizeof(cpu_set_t); *size <= (1u << 20); *size *= 2) {
-        cpu_set_t *set = cpu_calloc(1, *size);
+        cpu_set_t *set = shim_calloc(1, *size);
         if (set == NULL || sched_getaffinity(0, *size, set) == 0) {
             return set;
         }
-        cpu_free(set);
+        shim_free(set);
         if (errno != EINVAL) {
             break;
         }
@@ -289,12 +290,13 @@ void ggml_numa_init(enum ggml_numa_strategy numa) {
     struct cpu_numa *n = allowed != NULL ? cpu_numa_new(numa, &host) : NULL;
     if (n != NULL) {
         (void) cpu_numa_activate(n);
-        cpu_log(GGML_LOG_LEVEL_INFO, "NUMA: %d nodes, threads on %d processors in %d groups", n->n_nodes, n->n_cpus, n->n_places);
+        shim_log(
+            GGML_LOG_LEVEL_INFO, "NUMA: %d nodes, threads on %d processors in %d groups", n->n_nodes, n->n_cpus, n->n_places);
         if (numa == GGML_NUMA_STRATEGY_MIRROR) {
-            cpu_log(GGML_LOG_LEVEL_INFO, "NUMA: memory is not mirrored; threads are distributed over the nodes");
+            shim_log(GGML_LOG_LEVEL_INFO, "NUMA: memory is not mirrored; threads are distributed over the nodes");
         }
     }
-    cpu_free(allowed);
+    shim_free(allowed);
     pthread_mutex_unlock(&init_lock);
 }
 

@@ -2,7 +2,7 @@
 // numa.h: which processors the threads of a pool belong on, on a machine with several memory nodes. Knows no pool.
 #pragma once
 
-#include "cpu/base_shim.h"
+#include "base/shim/shim.h"
 
 #include "ggml-cpu.h"
 

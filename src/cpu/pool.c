@@ -286,7 +286,7 @@ static bool pool_grow(struct ggml_threadpool *pool, int n) {
     pthread_sigmask(SIG_SETMASK, &mine, NULL);
     atomic_store(&pool->n_threads, pool->n_started);
     if (err != 0) {
-        cpu_log(GGML_LOG_LEVEL_WARN, "thread %d of %d cannot be made: %s", pool->n_started, n, strerror(err));
+        shim_log(GGML_LOG_LEVEL_WARN, "thread %d of %d cannot be made: %s", pool->n_started, n, strerror(err));
     }
     return err == 0;
 }
@@ -300,7 +300,7 @@ static void pool_fini(struct ggml_threadpool *pool) {
         }
     }
     pool->n_started = 1;
-    cpu_free(pool->own);
+    shim_free(pool->own);
     pool->own = NULL;
     atomic_store(&pool->n_threads, 1);
     pthread_mutex_destroy(&pool->turn);
@@ -313,7 +313,7 @@ int cpu_pool_ready(struct ggml_threadpool *pool) {
             const int n                                = atomic_load(&pool->n_threads);
             struct worker *workers                     = pool->workers;
             const struct ggml_threadpool_params params = pool->params;
-            cpu_free(pool->own);
+            shim_free(pool->own);
             pool_init(pool, workers, &params, atomic_load(&pool->born));
             pool_grow(pool, n); // fewer: then with those
             atomic_store(&pool->born, atomic_load(&generation));
@@ -325,28 +325,28 @@ int cpu_pool_ready(struct ggml_threadpool *pool) {
 
 struct ggml_threadpool *ggml_threadpool_new(struct ggml_threadpool_params *params) {
     if (params == NULL || params->n_threads < 1 || params->n_threads > GGML_MAX_N_THREADS) {
-        cpu_error(GGML_STATUS_FAILED, "ggml_threadpool_new: %d threads, 1 to %d are possible",
+        shim_error(GGML_STATUS_FAILED, "ggml_threadpool_new: %d threads, 1 to %d are possible",
             params != NULL ? params->n_threads : 0, GGML_MAX_N_THREADS);
         return NULL;
     }
     const size_t n               = (size_t) params->n_threads;
-    struct ggml_threadpool *pool = cpu_aligned_alloc(64, sizeof *pool);
-    struct worker *workers       = cpu_calloc(n, sizeof *workers);
+    struct ggml_threadpool *pool = shim_aligned_alloc(64, sizeof *pool);
+    struct worker *workers       = shim_calloc(n, sizeof *workers);
     if (pool == NULL || workers == NULL) {
-        cpu_error(GGML_STATUS_ALLOC_FAILED, "ggml_threadpool_new: out of memory for %zu threads", n);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "ggml_threadpool_new: out of memory for %zu threads", n);
         goto fail;
     }
     pool_init(pool, workers, params, atomic_load(&generation));
     if (!pool_grow(pool, params->n_threads)) {
-        cpu_error(GGML_STATUS_FAILED, "ggml_threadpool_new: %zu threads are not to be had", n);
+        shim_error(GGML_STATUS_FAILED, "ggml_threadpool_new: %zu threads are not to be had", n);
         pool_fini(pool);
         goto fail;
     }
     return pool;
 
 fail:
-    cpu_free(workers);
-    cpu_aligned_free(pool);
+    shim_free(workers);
+    shim_aligned_free(pool);
     return NULL;
 }
 
@@ -355,8 +355,8 @@ void ggml_threadpool_free(struct ggml_threadpool *threadpool) {
         return;
     }
     pool_fini(threadpool);
-    cpu_free(threadpool->workers);
-    cpu_aligned_free(threadpool);
+    shim_free(threadpool->workers);
+    shim_aligned_free(threadpool);
 }
 
 int ggml_threadpool_get_n_threads(struct ggml_threadpool *threadpool) {
@@ -389,7 +389,7 @@ static bool spare_take(int n_threads) {
     if (mine) {
         if (!spare_made || is_of_another_process(&spare)) {
             struct ggml_threadpool_params params = ggml_threadpool_params_default(1);
-            cpu_free(spare.own);
+            shim_free(spare.own);
             pool_init(&spare, spare_workers, &params, atomic_load(&generation));
             spare_made = true;
         }

@@ -2,7 +2,7 @@
 // pool.h: threads that wait for jobs, and the barrier between them. Knows no tensor.
 #pragma once
 
-#include "cpu/base_shim.h"
+#include "base/shim/shim.h"
 
 #include "ggml-cpu.h"
 

@@ -3,7 +3,7 @@
 // element through a double, which holds every value of these types. A wrong index, type or a tensor without memory: an error,
 // 0, nothing written.
 
-#include "cpu/base_shim.h"
+#include "base/shim/shim.h"
 
 #include "ggml-cpu.h"
 #include "quant/half.h"
@@ -64,11 +64,11 @@ static const struct element elements[GGML_TYPE_COUNT] = {
 
 static const struct element *element_of(const struct ggml_tensor *t, const char *func) {
     if (t == NULL || t->data == NULL) {
-        cpu_error(GGML_STATUS_FAILED, "%s: no tensor, or one without memory", func);
+        shim_error(GGML_STATUS_FAILED, "%s: no tensor, or one without memory", func);
         return NULL;
     }
     if ((unsigned) t->type >= GGML_TYPE_COUNT || elements[t->type].get == NULL) {
-        cpu_error(GGML_STATUS_FAILED, "%s: elements of '%s' (%s) are no scalars", func, t->name, ggml_type_name(t->type));
+        shim_error(GGML_STATUS_FAILED, "%s: elements of '%s' (%s) are no scalars", func, t->name, ggml_type_name(t->type));
         return NULL;
     }
     return &elements[t->type];
@@ -78,7 +78,7 @@ static char *at_nd(const struct ggml_tensor *t, const char *func, const int64_t 
     size_t off = 0;
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
         if (i[d] < 0 || i[d] >= t->ne[d]) {
-            cpu_error(GGML_STATUS_FAILED, "%s: index %lld of dimension %d, '%s' has %lld", func, (long long) i[d], d, t->name,
+            shim_error(GGML_STATUS_FAILED, "%s: index %lld of dimension %d, '%s' has %lld", func, (long long) i[d], d, t->name,
                 (long long) t->ne[d]);
             return NULL;
         }
@@ -89,7 +89,7 @@ static char *at_nd(const struct ggml_tensor *t, const char *func, const int64_t 
 
 static char *at_1d(const struct ggml_tensor *t, const char *func, int i) {
     if (i < 0 || i >= ggml_nelements(t)) {
-        cpu_error(GGML_STATUS_FAILED, "%s: element %d, '%s' has %lld", func, i, t->name, (long long) ggml_nelements(t));
+        shim_error(GGML_STATUS_FAILED, "%s: element %d, '%s' has %lld", func, i, t->name, (long long) ggml_nelements(t));
         return NULL;
     }
     int64_t at[4];

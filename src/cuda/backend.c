@@ -39,8 +39,8 @@ static void backend_free(ggml_backend_t backend) {
             cu->StreamDestroy(b->stream);
         }
     }
-    cuda_free(b);
-    cuda_free(backend);
+    shim_free(b);
+    shim_free(backend);
 }
 
 // A call that returns nothing has failed: the next synchronize or compute of this backend says so.
@@ -232,12 +232,12 @@ ggml_backend_t cuda_backend_new(struct cuda_device *dev) {
     if (cuda_device_enter(dev) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
-    struct cuda_backend *b = cuda_calloc(1, sizeof *b);
-    ggml_backend_t backend = cuda_calloc(1, sizeof *backend);
+    struct cuda_backend *b = shim_calloc(1, sizeof *b);
+    ggml_backend_t backend = shim_calloc(1, sizeof *backend);
     if (b == NULL || backend == NULL) {
-        cuda_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a backend", dev->name);
-        cuda_free(b);
-        cuda_free(backend);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a backend", dev->name);
+        shim_free(b);
+        shim_free(backend);
         return NULL;
     }
     b->dev       = dev;

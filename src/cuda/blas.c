@@ -87,7 +87,7 @@ enum ggml_status cuda_blas_gemm(struct cuda_run *r, const struct cuda_gemm *g) {
     r->has_gap = true;
     r->n_launches++;
     if (rc != 0) {
-        return cuda_error(GGML_STATUS_FAILED, "%s: cuBLAS answers %d to a product of %lld x %lld x %lld", r->dev->name, rc,
+        return shim_error(GGML_STATUS_FAILED, "%s: cuBLAS answers %d to a product of %lld x %lld x %lld", r->dev->name, rc,
             (long long) g->m, (long long) g->n, (long long) g->k);
     }
     return GGML_STATUS_SUCCESS;

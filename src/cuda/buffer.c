@@ -52,7 +52,7 @@ static void buffer_free(ggml_backend_buffer_t buffer) {
             cuda_memory_give_back(b->dev, b->base);
         }
     }
-    cuda_free(b);
+    shim_free(b);
 }
 
 static void *buffer_base(ggml_backend_buffer_t buffer) {
@@ -175,15 +175,15 @@ struct cuda_device *cuda_buffer_device(ggml_backend_buffer_t buffer) {
 
 // The memory at base, which is the device's or registered host memory, becomes the buffer's unless NULL is returned.
 static ggml_backend_buffer_t wrap(struct cuda_device *dev, void *base, void *registered, size_t size) {
-    struct buffer *b = cuda_calloc(1, sizeof *b);
+    struct buffer *b = shim_calloc(1, sizeof *b);
     if (b == NULL) {
-        cuda_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a buffer", dev->name);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a buffer", dev->name);
         return NULL;
     }
     *b                           = (struct buffer){.dev = dev, .base = base, .registered = registered};
     ggml_backend_buffer_t buffer = ggml_backend_buffer_init(&dev->buft, buffer_iface, b, size);
     if (buffer == NULL) {
-        cuda_free(b);
+        shim_free(b);
     }
     return buffer;
 }
@@ -227,7 +227,7 @@ static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t 
     dev->arena_text[0] = '\0';
     pthread_mutex_unlock(&dev->lock);
     if (why[0] != '\0') {
-        cuda_error(GGML_STATUS_ALLOC_FAILED, "%s", why);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "%s", why);
         return NULL;
     }
     void *base = cuda_memory_take(dev, size > 0 ? size : 1, "a buffer");

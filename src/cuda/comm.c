@@ -44,7 +44,7 @@ void cuda_comm_free(void *comm) {
     for (int i = 0; c != NULL && i < c->n; i++) {
         member_fini(&c->members[i]);
     }
-    cuda_free(c);
+    shim_free(c);
 }
 
 static bool member_init(struct member *m, ggml_backend_t backend) {
@@ -70,7 +70,7 @@ void *cuda_comm_init(ggml_backend_t *backends, size_t n) {
         const struct cuda_backend *to = backends[i / n]->context, *from = backends[i % n]->context;
         ok = cuda_peer_reach(to->dev, from->dev);
     }
-    struct comm *c = ok ? cuda_calloc(1, sizeof *c) : NULL;
+    struct comm *c = ok ? shim_calloc(1, sizeof *c) : NULL;
     if (c == NULL) {
         return NULL;
     }

@@ -101,7 +101,7 @@ enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *
         return status;
     }
     if (atomic_exchange(&b->dev->has_failed, false)) {
-        return cuda_error(GGML_STATUS_FAILED, "%s: a copy to or from the device has failed before this compute", b->dev->name);
+        return shim_error(GGML_STATUS_FAILED, "%s: a copy to or from the device has failed before this compute", b->dev->name);
     }
     b->clock++;
     struct cuda_plan *plan = cuda_plan_get(b, graph);

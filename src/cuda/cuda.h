@@ -14,8 +14,8 @@
 // call but launches and asynchronous copies and sets on that stream, no memory but what was asked for beforehand.
 #pragma once
 
+#include "base/shim/shim.h"
 #include "cuda/driver.h"
-#include "cuda/host.h"
 
 #include "ggml-backend-impl.h"
 

@@ -100,9 +100,9 @@ ggml_backend_event_t cuda_event_new(ggml_backend_dev_t dev) {
         cuda_fail(d, rc, "an event");
         return NULL;
     }
-    ggml_backend_event_t e = cuda_calloc(1, sizeof *e);
+    ggml_backend_event_t e = shim_calloc(1, sizeof *e);
     if (e == NULL) {
-        cuda_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for an event", d->name);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for an event", d->name);
         d->cu->EventDestroy(event);
         return NULL;
     }
@@ -115,7 +115,7 @@ void cuda_event_free(ggml_backend_dev_t dev, ggml_backend_event_t event) {
     if (cuda_device_enter_to_free(d)) {
         d->cu->EventDestroy(event->context);
     }
-    cuda_free(event);
+    shim_free(event);
 }
 
 void cuda_event_wait_host(ggml_backend_dev_t dev, ggml_backend_event_t event) {

@@ -4,7 +4,7 @@
 
 #include "cuda/driver.h"
 
-#include "cuda/host.h"
+#include "base/shim/shim.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

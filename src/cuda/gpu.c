@@ -47,9 +47,9 @@ enum ggml_status cuda_fail(struct cuda_device *dev, CUresult error, const char *
             atomic_store(&dev->is_lost, true);
         }
         pthread_mutex_unlock(&dev->lock);
-        return cuda_error(GGML_STATUS_FAILED, "%s: %s: %s; the device is lost to this process", dev->name, what, words);
+        return shim_error(GGML_STATUS_FAILED, "%s: %s: %s; the device is lost to this process", dev->name, what, words);
     }
-    return cuda_error(
+    return shim_error(
         error == CUDA_ERROR_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED, "%s: %s: %s", dev->name, what, words);
 }
 
@@ -93,7 +93,7 @@ static CUresult open_locked(struct cuda_device *dev, const char **what) {
 
 enum ggml_status cuda_device_enter(struct cuda_device *dev) {
     if (atomic_load(&dev->is_lost)) {
-        return cuda_error(GGML_STATUS_FAILED, "%s: the device was lost: %s", dev->name, dev->lost_text);
+        return shim_error(GGML_STATUS_FAILED, "%s: the device was lost: %s", dev->name, dev->lost_text);
     }
     const char *what = "";
     CUresult rc      = CUDA_SUCCESS;
@@ -194,7 +194,7 @@ static bool describe(struct cuda_device *dev, const struct cuda_driver *cu, int 
         (unsigned) attribute(cu, number, CU_ATTRIBUTE_PCI_BUS_ID) & 0xff,
         (unsigned) attribute(cu, number, CU_ATTRIBUTE_PCI_DEVICE_ID) & 0xff);
     if (dev->traits.cc < 80) {
-        cuda_log(GGML_LOG_LEVEL_WARN, "CUDA: %s has compute capability %d.%d, and 8.0 is the least: not used", dev->description,
+        shim_log(GGML_LOG_LEVEL_WARN, "CUDA: %s has compute capability %d.%d, and 8.0 is the least: not used", dev->description,
             major, minor);
         return false;
     }
@@ -208,15 +208,15 @@ static void list(void) {
     const CUresult rc            = cu != NULL ? cu->DeviceGetCount(&n) : CUDA_SUCCESS;
     char text[192];
     if (cu == NULL || rc != CUDA_SUCCESS || n <= 0) {
-        cuda_log(GGML_LOG_LEVEL_DEBUG, "CUDA: no device: %s",
+        shim_log(GGML_LOG_LEVEL_DEBUG, "CUDA: no device: %s",
             cu == NULL           ? why
             : rc != CUDA_SUCCESS ? cuda_error_text(cu, rc, text, sizeof text)
                                  : "the driver lists none");
         return;
     }
-    devices = cuda_calloc(CUDA_MAX_DEVICES, sizeof *devices);
+    devices = shim_calloc(CUDA_MAX_DEVICES, sizeof *devices);
     if (devices == NULL) {
-        cuda_error(GGML_STATUS_ALLOC_FAILED, "CUDA: out of memory for the list of %d devices", n);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "CUDA: out of memory for the list of %d devices", n);
         return;
     }
     for (int i = 0; i < n && n_devices < CUDA_MAX_DEVICES; i++) {
@@ -253,7 +253,7 @@ void cuda_devices_reset(void) {
         cuda_device_close(&devices[i]);
         pthread_mutex_destroy(&devices[i].lock);
     }
-    cuda_free(devices);
+    shim_free(devices);
     devices   = NULL;
     n_devices = 0;
     is_listed = false;

@@ -50,7 +50,7 @@ static ggml_backend_buffer_t host_alloc(ggml_backend_buffer_type_t buft, size_t 
     if (rc != CUDA_SUCCESS) {
         if (dev != NULL && size > 0) {
             char text[192];
-            cuda_log(GGML_LOG_LEVEL_WARN, "CUDA: %zu bytes of host memory are not pinned: %s", size,
+            shim_log(GGML_LOG_LEVEL_WARN, "CUDA: %zu bytes of host memory are not pinned: %s", size,
                 cuda_error_text(dev->cu, rc, text, sizeof text));
         }
         return ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size);
@@ -103,7 +103,7 @@ bool ggml_backend_cuda_register_host_buffer(void *buffer, size_t size) {
     const CUresult rc = dev->cu->MemHostRegister(buffer, size, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_READ_ONLY);
     if (rc != CUDA_SUCCESS) {
         char text[192];
-        cuda_log(GGML_LOG_LEVEL_WARN, "CUDA: %zu bytes of host memory cannot be registered: %s", size,
+        shim_log(GGML_LOG_LEVEL_WARN, "CUDA: %zu bytes of host memory cannot be registered: %s", size,
             cuda_error_text(dev->cu, rc, text, sizeof text));
     }
     return rc == CUDA_SUCCESS;

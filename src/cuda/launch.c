@@ -150,7 +150,7 @@ enum ggml_status cuda_copy_bytes(struct cuda_run *r, void *to, const void *from,
 void *cuda_work(struct cuda_run *r, size_t size) {
     r->kept = NULL;
     if (size > r->work_size) {
-        cuda_error(GGML_STATUS_FAILED, "%s: an op wants %zu bytes of work memory and has asked for %zu", r->dev->name, size,
+        shim_error(GGML_STATUS_FAILED, "%s: an op wants %zu bytes of work memory and has asked for %zu", r->dev->name, size,
             r->work_size);
         return NULL;
     }

@@ -12,12 +12,12 @@ static bool grow(void **p, size_t *cap, size_t n, size_t elem_size) {
         return true;
     }
     const size_t n_new = n + n / 2;
-    void *q            = cuda_malloc(n_new * elem_size);
+    void *q            = shim_malloc(n_new * elem_size);
     if (q == NULL) {
-        cuda_error(GGML_STATUS_ALLOC_FAILED, "CUDA: out of memory for the plan of a graph (%zu bytes)", n_new * elem_size);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "CUDA: out of memory for the plan of a graph (%zu bytes)", n_new * elem_size);
         return false;
     }
-    cuda_free(*p);
+    shim_free(*p);
     *p   = q;
     *cap = n_new;
     return true;
@@ -97,9 +97,9 @@ static bool keep(struct cuda_plan *plan, const struct ggml_cgraph *graph) {
     while (n_slots < 2 * (size_t) graph->n_nodes) {
         n_slots *= 2;
     }
-    const struct ggml_tensor **slots = cuda_calloc(n_slots, sizeof *slots);
+    const struct ggml_tensor **slots = shim_calloc(n_slots, sizeof *slots);
     if (slots == NULL) {
-        cuda_error(GGML_STATUS_ALLOC_FAILED, "CUDA: out of memory for the plan of a graph of %d nodes", graph->n_nodes);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "CUDA: out of memory for the plan of a graph of %d nodes", graph->n_nodes);
         return false;
     }
 #define SLOT(t) (((uintptr_t) (t) >> 4) * 0x9E3779B97F4A7C15u >> 20 & (n_slots - 1))
@@ -122,7 +122,7 @@ static bool keep(struct cuda_plan *plan, const struct ggml_cgraph *graph) {
         slots[k] = node;
     }
 #undef SLOT
-    cuda_free(slots);
+    shim_free(slots);
     return true;
 }
 
@@ -146,16 +146,16 @@ static const char *out_of_reach(struct cuda_device *dev, const struct ggml_tenso
 
 static enum ggml_status check_node(struct cuda_device *dev, const struct ggml_tensor *node) {
     if (!cuda_supports_op(dev, node)) {
-        return cuda_error(GGML_STATUS_FAILED, "%s: %s '%s' is not supported", dev->name, ggml_op_desc(node), node->name);
+        return shim_error(GGML_STATUS_FAILED, "%s: %s '%s' is not supported", dev->name, ggml_op_desc(node), node->name);
     }
     const char *why = out_of_reach(dev, node);
     if (why != NULL) {
-        return cuda_error(GGML_STATUS_FAILED, "%s: the result of %s '%s' %s", dev->name, ggml_op_desc(node), node->name, why);
+        return shim_error(GGML_STATUS_FAILED, "%s: the result of %s '%s' %s", dev->name, ggml_op_desc(node), node->name, why);
     }
     for (int i = 0; i < GGML_MAX_SRC; i++) {
         why = node->src[i] != NULL ? out_of_reach(dev, node->src[i]) : NULL;
         if (why != NULL) {
-            return cuda_error(
+            return shim_error(
                 GGML_STATUS_FAILED, "%s: source %d of %s '%s' %s", dev->name, i, ggml_op_desc(node), node->name, why);
         }
     }
@@ -224,8 +224,8 @@ void cuda_plan_fini(struct cuda_backend *b, struct cuda_plan *plan) {
     if (plan->exec != NULL && !atomic_load(&b->dev->is_lost)) {
         b->dev->cu->GraphExecDestroy(plan->exec);
     }
-    cuda_free(plan->seen);
-    cuda_free(plan->steps);
+    shim_free(plan->seen);
+    shim_free(plan->steps);
     *plan = (struct cuda_plan){0};
 }
 

@@ -38,31 +38,19 @@ static struct ggml_backend_feature *reg_features(ggml_backend_reg_t reg) {
     return features;
 }
 
-typedef void (*proc_t)(void);
-
-static const struct {
-    const char *name;
-    proc_t proc;
-} procs[] = {
-    {"ggml_backend_register_host_buffer", (proc_t) ggml_backend_cuda_register_host_buffer},
-    {"ggml_backend_unregister_host_buffer", (proc_t) ggml_backend_cuda_unregister_host_buffer},
-    {"ggml_backend_get_features", (proc_t) reg_features},
-    {"ggml_backend_comm_init", (proc_t) cuda_comm_init},
-    {"ggml_backend_comm_free", (proc_t) cuda_comm_free},
-    {"ggml_backend_comm_allreduce_tensor", (proc_t) cuda_comm_allreduce},
-    {"berth_backend_explain", (proc_t) cuda_backend_explain},
+static const struct shim_proc procs[] = {
+    {"ggml_backend_register_host_buffer", (shim_proc_t) ggml_backend_cuda_register_host_buffer},
+    {"ggml_backend_unregister_host_buffer", (shim_proc_t) ggml_backend_cuda_unregister_host_buffer},
+    {"ggml_backend_get_features", (shim_proc_t) reg_features},
+    {"ggml_backend_comm_init", (shim_proc_t) cuda_comm_init},
+    {"ggml_backend_comm_free", (shim_proc_t) cuda_comm_free},
+    {"ggml_backend_comm_allreduce_tensor", (shim_proc_t) cuda_comm_allreduce},
+    {"berth_backend_explain", (shim_proc_t) cuda_backend_explain},
 };
 
 static void *reg_proc_address(ggml_backend_reg_t reg, const char *name) {
     (void) reg;
-    for (size_t i = 0; name != NULL && i < sizeof procs / sizeof procs[0]; i++) {
-        if (strcmp(procs[i].name, name) == 0) {
-            void *address; // ISO C has no cast from function to object pointers; POSIX systems have the same bits
-            memcpy(&address, &procs[i].proc, sizeof address);
-            return address;
-        }
-    }
-    return NULL;
+    return shim_proc_find(procs, sizeof procs / sizeof procs[0], name);
 }
 
 struct ggml_backend_reg cuda_reg = {
@@ -91,7 +79,7 @@ int ggml_backend_cuda_get_device_count(void) {
 ggml_backend_t ggml_backend_cuda_init(int device) {
     struct cuda_device *dev = device_at(device);
     if (dev == NULL) {
-        cuda_error(GGML_STATUS_FAILED, "CUDA: no device %d: there are %d", device, ggml_backend_cuda_get_device_count());
+        shim_error(GGML_STATUS_FAILED, "CUDA: no device %d: there are %d", device, ggml_backend_cuda_get_device_count());
         return NULL;
     }
     return cuda_backend_new(dev);

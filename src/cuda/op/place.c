@@ -237,7 +237,7 @@ static enum ggml_status part_run(struct cuda_run *r, struct ggml_tensor *op) {
     struct cuda_part_args args  = {
          .b = cuda_view_of(b), .index = cuda_index_of(b), .n = ggml_nelements(b), .add = op->op == GGML_OP_ACC};
     if (!part_of(op, &args.part)) {
-        return cuda_error(
+        return shim_error(
             GGML_STATUS_FAILED, "CUDA: %s '%s' names a part that is not within its result", ggml_op_name(op->op), op->name);
     }
     if (op->data != op->src[0]->data) {

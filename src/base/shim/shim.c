@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
-// base_shim.c: berth_ symbols are taken weakly, see base_shim.h. Both halves of a pair come from the same library, so memory
-// never crosses.
+// shim.c: berth_ symbols are taken weakly, see shim.h. Both halves of a pair come from the same library, so memory never crosses.
 
-#include "cpu/base_shim.h"
-
-#include "backend/backend.h"
+#include "base/shim/shim.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #pragma weak berth_malloc
 #pragma weak berth_calloc
@@ -14,26 +12,24 @@
 #pragma weak berth_aligned_alloc
 #pragma weak berth_aligned_free
 #pragma weak berth_set_error
-#pragma weak berth_poison_error
-#pragma weak berth_backend_has_checked
 
 GGML_API void ggml_log_internal(enum ggml_log_level level, const char *format, ...) BERTH_PRINTF(2, 3);
 
-void *cpu_malloc(size_t size) {
+void *shim_malloc(size_t size) {
     if (berth_malloc != NULL) {
         return berth_malloc(size);
     }
     return size > 0 ? malloc(size) : NULL;
 }
 
-void *cpu_calloc(size_t n, size_t size) {
+void *shim_calloc(size_t n, size_t size) {
     if (berth_calloc != NULL) {
         return berth_calloc(n, size);
     }
     return n > 0 && size > 0 ? calloc(n, size) : NULL;
 }
 
-void cpu_free(void *p) {
+void shim_free(void *p) {
     if (berth_free != NULL) {
         berth_free(p);
     } else {
@@ -41,7 +37,7 @@ void cpu_free(void *p) {
     }
 }
 
-void *cpu_aligned_alloc(size_t align, size_t size) {
+void *shim_aligned_alloc(size_t align, size_t size) {
     if (berth_aligned_alloc != NULL) {
         return berth_aligned_alloc(align, size);
     }
@@ -49,7 +45,7 @@ void *cpu_aligned_alloc(size_t align, size_t size) {
     return size > 0 && posix_memalign(&p, align, size) == 0 ? p : NULL;
 }
 
-void cpu_aligned_free(void *p) {
+void shim_aligned_free(void *p) {
     if (berth_aligned_free != NULL) {
         berth_aligned_free(p);
     } else {
@@ -57,7 +53,7 @@ void cpu_aligned_free(void *p) {
     }
 }
 
-void cpu_log(enum ggml_log_level level, const char *fmt, ...) {
+void shim_log(enum ggml_log_level level, const char *fmt, ...) {
     char text[512];
     va_list args;
     va_start(args, fmt);
@@ -66,7 +62,7 @@ void cpu_log(enum ggml_log_level level, const char *fmt, ...) {
     ggml_log_internal(level, "%s\n", text);
 }
 
-enum ggml_status cpu_error(enum ggml_status status, const char *fmt, ...) {
+enum ggml_status shim_error(enum ggml_status status, const char *fmt, ...) {
     char text[512];
     va_list args;
     va_start(args, fmt);
@@ -75,14 +71,17 @@ enum ggml_status cpu_error(enum ggml_status status, const char *fmt, ...) {
     if (berth_set_error != NULL) {
         berth_set_error("%s", text);
     }
-    ggml_log_internal(GGML_LOG_LEVEL_ERROR, "%s\n", text);
+    shim_log(GGML_LOG_LEVEL_ERROR, "%s", text);
     return status;
 }
 
-bool cpu_base_has_checked(const struct ggml_cgraph *graph) {
-    return berth_backend_has_checked != NULL && berth_backend_has_checked(graph);
-}
-
-const char *cpu_poison_text(const struct ggml_tensor *t) {
-    return berth_poison_error != NULL ? berth_poison_error(t) : "";
+void *shim_proc_find(const struct shim_proc *procs, size_t n, const char *name) {
+    for (size_t i = 0; name != NULL && i < n; i++) {
+        if (strcmp(procs[i].name, name) == 0) {
+            void *address; // ISO C has no cast from function to object pointers; POSIX systems have the same bits
+            memcpy(&address, &procs[i].proc, sizeof address);
+            return address;
+        }
+    }
+    return NULL;
 }
