@@ -1,46 +1,85 @@
 // SPDX-License-Identifier: MIT
-// ffn.c: the feed-forward part of a layer as a graph: SwiGLU, dense or by experts.
+// ffn.c: the feed-forward part of a layer as a graph, dense or by experts, with the activation that its architecture has.
 
-#include "model/model.h"
+#include "model/graph.h"
 
-static struct ggml_tensor *dense(struct ggml_context *ctx, const struct model *m, int64_t i, struct ggml_tensor *x) {
-    const struct model_layer *l = &m->layers[i];
-    struct ggml_tensor *up      = graph_product(ctx, m, l->up, x, i, "ffn.up");
-    struct ggml_tensor *gate    = graph_product(ctx, m, l->gate, x, i, "ffn.gate");
-    struct ggml_tensor *act     = graph_named(ggml_swiglu_split(ctx, gate, up), i, "ffn.act");
-    return graph_product(ctx, m, l->down, act, i, "ffn.down");
-}
-
-// Each token goes through the experts that its router likes best; their results are weighed by how much, together 1.
-static struct ggml_tensor *experts(
-    struct ggml_context *ctx, struct ggml_cgraph *graph, const struct model *m, int64_t i_layer, struct ggml_tensor *x) {
-    const struct model_params *p = &m->params;
-    const struct model_layer *l  = &m->layers[i_layer];
-    const int64_t n_tokens = x->ne[1], n_used = p->n_expert_used;
-    struct ggml_tensor *like   = ggml_soft_max(ctx, graph_product(ctx, m, l->router, x, i_layer, "ffn.router"));
-    struct ggml_tensor *chosen = ggml_top_k(ctx, graph_named(like, i_layer, "ffn.like"), (int) n_used);
-    struct ggml_tensor *weights =
-        ggml_get_rows(ctx, ggml_reshape_3d(ctx, like, 1, p->n_expert, n_tokens), chosen); // [1, n_used, n_tokens]
-    weights = ggml_reshape_2d(ctx, graph_named(weights, i_layer, "ffn.chosen_like"), n_used, n_tokens);
-    weights = ggml_div(ctx, weights, graph_named(ggml_sum_rows(ctx, weights), i_layer, "ffn.sum_like"));
-    graph_named(weights, i_layer, "ffn.shares");
-    weights                    = ggml_reshape_3d(ctx, weights, 1, n_used, n_tokens);
-    struct ggml_tensor *in     = ggml_reshape_3d(ctx, x, p->n_embd, 1, n_tokens);
-    struct ggml_tensor *up     = graph_named(ggml_mul_mat_id(ctx, l->ups, in, chosen), i_layer, "ffn.ups");
-    struct ggml_tensor *gate   = graph_named(ggml_mul_mat_id(ctx, l->gates, in, chosen), i_layer, "ffn.gates");
-    struct ggml_tensor *act    = graph_named(ggml_swiglu_split(ctx, gate, up), i_layer, "ffn.acts");
-    struct ggml_tensor *each   = graph_named(ggml_mul_mat_id(ctx, l->downs, act, chosen), i_layer, "ffn.downs");
-    struct ggml_tensor *result = NULL;
-    each                       = graph_named(ggml_mul(ctx, each, weights), i_layer, "ffn.each"); // [n_embd, n_used, n_tokens]
-    ggml_build_forward_expand(graph, each);
-    for (int64_t i = 0; i < n_used; i++) {
-        struct ggml_tensor *one = ggml_view_2d(ctx, each, p->n_embd, n_tokens, each->nb[2], (size_t) i * each->nb[1]);
-        result                  = result == NULL ? one : graph_named(ggml_add(ctx, result, one), i_layer, "ffn.experts");
+// The activation of gate, times up; with up NULL gate holds both, one behind the other.
+static struct ggml_tensor *gated(struct graph_builder *b, struct ggml_tensor *gate, struct ggml_tensor *up) {
+    switch (b->p->desc->act) {
+        case ACT_GELU: return up != NULL ? ggml_geglu_split(b->ctx, gate, up) : ggml_geglu(b->ctx, gate);
+        case ACT_OAI: return ggml_swiglu_oai(b->ctx, gate, up, 1.702f, 7.0f);
+        default: return up != NULL ? ggml_swiglu_split(b->ctx, gate, up) : ggml_swiglu(b->ctx, gate);
     }
-    return n_used == 1 ? graph_named(ggml_cont(ctx, result), i_layer, "ffn.experts") : result;
 }
 
-struct ggml_tensor *graph_ffn(
-    struct ggml_context *ctx, struct ggml_cgraph *graph, const struct model *model, int64_t i, struct ggml_tensor *x) {
-    return model->params.n_expert > 0 ? experts(ctx, graph, model, i, x) : dense(ctx, model, i, x);
+static struct ggml_tensor *dense(struct graph_builder *b, struct ggml_tensor *x) {
+    const struct model_layer *l = &b->m->layers[b->i];
+    struct ggml_tensor *up      = builder_product(b, l->up, l->up_bias, x, "ffn.up"), *act;
+    if (builder_has(b, ARCH_NO_GATE)) {
+        act = ggml_gelu(b->ctx, up);
+    } else if (builder_has(b, ARCH_FUSED_FFN)) {
+        act = gated(b, up, NULL);
+    } else {
+        act = gated(b, builder_product(b, l->gate, l->gate_bias, x, "ffn.gate"), up);
+    }
+    return builder_product(b, l->down, l->down_bias, builder_named(b, act, "ffn.act"), "ffn.down");
+}
+
+// ---- experts ----
+
+struct choice {
+    struct ggml_tensor *chosen; // i32 [n_used, n_tokens]
+    struct ggml_tensor *shares; // f32 [1, n_used, n_tokens]
+};
+
+// Which experts a token goes through, and how much each counts.
+static struct choice choose(struct graph_builder *b, struct ggml_tensor *x) {
+    const struct model_params *p = b->p;
+    const struct model_layer *l  = &b->m->layers[b->i];
+    const int64_t n_tokens = x->ne[1], n_used = p->n_expert_used;
+    struct ggml_tensor *like = builder_product(b, l->router, l->router_bias, x, "ffn.router");
+    if (p->desc->share != SHARE_CHOSEN) {
+        like = builder_named(b, ggml_soft_max(b->ctx, like), "ffn.like");
+    }
+    struct choice c = {.chosen = ggml_top_k(b->ctx, like, (int) n_used)};
+    c.shares        = ggml_get_rows(b->ctx, ggml_reshape_3d(b->ctx, like, 1, p->n_expert, n_tokens), c.chosen);
+    c.shares        = ggml_reshape_2d(b->ctx, builder_named(b, c.shares, "ffn.chosen_like"), n_used, n_tokens);
+    if (p->desc->share == SHARE_SUM) {
+        c.shares = ggml_div(b->ctx, c.shares, builder_named(b, ggml_sum_rows(b->ctx, c.shares), "ffn.sum_like"));
+    } else if (p->desc->share == SHARE_CHOSEN) {
+        c.shares = ggml_soft_max(b->ctx, c.shares);
+    }
+    c.shares = ggml_reshape_3d(b->ctx, builder_named(b, c.shares, "ffn.shares"), 1, n_used, n_tokens);
+    return c;
+}
+
+// The product of each token with the matrices of its experts.
+static struct ggml_tensor *each(struct graph_builder *b, struct ggml_tensor *weight, struct ggml_tensor *bias,
+    struct ggml_tensor *x, struct ggml_tensor *chosen, const char *name) {
+    struct ggml_tensor *y = builder_named(b, ggml_mul_mat_id(b->ctx, weight, x, chosen), name);
+    return bias != NULL ? builder_named(b, ggml_add_id(b->ctx, y, bias, chosen), name) : y;
+}
+
+static struct ggml_tensor *experts(struct graph_builder *b, struct ggml_tensor *x) {
+    const struct model_params *p = b->p;
+    const struct model_layer *l  = &b->m->layers[b->i];
+    const struct choice c        = choose(b, x);
+    const int64_t n_tokens       = x->ne[1];
+    struct ggml_tensor *in       = ggml_reshape_3d(b->ctx, x, p->n_embd, 1, n_tokens);
+    struct ggml_tensor *up       = each(b, l->ups, l->ups_bias, in, c.chosen, "ffn.ups");
+    struct ggml_tensor *gate     = each(b, l->gates, l->gates_bias, in, c.chosen, "ffn.gates");
+    struct ggml_tensor *act      = builder_named(b, gated(b, gate, up), "ffn.acts");
+    struct ggml_tensor *down     = each(b, l->downs, l->downs_bias, act, c.chosen, "ffn.downs");
+    struct ggml_tensor *all      = builder_named(b, ggml_mul(b->ctx, down, c.shares), "ffn.each"); // [n_embd, n_used, n_tokens]
+    struct ggml_tensor *result   = NULL;
+    ggml_build_forward_expand(b->graph, all);
+    for (int64_t i = 0; i < p->n_expert_used; i++) {
+        struct ggml_tensor *one = ggml_view_2d(b->ctx, all, p->n_embd, n_tokens, all->nb[2], (size_t) i * all->nb[1]);
+        result                  = result == NULL ? one : builder_named(b, ggml_add(b->ctx, result, one), "ffn.experts");
+    }
+    return p->n_expert_used == 1 ? builder_named(b, ggml_cont(b->ctx, result), "ffn.experts") : result;
+}
+
+struct ggml_tensor *builder_ffn(struct graph_builder *b, struct ggml_tensor *x) {
+    return b->p->n_expert > 0 ? experts(b, x) : dense(b, x);
 }

@@ -11,41 +11,69 @@
 
 // ---- what a layer holds ----
 
-enum extent { ONE, EMBD, Q, K, V, O, HEAD, FF, EXPERTS, HALF_ROT };
-enum when { ALWAYS, MAYBE, DENSE, EXPERT }; // MAYBE: NULL if it is not there
+enum extent { ONE, EMBD, Q, K, V, QKV, O, HEAD, HEADS, HEADS_KV, FF, FF_TWO, EXPERT_FF, EXPERTS, HALF_ROT };
+
+// What a layer is beside what its architecture has; bits behind those of arch_has.
+enum layer_is {
+    LAYER_EXPERT = 1 << 28,
+    LAYER_FUSED  = 1 << 29, // the file has one matrix for queries, keys and values
+};
+
+enum when { ALWAYS, MAYBE }; // MAYBE: NULL if it is not there
 
 static const struct layer_row {
     const char *name; // behind "blk.N."
     size_t at;        // in struct model_layer
     enum extent ne[3];
     enum when when;
+    unsigned with, without; // bits that must be, or must not be
 } layer_rows[] = {
-#define ROW(name, field, a, b, c, when) \
-    { name, offsetof(struct model_layer, field), {a, b, c}, when }
-    ROW("attn_norm.weight", attn_norm, EMBD, ONE, ONE, ALWAYS),
-    ROW("attn_q.weight", q, EMBD, Q, ONE, ALWAYS),
-    ROW("attn_k.weight", k, EMBD, K, ONE, ALWAYS),
-    ROW("attn_v.weight", v, EMBD, V, ONE, ALWAYS),
-    ROW("attn_output.weight", o, O, EMBD, ONE, ALWAYS),
-    ROW("attn_q.bias", q_bias, Q, ONE, ONE, MAYBE),
-    ROW("attn_k.bias", k_bias, K, ONE, ONE, MAYBE),
-    ROW("attn_v.bias", v_bias, V, ONE, ONE, MAYBE),
-    ROW("attn_output.bias", o_bias, EMBD, ONE, ONE, MAYBE),
-    ROW("attn_q_norm.weight", q_norm, HEAD, ONE, ONE, MAYBE),
-    ROW("attn_k_norm.weight", k_norm, HEAD, ONE, ONE, MAYBE),
-    ROW("rope_freqs.weight", freq_factors, HALF_ROT, ONE, ONE, MAYBE),
-    ROW("ffn_norm.weight", ffn_norm, EMBD, ONE, ONE, ALWAYS),
-    ROW("ffn_gate.weight", gate, EMBD, FF, ONE, DENSE),
-    ROW("ffn_up.weight", up, EMBD, FF, ONE, DENSE),
-    ROW("ffn_down.weight", down, FF, EMBD, ONE, DENSE),
-    ROW("ffn_gate_inp.weight", router, EMBD, EXPERTS, ONE, EXPERT),
-    ROW("ffn_gate_exps.weight", gates, EMBD, FF, EXPERTS, EXPERT),
-    ROW("ffn_up_exps.weight", ups, EMBD, FF, EXPERTS, EXPERT),
-    ROW("ffn_down_exps.weight", downs, FF, EMBD, EXPERTS, EXPERT),
+#define ROW(name, field, a, b, c, when, with, without) \
+    { name, offsetof(struct model_layer, field), {a, b, c}, when, with, without }
+    ROW("attn_norm.weight", attn_norm, EMBD, ONE, ONE, ALWAYS, 0, 0),
+    ROW("attn_norm.bias", attn_norm_bias, EMBD, ONE, ONE, MAYBE, ARCH_LAYER_NORM, 0),
+    ROW("attn_qkv.weight", qkv, EMBD, QKV, ONE, ALWAYS, LAYER_FUSED, 0),
+    ROW("attn_qkv.bias", qkv_bias, QKV, ONE, ONE, MAYBE, LAYER_FUSED, 0),
+    ROW("attn_q.weight", q, EMBD, Q, ONE, ALWAYS, 0, LAYER_FUSED),
+    ROW("attn_k.weight", k, EMBD, K, ONE, ALWAYS, 0, LAYER_FUSED),
+    ROW("attn_v.weight", v, EMBD, V, ONE, ALWAYS, 0, LAYER_FUSED),
+    ROW("attn_output.weight", o, O, EMBD, ONE, ALWAYS, 0, 0),
+    ROW("attn_q.bias", q_bias, Q, ONE, ONE, MAYBE, 0, LAYER_FUSED),
+    ROW("attn_k.bias", k_bias, K, ONE, ONE, MAYBE, 0, LAYER_FUSED),
+    ROW("attn_v.bias", v_bias, V, ONE, ONE, MAYBE, 0, LAYER_FUSED),
+    ROW("attn_output.bias", o_bias, EMBD, ONE, ONE, MAYBE, 0, 0),
+    ROW("attn_q_norm.weight", q_norm, HEAD, ONE, ONE, MAYBE, 0, ARCH_QK_WIDE | ARCH_QK_EACH),
+    ROW("attn_k_norm.weight", k_norm, HEAD, ONE, ONE, MAYBE, 0, ARCH_QK_WIDE | ARCH_QK_EACH),
+    ROW("attn_q_norm.weight", q_norm, Q, ONE, ONE, ALWAYS, ARCH_QK_WIDE, 0),
+    ROW("attn_k_norm.weight", k_norm, K, ONE, ONE, ALWAYS, ARCH_QK_WIDE, 0),
+    ROW("attn_q_norm.weight", q_norm, HEAD, HEADS, ONE, MAYBE, ARCH_QK_EACH, 0),
+    ROW("attn_k_norm.weight", k_norm, HEAD, HEADS_KV, ONE, MAYBE, ARCH_QK_EACH, 0),
+    ROW("attn_sinks.weight", sinks, HEADS, ONE, ONE, ALWAYS, ARCH_SINKS, 0),
+    ROW("rope_freqs.weight", freq_factors, HALF_ROT, ONE, ONE, MAYBE, 0, ARCH_POSITIONS),
+    ROW("post_attention_norm.weight", post_attn_norm, EMBD, ONE, ONE, ALWAYS, ARCH_POST_NORMS, 0),
+    ROW("post_attention_norm.weight", ffn_norm, EMBD, ONE, ONE, ALWAYS, ARCH_NORM_IS_POST, 0),
+    ROW("ffn_norm.weight", ffn_norm, EMBD, ONE, ONE, ALWAYS, 0, ARCH_PARALLEL | ARCH_NORM_IS_POST),
+    ROW("ffn_norm.bias", ffn_norm_bias, EMBD, ONE, ONE, MAYBE, ARCH_LAYER_NORM, ARCH_PARALLEL),
+    ROW("ffn_gate.weight", gate, EMBD, FF, ONE, ALWAYS, 0, LAYER_EXPERT | ARCH_FUSED_FFN | ARCH_NO_GATE),
+    ROW("ffn_gate.bias", gate_bias, FF, ONE, ONE, MAYBE, 0, LAYER_EXPERT | ARCH_FUSED_FFN | ARCH_NO_GATE),
+    ROW("ffn_up.weight", up, EMBD, FF, ONE, ALWAYS, 0, LAYER_EXPERT | ARCH_FUSED_FFN),
+    ROW("ffn_up.bias", up_bias, FF, ONE, ONE, MAYBE, 0, LAYER_EXPERT | ARCH_FUSED_FFN),
+    ROW("ffn_up.weight", up, EMBD, FF_TWO, ONE, ALWAYS, ARCH_FUSED_FFN, LAYER_EXPERT),
+    ROW("ffn_down.weight", down, FF, EMBD, ONE, ALWAYS, 0, LAYER_EXPERT),
+    ROW("ffn_down.bias", down_bias, EMBD, ONE, ONE, MAYBE, 0, LAYER_EXPERT),
+    ROW("ffn_gate_inp.weight", router, EMBD, EXPERTS, ONE, ALWAYS, LAYER_EXPERT, 0),
+    ROW("ffn_gate_inp.bias", router_bias, EXPERTS, ONE, ONE, MAYBE, LAYER_EXPERT, 0),
+    ROW("ffn_gate_exps.weight", gates, EMBD, EXPERT_FF, EXPERTS, ALWAYS, LAYER_EXPERT, 0),
+    ROW("ffn_gate_exps.bias", gates_bias, EXPERT_FF, EXPERTS, ONE, MAYBE, LAYER_EXPERT, 0),
+    ROW("ffn_up_exps.weight", ups, EMBD, EXPERT_FF, EXPERTS, ALWAYS, LAYER_EXPERT, 0),
+    ROW("ffn_up_exps.bias", ups_bias, EXPERT_FF, EXPERTS, ONE, MAYBE, LAYER_EXPERT, 0),
+    ROW("ffn_down_exps.weight", downs, EXPERT_FF, EMBD, EXPERTS, ALWAYS, LAYER_EXPERT, 0),
+    ROW("ffn_down_exps.bias", downs_bias, EMBD, EXPERTS, ONE, MAYBE, LAYER_EXPERT, 0),
+    ROW("post_ffw_norm.weight", post_ffn_norm, EMBD, ONE, ONE, ALWAYS, ARCH_POST_NORMS, 0),
 #undef ROW
 };
 #define N_LAYER_ROWS (sizeof layer_rows / sizeof *layer_rows)
-#define N_MODEL_WEIGHTS 7 // with room for a second copy of a tied output
+#define N_MODEL_WEIGHTS 10 // with room for a second copy of a tied output
 
 static int64_t extent_of(const struct model_params *p, enum extent e) {
     switch (e) {
@@ -53,13 +81,23 @@ static int64_t extent_of(const struct model_params *p, enum extent e) {
         case Q: return p->n_head * p->head_size;
         case K: return p->n_head_kv * p->head_size;
         case V: return p->n_head_kv * p->head_size_v;
+        case QKV: return (p->n_head + p->n_head_kv) * p->head_size + p->n_head_kv * p->head_size_v;
         case O: return p->n_head * p->head_size_v;
         case HEAD: return p->head_size;
+        case HEADS: return p->n_head;
+        case HEADS_KV: return p->n_head_kv;
         case FF: return p->n_ff;
+        case FF_TWO: return 2 * p->n_ff;
+        case EXPERT_FF: return p->n_ff_expert;
         case EXPERTS: return p->n_expert;
         case HALF_ROT: return p->n_rot / 2;
         default: return 1;
     }
+}
+
+// Whether a layer with these bits has a row's tensor.
+static bool is_row_of(const struct layer_row *row, unsigned bits) {
+    return (row->with & ~bits) == 0 && (row->without & bits) == 0;
 }
 
 // ---- finding ----
@@ -110,14 +148,22 @@ static bool weight_find(struct model *m, const char *name, const int64_t ne[3], 
             name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], ne[0], ne[1], ne[2]);
     }
     m->weights[m->n_weights++] = (struct model_weight){.file = t, .slot = slot, .layer = layer};
-    return type_check(t, ne[1] == 1 && ne[2] == 1, error);
+    return type_check(t, (ne[1] == 1 && ne[2] == 1) || strstr(name, ".bias") != NULL || strstr(name, "_norm.") != NULL, error);
+}
+
+static unsigned layer_bits(const struct model *m, int64_t i) {
+    char name[GGML_MAX_NAME];
+    snprintf(name, sizeof name, "blk.%" PRId64 ".attn_qkv.weight", i);
+    const bool is_fused = (m->params.desc->has & ARCH_FUSED_QKV) != 0 && tensor_find(m, name) != NULL;
+    return m->params.desc->has | (m->params.n_expert > 0 ? LAYER_EXPERT : 0) | (is_fused ? LAYER_FUSED : 0);
 }
 
 static bool layer_find(struct model *m, int64_t i, struct model_error *error) {
     const struct model_params *p = &m->params;
+    const unsigned bits          = layer_bits(m, i);
     for (size_t r = 0; r < N_LAYER_ROWS; r++) {
         const struct layer_row *row = &layer_rows[r];
-        if (row->when == (p->n_expert > 0 ? DENSE : EXPERT)) {
+        if (!is_row_of(row, bits)) {
             continue;
         }
         char name[GGML_MAX_NAME];
@@ -154,7 +200,11 @@ static bool tensors_find(struct model *m, struct model_error *error) {
         return model_fail(error, "out of memory for the tables of %" PRId64 " layers", p->n_layer);
     }
     const int64_t table[3] = {p->n_embd, p->n_vocab, 1}, row[3] = {p->n_embd, 1, 1}, half[3] = {p->n_rot / 2, 1, 1};
-    if (!weight_find(m, "token_embd.weight", table, -1, true, &m->token_embd, error) ||
+    const int64_t places[3] = {p->n_embd, p->n_ctx_train, 1};
+    const bool is_placed = (p->desc->has & ARCH_POSITIONS) != 0, has_bias = (p->desc->has & ARCH_LAYER_NORM) != 0;
+    if ((is_placed && !weight_find(m, "position_embd.weight", places, -1, true, &m->position_embd, error)) ||
+        (has_bias && !weight_find(m, "output_norm.bias", row, p->n_layer, false, &m->output_norm_bias, error)) ||
+        !weight_find(m, "token_embd.weight", table, -1, true, &m->token_embd, error) ||
         !weight_find(m, "output_norm.weight", row, p->n_layer, true, &m->output_norm, error) ||
         !weight_find(m, "output.weight", table, p->n_layer, false, &m->output, error) ||
         !weight_find(m, "rope_freqs.weight", half, 0, false, &m->rope_freqs, error) ||
@@ -174,27 +224,30 @@ static bool tensors_find(struct model *m, struct model_error *error) {
 // ---- a model that is not there yet ----
 
 // What may be there is so in the architectures that have it: qwen2 has biases, qwen3 norms of queries and keys.
-static bool is_row_of(const struct model_params *p, const struct layer_row *row) {
-    if (row->when != MAYBE) {
-        return row->when != (p->n_expert > 0 ? DENSE : EXPERT);
-    }
-    return (strcmp(p->arch, "qwen2") == 0 && row->ne[1] == ONE && strstr(row->name, ".bias") != NULL && row->ne[0] != EMBD) ||
-           (strcmp(p->arch, "qwen3") == 0 && row->ne[0] == HEAD);
+static bool is_usual(const struct model_params *p, const struct layer_row *row) {
+    const char *arch = p->arch;
+    return row->when == ALWAYS ||
+           (strcmp(arch, "qwen2") == 0 && strncmp(row->name, "attn_", 5) == 0 && strstr(row->name, ".bias") != NULL &&
+               row->ne[0] != EMBD) ||
+           ((strcmp(arch, "qwen3") == 0 || strcmp(arch, "qwen3moe") == 0 || strcmp(arch, "gemma3") == 0) && row->ne[0] == HEAD);
 }
 
 bool model_shapes(const struct model_params *p, bool has_output, model_shape_t tell, void *user) {
     const int64_t table[3] = {p->n_embd, p->n_vocab, 1}, one[3] = {p->n_embd, 1, 1};
-    if (!tell("token_embd.weight", table, user) || !tell("output_norm.weight", one, user) ||
+    const int64_t places[3] = {p->n_embd, p->n_ctx_train, 1};
+    if (((p->desc->has & ARCH_POSITIONS) != 0 && !tell("position_embd.weight", places, user)) ||
+        !tell("token_embd.weight", table, user) || !tell("output_norm.weight", one, user) ||
         (has_output && !tell("output.weight", table, user))) {
         return false;
     }
+    const unsigned bits = p->desc->has | (p->n_expert > 0 ? LAYER_EXPERT : 0);
     for (int64_t i = 0; i < p->n_layer; i++) {
         for (size_t r = 0; r < N_LAYER_ROWS; r++) {
             const struct layer_row *row = &layer_rows[r];
             const int64_t ne[3]         = {extent_of(p, row->ne[0]), extent_of(p, row->ne[1]), extent_of(p, row->ne[2])};
             char name[GGML_MAX_NAME];
             snprintf(name, sizeof name, "blk.%" PRId64 ".%s", i, row->name);
-            if (is_row_of(p, row) && !tell(name, ne, user)) {
+            if (is_row_of(row, bits) && is_usual(p, row) && !tell(name, ne, user)) {
                 return false;
             }
         }

@@ -6,6 +6,8 @@
 // Nothing here knows a command line. Every function that can fail takes a model_error and says in it what and why.
 #pragma once
 
+#include "model/arch.h"
+
 #include "berth.h"
 #include "ggml-backend.h"
 
@@ -46,30 +48,36 @@ bool keys_text(const struct gguf_context *meta, const char *key, const char **ou
 // ---- hyper-parameters (params.c) ----
 
 struct model_params {
-    const char *arch;
-    int rope_type;         // GGML_ROPE_TYPE_*
-    int64_t n_layer;       // blocks
-    int64_t n_embd;        // width of the residual stream
-    int64_t n_head;        // query heads
-    int64_t n_head_kv;     // key and value heads; divides n_head
-    int64_t head_size;     // of queries and keys
-    int64_t head_size_v;   // of values
-    int64_t n_ff;          // width of the feed-forward part
-    int64_t n_vocab;       // tokens
-    int64_t n_ctx_train;   // positions it was trained for
-    int64_t n_rot;         // elements of a head that are rotated
-    int64_t n_expert;      // 0: a dense feed-forward part
-    int64_t n_expert_used; // experts a token goes through
-    int64_t n_ctx_orig;    // positions before rope was stretched
-    int64_t n_window;      // positions that a token sees, its own the last of them; 0: all
-    float rms_eps;
-    float freq_base;
-    float freq_scale;
+    const char *arch;              // its name
+    const struct model_arch *desc; // what it is made of
+    int64_t n_layer;               // blocks
+    int64_t n_embd;                // width of the residual stream
+    int64_t n_head;                // query heads
+    int64_t n_head_kv;             // key and value heads; divides n_head
+    int64_t head_size;             // of queries and keys
+    int64_t head_size_v;           // of values
+    int64_t n_ff;                  // width of the feed-forward part
+    int64_t n_vocab;               // tokens
+    int64_t n_ctx_train;           // positions it was trained for
+    int64_t n_rot;                 // elements of a head that are rotated
+    int64_t n_expert;              // 0: a dense feed-forward part
+    int64_t n_expert_used;         // experts a token goes through
+    int64_t n_ff_expert;           // width of an expert's part
+    int64_t n_ctx_orig;            // positions before rope was stretched
+    int64_t n_window;              // positions that a token sees in a layer with a window, its own the last of them; 0: all
+    int window_every;              // params_has_window
+    float eps;                     // of norms
+    float freq_base, freq_base_window;
+    float freq_scale, freq_scale_window;
     float ext_factor; // 1 for yarn, else 0
     float attn_factor;
+    float attn_scale, embd_scale, residual_scale, logit_scale; // 1 or what they are multiplied with
+    float attn_cap, logit_cap;                                 // 0: none
 };
 
 bool model_params_read(const struct gguf_context *meta, struct model_params *params, struct model_error *error);
+// Whether layer i looks at no more than a window.
+bool params_has_window(const struct model_params *params, int64_t i);
 
 // ---- devices (devices.c) ----
 
@@ -91,11 +99,15 @@ void model_devices_set_abort(struct model_devices *devices, ggml_abort_callback 
 
 struct model_layer {
     struct ggml_tensor *attn_norm, *q, *k, *v, *o;
-    struct ggml_tensor *q_bias, *k_bias, *v_bias, *o_bias; // NULL: none
-    struct ggml_tensor *q_norm, *k_norm;                   // NULL: none
-    struct ggml_tensor *ffn_norm, *gate, *up, *down;       // dense, NULL with experts
-    struct ggml_tensor *router, *gates, *ups, *downs;      // experts, NULL if dense
-    struct ggml_tensor *freq_factors;                      // of rope, NULL: all 1
+    struct ggml_tensor *qkv;                          // in place of q, k and v
+    struct ggml_tensor *ffn_norm, *gate, *up, *down;  // dense, NULL with experts
+    struct ggml_tensor *router, *gates, *ups, *downs; // experts, NULL if dense
+    // NULL: none
+    struct ggml_tensor *q_bias, *k_bias, *v_bias, *qkv_bias, *o_bias;
+    struct ggml_tensor *gate_bias, *up_bias, *down_bias, *router_bias, *gates_bias, *ups_bias, *downs_bias;
+    struct ggml_tensor *q_norm, *k_norm, *attn_norm_bias, *ffn_norm_bias, *post_attn_norm, *post_ffn_norm;
+    struct ggml_tensor *sinks;
+    struct ggml_tensor *freq_factors; // of rope, NULL: all 1
 };
 
 // One tensor of the file and where the graph finds it.
@@ -117,6 +129,7 @@ struct model {
     struct berth_gguf_map *file;
     struct model_params params;
     struct ggml_tensor *token_embd, *output_norm, *output;
+    struct ggml_tensor *position_embd, *output_norm_bias;    // NULL: none
     struct ggml_tensor *rope_freqs, *rope_long, *rope_short; // NULL: none
     struct model_layer *layers;                              // [n_layer]
     struct ggml_tensor **by_id;                              // the file's tensors
@@ -190,7 +203,7 @@ bool model_write(FILE *file, const struct gguf_context *meta, model_bytes_t byte
 bool rows_widen(enum ggml_type type, const void *from, float *to, int64_t n, struct model_error *error);
 bool rows_narrow(enum ggml_type type, const float *from, void *to, int64_t n_rows, int64_t n_per_row, struct model_error *error);
 
-// ---- a session (session.c), its cache (cache.c), its graphs (graph.c, ffn.c) ----
+// ---- a session (session.c), its cache (cache.c), its graphs (graph.c) ----
 
 struct session_params {
     int64_t n_ctx;                   // positions in the cache; 0: what the model was trained for, but 512 to 4096
@@ -228,7 +241,8 @@ struct graph_inputs {
     struct ggml_tensor *tokens; // i32 [n_tokens * n_seq]
     struct ggml_tensor *pos;    // i32 [n_tokens]
     struct ggml_tensor *rows;   // i64 [n_tokens] of the cache that are written; NULL without
-    struct ggml_tensor *mask;   // [n_kv, n_tokens] 0 or -inf
+    struct ggml_tensor *mask;   // [n_kv, n_tokens] 0 or -inf; NULL: no layer looks at all
+    struct ggml_tensor *window; // the same of layers with a window; NULL: there are none
     struct ggml_tensor *out;    // i32 [1] the token whose logits are wanted; NULL with all_outputs
     struct ggml_tensor *logits; // f32 [n_vocab, 1], or [n_vocab, n_tokens * n_seq] with all_outputs
 };
@@ -276,14 +290,6 @@ void cache_free(struct session *session);
 void graph_build(const struct model *model, const struct graph_shape *shape, struct ggml_context *ctx, struct ggml_cgraph *graph,
     struct graph_inputs *in);
 size_t graph_max_nodes(const struct model *model);
-// weight * x with what adapters add to it.
-struct ggml_tensor *graph_product(struct ggml_context *ctx, const struct model *model, struct ggml_tensor *weight,
-    struct ggml_tensor *x, int64_t i, const char *name);
-// A part of layer i, for plans and maps: blk.3.ffn.up; with i < 0 the name alone. Returns t.
-struct ggml_tensor *graph_named(struct ggml_tensor *t, int64_t i, const char *name);
-// ffn.c: the feed-forward part of layer i.
-struct ggml_tensor *graph_ffn(
-    struct ggml_context *ctx, struct ggml_cgraph *graph, const struct model *model, int64_t i, struct ggml_tensor *x);
 
 // ---- choosing a token (sample.c) ----
 

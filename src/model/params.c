@@ -6,6 +6,7 @@
 
 #include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,41 +14,22 @@
 #define MAX_CONTEXT ((int64_t) 1 << 30) // positions
 #define MAX_LAYERS 4096                 // of a model that has no tensors yet
 
-// A row an architecture; all of them are built the same way (graph.c), but for how
-// they turn queries and keys, and whether a window that their file names counts: in llama, qwen2 and qwen3 llama.cpp looks at all
-// positions whatever the file says, and so it is here.
-static const struct arch_row {
-    const char *name;
-    int rope_type;
-    bool has_window;
-} archs[] = {
-    {"llama", GGML_ROPE_TYPE_NORMAL, false},
-    {"mistral", GGML_ROPE_TYPE_NORMAL, true},
-    {"qwen2", GGML_ROPE_TYPE_NEOX, false},
-    {"qwen3", GGML_ROPE_TYPE_NEOX, false},
-};
-
-static bool arch_find(const struct gguf_context *meta, struct model_params *p, bool *has_window, struct model_error *error) {
+static bool arch_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     const char *name;
     if (!keys_text(meta, "general.architecture", &name, error)) {
         return false;
     }
-    for (size_t i = 0; name != NULL && i < sizeof archs / sizeof *archs; i++) {
-        if (strcmp(name, archs[i].name) == 0) {
-            p->arch      = archs[i].name;
-            p->rope_type = archs[i].rope_type;
-            *has_window  = archs[i].has_window;
-            return true;
-        }
-    }
     if (name == NULL) {
         return model_fail(error, "it is no model: key 'general.architecture' is missing");
     }
-    char known[256] = "";
-    for (size_t i = 0, n = 0; i < sizeof archs / sizeof *archs && n < sizeof known; i++) {
-        n += (size_t) snprintf(known + n, sizeof known - n, "%s%s", i > 0 ? ", " : "", archs[i].name);
+    p->desc = arch_find(name);
+    if (p->desc == NULL) {
+        char known[256];
+        arch_names(known, sizeof known);
+        return model_fail(error, "architecture '%.64s' is not supported; known are %s", name, known);
     }
-    return model_fail(error, "architecture '%.64s' is not supported; known are %s", name, known);
+    p->arch = p->desc->name;
+    return true;
 }
 
 static const char *key_of(const struct model_params *p, const char *rest, char text[96]) {
@@ -84,9 +66,11 @@ static bool sizes_read(const struct gguf_context *meta, struct model_params *p, 
         !need(meta, p, "feed_forward_length", MAX_WIDTH, &p->n_ff, error) ||
         !get(meta, p, "context_length", MAX_CONTEXT, &p->n_ctx_train, error) ||
         !keys_int(meta, key_of(p, "expert_count", key), 0, 4096, &p->n_expert, error) ||
-        !keys_int(meta, key_of(p, "expert_used_count", key), 0, p->n_expert, &p->n_expert_used, error)) {
+        !keys_int(meta, key_of(p, "expert_used_count", key), 0, p->n_expert, &p->n_expert_used, error) ||
+        !get(meta, p, "expert_feed_forward_length", MAX_WIDTH, &p->n_ff_expert, error)) {
         return false;
     }
+    p->n_ff_expert = p->n_ff_expert > 0 ? p->n_ff_expert : p->n_ff;
     p->n_head_kv   = p->n_head_kv > 0 ? p->n_head_kv : p->n_head;
     p->n_ctx_train = p->n_ctx_train > 0 ? p->n_ctx_train : 2048;
     if (p->n_head % p->n_head_kv != 0) {
@@ -138,27 +122,86 @@ static bool scaling_read(const struct gguf_context *meta, struct model_params *p
     return true;
 }
 
-bool model_params_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
+// Who sees how far.
+static bool window_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
-    bool has_window = false;
-    *p              = (struct model_params){.freq_base = 10000, .rms_eps = 0};
-    if (!arch_find(meta, p, &has_window, error) || !sizes_read(meta, p, error) || !scaling_read(meta, p, error)) {
+    int64_t every = p->desc->window_every;
+    if (every > 1 && !keys_int(meta, key_of(p, "attention.sliding_window_pattern", key), 1, MAX_LAYERS, &every, error)) {
         return false;
     }
-    p->n_rot = p->head_size;
-    if (!keys_int(meta, key_of(p, "rope.dimension_count", key), 2, p->head_size, &p->n_rot, error) ||
-        !keys_real(meta, key_of(p, "rope.freq_base", key), &p->freq_base, error) ||
-        !keys_real(meta, key_of(p, "attention.layer_norm_rms_epsilon", key), &p->rms_eps, error) ||
-        (has_window && !keys_int(meta, key_of(p, "attention.sliding_window", key), 0, MAX_CONTEXT, &p->n_window, error))) {
+    p->window_every = (int) every;
+    return every == 0 || keys_int(meta, key_of(p, "attention.sliding_window", key), 0, MAX_CONTEXT, &p->n_window, error);
+}
+
+// What is multiplied and capped on the way.
+static bool scales_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
+    char key[96];
+    const unsigned has = p->desc->has;
+    const bool is_wide = (has & ARCH_WIDE_QUERIES) != 0 && p->n_layer == p->desc->n_layer_wide;
+    p->attn_scale      = 1 / sqrtf((float) (is_wide ? p->n_embd / p->n_head : p->head_size));
+    p->embd_scale      = (has & ARCH_EMBD_ROOT) != 0 ? sqrtf((float) p->n_embd) : 1;
+    p->residual_scale = p->logit_scale = 1;
+    p->attn_cap                        = (has & ARCH_SOFT_CAPS) != 0 ? 50 : 0;
+    p->logit_cap                       = (has & ARCH_SOFT_CAPS) != 0 ? 30 : 0;
+    const struct {
+        unsigned has;
+        const char *key;
+        float *out;
+    } rows[] = {{ARCH_SCALES, "attention.scale", &p->attn_scale}, {ARCH_SCALES, "embedding_scale", &p->embd_scale},
+        {ARCH_SCALES, "residual_scale", &p->residual_scale}, {ARCH_SCALES | ARCH_LOGIT_SCALE, "logit_scale", &p->logit_scale},
+        {ARCH_SOFT_CAPS, "attn_logit_softcapping", &p->attn_cap},
+        {ARCH_SOFT_CAPS | ARCH_LOGIT_CAP, "final_logit_softcapping", &p->logit_cap}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if ((has & rows[i].has) != 0 && !keys_real(meta, key_of(p, rows[i].key, key), rows[i].out, error)) {
+            return false;
+        }
+    }
+    if ((has & ARCH_SCALES) != 0) { // 0: as if the key were absent
+        p->attn_scale     = p->attn_scale != 0 ? p->attn_scale : 1 / sqrtf((float) p->head_size);
+        p->embd_scale     = p->embd_scale != 0 ? p->embd_scale : 1;
+        p->residual_scale = p->residual_scale != 0 ? p->residual_scale : 1;
+        p->logit_scale    = p->logit_scale != 0 ? 1 / p->logit_scale : 1;
+    }
+    return true;
+}
+
+static bool rope_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
+    char key[96];
+    p->n_rot            = p->head_size;
+    p->freq_base        = 10000;
+    p->freq_base_window = 0;
+    if (!scaling_read(meta, p, error) ||
+        !keys_int(meta, key_of(p, "rope.dimension_count", key), 2, p->head_size, &p->n_rot, error) ||
+        !keys_real(meta, key_of(p, "rope.freq_base", key), &p->freq_base, error)) {
         return false;
+    }
+    p->freq_base_window  = p->freq_base;
+    p->freq_scale_window = p->freq_scale;
+    if ((p->desc->has & ARCH_LOCAL_ROPE) != 0) {
+        p->freq_base_window  = 10000;
+        p->freq_scale_window = 1;
+        if (!keys_real(meta, key_of(p, "rope.freq_base_swa", key), &p->freq_base_window, error)) {
+            return false;
+        }
     }
     if (p->n_rot % 2 != 0) {
         return model_fail(error, "rope turns pairs, but %" PRId64 " elements are to be turned", p->n_rot);
     }
-    if (!(p->rms_eps > 0) || !(p->freq_base > 0)) {
-        return model_fail(error, "%s",
-            p->freq_base > 0 ? "the epsilon of the norm is missing or not positive"
-                             : "the base of rope's frequencies is not positive");
+    return (p->freq_base > 0 && p->freq_base_window > 0) || model_fail(error, "the base of rope's frequencies is not positive");
+}
+
+bool model_params_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
+    char key[96];
+    *p = (struct model_params){0};
+    if (!arch_read(meta, p, error) || !sizes_read(meta, p, error) || !rope_read(meta, p, error) || !window_read(meta, p, error) ||
+        !scales_read(meta, p, error)) {
+        return false;
     }
-    return true;
+    const char *eps = (p->desc->has & ARCH_LAYER_NORM) != 0 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
+    return keys_real(meta, key_of(p, eps, key), &p->eps, error) &&
+           (p->eps > 0 || model_fail(error, "the epsilon of the norm is missing or not positive"));
+}
+
+bool params_has_window(const struct model_params *p, int64_t i) {
+    return p->n_window > 0 && (p->window_every == 1 || i % p->window_every < p->window_every - 1);
 }

@@ -21,10 +21,11 @@ static int64_t most(int64_t a, int64_t b) {
 
 // ---- life ----
 
-static void defaults(struct session_params *p, const struct model_params *m) {
-    p->n_ctx   = p->n_ctx > 0 ? p->n_ctx : most(512, least(m->n_ctx_train, 4096));
-    p->n_batch = p->n_batch > 0 ? p->n_batch : 512;
-    p->n_batch = least(p->n_batch, p->n_ctx);
+static void defaults(struct session_params *p, const struct model *model) {
+    const int64_t n = most(512, least(model->params.n_ctx_train, 4096));
+    p->n_ctx        = p->n_ctx > 0 ? p->n_ctx : model->position_embd != NULL ? least(n, model->position_embd->ne[1]) : n;
+    p->n_batch      = p->n_batch > 0 ? p->n_batch : 512;
+    p->n_batch      = least(p->n_batch, p->n_ctx);
 }
 
 static bool scratch_make(struct session *s, struct model_error *error) {
@@ -54,13 +55,17 @@ struct session *session_new(const struct model *model, const struct model_device
     s->max_nodes = graph_max_nodes(model);
     s->k         = model_alloc_calloc(n_layer, sizeof *s->k);
     s->v         = model_alloc_calloc(n_layer, sizeof *s->v);
-    defaults(&s->params, &model->params);
+    defaults(&s->params, model);
     s->caches = model_alloc_calloc((size_t) devices->n, sizeof *s->caches);
     s->memory = model_alloc_calloc((size_t) devices->n, sizeof *s->memory);
     s->sizes  = model_alloc_calloc((size_t) devices->n, sizeof *s->sizes);
     bool ok   = s->k != NULL && s->v != NULL && s->caches != NULL && s->memory != NULL && s->sizes != NULL;
     if (!ok) {
         model_fail(error, "out of memory for %zu layers on %d devices", n_layer, devices->n);
+    }
+    if (ok && model->position_embd != NULL && s->params.n_ctx > model->position_embd->ne[1]) {
+        ok = model_fail(error, "a context of %" PRId64 " is too long: the model has embeddings of %" PRId64 " positions",
+            s->params.n_ctx, model->position_embd->ne[1]);
     }
     ok = ok && cache_make(s, error);
     if (ok) {
@@ -161,21 +166,20 @@ bool session_reserve(struct session *s, struct model_error *error) {
 // ---- computing ----
 
 // Token i at position n_past + i sees itself and those before it, as far as the window goes. Row by row: a mask may be as large
-// as all else that is computed.
-static void mask_set(struct session *s, int64_t n, int64_t n_kv) {
+// as all else that is computed. Nothing for a mask that no layer has.
+static void mask_set(struct session *s, struct ggml_tensor *mask, int64_t window, int64_t n, int64_t n_kv) {
     const ggml_fp16_t yes = ggml_fp32_to_fp16(0), no = ggml_fp32_to_fp16(-INFINITY);
-    const size_t size    = (size_t) n_kv * sizeof no;
-    const int64_t window = s->model->params.n_window > 0 ? s->model->params.n_window : n_kv;
-    for (int64_t j = 0; j < n_kv; j++) { // as the token before these sees them
+    const size_t size = (size_t) n_kv * sizeof no;
+    for (int64_t j = 0; mask != NULL && j < n_kv; j++) { // as the token before these sees them
         s->mask_row[j] = j < s->n_past && j >= s->n_past - window ? yes : no;
     }
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; mask != NULL && i < n; i++) {
         const int64_t pos = s->n_past + i;
         if (pos >= window) {
             s->mask_row[pos - window] = no;
         }
         s->mask_row[pos] = yes;
-        ggml_backend_tensor_set(s->in.mask, s->mask_row, (size_t) i * size, size);
+        ggml_backend_tensor_set(mask, s->mask_row, (size_t) i * size, size);
     }
 }
 
@@ -188,7 +192,8 @@ static void inputs_set(struct session *s, const int32_t *tokens, int64_t n, int6
     ggml_backend_tensor_set(s->in.tokens, tokens, 0, (size_t) n * sizeof *tokens);
     ggml_backend_tensor_set(s->in.pos, s->pos, 0, (size_t) n * sizeof *s->pos);
     ggml_backend_tensor_set(s->in.rows, s->rows, 0, (size_t) n * sizeof *s->rows);
-    mask_set(s, n, n_kv);
+    mask_set(s, s->in.mask, n_kv, n, n_kv);
+    mask_set(s, s->in.window, s->model->params.n_window, n, n_kv);
     if (s->in.out != NULL) {
         ggml_backend_tensor_set(s->in.out, &wanted, 0, sizeof wanted);
     }

@@ -66,9 +66,9 @@ void trainer_free(struct trainer *t) {
 // ---- inputs ----
 
 // A token sees itself and those before it, as far as the model's window goes.
-static void mask_set(struct trainer *t, struct ggml_tensor *mask) {
+static void mask_set(struct trainer *t, struct ggml_tensor *mask, int64_t window) {
     const ggml_fp16_t yes = ggml_fp32_to_fp16(0), no = ggml_fp32_to_fp16(-INFINITY);
-    const int64_t n = t->params.n_ctx, window = t->model->params.n_window > 0 ? t->model->params.n_window : n;
+    const int64_t n  = mask != NULL ? t->params.n_ctx : 0;
     ggml_fp16_t *row = (ggml_fp16_t *) (void *) t->row;
     for (int64_t i = 0; i < n; i++) {
         for (int64_t j = 0; j < n; j++) {
@@ -76,6 +76,11 @@ static void mask_set(struct trainer *t, struct ggml_tensor *mask) {
         }
         ggml_backend_tensor_set(mask, row, (size_t) (i * n) * sizeof *row, (size_t) n * sizeof *row);
     }
+}
+
+static void masks_set(struct trainer *t, const struct graph_inputs *in) {
+    mask_set(t, in->mask, t->params.n_ctx);
+    mask_set(t, in->window, t->model->params.n_window);
 }
 
 static void positions_set(struct trainer *t, struct ggml_tensor *pos) {
@@ -165,7 +170,7 @@ bool train_learn(struct trainer *t, struct train_data *data, struct model_error 
             ggml_backend_buffer_clear(t->grads[d].buffer, 0);
         }
     }
-    mask_set(t, t->learn.in.mask);
+    masks_set(t, &t->learn.in);
     positions_set(t, t->learn.in.pos);
     for (int64_t s = 0; s < p->n_seq; s++) {
         window_set(t, &t->learn, s, train_data_window(data, p->seed, t->n_done * p->n_seq + s), true);
@@ -220,7 +225,7 @@ bool trainer_look(struct trainer *t, const struct train_data *data, bool (*stop)
         if (stop != NULL && stop(NULL)) {
             return model_fail(error, "computing was stopped");
         }
-        mask_set(t, t->look.in.mask);
+        masks_set(t, &t->look.in);
         positions_set(t, t->look.in.pos);
         for (int64_t s = 0; s < n_seq; s++) { // the last batch may be larger than what is left
             window_set(t, &t->look, s, train_data_plain(data, s < n ? at + s : at), s < n);

@@ -4,8 +4,11 @@
 // Tensors are made and written one by one, so a model larger than the memory can be made. Of a large tensor only the first
 // rows are drawn and then repeated: drawing and quantising a thousand million numbers takes minutes and serves nothing.
 //
-//     make_model ARCH SIZE TYPE FILE [SEED]     SIZE tiny, small or 1b; TYPE f32, f16, q8_0, q4_K, ...
-//     make_model list                           the architectures
+//     make_model ARCH SIZE TYPE FILE [SEED [KEY=VALUE...]]     SIZE tiny, deep, small or 1b; TYPE f32, f16, q8_0, q4_K, ...
+//     make_model list                                          the architectures
+//
+// KEY is what stands behind "ARCH." in a key: 3 is a whole number, 3.0 a real one, all else a text; or a dimension: N, B or W of
+// model_archs.h; +NAME:FILL:SHAPE is one more tensor of each layer.
 
 #include "model_archs.h"
 #include "model_tokens.h"
@@ -28,12 +31,14 @@ struct size {
 
 static const struct size sizes[] = {
     {"tiny", 256, 512, 512, 1024, 2, 4, 2, 64, 8, 2, 256, 64},
+    {"deep", 128, 192, 512, 1024, 8, 4, 2, 32, 8, 2, 96, 32},
     {"small", 768, 2048, 8192, 2048, 8, 12, 4, 64, 8, 2, 512, 512},
     {"1b", 2048, 8192, 32000, 4096, 16, 32, 8, 64, 16, 4, 1024, 1024},
 };
 
 struct maker {
     const struct arch *arch;
+    struct size chosen; // what size points to
     const struct size *size;
     enum ggml_type type;
     struct ggml_context *ctx;
@@ -52,7 +57,8 @@ static bool complain(const char *what, const char *which) {
 
 static int64_t dimension(const struct maker *m, char letter) {
     const struct size *s    = m->size;
-    const bool groups_heads = strstr("llama qwen3 gemma2 gemma3 qwen3moe", m->arch->name) != NULL; // others share no heads
+    const bool groups_heads = strstr("llama qwen3 gemma2 gemma3 qwen3moe smollm3 granite command-r glm4 gpt-oss",
+                                  m->arch->name) != NULL; // others do not
     const int64_t n_kv      = groups_heads ? s->n_head_kv : s->n_head;
     const bool second       = strcmp(m->arch->name, "mamba2") == 0;
     switch (letter) {
@@ -184,6 +190,51 @@ static void keys_write(struct maker *m) {
     }
 }
 
+// What the command line adds: dimensions before anything is made, keys after the architecture's own.
+static bool words_take(struct maker *m, char **words, int n, bool are_keys) {
+    for (int i = 0; i < n; i++) {
+        const char *value = strchr(words[i], '=');
+        char *end         = NULL;
+        if (words[i][0] == '+') {
+            continue;
+        }
+        if (value++ == NULL) {
+            return complain("no KEY=VALUE", words[i]);
+        }
+        const bool is_dimension = value == words[i] + 2 && strchr("NBW", words[i][0]) != NULL;
+        if (is_dimension && !are_keys) {
+            int32_t *to = words[i][0] == 'N' ? &m->chosen.n_layer : words[i][0] == 'B' ? &m->chosen.n_head_kv : &m->chosen.window;
+            *to         = (int32_t) strtol(value, NULL, 10);
+        } else if (!is_dimension && are_keys) {
+            char name[128];
+            snprintf(name, sizeof name, "%s.%.*s", m->arch->name, (int) (value - words[i] - 1), words[i]);
+            const long whole = strtol(value, &end, 10);
+            const float real = strtof(value, NULL);
+            if (*end == '\0') {
+                gguf_set_val_u32(m->gguf, name, (uint32_t) whole);
+            } else if (*end == '.') {
+                gguf_set_val_f32(m->gguf, name, real);
+            } else {
+                gguf_set_val_str(m->gguf, name, value);
+            }
+        }
+    }
+    return true;
+}
+
+static bool extras_add(struct maker *m, char **words, int n) {
+    bool ok = true;
+    for (int i = 0; ok && i < n; i++) {
+        if (words[i][0] == '+') {
+            for (char *at = words[i]; (at = strchr(at, ':')) != NULL;) {
+                *at = ' ';
+            }
+            ok = layers_add(m, "blk", words[i] + 1);
+        }
+    }
+    return ok;
+}
+
 // ---- numbers ----
 
 // Four draws of 16 bits from one of 64: their sum is near enough to normal.
@@ -262,15 +313,15 @@ static bool model_write(struct maker *m, const char *path) {
     return ok || complain("cannot be written", path);
 }
 
-static bool model_make(struct maker *m, const char *path) {
+static bool model_make(struct maker *m, const char *path, char **words, int n_words) {
     m->ctx  = ggml_init((struct ggml_init_params){(N_TENSORS_MAX + 1) * ggml_tensor_overhead(), NULL, true});
     m->gguf = gguf_init_empty();
     bool ok = m->ctx != NULL && m->gguf != NULL;
     if (ok) {
         keys_write(m);
-        ok = tokens_write(m->gguf, m->arch->tokens, m->size->n_vocab) && tensors_add(m, "", m->arch->model) &&
-             layers_add(m, m->arch->layer_2 != NULL ? "enc.blk" : "blk", m->arch->layer) &&
-             layers_add(m, "dec.blk", m->arch->layer_2) && model_write(m, path);
+        ok = words_take(m, words, n_words, true) && tokens_write(m->gguf, m->arch->tokens, m->size->n_vocab) &&
+             tensors_add(m, "", m->arch->model) && layers_add(m, m->arch->layer_2 != NULL ? "enc.blk" : "blk", m->arch->layer) &&
+             layers_add(m, "dec.blk", m->arch->layer_2) && extras_add(m, words, n_words) && model_write(m, path);
     }
     gguf_free(m->gguf);
     ggml_free(m->ctx);
@@ -282,7 +333,10 @@ static bool find(struct maker *m, const char *arch, const char *size, const char
         m->arch = strcmp(archs[i].name, arch) == 0 ? &archs[i] : m->arch;
     }
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        m->size = strcmp(sizes[i].name, size) == 0 ? &sizes[i] : m->size;
+        if (strcmp(sizes[i].name, size) == 0) {
+            m->chosen = sizes[i];
+            m->size   = &m->chosen;
+        }
     }
     m->type = GGML_TYPE_COUNT;
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
@@ -302,9 +356,11 @@ int main(int argc, char **argv) {
     }
     static struct maker maker;
     if (argc < 5 || !find(&maker, argv[1], argv[2], argv[3])) {
-        fprintf(stderr, "usage: make_model ARCH SIZE TYPE FILE [SEED] | make_model list (see make_model.c)\n");
+        fprintf(stderr, "usage: make_model ARCH SIZE TYPE FILE [SEED [KEY=VALUE...]] | make_model list (see make_model.c)\n");
         return 2;
     }
     maker.random = 0x9E3779B97F4A7C15u ^ (argc > 5 ? strtoull(argv[5], NULL, 0) << 1 : 0);
-    return model_make(&maker, argv[4]) ? 0 : 3;
+    char **words = argv + 6;
+    const int n  = argc > 6 ? argc - 6 : 0;
+    return words_take(&maker, words, n, false) && model_make(&maker, argv[4], words, n) ? 0 : 3;
 }

@@ -74,7 +74,7 @@ static void test_keys(void **state) {
         {"llama.attention.layer_norm_rms_epsilon", "1", "is u32, a real number is wanted"},
         {"llama.expert_count", "9999", "key 'llama.expert_count' is 9999"}};
     static const char *const texts[][3]   = {{"llama.block_count", "three", "is str, a whole number is wanted"},
-          {"general.architecture", "gemma2", "architecture 'gemma2' is not supported"},
+          {"general.architecture", "rwkv7", "architecture 'rwkv7' is not supported"},
           {"llama.rope.scaling.type", "magic", "rope scaling 'magic' is not supported"}};
     static const char *const reals[][3]   = {{"llama.rope.scaling.factor", "1e-40", "e-41 is too small"},
           {"llama.rope.scaling.factor", "-2", "rope scaling factor -2 is negative"},

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+// Each architecture beside the reference's program library: a made model, a prompt in one batch and then token by token, logits
+// of the last. Behind a row's name: what make_model is to put into the file beside the usual.
+
+#include "support/llama_oracle.h"
+
+#include "model/model.h"
+#include "support/child.h"
+
+#include <math.h>
+#include <unistd.h>
+
+#define N_PROMPT 70
+#define N_TOKENS 74
+#define N_VOCAB 512
+#define MAX_ERROR 1e-6
+
+// ---- both sides ----
+
+static void theirs(const char *path, int32_t *tokens, float *logits) {
+    void *model                            = reference.llama_model_load_from_file(path, reference.llama_model_default_params());
+    struct reference_context_params params = reference.llama_context_default_params();
+    params.n_ctx                           = 256;
+    params.n_threads = params.n_threads_batch = 1;
+    params.type_k = params.type_v = GGML_TYPE_F32;
+    params.flash_attn             = 0; // it rounds to halves there
+    params.n_batch = params.n_ubatch = 128;
+    void *ctx                        = model != NULL ? reference.llama_init_from_model(model, params) : NULL;
+    bool ok = ctx != NULL && reference.llama_decode(ctx, reference.llama_batch_get_one(tokens, N_PROMPT)) == 0;
+    for (int i = N_PROMPT; ok && i < N_TOKENS; i++) {
+        ok = reference.llama_decode(ctx, reference.llama_batch_get_one(tokens + i, 1)) == 0;
+    }
+    if (!ok) {
+        print_error("the reference: %s\n", reference_text);
+        fail();
+    }
+    memcpy(logits, reference.llama_get_logits_ith(ctx, -1), N_VOCAB * sizeof *logits);
+    reference.llama_free(ctx);
+    reference.llama_model_free(model);
+}
+
+static void ours(const char *path, const int32_t *tokens, bool no_flash, float *logits) {
+    struct model_error error = {""};
+    struct model_devices d;
+    const struct session_params params = {
+        .n_ctx = 256, .n_batch = 128, .cache_k = GGML_TYPE_F32, .cache_v = GGML_TYPE_F32, .no_flash = no_flash};
+    assert_true(model_devices_open(&d, "CPU", 1, &error));
+    struct model *model = model_open(path, &error);
+    const bool ok       = model != NULL && model_place(model, &d, false, NULL, NULL, &error);
+    struct session *s   = ok ? session_new(model, &d, &params, &error) : NULL;
+    bool is_done        = s != NULL && session_reserve(s, &error) && session_decode(s, tokens, N_PROMPT, &error);
+    for (int i = N_PROMPT; is_done && i < N_TOKENS; i++) {
+        is_done = session_decode(s, tokens + i, 1, &error);
+    }
+    if (!is_done) {
+        print_error("%s\n", error.text);
+        fail();
+    }
+    memcpy(logits, s->logits, N_VOCAB * sizeof *logits);
+    session_free(s);
+    model_free(model);
+    model_devices_close(&d);
+}
+
+// ---- a row ----
+
+static void model_make(const char *words, const char *path) {
+    char command[1024], arch[32];
+    const int n = (int) strcspn(words, " ");
+    snprintf(arch, sizeof arch, "%.*s", n, words);
+    snprintf(command, sizeof command, "%s %s deep f32 %s 1%s", getenv("BERTH_MAKE_MODEL"), arch, path, words + n);
+    assert_int_equal(system(command), 0);
+}
+
+static double error_of(const float *a, const float *b) {
+    double error = 0, size = 0;
+    for (int i = 0; i < N_VOCAB; i++) {
+        error += ((double) a[i] - (double) b[i]) * ((double) a[i] - (double) b[i]);
+        size += (double) a[i] * (double) a[i];
+    }
+    assert_true(size > 1e-3);
+    return error / size;
+}
+
+// Tokens that are no words of the vocabulary's first, special ones.
+static void compare(const char *words) {
+    char path[] = "/tmp/berth-arch-XXXXXX";
+    int32_t tokens[N_TOKENS];
+    float reference_logits[N_VOCAB], flash[N_VOCAB], plain[N_VOCAB];
+    struct check_rng r = check_rng_new(5);
+    for (int i = 0; i < N_TOKENS; i++) {
+        tokens[i] = 10 + (int32_t) check_rng_below(&r, N_VOCAB - 10);
+    }
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    model_make(words, path);
+    theirs(path, tokens, reference_logits);
+    ours(path, tokens, false, flash);
+    ours(path, tokens, true, plain);
+    unlink(path);
+    const double a = error_of(reference_logits, flash), b = error_of(reference_logits, plain);
+    printf("%-60s normalised error %.2g, without flash attention %.2g\n", words, a, b);
+    assert_true(a < MAX_ERROR && b < MAX_ERROR);
+}
+
+static void rows_compare(const char *const *rows) {
+    if (getenv("BERTH_MAKE_MODEL") == NULL) {
+        printf("skipped: BERTH_MAKE_MODEL names no maker of models\n");
+        skip();
+    }
+    need_reference();
+    for (; *rows != NULL; rows++) {
+        compare(*rows);
+    }
+}
+
+static void test_dense(void **state) {
+    (void) state;
+    static const char *const rows[] = {"llama", "qwen3", "gemma2", "gemma2 W=8", "gemma2 N=46", "gemma3", "gemma3 N=62 W=8",
+        "gemma3 final_logit_softcapping=20.0", "gemma3 rope.freq_base=1000000.0 rope.scaling.type=linear rope.scaling.factor=8.0",
+        "gemma3 attention.sliding_window_pattern=2", "gemma2 attention.sliding_window_pattern=3", "phi3",
+        "phi3 attention.sliding_window=16", "smollm3", "command-r",
+        "command-r N=64 +attn_q_norm.weight:n:H,A +attn_k_norm.weight:n:H,B", "granite", "glm4", "gpt2", NULL};
+    rows_compare(rows);
+}
+
+static void test_experts(void **state) {
+    (void) state;
+    static const char *const rows[] = {"qwen3moe", "olmoe", "gpt-oss", "gpt-oss W=8",
+        "gpt-oss attention.sliding_window_pattern=3",
+        "gpt-oss rope.scaling.type=yarn rope.scaling.factor=32.0 rope.scaling.original_context_length=64", NULL};
+    rows_compare(rows);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dense), cmocka_unit_test(test_experts)};
+    check_quiet();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
