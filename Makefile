@@ -2,7 +2,7 @@
 # SKIP='ops' leaves tests of a label out of `make test`, OMIT='^test_plan' those of such names.
 # `make run` and `make test` first install what is missing from Debian's packages (tools/setup.sh); all others say what is missing.
 
-.PHONY: run test build build-all cuda install test-long test-tiers fuzz soak coverage conformance client corpus bench bench-tiers check format clean setup help
+.PHONY: run test build build-all cuda install test-long test-tiers fuzz soak coverage conformance client corpus bench bench-tiers check format clean setup setup-mpi help
 
 PRESET  ?= release
 PREFIX  ?= /usr/local
@@ -14,6 +14,7 @@ help:
 	@echo "make build        libraries into build/lib, programs into build/bin"
 	@echo "make cuda         the CUDA backend's library too (needs nvcc)"
 	@echo "make setup        install what is missing to build and test: Debian's packages, as root or with sudo"
+	@echo "make setup-mpi    install MPI, for models over several machines (docs/cluster.md)"
 	@echo "make install      install below PREFIX ($(PREFIX)), DESTDIR is respected"
 	@echo "make conformance  compare with the reference libraries (needs npm)"
 	@echo "make client       run llama.cpp's own binaries on Berth (needs npm)"
@@ -36,6 +37,11 @@ run: setup
 setup:
 	@tools/setup.sh
 
+# A build that is configured already looks for it again.
+setup-mpi:
+	@BERTH_SETUP=mpi tools/setup.sh
+	@[ ! -e $(DIR)/build.ninja ] || cmake $(DIR) > $(DIR)/configure.log 2>&1 || { cat $(DIR)/configure.log; exit 1; }
+
 $(DIR)/build.ninja:
 	@mkdir -p $(DIR)
 	@cmake --preset $(PRESET) $(CMAKE_ARGS) > $(DIR)/configure.log 2>&1 || { cat $(DIR)/configure.log; exit 1; }
@@ -44,7 +50,7 @@ $(DIR)/build.ninja:
 build:
 	@tools/setup.sh --check
 	@$(MAKE) --no-print-directory $(DIR)/build.ninja
-	@cmake --build $(DIR) --target ggml ggml-cpu ggml-base berth
+	@cmake --build $(DIR) --target ggml ggml-cpu ggml-base berth berth-plugins
 
 build-all:
 	@tools/setup.sh --check

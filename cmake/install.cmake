@@ -15,6 +15,11 @@ if(TARGET ggml-cuda)
     install(FILES include/ggml-cuda.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 endif()
 
+# Devices of other ranks, where MPI was found. Loaded as well.
+if(TARGET ggml-mpi)
+    install(TARGETS ggml-mpi berth-mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ggml)
 install(EXPORT ggml-targets NAMESPACE ggml:: DESTINATION ${package_dir})
 # The version of ggml's API that is served, since that is what find_package(ggml 0.x) asks for; it has all of the older ones.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # setup.sh [--check]: are the tools here that building and testing need? Asks for the tools themselves, so that any distribution will do.
 # Does nothing when all are there; else installs what is missing from Debian's packages, as root or with sudo, or says what to install.
-# --check never installs. BERTH_SETUP=ci asks for what CI needs as well.
+# --check never installs. BERTH_SETUP=ci asks for what CI needs as well, BERTH_SETUP=mpi for MPI.
 set -eu
 
 missing="" packages=""
@@ -37,6 +37,11 @@ if [ "${BERTH_SETUP:-}" = ci ]; then
     need chromium chromium tool chromium
     need mandoc mandoc tool mandoc
 fi
+case "${BERTH_SETUP:-}" in ci | mpi)
+    need openmpi-bin mpirun tool mpirun
+    need libopenmpi-dev "MPI's header" tool mpicc
+    ;;
+esac
 [ -n "$missing" ] || exit 0
 
 if [ "${1:-}" = --check ]; then

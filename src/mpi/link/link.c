@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+// link.c: the transport over MPI, the one file that includes mpi.h. Only calls that return at once: a rank that dies can keep
+// others from finishing, but not from going on. Memory that MPI still holds when a rank is lost is never reused.
+//
+// All ranks share MPI_COMM_WORLD and one tag, so that a program that uses MPI itself stays undisturbed if it leaves that tag
+// alone.
+
+#include "mpi/transport.h"
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TAG 21097
+
+struct sending {
+    MPI_Request request;
+    void *bytes;
+    size_t size;
+    int to;
+};
+
+struct receiving {
+    MPI_Request request;
+    struct mpi_letter letter;
+};
+
+// Both lists are in the order in which their messages began.
+struct link {
+    struct sending *out;
+    struct receiving *in;
+    size_t n_out, n_out_cap, n_in, n_in_cap;
+    size_t *unsent; // [size] bytes
+    bool is_ours;   // MPI was started here
+};
+
+#define RECEIVING_MAX 64 // messages on their way to here at a time
+
+static bool grow(struct mpi_transport *t, void **list, size_t *n_cap, size_t n, size_t elem_size) {
+    if (n < *n_cap) {
+        return true;
+    }
+    const size_t n_new = 2 * *n_cap + 64;
+    void *grown        = t->alloc(n_new * elem_size);
+    if (grown == NULL) {
+        return false;
+    }
+    if (n > 0) {
+        memcpy(grown, *list, n * elem_size);
+    }
+    t->release(*list);
+    *list  = grown;
+    *n_cap = n_new;
+    return true;
+}
+
+// Those that are sent leave the list.
+static void reap(struct mpi_transport *t) {
+    struct link *l = t->context;
+    size_t n       = 0;
+    for (size_t i = 0; i < l->n_out; i++) {
+        int done = 0;
+        if (MPI_Test(&l->out[i].request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) {
+            done = 0; // the rank is gone, and mail.c finds that out; the bytes stay MPI's
+        }
+        if (done) {
+            l->unsent[l->out[i].to] -= l->out[i].size;
+            t->release(l->out[i].bytes);
+        } else {
+            l->out[n++] = l->out[i];
+        }
+    }
+    l->n_out = n;
+}
+
+static bool link_send(struct mpi_transport *t, int to, void *bytes, size_t size) {
+    struct link *l = t->context;
+    if (size > (size_t) 1 << 30 || !grow(t, (void **) &l->out, &l->n_out_cap, l->n_out, sizeof l->out[0])) {
+        return false;
+    }
+    struct sending *s = &l->out[l->n_out];
+    *s                = (struct sending){.bytes = bytes, .size = size, .to = to};
+    if (MPI_Isend(bytes, (int) size, MPI_BYTE, to, TAG, MPI_COMM_WORLD, &s->request) != MPI_SUCCESS) {
+        return false;
+    }
+    l->n_out++;
+    l->unsent[to] += size;
+    reap(t);
+    return true;
+}
+
+static size_t link_unsent(struct mpi_transport *t, int to) {
+    reap(t);
+    return ((struct link *) t->context)->unsent[to];
+}
+
+// Begins to receive what has been announced.
+static void begin(struct mpi_transport *t) {
+    struct link *l = t->context;
+    while (l->n_in < RECEIVING_MAX) {
+        int found = 0, size = 0;
+        MPI_Message message;
+        MPI_Status status;
+        if (!grow(t, (void **) &l->in, &l->n_in_cap, l->n_in, sizeof l->in[0]) ||
+            MPI_Improbe(MPI_ANY_SOURCE, TAG, MPI_COMM_WORLD, &found, &message, &status) != MPI_SUCCESS || !found) {
+            return;
+        }
+        MPI_Get_count(&status, MPI_BYTE, &size);
+        struct receiving *r = &l->in[l->n_in];
+        *r                  = (struct receiving){.letter = {.from = status.MPI_SOURCE, .size = size > 0 ? (size_t) size : 0}};
+        // Out of memory: the message is taken with no room, comes cut, and is told to be empty.
+        r->letter.bytes = t->alloc(r->letter.size > 0 ? r->letter.size : 1);
+        r->letter.size  = r->letter.bytes != NULL ? r->letter.size : 0;
+        if (MPI_Imrecv(r->letter.bytes, (int) r->letter.size, MPI_BYTE, &message, &r->request) != MPI_SUCCESS) {
+            t->release(r->letter.bytes);
+            return;
+        }
+        l->n_in++;
+    }
+}
+
+static bool link_receive(struct mpi_transport *t, struct mpi_letter *out) {
+    struct link *l = t->context;
+    begin(t);
+    for (size_t i = 0; i < l->n_in; i++) {
+        bool is_first = true;
+        int done      = 0;
+        for (size_t j = 0; is_first && j < i; j++) {
+            is_first = l->in[j].letter.from != l->in[i].letter.from;
+        }
+        if (!is_first || MPI_Test(&l->in[i].request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done) {
+            continue;
+        }
+        *out = l->in[i].letter;
+        l->n_in--;
+        memmove(&l->in[i], &l->in[i + 1], (l->n_in - i) * sizeof l->in[0]);
+        return true;
+    }
+    return false;
+}
+
+// Whether MPI may end in order, which waits for all.
+static void link_close(struct mpi_transport *t, bool all) {
+    struct link *l = t->context;
+    reap(t);
+    if (!all || l->n_out > 0 || l->n_in > 0) {
+        return; // MPI may still write to what it holds
+    }
+    if (l->is_ours) {
+        MPI_Finalize();
+    }
+    t->release(l->out);
+    t->release(l->in);
+    t->release(l->unsent);
+    t->release(l);
+}
+
+__attribute__((visibility("default"))) bool berth_mpi_link_open(struct mpi_transport *t, char *why, size_t why_size);
+
+bool berth_mpi_link_open(struct mpi_transport *t, char *why, size_t why_size) {
+    int is_up = 0, level = MPI_THREAD_SINGLE;
+    MPI_Initialized(&is_up);
+    if (!is_up && MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS) {
+        snprintf(why, why_size, "MPI_Init_thread failed");
+        return false;
+    }
+    MPI_Query_thread(&level);
+    if (level < MPI_THREAD_SERIALIZED) {
+        snprintf(why, why_size, "MPI was started for one thread alone (level %d, %d is needed)", level, MPI_THREAD_SERIALIZED);
+        return false;
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(MPI_COMM_WORLD, &t->rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &t->size);
+    struct link *l = t->alloc(sizeof *l);
+    size_t *unsent = t->alloc((size_t) t->size * sizeof *unsent);
+    if (l == NULL || unsent == NULL) {
+        t->release(l);
+        t->release(unsent);
+        snprintf(why, why_size, "out of memory");
+        return false;
+    }
+    memset(unsent, 0, (size_t) t->size * sizeof *unsent);
+    *l         = (struct link){.unsent = unsent, .is_ours = !is_up};
+    t->context = l;
+    t->send    = link_send;
+    t->unsent  = link_unsent;
+    t->receive = link_receive;
+    t->close   = link_close;
+    return true;
+}

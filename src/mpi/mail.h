@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// mail.h: messages with a head, who is still there, and waiting that ends: a rank that has been silent for too long, or whose
+// process is gone, is lost, and whoever waits for it is told so. Any thread of a rank.
+//
+//     heard from within timeout --silence, end of process, broken message--> lost, for good, with a reason
+#pragma once
+
+#include "berth-mpi.h"
+#include "mpi/host.h"
+#include "mpi/transport.h"
+
+#include <pthread.h>
+
+#define MPI_WIRE_VERSION 1
+#define MPI_PIECE ((size_t) 1 << 20)         // bytes of data in a message at most
+#define MPI_MESSAGE_MAX ((size_t) 256 << 20) // of a message: a graph may be long
+
+enum mpi_kind {
+    MPI_HELLO = 1, // who I am: world.c
+    MPI_ALIVE,     // nothing but that
+    MPI_BYE,       // nothing comes after this
+    MPI_ANSWER,    // to the command with that id: worker to program
+    MPI_PART,      // of a sum or broadcast: sum.c
+    MPI_TENSOR,    // a piece of a copy from worker to worker
+    MPI_COMMAND,   // this and all above: program to worker, wire.h
+};
+
+struct mpi_head {
+    uint32_t kind;
+    uint32_t id;
+    uint64_t a, b, c; // by kind
+};
+
+// What was received: bytes begins with the head.
+struct mpi_mail_item {
+    struct mpi_mail_item *next;
+    struct mpi_letter letter;
+};
+
+struct mpi_peer {
+    char host[64];
+    int pid;        // 0: not on this machine, or not known
+    bool has_hello; // it may be told that we are alive
+    bool is_lost;
+    bool has_left;        // it said so
+    char why[192];        // it is lost
+    int64_t heard, asked; // when last heard of; when its process was last looked at
+};
+
+struct mpi_mail {
+    struct mpi_transport t;
+    pthread_mutex_t lock;
+    struct mpi_mail_item *first, **end;
+    size_t kept_size;       // bytes of those
+    struct mpi_peer *peers; // [t.size]
+    int64_t timeout;
+    int64_t polled; // when; a gap that is ours is nobody's silence
+    int64_t told;   // when the others last had a sign of life from here
+    struct berth_mpi_traffic traffic;
+};
+
+// The transport becomes the mail's.
+bool mpi_mail_init(struct mpi_mail *m, const struct mpi_transport *t) BERTH_MUST_USE;
+void mpi_mail_fini(struct mpi_mail *m, bool all);
+
+static inline const struct mpi_head *mpi_head_of(const struct mpi_mail_item *item) {
+    return item->letter.bytes;
+}
+static inline const void *mpi_body_of(const struct mpi_mail_item *item, size_t *size) {
+    *size = item->letter.size - sizeof(struct mpi_head);
+    return (const char *) item->letter.bytes + sizeof(struct mpi_head);
+}
+void mpi_item_free(struct mpi_mail_item *item);
+
+// Copies the bytes. Waits while too much is on its way to that rank. FAILED: it is lost; ALLOC_FAILED. Both with an error.
+enum ggml_status mpi_mail_send(
+    struct mpi_mail *m, int to, const struct mpi_head *head, const void *body, size_t body_size) BERTH_MUST_USE;
+// The first of that rank, kind and id, once it is here. NULL: the rank is lost, with an error.
+struct mpi_mail_item *mpi_mail_take(struct mpi_mail *m, int from, uint32_t kind, uint32_t id) BERTH_MUST_USE;
+// The next command of that rank; NULL, without an error: it is lost or has left.
+struct mpi_mail_item *mpi_mail_command(struct mpi_mail *m, int from) BERTH_MUST_USE;
+// What a thread of its own does now and then: takes in what has come, sends signs of life.
+void mpi_mail_tend(struct mpi_mail *m);
+// Tells all that live that nothing comes after this.
+void mpi_mail_bye(struct mpi_mail *m);
+bool mpi_mail_is_lost(struct mpi_mail *m, int rank);
+// For good; the first reason stays.
+void mpi_mail_lose(struct mpi_mail *m, int rank, const char *fmt, ...) BERTH_PRINTF(3, 4);
+// Says that it is lost, and why, as the last error. Returns GGML_STATUS_FAILED.
+enum ggml_status mpi_mail_tell_lost(struct mpi_mail *m, int rank, const char *what);
+void mpi_mail_traffic(struct mpi_mail *m, struct berth_mpi_traffic *out);

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+// sum.c: sums without MPI's own, which would wait for ever for a rank that died. Each member adds up a share of its own and hands
+// the sum to the others, so that each sends and receives 2 (n - 1) / n of the vector; a short vector goes to all at once and each
+// adds up all of it. Parts are added in the order of the members: all get the same bits, whatever the order of arrival.
+
+#include "mpi/sum.h"
+
+#include <string.h>
+
+#define SHORT_SIZE ((size_t) 32 << 10) // bytes
+
+static bool part_send(struct mpi_group *g, int to, const void *data, size_t size) {
+    const struct mpi_head head = {.kind = MPI_PART, .id = g->number, .a = g->n_done, .b = size};
+    return mpi_mail_send(g->mail, g->ranks[to], &head, data, size) == GGML_STATUS_SUCCESS;
+}
+
+// The next part of that member, of this size. NULL with an error.
+static struct mpi_mail_item *part_take(struct mpi_group *g, int from, size_t size, const void **data) {
+    struct mpi_mail_item *item = mpi_mail_take(g->mail, g->ranks[from], MPI_PART, g->number);
+    if (item == NULL) {
+        return NULL;
+    }
+    const struct mpi_head *head = mpi_head_of(item);
+    size_t got;
+    *data = mpi_body_of(item, &got);
+    if (got != size || head->a != g->n_done) {
+        mpi_error(GGML_STATUS_FAILED, "MPI: rank %d sent %zu bytes of call %llu where %zu bytes of call %llu were due",
+            g->ranks[from], got, (unsigned long long) head->a, size, (unsigned long long) g->n_done);
+        mpi_item_free(item);
+        return NULL;
+    }
+    return item;
+}
+
+static size_t piece_of(size_t size, size_t at) {
+    return size - at < MPI_PIECE ? size - at : MPI_PIECE;
+}
+
+static bool send_pieces(struct mpi_group *g, int to, const void *data, size_t size) {
+    bool ok = true;
+    for (size_t at = 0; ok && at < size; at += MPI_PIECE) {
+        ok = part_send(g, to, (const char *) data + at, piece_of(size, at));
+    }
+    return ok;
+}
+
+static bool take_pieces(struct mpi_group *g, int from, void *data, size_t size) {
+    bool ok = true;
+    for (size_t at = 0; ok && at < size; at += MPI_PIECE) {
+        const void *bytes;
+        struct mpi_mail_item *item = part_take(g, from, piece_of(size, at), &bytes);
+        ok                         = item != NULL;
+        if (ok) {
+            memcpy((char *) data + at, bytes, piece_of(size, at));
+        }
+        mpi_item_free(item);
+    }
+    return ok;
+}
+
+// data += the next parts of all others, in the order of the members; n floats in all, at most a piece.
+static bool add_piece(struct mpi_group *g, float *data, size_t n) {
+    float *sum = mpi_calloc(n, sizeof *sum);
+    bool ok    = sum != NULL;
+    if (!ok) {
+        mpi_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory to add up %zu numbers", n);
+    }
+    for (int i = 0; ok && i < g->n; i++) {
+        const void *bytes          = data;
+        struct mpi_mail_item *item = i != g->me ? part_take(g, i, n * sizeof *sum, &bytes) : NULL;
+        ok                         = i == g->me || item != NULL;
+        if (ok && i == 0) {
+            memcpy(sum, bytes, n * sizeof *sum);
+        } else if (ok) {
+            const float *part = bytes; // behind a head of 32 bytes
+            for (size_t k = 0; k < n; k++) {
+                sum[k] += part[k];
+            }
+        }
+        mpi_item_free(item);
+    }
+    if (ok) {
+        memcpy(data, sum, n * sizeof *sum);
+    }
+    mpi_free(sum);
+    return ok;
+}
+
+static bool sum_short(struct mpi_group *g, float *data, size_t n) {
+    bool ok = true;
+    for (int i = 0; ok && i < g->n; i++) {
+        ok = i == g->me || part_send(g, i, data, n * sizeof *data);
+    }
+    return ok && add_piece(g, data, n);
+}
+
+// Member i adds up the numbers from first_of(i) to first_of(i + 1).
+static size_t first_of(const struct mpi_group *g, size_t n, int i) {
+    return n / (size_t) g->n * (size_t) i + (n % (size_t) g->n) * (size_t) i / (size_t) g->n;
+}
+
+static bool sum_shares(struct mpi_group *g, float *data, size_t n) {
+    const size_t first = first_of(g, n, g->me), end = first_of(g, n, g->me + 1), step = MPI_PIECE / sizeof *data;
+    bool ok = true;
+    for (int i = 0; ok && i < g->n; i++) {
+        const size_t from = first_of(g, n, i);
+        ok                = i == g->me || send_pieces(g, i, data + from, (first_of(g, n, i + 1) - from) * sizeof *data);
+    }
+    for (size_t at = first; ok && at < end; at += step) {
+        ok = add_piece(g, data + at, end - at < step ? end - at : step);
+    }
+    for (int i = 0; ok && i < g->n; i++) {
+        ok = i == g->me || send_pieces(g, i, data + first, (end - first) * sizeof *data);
+    }
+    for (int i = 0; ok && i < g->n; i++) {
+        const size_t from = first_of(g, n, i);
+        ok                = i == g->me || take_pieces(g, i, data + from, (first_of(g, n, i + 1) - from) * sizeof *data);
+    }
+    return ok;
+}
+
+bool mpi_group_sum(struct mpi_group *g, float *data, size_t n) {
+    g->n_done++;
+    if (n == 0 || g->n == 1) {
+        return true;
+    }
+    return n * sizeof *data <= SHORT_SIZE ? sum_short(g, data, n) : sum_shares(g, data, n);
+}
+
+bool mpi_group_broadcast(struct mpi_group *g, void *data, size_t size, int root) {
+    g->n_done++;
+    if (root < 0 || root >= g->n) {
+        mpi_error(GGML_STATUS_FAILED, "MPI: a broadcast from rank %d of %d", root, g->n);
+        return false;
+    }
+    if (g->me != root) {
+        return take_pieces(g, root, data, size);
+    }
+    bool ok = true;
+    for (int i = 0; ok && i < g->n; i++) {
+        ok = i == root || send_pieces(g, i, data, size);
+    }
+    return ok;
+}
+
+bool mpi_group_barrier(struct mpi_group *g) {
+    g->n_done++;
+    bool ok = true;
+    for (int i = 0; ok && i < g->n; i++) {
+        ok = i == g->me || part_send(g, i, NULL, 0);
+    }
+    for (int i = 0; ok && i < g->n; i++) {
+        const void *nothing;
+        struct mpi_mail_item *item = i != g->me ? part_take(g, i, 0, &nothing) : NULL;
+        ok                         = i == g->me || item != NULL;
+        mpi_item_free(item);
+    }
+    return ok;
+}

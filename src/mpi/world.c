@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT
+// world.c: joining and leaving. Every rank tells every other who it is; what comes is checked like a file. A rank that is of
+// another version is named and left out.
+
+#include "mpi/world.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TEND_EVERY 2000000 // nanoseconds
+#define DEVICES_MAX 4096   // of a rank: more is no list of devices
+
+// ---- who I am ----
+
+static void read_line(const char *path, char *out, size_t size) {
+    FILE *file = fopen(path, "r");
+    out[0]     = '\0';
+    if (file != NULL && fgets(out, (int) size, file) == NULL) {
+        out[0] = '\0';
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    out[strcspn(out, "\n")] = '\0';
+}
+
+static void hello_fill(struct mpi_hello *h, bool is_worker, size_t n_devices) {
+    char boot[48], space[40] = "";
+    *h = (struct mpi_hello){.magic = MPI_MAGIC,
+        .version                   = MPI_WIRE_VERSION,
+        .is_worker                 = is_worker,
+        .n_devices                 = (uint32_t) n_devices,
+        .pid                       = (int32_t) getpid(),
+        .release                   = BERTH_VERSION};
+    gethostname(h->host, sizeof h->host - 1);
+    read_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
+    const ssize_t n      = readlink("/proc/self/ns/pid", space, sizeof space - 1);
+    space[n > 0 ? n : 0] = '\0';
+    if (boot[0] != '\0' && space[0] != '\0') { // otherwise nobody is beside us
+        snprintf(h->place, sizeof h->place, "%s %s", boot, space);
+    }
+}
+
+static bool hello_send(struct mpi_world *w, const struct mpi_hello *mine, const struct mpi_device_info *devices) {
+    const size_t size = sizeof *mine + mine->n_devices * sizeof *devices;
+    char *body        = mpi_malloc(size);
+    bool ok           = body != NULL;
+    if (!ok) {
+        mpi_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a list of %u devices", mine->n_devices);
+        return false;
+    }
+    memcpy(body, mine, sizeof *mine);
+    if (mine->n_devices > 0) {
+        memcpy(body + sizeof *mine, devices, size - sizeof *mine);
+    }
+    const struct mpi_head head = {.kind = MPI_HELLO};
+    for (int i = 0; i < w->mail.t.size; i++) {
+        // One that is lost already is found so when it is needed.
+        ok = (i == w->mail.t.rank || mpi_mail_send(&w->mail, i, &head, body, size) != GGML_STATUS_ALLOC_FAILED) && ok;
+    }
+    mpi_free(body);
+    return ok;
+}
+
+// ---- who the others are ----
+
+static bool is_text(const char *text, size_t size) {
+    return memchr(text, '\0', size) != NULL;
+}
+
+static bool devices_are_sound(const struct mpi_device_info *d, size_t n) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < n; i++) {
+        ok = is_text(d[i].name, sizeof d[i].name) && is_text(d[i].description, sizeof d[i].description) && d[i].alignment > 0 &&
+             d[i].alignment <= (uint64_t) 1 << 30 && (d[i].alignment & (d[i].alignment - 1)) == 0;
+    }
+    return ok;
+}
+
+// True: the hello is whole, and of this version. Otherwise the rank is lost, by name.
+static bool hello_check(struct mpi_world *w, int rank, const struct mpi_hello *h, size_t size) {
+    if (size < sizeof *h || h->magic != MPI_MAGIC || !is_text(h->release, sizeof h->release) ||
+        !is_text(h->host, sizeof h->host) || !is_text(h->place, sizeof h->place)) {
+        mpi_mail_lose(&w->mail, rank, "what it said of itself, %zu bytes, is not to be understood", size);
+        return false;
+    }
+    memcpy(w->mail.peers[rank].host, h->host, sizeof h->host);
+    if (h->version != MPI_WIRE_VERSION || strcmp(h->release, BERTH_VERSION) != 0) {
+        mpi_mail_lose(&w->mail, rank, "it is Berth %s with messages of version %u, and this is Berth %s with version %u",
+            h->release, h->version, BERTH_VERSION, MPI_WIRE_VERSION);
+        return false;
+    }
+    if (h->n_devices > DEVICES_MAX || size != sizeof *h + h->n_devices * sizeof(struct mpi_device_info)) {
+        mpi_mail_lose(&w->mail, rank, "it told of %u devices in %zu bytes", h->n_devices, size);
+        return false;
+    }
+    return true;
+}
+
+// False: out of memory. A rank that cannot be used is lost.
+static bool hello_take(struct mpi_world *w, int rank, const char *my_place) {
+    struct mpi_mail_item *item = mpi_mail_take(&w->mail, rank, MPI_HELLO, 0);
+    struct mpi_hello h         = {0};
+    struct mpi_member *m       = &w->members[rank];
+    bool ok                    = true;
+    if (item == NULL) {
+        return true;
+    }
+    size_t size;
+    const char *body = mpi_body_of(item, &size);
+    memcpy(&h, body, size < sizeof h ? size : sizeof h);
+    if (!hello_check(w, rank, &h, size)) {
+        mpi_mail_tell_lost(&w->mail, rank, "anything");
+        goto end;
+    }
+    if (h.n_devices > 0) {
+        m->devices = mpi_malloc(h.n_devices * sizeof m->devices[0]);
+        ok         = m->devices != NULL;
+        if (!ok) {
+            mpi_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %u devices of rank %d", h.n_devices, rank);
+            goto end;
+        }
+        memcpy(m->devices, body + sizeof h, h.n_devices * sizeof m->devices[0]);
+        if (!devices_are_sound(m->devices, h.n_devices)) {
+            mpi_mail_lose(&w->mail, rank, "its list of devices is not to be understood");
+            goto end;
+        }
+    }
+    m->is_worker = h.is_worker != 0;
+    m->n_devices = h.n_devices;
+    pthread_mutex_lock(&w->mail.lock);
+    w->mail.peers[rank].has_hello = true;
+    w->mail.peers[rank].pid = h.place[0] != '\0' && strcmp(h.place, my_place) == 0 && h.pid > 0 && h.pid != getpid() ? h.pid : 0;
+    pthread_mutex_unlock(&w->mail.lock);
+end:
+    mpi_item_free(item);
+    return ok;
+}
+
+// ---- the thread that keeps this rank alive for the others ----
+
+static void *tend(void *world) {
+    struct mpi_world *w = world;
+    int64_t alone       = 0; // since when
+    for (bool stop = false; !stop;) {
+        const struct timespec pause = {.tv_nsec = TEND_EVERY};
+        nanosleep(&pause, NULL);
+        mpi_mail_tend(&w->mail);
+        if (w->exit_when_alone && w->program >= 0 && mpi_mail_is_lost(&w->mail, w->program)) {
+            alone = alone == 0 ? mpi_now() : alone;
+            if (mpi_now() - alone > 3 * MPI_SECOND) { // what is computed is nobody's any more
+                _exit(1);
+            }
+        }
+        pthread_mutex_lock(&w->mail.lock);
+        stop = w->stop;
+        pthread_mutex_unlock(&w->mail.lock);
+    }
+    return NULL;
+}
+
+// ---- all together ----
+
+static void world_drop(struct mpi_world *w, bool all) {
+    for (int i = 0; w->members != NULL && i < w->mail.t.size; i++) {
+        mpi_free(w->members[i].devices);
+    }
+    mpi_free(w->members);
+    mpi_free(w->programs.ranks);
+    mpi_mail_fini(&w->mail, all);
+}
+
+static void programs_list(struct mpi_world *w) {
+    w->programs = (struct mpi_group){.mail = &w->mail, .me = -1, .ranks = w->programs.ranks};
+    w->program  = -1;
+    for (int i = 0; i < w->mail.t.size; i++) {
+        const bool me = i == w->mail.t.rank;
+        if (me ? w->is_worker : w->members[i].is_worker || w->mail.peers[i].is_lost) {
+            continue;
+        }
+        w->programs.me                     = me ? w->programs.n : w->programs.me;
+        w->program                         = w->program < 0 ? i : w->program;
+        w->programs.ranks[w->programs.n++] = i;
+    }
+}
+
+bool mpi_world_init(
+    struct mpi_world *w, const struct mpi_transport *t, bool is_worker, const struct mpi_device_info *devices, size_t n_devices) {
+    *w = (struct mpi_world){.is_worker = is_worker};
+    if (!mpi_mail_init(&w->mail, t)) {
+        return false;
+    }
+    struct mpi_hello mine;
+    hello_fill(&mine, is_worker, n_devices);
+    memcpy(w->mail.peers[t->rank].host, mine.host, sizeof mine.host);
+    w->members        = mpi_calloc((size_t) t->size, sizeof w->members[0]);
+    w->programs.ranks = mpi_calloc((size_t) t->size, sizeof w->programs.ranks[0]);
+    bool ok           = w->members != NULL && w->programs.ranks != NULL;
+    if (!ok) {
+        mpi_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %d ranks", t->size);
+    }
+    ok = ok && hello_send(w, &mine, devices);
+    for (int i = 0; ok && i < t->size; i++) {
+        ok = i == t->rank || hello_take(w, i, mine.place);
+    }
+    if (ok) {
+        programs_list(w);
+        w->has_tender = pthread_create(&w->tender, NULL, tend, w) == 0;
+        if (!w->has_tender) {
+            mpi_error(GGML_STATUS_FAILED, "MPI: no thread can be started");
+            ok = false;
+        }
+    }
+    if (!ok) {
+        world_drop(w, false);
+    }
+    return ok;
+}
+
+// Whether all others have left, as opposed to being lost.
+static bool wait_for_all(struct mpi_world *w) {
+    bool all = true;
+    for (int i = 0; i < w->mail.t.size; i++) {
+        for (bool gone = i == w->mail.t.rank; !gone;) {
+            const struct timespec pause = {.tv_nsec = TEND_EVERY};
+            gone                        = mpi_mail_is_lost(&w->mail, i);
+            if (!gone) {
+                nanosleep(&pause, NULL); // the tender takes in what comes
+            }
+        }
+        all = all && (i == w->mail.t.rank || w->mail.peers[i].has_left);
+    }
+    return all;
+}
+
+void mpi_world_part(struct mpi_world *w) {
+    w->exit_when_alone = false;
+    mpi_mail_bye(&w->mail);
+    w->all_left = wait_for_all(w);
+}
+
+void mpi_world_fini(struct mpi_world *w) {
+    pthread_mutex_lock(&w->mail.lock);
+    w->stop = true;
+    pthread_mutex_unlock(&w->mail.lock);
+    pthread_join(w->tender, NULL);
+    world_drop(w, w->all_left);
+}

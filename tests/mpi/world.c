@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// world.c: a program that every rank runs: sums, broadcasts and barriers among the ranks, answers checked. Exit code 0: all
+// right. Started without mpirun there is no world. `world die`: the last rank ends in the middle; the others are told so in time.
+
+#include "berth-mpi.h"
+#include "berth.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CHECK(x) \
+    do { \
+        if (!(x)) { \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #x, berth_last_error()); \
+            exit(1); \
+        } \
+    } while (0)
+
+// Whole numbers, so that the order of adding does not show.
+static void check_sum(const struct berth_mpi_world *w, size_t n) {
+    float *data = malloc((n + 1) * sizeof *data);
+    CHECK(data != NULL);
+    data[n] = -7;
+    for (size_t i = 0; i < n; i++) {
+        data[i] = (float) (i % 1000) + (float) w->rank;
+    }
+    CHECK(w->sum_f32(data, n));
+    for (size_t i = 0; i < n; i++) {
+        const float want = (float) (i % 1000) * (float) w->size + (float) (w->size * (w->size - 1) / 2);
+        if (data[i] != want) {
+            fprintf(stderr, "sum of %zu: number %zu is %g, not %g\n", n, i, (double) data[i], (double) want);
+            exit(1);
+        }
+    }
+    CHECK(data[n] == -7);
+    free(data);
+}
+
+// All ranks have the same bits, whatever they are.
+static void check_same(const struct berth_mpi_world *w) {
+    float data[1000], first[1000];
+    for (int i = 0; i < 1000; i++) {
+        data[i] = 1.0f / (float) (i + 1 + 7 * w->rank);
+    }
+    CHECK(w->sum_f32(data, 1000));
+    memcpy(first, data, sizeof data);
+    CHECK(w->broadcast(first, sizeof first, 0));
+    CHECK(memcmp(first, data, sizeof data) == 0);
+}
+
+static int die_in_the_middle(const struct berth_mpi_world *w) {
+    float one = 1;
+    CHECK(w->barrier());
+    if (w->rank == w->size - 1) {
+        _exit(7);
+    }
+    const time_t before = time(NULL);
+    CHECK(!w->sum_f32(&one, 1));
+    CHECK(time(NULL) - before < 12);
+    CHECK(strstr(berth_last_error(), "is lost") != NULL);
+    _exit(0); // without the others there is no end in order
+}
+
+static void no_log(enum ggml_log_level level, const char *text, void *user_data) {
+    (void) level;
+    (void) text;
+    (void) user_data;
+}
+
+int main(int argc, char **argv) {
+    ggml_log_set(no_log, NULL);
+    ggml_backend_load_all();
+    ggml_backend_reg_t reg = ggml_backend_reg_by_name("MPI");
+    CHECK(reg != NULL);
+    const struct berth_mpi_world *w = ggml_backend_reg_get_proc_address(reg, "berth_mpi_world");
+    CHECK(ggml_backend_reg_dev_count(reg) == 0);
+    if (getenv("OMPI_COMM_WORLD_SIZE") == NULL) {
+        CHECK(w == NULL);
+        return 0;
+    }
+    CHECK(w != NULL && w->size == atoi(getenv("OMPI_COMM_WORLD_SIZE")) && w->rank == atoi(getenv("OMPI_COMM_WORLD_RANK")));
+    CHECK(w->host(w->rank)[0] != '\0' && w->host(-1)[0] == '\0' && w->host(w->size)[0] == '\0');
+    if (argc > 1 && strcmp(argv[1], "die") == 0) {
+        return die_in_the_middle(w);
+    }
+    for (size_t n = 1; n <= 3000000; n = n * 5 + 1) {
+        check_sum(w, n);
+    }
+    check_sum(w, 0);
+    check_same(w);
+    CHECK(w->barrier());
+    char text[16] = "";
+    snprintf(text, sizeof text, "from %d", w->rank);
+    CHECK(w->broadcast(text, sizeof text, w->size - 1));
+    CHECK(atoi(text + 5) == w->size - 1);
+    CHECK(!w->broadcast(text, sizeof text, w->size));
+    return 0;
+}
