@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// alloc.h: what others build on the graph allocator: plans for records that they fill themselves, buffers for these, places in
-// them. Pools and chunks stay inside (galloc.h).
+// alloc.h: what others build on the graph allocator: plans for records of theirs, buffers for these, places in them. Pools and
+// chunks stay inside (galloc.h).
 #pragma once
 
 #include "alloc/lifetime.h"
@@ -11,11 +11,17 @@ struct galloc_plan;
 // has_places: with room for the addresses of all rows, of a plan that the allocator itself applies to graphs.
 struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc, bool has_places);
 void berth_galloc_plan_free(const struct ggml_gallocr *galloc, struct galloc_plan *plan);
-// To be filled, with its columns (lifetime_row_put): a graph in the order in which it runs. Its forms may be somebody else's
-// while the plan is made.
-struct record *berth_galloc_plan_record(struct galloc_plan *plan);
-// Lifetimes and offsets for the record. No buffer is touched.
-enum ggml_status berth_galloc_plan_make(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
+// What the plan of somebody else's record keeps of it, to be filled by them: columns for n_rows rows, room for n_steps steps.
+// rows NULL: out of memory.
+struct galloc_columns {
+    struct lifetime_row *rows;
+    int32_t *steps;
+};
+struct galloc_columns berth_galloc_plan_columns(struct galloc_plan *plan, size_t n_rows, size_t n_steps) BERTH_MUST_USE;
+// Lifetimes and offsets for a whole record, appended rows and all, whose columns are filled. The record is looked at no later,
+// but its tensors are, when the plan is saved. No buffer is touched.
+enum ggml_status berth_galloc_plan_make(
+    struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec, const struct lifetime_order *order) BERTH_MUST_USE;
 // What each buffer needs; buffers of one type share a pool, and the first of them stands for it.
 void berth_galloc_plan_sizes(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, size_t *sizes);
 // Of a buffer; NULL: the plan is none.
@@ -29,7 +35,7 @@ enum ggml_status berth_galloc_plan_save(
 enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 // Counts changes of buffers, from 1: places are good for as long as it stays.
 uint64_t berth_galloc_epoch(const struct ggml_gallocr *galloc);
-// Where the memory of a row lies, in buffers that are reserved; buffer NULL: it has none of the plan.
+// Where the memory of a row lies that is no view and no other's double; buffer NULL: it has none of the plan.
 struct record_place berth_galloc_place(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, int32_t row);
 
 bool berth_galloc_owns(const struct ggml_gallocr *galloc, const struct ggml_backend_buffer *buffer);

@@ -14,23 +14,46 @@
 
 static atomic_bool is_broken; // something went wrong once
 
-// Ids follow the lines: nodes, leafs that are listed once, the rest. ids[row], -1: another row stands for it.
-static int32_t *make_ids(const struct record *rec, int32_t *n_leafs) {
-    int32_t *ids = berth_malloc(((size_t) rec->n_rows + 1) * sizeof *ids);
-    int32_t n    = rec->n_nodes;
-    *n_leafs     = 0;
-    for (int32_t r = 0; ids != NULL && r < rec->n_rows; r++) {
-        const bool is_leaf = r >= rec->n_nodes && r < rec->n_nodes + rec->n_leafs;
-        ids[r]             = r < rec->n_nodes ? r : rec->rows[r].same_as == r ? n++ : -1;
-        *n_leafs += is_leaf && ids[r] >= 0;
+struct writer {
+    const struct ggml_gallocr *galloc;
+    const struct galloc_plan *plan;
+    const struct record *rec;
+    int32_t *ids;      // [n_all] of the rows, -1: another row stands for it
+    int32_t early_end; // rows from the nodes to here are leafs
+    int32_t n_leafs;
+    FILE *file;
+};
+
+// Ids follow the lines: steps, leafs that are listed once, the rest.
+static bool make_ids(struct writer *w) {
+    const struct lifetime_order *order = &w->plan->lives.order;
+    const struct record *rec           = w->rec;
+    w->ids                             = berth_malloc(((size_t) rec->n_all + 1) * sizeof w->ids[0]);
+    w->early_end                       = rec->n_nodes + order->n_early;
+    if (w->ids == NULL) {
+        return false;
     }
-    return ids;
+    memset(w->ids, -1, ((size_t) rec->n_all + 1) * sizeof w->ids[0]);
+    int32_t n = 0;
+    for (; n < order->n_steps; n++) {
+        w->ids[lifetime_step(order, n)] = n;
+    }
+    for (int32_t r = rec->n_nodes; r < rec->n_all; r++) {
+        if (w->ids[r] < 0 && rec->rows[r].same_as == r) {
+            w->ids[r] = n++;
+            w->n_leafs += r < w->early_end;
+        }
+    }
+    return true;
 }
 
-static void write_head(
-    const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const int32_t *ids, int32_t n_leafs, FILE *f) {
-    const struct record *rec = &plan->rec;
-    berth_capture_write_head(f, rec->n_nodes, n_leafs, rec->n_rows - rec->n_nodes - rec->n_leafs, galloc->n_bufs);
+static void write_head(const struct writer *w) {
+    const struct ggml_gallocr *galloc = w->galloc;
+    const struct galloc_plan *plan    = w->plan;
+    const struct record *rec          = w->rec;
+    const int32_t n_steps = plan->lives.order.n_steps, n_early = plan->lives.order.n_early;
+    FILE *f = w->file;
+    berth_capture_write_head(f, n_steps, w->n_leafs, rec->n_all - n_steps - n_early, galloc->n_bufs);
     for (int b = 0; b < galloc->n_bufs; b++) {
         const struct galloc_pool *pool = &galloc->pools[galloc->pool_of[b]];
         const struct galloc_need *need = &plan->needs[galloc->pool_of[b]];
@@ -43,30 +66,33 @@ static void write_head(
         }
         berth_capture_write_buf(f, b, &buf);
     }
-    for (int32_t i = 0; i < rec->n_leafs && rec->n_twice > 0; i++) {
+    for (int32_t i = 0; i < n_early && rec->n_twice > 0; i++) {
         const int32_t r = rec->n_nodes + i;
-        fprintf(f, "%s%d:%d%s", i == 0 ? "leaforder " : ",", ids[rec->rows[r].same_as], lifetime_rows(rec)[r].id,
-            i + 1 == rec->n_leafs ? "\n" : "");
+        fprintf(f, "%s%d:%d%s", i == 0 ? "leaforder " : ",", w->ids[rec->rows[r].same_as], plan->lives.rows[r].id,
+            i + 1 == n_early ? "\n" : "");
     }
     berth_capture_write_columns(f);
 }
 
-static void write_row(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const int32_t *ids, int32_t r, FILE *f) {
-    const struct record *rec         = &plan->rec;
-    const struct record_row *row     = &rec->rows[r];
-    const struct lifetime_row *given = &lifetime_rows(rec)[r];
-    const struct ggml_tensor *t      = rec->tensors[r];
-    const int32_t buf                = given->buf >= 0 ? given->buf : 0;
-    const bool is_node               = r < rec->n_nodes;
+static void write_row(const struct writer *w, int32_t r) {
+    const struct ggml_gallocr *galloc = w->galloc;
+    const struct galloc_plan *plan    = w->plan;
+    const struct record *rec          = w->rec;
+    const struct record_row *row      = &rec->rows[r];
+    const struct lifetime_row *given  = &plan->lives.rows[r];
+    const struct ggml_tensor *t       = rec->tensors[r];
+    const int32_t buf                 = given->buf >= 0 ? given->buf : 0;
+    const bool is_node                = w->ids[r] < plan->lives.order.n_steps;
+    const bool is_apart               = given->is_kept && rec != &plan->rec; // a scheduler's input with several places
     int32_t srcs[GGML_MAX_SRC];
     struct capture_tensor c = {.tensor = t,
-        .id                            = ids[r],
-        .kind                          = is_node                           ? 'N'
-                                         : r < rec->n_nodes + rec->n_leafs ? 'L'
-                                                                           : 'X',
+        .id                            = w->ids[r],
+        .kind                          = is_node            ? 'N'
+                                         : r < w->early_end ? 'L'
+                                                            : 'X',
         .op                            = (enum ggml_op) row->op,
-        .flags                         = (t->flags & ~RECORD_FLAGS) | row->flags,
-        .view_src                      = row->view_src >= 0 ? ids[rec->rows[row->view_src].same_as] : -1,
+        .flags                         = (t->flags & ~RECORD_FLAGS) | row->flags | (is_apart ? GGML_TENSOR_FLAG_OUTPUT : 0),
+        .view_src                      = row->view_src >= 0 ? w->ids[rec->rows[row->view_src].same_as] : -1,
         .has_memory                    = row->has_memory,
         .buf                           = given->id,
         .alloc_size                    = ggml_backend_buft_get_alloc_size(galloc->pools[galloc->pool_of[buf]].buft, t),
@@ -83,30 +109,32 @@ static void write_row(const struct ggml_gallocr *galloc, const struct galloc_pla
     }
     const int n_srcs = is_node ? row->n_src : 0; // nobody waits for what is not computed
     for (int k = 0; k < n_srcs; k++) {
-        srcs[k] = ids[rec->rows[rec->srcs[row->src + k]].same_as];
+        srcs[k] = w->ids[rec->rows[rec->srcs[row->src + k]].same_as];
     }
-    berth_capture_write_tensor(f, &c, srcs, n_srcs);
+    berth_capture_write_tensor(w->file, &c, srcs, n_srcs);
 }
 
-static bool capture(const char *dir, const struct ggml_gallocr *galloc, const struct galloc_plan *plan) {
+static bool capture(const char *dir, struct writer *w) {
     struct berth_stream s;
-    int32_t n_leafs;
-    int32_t *ids = make_ids(&plan->rec, &n_leafs);
-    if (ids == NULL || !berth_stream_open(&s)) {
-        berth_free(ids);
+    if (!make_ids(w) || !berth_stream_open(&s)) {
+        berth_free(w->ids);
         errno = ENOMEM;
         return false;
     }
-    write_head(galloc, plan, ids, n_leafs, s.file);
-    for (int32_t r = 0; r < plan->rec.n_rows; r++) {
-        if (ids[r] >= 0) {
-            write_row(galloc, plan, ids, r, s.file);
+    w->file = s.file;
+    write_head(w);
+    for (int32_t i = 0; i < w->plan->lives.order.n_steps; i++) {
+        write_row(w, lifetime_step(&w->plan->lives.order, i));
+    }
+    for (int32_t r = w->rec->n_nodes; r < w->rec->n_all; r++) {
+        if (w->ids[r] >= w->plan->lives.order.n_steps) {
+            write_row(w, r);
         }
     }
     const bool ok = berth_stream_close(&s) && berth_capture_write_file(dir, s.text, s.size);
     const int why = errno;
     berth_stream_fini(&s);
-    berth_free(ids);
+    berth_free(w->ids);
     errno = why;
     return ok;
 }
@@ -115,12 +143,13 @@ bool berth_capture_is_on(void) {
     return berth_capture_dir() != NULL;
 }
 
-void berth_capture(const struct ggml_gallocr *galloc, const struct galloc_plan *plan) {
+void berth_capture(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const struct record *rec) {
     const char *dir = galloc->has_capture ? berth_capture_dir() : NULL;
     if (dir == NULL || atomic_load(&is_broken)) {
         return;
     }
-    if (!capture(dir, galloc, plan) && !atomic_exchange(&is_broken, true)) {
+    struct writer w = {.galloc = galloc, .plan = plan, .rec = rec};
+    if (!capture(dir, &w) && !atomic_exchange(&is_broken, true)) {
         berth_log(GGML_LOG_LEVEL_WARN, "BERTH_CAPTURE: graphs cannot be written to %s: %s\n", dir, strerror(errno));
     }
 }

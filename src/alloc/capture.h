@@ -8,4 +8,4 @@
 // content, so that a graph that was captured before, by any process, is not written again. Never fails: the first trouble is one
 // warning in the log, and nothing is captured from then on. An allocator asks when it is made.
 bool berth_capture_is_on(void);
-void berth_capture(const struct ggml_gallocr *galloc, const struct galloc_plan *plan);
+void berth_capture(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const struct record *rec);

@@ -218,7 +218,7 @@ static enum ggml_status plan_get(struct ggml_gallocr *galloc, struct ggml_cgraph
         return status;
     }
     berth_galloc_adopt(galloc, plan);
-    berth_capture(galloc, plan);
+    berth_capture(galloc, plan, &plan->rec);
     *out = plan;
     return GGML_STATUS_SUCCESS;
 }
@@ -318,7 +318,7 @@ static struct record_place place_of(const struct ggml_gallocr *galloc, const str
 }
 
 struct record_place berth_galloc_place(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, int32_t row) {
-    const int32_t item = lifetime_rows(&plan->rec)[plan->rec.rows[row].same_as].item;
+    const int32_t item = plan->lives.rows[row].item;
     return item >= 0 ? place_of(galloc, &plan->spots[item]) : (struct record_place){NULL, NULL};
 }
 

@@ -25,8 +25,12 @@ struct galloc_need {
 };
 
 struct galloc_plan {
-    struct record rec;               // of the graph
-    struct lifetimes lives;          // its items
+    struct record rec;            // of the graph, unless it is somebody else's
+    struct lifetimes lives;       // its items
+    struct ggml_tensor **tensors; // [n_rows] of the record that the plan is for
+    int32_t n_rows;
+    void *block; // columns for somebody else's record: tensors, rows of lives, steps
+    size_t block_size;
     struct record_place *places;     // [n_rows] addresses, while the buffers are those of places_epoch; then scratch of as much
     struct galloc_spot *spots;       // [n_items]
     uint64_t *offsets;               // [n_items] as the planner gives them: chunk k begins at k * max_chunk

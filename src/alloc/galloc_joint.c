@@ -152,7 +152,7 @@ enum ggml_status berth_gallocr_reserve_joint(
             berth_galloc_adopt(galloc, j.plans[g]);
         }
         for (int g = 0; g < n_graphs; g++) {
-            berth_capture(galloc, j.plans[g]);
+            berth_capture(galloc, j.plans[g], &j.plans[g]->rec);
         }
     }
     for (int g = 0; g < n_graphs && status != GGML_STATUS_SUCCESS; g++) {

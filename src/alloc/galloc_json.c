@@ -12,42 +12,47 @@
 
 // ---- saving ----
 
-static void write_tensor(const struct record *rec, int32_t r, bool is_first, FILE *file) {
-    const struct ggml_tensor *t = rec->tensors[r];
+// Of all rows.
+struct chains {
+    int32_t *next; // the row that took over from it, -1: none
+    int32_t *step; // when it runs, -1: it does not
+};
+
+static void write_tensor(const struct galloc_plan *plan, int32_t r, int32_t step, bool is_first, FILE *file) {
+    const struct ggml_tensor *t = plan->tensors[r];
     fputs(is_first ? "{\"name\": " : ", {\"name\": ", file);
     berth_json_write_string(t->name, file);
     fprintf(file, ", \"op\": \"%s\", \"type\": \"%s\", \"shape\": [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]",
         ggml_op_desc(t), ggml_type_name(t->type), t->ne[0], t->ne[1], t->ne[2], t->ne[3]);
-    if (r < rec->n_nodes) {
-        fprintf(file, ", \"node\": %d", r);
+    if (step >= 0) {
+        fprintf(file, ", \"node\": %d", step);
     }
-    fprintf(file, ", \"buffer\": %d}", lifetime_rows(rec)[r].buf);
+    fprintf(file, ", \"buffer\": %d}", plan->lives.rows[r].buf);
 }
 
-// next[r]: the row that took over from r, -1: none. heads: rows in the order of items.
-static int32_t *find_followers(const struct galloc_plan *plan) {
-    const struct record *rec = &plan->rec;
-    int32_t *next            = berth_malloc(((size_t) rec->n_rows + 1) * sizeof *next);
-    int32_t *tail            = berth_malloc((plan->lives.n_items + 1) * sizeof *tail);
-    for (int32_t r = 0; next != NULL && tail != NULL && r < rec->n_rows; r++) {
-        next[r] = -1;
+// One block, from next on. False: out of memory.
+static bool chains_find(const struct galloc_plan *plan, struct chains *chains) {
+    const struct lifetime_order *order = &plan->lives.order;
+    const size_t n_rows = (size_t) plan->n_rows + 1, n_items = plan->lives.n_items;
+    int32_t *next = berth_malloc((2 * n_rows + n_items) * sizeof *next);
+    if (next == NULL) {
+        return false;
     }
-    for (size_t i = 0; next != NULL && tail != NULL && i < plan->lives.n_items; i++) {
+    int32_t *step = next + n_rows, *tail = step + n_rows;
+    memset(next, -1, 2 * n_rows * sizeof *next);
+    for (size_t i = 0; i < n_items; i++) {
         tail[i] = plan->lives.owners[i];
     }
-    for (int32_t r = 0; next != NULL && tail != NULL && r < rec->n_rows; r++) {
-        const int32_t item = lifetime_rows(rec)[r].item;
+    for (int32_t i = 0; i < order->n_steps; i++) {
+        const int32_t r = lifetime_step(order, i), item = plan->lives.rows[r].item;
+        step[r] = i;
         if (item >= 0 && plan->lives.owners[item] != r) {
             next[tail[item]] = r;
             tail[item]       = r;
         }
     }
-    if (tail == NULL) {
-        berth_free(next);
-        next = NULL;
-    }
-    berth_free(tail);
-    return next;
+    *chains = (struct chains){next, step};
+    return true;
 }
 
 static void write_buffers(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, FILE *file) {
@@ -59,7 +64,7 @@ static void write_buffers(const struct ggml_gallocr *galloc, const struct galloc
         proven = proven && plan->needs[p].report.proven;
     }
     fprintf(file, "{\n  \"peak\": %" PRIu64 ",\n  \"bound\": %" PRIu64 ",\n  \"proven\": %s,\n  \"nodes\": %d,\n  \"pools\": [",
-        peak, bound, proven ? "true" : "false", plan->rec.n_nodes);
+        peak, bound, proven ? "true" : "false", plan->lives.order.n_steps);
     for (int p = 0; p < galloc->n_pools; p++) {
         const struct berth_plan_report *r = &plan->needs[p].report;
         const char *name                  = ggml_backend_buft_name(galloc->pools[p].buft);
@@ -74,27 +79,27 @@ static void write_buffers(const struct ggml_gallocr *galloc, const struct galloc
 }
 
 enum ggml_status berth_galloc_plan_save(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, FILE *file) {
-    int32_t *next = find_followers(plan);
-    if (next == NULL) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "saving a plan: out of memory for %d tensors", plan->rec.n_rows);
+    struct chains chains;
+    if (!chains_find(plan, &chains)) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "saving a plan: out of memory for %d tensors", plan->n_rows);
     }
     write_buffers(galloc, plan, file);
     fputs("  \"items\": [", file);
     for (size_t i = 0; i < plan->lives.n_items && !ferror(file); i++) {
         const struct berth_plan_item *item = &plan->lives.items[i];
         fputs(i > 0 ? ",\n    {\"id\": " : "\n    {\"id\": ", file);
-        berth_json_write_string(plan->rec.tensors[plan->lives.owners[i]]->name, file);
+        berth_json_write_string(plan->tensors[plan->lives.owners[i]]->name, file);
         fprintf(file,
             ", \"first\": %" PRId64 ", \"last\": %" PRId64 ", \"size\": %" PRIu64 ", \"alignment\": %" PRIu64
             ", \"offset\": %" PRIu64 ", \"pool\": %d, \"tensors\": [",
             item->first, item->last, item->size, item->align, plan->offsets[i], item->pool);
-        for (int32_t r = plan->lives.owners[i]; r >= 0; r = next[r]) {
-            write_tensor(&plan->rec, r, r == plan->lives.owners[i], file);
+        for (int32_t r = plan->lives.owners[i]; r >= 0; r = chains.next[r]) {
+            write_tensor(plan, r, chains.step[r], r == plan->lives.owners[i], file);
         }
         fputs("]}", file);
     }
     fputs("\n  ]\n}\n", file);
-    berth_free(next);
+    berth_free(chains.next);
     if (fflush(file) != 0 || ferror(file)) {
         return berth_fail(GGML_STATUS_FAILED, "saving a plan: %s", strerror(errno));
     }

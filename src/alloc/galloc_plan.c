@@ -4,6 +4,8 @@
 #include "alloc/capture.h"
 #include "ggml-backend-impl.h"
 
+#include <string.h>
+
 // ---- life ----
 
 struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc, bool has_places) {
@@ -29,11 +31,22 @@ void berth_galloc_plan_free(const struct ggml_gallocr *galloc, struct galloc_pla
     }
     berth_record_fini(&plan->rec);
     berth_lifetimes_fini(&plan->lives);
+    berth_free(plan->block);
     berth_free(plan);
 }
 
-struct record *berth_galloc_plan_record(struct galloc_plan *plan) {
-    return &plan->rec;
+struct galloc_columns berth_galloc_plan_columns(struct galloc_plan *plan, size_t n_rows, size_t n_steps) {
+    size_t rows_size, steps_size, size;
+    const bool ok = berth_mul_ok(n_rows + 1, sizeof plan->tensors[0] + sizeof plan->lives.rows[0], &rows_size) &&
+                    berth_mul_ok(n_steps, sizeof(int32_t), &steps_size) && berth_add_ok(rows_size, steps_size, &size) &&
+                    berth_grow(&plan->block, &plan->block_size, size, 1);
+    plan->is_ready = false;
+    if (!ok) {
+        return (struct galloc_columns){NULL, NULL};
+    }
+    plan->tensors    = plan->block;
+    plan->lives.rows = (struct lifetime_row *) (plan->tensors + n_rows + 1);
+    return (struct galloc_columns){plan->lives.rows, (int32_t *) (plan->lives.rows + n_rows + 1)};
 }
 
 const struct berth_plan_report *berth_galloc_plan_report(
@@ -150,7 +163,7 @@ static enum ggml_status ids_are_sound(const struct ggml_gallocr *galloc, const c
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status lives_make(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+static enum ggml_status lives_make(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec) {
     const struct lifetime_sizes sizes = sizes_of(galloc);
     struct lifetime_rules rules       = rules_of(galloc);
 
@@ -159,7 +172,8 @@ static enum ggml_status lives_make(struct ggml_gallocr *galloc, struct galloc_pl
 
     plan->is_ready = plan->is_reshaped = false;
     plan->places_epoch                 = 0;
-    return berth_lifetimes(&plan->lives, &plan->rec, &sizes, &rules, galloc->aligns, galloc->pool_of);
+    plan->n_rows                       = rec->n_all;
+    return berth_lifetimes(&plan->lives, rec, &sizes, &rules, galloc->aligns, galloc->pool_of);
 }
 
 enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct ggml_cgraph *graph,
@@ -170,18 +184,24 @@ enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct gal
         status = ids_are_sound(galloc, "leaf", leaf_bufs, graph->n_leafs);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = berth_lifetimes_record(&plan->rec, graph, node_bufs, leaf_bufs, &owners);
+        status = berth_lifetimes_record(&plan->lives, &plan->rec, graph, node_bufs, leaf_bufs, &owners);
     }
-    return status == GGML_STATUS_SUCCESS ? lives_make(galloc, plan) : status;
+    plan->tensors = plan->rec.tensors;
+    return status == GGML_STATUS_SUCCESS ? lives_make(galloc, plan, &plan->rec) : status;
 }
 
-enum ggml_status berth_galloc_plan_make(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
-    enum ggml_status status = lives_make(galloc, plan);
+enum ggml_status berth_galloc_plan_make(
+    struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec, const struct lifetime_order *order) {
+    if (rec->n_all > 0) {
+        memcpy(plan->tensors, rec->tensors, (size_t) rec->n_all * sizeof plan->tensors[0]);
+    }
+    plan->lives.order       = *order;
+    enum ggml_status status = lives_make(galloc, plan, rec);
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_galloc_plan_solve(galloc, plan);
     }
     if (status == GGML_STATUS_SUCCESS) {
-        berth_capture(galloc, plan);
+        berth_capture(galloc, plan, rec);
     }
     return status;
 }

@@ -24,7 +24,8 @@ struct live_row {
 struct replay {
     struct lifetimes *out;
     struct record *rec;
-    struct lifetime_row *rows; // of rec
+    struct lifetime_row *rows; // [n_all]
+    int32_t early_end;         // rows from the nodes to here are there before the first step
     struct live_row *live;
     const struct lifetime_sizes *sizes;
     const struct lifetime_rules *rules;
@@ -137,13 +138,13 @@ static bool item_new(struct replay *r, int32_t i_row) {
         return false;
     }
     padded -= (align & (align - 1)) == 0 ? padded & (align - 1) : padded % align;
-    out->n_loose += i_row >= r->rec->n_nodes + r->rec->n_leafs;
+    out->n_loose += i_row >= r->early_end;
     row->item                   = (int32_t) out->n_items;
     out->owners[out->n_items]   = i_row;
     out->returned[out->n_items] = false;
     out->items[out->n_items++]  = (struct berth_plan_item){
          .first = r->step,
-         .last  = r->rec->n_nodes > 0 ? r->rec->n_nodes - 1 : 0, // until it is given back
+         .last  = out->order.n_steps > 0 ? out->order.n_steps - 1 : 0, // until it is given back
          .size  = padded,
          .align = align,
          .pool  = r->pools[row->buf],
@@ -158,10 +159,9 @@ static bool take_new(struct replay *r, int32_t i_row, int32_t buf) {
         row->buf = buf;
     }
     // What is there before the first node cannot take over what the nodes before it compute.
-    const bool is_node =
-        r->is_running && i_row < r->rec->n_nodes && r->rec->rows[i_row].n_src > 0 && !row->is_kept && !row->is_fixed;
+    const bool is_step      = r->is_running && r->rec->rows[i_row].n_src > 0 && !row->is_kept && !row->is_fixed;
     r->live[i_row].is_taken = true;
-    return (is_node && take_over(r, i_row)) || item_new(r, i_row);
+    return (is_step && take_over(r, i_row)) || item_new(r, i_row);
 }
 
 static inline bool take(struct replay *r, int32_t i_row, int32_t buf) {
@@ -199,7 +199,7 @@ static inline void drop_edge(struct replay *r, int32_t p) {
 
 // ---- the replay ----
 
-// Sources of nodes come first in the list of sources.
+// Sources of nodes come first in the list of sources, those of appended rows last.
 static void count_children(struct replay *r) {
     const struct record *rec      = r->rec;
     const struct record_row *last = rec->n_nodes > 0 ? &rec->rows[rec->n_nodes - 1] : NULL;
@@ -207,10 +207,13 @@ static void count_children(struct replay *r) {
     for (int32_t at = 0; at < n; at++) {
         r->live[rec->srcs[at]].n_children++;
     }
+    for (int32_t at = rec->more_srcs; at < rec->n_srcs; at++) {
+        r->live[rec->srcs[at]].n_children++;
+    }
 }
 
 static void find_kept(struct replay *r) {
-    for (int32_t i = 0; r->rules->n_keep > 0 && i < r->rec->n_rows; i++) {
+    for (int32_t i = 0; r->rules->n_keep > 0 && i < r->rec->n_all; i++) {
         for (int k = 0; k < r->rules->n_keep && !r->rows[i].is_kept; k++) {
             r->rows[i].is_kept = r->rules->keep[k] == r->rec->tensors[i];
         }
@@ -223,7 +226,7 @@ static size_t look_at_rows(struct replay *r, bool *has_inputs) {
     const struct record *rec = r->rec;
     size_t n_own             = 0;
     *has_inputs              = false;
-    for (int32_t i = 0; i < rec->n_rows; i++) {
+    for (int32_t i = 0; i < rec->n_all; i++) {
         const struct record_row *row = &rec->rows[i];
         struct live_row *live        = &r->live[i];
         live->view_src               = row->view_src;
@@ -231,7 +234,7 @@ static size_t look_at_rows(struct replay *r, bool *has_inputs) {
         live->is_input               = (row->flags & GGML_TENSOR_FLAG_INPUT) != 0;
         live->is_output              = (row->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 || r->rows[i].is_kept;
         n_own += !live->is_settled;
-        *has_inputs = *has_inputs || (live->is_input && (i < rec->n_nodes || i >= rec->n_nodes + rec->n_leafs));
+        *has_inputs = *has_inputs || (live->is_input && (i < rec->n_nodes || i >= r->early_end));
         if (is_view(row) && row->same_as == i &&
             (live->n_children > 0 || live->is_output || (i < rec->n_nodes && row->op != GGML_OP_NONE))) {
             r->live[row->view_src].n_views++;
@@ -243,7 +246,7 @@ static size_t look_at_rows(struct replay *r, bool *has_inputs) {
 // A leaf that is listed as a node too, and a node that is listed twice, have one memory: the first row's.
 static bool take_leafs(struct replay *r) {
     struct record *rec = r->rec;
-    for (int32_t i = rec->n_nodes; i < rec->n_nodes + rec->n_leafs; i++) {
+    for (int32_t i = rec->n_nodes; i < r->early_end; i++) {
         const int32_t canon = rec->rows[i].same_as;
         if (r->rows[canon].item < 0) {
             r->rows[canon].buf = r->rows[i].buf;
@@ -256,8 +259,10 @@ static bool take_leafs(struct replay *r) {
 }
 
 static bool take_inputs(struct replay *r) {
-    const struct record *rec = r->rec;
-    for (int32_t i = 0; i < rec->n_nodes; i++) {
+    const struct record *rec           = r->rec;
+    const struct lifetime_order *order = &r->out->order;
+    for (int32_t step = 0; step < order->n_steps; step++) {
+        const int32_t i               = lifetime_step(order, step);
         const struct record_row *node = &rec->rows[i];
         if (r->live[i].is_input && !take(r, node->same_as, r->rows[i].buf)) {
             return false;
@@ -285,9 +290,10 @@ static void give_back_unread(struct replay *r, int32_t i) {
     }
 }
 
-// What nobody needs after node i has run.
-static void drop_node(struct replay *r, int32_t i) {
+// What nobody needs after a step.
+static void drop_step(struct replay *r, int32_t step) {
     struct record *rec            = r->rec;
+    const int32_t i               = lifetime_step(&r->out->order, step);
     const struct record_row *node = &rec->rows[i];
     for (int k = 0; k < node->n_src; k++) {
         drop_edge(r, rec->srcs[node->src + k]);
@@ -295,19 +301,21 @@ static void drop_node(struct replay *r, int32_t i) {
     if (r->rules->free_unread && node->same_as == i) {
         give_back_unread(r, i);
     }
-    for (int32_t j = rec->n_nodes; i == 0 && r->rules->free_unread && j < rec->n_nodes + rec->n_leafs; j++) {
+    for (int32_t j = rec->n_nodes; step == 0 && r->rules->free_unread && j < r->early_end; j++) {
         if (rec->rows[j].same_as == j) {
             give_back_unread(r, j);
         }
     }
 }
 
-static bool run_nodes(struct replay *r) {
-    struct record *rec = r->rec;
-    int32_t n_dropped  = 0; // nodes before this one are done with their sources
-    r->is_running      = true;
-    for (int32_t i = 0; i < rec->n_nodes; i++) {
-        r->step                       = i;
+static bool run_steps(struct replay *r) {
+    const struct lifetime_order order = r->out->order;
+    struct record *rec                = r->rec;
+    int32_t n_dropped                 = 0; // steps before this one are done with their sources
+    r->is_running                     = true;
+    for (int32_t step = 0; step < order.n_steps; step++) {
+        const int32_t i               = lifetime_step(&order, step);
+        r->step                       = step;
         const struct record_row *node = &rec->rows[i];
         for (int k = 0; k < node->n_src; k++) {
             const int32_t s = rec->srcs[node->src + k];
@@ -318,9 +326,9 @@ static bool run_nodes(struct replay *r) {
         if (!take(r, node->same_as, r->rows[i].buf)) {
             return false;
         }
-        const bool is_barrier = r->rules->barriers == NULL || r->rules->barriers[i];
-        for (; is_barrier && n_dropped <= i; n_dropped++) {
-            drop_node(r, n_dropped);
+        const bool is_barrier = r->rules->barriers == NULL || r->rules->barriers[step];
+        for (; is_barrier && n_dropped <= step; n_dropped++) {
+            drop_step(r, n_dropped);
         }
     }
     return true;
@@ -349,14 +357,16 @@ static bool make_room(struct lifetimes *l, size_t n, size_t n_rows) {
     return true;
 }
 
-enum ggml_status berth_lifetimes_record(struct record *rec, const struct ggml_cgraph *graph, const int *node_bufs,
-    const int *leaf_bufs, const struct record_rules *rules) {
+enum ggml_status berth_lifetimes_record(struct lifetimes *out, struct record *rec, const struct ggml_cgraph *graph,
+    const int *node_bufs, const int *leaf_bufs, const struct record_rules *rules) {
     rec->column_size              = sizeof(struct lifetime_row);
     const enum ggml_status status = berth_record_build(rec, graph, rules);
     const int32_t n_nodes = rec->n_nodes, n_listed = n_nodes + rec->n_leafs;
+    out->rows  = rec->columns;
+    out->order = (struct lifetime_order){.n_steps = n_nodes, .n_early = rec->n_leafs};
     for (int32_t i = 0; i < rec->n_rows; i++) {
         const int *bufs = i < n_nodes ? node_bufs : leaf_bufs;
-        lifetime_row_put(rec, i, i >= n_listed ? -1 : bufs == NULL ? 0 : bufs[i < n_nodes ? i : i - n_nodes]);
+        out->rows[i]    = lifetime_row_in(i >= n_listed ? -1 : bufs == NULL ? 0 : bufs[i < n_nodes ? i : i - n_nodes]);
     }
     return status;
 }
@@ -365,23 +375,24 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
     const struct lifetime_rules *rules, const size_t *aligns, const int32_t *pools) {
     struct replay r = {.out = out, .rec = rec, .sizes = sizes, .rules = rules, .aligns = aligns, .pools = pools};
 
-    r.rows       = lifetime_rows(rec);
+    r.rows       = out->rows;
+    r.early_end  = rec->n_nodes + out->order.n_early;
     out->n_items = 0;
     out->n_asked = out->n_loose = 0;
-    if (rec->n_rows == 0) {
+    if (rec->n_all == 0) {
         return GGML_STATUS_SUCCESS;
     }
     bool has_inputs = false, ok = false;
     struct berth_scratch scratch;
     berth_scratch_init(&scratch);
-    r.live = berth_scratch_take(&scratch, (size_t) rec->n_rows * sizeof r.live[0]);
+    r.live = berth_scratch_take(&scratch, (size_t) rec->n_all * sizeof r.live[0]);
     if (r.live != NULL) {
-        memset(r.live, 0, (size_t) rec->n_rows * sizeof r.live[0]);
+        memset(r.live, 0, (size_t) rec->n_all * sizeof r.live[0]);
         count_children(&r);
         find_kept(&r);
-        ok = make_room(out, look_at_rows(&r, &has_inputs), (size_t) rec->n_rows);
+        ok = make_room(out, look_at_rows(&r, &has_inputs), (size_t) rec->n_all);
     }
-    ok = ok && take_leafs(&r) && (!has_inputs || take_inputs(&r)) && run_nodes(&r);
+    ok = ok && take_leafs(&r) && (!has_inputs || take_inputs(&r)) && run_steps(&r);
     berth_scratch_fini(&scratch);
     return ok ? GGML_STATUS_SUCCESS
               : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the lifetimes of %d tensors", rec->n_rows);

@@ -23,8 +23,19 @@ static inline struct lifetime_row *lifetime_rows(const struct record *rec) {
     return rec->columns;
 }
 
-static inline void lifetime_row_put(const struct record *rec, int32_t at, int32_t buf) {
-    lifetime_rows(rec)[at] = (struct lifetime_row){.id = buf, .buf = buf, .item = -1, .took = -1};
+static inline struct lifetime_row lifetime_row_in(int32_t buf) {
+    return (struct lifetime_row){.id = buf, .buf = buf, .item = -1, .took = -1};
+}
+
+// Which rows of a record run, and when. Those behind its nodes are there before the first step.
+struct lifetime_order {
+    const int32_t *steps; // [n_steps] rows, NULL: the nodes as they are listed
+    int32_t n_steps;
+    int32_t n_early; // rows behind the nodes; what else does not run comes with who needs it first
+};
+
+static inline int32_t lifetime_step(const struct lifetime_order *order, int32_t i) {
+    return order->steps != NULL ? order->steps[i] : i;
 }
 
 // What a tensor without memory takes in buffer buf.
@@ -42,11 +53,13 @@ struct lifetime_rules {
     void *user;
     struct ggml_tensor *const *keep; // [n_keep] these share their memory with nobody
     int n_keep;
-    const bool *barriers; // [n_nodes] memory is given back only after nodes that have one, NULL: after every node
+    const bool *barriers; // [n_steps] memory is given back only after steps that have one, NULL: after every step
 };
 
 struct lifetimes {
-    struct berth_plan_item *items; // pool = buffer id; first and last are node numbers; the others lie behind them
+    struct lifetime_row *rows;     // [n_all] the record's columns, or the caller's
+    struct lifetime_order order;   // likewise
+    struct berth_plan_item *items; // pool = buffer id; first and last are steps; the others lie behind them
     int32_t *owners;               // [n_items] the row that got the memory first
     bool *returned;                // [n_items] given back before the end
     char *room;                    // the caller's: per_row bytes for each row, then per_item for each of max_items
@@ -57,12 +70,12 @@ struct lifetimes {
     int32_t n_loose; // rows outside the graph that were given memory
 };
 
-// A record whose columns are these, with the buffers that the caller gave: NULL: all 0.
-enum ggml_status berth_lifetimes_record(struct record *rec, const struct ggml_cgraph *graph, const int *node_bufs,
-    const int *leaf_bufs, const struct record_rules *rules) BERTH_MUST_USE;
+// A record whose columns are out's rows, with the buffers that the caller gave: NULL: all 0.
+enum ggml_status berth_lifetimes_record(struct lifetimes *out, struct record *rec, const struct ggml_cgraph *graph,
+    const int *node_bufs, const int *leaf_bufs, const struct record_rules *rules) BERTH_MUST_USE;
 
-// Fills item, buf and took of the columns, and the items. align and pool of buffer b: aligns[b], pools[b] (buffers of one type
-// share a pool).
+// By rows and order: fills item, buf and took of the columns, and the items. align and pool of buffer b: aligns[b], pools[b]
+// (buffers of one type share a pool).
 enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, const struct lifetime_sizes *sizes,
     const struct lifetime_rules *rules, const size_t *aligns, const int32_t *pools) BERTH_MUST_USE;
 void berth_lifetimes_fini(struct lifetimes *l);

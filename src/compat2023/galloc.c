@@ -403,7 +403,7 @@ static enum ggml_status job_run(struct job *j) {
     const struct lifetime_sizes sizes = {.alloc_size = alloc_size, .user = j};
     const struct lifetime_rules rules = {.via_views = true, .barriers = j->barriers};
     forget_all_retired(j);
-    enum ggml_status status = berth_lifetimes_record(&j->rec, &j->graph, j->node_bufs, j->leaf_bufs, &owners);
+    enum ggml_status status = berth_lifetimes_record(&j->lives, &j->rec, &j->graph, j->node_bufs, j->leaf_bufs, &owners);
     if (status == GGML_STATUS_SUCCESS) {
         mark_fixed(j);
         status = berth_lifetimes(&j->lives, &j->rec, &sizes, &rules, j->aligns, j->pools);

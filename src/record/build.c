@@ -218,9 +218,11 @@ enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph
     struct build b            = {.rec = rec, .index = rec->is_whole ? &rec->index : &index, .rules = rules};
 
     berth_record_clear(rec);
-    rec->n_nodes  = graph->n_nodes;
-    rec->n_leafs  = graph->n_leafs;
-    const bool ok = build_rows(&b, graph);
+    rec->n_nodes   = graph->n_nodes;
+    rec->n_leafs   = graph->n_leafs;
+    const bool ok  = build_rows(&b, graph);
+    rec->n_all     = rec->n_rows;
+    rec->more_srcs = rec->n_srcs;
     berth_record_index_fini(&index);
     const bool is_poisoned = (b.flags & BERTH_FLAG_POISON) != 0;
     if (!ok || is_poisoned) {
@@ -238,7 +240,7 @@ enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph
 }
 
 void berth_record_clear(struct record *rec) {
-    rec->n_rows = rec->n_nodes = rec->n_leafs = rec->n_srcs = rec->n_forms = rec->n_twice = 0;
+    rec->n_rows = rec->n_nodes = rec->n_leafs = rec->n_srcs = rec->n_forms = rec->n_twice = rec->n_all = rec->more_srcs = 0;
     rec->has_index = rec->is_lost = false;
 }
 

@@ -65,6 +65,8 @@ struct record {
     uint8_t *slots;               // [n_srcs]
     struct record_form *forms;    // [n_forms]
     int32_t n_rows, n_nodes, n_leafs, n_srcs, n_forms;
+    int32_t n_all;               // rows with those that were appended, which no graph has
+    int32_t more_srcs;           // where the sources of those begin
     int32_t n_twice;             // rows that stand for a tensor of another row
     int32_t *twice;              // [n_twice] which; of records that are compared with graphs
     int32_t form_cache[128];     // by what it is: a form that may be it; only below n_forms
@@ -92,8 +94,9 @@ enum ggml_status berth_record_build(
 void berth_record_clear(struct record *rec); // forgets the graph, keeps the memory
 void berth_record_fini(struct record *rec);
 
-// For those who fill a record themselves: room; a row without sources, view source and form.
+// Room for rows and sources, appended ones too. Columns, rows and sources may move.
 bool berth_record_room(struct record *rec, size_t n_rows, size_t n_srcs) BERTH_MUST_USE;
+// A row without sources, view source and form.
 static inline struct record_row *record_put(struct record *rec, int32_t at, struct ggml_tensor *t, int op, int flags) {
     struct record_row *row = &rec->rows[at];
 
@@ -116,6 +119,14 @@ static inline void record_src_put(struct record *rec, struct record_row *row, in
     rec->slots[rec->n_srcs++] = (uint8_t) slot;
     row->n_src++;
 }
+// Rows behind those of the graph, for which there must be room; all of them go at once.
+static inline struct record_row *record_append(struct record *rec, struct ggml_tensor *t, int op, int flags) {
+    return record_put(rec, rec->n_all++, t, op, flags);
+}
+static inline void record_cut(struct record *rec) {
+    rec->n_all  = rec->n_rows;
+    rec->n_srcs = rec->more_srcs;
+}
 // The number of the tensor's form, -1: no memory.
 int32_t berth_record_form(struct record *rec, const struct ggml_tensor *t);
 
@@ -127,6 +138,11 @@ bool berth_record_is_tangled(const struct record *rec);
 // The row whose memory row r is, or looks at.
 static inline int32_t record_base(const struct record *rec, int32_t r) {
     return rec->rows[r].view_src >= 0 ? rec->rows[r].view_src : rec->rows[r].same_as;
+}
+
+// A tensor that an earlier row stands for, and no view.
+static inline bool record_is_again(const struct record *rec, int32_t r) {
+    return rec->rows[r].view_src < 0 && rec->rows[r].same_as != r;
 }
 
 // ---- comparing ----

@@ -16,7 +16,6 @@ static void columns_fill(const struct ggml_backend_sched *sched, struct sched_me
 
         memo->rows[r] = (struct sched_row){
             .base      = base,
-            .plan_row  = r,
             .slots     = -1,
             .caller    = (int16_t) sched_choice(&sched->chosen, rec->tensors[r]),
             .backend   = -1,
@@ -37,12 +36,16 @@ static void columns_fill(const struct ggml_backend_sched *sched, struct sched_me
 enum ggml_status sched_memo_build(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct ggml_cgraph *graph) {
     const struct record_rules rules = berth_galloc_record_rules(sched->galloc);
     sched_memo_drop(memo);
-    memo->rec.is_whole      = true;
-    memo->rec.column_size   = sizeof memo->rows[0];
-    enum ggml_status status = berth_record_build(&memo->rec, graph, &rules);
+    memo->rec.is_whole    = true;
+    memo->rec.column_size = sizeof memo->rows[0];
+    // Room for copies too: a plan would have to move the record for them.
+    const size_t n_listed   = (size_t) graph->n_nodes + (size_t) graph->n_leafs;
+    bool has_room           = sched->n_backends == 1 || berth_record_room(&memo->rec, n_listed + n_listed / 8 + 16, n_listed * 2);
+    enum ggml_status status = has_room ? berth_record_build(&memo->rec, graph, &rules) : GGML_STATUS_SUCCESS;
     memo->rows              = memo->rec.columns;
-    if (status == GGML_STATUS_SUCCESS &&
-        !berth_grow((void **) &memo->places, &memo->places_cap, (size_t) memo->rec.n_rows + 1, sizeof memo->places[0])) {
+    has_room                = has_room && (status != GGML_STATUS_SUCCESS || berth_grow((void **) &memo->places, &memo->places_cap,
+                                                                                (size_t) memo->rec.n_rows + 1, sizeof memo->places[0]));
+    if (!has_room) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for a graph of %d nodes", graph->n_nodes);
     }
     if (status != GGML_STATUS_SUCCESS) {

@@ -76,19 +76,20 @@ static inline enum ggml_status put(struct ggml_tensor *t, ggml_backend_buffer_t 
     return berth_fail(GGML_STATUS_FAILED, "scheduler: %s cannot be placed", berth_name_of(t));
 }
 
-// Where the plan puts a row and its further places. Those are the plan's last rows, in the order of the rows: *at is the next.
-static void note_row(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t r, int32_t *at) {
+// Where the plan puts a row and its further places.
+static void note_row(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t r) {
     const struct sched_row *row = &memo->rows[r];
-    memo->places[r]             = berth_galloc_place(sched->galloc, sched->plan, row->plan_row);
-    for (int32_t i = 0; row->slots >= 0 && i < memo->n_slots; i++) {
-        memo->slot_places[row->slots + i] = i == 0 ? memo->places[r] : berth_galloc_place(sched->galloc, sched->plan, (*at)++);
+    memo->places[r]             = berth_galloc_place(sched->galloc, sched->plan, r);
+    for (int slot = 0; row->slots >= 0 && slot < memo->n_slots; slot++) {
+        memo->slot_places[row->slots + slot] =
+            slot == 0 ? memo->places[r] : berth_galloc_place(sched->galloc, sched->plan, sched_ghost_row(memo, row, slot));
     }
 }
 
 static void note_copies(struct ggml_backend_sched *sched, struct sched_memo *memo) {
     for (int32_t i = 0; i < memo->n_copies; i++) {
         for (int slot = 0; slot < memo->n_slots; slot++) {
-            const struct record_place place = berth_galloc_place(sched->galloc, sched->plan, memo->copies[i].plan_row + slot);
+            const struct record_place place = berth_galloc_place(sched->galloc, sched->plan, sched_copy_row(memo, i, slot));
             struct ggml_tensor *t           = sched_copy_tensor(memo, i, slot);
             t->buffer                       = place.buffer;
             t->data                         = place.data;
@@ -115,7 +116,6 @@ static inline bool is_early_view(const struct sched_memo *memo, int32_t r) {
 // All but early views. With is_new the plan is asked for the places.
 static enum ggml_status put_rows(struct ggml_backend_sched *sched, struct sched_memo *memo, bool is_new, bool *has_early) {
     const struct record *rec = &memo->rec;
-    int32_t at               = is_new ? berth_galloc_plan_record(sched->plan)->n_rows - memo->n_inputs * (memo->n_slots - 1) : 0;
     for (int32_t r = 0; r < rec->n_rows; r++) {
         if (r + RECORD_AHEAD < rec->n_rows) {
             record_fetch(rec->tensors[r + RECORD_AHEAD]);
@@ -133,7 +133,7 @@ static enum ggml_status put_rows(struct ggml_backend_sched *sched, struct sched_
             continue;
         }
         if (is_new) {
-            note_row(sched, memo, r, &at);
+            note_row(sched, memo, r);
         }
         if (memo->rows[r].slots >= 0) {
             memo->places[r] = memo->slot_places[memo->rows[r].slots + sched->slot];

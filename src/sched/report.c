@@ -17,8 +17,8 @@ enum ggml_status berth_sched_report(ggml_backend_sched_t sched, ggml_backend_t b
 }
 
 enum ggml_status berth_sched_save(ggml_backend_sched_t sched, FILE *file) {
-    if (sched == NULL || file == NULL || berth_galloc_plan_report(sched->galloc, sched->plan, 0) == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "berth_sched_save: no graph was planned, or there is no file");
+    if (sched == NULL || file == NULL || sched->planned == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "berth_sched_save: no graph was planned, or it is forgotten, or there is no file");
     }
     return berth_galloc_plan_save(sched->galloc, sched->plan, file);
 }

@@ -177,6 +177,7 @@ static struct sched_memo *memo_oldest(struct ggml_backend_sched *sched) {
 }
 
 static enum ggml_status memo_make(struct ggml_backend_sched *sched, struct sched_memo *memo, struct ggml_cgraph *graph) {
+    sched->planned          = sched->planned != memo ? sched->planned : NULL;
     enum ggml_status status = sched_memo_build(sched, memo, graph);
     if (status == GGML_STATUS_SUCCESS) {
         status = sched_assign(sched, memo);

@@ -36,12 +36,11 @@ static inline int sched_choice(const struct sched_choices *choices, const struct
 // The columns of a row. backend, reason and refused of an unplaced root hold for all its views: whoever writes into memory runs
 // where it lies. A tensor that is listed again counts as a view of its first row.
 struct sched_row {
-    int32_t base;     // record_base
-    int32_t plan_row; // in the allocator's record
-    int32_t slots;    // first of its places in memo.slot_places, -1: it has one place only
-    int16_t caller;   // backend the caller chose, -1: none
-    int16_t backend;  // -1: none
-    int16_t refused;  // first backend that should have run it and does not support it, -1: none
+    int32_t base;    // record_base
+    int32_t slots;   // first of its places in memo.slot_places, -1: it has one place only
+    int16_t caller;  // backend the caller chose, -1: none
+    int16_t backend; // -1: none
+    int16_t refused; // first backend that should have run it and does not support it, -1: none
     uint8_t reason;
     bool is_placed; // its base has memory of the caller's
     bool is_empty;  // nothing to compute
@@ -53,21 +52,20 @@ struct sched_row {
 // A tensor that crosses to a backend: made once for each version of its bytes.
 struct sched_copy {
     int32_t row;
-    int32_t version;  // of the root's bytes: counts the nodes that wrote to it before
-    int32_t next;     // next copy of the same row, -1: last
-    int32_t plan_row; // of its first tensor in the allocator's record
-    int16_t backend;  // that needs it
-    int16_t from;     // backend of the memory, -1: none of ours
-    int16_t writer;   // backend that computed these bytes, -1: they were there before the first node
-    bool is_users;    // the caller's bytes: copied before compute returns
-    size_t tensor;    // first of its n_slots tensors in memo.tensors
+    int32_t version; // of the root's bytes: counts the nodes that wrote to it before
+    int32_t next;    // next copy of the same row, -1: last
+    int16_t backend; // that needs it
+    int16_t from;    // backend of the memory, -1: none of ours
+    int16_t writer;  // backend that computed these bytes, -1: they were there before the first node
+    bool is_users;   // the caller's bytes: copied before compute returns
+    size_t tensor;   // first of its n_slots tensors in memo.tensors
 };
 
-// An edge that crosses: while a split is handed out, node->src[slot] is the copy.
+// An edge that crosses: while a split is handed out, the node's source is the copy.
 struct sched_edge {
     int32_t node; // row
     int32_t copy;
-    int32_t slot;
+    int32_t src; // in rec.srcs
 };
 
 // A backend's wish: a tensor's memory is its own until a node has run.
@@ -75,7 +73,6 @@ struct sched_dep {
     int32_t row, copy; // which tensor: a row, or if that is -1 a copy
     int32_t until;     // row of the node
     int32_t next;      // with the same node, -1: last
-    int32_t plan_row;  // in the allocator's record, -1: nothing to keep
 };
 
 struct sched_split {
@@ -149,7 +146,8 @@ struct ggml_backend_sched {
     void *scratch; // of one pass at a time
     size_t scratch_size;
     ggml_gallocr_t galloc;
-    struct galloc_plan *plan; // of the graph that was planned last, NULL: none yet
+    struct galloc_plan *plan;   // of the graph that was planned last, NULL: none yet
+    struct sched_memo *planned; // whose plan it is, NULL: the graph's memo is another's by now
 
     struct sched_choices chosen;
     struct sched_memo memos[SCHED_N_MEMOS];
@@ -258,6 +256,14 @@ static inline struct ggml_tensor *sched_ghost(const struct sched_memo *memo, con
 }
 
 // ---- plan.c ----
+
+// Rows that are appended for a plan, see plan.c: of a further place of an input, of a copy.
+static inline int32_t sched_ghost_row(const struct sched_memo *memo, const struct sched_row *row, int slot) {
+    return memo->rec.n_rows + row->slots / memo->n_slots * (memo->n_slots - 1) + slot - 1;
+}
+static inline int32_t sched_copy_row(const struct sched_memo *memo, int32_t copy, int slot) {
+    return memo->rec.n_rows + memo->n_inputs * (memo->n_slots - 1) + copy * memo->n_slots + slot;
+}
 
 // The memory plan of a split graph into sched->plan. No buffer is touched.
 enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;

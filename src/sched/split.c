@@ -67,12 +67,12 @@ static int32_t copy_push(struct cutter *c, int32_t s, int b) {
     return memo->n_copies++;
 }
 
-static bool edge_push(struct cutter *c, int32_t node, int32_t slot, int32_t copy) {
+static bool edge_push(struct cutter *c, int32_t node, int32_t src, int32_t copy) {
     struct sched_memo *memo = c->memo;
     if (!berth_grow((void **) &memo->edges, &memo->edges_cap, (size_t) memo->n_edges + 1, sizeof memo->edges[0])) {
         return false;
     }
-    memo->edges[memo->n_edges++] = (struct sched_edge){.node = node, .copy = copy, .slot = slot};
+    memo->edges[memo->n_edges++] = (struct sched_edge){.node = node, .copy = copy, .src = src};
     memo->splits[memo->n_splits - 1].n_edges++;
     return true;
 }
@@ -123,7 +123,7 @@ static bool node_add(struct cutter *c, int32_t node) {
         }
         int32_t copy = copy_find(c, s, b);
         copy         = copy >= 0 ? copy : copy_push(c, s, b);
-        if (copy < 0 || !edge_push(c, node, memo->rec.slots[k], copy)) {
+        if (copy < 0 || !edge_push(c, node, k, copy)) {
             return false;
         }
     }
@@ -254,17 +254,19 @@ static bool tensors_init(struct ggml_backend_sched *sched, struct sched_memo *me
 
 // ---- edges ----
 
+static struct ggml_tensor **edge_end(const struct sched_memo *memo, const struct sched_edge *e) {
+    return &memo->rec.tensors[e->node]->src[memo->rec.slots[e->src]];
+}
+
 void sched_edges_to_copies(struct sched_memo *memo, const struct sched_split *split, int slot) {
     for (int32_t i = split->edges; i < split->edges + split->n_edges; i++) {
-        const struct sched_edge *e               = &memo->edges[i];
-        memo->rec.tensors[e->node]->src[e->slot] = sched_copy_tensor(memo, e->copy, slot);
+        *edge_end(memo, &memo->edges[i]) = sched_copy_tensor(memo, memo->edges[i].copy, slot);
     }
 }
 
 void sched_edges_to_graph(struct sched_memo *memo, const struct sched_split *split) {
     for (int32_t i = split->edges; i < split->edges + split->n_edges; i++) {
-        const struct sched_edge *e               = &memo->edges[i];
-        memo->rec.tensors[e->node]->src[e->slot] = memo->rec.tensors[memo->copies[e->copy].row];
+        *edge_end(memo, &memo->edges[i]) = memo->rec.tensors[memo->copies[memo->edges[i].copy].row];
     }
 }
 

@@ -49,6 +49,53 @@ static void it_draws_a_timeline(void **state) {
     free(text);
 }
 
+// ---- the plan as a file ----
+
+static char *saved(struct net *n) {
+    char *text  = NULL;
+    size_t size = 0;
+    FILE *file  = open_memstream(&text, &size);
+    if (berth_sched_save(n->sched, file) != GGML_STATUS_SUCCESS) {
+        fclose(file);
+        free(text);
+        return NULL;
+    }
+    fclose(file);
+    return text;
+}
+
+static void split_other(struct net *n, int rows) {
+    struct ggml_cgraph *graph = ggml_new_graph(n->ctx);
+    ggml_build_forward_expand(graph, ggml_mul_mat(n->ctx, n->w[0], input(n, rows)));
+    assert_int_equal(berth_sched_split(n->sched, graph), GGML_STATUS_SUCCESS);
+}
+
+// A copy is a step before the nodes that read it. The plan that was made last is saved for as long as its graph is known.
+static void a_plan_is_saved_with_its_copies(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *a = named(ggml_mul_mat(n->ctx, n->w[0], input(n, 2)), "a");
+    ggml_build_forward_expand(n->graph, named(ggml_mul_mat(n->ctx, n->w[1], a), "b"));
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    char *text = saved(n);
+    assert_non_null(text);
+    assert_non_null(strstr(text, "\"nodes\": 4,"));
+    const char *rows[] = {"\"name\": \"first#x#0\", \"op\": \"NONE\", \"type\": \"f32\", \"shape\": [64, 2, 1, 1], \"node\": 0",
+        "\"name\": \"a\", \"op\": \"MUL_MAT\", \"type\": \"f32\", \"shape\": [64, 2, 1, 1], \"node\": 1",
+        "\"name\": \"second#a#0\", \"op\": \"NONE\", \"type\": \"f32\", \"shape\": [64, 2, 1, 1], \"node\": 2",
+        "\"name\": \"b\", \"op\": \"MUL_MAT\", \"type\": \"f32\", \"shape\": [64, 2, 1, 1], \"node\": 3"};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_non_null(strstr(text, rows[i]));
+    }
+    ggml_backend_sched_reset(n->sched);
+    split_other(n, 3);
+    char *again = saved(n);
+    assert_string_equal(again, text);
+    free(again);
+    free(text);
+    split_other(n, 4);
+    assert_null(saved(n));
+}
+
 // ---- debug output ----
 
 static char lines[1 << 16];
@@ -242,6 +289,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         NET_TEST(it_explains_itself),
         NET_TEST(it_draws_a_timeline),
+        NET_TEST(a_plan_is_saved_with_its_copies),
         NET_TEST(debug_output_has_two_levels),
         NET_TEST(strict_mode_refuses_each_kind_of_fallback),
         NET_TEST(a_weight_left_behind_is_a_fallback),
