@@ -34,48 +34,53 @@ struct ggml_tensor *berth_poison_spread(struct ggml_context *ctx, const char *fu
 #define BERTH_STRIDE "[%zu, %zu, %zu, %zu]"
 #define BERTH_NB(t) (t)->nb[0], (t)->nb[1], (t)->nb[2], (t)->nb[3]
 
-// One source that must be there. Poison or NULL ends the constructor. The _AS forms are for helpers that several constructors
-// share: func is the public name that messages carry.
+// One source that must be there, where a context is: poison or NULL ends the constructor. The _AS forms are for helpers that
+// several constructors share: func is the public name that messages carry.
 #define BERTH_SOURCE_AS(ctx, func, t) \
     do { \
-        if (BERTH_UNLIKELY((ctx) == NULL || (t) == NULL || berth_poisoned(t))) { \
+        if (BERTH_UNLIKELY((t) == NULL || berth_poisoned(t))) { \
             return berth_poison_spread(ctx, func, t); \
         } \
     } while (0)
 // A source that may be NULL but not poison.
 #define BERTH_SOURCE_OPT_AS(ctx, func, t) \
     do { \
-        if (BERTH_UNLIKELY((ctx) == NULL || ((t) != NULL && berth_poisoned(t)))) { \
+        if (BERTH_UNLIKELY((t) != NULL && berth_poisoned(t))) { \
             return berth_poison_spread(ctx, func, t); \
         } \
     } while (0)
-#define BERTH_SOURCE(ctx, t) BERTH_SOURCE_AS(ctx, __func__, t)
 #define BERTH_SOURCE_OPT(ctx, t) BERTH_SOURCE_OPT_AS(ctx, __func__, t)
-#define BERTH_SOURCES_1(ctx, a) BERTH_SOURCE(ctx, a)
-#define BERTH_SOURCES_2(ctx, a, ...) \
-    BERTH_SOURCE(ctx, a); \
-    BERTH_SOURCES_1(ctx, __VA_ARGS__)
-#define BERTH_SOURCES_3(ctx, a, ...) \
-    BERTH_SOURCE(ctx, a); \
-    BERTH_SOURCES_2(ctx, __VA_ARGS__)
-#define BERTH_SOURCES_4(ctx, a, ...) \
-    BERTH_SOURCE(ctx, a); \
-    BERTH_SOURCES_3(ctx, __VA_ARGS__)
-#define BERTH_SOURCES_5(ctx, a, ...) \
-    BERTH_SOURCE(ctx, a); \
-    BERTH_SOURCES_4(ctx, __VA_ARGS__)
-#define BERTH_SOURCES_6(ctx, a, ...) \
-    BERTH_SOURCE(ctx, a); \
-    BERTH_SOURCES_5(ctx, __VA_ARGS__)
-#define BERTH_SOURCES_7(ctx, a, ...) \
-    BERTH_SOURCE(ctx, a); \
-    BERTH_SOURCES_6(ctx, __VA_ARGS__)
+#define BERTH_SOURCES_1(ctx, func, a) BERTH_SOURCE_AS(ctx, func, a)
+#define BERTH_SOURCES_2(ctx, func, a, ...) \
+    BERTH_SOURCE_AS(ctx, func, a); \
+    BERTH_SOURCES_1(ctx, func, __VA_ARGS__)
+#define BERTH_SOURCES_3(ctx, func, a, ...) \
+    BERTH_SOURCE_AS(ctx, func, a); \
+    BERTH_SOURCES_2(ctx, func, __VA_ARGS__)
+#define BERTH_SOURCES_4(ctx, func, a, ...) \
+    BERTH_SOURCE_AS(ctx, func, a); \
+    BERTH_SOURCES_3(ctx, func, __VA_ARGS__)
+#define BERTH_SOURCES_5(ctx, func, a, ...) \
+    BERTH_SOURCE_AS(ctx, func, a); \
+    BERTH_SOURCES_4(ctx, func, __VA_ARGS__)
+#define BERTH_SOURCES_6(ctx, func, a, ...) \
+    BERTH_SOURCE_AS(ctx, func, a); \
+    BERTH_SOURCES_5(ctx, func, __VA_ARGS__)
+#define BERTH_SOURCES_7(ctx, func, a, ...) \
+    BERTH_SOURCE_AS(ctx, func, a); \
+    BERTH_SOURCES_6(ctx, func, __VA_ARGS__)
 #define BERTH_PICK_8(a, b, c, d, e, f, g, name, ...) name
-// All sources that must be there, one to seven of them.
-#define BERTH_SOURCES(ctx, ...) \
+// A context, and all sources that must be there, one to seven of them. What may be NULL comes after.
+#define BERTH_SOURCES_AS(ctx, func, ...) \
+    do { \
+        if (BERTH_UNLIKELY((ctx) == NULL)) { \
+            return berth_poison_spread(NULL, func, NULL); \
+        } \
+    } while (0); \
     BERTH_PICK_8(__VA_ARGS__, BERTH_SOURCES_7, BERTH_SOURCES_6, BERTH_SOURCES_5, BERTH_SOURCES_4, BERTH_SOURCES_3, \
         BERTH_SOURCES_2, BERTH_SOURCES_1, 0) \
-    (ctx, __VA_ARGS__)
+    (ctx, func, __VA_ARGS__)
+#define BERTH_SOURCES(ctx, ...) BERTH_SOURCES_AS(ctx, __func__, __VA_ARGS__)
 
 // A rule of the op: cond holds, or the constructor ends with poison and this message.
 #define BERTH_REQUIRE_AS(ctx, func, cond, ...) \

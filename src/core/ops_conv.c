@@ -45,8 +45,7 @@ static struct ggml_tensor *walk_refuse(
 // What ggml_im2col and the composites share; func is the public name in errors.
 static struct ggml_tensor *im2col_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
     struct walk w0, struct walk w1, bool is_2D, enum ggml_type type) {
-    BERTH_SOURCE_AS(ctx, func, a);
-    BERTH_SOURCE_AS(ctx, func, b);
+    BERTH_SOURCES_AS(ctx, func, a, b);
     const int i_channel = is_2D ? 2 : 1;
     BERTH_REQUIRE_AS(ctx, func, a->ne[i_channel] == b->ne[i_channel],
         "a " BERTH_SHAPE " and b " BERTH_SHAPE " differ in channels (ne[%d])", BERTH_NE(a), BERTH_NE(b), i_channel);

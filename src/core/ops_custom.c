@@ -19,7 +19,7 @@ static bool n_tasks_ok(int n_tasks) {
 
 static struct ggml_tensor *map_custom1(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, ggml_custom1_op_t fun,
     int n_tasks, void *userdata, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, fun != NULL, "the function is NULL");
     BERTH_REQUIRE_AS(ctx, func, n_tasks_ok(n_tasks), N_TASKS_RULE, n_tasks);
     struct ggml_map_custom1_op_params params;
@@ -43,7 +43,7 @@ struct ggml_tensor *ggml_map_custom1_inplace(
 // b may be NULL: the function is then given NULL.
 static struct ggml_tensor *map_custom2(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
     ggml_custom2_op_t fun, int n_tasks, void *userdata, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     BERTH_SOURCE_OPT_AS(ctx, func, b);
     BERTH_REQUIRE_AS(ctx, func, fun != NULL, "the function is NULL");
     BERTH_REQUIRE_AS(ctx, func, n_tasks_ok(n_tasks), N_TASKS_RULE, n_tasks);
@@ -68,7 +68,7 @@ struct ggml_tensor *ggml_map_custom2_inplace(
 // b and c may be NULL, as above.
 static struct ggml_tensor *map_custom3(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, ggml_custom3_op_t fun, int n_tasks, void *userdata, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     BERTH_SOURCE_OPT_AS(ctx, func, b);
     BERTH_SOURCE_OPT_AS(ctx, func, c);
     BERTH_REQUIRE_AS(ctx, func, fun != NULL, "the function is NULL");

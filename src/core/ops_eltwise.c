@@ -20,7 +20,7 @@ static bool is_padded_1d(const struct ggml_tensor *t) {
 // ---- one source, no parameter ----
 
 static struct ggml_tensor *map(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_op op, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, NULL, 0, a, NULL, NULL);
 }
 
@@ -43,8 +43,7 @@ MAP(cos, GGML_OP_COS)
 
 static struct ggml_tensor *binary(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, enum ggml_op op, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
-    BERTH_SOURCE_AS(ctx, func, b);
+    BERTH_SOURCES_AS(ctx, func, a, b);
     BERTH_REQUIRE_AS(
         ctx, func, ggml_can_repeat(b, a), "b " BERTH_SHAPE " cannot be repeated into a " BERTH_SHAPE, BERTH_NE(b), BERTH_NE(a));
     return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, NULL, 0, a, b, NULL);
@@ -84,8 +83,7 @@ struct ggml_tensor *ggml_add_id(struct ggml_context *ctx, struct ggml_tensor *a,
 
 static struct ggml_tensor *add1(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
-    BERTH_SOURCE_AS(ctx, func, b);
+    BERTH_SOURCES_AS(ctx, func, a, b);
     BERTH_REQUIRE_AS(ctx, func, ggml_is_scalar(b), "b is " BERTH_SHAPE ", it must be one element", BERTH_NE(b));
     BERTH_REQUIRE_AS(ctx, func, is_padded_1d(a), "a " BERTH_SHAPE " has strides " BERTH_STRIDE ", its rows must be evenly spaced",
         BERTH_NE(a), BERTH_NB(a));
@@ -103,8 +101,7 @@ struct ggml_tensor *ggml_add1_inplace(struct ggml_context *ctx, struct ggml_tens
 // a with b added to the part of it that starts at offset and has strides nb1, nb2, nb3.
 static struct ggml_tensor *acc(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
     const size_t nb[4], size_t offset, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
-    BERTH_SOURCE_AS(ctx, func, b);
+    BERTH_SOURCES_AS(ctx, func, a, b);
     BERTH_REQUIRE_AS(ctx, func, ggml_nelements(b) <= ggml_nelements(a), "b " BERTH_SHAPE " has more elements than a " BERTH_SHAPE,
         BERTH_NE(b), BERTH_NE(a));
     BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(a), "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous",
@@ -128,7 +125,7 @@ struct ggml_tensor *ggml_acc_inplace(
 
 static struct ggml_tensor *scale(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, float s, float b, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, is_padded_1d(a), "a " BERTH_SHAPE " has strides " BERTH_STRIDE ", its rows must be evenly spaced",
         BERTH_NE(a), BERTH_NB(a));
     const float params[] = {s, b};
@@ -153,7 +150,7 @@ struct ggml_tensor *ggml_scale_bias_inplace(struct ggml_context *ctx, struct ggm
 
 static struct ggml_tensor *clamp(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, float min, float max, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     const float params[] = {min, max};
     return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_CLAMP, params, sizeof params, a, NULL, NULL);
 }
@@ -173,7 +170,7 @@ struct ggml_tensor *ggml_leaky_relu(struct ggml_context *ctx, struct ggml_tensor
 }
 
 static struct ggml_tensor *fill(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, float c, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, a->type == GGML_TYPE_F32 || a->type == GGML_TYPE_F16, "a is %s, it must be f32 or f16",
         ggml_type_name(a->type));
     BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(a), "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous",

@@ -8,7 +8,7 @@
 // All but group_norm keep one float, eps.
 static struct ggml_tensor *norm_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_op op, float eps, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, &eps, sizeof eps, a, NULL, NULL);
 }
 
@@ -43,7 +43,7 @@ struct ggml_tensor *ggml_l2_norm_inplace(struct ggml_context *ctx, struct ggml_t
 
 static struct ggml_tensor *group_norm_new(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int n_groups, float eps, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     const struct {
         int32_t n_groups;
         float eps;

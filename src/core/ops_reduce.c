@@ -104,7 +104,7 @@ struct ggml_tensor *ggml_concat(struct ggml_context *ctx, struct ggml_tensor *a,
 
 static struct ggml_tensor *argsort(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_sort_order order) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, a->ne[0] <= INT32_MAX, "rows of %" PRId64 " elements, an i32 must be able to name one", a->ne[0]);
     const int32_t param = (int32_t) order;
     return berth_op_set(berth_tensor_new(ctx, func, GGML_TYPE_I32, GGML_MAX_DIMS, a->ne, NULL, 0), GGML_OP_ARGSORT, &param,

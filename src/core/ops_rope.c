@@ -30,8 +30,7 @@ _Static_assert(sizeof(struct rope_params) == 64, "backends read these 16 words")
 // params comes without its sections: GGML_MROPE_SECTIONS of them, or NULL.
 static struct ggml_tensor *rope_new(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
     struct ggml_tensor *c, struct rope_params *params, const int *sections, enum ggml_op op, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
-    BERTH_SOURCE_AS(ctx, func, b);
+    BERTH_SOURCES_AS(ctx, func, a, b);
     BERTH_SOURCE_OPT_AS(ctx, func, c);
     BERTH_REQUIRE_AS(ctx, func, (params->mode & 1) == 0, "mode %d: bit 0 has no meaning any more", params->mode);
     BERTH_REQUIRE_AS(ctx, func, ggml_is_vector(b) && b->type == GGML_TYPE_I32,

@@ -68,7 +68,7 @@ struct ggml_tensor *ggml_diag(struct ggml_context *ctx, struct ggml_tensor *a) {
 
 static struct ggml_tensor *diag_mask(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_op op, int n_past, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     const int32_t param = n_past;
     return berth_op_set(berth_like_or_view(ctx, func, a, inplace), op, &param, sizeof param, a, NULL, NULL);
 }
@@ -93,7 +93,7 @@ struct ggml_tensor *ggml_diag_mask_zero_inplace(struct ggml_context *ctx, struct
 
 static struct ggml_tensor *soft_max(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *mask,
     float scale, float max_bias, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     BERTH_SOURCE_OPT_AS(ctx, func, mask);
     BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(a), "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous",
         BERTH_NE(a), BERTH_NB(a));
@@ -162,8 +162,7 @@ void ggml_soft_max_add_sinks(struct ggml_tensor *a, struct ggml_tensor *sinks) {
 
 static struct ggml_tensor *soft_max_back(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b,
     float scale, float max_bias, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
-    BERTH_SOURCE_AS(ctx, func, b);
+    BERTH_SOURCES_AS(ctx, func, a, b);
     const float params[] = {scale, max_bias};
     return berth_op_set(berth_like_or_view(ctx, func, a, inplace), GGML_OP_SOFT_MAX_BACK, params, sizeof params, a, b, NULL);
 }
@@ -194,7 +193,7 @@ struct ggml_tensor *ggml_roll(struct ggml_context *ctx, struct ggml_tensor *a, i
 // sides: elements to add at the left and right end of each dimension. Negative ones cut off.
 static struct ggml_tensor *pad(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int32_t sides[2 * GGML_MAX_DIMS], bool circular) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     int32_t params[2 * GGML_MAX_DIMS + 1];
     int64_t ne[GGML_MAX_DIMS];
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -241,7 +240,7 @@ struct ggml_tensor *ggml_pad_reflect_1d(struct ggml_context *ctx, struct ggml_te
 // The low byte of mode is a ggml_scale_mode, above it come ggml_scale_flags.
 static struct ggml_tensor *interpolate(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, const int64_t ne[GGML_MAX_DIMS], uint32_t mode) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, (mode & 0xFF) < GGML_SCALE_MODE_COUNT, "%u is no way to interpolate", (unsigned) (mode & 0xFF));
     BERTH_REQUIRE_AS(ctx, func, (mode & GGML_SCALE_FLAG_ANTIALIAS) == 0 || (mode & 0xFF) == GGML_SCALE_MODE_BILINEAR,
         "only bilinear interpolation can be antialiased, mode is %u", (unsigned) (mode & 0xFF));

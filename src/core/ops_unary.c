@@ -12,7 +12,7 @@
 
 static struct ggml_tensor *unary(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, enum ggml_unary_op op, bool inplace) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous_rows(a),
         "the rows of a " BERTH_SHAPE " with strides " BERTH_STRIDE " have holes", BERTH_NE(a), BERTH_NB(a));
     const int32_t param = (int32_t) op;
@@ -72,7 +72,7 @@ struct ggml_tensor *ggml_silu_back(struct ggml_context *ctx, struct ggml_tensor 
 // Without b, a's rows are cut into two halves; swapped: the gate is the second one.
 static struct ggml_tensor *glu(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b, enum ggml_glu_op op, bool swapped) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     BERTH_SOURCE_OPT_AS(ctx, func, b);
     BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous_1(a),
         "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous but for rows", BERTH_NE(a), BERTH_NB(a));

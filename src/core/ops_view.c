@@ -23,7 +23,7 @@ static bool has_elements(const int64_t ne[GGML_MAX_DIMS], int64_t n) {
 
 static struct ggml_tensor *reshape(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     const int64_t ne[] = {ne0, ne1, ne2, ne3};
     BERTH_REQUIRE_AS(ctx, func, ggml_is_contiguous(a), "a " BERTH_SHAPE " with strides " BERTH_STRIDE " is not contiguous",
         BERTH_NE(a), BERTH_NB(a));
@@ -72,7 +72,7 @@ static bool strides_wrap(const struct ggml_tensor *a, int n_dims, const int64_t 
 // A view with strides nb[1..3], of which the callers put in those that are not contiguous.
 static struct ggml_tensor *view(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int n_dims, const int64_t *ne,
     const size_t nb[GGML_MAX_DIMS], size_t offset) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, !strides_wrap(a, n_dims, ne, nb), "strides %zu, %zu, %zu lead past 63 bits", nb[1], nb[2], nb[3]);
     struct ggml_tensor *result = berth_tensor_new(ctx, func, a->type, n_dims, ne, a, offset);
     berth_name_suffix(result, a, " (view)");
@@ -195,7 +195,7 @@ struct ggml_tensor *ggml_cont(struct ggml_context *ctx, struct ggml_tensor *a) {
 
 static struct ggml_tensor *cont_as(
     struct ggml_context *ctx, const char *func, struct ggml_tensor *a, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
-    BERTH_SOURCE_AS(ctx, func, a);
+    BERTH_SOURCES_AS(ctx, func, a);
     const int64_t ne[] = {ne0, ne1, ne2, ne3};
     BERTH_REQUIRE_AS(ctx, func, has_elements(ne, ggml_nelements(a)),
         "a " BERTH_SHAPE " does not have the elements of " BERTH_SHAPE, BERTH_NE(a), ne0, ne1, ne2, ne3);

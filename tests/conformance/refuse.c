@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+// refuse.c: conformance-refuse: what constructors owe a program whatever it hands them, with no reference to compare with.
+// For every constructor, with sources that suit it and one of them at a time replaced:
+// - poison comes out as poison, and so does a source that must be there and is not; an error says why;
+// - without a context the answer is NULL;
+// and for sets of arguments that do not suit it: a tensor of sound sources and extents, or poison and an error.
+// And with arenas too small for the result, by every 64 bytes: poison.
+// All other functions of the table take the same replacements and live.
+#include "gen.h"
+#include "machine.h"
+
+#include "berth.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define N_VALID 40 // sets a constructor
+#define N_OTHER 400
+#define MAX_CALLS 256
+
+static const uint64_t seed = 1;
+static struct api api;
+static union value values[MAX_CALLS];
+static struct ggml_cgraph views[MAX_CALLS];
+static struct recipe recipe;
+static int64_t n_tried, n_poison;
+static int n_bad;
+
+static void on_log(enum ggml_log_level level, const char *text, void *user) {
+    (void) level, (void) text, (void) user;
+}
+
+static void expect(bool ok, const char *what) {
+    if (!ok && n_bad++ < 20) {
+        printf("FAILED: %s (error: %s)\n", what, berth_last_error());
+        recipe_print(&recipe, stdout);
+    }
+}
+
+static bool is_constructor(int id) {
+    return id <= CALL_ggml_opt_step_sgd;
+}
+
+static void expect_sound(const struct ggml_tensor *t) {
+    bool is_sound = t->type >= 0 && t->type < GGML_TYPE_COUNT && t->op >= 0 && t->op < GGML_OP_COUNT;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        is_sound = is_sound && t->ne[i] >= 0;
+    }
+    for (int i = 0; i < GGML_MAX_SRC; i++) {
+        is_sound = is_sound && (t->src[i] == NULL || !berth_is_poison(t->src[i]));
+    }
+    is_sound = is_sound && (t->view_src == NULL || (!berth_is_poison(t->view_src) && t->view_src->view_src == NULL));
+    expect(is_sound, "the result is neither sound nor poison");
+}
+
+// Runs the recipe, its last call without a context if so asked, and gives back what that made. The context lives on.
+static struct ggml_tensor *run(struct machine *m, bool with_context) {
+    berth_clear_error();
+    m->ctx = ggml_init((struct ggml_init_params){.mem_size = recipe.mem_size, .no_alloc = recipe.no_alloc});
+    if (m->ctx == NULL || recipe.n_calls > MAX_CALLS) {
+        printf("no context of %" PRIu64 " bytes, or more than %d calls\n", recipe.mem_size, MAX_CALLS);
+        exit(1);
+    }
+    memset(values, 0, sizeof(values));
+    struct ggml_context *ctx = m->ctx;
+    for (int i = 0; i < recipe.n_calls; i++) {
+        const bool is_last = i == recipe.n_calls - 1;
+        m->ctx             = is_last && !with_context ? NULL : ctx;
+        call_invoke(m, &recipe.calls[i], &values[i]);
+    }
+    m->ctx                = ctx;
+    struct ggml_tensor *t = values[recipe.n_calls - 1].t;
+    n_tried++;
+    return t;
+}
+
+// The answer to anything: poison with an error, or a sound tensor. Returns whether it is poison.
+static bool run_any(struct machine *m) {
+    const int id = recipe.calls[recipe.n_calls - 1].id;
+    if (!is_constructor(id)) {
+        run(m, true);
+        ggml_free(m->ctx);
+        return false;
+    }
+    const struct ggml_tensor *t = run(m, true);
+    expect(t != NULL, "NULL though there is a context");
+    const bool is_poison = t != NULL && berth_is_poison(t);
+    n_poison += is_poison;
+    if (is_poison) {
+        expect(berth_last_error()[0] != '\0' && berth_context_error(m->ctx)[0] != '\0', "poison, and no error says why");
+    } else if (t != NULL) {
+        expect_sound(t);
+    }
+    ggml_free(m->ctx);
+    return is_poison;
+}
+
+// How many of a list's tensors a call looks at; those behind are nobody's.
+static int n_listed(const struct call *c) {
+    return c->id == CALL_ggml_custom_4d        ? 9 + (int) c->args[5]
+           : c->id == CALL_ggml_custom_inplace ? 5 + (int) c->args[1]
+                                               : c->n_args;
+}
+
+// Before the last call, a call that makes a tensor of n elements, poison for less than 0; each source of the last is that in
+// turn, or missing.
+static void replace_sources(struct machine *m) {
+    const int last                 = recipe_push(&recipe, CALL_ggml_new_tensor_1d);
+    const struct call c            = recipe.calls[last - 1];
+    recipe.calls[last - 1]         = recipe.calls[last];
+    recipe.calls[last - 1].args[0] = GGML_TYPE_F32;
+    for (int k = 0; k < n_listed(&c); k++) {
+        const char kind = call_table[c.id].kinds[k];
+        if (kind != 'T' && kind != 'G') {
+            continue;
+        }
+        recipe.calls[last]             = c;
+        recipe.calls[last].args[k]     = last - 1;
+        recipe.calls[last - 1].args[1] = -1;
+        if (kind == 'T') {
+            expect(run_any(m) || !is_constructor(c.id), "a poisoned source, and no poison");
+            recipe.calls[last - 1].args[1] = 1;
+            run_any(m);
+        }
+        recipe.calls[last].args[k] = -1;
+        run_any(m); // some may be missing
+    }
+}
+
+static void try_valid(struct machine *m, int id, int i_set) {
+    struct gen g = {{seed * 1000003 + (uint64_t) id * 1009 + (uint64_t) i_set}, &recipe};
+    gen_recipe(&g, (enum call_id) id, SORT_VALID);
+    if (run_any(m)) {
+        return; // some valid ones are not: the reference refuses them too
+    }
+    const bool is_none = run(m, false) == NULL;
+    expect(is_none || !is_constructor(id), "no context, and an answer");
+    ggml_free(m->ctx);
+    if (recipe.no_alloc && i_set < 2) {
+        const uint64_t enough = recipe.mem_size;
+        for (recipe.mem_size = 0; recipe.mem_size < 2048; recipe.mem_size += 64) {
+            run_any(m);
+        }
+        recipe.mem_size = enough;
+    }
+    replace_sources(m);
+}
+
+int main(void) {
+    static struct machine m;
+    m.api    = &api;
+    m.values = values;
+    m.views  = views;
+    api_load(&api, RTLD_DEFAULT);
+    ggml_log_set(on_log, NULL);
+    berth_client_release("v0.5.0"); // all arguments are passed
+    int n_functions = 0;
+    for (int id = 0; id < CALL_COUNT; id++, n_functions++) {
+        for (int i = 0; i < N_VALID; i++) {
+            try_valid(&m, id, i);
+        }
+        for (int i = 0; i < N_OTHER; i++) {
+            struct gen g = {{seed * 7919 + (uint64_t) id * 1013 + (uint64_t) i}, &recipe};
+            gen_recipe(&g, (enum call_id) id, i % 2 == 0 ? SORT_MUTATED : SORT_WILD);
+            run_any(&m);
+        }
+    }
+    recipe_free(&recipe);
+    printf("%d functions, %" PRId64 " calls, %" PRId64 " poison, %d wrong (seed %" PRIu64 ")\n", n_functions, n_tried, n_poison,
+        n_bad, seed);
+    return n_bad > 0 || n_poison == 0 || n_poison == n_tried;
+}
