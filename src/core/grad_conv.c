@@ -107,10 +107,15 @@ void berth_grad_pool_2d(struct berth_grad *g) {
             (float) p[5], (float) p[6]));
 }
 
-// Pools of rows are pools of pictures one pixel high.
+// Pools of rows are pools of pictures one pixel high, but their means are over what of a window lies inside: that part of it is
+// the mean of ones as pictures take it.
 void berth_grad_pool_1d(struct berth_grad *g) {
-    const int32_t *p = g->node->op_params;
-    berth_grad_put_add(g, 0,
-        ggml_pool_2d_back(g->ctx, berth_grad_dense(g, g->grad), g->node->src[0], (enum ggml_op_pool) p[0], p[1], 1, p[2], 1,
-            (float) p[3], 0.0f));
+    struct ggml_context *ctx = g->ctx;
+    const int32_t *p         = g->node->op_params;
+    struct ggml_tensor *x = g->node->src[0], *grad = berth_grad_dense(g, g->grad);
+    if (p[0] == GGML_OP_POOL_AVG && p[3] != 0) {
+        struct ggml_tensor *ones = ggml_fill(ctx, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, x->ne[0]), 1.0f);
+        grad = ggml_div(ctx, grad, ggml_pool_2d(ctx, ones, GGML_OP_POOL_AVG, p[1], 1, p[2], 1, (float) p[3], 0.0f));
+    }
+    berth_grad_put_add(g, 0, ggml_pool_2d_back(ctx, grad, x, (enum ggml_op_pool) p[0], p[1], 1, p[2], 1, (float) p[3], 0.0f));
 }

@@ -47,17 +47,37 @@ void berth_grad_mul_mat(struct berth_grad *g) {
     }
 }
 
-// Tokens through the transposed experts. The experts' own gradient would be a sum by expert, which no op computes.
+// By expert e the outer product of tokens and gradients, both in the rows that chose it: what others chose is set to 0, so that
+// the experts become batches of one product. That computes as much as if all tokens went through all experts.
+static struct ggml_tensor *by_experts(struct berth_grad *g) {
+    struct ggml_context *ctx = g->ctx;
+    struct ggml_tensor *as = g->node->src[0], *b = g->node->src[1], *ids = g->node->src[2], *d = berth_grad_dense(g, g->grad);
+    const int64_t n_expert = as->ne[2], n_rows = d->ne[1] * d->ne[2];
+    struct ggml_tensor *ones   = ggml_fill(ctx, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n_expert), 1.0f);
+    struct ggml_tensor *flat   = ggml_reshape_1d(ctx, berth_grad_dense(g, ids), n_rows);
+    struct ggml_tensor *chosen = ggml_get_rows(ctx, ggml_diag(ctx, ones), flat); // [expert, row]: 1 or 0
+    chosen                     = ggml_cont(ctx, ggml_transpose(ctx, chosen));
+    chosen                     = ggml_reshape_3d(ctx, chosen, 1, n_rows, n_expert);
+    struct ggml_tensor *parts =
+        ggml_mul(ctx, ggml_repeat_4d(ctx, ggml_reshape_2d(ctx, d, d->ne[0], n_rows), d->ne[0], n_rows, n_expert, 1), chosen);
+    if (b->ne[1] != d->ne[1]) { // one token for all that it chose
+        b = ggml_repeat_4d(ctx, b, b->ne[0], d->ne[1], d->ne[2], 1);
+    }
+    return ggml_out_prod(ctx, ggml_reshape_2d(ctx, berth_grad_dense(g, b), b->ne[0], n_rows), parts);
+}
+
+// Tokens go back through the transposed experts.
 void berth_grad_mul_mat_id(struct berth_grad *g) {
     struct ggml_tensor *as = g->node->src[0], *b = g->node->src[1], *ids = g->node->src[2];
     if (berth_grad_wants(g, 0)) {
-        berth_grad_refuse(g, "there is no gradient for the experts' weights, only for what goes through them");
-        return;
+        berth_grad_put_add(g, 0, by_experts(g));
     }
-    struct ggml_tensor *turned = ggml_is_quantized(as->type) ? ggml_cast(g->ctx, as, GGML_TYPE_F32) : as;
-    turned                     = ggml_cont(g->ctx, ggml_transpose(g->ctx, turned));
-    struct ggml_tensor *each   = ggml_mul_mat_id(g->ctx, turned, berth_grad_dense(g, g->grad), ids);
-    berth_grad_put_add(g, 1, berth_grad_fold(g, each, b));
+    if (berth_grad_wants(g, 1)) {
+        struct ggml_tensor *turned = ggml_is_quantized(as->type) ? ggml_cast(g->ctx, as, GGML_TYPE_F32) : as;
+        turned                     = ggml_cont(g->ctx, ggml_transpose(g->ctx, turned));
+        struct ggml_tensor *each   = ggml_mul_mat_id(g->ctx, turned, berth_grad_dense(g, g->grad), ids);
+        berth_grad_put_add(g, 1, berth_grad_fold(g, each, b));
+    }
 }
 
 // With c[i, j] = sum over k of a[i, k] b[j, k]: by a[i, k]: sum over j of d[i, j] b[j, k]; by b[j, k]: sum over i of d[i, j] a[i,

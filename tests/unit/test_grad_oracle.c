@@ -68,7 +68,7 @@ static void compare_gradients(const struct grad_rule *rule, const struct side *a
             most  = fmax(most, fabs(v));
             worst = fmax(worst, fabs(u - v));
         }
-        const double room = (rule->tol != 0 ? 2e-3 : TOLERANCE) * fmax(most, 0.1); // halves on the way round otherwise
+        const double room = (rule->tol >= HALF ? 2e-3 : TOLERANCE) * fmax(most, 0.1); // halves on the way round otherwise
         if (!(worst <= room)) {
             fail_msg("%s: parameter %d: gradients differ by %g, the largest is %g", rule->name, p, worst, most);
         }
