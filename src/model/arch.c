@@ -28,6 +28,9 @@ static const struct model_arch archs[] = {
     {"command-r", NORMAL, ARCH_LAYER_NORM | ARCH_PARALLEL | ARCH_QK_EACH | ARCH_LOGIT_SCALE, ACT_SILU, SHARE_SUM, 0, 0, 0},
     {"granite", NORMAL, ARCH_SCALES, ACT_SILU, SHARE_SUM, 0, 0, 0},
     {"glm4", NORMAL, ARCH_POST_NORMS | ARCH_FUSED_QKV | ARCH_FUSED_FFN, ACT_SILU, SHARE_SUM, 0, 0, 0},
+    {"deepseek2", NORMAL, ARCH_MLA | ARCH_SOME_DENSE, ACT_SILU, SHARE_KEYS, 0, 0, 0},
+    {"glm4moe", NEOX, ARCH_NORM_IS_POST | ARCH_SOME_DENSE, ACT_SILU, SHARE_KEYS, 0, 0, 0},
+    {"mamba2", NORMAL, ARCH_STATE, ACT_SILU, SHARE_SUM, 0, 0, 0},
     {"gpt2", NORMAL, ARCH_LAYER_NORM | ARCH_POSITIONS | ARCH_FUSED_QKV | ARCH_NO_GATE, ACT_GELU, SHARE_SUM, 0, 0, 0},
 };
 #define N_ARCHS (sizeof archs / sizeof *archs)

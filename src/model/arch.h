@@ -25,6 +25,9 @@ enum arch_has {
     ARCH_LOCAL_ROPE   = 1 << 15, // layers with a window turn by a base of their own
     ARCH_NORM_IS_POST = 1 << 16, // the feed-forward part's norm is called post_attention_norm
     ARCH_WIDE_QUERIES = 1 << 17, // the largest of them scales queries by the width of the stream, not of a head
+    ARCH_MLA          = 1 << 18, // keys and values of all heads are made of one short row, which is what is kept
+    ARCH_STATE        = 1 << 20, // layers carry a state in place of attention and have no feed-forward part
+    ARCH_SOME_DENSE   = 1 << 19, // the first layers have no experts, and the others some for every token
 };
 
 enum arch_act { ACT_SILU, ACT_GELU, ACT_OAI };
@@ -34,6 +37,7 @@ enum arch_share {
     SHARE_SUM,    // by the softmax of all, together 1
     SHARE_PLAIN,  // by the softmax of all, as it is
     SHARE_CHOSEN, // by the softmax of those that were chosen
+    SHARE_KEYS,   // as keys say: softmax or sigmoid, together 1 or as it is, scaled, chosen within the best groups
 };
 
 struct model_arch {

@@ -40,8 +40,9 @@ static struct qkv apart(struct graph_builder *b, const struct model_layer *l, st
         heads(b, q, p->head_size, p->n_head), heads(b, k, p->head_size, p->n_head_kv), heads(b, v, p->head_size_v, p->n_head_kv)};
 }
 
-static struct ggml_tensor *rope(struct graph_builder *b, const struct model_layer *l, struct ggml_tensor *x) {
+struct ggml_tensor *builder_rope(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
+    const struct model_layer *l  = &b->m->layers[b->i];
     const bool is_local          = params_has_window(p, b->i);
     struct ggml_tensor *factors  = l->freq_factors != NULL ? l->freq_factors : b->m->rope_freqs;
     if (b->m->rope_long != NULL && b->m->rope_short != NULL) {
@@ -54,7 +55,7 @@ static struct ggml_tensor *rope(struct graph_builder *b, const struct model_laye
 
 // ---- the cache ----
 
-static void remember(struct graph_builder *b, struct ggml_tensor *cache, struct ggml_tensor *x, const char *name) {
+void builder_remember(struct graph_builder *b, struct ggml_tensor *cache, struct ggml_tensor *x, const char *name) {
     struct ggml_tensor *rows = ggml_is_contiguous(x)
                                    ? ggml_reshape_2d(b->ctx, x, cache->ne[0], b->s->n_tokens)
                                    : ggml_view_2d(b->ctx, x, cache->ne[0], b->s->n_tokens, x->nb[2], 0); // part of a fused row
@@ -68,17 +69,15 @@ static struct ggml_tensor *recall(struct graph_builder *b, struct ggml_tensor *c
 
 // ---- looking ----
 
-// q: [head_size, n_tokens, n_head, n_seq], k and v alike; the result has a row a token.
-static struct ggml_tensor *attend(struct graph_builder *b, struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v) {
+struct ggml_tensor *builder_attend(struct graph_builder *b, struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v) {
     const struct model_params *p = b->p;
     struct ggml_tensor *sinks    = b->m->layers[b->i].sinks;
     struct ggml_tensor *mask     = params_has_window(p, b->i) ? b->in->window : b->in->mask;
-    const int64_t width = p->head_size_v * p->n_head, n_rows = b->s->n_tokens * b->s->n_seq;
     if (b->s->has_flash) {
         struct ggml_tensor *y = ggml_flash_attn_ext(b->ctx, q, k, v, mask, p->attn_scale, 0, p->attn_cap);
         ggml_flash_attn_ext_set_prec(builder_named(b, y, "attn.flash"), GGML_PREC_F32);
         ggml_flash_attn_ext_add_sinks(y, sinks);
-        return ggml_reshape_2d(b->ctx, y, width, n_rows);
+        return y;
     }
     struct ggml_tensor *kq = builder_named(b, ggml_mul_mat(b->ctx, k, q), "attn.kq");
     float scale            = p->attn_scale;
@@ -90,7 +89,12 @@ static struct ggml_tensor *attend(struct graph_builder *b, struct ggml_tensor *q
     ggml_soft_max_add_sinks(kq, sinks);
     v                     = builder_named(b, ggml_cont(b->ctx, ggml_transpose(b->ctx, v)), "attn.v_turned");
     struct ggml_tensor *y = builder_named(b, ggml_mul_mat(b->ctx, v, kq), "attn.kqv");
-    return ggml_cont_2d(b->ctx, ggml_permute(b->ctx, y, 0, 2, 1, 3), width, n_rows);
+    return ggml_permute(b->ctx, y, 0, 2, 1, 3);
+}
+
+struct ggml_tensor *builder_rows(struct graph_builder *b, struct ggml_tensor *y) {
+    const int64_t width = y->ne[0] * y->ne[1], n_rows = b->s->n_tokens * b->s->n_seq;
+    return ggml_is_contiguous(y) ? ggml_reshape_2d(b->ctx, y, width, n_rows) : ggml_cont_2d(b->ctx, y, width, n_rows);
 }
 
 // Norms of heads and rope.
@@ -100,8 +104,8 @@ static struct qkv turned(struct graph_builder *b, const struct model_layer *l, s
     a.q                = is_head && l->q_norm != NULL ? builder_norm(b, a.q, l->q_norm, NULL, "attn.q_norm") : a.q;
     a.k                = is_head && l->k_norm != NULL ? builder_norm(b, a.k, l->k_norm, NULL, "attn.k_norm") : a.k;
     if (!builder_has(b, ARCH_POSITIONS) && (every == 0 || (b->i + 1) % every != 0)) {
-        a.q = rope(b, l, a.q);
-        a.k = rope(b, l, a.k);
+        a.q = builder_rope(b, a.q);
+        a.k = builder_rope(b, a.k);
     }
     return (struct qkv){builder_named(b, a.q, "attn.q"), builder_named(b, a.k, "attn.k"), builder_named(b, a.v, "attn.v")};
 }
@@ -109,17 +113,20 @@ static struct qkv turned(struct graph_builder *b, const struct model_layer *l, s
 struct ggml_tensor *builder_attention(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
     const struct model_layer *l  = &b->m->layers[b->i];
-    struct qkv a                 = turned(b, l, l->qkv != NULL ? fused(b, l, x) : apart(b, l, x));
+    if (builder_has(b, ARCH_MLA)) {
+        return builder_mla(b, x);
+    }
+    struct qkv a = turned(b, l, l->qkv != NULL ? fused(b, l, x) : apart(b, l, x));
     ggml_build_forward_expand(b->graph, a.q);
     if (b->s->k != NULL) {
-        remember(b, b->s->k[b->i], a.k, "cache_k.write");
-        remember(b, b->s->v[b->i], a.v, "cache_v.write");
+        builder_remember(b, b->s->k[b->i], a.k, "cache_k.write");
+        builder_remember(b, b->s->v[b->i], a.v, "cache_v.write");
         a.k = recall(b, b->s->k[b->i], p->head_size);
         a.v = recall(b, b->s->v[b->i], p->head_size_v);
     } else {
         a.k = ggml_permute(b->ctx, a.k, 0, 2, 1, 3);
         a.v = ggml_permute(b->ctx, a.v, 0, 2, 1, 3);
     }
-    struct ggml_tensor *y = attend(b, ggml_permute(b->ctx, a.q, 0, 2, 1, 3), a.k, a.v);
+    struct ggml_tensor *y = builder_rows(b, builder_attend(b, ggml_permute(b->ctx, a.q, 0, 2, 1, 3), a.k, a.v));
     return builder_product(b, l->o, l->o_bias, builder_named(b, y, "attn.out"), "attn.o");
 }

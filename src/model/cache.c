@@ -31,18 +31,26 @@ static const char *type_of(const struct session *s, bool is_v) {
     return ggml_type_name(is_v ? s->params.cache_v : s->params.cache_k);
 }
 
+// What each layer has of its own: keys and values, or the one row that both are made of.
+static int64_t n_kinds(const struct session *s) {
+    return (s->model->params.desc->has & ARCH_MLA) != 0 ? 1 : 2;
+}
+
 // Rows are written in the order keys, values of each layer.
 static bool rows_check(const struct session *s, struct model_error *error) {
-    int64_t n_rows = 0;
-    for (int i = 0; i < ggml_graph_n_nodes(s->graph); i++) {
+    const int64_t n_all = s->model->params.n_layer * n_kinds(s);
+    int64_t n_rows      = 0;
+    for (int i = 0; i < ggml_graph_n_nodes(s->graph) && n_rows < n_all; i++) {
         const struct ggml_tensor *node = ggml_graph_node(s->graph, i);
-        if (node->op == GGML_OP_SET_ROWS) {
-            ggml_backend_dev_t dev = s->devices->dev[s->model->layer_device[n_rows / 2]];
-            const bool is_v        = n_rows++ % 2 == 1;
+        const int64_t layer            = n_rows / n_kinds(s);
+        const bool is_v                = n_rows % n_kinds(s) == 1;
+        if (node->op == GGML_OP_SET_ROWS && node->view_src == (is_v ? s->v[layer] : s->k[layer])) {
+            ggml_backend_dev_t dev = s->devices->dev[s->model->layer_device[layer]];
             if (!ggml_backend_dev_supports_op(dev, node)) {
                 return model_fail(error, "the cache's %s cannot be %s: %s writes no rows of it", is_v ? "values" : "keys",
                     type_of(s, is_v), ggml_backend_dev_name(dev));
             }
+            n_rows++;
         }
     }
     return true;
@@ -57,9 +65,10 @@ static bool flash_choose(struct session *s, struct model_error *error) {
             s->has_flash &= ggml_backend_dev_supports_op(s->devices->dev[s->model->layer_device[layer++]], node);
         }
     }
-    return s->has_flash || ggml_blck_size(s->params.cache_v) == 1 ||
+    const enum ggml_type type = n_kinds(s) == 1 ? s->params.cache_k : s->params.cache_v;
+    return s->has_flash || ggml_blck_size(type) == 1 ||
            model_fail(error, "the cache's values cannot be %s: without flash attention%s they must be f32, f16 or bf16",
-               type_of(s, true), s->params.no_flash ? "" : ", which a device has not for such a cache,");
+               ggml_type_name(type), s->params.no_flash ? "" : ", which a device has not for such a cache,");
 }
 
 bool cache_choose(struct session *s, int64_t n_kv, struct model_error *error) {
@@ -70,6 +79,15 @@ bool cache_choose(struct session *s, int64_t n_kv, struct model_error *error) {
 }
 
 // ---- memory ----
+
+// What a layer carries on from token to token.
+static void states_make(struct session *s, int64_t i, struct ggml_context *ctx) {
+    const struct model_params *p = &s->model->params;
+    s->k[i] = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, p->n_conv - 1, p->n_inner + 2 * p->n_group_state * p->n_state);
+    s->v[i] = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, p->n_state, p->n_inner / p->n_state_head, p->n_state_head);
+    ggml_format_name(s->k[i], "state_conv-%d", (int) i);
+    ggml_format_name(s->v[i], "state-%d", (int) i);
+}
 
 // Tensors of one device's layers.
 static bool tensors_make(struct session *s, int d, struct model_error *error) {
@@ -83,12 +101,16 @@ static bool tensors_make(struct session *s, int d, struct model_error *error) {
         return model_fail(error, "out of memory for %zu tensors of the cache", n);
     }
     for (int64_t i = 0; i < p->n_layer; i++) {
-        if (s->model->layer_device[i] == d) {
+        if (s->model->layer_device[i] == d && (p->desc->has & ARCH_STATE) != 0) {
+            states_make(s, i, s->caches[d].ctx);
+        } else if (s->model->layer_device[i] == d) {
             struct ggml_context *ctx = s->caches[d].ctx;
             s->k[i]                  = ggml_new_tensor_2d(ctx, s->params.cache_k, p->head_size * p->n_head_kv, s->params.n_ctx);
-            s->v[i]                  = ggml_new_tensor_2d(ctx, s->params.cache_v, p->head_size_v * p->n_head_kv, s->params.n_ctx);
             ggml_format_name(s->k[i], "cache_k-%d", (int) i);
-            ggml_format_name(s->v[i], "cache_v-%d", (int) i);
+            if (n_kinds(s) == 2) {
+                s->v[i] = ggml_new_tensor_2d(ctx, s->params.cache_v, p->head_size_v * p->n_head_kv, s->params.n_ctx);
+                ggml_format_name(s->v[i], "cache_v-%d", (int) i);
+            }
         }
     }
     const char *why = berth_context_error(s->caches[d].ctx);
@@ -122,8 +144,8 @@ static bool device_make(struct session *s, int d, struct model_error *error) {
 
 bool cache_make(struct session *s, struct model_error *error) {
     const struct model_params *p = &s->model->params;
-    bool ok                      = type_check(s->params.cache_k, "keys", p->head_size, error) &&
-              type_check(s->params.cache_v, "values", p->head_size_v, error);
+    bool ok = (p->desc->has & ARCH_STATE) != 0 || (type_check(s->params.cache_k, "keys", p->head_size, error) &&
+                                                      type_check(s->params.cache_v, "values", p->head_size_v, error));
     for (int d = 0; ok && d < s->devices->n; d++) {
         ok = device_make(s, d, error);
     }

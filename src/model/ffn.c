@@ -3,6 +3,8 @@
 
 #include "model/graph.h"
 
+#include <math.h>
+
 // The activation of gate, times up; with up NULL gate holds both, one behind the other.
 static struct ggml_tensor *gated(struct graph_builder *b, struct ggml_tensor *gate, struct ggml_tensor *up) {
     switch (b->p->desc->act) {
@@ -32,6 +34,24 @@ struct choice {
     struct ggml_tensor *shares; // f32 [1, n_used, n_tokens]
 };
 
+// Those within the groups whose two best are best together keep what they have, the others are never chosen.
+static struct ggml_tensor *grouped(struct graph_builder *b, struct ggml_tensor *like) {
+    const struct model_params *p = b->p;
+    const int64_t n_tokens = like->ne[1], size = p->n_expert / p->n_group, n_out = p->n_group - p->n_group_used;
+    struct ggml_tensor *each = ggml_reshape_4d(b->ctx, like, 1, size, p->n_group, n_tokens);
+    struct ggml_tensor *two  = ggml_reshape_3d(b->ctx, like, size, p->n_group, n_tokens);
+    two                      = ggml_get_rows(b->ctx, each, builder_named(b, ggml_top_k(b->ctx, two, 2), "ffn.group_two"));
+    two                      = ggml_reshape_3d(b->ctx, builder_named(b, two, "ffn.group_best"), 2, p->n_group, n_tokens);
+    two                      = builder_named(b, ggml_sum_rows(b->ctx, two), "ffn.group_sum"); // [1, n_group, n_tokens]
+    two                      = ggml_scale(b->ctx, ggml_reshape_2d(b->ctx, two, p->n_group, n_tokens), -1);
+    struct ggml_tensor *out  = ggml_top_k(b->ctx, builder_named(b, two, "ffn.group_worst"), (int) n_out); // [n_out, n_tokens]
+    struct ggml_tensor *to   = ggml_reshape_3d(b->ctx, like, size, p->n_group, n_tokens);
+    struct ggml_tensor *none = ggml_view_3d(b->ctx, to, size, n_out, n_tokens, to->nb[1], to->nb[2], 0);
+    none                     = builder_named(b, ggml_fill(b->ctx, ggml_cont(b->ctx, none), -INFINITY), "ffn.group_none");
+    to                       = ggml_set_rows(b->ctx, ggml_cont(b->ctx, to), none, out);
+    return ggml_reshape_2d(b->ctx, builder_named(b, to, "ffn.grouped"), p->n_expert, n_tokens);
+}
+
 // Which experts a token goes through, and how much each counts.
 static struct choice choose(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_params *p = b->p;
@@ -39,15 +59,21 @@ static struct choice choose(struct graph_builder *b, struct ggml_tensor *x) {
     const int64_t n_tokens = x->ne[1], n_used = p->n_expert_used;
     struct ggml_tensor *like = builder_product(b, l->router, l->router_bias, x, "ffn.router");
     if (p->desc->share != SHARE_CHOSEN) {
-        like = builder_named(b, ggml_soft_max(b->ctx, like), "ffn.like");
+        like = builder_named(b, p->has_sigmoid ? ggml_sigmoid(b->ctx, like) : ggml_soft_max(b->ctx, like), "ffn.like");
     }
-    struct choice c = {.chosen = ggml_top_k(b->ctx, like, (int) n_used)};
+    struct ggml_tensor *by =
+        l->router_add != NULL ? builder_named(b, ggml_add(b->ctx, like, l->router_add), "ffn.like_added") : like;
+    by              = p->n_group > 0 ? grouped(b, by) : by;
+    struct choice c = {.chosen = ggml_top_k(b->ctx, by, (int) n_used)};
     c.shares        = ggml_get_rows(b->ctx, ggml_reshape_3d(b->ctx, like, 1, p->n_expert, n_tokens), c.chosen);
     c.shares        = ggml_reshape_2d(b->ctx, builder_named(b, c.shares, "ffn.chosen_like"), n_used, n_tokens);
-    if (p->desc->share == SHARE_SUM) {
+    if (p->has_sum) {
         c.shares = ggml_div(b->ctx, c.shares, builder_named(b, ggml_sum_rows(b->ctx, c.shares), "ffn.sum_like"));
     } else if (p->desc->share == SHARE_CHOSEN) {
         c.shares = ggml_soft_max(b->ctx, c.shares);
+    }
+    if (p->share_scale != 1 && p->share_scale != 0) {
+        c.shares = ggml_scale(b->ctx, builder_named(b, c.shares, "ffn.shares"), p->share_scale);
     }
     c.shares = ggml_reshape_3d(b->ctx, builder_named(b, c.shares, "ffn.shares"), 1, n_used, n_tokens);
     return c;
@@ -80,6 +106,20 @@ static struct ggml_tensor *experts(struct graph_builder *b, struct ggml_tensor *
     return p->n_expert_used == 1 ? builder_named(b, ggml_cont(b->ctx, result), "ffn.experts") : result;
 }
 
+// The experts that every token goes through are one dense part.
+static struct ggml_tensor *shared(struct graph_builder *b, struct ggml_tensor *x) {
+    const struct model_layer *l = &b->m->layers[b->i];
+    struct ggml_tensor *up      = builder_product(b, l->up_all, NULL, x, "ffn.up");
+    struct ggml_tensor *act     = gated(b, builder_product(b, l->gate_all, NULL, x, "ffn.gate"), up);
+    return builder_product(b, l->down_all, NULL, builder_named(b, act, "ffn.act"), "ffn.down");
+}
+
 struct ggml_tensor *builder_ffn(struct graph_builder *b, struct ggml_tensor *x) {
-    return b->p->n_expert > 0 ? experts(b, x) : dense(b, x);
+    const struct model_layer *l = &b->m->layers[b->i];
+    if (!params_has_experts(b->p, b->i)) {
+        return dense(b, x);
+    }
+    struct ggml_tensor *y = experts(b, x);
+    const bool has_shared = l->gate_all != NULL && l->up_all != NULL && l->down_all != NULL;
+    return has_shared ? builder_named(b, ggml_add(b->ctx, y, shared(b, x)), "ffn.all") : y;
 }

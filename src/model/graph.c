@@ -76,18 +76,23 @@ static struct ggml_tensor *wanted(struct graph_builder *b, struct ggml_tensor *x
 static struct ggml_tensor *layer(struct graph_builder *b, struct ggml_tensor *x) {
     const struct model_layer *l = &b->m->layers[b->i];
     struct ggml_tensor *in      = builder_norm(b, x, l->attn_norm, l->attn_norm_bias, "attn_norm");
-    struct ggml_tensor *y       = builder_attention(b, in);
-    x                           = wanted(b, x, "wanted_in");
-    y                           = said(b, wanted(b, y, "wanted_attn"), l->post_attn_norm, "attn.said");
-    x                           = builder_named(b, ggml_add(b->ctx, x, y), "attn.sum");
-    in                          = builder_has(b, ARCH_PARALLEL) ? wanted(b, in, "wanted_norm")
-                                                                : builder_norm(b, x, l->ffn_norm, l->ffn_norm_bias, "ffn_norm");
-    y                           = said(b, builder_ffn(b, in), l->post_ffn_norm, "ffn.said");
+    struct ggml_tensor *y;
+    if (builder_has(b, ARCH_STATE)) {
+        y = wanted(b, builder_state(b, in), "wanted_state");
+        return builder_named(b, ggml_add(b->ctx, wanted(b, x, "wanted_in"), y), "state.added");
+    }
+    y  = builder_attention(b, in);
+    x  = wanted(b, x, "wanted_in");
+    y  = said(b, wanted(b, y, "wanted_attn"), l->post_attn_norm, "attn.said");
+    x  = builder_named(b, ggml_add(b->ctx, x, y), "attn.sum");
+    in = builder_has(b, ARCH_PARALLEL) ? wanted(b, in, "wanted_norm")
+                                       : builder_norm(b, x, l->ffn_norm, l->ffn_norm_bias, "ffn_norm");
+    y  = said(b, builder_ffn(b, in), l->post_ffn_norm, "ffn.said");
     return builder_named(b, ggml_add(b->ctx, x, y), "ffn.sum");
 }
 
 size_t graph_max_nodes(const struct model *m) {
-    size_t n = 64 + (size_t) m->params.n_layer * (96 + 4 * (size_t) m->params.n_expert_used);
+    size_t n = 64 + (size_t) m->params.n_layer * (128 + 4 * (size_t) m->params.n_expert_used);
     for (const struct model_lora *lora = m->loras; lora != NULL; lora = lora->next) {
         n += 4 * lora->n_pairs;
     }
@@ -97,14 +102,16 @@ size_t graph_max_nodes(const struct model *m) {
 static void inputs_make(struct graph_builder *b) {
     const struct graph_shape *s = b->s;
     struct graph_inputs *in     = b->in;
+    const bool has_state        = builder_has(b, ARCH_STATE);
     bool has_window = false, has_all = false;
-    for (int64_t i = 0; i < b->p->n_layer; i++) {
+    for (int64_t i = 0; !has_state && i < b->p->n_layer; i++) {
         has_window |= params_has_window(b->p, i);
         has_all |= !params_has_window(b->p, i);
     }
     in->tokens = input(b, GGML_TYPE_I32, s->n_tokens * s->n_seq, 0, "tokens");
-    in->pos    = input(b, GGML_TYPE_I32, s->n_tokens, 0, "positions");
-    in->rows   = s->k != NULL ? input(b, GGML_TYPE_I64, s->n_tokens, 0, "cache_rows") : NULL;
+    in->pos    = has_state ? NULL : input(b, GGML_TYPE_I32, s->n_tokens, 0, "positions");
+    in->states = has_state ? input(b, GGML_TYPE_I32, 1, 0, "states") : NULL;
+    in->rows   = s->k != NULL && !has_state ? input(b, GGML_TYPE_I64, s->n_tokens, 0, "cache_rows") : NULL;
     in->mask   = has_all ? input(b, GGML_TYPE_F16, s->n_kv, s->n_tokens, "mask") : NULL;
     in->window = has_window ? input(b, GGML_TYPE_F16, s->n_kv, s->n_tokens, "mask_window") : NULL;
     in->out    = s->all_outputs ? NULL : input(b, GGML_TYPE_I32, 1, 0, "wanted");

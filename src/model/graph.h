@@ -31,7 +31,19 @@ struct ggml_tensor *builder_product(
 // cap * tanh(x / cap)
 struct ggml_tensor *builder_capped(struct graph_builder *b, struct ggml_tensor *x, float cap, const char *name);
 
+// ---- attention.c ----
+
+struct ggml_tensor *builder_rope(struct graph_builder *b, struct ggml_tensor *x);
+// Writes rows of x into a layer's cache.
+void builder_remember(struct graph_builder *b, struct ggml_tensor *cache, struct ggml_tensor *x, const char *name);
+// q: [head_size, n_tokens, n_head, n_seq], k and v alike; the result is [head_size_v, n_head, n_tokens, n_seq].
+struct ggml_tensor *builder_attend(struct graph_builder *b, struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v);
+// That as a row a token.
+struct ggml_tensor *builder_rows(struct graph_builder *b, struct ggml_tensor *y);
+
 // ---- parts of layer b->i ----
 
 struct ggml_tensor *builder_attention(struct graph_builder *b, struct ggml_tensor *x); // attention.c
+struct ggml_tensor *builder_mla(struct graph_builder *b, struct ggml_tensor *x);       // mla.c: with ARCH_MLA
+struct ggml_tensor *builder_state(struct graph_builder *b, struct ggml_tensor *x);     // state.c: with ARCH_STATE
 struct ggml_tensor *builder_ffn(struct graph_builder *b, struct ggml_tensor *x);       // ffn.c

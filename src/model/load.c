@@ -11,12 +11,43 @@
 
 // ---- what a layer holds ----
 
-enum extent { ONE, EMBD, Q, K, V, QKV, O, HEAD, HEADS, HEADS_KV, FF, FF_TWO, EXPERT_FF, EXPERTS, HALF_ROT };
+enum extent {
+    ONE,
+    EMBD,
+    Q,
+    K,
+    V,
+    QKV,
+    O,
+    HEAD,
+    HEADS,
+    HEADS_KV,
+    FF,
+    FF_TWO,
+    EXPERT_FF,
+    SHARED_FF,
+    EXPERTS,
+    HALF_ROT,
+    RANK,
+    LATENT,
+    MLA_Q,
+    MLA_STILL,
+    MLA_V,
+    MLA_O,
+    KERNEL,
+    INNER,
+    CHANNELS,
+    STATE_IN,
+    STATE_HEADS,
+    GROUP_INNER,
+    GROUPS
+};
 
 // What a layer is beside what its architecture has; bits behind those of arch_has.
 enum layer_is {
     LAYER_EXPERT = 1 << 28,
     LAYER_FUSED  = 1 << 29, // the file has one matrix for queries, keys and values
+    LAYER_RANK   = 1 << 30, // the file makes queries out of a short row
 };
 
 enum when { ALWAYS, MAYBE }; // MAYBE: NULL if it is not there
@@ -31,19 +62,37 @@ static const struct layer_row {
 #define ROW(name, field, a, b, c, when, with, without) \
     { name, offsetof(struct model_layer, field), {a, b, c}, when, with, without }
     ROW("attn_norm.weight", attn_norm, EMBD, ONE, ONE, ALWAYS, 0, 0),
+    ROW("attn_norm.weight", attn_norm, EMBD, ONE, ONE, ALWAYS, ARCH_STATE, 0),
+    ROW("ssm_in.weight", state_in, EMBD, STATE_IN, ONE, ALWAYS, ARCH_STATE, 0),
+    ROW("ssm_conv1d.weight", conv, KERNEL, CHANNELS, ONE, ALWAYS, ARCH_STATE, 0),
+    ROW("ssm_conv1d.bias", conv_bias, CHANNELS, ONE, ONE, ALWAYS, ARCH_STATE, 0),
+    ROW("ssm_dt.bias", step_bias, STATE_HEADS, ONE, ONE, ALWAYS, ARCH_STATE, 0),
+    ROW("ssm_a", decay, ONE, STATE_HEADS, ONE, ALWAYS, ARCH_STATE, 0),
+    ROW("ssm_d", skip, ONE, STATE_HEADS, ONE, ALWAYS, ARCH_STATE, 0),
+    ROW("ssm_norm.weight", state_norm, GROUP_INNER, GROUPS, ONE, ALWAYS, ARCH_STATE, 0),
+    ROW("ssm_out.weight", state_out, INNER, EMBD, ONE, ALWAYS, ARCH_STATE, 0),
     ROW("attn_norm.bias", attn_norm_bias, EMBD, ONE, ONE, MAYBE, ARCH_LAYER_NORM, 0),
     ROW("attn_qkv.weight", qkv, EMBD, QKV, ONE, ALWAYS, LAYER_FUSED, 0),
     ROW("attn_qkv.bias", qkv_bias, QKV, ONE, ONE, MAYBE, LAYER_FUSED, 0),
-    ROW("attn_q.weight", q, EMBD, Q, ONE, ALWAYS, 0, LAYER_FUSED),
-    ROW("attn_k.weight", k, EMBD, K, ONE, ALWAYS, 0, LAYER_FUSED),
-    ROW("attn_v.weight", v, EMBD, V, ONE, ALWAYS, 0, LAYER_FUSED),
-    ROW("attn_output.weight", o, O, EMBD, ONE, ALWAYS, 0, 0),
-    ROW("attn_q.bias", q_bias, Q, ONE, ONE, MAYBE, 0, LAYER_FUSED),
-    ROW("attn_k.bias", k_bias, K, ONE, ONE, MAYBE, 0, LAYER_FUSED),
-    ROW("attn_v.bias", v_bias, V, ONE, ONE, MAYBE, 0, LAYER_FUSED),
+    ROW("attn_q.weight", q, EMBD, Q, ONE, ALWAYS, 0, LAYER_FUSED | ARCH_MLA),
+    ROW("attn_k.weight", k, EMBD, K, ONE, ALWAYS, 0, LAYER_FUSED | ARCH_MLA),
+    ROW("attn_v.weight", v, EMBD, V, ONE, ALWAYS, 0, LAYER_FUSED | ARCH_MLA),
+    ROW("attn_output.weight", o, O, EMBD, ONE, ALWAYS, 0, ARCH_MLA),
+    ROW("attn_q.bias", q_bias, Q, ONE, ONE, MAYBE, 0, LAYER_FUSED | ARCH_MLA),
+    ROW("attn_k.bias", k_bias, K, ONE, ONE, MAYBE, 0, LAYER_FUSED | ARCH_MLA),
+    ROW("attn_v.bias", v_bias, V, ONE, ONE, MAYBE, 0, LAYER_FUSED | ARCH_MLA),
     ROW("attn_output.bias", o_bias, EMBD, ONE, ONE, MAYBE, 0, 0),
-    ROW("attn_q_norm.weight", q_norm, HEAD, ONE, ONE, MAYBE, 0, ARCH_QK_WIDE | ARCH_QK_EACH),
-    ROW("attn_k_norm.weight", k_norm, HEAD, ONE, ONE, MAYBE, 0, ARCH_QK_WIDE | ARCH_QK_EACH),
+    ROW("attn_q_norm.weight", q_norm, HEAD, ONE, ONE, MAYBE, 0, ARCH_QK_WIDE | ARCH_QK_EACH | ARCH_MLA),
+    ROW("attn_k_norm.weight", k_norm, HEAD, ONE, ONE, MAYBE, 0, ARCH_QK_WIDE | ARCH_QK_EACH | ARCH_MLA),
+    ROW("attn_q.weight", q, EMBD, MLA_Q, ONE, ALWAYS, ARCH_MLA, LAYER_RANK),
+    ROW("attn_q_a.weight", q_a, EMBD, RANK, ONE, ALWAYS, LAYER_RANK, 0),
+    ROW("attn_q_a_norm.weight", q_a_norm, RANK, ONE, ONE, ALWAYS, LAYER_RANK, 0),
+    ROW("attn_q_b.weight", q_b, RANK, MLA_Q, ONE, ALWAYS, LAYER_RANK, 0),
+    ROW("attn_kv_a_mqa.weight", kv_a, EMBD, HEAD, ONE, ALWAYS, ARCH_MLA, 0),
+    ROW("attn_kv_a_norm.weight", kv_a_norm, LATENT, ONE, ONE, ALWAYS, ARCH_MLA, 0),
+    ROW("attn_k_b.weight", k_b, MLA_STILL, LATENT, HEADS, ALWAYS, ARCH_MLA, 0),
+    ROW("attn_v_b.weight", v_b, LATENT, MLA_V, HEADS, ALWAYS, ARCH_MLA, 0),
+    ROW("attn_output.weight", o, MLA_O, EMBD, ONE, ALWAYS, ARCH_MLA, 0),
     ROW("attn_q_norm.weight", q_norm, Q, ONE, ONE, ALWAYS, ARCH_QK_WIDE, 0),
     ROW("attn_k_norm.weight", k_norm, K, ONE, ONE, ALWAYS, ARCH_QK_WIDE, 0),
     ROW("attn_q_norm.weight", q_norm, HEAD, HEADS, ONE, MAYBE, ARCH_QK_EACH, 0),
@@ -63,6 +112,10 @@ static const struct layer_row {
     ROW("ffn_down.bias", down_bias, EMBD, ONE, ONE, MAYBE, 0, LAYER_EXPERT),
     ROW("ffn_gate_inp.weight", router, EMBD, EXPERTS, ONE, ALWAYS, LAYER_EXPERT, 0),
     ROW("ffn_gate_inp.bias", router_bias, EXPERTS, ONE, ONE, MAYBE, LAYER_EXPERT, 0),
+    ROW("exp_probs_b.bias", router_add, EXPERTS, ONE, ONE, MAYBE, LAYER_EXPERT, 0),
+    ROW("ffn_gate_shexp.weight", gate_all, EMBD, SHARED_FF, ONE, MAYBE, LAYER_EXPERT | ARCH_SOME_DENSE, 0),
+    ROW("ffn_up_shexp.weight", up_all, EMBD, SHARED_FF, ONE, MAYBE, LAYER_EXPERT | ARCH_SOME_DENSE, 0),
+    ROW("ffn_down_shexp.weight", down_all, SHARED_FF, EMBD, ONE, MAYBE, LAYER_EXPERT | ARCH_SOME_DENSE, 0),
     ROW("ffn_gate_exps.weight", gates, EMBD, EXPERT_FF, EXPERTS, ALWAYS, LAYER_EXPERT, 0),
     ROW("ffn_gate_exps.bias", gates_bias, EXPERT_FF, EXPERTS, ONE, MAYBE, LAYER_EXPERT, 0),
     ROW("ffn_up_exps.weight", ups, EMBD, EXPERT_FF, EXPERTS, ALWAYS, LAYER_EXPERT, 0),
@@ -89,15 +142,29 @@ static int64_t extent_of(const struct model_params *p, enum extent e) {
         case FF: return p->n_ff;
         case FF_TWO: return 2 * p->n_ff;
         case EXPERT_FF: return p->n_ff_expert;
+        case SHARED_FF: return p->n_ff_expert * p->n_shared;
         case EXPERTS: return p->n_expert;
+        case RANK: return p->n_rank;
+        case LATENT: return p->head_size_v;
+        case MLA_Q: return p->n_head * p->mla_key;
+        case MLA_STILL: return p->mla_key - p->n_rot;
+        case MLA_V: return p->mla_value;
+        case KERNEL: return p->n_conv;
+        case INNER: return p->n_inner;
+        case CHANNELS: return p->n_inner + 2 * p->n_group_state * p->n_state;
+        case STATE_IN: return 2 * p->n_inner + 2 * p->n_group_state * p->n_state + p->n_state_head;
+        case STATE_HEADS: return p->n_state_head;
+        case GROUP_INNER: return p->n_inner / p->n_group_state;
+        case GROUPS: return p->n_group_state;
+        case MLA_O: return p->n_head * p->mla_value;
         case HALF_ROT: return p->n_rot / 2;
         default: return 1;
     }
 }
 
-// Whether a layer with these bits has a row's tensor.
+// Whether a layer with these bits has a row's tensor. One that carries a state has none of the others'.
 static bool is_row_of(const struct layer_row *row, unsigned bits) {
-    return (row->with & ~bits) == 0 && (row->without & bits) == 0;
+    return (row->with & ~bits) == 0 && (row->without & bits) == 0 && (row->with & ARCH_STATE) == (bits & ARCH_STATE);
 }
 
 // ---- finding ----
@@ -147,15 +214,23 @@ static bool weight_find(struct model *m, const char *name, const int64_t ne[3], 
             ", %" PRId64 ", 1]",
             name, t->ne[0], t->ne[1], t->ne[2], t->ne[3], ne[0], ne[1], ne[2]);
     }
-    m->weights[m->n_weights++] = (struct model_weight){.file = t, .slot = slot, .layer = layer};
-    return type_check(t, (ne[1] == 1 && ne[2] == 1) || strstr(name, ".bias") != NULL || strstr(name, "_norm.") != NULL, error);
+    const bool is_vector = (ne[1] == 1 && ne[2] == 1) || strstr(name, ".bias") != NULL || strstr(name, "_norm.") != NULL ||
+                           strstr(name, ".ssm_conv1d") != NULL || ne[0] == 1;
+    m->weights[m->n_weights++] = (struct model_weight){.file = t, .slot = slot, .layer = layer, .is_vector = is_vector};
+    return type_check(t, is_vector, error);
+}
+
+static bool has_tensor(const struct model *m, int64_t i, const char *rest) {
+    char name[GGML_MAX_NAME];
+    snprintf(name, sizeof name, "blk.%" PRId64 ".%s", i, rest);
+    return tensor_find(m, name) != NULL;
 }
 
 static unsigned layer_bits(const struct model *m, int64_t i) {
-    char name[GGML_MAX_NAME];
-    snprintf(name, sizeof name, "blk.%" PRId64 ".attn_qkv.weight", i);
-    const bool is_fused = (m->params.desc->has & ARCH_FUSED_QKV) != 0 && tensor_find(m, name) != NULL;
-    return m->params.desc->has | (m->params.n_expert > 0 ? LAYER_EXPERT : 0) | (is_fused ? LAYER_FUSED : 0);
+    const unsigned has = m->params.desc->has;
+    return has | (params_has_experts(&m->params, i) ? (unsigned) LAYER_EXPERT : 0) |
+           ((has & ARCH_FUSED_QKV) != 0 && has_tensor(m, i, "attn_qkv.weight") ? (unsigned) LAYER_FUSED : 0) |
+           ((has & ARCH_MLA) != 0 && has_tensor(m, i, "attn_q_a.weight") ? (unsigned) LAYER_RANK : 0);
 }
 
 static bool layer_find(struct model *m, int64_t i, struct model_error *error) {
@@ -240,8 +315,8 @@ bool model_shapes(const struct model_params *p, bool has_output, model_shape_t t
         (has_output && !tell("output.weight", table, user))) {
         return false;
     }
-    const unsigned bits = p->desc->has | (p->n_expert > 0 ? LAYER_EXPERT : 0);
     for (int64_t i = 0; i < p->n_layer; i++) {
+        const unsigned bits = p->desc->has | (params_has_experts(p, i) ? (unsigned) LAYER_EXPERT : 0);
         for (size_t r = 0; r < N_LAYER_ROWS; r++) {
             const struct layer_row *row = &layer_rows[r];
             const int64_t ne[3]         = {extent_of(p, row->ne[0]), extent_of(p, row->ne[1]), extent_of(p, row->ne[2])};

@@ -51,7 +51,7 @@ const struct lora_pair *lora_find(const struct model_lora *l, const struct ggml_
 
 // A matrix of a layer, or the output: what has a row for each token is looked up, not multiplied with.
 static bool can_adapt(const struct model_weight *w) {
-    return w->layer >= 0 && w->file->ne[1] > 1 && w->file->ne[2] == 1;
+    return w->layer >= 0 && !w->is_vector && w->file->ne[1] > 1 && w->file->ne[2] == 1;
 }
 
 // ---- a file ----

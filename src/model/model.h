@@ -63,21 +63,34 @@ struct model_params {
     int64_t n_expert;              // 0: a dense feed-forward part
     int64_t n_expert_used;         // experts a token goes through
     int64_t n_ff_expert;           // width of an expert's part
-    int64_t n_ctx_orig;            // positions before rope was stretched
-    int64_t n_window;              // positions that a token sees in a layer with a window, its own the last of them; 0: all
-    int window_every;              // params_has_window
-    float eps;                     // of norms
+    int64_t n_shared;              // experts that every token goes through
+    int64_t n_dense;               // layers at the beginning that have none
+    int64_t n_group;               // groups that experts are chosen from, 0: none
+    int64_t n_group_used;          // of them
+    int64_t n_rank;                // ARCH_MLA: elements of the short row that queries are made of, 0: none
+    int64_t mla_key;               // of a head before keys are made short, and of its value
+    int64_t mla_value;
+    int64_t n_inner; // ARCH_STATE: width inside a layer
+    int64_t n_state, n_state_head, n_group_state, n_conv;
+    int64_t n_ctx_orig; // positions before rope was stretched
+    int64_t n_window;   // positions that a token sees in a layer with a window, its own the last of them; 0: all
+    int window_every;   // params_has_window
+    float eps;          // of norms
     float freq_base, freq_base_window;
     float freq_scale, freq_scale_window;
     float ext_factor; // 1 for yarn, else 0
     float attn_factor;
     float attn_scale, embd_scale, residual_scale, logit_scale; // 1 or what they are multiplied with
     float attn_cap, logit_cap;                                 // 0: none
+    float share_scale;                                         // of what experts count
+    bool has_sigmoid, has_sum;                                 // of SHARE_KEYS: not softmax; together 1
 };
 
 bool model_params_read(const struct gguf_context *meta, struct model_params *params, struct model_error *error);
 // Whether layer i looks at no more than a window.
 bool params_has_window(const struct model_params *params, int64_t i);
+// Whether its feed-forward part is of experts.
+bool params_has_experts(const struct model_params *params, int64_t i);
 
 // ---- devices (devices.c) ----
 
@@ -102,7 +115,11 @@ struct model_layer {
     struct ggml_tensor *qkv;                          // in place of q, k and v
     struct ggml_tensor *ffn_norm, *gate, *up, *down;  // dense, NULL with experts
     struct ggml_tensor *router, *gates, *ups, *downs; // experts, NULL if dense
+    struct ggml_tensor *kv_a, *kv_a_norm, *k_b, *v_b; // ARCH_MLA
+    struct ggml_tensor *state_in, *conv, *conv_bias, *step_bias, *decay, *skip, *state_norm, *state_out; // ARCH_STATE
     // NULL: none
+    struct ggml_tensor *q_a, *q_a_norm, *q_b; // ARCH_MLA, in place of q
+    struct ggml_tensor *router_add, *gate_all, *up_all, *down_all;
     struct ggml_tensor *q_bias, *k_bias, *v_bias, *qkv_bias, *o_bias;
     struct ggml_tensor *gate_bias, *up_bias, *down_bias, *router_bias, *gates_bias, *ups_bias, *downs_bias;
     struct ggml_tensor *q_norm, *k_norm, *attn_norm_bias, *ffn_norm_bias, *post_attn_norm, *post_ffn_norm;
@@ -115,6 +132,7 @@ struct model_weight {
     const struct ggml_tensor *file; // its bytes in the file
     struct ggml_tensor **slot;      // in struct model; the file's tensor until it is placed
     int64_t layer;                  // -1: input, n_layer: output
+    bool is_vector;                 // it is added or multiplied element by element
 };
 
 // The weights on one device.
@@ -239,10 +257,11 @@ struct graph_shape {
 // Inputs of a graph: written before it is computed.
 struct graph_inputs {
     struct ggml_tensor *tokens; // i32 [n_tokens * n_seq]
-    struct ggml_tensor *pos;    // i32 [n_tokens]
+    struct ggml_tensor *pos;    // i32 [n_tokens]; NULL: nobody asks
     struct ggml_tensor *rows;   // i64 [n_tokens] of the cache that are written; NULL without
     struct ggml_tensor *mask;   // [n_kv, n_tokens] 0 or -inf; NULL: no layer looks at all
     struct ggml_tensor *window; // the same of layers with a window; NULL: there are none
+    struct ggml_tensor *states; // i32 [1] 0: whose state it is; NULL without
     struct ggml_tensor *out;    // i32 [1] the token whose logits are wanted; NULL with all_outputs
     struct ggml_tensor *logits; // f32 [n_vocab, 1], or [n_vocab, n_tokens * n_seq] with all_outputs
 };

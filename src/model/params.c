@@ -54,17 +54,31 @@ static bool need(const struct gguf_context *meta, const struct model_params *p, 
     return *out > 0 || model_fail(error, "key '%s' is missing", key_of(p, rest, key));
 }
 
-static bool sizes_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
+// Of layers that carry a state.
+static bool state_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
+    if (!need(meta, p, "ssm.inner_size", MAX_WIDTH, &p->n_inner, error) ||
+        !need(meta, p, "ssm.state_size", MAX_WIDTH, &p->n_state, error) ||
+        !need(meta, p, "ssm.time_step_rank", p->n_inner, &p->n_state_head, error) ||
+        !need(meta, p, "ssm.group_count", p->n_state_head, &p->n_group_state, error) ||
+        !need(meta, p, "ssm.conv_kernel", 1024, &p->n_conv, error)) {
+        return false;
+    }
+    p->n_head = p->n_head_kv = p->head_size = p->head_size_v = p->n_ff = 1; // of attention, which there is not
+    if (p->n_inner % p->n_state_head != 0 || p->n_state_head % p->n_group_state != 0 || p->n_conv < 2) {
+        return model_fail(error,
+            "%" PRId64 " elements cannot be dealt to %" PRId64 " heads in %" PRId64 " groups with a kernel of %" PRId64,
+            p->n_inner, p->n_state_head, p->n_group_state, p->n_conv);
+    }
+    return true;
+}
+
+static bool heads_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
-    const int64_t n_most = gguf_get_n_tensors(meta) > 0 ? gguf_get_n_tensors(meta) : MAX_LAYERS; // a layer has tensors
-    if (!need(meta, p, "block_count", n_most, &p->n_layer, error) ||
-        !need(meta, p, "embedding_length", MAX_WIDTH, &p->n_embd, error) ||
-        !need(meta, p, "attention.head_count", p->n_embd, &p->n_head, error) ||
+    if (!need(meta, p, "attention.head_count", p->n_embd, &p->n_head, error) ||
         !get(meta, p, "attention.head_count_kv", p->n_head, &p->n_head_kv, error) ||
         !get(meta, p, "attention.key_length", MAX_WIDTH, &p->head_size, error) ||
         !get(meta, p, "attention.value_length", MAX_WIDTH, &p->head_size_v, error) ||
         !need(meta, p, "feed_forward_length", MAX_WIDTH, &p->n_ff, error) ||
-        !get(meta, p, "context_length", MAX_CONTEXT, &p->n_ctx_train, error) ||
         !keys_int(meta, key_of(p, "expert_count", key), 0, 4096, &p->n_expert, error) ||
         !keys_int(meta, key_of(p, "expert_used_count", key), 0, p->n_expert, &p->n_expert_used, error) ||
         !get(meta, p, "expert_feed_forward_length", MAX_WIDTH, &p->n_ff_expert, error)) {
@@ -72,7 +86,6 @@ static bool sizes_read(const struct gguf_context *meta, struct model_params *p, 
     }
     p->n_ff_expert = p->n_ff_expert > 0 ? p->n_ff_expert : p->n_ff;
     p->n_head_kv   = p->n_head_kv > 0 ? p->n_head_kv : p->n_head;
-    p->n_ctx_train = p->n_ctx_train > 0 ? p->n_ctx_train : 2048;
     if (p->n_head % p->n_head_kv != 0) {
         return model_fail(error, "%" PRId64 " heads cannot share %" PRId64 " heads of keys and values", p->n_head, p->n_head_kv);
     }
@@ -84,6 +97,68 @@ static bool sizes_read(const struct gguf_context *meta, struct model_params *p, 
     if (p->n_expert > 0 && p->n_expert_used == 0) {
         return model_fail(
             error, "there are %" PRId64 " experts, but key '%s' is missing", p->n_expert, key_of(p, "expert_used_count", key));
+    }
+    return true;
+}
+
+static bool sizes_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
+    const int64_t n_most = gguf_get_n_tensors(meta) > 0 ? gguf_get_n_tensors(meta) : MAX_LAYERS; // a layer has tensors
+    if (!need(meta, p, "block_count", n_most, &p->n_layer, error) ||
+        !need(meta, p, "embedding_length", MAX_WIDTH, &p->n_embd, error) ||
+        !get(meta, p, "context_length", MAX_CONTEXT, &p->n_ctx_train, error)) {
+        return false;
+    }
+    p->n_ctx_train = p->n_ctx_train > 0 ? p->n_ctx_train : 2048;
+    return (p->desc->has & ARCH_STATE) != 0 ? state_read(meta, p, error) : heads_read(meta, p, error);
+}
+
+// Experts of SHARE_KEYS.
+static bool experts_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
+    char key[96];
+    int64_t func   = 0;
+    p->share_scale = 1;
+    p->has_sum     = p->desc->share == SHARE_SUM;
+    if (p->desc->share != SHARE_KEYS || p->n_expert == 0) {
+        return true;
+    }
+    if (!keys_int(meta, key_of(p, "leading_dense_block_count", key), 0, p->n_layer, &p->n_dense, error) ||
+        !keys_int(meta, key_of(p, "expert_shared_count", key), 0, 4096, &p->n_shared, error) ||
+        !keys_int(meta, key_of(p, "expert_group_count", key), 0, p->n_expert, &p->n_group, error) ||
+        !keys_int(meta, key_of(p, "expert_group_used_count", key), 0, p->n_group, &p->n_group_used, error) ||
+        !keys_int(meta, key_of(p, "expert_gating_func", key), 0, 2, &func, error) ||
+        !keys_bool(meta, key_of(p, "expert_weights_norm", key), &p->has_sum, error) ||
+        !keys_real(meta, key_of(p, "expert_weights_scale", key), &p->share_scale, error)) {
+        return false;
+    }
+    p->has_sigmoid = func == 2;
+    p->n_group     = p->n_group > 1 && p->n_group_used > 0 && p->n_group_used < p->n_group ? p->n_group : 0;
+    if (p->n_group > 0 && (p->n_expert % p->n_group != 0 || p->n_expert / p->n_group < 2)) {
+        return model_fail(
+            error, "%" PRId64 " experts cannot be dealt to %" PRId64 " groups of two or more", p->n_expert, p->n_group);
+    }
+    if (p->n_group > 0 && p->n_expert_used > p->n_expert / p->n_group * p->n_group_used) {
+        return model_fail(error, "%" PRId64 " experts cannot be chosen from %" PRId64 " groups of %" PRId64, p->n_expert_used,
+            p->n_group_used, p->n_expert / p->n_group);
+    }
+    return true;
+}
+
+// Heads whose keys and values are made of one short row: head_size and head_size_v are those of what is kept.
+static bool mla_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
+    int64_t n_latent;
+    if ((p->desc->has & ARCH_MLA) == 0) {
+        return true;
+    }
+    if (!need(meta, p, "attention.key_length_mla", MAX_WIDTH, &p->mla_key, error) ||
+        !need(meta, p, "attention.value_length_mla", MAX_WIDTH, &p->mla_value, error) ||
+        !need(meta, p, "attention.kv_lora_rank", MAX_WIDTH, &n_latent, error) ||
+        !get(meta, p, "attention.q_lora_rank", MAX_WIDTH, &p->n_rank, error)) {
+        return false;
+    }
+    if (p->n_head_kv != 1 || p->head_size_v != n_latent || p->head_size != n_latent + p->n_rot || p->mla_key <= p->n_rot) {
+        return model_fail(error,
+            "heads of %" PRId64 " and %" PRId64 " elements, %" PRId64 " turned, cannot be made of a row of %" PRId64,
+            p->head_size, p->head_size_v, p->n_rot, n_latent);
     }
     return true;
 }
@@ -138,7 +213,7 @@ static bool scales_read(const struct gguf_context *meta, struct model_params *p,
     char key[96];
     const unsigned has = p->desc->has;
     const bool is_wide = (has & ARCH_WIDE_QUERIES) != 0 && p->n_layer == p->desc->n_layer_wide;
-    p->attn_scale      = 1 / sqrtf((float) (is_wide ? p->n_embd / p->n_head : p->head_size));
+    p->attn_scale      = 1 / sqrtf((float) (is_wide ? p->n_embd / p->n_head : p->mla_key > 0 ? p->mla_key : p->head_size));
     p->embd_scale      = (has & ARCH_EMBD_ROOT) != 0 ? sqrtf((float) p->n_embd) : 1;
     p->residual_scale = p->logit_scale = 1;
     p->attn_cap                        = (has & ARCH_SOFT_CAPS) != 0 ? 50 : 0;
@@ -156,6 +231,15 @@ static bool scales_read(const struct gguf_context *meta, struct model_params *p,
             return false;
         }
     }
+    if ((has & ARCH_MLA) != 0) { // what yarn would do to the turned elements alone is done to all
+        float by = 0;
+        if (!keys_real(meta, key_of(p, "rope.scaling.yarn_log_multiplier", key), &by, error)) {
+            return false;
+        }
+        const float grown = logf(1 / p->freq_scale), factor = p->attn_factor * (1 + by * grown);
+        p->attn_scale *= factor * factor;
+        p->attn_factor /= 1 + 0.1f * grown;
+    }
     if ((has & ARCH_SCALES) != 0) { // 0: as if the key were absent
         p->attn_scale     = p->attn_scale != 0 ? p->attn_scale : 1 / sqrtf((float) p->head_size);
         p->embd_scale     = p->embd_scale != 0 ? p->embd_scale : 1;
@@ -167,6 +251,10 @@ static bool scales_read(const struct gguf_context *meta, struct model_params *p,
 
 static bool rope_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
+    if ((p->desc->has & ARCH_STATE) != 0) {
+        p->freq_scale = p->attn_factor = 1;
+        return true;
+    }
     p->n_rot            = p->head_size;
     p->freq_base        = 10000;
     p->freq_base_window = 0;
@@ -193,8 +281,8 @@ static bool rope_read(const struct gguf_context *meta, struct model_params *p, s
 bool model_params_read(const struct gguf_context *meta, struct model_params *p, struct model_error *error) {
     char key[96];
     *p = (struct model_params){0};
-    if (!arch_read(meta, p, error) || !sizes_read(meta, p, error) || !rope_read(meta, p, error) || !window_read(meta, p, error) ||
-        !scales_read(meta, p, error)) {
+    if (!arch_read(meta, p, error) || !sizes_read(meta, p, error) || !experts_read(meta, p, error) ||
+        !rope_read(meta, p, error) || !mla_read(meta, p, error) || !window_read(meta, p, error) || !scales_read(meta, p, error)) {
         return false;
     }
     const char *eps = (p->desc->has & ARCH_LAYER_NORM) != 0 ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
@@ -204,4 +292,8 @@ bool model_params_read(const struct gguf_context *meta, struct model_params *p, 
 
 bool params_has_window(const struct model_params *p, int64_t i) {
     return p->n_window > 0 && (p->window_every == 1 || i % p->window_every < p->window_every - 1);
+}
+
+bool params_has_experts(const struct model_params *p, int64_t i) {
+    return p->n_expert > 0 && i >= p->n_dense;
 }

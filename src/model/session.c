@@ -190,8 +190,12 @@ static void inputs_set(struct session *s, const int32_t *tokens, int64_t n, int6
         s->rows[i] = s->n_past + i;
     }
     ggml_backend_tensor_set(s->in.tokens, tokens, 0, (size_t) n * sizeof *tokens);
-    ggml_backend_tensor_set(s->in.pos, s->pos, 0, (size_t) n * sizeof *s->pos);
-    ggml_backend_tensor_set(s->in.rows, s->rows, 0, (size_t) n * sizeof *s->rows);
+    if (s->in.states != NULL) {
+        ggml_backend_tensor_set(s->in.states, &(int32_t){0}, 0, sizeof(int32_t));
+    } else {
+        ggml_backend_tensor_set(s->in.pos, s->pos, 0, (size_t) n * sizeof *s->pos);
+        ggml_backend_tensor_set(s->in.rows, s->rows, 0, (size_t) n * sizeof *s->rows);
+    }
     mask_set(s, s->in.mask, n_kv, n, n_kv);
     mask_set(s, s->in.window, s->model->params.n_window, n, n_kv);
     if (s->in.out != NULL) {
@@ -239,4 +243,7 @@ bool session_decode(struct session *s, const int32_t *tokens, int64_t n, struct 
 
 void session_reset(struct session *s) {
     s->n_past = 0;
+    for (int d = 0; (s->model->params.desc->has & ARCH_STATE) != 0 && d < s->devices->n; d++) {
+        ggml_backend_buffer_clear(s->caches[d].buffer, 0); // NULL is taken
+    }
 }

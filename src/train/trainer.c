@@ -31,6 +31,10 @@ static bool params_check(const struct model *m, const struct train_params *p, st
 
 struct trainer *trainer_new(
     struct model *model, const struct model_devices *devices, const struct train_params *params, struct model_error *error) {
+    if ((model->params.desc->has & ARCH_STATE) != 0) {
+        model_fail(error, "models of %s cannot be trained: their state has no gradient", model->params.arch);
+        return NULL;
+    }
     struct trainer *t = params_check(model, params, error) ? model_alloc_calloc(1, sizeof *t) : NULL;
     if (t == NULL) {
         model_fail(error, "out of memory");

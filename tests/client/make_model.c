@@ -8,7 +8,7 @@
 //     make_model list                                          the architectures
 //
 // KEY is what stands behind "ARCH." in a key: 3 is a whole number, 3.0 a real one, all else a text; or a dimension: N, B or W of
-// model_archs.h; +NAME:FILL:SHAPE is one more tensor of each layer.
+// model_archs.h; +NAME:FILL:SHAPE is one more tensor of each layer, -NAME leaves out those that begin so.
 
 #include "model_archs.h"
 #include "model_tokens.h"
@@ -45,6 +45,8 @@ struct maker {
     struct gguf_context *gguf;
     char fill[N_TENSORS_MAX]; // by tensor, in order
     int n_tensors;
+    char **words; // of the command line: KEY=VALUE and others
+    int n_words;
     uint64_t random;
 };
 
@@ -57,7 +59,7 @@ static bool complain(const char *what, const char *which) {
 
 static int64_t dimension(const struct maker *m, char letter) {
     const struct size *s    = m->size;
-    const bool groups_heads = strstr("llama qwen3 gemma2 gemma3 qwen3moe smollm3 granite command-r glm4 gpt-oss",
+    const bool groups_heads = strstr("llama qwen3 gemma2 gemma3 qwen3moe smollm3 granite command-r glm4 gpt-oss glm4moe",
                                   m->arch->name) != NULL; // others do not
     const int64_t n_kv      = groups_heads ? s->n_head_kv : s->n_head;
     const bool second       = strcmp(m->arch->name, "mamba2") == 0;
@@ -81,6 +83,9 @@ static int64_t dimension(const struct maker *m, char letter) {
         case 'R': return second ? 2 * s->n_embd / 64 : s->n_embd / 8;
         case 'C': return 4;
         case 'D': return 32;
+        case 'Z': return 2 * (int64_t) s->head;
+        case 'M': return s->head / 2;
+        case 'O': return (int64_t) s->n_head * (s->head + s->head / 2);
         default: return 0;
     }
 }
@@ -141,11 +146,23 @@ static bool tensor_add(struct maker *m, const char *prefix, const char *name, in
     return true;
 }
 
+static bool is_unwanted(const struct maker *m, const char *name) {
+    for (int i = 0; i < m->n_words; i++) {
+        if (m->words[i][0] == '-' && strncmp(name, m->words[i] + 1, strlen(m->words[i]) - 1) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool tensors_add(struct maker *m, const char *prefix, const char *list) {
-    bool ok = true;
+    const bool is_first = strstr(prefix, ".0.") != NULL;
+    bool ok             = true;
     while (ok && list != NULL && *list != '\0') {
+        const bool is_left_out = *list == '^' ? !is_first : *list == '>' && is_first;
+        list += *list == '^' || *list == '>';
         const int n_name = (int) strcspn(list, " ");
-        ok               = tensor_add(m, prefix, list, n_name, list[n_name + 1], list + n_name + 3);
+        ok = is_left_out || is_unwanted(m, list) || tensor_add(m, prefix, list, n_name, list[n_name + 1], list + n_name + 3);
         list += strcspn(list, ";");
         list += strspn(list, "; ");
     }
@@ -191,11 +208,12 @@ static void keys_write(struct maker *m) {
 }
 
 // What the command line adds: dimensions before anything is made, keys after the architecture's own.
-static bool words_take(struct maker *m, char **words, int n, bool are_keys) {
-    for (int i = 0; i < n; i++) {
+static bool words_take(struct maker *m, bool are_keys) {
+    char **words = m->words;
+    for (int i = 0; i < m->n_words; i++) {
         const char *value = strchr(words[i], '=');
         char *end         = NULL;
-        if (words[i][0] == '+') {
+        if (words[i][0] == '+' || words[i][0] == '-') {
             continue;
         }
         if (value++ == NULL) {
@@ -222,14 +240,14 @@ static bool words_take(struct maker *m, char **words, int n, bool are_keys) {
     return true;
 }
 
-static bool extras_add(struct maker *m, char **words, int n) {
+static bool extras_add(struct maker *m) {
     bool ok = true;
-    for (int i = 0; ok && i < n; i++) {
-        if (words[i][0] == '+') {
-            for (char *at = words[i]; (at = strchr(at, ':')) != NULL;) {
+    for (int i = 0; ok && i < m->n_words; i++) {
+        if (m->words[i][0] == '+') {
+            for (char *at = m->words[i]; (at = strchr(at, ':')) != NULL;) {
                 *at = ' ';
             }
-            ok = layers_add(m, "blk", words[i] + 1);
+            ok = layers_add(m, "blk", m->words[i] + 1);
         }
     }
     return ok;
@@ -313,15 +331,15 @@ static bool model_write(struct maker *m, const char *path) {
     return ok || complain("cannot be written", path);
 }
 
-static bool model_make(struct maker *m, const char *path, char **words, int n_words) {
+static bool model_make(struct maker *m, const char *path) {
     m->ctx  = ggml_init((struct ggml_init_params){(N_TENSORS_MAX + 1) * ggml_tensor_overhead(), NULL, true});
     m->gguf = gguf_init_empty();
     bool ok = m->ctx != NULL && m->gguf != NULL;
     if (ok) {
         keys_write(m);
-        ok = words_take(m, words, n_words, true) && tokens_write(m->gguf, m->arch->tokens, m->size->n_vocab) &&
+        ok = words_take(m, true) && tokens_write(m->gguf, m->arch->tokens, m->size->n_vocab) &&
              tensors_add(m, "", m->arch->model) && layers_add(m, m->arch->layer_2 != NULL ? "enc.blk" : "blk", m->arch->layer) &&
-             layers_add(m, "dec.blk", m->arch->layer_2) && extras_add(m, words, n_words) && model_write(m, path);
+             layers_add(m, "dec.blk", m->arch->layer_2) && extras_add(m) && model_write(m, path);
     }
     gguf_free(m->gguf);
     ggml_free(m->ctx);
@@ -359,8 +377,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: make_model ARCH SIZE TYPE FILE [SEED [KEY=VALUE...]] | make_model list (see make_model.c)\n");
         return 2;
     }
-    maker.random = 0x9E3779B97F4A7C15u ^ (argc > 5 ? strtoull(argv[5], NULL, 0) << 1 : 0);
-    char **words = argv + 6;
-    const int n  = argc > 6 ? argc - 6 : 0;
-    return words_take(&maker, words, n, false) && model_make(&maker, argv[4], words, n) ? 0 : 3;
+    maker.random  = 0x9E3779B97F4A7C15u ^ (argc > 5 ? strtoull(argv[5], NULL, 0) << 1 : 0);
+    maker.words   = argv + 6;
+    maker.n_words = argc > 6 ? argc - 6 : 0;
+    return words_take(&maker, false) && model_make(&maker, argv[4]) ? 0 : 3;
 }

@@ -4,10 +4,11 @@
 //
 //     E embedding   F feed forward   V vocabulary   L context   N layers   H head    A heads     B heads of K and V
 //     Q all heads   K all KV heads   X experts      U experts used   Y an expert's feed forward
+//     Z short row of keys and values   M turned elements of such a head   O all heads with them
 //     I inner size  S state  R time step rank  G groups  C convolution     D rank of RWKV's small matrices   W window
 //
 // The letter before a shape says how it is filled (make_model.c:fills). A name without a first part that belongs to the whole
-// model is repeated for each layer.
+// model is repeated for each layer: with ^ before it the first alone has it, with > the others.
 #pragma once
 
 #include <stddef.h>
@@ -31,6 +32,12 @@ struct arch {
 #define EXPERTS(ff) \
     "; ffn_norm.weight n E; ffn_gate_inp.weight f E,X; ffn_gate_exps.weight m E," ff ",X; ffn_down_exps.weight m " ff ",E,X;" \
     " ffn_up_exps.weight m E," ff ",X"
+#define MLA \
+    "attn_norm.weight n E; attn_kv_a_mqa.weight m E,Z+M; attn_kv_a_norm.weight n Z; attn_k_b.weight m H,Z,A;" \
+    " attn_v_b.weight m Z,H,A; attn_output.weight m Q,E; ^ffn_gate.weight m E,F; ^ffn_up.weight m E,F; ^ffn_down.weight m F,E"
+#define SOME_DENSE \
+    "; >ffn_gate_inp.weight f E,X; >ffn_gate_exps.weight m E,Y,X; >ffn_down_exps.weight m Y,E,X; >ffn_up_exps.weight m E,Y,X;" \
+    " >exp_probs_b.bias b X; >ffn_gate_shexp.weight m E,2Y; >ffn_up_shexp.weight m E,2Y; >ffn_down_shexp.weight m 2Y,E"
 #define FUSED_BIAS \
     "attn_norm.weight n E; attn_norm.bias b E; attn_qkv.weight m E,Q+2K; attn_qkv.bias b Q+2K; attn_output.weight m Q,E;" \
     " attn_output.bias b E; ffn_norm.weight n E; ffn_norm.bias b E" FFN_BIAS
@@ -60,6 +67,12 @@ static const struct arch archs[] = {
             " ffn_up.weight m E,2F; ffn_down.weight m F,E; post_ffw_norm.weight n E",
         NULL},
     {"qwen3moe", TOKENS_BPE, HEAD_NORM, QKV QK_NORM EXPERTS("Y"), NULL},
+    {"deepseek2", TOKENS_BPE, HEAD_NORM,
+        MLA "; ffn_norm.weight n E; attn_q_a.weight m E,D; attn_q_a_norm.weight n D; attn_q_b.weight m D,O" SOME_DENSE, NULL},
+    {"glm4moe", TOKENS_BPE, HEAD_NORM,
+        QKV QK_NORM "; attn_q.bias b Q; attn_k.bias b K; attn_v.bias b K; post_attention_norm.weight n E; ^ffn_gate.weight m E,F;"
+                    " ^ffn_up.weight m E,F; ^ffn_down.weight m F,E" SOME_DENSE,
+        NULL},
     {"gpt-oss", TOKENS_BPE, HEAD_NORM,
         QKV "; attn_q.bias b Q; attn_k.bias b K; attn_v.bias b K; attn_output.bias b E; attn_sinks.weight b A;"
             " post_attention_norm.weight n E; ffn_gate_inp.weight f E,X; ffn_gate_inp.bias b X; ffn_gate_exps.weight m E,Y,X;"
@@ -113,12 +126,26 @@ static const struct key keys[] = {
     {"feed_forward_length", 'u', "F", NULL},
     {"vocab_size", 'u', "V", NULL},
     {"attention.head_count", 'u', "A",
-        "llama qwen3 gemma2 gemma3 gpt2 gptneox phi2 phi3 qwen3moe olmoe bert t5 smollm3 granite command-r glm4 gpt-oss"},
+        "llama qwen3 gemma2 gemma3 gpt2 gptneox phi2 phi3 qwen3moe olmoe bert t5 smollm3 granite command-r glm4 gpt-oss glm4moe "
+        "deepseek2"},
     {"attention.head_count", 'u', "0", "mamba mamba2 rwkv7"},
     {"attention.head_count_kv", 'u', "B",
-        "llama qwen3 gemma2 gemma3 gpt2 gptneox phi2 phi3 qwen3moe olmoe bert t5 smollm3 granite command-r glm4 gpt-oss"},
-    {"attention.key_length", 'u', "H", "llama qwen3 gemma2 gemma3 qwen3moe gpt-oss t5"},
-    {"attention.value_length", 'u', "H", "llama qwen3 gemma2 gemma3 qwen3moe gpt-oss t5"},
+        "llama qwen3 gemma2 gemma3 gpt2 gptneox phi2 phi3 qwen3moe olmoe bert t5 smollm3 granite command-r glm4 gpt-oss glm4moe"},
+    {"attention.head_count_kv", 'u', "1", "deepseek2"},
+    {"attention.key_length", 'u', "Z+M", "deepseek2"},
+    {"attention.value_length", 'u', "Z", "deepseek2"},
+    {"attention.key_length_mla", 'u', "H+M", "deepseek2"},
+    {"attention.value_length_mla", 'u', "H", "deepseek2"},
+    {"attention.kv_lora_rank", 'u', "Z", "deepseek2"},
+    {"attention.q_lora_rank", 'u', "D", "deepseek2"},
+    {"rope.dimension_count", 'u', "M", "deepseek2 glm4moe"},
+    {"leading_dense_block_count", 'u', "1", "deepseek2 glm4moe"},
+    {"expert_shared_count", 'u', "2", "deepseek2 glm4moe"},
+    {"expert_gating_func", 'u', "2", "deepseek2 glm4moe"},
+    {"expert_weights_scale", 'f', "1.5", "deepseek2 glm4moe"},
+    {"expert_weights_norm", 'b', "1", "deepseek2 glm4moe"},
+    {"attention.key_length", 'u', "H", "llama qwen3 gemma2 gemma3 qwen3moe gpt-oss glm4moe t5"},
+    {"attention.value_length", 'u', "H", "llama qwen3 gemma2 gemma3 qwen3moe gpt-oss glm4moe t5"},
     {"attention.layer_norm_rms_epsilon", 'f', "1e-5", NULL},
     {"attention.layer_norm_epsilon", 'f', "1e-5", NULL},
     {"rope.dimension_count", 'u', "H", "llama gptneox phi2 phi3 smollm3 granite"},
@@ -135,9 +162,9 @@ static const struct key keys[] = {
     {"attention.relative_buckets_count", 'u', "32", "t5"},
     {"attention.causal", 'b', "0", "bert"},
     {"pooling_type", 'u', "1", "bert"},
-    {"expert_count", 'u', "X", "qwen3moe olmoe gpt-oss"},
-    {"expert_used_count", 'u', "U", "qwen3moe olmoe gpt-oss"},
-    {"expert_feed_forward_length", 'u', "Y", "qwen3moe gpt-oss"},
+    {"expert_count", 'u', "X", "qwen3moe olmoe gpt-oss deepseek2 glm4moe"},
+    {"expert_used_count", 'u', "U", "qwen3moe olmoe gpt-oss deepseek2 glm4moe"},
+    {"expert_feed_forward_length", 'u', "Y", "qwen3moe gpt-oss deepseek2 glm4moe"},
     {"ssm.conv_kernel", 'u', "C", "mamba mamba2"},
     {"ssm.inner_size", 'u', "I", "mamba mamba2"},
     {"ssm.state_size", 'u', "S", "mamba mamba2"},

@@ -57,6 +57,13 @@ static void ours(const char *path, const int32_t *tokens, bool no_flash, float *
         fail();
     }
     memcpy(logits, s->logits, N_VOCAB * sizeof *logits);
+    session_reset(s); // what was said before is forgotten
+    assert_true(session_decode(s, tokens, N_PROMPT, &error) && session_decode(s, tokens + N_PROMPT, N_TOKENS - N_PROMPT, &error));
+    double difference = 0;
+    for (int i = 0; i < N_VOCAB; i++) {
+        difference += fabs((double) logits[i] - (double) s->logits[i]);
+    }
+    assert_true(difference / N_VOCAB < 1e-3);
     session_free(s);
     model_free(model);
     model_devices_close(&d);
@@ -127,14 +134,24 @@ static void test_dense(void **state) {
 
 static void test_experts(void **state) {
     (void) state;
-    static const char *const rows[] = {"qwen3moe", "olmoe", "gpt-oss", "gpt-oss W=8",
-        "gpt-oss attention.sliding_window_pattern=3",
+    static const char *const rows[] = {"qwen3moe", "olmoe", "deepseek2", "deepseek2 expert_gating_func=1",
+        "deepseek2 N=27 -attn_q_ +attn_q.weight:m:E,O", "deepseek2 expert_group_count=4 expert_group_used_count=2",
+        "deepseek2 rope.scaling.type=yarn rope.scaling.factor=40.0 rope.scaling.original_context_length=64 "
+        "rope.scaling.yarn_log_multiplier=0.1",
+        "glm4moe", "gpt-oss", "gpt-oss W=8", "gpt-oss attention.sliding_window_pattern=3",
         "gpt-oss rope.scaling.type=yarn rope.scaling.factor=32.0 rope.scaling.original_context_length=64", NULL};
     rows_compare(rows);
 }
 
+static void test_state(void **state) {
+    (void) state;
+    static const char *const rows[] = {"mamba2", NULL};
+    rows_compare(rows);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dense), cmocka_unit_test(test_experts)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dense), cmocka_unit_test(test_experts), cmocka_unit_test(test_state)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
