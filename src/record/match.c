@@ -180,80 +180,112 @@ static inline bool same_what(
                     : (((int32_t) t->op ^ row->op) | ((t->flags & RECORD_FLAGS) ^ row->flags)) == 0;
 }
 
-// What the loop uses all the time is in its own variables: what it writes into tensors might be anything to the compiler.
-// Longer than functions here are: a part of its own for places costs small graphs 7 percent (bench-alloc).
-static inline __attribute__((always_inline)) enum record_match match(
-    struct record *rec, const struct record_rules *rules, struct record_placer *placer, const bool is_whole) {
+// Parts of the loop below, put into it whole: what it uses all the time stays in registers.
+#define PART static inline __attribute__((always_inline))
+
+struct placing {
+    struct record_place *places; // NULL: none
+    struct record_undo *written; // what was put lies before this
+    bool may_put;
+    bool is_in_place; // all tensors so far
+};
+
+PART bool same_row(
+    struct record *rec, const struct record_row *row, const struct ggml_tensor *t, bool is_listed, const bool is_whole) {
+    return same_what(rec->forms, row, t, is_whole) && same_view(rec, row, t) &&
+           !(BERTH_LIKELY(is_listed) && BERTH_UNLIKELY(!same_near(rec->tensors, row, t)) && !same_srcs(rec, row, t));
+}
+
+// A tensor that has a place is there now: it was, or has been put there. A view of somebody else's memory follows its source.
+PART bool is_settled(struct placing *p, const struct record_row *rows, int32_t i, struct ggml_tensor *t, const bool is_whole) {
+    const struct record_row *row = &rows[i];
+    const bool is_view           = row->view_src >= 0;
+    ggml_backend_buffer_t buffer = p->places != NULL ? p->places[i].buffer : NULL;
+    if (buffer != NULL) {
+        void *data = p->places[i].data + (is_view ? t->view_offs : 0);
+        if (t->buffer == buffer && t->data == data) {
+            return true;
+        }
+        const bool is_put =
+            p->may_put && t->buffer == NULL && (is_view || t->data == NULL) && put(p->written, t, buffer, data, !is_whole);
+        p->written += is_put;
+        p->is_in_place = p->is_in_place && is_put;
+        return is_put;
+    }
+    if (is_view && (is_whole ? is_astray(t) : is_untold(t))) {
+        const bool is_put = p->may_put && rows[row->view_src].has_memory && put_view(p->written, t, is_whole);
+        p->written += is_put;
+        p->is_in_place = p->is_in_place && is_put;
+    }
+    return false;
+}
+
+PART bool same_owner(struct owner_check *owner, const struct record_row *row, const struct ggml_tensor *t, const bool is_whole) {
+    return has_memory(owner, t) == row->has_memory && !(is_whole && row->has_memory && !same_kind(row, t));
+}
+
+// How many rows are as recorded: all of them, or there is another graph.
+PART int32_t match_rows(struct record *rec, const struct record_rules *rules, struct placing *p, bool *is_same_shape,
+    bool *is_moved, const bool is_whole) {
     const int32_t n_rows = rec->n_rows, n_listed = rec->n_nodes + rec->n_leafs;
-    const struct record_row *const rows   = rec->rows;
-    const struct record_form *const forms = rec->forms;
-    struct ggml_tensor *const *tensors    = rec->tensors;
-    struct record_place *const places     = placer != NULL ? placer->places : NULL;
-    struct owner_check owner              = {.rules = rules};
+    const struct record_row *const rows = rec->rows;
+    struct ggml_tensor *const *tensors  = rec->tensors;
+    struct owner_check owner            = {.rules = rules};
     // Tensors of small graphs are near already.
-    const int32_t n_fetched         = n_rows > (is_whole ? 1500 : 150) ? n_listed - RECORD_AHEAD : 0;
-    struct record_undo *const first = places != NULL && placer->may_write ? placer->undo : NULL;
-    struct record_undo *written     = first; // up to here; NULL: nothing may be
-    bool is_in_place = true, is_same_shape = true;
-    int32_t i = 0;
-    for (; i < n_rows; i++) {
+    const int32_t n_fetched = n_rows > (is_whole ? 1500 : 150) ? n_listed - RECORD_AHEAD : 0;
+    for (int32_t i = 0; i < n_rows; i++) {
         const struct record_row *row = &rows[i];
         struct ggml_tensor *t        = tensors[i];
         if (BERTH_LIKELY(i < n_fetched)) {
             fetch_ahead(&rows[i + RECORD_AHEAD], tensors[i + RECORD_AHEAD], is_whole);
         }
         if (BERTH_UNLIKELY(t == NULL)) {
-            break;
+            return i;
         }
         if (!is_whole && row->is_foreign) {
             if (t->view_src != NULL || !has_memory(&owner, t)) {
-                break;
+                return i;
             }
             continue;
         }
-        if (!same_what(forms, row, t, is_whole) || !same_view(rec, row, t) ||
-            (BERTH_LIKELY(i < n_listed) && BERTH_UNLIKELY(!same_near(tensors, row, t)) && !same_srcs(rec, row, t))) {
-            break;
+        if (!same_row(rec, row, t, i < n_listed, is_whole)) {
+            return i;
         }
-        if (!is_whole && row->form >= 0 && BERTH_UNLIKELY(!record_is_layout(&forms[row->form], t))) {
-            is_same_shape = false;
+        if (!is_whole && row->form >= 0 && BERTH_UNLIKELY(!record_is_layout(&rec->forms[row->form], t))) {
+            *is_same_shape = p->may_put = false;
         }
-        ggml_backend_buffer_t buffer = places != NULL ? places[i].buffer : NULL;
-        if (buffer != NULL) {
-            const bool is_view = row->view_src >= 0;
-            void *data         = places[i].data + (is_view ? t->view_offs : 0);
-            if (t->buffer == buffer && t->data == data) {
-                continue;
-            }
-            if (written != NULL && is_same_shape && t->buffer == NULL && (is_view || t->data == NULL) &&
-                put(written, t, buffer, data, !is_whole)) {
-                written++;
-                continue;
-            }
-            is_in_place = false;
-        } else if (row->view_src >= 0 && (is_whole ? is_astray(t) : is_untold(t))) {
-            const bool is_put =
-                written != NULL && is_same_shape && rows[row->view_src].has_memory && put_view(written, t, is_whole);
-            is_in_place = is_in_place && is_put;
-            written += is_put;
-        }
-        if (row->view_src >= 0) {
+        if (is_settled(p, rows, i, t, is_whole) || row->view_src >= 0) {
             continue;
         }
-        if (has_memory(&owner, t) != row->has_memory || (is_whole && row->has_memory && !same_kind(row, t))) {
-            break;
+        if (!same_owner(&owner, row, t, is_whole)) {
+            return i;
         }
-        if (is_whole && row->has_memory && places != NULL && places[i].data != t->data) {
-            places[i].data   = t->data;
-            placer->is_moved = true;
+        if (is_whole && row->has_memory && p->places != NULL && p->places[i].data != t->data) {
+            p->places[i].data = t->data;
+            *is_moved         = true;
         }
     }
-    if (i < n_rows || !is_same_shape) {
-        undo(first, written);
-        return i < n_rows ? RECORD_DIFFERS : RECORD_RESHAPED;
+    return n_rows;
+}
+
+PART enum record_match match(
+    struct record *rec, const struct record_rules *rules, struct record_placer *placer, const bool is_whole) {
+    struct placing p   = {.places = placer != NULL ? placer->places : NULL, .is_in_place = true};
+    bool is_same_shape = true, is_moved = false;
+    struct record_undo *const first = p.places != NULL && placer->may_write ? placer->undo : NULL;
+
+    p.written           = first;
+    p.may_put           = first != NULL;
+    const bool is_known = match_rows(rec, rules, &p, &is_same_shape, &is_moved, is_whole) == rec->n_rows;
+    if (placer != NULL) {
+        placer->is_moved = placer->is_moved || is_moved;
+    }
+    if (!is_known || !is_same_shape) {
+        undo(first, p.written);
+        return is_known ? RECORD_RESHAPED : RECORD_DIFFERS;
     }
     if (placer != NULL) {
-        placer->is_done = places != NULL && is_in_place;
+        placer->is_done = p.places != NULL && p.is_in_place;
     }
     return RECORD_SAME;
 }
