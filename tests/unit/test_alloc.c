@@ -3,14 +3,14 @@
 
 #include "support/check.h"
 
-#include "backend_fake.h"
 #include "core/graph.h"
 #include "ggml-alloc.h"
 #include "ggml-cpu.h"
+#include "support/device_full.h"
 
 static int setup(void **state) {
     (void) state;
-    memset(&fake, 0, sizeof fake);
+    full_init();
     check_quiet();
     berth_clear_error();
     return 0;
@@ -453,7 +453,7 @@ static void chunks_and_shared_types(void **state) {
         leaf_ids[i] = i % 2;
     }
     fake.max_size                       = 128; // two tensors
-    ggml_backend_buffer_type_t types[2] = {&fake_buft, &fake_buft};
+    ggml_backend_buffer_type_t types[2] = {&fake.buft, &fake.buft};
     ggml_gallocr_t galloc               = ggml_gallocr_new_n(types, 2);
     size_t sizes[2];
     ggml_gallocr_reserve_n_size(galloc, graph, node_ids, leaf_ids, sizes);
@@ -464,15 +464,16 @@ static void chunks_and_shared_types(void **state) {
     assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 1), 0);
     assert_true(ggml_gallocr_alloc_graph(galloc, graph));
     assert_true(berth_gallocr_verify(galloc, graph));
-    assert_int_equal(fake.n_init, 16 + 15);
+    assert_int_equal(full.n_init, 16 + 15);
     assert_true(ggml_gallocr_alloc_graph(galloc, graph));
-    assert_int_equal(fake.n_init, 16 + 15); // told once
+    assert_int_equal(full.n_init, 16 + 15); // told once
     ggml_gallocr_free(galloc);
 
     // a tensor that is larger than that has a buffer all the same
     struct two_ways large               = shaped(64);
     struct ggml_backend_buffer_type low = *ggml_backend_cpu_buffer_type();
-    low.iface.get_max_size              = fake_buft.iface.get_max_size;
+    low.iface.get_max_size              = fake.buft.iface.get_max_size;
+    low.context                         = &fake;
     galloc                              = ggml_gallocr_new(&low);
     assert_true(ggml_gallocr_reserve(galloc, large.graph));
     assert_true(ggml_gallocr_alloc_graph(galloc, large.graph));
@@ -482,7 +483,7 @@ static void chunks_and_shared_types(void **state) {
     ggml_free(large.ctx);
 
     // two types: where tensors go must be known
-    ggml_backend_buffer_type_t other[2] = {&fake_buft, ggml_backend_cpu_buffer_type()};
+    ggml_backend_buffer_type_t other[2] = {&fake.buft, ggml_backend_cpu_buffer_type()};
     galloc                              = ggml_gallocr_new_n(other, 2);
     assert_false(ggml_gallocr_alloc_graph(galloc, graph));
     assert_non_null(strstr(berth_last_error(), "reserve_n first"));
@@ -523,7 +524,8 @@ static void growing_takes_what_a_fresh_one_would(void **state) {
     (void) state;
     struct ggml_backend_buffer_type small = *ggml_backend_cpu_buffer_type();
     fake.max_size                         = 32;
-    small.iface.get_max_size              = fake_buft.iface.get_max_size;
+    small.iface.get_max_size              = fake.buft.iface.get_max_size;
+    small.context                         = &fake;
     small.iface.get_alignment             = align_4;
     const int64_t one[] = {6}, two[] = {5, 5}, four[] = {8, 8, 8, 2}, least[] = {1};
     struct two_ways a = inputs_of(one, 1), b = inputs_of(two, 2), c = inputs_of(four, 4), d = inputs_of(least, 1);
@@ -576,7 +578,7 @@ static void known_graphs_take_nothing(void **state) {
 // Every allocation on the way fails once. What was held before is held after, and the next try works.
 static void each_allocation_fails(void **state) {
     (void) state;
-    ggml_backend_buffer_type_t types[2] = {ggml_backend_cpu_buffer_type(), &fake_buft};
+    ggml_backend_buffer_type_t types[2] = {ggml_backend_cpu_buffer_type(), &fake.buft};
     const int ids[64]                   = {0, 1, 0, 1, 0, 1};
     int n_failures                      = 0;
     int64_t n_made                      = 1;
@@ -616,7 +618,7 @@ static void each_allocation_fails(void **state) {
 
 static void full_device(void **state) {
     (void) state;
-    ggml_gallocr_t galloc = ggml_gallocr_new(&fake_buft);
+    ggml_gallocr_t galloc = ggml_gallocr_new(&fake.buft);
     struct two_ways small = shaped(64), big = shaped(4096);
     assert_true(ggml_gallocr_alloc_graph(galloc, small.graph));
     const size_t size = ggml_gallocr_get_buffer_size(galloc, 0);
@@ -630,7 +632,7 @@ static void full_device(void **state) {
     assert_true(berth_gallocr_verify(galloc, small.graph));
     fake.max_size = 0;
     assert_true(ggml_gallocr_alloc_graph(galloc, big.graph));
-    fake.fail_init_tensor  = 2;
+    full.fail_init         = 2;
     struct two_ways second = shaped(4096);
     assert_false(ggml_gallocr_alloc_graph(galloc, second.graph));
     assert_true(ggml_gallocr_alloc_graph(galloc, second.graph));

@@ -4,11 +4,11 @@
 
 #include "support/check.h"
 
-#include "backend_fake.h"
 #include "core/graph.h"
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
+#include "support/device_full.h"
 
 struct made {
     struct ggml_context *ctx;
@@ -109,9 +109,9 @@ static struct made listed(bool is_twice) {
 // Buffers that are told of their tensors take another way.
 static void node_is_listed_again(void **state) {
     (void) state;
-    memset(&fake, 0, sizeof fake);
+    full_init();
     for (int order = 0; order < 2; order++) {
-        ggml_gallocr_t galloc = ggml_gallocr_new(&fake_buft);
+        ggml_gallocr_t galloc = ggml_gallocr_new(&fake.buft);
         for (int k = 0; k < 4; k++) {
             struct made m = listed((k + order) % 2 == 1);
             place(galloc, &m, false);

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "backend_fake.h"
+#include "support/device_full.h"
 
 static void no_log(enum ggml_log_level level, const char *text, void *user_data) {
     (void) level;
@@ -18,7 +18,7 @@ static void no_log(enum ggml_log_level level, const char *text, void *user_data)
 
 static int setup(void **state) {
     (void) state;
-    memset(&fake, 0, sizeof fake);
+    full_init();
     ggml_log_set(no_log, NULL);
     berth_clear_error();
     return 0;
@@ -111,14 +111,14 @@ static void several_buffers(void **state) {
     }
     struct ggml_tensor *view = ggml_view_1d(ctx, t[n - 1], 4, 0);
     fake.max_size            = 200; // 3 tensors a buffer
-    assert_int_equal(ggml_backend_alloc_ctx_tensors_from_buft_size(ctx, &fake_buft), n * 64);
-    ggml_backend_buffer_t all = ggml_backend_alloc_ctx_tensors_from_buft(ctx, &fake_buft);
+    assert_int_equal(ggml_backend_alloc_ctx_tensors_from_buft_size(ctx, &fake.buft), n * 64);
+    ggml_backend_buffer_t all = ggml_backend_alloc_ctx_tensors_from_buft(ctx, &fake.buft);
     assert_true(ggml_backend_buffer_is_multi_buffer(all));
     assert_int_equal(ggml_backend_buffer_get_size(all), n * 64);
     assert_ptr_equal(t[0]->buffer, t[2]->buffer);
     assert_ptr_not_equal(t[2]->buffer, t[3]->buffer);
     assert_ptr_equal(view->buffer, t[n - 1]->buffer);
-    assert_int_equal(fake.n_init, n + 1);
+    assert_int_equal(full.n_init, n + 1);
     ggml_backend_buffer_free(all);
     ggml_free(ctx);
 }
@@ -130,9 +130,9 @@ static void failures_leave_no_trace(void **state) {
     struct ggml_tensor *a = floats(ctx, 16, "a"), *b = floats(ctx, 16, "b"), *view = ggml_view_1d(ctx, b, 4, 0);
     fake.max_size = 64;
     for (int i = 1; i <= 3; i++) {
-        fake.fail_init_tensor = i;
+        full.fail_init = i;
         berth_alloc_watch(true);
-        assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, &fake_buft));
+        assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, &fake.buft));
         assert_int_equal(berth_alloc_alive(), 0);
         berth_alloc_watch(false);
         assert_null(a->data);
@@ -142,14 +142,14 @@ static void failures_leave_no_trace(void **state) {
         assert_null(view->buffer);
     }
     floats(ctx, 17, "large");
-    assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, &fake_buft));
+    assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, &fake.buft));
     assert_error("a buffer of type Fake of 128 bytes is not to be had, 2 buffers were before it");
     assert_null(a->data);
 
     struct ggml_context *ctx2 = new_context();
     struct ggml_tensor *lost  = ggml_view_1d(ctx2, a, 4, 0);
     floats(ctx2, 1, "own");
-    assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx2, &fake_buft));
+    assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx2, &fake.buft));
     assert_error("which has no memory");
     assert_null(lost->buffer);
 

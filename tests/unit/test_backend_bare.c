@@ -4,7 +4,7 @@
 
 #include "support/check.h"
 
-#include "backend_fake.h"
+#include "support/device_full.h"
 
 #include "backend/backend.h"
 #include "core/graph.h"
@@ -22,9 +22,15 @@ static struct ggml_backend bare_backend_no_device = {0};
 
 static int setup(void **state) {
     (void) state;
-    memset(&fake, 0, sizeof fake);
+    full_start();
     check_quiet();
     berth_clear_error();
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void) state;
+    full_stop();
     return 0;
 }
 
@@ -41,9 +47,28 @@ static struct ggml_context *new_context(void) {
     return ctx;
 }
 
+static void *bare_base(ggml_backend_buffer_t buffer) {
+    return buffer->context;
+}
+
+static void bare_set(ggml_backend_buffer_t buffer, struct ggml_tensor *t, const void *data, size_t offset, size_t size) {
+    (void) buffer;
+    memcpy((char *) t->data + offset, data, size);
+}
+
+static void bare_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *t, void *data, size_t offset, size_t size) {
+    (void) buffer;
+    memcpy(data, (const char *) t->data + offset, size);
+}
+
+static bool bare_is_host(ggml_backend_buffer_type_t buft) {
+    (void) buft;
+    return true;
+}
+
 // A buffer with memory and an address, and nothing else that works.
 static ggml_backend_buffer_t bare_buffer(float *memory) {
-    return ggml_backend_buffer_init(&bare_buft, (struct ggml_backend_buffer_i){.get_base = fake_base}, memory, N * sizeof(float));
+    return ggml_backend_buffer_init(&bare_buft, (struct ggml_backend_buffer_i){.get_base = bare_base}, memory, N * sizeof(float));
 }
 
 static void device_of_nothing(void **state) {
@@ -69,7 +94,7 @@ static void device_of_nothing(void **state) {
     assert_null(ggml_backend_dev_buffer_from_host_ptr(&bare_device, NULL, 0, 0));
     assert_error("the pointer is NULL");
     assert_false(ggml_backend_dev_supports_op(&bare_device, &op) || ggml_backend_dev_supports_op(&bare_device, NULL));
-    assert_false(ggml_backend_dev_supports_buft(&bare_device, &bare_buft) || ggml_backend_dev_supports_buft(&fake_device, NULL));
+    assert_false(ggml_backend_dev_supports_buft(&bare_device, &bare_buft) || ggml_backend_dev_supports_buft(&fake.dev, NULL));
     assert_false(ggml_backend_dev_offload_op(&bare_device, &op) || ggml_backend_dev_offload_op(&bare_device, NULL));
     assert_ptr_equal(ggml_backend_dev_backend_reg(&bare_device), &bare_reg);
     assert_null(ggml_backend_reg_name(&bare_reg));
@@ -181,13 +206,13 @@ static void buffer_of_nothing(void **state) {
     assert_int_equal(ggml_backend_tensor_alloc(into, u, other), GGML_STATUS_SUCCESS);
     ggml_backend_tensor_copy(t, u);
     assert_error("cannot be read");
-    b->iface.get_tensor = fake_get;
+    b->iface.get_tensor = bare_get;
     ggml_backend_tensor_copy(t, u);
     assert_error("cannot be written");
     ggml_backend_tensor_copy_async(&bare_backend, &bare_backend, t, u);
     assert_error("cannot be written");
     ggml_backend_synchronize(&bare_backend);
-    into->iface.set_tensor = fake_set;
+    into->iface.set_tensor = bare_set;
     berth_clear_error();
     ggml_backend_tensor_copy_async(NULL, NULL, t, u);
     assert_true(other[0] == 1 && other[2] == 3);
@@ -195,8 +220,7 @@ static void buffer_of_nothing(void **state) {
     assert_false(ggml_backend_buffer_copy_tensor(t, u)); // it could not do that by itself
 
     // Memory that the host may touch on one side, and what it lacks there.
-    fake.is_host           = true;
-    bare_buft.iface        = (struct ggml_backend_buffer_type_i){.is_host = fake_is_host};
+    bare_buft.iface        = (struct ggml_backend_buffer_type_i){.is_host = bare_is_host};
     into->iface.set_tensor = NULL;
     b->iface.get_tensor    = NULL;
     ggml_backend_tensor_copy(t, u);
@@ -382,7 +406,7 @@ static void host_memory_copies_itself(void **state) {
 static void graphs_that_cannot_be(void **state) {
     (void) state;
     struct ggml_context *ctx  = new_context();
-    ggml_backend_t backend    = ggml_backend_dev_init(&fake_device, NULL);
+    ggml_backend_t backend    = ggml_backend_dev_init(&fake.dev, NULL);
     struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 16, false);
     struct ggml_tensor *a     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
     struct ggml_tensor *sum   = ggml_add(ctx, a, a);
@@ -418,12 +442,16 @@ static size_t no_alignment(ggml_backend_buffer_type_t buft) {
     return 0;
 }
 
+static size_t padded_size(ggml_backend_buffer_type_t buft, const struct ggml_tensor *t) {
+    (void) buft;
+    return ggml_nbytes(t) + 12;
+}
+
 static void odd_buffer_types(void **state) {
     (void) state;
-    struct ggml_backend_buffer_type odd = {.iface = {.get_alignment = no_alignment, .get_alloc_size = fake_alloc_size}};
+    struct ggml_backend_buffer_type odd = {.iface = {.get_alignment = no_alignment, .get_alloc_size = padded_size}};
     struct ggml_tensor t                = {.op = (enum ggml_op) 9999, .ne = {1, 1, 1, 1}, .nb = {4, 4, 4, 4}};
     assert_int_equal(ggml_backend_buft_get_alignment(&odd), 1);
-    fake.alloc_pad = 12;
     assert_int_equal(ggml_backend_buft_get_alloc_size(&odd, &t), 16); // an op that nobody knows may ask for more
     assert_int_equal(ggml_backend_buft_get_alloc_size(&odd, NULL), 0);
     t.op = GGML_OP_ADD;
@@ -433,17 +461,17 @@ static void odd_buffer_types(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(device_of_nothing, setup),
-        cmocka_unit_test_setup(registry_that_counts_but_gives_none, setup),
-        cmocka_unit_test_setup(backend_of_nothing, setup),
-        cmocka_unit_test_setup(buffer_type_of_nothing, setup),
-        cmocka_unit_test_setup(buffer_of_nothing, setup),
-        cmocka_unit_test_setup(ways_of_its_own, setup),
-        cmocka_unit_test_setup(places_that_cannot_be, setup),
-        cmocka_unit_test_setup(buffers_of_several, setup),
-        cmocka_unit_test_setup(host_memory_copies_itself, setup),
-        cmocka_unit_test_setup(graphs_that_cannot_be, setup),
-        cmocka_unit_test_setup(odd_buffer_types, setup),
+        cmocka_unit_test_setup_teardown(device_of_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(registry_that_counts_but_gives_none, setup, teardown),
+        cmocka_unit_test_setup_teardown(backend_of_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(buffer_type_of_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(buffer_of_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(ways_of_its_own, setup, teardown),
+        cmocka_unit_test_setup_teardown(places_that_cannot_be, setup, teardown),
+        cmocka_unit_test_setup_teardown(buffers_of_several, setup, teardown),
+        cmocka_unit_test_setup_teardown(host_memory_copies_itself, setup, teardown),
+        cmocka_unit_test_setup_teardown(graphs_that_cannot_be, setup, teardown),
+        cmocka_unit_test_setup_teardown(odd_buffer_types, setup, teardown),
     };
     return cmocka_run_group_tests_name("backend_bare", tests, NULL, NULL);
 }

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "backend_fake.h"
 #include "module.h"
+#include "support/device.h"
 
 #include <elf.h>
 #include <pthread.h>
@@ -42,14 +42,13 @@ enum { n_many = 300 };
 
 struct many {
     struct ggml_backend_reg reg;
-    struct ggml_backend_device dev[2];
-    char name[2][32];
+    struct device dev[2];
 };
 
 static struct many many[n_many];
 
 static const char *many_name(ggml_backend_reg_t reg) {
-    return ((struct many *) reg->context)->name[0];
+    return ((struct many *) reg->context)->dev[0].name;
 }
 
 static size_t many_count(ggml_backend_reg_t reg) {
@@ -58,7 +57,7 @@ static size_t many_count(ggml_backend_reg_t reg) {
 }
 
 static ggml_backend_dev_t many_device(ggml_backend_reg_t reg, size_t index) {
-    return &((struct many *) reg->context)->dev[index];
+    return &((struct many *) reg->context)->dev[index].dev;
 }
 
 static struct many *many_new(int i) {
@@ -69,10 +68,10 @@ static struct many *many_new(int i) {
                 .context     = m,
     };
     for (int j = 0; j < 2; j++) {
-        snprintf(m->name[j], sizeof m->name[j], "Many%d%s", i, j == 0 ? "" : "b");
-        m->dev[j]         = fake_device;
-        m->dev[j].reg     = &m->reg;
-        m->dev[j].context = m->name[j];
+        char name[32];
+        snprintf(name, sizeof name, "Many%d%s", i, j == 0 ? "" : "b");
+        device_init(&m->dev[j], name);
+        m->dev[j].dev.reg = &m->reg;
     }
     return m;
 }
@@ -83,25 +82,25 @@ static void any_number(void **state) {
     for (int i = 0; i < n_many; i++) {
         ggml_backend_register(&many_new(i)->reg);
         ggml_backend_register(&many[i].reg); // the second time changes nothing
-        ggml_backend_device_register(&many[i].dev[1]);
+        ggml_backend_device_register(&many[i].dev[1].dev);
     }
     assert_int_equal(ggml_backend_reg_count(), regs + n_many);
     assert_int_equal(ggml_backend_dev_count(), devs + 2 * n_many);
     assert_ptr_equal(ggml_backend_reg_get(regs + 7), &many[7].reg);
-    assert_ptr_equal(ggml_backend_dev_get(devs + 15), &many[7].dev[1]);
+    assert_ptr_equal(ggml_backend_dev_get(devs + 15), &many[7].dev[1].dev);
     assert_ptr_equal(ggml_backend_reg_by_name("mANY299"), &many[299].reg);
-    assert_ptr_equal(ggml_backend_dev_by_name("many42B"), &many[42].dev[1]);
-    assert_ptr_equal(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU), &many[0].dev[0]);
+    assert_ptr_equal(ggml_backend_dev_by_name("many42B"), &many[42].dev[1].dev);
+    assert_ptr_equal(ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU), &many[0].dev[0].dev);
     ggml_backend_t backend = ggml_backend_init_best();
-    assert_ptr_equal(ggml_backend_get_device(backend), &many[0].dev[0]);
+    assert_ptr_equal(ggml_backend_get_device(backend), &many[0].dev[0].dev);
     ggml_backend_free(backend);
     backend = ggml_backend_init_by_name("Many9", NULL);
-    assert_ptr_equal(ggml_backend_get_device(backend), &many[9].dev[0]);
+    assert_ptr_equal(ggml_backend_get_device(backend), &many[9].dev[0].dev);
     ggml_backend_free(backend);
 
     ggml_backend_unload(&many[0].reg);
     assert_null(ggml_backend_dev_by_name("Many0b"));
-    assert_ptr_equal(ggml_backend_dev_get(devs), &many[1].dev[0]);
+    assert_ptr_equal(ggml_backend_dev_get(devs), &many[1].dev[0].dev);
     for (int i = 1; i < n_many; i++) {
         ggml_backend_unload(&many[i].reg);
     }
@@ -114,7 +113,7 @@ static void any_number(void **state) {
 static void *register_half(void *from) {
     for (int i = *(int *) from; i < n_many; i += 2) {
         ggml_backend_register(&many[i].reg);
-        ggml_backend_reg_by_name(many[i].name[0]);
+        ggml_backend_reg_by_name(many[i].dev[0].name);
         ggml_backend_dev_count();
         if (i % 3 == 0) {
             ggml_backend_unload(&many[i].reg);

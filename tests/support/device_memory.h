@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+// device_memory.h: the state of a test's device (device.h), and its buffers.
+#pragma once
+
+#include "backend/backend.h"
+#include "core/graph.h"
+#include "ggml-backend-impl.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct device;
+
+struct device_buffer {
+    struct device_buffer *next;
+    struct device *dev;
+    char *base;
+    size_t size;
+};
+
+struct device_event {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    uint64_t n_recorded, n_done; // records asked for, and those that were reached
+};
+
+enum device_job_kind { DEVICE_COMPUTE, DEVICE_COPY, DEVICE_RECORD, DEVICE_WAIT };
+
+struct device_job {
+    struct device_job *next;
+    enum device_job_kind kind;
+    struct ggml_tensor *tensors; // compute: the nodes and their sources, as they were when the job was given
+    struct ggml_tensor **nodes;
+    int n_nodes;
+    struct ggml_tensor src, dst; // copy
+    struct device *other;        // copy: who owns dst
+    struct device_event *event;
+    uint64_t count; // of the event
+};
+
+struct device {
+    struct ggml_backend_device dev;
+    struct ggml_backend_buffer_type buft;
+    struct ggml_backend backend;
+    ggml_guid guid;
+    char name[32];
+    struct ggml_backend_buffer_i buffer_iface; // of buffers to come
+    // to be set before use
+    bool (*supports)(const struct device *dev, const struct ggml_tensor *op); // NULL: all that the CPU does
+    uint64_t seed;                                                            // for supports and delays
+    size_t max_size;                                                          // of a buffer, 0: any
+    bool is_async;                                                            // computes in a thread of its own
+    bool has_events;                                                          // with is_async
+    bool copies_async;        // with is_async: cpy_tensor_async to other such devices
+    bool reads_host;          // uses host memory as it is
+    bool is_open;             // no protection: the memory is plain
+    bool is_paper;            // to plan for: it gives no buffer
+    size_t align;             // of buffers
+    size_t n_free, n_total;   // bytes that it says it has
+    int offload_batch;        // wants ops with at least that many rows, 0: none
+    int delay_us;             // at most, before each job
+    atomic_int fail_alloc_at; // the n-th buffer from now on
+    atomic_int fail_compute_at;
+    atomic_int fail_set_at;  // the n-th write into its memory
+    atomic_int fail_copy_at; // the n-th cpy_tensor_async from it
+    // counts
+    atomic_int n_computes, n_sets, n_gets, n_async_copies, n_buffers, n_events, n_waits;
+    atomic_size_t n_bytes; // of its buffers alive
+    // own
+    ggml_backend_t cpu;
+    pthread_mutex_t lock; // of the buffers and inside
+    struct device_buffer *buffers;
+    int inside; // calls that may touch the memory
+    pthread_t thread;
+    pthread_mutex_t queue_lock;
+    pthread_cond_t queue_changed;
+    struct device_job *first, **last;
+    int n_pending; // jobs not yet over
+    bool ends, runs;
+};
+
+// ---- memory ----
+
+static inline void device_protect(struct device_buffer *buffer, bool open) {
+    if (mprotect(buffer->base, buffer->size, open || buffer->dev->is_open ? PROT_READ | PROT_WRITE : PROT_NONE) != 0) {
+        abort();
+    }
+}
+
+static inline void device_enter(struct device *dev) {
+    pthread_mutex_lock(&dev->lock);
+    if (dev->inside++ == 0) {
+        for (struct device_buffer *b = dev->buffers; b != NULL && !dev->is_open; b = b->next) {
+            device_protect(b, true);
+        }
+    }
+    pthread_mutex_unlock(&dev->lock);
+}
+
+static inline void device_leave(struct device *dev) {
+    pthread_mutex_lock(&dev->lock);
+    if (--dev->inside == 0) {
+        for (struct device_buffer *b = dev->buffers; b != NULL && !dev->is_open; b = b->next) {
+            device_protect(b, false);
+        }
+    }
+    pthread_mutex_unlock(&dev->lock);
+}
+
+static inline bool device_fails(atomic_int *at) {
+    return atomic_load(at) > 0 && atomic_fetch_sub(at, 1) == 1;
+}
+
+static inline void device_buffer_free(ggml_backend_buffer_t buffer) {
+    struct device_buffer *b = buffer->context;
+    pthread_mutex_lock(&b->dev->lock);
+    struct device_buffer **at = &b->dev->buffers;
+    while (*at != b) {
+        at = &(*at)->next;
+    }
+    *at = b->next;
+    pthread_mutex_unlock(&b->dev->lock);
+    atomic_fetch_sub(&b->dev->n_bytes, b->size);
+    atomic_fetch_sub(&b->dev->n_buffers, 1);
+    munmap(b->base, b->size);
+    free(b);
+}
+
+static inline void *device_base(ggml_backend_buffer_t buffer) {
+    return ((struct device_buffer *) buffer->context)->base;
+}
+
+static inline struct device *device_of(ggml_backend_buffer_t buffer) {
+    return ((struct device_buffer *) buffer->context)->dev;
+}
+
+static inline void device_memset(
+    ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, uint8_t value, size_t offset, size_t size) {
+    device_enter(device_of(buffer));
+    memset((char *) tensor->data + offset, value, size);
+    device_leave(device_of(buffer));
+}
+
+static inline void device_set(
+    ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
+    struct device *dev = device_of(buffer);
+    atomic_fetch_add(&dev->n_sets, 1);
+    if (device_fails(&dev->fail_set_at)) {
+        berth_backend_fail(&dev->backend, "%s refuses a write to %s", dev->name, tensor->name);
+        return;
+    }
+    device_enter(dev);
+    memcpy((char *) tensor->data + offset, data, size);
+    device_leave(dev);
+}
+
+static inline void device_get(
+    ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
+    struct device *dev = device_of(buffer);
+    atomic_fetch_add(&dev->n_gets, 1);
+    device_enter(dev);
+    memcpy(data, (const char *) tensor->data + offset, size);
+    device_leave(dev);
+}
+
+static inline void device_clear(ggml_backend_buffer_t buffer, uint8_t value) {
+    struct device_buffer *b = buffer->context;
+    device_enter(b->dev);
+    memset(b->base, value, b->size);
+    device_leave(b->dev);
+}
+
+static inline const char *device_buft_name(ggml_backend_buffer_type_t buft) {
+    return ((struct device *) buft->context)->name;
+}
+
+static inline ggml_backend_buffer_t device_alloc(ggml_backend_buffer_type_t buft, size_t size) {
+    struct device *dev = buft->context;
+    if (dev->is_paper || device_fails(&dev->fail_alloc_at) || (dev->max_size > 0 && size > dev->max_size)) {
+        return NULL;
+    }
+    struct device_buffer *b = calloc(1, sizeof *b);
+    if (b == NULL) {
+        return NULL;
+    }
+    b->dev                       = dev;
+    b->size                      = (size + 65535) / 65536 * 65536;
+    b->base                      = mmap(NULL, b->size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ggml_backend_buffer_t buffer = b->base != MAP_FAILED ? ggml_backend_buffer_init(buft, dev->buffer_iface, b, size) : NULL;
+    if (buffer == NULL) {
+        if (b->base != MAP_FAILED) {
+            munmap(b->base, b->size);
+        }
+        free(b);
+        return NULL;
+    }
+    atomic_fetch_add(&dev->n_buffers, 1);
+    atomic_fetch_add(&dev->n_bytes, b->size);
+    pthread_mutex_lock(&dev->lock);
+    b->next      = dev->buffers;
+    dev->buffers = b;
+    device_protect(b, dev->inside > 0);
+    pthread_mutex_unlock(&dev->lock);
+    return buffer;
+}
+
+static inline size_t device_alignment(ggml_backend_buffer_type_t buft) {
+    return ((const struct device *) buft->context)->align;
+}
+
+static inline size_t device_max_size(ggml_backend_buffer_type_t buft) {
+    const struct device *dev = buft->context;
+    return dev->max_size > 0 ? dev->max_size : SIZE_MAX;
+}
+
+static inline bool device_buft_is_host(ggml_backend_buffer_type_t buft) {
+    (void) buft;
+    return false;
+}
+
+static inline void device_memory_init(struct device *dev) {
+    dev->align        = 32;
+    dev->buffer_iface = (struct ggml_backend_buffer_i){
+        .free_buffer   = device_buffer_free,
+        .get_base      = device_base,
+        .memset_tensor = device_memset,
+        .set_tensor    = device_set,
+        .get_tensor    = device_get,
+        .clear         = device_clear,
+    };
+    dev->buft = (struct ggml_backend_buffer_type){
+        .context = dev,
+        .device  = &dev->dev,
+        .iface =
+            {
+                .get_name      = device_buft_name,
+                .alloc_buffer  = device_alloc,
+                .get_alignment = device_alignment,
+                .get_max_size  = device_max_size,
+                .is_host       = device_buft_is_host,
+            },
+    };
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+// device_queue.h: the work of a test's device (device.h), in a thread of its own if it has one, and its events.
+#pragma once
+
+#include "support/device_memory.h"
+
+static inline enum ggml_status device_compute_now(struct device *dev, struct ggml_tensor **nodes, int n_nodes) {
+    if (device_fails(&dev->fail_compute_at)) {
+        return GGML_STATUS_FAILED;
+    }
+    if (dev->cpu == NULL) {
+        return GGML_STATUS_FAILED;
+    }
+    struct ggml_cgraph graph = {.size = n_nodes, .n_nodes = n_nodes, .nodes = nodes};
+    device_enter(dev);
+    const enum ggml_status status = dev->cpu->iface.graph_compute(dev->cpu, &graph);
+    device_leave(dev);
+    return status;
+}
+
+static inline void device_event_reach(struct device_event *event, uint64_t count) {
+    pthread_mutex_lock(&event->lock);
+    event->n_done = event->n_done > count ? event->n_done : count;
+    pthread_cond_broadcast(&event->changed);
+    pthread_mutex_unlock(&event->lock);
+}
+
+static inline void device_event_await(struct device_event *event, uint64_t count) {
+    pthread_mutex_lock(&event->lock);
+    while (event->n_done < count) {
+        pthread_cond_wait(&event->changed, &event->lock);
+    }
+    pthread_mutex_unlock(&event->lock);
+}
+
+static inline void device_job_run(struct device *dev, struct device_job *job, uint64_t *rng) {
+    *rng = *rng * 6364136223846793005u + 1442695040888963407u;
+    if (dev->delay_us > 0) {
+        usleep((useconds_t) ((*rng >> 33) % (uint64_t) dev->delay_us));
+    }
+    switch (job->kind) {
+        case DEVICE_COMPUTE:
+            if (device_compute_now(dev, job->nodes, job->n_nodes) != GGML_STATUS_SUCCESS) {
+                berth_backend_fail(&dev->backend, "%s failed in its thread", dev->name);
+            }
+            break;
+        case DEVICE_COPY:
+            if (device_fails(&dev->fail_copy_at)) {
+                berth_backend_fail(&dev->backend, "%s lost a copy of %s", dev->name, job->src.name);
+            } else {
+                device_enter(dev);
+                device_enter(job->other);
+                memcpy(job->dst.data, job->src.data, ggml_nbytes(&job->src));
+                device_leave(job->other);
+                device_leave(dev);
+            }
+            device_event_reach(job->event, 1);
+            break;
+        case DEVICE_RECORD: device_event_reach(job->event, job->count); break;
+        case DEVICE_WAIT: device_event_await(job->event, job->count); break;
+    }
+}
+
+static inline void device_event_delete(struct device_event *event) {
+    pthread_mutex_destroy(&event->lock);
+    pthread_cond_destroy(&event->changed);
+    free(event);
+}
+
+static inline void *device_thread(void *arg) {
+    struct device *dev = arg;
+    uint64_t rng       = dev->seed;
+    pthread_mutex_lock(&dev->queue_lock);
+    for (;;) {
+        while (dev->first == NULL && !dev->ends) {
+            pthread_cond_wait(&dev->queue_changed, &dev->queue_lock);
+        }
+        struct device_job *job = dev->first;
+        if (job == NULL) {
+            break;
+        }
+        dev->first = job->next;
+        dev->last  = dev->first == NULL ? &dev->first : dev->last;
+        pthread_mutex_unlock(&dev->queue_lock);
+        device_job_run(dev, job, &rng);
+        if (job->kind == DEVICE_WAIT && job->other != NULL) { // the event of a copy ends with it
+            device_event_delete(job->event);
+        }
+        free(job->tensors);
+        free(job->nodes);
+        free(job);
+        pthread_mutex_lock(&dev->queue_lock);
+        dev->n_pending--;
+        pthread_cond_broadcast(&dev->queue_changed);
+    }
+    pthread_mutex_unlock(&dev->queue_lock);
+    return NULL;
+}
+
+// At once, if the device has no thread.
+static inline void device_push(struct device *dev, struct device_job *job) {
+    if (!dev->runs) {
+        device_job_run(dev, job, &dev->seed);
+        free(job->tensors);
+        free(job->nodes);
+        free(job);
+        return;
+    }
+    pthread_mutex_lock(&dev->queue_lock);
+    job->next  = NULL;
+    *dev->last = job;
+    dev->last  = &job->next;
+    dev->n_pending++;
+    pthread_cond_broadcast(&dev->queue_changed);
+    pthread_mutex_unlock(&dev->queue_lock);
+}
+
+static inline struct device_job *device_job_new(enum device_job_kind kind) {
+    struct device_job *job = calloc(1, sizeof *job);
+    if (job == NULL) {
+        abort();
+    }
+    job->kind = kind;
+    return job;
+}
+
+static inline void device_event_record(ggml_backend_t backend, ggml_backend_event_t event) {
+    struct device *dev     = backend->context;
+    struct device_event *e = event->context;
+    struct device_job *job = device_job_new(DEVICE_RECORD);
+    atomic_fetch_add(&dev->n_events, 1);
+    pthread_mutex_lock(&e->lock);
+    job->count = ++e->n_recorded;
+    pthread_mutex_unlock(&e->lock);
+    job->event = e;
+    device_push(dev, job);
+}
+
+static inline void device_event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
+    struct device *dev     = backend->context;
+    struct device_event *e = event->context;
+    struct device_job *job = device_job_new(DEVICE_WAIT);
+    atomic_fetch_add(&dev->n_events, 1);
+    pthread_mutex_lock(&e->lock);
+    job->count = e->n_recorded;
+    pthread_mutex_unlock(&e->lock);
+    job->event = e;
+    device_push(dev, job);
+}
+
+static inline ggml_backend_event_t device_event_new(ggml_backend_dev_t dev) {
+    struct device *d = dev->context;
+    if (!d->has_events) {
+        return NULL;
+    }
+    ggml_backend_event_t event = calloc(1, sizeof *event);
+    struct device_event *e     = calloc(1, sizeof *e);
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->changed, NULL);
+    *event = (struct ggml_backend_event){.device = dev, .context = e};
+    return event;
+}
+
+static inline void device_event_free(ggml_backend_dev_t dev, ggml_backend_event_t event) {
+    (void) dev;
+    device_event_delete(event->context);
+    free(event);
+}
+
+static inline void device_event_synchronize(ggml_backend_dev_t dev, ggml_backend_event_t event) {
+    struct device *d       = dev->context;
+    struct device_event *e = event->context;
+    atomic_fetch_add(&d->n_events, 1);
+    pthread_mutex_lock(&e->lock);
+    const uint64_t count = e->n_recorded;
+    pthread_mutex_unlock(&e->lock);
+    device_event_await(e, count);
+}
