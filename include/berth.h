@@ -77,6 +77,7 @@ BERTH_API int64_t berth_alloc_alive(void);
 }
 #endif
 
+#include "berth-budget.h"
 #include "berth-gguf.h"
 #include "berth-plan.h"
 #ifndef BERTH_2023 // programs of 2023 have other allocators and backends under the same names

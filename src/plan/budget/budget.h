@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+// budget.h: what the files of the budget solver share.
+//
+//   ops --model.c--> budget_graph --exact.c, trim.c, walk.c, improve.c--> steps --check.c--> cost, live bytes, packed peak
+//
+// A schedule is a list of steps; when memory is given back follows from it. So one checker (check.c) is the law for every
+// method, and what one method finds another can improve. Everything above check.c counts live bytes; solve.c lowers the limit
+// on these until the packed plan fits.
+#pragma once
+
+#include "base/base.h"
+#include "berth-budget.h"
+
+struct budget_lists {
+    int32_t *start, *at; // list k is at[start[k]] .. at[start[k + 1] - 1]
+};
+
+struct budget_pool {
+    int32_t id;
+    int32_t spill_to; // index, -1: no
+    uint64_t limit;   // bytes; UINT64_MAX: none
+    double per_byte;
+    uint64_t each;
+};
+
+struct budget_graph {
+    const struct berth_budget_op *ops;
+    int32_t n;
+    struct budget_lists srcs;    // op -> values, each once
+    struct budget_lists readers; // value -> ops, rising
+    uint64_t *takeover;          // [n] bit k: the result may take over the k-th of srcs
+    uint64_t *size, *cost;       // [n]
+    int32_t *pool;               // [n] index
+    bool *keep;                  // [n] to the end
+    bool *again;                 // [n] may run again: neither input nor output nor once
+    int32_t *once_before;        // [n] the once op before this once op, -1: none
+    struct budget_pool *pools;
+    int32_t n_pools;
+    uint64_t cost_once;
+    int32_t *tight; // [n_pools] op at which a pool needs its least
+    uint64_t *least;
+    void **mem; // all of the above
+    size_t n_mem, mem_cap;
+};
+
+void *budget_alloc(struct budget_graph *g, size_t n, size_t size) BERTH_MUST_USE; // zeroed, freed with the graph
+
+// ---- model.c ----
+
+enum ggml_status budget_graph_init(struct budget_graph *g, const struct berth_budget_op *ops, size_t n_ops,
+    const struct berth_budget_params *params) BERTH_MUST_USE;
+void budget_graph_fini(struct budget_graph *g);
+uint64_t budget_spill_cost(const struct budget_graph *g, int32_t value); // one way
+static inline bool budget_is_input(const struct budget_graph *g, int32_t i) {
+    return (g->ops[i].flags & BERTH_BUDGET_INPUT) != 0;
+}
+static inline bool budget_is_once(const struct budget_graph *g, int32_t i) {
+    return (g->ops[i].flags & BERTH_BUDGET_ONCE) != 0;
+}
+// The values that every schedule has in the pool while the op runs, into alive [n]; returns how many.
+int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int32_t *alive, bool *scratch, uint64_t *bytes);
+
+// ---- steps ----
+
+struct budget_steps {
+    struct berth_budget_step *at;
+    size_t n, cap;
+};
+bool budget_put(struct budget_steps *s, int32_t op, enum berth_budget_kind kind) BERTH_MUST_USE;
+bool budget_copy(struct budget_steps *to, const struct budget_steps *from) BERTH_MUST_USE;
+uint64_t budget_cost(const struct budget_graph *g, const struct budget_steps *s);
+
+// ---- trace.c: who is alive when ----
+
+// Instances: 0 .. n - 1 are the inputs by value, n + k is what step k makes. Valid after budget_trace.
+struct budget_trace {
+    int32_t *last;      // [n + steps] last step that reads it, its own if none; n_steps: kept to the end; inputs never read: -1
+    int32_t *src;       // instances that each step reads, in the order of its sources
+    int32_t *start;     // [steps + 1] in src
+    int32_t *taken;     // [steps] instance whose memory the result takes over, -1: none
+    int32_t *now, *out; // [n] instance of the value at the end, in its pool and moved out; -1: none
+    uint64_t *live;     // [steps * n_pools] bytes alive while the step runs
+    uint64_t *peak;     // [n_pools]
+    size_t last_cap, src_cap, start_cap, taken_cap, live_cap;
+    size_t now_cap, out_cap, peak_cap;
+    int32_t fault; // step that is wrong, -1: none
+    const char *why;
+};
+
+// False: out of memory. A wrong schedule: fault and why.
+bool budget_trace(const struct budget_graph *g, const struct budget_steps *s, struct budget_trace *t) BERTH_MUST_USE;
+void budget_trace_fini(struct budget_trace *t);
+static inline int32_t budget_value(const struct budget_graph *g, const struct budget_steps *s, int32_t instance) {
+    return instance < g->n ? instance : s->at[instance - g->n].op;
+}
+// The most by which a pool is above its limit, and where; 0: it fits.
+uint64_t budget_excess(const struct budget_graph *g, const struct budget_trace *t, size_t n_steps, int32_t *pool, int32_t *step);
+
+// ---- check.c ----
+
+#define BUDGET_PACK_US 20000 // search of the packing planner where it decides
+
+struct budget_pack {
+    const uint64_t *limits; // [n_pools]
+    int64_t budget_us;
+};
+// The packed peak of each pool of a sound schedule; is_sure: those above their limit cannot be below it.
+enum ggml_status budget_pack(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t,
+    const struct budget_pack *how, uint64_t *peaks, bool *is_sure) BERTH_MUST_USE;
+enum ggml_status budget_items(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t,
+    struct berth_plan_item *items, size_t *n_items, int32_t *item_of) BERTH_MUST_USE;
+enum ggml_status budget_result(const struct budget_graph *g, const struct berth_budget_params *params,
+    const struct budget_steps *s, int64_t pack_us, struct berth_budget_result **result) BERTH_MUST_USE;
+
+// ---- methods: limits are those of g->pools ----
+
+enum budget_answer { BUDGET_OUT_OF_MEMORY = -1, BUDGET_GAVE_UP, BUDGET_NONE, BUDGET_FOUND };
+
+// The cheapest of all schedules, or the proof that there is none.
+enum budget_answer budget_exact(
+    const struct budget_graph *g, int64_t max_nodes, int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) BERTH_MUST_USE;
+// All schedules by rising cost, until one pleases.
+typedef enum budget_answer (*budget_pleases_t)(const struct budget_steps *steps, void *user);
+enum budget_answer budget_exact_packed(const struct budget_graph *g, uint64_t cost, int64_t max_nodes, int64_t *n_nodes,
+    budget_pleases_t pleases, void *user, struct budget_steps *out, uint64_t *cost_out) BERTH_MUST_USE;
+// Cuts peaks: values that lie through a step with too many bytes go and come back before their next use, the cheapest for its
+// bytes first.
+struct budget_style {
+    double reach;  // how much a cut counts that helps at other steps too, from 0 to 1
+    double lambda; // cost of a byte that has to stay instead, in mean cost a byte
+};
+enum budget_answer budget_trim(
+    const struct budget_graph *g, const struct budget_style *style, int64_t end_us, struct budget_steps *s) BERTH_MUST_USE;
+// Runs the ops in the given order, throws out what is cheap, large and not wanted soon when memory is short, and makes again what
+// is missing.
+enum budget_answer budget_walk(
+    const struct budget_graph *g, double distance_power, int64_t end_us, struct budget_steps *out) BERTH_MUST_USE;
+// Takes back runs for which there is room; then, until end_us, cuts at random and takes back again.
+enum budget_answer budget_improve(
+    const struct budget_graph *g, uint64_t seed, int64_t end_us, int64_t max_kicks, struct budget_steps *s) BERTH_MUST_USE;
+// ---- gaps.c: what trim.c and improve.c know of a schedule ----
+
+struct budget_gaps {
+    const struct budget_graph *g;
+    const struct budget_steps *s;
+    struct budget_trace t;
+    int32_t *read_start, *reads; // instance -> steps that read it, rising
+    int32_t *made_start, *made;  // value -> its instances in its own pool, rising
+    uint64_t *block_max;         // [blocks * n_pools] of live
+    int32_t *over;               // [(steps + 1) * n_pools] how many steps before are above the limit
+    int32_t *mark;               // [n] stamp of the cascade that makes the value
+    int32_t *put_at;             // [n] step before which this round makes the value, -1: none
+    int8_t *lock;                // [n + steps] instance: 1 relied on, 2 cut in this round
+    int32_t stamp;
+    size_t cap[9];
+};
+
+// False: out of memory. The trace must be sound.
+bool budget_gaps_find(struct budget_gaps *x, const struct budget_graph *g, const struct budget_steps *s) BERTH_MUST_USE;
+void budget_gaps_fini(struct budget_gaps *x);
+// Most bytes alive in the pool at the steps [lo, hi).
+uint64_t budget_gaps_max(const struct budget_gaps *x, int32_t pool, int32_t lo, int32_t hi);
+
+// A value that goes behind step a and is there again before step b.
+struct budget_cut {
+    int32_t instance, pool, a, b;
+    uint64_t cost; // of making it again
+    int64_t freed; // bytes at the step in question
+    double score;  // lower is better
+    bool is_spill;
+    int32_t first, n; // ops to run, in budget_cuts.ops
+};
+
+struct budget_cuts {
+    struct budget_cut *at;
+    size_t n, cap;
+    int32_t *ops;
+    size_t n_ops, ops_cap;
+    int32_t *stack;
+    size_t stack_cap;
+};
+void budget_cuts_fini(struct budget_cuts *c);
+// What can be cut at a step, in a pool, sorted by score. False: out of memory.
+bool budget_cuts_find(struct budget_gaps *x, const struct budget_style *style, int32_t step, int32_t pool, uint64_t excess,
+    struct budget_cuts *cuts) BERTH_MUST_USE;
+// The schedule with cuts from `first` on, until `excess` bytes are freed; *n_done of them.
+bool budget_cuts_apply(struct budget_gaps *x, struct budget_cuts *cuts, const struct budget_style *style, size_t first,
+    uint64_t excess, struct budget_steps *out, int32_t *n_done) BERTH_MUST_USE;
+// Without runs and copies that nobody reads.
+bool budget_sweep(const struct budget_graph *g, struct budget_steps *s) BERTH_MUST_USE;

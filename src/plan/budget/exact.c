@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+// exact.c: the cheapest of all schedules of a small graph: best first over states (A*), each reached in the cheapest way; and all
+// schedules by rising cost, for a budget that a state cannot know: that of packed memory.
+
+#include "plan/budget/states.h"
+
+#include <string.h>
+
+struct node {
+    struct budget_state state;
+    struct berth_budget_step step; // that led here
+    int32_t parent;                // -1: the start
+    uint64_t cost, to_go;
+};
+
+struct waiting {
+    uint64_t total, cost; // of the way over this node; what has been paid
+    int32_t node;
+};
+
+struct search {
+    struct budget_words w;
+    struct node *nodes;
+    size_t n_nodes, nodes_cap;
+    struct waiting *heap; // least total first, of these the most paid
+    size_t n_heap, heap_cap;
+    int32_t *slots; // node + 1 by state, 0: free
+    size_t n_slots;
+    struct budget_moves moves;
+};
+
+static void search_fini(struct search *s) {
+    berth_free(s->nodes);
+    berth_free(s->heap);
+    berth_free(s->slots);
+    berth_free(s->moves.at);
+}
+
+// ---- the heap ----
+
+static bool is_before(const struct waiting *a, const struct waiting *b) {
+    return a->total != b->total ? a->total < b->total : a->cost > b->cost;
+}
+
+static bool heap_push(struct search *s, struct waiting x) {
+    if (!berth_grow((void **) &s->heap, &s->heap_cap, s->n_heap + 1, sizeof *s->heap)) {
+        return false;
+    }
+    size_t i = s->n_heap++;
+    for (; i > 0 && is_before(&x, &s->heap[(i - 1) / 2]); i = (i - 1) / 2) {
+        s->heap[i] = s->heap[(i - 1) / 2];
+    }
+    s->heap[i] = x;
+    return true;
+}
+
+static struct waiting heap_pop(struct search *s) {
+    const struct waiting top = s->heap[0], x = s->heap[--s->n_heap];
+    size_t i = 0;
+    for (size_t child; (child = 2 * i + 1) < s->n_heap; i = child) {
+        child += child + 1 < s->n_heap && is_before(&s->heap[child + 1], &s->heap[child]);
+        if (!is_before(&s->heap[child], &x)) {
+            break;
+        }
+        s->heap[i] = s->heap[child];
+    }
+    s->heap[i] = x;
+    return top;
+}
+
+// ---- states that are known ----
+
+static size_t state_hash(const struct budget_state *x) {
+    uint64_t h = x->live * 0x9E3779B97F4A7C15u ^ (x->done + 0x632BE59BD9B4E019u) * 0xBF58476D1CE4E5B9u;
+    h          = (h ^ h >> 29 ^ x->out) * 0x94D049BB133111EBu;
+    return (size_t) (h ^ h >> 32);
+}
+
+static bool is_same(const struct budget_state *a, const struct budget_state *b) {
+    return a->live == b->live && a->out == b->out && a->done == b->done;
+}
+
+static int32_t *slot_find(const struct search *s, const struct budget_state *x) {
+    size_t i = state_hash(x) & (s->n_slots - 1);
+    while (s->slots[i] != 0 && !is_same(&s->nodes[s->slots[i] - 1].state, x)) {
+        i = (i + 1) & (s->n_slots - 1);
+    }
+    return &s->slots[i];
+}
+
+static bool slots_grow(struct search *s) {
+    const size_t n = s->n_slots == 0 ? 1024 : 2 * s->n_slots;
+    int32_t *slots = berth_calloc(n, sizeof *slots);
+    if (slots == NULL) {
+        return false;
+    }
+    berth_free(s->slots);
+    s->slots   = slots;
+    s->n_slots = n;
+    for (size_t i = 0; i < s->n_nodes; i++) {
+        *slot_find(s, &s->nodes[i].state) = (int32_t) i + 1;
+    }
+    return true;
+}
+
+// A way to a state: kept if it is new or cheaper than the one known.
+static bool node_reach(
+    struct search *s, const struct budget_state *x, struct berth_budget_step step, int32_t parent, uint64_t cost) {
+    if (2 * (s->n_nodes + 1) > s->n_slots && !slots_grow(s)) {
+        return false;
+    }
+    int32_t *slot = slot_find(s, x);
+    if (*slot == 0) {
+        const uint64_t to_go = budget_to_go(&s->w, x);
+        if (!berth_grow((void **) &s->nodes, &s->nodes_cap, s->n_nodes + 1, sizeof *s->nodes)) {
+            return false;
+        }
+        s->nodes[s->n_nodes++] = (struct node){*x, step, parent, cost, to_go};
+        *slot                  = (int32_t) s->n_nodes;
+    } else if (cost >= s->nodes[*slot - 1].cost) {
+        return true;
+    }
+    struct node *node = &s->nodes[*slot - 1];
+    node->step        = step;
+    node->parent      = parent;
+    node->cost        = cost;
+    return node->to_go == BUDGET_NO || heap_push(s, (struct waiting){cost + node->to_go, cost, *slot - 1});
+}
+
+static bool way_write(const struct search *s, int32_t node, struct budget_steps *out) {
+    out->n = 0;
+    for (; s->nodes[node].parent >= 0; node = s->nodes[node].parent) {
+        if (!budget_put(out, s->nodes[node].step.op, s->nodes[node].step.kind)) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < out->n / 2; i++) {
+        const struct berth_budget_step x = out->at[i];
+        out->at[i]                       = out->at[out->n - 1 - i];
+        out->at[out->n - 1 - i]          = x;
+    }
+    return true;
+}
+
+static enum budget_answer search_run(
+    struct search *s, int64_t max_nodes, int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) {
+    const struct budget_state first = budget_first(&s->w);
+    if (!node_reach(s, &first, (struct berth_budget_step){0}, -1, 0)) {
+        return BUDGET_OUT_OF_MEMORY;
+    }
+    while (s->n_heap > 0) {
+        const struct waiting at = heap_pop(s);
+        const struct node node  = s->nodes[at.node];
+        if (at.cost > node.cost) {
+            continue; // a cheaper way was found since
+        }
+        *cost = at.total;
+        if (budget_is_goal(&s->w, &node.state)) {
+            return way_write(s, at.node, out) ? BUDGET_FOUND : BUDGET_OUT_OF_MEMORY;
+        }
+        if (++*n_nodes > max_nodes) {
+            return BUDGET_GAVE_UP;
+        }
+        bool ok = budget_moves_find(&s->w, &node.state, &s->moves);
+        for (size_t k = 0; ok && k < s->moves.n; k++) {
+            ok = node_reach(s, &s->moves.at[k].to, s->moves.at[k].step, at.node, node.cost + s->moves.at[k].cost);
+        }
+        if (!ok) {
+            return BUDGET_OUT_OF_MEMORY;
+        }
+    }
+    return BUDGET_NONE;
+}
+
+static bool inputs_fit(const struct budget_graph *g) {
+    for (int32_t p = 0; p < g->n_pools; p++) {
+        uint64_t sum = 0;
+        for (int32_t i = 0; i < g->n; i++) {
+            sum += g->pool[i] == p && budget_is_input(g, i) ? g->size[i] : 0;
+        }
+        if (sum > g->pools[p].limit) {
+            return false;
+        }
+    }
+    return true;
+}
+
+enum budget_answer budget_exact(
+    const struct budget_graph *g, int64_t max_nodes, int64_t *n_nodes, struct budget_steps *out, uint64_t *cost) {
+    struct search s = {0};
+    *cost           = g->cost_once;
+    if (!inputs_fit(g)) {
+        return BUDGET_NONE;
+    }
+    if (!budget_words_init(&s.w, g)) {
+        return BUDGET_GAVE_UP;
+    }
+    const enum budget_answer answer = search_run(&s, max_nodes, n_nodes, out, cost);
+    search_fini(&s);
+    return answer;
+}
+
+// ---- all schedules ----
+
+struct listing {
+    struct budget_words w;
+    struct budget_steps *steps;
+    budget_pleases_t pleases;
+    void *user;
+    uint64_t most, next; // cost that this round allows; the least that was above it
+    int64_t left;        // nodes
+    size_t max_steps;
+};
+
+static enum budget_answer list_from(struct listing *l, const struct budget_state *state, uint64_t cost) {
+    const uint64_t to_go = budget_to_go(&l->w, state);
+    if (to_go == BUDGET_NO || cost + to_go > l->most) {
+        l->next = to_go != BUDGET_NO && cost + to_go < l->next ? cost + to_go : l->next;
+        return BUDGET_NONE;
+    }
+    if (--l->left < 0 || l->steps->n > l->max_steps) {
+        return BUDGET_GAVE_UP;
+    }
+    if (budget_is_goal(&l->w, state)) {
+        return l->pleases(l->steps, l->user);
+    }
+    struct budget_moves moves = {0};
+    enum budget_answer answer = budget_moves_find(&l->w, state, &moves) ? BUDGET_NONE : BUDGET_OUT_OF_MEMORY;
+    for (size_t k = 0; answer == BUDGET_NONE && k < moves.n; k++) {
+        answer = BUDGET_OUT_OF_MEMORY;
+        if (budget_put(l->steps, moves.at[k].step.op, moves.at[k].step.kind)) {
+            answer = list_from(l, &moves.at[k].to, cost + moves.at[k].cost);
+        }
+        l->steps->n -= answer == BUDGET_NONE;
+    }
+    berth_free(moves.at);
+    return answer;
+}
+
+enum budget_answer budget_exact_packed(const struct budget_graph *g, uint64_t cost, int64_t max_nodes, int64_t *n_nodes,
+    budget_pleases_t pleases, void *user, struct budget_steps *out, uint64_t *cost_out) {
+    struct listing l = {.steps = out, .pleases = pleases, .user = user, .left = max_nodes, .max_steps = 8 * (size_t) g->n + 8};
+    enum budget_answer answer = BUDGET_GAVE_UP;
+    if (!budget_words_init(&l.w, g)) {
+        return answer;
+    }
+    const struct budget_state first = budget_first(&l.w);
+    for (l.most = cost; l.most != UINT64_MAX; l.most = l.next) {
+        l.next    = UINT64_MAX;
+        out->n    = 0;
+        *cost_out = l.most;
+        answer    = list_from(&l, &first, 0);
+        if (answer != BUDGET_NONE) {
+            break;
+        }
+    }
+    *n_nodes += max_nodes - l.left;
+    return answer;
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+// improve.c: local search on a schedule that fits: runs for which there is room are taken back, the costliest first; then a value
+// is cut at random somewhere, which makes room for others to stay, and what does not lower the cost is forgotten.
+
+#include "plan/budget/budget.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct back {
+    int32_t step;  // a run, or a move in, that may not be needed
+    double weight; // what it costs, with some noise
+};
+
+struct improver {
+    const struct budget_graph *g;
+    struct budget_gaps x;
+    struct budget_cuts cuts;
+    struct budget_steps next, best;
+    struct back *backs;
+    size_t backs_cap;
+    bool *gone; // [steps]
+    size_t gone_cap;
+    uint64_t random;
+};
+
+static uint64_t roll(struct improver *m) {
+    m->random ^= m->random << 13;
+    m->random ^= m->random >> 7;
+    m->random ^= m->random << 17;
+    return m->random >> 11;
+}
+
+static int by_weight(const void *a, const void *b) {
+    const struct back *x = a, *y = b;
+    return x->weight != y->weight ? (x->weight > y->weight ? -1 : 1) : x->step < y->step ? -1 : 1;
+}
+
+// The instance of the value before the one that step k makes, -1: none.
+static int32_t instance_before(const struct budget_gaps *x, int32_t k) {
+    const int32_t value = x->s->at[k].op;
+    int32_t found       = -1;
+    for (int32_t j = x->made_start[value]; j < x->made_start[value + 1] && x->made[j] < x->g->n + k; j++) {
+        found = x->made[j];
+    }
+    return found;
+}
+
+// Can the instance before stay until the run's readers? Its bytes are added to live then.
+static bool back_try(struct improver *m, int32_t k) {
+    struct budget_gaps *x = &m->x;
+    const int32_t value = x->s->at[k].op, before = instance_before(x, k), pool = m->g->pool[value];
+    const size_t p       = (size_t) m->g->n_pools;
+    const uint64_t limit = m->g->pools[pool].limit, size = m->g->size[value];
+    if (before < 0 || (before >= m->g->n && m->gone[before - m->g->n])) {
+        return false;
+    }
+    const int32_t last = x->t.last[before];
+    if (last >= 0 && x->t.taken[last] == before) {
+        return false; // its memory is another's by then
+    }
+    for (int32_t at = last + 1; at < k; at++) {
+        if (x->t.live[(size_t) at * p + (size_t) pool] + size > limit) {
+            return false;
+        }
+    }
+    for (int32_t at = last + 1; at < k; at++) {
+        x->t.live[(size_t) at * p + (size_t) pool] += size;
+    }
+    x->t.last[before] = x->t.last[m->g->n + k];
+    m->gone[k]        = true;
+    return true;
+}
+
+static void backs_drop(struct improver *m, struct budget_steps *s) {
+    size_t n = 0;
+    for (size_t k = 0; k < s->n; k++) {
+        s->at[n] = s->at[k];
+        n += !m->gone[k];
+    }
+    s->n = n;
+}
+
+// One round over all that was run again. False: out of memory.
+static bool backs_round(struct improver *m, struct budget_steps *s, bool is_noisy, int32_t *n_done) {
+    *n_done = 0;
+    if (!budget_gaps_find(&m->x, m->g, s) || !berth_grow((void **) &m->backs, &m->backs_cap, s->n + 1, sizeof *m->backs) ||
+        !berth_grow((void **) &m->gone, &m->gone_cap, s->n + 1, sizeof *m->gone)) {
+        return false;
+    }
+    memset(m->gone, 0, s->n * sizeof *m->gone);
+    size_t n = 0;
+    for (int32_t k = 0; k < (int32_t) s->n; k++) {
+        const int32_t op = s->at[k].op;
+        if (s->at[k].kind == BERTH_BUDGET_OUT || m->x.made[m->x.made_start[op]] == m->g->n + k) {
+            continue;
+        }
+        const double cost =
+            s->at[k].kind == BERTH_BUDGET_RUN ? (double) m->g->cost[op] : 2 * (double) budget_spill_cost(m->g, op);
+        const double noise = is_noisy ? 0.25 + (double) (roll(m) % 1024) / 512 : 1;
+        m->backs[n++]      = (struct back){k, noise * cost / (1 + (double) m->g->size[op])};
+    }
+    if (n > 0) {
+        qsort(m->backs, n, sizeof *m->backs, by_weight);
+    }
+    for (size_t i = 0; i < n; i++) {
+        *n_done += back_try(m, m->backs[i].step);
+    }
+    backs_drop(m, s);
+    return budget_sweep(m->g, s);
+}
+
+static bool backs_all(struct improver *m, struct budget_steps *s, bool is_noisy) {
+    int32_t n_done = 1;
+    bool ok        = true;
+    while (ok && n_done > 0) {
+        ok = backs_round(m, s, is_noisy, &n_done);
+    }
+    return ok;
+}
+
+static bool fits(struct improver *m, const struct budget_steps *s, bool *ok) {
+    int32_t pool, step;
+    *ok = budget_trace(m->g, s, &m->x.t);
+    return *ok && m->x.t.fault < 0 && budget_excess(m->g, &m->x.t, s->n, &pool, &step) == 0;
+}
+
+// A cut that nothing forces, at a random step.
+static bool kick(struct improver *m, const struct budget_steps *s, struct budget_steps *out, bool *is_done) {
+    const struct budget_style style = {.reach = 0, .lambda = (double) (roll(m) % 4)};
+    const int32_t step = (int32_t) (roll(m) % (s->n + 1)), pool = (int32_t) (roll(m) % (uint64_t) m->g->n_pools);
+    int32_t n_done = 0;
+    *is_done       = false;
+    if (!budget_gaps_find(&m->x, m->g, s) || !budget_cuts_find(&m->x, &style, step, pool, 0, &m->cuts)) {
+        return false;
+    }
+    if (m->cuts.n == 0) {
+        return true;
+    }
+    const uint64_t among = m->cuts.n < 8 ? m->cuts.n : roll(m) % 4 == 0 ? m->cuts.n : 8;
+    if (!budget_cuts_apply(&m->x, &m->cuts, &style, (size_t) (roll(m) % among), 0, out, &n_done)) {
+        return false;
+    }
+    *is_done = n_done > 0;
+    return true;
+}
+
+static bool search(struct improver *m, int64_t end_us, int64_t max_kicks, struct budget_steps *s) {
+    static const struct budget_style style = {.reach = 0.1, .lambda = 1};
+    uint64_t cost = budget_cost(m->g, s), best = cost;
+    bool ok = budget_copy(&m->best, s), is_done;
+    for (int64_t round = 0; ok && round < max_kicks && ggml_time_us() < end_us && best > m->g->cost_once; round++) {
+        ok = kick(m, s, &m->next, &is_done);
+        for (uint64_t more = roll(m) % 3; ok && is_done && more > 0; more--) {
+            struct budget_steps again = {0};
+            ok                        = kick(m, &m->next, &again, &is_done) && (!is_done || budget_copy(&m->next, &again));
+            is_done                   = true;
+            berth_free(again.at);
+        }
+        if (!ok || !is_done) {
+            continue;
+        }
+        const enum budget_answer answer = budget_trim(m->g, &style, end_us, &m->next);
+        ok = answer != BUDGET_OUT_OF_MEMORY && (answer != BUDGET_FOUND || backs_all(m, &m->next, true));
+        if (!ok || answer != BUDGET_FOUND || !fits(m, &m->next, &ok)) {
+            continue;
+        }
+        const uint64_t found = budget_cost(m->g, &m->next);
+        const bool takes     = found <= cost || (found - best < (best - m->g->cost_once) / 32 + 1 && roll(m) % 8 == 0);
+        if (takes) {
+            cost = found;
+            ok   = budget_copy(s, &m->next);
+        }
+        if (ok && found < best) {
+            best = found;
+            ok   = budget_copy(&m->best, &m->next);
+        } else if (ok && round % 256 == 255) {
+            cost = best;
+            ok   = budget_copy(s, &m->best);
+        }
+    }
+    return ok && budget_copy(s, &m->best);
+}
+
+enum budget_answer budget_improve(
+    const struct budget_graph *g, uint64_t seed, int64_t end_us, int64_t max_kicks, struct budget_steps *s) {
+    struct improver m         = {.g = g, .random = seed * 0x9E3779B97F4A7C15u + 0x632BE59BD9B4E019u};
+    struct budget_steps first = {0};
+    bool ok                   = budget_copy(&first, s) && backs_all(&m, s, false), is_sound;
+    if (ok && !fits(&m, s, &is_sound)) { // a shift in who takes over whose memory
+        ok = is_sound && budget_copy(s, &first);
+    }
+    ok = ok && search(&m, end_us, max_kicks, s);
+    budget_gaps_fini(&m.x);
+    budget_cuts_fini(&m.cuts);
+    berth_free(m.next.at);
+    berth_free(m.best.at);
+    berth_free(m.backs);
+    berth_free(m.gone);
+    berth_free(first.at);
+    return ok ? BUDGET_FOUND : BUDGET_OUT_OF_MEMORY;
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: MIT
+// model.c: the solver's view of a graph: sources and readers as lists, pools by index, what may run again, and the bytes that no
+// schedule can do without. O(n) but for those bytes, which look at each op's ancestors and descendants.
+
+#include "plan/budget/budget.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define LEAST_WORK 20000000 // ops times ops up to which the ancestors of each are looked at; of more, of some
+
+void *budget_alloc(struct budget_graph *g, size_t n, size_t size) {
+    if (!berth_grow((void **) &g->mem, &g->mem_cap, g->n_mem + 1, sizeof *g->mem)) {
+        return NULL;
+    }
+    void *p = berth_calloc(n + 1, size);
+    if (p != NULL) {
+        g->mem[g->n_mem++] = p;
+    }
+    return p;
+}
+
+void budget_graph_fini(struct budget_graph *g) {
+    for (size_t i = 0; i < g->n_mem; i++) {
+        berth_free(g->mem[i]);
+    }
+    berth_free(g->mem);
+    *g = (struct budget_graph){0};
+}
+
+// ---- what callers say ----
+
+static enum ggml_status op_check(const struct berth_budget_op *ops, size_t n, size_t i, size_t *n_srcs, uint64_t *cost) {
+    const struct berth_budget_op *op = &ops[i];
+    if (op->size > (uint64_t) 1 << 62 || op->cost > (uint64_t) 1 << 53) {
+        return berth_fail(GGML_STATUS_FAILED, "budget: op %zu of %zu has a size above 2^62 or a cost above 2^53", i, n);
+    }
+    if (op->n_srcs < 0 || (op->n_srcs > 0 && op->srcs == NULL)) {
+        return berth_fail(GGML_STATUS_FAILED, "budget: op %zu has %d sources", i, op->n_srcs);
+    }
+    for (int32_t k = 0; k < op->n_srcs; k++) {
+        const int32_t src = op->srcs[k];
+        if (src < 0 || (size_t) src >= n ||
+            ((size_t) src >= i && ((ops[src].flags & BERTH_BUDGET_INPUT) == 0 || (size_t) src == i))) {
+            return berth_fail(GGML_STATUS_FAILED, "budget: op %zu reads value %d, which does not stand before it", i, src);
+        }
+    }
+    const bool is_input = (op->flags & BERTH_BUDGET_INPUT) != 0;
+    if (is_input && op->n_srcs > 0) {
+        return berth_fail(GGML_STATUS_FAILED, "budget: op %zu is an input with %d sources", i, op->n_srcs);
+    }
+    *n_srcs += (size_t) op->n_srcs;
+    *cost += is_input ? 0 : op->cost;
+    return *cost > (uint64_t) 1 << 60 ? berth_fail(GGML_STATUS_FAILED, "budget: the costs add up to more than 2^60")
+                                      : GGML_STATUS_SUCCESS;
+}
+
+// ---- pools ----
+
+static int32_t pool_index(struct budget_graph *g, int32_t id) {
+    for (int32_t p = 0; p < g->n_pools; p++) {
+        if (g->pools[p].id == id) {
+            return p;
+        }
+    }
+    g->pools[g->n_pools] = (struct budget_pool){.id = id, .spill_to = -1, .limit = UINT64_MAX};
+    return g->n_pools++;
+}
+
+static int by_id(const void *a, const void *b) {
+    const struct budget_pool *x = a, *y = b;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static enum ggml_status pools_find(struct budget_graph *g, const struct berth_budget_params *params) {
+    int32_t last = -1;
+    for (size_t k = 0; k < params->n_pools; k++) {
+        const struct berth_budget_pool *pool = &params->pools[k];
+        struct budget_pool *own              = &g->pools[pool_index(g, pool->pool)];
+        own->limit                           = pool->bytes;
+        if (pool->may_spill && (pool->spill_to == pool->pool || !(pool->spill_per_byte >= 0))) {
+            return berth_fail(GGML_STATUS_FAILED, "budget: pool %d spills to pool %d at %g a byte", pool->pool, pool->spill_to,
+                pool->spill_per_byte);
+        }
+        if (pool->may_spill) {
+            pool_index(g, pool->spill_to);
+        }
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        if (i == 0 || g->ops[i].pool != last) {
+            last = g->ops[i].pool;
+            pool_index(g, last);
+        }
+    }
+    qsort(g->pools, (size_t) g->n_pools, sizeof *g->pools, by_id);
+    for (size_t k = 0; k < params->n_pools; k++) {
+        const struct berth_budget_pool *pool = &params->pools[k];
+        struct budget_pool *own              = &g->pools[pool_index(g, pool->pool)];
+        own->spill_to                        = pool->may_spill ? pool_index(g, pool->spill_to) : -1;
+        own->per_byte                        = pool->spill_per_byte;
+        own->each                            = pool->spill_each;
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        g->pool[i] = i > 0 && g->ops[i].pool == g->ops[i - 1].pool ? g->pool[i - 1] : pool_index(g, g->ops[i].pool);
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+uint64_t budget_spill_cost(const struct budget_graph *g, int32_t value) {
+    const struct budget_pool *pool = &g->pools[g->pool[value]];
+    const double cost              = (double) g->size[value] * pool->per_byte;
+    return pool->each + (cost > 0x1p53 ? (uint64_t) 1 << 53 : (uint64_t) cost);
+}
+
+// ---- lists ----
+
+static void srcs_fill(struct budget_graph *g, int32_t *seen) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < g->n; i++) {
+        g->srcs.start[i] = n;
+        for (int32_t k = 0; k < g->ops[i].n_srcs; k++) {
+            const int32_t src = g->ops[i].srcs[k];
+            if (seen[src] != i + 1) {
+                seen[src]       = i + 1;
+                g->srcs.at[n++] = src;
+                g->readers.start[src + 1]++;
+            }
+        }
+    }
+    g->srcs.start[g->n] = n;
+    for (int32_t i = 0; i < g->n; i++) {
+        g->readers.start[i + 1] += g->readers.start[i];
+        seen[i] = g->readers.start[i];
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
+            g->readers.at[seen[g->srcs.at[k]]++] = i;
+        }
+    }
+}
+
+// As the planner's items take over memory: of the same size, pool and alignment, read once, not kept.
+static void takeover_fill(struct budget_graph *g, int32_t i) {
+    const struct berth_budget_op *op = &g->ops[i];
+    for (int32_t k = 0; k < op->n_srcs && k < 64; k++) {
+        const int32_t src = op->srcs[k];
+        int32_t n_reads   = 0;
+        for (int32_t j = 0; j < op->n_srcs; j++) {
+            n_reads += op->srcs[j] == src;
+        }
+        const uint64_t a = g->ops[src].align == 0 ? 1 : g->ops[src].align, b = op->align == 0 ? 1 : op->align;
+        if ((op->inplace >> k & 1) == 0 || n_reads != 1 || g->keep[src] || op->size == 0 || g->ops[src].size != op->size ||
+            g->pool[src] != g->pool[i] || a % b != 0) {
+            continue;
+        }
+        for (int32_t j = g->srcs.start[i]; j < g->srcs.start[i + 1] && j - g->srcs.start[i] < 64; j++) {
+            g->takeover[i] |= g->srcs.at[j] == src ? (uint64_t) 1 << (j - g->srcs.start[i]) : 0;
+        }
+    }
+}
+
+// ---- the least ----
+
+// Marks what must be there in every schedule while the op runs: sources, result, outputs that it stands on, and what cannot be
+// made again and is needed behind it.
+int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int32_t *alive, bool *is_up, uint64_t *bytes) {
+    bool *is_down = is_up + g->n, *is_there = is_up + 2 * (size_t) g->n;
+    memset(is_up, 0, 3 * (size_t) g->n * sizeof *is_up);
+    is_up[op] = is_down[op] = is_there[op] = true;
+    for (int32_t i = g->n; i-- > 0;) {
+        for (int32_t k = g->srcs.start[i]; is_up[i] && k < g->srcs.start[i + 1]; k++) {
+            is_up[g->srcs.at[k]] = true;
+        }
+    }
+    bool takes = false;
+    for (int32_t k = g->srcs.start[op]; k < g->srcs.start[op + 1]; k++) {
+        is_there[g->srcs.at[k]] = true;
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1] && !is_down[i]; k++) {
+            is_down[i] = is_down[g->srcs.at[k]];
+        }
+    }
+    int32_t n = 0;
+    *bytes    = 0;
+    for (int32_t i = 0; i < g->n; i++) {
+        const bool may_move = g->pools[g->pool[i]].spill_to >= 0;
+        bool is_needed      = false;
+        for (int32_t k = g->readers.start[i]; k < g->readers.start[i + 1] && !is_needed; k++) {
+            is_needed = is_down[g->readers.at[k]] && g->readers.at[k] != op;
+        }
+        const bool was_made = budget_is_input(g, i) || (is_up[i] && i != op);
+        is_there[i]         = is_there[i] || (was_made && !may_move && (g->keep[i] || (!g->again[i] && is_needed)));
+        if (!is_there[i] || g->pool[i] != pool || g->size[i] == 0) {
+            continue;
+        }
+        alive[n++] = i;
+        *bytes += g->size[i];
+    }
+    for (int32_t k = g->srcs.start[op]; k < g->srcs.start[op + 1]; k++) {
+        const int32_t bit = k - g->srcs.start[op];
+        takes             = takes || (bit < 64 && (g->takeover[op] >> bit & 1) != 0);
+    }
+    *bytes -= takes && g->pool[op] == pool ? g->size[op] : 0;
+    return n;
+}
+
+// The sum of what is kept, and for each op the bytes above; for large graphs mostly of sources and
+// result only.
+static bool least_find(struct budget_graph *g) {
+    bool *scratch        = berth_calloc(3 * (size_t) g->n + 1, sizeof *scratch);
+    int32_t *alive       = berth_calloc((size_t) g->n + 1, sizeof *alive);
+    const int32_t stride = 1 + (int32_t) ((int64_t) g->n * g->n / LEAST_WORK);
+    for (int32_t i = 0; i < g->n; i++) {
+        g->least[g->pool[i]] += g->keep[i] && g->pools[g->pool[i]].spill_to < 0 ? g->size[i] : 0;
+        g->tight[g->pool[i]] = g->keep[i] ? i : g->tight[g->pool[i]];
+    }
+    for (int32_t i = 0; scratch != NULL && alive != NULL && i < g->n; i++) {
+        uint64_t bytes = g->size[i];
+        if (budget_is_input(g, i)) {
+            continue;
+        }
+        if (i % stride == 0) {
+            budget_alive(g, i, g->pool[i], alive, scratch, &bytes);
+        } else {
+            bytes = g->takeover[i] != 0 ? 0 : bytes;
+            for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
+                bytes += g->pool[g->srcs.at[k]] == g->pool[i] ? g->size[g->srcs.at[k]] : 0;
+            }
+        }
+        if (bytes > g->least[g->pool[i]]) {
+            g->least[g->pool[i]] = bytes;
+            g->tight[g->pool[i]] = i;
+        }
+    }
+    berth_free(scratch);
+    berth_free(alive);
+    return scratch != NULL && alive != NULL;
+}
+
+static bool rows_alloc(struct budget_graph *g, size_t n_srcs, size_t n_pools) {
+    const size_t n   = (size_t) g->n;
+    g->srcs.start    = budget_alloc(g, n + 1, sizeof *g->srcs.start);
+    g->srcs.at       = budget_alloc(g, n_srcs, sizeof *g->srcs.at);
+    g->readers.start = budget_alloc(g, n + 1, sizeof *g->readers.start);
+    g->readers.at    = budget_alloc(g, n_srcs, sizeof *g->readers.at);
+    g->takeover      = budget_alloc(g, n, sizeof *g->takeover);
+    g->size          = budget_alloc(g, n, sizeof *g->size);
+    g->cost          = budget_alloc(g, n, sizeof *g->cost);
+    g->pool          = budget_alloc(g, n, sizeof *g->pool);
+    g->keep          = budget_alloc(g, n, sizeof *g->keep);
+    g->again         = budget_alloc(g, n, sizeof *g->again);
+    g->once_before   = budget_alloc(g, n, sizeof *g->once_before);
+    g->pools         = budget_alloc(g, n_pools, sizeof *g->pools);
+    g->tight         = budget_alloc(g, n_pools, sizeof *g->tight);
+    g->least         = budget_alloc(g, n_pools, sizeof *g->least);
+    return g->srcs.start != NULL && g->srcs.at != NULL && g->readers.start != NULL && g->readers.at != NULL &&
+           g->takeover != NULL && g->size != NULL && g->cost != NULL && g->pool != NULL && g->keep != NULL && g->again != NULL &&
+           g->once_before != NULL && g->pools != NULL && g->tight != NULL && g->least != NULL;
+}
+
+static enum ggml_status rows_fill(struct budget_graph *g, const struct berth_budget_params *params) {
+    int32_t *seen = berth_calloc((size_t) g->n + 1, sizeof *seen);
+    if (seen == NULL) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    const enum ggml_status status = pools_find(g, params);
+    srcs_fill(g, seen);
+    berth_free(seen);
+    int32_t once = -1;
+    for (int32_t i = 0; i < g->n; i++) {
+        const struct berth_budget_op *op = &g->ops[i];
+        g->size[i]                       = op->size;
+        g->cost[i]                       = budget_is_input(g, i) ? 0 : op->cost;
+        g->keep[i]        = (op->flags & BERTH_BUDGET_OUTPUT) != 0 || g->readers.start[i] == g->readers.start[i + 1];
+        g->again[i]       = !g->keep[i] && (op->flags & (BERTH_BUDGET_INPUT | BERTH_BUDGET_ONCE)) == 0;
+        g->once_before[i] = budget_is_once(g, i) ? once : -1;
+        once              = budget_is_once(g, i) ? i : once;
+    }
+    for (int32_t p = 0; p < g->n_pools; p++) {
+        g->tight[p] = -1;
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        takeover_fill(g, i);
+    }
+    return status != GGML_STATUS_SUCCESS || least_find(g) ? status : GGML_STATUS_ALLOC_FAILED;
+}
+
+enum ggml_status budget_graph_init(
+    struct budget_graph *g, const struct berth_budget_op *ops, size_t n_ops, const struct berth_budget_params *params) {
+    *g            = (struct budget_graph){.ops = ops, .n = (int32_t) n_ops};
+    size_t n_srcs = 0;
+    if (n_ops > INT32_MAX / 8 || (ops == NULL && n_ops > 0) || (params->pools == NULL && params->n_pools > 0)) {
+        return berth_fail(GGML_STATUS_FAILED, "budget: NULL, or more than %d ops", INT32_MAX / 8);
+    }
+    for (size_t i = 0; i < n_ops; i++) {
+        const enum ggml_status status = op_check(ops, n_ops, i, &n_srcs, &g->cost_once);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+    }
+    int32_t n_pools = 1;
+    for (size_t i = 1; i < n_ops; i++) {
+        n_pools += ops[i].pool != ops[i - 1].pool;
+    }
+    enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
+    if (rows_alloc(g, n_srcs, (size_t) n_pools + 2 * params->n_pools)) {
+        status = rows_fill(g, params);
+    }
+    if (status == GGML_STATUS_ALLOC_FAILED) {
+        berth_fail(status, "out of memory: a budget for %zu ops", n_ops);
+    }
+    if (status != GGML_STATUS_SUCCESS) {
+        budget_graph_fini(g);
+    }
+    return status;
+}

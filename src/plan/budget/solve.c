@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: MIT
+// solve.c: the methods in turn, the cheapest first: the order as given, another order, exact search, chains, then the heuristics
+// with local search. Holes in packed memory are paid for by a lower limit on live bytes: it sinks until the packed plan fits.
+
+#include "plan/budget/budget.h"
+
+#include <string.h>
+
+#define MAX_NODES_DEFAULT 30000
+#define PACKED_OPS_MAX 12      // graphs small enough to list all schedules
+#define N_LOWER 12             // times that the limit on live bytes sinks
+#define KICKS_A_SECOND 4000000 // local search ends by the clock long before
+
+struct solver {
+    struct budget_graph g;
+    const struct berth_budget_params *params;
+    uint64_t *limits; // [n_pools] as asked for; g.pools have those of live bytes
+    uint64_t *peaks;  // [n_pools] scratch
+    struct budget_trace t;
+    struct budget_steps best;
+    uint64_t best_cost;
+    bool has_best, is_proven, is_none;
+    uint64_t bound;
+    const char *method;
+    int64_t n_nodes;
+};
+
+static void limits_reset(struct solver *s) {
+    for (int32_t p = 0; p < s->g.n_pools; p++) {
+        s->g.pools[p].limit = s->limits[p];
+    }
+}
+
+// Does the schedule keep the budgets as they were asked for? Then it is kept if it is the cheapest so far. s->peaks are its.
+static enum ggml_status offer(struct solver *s, const struct budget_steps *steps, const char *method, bool *fits) {
+    bool is_sure;
+    *fits = false;
+    if (!budget_trace(&s->g, steps, &s->t)) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    BERTH_ASSERT(s->t.fault < 0);
+    if (s->t.fault >= 0) {
+        return berth_fail(GGML_STATUS_FAILED, "budget: %s: step %d of %zu %s", method, s->t.fault, steps->n, s->t.why);
+    }
+    *fits = true;
+    memcpy(s->peaks, s->t.peak, (size_t) s->g.n_pools * sizeof *s->peaks);
+    for (int32_t p = 0; p < s->g.n_pools; p++) {
+        *fits = *fits && s->peaks[p] <= s->limits[p];
+    }
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    if (*fits && !s->params->live_only) {
+        status = budget_pack(&s->g, steps, &s->t, &(struct budget_pack){s->limits, BUDGET_PACK_US}, s->peaks, &is_sure);
+    }
+    for (int32_t p = 0; p < s->g.n_pools; p++) {
+        *fits = *fits && s->peaks[p] <= s->limits[p];
+    }
+    const uint64_t cost = budget_cost(&s->g, steps);
+    if (status == GGML_STATUS_SUCCESS && *fits && (!s->has_best || cost < s->best_cost)) {
+        if (!budget_copy(&s->best, steps)) {
+            return GGML_STATUS_ALLOC_FAILED;
+        }
+        s->has_best  = true;
+        s->best_cost = cost;
+        s->method    = method;
+        s->is_proven = cost <= s->bound;
+    }
+    return status;
+}
+
+static bool steps_given(const struct budget_graph *g, const int32_t *order, struct budget_steps *out) {
+    bool ok = true;
+    out->n  = 0;
+    for (int32_t k = 0; ok && k < g->n; k++) {
+        const int32_t i = order == NULL ? k : order[k];
+        ok              = budget_is_input(g, i) || budget_put(out, i, BERTH_BUDGET_RUN);
+    }
+    return ok;
+}
+
+// ---- another order ----
+
+static enum ggml_status order_find(const struct budget_graph *g, int32_t *order, bool *is_new) {
+    struct berth_order_op *ops = berth_calloc((size_t) g->n + 1, sizeof *ops);
+    struct berth_order_report report;
+    if (ops == NULL) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        const struct berth_budget_op *op = &g->ops[i];
+        ops[i]                           = (struct berth_order_op){.srcs = op->srcs,
+                                      .n_srcs                            = op->n_srcs,
+                                      .view_of                           = -1,
+                                      .size                              = op->size,
+                                      .align                             = op->align,
+                                      .inplace                           = op->inplace,
+                                      .pool                              = op->pool};
+        ops[i].flags = (budget_is_input(g, i) ? BERTH_ORDER_INPUT : 0) | (g->keep[i] ? BERTH_ORDER_OUTPUT : 0) |
+                       (budget_is_once(g, i) ? BERTH_ORDER_EFFECT : 0);
+    }
+    const enum ggml_status status = berth_plan_order(ops, (size_t) g->n, NULL, order, &report);
+    *is_new                       = status == GGML_STATUS_SUCCESS && report.changed;
+    berth_free(ops);
+    return status;
+}
+
+// ---- exact ----
+
+struct pleased {
+    struct solver *s;
+    enum ggml_status status;
+};
+
+static enum budget_answer packs(const struct budget_steps *steps, void *user) {
+    struct pleased *p = user;
+    bool fits;
+    p->status = offer(p->s, steps, "exact", &fits);
+    return p->status != GGML_STATUS_SUCCESS ? BUDGET_OUT_OF_MEMORY : fits ? BUDGET_FOUND : BUDGET_NONE;
+}
+
+static enum ggml_status exact_run(struct solver *s, struct budget_steps *steps) {
+    const int64_t asked = s->params->max_nodes, most = asked == 0 ? MAX_NODES_DEFAULT : asked;
+    uint64_t cost = s->bound;
+    if (most < 0) {
+        return GGML_STATUS_SUCCESS;
+    }
+    enum budget_answer answer = budget_exact(&s->g, most, &s->n_nodes, steps, &cost);
+    if (answer == BUDGET_OUT_OF_MEMORY) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    s->is_none = answer == BUDGET_NONE;
+    s->bound   = cost > s->bound ? cost : s->bound;
+    if (answer != BUDGET_FOUND) {
+        return GGML_STATUS_SUCCESS;
+    }
+    bool fits;
+    struct pleased p = {s, offer(s, steps, "exact", &fits)};
+    if (p.status != GGML_STATUS_SUCCESS || fits || s->g.n > PACKED_OPS_MAX) {
+        return p.status;
+    }
+    answer = budget_exact_packed(&s->g, cost, 20 * most, &s->n_nodes, packs, &p, steps, &cost);
+    if (p.status == GGML_STATUS_SUCCESS && answer == BUDGET_OUT_OF_MEMORY) {
+        p.status = GGML_STATUS_ALLOC_FAILED;
+    }
+    s->bound     = cost > s->bound ? cost : s->bound;
+    s->is_proven = s->is_proven || answer == BUDGET_FOUND;
+    return p.status;
+}
+
+// ---- heuristics ----
+
+static const struct budget_style styles[] = {{0, 1}, {0.05, 0.25}, {1, 1}, {0.05, 4}, {0, 0}, {1, 0}, {0.2, 16}, {0, 64}};
+static const double powers[]              = {1, 0.5, 2, 0};
+
+// One way to a schedule below the limits on live bytes: a style on an order, or a walk.
+static enum budget_answer way_run(
+    struct solver *s, int way, const int32_t *order, int64_t end_us, struct budget_steps *steps, const char **method) {
+    const int n_styles = (int) (sizeof styles / sizeof *styles);
+    if (way >= 2 * n_styles) {
+        *method = "walk";
+        return budget_walk(&s->g, powers[way - 2 * n_styles], end_us, steps);
+    }
+    *method = "trim";
+    if (way >= n_styles && order == NULL) {
+        return BUDGET_GAVE_UP;
+    }
+    return steps_given(&s->g, way >= n_styles ? order : NULL, steps) ? budget_trim(&s->g, &styles[way % n_styles], end_us, steps)
+                                                                     : BUDGET_OUT_OF_MEMORY;
+}
+
+#define N_WAYS (2 * (int) (sizeof styles / sizeof *styles) + (int) (sizeof powers / sizeof *powers))
+
+// All ways at these limits; the cheapest schedule goes to out.
+static enum budget_answer ways_run(
+    struct solver *s, const int32_t *order, int64_t end_us, struct budget_steps *out, const char **method) {
+    struct budget_steps steps = {0};
+    uint64_t best             = UINT64_MAX;
+    enum budget_answer found  = BUDGET_GAVE_UP;
+    const int64_t begin_us    = ggml_time_us();
+    for (int way = 0; way < N_WAYS && found != BUDGET_OUT_OF_MEMORY; way++) {
+        const char *name;
+        const int64_t now = ggml_time_us(), share = begin_us + (end_us - begin_us) * (way + 4) / (N_WAYS + 4);
+        if (now > end_us || (now > share && found == BUDGET_FOUND && way < N_WAYS - 4)) {
+            continue;
+        }
+        enum budget_answer answer = way_run(s, way, order, found == BUDGET_FOUND ? share : end_us, &steps, &name);
+        if (answer == BUDGET_FOUND) {
+            answer = budget_improve(&s->g, s->params->seed, 0, 0, &steps);
+        }
+        if (answer == BUDGET_FOUND && budget_cost(&s->g, &steps) < best) {
+            best    = budget_cost(&s->g, &steps);
+            found   = budget_copy(out, &steps) ? BUDGET_FOUND : BUDGET_OUT_OF_MEMORY;
+            *method = name;
+        }
+        found = answer == BUDGET_OUT_OF_MEMORY ? answer : found;
+    }
+    berth_free(steps.at);
+    return found;
+}
+
+// The limit on live bytes sinks by what the packed plan has too much.
+static bool limits_lower(struct solver *s) {
+    bool may = false;
+    for (int32_t p = 0; p < s->g.n_pools; p++) {
+        uint64_t *limit = &s->g.pools[p].limit;
+        if (s->peaks[p] <= s->limits[p]) {
+            continue;
+        }
+        const uint64_t over = s->peaks[p] - s->limits[p], least = *limit / 512 + 1,
+                       step = over / 2 + 1 > least ? over / 2 + 1 : least;
+        may                 = may || (*limit > step && *limit - step >= s->g.least[p]);
+        *limit              = *limit > step ? *limit - step : 0;
+    }
+    return may;
+}
+
+static enum ggml_status heuristics_run(struct solver *s, const int32_t *order, struct budget_steps *steps) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    const int64_t begin_us = ggml_time_us(), ways_us = 2000000 + s->params->time_us / 2;
+    bool fits = false;
+    for (int round = 0; round < N_LOWER && status == GGML_STATUS_SUCCESS && !fits; round++) {
+        const char *method;
+        enum budget_answer answer = ways_run(s, order, begin_us + ways_us, steps, &method);
+        if (answer == BUDGET_OUT_OF_MEMORY) {
+            return GGML_STATUS_ALLOC_FAILED;
+        }
+        if (answer != BUDGET_FOUND) {
+            break;
+        }
+        status = offer(s, steps, method, &fits);
+        if (status == GGML_STATUS_SUCCESS && s->params->time_us > 0) {
+            bool is_better;
+            answer = budget_improve(&s->g, s->params->seed + (uint64_t) round,
+                ggml_time_us() + s->params->time_us / (fits ? 1 : 4), KICKS_A_SECOND, steps);
+            status = answer == BUDGET_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED : offer(s, steps, "local search", &is_better);
+            fits   = fits || is_better;
+        }
+        if (!fits && !limits_lower(s)) {
+            break;
+        }
+    }
+    limits_reset(s);
+    return status;
+}
+
+// ---- all of it ----
+
+static bool is_hopeless(const struct solver *s) {
+    for (int32_t p = 0; p < s->g.n_pools; p++) {
+        if (s->g.least[p] > s->limits[p]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum ggml_status methods_run(struct solver *s, int32_t *order, struct budget_steps *steps) {
+    bool fits, is_new = false;
+    if (!steps_given(&s->g, NULL, steps) || !budget_copy(&s->best, steps)) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    s->is_none              = is_hopeless(s);
+    enum ggml_status status = s->is_none ? GGML_STATUS_SUCCESS : offer(s, steps, "as given", &fits);
+    if (status != GGML_STATUS_SUCCESS || s->is_none || s->has_best) {
+        return status;
+    }
+    status = order_find(&s->g, order, &is_new);
+    if (status == GGML_STATUS_SUCCESS && is_new) {
+        status = steps_given(&s->g, order, steps) ? offer(s, steps, "order", &fits) : GGML_STATUS_ALLOC_FAILED;
+    }
+    if (status == GGML_STATUS_SUCCESS && !s->is_proven) {
+        status = exact_run(s, steps);
+    }
+    if (status == GGML_STATUS_SUCCESS && !s->is_proven && !s->is_none) {
+        status = heuristics_run(s, is_new ? order : NULL, steps);
+    }
+    return status;
+}
+
+// The values alive where the pool that lacks most, or has least left, is tightest.
+static enum ggml_status tight_tell(const struct solver *s, struct berth_budget_result *r) {
+    bool *scratch = berth_calloc(3 * (size_t) s->g.n + 1, sizeof *scratch);
+    int32_t pool  = -1;
+    double worst  = -1;
+    for (int32_t p = 0; p < s->g.n_pools; p++) {
+        const double full = s->limits[p] == 0 ? (double) s->g.least[p] : (double) s->g.least[p] / (double) s->limits[p];
+        if (s->g.tight[p] >= 0 && full > worst) {
+            worst = full;
+            pool  = p;
+        }
+    }
+    if (scratch == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: what is alive among %d values", s->g.n);
+    }
+    if (pool >= 0) {
+        uint64_t bytes;
+        r->tight_op = s->g.tight[pool];
+        r->n_alive  = (size_t) budget_alive(&s->g, r->tight_op, pool, r->alive, scratch, &bytes);
+        for (size_t i = 1; i < r->n_alive; i++) { // largest first
+            const int32_t x = r->alive[i];
+            size_t k        = i;
+            for (; k > 0 && s->g.size[r->alive[k - 1]] < s->g.size[x]; k--) {
+                r->alive[k] = r->alive[k - 1];
+            }
+            r->alive[k] = x;
+        }
+    }
+    berth_free(scratch);
+    return GGML_STATUS_SUCCESS;
+}
+
+static enum ggml_status solver_run(struct solver *s, struct berth_budget_result **result) {
+    struct budget_steps steps = {0};
+    int32_t *order            = berth_calloc((size_t) s->g.n + 1, sizeof *order);
+    s->limits                 = berth_calloc((size_t) s->g.n_pools + 1, sizeof *s->limits);
+    s->peaks                  = berth_calloc((size_t) s->g.n_pools + 1, sizeof *s->peaks);
+    s->bound                  = s->g.cost_once;
+    enum ggml_status status   = GGML_STATUS_ALLOC_FAILED;
+    if (order != NULL && s->limits != NULL && s->peaks != NULL) {
+        for (int32_t p = 0; p < s->g.n_pools; p++) {
+            s->limits[p] = s->g.pools[p].limit;
+        }
+        status = methods_run(s, order, &steps);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = budget_result(&s->g, s->params, &s->best, BUDGET_PACK_US, result);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        struct berth_budget_result *r = *result;
+        r->proven                     = r->fits ? s->is_proven : s->is_none;
+        r->cost_bound                 = s->bound;
+        r->method                     = s->has_best ? s->method : "none fits";
+        r->n_nodes                    = s->n_nodes;
+        status                        = tight_tell(s, r);
+    } else if (status == GGML_STATUS_ALLOC_FAILED) {
+        berth_fail(status, "out of memory: a budget for %d ops", s->g.n);
+    }
+    if (status != GGML_STATUS_SUCCESS) {
+        berth_budget_free(*result);
+        *result = NULL;
+    }
+    berth_free(steps.at);
+    berth_free(order);
+    return status;
+}
+
+enum ggml_status berth_budget_solve(const struct berth_budget_op *ops, size_t n_ops, const struct berth_budget_params *params,
+    struct berth_budget_result **result) {
+    static const struct berth_budget_params no_params;
+    const int64_t begin_us = ggml_time_us();
+    struct solver s        = {.params = params == NULL ? &no_params : params};
+    if (result == NULL) {
+        return berth_fail(GGML_STATUS_FAILED, "budget: NULL");
+    }
+    *result                 = NULL;
+    enum ggml_status status = budget_graph_init(&s.g, ops, n_ops, s.params);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    status = solver_run(&s, result);
+    if (status == GGML_STATUS_SUCCESS) {
+        (*result)->time_us = ggml_time_us() - begin_us;
+    }
+    budget_trace_fini(&s.t);
+    berth_free(s.best.at);
+    berth_free(s.limits);
+    berth_free(s.peaks);
+    budget_graph_fini(&s.g);
+    return status;
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+// trace.c: replays a schedule: which instance of a value each step reads, until when each lives, and the bytes alive at each
+// step. Linear in steps and sources. Invariant of a sound schedule: every instance that a step reads was made before it.
+
+#include "plan/budget/budget.h"
+
+#include <string.h>
+
+bool budget_put(struct budget_steps *s, int32_t op, enum berth_budget_kind kind) {
+    if (!berth_grow((void **) &s->at, &s->cap, s->n + 1, sizeof *s->at)) {
+        return false;
+    }
+    s->at[s->n++] = (struct berth_budget_step){op, kind};
+    return true;
+}
+
+bool budget_copy(struct budget_steps *to, const struct budget_steps *from) {
+    if (!berth_grow((void **) &to->at, &to->cap, from->n + 1, sizeof *to->at)) {
+        return false;
+    }
+    memcpy(to->at, from->at, from->n * sizeof *to->at);
+    to->n = from->n;
+    return true;
+}
+
+uint64_t budget_cost(const struct budget_graph *g, const struct budget_steps *s) {
+    uint64_t sum = 0;
+    for (size_t k = 0; k < s->n; k++) {
+        const int32_t op = s->at[k].op;
+        sum += s->at[k].kind == BERTH_BUDGET_RUN ? g->cost[op] : budget_spill_cost(g, op);
+    }
+    return sum;
+}
+
+void budget_trace_fini(struct budget_trace *t) {
+    berth_free(t->last);
+    berth_free(t->src);
+    berth_free(t->start);
+    berth_free(t->taken);
+    berth_free(t->now);
+    berth_free(t->out);
+    berth_free(t->live);
+    berth_free(t->peak);
+    *t = (struct budget_trace){0};
+}
+
+static bool trace_room(const struct budget_graph *g, const struct budget_steps *s, struct budget_trace *t) {
+    const size_t n = (size_t) g->n, n_pools = (size_t) g->n_pools;
+    size_t n_src = 1;
+    for (size_t k = 0; k < s->n; k++) {
+        const int32_t op = s->at[k].op;
+        n_src +=
+            op < 0 || op >= g->n || s->at[k].kind != BERTH_BUDGET_RUN ? 1 : (size_t) (g->srcs.start[op + 1] - g->srcs.start[op]);
+    }
+    return berth_grow((void **) &t->last, &t->last_cap, n + s->n + 1, sizeof *t->last) &&
+           berth_grow((void **) &t->src, &t->src_cap, n_src, sizeof *t->src) &&
+           berth_grow((void **) &t->start, &t->start_cap, s->n + 1, sizeof *t->start) &&
+           berth_grow((void **) &t->taken, &t->taken_cap, s->n + 1, sizeof *t->taken) &&
+           berth_grow((void **) &t->now, &t->now_cap, n + 1, sizeof *t->now) &&
+           berth_grow((void **) &t->out, &t->out_cap, n + 1, sizeof *t->out) &&
+           berth_grow((void **) &t->live, &t->live_cap, s->n * n_pools + 1, sizeof *t->live) &&
+           berth_grow((void **) &t->peak, &t->peak_cap, n_pools + 1, sizeof *t->peak);
+}
+
+static void refuse(struct budget_trace *t, size_t step, const char *why) {
+    t->fault = (int32_t) step;
+    t->why   = why;
+}
+
+// Why a step cannot run, NULL: it can.
+static const char *step_fault(const struct budget_graph *g, const struct budget_trace *t, const struct berth_budget_step *step) {
+    const int32_t op = step->op;
+    if (op < 0 || op >= g->n) {
+        return "names an op that is not there";
+    }
+    if (step->kind == BERTH_BUDGET_RUN) {
+        return budget_is_input(g, op)                                      ? "runs an input"
+               : t->now[op] >= 0 && !g->again[op]                          ? "runs again what may run once"
+               : g->once_before[op] >= 0 && t->now[g->once_before[op]] < 0 ? "runs before a once op that stands before it"
+                                                                           : NULL;
+    }
+    if (step->kind != BERTH_BUDGET_OUT && step->kind != BERTH_BUDGET_IN) {
+        return "is of no kind";
+    }
+    return g->pools[g->pool[op]].spill_to < 0                 ? "moves a value whose pool has nowhere to move to"
+           : step->kind == BERTH_BUDGET_IN && t->out[op] < 0  ? "moves in what was not moved out"
+           : step->kind == BERTH_BUDGET_OUT && t->now[op] < 0 ? "moves out what is not there"
+                                                              : NULL;
+}
+
+// Who reads whom.
+static void reads_find(const struct budget_graph *g, const struct budget_steps *s, struct budget_trace *t) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < g->n; i++) {
+        t->now[i] = t->last[i] = budget_is_input(g, i) ? i : -1;
+        t->out[i]              = -1;
+        t->last[i]             = -1;
+    }
+    for (size_t k = 0; k < s->n; k++) {
+        const struct berth_budget_step *step = &s->at[k];
+        const int32_t op = step->op, me = g->n + (int32_t) k;
+        const char *why = step_fault(g, t, step);
+        t->start[k]     = n;
+        if (why != NULL) {
+            refuse(t, k, why);
+            return;
+        }
+        if (step->kind != BERTH_BUDGET_RUN) {
+            t->src[n++] = step->kind == BERTH_BUDGET_OUT ? t->now[op] : t->out[op];
+        } else {
+            for (int32_t j = g->srcs.start[op]; j < g->srcs.start[op + 1]; j++) {
+                t->src[n++] = t->now[g->srcs.at[j]];
+            }
+        }
+        for (int32_t j = t->start[k]; j < n; j++) {
+            if (t->src[j] < 0) {
+                refuse(t, k, "reads a value that is not there yet");
+                return;
+            }
+            t->last[t->src[j]] = (int32_t) k;
+        }
+        t->last[me] = (int32_t) k;
+        if (step->kind == BERTH_BUDGET_OUT) {
+            t->out[op] = me;
+        } else {
+            t->now[op] = me;
+        }
+    }
+    t->start[s->n] = n;
+    for (int32_t i = 0; i < g->n; i++) {
+        if (t->now[i] < 0) {
+            refuse(t, s->n, "is the end, and an op has not run");
+        } else if (g->keep[i]) {
+            t->last[t->now[i]] = (int32_t) s->n;
+        }
+    }
+}
+
+static int32_t pool_of(const struct budget_graph *g, const struct budget_steps *s, int32_t instance) {
+    const int32_t value = budget_value(g, s, instance);
+    const bool is_out   = instance >= g->n && s->at[instance - g->n].kind == BERTH_BUDGET_OUT;
+    return is_out ? g->pools[g->pool[value]].spill_to : g->pool[value];
+}
+
+// The source whose memory the result takes over, -1: none.
+static int32_t taken_find(const struct budget_graph *g, const struct budget_steps *s, const struct budget_trace *t, int32_t k) {
+    const int32_t op = s->at[k].op;
+    if (s->at[k].kind != BERTH_BUDGET_RUN || g->takeover[op] == 0) {
+        return -1;
+    }
+    for (int32_t j = t->start[k]; j < t->start[k + 1] && j - t->start[k] < 64; j++) {
+        if ((g->takeover[op] >> (j - t->start[k]) & 1) != 0 && t->last[t->src[j]] == k) {
+            return t->src[j];
+        }
+    }
+    return -1;
+}
+
+static void live_find(const struct budget_graph *g, const struct budget_steps *s, struct budget_trace *t, uint64_t *now) {
+    const int32_t n_pools = g->n_pools;
+    for (int32_t i = 0; i < g->n; i++) {
+        now[g->pool[i]] += budget_is_input(g, i) ? g->size[i] : 0;
+    }
+    memcpy(t->peak, now, (size_t) n_pools * sizeof *now);
+    for (int32_t k = 0; k < (int32_t) s->n; k++) {
+        const int32_t me = g->n + k, pool = pool_of(g, s, me);
+        t->taken[k] = taken_find(g, s, t, k);
+        now[pool] += t->taken[k] < 0 ? g->size[s->at[k].op] : 0;
+        memcpy(&t->live[(size_t) k * (size_t) n_pools], now, (size_t) n_pools * sizeof *now);
+        t->peak[pool] = now[pool] > t->peak[pool] ? now[pool] : t->peak[pool];
+        for (int32_t j = t->start[k]; j < t->start[k + 1]; j++) {
+            const int32_t src = t->src[j];
+            if (t->last[src] == k && src != t->taken[k]) {
+                now[pool_of(g, s, src)] -= g->size[budget_value(g, s, src)];
+            }
+        }
+        now[pool] -= t->last[me] == k ? g->size[s->at[k].op] : 0;
+    }
+}
+
+bool budget_trace(const struct budget_graph *g, const struct budget_steps *s, struct budget_trace *t) {
+    t->fault      = -1;
+    t->why        = NULL;
+    uint64_t *now = s->n > INT32_MAX / 8 ? NULL : berth_calloc((size_t) g->n_pools + 1, sizeof *now);
+    const bool ok = now != NULL && trace_room(g, s, t);
+    if (ok) {
+        reads_find(g, s, t);
+    }
+    if (ok && t->fault < 0) {
+        live_find(g, s, t, now);
+    }
+    berth_free(now);
+    return ok;
+}
+
+uint64_t budget_excess(const struct budget_graph *g, const struct budget_trace *t, size_t n_steps, int32_t *pool, int32_t *step) {
+    uint64_t most = 0;
+    for (int32_t p = 0; p < g->n_pools; p++) {
+        const uint64_t limit = g->pools[p].limit;
+        for (size_t k = 0; t->peak[p] > limit && k < n_steps; k++) {
+            const uint64_t live = t->live[k * (size_t) g->n_pools + (size_t) p];
+            if (live > limit && live - limit > most) {
+                most  = live - limit;
+                *pool = p;
+                *step = (int32_t) k;
+            }
+        }
+        if (n_steps == 0 && t->peak[p] > limit && t->peak[p] - limit > most) {
+            most  = t->peak[p] - limit;
+            *pool = p;
+            *step = 0;
+        }
+    }
+    return most;
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// trim.c: brings a schedule below the limits: at the step with the most bytes too many, the best cuts until these are gone; again
+// until no step has too many. And the sweep: runs that nobody reads go. A round is linear in steps, but for the cuts' ops.
+
+#include "plan/budget/budget.h"
+
+#include <string.h>
+
+#define GROW_MAX 24 // a schedule that grows beyond this many times the graph goes nowhere
+
+static void swap(struct budget_steps *a, struct budget_steps *b) {
+    const struct budget_steps x = *a;
+    *a                          = *b;
+    *b                          = x;
+}
+
+bool budget_sweep(const struct budget_graph *g, struct budget_steps *s) {
+    struct budget_trace t = {0};
+    bool ok               = budget_trace(g, s, &t);
+    int32_t *n_reads      = ok ? berth_calloc((size_t) g->n + s->n + 1, sizeof *n_reads) : NULL;
+    ok                    = ok && n_reads != NULL;
+    if (ok && t.fault < 0) {
+        for (int32_t j = 0; j < t.start[s->n]; j++) {
+            n_reads[t.src[j]]++;
+        }
+        size_t n = s->n;
+        for (int32_t k = (int32_t) s->n; k-- > 0;) { // from the end: what a dropped run read is read less
+            const int32_t me    = g->n + k;
+            const bool may_drop = s->at[k].kind != BERTH_BUDGET_RUN || g->again[s->at[k].op];
+            if (n_reads[me] > 0 || !may_drop || t.last[me] == (int32_t) s->n) {
+                s->at[--n] = s->at[k];
+                continue;
+            }
+            for (int32_t j = t.start[k]; j < t.start[k + 1]; j++) {
+                n_reads[t.src[j]]--;
+            }
+        }
+        memmove(s->at, s->at + n, (s->n - n) * sizeof *s->at);
+        s->n -= n;
+    }
+    berth_free(n_reads);
+    budget_trace_fini(&t);
+    return ok;
+}
+
+enum budget_answer budget_trim(
+    const struct budget_graph *g, const struct budget_style *style, int64_t end_us, struct budget_steps *s) {
+    struct budget_gaps x      = {0};
+    struct budget_cuts cuts   = {0};
+    struct budget_steps next  = {0};
+    enum budget_answer answer = BUDGET_OUT_OF_MEMORY;
+    const size_t most         = GROW_MAX * (size_t) g->n + 64;
+    while (budget_gaps_find(&x, g, s)) {
+        int32_t pool, step, n_done;
+        const uint64_t excess = budget_excess(g, &x.t, s->n, &pool, &step);
+        if (excess == 0) {
+            answer = BUDGET_FOUND;
+            break;
+        }
+        if (!budget_cuts_find(&x, style, step, pool, excess, &cuts) ||
+            !budget_cuts_apply(&x, &cuts, style, 0, excess, &next, &n_done) || !budget_sweep(g, &next)) {
+            break;
+        }
+        swap(s, &next);
+        if (n_done == 0 || s->n > most || ggml_time_us() > end_us) {
+            answer = BUDGET_GAVE_UP;
+            break;
+        }
+    }
+    budget_gaps_fini(&x);
+    budget_cuts_fini(&cuts);
+    berth_free(next.at);
+    return answer;
+}

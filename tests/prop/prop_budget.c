@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+// The budget solver against brute force on random small graphs, at every budget; with packed memory; with values that may move
+// out; chains against the known optimum; and every schedule against the checker.
+// BERTH_SEED=n repeats one run.
+
+#include "budget_brute.h"
+
+static void test_exact(void **state) {
+    (void) state;
+    brute_seed           = check_seed(1);
+    struct case_queue *q = case_queue_new();
+    struct budget_case c;
+    for (int i = 0; i < 500; i++) {
+        case_make(&c, 3 + (int32_t) case_roll(BUDGET_MAX - 2), false);
+        const uint64_t total = case_total(&c);
+        for (uint64_t budget = 0; budget <= total; budget++) {
+            case_compare(q, &c, budget);
+        }
+    }
+    case_queue_free(q);
+}
+
+static void test_spill(void **state) {
+    (void) state;
+    brute_seed           = check_seed(2);
+    struct case_queue *q = case_queue_new();
+    struct budget_case c;
+    for (int i = 0; i < 60; i++) {
+        case_make(&c, 2 + (int32_t) case_roll(5), true);
+        const uint64_t total = case_total(&c);
+        for (uint64_t budget = 0; budget <= total; budget++) {
+            case_compare(q, &c, budget);
+        }
+    }
+    case_queue_free(q);
+}
+
+static void test_packed(void **state) {
+    (void) state;
+    brute_seed = check_seed(3);
+    struct budget_case c;
+    for (int i = 0; i < 100; i++) {
+        case_make(&c, 3 + (int32_t) case_roll(4), false);
+        for (int32_t k = 0; k < c.n; k++) {
+            c.ops[k].inplace = 0;
+        }
+        const uint64_t total = case_total(&c);
+        for (uint64_t budget = 0; budget <= total; budget++) {
+            case_compare_packed(&c, budget);
+        }
+    }
+}
+
+// Wrong schedules and graphs are refused by name.
+static void test_refused(void **state) {
+    (void) state;
+    const int32_t zero[] = {0}, one[] = {1};
+    struct berth_budget_op ops[]  = {{.flags = BERTH_BUDGET_INPUT, .size = 1}, {.srcs = zero, .n_srcs = 1, .size = 4, .cost = 1},
+         {.srcs = one, .n_srcs = 1, .size = 4, .cost = 1}};
+    struct berth_budget_result *r = NULL;
+    const struct berth_budget_step good[]  = {{1, BERTH_BUDGET_RUN}, {1, BERTH_BUDGET_RUN}, {2, BERTH_BUDGET_RUN}},
+                                   early[] = {{2, BERTH_BUDGET_RUN}, {1, BERTH_BUDGET_RUN}},
+                                   twice[] = {{1, BERTH_BUDGET_RUN}, {2, BERTH_BUDGET_RUN}, {2, BERTH_BUDGET_RUN}},
+                                   out[]   = {{1, BERTH_BUDGET_RUN}, {1, BERTH_BUDGET_OUT}, {2, BERTH_BUDGET_RUN}};
+    assert_int_equal(berth_budget_check(ops, 3, NULL, good, 3, &r), GGML_STATUS_SUCCESS);
+    assert_true(r->fits && r->cost == 3 && r->n_again == 1 && r->uses[0].peak == 8);
+    berth_budget_free(r);
+    assert_int_equal(berth_budget_check(ops, 3, NULL, early, 2, &r), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "reads a value that is not there"));
+    assert_int_equal(berth_budget_check(ops, 3, NULL, twice, 3, &r), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "runs again what may run once"));
+    assert_int_equal(berth_budget_check(ops, 3, NULL, out, 3, &r), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "nowhere to move"));
+    assert_int_equal(berth_budget_check(ops, 3, NULL, good, 1, &r), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "has not run"));
+    ops[1].srcs = one;
+    assert_int_equal(berth_budget_solve(ops, 3, NULL, &r), GGML_STATUS_FAILED);
+    assert_null(r);
+}
+
+// Each allocation of a solve fails once: a status, nothing lost, and the next solve is as good as ever.
+static void test_memory_fails(void **state) {
+    (void) state;
+    brute_seed = check_seed(4);
+    struct budget_case c;
+    for (int i = 0; i < 12; i++) {
+        case_make(&c, BUDGET_MAX, false);
+        c.pools[0].bytes = case_total(&c) * (3 + (uint64_t) i % 3) / 8;
+        for (int64_t n = 1;; n++) {
+            const struct berth_budget_params params = {.pools = c.pools, .n_pools = 1, .max_nodes = i % 2 == 0 ? 0 : -1};
+            struct berth_budget_result *r           = NULL;
+            berth_alloc_watch(true);
+            berth_alloc_fail_at(n);
+            const enum ggml_status status = berth_budget_solve(c.ops, (size_t) c.n, &params, &r);
+            const bool was_reached        = berth_alloc_made() >= n || status != GGML_STATUS_SUCCESS;
+            berth_alloc_fail_at(0);
+            assert_int_equal(status == GGML_STATUS_SUCCESS, r != NULL);
+            berth_budget_free(r);
+            assert_int_equal(berth_alloc_alive(), 0);
+            berth_alloc_watch(false);
+            if (!was_reached) {
+                break;
+            }
+        }
+    }
+}
+
+int main(void) {
+    check_quiet();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_spill),
+        cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_memory_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
