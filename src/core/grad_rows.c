@@ -11,13 +11,7 @@ void berth_grad_get_rows(struct berth_grad *g) {
         berth_grad_refuse(g, "rows of a " BERTH_SHAPE " tensor, only those of a matrix have one", BERTH_NE(a));
         return;
     }
-    struct ggml_tensor *ids  = ggml_is_vector(g->node->src[1]) ? g->node->src[1] : NULL;
-    struct ggml_tensor *rows = g->grad;
-    if (ids == NULL) {
-        ids  = ggml_reshape_1d(g->ctx, berth_grad_dense(g, g->node->src[1]), ggml_nelements(g->node->src[1]));
-        rows = ggml_reshape_2d(g->ctx, berth_grad_dense(g, rows), rows->ne[0], ggml_nrows(rows));
-    }
-    berth_grad_put_add(g, 0, ggml_get_rows_back(g->ctx, rows, ids, a));
+    berth_grad_put_add(g, 0, ggml_get_rows_back(g->ctx, g->grad, g->node->src[1], a));
 }
 
 void berth_grad_get_rows_back(struct berth_grad *g) {

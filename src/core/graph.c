@@ -18,39 +18,38 @@ struct graph_layout {
     size_t n_slots;
 };
 
-// Appends n elements of elem bytes, aligned to align; false on overflow.
-static bool layout_add(size_t *end, size_t *off, size_t n, size_t elem, size_t align) {
-    size_t bytes;
-    return berth_pad_ok(*end, align, off) && berth_mul_ok(n, elem, &bytes) && berth_add_ok(*off, bytes, end);
+// Appends n elements of elem bytes, aligned to their size, and returns where. A graph's nodes are counted in 31 bits: its bytes
+// do not pass 64.
+static size_t layout_add(size_t *end, size_t n, size_t elem) {
+    const size_t off = GGML_PAD(*end, elem);
+    *end             = off + n * elem;
+    return off;
 }
 
 static bool layout_of(size_t size, bool grads, struct graph_layout *l) {
     if (size > INT32_MAX) {
         return false;
     }
-    size_t end           = sizeof(struct ggml_cgraph), nodes;
     const size_t n_slots = ggml_hash_size(2 * size), ptr = sizeof(void *);
 
-    l->n_slots = n_slots;
-    bool ok    = layout_add(&end, &nodes, size, ptr, ptr) && layout_add(&end, &l->leafs, size, ptr, ptr) &&
-              layout_add(&end, &l->use_counts, n_slots, sizeof(int32_t), sizeof(int32_t)) &&
-              layout_add(&end, &l->keys, n_slots, ptr, ptr);
-    if (grads) {
-        ok = ok && layout_add(&end, &l->grads, n_slots, ptr, ptr) && layout_add(&end, &l->grad_accs, n_slots, ptr, ptr);
-    }
-    ok      = ok && layout_add(&end, &l->used, (n_slots + 31) / 32, sizeof(ggml_bitset_t), sizeof(ggml_bitset_t));
-    l->size = end;
-    return ok;
+    l->n_slots    = n_slots;
+    l->size       = sizeof(struct ggml_cgraph) + size * ptr; // the nodes come first
+    l->leafs      = layout_add(&l->size, size, ptr);
+    l->use_counts = layout_add(&l->size, n_slots, sizeof(int32_t));
+    l->keys       = layout_add(&l->size, n_slots, ptr);
+    l->grads      = layout_add(&l->size, grads ? n_slots : 0, ptr);
+    l->grad_accs  = layout_add(&l->size, grads ? n_slots : 0, ptr);
+    l->used       = layout_add(&l->size, (n_slots + 31) / 32, sizeof(ggml_bitset_t));
+    return true;
 }
 
 size_t ggml_graph_overhead_custom(size_t size, bool grads) {
     struct graph_layout l;
-    size_t padded;
-    if (!layout_of(size, grads, &l) || !berth_pad_ok(l.size, GGML_MEM_ALIGN, &padded)) {
+    if (!layout_of(size, grads, &l)) {
         berth_fail(GGML_STATUS_FAILED, "ggml_graph_overhead_custom: a graph of %zu nodes cannot be", size);
         return SIZE_MAX;
     }
-    return GGML_OBJECT_SIZE + padded;
+    return GGML_OBJECT_SIZE + GGML_PAD(l.size, (size_t) GGML_MEM_ALIGN);
 }
 
 size_t ggml_graph_overhead(void) {
@@ -140,9 +139,15 @@ void ggml_graph_cpy(struct ggml_cgraph *src, struct ggml_cgraph *dst) {
         berth_fail(GGML_STATUS_FAILED, "ggml_graph_cpy: a graph is NULL");
         return;
     }
+    if (src == dst) {
+        return;
+    }
     if (dst->size < src->n_nodes || dst->size < src->n_leafs || dst->visited_hash_set.size < src->visited_hash_set.size) {
         berth_graph_fail(dst, BERTH_GRAPH_FULL, src->n_nodes > src->n_leafs ? src->n_nodes : src->n_leafs);
         return;
+    }
+    if (dst->size > 0) { // a view's set is the set of the graph it looks at
+        ggml_hash_set_reset(&dst->visited_hash_set);
     }
     dst->n_nodes = src->n_nodes;
     dst->n_leafs = src->n_leafs;

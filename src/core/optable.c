@@ -95,6 +95,9 @@ bool ggml_op_alloc_size_may_expand(enum ggml_op op) {
 }
 
 enum berth_op_family berth_op_family(const char *name) {
+    if (name == NULL) {
+        return BERTH_OP_OTHER;
+    }
     const char *colon = strchr(name, ':'); // UNARY:SILU
     name              = colon != NULL ? colon + 1 : name;
     for (int i = 0; i < GGML_OP_COUNT; i++) {

@@ -68,7 +68,7 @@ static void tensor_clear(struct ggml_tensor *t) {
     memset((char *) t + half, 0, sizeof *t - half);
 }
 
-// The shape's own rules; returns NULL when they hold.
+// Which of the shape's own rules is broken.
 static struct ggml_tensor *shape_refuse(
     struct ggml_context *ctx, const char *func, enum ggml_type type, int n_dims, const int64_t *ne) {
     const struct berth_type_row *row = berth_type_row(type);
@@ -83,11 +83,8 @@ static struct ggml_tensor *shape_refuse(
             return berth_poison(ctx, func, "ne[%d] is %" PRId64, i, ne[i]);
         }
     }
-    if (ne[0] % row->traits.blck_size != 0) {
-        return berth_poison(ctx, func, "rows of %" PRId64 " elements, but %s comes in blocks of %" PRId64, ne[0],
-            row->traits.type_name, row->traits.blck_size);
-    }
-    return NULL;
+    return berth_poison(ctx, func, "rows of %" PRId64 " elements, but %s comes in blocks of %" PRId64, ne[0],
+        row->traits.type_name, row->traits.blck_size);
 }
 
 // A view may cut blocks, as one of a transposed tensor does; memory of its own comes in whole blocks.
@@ -294,10 +291,13 @@ struct ggml_tensor *ggml_set_zero(struct ggml_tensor *tensor) {
         char text[256];
         berth_span_tell(fault, tensor, text, sizeof text);
         berth_fail(GGML_STATUS_FAILED, "ggml_set_zero: %s", text);
-    } else if (tensor->buffer == NULL) {
+        return tensor;
+    }
+    struct ggml_backend_buffer *buffer = berth_span_buffer(tensor); // a view's memory may be a device's though it names no buffer
+    if (buffer == NULL) {
         memset(tensor->data, 0, size);
-    } else if (tensor->buffer->iface.memset_tensor != NULL) {
-        tensor->buffer->iface.memset_tensor(tensor->buffer, tensor, 0, 0, size);
+    } else if (buffer->iface.memset_tensor != NULL) {
+        buffer->iface.memset_tensor(buffer, tensor, 0, 0, size);
     } else {
         berth_fail(GGML_STATUS_FAILED, "ggml_set_zero: the buffer of %s has no memset", tensor->name);
     }
@@ -332,13 +332,16 @@ enum ggml_glu_op ggml_get_glu_op(const struct ggml_tensor *tensor) {
 }
 
 void berth_set_one(struct ggml_tensor *t) {
-    const float one = 1.0f;
+    const float one                    = 1.0f;
+    struct ggml_backend_buffer *buffer = berth_span_buffer(t);
     if (t->type != GGML_TYPE_F32 || !ggml_is_scalar(t) || t->data == NULL) {
         berth_fail(GGML_STATUS_FAILED, "the gradient of a loss is one f32 with data, %s is %s " BERTH_SHAPE, t->name,
             ggml_type_name(t->type), BERTH_NE(t));
-    } else if (t->buffer == NULL) {
+    } else if (buffer == NULL) {
         memcpy(t->data, &one, sizeof one);
+    } else if (buffer->iface.set_tensor != NULL) {
+        buffer->iface.set_tensor(buffer, t, &one, 0, sizeof one);
     } else {
-        t->buffer->iface.set_tensor(t->buffer, t, &one, 0, sizeof one);
+        berth_fail(GGML_STATUS_FAILED, "the gradient of a loss, %s, lies in a buffer that cannot be written", t->name);
     }
 }

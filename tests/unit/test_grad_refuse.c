@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// test_grad_refuse.c: backward passes that cannot be: each names the node and the rule, and leaves a graph that nobody computes.
+// And one that can: parameters on one side of an op alone, or one that is read through views of views.
+
+#include "support/check.h"
+
+#include "core/op.h"
+#include "ggml-cpu.h"
+
+#define N 4
+
+static struct ggml_context *ctx;
+
+static int setup(void **state) {
+    (void) state;
+    check_quiet();
+    berth_clear_error();
+    ctx = ggml_init((struct ggml_init_params){.mem_size = 8 << 20});
+    return ctx == NULL;
+}
+
+static int teardown(void **state) {
+    (void) state;
+    ggml_free(ctx);
+    return 0;
+}
+
+static struct ggml_tensor *tensor(enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2) {
+    struct ggml_tensor *t = ggml_new_tensor_3d(ctx, type, ne0, ne1, ne2);
+    memset(t->data, 0, ggml_nbytes(t));
+    return t;
+}
+
+static struct ggml_tensor *param(int64_t ne0, int64_t ne1, int64_t ne2) {
+    struct ggml_tensor *t = tensor(GGML_TYPE_F32, ne0, ne1, ne2);
+    ggml_set_param(t);
+    return t;
+}
+
+static struct ggml_cgraph *backward(struct ggml_tensor *y) {
+    struct ggml_cgraph *g    = ggml_new_graph_custom(ctx, 512, true);
+    struct ggml_tensor *loss = ggml_sum(ctx, y);
+    ggml_set_loss(loss);
+    ggml_build_forward_expand(g, loss);
+    ggml_build_backward_expand(ctx, g, NULL);
+    return g;
+}
+
+static void refused(struct ggml_tensor *y, const char *text) {
+    if (berth_is_poison(y)) {
+        fail_msg("the op was not made: %s", berth_poison_error(y));
+    }
+    struct ggml_cgraph *g = backward(y);
+    if (strstr(berth_last_error(), text) == NULL) {
+        fail_msg("%s: the last error is \"%s\", without \"%s\"", ggml_op_desc(y), berth_last_error(), text);
+    }
+    assert_int_equal(berth_graph_check(g), GGML_STATUS_FAILED);
+    assert_int_equal(ggml_graph_compute_with_ctx(ctx, g, 1), GGML_STATUS_FAILED);
+    berth_clear_error();
+    teardown(NULL);
+    setup(NULL); // a context keeps its first error
+}
+
+static void without_a_rule(void **state) {
+    (void) state;
+    struct ggml_tensor *ids = tensor(GGML_TYPE_I32, 2, N, 1);
+    refused(ggml_mul_mat_id(ctx, param(8, N, 2), tensor(GGML_TYPE_F32, 8, 2, N), ids), "experts' weights");
+    refused(ggml_out_prod(ctx, tensor(GGML_TYPE_F32, N, 3, 1), param(N, 3, 2)), "more batches");
+    refused(ggml_group_norm(ctx, param(N, 1, 3), 2, 1e-5f), "3 channels in 2 groups");
+    refused(ggml_get_rows(ctx, param(N, 3, 2), tensor(GGML_TYPE_I32, 5, 2, 1)), "only those of a matrix");
+    refused(ggml_set_rows(ctx, tensor(GGML_TYPE_F32, N, 6, 2), param(N, 3, 2), tensor(GGML_TYPE_I64, 3, 1, 1)), "are shared");
+    refused(ggml_soft_max_ext(ctx, tensor(GGML_TYPE_F32, N, 3, 2), param(N, 3, 1), 1.0f, 8.0f), "slopes");
+    refused(ggml_soft_max_ext(ctx, tensor(GGML_TYPE_F32, N, 3, 2), param(N, 5, 1), 1.0f, 0.0f), "rows to spare");
+    refused(ggml_pad_ext(ctx, param(N, 3, 1), 0, -1, 0, 0, 0, 0, 0, 0), "cuts or goes round");
+    refused(ggml_pad_ext(ctx, param(N, 3, 1), -1, 0, 0, 0, 0, 0, 0, 0), "cuts or goes round");
+    refused(ggml_pad_circular(ctx, param(N, 3, 1), 1, 1, 0, 0), "cuts or goes round");
+    refused(ggml_upscale(ctx, param(N, 3, 1), 2, GGML_SCALE_MODE_BILINEAR), "nearest pixel");
+    refused(ggml_interpolate(ctx, param(N, 3, 1), N + 1, 3, 1, 1, GGML_SCALE_MODE_NEAREST), "whole factors");
+    refused(ggml_interpolate(ctx, param(N, 3, 1), N, 4, 1, 1, GGML_SCALE_MODE_NEAREST), "whole factors");
+    refused(ggml_interpolate(ctx, param(N, 3, 1), N, 3, 2, 1, GGML_SCALE_MODE_NEAREST), "whole factors");
+    refused(ggml_interpolate(ctx, param(N, 3, 1), N, 3, 1, 2, GGML_SCALE_MODE_NEAREST), "whole factors");
+    refused(ggml_sqr_inplace(ctx, param(N, 3, 1)), "in place");
+}
+
+// Made by other hands than our constructors: kinds that nobody knows.
+static void of_unknown_kinds(void **state) {
+    (void) state;
+    struct ggml_tensor *y = ggml_exp(ctx, param(N, 3, 1));
+    y->op_params[0]       = GGML_UNARY_OP_COUNT;
+    refused(y, "no gradient rule");
+    y               = ggml_reglu(ctx, param(N, 3, 1));
+    y->op_params[0] = GGML_GLU_OP_COUNT;
+    refused(y, "no such gated unit");
+    y                     = ggml_scale(ctx, param(N, 3, 1), 2);
+    y->op                 = (enum ggml_op)(GGML_OP_COUNT + 7); // nothing can be said of it, so nothing comes back
+    struct ggml_cgraph *g = backward(y);
+    assert_null(ggml_graph_get_grad(g, y->src[0]));
+}
+
+static void strided_views(void **state) {
+    (void) state;
+    struct ggml_tensor *w = param(N, N, 1);
+    struct ggml_tensor *v = ggml_view_2d(ctx, w, 2, 2, w->nb[1], 0);
+    v->nb[0]              = 2 * sizeof(float); // every other element
+    refused(ggml_cont(ctx, v), "a view with strides");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(without_a_rule, setup, teardown),
+        cmocka_unit_test_setup_teardown(of_unknown_kinds, setup, teardown),
+        cmocka_unit_test_setup_teardown(strided_views, setup, teardown),
+    };
+    return cmocka_run_group_tests_name("grad_refuse", tests, NULL, NULL);
+}
