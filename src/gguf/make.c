@@ -26,37 +26,29 @@ static bool data_is_there(const struct gguf_context *ctx, struct gguf_source *s)
     return true;
 }
 
-static bool tensors_add(const struct gguf_context *ctx, struct ggml_context *out, char *data) {
+static void tensors_add(const struct gguf_context *ctx, struct ggml_context *out, char *data) {
     ggml_set_no_alloc(out, true);
     for (size_t i = 0; i < ctx->info.n; i++) {
         const struct gguf_info *info = ctx->info.items[i];
         struct ggml_tensor *t        = ggml_new_tensor(out, (enum ggml_type) info->type, GGML_MAX_DIMS, berth_gguf_info_ne(info));
-        if (t == NULL || berth_is_poison(t)) {
-            return false;
-        }
+        BERTH_ASSERT(!berth_is_poison(t)); // the reader has the same rules, and context_new has made room
         ggml_set_name(t, info->name);
         if (data != NULL) {
             t->data = data + info->offset;
         }
     }
-    return true;
 }
 
-static struct ggml_context *context_new(const struct gguf_context *ctx, size_t n_tensors, size_t data_size) {
-    size_t size, data;
-    if (!berth_mul_ok(n_tensors, ggml_tensor_overhead(), &size) || !berth_pad_ok(data_size, GGML_MEM_ALIGN, &data) ||
-        !berth_add_ok(size, data, &size)) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf: %zu tensors with %zu bytes fit into no memory", ctx->info.n, data_size);
-        return NULL;
-    }
+// Fewer than 2^32 tensors and 2^63 bytes: the sum does not pass 64 bits.
+static struct ggml_context *context_new(size_t n_tensors, size_t data_size) {
+    const size_t size = n_tensors * ggml_tensor_overhead() + GGML_PAD(data_size, (size_t) GGML_MEM_ALIGN);
     return ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = data_size == 0});
 }
 
 struct ggml_context *berth_gguf_tensors_plain(const struct gguf_context *ctx) {
-    struct ggml_context *out = context_new(ctx, ctx->info.n, 0);
-    if (out != NULL && !tensors_add(ctx, out, NULL)) {
-        ggml_free(out);
-        out = NULL;
+    struct ggml_context *out = context_new(ctx->info.n, 0);
+    if (out != NULL) {
+        tensors_add(ctx, out, NULL);
     }
     return out;
 }
@@ -69,27 +61,21 @@ bool berth_gguf_tensors_make(const struct gguf_context *ctx, struct gguf_source 
     if (!data_is_there(ctx, s)) {
         return false;
     }
-    struct ggml_context *out = context_new(ctx, ctx->info.n + 1, ctx->data_size);
+    struct ggml_context *out = context_new(ctx->info.n + 1, ctx->data_size);
     if (out == NULL) {
         return false;
     }
     ggml_set_no_alloc(out, false);
     struct ggml_tensor *data = ggml_new_tensor_1d(out, GGML_TYPE_I8, (int64_t) ctx->data_size);
-    if (data == NULL || berth_is_poison(data)) {
-        goto fail;
-    }
+    BERTH_ASSERT(!berth_is_poison(data));
     ggml_set_name(data, "GGUF tensor data binary blob"); // programs know it by this name
     if (ctx->data_size > 0 && (!berth_gguf_source_seek(s, ctx->data_offset) ||
                                   !berth_gguf_source_read(s, data->data, ctx->data_size, "data of the tensors"))) {
-        goto fail;
+        ggml_free(out);
+        return false;
     }
-    if (!tensors_add(ctx, out, data->data)) {
-        goto fail;
-    }
+    tensors_add(ctx, out, data->data);
     ggml_set_no_alloc(out, false);
     *params.ctx = out;
     return true;
-fail:
-    ggml_free(out);
-    return false;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // tensors.c: the tensors of a context: what a file says of them, adding and changing them. Their data stays where it is.
 
+#include "core/span.h"
 #include "core/type.h"
 #include "gguf/context.h"
 
@@ -31,11 +32,6 @@ static size_t info_size(const struct gguf_info *info) {
     return berth_gguf_nbytes((enum ggml_type) info->type, berth_gguf_info_ne(info), &size) ? size : 0;
 }
 
-static bool offset_after(const struct gguf_context *ctx, size_t i, size_t alignment, size_t *end) {
-    const struct gguf_info *info = ctx->info.items[i];
-    return berth_add_ok(info->offset, info_size(info), end) && berth_pad_ok(*end, alignment, end) && *end <= INT64_MAX;
-}
-
 bool berth_gguf_offsets(struct gguf_context *ctx, size_t alignment, size_t i_first) {
     size_t sum = 0; // first whether it can be done, then doing it
     for (size_t i = 0; i < ctx->info.n; i++) {
@@ -52,9 +48,7 @@ bool berth_gguf_offsets(struct gguf_context *ctx, size_t alignment, size_t i_fir
         if (i >= i_first) {
             info->offset = end;
         }
-        if (!offset_after(ctx, i, alignment, &end)) {
-            return false;
-        }
+        end = GGML_PAD(info->offset + info_size(info), alignment);
     }
     ctx->alignment = alignment;
     ctx->data_size = end;
@@ -133,7 +127,7 @@ void gguf_add_tensor(struct gguf_context *ctx, const struct ggml_tensor *tensor)
     if (info == NULL) {
         return;
     }
-    *berth_gguf_info_origin(info) = (struct gguf_origin){tensor->data, tensor->buffer};
+    *berth_gguf_info_origin(info) = (struct gguf_origin){tensor->data, berth_span_buffer(tensor)};
     info->offset                  = ctx->data_size;
     if (!berth_gguf_table_add(&ctx->info, info)) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "gguf_add_tensor: out of memory: no room for tensor %zu", ctx->info.n);
