@@ -2,7 +2,7 @@
 # Its objects are always compiled, for the tests. BERTH_MPI: ON, OFF, or AUTO: where MPI is found.
 set(BERTH_MPI AUTO CACHE STRING "Devices of other ranks over MPI: ON, OFF, AUTO")
 
-file(GLOB mpi_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/mpi/*.c)
+file(GLOB mpi_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/base/shim/*.c ${CMAKE_CURRENT_SOURCE_DIR}/mpi/*.c)
 list(FILTER mpi_sources EXCLUDE REGEX "/load\\.c$") # the library's alone
 add_library(ggml-mpi-objects OBJECT ${mpi_sources})
 target_include_directories(ggml-mpi-objects PUBLIC ${PROJECT_SOURCE_DIR}/include PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})

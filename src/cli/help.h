@@ -130,7 +130,8 @@ int cli_complete(const struct cli_command *commands, int argc, char **argv);
     X(train) \
     X(verify) \
     X(version) \
-    X(which)
+    X(which) \
+    X(worker)
 #define CLI_GGUF_PARTS(X) X(gguf_info) X(gguf_check) X(gguf_diff) X(gguf_quantize) X(gguf_merge)
 
 #define CLI_DECLARE(name) \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // place.c: brings the weights of a model to its devices. A device that can use the host's memory gets the file's own pages, so
-// nothing is copied, if the file has them aligned; the others get theirs uploaded. Layers go to GPUs from the last on, as many as
-// fit.
+// nothing is copied, if the file has them aligned; the others get theirs uploaded. Layers go to GPUs from the last on, shared out
+// by their memory, or as many as fit.
 
 #include "model/model.h"
 
@@ -43,24 +43,54 @@ static size_t room_of(ggml_backend_dev_t dev) {
     return n_total == 0 ? SIZE_MAX : n_free - n_free / 10;
 }
 
+// Layers in a row, the last ones on the last GPU. Where the GPUs can hold all, each takes its share by the memory that it has, so
+// that each keeps room for its cache; otherwise each takes what fits.
+struct dealing {
+    int d;        // who takes layers now, -1: no GPU is left
+    size_t room;  // bytes that it has left
+    double share; // bytes that it should take before another's turn; 0: what fits
+};
+
+static void dealing_next(struct dealing *deal, const struct placing *p, double part) {
+    deal->d--;
+    deal->room  = deal->d >= 0 ? room_of(p->devices->dev[deal->d]) : 0;
+    deal->share = deal->d > 0 ? part * (double) deal->room : 0; // the first one takes the rest
+}
+
+// The part of each GPU's room that all layers take; 0: they do not fit, or the room is not known.
+static double part_of_room(const struct placing *p, const size_t *sizes) {
+    double all = 0, rooms = 0;
+    for (int64_t i = 0; i <= p->model->params.n_layer; i++) {
+        all += (double) sizes[i];
+    }
+    for (int d = 0; d < p->devices->n - 1; d++) {
+        rooms += (double) room_of(p->devices->dev[d]);
+    }
+    return all < rooms && rooms < (double) SIZE_MAX ? all / rooms : 0;
+}
+
 static bool layers_deal(struct placing *p) {
     struct model *m = p->model;
     const int cpu   = p->devices->n - 1;
-    int d           = cpu - 1; // the last GPU first
     m->layer_device = model_alloc_calloc((size_t) m->params.n_layer + 1, sizeof *m->layer_device);
     size_t *sizes   = layer_sizes(m);
-    size_t room     = d >= 0 ? room_of(p->devices->dev[d]) : 0;
     if (m->layer_device == NULL || sizes == NULL) {
         model_alloc_free(sizes);
         return model_fail(p->error, "out of memory for the places of %" PRId64 " layers", m->params.n_layer);
     }
+    const double part   = part_of_room(p, sizes);
+    struct dealing deal = {.d = cpu};
+    dealing_next(&deal, p, part); // the last GPU first
     for (int64_t i = m->params.n_layer; i >= 0; i--) {
-        while (d >= 0 && sizes[i] > room) {
-            d--;
-            room = d >= 0 ? room_of(p->devices->dev[d]) : 0;
+        while (deal.d >= 0 && (sizes[i] > deal.room || (deal.share > 0 && (double) sizes[i] / 2 > deal.share))) {
+            dealing_next(&deal, p, part);
         }
-        m->layer_device[i] = d >= 0 ? d : cpu;
-        room -= d >= 0 ? sizes[i] : 0;
+        m->layer_device[i] = deal.d >= 0 ? deal.d : cpu;
+        deal.room -= deal.d >= 0 ? sizes[i] : 0;
+        deal.share -= deal.share > 0 ? (double) sizes[i] : 0;
+        if (deal.d > 0 && part > 0 && deal.share <= 0) {
+            dealing_next(&deal, p, part);
+        }
     }
     model_alloc_free(sizes);
     return true;

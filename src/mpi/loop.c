@@ -24,7 +24,7 @@ struct mpi_loop {
 };
 
 struct mpi_loop *mpi_loop_new(int n_ranks) {
-    struct mpi_loop *loop = mpi_calloc(1, sizeof *loop + (size_t) n_ranks * sizeof loop->inboxes[0]);
+    struct mpi_loop *loop = shim_calloc(1, sizeof *loop + (size_t) n_ranks * sizeof loop->inboxes[0]);
     if (loop == NULL) {
         return NULL;
     }
@@ -40,19 +40,19 @@ void mpi_loop_free(struct mpi_loop *loop) {
     for (int i = 0; loop != NULL && i < loop->n; i++) {
         for (struct queued *q = loop->inboxes[i].first, *next; q != NULL; q = next) {
             next = q->next;
-            mpi_free(q->letter.bytes);
-            mpi_free(q);
+            shim_free(q->letter.bytes);
+            shim_free(q);
         }
     }
     if (loop != NULL) {
         pthread_mutex_destroy(&loop->lock);
     }
-    mpi_free(loop);
+    shim_free(loop);
 }
 
 static bool loop_send(struct mpi_transport *t, int to, void *bytes, size_t size) {
     struct mpi_loop *loop = t->context;
-    struct queued *q      = mpi_malloc(sizeof *q);
+    struct queued *q      = shim_malloc(sizeof *q);
     if (q == NULL) {
         return false;
     }
@@ -81,7 +81,7 @@ static bool loop_receive(struct mpi_transport *t, struct mpi_letter *out) {
         *out       = q->letter;
     }
     pthread_mutex_unlock(&loop->lock);
-    mpi_free(q);
+    shim_free(q);
     return q != NULL;
 }
 

@@ -27,9 +27,9 @@ static int64_t timeout_of_environment(void) {
 
 bool mpi_mail_init(struct mpi_mail *m, const struct mpi_transport *t) {
     *m       = (struct mpi_mail){.t = *t, .timeout = timeout_of_environment()};
-    m->peers = mpi_calloc((size_t) t->size, sizeof m->peers[0]);
+    m->peers = shim_calloc((size_t) t->size, sizeof m->peers[0]);
     if (m->peers == NULL) {
-        mpi_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %d ranks", t->size);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %d ranks", t->size);
         return false;
     }
     pthread_mutex_init(&m->lock, NULL);
@@ -43,8 +43,8 @@ bool mpi_mail_init(struct mpi_mail *m, const struct mpi_transport *t) {
 
 void mpi_item_free(struct mpi_mail_item *item) {
     if (item != NULL) {
-        mpi_free(item->letter.bytes);
-        mpi_free(item);
+        shim_free(item->letter.bytes);
+        shim_free(item);
     }
 }
 
@@ -54,7 +54,7 @@ void mpi_mail_fini(struct mpi_mail *m, bool all) {
         mpi_item_free(item);
     }
     m->t.close(&m->t, all);
-    mpi_free(m->peers);
+    shim_free(m->peers);
     pthread_mutex_destroy(&m->lock);
 }
 
@@ -84,12 +84,12 @@ static void take_in(struct mpi_mail *m, struct mpi_letter *letter) {
         if (letter->from >= 0 && letter->from < m->t.size) {
             lose(m, letter->from, "it sent %zu bytes, which is no message", letter->size);
         }
-        mpi_free(letter->bytes);
+        shim_free(letter->bytes);
         return;
     }
     memcpy(&head, letter->bytes, sizeof head);
     struct mpi_peer *p         = &m->peers[letter->from];
-    struct mpi_mail_item *item = head.kind != MPI_ALIVE && head.kind != MPI_BYE ? mpi_malloc(sizeof *item) : NULL;
+    struct mpi_mail_item *item = head.kind != MPI_ALIVE && head.kind != MPI_BYE ? shim_malloc(sizeof *item) : NULL;
     p->heard                   = m->polled;
     if (item == NULL) {
         if (head.kind == MPI_BYE) {
@@ -97,7 +97,7 @@ static void take_in(struct mpi_mail *m, struct mpi_letter *letter) {
         } else if (head.kind != MPI_ALIVE) {
             lose(m, letter->from, "memory ran out for a message of %zu bytes from it", letter->size);
         }
-        mpi_free(letter->bytes);
+        shim_free(letter->bytes);
         return;
     }
     *item   = (struct mpi_mail_item){.letter = *letter};
@@ -233,7 +233,7 @@ struct mpi_mail_item *mpi_mail_command(struct mpi_mail *m, int from) {
 // ---- sending ----
 
 static bool hand_over(struct mpi_mail *m, int to, const struct mpi_head *head, const void *body, size_t body_size) {
-    char *bytes = mpi_malloc(sizeof *head + body_size);
+    char *bytes = shim_malloc(sizeof *head + body_size);
     if (bytes == NULL) {
         return false;
     }
@@ -242,7 +242,7 @@ static bool hand_over(struct mpi_mail *m, int to, const struct mpi_head *head, c
         memcpy(bytes + sizeof *head, body, body_size);
     }
     if (!m->t.send(&m->t, to, bytes, sizeof *head + body_size)) {
-        mpi_free(bytes);
+        shim_free(bytes);
         return false;
     }
     if (head->kind != MPI_ALIVE) {
@@ -255,7 +255,7 @@ static bool hand_over(struct mpi_mail *m, int to, const struct mpi_head *head, c
 
 enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head *head, const void *body, size_t body_size) {
     if (body_size > MPI_MESSAGE_MAX - sizeof *head) {
-        return mpi_error(GGML_STATUS_FAILED, "MPI: a message of %zu bytes to rank %d: at most %zu can be sent", body_size, to,
+        return shim_error(GGML_STATUS_FAILED, "MPI: a message of %zu bytes to rank %d: at most %zu can be sent", body_size, to,
             MPI_MESSAGE_MAX);
     }
     for (struct waiting w = {0};; rest(&w)) {
@@ -273,7 +273,7 @@ enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head
         }
         if (!full) {
             return sent ? GGML_STATUS_SUCCESS
-                        : mpi_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a message of %zu bytes to rank %d",
+                        : shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a message of %zu bytes to rank %d",
                               body_size, to);
         }
     }
@@ -327,7 +327,7 @@ enum ggml_status mpi_mail_tell_lost(struct mpi_mail *m, int rank, const char *wh
     pthread_mutex_lock(&m->lock);
     peer = m->peers[rank];
     pthread_mutex_unlock(&m->lock);
-    return mpi_error(GGML_STATUS_FAILED, "MPI: rank %d on %s is lost: %s (needed for %s)", rank,
+    return shim_error(GGML_STATUS_FAILED, "MPI: rank %d on %s is lost: %s (needed for %s)", rank,
         peer.host[0] != '\0' ? peer.host : "an unknown host", peer.why, what);
 }
 

@@ -50,16 +50,16 @@ static bool link_open(struct mpi_transport *t) {
     void *handle = beside(path, sizeof path, MPI_LINK_FILE) ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
     if (handle == NULL) {
         const char *reason = dlerror();
-        mpi_error(GGML_STATUS_FAILED, "MPI: %s cannot be loaded: %s", MPI_LINK_FILE, reason != NULL ? reason : why);
+        shim_error(GGML_STATUS_FAILED, "MPI: %s cannot be loaded: %s", MPI_LINK_FILE, reason != NULL ? reason : why);
         return false;
     }
     mpi_link_open_t open;
     void *p = dlsym(handle, MPI_LINK_OPEN);
     memcpy(&open, &p, sizeof open);
-    t->alloc   = mpi_malloc;
-    t->release = mpi_free;
+    t->alloc   = shim_malloc;
+    t->release = shim_free;
     if (open == NULL || !open(t, why, sizeof why)) {
-        mpi_error(GGML_STATUS_FAILED, "MPI: %s", open == NULL ? MPI_LINK_FILE " has no " MPI_LINK_OPEN : why);
+        shim_error(GGML_STATUS_FAILED, "MPI: %s", open == NULL ? MPI_LINK_FILE " has no " MPI_LINK_OPEN : why);
         return false;
     }
     return true;
@@ -124,7 +124,7 @@ static void *watch_joining(void *unused) {
         const bool is_there = first_rank(launcher) != 0;
         seen                = seen || is_there;
         if (still_joining() && ((int) getppid() != launcher || (seen && !is_there))) {
-            mpi_log(GGML_LOG_LEVEL_WARN, "MPI: the program ended before it asked for devices");
+            shim_log(GGML_LOG_LEVEL_WARN, "MPI: the program ended before it asked for devices");
             _exit(1);
         }
     }

@@ -4,7 +4,8 @@
 
 #include "mpi/reg.h"
 
-#include "mpi/world.h"
+#include "mpi/remote.h"
+#include "mpi/serve.h"
 
 #include <string.h>
 
@@ -17,16 +18,54 @@ static const char *reg_name(ggml_backend_reg_t reg) {
     return "MPI";
 }
 
+// ---- devices ----
+
+static pthread_once_t devices_once = PTHREAD_ONCE_INIT;
+static struct mpi_remote *remotes;
+static struct mpi_device *devices;
+static size_t n_devices;
+
+bool mpi_devices_list(struct mpi_world *w, struct mpi_remote **remotes_out, struct mpi_device **devices_out, size_t *n_out) {
+    size_t n = 0;
+    for (int i = 0; i < w->mail.t.size; i++) {
+        n += w->program == w->mail.t.rank && w->members[i].is_worker ? w->members[i].n_devices : 0;
+    }
+    struct mpi_remote *r = n > 0 ? shim_calloc((size_t) w->mail.t.size, sizeof *r) : NULL;
+    struct mpi_device *d = n > 0 ? shim_calloc(n, sizeof *d) : NULL;
+    *n_out               = 0;
+    if (n > 0 && (r == NULL || d == NULL)) {
+        shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %zu devices", n);
+        shim_free(r);
+        shim_free(d);
+        return false;
+    }
+    for (int i = 0; n > 0 && i < w->mail.t.size; i++) {
+        const struct mpi_member *m = &w->members[i];
+        for (size_t k = 0; mpi_remote_init(&r[i], &w->mail, i) && m->is_worker && k < m->n_devices; k++) {
+            mpi_device_init(&d[*n_out], &r[i], &m->devices[k], (uint32_t) k, w->mail.peers[i].host);
+            d[(*n_out)++].ggml.reg = &mpi_reg;
+        }
+    }
+    *remotes_out = r;
+    *devices_out = d;
+    return true;
+}
+
+static void devices_make(void) {
+    struct mpi_world *w = world(); // ranks wait for each other: all join when they look for devices
+    if (w != NULL) {
+        (void) !mpi_devices_list(w, &remotes, &devices, &n_devices);
+    }
+}
+
 static size_t reg_device_count(ggml_backend_reg_t reg) {
     (void) reg;
-    (void) world(); // ranks wait for each other: all join when they look for devices
-    return 0;
+    pthread_once(&devices_once, devices_make);
+    return n_devices;
 }
 
 static ggml_backend_dev_t reg_device(ggml_backend_reg_t reg, size_t index) {
-    (void) reg;
-    (void) index;
-    return NULL;
+    return index < reg_device_count(reg) ? &devices[index].ggml : NULL;
 }
 
 // ---- programs among themselves ----
@@ -76,13 +115,12 @@ static void traffic(struct berth_mpi_traffic *out) {
     }
 }
 
-typedef void (*proc_t)(void);
-
-static const struct {
-    const char *name;
-    proc_t proc;
-} procs[] = {
-    {"berth_mpi_traffic", (proc_t) traffic},
+static const struct shim_proc procs[] = {
+    {"ggml_backend_comm_init", (shim_proc_t) mpi_comm_init},
+    {"ggml_backend_comm_free", (shim_proc_t) mpi_comm_free},
+    {"ggml_backend_comm_allreduce_tensor", (shim_proc_t) mpi_comm_allreduce},
+    {"berth_mpi_serve", (shim_proc_t) mpi_serve},
+    {"berth_mpi_traffic", (shim_proc_t) traffic},
 };
 
 static void *reg_proc_address(ggml_backend_reg_t reg, const char *name) {
@@ -90,14 +128,7 @@ static void *reg_proc_address(ggml_backend_reg_t reg, const char *name) {
     if (name != NULL && strcmp(name, "berth_mpi_world") == 0) {
         return world_address();
     }
-    for (size_t i = 0; name != NULL && i < sizeof procs / sizeof procs[0]; i++) {
-        if (strcmp(procs[i].name, name) == 0) {
-            void *address; // ISO C has no cast from function to object pointers; POSIX systems have the same bits
-            memcpy(&address, &procs[i].proc, sizeof address);
-            return address;
-        }
-    }
-    return NULL;
+    return shim_proc_find(procs, sizeof procs / sizeof procs[0], name);
 }
 
 struct ggml_backend_reg mpi_reg = {

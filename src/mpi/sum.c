@@ -24,7 +24,7 @@ static struct mpi_mail_item *part_take(struct mpi_group *g, int from, size_t siz
     size_t got;
     *data = mpi_body_of(item, &got);
     if (got != size || head->a != g->n_done) {
-        mpi_error(GGML_STATUS_FAILED, "MPI: rank %d sent %zu bytes of call %llu where %zu bytes of call %llu were due",
+        shim_error(GGML_STATUS_FAILED, "MPI: rank %d sent %zu bytes of call %llu where %zu bytes of call %llu were due",
             g->ranks[from], got, (unsigned long long) head->a, size, (unsigned long long) g->n_done);
         mpi_item_free(item);
         return NULL;
@@ -60,10 +60,10 @@ static bool take_pieces(struct mpi_group *g, int from, void *data, size_t size) 
 
 // data += the next parts of all others, in the order of the members; n floats in all, at most a piece.
 static bool add_piece(struct mpi_group *g, float *data, size_t n) {
-    float *sum = mpi_calloc(n, sizeof *sum);
+    float *sum = shim_calloc(n, sizeof *sum);
     bool ok    = sum != NULL;
     if (!ok) {
-        mpi_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory to add up %zu numbers", n);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory to add up %zu numbers", n);
     }
     for (int i = 0; ok && i < g->n; i++) {
         const void *bytes          = data;
@@ -82,7 +82,7 @@ static bool add_piece(struct mpi_group *g, float *data, size_t n) {
     if (ok) {
         memcpy(data, sum, n * sizeof *sum);
     }
-    mpi_free(sum);
+    shim_free(sum);
     return ok;
 }
 
@@ -130,7 +130,7 @@ bool mpi_group_sum(struct mpi_group *g, float *data, size_t n) {
 bool mpi_group_broadcast(struct mpi_group *g, void *data, size_t size, int root) {
     g->n_done++;
     if (root < 0 || root >= g->n) {
-        mpi_error(GGML_STATUS_FAILED, "MPI: a broadcast from rank %d of %d", root, g->n);
+        shim_error(GGML_STATUS_FAILED, "MPI: a broadcast from rank %d of %d", root, g->n);
         return false;
     }
     if (g->me != root) {

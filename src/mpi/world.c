@@ -45,10 +45,10 @@ static void hello_fill(struct mpi_hello *h, bool is_worker, size_t n_devices) {
 
 static bool hello_send(struct mpi_world *w, const struct mpi_hello *mine, const struct mpi_device_info *devices) {
     const size_t size = sizeof *mine + mine->n_devices * sizeof *devices;
-    char *body        = mpi_malloc(size);
+    char *body        = shim_malloc(size);
     bool ok           = body != NULL;
     if (!ok) {
-        mpi_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a list of %u devices", mine->n_devices);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a list of %u devices", mine->n_devices);
         return false;
     }
     memcpy(body, mine, sizeof *mine);
@@ -60,7 +60,7 @@ static bool hello_send(struct mpi_world *w, const struct mpi_hello *mine, const 
         // One that is lost already is found so when it is needed.
         ok = (i == w->mail.t.rank || mpi_mail_send(&w->mail, i, &head, body, size) != GGML_STATUS_ALLOC_FAILED) && ok;
     }
-    mpi_free(body);
+    shim_free(body);
     return ok;
 }
 
@@ -116,10 +116,10 @@ static bool hello_take(struct mpi_world *w, int rank, const char *my_place) {
         goto end;
     }
     if (h.n_devices > 0) {
-        m->devices = mpi_malloc(h.n_devices * sizeof m->devices[0]);
+        m->devices = shim_malloc(h.n_devices * sizeof m->devices[0]);
         ok         = m->devices != NULL;
         if (!ok) {
-            mpi_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %u devices of rank %d", h.n_devices, rank);
+            shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %u devices of rank %d", h.n_devices, rank);
             goto end;
         }
         memcpy(m->devices, body + sizeof h, h.n_devices * sizeof m->devices[0]);
@@ -165,10 +165,10 @@ static void *tend(void *world) {
 
 static void world_drop(struct mpi_world *w, bool all) {
     for (int i = 0; w->members != NULL && i < w->mail.t.size; i++) {
-        mpi_free(w->members[i].devices);
+        shim_free(w->members[i].devices);
     }
-    mpi_free(w->members);
-    mpi_free(w->programs.ranks);
+    shim_free(w->members);
+    shim_free(w->programs.ranks);
     mpi_mail_fini(&w->mail, all);
 }
 
@@ -195,11 +195,11 @@ bool mpi_world_init(
     struct mpi_hello mine;
     hello_fill(&mine, is_worker, n_devices);
     memcpy(w->mail.peers[t->rank].host, mine.host, sizeof mine.host);
-    w->members        = mpi_calloc((size_t) t->size, sizeof w->members[0]);
-    w->programs.ranks = mpi_calloc((size_t) t->size, sizeof w->programs.ranks[0]);
+    w->members        = shim_calloc((size_t) t->size, sizeof w->members[0]);
+    w->programs.ranks = shim_calloc((size_t) t->size, sizeof w->programs.ranks[0]);
     bool ok           = w->members != NULL && w->programs.ranks != NULL;
     if (!ok) {
-        mpi_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %d ranks", t->size);
+        shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %d ranks", t->size);
     }
     ok = ok && hello_send(w, &mine, devices);
     for (int i = 0; ok && i < t->size; i++) {
@@ -209,7 +209,7 @@ bool mpi_world_init(
         programs_list(w);
         w->has_tender = pthread_create(&w->tender, NULL, tend, w) == 0;
         if (!w->has_tender) {
-            mpi_error(GGML_STATUS_FAILED, "MPI: no thread can be started");
+            shim_error(GGML_STATUS_FAILED, "MPI: no thread can be started");
             ok = false;
         }
     }

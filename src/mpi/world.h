@@ -13,8 +13,9 @@
 // What a worker tells of a device. Fixed size, no pointers: it goes over the wire as it is.
 struct mpi_device_info {
     char name[64], description[128];
-    uint32_t type;     // enum ggml_backend_dev_type at the worker
-    uint32_t is_plain; // a tensor takes ggml_nbytes() there
+    uint32_t type;            // enum ggml_backend_dev_type at the worker
+    uint32_t is_plain;        // a tensor takes ggml_nbytes() there
+    uint32_t has_cache, zero; // weights may be known there already
     uint64_t memory_free, memory_total, alignment, max_size;
 };
 

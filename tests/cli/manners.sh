@@ -142,6 +142,15 @@ while IFS=';' read -r words works with_file wrong; do
     ! grep -q -- '--json' "$tmp/help" || json_case "$works" "$@"
 done <<< "$table"
 
+# What only works beside a program that mpirun started.
+seen="$seen worker"
+help_case worker
+option_cases worker
+expect 3 "MPI" worker
+expect 3 "$tmp/missing: is no folder" worker --cache "$tmp/missing"
+expect 2 "'0' is no number of threads" worker -t 0
+expect 2 "'much' is no size" worker --memory much
+
 # no command is forgotten
 n=$((n + 1))
 for each in $("$berth" --help | sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p'); do

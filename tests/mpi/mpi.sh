@@ -15,3 +15,34 @@ done
 say "sums, broadcasts and barriers of 1, 2 and 4 ranks"
 BERTH_MPI_TIMEOUT=3 ranks --enable-recovery -q -n 3 "$world" die || [ $? = 7 ] || { say "a rank that dies"; exit 1; }
 say "a rank that dies is told of"
+
+# A model by layers: the tale is the one that this machine tells alone, word for word.
+berth=$build/bin/berth
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+tale() { ranks "$@" < /dev/null > "$dir/tale" 2> "$dir/said" || { cat "$dir/said"; return 1; }; }
+"$berth" run --seed 3 -n 60 < /dev/null > "$dir/alone" 2> /dev/null
+for net in vader,self tcp,self; do
+    for n in 1 3; do
+        tale --mca btl $net -n 1 "$berth" run --seed 3 -n 60 : -n $n "$berth" worker -t 1 || { say "$n workers over $net"; exit 1; }
+        cmp "$dir/alone" "$dir/tale" || { say "$n workers over $net tell another tale"; exit 1; }
+        grep -q "MPI$n:CPU: weights" "$dir/said" || { say "worker $n has no weights"; cat "$dir/said"; exit 1; }
+    done
+done
+say "a model over 2 and 4 ranks tells the tale it tells alone"
+
+# Weights travel once: what a worker has in its cache folder is not sent again.
+mkdir "$dir/cache"
+for round in 1 2; do
+    tale -n 1 "$berth" run --seed 3 -n 60 : -n 1 "$berth" worker -t 1 --cache "$dir/cache" || { say "with a cache"; exit 1; }
+    cmp "$dir/alone" "$dir/tale" || { say "a cache tells another tale, round $round"; exit 1; }
+    ls "$dir/cache" > "$dir/kept.$round"
+done
+[ -s "$dir/kept.1" ] && cmp "$dir/kept.1" "$dir/kept.2" || { say "nothing is kept, or the same twice"; exit 1; }
+for file in "$dir"/cache/*; do printf 'not what it was' > "$file"; done
+tale -n 1 "$berth" run --seed 3 -n 60 : -n 1 "$berth" worker -t 1 --cache "$dir/cache" || { say "with a broken cache"; exit 1; }
+cmp "$dir/alone" "$dir/tale" || { say "a broken cache tells another tale"; exit 1; }
+say "weights are kept and checked"
+
+"$berth" worker -t 1 2> "$dir/said" && { say "a worker without mpirun"; exit 1; }
+grep -q mpirun "$dir/said" || { say "a worker without mpirun does not say what it lacks"; cat "$dir/said"; exit 1; }

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// worker.c: `berth worker`: serves this machine's devices to the program that mpirun started beside it. The work is done in
+// libggml-mpi.so (src/mpi).
+
+#include "cli/help.h"
+
+#include "berth-mpi.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { OPT_MEMORY = CLI_OWN, OPT_CACHE };
+
+static const struct cli_option option_rows[] = {
+    CLI_OPT_THREADS,
+    {.letter = 'd', .name = "device", .value = "NAME", .takes = "@devices", .what = "serve this one alone (default: all)"},
+    {.id = OPT_MEMORY, .name = "memory", .value = "SIZE", .what = "bytes that each device gives at most (default: all it has)"},
+    {.id       = OPT_CACHE,
+        .name  = "cache",
+        .value = "DIR",
+        .what  = "keep the weights that come in this folder, which is there already, and do not have them sent again"},
+    {0},
+};
+
+const struct cli_help cli_worker_help = {
+    .command  = "worker",
+    .what     = "serve this machine's devices to a program on another",
+    .operands = "",
+    .about    = "Started by mpirun beside a program, serves the devices of this machine to it: the program lists them as "
+                "MPI1:CPU, MPI2:CUDA0 and so on, and any ggml program can use them. Ends when the program does.\n"
+                "A model over two machines, of which docs/cluster.md says more:\n"
+                "  mpirun --host here,there -n 1 berth run FILE : -n 1 berth worker",
+    .options  = option_rows,
+    .examples = {{"With all its devices", "worker"}, {"With two threads and what they hold", "worker -t 2 --memory 8GiB"}},
+};
+
+struct flags {
+    struct berth_mpi_serve_params params;
+    const char *device;
+};
+
+static int parse(int argc, char **argv, struct flags *f) {
+    int64_t n;
+    uint64_t size;
+    for (int id; (id = cli_option_next(&cli_worker_help, argc, argv)) != CLI_END;) {
+        switch (id) {
+            case 't':
+                if (!cli_parse_int(optarg, 1, 4096, &n)) {
+                    return cli_usage("worker", "'%s' is no number of threads", optarg);
+                }
+                f->params.n_threads = (int) n;
+                break;
+            case 'd': f->device = optarg; break;
+            case OPT_MEMORY:
+                if (!cli_parse_size(optarg, &size) || size == 0) {
+                    return cli_usage("worker", "'%s' is no size", optarg);
+                }
+                f->params.memory_limit = size;
+                break;
+            case OPT_CACHE: f->params.cache = optarg; break;
+            case CLI_SHOWN: return CLI_OK;
+            default: return CLI_USAGE;
+        }
+    }
+    return cli_no_arguments("worker", argc, argv);
+}
+
+// The devices of this machine, which the host's accelerators of the CPU are no devices of. False: out of memory.
+static bool list(struct flags *f) {
+    const size_t n    = ggml_backend_dev_count();
+    f->params.devices = calloc(n + 1, sizeof *f->params.devices);
+    for (size_t i = 0; f->params.devices != NULL && i < n; i++) {
+        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
+        if (ggml_backend_dev_type(dev) != GGML_BACKEND_DEVICE_TYPE_ACCEL &&
+            (f->device == NULL || strcmp(f->device, ggml_backend_dev_name(dev)) == 0)) {
+            f->params.devices[f->params.n_devices++] = dev;
+        }
+    }
+    return f->params.devices != NULL;
+}
+
+int cli_worker(int argc, char **argv) {
+    struct flags f = {0};
+    struct stat at;
+    int code = parse(argc, argv, &f);
+    if (code >= 0) {
+        return code;
+    }
+    if (f.params.cache != NULL && (stat(f.params.cache, &at) != 0 || !S_ISDIR(at.st_mode))) {
+        return cli_fail(CLI_FAILURE, "%s: is no folder", f.params.cache);
+    }
+    setenv("BERTH_MPI_ROLE", "worker", 1);
+    ggml_backend_load_all();
+    ggml_backend_reg_t reg  = ggml_backend_reg_by_name("MPI");
+    berth_mpi_serve_t serve = NULL;
+    void *p                 = reg != NULL ? ggml_backend_reg_get_proc_address(reg, "berth_mpi_serve") : NULL;
+    memcpy(&serve, &p, sizeof serve);
+    if (serve == NULL) {
+        return cli_fail(CLI_FAILURE, "this build has no MPI: 'make setup-mpi', then build again");
+    }
+    if (!list(&f)) {
+        return cli_fail(CLI_FAILURE, "out of memory");
+    }
+    if (f.params.n_devices == 0) {
+        code = cli_fail(CLI_FAILURE, "there is no device '%s'", f.device != NULL ? f.device : "");
+    } else {
+        code = serve(&f.params) ? CLI_OK : cli_fail(CLI_FAILURE, "%s", berth_last_error());
+    }
+    free(f.params.devices);
+    return code;
+}

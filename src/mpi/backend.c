@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT
+// backend.c: what a program gives a device of another rank to do. Nothing waits but synchronize, which tells what failed. A graph
+// is sent when it is new, and named by its number when the rank knows it: the bytes decide, addresses in buffers included.
+
+#include "mpi/remote.h"
+
+#include "backend/backend.h"
+#include "base/siphash.h"
+#include "core/graph.h"
+
+#pragma weak berth_backend_fail
+
+static ggml_guid mpi_guid = {0xb1, 0x27, 0x3e, 0x5c, 0x90, 0x44, 0x4f, 0x0e, 0x8d, 0x1b, 0x62, 0x65, 0x72, 0x74, 0x68, 0x03};
+
+// A get that is under way.
+struct pending {
+    uint32_t ticket;
+    void *data;
+    size_t size;
+    struct pending *next;
+};
+
+struct backend {
+    struct mpi_device *dev;
+    struct pending *first, **end; // by the thread that uses the backend
+};
+
+static struct backend *backend_of(ggml_backend_t backend) {
+    return backend->context;
+}
+
+bool mpi_backend_is(ggml_backend_t backend) {
+    return backend != NULL && backend->guid == &mpi_guid;
+}
+
+static const char *backend_name(ggml_backend_t backend) {
+    return backend_of(backend)->dev->name;
+}
+
+// ---- bytes ----
+
+static void backend_set(ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
+    uint32_t number      = 0;
+    uint64_t at          = 0;
+    struct mpi_device *d = mpi_tensor_device(tensor, &number, &at);
+    if (d == NULL) {
+        mpi_remote_keep(backend_of(backend)->dev->remote, "tensor '%s' is none of its", tensor->name);
+        return;
+    }
+    mpi_buffer_write(d, number, at + offset, data, size, false);
+}
+
+// Takes the pieces; NULL data: nobody wants them any more.
+static void pending_take(struct mpi_remote *r, const struct pending *p, bool is_wanted) {
+    bool ok = true;
+    for (size_t at = 0; ok && at < p->size;) {
+        struct mpi_mail_item *item = mpi_mail_take(r->mail, r->rank, MPI_ANSWER, p->ticket);
+        size_t n                   = 0;
+        const void *piece          = item != NULL ? mpi_body_of(item, &n) : NULL;
+        ok                         = n > 0 && n <= p->size - at;
+        if (is_wanted && ok) {
+            memcpy((char *) p->data + at, piece, n);
+        } else if (is_wanted) {
+            memset((char *) p->data + at, 0, p->size - at);
+            mpi_remote_keep(r, "%zu of %zu bytes could not be read", p->size - at, p->size);
+        }
+        at += n;
+        mpi_item_free(item);
+    }
+}
+
+static void pending_take_all(struct backend *b, bool is_wanted) {
+    for (struct pending *p = b->first, *next; p != NULL; p = next) {
+        next = p->next;
+        pending_take(b->dev->remote, p, is_wanted);
+        shim_free(p);
+    }
+    b->first = NULL;
+    b->end   = &b->first;
+}
+
+static void backend_get(ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
+    struct backend *b    = backend_of(backend);
+    struct mpi_remote *r = b->dev->remote;
+    uint32_t number      = 0;
+    uint64_t at          = 0;
+    struct mpi_device *d = mpi_tensor_device(tensor, &number, &at);
+    struct pending *p    = d == b->dev && size > 0 ? shim_malloc(sizeof *p) : NULL;
+    if (p == NULL) {
+        if (d != NULL) { // no memory, or another device's: then it waits
+            mpi_buffer_read(d, number, at + offset, data, size);
+        } else {
+            mpi_remote_keep(r, "tensor '%s' is none of its", tensor->name);
+        }
+        return;
+    }
+    *p = (struct pending){.ticket = mpi_remote_ticket(r), .data = data, .size = size};
+    if (mpi_remote_send(r, MPI_GET, number, (uint64_t[3]){at + offset, size, p->ticket}, NULL, 0) != GGML_STATUS_SUCCESS) {
+        mpi_remote_keep(r, "%zu bytes could not be asked for", size);
+        memset(data, 0, size);
+        shim_free(p);
+        return;
+    }
+    *b->end = p;
+    b->end  = &p->next;
+}
+
+// From rank to rank, or from memory that is ready: that of the host's CPU, whose work is done when it returns.
+static bool backend_copy(ggml_backend_t from, ggml_backend_t to, const struct ggml_tensor *src, struct ggml_tensor *dst) {
+    if (!mpi_backend_is(to)) {
+        return false;
+    }
+    if (mpi_buffer_copy(src, dst)) {
+        return true;
+    }
+    ggml_backend_buffer_t in = src->view_src != NULL ? src->view_src->buffer : src->buffer;
+    const bool is_ready      = from->device != NULL && ggml_backend_dev_type(from->device) == GGML_BACKEND_DEVICE_TYPE_CPU;
+    if (!is_ready || !ggml_backend_buffer_is_host(in) || !ggml_is_contiguous(src) || !ggml_is_contiguous(dst)) {
+        return false;
+    }
+    backend_set(to, dst, src->data, 0, ggml_nbytes(src));
+    return true;
+}
+
+static void backend_sync(ggml_backend_t backend) {
+    struct backend *b    = backend_of(backend);
+    struct mpi_remote *r = b->dev->remote;
+    pending_take_all(b, true);
+    mpi_remote_sync(r);
+    if (berth_backend_fail == NULL) {
+        return; // the next compute tells
+    }
+    char text[sizeof r->failure];
+    pthread_mutex_lock(&r->lock);
+    memcpy(text, r->failure, sizeof text);
+    r->failure[0] = '\0';
+    pthread_mutex_unlock(&r->lock);
+    if (text[0] != '\0') {
+        berth_backend_fail(backend, "%s", text);
+    }
+}
+
+static void backend_free(ggml_backend_t backend) {
+    struct backend *b = backend_of(backend);
+    pending_take_all(b, false);
+    shim_free(b);
+    shim_free(backend);
+}
+
+// ---- graphs ----
+
+static bool place_of(const void *user, const struct ggml_tensor *t, uint32_t *buffer, uint64_t *offset) {
+    return mpi_tensor_device(t, buffer, offset) == user;
+}
+
+static uint64_t hash_of(const struct mpi_wire_graph *g) {
+    static const struct berth_siphash_key key = {{1, 2}};
+    return berth_siphash_of(&key, g->tensors, g->n * sizeof g->tensors[0]);
+}
+
+// The number of the graph that was just written, under the lock. False: it is not known; then *number is whose place it takes.
+static bool graph_find(const struct mpi_remote *r, uint32_t device, uint64_t hash, uint32_t *number) {
+    const struct mpi_wire_graph *g = &r->writing;
+    *number                        = 0;
+    for (uint32_t i = 0; i < MPI_GRAPHS_MAX; i++) {
+        const struct mpi_known_graph *k = &r->graphs[i];
+        if (k->tensors != NULL && k->hash == hash && k->device == device && k->n == g->n &&
+            memcmp(k->tensors, g->tensors, g->n * sizeof g->tensors[0]) == 0) {
+            *number = i;
+            return true;
+        }
+        if (r->graphs[*number].tensors != NULL && (k->tensors == NULL || k->last_run < r->graphs[*number].last_run)) {
+            *number = i;
+        }
+    }
+    return false;
+}
+
+// A new graph is kept here and sent; under the lock.
+static enum ggml_status graph_send(struct mpi_remote *r, uint32_t device, uint64_t hash, uint32_t number) {
+    struct mpi_known_graph *k = &r->graphs[number];
+    const size_t size         = r->writing.n * sizeof r->writing.tensors[0];
+    shim_free(k->tensors);
+    *k = (struct mpi_known_graph){.hash = hash, .tensors = shim_malloc(size), .n = r->writing.n, .device = device};
+    if (k->tensors == NULL) {
+        return shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a graph of %zu tensors", r->writing.n);
+    }
+    memcpy(k->tensors, r->writing.tensors, size);
+    const enum ggml_status status = mpi_remote_send(r, MPI_GRAPH, number, (uint64_t[3]){device, 0, 0}, k->tensors, size);
+    if (status != GGML_STATUS_SUCCESS) {
+        shim_free(k->tensors);
+        *k = (struct mpi_known_graph){0};
+    }
+    return status;
+}
+
+static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
+    struct mpi_device *d    = backend_of(backend)->dev;
+    struct mpi_remote *r    = d->remote;
+    enum ggml_status status = mpi_remote_report(r);
+    if (status != GGML_STATUS_SUCCESS || graph->n_nodes == 0) {
+        return status;
+    }
+    pthread_mutex_lock(&r->lock); // until it has been asked for: its number may be another graph's afterwards
+    status = mpi_wire_write(&r->writing, graph->nodes, graph->n_nodes, place_of, d);
+    if (status == GGML_STATUS_SUCCESS) {
+        uint32_t number;
+        const uint64_t hash = hash_of(&r->writing);
+        if (!graph_find(r, d->index, hash, &number)) {
+            status = graph_send(r, d->index, hash, number);
+        }
+        if (status == GGML_STATUS_SUCCESS) {
+            r->graphs[number].last_run = ++r->n_runs;
+            status                     = mpi_remote_send(r, MPI_RUN, number, (uint64_t[3]){0}, NULL, 0);
+        }
+    }
+    pthread_mutex_unlock(&r->lock);
+    return status;
+}
+
+// ---- events: a rank does all in order, so only another rank has to wait ----
+
+struct event {
+    struct mpi_remote *recorded; // NULL: never
+};
+
+ggml_backend_event_t mpi_event_new(ggml_backend_dev_t dev) {
+    struct {
+        struct ggml_backend_event event;
+        struct event own;
+    } *e = shim_calloc(1, sizeof *e);
+    if (e == NULL) {
+        shim_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for an event", ggml_backend_dev_name(dev));
+        return NULL;
+    }
+    e->event = (struct ggml_backend_event){.device = dev, .context = &e->own};
+    return &e->event;
+}
+
+void mpi_event_free(ggml_backend_dev_t dev, ggml_backend_event_t event) {
+    (void) dev;
+    shim_free(event);
+}
+
+void mpi_event_wait_host(ggml_backend_dev_t dev, ggml_backend_event_t event) {
+    (void) dev;
+    struct event *e = event->context;
+    if (e->recorded != NULL) {
+        mpi_remote_sync(e->recorded);
+    }
+}
+
+static void backend_record(ggml_backend_t backend, ggml_backend_event_t event) {
+    if (event->device != NULL && event->device->iface.event_new == mpi_event_new) {
+        ((struct event *) event->context)->recorded = backend_of(backend)->dev->remote;
+    }
+}
+
+// What the other rank was given after the event was recorded is waited for as well.
+static void backend_wait(ggml_backend_t backend, ggml_backend_event_t event) {
+    struct mpi_remote *me = backend_of(backend)->dev->remote;
+    if (event->device == NULL || event->device->iface.event_new != mpi_event_new) {
+        ggml_backend_event_synchronize(event);
+        return;
+    }
+    struct mpi_remote *other = ((struct event *) event->context)->recorded;
+    if (other == NULL || other == me) {
+        return;
+    }
+    const uint32_t ticket = mpi_remote_ticket(other), rank_me = (uint32_t) me->rank, rank_other = (uint32_t) other->rank;
+    if (mpi_remote_send(other, MPI_SIGNAL, ticket, (uint64_t[3]){0}, &rank_me, sizeof rank_me) != GGML_STATUS_SUCCESS ||
+        mpi_remote_send(me, MPI_AWAIT, ticket, (uint64_t[3]){0}, &rank_other, sizeof rank_other) != GGML_STATUS_SUCCESS) {
+        mpi_remote_keep(me, "rank %d cannot be waited for", other->rank);
+    }
+}
+
+// ---- the table ----
+
+ggml_backend_t mpi_backend_new(struct mpi_device *d) {
+    struct ggml_backend *backend = shim_calloc(1, sizeof *backend);
+    struct backend *b            = shim_calloc(1, sizeof *b);
+    if (backend == NULL || b == NULL || mpi_mail_is_lost(d->remote->mail, d->remote->rank)) {
+        if (backend != NULL && b != NULL) {
+            mpi_mail_tell_lost(d->remote->mail, d->remote->rank, "a backend");
+        } else {
+            shim_error(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a backend", d->name);
+        }
+        shim_free(backend);
+        shim_free(b);
+        return NULL;
+    }
+    *b       = (struct backend){.dev = d};
+    b->end   = &b->first;
+    *backend = (struct ggml_backend){
+        .guid = &mpi_guid,
+        .iface =
+            {
+                .get_name         = backend_name,
+                .free             = backend_free,
+                .set_tensor_async = backend_set,
+                .get_tensor_async = backend_get,
+                .cpy_tensor_async = backend_copy,
+                .synchronize      = backend_sync,
+                .graph_compute    = backend_compute,
+                .event_record     = backend_record,
+                .event_wait       = backend_wait,
+            },
+        .device  = &d->ggml,
+        .context = b,
+    };
+    return backend;
+}

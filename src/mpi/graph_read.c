@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+// graph_read.c: a graph of bytes that may be anything. What is not checked here is not relied on: types and ops are known ones,
+// sources stand before what reads them, each tensor lies in a buffer of the device with all its bytes, aligned for its numbers,
+// and each node keeps its op's rules (rules.c).
+
+#include "mpi/wire.h"
+
+#include "core/span.h"
+
+#include <string.h>
+
+#define TENSORS_MAX ((size_t) 1 << 20)
+
+// What its numbers are loaded as.
+static size_t alignment_of(enum ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_F64:
+        case GGML_TYPE_I64: return 8;
+        case GGML_TYPE_F32:
+        case GGML_TYPE_I32: return 4;
+        case GGML_TYPE_I8: return 1;
+        default: return ggml_type_size(type) % 4 == 0 ? 4 : ggml_type_size(type) % 2 == 0 ? 2 : 1;
+    }
+}
+
+struct reading {
+    const struct mpi_wire_buffer *buffers;
+    size_t n_buffers;
+    uint32_t device;
+    struct ggml_tensor **tensors; // those read so far
+    struct berth_span_room room;
+    char *why;
+    size_t why_size, i; // the tensor that is being read
+};
+
+static bool refuse(struct reading *r, const char *what, long long number) {
+    snprintf(r->why, r->why_size, "tensor %zu: %s (%lld)", r->i, what, number);
+    return false;
+}
+
+static bool header_is_sound(struct reading *r, const struct mpi_wire_tensor *w) {
+    if (w->type >= GGML_TYPE_COUNT || ggml_blck_size((enum ggml_type) w->type) <= 0 ||
+        ggml_type_size((enum ggml_type) w->type) == 0) {
+        return refuse(r, "there is no such type", w->type);
+    }
+    if (w->op >= GGML_OP_COUNT || w->flags > 31 || w->is_node > 1) {
+        return refuse(r, "there is no such op, flag or node", w->op);
+    }
+    const size_t align = alignment_of((enum ggml_type) w->type);
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (w->ne[i] < 0 || w->ne[i] > (int64_t) 1 << 40 || w->nb[i] > (uint64_t) 1 << 46 || w->nb[i] % align != 0) {
+            return refuse(r, "an extent or a stride is out of bounds", i);
+        }
+    }
+    for (int i = 0; i < GGML_MAX_SRC; i++) {
+        if (w->src[i] > r->i) {
+            return refuse(r, "a source comes after what reads it", w->src[i]);
+        }
+    }
+    return true;
+}
+
+static bool memory_is_sound(struct reading *r, const struct mpi_wire_tensor *w, struct ggml_tensor *t) {
+    if (r->buffers == NULL || w->buffer == 0) {
+        return true;
+    }
+    const size_t id = w->buffer - 1;
+    if (id >= r->n_buffers || r->buffers[id].buffer == NULL || r->buffers[id].device != r->device) {
+        return refuse(r, "there is no such buffer", (long long) id);
+    }
+    ggml_backend_buffer_t buffer = r->buffers[id].buffer;
+    if (w->offset > ggml_backend_buffer_get_size(buffer) || w->offset % alignment_of(t->type) != 0) {
+        return refuse(r, "its offset is none of its buffer", (long long) w->offset);
+    }
+    t->buffer                         = buffer;
+    t->data                           = (char *) ggml_backend_buffer_get_base(buffer) + w->offset;
+    const enum berth_span_fault fault = berth_span_check(&r->room, t);
+    return fault <= BERTH_SPAN_EMPTY || refuse(r, "its bytes do not lie in its buffer", fault);
+}
+
+static bool is_view_op(enum ggml_op op) {
+    return op == GGML_OP_NONE || op == GGML_OP_VIEW || op == GGML_OP_RESHAPE || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
+}
+
+// Who is computed lies in memory, as all it reads.
+static bool node_is_sound(struct reading *r, const struct ggml_tensor *t) {
+    if (is_view_op(t->op)) {
+        return true;
+    }
+    bool has_memory = r->buffers == NULL || t->data != NULL;
+    for (int i = 0; i < GGML_MAX_SRC; i++) {
+        has_memory = has_memory && (t->src[i] == NULL || r->buffers == NULL || t->src[i]->data != NULL);
+    }
+    if (!has_memory) {
+        return refuse(r, "it or a source has no memory", t->op);
+    }
+    return mpi_rules_hold(t) || refuse(r, "its shape is none of its op's", t->op);
+}
+
+static bool read_tensor(struct reading *r, const struct mpi_wire_tensor *w, struct ggml_context *ctx, struct ggml_cgraph *graph) {
+    if (!header_is_sound(r, w)) {
+        return false;
+    }
+    struct ggml_tensor *t = ggml_new_tensor_1d(ctx, (enum ggml_type) w->type, 0);
+    r->tensors[r->i]      = t;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        t->ne[i] = w->ne[i];
+        t->nb[i] = (size_t) w->nb[i];
+    }
+    t->op    = (enum ggml_op) w->op;
+    t->flags = (int32_t) w->flags;
+    memcpy(t->op_params, w->op_params, sizeof t->op_params);
+    for (int i = 0; i < GGML_MAX_SRC; i++) {
+        t->src[i] = w->src[i] > 0 ? r->tensors[w->src[i] - 1] : NULL;
+    }
+    if (!memory_is_sound(r, w, t)) {
+        return false;
+    }
+    if (!w->is_node) {
+        return t->op == GGML_OP_NONE || refuse(r, "it is no node and has an op", t->op);
+    }
+    if (!node_is_sound(r, t)) {
+        return false;
+    }
+    const int32_t flags = t->flags;
+    if (t->op != GGML_OP_NONE) {
+        ggml_build_forward_expand(graph, t);
+        t->flags = flags; // a node that is not to be computed is not
+    }
+    return true;
+}
+
+struct ggml_context *mpi_wire_read(const void *bytes, size_t size, const struct mpi_wire_buffer *buffers, size_t n_buffers,
+    uint32_t device, struct ggml_cgraph **graph, char *why, size_t why_size) {
+    const size_t n = size / sizeof(struct mpi_wire_tensor);
+    if (n == 0 || n * sizeof(struct mpi_wire_tensor) != size || n > TENSORS_MAX) {
+        snprintf(why, why_size, "%zu bytes are no graph", size);
+        return NULL;
+    }
+    struct reading r         = {.buffers = buffers, .n_buffers = n_buffers, .device = device, .why = why, .why_size = why_size};
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){
+        .mem_size = (n + 1) * ggml_tensor_overhead() + ggml_graph_overhead_custom(n, false), .no_alloc = true});
+    r.tensors                = shim_calloc(n, sizeof r.tensors[0]);
+    *graph                   = ctx != NULL ? ggml_new_graph_custom(ctx, n, false) : NULL;
+    bool ok                  = ctx != NULL && r.tensors != NULL && *graph != NULL;
+    if (!ok) {
+        snprintf(why, why_size, "out of memory for a graph of %zu tensors", n);
+    }
+    for (; ok && r.i < n; r.i++) {
+        struct mpi_wire_tensor w;
+        memcpy(&w, (const char *) bytes + r.i * sizeof w, sizeof w);
+        ok = read_tensor(&r, &w, ctx, *graph);
+    }
+    shim_free(r.tensors);
+    if (!ok) {
+        ggml_free(ctx);
+        return NULL;
+    }
+    return ctx;
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+// remote.h: the program's side: ranks that serve, and their devices as ggml's.
+//
+// Calls that return nothing and fail are kept at their rank: the next compute or synchronize of one of its backends tells.
+#pragma once
+
+#include "mpi/wire.h"
+#include "mpi/world.h"
+
+#define MPI_GRAPHS_MAX 32 // that a rank knows at a time; the one that was not run for longest goes
+
+struct mpi_known_graph {
+    uint64_t hash, last_run;
+    struct mpi_wire_tensor *tensors; // as they were sent; NULL: the number is free
+    size_t n;
+    uint32_t device;
+};
+
+struct mpi_remote {
+    struct mpi_mail *mail;
+    int rank;
+    atomic_bool is_dirty; // something was sent since the last sync
+    pthread_mutex_t lock; // of what follows
+    uint32_t n_tickets;
+    bool *buffers; // [n_buffers] which numbers are taken
+    size_t n_buffers;
+    struct mpi_known_graph graphs[MPI_GRAPHS_MAX];
+    uint64_t n_runs;
+    struct mpi_wire_graph writing;
+    char failure[256]; // kept; "": none
+};
+
+struct mpi_asked; // answers to questions about ops, device.c
+
+struct mpi_device {
+    struct ggml_backend_device ggml;
+    struct ggml_backend_buffer_type buft;
+    struct mpi_remote *remote;
+    uint32_t index; // at its rank
+    struct mpi_device_info info;
+    char name[96], description[256];
+    pthread_mutex_t ask_lock; // of what follows: one question about ops at a time
+    struct mpi_asked *asked;  // a hash table, at most half full
+    size_t n_asked, n_asked_cap;
+    struct mpi_wire_graph asking;
+};
+
+// ---- ranks (remote.c) ----
+
+uint32_t mpi_remote_ticket(struct mpi_remote *r);
+enum ggml_status mpi_remote_send(
+    struct mpi_remote *r, uint32_t kind, uint32_t id, const uint64_t abc[3], const void *body, size_t size) BERTH_MUST_USE;
+// Sends, and takes the answer with the ticket. NULL with an error.
+struct mpi_mail_item *mpi_remote_ask(struct mpi_remote *r, uint32_t ticket, uint32_t kind, uint32_t id, const uint64_t abc[3],
+    const void *body, size_t size) BERTH_MUST_USE;
+// Keeps the last failure's text for the next call that can tell; the first stays.
+void mpi_remote_keep(struct mpi_remote *r, const char *fmt, ...) BERTH_PRINTF(2, 3);
+// Tells and forgets it: FAILED; SUCCESS if there is none.
+enum ggml_status mpi_remote_report(struct mpi_remote *r) BERTH_MUST_USE;
+// All that was sent has been done: what failed there is kept.
+void mpi_remote_sync(struct mpi_remote *r);
+bool mpi_remote_init(struct mpi_remote *r, struct mpi_mail *mail, int rank);
+void mpi_remote_fini(struct mpi_remote *r);
+
+// ---- devices (device.c), buffers (buffer.c), backends (backend.c), sums (comm.c) ----
+
+void mpi_device_init(
+    struct mpi_device *d, struct mpi_remote *r, const struct mpi_device_info *info, uint32_t index, const char *host);
+void mpi_device_fini(struct mpi_device *d);
+// Whether the device takes the op, and how many bytes its result needs there.
+bool mpi_device_ask(struct mpi_device *d, const struct ggml_tensor *op, size_t *size);
+ggml_backend_event_t mpi_event_new(ggml_backend_dev_t dev);
+void mpi_event_free(ggml_backend_dev_t dev, ggml_backend_event_t event);
+void mpi_event_wait_host(ggml_backend_dev_t dev, ggml_backend_event_t event);
+
+void mpi_buft_init(struct mpi_device *d);
+// The device whose memory the tensor lies in, with its buffer's number and the offset; NULL: none of another rank.
+struct mpi_device *mpi_tensor_device(const struct ggml_tensor *t, uint32_t *buffer, uint64_t *offset);
+void mpi_buffer_write(struct mpi_device *d, uint32_t buffer, uint64_t offset, const void *bytes, size_t size, bool is_weight);
+// Bytes that could not be had are 0.
+void mpi_buffer_read(struct mpi_device *d, uint32_t buffer, uint64_t offset, void *bytes, size_t size);
+// Between two tensors of other ranks, of one size, without passing through here. False: not possible.
+bool mpi_buffer_copy(const struct ggml_tensor *src, struct ggml_tensor *dst);
+
+ggml_backend_t mpi_backend_new(struct mpi_device *d);
+bool mpi_backend_is(ggml_backend_t backend);
+
+void *mpi_comm_init(ggml_backend_t *backends, size_t n);
+void mpi_comm_free(void *comm);
+bool mpi_comm_allreduce(void *comm, struct ggml_tensor **tensors);

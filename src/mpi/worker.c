@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT
+// worker.c: a worker's buffers, graphs and answers. worker_data.c moves bytes.
+
+#include "mpi/worker.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NUMBER_MAX ((uint32_t) 1 << 24) // of a buffer, graph or group: programs count from 0 and reuse numbers
+
+void mpi_worker_fail(struct mpi_worker *w, const char *fmt, ...) {
+    if (w->failure[0] == '\0') {
+        va_list args;
+        va_start(args, fmt);
+        vsnprintf(w->failure, sizeof w->failure, fmt, args);
+        va_end(args);
+    }
+}
+
+static void answer(struct mpi_worker *w, uint32_t ticket, uint64_t a, uint64_t b, const char *text) {
+    const struct mpi_head head = {.kind = MPI_ANSWER, .id = ticket, .a = a, .b = b};
+    (void) !mpi_mail_send(w->mail, w->program, &head, text, strlen(text)); // lost: the next command is the end
+}
+
+// A table grows to hold entry `number`; new ones are all zero.
+static bool table_hold(struct mpi_worker *w, void **table, size_t *n, uint32_t number, size_t elem_size) {
+    if (number >= NUMBER_MAX) {
+        mpi_worker_fail(w, "number %u is too large", number);
+        return false;
+    }
+    if (number < *n) {
+        return true;
+    }
+    const size_t n_new = (size_t) number + number / 2 + 16;
+    char *grown        = shim_calloc(n_new, elem_size);
+    if (grown == NULL) {
+        mpi_worker_fail(w, "out of memory for a table of %zu", n_new);
+        return false;
+    }
+    if (*n > 0) {
+        memcpy(grown, *table, *n * elem_size);
+    }
+    shim_free(*table);
+    *table = grown;
+    *n     = n_new;
+    return true;
+}
+
+// ---- buffers ----
+
+static void buffer_new(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    (void) body;
+    (void) size;
+    const uint32_t ticket = (uint32_t) h->c;
+    char text[160]        = "";
+    if (h->a >= w->n_devices) {
+        snprintf(text, sizeof text, "there is no device %llu", (unsigned long long) h->a);
+    } else if (!table_hold(w, (void **) &w->buffers, &w->n_buffers, h->id, sizeof w->buffers[0]) ||
+               w->buffers[h->id].buffer != NULL) {
+        snprintf(text, sizeof text, "buffer %u cannot be had", h->id);
+    } else if (h->b > w->devices[h->a].limit - w->devices[h->a].used) {
+        snprintf(text, sizeof text, "%llu bytes are more than the %zu that are left of %zu", (unsigned long long) h->b,
+            w->devices[h->a].limit - w->devices[h->a].used, w->devices[h->a].limit);
+    } else {
+        ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(w->devices[h->a].dev);
+        w->buffers[h->id] = (struct mpi_wire_buffer){ggml_backend_buft_alloc_buffer(buft, (size_t) h->b), (uint32_t) h->a};
+        if (w->buffers[h->id].buffer == NULL) {
+            snprintf(text, sizeof text, "no memory for %llu bytes", (unsigned long long) h->b);
+        } else {
+            w->devices[h->a].used += (size_t) h->b;
+        }
+    }
+    answer(w, ticket, text[0] == '\0', 0, text);
+}
+
+static void graphs_forget(struct mpi_worker *w) {
+    for (size_t i = 0; i < w->n_graphs; i++) {
+        ggml_free(w->graphs[i].ctx);
+        w->graphs[i].ctx = NULL;
+    }
+}
+
+// Graphs name its memory.
+static void buffer_free(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    (void) body;
+    (void) size;
+    if (h->id >= w->n_buffers || w->buffers[h->id].buffer == NULL) {
+        mpi_worker_fail(w, "buffer %u, which is to be freed, is none", h->id);
+        return;
+    }
+    struct mpi_wire_buffer *b = &w->buffers[h->id];
+    graphs_forget(w);
+    w->coming.is_open = false;
+    w->devices[b->device].used -= ggml_backend_buffer_get_size(b->buffer);
+    ggml_backend_buffer_free(b->buffer);
+    b->buffer = NULL;
+}
+
+// ---- graphs ----
+
+static void graph_new(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    char why[160];
+    if (h->a >= w->n_devices || !table_hold(w, (void **) &w->graphs, &w->n_graphs, h->id, sizeof w->graphs[0])) {
+        mpi_worker_fail(w, "graph %u for device %llu cannot be had", h->id, (unsigned long long) h->a);
+        return;
+    }
+    struct mpi_worker_graph *g = &w->graphs[h->id];
+    ggml_free(g->ctx);
+    *g     = (struct mpi_worker_graph){.device = (uint32_t) h->a};
+    g->ctx = mpi_wire_read(body, size, w->buffers, w->n_buffers, g->device, &g->graph, why, sizeof why);
+    for (int i = 0; g->ctx != NULL && i < ggml_graph_n_nodes(g->graph); i++) {
+        const struct ggml_tensor *node = ggml_graph_node(g->graph, i);
+        if (!ggml_backend_dev_supports_op(w->devices[h->a].dev, node)) {
+            snprintf(why, sizeof why, "node %d, %s, is not supported", i, ggml_op_name(node->op));
+            ggml_free(g->ctx);
+            g->ctx = NULL;
+        }
+    }
+    if (g->ctx == NULL) {
+        mpi_worker_fail(w, "graph %u: %s", h->id, why);
+    }
+}
+
+static void graph_free(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    (void) body;
+    (void) size;
+    if (h->id < w->n_graphs) {
+        ggml_free(w->graphs[h->id].ctx);
+        w->graphs[h->id].ctx = NULL;
+    }
+}
+
+static void graph_run(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    (void) body;
+    (void) size;
+    if (h->id >= w->n_graphs || w->graphs[h->id].ctx == NULL) {
+        mpi_worker_fail(w, "graph %u is none", h->id);
+        return;
+    }
+    const struct mpi_worker_graph *g = &w->graphs[h->id];
+    const enum ggml_status status    = ggml_backend_graph_compute(w->devices[g->device].backend, g->graph);
+    if (status != GGML_STATUS_SUCCESS) {
+        mpi_worker_fail(w, "computing failed: %s", ggml_status_to_string(status));
+    }
+}
+
+// ---- answers ----
+
+static void sync(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    (void) body;
+    (void) size;
+    answer(w, h->id, w->failure[0] != '\0', 0, w->failure);
+    w->failure[0] = '\0';
+}
+
+// Of the last tensor: is it supported, and how many bytes does it take?
+static void ask(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    char why[160];
+    struct ggml_cgraph *graph;
+    struct ggml_context *ctx    = h->a < w->n_devices ? mpi_wire_read(body, size, NULL, 0, 0, &graph, why, sizeof why) : NULL;
+    const struct ggml_tensor *t = NULL;
+    for (struct ggml_tensor *i = ctx != NULL ? ggml_get_first_tensor(ctx) : NULL; i != NULL; i = ggml_get_next_tensor(ctx, i)) {
+        t = i;
+    }
+    if (t == NULL) {
+        answer(w, h->id, 0, 0, "");
+    } else {
+        ggml_backend_dev_t dev = w->devices[h->a].dev;
+        answer(w, h->id, ggml_backend_dev_supports_op(dev, t),
+            ggml_backend_buft_get_alloc_size(ggml_backend_dev_buffer_type(dev), t), "");
+    }
+    ggml_free(ctx);
+}
+
+static void ask_memory(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    size_t n_free = 0, n_total = 0;
+    (void) body;
+    (void) size;
+    if (h->a < w->n_devices) {
+        const struct mpi_worker_device *d = &w->devices[h->a];
+        ggml_backend_dev_memory(d->dev, &n_free, &n_total);
+        n_total = n_total < d->limit ? n_total : d->limit;
+        n_free  = n_free < d->limit - d->used ? n_free : d->limit - d->used;
+    }
+    answer(w, h->id, n_free, n_total, "");
+}
+
+// ---- groups ----
+
+static void group_free(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    (void) body;
+    (void) size;
+    if (h->id < w->n_groups) {
+        shim_free(w->groups[h->id].ranks);
+        w->groups[h->id] = (struct mpi_group){0};
+    }
+}
+
+static void group_new(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    const size_t n = size / sizeof(uint32_t);
+    if (n < 1 || n * sizeof(uint32_t) != size || n > (size_t) w->mail->t.size ||
+        !table_hold(w, (void **) &w->groups, &w->n_groups, h->id, sizeof w->groups[0])) {
+        mpi_worker_fail(w, "group %u of %zu bytes is none", h->id, size);
+        return;
+    }
+    group_free(w, h, NULL, 0);
+    struct mpi_group g = {.mail = w->mail, .number = h->id, .n = (int) n, .me = -1, .ranks = shim_malloc(n * sizeof g.ranks[0])};
+    bool ok            = g.ranks != NULL;
+    for (size_t i = 0; ok && i < n; i++) {
+        uint32_t rank;
+        memcpy(&rank, (const char *) body + i * sizeof rank, sizeof rank);
+        ok         = rank < (uint32_t) w->mail->t.size;
+        g.ranks[i] = (int) rank;
+        g.me       = g.ranks[i] == w->mail->t.rank ? (int) i : g.me;
+    }
+    if (!ok || g.me < 0) {
+        mpi_worker_fail(w, "group %u of %zu ranks is none of this rank", h->id, n);
+        shim_free(g.ranks);
+        return;
+    }
+    w->groups[h->id] = g;
+}
+
+// ---- all of them ----
+
+static void (*const commands[])(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) = {
+    [MPI_BUFFER_NEW - MPI_COMMAND]  = buffer_new,
+    [MPI_BUFFER_FREE - MPI_COMMAND] = buffer_free,
+    [MPI_SET - MPI_COMMAND]         = mpi_worker_set,
+    [MPI_SET_KNOWN - MPI_COMMAND]   = mpi_worker_set_known,
+    [MPI_MEMSET - MPI_COMMAND]      = mpi_worker_memset,
+    [MPI_GET - MPI_COMMAND]         = mpi_worker_get,
+    [MPI_COPY - MPI_COMMAND]        = mpi_worker_copy,
+    [MPI_COPY_OUT - MPI_COMMAND]    = mpi_worker_copy_out,
+    [MPI_COPY_IN - MPI_COMMAND]     = mpi_worker_copy_in,
+    [MPI_GRAPH - MPI_COMMAND]       = graph_new,
+    [MPI_GRAPH_FREE - MPI_COMMAND]  = graph_free,
+    [MPI_RUN - MPI_COMMAND]         = graph_run,
+    [MPI_SIGNAL - MPI_COMMAND]      = mpi_worker_signal,
+    [MPI_AWAIT - MPI_COMMAND]       = mpi_worker_await,
+    [MPI_SYNC - MPI_COMMAND]        = sync,
+    [MPI_ASK - MPI_COMMAND]         = ask,
+    [MPI_ASK_MEMORY - MPI_COMMAND]  = ask_memory,
+    [MPI_GROUP_NEW - MPI_COMMAND]   = group_new,
+    [MPI_GROUP_FREE - MPI_COMMAND]  = group_free,
+    [MPI_GROUP_SUM - MPI_COMMAND]   = mpi_worker_sum,
+};
+_Static_assert(sizeof commands / sizeof commands[0] == MPI_COMMAND_END - MPI_COMMAND, "each command has its function");
+
+void mpi_worker_do(struct mpi_worker *w, const struct mpi_mail_item *item) {
+    struct mpi_head head;
+    size_t size;
+    const void *body = mpi_body_of(item, &size);
+    memcpy(&head, item->letter.bytes, sizeof head);
+    if (head.kind < MPI_COMMAND || head.kind >= MPI_COMMAND_END) {
+        mpi_worker_fail(w, "%u is no command", head.kind);
+        return;
+    }
+    commands[head.kind - MPI_COMMAND](w, &head, body, size);
+}
+
+static bool device_open(struct mpi_worker *w, size_t i, const struct berth_mpi_serve_params *params) {
+    struct mpi_worker_device *d = &w->devices[i];
+    d->dev                      = params->devices[i];
+    d->limit                    = params->memory_limit > 0 ? params->memory_limit : SIZE_MAX;
+    d->backend                  = ggml_backend_dev_init(d->dev, NULL);
+    if (d->backend == NULL) {
+        shim_error(GGML_STATUS_FAILED, "MPI: device '%s' cannot be opened", ggml_backend_dev_name(d->dev));
+        return false;
+    }
+    ggml_backend_reg_t reg           = ggml_backend_dev_backend_reg(d->dev);
+    ggml_backend_set_n_threads_t set = NULL;
+    void *p = reg != NULL && reg->iface.get_proc_address != NULL ? reg->iface.get_proc_address(reg, "ggml_backend_set_n_threads")
+                                                                 : NULL;
+    memcpy(&set, &p, sizeof set);
+    if (set != NULL && params->n_threads > 0) {
+        set(d->backend, params->n_threads);
+    }
+    return true;
+}
+
+bool mpi_worker_init(struct mpi_worker *w, struct mpi_mail *mail, int program, const struct berth_mpi_serve_params *params) {
+    *w         = (struct mpi_worker){.mail = mail, .program = program, .cache = params->cache};
+    w->devices = shim_calloc(params->n_devices, sizeof w->devices[0]);
+    w->piece   = shim_malloc(MPI_PIECE);
+    bool ok    = (w->devices != NULL || params->n_devices == 0) && w->piece != NULL;
+    if (!ok) {
+        shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %zu devices", params->n_devices);
+    }
+    for (; ok && w->n_devices < params->n_devices; w->n_devices += ok) {
+        ok = device_open(w, w->n_devices, params);
+    }
+    if (!ok) {
+        mpi_worker_fini(w);
+    }
+    return ok;
+}
+
+void mpi_worker_fini(struct mpi_worker *w) {
+    graphs_forget(w);
+    for (size_t i = 0; i < w->n_buffers; i++) {
+        ggml_backend_buffer_free(w->buffers[i].buffer);
+    }
+    for (size_t i = 0; i < w->n_groups; i++) {
+        shim_free(w->groups[i].ranks);
+    }
+    for (size_t i = 0; i < w->n_devices; i++) {
+        ggml_backend_free(w->devices[i].backend);
+    }
+    shim_free(w->groups);
+    shim_free(w->graphs);
+    shim_free(w->buffers);
+    shim_free(w->devices);
+    shim_free(w->piece);
+    *w = (struct mpi_worker){0};
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT
+// worker_data.c: bytes into, out of and between a worker's buffers. Every range is checked here before anything is touched.
+
+#include "mpi/worker.h"
+
+#include <string.h>
+
+ggml_backend_buffer_t mpi_worker_bytes(struct mpi_worker *w, uint32_t buffer, uint64_t offset, uint64_t size) {
+    if (buffer >= w->n_buffers || w->buffers[buffer].buffer == NULL) {
+        mpi_worker_fail(w, "buffer %u is none", buffer);
+        return NULL;
+    }
+    const uint64_t have = ggml_backend_buffer_get_size(w->buffers[buffer].buffer);
+    if (offset > have || size > have - offset) {
+        mpi_worker_fail(w, "%llu bytes at %llu of buffer %u, which has %llu", (unsigned long long) size,
+            (unsigned long long) offset, buffer, (unsigned long long) have);
+        return NULL;
+    }
+    return w->buffers[buffer].buffer;
+}
+
+// Bytes of a buffer as a tensor, which is what buffers understand.
+static struct ggml_tensor as_tensor(ggml_backend_buffer_t buffer, uint64_t offset, size_t size) {
+    struct ggml_tensor t = {.type = GGML_TYPE_I8, .buffer = buffer, .ne = {(int64_t) size, 1, 1, 1}, .nb = {1, size, size, size}};
+    t.data               = (char *) ggml_backend_buffer_get_base(buffer) + offset;
+    return t;
+}
+
+void mpi_worker_write(ggml_backend_buffer_t buffer, uint64_t offset, const void *bytes, size_t size) {
+    struct ggml_tensor t = as_tensor(buffer, offset, size);
+    if (size > 0) {
+        ggml_backend_tensor_set(&t, bytes, 0, size);
+    }
+}
+
+void mpi_worker_read(ggml_backend_buffer_t buffer, uint64_t offset, void *bytes, size_t size) {
+    const struct ggml_tensor t = as_tensor(buffer, offset, size);
+    if (size > 0) {
+        ggml_backend_tensor_get(&t, bytes, 0, size);
+    }
+}
+
+// ---- from the program ----
+
+// All of what the cache missed is here: it is kept, if it is what it was said to be.
+static void cache_fill(struct mpi_worker *w) {
+    uint8_t hash[16];
+    const size_t size            = (size_t) w->coming.size;
+    ggml_backend_buffer_t buffer = mpi_worker_bytes(w, w->coming.buffer, w->coming.offset, size);
+    void *bytes                  = buffer != NULL ? shim_malloc(size) : NULL;
+    w->coming.is_open            = false;
+    if (bytes != NULL) {
+        mpi_worker_read(buffer, w->coming.offset, bytes, size);
+        mpi_hash(bytes, size, hash);
+        if (memcmp(hash, w->coming.hash, sizeof hash) == 0) {
+            mpi_cache_write(w->cache, hash, bytes, size);
+        }
+    }
+    shim_free(bytes);
+}
+
+void mpi_worker_set(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, size);
+    if (buffer != NULL) {
+        mpi_worker_write(buffer, h->a, body, size);
+    }
+    if (h->b != 0 && w->coming.is_open) {
+        cache_fill(w);
+    }
+}
+
+void mpi_worker_set_known(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    const struct mpi_head no     = {.kind = MPI_ANSWER, .id = (uint32_t) h->c};
+    struct mpi_head yes          = no;
+    yes.a                        = 1;
+    bool known                   = false;
+    w->coming.is_open            = false;
+    ggml_backend_buffer_t buffer = size == sizeof w->coming.hash ? mpi_worker_bytes(w, h->id, h->a, h->b) : NULL;
+    void *bytes                  = buffer != NULL && w->cache != NULL ? shim_malloc((size_t) h->b) : NULL;
+    if (bytes != NULL) {
+        known = mpi_cache_read(w->cache, body, bytes, (size_t) h->b);
+        if (known) {
+            mpi_worker_write(buffer, h->a, bytes, (size_t) h->b);
+        } else {
+            memcpy(w->coming.hash, body, sizeof w->coming.hash);
+            w->coming.buffer  = h->id;
+            w->coming.offset  = h->a;
+            w->coming.size    = h->b;
+            w->coming.is_open = true;
+        }
+    }
+    shim_free(bytes);
+    (void) !mpi_mail_send(w->mail, w->program, known ? &yes : &no, NULL, 0);
+}
+
+void mpi_worker_memset(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    (void) body;
+    (void) size;
+    ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
+    if (buffer != NULL && h->b > 0) {
+        struct ggml_tensor t = as_tensor(buffer, h->a, (size_t) h->b);
+        ggml_backend_tensor_memset(&t, (uint8_t) h->c, 0, (size_t) h->b);
+    }
+}
+
+// In pieces. If the bytes are none of the buffer's, one answer without any says so.
+void mpi_worker_get(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    (void) body;
+    (void) size;
+    ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
+    const struct mpi_head head   = {.kind = MPI_ANSWER, .id = (uint32_t) h->c, .a = buffer != NULL};
+    enum ggml_status status      = GGML_STATUS_SUCCESS;
+    if (buffer == NULL || h->b == 0) {
+        (void) !mpi_mail_send(w->mail, w->program, &head, NULL, 0);
+        return;
+    }
+    for (uint64_t at = 0; status == GGML_STATUS_SUCCESS && at < h->b; at += MPI_PIECE) {
+        const size_t n = h->b - at < MPI_PIECE ? (size_t) (h->b - at) : MPI_PIECE;
+        mpi_worker_read(buffer, h->a + at, w->piece, n);
+        status = mpi_mail_send(w->mail, w->program, &head, w->piece, n);
+    }
+}
+
+// ---- between buffers ----
+
+void mpi_worker_copy(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    struct mpi_wire_from from = {0};
+    if (size != sizeof from) {
+        mpi_worker_fail(w, "a copy from %zu bytes of text", size);
+        return;
+    }
+    memcpy(&from, body, sizeof from);
+    ggml_backend_buffer_t to     = mpi_worker_bytes(w, h->id, h->a, h->b),
+                          source = mpi_worker_bytes(w, from.buffer, from.offset, h->b);
+    // What overlaps would be copied over itself piece by piece; nobody asks for it.
+    if (to == NULL || source == NULL || (to == source && from.offset < h->a + h->b && h->a < from.offset + h->b)) {
+        mpi_worker_fail(w, "a copy of %llu bytes within buffer %u", (unsigned long long) h->b, h->id);
+        return;
+    }
+    for (uint64_t at = 0; at < h->b; at += MPI_PIECE) {
+        const size_t n = h->b - at < MPI_PIECE ? (size_t) (h->b - at) : MPI_PIECE;
+        mpi_worker_read(source, from.offset + at, w->piece, n);
+        mpi_worker_write(to, h->a + at, w->piece, n);
+    }
+}
+
+// The other worker of a command; -1 after mpi_worker_fail.
+static int other_of(struct mpi_worker *w, const void *body, size_t size) {
+    uint32_t rank = UINT32_MAX;
+    memcpy(&rank, body, size < sizeof rank ? size : sizeof rank);
+    if (size != sizeof rank || rank >= (uint32_t) w->mail->t.size || (int) rank == w->mail->t.rank) {
+        mpi_worker_fail(w, "rank %u is none to copy with", rank);
+        return -1;
+    }
+    return (int) rank;
+}
+
+// The other waits for every piece: where there is none, an empty one tells it so.
+void mpi_worker_copy_out(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
+    const int to                 = other_of(w, body, size);
+    const struct mpi_head head   = {.kind = MPI_TENSOR, .id = (uint32_t) h->c};
+    enum ggml_status status      = GGML_STATUS_SUCCESS;
+    for (uint64_t at = 0; to >= 0 && status == GGML_STATUS_SUCCESS && at < h->b; at += MPI_PIECE) {
+        const size_t n = h->b - at < MPI_PIECE ? (size_t) (h->b - at) : MPI_PIECE;
+        if (buffer != NULL) {
+            mpi_worker_read(buffer, h->a + at, w->piece, n);
+        }
+        status = mpi_mail_send(w->mail, to, &head, w->piece, buffer != NULL ? n : 0);
+        if (buffer == NULL) {
+            return;
+        }
+    }
+    if (status != GGML_STATUS_SUCCESS) {
+        mpi_worker_fail(w, "bytes for rank %d (%s) could not be sent", to, w->mail->peers[to].host);
+    }
+}
+
+void mpi_worker_copy_in(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
+    const int from               = other_of(w, body, size);
+    for (uint64_t at = 0; buffer != NULL && from >= 0 && at < h->b; at += MPI_PIECE) {
+        const size_t want          = h->b - at < MPI_PIECE ? (size_t) (h->b - at) : MPI_PIECE;
+        struct mpi_mail_item *item = mpi_mail_take(w->mail, from, MPI_TENSOR, (uint32_t) h->c);
+        size_t n                   = 0;
+        const void *bytes          = item != NULL ? mpi_body_of(item, &n) : NULL;
+        if (n == want) {
+            mpi_worker_write(buffer, h->a + at, bytes, n);
+        } else {
+            mpi_worker_fail(w, "of %zu bytes from rank %d (%s) %zu came", want, from, w->mail->peers[from].host, n);
+        }
+        mpi_item_free(item);
+        if (n != want) {
+            return;
+        }
+    }
+}
+
+// ---- events ----
+
+void mpi_worker_signal(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    const int to               = other_of(w, body, size);
+    const struct mpi_head head = {.kind = MPI_TENSOR, .id = h->id};
+    if (to >= 0) {
+        (void) !mpi_mail_send(w->mail, to, &head, NULL, 0);
+    }
+}
+
+void mpi_worker_await(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    const int from             = other_of(w, body, size);
+    struct mpi_mail_item *item = from >= 0 ? mpi_mail_take(w->mail, from, MPI_TENSOR, h->id) : NULL;
+    if (item == NULL && from >= 0) {
+        mpi_worker_fail(w, "rank %d (%s), which was waited for, is lost", from, w->mail->peers[from].host);
+    }
+    mpi_item_free(item);
+}
+
+// ---- sums ----
+
+void mpi_worker_sum(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
+    (void) body;
+    (void) size;
+    const uint64_t n = h->c / 2;
+    ggml_backend_buffer_t buffer =
+        n <= SIZE_MAX / 16 && h->a <= UINT32_MAX ? mpi_worker_bytes(w, (uint32_t) h->a, h->b, 4 * n) : NULL;
+    if (buffer == NULL || h->id >= w->n_groups || w->groups[h->id].ranks == NULL || h->b % sizeof(float) != 0) {
+        mpi_worker_fail(w, "a sum of %llu numbers in group %u", (unsigned long long) n, h->id);
+        return;
+    }
+    const bool in_place = ggml_backend_buffer_is_host(buffer) && h->b % sizeof(float) == 0;
+    float *data = in_place ? (float *) ((char *) ggml_backend_buffer_get_base(buffer) + h->b) : shim_malloc((size_t) n * 4);
+    if (data == NULL) {
+        mpi_worker_fail(w, "out of memory for a sum of %llu numbers", (unsigned long long) n);
+        return;
+    }
+    if ((h->c & 1) != 0) {
+        memset(data, 0, (size_t) n * sizeof *data);
+    } else if (!in_place) {
+        mpi_worker_read(buffer, h->b, data, (size_t) n * sizeof *data);
+    }
+    if (!mpi_group_sum(&w->groups[h->id], data, (size_t) n)) {
+        mpi_worker_fail(w, "a sum of %llu numbers in group %u failed: a rank is lost", (unsigned long long) n, h->id);
+    } else if (!in_place) {
+        mpi_worker_write(buffer, h->b, data, (size_t) n * sizeof *data);
+    }
+    if (!in_place) {
+        shim_free(data);
+    }
+}
