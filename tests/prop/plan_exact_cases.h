@@ -5,13 +5,40 @@
 #include "plan/solve/exact.h"
 #include "plan_brute.h"
 
-static int n_checked, n_above_live, n_no;
+static int n_checked, n_above_live, n_no, n_beam_no;
 
 static void fail_case(
     const struct berth_plan_item *items, int64_t n, const char *what, unsigned long long x, unsigned long long y) {
     printf("%s: %llu, %llu\n", what, x, y);
     brute_print(items, n);
     exit(1);
+}
+
+// The search in breadth: what it finds is a plan, what it denies is below the optimum. Narrow ones may know nothing.
+static void check_beams(
+    const struct berth_plan_item *items, int64_t n, struct exact *x, const struct plan_prob *p, unsigned rules, int64_t best) {
+    static const int32_t widths[] = {1, 3, 500};
+    int64_t off[BRUTE_MAX];
+    for (int k = 0; k < 3; k++) {
+        for (int64_t cap = p->bound; cap <= best; cap++) {
+            struct exact_ask ask = {.cap = cap,
+                .rules                   = rules,
+                .preorder                = (enum exact_preorder) brute_random(EXACT_N_PREORDERS),
+                .valley                  = (enum exact_valley) brute_random(EXACT_N_VALLEYS),
+                .width                   = widths[k],
+                .max_nodes               = 2000000,
+                .deadline_us             = INT64_MAX};
+            int64_t next, n_nodes = 0;
+            bool is_late;
+            const enum exact_answer answer = berth_exact_ask(x, &ask, off, &next, &n_nodes, &is_late);
+            const bool is_wrong_yes        = answer == EXACT_FITS && (cap < best || !berth_plan_is_valid(p, off));
+            const bool is_wrong_no         = answer == EXACT_NO && (cap >= best || next > best || next <= cap);
+            if (is_wrong_yes || is_wrong_no || (cap == best && k == 2 && answer != EXACT_FITS)) {
+                fail_case(items, n, "wrong answer of a beam (width, capacity)", (unsigned) widths[k], (unsigned long long) cap);
+            }
+            n_beam_no += answer == EXACT_NO;
+        }
+    }
 }
 
 // The exact search itself, with each rule switched off in turn: at the optimum it says yes, below it no, and never passes it.
@@ -55,6 +82,9 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
             }
             ask.cap = next;
             n_no++;
+        }
+        if (off_rule == EXACT_N_RULES || brute_random(4) == 0) {
+            check_beams(items, n, x, &pool.prob, ask.rules, best);
         }
     }
     berth_exact_free(x);

@@ -98,7 +98,7 @@ static enum exact_answer descend_split(struct exact *x, struct exact_part part) 
     return answer;
 }
 
-static bool is_over(struct exact *x) {
+bool berth_exact_is_over(struct exact *x) {
     x->n_nodes++;
     if ((x->n_nodes % CLOCK_NODES == 0 || x->p->n > CLOCK_BLOCKS) &&
         ((x->ask->stop != NULL && atomic_load_explicit(x->ask->stop, memory_order_relaxed)) ||
@@ -123,7 +123,7 @@ static int64_t valley_rank(const struct exact *x, const struct exact_run *r) {
 }
 
 // The block to branch on; -1: there is nothing left. berth_exact_settle() has seen to it that every valley has a candidate.
-static int32_t choose(struct exact *x, struct exact_part part) {
+int32_t berth_exact_choose(struct exact *x, struct exact_part part) {
     int32_t lo, hi;
     struct exact_run best = {.best = -1};
     if (part.n == 0) {
@@ -161,7 +161,7 @@ static bool can_be_higher(const struct exact *x, int32_t i) {
 }
 
 // The part after i is placed: i moves behind the end of the list, where the parent still finds it.
-static struct exact_part part_without(struct exact *x, struct exact_part part, int32_t i) {
+struct exact_part berth_exact_part_without(struct exact *x, struct exact_part part, int32_t i) {
     int32_t *list   = x->lists + part.list;
     int32_t last    = list[--part.n];
     list[x->pos[i]] = last;
@@ -171,22 +171,31 @@ static struct exact_part part_without(struct exact *x, struct exact_part part, i
     return part;
 }
 
+bool berth_exact_try(struct exact *x, int32_t i, bool is_through, struct exact_part left, bool *has_split) {
+    const bool is_sorted = is_through || !(x->ask->rules & EXACT_SORTED);
+    return berth_exact_place(x, i, has_split) && (is_sorted || berth_exact_sort_on(x, i)) && berth_exact_settle(x, left);
+}
+
+bool berth_exact_try_higher(struct exact *x, int32_t i, bool is_through, struct exact_part part) {
+    return !is_through && (!(x->ask->rules & EXACT_LONELY) || can_be_higher(x, i)) && berth_exact_raise(x, i, x->sky[i] + 1) &&
+           berth_exact_settle(x, part);
+}
+
 // Searches a part that is settled. The caller undoes what is left in the trail.
 static enum exact_answer descend(struct exact *x, struct exact_part part) {
     for (;;) {
-        int32_t i = choose(x, part);
+        int32_t i = berth_exact_choose(x, part);
         if (i < 0) {
             return EXACT_FITS;
         }
-        if (is_over(x)) {
+        if (berth_exact_is_over(x)) {
             return EXACT_UNKNOWN;
         }
         bool is_through        = i == x->through && (x->ask->rules & EXACT_THROUGH);
         size_t mark            = x->n_trail;
         bool has_split         = false;
-        struct exact_part left = part_without(x, part, i);
-        const bool is_sorted   = is_through || !(x->ask->rules & EXACT_SORTED);
-        if (berth_exact_place(x, i, &has_split) && (is_sorted || berth_exact_sort_on(x, i)) && berth_exact_settle(x, left)) {
+        struct exact_part left = berth_exact_part_without(x, part, i);
+        if (berth_exact_try(x, i, is_through, left, &has_split)) {
             bool is_split            = has_split && (x->ask->rules & EXACT_SPLIT);
             enum exact_answer answer = is_split ? descend_split(x, left) : descend(x, left);
             if (answer != EXACT_NO) {
@@ -197,8 +206,7 @@ static enum exact_answer descend(struct exact *x, struct exact_part part) {
         if (x->is_out_of_memory) {
             return EXACT_UNKNOWN;
         }
-        if (is_through || ((x->ask->rules & EXACT_LONELY) && !can_be_higher(x, i)) || !berth_exact_raise(x, i, x->sky[i] + 1) ||
-            !berth_exact_settle(x, part)) {
+        if (!berth_exact_try_higher(x, i, is_through, part)) {
             return x->is_out_of_memory ? EXACT_UNKNOWN : EXACT_NO;
         }
     }
@@ -251,7 +259,9 @@ enum exact_answer berth_exact_ask(
     enum exact_answer answer  = EXACT_NO;
     if (ok) {
         sort_part(x, &all);
-        answer = (ask->rules & EXACT_SPLIT) ? descend_split(x, all) : descend(x, all);
+        answer = ask->width > 0               ? berth_exact_beam(x, ask->width)
+                 : (ask->rules & EXACT_SPLIT) ? descend_split(x, all)
+                                              : descend(x, all);
     }
     if (answer == EXACT_FITS) {
         memcpy(off, x->off, n * sizeof *off);

@@ -50,6 +50,7 @@ struct exact_ask {
     unsigned rules;           // EXACT_ALL
     float *blame;             // [n] grows for what is still to place where a section fails; NULL: not noted
     float weight;             // of blame: who has the most counts as 1 + weight times as large in the preorder
+    int32_t width;            // states a level of a search in breadth; 0: in depth
     int64_t max_nodes;        // ends the search
     int64_t deadline_us;      // of plan_now_us(); INT64_MAX: none
     const atomic_bool *stop;  // ends the search when true; NULL: none

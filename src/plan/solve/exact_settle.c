@@ -41,45 +41,66 @@ bool berth_exact_raise(struct exact *x, int32_t i, int64_t low) {
     return exact_holds(x, low + x->p->size[i]);
 }
 
-// Brings the unplaced blocks of a section, of rest units, to the front of its list, by rising low; how many they are. They stay
-// there: next time few have moved.
-static int32_t section_sort(const struct exact *x, int32_t *ids, int64_t rest) {
-    const int64_t *low = x->low;
-    int32_t n          = 0;
+// The unplaced blocks of a section, by rising low, with copies of what is asked of them.
+struct section {
+    int32_t *ids;
+    int64_t *low, *size;
+    int32_t n;
+};
+
+// Brings the unplaced blocks of a section, of rest units, to the front of its list. They stay there: next time few have moved.
+// *highest: the largest low.
+static struct section section_new(const struct exact *x, int32_t *ids, int64_t rest, int64_t *least, int64_t *highest) {
+    struct section c = {ids, x->sums, x->sums + x->p->n, 0};
+    *least           = EXACT_PLACED;
+    *highest         = 0;
     for (int32_t k = 0; rest > 0; k++) {
         const int32_t i = ids[k];
-        const int64_t l = low[i];
+        const int64_t l = x->low[i];
         if (l == EXACT_PLACED) {
             continue;
         }
-        int32_t at = n++;
-        ids[k]     = ids[at];
-        for (; at > 0 && low[ids[at - 1]] > l; at--) {
-            ids[at] = ids[at - 1];
-        }
-        ids[at] = i;
+        ids[k]        = ids[c.n];
+        ids[c.n]      = i;
+        c.low[c.n]    = l;
+        c.size[c.n++] = x->p->size[i];
+        *least        = l < *least ? l : *least;
+        *highest      = l > *highest ? l : *highest;
         rest -= x->p->size[i];
     }
-    return n;
+    return c;
 }
 
-// Of the blocks ids[0..n) by rising low, together sum units, those that cannot be lowest lie above one that can.
-static bool section_not_first(struct exact *x, const int32_t *ids, int32_t n, int64_t sum) {
-    const int64_t *size  = x->p->size;
-    const int64_t *low   = x->low;
+static void section_sort(struct section c) {
+    for (int32_t k = 1; k < c.n; k++) {
+        const int32_t i = c.ids[k];
+        const int64_t l = c.low[k], z = c.size[k];
+        int32_t at = k;
+        for (; at > 0 && c.low[at - 1] > l; at--) {
+            c.ids[at]  = c.ids[at - 1];
+            c.low[at]  = c.low[at - 1];
+            c.size[at] = c.size[at - 1];
+        }
+        c.ids[at]  = i;
+        c.low[at]  = l;
+        c.size[at] = z;
+    }
+}
+
+// Of the blocks from k on, together sum units, those that cannot be lowest lie above one that can.
+static bool section_not_first(struct exact *x, struct section c, int32_t k, int64_t sum) {
     const int64_t latest = x->ask->cap - sum; // the lowest lies no higher
     int64_t first_end    = EXACT_PLACED;      // least end of those that can be lowest
-    int32_t n_first      = 0;                 // how many can
-    for (; n_first < n && low[ids[n_first]] <= latest; n_first++) {
-        const int64_t end = low[ids[n_first]] + size[ids[n_first]];
-        first_end         = end < first_end ? end : first_end;
+    for (; k < c.n && c.low[k] <= latest; k++) {
+        first_end = c.low[k] + c.size[k] < first_end ? c.low[k] + c.size[k] : first_end;
     }
-    if (n_first == n || low[ids[n_first]] >= first_end) {
+    if (k == c.n || c.low[k] >= first_end) {
         return true;
     }
-    x->next = low[ids[n_first]] + sum < x->next ? low[ids[n_first]] + sum : x->next;
-    for (int32_t k = n_first; k < n && low[ids[k]] < first_end; k++) {
-        if (!berth_exact_raise(x, ids[k], first_end)) {
+    x->next = c.low[k] + sum < x->next ? c.low[k] + sum : x->next;
+    for (; k < c.n && c.low[k] < first_end; k++) {
+        c.low[k] = first_end;
+        if (!berth_exact_raise(x, c.ids[k], first_end)) {
             return false;
         }
     }
@@ -94,34 +115,36 @@ static bool section_look(struct exact *x, int32_t s) {
     if (rest == 0) {
         return true;
     }
-    int32_t *ids         = x->sec_ids + x->sec_at[s];
-    const int32_t n      = section_sort(x, ids, rest);
-    const int64_t latest = x->ask->cap - rest;
-    const int64_t least  = x->low[ids[0]];
+    int64_t least, highest;
+    const struct section c = section_new(x, x->sec_ids + x->sec_at[s], rest, &least, &highest);
+    const int64_t latest   = x->ask->cap - rest;
     if (!exact_holds(x, least + rest)) {
         return false;
     }
     if (x->slack[s] != latest - least) {
         set(x, &x->slack[s], latest - least);
     }
+    if (highest <= latest) {
+        return true; // whoever comes first, there is room for all
+    }
+    section_sort(c);
     // All blocks but the lowest few need their room too, above the lowest of them.
     int64_t below = 0; // units of the lowest few
-    for (int32_t k = 0; k < n && (x->ask->rules & EXACT_HEADS); k++) {
-        if (!exact_holds(x, x->low[ids[k]] + rest - below)) {
+    for (int32_t k = 0; k < c.n && (x->ask->rules & EXACT_HEADS); k++) {
+        if (!exact_holds(x, c.low[k] + rest - below)) {
             return false;
         }
-        below += x->p->size[ids[k]];
+        below += c.size[k];
     }
     below = 0;
     if (!(x->ask->rules & EXACT_NOT_FIRST)) {
         return true;
     }
-    const int64_t highest = x->low[ids[n - 1]];
-    for (int32_t k = 0; k < n && k < N_NOT_FIRST && highest > latest + below; k++) {
-        if (!section_not_first(x, ids + k, n - k, rest - below)) {
+    for (int32_t k = 0; k < c.n && k < N_NOT_FIRST && highest > latest + below; k++) {
+        if (!section_not_first(x, c, k, rest - below)) {
             return false;
         }
-        below += x->p->size[ids[k]];
+        below += c.size[k];
     }
     return true;
 }

@@ -98,3 +98,21 @@ void berth_exact_note_candidates(struct exact *x, struct exact_part part, int32_
 struct exact_run berth_exact_run_at(const struct exact *x, int32_t s, int32_t lo, int32_t hi);
 // Draws all conclusions for a part, until nothing moves.
 bool berth_exact_settle(struct exact *x, struct exact_part part);
+
+// ---- exact.c ----
+
+// Counts a node; true: nodes, time or memory are used up.
+bool berth_exact_is_over(struct exact *x);
+// The block to branch on; -1: there is nothing left.
+int32_t berth_exact_choose(struct exact *x, struct exact_part part);
+// The part after i is placed: i moves behind the end of the list, where the parent still finds it.
+struct exact_part berth_exact_part_without(struct exact *x, struct exact_part part, int32_t i);
+// Places i on its sky and settles what is left; false: that leads nowhere.
+bool berth_exact_try(struct exact *x, int32_t i, bool is_through, struct exact_part left, bool *has_split);
+// i, taken back, lies higher than its sky; false: that leads nowhere either.
+bool berth_exact_try_higher(struct exact *x, int32_t i, bool is_through, struct exact_part part);
+
+// ---- beam.c ----
+
+// The ask in breadth, from the start. On EXACT_FITS x->off is a plan.
+enum exact_answer berth_exact_beam(struct exact *x, int32_t width);

@@ -123,6 +123,10 @@ static int crew_run(struct crew *c, struct worker *workers, int n_workers, int64
 #define N_CHAINS (2 * N_MEMBERS)
 #define FORGET 0.8f  // of blame, from link to link
 #define PART_MAX 0.9 // then the second question begins a new round
+#define BEAM_OPEN 32 // states of the first beam where sections have room: there it is the best guide
+#define BEAM_FULL 2  // and where most are full: all states look alike
+#define BEAM_LEAST 8 // states; fewer are not worth it
+#define BEAM_BYTES ((int64_t) 64 << 20)
 
 // Where the asks of one of the two questions stand.
 struct quest {
@@ -143,7 +147,8 @@ struct search {
     struct quest above; // between bound and peak
     double part;        // members are asked at bound + part * (peak - bound)
     int shift;          // chains at peak - (peak - bound) / 2^shift
-    bool is_chain;      // whose turn it is there
+    int turn;           // whose it is there
+    bool is_open;       // few sections are full at the bound
 };
 
 static bool is_over(const struct search *s) {
@@ -197,6 +202,23 @@ static void list_chains(struct search *s, struct quest *q, int64_t cap) {
     }
 }
 
+// In breadth, each round wider, as far as memory goes. False: not now.
+static bool list_beams(struct search *s, const struct quest *q, int64_t cap) {
+    static const enum exact_valley valleys[] = {EXACT_LOWEST, EXACT_TIGHTEST};
+    const int64_t state_size = (3 * (int64_t) s->p->n + 4 * (int64_t) s->p->n_sec + 1) * (int64_t) sizeof(int64_t);
+    const int64_t most       = BEAM_BYTES / 2 / state_size;
+    const int64_t width      = (int64_t) (s->is_open ? BEAM_OPEN : BEAM_FULL) << (q->round < 20 ? q->round : 20);
+    s->crew.n_tasks          = 0;
+    for (int k = 0; k < 2; k++) {
+        struct task *t   = add_task(s, cap, "beam");
+        t->ask.preorder  = EXACT_TAW;
+        t->ask.valley    = valleys[k];
+        t->ask.width     = (int32_t) (width < most ? width : most);
+        t->ask.max_nodes = INT64_MAX;
+    }
+    return width >= BEAM_LEAST && most >= BEAM_LEAST;
+}
+
 // A chain behind the first answer may or may not have been asked: it begins anew, with threads or without.
 static void cut_chains(struct search *s, int first) {
     for (int k = first + 1; k < s->crew.n_tasks; k++) {
@@ -238,28 +260,42 @@ static enum exact_answer run_list(struct search *s, struct quest *q) {
     return s->crew.tasks[first].answer;
 }
 
-// The second question once, by the members or by the chains in turn. Chains ask a little below the peak: their step grows with
-// success and shrinks without.
-static void ask_above(struct search *s) {
+// Chains ask a little below the peak: their step grows with success and shrinks without.
+static void ask_chains(struct search *s) {
+    const int64_t step = (s->state->peak - s->state->bound) >> s->shift;
+    list_chains(s, &s->above, s->state->peak - (step > 1 ? step : 1));
+    const bool fits = run_list(s, &s->above) == EXACT_FITS;
+    s->shift += fits ? -(s->shift > 2) : s->shift < 6;
+}
+
+// Members and beams ask between bound and peak: the nearer to the bound, the more success they have.
+static void ask_between(struct search *s, bool is_beam) {
     const struct plan_state *st = s->state;
-    if (s->is_chain) {
-        const int64_t step = (st->peak - st->bound) >> s->shift;
-        list_chains(s, &s->above, st->peak - (step > 1 ? step : 1));
-        const bool fits = run_list(s, &s->above) == EXACT_FITS;
-        s->shift += fits ? -(s->shift > 2) : s->shift < 6;
-    } else {
-        const int64_t mid = st->bound + (int64_t) ((double) (st->peak - st->bound) * s->part);
-        list_members(s, &s->above, mid < st->peak ? mid : st->peak - 1);
-        const enum exact_answer answer = run_list(s, &s->above);
-        if (answer == EXACT_FITS) {
-            s->part /= 2;
-        } else if (answer == EXACT_UNKNOWN) {
-            s->part        = (1 + s->part) / 2;
-            s->above.round = s->part > PART_MAX ? s->above.round + 1 : s->above.round;
-            s->part        = s->part > PART_MAX ? 0.5 : s->part;
-        }
+    const int64_t mid           = st->bound + (int64_t) ((double) (st->peak - st->bound) * s->part);
+    const int64_t cap           = mid < st->peak ? mid : st->peak - 1;
+    if (is_beam && !list_beams(s, &s->above, cap)) {
+        return;
     }
-    s->is_chain = !s->is_chain;
+    if (!is_beam) {
+        list_members(s, &s->above, cap);
+    }
+    const enum exact_answer answer = run_list(s, &s->above);
+    if (answer == EXACT_FITS) {
+        s->part /= 2;
+    } else if (answer == EXACT_UNKNOWN && is_beam == s->is_open) {
+        s->part        = (1 + s->part) / 2;
+        s->above.round = s->part > PART_MAX ? s->above.round + 1 : s->above.round;
+        s->part        = s->part > PART_MAX ? 0.5 : s->part;
+    }
+}
+
+// The second question once, by members, beams and chains in turn.
+static void ask_above(struct search *s) {
+    switch (s->turn++ % 3) {
+        case 0: ask_between(s, false); break;
+        case 1: ask_between(s, true); break;
+        default: ask_chains(s); break;
+    }
 }
 
 // The second question gets as many nodes as the first, once that has had its turn.
@@ -277,6 +313,10 @@ static void search_round(struct search *s) {
         list_members(s, &s->low, cap);
         answer = run_list(s, &s->low);
         catch_up(s);
+        if (answer == EXACT_UNKNOWN && !is_over(s) && list_beams(s, &s->low, cap)) {
+            answer = run_list(s, &s->low);
+            catch_up(s);
+        }
         for (int64_t links = 3 * round_factor(&s->low); links > 0 && answer == EXACT_UNKNOWN && !is_over(s); links--) {
             if (s->goal->enough == 0 && s->state->bound > cap) {
                 answer = EXACT_NO; // the second question has lifted it
@@ -291,6 +331,15 @@ static void search_round(struct search *s) {
 }
 
 // ---- the search ----
+
+// Is less than a quarter of the sections full at the bound?
+static bool prob_is_open(const struct plan_prob *p) {
+    int64_t n_full = 0;
+    for (int32_t s = 0; s < p->n_sec; s++) {
+        n_full += p->total[s] > p->bound - p->bound / 100;
+    }
+    return 4 * n_full < p->n_sec;
+}
 
 static void workers_free(struct worker *workers, int n) {
     for (int k = 0; workers != NULL && k < n; k++) {
@@ -360,6 +409,7 @@ enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_
     s->low       = (struct quest){.blame = blame};
     s->above     = (struct quest){.blame = blame + N_CHAINS * (size_t) p->n};
     s->shift     = 3;
+    s->is_open   = prob_is_open(p);
     while (ok && !is_over(s)) {
         search_round(s);
     }
