@@ -84,6 +84,7 @@ struct chat {
     const struct chat_template *row;
     struct chat_history history;
     struct sampler sampler;
+    struct cli_guide guide;
     bool is_cached;       // the cache holds the history up to the end of the last answer's words
     struct spoken spoken; // the last answer
     int64_t n_read, read_us, n_made, made_us, n_turns;
@@ -222,6 +223,8 @@ static bool answer(struct chat *c) {
     struct speaker w         = {0};
     bool ok                  = berth_stream_open(&copy) && speaker_init(&w, c->vocab, &c->options->sampling, stdout);
     w.copy                   = copy.file;
+    w.guide                  = c->guide.guide;
+    ok                       = ok && (w.guide == NULL || guide_reset(w.guide));
     ok                       = ok && take_in(c, &error);
     c->spoken                = (struct spoken){0};
     ok                       = ok && speak(c->m->session, &w, &c->sampler, c->options->n_predict, &c->spoken, &error);
@@ -334,6 +337,7 @@ static int chat_with(const struct options *o, struct cli_model *m) {
     struct vocab *vocab      = vocab_new(berth_gguf_map_meta(m->model->file), m->model->params.n_vocab, &error);
     int code                 = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text) : template_choose(&c);
     code                     = code == CLI_OK && o->lora != NULL ? cli_model_lora(m, o->lora) : code;
+    code                     = code == CLI_OK ? cli_guide_open(&o->sampling, vocab, &c.guide) : code;
     code                     = code == CLI_OK ? cli_model_session(m, &o->model) : code;
     if (code == CLI_OK) {
         c.vocab = vocab;
@@ -343,6 +347,7 @@ static int chat_with(const struct options *o, struct cli_model *m) {
         chat_history_fini(&c.history);
         sampler_fini(&c.sampler);
     }
+    cli_guide_close(&c.guide);
     vocab_free(vocab);
     return code;
 }

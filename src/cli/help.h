@@ -54,6 +54,8 @@ enum {
     CLI_ETA,
     CLI_BIAS,
     CLI_STOP,
+    CLI_GRAMMAR,
+    CLI_SCHEMA,
     CLI_OWN = 300,
 };
 

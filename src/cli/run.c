@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_TRACE = CLI_OWN, OPT_MAP, OPT_LORA };
+enum { OPT_TRACE = CLI_OWN, OPT_MAP, OPT_LORA, OPT_LOGPROBS };
 #define MAX_LORAS 16
 
 static const struct cli_option option_rows[] = {
@@ -54,6 +54,10 @@ static const struct cli_option option_rows[] = {
         .value = "FILE",
         .takes = ".svg .html .json",
         .what  = "draw the memory map of the largest graph as FILE.svg or FILE.html; FILE.json: its plan"},
+    {.id       = OPT_LOGPROBS,
+        .name  = "logprobs",
+        .value = "N",
+        .what  = "with --json: how likely each token was, and the N likeliest in its place"},
     CLI_OPT_JSON("print one JSON object at the end: text, tokens, speed, memory"),
     {0},
 };
@@ -80,7 +84,8 @@ struct options {
     size_t prompt_size;
     char *prompt_text; // if the prompt is of a file
     struct cli_sampling sampling;
-    int64_t n_predict; // -1: not given
+    int64_t n_predict;  // -1: not given
+    int64_t n_logprobs; // -1: none are wanted
     bool echo, json;
 };
 
@@ -113,6 +118,11 @@ static int parse(int argc, char **argv, struct options *o) {
                 }
                 o->loras[o->n_loras++] = optarg;
                 break;
+            case OPT_LOGPROBS:
+                code = cli_parse_int(optarg, 0, 1000, &o->n_logprobs)
+                           ? CLI_OK
+                           : cli_usage("run", "--logprobs '%s' is not a whole number from 0 to 1000", optarg);
+                break;
             case CLI_JSON: o->json = true; break;
             default:
                 if (!cli_model_option("run", c, optarg, &o->model, &code) &&
@@ -123,6 +133,9 @@ static int parse(int argc, char **argv, struct options *o) {
         if (code != CLI_OK) {
             return code;
         }
+    }
+    if (o->n_logprobs >= 0 && !o->json) {
+        return cli_usage("run", "--logprobs are of --json");
     }
     if (o->prompt != NULL && o->file != NULL) {
         return cli_usage("run", "--prompt and --file are two prompts");
@@ -204,8 +217,8 @@ static void print_line(const struct options *o, const struct cli_model *m, const
     fprintf(stderr, "; seed %" PRId64 "%s\n", o->sampling.seed, cli_colour(stderr, CLI_RESET));
 }
 
-static void print_json(
-    const struct options *o, const struct cli_model *m, const struct result *r, const struct berth_stream *text) {
+static void print_json(const struct options *o, const struct cli_model *m, const struct result *r,
+    const struct berth_stream *text, const struct speaker *w) {
     fputs("{\"model\": ", stdout);
     cli_json_text(stdout, m->path);
     fputs(", \"prompt\": ", stdout);
@@ -217,6 +230,10 @@ static void print_json(
         r->n_prompt, per_second(r->n_prompt, r->prompt_us), r->made.n_made, per_second(r->made.n_decoded, r->made.made_us),
         o->sampling.seed, r->is_stopped ? "true" : "false");
     cli_model_memory_json(stdout, m);
+    if (w->logs != NULL) {
+        fputs(", \"logprobs\": ", stdout);
+        logprobs_write(w->logs, w->vocab, stdout);
+    }
     puts("}");
 }
 
@@ -226,8 +243,16 @@ static int run_text(const struct options *o, struct cli_model *m, const struct v
     struct speaker w         = {0};
     struct sampler sampler;
     struct berth_stream text = {0};
+    struct logprobs logs     = {.n_top = o->n_logprobs};
+    struct cli_guide guide;
+    const int guide_code = cli_guide_open(&o->sampling, vocab, &guide);
+    if (guide_code != CLI_OK) {
+        return guide_code;
+    }
     bool ok = (!o->json || berth_stream_open(&text)) && speaker_init(&w, vocab, &o->sampling, o->json ? text.file : stdout);
     cli_sampling_start(&o->sampling, &sampler);
+    w.guide = guide.guide;
+    w.logs  = o->n_logprobs >= 0 ? &logs : NULL;
     if (ok && o->trace != NULL && berth_sched_trace_start(m->session->sched) != GGML_STATUS_SUCCESS) {
         ok = model_fail(&error, "%s", berth_last_error());
     }
@@ -242,7 +267,7 @@ static int run_text(const struct options *o, struct cli_model *m, const struct v
     }
     int code = CLI_OK;
     if (ok && o->json) {
-        print_json(o, m, &r, &text);
+        print_json(o, m, &r, &text, &w);
     } else if (ok) {
         ok = fflush(stdout) == 0;
         print_line(o, m, &r);
@@ -251,6 +276,8 @@ static int run_text(const struct options *o, struct cli_model *m, const struct v
         code = ferror(stdout) ? CLI_FAILURE // cli_finish tells of a full disk
                               : cli_fail(CLI_FAILURE, "%s", error.text[0] != '\0' ? error.text : "out of memory");
     }
+    cli_guide_close(&guide);
+    logprobs_fini(&logs);
     berth_stream_fini(&text);
     return code;
 }
@@ -288,7 +315,7 @@ static int run_traced(const struct options *o, struct cli_model *m, const struct
 }
 
 int cli_run(int argc, char **argv) {
-    struct options o         = {.sampling = CLI_SAMPLING_DEFAULT, .n_predict = -1};
+    struct options o         = {.sampling = CLI_SAMPLING_DEFAULT, .n_predict = -1, .n_logprobs = -1};
     struct model_error error = {""};
     struct cli_model m;
     int code = parse(argc, argv, &o);

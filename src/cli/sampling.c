@@ -3,6 +3,9 @@
 
 #include "cli/sampling.h"
 
+#include "cli/cli.h"
+#include "cli/schema.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -95,6 +98,13 @@ bool cli_sampling_option(const char *command, int c, const char *value, struct c
             return true;
         }
     }
+    if (c == CLI_GRAMMAR || c == CLI_SCHEMA) {
+        *(c == CLI_GRAMMAR ? &o->grammar : &o->schema) = value;
+
+        *code =
+            o->grammar != NULL && o->schema != NULL ? cli_usage(command, "--grammar and --json-schema are two grammars") : CLI_OK;
+        return true;
+    }
     if (c == CLI_BIAS || c == CLI_STOP) {
         *code = (c == CLI_BIAS ? bias : stop)(command, value, o);
         return true;
@@ -120,4 +130,40 @@ void cli_sampling_start(const struct cli_sampling *o, struct sampler *s) {
     s->eta       = (float) o->eta;
     s->biases    = o->biases;
     s->n_biases  = o->n_biases;
+}
+
+// ---- grammars ----
+
+int cli_guide_open(const struct cli_sampling *o, const struct vocab *vocab, struct cli_guide *guide) {
+    const char *path         = o->grammar != NULL ? o->grammar : o->schema;
+    struct model_error error = {""};
+    size_t size              = 0;
+    *guide                   = (struct cli_guide){NULL, NULL};
+    if (path == NULL) {
+        return CLI_OK;
+    }
+    char *text = cli_read_text(path, &size);
+    if (text != NULL && o->schema != NULL) {
+        char *grammar = cli_schema_grammar(text, size, path);
+        free(text);
+        text = grammar;
+        size = text != NULL ? strlen(text) : 0;
+    }
+    if (text == NULL) {
+        return CLI_FAILURE;
+    }
+    guide->grammar = grammar_new(text, size, &error);
+    guide->guide   = guide->grammar != NULL ? guide_new(guide->grammar, vocab, &error) : NULL;
+    free(text);
+    if (guide->guide == NULL) {
+        cli_guide_close(guide);
+        return cli_fail(CLI_FAILURE, "%s: %s", path, error.text);
+    }
+    return CLI_OK;
+}
+
+void cli_guide_close(struct cli_guide *guide) {
+    guide_free(guide->guide);
+    grammar_free(guide->grammar);
+    *guide = (struct cli_guide){NULL, NULL};
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cli/help.h"
-#include "model/model.h"
+#include "model/grammar.h"
 
 #define CLI_MAX_BIASES 256
 #define CLI_MAX_STOPS 16
@@ -15,6 +15,7 @@ struct cli_sampling {
     int64_t n_biases;
     const char *stops[CLI_MAX_STOPS]; // texts that end an answer
     int n_stops;
+    const char *grammar, *schema; // files; NULL: none
 };
 
 #define CLI_SAMPLING_DEFAULT \
@@ -71,6 +72,18 @@ struct cli_sampling {
             .value = "TEXT", \
             .what  = "end before TEXT is written; may be given again", \
             .also  = "reverse-prompt"}, \
+        {.id       = CLI_GRAMMAR, \
+            .name  = "grammar", \
+            .value = "FILE", \
+            .takes = "*", \
+            .what  = "write only what the grammar in FILE allows (GBNF)", \
+            .also  = "grammar-file"}, \
+        {.id       = CLI_SCHEMA, \
+            .name  = "json-schema", \
+            .value = "FILE", \
+            .takes = ".json", \
+            .what  = "write only JSON that is valid by the schema in FILE", \
+            .also  = "json-schema-file"}, \
     { \
         .letter = 's', .name = "seed", .value = "S", .what = "seed of the choices (default: another one each time)" \
     }
@@ -81,3 +94,12 @@ bool cli_sampling_option(const char *command, int c, const char *value, struct c
 void cli_sampling_seed(struct cli_sampling *o);
 // `o` must outlive the sampler.
 void cli_sampling_start(const struct cli_sampling *o, struct sampler *sampler);
+
+// The grammar that a model is held to, over its vocabulary.
+struct cli_guide {
+    struct grammar *grammar;
+    struct guide *guide; // NULL: it may write what it likes
+};
+// CLI_OK, or the code of a message.
+int cli_guide_open(const struct cli_sampling *o, const struct vocab *vocab, struct cli_guide *guide);
+void cli_guide_close(struct cli_guide *guide);

@@ -92,14 +92,37 @@ bool speaker_end(struct speaker *w) {
     return ok;
 }
 
+// The next token: the likeliest, or by chance, of those that the grammar allows. -1 with an error; *is_over: none is allowed, and
+// the text ends.
+static int32_t choose(struct session *s, struct speaker *w, struct sampler *sampler, bool *is_over, struct model_error *error) {
+    const int64_t n = s->model->params.n_vocab;
+    bool ok         = w->logs == NULL || logprobs_look(w->logs, s->logits, n);
+    if (ok && w->guide != NULL) {
+        const int64_t n_left = guide_mask(w->guide, s->logits, n);
+        ok                   = n_left >= 0;
+        *is_over             = n_left == 0;
+    }
+    if (*is_over) {
+        logprobs_drop(w->logs);
+        return 0;
+    }
+    const int32_t token = ok ? sampler_pick(sampler, s->logits, n) : -1;
+    ok                  = token >= 0 && sampler_accept(sampler, token) && (w->guide == NULL || guide_accept(w->guide, token));
+    if (ok && w->logs != NULL) {
+        logprobs_choose(w->logs, s->logits, token);
+    }
+    return ok ? token : (model_fail(error, "the model's answer holds no number, or memory is out"), -1);
+}
+
 bool speak(
     struct session *s, struct speaker *w, struct sampler *sampler, int64_t n_most, struct spoken *r, struct model_error *error) {
     const int64_t start = ggml_time_us();
     bool ok             = true;
     while (ok && (n_most < 0 || r->n_made < n_most) && !cli_is_interrupted(NULL)) {
-        const int32_t token = sampler_pick(sampler, s->logits, s->model->params.n_vocab);
-        if (token < 0 || !sampler_accept(sampler, token)) {
-            ok = model_fail(error, "the model's answer holds no number, or memory is out");
+        bool is_over        = false;
+        const int32_t token = choose(s, w, sampler, &is_over, error);
+        ok                  = token >= 0;
+        if (!ok || is_over) {
             break;
         }
         r->last         = token;

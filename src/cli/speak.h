@@ -2,6 +2,7 @@
 // speak.h: the text of tokens as they come: whole characters, nothing that commands a terminal, and an end before a stop word.
 #pragma once
 
+#include "cli/logprobs.h"
 #include "cli/sampling.h"
 #include "model/vocab.h"
 
@@ -16,7 +17,9 @@ struct speaker {
     const struct cli_sampling *sampling; // its stop words
     char *held;                          // what may be the beginning of a stop word, not written yet
     size_t n_held, max_stop;
-    bool is_over; // a stop word came
+    bool is_over;          // a stop word came
+    struct guide *guide;   // what may be written; NULL: anything
+    struct logprobs *logs; // gets how likely it was; NULL: nobody
 };
 
 // False: out of memory; speaker_fini also then.

@@ -139,7 +139,7 @@ while IFS=';' read -r words works with_file wrong; do
     expect 0 "" "$@" $works
     [ "$words" = map ] || full_disk_case "$works" "$@"
     [ -z "${with_file// /}" ] || file_cases "$((wrong))" "$with_file" "$@"
-    ! grep -q -- '--json' "$tmp/help" || json_case "$works" "$@"
+    ! grep -Eq -- '--json( |$)' "$tmp/help" || json_case "$works" "$@"
 done <<< "$table"
 
 # What only works beside a program that mpirun started.

@@ -97,6 +97,18 @@ expect 2 "--repeat-penalty '0' is not a number" --repeat-penalty 0
 expect 2 "--mirostat 1 is not made" --mirostat 1
 expect 2 "--logit-bias '5' is not a token's number" --logit-bias 5
 expect 2 "--stop is empty" --stop ""
+expect 2 "--grammar and --json-schema are two grammars" --grammar a --json-schema b
+expect 2 "--logprobs are of --json" --logprobs 2
+expect 2 "--logprobs 'x' is not a whole number" --json --logprobs x
+printf 'root ::= " {" name ("," name){1,2} "}"\nname ::= [A-Z] [a-z]{2,5}\n' > "$tmp/names"
+printf 'root ::= root "a"\n' > "$tmp/wrong"
+expect 3 "$tmp/wrong: rule 'root' begins with itself" --grammar "$tmp/wrong"
+for seed in 1 2 3; do
+    "$berth" run --grammar "$tmp/names" -s $seed --temp 2 2> /dev/null | grep -Eqx ' [{][A-Z][a-z]{2,5}(,[A-Z][a-z]{2,5}){1,2}[}]' || {
+        echo "FAILED: seed $seed: what is written is not of the grammar"
+        n_bad=$((n_bad + 1))
+    }
+done
 # stops TEXT OPTION...: what is written at temperature 0
 stops() {
     local written=$1

@@ -65,6 +65,7 @@ def cases(tmp):
     yield 'plan', ['plan', '--capacity', '32KiB', small]
     yield 'plan', ['plan', model]
     yield 'run', ['run', '-n', '2', model]
+    yield 'run', ['run', '-n', '2', '--logprobs', '3', model]
     yield 'train', ['train', model, '--data', f'{tmp}/text', '--val', f'{tmp}/text', '--lora', '2', '--steps', '2', '-c', '32', '-b', '1',
                     '-o', f'{tmp}/lora.gguf']
     yield 'gguf merge-lora', ['gguf', 'merge-lora', model, f'{tmp}/lora.gguf', '-o', f'{tmp}/merged.gguf']
@@ -79,6 +80,40 @@ def cases(tmp):
         waits.kill()
 
 
+# What a model writes under a schema is valid by it, and what cannot be told by a grammar is refused.
+def constrained(tmp):
+    name = {'type': 'string', 'minLength': 1, 'maxLength': 8}
+    shapes = [
+        {'type': 'object', 'properties': {'name': name, 'age': {'type': 'integer'}, 'kind': {'enum': ['cat', 'a "dog"', 7, None]},
+                                          'more': {'type': 'array', 'items': {'type': ['boolean', 'null']}, 'maxItems': 2}},
+         'required': ['name', 'kind'], 'additionalProperties': False},
+        {'type': 'array', 'items': {'type': 'number'}, 'minItems': 2, 'maxItems': 3},
+        {'$defs': {'node': {'type': 'object', 'properties': {'left': {'anyOf': [{'$ref': '#/$defs/node'}, {'const': 0}]}},
+                            'required': ['left']}}, '$ref': '#/$defs/node'},
+        {'type': 'object', 'additionalProperties': name},
+    ]
+    for shape in shapes:
+        with open(f'{tmp}/shape.json', 'w') as file:
+            json.dump(shape, file)
+        for seed in range(1, 4):
+            run = subprocess.run([berth, 'run', '--json-schema', f'{tmp}/shape.json', '-s', str(seed), '-c', '2000', '--temp', '1.5'],
+                                 stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            try:
+                yield from (f'{shape}: {fault}' for fault in faults(json.loads(run.stdout), shape, 'it'))
+            except json.JSONDecodeError as error:
+                if 'context is full' not in run.stderr:
+                    yield f'{shape}: {error}: {run.stdout[:100]!r} {run.stderr}'
+    for shape, want in (({'type': 'number', 'minimum': 3}, "'minimum' cannot be told"), ({'type': 'thing'}, 'no type "thing"'),
+                        ({'$ref': '#/$defs/x'}, 'there is no such place'), ({'required': ['a'], 'properties': {}}, "'a' is required"),
+                        ({'type': 'string', 'minLength': 3, 'maxLength': 2}, 'minLength is 3'), ([], 'a schema is an object')):
+        with open(f'{tmp}/shape.json', 'w') as file:
+            json.dump(shape, file)
+        run = subprocess.run([berth, 'run', '--json-schema', f'{tmp}/shape.json'], stdin=subprocess.DEVNULL, capture_output=True,
+                             text=True, check=False)
+        if run.returncode != 3 or want not in run.stderr:
+            yield f'{shape}: exit code {run.returncode}, {run.stderr!r} is not {want!r}'
+
+
 # Commands whose help knows --json, parts of commands too.
 def with_json():
     def help_of(*words):
@@ -86,7 +121,7 @@ def with_json():
 
     names = re.findall(r'^  ([a-z]+) ', help_of(), re.M)
     names += [f'gguf {part}' for part in re.findall(r'^  ([a-z-]+) ', help_of('gguf'), re.M)]
-    return {name for name in names if '--json' in help_of(*name.split())}
+    return {name for name in names if re.search(r'--json(?!-)', help_of(*name.split()))}
 
 
 def main():
@@ -104,6 +139,9 @@ def main():
             for fault in found[:5]:
                 print(f'FAILED: berth {" ".join(words)} --json: {fault}')
             n_bad += len(found) > 0
+        for fault in constrained(tmp):
+            print(f'FAILED: {fault}')
+            n_bad += 1
     for name in (schemas.keys() | with_json()) - seen:
         print(f'FAILED: no case of {name} is here')
         n_bad += 1

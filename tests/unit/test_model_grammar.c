@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT
+// Grammars: what they allow of a vocabulary against all texts that a made grammar has, texts that end, mistakes with their line,
+// and every allocation failing.
+
+#include "support/vocab_sample.h"
+
+#include "model/grammar.h"
+
+#include <math.h>
+
+#define MAX_TEXTS 200 // that a made grammar may have
+#define MAX_SIZE 48   // bytes of one
+#define N_MADE 300
+
+static struct vocab *vocab_make(struct gguf_context **keys) {
+    struct sample_vocab v;
+    struct model_error error = {""};
+    sample_vocab_init(&v);
+    *keys               = sample_vocab_keys(&v, "gpt-2");
+    struct vocab *vocab = vocab_new(*keys, (int64_t) v.n_tokens, &error);
+    assert_non_null(vocab);
+    sample_vocab_fini(&v);
+    return vocab;
+}
+
+// ---- made grammars: an expression as GBNF, and all texts that it has ----
+
+struct texts {
+    char text[MAX_TEXTS][MAX_SIZE];
+    int n; // MAX_TEXTS + 1: too many
+};
+
+static void texts_add(struct texts *t, const char *a, const char *b) {
+    if (t->n < MAX_TEXTS && strlen(a) + strlen(b) < MAX_SIZE) {
+        snprintf(t->text[t->n++], MAX_SIZE, "%s%s", a, b);
+    } else {
+        t->n = MAX_TEXTS + 1;
+    }
+}
+
+static void texts_times(const struct texts *a, const struct texts *b, struct texts *out) {
+    out->n = a->n > MAX_TEXTS || b->n > MAX_TEXTS ? MAX_TEXTS + 1 : 0;
+    for (int i = 0; i < a->n && out->n <= MAX_TEXTS; i++) {
+        for (int j = 0; j < b->n && out->n <= MAX_TEXTS; j++) {
+            texts_add(out, a->text[i], b->text[j]);
+        }
+    }
+}
+
+static void expression(struct check_rng *r, int depth, char *gbnf, size_t cap, struct texts *out);
+
+static void item(struct check_rng *r, int depth, char *gbnf, size_t cap, struct texts *out) {
+    static const struct {
+        const char *gbnf, *texts[4];
+    } rows[] = {{"\"the\"", {"the"}}, {"\"a\\\"\"", {"a\""}}, {"\"sh\"", {"sh"}}, {"\"\"", {""}}, {"[ab]", {"a", "b"}},
+        {"[a-c]", {"a", "b", "c"}}, {"\"\\u00e4\"", {"\xC3\xA4"}}, {"[\xC3\xA3-\xC3\xA5]", {"\xC3\xA3", "\xC3\xA4", "\xC3\xA5"}},
+        {"[\\u8239\\u6e2f]", {"\xE8\x88\xB9", "\xE6\xB8\xAF"}}, {"[^\\x00-y{-\\U0010ffff]", {"z"}}, {"\" ship\"", {" ship"}}};
+    out->n   = 0;
+    if (depth > 0 && check_rng_below(r, 2) == 0) {
+        char inner[600];
+        expression(r, depth - 1, inner, sizeof inner, out);
+        snprintf(gbnf, cap, "( %s )", inner);
+        return;
+    }
+    const size_t i = check_rng_below(r, sizeof rows / sizeof *rows);
+    snprintf(gbnf, cap, "%s", rows[i].gbnf);
+    for (int k = 0; k < 4 && rows[i].texts[k] != NULL; k++) {
+        texts_add(out, rows[i].texts[k], "");
+    }
+}
+
+static void repeated(struct check_rng *r, int depth, char *gbnf, size_t cap, struct texts *out) {
+    static const struct {
+        const char *suffix;
+        int least, most;
+    } rows[] = {{"", 1, 1}, {"", 1, 1}, {"?", 0, 1}, {"{2}", 2, 2}, {"{0,2}", 0, 2}, {"{1,3}", 1, 3}, {"{,1}", 0, 1}};
+    static struct texts one[4], power[4];
+    char inner[700];
+    item(r, depth, inner, sizeof inner, &one[depth]);
+    const size_t i = check_rng_below(r, sizeof rows / sizeof *rows);
+    snprintf(gbnf, cap, "%s%s", inner, rows[i].suffix);
+    out->n         = 0;
+    power[depth].n = 0;
+    texts_add(&power[depth], "", "");
+    for (int k = 0; k <= rows[i].most; k++) {
+        for (int j = 0; k >= rows[i].least && j < power[depth].n && out->n <= MAX_TEXTS; j++) {
+            texts_add(out, power[depth].n <= MAX_TEXTS ? power[depth].text[j] : "", "");
+        }
+        static struct texts next[4];
+        texts_times(&power[depth], &one[depth], &next[depth]);
+        power[depth] = next[depth];
+        if (power[depth].n > MAX_TEXTS && k < rows[i].most) {
+            out->n = MAX_TEXTS + 1;
+            return;
+        }
+    }
+}
+
+static void expression(struct check_rng *r, int depth, char *gbnf, size_t cap, struct texts *out) {
+    static struct texts sequence[4], part[4], product[4];
+    size_t n = 0;
+    out->n   = 0;
+    gbnf[0]  = '\0';
+    for (uint64_t i = 0, n_alts = 1 + check_rng_below(r, 2); i < n_alts; i++) {
+        n += (size_t) snprintf(gbnf + n, cap - n, "%s", i > 0 ? " |\n" : "");
+        sequence[depth].n = 0;
+        texts_add(&sequence[depth], "", "");
+        for (uint64_t k = 0, n_items = 1 + check_rng_below(r, 2); k < n_items; k++) {
+            char text[800];
+            repeated(r, depth, text, sizeof text, &part[depth]);
+            n += (size_t) snprintf(gbnf + n, cap - n, " %s", text);
+            assert_true(n < cap);
+            texts_times(&sequence[depth], &part[depth], &product[depth]);
+            sequence[depth] = product[depth];
+        }
+        for (int j = 0; j < sequence[depth].n && out->n <= MAX_TEXTS; j++) {
+            if (sequence[depth].n > MAX_TEXTS) {
+                out->n = MAX_TEXTS + 1;
+            } else {
+                texts_add(out, sequence[depth].text[j], "");
+            }
+        }
+    }
+}
+
+// ---- a guide against all texts ----
+
+static bool has_prefix(const struct texts *t, const char *prefix, size_t n) {
+    for (int i = 0; i < t->n; i++) {
+        if (strlen(t->text[i]) >= n && memcmp(t->text[i], prefix, n) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_text(const struct texts *t, const char *text) {
+    for (int i = 0; i < t->n; i++) {
+        if (strcmp(t->text[i], text) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Walks by chance through what is allowed, and compares every token on the way.
+static void walk(struct guide *guide, const struct vocab *v, const struct texts *t, struct check_rng *r) {
+    static float logits[SAMPLE_MAX_TOKENS];
+    char so_far[MAX_SIZE + 256] = "";
+    for (size_t n = 0;;) {
+        int32_t allowed[SAMPLE_MAX_TOKENS];
+        int64_t n_allowed = 0;
+        memset(logits, 0, sizeof logits);
+        const int64_t n_left = guide_mask(guide, logits, v->n_tokens);
+        for (int32_t i = 0; i < v->n_tokens; i++) {
+            const size_t size = vocab_is_end(v, i) ? 0 : vocab_piece(v, i, so_far + n, sizeof so_far - n);
+            const bool want =
+                vocab_is_end(v, i) ? (so_far[n] = '\0', has_text(t, so_far)) : size > 0 && has_prefix(t, so_far, n + size);
+            if (want != (logits[i] == 0)) {
+                print_error("token %d behind '%.*s': %s\n", i, (int) n, so_far, want ? "is refused" : "is allowed");
+            }
+            assert_int_equal(want, logits[i] == 0);
+            assert_true(logits[i] == 0 || isinf(logits[i]));
+            if (logits[i] == 0) {
+                allowed[n_allowed++] = i;
+            }
+        }
+        assert_int_equal(n_allowed, n_left);
+        assert_true(n_left > 0);
+        const int32_t token = allowed[check_rng_below(r, (uint64_t) n_allowed)];
+        if (vocab_is_end(v, token)) {
+            return;
+        }
+        n += vocab_piece(v, token, so_far + n, sizeof so_far - n);
+        assert_true(guide_accept(guide, token));
+    }
+}
+
+static void test_made(void **state) {
+    (void) state;
+    struct gguf_context *keys;
+    struct vocab *v    = vocab_make(&keys);
+    struct check_rng r = check_rng_new(check_seed(17));
+    static struct texts t;
+    int n_tried = 0;
+    for (int i = 0; i < N_MADE; i++) {
+        struct model_error error = {""};
+        char body[4000], gbnf[4200];
+        expression(&r, 2, body, sizeof body, &t);
+        if (t.n > MAX_TEXTS || t.n == 0) {
+            continue;
+        }
+        snprintf(gbnf, sizeof gbnf, "# made\nroot ::= x # what it is\nx ::=%s\n", body);
+        struct grammar *g = grammar_new(gbnf, strlen(gbnf), &error);
+        if (g == NULL) {
+            print_error("%s\n%s\n", gbnf, error.text);
+        }
+        assert_non_null(g);
+        struct guide *guide = guide_new(g, v, &error);
+        assert_non_null(guide);
+        for (int k = 0; k < 3; k++) {
+            walk(guide, v, &t, &r);
+            assert_true(guide_reset(guide));
+        }
+        guide_free(guide);
+        grammar_free(g);
+        n_tried++;
+    }
+    printf("%d grammars\n", n_tried);
+    assert_true(n_tried > N_MADE / 3);
+    vocab_free(v);
+    gguf_free(keys);
+}
+
+// ---- without end ----
+
+static bool takes(const struct vocab *v, const char *gbnf, const char *text) {
+    struct model_error error = {""};
+    static float logits[SAMPLE_MAX_TOKENS];
+    struct grammar *g   = grammar_new(gbnf, strlen(gbnf), &error);
+    struct guide *guide = g != NULL ? guide_new(g, v, &error) : NULL;
+    bool ok             = guide != NULL;
+    if (!ok) {
+        print_error("%s\n", error.text);
+    }
+    assert_true(ok);
+    for (const char *p = text; ok && *p != '\0'; p++) { // byte by byte
+        char c[4];
+        const int32_t token = vocab_find(v, c, utf8_put(byte_to_char((uint8_t) *p), c));
+        assert_true(token >= 0);
+        memset(logits, 0, sizeof logits);
+        assert_true(guide_mask(guide, logits, v->n_tokens) >= 0);
+        ok = logits[token] == 0 && guide_accept(guide, token);
+    }
+    memset(logits, 0, sizeof logits);
+    assert_true(!ok || guide_mask(guide, logits, v->n_tokens) >= 0);
+    ok = ok && logits[v->eos] == 0;
+    guide_free(guide);
+    grammar_free(g);
+    return ok;
+}
+
+static void test_recursion(void **state) {
+    (void) state;
+    static const char balanced[] = "root ::= \"(\" root* \")\"";
+    static const char nothing[]  = "root ::= ((\"a\"?)*)* \"b\"";
+    static const char json[] =
+        "root ::= value\nvalue ::= list | \"[]\" | string\nlist ::=\n  \"[\" value\n  (\",\" value)* \"]\"\n"
+        "string ::= \"\\\"\" [^\"\\\\]* \"\\\"\"\n";
+    struct gguf_context *keys;
+    struct vocab *v = vocab_make(&keys);
+    assert_true(takes(v, balanced, "()") && takes(v, balanced, "((()())())"));
+    assert_false(takes(v, balanced, "") || takes(v, balanced, "(()") || takes(v, balanced, "())"));
+    assert_true(takes(v, nothing, "b") && takes(v, nothing, "aaaaab"));
+    assert_false(takes(v, nothing, "aaaa") || takes(v, nothing, "ba"));
+    assert_true(takes(v, json, "[\"a\xC3\xA4\",[[],[\"\xF0\x9F\x9A\xA2\"]],\"\"]"));
+    assert_false(takes(v, json, "[,]") || takes(v, json, "[\"a]") || takes(v, json, "[\"\xC3\"]"));
+    char many[4000], text[2100];
+    snprintf(many, sizeof many, "root ::= [a-z]{5,2000} \"!\"");
+    memset(text, 'q', 2000);
+    strcpy(text + 2000, "!");
+    assert_true(takes(v, many, text) && takes(v, many, "abcde!"));
+    assert_false(takes(v, many, "abcd!"));
+    vocab_free(v);
+    gguf_free(keys);
+}
+
+static void test_errors(void **state) {
+    (void) state;
+    static const struct {
+        const char *gbnf, *want;
+    } rows[] = {{"", "no rule 'root'"}, {"x ::= \"a\"", "no rule 'root'"}, {"root ::= y", "rule 'y' is used"},
+        {"root ::= \"a\nb", "line 2: '\"' is missing"}, {"root ::= [a", "']' is missing"},
+        {"root ::= []", "a class of no characters"}, {"root ::= [z-a]", "ends before it begins"},
+        {"root ::= (\"a\"", "')' is missing"}, {"root ::= \"a\")", "')' without '('"}, {"root ::= \"\\q\"", "no such escape"},
+        {"root ::= \"\\u12\"", "hexadecimal"}, {"root ::= \"\\U00110000\"", "no such character"},
+        {"root ::= \"a\"{3,2}", "ends before it begins"}, {"root ::= \"a\"{x}", "{} wants numbers"},
+        {"root ::= \"a\"{100001}", "{} wants numbers"}, {"root ::= \"a\"{2", "'}' is missing"}, {"root ::= *", "is wanted here"},
+        {"\"a\"", "line 1: a rule is wanted"}, {"root ::= \"a\"\nroot ::= \"b\"", "line 2: this rule is there already"},
+        {"root ::= root \"a\" | \"b\"", "rule 'root' begins with itself"},
+        {"root ::= x\nx ::= \"b\"? y \"c\"\ny ::= root \"d\"", "begins with itself"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model_error error = {""};
+        assert_null(grammar_new(rows[i].gbnf, strlen(rows[i].gbnf), &error));
+        if (strstr(error.text, rows[i].want) == NULL) {
+            print_error("%s: '%s' is not '%s'\n", rows[i].gbnf, error.text, rows[i].want);
+        }
+        assert_non_null(strstr(error.text, rows[i].want));
+    }
+}
+
+// Every allocation fails once: an error each time, and nothing is lost.
+static void test_memory(void **state) {
+    (void) state;
+    static const char gbnf[] = "root ::= (\"the\" | [a-z\xC3\xA4]{2,4} x)*\nx ::= [^a]+ \".\"";
+    static float logits[SAMPLE_MAX_TOKENS];
+    struct gguf_context *keys;
+    struct vocab *v       = vocab_make(&keys);
+    const int64_t n_alive = model_alloc_n_alive();
+    bool is_whole         = false;
+    for (int64_t n = 1; !is_whole; n++) {
+        struct model_error error = {""};
+        model_alloc_fail_at(n);
+        struct grammar *g   = grammar_new(gbnf, strlen(gbnf), &error);
+        struct guide *guide = g != NULL ? guide_new(g, v, &error) : NULL;
+        is_whole            = guide != NULL && guide_mask(guide, logits, v->n_tokens) > 0 && guide_accept(guide, 'b') &&
+                   guide_mask(guide, logits, v->n_tokens) > 0;
+        assert_true(guide != NULL || error.text[0] != '\0');
+        model_alloc_fail_at(0);
+        guide_free(guide);
+        grammar_free(g);
+        assert_int_equal(model_alloc_n_alive(), n_alive);
+    }
+    vocab_free(v);
+    gguf_free(keys);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_made), cmocka_unit_test(test_recursion),
+        cmocka_unit_test(test_errors), cmocka_unit_test(test_memory)};
+    check_quiet();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
