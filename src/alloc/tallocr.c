@@ -183,6 +183,10 @@ struct ggml_backend_buffer *ggml_backend_alloc_ctx_tensors_from_buft(struct ggml
         berth_fail(GGML_STATUS_FAILED, "%s", berth_context_error(ctx));
         return NULL;
     }
+    const struct berth_several *several = berth_several_get();
+    if (several != NULL && several->is_one(buft)) {
+        return several->alloc_ctx(ctx, buft);
+    }
     struct work w             = {0};
     struct chunk chunk        = {0};
     ggml_backend_buffer_t all = NULL;

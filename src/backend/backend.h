@@ -55,6 +55,18 @@ BERTH_API bool berth_backend_has_checked(const struct ggml_cgraph *graph);
 // Copies src to dst and waits. False: refused; kept with backend, which may be NULL.
 bool berth_tensor_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, struct ggml_tensor *dst);
 
+// ---- devices made of several, which are of a higher level (several.c) ----
+
+struct berth_several {
+    void (*set_usage)(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage); // on to the parts, if it has any
+    bool (*is_one)(ggml_backend_buffer_type_t buft);
+    ggml_backend_buffer_t (*alloc_ctx)(struct ggml_context *ctx, ggml_backend_buffer_type_t buft);
+};
+
+// Told by the first such device.
+void berth_several_set(const struct berth_several *functions);
+const struct berth_several *berth_several_get(void); // NULL: there is no such device
+
 // A name for messages: never NULL, never empty.
 static inline const char *berth_name_of(const struct ggml_tensor *tensor) {
     return tensor == NULL ? "(NULL)" : tensor->name[0] != '\0' ? tensor->name : "(unnamed)";

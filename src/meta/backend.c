@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+// backend.c: the backend of a device made of several: the parts' backends, a crew, and the programs of the graphs that came last.
+// A graph that comes again is compared with those (src/record) and not built again.
+
+#include "meta/program.h"
+
+#include "berth-meta.h"
+
+#define N_PROGRAMS 4 // a scheduler's splits, a prompt's graph and a token's take turns
+
+struct meta_backend {
+    int n;
+    ggml_backend_t *parts; // [n]
+    struct meta_comm comm;
+    struct meta_crew *crew;
+    struct meta_program *programs[N_PROGRAMS];
+    uint64_t n_runs;
+    struct berth_meta_stats stats;
+};
+
+static const char *backend_name(ggml_backend_t backend) {
+    return ggml_backend_dev_name(backend->device);
+}
+
+static void meta_free(struct meta_backend *m) {
+    meta_crew_free(m->crew);
+    for (int i = 0; i < N_PROGRAMS; i++) {
+        meta_program_free(m->programs[i]);
+    }
+    if (m->comm.free != NULL && m->comm.ctx != NULL) {
+        m->comm.free(m->comm.ctx);
+    }
+    for (int j = 0; m->parts != NULL && j < m->n; j++) {
+        ggml_backend_free(m->parts[j]);
+    }
+    berth_free(m->parts);
+    berth_free(m);
+}
+
+static void backend_free(ggml_backend_t backend) {
+    meta_free(backend->context);
+    berth_free(backend);
+}
+
+static void backend_synchronize(ggml_backend_t backend) {
+    const struct meta_backend *m = backend->context;
+    for (int j = 0; j < m->n; j++) {
+        ggml_backend_synchronize(m->parts[j]);
+    }
+}
+
+// ---- computing ----
+
+// The program of the graph, or the place for it: where the one lies that was longest unused.
+static struct meta_program **find(struct meta_backend *m, const struct ggml_cgraph *graph, bool *is_found) {
+    struct meta_program **oldest = &m->programs[0];
+    for (int i = 0; i < N_PROGRAMS; i++) {
+        struct meta_program **at = &m->programs[i];
+        if (*at != NULL && meta_program_is(*at, graph)) {
+            *is_found = true;
+            return at;
+        }
+        if (*oldest != NULL && (*at == NULL || (*at)->last_use < (*oldest)->last_use)) {
+            oldest = at;
+        }
+    }
+    *is_found = false;
+    return oldest;
+}
+
+static void count(struct meta_backend *m, const struct meta_program *p, bool is_found) {
+    m->stats.n_graphs++;
+    m->stats.n_built += !is_found;
+    m->stats.n_sums += p->n_sums;
+    m->stats.sum_bytes += p->sum_bytes;
+    m->stats.n_whole += (int64_t) p->n_costs;
+    m->stats.move_bytes += p->move_bytes;
+}
+
+static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
+    struct meta_backend *m   = backend->context;
+    enum ggml_status status  = GGML_STATUS_SUCCESS;
+    bool is_found            = false;
+    struct meta_program **at = find(m, graph, &is_found);
+    if (!is_found) {
+        meta_program_free(*at);
+        *at = meta_program_new(m->parts, m->n, graph, &status);
+    }
+    if (*at == NULL) {
+        return status;
+    }
+    (*at)->last_use = ++m->n_runs;
+    status          = meta_crew_run(m->crew, *at);
+    if (status == GGML_STATUS_SUCCESS && !meta_program_note(*at)) {
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for what a graph of %d nodes left",
+            backend_name(backend), graph->n_nodes);
+    }
+    count(m, *at, is_found);
+    return status;
+}
+
+static const struct ggml_backend_i backend_iface = {
+    .get_name      = backend_name,
+    .free          = backend_free,
+    .synchronize   = backend_synchronize,
+    .graph_compute = backend_compute,
+};
+
+// ---- making one ----
+
+static void *proc(ggml_backend_reg_t reg, const char *name) {
+    return ggml_backend_reg_get_proc_address(reg, name);
+}
+
+// The first part's registry may have functions for sums over backends of its kind.
+static void comm_init(struct meta_backend *m, const struct meta_device *device) {
+    ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(device->parts[0]);
+    void *(*init)(ggml_backend_t *, size_t);
+    *(void **) &init              = proc(reg, "ggml_backend_comm_init");
+    *(void **) &m->comm.free      = proc(reg, "ggml_backend_comm_free");
+    *(void **) &m->comm.allreduce = proc(reg, "ggml_backend_comm_allreduce_tensor");
+    m->comm.ctx                   = NULL;
+    if (m->n > 1 && init != NULL && m->comm.free != NULL && m->comm.allreduce != NULL) {
+        m->comm.ctx = init(m->parts, (size_t) m->n);
+    }
+    if (m->comm.ctx == NULL) {
+        m->comm = (struct meta_comm){0};
+    }
+}
+
+ggml_backend_t meta_backend_new(ggml_backend_dev_t dev, const char *params) {
+    static ggml_guid guid = {0xf1, 0x0e, 0x34, 0xcf, 0x9c, 0x6f, 0x43, 0xcb, 0x96, 0x92, 0xbe, 0x8e, 0xbb, 0x71, 0x3f, 0xda};
+    const struct meta_device *device = (struct meta_device *) dev;
+    struct meta_backend *m           = berth_calloc(1, sizeof *m);
+    ggml_backend_t backend           = berth_malloc(sizeof *backend);
+    bool ok                          = m != NULL && backend != NULL;
+    if (ok) {
+        m->n     = device->n;
+        m->parts = berth_calloc((size_t) m->n, sizeof m->parts[0]);
+        ok       = m->parts != NULL;
+    }
+    for (int j = 0; ok && j < m->n; j++) {
+        m->parts[j] = ggml_backend_dev_init(device->parts[j], params);
+        ok          = m->parts[j] != NULL;
+    }
+    if (ok) {
+        comm_init(m, device);
+        m->crew = meta_crew_new(m->parts, m->n, &m->comm);
+        ok      = m->crew != NULL;
+    }
+    if (!ok) {
+        berth_fail(GGML_STATUS_FAILED, "%s: no backend for all of its %d devices", device->name, device->n);
+        if (m != NULL) {
+            meta_free(m);
+        }
+        berth_free(backend);
+        return NULL;
+    }
+    *backend = (struct ggml_backend){.guid = &guid, .iface = backend_iface, .device = dev, .context = m};
+    return backend;
+}
+
+// ---- questions ----
+
+static struct meta_backend *meta_of(ggml_backend_t backend) {
+    return ggml_backend_is_meta(backend) ? backend->context : NULL;
+}
+
+bool ggml_backend_is_meta(ggml_backend_t backend) {
+    return backend != NULL && backend->iface.graph_compute == backend_compute;
+}
+
+size_t ggml_backend_meta_n_backends(ggml_backend_t meta_backend) {
+    const struct meta_backend *m = meta_of(meta_backend);
+    return m != NULL ? (size_t) m->n : 0;
+}
+
+ggml_backend_t ggml_backend_meta_simple_backend(ggml_backend_t meta_backend, size_t index) {
+    const struct meta_backend *m = meta_of(meta_backend);
+    return m != NULL && index < (size_t) m->n ? m->parts[index] : NULL;
+}
+
+bool berth_meta_stats(ggml_backend_t backend, struct berth_meta_stats *stats) {
+    const struct meta_backend *m = meta_of(backend);
+    if (m == NULL || stats == NULL) {
+        return false;
+    }
+    *stats = m->stats;
+    for (int i = 0; i < N_PROGRAMS; i++) {
+        for (int j = 0; m->programs[i] != NULL && j < m->n; j++) {
+            stats->scratch_bytes += (int64_t) ggml_backend_buffer_get_size(m->programs[i]->scratch[j]);
+        }
+    }
+    return true;
+}
+
+bool berth_meta_explain(ggml_backend_t backend, FILE *file) {
+    const struct meta_backend *m = meta_of(backend);
+    if (m == NULL || file == NULL) {
+        return false;
+    }
+    const struct meta_program *p = NULL;
+    for (int i = 0; i < N_PROGRAMS; i++) {
+        if (m->programs[i] != NULL && (p == NULL || m->programs[i]->last_use > p->last_use)) {
+            p = m->programs[i];
+        }
+    }
+    if (p == NULL) {
+        return true;
+    }
+    fprintf(file, "%s: %lld sums over %d devices of %lld bytes in all, %lld bytes moved a run\n", backend_name(backend),
+        (long long) p->n_sums, m->n, (long long) p->sum_bytes, (long long) p->move_bytes);
+    for (size_t i = 0; i < p->n_costs; i++) {
+        fprintf(file, "  %s %s cannot be split so: whole sources, %lld bytes moved\n", ggml_op_name(p->costs[i].op),
+            p->costs[i].name, (long long) p->costs[i].n_bytes);
+    }
+    return true;
+}

@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: MIT
+// buffer.c: memory of a device made of several. Two kinds: tensors with memory of their own, each part of its own size, as the
+// callback says; and memory of graphs, the same on every device, whose states are what was computed there last.
+// Whole tensors, and any range of their bytes, are scattered and gathered; of a sum the first device gets all, others zeros.
+
+#include "meta/meta.h"
+
+#include "ggml-alloc.h"
+
+#include <stdatomic.h>
+
+static struct meta_entry *entry_at(const struct meta_buffer *mb, size_t off) {
+    size_t lo = 0, hi = mb->n_entries;
+    while (lo < hi) { // the first that does not end before off
+        const size_t mid = lo + (hi - lo) / 2;
+        if (mb->entries[mid].off + mb->entries[mid].size <= off && mb->entries[mid].off != off) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    return mb->entries + lo; // may be the end
+}
+
+static const struct ggml_tensor *root_of(const struct ggml_tensor *t) {
+    return t->view_src != NULL ? t->view_src : t;
+}
+
+static const struct meta_entry *entry_of(const struct ggml_tensor *root) {
+    const struct meta_buffer *mb   = meta_buffer_of(root->buffer);
+    const struct meta_entry *found = mb != NULL ? entry_at(mb, meta_offset(root->data)) : NULL;
+    return found != NULL && found < mb->entries + mb->n_entries && found->off == meta_offset(root->data) &&
+                   found->size == ggml_nbytes(root)
+               ? found
+               : NULL;
+}
+
+const meta_state *meta_root_state(const struct ggml_tensor *root) {
+    const struct meta_buffer *mb = meta_buffer_of(root->buffer);
+    if (mb == NULL ||
+        (mb->ctxs == NULL && root->op == GGML_OP_NONE && root->buffer->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE)) {
+        return &meta_mirrored;
+    }
+    const struct meta_entry *entry = entry_of(root);
+    return entry != NULL ? entry->state : &meta_mirrored;
+}
+
+static void entry_fini(struct meta_entry *e) {
+    berth_free(e->state);
+    berth_free(e->parts);
+}
+
+// Room for one entry at the place where off belongs; what overlaps it is gone.
+static struct meta_entry *entry_make(struct meta_buffer *mb, size_t off, size_t size) {
+    if (!berth_grow((void **) &mb->entries, &mb->entries_cap, mb->n_entries + 1, sizeof mb->entries[0])) {
+        return NULL;
+    }
+    struct meta_entry *first = entry_at(mb, off), *all = mb->entries + mb->n_entries, *end = first;
+    while (end < all && (end->off < off + size || end->off == off)) {
+        entry_fini(end++);
+    }
+    memmove(first + 1, end, (size_t) (all - end) * sizeof *first);
+    mb->n_entries = mb->n_entries + 1 - (size_t) (end - first);
+    *first        = (struct meta_entry){.off = off, .size = size};
+    return first;
+}
+
+bool meta_root_note(const struct ggml_tensor *root, const meta_state *state) {
+    struct meta_buffer *mb = meta_buffer_of(root->buffer);
+    if (mb == NULL || mb->ctxs != NULL) {
+        return mb == NULL || meta_same(meta_root_state(root), state, mb->device->n);
+    }
+    struct meta_entry *e = (struct meta_entry *) (uintptr_t) entry_of(root);
+    if (e != NULL && meta_same(e->state, state, mb->device->n)) {
+        return true;
+    }
+    meta_state *copy = berth_malloc(sizeof *copy);
+    e                = copy != NULL ? entry_make(mb, meta_offset(root->data), ggml_nbytes(root)) : NULL;
+    if (e == NULL) {
+        berth_free(copy);
+        return false;
+    }
+    *copy    = *state;
+    e->state = copy;
+    return true;
+}
+
+bool meta_root_part(const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part) {
+    const struct meta_buffer *mb = meta_buffer_of(root->buffer);
+    if (mb == NULL) {
+        return false;
+    }
+    const int n = mb->device->n;
+
+    *part = (struct ggml_tensor){.type = root->type, .flags = root->flags};
+    memcpy(part->name, root->name, sizeof part->name);
+    meta_view_part(root, state, root, state, n, j, part);
+    if (mb->ctxs != NULL) {
+        const struct meta_entry *e = entry_of(root);
+        if (e == NULL) {
+            return false;
+        }
+        part->buffer = e->parts[j]->buffer;
+        part->data   = e->parts[j]->data;
+    } else {
+        part->buffer = mb->parts[j];
+        part->data   = (char *) ggml_backend_buffer_get_base(mb->parts[j]) + meta_offset(root->data);
+    }
+    return true;
+}
+
+// ---- bytes in and out ----
+
+enum access_kind { ACCESS_SET, ACCESS_GET, ACCESS_FILL };
+
+struct access {
+    enum access_kind kind;
+    char *data;          // the caller's, of the range
+    size_t offset, size; // the range, in the root
+    uint8_t value;       // to fill with
+    struct ggml_tensor *parts;
+};
+
+// n times size bytes, from part_off on in the part and from whole_off on in the root.
+static void touch(
+    const struct access *a, int j, size_t part_off, size_t whole_off, size_t size, const struct meta_piece *p, size_t n) {
+    struct ggml_tensor *part = &a->parts[j];
+    char *data               = a->data != NULL ? a->data + (whole_off - a->offset) : NULL;
+    if (a->kind == ACCESS_SET) {
+        ggml_backend_tensor_set_2d(part, data, part_off, size, n, p->part_step, p->whole_step);
+    } else if (a->kind == ACCESS_GET) {
+        ggml_backend_tensor_get_2d(part, data, part_off, size, n, p->part_step, p->whole_step);
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            ggml_backend_tensor_memset(part, a->value, part_off + i * p->part_step, size);
+        }
+    }
+}
+
+// What of piece i lies in the range.
+static void touch_clipped(const struct access *a, const struct meta_piece *p, size_t i) {
+    const size_t at = p->whole + i * p->whole_step, range_end = a->offset + a->size;
+    const size_t from = at > a->offset ? at : a->offset, to = at + p->size < range_end ? at + p->size : range_end;
+    if (from < to) {
+        touch(a, p->j, p->part + i * p->part_step + (from - at), from, to - from, p, 1);
+    }
+}
+
+static bool touch_piece(const struct meta_piece *p, void *user) {
+    const struct access *a = user;
+    const size_t range_end = a->offset + a->size;
+    size_t first = a->offset > p->whole ? (a->offset - p->whole + p->whole_step - 1) / p->whole_step : 0, end = p->n_outer;
+    if (range_end < p->whole + p->size) {
+        end = 0;
+    } else if ((range_end - p->whole - p->size) / p->whole_step + 1 < end) {
+        end = (range_end - p->whole - p->size) / p->whole_step + 1;
+    }
+    if (first < end) {
+        touch(a, p->j, p->part + first * p->part_step, p->whole + first * p->whole_step, p->size, p, end - first);
+    }
+    if (first > 0 && first <= p->n_outer) {
+        touch_clipped(a, p, first - 1);
+    }
+    if (end < p->n_outer && end >= first) {
+        touch_clipped(a, p, end);
+    }
+    return true;
+}
+
+// Adds up the parts of a sum, which are of f32.
+static void get_sum(const struct access *a, const struct ggml_tensor *root, int n) {
+    const size_t count = a->size / sizeof(float);
+    float *sum = berth_calloc(count * 2 + 1, sizeof *sum), *one = sum != NULL ? sum + count : NULL;
+    if (sum == NULL || a->offset % sizeof(float) != 0 || a->size % sizeof(float) != 0) {
+        berth_backend_fail(NULL, "bytes %zu to %zu of %s, a sum over devices, cannot be read: %s", a->offset, a->offset + a->size,
+            berth_name_of(root), sum == NULL ? "out of memory" : "they are no whole numbers of it");
+        berth_free(sum);
+        return;
+    }
+    for (int j = 0; j < n; j++) {
+        ggml_backend_tensor_get(&a->parts[j], j == 0 ? sum : one, a->offset, a->size);
+        for (size_t i = 0; i < count && j > 0; i++) {
+            sum[i] += one[i];
+        }
+    }
+    memcpy(a->data, sum, a->size);
+    berth_free(sum);
+}
+
+static void access_whole(struct access *a, int j) {
+    if (a->kind == ACCESS_SET) {
+        ggml_backend_tensor_set(&a->parts[j], a->data, a->offset, a->size);
+    } else if (a->kind == ACCESS_GET) {
+        ggml_backend_tensor_get(&a->parts[j], a->data, a->offset, a->size);
+    } else {
+        ggml_backend_tensor_memset(&a->parts[j], a->value, a->offset, a->size);
+    }
+}
+
+static void access_run(const struct ggml_tensor *tensor, struct access *a) {
+    const struct ggml_tensor *root = root_of(tensor);
+    const meta_state *state        = meta_root_state(root);
+    const struct meta_buffer *mb   = meta_buffer_of(root->buffer);
+    struct ggml_tensor parts[META_MAX];
+    a->offset += (size_t) ((uintptr_t) tensor->data - (uintptr_t) root->data);
+    a->parts = parts;
+    for (int j = 0; mb != NULL && j < mb->device->n; j++) {
+        if (!meta_root_part(root, state, j, &parts[j])) {
+            mb = NULL;
+        }
+    }
+    if (mb == NULL) {
+        berth_backend_fail(NULL, "tensor %s is not where its buffer has memory", berth_name_of(tensor));
+    } else if (meta_is_split(state)) {
+        meta_pieces(root, state, mb->device->n, -1, touch_piece, a);
+    } else if (a->kind == ACCESS_GET && meta_is_partial(state)) {
+        get_sum(a, root, mb->device->n);
+    } else {
+        access_whole(a, 0);
+        for (int j = 1; j < mb->device->n && a->kind != ACCESS_GET; j++) {
+            if (meta_is_partial(state)) {
+                a->kind  = ACCESS_FILL;
+                a->value = 0;
+            }
+            access_whole(a, j);
+        }
+    }
+}
+
+static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *t, const void *data, size_t offset, size_t size) {
+    (void) buffer;
+    access_run(t, &(struct access){.kind = ACCESS_SET, .data = (char *) (uintptr_t) data, .offset = offset, .size = size});
+}
+
+static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *t, void *data, size_t offset, size_t size) {
+    (void) buffer;
+    access_run(t, &(struct access){.kind = ACCESS_GET, .data = data, .offset = offset, .size = size});
+}
+
+static void buffer_fill(ggml_backend_buffer_t buffer, struct ggml_tensor *t, uint8_t value, size_t offset, size_t size) {
+    (void) buffer;
+    access_run(t, &(struct access){.kind = ACCESS_FILL, .value = value, .offset = offset, .size = size});
+}
+
+// ---- buffers ----
+
+static void *buffer_base(ggml_backend_buffer_t buffer) {
+    (void) buffer;
+    return (void *) META_BASE;
+}
+
+static void meta_buffer_free(struct meta_buffer *mb) {
+    for (int j = 0; j < mb->device->n; j++) {
+        if (mb->parts != NULL) {
+            ggml_backend_buffer_free(mb->parts[j]);
+        }
+        if (mb->ctxs != NULL) {
+            ggml_free(mb->ctxs[j]);
+        }
+    }
+    for (size_t i = 0; i < mb->n_entries; i++) {
+        entry_fini(&mb->entries[i]);
+    }
+    berth_free(mb->entries);
+    berth_free(mb->parts);
+    berth_free(mb->ctxs);
+    berth_free(mb);
+}
+
+static void buffer_free(ggml_backend_buffer_t buffer) {
+    meta_buffer_free(buffer->context);
+}
+
+static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
+    const struct meta_buffer *mb = buffer->context;
+    for (int j = 0; j < mb->device->n; j++) {
+        ggml_backend_buffer_clear(mb->parts[j], value);
+    }
+}
+
+static void buffer_reset(ggml_backend_buffer_t buffer) {
+    const struct meta_buffer *mb = buffer->context;
+    for (int j = 0; j < mb->device->n; j++) {
+        ggml_backend_buffer_reset(mb->parts[j]);
+    }
+}
+
+// NULL, after an error: the callback's answer does not fit the tensor, or there is no memory.
+static meta_state *ask(const struct meta_device *device, const struct ggml_tensor *t) {
+    meta_state *state = berth_malloc(sizeof *state);
+    if (state == NULL) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for the split of %s", device->name, berth_name_of(t));
+        return NULL;
+    }
+    *state            = device->get_state != NULL ? device->get_state(t, device->user) : meta_mirrored;
+    const char *fault = meta_state_fault(state, t, device->n);
+    if (fault != NULL) {
+        berth_fail(GGML_STATUS_FAILED, "%s: the split of %s (axis %d of %lld x %lld x %lld x %lld, %u segments) is wrong: %s",
+            device->name, berth_name_of(t), (int) state->axis, (long long) t->ne[0], (long long) t->ne[1], (long long) t->ne[2],
+            (long long) t->ne[3], state->n_segments, fault);
+        berth_free(state);
+        return NULL;
+    }
+    return state;
+}
+
+static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t) {
+    const struct meta_buffer *mb = buffer->context;
+    if (mb->ctxs != NULL || t->view_src != NULL || buffer->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE) {
+        return GGML_STATUS_SUCCESS;
+    }
+    meta_state *state = ask(mb->device, t);
+    if (state == NULL) {
+        return GGML_STATUS_FAILED;
+    }
+    const bool ok = meta_root_note(t, state);
+    berth_free(state);
+    return ok ? GGML_STATUS_SUCCESS
+              : berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for the split of %s", mb->device->name, berth_name_of(t));
+}
+
+static const struct ggml_backend_buffer_i buffer_iface = {
+    .free_buffer   = buffer_free,
+    .get_base      = buffer_base,
+    .init_tensor   = buffer_init_tensor,
+    .memset_tensor = buffer_fill,
+    .set_tensor    = buffer_set,
+    .get_tensor    = buffer_get,
+    .clear         = buffer_clear,
+    .reset         = buffer_reset,
+};
+
+struct meta_buffer *meta_buffer_of(ggml_backend_buffer_t buffer) {
+    return buffer != NULL && buffer->iface.free_buffer == buffer_free ? buffer->context : NULL;
+}
+
+static struct meta_buffer *meta_buffer_new(struct meta_device *device, bool is_own) {
+    static atomic_uint_fast64_t last_id;
+    struct meta_buffer *mb = berth_calloc(1, sizeof *mb);
+    if (mb == NULL) {
+        return NULL;
+    }
+    mb->device = device;
+    mb->id     = ++last_id;
+    mb->parts  = berth_calloc((size_t) device->n, sizeof mb->parts[0]);
+    mb->ctxs   = is_own ? berth_calloc((size_t) device->n, sizeof mb->ctxs[0]) : NULL;
+    if (mb->parts == NULL || (is_own && mb->ctxs == NULL)) {
+        meta_buffer_free(mb);
+        return NULL;
+    }
+    return mb;
+}
+
+ggml_backend_buffer_t meta_buffer_alloc(ggml_backend_buffer_type_t buft, size_t size) {
+    struct meta_device *device = meta_device_of(buft);
+    struct meta_buffer *mb     = meta_buffer_new(device, false);
+    bool ok                    = mb != NULL;
+    for (int j = 0; ok && j < device->n; j++) {
+        mb->parts[j] = ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(device->parts[j]), size);
+        ok           = mb->parts[j] != NULL;
+    }
+    ggml_backend_buffer_t buffer = ok ? ggml_backend_buffer_init(buft, buffer_iface, mb, size) : NULL;
+    if (buffer == NULL) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: a buffer of %zu bytes on each of %d devices is not to be had", device->name,
+            size, device->n);
+        if (mb != NULL) {
+            meta_buffer_free(mb);
+        }
+    }
+    return buffer;
+}
+
+// ---- tensors with memory of their own ----
+
+static bool wants_memory(const struct ggml_tensor *t) {
+    return t->data == NULL && t->view_src == NULL;
+}
+
+// The parts of one tensor, without memory.
+static bool parts_make(struct meta_buffer *mb, const struct ggml_tensor *t, struct meta_entry *e) {
+    const int n = mb->device->n;
+    e->state    = ask(mb->device, t);
+    e->parts    = e->state != NULL ? berth_calloc((size_t) n, sizeof e->parts[0]) : NULL;
+    for (int j = 0; e->parts != NULL && j < n; j++) {
+        int64_t ne[GGML_MAX_DIMS];
+        memcpy(ne, t->ne, sizeof ne);
+        if (meta_is_split(e->state)) {
+            ne[e->state->axis] = meta_len(e->state, n, j);
+        }
+        e->parts[j] = ggml_new_tensor(mb->ctxs[j], t->type, GGML_MAX_DIMS, ne);
+        if (e->parts[j] == NULL || berth_is_poison(e->parts[j])) {
+            return false;
+        }
+        ggml_set_name(e->parts[j], t->name);
+    }
+    return e->parts != NULL;
+}
+
+// Parts of all tensors of the context; *size is what their addresses take.
+static bool all_parts_make(struct meta_buffer *mb, struct ggml_context *ctx, size_t align, size_t *size) {
+    size_t off = 0;
+    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
+        if (!wants_memory(t)) {
+            continue;
+        }
+        struct meta_entry *e = &mb->entries[mb->n_entries++];
+        *e                   = (struct meta_entry){.off = off, .size = ggml_nbytes(t)};
+        size_t padded;
+        if (!parts_make(mb, t, e) || !berth_add_ok(e->size > 0 ? e->size : 1, align - 1, &padded) ||
+            !berth_add_ok(off, padded - padded % align, &off)) {
+            return false;
+        }
+    }
+    *size = off;
+    return true;
+}
+
+static bool part_alloc(struct meta_buffer *mb, int j) {
+    size_t size = 0;
+    for (size_t i = 0; i < mb->n_entries; i++) {
+        size += ggml_nbytes(mb->entries[i].parts[j]);
+    }
+    ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(mb->device->parts[j]);
+    mb->parts[j] =
+        size > 0 ? ggml_backend_alloc_ctx_tensors_from_buft(mb->ctxs[j], buft) : ggml_backend_buft_alloc_buffer(buft, 0);
+    return mb->parts[j] != NULL;
+}
+
+static void place_all(struct meta_buffer *mb, struct ggml_context *ctx, ggml_backend_buffer_t buffer) {
+    size_t i = 0;
+    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
+        if (wants_memory(t)) {
+            t->buffer = buffer;
+            t->data   = (void *) (META_BASE + mb->entries[i++].off);
+        }
+    }
+    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
+        if (t->view_src != NULL && t->buffer == NULL && t->view_src->buffer != NULL) {
+            t->buffer = t->view_src->buffer;
+            t->data   = (char *) t->view_src->data + t->view_offs;
+        }
+    }
+}
+
+struct ggml_backend_buffer *ggml_backend_meta_alloc_ctx_tensors_from_buft(
+    struct ggml_context *ctx, ggml_backend_buffer_type_t buft) {
+    struct meta_device *device = meta_device_of(buft);
+    size_t n = 0, size = 0;
+    if (ctx == NULL || device == NULL) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_meta_alloc_ctx_tensors_from_buft: %s",
+            ctx == NULL ? "the context is NULL" : "the buffer type is not of a device made of several");
+        return NULL;
+    }
+    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
+        n += wants_memory(t);
+    }
+    if (n == 0) {
+        return NULL;
+    }
+    struct meta_buffer *mb = meta_buffer_new(device, true);
+    bool ok                = mb != NULL && berth_grow((void **) &mb->entries, &mb->entries_cap, n, sizeof mb->entries[0]);
+    for (int j = 0; ok && j < device->n; j++) {
+        mb->ctxs[j] = ggml_init((struct ggml_init_params){.mem_size = (n + 1) * ggml_tensor_overhead(), .no_alloc = true});
+        ok          = mb->ctxs[j] != NULL;
+    }
+    ok = ok && all_parts_make(mb, ctx, ggml_backend_buft_get_alignment(buft), &size);
+    for (int j = 0; ok && j < device->n; j++) {
+        ok = part_alloc(mb, j);
+    }
+    ggml_backend_buffer_t buffer = ok ? ggml_backend_buffer_init(buft, buffer_iface, mb, size) : NULL;
+    if (buffer == NULL) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: %zu tensors got no memory: %s", device->name, n, berth_last_error());
+        if (mb != NULL) {
+            meta_buffer_free(mb);
+        }
+        return NULL;
+    }
+    place_all(mb, ctx, buffer);
+    return buffer;
+}
+
+// ---- the rest of the interface ----
+
+bool ggml_backend_buffer_is_meta(ggml_backend_buffer_t buf) {
+    return meta_buffer_of(buf) != NULL;
+}
+
+void ggml_backend_meta_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage) {
+    const struct meta_buffer *mb = meta_buffer_of(buffer);
+    for (int j = 0; mb != NULL && j < mb->device->n; j++) {
+        ggml_backend_buffer_set_usage(mb->parts[j], usage);
+    }
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// build.h: what the two halves of building a program share: versions of tensors (version.c), nodes (build.c).
+#pragma once
+
+#include "meta/program.h"
+
+// The parts of a tensor in some state.
+struct meta_version {
+    struct ggml_tensor *parts; // [n]; NULL: out of memory
+    int32_t temp;              // whose memory it is or looks at, -1: the graph's
+};
+
+struct meta_row {
+    const meta_state *state;    // of a root: now
+    struct meta_version native; // where the graph's plan has it
+    struct meta_version whole;  // of a split root
+    const meta_state *as;       // of a view: what follows from its root's state as_of; NULL: no state says it
+    const meta_state *as_of;
+    int32_t n_uses; // as a source, of it or of views of it
+    bool has_whole;
+};
+
+struct meta_builder {
+    struct meta_program *p;
+    ggml_backend_t *backends;
+    int n;
+    struct meta_row *rows;
+    int64_t clock;
+    bool is_running;     // a META_COMPUTE step is open
+    int64_t whole_bytes; // moved for the node at hand
+    bool has_failed;     // memory
+};
+
+static inline const struct ggml_tensor *meta_root(const struct ggml_tensor *t) {
+    return t->view_src != NULL ? t->view_src : t;
+}
+
+// ---- version.c ----
+
+struct meta_step *meta_step_add(struct meta_builder *b, enum meta_step_kind kind); // NULL: out of memory
+void *meta_builder_take(struct meta_builder *b, size_t n, size_t size);
+struct ggml_tensor *meta_parts_take(struct meta_builder *b); // [n]
+const meta_state *meta_state_keep(struct meta_builder *b, const meta_state *s);
+struct meta_row *meta_row_of(struct meta_builder *b, const struct ggml_tensor *t); // of its root
+// The version is read or written now.
+void meta_use(struct meta_builder *b, struct meta_version v);
+// A root's memory may hold what a callback said it does and nothing else.
+bool meta_is_own(const struct ggml_tensor *root);
+
+// The state of a tensor now; NULL: no state says it.
+const meta_state *meta_state_of(struct meta_builder *b, const struct ggml_tensor *t);
+// Where the graph's plan has it, in the state it has.
+struct meta_version meta_native(struct meta_builder *b, const struct ggml_tensor *t);
+// A temporary tensor of t's shape in a state, without gaps.
+struct meta_version meta_temp_new(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *s);
+// The whole root: its own parts, if they are or can be made whole, or a copy; and a view of that.
+struct meta_version meta_whole_root(struct meta_builder *b, const struct ggml_tensor *root);
+struct meta_version meta_whole_view(struct meta_builder *b, const struct ggml_tensor *t, struct meta_version root);
+void meta_move(struct meta_builder *b, const struct ggml_tensor *t, struct meta_version from, const meta_state *from_state,
+    struct meta_version to, const meta_state *to_state);
+// Adds up what the devices have, in place.
+void meta_sum(struct meta_builder *b, const struct ggml_tensor *root, struct meta_version v);
+// A source of node as its rule wants it; can_turn: is there a way?
+bool meta_can_turn(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *have, const meta_state *want,
+    const struct ggml_tensor *node);
+struct meta_version meta_turn(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *have, const meta_state *want,
+    const struct ggml_tensor *node);
+
+// ---- build.c ----
+
+// Steps and nodes for all of the record's nodes.
+enum ggml_status meta_build(struct meta_builder *b) BERTH_MUST_USE;

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// meta.h: a device made of several: what its files share.
+//
+//   device.c  devices, buffer types            state.c   who holds which elements; views of what is split
+//   buffer.c  memory: scatter and gather       rule.c    a row an op: what it wants, what comes out
+//   version.c a tensor in another state      build.c   a graph as steps for each device
+//   program.c programs and their memory     run.c     a thread a device; sums and moves between devices
+//   backend.c the backend, and the programs it knows
+//
+// A tensor of such a device has an address that nobody may read: base + offset, where the offset is the same on every device for
+// graph memory, and a number for tensors that were allocated on their own. Its root (the tensor itself, or what it is a view of)
+// has a state; the states of views follow from their strides.
+#pragma once
+
+#include "backend/backend.h"
+#include "record/record.h"
+
+#define META_MAX GGML_BACKEND_META_MAX_DEVICES
+#define META_MAX_SEGMENTS 16
+#define META_BASE ((uintptr_t) 0x1000000000000000u) // never memory of the process
+
+typedef struct ggml_backend_meta_split_state meta_state;
+
+// ---- device.c ----
+
+struct meta_device {
+    struct ggml_backend_device dev; // first: a device is cast to this
+    struct ggml_backend_buffer_type buft;
+    ggml_backend_dev_t *parts; // [n]
+    int n;
+    ggml_backend_meta_get_split_state_t get_state;
+    void *user;
+    char *name;
+    struct meta_device *next; // of all there are
+};
+
+struct meta_device *meta_device_of(ggml_backend_buffer_type_t buft); // NULL: not of such a device
+bool meta_is_device(ggml_backend_dev_t dev);
+ggml_backend_t meta_backend_new(ggml_backend_dev_t dev, const char *params);
+ggml_backend_buffer_t meta_buffer_alloc(ggml_backend_buffer_type_t buft, size_t size);
+
+// ---- state.c ----
+
+extern const meta_state meta_mirrored, meta_partial;
+
+static inline bool meta_is_split(const meta_state *s) {
+    return (unsigned) s->axis < GGML_MAX_DIMS;
+}
+static inline bool meta_is_mirrored(const meta_state *s) {
+    return s->axis == GGML_BACKEND_SPLIT_AXIS_MIRRORED;
+}
+static inline bool meta_is_partial(const meta_state *s) {
+    return s->axis == GGML_BACKEND_SPLIT_AXIS_PARTIAL;
+}
+// The same elements on every device, in the same order.
+bool meta_same(const meta_state *a, const meta_state *b, int n);
+// Elements along the axis on device j.
+int64_t meta_len(const meta_state *s, int n, int j);
+// One stretch a device along the axis, in the order of the devices: a slice is a view of the whole.
+bool meta_is_plain(const meta_state *s);
+int64_t meta_start(const meta_state *s, int n, int j); // of such a stretch
+// NULL, or what is wrong with what a callback said of the tensor.
+const char *meta_state_fault(const meta_state *s, const struct ggml_tensor *t, int n);
+// s with every count times num / den; false where that is not whole.
+bool meta_scaled(const meta_state *s, int n, int axis, int64_t num, int64_t den, meta_state *out);
+// Adds a segment, or a repetition of the last one. False: more segments than a state has room for.
+bool meta_segment_add(meta_state *s, int n, const int64_t *ne);
+
+// The state of t, a view of a root that is split by s. False: no state says it.
+bool meta_view_state(const struct ggml_tensor *root, const meta_state *s, const struct ggml_tensor *t, int n, meta_state *out);
+// The part of device j of t: extents, strides, and the offset in the root's part. t is the root, or a view of it that has a
+// state of its own (as): extents and strides are written into part, the offset is returned.
+size_t meta_view_part(const struct ggml_tensor *root, const meta_state *s, const struct ggml_tensor *t, const meta_state *as,
+    int n, int j, struct ggml_tensor *part);
+
+// A stretch of the root's bytes that repeats: piece i of n_outer is at whole + i * whole_step in the whole tensor, and at
+// part + i * part_step in the part of device j.
+struct meta_piece {
+    int j;
+    size_t whole, part, size;
+    size_t whole_step, part_step, n_outer;
+};
+// Calls do_piece for every piece of device j (-1: of all). Stops when it says false.
+bool meta_pieces(const struct ggml_tensor *root, const meta_state *s, int n, int j,
+    bool (*do_piece)(const struct meta_piece *p, void *user), void *user);
+
+// ---- buffer.c ----
+
+// What lies at an offset of a buffer.
+struct meta_entry {
+    size_t off, size; // of the whole tensor, as its addresses say
+    meta_state *state;
+    struct ggml_tensor **parts; // [n] of a tensor with memory of its own; NULL: each part lies at off
+};
+
+struct meta_buffer {
+    struct meta_device *device;
+    uint64_t id;                  // no other buffer of the process has or had it
+    ggml_backend_buffer_t *parts; // [n]; NULL: nothing of it is there
+    struct ggml_context **ctxs;   // [n] of the parts of tensors with memory of their own; NULL: memory of graphs
+    struct meta_entry *entries;   // by off; no two overlap
+    size_t n_entries, entries_cap;
+    uint64_t noted_by; // program whose results the entries say, 0: of several
+};
+
+struct meta_buffer *meta_buffer_of(ggml_backend_buffer_t buffer); // NULL: another kind of buffer
+static inline size_t meta_offset(const void *data) {
+    return (uintptr_t) data - META_BASE;
+}
+// What holds a root's bytes now: of memory of its own what the callback said, of graph memory what was computed there last.
+const meta_state *meta_root_state(const struct ggml_tensor *root);
+// A root in graph memory holds this from now on, and what overlapped it is gone. False: out of memory.
+bool meta_root_note(const struct ggml_tensor *root, const meta_state *state) BERTH_MUST_USE;
+// The root's part on device j: buffer, data, extents, strides. False: not of such a device.
+bool meta_root_part(const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part);

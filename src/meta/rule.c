@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: MIT
+// rule.c: a row an op: which states its sources must have so that each device computes its part alone, and the state of the
+// result. An op without a row gets whole sources. A rule never looks at memory: the builder turns a source into what is wanted,
+// by a view of the whole where it can.
+
+#include "meta/rule.h"
+
+typedef bool (*rule_fn)(struct meta_node *node);
+
+enum sum_kind {
+    SUM_NONE,
+    SUM_ALL,   // every source a sum: they are added
+    SUM_FIRST, // the first a sum, the others whole: it is multiplied
+    SUM_ALONE, // one source, no constant is added
+};
+
+static const meta_state *have_of(const struct meta_node *node, int k) {
+    return node->have[k] != NULL ? node->have[k] : &meta_mirrored;
+}
+
+static bool is_split_on(const struct meta_node *node, int k, int axis) {
+    return node->have[k] != NULL && (int) node->have[k]->axis == axis;
+}
+
+// s along another axis, with all counts times num / den; NULL: not whole numbers.
+static const meta_state *made(struct meta_node *node, const meta_state *s, int axis, int64_t num, int64_t den) {
+    meta_state *m = &node->made[node->n_made];
+    return meta_scaled(s, node->n, axis, num, den, m) ? (node->n_made++, m) : NULL;
+}
+
+static bool give(struct meta_node *node, const meta_state *out) {
+    if (out == NULL || meta_state_fault(out, node->t, node->n) != NULL) {
+        return false;
+    }
+    node->out = *out;
+    return true;
+}
+
+static float param_f32(const struct ggml_tensor *t, int i) {
+    float v;
+    memcpy(&v, (const char *) t->op_params + (size_t) i * sizeof v, sizeof v);
+    return v;
+}
+
+// Source k beside a result that is split by s: a slice of it, or all where it is broadcast.
+static bool follow(struct meta_node *node, int k, const meta_state *s) {
+    const struct ggml_tensor *src = node->t->src[k];
+    if (src == NULL) {
+        return true;
+    }
+    const int64_t ne = src->ne[s->axis];
+    node->want[k]    = ne == 1 && node->t->ne[s->axis] != 1 ? &meta_mirrored : s;
+    return ne == 1 || ne == node->t->ne[s->axis];
+}
+
+// ---- element by element, with broadcasting ----
+
+static bool rule_each(struct meta_node *node) {
+    const meta_state *lead = NULL;
+    for (int k = 0; k < GGML_MAX_SRC && lead == NULL; k++) {
+        const meta_state *s = have_of(node, k);
+        lead                = meta_is_split(s) && node->t->src[k]->ne[s->axis] == node->t->ne[s->axis] ? s : NULL;
+    }
+    bool ok = lead != NULL;
+    for (int k = 0; k < GGML_MAX_SRC && ok; k++) {
+        ok = follow(node, k, lead);
+    }
+    return ok && give(node, lead);
+}
+
+// The bias of each expert: rows are chosen by the third source.
+static bool rule_add_id(struct meta_node *node) {
+    const meta_state *lead = is_split_on(node, 0, 0) ? node->have[0] : is_split_on(node, 1, 0) ? node->have[1] : NULL;
+    node->want[0] = node->want[1] = lead;
+    return lead != NULL && give(node, lead);
+}
+
+// One source holds both halves: a device has as much of each where they are two repetitions of one segment.
+static bool rule_glu(struct meta_node *node) {
+    const meta_state *s = have_of(node, 0);
+    if (node->t->src[1] != NULL) {
+        return rule_each(node);
+    }
+    if (s->axis != GGML_BACKEND_SPLIT_AXIS_0) {
+        node->want[0] = s;
+        return meta_is_split(s) && give(node, s);
+    }
+    if (s->n_segments != 1 || s->nr[0] != 2) {
+        return false;
+    }
+    meta_state half = *s;
+    half.nr[0]      = 1;
+    node->want[0]   = s;
+    return give(node, &half);
+}
+
+// ---- row by row ----
+
+static bool rule_rows(struct meta_node *node) {
+    const meta_state *s = have_of(node, 0);
+    bool ok             = meta_is_split(s) && s->axis > 0 && node->t->src[0]->ne[s->axis] == node->t->ne[s->axis];
+    for (int k = 0; k < GGML_MAX_SRC && ok; k++) {
+        ok = follow(node, k, s);
+    }
+    return ok && give(node, s);
+}
+
+// The mask is broadcast; a slope a head (max_bias) and a sink a head follow the third axis.
+static bool rule_soft_max(struct meta_node *node) {
+    const struct ggml_tensor *sinks = node->t->src[2];
+    const meta_state *s             = have_of(node, 0);
+    if (!meta_is_split(s) || s->axis == 0 || (s->axis == 2 && param_f32(node->t, 1) != 0.0f) || !follow(node, 0, s) ||
+        !follow(node, 1, s)) {
+        return false;
+    }
+    node->want[2] = sinks != NULL && s->axis == 2 ? made(node, s, 0, 1, 1) : &meta_mirrored;
+    return node->want[2] != NULL && give(node, s);
+}
+
+// Positions count along axis 2.
+static bool rule_rope(struct meta_node *node) {
+    const meta_state *s = have_of(node, 0);
+    node->want[0]       = s;
+    return (s->axis == 1 || s->axis == 3) && give(node, s);
+}
+
+// Nothing happens along the axis.
+static bool rule_keep(struct meta_node *node) {
+    const meta_state *s = have_of(node, 0);
+    node->want[0]       = s;
+    return meta_is_split(s) && node->t->src[0]->ne[s->axis] == node->t->ne[s->axis] && give(node, s);
+}
+
+// ---- products ----
+
+// Sums over a split axis: each device has its terms.
+static bool product_sum(struct meta_node *node, const meta_state *s) {
+    node->want[0] = node->want[1] = s;
+    for (int k = 0; k < 2; k++) {
+        if (meta_state_fault(s, node->t->src[k], node->n) != NULL) {
+            return false;
+        }
+    }
+    node->out = meta_partial;
+    return true;
+}
+
+// Split over matrices: those of the first source serve several of the second.
+static bool product_batch(struct meta_node *node, int axis) {
+    const struct ggml_tensor *a = node->t->src[0], *b = node->t->src[1];
+    const bool by_first    = is_split_on(node, 0, axis);
+    const meta_state *s    = node->have[by_first ? 0 : 1];
+    const int64_t times    = b->ne[axis] / a->ne[axis];
+    const meta_state *of_b = by_first ? made(node, s, axis, times, 1) : s;
+    const meta_state *of_a = by_first ? s : a->ne[axis] == 1 ? &meta_mirrored : made(node, s, axis, 1, times);
+    node->want[0]          = of_a;
+    node->want[1]          = of_b;
+    return of_a != NULL && of_b != NULL && give(node, of_b);
+}
+
+static bool rule_mul_mat(struct meta_node *node) {
+    for (int axis = 2; axis < GGML_MAX_DIMS; axis++) {
+        if (is_split_on(node, 0, axis) || (!is_split_on(node, 0, 0) && !is_split_on(node, 0, 1) && is_split_on(node, 1, axis))) {
+            return product_batch(node, axis);
+        }
+    }
+    if (is_split_on(node, 0, 0) || (!is_split_on(node, 0, 1) && is_split_on(node, 1, 0))) {
+        return product_sum(node, node->have[is_split_on(node, 0, 0) ? 0 : 1]);
+    }
+    if (is_split_on(node, 0, 1)) {
+        node->want[0] = node->have[0];
+        return give(node, made(node, node->have[0], 0, 1, 1));
+    }
+    node->want[1] = node->have[1];
+    return is_split_on(node, 1, 1) && give(node, node->have[1]);
+}
+
+static bool rule_mul_mat_id(struct meta_node *node) {
+    if (is_split_on(node, 0, 1)) {
+        node->want[0] = node->have[0];
+        return give(node, made(node, node->have[0], 0, 1, 1));
+    }
+    const int k = is_split_on(node, 0, 0) ? 0 : 1;
+    return is_split_on(node, k, 0) && !is_split_on(node, 0, 2) && product_sum(node, node->have[k]);
+}
+
+// ---- rows by number, copies ----
+
+static bool rule_get_rows(struct meta_node *node) {
+    node->want[0] = node->have[0];
+    return is_split_on(node, 0, 0) && give(node, node->have[0]);
+}
+
+// Sources: rows, their numbers, where they go. The numbers count along axis 1.
+static bool rule_set_rows(struct meta_node *node) {
+    const struct ggml_tensor *rows = node->t->src[0], *ids = node->t->src[1];
+    const meta_state *s = have_of(node, 2);
+    node->want[0] = node->want[2] = s;
+    if (!meta_is_split(s) || s->axis == 1 || (s->axis > 1 && ids->ne[s->axis - 1] != 1)) {
+        return false;
+    }
+    return rows->ne[s->axis] == node->t->ne[s->axis] && give(node, s);
+}
+
+// t without its strides: elements in their order.
+static struct ggml_tensor dense(const struct ggml_tensor *t) {
+    struct ggml_tensor d = {.type = GGML_TYPE_F32, .nb = {sizeof(float)}};
+    memcpy(d.ne, t->ne, sizeof d.ne);
+    for (int i = 1; i < GGML_MAX_DIMS; i++) {
+        d.nb[i] = d.nb[i - 1] * (size_t) d.ne[i - 1];
+    }
+    return d;
+}
+
+// The state of the same elements in another shape.
+static const meta_state *reshaped(
+    struct meta_node *node, const meta_state *s, const struct ggml_tensor *from, const struct ggml_tensor *to) {
+    const struct ggml_tensor a = dense(from), b = dense(to);
+    meta_state *m = &node->made[node->n_made];
+    if (ggml_are_same_shape(from, to)) {
+        return s;
+    }
+    return meta_view_state(&a, s, &b, node->n, m) ? (node->n_made++, m) : NULL;
+}
+
+static bool rule_cont(struct meta_node *node) {
+    node->want[0] = have_of(node, 0);
+    return meta_is_split(node->want[0]) && give(node, reshaped(node, node->want[0], node->t->src[0], node->t));
+}
+
+// Sources: what is copied, where it goes.
+static bool rule_cpy(struct meta_node *node) {
+    if (node->t->src[1] == node->t) { // a cast
+        return rule_cont(node);
+    }
+    const meta_state *s = have_of(node, 1);
+    node->want[1]       = s;
+    node->want[0]       = meta_is_split(s) ? reshaped(node, s, node->t->src[1], node->t->src[0]) : NULL;
+    return node->want[0] != NULL && meta_state_fault(node->want[0], node->t->src[0], node->n) == NULL && give(node, s);
+}
+
+// Along its axis the segments of both follow each other.
+static bool rule_concat(struct meta_node *node) {
+    const int dim       = node->t->op_params[0];
+    const meta_state *a = have_of(node, 0), *b = have_of(node, 1);
+    if ((int) a->axis != dim || (int) b->axis != dim) {
+        return (int) a->axis != dim && (int) b->axis != dim && rule_each(node);
+    }
+    meta_state both = *a;
+    for (int j = 0; j < node->n; j++) { // a device with nothing of one source cannot copy the other alone
+        if ((meta_len(a, node->n, j) == 0) != (meta_len(b, node->n, j) == 0)) {
+            return false;
+        }
+    }
+    for (uint32_t i = 0; i < b->n_segments; i++) {
+        for (uint32_t r = 0; r < b->nr[i]; r++) {
+            if (!meta_segment_add(&both, node->n, &b->ne[i * (uint32_t) node->n])) {
+                return false;
+            }
+        }
+    }
+    node->want[0] = a;
+    node->want[1] = b;
+    return give(node, &both);
+}
+
+// ---- attention and recurrent layers ----
+
+// Split over heads; those of keys and values serve several of the queries'. The result's heads are on axis 1.
+static bool rule_flash_attn(struct meta_node *node) {
+    const struct ggml_tensor *q = node->t->src[0], *k = node->t->src[1], *mask = node->t->src[3];
+    const int64_t times        = q->ne[2] / k->ne[2];
+    const meta_state *of_q     = is_split_on(node, 0, 2)   ? node->have[0]
+                                 : is_split_on(node, 1, 2) ? made(node, node->have[1], 2, times, 1)
+                                                           : NULL;
+    const meta_state *of_k     = of_q != NULL ? made(node, of_q, 2, 1, times) : NULL;
+    const meta_state *of_sinks = of_k != NULL ? made(node, of_q, 0, 1, 1) : NULL;
+    if (of_sinks == NULL || k->ne[2] != node->t->src[2]->ne[2] || param_f32(node->t, 1) != 0.0f) {
+        return false;
+    }
+    node->want[0] = of_q;
+    node->want[1] = node->want[2] = of_k;
+    node->want[3]                 = mask == NULL || mask->ne[2] == 1 ? &meta_mirrored : of_q;
+    node->want[4]                 = of_sinks;
+    return (mask == NULL || mask->ne[2] == 1 || mask->ne[2] == q->ne[2]) && give(node, made(node, of_q, 1, 1, 1));
+}
+
+// Channels: axis 1 of both sources, axis 0 of the result.
+static bool rule_ssm_conv(struct meta_node *node) {
+    const meta_state *s = is_split_on(node, 0, 1) ? node->have[0] : is_split_on(node, 1, 1) ? node->have[1] : NULL;
+    node->want[0] = node->want[1] = s;
+    return s != NULL && give(node, made(node, s, 0, 1, 1));
+}
+
+// ---- the table ----
+
+static const struct {
+    rule_fn rule;
+    enum sum_kind sum;
+} rows[GGML_OP_COUNT] = {
+    [GGML_OP_DUP]            = {rule_cont, SUM_ALONE},
+    [GGML_OP_ADD]            = {rule_each, SUM_ALL},
+    [GGML_OP_ADD_ID]         = {rule_add_id, SUM_NONE},
+    [GGML_OP_SUB]            = {rule_each, SUM_ALL},
+    [GGML_OP_MUL]            = {rule_each, SUM_FIRST},
+    [GGML_OP_DIV]            = {rule_each, SUM_FIRST},
+    [GGML_OP_SQR]            = {rule_each, SUM_NONE},
+    [GGML_OP_SQRT]           = {rule_each, SUM_NONE},
+    [GGML_OP_LOG]            = {rule_each, SUM_NONE},
+    [GGML_OP_SIN]            = {rule_each, SUM_NONE},
+    [GGML_OP_COS]            = {rule_each, SUM_NONE},
+    [GGML_OP_SUM_ROWS]       = {rule_rows, SUM_ALONE},
+    [GGML_OP_CUMSUM]         = {rule_rows, SUM_ALONE},
+    [GGML_OP_MEAN]           = {rule_rows, SUM_ALONE},
+    [GGML_OP_REPEAT]         = {rule_each, SUM_NONE},
+    [GGML_OP_REPEAT_BACK]    = {rule_keep, SUM_NONE},
+    [GGML_OP_CONCAT]         = {rule_concat, SUM_NONE},
+    [GGML_OP_SILU_BACK]      = {rule_each, SUM_NONE},
+    [GGML_OP_NORM]           = {rule_rows, SUM_NONE},
+    [GGML_OP_RMS_NORM]       = {rule_rows, SUM_NONE},
+    [GGML_OP_RMS_NORM_BACK]  = {rule_rows, SUM_NONE},
+    [GGML_OP_L2_NORM]        = {rule_rows, SUM_NONE},
+    [GGML_OP_MUL_MAT]        = {rule_mul_mat, SUM_NONE},
+    [GGML_OP_MUL_MAT_ID]     = {rule_mul_mat_id, SUM_NONE},
+    [GGML_OP_SCALE]          = {rule_each, SUM_ALONE},
+    [GGML_OP_CPY]            = {rule_cpy, SUM_NONE},
+    [GGML_OP_CONT]           = {rule_cont, SUM_ALONE},
+    [GGML_OP_GET_ROWS]       = {rule_get_rows, SUM_NONE},
+    [GGML_OP_SET_ROWS]       = {rule_set_rows, SUM_NONE},
+    [GGML_OP_SOFT_MAX]       = {rule_soft_max, SUM_NONE},
+    [GGML_OP_SOFT_MAX_BACK]  = {rule_rows, SUM_NONE},
+    [GGML_OP_ROPE]           = {rule_rope, SUM_NONE},
+    [GGML_OP_ROPE_BACK]      = {rule_rope, SUM_NONE},
+    [GGML_OP_CLAMP]          = {rule_each, SUM_NONE},
+    [GGML_OP_PAD]            = {rule_keep, SUM_NONE},
+    [GGML_OP_FILL]           = {rule_each, SUM_NONE},
+    [GGML_OP_ARGSORT]        = {rule_rows, SUM_NONE},
+    [GGML_OP_TOP_K]          = {rule_rows, SUM_NONE},
+    [GGML_OP_LEAKY_RELU]     = {rule_each, SUM_NONE},
+    [GGML_OP_FLASH_ATTN_EXT] = {rule_flash_attn, SUM_NONE},
+    [GGML_OP_SSM_CONV]       = {rule_ssm_conv, SUM_NONE},
+    [GGML_OP_UNARY]          = {rule_each, SUM_NONE},
+    [GGML_OP_GLU]            = {rule_glu, SUM_NONE},
+};
+
+static void want_whole(struct meta_node *node) {
+    for (int k = 0; k < GGML_MAX_SRC; k++) {
+        node->want[k] = &meta_mirrored;
+    }
+    node->n_made = 0;
+    node->out    = meta_mirrored;
+}
+
+bool meta_rule(struct meta_node *node) {
+    const rule_fn rule = (unsigned) node->t->op < GGML_OP_COUNT ? rows[node->t->op].rule : NULL;
+    bool has_split     = false;
+    for (int k = 0; k < GGML_MAX_SRC; k++) {
+        has_split = has_split || meta_is_split(have_of(node, k));
+    }
+    want_whole(node);
+    if (!has_split) {
+        return true;
+    }
+    if (rule != NULL && rule(node)) {
+        return true;
+    }
+    want_whole(node);
+    return false;
+}
+
+bool meta_rule_sum(struct meta_node *node) {
+    const enum sum_kind kind = (unsigned) node->t->op < GGML_OP_COUNT ? rows[node->t->op].sum : SUM_NONE;
+    int n_sums = 0, n_srcs = 0;
+    bool is_float = node->t->type == GGML_TYPE_F32 && node->t->view_src == NULL;
+    for (int k = 0; k < GGML_MAX_SRC; k++) {
+        const meta_state *s = have_of(node, k);
+        n_srcs += node->have[k] != NULL;
+        n_sums += meta_is_partial(s);
+        is_float = is_float && (node->have[k] == NULL || node->t->src[k]->type == GGML_TYPE_F32) &&
+                   (meta_is_partial(s) || meta_is_mirrored(s));
+        node->want[k] = s;
+    }
+    const bool is_scale = node->t->op == GGML_OP_SCALE;
+    const bool ok       = is_float && ((kind == SUM_ALL && n_sums == n_srcs) ||
+                                    (kind == SUM_FIRST && n_sums == 1 && meta_is_partial(have_of(node, 0))) ||
+                                    (kind == SUM_ALONE && n_srcs == 1 && (!is_scale || param_f32(node->t, 1) == 0.0f)));
+    if (ok) {
+        node->out = meta_partial;
+    }
+    return ok;
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT
+// run.c: runs a program, a thread a device: the caller's is the first device's, the others wait between runs. Each computes its
+// nodes alone; where devices need each other's bytes all meet at a gate before and after.
+//
+//   A gate opens when all have come; what has failed until then is known to all behind it, and all leave.
+//   Between two gates a thread writes only to its own device, and reads of others only what none writes.
+
+#include "meta/program.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+
+struct worker {
+    struct meta_crew *crew;
+    int j;
+    pthread_t thread;
+};
+
+struct meta_crew {
+    ggml_backend_t *backends; // the backend's
+    int n, n_started;
+    struct meta_comm comm;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    // under the mutex:
+    struct meta_program *program; // of this turn
+    uint64_t turn;
+    bool is_over;
+    int n_waiting;    // at the gate
+    uint64_t n_gates; // opened so far
+    int n_busy;       // workers in this turn
+    enum ggml_status status, gate_status;
+    char error[400]; // of the first that failed
+    bool is_summed;  // by the parts' own function
+    struct worker workers[];
+};
+
+// ---- together ----
+
+static void fail(struct meta_crew *crew, enum ggml_status status) {
+    pthread_mutex_lock(&crew->mutex);
+    if (crew->status == GGML_STATUS_SUCCESS) {
+        crew->status = status;
+        snprintf(crew->error, sizeof crew->error, "%s", berth_last_error());
+    }
+    pthread_mutex_unlock(&crew->mutex);
+}
+
+// False: somebody has failed.
+static bool gate(struct meta_crew *crew) {
+    pthread_mutex_lock(&crew->mutex);
+    const uint64_t mine = crew->n_gates;
+    if (++crew->n_waiting == crew->n) {
+        crew->n_waiting   = 0;
+        crew->gate_status = crew->status;
+        crew->n_gates++;
+        pthread_cond_broadcast(&crew->changed);
+    }
+    while (crew->n_gates == mine) {
+        pthread_cond_wait(&crew->changed, &crew->mutex);
+    }
+    const bool ok = crew->gate_status == GGML_STATUS_SUCCESS;
+    pthread_mutex_unlock(&crew->mutex);
+    return ok;
+}
+
+// ---- steps ----
+
+static bool compute(struct meta_crew *crew, int j, struct ggml_cgraph *graph) {
+    const enum ggml_status status =
+        graph->n_nodes > 0 ? ggml_backend_graph_compute(crew->backends[j], graph) : GGML_STATUS_SUCCESS;
+    if (status != GGML_STATUS_SUCCESS) {
+        fail(crew, status);
+    }
+    return status == GGML_STATUS_SUCCESS;
+}
+
+static bool run_nodes(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
+    struct ggml_cgraph graph = {
+        .size             = step->to[j] - step->from[j],
+        .n_nodes          = step->to[j] - step->from[j],
+        .nodes            = p->nodes[j] + step->from[j],
+        .use_counts       = p->use_counts[j],
+        .visited_hash_set = p->tensors[j],
+        .uid              = p->uid[j] + (uint64_t) step->from[j],
+    };
+    compute(crew, j, &graph);
+    return true; // what failed shows at the next gate
+}
+
+static void run_zero(const struct meta_step *step, int j) {
+    if (step->dst[j].op != GGML_OP_NONE) {
+        ggml_backend_tensor_memset(&step->dst[j], 0, 0, ggml_nbytes(&step->dst[j]));
+    }
+}
+
+struct staged {
+    char *stage;
+    struct ggml_tensor *part;
+    bool is_write;
+};
+
+static bool stage_piece(const struct meta_piece *p, void *user) {
+    const struct staged *s = user;
+    if (s->is_write) {
+        ggml_backend_tensor_set_2d(s->part, s->stage + p->whole, p->part, p->size, p->n_outer, p->part_step, p->whole_step);
+    } else {
+        ggml_backend_tensor_get_2d(s->part, s->stage + p->whole, p->part, p->size, p->n_outer, p->part_step, p->whole_step);
+    }
+    return true;
+}
+
+// A sum with memory of its own: floats are added up on the host.
+static void stage_sum(const struct meta_step *step, struct meta_program *p) {
+    const size_t size = ggml_nbytes(step->shape), count = size / sizeof(float);
+    float *sum = (float *) (void *) p->stage, *one = sum + count;
+    ggml_backend_tensor_get(&step->src[0], sum, 0, size);
+    for (int j = 1; j < p->n; j++) {
+        ggml_backend_tensor_get(&step->src[j], one, 0, size);
+        for (size_t i = 0; i < count; i++) {
+            sum[i] += one[i];
+        }
+    }
+}
+
+static bool run_move(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
+    const size_t size = ggml_nbytes(step->shape);
+    if (!gate(crew)) {
+        return false;
+    }
+    if (meta_is_split(step->src_state)) {
+        meta_pieces(step->shape, step->src_state, p->n, j, stage_piece, &(struct staged){p->stage, &step->src[j], false});
+    } else if (j == 0 && meta_is_partial(step->src_state)) {
+        stage_sum(step, p);
+    } else if (j == 0) {
+        ggml_backend_tensor_get(&step->src[0], p->stage, 0, size);
+    }
+    if (!gate(crew)) {
+        return false;
+    }
+    if (meta_is_split(step->dst_state)) {
+        meta_pieces(step->shape, step->dst_state, p->n, j, stage_piece, &(struct staged){p->stage, &step->dst[j], true});
+    } else if (meta_is_partial(step->dst_state) && j > 0) {
+        ggml_backend_tensor_memset(&step->dst[j], 0, 0, size);
+    } else {
+        ggml_backend_tensor_set(&step->dst[j], p->stage, 0, size);
+    }
+    return true;
+}
+
+// By the parts' own function. False: it did not.
+static bool sum_by_parts(struct meta_crew *crew, const struct meta_step *step, int j) {
+    struct ggml_tensor *tensors[META_MAX];
+    if (crew->comm.allreduce == NULL) {
+        return false;
+    }
+    if (j == 0) {
+        for (int k = 0; k < crew->n; k++) {
+            tensors[k] = &step->dst[k];
+        }
+        crew->is_summed = crew->comm.allreduce(crew->comm.ctx, tensors);
+    }
+    return gate(crew) && crew->is_summed;
+}
+
+// Each device adds up its share of all, and then takes the others' shares from them.
+static bool run_sum(struct meta_crew *crew, const struct meta_step *step, int j) {
+    const int n = crew->n;
+    if (!gate(crew)) {
+        return false;
+    }
+    if (sum_by_parts(crew, step, j)) {
+        if (berth_backend_synchronize(crew->backends[j]) != GGML_STATUS_SUCCESS) {
+            fail(crew, GGML_STATUS_FAILED);
+        }
+        return true;
+    }
+    for (int i = 0; i < n; i++) {
+        struct ggml_tensor *share = &step->shares[i * n + j];
+        if (i != j && share->ne[0] > 0) {
+            ggml_backend_tensor_copy(share, &step->operands[j * n + i]);
+        }
+    }
+    if (!gate(crew)) {
+        return false;
+    }
+    compute(crew, j, &step->graphs[j]);
+    if (!gate(crew)) {
+        return false;
+    }
+    for (int i = 0; i < n; i++) {
+        struct ggml_tensor *share = &step->shares[i * n + i];
+        if (i != j && share->ne[0] > 0) {
+            ggml_backend_tensor_copy(share, &step->shares[j * n + i]);
+        }
+    }
+    return gate(crew);
+}
+
+static bool run_step(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
+    if (step->kind == META_COMPUTE) {
+        return run_nodes(crew, p, step, j);
+    }
+    if (step->kind == META_ZERO) {
+        run_zero(step, j);
+        return true;
+    }
+    return step->kind == META_SUM ? run_sum(crew, step, j) : run_move(crew, p, step, j);
+}
+
+static void run_part(struct meta_crew *crew, struct meta_program *p, int j) {
+    bool ok = true;
+    for (size_t i = 0; i < p->n_steps && ok; i++) {
+        ok = run_step(crew, p, &p->steps[i], j);
+    }
+}
+
+// ---- the crew ----
+
+static void *work(void *arg) {
+    struct worker *w       = arg;
+    struct meta_crew *crew = w->crew;
+    uint64_t seen          = 0;
+    pthread_mutex_lock(&crew->mutex);
+    for (;;) {
+        while (crew->turn == seen && !crew->is_over) {
+            pthread_cond_wait(&crew->changed, &crew->mutex);
+        }
+        if (crew->is_over) {
+            break;
+        }
+        seen                   = crew->turn;
+        struct meta_program *p = crew->program;
+        pthread_mutex_unlock(&crew->mutex);
+        run_part(crew, p, w->j);
+        pthread_mutex_lock(&crew->mutex);
+        if (--crew->n_busy == 0) {
+            pthread_cond_broadcast(&crew->changed);
+        }
+    }
+    pthread_mutex_unlock(&crew->mutex);
+    return NULL;
+}
+
+static bool crew_start(struct meta_crew *crew) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); // signals are the program's threads' to take
+    bool ok = true;
+    for (int j = 1; j < crew->n && ok; j++) {
+        crew->workers[j] = (struct worker){.crew = crew, .j = j};
+        ok               = pthread_create(&crew->workers[j].thread, NULL, work, &crew->workers[j]) == 0;
+        crew->n_started += ok;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return ok;
+}
+
+struct meta_crew *meta_crew_new(ggml_backend_t *backends, int n, const struct meta_comm *comm) {
+    struct meta_crew *crew = berth_calloc(1, sizeof *crew + (size_t) n * sizeof crew->workers[0]);
+    if (crew == NULL) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %d threads", n);
+        return NULL;
+    }
+    crew->backends = backends;
+    crew->n        = n;
+    crew->comm     = *comm;
+    pthread_mutex_init(&crew->mutex, NULL);
+    pthread_cond_init(&crew->changed, NULL);
+    if (!crew_start(crew)) {
+        berth_fail(GGML_STATUS_FAILED, "only %d of %d threads could be started", crew->n_started, n - 1);
+        meta_crew_free(crew);
+        return NULL;
+    }
+    return crew;
+}
+
+void meta_crew_free(struct meta_crew *crew) {
+    if (crew == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&crew->mutex);
+    crew->is_over = true;
+    pthread_cond_broadcast(&crew->changed);
+    pthread_mutex_unlock(&crew->mutex);
+    for (int j = 1; j <= crew->n_started; j++) {
+        pthread_join(crew->workers[j].thread, NULL);
+    }
+    pthread_cond_destroy(&crew->changed);
+    pthread_mutex_destroy(&crew->mutex);
+    berth_free(crew);
+}
+
+enum ggml_status meta_crew_run(struct meta_crew *crew, struct meta_program *program) {
+    pthread_mutex_lock(&crew->mutex);
+    crew->program     = program;
+    crew->status      = GGML_STATUS_SUCCESS;
+    crew->gate_status = GGML_STATUS_SUCCESS;
+    crew->n_busy      = crew->n - 1;
+    crew->turn++;
+    pthread_cond_broadcast(&crew->changed);
+    pthread_mutex_unlock(&crew->mutex);
+    run_part(crew, program, 0);
+    pthread_mutex_lock(&crew->mutex);
+    while (crew->n_busy > 0) {
+        pthread_cond_wait(&crew->changed, &crew->mutex);
+    }
+    const enum ggml_status status = crew->status;
+    pthread_mutex_unlock(&crew->mutex);
+    if (status != GGML_STATUS_SUCCESS) {
+        berth_set_error("%s", crew->error);
+    }
+    return status;
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: MIT
+// test_meta.c: a device made of several: what it says of itself, its memory, sums over devices by copies and by the parts' own
+// functions, a layer of a model that comes again, errors, and failing allocations.
+
+#include "support/meta_split.h"
+
+#include "backend/backend.h"
+
+#include <math.h>
+
+static ggml_backend_dev_t cpu_dev(void) {
+    return ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
+}
+
+static struct ggml_context *ctx_new(size_t n) {
+    return ggml_init((struct ggml_init_params){
+        .mem_size = n * ggml_tensor_overhead() + ggml_graph_overhead_custom(256, false), .no_alloc = true});
+}
+
+// ---- the device ----
+
+static void device_says_what_it_is(void **state) {
+    (void) state;
+    static struct meta_split m      = {.seed = 1, .n = 2, .only_axis = -1};
+    ggml_backend_dev_t dev          = meta_split_device(&m);
+    struct ggml_backend_dev_props p = {0};
+    size_t free_bytes, total, cpu_free, cpu_total;
+    assert_non_null(dev);
+    assert_ptr_equal(dev, meta_split_device(&m));
+    assert_string_equal(ggml_backend_dev_name(dev), "Meta(CPU,CPU)");
+    assert_int_equal(ggml_backend_dev_type(dev), GGML_BACKEND_DEVICE_TYPE_META);
+    ggml_backend_dev_get_props(dev, &p);
+    assert_true(p.caps.mmap_support);
+    ggml_backend_dev_memory(dev, &free_bytes, &total);
+    ggml_backend_dev_memory(cpu_dev(), &cpu_free, &cpu_total);
+    assert_true(total == 2 * cpu_total);
+    ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
+    assert_true(ggml_backend_buft_is_meta(buft) && !ggml_backend_buft_is_meta(ggml_backend_cpu_buffer_type()));
+    assert_false(ggml_backend_buft_is_host(buft)); // its addresses are nobody's to read
+    assert_true(ggml_backend_dev_supports_buft(dev, buft));
+    assert_false(ggml_backend_dev_supports_buft(dev, ggml_backend_cpu_buffer_type()));
+    ggml_backend_t backend = ggml_backend_dev_init(dev, NULL);
+    assert_true(ggml_backend_is_meta(backend));
+    assert_int_equal(ggml_backend_meta_n_backends(backend), 2);
+    assert_true(ggml_backend_is_cpu(ggml_backend_meta_simple_backend(backend, 1)));
+    assert_null(ggml_backend_meta_simple_backend(backend, 2));
+    ggml_backend_free(backend);
+    assert_null(ggml_backend_meta_device(NULL, 2, NULL, NULL));
+    assert_null(ggml_backend_meta_device(&dev, 1, NULL, NULL)); // of itself
+    assert_string_equal(ggml_backend_meta_split_axis_name(GGML_BACKEND_SPLIT_AXIS_PARTIAL), "PARTIAL");
+    assert_string_equal(ggml_backend_meta_split_axis_name(GGML_BACKEND_SPLIT_AXIS_2), "2");
+}
+
+// ---- memory ----
+
+static void check_range(struct ggml_tensor *t, struct check_rng *rng, uint8_t *want, size_t size) {
+    const size_t unit = ggml_type_size(t->type), from = check_rng_below(rng, size / unit) * unit;
+    const size_t len = (1 + check_rng_below(rng, (size - from) / unit)) * unit;
+    uint8_t *bytes   = malloc(size);
+    ggml_backend_tensor_get(t, bytes, from, len);
+    assert_memory_equal(bytes, want + from, len);
+    for (size_t i = 0; i < len; i++) {
+        want[from + i] = t->type == GGML_TYPE_F32 ? (uint8_t) (check_rng_next(rng) & 0x3F) : (uint8_t) check_rng_next(rng);
+    }
+    ggml_backend_tensor_set(t, want + from, from, len);
+    ggml_backend_tensor_get(t, bytes, 0, size);
+    assert_memory_equal(bytes, want, size);
+    ggml_backend_tensor_memset(t, 0, from, len);
+    memset(want + from, 0, len);
+    ggml_backend_tensor_get(t, bytes, 0, size);
+    assert_memory_equal(bytes, want, size);
+    free(bytes);
+}
+
+// Whatever the split: what was written is read, whole and in any range.
+static void bytes_are_scattered_and_gathered(void **state) {
+    (void) state;
+    static struct meta_split m[60];
+    static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_Q4_0, GGML_TYPE_F16};
+    struct check_rng rng                = check_rng_new(check_seed(3));
+    for (int i = 0; i < 60; i++) {
+        m[i] = (struct meta_split){.seed = check_rng_next(&rng), .n = 2 + i % 3, .only_axis = -1, .may_be_sum = true};
+        struct ggml_context *ctx        = ctx_new(8);
+        ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(meta_split_device(&m[i]));
+        for (int k = 0; k < 3; k++) {
+            struct ggml_tensor *t = ggml_new_tensor_4d(ctx, types[k], 64, 6, 5, 4);
+            ggml_format_name(t, "t%d", k);
+        }
+        ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, buft);
+        assert_non_null(buffer);
+        assert_true(ggml_backend_buffer_is_meta(buffer));
+        ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        ggml_backend_buffer_clear(buffer, 0);
+        for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
+            const size_t size = ggml_nbytes(t);
+            uint8_t *want     = calloc(1, size);
+            for (int n = 0; n < 5; n++) {
+                check_range(t, &rng, want, size);
+            }
+            free(want);
+        }
+        ggml_backend_buffer_free(buffer);
+        ggml_free(ctx);
+    }
+}
+
+static struct ggml_backend_meta_split_state wrong_state(const struct ggml_tensor *t, void *user) {
+    const int which                        = *(int *) user;
+    struct ggml_backend_meta_split_state s = {.axis = GGML_BACKEND_SPLIT_AXIS_0, .n_segments = 1, .nr = {1}};
+    s.ne[0]                                = which == 0 ? t->ne[0] : 16;
+    s.ne[1]                                = which == 0 ? 1 : t->ne[0] - 16; // one too many; half a block
+    s.n_segments                           = which == 2 ? 17 : 1;
+    s.axis                                 = which == 3 ? GGML_BACKEND_SPLIT_AXIS_NONE : s.axis;
+    return s;
+}
+
+static void wrong_splits_are_refused(void **state) {
+    (void) state;
+    static int which[4]       = {0, 1, 2, 3};
+    ggml_backend_dev_t devs[] = {cpu_dev(), cpu_dev()};
+    for (int i = 0; i < 4; i++) {
+        ggml_backend_dev_t dev   = ggml_backend_meta_device(devs, 2, wrong_state, &which[i]);
+        struct ggml_context *ctx = ctx_new(2);
+        struct ggml_tensor *t    = ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, 64, 2);
+        assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, ggml_backend_dev_buffer_type(dev)));
+        assert_non_null(strstr(berth_last_error(), "split"));
+        assert_null(t->buffer);
+        ggml_free(ctx);
+    }
+}
+
+// ---- a layer ----
+
+#define EMBD 64
+#define HEADS 4
+#define KV 2
+#define HEAD 16
+#define FF 96
+#define TOKENS 5
+#define CELLS 16
+
+struct layer {
+    struct ggml_context *fixed, *ctx;
+    struct ggml_tensor *wq, *wk, *wv, *wo, *up, *gate, *down, *norm, *k, *v, *x, *pos, *rows, *mask, *out;
+    struct ggml_cgraph *graph;
+};
+
+static struct ggml_tensor *named(struct ggml_tensor *t, const char *name) {
+    return ggml_set_name(t, name);
+}
+
+static void layer_graph(struct layer *l) {
+    struct ggml_context *c = l->ctx;
+    struct ggml_tensor *h  = ggml_mul(c, ggml_rms_norm(c, l->x, 1e-5f), l->norm);
+    struct ggml_tensor *q  = ggml_reshape_3d(c, ggml_mul_mat(c, l->wq, h), HEAD, HEADS, TOKENS);
+    struct ggml_tensor *k  = ggml_reshape_3d(c, ggml_mul_mat(c, l->wk, h), HEAD, KV, TOKENS);
+    struct ggml_tensor *v  = ggml_mul_mat(c, l->wv, h);
+    q                      = ggml_rope(c, q, l->pos, HEAD, 0);
+    k                      = ggml_rope(c, k, l->pos, HEAD, 0);
+    struct ggml_tensor *ks = ggml_set_rows(c, l->k, ggml_reshape_2d(c, k, HEAD * KV, TOKENS), l->rows);
+    struct ggml_tensor *vs = ggml_set_rows(c, l->v, v, l->rows);
+    struct ggml_tensor *kk = ggml_permute(c, ggml_reshape_3d(c, ks, HEAD, KV, CELLS), 0, 2, 1, 3);
+    struct ggml_tensor *vv = ggml_permute(c, ggml_reshape_3d(c, vs, HEAD, KV, CELLS), 0, 2, 1, 3);
+    struct ggml_tensor *a  = ggml_flash_attn_ext(c, ggml_permute(c, q, 0, 2, 1, 3), kk, vv, l->mask, 0.25f, 0.0f, 0.0f);
+    struct ggml_tensor *y  = ggml_add(c, l->x, ggml_mul_mat(c, l->wo, ggml_reshape_2d(c, a, HEAD * HEADS, TOKENS)));
+    struct ggml_tensor *n  = ggml_mul(c, ggml_rms_norm(c, y, 1e-5f), l->norm);
+    struct ggml_tensor *f  = ggml_swiglu_split(c, ggml_mul_mat(c, l->gate, n), ggml_mul_mat(c, l->up, n));
+    l->out                 = ggml_add(c, y, ggml_mul_mat(c, l->down, f));
+    ggml_set_output(l->out);
+    l->graph = ggml_new_graph_custom(c, 256, false);
+    ggml_build_forward_expand(l->graph, l->out);
+}
+
+static struct layer layer_new(void) {
+    struct layer l = {.fixed = ctx_new(32), .ctx = ctx_new(80)};
+    l.wq           = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_Q8_0, EMBD, HEAD * HEADS), "wq");
+    l.wk           = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F32, EMBD, HEAD * KV), "wk");
+    l.wv           = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F32, EMBD, HEAD * KV), "wv");
+    l.wo           = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_Q8_0, HEAD * HEADS, EMBD), "wo");
+    l.up           = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F32, EMBD, FF), "up");
+    l.gate         = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F32, EMBD, FF), "gate");
+    l.down         = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F32, FF, EMBD), "down");
+    l.norm         = named(ggml_new_tensor_1d(l.fixed, GGML_TYPE_F32, EMBD), "norm");
+    l.k            = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F16, HEAD * KV, CELLS), "k");
+    l.v            = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F16, HEAD * KV, CELLS), "v");
+    l.x            = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F32, EMBD, TOKENS), "x");
+    l.pos          = named(ggml_new_tensor_1d(l.fixed, GGML_TYPE_I32, TOKENS), "pos");
+    l.rows         = named(ggml_new_tensor_1d(l.fixed, GGML_TYPE_I64, TOKENS), "rows");
+    l.mask         = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F16, CELLS, TOKENS), "mask");
+    layer_graph(&l);
+    return l;
+}
+
+// As libllama splits a model: heads and the rows within the feed-forward part, among n devices.
+static struct ggml_backend_meta_split_state layer_state(const struct ggml_tensor *t, void *user) {
+    static const struct {
+        const char *name;
+        int axis;
+        int64_t unit;
+    } splits[]  = {{"wq", 1, 2 * HEAD}, {"wk", 1, HEAD}, {"wv", 1, HEAD}, {"wo", 0, 2 * HEAD}, {"up", 1, 32}, {"gate", 1, 32},
+         {"down", 0, 32}, {"k", 0, HEAD}, {"v", 0, HEAD}};
+    const int n = *(int *) user;
+    struct ggml_backend_meta_split_state s = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
+    for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++) {
+        if (strcmp(t->name, splits[i].name) == 0) {
+            const int64_t units = t->ne[splits[i].axis] / splits[i].unit;
+            s.axis              = (enum ggml_backend_meta_split_axis) splits[i].axis;
+            for (int j = 0; j < n; j++) {
+                s.ne[j] = (units * (j + 1) / n - units * j / n) * splits[i].unit;
+            }
+        }
+    }
+    return s;
+}
+
+static void layer_fill(struct layer *l) {
+    struct check_rng rng = check_rng_new(5);
+    float values[EMBD * FF];
+    uint8_t bytes[sizeof values];
+    for (struct ggml_tensor *t = ggml_get_first_tensor(l->fixed); t != NULL; t = ggml_get_next_tensor(l->fixed, t)) {
+        for (int64_t i = 0; i < ggml_nelements(t); i++) {
+            values[i] =
+                t == l->mask ? (i % CELLS > i / CELLS ? -INFINITY : 0.0f) : (float) check_rng_below(&rng, 2001) / 4000.0f - 0.25f;
+            if (t->type == GGML_TYPE_I32) {
+                ((int32_t *) (void *) bytes)[i] = (int32_t) i;
+            } else if (t->type == GGML_TYPE_I64) {
+                ((int64_t *) (void *) bytes)[i] = i;
+            }
+        }
+        if (t->type != GGML_TYPE_I32 && t->type != GGML_TYPE_I64) {
+            ggml_quantize_chunk(t->type, values, bytes, 0, ggml_nrows(t), t->ne[0], NULL);
+        }
+        ggml_backend_tensor_set(t, bytes, 0, ggml_nbytes(t));
+    }
+}
+
+static void layer_free(struct layer *l) {
+    ggml_free(l->ctx);
+    ggml_free(l->fixed);
+}
+
+// GGML_STATUS_SUCCESS and the result, n_times. Everything is taken and given back.
+static enum ggml_status layer_run(ggml_backend_dev_t dev, int n_times, float *out, struct berth_meta_stats *stats) {
+    enum ggml_status status         = GGML_STATUS_ALLOC_FAILED;
+    struct layer l                  = layer_new();
+    ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
+    ggml_backend_buffer_t weights   = ggml_backend_alloc_ctx_tensors_from_buft(l.fixed, buft);
+    ggml_backend_t backend          = weights != NULL ? ggml_backend_dev_init(dev, NULL) : NULL;
+    ggml_gallocr_t galloc           = backend != NULL ? ggml_gallocr_new(buft) : NULL;
+    if (galloc != NULL && ggml_gallocr_alloc_graph(galloc, l.graph)) {
+        layer_fill(&l);
+        for (int i = 0; i < n_times; i++) {
+            status = ggml_backend_graph_compute(backend, l.graph);
+            if (status != GGML_STATUS_SUCCESS) {
+                break;
+            }
+            ggml_backend_tensor_get(l.out, out + i * EMBD * TOKENS, 0, ggml_nbytes(l.out));
+        }
+    }
+    if (stats != NULL && backend != NULL) {
+        berth_meta_stats(backend, stats);
+    }
+    ggml_gallocr_free(galloc);
+    ggml_backend_free(backend);
+    ggml_backend_buffer_free(weights);
+    layer_free(&l);
+    return status;
+}
+
+static void layer_comes_again(void **state) {
+    (void) state;
+    static int n_parts[]      = {2, 3, 4};
+    ggml_backend_dev_t devs[] = {cpu_dev(), cpu_dev(), cpu_dev(), cpu_dev()};
+    static float want[EMBD * TOKENS], is[3 * EMBD * TOKENS];
+    assert_int_equal(layer_run(cpu_dev(), 1, want, NULL), GGML_STATUS_SUCCESS);
+    for (int i = 0; i < 3; i++) {
+        struct berth_meta_stats stats = {0};
+        ggml_backend_dev_t dev        = ggml_backend_meta_device(devs, (size_t) n_parts[i], layer_state, &n_parts[i]);
+        assert_int_equal(layer_run(dev, 3, is, &stats), GGML_STATUS_SUCCESS);
+        assert_memory_equal(is, is + EMBD * TOKENS, sizeof want);
+        assert_memory_equal(is, is + 2 * EMBD * TOKENS, sizeof want);
+        for (int k = 0; k < EMBD * TOKENS; k++) {
+            assert_true(is[k] - want[k] < 1e-4f && want[k] - is[k] < 1e-4f);
+        }
+        assert_int_equal(stats.n_graphs, 3);
+        assert_int_equal(stats.n_built, 1);
+        assert_int_equal(stats.n_sums, 3 * 2); // attention and feed-forward, nothing else
+        assert_int_equal(stats.n_whole, 0);
+        assert_int_equal(stats.move_bytes, 0);
+    }
+}
+
+// Every allocation fails once: an error, nothing left behind.
+static void allocations_fail(void **state) {
+    (void) state;
+    static int n              = 2;
+    ggml_backend_dev_t devs[] = {cpu_dev(), cpu_dev()};
+    static float out[EMBD * TOKENS];
+    ggml_backend_dev_t dev = ggml_backend_meta_device(devs, 2, layer_state, &n);
+    assert_int_equal(layer_run(dev, 1, out, NULL), GGML_STATUS_SUCCESS);
+    berth_alloc_watch(true);
+    assert_int_equal(layer_run(dev, 1, out, NULL), GGML_STATUS_SUCCESS);
+    const int64_t n_all = berth_alloc_made();
+    berth_alloc_watch(false);
+    int64_t n_failed = 0;
+    for (int64_t at = 1; at <= n_all; at++) {
+        berth_alloc_watch(true);
+        berth_alloc_fail_at(at);
+        const enum ggml_status status = layer_run(dev, 1, out, NULL);
+        berth_alloc_fail_at(0);
+        const int64_t alive = berth_alloc_alive();
+        berth_alloc_watch(false);
+        if (alive != 0) {
+            fail_msg("allocation %lld of %lld: %lld left", (long long) at, (long long) n_all, (long long) alive);
+        }
+        n_failed += status != GGML_STATUS_SUCCESS;
+    }
+    printf("%lld of %lld allocations matter\n", (long long) n_failed, (long long) n_all);
+    assert_true(n_failed > n_all / 2);
+}
+
+// ---- sums by the parts' own functions ----
+
+static struct {
+    int n_init, n_free, n_sums;
+    bool refuses;
+} comm;
+
+static void *comm_init(ggml_backend_t *backends, size_t n) {
+    assert_true(ggml_backend_is_cpu(backends[n - 1]));
+    comm.n_init++;
+    return &comm;
+}
+
+static void comm_free(void *ctx) {
+    assert_ptr_equal(ctx, &comm);
+    comm.n_free++;
+}
+
+static bool comm_allreduce(void *ctx, struct ggml_tensor **tensors) {
+    assert_ptr_equal(ctx, &comm);
+    if (comm.refuses) {
+        return false;
+    }
+    comm.n_sums++;
+    float *a = tensors[0]->data, *b = tensors[1]->data;
+    for (int64_t i = 0; i < ggml_nelements(tensors[0]); i++) {
+        a[i] = b[i] = a[i] + b[i];
+    }
+    return true;
+}
+
+static void *comm_proc(ggml_backend_reg_t reg, const char *name) {
+    (void) reg;
+    return strcmp(name, "ggml_backend_comm_init") == 0               ? (void *) (uintptr_t) comm_init
+           : strcmp(name, "ggml_backend_comm_free") == 0             ? (void *) (uintptr_t) comm_free
+           : strcmp(name, "ggml_backend_comm_allreduce_tensor") == 0 ? (void *) (uintptr_t) comm_allreduce
+                                                                     : NULL;
+}
+
+static void parts_sum_by_themselves(void **state) {
+    (void) state;
+    static int n                       = 2;
+    static struct ggml_backend_reg reg = {.api_version = GGML_BACKEND_API_VERSION, .iface = {.get_proc_address = comm_proc}};
+    static struct ggml_backend_device parts[2];
+    static float want[EMBD * TOKENS], is[EMBD * TOKENS];
+    parts[0] = parts[1] = *cpu_dev();
+    parts[0].reg = parts[1].reg = &reg;
+    ggml_backend_dev_t devs[] = {&parts[0], &parts[1]}, plain[] = {cpu_dev(), cpu_dev()};
+    ggml_backend_dev_t dev = ggml_backend_meta_device(devs, 2, layer_state, &n);
+    assert_int_equal(layer_run(ggml_backend_meta_device(plain, 2, layer_state, &n), 1, want, NULL), GGML_STATUS_SUCCESS);
+    for (int i = 0; i < 2; i++) {
+        comm.refuses = i == 1;
+        assert_int_equal(layer_run(dev, 1, is, NULL), GGML_STATUS_SUCCESS);
+        assert_memory_equal(is, want, sizeof want); // of two numbers there is one sum
+        assert_int_equal(comm.n_sums, 2);
+        assert_int_equal(comm.n_init, i + 1);
+        assert_int_equal(comm.n_free, i + 1);
+    }
+}
+
+int main(void) {
+    check_quiet();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(device_says_what_it_is),
+        cmocka_unit_test(bytes_are_scattered_and_gathered),
+        cmocka_unit_test(wrong_splits_are_refused),
+        cmocka_unit_test(layer_comes_again),
+        cmocka_unit_test(allocations_fail),
+        cmocka_unit_test(parts_sum_by_themselves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
