@@ -116,7 +116,7 @@ static bool decide(struct meta_builder *b, const struct ggml_tensor *t, const me
             node->have[k] = &meta_mirrored;
         }
     }
-    ok = meta_rule(node) && ok;
+    ok = meta_rule(node) && ok && (meta_is_mirrored(&node->out) || ggml_is_contiguous(meta_root(t))); // parts have no gaps
     for (int k = 0; k < GGML_MAX_SRC && ok; k++) {
         ok = node->have[k] == NULL || meta_can_turn(b, t->src[k], have[k], node->want[k], t);
     }
@@ -158,6 +158,21 @@ static struct meta_version in_own(struct meta_builder *b, const struct ggml_tens
     return meta_native(b, t);
 }
 
+// Sources that the op has written to: where that was a whole copy, the parts are made anew from it; else it is no copy any more.
+static void write_back(struct meta_builder *b, const struct ggml_tensor *t, bool carried) {
+    for (int k = 0; k < GGML_MAX_SRC; k++) {
+        if (t->src[k] == NULL || !meta_writes(t, k)) {
+            continue;
+        }
+        const struct ggml_tensor *root = meta_root(t->src[k]);
+        struct meta_row *row           = meta_row_of(b, root);
+        row->has_whole                 = row->has_whole && !carried;
+        if (row->has_whole) {
+            meta_move(b, root, row->whole, &meta_mirrored, meta_native(b, root), row->state);
+        }
+    }
+}
+
 static void build_node(struct meta_builder *b, const struct ggml_tensor *t) {
     const meta_state *have[GGML_MAX_SRC];
     struct meta_node node;
@@ -193,6 +208,7 @@ static void build_node(struct meta_builder *b, const struct ggml_tensor *t) {
     if (is_copy) {
         meta_move(b, t->view_src, row->whole, &meta_mirrored, meta_native(b, t->view_src), row->state);
     }
+    write_back(b, t, carried);
     if (is_moved && meta_is_partial(&node.out)) {
         meta_sum(b, t, out);
     }
@@ -214,12 +230,9 @@ static bool computes(const struct ggml_tensor *t) {
 
 static enum ggml_status check_root(const struct ggml_tensor *t) {
     const struct ggml_tensor *root = meta_root(t);
-    if (root->view_src != NULL || meta_buffer_of(root->buffer) == NULL || !ggml_is_contiguous(root)) {
+    if (root->view_src != NULL || meta_buffer_of(root->buffer) == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "%s (%s) cannot be computed by a device made of several: it %s", berth_name_of(t),
-            ggml_op_name(t->op),
-            root->view_src != NULL                 ? "is a view of a view"
-            : meta_buffer_of(root->buffer) == NULL ? "has no memory there"
-                                                   : "looks at memory with gaps");
+            ggml_op_name(t->op), root->view_src != NULL ? "is a view of a view" : "has no memory there");
     }
     return GGML_STATUS_SUCCESS;
 }

@@ -292,11 +292,25 @@ static bool rule_ssm_conv(struct meta_node *node) {
     return s != NULL && give(node, made(node, s, 0, 1, 1));
 }
 
+// ---- steps of optimisers: sources are the weights, their gradients, what is kept of them, and numbers ----
+
+static bool rule_step(struct meta_node *node) {
+    const meta_state *s = have_of(node, 0);
+    const int n_params  = node->t->op == GGML_OP_OPT_STEP_ADAMW ? 4 : 2;
+    bool ok             = meta_is_split(s);
+    for (int k = 0; k < n_params && ok; k++) {
+        node->want[k] = s;
+        ok            = k == 1 || meta_same(have_of(node, k), s, node->n); // what is written stays where it is
+    }
+    return ok && give(node, s);
+}
+
 // ---- the table ----
 
 static const struct {
     rule_fn rule;
     enum sum_kind sum;
+    unsigned writes; // sources that it writes to beside its result, a bit each
 } rows[GGML_OP_COUNT] = {
     [GGML_OP_DUP]            = {rule_cont, SUM_ALONE},
     [GGML_OP_ADD]            = {rule_each, SUM_ALL},
@@ -340,6 +354,8 @@ static const struct {
     [GGML_OP_FLASH_ATTN_EXT] = {rule_flash_attn, SUM_NONE},
     [GGML_OP_SSM_CONV]       = {rule_ssm_conv, SUM_NONE},
     [GGML_OP_UNARY]          = {rule_each, SUM_NONE},
+    [GGML_OP_OPT_STEP_ADAMW] = {rule_step, SUM_NONE, 1u << 2 | 1u << 3},
+    [GGML_OP_OPT_STEP_SGD]   = {rule_step, SUM_NONE},
     [GGML_OP_GLU]            = {rule_glu, SUM_NONE},
 };
 
@@ -366,6 +382,10 @@ bool meta_rule(struct meta_node *node) {
     }
     want_whole(node);
     return false;
+}
+
+bool meta_writes(const struct ggml_tensor *t, int k) {
+    return (unsigned) t->op < GGML_OP_COUNT && (rows[t->op].writes >> k & 1) != 0;
 }
 
 bool meta_rule_sum(struct meta_node *node) {

@@ -121,6 +121,9 @@ static void explain_text(struct ggml_backend_sched *sched, bool with_nodes, FILE
     for (int32_t s = 0; s < memo->n_splits; s++) {
         split_text(sched, memo, s, with_nodes, file);
     }
+    for (int b = 0; b < sched->n_backends; b++) { // devices made of several tell of what they computed last
+        berth_meta_explain(sched->backends[b], file);
+    }
 }
 
 static enum ggml_status has_graph(const char *func, ggml_backend_sched_t sched, FILE *file) {

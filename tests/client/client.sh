@@ -10,6 +10,7 @@
 #   switch   an installed Berth under an untouched client, by LD_LIBRARY_PATH alone
 #   logits   each made architecture: stock and Berth against each other and against f32
 #   lora     an adapter that berth train made, beside a model and merged into it
+#   parts    tensors split over two and three devices, each of them the CPU: the text is the same, the logits are close
 #   tokens   each made architecture's tokenizer gives a text back
 #   quantize libllama's quantiser makes files as good as with the stock base
 #   memory   compute buffers of each made architecture, and of published models at their real dimensions: never larger
@@ -252,6 +253,25 @@ step_logits() {
     done
 }
 
+# Split mode tensor: libllama makes a device of several. The stock base ends its process with CPUs.
+step_parts() {
+    local n a one many row
+    echo "== tensors split over devices"
+    for n in 2 3; do
+        one=$("$probe" "$work/berth" text "$shipped" "Once upon a time" 100 2>"$work/log") || fail "text: $(cat "$work/log")"
+        many=$(PROBE_PARTS=$n "$probe" "$work/berth" text "$shipped" "Once upon a time" 100 2>"$work/log") ||
+            fail "text of $n parts: $(cat "$work/log")"
+        [ "$one" = "$many" ] || fail "$n parts tell another tale: $many"
+    done
+    for a in llama qwen3 gemma3 qwen3moe; do
+        BERTH_CPU_ISA=portable logits_of berth "$(made "$a" f16)" one
+        BERTH_CPU_ISA=portable PROBE_PARTS=2 logits_of berth "$(made "$a" f16)" many
+        row=$("$probe" compare "$work/one.bin" "$work/many.bin")
+        echo "  $a: $row"
+        echo "$row" | awk '$1 <= 1e-3 { ok = 1 } END { exit !ok }' || fail "two parts of $a are $row away from one"
+    done
+}
+
 # An adapter that berth train made means in libllama what it means in Berth: on top of a model it says what the model says that
 # berth merged with it.
 step_lora() {
@@ -475,7 +495,7 @@ cmake --install "$build" --prefix "$root/installed" >"$root/log" || { cat "$root
 # shellcheck disable=SC2086
 case " $* " in
     *" speed "*) for release in $releases; do try_release "$release" "$@"; done ;; # nothing else may run
-    *) try_all ${*:-node switch tokens logits lora quantize memory errors cycles} ;;
+    *) try_all ${*:-node switch tokens logits parts lora quantize memory errors cycles} ;;
 esac
 echo "client: $([ $failed = 0 ] && echo "all as it should be" || echo FAILED), $skipped skipped, ${SECONDS} s"
 [ $failed = 0 ]

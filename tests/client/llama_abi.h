@@ -22,10 +22,11 @@ struct llama_memory;
 struct llama_adapter;
 
 struct llama_model_params {
-    void *p0[2];
+    void **devices; // NULL at the end; NULL: all there are
+    void *p8;
     int32_t n_gpu_layers;
-    int32_t i20;
-    int32_t load_mode; // -1 whichever suits (v0.5.0), 0 read, 1 map
+    int32_t split_mode; // 0 none, 1 layers, 2 rows, 3 tensors
+    int32_t load_mode;  // -1 whichever suits (v0.5.0), 0 read, 1 map
     int32_t i28;
     char bytes[48]; // no_alloc is in there: llama_no_alloc
 };
@@ -162,6 +163,8 @@ static inline bool llama_find(const char *folder) {
     return llama_release[0] != '\0';
 }
 
+static void *(*llama_device)(int); // ggml_backend_dev_by_type
+
 // Loads the libraries of a folder and its backends. False: said why on stderr.
 static inline bool llama_load(const char *folder) {
     if (!llama_find(folder)) {
@@ -173,7 +176,8 @@ static inline bool llama_load(const char *folder) {
     void *ggml  = llama_open(folder, names[0]);
     void *llama = ggml != NULL ? llama_open(folder, names[1]) : NULL;
     void (*load_all)(const char *);
-    bool ok = llama != NULL && llama_symbol(ggml, "ggml_backend_load_all_from_path", &load_all);
+    bool ok = llama != NULL && llama_symbol(ggml, "ggml_backend_load_all_from_path", &load_all) &&
+              llama_symbol(ggml, "ggml_backend_dev_by_type", &llama_device);
 #define LLAMA_TAKE(name, result, arguments) ok = ok && llama_symbol(llama, #name, &name);
     LLAMA_FUNCTIONS(LLAMA_TAKE)
     if (ok) {

@@ -12,7 +12,9 @@
 //     probe FOLDER cycles MODEL N              contexts made, used and freed: resident memory and file descriptors
 //     probe FOLDER quantize MODEL OUT FTYPE    by libllama, with the formats of the ggml under it
 //     probe FOLDER tokens MODEL TEXT           the number of its tokens, and the text made of them
+//     probe FOLDER text MODEL PROMPT N         what follows the prompt, N tokens, each the likeliest
 //     probe FOLDER errors MODEL WHICH          does one thing wrong: exit code 3 where it is refused
+// PROBE_PARTS=N splits every tensor over N devices, each of them the CPU.
 //     probe compare A B [rms]                  largest difference as a fraction of the largest value, or of root mean squares
 
 #include "llama_abi.h"
@@ -57,6 +59,15 @@ static struct llama_model *model_load(const char *path) {
     if (getenv("PROBE_EMPTY") != NULL) { // the file's dimensions alone
         llama_no_alloc(&params);
         params.load_mode = 0;
+    }
+    void *devices[17] = {NULL};
+    if (getenv("PROBE_PARTS") != NULL) { // tensors split over so many devices, each of them the CPU
+        for (int i = 0; i < 16 && i < atoi(getenv("PROBE_PARTS")); i++) {
+            devices[i] = llama_device(0);
+        }
+        params.devices      = devices;
+        params.split_mode   = 3;
+        params.n_gpu_layers = 999;
     }
     return llama_model_load_from_file(path, params);
 }
@@ -385,6 +396,12 @@ static int cmd_errors(struct llama_model *model, int n_args, char **args) {
 }
 
 // A text's tokens, and the text again from them.
+static void print_piece(const struct llama_vocab *vocab, int32_t token) {
+    char piece[64];
+    const int32_t size = llama_token_to_piece(vocab, token, piece, sizeof piece, 0, false);
+    printf("%.*s", size > 0 ? size : 0, piece);
+}
+
 static int cmd_tokens(struct llama_model *model, int n_args, char **args) {
     const struct llama_vocab *vocab = llama_model_get_vocab(model);
     int32_t tokens[256];
@@ -395,12 +412,47 @@ static int cmd_tokens(struct llama_model *model, int n_args, char **args) {
     }
     printf("%d tokens: ", n);
     for (int32_t i = 0; i < n; i++) {
-        char piece[64];
-        const int32_t size = llama_token_to_piece(vocab, tokens[i], piece, sizeof piece, 0, false);
-        printf("%.*s", size > 0 ? size : 0, piece);
+        print_piece(vocab, tokens[i]);
     }
     printf("\n");
     return 0;
+}
+
+static int32_t likeliest(const float *logits, int32_t n) {
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++) {
+        best = logits[i] > logits[best] ? i : best;
+    }
+    return best;
+}
+
+static int cmd_text(struct llama_model *model, int n_args, char **args) {
+    const struct llama_vocab *vocab    = llama_model_get_vocab(model);
+    const int32_t n_vocab              = llama_vocab_n_tokens(vocab);
+    struct llama_context_params params = context_params(512, 512, 1);
+    struct llama_context *ctx          = llama_init_from_model(model, params);
+    int32_t tokens[256], n_new = n_args > 1 ? atoi(args[1]) : 64;
+    int32_t n = llama_tokenize(vocab, args[0], (int32_t) strlen(args[0]), tokens, 256, true, false);
+    if (ctx == NULL || n <= 0) {
+        return fail("no context, or no tokens");
+    }
+    struct llama_batch batch = llama_batch_init(256, 0, 1);
+    bool ok                  = true;
+    for (int32_t i = 0, at = 0; i < n_new && ok; i++) {
+        batch_fill(&batch, at, n, n_vocab);
+        memcpy(batch.token, tokens, (size_t) n * sizeof tokens[0]);
+        ok = llama_decode(ctx, batch) == 0;
+        at += n;
+        tokens[0] = ok ? likeliest(llama_get_logits_ith(ctx, n - 1), n_vocab) : 0;
+        n         = 1;
+        if (ok) {
+            print_piece(vocab, tokens[0]);
+        }
+    }
+    printf("\n");
+    llama_batch_free(batch);
+    llama_free(ctx);
+    return ok ? 0 : fail("the evaluation failed");
 }
 
 static int quantize(const char *path, char **args) {
@@ -421,6 +473,7 @@ static const struct {
     {"cycles", cmd_cycles, 1},
     {"errors", cmd_errors, 1},
     {"tokens", cmd_tokens, 1},
+    {"text", cmd_text, 1},
     {"quantize", NULL, 2},
 };
 
