@@ -18,7 +18,7 @@
 #define SLEEP_FIRST 20000              // nanoseconds; longer and longer
 #define SLEEP_MAX 500000
 
-static int64_t timeout_of_environment(void) {
+int64_t mpi_mail_timeout(void) {
     const char *text  = getenv("BERTH_MPI_TIMEOUT");
     char *end         = NULL;
     const double secs = text != NULL ? strtod(text, &end) : 0;
@@ -26,7 +26,7 @@ static int64_t timeout_of_environment(void) {
 }
 
 bool mpi_mail_init(struct mpi_mail *m, const struct mpi_transport *t) {
-    *m       = (struct mpi_mail){.t = *t, .timeout = timeout_of_environment()};
+    *m       = (struct mpi_mail){.t = *t, .timeout = mpi_mail_timeout()};
     m->peers = shim_calloc((size_t) t->size, sizeof m->peers[0]);
     if (m->peers == NULL) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %d ranks", t->size);

@@ -59,6 +59,8 @@ struct mpi_mail {
     struct berth_mpi_traffic traffic;
 };
 
+// Nanoseconds of silence after which a rank is lost: BERTH_MPI_TIMEOUT, in seconds, or 10 of them.
+int64_t mpi_mail_timeout(void);
 // The transport becomes the mail's.
 bool mpi_mail_init(struct mpi_mail *m, const struct mpi_transport *t) BERTH_MUST_USE;
 void mpi_mail_fini(struct mpi_mail *m, bool all);

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // process.c: the one world of a process that mpirun started: found by the environment, joined when devices are first asked for,
-// left when the process ends. A worker that waits for a program which never joins looks after it by itself.
+// left when the process ends.
+//
+// MPI_Init waits until all ranks have called it, so it has a thread of its own: whoever waits for that looks at the other ranks
+// of this machine meanwhile, and gives up when one of them is gone. A worker waits for its program for as long as that lives.
 
 #include "mpi/world.h"
 
@@ -14,8 +17,6 @@
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mpi_world process_world;
 static enum { NOT_TRIED, JOINED, NOT_JOINED } process_state;
-static bool is_joining; // a worker waits in MPI_Init; under join_lock
-static pthread_mutex_t join_lock = PTHREAD_MUTEX_INITIALIZER;
 
 // Open MPI's launcher, and those of MPICH and of Slurm.
 bool mpi_process_has_mpirun(void) {
@@ -45,12 +46,12 @@ static bool beside(char *path, size_t size, const char *file) {
     return slash != NULL && snprintf(path, size, "%.*s/%s", (int) (slash - info.dli_fname), info.dli_fname, file) < (int) size;
 }
 
-static bool link_open(struct mpi_transport *t) {
-    char path[4096], why[256] = "its place cannot be found";
+static bool link_open(struct mpi_transport *t, char *why, size_t why_size) {
+    char path[4096];
     void *handle = beside(path, sizeof path, MPI_LINK_FILE) ? dlopen(path, RTLD_NOW | RTLD_GLOBAL) : NULL;
     if (handle == NULL) {
         const char *reason = dlerror();
-        shim_error(GGML_STATUS_FAILED, "MPI: %s cannot be loaded: %s", MPI_LINK_FILE, reason != NULL ? reason : why);
+        snprintf(why, why_size, "%s cannot be loaded: %s", MPI_LINK_FILE, reason != NULL ? reason : "its place cannot be found");
         return false;
     }
     mpi_link_open_t open;
@@ -58,87 +59,123 @@ static bool link_open(struct mpi_transport *t) {
     memcpy(&open, &p, sizeof open);
     t->alloc   = shim_malloc;
     t->release = shim_free;
-    if (open == NULL || !open(t, why, sizeof why)) {
-        shim_error(GGML_STATUS_FAILED, "MPI: %s", open == NULL ? MPI_LINK_FILE " has no " MPI_LINK_OPEN : why);
+    if (open == NULL) {
+        snprintf(why, why_size, "%s has no %s", MPI_LINK_FILE, MPI_LINK_OPEN);
         return false;
     }
-    return true;
+    return open(t, why, why_size);
 }
 
-// ---- a worker before it has joined ----
+// What the thread in MPI_Init leaves behind when it is done; it may outlive the wish for it.
+static struct {
+    pthread_mutex_t lock;
+    bool is_done, ok;
+    struct mpi_transport t;
+    char why[256];
+} joining = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static bool environ_has(int pid, const char *text) {
-    char path[64], line[4096];
-    bool found = false;
-    snprintf(path, sizeof path, "/proc/%d/environ", pid);
-    FILE *file = fopen(path, "r");
-    for (size_t n = 0; file != NULL && !found;) {
-        const int c = getc(file);
-        line[n]     = c > 0 && n < sizeof line - 1 ? (char) c : '\0';
-        if (c <= 0) {
-            found = strcmp(line, text) == 0;
-            n     = 0;
-        } else {
-            n += n < sizeof line - 1;
-        }
-        if (c == EOF) {
-            break;
-        }
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-    return found;
-}
-
-// The process of rank 0 among what our launcher started here; 0: none.
-static int first_rank(int launcher) {
-    char path[64];
-    int pid = 0, found = 0;
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", launcher, launcher);
-    FILE *file = fopen(path, "r");
-    while (file != NULL && found == 0 && fscanf(file, "%d", &pid) == 1) {
-        found = environ_has(pid, "OMPI_COMM_WORLD_RANK=0") || environ_has(pid, "PMI_RANK=0") ? pid : 0;
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-    return found;
-}
-
-static bool still_joining(void) {
-    pthread_mutex_lock(&join_lock);
-    const bool yes = is_joining;
-    pthread_mutex_unlock(&join_lock);
-    return yes;
-}
-
-// MPI_Init waits for all ranks. A program that ends before it has called it, or a launcher that does, ends us too.
-static void *watch_joining(void *unused) {
+static void *join_thread(void *unused) {
+    struct mpi_transport t       = {0};
+    char why[sizeof joining.why] = "";
     (void) unused;
-    const int launcher = (int) getppid();
-    bool seen          = false;
-    while (still_joining()) {
-        const struct timespec pause = {.tv_nsec = 200000000};
-        nanosleep(&pause, NULL);
-        const bool is_there = first_rank(launcher) != 0;
-        seen                = seen || is_there;
-        if (still_joining() && ((int) getppid() != launcher || (seen && !is_there))) {
-            shim_log(GGML_LOG_LEVEL_WARN, "MPI: the program ended before it asked for devices");
-            _exit(1);
-        }
-    }
+    const bool ok = link_open(&t, why, sizeof why);
+    pthread_mutex_lock(&joining.lock);
+    joining.is_done = true;
+    joining.ok      = ok;
+    joining.t       = t;
+    memcpy(joining.why, why, sizeof why);
+    pthread_mutex_unlock(&joining.lock);
     return NULL;
 }
 
-static void joining(bool begins) {
-    pthread_mutex_lock(&join_lock);
-    is_joining = begins;
-    pthread_mutex_unlock(&join_lock);
-    pthread_t thread;
-    if (begins && pthread_create(&thread, NULL, watch_joining, NULL) == 0) {
-        pthread_detach(thread);
+// ---- the ranks of this machine, before they are known ----
+
+// Of an environment's variable with this name and '='; -1: it has none.
+static int environ_number(int pid, const char *name) {
+    char path[64], line[256];
+    int number = -1;
+    size_t n   = 0;
+    snprintf(path, sizeof path, "/proc/%d/environ", pid);
+    FILE *file = fopen(path, "r");
+    for (int c = 0; file != NULL && number < 0 && (c = getc(file)) != EOF;) {
+        line[n] = (char) c;
+        if (c == 0) {
+            number = strncmp(line, name, strlen(name)) == 0 ? atoi(line + strlen(name)) : -1;
+            n      = 0;
+        } else {
+            n += n < sizeof line - 2;
+        }
     }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return number;
+}
+
+#define SIBLINGS_MAX 1024 // more are not looked at
+
+// All that our launcher started here. seen: bit i of rank i: it was there before.
+struct siblings {
+    int launcher;
+    bool seen[SIBLINGS_MAX], here[SIBLINGS_MAX];
+};
+
+// The rank that was there and is gone; -1: none.
+static int sibling_gone(struct siblings *s) {
+    char path[64];
+    int pid, gone = -1;
+    memset(s->here, 0, sizeof s->here);
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", s->launcher, s->launcher);
+    FILE *file = fopen(path, "r");
+    while (file != NULL && fscanf(file, "%d", &pid) == 1) {
+        int rank = environ_number(pid, "OMPI_COMM_WORLD_RANK=");
+        rank     = rank < 0 ? environ_number(pid, "PMI_RANK=") : rank;
+        if (rank >= 0 && rank < SIBLINGS_MAX) {
+            s->here[rank] = true;
+        }
+    }
+    for (int i = 0; file != NULL && i < SIBLINGS_MAX; i++) {
+        gone       = s->seen[i] && !s->here[i] ? i : gone;
+        s->seen[i] = s->seen[i] || s->here[i];
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return gone;
+}
+
+// Waits for the thread in MPI_Init, as long as there is hope. False with an error.
+static bool wait_for_join(bool is_worker, int64_t timeout) {
+    struct siblings *siblings = shim_calloc(1, sizeof *siblings);
+    const int64_t began       = mpi_now();
+    int64_t looked            = 0;
+    int gone                  = -1;
+    bool is_done = false, is_late = false, is_orphan = false;
+    if (siblings != NULL) {
+        siblings->launcher = (int) getppid();
+    }
+    while (!is_done && gone < 0 && !is_late && !is_orphan) {
+        const struct timespec pause = {.tv_nsec = 1000000};
+        nanosleep(&pause, NULL);
+        pthread_mutex_lock(&joining.lock);
+        is_done = joining.is_done;
+        pthread_mutex_unlock(&joining.lock);
+        if (!is_done && mpi_now() - looked > MPI_SECOND / 10) {
+            looked    = mpi_now();
+            gone      = siblings != NULL ? sibling_gone(siblings) : -1;
+            is_orphan = siblings != NULL && (int) getppid() != siblings->launcher;
+            is_late   = !is_worker && looked - began > timeout;
+        }
+    }
+    shim_free(siblings);
+    if (is_done && !joining.ok) {
+        shim_error(GGML_STATUS_FAILED, "MPI: %s", joining.why);
+    } else if (!is_done && gone >= 0) {
+        shim_error(GGML_STATUS_FAILED, "MPI: rank %d ended before it joined", gone);
+    } else if (!is_done) {
+        shim_error(GGML_STATUS_FAILED, "MPI: %s", is_orphan ? "the launcher is gone" : "not all ranks have joined in time");
+    }
+    return is_done && joining.ok;
 }
 
 // ---- the end ----
@@ -171,14 +208,20 @@ static void leave(int status, void *unused) {
 // ---- joining ----
 
 static bool join(const struct mpi_device_info *devices, size_t n_devices) {
-    struct mpi_transport t = {0};
-    const bool is_worker   = mpi_process_is_worker();
-    if (is_worker) {
-        joining(true);
+    const bool is_worker = mpi_process_is_worker();
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, join_thread, NULL) != 0) {
+        shim_error(GGML_STATUS_FAILED, "MPI: no thread can be started");
+        return false;
     }
-    bool ok = link_open(&t);
-    joining(false);
-    ok = ok && mpi_world_init(&process_world, &t, is_worker, devices, n_devices);
+    pthread_detach(thread);
+    if (!wait_for_join(is_worker, 3 * mpi_mail_timeout())) {
+        if (is_worker) {
+            _exit(1); // MPI's own end would wait for ever
+        }
+        return false;
+    }
+    const bool ok = mpi_world_init(&process_world, &joining.t, is_worker, devices, n_devices);
     if (ok) {
         on_exit(leave, NULL);
     }

@@ -46,3 +46,17 @@ say "weights are kept and checked"
 
 "$berth" worker -t 1 2> "$dir/said" && { say "a worker without mpirun"; exit 1; }
 grep -q mpirun "$dir/said" || { say "a worker without mpirun does not say what it lacks"; cat "$dir/said"; exit 1; }
+
+# A repeated step by layers is one small message a rank beside the activations; nothing grows.
+for n in 1 3; do
+    ranks -n 1 "$build/tests/mpi-steps" 2 300 : -n $n "$berth" worker -t 1 || { say "steps over $n workers"; exit 1; }
+done
+
+# A program that ends without ever asking for devices leaves no worker behind, recovery or not.
+for how in --enable-recovery ""; do
+    before=$(pgrep -c -f "$berth worker" || true)
+    # shellcheck disable=SC2086
+    ranks -q $how -n 1 sleep 1 : -n 2 "$berth" worker -t 1 > "$dir/said" 2>&1 || [ $? = 1 ] || { say "a program without devices"; cat "$dir/said"; exit 1; }
+    [ "$(pgrep -c -f "$berth worker" || true)" = "$before" ] || { say "a worker is left behind"; exit 1; }
+done
+say "no worker outlives its program"

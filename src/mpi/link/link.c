@@ -8,6 +8,8 @@
 #include "mpi/transport.h"
 
 #include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +36,38 @@ struct link {
     size_t *unsent; // [size] bytes
     bool is_ours;   // MPI was started here
 };
+
+// ---- MPI writes to sockets that others may have closed: the signal for that is not the program's ----
+
+struct hush {
+    sigset_t before;
+    bool was_pending;
+};
+
+static struct hush hush_begin(void) {
+    struct hush h;
+    sigset_t pipe, pending;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&pending);
+    h.was_pending = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe, &h.before);
+    return h;
+}
+
+static void hush_end(const struct hush *h) {
+    const struct timespec now = {0};
+    sigset_t pipe, pending;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    sigpending(&pending);
+    if (!h->was_pending && sigismember(&pending, SIGPIPE) == 1) {
+        sigtimedwait(&pipe, NULL, &now);
+    }
+    pthread_sigmask(SIG_SETMASK, &h->before, NULL);
+}
+
+// ---- messages ----
 
 #define RECEIVING_MAX 64 // messages on their way to here at a time
 
@@ -74,7 +108,7 @@ static void reap(struct mpi_transport *t) {
     l->n_out = n;
 }
 
-static bool link_send(struct mpi_transport *t, int to, void *bytes, size_t size) {
+static bool begin_send(struct mpi_transport *t, int to, void *bytes, size_t size) {
     struct link *l = t->context;
     if (size > (size_t) 1 << 30 || !grow(t, (void **) &l->out, &l->n_out_cap, l->n_out, sizeof l->out[0])) {
         return false;
@@ -90,8 +124,17 @@ static bool link_send(struct mpi_transport *t, int to, void *bytes, size_t size)
     return true;
 }
 
+static bool link_send(struct mpi_transport *t, int to, void *bytes, size_t size) {
+    const struct hush h = hush_begin();
+    const bool ok       = begin_send(t, to, bytes, size);
+    hush_end(&h);
+    return ok;
+}
+
 static size_t link_unsent(struct mpi_transport *t, int to) {
+    const struct hush h = hush_begin();
     reap(t);
+    hush_end(&h);
     return ((struct link *) t->context)->unsent[to];
 }
 
@@ -120,7 +163,7 @@ static void begin(struct mpi_transport *t) {
     }
 }
 
-static bool link_receive(struct mpi_transport *t, struct mpi_letter *out) {
+static bool next(struct mpi_transport *t, struct mpi_letter *out) {
     struct link *l = t->context;
     begin(t);
     for (size_t i = 0; i < l->n_in; i++) {
@@ -138,6 +181,13 @@ static bool link_receive(struct mpi_transport *t, struct mpi_letter *out) {
         return true;
     }
     return false;
+}
+
+static bool link_receive(struct mpi_transport *t, struct mpi_letter *out) {
+    const struct hush h = hush_begin();
+    const bool found    = next(t, out);
+    hush_end(&h);
+    return found;
 }
 
 // Whether MPI may end in order, which waits for all.
@@ -161,7 +211,10 @@ __attribute__((visibility("default"))) bool berth_mpi_link_open(struct mpi_trans
 bool berth_mpi_link_open(struct mpi_transport *t, char *why, size_t why_size) {
     int is_up = 0, level = MPI_THREAD_SINGLE;
     MPI_Initialized(&is_up);
-    if (!is_up && MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS) {
+    const struct hush h = hush_begin(); // threads that MPI starts keep it
+    const bool started  = is_up || MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) == MPI_SUCCESS;
+    hush_end(&h);
+    if (!started) {
         snprintf(why, why_size, "MPI_Init_thread failed");
         return false;
     }

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""lost.py BUILD N: workers that are killed, stopped or crash at N random moments: the program is told in time, ends by itself and
+not by a signal, and no process is left behind. The seed is printed; BERTH_SEED sets it."""
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+build, n_cases = sys.argv[1], int(sys.argv[2])
+seed = int(os.environ.get("BERTH_SEED") or time.time_ns() % 10**9)
+rng = random.Random(seed)
+TIMEOUT = 1.5  # seconds: BERTH_MPI_TIMEOUT
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--enable-recovery", "-q"]
+
+
+def children(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def rank_of(pid):
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            for word in file.read().split(b"\0"):
+                if word.startswith(b"OMPI_COMM_WORLD_RANK="):
+                    return int(word.split(b"=")[1])
+    except OSError:
+        pass
+    return None
+
+
+def is_there(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def ranks(launcher, n):
+    end = time.time() + 20
+    while time.time() < end:
+        found = {rank_of(pid): pid for pid in children(launcher.pid)}
+        if all(i in found for i in range(n)):
+            return found
+        time.sleep(0.005)
+    raise SystemExit(f"seed {seed}: the ranks did not start")
+
+
+def until(what, seconds):
+    end = time.time() + seconds
+    while not what() and time.time() < end:
+        time.sleep(0.01)
+    return what()
+
+
+def case(i):
+    n_workers = rng.choice([1, 2])
+    victim, number = rng.randint(1, n_workers), rng.choice([signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])
+    if i % 8 == 7:
+        victim = 0  # the program itself: then the workers end
+        number = signal.SIGKILL
+    net = rng.choice(["vader,self", "tcp,self"])
+    program = rng.choice([[f"{build}/tests/mpi-steps", "100000", str(rng.choice([1, 3, 400]))],
+                          [f"{build}/bin/berth", "run", "-s", "1", "-n", "100"]])
+    codes = ["code 0", "code 3" if "berth" in program[0] else "code 5"]  # it was through, or was told
+    if victim != 0:
+        program = ["sh", "-c", '"$@"; echo "code $?"', "sh"] + program
+    delay = rng.uniform(0.02, 1.2)
+    what = f"case {i}: {number.name} to rank {victim} of {n_workers + 1} after {delay:.2f} s, {net}, {' '.join(os.path.basename(word) for word in program[-4:])}"
+    env = dict(os.environ, BERTH_MPI_TIMEOUT=str(TIMEOUT))
+    with open(f"{build}/tests/mpi-lost.log", "wb") as log:
+        launcher = subprocess.Popen(MPIRUN + ["--mca", "btl", net, "-n", "1"] + program +
+                                    [":", "-n", str(n_workers), f"{build}/bin/berth", "worker", "-t", "1"],
+                                    stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
+        pids = ranks(launcher, n_workers + 1)
+        time.sleep(delay)
+        if is_there(pids[victim]):
+            os.kill(pids[victim], number)
+        began = time.time()
+        problem = None
+        # Three seconds for the launcher to find out what a machine with much to do has done.
+        if not until(lambda: not is_there(pids[0]), TIMEOUT + 6):
+            problem = "the program hangs"
+        took = time.time() - began
+        if number == signal.SIGSTOP and is_there(pids[victim]):
+            os.kill(pids[victim], signal.SIGCONT)
+        if problem is None and not until(lambda: not any(is_there(pid) for pid in pids.values()), TIMEOUT + 8):
+            problem = "a process is left: " + ", ".join(f"rank {r}" for r, pid in pids.items() if is_there(pid))
+        if problem is None:
+            try:
+                launcher.wait(10)
+            except subprocess.TimeoutExpired:
+                problem = "mpirun does not end"
+        for pid in [*pids.values(), launcher.pid]:
+            if problem is not None and is_there(pid):
+                os.kill(pid, signal.SIGCONT)
+                os.kill(pid, signal.SIGKILL)
+        launcher.wait()
+    with open(f"{build}/tests/mpi-lost.log", "rb") as log:
+        said = log.read().decode(errors="replace")
+    if problem is None and victim != 0:
+        code = [line for line in said.splitlines() if line.startswith("code ")]
+        if len(code) != 1 or code[0] not in codes:
+            problem = f"it ended with {code}, not one of {codes}"
+        elif code[0] == codes[1] and f"rank {victim} " not in said and f"MPI{victim}:" not in said and "joined in time" not in said:
+            problem = f"rank {victim} was not named"
+    if problem is not None:
+        raise SystemExit(f"seed {seed}, {what}: {problem}\n{said}")
+    print(f"{what}: {took:.2f} s; {[line for line in said.splitlines() if 'rank' in line][:1]}")
+
+
+print(f"lost: seed {seed}", flush=True)
+for i in range(n_cases):
+    case(i)
