@@ -331,6 +331,12 @@ enum ggml_status mpi_mail_tell_lost(struct mpi_mail *m, int rank, const char *wh
         peer.host[0] != '\0' ? peer.host : "an unknown host", peer.why, what);
 }
 
+void mpi_mail_why(struct mpi_mail *m, int rank, char *why, size_t size) {
+    pthread_mutex_lock(&m->lock);
+    snprintf(why, size, "%s", m->peers[rank].why);
+    pthread_mutex_unlock(&m->lock);
+}
+
 void mpi_mail_traffic(struct mpi_mail *m, struct berth_mpi_traffic *out) {
     pthread_mutex_lock(&m->lock);
     *out = m->traffic;

@@ -90,4 +90,6 @@ bool mpi_mail_is_lost(struct mpi_mail *m, int rank);
 void mpi_mail_lose(struct mpi_mail *m, int rank, const char *fmt, ...) BERTH_PRINTF(3, 4);
 // Says that it is lost, and why, as the last error. Returns GGML_STATUS_FAILED.
 enum ggml_status mpi_mail_tell_lost(struct mpi_mail *m, int rank, const char *what);
+// Why, or "".
+void mpi_mail_why(struct mpi_mail *m, int rank, char *why, size_t size);
 void mpi_mail_traffic(struct mpi_mail *m, struct berth_mpi_traffic *out);

@@ -74,7 +74,9 @@ void mpi_remote_sync(struct mpi_remote *r) {
     const uint32_t ticket      = mpi_remote_ticket(r);
     struct mpi_mail_item *item = mpi_remote_ask(r, ticket, MPI_SYNC, ticket, (uint64_t[3]){0}, NULL, 0);
     if (item == NULL) {
-        mpi_remote_keep(r, "it is lost");
+        char why[192];
+        mpi_mail_why(r->mail, r->rank, why, sizeof why);
+        mpi_remote_keep(r, "it is lost: %s", why);
     } else if (mpi_head_of(item)->a != 0) {
         size_t size;
         const char *text = mpi_body_of(item, &size);

@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: MIT
+// test_mpi.c: ranks as threads of this process: messages, sums, a program with two workers, what workers refuse, and each
+// allocation failing. What MPI itself does is tests/mpi's.
+
+#include "mpi/loop.h"
+#include "mpi/reg.h"
+#include "mpi/serve.h"
+#include "mpi/worker.h"
+#include "support/check.h"
+
+#include "ggml-alloc.h"
+#include "ggml-cpu.h"
+
+#define MAX_RANKS 4
+
+struct rank {
+    struct mpi_loop *loop;
+    int rank;
+    void (*run)(struct mpi_world *w);
+    bool is_worker, joined;
+    size_t limit;
+};
+
+static void transport_open(struct mpi_loop *loop, int rank, struct mpi_transport *t) {
+    *t = (struct mpi_transport){.alloc = shim_malloc, .release = shim_free};
+    assert_true(mpi_loop_open(loop, rank, t));
+}
+
+static void *rank_thread(void *arg) {
+    struct rank *r = arg;
+    struct mpi_transport t;
+    static _Thread_local struct mpi_world w;
+    transport_open(r->loop, r->rank, &t);
+    ggml_backend_dev_t cpu                     = ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
+    const struct berth_mpi_serve_params params = {.devices = &cpu, .n_devices = 1, .n_threads = 1, .memory_limit = r->limit};
+    struct mpi_device_info *infos              = r->is_worker ? mpi_serve_infos(&params) : NULL;
+    r->joined                                  = mpi_world_init(&w, &t, r->is_worker, infos, r->is_worker ? 1 : 0);
+    shim_free(infos);
+    if (r->joined) {
+        if (r->is_worker) {
+            mpi_serve_world(&w, &params);
+        } else {
+            r->run(&w);
+        }
+        mpi_world_part(&w);
+        mpi_world_fini(&w);
+    }
+    return NULL;
+}
+
+// The first n_programs ranks run `run`, the others serve.
+static void ranks_run(int n, int n_programs, size_t limit, void (*run)(struct mpi_world *w)) {
+    struct mpi_loop *loop = mpi_loop_new(n);
+    struct rank ranks[MAX_RANKS];
+    pthread_t threads[MAX_RANKS];
+    assert_non_null(loop);
+    check_quiet();
+    setenv("BERTH_MPI_TIMEOUT", "20", 1);
+    for (int i = 0; i < n; i++) {
+        ranks[i] = (struct rank){.loop = loop, .rank = i, .run = run, .is_worker = i >= n_programs, .limit = limit};
+        if (i > 0) {
+            assert_int_equal(pthread_create(&threads[i], NULL, rank_thread, &ranks[i]), 0);
+        }
+    }
+    rank_thread(&ranks[0]); // here, where asserts may fail
+    for (int i = 0; i < n; i++) {
+        if (i > 0) {
+            pthread_join(threads[i], NULL);
+        }
+        assert_true(ranks[i].joined);
+    }
+    mpi_loop_free(loop);
+}
+
+// ---- sums ----
+
+static void sums(struct mpi_world *w) {
+    struct mpi_group *g         = &w->programs;
+    static const size_t sizes[] = {1, 7, 8192, 8193, 300001};
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+        float *data = malloc(sizes[k] * sizeof *data);
+        for (size_t i = 0; i < sizes[k]; i++) {
+            data[i] = (float) (i % 97) + (float) g->me;
+        }
+        assert_true(mpi_group_sum(g, data, sizes[k]));
+        for (size_t i = 0; i < sizes[k]; i++) {
+            assert_true(data[i] == (float) (i % 97) * (float) g->n + (float) (g->n * (g->n - 1) / 2));
+        }
+        assert_true(mpi_group_broadcast(g, data, sizes[k] * sizeof *data, g->n - 1));
+        free(data);
+    }
+    assert_true(mpi_group_barrier(g));
+}
+
+static void test_sums(void **state) {
+    (void) state;
+    for (int n = 1; n <= MAX_RANKS; n++) {
+        ranks_run(n, n, 0, sums);
+    }
+}
+
+// ---- a program and its workers ----
+
+struct devices {
+    struct mpi_remote *remotes;
+    struct mpi_device *list;
+    size_t n;
+    int n_ranks;
+};
+
+static struct devices devices_open(struct mpi_world *w) {
+    struct devices d = {.n_ranks = w->mail.t.size};
+    assert_true(mpi_devices_list(w, &d.remotes, &d.list, &d.n));
+    return d;
+}
+
+static void devices_close(struct devices *d) {
+    for (size_t i = 0; i < d->n; i++) {
+        mpi_device_fini(&d->list[i]);
+    }
+    for (int i = 0; i < d->n_ranks; i++) {
+        mpi_remote_fini(&d->remotes[i]);
+    }
+    shim_free(d->remotes);
+    shim_free(d->list);
+}
+
+static struct ggml_tensor *tensor_on(struct ggml_context *ctx, struct mpi_device *d, int64_t n, ggml_backend_buffer_t *buffer) {
+    struct ggml_tensor *t = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n);
+    *buffer               = ggml_backend_alloc_ctx_tensors_from_buft(ctx, &d->buft);
+    assert_non_null(*buffer);
+    return t;
+}
+
+static struct ggml_context *arena(void) {
+    return ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
+}
+
+// Set, get, clear, copies on one rank and from rank to rank; more than a piece.
+static void bytes(struct mpi_world *w) {
+    enum { N = 700001 };
+    struct devices d = devices_open(w);
+    assert_int_equal(d.n, 2);
+    assert_string_equal(ggml_backend_dev_name(&d.list[1].ggml), "MPI2:CPU");
+    size_t n_free, n_total;
+    ggml_backend_dev_memory(&d.list[0].ggml, &n_free, &n_total);
+    assert_true(n_free > 0 && n_free <= n_total);
+    struct ggml_context *ctx[2] = {arena(), arena()};
+    ggml_backend_buffer_t buffers[2];
+    struct ggml_tensor *t[2];
+    float *in = malloc(N * sizeof *in), *out = malloc(N * sizeof *out);
+    for (int i = 0; i < N; i++) {
+        in[i] = (float) i;
+    }
+    for (int i = 0; i < 2; i++) {
+        t[i] = tensor_on(ctx[i], &d.list[i], N, &buffers[i]);
+        ggml_backend_buffer_clear(buffers[i], 0);
+    }
+    ggml_backend_tensor_set(t[0], in, 0, N * sizeof *in);
+    ggml_backend_tensor_copy(t[0], t[1]); // from rank to rank
+    ggml_backend_tensor_get(t[1], out, 0, N * sizeof *out);
+    assert_memory_equal(in, out, N * sizeof *in);
+    ggml_backend_tensor_memset(t[1], 0, 40, 8);
+    ggml_backend_tensor_get(t[1], out, 0, 64);
+    assert_true(out[9] == 9 && out[10] == 0 && out[11] == 0 && out[12] == 12);
+    assert_null(ggml_backend_buft_alloc_buffer(&d.list[0].buft, (size_t) 64 << 20)); // past its limit
+    for (int i = 0; i < 2; i++) {
+        ggml_backend_buffer_free(buffers[i]);
+        ggml_free(ctx[i]);
+    }
+    free(in);
+    free(out);
+    devices_close(&d);
+}
+
+static void test_bytes(void **state) {
+    (void) state;
+    ranks_run(3, 1, 16 << 20, bytes);
+}
+
+// Asynchronous calls, a graph that is sent once, events between ranks, sums over ranks.
+static void computes(struct mpi_world *w) {
+    enum { N = 64 };
+    struct devices d            = devices_open(w);
+    struct ggml_context *ctx[2] = {arena(), arena()};
+    ggml_backend_t backends[2];
+    ggml_backend_buffer_t buffers[2];
+    struct ggml_tensor *x[2], *y[2];
+    struct ggml_cgraph *graph[2];
+    float in[N], out[2][N];
+    for (int i = 0; i < 2; i++) {
+        backends[i] = ggml_backend_dev_init(&d.list[i].ggml, NULL);
+        assert_non_null(backends[i]);
+        x[i]     = ggml_new_tensor_1d(ctx[i], GGML_TYPE_F32, N);
+        y[i]     = ggml_add(ctx[i], ggml_scale(ctx[i], x[i], (float) (i + 2)), x[i]);
+        graph[i] = ggml_new_graph_custom(ctx[i], 8, false);
+        ggml_build_forward_expand(graph[i], y[i]);
+        assert_true(ggml_backend_dev_supports_op(&d.list[i].ggml, y[i]));
+        buffers[i] = ggml_backend_alloc_ctx_tensors_from_buft(ctx[i], &d.list[i].buft);
+        assert_non_null(buffers[i]);
+    }
+    ggml_backend_event_t event = ggml_backend_event_new(&d.list[0].ggml);
+    void *comm                 = mpi_comm_init(backends, 2);
+    assert_non_null(comm);
+    struct berth_mpi_traffic before, after;
+    for (int step = 0; step < 20; step++) {
+        mpi_mail_traffic(&w->mail, &before);
+        for (int i = 0; i < N; i++) {
+            in[i] = (float) (i + step);
+        }
+        for (int i = 0; i < 2; i++) {
+            ggml_backend_tensor_set_async(backends[i], x[i], in, 0, sizeof in);
+            assert_int_equal(ggml_backend_graph_compute_async(backends[i], graph[i]), GGML_STATUS_SUCCESS);
+        }
+        ggml_backend_event_record(event, backends[0]);
+        ggml_backend_event_wait(backends[1], event);
+        assert_true(mpi_comm_allreduce(comm, y));
+        for (int i = 0; i < 2; i++) {
+            ggml_backend_tensor_get_async(backends[i], y[i], out[i], 0, sizeof out[i]);
+        }
+        for (int i = 0; i < 2; i++) {
+            ggml_backend_synchronize(backends[i]);
+        }
+        for (int i = 0; i < N; i++) {
+            assert_true(out[0][i] == 7 * in[i] && out[1][i] == out[0][i]);
+        }
+        mpi_mail_traffic(&w->mail, &after);
+        assert_true(step == 0 || after.sent_size - before.sent_size < 2 * (sizeof in + 512));
+    }
+    mpi_comm_free(comm);
+    ggml_backend_event_synchronize(event);
+    ggml_backend_event_free(event);
+    for (int i = 0; i < 2; i++) {
+        ggml_backend_buffer_free(buffers[i]);
+        ggml_backend_free(backends[i]);
+        ggml_free(ctx[i]);
+    }
+    devices_close(&d);
+}
+
+static void test_computes(void **state) {
+    (void) state;
+    ranks_run(3, 1, 0, computes);
+}
+
+// ---- what workers refuse ----
+
+// A failure at the worker is told by the next sync, with its rank; afterwards all goes on.
+static void refused(struct devices *d, uint32_t kind, uint32_t id, uint64_t a, uint64_t b, uint64_t c, const void *body,
+    size_t size, const char *text) {
+    struct mpi_remote *r = d->list[0].remote;
+    assert_int_equal(mpi_remote_send(r, kind, id, (uint64_t[3]){a, b, c}, body, size), GGML_STATUS_SUCCESS);
+    mpi_remote_sync(r);
+    if (mpi_remote_report(r) != GGML_STATUS_FAILED || strstr(berth_last_error(), text) == NULL ||
+        strstr(berth_last_error(), "rank 1") == NULL) {
+        fail_msg("command %u was not refused with '%s': %s", kind, text, berth_last_error());
+    }
+    mpi_remote_sync(r);
+    assert_int_equal(mpi_remote_report(r), GGML_STATUS_SUCCESS);
+}
+
+static struct mpi_wire_tensor wire(enum ggml_op op, int64_t ne0, int64_t ne1) {
+    struct mpi_wire_tensor t = {.type = GGML_TYPE_F32, .op = (uint32_t) op, .buffer = 1, .ne = {ne0, ne1, 1, 1}};
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        t.nb[i] = i == 0 ? 4 : (uint64_t) t.ne[i - 1] * t.nb[i - 1];
+    }
+    return t;
+}
+
+static void graphs_refused(struct devices *d) {
+    struct mpi_wire_tensor g[3] = {wire(GGML_OP_NONE, 8, 8), wire(GGML_OP_NONE, 8, 2), wire(GGML_OP_MUL_MAT, 8, 2)};
+    g[2].is_node                = 1;
+    g[2].src[0]                 = 1;
+    g[2].src[1]                 = 2;
+    const struct {
+        const char *text;
+        size_t at, size;
+        uint64_t value;
+    } changes[] = {
+        {"no such type", offsetof(struct mpi_wire_tensor, type), 4, 4},
+        {"no such type", offsetof(struct mpi_wire_tensor, type), 4, UINT32_MAX},
+        {"no such op", offsetof(struct mpi_wire_tensor, op), 4, GGML_OP_COUNT},
+        {"none of its op", offsetof(struct mpi_wire_tensor, op), 4, GGML_OP_MAP_CUSTOM1},
+        {"none of its op", offsetof(struct mpi_wire_tensor, op), 4, GGML_OP_CUSTOM},
+        {"source comes after", offsetof(struct mpi_wire_tensor, src), 4, 3},
+        {"out of bounds", offsetof(struct mpi_wire_tensor, ne), 8, UINT64_MAX},
+        {"out of bounds", offsetof(struct mpi_wire_tensor, nb), 8, 3},
+        {"not lie in its buffer", offsetof(struct mpi_wire_tensor, ne), 8, 100000},
+        {"not lie in its buffer", offsetof(struct mpi_wire_tensor, nb) + 8, 8, 1 << 20},
+        {"none of its op", offsetof(struct mpi_wire_tensor, ne), 8, 9},
+        {"no such buffer", offsetof(struct mpi_wire_tensor, buffer), 4, 77},
+        {"has no memory", offsetof(struct mpi_wire_tensor, buffer), 4, 0},
+        {"offset is none", offsetof(struct mpi_wire_tensor, offset), 8, 1 << 30},
+        {"offset is none", offsetof(struct mpi_wire_tensor, offset), 8, 2},
+    };
+    refused(d, MPI_RUN, 5, 0, 0, 0, NULL, 0, "is none");
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        struct mpi_wire_tensor bad[3];
+        memcpy(bad, g, sizeof bad);
+        memcpy((char *) &bad[2] + changes[i].at, &changes[i].value, changes[i].size);
+        refused(d, MPI_GRAPH, 0, 0, 0, 0, bad, sizeof bad, changes[i].text);
+    }
+    refused(d, MPI_GRAPH, 0, 0, 0, 0, g, sizeof g - 1, "no graph");
+    refused(d, MPI_GRAPH, 0, 9, 0, 0, g, sizeof g, "cannot be had");
+}
+
+static void refuses(struct mpi_world *w) {
+    struct devices d             = devices_open(w);
+    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(&d.list[0].buft, 4096); // number 0
+    assert_non_null(buffer);
+    char some[64]       = "";
+    const uint32_t rank = 7, self = 1;
+    refused(&d, MPI_COMMAND_END, 0, 0, 0, 0, NULL, 0, "no command");
+    refused(&d, UINT32_MAX, 0, 0, 0, 0, NULL, 0, "no command");
+    refused(&d, MPI_SET, 0, 4090, 0, 0, some, sizeof some, "4096");
+    refused(&d, MPI_SET, 0, UINT64_MAX - 8, 0, 0, some, sizeof some, "4096");
+    refused(&d, MPI_SET, 3, 0, 0, 0, some, sizeof some, "buffer 3 is none");
+    refused(&d, MPI_MEMSET, 0, 1, UINT64_MAX, 0, NULL, 0, "4096");
+    refused(&d, MPI_COPY, 0, 0, 8, 0, some, 3, "a copy");
+    refused(&d, MPI_COPY_OUT, 0, 0, 8, 1, &rank, sizeof rank, "rank 7");
+    refused(&d, MPI_COPY_OUT, 0, 0, 8, 1, &self, sizeof self, "rank 1");
+    refused(&d, MPI_COPY_IN, 0, 0, 8, 1, NULL, 0, "none to copy with");
+    refused(&d, MPI_BUFFER_FREE, 9, 0, 0, 0, NULL, 0, "is none");
+    refused(&d, MPI_GROUP_NEW, 0, 0, 0, 0, &rank, sizeof rank, "group 0");
+    refused(&d, MPI_GROUP_NEW, UINT32_MAX, 0, 0, 0, &self, sizeof self, "too large");
+    refused(&d, MPI_GROUP_SUM, 0, 0, 0, 8, NULL, 0, "a sum");
+    refused(&d, MPI_GROUP_SUM, 0, 0, 0, UINT64_MAX, NULL, 0, "a sum");
+    graphs_refused(&d);
+    float out[4] = {1, 1, 1, 1};
+    mpi_buffer_read(&d.list[0], 0, 5000, out, sizeof out); // what cannot be had is 0
+    assert_true(out[0] == 0 && mpi_remote_report(d.list[0].remote) == GGML_STATUS_FAILED);
+    ggml_backend_buffer_free(buffer);
+    devices_close(&d);
+}
+
+static void test_refuses(void **state) {
+    (void) state;
+    ranks_run(2, 1, 0, refuses);
+}
+
+// ---- a worker that goes ----
+
+// Every call returns, computing says FAILED, all can be freed.
+static void is_lost(struct mpi_world *w) {
+    struct devices d         = devices_open(w);
+    ggml_backend_t backend   = ggml_backend_dev_init(&d.list[0].ggml, NULL);
+    struct ggml_context *ctx = arena();
+    ggml_backend_buffer_t buffer;
+    struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4), *y = ggml_sqr(ctx, x);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 8, false);
+    ggml_build_forward_expand(graph, y);
+    buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, &d.list[0].buft);
+    assert_non_null(buffer);
+    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+    mpi_mail_lose(&w->mail, 1, "the test says so");
+    float out[4] = {1, 2, 3, 4};
+    size_t n_free, n_total;
+    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "rank 1"));
+    assert_non_null(strstr(berth_last_error(), "the test says so"));
+    ggml_backend_tensor_set(x, out, 0, sizeof out);
+    ggml_backend_tensor_get(y, out, 0, sizeof out);
+    assert_true(out[3] == 0);
+    ggml_backend_synchronize(backend);
+    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_FAILED);
+    ggml_backend_dev_memory(&d.list[0].ggml, &n_free, &n_total);
+    assert_int_equal(n_free, 0);
+    assert_null(ggml_backend_buft_alloc_buffer(&d.list[0].buft, 64));
+    assert_null(ggml_backend_dev_init(&d.list[0].ggml, NULL));
+    ggml_backend_buffer_free(buffer);
+    ggml_backend_free(backend);
+    ggml_free(ctx);
+    devices_close(&d);
+    // The worker lives, and is to end: it hears of it as if it had not been lost.
+    pthread_mutex_lock(&w->mail.lock);
+    w->mail.peers[1].is_lost = false;
+    pthread_mutex_unlock(&w->mail.lock);
+}
+
+static void test_is_lost(void **state) {
+    (void) state;
+    ranks_run(2, 1, 0, is_lost);
+}
+
+// ---- the wire ----
+
+static void test_cache_is_checked(void **state) {
+    (void) state;
+    char folder[] = "/tmp/berth-test-XXXXXX", path[128];
+    uint8_t hash[16];
+    char data[1000], back[1000];
+    memset(data, 7, sizeof data);
+    assert_non_null(mkdtemp(folder));
+    mpi_hash(data, sizeof data, hash);
+    assert_false(mpi_cache_read(folder, hash, back, sizeof back));
+    mpi_cache_write(folder, hash, data, sizeof data);
+    assert_true(mpi_cache_read(folder, hash, back, sizeof back));
+    assert_memory_equal(data, back, sizeof back);
+    assert_false(mpi_cache_read(folder, hash, back, sizeof back - 1));
+    assert_false(mpi_cache_read("/nowhere", hash, back, sizeof back));
+    hash[0] ^= 1;
+    assert_false(mpi_cache_read(folder, hash, back, sizeof back));
+    snprintf(path, sizeof path, "rm -r %s", folder);
+    assert_int_equal(system(path), 0);
+}
+
+// ---- memory that runs out ----
+
+static bool place_by_row(const void *user, const struct ggml_tensor *t, uint32_t *buffer, uint64_t *offset) {
+    const struct ggml_tensor *const *all = user;
+    uint64_t i                           = 0;
+    while (all[i] != t) {
+        i++;
+    }
+    *buffer = 0;
+    *offset = 64 * i;
+    return true;
+}
+
+static void do_command(struct mpi_worker *w, const struct mpi_head *head, const void *body, size_t size) {
+    char bytes[4096];
+    const struct mpi_mail_item item = {.letter = {.size = sizeof *head + size, .bytes = bytes}};
+    memcpy(bytes, head, sizeof *head);
+    memcpy(bytes + sizeof *head, body, size);
+    mpi_worker_do(w, &item);
+}
+
+// A graph from the program's memory to the worker's result, without threads.
+static bool graph_through(struct mpi_loop *loop) {
+    struct mpi_transport t = {.alloc = shim_malloc, .release = shim_free};
+    struct mpi_mail mail;
+    struct mpi_worker w;
+    struct mpi_wire_graph wire_graph           = {0};
+    ggml_backend_dev_t cpu                     = ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
+    const struct berth_mpi_serve_params params = {.devices = &cpu, .n_devices = 1, .n_threads = 1};
+    if (!mpi_loop_open(loop, 1, &t) || !mpi_mail_init(&mail, &t)) {
+        return false;
+    }
+    struct ggml_context *ctx = arena();
+    bool ok                  = ctx != NULL && mpi_worker_init(&w, &mail, 0, &params);
+    if (ok) {
+        struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4), *y = ggml_sqr(ctx, x);
+        const struct ggml_tensor *all[] = {x, y};
+        const float in[4]               = {1, 2, 3, 4};
+        float out[4]                    = {0};
+        x->data = y->data = out; // not NULL is enough
+        do_command(&w, &(struct mpi_head){.kind = MPI_BUFFER_NEW, .b = 4096}, in, 0);
+        do_command(&w, &(struct mpi_head){.kind = MPI_SET}, in, sizeof in);
+        y->flags |= GGML_TENSOR_FLAG_COMPUTE;
+        ok = mpi_wire_write(&wire_graph, &y, 1, place_by_row, all) == GGML_STATUS_SUCCESS;
+        do_command(&w, &(struct mpi_head){.kind = MPI_GRAPH}, wire_graph.tensors, wire_graph.n * sizeof wire_graph.tensors[0]);
+        do_command(&w, &(struct mpi_head){.kind = MPI_RUN}, in, 0);
+        ok = ok && w.failure[0] == '\0' && mpi_worker_bytes(&w, 0, 64, sizeof out) != NULL;
+        if (ok) {
+            mpi_worker_read(w.buffers[0].buffer, 64, out, sizeof out);
+            assert_true(out[0] == 1 && out[3] == 16);
+        }
+        mpi_worker_fini(&w);
+    }
+    mpi_wire_fini(&wire_graph);
+    ggml_free(ctx);
+    mpi_mail_fini(&mail, true);
+    return ok;
+}
+
+static void test_each_allocation_fails(void **state) {
+    (void) state;
+    check_quiet();
+    int64_t n = 0;
+    for (bool ok = false; !ok; n++) {
+        struct mpi_loop *loop = mpi_loop_new(2);
+        berth_alloc_fail_at(n + 1);
+        ok = graph_through(loop);
+        berth_alloc_fail_at(0);
+        mpi_loop_free(loop);
+        assert_true(n < 1000);
+    }
+    assert_true(n > 5);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_computes),
+        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_is_lost),
+        cmocka_unit_test(test_cache_is_checked),
+        cmocka_unit_test(test_each_allocation_fails),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
