@@ -60,3 +60,25 @@ for how in --enable-recovery ""; do
     [ "$(pgrep -c -f "$berth worker" || true)" = "$before" ] || { say "a worker is left behind"; exit 1; }
 done
 say "no worker outlives its program"
+
+# llama.cpp's own library, where it was fetched: the same logits over workers as alone, bit by bit.
+root=$(cd "$(dirname "$0")/../.." && pwd)
+for reference in "$root"/.cache/reference/*-3.22.1; do
+    [ -d "$reference" ] || { say "SKIPPED: llama.cpp's binaries are not here (tools/fetch-reference.sh)"; break; }
+    mkdir "$dir/llama"
+    cp "$reference"/bins/*/libllama*.so "$dir/llama/"
+    cp "$build"/lib/libggml-base.so "$build"/lib/libggml-cpu.so "$build"/lib/libggml-mpi.so "$build"/lib/libberth-mpi.so "$dir/llama/"
+    cp "$build/lib/libggml.so" "$dir/llama/libggml.v0.5.0.so"
+    probe="$build/tests/client-probe $dir/llama"
+    model=$root/models/tales-q8_0.gguf
+    $probe logits "$model" "$dir/logits" 64 2> /dev/null
+    for n in 1 2; do
+        # shellcheck disable=SC2086
+        tale -n 1 $probe logits "$model" "$dir/logits.$n" 64 : -n $n "$berth" worker -t 1 || { say "libllama over $n workers"; exit 1; }
+        cmp "$dir/logits" "$dir/logits.$n" || { say "libllama over $n workers: other logits"; exit 1; }
+    done
+    # shellcheck disable=SC2086
+    tale -n 1 $probe memory "$model" : -n 2 "$berth" worker -t 1
+    [ "$($probe memory "$model" 2> /dev/null)" != "$(cat "$dir/tale")" ] || { say "libllama gave the workers nothing"; exit 1; }
+    say "libllama over 2 and 3 ranks has the logits it has alone"
+done
