@@ -21,21 +21,6 @@ static size_t n_regs, n_regs_cap;
 static ggml_backend_dev_t *devs;
 static size_t n_devs, n_devs_cap;
 
-static bool room_for(void **list, size_t *n_cap, size_t n_want, size_t elem_size) {
-    size_t size;
-    if (n_want <= *n_cap) {
-        return true;
-    }
-    const size_t n = n_want < 8 ? 8 : n_want + n_want / 2;
-    void *grown    = berth_mul_ok(n, elem_size, &size) ? berth_realloc(*list, size) : NULL;
-    if (grown == NULL) {
-        return false;
-    }
-    *list  = grown;
-    *n_cap = n;
-    return true;
-}
-
 // ---- under the lock ----
 
 static size_t reg_at(ggml_backend_reg_t reg) {
@@ -60,8 +45,8 @@ static bool reg_append(ggml_backend_reg_t reg, void *handle, const ggml_backend_
     if (*known) {
         return true;
     }
-    if (!room_for((void **) &regs, &n_regs_cap, n_regs + 1, sizeof regs[0]) ||
-        !room_for((void **) &devs, &n_devs_cap, n_devs + n, sizeof devs[0])) {
+    if (!berth_grow((void **) &regs, &n_regs_cap, n_regs + 1, sizeof regs[0]) ||
+        !berth_grow((void **) &devs, &n_devs_cap, n_devs + n, sizeof devs[0])) {
         return false;
     }
     regs[n_regs++] = (struct entry){reg, handle};
@@ -116,7 +101,7 @@ void ggml_backend_device_register(ggml_backend_dev_t device) {
     }
     berth_registry_ready();
     berth_lock_take(&table_lock);
-    const bool ok = room_for((void **) &devs, &n_devs_cap, n_devs + 1, sizeof devs[0]);
+    const bool ok = berth_grow((void **) &devs, &n_devs_cap, n_devs + 1, sizeof devs[0]);
     if (ok) {
         dev_append(device);
     }

@@ -52,14 +52,8 @@ static bool list_add(struct list *list, const char *dir, int i_dir, const char *
     if (n_name == 0 || (n_name == 4 && strncmp(core, "base", 4) == 0)) {
         return true;
     }
-    if (list->n == list->n_cap) {
-        const size_t n_cap = list->n_cap == 0 ? 16 : 2 * list->n_cap;
-        void *grown        = berth_realloc(list->items, n_cap * sizeof list->items[0]);
-        if (grown == NULL) {
-            return false;
-        }
-        list->items = grown;
-        list->n_cap = n_cap;
+    if (!berth_grow((void **) &list->items, &list->n_cap, list->n + 1, sizeof list->items[0])) {
+        return false;
     }
     const size_t n_path = strlen(dir) + 1 + len + 1;
     char *text          = berth_malloc(n_path + n_name + 1);

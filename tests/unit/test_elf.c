@@ -152,6 +152,116 @@ static void damaged_files_are_refused(void **state) {
     berth_alloc_watch(false);
 }
 
+// ---- every field that is read, with every kind of wrong value ----
+
+static const uint64_t odd_values[] = {0, 1, 3, 0xFFFF, (uint64_t) 1 << 28, ((uint64_t) 1 << 28) + 8, (uint64_t) 1 << 40,
+    (uint64_t) INT64_MAX, UINT64_MAX - 7, UINT64_MAX};
+
+// Puts each odd value into the field, tries the file, and puts the old one back.
+static void try_field(unsigned char *bytes, size_t size, size_t at, size_t n) {
+    unsigned char old[8];
+    memcpy(old, bytes + at, n);
+    for (size_t i = 0; i < sizeof odd_values / sizeof odd_values[0]; i++) {
+        memcpy(bytes + at, &odd_values[i], n);
+        try_bytes(bytes, size);
+    }
+    for (int step = -8; step <= 8; step += 4) { // not quite what it was
+        uint64_t value = 0;
+        memcpy(&value, old, n);
+        value += (uint64_t) (int64_t) step;
+        memcpy(bytes + at, &value, n);
+        try_bytes(bytes, size);
+    }
+    memcpy(bytes + at, old, n);
+}
+
+static size_t find_segment(const unsigned char *bytes, uint32_t type, Elf64_Phdr *out) {
+    Elf64_Ehdr header;
+    memcpy(&header, bytes, sizeof header);
+    for (size_t i = 0; i < header.e_phnum; i++) {
+        memcpy(out, bytes + header.e_phoff + i * sizeof *out, sizeof *out);
+        if (out->p_type == type) {
+            return header.e_phoff + i * sizeof *out;
+        }
+    }
+    return 0;
+}
+
+// The dynamic section's tags and values; without the tags that are hidden, others have to do.
+static void try_dynamic(unsigned char *bytes, size_t size, const int64_t *hidden, size_t n_hidden) {
+    Elf64_Phdr p;
+    assert_true(find_segment(bytes, PT_DYNAMIC, &p) > 0);
+    static unsigned char kept[1 << 14];
+    assert_true(p.p_filesz <= sizeof kept);
+    memcpy(kept, bytes + p.p_offset, p.p_filesz);
+    for (size_t at = p.p_offset; at < p.p_offset + p.p_filesz; at += sizeof(Elf64_Dyn)) {
+        Elf64_Dyn d;
+        memcpy(&d, bytes + at, sizeof d);
+        for (size_t k = 0; k < n_hidden; k++) {
+            if (d.d_tag == hidden[k]) {
+                d.d_tag = DT_DEBUG;
+                memcpy(bytes + at, &d, sizeof d);
+            }
+        }
+    }
+    try_bytes(bytes, size);
+    for (size_t at = p.p_offset; at < p.p_offset + p.p_filesz; at += sizeof(Elf64_Dyn)) {
+        Elf64_Dyn d;
+        memcpy(&d, bytes + at, sizeof d);
+        try_field(bytes, size, at + 8, 8);
+        if (d.d_tag != DT_NULL) {
+            try_field(bytes, size, at, 8);
+        }
+    }
+    memcpy(bytes + p.p_offset, kept, p.p_filesz);
+}
+
+// The words of a table that the dynamic section names: counts, buckets and chains.
+static void try_table(unsigned char *bytes, size_t size, int64_t tag, size_t n_words) {
+    Elf64_Phdr dynamic, load;
+    assert_true(find_segment(bytes, PT_DYNAMIC, &dynamic) > 0 && find_segment(bytes, PT_LOAD, &load) > 0);
+    for (size_t at = dynamic.p_offset; at < dynamic.p_offset + dynamic.p_filesz; at += sizeof(Elf64_Dyn)) {
+        Elf64_Dyn d;
+        memcpy(&d, bytes + at, sizeof d);
+        for (size_t i = 0; d.d_tag == tag && i < n_words && d.d_un.d_ptr + 4 * i + 8 < load.p_filesz; i++) {
+            try_field(bytes, size, (size_t) d.d_un.d_ptr + 4 * i, 4); // the first segment lies at 0 of the file and of memory
+        }
+    }
+}
+
+static void every_field_is_doubted(void **state) {
+    (void) state;
+    static const int64_t hashes[] = {DT_HASH, DT_GNU_HASH}, all[] = {DT_HASH, DT_GNU_HASH, DT_RELA, DT_JMPREL};
+    static const char *const flags[] = {"-s -Wl,--hash-style=gnu", "-s -Wl,--hash-style=sysv"};
+    for (size_t f = 0; f < sizeof flags / sizeof flags[0]; f++) {
+        if (!module_has_compiler() || !sample_make("sample.so", flags[f])) {
+            skip();
+        }
+        size_t size;
+        unsigned char *bytes = file_bytes(module_path("sample.so"), &size);
+        berth_alloc_watch(true);
+        for (size_t at = 16; at < sizeof(Elf64_Ehdr); at += 2) {
+            try_field(bytes, size, at, 2);
+        }
+        Elf64_Phdr p;
+        static const uint32_t types[] = {PT_LOAD, PT_DYNAMIC};
+        for (size_t t = 0; t < 2; t++) {
+            const size_t at = find_segment(bytes, types[t], &p);
+            for (size_t k = 0; k < sizeof p; k += k < 8 ? 4 : 8) {
+                try_field(bytes, size, at + k, k < 8 ? 4 : 8);
+            }
+        }
+        try_dynamic(bytes, size, NULL, 0);
+        try_dynamic(bytes, size, hashes, 2); // relocations count the symbols then
+        try_dynamic(bytes, size, all, 4);    // nothing does
+        try_table(bytes, size, DT_GNU_HASH, 32);
+        try_table(bytes, size, DT_HASH, 4);
+        assert_true(try_bytes(bytes, size)); // all is as it was
+        assert_int_equal(berth_alloc_alive(), 0);
+        berth_alloc_watch(false);
+    }
+}
+
 static void memory_runs_out(void **state) {
     (void) state;
     if (!module_has_compiler() || !sample_make("sample.so", "")) {
@@ -213,6 +323,7 @@ int main(void) {
         cmocka_unit_test(program_has_imports),
         cmocka_unit_test(loaded_is_as_in_the_file),
         cmocka_unit_test(damaged_files_are_refused),
+        cmocka_unit_test(every_field_is_doubted),
         cmocka_unit_test(memory_runs_out),
         cmocka_unit_test(other_files),
         cmocka_unit_test(releases_in_names),
