@@ -13,6 +13,8 @@
 
 #include "sched/sched.h"
 
+#include "core/span.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -140,6 +142,19 @@ static void wait_on(struct ggml_backend_sched *sched, int b, int other) {
 
 // ---- copies ----
 
+// From an address of the host's that no buffer stands for, a view of one too.
+static bool copy_unbuffered(const struct ggml_tensor *src, struct ggml_tensor *dst) {
+    const enum berth_span_fault fault = berth_span_check(&(struct berth_span_room){0}, src);
+    if (fault > BERTH_SPAN_EMPTY) {
+        char text[256];
+        berth_span_tell(fault, src, text, sizeof text);
+        berth_set_error("%s", text);
+        return false;
+    }
+    ggml_backend_tensor_set(dst, src->data, 0, ggml_nbytes(src));
+    return true;
+}
+
 // True: done, or in order on both backends.
 static bool copy_between(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_copy *copy,
     const struct ggml_tensor *src, struct ggml_tensor *dst) {
@@ -148,7 +163,8 @@ static bool copy_between(struct ggml_backend_sched *sched, struct sched_memo *me
     if (copy->writer >= 0 && copy->writer != from) {
         wait_for(sched, copy->writer);
     }
-    if (!copy->is_users && from >= 0 && to->iface.cpy_tensor_async != NULL &&
+    const bool has_buffer = berth_tensor_buffer(src) != NULL;
+    if (has_buffer && !copy->is_users && from >= 0 && to->iface.cpy_tensor_async != NULL &&
         to->iface.cpy_tensor_async(sched->backends[from], to, src, dst)) {
         sched->in_flight[from]          = sched->in_flight[from] || sched->backends[from]->iface.synchronize != NULL;
         sched->in_flight[copy->backend] = to->iface.synchronize != NULL;
@@ -157,11 +173,7 @@ static bool copy_between(struct ggml_backend_sched *sched, struct sched_memo *me
     if (!copy->is_users || memo->rows[copy->row].is_placed) {
         wait_for(sched, from);
     }
-    if (src->buffer == NULL && src->view_src == NULL) { // an address of the host's without a buffer
-        ggml_backend_tensor_set(dst, src->data, 0, ggml_nbytes(src));
-        return true;
-    }
-    return berth_tensor_copy("scheduler", to, src, dst);
+    return has_buffer ? berth_tensor_copy("scheduler", to, src, dst) : copy_unbuffered(src, dst);
 }
 
 static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i_copy, int32_t i_split) {

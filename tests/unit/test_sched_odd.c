@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT
+// test_sched_odd.c: the scheduler asked wrongly or seldom: without arguments, into streams that are full, with buffers that
+// refuse tensors, with inputs whose memory is the program's own, with views that stand before what they look at.
+
+#include "support/device_net.h"
+
+#include <unistd.h>
+
+static void assert_error(const char *part) {
+    if (strstr(berth_last_error(), part) == NULL) {
+        fail_msg("the last error is \"%s\", without \"%s\"", berth_last_error(), part);
+    }
+    berth_clear_error();
+}
+
+static void calls_without(void **state) {
+    struct net *n          = *state;
+    ggml_backend_sched_t s = n->sched;
+    struct ggml_tensor *x  = input(n, 2);
+    struct berth_plan_report report;
+    struct berth_sched_stats stats = {.n_planned = 7};
+    size_t sizes[3];
+    check_quiet();
+    assert_int_equal(ggml_backend_sched_get_n_backends(NULL) + ggml_backend_sched_get_n_splits(NULL), 0);
+    assert_int_equal(ggml_backend_sched_get_n_copies(NULL), 0);
+    assert_null(ggml_backend_sched_get_backend(NULL, 0));
+    assert_null(ggml_backend_sched_get_backend(s, -1));
+    assert_null(ggml_backend_sched_get_backend(s, 3));
+    assert_ptr_equal(ggml_backend_sched_get_backend(s, 2), n->cpu);
+    assert_null(ggml_backend_sched_get_buffer_type(NULL, n->cpu));
+    assert_null(ggml_backend_sched_get_buffer_type(s, NULL));
+    assert_int_equal(ggml_backend_sched_get_buffer_size(s, NULL), 0);
+    ggml_backend_sched_set_tensor_backend(NULL, x, n->cpu);
+    assert_error("the scheduler is NULL");
+    ggml_backend_sched_set_tensor_backend(s, NULL, n->cpu);
+    assert_error("the tensor is NULL");
+    ggml_backend_sched_set_tensor_backend(s, x, NULL);
+    assert_error("none of the scheduler's");
+    berth_alloc_fail_at(1);
+    ggml_backend_sched_set_tensor_backend(s, x, n->cpu);
+    berth_alloc_fail_at(0);
+    assert_error("out of memory for the choice of x");
+    assert_int_equal(berth_sched_synchronize(s), GGML_STATUS_FAILED); // it was kept
+    assert_null(ggml_backend_sched_get_tensor_backend(NULL, x));
+    assert_null(ggml_backend_sched_get_tensor_backend(s, NULL));
+    berth_sched_set_strict(NULL, true);
+    berth_sched_set_strict(s, false); // as it was
+    berth_sched_set_limit(s, NULL, 1);
+    assert_error("none of the scheduler's");
+    berth_sched_set_n_copies(NULL, 1);
+    berth_sched_set_n_copies(s, 0);
+    assert_error("0 copies");
+    berth_sched_get_stats(NULL, &stats);
+    berth_sched_get_stats(s, NULL);
+    assert_int_equal(stats.n_planned, 7);
+    assert_int_equal(berth_sched_reason(NULL, x), BERTH_SCHED_NONE);
+    assert_int_equal(berth_sched_reason(s, NULL), BERTH_SCHED_NONE);
+    assert_string_equal(berth_sched_reason_name((enum berth_sched_reason) 99), "?");
+    assert_string_equal(berth_sched_reason_name((enum berth_sched_reason) - 1), "?");
+    assert_int_equal(berth_sched_explain_text(NULL, stdout), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_explain_json(NULL, stdout), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_explain_text(s, NULL), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_report(NULL, n->cpu, &report), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_report(s, n->cpu, &report), GGML_STATUS_FAILED); // nothing was planned
+    assert_int_equal(berth_sched_report(s, NULL, &report), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_save(NULL, stdout), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_save(s, NULL), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_save(s, stdout), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_trace_start(NULL), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_trace_stop(NULL, stdout), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_trace_stop(s, NULL), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_trace_stop(s, stdout), GGML_STATUS_FAILED);
+    ggml_backend_sched_reserve_size(NULL, n->graph, sizes);
+    ggml_backend_sched_reserve_size(s, n->graph, NULL);
+    ggml_backend_sched_reserve_size(s, NULL, sizes);
+    assert_false(ggml_backend_sched_reserve(NULL, n->graph) || ggml_backend_sched_alloc_graph(s, NULL));
+}
+
+static void made_of_nothing(void **state) {
+    struct net *n = *state;
+    check_quiet();
+    assert_null(ggml_backend_sched_new(NULL, NULL, 1, 8, false, true));
+    assert_null(ggml_backend_sched_new(n->backends, NULL, 0, 8, false, true));
+    assert_null(ggml_backend_sched_new(n->backends, NULL, INT16_MAX + 1, 8, false, true));
+    ggml_backend_t none[] = {n->backends[0], NULL};
+    assert_null(ggml_backend_sched_new(none, NULL, 2, 8, false, true));
+    assert_error("backend 1 of 2 is NULL");
+    struct ggml_backend bare = {0}; // no device, and so no memory
+    none[1]                  = &bare;
+    assert_null(ggml_backend_sched_new(none, NULL, 2, 8, false, true));
+    assert_error("has no buffer type");
+    ggml_backend_buffer_type_t bufts[] = {&n->dev[0].buft, NULL};
+    assert_null(ggml_backend_sched_new(none, bufts, 2, 8, false, true));
+    for (int i = 1, made = 0; !made; i++) {
+        assert_true(i < 100);
+        berth_alloc_fail_at(i);
+        ggml_backend_sched_t s = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, true);
+        berth_alloc_fail_at(0);
+        made = s != NULL;
+        ggml_backend_sched_free(s);
+    }
+}
+
+static void run(struct net *n, struct ggml_tensor *x) {
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    if (x != NULL) {
+        fill(x, 1.0f);
+    }
+    if (ggml_backend_sched_graph_compute(n->sched, n->graph) != GGML_STATUS_SUCCESS) {
+        fail_msg("%s", berth_last_error());
+    }
+}
+
+static void full_streams(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *x = input(n, 2), *b = ggml_mul_mat(n->ctx, n->w[1], ggml_mul_mat(n->ctx, n->w[0], x));
+    check_quiet();
+    ggml_set_output(b);
+    ggml_build_forward_expand(n->graph, b);
+    run(n, x);
+    FILE *full = fopen("/dev/full", "w");
+    if (full == NULL) {
+        skip();
+    }
+    assert_int_equal(berth_sched_explain_text(n->sched, full), GGML_STATUS_FAILED);
+    assert_error("cannot be written");
+    assert_int_equal(berth_sched_explain_json(n->sched, full), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_save(n->sched, full), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_trace_start(n->sched), GGML_STATUS_SUCCESS);
+    run(n, x);
+    assert_int_equal(berth_sched_trace_stop(n->sched, full), GGML_STATUS_FAILED);
+    assert_error("cannot be written");
+    fclose(full);
+    // A bar that there is no memory for is missing, and said so; the work is done.
+    assert_int_equal(berth_sched_trace_start(n->sched), GGML_STATUS_SUCCESS);
+    berth_alloc_fail_at(1);
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    berth_alloc_fail_at(0);
+    FILE *nowhere = fopen("/dev/null", "w");
+    assert_int_equal(berth_sched_trace_stop(n->sched, nowhere), GGML_STATUS_ALLOC_FAILED);
+    assert_error("bars are missing");
+    fclose(nowhere);
+}
+
+// What GGML_SCHED_DEBUG asks for is printed, or not for lack of memory; the graph runs.
+static void debug_output(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *x = input(n, 2), *b = ggml_mul_mat(n->ctx, n->w[1], ggml_mul_mat(n->ctx, n->w[0], x));
+    check_quiet();
+    setenv("GGML_SCHED_DEBUG", "2", 1);
+    ggml_backend_sched_free(n->sched);
+    n->sched = ggml_backend_sched_new(n->backends, NULL, 3, 64, false, true);
+    unsetenv("GGML_SCHED_DEBUG");
+    split(n, b);
+    run(n, x);
+}
+
+static enum ggml_status refuse(ggml_backend_buffer_t buffer, struct ggml_tensor *t) {
+    (void) buffer;
+    return strcmp(t->name, "no") == 0 ? GGML_STATUS_FAILED : GGML_STATUS_SUCCESS;
+}
+
+// A device that looks at each tensor it is given, and does not take one of them: whether by itself, as a view, or as a copy.
+static void buffers_that_refuse(void **state) {
+    struct net *n = *state;
+    check_quiet();
+    n->dev[0].buffer_iface.init_tensor = refuse;
+    n->dev[1].buffer_iface.init_tensor = refuse;
+    for (int what = 0; what < 4; what++) {
+        struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x),
+                           *v = ggml_view_2d(n->ctx, a, N, 1, a->nb[1], 0);
+        struct ggml_tensor *c = ggml_mul_mat(n->ctx, n->w[1], v);
+        named(what == 0 ? a : what == 1 ? v : what == 2 ? c : x, what == 3 ? "x" : "no");
+        ggml_set_output(c);
+        ggml_build_forward_expand(n->graph, c);
+        const bool is_placed = ggml_backend_sched_alloc_graph(n->sched, n->graph);
+        assert_int_equal(is_placed, what == 3);
+        if (!is_placed) {
+            assert_true(berth_last_error()[0] != '\0');
+            berth_clear_error();
+        }
+        for (struct ggml_tensor *t = ggml_get_first_tensor(n->ctx); t != NULL; t = ggml_get_next_tensor(n->ctx, t)) {
+            named(t, "yes");
+        }
+        run(n, x); // nothing stands in the way afterwards
+        ggml_backend_sched_reset(n->sched);
+        ggml_free(n->ctx);
+        graph_new(n);
+    }
+}
+
+// An input in the program's own memory, which no buffer stands for: copied to the device that reads it.
+static void memory_of_the_program(void **state) {
+    struct net *n = *state;
+    check_quiet();
+    struct ggml_context *own = ggml_init((struct ggml_init_params){.mem_size = 1 << 16});
+    struct ggml_tensor *x    = named(ggml_new_tensor_2d(own, GGML_TYPE_F32, N, 2), "x"),
+                       *half = ggml_view_2d(own, x, N, 1, x->nb[1], x->nb[1]);
+    for (int i = 0; i < 2 * N; i++) {
+        ((float *) x->data)[i] = i < N ? 1.0f : 2.0f;
+    }
+    fill(n->w[0], 1.0f);
+    struct ggml_tensor *a = ggml_mul_mat(n->ctx, n->w[0], x), *b = ggml_mul_mat(n->ctx, n->w[0], half);
+    ggml_set_output(a);
+    ggml_set_output(b);
+    ggml_build_forward_expand(n->graph, a);
+    ggml_build_forward_expand(n->graph, b);
+    run(n, NULL);
+    assert_float_equal(first_of(a), N, 0);
+    assert_float_equal(first_of(b), 2 * N, 0);
+    half->view_offs = (size_t) 1 << 20; // past the end of it
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_FAILED);
+    assert_error("reaches past");
+    ggml_backend_sched_reset(n->sched);
+    ggml_free(own);
+}
+
+// A list of nodes by hand: the view first, then what it looks at, in memory that the scheduler gives.
+static void views_before_their_sources(void **state) {
+    struct net *n = *state;
+    check_quiet();
+    struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x), *v = ggml_view_2d(n->ctx, a, N, 1, a->nb[1], 0);
+    struct ggml_tensor *c = ggml_mul_mat(n->ctx, n->w[1], v);
+    ggml_set_output(c);
+    ggml_build_forward_expand(n->graph, c);
+    struct ggml_tensor **nodes = ggml_graph_nodes(n->graph);
+    const int n_nodes          = ggml_graph_n_nodes(n->graph);
+    for (int i = 0; i < n_nodes; i++) {
+        if (nodes[i] == v) {
+            memmove(nodes + 1, nodes, (size_t) i * sizeof *nodes);
+            nodes[0] = v;
+        }
+    }
+    run(n, x);
+    fill(n->w[0], 1.0f);
+    fill(n->w[1], 1.0f);
+    run(n, x);
+    assert_float_equal(first_of(c), N * N, 0);
+}
+
+// Which ops a weight on the host makes worth their way to a device.
+static void offloading(void **state) {
+    struct net *n = *state;
+    check_quiet();
+    setenv("GGML_OP_OFFLOAD_MIN_BATCH", "4", 1);
+    ggml_backend_sched_free(n->sched);
+    n->sched                = ggml_backend_sched_new(n->backends, NULL, 3, 64, false, true);
+    n->dev[0].offload_batch = 2;
+    struct ggml_tensor *ids = ggml_new_tensor_1d(n->ctx, GGML_TYPE_I32, 8);
+    ggml_set_input(ids);
+    struct ggml_tensor *rows  = ggml_get_rows(n->ctx, n->w[2], ids);
+    struct ggml_tensor *few   = named(ggml_mul_mat(n->ctx, n->w[2], ggml_view_2d(n->ctx, rows, N, 2, rows->nb[1], 0)), "few");
+    struct ggml_tensor *many  = named(ggml_mul_mat(n->ctx, n->w[2], rows), "many");
+    struct ggml_tensor *added = named(ggml_add(n->ctx, many, ggml_view_1d(n->ctx, n->w[2], N, 0)), "added");
+    ggml_set_output(few);
+    ggml_build_forward_expand(n->graph, few);
+    split(n, added);
+    assert_on(n, many, 0, BERTH_SCHED_OFFLOAD);
+    assert_int_equal(ggml_backend_sched_get_tensor_backend(n->sched, few) == n->cpu, true);
+    unsetenv("GGML_OP_OFFLOAD_MIN_BATCH");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        NET_TEST(calls_without),
+        NET_TEST(made_of_nothing),
+        NET_TEST(full_streams),
+        NET_TEST(debug_output),
+        NET_TEST(buffers_that_refuse),
+        NET_TEST(memory_of_the_program),
+        NET_TEST(views_before_their_sources),
+        NET_TEST(offloading),
+    };
+    return cmocka_run_group_tests_name("sched_odd", tests, NULL, NULL);
+}
