@@ -63,8 +63,6 @@ static void refused(struct ggml_tensor *y, const char *text) {
 
 static void without_a_rule(void **state) {
     (void) state;
-    struct ggml_tensor *ids = tensor(GGML_TYPE_I32, 2, N, 1);
-    refused(ggml_mul_mat_id(ctx, param(8, N, 2), tensor(GGML_TYPE_F32, 8, 2, N), ids), "experts' weights");
     refused(ggml_out_prod(ctx, tensor(GGML_TYPE_F32, N, 3, 1), param(N, 3, 2)), "more batches");
     refused(ggml_group_norm(ctx, param(N, 1, 3), 2, 1e-5f), "3 channels in 2 groups");
     refused(ggml_get_rows(ctx, param(N, 3, 2), tensor(GGML_TYPE_I32, 5, 2, 1)), "only those of a matrix");
