@@ -9,6 +9,7 @@
 // themselves.
 
 #include "cli/gguf.h"
+#include "cli/gguf_mix.h"
 #include "cli/help.h"
 
 #include "ggml-backend.h"
@@ -20,6 +21,9 @@ static void list_types(void) {
         if (cli_gguf_can_make((enum ggml_type) t, false)) {
             puts(ggml_type_name((enum ggml_type) t));
         }
+    }
+    for (int i = 0; gguf_mix_name(i) != NULL; i++) {
+        puts(gguf_mix_name(i));
     }
 }
 

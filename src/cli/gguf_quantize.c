@@ -3,6 +3,7 @@
 // result at a time is in memory, whatever the model's size; all cores work on it.
 
 #include "cli/gguf.h"
+#include "cli/gguf_mix.h"
 #include "cli/help.h"
 #include "cli/imatrix.h"
 #include "cli/models.h"
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { IMATRIX = CLI_OWN };
+enum { IMATRIX = CLI_OWN, DRY, TENSOR_TYPE };
 
 static const struct cli_option options_of_gguf_quantize[] = {
     {.letter   = 'o',
@@ -28,6 +29,13 @@ static const struct cli_option options_of_gguf_quantize[] = {
         .takes = ".gguf .dat",
         .what  = "weigh errors by an importance matrix: GGUF as llama-imatrix writes it, or its older .dat. Types that need one "
                  "leave matrices that it does not know as they are"},
+    {.id       = TENSOR_TYPE,
+        .name  = "tensor-type",
+        .value = "PATTERN=TYPE",
+        .what =
+            "matrices whose names match get TYPE, whatever else is said, as in '*.attn_v.*=q8_0'; may be given again, the first "
+            "that matches counts"},
+    {.id = DRY, .name = "dry-run", .what = "write nothing: tell the types and sizes; OUT may be left out"},
     {.letter   = 't',
         .name  = "threads",
         .value = "N",
@@ -41,11 +49,13 @@ const struct cli_help cli_gguf_quantize_help = {
     .what     = "the same model in another type",
     .operands = "IN OUT TYPE",
     .takes    = ".gguf|.gguf|@types",
-    .about    = "Writes the model IN to OUT with its matrices as TYPE (q8_0, q4_k, ...). Vectors, and matrices whose rows are no "
-                "whole number of TYPE's blocks, stay as they are. Prints the size and the mean squared error.",
-    .options  = options_of_gguf_quantize,
+    .about   = "Writes the model IN to OUT with its matrices as TYPE (q8_0, q4_k, ...), or as a mix that gives more bits to what "
+               "suffers most: q3_k_s, q3_k_m, q3_k_l, q4_k_s, q4_k_m, q5_k_s, q5_k_m, as llama-quantize makes them. Vectors, "
+               "routers, tables of positions, and matrices whose rows are no whole number of TYPE's blocks, stay as they are. "
+               "Prints the size and the mean squared error.",
+    .options = options_of_gguf_quantize,
     .examples = {{"A quarter of the size", "gguf quantize model.gguf small.gguf q4_k"},
-        {"With an importance matrix", "gguf quantize --imatrix im.gguf model.gguf small.gguf iq2_xs"}},
+        {"How large would it be?", "gguf quantize --dry-run model.gguf q4_k_m"}},
 };
 
 struct totals {
@@ -68,16 +78,6 @@ static void tell(double part, void *user) {
         cli_short_bytes(done, text[0]), cli_short_bytes(way->all, text[1]));
 }
 
-static bool type_parse(const char *text, enum ggml_type *type) {
-    for (int i = 0; i < GGML_TYPE_COUNT; i++) {
-        if (ggml_blck_size((enum ggml_type) i) > 0 && strcasecmp(text, ggml_type_name((enum ggml_type) i)) == 0) {
-            *type = (enum ggml_type) i;
-            return true;
-        }
-    }
-    return false;
-}
-
 bool cli_gguf_can_make(enum ggml_type type, bool has_imatrix) {
     const float zeros[256] = {0};
     char out[1024];
@@ -87,17 +87,20 @@ bool cli_gguf_can_make(enum ggml_type type, bool has_imatrix) {
 
 // What is to be made.
 struct target {
-    enum ggml_type type;
+    struct gguf_types types;
     const struct imatrix *imatrix; // NULL: none
     int n_threads;
+    bool json, is_dry;
 };
 
-// A matrix of real numbers whose rows are whole blocks, with an importance matrix if the type cannot be made without.
-static bool is_converted(const struct ggml_tensor *t, const struct target *to) {
+// The type that a tensor gets: its own, unless it holds real numbers, and an importance matrix knows it if the type wants one.
+static enum ggml_type type_of(const struct ggml_tensor *t, const struct target *to) {
+    const enum ggml_type type = gguf_types_of(&to->types, t);
     bool is_wrong;
-    return t->ne[1] > 1 && t->ne[0] % ggml_blck_size(to->type) == 0 && t->type != to->type &&
-           (t->type == GGML_TYPE_F32 || ggml_get_type_traits(t->type)->to_float != NULL) &&
-           (!ggml_quantize_requires_imatrix(to->type) || imatrix_find(to->imatrix, t, &is_wrong) != NULL);
+    return (t->type == GGML_TYPE_F32 || ggml_get_type_traits(t->type)->to_float != NULL) &&
+                   (!ggml_quantize_requires_imatrix(type) || imatrix_find(to->imatrix, t, &is_wrong) != NULL)
+               ? type
+               : t->type;
 }
 
 // Every matrix of the model that the importance matrix knows has the size that it knows.
@@ -121,25 +124,24 @@ static bool convert(const struct ggml_tensor *t, const struct target *to, void *
     const float *weights = imatrix_find(to->imatrix, t, &is_wrong);
     totals->n_elements += ggml_nelements(t);
     totals->n_converted++;
-    return cli_quantize_rows(t, to->type, weights, to->n_threads, out, &totals->squares, tell, way);
+    return cli_quantize_rows(t, type_of(t, to), weights, to->n_threads, out, &totals->squares, tell, way);
 }
 
 // The header with the new types; NULL after a message.
 static struct gguf_context *meta_make(const struct berth_gguf_map *map, const struct target *to) {
-    const enum ggml_type type     = to->type;
     const struct gguf_context *in = berth_gguf_map_meta(map);
     struct gguf_context *out      = gguf_init_empty();
     berth_clear_error();
     gguf_set_kv(out, in);
     gguf_set_val_u32(out, "general.quantization_version", 2);
-    if (berth_type_file_type(type) >= 0) {
-        gguf_set_val_u32(out, "general.file_type", (uint32_t) berth_type_file_type(type));
+    if (gguf_types_file_type(&to->types) >= 0) {
+        gguf_set_val_u32(out, "general.file_type", (uint32_t) gguf_types_file_type(&to->types));
     }
     struct ggml_context *tensors = berth_gguf_map_tensors(map);
     for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
         gguf_add_tensor(out, t);
-        if (is_converted(t, to)) {
-            gguf_set_tensor_type(out, t->name, type);
+        if (type_of(t, to) != t->type) {
+            gguf_set_tensor_type(out, t->name, type_of(t, to));
         }
     }
     if (out == NULL || *berth_last_error() != '\0') {
@@ -168,7 +170,7 @@ static bool write_all(const struct berth_gguf_map *map, const struct gguf_contex
         way.done          = totals->before;
         way.at_hand       = ggml_nbytes(t);
         tell(0, &way);
-        if (is_converted(t, to)) {
+        if (type_of(t, to) != t->type) {
             copy = malloc(size);
             ok   = copy != NULL && convert(t, to, copy, totals, &way);
         }
@@ -188,37 +190,92 @@ static bool write_all(const struct berth_gguf_map *map, const struct gguf_contex
     return true;
 }
 
-static void print_totals(
-    const struct totals *x, const struct gguf_context *meta, enum ggml_type type, const char *path, bool json) {
+// Tensors and bytes by type, the most first.
+static void print_types(const struct gguf_context *meta, FILE *file) {
+    int64_t n[GGML_TYPE_COUNT]   = {0};
+    size_t size[GGML_TYPE_COUNT] = {0};
+    for (int64_t i = 0; i < gguf_get_n_tensors(meta); i++) {
+        n[gguf_get_tensor_type(meta, i)]++;
+        size[gguf_get_tensor_type(meta, i)] += gguf_get_tensor_size(meta, i);
+    }
+    for (;;) {
+        int most = -1;
+        for (int i = 0; i < GGML_TYPE_COUNT; i++) {
+            most = n[i] > 0 && (most < 0 || size[i] > size[most]) ? i : most;
+        }
+        if (most < 0) {
+            return;
+        }
+        char text[64];
+        fprintf(file, "  %-8s %6" PRId64 " tensor%s  %s\n", ggml_type_name((enum ggml_type) most), n[most],
+            n[most] == 1 ? " " : "s", cli_bytes(size[most], text));
+        n[most] = 0;
+    }
+}
+
+static void print_totals(const struct totals *x, const struct gguf_context *meta, const struct target *to, const char *path) {
     const double mse = x->n_elements > 0 ? x->squares / (double) x->n_elements : 0;
+    const char *name = gguf_types_name(&to->types);
     char text[2][64];
-    FILE *file = cli_is_stdout(path) ? stderr : stdout;
-    if (json) {
+    FILE *file = cli_is_stdout(path) && !to->is_dry ? stderr : stdout;
+    if (to->json) {
         fprintf(file,
             "{\"type\": \"%s\", \"tensors\": %" PRId64 ", \"converted\": %" PRId64
-            ", \"bytes_before\": %zu, \"bytes_after\": %zu, \"mse\": %.6g}\n",
-            ggml_type_name(type), gguf_get_n_tensors(meta), x->n_converted, x->before, x->after, mse);
+            ", \"bytes_before\": %zu, \"bytes_after\": %zu, \"mse\": ",
+            name, gguf_get_n_tensors(meta), x->n_converted, x->before, x->after);
+        if (to->is_dry) {
+            fputs("null}\n", file);
+        } else {
+            fprintf(file, "%.6g}\n", mse);
+        }
         return;
     }
     cli_text(file, 0, path);
-    fprintf(file, ": %" PRId64 " of %" PRId64 " tensors as %s, %s, before %s, mean squared error %.4g\n", x->n_converted,
-        gguf_get_n_tensors(meta), ggml_type_name(type), cli_bytes(x->after, text[0]), cli_bytes(x->before, text[1]), mse);
+    fprintf(file, ": %" PRId64 " of %" PRId64 " tensors as %s, %s, before %s", x->n_converted, gguf_get_n_tensors(meta), name,
+        cli_bytes(x->after, text[0]), cli_bytes(x->before, text[1]));
+    if (to->is_dry) {
+        fputs("; nothing is written\n", file);
+    } else {
+        fprintf(file, ", mean squared error %.4g\n", mse);
+    }
+    if (to->is_dry || to->types.mix != NULL || to->types.n_rules > 0) {
+        print_types(meta, file);
+    }
 }
 
-static int quantize(const char *in, const char *path, const struct target *to, bool json) {
+// What would be made, by the headers alone.
+static void sizes_add(
+    const struct berth_gguf_map *map, const struct gguf_context *meta, const struct target *to, struct totals *x) {
+    struct ggml_context *tensors = berth_gguf_map_tensors(map);
+    int64_t i                    = 0;
+    for (struct ggml_tensor *t = ggml_get_first_tensor(tensors); t != NULL; t = ggml_get_next_tensor(tensors, t)) {
+        x->before += ggml_nbytes(t);
+        x->after += gguf_get_tensor_size(meta, i++);
+        x->n_converted += type_of(t, to) != t->type;
+    }
+}
+
+static int quantize(const char *in, const char *path, struct target *to) {
     int code;
-    struct berth_gguf_map *map = cli_gguf_open(in, true, &code);
-    struct gguf_context *meta  = map != NULL && imatrix_check(map, to->imatrix) ? meta_make(map, to) : NULL;
-    FILE *file                 = meta != NULL ? cli_open(path) : NULL;
-    struct totals totals       = {0};
-    if (file == NULL) {
+    struct berth_gguf_map *map = cli_gguf_open(in, !to->is_dry, &code);
+    if (map != NULL) {
+        gguf_types_look(&to->types, berth_gguf_map_meta(map));
+    }
+    struct gguf_context *meta = map != NULL && imatrix_check(map, to->imatrix) ? meta_make(map, to) : NULL;
+    FILE *file                = meta != NULL && !to->is_dry ? cli_open(path) : NULL;
+    struct totals totals      = {0};
+    if (meta != NULL && to->is_dry) {
+        sizes_add(map, meta, to, &totals);
+        print_totals(&totals, meta, to, in);
+        code = CLI_OK;
+    } else if (file == NULL) {
         code = CLI_FAILURE;
     } else {
         const bool ok = write_all(map, meta, to, file, &totals);
         cli_progress_end();
         code = cli_close(file, path, ok);
         if (code == CLI_OK) {
-            print_totals(&totals, meta, to->type, path, json);
+            print_totals(&totals, meta, to, path);
         }
     }
     gguf_free(meta);
@@ -226,10 +283,18 @@ static int quantize(const char *in, const char *path, const struct target *to, b
     return code;
 }
 
-int cli_gguf_quantize(int argc, char **argv) {
+// Can all that is asked for be made? After a message.
+static bool can_make(const struct target *to, bool has_imatrix) {
+    bool ok = cli_gguf_can_make(to->types.type, has_imatrix);
+    for (int i = 0; ok && i < to->types.n_rules; i++) {
+        ok = cli_gguf_can_make(to->types.rules[i].type, has_imatrix);
+    }
+    return ok || cli_fail(CLI_FAILURE, "%s", berth_last_error()) == CLI_OK;
+}
+
+// -1 to go on, else the exit code.
+static int parse(int argc, char **argv, struct target *to, const char **imatrix, const char **out) {
     struct cli_model_options options = {.n_threads = model_n_cores()};
-    bool json                        = false;
-    const char *imatrix_path = NULL, *out = NULL;
     for (int c, code; (c = cli_option_next(&cli_gguf_quantize_help, argc, argv)) != CLI_END;) {
         if (cli_model_option("gguf quantize", c, optarg, &options, &code)) {
             if (code != CLI_OK) {
@@ -238,33 +303,51 @@ int cli_gguf_quantize(int argc, char **argv) {
             continue;
         }
         switch (c) {
-            case IMATRIX: imatrix_path = optarg; break;
-            case 'o': out = optarg; break;
-            case CLI_JSON: json = true; break;
+            case IMATRIX: *imatrix = optarg; break;
+            case 'o': *out = optarg; break;
+            case DRY: to->is_dry = true; break;
+            case TENSOR_TYPE:
+                if (!gguf_types_rule(optarg, &to->types)) {
+                    return cli_usage("gguf quantize",
+                        "--tensor-type '%s' is no PATTERN=TYPE such as '*.attn_v.*=q8_0', or one too many", optarg);
+                }
+                break;
+            case CLI_JSON: to->json = true; break;
             default: return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
         }
     }
-    enum ggml_type type;
-    const int n_wanted = out != NULL ? 2 : 3;
-    if (argc - optind != n_wanted) {
+    to->n_threads = (int) options.n_threads;
+    return -1;
+}
+
+int cli_gguf_quantize(int argc, char **argv) {
+    static struct target to; // its rules are large
+    const char *imatrix_path = NULL, *out = NULL;
+    to       = (struct target){0};
+    int code = parse(argc, argv, &to, &imatrix_path, &out);
+    if (code >= 0) {
+        return code;
+    }
+    const bool has_out = out == NULL && !to.is_dry; // it is an operand
+    const int n_wanted = has_out ? 3 : 2;
+    if (argc - optind != n_wanted && !(to.is_dry && argc - optind == 3)) {
         return cli_usage(
-            "gguf quantize", "%s are wanted, %d are given", out != NULL ? "IN and TYPE" : "IN, OUT and TYPE", argc - optind);
+            "gguf quantize", "%s are wanted, %d are given", has_out ? "IN, OUT and TYPE" : "IN and TYPE", argc - optind);
     }
-    const char *in = argv[optind], *path = out != NULL ? out : argv[optind + 1], *name = argv[optind + n_wanted - 1];
-    if (!type_parse(name, &type)) {
-        return cli_usage("gguf quantize", "'%s' is no type", name);
+    const char *in = argv[optind], *path = out != NULL ? out : argv[optind + 1], *name = argv[argc - 1];
+    if (!gguf_types_parse(name, &to.types)) {
+        return cli_usage("gguf quantize", "'%s' is no type and no mix", name);
     }
-    if (!cli_gguf_can_make(type, imatrix_path != NULL)) {
-        return cli_fail(CLI_FAILURE, "%s", berth_last_error());
-    }
-    if (cli_output_check(path, in) != CLI_OK || (imatrix_path != NULL && cli_output_check(path, imatrix_path) != CLI_OK)) {
+    if (!can_make(&to, imatrix_path != NULL) || (!to.is_dry && cli_output_check(path, in) != CLI_OK) ||
+        (imatrix_path != NULL && !to.is_dry && cli_output_check(path, imatrix_path) != CLI_OK)) {
         return CLI_FAILURE;
     }
     struct imatrix *imatrix = imatrix_path != NULL ? imatrix_open(imatrix_path) : NULL;
     if (imatrix_path != NULL && imatrix == NULL) {
         return CLI_FAILURE;
     }
-    const int code = quantize(in, path, &(struct target){type, imatrix, (int) options.n_threads}, json);
+    to.imatrix = imatrix;
+    code       = quantize(in, path, &to);
     imatrix_free(imatrix);
     return code;
 }

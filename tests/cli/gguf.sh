@@ -75,7 +75,13 @@ expect 0 "1 of 1 tensors as q8_0, 68 bytes, before 256 bytes" quantize "$tmp/mat
 expect 0 "sound" check "$tmp/q8"
 expect 1 "f32, then q8_0" diff "$tmp/matrix" "$tmp/q8"
 expect 0 '"converted": 0' quantize --json "$tmp/matrix" "$tmp/q4" Q4_K
-expect 2 "'q9' is no type" quantize "$tmp/matrix" "$tmp/q9" q9
+expect 2 "'q9' is no type and no mix" quantize "$tmp/matrix" "$tmp/q9" q9
+expect 0 "29 of 38 tensors as q4_K_M, 2,004,480 bytes" quantize --dry-run models/tales-q8_0.gguf q4_k_m
+expect 0 "  q6_K          5 tensors  483,840 bytes" quantize models/tales-q8_0.gguf "$tmp/mix" Q4_K_M
+expect 0 '"bytes_after": 2004480, "mse": null' quantize --dry-run --json models/tales-q8_0.gguf q4_k_m
+expect 0 "  f16           4 tensors" quantize --dry-run --tensor-type '*.attn_v.*=f16' --tensor-type '*=q4_0' models/tales-q8_0.gguf q8_0
+expect 2 "--tensor-type 'x' is no PATTERN=TYPE" quantize --tensor-type x "$tmp/matrix" "$tmp/q9" q8_0
+expect 2 "--tensor-type 'x=q9' is no PATTERN=TYPE" quantize --tensor-type x=q9 "$tmp/matrix" "$tmp/q9" q8_0
 # onto itself, whatever its name: refused, and nothing is lost
 cp "$tmp/q8" "$tmp/kept"
 ln -s q8 "$tmp/link"

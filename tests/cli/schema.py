@@ -58,6 +58,7 @@ def cases(tmp):
     yield 'gguf check', ['gguf', 'check', small]
     yield 'gguf diff', ['gguf', 'diff', model, f'{tmp}/q4.gguf']
     yield 'gguf quantize', ['gguf', 'quantize', model, f'{tmp}/q5.gguf', 'q5_0']
+    yield 'gguf quantize', ['gguf', 'quantize', '--dry-run', model, 'q4_k_m']
     yield 'imatrix', ['imatrix', '-c', '8', '--chunks', '2', '-o', f'{tmp}/imatrix.gguf', model, f'{tmp}/text']
     yield 'ops', ['ops']
     yield 'perplexity', ['perplexity', '-c', '16', '--chunks', '2', model, f'{tmp}/text']

@@ -7,8 +7,8 @@
 //     make_model ARCH SIZE TYPE FILE [SEED [KEY=VALUE...]]     SIZE tiny, deep, small or 1b; TYPE f32, f16, q8_0, q4_K, ...
 //     make_model list                                          the architectures
 //
-// KEY is what stands behind "ARCH." in a key: 3 is a whole number, 3.0 a real one, all else a text; or a dimension: N, B or W of
-// model_archs.h; +NAME:FILL:SHAPE is one more tensor of each layer, -NAME leaves out those that begin so.
+// KEY is what stands behind "ARCH." in a key: 3 is a whole number, 3.0 a real one, all else a text; or a dimension: N, B, W or X
+// of model_archs.h; +NAME:FILL:SHAPE is one more tensor of each layer, -NAME leaves out those that begin so.
 
 #include "model_archs.h"
 #include "model_tokens.h"
@@ -219,9 +219,12 @@ static bool words_take(struct maker *m, bool are_keys) {
         if (value++ == NULL) {
             return complain("no KEY=VALUE", words[i]);
         }
-        const bool is_dimension = value == words[i] + 2 && strchr("NBW", words[i][0]) != NULL;
+        const bool is_dimension = value == words[i] + 2 && strchr("NBWX", words[i][0]) != NULL;
         if (is_dimension && !are_keys) {
-            int32_t *to = words[i][0] == 'N' ? &m->chosen.n_layer : words[i][0] == 'B' ? &m->chosen.n_head_kv : &m->chosen.window;
+            int32_t *to = words[i][0] == 'N'   ? &m->chosen.n_layer
+                          : words[i][0] == 'B' ? &m->chosen.n_head_kv
+                          : words[i][0] == 'X' ? &m->chosen.n_expert
+                                               : &m->chosen.window;
             *to         = (int32_t) strtol(value, NULL, 10);
         } else if (!is_dimension && are_keys) {
             char name[128];

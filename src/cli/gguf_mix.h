@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+// gguf_mix.h: which type each tensor of a model gets: one for all, a mix as llama-quantize names it, or by patterns of names.
+#pragma once
+
+#include "berth.h"
+
+#include <stdbool.h>
+
+#define GGUF_MAX_RULES 64
+
+struct gguf_mix;
+
+// One --tensor-type: names that match the pattern get the type.
+struct gguf_rule {
+    char pattern[128];
+    enum ggml_type type;
+};
+
+struct gguf_types {
+    enum ggml_type type;        // of what no rule says otherwise
+    const struct gguf_mix *mix; // NULL: all alike
+    struct gguf_rule rules[GGUF_MAX_RULES];
+    int n_rules;
+    // of the model
+    int64_t n_layer, n_expert;
+    bool has_output;
+};
+
+// The type or mix of that name, in any case; false: there is none.
+bool gguf_types_parse(const char *name, struct gguf_types *out);
+bool gguf_type_parse(const char *name, enum ggml_type *type);
+// "PATTERN=TYPE"; false: it is none, or there are too many.
+bool gguf_types_rule(const char *text, struct gguf_types *out);
+// What is asked for, as it was named.
+const char *gguf_types_name(const struct gguf_types *types);
+// Of general.file_type; -1: there is none.
+int gguf_types_file_type(const struct gguf_types *types);
+// Looks at the model that is to be made of.
+void gguf_types_look(struct gguf_types *types, const struct gguf_context *meta);
+// The type that a tensor gets; its own: it stays as it is.
+enum ggml_type gguf_types_of(const struct gguf_types *types, const struct ggml_tensor *t);
+// Names of mixes, NULL behind the last.
+const char *gguf_mix_name(int i);
