@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// bench.c: `berth bench [MODEL]`: tokens a second of a prompt (pp) and of generation (tg), mean and deviation over repetitions. A
-// repetition that answers otherwise than the first one is a failure, not a number.
+// bench.c: `berth bench [MODEL]...`: tokens a second of a prompt (pp) and of generation (tg), mean and deviation over
+// repetitions, of every model with every number of threads, tokens and depth that is asked for. A repetition that answers
+// otherwise than the first one is a failure, not a number.
 
 #include "base/base.h"
 #include "cli/help.h"
@@ -12,20 +13,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORMAT = CLI_OWN };
+enum { FORMAT = CLI_OWN, DEPTH };
+#define MAX_LIST 16
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
     {.letter   = 'p',
         .name  = "prompt",
-        .value = "N",
-        .what  = "tokens of the prompt, 0: no such test (default 512)",
+        .value = "N,...",
+        .what  = "tokens of the prompt, 0: no such test (default 512); as -n, -t and --depth: a list tries each",
         .also  = "n-prompt"},
-    {.letter = 'n', .name = "gen", .value = "N", .what = "tokens to write, 0: no such test (default 128)", .also = "n-gen"},
+    {.letter = 'n', .name = "gen", .value = "N,...", .what = "tokens to write, 0: no such test (default 128)", .also = "n-gen"},
+    {.id       = DEPTH,
+        .name  = "depth",
+        .value = "N,...",
+        .what  = "tokens that are in the cache before (default 0)",
+        .also  = "n-depth"},
     {.letter = 'r', .name = "reps", .value = "R", .what = "repetitions (default 5)", .also = "repetitions"},
     {.letter = 'b', .name = "batch", .value = "N", .what = "tokens of the prompt at once (default 512)", .also = "batch-size"},
     CLI_OPT_CACHE_TYPE,
-    CLI_OPT_THREADS,
+    {.letter = 't', .name = "threads", .value = "N,...", .what = "threads of the CPU (default: the cores)"},
     CLI_OPT_DEVICE,
     CLI_OPT_NO_MMAP,
     CLI_OPT_GPU_LAYERS,
@@ -37,8 +44,8 @@ static const struct cli_option option_rows[] = {
     {.id       = FORMAT,
         .name  = "format",
         .value = "KIND",
-        .takes = "md csv json",
-        .what  = "md, csv or json (default md)",
+        .takes = "md csv json jsonl",
+        .what  = "md, csv, json, or jsonl: a line a test as it is done (default md)",
         .also  = "output"},
     CLI_OPT_JSON("the same as --format json"),
     {0},
@@ -47,27 +54,34 @@ static const struct cli_option option_rows[] = {
 const struct cli_help cli_bench_help = {
     .command  = "bench",
     .what     = "how fast a model reads and writes",
-    .operands = "[MODEL]",
+    .operands = "[MODEL]...",
     .takes    = ".gguf",
     .about    = "Measures how many tokens a second a model reads (pp) and writes (tg), once to warm up and then R times. Without "
                 "MODEL it is the one that comes with Berth.",
     .options  = option_rows,
     .examples = {{"How fast is it here?", "bench model.gguf"},
-        {"A long prompt on four threads, as CSV", "bench -p 2048 -n 0 -t 4 --format csv model.gguf"}},
+        {"Two models, prompts of two lengths, on one thread and on four", "bench -p 64,2048 -n 0 -t 1,4 a.gguf b.gguf"}},
 };
 
-enum output { MD, CSV, JSON };
+enum output { MD, CSV, JSON, JSONL };
+
+// Numbers of one option.
+struct list {
+    int64_t at[MAX_LIST];
+    int n;
+};
 
 struct options {
     struct cli_model_options model;
-    int64_t n_prompt, n_gen, n_reps;
+    struct list prompts, gens, depths, threads;
+    int64_t n_reps;
     enum output output;
     const char *out; // NULL: standard output
 };
 
 struct test {
     const char *kind; // "pp" or "tg"
-    int64_t n_tokens;
+    int64_t n_tokens, n_depth;
     double mean, deviation; // tokens a second
 };
 
@@ -77,15 +91,43 @@ static int count(const char *name, const char *text, int64_t min, int64_t max, i
                : cli_usage("bench", "--%s '%s' is not a number from %" PRId64 " to %" PRId64, name, text, min, max);
 }
 
+// "64,512"
+static int list_parse(const char *name, const char *text, int64_t min, int64_t max, struct list *out) {
+    char copy[256], *rest = copy;
+    out->n = 0;
+    if (strlen(text) >= sizeof copy) {
+        return cli_usage("bench", "--%s has too many numbers", name);
+    }
+    snprintf(copy, sizeof copy, "%s", text);
+    for (char *part; (part = strsep(&rest, ",")) != NULL;) {
+        if (out->n == MAX_LIST) {
+            return cli_usage("bench", "--%s has more than %d numbers", name, MAX_LIST);
+        }
+        const int code = count(name, part, min, max, &out->at[out->n++]);
+        if (code != CLI_OK) {
+            return code;
+        }
+    }
+    return CLI_OK;
+}
+
+static int64_t most_of(const struct list *l) {
+    int64_t most = 0;
+    for (int i = 0; i < l->n; i++) {
+        most = l->at[i] > most ? l->at[i] : most;
+    }
+    return most;
+}
+
 static int output_parse(const char *text, enum output *out) {
-    static const char *const names[] = {"md", "csv", "json"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const names[] = {"md", "csv", "json", "jsonl"};
+    for (int i = 0; i < 4; i++) {
         if (strcmp(text, names[i]) == 0) {
             *out = (enum output) i;
             return CLI_OK;
         }
     }
-    return cli_usage("bench", "--format '%s' is none of md, csv, json", text);
+    return cli_usage("bench", "--format '%s' is none of md, csv, json, jsonl", text);
 }
 
 // -o was the format once.
@@ -101,8 +143,10 @@ static int out_given(const char *value, const char **out) {
 static int parse(int argc, char **argv, struct options *o) {
     for (int c, code = CLI_OK; (c = cli_option_next(&cli_bench_help, argc, argv)) != CLI_END;) {
         switch (c) {
-            case 'p': code = count("prompt", optarg, 0, 1 << 24, &o->n_prompt); break;
-            case 'n': code = count("gen", optarg, 0, 1 << 24, &o->n_gen); break;
+            case 'p': code = list_parse("prompt", optarg, 0, 1 << 24, &o->prompts); break;
+            case 'n': code = list_parse("gen", optarg, 0, 1 << 24, &o->gens); break;
+            case 't': code = list_parse("threads", optarg, 1, 1024, &o->threads); break;
+            case DEPTH: code = list_parse("depth", optarg, 0, 1 << 24, &o->depths); break;
             case 'r': code = count("reps", optarg, 1, 1000, &o->n_reps); break;
             case 'o': code = out_given(optarg, &o->out); break;
             case FORMAT: code = output_parse(optarg, &o->output); break;
@@ -116,11 +160,12 @@ static int parse(int argc, char **argv, struct options *o) {
             return code;
         }
     }
-    if (o->n_prompt == 0 && o->n_gen == 0) {
+    const int64_t n_prompt = most_of(&o->prompts), n_gen = most_of(&o->gens);
+    if (n_prompt == 0 && n_gen == 0) {
         return cli_usage("bench", "--prompt 0 and --gen 0 leave nothing to measure");
     }
-    o->model.n_ctx = o->n_prompt > o->n_gen ? o->n_prompt : o->n_gen;
-    return cli_model_file("bench", argc, argv, &o->model);
+    o->model.n_ctx = most_of(&o->depths) + (n_prompt > n_gen ? n_prompt : n_gen);
+    return -1;
 }
 
 // ---- measuring ----
@@ -134,15 +179,19 @@ static void tokens_fill(int32_t *tokens, int64_t n, int64_t n_vocab) {
     }
 }
 
-static bool once(struct session *s, const struct test *test, const int32_t *tokens, struct model_error *error) {
+// *us: what it took, without what was there before.
+static bool once(struct session *s, const struct test *test, const int32_t *tokens, int64_t *us, struct model_error *error) {
     session_reset(s);
+    bool ok             = test->n_depth == 0 || session_decode(s, tokens, test->n_depth, error);
+    const int64_t start = ggml_time_us();
+    tokens += test->n_depth;
     if (test->kind[0] == 'p') {
-        return session_decode(s, tokens, test->n_tokens, error);
+        ok = ok && session_decode(s, tokens, test->n_tokens, error);
     }
-    bool ok = true;
-    for (int64_t i = 0; ok && i < test->n_tokens; i++) {
+    for (int64_t i = 0; test->kind[0] != 'p' && ok && i < test->n_tokens; i++) {
         ok = session_decode(s, &tokens[i], 1, error);
     }
+    *us = ggml_time_us() - start;
     return ok;
 }
 
@@ -160,7 +209,8 @@ static int64_t answer(const struct session *s) {
 
 static bool measure(struct session *s, struct test *test, int64_t n_reps, const int32_t *tokens, struct model_error *error) {
     double sum = 0, squares = 0;
-    if (!once(s, test, tokens, error)) {
+    int64_t us;
+    if (!once(s, test, tokens, &us, error)) {
         return false;
     }
     const int64_t first = answer(s);
@@ -170,11 +220,9 @@ static bool measure(struct session *s, struct test *test, int64_t n_reps, const 
     for (int64_t r = 0; r < n_reps; r++) {
         cli_progress("measuring", (uint64_t) r, (uint64_t) n_reps, "%s%" PRId64 ": repetition %" PRId64 " of %" PRId64,
             test->kind, test->n_tokens, r + 1, n_reps);
-        const int64_t start = ggml_time_us();
-        if (!once(s, test, tokens, error)) {
+        if (!once(s, test, tokens, &us, error)) {
             return false;
         }
-        const int64_t us   = ggml_time_us() - start;
         const double speed = 1e6 * (double) test->n_tokens / (double) (us > 0 ? us : 1);
         sum += speed;
         squares += speed * speed;
@@ -196,15 +244,16 @@ struct row {
     uint64_t size, n_params;
     int64_t n_threads, n_batch;
     char cache[64]; // types of keys and values
+    struct test test;
 };
 
 // The name in the file, else the architecture, and the type that most bytes are of. False: out of memory.
-static bool row_init(struct row *row, const struct cli_model *m, const struct options *o) {
+static bool row_init(struct row *row, const struct cli_model *m, int64_t n_threads) {
     uint64_t bytes[GGML_TYPE_COUNT] = {0};
     int type                        = 0;
     const char *name                = NULL;
     struct model_error error        = {""};
-    *row                            = (struct row){.n_threads = o->model.n_threads, .n_batch = m->session->params.n_batch};
+    *row                            = (struct row){.n_threads = n_threads, .n_batch = m->session->params.n_batch};
     snprintf(row->cache, sizeof row->cache, "%s,%s", ggml_type_name(m->session->params.cache_k),
         ggml_type_name(m->session->params.cache_v));
     for (size_t i = 0; i < m->model->n_weights; i++) {
@@ -242,17 +291,21 @@ static void print_cell(FILE *file, const char *text) {
     }
 }
 
-static void print_md(FILE *file, const struct row *row, const struct test *tests, int n) {
-    char size[32];
-    fprintf(file, "| model | size | params | backend | threads | cache | test | t/s |\n"
-                  "| --- | ---: | ---: | --- | ---: | --- | ---: | ---: |\n");
-    for (int i = 0; i < n; i++) {
-        fputs("| ", file);
-        print_cell(file, row->model.text);
-        fprintf(file, " | %s | %.2f M | %s | %" PRId64 " | %s | %s%" PRId64 " | %.2f ± %.2f |\n",
-            cli_short_bytes(row->size, size), (double) row->n_params / 1e6, row->backend.text, row->n_threads, row->cache,
-            tests[i].kind, tests[i].n_tokens, tests[i].mean, tests[i].deviation);
+static void print_md(FILE *file, const struct row *row, int i) {
+    const struct test *test = &row->test;
+    char size[32], depth[40] = "";
+    if (test->n_depth > 0) {
+        snprintf(depth, sizeof depth, " @ d%" PRId64, test->n_depth);
     }
+    if (i == 0) {
+        fprintf(file, "| model | size | params | backend | threads | cache | test | t/s |\n"
+                      "| --- | ---: | ---: | --- | ---: | --- | ---: | ---: |\n");
+    }
+    fputs("| ", file);
+    print_cell(file, row->model.text);
+    fprintf(file, " | %s | %.2f M | %s | %" PRId64 " | %s | %s%" PRId64 "%s | %.2f ± %.2f |\n", cli_short_bytes(row->size, size),
+        (double) row->n_params / 1e6, row->backend.text, row->n_threads, row->cache, test->kind, test->n_tokens, depth,
+        test->mean, test->deviation);
 }
 
 // A field of CSV: quoted, quotes doubled.
@@ -264,89 +317,138 @@ static void print_field(FILE *file, const char *text) {
     fputc('"', file);
 }
 
-static void print_csv(FILE *file, const struct row *row, const struct test *tests, int n) {
-    fputs("model,size,params,backend,threads,batch,cache,test,tokens,mean,deviation\n", file);
-    for (int i = 0; i < n; i++) {
-        print_field(file, row->model.text);
-        fprintf(file, ",%" PRIu64 ",%" PRIu64 ",", row->size, row->n_params);
-        print_field(file, row->backend.text);
-        fprintf(file, ",%" PRId64 ",%" PRId64 ",\"%s\",%s,%" PRId64 ",%.6f,%.6f\n", row->n_threads, row->n_batch, row->cache,
-            tests[i].kind, tests[i].n_tokens, tests[i].mean, tests[i].deviation);
-    }
+static void print_csv(FILE *file, const struct row *row, int i) {
+    const struct test *test = &row->test;
+    fputs(i == 0 ? "model,size,params,backend,threads,batch,cache,test,tokens,depth,mean,deviation\n" : "", file);
+    print_field(file, row->model.text);
+    fprintf(file, ",%" PRIu64 ",%" PRIu64 ",", row->size, row->n_params);
+    print_field(file, row->backend.text);
+    fprintf(file, ",%" PRId64 ",%" PRId64 ",\"%s\",%s,%" PRId64 ",%" PRId64 ",%.6f,%.6f\n", row->n_threads, row->n_batch,
+        row->cache, test->kind, test->n_tokens, test->n_depth, test->mean, test->deviation);
 }
 
-static void print_json(FILE *file, const struct row *row, const struct test *tests, int n) {
-    fputc('[', file);
-    for (int i = 0; i < n; i++) {
-        fputs(i > 0 ? ",\n {\"model\": " : "{\"model\": ", file);
-        cli_json_text(file, row->model.text);
-        fprintf(file, ", \"size\": %" PRIu64 ", \"params\": %" PRIu64 ", \"backend\": ", row->size, row->n_params);
-        cli_json_text(file, row->backend.text);
-        fprintf(file,
-            ", \"threads\": %" PRId64 ", \"batch\": %" PRId64 ", \"cache\": \"%s\", \"test\": \"%s\", \"tokens\": %" PRId64
-            ", \"mean\": %.6f, \"deviation\": %.6f}",
-            row->n_threads, row->n_batch, row->cache, tests[i].kind, tests[i].n_tokens, tests[i].mean, tests[i].deviation);
-    }
-    fputs("]\n", file);
+static void print_object(FILE *file, const struct row *row) {
+    const struct test *test = &row->test;
+    fputs("{\"model\": ", file);
+    cli_json_text(file, row->model.text);
+    fprintf(file, ", \"size\": %" PRIu64 ", \"params\": %" PRIu64 ", \"backend\": ", row->size, row->n_params);
+    cli_json_text(file, row->backend.text);
+    fprintf(file,
+        ", \"threads\": %" PRId64 ", \"batch\": %" PRId64 ", \"cache\": \"%s\", \"test\": \"%s\", \"tokens\": %" PRId64
+        ", \"depth\": %" PRId64 ", \"mean\": %.6f, \"deviation\": %.6f}",
+        row->n_threads, row->n_batch, row->cache, test->kind, test->n_tokens, test->n_depth, test->mean, test->deviation);
 }
 
-static int bench(struct cli_model *m, const struct options *o) {
+// A row as it is done: the table's head before the first.
+static void print_row(FILE *file, const struct row *row, int i, enum output output) {
+    switch (output) {
+        case MD: print_md(file, row, i); break;
+        case CSV: print_csv(file, row, i); break;
+        case JSON:
+            fputs(i > 0 ? ",\n " : "[", file);
+            print_object(file, row);
+            break;
+        case JSONL:
+            print_object(file, row);
+            fputc('\n', file);
+            break;
+    }
+    fflush(file);
+}
+
+// ---- all of it ----
+
+struct bench {
+    const struct options *o;
+    FILE *file;
+    int n_rows; // that were printed
+};
+
+static bool test_run(struct bench *b, struct cli_model *m, int64_t n_threads, const struct test *test, const int32_t *tokens,
+    struct model_error *error) {
+    struct row row = {.test = *test};
+    bool ok        = measure(m->session, &row.test, b->o->n_reps, tokens, error);
+    cli_progress_end();
+    const struct test done = row.test;
+    ok                     = ok && (row_init(&row, m, n_threads) || model_fail(error, "out of memory for the names"));
+    row.test               = done;
+    if (ok) {
+        print_row(b->file, &row, b->n_rows++, b->o->output);
+    }
+    row_fini(&row);
+    return ok;
+}
+
+// Every test of one session.
+static int tests_run(struct bench *b, struct cli_model *m, int64_t n_threads) {
+    const struct options *o  = b->o;
     struct model_error error = {""};
-    struct test tests[2];
-    struct row row  = {0};
-    int n           = 0;
-    int32_t *tokens = malloc((size_t) o->model.n_ctx * sizeof *tokens);
-    bool ok         = tokens != NULL || model_fail(&error, "out of memory for %" PRId64 " tokens", o->model.n_ctx);
-    if (o->n_prompt > 0) {
-        tests[n++] = (struct test){.kind = "pp", .n_tokens = o->n_prompt};
-    }
-    if (o->n_gen > 0) {
-        tests[n++] = (struct test){.kind = "tg", .n_tokens = o->n_gen};
-    }
+    int32_t *tokens          = malloc((size_t) o->model.n_ctx * sizeof *tokens);
+    bool ok                  = tokens != NULL || model_fail(&error, "out of memory for %" PRId64 " tokens", o->model.n_ctx);
     if (ok) {
         tokens_fill(tokens, o->model.n_ctx, m->model->params.n_vocab);
     }
-    for (int i = 0; ok && i < n; i++) {
-        ok = measure(m->session, &tests[i], o->n_reps, tokens, &error);
+    for (int kind = 0; kind < 2; kind++) {
+        const struct list *sizes = kind == 0 ? &o->prompts : &o->gens;
+        for (int i = 0; i < sizes->n; i++) {
+            for (int d = 0; ok && sizes->at[i] > 0 && d < o->depths.n; d++) {
+                const struct test test = {.kind = kind == 0 ? "pp" : "tg", .n_tokens = sizes->at[i], .n_depth = o->depths.at[d]};
+                ok                     = test_run(b, m, n_threads, &test, tokens, &error);
+            }
+        }
     }
-    cli_progress_end();
     free(tokens);
-    ok = ok && (row_init(&row, m, o) || model_fail(&error, "out of memory for the names"));
-    if (ok) {
-        FILE *file = o->out != NULL ? cli_open(o->out) : stdout;
-        if (file == NULL) {
-            row_fini(&row);
-            return CLI_FAILURE;
-        }
-        (o->output == MD ? print_md : o->output == CSV ? print_csv : print_json)(file, &row, tests, n);
-        if (o->out != NULL && cli_close(file, o->out, true) != CLI_OK) {
-            row_fini(&row);
-            return CLI_FAILURE;
-        }
-    }
-    row_fini(&row);
     return ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
 
-int cli_bench(int argc, char **argv) {
-    struct options o = {.n_prompt = 512, .n_gen = 128, .n_reps = 5};
+// One model with one number of threads. The file of the results is opened with the first.
+static int model_run(struct bench *b, const char *path, int64_t n_threads) {
+    struct cli_model_options options = b->o->model;
     struct cli_model m;
-    int code = parse(argc, argv, &o);
-    if (code >= 0) {
-        return code;
-    }
-    o.model.n_threads = o.model.n_threads > 0 ? o.model.n_threads : model_n_cores();
-    cli_catch_interrupt();
-    code = cli_model_open(&m, &o.model);
+    options.path      = path;
+    options.n_threads = n_threads;
+    int code          = cli_model_open(&m, &options);
     if (code != CLI_OK) {
         return code;
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
-    code = cli_model_output(&m, o.out);
-    code = code == CLI_OK ? cli_model_session(&m, &o.model) : code;
-    if (code == CLI_OK) {
-        code = bench(&m, &o);
+    code = cli_model_output(&m, b->o->out);
+    code = code == CLI_OK ? cli_model_session(&m, &options) : code;
+    if (code == CLI_OK && b->file == NULL) {
+        b->file = b->o->out != NULL ? cli_open(b->o->out) : stdout;
+        code    = b->file != NULL ? CLI_OK : CLI_FAILURE;
     }
+    code = code == CLI_OK ? tests_run(b, &m, n_threads) : code;
     cli_model_close(&m);
+    return code;
+}
+
+int cli_bench(int argc, char **argv) {
+    struct options o = {
+        .prompts = {{512}, 1}, .gens = {{128}, 1}, .depths = {{0}, 1}, .threads = {{model_n_cores()}, 1}, .n_reps = 5};
+    struct bench b = {.o = &o};
+    int code       = parse(argc, argv, &o);
+    if (code >= 0) {
+        return code;
+    }
+    cli_catch_interrupt();
+    code              = CLI_OK;
+    const int n_words = argc - optind, n_models = n_words + (o.model.path != NULL || n_words == 0);
+    for (int i = 0; code == CLI_OK && i < n_models; i++) {
+        const char *path = i < n_words ? argv[optind + i] : o.model.path;
+        for (int t = 0; code == CLI_OK && t < o.threads.n; t++) {
+            code = model_run(&b, path, o.threads.at[t]);
+        }
+    }
+    if (b.file != NULL && o.output == JSON && code == CLI_OK) {
+        fputs(b.n_rows > 0 ? "]\n" : "[]\n", b.file);
+    }
+    if (b.file != NULL && o.out != NULL) {
+        if (code != CLI_OK) {
+            cli_drop(b.file);
+            return code;
+        }
+        return cli_close(b.file, o.out, true);
+    }
     return code;
 }

@@ -16,7 +16,7 @@ static const struct cli_command parts[] = {CLI_GGUF_PARTS(CLI_ROW){0}};
 
 const struct cli_help cli_gguf_help = {
     .command = "gguf",
-    .what    = "look into model files: info, check, diff, quantize, merge-lora",
+    .what    = "model files: info, check, diff, quantize, split, set, hash ...",
     .parts   = parts,
 };
 

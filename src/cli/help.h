@@ -134,7 +134,8 @@ int cli_complete(const struct cli_command *commands, int argc, char **argv);
     X(version) \
     X(which) \
     X(worker)
-#define CLI_GGUF_PARTS(X) X(gguf_info) X(gguf_check) X(gguf_diff) X(gguf_quantize) X(gguf_merge)
+#define CLI_GGUF_PARTS(X) \
+    X(gguf_info) X(gguf_check) X(gguf_diff) X(gguf_quantize) X(gguf_merge) X(gguf_split) X(gguf_join) X(gguf_set) X(gguf_hash)
 
 #define CLI_DECLARE(name) \
     extern const struct cli_help cli_##name##_help; \

@@ -29,11 +29,54 @@ expect 2 "no part is given"
 expect 2 "unknown part 'infos'" infos
 expect 2 "unknown option '--nonsense'" --nonsense
 
-for part in info check diff quantize; do
+for part in info check diff quantize split merge set hash; do
     expect 0 "Usage: berth gguf $part" $part --help
     expect 2 "unknown option '--nonsense'" $part --nonsense
     expect 2 "" $part
 done
+
+# Split, merged, changed, hashed.
+tales=models/tales-q8_0.gguf
+expect 0 "4 files, 38 tensors" split --max-size 1M $tales "$tmp/piece"
+expect 0 "4 files, 38 tensors" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/joined"
+expect 0 "the same" diff $tales "$tmp/joined"
+expect 0 "19 files, 38 tensors" split --max-tensors 2 $tales "$tmp/two"
+expect 3 "the first of 4 files has a name with -00001-of-00004.gguf at its end" merge "$tmp/piece-00002-of-00004.gguf" -o "$tmp/none"
+expect 3 "it is no part of a model" merge $tales -o "$tmp/none"
+mv "$tmp/piece-00003-of-00004.gguf" "$tmp/third"
+expect 3 "piece-00003-of-00004.gguf: cannot be read" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/none"
+cp "$tmp/piece-00002-of-00004.gguf" "$tmp/piece-00003-of-00004.gguf"
+expect 3 "it is not number 3 of 4" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/none"
+expect 3 "is the input itself" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/piece-00001-of-00004.gguf"
+expect 2 "--max-size 'x' is no size" split --max-size x $tales "$tmp/piece"
+expect 0 "3 set, 1 removed" set $tales general.name=Mine llama.context_length=77 new.key=-3 --remove general.file_type -o "$tmp/set"
+expect 0 "llama.context_length" info "$tmp/set"
+grep -q '"Mine"' "$tmp/out" && grep -q ' 77$' "$tmp/out" && grep -q ' -3$' "$tmp/out" || {
+    echo "FAILED: set: $(cat "$tmp/out")"
+    n_bad=$((n_bad + 1))
+}
+expect 1 "key     general.name                             another value" diff $tales "$tmp/set"
+expect 2 "key 'llama.context_length' is u32" set $tales llama.context_length=x -o "$tmp/none"
+expect 2 "a list, which cannot be set" set $tales tokenizer.ggml.tokens=x -o "$tmp/none"
+expect 2 "'x' is no KEY=VALUE" set $tales x -o "$tmp/none"
+expect 3 "there is no key 'x'" set $tales --remove x -o "$tmp/none"
+[ "$("$berth" gguf hash --no-layer $tales | cut -d' ' -f1)" = "$("$berth" gguf hash --no-layer "$tmp/set" | cut -d' ' -f1)" ] || {
+    echo "FAILED: hash: other keys, another sum"
+    n_bad=$((n_bad + 1))
+}
+# The sum of one tensor is that of its bytes in the file.
+"$berth" gguf info --json $tales > "$tmp/info"
+python3 - "$tmp/info" $tales "$("$berth" gguf hash --json $tales)" << 'END' || { echo "FAILED: hash: not the bytes' own"; n_bad=$((n_bad + 1)); }
+import hashlib, json, sys
+info, sums = json.load(open(sys.argv[1])), json.loads(sys.argv[3])
+data, whole = open(sys.argv[2], 'rb').read(), hashlib.sha256()
+for t in sorted(info['tensors'], key=lambda t: t['name']):
+    at = info['data_offset'] + t['offset']
+    part = data[at:at + t['bytes']]
+    whole.update(part)
+    assert hashlib.sha256(part).hexdigest() == sums['tensors'][t['name']], t['name']
+assert whole.hexdigest() == sums['sha256']
+END
 
 # A key that commands the terminal, and is no UTF-8: the check for colours in expect finds the first.
 {

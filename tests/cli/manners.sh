@@ -25,6 +25,9 @@ trap 'kill $on_berth; rm -rf "$tmp"' EXIT
 # An adapter for what takes one.
 "$berth" train --lora 1 --steps 0 --val README.md -c 8 -b 1 -o "$tmp/lora.gguf" $model > /dev/null
 
+# A model in two files.
+"$berth" gguf split --max-tensors 20 $model "$tmp/part" > /dev/null
+
 # command ; arguments that work and print ; the same with @ for a file ("": takes none) ; exit code if that file is of another kind
 table="
 bench; -p 8 -n 2 -r 1 $model; -p 8 -n 2 -r 1 @; 3
@@ -35,8 +38,12 @@ explain; $model; @; 3
 fit; --memory 1G $model; --memory 1G @; 3
 gguf check; $model; @; 1
 gguf diff; $keys $keys; $keys @; 3
+gguf hash; $model; @; 3
 gguf info; $keys; @; 3
+gguf merge; $tmp/part-00001-of-00002.gguf -o $tmp/joined.gguf; @ -o $tmp/joined.gguf; 3
 gguf merge-lora; $model $tmp/lora.gguf -o $tmp/merged.gguf; @ $tmp/lora.gguf -o $tmp/merged.gguf; 3
+gguf set; $model general.name=x -o $tmp/set.gguf; @ general.name=x -o $tmp/set.gguf; 3
+gguf split; $model $tmp/split; @ $tmp/split; 3
 gguf quantize; $model $tmp/small.gguf q4_0; @ $tmp/none.gguf q8_0; 3
 imatrix; -c 8 --chunks 2 -o $tmp/imatrix.gguf $model README.md; -c 8 --chunks 2 -o $tmp/imatrix.gguf @ README.md; 3
 map; $small -o $tmp/small.svg; @ -o $tmp/none.svg; 3

@@ -19,7 +19,7 @@ for part in bench explain fit; do
     expect 2 "needs a value" $part --device
     expect 3 "cannot be read: No such file" $part $([ $part = fit ] && echo --memory 1G) "$tmp/none"
     expect 3 "no GGUF file" $part $([ $part = fit ] && echo --memory 1G) "$tmp/noise"
-    expect 2 "one file too many" $part $([ $part = fit ] && echo --memory 1G) a b
+    [ $part = bench ] || expect 2 "one file too many" $part $([ $part = fit ] && echo --memory 1G) a b
     expect 3 "no device 'abacus'" $part $([ $part = fit ] && echo --memory 1G) --device abacus
     "$berth" $part $([ $part = fit ] && echo --memory 1G) $([ $part = bench ] && echo -p 8 -n 2 -r 1) > /dev/full 2> "$tmp/err"
     [ $? -eq 3 ] || fail "$part: a full standard output is no failure"
@@ -29,10 +29,17 @@ done
 expect 0 "| Harbour Tales q8_0 | 3.33 MiB | 3.28 M | CPU | 1 | f16,f16 | pp16 |" bench -p 16 -n 4 -r 2 -t 1
 expect 0 '"cache": "q8_0,f16", "test": "tg"' bench -p 0 -n 4 -r 1 --cache-type q8_0,f16 --json
 expect 0 "| tg4 |" bench -p 16 -n 4 -r 2 $tales
-expect 0 'model,size,params,backend,threads,batch,cache,test,tokens,mean,deviation' bench -p 8 -n 0 -r 1 -b 3 --output csv
-expect 0 '"test": "tg", "tokens": 4, "mean": ' bench -p 0 -n 4 -r 1 --json
+expect 0 'model,size,params,backend,threads,batch,cache,test,tokens,depth,mean,deviation' bench -p 8 -n 0 -r 1 -b 3 --output csv
+expect 0 '"test": "tg", "tokens": 4, "depth": 0, "mean": ' bench -p 0 -n 4 -r 1 --json
 expect 2 "'xml' is none of md, csv, json" bench --output xml
-expect 2 "leave nothing to measure" bench -p 0 -n 0
+expect 2 "leave nothing to measure" bench -p 0,0 -n 0
+expect 2 "--prompt 'x' is not a number" bench -p 8,x
+expect 2 "--threads '' is not a number" bench -t 1,
+expect 2 "--prompt has more than 16 numbers" bench -p 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17
+expect 0 "| 2 | f16,f16 | tg2 @ d4 |" bench -p 8,16 -n 0,2 -t 1,2 -r 1 --depth 0,4 $tales
+[ "$(wc -l < "$tmp/out")" -eq 14 ] || fail "bench with lists: $(cat "$tmp/out")"
+expect 0 '"depth": 0, "mean"' bench -p 8 -n 0 -r 1 --format jsonl $tales -m $tales
+[ "$(wc -l < "$tmp/out")" -eq 2 ] || fail "bench of two models: $(cat "$tmp/out")"
 expect 2 "--reps '0' is not a number from 1 to 1000" bench -r 0
 
 # imatrix: the file is what quantize takes

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// gguf_hash.c: `berth gguf hash FILE...`: SHA-256 of each tensor's bytes and of all of them, so that weights can be known again
+// whatever the keys or the order of the file are.
+
+#include "cli/gguf.h"
+#include "cli/help.h"
+#include "cli/sha256.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ALL_ONLY = CLI_OWN };
+
+static const struct cli_option options_of_gguf_hash[] = {
+    {.id = ALL_ONLY, .name = "no-layer", .what = "the file's line alone, without those of its tensors"},
+    CLI_OPT_JSON("print one JSON object a file: file, sha256, tensors"),
+    {0},
+};
+
+const struct cli_help cli_gguf_hash_help = {
+    .command  = "gguf hash",
+    .what     = "sums that tell weights apart",
+    .operands = "FILE...",
+    .takes    = ".gguf",
+    .about    = "Prints the SHA-256 of each tensor's bytes, and of all of them in the order of their names.",
+    .options  = options_of_gguf_hash,
+    .examples = {{"All of a model", "gguf hash model.gguf"}, {"One line a file", "gguf hash --no-layer *.gguf"}},
+};
+
+static int by_name(const void *a, const void *b) {
+    return strcmp((*(const struct ggml_tensor *const *) a)->name, (*(const struct ggml_tensor *const *) b)->name);
+}
+
+static int hash_one(const char *path, bool all_only, bool json) {
+    int code;
+    struct berth_gguf_map *map = cli_gguf_open(path, true, &code);
+    if (map == NULL) {
+        return CLI_FAILURE;
+    }
+    const int64_t n                    = gguf_get_n_tensors(berth_gguf_map_meta(map));
+    const struct ggml_tensor **tensors = calloc((size_t) n + 1, sizeof *tensors);
+    struct ggml_context *ctx           = berth_gguf_map_tensors(map);
+    int64_t i                          = 0;
+    struct sha256 all, one;
+    char hex[65];
+    if (tensors == NULL) {
+        berth_gguf_map_close(map);
+        return cli_fail(CLI_FAILURE, "out of memory for %" PRId64 " tensors", n);
+    }
+    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL && i < n; t = ggml_get_next_tensor(ctx, t)) {
+        tensors[i++] = t;
+    }
+    qsort(tensors, (size_t) i, sizeof *tensors, by_name);
+    sha256_init(&all);
+    fputs(json ? "{\"tensors\": {" : "", stdout);
+    for (int64_t k = 0; k < i; k++) {
+        sha256_add(&all, tensors[k]->data, ggml_nbytes(tensors[k]));
+        if (all_only) {
+            continue;
+        }
+        sha256_init(&one);
+        sha256_add(&one, tensors[k]->data, ggml_nbytes(tensors[k]));
+        sha256_end(&one, hex);
+        if (json) {
+            fputs(k > 0 ? ", " : "", stdout);
+            cli_json_text(stdout, tensors[k]->name);
+            printf(": \"%s\"", hex);
+        } else {
+            printf("%s  ", hex);
+            cli_text(stdout, 0, path);
+            putchar(':');
+            cli_text(stdout, 0, tensors[k]->name);
+            putchar('\n');
+        }
+    }
+    sha256_end(&all, hex);
+    if (json) {
+        printf("}, \"sha256\": \"%s\", \"file\": ", hex);
+        cli_json_text(stdout, path);
+        puts("}");
+    } else {
+        printf("%s  ", hex);
+        cli_text(stdout, 0, path);
+        putchar('\n');
+    }
+    free(tensors);
+    berth_gguf_map_close(map);
+    return CLI_OK;
+}
+
+int cli_gguf_hash(int argc, char **argv) {
+    bool json = false, all_only = false;
+    for (int c; (c = cli_option_next(&cli_gguf_hash_help, argc, argv)) != CLI_END;) {
+        switch (c) {
+            case ALL_ONLY: all_only = true; break;
+            case CLI_JSON: json = true; break;
+            default: return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
+        }
+    }
+    if (optind == argc) {
+        return cli_usage("gguf hash", "no file is given");
+    }
+    int code = CLI_OK;
+    for (; optind < argc; optind++) {
+        const int one = hash_one(argv[optind], all_only, json);
+        code          = one > code ? one : code;
+    }
+    return code;
+}
