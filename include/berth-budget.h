@@ -12,7 +12,7 @@ extern "C" {
 enum berth_budget_flag {
     BERTH_BUDGET_INPUT  = 1, // not computed: there from the start, until its last use
     BERTH_BUDGET_OUTPUT = 2, // runs once, and its memory is kept to the end. A value that nobody reads is one too
-    BERTH_BUDGET_ONCE   = 4, // acts on the outside or has a state: runs once, and these keep their order among themselves
+    BERTH_BUDGET_ONCE   = 4, // acts on the outside or has a state: runs once, in order with the others of its group
 };
 
 // A value and the op that computes it. Ops stand in a valid order: a source is an input or stands before.
@@ -25,6 +25,7 @@ struct berth_budget_op {
     uint64_t inplace; // bit i: the result may take over the memory of source i, of the same size, if nobody needs that any more
     uint64_t cost;    // of running it once, in any unit, up to 2^53
     uint32_t flags;   // of berth_budget_flag
+    int32_t group;    // of BERTH_BUDGET_ONCE, from 0 to 2^20: those of one keep their order
 };
 
 // What a pool may take, and where its values may move to. Pools that are not named have no limit.

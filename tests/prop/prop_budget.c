@@ -4,6 +4,7 @@
 // BERTH_SEED=n repeats one run.
 
 #include "budget_brute.h"
+#include "budget_chain.h"
 
 static void test_exact(void **state) {
     (void) state;
@@ -48,6 +49,20 @@ static void test_packed(void **state) {
         for (uint64_t budget = 0; budget <= total; budget++) {
             case_compare_packed(&c, budget);
         }
+    }
+}
+
+static void test_chains(void **state) {
+    (void) state;
+    static const int32_t lengths[] = {10, 11, 40, 100};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        for (uint64_t budget = 3; budget <= (uint64_t) lengths[i] + 3; budget++) {
+            chain_compare_even(lengths[i], budget);
+        }
+    }
+    struct check_rng rng = check_rng_new(check_seed(5));
+    for (int32_t l = 3; l <= 24; l += 3) {
+        chain_compare_costs(l, &rng);
     }
 }
 
@@ -111,6 +126,7 @@ int main(void) {
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_spill),
         cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_chains),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_memory_fails),
     };

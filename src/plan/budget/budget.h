@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // budget.h: what the files of the budget solver share.
 //
-//   ops --model.c--> budget_graph --exact.c, trim.c, walk.c, improve.c--> steps --check.c--> cost, live bytes, packed peak
+//   ops --model.c--> budget_graph --exact.c, chain.c, sets.c, trim.c, walk.c, improve.c--> steps --check.c--> cost, live bytes,
+//   packed peak
 //
 // A schedule is a list of steps; when memory is given back follows from it. So one checker (check.c) is the law for every
 // method, and what one method finds another can improve. Everything above check.c counts live bytes; solve.c lowers the limit
@@ -33,7 +34,7 @@ struct budget_graph {
     int32_t *pool;               // [n] index
     bool *keep;                  // [n] to the end
     bool *again;                 // [n] may run again: neither input nor output nor once
-    int32_t *once_before;        // [n] the once op before this once op, -1: none
+    int32_t *once_before;        // [n] the once op of its group before this once op, -1: none
     struct budget_pool *pools;
     int32_t n_pools;
     uint64_t cost_once;
@@ -135,9 +136,15 @@ enum budget_answer budget_trim(
 // is missing.
 enum budget_answer budget_walk(
     const struct budget_graph *g, double distance_power, int64_t end_us, struct budget_steps *out) BERTH_MUST_USE;
+// Sets of values that are not kept through the step with the most bytes, by rules of thumb; order has every op once.
+enum budget_answer budget_sets(
+    const struct budget_graph *g, const struct budget_steps *order, struct budget_steps *out) BERTH_MUST_USE;
 // Takes back runs for which there is room; then, until end_us, cuts at random and takes back again.
 enum budget_answer budget_improve(
     const struct budget_graph *g, uint64_t seed, int64_t end_us, int64_t max_kicks, struct budget_steps *s) BERTH_MUST_USE;
+// Chains there and back, of values of one size: the optimum, by dynamic programming. BUDGET_GAVE_UP: no such chain.
+enum budget_answer budget_chain(const struct budget_graph *g, struct budget_steps *out) BERTH_MUST_USE;
+
 // ---- gaps.c: what trim.c and improve.c know of a schedule ----
 
 struct budget_gaps {

@@ -35,6 +35,9 @@ static enum ggml_status op_check(const struct berth_budget_op *ops, size_t n, si
     if (op->size > (uint64_t) 1 << 62 || op->cost > (uint64_t) 1 << 53) {
         return berth_fail(GGML_STATUS_FAILED, "budget: op %zu of %zu has a size above 2^62 or a cost above 2^53", i, n);
     }
+    if (op->group < 0 || op->group > 1 << 20) {
+        return berth_fail(GGML_STATUS_FAILED, "budget: op %zu is of group %d, which is not from 0 to 2^20", i, op->group);
+    }
     if (op->n_srcs < 0 || (op->n_srcs > 0 && op->srcs == NULL)) {
         return berth_fail(GGML_STATUS_FAILED, "budget: op %zu has %d sources", i, op->n_srcs);
     }
@@ -53,6 +56,14 @@ static enum ggml_status op_check(const struct berth_budget_op *ops, size_t n, si
     *cost += is_input ? 0 : op->cost;
     return *cost > (uint64_t) 1 << 60 ? berth_fail(GGML_STATUS_FAILED, "budget: the costs add up to more than 2^60")
                                       : GGML_STATUS_SUCCESS;
+}
+
+static int32_t groups_most(const struct berth_budget_op *ops, size_t n) {
+    int32_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        most = ops[i].group > most ? ops[i].group : most;
+    }
+    return most;
 }
 
 // ---- pools ----
@@ -205,15 +216,26 @@ int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int
     return n;
 }
 
-// The sum of what is kept, and for each op the bytes above; for large graphs mostly of sources and
-// result only.
+// The sums of what is kept and of what is there at the start, and for each op the bytes above; for large graphs mostly of sources
+// and result only.
 static bool least_find(struct budget_graph *g) {
     bool *scratch        = berth_calloc(3 * (size_t) g->n + 1, sizeof *scratch);
     int32_t *alive       = berth_calloc((size_t) g->n + 1, sizeof *alive);
     const int32_t stride = 1 + (int32_t) ((int64_t) g->n * g->n / LEAST_WORK);
-    for (int32_t i = 0; i < g->n; i++) {
+    for (int32_t i = 0; i < g->n; i++) { // what is there at the end
         g->least[g->pool[i]] += g->keep[i] && g->pools[g->pool[i]].spill_to < 0 ? g->size[i] : 0;
         g->tight[g->pool[i]] = g->keep[i] ? i : g->tight[g->pool[i]];
+    }
+    for (int32_t p = 0; p < g->n_pools; p++) { // and at the start
+        uint64_t inputs = 0;
+        int32_t first   = -1;
+        for (int32_t i = 0; i < g->n; i++) {
+            const bool is_input = budget_is_input(g, i) && g->pool[i] == p;
+            inputs += is_input ? g->size[i] : 0;
+            first = is_input && first < 0 ? i : first;
+        }
+        g->tight[p] = inputs > g->least[p] ? first : g->tight[p];
+        g->least[p] = inputs > g->least[p] ? inputs : g->least[p];
     }
     for (int32_t i = 0; scratch != NULL && alive != NULL && i < g->n; i++) {
         uint64_t bytes = g->size[i];
@@ -259,24 +281,34 @@ static bool rows_alloc(struct budget_graph *g, size_t n_srcs, size_t n_pools) {
            g->once_before != NULL && g->pools != NULL && g->tight != NULL && g->least != NULL;
 }
 
+// last: [groups_most + 1] scratch.
+static void groups_find(struct budget_graph *g, int32_t *last) {
+    for (int32_t i = 0; i <= groups_most(g->ops, (size_t) g->n); i++) {
+        last[i] = -1;
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        int32_t *before   = &last[g->ops[i].group];
+        g->once_before[i] = budget_is_once(g, i) ? *before : -1;
+        *before           = budget_is_once(g, i) ? i : *before;
+    }
+}
+
 static enum ggml_status rows_fill(struct budget_graph *g, const struct berth_budget_params *params) {
-    int32_t *seen = berth_calloc((size_t) g->n + 1, sizeof *seen);
+    int32_t *seen = berth_calloc((size_t) g->n + (size_t) groups_most(g->ops, (size_t) g->n) + 1, sizeof *seen);
     if (seen == NULL) {
         return GGML_STATUS_ALLOC_FAILED;
     }
     const enum ggml_status status = pools_find(g, params);
     srcs_fill(g, seen);
-    berth_free(seen);
-    int32_t once = -1;
     for (int32_t i = 0; i < g->n; i++) {
         const struct berth_budget_op *op = &g->ops[i];
         g->size[i]                       = op->size;
         g->cost[i]                       = budget_is_input(g, i) ? 0 : op->cost;
-        g->keep[i]        = (op->flags & BERTH_BUDGET_OUTPUT) != 0 || g->readers.start[i] == g->readers.start[i + 1];
-        g->again[i]       = !g->keep[i] && (op->flags & (BERTH_BUDGET_INPUT | BERTH_BUDGET_ONCE)) == 0;
-        g->once_before[i] = budget_is_once(g, i) ? once : -1;
-        once              = budget_is_once(g, i) ? i : once;
+        g->keep[i]  = (op->flags & BERTH_BUDGET_OUTPUT) != 0 || g->readers.start[i] == g->readers.start[i + 1];
+        g->again[i] = !g->keep[i] && (op->flags & (BERTH_BUDGET_INPUT | BERTH_BUDGET_ONCE)) == 0;
     }
+    groups_find(g, seen);
+    berth_free(seen);
     for (int32_t p = 0; p < g->n_pools; p++) {
         g->tight[p] = -1;
     }

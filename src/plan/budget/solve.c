@@ -146,15 +146,36 @@ static enum ggml_status exact_run(struct solver *s, struct budget_steps *steps) 
     return p.status;
 }
 
+// ---- chains ----
+
+static enum ggml_status chain_run(struct solver *s, struct budget_steps *steps) {
+    const enum budget_answer answer = budget_chain(&s->g, steps);
+    if (answer != BUDGET_FOUND) {
+        return answer == BUDGET_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_SUCCESS;
+    }
+    const uint64_t cost = budget_cost(&s->g, steps);
+    bool fits;
+    s->bound = cost > s->bound ? cost : s->bound;
+    return offer(s, steps, "chain", &fits);
+}
+
 // ---- heuristics ----
 
 static const struct budget_style styles[] = {{0, 1}, {0.05, 0.25}, {1, 1}, {0.05, 4}, {0, 0}, {1, 0}, {0.2, 16}, {0, 64}};
 static const double powers[]              = {1, 0.5, 2, 0};
 
-// One way to a schedule below the limits on live bytes: a style on an order, or a walk.
+// One way to a schedule below the limits on live bytes: sets, a style of trimming on an order, or a walk.
 static enum budget_answer way_run(
     struct solver *s, int way, const int32_t *order, int64_t end_us, struct budget_steps *steps, const char **method) {
     const int n_styles = (int) (sizeof styles / sizeof *styles);
+    if (--way < 0) {
+        struct budget_steps given = {0};
+        *method                   = "sets";
+        const enum budget_answer answer =
+            steps_given(&s->g, order, &given) ? budget_sets(&s->g, &given, steps) : BUDGET_OUT_OF_MEMORY;
+        berth_free(given.at);
+        return answer;
+    }
     if (way >= 2 * n_styles) {
         *method = "walk";
         return budget_walk(&s->g, powers[way - 2 * n_styles], end_us, steps);
@@ -167,7 +188,7 @@ static enum budget_answer way_run(
                                                                      : BUDGET_OUT_OF_MEMORY;
 }
 
-#define N_WAYS (2 * (int) (sizeof styles / sizeof *styles) + (int) (sizeof powers / sizeof *powers))
+#define N_WAYS (1 + 2 * (int) (sizeof styles / sizeof *styles) + (int) (sizeof powers / sizeof *powers))
 
 // All ways at these limits; the cheapest schedule goes to out.
 static enum budget_answer ways_run(
@@ -269,6 +290,9 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
     }
     if (status == GGML_STATUS_SUCCESS && !s->is_proven) {
         status = exact_run(s, steps);
+    }
+    if (status == GGML_STATUS_SUCCESS && !s->is_proven && !s->is_none) {
+        status = chain_run(s, steps);
     }
     if (status == GGML_STATUS_SUCCESS && !s->is_proven && !s->is_none) {
         status = heuristics_run(s, is_new ? order : NULL, steps);

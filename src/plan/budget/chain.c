@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT
+// chain.c: chains there and back, whose optimum is known: x1 = f(x0), ..., xl = f(xl-1), a turn that reads the last, and on the
+// way back g = b(g before, xk) for each k down to 1. With values of one size the best schedule keeps some x and runs again from
+// the nearest one kept, by the recurrence
+//     D(s, t, m) = min over s < k <= t of  cost(s + 1 .. k) + D(k, t, m - 1) + D(s, k - 1, m)
+// where xs is there, xt .. xs+1 are still needed, and m more values have room. Equal costs: D is convex in t - s, and the best k
+// grows by 0 or 1 with it, so that a row takes linear time.
+
+#include "plan/budget/budget.h"
+
+#include <stdlib.h>
+
+#define WORK_MAX 300000000 // states times choices of chains with costs that differ
+#define NO (UINT64_MAX / 4)
+
+struct chain {
+    const struct budget_graph *g;
+    int32_t *x;    // [l + 1] ops; x[0]: an input, or -1
+    int32_t *back; // [l + 1] the op on the way back that reads x[k]
+    int32_t *turn; // [n_turn] ops between xl and the way back
+    int32_t l, n_turn;
+    int32_t lead;    // op that runs once before all others, -1: none
+    int32_t room;    // values that have room beside x[0] and g
+    int32_t m_least; // of room, what one step takes
+    bool is_even;
+    uint64_t *sum;  // [l + 1] of costs
+    uint64_t *d;    // by m, and then by length, or by s and t
+    int32_t *split; // the same
+};
+
+// ---- is it one? ----
+
+// The sources with bytes, up to two; how many there are.
+static int32_t srcs_real(const struct budget_graph *g, int32_t i, int32_t out[2]) {
+    int32_t n = 0;
+    for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
+        if (g->size[g->srcs.at[k]] == 0 && budget_is_input(g, g->srcs.at[k])) {
+            continue;
+        }
+        if (n < 2) {
+            out[n] = g->srcs.at[k];
+        }
+        n++;
+    }
+    return n;
+}
+
+// The ops in a row, each reading the one before; `list` gets them, x[0] first.
+static int32_t forward_find(const struct budget_graph *g, int32_t *list, int32_t *next) {
+    int32_t n = 0, src[2];
+    list[0]   = -1;
+    for (*next = 0; *next < g->n; (*next)++) {
+        const int32_t i = *next;
+        if (budget_is_input(g, i)) {
+            continue;
+        }
+        const int32_t n_real = srcs_real(g, i, src);
+        if (n == 0 && n_real == 1 && budget_is_input(g, src[0])) {
+            list[0] = src[0];
+        } else if (n_real != (n == 0 ? 0 : 1) || (n > 0 && src[0] != list[n])) {
+            break;
+        }
+        list[++n] = i;
+    }
+    return n;
+}
+
+// The way back behind a row of n ops; c->x and c->turn are parts of the row.
+static bool back_find(struct chain *c, int32_t n, int32_t next) {
+    const struct budget_graph *g = c->g;
+    int32_t before = c->x[n], k = -1, src[2];
+    for (int32_t i = next; i < g->n; i++) {
+        if (budget_is_input(g, i)) {
+            continue;
+        }
+        const int32_t other = srcs_real(g, i, src) != 2 ? -1 : src[0] == before ? src[1] : src[1] == before ? src[0] : -1;
+        if (other < 0) {
+            return false;
+        }
+        if (k < 0) { // the first one read on the way back
+            for (k = n; k > 0 && c->x[k] != other; k--) {
+            }
+            c->l = k;
+        } else {
+            k--;
+        }
+        if (k < 0 || c->x[k] != other) {
+            return false;
+        }
+        c->back[k] = i;
+        before     = i;
+    }
+    if (k < 0 || k > 1 || c->l < 1) {
+        return false;
+    }
+    c->n_turn = n - c->l;
+    c->turn   = &c->x[c->l + 1];
+    return true;
+}
+
+// An input that the way back does not read can go once x1 is there, which has to stay to the end: x1 is the base then.
+static bool base_shift(struct chain *c) {
+    c->lead = -1;
+    if (c->x[0] < 0 || c->g->size[c->x[0]] == 0 || c->back[0] >= 0) {
+        return true;
+    }
+    if (c->l < 2 || c->g->size[c->x[0]] < c->g->size[c->x[1]]) {
+        return false;
+    }
+    c->lead = c->x[1];
+    c->x++;
+    c->back++;
+    c->l--;
+    return true;
+}
+
+static bool sizes_fit(struct chain *c) {
+    const struct budget_graph *g = c->g;
+    const uint64_t size = g->size[c->x[1]], way = g->size[c->back[1]], base = c->x[0] < 0 ? 0 : g->size[c->x[0]];
+    const uint64_t limit = g->pools[g->pool[c->x[1]]].limit;
+    int32_t n_inputs     = 0;
+    c->is_even           = true;
+    c->sum[0]            = 0;
+    for (int32_t k = 1; k <= c->l; k++) {
+        const int32_t i = c->x[k];
+        if (g->size[i] != size || g->size[c->back[k]] != way || !g->again[i] || g->takeover[i] != 0 ||
+            g->takeover[c->back[k]] != 0) {
+            return false;
+        }
+        c->is_even = c->is_even && g->cost[i] == g->cost[c->x[1]];
+        c->sum[k]  = c->sum[k - 1] + g->cost[i];
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        n_inputs += budget_is_input(g, i) && g->size[i] > 0;
+    }
+    for (int32_t k = 0; k < c->n_turn; k++) {
+        if (g->size[c->turn[k]] != size || g->takeover[c->turn[k]] != 0) {
+            return false;
+        }
+    }
+    if (size == 0 || size != way || n_inputs > 1 || (n_inputs == 1 && base == 0) || g->n_pools != 1 || limit < base + 3 * size) {
+        return false;
+    }
+    const uint64_t room = (limit - base) / size - 1; // beside the one g that is there
+    c->room             = room > (uint64_t) c->l + 2 ? c->l + 2 : (int32_t) room;
+    c->m_least          = 2; // the value, and the g that is made
+    return true;
+}
+
+// ---- the recurrence ----
+
+static int32_t cell(const struct chain *c, int32_t m, int32_t s, int32_t t) {
+    const int32_t n = c->l + 1;
+    return c->is_even ? m * n + (t - s) : (m * n + s) * n + t;
+}
+
+static uint64_t value(const struct chain *c, int32_t m, int32_t s, int32_t t) {
+    return t <= s ? 0 : m < c->m_least ? NO : c->d[cell(c, m, s, t)];
+}
+
+static uint64_t with_split(const struct chain *c, int32_t m, int32_t s, int32_t t, int32_t k) {
+    return c->sum[k] - c->sum[s] + value(c, m - 1, k, t) + value(c, m, s, k - 1);
+}
+
+static void cell_fill(struct chain *c, int32_t m, int32_t s, int32_t t, int32_t first, int32_t last) {
+    uint64_t best = NO;
+    int32_t split = t;
+    for (int32_t k = first; k <= last; k++) {
+        const uint64_t cost = with_split(c, m, s, t, k);
+        if (cost < best) {
+            best  = cost;
+            split = k;
+        }
+    }
+    c->d[cell(c, m, s, t)]     = best;
+    c->split[cell(c, m, s, t)] = split - s;
+}
+
+static bool table_fill(struct chain *c) {
+    const size_t n = (size_t) c->l + 1, m = (size_t) c->room + 1, cells = c->is_even ? n * m : n * n * m;
+    if (!c->is_even && (double) cells * (double) n > WORK_MAX) {
+        return false;
+    }
+    c->d     = berth_calloc(cells, sizeof *c->d);
+    c->split = berth_calloc(cells, sizeof *c->split);
+    if (c->d == NULL || c->split == NULL) {
+        return false;
+    }
+    for (int32_t at = c->m_least; at <= c->room; at++) {
+        for (int32_t t = 1, k = 1; c->is_even && t <= c->l; t++) {
+            cell_fill(c, at, 0, t, at == c->m_least ? t : k, at == c->m_least ? t : k + 1 <= t ? k + 1 : t);
+            k = c->split[cell(c, at, 0, t)];
+        }
+        for (int32_t length = 1; !c->is_even && length <= c->l; length++) {
+            for (int32_t s = 0; s + length <= c->l; s++) {
+                cell_fill(c, at, s, s + length, s + 1, s + length);
+            }
+        }
+    }
+    return true;
+}
+
+// ---- as steps ----
+
+struct stretch {
+    int32_t s, t, m; // t < 0: run back[s]
+};
+
+static bool runs_put(const struct chain *c, int32_t s, int32_t k, struct budget_steps *out) {
+    bool ok = true;
+    for (int32_t j = s + 1; ok && j <= k; j++) {
+        ok = budget_put(out, c->x[j], BERTH_BUDGET_RUN);
+    }
+    return ok;
+}
+
+// x[s] .. x[t] with the way back from t to s + 1; the stretch at the very end also has the turn.
+static bool steps_write(const struct chain *c, struct budget_steps *out) {
+    struct stretch *stack = berth_calloc(3 * ((size_t) c->l + 4), sizeof *stack);
+    size_t n              = 0;
+    bool ok = stack != NULL, has_turned = false;
+    out->n = 0;
+    if (ok) {
+        stack[n++] = (struct stretch){0, c->l, c->room};
+        ok         = c->lead < 0 || budget_put(out, c->lead, BERTH_BUDGET_RUN);
+    }
+    while (ok && n > 0) {
+        const struct stretch at = stack[--n];
+        if (at.t < 0) {
+            ok = budget_put(out, c->back[at.s], BERTH_BUDGET_RUN);
+        } else if (at.t > at.s) {
+            const int32_t k = at.s + c->split[cell(c, at.m, at.s, at.t)];
+            ok              = runs_put(c, at.s, k, out);
+            stack[n++]      = (struct stretch){at.s, k - 1, at.m};
+            stack[n++]      = (struct stretch){k, -1, 0};
+            stack[n++]      = (struct stretch){k, at.t, at.m - 1};
+        } else if (!has_turned) {
+            has_turned = true;
+            for (int32_t k = 0; ok && k < c->n_turn; k++) {
+                ok = budget_put(out, c->turn[k], BERTH_BUDGET_RUN);
+            }
+        }
+    }
+    if (ok && c->back[0] >= 0) {
+        ok = budget_put(out, c->back[0], BERTH_BUDGET_RUN);
+    }
+    berth_free(stack);
+    return ok;
+}
+
+enum budget_answer budget_chain(const struct budget_graph *g, struct budget_steps *out) {
+    struct chain c            = {.g = g};
+    enum budget_answer answer = BUDGET_OUT_OF_MEMORY;
+    int32_t next;
+    int32_t *x = c.x = berth_calloc((size_t) g->n + 2, sizeof *c.x);
+    int32_t *back = c.back = berth_calloc((size_t) g->n + 2, sizeof *c.back);
+    c.sum                  = berth_calloc((size_t) g->n + 2, sizeof *c.sum);
+    if (c.x != NULL && c.back != NULL && c.sum != NULL) {
+        c.back[0]       = -1;
+        const int32_t n = forward_find(g, c.x, &next);
+        answer =
+            n >= 2 && back_find(&c, n, next) && base_shift(&c) && sizes_fit(&c) && table_fill(&c) ? BUDGET_FOUND : BUDGET_GAVE_UP;
+    }
+    if (answer == BUDGET_FOUND && value(&c, c.room, 0, c.l) >= NO) {
+        answer = BUDGET_GAVE_UP;
+    }
+    if (answer == BUDGET_FOUND && !steps_write(&c, out)) {
+        answer = BUDGET_OUT_OF_MEMORY;
+    }
+    berth_free(x);
+    berth_free(back);
+    berth_free(c.sum);
+    berth_free(c.d);
+    berth_free(c.split);
+    return answer;
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// budget_chain.h: chains there and back for tests of the budget solver, and what is known of them: the closed form for equal
+// costs, and the recurrence for others.
+#pragma once
+
+#include "support/check.h"
+
+// Of size 1 each: x1 .. xl, a turn that reads xl, and the way back, which reads xl-1 .. x1.
+struct chain_case {
+    struct berth_budget_op *ops;
+    int32_t (*srcs)[2];
+    int32_t l, n;
+};
+
+static inline struct chain_case chain_make(int32_t l, struct check_rng *rng) {
+    struct chain_case c = {.l = l, .n = 2 * l};
+    c.ops               = calloc((size_t) c.n, sizeof *c.ops);
+    c.srcs              = calloc((size_t) c.n, sizeof *c.srcs);
+    for (int32_t i = 0; i < c.n; i++) {
+        c.ops[i] =
+            (struct berth_budget_op){.srcs = c.srcs[i], .size = 1, .cost = rng == NULL ? 1 : 1 + check_rng_below(rng, 100)};
+        c.srcs[i][0]    = i - 1;
+        c.ops[i].n_srcs = i > 0;
+        if (i > l) {
+            c.srcs[i][1]    = c.n - 1 - i;
+            c.ops[i].n_srcs = 2;
+        }
+    }
+    return c;
+}
+
+static inline void chain_free(struct chain_case *c) {
+    free(c->ops);
+    free(c->srcs);
+}
+
+// Runs on the way there to reverse l of them with c checkpoints: r l - beta(c + 1, r - 1), beta(c, r) = (c + r)! / (c! r!), for
+// the least r with beta(c, r) >= l.
+static inline uint64_t chain_runs(int32_t l, int32_t c) {
+    double beta = 1, before = 0; // beta(c, r); the sum of beta(c, 0 .. r - 1), which is beta(c + 1, r - 1)
+    int32_t r = 0;
+    while (beta < (double) l) {
+        before += beta;
+        r++;
+        beta = beta * (double) (c + r) / (double) r;
+    }
+    return (uint64_t) ((double) r * (double) l - before + 0.5);
+}
+
+// The solver's extra cost at a budget; asserts that it fits and is proven.
+static inline uint64_t chain_extra(const struct chain_case *c, uint64_t budget) {
+    const struct berth_budget_pool pool     = {.bytes = budget};
+    const struct berth_budget_params params = {.pools = &pool, .n_pools = 1, .live_only = true, .max_nodes = -1};
+    struct berth_budget_result *r           = NULL;
+    assert_int_equal(berth_budget_solve(c->ops, (size_t) c->n, &params, &r), GGML_STATUS_SUCCESS);
+    assert_true(r->fits);
+    assert_true(r->proven);
+    assert_true(r->uses[0].live <= budget);
+    const uint64_t extra = r->cost - r->cost_once;
+    berth_budget_free(r);
+    return extra;
+}
+
+static inline void chain_compare_even(int32_t l, uint64_t budget) {
+    struct chain_case c  = chain_make(l, NULL);
+    const int32_t slots  = (int32_t) budget - 2;
+    const uint64_t runs  = slots >= l ? (uint64_t) l - 1 : chain_runs(l, slots);
+    const uint64_t extra = chain_extra(&c, budget);
+    if (extra != runs - (uint64_t) (l - 1)) {
+        printf("a chain of %d with %d slots: %llu runs again, the optimum is %llu\n", l, slots, (unsigned long long) extra,
+            (unsigned long long) (runs - (uint64_t) (l - 1)));
+        fail();
+    }
+    chain_free(&c);
+}
+
+// The least cost of running x[s + 1] .. x[t] so often that each is there once for the way back, x[s] being kept, with m slots.
+static inline uint64_t chain_least(const uint64_t *sum, uint64_t *memo, int32_t n, int32_t s, int32_t t, int32_t m) {
+    if (t <= s) {
+        return 0;
+    }
+    if (m < 1) {
+        return UINT64_MAX / 4;
+    }
+    uint64_t *known = &memo[((size_t) m * (size_t) n + (size_t) s) * (size_t) n + (size_t) t];
+    if (*known == 0) {
+        uint64_t best = UINT64_MAX / 4;
+        for (int32_t k = s + 1; k <= t; k++) {
+            const uint64_t cost =
+                sum[k] - sum[s] + chain_least(sum, memo, n, k, t, m - 1) + chain_least(sum, memo, n, s, k - 1, m);
+            best = cost < best ? cost : best;
+        }
+        *known = best;
+    }
+    return *known;
+}
+
+// Random costs at every budget.
+static inline void chain_compare_costs(int32_t l, struct check_rng *rng) {
+    struct chain_case c = chain_make(l, rng);
+    uint64_t *sum       = calloc((size_t) l + 1, sizeof *sum);
+    uint64_t *memo      = calloc((size_t) (l + 2) * (size_t) (l + 1) * (size_t) (l + 1), sizeof *memo);
+    for (int32_t k = 1; k < l; k++) {
+        sum[k] = sum[k - 1] + c.ops[k - 1].cost;
+    }
+    for (int32_t budget = 3; budget <= l + 3; budget++) {
+        const uint64_t least = chain_least(sum, memo, l + 1, 0, l - 1, budget - 2);
+        assert_int_equal(chain_extra(&c, (uint64_t) budget), least - sum[l - 1]);
+    }
+    free(sum);
+    free(memo);
+    chain_free(&c);
+}
