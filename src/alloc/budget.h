@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// budget.h: graphs under a budget: budget_ops.c makes the solver's ops of a graph, budget_graph.c a graph of its schedule.
+#pragma once
+
+#include "berth-budget-graph.h"
+#include "core/optable.h"
+#include "ggml-backend-impl.h"
+#include "record/record.h"
+
+struct graph_sizes {
+    ggml_backend_buffer_type_t buft; // where tensors without memory go
+    size_t align;
+};
+
+struct graph_ops {
+    struct ggml_tensor **list; // [n_list] every tensor that the graph names, the nodes first
+    int32_t n_list, n_nodes;
+    size_t list_cap;
+    struct record_index index; // of list
+    int32_t *op_of;            // [n_list] -1: a view, or memory of somebody else
+    bool *is_mutable;          // [n_list] memory that a node writes which did not make it
+    int32_t *group;            // [n_list] of memory that changes, on the way to the one that stands for its group
+    struct berth_budget_op *ops;
+    struct ggml_tensor **tensors; // [n] of each op
+    int32_t *srcs;
+    int32_t *n_views; // [n] tensors that look at the op's value
+    int32_t n;
+};
+
+enum ggml_status graph_ops_init(struct graph_ops *o, struct ggml_cgraph *graph, const struct graph_sizes *sizes) BERTH_MUST_USE;
+void graph_ops_fini(struct graph_ops *o);
+int32_t graph_ops_find(const struct graph_ops *o, const struct ggml_tensor *t); // in list, -1: not there
+bool budget_has_memory(const struct ggml_tensor *t);

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT
+// budget_ops.c: a graph as ops of the budget solver: one for each node that computes and each tensor that is there before. Views
+// are looks at what they view. What writes into memory of others, and all that reads or writes such memory, runs once and in its
+// order.
+
+#include "alloc/budget.h"
+
+#include <string.h>
+
+static const struct ggml_tensor *root_of(const struct ggml_tensor *t) {
+    while (t->view_src != NULL) {
+        t = t->view_src;
+    }
+    return t;
+}
+
+static bool is_empty(const struct ggml_tensor *t) {
+    const struct berth_op_info *info = berth_op_info(t->op);
+    return info == NULL || info->is_empty;
+}
+
+bool budget_has_memory(const struct ggml_tensor *t) {
+    return t->data != NULL || t->buffer != NULL;
+}
+
+void graph_ops_fini(struct graph_ops *o) {
+    berth_record_index_fini(&o->index);
+    berth_free(o->list);
+    berth_free(o->op_of);
+    berth_free(o->ops);
+    berth_free(o->srcs);
+    berth_free(o->tensors);
+    berth_free(o->is_mutable);
+    berth_free(o->n_views);
+    berth_free(o->group);
+    *o = (struct graph_ops){0};
+}
+
+int32_t graph_ops_find(const struct graph_ops *o, const struct ggml_tensor *t) {
+    return record_index_find(&o->index, o->list, t);
+}
+
+// ---- all tensors that the graph names ----
+
+static bool list_add(struct graph_ops *o, struct ggml_tensor *t) {
+    if (t == NULL || graph_ops_find(o, t) >= 0) {
+        return true;
+    }
+    if (!berth_grow((void **) &o->list, &o->list_cap, (size_t) o->n_list + 1, sizeof *o->list) ||
+        !berth_record_index_reserve(&o->index, o->list, o->n_list, (size_t) o->n_list + 1)) {
+        return false;
+    }
+    o->list[o->n_list] = t;
+    record_index_add(&o->index, o->list, o->n_list);
+    o->n_list++;
+    return true;
+}
+
+static bool list_fill(struct graph_ops *o, struct ggml_cgraph *graph) {
+    bool ok    = true;
+    o->n_nodes = 0;
+    for (int i = 0; ok && i < ggml_graph_n_nodes(graph); i++) {
+        ok = list_add(o, ggml_graph_node(graph, i));
+    }
+    o->n_nodes = o->n_list;
+    for (int i = 0; ok && i < graph->n_leafs; i++) {
+        ok = list_add(o, graph->leafs[i]);
+    }
+    for (int32_t i = 0; ok && i < o->n_list; i++) { // grows while it is walked
+        ok = list_add(o, o->list[i]->view_src);
+        for (int k = 0; ok && k < GGML_MAX_SRC; k++) {
+            ok = list_add(o, o->list[i]->src[k]);
+        }
+    }
+    return ok;
+}
+
+// ---- what changes while the graph runs ----
+
+static void mutable_mark(struct graph_ops *o) {
+    for (int32_t i = 0; i < o->n_nodes; i++) {
+        const struct ggml_tensor *t = o->list[i];
+        if (is_empty(t)) {
+            continue;
+        }
+        if (t->view_src != NULL || budget_has_memory(t)) {
+            o->is_mutable[graph_ops_find(o, root_of(t))] = true;
+        }
+        const bool is_step = t->op == GGML_OP_OPT_STEP_ADAMW || t->op == GGML_OP_OPT_STEP_SGD; // writes all it reads
+        for (int k = 0; is_step && k < GGML_MAX_SRC; k++) {
+            if (t->src[k] != NULL) {
+                o->is_mutable[graph_ops_find(o, root_of(t->src[k]))] = true;
+            }
+        }
+    }
+}
+
+static bool is_custom(enum ggml_op op) {
+    return op == GGML_OP_MAP_CUSTOM1 || op == GGML_OP_MAP_CUSTOM2 || op == GGML_OP_MAP_CUSTOM3 || op == GGML_OP_CUSTOM;
+}
+
+// The group of a piece of memory that changes: those that one op touches are of one group.
+static int32_t group_find(struct graph_ops *o, int32_t i) {
+    while (o->group[i] != i) {
+        i = o->group[i] = o->group[o->group[i]];
+    }
+    return i;
+}
+
+// Memory that changes and that the node reads or writes; -1: none. All of it becomes one group.
+static int32_t mutable_of(struct graph_ops *o, const struct ggml_tensor *t) {
+    int32_t found = -1;
+    for (int k = -1; k < GGML_MAX_SRC; k++) {
+        const struct ggml_tensor *at = k < 0 ? t : t->src[k];
+        const int32_t i              = at == NULL ? -1 : graph_ops_find(o, root_of(at));
+        if (i < 0 || !o->is_mutable[i]) {
+            continue;
+        }
+        const int32_t group = group_find(o, i);
+        o->group[group]     = found < 0 ? group : found;
+        found               = found < 0 ? group : found;
+    }
+    return found;
+}
+
+// A function of the caller's may touch anything: then all that runs once keeps its order.
+static bool has_custom(const struct graph_ops *o) {
+    for (int32_t i = 0; i < o->n_nodes; i++) {
+        if (is_custom(o->list[i]->op)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// ---- ops ----
+
+// Nodes that compute and what is there before, without memory of somebody else.
+static bool is_op(const struct graph_ops *o, int32_t i) {
+    const struct ggml_tensor *t = o->list[i];
+    return i < o->n_nodes && !is_empty(t) ? true : t->view_src == NULL && !budget_has_memory(t);
+}
+
+// The op that the source's bytes come from, -1: memory of somebody else. Through views, to who wrote last.
+static int32_t maker_of(const struct graph_ops *o, const struct ggml_tensor *t) {
+    while (is_empty(t) && t->view_src != NULL && t->src[0] != NULL) {
+        t = t->src[0];
+    }
+    const int32_t i = graph_ops_find(o, t);
+    return i < 0 ? -1 : o->op_of[i];
+}
+
+static void src_put(struct berth_budget_op *op, int32_t *srcs, int32_t src, int32_t self) {
+    for (int32_t k = 0; k < op->n_srcs; k++) {
+        if (srcs[k] == src) {
+            return;
+        }
+    }
+    if (src >= 0 && src != self) {
+        srcs[op->n_srcs++] = src;
+    }
+}
+
+static void srcs_fill(struct graph_ops *o, int32_t at, const struct ggml_tensor *t, int32_t *srcs) {
+    struct berth_budget_op *op       = &o->ops[at];
+    const struct berth_op_info *info = berth_op_info(t->op);
+    for (int k = 0; k < GGML_MAX_SRC; k++) {
+        const struct ggml_tensor *src = t->src[k];
+        if (src == NULL) {
+            continue;
+        }
+        const int32_t root = o->op_of[graph_ops_find(o, root_of(src))], n = op->n_srcs;
+        src_put(op, srcs, root, at);
+        const bool is_direct = src->view_src == NULL && op->n_srcs == n + 1 && info->in_place && t->view_src == NULL;
+        op->inplace |= is_direct && record_same_layout(src, t) ? (uint64_t) 1 << n : 0;
+        src_put(op, srcs, maker_of(o, src), at);
+    }
+    for (int k = 0; k < GGML_MAX_SRC; k++) { // a source that is read twice is not taken over
+        for (int j = 0; j < GGML_MAX_SRC && t->src[k] != NULL; j++) {
+            if (j == k || t->src[j] == NULL || root_of(t->src[j]) != root_of(t->src[k])) {
+                continue;
+            }
+            for (int32_t m = 0; m < op->n_srcs; m++) {
+                op->inplace &= srcs[m] == o->op_of[graph_ops_find(o, root_of(t->src[k]))] ? ~((uint64_t) 1 << m) : UINT64_MAX;
+            }
+        }
+    }
+    if (t->view_src != NULL) {
+        src_put(op, srcs, o->op_of[graph_ops_find(o, root_of(t))], at);
+    }
+}
+
+static void op_fill(struct graph_ops *o, int32_t at, const struct graph_sizes *sizes) {
+    struct ggml_tensor *t      = o->tensors[at];
+    struct berth_budget_op *op = &o->ops[at];
+    int32_t *srcs              = &o->srcs[(size_t) at * 2 * (GGML_MAX_SRC + 1)];
+    const bool is_run          = !is_empty(t) && graph_ops_find(o, t) < o->n_nodes;
+    *op                        = (struct berth_budget_op){.srcs = srcs, .align = sizes->align};
+    if (t->view_src == NULL && !budget_has_memory(t)) {
+        op->size = (ggml_backend_buft_get_alloc_size(sizes->buft, t) + sizes->align - 1) / sizes->align * sizes->align;
+    }
+    if (!is_run) {
+        op->flags = BERTH_BUDGET_INPUT;
+        return;
+    }
+    op->cost = berth_node_cost(t);
+    op->flags |= (t->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? BERTH_BUDGET_OUTPUT : 0;
+    op->flags |= is_custom(t->op) || mutable_of(o, t) >= 0 ? BERTH_BUDGET_ONCE : 0;
+    srcs_fill(o, at, t, srcs);
+}
+
+// A view that nobody reads, or that is an output, keeps what it views.
+static bool views_keep(struct graph_ops *o) {
+    bool *is_read = berth_calloc((size_t) o->n_list + 1, sizeof *is_read);
+    for (int32_t i = 0; is_read != NULL && i < o->n_list; i++) {
+        for (int k = 0; k < GGML_MAX_SRC; k++) {
+            if (o->list[i]->src[k] != NULL) {
+                is_read[graph_ops_find(o, o->list[i]->src[k])] = true;
+            }
+        }
+    }
+    for (int32_t i = 0; is_read != NULL && i < o->n_list; i++) {
+        const struct ggml_tensor *t = o->list[i];
+        const int32_t root          = o->op_of[graph_ops_find(o, root_of(t))];
+        o->n_views[root < 0 ? o->n : root] += t->view_src != NULL;
+        if (t->view_src != NULL && root >= 0 && (!is_read[i] || (t->flags & GGML_TENSOR_FLAG_OUTPUT) != 0)) {
+            o->ops[root].flags |= BERTH_BUDGET_OUTPUT;
+        }
+    }
+    berth_free(is_read);
+    return is_read != NULL;
+}
+
+enum ggml_status graph_ops_init(struct graph_ops *o, struct ggml_cgraph *graph, const struct graph_sizes *sizes) {
+    *o      = (struct graph_ops){0};
+    bool ok = berth_record_index_reset(&o->index, (size_t) ggml_graph_n_nodes(graph) + 16) && list_fill(o, graph);
+    if (ok) {
+        o->op_of      = berth_calloc((size_t) o->n_list + 1, sizeof *o->op_of);
+        o->is_mutable = berth_calloc((size_t) o->n_list + 1, sizeof *o->is_mutable);
+        o->tensors    = berth_calloc((size_t) o->n_list + 1, sizeof *o->tensors);
+        o->ops        = berth_calloc((size_t) o->n_list + 1, sizeof *o->ops);
+        o->group      = berth_calloc((size_t) o->n_list + 1, sizeof *o->group);
+        o->n_views    = berth_calloc((size_t) o->n_list + 1, sizeof *o->n_views);
+        o->srcs       = berth_calloc((size_t) o->n_list + 1, 2 * (GGML_MAX_SRC + 1) * sizeof *o->srcs);
+        ok            = o->op_of != NULL && o->is_mutable != NULL && o->tensors != NULL && o->ops != NULL && o->srcs != NULL &&
+             o->n_views != NULL;
+    }
+    for (int32_t i = 0; ok && i < o->n_list; i++) {
+        o->group[i] = i;
+        o->op_of[i] = is_op(o, i) ? o->n : -1;
+        if (o->op_of[i] >= 0) {
+            o->tensors[o->n++] = o->list[i];
+        }
+    }
+    if (ok) {
+        mutable_mark(o);
+    }
+    for (int32_t at = 0; ok && at < o->n; at++) {
+        op_fill(o, at, sizes);
+    }
+    const bool is_one = ok && (has_custom(o) || o->n_list >= 1 << 20);
+    for (int32_t at = 0; ok && at < o->n; at++) { // when all of one group have been found
+        const int32_t group = (o->ops[at].flags & BERTH_BUDGET_ONCE) != 0 ? mutable_of(o, o->tensors[at]) : -1;
+        o->ops[at].group    = group >= 0 && !is_one ? 1 + group : 0;
+    }
+    if (!ok || !views_keep(o)) {
+        graph_ops_fini(o);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory: a budget for a graph of %d nodes", ggml_graph_n_nodes(graph));
+    }
+    return GGML_STATUS_SUCCESS;
+}

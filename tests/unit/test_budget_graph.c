@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+// Graphs under a budget: training steps whose results are the same bits at every budget that can be kept, views and writes
+// included; what cannot be kept is said and leaves the graph as it was.
+
+#include "support/check.h"
+
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
+
+#define WIDTH 48
+#define ROWS 64
+#define LAYERS 6
+
+struct net {
+    struct ggml_context *weights, *ctx;
+    struct ggml_tensor *x, *w[LAYERS], *acc[LAYERS], *loss;
+    struct ggml_cgraph *graph;
+    ggml_backend_t backend;
+    ggml_backend_buffer_t buffer;
+};
+
+// A deep net with views on the way, its loss, the way back, and its gradients gathered in memory that is there before.
+static void net_build(struct net *n) {
+    n->ctx   = ggml_init((struct ggml_init_params){.mem_size = (size_t) 4 << 20, .no_alloc = true});
+    n->graph = ggml_new_graph_custom(n->ctx, 2048, true);
+    n->x     = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, WIDTH, ROWS);
+    ggml_set_input(n->x);
+    struct ggml_tensor *t = n->x;
+    for (int i = 0; i < LAYERS; i++) {
+        t = ggml_silu(n->ctx, ggml_mul_mat(n->ctx, n->w[i], ggml_rms_norm(n->ctx, t, 1e-5f)));
+        t = i % 2 == 0
+                ? t
+                : ggml_cont(n->ctx,
+                      ggml_transpose(n->ctx, ggml_reshape_2d(n->ctx, ggml_cont(n->ctx, ggml_transpose(n->ctx, t)), ROWS, WIDTH)));
+    }
+    n->loss = ggml_sum(n->ctx, ggml_sqr(n->ctx, t));
+    ggml_set_output(n->loss);
+    ggml_set_loss(n->loss);
+    ggml_build_forward_expand(n->graph, n->loss);
+    struct ggml_tensor **places = calloc((size_t) ggml_graph_n_nodes(n->graph) + 1, sizeof(struct ggml_tensor *));
+    for (int k = 0; k < ggml_graph_n_nodes(n->graph); k++) {
+        for (int i = 0; i < LAYERS; i++) {
+            places[k] = ggml_graph_node(n->graph, k) == n->w[i] ? n->acc[i] : places[k];
+        }
+    }
+    ggml_build_backward_expand(n->ctx, n->graph, places);
+    free(places);
+    assert_int_equal(berth_graph_check(n->graph), GGML_STATUS_SUCCESS);
+}
+
+static void net_init(struct net *n) {
+    *n         = (struct net){.backend = ggml_backend_cpu_init()};
+    n->weights = ggml_init((struct ggml_init_params){.mem_size = (size_t) 1 << 16, .no_alloc = true});
+    for (int i = 0; i < LAYERS; i++) {
+        n->w[i]   = ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, WIDTH, WIDTH);
+        n->acc[i] = ggml_new_tensor_2d(n->weights, GGML_TYPE_F32, WIDTH, WIDTH);
+        ggml_set_param(n->w[i]);
+    }
+    n->buffer = ggml_backend_alloc_ctx_tensors(n->weights, n->backend);
+    assert_non_null(n->buffer);
+    net_build(n);
+}
+
+static void net_free(struct net *n) {
+    ggml_backend_buffer_free(n->buffer);
+    ggml_free(n->weights);
+    ggml_free(n->ctx);
+    ggml_backend_free(n->backend);
+}
+
+static void fill(struct ggml_tensor *t, uint64_t seed, float scale) {
+    struct check_rng rng = check_rng_new(seed);
+    float *values        = malloc(ggml_nbytes(t));
+    for (int64_t i = 0; i < ggml_nelements(t); i++) {
+        values[i] = scale * ((float) check_rng_below(&rng, 2001) / 1000 - 1);
+    }
+    ggml_backend_tensor_set(t, values, 0, ggml_nbytes(t));
+    free(values);
+}
+
+// Computes the graph: the bytes that it took, the loss and all gradients into out.
+static size_t net_compute(struct net *n, struct ggml_cgraph *graph, float *out) {
+    ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(n->backend));
+    assert_true(ggml_gallocr_alloc_graph(galloc, graph));
+    assert_true(berth_gallocr_verify(galloc, graph));
+    fill(n->x, 1, 1);
+    for (int i = 0; i < LAYERS; i++) {
+        fill(n->w[i], 2 + (uint64_t) i, 0.2f);
+        fill(n->acc[i], 0, 0);
+    }
+    ggml_graph_reset(n->graph);
+    assert_int_equal(ggml_backend_graph_compute(n->backend, graph), GGML_STATUS_SUCCESS);
+    ggml_backend_tensor_get(n->loss, out, 0, sizeof *out);
+    for (int i = 0; i < LAYERS; i++) {
+        ggml_backend_tensor_get(n->acc[i], out + 1 + i * WIDTH * WIDTH, 0, ggml_nbytes(n->acc[i]));
+    }
+    const size_t size = ggml_gallocr_get_buffer_size(galloc, 0);
+    ggml_gallocr_free(galloc);
+    return size;
+}
+
+#define N_OUT (1 + LAYERS * WIDTH * WIDTH)
+
+static void test_same_bits(void **state) {
+    (void) state;
+    struct net n;
+    float *plain = malloc(N_OUT * sizeof *plain), *other = malloc(N_OUT * sizeof *other);
+    net_init(&n);
+    const size_t whole = net_compute(&n, n.graph, plain);
+    assert_true(plain[0] > 0 && plain[1] != 0);
+    net_free(&n);
+    size_t n_kept = 0, n_again = 0;
+    for (size_t share = 100; share >= 20; share -= 10) {
+        net_init(&n);
+        const struct berth_graph_budget_params params = {.bytes = whole * share / 100, .seed = share};
+        struct ggml_context *ctx                      = NULL;
+        struct ggml_cgraph *graph                     = NULL;
+        struct berth_budget_result *r                 = NULL;
+        assert_int_equal(berth_graph_budget(n.graph, &params, &ctx, &graph, &r), GGML_STATUS_SUCCESS);
+        assert_int_equal(r->fits, graph != NULL);
+        const size_t size = net_compute(&n, graph != NULL ? graph : n.graph, other);
+        assert_memory_equal(plain, other, N_OUT * sizeof *plain);
+        assert_true(graph == NULL ? size == whole : size <= params.bytes);
+        n_kept += graph != NULL;
+        n_again += r->n_again;
+        berth_budget_free(r);
+        ggml_free(ctx);
+        net_free(&n);
+    }
+    assert_true(n_kept >= 5); // down to 60 per cent at least
+    assert_true(n_again > 0);
+    free(plain);
+    free(other);
+}
+
+// What writes into memory of others, and reads it later, runs once and in its order.
+static void test_writes(void **state) {
+    (void) state;
+    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = (size_t) 1 << 20, .no_alloc = true});
+    struct ggml_cgraph *graph = ggml_new_graph(ctx);
+    struct ggml_tensor *x     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1024);
+    ggml_set_input(x);
+    struct ggml_tensor *a = ggml_sqr(ctx, x), *b = ggml_scale(ctx, a, 2), *c = ggml_exp(ctx, b);
+    struct ggml_tensor *wrote = ggml_set_1d_inplace(ctx, a, ggml_view_1d(ctx, c, 16, 0), 0);
+    struct ggml_tensor *sum   = ggml_add(ctx, ggml_add(ctx, wrote, c), b);
+    ggml_set_output(sum);
+    ggml_build_forward_expand(graph, sum);
+    struct ggml_context *own      = NULL;
+    struct ggml_cgraph *out       = NULL;
+    struct berth_budget_result *r = NULL;
+    for (uint64_t bytes = 4096; bytes <= 6 * 4096; bytes += 1024) {
+        const struct berth_graph_budget_params params = {.bytes = bytes};
+        assert_int_equal(berth_graph_budget(graph, &params, &own, &out, &r), GGML_STATUS_SUCCESS);
+        int n_writes = 0;
+        for (int i = 0; out != NULL && i < ggml_graph_n_nodes(out); i++) {
+            n_writes += ggml_graph_node(out, i)->op == GGML_OP_SET;
+            assert_true(ggml_graph_node(out, i) == a || ggml_graph_node(out, i)->op != GGML_OP_SQR);
+        }
+        assert_true(out == NULL || n_writes == 1);
+        berth_budget_free(r);
+        ggml_free(own);
+        if (out != NULL) {
+            break; // its tensors' sources are others now
+        }
+    }
+    assert_non_null(out);
+    ggml_free(ctx);
+}
+
+static void test_no_memory(void **state) {
+    (void) state;
+    for (int64_t at = 1;; at++) {
+        struct net n;
+        net_init(&n);
+        const struct berth_graph_budget_params params = {.bytes = (size_t) ROWS * WIDTH * 4 * 12};
+        struct ggml_context *ctx                      = NULL;
+        struct ggml_cgraph *graph                     = NULL;
+        struct berth_budget_result *r                 = NULL;
+        berth_alloc_watch(true);
+        berth_alloc_fail_at(at);
+        const enum ggml_status status = berth_graph_budget(n.graph, &params, &ctx, &graph, &r);
+        const bool is_over            = berth_alloc_made() < at && status == GGML_STATUS_SUCCESS;
+        berth_alloc_fail_at(0);
+        berth_alloc_watch(false);
+        assert_true(status == GGML_STATUS_SUCCESS || (ctx == NULL && graph == NULL && r == NULL));
+        berth_budget_free(r);
+        ggml_free(ctx);
+        net_free(&n);
+        if (is_over) {
+            break;
+        }
+        at += at / 8; // thousands of them
+    }
+}
+
+int main(void) {
+    check_quiet();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_writes),
+        cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
