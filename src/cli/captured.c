@@ -4,6 +4,7 @@
 
 #include "base/base.h"
 #include "berth-alloc.h"
+#include "berth-budget-graph.h"
 #include "capture/ggraph.h"
 #include "cli/plan_graph.h"
 #include "plan/io/json.h"
@@ -11,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define BUDGET_US 1000000 // search for what to run again
 
 // ---- as the allocator would have it ----
 
@@ -95,14 +98,17 @@ static enum ggml_status set_captured(const struct ggraph *g, struct berth_plan_s
 }
 
 // Through the allocator's own file format, which has all that a plan has.
-static enum ggml_status items_of(struct ggraph *g, ggml_gallocr_t galloc, const char *path, struct berth_plan_set **set) {
+// has_places: the nodes are those of the file, which says where the captured program put them.
+static enum ggml_status items_of(
+    struct ggraph *g, ggml_gallocr_t galloc, const char *path, bool has_places, struct berth_plan_set **set) {
     struct berth_stream s;
     size_t *sizes = calloc((size_t) g->n_bufs, sizeof *sizes);
     if (sizes == NULL || !berth_stream_open(&s)) {
         free(sizes);
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for its plan", path);
     }
-    enum ggml_status status = berth_gallocr_sizes(galloc, g->graph, g->node_bufs, g->leaf_bufs, sizes);
+    enum ggml_status status =
+        berth_gallocr_sizes(galloc, g->graph, has_places ? g->node_bufs : NULL, has_places ? g->leaf_bufs : NULL, sizes);
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_gallocr_save(galloc, g->graph, s.file);
     }
@@ -114,7 +120,7 @@ static enum ggml_status items_of(struct ggraph *g, ggml_gallocr_t galloc, const 
     }
     if (status == GGML_STATUS_SUCCESS) {
         (*set)->has_offsets = false; // the plan is to be made, not to be started from
-        status              = set_captured(g, *set);
+        status              = has_places ? set_captured(g, *set) : status;
     }
     if (status != GGML_STATUS_SUCCESS) {
         berth_plan_set_free(*set);
@@ -222,14 +228,30 @@ static enum ggml_status set_of(const struct ggraph *g, const char *path, struct 
     return status;
 }
 
-enum ggml_status cli_plan_read_graph(const char *path, struct berth_plan_set **set) {
-    *set = NULL;
+// The graph that keeps the budget, in the place of the one that was read: *ctx has it. Its nodes are others, so that what the
+// file says of memory is of no use. A budget that cannot be kept leaves all as it is.
+static enum ggml_status graph_budget(struct ggraph *g, const char *path, uint64_t budget, ggml_backend_buffer_type_t buft,
+    struct ggml_context **ctx, struct berth_budget_result **result) {
+    struct ggml_cgraph *graph                     = NULL;
+    const struct berth_graph_budget_params params = {.bytes = budget, .buft = buft, .time_us = BUDGET_US, .seed = 1};
+    if (g->n_bufs > 1) {
+        return berth_fail(GGML_STATUS_FAILED, "%s: has %d buffers; --budget is for one", path, g->n_bufs);
+    }
+    const enum ggml_status status = berth_graph_budget(g->graph, &params, ctx, &graph, result);
+    g->graph                      = graph != NULL ? graph : g->graph;
+    return status;
+}
+
+enum ggml_status cli_plan_read_graph(
+    const char *path, uint64_t budget, struct berth_plan_set **set, struct berth_budget_result **budgeted) {
+    *set                     = NULL;
+    struct ggml_context *ctx = NULL;
     struct ggraph g;
     enum ggml_status status = ggraph_read(&g, path);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (g.has_items) {
+    if (g.has_items && budget == 0) {
         status = set_of(&g, path, set);
         ggraph_free(&g);
         return status;
@@ -240,17 +262,22 @@ enum ggml_status cli_plan_read_graph(const char *path, struct berth_plan_set **s
         ggraph_bufts(&g, types);
         galloc = ggml_gallocr_new_n(types, g.n_bufs);
     }
-    if (galloc != NULL) {
+    if (galloc != NULL && budget == 0) { // a graph under a budget is Berth's own
         struct berth_gallocr_options options = berth_gallocr_options_default();
         options.inplace_via_views            = false;
         options.in_place                     = ggraph_in_place;
         options.in_place_user                = &g;
         berth_gallocr_set_options(galloc, &options);
     }
-    status = galloc != NULL ? items_of(&g, galloc, path, set)
-                            : berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %d buffers", path, g.n_bufs);
+    if (galloc != NULL && budget > 0) {
+        status = graph_budget(&g, path, budget, types[0], &ctx, budgeted);
+    }
+    status = status != GGML_STATUS_SUCCESS ? status
+             : galloc != NULL              ? items_of(&g, galloc, path, ctx == NULL, set)
+                              : berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %d buffers", path, g.n_bufs);
     ggml_gallocr_free(galloc);
     free(types);
+    ggml_free(ctx);
     ggraph_free(&g);
     return status;
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CAPTURED = CLI_OWN };
+enum { CAPTURED = CLI_OWN, BUDGET };
 
 static const struct cli_option option_rows[] = {
     {.letter   = 'o',
@@ -22,6 +22,10 @@ static const struct cli_option option_rows[] = {
     {.id      = CAPTURED,
         .name = "captured",
         .what = "of a captured graph: compare with where the program put its tensors when it was captured"},
+    {.id       = BUDGET,
+        .name  = "budget",
+        .value = "N",
+        .what  = "of a captured graph: keep it within N bytes by running some ops again; their results are hatched"},
     {.id       = CLI_TIME,
         .name  = "time",
         .value = "MS",
@@ -103,6 +107,7 @@ struct options {
     const char *paths[2];
     size_t n_paths;
     bool captured;
+    uint64_t budget; // 0: none
     struct cli_model_options model;
     struct berth_plan_params params;
 };
@@ -112,6 +117,7 @@ static int parse(int argc, char **argv, struct options *o) {
         switch (c) {
             case 'o': o->out = optarg; break;
             case CAPTURED: o->captured = true; break;
+            case BUDGET: code = cli_plan_budget("map", optarg, &o->budget); break;
             default:
                 if (!cli_plan_option("map", c, optarg, &o->params, &code) &&
                     !cli_model_option("map", c, optarg, &o->model, &code)) {
@@ -146,7 +152,7 @@ static int parse(int argc, char **argv, struct options *o) {
 // Reads a file, and plans it if it has no plan. *offsets is to be freed.
 static int load(const char *path, const struct options *o, struct cli_plan *plan, uint64_t **offsets, bool *is_stopped) {
     *offsets = NULL;
-    if (cli_plan_read(path, &o->model, plan) != GGML_STATUS_SUCCESS) {
+    if (cli_plan_read(path, &o->model, o->budget, plan) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
     const struct berth_plan_set *set = plan->set;

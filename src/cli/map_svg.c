@@ -4,6 +4,8 @@
 
 #include "cli/map.h"
 
+#include "berth-budget-graph.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +89,8 @@ static void write_style(FILE *file) {
         "events:none}\n"
         ".peak{stroke:#c4342b;stroke-width:1.5}.bound{stroke:#1c2329;stroke-width:1.5;stroke-dasharray:6 4}\n"
         ".lp{fill:#c4342b;font-weight:600}.lb{fill:#1c2329;font-weight:600}.live{fill:#3b6fb6;fill-opacity:.22;stroke:#3b6fb6}\n"
-        ".h{paint-order:stroke;stroke:#fff;stroke-width:3px}.r{stroke:#fff;stroke-width:.6}\n",
+        ".again{fill:url(#again);pointer-events:none}.h{paint-order:stroke;stroke:#fff;stroke-width:3px}.r{stroke:#fff;stroke-"
+        "width:.6}\n",
         file);
     for (int f = 0; f < map_n_families; f++) {
         fprintf(file, ".f%d{fill:%s}", f, map_families[f].light);
@@ -99,7 +102,15 @@ static void write_style(FILE *file) {
     for (int f = 0; f < map_n_families; f++) {
         fprintf(file, ".f%d{fill:%s}", f, map_families[f].dark);
     }
-    fputs("}\n</style>\n", file);
+    fputs("}\n</style>\n<defs><pattern id=\"again\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
+          "patternTransform=\"rotate(45)\"><path d=\"M0 0V5\" stroke=\"#fff\" stroke-width=\"2.4\" stroke-opacity=\".75\"/>"
+          "</pattern></defs>\n",
+        file);
+}
+
+// A result that was there before and is computed once more.
+static bool is_again(const struct map_rect *r) {
+    return cli_ends_with(r->name, BERTH_BUDGET_AGAIN);
 }
 
 static void write_legend(FILE *file, const struct map_view *views, size_t n_views) {
@@ -118,6 +129,18 @@ static void write_legend(FILE *file, const struct map_view *views, size_t n_view
                 f, x, x + 16, map_families[f].name);
             x += 38 + 5.6 * (double) strlen(map_families[f].name);
         }
+    }
+    bool has_again = false;
+    for (size_t v = 0; v < n_views && !has_again; v++) {
+        for (size_t i = 0; i < views[v].n_rects && !has_again; i++) {
+            has_again = is_again(&views[v].rects[i]);
+        }
+    }
+    if (has_again) {
+        fprintf(file,
+            "<rect class=\"f0\" x=\"%.0f\" y=\"56\" width=\"11\" height=\"11\" rx=\"2\"/><rect class=\"again\" x=\"%.0f\" "
+            "y=\"56\" width=\"11\" height=\"11\"/><text x=\"%.0f\" y=\"66\">run again</text>\n",
+            x, x, x + 16);
     }
 }
 
@@ -176,6 +199,10 @@ static void write_rect(FILE *file, const struct scale *s, const struct map_view 
     // Lines between rectangles only where there is room for them.
     fprintf(file, "<rect class=\"%sf%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", w >= 4 && h >= 4 ? "r " : "",
         colour, x, y, w > 0.4 ? w : 0.4, h > 0.4 ? h : 0.4);
+    if (is_again(r)) {
+        fprintf(file, "<rect class=\"again\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", x, y, w > 0.4 ? w : 0.4,
+            h > 0.4 ? h : 0.4);
+    }
     write_label(file, r->name, x, y, w, h);
     fputs("</g>\n", file);
 }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CAPACITY = CLI_OWN };
+enum { CAPACITY = CLI_OWN, BUDGET };
 
 static const struct cli_option option_rows[] = {
     {.id       = CAPACITY,
@@ -19,6 +19,11 @@ static const struct cli_option option_rows[] = {
         .value = "N",
         .what  = "does each buffer fit into N bytes? Exit code 0: yes, 1: no, proven, 4: not found yet; more --time may. N takes "
                  "K, M, G, KiB, MiB, ..., kB, MB, ..."},
+    {.id       = BUDGET,
+        .name  = "budget",
+        .value = "N",
+        .what  = "of a captured graph: keep it within N bytes by running some ops again. Exit code 0: it fits, 1: no, proven, 4: "
+                 "no such schedule was found"},
     {.id       = CLI_TIME,
         .name  = "time",
         .value = "MS",
@@ -35,8 +40,10 @@ static const struct cli_option option_rows[] = {
         .value = "FILE",
         .takes = "*",
         .what  = "write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output"},
-    CLI_OPT_JSON("print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, "
-                 "the same of each buffer in an array 'buffers' with what is alive at its peak, and of a model 'memory'"),
+    CLI_OPT_JSON(
+        "print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, "
+        "the same of each buffer in an array 'buffers' with what is alive at its peak, of a model 'memory', with --budget "
+        "'budget'"),
     {.letter = 'j', .value = "N", .what = "-t or --threads"},
     {0},
 };
@@ -63,6 +70,7 @@ struct options {
     const char *out;
     bool json;
     bool has_capacity;
+    uint64_t budget; // 0: none
     bool is_stopped; // by Ctrl-C
     struct cli_model_options model;
     struct berth_plan_params params;
@@ -78,6 +86,7 @@ static int parse(int argc, char **argv, struct options *o) {
                 }
                 o->has_capacity = true;
                 break;
+            case BUDGET: code = cli_plan_budget("plan", optarg, &o->budget); break;
             case 's':
                 if (!cli_parse_int(optarg, 0, INT64_MAX, &n)) {
                     return cli_usage("plan", "--seed '%s' is not a whole number from 0", optarg);
@@ -141,8 +150,33 @@ static bool print_json(const struct options *o, const struct cli_plan *plan, con
         printf(", \"weights\": %" PRIu64 ", \"mapped\": %s, \"cache\": %" PRIu64 ", \"compute\": %" PRIu64 "}%s", home->weights,
             home->is_mapped ? "true" : "false", home->cache, home->compute, i + 1 == plan->n_homes ? "]" : "");
     }
+    if (plan->budgeted != NULL) {
+        const struct berth_budget_result *b = plan->budgeted;
+        printf(", \"budget\": {\"bytes\": %" PRIu64 ", \"fits\": %s, \"proven\": %s, \"least\": %" PRIu64 ", \"again\": %zu, "
+               "\"cost\": %" PRIu64 ", \"cost_once\": %" PRIu64 ", \"cost_bound\": %" PRIu64 "}",
+            o->budget, b->fits ? "true" : "false", b->proven ? "true" : "false", b->uses[0].least, b->n_again, b->cost,
+            b->cost_once, b->cost_bound);
+    }
     fputs("}\n", stdout);
     return ok;
+}
+
+// What keeping the budget costs, or what lacks.
+static void print_budget(FILE *file, const struct options *o, const struct berth_budget_result *b) {
+    char text[2][64];
+    if (b == NULL) {
+        return;
+    }
+    if (b->fits) {
+        fprintf(file, "  budget   %s: kept, %zu ops run again, cost %.4f of once%s\n", cli_bytes(o->budget, text[0]), b->n_again,
+            (double) b->cost / (double) (b->cost_once > 0 ? b->cost_once : 1), b->proven ? ", the least there is, proven" : "");
+    } else if (b->uses[0].least > o->budget) {
+        fprintf(file, "  budget   cannot fit: at least %s needed", cli_bytes(b->uses[0].least, text[0]));
+        fprintf(file, ", %s short\n", cli_bytes(b->uses[0].least - o->budget, text[1]));
+    } else {
+        fprintf(file, "  budget   %s: no schedule was found%s; no schedule lives on less than %s\n",
+            cli_bytes(o->budget, text[0]), b->proven ? ", and there is none" : "", cli_bytes(b->uses[0].least, text[1]));
+    }
 }
 
 static void print_text(FILE *file, const struct options *o, const struct cli_plan *plan, const struct berth_plan_report *r) {
@@ -176,6 +210,7 @@ static void print_text(FILE *file, const struct options *o, const struct cli_pla
             : o->params.budget_us > 0 ? "; a longer --time may find a plan"
                                       : "; --time 10000 searches ten seconds for a plan");
     }
+    print_budget(file, o, plan->budgeted);
     fprintf(file, "  method   %s\n", r->method);
     fprintf(
         file, "  time     %.3f ms%s\n", (double) r->time_us / 1000, o->is_stopped ? ", stopped: the best plan until then" : "");
@@ -231,7 +266,10 @@ static int write_plan(
     return cli_close(file, o->out, status == GGML_STATUS_SUCCESS);
 }
 
-static int answer(const struct options *o, const struct berth_plan_report *report) {
+static int answer(const struct options *o, const struct cli_plan *plan, const struct berth_plan_report *report) {
+    if (plan->budgeted != NULL && !plan->budgeted->fits && !o->is_stopped) {
+        return plan->budgeted->proven ? CLI_NO : CLI_UNSURE;
+    }
     return o->is_stopped ? CLI_STOPPED : !o->has_capacity || report->fits ? CLI_OK : report->proven ? CLI_NO : CLI_UNSURE;
 }
 
@@ -245,7 +283,7 @@ int cli_plan(int argc, char **argv) {
         return CLI_FAILURE;
     }
     struct cli_plan plan;
-    if (cli_plan_read(o.path, &o.model, &plan) != GGML_STATUS_SUCCESS) {
+    if (cli_plan_read(o.path, &o.model, o.budget, &plan) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
     const struct berth_plan_set *set = plan.set;
@@ -272,7 +310,7 @@ int cli_plan(int argc, char **argv) {
         }
         code = ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s: out of memory for what is alive at the peak", o.path);
         code = code == CLI_OK && o.out != NULL ? write_plan(&o, set, offsets, &report) : code;
-        code = code == CLI_OK ? answer(&o, &report) : code;
+        code = code == CLI_OK ? answer(&o, &plan, &report) : code;
     }
     free(offsets);
     cli_plan_free(&plan);

@@ -88,6 +88,7 @@ enum ggml_status cli_plan_buffers(struct cli_plan *plan) {
 
 void cli_plan_free(struct cli_plan *plan) {
     berth_plan_set_free(plan->set);
+    berth_budget_free(plan->budgeted);
     free(plan->homes);
     free(plan->buffers);
     free(plan->order);

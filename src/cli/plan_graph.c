@@ -20,17 +20,21 @@ static enum ggml_status options_fit(const char *path, bool is_model, const struc
                      GGML_STATUS_FAILED, "%s: is no model, so that it has no context; bytes are given by --capacity", path);
 }
 
-enum ggml_status cli_plan_read(const char *path, const struct cli_model_options *options, struct cli_plan *plan) {
+enum ggml_status cli_plan_read(
+    const char *path, const struct cli_model_options *options, uint64_t budget, struct cli_plan *plan) {
     const bool is_graph = cli_ends_with(path, ".ggraph") || cli_ends_with(path, ".ggraph.gz") ||
                           cli_starts_with(path, "ggraph 1") || cli_starts_with(path, "\x1f\x8b"); // gzip
 
-    *plan                   = (struct cli_plan){0};
+    *plan                   = (struct cli_plan){.budget = budget};
     const bool is_model     = !is_graph && cli_starts_with(path, CLI_GGUF);
     enum ggml_status status = options_fit(path, is_model, options);
+    if (status == GGML_STATUS_SUCCESS && budget > 0 && !is_graph) {
+        status = berth_fail(GGML_STATUS_FAILED, "%s: --budget is for captured graphs, whose ops can run again", path);
+    }
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    status = is_graph   ? cli_plan_read_graph(path, &plan->set)
+    status = is_graph   ? cli_plan_read_graph(path, budget, &plan->set, &plan->budgeted)
              : is_model ? cli_plan_read_model(path, options, plan)
                         : berth_plan_read_file(path, &plan->set);
     if (status == GGML_STATUS_SUCCESS) {
@@ -43,6 +47,12 @@ enum ggml_status cli_plan_read(const char *path, const struct cli_model_options 
 }
 
 // ---- options ----
+
+int cli_plan_budget(const char *command, const char *value, uint64_t *bytes) {
+    return cli_parse_size(value, bytes) && *bytes > 0
+               ? CLI_OK
+               : cli_usage(command, "--budget '%s' is not a number of bytes from 1 to 2^62", value);
+}
 
 bool cli_plan_option(const char *command, int c, const char *value, struct berth_plan_params *params, int *code) {
     int64_t n;

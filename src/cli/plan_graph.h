@@ -4,6 +4,7 @@
 #pragma once
 
 #include "berth-alloc.h"
+#include "berth-budget.h"
 
 struct cli_buffer {
     int32_t pool;        // of its items
@@ -27,16 +28,20 @@ struct cli_plan {
     size_t n_homes;
     struct cli_buffer *buffers; // by rising pool
     size_t n_buffers;
-    size_t *order; // the numbers of all items, buffer by buffer
+    size_t *order;                        // the numbers of all items, buffer by buffer
+    uint64_t budget;                      // bytes that a captured graph may take; 0: as many as it does
+    struct berth_budget_result *budgeted; // what that costs; NULL without a budget
 };
 
 // Items of a file: CSV, JSON, a captured graph, packed or not, or a model: the graph of the
-// batch, context and cache that the options ask for. On failure plan is empty.
+// batch, context and cache that the options ask for. A budget (0: none) is for captured graphs. On failure plan is empty.
 struct cli_model_options;
-enum ggml_status cli_plan_read(const char *path, const struct cli_model_options *options, struct cli_plan *plan);
+enum ggml_status cli_plan_read(const char *path, const struct cli_model_options *options, uint64_t budget, struct cli_plan *plan);
 // Items of a captured graph, whatever its file is called: with the tensors that lie in each. The offsets are those of the
 // captured program, which has_offsets does not count: the plan is to be made.
-enum ggml_status cli_plan_read_graph(const char *path, struct berth_plan_set **set);
+// With a budget: those of the graph that keeps it; of one that cannot be kept those of the graph as it is. *budgeted says which.
+enum ggml_status cli_plan_read_graph(
+    const char *path, uint64_t budget, struct berth_plan_set **set, struct berth_budget_result **budgeted);
 // Items and homes of a model (plan_model.c).
 enum ggml_status cli_plan_read_model(const char *path, const struct cli_model_options *options, struct cli_plan *plan);
 
@@ -51,6 +56,9 @@ void cli_pools_sort(struct berth_plan_set *set);
 const struct berth_plan_pool *cli_pools_find(const struct berth_plan_set *set, int32_t pool);
 
 // ---- plan_graph.c ----
+
+// --budget of a captured graph: CLI_OK, or that of a wrong value.
+int cli_plan_budget(const char *command, const char *value, uint64_t *bytes);
 
 // --time and --threads of a search: true if c is one of them, with *code set: CLI_OK, or that of a wrong value.
 bool cli_plan_option(const char *command, int c, const char *value, struct berth_plan_params *params, int *code);

@@ -32,6 +32,7 @@ enum {
     OPT_SAVE_EVERY,
     OPT_PLOT,
     OPT_NEW,
+    OPT_MEMORY,
 };
 
 static const struct cli_option option_rows[] = {
@@ -93,6 +94,11 @@ static const struct cli_option option_rows[] = {
         .value = "CONFIG",
         .takes = "*",
         .what  = "begin with random weights: the file CONFIG has the sizes, MODEL only the tokenizer"},
+    {.id       = OPT_MEMORY,
+        .name  = "memory",
+        .value = "N",
+        .what  = "what is trained and the graphs of a step take at most N bytes: some of it is computed twice. N takes K, M, G, "
+                 "KiB, MiB, ..., kB, MB, ..."},
     {.id = OPT_PLOT, .name = "plot", .value = "FILE", .takes = ".svg", .what = "draw the losses as FILE.svg"},
     CLI_OPT_THREADS,
     CLI_OPT_DEVICE,
@@ -175,6 +181,11 @@ static int parse_one(int c, struct cli_train *o, bool *is_own) {
         case OPT_SAVE_EVERY: code = whole("save-every", optarg, 1, &o->save_every); break;
         case OPT_RESUME: o->resume = optarg; break;
         case OPT_NEW: o->config = optarg; break;
+        case OPT_MEMORY:
+            code = cli_parse_size(optarg, &p->memory) && p->memory > 0
+                       ? CLI_OK
+                       : cli_usage("train", "--memory '%s' is not a number of bytes from 1 to 2^62", optarg);
+            break;
         case OPT_PLOT: o->plot = optarg; break;
         case CLI_JSON: o->json = true; break;
         default: *is_own = false;
@@ -257,6 +268,7 @@ static int params_get(const struct cli_train *o, const struct model *m, struct t
     p->alpha                         = given->alpha >= 0 ? given->alpha : p->alpha;
     p->lr                            = given->lr >= 0 ? given->lr : p->lr;
     p->decay                         = given->decay >= 0 ? given->decay : p->decay;
+    p->memory                        = given->memory;
     p->clip                          = given->clip >= 0 ? given->clip : p->clip;
     p->seed                          = o->seed >= 0 ? (uint64_t) o->seed : p->seed;
     p->schedule                      = o->schedule >= 0 ? (enum train_schedule) o->schedule : p->schedule;

@@ -143,9 +143,10 @@ static void print_json(const struct run *r, double seconds, double speed) {
     fputs("{\"out\": ", stdout);
     cli_json_text(stdout, r->o->out != NULL ? r->o->out : "");
     printf(", \"steps\": %" PRId64 ", \"done\": %" PRId64 ", \"stopped\": %s, \"parameters\": %" PRId64 ", \"tokens\": %" PRId64
-           ", \"seconds\": %.3f, \"per_second\": %.3f, \"bytes_trained\": %zu, \"bytes_compute\": %zu, \"losses\": [",
+           ", \"seconds\": %.3f, \"per_second\": %.3f, \"bytes_trained\": %zu, \"bytes_compute\": %zu, "
+           "\"again\": %zu, \"slower\": %.4f, \"losses\": [",
         t->params.n_steps, t->n_done, cli_is_interrupted(NULL) ? "true" : "false", parameters_of(t), tokens_of(r), seconds, speed,
-        t->size, t->compute);
+        t->size, t->compute, t->n_again, t->slower);
     for (int64_t i = 0; i < t->n_done; i++) {
         printf("%s%.9g", i > 0 ? ", " : "", (double) t->losses[i]);
     }
@@ -171,8 +172,12 @@ static void print_text(const struct run *r, double seconds, double speed) {
         printf(", on %s %.4f to %.4f", r->o->val != NULL ? r->o->val : "other texts", (double) t->looks[0].loss,
             (double) t->looks[t->n_looks - 1].loss);
     }
-    printf("; %" PRId64 " tokens in %s, %.0f a second; trained %s, compute %s\n", tokens_of(r), duration(seconds, time), speed,
+    printf("; %" PRId64 " tokens in %s, %.0f a second; trained %s, compute %s", tokens_of(r), duration(seconds, time), speed,
         cli_short_bytes(t->size, text[0]), cli_short_bytes(t->compute, text[1]));
+    if (t->n_again > 0) {
+        printf(", %zu ops of a step run again: %.2f times the cost", t->n_again, t->slower);
+    }
+    fputs("\n", stdout);
 }
 
 // ---- the steps ----

@@ -67,6 +67,7 @@ struct train_params {
     enum train_schedule schedule;
     enum ggml_opt_optimizer_type optimizer;
     uint64_t seed;
+    uint64_t memory; // bytes for what is trained and for the graphs of a step; 0: as many as they take
 };
 
 // One tensor that is trained.
@@ -86,6 +87,7 @@ struct train_graph {
     struct graph_inputs in;
     struct ggml_tensor *labels; // f32 [n_vocab, rows]
     struct ggml_tensor *loss;   // f32 [1]
+    struct ggml_context *again; // the graph and copies of nodes that run again to save memory; NULL: none
 };
 
 struct trainer {
@@ -113,6 +115,8 @@ struct trainer {
     double grad_norm; // of the last step, before it was shortened
     size_t size;      // bytes of trained weights, gradients and means
     size_t compute;   // bytes of the graphs'
+    size_t n_again;   // nodes that a step runs again to save memory
+    double slower;    // what a step costs, of one without these; 1: the same
 };
 
 // The model is placed; the trainer changes its tensors, and lists its adapter with it. NULL with an error.

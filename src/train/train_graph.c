@@ -4,12 +4,16 @@
 
 #include "train/train.h"
 
+#include "berth-budget-graph.h"
+
 #include <inttypes.h>
 
-#define BACKWARD 12 // most nodes that one of the forward graph brings with it
+#define BUDGET_US 1000000 // search for what to run again
+#define BACKWARD 12       // most nodes that one of the forward graph brings with it
 
 void train_graph_fini(struct train_graph *g) {
     ggml_backend_sched_free(g->sched);
+    ggml_free(g->again);
     ggml_free(g->ctx);
     *g = (struct train_graph){0};
 }
@@ -69,6 +73,35 @@ static struct ggml_tensor **places_of(const struct trainer *t, const struct trai
     return places;
 }
 
+// The same within the memory that is left: some nodes run again.
+static bool graph_budget(struct trainer *t, struct train_graph *g, struct model_error *error) {
+    const uint64_t most = t->params.memory, taken = t->size + t->compute;
+    const struct berth_graph_budget_params params = {.bytes = most > taken ? most - taken : 0,
+        .buft                                               = ggml_backend_get_default_buffer_type(t->devices->backend[0]),
+        .time_us                                            = BUDGET_US,
+        .seed                                               = 1};
+    struct berth_budget_result *r                 = NULL;
+    struct ggml_cgraph *graph                     = NULL;
+    if (t->devices->n > 1) {
+        return model_fail(error, "%d devices share the model: a limit on memory is for one", t->devices->n);
+    }
+    if (berth_graph_budget(g->graph, &params, &g->again, &graph, &r) != GGML_STATUS_SUCCESS) {
+        return model_fail(error, "%s", berth_last_error());
+    }
+    if (graph == NULL) {
+        model_fail(error,
+            "%" PRIu64 " bytes are too few: what is trained and the optimiser take %" PRIu64 ", a step at least %" PRIu64
+            " more; a smaller --ctx or --batch takes less",
+            most, taken, r->uses[0].least);
+    } else {
+        g->graph   = graph;
+        t->n_again = r->n_again;
+        t->slower  = r->cost_once > 0 ? (double) r->cost / (double) r->cost_once : 1;
+    }
+    berth_budget_free(r);
+    return graph != NULL;
+}
+
 bool train_graph_learn(struct trainer *t, struct model_error *error) {
     struct train_graph *g = &t->learn;
     if (!graph_new(t, g, BACKWARD * graph_max_nodes(t->model), true, error)) {
@@ -81,6 +114,9 @@ bool train_graph_learn(struct trainer *t, struct model_error *error) {
     }
     ggml_build_backward_expand(g->ctx, g->graph, places);
     model_alloc_free(places);
+    if (t->params.memory > 0 && !graph_budget(t, g, error)) {
+        return false;
+    }
     return graph_place(t, g, "the graph of forward and backward", error);
 }
 

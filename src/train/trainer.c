@@ -43,11 +43,12 @@ struct trainer *trainer_new(
     t->model   = model;
     t->devices = devices;
     t->params  = *params;
+    t->slower  = 1;
     t->losses  = model_alloc_calloc((size_t) params->n_steps + 1, sizeof *t->losses);
     if (t->losses == NULL) {
         model_fail(error, "out of memory for the losses of %" PRId64 " steps", params->n_steps);
     }
-    if (t->losses == NULL || !train_tensors_make(t, error) || !train_graph_learn(t, error) || !train_graph_step(t, error)) {
+    if (t->losses == NULL || !train_tensors_make(t, error) || !train_graph_step(t, error) || !train_graph_learn(t, error)) {
         trainer_free(t);
         return NULL;
     }

@@ -47,6 +47,14 @@ expect 3 "counts.ggraph:18: ends before all tensors" "$tmp/counts.ggraph"
 { head -c 500 "$tmp/two.ggraph.gz"; printf 'wrong'; } > "$tmp/wrong.ggraph.gz"
 expect 3 "wrong.ggraph.gz" "$tmp/wrong.ggraph.gz"
 
+# a budget: kept at a cost, or not to be kept, with the figures
+expect 0 "bytes (64.00 MiB): kept, 0 ops run again, cost 1.0000 of once, the least there is, proven" --budget 67108864 $graphs/unet-2d.ggraph
+expect 1 "cannot fit: at least " --budget 1000 $graphs/unet-2d.ggraph
+expect 1 '"budget": {"bytes": 1000, "fits": false, "proven": true, "least": ' --json --budget 1000 $graphs/unet-2d.ggraph
+expect 3 "has 3 buffers; --budget is for one" --budget 1000 $graphs/two-buffers.ggraph
+expect 3 "is for captured graphs" --budget 1000 tests/data/plan/small.csv
+expect 2 "--budget 'x' is not a number of bytes" --budget x $graphs/unet-2d.ggraph
+
 # plans that are written are valid; the chunks are not the file's to know
 expect 0 "" $graphs/modern-bert.tg1.ggraph -o "$tmp/plan.json"
 command=verify

@@ -52,12 +52,21 @@ expect 3 "key 'llama.embedding_length' is missing" "$tokenizer" --new "$tmp/wron
 
 # a new model: learns, is sound, is the same each time
 expect 0 "" "$tokenizer" --new "$tmp/tiny.conf" $small --steps 30 --val "$tmp/val" -o "$tmp/new" --plot "$tmp/new.svg" --json
+cp "$tmp/out" "$tmp/full.json"
 awk 'NR == 1 { n = split(substr($0, index($0, "\"losses\": [") + 11), x, /[],]/); exit !(x[30] < 0.9 * x[1]) }' "$tmp/out" ||
     failed "no lower loss: $(cat "$tmp/out")"
 grep -q '^<svg .*' "$tmp/new.svg" && grep -q '^</svg>' "$tmp/new.svg" || failed "no picture"
 grep -q 'circle class="v"' "$tmp/new.svg" || failed "no point for --val"
 expect 0 "" "$tokenizer" --new "$tmp/tiny.conf" $small --steps 30 --val "$tmp/val" -o "$tmp/again"
 cmp -s "$tmp/new" "$tmp/again" || failed "two runs differ"
+
+# within less memory: some of it twice, and the same bits
+whole=$(sed 's/.*"bytes_trained": \([0-9]*\), "bytes_compute": \([0-9]*\).*/\1 \2/' "$tmp/full.json" | awk '{ print int($1 + 0.5 * $2) }')
+expect 0 "" "$tokenizer" --new "$tmp/tiny.conf" $small --steps 30 --memory $whole -o "$tmp/again" --json
+cmp -s "$tmp/new" "$tmp/again" || failed "another model comes out within $whole bytes"
+grep -q '"again": [1-9]' "$tmp/out" || failed "nothing ran again: $(cat "$tmp/out")"
+expect 3 "1000 bytes are too few: what is trained and the optimiser take " "$tokenizer" --new "$tmp/tiny.conf" $small --steps 1 --memory 1000 -o "$tmp/x"
+expect 2 "--memory 'x' is not a number of bytes" --memory x
 command="gguf check"
 expect 0 "sound" "$tmp/new"
 command=train

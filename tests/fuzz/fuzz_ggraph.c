@@ -45,7 +45,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     expect(ftruncate(fd, 0) == 0 && pwrite(fd, data, size, 0) == (ssize_t) size, "not written");
     struct berth_plan_set *set = NULL;
     berth_clear_error();
-    const enum ggml_status status = cli_plan_read_graph(path, &set);
+    const enum ggml_status status = cli_plan_read_graph(path, 0, &set, NULL);
     expect((status == GGML_STATUS_SUCCESS) == (set != NULL), "status and set disagree");
     expect(set != NULL || berth_last_error()[0] != '\0', "refused without a message");
     if (set != NULL) {
