@@ -105,7 +105,7 @@ static enum ggml_status pools_pack(const struct budget_graph *g, const struct bu
         struct berth_plan_report report;
         status = berth_plan_solve(part, (int64_t) n, &params, offsets, &report);
         BERTH_ASSERT_WHOLE(
-            status != GGML_STATUS_SUCCESS || berth_plan_check(part, (int64_t) n, NULL, offsets, NULL) == GGML_STATUS_SUCCESS);
+            status != GGML_STATUS_SUCCESS || berth_plan_check(part, (int64_t) n, NULL, offsets, NULL) != GGML_STATUS_FAILED);
         peaks[p] = report.peak;
         *is_sure = *is_sure && (report.peak <= how->limits[p] || report.proven);
     }
@@ -162,7 +162,9 @@ static void result_count(const struct budget_graph *g, const struct budget_steps
     r->cost_bound = g->cost_once;
     r->n_steps    = s->n;
     r->tight_op   = -1;
-    memcpy(r->steps, s->at, s->n * sizeof *r->steps);
+    if (s->n > 0) {
+        memcpy(r->steps, s->at, s->n * sizeof *r->steps);
+    }
 }
 
 static void result_uses(const struct budget_graph *g, const struct budget_trace *t, const uint64_t *peaks, bool live_only,

@@ -18,7 +18,9 @@ bool budget_copy(struct budget_steps *to, const struct budget_steps *from) {
     if (!berth_grow((void **) &to->at, &to->cap, from->n + 1, sizeof *to->at)) {
         return false;
     }
-    memcpy(to->at, from->at, from->n * sizeof *to->at);
+    if (from->n > 0) {
+        memcpy(to->at, from->at, from->n * sizeof *to->at);
+    }
     to->n = from->n;
     return true;
 }

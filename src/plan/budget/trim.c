@@ -19,7 +19,7 @@ bool budget_sweep(const struct budget_graph *g, struct budget_steps *s) {
     bool ok               = budget_trace(g, s, &t);
     int32_t *n_reads      = ok ? berth_calloc((size_t) g->n + s->n + 1, sizeof *n_reads) : NULL;
     ok                    = ok && n_reads != NULL;
-    if (ok && t.fault < 0) {
+    if (ok && t.fault < 0 && s->n > 0) {
         for (int32_t j = 0; j < t.start[s->n]; j++) {
             n_reads[t.src[j]]++;
         }
