@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_SYSTEM = CLI_OWN, OPT_TEMPLATE, OPT_LORA };
+enum { OPT_SYSTEM = CLI_OWN, OPT_TEMPLATE };
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
@@ -36,18 +36,9 @@ static const struct cli_option option_rows[] = {
         .what  = "at most N tokens an answer (default: until it ends)",
         .also  = "n-predict"},
     CLI_SAMPLING_ROWS,
-    {.id       = OPT_LORA,
-        .name  = "lora",
-        .value = "FILE[:SCALE]",
-        .takes = ".gguf",
-        .what  = "with this adapter, SCALE times as strong (default 1)"},
-    CLI_OPT_CTX,
-    CLI_OPT_BATCH,
-    CLI_OPT_CACHE_TYPE,
-    CLI_OPT_THREADS,
-    CLI_OPT_DEVICE,
-    CLI_OPT_NO_MMAP,
-    CLI_OPT_GPU_LAYERS,
+    CLI_OPT_LORA(""),
+    CLI_SESSION_ROWS,
+    CLI_PLACE_ROWS,
     {0},
 };
 
@@ -95,7 +86,7 @@ static int parse(int argc, char **argv, struct options *o) {
         switch (c) {
             case OPT_SYSTEM: o->system = optarg; break;
             case OPT_TEMPLATE: o->template = optarg; break;
-            case OPT_LORA: o->lora = optarg; break;
+            case CLI_LORA: o->lora = optarg; break;
             case 'p': o->prompt = optarg; break;
             case 'n':
                 code = cli_parse_int(optarg, 0, INT64_MAX, &o->n_predict)

@@ -16,9 +16,7 @@ enum { LAYER = CLI_OWN };
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
-    CLI_OPT_CTX,
-    CLI_OPT_BATCH,
-    CLI_OPT_CACHE_TYPE,
+    CLI_SESSION_ROWS,
     CLI_OPT_DEVICE,
     CLI_OPT_GPU_LAYERS,
     {.id = LAYER, .name = "layer", .value = "N", .what = "tell layer N alone, from 0"},

@@ -40,7 +40,9 @@ enum {
     CLI_TIME,
     CLI_GPU_LAYERS,
     CLI_NO_MMAP,
-    CLI_TEMP, // these of sampling.h
+    CLI_LORA,
+    CLI_CHUNKS, // contexts.h
+    CLI_TEMP,   // these of sampling.h
     CLI_TOP_K,
     CLI_TYPICAL,
     CLI_TOP_P,
@@ -91,6 +93,14 @@ enum {
         .id = CLI_NO_MMAP, .name = "no-mmap", \
         .what = "read the model into memory instead of mapping it: for files that others may change meanwhile" \
     }
+#define CLI_OPT_LORA(more) \
+    { \
+        .id = CLI_LORA, .name = "lora", .value = "FILE[:SCALE]", .takes = ".gguf", \
+        .what = "with this adapter, SCALE times as strong (default 1)" more \
+    }
+// What a session is made of, and where it runs.
+#define CLI_SESSION_ROWS CLI_OPT_CTX, CLI_OPT_BATCH, CLI_OPT_CACHE_TYPE
+#define CLI_PLACE_ROWS CLI_OPT_THREADS, CLI_OPT_DEVICE, CLI_OPT_NO_MMAP, CLI_OPT_GPU_LAYERS
 #define CLI_OPT_JSON(fields) \
     { .id = CLI_JSON, .name = "json", .what = fields }
 

@@ -2,10 +2,8 @@
 // imatrix_make.c: `berth imatrix MODEL TEXT -o OUT`: runs a model over a text and writes how much each column of its matrices
 // matters: the sum of squares of what they were multiplied with, as llama.cpp's llama-imatrix writes it.
 
+#include "cli/contexts.h"
 #include "cli/gguf.h"
-#include "cli/help.h"
-#include "cli/models.h"
-#include "model/vocab.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -14,18 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNKS = CLI_OWN };
-
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
-    {.letter = 'f', .name = "file", .value = "FILE", .takes = "*", .what = "the text; the same as TEXT behind the options"},
+    CLI_CONTEXTS_ROWS,
     {.letter = 'o', .name = "out", .value = "OUT", .takes = "*", .what = "the file to write (GGUF)"},
-    {.letter = 'c', .name = "ctx", .value = "N", .what = "tokens of a context (default 512)", .also = "ctx-size"},
-    {.id = CHUNKS, .name = "chunks", .value = "N", .what = "read at most N contexts (default: all)"},
-    CLI_OPT_THREADS,
-    CLI_OPT_DEVICE,
-    CLI_OPT_NO_MMAP,
-    CLI_OPT_GPU_LAYERS,
+    CLI_PLACE_ROWS,
     CLI_OPT_JSON("print one JSON object: tensors, chunks, tokens"),
     {.letter = 'n', .value = "N", .what = "--chunks"},
     {0},
@@ -44,10 +35,8 @@ const struct cli_help cli_imatrix_help = {
 };
 
 struct options {
-    struct cli_model_options model;
-    const char *text, *out;
-    int64_t n_chunks; // 0: all
-    bool json;
+    struct cli_contexts read;
+    const char *out;
 };
 
 // What one weight has seen.
@@ -69,36 +58,17 @@ struct collector {
 // -1 to go on, else the exit code.
 static int parse(int argc, char **argv, struct options *o) {
     for (int c, code = CLI_OK; (c = cli_option_next(&cli_imatrix_help, argc, argv)) != CLI_END;) {
-        switch (c) {
-            case 'o': o->out = optarg; break;
-            case 'f': o->text = optarg; break;
-            case CHUNKS:
-                if (!cli_parse_int(optarg, 1, INT32_MAX, &o->n_chunks)) {
-                    return cli_usage("imatrix", "--chunks '%s' is not a number from 1 to %d", optarg, INT32_MAX);
-                }
-                break;
-            case CLI_JSON: o->json = true; break;
-            default:
-                if (!cli_model_option("imatrix", c, optarg, &o->model, &code)) {
-                    return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
-                }
+        if (c == 'o') {
+            o->out = optarg;
+        } else if (!cli_contexts_option("imatrix", c, optarg, &o->read, &code)) {
+            return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
         }
         if (code != CLI_OK) {
             return code;
         }
     }
-    const int n_given = argc - optind + (o->model.path != NULL) + (o->text != NULL);
-    if (n_given != 2) {
-        return cli_usage("imatrix", "MODEL and TEXT are wanted, %d are given", n_given);
-    }
-    if (o->out == NULL) {
-        return cli_usage("imatrix", "--out is missing");
-    }
-    o->model.path    = o->model.path != NULL ? o->model.path : argv[optind++];
-    o->text          = o->text != NULL ? o->text : argv[optind];
-    o->model.n_ctx   = o->model.n_ctx > 0 ? o->model.n_ctx : 512;
-    o->model.n_batch = o->model.n_ctx;
-    return -1;
+    const int code = cli_contexts_operands("imatrix", argc, argv, &o->read);
+    return code < 0 && o->out == NULL ? cli_usage("imatrix", "--out is missing") : code;
 }
 
 // ---- collecting ----
@@ -231,9 +201,9 @@ static int write_out(const struct collector *c, const struct options *o, int64_t
     berth_clear_error();
     if (ok) {
         gguf_set_val_str(g, "general.type", "imatrix");
-        gguf_set_arr_str(g, "imatrix.datasets", (const char *[]){o->text}, 1);
+        gguf_set_arr_str(g, "imatrix.datasets", (const char *[]){o->read.text}, 1);
         gguf_set_val_u32(g, "imatrix.chunk_count", (uint32_t) n_chunks);
-        gguf_set_val_u32(g, "imatrix.chunk_size", (uint32_t) o->model.n_ctx);
+        gguf_set_val_u32(g, "imatrix.chunk_size", (uint32_t) o->read.model.n_ctx);
     }
     for (size_t i = 0; ok && i < c->n; i++) {
         const struct seen *s = &c->seen[i];
@@ -256,70 +226,42 @@ static int write_out(const struct collector *c, const struct options *o, int64_t
     gguf_free(g);
     ggml_free(ctx);
     FILE *told = cli_is_stdout(o->out) ? stderr : stdout;
-    if (code == CLI_OK && o->json) {
+    if (code == CLI_OK && o->read.json) {
         fprintf(told, "{\"tensors\": %" PRId64 ", \"chunks\": %" PRId64 ", \"tokens\": %" PRId64 "}\n", n_tensors, n_chunks,
-            n_chunks * o->model.n_ctx);
+            n_chunks * o->read.model.n_ctx);
     } else if (code == CLI_OK) {
         cli_text(told, 0, o->out);
         fprintf(told, ": %" PRId64 " matrices, seen over %" PRId64 " context%s of %" PRId64 " tokens\n", n_tensors, n_chunks,
-            n_chunks == 1 ? "" : "s", o->model.n_ctx);
+            n_chunks == 1 ? "" : "s", o->read.model.n_ctx);
     }
     return code;
 }
 
 // ---- the command ----
 
-// Reads the text a context at a time, each behind the token that begins a text; the number of contexts, -1 after an error. A
-// context that Ctrl-C cut short is not counted, though what it has shown by then is in the sums.
-static int64_t work(struct cli_model *m, const struct options *o, const struct vocab *vocab, struct collector *c,
-    const struct token_list *tokens, struct model_error *error) {
-    const int64_t n_ctx = o->model.n_ctx;
-    int64_t n_chunks = (int64_t) tokens->n / n_ctx, done = 0;
-    if (n_chunks == 0) {
-        model_fail(error, "%s: %zu tokens are less than a context of %" PRId64, o->text, tokens->n, n_ctx);
-        return -1;
-    }
-    n_chunks = o->n_chunks > 0 && o->n_chunks < n_chunks ? o->n_chunks : n_chunks;
-    ggml_backend_sched_set_eval_callback(m->session->sched, on_node, c);
-    for (; done < n_chunks; done++) {
-        int32_t *ids = tokens->ids + done * n_ctx;
-        ids[0]       = vocab->add_bos && vocab->bos >= 0 ? vocab->bos : ids[0];
-        session_reset(m->session);
-        // A callback that says no ends the graph early, which is no failure of the session.
-        if (!session_decode(m->session, ids, n_ctx, error) || c->has_failed || cli_is_interrupted(NULL)) {
-            break;
-        }
-        cli_progress(
-            "reading the text", (uint64_t) done + 1, (uint64_t) n_chunks, "context %" PRId64 " of %" PRId64, done + 1, n_chunks);
-    }
-    cli_progress_end();
-    if (c->has_failed) {
-        model_fail(error, "out of memory for what a matrix is multiplied with");
-    }
-    return error->text[0] != '\0' || done == 0 ? -1 : done;
+// A context that Ctrl-C cut short is not counted, though what it has shown by then is in the sums: a callback that says no ends
+// the graph early, which is no failure of the session.
+static bool is_whole(void *user, const struct session *s, const int32_t *ids, char note[64], struct model_error *error) {
+    const struct collector *c = user;
+    (void) s;
+    (void) ids;
+    (void) note;
+    return !cli_is_interrupted(NULL) &&
+           (!c->has_failed || model_fail(error, "out of memory for what a matrix is multiplied with"));
 }
 
 static int collect(struct cli_model *m, const struct options *o, const struct vocab *vocab) {
-    struct model_error error = {""};
-    struct token_list tokens = {0};
-    struct collector c       = {0};
-    size_t size              = 0;
-    char *text               = cli_read_text(o->text, &size);
-    int code                 = CLI_OK;
-    if (text == NULL) {
-        return CLI_FAILURE;
+    struct collector c = {0};
+    int64_t n          = 0;
+    int code           = CLI_OK;
+    if (collector_init(&c, m->model)) {
+        ggml_backend_sched_set_eval_callback(m->session->sched, on_node, &c);
+        code = cli_contexts_each(m, &o->read, vocab, is_whole, &c, &n);
+    } else {
+        code = cli_fail(CLI_FAILURE, "out of memory for the sums of %zu weights", m->model->n_weights);
     }
-    int64_t n_chunks = -1;
-    if (!collector_init(&c, m->model)) {
-        model_fail(&error, "out of memory for the sums of %zu weights", m->model->n_weights);
-    } else if (vocab_encode(vocab, text, size, true, false, &tokens, &error)) {
-        n_chunks = work(m, o, vocab, &c, &tokens, &error);
-    }
-    code = n_chunks > 0 ? write_out(&c, o, n_chunks)
-                        : cli_fail(CLI_FAILURE, "%s", error.text[0] != '\0' ? error.text : "stopped within the first context");
+    code = code == CLI_OK ? write_out(&c, o, n) : code;
     collector_fini(&c);
-    token_list_fini(&tokens);
-    free(text);
     return code;
 }
 
@@ -331,16 +273,15 @@ int cli_imatrix(int argc, char **argv) {
     if (code >= 0) {
         return code;
     }
-    o.model.all_outputs = true;
     cli_catch_interrupt();
-    code = cli_model_open(&m, &o.model);
+    code = cli_model_open(&m, &o.read.model);
     if (code != CLI_OK) {
         return code;
     }
     struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
     code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_output(&m, o.out);
-    code                = code == CLI_OK ? cli_output_check(o.out, o.text) : code;
-    code                = code == CLI_OK ? cli_model_session(&m, &o.model) : code;
+    code                = code == CLI_OK ? cli_output_check(o.out, o.read.text) : code;
+    code                = code == CLI_OK ? cli_model_session(&m, &o.read.model) : code;
     if (code == CLI_OK) {
         code = collect(&m, &o, vocab);
     }

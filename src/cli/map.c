@@ -33,9 +33,7 @@ static const struct cli_option option_rows[] = {
                  "ends the search with the best plan until then"},
     {.letter = 't', .name = "threads", .value = "N", .what = "search with N threads, 1 to 256 (default 1)"},
     CLI_OPT_MODEL,
-    CLI_OPT_CTX,
-    CLI_OPT_BATCH,
-    CLI_OPT_CACHE_TYPE,
+    CLI_SESSION_ROWS,
     {0},
 };
 

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_TRACE = CLI_OWN, OPT_MAP, OPT_LORA, OPT_LOGPROBS };
+enum { OPT_TRACE = CLI_OWN, OPT_MAP, OPT_LOGPROBS };
 #define MAX_LORAS 16
 
 static const struct cli_option option_rows[] = {
@@ -36,18 +36,9 @@ static const struct cli_option option_rows[] = {
         .also  = "n-predict"},
     {.letter = 'e', .name = "echo", .what = "print the prompt too"},
     CLI_SAMPLING_ROWS,
-    {.id       = OPT_LORA,
-        .name  = "lora",
-        .value = "FILE[:SCALE]",
-        .takes = ".gguf",
-        .what  = "with this adapter, SCALE times as strong (default 1); may be given again for more"},
-    CLI_OPT_CTX,
-    CLI_OPT_BATCH,
-    CLI_OPT_CACHE_TYPE,
-    CLI_OPT_THREADS,
-    CLI_OPT_DEVICE,
-    CLI_OPT_NO_MMAP,
-    CLI_OPT_GPU_LAYERS,
+    CLI_OPT_LORA("; may be given again for more"),
+    CLI_SESSION_ROWS,
+    CLI_PLACE_ROWS,
     {.id = OPT_TRACE, .name = "trace", .value = "FILE", .takes = "*", .what = "write a timeline for Chrome or Perfetto"},
     {.id       = OPT_MAP,
         .name  = "map",
@@ -112,7 +103,7 @@ static int parse(int argc, char **argv, struct options *o) {
             case 'e': o->echo = true; break;
             case OPT_TRACE: o->trace = optarg; break;
             case OPT_MAP: o->map = optarg; break;
-            case OPT_LORA:
+            case CLI_LORA:
                 if (o->n_loras == MAX_LORAS) {
                     return cli_usage("run", "more than %d adapters are given", MAX_LORAS);
                 }
