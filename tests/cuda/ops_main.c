@@ -6,67 +6,26 @@
 // device.
 
 #include "fused.h"
-#include "op.h"
+#include "runner.h"
 
 #include "berth.h"
 #include "ggml-backend-impl.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPS 128
-#define ARENA_SIZE (64u << 20)
 #define DEVICE_SIZE (256u << 20)
 #define GUARD 256
 #define GUARD_BYTE 0xA5
 
-struct tally {
-    const char *op;
-    int n_cases, n_odd;
-    int n_passed, n_failed, n_unsupported, n_none; // none: the CPU has no result either
-    double worst;
-};
-
-struct op_suite {
-    struct tally tallies[MAX_OPS];
-    int n_ops;
-    const char *only;
-    bool verbose, list;
-    int part, n_parts;
-    char *arena, *saved, *bytes;
+struct device_suite {
+    struct op_suite suite;
+    char *bytes;
     ggml_backend_t cpu, gpu;
     ggml_backend_buffer_t memory; // all tensors of a case, on the device
 };
-
-static void (*const families[])(struct op_suite *) = {op_suite_eltwise, op_suite_copy, op_suite_matmul, op_suite_norm,
-    op_suite_rows, op_suite_conv, op_suite_pool, op_suite_pad, op_suite_sort, op_suite_repeat, op_suite_reduce, op_suite_rope,
-    op_suite_attn, op_suite_moe, op_suite_ssm, op_suite_recurrent, op_suite_glu, op_suite_train, op_suite_fused};
-
-const char *op_text(const char *fmt, ...) {
-    static char text[256];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    return text;
-}
-
-bool op_wanted(const struct op_suite *s, const char *op) {
-    return s->only == NULL || strcmp(s->only, op) == 0;
-}
-
-static struct tally *tally_of(struct op_suite *s, const char *op) {
-    for (int i = 0; i < s->n_ops; i++) {
-        if (strcmp(s->tallies[i].op, op) == 0) {
-            return &s->tallies[i];
-        }
-    }
-    s->tallies[s->n_ops].op = op;
-    return &s->tallies[s->n_ops++];
-}
 
 // ---- how close ----
 
@@ -92,7 +51,7 @@ static char *align(char *p, size_t to) {
 }
 
 // Every tensor its place, guarded on both sides, with its bytes. False: it does not fit.
-static bool place(struct op_suite *s, struct ggml_context *ctx) {
+static bool place(struct device_suite *s, struct ggml_context *ctx) {
     char *base = ggml_backend_buffer_get_base(s->memory), *at = base;
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         if (t->view_src != NULL) {
@@ -124,7 +83,7 @@ static bool place(struct op_suite *s, struct ggml_context *ctx) {
 }
 
 // Whether the bytes before each tensor and behind it are what they were.
-static bool is_guarded(struct op_suite *s, struct ggml_context *ctx) {
+static bool is_guarded(struct device_suite *s, struct ggml_context *ctx) {
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         if (t->view_src != NULL) {
             continue;
@@ -146,32 +105,16 @@ static bool is_guarded(struct op_suite *s, struct ggml_context *ctx) {
 
 // ---- a case ----
 
-struct op_case {
-    const char *op, *what;
-    double max_nmse;
-    struct ggml_context *ctx;
-    struct ggml_cgraph *graph;
-    struct ggml_tensor *t;
-    size_t used; // bytes of the arena
-};
-
-static void report(const struct op_suite *s, const char *verdict, const struct op_case *c, const char *why, double error) {
-    if (s->verbose || strcmp(verdict, "FAIL") == 0) {
-        printf("%s %s %s: %s %g\n", verdict, c->op, c->what, why, error);
-        fflush(stdout);
-    }
-}
-
-static double *cpu_values(struct op_suite *s, const struct op_case *c) {
-    memcpy(s->arena, s->saved, c->used);
+static double *cpu_values(struct device_suite *s, const struct op_case *c) {
+    op_case_restore(&s->suite, c);
     return s->cpu->iface.graph_compute(s->cpu, c->graph) == GGML_STATUS_SUCCESS ? op_values(c->t) : NULL;
 }
 
 // The result's values; NULL with *why.
-static double *gpu_values(struct op_suite *s, const struct op_case *c, const char **why) {
+static double *gpu_values(struct device_suite *s, const struct op_case *c, const char **why) {
     // several ops: launched, captured and replayed, each time on the same bytes
     for (int i = 0; i < (strncmp(c->op, "FUSED", 5) == 0 ? 3 : 1); i++) {
-        memcpy(s->arena, s->saved, c->used);
+        op_case_restore(&s->suite, c);
         if (!place(s, c->ctx)) {
             *why = "does not fit";
             return NULL;
@@ -197,7 +140,7 @@ static double *gpu_values(struct op_suite *s, const struct op_case *c, const cha
     return v;
 }
 
-static bool is_supported(struct op_suite *s, const struct op_case *c) {
+static bool is_supported(struct device_suite *s, const struct op_case *c) {
     for (int i = 0; i < ggml_graph_n_nodes(c->graph); i++) {
         if (!s->gpu->device->iface.supports_op(s->gpu->device, ggml_graph_node(c->graph, i))) {
             return false;
@@ -206,16 +149,16 @@ static bool is_supported(struct op_suite *s, const struct op_case *c) {
     return true;
 }
 
-static void case_compare(struct op_suite *s, struct tally *tally, const struct op_case *c) {
-    double *want = cpu_values(s, c);
-    if (want == NULL) {
-        tally->n_none++;
+static void case_compare(struct op_suite *suite, struct op_tally *tally, const struct op_case *c) {
+    struct device_suite *s = (struct device_suite *) suite;
+    double *want           = cpu_values(s, c);
+    if (want == NULL) { // the CPU has no result either
         return;
     }
-    memcpy(s->arena, s->saved, c->used);
+    op_case_restore(&s->suite, c);
     if (!is_supported(s, c)) {
         tally->n_unsupported++;
-        report(s, "none", c, "not supported", 0);
+        op_report(&s->suite, "none", c, "not supported", 0);
         free(want);
         return;
     }
@@ -225,66 +168,17 @@ static void case_compare(struct op_suite *s, struct tally *tally, const struct o
                  error = is != NULL ? op_nmse(is, want, ggml_nelements(c->t)) : INFINITY;
     if (is == NULL || !(error <= max)) {
         tally->n_failed++;
-        report(s, "FAIL", c, why != NULL ? why : "nmse", error);
+        op_report(&s->suite, "FAIL", c, why != NULL ? why : "nmse", error);
     } else {
         tally->n_passed++;
         tally->worst = error > tally->worst ? error : tally->worst;
-        report(s, "pass", c, "nmse", error);
+        op_report(&s->suite, "pass", c, "nmse", error);
     }
     free(want), free(is);
     if (why != NULL && strcmp(why, "compute failed") == 0 && strstr(berth_last_error(), "lost") != NULL) {
         printf("LOST the device: %s\n", berth_last_error());
         fflush(stdout);
         _Exit(3);
-    }
-}
-
-static int case_run(struct op_suite *s, struct tally *tally, const char *op, const char *what, double max_nmse, op_build_t build,
-    const void *arg, struct op_build b) {
-    b.ctx            = ggml_init((struct ggml_init_params){.mem_size = ARENA_SIZE, .mem_buffer = s->arena});
-    struct op_case c = {.op = op, .what = what, .max_nmse = max_nmse, .ctx = b.ctx};
-    c.t              = build(&b, arg);
-    c.graph          = ggml_new_graph(b.ctx);
-    c.used           = ggml_used_mem(b.ctx);
-    if (b.skip == NULL && !berth_is_poison(c.t)) {
-        if (c.t->op != GGML_OP_SET_ROWS && c.t->op != GGML_OP_CPY && c.t->view_src == NULL && c.t->data != NULL) {
-            memset(c.t->data, 0xFF, ggml_nbytes(c.t)); // what is not written shows
-        }
-        ggml_build_forward_expand(c.graph, c.t);
-        memcpy(s->saved, s->arena, c.used);
-        case_compare(s, tally, &c);
-        memcpy(s->arena, s->saved, c.used);
-    }
-    ggml_free(b.ctx);
-    return b.n_inputs;
-}
-
-void op_case(struct op_suite *s, const char *op, const char *what, double max_nmse, op_build_t build, const void *arg) {
-    if (!op_wanted(s, op)) {
-        return;
-    }
-    struct tally *tally = tally_of(s, op);
-    const int i_case    = tally->n_cases++;
-    if (s->list || i_case % s->n_parts != s->part) {
-        return;
-    }
-    const struct op_build b = {.rng = 0x9E3779B97F4A7C15u ^ (uint64_t) (i_case + 1)};
-    const int n_inputs      = case_run(s, tally, op, what, max_nmse, build, arg, b);
-    if ((i_case & (i_case - 1)) != 0) { // cases 0, 1, 2, 4, 8, ... in all layouts
-        return;
-    }
-    char text[256];
-    for (int which = n_inputs > 1 ? -1 : 0; which < n_inputs; which++) {
-        for (int layout = OP_AS_BUILT + 1; layout < OP_N_LAYOUTS; layout++) {
-            if (tally->n_odd++ % s->n_parts != s->part) {
-                continue;
-            }
-            struct op_build odd = b;
-            odd.layout          = (enum op_layout) layout;
-            odd.which           = which;
-            snprintf(text, sizeof text, "%s, input %d layout %d", what, which, layout);
-            case_run(s, tally, op, text, max_nmse, build, arg, odd);
-        }
     }
 }
 
@@ -297,32 +191,24 @@ static void log_drop(enum ggml_log_level level, const char *text, void *user_dat
     }
 }
 
-static bool parse(struct op_suite *s, const char **device, int argc, char **argv) {
+static bool parse(struct device_suite *s, const char **device, int argc, char **argv) {
     for (int i = 2; i < argc; i++) {
-        if (strcmp(argv[i], "-v") == 0) {
-            s->verbose = true;
-        } else if (strcmp(argv[i], "--list") == 0) {
-            s->list = true;
-        } else if (strcmp(argv[i], "-k") == 0 && i + 1 < argc) {
-            s->only = argv[++i];
+        if (strcmp(argv[i], "--list") == 0) {
+            s->suite.is_list = true;
         } else if (strcmp(argv[i], "-d") == 0 && i + 1 < argc) {
             *device = argv[++i];
-        } else if (strcmp(argv[i], "--part") == 0 && i + 1 < argc && sscanf(argv[i + 1], "%d/%d", &s->part, &s->n_parts) == 2 &&
-                   s->part >= 1 && s->part <= s->n_parts) {
-            s->part--;
-            i++;
-        } else {
+        } else if (!op_suite_option(&s->suite, argc, argv, &i)) {
             return false;
         }
     }
     return argc > 1;
 }
 
-static int print_tallies(const struct op_suite *s) {
-    struct tally all = {.op = "all"};
-    for (int i = 0; i < s->n_ops; i++) {
-        const struct tally *t = &s->tallies[i];
-        if (s->list) {
+static int print_tallies(const struct device_suite *s) {
+    struct op_tally all = {.op = "all"};
+    for (int i = 0; i < s->suite.n_ops; i++) {
+        const struct op_tally *t = &s->suite.tallies[i];
+        if (s->suite.is_list) {
             printf("%s\n", t->op);
             continue;
         }
@@ -330,13 +216,13 @@ static int print_tallies(const struct op_suite *s) {
             t->n_unsupported, t->worst);
         all.n_passed += t->n_passed, all.n_failed += t->n_failed, all.n_unsupported += t->n_unsupported;
     }
-    if (!s->list && s->only == NULL) {
+    if (!s->suite.is_list && s->suite.only == NULL) {
         printf("%-24s %d passed, %d failed, %d unsupported\n", all.op, all.n_passed, all.n_failed, all.n_unsupported);
     }
     return all.n_failed;
 }
 
-static bool open_devices(struct op_suite *s, const char *folder, const char *device) {
+static bool open_devices(struct device_suite *s, const char *folder, const char *device) {
     ggml_backend_load_all_from_path(folder);
     s->cpu = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     // its portable kernels: sums in double, the reference's bytes
@@ -356,33 +242,32 @@ static bool open_devices(struct op_suite *s, const char *folder, const char *dev
 }
 
 int main(int argc, char **argv) {
-    struct op_suite s  = {.n_parts = 1};
-    const char *device = "CUDA0";
+    struct device_suite s = {.suite = {.n_parts = 1, .compare = case_compare}};
+    const char *device    = "CUDA0";
     if (!parse(&s, &device, argc, argv)) {
         fprintf(stderr, "Usage: cuda-ops FOLDER [-d DEVICE] [-v] [-k OP] [--part I/N] [--list]\n");
         return 2;
     }
-    s.arena = malloc(ARENA_SIZE);
-    s.saved = malloc(ARENA_SIZE);
-    s.bytes = malloc(DEVICE_SIZE);
+    s.suite.arena = malloc(OP_ARENA_SIZE);
+    s.suite.saved = malloc(OP_ARENA_SIZE);
+    s.bytes       = malloc(DEVICE_SIZE);
     ggml_log_set(log_drop, NULL);
-    if (s.arena == NULL || s.saved == NULL || s.bytes == NULL) {
+    if (s.suite.arena == NULL || s.suite.saved == NULL || s.bytes == NULL) {
         printf("out of memory\n");
         return 1;
     }
-    if (!s.list && !open_devices(&s, argv[1], device)) {
+    if (!s.suite.is_list && !open_devices(&s, argv[1], device)) {
         printf("no device %s in %s: %s\n", device, argv[1], berth_last_error());
         return 77;
     }
-    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
-        families[i](&s);
-    }
+    op_suite_run(&s.suite);
+    op_suite_fused(&s.suite);
     const int n_failed = print_tallies(&s);
-    if (!s.list) {
+    if (!s.suite.is_list) {
         ggml_backend_buffer_free(s.memory);
         ggml_backend_free(s.gpu);
         ggml_backend_free(s.cpu);
     }
-    free(s.arena), free(s.saved), free(s.bytes);
+    free(s.suite.arena), free(s.suite.saved), free(s.bytes);
     return n_failed > 0;
 }

@@ -2,7 +2,8 @@
 // op.h: the op suite: every case builds a small graph, computes it with Berth's CPU backend on one thread and on several, and
 // with the reference's CPU library on the very same tensors (the ABI is one; oracle_link.h), and compares. A case that the
 // reference does not compute is compared with a loop in double precision where the builder names one (plain.h). A family of ops
-// is one file with a function op_suite_<family>(struct op_suite *), named in main.c, that calls op_case() for each of its cases:
+// is one file with a function op_suite_<family>(struct op_suite *), named in runner.c, that calls op_case() for each of its
+// cases:
 //
 //     static struct ggml_tensor *build_add(struct op_build *b, const void *arg) {
 //         const struct shapes *s = arg;

@@ -2,26 +2,10 @@
 // attn.cu: the attention kernels by themselves, on a GPU: against sums in double, and their times.
 //     attn [time]
 #include "attn_args.h"
+#include "gpu.cuh"
 
 #include <cudaTypedefs.h>
 #include <cuda_fp16.h>
-#include <cuda_runtime.h>
-
-#include <algorithm>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <vector>
-
-#define OK(call) \
-    do { \
-        cudaError_t e = (call); \
-        if (e != cudaSuccess) { \
-            printf("FAILED %s:%d %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e)); \
-            exit(1); \
-        } \
-    } while (0)
 
 extern "C" __global__ void attn_64(const attn_args);
 extern "C" __global__ void attn_128(const attn_args);
@@ -36,55 +20,6 @@ extern "C" __global__ void attn90_256(const attn90_args);
 extern "C" __global__ void attn_mask(const attn_mask_args);
 extern "C" void dequantize_row_q8_0(const void *, float *, int64_t);
 extern "C" void dequantize_row_q4_0(const void *, float *, int64_t);
-
-static uint64_t seed = 88172645463325252ull;
-static float unit() {
-    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-    return (float) (seed >> 16 & 0xffffff) / 8388608.0f - 1.0f;
-}
-
-static int n_sm;
-static cudaStream_t stream;
-static bool overlap;
-
-template <class A>
-static void launch(const void *fn, dim3 grid, dim3 block, size_t shared, A *arg) {
-    OK(cudaFuncSetAttribute(fn, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) shared));
-    cudaLaunchConfig_t c = {};
-    c.gridDim = grid, c.blockDim = block, c.dynamicSmemBytes = shared, c.stream = stream;
-    cudaLaunchAttribute at[1];
-    at[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    at[0].val.programmaticStreamSerializationAllowed = 1;
-    c.attrs = at, c.numAttrs = overlap ? 1 : 0;
-    void *args[] = {arg};
-    OK(cudaLaunchKernelExC(&c, fn, args));
-}
-
-template <class F>
-static double timed(F f, int n) {
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    for (int i = 0; i < n; i++) {
-        f();
-    }
-    OK(cudaStreamEndCapture(stream, &graph));
-    OK(cudaGraphInstantiate(&exec, graph, 0));
-    cudaEvent_t a, b;
-    cudaEventCreate(&a), cudaEventCreate(&b);
-    std::vector<float> all;
-    for (int i = 0; i < 9; i++) {
-        cudaEventRecord(a, stream);
-        OK(cudaGraphLaunch(exec, stream));
-        cudaEventRecord(b, stream);
-        OK(cudaStreamSynchronize(stream));
-        float ms;
-        cudaEventElapsedTime(&ms, a, b);
-        all.push_back(ms * 1e3f / n);
-    }
-    std::sort(all.begin(), all.end());
-    return all[4];
-}
 
 struct shape {
     int d, n_head, n_head_kv, n_q, n_kv, type; // 1 f16, 8 q8_0, 2 q4_0, 0 f32
@@ -228,23 +163,23 @@ static void test(const shape &s, bool time) {
         a.part = part, a.limit = limit;
         if (time) printf("  %d blocks a multiprocessor, %d splits of %d\n", occ, a.n_split, a.split_keys);
     }
-    auto go = [&]() {
+    bool overlap = false;
+    auto go      = [&](int) {
         if (s.wg) {
-            if (s.mask) launch((const void *) attn_mask, dim3(n_tiles, grid.x, 1), dim3(256), 0, &ma);
-            launch(fn, grid, dim3(384), shared, &w);
+            if (s.mask) launch((const void *) attn_mask, dim3(n_tiles, grid.x, 1), dim3(256), 0, &ma, overlap);
+            launch(fn, grid, dim3(384), shared, &w, overlap);
         } else {
-            launch(fn, grid, dim3(128), shared, &a);
-            if (a.n_split > 1) launch((const void *) attn_join, dim3(a.n_rows), dim3(128), 0, &a);
+            launch(fn, grid, dim3(128), shared, &a, overlap);
+            if (a.n_split > 1) launch((const void *) attn_join, dim3(a.n_rows), dim3(128), 0, &a, overlap);
         }
     };
-    go();
+    go(0);
     OK(cudaStreamSynchronize(stream));
     double us = 0, us2 = 0;
     if (time) {
         us     = timed(go, 16);
         a.wait = ma.wait = 1, overlap = true;
         us2 = timed(go, 16);
-        overlap = false;
     }
     OK(cudaMemcpy(y.data(), dy, y.size() * 4, cudaMemcpyDeviceToHost));
     double num = 0, den = 0;
@@ -287,10 +222,7 @@ static void test(const shape &s, bool time) {
 
 int main(int argc, char **argv) {
     const bool time = argc > 1 && !strcmp(argv[1], "time"), quick = argc > 1 && !strcmp(argv[1], "quick");
-    cudaDeviceProp prop;
-    OK(cudaGetDeviceProperties(&prop, 0));
-    n_sm = prop.multiProcessorCount;
-    OK(cudaStreamCreate(&stream));
+    gpu_open();
     const shape small[] = {
         {128, 8, 2, 1, 300, 1, 1, 0, 0, false, false},
         {64, 6, 3, 5, 1000, 1, 2, 0, 0, true, false},

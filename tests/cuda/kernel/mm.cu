@@ -1,37 +1,10 @@
 // SPDX-License-Identifier: MIT
 // mm.cu: the product kernels by themselves, on a GPU: every type against sums in double, and their times.
 //     mm [time]        needs tests/cuda/kernel/build.sh
+#include "gpu.cuh"
 #include "mm_types.h"
-
-#include <cuda_runtime.h>
-
-#include <algorithm>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <vector>
-
 #include "mma_args.h"
 #include "mmv_args.h"
-
-#define OK(call) \
-    do { \
-        cudaError_t e = (call); \
-        if (e != cudaSuccess) { \
-            printf("FAILED %s:%d %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorString(e)); \
-            exit(1); \
-        } \
-    } while (0)
-
-static uint64_t seed = 88172645463325252ull;
-static uint32_t rnd() {
-    seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
-    return (uint32_t) (seed >> 16);
-}
-static float unit() {
-    return (float) (rnd() & 0xffffff) / 8388608.0f - 1.0f;
-}
 
 struct weights {
     std::vector<char> row;    // N_DISTINCT rows
@@ -73,48 +46,6 @@ static weights make(const mm_type &t, int k) {
     }
     t.to_float(w.row.data(), w.value.data(), (int64_t) k * N_DISTINCT);
     return w;
-}
-
-static int n_sm;
-static cudaStream_t stream;
-
-static void launch(const void *fn, dim3 grid, dim3 block, size_t shared, void *arg, bool overlap) {
-    OK(cudaFuncSetAttribute(fn, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) shared));
-    cudaLaunchConfig_t c = {};
-    c.gridDim = grid, c.blockDim = block, c.dynamicSmemBytes = shared, c.stream = stream;
-    cudaLaunchAttribute at[1];
-    at[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    at[0].val.programmaticStreamSerializationAllowed = 1;
-    c.attrs = at, c.numAttrs = overlap ? 1 : 0;
-    void *args[] = {arg};
-    OK(cudaLaunchKernelExC(&c, fn, args));
-}
-
-template <class F>
-static double timed(F f, int n) {
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-    for (int i = 0; i < n; i++) {
-        f(i);
-    }
-    OK(cudaStreamEndCapture(stream, &graph));
-    OK(cudaGraphInstantiate(&exec, graph, 0));
-    cudaEvent_t a, b;
-    cudaEventCreate(&a), cudaEventCreate(&b);
-    std::vector<float> all;
-    for (int i = 0; i < 9; i++) {
-        cudaEventRecord(a, stream);
-        OK(cudaGraphLaunch(exec, stream));
-        cudaEventRecord(b, stream);
-        OK(cudaStreamSynchronize(stream));
-        float ms;
-        cudaEventElapsedTime(&ms, a, b);
-        all.push_back(ms * 1e3f / n);
-    }
-    std::sort(all.begin(), all.end());
-    cudaGraphExecDestroy(exec), cudaGraphDestroy(graph);
-    return all[4];
 }
 
 static void mmv_shape(const mm_type &t, int k, int n, int parts, mmv_args *a, size_t *shared) {
@@ -317,10 +248,7 @@ static void test_mma(const mm_type &t, int nt, int m, int k, int n, bool time) {
 int main(int argc, char **argv) {
     const bool time  = argc > 1 && !strcmp(argv[1], "time");
     const bool quick = argc > 1 && !strcmp(argv[1], "quick");
-    cudaDeviceProp prop;
-    OK(cudaGetDeviceProperties(&prop, 0));
-    n_sm = prop.multiProcessorCount;
-    OK(cudaStreamCreate(&stream));
+    gpu_open();
     OK(cudaMalloc(&d_w, time ? (size_t) 16 * 14336 * 4096 * 4 : (size_t) 1 << 28));
     OK(cudaMalloc(&d_x, (size_t) 14336 * 4096 * 4));
     OK(cudaMalloc(&d_y, (size_t) 14336 * 4096 * 4));
