@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+// plan_known.h: bench-plan hard and training: problems made from a seed (support/plan_made.h), whose optimum is known.
+#pragma once
+
+#include "plan_instance.h"
+#include "support/plan_made.h"
+
+// What largest first, the usual greedy method, makes of a problem, by its bound.
+static double greedy_ratio(const struct plan_made *m) {
+    struct plan_traits traits;
+    struct plan_pool pool;
+    struct berth_scratch scratch;
+    int32_t *ids = malloc((size_t) m->n * sizeof *ids);
+    int64_t *off = malloc((size_t) m->n * sizeof *off);
+    berth_scratch_init(&scratch);
+    for (int32_t i = 0; i < m->n; i++) {
+        ids[i] = i;
+    }
+    if (berth_plan_items_check(m->items, m->n, 0, &traits) != GGML_STATUS_SUCCESS ||
+        berth_plan_pool_init(&pool, m->items, ids, (int32_t) m->n, &traits, 0, false, &scratch) != GGML_STATUS_SUCCESS) {
+        exit(1);
+    }
+    const double ratio = (double) berth_plan_largest_first(&pool.prob, PLAN_NO_CAP, off) / (double) pool.prob.bound;
+    berth_plan_pool_fini(&pool);
+    berth_scratch_fini(&scratch);
+    free(off);
+    free(ids);
+    return ratio;
+}
+
+// Hard: greedy is 10 to 50% above the bound, and the whole fast path misses it too. Seeds of easy ones are passed over.
+static bool is_hard(struct plan_made *m) {
+    const double ratio              = greedy_ratio(m);
+    uint64_t *offsets               = malloc((size_t) m->n * sizeof *offsets);
+    struct berth_plan_report report = {0};
+    const bool ok                   = berth_plan_solve(m->items, m->n, NULL, offsets, &report) == GGML_STATUS_SUCCESS;
+    free(offsets);
+    return ok && ratio >= 1.1 && ratio <= 1.5 && report.peak > m->optimum && report.bound == m->optimum;
+}
+
+static uint64_t made_next(struct plan_made *m, bool training, uint64_t seed) {
+    for (;; seed++) {
+        if (training) {
+            plan_made_training(m, seed);
+            return seed;
+        }
+        plan_made_hard(m, seed);
+        if (is_hard(m)) {
+            return seed;
+        }
+        made_free(m);
+    }
+}
+
+static int by_double(const void *x, const void *y) {
+    const double a = *(const double *) x, b = *(const double *) y;
+    return a < b ? -1 : a > b;
+}
+
+struct made_tally {
+    double ask_s[1024];
+    int n, n_ask, n_least, n_behind, n_close;
+};
+
+static void made_run(struct plan_made *m, uint64_t seed, double seconds, const char *what, struct made_tally *t) {
+    struct instance in              = {m->items, calloc((size_t) m->n, sizeof(uint64_t)), m->n};
+    struct berth_plan_params params = {.budget_us = (int64_t) (seconds * 1e6)};
+    char name[32];
+    double s, asked = 0;
+    snprintf(name, sizeof name, "seed %llu", (unsigned long long) seed);
+    printf("%-12s %6lld", name, (long long) m->n);
+    bool fits = false;
+    if (m->optimum > 0) {
+        printf("  greedy %.3f", greedy_ratio(m));
+        if (strcmp(what, "least") != 0) {
+            params.capacity            = m->optimum;
+            struct berth_plan_report r = solve(&in, &params, name, &asked);
+            fits                       = r.fits;
+            params.capacity            = 0;
+            t->ask_s[t->n]             = fits ? asked : 1e9;
+            t->n_ask += fits;
+            printf("  capacity %-3s %7.3f s %8lld nodes", fits ? "yes" : "?", asked, (long long) r.n_nodes);
+        }
+    }
+    if (strcmp(what, "asks") != 0) {
+        struct berth_plan_report r = solve(&in, &params, name, &s);
+        printf("  peak %llu  +%.4f%%  %7.3f s %8lld nodes  %s", (unsigned long long) r.peak, 100 * r.gap, s,
+            (long long) r.n_nodes, r.method);
+        t->n_least += r.proven;
+        t->n_close += r.gap <= 0.0005;
+        t->n_behind += fits && !r.proven;
+        printf("%s", fits && !r.proven ? "  BEHIND" : "");
+    }
+    printf("\n");
+    fflush(stdout);
+    t->n++;
+    free(in.offsets);
+}
+
+static int run_made(bool training, int n, uint64_t seed, double seconds, const char *what) {
+    struct made_tally t = {0};
+    while (t.n < n && t.n < 1024) {
+        struct plan_made m;
+        seed = made_next(&m, training, seed);
+        made_run(&m, seed++, seconds, what, &t);
+        made_free(&m);
+    }
+    qsort(t.ask_s, (size_t) t.n, sizeof t.ask_s[0], by_double);
+    printf("%d problems: ", t.n);
+    if (!training && strcmp(what, "least") != 0) {
+        printf("%d of the questions answered, median %.3f s, 95%% in %.3f s; ", t.n_ask, t.ask_s[t.n / 2],
+            t.ask_s[(t.n * 19 + 19) / 20 - 1]);
+    }
+    printf("%d at the optimum, %d within 0.05%%, %d that the question finds but the minimum does not\n", t.n_least, t.n_close,
+        t.n_behind);
+    return t.n_behind > 0;
+}
+
+static int make_csv(bool training, uint64_t seed) {
+    struct plan_made m;
+    made_next(&m, training, seed);
+    printf("id,lower,upper,size\n");
+    for (int64_t i = 0; i < m.n; i++) {
+        printf("%lld,%lld,%lld,%llu\n", (long long) i, (long long) m.items[i].first, (long long) m.items[i].last + 1,
+            (unsigned long long) m.items[i].size);
+    }
+    made_free(&m);
+    return 0;
+}

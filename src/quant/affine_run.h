@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+// affine_run.h: x = scale * q + offset for one run of elements, q in 0..q_max: which scale and offset have the least squared
+// error? Trials spread the levels over the run's range, widened or narrowed about its middle; for the levels each one rounds to,
+// the best scale and offset solve two linear equations. The best trial is then rounded and solved again until it stands still.
+#pragma once
+
+#include "quant/scalar.h"
+#include "quant/vec.h"
+
+static inline float clampf(float v, float lo, float hi) {
+    return v < lo ? lo : v > hi ? hi : v;
+}
+
+// Sums over a run: of w, wx, wxx, and of wq, wqq, wqx for its levels q.
+struct sums {
+    float w, x, xx;
+    float q, qq, qx;
+};
+
+static inline v4f snap(v4f x, float inverse, float offset, float q_max) {
+    const v4f v = (x - v4_all(offset)) * v4_all(inverse);
+    return v4_round(v4_max(v4_min(v, v4_all(q_max)), v4_all(0.0f)));
+}
+
+static inline void sum_elements(const float *x, const float *w, int len, struct sums *s) {
+    v4f sw = v4_all(0.0f), sx = sw, sxx = sw;
+    for (int i = 0; i < len; i += 4) {
+        const v4f wx = v4_load(w + i) * v4_load(x + i);
+        sw += v4_load(w + i);
+        sx += wx;
+        sxx += wx * v4_load(x + i);
+    }
+    s->w  = v4_sum(sw);
+    s->x  = v4_sum(sx);
+    s->xx = v4_sum(sxx);
+}
+
+static inline void sum_levels(const float *x, const float *w, int len, float inverse, float offset, float q_max, struct sums *s) {
+    v4f sq = v4_all(0.0f), sqq = sq, sqx = sq;
+    for (int i = 0; i < len; i += 4) {
+        const v4f xi = v4_load(x + i);
+        const v4f q  = snap(xi, inverse, offset, q_max);
+        const v4f wq = v4_load(w + i) * q;
+        sq += wq;
+        sqq += wq * q;
+        sqx += wq * xi;
+    }
+    s->q  = v4_sum(sq);
+    s->qq = v4_sum(sqq);
+    s->qx = v4_sum(sqx);
+}
+
+static inline float reciprocal(float v) {
+    return v != 0.0f ? 1.0f / v : 0.0f;
+}
+
+// inverse: reciprocal of scale.
+static inline float error_with(const float *x, const float *w, int len, float scale, float inverse, float offset, float q_max) {
+    v4f sum = v4_all(0.0f);
+    for (int i = 0; i < len; i += 4) {
+        const v4f xi = v4_load(x + i);
+        const v4f e  = xi - (snap(xi, inverse, offset, q_max) * v4_all(scale) + v4_all(offset));
+        sum += v4_load(w + i) * e * e;
+    }
+    return v4_sum(sum);
+}
+
+static inline float error_at(const float *x, const float *w, int len, float scale, float offset, float q_max) {
+    return error_with(x, w, len, scale, reciprocal(scale), offset, q_max);
+}
+
+// Which offsets a run may have.
+enum sign { NOT_ABOVE_ZERO = -1, ANY = 0, NOT_BELOW_ZERO = 1 };
+
+struct line {
+    float scale, offset;
+    float gain; // what it takes off sum(w x x)
+};
+
+// Least squares for the levels summed in s.
+static inline struct line solve(const struct sums *s, enum sign sign) {
+    struct line l   = {0};
+    const float det = s->w * s->qq - s->q * s->q;
+    if (det > 1e-6f * s->w * s->qq) {
+        l.scale  = (s->w * s->qx - s->q * s->x) / det;
+        l.offset = (s->qq * s->x - s->q * s->qx) / det;
+    } else {
+        l.offset = s->x / s->w;
+    }
+    if (l.scale < 0.0f || (float) sign * l.offset < 0.0f) {
+        l.offset = 0.0f;
+        l.scale  = s->qq > 0.0f && s->qx > 0.0f ? s->qx / s->qq : 0.0f;
+    }
+    // sum w (x - scale q - offset)^2 = xx - gain
+    l.gain = 2.0f * (l.scale * s->qx + l.offset * s->x) -
+             (l.scale * l.scale * s->qq + 2.0f * l.scale * l.offset * s->q + l.offset * l.offset * s->w);
+    return l;
+}
+
+// Four trials in the lanes. Sums of a lane are added up in the order of sum_levels, and so come out alike.
+struct lanes {
+    v4f scale, offset, gain;
+};
+
+static inline void sum_levels_4(
+    const float *x, const float *w, int len, float inverse, v4f offset, float q_max, v4f *q_out, v4f *qq_out, v4f *qx_out) {
+    v4f sq[4] = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
+    v4f sqq[4], sqx[4];
+    memcpy(sqq, sq, sizeof(sqq));
+    memcpy(sqx, sq, sizeof(sqx));
+    for (int i = 0; i < len; i += 4) {
+        for (int k = 0; k < 4; k++) {
+            const v4f xi = v4_all(x[i + k]);
+            const v4f v  = (xi - offset) * v4_all(inverse);
+            const v4f q  = v4_round(v4_max(v4_min(v, v4_all(q_max)), v4_all(0.0f)));
+            const v4f wq = v4_all(w[i + k]) * q;
+            sq[k] += wq;
+            sqq[k] += wq * q;
+            sqx[k] += wq * xi;
+        }
+    }
+    *q_out  = (sq[0] + sq[2]) + (sq[1] + sq[3]);
+    *qq_out = (sqq[0] + sqq[2]) + (sqq[1] + sqq[3]);
+    *qx_out = (sqx[0] + sqx[2]) + (sqx[1] + sqx[3]);
+}
+
+// solve() for four.
+static inline struct lanes solve_4(const struct sums *s, v4f q, v4f qq, v4f qx, enum sign sign) {
+    const v4f zero  = v4_all(0.0f);
+    const v4f w     = v4_all(s->w);
+    const v4f x     = v4_all(s->x);
+    const v4f det   = w * qq - q * q;
+    const v4i whole = det > v4_all(1e-6f) * w * qq;
+    v4f scale       = v4_select(whole, (w * qx - q * x) / det, zero);
+    v4f offset      = v4_select(whole, (qq * x - q * qx) / det, x / w);
+    const v4i wrong = (scale < zero) | (v4_all((float) sign) * offset < zero);
+    scale           = v4_select(wrong, v4_select((qq > zero) & (qx > zero), qx / qq, zero), scale);
+    offset          = v4_select(wrong, zero, offset);
+    const v4f two   = v4_all(2.0f);
+    const v4f gain  = two * (scale * qx + offset * x) - (scale * scale * qq + two * scale * offset * q + offset * offset * w);
+    return (struct lanes){scale, offset, gain};
+}
+
+// A range held at the lower end, the middle or the upper end, or moved so that zero is on the grid.
+static inline v4f offsets_of(float lo, float range, float wide, float q_max, enum sign sign) {
+    const float slack = (1.0f - wide) * range;
+    const float step  = wide * range / q_max;
+    v4f offset        = {lo, lo + 0.5f * slack, lo + slack, step * rintf((lo + 0.5f * slack) / step)};
+    return lo == 0.0f ? v4_all(0.0f) : v4_select(v4_all((float) sign) * offset < v4_all(0.0f), v4_all(0.0f), offset);
+}
+
+static inline struct line fit_line(const float *x, const float *w, int len, float q_max, enum sign sign, int n_trials) {
+    enum { N_ROUNDS = 4 };
+    struct sums s;
+    struct line best = {0};
+    v4f least        = v4_load(x);
+    v4f most         = least;
+    for (int i = 4; i < len; i += 4) {
+        least = v4_min(least, v4_load(x + i));
+        most  = v4_max(most, v4_load(x + i));
+    }
+    float lo = -v4_highest(-least);
+    float hi = v4_highest(most);
+    lo       = (float) sign * lo < 0.0f ? 0.0f : lo;
+    hi       = hi < lo ? lo : hi;
+    sum_elements(x, w, len, &s);
+    s.q = s.qq = s.qx = 0.0f;
+    best              = solve(&s, sign); // all levels zero
+    if (hi == lo) {
+        return best;
+    }
+    // Ranges narrowed by up to three steps of the grid and widened by one.
+    for (int t = n_trials - 1; t >= 0; t--) {
+        const float narrow = (1.0f - 4.0f / (float) (n_trials - 1) * (float) t) / q_max;
+        const float wide   = narrow > -0.9f ? 1.0f + narrow : 0.1f;
+        const v4f offset   = offsets_of(lo, hi - lo, wide, q_max, sign);
+        v4f q, qq, qx;
+        sum_levels_4(x, w, len, q_max / (wide * (hi - lo)), offset, q_max, &q, &qq, &qx);
+        const struct lanes l = solve_4(&s, q, qq, qx, sign);
+        // A wider range has to be better by more than a trifle: a large scale or offset costs the other runs.
+        const v4i better = v4_all(s.xx) - l.gain < v4_all(0.995f * (s.xx - best.gain));
+        for (int k = v4_any(better) ? 3 : -1; k >= 0; k--) {
+            if (s.xx - l.gain[k] < 0.995f * (s.xx - best.gain)) {
+                best = (struct line){l.scale[k], l.offset[k], l.gain[k]};
+            }
+        }
+    }
+    for (int round = 0; round < N_ROUNDS && best.scale > 0.0f; round++) {
+        sum_levels(x, w, len, 1.0f / best.scale, best.offset, q_max, &s);
+        const struct line l = solve(&s, sign);
+        if (!(l.gain > best.gain)) {
+            break;
+        }
+        best = l;
+    }
+    return best;
+}
+
+static inline void write_levels(const float *x, int len, float scale, float offset, float q_max, uint8_t *q) {
+    const float inverse = reciprocal(scale);
+    v4i levels[8];
+    for (int i = 0; i < len / 4; i++) {
+        levels[i] = v4_int(snap(v4_load(x + 4 * i), inverse, offset, q_max));
+    }
+    v4_store_bytes(levels, len, q);
+}

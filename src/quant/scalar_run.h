@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT
+// scalar_run.h: what the searches for one run (scalar.c) and for a superblock (scalar_super.c) share: projections, errors and
+// levels of a run at a scale. In a header, so that both have loops of their own for the lengths and grids there are.
+#pragma once
+
+#include "quant/curve.h"
+#include "quant/scalar.h"
+#include "quant/vec.h"
+
+static inline float clampf(float v, float lo, float hi) {
+    return v < lo ? lo : v > hi ? hi : v;
+}
+
+// Index of the nearest of 16 sorted values.
+static inline int nearest_value(const int8_t *values, float v) {
+    int i = 0;
+    for (int step = 8; step > 0; step /= 2) {
+        i += 2.0f * v > (float) (values[i + step - 1] + values[i + step]) ? step : 0;
+    }
+    return i;
+}
+
+// Four grid points nearest to v.
+static inline v4f snap(const struct grid *grid, v4f v) {
+    v = v4_max(v4_min(v, v4_all(grid->hi)), v4_all(grid->lo));
+    if (grid->values == NULL) {
+        return v4_round(v);
+    }
+    // One comparison for each pair of neighbours: no look-up, and the lanes stay together.
+    v4f g = v4_all(grid->values[0]);
+    for (int i = 1; i < 16; i++) {
+        const float middle = 0.5f * (float) (grid->values[i - 1] + grid->values[i]);
+        const float step   = (float) (grid->values[i] - grid->values[i - 1]);
+        g += (v4f) ((v > v4_all(middle)) & (v4i) v4_all(step));
+    }
+    return g;
+}
+
+// A and B of the points that x * inverse rounds to.
+static inline void project_run(
+    const float *x, const float *w, int len, const struct grid *grid, float inverse, float *a_out, float *b_out) {
+    v4f a = v4_all(0.0f);
+    v4f b = v4_all(0.0f);
+    for (int i = 0; i < len; i += 4) {
+        const v4f xi = v4_load(x + i);
+        const v4f g  = snap(grid, xi * v4_all(inverse));
+        const v4f wg = v4_load(w + i) * g;
+        a += wg * xi;
+        b += wg * g;
+    }
+    *a_out = v4_sum(a);
+    *b_out = v4_sum(b);
+}
+
+// The same for four inverses, in the lanes. Sums of a lane are added up in the same order, and so come out alike.
+static inline void project_lanes(
+    const float *x, const float *w, int len, const struct grid *grid, v4f inverse, v4f *a_out, v4f *b_out) {
+    v4f a[4] = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
+    v4f b[4] = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
+    for (int i = 0; i < len; i += 4) {
+        for (int k = 0; k < 4; k++) {
+            const v4f xi = v4_all(x[i + k]);
+            const v4f g  = snap(grid, xi * inverse);
+            const v4f wg = v4_all(w[i + k]) * g;
+            a[k] += wg * xi;
+            b[k] += wg * g;
+        }
+    }
+    *a_out = (a[0] + a[2]) + (a[1] + a[3]);
+    *b_out = (b[0] + b[2]) + (b[1] + b[3]);
+}
+
+// Squared error of the run at this scale.
+static inline float error_run(const float *x, const float *w, int len, const struct grid *grid, float scale) {
+    const v4f inverse = v4_all(scale != 0.0f ? 1.0f / scale : 0.0f);
+    v4f sum           = v4_all(0.0f);
+    for (int i = 0; i < len; i += 4) {
+        const v4f xi = v4_load(x + i);
+        const v4f e  = xi - snap(grid, xi * inverse) * v4_all(scale);
+        sum += v4_load(w + i) * e * e;
+    }
+    return v4_sum(sum);
+}
+
+// The same for four scales, in the lanes.
+static inline v4f error_lanes(const float *x, const float *w, int len, const struct grid *grid, v4f scale) {
+    const v4f inverse = v4_select(scale != v4_all(0.0f), v4_all(1.0f) / scale, v4_all(0.0f));
+    v4f sum[4]        = {v4_all(0.0f), v4_all(0.0f), v4_all(0.0f), v4_all(0.0f)};
+    for (int i = 0; i < len; i += 4) {
+        for (int k = 0; k < 4; k++) {
+            const v4f xi = v4_all(x[i + k]);
+            const v4f e  = xi - snap(grid, xi * inverse) * scale;
+            sum[k] += v4_all(w[i + k]) * e * e;
+        }
+    }
+    return (sum[0] + sum[2]) + (sum[1] + sum[3]);
+}
+
+// Each of three, with what is a constant in all formats made one.
+#define BY_GRID(call) \
+    do { \
+        if (grid->values == NULL && len == 16) { \
+            const struct grid even = {grid->lo, grid->hi, NULL}; \
+            call(16, &even); \
+        } else { \
+            call(len, grid); \
+        } \
+    } while (0)
+
+static inline void project(const float *x, const float *w, int len, const struct grid *grid, float inverse, float *a, float *b) {
+#define PROJECT(n, g) project_run(x, w, n, g, inverse, a, b)
+    BY_GRID(PROJECT);
+}
+
+static inline void project_4(const float *x, const float *w, int len, const struct grid *grid, v4f inverse, v4f *a, v4f *b) {
+#define PROJECT_4(n, g) project_lanes(x, w, n, g, inverse, a, b)
+    BY_GRID(PROJECT_4);
+}
+
+static inline float error_at(const float *x, const float *w, int len, const struct grid *grid, float scale) {
+#define ERROR_AT(n, g) return error_run(x, w, n, g, scale)
+    BY_GRID(ERROR_AT);
+}
+
+static inline float power_of(const float *x, const float *w, int len) {
+    v4f sum = v4_all(0.0f);
+    for (int i = 0; i < len; i += 4) {
+        sum += v4_load(w + i) * v4_load(x + i) * v4_load(x + i);
+    }
+    return v4_sum(sum);
+}
+
+// The element of the largest magnitude, the first of equals.
+static inline float extreme(const float *x, int len) {
+    const float amax = v4_largest(x, len);
+    int i            = 0;
+    while (fabsf(x[i]) != amax) {
+        i++;
+    }
+    return amax != 0.0f ? x[i] : 0.0f;
+}
+
+// Best scale of the run without regard to what a half or an integer can hold; 0 for a run of zeros. n_trials: a multiple of 4.
+static inline float run_scale(
+    const float *x, const float *w, int len, const struct grid *grid, int n_ends, int n_trials, int n_rounds) {
+    const float max = extreme(x, len);
+    float best      = 0.0f;
+    float scale     = 0.0f;
+    float a, b;
+    if (max == 0.0f) {
+        return 0.0f;
+    }
+    const v4f inverse_max = v4_all(1.0f / max);
+    v4f gains             = v4_all(0.0f);
+    v4f scales            = gains;
+    for (int end = 0; end < n_ends; end++) {
+        const float edge = end == 0 ? grid->lo : grid->hi;
+        // From a little inside the end to beyond it; coarse grids gain more from clipping.
+        const float from = (1.0f - 0.6f / fabsf(edge) - 0.04f) * edge;
+        const float step = ((1.0f + 3.0f / fabsf(edge) + 0.06f) * edge - from) / (float) (n_trials - 1);
+        for (int t = 0; t < n_trials; t += 4) {
+            const v4f ts = {(float) t, (float) (t + 1), (float) (t + 2), (float) (t + 3)};
+            v4f as, bs;
+            project_4(x, w, len, grid, (v4_all(from) + v4_all(step) * ts) * inverse_max, &as, &bs);
+            // The largest element keeps a level other than zero: bs is none.
+            const v4f own    = as / bs;
+            const v4i better = own * as > gains;
+            gains            = v4_select(better, own * as, gains);
+            scales           = v4_select(better, own, scales);
+        }
+    }
+    for (int k = 0; k < 4; k++) {
+        scale = gains[k] > best ? scales[k] : scale;
+        best  = gains[k] > best ? gains[k] : best;
+    }
+    for (int round = 0; round < n_rounds && scale != 0.0f; round++) {
+        project(x, w, len, grid, 1.0f / scale, &a, &b);
+        if (!(b > 0.0f && a * a > best * b)) {
+            break;
+        }
+        best  = a * a / b;
+        scale = a / b;
+    }
+    return scale;
+}
+
+static inline void write_levels(const float *x, int len, const struct grid *grid, float scale, uint8_t *q) {
+    const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
+    v4i levels[8];
+    for (int i = 0; i < len && grid->values != NULL; i++) {
+        q[i] = (uint8_t) nearest_value(grid->values, clampf(x[i] * inverse, grid->lo, grid->hi));
+    }
+    for (int i = 0; i < len / 4 && grid->values == NULL; i++) {
+        levels[i] = v4_int(snap(grid, v4_load(x + 4 * i) * v4_all(inverse)) - v4_all(grid->lo));
+    }
+    if (grid->values == NULL) {
+        v4_store_bytes(levels, len, q);
+    }
+}
+
+// The value that all elements have that are not zero; 0 if they differ.
+static inline float only_value(const float *x, int len) {
+    float v = 0.0f;
+    for (int i = 0; i < len; i++) {
+        v = v == 0.0f ? x[i] : v;
+        if (x[i] != 0.0f && x[i] != v) {
+            return 0.0f;
+        }
+    }
+    return v;
+}
+
+static inline int n_levels(const struct grid *grid) {
+    return grid->values != NULL ? 16 : (int) (grid->hi - grid->lo) + 1;
+}
+
+static inline float level(const struct grid *grid, int i) {
+    return grid->values != NULL ? (float) grid->values[i] : grid->lo + (float) i;
+}

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: MIT
+// scalar_super.c: x = d * s * g for a superblock, in runs that share a half d and have integer scales s each.
+//
+// The best scales of the largest run say which d to try; for each d the runs take the s nearest to one of their own best scales.
+// From the best few on, two steps are repeated: with s and g fixed d is refitted by least squares over all 256; with d fixed each
+// run takes the best of the neighbouring s. Every step is kept only if the error after rounding d to a half is less: the result
+// is never worse than the start. A block of one value and zeros is exact but for the rounding of d: there all products s * g are
+// tried.
+#include "quant/scalar_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_RUNS = 16, MAX_STARTS = 8, FINE_RUN = 16 };
+
+struct plan {
+    float d;
+    uint16_t h;
+    float error;
+    int s[MAX_RUNS];
+};
+
+// How far a search goes on a fine grid; grids of few levels have curves, and take the last.
+struct effort {
+    int n_ends;              // of the grid where a run's largest element may go
+    int n_trials, n_settles; // of a run's own scale
+    int n_starts;            // d tried, a multiple of 4
+    int n_rounds, n_shifts;  // 0 rounds: the best start stands
+};
+static const struct effort quick_effort    = {1, 8, 0, 0, 0, 0}; // 3 bits, whose plain rows are quick too
+static const struct effort plain_effort    = {2, 4, 1, 4, 2, 0};
+static const struct effort weighted_effort = {2, 8, 1, 4, 2, 0};
+static const struct effort curve_effort    = {0, 0, 0, 16, 2, 0}; // all scales of a run are known
+static const struct effort hard_effort     = {2, 36, 3, 12, 5, 4};
+
+struct search {
+    const struct frame *f;
+    const struct grid *grid;
+    int len, n_runs;
+    int s_min;
+    int n_starts;
+    struct effort effort;
+    const struct curve *curves; // of the runs; NULL on fine grids
+    int n_peaks[MAX_RUNS];      // best scales of each run
+    float peak[MAX_RUNS][CURVE_PEAKS];
+    float rest[MAX_RUNS]; // what the runs after this one can gain at most, about
+};
+
+static int nearest_scale(float v, int s_min) {
+    return (int) rintf(clampf(v, (float) s_min, (float) (-s_min - 1)));
+}
+
+static float run_error(const struct search *z, int r, float scale) {
+    return error_at(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, scale);
+}
+
+static float reciprocal(float v) {
+    return v != 0.0f ? 1.0f / v : 0.0f;
+}
+
+// What a run gains with s, by its curve, or exactly: then its error, taken negative.
+static float run_gain(const struct search *z, bool exact, int r, float d, float inverse_d, int s) {
+    if (exact) {
+        return -run_error(z, r, d * (float) s);
+    }
+    return s != 0 ? curve_gain(&z->curves[r], d * (float) s, inverse_d / (float) s) : 0.0f;
+}
+
+// The s within reach of the run's best scales, and of the s it has; each once. Returns their number.
+static inline int near_scales(const struct search *z, int r, int reach, float inverse_d, int here, int *tried) {
+    int middle[1 + CURVE_PEAKS];
+    int n = 0;
+    for (int i = 0; i <= z->n_peaks[r]; i++) {
+        middle[i] = i > 0 ? nearest_scale(z->peak[r][i - 1] * inverse_d, z->s_min) : here;
+        for (int s = middle[i] - reach; s <= middle[i] + reach; s++) {
+            bool seen = s < z->s_min || s > -z->s_min - 1;
+            for (int k = 0; k < i; k++) {
+                seen = seen || abs(s - middle[k]) <= reach;
+            }
+            tried[n] = s;
+            n += !seen;
+        }
+    }
+    return n;
+}
+
+// With d fixed, each run takes the best s among reach neighbours of its best scales, and of the s it has.
+static void choose_scales(const struct search *z, int reach, struct plan *p) {
+    const float inverse_d = reciprocal(p->d);
+    const bool exact      = z->curves == NULL || z->f->hard;
+    p->error              = 0.0f;
+    for (int r = 0; r < z->n_runs; r++) {
+        enum { MAX_TRIED = 3 * (1 + CURVE_PEAKS) };
+        int tried[MAX_TRIED + 1]; // the last one written may not count
+        float gains[MAX_TRIED];
+        const int n = near_scales(z, r, reach, inverse_d, p->s[r], tried);
+        int chosen  = p->s[r];
+        float best  = -INFINITY;
+        // All before the first comparison, which the processor cannot predict.
+        for (int i = 0; i < n; i++) {
+            gains[i] = run_gain(z, exact, r, p->d, inverse_d, tried[i]);
+        }
+        for (int i = 0; i < n; i++) {
+            chosen = gains[i] > best ? tried[i] : chosen;
+            best   = gains[i] > best ? gains[i] : best;
+        }
+        float error = exact ? -best : run_error(z, r, p->d * (float) chosen);
+        if (!exact && chosen != p->s[r]) {
+            const float stay = run_error(z, r, p->d * (float) p->s[r]);
+            chosen           = stay < error ? p->s[r] : chosen;
+            error            = stay < error ? stay : error;
+        }
+        p->s[r] = chosen;
+        p->error += error;
+    }
+}
+
+static float refit(const struct search *z, const struct plan *p) {
+    float aa = 0.0f;
+    float bb = 0.0f;
+    for (int r = 0; r < z->n_runs; r++) {
+        const float s = (float) p->s[r];
+        float a, b;
+        if (p->s[r] != 0) {
+            project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, 1.0f / (p->d * s), &a, &b);
+            aa += s * a;
+            bb += s * s * b;
+        }
+    }
+    return bb > 0.0f ? aa / bb : 0.0f;
+}
+
+// Starts are kept in order of the error; of two that are close together, the better one.
+static void put_start(const struct search *z, const struct plan *p, struct plan *starts) {
+    int last = 0;
+    while (last < z->n_starts - 1 && fabsf(starts[last].d - p->d) > 0.01f * fabsf(p->d)) {
+        last++;
+    }
+    if (p->error < starts[last].error) {
+        while (last > 0 && p->error < starts[last - 1].error) {
+            starts[last] = starts[last - 1];
+            last--;
+        }
+        starts[last] = *p;
+    }
+}
+
+// A start: d, and the s nearest to the runs' best scales, by their curves.
+static void try_start(const struct search *z, float d, struct plan *starts) {
+    struct plan p         = {.d = d};
+    p.h                   = frame_round_half(z->f, &p.d);
+    const float inverse_d = reciprocal(p.d);
+    for (int r = 0; r < z->n_runs && p.d != 0.0f; r++) {
+        float best = z->n_peaks[r] > 0 ? -INFINITY : 0.0f;
+        for (int i = 0; i < z->n_peaks[r]; i++) {
+            const int s      = nearest_scale(z->peak[r][i] * inverse_d, z->s_min);
+            const float gain = run_gain(z, false, r, p.d, inverse_d, s);
+            if (gain > best) {
+                best   = gain;
+                p.s[r] = s;
+            }
+        }
+        p.error -= best;
+        if (p.error - z->rest[r] > starts[z->n_starts - 1].error) {
+            return;
+        }
+    }
+    put_start(z, &p, starts);
+}
+
+// Four of them where there are no curves: the runs have one best scale each, and errors are exact.
+static void try_starts_4(const struct search *z, const float *d, struct plan *starts) {
+    struct plan p[4]       = {{.d = d[0]}, {.d = d[1]}, {.d = d[2]}, {.d = d[3]}};
+    const struct grid even = {z->grid->lo, z->grid->hi, NULL};
+    v4f ds, inverse_d, error = v4_all(0.0f);
+    for (int k = 0; k < 4; k++) {
+        p[k].h       = frame_round_half(z->f, &p[k].d);
+        ds[k]        = p[k].d;
+        inverse_d[k] = reciprocal(p[k].d);
+    }
+    for (int r = 0; r < z->n_runs; r++) {
+        if (z->n_peaks[r] > 0) {
+            const v4f v = v4_all(z->peak[r][0]) * inverse_d;
+            const v4f s = v4_round(v4_max(v4_min(v, v4_all((float) (-z->s_min - 1))), v4_all((float) z->s_min)));
+            error += error_lanes(z->f->x + r * FINE_RUN, z->f->w + r * FINE_RUN, FINE_RUN, &even, ds * s);
+            for (int k = 0; k < 4; k++) {
+                p[k].s[r] = (int) s[k];
+            }
+        }
+    }
+    for (int k = 0; k < 4; k++) {
+        p[k].error = p[k].d != 0.0f ? error[k] : 0.0f;
+        put_start(z, &p[k], starts);
+    }
+}
+
+// Both steps in turn, until neither gains.
+static void improve(const struct search *z, struct plan *best) {
+    if (z->effort.n_rounds == 0) {
+        return;
+    }
+    choose_scales(z, 1, best);
+    for (int round = 1; round < z->effort.n_rounds; round++) {
+        struct plan p = *best;
+        p.d           = refit(z, best);
+        p.h           = frame_round_half(z->f, &p.d);
+        if (p.h == best->h) {
+            break;
+        }
+        choose_scales(z, 1, &p);
+        if (!(p.error < best->error)) {
+            break;
+        }
+        *best = p;
+    }
+}
+
+// One s at a time moves by a step or two, d following at once: what neither of the two steps reaches alone.
+// True: the error is less.
+static bool shift_scales(const struct search *z, struct plan *best) {
+    struct plan p = *best;
+    float a[MAX_RUNS], b[MAX_RUNS];
+    float aa = 0.0f, bb = 0.0f;
+    for (int r = 0; r < z->n_runs; r++) {
+        const float s = (float) p.s[r];
+        project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, reciprocal(p.d * s), &a[r], &b[r]);
+        aa += s * a[r];
+        bb += s * s * b[r];
+    }
+    for (int r = 0; r < z->n_runs && bb > 0.0f; r++) {
+        const float s0 = (float) p.s[r];
+        const float a0 = aa - s0 * a[r];
+        const float b0 = bb - s0 * s0 * b[r];
+        // As long as none is better, d stays, and all four are known at once.
+        const v4f inverses = {reciprocal(p.d * (s0 - 2.0f)), reciprocal(p.d * (s0 - 1.0f)), reciprocal(p.d * (s0 + 1.0f)),
+            reciprocal(p.d * (s0 + 2.0f))};
+        bool moved         = false;
+        v4f as, bs;
+        project_4(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, inverses, &as, &bs);
+        for (int s = (int) s0 - 2; s <= (int) s0 + 2; s++) {
+            const float sf = (float) s;
+            if (s != p.s[r] && s != 0 && s >= z->s_min && s <= -z->s_min - 1) {
+                const int lane = s - (int) s0 + (sf < s0 ? 2 : 1);
+                float ar = as[lane & 3], br = bs[lane & 3];
+                if (moved) {
+                    project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, reciprocal(p.d * sf), &ar, &br);
+                }
+                const float a1 = a0 + sf * ar;
+                const float b1 = b0 + sf * sf * br;
+                if (a1 * a1 * bb > aa * aa * b1 * 1.000001f) {
+                    aa     = a1;
+                    bb     = b1;
+                    moved  = true;
+                    p.s[r] = s;
+                    p.d    = aa / bb;
+                }
+            }
+        }
+    }
+    p.h = frame_round_half(z->f, &p.d);
+    choose_scales(z, 1, &p);
+    if (!(p.error < best->error)) {
+        return false;
+    }
+    *best = p;
+    return true;
+}
+
+// A block of one value and zeros: the product of a scale and a level whose d is next to a half.
+static void try_products(const struct search *z, float value, struct plan *best) {
+    struct plan found = *best;
+    double least      = INFINITY;
+    for (int s = z->s_min; s <= -z->s_min - 1; s++) {
+        for (int i = 0; i < n_levels(z->grid); i++) {
+            const float product = (float) s * level(z->grid, i);
+            float d             = product != 0.0f ? value / product : 0.0f;
+            const uint16_t h    = frame_round_half(z->f, &d);
+            const double off    = fabs((double) d * product - value);
+            if (d != 0.0f && off < least) {
+                least   = off;
+                found.d = d;
+                found.h = h;
+                for (int r = 0; r < z->n_runs; r++) {
+                    found.s[r] = extreme(z->f->x + r * z->len, z->len) != 0.0f ? s : 0;
+                }
+            }
+        }
+    }
+    choose_scales(z, 0, &found);
+    *best = found.error < best->error ? found : *best;
+    // Where zeros are not exact, the best half may lie beside.
+    for (int step = -8; step <= 8; step++) {
+        found   = *best;
+        found.h = (uint16_t) (best->h + step);
+        found.d = (float) (berth_half_to_float(found.h) / z->f->outer);
+        if (isfinite(found.d) && ((found.h ^ best->h) & 0x8000) == 0) {
+            choose_scales(z, 0, &found);
+            *best = found.error < best->error ? found : *best;
+        }
+    }
+}
+
+// The smallest scale that serves the run as well as its best, or nearly: an element alone can sit on any level.
+static float least_need(const struct curve *c, int n_peaks) {
+    float scale = n_peaks > 0 ? c->peak[0] : 0.0f;
+    for (int i = 1; i < n_peaks; i++) {
+        scale = c->gain[i] > 0.97f * c->gain[0] && fabsf(c->peak[i]) < fabsf(scale) ? c->peak[i] : scale;
+    }
+    return scale;
+}
+
+// The d to be written with the levels of the plan's, so that products keep their size (frame_growth).
+static uint16_t unbiased_super(const struct search *z, const struct plan *p) {
+    float xy = 0.0f;
+    for (int r = 0; r < z->n_runs; r++) {
+        const float scale = p->d * (float) p->s[r];
+        float a, b;
+        project(z->f->x + r * z->len, z->f->w + r * z->len, z->len, z->grid, reciprocal(scale), &a, &b);
+        xy += scale * a;
+    }
+    float d = p->d * frame_growth(z->f, power_of(z->f->x, z->f->w, QK_K), xy, 1.0f);
+    return frame_round_half(z->f, &d);
+}
+
+static struct effort effort_of(const struct frame *f, const struct grid *grid) {
+    if (f->hard) {
+        return hard_effort;
+    }
+    if (grid->values != NULL) {
+        return curve_effort;
+    }
+    return f->uneven ? weighted_effort : n_levels(grid) <= 8 ? quick_effort : plain_effort;
+}
+
+uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid, int s_min, int8_t *s, uint8_t *q) {
+    enum { N_HARD_TRIALS = 128 };
+    struct search z = {
+        .f = f, .grid = grid, .len = len, .n_runs = QK_K / len, .s_min = s_min, .n_starts = f->hard ? MAX_STARTS : 1};
+    struct plan best = {.d = 0.0f};
+    struct plan starts[MAX_STARTS];
+    struct curve curves[MAX_RUNS];
+    float max = 0.0f;
+    z.effort  = effort_of(f, grid);
+    z.curves  = n_levels(grid) <= 16 && (f->hard || grid->values != NULL) ? curves : NULL; // NULL: len is FINE_RUN
+    for (int r = 0; r < z.n_runs; r++) {
+        const float *x   = f->x + r * len;
+        const float amax = v4_largest(x, len);
+        if (amax != 0.0f && z.curves != NULL) {
+            berth_curve_init(&curves[r], x, f->w + r * len, len, amax, grid, f->hard);
+            z.n_peaks[r] = curves[r].n_peaks;
+            memcpy(z.peak[r], curves[r].peak, sizeof(z.peak[r]));
+        } else if (amax != 0.0f) {
+            z.n_peaks[r] = 1;
+            z.peak[r][0] = run_scale(x, f->w + r * len, len, grid, z.effort.n_ends, z.effort.n_trials, z.effort.n_settles);
+        }
+        const float need = z.curves != NULL ? least_need(&curves[r], z.n_peaks[r]) : z.n_peaks[r] > 0 ? z.peak[r][0] : 0.0f;
+        max              = fabsf(need) > fabsf(max) ? need : max;
+    }
+    for (int r = z.n_runs - 1; r > 0 && z.curves != NULL; r--) {
+        z.rest[r - 1] = z.rest[r] + (z.n_peaks[r] > 0 ? curves[r].gain[0] : 0.0f);
+    }
+    best.error = power_of(f->x, f->w, QK_K); // d = 0: what zeros leave
+    for (int i = 0; i < z.n_starts; i++) {
+        starts[i] = (struct plan){.error = INFINITY};
+    }
+    // The largest scale becomes s_min, a neighbour, or more: a run of few large elements may do with less.
+    float d            = max / (1.5f * (float) s_min);
+    const int n_trials = f->hard ? N_HARD_TRIALS : z.effort.n_starts;
+    const float factor = powf(3.0f, 1.0f / (float) n_trials);
+    for (int t = 0; t < n_trials && max != 0.0f && z.curves != NULL; t++, d *= factor) {
+        try_start(&z, d, starts);
+        if (f->hard) {
+            try_start(&z, -d, starts); // s reaches one further down than up
+        }
+    }
+    for (int t = 0; t < z.effort.n_starts && max != 0.0f && z.curves == NULL; t += 4) {
+        float ds[4];
+        for (int k = 0; k < 4; k++) {
+            ds[k] = max / ((float) s_min + (f->hard ? 1.5f : 0.5f) * (float) (t + k));
+        }
+        try_starts_4(&z, ds, starts);
+    }
+    if (z.effort.n_starts == 0 && max != 0.0f) {
+        best   = (struct plan){.d = max / (float) s_min, .error = INFINITY};
+        best.h = frame_round_half(f, &best.d);
+        for (int r = 0; r < z.n_runs; r++) {
+            best.s[r] = nearest_scale(z.peak[r][0] * reciprocal(best.d), s_min);
+        }
+    }
+    for (int i = 0; i < z.n_starts && starts[i].d != 0.0f; i++) {
+        improve(&z, &starts[i]);
+        for (int k = 0; k < z.effort.n_shifts && shift_scales(&z, &starts[i]); k++) {
+        }
+        best = starts[i].error < best.error ? starts[i] : best;
+    }
+    const float value = only_value(f->x, QK_K);
+    if (value != 0.0f) {
+        try_products(&z, value, &best);
+    }
+    for (int r = 0; r < z.n_runs; r++) {
+        s[r] = (int8_t) best.s[r];
+        write_levels(f->x + r * len, len, grid, best.d * (float) best.s[r], q + r * len);
+    }
+    return unbiased_super(&z, &best);
+}
