@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// validate.c: does a row hold what its type can mean? No NaN and no infinity in floats, nor in the scales of blocks.
-// The rows of types (core/type.h) say where these are.
+// type_validate.c: does a row hold what its type can mean? No NaN and no infinity in floats, nor in the scales of blocks.
+// The rows of types say where these are.
 
 #include "core/type.h"
 
