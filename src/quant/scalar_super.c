@@ -332,60 +332,80 @@ static struct effort effort_of(const struct frame *f, const struct grid *grid) {
     return f->uneven ? weighted_effort : n_levels(grid) <= 8 ? quick_effort : plain_effort;
 }
 
-uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid, int s_min, int8_t *s, uint8_t *q) {
+// Best scales of each run by itself. Returns the largest that a run needs; 0: all elements are zero.
+static float runs_init(struct search *z, struct curve *curves) {
+    const struct frame *f = z->f;
+    const int len         = z->len;
+    float max             = 0.0f;
+    for (int r = 0; r < z->n_runs; r++) {
+        const float *x   = f->x + r * len;
+        const float amax = v4_largest(x, len);
+        if (amax != 0.0f && z->curves != NULL) {
+            berth_curve_init(&curves[r], x, f->w + r * len, len, amax, z->grid, f->hard);
+            z->n_peaks[r] = curves[r].n_peaks;
+            memcpy(z->peak[r], curves[r].peak, sizeof(z->peak[r]));
+        } else if (amax != 0.0f) {
+            z->n_peaks[r] = 1;
+            z->peak[r][0] = run_scale(x, f->w + r * len, len, z->grid, z->effort.n_ends, z->effort.n_trials, z->effort.n_settles);
+        }
+        const float need = z->curves != NULL ? least_need(&curves[r], z->n_peaks[r]) : z->n_peaks[r] > 0 ? z->peak[r][0] : 0.0f;
+        max              = fabsf(need) > fabsf(max) ? need : max;
+    }
+    for (int r = z->n_runs - 1; r > 0 && z->curves != NULL; r--) {
+        z->rest[r - 1] = z->rest[r] + (z->n_peaks[r] > 0 ? curves[r].gain[0] : 0.0f);
+    }
+    return max;
+}
+
+// The best few d to start from. The largest scale becomes s_min, a neighbour, or more: a run of few large elements may do with
+// less.
+static void starts_find(const struct search *z, float max, struct plan *starts) {
     enum { N_HARD_TRIALS = 128 };
+    const bool hard    = z->f->hard;
+    float d            = max / (1.5f * (float) z->s_min);
+    const int n_trials = hard ? N_HARD_TRIALS : z->effort.n_starts;
+    const float factor = powf(3.0f, 1.0f / (float) n_trials);
+    for (int t = 0; t < n_trials && max != 0.0f && z->curves != NULL; t++, d *= factor) {
+        try_start(z, d, starts);
+        if (hard) {
+            try_start(z, -d, starts); // s reaches one further down than up
+        }
+    }
+    for (int t = 0; t < z->effort.n_starts && max != 0.0f && z->curves == NULL; t += 4) {
+        float ds[4];
+        for (int k = 0; k < 4; k++) {
+            ds[k] = max / ((float) z->s_min + (hard ? 1.5f : 0.5f) * (float) (t + k));
+        }
+        try_starts_4(z, ds, starts);
+    }
+}
+
+// Without a search: each run the s nearest to its own scale.
+static struct plan plan_at_once(const struct search *z, float max) {
+    struct plan p = {.d = max / (float) z->s_min, .error = INFINITY};
+    p.h           = frame_round_half(z->f, &p.d);
+    for (int r = 0; r < z->n_runs; r++) {
+        p.s[r] = nearest_scale(z->peak[r][0] * reciprocal(p.d), z->s_min);
+    }
+    return p;
+}
+
+uint16_t berth_fit_super(const struct frame *f, int len, const struct grid *grid, int s_min, int8_t *s, uint8_t *q) {
     struct search z = {
         .f = f, .grid = grid, .len = len, .n_runs = QK_K / len, .s_min = s_min, .n_starts = f->hard ? MAX_STARTS : 1};
     struct plan best = {.d = 0.0f};
     struct plan starts[MAX_STARTS];
     struct curve curves[MAX_RUNS];
-    float max = 0.0f;
-    z.effort  = effort_of(f, grid);
-    z.curves  = n_levels(grid) <= 16 && (f->hard || grid->values != NULL) ? curves : NULL; // NULL: len is FINE_RUN
-    for (int r = 0; r < z.n_runs; r++) {
-        const float *x   = f->x + r * len;
-        const float amax = v4_largest(x, len);
-        if (amax != 0.0f && z.curves != NULL) {
-            berth_curve_init(&curves[r], x, f->w + r * len, len, amax, grid, f->hard);
-            z.n_peaks[r] = curves[r].n_peaks;
-            memcpy(z.peak[r], curves[r].peak, sizeof(z.peak[r]));
-        } else if (amax != 0.0f) {
-            z.n_peaks[r] = 1;
-            z.peak[r][0] = run_scale(x, f->w + r * len, len, grid, z.effort.n_ends, z.effort.n_trials, z.effort.n_settles);
-        }
-        const float need = z.curves != NULL ? least_need(&curves[r], z.n_peaks[r]) : z.n_peaks[r] > 0 ? z.peak[r][0] : 0.0f;
-        max              = fabsf(need) > fabsf(max) ? need : max;
-    }
-    for (int r = z.n_runs - 1; r > 0 && z.curves != NULL; r--) {
-        z.rest[r - 1] = z.rest[r] + (z.n_peaks[r] > 0 ? curves[r].gain[0] : 0.0f);
-    }
-    best.error = power_of(f->x, f->w, QK_K); // d = 0: what zeros leave
+    z.effort        = effort_of(f, grid);
+    z.curves        = n_levels(grid) <= 16 && (f->hard || grid->values != NULL) ? curves : NULL; // NULL: len is FINE_RUN
+    const float max = runs_init(&z, curves);
+    best.error      = power_of(f->x, f->w, QK_K); // d = 0: what zeros leave
     for (int i = 0; i < z.n_starts; i++) {
         starts[i] = (struct plan){.error = INFINITY};
     }
-    // The largest scale becomes s_min, a neighbour, or more: a run of few large elements may do with less.
-    float d            = max / (1.5f * (float) s_min);
-    const int n_trials = f->hard ? N_HARD_TRIALS : z.effort.n_starts;
-    const float factor = powf(3.0f, 1.0f / (float) n_trials);
-    for (int t = 0; t < n_trials && max != 0.0f && z.curves != NULL; t++, d *= factor) {
-        try_start(&z, d, starts);
-        if (f->hard) {
-            try_start(&z, -d, starts); // s reaches one further down than up
-        }
-    }
-    for (int t = 0; t < z.effort.n_starts && max != 0.0f && z.curves == NULL; t += 4) {
-        float ds[4];
-        for (int k = 0; k < 4; k++) {
-            ds[k] = max / ((float) s_min + (f->hard ? 1.5f : 0.5f) * (float) (t + k));
-        }
-        try_starts_4(&z, ds, starts);
-    }
+    starts_find(&z, max, starts);
     if (z.effort.n_starts == 0 && max != 0.0f) {
-        best   = (struct plan){.d = max / (float) s_min, .error = INFINITY};
-        best.h = frame_round_half(f, &best.d);
-        for (int r = 0; r < z.n_runs; r++) {
-            best.s[r] = nearest_scale(z.peak[r][0] * reciprocal(best.d), s_min);
-        }
+        best = plan_at_once(&z, max);
     }
     for (int i = 0; i < z.n_starts && starts[i].d != 0.0f; i++) {
         improve(&z, &starts[i]);
