@@ -3,10 +3,11 @@
 // one that comes again, on one backend and on three, the latter with handing out its splits too (when Berth compares the graph
 // once more), and the address space that making and reserving a scheduler takes.
 // Chains of 100 to 100,000 nodes; every 32nd reads a weight, which lies on the backends in turns. Then layers as models have
-// them. Every graph is built anew, as programs do. The devices are those of this file for both, without a kernel: nothing is
-// computed.
+// them. Every graph is built anew, as programs do. The devices are the same for both (support/device_plain.h), without a kernel:
+// nothing is computed.
 //
 //     bench-sched [MOST_NODES]
+#include "support/device_plain.h"
 #include "support/oracle.h"
 
 #include "ggml-backend-impl.h"
@@ -56,20 +57,12 @@ enum { WIDTH = 64, BLOCK = 32, MAX_BACKENDS = 3, MAX_RUNS = 41 };
     X(ggml_backend_sched_get_n_splits) \
     X(ggml_backend_sched_get_buffer_size)
 
-struct bench_device {
-    struct ggml_backend_device dev;
-    struct ggml_backend_buffer_type buft;
-    struct ggml_backend backend;
-    struct side *side;
-    bool is_host;
-};
-
 // One implementation, with devices of its own.
 struct side {
 #define X(f) __typeof__(f) *f;
     FUNCTIONS(X)
 #undef X
-    struct bench_device devices[MAX_BACKENDS];
+    struct plain_device devices[MAX_BACKENDS];
     ggml_backend_t backends[MAX_BACKENDS];
     struct ggml_context *weights_ctx;
     struct ggml_tensor *weights[MAX_BACKENDS], *caches[MAX_BACKENDS];
@@ -101,105 +94,10 @@ static double now(void) {
     return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
 }
 
-// ---- devices that compute nothing ----
-
-static const char *buft_name(ggml_backend_buffer_type_t buft) {
-    (void) buft;
-    return "Bench";
-}
-
-static void buffer_free(ggml_backend_buffer_t buffer) {
-    free(buffer->context);
-}
-
-static void *buffer_base(ggml_backend_buffer_t buffer) {
-    return (void *) (((uintptr_t) buffer->context + 63) / 64 * 64);
-}
-
-static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
-    (void) buffer;
-    memcpy((char *) tensor->data + offset, data, size);
-}
-
-static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
-    (void) buffer;
-    memcpy(data, (const char *) tensor->data + offset, size);
-}
-
-static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
-    struct bench_device *d = buft->context;
-    void *memory           = calloc(1, size + 64);
-
-    const struct ggml_backend_buffer_i iface = {
-        .free_buffer = buffer_free, .get_base = buffer_base, .set_tensor = buffer_set, .get_tensor = buffer_get};
-    return memory != NULL ? d->side->ggml_backend_buffer_init(buft, iface, memory, size) : NULL;
-}
-
-static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
-    (void) buft;
-    return 32;
-}
-
-static bool buft_is_host(ggml_backend_buffer_type_t buft) {
-    return ((struct bench_device *) buft->context)->is_host;
-}
-
-static const char *dev_name(ggml_backend_dev_t dev) {
-    (void) dev;
-    return "Bench";
-}
-
-static const char *backend_name(ggml_backend_t backend) {
-    (void) backend;
-    return "Bench";
-}
-
-static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
-    (void) backend;
-    (void) graph;
-    return GGML_STATUS_SUCCESS;
-}
-
-static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
-    return ((struct bench_device *) dev->context)->is_host ? GGML_BACKEND_DEVICE_TYPE_CPU : GGML_BACKEND_DEVICE_TYPE_GPU;
-}
-
-static ggml_backend_buffer_type_t dev_buft(ggml_backend_dev_t dev) {
-    return &((struct bench_device *) dev->context)->buft;
-}
-
-static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
-    (void) dev;
-    (void) op;
-    return true;
-}
-
-static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) {
-    return buft == &((struct bench_device *) dev->context)->buft;
-}
-
-static void device_init(struct bench_device *d, struct side *side, bool is_host) {
-    *d = (struct bench_device){
-        .side    = side,
-        .is_host = is_host,
-        .dev     = {.context = d,
-                .iface       = {.get_name  = dev_name,
-                          .get_type        = dev_type,
-                          .get_buffer_type = dev_buft,
-                          .supports_op     = dev_supports_op,
-                          .supports_buft   = dev_supports_buft}},
-        .buft    = {.context = d,
-               .device       = &d->dev,
-               .iface =
-                   {.get_name = buft_name, .alloc_buffer = buft_alloc, .get_alignment = buft_alignment, .is_host = buft_is_host}},
-        .backend = {.context = d, .device = &d->dev, .iface = {.get_name = backend_name, .graph_compute = backend_compute}},
-    };
-}
-
 static bool side_init(struct side *s, int n_backends, int most_nodes) {
     s->weights_ctx = s->ggml_init((struct ggml_init_params){2 * MAX_BACKENDS * s->ggml_tensor_overhead(), NULL, true});
     for (int b = 0; b < n_backends; b++) {
-        device_init(&s->devices[b], s, b == n_backends - 1);
+        plain_device_init(&s->devices[b], s->ggml_backend_buffer_init, b == n_backends - 1);
         s->backends[b] = &s->devices[b].backend;
         s->weights[b]  = s->ggml_new_tensor_1d(s->weights_ctx, GGML_TYPE_F32, WIDTH);
         s->buffers[b]  = s->ggml_backend_buft_alloc_buffer(&s->devices[b].buft, WIDTH * sizeof(float));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // test_sched_oracle.c: the eval callback beside the reference's: which nodes are asked for, what is computed before one is
-// shown, and what an answer of false does. Both schedulers get the same graph over devices of this file, which only note what
+// shown, and what an answer of false does. Both schedulers get the same graph over devices (device_plain.h) that only note what
 // they are given to compute. Skipped with a line without the reference's libraries, or under a sanitizer.
 
 #include "support/check.h"
+#include "support/device_plain.h"
 #include "support/oracle.h"
 
 #include "core/graph.h"
@@ -33,21 +34,11 @@ enum { N_DEVICES = 2, N_NODES = 12 };
     X(ggml_backend_sched_graph_compute) \
     X(ggml_backend_sched_get_n_splits)
 
-struct side;
-
-struct noting_device {
-    struct ggml_backend_device dev;
-    struct ggml_backend_buffer_type buft;
-    struct ggml_backend backend;
-    struct side *side;
-    bool is_host;
-};
-
 struct side {
 #define X(f) __typeof__(f) *f;
     FUNCTIONS(X)
 #undef X
-    struct noting_device devices[N_DEVICES];
+    struct plain_device devices[N_DEVICES];
     char story[4096]; // ?name: asked for; name: computed; !name: shown
     unsigned wanted;  // bit i: the i-th question is answered with true
     int stop_at;      // the n-th node that is shown is answered with false, 0: none
@@ -61,105 +52,21 @@ static void note(struct side *s, const char *mark, const char *name) {
     snprintf(s->story + n, sizeof s->story - n, "%s%s ", mark, name);
 }
 
-// ---- devices ----
+// ---- a run ----
 
-static const char *buft_name(ggml_backend_buffer_type_t buft) {
-    (void) buft;
-    return "Noting";
-}
-
-static void buffer_free(ggml_backend_buffer_t buffer) {
-    free(buffer->context);
-}
-
-static void *buffer_base(ggml_backend_buffer_t buffer) {
-    return (void *) (((uintptr_t) buffer->context + 63) / 64 * 64);
-}
-
-static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
-    (void) buffer;
-    memcpy((char *) tensor->data + offset, data, size);
-}
-
-static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
-    (void) buffer;
-    memcpy(data, (const char *) tensor->data + offset, size);
-}
-
-static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
-    struct noting_device *d                  = buft->context;
-    const struct ggml_backend_buffer_i iface = {
-        .free_buffer = buffer_free, .get_base = buffer_base, .set_tensor = buffer_set, .get_tensor = buffer_get};
-    return d->side->ggml_backend_buffer_init(buft, iface, calloc(1, size + 64), size);
-}
-
-static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
-    (void) buft;
-    return 32;
-}
-
-static bool buft_is_host(ggml_backend_buffer_type_t buft) {
-    return ((struct noting_device *) buft->context)->is_host;
-}
-
-static const char *dev_name(ggml_backend_dev_t dev) {
-    (void) dev;
-    return "Noting";
-}
-
-static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
-    return ((struct noting_device *) dev->context)->is_host ? GGML_BACKEND_DEVICE_TYPE_CPU : GGML_BACKEND_DEVICE_TYPE_GPU;
-}
-
-static ggml_backend_buffer_type_t dev_buft(ggml_backend_dev_t dev) {
-    return &((struct noting_device *) dev->context)->buft;
-}
-
-static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
-    (void) dev;
-    (void) op;
-    return true;
-}
-
-static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) {
-    return buft == dev_buft(dev);
-}
-
-static const char *backend_name(ggml_backend_t backend) {
-    (void) backend;
-    return "Noting";
-}
-
-static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
-    struct noting_device *d = backend->context;
+static enum ggml_status on_compute(void *user, struct ggml_cgraph *graph) {
     for (int i = 0; i < graph->n_nodes; i++) {
-        note(d->side, "", graph->nodes[i]->name);
+        note(user, "", graph->nodes[i]->name);
     }
     return GGML_STATUS_SUCCESS;
 }
 
-static void device_init(struct noting_device *d, struct side *side, bool is_host) {
-    *d = (struct noting_device){.side = side, .is_host = is_host};
-
-    d->dev.context                 = d;
-    d->dev.iface.get_name          = dev_name;
-    d->dev.iface.get_type          = dev_type;
-    d->dev.iface.get_buffer_type   = dev_buft;
-    d->dev.iface.supports_op       = dev_supports_op;
-    d->dev.iface.supports_buft     = dev_supports_buft;
-    d->buft.context                = d;
-    d->buft.device                 = &d->dev;
-    d->buft.iface.get_name         = buft_name;
-    d->buft.iface.alloc_buffer     = buft_alloc;
-    d->buft.iface.get_alignment    = buft_alignment;
-    d->buft.iface.is_host          = buft_is_host;
-    d->backend.context             = d;
-    d->backend.device              = &d->dev;
-    d->backend.iface.get_name      = backend_name;
-    d->backend.iface.graph_compute = backend_compute;
+static ggml_backend_t device_open(struct side *s, int d) {
+    plain_device_init(&s->devices[d], s->ggml_backend_buffer_init, d == N_DEVICES - 1);
+    s->devices[d].compute = on_compute;
+    s->devices[d].user    = s;
+    return &s->devices[d].backend;
 }
-
-// ---- a run ----
 
 static bool on_eval(struct ggml_tensor *t, bool ask, void *user) {
     struct side *s = user;
@@ -175,8 +82,7 @@ static void run(struct side *s, const char *places, unsigned wanted, int stop_at
     s->stop_at  = stop_at;
     s->n_asked = s->n_shown = 0;
     for (int d = 0; d < N_DEVICES; d++) {
-        device_init(&s->devices[d], s, d == N_DEVICES - 1);
-        backends[d] = &s->devices[d].backend;
+        backends[d] = device_open(s, d);
     }
     struct ggml_context *ctx   = s->ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
     struct ggml_cgraph *graph  = s->ggml_new_graph(ctx);
@@ -268,8 +174,7 @@ static void false_ends_the_graph(void **state) {
 static int splits_of(struct side *s, int n_inputs) {
     ggml_backend_t backends[N_DEVICES];
     for (int d = 0; d < N_DEVICES; d++) {
-        device_init(&s->devices[d], s, d == N_DEVICES - 1);
-        backends[d] = &s->devices[d].backend;
+        backends[d] = device_open(s, d);
     }
     struct ggml_context *ctx   = s->ggml_init((struct ggml_init_params){.mem_size = 4 << 20, .no_alloc = true});
     struct ggml_cgraph *graph  = s->ggml_new_graph(ctx);
