@@ -102,8 +102,8 @@ static enum ggml_status pools_pack(const struct budget_graph *g, const struct bu
         const struct berth_plan_params params = {
             .capacity  = how->limits[p] == UINT64_MAX || how->limits[p] > (uint64_t) 1 << 62 ? 0 : how->limits[p],
             .budget_us = how->budget_us};
-        struct berth_plan_report report;
-        status = berth_plan_solve(part, (int64_t) n, &params, offsets, &report);
+        struct berth_plan_report report = {0};
+        status                          = berth_plan_solve(part, (int64_t) n, &params, offsets, &report);
         BERTH_ASSERT_WHOLE(
             status != GGML_STATUS_SUCCESS || berth_plan_check(part, (int64_t) n, NULL, offsets, NULL) != GGML_STATUS_FAILED);
         peaks[p] = report.peak;
