@@ -382,6 +382,56 @@ static void test_is_lost(void **state) {
     ranks_run(2, 1, 0, is_lost);
 }
 
+// ---- ranks of another kind ----
+
+// Rank 1 is nothing but this hello.
+static void joins_beside(const void *hello, size_t size, const char *text) {
+    struct mpi_loop *loop = mpi_loop_new(2);
+    struct mpi_transport here, there;
+    struct mpi_world w;
+    const struct mpi_head head = {.kind = MPI_HELLO};
+    char *bytes                = shim_malloc(sizeof head + size);
+    check_quiet();
+    transport_open(loop, 0, &here);
+    transport_open(loop, 1, &there);
+    memcpy(bytes, &head, sizeof head);
+    memcpy(bytes + sizeof head, hello, size);
+    assert_true(there.send(&there, 0, bytes, sizeof head + size));
+    assert_true(mpi_world_init(&w, &here, false, NULL, 0));
+    assert_true(w.mail.peers[1].is_lost && w.programs.n == 1 && w.members[1].n_devices == 0);
+    if (strstr(w.mail.peers[1].why, text) == NULL) {
+        fail_msg("not '%s': %s", text, w.mail.peers[1].why);
+    }
+    mpi_world_part(&w);
+    mpi_world_fini(&w);
+    mpi_loop_free(loop);
+}
+
+static void test_others_are_left_out(void **state) {
+    (void) state;
+    struct mpi_hello hello = {
+        .magic = MPI_MAGIC, .version = MPI_WIRE_VERSION, .is_worker = 1, .n_devices = 1, .host = "elsewhere"};
+    const struct mpi_device_info device = {.name = "CPU", .alignment = 3};
+    char bytes[sizeof hello + sizeof device];
+    memcpy(bytes + sizeof hello, &device, sizeof device);
+#define JOINS(size, text) (memcpy(bytes, &hello, sizeof hello), joins_beside(bytes, size, text))
+    strcpy(hello.release, BERTH_VERSION);
+    JOINS(sizeof bytes, "its list of devices");
+    JOINS(sizeof bytes - 1, "told of 1 devices");
+    JOINS(10, "not to be understood");
+    hello.n_devices = UINT32_MAX;
+    JOINS(sizeof bytes, "devices in");
+    strcpy(hello.release, "7.8.9");
+    JOINS(sizeof bytes, "it is Berth 7.8.9");
+    strcpy(hello.release, BERTH_VERSION);
+    hello.version = 99;
+    JOINS(sizeof bytes, "version 99");
+    memset(hello.host, 'x', sizeof hello.host);
+    JOINS(sizeof bytes, "not to be understood");
+    hello.magic = 0;
+    JOINS(sizeof bytes, "not to be understood");
+}
+
 // ---- the wire ----
 
 static void test_cache_is_checked(void **state) {
@@ -485,6 +535,7 @@ int main(void) {
         cmocka_unit_test(test_computes),
         cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_is_lost),
+        cmocka_unit_test(test_others_are_left_out),
         cmocka_unit_test(test_cache_is_checked),
         cmocka_unit_test(test_each_allocation_fails),
     };
