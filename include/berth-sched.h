@@ -3,6 +3,7 @@
 // strict mode. Part of berth.h.
 #pragma once
 
+#include "berth-backend.h"
 #include "berth-plan.h"
 #include "ggml-backend.h"
 
@@ -40,6 +41,12 @@ BERTH_API enum berth_sched_reason berth_sched_reason(ggml_backend_sched_t sched,
 // what GGML_SCHED_DEBUG=2 prints; JSON is one object. FAILED if there is no such graph or the stream fails.
 BERTH_API enum ggml_status berth_sched_explain_text(ggml_backend_sched_t sched, FILE *file);
 BERTH_API enum ggml_status berth_sched_explain_json(ggml_backend_sched_t sched, FILE *file);
+
+// The promise: after ggml_backend_sched_reserve, computing that graph, or one of the same nodes and edges in which no extent is
+// larger, takes no memory, neither of the scheduler nor of backends that can reserve: Berth's CPU backend with the threads it has
+// then. Where ops go elsewhere when extents shrink, such as batches below a device's offload_op, reserve a graph of either kind;
+// the last eight are kept. Tensors must have the same backends (ggml_backend_sched_set_tensor_backend) as when it was reserved.
+// berth-backend.h has the same for backends that are given graphs without a scheduler.
 
 // How good the memory plan of a backend is, and the whole plan as JSON (as berth_gallocr_save writes it, copies between backends
 // included): of the graph that was planned last, by reserve, reserve_size or alloc. To save it, that graph must still be there.

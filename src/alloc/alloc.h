@@ -22,6 +22,16 @@ struct galloc_columns berth_galloc_plan_columns(struct galloc_plan *plan, size_t
 // but its tensors are, when the plan is saved. No buffer is touched.
 enum ggml_status berth_galloc_plan_make(
     struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec, const struct lifetime_order *order) BERTH_MUST_USE;
+// Lets a plan that was just made know its record's rows and edges, as they are with what was appended.
+bool berth_galloc_plan_remember(struct galloc_plan *plan, const struct record *rec) BERTH_MUST_USE;
+// Is the record, with these columns and this order, of a graph with the rows and edges that the plan remembers, in which nothing
+// is larger? Then the plan is one for it, and for its tensors. No heap memory.
+bool berth_galloc_plan_takes(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec,
+    const struct lifetime_row *rows, const struct lifetime_order *order);
+// Is every graph that the other plan takes one that this plan takes? Both remember.
+bool berth_galloc_plan_covers(const struct galloc_plan *plan, const struct galloc_plan *other);
+// A new plan with columns for as many rows and steps.
+struct galloc_plan *berth_galloc_plan_like(const struct ggml_gallocr *galloc, const struct galloc_plan *plan);
 // What each buffer needs; buffers of one type share a pool, and the first of them stands for it.
 void berth_galloc_plan_sizes(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, size_t *sizes);
 // Of a buffer; NULL: the plan is none.

@@ -223,10 +223,21 @@ static enum ggml_status plan_get(struct ggml_gallocr *galloc, struct ggml_cgraph
     return GGML_STATUS_SUCCESS;
 }
 
+// What placing a graph of the plan's form will ask for: layouts that all differ, and an index if it wants one.
+static enum ggml_status room_reserve(struct galloc_plan *plan) {
+    const bool is_done =
+        berth_record_room_forms(&plan->rec) && (plan->lives.n_loose == 0 || !berth_record_is_tangled(&plan->rec));
+    return is_done ? GGML_STATUS_SUCCESS
+                   : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the layouts of %d tensors", plan->rec.n_rows);
+}
+
 static enum ggml_status reserve(
     struct ggml_gallocr *galloc, struct ggml_cgraph *graph, const int *node_bufs, const int *leaf_bufs) {
     struct galloc_plan *plan;
-    const enum ggml_status status = plan_get(galloc, graph, node_bufs, leaf_bufs, &plan);
+    enum ggml_status status = plan_get(galloc, graph, node_bufs, leaf_bufs, &plan);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = room_reserve(plan);
+    }
     return status == GGML_STATUS_SUCCESS ? berth_galloc_buffers_reserve(galloc, plan) : status;
 }
 

@@ -88,11 +88,10 @@ static struct lifetime_rules rules_of(const struct ggml_gallocr *galloc) {
 }
 
 // What runs in place by the caller's word may depend on what a record does not hold, such as an op's parameters.
-static bool still_in_place(const struct ggml_gallocr *galloc, const struct galloc_plan *plan) {
+static bool still_in_place(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const struct record *rec) {
     const struct berth_gallocr_options *o = &galloc->options;
-    const struct record *rec              = &plan->rec;
     for (int32_t i = 0; i < rec->n_nodes && plan->lives.n_asked > 0; i++) {
-        const struct lifetime_row *row = &lifetime_rows(rec)[i];
+        const struct lifetime_row *row = &plan->lives.rows[i];
         if (row->is_asked && !o->in_place(rec->tensors[i], rec->slots[row->took], o->in_place_user)) {
             return false;
         }
@@ -101,13 +100,13 @@ static bool still_in_place(const struct ggml_gallocr *galloc, const struct gallo
 }
 
 // What the graph does not list has memory only from its first reader on: too little if it is a node after all.
-static bool is_bound_up(const struct galloc_plan *plan) {
+static bool is_bound_up(struct galloc_plan *plan) {
     return plan->lives.n_loose > 0 && berth_record_is_tangled(&plan->rec);
 }
 
-static bool still_fits(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+static bool still_fits(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec) {
     const struct lifetime_sizes sizes = sizes_of(galloc);
-    return berth_lifetimes_still_fit(&plan->lives, &plan->rec, &sizes, galloc->aligns);
+    return berth_lifetimes_still_fit(&plan->lives, rec, &sizes, galloc->aligns);
 }
 
 static bool same_ids(const struct record *rec, const int *node_bufs, const int *leaf_bufs) {
@@ -140,16 +139,93 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
     if (in_place != NULL) {
         *in_place = has_places && placer.is_done;
     }
-    if (match != RECORD_DIFFERS && (!still_in_place(galloc, plan) || is_bound_up(plan))) {
+    if (match != RECORD_DIFFERS && (!still_in_place(galloc, plan, &plan->rec) || is_bound_up(plan))) {
         return false;
     }
-    if (match == RECORD_RESHAPED && !is_exact && still_fits(galloc, plan)) {
+    if (match == RECORD_RESHAPED && !is_exact && still_fits(galloc, plan, &plan->rec)) {
         // The items keep their sizes: a graph as large as the first still fits.
         plan->is_ready    = berth_record_reshape(&plan->rec);
         plan->is_reshaped = true;
         return plan->is_ready;
     }
     return match == RECORD_SAME && !(is_exact && berth_record_is_tangled(&plan->rec));
+}
+
+// ---- plans of somebody else's record that are good for several graphs ----
+
+static bool same_row(const struct record_row *x, const struct record_row *y) {
+    return x->op == y->op && x->flags == y->flags && x->view_src == y->view_src && x->same_as == y->same_as && x->src == y->src &&
+           x->n_src == y->n_src && x->has_memory == y->has_memory;
+}
+
+// Rows, edges and buffers.
+static bool same_graph(
+    const struct record *a, const struct lifetime_row *a_rows, const struct record *b, const struct lifetime_row *b_rows) {
+    const size_t n_srcs = (size_t) a->n_srcs;
+    if (a->n_all != b->n_all || a->n_nodes != b->n_nodes || a->n_srcs != b->n_srcs ||
+        (n_srcs > 0 && (memcmp(a->srcs, b->srcs, n_srcs * sizeof a->srcs[0]) != 0 ||
+                           memcmp(a->slots, b->slots, n_srcs * sizeof a->slots[0]) != 0))) {
+        return false;
+    }
+    int32_t i = 0;
+    while (i < a->n_all && same_row(&a->rows[i], &b->rows[i]) && a_rows[i].id == b_rows[i].id) {
+        i++;
+    }
+    return i == a->n_all;
+}
+
+static bool same_order(const struct lifetime_order *a, const struct lifetime_order *b) {
+    return a->n_steps == b->n_steps && a->n_early == b->n_early && (a->steps != NULL) == (b->steps != NULL) &&
+           (a->steps == NULL || a->n_steps == 0 || memcmp(a->steps, b->steps, (size_t) a->n_steps * sizeof a->steps[0]) == 0);
+}
+
+bool berth_galloc_plan_remember(struct galloc_plan *plan, const struct record *rec) {
+    struct record *own  = &plan->rec;
+    const size_t n_rows = (size_t) rec->n_all, n_srcs = (size_t) rec->n_srcs;
+    if (!berth_record_room(own, n_rows + 1, n_srcs + 1)) {
+        return false;
+    }
+    own->n_all = own->n_rows = rec->n_all;
+    own->n_nodes             = rec->n_nodes;
+    own->n_srcs              = rec->n_srcs;
+    memcpy(own->rows, rec->rows, n_rows * sizeof own->rows[0]);
+    memcpy(own->srcs, rec->srcs, n_srcs * sizeof own->srcs[0]);
+    memcpy(own->slots, rec->slots, n_srcs * sizeof own->slots[0]);
+    return true;
+}
+
+bool berth_galloc_plan_takes(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec,
+    const struct lifetime_row *rows, const struct lifetime_order *order) {
+    if (!plan->is_ready || !same_order(&plan->lives.order, order) || !same_graph(&plan->rec, plan->lives.rows, rec, rows) ||
+        !still_in_place(galloc, plan, rec) || !still_fits(galloc, plan, rec)) {
+        return false;
+    }
+    if (rec->n_all > 0) {
+        memcpy(plan->tensors, rec->tensors, (size_t) rec->n_all * sizeof rec->tensors[0]);
+    }
+    return true;
+}
+
+bool berth_galloc_plan_covers(const struct galloc_plan *plan, const struct galloc_plan *other) {
+    bool is_same = plan->is_ready && same_order(&plan->lives.order, &other->lives.order) &&
+                   same_graph(&plan->rec, plan->lives.rows, &other->rec, other->lives.rows) &&
+                   plan->lives.n_items == other->lives.n_items;
+    for (int32_t i = 0; is_same && i < plan->rec.n_all; i++) {
+        is_same = plan->lives.rows[i].item == other->lives.rows[i].item;
+    }
+    for (size_t i = 0; is_same && i < plan->lives.n_items; i++) {
+        is_same = plan->lives.items[i].size >= other->lives.items[i].size;
+    }
+    return is_same;
+}
+
+struct galloc_plan *berth_galloc_plan_like(const struct ggml_gallocr *galloc, const struct galloc_plan *plan) {
+    struct galloc_plan *like = berth_galloc_plan_new(galloc, false);
+    if (like == NULL || !berth_grow(&like->block, &like->block_size, plan->block_size, 1)) {
+        berth_galloc_plan_free(galloc, like);
+        return NULL;
+    }
+    return like;
 }
 
 // ---- items ----

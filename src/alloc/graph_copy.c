@@ -132,7 +132,7 @@ static bool copies_fill(const char *func, const struct copies *c) {
             }
             continue;
         }
-        if (ggml_nbytes(c->from[i]) > 0 && !berth_tensor_copy(func, NULL, c->from[i], c->to[i])) {
+        if (ggml_nbytes(c->from[i]) > 0 && !berth_tensor_copy(func, NULL, c->from[i], c->to[i], NULL)) {
             return false;
         }
     }

@@ -408,8 +408,8 @@ static bool took_rightly(const struct record *rec, int32_t i, int32_t parent) {
 
 bool berth_lifetimes_still_fit(
     const struct lifetimes *l, struct record *rec, const struct lifetime_sizes *sizes, const size_t *aligns) {
-    for (int32_t i = 0; i < rec->n_rows; i++) {
-        const struct lifetime_row *row = &lifetime_rows(rec)[i];
+    for (int32_t i = 0; i < rec->n_all; i++) {
+        const struct lifetime_row *row = &l->rows[i];
         if (row->item < 0) {
             continue;
         }

@@ -52,8 +52,16 @@ enum ggml_status berth_backend_graph_check(const struct ggml_cgraph *graph, bool
 // was empty.
 BERTH_API bool berth_backend_has_checked(const struct ggml_cgraph *graph);
 
-// Copies src to dst and waits. False: refused; kept with backend, which may be NULL.
-bool berth_tensor_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, struct ggml_tensor *dst);
+// Memory of the host for bytes on their way between two devices that know nothing of each other.
+struct berth_staging {
+    void *bytes;
+    size_t size;
+};
+
+// Copies src to dst and waits. False: refused; kept with backend, which may be NULL. What goes through the host takes memory
+// there, unless staging, which may be NULL, is large enough.
+bool berth_tensor_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, struct ggml_tensor *dst,
+    const struct berth_staging *staging);
 
 // ---- devices made of several, which are of a higher level (several.c) ----
 

@@ -47,8 +47,9 @@ bool ggml_backend_buffer_copy_tensor(const struct ggml_tensor *src, struct ggml_
     return buffer->iface.cpy_tensor != NULL && buffer->iface.cpy_tensor(buffer, src, dst);
 }
 
-static bool copy_through_host(
-    const char *func, ggml_backend_t backend, const struct ggml_tensor *src, struct ggml_tensor *dst, size_t size) {
+static bool copy_through_host(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, struct ggml_tensor *dst,
+    const struct berth_staging *staging) {
+    const size_t size          = ggml_nbytes(src);
     ggml_backend_buffer_t from = berth_tensor_buffer(src), to = berth_tensor_buffer(dst);
     if (from->iface.get_tensor == NULL || to->iface.set_tensor == NULL) {
         berth_backend_fail(backend, "%s: %s to %s: a buffer of type %s cannot be %s", func, berth_name_of(src),
@@ -57,7 +58,8 @@ static bool copy_through_host(
         return false;
     }
     // Whole, not in pieces: a buffer may rearrange its tensors and take them only as a whole.
-    void *bytes = berth_malloc(size);
+    const bool is_there = staging != NULL && staging->size >= size;
+    void *bytes         = is_there ? staging->bytes : berth_malloc(size);
     if (bytes == NULL) {
         berth_backend_fail(backend, "%s: out of memory: %zu bytes to take %s from %s to %s through the host", func, size,
             berth_name_of(src), ggml_backend_buffer_name(from), ggml_backend_buffer_name(to));
@@ -65,11 +67,14 @@ static bool copy_through_host(
     }
     from->iface.get_tensor(from, src, bytes, 0, size);
     to->iface.set_tensor(to, dst, bytes, 0, size);
-    berth_free(bytes);
+    if (!is_there) {
+        berth_free(bytes);
+    }
     return true;
 }
 
-bool berth_tensor_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, struct ggml_tensor *dst) {
+bool berth_tensor_copy(const char *func, ggml_backend_t backend, const struct ggml_tensor *src, struct ggml_tensor *dst,
+    const struct berth_staging *staging) {
     if (!may_copy(func, backend, src, dst)) {
         return false;
     }
@@ -83,13 +88,13 @@ bool berth_tensor_copy(const char *func, ggml_backend_t backend, const struct gg
     } else if (ggml_backend_buffer_is_host(to) && from->iface.get_tensor != NULL) {
         from->iface.get_tensor(from, src, dst->data, 0, size);
     } else if (to->iface.cpy_tensor == NULL || !to->iface.cpy_tensor(to, src, dst)) {
-        return copy_through_host(func, backend, src, dst, size);
+        return copy_through_host(func, backend, src, dst, staging);
     }
     return true;
 }
 
 void ggml_backend_tensor_copy(const struct ggml_tensor *src, struct ggml_tensor *dst) {
-    berth_tensor_copy(__func__, NULL, src, dst);
+    berth_tensor_copy(__func__, NULL, src, dst, NULL);
 }
 
 // After all work given to backend_src so far and before what backend_dst is given next.
@@ -104,5 +109,5 @@ void ggml_backend_tensor_copy_async(
     }
     berth_backend_wait(backend_src);
     berth_backend_wait(backend_dst);
-    berth_tensor_copy(__func__, backend_dst, src, dst);
+    berth_tensor_copy(__func__, backend_dst, src, dst, NULL);
 }

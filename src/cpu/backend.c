@@ -8,6 +8,7 @@
 #include "backend/backend.h"
 #include "berth-cpu.h"
 #include "core/graph.h"
+#include "cpu/pool.h"
 
 #include <string.h>
 
@@ -73,19 +74,25 @@ static enum ggml_status check_free(const struct cpu_backend *b) {
                : GGML_STATUS_SUCCESS;
 }
 
+static enum ggml_status work_grow(struct cpu_backend *b, size_t size) {
+    if (size <= b->work_size) {
+        return GGML_STATUS_SUCCESS;
+    }
+    shim_aligned_free(b->work);
+    b->work      = shim_aligned_alloc(64, size);
+    b->work_size = b->work != NULL ? size : 0;
+    return b->work != NULL ? GGML_STATUS_SUCCESS
+                           : shim_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for %zu bytes of work memory", size);
+}
+
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
     struct cpu_backend *b = backend->context;
     if (check_free(b) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;
     }
     struct ggml_cplan plan = backend_plan(b, graph);
-    if (plan.work_size > b->work_size) {
-        shim_aligned_free(b->work);
-        b->work      = shim_aligned_alloc(64, plan.work_size);
-        b->work_size = b->work != NULL ? plan.work_size : 0;
-        if (b->work == NULL) {
-            return shim_error(GGML_STATUS_ALLOC_FAILED, "CPU: out of memory for %zu bytes of work memory", plan.work_size);
-        }
+    if (work_grow(b, plan.work_size) != GGML_STATUS_SUCCESS) {
+        return GGML_STATUS_ALLOC_FAILED;
     }
     plan.work_data        = b->work;
     const bool is_checked = berth_backend_has_checked != NULL && berth_backend_has_checked(graph);
@@ -213,6 +220,30 @@ size_t berth_cpu_work_size(ggml_backend_t backend) {
 size_t berth_cpu_graph_work_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
     const struct cpu_backend *b = backend_of(backend, __func__);
     return b != NULL ? ggml_graph_plan(graph, b->n_threads, b->pool).work_size : 0;
+}
+
+// Threads have memory of their own that comes with their first job, such as what the loader gives them of a library's.
+static void job_of_nothing(void *arg, int ith) {
+    (void) ith;
+    (void) cpu_is_busy_with(arg);
+}
+
+enum ggml_status berth_cpu_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph) {
+    struct cpu_backend *b = backend_of(backend, __func__);
+    if (b == NULL || graph == NULL || check_free(b) != GGML_STATUS_SUCCESS) {
+        return GGML_STATUS_FAILED;
+    }
+    struct ggml_threadpool *pool = backend_pool(b, b->n_threads);
+    const int n                  = pool != NULL ? cpu_pool_ready(pool) : 1;
+    if (n > 1) {
+        cpu_pool_run(pool, n, job_of_nothing, NULL);
+    }
+    return work_grow(b, cpu_graph_work_most(graph, b->n_threads));
+}
+
+size_t berth_cpu_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
+    const struct cpu_backend *b = backend_of(backend, __func__);
+    return b != NULL && graph != NULL ? cpu_graph_work_most(graph, b->n_threads) : 0;
 }
 
 const char *berth_cpu_isa(void) {

@@ -310,6 +310,23 @@ struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_thread
     return plan;
 }
 
+static size_t node_work_most(const struct ggml_tensor *node, int n_threads) {
+    const struct cpu_op_row *row = node != NULL && !berth_poisoned(node) ? node_row(node) : NULL;
+    if (row == NULL || row->work_size == NULL || !cpu_row_supports(row, node)) {
+        return 0;
+    }
+    return (row->work_most != NULL ? row->work_most : row->work_size)(node, n_threads);
+}
+
+size_t cpu_graph_work_most(const struct ggml_cgraph *graph, int n_threads) {
+    struct needs needs = {0};
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const size_t size = node_work_most(graph->nodes[i], n_threads);
+        needs.work_size   = size > needs.work_size ? size : needs.work_size;
+    }
+    return needs_work_size(&needs);
+}
+
 static enum ggml_status team_run(
     struct cpu_team *team, struct ggml_threadpool *pool, int n_threads, struct berth_span_walk *walk) {
     team->n_shared     = pool != NULL ? cpu_pool_n_cpus(pool) : 1;

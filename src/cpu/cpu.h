@@ -69,6 +69,7 @@ struct cpu_op_row {
     bool (*supports)(const struct ggml_tensor *op);                  // NULL: always
     int (*n_tasks)(const struct ggml_tensor *op, int n_threads);     // 1 .. n_threads; NULL: cpu_tasks_by_size
     size_t (*work_size)(const struct ggml_tensor *op, int n_tasks);  // NULL: none
+    size_t (*work_most)(const struct ggml_tensor *op, int n_tasks);  // of any op with no larger extents; NULL: work_size
     void (*run)(const struct cpu_params *p, struct ggml_tensor *op); // NULL: nothing to do (views)
     unsigned uses;                                                   // CPU_USE_ bits
     unsigned (*uses_by)(const struct ggml_tensor *op);               // more of them, by op_params; NULL: none
@@ -81,7 +82,7 @@ struct cpu_op_entry {
     struct cpu_op_row row;
 };
 // clang-format off
-#define CPU_OPS_END {GGML_OP_COUNT, {NULL, NULL, NULL, NULL, 0, NULL, false, 0}}
+#define CPU_OPS_END {GGML_OP_COUNT, {NULL, NULL, NULL, NULL, NULL, 0, NULL, false, 0}}
 // clang-format on
 
 // The row of an op, NULL if there is none. A number that is no op has none.
@@ -189,6 +190,8 @@ static inline int32_t cpu_param_i32(const struct ggml_tensor *op, int i) {
 // owner: the backend it is for, or NULL. is_checked: every tensor is known to lie in memory, and no source is empty.
 enum ggml_status cpu_graph_compute(
     const struct ggml_cgraph *cgraph, const struct ggml_cplan *cplan, const void *owner, bool is_checked);
+// Work memory that is enough for this graph, and for every one of its nodes and edges in which no extent is larger.
+size_t cpu_graph_work_most(const struct ggml_cgraph *graph, int n_threads);
 // Whether this thread is running an op of a graph that is computed for this backend or on this pool.
 bool cpu_is_busy_with(const void *with);
 

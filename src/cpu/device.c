@@ -206,6 +206,10 @@ static const struct shim_proc procs[] = {
     {"ggml_threadpool_free", (shim_proc_t) ggml_threadpool_free},
     {"berth_cpu_work_size", (shim_proc_t) berth_cpu_work_size},
     {"berth_cpu_graph_work_size", (shim_proc_t) berth_cpu_graph_work_size},
+    {"berth_cpu_reserve_size", (shim_proc_t) berth_cpu_reserve_size},
+    {"berth_cpu_reserve", (shim_proc_t) berth_cpu_reserve},
+    {"berth_backend_reserve_size", (shim_proc_t) berth_cpu_reserve_size},
+    {"berth_backend_reserve", (shim_proc_t) berth_cpu_reserve},
     {"berth_cpu_isa", (shim_proc_t) berth_cpu_isa},
     {"berth_cpu_op_tier", (shim_proc_t) berth_cpu_op_tier},
 };

@@ -79,6 +79,21 @@ bool berth_record_room(struct record *rec, size_t n_rows, size_t n_srcs) {
     return true;
 }
 
+static bool room_forms(struct record *rec, int32_t n_rows) {
+    return berth_grow((void **) &rec->forms, &rec->forms_cap, (size_t) n_rows + 1, sizeof rec->forms[0]);
+}
+
+bool berth_record_room_forms(struct record *rec) {
+    return room_forms(rec, rec->n_rows);
+}
+
+bool berth_record_room_like(struct record *rec, const struct record *other) {
+    const size_t n_twice = (size_t) other->n_twice;
+    return berth_record_room(rec, other->rows_cap, other->srcs_cap) && room_forms(rec, other->n_rows) &&
+           (n_twice == 0 || berth_grow((void **) &rec->twice, &rec->twice_cap, n_twice, sizeof rec->twice[0])) &&
+           berth_grow((void **) &rec->index.slots, &rec->index.slots_cap, other->index.slots_cap, sizeof rec->index.slots[0]);
+}
+
 // ---- building ----
 
 struct build {
@@ -269,9 +284,7 @@ int32_t berth_record_find(struct record *rec, const struct ggml_tensor *t) {
     return rec->has_index ? record_index_find(&rec->index, rec->tensors, t) : -1;
 }
 
-bool berth_record_is_tangled(const struct record *rec) {
-    struct record_index index = {0};
-    const bool is_tangled     = !index_all(&index, rec) || rec->n_rows - (int32_t) index.n_keys != rec->n_twice;
-    berth_record_index_fini(&index);
-    return is_tangled;
+bool berth_record_is_tangled(struct record *rec) {
+    rec->has_index = index_all(&rec->index, rec);
+    return !rec->has_index || rec->n_rows - (int32_t) rec->index.n_keys != rec->n_twice;
 }

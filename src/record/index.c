@@ -23,15 +23,12 @@ bool berth_record_index_reserve(struct record_index *index, struct ggml_tensor *
     if (n * 2 <= index->n_slots) {
         return true;
     }
-    struct record_index larger = {0};
-    if (!berth_record_index_reset(&larger, n * 2)) {
+    if (!berth_record_index_reset(index, n * 2)) { // which keeps what was there if it cannot grow
         return false;
     }
     for (int32_t i = 0; i < n_listed; i++) {
-        record_index_add(&larger, keys, i);
+        record_index_add(index, keys, i);
     }
-    berth_record_index_fini(index);
-    *index = larger;
     return true;
 }
 

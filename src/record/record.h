@@ -96,6 +96,10 @@ void berth_record_fini(struct record *rec);
 
 // Room for rows and sources, appended ones too. Columns, rows and sources may move.
 bool berth_record_room(struct record *rec, size_t n_rows, size_t n_srcs) BERTH_MUST_USE;
+// Room for the layouts of every graph that has the record's rows; room for a graph of another record's rows, whatever its
+// layouts. Afterwards neither building nor reshaping takes memory.
+bool berth_record_room_forms(struct record *rec) BERTH_MUST_USE;
+bool berth_record_room_like(struct record *rec, const struct record *other) BERTH_MUST_USE;
 // A row without sources, view source and form.
 static inline struct record_row *record_put(struct record *rec, int32_t at, struct ggml_tensor *t, int op, int flags) {
     struct record_row *row = &rec->rows[at];
@@ -132,8 +136,9 @@ int32_t berth_record_form(struct record *rec, const struct ggml_tensor *t);
 
 // The row of a tensor: the first if there are several; -1: none, or no memory for the index.
 int32_t berth_record_find(struct record *rec, const struct ggml_tensor *t);
-// Does a tensor stand at two rows that did not when the record was made? True also if memory for the question is lacking.
-bool berth_record_is_tangled(const struct record *rec);
+// Does a tensor stand at two rows that did not when the record was made? True also if memory for the question is lacking, which
+// the record keeps.
+bool berth_record_is_tangled(struct record *rec);
 
 // The row whose memory row r is, or looks at.
 static inline int32_t record_base(const struct record *rec, int32_t r) {

@@ -9,43 +9,59 @@ struct carried {
     struct ggml_tensor *tensor;
     ggml_backend_buffer_t buffer; // where it was
     void *data;
-    char *bytes;
+    size_t at; // its bytes in carry.bytes
 };
 
+static bool room(struct sched_carry *carry, size_t n, size_t n_bytes) {
+    return berth_grow((void **) &carry->list, &carry->cap, n, sizeof carry->list[0]) &&
+           berth_grow((void **) &carry->bytes, &carry->bytes_cap, n_bytes, 1);
+}
+
+bool sched_carry_room(struct ggml_backend_sched *sched, const struct sched_memo *memo) {
+    size_t n = 0, n_bytes = 0;
+    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
+        if (memo->rec.rows[r].op == GGML_OP_NONE && sched_base(memo, r) == r && !memo->rows[r].is_placed) {
+            n++;
+            n_bytes += sched_nbytes(memo, r);
+        }
+    }
+    return room(&sched->carry, n, n_bytes);
+}
+
 // Takes its place from a tensor that nobody computes, which marks it as taken. False: out of memory.
-static bool take(const struct ggml_backend_sched *sched, struct sched_carry *carry, struct ggml_tensor *t) {
-    t = t != NULL && t->view_src != NULL ? t->view_src : t;
+static bool take(struct ggml_backend_sched *sched, struct ggml_tensor *t) {
+    struct sched_carry *carry = &sched->carry;
+    t                         = t != NULL && t->view_src != NULL ? t->view_src : t;
     if (t == NULL || t->op != GGML_OP_NONE || t->buffer == NULL || t->data == NULL ||
         ggml_backend_buffer_get_size(t->buffer) == 0 || !berth_galloc_owns(sched->galloc, t->buffer)) {
         return true;
     }
     const size_t size = ggml_nbytes(t);
-    char *bytes       = berth_malloc(size + 1);
-    if (bytes == NULL || !berth_grow((void **) &carry->list, &carry->cap, carry->n + 1, sizeof carry->list[0])) {
-        berth_free(bytes);
+    if (!room(carry, carry->n + 1, carry->n_bytes + size)) {
         return false;
     }
-    ggml_backend_tensor_get(t, bytes, 0, size);
-    carry->list[carry->n++] = (struct carried){t, t->buffer, t->data, bytes};
-    t->buffer               = NULL;
-    t->data                 = NULL;
+    ggml_backend_tensor_get(t, carry->bytes + carry->n_bytes, 0, size);
+    carry->list[carry->n++] = (struct carried){t, t->buffer, t->data, carry->n_bytes};
+    carry->n_bytes += size;
+    t->buffer = NULL;
+    t->data   = NULL;
     return true;
 }
 
-enum ggml_status sched_carry_take(struct ggml_backend_sched *sched, struct sched_carry *carry, const struct ggml_cgraph *graph) {
+enum ggml_status sched_carry_take(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) {
     bool ok = true;
-    if (carry->is_taken) {
+    if (sched->carry.is_taken) {
         return GGML_STATUS_SUCCESS;
     }
-    carry->is_taken = true;
+    sched->carry.is_taken = true;
     sched_drain(sched);
     for (int i = 0; i < graph->n_leafs && ok; i++) {
-        ok = take(sched, carry, graph->leafs[i]);
+        ok = take(sched, graph->leafs[i]);
     }
     for (int i = 0; i < graph->n_nodes && ok; i++) {
-        ok = take(sched, carry, graph->nodes[i]);
+        ok = take(sched, graph->nodes[i]);
         for (int k = 0; k < GGML_MAX_SRC && ok; k++) {
-            ok = take(sched, carry, graph->nodes[i]->src[k]);
+            ok = take(sched, graph->nodes[i]->src[k]);
         }
     }
     if (!ok) {
@@ -56,17 +72,17 @@ enum ggml_status sched_carry_take(struct ggml_backend_sched *sched, struct sched
     return GGML_STATUS_SUCCESS;
 }
 
-void sched_carry_give(struct sched_carry *carry) {
+void sched_carry_give(struct ggml_backend_sched *sched) {
+    struct sched_carry *carry = &sched->carry;
     for (size_t i = 0; i < carry->n; i++) {
         const struct carried *c = &carry->list[i];
         if (c->tensor->buffer == NULL) { // no new place
             c->tensor->buffer = c->buffer;
             c->tensor->data   = c->data;
         } else if (c->tensor->buffer != c->buffer || c->tensor->data != c->data) {
-            ggml_backend_tensor_set(c->tensor, c->bytes, 0, ggml_nbytes(c->tensor));
+            ggml_backend_tensor_set(c->tensor, carry->bytes + c->at, 0, ggml_nbytes(c->tensor));
         }
-        berth_free(c->bytes);
     }
-    berth_free(carry->list);
-    *carry = (struct sched_carry){0};
+    carry->is_taken = false;
+    carry->n = carry->n_bytes = 0;
 }

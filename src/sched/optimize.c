@@ -105,13 +105,7 @@ static enum ggml_status optimize(struct ggml_backend_sched *sched, struct sched_
     if (is_met == NULL || !reorder_init(memo)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the order of %d nodes", memo->rec.n_nodes);
     }
-    struct ggml_cgraph view = {
-        .n_nodes          = n,
-        .nodes            = memo->nodes + split->i_start,
-        .use_counts       = sched->graph->use_counts,
-        .visited_hash_set = sched->graph->visited_hash_set,
-        .order            = sched->graph->order,
-    };
+    struct ggml_cgraph view                          = sched_part(sched, memo, split->i_start, split->i_end);
     struct wisher w                                  = {.memo = memo, .split = split, .backend = ggml_backend_name(backend)};
     struct ggml_backend_graph_optimize_params params = {.add_alloc_dep = add_alloc_dep, .user_data = &w};
     sched_edges_to_copies(memo, split, 0);

@@ -7,7 +7,7 @@
 // ---- sizes ----
 
 enum ggml_status sched_measure(struct ggml_backend_sched *sched, struct sched_memo *memo, size_t *sizes) {
-    const enum ggml_status status = sched_plan(sched, memo);
+    const enum ggml_status status = sched_plan(sched, memo, SCHED_PLAN_OWN);
     if (status == GGML_STATUS_SUCCESS) {
         berth_galloc_plan_sizes(sched->galloc, sched->plan, sizes);
     }
@@ -38,8 +38,8 @@ static size_t buffers_size(const struct ggml_backend_sched *sched) {
 }
 
 // Plans and gets the buffers. What runs must not lose its memory, hence the wait: new graphs are rare.
-enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    enum ggml_status status = sched_plan(sched, memo);
+enum ggml_status sched_get_buffers(struct ggml_backend_sched *sched, struct sched_memo *memo, enum sched_plan_use use) {
+    enum ggml_status status = sched_plan(sched, memo, use);
     if (status == GGML_STATUS_SUCCESS) {
         status = check_limits(sched);
     }
@@ -187,7 +187,7 @@ enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo
     if (is_new) {
         memo->epoch    = 0;
         memo->uid_slot = -1;
-        status         = sched_reserve(sched, memo);
+        status         = sched_get_buffers(sched, memo, SCHED_PLAN_ANY);
         if (status == GGML_STATUS_SUCCESS) {
             note_copies(sched, memo);
             status = put_copies(memo);

@@ -149,10 +149,27 @@ static bool make_room(struct ggml_backend_sched *sched, struct planner *p, bool 
     return p->cols.rows != NULL && (n_deps == 0 || p->first_dep != NULL);
 }
 
-enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+// For the record as it is now, with all that was appended.
+static enum ggml_status plan_get(
+    struct ggml_backend_sched *sched, struct planner *p, const struct lifetime_order *order, enum sched_plan_use use) {
+    struct record *rec       = &p->memo->rec;
+    struct galloc_plan *kept = use == SCHED_PLAN_ANY ? sched_kept_find(sched, rec, p->cols.rows, order) : NULL;
+    if (kept != NULL) {
+        sched->plan = kept;
+        return GGML_STATUS_SUCCESS;
+    }
+    const enum ggml_status status = berth_galloc_plan_make(sched->galloc, sched->plan, rec, order);
+    if (status == GGML_STATUS_SUCCESS && use == SCHED_PLAN_KEPT && !berth_galloc_plan_remember(sched->plan, rec)) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory to keep the plan of %d nodes", rec->n_nodes);
+    }
+    return status;
+}
+
+enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo *memo, enum sched_plan_use use) {
     struct planner p    = {.memo = memo};
     const bool is_plain = memo->n_copies == 0 && memo->n_inputs == 0 && memo->n_deps == 0 && !memo->is_reordered;
-    sched->plan         = sched->plan != NULL ? sched->plan : berth_galloc_plan_new(sched->galloc, false);
+    sched->spare        = sched->spare != NULL ? sched->spare : berth_galloc_plan_new(sched->galloc, false);
+    sched->plan         = sched->spare;
     sched->planned      = NULL;
     if (sched->plan == NULL) {
         return GGML_STATUS_ALLOC_FAILED;
@@ -173,7 +190,7 @@ enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo 
         order.n_steps = p.n_steps;
     }
     edges_lead(memo, true);
-    const enum ggml_status status = berth_galloc_plan_make(sched->galloc, sched->plan, &memo->rec, &order);
+    const enum ggml_status status = plan_get(sched, &p, &order, use);
     edges_lead(memo, false);
     record_cut(&memo->rec);
     sched->planned = status == GGML_STATUS_SUCCESS ? memo : NULL;

@@ -173,7 +173,7 @@ static bool copy_between(struct ggml_backend_sched *sched, struct sched_memo *me
     if (!copy->is_users || memo->rows[copy->row].is_placed) {
         wait_for(sched, from);
     }
-    return has_buffer ? berth_tensor_copy("scheduler", to, src, dst) : copy_unbuffered(src, dst);
+    return has_buffer ? berth_tensor_copy("scheduler", to, src, dst, &sched->staging) : copy_unbuffered(src, dst);
 }
 
 static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i_copy, int32_t i_split) {
@@ -201,16 +201,6 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
 
 // ---- splits ----
 
-static struct ggml_cgraph view_of(const struct ggml_backend_sched *sched, const struct sched_memo *memo, int32_t i0, int32_t i1) {
-    return (struct ggml_cgraph){
-        .n_nodes          = i1 - i0,
-        .nodes            = sched_nodes(memo) + i0,
-        .use_counts       = sched->graph->use_counts,
-        .visited_hash_set = sched->graph->visited_hash_set,
-        .order            = sched->graph->order,
-    };
-}
-
 // Node by node as far as the caller wants to look. *go_on is false if it has seen enough.
 static enum ggml_status compute_watched(
     struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_split *split, bool *go_on) {
@@ -222,7 +212,7 @@ static enum ggml_status compute_watched(
         while (!wanted && end < split->i_end) {
             wanted = sched->callback(sched_nodes(memo)[end++], true, sched->callback_data);
         }
-        struct ggml_cgraph part = view_of(sched, memo, i, end);
+        struct ggml_cgraph part = sched_part(sched, memo, i, end);
 
         status                      = ggml_backend_graph_compute_async(backend, &part);
         const enum ggml_status late = berth_backend_synchronize(backend);
@@ -239,7 +229,7 @@ static void wait_conflicts(struct ggml_backend_sched *sched, const struct sched_
     const size_t n = (size_t) sched->n_backends;
     for (int other = 0; other < sched->n_backends; other++) {
         const bool shares =
-            sched->bufts[other] == sched->bufts[b] || (memo->conflict != NULL && memo->conflict[(size_t) b * n + (size_t) other]);
+            sched->bufts[other] == sched->bufts[b] || (memo->has_conflict && memo->conflict[(size_t) b * n + (size_t) other]);
         if (other != b && shares) {
             wait_for(sched, other);
         }
@@ -270,7 +260,7 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
     if (sched->callback != NULL) {
         status = compute_watched(sched, memo, split, go_on);
     } else {
-        struct ggml_cgraph part = view_of(sched, memo, split->i_start, split->i_end);
+        struct ggml_cgraph part = sched_part(sched, memo, split->i_start, split->i_end);
         part.uid                = split->uid;
         status                  = ggml_backend_graph_compute_async(backend, &part);
         sched->in_flight[b]     = backend->iface.synchronize != NULL;

@@ -99,10 +99,13 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     berth_free(sched->chosen.tensors);
     berth_free(sched->chosen.backends);
     berth_record_index_fini(&sched->chosen.index);
-    berth_galloc_plan_free(sched->galloc, sched->plan);
+    sched_kept_free(sched);
     ggml_gallocr_free(sched->galloc);
     berth_free(sched->trace);
     berth_free(sched->scratch);
+    berth_free(sched->staging.bytes);
+    berth_free(sched->carry.list);
+    berth_free(sched->carry.bytes);
     berth_free(sched->backends);
     berth_free(sched->bufts);
     berth_free(sched->reaches);
@@ -249,8 +252,8 @@ static enum ggml_status place(struct ggml_backend_sched *sched, struct sched_mem
         sched->slot = 0;
     }
     sched->last_run = memo;
-    if (!sched->is_put && sched->carry != NULL) {
-        status = sched_carry_take(sched, sched->carry, sched->graph);
+    if (!sched->is_put && sched->is_carrying) {
+        status = sched_carry_take(sched, sched->graph);
     }
     if (!sched->is_put && status == GGML_STATUS_SUCCESS) {
         status = sched_place(sched, memo);
@@ -365,11 +368,10 @@ static enum ggml_status make_ready(struct ggml_backend_sched *sched, struct ggml
     if (sched->graph == graph && is_allocated(sched, graph)) {
         return GGML_STATUS_SUCCESS;
     }
-    struct sched_carry carry      = {0};
-    sched->carry                  = &carry;
+    sched->is_carrying            = true;
     const enum ggml_status status = alloc_graph(sched, graph);
-    sched->carry                  = NULL;
-    sched_carry_give(&carry);
+    sched->is_carrying            = false;
+    sched_carry_give(sched);
     return status;
 }
 

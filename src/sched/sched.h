@@ -104,17 +104,24 @@ struct sched_memo {
     struct ggml_tensor *tensors;      // [n_copies * n_slots], then [n_inputs * (n_slots - 1)]
     struct record_place *slot_places; // [n_inputs * n_slots] of inputs
     int32_t n_splits, n_copies, n_edges, n_deps, n_inputs;
-    size_t splits_cap, copies_cap, edges_cap, deps_cap;
+    size_t splits_cap, copies_cap, edges_cap, deps_cap, tensors_cap, slot_places_cap;
     int n_slots;    // graphs in flight that it is made for
     int uid_slot;   // the slot that the splits' uids stand for, -1: they are to be renewed
-    bool *conflict; // [n_backends * n_backends] one touches the other's memory without a copy; NULL: none do
+    bool *conflict; // [n_backends * n_backends] one touches the other's memory without a copy; of use if has_conflict
+    bool has_conflict;
 
     bool is_split;  // the above is whole
     uint64_t epoch; // of galloc's buffers for which places are good, 0: none
     int64_t used;   // clock of the last use
 };
 
-struct sched_carry;
+// Bytes of inputs on their way from one place to another (carry.c). The memory stays for the next time.
+struct sched_carry {
+    bool is_taken;
+    struct carried *list; // [n]
+    char *bytes;          // [n_bytes] of them, one after the other
+    size_t n, cap, n_bytes, bytes_cap;
+};
 
 // ---- the scheduler ----
 
@@ -146,8 +153,12 @@ struct ggml_backend_sched {
     void *scratch; // of one pass at a time
     size_t scratch_size;
     ggml_gallocr_t galloc;
-    struct galloc_plan *plan;   // of the graph that was planned last, NULL: none yet
+    struct galloc_plan *plan;   // of the graph that was planned last: spare, or one of kept. NULL: none yet
+    struct galloc_plan *spare;  // for the next graph, NULL: none yet
+    struct galloc_plan **kept;  // [n_kept] of reserved graphs, the newest last
     struct sched_memo *planned; // whose plan it is, NULL: the graph's memo is another's by now
+    size_t n_kept, kept_cap;
+    struct berth_staging staging;
 
     struct sched_choices chosen;
     struct sched_memo memos[SCHED_N_MEMOS];
@@ -155,9 +166,10 @@ struct ggml_backend_sched {
     struct sched_memo *last_run; // of the graph that was placed last
     struct ggml_cgraph *graph;   // of cur
     bool is_alloc;
-    bool is_put;               // all addresses of cur are given
-    struct sched_carry *carry; // while a graph is placed to be computed: its inputs hold what the program wrote. Else NULL
-    bool was_reserved;         // growing again is worth a line
+    bool is_put; // all addresses of cur are given
+    struct sched_carry carry;
+    bool is_carrying;  // while a graph is placed to be computed: its inputs hold what the program wrote
+    bool was_reserved; // growing again is worth a line
     int64_t clock;
 
     int n_copies; // graphs in flight
@@ -265,14 +277,19 @@ static inline int32_t sched_copy_row(const struct sched_memo *memo, int32_t copy
     return memo->rec.n_rows + memo->n_inputs * (memo->n_slots - 1) + copy * memo->n_slots + slot;
 }
 
+// What a plan is for: sizes alone; a graph that is reserved, and the plan kept; a graph that is placed, by any plan that is good
+// for it: its own, or that of a reserved graph with its rows and edges that is nowhere smaller.
+enum sched_plan_use { SCHED_PLAN_OWN, SCHED_PLAN_KEPT, SCHED_PLAN_ANY };
+
 // The memory plan of a split graph into sched->plan. No buffer is touched.
-enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+enum ggml_status sched_plan(struct ggml_backend_sched *sched, struct sched_memo *memo, enum sched_plan_use use) BERTH_MUST_USE;
 
 // ---- place.c ----
 
 // What the backends' buffers would need for this graph; nothing is allocated.
 enum ggml_status sched_measure(struct ggml_backend_sched *sched, struct sched_memo *memo, size_t *sizes) BERTH_MUST_USE;
-enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+enum ggml_status sched_get_buffers(
+    struct ggml_backend_sched *sched, struct sched_memo *memo, enum sched_plan_use use) BERTH_MUST_USE;
 // Gives every tensor of the graph its address.
 bool sched_has_places(const struct ggml_backend_sched *sched, const struct sched_memo *memo);
 enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
@@ -281,20 +298,35 @@ bool sched_is_all_put(const struct sched_memo *memo);
 
 // ---- carry.c ----
 
-// Bytes of inputs on their way from one place to another.
-struct sched_carry {
-    bool is_taken;
-    struct carried *list; // [n]
-    size_t n, cap;
-};
-
 // Takes the inputs that the scheduler has placed out of their places, once; then the graph is placed, or not; then they are given
 // their bytes, or their old places.
-enum ggml_status sched_carry_take(
-    struct ggml_backend_sched *sched, struct sched_carry *carry, const struct ggml_cgraph *graph) BERTH_MUST_USE;
-void sched_carry_give(struct sched_carry *carry);
+enum ggml_status sched_carry_take(struct ggml_backend_sched *sched, const struct ggml_cgraph *graph) BERTH_MUST_USE;
+void sched_carry_give(struct ggml_backend_sched *sched);
+// Room for the inputs of a graph.
+bool sched_carry_room(struct ggml_backend_sched *sched, const struct sched_memo *memo) BERTH_MUST_USE;
+
+// ---- reserve.c ----
+
+// Buffers, and all else that computing the graph takes, or one of its rows and edges that is nowhere larger.
+enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+// The plan of a graph that was reserved if it is good for this one too, else NULL.
+struct galloc_plan *sched_kept_find(
+    struct ggml_backend_sched *sched, struct record *rec, const struct lifetime_row *rows, const struct lifetime_order *order);
+void sched_kept_free(struct ggml_backend_sched *sched);
 
 // ---- run.c ----
+
+// The nodes i0 to i1 in execution order, as a graph of their own.
+static inline struct ggml_cgraph sched_part(
+    const struct ggml_backend_sched *sched, const struct sched_memo *memo, int32_t i0, int32_t i1) {
+    return (struct ggml_cgraph){
+        .n_nodes          = i1 - i0,
+        .nodes            = sched_nodes(memo) + i0,
+        .use_counts       = sched->graph->use_counts,
+        .visited_hash_set = sched->graph->visited_hash_set,
+        .order            = sched->graph->order,
+    };
+}
 
 enum ggml_status sched_run(struct ggml_backend_sched *sched) BERTH_MUST_USE;
 // Waits for backends that have work of this scheduler's.

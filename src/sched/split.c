@@ -81,11 +81,13 @@ static bool edge_push(struct cutter *c, int32_t node, int32_t src, int32_t copy)
 static bool conflict_set(struct cutter *c, int a, int b) {
     struct sched_memo *memo = c->memo;
     const size_t n          = (size_t) c->sched->n_backends;
+    memo->conflict          = memo->conflict != NULL ? memo->conflict : berth_malloc(n * n * sizeof memo->conflict[0]);
     if (memo->conflict == NULL) {
-        memo->conflict = berth_calloc(n * n, sizeof memo->conflict[0]);
-        if (memo->conflict == NULL) {
-            return false;
-        }
+        return false;
+    }
+    if (!memo->has_conflict) {
+        memset(memo->conflict, 0, n * n * sizeof memo->conflict[0]);
+        memo->has_conflict = true;
     }
     memo->conflict[(size_t) a * n + (size_t) b] = memo->conflict[(size_t) b * n + (size_t) a] = true;
     return true;
@@ -231,12 +233,12 @@ static bool tensors_init(struct ggml_backend_sched *sched, struct sched_memo *me
     }
     const size_t n_slots = (size_t) memo->n_slots, n_inputs = (size_t) memo->n_inputs;
     const size_t n_tensors = (size_t) memo->n_copies * n_slots + n_inputs * (n_slots - 1);
-    berth_free(memo->tensors);
-    berth_free(memo->slot_places);
-    memo->tensors     = n_tensors > 0 ? berth_calloc(n_tensors, sizeof memo->tensors[0]) : NULL;
-    memo->slot_places = n_inputs > 0 ? berth_calloc(n_inputs * n_slots, sizeof memo->slot_places[0]) : NULL;
-    if ((n_tensors > 0 && memo->tensors == NULL) || (n_inputs > 0 && memo->slot_places == NULL)) {
+    if (!berth_grow((void **) &memo->tensors, &memo->tensors_cap, n_tensors, sizeof memo->tensors[0]) ||
+        !berth_grow((void **) &memo->slot_places, &memo->slot_places_cap, n_inputs * n_slots, sizeof memo->slot_places[0])) {
         return false;
+    }
+    if (n_tensors > 0) {
+        memset(memo->tensors, 0, n_tensors * sizeof memo->tensors[0]);
     }
     for (int32_t i = 0; i < memo->n_copies; i++) {
         for (int slot = 0; slot < memo->n_slots; slot++) {
@@ -279,9 +281,8 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo
     memo->n_splits = memo->n_copies = memo->n_edges = 0;
     memo->n_slots                                   = sched->n_copies;
     memo->uid_slot                                  = -1;
-    berth_free(memo->conflict);
-    memo->conflict = NULL;
-    c.first_copy   = sched_scratch(sched, n_rows * (sizeof c.first_copy[0] + sizeof c.version[0] + sizeof c.writer[0]));
+    memo->has_conflict                              = false;
+    c.first_copy = sched_scratch(sched, n_rows * (sizeof c.first_copy[0] + sizeof c.version[0] + sizeof c.writer[0]));
     if (c.first_copy != NULL) {
         c.version = c.first_copy + n_rows;
         c.writer  = (int16_t *) (c.version + n_rows);

@@ -112,6 +112,14 @@ static size_t attn_work_size(const struct ggml_tensor *op, int n_tasks) {
     return (size_t) (joined + task_floats(&a) * n_tasks) * sizeof(float);
 }
 
+// Fewer queries are fewer units, which are cut into more runs.
+static size_t attn_work_most(const struct ggml_tensor *op, int n_tasks) {
+    const struct attn a  = attn_of(op);
+    const int64_t n_runs = (a.n_kv + RUN_MIN - 1) / RUN_MIN, n_items = ggml_nrows(a.q) * n_runs;
+    const int64_t joined = n_runs > 1 ? (n_items < N_ITEMS ? n_items : N_ITEMS) * sums_floats(&a) : 0;
+    return (size_t) (joined + task_floats(&a) * n_tasks) * sizeof(float);
+}
+
 struct sums {
     float *v, *m, *s;
 };
@@ -418,6 +426,7 @@ const struct cpu_op_entry cpu_ops_attn[] = {
     {GGML_OP_FLASH_ATTN_EXT, {.supports      = attn_supports,
                                  .n_tasks    = attn_n_tasks,
                                  .work_size  = attn_work_size,
+                                 .work_most  = attn_work_most,
                                  .run        = attn_run,
                                  .empty_srcs = 1 << 1 | 1 << 2 | 1 << 3, // no keys
                                  .uses       = CPU_USE_DOT_KEYS | CPU_USE_CONVERT | CPU_USE_MAD | CPU_USE_SCALE | CPU_USE_MAX |

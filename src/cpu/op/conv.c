@@ -93,6 +93,14 @@ static size_t conv_work(const struct ggml_tensor *op, int n_tasks) {
     return cpu_scratch_size(conv_floats(op), n_tasks);
 }
 
+// Shorter windows come in larger blocks.
+static size_t conv_work_most(const struct ggml_tensor *op, int n_tasks) {
+    const struct columns c = columns_of(op);
+    const int64_t length = columns_length(&c), all = (BLOCK_WINDOWS + 1) * length;
+    const int64_t most = 4 * length > BLOCK_FLOATS ? 5 * length : BLOCK_FLOATS + length;
+    return cpu_scratch_size(most < all ? most : all, n_tasks);
+}
+
 static int conv_tasks(const struct ggml_tensor *op, int n_threads) {
     const struct columns c = columns_of(op);
     const int64_t blocks   = (columns_count(&c) + block_windows(&c) - 1) / block_windows(&c) * c.n_batch;
@@ -354,10 +362,18 @@ static int transposed_tasks(const struct ggml_tensor *op, int n_threads) {
 }
 
 const struct cpu_op_entry cpu_ops_conv[] = {
-    {GGML_OP_CONV_2D,
-        {.supports = conv_supports, .n_tasks = conv_tasks, .work_size = conv_work, .run = conv_run, .uses = CPU_USE_DOT}},
-    {GGML_OP_CONV_3D,
-        {.supports = conv_supports, .n_tasks = conv_tasks, .work_size = conv_work, .run = conv_run, .uses = CPU_USE_DOT}},
+    {GGML_OP_CONV_2D, {.supports     = conv_supports,
+                          .n_tasks   = conv_tasks,
+                          .work_size = conv_work,
+                          .work_most = conv_work_most,
+                          .run       = conv_run,
+                          .uses      = CPU_USE_DOT}},
+    {GGML_OP_CONV_3D, {.supports     = conv_supports,
+                          .n_tasks   = conv_tasks,
+                          .work_size = conv_work,
+                          .work_most = conv_work_most,
+                          .run       = conv_run,
+                          .uses      = CPU_USE_DOT}},
     {GGML_OP_CONV_2D_DW, {.supports = dw_supports, .work_size = dw_work, .run = dw_run, .uses = CPU_USE_MAD | CPU_USE_CONVERT}},
     {GGML_OP_CONV_TRANSPOSE_1D, {.supports     = transposed_supports,
                                     .n_tasks   = transposed_tasks,

@@ -59,10 +59,10 @@ struct work {
     char *own;        // of this task: gathered rows; panels of rows of an expert
 };
 
-static struct work work_of(const struct cpu_kernels *k, const struct ggml_tensor *op) {
+static struct work work_for(enum way way, const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const int64_t n = a->ne[0], n_pairs = op->ne[1] * op->ne[2];
-    struct work w = {.way = way_of(k, op)};
+    struct work w = {.way = way};
     w.first_size  = cpu_gemm_lines((size_t) (a->ne[2] + 1) * sizeof *w.first);
     w.pairs_size  = cpu_gemm_lines((size_t) n_pairs * sizeof *w.pairs);
     if (w.way == PANELS) {
@@ -83,12 +83,33 @@ static struct work work_of(const struct cpu_kernels *k, const struct ggml_tensor
     return w;
 }
 
+static struct work work_of(const struct cpu_kernels *k, const struct ggml_tensor *op) {
+    return work_for(way_of(k, op), k, op);
+}
+
+static size_t whole_size(const struct work *w, int tasks) {
+    return w->rows_size + w->own_size * (size_t) tasks + 2 * w->first_size + w->pairs_size;
+}
+
 // Enough for the way it will go, and for the portable kernels, which know only tiles.
 static size_t work_size(const struct ggml_tensor *op, int tasks) {
     const struct work best = work_of(&cpu_kernels_best, op), plain = work_of(&cpu_kernels_portable, op);
-    const size_t best_size  = best.rows_size + best.own_size * (size_t) tasks;
-    const size_t plain_size = plain.rows_size + plain.own_size * (size_t) tasks;
-    return (best_size > plain_size ? best_size : plain_size) + 2 * best.first_size + best.pairs_size;
+    const size_t best_size = whole_size(&best, tasks), plain_size = whole_size(&plain, tasks);
+    return best_size > plain_size ? best_size : plain_size;
+}
+
+// Fewer pairs, or fewer experts, may go any way.
+static size_t work_most(const struct ggml_tensor *op, int tasks) {
+    const struct cpu_kernels *k = &cpu_kernels_best;
+    const enum ggml_type type   = op->src[0]->type;
+    size_t most                 = work_size(op, tasks);
+    for (enum way way = TILES; way <= PANELS; way++) {
+        const bool is_there    = way == PANELS ? k->gemm[type].run != NULL : way == COLUMNS ? k->gemv[type].run != NULL : true;
+        const struct work w    = is_there ? work_for(way, k, op) : (struct work){0};
+        const size_t this_size = whole_size(&w, tasks);
+        most                   = this_size > most ? this_size : most;
+    }
+    return most;
 }
 
 static struct work work_open(const struct cpu_params *p, const struct ggml_tensor *op) {
@@ -301,7 +322,11 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_experts[] = {
-    {GGML_OP_MUL_MAT_ID,
-        {.supports = supports, .n_tasks = cpu_dot_tasks, .work_size = work_size, .run = run, .uses = CPU_USE_DOT}},
+    {GGML_OP_MUL_MAT_ID, {.supports     = supports,
+                             .n_tasks   = cpu_dot_tasks,
+                             .work_size = work_size,
+                             .work_most = work_most,
+                             .run       = run,
+                             .uses      = CPU_USE_DOT}},
     CPU_OPS_END,
 };

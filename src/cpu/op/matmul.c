@@ -36,6 +36,23 @@ static size_t work_size(const struct ggml_tensor *op, int tasks) {
     return rows > other ? rows : other;
 }
 
+// Fewer columns may go another way: those that are too few for panels.
+static size_t work_most(const struct ggml_tensor *op, int tasks) {
+    const struct ggml_tensor *b = op->src[1];
+    const struct cpu_kernels *k = &cpu_kernels_best;
+    const enum ggml_type type   = op->src[0]->type;
+    const size_t size           = work_size(op, tasks);
+    struct ggml_tensor few      = *b;
+    struct ggml_tensor product  = *op;
+    if (!cpu_gemm_takes(k, op) || k->gemm[type].min_cols < 2) {
+        return size;
+    }
+    few.ne[1]         = k->gemm[type].min_cols - 1;
+    product.src[1]    = &few;
+    const size_t less = work_size(&product, tasks);
+    return size > less ? size : less;
+}
+
 // ---- the rows of src[1] ----
 
 static void convert_rows(const struct cpu_params *p, const struct ggml_tensor *op) {
@@ -139,6 +156,11 @@ static void run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_matmul[] = {
-    {GGML_OP_MUL_MAT, {.supports = supports, .n_tasks = cpu_dot_tasks, .work_size = work_size, .run = run, .uses = CPU_USE_DOT}},
+    {GGML_OP_MUL_MAT, {.supports     = supports,
+                          .n_tasks   = cpu_dot_tasks,
+                          .work_size = work_size,
+                          .work_most = work_most,
+                          .run       = run,
+                          .uses      = CPU_USE_DOT}},
     CPU_OPS_END,
 };

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// berth-backend.h: what Berth asks of backends beyond ggml-backend.h. Part of berth.h.
+#pragma once
+
+#include "ggml-backend.h"
+
+#ifndef BERTH_API
+#    define BERTH_API GGML_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// The memory that a backend takes to compute a graph whose tensors have theirs, e.g. by ggml_gallocr_reserve: work memory in
+// bytes; and taking it, with threads and what else there is, so that computing this graph, or one of its nodes and edges in which
+// no extent is larger, takes none. 0 and SUCCESS from backends that cannot; docs/adding-a-backend.md says how one can.
+BERTH_API size_t berth_backend_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph);
+BERTH_API enum ggml_status berth_backend_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph);
+
+#ifdef __cplusplus
+}
+#endif

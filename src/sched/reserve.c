@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+// reserve.c: the promise of a reserved graph: computing it, or one of its nodes and edges in which no extent is larger, takes no
+// more memory, however often. So all that is made on the way has its room before:
+//   1. The plan is kept. A graph that it is large enough for is put where it says, and no other is made (plan.c).
+//   2. Every memo has room for the graph, since a smaller one is another graph; so have the passes, and inputs that move
+//   (carry.c).
+//   3. Copies between devices that cannot reach each other have memory of the host's to go through.
+//   4. Backends that can reserve have done so for each part that they will be given: work memory, threads.
+// Backends that choose other ops when extents shrink (offloading by batch) are told of by a graph of either kind.
+
+#include "sched/sched.h"
+
+#include <string.h>
+
+#define KEPT_MAX 8 // plans, as many as the allocator keeps
+
+// ---- plans ----
+
+struct galloc_plan *sched_kept_find(
+    struct ggml_backend_sched *sched, struct record *rec, const struct lifetime_row *rows, const struct lifetime_order *order) {
+    for (size_t i = sched->n_kept; i-- > 0;) {
+        if (berth_galloc_plan_takes(sched->galloc, sched->kept[i], rec, rows, order)) {
+            return sched->kept[i];
+        }
+    }
+    return NULL;
+}
+
+static void kept_drop(struct ggml_backend_sched *sched, size_t i) {
+    berth_galloc_plan_free(sched->galloc, sched->kept[i]);
+    sched->n_kept--;
+    memmove(&sched->kept[i], &sched->kept[i + 1], (sched->n_kept - i) * sizeof sched->kept[0]);
+}
+
+void sched_kept_free(struct ggml_backend_sched *sched) {
+    while (sched->n_kept > 0) {
+        kept_drop(sched, sched->n_kept - 1);
+    }
+    berth_galloc_plan_free(sched->galloc, sched->spare);
+    berth_free(sched->kept);
+}
+
+// The spare plan becomes one that is kept, and a new one with as much room takes its place.
+static bool plan_keep(struct ggml_backend_sched *sched) {
+    struct galloc_plan *plan = sched->spare, *spare = berth_galloc_plan_like(sched->galloc, plan);
+    if (spare == NULL || !berth_grow((void **) &sched->kept, &sched->kept_cap, sched->n_kept + 1, sizeof sched->kept[0])) {
+        berth_galloc_plan_free(sched->galloc, spare);
+        return false;
+    }
+    for (size_t i = sched->n_kept; i-- > 0;) { // an older one that says no more
+        if (berth_galloc_plan_covers(plan, sched->kept[i])) {
+            kept_drop(sched, i);
+        }
+    }
+    if (sched->n_kept == KEPT_MAX) {
+        kept_drop(sched, 0);
+    }
+    sched->kept[sched->n_kept++] = plan;
+    sched->spare                 = spare;
+    return true;
+}
+
+// ---- room ----
+
+#define ROOM(memo, list, n) berth_grow((void **) &(memo)->list, &(memo)->list##_cap, (size_t) (n), sizeof(memo)->list[0])
+
+static bool memo_room(struct ggml_backend_sched *sched, struct sched_memo *to, const struct sched_memo *from) {
+    const size_t n_backends = (size_t) sched->n_backends, n_slots = (size_t) from->n_slots, n_inputs = (size_t) from->n_inputs;
+    const struct ggml_tensor *tensors = to->tensors;
+
+    to->rec.is_whole    = true;
+    to->rec.column_size = sizeof to->rows[0];
+    to->conflict        = to->conflict != NULL ? to->conflict : berth_malloc(n_backends * n_backends * sizeof to->conflict[0]);
+
+    const bool ok = to->conflict != NULL && berth_record_room_like(&to->rec, &from->rec) &&
+                    ROOM(to, places, from->rec.n_rows + 1) && ROOM(to, splits, from->n_splits) &&
+                    ROOM(to, copies, from->n_copies) && ROOM(to, edges, from->n_edges) && ROOM(to, deps, from->n_deps) &&
+                    ROOM(to, slot_places, n_inputs * n_slots) &&
+                    ROOM(to, tensors, (size_t) from->n_copies * n_slots + n_inputs * (n_slots - 1)) &&
+                    (!from->is_reordered || (ROOM(to, nodes, from->rec.n_nodes) && ROOM(to, order, from->rec.n_nodes)));
+    to->rows     = to->rec.columns;
+    to->uid_slot = to->tensors == tensors ? to->uid_slot : -1; // copies at other addresses
+    return ok;
+}
+
+static bool memos_room(struct ggml_backend_sched *sched, const struct sched_memo *memo) {
+    for (int m = 0; m < SCHED_N_MEMOS; m++) {
+        if (!memo_room(sched, &sched->memos[m], memo)) {
+            return false;
+        }
+    }
+    return sched_scratch(sched, ((size_t) memo->rec.n_rows + 1) * sizeof(struct record_undo)) != NULL &&
+           sched_carry_room(sched, memo);
+}
+
+static bool is_host(ggml_backend_buffer_type_t buft) {
+    return buft == NULL || ggml_backend_buft_is_host(buft);
+}
+
+static bool staging_room(struct ggml_backend_sched *sched, const struct sched_memo *memo) {
+    size_t most = 0;
+    for (int32_t i = 0; i < memo->n_copies; i++) {
+        const struct sched_copy *copy = &memo->copies[i];
+        const struct sched_row *base  = &memo->rows[sched_base(memo, copy->row)];
+        const ggml_backend_buffer_type_t from =
+            base->is_placed ? memo->rec.rows[base - memo->rows].buft : sched->bufts[base->backend];
+        const size_t size = sched_nbytes(memo, copy->row);
+        most              = !is_host(from) && !is_host(sched->bufts[copy->backend]) && size > most ? size : most;
+    }
+    return berth_grow(&sched->staging.bytes, &sched->staging.size, most, 1);
+}
+
+// ---- backends ----
+
+static enum ggml_status backends_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (int32_t s = 0; s < memo->n_splits && status == GGML_STATUS_SUCCESS; s++) {
+        const struct sched_split *split = &memo->splits[s];
+        struct ggml_cgraph part         = sched_part(sched, memo, split->i_start, split->i_end);
+        sched_edges_to_copies(memo, split, 0);
+        status = berth_backend_reserve(sched->backends[split->backend], &part);
+        sched_edges_to_graph(memo, split);
+    }
+    return status;
+}
+
+enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+    const enum ggml_status status = sched_get_buffers(sched, memo, SCHED_PLAN_KEPT);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    if (!plan_keep(sched) || !memos_room(sched, memo) || !staging_room(sched, memo)) {
+        return berth_fail(
+            GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory to compute a graph of %d nodes later", memo->rec.n_nodes);
+    }
+    return backends_reserve(sched, memo);
+}
