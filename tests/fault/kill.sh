@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # kill.sh BERTH N: a command that writes a file is killed (SIGKILL) at N random moments: the old file is there or the new one, never
-# half of one, and the command run again writes it. What is left beside it is overwritten or ignored. BERTH_SEED repeats a run.
+# half of one, and the command run again writes it. What is left beside it is overwritten or ignored. A run that trains leaves a
+# checkpoint too, from which it goes on to the result that it would have had. BERTH_SEED repeats a run.
 # Runs in the root of the sources.
 
 berth=$1
@@ -11,9 +12,11 @@ RANDOM=$seed
 tmp=$(mktemp -d) || exit 3
 trap 'rm -rf "$tmp"' EXIT
 model=models/tales-q8_0.gguf
+text=docs/training.md
 n=0
 n_bad=0
 n_old=0
+n_resumed=0
 echo "BERTH_SEED=$seed"
 
 failed() { # TEXT
@@ -56,13 +59,23 @@ judge() {
     for name in "$tmp"/written/*.ggraph; do
         [ ! -e "$name" ] || "$berth" plan "$name" > /dev/null 2>&1 || failed "${name##*/} is not whole"
     done
+    for name in "$tmp"/written/*.checkpoint; do # of whatever step: from there on the run ends as the whole one did
+        [ -e "$name" ] || continue
+        n_resumed=$((n_resumed + 1))
+        if ! "$berth" train $model --data "$text" -o "$tmp/resumed.gguf" --resume "$name" > "$tmp/log" 2>&1; then
+            failed "${name##*/} is not whole: $(tail -n 1 "$tmp/log")"
+        elif ! cmp -s "$tmp/resumed.gguf" "$tmp/new/$file"; then
+            failed "the run that ${name##*/} resumes ends in another $file"
+        fi
+    done
 }
 
 killed q.gguf gguf quantize $model "$tmp/written/q.gguf" q4_K
 killed plan.csv plan tests/data/plan/small.csv -o "$tmp/written/plan.csv"
 killed map.html map $model -o "$tmp/written/map.html"
+killed lora.gguf train $model --lora 2 --data "$text" -c 16 -b 1 --steps 5 --save-every 1 -o "$tmp/written/lora.gguf"
 export BERTH_CAPTURE=$tmp/written
 killed "" run -s 1 -n 2 $model
 
-echo "$n kills ($n_old before the new file), $n_bad failed"
+echo "$n kills ($n_old before the new file, $n_resumed left a checkpoint that was resumed), $n_bad failed"
 [ $n_bad -eq 0 ]
