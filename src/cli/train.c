@@ -60,7 +60,11 @@ static const struct cli_option option_rows[] = {
     {.id = OPT_ALPHA, .name = "alpha", .value = "X", .what = "the adapter counts alpha/rank times (default: twice the rank)"},
     {.id = OPT_EPOCHS, .name = "epochs", .value = "N", .what = "how often all of the text is read (default 1)"},
     {.id = OPT_STEPS, .name = "steps", .value = "N", .what = "steps instead, however often that is; 0: look at --val alone"},
-    {.letter = 'b', .name = "batch", .value = "N", .also = "batch-size", .what = "sequences of a step (default 8)"},
+    {.letter   = 'b',
+        .name  = "batch",
+        .value = "N",
+        .also  = "batch-size",
+        .what  = "sequences of a step (default 8), with mpirun of each rank"},
     {.letter   = 'c',
         .name  = "ctx",
         .value = "N",
@@ -116,7 +120,8 @@ const struct cli_help cli_train_help = {
         "Trains a language model (a GGUF file of the llama, mistral, qwen2 or qwen3 architecture with weights of f32, f16 or "
         "bf16) on a text, or with --lora an adapter for one of any type, which 'berth run --lora' and llama.cpp take. A "
         "run that is stopped and resumed equals the unbroken one bit by bit. Ctrl-C ends it after the step at hand and "
-        "saves. A loss that is no number ends it too, before it reaches a weight.",
+        "saves. A loss that is no number ends it too, before it reaches a weight. Started by mpirun, ranks share the work: "
+        "each takes its part of every batch.",
     .options  = option_rows,
     .examples = {{"An adapter that knows a text", "train model.gguf --lora 8 --data text.txt -o lora.gguf"},
         {"Three times over all files of a folder, with a picture",
@@ -224,16 +229,20 @@ static int parse(int argc, char **argv, struct cli_train *o) {
 
 // ---- parameters: what is given, else the checkpoint's, else the usual ----
 
+static int n_ranks(const struct cli_train *o) {
+    return o->world != NULL ? o->world->size : 1;
+}
+
 static int params_check(const struct cli_train *o, const struct train_params *p) {
     const struct train_params *given = &o->params;
-    const bool is_other = (given->n_ctx > 0 && given->n_ctx != p->n_ctx) || (given->n_seq > 0 && given->n_seq != p->n_seq) ||
-                          (given->rank > 0 && given->rank != p->rank) || (given->alpha >= 0 && given->alpha != p->alpha) ||
-                          (o->seed >= 0 && (uint64_t) o->seed != p->seed) ||
-                          (o->optimizer >= 0 && o->optimizer != (int64_t) p->optimizer);
+    const bool is_other =
+        (given->n_ctx > 0 && given->n_ctx != p->n_ctx) || (given->n_seq > 0 && given->n_seq * n_ranks(o) != p->n_seq) ||
+        (given->rank > 0 && given->rank != p->rank) || (given->alpha >= 0 && given->alpha != p->alpha) ||
+        (o->seed >= 0 && (uint64_t) o->seed != p->seed) || (o->optimizer >= 0 && o->optimizer != (int64_t) p->optimizer);
     return is_other
                ? cli_fail(CLI_FAILURE,
-                     "%s: was trained with --ctx %" PRId64 " --batch %" PRId64 " --lora %" PRId64 " --alpha %g --seed %" PRIu64
-                     " --optimizer %s: these stay",
+                     "%s: was trained with --ctx %" PRId64 " --batch %" PRId64 " in all --lora %" PRId64
+                     " --alpha %g --seed %" PRIu64 " --optimizer %s: these stay",
                      o->resume, p->n_ctx, p->n_seq, p->rank, (double) p->alpha, p->seed, ggml_opt_optimizer_name(p->optimizer))
                : CLI_OK;
 }
@@ -241,7 +250,7 @@ static int params_check(const struct cli_train *o, const struct train_params *p)
 static struct train_params usual(const struct cli_train *o, const struct model *m) {
     const int64_t rank = o->params.rank > 0 ? o->params.rank : 0;
     return (struct train_params){.n_ctx = m->params.n_ctx_train < 512 ? m->params.n_ctx_train : 512,
-        .n_seq                          = 8,
+        .n_seq                          = 8 * n_ranks(o),
         .n_steps                        = -1,
         .n_warmup                       = -1,
         .rank                           = rank,
@@ -262,7 +271,7 @@ static int params_get(const struct cli_train *o, const struct model *m, struct t
     const struct train_params *given = &o->params;
     const int code                   = o->resume != NULL ? params_check(o, p) : CLI_OK;
     p->n_ctx                         = given->n_ctx > 0 ? given->n_ctx : p->n_ctx;
-    p->n_seq                         = given->n_seq > 0 ? given->n_seq : p->n_seq;
+    p->n_seq                         = given->n_seq > 0 ? given->n_seq * n_ranks(o) : p->n_seq;
     p->n_steps                       = given->n_steps >= 0 ? given->n_steps : o->n_epochs > 0 ? -1 : p->n_steps;
     p->n_warmup                      = given->n_warmup >= 0 ? given->n_warmup : p->n_warmup;
     p->alpha                         = given->alpha >= 0 ? given->alpha : p->alpha;
@@ -273,6 +282,7 @@ static int params_get(const struct cli_train *o, const struct model *m, struct t
     p->seed                          = o->seed >= 0 ? (uint64_t) o->seed : p->seed;
     p->schedule                      = o->schedule >= 0 ? (enum train_schedule) o->schedule : p->schedule;
     p->optimizer                     = o->optimizer >= 0 ? (enum ggml_opt_optimizer_type) o->optimizer : p->optimizer;
+    p->world                         = o->world;
     return code;
 }
 
@@ -292,9 +302,28 @@ static int length_set(const struct cli_train *o, const struct train_data *data, 
     return CLI_OK;
 }
 
+// ---- other ranks ----
+
+// Those that mpirun has started beside this one, which run the same command.
+static const struct berth_mpi_world *world_find(void) {
+    ggml_backend_load_all();
+    const ggml_backend_reg_t mpi        = ggml_backend_reg_by_name("MPI");
+    const struct berth_mpi_world *world = mpi != NULL ? ggml_backend_reg_get_proc_address(mpi, "berth_mpi_world") : NULL;
+    return world != NULL && world->size > 1 ? world : NULL;
+}
+
+int cli_train_first(const struct cli_train *o, int code) {
+    return o->world == NULL || o->world->broadcast(&code, sizeof code, 0) ? code
+                                                                          : cli_fail(CLI_FAILURE, "%s", berth_last_error());
+}
+
+bool cli_train_is_first(const struct cli_train *o) {
+    return o->world == NULL || o->world->rank == 0;
+}
+
 // ---- a new model ----
 
-static int new_make(struct cli_train *o) {
+static int new_make(const struct cli_train *o) {
     struct model_error error = {""};
     size_t size;
     struct berth_gguf_map *from = o->model.path != NULL ? berth_gguf_map_open(o->model.path, NULL) : NULL;
@@ -313,7 +342,6 @@ static int new_make(struct cli_train *o) {
     }
     free(text);
     berth_gguf_map_close(from);
-    o->model.path = o->out;
     return code;
 }
 
@@ -343,7 +371,8 @@ static int train(const struct cli_train *o, struct cli_model *m, const struct vo
     code                     = code == CLI_OK ? length_set(o, &data, &p) : code;
     if (code == CLI_OK) {
         t = trainer_new(m->model, &m->devices, &p, &error);
-        if (t == NULL || (o->resume != NULL && !train_state_read(t, &data, o->resume, &error))) {
+        if (t == NULL || (o->resume != NULL && !train_state_read(t, &data, o->resume, &error)) ||
+            !train_ranks_check(t, &data, &error)) {
             code = cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text);
         }
     }
@@ -365,7 +394,13 @@ int cli_train(int argc, char **argv) {
         return code;
     }
     cli_catch_interrupt();
-    code = o.config != NULL ? new_make(&o) : CLI_OK;
+    o.world = world_find();
+    if (o.config != NULL) {
+        code         = cli_train_first(&o, cli_train_is_first(&o) ? new_make(&o) : CLI_OK);
+        o.model.path = o.out;
+    } else {
+        code = CLI_OK;
+    }
     code = code == CLI_OK ? cli_model_open(&m, &o.model) : code;
     if (code != CLI_OK) {
         return code;

@@ -13,7 +13,12 @@ struct cli_train {
     struct train_params params;   // -1: not given, for whole numbers and rates alike
     int64_t seed, optimizer, schedule;
     bool json;
+    const struct berth_mpi_world *world; // NULL: no other ranks
 };
+
+// train.c: rank 0 alone prints and writes files; its exit code is that of all. Every rank calls cli_train_first.
+bool cli_train_is_first(const struct cli_train *o);
+int cli_train_first(const struct cli_train *o, int code);
 
 // train_text.c: the texts of a file or a folder; CLI_OK, or the exit code after a message.
 int cli_train_read(struct train_data *data, const struct vocab *vocab, const char *path, enum train_split split);

@@ -26,7 +26,7 @@ struct run {
 
 // ---- files ----
 
-static int checkpoint_write(struct run *r) {
+static int checkpoint_save(struct run *r) {
     struct model_error error = {""};
     FILE *file               = cli_open(r->checkpoint);
     if (file == NULL) {
@@ -42,7 +42,7 @@ static int checkpoint_write(struct run *r) {
     return code;
 }
 
-static int result_write(struct run *r) {
+static int result_save(struct run *r) {
     struct model_error error = {""};
     FILE *file               = r->o->out != NULL ? cli_open(r->o->out) : NULL;
     if (file == NULL) {
@@ -55,12 +55,17 @@ static int result_write(struct run *r) {
     return cli_close(file, r->o->out, true);
 }
 
-static int plot_write(struct run *r) {
+static int plot_save(struct run *r) {
     FILE *file = r->o->plot != NULL ? cli_open(r->o->plot) : NULL;
     if (file == NULL) {
         return r->o->plot != NULL ? CLI_FAILURE : CLI_OK;
     }
     return cli_close(file, r->o->plot, cli_train_plot(r->t, file));
+}
+
+// Rank 0 does it, for all of them.
+static int by_first(struct run *r, int (*save)(struct run *r)) {
+    return cli_train_first(r->o, cli_train_is_first(r->o) ? save(r) : CLI_OK);
 }
 
 // ---- what is seen ----
@@ -96,7 +101,10 @@ static bool is_due(struct run *r) {
 
 static void tell(struct run *r) {
     const struct trainer *t = r->t;
-    const int64_t n_all     = t->params.n_steps;
+    if (!cli_train_is_first(r->o)) {
+        return;
+    }
+    const int64_t n_all = t->params.n_steps;
     const double speed = speed_of(r), left = (double) ((n_all - t->n_done) * t->params.n_seq * t->params.n_ctx);
     const double loss = (double) t->losses[t->n_done - 1];
     char time[32];
@@ -120,10 +128,10 @@ static int look(struct run *r) {
     const bool ok       = trainer_look(t, r->val, cli_is_interrupted, &error);
     r->spent_us += ggml_time_us() - start;
     if (!ok) {
-        return cli_is_interrupted(NULL) ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
+        return t->is_stopped ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
     }
     cli_progress_end();
-    if (!isatty(STDERR_FILENO) && !is_due(r)) {
+    if (!cli_train_is_first(r->o) || (!isatty(STDERR_FILENO) && !is_due(r))) {
         return CLI_OK;
     }
     fprintf(stderr, "step %" PRId64 ": loss on %s %.4f\n", t->n_done, r->o->val, (double) t->looks[t->n_looks - 1].loss);
@@ -145,8 +153,8 @@ static void print_json(const struct run *r, double seconds, double speed) {
     printf(", \"steps\": %" PRId64 ", \"done\": %" PRId64 ", \"stopped\": %s, \"parameters\": %" PRId64 ", \"tokens\": %" PRId64
            ", \"seconds\": %.3f, \"per_second\": %.3f, \"bytes_trained\": %zu, \"bytes_compute\": %zu, "
            "\"again\": %zu, \"slower\": %.4f, \"losses\": [",
-        t->params.n_steps, t->n_done, cli_is_interrupted(NULL) ? "true" : "false", parameters_of(t), tokens_of(r), seconds, speed,
-        t->size, t->compute, t->n_again, t->slower);
+        t->params.n_steps, t->n_done, t->is_stopped ? "true" : "false", parameters_of(t), tokens_of(r), seconds, speed, t->size,
+        t->compute, t->n_again, t->slower);
     for (int64_t i = 0; i < t->n_done; i++) {
         printf("%s%.9g", i > 0 ? ", " : "", (double) t->losses[i]);
     }
@@ -182,10 +190,16 @@ static void print_text(const struct run *r, double seconds, double speed) {
 
 // ---- the steps ----
 
+// t->is_stopped: whether to go on no further.
+static int stop_ask(struct run *r) {
+    struct model_error error = {""};
+    return train_ranks_stop(r->t, cli_is_interrupted(NULL), &error) ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
+}
+
 static int steps(struct run *r) {
     struct trainer *t = r->t;
     int code          = look(r);
-    while (code == CLI_OK && t->n_done < t->params.n_steps && !cli_is_interrupted(NULL)) {
+    while (code == CLI_OK && t->n_done < t->params.n_steps && (code = stop_ask(r)) == CLI_OK && !t->is_stopped) {
         struct model_error error = {""};
         if (!trainer_step(t, r->data, &error)) {
             cli_progress_end();
@@ -199,7 +213,7 @@ static int steps(struct run *r) {
         if (r->o->save_every > 0 && t->n_done % r->o->save_every == 0 && t->n_done < t->params.n_steps) {
             cli_progress_end();
             code = look(r);
-            code = code == CLI_OK ? checkpoint_write(r) : code;
+            code = code == CLI_OK ? by_first(r, checkpoint_save) : code;
         }
     }
     cli_progress_end();
@@ -214,20 +228,24 @@ int cli_train_run(const struct cli_train *o, struct trainer *t, struct train_dat
     }
     int code             = steps(&r);
     const double seconds = 1e-6 * (double) (ggml_time_us() - r.start_us), speed = speed_of(&r);
-    const bool is_stopped  = cli_is_interrupted(NULL);
-    const bool has_to_save = o->out != NULL && (o->save_every > 0 || is_stopped);
-    code                   = code == CLI_OK && has_to_save ? checkpoint_write(&r) : code;
-    code                   = code == CLI_OK ? result_write(&r) : code;
-    code                   = code == CLI_OK ? plot_write(&r) : code;
+    code                   = code == CLI_OK ? stop_ask(&r) : code;
+    const bool has_to_save = o->out != NULL && (o->save_every > 0 || t->is_stopped);
+    code                   = code == CLI_OK && has_to_save ? by_first(&r, checkpoint_save) : code;
+    code                   = code == CLI_OK ? by_first(&r, result_save) : code;
+    code                   = code == CLI_OK ? by_first(&r, plot_save) : code;
     if (code != CLI_OK) {
         return code;
+    }
+    const bool is_short = t->is_stopped && t->n_done < t->params.n_steps;
+    if (!cli_train_is_first(o)) {
+        return is_short ? CLI_STOPPED : CLI_OK;
     }
     if (o->json) {
         print_json(&r, seconds, speed);
     } else {
         print_text(&r, seconds, speed);
     }
-    if (is_stopped && t->n_done < t->params.n_steps) {
+    if (is_short) {
         if (has_to_save) {
             fprintf(stderr, "stopped; --resume %s goes on from step %" PRId64 "\n", r.checkpoint, t->n_done);
         }

@@ -56,6 +56,9 @@ bool train_fault_tell(struct trainer *t, struct train_data *data, const char *wh
     }
     const struct ggml_tensor *x = hunt.found;
     char name[160]              = "none is found a second time";
+    if (x == NULL && t->params.world != NULL) {
+        snprintf(name, sizeof name, "rank %d of %d holds none", t->params.world->rank, t->params.world->size);
+    }
     if (x != NULL) {
         snprintf(name, sizeof name, "the first tensor with one that is none is '%s' (%s)", x->name,
             x->op == GGML_OP_NONE ? "a weight" : ggml_op_desc(x));

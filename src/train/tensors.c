@@ -141,7 +141,7 @@ static bool values_fill(struct trainer *t, struct model_error *error) {
             half_fill(t, x, &state);
         }
     }
-    const float one = 1;
+    const float one = t->params.world != NULL ? 1.0f / (float) t->params.world->size : 1;
     ggml_backend_tensor_set(t->one, &one, 0, sizeof one);
     return true;
 }

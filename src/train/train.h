@@ -9,6 +9,7 @@
 // The same numbers come from the same data, seed and threads: a run that is saved and resumed equals the unbroken one bit by bit.
 #pragma once
 
+#include "berth-mpi.h"
 #include "ggml-opt.h"
 #include "model/vocab.h"
 
@@ -56,7 +57,7 @@ enum train_schedule { TRAIN_COSINE, TRAIN_LINEAR, TRAIN_CONSTANT }; // of the ra
 
 struct train_params {
     int64_t n_ctx;    // tokens of a sequence
-    int64_t n_seq;    // sequences a step
+    int64_t n_seq;    // sequences a step, of all ranks together
     int64_t n_steps;  // of the whole run
     int64_t n_warmup; // steps in which the rate grows to lr
     int64_t rank;     // of the adapter; 0: all weights are trained
@@ -67,7 +68,8 @@ struct train_params {
     enum train_schedule schedule;
     enum ggml_opt_optimizer_type optimizer;
     uint64_t seed;
-    uint64_t memory; // bytes for what is trained and for the graphs of a step; 0: as many as they take
+    uint64_t memory;                     // bytes for what is trained and for the graphs of a step; 0: as many as they take
+    const struct berth_mpi_world *world; // the ranks that share each batch; NULL: this process is alone
 };
 
 // One tensor that is trained.
@@ -104,6 +106,7 @@ struct trainer {
     struct train_graph learn, look, step; // forward and backward; forward alone, made when it is wanted; the optimiser
     float *row;                           // [n_vocab] or [n_ctx] scratch
     size_t row_size;                      // elements
+    float *sums;                          // what is summed over all ranks; NULL: alone
 
     int64_t n_done;     // steps
     float *losses;      // [n_steps] of each step
@@ -113,6 +116,7 @@ struct trainer {
     } * looks;
     size_t n_looks, cap_looks;
     double grad_norm; // of the last step, before it was shortened
+    bool is_stopped;  // some rank was told to, when they were asked last
     size_t size;      // bytes of trained weights, gradients and means
     size_t compute;   // bytes of the graphs'
     size_t n_again;   // nodes that a step runs again to save memory
@@ -127,6 +131,13 @@ void trainer_free(struct trainer *trainer); // before the model, which then is f
 bool trainer_step(struct trainer *trainer, struct train_data *data, struct model_error *error);
 // The mean loss over all windows; it is added to trainer->looks. stop is asked between windows; it may be NULL.
 bool trainer_look(struct trainer *trainer, const struct train_data *data, bool (*stop)(void *), struct model_error *error);
+// Sequences of a step that this rank takes, and the first of them.
+static inline int64_t train_n_own(const struct train_params *p) {
+    return p->world != NULL ? p->n_seq / p->world->size : p->n_seq;
+}
+static inline int64_t train_first_own(const struct train_params *p) {
+    return p->world != NULL ? p->world->rank * train_n_own(p) : 0;
+}
 // The rate of a step, counted from 0.
 float train_rate(const struct train_params *params, int64_t step);
 
@@ -142,6 +153,18 @@ void train_tensors_free(struct trainer *trainer);
 bool train_fault_tell(struct trainer *trainer, struct train_data *data, const char *what, struct model_error *error);
 // trainer.c: the gradients of the next step's windows, and their loss.
 bool train_learn(struct trainer *trainer, struct train_data *data, struct model_error *error);
+
+// ---- several ranks (ranks.c): called by all of them; alone there is nothing to ask ----
+
+bool train_ranks_make(struct trainer *trainer, struct model_error *error);
+// Whether all ranks are about to do the same: text, options, step, weights.
+bool train_ranks_check(struct trainer *trainer, const struct train_data *data, struct model_error *error);
+// trainer->is_stopped: whether one of them is to stop. False: a rank is lost.
+bool train_ranks_stop(struct trainer *trainer, bool mine, struct model_error *error);
+// The mean of all losses; false where a rank has none, or is lost.
+bool train_ranks_loss(struct trainer *trainer, bool ok, float *loss, struct model_error *error);
+// Gradients become their sum over all ranks.
+bool train_ranks_sum(struct trainer *trainer, struct model_error *error);
 
 // ---- files (state.c, save.c, config.c) ----
 

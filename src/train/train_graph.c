@@ -47,9 +47,9 @@ static bool graph_place(struct trainer *t, struct train_graph *g, const char *wh
 static void forward(struct trainer *t, struct train_graph *g) {
     const struct train_params *p   = &t->params;
     const struct graph_shape shape = {
-        .n_tokens = p->n_ctx, .n_seq = p->n_seq, .n_kv = p->n_ctx, .n_ctx = p->n_ctx, .all_outputs = true};
+        .n_tokens = p->n_ctx, .n_seq = train_n_own(p), .n_kv = p->n_ctx, .n_ctx = p->n_ctx, .all_outputs = true};
     graph_build(t->model, &shape, g->ctx, g->graph, &g->in);
-    g->labels = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, t->model->params.n_vocab, p->n_ctx * p->n_seq);
+    g->labels = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, t->model->params.n_vocab, p->n_ctx * train_n_own(p));
     ggml_set_input(g->labels);
     ggml_set_name(g->labels, "labels");
     g->loss = ggml_cross_entropy_loss(g->ctx, g->in.logits, g->labels);

@@ -19,6 +19,9 @@ static bool params_check(const struct model *m, const struct train_params *p, st
         return model_fail(error, "%" PRId64 " sequences of %" PRId64 " tokens, %" PRId64 " steps, rank %" PRId64 ": no such run",
             p->n_seq, p->n_ctx, p->n_steps, p->rank);
     }
+    if (p->world != NULL && p->n_seq % p->world->size != 0) {
+        return model_fail(error, "%" PRId64 " sequences a step are no even share of %d ranks", p->n_seq, p->world->size);
+    }
     if (m->params.n_expert > 0) { // the choice of experts has no gradient
         return model_fail(error, "a model of %" PRId64 " experts cannot be trained: dense ones can", m->params.n_expert);
     }
@@ -48,7 +51,8 @@ struct trainer *trainer_new(
     if (t->losses == NULL) {
         model_fail(error, "out of memory for the losses of %" PRId64 " steps", params->n_steps);
     }
-    if (t->losses == NULL || !train_tensors_make(t, error) || !train_graph_step(t, error) || !train_graph_learn(t, error)) {
+    if (t->losses == NULL || !train_ranks_make(t, error) || !train_tensors_make(t, error) || !train_graph_step(t, error) ||
+        !train_graph_learn(t, error)) {
         trainer_free(t);
         return NULL;
     }
@@ -65,6 +69,7 @@ void trainer_free(struct trainer *t) {
     train_tensors_free(t);
     model_alloc_free(t->losses);
     model_alloc_free(t->looks);
+    model_alloc_free(t->sums);
     model_alloc_free(t);
 }
 
@@ -177,8 +182,9 @@ bool train_learn(struct trainer *t, struct train_data *data, struct model_error 
     }
     masks_set(t, &t->learn.in);
     positions_set(t, t->learn.in.pos);
-    for (int64_t s = 0; s < p->n_seq; s++) {
-        window_set(t, &t->learn, s, train_data_window(data, p->seed, t->n_done * p->n_seq + s), true);
+    const int64_t first = t->n_done * p->n_seq + train_first_own(p);
+    for (int64_t s = 0; s < train_n_own(p); s++) {
+        window_set(t, &t->learn, s, train_data_window(data, p->seed, first + s), true);
     }
     return compute(&t->learn, error);
 }
@@ -187,11 +193,12 @@ bool trainer_step(struct trainer *t, struct train_data *data, struct model_error
     if (t->n_done >= t->params.n_steps) {
         return model_fail(error, "all %" PRId64 " steps are done", t->params.n_steps);
     }
-    if (!train_learn(t, data, error)) {
+    const bool ok = train_learn(t, data, error);
+    float loss    = ok ? loss_get(&t->learn) : 0;
+    if (!train_ranks_loss(t, ok, &loss, error) || (isfinite(loss) && !train_ranks_sum(t, error))) {
         return false;
     }
-    const float loss = loss_get(&t->learn);
-    t->grad_norm     = isfinite(loss) ? norm_of(t) : 0;
+    t->grad_norm = isfinite(loss) ? norm_of(t) : 0;
     if (!isfinite(loss) || !isfinite(t->grad_norm)) {
         return train_fault_tell(t, data, isfinite(loss) ? "gradient" : "loss", error);
     }
@@ -219,26 +226,35 @@ static bool look_add(struct trainer *t, float loss, struct model_error *error) {
     return true;
 }
 
-bool trainer_look(struct trainer *t, const struct train_data *data, bool (*stop)(void *), struct model_error *error) {
-    const int64_t n_seq = t->params.n_seq;
-    double sum          = 0;
-    if (!train_graph_look(t, error)) {
+// The sum of the losses of up to n_own windows from `at` on.
+static bool look_at(struct trainer *t, const struct train_data *data, int64_t at, double *sum, struct model_error *error) {
+    const int64_t n_own = train_n_own(&t->params);
+    masks_set(t, &t->look.in);
+    positions_set(t, t->look.in.pos);
+    for (int64_t s = 0; s < n_own; s++) { // the last batch may be larger than what is left
+        const bool counts = at + s < data->n_windows;
+        window_set(t, &t->look, s, train_data_plain(data, counts ? at + s : 0), counts);
+    }
+    if (!compute(&t->look, error)) {
         return false;
     }
-    for (int64_t at = 0; at < data->n_windows; at += n_seq) {
-        const int64_t n = data->n_windows - at < n_seq ? data->n_windows - at : n_seq;
-        if (stop != NULL && stop(NULL)) {
-            return model_fail(error, "computing was stopped");
-        }
-        masks_set(t, &t->look.in);
-        positions_set(t, t->look.in.pos);
-        for (int64_t s = 0; s < n_seq; s++) { // the last batch may be larger than what is left
-            window_set(t, &t->look, s, train_data_plain(data, s < n ? at + s : at), s < n);
-        }
-        if (!compute(&t->look, error)) {
+    *sum += (double) loss_get(&t->look) * (double) n_own; // a mean over all rows, those that do not count included
+    return true;
+}
+
+bool trainer_look(struct trainer *t, const struct train_data *data, bool (*stop)(void *), struct model_error *error) {
+    const struct train_params *p = &t->params;
+    double sum                   = 0;
+    bool ok                      = train_graph_look(t, error);
+    for (int64_t at = 0; at < data->n_windows; at += p->n_seq) {
+        if (!train_ranks_stop(t, stop != NULL && stop(NULL), error)) {
             return false;
         }
-        sum += (double) loss_get(&t->look) * (double) n_seq; // a mean over all rows, those that do not count included
+        if (t->is_stopped) {
+            return model_fail(error, "computing was stopped");
+        }
+        ok = ok && look_at(t, data, at + train_first_own(p), &sum, error);
     }
-    return look_add(t, (float) (sum / (double) data->n_windows), error);
+    float loss = (float) (sum / (double) data->n_windows * (p->world != NULL ? p->world->size : 1)); // ranks take the mean
+    return train_ranks_loss(t, ok, &loss, error) && look_add(t, loss, error);
 }

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// ranks.c: one run on several ranks (berth-mpi.h). Each has all weights and takes its share of every batch; gradients and losses
+// are summed over all of them, which gives every rank the same bits: clipping and steps follow from these, so that weights stay
+// the same everywhere without being sent. What decides how a run goes on (an end by Ctrl-C, a failure) is summed too.
+//   1. Every function here is called by all ranks, in the same order.
+//   2. The gradient of the loss by itself is 1 / ranks (tensors.c): sums of gradients are means over the whole batch.
+
+#include "train/train.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define PIECE ((int64_t) 1 << 20) // floats that go in one sum
+#define SAMPLE 4096               // bytes of each given tensor that are compared
+
+static bool lost(struct model_error *error) {
+    return model_fail(error, "%s", berth_last_error());
+}
+
+// How many ranks say yes.
+static bool count(const struct berth_mpi_world *w, bool mine, int *n, struct model_error *error) {
+    float sum = mine ? 1 : 0;
+    if (!w->sum_f32(&sum, 1)) {
+        return lost(error);
+    }
+    *n = (int) sum;
+    return true;
+}
+
+bool train_ranks_stop(struct trainer *t, bool mine, struct model_error *error) {
+    int n = mine;
+    if (t->params.world != NULL && !count(t->params.world, mine, &n, error)) {
+        return false;
+    }
+    t->is_stopped = n > 0;
+    return true;
+}
+
+bool train_ranks_loss(struct trainer *t, bool ok, float *loss, struct model_error *error) {
+    const struct berth_mpi_world *w = t->params.world;
+    int n_failed                    = 0;
+    if (w == NULL) {
+        return ok;
+    }
+    float sum = ok ? *loss / (float) w->size : 0;
+    if (!count(w, !ok, &n_failed, error) || !w->sum_f32(&sum, 1)) {
+        return lost(error);
+    }
+    *loss = sum;
+    return n_failed == 0 ||
+           model_fail(error, "step %" PRId64 ": %d of %d ranks could not compute it", t->n_done + 1, n_failed, w->size);
+}
+
+bool train_ranks_sum(struct trainer *t, struct model_error *error) {
+    const struct berth_mpi_world *w = t->params.world;
+    for (size_t i = 0; w != NULL && i < t->n_tensors; i++) {
+        struct ggml_tensor *grad = t->tensors[i].grad;
+        const int64_t n          = ggml_nelements(grad);
+        for (int64_t at = 0; at < n; at += PIECE) {
+            const size_t k = (size_t) (n - at < PIECE ? n - at : PIECE);
+            ggml_backend_tensor_get(grad, t->sums, (size_t) at * sizeof *t->sums, k * sizeof *t->sums);
+            if (!w->sum_f32(t->sums, k)) {
+                return lost(error);
+            }
+            ggml_backend_tensor_set(grad, t->sums, (size_t) at * sizeof *t->sums, k * sizeof *t->sums);
+        }
+    }
+    return true;
+}
+
+bool train_ranks_make(struct trainer *t, struct model_error *error) {
+    if (t->params.world == NULL) {
+        return true;
+    }
+    t->sums = model_alloc_malloc((size_t) PIECE * sizeof *t->sums);
+    return t->sums != NULL || model_fail(error, "out of memory for %zu bytes of sums", (size_t) PIECE * sizeof *t->sums);
+}
+
+// ---- the same run on all ranks ----
+
+static void numbers_add(struct berth_siphash *s, const struct trainer *t, const struct train_data *data) {
+    const struct train_params *p = &t->params;
+    const int64_t whole[] = {p->n_ctx, p->n_seq, p->n_steps, p->n_warmup, p->rank, p->schedule, p->optimizer, (int64_t) p->seed,
+        t->n_done, (int64_t) data->hash};
+    const float real[]    = {p->alpha, p->lr, p->decay, p->clip};
+    berth_siphash_add(s, whole, sizeof whole);
+    berth_siphash_add(s, real, sizeof real);
+}
+
+// All that is trained, and the beginning of each tensor of the file.
+static void weights_add(struct berth_siphash *s, struct trainer *t) {
+    for (size_t i = 0; i < t->n_tensors; i++) {
+        const int64_t n = ggml_nelements(t->tensors[i].w);
+        for (int64_t at = 0; at < n; at += PIECE) {
+            const size_t size = (size_t) (n - at < PIECE ? n - at : PIECE) * sizeof *t->sums;
+            ggml_backend_tensor_get(t->tensors[i].w, t->sums, (size_t) at * sizeof *t->sums, size);
+            berth_siphash_add(s, t->sums, size);
+        }
+    }
+    const int64_t n_file = gguf_get_n_tensors(berth_gguf_map_meta(t->model->file));
+    for (int64_t i = 0; i < n_file; i++) {
+        const size_t size = ggml_nbytes(t->model->by_id[i]);
+        berth_siphash_add(s, berth_gguf_map_data(t->model->file, i), size < SAMPLE ? size : SAMPLE);
+    }
+}
+
+bool train_ranks_check(struct trainer *t, const struct train_data *data, struct model_error *error) {
+    static const struct berth_siphash_key key = {{0x6265727468, 0x72616E6B73}};
+    const struct berth_mpi_world *w           = t->params.world;
+    int n_others                              = 0;
+    if (w == NULL) {
+        return true;
+    }
+    struct berth_siphash s = berth_siphash_begin(&key);
+    numbers_add(&s, t, data);
+    weights_add(&s, t);
+    const uint64_t mine = berth_siphash_end(&s);
+    uint64_t first      = mine;
+    if (!w->broadcast(&first, sizeof first, 0) || !count(w, mine != first, &n_others, error)) {
+        return lost(error);
+    }
+    return n_others == 0 || model_fail(error, "rank %d of %d: %d %s another model, another text or other options than rank 0",
+                                w->rank, w->size, n_others, n_others == 1 ? "rank has" : "ranks have");
+}
