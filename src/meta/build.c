@@ -238,7 +238,8 @@ static enum ggml_status check_root(const struct ggml_tensor *t) {
 }
 
 static enum ggml_status rows_init(struct meta_builder *b) {
-    struct meta_program *p = b->p;
+    struct meta_program *p       = b->p;
+    b->rows[p->rec.n_rows].state = &meta_mirrored; // stands for a row that could not be found
     for (int32_t r = 0; r < p->rec.n_rows; r++) {
         const struct ggml_tensor *t = p->rec.tensors[r];
         b->rows[r].native.temp = b->rows[r].whole.temp = -1;

@@ -42,7 +42,9 @@ static int32_t row_of(struct meta_builder *b, const struct ggml_tensor *t) {
 }
 
 struct meta_row *meta_row_of(struct meta_builder *b, const struct ggml_tensor *t) {
-    return &b->rows[row_of(b, meta_root(t))];
+    const int32_t r = row_of(b, meta_root(t));
+    b->has_failed   = b->has_failed || r < 0; // no memory for the index
+    return &b->rows[r >= 0 ? r : b->p->rec.n_rows];
 }
 
 void meta_use(struct meta_builder *b, struct meta_version v) {
@@ -292,7 +294,8 @@ const meta_state *meta_state_of(struct meta_builder *b, const struct ggml_tensor
     if (t->view_src == NULL || !meta_is_split(root->state)) {
         return root->state;
     }
-    struct meta_row *row = &b->rows[row_of(b, t)];
+    const int32_t r      = row_of(b, t);
+    struct meta_row *row = &b->rows[r >= 0 ? r : b->p->rec.n_rows];
     if (row->as_of != root->state) {
         row->as    = meta_view_state(t->view_src, root->state, t, b->n, &s) ? meta_state_keep(b, &s) : NULL;
         row->as_of = root->state;
