@@ -130,6 +130,7 @@ int cli_complete(const struct cli_command *commands, int argc, char **argv);
     X(chat) \
     X(client) \
     X(devices) \
+    X(embed) \
     X(explain) \
     X(fit) \
     X(gguf) \

@@ -217,7 +217,8 @@ struct session_params cli_model_params(const struct cli_model_options *o) {
         .cache_k                          = o->has_cache_type ? o->cache_k : GGML_TYPE_F16,
         .cache_v                          = o->has_cache_type ? o->cache_v : GGML_TYPE_F16,
         .plan_only                        = o->plan_only,
-        .all_outputs                      = o->all_outputs};
+        .all_outputs                      = o->all_outputs,
+        .is_embedding                     = o->is_embedding};
 }
 
 int cli_model_session(struct cli_model *m, const struct cli_model_options *o) {

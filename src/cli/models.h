@@ -14,8 +14,8 @@ struct cli_model_options {
     enum ggml_type cache_k, cache_v; // of the cache's keys and values, if they are given
     bool has_cache_type;
     bool plan_only;
-    bool no_mmap;     // the file is read
-    bool all_outputs; // as in session_params
+    bool no_mmap;                   // the file is read
+    bool all_outputs, is_embedding; // as in session_params
 };
 
 // --model 'm', --ctx 'c', --batch 'b', --threads 't', --device 'd', CLI_CACHE_TYPE, CLI_GPU_LAYERS, CLI_NO_MMAP: true if c is one

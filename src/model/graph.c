@@ -132,6 +132,9 @@ static struct ggml_tensor *embedding(struct graph_builder *b) {
 
 static struct ggml_tensor *output(struct graph_builder *b, struct ggml_tensor *x) {
     x = builder_norm(b, x, b->m->output_norm, b->m->output_norm_bias, "output_norm");
+    if (b->s->is_embedding) {
+        return x;
+    }
     x = builder_product(b, b->m->output, NULL, x, "logits");
     x = scaled(b, x, b->p->logit_scale, "logits_scaled");
     return b->p->logit_cap != 0 ? builder_capped(b, x, b->p->logit_cap, "logits_cap") : x;

@@ -229,6 +229,7 @@ struct session_params {
     enum ggml_type cache_k, cache_v; // types of keys and values
     bool no_flash;                   // attention as separate products
     bool plan_only;                  // nothing is allocated
+    bool is_embedding;               // what the last norm says of every token is the result: n_embd numbers, not logits
     bool all_outputs;                // every token goes through all of the last layer, not only the one whose logits are wanted
 };
 
@@ -251,7 +252,7 @@ struct graph_shape {
     int64_t n_kv;                // positions that a token may see: of the cache, or n_tokens
     int64_t n_ctx;               // positions there may ever be
     struct ggml_tensor **k, **v; // [n_layer] the cache; NULL: tokens see those of their own sequence
-    bool has_flash, all_outputs;
+    bool has_flash, all_outputs, is_embedding;
 };
 
 // Inputs of a graph: written before it is computed.
@@ -284,7 +285,8 @@ struct session {
     int64_t graph_tokens, graph_kv; // its shape, 0: none
     bool is_allocated;              // it has its memory
     int64_t n_past;                 // positions filled
-    float *logits;                  // [n_vocab] of the last token
+    float *logits;                  // [n_vocab] of the last token; [n_embd] with is_embedding
+    float *sums;                    // [n_embd] with is_embedding: over all tokens since the beginning
     ggml_fp16_t *mask_row;          // [n_ctx] scratch
     int64_t *rows;                  // [n_batch] scratch
     int32_t *pos;

@@ -28,16 +28,22 @@ static void defaults(struct session_params *p, const struct model *model) {
     p->n_batch      = least(p->n_batch, p->n_ctx);
 }
 
+// Numbers of a token's result.
+static int64_t width_of(const struct session *s) {
+    return s->params.is_embedding ? s->model->params.n_embd : s->model->params.n_vocab;
+}
+
 static bool scratch_make(struct session *s, struct model_error *error) {
     const size_t n_batch = (size_t) s->params.n_batch, n_ctx = (size_t) s->params.n_ctx;
     if (s->params.plan_only) {
         return true;
     }
     s->mask_row = model_alloc_malloc(n_ctx * sizeof *s->mask_row);
-    s->logits   = model_alloc_malloc((size_t) s->model->params.n_vocab * sizeof *s->logits);
+    s->logits   = model_alloc_malloc((size_t) width_of(s) * sizeof *s->logits);
+    s->sums     = model_alloc_calloc((size_t) s->model->params.n_embd, sizeof *s->sums);
     s->rows     = model_alloc_malloc(n_batch * sizeof *s->rows);
     s->pos      = model_alloc_malloc(n_batch * sizeof *s->pos);
-    return (s->mask_row != NULL && s->logits != NULL && s->rows != NULL && s->pos != NULL) ||
+    return (s->mask_row != NULL && s->logits != NULL && s->sums != NULL && s->rows != NULL && s->pos != NULL) ||
            model_fail(error, "out of memory for batches of %zu tokens over %zu positions", n_batch, n_ctx);
 }
 
@@ -92,6 +98,7 @@ void session_free(struct session *s) {
     model_alloc_free(s->v);
     model_alloc_free(s->mask_row);
     model_alloc_free(s->logits);
+    model_alloc_free(s->sums);
     model_alloc_free(s->rows);
     model_alloc_free(s->pos);
     model_alloc_free(s);
@@ -121,7 +128,8 @@ bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct mod
         .k                                      = s->k,
         .v                                      = s->v,
         .has_flash                              = s->has_flash,
-        .all_outputs                            = s->params.all_outputs};
+        .all_outputs                            = s->params.all_outputs || s->params.is_embedding,
+        .is_embedding                           = s->params.is_embedding};
     s->graph                       = ggml_new_graph_custom(s->graph_ctx, s->max_nodes, false);
     graph_build(s->model, &shape, s->graph_ctx, s->graph, &s->in);
     ggml_set_output(s->in.logits);
@@ -217,8 +225,13 @@ static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, st
     if (status != GGML_STATUS_SUCCESS) {
         return model_fail(error, "%s", status == GGML_STATUS_ABORTED ? "computing was stopped" : berth_last_error());
     }
-    const size_t size = (size_t) s->model->params.n_vocab * sizeof *s->logits;
-    ggml_backend_tensor_get(s->in.logits, s->logits, (size_t) (s->in.logits->ne[1] - 1) * size, size);
+    const size_t size = (size_t) width_of(s) * sizeof *s->logits;
+    for (int64_t i = s->params.is_embedding ? 0 : s->in.logits->ne[1] - 1; i < s->in.logits->ne[1]; i++) {
+        ggml_backend_tensor_get(s->in.logits, s->logits, (size_t) i * size, size);
+        for (int64_t k = 0; s->params.is_embedding && k < width_of(s); k++) {
+            s->sums[k] += s->logits[k];
+        }
+    }
     s->n_past += n;
     return true;
 }
@@ -243,6 +256,9 @@ bool session_decode(struct session *s, const int32_t *tokens, int64_t n, struct 
 
 void session_reset(struct session *s) {
     s->n_past = 0;
+    for (int64_t k = 0; s->params.is_embedding && k < s->model->params.n_embd; k++) {
+        s->sums[k] = 0;
+    }
     for (int d = 0; (s->model->params.desc->has & ARCH_STATE) != 0 && d < s->devices->n; d++) {
         ggml_backend_buffer_clear(s->caches[d].buffer, 0); // NULL is taken
     }

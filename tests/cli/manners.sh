@@ -34,6 +34,7 @@ bench; -p 8 -n 2 -r 1 $model; -p 8 -n 2 -r 1 @; 3
 chat; --template chatml -p Hello -n 2 $model; --template chatml -p Hello -n 2 @; 3
 client; $(dirname "$berth")/../lib; @; 3
 devices; ; ; 3
+embed; $model text; @ text; 3
 explain; $model; @; 3
 fit; --memory 1G $model; --memory 1G @; 3
 gguf check; $model; @; 1

@@ -109,6 +109,17 @@ done
 expect 0 "cache 544.00 KiB" run -n 2 --cache-type q8_0
 expect 0 "cache 784.00 KiB" run -n 2 --cache-type q8_0,f16
 
+# embed: a line a text, of length 1, the same twice
+expect 0 "" embed $tales "a ship" "a ship" "the harbour"
+[ "$(wc -l < "$tmp/out")" -eq 3 ] && [ "$(sort -u "$tmp/out" | wc -l)" -eq 2 ] || fail "embed: $(wc "$tmp/out")"
+awk '{ s = 0; for (i = 1; i <= NF; i++) s += $i * $i; if (s < 0.999 || s > 1.001) exit 1 }' "$tmp/out" || fail "embed: not of length 1"
+printf 'a ship\n\nthe harbour\n' > "$tmp/texts"
+expect 0 '"pooling": "last"' embed --json --pooling last -f "$tmp/texts" -m $tales
+expect 2 "no text is given" embed $tales
+expect 2 "no model is given" embed
+expect 2 "--pooling 'x' is neither mean nor last" embed --pooling x $tales a
+expect 3 "text 1 has 5 tokens, from 1 to 2 are possible" embed -c 2 $tales "a ship"
+
 # plan and map
 expect 0 "the optimum, proven" plan $tales
 expect 0 '"items": 53, "peak": 2755616, "bound": 2755616' plan --json --ctx 256 --batch 256 $tales

@@ -49,6 +49,7 @@ def cases(tmp):
     yield 'bench', ['bench', '-p', '8', '-n', '2', '-r', '1', model]
     yield 'client', ['client', os.path.dirname(berth) + '/../lib']
     yield 'devices', ['devices']
+    yield 'embed', ['embed', model, 'a ship', 'a boat']
     yield 'explain', ['explain', model]
     yield 'fit', ['fit', '--memory', '1G', model]
     yield 'fit', ['fit', '--memory', '8M', model]

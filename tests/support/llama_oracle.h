@@ -17,7 +17,9 @@ struct reference_context_params {
     int32_t flash_attn; // -1 where supported, 0 off, 1 on
     char between_2[48];
     int32_t type_k, type_v;
-    char more[48];
+    char more[16];
+    bool embeddings;
+    char last[31];
 };
 struct reference_batch {
     char bytes[56];
@@ -32,6 +34,7 @@ static struct {
     struct reference_batch (*llama_batch_get_one)(int32_t *tokens, int32_t n);
     int32_t (*llama_decode)(void *ctx, struct reference_batch batch);
     float *(*llama_get_logits_ith)(void *ctx, int32_t i);
+    float *(*llama_get_embeddings_ith)(void *ctx, int32_t i);
     void *(*llama_adapter_lora_init)(void *model, const char *path);
     int32_t (*llama_set_adapters_lora)(void *ctx, void **adapters, size_t n, float *scales);
     void (*llama_free)(void *ctx);
@@ -64,6 +67,7 @@ static bool reference_load(void) {
     X(llama_batch_get_one);
     X(llama_decode);
     X(llama_get_logits_ith);
+    X(llama_get_embeddings_ith);
     X(llama_adapter_lora_init);
     X(llama_set_adapters_lora);
     X(llama_free);

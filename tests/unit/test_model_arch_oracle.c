@@ -149,9 +149,66 @@ static void test_state(void **state) {
     rows_compare(rows);
 }
 
+// What the last norm says of the last token, and the mean of all.
+static void test_embedding(void **state) {
+    (void) state;
+    enum { N = 20, WIDTH = 128 }; // the maker's "deep" is so wide
+    char path[] = "/tmp/berth-arch-XXXXXX";
+    int32_t tokens[N];
+    if (getenv("BERTH_MAKE_MODEL") == NULL) {
+        skip();
+    }
+    need_reference();
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    model_make("qwen3", path);
+    for (int i = 0; i < N; i++) {
+        tokens[i] = 20 + i * 7;
+    }
+    void *model                            = reference.llama_model_load_from_file(path, reference.llama_model_default_params());
+    struct reference_context_params params = reference.llama_context_default_params();
+    params.n_ctx = params.n_batch = params.n_ubatch = 64;
+    params.n_threads = params.n_threads_batch = 1;
+    params.type_k = params.type_v = GGML_TYPE_F32;
+    params.flash_attn             = 0;
+    params.embeddings             = true;
+    void *ctx                     = reference.llama_init_from_model(model, params);
+    assert_non_null(ctx);
+    assert_int_equal(reference.llama_decode(ctx, reference.llama_batch_get_one(tokens, N)), 0);
+    struct model_error error = {""};
+    struct model_devices d;
+    const struct session_params own = {
+        .n_ctx = 64, .n_batch = 7, .cache_k = GGML_TYPE_F32, .cache_v = GGML_TYPE_F32, .is_embedding = true};
+    assert_true(model_devices_open(&d, "CPU", 1, &error));
+    struct model *m = model_open(path, &error);
+    assert_true(m != NULL && m->params.n_embd == WIDTH && model_place(m, &d, false, NULL, NULL, &error));
+    struct session *s = session_new(m, &d, &own, &error);
+    assert_true(s != NULL && session_reserve(s, &error) && session_decode(s, tokens, N, &error));
+    double wrong = 0, mean_wrong = 0, size = 0;
+    for (int k = 0; k < WIDTH; k++) {
+        double mean = 0;
+        for (int i = 0; i < N; i++) {
+            mean += (double) reference.llama_get_embeddings_ith(ctx, i)[k] / N;
+        }
+        const double last = (double) reference.llama_get_embeddings_ith(ctx, -1)[k];
+        wrong += (last - (double) s->logits[k]) * (last - (double) s->logits[k]);
+        mean_wrong += (mean - (double) s->sums[k] / N) * (mean - (double) s->sums[k] / N);
+        size += last * last;
+    }
+    printf("embedding: normalised error %.2g, of the mean %.2g\n", wrong / size, mean_wrong / size);
+    assert_true(wrong / size < MAX_ERROR && mean_wrong / size < MAX_ERROR);
+    session_free(s);
+    model_free(m);
+    model_devices_close(&d);
+    reference.llama_free(ctx);
+    reference.llama_model_free(model);
+    unlink(path);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dense), cmocka_unit_test(test_experts), cmocka_unit_test(test_state)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dense), cmocka_unit_test(test_experts), cmocka_unit_test(test_state),
+        cmocka_unit_test(test_embedding)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

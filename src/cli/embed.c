@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+// embed.c: `berth embed MODEL [TEXT]...`: texts as vectors: what the model's last norm says of their tokens, the mean of all or
+// the last one's, of length 1.
+
+#include "cli/help.h"
+#include "cli/models.h"
+#include "model/vocab.h"
+#include "plan/io/json.h"
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { POOLING = CLI_OWN, RAW };
+
+static const struct cli_option option_rows[] = {
+    CLI_OPT_MODEL,
+    {.letter = 'p', .name = "prompt", .value = "TEXT", .what = "the text; the same as TEXT behind MODEL"},
+    {.letter = 'f', .name = "file", .value = "FILE", .takes = "*", .what = "a text a line of FILE ('-': standard input)"},
+    {.id       = POOLING,
+        .name  = "pooling",
+        .value = "KIND",
+        .takes = "mean last",
+        .what  = "mean of all tokens, or the last one (default mean)"},
+    {.id = RAW, .name = "raw", .what = "as long as they come, not of length 1"},
+    CLI_OPT_CTX,
+    CLI_OPT_BATCH,
+    CLI_OPT_CACHE_TYPE,
+    CLI_OPT_THREADS,
+    CLI_OPT_DEVICE,
+    CLI_OPT_NO_MMAP,
+    CLI_OPT_GPU_LAYERS,
+    CLI_OPT_JSON("print one JSON object: model, pooling, embeddings"),
+    {0},
+};
+
+const struct cli_help cli_embed_help = {
+    .command  = "embed",
+    .what     = "texts as vectors",
+    .operands = "MODEL [TEXT]...",
+    .takes    = ".gguf|",
+    .about = "Prints a line of numbers for each text: what the model makes of it before it would choose a token. Texts that mean "
+             "the same have vectors that point the same way, as far as the model was made for it.",
+    .options  = option_rows,
+    .examples = {{"Two texts", "embed model.gguf 'the cat' 'the dog'"},
+        {"A text a line, as JSON", "embed --json -f texts.txt -m model.gguf"}},
+};
+
+struct options {
+    struct cli_model_options model;
+    const char *prompt, *file;
+    bool is_last, is_raw, json;
+};
+
+// -1 to go on, else the exit code.
+static int parse(int argc, char **argv, struct options *o) {
+    for (int c, code = CLI_OK; (c = cli_option_next(&cli_embed_help, argc, argv)) != CLI_END;) {
+        switch (c) {
+            case 'p': o->prompt = optarg; break;
+            case 'f': o->file = optarg; break;
+            case POOLING:
+                o->is_last = strcmp(optarg, "last") == 0;
+                if (!o->is_last && strcmp(optarg, "mean") != 0) {
+                    return cli_usage("embed", "--pooling '%s' is neither mean nor last", optarg);
+                }
+                break;
+            case RAW: o->is_raw = true; break;
+            case CLI_JSON: o->json = true; break;
+            default:
+                if (!cli_model_option("embed", c, optarg, &o->model, &code)) {
+                    return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
+                }
+        }
+        if (code != CLI_OK) {
+            return code;
+        }
+    }
+    if (o->model.path == NULL && optind < argc) {
+        o->model.path = argv[optind++];
+    }
+    if (o->model.path == NULL) {
+        return cli_usage("embed", "no model is given");
+    }
+    return optind < argc || o->prompt != NULL || o->file != NULL ? -1 : cli_usage("embed", "no text is given");
+}
+
+struct embedding {
+    const struct options *o;
+    struct cli_model *m;
+    const struct vocab *vocab;
+    int64_t n_done;
+};
+
+static void print(const struct embedding *e, const char *text, size_t size, int64_t n_tokens, const float *x, int64_t n) {
+    double length = 0;
+    for (int64_t i = 0; i < n; i++) {
+        length += (double) x[i] * (double) x[i];
+    }
+    const double scale = e->o->is_raw || length <= 0 ? 1 : 1 / sqrt(length);
+    if (e->o->json) {
+        fputs(e->n_done > 0 ? ",\n {\"text\": " : "{\"text\": ", stdout);
+        berth_json_write_text(text, size, stdout);
+        printf(", \"tokens\": %" PRId64 ", \"embedding\": [", n_tokens);
+    }
+    for (int64_t i = 0; i < n; i++) {
+        printf(i == 0 ? "%.7g" : e->o->json ? ", %.7g" : " %.7g", (double) x[i] * scale);
+    }
+    fputs(e->o->json ? "]}" : "\n", stdout);
+}
+
+// One text; false with an error.
+static bool embed(struct embedding *e, const char *text, size_t size, struct model_error *error) {
+    struct session *s        = e->m->session;
+    const int64_t n          = s->model->params.n_embd;
+    struct token_list tokens = {0};
+    bool ok                  = vocab_encode(e->vocab, text, size, true, false, &tokens, error);
+    if (ok && (tokens.n == 0 || (int64_t) tokens.n > s->params.n_ctx)) {
+        ok = model_fail(error, "text %" PRId64 " has %zu tokens, from 1 to %" PRId64 " are possible: --ctx gives more",
+            e->n_done + 1, tokens.n, s->params.n_ctx);
+    }
+    session_reset(s);
+    ok = ok && session_decode(s, tokens.ids, (int64_t) tokens.n, error);
+    for (int64_t i = 0; ok && !e->o->is_last && i < n; i++) {
+        s->sums[i] /= (float) tokens.n;
+    }
+    if (ok) {
+        print(e, text, size, (int64_t) tokens.n, e->o->is_last ? s->logits : s->sums, n);
+        e->n_done++;
+    }
+    token_list_fini(&tokens);
+    return ok;
+}
+
+// Each line of a file.
+static bool lines_embed(struct embedding *e, const char *path, bool *is_read, struct model_error *error) {
+    size_t size = 0;
+    char *text  = cli_read_text(path, &size);
+    bool ok     = text != NULL;
+    *is_read    = ok;
+    for (size_t at = 0; ok && at < size;) {
+        const char *end = memchr(text + at, '\n', size - at);
+        const size_t n  = end != NULL ? (size_t) (end - text) - at : size - at;
+        ok              = n == 0 || embed(e, text + at, n, error);
+        at += n + 1;
+    }
+    free(text);
+    return ok;
+}
+
+static int embed_all(struct embedding *e, char **texts, int n) {
+    const struct options *o  = e->o;
+    struct model_error error = {""};
+    bool is_read             = true;
+    if (o->json) {
+        fputs("{\"model\": ", stdout);
+        cli_json_text(stdout, e->m->path);
+        printf(", \"pooling\": \"%s\", \"embeddings\": [", o->is_last ? "last" : "mean");
+    }
+    bool ok = o->prompt == NULL || embed(e, o->prompt, strlen(o->prompt), &error);
+    for (int i = 0; ok && i < n; i++) {
+        ok = embed(e, texts[i], strlen(texts[i]), &error);
+    }
+    ok = ok && (o->file == NULL || lines_embed(e, o->file, &is_read, &error));
+    fputs(o->json ? "]}\n" : "", stdout);
+    return ok ? CLI_OK : !is_read ? CLI_FAILURE : cli_fail(CLI_FAILURE, "%s", error.text);
+}
+
+int cli_embed(int argc, char **argv) {
+    struct options o         = {0};
+    struct model_error error = {""};
+    struct cli_model m;
+    int code = parse(argc, argv, &o);
+    if (code >= 0) {
+        return code;
+    }
+    o.model.is_embedding = true;
+    cli_catch_interrupt();
+    code = cli_model_open(&m, &o.model);
+    if (code != CLI_OK) {
+        return code;
+    }
+    model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
+    struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
+    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_session(&m, &o.model);
+    if (code == CLI_OK) {
+        struct embedding e = {.o = &o, .m = &m, .vocab = vocab};
+        code               = embed_all(&e, argv + optind, argc - optind);
+    }
+    vocab_free(vocab);
+    cli_model_close(&m);
+    return code;
+}
