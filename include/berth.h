@@ -82,8 +82,8 @@ BERTH_API int64_t berth_alloc_alive(void);
 #include "berth-plan.h"
 #ifndef BERTH_2023 // programs of 2023 have other allocators and backends under the same names
 #    include "berth-alloc.h"
-#    include "berth-meta.h"
 #    include "berth-budget-graph.h"
+#    include "berth-meta.h"
 #    include "berth-opt.h"
 #    include "berth-sched.h"
 #endif
