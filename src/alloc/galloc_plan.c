@@ -196,6 +196,9 @@ bool berth_galloc_plan_remember(struct galloc_plan *plan, const struct record *r
 
 bool berth_galloc_plan_takes(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec,
     const struct lifetime_row *rows, const struct lifetime_order *order) {
+    if (galloc->has_capture) {
+        return false; // every graph has its own plan then, and its own file
+    }
     if (!plan->is_ready || !same_order(&plan->lives.order, order) || !same_graph(&plan->rec, plan->lives.rows, rec, rows) ||
         !still_in_place(galloc, plan, rec) || !still_fits(galloc, plan, rec)) {
         return false;
