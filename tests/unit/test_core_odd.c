@@ -178,7 +178,7 @@ static void tensors(void **state) {
     struct ggml_tensor *poison = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, -1);
     const char *no_format      = NULL;
     assert_ptr_equal(ggml_format_name(poison, "%d", 1), poison);
-    assert_ptr_equal(ggml_format_name(t, no_format), t);
+    assert_ptr_equal(ggml_format_name(t, no_format, 1), t);
     assert_ptr_equal(ggml_set_name(poison, "p"), poison);
     ggml_set_loss(NULL);
     ggml_set_loss(h);
