@@ -31,7 +31,9 @@ static bool links_sum(float *data, size_t n) {
     } else {
         berth_set_error("a rank is lost");
     }
-    links.n_sums -= own_rank == 0;
+    if (own_rank == 0) {
+        links.n_sums--;
+    }
     free(sum);
     pthread_barrier_wait(&links.meet);
     return ok;
