@@ -154,7 +154,7 @@ static int64_t extent_of(const struct model_params *p, enum extent e) {
         case CHANNELS: return p->n_inner + 2 * p->n_group_state * p->n_state;
         case STATE_IN: return 2 * p->n_inner + 2 * p->n_group_state * p->n_state + p->n_state_head;
         case STATE_HEADS: return p->n_state_head;
-        case GROUP_INNER: return p->n_inner / p->n_group_state;
+        case GROUP_INNER: return p->n_group_state > 0 ? p->n_inner / p->n_group_state : 0; // no state, no groups
         case GROUPS: return p->n_group_state;
         case MLA_O: return p->n_head * p->mla_value;
         case HALF_ROT: return p->n_rot / 2;
