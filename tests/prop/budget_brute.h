@@ -354,3 +354,36 @@ static inline void case_compare_packed(struct budget_case *c, uint64_t budget) {
     assert_true(!r->fits || r->uses[0].peak <= budget);
     berth_budget_free(r);
 }
+
+// ---- many cases ----
+
+// n random graphs at every budget; of every n_spill-th one the values may move out (0: of none).
+static inline void cases_compare(uint64_t seed, int n, int n_spill) {
+    brute_seed           = check_seed(seed);
+    struct case_queue *q = case_queue_new();
+    struct budget_case c;
+    for (int i = 0; i < n; i++) {
+        case_make(&c, 3 + (int32_t) case_roll(BUDGET_MAX - 2), n_spill > 0 && i % n_spill == 0);
+        const uint64_t total = case_total(&c);
+        for (uint64_t budget = 0; budget <= total; budget++) {
+            case_compare(q, &c, budget);
+        }
+    }
+    case_queue_free(q);
+}
+
+// n random graphs of up to 6 ops at every budget of packed memory.
+static inline void cases_compare_packed(uint64_t seed, int n) {
+    brute_seed = check_seed(seed);
+    struct budget_case c;
+    for (int i = 0; i < n; i++) {
+        case_make(&c, 3 + (int32_t) case_roll(4), false);
+        for (int32_t k = 0; k < c.n; k++) {
+            c.ops[k].inplace = 0;
+        }
+        const uint64_t total = case_total(&c);
+        for (uint64_t budget = 0; budget <= total; budget++) {
+            case_compare_packed(&c, budget);
+        }
+    }
+}

@@ -7,33 +7,12 @@
 
 static void test_exact(void **state) {
     (void) state;
-    brute_seed           = check_seed(11);
-    struct case_queue *q = case_queue_new();
-    struct budget_case c;
-    for (int i = 0; i < 20000; i++) {
-        case_make(&c, 3 + (int32_t) case_roll(BUDGET_MAX - 2), i % 10 == 0);
-        const uint64_t total = case_total(&c);
-        for (uint64_t budget = 0; budget <= total; budget++) {
-            case_compare(q, &c, budget);
-        }
-    }
-    case_queue_free(q);
+    cases_compare(11, 20000, 10);
 }
 
 static void test_packed(void **state) {
     (void) state;
-    brute_seed = check_seed(12);
-    struct budget_case c;
-    for (int i = 0; i < 2000; i++) {
-        case_make(&c, 3 + (int32_t) case_roll(4), false);
-        for (int32_t k = 0; k < c.n; k++) {
-            c.ops[k].inplace = 0;
-        }
-        const uint64_t total = case_total(&c);
-        for (uint64_t budget = 0; budget <= total; budget++) {
-            case_compare_packed(&c, budget);
-        }
-    }
+    cases_compare_packed(12, 2000);
 }
 
 static void test_chains(void **state) {

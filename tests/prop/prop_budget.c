@@ -8,17 +8,7 @@
 
 static void test_exact(void **state) {
     (void) state;
-    brute_seed           = check_seed(1);
-    struct case_queue *q = case_queue_new();
-    struct budget_case c;
-    for (int i = 0; i < 500; i++) {
-        case_make(&c, 3 + (int32_t) case_roll(BUDGET_MAX - 2), false);
-        const uint64_t total = case_total(&c);
-        for (uint64_t budget = 0; budget <= total; budget++) {
-            case_compare(q, &c, budget);
-        }
-    }
-    case_queue_free(q);
+    cases_compare(1, 500, 0);
 }
 
 static void test_spill(void **state) {
@@ -38,18 +28,7 @@ static void test_spill(void **state) {
 
 static void test_packed(void **state) {
     (void) state;
-    brute_seed = check_seed(3);
-    struct budget_case c;
-    for (int i = 0; i < 100; i++) {
-        case_make(&c, 3 + (int32_t) case_roll(4), false);
-        for (int32_t k = 0; k < c.n; k++) {
-            c.ops[k].inplace = 0;
-        }
-        const uint64_t total = case_total(&c);
-        for (uint64_t budget = 0; budget <= total; budget++) {
-            case_compare_packed(&c, budget);
-        }
-    }
+    cases_compare_packed(3, 100);
 }
 
 static void test_chains(void **state) {
