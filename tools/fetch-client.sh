@@ -22,7 +22,8 @@ if [ ! -f "$folder/node_modules/node-llama-cpp/package.json" ]; then
     fi
     # The binaries are all that is used: no source code is kept.
     rm -f "$work/node_modules/node-llama-cpp/llama/gitRelease.bundle"
-    rm -rf "$folder/node_modules"
-    mv "$work/node_modules" "$work/package.json" "$folder/" || exit 77
+    # Another fetch may have come first, and its folder may be in use: it stays.
+    mv -T "$work/node_modules" "$folder/node_modules" 2>/dev/null || [ -f "$folder/node_modules/node-llama-cpp/package.json" ] || exit 77
+    mv "$work/package.json" "$folder/" || exit 77
 fi
 echo "$folder"

@@ -37,7 +37,7 @@ if [ ! -f "$libraries/libggml-base.so" ]; then
         echo "fetch-reference: @node-llama-cpp/$arch@$version holds no bins/$arch/libggml-base.so" >&2
         exit 77
     fi
-    rm -rf "$folder"
-    mv "$work/package" "$folder" || exit 77
+    # Another fetch may have come first, and its folder may be in use: it stays.
+    mv -T "$work/package" "$folder" 2>/dev/null || [ -f "$libraries/libggml-base.so" ] || exit 77
 fi
 echo "$libraries"
