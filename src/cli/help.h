@@ -40,6 +40,7 @@ enum {
     CLI_TIME,
     CLI_GPU_LAYERS,
     CLI_NO_MMAP,
+    CLI_SPLIT,
     CLI_LORA,
     CLI_CHUNKS, // contexts.h
     CLI_TEMP,   // these of sampling.h
@@ -87,6 +88,12 @@ enum {
     { \
         .id = CLI_GPU_LAYERS, .name = "gpu-layers", .value = "N", .also = "ngl n-gpu-layers", \
         .what = "0: run on the CPU alone; 99 or more: as much on GPUs as fits, which is the default (-ngl of llama.cpp)" \
+    }
+#define CLI_OPT_SPLIT \
+    { \
+        .id = CLI_SPLIT, .name = "split", .value = "HOW", .takes = "layer tensor", .also = "split-mode", \
+        .what = "layer: whole layers to a device (default); tensor: a share of every layer to each of the devices, all GPUs or " \
+                "those that --device names, as in CPU,CPU" \
     }
 #define CLI_OPT_NO_MMAP \
     { \

@@ -61,6 +61,12 @@ static int gpu_layers(const char *command, const char *value, struct cli_model_o
                : cli_usage(command, "--gpu-layers '%s': layers go where they fit; 0 is the CPU alone, 99 all that fit", value);
 }
 
+static int split_how(const char *command, const char *value, struct cli_model_options *o) {
+    o->by_tensor = strcmp(value, "tensor") == 0;
+    return o->by_tensor || strcmp(value, "layer") == 0 ? CLI_OK
+                                                       : cli_usage(command, "--split '%s' is neither layer nor tensor", value);
+}
+
 bool cli_model_option(const char *command, int c, const char *value, struct cli_model_options *o, int *code) {
     switch (c) {
         case 'c':
@@ -72,6 +78,7 @@ bool cli_model_option(const char *command, int c, const char *value, struct cli_
         case 'b': return number(command, "batch", value, INT32_MAX, &o->n_batch, code);
         case 't': return number(command, "threads", value, 1024, &o->n_threads, code);
         case CLI_CACHE_TYPE: return cache_type(command, value, o, code);
+        case CLI_SPLIT: *code = split_how(command, value, o); return true;
         case CLI_GPU_LAYERS: *code = gpu_layers(command, value, o); return true;
         case CLI_NO_MMAP:
             o->no_mmap = true;
@@ -147,6 +154,11 @@ static bool show_progress(size_t done, size_t all, void *user_data) {
     return !cli_is_interrupted(NULL);
 }
 
+static bool devices_open(struct cli_model *m, const struct cli_model_options *o, struct model_error *error) {
+    return o->by_tensor ? model_devices_open_split(&m->devices, m->model, o->device, (int) o->n_threads, error)
+                        : model_devices_open(&m->devices, o->device, (int) o->n_threads, error);
+}
+
 int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
     struct model_error error = {""};
     *m                       = (struct cli_model){0};
@@ -161,7 +173,7 @@ int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
     ggml_backend_load_all();
     m->model        = (o->no_mmap ? model_open_read : model_open)(m->path, &error);
     const bool show = isatty(STDERR_FILENO) && !o->plan_only;
-    const bool ok   = m->model != NULL && model_devices_open(&m->devices, o->device, (int) o->n_threads, &error) &&
+    const bool ok   = m->model != NULL && devices_open(m, o, &error) &&
                     model_place(m->model, &m->devices, o->plan_only, show ? show_progress : NULL, NULL, &error);
     cli_progress_end();
     if (!ok) {

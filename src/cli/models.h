@@ -15,11 +15,12 @@ struct cli_model_options {
     bool has_cache_type;
     bool plan_only;
     bool no_mmap;                   // the file is read
+    bool by_tensor;                 // a share of every layer to each device
     bool all_outputs, is_embedding; // as in session_params
 };
 
-// --model 'm', --ctx 'c', --batch 'b', --threads 't', --device 'd', CLI_CACHE_TYPE, CLI_GPU_LAYERS, CLI_NO_MMAP: true if c is one
-// of them, with *code set: CLI_OK, or that of a wrong value.
+// --model 'm', --ctx 'c', --batch 'b', --threads 't', --device 'd', CLI_CACHE_TYPE, CLI_GPU_LAYERS, CLI_NO_MMAP, CLI_SPLIT: true
+// if c is one of them, with *code set: CLI_OK, or that of a wrong value.
 bool cli_model_option(const char *command, int c, const char *value, struct cli_model_options *options, int *code);
 
 // What is left on the command line after its options: the model's file, or nothing, or it was given by --model. -1 to go on, else

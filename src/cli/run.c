@@ -39,6 +39,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_LORA("; may be given again for more"),
     CLI_SESSION_ROWS,
     CLI_PLACE_ROWS,
+    CLI_OPT_SPLIT,
     {.id = OPT_TRACE, .name = "trace", .value = "FILE", .takes = "*", .what = "write a timeline for Chrome or Perfetto"},
     {.id       = OPT_MAP,
         .name  = "map",

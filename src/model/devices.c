@@ -3,6 +3,8 @@
 
 #include "model/model.h"
 
+#include "ggml-backend-impl.h"
+
 #include <string.h>
 #include <unistd.h>
 
@@ -80,12 +82,44 @@ bool model_devices_open(struct model_devices *d, const char *name, int n_threads
     return true;
 }
 
+// The host's threads are shared out, too.
+static void parts_threads_set(ggml_backend_t meta, int n_threads) {
+    const size_t n = ggml_backend_meta_n_backends(meta);
+    n_threads      = n_threads > 0 ? n_threads : model_n_cores();
+    for (size_t i = 0; i < n; i++) {
+        ggml_backend_t part = ggml_backend_meta_simple_backend(meta, i);
+        ggml_backend_set_n_threads_t set;
+        proc_of(ggml_backend_get_device(part), "ggml_backend_set_n_threads", &set);
+        if (set != NULL) {
+            set(part, n_threads > (int) n ? n_threads / (int) n : 1);
+        }
+    }
+}
+
+bool model_devices_open_split(
+    struct model_devices *d, const struct model *model, const char *names, int n_threads, struct model_error *error) {
+    *d                     = (struct model_devices){0};
+    ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    if (cpu == NULL) {
+        return model_fail(error, "there is no CPU device");
+    }
+    ggml_backend_dev_t dev = model_device_split(&d->shares, model, names, error);
+    if (dev == NULL || !device_add(d, dev, error) || !device_add(d, cpu, error)) {
+        model_devices_close(d);
+        return false;
+    }
+    threads_set(d, n_threads);
+    parts_threads_set(d->backend[0], n_threads);
+    return true;
+}
+
 void model_devices_close(struct model_devices *d) {
     for (int i = 0; i < d->n; i++) {
         ggml_backend_free(d->backend[i]);
     }
     model_alloc_free(d->dev);
     model_alloc_free(d->backend);
+    model_alloc_free(d->shares);
     *d = (struct model_devices){0};
 }
 

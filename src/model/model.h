@@ -92,17 +92,27 @@ bool params_has_window(const struct model_params *params, int64_t i);
 // Whether its feed-forward part is of experts.
 bool params_has_experts(const struct model_params *params, int64_t i);
 
-// ---- devices (devices.c) ----
+// ---- devices (devices.c; parallel.c makes one of several) ----
+
+struct model;
+struct model_shares;
+// NULL after an error. *shares is the caller's and outlives the device's use.
+ggml_backend_dev_t model_device_split(
+    struct model_shares **shares, const struct model *model, const char *names, struct model_error *error);
 
 struct model_devices {
-    int n;                   // the last is the host's CPU
-    ggml_backend_dev_t *dev; // [n]
-    ggml_backend_t *backend; // [n]
+    int n;                       // the last is the host's CPU
+    ggml_backend_dev_t *dev;     // [n]
+    ggml_backend_t *backend;     // [n]
+    struct model_shares *shares; // of a device made of several; NULL: there is none
 };
 
 // name NULL: all GPUs and the CPU; "CPU" or another device's name: that one, with the CPU for what it cannot do. n_threads 0: as
 // many as the machine has cores.
 bool model_devices_open(struct model_devices *devices, const char *name, int n_threads, struct model_error *error);
+// One device made of those that are named, with commas between, or of all GPUs; and the CPU.
+bool model_devices_open_split(
+    struct model_devices *devices, const struct model *model, const char *names, int n_threads, struct model_error *error);
 int model_n_cores(void);
 void model_devices_close(struct model_devices *devices);
 // While it returns true for user_data, computing stops. For devices that can.

@@ -134,6 +134,18 @@ expect 0 '"tokens": 0' --json -n 0
 expect 0 "the context is full; prompt 10 tokens" -c 20 --temp 0
 expect 0 "prompt 1 token, " -n 1 -p ""
 expect 0 "seed 42" -n 4 -s 42 --batch 3 --device CPU
+# A share of every layer to each of two and three: the same words.
+tale=$("$berth" run -n 40 --temp 0 2>/dev/null)
+for parts in CPU,CPU CPU,CPU,CPU; do
+    expect 0 "Meta($parts): weights" -n 40 --temp 0 --split tensor --device $parts
+    [ "$(cat "$tmp/out")" = "$tale" ] || {
+        echo "FAILED: $parts tell another tale: $(cat "$tmp/out")"
+        n_bad=$((n_bad + 1))
+    }
+done
+expect 3 "tensors are split over two devices or more, here is 1" --split tensor --device CPU
+expect 3 "there is no device 'abacus'" --split tensor --device CPU,abacus
+expect 2 "--split 'rows' is neither layer nor tensor" --split rows
 expect 0 "" -n 4 --trace "$tmp/trace.json" --map "$tmp/map.json"
 command=
 expect 0 '"proven": true' plan --json "$tmp/map.json"

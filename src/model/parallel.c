@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+// parallel.c: one device made of several for a model: heads and the rows of the feed-forward part are shared out, the residual
+// stream is everywhere. A tensor that no rule names is mirrored, which is always right; shares are whole heads and whole blocks,
+// so that no product is divided within a block.
+
+#include "model/model.h"
+
+#include "ggml-backend-impl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+// What the device asks while it lives; the model's numbers.
+struct model_shares {
+    int n;                        // devices
+    int64_t head, head_v, gqa;    // sizes of a head, queries for each key
+    int64_t attn_block, ff_block; // elements of a block of what is summed over
+};
+
+static int64_t gcd(int64_t a, int64_t b) {
+    return b == 0 ? a : gcd(b, a % b);
+}
+
+// Elements that stay together of one key's head, and so of its queries' and values'.
+enum share_unit { UNIT_QUERY, UNIT_KEY, UNIT_VALUE, UNIT_OUT, UNIT_FF, UNIT_ROW };
+
+static const struct {
+    const char *name; // what the tensor's ends with, or begins with
+    int axis;
+    enum share_unit unit;
+} rules[] = {
+    {"attn_q.weight", 1, UNIT_QUERY},
+    {"attn_q.bias", 0, UNIT_QUERY},
+    {"attn_k.weight", 1, UNIT_KEY},
+    {"attn_k.bias", 0, UNIT_KEY},
+    {"attn_v.weight", 1, UNIT_VALUE},
+    {"attn_v.bias", 0, UNIT_VALUE},
+    {"attn_output.weight", 0, UNIT_OUT},
+    {"cache_k-", 0, UNIT_KEY},
+    {"cache_v-", 0, UNIT_VALUE},
+    {"ffn_up.weight", 1, UNIT_FF},
+    {"ffn_gate.weight", 1, UNIT_FF},
+    {"ffn_up.bias", 0, UNIT_FF},
+    {"ffn_gate.bias", 0, UNIT_FF},
+    {"ffn_down.weight", 0, UNIT_FF},
+    {"ffn_up_exps.weight", 1, UNIT_FF},
+    {"ffn_gate_exps.weight", 1, UNIT_FF},
+    {"ffn_down_exps.weight", 0, UNIT_FF},
+    {"output.weight", 1, UNIT_ROW},
+};
+
+static bool is_named(const char *tensor, const char *rule) {
+    const size_t n = strlen(tensor), m = strlen(rule);
+    const bool is_end = n >= m && strcmp(tensor + n - m, rule) == 0;
+    return strncmp(tensor, rule, m) == 0 || (is_end && tensor[n - m - 1] == '.');
+}
+
+// Keys' heads that go together: their queries fill whole blocks of the output's rows.
+static int64_t heads_together(const struct model_shares *s) {
+    const int64_t width = s->head_v * s->gqa;
+    return s->attn_block / gcd(width, s->attn_block);
+}
+
+static int64_t unit_of(const struct model_shares *s, enum share_unit unit) {
+    const int64_t heads = heads_together(s);
+    switch (unit) {
+        case UNIT_QUERY: return s->head * s->gqa * heads;
+        case UNIT_KEY: return s->head * heads;
+        case UNIT_VALUE: return s->head_v * heads;
+        case UNIT_OUT: return s->head_v * s->gqa * heads;
+        case UNIT_FF: return s->ff_block;
+        case UNIT_ROW: return 1;
+    }
+    return 1;
+}
+
+static struct ggml_backend_meta_split_state share(const struct ggml_tensor *t, void *user) {
+    const struct model_shares *s               = user;
+    struct ggml_backend_meta_split_state state = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        if (!is_named(t->name, rules[i].name)) {
+            continue;
+        }
+        const int axis     = rules[i].axis;
+        const int64_t unit = unit_of(s, rules[i].unit), n = t->ne[axis] / unit;
+        const int64_t block = axis == 0 ? ggml_blck_size(t->type) : 1;
+        if (t->ne[axis] % unit != 0 || unit % block != 0 || n < 2) {
+            return state;
+        }
+        state.axis = (enum ggml_backend_meta_split_axis) axis;
+        for (int j = 0; j < s->n; j++) {
+            state.ne[j] = (n * (j + 1) / s->n - n * j / s->n) * unit;
+        }
+        return state;
+    }
+    return state;
+}
+
+// The largest block of the weights that end so.
+static int64_t block_of(const struct model *m, const char *name) {
+    int64_t block = 1;
+    for (size_t i = 0; i < m->n_weights; i++) {
+        const struct ggml_tensor *t = m->weights[i].file;
+        const int64_t one           = is_named(t->name, name) ? ggml_blck_size(t->type) : 1;
+        block                       = one > block ? one : block;
+    }
+    return block;
+}
+
+// Names with commas between; NULL: all GPUs. A name may be there twice.
+static int parts_find(const char *names, ggml_backend_dev_t *parts, struct model_error *error) {
+    int n = 0;
+    for (size_t i = 0; names == NULL && i < ggml_backend_dev_count() && n < GGML_BACKEND_META_MAX_DEVICES; i++) {
+        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
+        if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_GPU) {
+            parts[n++] = dev;
+        }
+    }
+    for (const char *at = names; at != NULL && n < GGML_BACKEND_META_MAX_DEVICES;) {
+        char name[128];
+        const char *comma = strchr(at, ',');
+        snprintf(name, sizeof name, "%.*s", (int) (comma != NULL ? (size_t) (comma - at) : strlen(at)), at);
+        parts[n] = ggml_backend_dev_by_name(name);
+        if (parts[n++] == NULL) {
+            model_fail(error, "there is no device '%s'", name);
+            return 0;
+        }
+        at = comma != NULL ? comma + 1 : NULL;
+    }
+    if (n < 2) {
+        model_fail(error, "tensors are split over two devices or more, here %s %d: --device names them, as in CPU,CPU",
+            n == 1 ? "is" : "are", n);
+        return 0;
+    }
+    return n;
+}
+
+ggml_backend_dev_t model_device_split(
+    struct model_shares **shares, const struct model *m, const char *names, struct model_error *error) {
+    ggml_backend_dev_t parts[GGML_BACKEND_META_MAX_DEVICES];
+    const int n = parts_find(names, parts, error);
+    if (n == 0) {
+        return NULL;
+    }
+    struct model_shares *s = model_alloc_calloc(1, sizeof *s);
+    if (s == NULL) {
+        model_fail(error, "out of memory for the shares of %d devices", n);
+        return NULL;
+    }
+    const struct model_params *p = &m->params;
+
+    *s                     = (struct model_shares){.n = n,
+                            .head                     = p->head_size,
+                            .head_v                   = p->head_size_v,
+                            .gqa                      = p->n_head_kv > 0 ? p->n_head / p->n_head_kv : 1,
+                            .attn_block               = block_of(m, "attn_output.weight"),
+                            .ff_block                 = block_of(m, "ffn_down.weight")};
+    const int64_t experts  = block_of(m, "ffn_down_exps.weight");
+    s->ff_block            = experts > s->ff_block ? experts : s->ff_block;
+    ggml_backend_dev_t dev = ggml_backend_meta_device(parts, (size_t) n, share, s);
+    if (dev == NULL) {
+        model_fail(error, "%s", berth_last_error());
+        model_alloc_free(s);
+        return NULL;
+    }
+    *shares = s;
+    return dev;
+}
