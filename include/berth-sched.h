@@ -48,6 +48,10 @@ BERTH_API enum ggml_status berth_sched_explain_json(ggml_backend_sched_t sched, 
 // the last eight are kept. Tensors must have the same backends (ggml_backend_sched_set_tensor_backend) as when it was reserved.
 // berth-backend.h has the same for backends that are given graphs without a scheduler.
 
+// What reserving the graph takes beside the compute buffers, in bytes: sizes[b] of backend b. Work memory of backends that can
+// reserve, and with the last one, which is the host's, memory for copies between devices that cannot reach each other.
+BERTH_API enum ggml_status berth_sched_work_sizes(ggml_backend_sched_t sched, struct ggml_cgraph *graph, size_t *sizes);
+
 // How good the memory plan of a backend is, and the whole plan as JSON (as berth_gallocr_save writes it, copies between backends
 // included): of the graph that was planned last, by reserve, reserve_size or alloc. To save it, that graph must still be there.
 // FAILED if there is none.

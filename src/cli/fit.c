@@ -1,25 +1,30 @@
 // SPDX-License-Identifier: MIT
-// fit.c: `berth fit MODEL --memory N`: the largest context, then the largest batch, that fit into N bytes, of all devices
-// together or of each. Every question is answered by planning the graphs as a session would; nothing is loaded. The context is
-// found by halving between one that fits and one that does not, then the batch likewise.
+// fit.c: `berth fit MODEL --memory N`: what a model can do in N bytes, of all devices together or of each; how fast it will
+// write, and what the next GiB would buy. fit_search.c finds it.
 
-#include "cli/fit_limits.h"
+#include "cli/fit_search.h"
 #include "cli/help.h"
 
 #include <getopt.h>
 #include <inttypes.h>
 #include <string.h>
 
-#define BATCH 512 // a context is worth more than a batch beyond this
+#define N_NEXT 4 // GiB that are looked at beyond what is given
 
-enum { FIT_MEMORY = CLI_OWN, MAX_CTX_GIVEN };
+enum { OPT_MEMORY = CLI_OWN, OPT_MAX_CTX, OPT_ALLOW };
 
 static const struct cli_option option_rows[] = {
-    {.id       = FIT_MEMORY,
+    {.id       = OPT_MEMORY,
         .name  = "memory",
         .value = "N",
-        .what  = "bytes of all devices together; takes K, M, G, KiB, MiB, ..., kB, MB, ... NAME=N: of the device NAME; may be "
-                 "repeated, and all limits hold. A GPU that is not named has what it says is free"},
+        .what =
+            "bytes of all devices together; takes K, M, G, KiB, MiB, ..., kB, MB, ... NAME=N: of the device NAME; may be "
+            "repeated, or several with commas between, and all limits hold. A GPU that is not named has what it says is free"},
+    {.id       = OPT_ALLOW,
+        .name  = "allow",
+        .value = "LIST",
+        .what  = "keep the context (--ctx, or what the model was trained for), and give up what it takes of this list: batch, "
+                 "cache-type, spill (layers on the host that a GPU has no room for)"},
     CLI_OPT_MODEL,
     {.letter   = 'c',
         .name  = "ctx",
@@ -31,15 +36,16 @@ static const struct cli_option option_rows[] = {
         .value = "N",
         .what  = "look for the context only, with batches of N tokens",
         .also  = "batch-size"},
-    {.id       = MAX_CTX_GIVEN,
+    {.id       = OPT_MAX_CTX,
         .name  = "max-ctx",
         .value = "N",
         .what  = "look no further than N positions (default: what the model was trained for)"},
     CLI_OPT_CACHE_TYPE,
+    CLI_OPT_THREADS,
     CLI_OPT_DEVICE,
     CLI_OPT_GPU_LAYERS,
-    CLI_OPT_JSON(
-        "print one JSON object: model, memory, limits, fits, ctx, ctx_limit, batch, batch_limit, full, total, plans, devices"),
+    CLI_OPT_JSON("print one JSON object: model, memory, limits, fits, ctx, ctx_limit, batch, batch_limit, full, cache_type, "
+                 "host_layers, per_second, total, plans, devices, next"),
     {0},
 };
 
@@ -50,43 +56,49 @@ const struct cli_help cli_fit_help = {
     .takes    = ".gguf",
     .about =
         "Finds the largest context that fits into N bytes, with batches of 512 tokens or, in a shorter context, as many as it "
-        "has; then the largest batch for that context. The bytes are exact: weights, cache and the planned memory of the largest "
-        "graphs, on each device. Layers lie where 'berth run' would put them. It says what stands in the way of more: which "
-        "memory, or what the model was trained for. Weights are not touched. Without MODEL it is the one that comes with Berth.",
+        "has; then the largest batch for that context. The bytes are exact: weights, cache, the planned memory of the largest "
+        "graphs and what computing them takes beside it, on each device. Layers lie where 'berth run' would put them. It says "
+        "what stands in the way of more: which memory, or what the model was trained for; how fast it will write, by what the "
+        "devices read in a moment's test; and what one to four GiB more would buy. With --allow the context is kept instead. "
+        "Weights are not touched. Without MODEL it is the one that comes with Berth.",
     .options  = option_rows,
     .no       = "nothing fits",
     .examples = {{"What does 8 GiB allow?", "fit --memory 8GiB model.gguf"},
-        {"With a limit on one GPU", "fit --memory CUDA0=6G --memory 16G model.gguf"}},
+        {"All of the context on one GPU of 6 GiB and the host", "fit --memory CUDA0=6G,CPU=16G --allow batch,spill model.gguf"}},
 };
 
 struct options {
-    struct cli_model_options model;
-    struct fit_limits limits;
-    int64_t max_ctx; // 0: the model's
+    struct fit_question question;
     bool json;
 };
 
-// What stands in the way of more; a row of `limits`.
-enum limit { GIVEN, MEMORY, MODEL, MAX_CTX, CONTEXT };
-
+// What stands in the way of more; by enum fit_limit_kind.
 static const struct {
     const char *name, *what;
 } limits[] = {
-    [GIVEN]   = {"given", "as given"},
-    [MEMORY]  = {"memory", "what the memory allows"},
-    [MODEL]   = {"model", "what the model was trained for; --max-ctx looks further"},
-    [MAX_CTX] = {"max-ctx", "what --max-ctx allows"},
-    [CONTEXT] = {"context", "all of the context"},
+    [FIT_GIVEN]   = {"given", "as given"},
+    [FIT_MEMORY]  = {"memory", "what the memory allows"},
+    [FIT_MODEL]   = {"model", "what the model was trained for; --max-ctx looks further"},
+    [FIT_MAX_CTX] = {"max-ctx", "what --max-ctx allows"},
+    [FIT_CONTEXT] = {"context", "all of the context"},
+    [FIT_WANTED]  = {"default", "as large as is worth it"},
 };
 
-struct search {
-    struct cli_model *m;
+// What one more GiB changes.
+struct next {
+    uint64_t bytes; // of the limit that was in the way, with the GiB
+    int device;     // whose it is
+    struct fit_answer answer;
+    double per_second;
+};
+
+struct found {
     const struct options *o;
-    int64_t n_ctx, n_batch; // of what m->session holds
-    enum limit ctx_limit, batch_limit;
-    int full;                 // which limit was passed last: a device, FIT_ALL, or FIT_NONE
-    int ctx_full, batch_full; // the same, of what stands in the way of each
-    int n_plans;
+    struct cli_model *m;
+    struct fit_answer a;
+    double per_second; // 0: not known
+    struct next next[N_NEXT];
+    int n_next;
 };
 
 // -m was the memory once.
@@ -104,16 +116,17 @@ static int model_given(const char *value, struct cli_model_options *o) {
 static int parse(int argc, char **argv, struct options *o) {
     for (int c, code = CLI_OK; (c = cli_option_next(&cli_fit_help, argc, argv)) != CLI_END;) {
         switch (c) {
-            case FIT_MEMORY: code = fit_limits_add(&o->limits, optarg); break;
-            case MAX_CTX_GIVEN:
-                if (!cli_parse_int(optarg, 1, INT32_MAX, &o->max_ctx)) {
+            case OPT_MEMORY: code = fit_limits_add(&o->question.limits, "fit", optarg); break;
+            case OPT_ALLOW: code = fit_allow_parse("fit", optarg, &o->question.allow); break;
+            case OPT_MAX_CTX:
+                if (!cli_parse_int(optarg, 1, INT32_MAX, &o->question.max_ctx)) {
                     return cli_usage("fit", "--max-ctx '%s' is not a number from 1 to %d", optarg, INT32_MAX);
                 }
                 break;
-            case 'm': code = model_given(optarg, &o->model); break;
+            case 'm': code = model_given(optarg, &o->question.model); break;
             case CLI_JSON: o->json = true; break;
             default:
-                if (!cli_model_option("fit", c, optarg, &o->model, &code)) {
+                if (!cli_model_option("fit", c, optarg, &o->question.model, &code)) {
                     return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
                 }
         }
@@ -121,90 +134,19 @@ static int parse(int argc, char **argv, struct options *o) {
             return code;
         }
     }
-    if (o->limits.n == 0) {
+    if (o->question.limits.n == 0) {
         return cli_usage("fit", "--memory is missing");
     }
-    o->model.plan_only = true;
-    return cli_model_file("fit", argc, argv, &o->model);
-}
-
-// Plans one shape; *fits is the answer.
-static int ask(struct search *s, int64_t n_ctx, int64_t n_batch, bool *fits) {
-    struct cli_model_options o = s->o->model;
-    o.n_ctx                    = n_ctx;
-    o.n_batch                  = n_batch;
-    session_free(s->m->session);
-    s->m->session  = NULL;
-    const int code = cli_model_session(s->m, &o);
-    s->n_ctx       = n_ctx;
-    s->n_batch     = n_batch;
-    s->n_plans++;
-    const int full = code == CLI_OK ? fit_limits_passed(&s->o->limits, s->m) : FIT_NONE;
-    s->full        = full != FIT_NONE ? full : s->full;
-    *fits          = code == CLI_OK && full == FIT_NONE;
-    return code;
-}
-
-static int64_t batch_in(const struct search *s, int64_t n_ctx) {
-    const int64_t batch = s->o->model.n_batch > 0 ? s->o->model.n_batch : BATCH;
-    return batch < n_ctx ? batch : n_ctx;
-}
-
-// The largest n in [low, high] that fits, where low does: of the context, or of the batch in a given context.
-static int largest(struct search *s, int64_t low, int64_t high, int64_t n_ctx, int64_t *out) {
-    int code  = CLI_OK;
-    bool fits = false;
-    *out      = low;
-    for (int64_t n = high, n_asked = 0; code == CLI_OK && low < high; n = low + (high - low + 1) / 2, n_asked++) {
-        uint64_t n_left = 0; // each answer halves what is open
-        for (int64_t open = high - low; open > 0; open /= 2) {
-            n_left++;
-        }
-        cli_progress(n_ctx > 0 ? "batch" : "context", (uint64_t) n_asked, (uint64_t) n_asked + n_left,
-            "between %" PRId64 " and %" PRId64, low, high);
-        code = n_ctx > 0 ? ask(s, n_ctx, n, &fits) : ask(s, n, batch_in(s, n), &fits);
-        if (fits) {
-            low = n;
-        } else {
-            high = n - 1;
-        }
-        *out = low;
-    }
-    return code;
-}
-
-// *fits says whether anything does; n_ctx and n_batch are then the answer, and the session is planned for it.
-static int search(struct search *s, bool *fits) {
-    const struct options *o = s->o;
-    int64_t n_ctx           = o->model.n_ctx, n_batch;
-    int64_t max             = o->max_ctx > 0 ? o->max_ctx : s->m->model->params.n_ctx_train;
-    int code                = n_ctx > 0 ? ask(s, n_ctx, o->model.n_batch > 0 ? batch_in(s, n_ctx) : 1, fits) : ask(s, 1, 1, fits);
-    if (code != CLI_OK || !*fits) {
-        s->ctx_limit = s->batch_limit = MEMORY;
-        s->ctx_full = s->batch_full = s->full;
-        return code;
-    }
-    if (n_ctx == 0) {
-        code         = largest(s, 1, max, 0, &n_ctx);
-        s->ctx_limit = n_ctx < max ? MEMORY : o->max_ctx > 0 ? MAX_CTX : MODEL;
-        s->ctx_full  = s->full;
-    }
-    n_batch = o->model.n_ctx > 0 && o->model.n_batch == 0 ? 1 : batch_in(s, n_ctx);
-    if (code == CLI_OK && o->model.n_batch == 0) {
-        code           = largest(s, n_batch, n_ctx, n_ctx, &n_batch);
-        s->batch_limit = n_batch < n_ctx ? MEMORY : CONTEXT;
-        s->batch_full  = s->full;
-    }
-    return code == CLI_OK ? ask(s, n_ctx, n_batch, fits) : code;
+    return cli_model_file("fit", argc, argv, &o->question.model);
 }
 
 // "all devices" or a device's name.
-static const char *name_of(const struct search *s, int device) {
+static const char *name_of(const struct found *s, int device) {
     return device >= 0 ? ggml_backend_dev_name(s->m->devices.dev[device]) : "all devices";
 }
 
-static void print_limits(const struct search *s) {
-    const struct fit_limits *given = &s->o->limits;
+static void print_limits(const struct found *s) {
+    const struct fit_limits *given = &s->o->question.limits;
     char text[64];
     for (size_t i = 0; i < given->n; i++) {
         const struct fit_limit *limit = &given->items[i];
@@ -215,13 +157,13 @@ static void print_limits(const struct search *s) {
     }
 }
 
-static void print_limit(const struct search *s, const char *what, enum limit limit, int full) {
-    const bool is_named = limit == MEMORY && s->o->limits.n > 1 && full != FIT_NONE;
+static void print_limit(const struct found *s, const char *what, enum fit_limit_kind limit, int full) {
+    const bool is_named = limit == FIT_MEMORY && s->o->question.limits.n > 1 && full != FIT_NONE;
     printf("  %-8s %s%s%s\n", what, limits[limit].what, is_named ? ", of " : "", is_named ? name_of(s, full) : "");
 }
 
-static void print_taken(const struct search *s, const char *indent, int device) {
-    const struct fit_limit *limit = fit_limits_get(&s->o->limits, device);
+static void print_taken(const struct found *s, const char *indent, int device) {
+    const struct fit_limit *limit = fit_limits_get(&s->o->question.limits, device);
     const uint64_t taken          = fit_bytes(s->m, device);
     char text[64];
     printf("%stakes    %s\n", indent, cli_bytes(taken, text));
@@ -232,7 +174,7 @@ static void print_taken(const struct search *s, const char *indent, int device) 
     }
 }
 
-static void print_device(const struct search *s, int d) {
+static void print_device(const struct found *s, int d) {
     const struct cli_model *m      = s->m;
     const struct session_memory *x = &m->session->memory[d];
     char text[64];
@@ -241,27 +183,60 @@ static void print_device(const struct search *s, int d) {
     printf("    cache    %s\n", cli_bytes(x->cache, text));
     printf("    compute  %s", cli_bytes(x->compute, text));
     printf(x->report.proven ? ", proven to be the least\n" : ", at most %.3f%% above the least\n", 100 * x->report.gap);
-    if (fit_bytes(m, d) < fit_bytes(m, FIT_ALL) || fit_limits_get(&s->o->limits, d) != NULL) {
+    printf("    work     %s\n", cli_bytes(x->work, text));
+    if (fit_bytes(m, d) < fit_bytes(m, FIT_ALL) || fit_limits_get(&s->o->question.limits, d) != NULL) {
         print_taken(s, "    ", d);
     }
 }
 
-static void print_text(const struct search *s, bool fits) {
-    const struct cli_model *m = s->m;
+static void print_setting(const struct found *s) {
+    const struct fit_answer *a = &s->a;
+    if (s->o->question.allow != 0) {
+        printf("  cache    %s\n", ggml_type_name(a->cache));
+        for (int d = 0; d + 1 < s->m->devices.n; d++) {
+            int64_t n = 0;
+            for (int64_t i = 0; i <= s->m->model->params.n_layer; i++) {
+                n += s->m->model->layer_device[i] == d;
+            }
+            printf("  layers   %" PRId64 " of %" PRId64 " on %s\n", n, s->m->model->params.n_layer + 1, name_of(s, d));
+        }
+    }
+    if (s->per_second > 0) {
+        printf("  speed    %.1f tokens a second foretold, with half of the context filled\n", s->per_second);
+    }
+}
+
+static void print_next(const struct found *s) {
+    char text[64];
+    for (int i = 0; i < s->n_next; i++) {
+        const struct next *n = &s->next[i];
+        printf("  with     %s of %s: context %" PRId64 ", batch %" PRId64, cli_bytes(n->bytes, text), name_of(s, n->device),
+            n->answer.n_ctx, n->answer.n_batch);
+        if (s->o->question.allow != 0) {
+            printf(", cache %s, %" PRId64 " layers on the host", ggml_type_name(n->answer.cache), n->answer.n_host);
+        }
+        printf(n->per_second > 0 ? ", %.1f tokens a second\n" : "\n", n->per_second);
+    }
+}
+
+static void print_text(const struct found *s) {
+    const struct cli_model *m  = s->m;
+    const struct fit_answer *a = &s->a;
     char text[64];
     cli_text(stdout, 0, m->path);
     fputs(" in ", stdout);
     print_limits(s);
     fputs(": ", stdout);
-    if (!fits) {
+    if (!a->fits) {
         printf("%sno%s, a context of %" PRId64 " with a batch of %" PRId64 " takes %s", cli_colour(stdout, CLI_RED),
-            cli_colour(stdout, CLI_RESET), s->n_ctx, s->n_batch, cli_bytes(fit_bytes(m, s->full), text));
-        printf("%s%s\n", s->full >= 0 ? " of " : "", s->full >= 0 ? name_of(s, s->full) : "");
+            cli_colour(stdout, CLI_RESET), a->n_ctx, a->n_batch, cli_bytes(fit_bytes(m, a->full), text));
+        printf("%s%s\n", a->full >= 0 ? " of " : "", a->full >= 0 ? name_of(s, a->full) : "");
     } else {
-        printf("%scontext %" PRId64 ", batch %" PRId64 "%s\n", cli_colour(stdout, CLI_GREEN), s->n_ctx, s->n_batch,
+        printf("%scontext %" PRId64 ", batch %" PRId64 "%s\n", cli_colour(stdout, CLI_GREEN), a->n_ctx, a->n_batch,
             cli_colour(stdout, CLI_RESET));
-        print_limit(s, "context", s->ctx_limit, s->ctx_full);
-        print_limit(s, "batch", s->batch_limit, s->batch_full);
+        print_limit(s, "context", a->ctx_limit, a->ctx_full);
+        print_limit(s, "batch", a->batch_limit, a->batch_full);
+        print_setting(s);
     }
     print_taken(s, "  ", FIT_ALL);
     for (int d = 0; d < m->devices.n; d++) {
@@ -269,15 +244,14 @@ static void print_text(const struct search *s, bool fits) {
             print_device(s, d);
         }
     }
-    printf("  found with %d plan%s\n", s->n_plans, s->n_plans == 1 ? "" : "s");
+    print_next(s);
+    printf("  found with %d plan%s\n", a->n_plans, a->n_plans == 1 ? "" : "s");
 }
 
-static void print_json(const struct search *s, bool fits) {
-    const struct fit_limits *given = &s->o->limits;
+static void print_limits_json(const struct found *s) {
+    const struct fit_limits *given = &s->o->question.limits;
     const struct fit_limit *all    = fit_limits_get(given, FIT_ALL);
     const char *between            = "";
-    fputs("{\"model\": ", stdout);
-    cli_json_text(stdout, s->m->path);
     fputs(", \"memory\": ", stdout);
     if (all != NULL) {
         printf("%" PRIu64, all->bytes);
@@ -293,31 +267,111 @@ static void print_json(const struct search *s, bool fits) {
             between = ", ";
         }
     }
-    printf("}, \"fits\": %s, \"ctx\": %" PRId64 ", \"ctx_limit\": \"%s\", \"batch\": %" PRId64
+    fputc('}', stdout);
+}
+
+static void print_answer_json(const struct fit_answer *a, double per_second) {
+    printf("\"cache_type\": \"%s\", \"host_layers\": %" PRId64 ", \"per_second\": %.3f", ggml_type_name(a->cache), a->n_host,
+        per_second);
+}
+
+static void print_json(const struct found *s) {
+    const struct fit_answer *a = &s->a;
+    fputs("{\"model\": ", stdout);
+    cli_json_text(stdout, s->m->path);
+    print_limits_json(s);
+    printf(", \"fits\": %s, \"ctx\": %" PRId64 ", \"ctx_limit\": \"%s\", \"batch\": %" PRId64
            ", \"batch_limit\": \"%s\", \"full\": ",
-        fits ? "true" : "false", s->n_ctx, limits[s->ctx_limit].name, s->n_batch, limits[s->batch_limit].name);
-    const bool is_full = s->ctx_limit == MEMORY || s->batch_limit == MEMORY;
-    const int full     = s->batch_limit == MEMORY ? s->batch_full : s->ctx_full;
+        a->fits ? "true" : "false", a->n_ctx, limits[a->ctx_limit].name, a->n_batch, limits[a->batch_limit].name);
+    const bool is_full = a->ctx_limit == FIT_MEMORY || a->batch_limit == FIT_MEMORY;
+    const int full     = a->batch_limit == FIT_MEMORY ? a->batch_full : a->ctx_full;
     if (is_full && full != FIT_NONE) {
         cli_json_text(stdout, name_of(s, full));
     } else {
         fputs("null", stdout);
     }
-    printf(", \"total\": %" PRIu64 ", \"plans\": %d, \"devices\": ", fit_bytes(s->m, FIT_ALL), s->n_plans);
+    fputs(", ", stdout);
+    print_answer_json(a, s->per_second);
+    printf(", \"total\": %" PRIu64 ", \"plans\": %d, \"devices\": ", fit_bytes(s->m, FIT_ALL), a->n_plans);
     cli_model_memory_json(stdout, s->m);
-    puts("}");
+    fputs(", \"next\": [", stdout);
+    for (int i = 0; i < s->n_next; i++) {
+        const struct next *n = &s->next[i];
+        printf("%s{\"device\": ", i > 0 ? ", " : "");
+        cli_json_text(stdout, n->device >= 0 ? name_of(s, n->device) : "all");
+        printf(", \"memory\": %" PRIu64 ", \"ctx\": %" PRId64 ", \"batch\": %" PRId64 ", ", n->bytes, n->answer.n_ctx,
+            n->answer.n_batch);
+        print_answer_json(&n->answer, n->per_second);
+        fputc('}', stdout);
+    }
+    puts("]}");
 }
 
-static int fit(const struct options *o, struct cli_model *m) {
-    struct search s = {.m = m, .o = o, .full = FIT_NONE, .ctx_full = FIT_NONE, .batch_full = FIT_NONE};
-    bool fits       = false;
-    const int code  = search(&s, &fits);
-    cli_progress_end();
+// ---- more memory ----
+
+static struct fit_limit *limit_of(struct fit_limits *given, int device) {
+    for (size_t i = 0; i < given->n; i++) {
+        if (given->items[i].device == device) {
+            return &given->items[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_held_back(const struct fit_answer *a) {
+    return !a->fits || a->ctx_limit == FIT_MEMORY || a->batch_limit == FIT_MEMORY || a->n_host > 0 ||
+           (a->cache != GGML_TYPE_F16 && a->full != FIT_NONE);
+}
+
+// One more GiB for what stood in the way.
+static int look_once(struct next *next, struct fit_question *q, int full, const struct model_speed *speed) {
+    struct fit_limit *limit = limit_of(&q->limits, full);
+    struct cli_model m;
+    next->bytes  = limit->bytes += (uint64_t) 1 << 30;
+    next->device = limit->device;
+    int code     = fit_open(q, &m);
     if (code != CLI_OK) {
         return code;
     }
-    (o->json ? print_json : print_text)(&s, fits);
-    return fits ? CLI_OK : CLI_NO;
+    code             = fit_solve(q, &m, &next->answer);
+    next->per_second = code == CLI_OK && next->answer.fits ? model_speed_write(speed, m.session) : 0;
+    cli_model_close(&m);
+    return code;
+}
+
+// A GiB more for whatever stands in the way, each on top of those before. The limits are as they were afterwards.
+static int look_further(struct found *s, struct fit_question *q, const struct model_speed *speed) {
+    const struct fit_answer *a = &s->a;
+    int code                   = CLI_OK;
+    while (code == CLI_OK && s->n_next < N_NEXT && is_held_back(a) && a->full != FIT_NONE) {
+        struct next *next = &s->next[s->n_next];
+        code              = look_once(next, q, a->full, speed);
+        a                 = &next->answer;
+        s->n_next += code == CLI_OK;
+    }
+    for (int i = 0; i < s->n_next + (code != CLI_OK); i++) {
+        limit_of(&q->limits, s->next[i].device)->bytes -= (uint64_t) 1 << 30;
+    }
+    return code;
+}
+
+static int fit(struct options *o, struct cli_model *m) {
+    struct found s           = {.o = o, .m = m};
+    struct model_speed speed = {0};
+    int code                 = fit_solve(&o->question, m, &s.a);
+    if (code != CLI_OK) {
+        return code;
+    }
+    if (s.a.fits && model_speed_measure(m->model, &m->devices, &speed)) {
+        s.per_second = model_speed_write(&speed, m->session);
+        code         = look_further(&s, &o->question, &speed);
+    }
+    model_speed_fini(&speed);
+    if (code != CLI_OK) {
+        return code;
+    }
+    (o->json ? print_json : print_text)(&s);
+    return s.a.fits ? CLI_OK : CLI_NO;
 }
 
 int cli_fit(int argc, char **argv) {
@@ -325,13 +379,12 @@ int cli_fit(int argc, char **argv) {
     struct cli_model m;
     int code = parse(argc, argv, &o);
     if (code < 0) {
-        code = cli_model_open(&m, &o.model);
+        code = fit_open(&o.question, &m);
         if (code == CLI_OK) {
-            code = fit_limits_resolve(&o.limits, &m);
-            code = code == CLI_OK ? fit(&o, &m) : code;
+            code = fit(&o, &m);
             cli_model_close(&m);
         }
     }
-    fit_limits_free(&o.limits);
+    fit_limits_free(&o.question.limits);
     return code;
 }

@@ -20,24 +20,39 @@ static int limit_put(struct fit_limits *limits, const struct fit_limit *limit) {
     return CLI_OK;
 }
 
-int fit_limits_add(struct fit_limits *limits, const char *text) {
+static int limit_add(struct fit_limits *limits, const char *command, const char *text) {
     const char *sign       = strrchr(text, '=');
     struct fit_limit limit = {.text = text, .name_length = sign != NULL ? (size_t) (sign - text) : 0, .device = FIT_ALL};
     if (sign == text || !cli_parse_size(sign != NULL ? sign + 1 : text, &limit.bytes) || limit.bytes == 0) {
         return cli_usage(
-            "fit", "--memory '%s' is not a number of bytes from 1 to 2^62, or a device, '=' and such a number", text);
+            command, "--memory '%s' is not a number of bytes from 1 to 2^62, or a device, '=' and such a number", text);
     }
     for (size_t i = 0; i < limits->n; i++) {
         if (is_same(&limits->items[i], &limit)) {
-            return cli_usage("fit", "--memory '%s' and '%s' are for the same", limits->items[i].text, text);
+            return cli_usage(command, "--memory '%s' and '%s' are for the same", limits->items[i].text, text);
         }
     }
     return limit_put(limits, &limit);
 }
 
-static int device_find(const struct cli_model *m, const struct fit_limit *limit) {
-    for (int d = 0; d < m->devices.n; d++) {
-        const char *name = ggml_backend_dev_name(m->devices.dev[d]);
+int fit_limits_add(struct fit_limits *limits, const char *command, char *text) {
+    int code = CLI_OK;
+    for (char *next = text; code == CLI_OK && next != NULL; text = next) {
+        next = strchr(text, ',');
+        if (next != NULL) {
+            *next++ = '\0';
+        }
+        code = limit_add(limits, command, text);
+    }
+    return code;
+}
+
+int fit_limit_device(const struct fit_limit *limit, const struct model_devices *devices) {
+    if (limit->text == NULL || limit->name_length == 0) {
+        return limit->device;
+    }
+    for (int d = 0; d < devices->n; d++) {
+        const char *name = ggml_backend_dev_name(devices->dev[d]);
         if (strlen(name) == limit->name_length && strncmp(name, limit->text, limit->name_length) == 0) {
             return d;
         }
@@ -48,7 +63,7 @@ static int device_find(const struct cli_model *m, const struct fit_limit *limit)
 int fit_limits_resolve(struct fit_limits *limits, const struct cli_model *m) {
     for (size_t i = 0; i < limits->n; i++) {
         struct fit_limit *limit = &limits->items[i];
-        limit->device           = limit->name_length > 0 ? device_find(m, limit) : FIT_ALL;
+        limit->device           = fit_limit_device(limit, &m->devices);
         if (limit->device == FIT_NONE) {
             return cli_fail(CLI_FAILURE, "--memory '%s': the model has nothing on a device '%.*s'; 'berth devices' lists them",
                 limit->text, (int) limit->name_length, limit->text);
@@ -74,7 +89,7 @@ uint64_t fit_bytes(const struct cli_model *m, int device) {
     uint64_t sum = 0;
     for (int d = 0; d < m->devices.n; d++) {
         const struct session_memory *x = &m->session->memory[d];
-        sum += device == FIT_ALL || device == d ? x->weights + x->cache + x->compute : 0;
+        sum += device == FIT_ALL || device == d ? x->weights + x->cache + x->compute + x->work : 0;
     }
     return sum;
 }

@@ -20,8 +20,11 @@ struct fit_limits {
     size_t n;
 };
 
-// Adds what --memory was given; CLI_OK, or the exit code after a message.
-int fit_limits_add(struct fit_limits *limits, const char *text);
+// Adds what --memory was given, one or several with commas between, which are cut there; CLI_OK, or the exit code after a
+// message.
+int fit_limits_add(struct fit_limits *limits, const char *command, char *text);
+// The device that a limit names, FIT_ALL, or FIT_NONE if there is none of the name.
+int fit_limit_device(const struct fit_limit *limit, const struct model_devices *devices);
 // Finds the devices that are named, and adds what the other GPUs have free; the same.
 int fit_limits_resolve(struct fit_limits *limits, const struct cli_model *m);
 void fit_limits_free(struct fit_limits *limits);

@@ -171,10 +171,12 @@ int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
         return cli_fail(CLI_FAILURE, "the shipped model is not at %s: %s", m->path, strerror(errno));
     }
     ggml_backend_load_all();
-    m->model        = (o->no_mmap ? model_open_read : model_open)(m->path, &error);
-    const bool show = isatty(STDERR_FILENO) && !o->plan_only;
-    const bool ok   = m->model != NULL && devices_open(m, o, &error) &&
-                    model_place(m->model, &m->devices, o->plan_only, show ? show_progress : NULL, NULL, &error);
+    m->model          = (o->no_mmap ? model_open_read : model_open)(m->path, &error);
+    const bool show   = isatty(STDERR_FILENO) && !o->plan_only;
+    bool ok           = m->model != NULL && devices_open(m, o, &error);
+    m->devices.n_host = o->n_host;
+    ok = ok && (o->rooms == NULL || o->rooms(&m->devices, o->rooms_user) || model_fail(&error, "out of memory for limits")) &&
+         model_place(m->model, &m->devices, o->plan_only, show ? show_progress : NULL, NULL, &error);
     cli_progress_end();
     if (!ok) {
         cli_model_close(m);
@@ -254,18 +256,18 @@ void cli_model_close(struct cli_model *m) {
 // ---- memory ----
 
 static bool has_memory(const struct session_memory *x) {
-    return x->weights + x->cache + x->compute > 0;
+    return x->weights + x->cache + x->compute + x->work > 0;
 }
 
 void cli_model_memory(FILE *file, const struct cli_model *m) {
-    char text[4][32];
+    char text[5][32];
     for (int d = 0; d < m->devices.n; d++) {
         const struct session_memory *x = &m->session->memory[d];
         if (has_memory(x)) {
-            fprintf(file, "; %s: weights %s, cache %s, compute %s (bound %s, gap %.2f%%)",
+            fprintf(file, "; %s: weights %s, cache %s, compute %s (bound %s, gap %.2f%%), work %s",
                 ggml_backend_dev_name(m->devices.dev[d]), cli_short_bytes(x->weights, text[0]),
                 cli_short_bytes(x->cache, text[1]), cli_short_bytes(x->compute, text[2]),
-                cli_short_bytes(x->report.bound, text[3]), 100 * x->report.gap);
+                cli_short_bytes(x->report.bound, text[3]), 100 * x->report.gap, cli_short_bytes(x->work, text[4]));
         }
     }
 }
@@ -279,8 +281,9 @@ void cli_model_memory_json(FILE *file, const struct cli_model *m) {
             fprintf(file, "%s{\"device\": ", between);
             cli_json_text(file, ggml_backend_dev_name(m->devices.dev[d]));
             fprintf(file,
-                ", \"weights\": %zu, \"cache\": %zu, \"compute\": %zu, \"bound\": %" PRIu64 ", \"gap\": %.6f, \"proven\": %s}",
-                x->weights, x->cache, x->compute, x->report.bound, x->report.gap, x->report.proven ? "true" : "false");
+                ", \"weights\": %zu, \"cache\": %zu, \"compute\": %zu, \"work\": %zu, \"bound\": %" PRIu64
+                ", \"gap\": %.6f, \"proven\": %s}",
+                x->weights, x->cache, x->compute, x->work, x->report.bound, x->report.gap, x->report.proven ? "true" : "false");
             between = ", ";
         }
     }

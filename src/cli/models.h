@@ -14,9 +14,12 @@ struct cli_model_options {
     enum ggml_type cache_k, cache_v; // of the cache's keys and values, if they are given
     bool has_cache_type;
     bool plan_only;
-    bool no_mmap;                   // the file is read
-    bool by_tensor;                 // a share of every layer to each device
-    bool all_outputs, is_embedding; // as in session_params
+    bool no_mmap;                                                   // the file is read
+    bool by_tensor;                                                 // a share of every layer to each device
+    bool all_outputs, is_embedding;                                 // as in session_params
+    int64_t n_host;                                                 // layers, from the first, that stay on the host
+    bool (*rooms)(struct model_devices *devices, const void *user); // sets what layers may fill; NULL: what is free
+    const void *rooms_user;
 };
 
 // --model 'm', --ctx 'c', --batch 'b', --threads 't', --device 'd', CLI_CACHE_TYPE, CLI_GPU_LAYERS, CLI_NO_MMAP, CLI_SPLIT: true

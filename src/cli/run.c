@@ -2,6 +2,7 @@
 // run.c: `berth run [MODEL]`: a model goes on with a text, token by token, printed as they come.
 
 #include "base/base.h"
+#include "cli/fit_search.h"
 #include "cli/help.h"
 #include "cli/map.h"
 #include "cli/models.h"
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_TRACE = CLI_OWN, OPT_MAP, OPT_LOGPROBS };
+enum { OPT_TRACE = CLI_OWN, OPT_MAP, OPT_MEMORY, OPT_LOGPROBS };
 #define MAX_LORAS 16
 
 static const struct cli_option option_rows[] = {
@@ -40,6 +41,12 @@ static const struct cli_option option_rows[] = {
     CLI_SESSION_ROWS,
     CLI_PLACE_ROWS,
     CLI_OPT_SPLIT,
+    {.id       = OPT_MEMORY,
+        .name  = "memory",
+        .value = "N",
+        .what =
+            "stay within N bytes, or those of devices as in 'berth fit': the batch is smaller, then the cache of another type, "
+            "then layers on the host, then, if --ctx is not given, the context shorter, as far as it takes"},
     {.id = OPT_TRACE, .name = "trace", .value = "FILE", .takes = "*", .what = "write a timeline for Chrome or Perfetto"},
     {.id       = OPT_MAP,
         .name  = "map",
@@ -70,6 +77,7 @@ const struct cli_help cli_run_help = {
 
 struct options {
     struct cli_model_options model;
+    struct fit_question fit; // if --memory was given
     const char *prompt, *file, *trace, *map;
     const char *loras[MAX_LORAS];
     int n_loras;
@@ -104,6 +112,7 @@ static int parse(int argc, char **argv, struct options *o) {
             case 'e': o->echo = true; break;
             case OPT_TRACE: o->trace = optarg; break;
             case OPT_MAP: o->map = optarg; break;
+            case OPT_MEMORY: code = fit_limits_add(&o->fit.limits, "run", optarg); break;
             case CLI_LORA:
                 if (o->n_loras == MAX_LORAS) {
                     return cli_usage("run", "more than %d adapters are given", MAX_LORAS);
@@ -306,21 +315,49 @@ static int run_traced(const struct options *o, struct cli_model *m, const struct
     return cli_close(file, o->trace, berth_sched_trace_stop(m->session->sched, file) == GGML_STATUS_SUCCESS);
 }
 
+// The setting that stays within --memory becomes the options'.
+static int memory_obey(struct options *o) {
+    struct fit_question *q = &o->fit;
+    struct fit_answer a    = {0};
+    struct cli_model m;
+    char text[64];
+    q->model   = o->model;
+    q->allow   = FIT_BATCH | FIT_CACHE_TYPE | FIT_SPILL;
+    q->max_ctx = 4096; // as without a limit
+    int code   = fit_open(q, &m);
+    if (code != CLI_OK) {
+        return code;
+    }
+    code = fit_solve(q, &m, &a);
+    if (code == CLI_OK && !a.fits) {
+        code = cli_fail(CLI_FAILURE, "%s: --memory is not enough: a context of %" PRId64 " takes %s", m.path, a.n_ctx,
+            cli_bytes(fit_bytes(&m, a.full), text));
+    }
+    if (code == CLI_OK) {
+        fit_apply(q, &a, &o->model);
+    }
+    cli_model_close(&m);
+    return code;
+}
+
 int cli_run(int argc, char **argv) {
     struct options o         = {.sampling = CLI_SAMPLING_DEFAULT, .n_predict = -1, .n_logprobs = -1};
     struct model_error error = {""};
     struct cli_model m;
     int code = parse(argc, argv, &o);
+    if (code < 0) {
+        cli_sampling_seed(&o.sampling);
+        code = prompt_get(&o) == CLI_OK ? -1 : CLI_FAILURE;
+    }
     if (code >= 0) {
+        fit_limits_free(&o.fit.limits);
         return code;
     }
-    cli_sampling_seed(&o.sampling);
-    if (prompt_get(&o) != CLI_OK) {
-        return CLI_FAILURE;
-    }
     cli_catch_interrupt();
-    code = cli_model_open(&m, &o.model);
+    code = o.fit.limits.n > 0 ? memory_obey(&o) : CLI_OK;
+    code = code == CLI_OK ? cli_model_open(&m, &o.model) : code;
     if (code != CLI_OK) {
+        fit_limits_free(&o.fit.limits);
         free(o.prompt_text);
         return code;
     }
@@ -340,6 +377,7 @@ int cli_run(int argc, char **argv) {
     }
     vocab_free(vocab);
     cli_model_close(&m);
+    fit_limits_free(&o.fit.limits);
     free(o.prompt_text);
     return code;
 }

@@ -113,6 +113,14 @@ bool model_devices_open_split(
     return true;
 }
 
+bool model_devices_set_room(struct model_devices *d, int i, size_t bytes) {
+    d->room = d->room != NULL ? d->room : model_alloc_calloc((size_t) d->n, sizeof *d->room);
+    if (d->room != NULL) {
+        d->room[i] = bytes;
+    }
+    return d->room != NULL;
+}
+
 void model_devices_close(struct model_devices *d) {
     for (int i = 0; i < d->n; i++) {
         ggml_backend_free(d->backend[i]);
@@ -120,6 +128,7 @@ void model_devices_close(struct model_devices *d) {
     model_alloc_free(d->dev);
     model_alloc_free(d->backend);
     model_alloc_free(d->shares);
+    model_alloc_free(d->room);
     *d = (struct model_devices){0};
 }
 

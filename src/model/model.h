@@ -105,6 +105,8 @@ struct model_devices {
     ggml_backend_dev_t *dev;     // [n]
     ggml_backend_t *backend;     // [n]
     struct model_shares *shares; // of a device made of several; NULL: there is none
+    size_t *room;                // [n] bytes that layers and their cache may fill, 0: what is free. NULL: likewise of all
+    int64_t n_host;              // layers, from the first, that stay on the host
 };
 
 // name NULL: all GPUs and the CPU; "CPU" or another device's name: that one, with the CPU for what it cannot do. n_threads 0: as
@@ -114,6 +116,8 @@ bool model_devices_open(struct model_devices *devices, const char *name, int n_t
 bool model_devices_open_split(
     struct model_devices *devices, const struct model *model, const char *names, int n_threads, struct model_error *error);
 int model_n_cores(void);
+// Layers fill no more of device d than that. False: out of memory.
+bool model_devices_set_room(struct model_devices *devices, int d, size_t bytes);
 void model_devices_close(struct model_devices *devices);
 // While it returns true for user_data, computing stops. For devices that can.
 void model_devices_set_abort(struct model_devices *devices, ggml_abort_callback callback, void *user_data);
@@ -245,6 +249,7 @@ struct session_params {
 
 struct session_memory {
     size_t weights, cache, compute;  // bytes on a device
+    size_t work;                     // what its backend takes beside them; of the host: the session's own memory too
     struct berth_plan_report report; // of compute
 };
 
@@ -312,6 +317,18 @@ bool session_decode(struct session *session, const int32_t *tokens, int64_t n, s
 void session_reset(struct session *session); // to position 0
 // Builds the graph for n_tokens that see n_kv positions, without computing it: session->graph.
 bool session_graph(struct session *session, int64_t n_tokens, int64_t n_kv, struct model_error *error);
+
+// ---- speed (speed.c) ----
+
+// Bytes of weights that each device reads in a second, 0: it was not to be found out.
+struct model_speed {
+    double *bytes; // [n]
+    int n;
+};
+bool model_speed_measure(const struct model *model, struct model_devices *devices, struct model_speed *speed);
+void model_speed_fini(struct model_speed *speed);
+// Tokens a second that a session will write with half of its context filled, as it was reserved; 0: not known.
+double model_speed_write(const struct model_speed *speed, const struct session *session);
 
 // cache.c: its memory; whether the devices can do with it, and with flash attention; its end.
 bool cache_make(struct session *session, struct model_error *error);

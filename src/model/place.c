@@ -37,10 +37,12 @@ static size_t *layer_sizes(const struct model *m) {
 }
 
 // A tenth of a device stays free for the cache and for computing.
-static size_t room_of(ggml_backend_dev_t dev) {
+static size_t room_of(const struct model_devices *devices, int d) {
     size_t n_free = 0, n_total = 0;
-    ggml_backend_dev_memory(dev, &n_free, &n_total);
-    return n_total == 0 ? SIZE_MAX : n_free - n_free / 10;
+    ggml_backend_dev_memory(devices->dev[d], &n_free, &n_total);
+    const size_t limit = devices->room != NULL ? devices->room[d] : 0;
+    n_free             = limit > 0 && (n_total == 0 || limit < n_free) ? limit : n_free;
+    return n_total == 0 && limit == 0 ? SIZE_MAX : n_free - n_free / 10;
 }
 
 // Layers in a row, the last ones on the last GPU. Where the GPUs can hold all, each takes its share by the memory that it has, so
@@ -53,7 +55,7 @@ struct dealing {
 
 static void dealing_next(struct dealing *deal, const struct placing *p, double part) {
     deal->d--;
-    deal->room  = deal->d >= 0 ? room_of(p->devices->dev[deal->d]) : 0;
+    deal->room  = deal->d >= 0 ? room_of(p->devices, deal->d) : 0;
     deal->share = deal->d > 0 ? part * (double) deal->room : 0; // the first one takes the rest
 }
 
@@ -64,7 +66,7 @@ static double part_of_room(const struct placing *p, const size_t *sizes) {
         all += (double) sizes[i];
     }
     for (int d = 0; d < p->devices->n - 1; d++) {
-        rooms += (double) room_of(p->devices->dev[d]);
+        rooms += (double) room_of(p->devices, d);
     }
     return all < rooms && rooms < (double) SIZE_MAX ? all / rooms : 0;
 }
@@ -82,6 +84,7 @@ static bool layers_deal(struct placing *p) {
     struct dealing deal = {.d = cpu};
     dealing_next(&deal, p, part); // the last GPU first
     for (int64_t i = m->params.n_layer; i >= 0; i--) {
+        deal.d = i < p->devices->n_host ? -1 : deal.d;
         while (deal.d >= 0 && (sizes[i] > deal.room || (deal.share > 0 && (double) sizes[i] / 2 > deal.share))) {
             dealing_next(&deal, p, part);
         }

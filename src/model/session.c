@@ -106,6 +106,10 @@ void session_free(struct session *s) {
 
 // ---- graphs ----
 
+static size_t graph_ctx_size(const struct session *s) {
+    return s->max_nodes * 2 * ggml_tensor_overhead() + ggml_graph_overhead_custom(s->max_nodes, false);
+}
+
 bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct model_error *error) {
     if (s->graph != NULL && s->graph_tokens == n_tokens && s->graph_kv == n_kv) {
         return true;
@@ -115,9 +119,7 @@ bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct mod
     s->graph        = NULL;
     s->is_allocated = false;
     s->graph_tokens = 0;
-    s->graph_ctx    = ggml_init((struct ggml_init_params){
-           .mem_size = s->max_nodes * 2 * ggml_tensor_overhead() + ggml_graph_overhead_custom(s->max_nodes, false),
-           .no_alloc = true});
+    s->graph_ctx    = ggml_init((struct ggml_init_params){.mem_size = graph_ctx_size(s), .no_alloc = true});
     if (s->graph_ctx == NULL) {
         return model_fail(error, "out of memory for a graph of %zu nodes", s->max_nodes);
     }
@@ -161,14 +163,32 @@ static bool shape_reserve(struct session *s, int64_t n_tokens, struct model_erro
             }
         }
     }
+    if (berth_sched_work_sizes(s->sched, s->graph, s->sizes) != GGML_STATUS_SUCCESS) {
+        return model_fail(error, "%s", berth_last_error());
+    }
+    for (int d = 0; d < s->devices->n; d++) {
+        s->memory[d].work = s->sizes[d] > s->memory[d].work ? s->sizes[d] : s->memory[d].work;
+    }
     return true;
+}
+
+// The graph at hand, and what goes into it and comes out.
+static size_t own_size(const struct session *s) {
+    const size_t n_batch = (size_t) s->params.n_batch, n_ctx = (size_t) s->params.n_ctx;
+    return graph_ctx_size(s) + n_ctx * sizeof *s->mask_row + (size_t) s->model->params.n_vocab * sizeof *s->logits +
+           n_batch * (sizeof *s->rows + sizeof *s->pos);
 }
 
 bool session_reserve(struct session *s, struct model_error *error) {
     for (int d = 0; d < s->devices->n; d++) {
         s->memory[d] = (struct session_memory){.weights = s->model->parts[d].size, .cache = s->caches[d].size};
     }
-    return shape_reserve(s, 1, error) && shape_reserve(s, s->params.n_batch, error);
+    const bool ok = shape_reserve(s, 1, error) && shape_reserve(s, s->params.n_batch, error);
+    s->memory[s->devices->n - 1].work += own_size(s);
+    for (int d = 0; ok && !s->params.plan_only && d < s->devices->n; d++) { // what was planned is what there is
+        s->memory[d].compute = ggml_backend_sched_get_buffer_size(s->sched, s->devices->backend[d]);
+    }
+    return ok;
 }
 
 // ---- computing ----

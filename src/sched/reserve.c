@@ -97,7 +97,7 @@ static bool is_host(ggml_backend_buffer_type_t buft) {
     return buft == NULL || ggml_backend_buft_is_host(buft);
 }
 
-static bool staging_room(struct ggml_backend_sched *sched, const struct sched_memo *memo) {
+static size_t staging_size(const struct ggml_backend_sched *sched, const struct sched_memo *memo) {
     size_t most = 0;
     for (int32_t i = 0; i < memo->n_copies; i++) {
         const struct sched_copy *copy = &memo->copies[i];
@@ -107,21 +107,36 @@ static bool staging_room(struct ggml_backend_sched *sched, const struct sched_me
         const size_t size = sched_nbytes(memo, copy->row);
         most              = !is_host(from) && !is_host(sched->bufts[copy->backend]) && size > most ? size : most;
     }
-    return berth_grow(&sched->staging.bytes, &sched->staging.size, most, 1);
+    return most;
 }
 
 // ---- backends ----
 
+// The part of a graph that a split is, with its sources as the backend will get them, until part_end.
+static struct ggml_cgraph part_begin(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_split *split) {
+    sched_edges_to_copies(memo, split, 0);
+    return sched_part(sched, memo, split->i_start, split->i_end);
+}
+
 static enum ggml_status backends_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int32_t s = 0; s < memo->n_splits && status == GGML_STATUS_SUCCESS; s++) {
-        const struct sched_split *split = &memo->splits[s];
-        struct ggml_cgraph part         = sched_part(sched, memo, split->i_start, split->i_end);
-        sched_edges_to_copies(memo, split, 0);
-        status = berth_backend_reserve(sched->backends[split->backend], &part);
-        sched_edges_to_graph(memo, split);
+        const struct ggml_cgraph part = part_begin(sched, memo, &memo->splits[s]);
+        status                        = berth_backend_reserve(sched->backends[memo->splits[s].backend], &part);
+        sched_edges_to_graph(memo, &memo->splits[s]);
     }
     return status;
+}
+
+void sched_work_sizes(struct ggml_backend_sched *sched, struct sched_memo *memo, size_t *sizes) {
+    for (int32_t s = 0; s < memo->n_splits; s++) {
+        const int b                   = memo->splits[s].backend;
+        const struct ggml_cgraph part = part_begin(sched, memo, &memo->splits[s]);
+        const size_t size             = berth_backend_reserve_size(sched->backends[b], &part);
+        sizes[b]                      = size > sizes[b] ? size : sizes[b];
+        sched_edges_to_graph(memo, &memo->splits[s]);
+    }
+    sizes[sched->n_backends - 1] += staging_size(sched, memo);
 }
 
 enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) {
@@ -129,7 +144,8 @@ enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_me
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (!plan_keep(sched) || !memos_room(sched, memo) || !staging_room(sched, memo)) {
+    if (!plan_keep(sched) || !memos_room(sched, memo) ||
+        !berth_grow(&sched->staging.bytes, &sched->staging.size, staging_size(sched, memo), 1)) {
         return berth_fail(
             GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory to compute a graph of %d nodes later", memo->rec.n_nodes);
     }

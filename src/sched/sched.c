@@ -341,6 +341,19 @@ void ggml_backend_sched_reserve_size(ggml_backend_sched_t sched, struct ggml_cgr
     ggml_backend_sched_reset(sched);
 }
 
+enum ggml_status berth_sched_work_sizes(ggml_backend_sched_t sched, struct ggml_cgraph *graph, size_t *sizes) {
+    if (!has_arguments(__func__, sched, graph) || sizes == NULL) {
+        return GGML_STATUS_FAILED;
+    }
+    memset(sizes, 0, (size_t) sched->n_backends * sizeof sizes[0]);
+    const enum ggml_status status = prepare(sched, graph, false);
+    if (status == GGML_STATUS_SUCCESS) {
+        sched_work_sizes(sched, sched->cur, sizes);
+    }
+    ggml_backend_sched_reset(sched);
+    return status;
+}
+
 static enum ggml_status alloc_graph(struct ggml_backend_sched *sched, struct ggml_cgraph *graph) {
     const enum ggml_status status = prepare_and(sched, graph, place);
     sched->is_alloc               = status == GGML_STATUS_SUCCESS;

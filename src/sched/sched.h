@@ -309,6 +309,8 @@ bool sched_carry_room(struct ggml_backend_sched *sched, const struct sched_memo 
 
 // Buffers, and all else that computing the graph takes, or one of its rows and edges that is nowhere larger.
 enum ggml_status sched_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+// What that takes of each backend beside buffers, and of the host.
+void sched_work_sizes(struct ggml_backend_sched *sched, struct sched_memo *memo, size_t *sizes);
 // The plan of a graph that was reserved if it is good for this one too, else NULL.
 struct galloc_plan *sched_kept_find(
     struct ggml_backend_sched *sched, struct record *rec, const struct lifetime_row *rows, const struct lifetime_order *order);

@@ -15,7 +15,7 @@ expect 0 "buffer 0 Paper0: " plan --ctx 64 --batch 16 $tales
 expect 0 "  Paper0" fit --memory 5M $tales
 expect 0 "  context  what the memory allows, of Paper0" fit --memory 1G $tales
 expect 0 "what the memory allows, of Paper1" fit --memory Paper1=1300K --memory Paper0=1G $tales
-expect 0 "what the memory allows, of CPU" fit --memory CPU=2200K --memory Paper0=1G --memory Paper1=1G $tales
+expect 0 "what the memory allows, of CPU" fit -t 2 --memory CPU=2900K,Paper0=1G --memory Paper1=1G $tales
 expect 0 "context 256, batch 256" fit --memory CPU=1G --memory Paper0=1G --memory Paper1=1G $tales
 expect 0 '"memory": null, "limits": {"Paper1": 2097152, "Paper0": 1500000}, "fits": true' fit --json --memory Paper1=2M $tales
 expect 0 '"full": "Paper0"' fit --json --memory Paper1=2M $tales
@@ -26,6 +26,10 @@ expect 3 "nothing on a device 'Paper0'" fit --device CPU --memory Paper0=1G $tal
 expect 2 "--memory '=1G' is not a number of bytes" fit --memory =1G $tales
 expect 2 "--memory 'Paper0=' is not a number of bytes" fit --memory Paper0= $tales
 expect 2 "--memory 'Paper0=1G' and 'Paper0=2G' are for the same" fit --memory Paper0=1G --memory Paper0=2G $tales
+# Layers leave a GPU whose memory is too small for them, as many as it takes.
+expect 0 "context 256, batch" fit --memory Paper0=700K,Paper1=1300K,CPU=1G --allow batch,spill $tales
+expect 0 " on Paper0" fit --memory Paper0=700K,Paper1=1300K,CPU=1G --allow batch,spill $tales
+expect 1 "no, a context of 1 with a batch of 1 takes" fit --memory Paper0=700K,Paper1=300K,CPU=1G --allow batch $tales
 
 # The bytes are exact: with those of the answer it is the answer, with one less on any device it is another.
 if command -v python3 > /dev/null; then
@@ -36,7 +40,7 @@ def fit(*limits):
         stdout=subprocess.PIPE, check=False)
     return json.loads(out.stdout)
 first = fit('5M')
-taken = {d['device']: d['weights'] + d['cache'] + d['compute'] for d in first['devices']}
+taken = {d['device']: d['weights'] + d['cache'] + d['compute'] + d['work'] for d in first['devices']}
 assert len(taken) == 3 and sum(taken.values()) == first['total'] <= 5 << 20, first
 exact = [f'{name}={n}' for name, n in taken.items()]
 again = fit(*exact)

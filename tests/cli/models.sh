@@ -74,16 +74,27 @@ expect 0 "context 2048, batch 2048" fit --memory 1G --max-ctx 2048
 expect 0 "context  what --max-ctx allows" fit --memory 1G --max-ctx 2048
 expect 0 "context  what the memory allows" fit --memory 5M
 expect 0 "context 100, batch 100" fit --memory 1G --ctx 100
-expect 0 '"ctx": 300, "ctx_limit": "given", "batch": 201, "batch_limit": "memory"' fit --json --memory 6M --ctx 300
+expect 0 '"ctx": 300, "ctx_limit": "given", "batch": 1' fit --json --memory 6M --ctx 300 -t 2
+expect 0 '"batch_limit": "memory"' fit --json --memory 6M --ctx 300 -t 2
 expect 0 "batch 7" fit --memory 1G --batch 7 $tales
 expect 1 "no, a context of 1 with a batch of 1 takes" fit --memory 1M
 expect 1 '"fits": false' fit --json --memory 3MB
 expect 2 "--memory is missing" fit
 expect 2 "--memory 'much' is not a number of bytes" fit --memory much
 
+expect 0 "context 256, batch" fit --memory 5M --allow batch,cache-type
+expect 0 "  cache    q4_0" fit --memory 5M --allow cache-type
+expect 0 "tokens a second foretold" fit --memory 5M --allow cache-type
+expect 0 "of all devices: context 256, batch 256, cache f16" fit --memory 5M --allow batch
+expect 0 '"next": [{"device": "all", "memory": 1078984704, "ctx": 256' fit --json --memory 5M
+expect 0 '"next": []' fit --json --memory 1G
+expect 2 "--allow 'all' is none of cache-type, batch, spill" fit --memory 5M --allow batch,all
+expect 3 "--memory is not enough: a context of 256 takes" run --memory 4200K -c 256 -n 2
+expect 2 "--memory 'little' is not a number of bytes" run --memory little
+
 # The answer of fit fits, and a byte less gives a smaller one.
 number() {
-    sed "s/.*\"$1\": \([0-9]*\).*/\1/" "$2"
+    grep -o "\"$1\": [0-9]*" "$2" | head -n 1 | tr -dc 0-9
 }
 "$berth" fit --json --memory 4500K > "$tmp/fit"
 total=$(number total "$tmp/fit")
@@ -94,9 +105,19 @@ total=$(number total "$tmp/fit")
 "$berth" fit --json --memory $((total - 1)) > "$tmp/less"
 [ "$(number ctx "$tmp/less") $(number batch "$tmp/less")" != "$(number ctx "$tmp/fit") $(number batch "$tmp/fit")" ] ||
     fail "fit: one byte less makes no difference"
-# What fit says is what run takes.
+"$berth" fit --json --memory 6M --ctx 300 > "$tmp/batch" 2> "$tmp/err"
+expect 1 '"fits": false' fit --json --memory 6M --ctx 300 -b $(($(number batch "$tmp/batch") + 1))
+# What fit says is what run takes, and what run with that memory finds by itself.
 "$berth" run --json -n 1 -c "$(number ctx "$tmp/fit")" -b "$(number batch "$tmp/fit")" > "$tmp/run"
-[ "$(number compute "$tmp/run")" = "$(number compute "$tmp/fit")" ] || fail "fit and run differ: $(cat "$tmp/fit" "$tmp/run")"
+for part in cache compute work; do
+    [ "$(number $part "$tmp/run")" = "$(number $part "$tmp/fit")" ] || fail "fit and run differ: $(cat "$tmp/fit" "$tmp/run")"
+done
+"$berth" fit --json --memory 5M --allow batch,cache-type,spill > "$tmp/fit"
+"$berth" run --json -n 1 --memory 5M > "$tmp/run"
+for part in cache compute work; do
+    [ "$(number $part "$tmp/run")" = "$(number $part "$tmp/fit")" ] ||
+        fail "fit --allow and run --memory differ: $(cat "$tmp/fit" "$tmp/run")"
+done
 
 # types of the cache, in every command that has one
 for part in "bench -p 8 -n 2 -r 1" explain "fit --memory 1G" plan "run -n 2" "map -o $tmp/cache.svg"; do

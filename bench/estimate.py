@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+# estimate.py BERTH MAKER [FOLDER]: what `berth fit` says that a model takes beside what the process then has: resident memory of its
+# own (RssAnon) at its largest while a whole context is read in one batch, the file's mapped pages left out. Models are made
+# (MAKER is build/tests/client-model). Fails if one of 1 GiB or more is off by more than 1%, or a smaller one by more than 8 MiB.
+import json, os, subprocess, sys, tempfile, time
+
+MIB = 1 << 20
+CASES = [  # architecture, size, type of the weights, context and batch, mapped
+    ("llama", "tiny", "f32", 512, True), ("llama", "small", "q4_K", 512, True), ("qwen3", "small", "q8_0", 1024, True),
+    ("llama", "small", "f16", 1024, False), ("qwen3moe", "small", "q8_0", 256, False),
+    ("llama", "1b", "q8_0", 256, True), ("llama", "1b", "q8_0", 256, False), ("llama", "1b", "q4_0", 512, False),
+    ("llama", "1b", "f16", 64, False),
+]
+
+
+def peak(command):
+    process, most = subprocess.Popen(command, stdout=subprocess.DEVNULL), 0
+    while process.poll() is None:
+        try:
+            with open(f"/proc/{process.pid}/status") as status:
+                most = max([most] + [int(line.split()[1]) * 1024 for line in status if line.startswith("RssAnon")])
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+        time.sleep(0.005)
+    return most if process.returncode == 0 else None
+
+
+def case(berth, maker, folder, arch, size, kind, n, mapped):
+    path = os.path.join(folder, f"{arch}-{size}-{kind}.gguf")
+    if not os.path.exists(path):
+        subprocess.run([maker, arch, size, kind, path], check=True)
+    fit = json.loads(subprocess.run([berth, "fit", "--json", "--memory", "64G", "-c", str(n), "-b", str(n), path], check=True,
+                                    capture_output=True, text=True).stdout)
+    d = fit["devices"][-1]
+    said = d["cache"] + d["compute"] + d["work"] + (0 if mapped else d["weights"])
+    took = peak([berth, "bench", "-p", str(n), "-n", "0", "-r", "1", "-b", str(n), *([] if mapped else ["--no-mmap"]), path])
+    whole = d["weights"] + d["cache"] + d["compute"] + d["work"]
+    is_large = whole >= 1 << 30
+    ok = took is not None and abs(took - said) <= (whole / 100 if is_large else 8 * MIB)
+    print(f"| {arch} {size} {kind} | {n} | {'mapped' if mapped else 'read'} | {d['weights'] / MIB:.1f} | {d['cache'] / MIB:.1f} "
+          f"| {d['compute'] / MIB:.1f} | {d['work'] / MIB:.1f} | {said / MIB:.1f} | {(took or 0) / MIB:.1f} "
+          f"| {((took or 0) - said) / MIB:+.1f} MiB ({100 * ((took or 0) - said) / whole:+.2f}%) |{'' if ok else ' OFF'}", flush=True)
+    return ok
+
+
+def main():
+    berth, maker = sys.argv[1:3]
+    with tempfile.TemporaryDirectory() as made:
+        folder = sys.argv[3] if len(sys.argv) > 3 else made
+        print("| model | context, batch | weights are | weights | cache | compute | work | said | taken | off |\n"
+              "|---|---|---|---|---|---|---|---|---|---|")
+        results = [case(berth, maker, folder, *c) for c in CASES]
+    return 0 if all(results) else 1
+
+
+sys.exit(main())

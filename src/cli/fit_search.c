@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT
+// fit_search.c: the best setting of a model within limits. Every question is answered by planning the graphs as a session would;
+// nothing is loaded.
+//   Without leave to give anything up: the largest context, found by halving between one that fits and one that does not,
+// then the largest batch likewise.
+//   With it, a context that is wanted is kept, and the least is given up that makes it fit: first tokens of a batch, which cost
+// speed with prompts alone, then bits of the cache, then layers that leave the GPUs, which costs the most. If all of it does not
+// suffice, the largest context with all of it given up.
+
+#include "cli/fit_search.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define BATCH 512      // a context is worth more than a batch beyond this
+#define BATCH_LEAST 32 // ... and less is worth little
+
+struct search {
+    const struct fit_question *q;
+    struct cli_model *m;
+    struct fit_answer *a;
+};
+
+// ---- options ----
+
+int fit_allow_parse(const char *command, const char *text, unsigned *allow) {
+    static const struct {
+        const char *name;
+        unsigned bit;
+    } names[] = {{"cache-type", FIT_CACHE_TYPE}, {"batch", FIT_BATCH}, {"spill", FIT_SPILL}};
+    while (*text != '\0') {
+        const size_t n = strcspn(text, ",");
+        unsigned bit   = 0;
+        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+            bit = strlen(names[i].name) == n && strncmp(names[i].name, text, n) == 0 ? names[i].bit : bit;
+        }
+        if (bit == 0) {
+            return cli_usage(command, "--allow '%.*s' is none of cache-type, batch, spill%s", (int) n, text,
+                n == 9 && strncmp(text, "recompute", n) == 0 ? ": recomputing is for training, where results wait to be used"
+                                                             : "");
+        }
+        *allow |= bit;
+        text += n + (text[n] == ',');
+    }
+    return CLI_OK;
+}
+
+// ---- asking ----
+
+// A GPU takes no more layers than its limit has room for.
+static bool rooms_set(struct model_devices *devices, const void *user) {
+    const struct fit_question *q = user;
+    for (size_t i = 0; i < q->limits.n; i++) {
+        const int d = fit_limit_device(&q->limits.items[i], devices);
+        if (d >= 0 && d + 1 < devices->n && !model_devices_set_room(devices, d, q->limits.items[i].bytes)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void options_set(const struct fit_question *q, struct cli_model_options *o, int64_t n_host) {
+    o->n_host     = n_host;
+    o->rooms      = (q->allow & FIT_SPILL) != 0 ? rooms_set : NULL;
+    o->rooms_user = q;
+}
+
+static int open_with(const struct fit_question *q, struct cli_model *m, int64_t n_host) {
+    struct cli_model_options o = q->model;
+    o.plan_only                = true;
+    options_set(q, &o, n_host);
+    return cli_model_open(m, &o);
+}
+
+int fit_open(struct fit_question *q, struct cli_model *m) {
+    int code = open_with(q, m, 0);
+    if (code == CLI_OK) {
+        code = fit_limits_resolve(&q->limits, m);
+        if (code != CLI_OK) {
+            cli_model_close(m);
+        }
+    }
+    return code;
+}
+
+// Plans one shape; *fits is the answer.
+static int ask(struct search *s, int64_t n_ctx, int64_t n_batch, bool *fits) {
+    struct cli_model_options o = s->q->model;
+    o.plan_only                = true;
+    o.n_ctx                    = n_ctx;
+    o.n_batch                  = n_batch;
+    if (s->a->cache != GGML_TYPE_COUNT) {
+        o.cache_k = o.cache_v = s->a->cache;
+        o.has_cache_type      = true;
+    }
+    session_free(s->m->session);
+    s->m->session  = NULL;
+    const int code = cli_model_session(s->m, &o);
+    s->a->n_ctx    = n_ctx;
+    s->a->n_batch  = n_batch;
+    s->a->n_plans++;
+    const int full = code == CLI_OK ? fit_limits_passed(&s->q->limits, s->m) : FIT_NONE;
+    s->a->full     = full != FIT_NONE ? full : s->a->full;
+    *fits          = code == CLI_OK && full == FIT_NONE;
+    return code;
+}
+
+static int64_t batch_in(const struct search *s, int64_t n_ctx) {
+    const int64_t batch = s->q->model.n_batch > 0 ? s->q->model.n_batch : BATCH;
+    return batch < n_ctx ? batch : n_ctx;
+}
+
+// ---- the largest ----
+
+// The largest n in [low, high] that fits, where low does: of the context, or of the batch in a given context.
+static int largest(struct search *s, int64_t low, int64_t high, int64_t n_ctx, int64_t *out) {
+    int code  = CLI_OK;
+    bool fits = false;
+    *out      = low;
+    for (int64_t n = high, n_asked = 0; code == CLI_OK && low < high; n = low + (high - low + 1) / 2, n_asked++) {
+        uint64_t n_left = 0; // each answer halves what is open
+        for (int64_t open = high - low; open > 0; open /= 2) {
+            n_left++;
+        }
+        cli_progress(n_ctx > 0 ? "batch" : "context", (uint64_t) n_asked, (uint64_t) n_asked + n_left,
+            "between %" PRId64 " and %" PRId64, low, high);
+        code = n_ctx > 0 ? ask(s, n_ctx, n, &fits) : ask(s, n, batch_in(s, n), &fits);
+        if (fits) {
+            low = n;
+        } else {
+            high = n - 1;
+        }
+        *out = low;
+    }
+    return code;
+}
+
+// a->fits says whether anything does; the rest of the answer is then of that, and the session is planned for it.
+static int solve_largest(struct search *s) {
+    const struct fit_question *q = s->q;
+    struct fit_answer *a         = s->a;
+    int64_t n_ctx                = q->model.n_ctx, n_batch;
+    int64_t max                  = q->max_ctx > 0 ? q->max_ctx : s->m->model->params.n_ctx_train;
+    int code = n_ctx > 0 ? ask(s, n_ctx, q->model.n_batch > 0 ? batch_in(s, n_ctx) : 1, &a->fits) : ask(s, 1, 1, &a->fits);
+    if (code != CLI_OK || !a->fits) {
+        a->ctx_limit = a->batch_limit = FIT_MEMORY;
+        a->ctx_full = a->batch_full = a->full;
+        return code;
+    }
+    if (n_ctx == 0) {
+        code         = largest(s, 1, max, 0, &n_ctx);
+        a->ctx_limit = n_ctx < max ? FIT_MEMORY : q->max_ctx > 0 ? FIT_MAX_CTX : FIT_MODEL;
+        a->ctx_full  = a->full;
+    }
+    n_batch = q->model.n_ctx > 0 && q->model.n_batch == 0 ? 1 : batch_in(s, n_ctx);
+    if (code == CLI_OK && q->model.n_batch == 0) {
+        code           = largest(s, n_batch, n_ctx, n_ctx, &n_batch);
+        a->batch_limit = n_batch < n_ctx ? FIT_MEMORY : FIT_CONTEXT;
+        a->batch_full  = a->full;
+    }
+    return code == CLI_OK ? ask(s, n_ctx, n_batch, &a->fits) : code;
+}
+
+// ---- the least that is given up ----
+
+static int64_t batch_least(const struct search *s, int64_t n_ctx) {
+    const int64_t most = batch_in(s, n_ctx);
+    return (s->q->allow & FIT_BATCH) == 0 || s->q->model.n_batch > 0 || most < BATCH_LEAST ? most : BATCH_LEAST;
+}
+
+// The largest batch of a context that fits, with the types and places at hand: as wanted, or less.
+static int batches_try(struct search *s, int64_t n_ctx) {
+    const int64_t most = batch_in(s, n_ctx), least = batch_least(s, n_ctx);
+    int64_t n = most;
+    int code  = ask(s, n_ctx, most, &s->a->fits);
+    if (code != CLI_OK || s->a->fits || least == most) {
+        return code;
+    }
+    code = ask(s, n_ctx, least, &s->a->fits);
+    if (code == CLI_OK && s->a->fits) {
+        code = largest(s, least, most - 1, n_ctx, &n);
+        code = code == CLI_OK ? ask(s, n_ctx, n, &s->a->fits) : code;
+    }
+    return code;
+}
+
+static int caches_try(struct search *s, int64_t n_ctx) {
+    static const enum ggml_type types[] = {GGML_TYPE_COUNT, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0}; // the first: as given, or f16
+    const bool may                      = (s->q->allow & FIT_CACHE_TYPE) != 0 && !s->q->model.has_cache_type;
+    int code                            = CLI_OK;
+    s->a->fits                          = false;
+    for (size_t i = 0; code == CLI_OK && !s->a->fits && i < (may ? sizeof types / sizeof types[0] : 1); i++) {
+        s->a->cache = types[i];
+        code        = batches_try(s, n_ctx);
+    }
+    return code;
+}
+
+static int64_t gpu_layers(const struct cli_model *m) {
+    int64_t n = 0;
+    for (int64_t i = 0; i <= m->model->params.n_layer; i++) {
+        n += m->model->layer_device[i] != m->devices.n - 1;
+    }
+    return n;
+}
+
+static int place_again(struct search *s, int64_t n_host) {
+    cli_model_close(s->m);
+    s->a->n_host = n_host;
+    return open_with(s->q, s->m, n_host);
+}
+
+// As many layers on GPUs as can be: by halving, since fewer there only leave more room there.
+static int places_try(struct search *s, int64_t n_ctx) {
+    int code = caches_try(s, n_ctx);
+    if (code != CLI_OK || s->a->fits || (s->q->allow & FIT_SPILL) == 0 || gpu_layers(s->m) == 0) {
+        return code;
+    }
+    int64_t low = 0, high = s->m->model->params.n_layer + 1; // low does not fit; all on the host may
+    while (code == CLI_OK && low + 1 < high) {
+        const int64_t n              = low + (high - low) / 2;
+        code                         = place_again(s, n);
+        code                         = code == CLI_OK ? caches_try(s, n_ctx) : code;
+        *(s->a->fits ? &high : &low) = n;
+    }
+    code = code == CLI_OK ? place_again(s, high) : code;
+    return code == CLI_OK ? caches_try(s, n_ctx) : code;
+}
+
+static int solve_allowed(struct search *s) {
+    const struct fit_question *q = s->q;
+    struct fit_answer *a         = s->a;
+    const int64_t train = s->m->model->params.n_ctx_train, most = q->max_ctx > 0 && q->max_ctx < train ? q->max_ctx : train;
+    const int64_t wanted = q->model.n_ctx > 0 ? q->model.n_ctx : most;
+    int code             = places_try(s, wanted);
+    a->ctx_limit         = q->model.n_ctx > 0 ? FIT_GIVEN : q->max_ctx > 0 ? FIT_MAX_CTX : FIT_MODEL;
+    a->batch_limit       = a->n_batch < batch_in(s, wanted) ? FIT_MEMORY : q->model.n_batch > 0 ? FIT_GIVEN : FIT_WANTED;
+    a->ctx_full = a->batch_full = a->full;
+    if (code != CLI_OK || a->fits || q->model.n_ctx > 0) {
+        return code;
+    }
+    struct fit_question small = *q; // all is given up by now, and the context too
+    small.model.n_batch       = batch_least(s, wanted);
+    s->q                      = &small;
+    code                      = solve_largest(s);
+    s->q                      = q;
+    return code;
+}
+
+int fit_solve(const struct fit_question *q, struct cli_model *m, struct fit_answer *a) {
+    struct search s = {.q = q, .m = m, .a = a};
+    const int n_was = a->n_plans;
+    *a              = (struct fit_answer){
+                     .cache = GGML_TYPE_COUNT, .full = FIT_NONE, .ctx_full = FIT_NONE, .batch_full = FIT_NONE, .n_plans = n_was};
+    const int code = q->allow != 0 ? solve_allowed(&s) : solve_largest(&s);
+    cli_progress_end();
+    if (a->cache == GGML_TYPE_COUNT) {
+        a->cache = q->model.has_cache_type ? q->model.cache_k : GGML_TYPE_F16;
+    }
+    return code;
+}
+
+void fit_apply(const struct fit_question *q, const struct fit_answer *a, struct cli_model_options *o) {
+    o->n_ctx   = a->n_ctx;
+    o->n_batch = a->n_batch;
+    if (!o->has_cache_type) {
+        o->cache_k = o->cache_v = a->cache;
+        o->has_cache_type       = true;
+    }
+    options_set(q, o, a->n_host);
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// What a model is said to take is what it gets: cache and compute buffers of a session that plans only beside those of one that
+// reserves, of the model that ships and of published ones at their real dimensions (headers with holes for weights, where the
+// data folder has them). Nothing is computed: no page of a cache is touched.
+
+#include "support/check.h"
+
+#include "model/model.h"
+
+#include <glob.h>
+#include <unistd.h>
+
+static const struct session_params shape = {.n_ctx = 256, .n_batch = 64, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_Q8_0};
+
+// Of a session like this one. False: such a model, or such a cache of it, there is not.
+static bool memory_of(const char *path, bool plan_only, struct session_memory *memory, struct session_memory *held) {
+    struct model_error error     = {""};
+    struct session_params params = shape;
+    struct model_devices d       = {0};
+    struct session *s            = NULL;
+    params.plan_only             = plan_only;
+    struct model *model          = model_open(path, &error);
+    const bool ok                = model != NULL && model_devices_open(&d, "CPU", 2, &error) &&
+                    model_place(model, &d, true, NULL, NULL, &error) && (s = session_new(model, &d, &params, &error)) != NULL &&
+                    session_reserve(s, &error);
+    if (ok) {
+        *memory       = s->memory[0];
+        held->compute = ggml_backend_sched_get_buffer_size(s->sched, d.backend[0]);
+        held->cache   = s->caches[0].buffer != NULL ? ggml_backend_buffer_get_size(s->caches[0].buffer) : 0;
+    }
+    session_free(s);
+    model_free(model);
+    model_devices_close(&d);
+    return ok;
+}
+
+static bool is_as_said(const char *path) {
+    struct session_memory said = {0}, got = {0}, none = {0}, held = {0};
+    if (!memory_of(path, true, &said, &none)) {
+        return false;
+    }
+    assert_true(memory_of(path, false, &got, &held));
+    const char *name = strrchr(path, '/') + 1;
+    if (said.compute != held.compute || said.cache != held.cache || said.work != got.work) {
+        fail_msg("%s: compute %zu was said and is %zu, cache %zu and %zu, work %zu and %zu", name, said.compute, held.compute,
+            said.cache, held.cache, said.work, got.work);
+    }
+    print_message("%-24s cache %12zu, compute %12zu, work %11zu: as said\n", name, said.cache, said.compute, said.work);
+    return true;
+}
+
+static void shipped(void **state) {
+    (void) state;
+    assert_true(is_as_said("models/tales-q8_0.gguf"));
+}
+
+static void published(void **state) {
+    (void) state;
+    const char *data = getenv("BERTH_DATA");
+    char folder[]    = "/tmp/estimate-XXXXXX", text[512];
+    assert_non_null(mkdtemp(folder));
+    snprintf(text, sizeof text, "sh '%s/models/sparse/make.sh' %s 2> /dev/null", data != NULL ? data : "../shared", folder);
+    glob_t found   = {0};
+    int n_said     = 0;
+    const bool has = system(text) == 0;
+    snprintf(text, sizeof text, "%s/*.gguf", folder);
+    for (size_t i = 0; has && (i > 0 || glob(text, 0, NULL, &found) == 0) && i < found.gl_pathc; i++) {
+        n_said += is_as_said(found.gl_pathv[i]);
+    }
+    globfree(&found);
+    snprintf(text, sizeof text, "rm -r %s", folder);
+    assert_int_equal(system(text), 0);
+    if (!has) {
+        print_message("no headers of published models at ../shared (BERTH_DATA)\n");
+        return;
+    }
+    assert_true(n_said >= 10);
+}
+
+int main(void) {
+    check_quiet();
+    const struct CMUnitTest tests[] = {cmocka_unit_test(shipped), cmocka_unit_test(published)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
