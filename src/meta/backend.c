@@ -112,9 +112,8 @@ static void *proc(ggml_backend_reg_t reg, const char *name) {
     return ggml_backend_reg_get_proc_address(reg, name);
 }
 
-// The first part's registry may have functions for sums over backends of its kind.
-static void comm_init(struct meta_backend *m, const struct meta_device *device) {
-    ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(device->parts[0]);
+// A part's registry may have functions for sums over backends of its kind, and others that it knows how to deal with.
+static bool comm_init_by(struct meta_backend *m, ggml_backend_reg_t reg) {
     void *(*init)(ggml_backend_t *, size_t);
     *(void **) &init              = proc(reg, "ggml_backend_comm_init");
     *(void **) &m->comm.free      = proc(reg, "ggml_backend_comm_free");
@@ -125,6 +124,15 @@ static void comm_init(struct meta_backend *m, const struct meta_device *device) 
     }
     if (m->comm.ctx == NULL) {
         m->comm = (struct meta_comm){0};
+    }
+    return m->comm.ctx != NULL;
+}
+
+// The first that offers them and can.
+static void comm_init(struct meta_backend *m, const struct meta_device *device) {
+    bool ok = false;
+    for (int j = 0; j < m->n && !ok; j++) {
+        ok = comm_init_by(m, ggml_backend_dev_backend_reg(device->parts[j]));
     }
 }
 

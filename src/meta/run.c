@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// run.c: runs a program, a thread a device: the caller's is the first device's, the others wait between runs. Each computes its
-// nodes alone; where devices need each other's bytes all meet at a gate before and after.
+// run.c: runs a program. A step is one phase or several; where a phase needs what other devices did before, all meet at a gate.
+// A thread a device: the caller's is the first device's, the others wait between runs. If at most one device computes while its
+// caller waits, the caller's thread is all there is: it gives each of the others its work, and then does its own.
 //
 //   A gate opens when all have come; what has failed until then is known to all behind it, and all leave.
 //   Between two gates a thread writes only to its own device, and reads of others only what none writes.
+//   What an asynchronous device was given it does in order; before others touch its memory it is waited for.
 
 #include "meta/program.h"
 
@@ -21,6 +23,9 @@ struct meta_crew {
     ggml_backend_t *backends; // the backend's
     int n, n_started;
     struct meta_comm comm;
+    bool is_alone;            // the caller's thread does all
+    bool is_async[META_MAX];  // whether it returns before its work is done
+    bool is_unsure[META_MAX]; // it has been given work and was not waited for; its thread's
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     // under the mutex:
@@ -65,18 +70,32 @@ static bool gate(struct meta_crew *crew) {
     return ok;
 }
 
-// ---- steps ----
+// ---- phases ----
 
-static bool compute(struct meta_crew *crew, int j, struct ggml_cgraph *graph) {
+typedef void (*phase_run)(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j);
+
+// Its work is done, and its failures are known.
+static void settle(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
+    (void) p;
+    (void) step;
+    if (crew->is_unsure[j]) {
+        crew->is_unsure[j] = false;
+        if (berth_backend_synchronize(crew->backends[j]) != GGML_STATUS_SUCCESS) {
+            fail(crew, GGML_STATUS_FAILED);
+        }
+    }
+}
+
+static void compute(struct meta_crew *crew, int j, struct ggml_cgraph *graph) {
     const enum ggml_status status =
-        graph->n_nodes > 0 ? ggml_backend_graph_compute(crew->backends[j], graph) : GGML_STATUS_SUCCESS;
+        graph->n_nodes > 0 ? ggml_backend_graph_compute_async(crew->backends[j], graph) : GGML_STATUS_SUCCESS;
+    crew->is_unsure[j] = crew->is_unsure[j] || crew->is_async[j];
     if (status != GGML_STATUS_SUCCESS) {
         fail(crew, status);
     }
-    return status == GGML_STATUS_SUCCESS;
 }
 
-static bool run_nodes(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
+static void run_nodes(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     struct ggml_cgraph graph = {
         .size             = step->to[j] - step->from[j],
         .n_nodes          = step->to[j] - step->from[j],
@@ -86,11 +105,11 @@ static bool run_nodes(struct meta_crew *crew, struct meta_program *p, const stru
         .uid              = p->uid[j] + (uint64_t) step->from[j],
     };
     compute(crew, j, &graph);
-    return true; // what failed shows at the next gate
 }
 
-static void run_zero(const struct meta_step *step, int j) {
+static void run_zero(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     if (step->dst[j].op != GGML_OP_NONE) {
+        settle(crew, p, step, j);
         ggml_backend_tensor_memset(&step->dst[j], 0, 0, ggml_nbytes(&step->dst[j]));
     }
 }
@@ -124,21 +143,20 @@ static void stage_sum(const struct meta_step *step, struct meta_program *p) {
     }
 }
 
-static bool run_move(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
-    const size_t size = ggml_nbytes(step->shape);
-    if (!gate(crew)) {
-        return false;
-    }
+static void move_out(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
+    (void) crew;
     if (meta_is_split(step->src_state)) {
         meta_pieces(step->shape, step->src_state, p->n, j, stage_piece, &(struct staged){p->stage, &step->src[j], false});
     } else if (j == 0 && meta_is_partial(step->src_state)) {
         stage_sum(step, p);
     } else if (j == 0) {
-        ggml_backend_tensor_get(&step->src[0], p->stage, 0, size);
+        ggml_backend_tensor_get(&step->src[0], p->stage, 0, ggml_nbytes(step->shape));
     }
-    if (!gate(crew)) {
-        return false;
-    }
+}
+
+static void move_in(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
+    const size_t size = ggml_nbytes(step->shape);
+    (void) crew;
     if (meta_is_split(step->dst_state)) {
         meta_pieces(step->shape, step->dst_state, p->n, j, stage_piece, &(struct staged){p->stage, &step->dst[j], true});
     } else if (meta_is_partial(step->dst_state) && j > 0) {
@@ -146,73 +164,117 @@ static bool run_move(struct meta_crew *crew, struct meta_program *p, const struc
     } else {
         ggml_backend_tensor_set(&step->dst[j], p->stage, 0, size);
     }
-    return true;
 }
 
-// By the parts' own function. False: it did not.
-static bool sum_by_parts(struct meta_crew *crew, const struct meta_step *step, int j) {
+// By the parts' own function, if it does: all of it by one thread.
+static void sum_by_parts(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     struct ggml_tensor *tensors[META_MAX];
-    if (crew->comm.allreduce == NULL) {
-        return false;
-    }
+    (void) p;
+    crew->is_unsure[j] = crew->is_unsure[j] || crew->is_async[j];
     if (j == 0) {
         for (int k = 0; k < crew->n; k++) {
             tensors[k] = &step->dst[k];
         }
         crew->is_summed = crew->comm.allreduce(crew->comm.ctx, tensors);
     }
-    return gate(crew) && crew->is_summed;
 }
 
-// Each device adds up its share of all, and then takes the others' shares from them.
-static bool run_sum(struct meta_crew *crew, const struct meta_step *step, int j) {
+// Otherwise each device adds up its share of all, and then takes the others' shares from them.
+static void shares_take(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     const int n = crew->n;
-    if (!gate(crew)) {
-        return false;
-    }
-    if (sum_by_parts(crew, step, j)) {
-        if (berth_backend_synchronize(crew->backends[j]) != GGML_STATUS_SUCCESS) {
-            fail(crew, GGML_STATUS_FAILED);
-        }
-        return true;
-    }
+    (void) p;
     for (int i = 0; i < n; i++) {
         struct ggml_tensor *share = &step->shares[i * n + j];
         if (i != j && share->ne[0] > 0) {
             ggml_backend_tensor_copy(share, &step->operands[j * n + i]);
         }
     }
-    if (!gate(crew)) {
-        return false;
-    }
+}
+
+static void shares_add(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
     compute(crew, j, &step->graphs[j]);
-    if (!gate(crew)) {
-        return false;
-    }
+    settle(crew, p, step, j);
+}
+
+static void shares_give(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
+    const int n = crew->n;
+    (void) p;
     for (int i = 0; i < n; i++) {
         struct ggml_tensor *share = &step->shares[i * n + i];
         if (i != j && share->ne[0] > 0) {
             ggml_backend_tensor_copy(share, &step->shares[j * n + i]);
         }
     }
-    return gate(crew);
 }
 
-static bool run_step(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
-    if (step->kind == META_COMPUTE) {
-        return run_nodes(crew, p, step, j);
-    }
-    if (step->kind == META_ZERO) {
-        run_zero(step, j);
-        return true;
-    }
-    return step->kind == META_SUM ? run_sum(crew, step, j) : run_move(crew, p, step, j);
+static void nothing(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
+    (void) crew;
+    (void) p;
+    (void) step;
+    (void) j;
 }
 
+// What a step is; a gate before each phase that says so. A sum that the parts' function has added up ends at that phase.
+struct phase {
+    phase_run run;
+    bool has_gate, ends_summed;
+};
+
+#define SUM_BY_SHARES \
+    {shares_take, true, false}, {shares_add, true, false}, {shares_give, true, false}, { \
+        nothing, true, false \
+    }
+
+static const struct phase phases[][8] = {
+    [META_COMPUTE] = {{run_nodes, false, false}},
+    [META_ZERO]    = {{run_zero, false, false}},
+    [META_MOVE]    = {{settle, false, false}, {move_out, true, false}, {move_in, true, false}},
+    [META_SUM]     = {{settle, false, false}, SUM_BY_SHARES},
+};
+static const struct phase phases_by_parts[] = {
+    {sum_by_parts, true, false}, {settle, true, true}, SUM_BY_SHARES, {NULL, false, false}};
+
+static const struct phase *phases_of(const struct meta_crew *crew, const struct meta_step *step) {
+    return step->kind == META_SUM && crew->comm.allreduce != NULL ? phases_by_parts : phases[step->kind];
+}
+
+// A thread's share of the program.
 static void run_part(struct meta_crew *crew, struct meta_program *p, int j) {
-    bool ok = true;
-    for (size_t i = 0; i < p->n_steps && ok; i++) {
-        ok = run_step(crew, p, &p->steps[i], j);
+    for (size_t i = 0; i < p->n_steps; i++) {
+        const struct meta_step *step = &p->steps[i];
+        for (const struct phase *phase = phases_of(crew, step); phase->run != NULL; phase++) {
+            if (phase->has_gate && !gate(crew)) {
+                return;
+            }
+            if (phase->ends_summed && crew->is_summed) {
+                break;
+            }
+            phase->run(crew, p, step, j);
+        }
+    }
+    settle(crew, p, NULL, j);
+}
+
+// All of it. Devices that do not keep their caller waiting have their work before the one that does.
+static void run_alone(struct meta_crew *crew, struct meta_program *p) {
+    for (size_t i = 0; i < p->n_steps; i++) {
+        const struct meta_step *step = &p->steps[i];
+        for (const struct phase *phase = phases_of(crew, step); phase->run != NULL; phase++) {
+            if (crew->status != GGML_STATUS_SUCCESS) {
+                return;
+            }
+            if (phase->ends_summed && crew->is_summed) {
+                break;
+            }
+            for (int k = 0; k < 2 * crew->n; k++) {
+                if (crew->is_async[k % crew->n] == (k < crew->n)) {
+                    phase->run(crew, p, step, k % crew->n);
+                }
+            }
+        }
+    }
+    for (int j = 0; j < crew->n; j++) {
+        settle(crew, p, NULL, j);
     }
 }
 
@@ -248,7 +310,7 @@ static bool crew_start(struct meta_crew *crew) {
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before); // signals are the program's threads' to take
     bool ok = true;
-    for (int j = 1; j < crew->n && ok; j++) {
+    for (int j = 1; j < crew->n && ok && !crew->is_alone; j++) {
         crew->workers[j] = (struct worker){.crew = crew, .j = j};
         ok               = pthread_create(&crew->workers[j].thread, NULL, work, &crew->workers[j]) == 0;
         crew->n_started += ok;
@@ -266,6 +328,14 @@ struct meta_crew *meta_crew_new(ggml_backend_t *backends, int n, const struct me
     crew->backends = backends;
     crew->n        = n;
     crew->comm     = *comm;
+    int n_waiting  = 0;
+    for (int j = 0; j < n; j++) {
+        struct ggml_backend_dev_props props = {0};
+        ggml_backend_dev_get_props(ggml_backend_get_device(backends[j]), &props);
+        crew->is_async[j] = props.caps.async;
+        n_waiting += !props.caps.async;
+    }
+    crew->is_alone = n_waiting <= 1;
     pthread_mutex_init(&crew->mutex, NULL);
     pthread_cond_init(&crew->changed, NULL);
     if (!crew_start(crew)) {
@@ -292,12 +362,10 @@ void meta_crew_free(struct meta_crew *crew) {
     berth_free(crew);
 }
 
-enum ggml_status meta_crew_run(struct meta_crew *crew, struct meta_program *program) {
+static void run_together(struct meta_crew *crew, struct meta_program *program) {
     pthread_mutex_lock(&crew->mutex);
-    crew->program     = program;
-    crew->status      = GGML_STATUS_SUCCESS;
-    crew->gate_status = GGML_STATUS_SUCCESS;
-    crew->n_busy      = crew->n - 1;
+    crew->program = program;
+    crew->n_busy  = crew->n - 1;
     crew->turn++;
     pthread_cond_broadcast(&crew->changed);
     pthread_mutex_unlock(&crew->mutex);
@@ -306,10 +374,15 @@ enum ggml_status meta_crew_run(struct meta_crew *crew, struct meta_program *prog
     while (crew->n_busy > 0) {
         pthread_cond_wait(&crew->changed, &crew->mutex);
     }
-    const enum ggml_status status = crew->status;
     pthread_mutex_unlock(&crew->mutex);
-    if (status != GGML_STATUS_SUCCESS) {
+}
+
+enum ggml_status meta_crew_run(struct meta_crew *crew, struct meta_program *program) {
+    crew->status      = GGML_STATUS_SUCCESS; // nobody else is at work
+    crew->gate_status = GGML_STATUS_SUCCESS;
+    (crew->is_alone ? run_alone : run_together)(crew, program);
+    if (crew->status != GGML_STATUS_SUCCESS) {
         berth_set_error("%s", crew->error);
     }
-    return status;
+    return crew->status;
 }

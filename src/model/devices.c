@@ -82,16 +82,19 @@ bool model_devices_open(struct model_devices *d, const char *name, int n_threads
     return true;
 }
 
-// The host's threads are shared out, too.
+// The host's threads are shared out, too, among the parts that have any.
 static void parts_threads_set(ggml_backend_t meta, int n_threads) {
-    const size_t n = ggml_backend_meta_n_backends(meta);
-    n_threads      = n_threads > 0 ? n_threads : model_n_cores();
-    for (size_t i = 0; i < n; i++) {
-        ggml_backend_t part = ggml_backend_meta_simple_backend(meta, i);
-        ggml_backend_set_n_threads_t set;
-        proc_of(ggml_backend_get_device(part), "ggml_backend_set_n_threads", &set);
-        if (set != NULL) {
-            set(part, n_threads > (int) n ? n_threads / (int) n : 1);
+    int n     = 0;
+    n_threads = n_threads > 0 ? n_threads : model_n_cores();
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < ggml_backend_meta_n_backends(meta); i++) {
+            ggml_backend_t part = ggml_backend_meta_simple_backend(meta, i);
+            ggml_backend_set_n_threads_t set;
+            proc_of(ggml_backend_get_device(part), "ggml_backend_set_n_threads", &set);
+            n += pass == 0 && set != NULL;
+            if (pass == 1 && set != NULL) {
+                set(part, n_threads > n ? n_threads / n : 1);
+            }
         }
     }
 }

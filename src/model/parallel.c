@@ -107,15 +107,28 @@ static int64_t block_of(const struct model *m, const char *name) {
     return block;
 }
 
-// Names with commas between; NULL: all GPUs. A name may be there twice.
-static int parts_find(const char *names, ggml_backend_dev_t *parts, struct model_error *error) {
-    int n = 0;
-    for (size_t i = 0; names == NULL && i < ggml_backend_dev_count() && n < GGML_BACKEND_META_MAX_DEVICES; i++) {
+// All GPUs. Where those are nothing but CPUs of other ranks, this rank's CPU is one of them.
+static int parts_all(ggml_backend_dev_t *parts) {
+    int n = 0, n_cpus = 0;
+    for (size_t i = 0; i < ggml_backend_dev_count() && n < GGML_BACKEND_META_MAX_DEVICES; i++) {
         ggml_backend_dev_t dev = ggml_backend_dev_get(i);
         if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_GPU) {
+            const char *of_rank = strchr(ggml_backend_dev_name(dev), ':'); // MPI1:CPU
+            n_cpus += of_rank != NULL && strcmp(of_rank, ":CPU") == 0;
             parts[n++] = dev;
         }
     }
+    if (n > 0 && n_cpus == n && n < GGML_BACKEND_META_MAX_DEVICES) {
+        memmove(parts + 1, parts, (size_t) n * sizeof *parts);
+        parts[0] = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+        n++;
+    }
+    return n;
+}
+
+// Names with commas between; NULL: all. A name may be there twice.
+static int parts_find(const char *names, ggml_backend_dev_t *parts, struct model_error *error) {
+    int n = names == NULL ? parts_all(parts) : 0;
     for (const char *at = names; at != NULL && n < GGML_BACKEND_META_MAX_DEVICES;) {
         char name[128];
         const char *comma = strchr(at, ',');

@@ -5,7 +5,6 @@
 #include "mpi/remote.h"
 
 #include "backend/backend.h"
-#include "base/siphash.h"
 #include "core/graph.h"
 
 #pragma weak berth_backend_fail
@@ -153,47 +152,6 @@ static bool place_of(const void *user, const struct ggml_tensor *t, uint32_t *bu
     return mpi_tensor_device(t, buffer, offset) == user;
 }
 
-static uint64_t hash_of(const struct mpi_wire_graph *g) {
-    static const struct berth_siphash_key key = {{1, 2}};
-    return berth_siphash_of(&key, g->tensors, g->n * sizeof g->tensors[0]);
-}
-
-// The number of the graph that was just written, under the lock. False: it is not known; then *number is whose place it takes.
-static bool graph_find(const struct mpi_remote *r, uint32_t device, uint64_t hash, uint32_t *number) {
-    const struct mpi_wire_graph *g = &r->writing;
-    *number                        = 0;
-    for (uint32_t i = 0; i < MPI_GRAPHS_MAX; i++) {
-        const struct mpi_known_graph *k = &r->graphs[i];
-        if (k->tensors != NULL && k->hash == hash && k->device == device && k->n == g->n &&
-            memcmp(k->tensors, g->tensors, g->n * sizeof g->tensors[0]) == 0) {
-            *number = i;
-            return true;
-        }
-        if (r->graphs[*number].tensors != NULL && (k->tensors == NULL || k->last_run < r->graphs[*number].last_run)) {
-            *number = i;
-        }
-    }
-    return false;
-}
-
-// A new graph is kept here and sent; under the lock.
-static enum ggml_status graph_send(struct mpi_remote *r, uint32_t device, uint64_t hash, uint32_t number) {
-    struct mpi_known_graph *k = &r->graphs[number];
-    const size_t size         = r->writing.n * sizeof r->writing.tensors[0];
-    shim_free(k->tensors);
-    *k = (struct mpi_known_graph){.hash = hash, .tensors = shim_malloc(size), .n = r->writing.n, .device = device};
-    if (k->tensors == NULL) {
-        return shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a graph of %zu tensors", r->writing.n);
-    }
-    memcpy(k->tensors, r->writing.tensors, size);
-    const enum ggml_status status = mpi_remote_send(r, MPI_GRAPH, number, (uint64_t[3]){device, 0, 0}, k->tensors, size);
-    if (status != GGML_STATUS_SUCCESS) {
-        shim_free(k->tensors);
-        *k = (struct mpi_known_graph){0};
-    }
-    return status;
-}
-
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
     struct mpi_device *d    = backend_of(backend)->dev;
     struct mpi_remote *r    = d->remote;
@@ -204,14 +162,10 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     pthread_mutex_lock(&r->lock); // until it has been asked for: its number may be another graph's afterwards
     status = mpi_wire_write(&r->writing, graph->nodes, graph->n_nodes, place_of, d);
     if (status == GGML_STATUS_SUCCESS) {
-        uint32_t number;
-        const uint64_t hash = hash_of(&r->writing);
-        if (!graph_find(r, d->index, hash, &number)) {
-            status = graph_send(r, d->index, hash, number);
-        }
+        uint32_t number = 0;
+        status          = mpi_known_number(r, d->index, &number);
         if (status == GGML_STATUS_SUCCESS) {
-            r->graphs[number].last_run = ++r->n_runs;
-            status                     = mpi_remote_send(r, MPI_RUN, number, (uint64_t[3]){0}, NULL, 0);
+            status = mpi_remote_send(r, MPI_RUN, number, (uint64_t[3]){0}, NULL, 0);
         }
     }
     pthread_mutex_unlock(&r->lock);

@@ -24,37 +24,17 @@ static atomic_uintptr_t next_address = ADDRESS_FIRST;
 // False: out of memory.
 static bool number_take(struct mpi_remote *r, uint32_t *number) {
     pthread_mutex_lock(&r->lock);
-    size_t i = 0;
-    while (i < r->n_buffers && r->buffers[i]) {
-        i++;
-    }
-    if (i == r->n_buffers) {
-        const size_t n = 2 * r->n_buffers + 16;
-        bool *grown    = shim_calloc(n, sizeof *grown);
-        if (grown == NULL) {
-            pthread_mutex_unlock(&r->lock);
-            return false;
-        }
-        if (r->n_buffers > 0) {
-            memcpy(grown, r->buffers, r->n_buffers * sizeof *grown);
-        }
-        shim_free(r->buffers);
-        r->buffers   = grown;
-        r->n_buffers = n;
-    }
-    r->buffers[i] = true;
-    *number       = (uint32_t) i;
+    const bool ok = mpi_numbers_take(&r->buffers, number);
     pthread_mutex_unlock(&r->lock);
-    return true;
+    return ok;
 }
 
 // The worker forgets its graphs with a buffer, and so do we.
 static void number_give_back(struct mpi_remote *r, uint32_t number, bool had_memory) {
     pthread_mutex_lock(&r->lock);
-    r->buffers[number] = false;
-    for (int i = 0; had_memory && i < MPI_GRAPHS_MAX; i++) {
-        shim_free(r->graphs[i].tensors);
-        r->graphs[i] = (struct mpi_known_graph){0};
+    mpi_numbers_give_back(&r->buffers, number);
+    if (had_memory) {
+        mpi_known_forget(&r->known);
     }
     pthread_mutex_unlock(&r->lock);
 }

@@ -1,27 +1,39 @@
 // SPDX-License-Identifier: MIT
-// comm.c: the sum of a tensor over devices of several ranks: each rank is told to add up with the others (sum.c), and nothing
-// comes here.
+// comm.c: the sum of a tensor over devices of several ranks: each rank is told to add up with the others (sum.c). One of the
+// devices may be this rank's own, with memory that the host reads: then this rank adds up as well; otherwise nothing comes here.
 
 #include "mpi/remote.h"
-
-#include <stdatomic.h>
+#include "mpi/sum.h"
 
 struct comm {
-    uint32_t number;
-    size_t n;
-    struct mpi_device *devices[];
+    uint32_t number;              // by which the ranks know the group
+    struct mpi_group group;       // me -1: none of the devices is here
+    struct mpi_device *devices[]; // [group.n] NULL: this rank's own
 };
 
-// A rank's table of groups is as long as the largest number, so numbers that are given back are taken again.
+// A rank's table of groups is as long as the largest number. What is left of a sum that failed must not be taken for a part of
+// another group's, so parts have the group's serial number on them, which no other has.
 static pthread_mutex_t numbers_lock = PTHREAD_MUTEX_INITIALIZER;
-static uint64_t numbers_taken       = 1; // bit i: number i; 0 is the programs'
+static struct mpi_numbers numbers;
+static uint32_t n_serials; // 0 is the programs' group
 
-static uint32_t number_take(void) {
+static bool number_take(struct comm *c) {
     pthread_mutex_lock(&numbers_lock);
-    const uint32_t number = ~numbers_taken != 0 ? (uint32_t) __builtin_ctzll(~numbers_taken) : 0;
-    numbers_taken |= (uint64_t) 1 << number;
+    const bool ok   = mpi_numbers_take(&numbers, &c->number);
+    c->group.number = ++n_serials;
     pthread_mutex_unlock(&numbers_lock);
-    return number;
+    return ok;
+}
+
+static void number_give_back(const struct comm *c) {
+    pthread_mutex_lock(&numbers_lock);
+    mpi_numbers_give_back(&numbers, c->number);
+    pthread_mutex_unlock(&numbers_lock);
+}
+
+static void comm_release(struct comm *c) {
+    shim_free(c->group.ranks);
+    shim_free(c);
 }
 
 void mpi_comm_free(void *comm) {
@@ -29,51 +41,69 @@ void mpi_comm_free(void *comm) {
     if (c == NULL) {
         return;
     }
-    for (size_t i = 0; i < c->n; i++) {
-        struct mpi_remote *r = c->devices[i]->remote;
-        if (!mpi_mail_is_lost(r->mail, r->rank)) {
+    for (int i = 0; i < c->group.n; i++) {
+        struct mpi_remote *r = c->devices[i] != NULL ? c->devices[i]->remote : NULL;
+        if (r != NULL && !mpi_mail_is_lost(r->mail, r->rank)) {
             (void) !mpi_remote_send(r, MPI_GROUP_FREE, c->number, (uint64_t[3]){0}, NULL, 0);
         }
     }
-    pthread_mutex_lock(&numbers_lock);
-    numbers_taken &= ~((uint64_t) 1 << c->number);
-    pthread_mutex_unlock(&numbers_lock);
-    shim_free(c);
+    number_give_back(c);
+    comm_release(c);
+}
+
+static struct mpi_device *device_of(ggml_backend_t backend) {
+    return mpi_backend_is(backend) ? backend->device->context : NULL;
+}
+
+static bool is_host(ggml_backend_t backend) {
+    return backend != NULL && backend->device != NULL && ggml_backend_buft_is_host(ggml_backend_dev_buffer_type(backend->device));
 }
 
 // Devices of as many ranks: two of one rank cannot wait for each other there.
 static bool can_join(ggml_backend_t *backends, size_t n) {
-    bool ok = backends != NULL && n > 0;
+    bool ok = backends != NULL && n > 0 && n <= INT32_MAX, has_other = false;
     for (size_t i = 0; ok && i < n; i++) {
-        ok = mpi_backend_is(backends[i]);
+        const struct mpi_device *d = device_of(backends[i]);
+        has_other                  = has_other || d != NULL;
+        ok                         = d != NULL || is_host(backends[i]);
         for (size_t j = 0; ok && j < i; j++) {
-            ok = ((struct mpi_device *) backends[i]->device->context)->remote !=
-                 ((struct mpi_device *) backends[j]->device->context)->remote;
+            const struct mpi_device *e = device_of(backends[j]);
+            ok                         = (d != NULL ? d->remote : NULL) != (e != NULL ? e->remote : NULL);
         }
     }
-    return ok;
+    return ok && has_other;
+}
+
+// NULL: out of memory.
+static struct comm *comm_new(ggml_backend_t *backends, size_t n) {
+    struct comm *c = shim_calloc(1, sizeof *c + n * sizeof c->devices[0]);
+    if (c == NULL) {
+        return NULL;
+    }
+    c->group = (struct mpi_group){.n = (int) n, .me = -1, .ranks = shim_malloc(n * sizeof c->group.ranks[0])};
+    for (size_t i = 0; i < n; i++) {
+        c->devices[i] = device_of(backends[i]);
+        c->group.mail = c->devices[i] != NULL ? c->devices[i]->remote->mail : c->group.mail;
+    }
+    if (c->group.ranks == NULL || !number_take(c)) {
+        comm_release(c);
+        return NULL;
+    }
+    for (int i = 0; i < c->group.n; i++) {
+        c->group.ranks[i] = c->devices[i] != NULL ? c->devices[i]->remote->rank : c->group.mail->t.rank;
+        c->group.me       = c->devices[i] != NULL ? c->group.me : i;
+    }
+    return c;
 }
 
 void *mpi_comm_init(ggml_backend_t *backends, size_t n) {
-    const uint32_t number = can_join(backends, n) ? number_take() : 0;
-    struct comm *c        = number > 0 ? shim_calloc(1, sizeof *c + n * sizeof c->devices[0]) : NULL;
-    uint32_t *ranks       = c != NULL ? shim_malloc(n * sizeof *ranks) : NULL;
-    bool ok               = ranks != NULL;
-    if (c != NULL) {
-        c->number = number;
-        c->n      = n;
-    }
-    for (size_t i = 0; c != NULL && i < n; i++) {
-        c->devices[i] = backends[i]->device->context;
-        if (ok) {
-            ranks[i] = (uint32_t) c->devices[i]->remote->rank;
-        }
-    }
+    struct comm *c = can_join(backends, n) ? comm_new(backends, n) : NULL;
+    bool ok        = c != NULL;
     for (size_t i = 0; ok && i < n; i++) {
-        ok = mpi_remote_send(c->devices[i]->remote, MPI_GROUP_NEW, number, (uint64_t[3]){0}, ranks, n * sizeof *ranks) ==
-             GGML_STATUS_SUCCESS;
+        ok = c->devices[i] == NULL ||
+             mpi_remote_send(c->devices[i]->remote, MPI_GROUP_NEW, c->number, (uint64_t[3]){c->group.number, 0, 0},
+                 c->group.ranks, n * sizeof c->group.ranks[0]) == GGML_STATUS_SUCCESS;
     }
-    shim_free(ranks);
     if (!ok) {
         mpi_comm_free(c);
         return NULL;
@@ -81,24 +111,52 @@ void *mpi_comm_init(ggml_backend_t *backends, size_t n) {
     return c;
 }
 
-bool mpi_comm_allreduce(void *comm, struct ggml_tensor **tensors) {
-    struct comm *c = comm;
+static bool can_sum(const struct comm *c, struct ggml_tensor **tensors) {
     uint32_t buffer;
     uint64_t offset;
     bool ok = c != NULL && tensors != NULL && tensors[0] != NULL;
-    for (size_t i = 0; ok && i < c->n; i++) {
+    for (int i = 0; ok && i < c->group.n; i++) {
         const struct ggml_tensor *t = tensors[i];
         ok = t != NULL && t->type == GGML_TYPE_F32 && ggml_is_contiguous(t) && ggml_are_same_shape(t, tensors[0]) &&
-             mpi_tensor_device(t, &buffer, &offset) == c->devices[i];
+             (c->devices[i] != NULL ? mpi_tensor_device(t, &buffer, &offset) == c->devices[i] : t->data != NULL);
     }
-    for (size_t i = 0; ok && i < c->n; i++) {
-        const bool is_zero = (tensors[i]->flags & GGML_TENSOR_FLAG_COMPUTE) == 0;
+    return ok;
+}
+
+// A part that nobody computed is no term of the sum.
+static bool is_zero(const struct ggml_tensor *t) {
+    return (t->flags & GGML_TENSOR_FLAG_COMPUTE) == 0;
+}
+
+// The others may have added up when it fails here: nobody may try again with what they have now, so the next call fails.
+static bool sum_here(struct comm *c, struct ggml_tensor *t) {
+    if (is_zero(t)) {
+        memset(t->data, 0, ggml_nbytes(t));
+    }
+    const bool ok = mpi_group_sum(&c->group, t->data, (size_t) ggml_nelements(t));
+    for (int i = 0; !ok && i < c->group.n; i++) {
+        if (c->devices[i] != NULL) {
+            mpi_remote_keep(c->devices[i]->remote, "a sum of %lld numbers failed", (long long) ggml_nelements(t));
+        }
+    }
+    return ok;
+}
+
+bool mpi_comm_allreduce(void *comm, struct ggml_tensor **tensors) {
+    struct comm *c = comm;
+    bool ok        = can_sum(c, tensors);
+    for (int i = 0; ok && i < c->group.n; i++) {
+        uint32_t buffer = 0;
+        uint64_t offset = 0;
+        if (c->devices[i] == NULL) {
+            continue;
+        }
         mpi_tensor_device(tensors[i], &buffer, &offset);
-        const uint64_t abc[3] = {buffer, offset, 2 * (uint64_t) ggml_nelements(tensors[i]) + is_zero};
+        const uint64_t abc[3] = {buffer, offset, 2 * (uint64_t) ggml_nelements(tensors[i]) + is_zero(tensors[i])};
         ok = mpi_remote_send(c->devices[i]->remote, MPI_GROUP_SUM, c->number, abc, NULL, 0) == GGML_STATUS_SUCCESS;
         if (!ok) {
             mpi_remote_keep(c->devices[i]->remote, "a sum could not be asked for");
         }
     }
-    return ok;
+    return ok && (c->group.me < 0 || sum_here(c, tensors[c->group.me]));
 }

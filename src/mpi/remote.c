@@ -11,11 +11,9 @@ bool mpi_remote_init(struct mpi_remote *r, struct mpi_mail *mail, int rank) {
 }
 
 void mpi_remote_fini(struct mpi_remote *r) {
-    for (int i = 0; i < MPI_GRAPHS_MAX; i++) {
-        shim_free(r->graphs[i].tensors);
-    }
+    mpi_known_fini(&r->known);
     mpi_wire_fini(&r->writing);
-    shim_free(r->buffers);
+    shim_free(r->buffers.taken);
     pthread_mutex_destroy(&r->lock);
 }
 

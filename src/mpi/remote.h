@@ -4,10 +4,9 @@
 // Calls that return nothing and fail are kept at their rank: the next compute or synchronize of one of its backends tells.
 #pragma once
 
+#include "mpi/numbers.h"
 #include "mpi/wire.h"
 #include "mpi/world.h"
-
-#define MPI_GRAPHS_MAX 32 // that a rank knows at a time; the one that was not run for longest goes
 
 struct mpi_known_graph {
     uint64_t hash, last_run;
@@ -16,16 +15,21 @@ struct mpi_known_graph {
     uint32_t device;
 };
 
+struct mpi_known {
+    struct mpi_known_graph *graphs; // [n] by number
+    size_t n, size;                 // bytes of their tensors
+    size_t next;                    // behind the one that was run last
+    uint64_t n_runs;
+};
+
 struct mpi_remote {
     struct mpi_mail *mail;
     int rank;
     atomic_bool is_dirty; // something was sent since the last sync
     pthread_mutex_t lock; // of what follows
     uint32_t n_tickets;
-    bool *buffers; // [n_buffers] which numbers are taken
-    size_t n_buffers;
-    struct mpi_known_graph graphs[MPI_GRAPHS_MAX];
-    uint64_t n_runs;
+    struct mpi_numbers buffers;
+    struct mpi_known known;
     struct mpi_wire_graph writing;
     char failure[256]; // kept; "": none
 };
@@ -61,6 +65,13 @@ enum ggml_status mpi_remote_report(struct mpi_remote *r) BERTH_MUST_USE;
 void mpi_remote_sync(struct mpi_remote *r);
 bool mpi_remote_init(struct mpi_remote *r, struct mpi_mail *mail, int rank);
 void mpi_remote_fini(struct mpi_remote *r);
+
+// ---- graphs that a rank knows (known.c), under its lock ----
+
+// The number of the graph in r->writing at that rank; it is sent if it is new.
+enum ggml_status mpi_known_number(struct mpi_remote *r, uint32_t device, uint32_t *number) BERTH_MUST_USE;
+void mpi_known_forget(struct mpi_known *known);
+void mpi_known_fini(struct mpi_known *known);
 
 // ---- devices (device.c), buffers (buffer.c), backends (backend.c), sums (comm.c) ----
 

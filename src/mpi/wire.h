@@ -28,7 +28,7 @@ enum mpi_command {
     MPI_SYNC,                     // ticket -        -        -         -                   answered: a = status, a text
     MPI_ASK,                      // ticket device   -        -         mpi_wire_tensor[]   answered: a = supported, b = its size
     MPI_ASK_MEMORY,               // ticket device   -        -         -                   answered: a = free, b = total
-    MPI_GROUP_NEW,                // group  -        -        -         uint32 ranks[]
+    MPI_GROUP_NEW,                // group  serial   -        -         uint32 ranks[]      serial: on parts of its sums
     MPI_GROUP_FREE,               // group
     MPI_GROUP_SUM,                // group  buffer   offset   n, zero   -                   c = 2 n + zero: this part counts as 0
     MPI_COMMAND_END,

@@ -204,8 +204,9 @@ static void group_new(struct mpi_worker *w, const struct mpi_head *h, const void
         return;
     }
     group_free(w, h, NULL, 0);
-    struct mpi_group g = {.mail = w->mail, .number = h->id, .n = (int) n, .me = -1, .ranks = shim_malloc(n * sizeof g.ranks[0])};
-    bool ok            = g.ranks != NULL;
+    struct mpi_group g = {
+        .mail = w->mail, .number = (uint32_t) h->a, .n = (int) n, .me = -1, .ranks = shim_malloc(n * sizeof g.ranks[0])};
+    bool ok = g.ranks != NULL;
     for (size_t i = 0; ok && i < n; i++) {
         uint32_t rank;
         memcpy(&rank, (const char *) body + i * sizeof rank, sizeof rank);

@@ -31,6 +31,17 @@ for net in vader,self tcp,self; do
 done
 say "a model over 2 and 4 ranks tells the tale it tells alone"
 
+# By tensors: a share of every layer to each rank, this one's CPU among them.
+for net in vader,self tcp,self; do
+    for n in 1 3; do
+        tale --mca btl $net -n 1 "$berth" run --seed 3 -n 60 --split tensor -t 1 : -n $n "$berth" worker -t 1 ||
+            { say "shares of $n workers over $net"; exit 1; }
+        cmp "$dir/alone" "$dir/tale" || { say "shares of $n workers over $net tell another tale"; exit 1; }
+        grep -q "Meta(CPU,.*MPI$n:CPU): weights" "$dir/said" || { say "worker $n has no share"; cat "$dir/said"; exit 1; }
+    done
+done
+say "a model with shares on 2 and 4 ranks tells the tale it tells alone"
+
 # Weights travel once: what a worker has in its cache folder is not sent again.
 mkdir "$dir/cache"
 for round in 1 2; do

@@ -243,6 +243,141 @@ static void test_computes(void **state) {
     ranks_run(3, 1, 0, computes);
 }
 
+// ---- a share of every tensor to each rank ----
+
+enum { WIDTH = 48, INNER = 96, N_LAYERS = 40 }; // two graphs a layer and rank: more than a handful is known
+
+static struct ggml_backend_meta_split_state share(const struct ggml_tensor *t, void *user) {
+    const int n = *(int *) user, axis = t->name[0] == 'u' ? 1 : 0;
+    struct ggml_backend_meta_split_state state = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
+    if (t->name[0] == 'u' || t->name[0] == 'd') {
+        state.axis = (enum ggml_backend_meta_split_axis) axis;
+        for (int j = 0; j < n; j++) {
+            state.ne[j] = INNER / n;
+        }
+    }
+    return state;
+}
+
+struct net {
+    struct ggml_context *weights, *ctx;
+    struct ggml_tensor *x, *y;
+    struct ggml_cgraph *graph;
+    ggml_backend_buffer_t buffer;
+    ggml_gallocr_t alloc;
+};
+
+static struct ggml_tensor *weight(struct net *net, const char *name, int64_t ne0, int64_t ne1) {
+    struct ggml_tensor *t = ggml_new_tensor_2d(net->weights, GGML_TYPE_F32, ne0, ne1);
+    ggml_set_name(t, name);
+    return t;
+}
+
+static struct net net_new(ggml_backend_dev_t dev) {
+    struct net net = {.weights = ggml_init((struct ggml_init_params){.mem_size = 1 << 18, .no_alloc = true}),
+        .ctx                   = ggml_init((struct ggml_init_params){.mem_size = 1 << 18, .no_alloc = true})};
+    net.x          = weight(&net, "x", WIDTH, 3);
+    net.y          = net.x;
+    for (int i = 0; i < N_LAYERS; i++) {
+        struct ggml_tensor *up = weight(&net, "up", WIDTH, INNER), *down = weight(&net, "down", INNER, WIDTH);
+        struct ggml_tensor *h = ggml_relu(net.ctx, ggml_mul_mat(net.ctx, up, ggml_rms_norm(net.ctx, net.y, 1e-5f)));
+        net.y                 = ggml_add(net.ctx, net.y, ggml_mul_mat(net.ctx, down, h));
+    }
+    net.graph = ggml_new_graph_custom(net.ctx, 512, false);
+    ggml_build_forward_expand(net.graph, net.y);
+    net.buffer = ggml_backend_alloc_ctx_tensors_from_buft(net.weights, ggml_backend_dev_buffer_type(dev));
+    net.alloc  = ggml_gallocr_new(ggml_backend_dev_buffer_type(dev));
+    assert_true(net.buffer != NULL && ggml_gallocr_alloc_graph(net.alloc, net.graph));
+    struct check_rng rng = check_rng_new(5);
+    for (struct ggml_tensor *t = ggml_get_first_tensor(net.weights); t != NULL; t = ggml_get_next_tensor(net.weights, t)) {
+        float *data = malloc(ggml_nbytes(t));
+        for (int64_t i = 0; i < ggml_nelements(t); i++) {
+            data[i] = (float) ((int) check_rng_below(&rng, 200) - 100) / 1000;
+        }
+        ggml_backend_tensor_set(t, data, 0, ggml_nbytes(t));
+        free(data);
+    }
+    return net;
+}
+
+static void net_free(struct net *net) {
+    ggml_gallocr_free(net->alloc);
+    ggml_backend_buffer_free(net->buffer);
+    ggml_free(net->ctx);
+    ggml_free(net->weights);
+}
+
+// This rank's CPU and those of the workers as one device: the sums of one, and after the first step no graph is sent.
+static void shares(struct mpi_world *w) {
+    static int n_shares;
+    struct devices d            = devices_open(w);
+    ggml_backend_dev_t parts[3] = {
+        ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0), &d.list[0].ggml, d.n > 1 ? &d.list[1].ggml : NULL};
+    n_shares               = (int) d.n + 1;
+    ggml_backend_dev_t dev = ggml_backend_meta_device(parts, (size_t) n_shares, share, &n_shares);
+    ggml_backend_t one = ggml_backend_dev_init(parts[0], NULL), several = ggml_backend_dev_init(dev, NULL);
+    assert_true(one != NULL && several != NULL);
+    struct net a = net_new(parts[0]), b = net_new(dev);
+    float want[3 * WIDTH], got[3 * WIDTH];
+    assert_int_equal(ggml_backend_graph_compute(one, a.graph), GGML_STATUS_SUCCESS);
+    ggml_backend_tensor_get(a.y, want, 0, sizeof want);
+    for (int step = 0; step < 3; step++) {
+        struct berth_mpi_traffic before, after;
+        mpi_mail_traffic(&w->mail, &before);
+        assert_int_equal(ggml_backend_graph_compute(several, b.graph), GGML_STATUS_SUCCESS);
+        mpi_mail_traffic(&w->mail, &after);
+        const size_t sums = N_LAYERS * d.n * sizeof want, sent = after.sent_size - before.sent_size;
+        if (step > 0 && sent - sums > 4 * sizeof(struct mpi_head) * d.n * (N_LAYERS + 2)) {
+            fail_msg("step %d sent %zu bytes, %zu of them for sums", step, sent, sums);
+        }
+        ggml_backend_tensor_get(b.y, got, 0, sizeof got);
+        for (size_t i = 0; i < sizeof got / sizeof got[0]; i++) {
+            assert_true(got[i] - want[i] < 1e-4f && want[i] - got[i] < 1e-4f);
+        }
+    }
+    net_free(&a);
+    net_free(&b);
+    ggml_backend_free(one);
+    ggml_backend_free(several);
+    devices_close(&d);
+}
+
+static void test_shares(void **state) {
+    (void) state;
+    for (int n = 2; n <= 3; n++) {
+        ranks_run(n, 1, 0, shares);
+    }
+}
+
+// Groups are as many as are asked for; two devices of one rank, or none of another, are no group.
+static void groups(struct mpi_world *w) {
+    enum { N = 200 };
+    struct devices d      = devices_open(w);
+    ggml_backend_t two[]  = {ggml_backend_dev_init(&d.list[0].ggml, NULL), ggml_backend_cpu_init()};
+    ggml_backend_t same[] = {two[0], two[0]}, here[] = {two[1], two[1]};
+    static void *comms[N];
+    for (int i = 0; i < N; i++) {
+        comms[i] = mpi_comm_init(two, 2);
+        assert_non_null(comms[i]);
+    }
+    assert_null(mpi_comm_init(same, 2));
+    assert_null(mpi_comm_init(here, 2));
+    assert_null(mpi_comm_init(here, 1));
+    for (int i = 0; i < N; i++) {
+        mpi_comm_free(comms[i]);
+    }
+    mpi_remote_sync(d.list[0].remote);
+    assert_int_equal(mpi_remote_report(d.list[0].remote), GGML_STATUS_SUCCESS);
+    ggml_backend_free(two[0]);
+    ggml_backend_free(two[1]);
+    devices_close(&d);
+}
+
+static void test_groups(void **state) {
+    (void) state;
+    ranks_run(2, 1, 0, groups);
+}
+
 // ---- what workers refuse ----
 
 // A failure at the worker is told by the next sync, with its rank; afterwards all goes on.
@@ -533,6 +668,8 @@ int main(void) {
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_computes),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_groups),
         cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_is_lost),
         cmocka_unit_test(test_others_are_left_out),
