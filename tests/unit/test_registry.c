@@ -182,6 +182,52 @@ static void registering_runs_out_of_memory(void **state) {
     }
 }
 
+// Each list grows at another moment: with the N-th allocation failing at every count, a backend is there with all its devices or
+// not.
+static void the_table_cannot_grow(void **state) {
+    (void) state;
+    const size_t regs = ggml_backend_reg_count(), devs = ggml_backend_dev_count();
+    size_t n_there = 0, n_refused = 0;
+    for (int i = 0; i < n_many; i++) {
+        struct many *m = many_new(i);
+        for (int fail = 1; fail <= 3; fail++) {
+            berth_alloc_fail_at(fail);
+            ggml_backend_register(&m->reg);
+            berth_alloc_fail_at(0);
+            if (ggml_backend_reg_count() > regs + n_there) {
+                break;
+            }
+            n_refused++;
+            assert_int_equal(ggml_backend_dev_count(), devs + 2 * n_there);
+        }
+        n_there++;
+        assert_int_equal(ggml_backend_reg_count(), regs + n_there);
+        assert_int_equal(ggml_backend_dev_count(), devs + 2 * n_there);
+    }
+    assert_true(n_refused > n_many);
+    for (int i = 0; i < n_many; i++) {
+        ggml_backend_unload(&many[i].reg);
+    }
+    assert_int_equal(ggml_backend_dev_count(), devs);
+}
+
+static ggml_backend_dev_t second_alone(ggml_backend_reg_t reg, size_t index) {
+    return index == 0 ? NULL : many_device(reg, index);
+}
+
+// A registry that counts two devices and has one.
+static void a_device_that_is_not_there(void **state) {
+    (void) state;
+    struct many *m          = many_new(0);
+    const size_t devs       = ggml_backend_dev_count();
+    m->reg.iface.get_device = second_alone;
+    ggml_backend_register(&m->reg);
+    assert_int_equal(ggml_backend_dev_count(), devs + 1);
+    assert_ptr_equal(ggml_backend_dev_by_name("Many0b"), &m->dev[1].dev);
+    ggml_backend_unload(&m->reg);
+    assert_int_equal(ggml_backend_dev_count(), devs);
+}
+
 // ---- loading ----
 
 static bool write_bytes(const char *path, const void *bytes, size_t size) {
@@ -260,6 +306,44 @@ static void loads_and_unloads(void **state) {
     unlink(module_path("libggml-none.so"));
     unlink(module_path("libggml-weak.so"));
     unlink(module_path("libggml-good.so"));
+}
+
+// Whole as a file, but it needs what nobody has: the linker's words.
+static void needs_what_is_missing(void **state) {
+    (void) state;
+    need_compiler();
+    FILE *f = fopen(module_path("needy.c"), "w");
+    assert_non_null(f);
+    fputs("extern int nobody_has_this(void);\nint (*const needed)(void) = nobody_has_this;\n", f);
+    fclose(f);
+    assert_true(module_compile("libggml-needy.so", module_path("needy.c"), ""));
+    assert_null(ggml_backend_load(module_path("libggml-needy.so")));
+    assert_error("nobody_has_this");
+    unlink(module_path("needy.c"));
+    unlink(module_path("libggml-needy.so"));
+}
+
+// Builds that claim alike: the first by name; one that cannot be opened and one that claims nothing are passed over; names
+// without a backend's name in them are none.
+static void builds_alike(void **state) {
+    (void) state;
+    need_compiler();
+    const int v = GGML_BACKEND_API_VERSION;
+    assert_true(module_write("libggml-twin-b.so", "TwinB", 4, v) && module_write("libggml-twin-a.so", "TwinA", 4, v));
+    assert_true(module_write("libggml-twin-c.so", "TwinC", -1, v));
+    assert_true(write_bytes(module_path("libggml-twin-d.so"), "cut", 3));
+    assert_true(module_write("libggml-.so", "Nameless", -1, v) && module_write("libggml--x.so", "Nameless", 1, v));
+    assert_true(module_write("libggml-base.so", "Base", -1, v) && module_write("libggml-base-x.so", "BaseX", 1, v));
+    const size_t regs = ggml_backend_reg_count();
+    ggml_backend_load_all_from_path(module_dir);
+    assert_int_equal(ggml_backend_reg_count(), regs + 1);
+    assert_string_equal(ggml_backend_reg_name(ggml_backend_reg_get(regs)), "TwinA");
+    ggml_backend_unload(ggml_backend_reg_get(regs));
+    static const char *const files[] = {"libggml-twin-a.so", "libggml-twin-b.so", "libggml-twin-c.so", "libggml-twin-d.so",
+        "libggml-.so", "libggml--x.so", "libggml-base.so", "libggml-base-x.so"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        unlink(module_path(files[i]));
+    }
 }
 
 static void best_of_a_folder(void **state) {
@@ -397,12 +481,16 @@ static int group_teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(the_table_cannot_grow, setup), // first: the others leave it large
         cmocka_unit_test_setup(any_number, setup),
         cmocka_unit_test_setup(from_threads, setup),
         cmocka_unit_test_setup(out_of_range_and_null, setup),
         cmocka_unit_test_setup(registering_runs_out_of_memory, setup),
+        cmocka_unit_test_setup(a_device_that_is_not_there, setup),
         cmocka_unit_test_setup(refuses_what_is_no_backend, setup),
         cmocka_unit_test_setup(loads_and_unloads, setup),
+        cmocka_unit_test_setup(needs_what_is_missing, setup),
+        cmocka_unit_test_setup(builds_alike, setup),
         cmocka_unit_test_setup(best_of_a_folder, setup),
         cmocka_unit_test_setup(current_folder_is_nobodys, setup),
         cmocka_unit_test_setup(cut_library, setup),

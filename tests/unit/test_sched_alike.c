@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// test_sched_alike.c: where ops go among backends that share memory, as a library of matrix products shares the CPU's; whom
+// memory that is placed already leaves to choose from; which weight is followed when its holder cannot run the op.
+
+#include "support/device_net.h"
+
+// The first device works in the CPU's memory.
+static void share_memory(struct net *n) {
+    ggml_backend_buffer_type_t host    = ggml_backend_get_default_buffer_type(n->cpu);
+    ggml_backend_buffer_type_t bufts[] = {host, &n->dev[1].buft, host};
+    n->dev[0].reads_host               = true;
+    ggml_backend_sched_free(n->sched);
+    n->sched = ggml_backend_sched_new(n->backends, bufts, 3, 64, false, true);
+    assert_non_null(n->sched);
+}
+
+static void compute(struct net *n, struct ggml_tensor *x, float value) {
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    fill(x, value);
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+}
+
+// What follows an op that the first cannot run goes back to it: nothing crosses for that.
+static void ops_return_to_the_first_of_their_memory(void **state) {
+    struct net *n      = *state;
+    n->dev[0].supports = no_tanh;
+    share_memory(n);
+    struct ggml_tensor *x = input(n, 2), *a = named(ggml_tanh(n->ctx, x), "a"), *b = named(ggml_scale(n->ctx, a, 2.0f), "b");
+    split(n, b);
+    assert_on(n, a, 2, BERTH_SCHED_FALLBACK_OP);
+    assert_ptr_equal(ggml_backend_sched_get_tensor_backend(n->sched, b), n->backends[0]);
+    assert_int_equal(ggml_backend_sched_get_n_copies(n->sched), 1);
+    compute(n, x, 0.0f);
+    assert_true(first_of(b) == 0.0f);
+    assert_int_equal(n->dev[0].n_computes, 1);
+}
+
+static void the_caller_s_choice_stays(void **state) {
+    struct net *n = *state;
+    share_memory(n);
+    struct ggml_tensor *b = named(ggml_scale(n->ctx, input(n, 2), 2.0f), "b");
+    ggml_backend_sched_set_tensor_backend(n->sched, b, n->cpu);
+    split(n, b);
+    assert_on(n, b, 2, BERTH_SCHED_CALLER);
+}
+
+// ---- memory that is there already ----
+
+static bool no_copies(const struct device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    return op->op != GGML_OP_CPY;
+}
+
+// Writing into a device's memory is that device's: neither the caller nor a lack of support makes it another's.
+static void only_its_holder_writes_into_memory(void **state) {
+    struct net *n            = *state;
+    struct ggml_tensor *copy = named(ggml_cpy(n->ctx, input(n, N), n->w[0]), "copy");
+    ggml_build_forward_expand(n->graph, copy);
+    ggml_backend_sched_set_tensor_backend(n->sched, copy, n->cpu);
+    assert_int_equal(berth_sched_split(n->sched, n->graph), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "copy (CPY) writes into memory of type first"));
+    assert_non_null(strstr(berth_last_error(), "the backend chosen for it is not one that can do that"));
+    ggml_backend_sched_reset(n->sched);
+    n->dev[0].supports = no_copies;
+    assert_int_equal(berth_sched_split(n->sched, n->graph), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "no backend can do that"));
+    n->dev[0].supports = NULL;
+    assert_int_equal(berth_sched_split(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    assert_on(n, copy, 0, BERTH_SCHED_PLACED);
+}
+
+// ---- weights ----
+
+static bool no_sums(const struct device *dev, const struct ggml_tensor *op) {
+    (void) dev;
+    return op->op != GGML_OP_ADD;
+}
+
+// The largest weight's holder cannot add: the other's does; if neither can, the CPU, and it says who was asked.
+static void the_next_weight_is_followed(void **state) {
+    struct net *n            = *state;
+    n->dev[0].supports       = no_sums;
+    struct ggml_tensor *bias = ggml_view_1d(n->ctx, n->w[1], N, 0), *sum = named(ggml_add(n->ctx, n->w[0], bias), "sum");
+    split(n, sum);
+    assert_on(n, sum, 1, BERTH_SCHED_WEIGHT);
+    ggml_backend_sched_free(n->sched);
+    n->dev[1].supports = no_sums;
+    n->sched           = ggml_backend_sched_new(n->backends, NULL, 3, 64, false, true);
+    assert_int_equal(berth_sched_split(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    assert_on(n, sum, 2, BERTH_SCHED_FALLBACK_OP);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        NET_TEST(ops_return_to_the_first_of_their_memory),
+        NET_TEST(the_caller_s_choice_stays),
+        NET_TEST(only_its_holder_writes_into_memory),
+        NET_TEST(the_next_weight_is_followed),
+    };
+    return cmocka_run_group_tests_name("sched_alike", tests, NULL, NULL);
+}
