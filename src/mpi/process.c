@@ -7,10 +7,13 @@
 
 #include "mpi/world.h"
 
+#include "base/launcher.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -18,16 +21,59 @@ static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mpi_world process_world;
 static enum { NOT_TRIED, JOINED, NOT_JOINED } process_state;
 
-// Open MPI's launcher, and those of MPICH and of Slurm.
-bool mpi_process_has_mpirun(void) {
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *text = getenv(names[i]);
-        if (text != NULL && text[0] != '\0') {
-            return true;
+// Of an environment's variable with this name and '='; -1: it has none.
+static int environ_number(int pid, const char *name) {
+    char path[64], line[256];
+    int number = -1;
+    size_t n   = 0;
+    snprintf(path, sizeof path, "/proc/%d/environ", pid);
+    FILE *file = fopen(path, "r");
+    for (int c = 0; file != NULL && number < 0 && (c = getc(file)) != EOF;) {
+        line[n] = (char) c;
+        if (c == 0) {
+            number = strncmp(line, name, strlen(name)) == 0 ? atoi(line + strlen(name)) : -1;
+            n      = 0;
+        } else {
+            n += n < sizeof line - 2;
         }
     }
-    return false;
+    if (file != NULL) {
+        fclose(file);
+    }
+    return number;
+}
+
+// Of a rank; -1: of none.
+static int rank_of(int pid) {
+    const int rank = environ_number(pid, "OMPI_COMM_WORLD_RANK=");
+    return rank < 0 ? environ_number(pid, "PMI_RANK=") : rank;
+}
+
+static bool is_same_program(int pid) {
+    char path[64];
+    struct stat mine, other;
+    snprintf(path, sizeof path, "/proc/%d/exe", pid);
+    return stat("/proc/self/exe", &mine) == 0 && stat(path, &other) == 0 && mine.st_dev == other.st_dev &&
+           mine.st_ino == other.st_ino;
+}
+
+// A program may start itself again for some work on the side (Node does, to see whether a library can be loaded), and the
+// environment goes along: the rank is its parent's.
+static bool is_helper(void) {
+    const int parent = (int) getppid(), rank = rank_of(parent);
+    return rank >= 0 && rank == rank_of((int) getpid()) && is_same_program(parent);
+}
+
+static pthread_once_t mpirun_once = PTHREAD_ONCE_INIT;
+static bool has_mpirun;
+
+static void look_for_mpirun(void) {
+    has_mpirun = berth_has_mpirun() && !is_helper();
+}
+
+bool mpi_process_has_mpirun(void) {
+    pthread_once(&mpirun_once, look_for_mpirun);
+    return has_mpirun;
 }
 
 bool mpi_process_is_worker(void) {
@@ -90,28 +136,6 @@ static void *join_thread(void *unused) {
 
 // ---- the ranks of this machine, before they are known ----
 
-// Of an environment's variable with this name and '='; -1: it has none.
-static int environ_number(int pid, const char *name) {
-    char path[64], line[256];
-    int number = -1;
-    size_t n   = 0;
-    snprintf(path, sizeof path, "/proc/%d/environ", pid);
-    FILE *file = fopen(path, "r");
-    for (int c = 0; file != NULL && number < 0 && (c = getc(file)) != EOF;) {
-        line[n] = (char) c;
-        if (c == 0) {
-            number = strncmp(line, name, strlen(name)) == 0 ? atoi(line + strlen(name)) : -1;
-            n      = 0;
-        } else {
-            n += n < sizeof line - 2;
-        }
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-    return number;
-}
-
 #define SIBLINGS_MAX 1024 // more are not looked at
 
 // All that our launcher started here. seen: bit i of rank i: it was there before.
@@ -128,8 +152,7 @@ static int sibling_gone(struct siblings *s) {
     snprintf(path, sizeof path, "/proc/%d/task/%d/children", s->launcher, s->launcher);
     FILE *file = fopen(path, "r");
     while (file != NULL && fscanf(file, "%d", &pid) == 1) {
-        int rank = environ_number(pid, "OMPI_COMM_WORLD_RANK=");
-        rank     = rank < 0 ? environ_number(pid, "PMI_RANK=") : rank;
+        const int rank = rank_of(pid);
         if (rank >= 0 && rank < SIBLINGS_MAX) {
             s->here[rank] = true;
         }

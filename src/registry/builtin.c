@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // builtin.c: the backends that are there without being loaded: those linked into the process, and failing that the CPU backend
-// that lies beside this library. Their functions are weak symbols, so that this library also runs where a package brings its
-// own CPU backends as loadable files and none is linked.
+// that lies beside this library, with the devices of other ranks where mpirun started the process. Their functions are weak
+// symbols, so that this library also runs where a package brings its own CPU backends as loadable files and none is linked.
 
 #include "registry/registry.h"
 
+#include "base/launcher.h"
 #include "base/lock.h"
 #include "ggml-cpu.h"
 #include "ggml-cuda.h"
@@ -46,14 +47,20 @@ static bool add_linked(ggml_backend_reg_t (*get)(void)) {
 }
 
 // False: out of memory. A file that is missing or broken is not tried again.
-static bool add_beside(void) {
+static bool add_file(const char *file) {
     char path[4096];
     ggml_backend_reg_t reg;
-    if (!berth_own_folder(path, sizeof path - sizeof "libggml-cpu.so")) {
+    if (!berth_own_folder(path, sizeof path - strlen(file))) {
         return true;
     }
-    strcat(path, "libggml-cpu.so");
+    strcat(path, file);
     return access(path, R_OK) != 0 || berth_library_load(path, false, &reg) != GGML_STATUS_ALLOC_FAILED;
+}
+
+// Programs that find a backend here look no further: what a rank needs has to be there.
+static bool add_beside(void) {
+    const bool ok_mpi = !berth_has_mpirun() || add_file("libggml-mpi.so");
+    return add_file("libggml-cpu.so") && ok_mpi;
 }
 
 void berth_registry_ready(void) {

@@ -4,6 +4,7 @@
 //     node client.mjs run MODEL OUT.json      in a folder whose node_modules holds node-llama-cpp
 //     node client.mjs compare A.json B.json   texts must be the same, vectors nearly so
 //     node client.mjs libraries A.json DIR    all libraries of ggml came from DIR
+//     node client.mjs layers A.json           how many layers were not on the CPU
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
@@ -71,6 +72,7 @@ const run = async (modelPath, out) => {
     result.parallel = await Promise.all(["One morning", "The boat"].map((text) =>
         withContext(model, {}, (sequence) => complete(lib, sequence, text, 40))));
     result.vector = await embed(model);
+    result.layers = model.gpuLayers; // on devices other than the CPU
     // Where ggml's libraries came from.
     result.libraries = [...new Set(fs.readFileSync("/proc/self/maps", "utf8").match(/\/\S*\/libggml\S*/g))];
     await model.dispose();
@@ -104,6 +106,8 @@ if (command === "compare") {
     process.exitCode = compare(first, second);
 } else if (command === "libraries") {
     process.exitCode = libraries(first, second);
+} else if (command === "layers") {
+    console.log(JSON.parse(fs.readFileSync(first, "utf8")).layers);
 } else {
     await run(first, second);
 }

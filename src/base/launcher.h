@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// launcher.h: whether this process was started as one of several.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+// By Open MPI's launcher, or those of MPICH and of Slurm.
+static inline bool berth_has_mpirun(void) {
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *text = getenv(names[i]);
+        if (text != NULL && text[0] != '\0') {
+            return true;
+        }
+    }
+    return false;
+}
