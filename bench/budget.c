@@ -4,7 +4,7 @@
 // many values as it takes are made again, for the best number). Every schedule is replayed by the checker.
 //
 //     bench-budget                             a made training graph of 10,000 ops; fails above 5 s
-//     bench-budget graphs/api/train-*.ggraph.gz    -t MS: local search, default 500
+//     bench-budget graphs/api/train-*.ggraph.gz    -t MS: local search, default 500; -n NODES: exact search, default 1,000,000
 
 #include "alloc/budget.h"
 #include "capture/ggraph.h"
@@ -20,6 +20,8 @@ struct subject {
     int32_t turn; // the last op of the way there
     int32_t *readers;
 };
+
+static int64_t max_nodes = 1000000; // a table may take its time
 
 // ---- schedules of a set of values that are not kept ----
 
@@ -144,8 +146,9 @@ static void cell(uint64_t cost, uint64_t once) {
 
 static bool row(const struct subject *s, const char *what, uint64_t bytes, int64_t time_us) {
     const struct berth_budget_pool pool     = {.bytes = bytes};
-    const struct berth_budget_params params = {.pools = &pool, .n_pools = 1, .time_us = time_us, .seed = 1};
-    struct berth_budget_result *r           = NULL;
+    const struct berth_budget_params params = {
+        .pools = &pool, .n_pools = 1, .time_us = time_us, .seed = 1, .max_nodes = max_nodes};
+    struct berth_budget_result *r = NULL;
     if (berth_budget_solve(s->ops, (size_t) s->n, &params, &r) != GGML_STATUS_SUCCESS) {
         fprintf(stderr, "%s\n", berth_last_error());
         return false;
@@ -155,7 +158,7 @@ static bool row(const struct subject *s, const char *what, uint64_t bytes, int64
     cell(cost, r->cost_once);
     cell(root, r->cost_once);
     cell(greedy, r->cost_once);
-    printf("   %7.0f ms  %s, %zu again\n", (double) r->time_us / 1000, r->method, r->n_again);
+    printf("   %7.0f ms  %s, %zu again%s\n", (double) r->time_us / 1000, r->method, r->n_again, r->proven ? ", proven" : "");
     const uint64_t rival = root < greedy ? root : greedy;
     sum.n_cases++;
     sum.n_worse += cost > rival;
@@ -288,11 +291,12 @@ static bool made_run(int32_t n_layers, int64_t time_us) {
 
 int main(int argc, char **argv) {
     int64_t time_us = 500000;
-    for (int c; (c = getopt(argc, argv, "t:")) != -1;) {
-        if (c != 't') {
+    for (int c; (c = getopt(argc, argv, "t:n:")) != -1;) {
+        if (c != 't' && c != 'n') {
             return 2;
         }
-        time_us = (int64_t) (1000 * atof(optarg));
+        time_us   = c == 't' ? (int64_t) (1000 * atof(optarg)) : time_us;
+        max_nodes = c == 'n' ? atoll(optarg) : max_nodes;
     }
     bool ok = true;
     if (optind == argc) {

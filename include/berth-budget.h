@@ -26,6 +26,7 @@ struct berth_budget_op {
     uint64_t cost;    // of running it once, in any unit, up to 2^53
     uint32_t flags;   // of berth_budget_flag
     int32_t group;    // of BERTH_BUDGET_ONCE, from 0 to 2^20: those of one keep their order
+    int32_t until;    // an op behind this one, ONCE or OUTPUT, that overwrites what this one reads: runs only before it. 0: none
 };
 
 // What a pool may take, and where its values may move to. Pools that are not named have no limit.

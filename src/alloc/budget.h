@@ -19,6 +19,8 @@ struct graph_ops {
     struct record_index index; // of list
     int32_t *op_of;            // [n_list] -1: a view, or memory of somebody else
     bool *is_mutable;          // [n_list] memory that a node writes which did not make it
+    int32_t *writer;           // [n_list] the first op that writes it, of memory that changes
+    bool is_one;               // all that runs once is of one group
     int32_t *group;            // [n_list] of memory that changes, on the way to the one that stands for its group
     struct berth_budget_op *ops;
     struct ggml_tensor **tensors; // [n] of each op

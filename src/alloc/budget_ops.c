@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // budget_ops.c: a graph as ops of the budget solver: one for each node that computes and each tensor that is there before. Views
-// are looks at what they view. What writes into memory of others, and all that reads or writes such memory, runs once and in its
-// order.
+// are looks at what they view. What writes into memory of others, and all that reads what was written, runs once and in its
+// order; what reads such memory before may run again until it is written.
 
 #include "alloc/budget.h"
 
@@ -31,6 +31,7 @@ void graph_ops_fini(struct graph_ops *o) {
     berth_free(o->srcs);
     berth_free(o->tensors);
     berth_free(o->is_mutable);
+    berth_free(o->writer);
     berth_free(o->n_views);
     berth_free(o->group);
     *o = (struct graph_ops){0};
@@ -77,6 +78,17 @@ static bool list_fill(struct graph_ops *o, struct ggml_cgraph *graph) {
 
 // ---- what changes while the graph runs ----
 
+// An optimiser's step writes the weights and its means, not the gradient.
+static bool step_writes(const struct ggml_tensor *t, int k) {
+    return t->op == GGML_OP_OPT_STEP_ADAMW ? k == 0 || k == 2 || k == 3 : t->op == GGML_OP_OPT_STEP_SGD && k == 0;
+}
+
+static void write_mark(struct graph_ops *o, const struct ggml_tensor *root, int32_t op) {
+    const int32_t i  = graph_ops_find(o, root);
+    o->writer[i]     = o->is_mutable[i] ? o->writer[i] : op;
+    o->is_mutable[i] = true;
+}
+
 static void mutable_mark(struct graph_ops *o) {
     for (int32_t i = 0; i < o->n_nodes; i++) {
         const struct ggml_tensor *t = o->list[i];
@@ -84,12 +96,11 @@ static void mutable_mark(struct graph_ops *o) {
             continue;
         }
         if (t->view_src != NULL || budget_has_memory(t)) {
-            o->is_mutable[graph_ops_find(o, root_of(t))] = true;
+            write_mark(o, root_of(t), o->op_of[i]);
         }
-        const bool is_step = t->op == GGML_OP_OPT_STEP_ADAMW || t->op == GGML_OP_OPT_STEP_SGD; // writes all it reads
-        for (int k = 0; is_step && k < GGML_MAX_SRC; k++) {
-            if (t->src[k] != NULL) {
-                o->is_mutable[graph_ops_find(o, root_of(t->src[k]))] = true;
+        for (int k = 0; k < GGML_MAX_SRC; k++) {
+            if (t->src[k] != NULL && step_writes(t, k)) {
+                write_mark(o, root_of(t->src[k]), o->op_of[i]);
             }
         }
     }
@@ -121,6 +132,25 @@ static int32_t mutable_of(struct graph_ops *o, const struct ggml_tensor *t) {
         found               = found < 0 ? group : found;
     }
     return found;
+}
+
+// An op that only reads memory that changes may run, and again, until the first op that writes it. 0: it runs once.
+static int32_t until_of(const struct graph_ops *o, const struct ggml_tensor *t, int32_t at) {
+    int32_t until = 0;
+    if (o->is_mutable[graph_ops_find(o, root_of(t))]) {
+        return 0;
+    }
+    for (int k = 0; k < GGML_MAX_SRC; k++) {
+        const int32_t i = t->src[k] == NULL ? -1 : graph_ops_find(o, root_of(t->src[k]));
+        if (i < 0 || !o->is_mutable[i]) {
+            continue;
+        }
+        if (o->writer[i] <= at) {
+            return 0;
+        }
+        until = until == 0 || o->writer[i] < until ? o->writer[i] : until;
+    }
+    return until;
 }
 
 // A function of the caller's may touch anything: then all that runs once keeps its order.
@@ -205,7 +235,9 @@ static void op_fill(struct graph_ops *o, int32_t at, const struct graph_sizes *s
     }
     op->cost = berth_node_cost(t);
     op->flags |= (t->flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? BERTH_BUDGET_OUTPUT : 0;
-    op->flags |= is_custom(t->op) || mutable_of(o, t) >= 0 ? BERTH_BUDGET_ONCE : 0;
+    const bool is_bound = mutable_of(o, t) >= 0; // writers of all that it reads are of one group, so that the first is the first
+    op->until           = is_bound && !o->is_one ? until_of(o, t, at) : 0;
+    op->flags |= is_custom(t->op) || (is_bound && op->until == 0) ? BERTH_BUDGET_ONCE : 0;
     srcs_fill(o, at, t, srcs);
 }
 
@@ -237,13 +269,14 @@ enum ggml_status graph_ops_init(struct graph_ops *o, struct ggml_cgraph *graph, 
     if (ok) {
         o->op_of      = berth_calloc((size_t) o->n_list + 1, sizeof *o->op_of);
         o->is_mutable = berth_calloc((size_t) o->n_list + 1, sizeof *o->is_mutable);
+        o->writer     = berth_calloc((size_t) o->n_list + 1, sizeof *o->writer);
         o->tensors    = berth_calloc((size_t) o->n_list + 1, sizeof *o->tensors);
         o->ops        = berth_calloc((size_t) o->n_list + 1, sizeof *o->ops);
         o->group      = berth_calloc((size_t) o->n_list + 1, sizeof *o->group);
         o->n_views    = berth_calloc((size_t) o->n_list + 1, sizeof *o->n_views);
         o->srcs       = berth_calloc((size_t) o->n_list + 1, 2 * (GGML_MAX_SRC + 1) * sizeof *o->srcs);
         ok            = o->op_of != NULL && o->is_mutable != NULL && o->tensors != NULL && o->ops != NULL && o->srcs != NULL &&
-             o->n_views != NULL;
+             o->n_views != NULL && o->writer != NULL && o->group != NULL;
     }
     for (int32_t i = 0; ok && i < o->n_list; i++) {
         o->group[i] = i;
@@ -254,14 +287,14 @@ enum ggml_status graph_ops_init(struct graph_ops *o, struct ggml_cgraph *graph, 
     }
     if (ok) {
         mutable_mark(o);
+        o->is_one = has_custom(o) || o->n_list >= 1 << 20;
     }
     for (int32_t at = 0; ok && at < o->n; at++) {
         op_fill(o, at, sizes);
     }
-    const bool is_one = ok && (has_custom(o) || o->n_list >= 1 << 20);
     for (int32_t at = 0; ok && at < o->n; at++) { // when all of one group have been found
         const int32_t group = (o->ops[at].flags & BERTH_BUDGET_ONCE) != 0 ? mutable_of(o, o->tensors[at]) : -1;
-        o->ops[at].group    = group >= 0 && !is_one ? 1 + group : 0;
+        o->ops[at].group    = group >= 0 && !o->is_one ? 1 + group : 0;
     }
     if (!ok || !views_keep(o)) {
         graph_ops_fini(o);

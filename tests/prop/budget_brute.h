@@ -22,12 +22,12 @@ static inline uint32_t case_roll(uint32_t n) {
 }
 
 // There and back, as in training: an op of the second half reads the one before it and its mirror image, or near it.
-static inline void case_mirror(struct budget_case *c) {
+static inline void case_mirror(struct budget_case *c, uint32_t every) {
     for (int32_t i = 0; i < c->n; i++) {
         struct berth_budget_op *op = &c->ops[i];
         *op         = (struct berth_budget_op){.srcs = c->srcs[i], .size = 1 + case_roll(4), .cost = 1 + case_roll(5)};
         op->inplace = case_roll(4);
-        op->flags   = i == 0 ? BERTH_BUDGET_INPUT : case_roll(24) == 0 ? BERTH_BUDGET_ONCE : 0;
+        op->flags   = i == 0 ? BERTH_BUDGET_INPUT : case_roll(every) == 0 ? BERTH_BUDGET_ONCE : 0;
         op->size    = i == 0 ? case_roll(2) : op->size;
         if (i > 0) {
             c->srcs[i][op->n_srcs++] = i - 1;
@@ -43,9 +43,10 @@ static inline void case_mirror(struct budget_case *c) {
 
 static inline void case_make(struct budget_case *c, int32_t n, bool has_spill) {
     *c                   = (struct budget_case){.n = n, .n_pools = 1};
-    const bool is_mirror = case_roll(3) != 0;
+    const bool is_mirror = case_roll(3) != 0, has_ends = case_roll(3) == 0;
+    const uint32_t every = has_ends ? 4 : is_mirror ? 24 : 10; // op that runs once
     if (is_mirror) {
-        case_mirror(c);
+        case_mirror(c, every);
     }
     for (int32_t i = 0; i < n && !is_mirror; i++) {
         struct berth_budget_op *op = &c->ops[i];
@@ -62,7 +63,13 @@ static inline void case_make(struct budget_case *c, int32_t n, bool has_spill) {
                 (int32_t) (case_roll(3) == 0 ? case_roll((uint32_t) i) : (uint32_t) i - 1 - case_roll(i < 3 ? (uint32_t) i : 3));
         }
         op->flags |= op->flags == 0 && case_roll(10) == 0 ? BERTH_BUDGET_OUTPUT : 0;
-        op->flags |= op->flags == 0 && case_roll(10) == 0 ? BERTH_BUDGET_ONCE : 0;
+        op->flags |= op->flags == 0 && case_roll(every) == 0 ? BERTH_BUDGET_ONCE : 0;
+    }
+    for (int32_t i = 0; i + 1 < n && has_ends; i++) { // some run until another that runs once
+        const int32_t end = i + 1 + (int32_t) case_roll((uint32_t) (n - i - 1));
+        const bool is_end =
+            (c->ops[end].flags & BERTH_BUDGET_INPUT) == 0 && (c->ops[end].flags & (BERTH_BUDGET_ONCE | BERTH_BUDGET_OUTPUT)) != 0;
+        c->ops[i].until = is_end && (c->ops[i].flags & BERTH_BUDGET_INPUT) == 0 ? end : 0;
     }
     if (has_spill) {
         c->pools[0].may_spill      = true;
@@ -167,6 +174,7 @@ static inline void case_spread(struct case_queue *q, const struct case_brute *b,
             case_push(q, cost + b->spill[i], live | me | out << 8 | done << 16);
         }
         bool is_turn = (done & b->once & me) == 0 && (b->srcs[i] & ~live) == 0 && (live & me) == 0;
+        is_turn      = is_turn && (c->ops[i].until == 0 || (done >> c->ops[i].until & 1) == 0);
         for (int32_t j = 0; j < i && (c->ops[i].flags & BERTH_BUDGET_ONCE) != 0; j++) {
             is_turn = is_turn && ((c->ops[j].flags & BERTH_BUDGET_ONCE) == 0 || (done >> j & 1) != 0);
         }
@@ -237,8 +245,8 @@ static inline void case_queue_free(struct case_queue *q) {
 static inline void case_print(const struct budget_case *c, uint64_t budget) {
     printf("budget %llu:\n", (unsigned long long) budget);
     for (int32_t i = 0; i < c->n; i++) {
-        printf("  op %d: size %d cost %d flags %u inplace %d of", i, (int) c->ops[i].size, (int) c->ops[i].cost, c->ops[i].flags,
-            (int) c->ops[i].inplace);
+        printf("  op %d: size %d cost %d flags %u inplace %d until %d of", i, (int) c->ops[i].size, (int) c->ops[i].cost,
+            c->ops[i].flags, (int) c->ops[i].inplace, c->ops[i].until);
         for (int32_t k = 0; k < c->ops[i].n_srcs; k++) {
             printf(" %d", c->srcs[i][k]);
         }
@@ -322,6 +330,7 @@ static inline bool case_packs(struct case_listing *l, uint32_t have, uint64_t mo
         const bool may_again = (l->b.once >> i & 1) == 0, is_done = (have >> i & 1) != 0;
         bool is_turn = (l->b.srcs[i] & ~have) == 0 && (!is_done || may_again) && l->c->ops[i].cost <= most;
         is_turn      = is_turn && (l->b.inputs >> i & 1) == 0;
+        is_turn      = is_turn && (l->c->ops[i].until == 0 || (have >> l->c->ops[i].until & 1) == 0);
         for (int32_t j = 0; j < i && (l->c->ops[i].flags & BERTH_BUDGET_ONCE) != 0; j++) {
             is_turn = is_turn && ((l->c->ops[j].flags & BERTH_BUDGET_ONCE) == 0 || (have >> j & 1) != 0);
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // budget.h: what the files of the budget solver share.
 //
-//   ops --model.c--> budget_graph --exact.c, chain.c, sets.c, trim.c, walk.c, improve.c--> steps --check.c--> cost, live bytes,
-//   packed peak
+//   ops --model.c--> budget_graph --hoist.c, exact.c, chain.c, sets.c, trim.c, walk.c, improve.c--> steps --check.c--> cost, live
+//   bytes, packed peak
 //
 // A schedule is a list of steps; when memory is given back follows from it. So one checker (check.c) is the law for every
 // method, and what one method finds another can improve. Everything above check.c counts live bytes; solve.c lowers the limit
@@ -35,6 +35,7 @@ struct budget_graph {
     bool *keep;                  // [n] to the end
     bool *again;                 // [n] may run again: neither input nor output nor once
     int32_t *once_before;        // [n] the once op of its group before this once op, -1: none
+    int32_t *until;              // [n] op that runs once, and behind which this one may not run any more, -1: none
     struct budget_pool *pools;
     int32_t n_pools;
     uint64_t cost_once;
@@ -144,6 +145,13 @@ enum budget_answer budget_improve(
     const struct budget_graph *g, uint64_t seed, int64_t end_us, int64_t max_kicks, struct budget_steps *s) BERTH_MUST_USE;
 // Chains there and back, of values of one size: the optimum, by dynamic programming. BUDGET_GAVE_UP: no such chain.
 enum budget_answer budget_chain(const struct budget_graph *g, struct budget_steps *out) BERTH_MUST_USE;
+
+// ---- hoist.c, reorder.c: other orders ----
+
+// order[k] is the op that runs k-th, inputs first; *is_new: it is not the given one. False: out of memory.
+bool budget_hoist(const struct budget_graph *g, int32_t *order, bool *is_new) BERTH_MUST_USE;
+// The same by the order pass, for less memory.
+enum ggml_status budget_reorder(const struct budget_graph *g, int32_t *order, bool *is_new) BERTH_MUST_USE;
 
 // ---- gaps.c: what trim.c and improve.c know of a schedule ----
 

@@ -123,7 +123,7 @@ static bool sizes_fit(struct chain *c) {
     c->sum[0]            = 0;
     for (int32_t k = 1; k <= c->l; k++) {
         const int32_t i = c->x[k];
-        if (g->size[i] != size || g->size[c->back[k]] != way || !g->again[i] || g->takeover[i] != 0 ||
+        if (g->size[i] != size || g->size[c->back[k]] != way || !g->again[i] || g->until[i] >= 0 || g->takeover[i] != 0 ||
             g->takeover[c->back[k]] != 0) {
             return false;
         }

@@ -151,6 +151,12 @@ struct cascade {
     bool is_final; // what it stands on is not to be cut in this round
 };
 
+// Can the value be made again before step b?
+static bool may_make(const struct budget_gaps *x, int32_t value, int32_t b) {
+    const int32_t until = x->g->until[value];
+    return x->g->again[value] && (until < 0 || x->made[x->made_start[until]] >= x->g->n + b);
+}
+
 // Is the source there for a run before step b, or can it stay? Otherwise it has to be made as well.
 static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_failed) {
     struct budget_gaps *x = c->x;
@@ -174,7 +180,7 @@ static bool src_is_there(struct cascade *c, int32_t src, int32_t b, bool *has_fa
         return true;
     }
     const bool is_cheap = c->byte_cost * (double) size < (double) x->g->cost[src];
-    if (x->g->again[src] && (!is_cheap || x->lock[own] == 2)) {
+    if (may_make(x, src, b) && (!is_cheap || x->lock[own] == 2)) {
         return false;
     }
     if (x->lock[own] == 2) {
@@ -278,7 +284,7 @@ static bool cut_rate(
     c->stays                     = 0;
     c->step                      = step;
     *ok                          = false;
-    if (g->again[value] && !cascade_find(c, cut, value, ok)) {
+    if (may_make(x, value, cut->b) && !cascade_find(c, cut, value, ok)) {
         return false;
     }
     const uint64_t spill = 2 * budget_spill_cost(g, value);

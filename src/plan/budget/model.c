@@ -30,6 +30,12 @@ void budget_graph_fini(struct budget_graph *g) {
 
 // ---- what callers say ----
 
+// Can op i run until `until` has?
+static bool is_end(const struct berth_budget_op *ops, size_t n, size_t i, int32_t until) {
+    return until > 0 && (size_t) until > i && (size_t) until < n && (ops[until].flags & BERTH_BUDGET_INPUT) == 0 &&
+           (ops[until].flags & (BERTH_BUDGET_ONCE | BERTH_BUDGET_OUTPUT)) != 0;
+}
+
 static enum ggml_status op_check(const struct berth_budget_op *ops, size_t n, size_t i, size_t *n_srcs, uint64_t *cost) {
     const struct berth_budget_op *op = &ops[i];
     if (op->size > (uint64_t) 1 << 62 || op->cost > (uint64_t) 1 << 53) {
@@ -49,6 +55,10 @@ static enum ggml_status op_check(const struct berth_budget_op *ops, size_t n, si
         }
     }
     const bool is_input = (op->flags & BERTH_BUDGET_INPUT) != 0;
+    if (op->until != 0 && (is_input || !is_end(ops, n, i, op->until))) {
+        return berth_fail(
+            GGML_STATUS_FAILED, "budget: op %zu runs until op %d, which is none behind it that runs once", i, op->until);
+    }
     if (is_input && op->n_srcs > 0) {
         return berth_fail(GGML_STATUS_FAILED, "budget: op %zu is an input with %d sources", i, op->n_srcs);
     }
@@ -273,12 +283,13 @@ static bool rows_alloc(struct budget_graph *g, size_t n_srcs, size_t n_pools) {
     g->keep          = budget_alloc(g, n, sizeof *g->keep);
     g->again         = budget_alloc(g, n, sizeof *g->again);
     g->once_before   = budget_alloc(g, n, sizeof *g->once_before);
+    g->until         = budget_alloc(g, n, sizeof *g->until);
     g->pools         = budget_alloc(g, n_pools, sizeof *g->pools);
     g->tight         = budget_alloc(g, n_pools, sizeof *g->tight);
     g->least         = budget_alloc(g, n_pools, sizeof *g->least);
     return g->srcs.start != NULL && g->srcs.at != NULL && g->readers.start != NULL && g->readers.at != NULL &&
            g->takeover != NULL && g->size != NULL && g->cost != NULL && g->pool != NULL && g->keep != NULL && g->again != NULL &&
-           g->once_before != NULL && g->pools != NULL && g->tight != NULL && g->least != NULL;
+           g->once_before != NULL && g->until != NULL && g->pools != NULL && g->tight != NULL && g->least != NULL;
 }
 
 // last: [groups_most + 1] scratch.
@@ -306,6 +317,7 @@ static enum ggml_status rows_fill(struct budget_graph *g, const struct berth_bud
         g->cost[i]                       = budget_is_input(g, i) ? 0 : op->cost;
         g->keep[i]  = (op->flags & BERTH_BUDGET_OUTPUT) != 0 || g->readers.start[i] == g->readers.start[i + 1];
         g->again[i] = !g->keep[i] && (op->flags & (BERTH_BUDGET_INPUT | BERTH_BUDGET_ONCE)) == 0;
+        g->until[i] = op->until > 0 ? op->until : -1;
     }
     groups_find(g, seen);
     berth_free(seen);

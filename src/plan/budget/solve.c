@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define MAX_NODES_DEFAULT 30000
+#define MAX_NODES_LAST 1000000 // where nothing else fits
 #define PACKED_OPS_MAX 12      // graphs small enough to list all schedules
 #define N_LOWER 12             // times that the limit on live bytes sinks
 #define KICKS_A_SECOND 4000000 // local search ends by the clock long before
@@ -20,6 +21,7 @@ struct solver {
     struct budget_steps best;
     uint64_t best_cost;
     bool has_best, is_proven, is_none;
+    bool is_hoisted; // the ops were renumbered
     uint64_t bound;
     const char *method;
     int64_t n_nodes;
@@ -77,32 +79,6 @@ static bool steps_given(const struct budget_graph *g, const int32_t *order, stru
     return ok;
 }
 
-// ---- another order ----
-
-static enum ggml_status order_find(const struct budget_graph *g, int32_t *order, bool *is_new) {
-    struct berth_order_op *ops = berth_calloc((size_t) g->n + 1, sizeof *ops);
-    struct berth_order_report report;
-    if (ops == NULL) {
-        return GGML_STATUS_ALLOC_FAILED;
-    }
-    for (int32_t i = 0; i < g->n; i++) {
-        const struct berth_budget_op *op = &g->ops[i];
-        ops[i]                           = (struct berth_order_op){.srcs = op->srcs,
-                                      .n_srcs                            = op->n_srcs,
-                                      .view_of                           = -1,
-                                      .size                              = op->size,
-                                      .align                             = op->align,
-                                      .inplace                           = op->inplace,
-                                      .pool                              = op->pool};
-        ops[i].flags = (budget_is_input(g, i) ? BERTH_ORDER_INPUT : 0) | (g->keep[i] ? BERTH_ORDER_OUTPUT : 0) |
-                       (budget_is_once(g, i) ? BERTH_ORDER_EFFECT : 0);
-    }
-    const enum ggml_status status = berth_plan_order(ops, (size_t) g->n, NULL, order, &report);
-    *is_new                       = status == GGML_STATUS_SUCCESS && report.changed;
-    berth_free(ops);
-    return status;
-}
-
 // ---- exact ----
 
 struct pleased {
@@ -117,8 +93,7 @@ static enum budget_answer packs(const struct budget_steps *steps, void *user) {
     return p->status != GGML_STATUS_SUCCESS ? BUDGET_OUT_OF_MEMORY : fits ? BUDGET_FOUND : BUDGET_NONE;
 }
 
-static enum ggml_status exact_run(struct solver *s, struct budget_steps *steps) {
-    const int64_t asked = s->params->max_nodes, most = asked == 0 ? MAX_NODES_DEFAULT : asked;
+static enum ggml_status exact_run(struct solver *s, int64_t most, struct budget_steps *steps) {
     uint64_t cost = s->bound;
     if (most < 0) {
         return GGML_STATUS_SUCCESS;
@@ -274,28 +249,40 @@ static bool is_hopeless(const struct solver *s) {
     return false;
 }
 
+static enum ggml_status hoisted_run(struct solver *s, const int32_t *order);
+
 static enum ggml_status methods_run(struct solver *s, int32_t *order, struct budget_steps *steps) {
     bool fits, is_new = false;
     if (!steps_given(&s->g, NULL, steps) || !budget_copy(&s->best, steps)) {
         return GGML_STATUS_ALLOC_FAILED;
     }
     s->is_none              = is_hopeless(s);
-    enum ggml_status status = s->is_none ? GGML_STATUS_SUCCESS : offer(s, steps, "as given", &fits);
+    enum ggml_status status = s->is_none ? GGML_STATUS_SUCCESS : offer(s, steps, s->is_hoisted ? "hoisted" : "as given", &fits);
     if (status != GGML_STATUS_SUCCESS || s->is_none || s->has_best) {
         return status;
     }
-    status = order_find(&s->g, order, &is_new);
+    if (!s->is_hoisted && !budget_hoist(&s->g, order, &is_new)) {
+        return GGML_STATUS_ALLOC_FAILED;
+    }
+    if (is_new) {
+        return hoisted_run(s, order);
+    }
+    status = budget_reorder(&s->g, order, &is_new);
     if (status == GGML_STATUS_SUCCESS && is_new) {
         status = steps_given(&s->g, order, steps) ? offer(s, steps, "order", &fits) : GGML_STATUS_ALLOC_FAILED;
     }
+    const int64_t asked = s->params->max_nodes;
     if (status == GGML_STATUS_SUCCESS && !s->is_proven) {
-        status = exact_run(s, steps);
+        status = exact_run(s, asked == 0 ? MAX_NODES_DEFAULT : asked, steps);
     }
     if (status == GGML_STATUS_SUCCESS && !s->is_proven && !s->is_none) {
         status = chain_run(s, steps);
     }
     if (status == GGML_STATUS_SUCCESS && !s->is_proven && !s->is_none) {
         status = heuristics_run(s, is_new ? order : NULL, steps);
+    }
+    if (status == GGML_STATUS_SUCCESS && !s->has_best && !s->is_none && asked == 0) {
+        status = exact_run(s, MAX_NODES_LAST, steps);
     }
     return status;
 }
@@ -332,22 +319,101 @@ static enum ggml_status tight_tell(const struct solver *s, struct berth_budget_r
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status solver_run(struct solver *s, struct berth_budget_result **result) {
+static enum ggml_status solver_init(
+    struct solver *s, const struct berth_budget_op *ops, size_t n_ops, const struct berth_budget_params *params) {
+    *s                            = (struct solver){.params = params};
+    const enum ggml_status status = budget_graph_init(&s->g, ops, n_ops, params);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    s->limits = berth_calloc((size_t) s->g.n_pools + 1, sizeof *s->limits);
+    s->peaks  = berth_calloc((size_t) s->g.n_pools + 1, sizeof *s->peaks);
+    s->bound  = s->g.cost_once;
+    for (int32_t p = 0; s->limits != NULL && p < s->g.n_pools; p++) {
+        s->limits[p] = s->g.pools[p].limit;
+    }
+    return s->limits == NULL || s->peaks == NULL ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_SUCCESS;
+}
+
+static void solver_fini(struct solver *s) {
+    budget_trace_fini(&s->t);
+    berth_free(s->best.at);
+    berth_free(s->limits);
+    berth_free(s->peaks);
+    budget_graph_fini(&s->g);
+}
+
+static enum ggml_status solver_run(struct solver *s) {
     struct budget_steps steps = {0};
     int32_t *order            = berth_calloc((size_t) s->g.n + 1, sizeof *order);
-    s->limits                 = berth_calloc((size_t) s->g.n_pools + 1, sizeof *s->limits);
-    s->peaks                  = berth_calloc((size_t) s->g.n_pools + 1, sizeof *s->peaks);
-    s->bound                  = s->g.cost_once;
-    enum ggml_status status   = GGML_STATUS_ALLOC_FAILED;
-    if (order != NULL && s->limits != NULL && s->peaks != NULL) {
-        for (int32_t p = 0; p < s->g.n_pools; p++) {
-            s->limits[p] = s->g.pools[p].limit;
+    enum ggml_status status   = order == NULL ? GGML_STATUS_ALLOC_FAILED : methods_run(s, order, &steps);
+    berth_free(steps.at);
+    berth_free(order);
+    return status;
+}
+
+// ---- the same ops by other numbers ----
+
+// ops[k] becomes the op order[k], with the numbers that stand for others changed too; place: [n] scratch.
+static void ops_renumber(
+    const struct budget_graph *g, const int32_t *order, struct berth_budget_op *ops, int32_t *srcs, int32_t *place) {
+    for (int32_t k = 0; k < g->n; k++) {
+        place[order[k]] = k;
+    }
+    for (int32_t k = 0; k < g->n; k++) {
+        const struct berth_budget_op *from = &g->ops[order[k]];
+        ops[k]                             = *from;
+        ops[k].srcs                        = srcs;
+        ops[k].until                       = from->until > 0 ? place[from->until] : 0;
+        for (int32_t j = 0; j < from->n_srcs; j++) {
+            *srcs++ = place[from->srcs[j]];
         }
-        status = methods_run(s, order, &steps);
+    }
+}
+
+// All methods on the ops in another order; what they find goes to s by its own numbers.
+static enum ggml_status hoisted_run(struct solver *s, const int32_t *order) {
+    size_t n_srcs = 1;
+    for (int32_t i = 0; i < s->g.n; i++) {
+        n_srcs += (size_t) s->g.ops[i].n_srcs;
+    }
+    struct solver h             = {0};
+    struct berth_budget_op *ops = berth_calloc((size_t) s->g.n + 1, sizeof *ops);
+    int32_t *srcs               = berth_calloc(n_srcs, sizeof *srcs);
+    int32_t *place              = berth_calloc((size_t) s->g.n + 1, sizeof *place);
+    enum ggml_status status     = GGML_STATUS_ALLOC_FAILED;
+    if (ops != NULL && srcs != NULL && place != NULL) {
+        ops_renumber(&s->g, order, ops, srcs, place);
+        status       = solver_init(&h, ops, (size_t) s->g.n, s->params);
+        h.is_hoisted = true;
     }
     if (status == GGML_STATUS_SUCCESS) {
-        status = budget_result(&s->g, s->params, &s->best, BUDGET_PACK_US, result);
+        status = solver_run(&h);
     }
+    if (status == GGML_STATUS_SUCCESS && !budget_copy(&s->best, &h.best)) {
+        status = GGML_STATUS_ALLOC_FAILED;
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        for (size_t k = 0; k < s->best.n; k++) {
+            s->best.at[k].op = order[s->best.at[k].op];
+        }
+        s->best_cost = h.best_cost;
+        s->has_best  = h.has_best;
+        s->is_proven = h.is_proven;
+        s->is_none   = h.is_none;
+        s->bound     = h.bound;
+        s->method    = h.method;
+        s->n_nodes   = h.n_nodes;
+    }
+    solver_fini(&h);
+    berth_free(ops);
+    berth_free(srcs);
+    berth_free(place);
+    return status;
+}
+
+static enum ggml_status result_make(struct solver *s, struct berth_budget_result **result) {
+    enum ggml_status status = budget_result(&s->g, s->params, &s->best, BUDGET_PACK_US, result);
     if (status == GGML_STATUS_SUCCESS) {
         struct berth_budget_result *r = *result;
         r->proven                     = r->fits ? s->is_proven : s->is_none;
@@ -355,15 +421,11 @@ static enum ggml_status solver_run(struct solver *s, struct berth_budget_result 
         r->method                     = s->has_best ? s->method : "none fits";
         r->n_nodes                    = s->n_nodes;
         status                        = tight_tell(s, r);
-    } else if (status == GGML_STATUS_ALLOC_FAILED) {
-        berth_fail(status, "out of memory: a budget for %d ops", s->g.n);
     }
     if (status != GGML_STATUS_SUCCESS) {
         berth_budget_free(*result);
         *result = NULL;
     }
-    berth_free(steps.at);
-    berth_free(order);
     return status;
 }
 
@@ -371,23 +433,24 @@ enum ggml_status berth_budget_solve(const struct berth_budget_op *ops, size_t n_
     struct berth_budget_result **result) {
     static const struct berth_budget_params no_params;
     const int64_t begin_us = ggml_time_us();
-    struct solver s        = {.params = params == NULL ? &no_params : params};
+    struct solver s;
     if (result == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "budget: NULL");
     }
     *result                 = NULL;
-    enum ggml_status status = budget_graph_init(&s.g, ops, n_ops, s.params);
-    if (status != GGML_STATUS_SUCCESS) {
-        return status;
+    enum ggml_status status = solver_init(&s, ops, n_ops, params == NULL ? &no_params : params);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = solver_run(&s);
     }
-    status = solver_run(&s, result);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = result_make(&s, result);
+    }
+    if (status == GGML_STATUS_ALLOC_FAILED) {
+        berth_fail(status, "out of memory: a budget for %zu ops", n_ops);
+    }
     if (status == GGML_STATUS_SUCCESS) {
         (*result)->time_us = ggml_time_us() - begin_us;
     }
-    budget_trace_fini(&s.t);
-    berth_free(s.best.at);
-    berth_free(s.limits);
-    berth_free(s.peaks);
-    budget_graph_fini(&s.g);
+    solver_fini(&s);
     return status;
 }

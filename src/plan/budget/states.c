@@ -15,6 +15,9 @@ bool budget_words_init(struct budget_words *w, const struct budget_graph *g) {
         for (int32_t k = g->readers.start[i]; k < g->readers.start[i + 1]; k++) {
             w->readers[i] |= BIT(g->readers.at[k]);
         }
+        if (g->until[i] >= 0) {
+            w->ends[g->until[i]] |= BIT(i);
+        }
         w->spill[i] = budget_spill_cost(g, i);
         w->inputs |= budget_is_input(g, i) ? BIT(i) : 0;
         w->keep |= g->keep[i] ? BIT(i) : 0;
@@ -38,13 +41,29 @@ bool budget_is_goal(const struct budget_words *w, const struct budget_state *s) 
     return (all_once(w) & ~s->done) == 0 && (w->keep & ~s->live) == 0;
 }
 
-// Values that nobody will read again, whatever follows.
-static uint64_t dead_find(const struct budget_words *w, uint64_t done) {
-    uint64_t finished = 0, dead = 0; // finished: will not run again
+// Ops that may not run any more, for what has run.
+static uint64_t ended_find(const struct budget_words *w, uint64_t done) {
+    uint64_t ended = 0;
+    for (uint64_t left = done & ~w->inputs; left != 0; left &= left - 1) {
+        ended |= w->ends[__builtin_ctzll(left)];
+    }
+    return ended;
+}
+
+// Ops that will not run again, whatever follows.
+static uint64_t finished_find(const struct budget_words *w, uint64_t done) {
+    uint64_t finished = ended_find(w, done);
     for (int32_t i = w->g->n; i-- > 0;) {
         const bool is_read = (w->readers[i] & ~finished) != 0;
         finished |= (w->again & BIT(i)) != 0 ? (is_read ? 0 : BIT(i)) : done & BIT(i);
     }
+    return finished;
+}
+
+// Values that nobody will read again, whatever follows.
+static uint64_t dead_find(const struct budget_words *w, uint64_t done) {
+    const uint64_t finished = finished_find(w, done);
+    uint64_t dead           = 0;
     for (int32_t i = 0; i < w->g->n; i++) {
         dead |= (w->readers[i] & ~finished) == 0 && (w->keep & BIT(i)) == 0 ? BIT(i) : 0;
     }
@@ -62,7 +81,7 @@ uint64_t budget_to_go(const struct budget_words *w, const struct budget_state *s
         moved |= lacking & s->out;
         cost += w->g->cost[i];
     }
-    if ((need & s->done) != 0) {
+    if ((need & (s->done | ended_find(w, s->done))) != 0) {
         return BUDGET_NO; // gone for good
     }
     for (int32_t i = 0; moved != 0 && i < w->g->n; i++) {
@@ -131,14 +150,34 @@ static bool spills_find(const struct budget_words *w, const struct budget_state 
     return ok;
 }
 
+static bool is_turn(const struct budget_words *w, const struct budget_state *s, uint64_t over, int32_t i) {
+    const int32_t before = w->g->once_before[i];
+    return ((over | s->live) & BIT(i)) == 0 && (before < 0 || (s->done & BIT(before)) != 0) && (w->srcs[i] & ~s->live) == 0;
+}
+
+// An op that has to run once, takes no bytes and ends nothing that could run again loses nothing by running now. -1: none.
+static int32_t forced_find(const struct budget_words *w, const struct budget_state *s, uint64_t over) {
+    const uint64_t finished = finished_find(w, s->done);
+    for (uint64_t left = all_once(w) & ~s->done & ~w->sized; left != 0; left &= left - 1) {
+        const int32_t i = __builtin_ctzll(left);
+        if (is_turn(w, s, over, i) && (w->ends[i] & ~finished) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 bool budget_moves_find(const struct budget_words *w, const struct budget_state *s, struct budget_moves *m) {
     const struct budget_graph *g = w->g;
+    const uint64_t over          = s->done | ended_find(w, s->done);
+    const int32_t forced         = forced_find(w, s, over);
     bool ok                      = true;
     m->n                         = 0;
+    if (forced >= 0) {
+        return runs_find(w, s, forced, m);
+    }
     for (int32_t i = 0; ok && i < g->n; i++) {
-        const bool is_done = (s->done & BIT(i)) != 0, is_there = (s->live & BIT(i)) != 0;
-        const bool is_turn = g->once_before[i] < 0 || (s->done & BIT(g->once_before[i])) != 0;
-        if (!is_done && !is_there && is_turn && (w->srcs[i] & ~s->live) == 0) {
+        if (is_turn(w, s, over, i)) {
             ok = runs_find(w, s, i, m);
         }
         if (ok && (w->mobile & BIT(i)) != 0 && ((s->live | s->out) & BIT(i)) != 0) {

@@ -15,6 +15,7 @@ struct budget_state {
 struct budget_words {
     const struct budget_graph *g;
     uint64_t srcs[BUDGET_WORD], readers[BUDGET_WORD], takeover[BUDGET_WORD];
+    uint64_t ends[BUDGET_WORD];  // ops that may not run any more once this one has
     uint64_t spill[BUDGET_WORD]; // cost of one way
     uint64_t inputs, keep, again, sized, mobile;
 };

@@ -78,6 +78,7 @@ static const char *step_fault(const struct budget_graph *g, const struct budget_
     if (step->kind == BERTH_BUDGET_RUN) {
         return budget_is_input(g, op)                                      ? "runs an input"
                : t->now[op] >= 0 && !g->again[op]                          ? "runs again what may run once"
+               : g->until[op] >= 0 && t->now[g->until[op]] >= 0            ? "runs behind the op that overwrites what it reads"
                : g->once_before[op] >= 0 && t->now[g->once_before[op]] < 0 ? "runs before a once op that stands before it"
                                                                            : NULL;
     }

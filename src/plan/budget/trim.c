@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-#define GROW_MAX 24 // a schedule that grows beyond this many times the graph goes nowhere
+#define GROW_MAX 24  // a schedule that grows beyond this many times the graph goes nowhere
+#define ROUNDS_MAX 2 // an op: cuts that undo each other go round in circles
 
 static void swap(struct budget_steps *a, struct budget_steps *b) {
     const struct budget_steps x = *a;
@@ -50,7 +51,7 @@ enum budget_answer budget_trim(
     struct budget_steps next  = {0};
     enum budget_answer answer = BUDGET_OUT_OF_MEMORY;
     const size_t most         = GROW_MAX * (size_t) g->n + 64;
-    while (budget_gaps_find(&x, g, s)) {
+    for (size_t round = 0; budget_gaps_find(&x, g, s); round++) {
         int32_t pool, step, n_done;
         const uint64_t excess = budget_excess(g, &x.t, s->n, &pool, &step);
         if (excess == 0) {
@@ -62,7 +63,7 @@ enum budget_answer budget_trim(
             break;
         }
         swap(s, &next);
-        if (n_done == 0 || s->n > most || ggml_time_us() > end_us) {
+        if (n_done == 0 || s->n > most || round > ROUNDS_MAX * (size_t) g->n + 64 || ggml_time_us() > end_us) {
             answer = BUDGET_GAVE_UP;
             break;
         }

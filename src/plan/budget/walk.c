@@ -31,13 +31,18 @@ struct walk {
     enum budget_answer answer; // BUDGET_NONE while all is well
 };
 
+// An op that is made again for op `last` of the order runs before what ends it.
+static int32_t hold_most(const struct budget_graph *g, int32_t i, int32_t last) {
+    return g->until[i] >= 0 && g->until[i] < last ? g->until[i] : last;
+}
+
 static void hold_find(struct walk *w) {
     const struct budget_graph *g = w->g;
     for (int pass = 0; pass < 2; pass++) { // inputs may stand behind their readers
         for (int32_t i = g->n; i-- > 0;) {
             int32_t last = g->keep[i] ? g->n : -1;
             for (int32_t k = g->readers.start[i]; k < g->readers.start[i + 1]; k++) {
-                const int32_t r = g->readers.at[k], at = g->again[r] && w->hold[r] > r ? w->hold[r] : r;
+                const int32_t r = g->readers.at[k], at = g->again[r] && w->hold[r] > r ? hold_most(g, r, w->hold[r]) : r;
                 last = at > last ? at : last;
             }
             w->hold[i] = last;
@@ -106,7 +111,7 @@ static bool evict(struct walk *w, int32_t pool) {
     double best_score            = INFINITY;
     for (int32_t k = 0; k < w->n_there; k++) {
         const int32_t i = w->there[k];
-        if (g->pool[i] != pool || w->n_locks[i] > 0 || !g->again[i]) {
+        if (g->pool[i] != pool || w->n_locks[i] > 0 || !g->again[i] || (g->until[i] >= 0 && g->until[i] <= next_use(w, i))) {
             continue;
         }
         const double far   = pow((double) (next_use(w, i) - w->pos + 1), w->power);
@@ -148,7 +153,7 @@ static void make(struct walk *w, int32_t i, int32_t depth) {
     const struct budget_graph *g = w->g;
     const uint64_t limit         = g->pools[g->pool[i]].limit;
     if (depth > DEPTH_MAX || w->out->n > w->max_steps || ((w->out->n & 255) == 0 && ggml_time_us() > w->end_us) ||
-        (!g->again[i] && i != w->pos)) {
+        (i != w->pos && (!g->again[i] || (g->until[i] >= 0 && g->until[i] < w->pos)))) {
         w->answer = BUDGET_GAVE_UP;
         return;
     }
