@@ -63,7 +63,7 @@ const run = async (modelPath, out) => {
     const lib = await import("node-llama-cpp");
     const llama = await lib.getLlama({gpu: false, build: "never", skipDownload: true, maxThreads: 1,
         logLevel: lib.LlamaLogLevel.error});
-    const model = await llama.loadModel({modelPath});
+    const model = await llama.loadModel({modelPath, gpuLayers: process.env.CLIENT_LAYERS}); // or as it decides by itself
     const result = {};
     result.text = await withContext(model, {}, (sequence) => complete(lib, sequence, prompt, 120));
     const long = longPrompt(model, result.text);
