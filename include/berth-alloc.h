@@ -33,6 +33,11 @@ BERTH_API void berth_gallocr_set_options(ggml_gallocr_t galloc, const struct ber
 BERTH_API enum ggml_status berth_gallocr_sizes(
     ggml_gallocr_t galloc, struct ggml_cgraph *graph, const int *node_buffer_ids, const int *leaf_buffer_ids, size_t *sizes);
 
+// Is told of the bytes that tensors of a context take, or would, by ggml_backend_alloc_ctx_tensors_from_buft and its _size: of
+// every context of this process, as berth_sched_on_plan is of graphs. callback NULL: nobody is told.
+typedef void (*berth_tensors_placed_t)(ggml_backend_buffer_type_t buft, size_t size, void *user_data);
+BERTH_API void berth_tensors_on_place(berth_tensors_placed_t callback, void *user_data);
+
 // ---- reports ----
 
 // How good the plan of a buffer is, for the graph that was reserved or allocated last: peak, bound, gap. FAILED if there is none.

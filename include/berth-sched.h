@@ -81,6 +81,13 @@ BERTH_API enum ggml_status berth_sched_trace_start(ggml_backend_sched_t sched);
 // written, but bars are missing that there was no memory for.
 BERTH_API enum ggml_status berth_sched_trace_stop(ggml_backend_sched_t sched, FILE *file);
 
+// Is told of every graph that a scheduler of this process plans by reserve or reserve_size, while graph and plan are there: for a
+// program that puts Berth under a library and looks at what it asks for. sizes: bytes of each backend, of reserve_size; NULL of
+// reserve. callback NULL: nobody is told. Not to be changed while a graph is planned.
+typedef void (*berth_sched_planned_t)(
+    ggml_backend_sched_t sched, struct ggml_cgraph *graph, const size_t *sizes, void *user_data);
+BERTH_API void berth_sched_on_plan(berth_sched_planned_t callback, void *user_data);
+
 // How often a graph was met that was known, and how often one was split and planned anew.
 struct berth_sched_stats {
     int64_t n_reused, n_planned;

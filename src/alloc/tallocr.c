@@ -82,6 +82,22 @@ static bool chunk_from(
     return true;
 }
 
+static struct {
+    berth_tensors_placed_t callback;
+    void *user_data;
+} watcher;
+
+void berth_tensors_on_place(berth_tensors_placed_t callback, void *user_data) {
+    watcher.callback  = callback;
+    watcher.user_data = user_data;
+}
+
+static void tell_placed(ggml_backend_buffer_type_t buft, size_t size) {
+    if (watcher.callback != NULL) {
+        watcher.callback(buft, size, watcher.user_data);
+    }
+}
+
 size_t ggml_backend_alloc_ctx_tensors_from_buft_size(struct ggml_context *ctx, ggml_backend_buffer_type_t buft) {
     size_t total = 0;
     struct chunk chunk;
@@ -90,6 +106,7 @@ size_t ggml_backend_alloc_ctx_tensors_from_buft_size(struct ggml_context *ctx, g
             return SIZE_MAX;
         }
     }
+    tell_placed(buft, total);
     return total;
 }
 
@@ -205,6 +222,8 @@ struct ggml_backend_buffer *ggml_backend_alloc_ctx_tensors_from_buft(struct ggml
     }
     if (all == NULL) {
         work_undo(&w);
+    } else {
+        tell_placed(buft, ggml_backend_buffer_get_size(all));
     }
     work_fini(&w);
     return all;

@@ -36,6 +36,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_DEVICE,
     CLI_OPT_NO_MMAP,
     CLI_OPT_GPU_LAYERS,
+    CLI_OPT_LLAMA,
     {.letter   = 'o',
         .name  = "out",
         .value = "FILE",
@@ -256,8 +257,8 @@ static bool row_init(struct row *row, const struct cli_model *m, int64_t n_threa
     *row                            = (struct row){.n_threads = n_threads, .n_batch = m->session->params.n_batch};
     snprintf(row->cache, sizeof row->cache, "%s,%s", ggml_type_name(m->session->params.cache_k),
         ggml_type_name(m->session->params.cache_v));
-    for (size_t i = 0; i < m->model->n_weights; i++) {
-        const struct ggml_tensor *t = m->model->weights[i].file;
+    struct ggml_context *ctx = berth_gguf_map_tensors(m->model->file);
+    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         bytes[t->type] += ggml_nbytes(t);
         row->size += ggml_nbytes(t);
         row->n_params += (uint64_t) ggml_nelements(t);
@@ -424,10 +425,14 @@ static int model_run(struct bench *b, const char *path, int64_t n_threads) {
 }
 
 int cli_bench(int argc, char **argv) {
-    struct options o = {
-        .prompts = {{512}, 1}, .gens = {{128}, 1}, .depths = {{0}, 1}, .threads = {{model_n_cores()}, 1}, .n_reps = 5};
-    struct bench b = {.o = &o};
-    int code       = parse(argc, argv, &o);
+    struct options o = {.model = {.may_llama = true},
+        .prompts               = {{512}, 1},
+        .gens                  = {{128}, 1},
+        .depths                = {{0}, 1},
+        .threads               = {{model_n_cores()}, 1},
+        .n_reps                = 5};
+    struct bench b   = {.o = &o};
+    int code         = parse(argc, argv, &o);
     if (code >= 0) {
         return code;
     }

@@ -39,6 +39,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_LORA(""),
     CLI_SESSION_ROWS,
     CLI_PLACE_ROWS,
+    CLI_OPT_LLAMA,
     {0},
 };
 
@@ -325,7 +326,7 @@ static int talk(struct chat *c) {
 static int chat_with(const struct options *o, struct cli_model *m) {
     struct model_error error = {""};
     struct chat c            = {.options = o, .m = m};
-    struct vocab *vocab      = vocab_new(berth_gguf_map_meta(m->model->file), m->model->params.n_vocab, &error);
+    struct vocab *vocab      = vocab_of_model(m->model, &error);
     int code                 = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text) : template_choose(&c);
     code                     = code == CLI_OK && o->lora != NULL ? cli_model_lora(m, o->lora) : code;
     code                     = code == CLI_OK ? cli_guide_open(&o->sampling, vocab, &c.guide) : code;
@@ -344,7 +345,7 @@ static int chat_with(const struct options *o, struct cli_model *m) {
 }
 
 int cli_chat(int argc, char **argv) {
-    struct options o = {.sampling = CLI_SAMPLING_DEFAULT, .n_predict = -1};
+    struct options o = {.model = {.may_llama = true}, .sampling = CLI_SAMPLING_DEFAULT, .n_predict = -1};
     struct cli_model m;
     int code = parse(argc, argv, &o);
     if (code >= 0) {

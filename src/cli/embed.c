@@ -32,6 +32,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_DEVICE,
     CLI_OPT_NO_MMAP,
     CLI_OPT_GPU_LAYERS,
+    CLI_OPT_LLAMA,
     CLI_OPT_JSON("print one JSON object: model, pooling, embeddings"),
     {0},
 };
@@ -168,7 +169,7 @@ static int embed_all(struct embedding *e, char **texts, int n) {
 }
 
 int cli_embed(int argc, char **argv) {
-    struct options o         = {0};
+    struct options o         = {.model = {.may_llama = true}};
     struct model_error error = {""};
     struct cli_model m;
     int code = parse(argc, argv, &o);
@@ -182,7 +183,7 @@ int cli_embed(int argc, char **argv) {
         return code;
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
-    struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
+    struct vocab *vocab = vocab_of_model(m.model, &error);
     code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_session(&m, &o.model);
     if (code == CLI_OK) {
         struct embedding e = {.o = &o, .m = &m, .vocab = vocab};

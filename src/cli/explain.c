@@ -19,6 +19,7 @@ static const struct cli_option option_rows[] = {
     CLI_SESSION_ROWS,
     CLI_OPT_DEVICE,
     CLI_OPT_GPU_LAYERS,
+    CLI_OPT_LLAMA,
     {.id = LAYER, .name = "layer", .value = "N", .what = "tell layer N alone, from 0"},
     {.letter = 'a', .name = "all", .what = "tell every layer (default: layers that are alike once)"},
     CLI_OPT_JSON("print one JSON object: model, ctx, batch, decode, prompt; every layer"),
@@ -135,7 +136,7 @@ static int explain_json(const struct cli_model *m) {
 }
 
 int cli_explain(int argc, char **argv) {
-    struct options o = {.layer = EXPLAIN_FOLDED};
+    struct options o = {.model = {.may_llama = true}, .layer = EXPLAIN_FOLDED};
     struct cli_model m;
     int code = parse(argc, argv, &o);
     if (code >= 0) {

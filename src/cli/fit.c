@@ -44,6 +44,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_THREADS,
     CLI_OPT_DEVICE,
     CLI_OPT_GPU_LAYERS,
+    CLI_OPT_LLAMA,
     CLI_OPT_JSON("print one JSON object: model, memory, limits, fits, ctx, ctx_limit, batch, batch_limit, full, cache_type, "
                  "host_layers, per_second, total, plans, devices, next"),
     {0},
@@ -375,7 +376,7 @@ static int fit(struct options *o, struct cli_model *m) {
 }
 
 int cli_fit(int argc, char **argv) {
-    struct options o = {0};
+    struct options o = {.question = {.model = {.may_llama = true}}};
     struct cli_model m;
     int code = parse(argc, argv, &o);
     if (code < 0) {

@@ -41,6 +41,7 @@ enum {
     CLI_GPU_LAYERS,
     CLI_NO_MMAP,
     CLI_SPLIT,
+    CLI_LLAMA,
     CLI_LORA,
     CLI_CHUNKS, // contexts.h
     CLI_TEMP,   // these of sampling.h
@@ -104,6 +105,13 @@ enum {
     { \
         .id = CLI_LORA, .name = "lora", .value = "FILE[:SCALE]", .takes = ".gguf", \
         .what = "with this adapter, SCALE times as strong (default 1)" more \
+    }
+#define CLI_OPT_LLAMA \
+    { \
+        .id = CLI_LLAMA, .name = "llama", \
+        .what = \
+            "by llama.cpp's libllama on Berth (BERTH_LLAMA=DIR, library folders, node_modules), as every architecture is that " \
+            "Berth does not know" \
     }
 // What a session is made of, and where it runs.
 #define CLI_SESSION_ROWS CLI_OPT_CTX, CLI_OPT_BATCH, CLI_OPT_CACHE_TYPE

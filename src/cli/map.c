@@ -34,6 +34,7 @@ static const struct cli_option option_rows[] = {
     {.letter = 't', .name = "threads", .value = "N", .what = "search with N threads, 1 to 256 (default 1)"},
     CLI_OPT_MODEL,
     CLI_SESSION_ROWS,
+    CLI_OPT_LLAMA,
     {0},
 };
 
@@ -187,7 +188,7 @@ static int captured(const char *path, const struct cli_plan *plan, struct map_pl
 }
 
 int cli_map(int argc, char **argv) {
-    struct options o = {0};
+    struct options o = {.model = {.may_llama = true}};
     int code         = parse(argc, argv, &o);
     if (code != CLI_OK) {
         return code < 0 ? CLI_OK : code;

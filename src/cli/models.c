@@ -84,6 +84,10 @@ bool cli_model_option(const char *command, int c, const char *value, struct cli_
             o->no_mmap = true;
             *code      = CLI_OK;
             return true;
+        case CLI_LLAMA:
+            o->by_llama = true;
+            *code       = CLI_OK;
+            return true;
         case 'm':
             o->path = value;
             *code   = CLI_OK;
@@ -159,6 +163,29 @@ static bool devices_open(struct cli_model *m, const struct cli_model_options *o,
                         : model_devices_open(&m->devices, o->device, (int) o->n_threads, error);
 }
 
+// libllama ends the process where it finds itself wrong.
+static void on_abort(const char *message) {
+    cli_fail(CLI_FAILURE, "libllama gave up: %s", message);
+    _exit(CLI_FAILURE);
+}
+
+struct model *cli_model_choose(const char *path, const struct cli_model_options *o, struct model_error *error) {
+    if (!o->by_llama && (!o->may_llama || model_is_native(path))) {
+        return (o->no_mmap ? model_open_read : model_open)(path, error);
+    }
+    struct model_error why = {""};
+    struct model *model    = model_open_llama(path, o->no_mmap, &why);
+    if (model == NULL && !o->by_llama) { // what Berth says of it comes first
+        model_free(model_open(path, error));
+    }
+    ggml_set_abort_callback(on_abort);
+    if (model == NULL) {
+        const size_t n = strlen(error->text);
+        snprintf(error->text + n, sizeof error->text - n, "%s%s", n > 0 ? "; " : "", why.text);
+    }
+    return model;
+}
+
 int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
     struct model_error error = {""};
     *m                       = (struct cli_model){0};
@@ -171,7 +198,7 @@ int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
         return cli_fail(CLI_FAILURE, "the shipped model is not at %s: %s", m->path, strerror(errno));
     }
     ggml_backend_load_all();
-    m->model          = (o->no_mmap ? model_open_read : model_open)(m->path, &error);
+    m->model          = cli_model_choose(m->path, o, &error);
     const bool show   = isatty(STDERR_FILENO) && !o->plan_only;
     bool ok           = m->model != NULL && devices_open(m, o, &error);
     m->devices.n_host = o->n_host;

@@ -16,14 +16,16 @@ struct cli_model_options {
     bool plan_only;
     bool no_mmap;                                                   // the file is read
     bool by_tensor;                                                 // a share of every layer to each device
+    bool by_llama;                                                  // by libllama, whatever the architecture
+    bool may_llama;                                                 // by libllama, where Berth does not know it
     bool all_outputs, is_embedding;                                 // as in session_params
     int64_t n_host;                                                 // layers, from the first, that stay on the host
     bool (*rooms)(struct model_devices *devices, const void *user); // sets what layers may fill; NULL: what is free
     const void *rooms_user;
 };
 
-// --model 'm', --ctx 'c', --batch 'b', --threads 't', --device 'd', CLI_CACHE_TYPE, CLI_GPU_LAYERS, CLI_NO_MMAP, CLI_SPLIT: true
-// if c is one of them, with *code set: CLI_OK, or that of a wrong value.
+// --model 'm', --ctx 'c', --batch 'b', --threads 't', --device 'd', CLI_CACHE_TYPE, CLI_GPU_LAYERS, CLI_NO_MMAP, CLI_SPLIT,
+// CLI_LLAMA: true if c is one of them, with *code set: CLI_OK, or that of a wrong value.
 bool cli_model_option(const char *command, int c, const char *value, struct cli_model_options *options, int *code);
 
 // What is left on the command line after its options: the model's file, or nothing, or it was given by --model. -1 to go on, else
@@ -38,6 +40,8 @@ struct cli_model {
     char path[4096];
 };
 
+// The model of a file, by Berth or by libllama as the options say.
+struct model *cli_model_choose(const char *path, const struct cli_model_options *options, struct model_error *error);
 // Opens and places; after a message if it fails.
 int cli_model_open(struct cli_model *m, const struct cli_model_options *options);
 // "FILE" or "FILE:SCALE": an adapter on top of it, before there is a session.

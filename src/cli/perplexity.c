@@ -126,7 +126,7 @@ int cli_perplexity(int argc, char **argv) {
         return code;
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
-    struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
+    struct vocab *vocab = vocab_of_model(m.model, &error);
     code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_session(&m, &o.model);
     if (code == CLI_OK) {
         code = measure(&m, &o, vocab);

@@ -33,6 +33,7 @@ static const struct cli_option option_rows[] = {
     {.letter = 's', .name = "seed", .value = "S", .what = "seed of the search's noise (default 0)"},
     CLI_OPT_MODEL,
     CLI_SESSION_ROWS,
+    CLI_OPT_LLAMA,
     {.letter   = 'o',
         .name  = "out",
         .value = "FILE",
@@ -272,7 +273,7 @@ static int answer(const struct options *o, const struct cli_plan *plan, const st
 }
 
 int cli_plan(int argc, char **argv) {
-    struct options o = {0};
+    struct options o = {.model = {.may_llama = true}};
     int code         = parse(argc, argv, &o);
     if (code != CLI_OK) {
         return code < 0 ? CLI_OK : code;

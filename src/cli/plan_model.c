@@ -49,7 +49,7 @@ enum ggml_status cli_plan_read_model(const char *path, const struct cli_model_op
     enum ggml_status status      = GGML_STATUS_FAILED;
     params.plan_only             = true;
     ggml_backend_load_all();
-    struct model *model = model_open(path, &error);
+    struct model *model = cli_model_choose(path, options, &error);
     if (model != NULL && model_devices_open(&devices, NULL, 0, &error) &&
         model_place(model, &devices, true, NULL, NULL, &error)) {
         session = session_new(model, &devices, &params, &error);

@@ -40,6 +40,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_LORA("; may be given again for more"),
     CLI_SESSION_ROWS,
     CLI_PLACE_ROWS,
+    CLI_OPT_LLAMA,
     CLI_OPT_SPLIT,
     {.id       = OPT_MEMORY,
         .name  = "memory",
@@ -341,7 +342,7 @@ static int memory_obey(struct options *o) {
 }
 
 int cli_run(int argc, char **argv) {
-    struct options o         = {.sampling = CLI_SAMPLING_DEFAULT, .n_predict = -1, .n_logprobs = -1};
+    struct options o = {.model = {.may_llama = true}, .sampling = CLI_SAMPLING_DEFAULT, .n_predict = -1, .n_logprobs = -1};
     struct model_error error = {""};
     struct cli_model m;
     int code = parse(argc, argv, &o);
@@ -362,7 +363,7 @@ int cli_run(int argc, char **argv) {
         return code;
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
-    struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
+    struct vocab *vocab = vocab_of_model(m.model, &error);
     code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_output(&m, o.trace);
     code                = code == CLI_OK ? cli_model_output(&m, o.map) : code;
     for (int i = 0; code == CLI_OK && i < o.n_loras; i++) {

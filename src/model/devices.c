@@ -48,7 +48,8 @@ int model_n_cores(void) {
 }
 
 static void threads_set(struct model_devices *d, int n_threads) {
-    n_threads = n_threads > 0 ? n_threads : model_n_cores();
+    n_threads    = n_threads > 0 ? n_threads : model_n_cores();
+    d->n_threads = n_threads;
     for (int i = 0; i < d->n; i++) {
         ggml_backend_set_n_threads_t set;
         proc_of(d->dev[i], "ggml_backend_set_n_threads", &set);
@@ -136,6 +137,8 @@ void model_devices_close(struct model_devices *d) {
 }
 
 void model_devices_set_abort(struct model_devices *d, ggml_abort_callback callback, void *user_data) {
+    d->abort      = callback;
+    d->abort_data = user_data;
     for (int i = 0; i < d->n; i++) {
         ggml_backend_set_abort_callback_t set;
         proc_of(d->dev[i], "ggml_backend_set_abort_callback", &set);

@@ -2,6 +2,7 @@
 // load.c: opens a model: finds every tensor that the graph needs and holds its shape against the hyper-parameters. Weights are
 // not touched: a file whose weights are a hole is opened as fast as any.
 
+#include "model/llama.h"
 #include "model/model.h"
 
 #include <errno.h>
@@ -359,9 +360,22 @@ struct model *model_open_read(const char *path, struct model_error *error) {
     return open_as(path, true, error);
 }
 
+bool model_is_native(const char *path) {
+    struct berth_gguf_map *file = berth_gguf_map_open(path, &(struct berth_gguf_map_params){0});
+    struct model_error error    = {""};
+    const char *arch            = NULL;
+    const bool is_native        = file == NULL || !keys_text(berth_gguf_map_meta(file), "general.architecture", &arch, &error) ||
+                           arch == NULL || arch_find(arch) != NULL;
+    berth_gguf_map_close(file);
+    return is_native;
+}
+
 void model_free(struct model *m) {
     if (m == NULL) {
         return;
+    }
+    if (m->llama != NULL) {
+        llama_model_close(m);
     }
     for (struct model_lora *lora = m->loras; lora != NULL;) {
         struct model_lora *next = lora->next;

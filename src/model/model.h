@@ -107,6 +107,9 @@ struct model_devices {
     struct model_shares *shares; // of a device made of several; NULL: there is none
     size_t *room;                // [n] bytes that layers and their cache may fill, 0: what is free. NULL: likewise of all
     int64_t n_host;              // layers, from the first, that stay on the host
+    int n_threads;               // of the CPU
+    ggml_abort_callback abort;   // as model_devices_set_abort was told
+    void *abort_data;
 };
 
 // name NULL: all GPUs and the CPU; "CPU" or another device's name: that one, with the CPU for what it cannot do. n_threads 0: as
@@ -167,8 +170,9 @@ struct model {
     struct ggml_tensor **by_id;                              // the file's tensors
     struct model_weight *weights;
     size_t n_weights;
-    bool is_tied;             // the output is the embedding once more
-    struct model_lora *loras; // adapters, a list
+    bool is_tied;              // the output is the embedding once more
+    struct model_lora *loras;  // adapters, a list
+    struct model_llama *llama; // NULL: it runs by Berth's own graphs; else by libllama (llama.h), and has no weights here
 
     // after model_place
     int *layer_device;        // [n_layer + 1] the last is the output's
@@ -180,6 +184,10 @@ struct model {
 struct model *model_open(const char *path, struct model_error *error);
 // The same with the file read into memory instead of mapped: another program may do with it what it likes afterwards.
 struct model *model_open_read(const char *path, struct model_error *error);
+// A model of any architecture that libllama knows, by libllama; no_mmap: its weights are read, not mapped.
+struct model *model_open_llama(const char *path, bool no_mmap, struct model_error *error);
+// Whether Berth's own graphs run the architecture of a file. True also for what is no model, so that opening it says why.
+bool model_is_native(const char *path);
 void model_free(struct model *model);
 
 // The tensors of a model with these parameters, one call each, until one says false.
@@ -284,6 +292,7 @@ struct graph_inputs {
 
 struct session {
     const struct model *model;
+    struct session_llama *llama; // of a model that libllama runs: sched and graph are its own
     const struct model_devices *devices;
     struct session_params params;
     bool has_flash;
@@ -310,6 +319,8 @@ struct session {
 struct session *session_new(const struct model *model, const struct model_devices *devices, const struct session_params *params,
     struct model_error *error);
 void session_free(struct session *session);
+// What is not given is as the model wants it.
+void session_defaults(struct session_params *params, const struct model *model);
 // Plans the largest graphs, and gets their memory unless plan_only: session->memory says how much.
 bool session_reserve(struct session *session, struct model_error *error);
 // Tokens at the next positions, in batches; session->logits are then those of the last one.

@@ -3,6 +3,7 @@
 // nothing is copied, if the file has them aligned; the others get theirs uploaded. Layers go to GPUs from the last on, shared out
 // by their memory, or as many as fit.
 
+#include "model/llama.h"
 #include "model/model.h"
 
 #include <inttypes.h>
@@ -252,6 +253,9 @@ bool model_place(struct model *m, const struct model_devices *devices, bool plan
     struct placing p = {.model = m, .devices = devices, .progress = progress, .user_data = user_data, .error = error};
     if (m->parts != NULL) {
         return model_fail(error, "the model is placed already");
+    }
+    if (m->llama != NULL) {
+        return llama_place(m, devices, plan_only, error);
     }
     m->parts = model_alloc_calloc((size_t) devices->n, sizeof *m->parts);
     if (m->parts == NULL) {

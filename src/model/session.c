@@ -3,6 +3,7 @@
 // Positions 0 .. n_past - 1 of the cache are filled; a token sees those that are not behind it, as far as the
 // model's window goes.
 
+#include "model/llama.h"
 #include "model/model.h"
 
 #include <inttypes.h>
@@ -21,7 +22,7 @@ static int64_t most(int64_t a, int64_t b) {
 
 // ---- life ----
 
-static void defaults(struct session_params *p, const struct model *model) {
+void session_defaults(struct session_params *p, const struct model *model) {
     const int64_t n = most(512, least(model->params.n_ctx_train, 4096));
     p->n_ctx        = p->n_ctx > 0 ? p->n_ctx : model->position_embd != NULL ? least(n, model->position_embd->ne[1]) : n;
     p->n_batch      = p->n_batch > 0 ? p->n_batch : 512;
@@ -49,6 +50,9 @@ static bool scratch_make(struct session *s, struct model_error *error) {
 
 struct session *session_new(const struct model *model, const struct model_devices *devices, const struct session_params *params,
     struct model_error *error) {
+    if (model->llama != NULL) {
+        return llama_session_new(model, devices, params, error);
+    }
     struct session *s    = model_alloc_calloc(1, sizeof *s);
     const size_t n_layer = (size_t) model->params.n_layer;
     if (s == NULL) {
@@ -61,7 +65,7 @@ struct session *session_new(const struct model *model, const struct model_device
     s->max_nodes = graph_max_nodes(model);
     s->k         = model_alloc_calloc(n_layer, sizeof *s->k);
     s->v         = model_alloc_calloc(n_layer, sizeof *s->v);
-    defaults(&s->params, model);
+    session_defaults(&s->params, model);
     s->caches = model_alloc_calloc((size_t) devices->n, sizeof *s->caches);
     s->memory = model_alloc_calloc((size_t) devices->n, sizeof *s->memory);
     s->sizes  = model_alloc_calloc((size_t) devices->n, sizeof *s->sizes);
@@ -89,6 +93,10 @@ void session_free(struct session *s) {
     if (s == NULL) {
         return;
     }
+    if (s->llama != NULL) {
+        llama_session_free(s);
+        return;
+    }
     ggml_backend_sched_free(s->sched);
     ggml_free(s->graph_ctx);
     cache_free(s);
@@ -111,6 +119,9 @@ static size_t graph_ctx_size(const struct session *s) {
 }
 
 bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct model_error *error) {
+    if (s->llama != NULL) {
+        return llama_session_graph(s, n_tokens, error);
+    }
     if (s->graph != NULL && s->graph_tokens == n_tokens && s->graph_kv == n_kv) {
         return true;
     }
@@ -180,6 +191,9 @@ static size_t own_size(const struct session *s) {
 }
 
 bool session_reserve(struct session *s, struct model_error *error) {
+    if (s->llama != NULL) {
+        return true; // a context of libllama reserves when it is made
+    }
     for (int d = 0; d < s->devices->n; d++) {
         s->memory[d] = (struct session_memory){.weights = s->model->parts[d].size, .cache = s->caches[d].size};
     }
@@ -266,6 +280,9 @@ bool session_decode(struct session *s, const int32_t *tokens, int64_t n, struct 
             return model_fail(error, "token %d is none of %" PRId64, tokens[i], s->model->params.n_vocab);
         }
     }
+    if (s->llama != NULL) {
+        return llama_session_decode(s, tokens, n, error);
+    }
     for (int64_t at = 0; at < n; at += s->params.n_batch) {
         if (!batch_decode(s, tokens + at, least(n - at, s->params.n_batch), error)) {
             return false;
@@ -275,6 +292,10 @@ bool session_decode(struct session *s, const int32_t *tokens, int64_t n, struct 
 }
 
 void session_reset(struct session *s) {
+    if (s->llama != NULL) {
+        llama_session_reset(s);
+        return;
+    }
     s->n_past = 0;
     for (int64_t k = 0; s->params.is_embedding && k < s->model->params.n_embd; k++) {
         s->sums[k] = 0;

@@ -83,6 +83,9 @@ bool model_speed_measure(const struct model *m, struct model_devices *devices, s
 double model_speed_write(const struct model_speed *speed, const struct session *s) {
     const struct model *m = s->model;
     double seconds        = 0;
+    if (m->llama != NULL) {
+        return 0; // which weights a token reads is not known here
+    }
     for (int d = 0; d < speed->n && d < s->devices->n; d++) {
         double bytes = (double) s->memory[d].cache / 2; // half full, on the way
         for (size_t i = 0; i < m->n_weights; i++) {

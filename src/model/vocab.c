@@ -3,6 +3,8 @@
 
 #include "model/vocab.h"
 
+#include "model/llama.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -112,6 +114,9 @@ bool vocab_encode(const struct vocab *v, const char *text, size_t size, bool add
     if (size > INT32_MAX / 16) {
         return model_fail(error, "a text of %zu bytes is too long", size);
     }
+    if (v->kind == VOCAB_LLAMA) {
+        return llama_vocab_encode(v, text, size, add_special, parse_special, out, error);
+    }
     if (add_special && v->add_bos && v->bos >= 0 && !token_push(out, v->bos, error)) {
         return false;
     }
@@ -167,6 +172,9 @@ static size_t piece_bpe(const char *text, size_t size, char *out, size_t cap) {
 }
 
 size_t vocab_piece(const struct vocab *v, int32_t token, char *out, size_t cap) {
+    if (v->kind == VOCAB_LLAMA) {
+        return llama_vocab_piece(v, token, out, cap);
+    }
     if (token < 0 || token >= v->n_tokens || v->types[token] == TOKEN_CONTROL || v->types[token] == TOKEN_UNKNOWN) {
         return 0;
     }
@@ -204,6 +212,9 @@ bool vocab_is_end(const struct vocab *v, int32_t token) {
         "<turn|>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "</s>", "<eos>", "<end_of_utterance>",
         "<\uFF5Cend\u2581of\u2581sentence\uFF5C>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", "<|return|>", "<|call|>",
         "<|calls|>", "<|flush|>"};
+    if (v->kind == VOCAB_LLAMA) {
+        return llama_vocab_ends(v, token);
+    }
     if (token < 0 || token >= v->n_tokens) {
         return true;
     }

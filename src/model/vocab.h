@@ -6,7 +6,7 @@
 #include "base/siphash.h"
 #include "model/model.h"
 
-enum vocab_kind { VOCAB_SPM, VOCAB_BPE };
+enum vocab_kind { VOCAB_SPM, VOCAB_BPE, VOCAB_LLAMA };
 
 enum token_type { // as files number them
     TOKEN_NORMAL  = 1,
@@ -26,8 +26,9 @@ struct text_table {
 
 struct vocab {
     enum vocab_kind kind;
-    const struct split_rule *split; // BPE: how texts are cut into words
-    bool is_word_first;             // BPE: a word that is a token is that token, whatever the merges say
+    const struct model_llama *llama; // VOCAB_LLAMA: whose tokenizer it is
+    const struct split_rule *split;  // BPE: how texts are cut into words
+    bool is_word_first;              // BPE: a word that is a token is that token, whatever the merges say
     int32_t n_tokens;
     const char **texts; // [n_tokens] borrowed from the file
     uint32_t *sizes;    // [n_tokens] bytes
@@ -57,6 +58,8 @@ struct token_list {
 
 // NULL with an error. The file must live as long as the vocabulary.
 struct vocab *vocab_new(const struct gguf_context *meta, int64_t n_vocab, struct model_error *error);
+// The tokenizer of a model that was placed: of its file, or libllama's where that runs it.
+struct vocab *vocab_of_model(const struct model *model, struct model_error *error);
 void vocab_free(struct vocab *vocab);
 
 // Appends the tokens of a text: with add_special those that begin and end every text, with parse_special control tokens that are

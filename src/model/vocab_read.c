@@ -2,6 +2,7 @@
 // vocab_read.c: reads a tokenizer from a file's keys: lists that must be of one length, ids that must be tokens, all of it
 // checked.
 
+#include "model/llama.h"
 #include "model/vocab.h"
 
 #include <inttypes.h>
@@ -197,4 +198,9 @@ void vocab_free(struct vocab *v) {
     model_alloc_free(v->merge_sizes);
     model_alloc_free(v->merge_table.slots);
     model_alloc_free(v);
+}
+
+struct vocab *vocab_of_model(const struct model *model, struct model_error *error) {
+    return model->llama != NULL ? llama_vocab_new(model, error)
+                                : vocab_new(berth_gguf_map_meta(model->file), model->params.n_vocab, error);
 }

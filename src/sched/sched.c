@@ -318,6 +318,22 @@ void ggml_backend_sched_split_graph(ggml_backend_sched_t sched, struct ggml_cgra
 
 // ---- memory ----
 
+static struct {
+    berth_sched_planned_t callback;
+    void *user_data;
+} watcher;
+
+void berth_sched_on_plan(berth_sched_planned_t callback, void *user_data) {
+    watcher.callback  = callback;
+    watcher.user_data = user_data;
+}
+
+static void tell_planned(struct ggml_backend_sched *sched, struct ggml_cgraph *graph, const size_t *sizes) {
+    if (watcher.callback != NULL) {
+        watcher.callback(sched, graph, sizes, watcher.user_data);
+    }
+}
+
 bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *measure_graph) {
     if (!has_arguments(__func__, sched, measure_graph)) {
         return false;
@@ -325,6 +341,9 @@ bool ggml_backend_sched_reserve(ggml_backend_sched_t sched, struct ggml_cgraph *
     sched->was_reserved           = false; // growing now is what was asked for
     const enum ggml_status status = prepare_and(sched, measure_graph, sched_reserve);
     sched->was_reserved           = true;
+    if (status == GGML_STATUS_SUCCESS) {
+        tell_planned(sched, measure_graph, NULL);
+    }
     ggml_backend_sched_reset(sched);
     return status == GGML_STATUS_SUCCESS;
 }
@@ -334,9 +353,12 @@ void ggml_backend_sched_reserve_size(ggml_backend_sched_t sched, struct ggml_cgr
         return;
     }
     memset(sizes, 0, (size_t) sched->n_backends * sizeof sizes[0]);
-    if (prepare(sched, measure_graph, false) == GGML_STATUS_SUCCESS &&
-        sched_measure(sched, sched->cur, sizes) != GGML_STATUS_SUCCESS) {
-        memset(sizes, 0, (size_t) sched->n_backends * sizeof sizes[0]);
+    if (prepare(sched, measure_graph, false) == GGML_STATUS_SUCCESS) {
+        if (sched_measure(sched, sched->cur, sizes) == GGML_STATUS_SUCCESS) {
+            tell_planned(sched, measure_graph, sizes);
+        } else {
+            memset(sizes, 0, (size_t) sched->n_backends * sizeof sizes[0]);
+        }
     }
     ggml_backend_sched_reset(sched);
 }

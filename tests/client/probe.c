@@ -17,7 +17,7 @@
 // PROBE_PARTS=N splits every tensor over N devices, each of them the CPU.
 //     probe compare A B [rms]                  largest difference as a fraction of the largest value, or of root mean squares
 
-#include "llama_abi.h"
+#include "llama_load.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ static int fail(const char *what) {
 static struct llama_model *model_load(const char *path) {
     struct llama_model_params params = llama_model_default_params();
     if (getenv("PROBE_EMPTY") != NULL) { // the file's dimensions alone
-        llama_no_alloc(&params);
+        llama_no_alloc(&params, llama_release);
         params.load_mode = 0;
     }
     void *devices[17] = {NULL};

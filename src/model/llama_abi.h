@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: MIT
-// llama_abi.h: the few functions of libllama that the client tests call, taken from a folder with dlopen, so that one program
-// runs on any set of libraries, of b10361 and of v0.5.0. Field names are those of llama.h; offsets were found by filling the
-// structs that the *_default_params functions return and by watching what a changed field does. A field that no test sets has no
-// name. Where the releases differ, a struct has the size of the larger: both read the first bytes of what they are given.
+// llama_abi.h: the few functions of libllama that Berth and its tests call, taken from a library with dlopen, of b10361 and of
+// v0.5.0. Field names are those of llama.h; offsets were found by filling the structs that the *_default_params functions return
+// and by watching what a changed field does. A field that nobody sets has no name. Where the releases differ, a struct has the
+// size of the larger: both read the first bytes of what they are given.
 #pragma once
 
 #include <assert.h>
-#include <dirent.h>
-#include <dlfcn.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 struct llama_model;
@@ -100,6 +96,9 @@ static_assert(sizeof(struct llama_batch) == 56, "as returned by llama_batch_init
     X(llama_memory_clear, void, (struct llama_memory *, bool) ) \
     X(llama_model_get_vocab, const struct llama_vocab *, (const struct llama_model *) ) \
     X(llama_vocab_n_tokens, int32_t, (const struct llama_vocab *) ) \
+    X(llama_vocab_is_eog, bool, (const struct llama_vocab *, int32_t)) \
+    X(llama_set_abort_callback, void, (struct llama_context *, bool (*)(void *), void *) ) \
+    X(llama_model_n_layer, int32_t, (const struct llama_model *) ) \
     X(llama_tokenize, int32_t, (const struct llama_vocab *, const char *, int32_t, int32_t *, int32_t, bool, bool) ) \
     X(llama_token_to_piece, int32_t, (const struct llama_vocab *, int32_t, char *, int32_t, int32_t, bool) ) \
     X(llama_model_has_encoder, bool, (const struct llama_model *) ) \
@@ -109,80 +108,7 @@ static_assert(sizeof(struct llama_batch) == 56, "as returned by llama_batch_init
     X(llama_model_n_ctx_train, int32_t, (const struct llama_model *) ) \
     X(llama_model_size, uint64_t, (const struct llama_model *) )
 
-#define LLAMA_DECLARE(name, result, arguments) static result(*name) arguments;
-LLAMA_FUNCTIONS(LLAMA_DECLARE)
-
-static inline void *llama_open(const char *folder, const char *file) {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/%s", folder, file);
-    void *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    if (handle == NULL) {
-        fprintf(stderr, "%s\n", dlerror());
-    }
-    return handle;
-}
-
-static inline bool llama_symbol(void *handle, const char *name, void *out) {
-    void *p = dlsym(handle, name);
-    memcpy(out, &p, sizeof p);
-    if (p == NULL) {
-        fprintf(stderr, "%s is missing\n", name);
-    }
-    return p != NULL;
-}
-
-static char llama_release[32]; // b10361, v0.5.0: of the folder, once it is loaded
-
-// The tensors are made without memory.
-static inline void llama_no_alloc(struct llama_model_params *params) {
-    ((char *) params)[strcmp(llama_release, "b10361") == 0 ? 68 : 76] = true;
-}
-
-// The release in the name of a folder's libllama. False: said why on stderr.
-static inline bool llama_find(const char *folder) {
-    DIR *d = opendir(folder);
-    for (struct dirent *e; d != NULL && llama_release[0] == '\0' && (e = readdir(d)) != NULL;) {
-        char rest[8] = "";
-        if (sscanf(e->d_name, "libllama.%31[a-z0-9.]%7s", llama_release, rest) < 1) {
-            llama_release[0] = '\0';
-            continue;
-        }
-        const size_t len = strlen(llama_release);
-        if (rest[0] == '\0' && len > 3 && strcmp(llama_release + len - 3, ".so") == 0) {
-            llama_release[len - 3] = '\0';
-        } else {
-            llama_release[0] = '\0';
-        }
-    }
-    if (d != NULL) {
-        closedir(d);
-    }
-    if (llama_release[0] == '\0') {
-        fprintf(stderr, "%s: there is no libllama.RELEASE.so\n", folder);
-    }
-    return llama_release[0] != '\0';
-}
-
-static void *(*llama_device)(int); // ggml_backend_dev_by_type
-
-// Loads the libraries of a folder and its backends. False: said why on stderr.
-static inline bool llama_load(const char *folder) {
-    if (!llama_find(folder)) {
-        return false;
-    }
-    char names[2][64];
-    snprintf(names[0], sizeof names[0], "libggml.%s.so", llama_release);
-    snprintf(names[1], sizeof names[1], "libllama.%s.so", llama_release);
-    void *ggml  = llama_open(folder, names[0]);
-    void *llama = ggml != NULL ? llama_open(folder, names[1]) : NULL;
-    void (*load_all)(const char *);
-    bool ok = llama != NULL && llama_symbol(ggml, "ggml_backend_load_all_from_path", &load_all) &&
-              llama_symbol(ggml, "ggml_backend_dev_by_type", &llama_device);
-#define LLAMA_TAKE(name, result, arguments) ok = ok && llama_symbol(llama, #name, &name);
-    LLAMA_FUNCTIONS(LLAMA_TAKE)
-    if (ok) {
-        load_all(folder);
-        llama_backend_init();
-    }
-    return ok;
+// The tensors are made without memory. Where that is said differs.
+static inline void llama_no_alloc(struct llama_model_params *params, const char *release) {
+    ((char *) params)[strcmp(release, "b10361") == 0 ? 68 : 76] = true;
 }

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// llama_load.h: the functions of libllama (src/model/llama_abi.h), taken from a folder, so that one program runs on any set of
+// libraries.
+#pragma once
+
+#include "model/llama_abi.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+
+#define LLAMA_DECLARE(name, result, arguments) static result(*name) arguments;
+LLAMA_FUNCTIONS(LLAMA_DECLARE)
+
+static inline void *llama_open(const char *folder, const char *file) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, file);
+    void *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    if (handle == NULL) {
+        fprintf(stderr, "%s\n", dlerror());
+    }
+    return handle;
+}
+
+static inline bool llama_symbol(void *handle, const char *name, void *out) {
+    void *p = dlsym(handle, name);
+    memcpy(out, &p, sizeof p);
+    if (p == NULL) {
+        fprintf(stderr, "%s is missing\n", name);
+    }
+    return p != NULL;
+}
+
+static char llama_release[32]; // b10361, v0.5.0: of the folder, once it is loaded
+
+// The release in the name of a folder's libllama. False: said why on stderr.
+static inline bool llama_find(const char *folder) {
+    DIR *d = opendir(folder);
+    for (struct dirent *e; d != NULL && llama_release[0] == '\0' && (e = readdir(d)) != NULL;) {
+        char rest[8] = "";
+        if (sscanf(e->d_name, "libllama.%31[a-z0-9.]%7s", llama_release, rest) < 1) {
+            llama_release[0] = '\0';
+            continue;
+        }
+        const size_t len = strlen(llama_release);
+        if (rest[0] == '\0' && len > 3 && strcmp(llama_release + len - 3, ".so") == 0) {
+            llama_release[len - 3] = '\0';
+        } else {
+            llama_release[0] = '\0';
+        }
+    }
+    if (d != NULL) {
+        closedir(d);
+    }
+    if (llama_release[0] == '\0') {
+        fprintf(stderr, "%s: there is no libllama.RELEASE.so\n", folder);
+    }
+    return llama_release[0] != '\0';
+}
+
+static void *(*llama_device)(int); // ggml_backend_dev_by_type
+
+// Loads the libraries of a folder and its backends. False: said why on stderr.
+static inline bool llama_load(const char *folder) {
+    if (!llama_find(folder)) {
+        return false;
+    }
+    char names[2][64];
+    snprintf(names[0], sizeof names[0], "libggml.%s.so", llama_release);
+    snprintf(names[1], sizeof names[1], "libllama.%s.so", llama_release);
+    void *ggml  = llama_open(folder, names[0]);
+    void *llama = ggml != NULL ? llama_open(folder, names[1]) : NULL;
+    void (*load_all)(const char *);
+    bool ok = llama != NULL && llama_symbol(ggml, "ggml_backend_load_all_from_path", &load_all) &&
+              llama_symbol(ggml, "ggml_backend_dev_by_type", &llama_device);
+#define LLAMA_TAKE(name, result, arguments) ok = ok && llama_symbol(llama, #name, &name);
+    LLAMA_FUNCTIONS(LLAMA_TAKE)
+    if (ok) {
+        load_all(folder);
+        llama_backend_init();
+    }
+    return ok;
+}
