@@ -159,14 +159,14 @@ static struct meta_version in_own(struct meta_builder *b, const struct ggml_tens
 }
 
 // Sources that the op has written to: where that was a whole copy, the parts are made anew from it; else it is no copy any more.
-static void write_back(struct meta_builder *b, const struct ggml_tensor *t, bool carried) {
+static void write_back(struct meta_builder *b, const struct ggml_tensor *t, const struct meta_version *srcs) {
     for (int k = 0; k < GGML_MAX_SRC; k++) {
         if (t->src[k] == NULL || !meta_writes(t, k)) {
             continue;
         }
         const struct ggml_tensor *root = meta_root(t->src[k]);
         struct meta_row *row           = meta_row_of(b, root);
-        row->has_whole                 = row->has_whole && !carried;
+        row->has_whole                 = row->has_whole && srcs[k].temp == row->whole.temp;
         if (row->has_whole) {
             meta_move(b, root, row->whole, &meta_mirrored, meta_native(b, root), row->state);
         }
@@ -208,7 +208,7 @@ static void build_node(struct meta_builder *b, const struct ggml_tensor *t) {
     if (is_copy) {
         meta_move(b, t->view_src, row->whole, &meta_mirrored, meta_native(b, t->view_src), row->state);
     }
-    write_back(b, t, carried);
+    write_back(b, t, srcs);
     if (is_moved && meta_is_partial(&node.out)) {
         meta_sum(b, t, out);
     }

@@ -4,24 +4,14 @@
 // runs have segments that repeat, devices that get nothing, and sums over devices. What the reference accepts is among them; here
 // none may fail. Usage: op-meta [-v] [-k OP] [--part I/N] [--all]. Exit: 0 all passed, 1 some failed.
 
-#include "op.h"
+#include "runner.h"
 
 #include "support/meta_split.h"
 
 #include <math.h>
-#include <stdarg.h>
 
-#define ARENA_SIZE (64u << 20)
-#define MAX_OPS 256
 #define MAX_INPUTS 16
 #define N_CHOICES 5 // four axes, mirrored
-
-struct tally {
-    const char *op;
-    int n_cases, n_odd, n_passed, n_failed;
-    int64_t n_runs, n_whole; // of the runs: had an op that got whole sources
-    double worst;
-};
 
 // What the callback says: of input k its choice, of others mirrored.
 struct splits {
@@ -30,43 +20,12 @@ struct splits {
     int choices[MAX_INPUTS];
 };
 
-struct op_suite {
-    struct tally tallies[MAX_OPS];
-    int n_ops, part, n_parts;
-    const char *only;
-    bool verbose, all;
-    char *arena, *saved;
-    ggml_backend_t cpu;
-    ggml_backend_t meta[3];
+static struct {
+    bool all;
+    ggml_backend_t cpu, meta[3];
     struct splits splits[3];
-};
-
-static void (*const families[])(struct op_suite *) = {op_suite_eltwise, op_suite_copy, op_suite_matmul, op_suite_norm,
-    op_suite_rows, op_suite_conv, op_suite_pool, op_suite_pad, op_suite_sort, op_suite_repeat, op_suite_reduce, op_suite_rope,
-    op_suite_attn, op_suite_moe, op_suite_ssm, op_suite_recurrent, op_suite_glu, op_suite_train};
-
-const char *op_text(const char *fmt, ...) {
-    static char text[256];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    return text;
-}
-
-bool op_wanted(const struct op_suite *s, const char *op) {
-    return s->only == NULL || strcmp(s->only, op) == 0;
-}
-
-static struct tally *tally_of(struct op_suite *s, const char *op) {
-    for (int i = 0; i < s->n_ops; i++) {
-        if (strcmp(s->tallies[i].op, op) == 0) {
-            return &s->tallies[i];
-        }
-    }
-    s->tallies[s->n_ops].op = op;
-    return &s->tallies[s->n_ops++];
-}
+    int64_t n_runs, n_whole; // of the runs: had an op that got whole sources
+} run;
 
 static struct ggml_backend_meta_split_state state_of(const struct ggml_tensor *t, void *user) {
     struct splits *s      = user;
@@ -82,15 +41,6 @@ static struct ggml_backend_meta_split_state state_of(const struct ggml_tensor *t
     one.is_plain  = true;
     return meta_split_state(t, &one);
 }
-
-struct op_case {
-    const char *op, *what;
-    double max_nmse;
-    struct ggml_context *ctx;
-    struct ggml_cgraph *graph;
-    struct ggml_tensor *t;
-    size_t used; // bytes of the arena
-};
 
 // ---- one run ----
 
@@ -142,7 +92,7 @@ static double *meta_values(struct op_suite *s, const struct op_case *c, ggml_bac
     double *v                       = NULL;
     ggml_backend_buffer_type_t buft = ggml_backend_get_default_buffer_type(meta);
     ggml_gallocr_t galloc           = ggml_gallocr_new(buft);
-    memcpy(s->arena, s->saved, c->used);
+    op_case_restore(s, c);
     ggml_backend_buffer_t buffer = place(s, c, buft, galloc);
     if (buffer != NULL && is_all_written(c)) {
         ggml_backend_tensor_memset(c->t, 0xFF, 0, ggml_nbytes(c->t));
@@ -162,27 +112,24 @@ static void split_text(const struct splits *s, int n_inputs, char *text, size_t 
     }
 }
 
-static void run_one(struct op_suite *s, struct tally *tally, const struct op_case *c, const double *want, int i, int n_inputs) {
+static void run_one(
+    struct op_suite *s, struct op_tally *tally, const struct op_case *c, const double *want, int i, int n_inputs) {
     struct berth_meta_stats before, after;
-    char text[160];
-    berth_meta_stats(s->meta[i], &before);
-    double *is         = meta_values(s, c, s->meta[i]);
+    char what[400], text[160];
+    berth_meta_stats(run.meta[i], &before);
+    double *is         = meta_values(s, c, run.meta[i]);
     const double error = is != NULL ? op_nmse(is, want, ggml_nelements(c->t)) : INFINITY;
-    berth_meta_stats(s->meta[i], &after);
-    tally->n_runs++;
-    tally->n_whole += after.n_whole > before.n_whole;
-    split_text(&s->splits[i], n_inputs, text, sizeof text);
-    if (!(error <= c->max_nmse)) {
-        tally->n_failed++;
-        printf("FAIL %s %s (%s): %s %g\n", c->op, c->what, text, is == NULL ? berth_last_error() : "nmse", error);
-        fflush(stdout);
-    } else {
-        tally->n_passed++;
-        tally->worst = error > tally->worst ? error : tally->worst;
-        if (s->verbose) {
-            printf("pass %s %s (%s): %g\n", c->op, c->what, text, error);
-        }
-    }
+    berth_meta_stats(run.meta[i], &after);
+    run.n_runs++;
+    run.n_whole += after.n_whole > before.n_whole;
+    split_text(&run.splits[i], n_inputs, text, sizeof text);
+    snprintf(what, sizeof what, "%s (%s)", c->what, text);
+    const bool ok              = error <= c->max_nmse;
+    const struct op_case named = {.op = c->op, .what = what};
+    op_report(s, ok ? "pass" : "FAIL", &named, is == NULL ? berth_last_error() : "nmse", error);
+    tally->n_passed += ok;
+    tally->n_failed += !ok;
+    tally->worst = ok && error > tally->worst ? error : tally->worst;
     free(is);
 }
 
@@ -203,146 +150,91 @@ static int count_inputs(const struct op_case *c) {
     return n;
 }
 
-static void case_compare(struct op_suite *s, struct tally *tally, const struct op_case *c, uint64_t seed) {
-    memcpy(s->arena, s->saved, c->used);
-    double *want = s->cpu->iface.graph_compute(s->cpu, c->graph) == GGML_STATUS_SUCCESS ? op_values(c->t) : NULL;
-    memcpy(s->arena, s->saved, c->used);
+static uint64_t hash_of(const char *text) {
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (; *text != '\0'; text++) {
+        hash = (hash ^ (unsigned char) *text) * 0x100000001B3u;
+    }
+    return hash;
+}
+
+static void compare(struct op_suite *s, struct op_tally *tally, const struct op_case *c) {
+    double *want = run.cpu->iface.graph_compute(run.cpu, c->graph) == GGML_STATUS_SUCCESS ? op_values(c->t) : NULL;
+    op_case_restore(s, c);
     const int n_inputs = count_inputs(c);
-    struct check_rng r = check_rng_new(seed);
+    struct check_rng r = check_rng_new(hash_of(c->what));
     int64_t n_all      = 1;
     for (int k = 0; k < n_inputs && k < 4; k++) {
         n_all *= N_CHOICES;
     }
     for (int i = 0; i < 3 && want != NULL && n_inputs > 0; i++) {
-        const int64_t n_runs = s->all ? n_all : 3;
+        const int64_t n_runs = run.all ? n_all : 3;
         for (int64_t k = 0; k < n_runs; k++) {
-            choose(&s->splits[i], n_inputs, s->all ? k : (int64_t) check_rng_below(&r, (uint64_t) n_all));
+            choose(&run.splits[i], n_inputs, run.all ? k : (int64_t) check_rng_below(&r, (uint64_t) n_all));
             run_one(s, tally, c, want, i, n_inputs);
         }
-        s->splits[i].is_random   = true;
-        s->splits[i].random.seed = check_rng_next(&r);
+        run.splits[i].is_random   = true;
+        run.splits[i].random.seed = check_rng_next(&r);
         run_one(s, tally, c, want, i, n_inputs);
     }
     free(want);
 }
 
-static int case_run(struct op_suite *s, struct tally *tally, const char *op, const char *what, double max_nmse, op_build_t build,
-    const void *arg, struct op_build b) {
-    const uint64_t seed = b.rng;
-    b.ctx               = ggml_init((struct ggml_init_params){.mem_size = ARENA_SIZE, .mem_buffer = s->arena});
-    struct op_case c    = {.op = op, .what = what, .max_nmse = max_nmse, .ctx = b.ctx};
-    c.t                 = build(&b, arg);
-    c.graph             = ggml_new_graph(b.ctx);
-    if (b.skip == NULL && !berth_is_poison(c.t)) {
-        ggml_build_forward_expand(c.graph, c.t);
-        c.used = ggml_used_mem(b.ctx);
-        if (is_all_written(&c) && c.t->data != NULL) {
-            memset(c.t->data, 0xFF, ggml_nbytes(c.t));
-        }
-        memcpy(s->saved, s->arena, c.used);
-        case_compare(s, tally, &c, seed);
-        memcpy(s->arena, s->saved, c.used);
-    }
-    ggml_free(b.ctx);
-    return b.n_inputs;
-}
-
-void op_case(struct op_suite *s, const char *op, const char *what, double max_nmse, op_build_t build, const void *arg) {
-    if (!op_wanted(s, op)) {
-        return;
-    }
-    struct tally *tally = tally_of(s, op);
-    const int i_case    = tally->n_cases++;
-    if (i_case % s->n_parts != s->part) {
-        return;
-    }
-    const struct op_build b = {.rng = 0x9E3779B97F4A7C15u ^ (uint64_t) (i_case + 1)};
-    const int n_inputs      = case_run(s, tally, op, what, max_nmse, build, arg, b);
-    if ((i_case & (i_case - 1)) != 0) { // cases 0, 1, 2, 4, 8, ... in other layouts, too
-        return;
-    }
-    char text[256];
-    for (int layout = OP_AS_BUILT + 1; layout < OP_EMPTY_0 && n_inputs > 0; layout++) {
-        if (tally->n_odd++ % s->n_parts != s->part) {
-            continue;
-        }
-        struct op_build odd = b;
-        odd.layout          = (enum op_layout) layout;
-        odd.which           = -1;
-        snprintf(text, sizeof text, "%s, layout %d", what, layout);
-        case_run(s, tally, op, text, max_nmse, build, arg, odd);
-    }
-}
-
 // ---- the run ----
 
 static bool parse(struct op_suite *s, int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "-v") == 0) {
-            s->verbose = true;
-        } else if (strcmp(argv[i], "--all") == 0) {
-            s->all = true;
-        } else if (strcmp(argv[i], "-k") == 0 && i + 1 < argc) {
-            s->only = argv[++i];
-        } else if (strcmp(argv[i], "--part") == 0 && i + 1 < argc) {
-            if (sscanf(argv[++i], "%d/%d", &s->part, &s->n_parts) != 2 || s->part < 1 || s->part > s->n_parts) {
-                return false;
-            }
-            s->part--;
-        } else {
-            return false;
-        }
+    bool ok = true;
+    for (int i = 1; i < argc && ok; i++) {
+        const bool is_all = strcmp(argv[i], "--all") == 0;
+        run.all           = run.all || is_all;
+        ok                = is_all || op_suite_option(s, argc, argv, &i);
     }
-    return true;
+    return ok;
 }
 
-static bool devices_new(struct op_suite *s) {
-    ggml_backend_dev_t cpu = ggml_backend_get_device(s->cpu), devs[] = {cpu, cpu, cpu, cpu};
+static bool devices_new(void) {
+    ggml_backend_dev_t cpu = ggml_backend_get_device(run.cpu), devs[] = {cpu, cpu, cpu, cpu};
     bool ok = true;
     for (int i = 0; i < 3; i++) {
-        s->splits[i].random    = (struct meta_split){.n = i + 2, .only_axis = -1};
-        ggml_backend_dev_t dev = ggml_backend_meta_device(devs, (size_t) i + 2, state_of, &s->splits[i]);
-        s->meta[i]             = dev != NULL ? ggml_backend_dev_init(dev, NULL) : NULL;
-        ok                     = ok && s->meta[i] != NULL;
+        run.splits[i].random   = (struct meta_split){.n = i + 2, .only_axis = -1};
+        ggml_backend_dev_t dev = ggml_backend_meta_device(devs, (size_t) i + 2, state_of, &run.splits[i]);
+        run.meta[i]            = dev != NULL ? ggml_backend_dev_init(dev, NULL) : NULL;
+        ok                     = ok && run.meta[i] != NULL;
         for (int j = 0; ok && j < i + 2; j++) {
-            ggml_backend_cpu_set_n_threads(ggml_backend_meta_simple_backend(s->meta[i], (size_t) j), 1);
+            ggml_backend_cpu_set_n_threads(ggml_backend_meta_simple_backend(run.meta[i], (size_t) j), 1);
         }
     }
     return ok;
 }
 
 int main(int argc, char **argv) {
-    static struct op_suite s = {.n_parts = 1};
+    static struct op_suite s = {.n_parts = 1, .compare = compare};
     if (!parse(&s, argc, argv)) {
         fprintf(stderr, "Usage: op-meta [-v] [-k OP] [--part I/N] [--all]\n");
         return 2;
     }
-    s.arena = malloc(ARENA_SIZE);
-    s.saved = malloc(ARENA_SIZE);
-    s.cpu   = ggml_backend_cpu_init();
-    if (s.arena == NULL || s.saved == NULL || s.cpu == NULL || !devices_new(&s)) {
+    s.arena = malloc(OP_ARENA_SIZE);
+    s.saved = malloc(OP_ARENA_SIZE);
+    run.cpu = ggml_backend_cpu_init();
+    if (s.arena == NULL || s.saved == NULL || run.cpu == NULL || !devices_new()) {
         printf("out of memory\n");
         return 1;
     }
-    ggml_backend_cpu_set_n_threads(s.cpu, 1);
+    ggml_backend_cpu_set_n_threads(run.cpu, 1);
     check_quiet();
-    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
-        families[i](&s);
+    op_suite_run(&s);
+    int n_failed = 0;
+    for (int i = 0; i < s.n_ops; i++) {
+        const struct op_tally *t = &s.tallies[i];
+        printf("%-24s %d passed, %d failed (worst nmse %.2g)\n", t->op, t->n_passed, t->n_failed, t->worst);
+        n_failed += t->n_failed;
     }
-    struct tally all = {.op = "all"};
-    for (int i = 0; i <= s.n_ops; i++) {
-        const struct tally *t = i < s.n_ops ? &s.tallies[i] : &all;
-        printf("%-24s %d passed, %d failed; %lld of %lld runs with whole sources (worst nmse %.2g)\n", t->op, t->n_passed,
-            t->n_failed, (long long) t->n_whole, (long long) t->n_runs, t->worst);
-        if (i < s.n_ops) {
-            all.n_passed += t->n_passed, all.n_failed += t->n_failed, all.n_runs += t->n_runs, all.n_whole += t->n_whole;
-        }
-    }
+    printf("%lld runs, %lld of them with whole sources, %d failed\n", (long long) run.n_runs, (long long) run.n_whole, n_failed);
     for (int i = 0; i < 3; i++) {
-        ggml_backend_free(s.meta[i]);
+        ggml_backend_free(run.meta[i]);
     }
-    ggml_backend_free(s.cpu);
+    ggml_backend_free(run.cpu);
     free(s.saved);
     free(s.arena);
-    return s.tallies[0].n_runs == 0 || all.n_failed > 0;
+    return run.n_runs == 0 || n_failed > 0;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // runner.h: what runs the cases of the op suite: each is built, in all layouts if it is one of the first, and handed to who
-// compares it. The suite of the CPU (main.c) and that of devices (tests/cuda/ops_main.c) are built on it.
+// compares it. The suite of the CPU (main.c), that of devices (tests/cuda/ops_main.c) and that of devices made of several
+// (meta_main.c) are built on it.
 #pragma once
 
 #include "op.h"
