@@ -257,11 +257,13 @@ static bool row_init(struct row *row, const struct cli_model *m, int64_t n_threa
     *row                            = (struct row){.n_threads = n_threads, .n_batch = m->session->params.n_batch};
     snprintf(row->cache, sizeof row->cache, "%s,%s", ggml_type_name(m->session->params.cache_k),
         ggml_type_name(m->session->params.cache_v));
-    struct ggml_context *ctx = berth_gguf_map_tensors(m->model->file);
-    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
-        bytes[t->type] += ggml_nbytes(t);
-        row->size += ggml_nbytes(t);
-        row->n_params += (uint64_t) ggml_nelements(t);
+    for (int64_t f = 0; f < m->model->n_files; f++) {
+        struct ggml_context *ctx = berth_gguf_map_tensors(m->model->files[f]);
+        for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
+            bytes[t->type] += ggml_nbytes(t);
+            row->size += ggml_nbytes(t);
+            row->n_params += (uint64_t) ggml_nelements(t);
+        }
     }
     for (int i = 0; i < GGML_TYPE_COUNT; i++) {
         type = bytes[i] > bytes[type] ? i : type;

@@ -405,6 +405,10 @@ int cli_train(int argc, char **argv) {
     if (code != CLI_OK) {
         return code;
     }
+    if (m.model->n_files > 1) { // what is written has the keys of what is read
+        cli_model_close(&m);
+        return cli_fail(CLI_FAILURE, "%s: the model is in several files: 'berth gguf merge' makes one of them", m.path);
+    }
     struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
     code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : CLI_OK;
     code                = code == CLI_OK && o.config == NULL ? cli_model_output(&m, o.out) : code;

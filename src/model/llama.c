@@ -125,9 +125,8 @@ struct model *model_open_llama(const char *path, bool no_mmap, struct model_erro
         return NULL;
     }
     m->llama = model_alloc_calloc(1, sizeof *m->llama);
-    m->file  = berth_gguf_map_open(path, &(struct berth_gguf_map_params){0});
-    if (m->llama == NULL || m->file == NULL) {
-        model_fail(error, "%s", m->llama == NULL ? "out of memory" : berth_last_error());
+    if (m->llama == NULL || !model_files_open(m, path, false, error)) {
+        model_fail(error, "out of memory");
         model_free(m);
         return NULL;
     }

@@ -182,24 +182,36 @@ static bool type_check(const struct ggml_tensor *t, bool is_vector, struct model
     return true;
 }
 
-// The file's tensors by their id: the context's own search by name would look at all of them.
+// The tensors by their id: the context's own search by name would look at all of them.
 static bool ids_make(struct model *m, struct model_error *error) {
-    struct ggml_context *ctx = berth_gguf_map_tensors(m->file);
-    const int64_t n          = gguf_get_n_tensors(berth_gguf_map_meta(m->file));
-    int64_t i                = 0;
-    m->by_id                 = model_alloc_calloc((size_t) n + 1, sizeof *m->by_id);
+    int64_t n = 0, i = 0;
+    for (int64_t f = 0; f < m->n_files; f++) {
+        n += gguf_get_n_tensors(berth_gguf_map_meta(m->files[f]));
+    }
+    m->by_id = model_alloc_calloc((size_t) n + 1, sizeof *m->by_id);
     if (m->by_id == NULL) {
         return model_fail(error, "out of memory for the table of %" PRId64 " tensors", n);
     }
-    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL && i < n; t = ggml_get_next_tensor(ctx, t)) {
-        m->by_id[i++] = t;
+    for (int64_t f = 0; f < m->n_files; f++) {
+        struct ggml_context *ctx = berth_gguf_map_tensors(m->files[f]);
+        for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL && i < n; t = ggml_get_next_tensor(ctx, t)) {
+            m->by_id[i++] = t;
+        }
     }
     return true;
 }
 
 static struct ggml_tensor *tensor_find(const struct model *m, const char *name) {
-    const int64_t id = gguf_find_tensor(berth_gguf_map_meta(m->file), name);
-    return id >= 0 ? m->by_id[id] : NULL;
+    int64_t first = 0;
+    for (int64_t f = 0; f < m->n_files; f++) {
+        const struct gguf_context *meta = berth_gguf_map_meta(m->files[f]);
+        const int64_t id                = gguf_find_tensor(meta, name);
+        if (id >= 0) {
+            return m->by_id[first + id];
+        }
+        first += gguf_get_n_tensors(meta);
+    }
+    return NULL;
 }
 
 static bool weight_find(struct model *m, const char *name, const int64_t ne[3], int64_t layer, bool is_needed,
@@ -337,9 +349,7 @@ static struct model *open_as(const char *path, bool read, struct model_error *er
         model_fail(error, "out of memory");
         return NULL;
     }
-    m->file = berth_gguf_map_open(path, &(struct berth_gguf_map_params){.read = read});
-    if (m->file == NULL) {
-        model_fail(error, "%s", berth_last_error());
+    if (!model_files_open(m, path, read, error)) {
         model_free(m);
         return NULL;
     }
@@ -391,6 +401,6 @@ void model_free(struct model *m) {
     model_alloc_free(m->layers);
     model_alloc_free(m->weights);
     model_alloc_free(m->by_id);
-    berth_gguf_map_close(m->file);
+    model_files_close(m);
     model_alloc_free(m);
 }

@@ -73,7 +73,10 @@ static const void *bytes_of(int64_t i, void *user, struct model_error *error) {
 bool lora_merge(const struct model *model, const struct model_lora *lora, FILE *file, struct model_error *error) {
     struct merging m               = {.model = model, .lora = lora};
     const struct gguf_context *old = berth_gguf_map_meta(model->file);
-    struct gguf_context *meta      = gguf_init_empty();
+    if (model->n_files > 1) {
+        return model_fail(error, "the model is in %" PRId64 " files: 'berth gguf merge' makes one of them", model->n_files);
+    }
+    struct gguf_context *meta = gguf_init_empty();
     berth_clear_error();
     gguf_set_kv(meta, old);
     for (int64_t i = 0; i < gguf_get_n_tensors(old); i++) {

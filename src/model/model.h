@@ -161,13 +161,15 @@ struct model_part {
 };
 
 struct model {
-    struct berth_gguf_map *file;
+    struct berth_gguf_map *file;   // the keys
+    struct berth_gguf_map **files; // [n_files] the tensors; file is the first
+    int64_t n_files;
     struct model_params params;
     struct ggml_tensor *token_embd, *output_norm, *output;
     struct ggml_tensor *position_embd, *output_norm_bias;    // NULL: none
     struct ggml_tensor *rope_freqs, *rope_long, *rope_short; // NULL: none
     struct model_layer *layers;                              // [n_layer]
-    struct ggml_tensor **by_id;                              // the file's tensors
+    struct ggml_tensor **by_id;                              // the tensors of all files, one after another
     struct model_weight *weights;
     size_t n_weights;
     bool is_tied;              // the output is the embedding once more
@@ -186,6 +188,9 @@ struct model *model_open(const char *path, struct model_error *error);
 struct model *model_open_read(const char *path, struct model_error *error);
 // A model of any architecture that libllama knows, by libllama; no_mmap: its weights are read, not mapped.
 struct model *model_open_llama(const char *path, bool no_mmap, struct model_error *error);
+// files.c: opens what it consists of; its end.
+bool model_files_open(struct model *model, const char *path, bool read, struct model_error *error);
+void model_files_close(struct model *model);
 // Whether Berth's own graphs run the architecture of a file. True also for what is no model, so that opening it says why.
 bool model_is_native(const char *path);
 void model_free(struct model *model);

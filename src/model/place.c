@@ -6,6 +6,8 @@
 #include "model/llama.h"
 #include "model/model.h"
 
+#include "ggml-backend-impl.h" // a buffer of several
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -168,27 +170,54 @@ static bool pages_touch(struct placing *p, const struct ggml_tensor *t) {
     return true;
 }
 
-static bool weights_map(struct placing *p, int d, size_t largest) {
-    struct model *m    = p->model;
-    void *base         = (void *) (uintptr_t) berth_gguf_map_base(m->file); // read only, and so are weights
-    m->parts[d].buffer = ggml_backend_dev_buffer_from_host_ptr(p->devices->dev[d], base, berth_gguf_map_size(m->file), largest);
-    if (m->parts[d].buffer == NULL) {
-        return model_fail(p->error, "the file cannot be used in place: %s", berth_last_error());
+// The buffer in which a weight lies in the file's own pages.
+static ggml_backend_buffer_t buffer_of(const struct model *m, const ggml_backend_buffer_t *buffers, const struct ggml_tensor *t) {
+    for (int64_t f = 0; f < m->n_files; f++) {
+        const uintptr_t base = (uintptr_t) berth_gguf_map_base(m->files[f]), at = (uintptr_t) t->data;
+        if (at >= base && at - base < berth_gguf_map_size(m->files[f])) {
+            return buffers[f];
+        }
     }
-    ggml_backend_buffer_set_usage(m->parts[d].buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    for (size_t i = 0; i < m->n_weights; i++) {
+    return buffers[0];
+}
+
+// A buffer a file; several become one. NULL in a place that has none.
+static bool buffers_map(struct placing *p, int d, size_t largest, ggml_backend_buffer_t *buffers) {
+    struct model *m = p->model;
+    for (int64_t f = 0; f < m->n_files; f++) {
+        void *base = (void *) (uintptr_t) berth_gguf_map_base(m->files[f]); // read only, and so are weights
+        buffers[f] = ggml_backend_dev_buffer_from_host_ptr(p->devices->dev[d], base, berth_gguf_map_size(m->files[f]), largest);
+        if (buffers[f] == NULL) {
+            return false;
+        }
+    }
+    m->parts[d].buffer = m->n_files == 1 ? buffers[0] : ggml_backend_multi_buffer_alloc_buffer(buffers, (size_t) m->n_files);
+    return m->parts[d].buffer != NULL;
+}
+
+static bool weights_map(struct placing *p, int d, size_t largest) {
+    struct model *m                = p->model;
+    ggml_backend_buffer_t *buffers = model_alloc_calloc((size_t) m->n_files, sizeof(ggml_backend_buffer_t));
+    bool ok =
+        (buffers != NULL || model_fail(p->error, "out of memory for %" PRId64 " buffers", m->n_files)) &&
+        (buffers_map(p, d, largest, buffers) || model_fail(p->error, "the file cannot be used in place: %s", berth_last_error()));
+    for (int64_t f = 0; !ok && buffers != NULL && f < m->n_files; f++) {
+        ggml_backend_buffer_free(buffers[f]);
+    }
+    if (ok) {
+        ggml_backend_buffer_set_usage(m->parts[d].buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    }
+    for (size_t i = 0; ok && i < m->n_weights; i++) {
         const struct model_weight *w = &m->weights[i];
         if (device_of(p, w) != d) {
             continue;
         }
-        if (ggml_backend_tensor_alloc(m->parts[d].buffer, *w->slot, w->file->data) != GGML_STATUS_SUCCESS) {
-            return model_fail(p->error, "tensor '%s' has no place: %s", w->file->name, berth_last_error());
-        }
-        if (!pages_touch(p, w->file)) {
-            return false;
-        }
+        ok = (ggml_backend_tensor_alloc(buffer_of(m, buffers, w->file), *w->slot, w->file->data) == GGML_STATUS_SUCCESS ||
+                 model_fail(p->error, "tensor '%s' has no place: %s", w->file->name, berth_last_error())) &&
+             pages_touch(p, w->file);
     }
-    return true;
+    model_alloc_free(buffers);
+    return ok;
 }
 
 static bool weights_upload(struct placing *p, int d) {

@@ -43,9 +43,22 @@ expect 0 "the same" diff $tales "$tmp/joined"
 expect 0 "19 files, 38 tensors" split --max-tensors 2 $tales "$tmp/two"
 expect 3 "the first of 4 files has a name with -00001-of-00004.gguf at its end" merge "$tmp/piece-00002-of-00004.gguf" -o "$tmp/none"
 expect 3 "it is no part of a model" merge $tales -o "$tmp/none"
+# A model in parts says what it says as one file.
+command=run
+expect 0 "" -m $tales -t 1 -n 20 --temp 0 -p "Once"
+cp "$tmp/out" "$tmp/whole"
+expect 0 "" -m "$tmp/piece-00001-of-00004.gguf" -t 1 -n 20 --temp 0 -p "Once"
+cmp "$tmp/out" "$tmp/whole" || n_bad=$((n_bad + 1))
+expect 0 "" -m "$tmp/piece-00001-of-00004.gguf" --no-mmap -t 1 -n 20 --temp 0 -p "Once"
+cmp "$tmp/out" "$tmp/whole" || n_bad=$((n_bad + 1))
+expect 3 "the name of the first ends in -00001-of-00004.gguf" -m "$tmp/piece-00002-of-00004.gguf"
+command=gguf
 mv "$tmp/piece-00003-of-00004.gguf" "$tmp/third"
 expect 3 "piece-00003-of-00004.gguf: cannot be read" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/none"
 cp "$tmp/piece-00002-of-00004.gguf" "$tmp/piece-00003-of-00004.gguf"
+command=run
+expect 3 "is part 2 of 4, not 3 of 4" -m "$tmp/piece-00001-of-00004.gguf"
+command=gguf
 expect 3 "it is not number 3 of 4" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/none"
 expect 3 "is the input itself" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/piece-00001-of-00004.gguf"
 expect 2 "--max-size 'x' is no size" split --max-size x $tales "$tmp/piece"

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// files.c: the files of a model: one, or several as llama.cpp's gguf-split cuts them: NAME-00001-of-00003.gguf has the keys, and
+// each has some of the tensors.
+
+#include "model/model.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define MAX_FILES 65535
+
+static struct berth_gguf_map *file_open(const char *path, bool read, struct model_error *error) {
+    struct berth_gguf_map *map = berth_gguf_map_open(path, &(struct berth_gguf_map_params){.read = read});
+    if (map == NULL) {
+        model_fail(error, "%s", berth_last_error());
+    }
+    return map;
+}
+
+static bool part_check(const struct berth_gguf_map *map, const char *path, int64_t no, int64_t n, struct model_error *error) {
+    int64_t is_no = -1, is_of = -1;
+    return keys_int(berth_gguf_map_meta(map), "split.no", 0, MAX_FILES, &is_no, error) &&
+           keys_int(berth_gguf_map_meta(map), "split.count", 0, MAX_FILES, &is_of, error) &&
+           ((is_no == no && is_of == n) ||
+               model_fail(error, "%s: is part %" PRId64 " of %" PRId64 ", not %" PRId64 " of %" PRId64, path, is_no + 1, is_of,
+                   no + 1, n));
+}
+
+// The others lie beside the first.
+static bool others_open(struct model *m, const char *path, bool read, int64_t n, struct model_error *error) {
+    char end[32], other[4096];
+    snprintf(end, sizeof end, "-00001-of-%05" PRId64 ".gguf", n);
+    const size_t size = strlen(path), tail = strlen(end);
+    if (size < tail || strcmp(path + size - tail, end) != 0) {
+        return model_fail(error, "%s: the model is in %" PRId64 " files, and the name of the first ends in %s", path, n, end);
+    }
+    for (int64_t i = 1; i < n; i++) {
+        const int length =
+            snprintf(other, sizeof other, "%.*s-%05" PRId64 "-of-%05" PRId64 ".gguf", (int) (size - tail), path, i + 1, n);
+        if (length < 0 || (size_t) length >= sizeof other) {
+            return model_fail(error, "%s: the name is too long", path);
+        }
+        m->files[i] = file_open(other, read, error);
+        if (m->files[i] == NULL || !part_check(m->files[i], other, i, n, error)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool model_files_open(struct model *m, const char *path, bool read, struct model_error *error) {
+    int64_t n = 1;
+    m->file   = file_open(path, read, error);
+    if (m->file == NULL || !keys_int(berth_gguf_map_meta(m->file), "split.count", 0, MAX_FILES, &n, error)) {
+        return false;
+    }
+    n        = n > 1 ? n : 1;
+    m->files = model_alloc_calloc((size_t) n, sizeof *m->files);
+    if (m->files == NULL) {
+        return model_fail(error, "out of memory for %" PRId64 " files", n);
+    }
+    m->files[0] = m->file;
+    m->n_files  = n;
+    return n == 1 || (others_open(m, path, read, n, error) && part_check(m->file, path, 0, n, error));
+}
+
+void model_files_close(struct model *m) {
+    for (int64_t i = 1; i < m->n_files; i++) {
+        berth_gguf_map_close(m->files[i]);
+    }
+    berth_gguf_map_close(m->file);
+    model_alloc_free(m->files);
+}
