@@ -43,6 +43,8 @@ BERTH_API const void *berth_gguf_map_data(const struct berth_gguf_map *map, int6
 // All tensors: their first byte, and how many there are with the padding between. For ggml_backend_cpu_buffer_from_ptr.
 BERTH_API const void *berth_gguf_map_base(const struct berth_gguf_map *map);
 BERTH_API size_t berth_gguf_map_size(const struct berth_gguf_map *map);
+// Bytes of the map that are not needed for now: whole pages of them are no memory of the process until they are read again.
+BERTH_API void berth_gguf_map_drop(const struct berth_gguf_map *map, const void *bytes, size_t size);
 
 #ifdef __cplusplus
 }

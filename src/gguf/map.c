@@ -170,3 +170,15 @@ const void *berth_gguf_map_base(const struct berth_gguf_map *map) {
 size_t berth_gguf_map_size(const struct berth_gguf_map *map) {
     return map == NULL ? 0 : map->data_size;
 }
+
+void berth_gguf_map_drop(const struct berth_gguf_map *map, const void *bytes, size_t size) {
+    const size_t page_size = (size_t) sysconf(_SC_PAGESIZE);
+    const uintptr_t from = (uintptr_t) bytes, at = map != NULL ? from - (uintptr_t) map->bytes : 0;
+    if (map == NULL || map->is_copy || from < (uintptr_t) map->bytes || at > map->size || size > map->size - at) {
+        return;
+    }
+    const size_t begin = (at + page_size - 1) / page_size * page_size, end = (at + size) / page_size * page_size;
+    if (begin < end) {
+        (void) madvise(map->bytes + begin, end - begin, MADV_DONTNEED); // only advice
+    }
+}

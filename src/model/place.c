@@ -235,6 +235,7 @@ static bool weights_upload(struct placing *p, int d) {
         for (size_t at = 0; device_of(p, w) == d && at < size;) {
             const size_t step = size - at < STEP_SIZE ? size - at : STEP_SIZE;
             ggml_backend_tensor_set(*w->slot, (const char *) w->file->data + at, at, step);
+            berth_gguf_map_drop(m->file, (const char *) w->file->data + at, step); // it is there now
             at += step;
             if (!tell(p, step)) {
                 return false;

@@ -364,6 +364,19 @@ static void data_on_a_device_is_fetched(void **state) {
     struct berth_gguf_map *map = berth_gguf_map_open(path, NULL);
     assert_non_null(map);
     assert_memory_equal(berth_gguf_map_data(map, 0), numbers, ggml_nbytes(t));
+    const uintptr_t page   = (uintptr_t) sysconf(_SC_PAGESIZE),
+                    inside = ((uintptr_t) berth_gguf_map_data(map, 0) / page + 3) * page;
+    berth_gguf_map_drop(map, berth_gguf_map_data(map, 0), ggml_nbytes(t));
+    berth_gguf_map_drop(map, numbers, 1 << 20); // none of its bytes
+    berth_gguf_map_drop(NULL, numbers, 1);
+    FILE *maps = fopen("/proc/self/pagemap", "rb");
+    assert_non_null(maps);
+    uint64_t entry = UINT64_MAX;
+    assert_int_equal(fseek(maps, (long) (inside / page * sizeof entry), SEEK_SET), 0);
+    assert_int_equal(fread(&entry, sizeof entry, 1, maps), 1);
+    fclose(maps);
+    assert_true(entry >> 63 == 0);                                             // not in the process's memory
+    assert_memory_equal(berth_gguf_map_data(map, 0), numbers, ggml_nbytes(t)); // read again
     berth_gguf_map_close(map);
     gguf_free(g);
     ggml_backend_buffer_free(buffer);
