@@ -109,9 +109,8 @@ enum {
 #define CLI_OPT_LLAMA \
     { \
         .id = CLI_LLAMA, .name = "llama", \
-        .what = \
-            "by llama.cpp's libllama on Berth (BERTH_LLAMA=DIR, library folders, node_modules), as every architecture is that " \
-            "Berth does not know" \
+        .what = "by llama.cpp's libllama on Berth (BERTH_LLAMA=DIR, library folders, npm's), as every architecture is that " \
+                "Berth does not know" \
     }
 // What a session is made of, and where it runs.
 #define CLI_SESSION_ROWS CLI_OPT_CTX, CLI_OPT_BATCH, CLI_OPT_CACHE_TYPE

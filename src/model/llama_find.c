@@ -48,14 +48,16 @@ static bool node_look(struct search *s, const char *folder) {
     return s->release != NULL;
 }
 
-// This folder and those above it, as node looks for its modules.
-static bool above_look(struct search *s) {
-    char at[4096];
-    for (bool ok = getcwd(at, sizeof at) != NULL; ok && s->release == NULL; ok = at[0] != '\0') {
-        node_look(s, at);
-        *strrchr(at, '/') = '\0';
+// Where npm installs for all, and for one user.
+static bool npm_look(struct search *s) {
+    static const char *const folders[] = {"/usr/local/lib", "/usr/lib"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && s->release == NULL; i++) {
+        char inner[64];
+        snprintf(inner, sizeof inner, "%s/node_modules/node-llama-cpp", folders[i]);
+        (void) (node_look(s, folders[i]) || node_look(s, inner));
     }
-    return s->release != NULL;
+    const char *home = secure_getenv("HOME");
+    return s->release != NULL || (home != NULL && home[0] == '/' && node_look(s, home));
 }
 
 static bool usual_look(struct search *s) {
@@ -71,7 +73,7 @@ static bool usual_look(struct search *s) {
         "/opt/llama/lib"
     };
     char copy[4096], *rest = copy;
-    const char *given = getenv("LD_LIBRARY_PATH");
+    const char *given = secure_getenv("LD_LIBRARY_PATH");
     snprintf(copy, sizeof copy, "%s", given != NULL ? given : "");
     for (char *part; s->release == NULL && (part = strsep(&rest, ":")) != NULL;) {
         if (*part != '\0') {
@@ -81,16 +83,24 @@ static bool usual_look(struct search *s) {
     for (size_t i = 0; i < sizeof folders / sizeof *folders && s->release == NULL; i++) {
         folder_look(s, folders[i]);
     }
-    return s->release != NULL || above_look(s);
+    return s->release != NULL || npm_look(s);
+}
+
+// Never in the current folder unless it is asked for: a folder of downloaded files must not bring code. It is said if it is
+// there.
+static bool is_here(void) {
+    struct search s = {.release = NULL};
+    return node_look(&s, ".");
 }
 
 static bool find(struct search *s, struct model_error *error) {
-    const char *given = getenv("BERTH_LLAMA");
+    const char *given = secure_getenv("BERTH_LLAMA");
     if (given != NULL && *given != '\0') {
         return folder_look(s, given) || node_look(s, given) ||
                model_fail(error, "BERTH_LLAMA=%s: there is neither libllama.v0.5.0.so nor libllama.b10361.so; " HOW, given);
     }
-    return usual_look(s) || model_fail(error, "libllama is not found; " HOW);
+    return usual_look(s) ||
+           model_fail(error, "libllama is not found; " HOW "%s", is_here() ? ", BERTH_LLAMA=. that of node_modules here" : "");
 }
 
 // Berth's libraries under the names that it asks for. Where one has none, ggml's own would be loaded beside Berth's, whose

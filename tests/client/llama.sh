@@ -103,6 +103,13 @@ done
 if [ "$step" = made ]; then
     BERTH_LLAMA=$work "$berth" run --llama -m models/tales-q8_0.gguf >"$work/log" 2>&1 && fail "it ran without libllama"
     grep -q "npm install node-llama-cpp" "$work/log" || fail "no word of how to get it: $(cat "$work/log")"
+    # what lies in the current folder is not loaded unless asked for
+    bins=$work/here/node_modules/@node-llama-cpp/any/bins/any
+    mkdir -p "$bins" && cp "$reference"/libllama.*.so "$bins/"
+    (cd "$work/here" && env -u BERTH_LLAMA -u LD_LIBRARY_PATH HOME=/ "$berth" plan "$work/phi2.gguf" >"$work/log" 2>&1) &&
+        fail "it loaded what lies here"
+    grep -q "BERTH_LLAMA=. that of node_modules here" "$work/log" || fail "no word of what is here: $(cat "$work/log")"
+    (cd "$work/here" && BERTH_LLAMA=. "$berth" plan "$work/phi2.gguf" >"$work/log" 2>&1) || fail "BERTH_LLAMA=.: $(cat "$work/log")"
     BERTH_LLAMA=$work "$berth" plan "$work/phi2.gguf" >"$work/log" 2>&1 && fail "it planned without libllama"
     [ "$(wc -l <"$work/log")" = 1 ] && grep -q "'phi2' is not supported.*npm install" "$work/log" || fail "$(cat "$work/log")"
 fi
