@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_TRACE = CLI_OWN, OPT_MAP, OPT_MEMORY, OPT_LOGPROBS };
+enum { OPT_TRACE = CLI_OWN, OPT_MAP, OPT_MEMORY, OPT_LOGPROBS, OPT_CACHE };
 #define MAX_LORAS 16
 
 static const struct cli_option option_rows[] = {
@@ -54,6 +54,11 @@ static const struct cli_option option_rows[] = {
         .value = "FILE",
         .takes = ".svg .html .json",
         .what  = "draw the memory map of the largest graph as FILE.svg or FILE.html; FILE.json: its plan"},
+    {.id       = OPT_CACHE,
+        .name  = "prompt-cache",
+        .value = "FILE",
+        .takes = "*",
+        .what  = "begin with what FILE has of the prompt's beginning, and keep there what was read of it"},
     {.id       = OPT_LOGPROBS,
         .name  = "logprobs",
         .value = "N",
@@ -79,7 +84,7 @@ const struct cli_help cli_run_help = {
 struct options {
     struct cli_model_options model;
     struct fit_question fit; // if --memory was given
-    const char *prompt, *file, *trace, *map;
+    const char *prompt, *file, *trace, *map, *cache;
     const char *loras[MAX_LORAS];
     int n_loras;
     size_t prompt_size;
@@ -93,6 +98,7 @@ struct options {
 // What was done, for the line at the end.
 struct result {
     int64_t n_prompt, prompt_us;
+    int64_t n_kept; // tokens of the prompt that the prompt cache had
     struct spoken made;
     bool is_stopped; // by Ctrl-C
     bool is_full;    // the context has no position left
@@ -113,6 +119,7 @@ static int parse(int argc, char **argv, struct options *o) {
             case 'e': o->echo = true; break;
             case OPT_TRACE: o->trace = optarg; break;
             case OPT_MAP: o->map = optarg; break;
+            case OPT_CACHE: o->cache = optarg; break;
             case OPT_MEMORY: code = fit_limits_add(&o->fit.limits, "run", optarg); break;
             case CLI_LORA:
                 if (o->n_loras == MAX_LORAS) {
@@ -169,6 +176,34 @@ static int prompt_get(struct options *o) {
     return CLI_OK;
 }
 
+// ---- the prompt cache ----
+
+// A file that is not there yet is made later; one that cannot be used is an error.
+static bool cache_load(
+    const struct options *o, struct session *s, const struct token_list *tokens, struct result *r, struct model_error *error) {
+    struct model_error why = {""};
+    FILE *file             = o->cache != NULL ? fopen(o->cache, "rb") : NULL;
+    if (file == NULL) {
+        return o->cache == NULL || errno == ENOENT || model_fail(error, "%s: cannot be read: %s", o->cache, strerror(errno));
+    }
+    const bool ok = session_load(s, tokens->ids, (int64_t) tokens->n, file, &r->n_kept, &why);
+    fclose(file);
+    return ok || model_fail(error, "%s: %s", o->cache, why.text);
+}
+
+static bool cache_save(const struct options *o, const struct session *s, const struct token_list *tokens, const struct result *r,
+    struct model_error *error) {
+    if (o->cache == NULL || r->n_kept + 1 >= (int64_t) tokens->n) { // it has all of it
+        return true;
+    }
+    FILE *file = cli_open(o->cache);
+    if (file == NULL) {
+        return model_fail(error, "the prompt cache is not written");
+    }
+    const bool ok = session_save(s, tokens->ids, (int64_t) tokens->n, file, error);
+    return cli_close(file, o->cache, ok) == CLI_OK || model_fail(error, "the prompt cache is not written");
+}
+
 // ---- running ----
 
 static bool work(const struct options *o, struct cli_model *m, const struct vocab *vocab, struct speaker *w,
@@ -191,10 +226,12 @@ static bool work(const struct options *o, struct cli_model *m, const struct voca
     for (int64_t i = 0; ok && i < r->n_prompt; i++) { // penalties count the prompt too
         ok = sampler_accept(sampler, tokens.ids[i]) || model_fail(error, "out of memory");
     }
+    ok                  = ok && cache_load(o, s, &tokens, r, error);
     const int64_t start = ggml_time_us();
-    ok                  = ok && session_decode(s, tokens.ids, r->n_prompt, error);
+    ok                  = ok && session_decode(s, tokens.ids + r->n_kept, r->n_prompt - r->n_kept, error);
     r->prompt_us        = ggml_time_us() - start;
     r->n_prompt         = ok ? r->n_prompt : s->n_past; // all, or as far as it came
+    ok                  = ok && cache_save(o, s, &tokens, r, error);
     ok                  = ok && speak(s, w, sampler, o->n_predict, &r->made, error);
     r->is_stopped       = cli_is_interrupted(NULL);
     r->is_full          = s->n_past == s->params.n_ctx;
@@ -207,11 +244,15 @@ static double per_second(int64_t n, int64_t us) {
 }
 
 static void print_line(const struct options *o, const struct cli_model *m, const struct result *r) {
-    fprintf(stderr, "%s%sprompt %" PRId64 " token%s, %.1f a second; made %" PRId64, cli_colour(stderr, CLI_DIM),
+    char kept[48] = "";
+    if (r->n_kept > 0) {
+        snprintf(kept, sizeof kept, " (%" PRId64 " of them kept)", r->n_kept);
+    }
+    fprintf(stderr, "%s%sprompt %" PRId64 " token%s%s, %.1f a second; made %" PRId64, cli_colour(stderr, CLI_DIM),
         r->is_stopped ? "stopped; "
         : r->is_full  ? "the context is full; "
                       : "",
-        r->n_prompt, r->n_prompt == 1 ? "" : "s", per_second(r->n_prompt, r->prompt_us), r->made.n_made);
+        r->n_prompt, r->n_prompt == 1 ? "" : "s", kept, per_second(r->n_prompt - r->n_kept, r->prompt_us), r->made.n_made);
     if (r->made.n_decoded > 0) { // one token takes no decoding beyond the prompt's
         fprintf(stderr, ", %.1f a second", per_second(r->made.n_decoded, r->made.made_us));
     }
@@ -227,10 +268,10 @@ static void print_json(const struct options *o, const struct cli_model *m, const
     berth_json_write_text(o->prompt, o->prompt_size, stdout);
     fputs(", \"text\": ", stdout);
     berth_json_write_text(text->text, text->size, stdout);
-    printf(", \"prompt_tokens\": %" PRId64 ", \"prompt_per_second\": %.3f, \"tokens\": %" PRId64
+    printf(", \"prompt_tokens\": %" PRId64 ", \"prompt_kept\": %" PRId64 ", \"prompt_per_second\": %.3f, \"tokens\": %" PRId64
            ", \"per_second\": %.3f, \"seed\": %" PRId64 ", \"stopped\": %s, \"memory\": ",
-        r->n_prompt, per_second(r->n_prompt, r->prompt_us), r->made.n_made, per_second(r->made.n_decoded, r->made.made_us),
-        o->sampling.seed, r->is_stopped ? "true" : "false");
+        r->n_prompt, r->n_kept, per_second(r->n_prompt - r->n_kept, r->prompt_us), r->made.n_made,
+        per_second(r->made.n_decoded, r->made.made_us), o->sampling.seed, r->is_stopped ? "true" : "false");
     cli_model_memory_json(stdout, m);
     if (w->logs != NULL) {
         fputs(", \"logprobs\": ", stdout);
@@ -366,6 +407,7 @@ int cli_run(int argc, char **argv) {
     struct vocab *vocab = vocab_of_model(m.model, &error);
     code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_output(&m, o.trace);
     code                = code == CLI_OK ? cli_model_output(&m, o.map) : code;
+    code                = code == CLI_OK ? cli_model_output(&m, o.cache) : code;
     for (int i = 0; code == CLI_OK && i < o.n_loras; i++) {
         code = cli_model_lora(&m, o.loras[i]);
     }

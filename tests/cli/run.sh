@@ -146,6 +146,26 @@ done
 expect 3 "tensors are split over two devices or more, here is 1" --split tensor --device CPU
 expect 3 "there is no device 'abacus'" --split tensor --device CPU,abacus
 expect 2 "--split 'rows' is neither layer nor tensor" --split rows
+# A prompt that was kept: the same text, also behind a longer prompt and a shorter one.
+keep() { # KEPT PROMPT
+    expect 0 "" -n 8 --temp 0 -t 1 -p "$2"
+    cp "$tmp/out" "$tmp/fresh"
+    expect 0 "" -n 8 --temp 0 -t 1 -p "$2" --prompt-cache "$tmp/kept"
+    cmp "$tmp/out" "$tmp/fresh" || n_bad=$((n_bad + 1))
+    if [ -n "$1" ] && ! grep -q "$1 of them kept" "$tmp/err"; then
+        echo "FAILED: --prompt-cache: no '$1 of them kept' in: $(cat "$tmp/err")"
+        n_bad=$((n_bad + 1))
+    fi
+}
+keep "" "Once upon a time there was a boy"
+keep "13" "Once upon a time there was a boy"
+keep "14" "Once upon a time there was a boy and a girl"
+keep "" "Once upon a time there"
+expect 3 "it is of another model" -n 1 --cache-type q8_0 --prompt-cache "$tmp/kept" -p "Once upon a time there"
+head -c 200 "$tmp/kept" > "$tmp/short"
+expect 3 "cut short" -n 1 --prompt-cache "$tmp/short" -p "Once upon a time there was"
+echo none > "$tmp/short"
+expect 3 "it is no prompt cache" -n 1 --prompt-cache "$tmp/short"
 expect 0 "" -n 4 --trace "$tmp/trace.json" --map "$tmp/map.json"
 command=
 expect 0 '"proven": true' plan --json "$tmp/map.json"
