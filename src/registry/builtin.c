@@ -11,7 +11,9 @@
 #include "ggml-cuda.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,17 +26,19 @@ static struct berth_lock builtin_lock = BERTH_LOCK_INIT;
 static atomic_bool is_ready;
 static _Thread_local bool is_inside; // a backend's set-up may ask the registry
 
-bool berth_own_folder(char *out, size_t size) {
+bool berth_own_folder(char *out, size_t size, bool is_real) {
     Dl_info info;
-    const char *slash = NULL;
-    if (dladdr((const void *) &is_ready, &info) != 0 && info.dli_fname != NULL) {
-        slash = strrchr(info.dli_fname, '/');
+    char real[PATH_MAX];
+    const char *path = dladdr((const void *) &is_ready, &info) != 0 ? info.dli_fname : NULL;
+    if (path != NULL && is_real) {
+        path = realpath(path, real);
     }
-    const size_t len = slash != NULL ? (size_t) (slash - info.dli_fname) + 1 : 0;
+    const char *slash = path != NULL ? strrchr(path, '/') : NULL;
+    const size_t len  = slash != NULL ? (size_t) (slash - path) + 1 : 0;
     if (len == 0 || len >= size) {
         return false;
     }
-    memcpy(out, info.dli_fname, len);
+    memcpy(out, path, len);
     out[len] = '\0';
     return true;
 }
@@ -50,11 +54,15 @@ static bool add_linked(ggml_backend_reg_t (*get)(void)) {
 static bool add_file(const char *file) {
     char path[4096];
     ggml_backend_reg_t reg;
-    if (!berth_own_folder(path, sizeof path - strlen(file))) {
-        return true;
+    for (int is_real = 0; is_real < 2; is_real++) {
+        if (berth_own_folder(path, sizeof path - strlen(file), is_real)) {
+            strcat(path, file);
+            if (access(path, R_OK) == 0) {
+                return berth_library_load(path, false, &reg) != GGML_STATUS_ALLOC_FAILED;
+            }
+        }
     }
-    strcat(path, file);
-    return access(path, R_OK) != 0 || berth_library_load(path, false, &reg) != GGML_STATUS_ALLOC_FAILED;
+    return true;
 }
 
 // Programs that find a backend here look no further: what a rank needs has to be there.

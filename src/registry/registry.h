@@ -19,5 +19,6 @@ void *berth_library_open(const char *path); // load.c
 enum ggml_status berth_library_load(const char *path, bool say, ggml_backend_reg_t *out) BERTH_MUST_USE; // load.c
 // Why the file cannot be a library for this machine, or NULL if nothing speaks against it.
 const char *berth_library_flaw(const char *path, char *text, size_t size); // elf.c
-// The folder this library was loaded from, with a trailing slash; false if it cannot be found out.
-bool berth_own_folder(char *out, size_t size); // builtin.c
+// The folder this library was loaded from, with a trailing slash; is_real: where the file lies if that name is a link to it.
+// False if it cannot be found out.
+bool berth_own_folder(char *out, size_t size, bool is_real); // builtin.c

@@ -161,18 +161,21 @@ static bool program_folder(char *out, size_t size) {
     return slash != NULL;
 }
 
-// The program's folder, then this library's. Never the current one: a folder of downloaded files must not bring code.
+// The program's folder, then this library's: that of the name it was loaded by, and that of the file behind it. Never the current
+// one: a folder of downloaded files must not bring code.
 static void load_default_folders(void) {
-    char path[PATH_MAX], resolved[2][PATH_MAX];
-    const char *dirs[2];
+    char path[PATH_MAX], resolved[3][PATH_MAX];
+    const char *dirs[3];
     int n = 0;
     if (program_folder(path, sizeof path) && realpath(path, resolved[n]) != NULL) {
         dirs[n] = resolved[n];
         n++;
     }
-    if (berth_own_folder(path, sizeof path) && realpath(path, resolved[n]) != NULL) {
-        dirs[n] = resolved[n];
-        n++;
+    for (int is_real = 0; is_real < 2; is_real++) {
+        if (berth_own_folder(path, sizeof path, is_real) && realpath(path, resolved[n]) != NULL) {
+            dirs[n] = resolved[n];
+            n++;
+        }
     }
     load_folders(dirs, n);
 }
