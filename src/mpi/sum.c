@@ -32,6 +32,22 @@ static struct mpi_mail_item *part_take(struct mpi_group *g, int from, size_t siz
     return item;
 }
 
+// A member that cannot go on tells the others, who may have had all they need of the one that is lost and wait for this one: an
+// empty part is never due, but in a barrier, of which this is the end as well. The group is no longer of use.
+static bool end_call(struct mpi_group *g, bool ok) {
+    for (int i = 0; !ok && i < g->n; i++) {
+        if (i != g->me && !mpi_mail_is_lost(g->mail, g->ranks[i])) {
+            (void) !part_send(g, i, NULL, 0);
+        }
+    }
+    return ok;
+}
+
+void mpi_group_fail(struct mpi_group *g) {
+    g->n_done++;
+    (void) end_call(g, false);
+}
+
 static size_t piece_of(size_t size, size_t at) {
     return size - at < MPI_PIECE ? size - at : MPI_PIECE;
 }
@@ -124,7 +140,7 @@ bool mpi_group_sum(struct mpi_group *g, float *data, size_t n) {
     if (n == 0 || g->n == 1) {
         return true;
     }
-    return n * sizeof *data <= SHORT_SIZE ? sum_short(g, data, n) : sum_shares(g, data, n);
+    return end_call(g, n * sizeof *data <= SHORT_SIZE ? sum_short(g, data, n) : sum_shares(g, data, n));
 }
 
 bool mpi_group_broadcast(struct mpi_group *g, void *data, size_t size, int root) {
@@ -134,13 +150,13 @@ bool mpi_group_broadcast(struct mpi_group *g, void *data, size_t size, int root)
         return false;
     }
     if (g->me != root) {
-        return take_pieces(g, root, data, size);
+        return take_pieces(g, root, data, size); // nobody waits for this one
     }
     bool ok = true;
     for (int i = 0; ok && i < g->n; i++) {
         ok = i == root || send_pieces(g, i, data, size);
     }
-    return ok;
+    return end_call(g, ok);
 }
 
 bool mpi_group_barrier(struct mpi_group *g) {

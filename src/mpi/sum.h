@@ -14,4 +14,6 @@ struct mpi_group {
 
 bool mpi_group_sum(struct mpi_group *g, float *data, size_t n) BERTH_MUST_USE;
 bool mpi_group_broadcast(struct mpi_group *g, void *data, size_t size, int root) BERTH_MUST_USE;
+// In place of a call that this member cannot make: the others' fail, too.
+void mpi_group_fail(struct mpi_group *g);
 bool mpi_group_barrier(struct mpi_group *g) BERTH_MUST_USE;

@@ -220,17 +220,22 @@ void mpi_worker_await(struct mpi_worker *w, const struct mpi_head *h, const void
 void mpi_worker_sum(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     (void) body;
     (void) size;
-    const uint64_t n = h->c / 2;
+    const uint64_t n        = h->c / 2;
+    struct mpi_group *group = h->id < w->n_groups && w->groups[h->id].ranks != NULL ? &w->groups[h->id] : NULL;
     ggml_backend_buffer_t buffer =
         n <= SIZE_MAX / 16 && h->a <= UINT32_MAX ? mpi_worker_bytes(w, (uint32_t) h->a, h->b, 4 * n) : NULL;
-    if (buffer == NULL || h->id >= w->n_groups || w->groups[h->id].ranks == NULL || h->b % sizeof(float) != 0) {
+    if (group == NULL || buffer == NULL || h->b % sizeof(float) != 0) {
         mpi_worker_fail(w, "a sum of %llu numbers in group %u", (unsigned long long) n, h->id);
+        if (group != NULL) {
+            mpi_group_fail(group);
+        }
         return;
     }
-    const bool in_place = ggml_backend_buffer_is_host(buffer) && h->b % sizeof(float) == 0;
+    const bool in_place = ggml_backend_buffer_is_host(buffer);
     float *data = in_place ? (float *) ((char *) ggml_backend_buffer_get_base(buffer) + h->b) : shim_malloc((size_t) n * 4);
     if (data == NULL) {
         mpi_worker_fail(w, "out of memory for a sum of %llu numbers", (unsigned long long) n);
+        mpi_group_fail(group);
         return;
     }
     if ((h->c & 1) != 0) {
@@ -238,7 +243,7 @@ void mpi_worker_sum(struct mpi_worker *w, const struct mpi_head *h, const void *
     } else if (!in_place) {
         mpi_worker_read(buffer, h->b, data, (size_t) n * sizeof *data);
     }
-    if (!mpi_group_sum(&w->groups[h->id], data, (size_t) n)) {
+    if (!mpi_group_sum(group, data, (size_t) n)) {
         mpi_worker_fail(w, "a sum of %llu numbers in group %u failed: a rank is lost", (unsigned long long) n, h->id);
     } else if (!in_place) {
         mpi_worker_write(buffer, h->b, data, (size_t) n * sizeof *data);

@@ -68,7 +68,8 @@ def case(i):
         number = signal.SIGKILL
     net = rng.choice(["vader,self", "tcp,self"])
     program = rng.choice([[f"{build}/tests/mpi-steps", "100000", str(rng.choice([1, 3, 400]))],
-                          [f"{build}/bin/berth", "run", "-s", "1", "-n", "100"]])
+                          [f"{build}/bin/berth", "run", "-s", "1", "-n", "100"],
+                          [f"{build}/bin/berth", "run", "--split", "tensor", "-t", "1", "-c", "256", "-n", "200"]])
     codes = ["code 0", "code 3" if "berth" in program[0] else "code 5"]  # it was through, or was told
     if victim != 0:
         program = ["sh", "-c", '"$@"; echo "code $?"', "sh"] + program

@@ -99,6 +99,26 @@ static void test_sums(void **state) {
     }
 }
 
+// A member that cannot take part is told of: the others do not wait for it.
+static void sums_without_one(struct mpi_world *w) {
+    static const size_t sizes[] = {100, 100000};
+    struct mpi_group *g         = &w->programs;
+    for (size_t k = 0; k < 2; k++) {
+        float *data = calloc(sizes[k], sizeof *data);
+        if (g->me == 1) {
+            mpi_group_fail(g);
+        } else {
+            assert_false(mpi_group_sum(g, data, sizes[k]));
+        }
+        free(data);
+    }
+}
+
+static void test_sums_without_one(void **state) {
+    (void) state;
+    ranks_run(3, 3, 0, sums_without_one);
+}
+
 // ---- a program and its workers ----
 
 struct devices {
@@ -666,6 +686,7 @@ static void test_each_allocation_fails(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_sums_without_one),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_computes),
         cmocka_unit_test(test_shares),
