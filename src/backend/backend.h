@@ -69,6 +69,9 @@ struct berth_several {
     void (*set_usage)(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage); // on to the parts, if it has any
     bool (*is_one)(ggml_backend_buffer_type_t buft);
     ggml_backend_buffer_t (*alloc_ctx)(struct ggml_context *ctx, ggml_backend_buffer_type_t buft);
+    bool (*is_backend)(ggml_backend_t backend);
+    enum ggml_status (*reserve)(ggml_backend_t backend, const struct ggml_cgraph *graph); // as berth_backend_reserve
+    size_t (*reserve_size)(ggml_backend_t backend, const struct ggml_cgraph *graph);
 };
 
 // Told by the first such device.

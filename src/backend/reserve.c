@@ -18,8 +18,18 @@ static bool proc_find(ggml_backend_t backend, const char *name, void *to) {
     return proc != NULL;
 }
 
+// A device made of several has no registry.
+static const struct berth_several *several_of(ggml_backend_t backend) {
+    const struct berth_several *several = berth_several_get();
+    return several != NULL && several->is_backend(backend) ? several : NULL;
+}
+
 size_t berth_backend_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
     reserve_size_t size;
+    const struct berth_several *several = several_of(backend);
+    if (several != NULL && graph != NULL) {
+        return several->reserve_size(backend, graph);
+    }
     return backend != NULL && graph != NULL && proc_find(backend, "berth_backend_reserve_size", &size) ? size(backend, graph) : 0;
 }
 
@@ -27,6 +37,10 @@ enum ggml_status berth_backend_reserve(ggml_backend_t backend, const struct ggml
     reserve_t reserve;
     if (backend == NULL || graph == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "berth_backend_reserve: the %s is NULL", backend == NULL ? "backend" : "graph");
+    }
+    const struct berth_several *several = several_of(backend);
+    if (several != NULL) {
+        return several->reserve(backend, graph);
     }
     return proc_find(backend, "berth_backend_reserve", &reserve) ? reserve(backend, graph) : GGML_STATUS_SUCCESS;
 }

@@ -4,6 +4,7 @@
 
 #include "meta/program.h"
 
+#include "berth-backend.h"
 #include "berth-meta.h"
 
 #define N_PROGRAMS 4 // a scheduler's splits, a prompt's graph and a token's take turns
@@ -14,6 +15,7 @@ struct meta_backend {
     struct meta_comm comm;
     struct meta_crew *crew;
     struct meta_program *programs[N_PROGRAMS];
+    struct meta_keep keep;
     uint64_t n_runs;
     struct berth_meta_stats stats;
 };
@@ -27,6 +29,7 @@ static void meta_free(struct meta_backend *m) {
     for (int i = 0; i < N_PROGRAMS; i++) {
         meta_program_free(m->programs[i]);
     }
+    meta_keep_fini(&m->keep);
     if (m->comm.free != NULL && m->comm.ctx != NULL) {
         m->comm.free(m->comm.ctx);
     }
@@ -56,7 +59,7 @@ static struct meta_program **find(struct meta_backend *m, const struct ggml_cgra
     struct meta_program **oldest = &m->programs[0];
     for (int i = 0; i < N_PROGRAMS; i++) {
         struct meta_program **at = &m->programs[i];
-        if (*at != NULL && meta_program_is(*at, graph)) {
+        if (*at != NULL && (*at)->is_made && meta_program_is(*at, graph)) {
             *is_found = true;
             return at;
         }
@@ -77,16 +80,23 @@ static void count(struct meta_backend *m, const struct meta_program *p, bool is_
     m->stats.move_bytes += p->move_bytes;
 }
 
+static bool program_get(struct meta_program **at, const struct ggml_cgraph *graph) {
+    *at = *at != NULL ? *at : berth_calloc(1, sizeof **at);
+    if (*at == NULL) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the program of a graph of %d nodes", graph->n_nodes);
+    }
+    return *at != NULL;
+}
+
 static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
     struct meta_backend *m   = backend->context;
     enum ggml_status status  = GGML_STATUS_SUCCESS;
     bool is_found            = false;
     struct meta_program **at = find(m, graph, &is_found);
     if (!is_found) {
-        meta_program_free(*at);
-        *at = meta_program_new(m->parts, m->n, graph, &status);
+        status = program_get(at, graph) ? meta_program_make(*at, m->parts, m->n, graph, &m->keep) : GGML_STATUS_ALLOC_FAILED;
     }
-    if (*at == NULL) {
+    if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
     (*at)->last_use = ++m->n_runs;
@@ -97,6 +107,45 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     }
     count(m, *at, is_found);
     return status;
+}
+
+// ---- reserving ----
+
+// Of one program all is taken that any to come may need.
+static enum ggml_status reserve_like(struct meta_backend *m, struct meta_program *p, const struct ggml_cgraph *graph) {
+    bool ok = meta_crew_room(m->crew, meta_share_size(p)) && meta_notes_room(p);
+    for (int i = 0; i < N_PROGRAMS && ok; i++) {
+        ok = program_get(&m->programs[i], graph) && meta_program_room(m->programs[i], m->parts, p);
+    }
+    if (!ok || !meta_keep_add(&m->keep, p)) {
+        return berth_fail(
+            GGML_STATUS_ALLOC_FAILED, "out of memory to compute a graph of %d nodes on %d devices later", graph->n_nodes, m->n);
+    }
+    return meta_parts_reserve(m->parts, p);
+}
+
+enum ggml_status meta_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph) {
+    struct meta_backend *m  = backend->context;
+    struct meta_program *p  = NULL;
+    enum ggml_status status = program_get(&p, graph) ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
+    if (status == GGML_STATUS_SUCCESS) {
+        status = meta_program_make(p, m->parts, m->n, graph, &(struct meta_keep){0});
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        status = reserve_like(m, p, graph);
+    }
+    meta_program_free(p);
+    return status;
+}
+
+// Of whole nodes: no part takes more.
+size_t meta_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph) {
+    const struct meta_backend *m = backend->context;
+    size_t size                  = 0;
+    for (int j = 0; j < m->n; j++) {
+        size += berth_backend_reserve_size(m->parts[j], graph);
+    }
+    return size;
 }
 
 static const struct ggml_backend_i backend_iface = {
@@ -209,7 +258,7 @@ bool berth_meta_explain(ggml_backend_t backend, FILE *file) {
     }
     const struct meta_program *p = NULL;
     for (int i = 0; i < N_PROGRAMS; i++) {
-        if (m->programs[i] != NULL && (p == NULL || m->programs[i]->last_use > p->last_use)) {
+        if (m->programs[i] != NULL && m->programs[i]->is_made && (p == NULL || m->programs[i]->last_use > p->last_use)) {
             p = m->programs[i];
         }
     }

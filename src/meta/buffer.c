@@ -42,11 +42,36 @@ const meta_state *meta_root_state(const struct ggml_tensor *root) {
         return &meta_mirrored;
     }
     const struct meta_entry *entry = entry_of(root);
-    return entry != NULL ? entry->state : &meta_mirrored;
+    return entry != NULL ? &mb->states[entry->state].state : &meta_mirrored;
 }
 
-static void entry_fini(struct meta_entry *e) {
-    berth_free(e->state);
+// ---- states ----
+
+// The index of one that is the same, or of a new one; it has a use more. SIZE_MAX: out of memory.
+static size_t state_use(struct meta_buffer *mb, const meta_state *state) {
+    size_t i = 0, free = mb->n_states;
+    for (; i < mb->n_states && (mb->states[i].n_uses == 0 || !meta_same(&mb->states[i].state, state, mb->device->n)); i++) {
+        free = mb->states[i].n_uses == 0 && free == mb->n_states ? i : free;
+    }
+    if (i == mb->n_states) {
+        if (!berth_grow((void **) &mb->states, &mb->states_cap, free + 1, sizeof mb->states[0])) {
+            return SIZE_MAX;
+        }
+        i = free;
+        mb->n_states += i == mb->n_states;
+        mb->states[i] = (struct meta_state_used){.state = *state};
+    }
+    mb->states[i].n_uses++;
+    return i;
+}
+
+bool meta_buffer_room(struct meta_buffer *mb, size_t n_entries, size_t n_states) {
+    return berth_grow((void **) &mb->entries, &mb->entries_cap, n_entries, sizeof mb->entries[0]) &&
+           berth_grow((void **) &mb->states, &mb->states_cap, n_states, sizeof mb->states[0]);
+}
+
+static void entry_fini(struct meta_buffer *mb, struct meta_entry *e) {
+    mb->states[e->state].n_uses--;
     berth_free(e->parts);
 }
 
@@ -57,7 +82,7 @@ static struct meta_entry *entry_make(struct meta_buffer *mb, size_t off, size_t 
     }
     struct meta_entry *first = entry_at(mb, off), *all = mb->entries + mb->n_entries, *end = first;
     while (end < all && (end->off < off + size || end->off == off)) {
-        entry_fini(end++);
+        entry_fini(mb, end++);
     }
     memmove(first + 1, end, (size_t) (all - end) * sizeof *first);
     mb->n_entries = mb->n_entries + 1 - (size_t) (end - first);
@@ -71,17 +96,18 @@ bool meta_root_note(const struct ggml_tensor *root, const meta_state *state) {
         return mb == NULL || meta_same(meta_root_state(root), state, mb->device->n);
     }
     struct meta_entry *e = (struct meta_entry *) (uintptr_t) entry_of(root);
-    if (e != NULL && meta_same(e->state, state, mb->device->n)) {
+    if (e != NULL && meta_same(&mb->states[e->state].state, state, mb->device->n)) {
         return true;
     }
-    meta_state *copy = berth_malloc(sizeof *copy);
-    e                = copy != NULL ? entry_make(mb, meta_offset(root->data), ggml_nbytes(root)) : NULL;
+    const size_t used = state_use(mb, state);
+    e                 = used != SIZE_MAX ? entry_make(mb, meta_offset(root->data), ggml_nbytes(root)) : NULL;
     if (e == NULL) {
-        berth_free(copy);
+        if (used != SIZE_MAX) {
+            mb->states[used].n_uses--;
+        }
         return false;
     }
-    *copy    = *state;
-    e->state = copy;
+    e->state = used;
     return true;
 }
 
@@ -169,22 +195,22 @@ static bool touch_piece(const struct meta_piece *p, void *user) {
 
 // Adds up the parts of a sum, which are of f32.
 static void get_sum(const struct access *a, const struct ggml_tensor *root, int n) {
-    const size_t count = a->size / sizeof(float);
-    float *sum = berth_calloc(count * 2 + 1, sizeof *sum), *one = sum != NULL ? sum + count : NULL;
-    if (sum == NULL || a->offset % sizeof(float) != 0 || a->size % sizeof(float) != 0) {
-        berth_backend_fail(NULL, "bytes %zu to %zu of %s, a sum over devices, cannot be read: %s", a->offset, a->offset + a->size,
-            berth_name_of(root), sum == NULL ? "out of memory" : "they are no whole numbers of it");
-        berth_free(sum);
+    float sum[1024], one[1024]; // a piece at a time: reading takes no memory
+    if (a->offset % sizeof(float) != 0 || a->size % sizeof(float) != 0) {
+        berth_backend_fail(NULL, "bytes %zu to %zu of %s, a sum over devices, cannot be read: they are no whole numbers of it",
+            a->offset, a->offset + a->size, berth_name_of(root));
         return;
     }
-    for (int j = 0; j < n; j++) {
-        ggml_backend_tensor_get(&a->parts[j], j == 0 ? sum : one, a->offset, a->size);
-        for (size_t i = 0; i < count && j > 0; i++) {
-            sum[i] += one[i];
+    for (size_t at = 0; at < a->size; at += sizeof sum) {
+        const size_t size = a->size - at < sizeof sum ? a->size - at : sizeof sum;
+        for (int j = 0; j < n; j++) {
+            ggml_backend_tensor_get(&a->parts[j], j == 0 ? sum : one, a->offset + at, size);
+            for (size_t i = 0; i < size / sizeof(float) && j > 0; i++) {
+                sum[i] += one[i];
+            }
         }
+        memcpy(a->data + at, sum, size);
     }
-    memcpy(a->data, sum, a->size);
-    berth_free(sum);
 }
 
 static void access_whole(struct access *a, int j) {
@@ -259,9 +285,10 @@ static void meta_buffer_free(struct meta_buffer *mb) {
         }
     }
     for (size_t i = 0; i < mb->n_entries; i++) {
-        entry_fini(&mb->entries[i]);
+        berth_free(mb->entries[i].parts);
     }
     berth_free(mb->entries);
+    berth_free(mb->states);
     berth_free(mb->parts);
     berth_free(mb->ctxs);
     berth_free(mb);
@@ -285,23 +312,20 @@ static void buffer_reset(ggml_backend_buffer_t buffer) {
     }
 }
 
-// NULL, after an error: the callback's answer does not fit the tensor, or there is no memory.
-static meta_state *ask(const struct meta_device *device, const struct ggml_tensor *t) {
-    meta_state *state = berth_malloc(sizeof *state);
-    if (state == NULL) {
-        berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for the split of %s", device->name, berth_name_of(t));
-        return NULL;
-    }
+// False, after an error: the callback's answer does not fit the tensor.
+static bool ask(const struct meta_device *device, const struct ggml_tensor *t, meta_state *state) {
     *state            = device->get_state != NULL ? device->get_state(t, device->user) : meta_mirrored;
     const char *fault = meta_state_fault(state, t, device->n);
     if (fault != NULL) {
         berth_fail(GGML_STATUS_FAILED, "%s: the split of %s (axis %d of %lld x %lld x %lld x %lld, %u segments) is wrong: %s",
             device->name, berth_name_of(t), (int) state->axis, (long long) t->ne[0], (long long) t->ne[1], (long long) t->ne[2],
             (long long) t->ne[3], state->n_segments, fault);
-        berth_free(state);
-        return NULL;
     }
-    return state;
+    return fault == NULL;
+}
+
+static enum ggml_status no_memory(const struct meta_buffer *mb, const struct ggml_tensor *t) {
+    return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for the split of %s", mb->device->name, berth_name_of(t));
 }
 
 static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *t) {
@@ -309,14 +333,11 @@ static enum ggml_status buffer_init_tensor(ggml_backend_buffer_t buffer, struct 
     if (mb->ctxs != NULL || t->view_src != NULL || buffer->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE) {
         return GGML_STATUS_SUCCESS;
     }
-    meta_state *state = ask(mb->device, t);
-    if (state == NULL) {
+    meta_state state;
+    if (!ask(mb->device, t, &state)) {
         return GGML_STATUS_FAILED;
     }
-    const bool ok = meta_root_note(t, state);
-    berth_free(state);
-    return ok ? GGML_STATUS_SUCCESS
-              : berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for the split of %s", mb->device->name, berth_name_of(t));
+    return meta_root_note(t, &state) ? GGML_STATUS_SUCCESS : no_memory(mb, t);
 }
 
 static const struct ggml_backend_buffer_i buffer_iface = {
@@ -379,13 +400,20 @@ static bool wants_memory(const struct ggml_tensor *t) {
 // The parts of one tensor, without memory.
 static bool parts_make(struct meta_buffer *mb, const struct ggml_tensor *t, struct meta_entry *e) {
     const int n = mb->device->n;
-    e->state    = ask(mb->device, t);
-    e->parts    = e->state != NULL ? berth_calloc((size_t) n, sizeof e->parts[0]) : NULL;
-    for (int j = 0; e->parts != NULL && j < n; j++) {
+    meta_state state;
+    if (!ask(mb->device, t, &state)) {
+        return false;
+    }
+    e->state = state_use(mb, &state);
+    e->parts = e->state != SIZE_MAX ? berth_calloc((size_t) n, sizeof e->parts[0]) : NULL;
+    if (e->parts == NULL) {
+        return no_memory(mb, t) == GGML_STATUS_SUCCESS;
+    }
+    for (int j = 0; j < n; j++) {
         int64_t ne[GGML_MAX_DIMS];
         memcpy(ne, t->ne, sizeof ne);
-        if (meta_is_split(e->state)) {
-            ne[e->state->axis] = meta_len(e->state, n, j);
+        if (meta_is_split(&state)) {
+            ne[state.axis] = meta_len(&state, n, j);
         }
         e->parts[j] = ggml_new_tensor(mb->ctxs[j], t->type, GGML_MAX_DIMS, ne);
         if (e->parts[j] == NULL || berth_is_poison(e->parts[j])) {
@@ -393,7 +421,7 @@ static bool parts_make(struct meta_buffer *mb, const struct ggml_tensor *t, stru
         }
         ggml_set_name(e->parts[j], t->name);
     }
-    return e->parts != NULL;
+    return true;
 }
 
 // Parts of all tensors of the context; *size is what their addresses take.

@@ -179,9 +179,12 @@ bool meta_is_device(ggml_backend_dev_t dev) {
 // ---- making one ----
 
 static const struct berth_several several = {
-    .set_usage = ggml_backend_meta_buffer_set_usage,
-    .is_one    = ggml_backend_buft_is_meta,
-    .alloc_ctx = ggml_backend_meta_alloc_ctx_tensors_from_buft,
+    .set_usage    = ggml_backend_meta_buffer_set_usage,
+    .is_one       = ggml_backend_buft_is_meta,
+    .alloc_ctx    = ggml_backend_meta_alloc_ctx_tensors_from_buft,
+    .is_backend   = ggml_backend_is_meta,
+    .reserve      = meta_reserve,
+    .reserve_size = meta_reserve_size,
 };
 
 static char *name_make(ggml_backend_dev_t *devs, int n) {

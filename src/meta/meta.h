@@ -5,7 +5,7 @@
 //   buffer.c  memory: scatter and gather       rule.c    a row an op: what it wants, what comes out
 //   version.c a tensor in another state      build.c   a graph as steps for each device
 //   program.c programs and their memory     run.c     a thread a device; sums and moves between devices
-//   backend.c the backend, and the programs it knows
+//   backend.c the backend, and the programs it knows   reserve.c what lets a graph be computed without memory
 //
 // A tensor of such a device has an address that nobody may read: base + offset, where the offset is the same on every device for
 // graph memory, and a number for tensors that were allocated on their own. Its root (the tensor itself, or what it is a view of)
@@ -37,6 +37,8 @@ struct meta_device {
 struct meta_device *meta_device_of(ggml_backend_buffer_type_t buft); // NULL: not of such a device
 bool meta_is_device(ggml_backend_dev_t dev);
 ggml_backend_t meta_backend_new(ggml_backend_dev_t dev, const char *params);
+enum ggml_status meta_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph);
+size_t meta_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph);
 ggml_backend_buffer_t meta_buffer_alloc(ggml_backend_buffer_type_t buft, size_t size);
 
 // ---- state.c ----
@@ -88,9 +90,15 @@ bool meta_pieces(const struct ggml_tensor *root, const meta_state *s, int n, int
 
 // What lies at an offset of a buffer.
 struct meta_entry {
-    size_t off, size; // of the whole tensor, as its addresses say
-    meta_state *state;
+    size_t off, size;           // of the whole tensor, as its addresses say
+    size_t state;               // index of the buffer's states
     struct ggml_tensor **parts; // [n] of a tensor with memory of its own; NULL: each part lies at off
+};
+
+// Entries that are split alike have one.
+struct meta_state_used {
+    meta_state state;
+    size_t n_uses; // 0: free
 };
 
 struct meta_buffer {
@@ -100,6 +108,8 @@ struct meta_buffer {
     struct ggml_context **ctxs;   // [n] of the parts of tensors with memory of their own; NULL: memory of graphs
     struct meta_entry *entries;   // by off; no two overlap
     size_t n_entries, entries_cap;
+    struct meta_state_used *states;
+    size_t n_states, states_cap;
     uint64_t noted_by; // program whose results the entries say, 0: of several
 };
 
@@ -111,5 +121,7 @@ static inline size_t meta_offset(const void *data) {
 const meta_state *meta_root_state(const struct ggml_tensor *root);
 // A root in graph memory holds this from now on, and what overlapped it is gone. False: out of memory.
 bool meta_root_note(const struct ggml_tensor *root, const meta_state *state) BERTH_MUST_USE;
+// Room for notes of so many roots in so many states. False: out of memory.
+bool meta_buffer_room(struct meta_buffer *mb, size_t n_entries, size_t n_states) BERTH_MUST_USE;
 // The root's part on device j: buffer, data, extents, strides. False: not of such a device.
 bool meta_root_part(const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part);

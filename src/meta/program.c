@@ -14,21 +14,29 @@ struct meta_block {
     _Alignas(16) char bytes[];
 };
 
-void *meta_take(struct meta_arena *arena, size_t size) {
-    size = (size + 15) & ~(size_t) 15;
-    if (arena->last == NULL || arena->last->size - arena->used < size) {
-        const size_t room        = size > (1u << 16) ? size : 1u << 16;
-        struct meta_block *block = berth_calloc(1, sizeof *block + room);
-        if (block == NULL) {
-            return NULL;
-        }
-        *block      = (struct meta_block){.before = arena->last, .size = room};
+static bool arena_room(struct meta_arena *arena, size_t size) {
+    if (arena->last != NULL && arena->last->size - arena->used >= size) {
+        return true;
+    }
+    struct meta_block *block = berth_malloc(sizeof *block + size);
+    if (block != NULL) {
+        *block      = (struct meta_block){.before = arena->last, .size = size};
         arena->last = block;
         arena->used = 0;
     }
+    return block != NULL;
+}
+
+void *meta_take(struct meta_arena *arena, size_t size) {
+    size                = (size + 15) & ~(size_t) 15;
+    const bool has_room = arena->last != NULL && arena->last->size - arena->used >= size;
+    if (!has_room && !arena_room(arena, size > (1u << 16) ? size : 1u << 16)) {
+        return NULL;
+    }
     void *p = arena->last->bytes + arena->used;
     arena->used += size;
-    return p;
+    arena->taken += size;
+    return memset(p, 0, size);
 }
 
 static void arena_fini(struct meta_arena *arena) {
@@ -37,28 +45,59 @@ static void arena_fini(struct meta_arena *arena) {
         berth_free(arena->last);
         arena->last = before;
     }
+    *arena = (struct meta_arena){0};
+}
+
+// Empty, with one block of at least so many bytes.
+static bool arena_reset(struct meta_arena *arena, size_t size) {
+    if (arena->last != NULL && (arena->last->before != NULL || arena->last->size < size)) {
+        arena_fini(arena);
+    }
+    arena->used = arena->taken = 0;
+    return size == 0 || arena_room(arena, size);
 }
 
 // ---- memory ----
 
-static enum ggml_status plan_part(
-    struct meta_program *p, ggml_backend_t backend, int j, struct berth_plan_item *items, uint64_t *offsets) {
+static bool scratch_room(struct meta_program *p, ggml_backend_t backend, int j, uint64_t size) {
+    if (size == 0 || ggml_backend_buffer_get_size(p->scratch[j]) >= size) {
+        return true;
+    }
+    ggml_backend_buffer_free(p->scratch[j]);
+    p->scratch[j] = ggml_backend_buft_alloc_buffer(ggml_backend_get_default_buffer_type(backend), size);
+    if (p->scratch[j] == NULL) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: no scratch buffer of %llu bytes for part %d", ggml_backend_name(backend),
+            (unsigned long long) size, j);
+    }
+    return p->scratch[j] != NULL;
+}
+
+static void items_set(struct meta_program *p, ggml_backend_t backend, int j) {
     ggml_backend_buffer_type_t buft = ggml_backend_get_default_buffer_type(backend);
-    struct berth_plan_report report = {0};
+    struct berth_plan_item *items   = p->items + (size_t) j * p->n_temps;
     for (size_t i = 0; i < p->n_temps; i++) {
         items[i] = (struct berth_plan_item){.first = p->temps[i].first,
             .last                                  = p->temps[i].last,
             .size                                  = ggml_backend_buft_get_alloc_size(buft, &p->temps[i].parts[j]),
             .align                                 = ggml_backend_buft_get_alignment(buft)};
     }
-    enum ggml_status status = berth_plan_solve(items, (int64_t) p->n_temps, NULL, offsets, &report);
-    if (status != GGML_STATUS_SUCCESS) {
-        return status;
+}
+
+static enum ggml_status plan_part(struct meta_program *p, ggml_backend_t backend, int j, const struct meta_kept *kept) {
+    struct berth_plan_report report = {0};
+    uint64_t *offsets               = p->offsets + (size_t) j * p->n_temps;
+    if (kept != NULL) {
+        report.peak = meta_kept_apply(kept, j, offsets);
+    } else {
+        const enum ggml_status status =
+            berth_plan_solve(p->items + (size_t) j * p->n_temps, (int64_t) p->n_temps, NULL, offsets, &report);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
     }
-    p->scratch[j] = ggml_backend_buft_alloc_buffer(buft, report.peak > 0 ? report.peak : 1);
-    if (p->scratch[j] == NULL) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: no scratch buffer of %llu bytes for part %d", ggml_backend_name(backend),
-            (unsigned long long) report.peak, j);
+    p->peak[j] = report.peak > 0 ? report.peak : 1;
+    if (!scratch_room(p, backend, j, p->peak[j])) {
+        return GGML_STATUS_ALLOC_FAILED;
     }
     char *base = ggml_backend_buffer_get_base(p->scratch[j]);
     for (size_t i = 0; i < p->n_temps; i++) {
@@ -68,26 +107,47 @@ static enum ggml_status plan_part(
     return GGML_STATUS_SUCCESS;
 }
 
-static enum ggml_status plan_temps(struct meta_program *p, ggml_backend_t *backends) {
-    enum ggml_status status       = GGML_STATUS_SUCCESS;
-    struct berth_plan_item *items = p->n_temps > 0 ? berth_calloc(p->n_temps, sizeof *items) : NULL;
-    uint64_t *offsets             = items != NULL ? berth_calloc(p->n_temps, sizeof *offsets) : NULL;
-    p->stage                      = p->stage_size > 0 ? berth_malloc(p->stage_size) : NULL;
-    if ((p->n_temps > 0 && offsets == NULL) || (p->stage_size > 0 && p->stage == NULL)) {
+static bool temps_room(struct meta_program *p, size_t n_temps, size_t stage_size) {
+    const size_t n = (size_t) p->n * n_temps;
+    return berth_grow((void **) &p->items, &p->items_cap, n, sizeof p->items[0]) &&
+           berth_grow((void **) &p->offsets, &p->offsets_cap, n, sizeof p->offsets[0]) &&
+           berth_grow((void **) &p->stage, &p->stage_cap, stage_size, 1);
+}
+
+static enum ggml_status plan_temps(struct meta_program *p, ggml_backend_t *backends, const struct meta_keep *keep) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    if (!temps_room(p, p->n_temps, p->stage_size)) {
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for %zu temporary tensors and %zu bytes on the way",
             p->n_temps, p->stage_size);
     }
+    for (int j = 0; j < p->n && status == GGML_STATUS_SUCCESS; j++) {
+        items_set(p, backends[j], j);
+    }
+    const struct meta_kept *kept = status == GGML_STATUS_SUCCESS ? meta_keep_find(keep, p) : NULL;
     for (int j = 0; j < p->n && p->n_temps > 0 && status == GGML_STATUS_SUCCESS; j++) {
-        status = plan_part(p, backends[j], j, items, offsets);
+        status = plan_part(p, backends[j], j, kept);
     }
     for (size_t i = 0; i < p->n_views && status == GGML_STATUS_SUCCESS; i++) {
         struct ggml_tensor *view = p->views[i];
         view->buffer             = view->view_src->buffer;
         view->data               = (char *) view->view_src->data + view->view_offs;
     }
-    berth_free(items);
-    berth_free(offsets);
     return status;
+}
+
+// A set of n tensors, and a count each, empty.
+static bool uses_room(struct meta_program *p, int j, size_t n) {
+    if (p->tensors[j].size < n || p->use_counts[j] == NULL) {
+        ggml_hash_set_free(&p->tensors[j]);
+        berth_free(p->use_counts[j]);
+        p->tensors[j]    = ggml_hash_set_new(n);
+        p->use_counts[j] = p->tensors[j].size > 0 ? berth_malloc(p->tensors[j].size * sizeof(int32_t)) : NULL;
+    }
+    if (p->use_counts[j] != NULL) {
+        ggml_hash_set_reset(&p->tensors[j]);
+        memset(p->use_counts[j], 0, p->tensors[j].size * sizeof(int32_t));
+    }
+    return p->use_counts[j] != NULL;
 }
 
 // Who reads whom, for backends that fuse.
@@ -99,10 +159,9 @@ static bool count_uses(struct meta_program *p, int j) {
             n += p->nodes[j][i]->src[k] != NULL;
         }
     }
-    p->uid[j]        = ggml_graph_next_uid();
-    p->tensors[j]    = ggml_hash_set_new(n);
-    p->use_counts[j] = p->tensors[j].size > 0 ? berth_calloc(p->tensors[j].size, sizeof(int32_t)) : NULL;
-    for (size_t i = 0; i < p->n_nodes[j] && p->use_counts[j] != NULL; i++) {
+    p->uid[j]     = ggml_graph_next_uid();
+    const bool ok = uses_room(p, j, n);
+    for (size_t i = 0; i < p->n_nodes[j] && ok; i++) {
         for (int k = -1; k < GGML_MAX_SRC; k++) {
             struct ggml_tensor *t = k < 0 ? p->nodes[j][i] : p->nodes[j][i]->src[k];
             const size_t slot     = t != NULL ? berth_hash_find(&p->tensors[j], t) : BERTH_HASH_NONE;
@@ -113,7 +172,7 @@ static bool count_uses(struct meta_program *p, int j) {
             }
         }
     }
-    return p->use_counts[j] != NULL;
+    return ok;
 }
 
 // ---- programs ----
@@ -127,44 +186,67 @@ static bool is_ours(void *user, const struct ggml_tensor *t) {
 static const struct record_rules no_rules = {.is_ours = is_ours};
 
 // Steps first; then memory for what they need beside the graph.
-static enum ggml_status prepare(struct meta_builder *b) {
+static enum ggml_status prepare(struct meta_builder *b, const struct meta_keep *keep) {
     enum ggml_status status = meta_build(b);
     for (int j = 0; j < b->n && status == GGML_STATUS_SUCCESS; j++) {
         if (!count_uses(b->p, j)) {
             status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the edges of %zu nodes", b->p->n_nodes[j]);
         }
     }
-    return status == GGML_STATUS_SUCCESS ? plan_temps(b->p, b->backends) : status;
+    return status == GGML_STATUS_SUCCESS ? plan_temps(b->p, b->backends, keep) : status;
 }
 
-struct meta_program *meta_program_new(
-    ggml_backend_t *backends, int n, const struct ggml_cgraph *graph, enum ggml_status *status) {
-    struct meta_program *p = berth_calloc(1, sizeof *p);
-    struct meta_builder b  = {.p = p, .backends = backends, .n = n};
+static void clear(struct meta_program *p) {
+    p->is_made = false;
+    p->n_steps = p->n_temps = p->n_views = p->n_costs = p->stage_size = 0;
+    p->n_sums = p->sum_bytes = p->move_bytes = 0;
+    p->last_use                              = 0;
+    memset(p->n_nodes, 0, sizeof p->n_nodes);
+    const bool ok = arena_reset(&p->arena, p->arena.taken);
+    (void) ok; // else it is asked for when it is needed
+}
 
-    *status = GGML_STATUS_ALLOC_FAILED;
-    if (p == NULL) {
-        berth_fail(*status, "out of memory for the program of a graph of %d nodes", graph->n_nodes);
-        return NULL;
-    }
+static bool rows_room(struct meta_program *p, size_t n_rows) {
+    return berth_grow((void **) &p->rows, &p->rows_cap, n_rows + 1, sizeof p->rows[0]) &&
+           berth_grow((void **) &p->seen, &p->seen_cap, n_rows + 1, sizeof p->seen[0]);
+}
+
+enum ggml_status meta_program_make(
+    struct meta_program *p, ggml_backend_t *backends, int n, const struct ggml_cgraph *graph, const struct meta_keep *keep) {
     static atomic_uint_fast64_t last_id;
-    p->n            = n;
-    p->id           = ++last_id;
+    clear(p);
+    p->n                    = n;
+    p->id                   = ++last_id;
+    p->rec.is_whole         = true;
+    enum ggml_status status = berth_record_build(&p->rec, graph, &no_rules);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    if (!rows_room(p, (size_t) p->rec.n_rows)) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the rows of a graph of %d nodes", graph->n_nodes);
+    }
+    memset(p->rows, 0, ((size_t) p->rec.n_rows + 1) * sizeof p->rows[0]);
+    struct meta_builder b = {.p = p, .backends = backends, .n = n, .rows = p->rows};
+    status                = prepare(&b, keep);
+    p->is_made            = status == GGML_STATUS_SUCCESS;
+    return status;
+}
+
+#define ROOM(p, list, n) berth_grow((void **) &(p)->list, &(p)->list##_cap, (n), sizeof(p)->list[0])
+
+bool meta_program_room(struct meta_program *p, ggml_backend_t *backends, const struct meta_program *like) {
+    clear(p);
+    p->n            = like->n;
     p->rec.is_whole = true;
-    *status         = berth_record_build(&p->rec, graph, &no_rules);
-    if (*status == GGML_STATUS_SUCCESS) {
-        b.rows  = berth_calloc((size_t) p->rec.n_rows + 1, sizeof b.rows[0]);
-        p->seen = berth_calloc((size_t) p->rec.n_rows + 1, sizeof p->seen[0]);
-        *status = b.rows != NULL && p->seen != NULL
-                      ? prepare(&b)
-                      : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the rows of a graph of %d nodes", graph->n_nodes);
+    bool ok         = berth_record_room_like(&p->rec, &like->rec) && rows_room(p, (size_t) like->rec.n_rows) &&
+              ROOM(p, steps, like->n_steps) && ROOM(p, temps, like->n_temps) && ROOM(p, views, like->n_views) &&
+              ROOM(p, costs, like->n_costs) && temps_room(p, like->n_temps, like->stage_size) &&
+              arena_reset(&p->arena, like->arena.taken);
+    for (int j = 0; j < p->n && ok; j++) {
+        ok = berth_grow((void **) &p->nodes[j], &p->nodes_cap[j], like->n_nodes[j], sizeof p->nodes[j][0]) &&
+             uses_room(p, j, like->tensors[j].size) && scratch_room(p, backends[j], j, like->n_temps > 0 ? like->peak[j] : 0);
     }
-    berth_free(b.rows);
-    if (*status != GGML_STATUS_SUCCESS) {
-        meta_program_free(p);
-        return NULL;
-    }
-    return p;
+    return ok;
 }
 
 void meta_program_free(struct meta_program *p) {
@@ -180,6 +262,9 @@ void meta_program_free(struct meta_program *p) {
     arena_fini(&p->arena);
     berth_record_fini(&p->rec);
     berth_free(p->seen);
+    berth_free(p->rows);
+    berth_free(p->items);
+    berth_free(p->offsets);
     berth_free(p->steps);
     berth_free(p->temps);
     berth_free(p->views);

@@ -42,7 +42,8 @@ struct meta_cost {
 
 struct meta_arena {
     struct meta_block *last;
-    size_t used; // of the last
+    size_t used;  // of the last
+    size_t taken; // of all, since it was empty
 };
 
 // What a root was when the program was made.
@@ -54,8 +55,11 @@ struct meta_seen {
 
 struct meta_program {
     int n;
+    bool is_made; // false: there is room for one, and nothing else
     struct record rec;
     struct meta_seen *seen; // [rec.n_rows]
+    struct meta_row *rows;  // [rec.n_rows + 1] while it is made
+    size_t seen_cap, rows_cap;
     struct meta_arena arena;
     struct meta_step *steps;
     size_t n_steps, steps_cap;
@@ -68,9 +72,13 @@ struct meta_program {
     size_t n_temps, temps_cap;
     struct ggml_tensor **views; // of temporary tensors, in the order they were made
     size_t n_views, views_cap;
+    struct berth_plan_item *items; // [n * n_temps] what each device keeps of them, and where
+    uint64_t *offsets;             // [n * n_temps]
+    size_t items_cap, offsets_cap;
+    uint64_t peak[META_MAX];
     ggml_backend_buffer_t scratch[META_MAX];
     char *stage; // host memory that moves go through
-    size_t stage_size;
+    size_t stage_size, stage_cap;
     struct meta_cost *costs;
     size_t n_costs, costs_cap;
     int64_t n_sums, sum_bytes, move_bytes; // a run
@@ -79,13 +87,38 @@ struct meta_program {
 
 void *meta_take(struct meta_arena *arena, size_t size); // zeroed; NULL: out of memory
 
-// A program for the graph. NULL: *status says why.
-struct meta_program *meta_program_new(ggml_backend_t *backends, int n, const struct ggml_cgraph *graph, enum ggml_status *status);
+struct meta_kept;
+// Plans of graphs that were reserved; zeroed: none.
+struct meta_keep {
+    struct meta_kept *list; // the newest first
+};
+
+// Makes p, which is zeroed or of another graph, the program of this one. What it has of memory is used again.
+enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backends, int n, const struct ggml_cgraph *graph,
+    const struct meta_keep *keep) BERTH_MUST_USE;
+// Room for a program like another one; of p itself nothing is left. False: out of memory.
+bool meta_program_room(struct meta_program *p, ggml_backend_t *backends, const struct meta_program *like) BERTH_MUST_USE;
+// A program's graph of device j from a META_COMPUTE step on.
+struct ggml_cgraph meta_step_graph(struct meta_program *program, const struct meta_step *step, int j);
 void meta_program_free(struct meta_program *program);
 // Is it the program of this graph, where its tensors are now?
 bool meta_program_is(struct meta_program *program, const struct ggml_cgraph *graph);
 // Graph memory holds what the program has computed.
 bool meta_program_note(struct meta_program *program) BERTH_MUST_USE;
+
+// ---- reserve.c ----
+
+// The plan of temporary tensors that are as these, or nowhere smaller. NULL: none is known.
+const struct meta_kept *meta_keep_find(const struct meta_keep *keep, const struct meta_program *p);
+uint64_t meta_kept_apply(const struct meta_kept *kept, int j, uint64_t *offsets); // the peak of device j
+bool meta_keep_add(struct meta_keep *keep, const struct meta_program *p) BERTH_MUST_USE;
+void meta_keep_fini(struct meta_keep *keep);
+// All that a run of the program takes of its parts' backends.
+enum ggml_status meta_parts_reserve(ggml_backend_t *backends, struct meta_program *p) BERTH_MUST_USE;
+// Room in the buffers of the program's tensors for what is noted after a run.
+bool meta_notes_room(const struct meta_program *p) BERTH_MUST_USE;
+// The largest piece that goes from one device to another in a sum.
+size_t meta_share_size(const struct meta_program *p);
 
 // ---- run.c ----
 
@@ -99,4 +132,6 @@ struct meta_comm {
 
 struct meta_crew *meta_crew_new(ggml_backend_t *backends, int n, const struct meta_comm *comm);
 void meta_crew_free(struct meta_crew *crew);
+// Memory for pieces of so many bytes between devices that cannot reach each other. False: there is none.
+bool meta_crew_room(struct meta_crew *crew, size_t size) BERTH_MUST_USE;
 enum ggml_status meta_crew_run(struct meta_crew *crew, struct meta_program *program) BERTH_MUST_USE;

@@ -36,8 +36,9 @@ struct meta_crew {
     uint64_t n_gates; // opened so far
     int n_busy;       // workers in this turn
     enum ggml_status status, gate_status;
-    char error[400]; // of the first that failed
-    bool is_summed;  // by the parts' own function
+    char error[400];               // of the first that failed
+    bool is_summed;                // by the parts' own function
+    struct berth_staging *staging; // [n] a device's
     struct worker workers[];
 };
 
@@ -95,8 +96,8 @@ static void compute(struct meta_crew *crew, int j, struct ggml_cgraph *graph) {
     }
 }
 
-static void run_nodes(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
-    struct ggml_cgraph graph = {
+struct ggml_cgraph meta_step_graph(struct meta_program *p, const struct meta_step *step, int j) {
+    return (struct ggml_cgraph){
         .size             = step->to[j] - step->from[j],
         .n_nodes          = step->to[j] - step->from[j],
         .nodes            = p->nodes[j] + step->from[j],
@@ -104,6 +105,10 @@ static void run_nodes(struct meta_crew *crew, struct meta_program *p, const stru
         .visited_hash_set = p->tensors[j],
         .uid              = p->uid[j] + (uint64_t) step->from[j],
     };
+}
+
+static void run_nodes(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
+    struct ggml_cgraph graph = meta_step_graph(p, step, j);
     compute(crew, j, &graph);
 }
 
@@ -186,7 +191,7 @@ static void shares_take(struct meta_crew *crew, struct meta_program *p, const st
     for (int i = 0; i < n; i++) {
         struct ggml_tensor *share = &step->shares[i * n + j];
         if (i != j && share->ne[0] > 0) {
-            ggml_backend_tensor_copy(share, &step->operands[j * n + i]);
+            berth_tensor_copy(__func__, NULL, share, &step->operands[j * n + i], &crew->staging[j]);
         }
     }
 }
@@ -202,7 +207,7 @@ static void shares_give(struct meta_crew *crew, struct meta_program *p, const st
     for (int i = 0; i < n; i++) {
         struct ggml_tensor *share = &step->shares[i * n + i];
         if (i != j && share->ne[0] > 0) {
-            ggml_backend_tensor_copy(share, &step->shares[j * n + i]);
+            berth_tensor_copy(__func__, NULL, share, &step->shares[j * n + i], &crew->staging[j]);
         }
     }
 }
@@ -336,9 +341,10 @@ struct meta_crew *meta_crew_new(ggml_backend_t *backends, int n, const struct me
         n_waiting += !props.caps.async;
     }
     crew->is_alone = n_waiting <= 1;
+    crew->staging  = berth_calloc((size_t) n, sizeof crew->staging[0]);
     pthread_mutex_init(&crew->mutex, NULL);
     pthread_cond_init(&crew->changed, NULL);
-    if (!crew_start(crew)) {
+    if (crew->staging == NULL || !crew_start(crew)) {
         berth_fail(GGML_STATUS_FAILED, "only %d of %d threads could be started", crew->n_started, n - 1);
         meta_crew_free(crew);
         return NULL;
@@ -359,7 +365,19 @@ void meta_crew_free(struct meta_crew *crew) {
     }
     pthread_cond_destroy(&crew->changed);
     pthread_mutex_destroy(&crew->mutex);
+    for (int j = 0; crew->staging != NULL && j < crew->n; j++) {
+        berth_free(crew->staging[j].bytes);
+    }
+    berth_free(crew->staging);
     berth_free(crew);
+}
+
+bool meta_crew_room(struct meta_crew *crew, size_t size) {
+    bool ok = true;
+    for (int j = 0; j < crew->n && ok; j++) {
+        ok = berth_grow(&crew->staging[j].bytes, &crew->staging[j].size, size, 1);
+    }
+    return ok;
 }
 
 static void run_together(struct meta_crew *crew, struct meta_program *program) {

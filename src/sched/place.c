@@ -86,7 +86,7 @@ static void note_row(struct ggml_backend_sched *sched, struct sched_memo *memo, 
     }
 }
 
-static void note_copies(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+void sched_note_copies(struct ggml_backend_sched *sched, struct sched_memo *memo) {
     for (int32_t i = 0; i < memo->n_copies; i++) {
         for (int slot = 0; slot < memo->n_slots; slot++) {
             const struct record_place place = berth_galloc_place(sched->galloc, sched->plan, sched_copy_row(memo, i, slot));
@@ -189,7 +189,7 @@ enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo
         memo->uid_slot = -1;
         status         = sched_get_buffers(sched, memo, SCHED_PLAN_ANY);
         if (status == GGML_STATUS_SUCCESS) {
-            note_copies(sched, memo);
+            sched_note_copies(sched, memo);
             status = put_copies(memo);
         }
     }

@@ -118,13 +118,51 @@ static struct ggml_cgraph part_begin(struct ggml_backend_sched *sched, struct sc
     return sched_part(sched, memo, split->i_start, split->i_end);
 }
 
+// While backends reserve, tensors are where the plan has them: a device made of several looks at that.
+static void row_swap(struct ggml_tensor *t, struct record_place *place) {
+    const struct record_place last = {t->buffer, t->data};
+    t->buffer                      = place->buffer;
+    t->data                        = place->data;
+    *place                         = last;
+}
+
+static void places_find(struct ggml_backend_sched *sched, const struct sched_memo *memo, struct record_place *places) {
+    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
+        const struct ggml_tensor *t = memo->rec.tensors[r];
+        const int32_t base          = sched_base(memo, r);
+        const bool is_planned       = base < memo->rec.n_rows && !memo->rec.rows[base].has_memory;
+        places[r]                   = (struct record_place){t->buffer, t->data};
+        if (is_planned) {
+            places[r] = berth_galloc_place(sched->galloc, sched->plan, base);
+            if (base != r && places[r].data != NULL) {
+                places[r].data = (char *) places[r].data + t->view_offs;
+            }
+        }
+    }
+}
+
 static enum ggml_status backends_reserve(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    enum ggml_status status = GGML_STATUS_SUCCESS;
+    enum ggml_status status     = GGML_STATUS_SUCCESS;
+    struct record_place *places = berth_calloc((size_t) memo->rec.n_rows + 1, sizeof *places);
+    if (places == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the places of %d rows", memo->rec.n_rows);
+    }
+    memo->epoch    = 0; // its copies are elsewhere from now on
+    memo->uid_slot = -1;
+    sched_note_copies(sched, memo);
+    places_find(sched, memo, places);
+    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
+        row_swap(memo->rec.tensors[r], &places[r]);
+    }
     for (int32_t s = 0; s < memo->n_splits && status == GGML_STATUS_SUCCESS; s++) {
         const struct ggml_cgraph part = part_begin(sched, memo, &memo->splits[s]);
         status                        = berth_backend_reserve(sched->backends[memo->splits[s].backend], &part);
         sched_edges_to_graph(memo, &memo->splits[s]);
     }
+    for (int32_t r = memo->rec.n_rows; r-- > 0;) { // backwards: a tensor may be listed twice
+        row_swap(memo->rec.tensors[r], &places[r]);
+    }
+    berth_free(places);
     return status;
 }
 

@@ -294,6 +294,8 @@ enum ggml_status sched_get_buffers(
 bool sched_has_places(const struct ggml_backend_sched *sched, const struct sched_memo *memo);
 enum ggml_status sched_place(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
 // Is every tensor where its row says? One that stands at two rows is not, nor one that its buffer has put elsewhere.
+// Copies are where the plan at hand has them.
+void sched_note_copies(struct ggml_backend_sched *sched, struct sched_memo *memo);
 bool sched_is_all_put(const struct sched_memo *memo);
 
 // ---- carry.c ----

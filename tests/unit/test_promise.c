@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // test_promise.c: after a graph is reserved, computing it, or one of its form that is nowhere larger, takes no memory. A thousand
 // steps over a dozen shapes with every allocation failing, Berth's and libc's: on the CPU, on devices with copies between them,
-// with several graphs in flight; and the answers are those of a backend that was never told of anything.
+// with several graphs in flight, on a device made of two; and the answers are those of a backend that was never told of anything.
 
 #include "berth-cpu.h"
+#include "berth-meta.h"
 #include "support/check.h"
 #include "support/device.h"
 
@@ -70,8 +71,10 @@ struct shape {
 
 struct rig {
     struct device dev[2];
+    int n_devices;              // of dev
     ggml_backend_t backends[3]; // the CPU is the last
     int n_backends;
+    bool is_meta; // the first is made of two, and all weights are there
     struct ggml_context *ctx;
     struct ggml_tensor *placed[N_PLACED];
     ggml_backend_buffer_t buffers[N_PLACED];
@@ -100,8 +103,9 @@ static void placed_make(struct rig *r) {
     r->placed[KEYS_K]              = ggml_new_tensor_3d(r->ctx, GGML_TYPE_F16, HEAD, KEYS, HEADS);
     r->placed[KEYS_V]              = ggml_new_tensor_3d(r->ctx, GGML_TYPE_F16, HEAD, KEYS, HEADS);
     for (int i = 0; i < N_PLACED; i++) {
-        ggml_backend_t backend = r->backends[i % r->n_backends];
-        r->buffers[i]          = ggml_backend_alloc_buffer(backend, ggml_nbytes(r->placed[i]));
+        ggml_backend_t backend = r->backends[r->is_meta ? 0 : i % r->n_backends];
+        ggml_format_name(r->placed[i], "%d", i);
+        r->buffers[i] = ggml_backend_alloc_buffer(backend, ggml_nbytes(r->placed[i]));
         ggml_backend_buffer_set_usage(r->buffers[i], GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
         assert_int_equal(ggml_backend_tensor_alloc(r->buffers[i], r->placed[i], ggml_backend_buffer_get_base(r->buffers[i])), 0);
         placed_fill(r->placed[i], (uint64_t) i);
@@ -181,8 +185,9 @@ static void *reg_proc(ggml_backend_reg_t of, const char *name) {
     return address;
 }
 
-static void rig_init(struct rig *r, int n_devices, bool async, int n_threads) {
+static void devices_init(struct rig *r, int n_devices, bool async) {
     memset(r, 0, sizeof *r);
+    r->n_devices = n_devices;
     for (int d = 0; d < n_devices; d++) {
         device_init(&r->dev[d], d == 0 ? "first" : "second");
         r->dev[d].dev.reg      = &reg;
@@ -191,11 +196,43 @@ static void rig_init(struct rig *r, int n_devices, bool async, int n_threads) {
         r->dev[d].copies_async = async;
         r->backends[d]         = device_start(&r->dev[d]);
     }
-    r->n_backends          = n_devices + 1;
-    r->backends[n_devices] = ggml_backend_cpu_init();
-    ggml_backend_cpu_set_n_threads(r->backends[n_devices], n_threads);
+}
+
+static void cpu_add(struct rig *r, int n_threads) {
+    ggml_backend_t cpu = r->backends[r->n_backends++] = ggml_backend_cpu_init();
+    ggml_backend_cpu_set_n_threads(cpu, n_threads);
     placed_make(r);
     shapes_make(r);
+}
+
+static void rig_init(struct rig *r, int n_devices, bool async, int n_threads) {
+    devices_init(r, n_devices, async);
+    r->n_backends = n_devices;
+    cpu_add(r, n_threads);
+}
+
+// Heads are shared out and then added up, and words are. What a device made of two must put together has a step of every kind.
+static struct ggml_backend_meta_split_state split_of(const struct ggml_tensor *t, void *user) {
+    static const enum ggml_backend_meta_split_axis axes[N_PLACED] = {GGML_BACKEND_SPLIT_AXIS_1, GGML_BACKEND_SPLIT_AXIS_0,
+        GGML_BACKEND_SPLIT_AXIS_1, GGML_BACKEND_SPLIT_AXIS_2, GGML_BACKEND_SPLIT_AXIS_2};
+    struct ggml_backend_meta_split_state s                        = {.axis = axes[atoi(t->name)], .n_segments = 1, .nr = {1}};
+    (void) user;
+    s.ne[0] = s.ne[1] = t->ne[s.axis] / 2;
+    return s;
+}
+
+// Of two devices with memory of their own, or of the CPU twice.
+static void rig_init_meta(struct rig *r, int n_devices) {
+    ggml_backend_dev_t cpu = ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0), parts[] = {cpu, cpu};
+    devices_init(r, n_devices, false);
+    for (int d = 0; d < n_devices; d++) {
+        parts[d] = &r->dev[d].dev;
+    }
+    r->is_meta     = true;
+    r->backends[0] = ggml_backend_dev_init(ggml_backend_meta_device(parts, 2, split_of, NULL), NULL);
+    r->n_backends  = 1;
+    assert_true(ggml_backend_is_meta(r->backends[0]));
+    cpu_add(r, 1);
 }
 
 static void shapes_free(struct rig *r) {
@@ -210,7 +247,10 @@ static void rig_fini(struct rig *r) {
     for (int i = 0; i < N_PLACED; i++) {
         ggml_backend_buffer_free(r->buffers[i]);
     }
-    for (int d = 0; d < r->n_backends - 1; d++) {
+    if (r->is_meta) {
+        ggml_backend_free(r->backends[0]);
+    }
+    for (int d = 0; d < r->n_devices; d++) {
         assert_int_equal(r->dev[d].n_buffers, 0);
         device_stop(&r->dev[d]);
     }
@@ -326,6 +366,46 @@ static void graphs_in_flight(void **state) {
     (void) state;
     keeps_with(2, true, 1, true);
     keeps_with(2, false, 1, true);
+}
+
+// What they give where nothing was reserved; sums of two are not those of one.
+static void meta_answers(struct rig *of) {
+    static struct rig plain;
+    rig_init_meta(&plain, of->n_devices);
+    for (int i = 0; i < N_SHAPES; i++) {
+        const struct shape *s      = &plain.shapes[i];
+        ggml_backend_sched_t sched = ggml_backend_sched_new(plain.backends, NULL, plain.n_backends, 64, false, true);
+        assert_true(ggml_backend_sched_alloc_graph(sched, s->graph));
+        inputs_set(s);
+        assert_int_equal(ggml_backend_sched_graph_compute(sched, s->graph), GGML_STATUS_SUCCESS);
+        ggml_backend_tensor_get(s->out, of->shapes[i].want, 0, ggml_nbytes(s->out));
+        ggml_backend_sched_free(sched);
+    }
+    rig_fini(&plain);
+}
+
+static void meta_keeps_with(int n_devices) {
+    static struct rig r;
+    struct berth_meta_stats stats;
+    rig_init_meta(&r, n_devices);
+    meta_answers(&r);
+    ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, NULL, r.n_backends, 64, false, true);
+    assert_true(ggml_backend_sched_reserve(sched, r.shapes[0].graph));
+    expect_kept(sched_steps(&r, sched, N_STEPS, true));
+    assert_true(berth_meta_stats(r.backends[0], &stats));
+    assert_true(stats.n_sums >= N_STEPS && stats.n_built > N_STEPS / 2); // programs were made on the way
+    ggml_backend_sched_free(sched);
+    rig_fini(&r);
+}
+
+static void device_of_two(void **state) {
+    (void) state;
+    meta_keeps_with(0);
+}
+
+static void device_of_two_with_copies(void **state) {
+    (void) state;
+    meta_keeps_with(2);
 }
 
 // A graph that was placed before comes back without a word, when others have been since: what it holds goes along.
@@ -508,6 +588,8 @@ int main(void) {
         cmocka_unit_test(devices_with_copies),
         cmocka_unit_test(devices_at_once),
         cmocka_unit_test(graphs_in_flight),
+        cmocka_unit_test(device_of_two),
+        cmocka_unit_test(device_of_two_with_copies),
         cmocka_unit_test(without_alloc),
         cmocka_unit_test(several_reserved),
         cmocka_unit_test(allocator_and_backend),

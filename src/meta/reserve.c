@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// reserve.c: what a graph takes that was reserved, so that a run of it, or of one of its nodes and edges that is nowhere larger,
+// takes nothing: plans of temporary tensors are kept and used for smaller ones too, the programs to come have room (program.c),
+// and the parts' backends have reserved theirs.
+
+#include "meta/program.h"
+
+#include "berth-backend.h"
+
+#define KEPT_MAX 8 // plans, as many as a scheduler keeps
+
+// ---- plans that are kept ----
+
+struct meta_kept {
+    struct meta_kept *next;
+    int n;
+    size_t n_temps;
+    uint64_t peak[META_MAX];
+    struct berth_plan_item *items; // [n * n_temps]
+    uint64_t *offsets;             // [n * n_temps]
+};
+
+static bool takes(const struct meta_kept *kept, const struct meta_program *p) {
+    if (kept->n != p->n || kept->n_temps != p->n_temps) {
+        return false;
+    }
+    for (size_t i = 0; i < (size_t) p->n * p->n_temps; i++) {
+        const struct berth_plan_item *a = &kept->items[i], *b = &p->items[i];
+        if (b->size > a->size || b->first != a->first || b->last != a->last) {
+            return false;
+        }
+    }
+    return true;
+}
+
+const struct meta_kept *meta_keep_find(const struct meta_keep *keep, const struct meta_program *p) {
+    const struct meta_kept *kept = keep->list;
+    while (kept != NULL && !takes(kept, p)) {
+        kept = kept->next;
+    }
+    return kept;
+}
+
+uint64_t meta_kept_apply(const struct meta_kept *kept, int j, uint64_t *offsets) {
+    memcpy(offsets, kept->offsets + (size_t) j * kept->n_temps, kept->n_temps * sizeof *offsets);
+    return kept->peak[j];
+}
+
+static void kept_free(struct meta_kept *kept) {
+    if (kept != NULL) {
+        berth_free(kept->items);
+        berth_free(kept->offsets);
+        berth_free(kept);
+    }
+}
+
+// All but the first n.
+static void keep_trim(struct meta_keep *keep, int n) {
+    struct meta_kept **at = &keep->list;
+    for (; *at != NULL && n > 0; n--) {
+        at = &(*at)->next;
+    }
+    while (*at != NULL) {
+        struct meta_kept *next = (*at)->next;
+        kept_free(*at);
+        *at = next;
+    }
+}
+
+bool meta_keep_add(struct meta_keep *keep, const struct meta_program *p) {
+    const size_t n         = (size_t) p->n * p->n_temps;
+    struct meta_kept *kept = berth_calloc(1, sizeof *kept);
+    if (kept == NULL) {
+        return false;
+    }
+    kept->n       = p->n;
+    kept->n_temps = p->n_temps;
+    kept->items   = berth_calloc(n + 1, sizeof kept->items[0]);
+    kept->offsets = berth_calloc(n + 1, sizeof kept->offsets[0]);
+    if (kept->items == NULL || kept->offsets == NULL) {
+        kept_free(kept);
+        return false;
+    }
+    memcpy(kept->peak, p->peak, sizeof kept->peak);
+    for (size_t i = 0; i < n; i++) {
+        kept->items[i]   = p->items[i];
+        kept->offsets[i] = p->offsets[i];
+    }
+    kept->next = keep->list;
+    keep->list = kept;
+    keep_trim(keep, KEPT_MAX);
+    return true;
+}
+
+void meta_keep_fini(struct meta_keep *keep) {
+    keep_trim(keep, 0);
+}
+
+// ---- the parts ----
+
+enum ggml_status meta_parts_reserve(ggml_backend_t *backends, struct meta_program *p) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (size_t i = 0; i < p->n_steps; i++) {
+        const struct meta_step *step = &p->steps[i];
+        for (int j = 0; j < p->n && status == GGML_STATUS_SUCCESS; j++) {
+            if (step->kind == META_COMPUTE) {
+                const struct ggml_cgraph graph = meta_step_graph(p, step, j);
+                status                         = berth_backend_reserve(backends[j], &graph);
+            } else if (step->kind == META_SUM) {
+                status = berth_backend_reserve(backends[j], &step->graphs[j]);
+            }
+        }
+    }
+    return status;
+}
+
+size_t meta_share_size(const struct meta_program *p) {
+    size_t most = 0;
+    for (size_t i = 0; i < p->n_steps; i++) {
+        for (int k = 0; k < p->n * p->n && p->steps[i].kind == META_SUM; k++) {
+            const size_t size = ggml_nbytes(&p->steps[i].shares[k]);
+            most              = size > most ? size : most;
+        }
+    }
+    return most;
+}
+
+bool meta_notes_room(const struct meta_program *p) {
+    const size_t n = (size_t) p->rec.n_rows;
+    bool ok        = true;
+    for (int32_t r = 0; r < p->rec.n_rows && ok; r++) { // each plan that is kept may have left its own
+        struct meta_buffer *mb = meta_buffer_of(p->rec.tensors[r]->buffer);
+        ok                     = mb == NULL || mb->ctxs != NULL || meta_buffer_room(mb, n * KEPT_MAX, n);
+    }
+    return ok;
+}
