@@ -141,8 +141,9 @@ static int parts_find(const char *names, ggml_backend_dev_t *parts, struct model
         at = comma != NULL ? comma + 1 : NULL;
     }
     if (n < 2) {
-        model_fail(error, "tensors are split over two devices or more, here %s %d: --device names them, as in CPU,CPU",
-            n == 1 ? "is" : "are", n);
+        const char *why = berth_last_error(); // a backend that could not be loaded, ranks that did not join
+        model_fail(error, "tensors are split over two devices or more, here %s %d: --device names them, as in CPU,CPU%s%s",
+            n == 1 ? "is" : "are", n, why[0] != '\0' ? "; before that: " : "", why);
         return 0;
     }
     return n;

@@ -13,6 +13,7 @@ build, n_cases = sys.argv[1], int(sys.argv[2])
 seed = int(os.environ.get("BERTH_SEED") or time.time_ns() % 10**9)
 rng = random.Random(seed)
 TIMEOUT = 1.5  # seconds: BERTH_MPI_TIMEOUT
+MPI_STARTS = 0.3  # seconds that MPI_Init may take
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--enable-recovery", "-q"]
 
 
@@ -108,7 +109,9 @@ def case(i):
         said = log.read().decode(errors="replace")
     if problem is None and victim != 0:
         code = [line for line in said.splitlines() if line.startswith("code ")]
-        if len(code) != 1 or code[0] not in codes:
+        if code == ["code 1"] and delay < MPI_STARTS:
+            pass  # a rank was lost within MPI_Init, and Open MPI ended the others: docs/cluster.md
+        elif len(code) != 1 or code[0] not in codes:
             problem = f"it ended with {code}, not one of {codes}"
         elif code[0] == codes[1] and f"rank {victim} " not in said and f"MPI{victim}:" not in said and "joined in time" not in said:
             problem = f"rank {victim} was not named"
