@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // model.c: the solver's view of a graph: sources and readers as lists, pools by index, what may run again, and the bytes that no
-// schedule can do without. O(n) but for those bytes, which look at each op's ancestors and descendants.
+// schedule can do without. O(n) but for those bytes, which look at all ops for each value that cannot be made again.
 
 #include "plan/budget/budget.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_WORK 20000000 // ops times ops up to which the ancestors of each are looked at; of more, of some
+#define LEAST_WORK 20000000 // values that stay, times ops, up to which all of the former are looked at; of more, of some
 
 void *budget_alloc(struct budget_graph *g, size_t n, size_t size) {
     if (!berth_grow((void **) &g->mem, &g->mem_cap, g->n_mem + 1, sizeof *g->mem)) {
@@ -226,17 +226,13 @@ int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int
     return n;
 }
 
-// The sums of what is kept and of what is there at the start, and for each op the bytes above; for large graphs mostly of sources
-// and result only.
-static bool least_find(struct budget_graph *g) {
-    bool *scratch        = berth_calloc(3 * (size_t) g->n + 1, sizeof *scratch);
-    int32_t *alive       = berth_calloc((size_t) g->n + 1, sizeof *alive);
-    const int32_t stride = 1 + (int32_t) ((int64_t) g->n * g->n / LEAST_WORK);
-    for (int32_t i = 0; i < g->n; i++) { // what is there at the end
+// What is there at the end, and at the start.
+static void ends_find(struct budget_graph *g) {
+    for (int32_t i = 0; i < g->n; i++) {
         g->least[g->pool[i]] += g->keep[i] && g->pools[g->pool[i]].spill_to < 0 ? g->size[i] : 0;
         g->tight[g->pool[i]] = g->keep[i] ? i : g->tight[g->pool[i]];
     }
-    for (int32_t p = 0; p < g->n_pools; p++) { // and at the start
+    for (int32_t p = 0; p < g->n_pools; p++) {
         uint64_t inputs = 0;
         int32_t first   = -1;
         for (int32_t i = 0; i < g->n; i++) {
@@ -247,27 +243,69 @@ static bool least_find(struct budget_graph *g) {
         g->tight[p] = inputs > g->least[p] ? first : g->tight[p];
         g->least[p] = inputs > g->least[p] ? inputs : g->least[p];
     }
-    for (int32_t i = 0; scratch != NULL && alive != NULL && i < g->n; i++) {
-        uint64_t bytes = g->size[i];
-        if (budget_is_input(g, i)) {
-            continue;
+}
+
+// Sources and result of an op.
+static uint64_t own_bytes(const struct budget_graph *g, int32_t i) {
+    uint64_t bytes = g->takeover[i] != 0 ? 0 : g->size[i];
+    for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
+        bytes += g->pool[g->srcs.at[k]] == g->pool[i] ? g->size[g->srcs.at[k]] : 0;
+    }
+    return bytes;
+}
+
+// Adds a value that cannot be made again to every op during which it must lie there: those that stand on it, or all if it is an
+// input, and behind which it is still needed. marks: [3 n] scratch.
+static void stays_add(const struct budget_graph *g, int32_t value, uint8_t *marks, uint64_t *bytes) {
+    uint8_t *is_down = marks, *is_up = marks + g->n, *reads = marks + 2 * (size_t) g->n;
+    memset(marks, 0, 3 * (size_t) g->n);
+    for (int32_t k = g->readers.start[value]; k < g->readers.start[value + 1]; k++) {
+        reads[g->readers.at[k]] = 1;
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        is_down[i] = reads[i];
+        for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1] && is_down[i] == 0; k++) {
+            is_down[i] = is_down[g->srcs.at[k]];
         }
-        if (i % stride == 0) {
-            budget_alive(g, i, g->pool[i], alive, scratch, &bytes);
-        } else {
-            bytes = g->takeover[i] != 0 ? 0 : bytes;
-            for (int32_t k = g->srcs.start[i]; k < g->srcs.start[i + 1]; k++) {
-                bytes += g->pool[g->srcs.at[k]] == g->pool[i] ? g->size[g->srcs.at[k]] : 0;
-            }
+    }
+    for (int32_t i = g->n; i-- > 0;) {
+        for (int32_t k = g->srcs.start[i]; (is_up[i] | reads[i]) != 0 && k < g->srcs.start[i + 1]; k++) {
+            is_up[g->srcs.at[k]] = 1;
         }
-        if (bytes > g->least[g->pool[i]]) {
-            g->least[g->pool[i]] = bytes;
+    }
+    for (int32_t i = 0; i < g->n; i++) {
+        const bool is_there = budget_is_input(g, value) || is_down[i] != 0;
+        if (i != value && reads[i] == 0 && is_there && (g->keep[value] || is_up[i] != 0) && g->pool[i] == g->pool[value]) {
+            bytes[i] += g->size[value];
+        }
+    }
+}
+
+// The sums of what is kept and of what is there at the start, and for each op the bytes of budget_alive; in large graphs without
+// some of the values that stay.
+static bool least_find(struct budget_graph *g) {
+    uint8_t *marks  = berth_calloc(3 * (size_t) g->n + 1, sizeof *marks);
+    uint64_t *bytes = berth_calloc((size_t) g->n + 1, sizeof *bytes);
+    int64_t n_looks = g->n > 0 ? LEAST_WORK / g->n : 0;
+    ends_find(g);
+    for (int32_t i = 0; bytes != NULL && i < g->n; i++) {
+        bytes[i] = own_bytes(g, i);
+    }
+    for (int32_t i = 0; marks != NULL && bytes != NULL && i < g->n && n_looks > 0; i++) {
+        if (!g->again[i] && g->size[i] > 0 && g->pools[g->pool[i]].spill_to < 0) {
+            stays_add(g, i, marks, bytes);
+            n_looks--;
+        }
+    }
+    for (int32_t i = 0; bytes != NULL && i < g->n; i++) {
+        if (!budget_is_input(g, i) && bytes[i] > g->least[g->pool[i]]) {
+            g->least[g->pool[i]] = bytes[i];
             g->tight[g->pool[i]] = i;
         }
     }
-    berth_free(scratch);
-    berth_free(alive);
-    return scratch != NULL && alive != NULL;
+    berth_free(marks);
+    berth_free(bytes);
+    return marks != NULL && bytes != NULL;
 }
 
 static bool rows_alloc(struct budget_graph *g, size_t n_srcs, size_t n_pools) {
