@@ -44,14 +44,17 @@ struct berth_plan_set {
     struct berth_plan_tensor *tensors; // in the order of items, and within one in the order in which they lie there
     size_t n_pools;
     struct berth_plan_pool *pools; // what the file says of pools
-    char *text;                    // ids, names, ops and types point into it
+    uint64_t *costs;    // [n_items] of a CSV with the columns cost and reads, NULL of others; BERTH_PLAN_ANY: none given
+    const char **reads; // [n_items] with costs: the ids of what the op that makes the item reads, split by blanks
+    char *text;         // ids, names, ops and types point into it
 };
 
 // Readers take any bytes; `name` stands before messages ("a.csv:3: ..."). A failure leaves *set NULL and berth_last_error() set:
 // GGML_STATUS_FAILED with line (CSV) or line and column (JSON) if the text is wrong, GGML_STATUS_ALLOC_FAILED without memory.
 //
 // CSV: a header line names the columns, in any order: id, lower, upper, size, and if wanted alignment, offset, pool, alias,
-// fixed. upper is exclusive. Other columns are skipped. Fields may be quoted; lines end in LF, CR LF or CR.
+// fixed, and the two of a budget, cost and reads. upper is exclusive. Other columns are skipped. Fields may be quoted; lines end
+// in LF, CR LF or CR.
 BERTH_API enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *name, struct berth_plan_set **set);
 // JSON: {"items": [{"id", "first", "last", "size", "alignment", "offset", "pool", "alias", "fixed"}, ...], "peak", "bound",
 // "proven"}; last is inclusive. Only first, last and size are needed; unknown keys are skipped. Plans of graphs

@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BUDGET_US 1000000 // search for what to run again
-
 // ---- as the allocator would have it ----
 
 // Places of what is no node, by name, then in order; a cursor at the first of each name says how many of that name are taken.
@@ -233,7 +231,7 @@ static enum ggml_status set_of(const struct ggraph *g, const char *path, struct 
 static enum ggml_status graph_budget(struct ggraph *g, const char *path, uint64_t budget, ggml_backend_buffer_type_t buft,
     struct ggml_context **ctx, struct berth_budget_result **result) {
     struct ggml_cgraph *graph                     = NULL;
-    const struct berth_graph_budget_params params = {.bytes = budget, .buft = buft, .time_us = BUDGET_US, .seed = 1};
+    const struct berth_graph_budget_params params = {.bytes = budget, .buft = buft, .time_us = CLI_BUDGET_US, .seed = 1};
     if (g->n_bufs > 1) {
         return berth_fail(GGML_STATUS_FAILED, "%s: has %d buffers; --budget is for one", path, g->n_bufs);
     }

@@ -25,7 +25,8 @@ static const struct cli_option option_rows[] = {
     {.id       = BUDGET,
         .name  = "budget",
         .value = "N",
-        .what  = "of a captured graph: keep it within N bytes by running some ops again; their results are hatched"},
+        .what  = "of a captured graph, or CSV with costs: keep it within N bytes by running some ops again; their results are "
+                 "hatched"},
     {.id       = CLI_TIME,
         .name  = "time",
         .value = "MS",

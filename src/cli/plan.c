@@ -22,8 +22,9 @@ static const struct cli_option option_rows[] = {
     {.id       = BUDGET,
         .name  = "budget",
         .value = "N",
-        .what  = "of a captured graph: keep it within N bytes by running some ops again. Exit code 0: it fits, 1: no, proven, 4: "
-                 "no such schedule was found"},
+        .what = "of a captured graph, or CSV with costs: keep it within N bytes by running some ops again. Exit code 0: it fits, "
+                "1: no, proven, 4: "
+                "no such schedule was found"},
     {.id       = CLI_TIME,
         .name  = "time",
         .value = "MS",

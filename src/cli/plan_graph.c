@@ -28,8 +28,8 @@ enum ggml_status cli_plan_read(
     *plan                   = (struct cli_plan){.budget = budget};
     const bool is_model     = !is_graph && cli_starts_with(path, CLI_GGUF);
     enum ggml_status status = options_fit(path, is_model, options);
-    if (status == GGML_STATUS_SUCCESS && budget > 0 && !is_graph) {
-        status = berth_fail(GGML_STATUS_FAILED, "%s: --budget is for captured graphs, whose ops can run again", path);
+    if (status == GGML_STATUS_SUCCESS && budget > 0 && is_model) {
+        status = berth_fail(GGML_STATUS_FAILED, "%s: --budget is for captured graphs and CSV with costs", path);
     }
     if (status != GGML_STATUS_SUCCESS) {
         return status;
@@ -37,6 +37,9 @@ enum ggml_status cli_plan_read(
     status = is_graph   ? cli_plan_read_graph(path, budget, &plan->set, &plan->budgeted)
              : is_model ? cli_plan_read_model(path, options, plan)
                         : berth_plan_read_file(path, &plan->set);
+    if (status == GGML_STATUS_SUCCESS && budget > 0 && !is_graph) {
+        status = cli_plan_budget_set(path, budget, &plan->set, &plan->budgeted);
+    }
     if (status == GGML_STATUS_SUCCESS) {
         status = cli_plan_buffers(plan);
     }

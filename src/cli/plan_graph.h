@@ -6,6 +6,8 @@
 #include "berth-alloc.h"
 #include "berth-budget.h"
 
+#define CLI_BUDGET_US 1000000 // search for what to run again
+
 struct cli_buffer {
     int32_t pool;        // of its items
     char name[64];       // of its type, "" if the file names none
@@ -29,18 +31,22 @@ struct cli_plan {
     struct cli_buffer *buffers; // by rising pool
     size_t n_buffers;
     size_t *order;                        // the numbers of all items, buffer by buffer
-    uint64_t budget;                      // bytes that a captured graph may take; 0: as many as it does
+    uint64_t budget;                      // bytes that a graph, or ops with costs, may take; 0: as many as they do
     struct berth_budget_result *budgeted; // what that costs; NULL without a budget
 };
 
 // Items of a file: CSV, JSON, a captured graph, packed or not, or a model: the graph of the
-// batch, context and cache that the options ask for. A budget (0: none) is for captured graphs. On failure plan is empty.
+// batch, context and cache that the options ask for. A budget (0: none) is for captured graphs and CSV with costs. On failure
+// plan is empty.
 struct cli_model_options;
 enum ggml_status cli_plan_read(const char *path, const struct cli_model_options *options, uint64_t budget, struct cli_plan *plan);
 // Items of a captured graph, whatever its file is called: with the tensors that lie in each. The offsets are those of the
 // captured program, which has_offsets does not count: the plan is to be made.
 // With a budget: those of the graph that keeps it; of one that cannot be kept those of the graph as it is. *budgeted says which.
 enum ggml_status cli_plan_read_graph(
+    const char *path, uint64_t budget, struct berth_plan_set **set, struct berth_budget_result **budgeted);
+// Items of a CSV whose rows say what they cost and read, within a budget, in the place of *set (plan_costs.c). As above.
+enum ggml_status cli_plan_budget_set(
     const char *path, uint64_t budget, struct berth_plan_set **set, struct berth_budget_result **budgeted);
 // Items and homes of a model (plan_model.c).
 enum ggml_status cli_plan_read_model(const char *path, const struct cli_model_options *options, struct cli_plan *plan);

@@ -52,7 +52,16 @@ expect 0 "bytes (64.00 MiB): kept, 0 ops run again, cost 1.0000 of once, the lea
 expect 1 "cannot fit: at least " --budget 1000 $graphs/unet-2d.ggraph
 expect 1 '"budget": {"bytes": 1000, "fits": false, "proven": true, "least": ' --json --budget 1000 $graphs/unet-2d.ggraph
 expect 3 "has 3 buffers; --budget is for one" --budget 1000 $graphs/two-buffers.ggraph
-expect 3 "is for captured graphs" --budget 1000 tests/data/plan/small.csv
+expect 3 "is for captured graphs, and for CSV with the columns 'cost' and 'reads'" --budget 1000 tests/data/plan/small.csv
+# rows with costs: what is cheap to make again goes
+costs=tests/data/plan/costs.csv
+expect 0 "bytes (84.06 KiB)" $costs
+expect 0 "(100.00 KiB): kept, 0 ops run again, cost 1.0000 of once, the least there is, proven" --budget 100K $costs
+expect 0 "(70.00 KiB): kept, 1 ops run again, cost 1.0667 of once, the least there is, proven" --budget 70K $costs
+expect 0 "(60.00 KiB): kept, 3 ops run again, cost 1.5111 of once, the least there is, proven" --budget 60K $costs
+expect 0 "b (again),7,9,16384," --budget 70K --out - $costs
+expect 0 "loss,4,10,64,20480,1,d" --out - $costs
+expect 1 "cannot fit: at least 53,312 bytes (52.06 KiB) needed, 12,352 bytes (12.06 KiB) short" --budget 40K $costs
 expect 2 "--budget 'x' is not a number of bytes" --budget x $graphs/unet-2d.ggraph
 
 # plans that are written are valid; the chunks are not the file's to know

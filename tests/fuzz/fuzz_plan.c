@@ -2,7 +2,7 @@
 // fuzz_plan.c: any bytes as items and params for the solver: no crash, no plan that the checker refuses, no peak below the bound,
 // and no end of time. The same bytes solve twice to the same plan unless time ran out.
 
-#include "fuzz/fuzz.h"
+#include "fuzz/bytes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,24 +11,6 @@
 #define MAX_ITEMS 64
 #define BUDGET_US 3000
 #define PATIENCE_US 2000000 // sanitizers are slow
-
-struct bytes {
-    const uint8_t *p, *end;
-};
-
-static uint64_t get(struct bytes *b, int n) {
-    uint64_t x = 0;
-    for (int i = 0; i < n; i++) {
-        x = x << 8 | (b->p < b->end ? *b->p++ : 0);
-    }
-    return x;
-}
-
-// Most numbers are small, so that items meet; some are anything.
-static uint64_t some_size(struct bytes *b) {
-    const uint64_t kind = get(b, 1);
-    return kind < 224 ? kind % 32 : kind < 250 ? get(b, 2) : get(b, 8) >> (2 + kind % 4 * 12);
-}
 
 static int64_t some_step(struct bytes *b) {
     const uint64_t kind = get(b, 1);

@@ -17,7 +17,7 @@ static int number_of(const char *name, int otherwise) {
     return text == NULL || atoi(text) <= 0 ? otherwise : atoi(text);
 }
 
-// Ours, or NULL if nothing fits.
+// What the solver finds.
 static struct berth_budget_result *solve(const struct lp_case *c, uint64_t budget) {
     const struct berth_budget_pool pool     = {.bytes = budget};
     const struct berth_budget_params params = {.pools = &pool, .n_pools = 1, .live_only = true, .time_us = 300000, .seed = 1};

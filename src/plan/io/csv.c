@@ -18,6 +18,8 @@ enum column_kind {
     COLUMN_POOL,
     COLUMN_ALIAS,
     COLUMN_FIXED,
+    COLUMN_COST,
+    COLUMN_READS,
     N_COLUMNS
 };
 
@@ -36,6 +38,8 @@ static const struct column {
     [COLUMN_POOL]   = {"pool", false, true, INT32_MIN},
     [COLUMN_ALIAS]  = {"alias", false, true, -1},
     [COLUMN_FIXED]  = {"fixed", false, true, 0},
+    [COLUMN_COST]   = {"cost", false, true, 0},
+    [COLUMN_READS]  = {"reads", false, true, 0},
 };
 
 struct csv {
@@ -189,6 +193,11 @@ static enum ggml_status read_header(struct csv *csv) {
         }
         csv->kinds[csv->n_kinds++] = kind;
     } while (!field.ends_line);
+    const size_t both      = (size_t) 1 << COLUMN_COST | (size_t) 1 << COLUMN_READS;
+    csv->builder.has_costs = (seen & both) == both;
+    for (size_t i = 0; i < csv->n_kinds && !csv->builder.has_costs; i++) { // one alone is a column of others
+        csv->kinds[i] = csv->kinds[i] >= COLUMN_COST ? -1 : csv->kinds[i];
+    }
     for (int k = 0; k < N_COLUMNS; k++) {
         if (columns[k].needed && (seen & (size_t) 1 << k) == 0) {
             return berth_fail(GGML_STATUS_FAILED, "%s:%zu: no column '%s'; the first line must name id,lower,upper,size",
@@ -208,6 +217,7 @@ static void item_set(struct berth_set_item *item, int8_t kind, int64_t x) {
         case COLUMN_POOL: item->item.pool = (int32_t) x; break;
         case COLUMN_ALIAS: item->alias = (int32_t) x; break;
         case COLUMN_FIXED: item->fixed = (uint64_t) x; break;
+        case COLUMN_COST: item->cost = (uint64_t) x; break;
         default: break;
     }
 }
@@ -215,6 +225,9 @@ static void item_set(struct berth_set_item *item, int8_t kind, int64_t x) {
 static enum ggml_status read_field(struct csv *csv, const struct field *field, int8_t kind, struct berth_set_item *item) {
     if (kind < 0 || kind == COLUMN_ID || (field->len == 0 && columns[kind].may_be_empty)) {
         return GGML_STATUS_SUCCESS;
+    }
+    if (kind == COLUMN_READS) {
+        return berth_set_text(&csv->builder, field->text, field->len, &item->reads) ? GGML_STATUS_SUCCESS : out_of_memory(csv);
     }
     int64_t x;
     const bool is_i32 = kind == COLUMN_POOL || kind == COLUMN_ALIAS;
@@ -368,7 +381,8 @@ enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const ui
     if (set == NULL || file == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "writing CSV: NULL");
     }
-    bool has[N_COLUMNS] = {[COLUMN_OFFSET] = offsets != NULL};
+    const bool has_costs = set->costs != NULL && set->reads != NULL;
+    bool has[N_COLUMNS]  = {[COLUMN_OFFSET] = offsets != NULL, [COLUMN_COST] = has_costs, [COLUMN_READS] = has_costs};
     for (size_t i = 0; i < set->n_items; i++) {
         has[COLUMN_ALIGN] |= set->items[i].align > 1;
         has[COLUMN_POOL] |= set->items[i].pool != 0;
@@ -404,6 +418,11 @@ enum ggml_status berth_plan_write_csv(const struct berth_plan_set *set, const ui
         }
         if (has[COLUMN_FIXED]) {
             write_u64(item->is_fixed ? item->fixed : BERTH_PLAN_ANY, file);
+        }
+        if (has_costs) {
+            write_u64(set->costs[i], file);
+            fputc(',', file);
+            write_id(set->reads[i], 0, file);
         }
         fputc('\n', file);
     }

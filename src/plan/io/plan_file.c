@@ -33,12 +33,26 @@ bool berth_set_text(struct berth_set_builder *b, const char *text, size_t len, s
     return true;
 }
 
+static bool cost_add(struct berth_set_builder *b, const struct berth_set_item *item) {
+    const size_t i = b->set->n_items;
+    if (!b->has_costs) {
+        return true;
+    }
+    if (!berth_grow((void **) &b->set->costs, &b->n_costs_cap, i + 1, sizeof *b->set->costs) ||
+        !berth_grow((void **) &b->read_texts, &b->n_reads_cap, i + 1, sizeof *b->read_texts)) {
+        return false;
+    }
+    b->set->costs[i] = item->cost;
+    b->read_texts[i] = item->reads;
+    return true;
+}
+
 bool berth_set_add(struct berth_set_builder *b, const struct berth_set_item *item) {
     struct berth_plan_set *set = b->set;
     const size_t i             = set->n_items;
     if (!berth_grow((void **) &set->items, &b->n_items_cap, i + 1, sizeof *set->items) ||
         !berth_grow((void **) &set->offsets, &b->n_offsets_cap, i + 1, sizeof *set->offsets) ||
-        !berth_grow((void **) &b->starts, &b->n_starts_cap, i + 1, sizeof *b->starts) ||
+        !berth_grow((void **) &b->starts, &b->n_starts_cap, i + 1, sizeof *b->starts) || !cost_add(b, item) ||
         !berth_set_text(b, item->id, item->id_len, &b->starts[i])) {
         return false;
     }
@@ -89,8 +103,15 @@ bool berth_set_end(struct berth_set_builder *b, struct berth_plan_set **set) {
             return false;
         }
     }
+    s->reads = b->has_costs ? berth_calloc(s->n_items + 1, sizeof *s->reads) : NULL;
+    if (b->has_costs && s->reads == NULL) {
+        return false;
+    }
     for (size_t i = 0; i < s->n_items; i++) {
         s->ids[i] = b->text + b->starts[i];
+        if (b->has_costs) {
+            s->reads[i] = b->text + b->read_texts[i];
+        }
     }
     for (size_t i = 0; i < s->n_tensors; i++) {
         s->tensors[i].name = b->text + b->words[i].name;
@@ -114,6 +135,7 @@ void berth_set_drop(struct berth_set_builder *b) {
     berth_free(b->starts);
     berth_free(b->words);
     berth_free(b->pool_names);
+    berth_free(b->read_texts);
     berth_free(b->text);
     *b = (struct berth_set_builder){0};
 }
@@ -128,6 +150,8 @@ void berth_plan_set_free(struct berth_plan_set *set) {
     berth_free(set->offsets);
     berth_free(set->tensors);
     berth_free(set->pools);
+    berth_free(set->costs);
+    berth_free(set->reads);
     berth_free(set);
 }
 

@@ -9,13 +9,15 @@ struct berth_set_item {
     struct berth_plan_item item; // without what follows
     uint64_t offset, fixed;      // BERTH_PLAN_ANY: none
     int32_t alias;               // groups of files count from 0; -1: none
+    uint64_t cost;               // BERTH_PLAN_ANY: none
+    size_t reads;                // place of its text in berth_set_builder.text, 0: ""
     const char *id;              // not terminated
     size_t id_len;
 };
 
 #define BERTH_SET_ITEM \
     (struct berth_set_item) { \
-        .item = {.align = 1}, .offset = BERTH_PLAN_ANY, .fixed = BERTH_PLAN_ANY, .alias = -1 \
+        .item = {.align = 1}, .offset = BERTH_PLAN_ANY, .fixed = BERTH_PLAN_ANY, .alias = -1, .cost = BERTH_PLAN_ANY \
     }
 #define BERTH_SET_SIZE_MAX ((uint64_t) 1 << 62) // of sizes, offsets and alignments
 #define BERTH_SET_STEP_MAX ((int64_t) 1 << 62)  // of steps, either way
@@ -31,6 +33,9 @@ struct berth_set_builder {
     size_t *starts;                // of each id in text
     struct berth_set_words *words; // of each tensor
     size_t *pool_names;
+    bool has_costs;     // the set gets costs and reads
+    size_t *read_texts; // of each item, then
+    size_t n_costs_cap, n_reads_cap;
     char *text; // begins with "", which is what a text that was not given stands for
     size_t text_size;
     size_t n_offsets; // items with an offset

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// bytes.h: numbers out of a fuzzer's bytes, for targets that build something of them. Bytes that are not there are 0.
+#pragma once
+
+#include "fuzz/fuzz.h"
+
+struct bytes {
+    const uint8_t *p, *end;
+};
+
+static inline uint64_t get(struct bytes *b, int n) {
+    uint64_t x = 0;
+    for (int i = 0; i < n; i++) {
+        x = x << 8 | (b->p < b->end ? *b->p++ : 0);
+    }
+    return x;
+}
+
+// Most numbers are small, so that items meet; some are anything.
+static inline uint64_t some_size(struct bytes *b) {
+    const uint64_t kind = get(b, 1);
+    return kind < 224 ? kind % 32 : kind < 250 ? get(b, 2) : get(b, 8) >> (2 + kind % 4 * 12);
+}
