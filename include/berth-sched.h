@@ -74,8 +74,9 @@ BERTH_API enum ggml_status berth_sched_synchronize(ggml_backend_sched_t sched);
 // ggml_backend_sched_split_graph with a status.
 BERTH_API enum ggml_status berth_sched_split(ggml_backend_sched_t sched, struct ggml_cgraph *graph);
 
-// A timeline of what is computed from now on: a row a backend, a bar a split or a copy with its bytes. While tracing, each
-// split is waited for, so that its time is its own.
+// A timeline of what is computed from now on: a row a backend, a bar a split, a copy with its bytes, and an op with device, bytes
+// read and written, operations, GB/s, GFLOP/s, threads that were busy (processor time over time); a track of the bytes of compute
+// buffers in use. While tracing, ops run one by one, so that each one's time is its own and backends fuse nothing.
 BERTH_API enum ggml_status berth_sched_trace_start(ggml_backend_sched_t sched);
 // Ends tracing and writes what was seen in the Trace Event Format that Chrome and Perfetto read. GGML_STATUS_ALLOC_FAILED: it is
 // written, but bars are missing that there was no memory for.

@@ -48,7 +48,11 @@ static const struct cli_option option_rows[] = {
         .what =
             "stay within N bytes, or those of devices as in 'berth fit': the batch is smaller, then the cache of another type, "
             "then layers on the host, then, if --ctx is not given, the context shorter, as far as it takes"},
-    {.id = OPT_TRACE, .name = "trace", .value = "FILE", .takes = "*", .what = "write a timeline for Chrome or Perfetto"},
+    {.id       = OPT_TRACE,
+        .name  = "trace",
+        .value = "FILE",
+        .takes = "*",
+        .what  = "write a timeline of all ops for Chrome or Perfetto"},
     {.id       = OPT_MAP,
         .name  = "map",
         .value = "FILE",

@@ -179,7 +179,7 @@ static bool copy_between(struct ggml_backend_sched *sched, struct sched_memo *me
 static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i_copy, int32_t i_split) {
     const struct sched_copy *copy = &memo->copies[i_copy];
     struct ggml_tensor *src = memo->rec.tensors[copy->row], *dst = sched_copy_tensor(memo, i_copy, sched->slot);
-    const int64_t start_us = sched->is_tracing ? ggml_time_us() : 0;
+    const int64_t start_ns = sched->is_tracing ? sched_trace_now() : 0;
     bool ok                = copy_between(sched, memo, copy, src, dst);
     // Both ends can keep a failure that a void call had.
     ok = berth_backend_report(sched->backends[copy->backend]) == GGML_STATUS_SUCCESS && ok;
@@ -194,7 +194,10 @@ static enum ggml_status copy_run(struct ggml_backend_sched *sched, struct sched_
     if (sched->is_tracing) {
         wait_for(sched, copy->from);
         wait_for(sched, copy->backend);
-        sched_trace_add(sched, src->name, i_split, copy->backend, ggml_nbytes(src), start_us);
+        struct sched_trace_event *e = sched_trace_add(sched, SCHED_TRACE_COPY, src->name, i_split, copy->backend, start_ns);
+        if (e != NULL) {
+            e->bytes = ggml_nbytes(src);
+        }
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -255,10 +258,12 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    const int64_t start_us = sched->is_tracing ? ggml_time_us() : 0;
+    const int64_t start_ns = sched->is_tracing ? sched_trace_now() : 0;
     sched_edges_to_copies(memo, split, sched->slot);
     if (sched->callback != NULL) {
         status = compute_watched(sched, memo, split, go_on);
+    } else if (sched->is_tracing) {
+        status = sched_trace_ops(sched, memo, i_split);
     } else {
         struct ggml_cgraph part = sched_part(sched, memo, split->i_start, split->i_end);
         part.uid                = split->uid;
@@ -271,7 +276,7 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
     sched_edges_to_graph(memo, split);
     if (sched->is_tracing) {
         wait_for(sched, b);
-        sched_trace_add(sched, NULL, i_split, b, 0, start_us);
+        sched_trace_add(sched, SCHED_TRACE_SPLIT, NULL, i_split, b, start_ns);
     }
     if (status != GGML_STATUS_SUCCESS && status != GGML_STATUS_ABORTED) {
         char text[400];
@@ -288,6 +293,7 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
     struct sched_memo *memo = sched->cur;
     enum ggml_status status = GGML_STATUS_SUCCESS;
     bool go_on              = true;
+    sched->has_in_use       = sched->is_tracing && sched_trace_memory(sched, memo);
     if (memo->n_slots > 1) {
         sched_wait_slot(sched, sched->slot);
     }

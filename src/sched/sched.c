@@ -102,6 +102,7 @@ void ggml_backend_sched_free(ggml_backend_sched_t sched) {
     sched_kept_free(sched);
     ggml_gallocr_free(sched->galloc);
     berth_free(sched->trace);
+    berth_free(sched->in_use);
     berth_free(sched->scratch);
     berth_free(sched->staging.bytes);
     berth_free(sched->carry.list);

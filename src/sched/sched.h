@@ -125,13 +125,20 @@ struct sched_carry {
 
 // ---- the scheduler ----
 
+enum sched_trace_kind { SCHED_TRACE_SPLIT, SCHED_TRACE_COPY, SCHED_TRACE_OP };
+
 struct sched_trace_event {
-    char name[40];
-    int64_t start_us, end_us;
-    size_t bytes;
+    char name[GGML_MAX_NAME];
+    const char *op; // its name, of SCHED_TRACE_OP, whose are also those marked *
+    int64_t start_ns, end_ns;
+    int64_t cpu_ns; // * of all threads of the process
+    int64_t in_use; // * bytes of its backend's compute buffers, -1: not known
+    size_t bytes;   // copied, or read
+    size_t written; // *
+    double flops;   // *
     int32_t split, n_nodes;
     int16_t backend;
-    bool is_copy;
+    uint8_t kind; // of sched_trace_kind
 };
 
 struct ggml_backend_sched {
@@ -186,7 +193,10 @@ struct ggml_backend_sched {
     struct sched_trace_event *trace;
     size_t n_trace, trace_cap;
     size_t n_trace_lost; // events that there was no memory for
-    int64_t trace_start_us;
+    int64_t trace_start_ns;
+    int64_t *in_use; // [n_backends * (n_nodes + 1)] of the graph that is traced: bytes of compute buffers at each step
+    size_t in_use_cap;
+    bool has_in_use;
     struct berth_sched_stats stats;
     int last_n_splits;
 };
@@ -349,5 +359,12 @@ void sched_events_fini(struct ggml_backend_sched *sched);
 void sched_explain_log(struct ggml_backend_sched *sched);
 // Of a row, with the cause of a fallback looked up.
 enum berth_sched_reason sched_reason(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t row);
-// What ended now. The name is that of a tensor that was copied, NULL: the split was computed.
-void sched_trace_add(struct ggml_backend_sched *sched, const char *name, int split, int backend, size_t bytes, int64_t start_us);
+// What ended now; the name is that of the tensor that was copied or computed, NULL: the split was. NULL: no memory for it, which
+// is counted.
+struct sched_trace_event *sched_trace_add(
+    struct ggml_backend_sched *sched, enum sched_trace_kind kind, const char *name, int split, int backend, int64_t start_ns);
+// trace_ops.c: nanoseconds; what is in use at each step of a graph that is to run, false: no memory to find out; the nodes of a
+// split one by one, each a bar.
+int64_t sched_trace_now(void);
+bool sched_trace_memory(struct ggml_backend_sched *sched, const struct sched_memo *memo) BERTH_MUST_USE;
+enum ggml_status sched_trace_ops(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i_split) BERTH_MUST_USE;

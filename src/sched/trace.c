@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// trace.c: a timeline of splits and copies in the Trace Event Format. A bar that cannot be kept for lack of memory is left out,
-// and said to be missing when the timeline is written.
+// trace.c: a timeline of splits, ops and copies in the Trace Event Format, and a track of the memory in use. A bar that cannot be
+// kept for lack of memory is left out, and said to be missing when the timeline is written.
 
 #include "sched/sched.h"
 
@@ -9,36 +9,76 @@
 #include <inttypes.h>
 #include <string.h>
 
-void sched_trace_add(struct ggml_backend_sched *sched, const char *name, int split, int backend, size_t bytes, int64_t start_us) {
+struct sched_trace_event *sched_trace_add(
+    struct ggml_backend_sched *sched, enum sched_trace_kind kind, const char *name, int split, int backend, int64_t start_ns) {
     if (!berth_grow((void **) &sched->trace, &sched->trace_cap, sched->n_trace + 1, sizeof sched->trace[0])) {
         sched->n_trace_lost++;
-        return;
+        return NULL;
     }
     const struct sched_split *s = &sched->cur->splits[split];
     struct sched_trace_event *e = &sched->trace[sched->n_trace++];
 
-    *e = (struct sched_trace_event){.start_us = start_us,
-        .end_us                               = ggml_time_us(),
-        .bytes                                = bytes,
+    *e = (struct sched_trace_event){.start_ns = start_ns,
+        .end_ns                               = sched_trace_now(),
         .split                                = split,
         .n_nodes                              = s->i_end - s->i_start,
         .backend                              = (int16_t) backend,
-        .is_copy                              = name != NULL};
+        .in_use                               = -1,
+        .kind                                 = (uint8_t) kind};
     if (name != NULL) {
         strncpy(e->name, name, sizeof e->name - 1);
     }
+    return e;
 }
 
 enum ggml_status berth_sched_trace_start(ggml_backend_sched_t sched) {
     if (sched == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "berth_sched_trace_start: the scheduler is NULL");
     }
-    ggml_time_init();
     sched->n_trace        = 0;
     sched->n_trace_lost   = 0;
-    sched->trace_start_us = ggml_time_us();
+    sched->trace_start_ns = sched_trace_now();
     sched->is_tracing     = true;
     return GGML_STATUS_SUCCESS;
+}
+
+// What an op did, and how fast: bytes and operations in a nanosecond are GB and GFLOP a second.
+static void write_op(const struct ggml_backend_sched *sched, const struct sched_trace_event *e, FILE *file) {
+    const double ns = e->end_ns > e->start_ns ? (double) (e->end_ns - e->start_ns) : 1;
+    fprintf(file, "\"op\": \"%s\", \"device\": ", e->op);
+    berth_json_write_string(ggml_backend_name(sched->backends[e->backend]), file);
+    fprintf(file,
+        ", \"split\": %d, \"read\": %zu, \"written\": %zu, \"flops\": %.0f, \"GB/s\": %.3f, \"GFLOP/s\": %.3f, \"threads busy\": "
+        "%.2f}}",
+        e->split, e->bytes, e->written, e->flops, (double) (e->bytes + e->written) / ns, e->flops / ns, (double) e->cpu_ns / ns);
+    if (e->in_use >= 0) { // a track
+        fprintf(file,
+            ",\n{\"ph\": \"C\", \"pid\": 1, \"ts\": %.3f, \"name\": ", (double) (e->start_ns - sched->trace_start_ns) / 1000);
+        char text[128];
+        snprintf(text, sizeof text, "compute memory in use, %s", ggml_backend_name(sched->backends[e->backend]));
+        berth_json_write_string(text, file);
+        fprintf(file, ", \"args\": {\"bytes\": %" PRId64 "}}", e->in_use);
+    }
+}
+
+static void write_event(const struct ggml_backend_sched *sched, const struct sched_trace_event *e, FILE *file) {
+    static const char *const kinds[] = {[SCHED_TRACE_SPLIT] = "compute", [SCHED_TRACE_COPY] = "copy", [SCHED_TRACE_OP] = "op"};
+    char text[2 * GGML_MAX_NAME];
+    fprintf(file,
+        ",\n{\"ph\": \"X\", \"pid\": 1, \"tid\": %d, \"cat\": \"%s\", \"ts\": %.3f, \"dur\": %.3f, \"name\": ", e->backend,
+        kinds[e->kind], (double) (e->start_ns - sched->trace_start_ns) / 1000, (double) (e->end_ns - e->start_ns) / 1000);
+    if (e->kind == SCHED_TRACE_SPLIT) {
+        snprintf(text, sizeof text, "split %d", e->split);
+    } else {
+        snprintf(text, sizeof text, "%s%s", e->kind == SCHED_TRACE_COPY ? "copy " : "", e->name[0] != '\0' ? e->name : e->op);
+    }
+    berth_json_write_string(text, file);
+    fputs(", \"args\": {", file);
+    if (e->kind == SCHED_TRACE_OP) {
+        write_op(sched, e, file);
+    } else {
+        fprintf(file, "\"split\": %d, \"nodes\": %d, \"bytes\": %zu}}", e->split, e->n_nodes, e->bytes);
+    }
 }
 
 enum ggml_status berth_sched_trace_stop(ggml_backend_sched_t sched, FILE *file) {
@@ -57,18 +97,7 @@ enum ggml_status berth_sched_trace_stop(ggml_backend_sched_t sched, FILE *file) 
         fputs("}}", file);
     }
     for (size_t i = 0; i < sched->n_trace; i++) {
-        const struct sched_trace_event *e = &sched->trace[i];
-        fprintf(file,
-            ",\n{\"ph\": \"X\", \"pid\": 1, \"tid\": %d, \"cat\": \"%s\", \"ts\": %" PRId64 ", \"dur\": %" PRId64 ", \"name\": ",
-            e->backend, e->is_copy ? "copy" : "compute", e->start_us - sched->trace_start_us, e->end_us - e->start_us);
-        char text[64];
-        if (e->is_copy) {
-            snprintf(text, sizeof text, "copy %s", e->name);
-        } else {
-            snprintf(text, sizeof text, "split %d", e->split);
-        }
-        berth_json_write_string(text, file);
-        fprintf(file, ", \"args\": {\"split\": %d, \"nodes\": %d, \"bytes\": %zu}}", e->split, e->n_nodes, e->bytes);
+        write_event(sched, &sched->trace[i], file);
     }
     fputs("\n]}\n", file);
     const size_t n_all = sched->n_trace + sched->n_trace_lost;

@@ -120,6 +120,30 @@ def constrained(tmp):
             yield f'{shape}: exit code {run.returncode}, {run.stderr!r} is not {want!r}'
 
 
+# The timeline of `run --trace`: every op within the split it is of, with what it did; the memory in use stays within the plan's.
+def traced(tmp):
+    out = os.path.join(tmp, 'trace.json')
+    run = subprocess.run([berth, 'run', '-n', '3', '-t', '2', '--trace', out, '--json'], stdin=subprocess.DEVNULL, capture_output=True,
+                         text=True, check=False)
+    with open(out) as file:
+        events = json.load(file)['traceEvents']
+    ops = [e for e in events if e.get('cat') == 'op']
+    splits = [e for e in events if e.get('cat') == 'compute']
+    memory = [e['args']['bytes'] for e in events if e['ph'] == 'C']
+    for e in ops:
+        args = e['args']
+        if not {'op', 'device', 'split', 'read', 'written', 'flops', 'GB/s', 'GFLOP/s', 'threads busy'} <= args.keys():
+            yield f'--trace: {e} lacks something'
+        if not any(s['ts'] <= e['ts'] and e['ts'] + e['dur'] <= s['ts'] + s['dur'] + 0.002 for s in splits):
+            yield f'--trace: {e} is in no split'
+        rate = (args['read'] + args['written']) / max(e['dur'] * 1000, 1)
+        if abs(rate - args['GB/s']) > 0.01 * rate + 0.002:
+            yield f'--trace: {e}: {rate} GB/s'
+    compute = json.loads(run.stdout)['memory'][0]['compute']
+    if len(splits) != 3 or len(ops) < 100 or len(memory) != len(ops) or not 0 < max(memory) <= compute:
+        yield f'--trace: {len(splits)} splits, {len(ops)} ops, {len(memory)} counts of memory of {compute}'
+
+
 # Commands whose help knows --json, parts of commands too.
 def with_json():
     def help_of(*words):
@@ -145,7 +169,7 @@ def main():
             for fault in found[:5]:
                 print(f'FAILED: berth {" ".join(words)} --json: {fault}')
             n_bad += len(found) > 0
-        for fault in constrained(tmp):
+        for fault in [*constrained(tmp), *traced(tmp)]:
             print(f'FAILED: {fault}')
             n_bad += 1
     for name in (schemas.keys() | with_json()) - seen:

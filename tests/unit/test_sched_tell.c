@@ -46,6 +46,10 @@ static void it_draws_a_timeline(void **state) {
     assert_non_null(strstr(text, "\"traceEvents\": ["));
     assert_non_null(strstr(text, "\"name\": \"copy x\", \"args\": {\"split\": 0, \"nodes\": 1, \"bytes\": 512}"));
     assert_non_null(strstr(text, "\"name\": \"split 1\""));
+    // A matrix of 64 x 64 and two vectors, all f32.
+    assert_non_null(strstr(text, "\"op\": \"MUL_MAT\", \"device\": \"first\", \"split\": 0, \"read\": 16896, \"written\": 512, "
+                                 "\"flops\": 16384, \"GB/s\": "));
+    assert_non_null(strstr(text, "\"name\": \"compute memory in use, first\", \"args\": {\"bytes\": "));
     free(text);
 }
 
