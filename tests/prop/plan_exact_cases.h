@@ -5,7 +5,7 @@
 #include "plan/solve/exact.h"
 #include "plan_brute.h"
 
-static int n_checked, n_above_live, n_no, n_beam_no;
+static int n_checked, n_above_live, n_no, n_beam_no, n_joined;
 
 static void fail_case(
     const struct berth_plan_item *items, int64_t n, const char *what, unsigned long long x, unsigned long long y) {
@@ -39,6 +39,34 @@ static void check_beams(
             n_beam_no += answer == EXACT_NO;
         }
     }
+}
+
+// Blocks of one place made one: at the live bound that changes no answer, and a plan of them is a plan of all.
+static void check_joined(const struct berth_plan_item *items, int64_t n, const struct plan_prob *p, int64_t best) {
+    int32_t head[BRUTE_MAX];
+    int64_t off[BRUTE_MAX], whole[BRUTE_MAX];
+    struct plan_prob joined;
+    if (!berth_plan_join(p, p->bound, head, &joined)) {
+        fail_case(items, n, "no memory for joining", 0, 0);
+    }
+    if (joined.n == 0) {
+        return;
+    }
+    struct exact_ask ask = {.cap = p->bound, .rules = EXACT_ALL, .max_nodes = 2000000, .deadline_us = INT64_MAX};
+    int64_t next, n_nodes = 0;
+    bool is_late;
+    struct exact *x                = berth_exact_new(&joined);
+    const enum exact_answer answer = x != NULL ? berth_exact_ask(x, &ask, off, &next, &n_nodes, &is_late) : EXACT_UNKNOWN;
+    for (int32_t i = 0; i < p->n && answer == EXACT_FITS; i++) {
+        whole[i] = off[head[i]];
+    }
+    const bool is_right = best == p->bound ? answer == EXACT_FITS && berth_plan_is_valid(p, whole) : answer == EXACT_NO;
+    if (!is_right || joined.n >= p->n || joined.bound != p->bound) {
+        fail_case(items, n, "wrong answer of joined blocks (answer, blocks)", (unsigned) answer, (unsigned) joined.n);
+    }
+    n_joined++;
+    berth_exact_free(x);
+    berth_plan_prob_fini(&joined);
 }
 
 // The exact search itself, with each rule switched off in turn: at the optimum it says yes, below it no, and never passes it.
@@ -86,6 +114,9 @@ static void check_rules(const struct berth_plan_item *items, int64_t n, uint64_t
         if (off_rule == EXACT_N_RULES || brute_random(4) == 0) {
             check_beams(items, n, x, &pool.prob, ask.rules, best);
         }
+    }
+    if (x != NULL) {
+        check_joined(items, n, &pool.prob, best);
     }
     berth_exact_free(x);
     berth_plan_pool_fini(&pool);

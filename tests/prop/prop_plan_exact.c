@@ -17,6 +17,7 @@ int main(int argc, char **argv) {
     check_tight(90, 7, 5, 5, true);
     check_tight(60, 8, 9, 4, true);
     check_tight(60, 6, 12, 6, true);
-    printf("%d instances, %d above live bytes, %d proofs of no, %d by beams\n", n_checked, n_above_live, n_no, n_beam_no);
-    return n_above_live > 0 && n_no > 0 && n_beam_no > 0 ? 0 : 1;
+    printf("%d instances, %d above live bytes, %d proofs of no, %d by beams, %d joined\n", n_checked, n_above_live, n_no,
+        n_beam_no, n_joined);
+    return n_above_live > 0 && n_no > 0 && n_beam_no > 0 && n_joined > 0 ? 0 : 1;
 }

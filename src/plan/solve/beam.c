@@ -112,7 +112,8 @@ static struct exact_part state_load(struct beam *b, int32_t k) {
     struct exact *x        = b->x;
     struct exact_part part = {0, 0, 0, x->p->n_sec};
     memcpy(x->low, b->now + (size_t) k * b->size, b->size * sizeof *b->now);
-    x->n_trail = 0;
+    x->n_trail  = 0;
+    x->is_noted = false;
     for (int32_t i = 0; i < x->p->n; i++) {
         if (x->low[i] != EXACT_PLACED) {
             x->pos[i]          = part.n;

@@ -19,6 +19,8 @@
 
 #include <string.h>
 
+#define BLAME_LEAST 0.1   // failures of every valley
+#define BLAME_UNIT 1e6    // keeps the digits of a ratio
 #define CLOCK_NODES 16    // nodes between two looks at the clock
 #define CLOCK_BLOCKS 1000 // with more, a node takes so long that each looks
 
@@ -86,15 +88,17 @@ static enum exact_answer descend_split(struct exact *x, struct exact_part part) 
         }
         struct exact_part piece = {base + from, (int32_t) (to - from), lo, end};
         sort_part(x, &piece);
-        answer = descend(x, piece);
-        from   = to;
+        x->is_noted = false;
+        answer      = descend(x, piece);
+        from        = to;
     }
     for (size_t k = 0; k < n; k++) {
         int32_t i = x->lists[part.list + k];
         x->pos[i] = (int32_t) k;
         x->pre[i] = x->lists[base + n + k];
     }
-    x->n_lists = base;
+    x->n_lists  = base;
+    x->is_noted = false;
     return answer;
 }
 
@@ -108,12 +112,23 @@ bool berth_exact_is_over(struct exact *x) {
     return x->is_late || x->is_out_of_memory || x->n_nodes > x->ask->max_nodes;
 }
 
+// The fewer candidates a valley has, and the more its sections have failed, the sooner: there mistakes show.
+static int64_t valley_blame(const struct exact *x, const struct exact_run *r) {
+    double n_candidates = 0, n_failed = BLAME_LEAST;
+    for (int32_t s = r->lo; s < r->hi; s++) {
+        n_candidates += x->n_at[s];
+        n_failed += x->ask->blame != NULL ? (double) x->ask->blame[x->p->n + s] : 0;
+    }
+    return (int64_t) (n_candidates / n_failed * BLAME_UNIT);
+}
+
 // How soon a valley is worked on, least first.
 static int64_t valley_rank(const struct exact *x, const struct exact_run *r) {
     int64_t slack = EXACT_PLACED;
     switch (x->ask->valley) {
         case EXACT_LOWEST: return r->floor;
         case EXACT_NARROWEST: return r->hi - r->lo;
+        case EXACT_BLAMED: return valley_blame(x, r);
         default:
             for (int32_t s = r->lo; s < r->hi; s++) {
                 slack = x->slack[s] < slack ? x->slack[s] : slack;
@@ -124,12 +139,14 @@ static int64_t valley_rank(const struct exact *x, const struct exact_run *r) {
 
 // The block to branch on; -1: there is nothing left. berth_exact_settle() has seen to it that every valley has a candidate.
 int32_t berth_exact_choose(struct exact *x, struct exact_part part) {
-    int32_t lo, hi;
     struct exact_run best = {.best = -1};
     if (part.n == 0) {
         return -1;
     }
-    berth_exact_note_candidates(x, part, &lo, &hi);
+    if (!x->is_noted) {
+        berth_exact_note_candidates(x, part);
+    }
+    const int32_t lo = x->noted_lo, hi = x->noted_hi;
     if (x->through >= 0 && (x->ask->rules & EXACT_THROUGH)) {
         return x->through;
     }
@@ -223,6 +240,7 @@ static bool start(struct exact *x, const struct exact_ask *ask) {
     x->is_late                = false;
     x->is_out_of_memory       = false;
     x->n_trail                = 0;
+    x->is_noted               = false;
     memset(x->low, 0, 2 * n * sizeof *x->low);
     memcpy(x->rest, p->total, (size_t) p->n_sec * sizeof *x->rest);
     memset(x->floor, 0, (size_t) p->n_sec * sizeof *x->floor);

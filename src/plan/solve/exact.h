@@ -23,7 +23,8 @@ enum exact_rule {
     EXACT_HEADS     = 64,  // some of a section's blocks need their room above the lowest of them
     EXACT_TWINS     = 128, // of equal blocks the one of the lower number lies lower
     EXACT_SORTED    = 256, // of two blocks of one life, one right on the other, the larger lies below
-    EXACT_N_RULES   = 9,
+    EXACT_BORDERS   = 512, // what begins where a full section ends lies where something ended, and the other way round
+    EXACT_N_RULES   = 10,
     EXACT_ALL       = (1 << EXACT_N_RULES) - 1,
 };
 
@@ -41,14 +42,15 @@ void berth_exact_free(struct exact *x);
 // Which block first: by W width, Z size, A their product, T the most that is left in a section of its life.
 enum exact_preorder { EXACT_WAT, EXACT_TAW, EXACT_TWA, EXACT_AT, EXACT_TZ, EXACT_ZW, EXACT_N_PREORDERS };
 
-enum exact_valley { EXACT_TIGHTEST, EXACT_LOWEST, EXACT_NARROWEST, EXACT_N_VALLEYS };
+// By the least slack, the floor, the sections, or what blame says of them.
+enum exact_valley { EXACT_TIGHTEST, EXACT_LOWEST, EXACT_NARROWEST, EXACT_BLAMED, EXACT_N_VALLEYS };
 
 struct exact_ask {
     int64_t cap; // units
     enum exact_preorder preorder;
     enum exact_valley valley; // which one is worked on first
     unsigned rules;           // EXACT_ALL
-    float *blame;             // [n] grows for what is still to place where a section fails; NULL: not noted
+    float *blame;             // [n + n_sec] grows for what is still to place where a section fails, and for it; NULL: not noted
     float weight;             // of blame: who has the most counts as 1 + weight times as large in the preorder
     int32_t width;            // states a level of a search in breadth; 0: in depth
     int64_t max_nodes;        // ends the search

@@ -4,6 +4,8 @@
 
 #include "plan/solve/exact_state.h"
 
+#include <string.h>
+
 #define UNITS_MAX ((int64_t) 1 << 60) // sums of two offsets must stay below EXACT_PLACED
 #define MAX_NEIGHBOURS ((size_t) EXACT_PAIRS_MAX * 2)
 
@@ -14,6 +16,7 @@ void berth_exact_free(struct exact *x) {
     berth_free(x->low);
     berth_free(x->sec_at);
     berth_free(x->sec_ids);
+    berth_free(x->begin_at);
     berth_free(x->near_at);
     berth_free(x->near_ids);
     berth_free(x->queue);
@@ -94,6 +97,23 @@ static bool fill_neighbours(struct exact *x) {
     return true;
 }
 
+// Blocks by a section, sec[i] <= n_sec; at: [n_sec + 2].
+static void fill_borders(const struct plan_prob *p, const int32_t *sec, int32_t *at, int32_t *ids) {
+    memset(at, 0, ((size_t) p->n_sec + 2) * sizeof *at);
+    for (int32_t i = 0; i < p->n; i++) {
+        at[sec[i] + 1]++;
+    }
+    for (int32_t s = 0; s <= p->n_sec; s++) {
+        at[s + 1] += at[s];
+    }
+    for (int32_t i = p->n - 1; i >= 0; i--) {
+        ids[--at[sec[i] + 1]] = i;
+    }
+    // Each count has moved down to its section's begin: at[s + 1] is where s begins.
+    memmove(at, at + 1, ((size_t) p->n_sec + 1) * sizeof *at);
+    at[p->n_sec + 1] = p->n;
+}
+
 // Blocks of one life, linked around; and those of them that are equal.
 static void fill_peers(struct exact *x) {
     const struct plan_prob *p = x->p;
@@ -151,31 +171,38 @@ struct exact *berth_exact_new(const struct plan_prob *p) {
     x->low       = berth_malloc((5 * n + 4 * m + 1) * sizeof *x->low);
     x->queue     = berth_malloc((m + 2 * n) * sizeof *x->queue);
     x->is_queued = berth_calloc(m, sizeof *x->is_queued);
-    x->best_at   = berth_malloc((m + 4 * n) * sizeof *x->best_at);
+    x->best_at   = berth_malloc((2 * m + 4 * n) * sizeof *x->best_at);
     x->key       = berth_malloc(2 * n * sizeof *x->key);
     x->tmp       = berth_malloc(n * sizeof *x->tmp);
+    x->begin_at  = berth_malloc(2 * (m + 2 + n) * sizeof *x->begin_at);
     x->cap_lists = 4 * n;
     x->lists     = berth_malloc(x->cap_lists * sizeof *x->lists);
     x->cap_trail = 16 * (n + m);
     x->trail     = berth_malloc(x->cap_trail * sizeof *x->trail);
     if (x->low == NULL || x->queue == NULL || x->is_queued == NULL || x->key == NULL || x->best_at == NULL || x->tmp == NULL ||
-        x->lists == NULL || x->trail == NULL || !fill_sections(x) || !fill_neighbours(x)) {
+        x->lists == NULL || x->begin_at == NULL || x->trail == NULL || !fill_sections(x) || !fill_neighbours(x)) {
         berth_exact_free(x);
         return NULL;
     }
-    x->sky   = x->low + n;
-    x->off   = x->sky + n;
-    x->rest  = x->off + n;
-    x->slack = x->rest + m;
-    x->floor = x->slack + m;
-    x->span  = x->floor + m;
-    x->sums  = x->span + m + 1;
-    x->pre   = x->queue + m;
-    x->pos   = x->pre + n;
-    x->under = x->best_at + m;
-    x->block = x->under + n;
-    x->twin  = x->block + n;
-    x->peer  = x->twin + n;
+    x->sky       = x->low + n;
+    x->off       = x->sky + n;
+    x->rest      = x->off + n;
+    x->slack     = x->rest + m;
+    x->floor     = x->slack + m;
+    x->span      = x->floor + m;
+    x->sums      = x->span + m + 1;
+    x->pre       = x->queue + m;
+    x->pos       = x->pre + n;
+    x->n_at      = x->best_at + m;
+    x->under     = x->n_at + m;
+    x->block     = x->under + n;
+    x->twin      = x->block + n;
+    x->peer      = x->twin + n;
+    x->begin_ids = x->begin_at + m + 2;
+    x->end_at    = x->begin_ids + n;
+    x->end_ids   = x->end_at + m + 2;
+    fill_borders(p, p->a, x->begin_at, x->begin_ids);
+    fill_borders(p, p->b, x->end_at, x->end_ids);
     fill_peers(x);
     return x;
 }

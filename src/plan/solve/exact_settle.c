@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // exact_settle.c: what follows at a node of the exact search, until nothing new does: bounds of offsets from what sections can
-// hold, what blocks must rest on, valleys that no block can use. All that is written goes through the trail.
+// hold (exact_section.c), what blocks must rest on, valleys that no block can use. All that is written goes through the trail.
 
 #include "plan/solve/exact_state.h"
 
 // ---- the trail ----
 
-static void set(struct exact *x, int64_t *at, int64_t value) {
+void berth_exact_set(struct exact *x, int64_t *at, int64_t value) {
     if (x->n_trail == x->cap_trail) {
         if (!berth_grow((void **) &x->trail, &x->cap_trail, x->n_trail + 1, sizeof *x->trail)) {
             x->is_out_of_memory = true;
@@ -18,6 +18,7 @@ static void set(struct exact *x, int64_t *at, int64_t value) {
 }
 
 void berth_exact_undo(struct exact *x, size_t mark) {
+    x->is_noted = false;
     while (x->n_trail > mark) {
         struct exact_change *c = &x->trail[--x->n_trail];
         *c->at                 = c->old;
@@ -26,151 +27,30 @@ void berth_exact_undo(struct exact *x, size_t mark) {
 
 // ---- propagation ----
 
+// First in, first out: most of what a section's neighbours have to say is there when its turn comes.
 static void queue_block(struct exact *x, int32_t i) {
     for (int32_t s = x->p->a[i]; s < x->p->b[i]; s++) {
         if (!x->is_queued[s]) {
-            x->is_queued[s]        = true;
-            x->queue[x->n_queue++] = s;
+            const int32_t end                                     = x->i_queue + x->n_queue++;
+            x->queue[end < x->p->n_sec ? end : end - x->p->n_sec] = s;
+            x->is_queued[s]                                       = true;
         }
     }
+}
+
+int32_t berth_exact_queue_take(struct exact *x) {
+    const int32_t s = x->queue[x->i_queue];
+    x->i_queue      = x->i_queue + 1 < x->p->n_sec ? x->i_queue + 1 : 0;
+    x->n_queue--;
+    x->is_queued[s] = false;
+    return s;
 }
 
 bool berth_exact_raise(struct exact *x, int32_t i, int64_t low) {
-    set(x, &x->low[i], low);
+    x->is_noted = false;
+    berth_exact_set(x, &x->low[i], low);
     queue_block(x, i);
     return exact_holds(x, low + x->p->size[i]);
-}
-
-// The unplaced blocks of a section, by rising low, with copies of what is asked of them.
-struct section {
-    int32_t *ids;
-    int64_t *low, *size;
-    int32_t n;
-};
-
-// Brings the unplaced blocks of a section, of rest units, to the front of its list. They stay there: next time few have moved.
-// *highest: the largest low.
-static struct section section_new(const struct exact *x, int32_t *ids, int64_t rest, int64_t *least, int64_t *highest) {
-    struct section c = {ids, x->sums, x->sums + x->p->n, 0};
-    *least           = EXACT_PLACED;
-    *highest         = 0;
-    for (int32_t k = 0; rest > 0; k++) {
-        const int32_t i = ids[k];
-        const int64_t l = x->low[i];
-        if (l == EXACT_PLACED) {
-            continue;
-        }
-        ids[k]        = ids[c.n];
-        ids[c.n]      = i;
-        c.low[c.n]    = l;
-        c.size[c.n++] = x->p->size[i];
-        *least        = l < *least ? l : *least;
-        *highest      = l > *highest ? l : *highest;
-        rest -= x->p->size[i];
-    }
-    return c;
-}
-
-static void section_sort(struct section c) {
-    for (int32_t k = 1; k < c.n; k++) {
-        const int32_t i = c.ids[k];
-        const int64_t l = c.low[k], z = c.size[k];
-        int32_t at = k;
-        for (; at > 0 && c.low[at - 1] > l; at--) {
-            c.ids[at]  = c.ids[at - 1];
-            c.low[at]  = c.low[at - 1];
-            c.size[at] = c.size[at - 1];
-        }
-        c.ids[at]  = i;
-        c.low[at]  = l;
-        c.size[at] = z;
-    }
-}
-
-// Of the blocks from k on, together sum units, those that cannot be lowest lie above one that can.
-static bool section_not_first(struct exact *x, struct section c, int32_t k, int64_t sum) {
-    const int64_t latest = x->ask->cap - sum; // the lowest lies no higher
-    int64_t first_end    = EXACT_PLACED;      // least end of those that can be lowest
-    for (; k < c.n && c.low[k] <= latest; k++) {
-        first_end = c.low[k] + c.size[k] < first_end ? c.low[k] + c.size[k] : first_end;
-    }
-    if (k == c.n || c.low[k] >= first_end) {
-        return true;
-    }
-    x->next = c.low[k] + sum < x->next ? c.low[k] + sum : x->next;
-    for (; k < c.n && c.low[k] < first_end; k++) {
-        c.low[k] = first_end;
-        if (!berth_exact_raise(x, c.ids[k], first_end)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-#define N_NOT_FIRST 8 // sets that are looked at
-
-// One section as one machine: heads low, lengths size, deadline C.
-static bool section_look(struct exact *x, int32_t s) {
-    const int64_t rest = x->rest[s];
-    if (rest == 0) {
-        return true;
-    }
-    int64_t least, highest;
-    const struct section c = section_new(x, x->sec_ids + x->sec_at[s], rest, &least, &highest);
-    const int64_t latest   = x->ask->cap - rest;
-    if (!exact_holds(x, least + rest)) {
-        return false;
-    }
-    if (x->slack[s] != latest - least) {
-        set(x, &x->slack[s], latest - least);
-    }
-    if (highest <= latest) {
-        return true; // whoever comes first, there is room for all
-    }
-    section_sort(c);
-    // All blocks but the lowest few need their room too, above the lowest of them.
-    int64_t below = 0; // units of the lowest few
-    for (int32_t k = 0; k < c.n && (x->ask->rules & EXACT_HEADS); k++) {
-        if (!exact_holds(x, c.low[k] + rest - below)) {
-            return false;
-        }
-        below += c.size[k];
-    }
-    below = 0;
-    if (!(x->ask->rules & EXACT_NOT_FIRST)) {
-        return true;
-    }
-    for (int32_t k = 0; k < c.n && k < N_NOT_FIRST && highest > latest + below; k++) {
-        if (!section_not_first(x, c, k, rest - below)) {
-            return false;
-        }
-        below += c.size[k];
-    }
-    return true;
-}
-
-// What is still to place where a section cannot hold it is to blame.
-static void section_blame(struct exact *x, int32_t s) {
-    for (int32_t k = x->sec_at[s]; k < x->sec_at[s + 1]; k++) {
-        if (x->low[x->sec_ids[k]] != EXACT_PLACED) {
-            x->ask->blame[x->sec_ids[k]] += 1;
-        }
-    }
-}
-
-static bool propagate(struct exact *x) {
-    bool ok = true;
-    while (x->n_queue > 0) {
-        int32_t s       = x->queue[--x->n_queue];
-        x->is_queued[s] = false;
-        if (ok && !section_look(x, s)) {
-            ok = false;
-            if (x->ask->blame != NULL) {
-                section_blame(x, s);
-            }
-        }
-    }
-    return ok && !x->is_out_of_memory;
 }
 
 // ---- placing ----
@@ -180,20 +60,21 @@ bool berth_exact_place(struct exact *x, int32_t i, bool *has_split) {
     int64_t top               = x->sky[i] + p->size[i];
     bool ok                   = true;
     x->off[i]                 = x->sky[i];
-    set(x, &x->low[i], EXACT_PLACED);
+    x->is_noted               = false;
+    berth_exact_set(x, &x->low[i], EXACT_PLACED);
     queue_block(x, i);
     for (int32_t s = p->a[i]; s < p->b[i]; s++) {
-        set(x, &x->rest[s], x->rest[s] - p->size[i]);
-        set(x, &x->floor[s], top);
+        berth_exact_set(x, &x->rest[s], x->rest[s] - p->size[i]);
+        berth_exact_set(x, &x->floor[s], top);
     }
     for (int32_t s = p->a[i] + 1; s < p->b[i]; s++) {
-        set(x, &x->span[s], x->span[s] - 1);
+        berth_exact_set(x, &x->span[s], x->span[s] - 1);
         *has_split |= x->span[s] == 0;
     }
     for (int32_t k = x->near_at[i]; k < x->near_at[i + 1]; k++) {
         int32_t j = x->near_ids[k];
         if (x->low[j] != EXACT_PLACED && x->sky[j] < top) {
-            set(x, &x->sky[j], top);
+            berth_exact_set(x, &x->sky[j], top);
             ok = (x->low[j] >= top || berth_exact_raise(x, j, top)) && ok;
         }
     }
@@ -262,25 +143,28 @@ static bool is_candidate(const struct exact *x, int32_t i) {
 
 // ---- valleys ----
 
-void berth_exact_note_candidates(struct exact *x, struct exact_part part, int32_t *lo, int32_t *hi) {
+void berth_exact_note_candidates(struct exact *x, struct exact_part part) {
     const struct plan_prob *p = x->p;
     const int32_t *list       = x->lists + part.list;
+    int32_t lo = part.hi, hi = part.lo;
     for (int32_t s = part.lo; s < part.hi; s++) {
         x->best_at[s] = -1;
+        x->n_at[s]    = 0;
     }
-    *lo        = part.hi;
-    *hi        = part.lo;
     x->through = -1;
     for (int32_t k = 0; k < part.n; k++) {
         int32_t i = list[k];
-        *lo       = p->a[i] < *lo ? p->a[i] : *lo;
-        *hi       = p->b[i] > *hi ? p->b[i] : *hi;
+        lo        = p->a[i] < lo ? p->a[i] : lo;
+        hi        = p->b[i] > hi ? p->b[i] : hi;
         if (is_candidate(x, i)) {
             int32_t *best = &x->best_at[p->a[i]];
             *best         = *best < 0 || x->pre[i] < x->pre[*best] ? i : *best;
             x->through    = p->a[i] == part.lo && p->b[i] == part.hi ? i : x->through;
+            x->n_at[p->a[i]]++;
         }
     }
+    x->noted_lo = lo;
+    x->noted_hi = hi;
 }
 
 struct exact_run berth_exact_run_at(const struct exact *x, int32_t s, int32_t lo, int32_t hi) {
@@ -305,8 +189,8 @@ struct exact_run berth_exact_run_at(const struct exact *x, int32_t s, int32_t lo
 static bool raise_valleys(struct exact *x, struct exact_part part, bool *has_raised) {
     const struct plan_prob *p = x->p;
     const int32_t *list       = x->lists + part.list;
-    int32_t lo, hi;
-    berth_exact_note_candidates(x, part, &lo, &hi);
+    berth_exact_note_candidates(x, part);
+    const int32_t lo = x->noted_lo, hi = x->noted_hi;
     for (int32_t s = lo; s < hi;) {
         struct exact_run r = berth_exact_run_at(x, s, lo, hi);
         int64_t wall       = r.left < r.right ? r.left : r.right;
@@ -316,7 +200,7 @@ static bool raise_valleys(struct exact *x, struct exact_part part, bool *has_rai
             }
             *has_raised = true;
             for (int32_t t = r.lo; t < r.hi; t++) {
-                set(x, &x->floor[t], wall);
+                berth_exact_set(x, &x->floor[t], wall);
             }
             for (int32_t k = 0; k < part.n; k++) {
                 int32_t i = list[k];
@@ -332,7 +216,7 @@ static bool raise_valleys(struct exact *x, struct exact_part part, bool *has_rai
 
 static bool settle_once(struct exact *x, struct exact_part part, bool *has_moved) {
     const int32_t *list = x->lists + part.list;
-    if (!propagate(x)) {
+    if (!berth_exact_propagate(x)) {
         return false;
     }
     size_t mark = x->n_trail;
@@ -353,10 +237,11 @@ bool berth_exact_settle(struct exact *x, struct exact_part part) {
     for (bool has_moved = true; has_moved;) {
         if (!settle_once(x, part, &has_moved)) {
             while (x->n_queue > 0) {
-                x->is_queued[x->queue[--x->n_queue]] = false;
+                berth_exact_queue_take(x);
             }
             return false;
         }
     }
+    x->is_noted = true; // raise_valleys was last, and has raised none
     return true;
 }

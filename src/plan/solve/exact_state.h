@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// exact_state.h: the state of the exact search, which its three files share: exact_new.c makes it, exact_settle.c draws what
-// follows from it, exact.c walks the tree.
+// exact_state.h: the state of the exact search, which its files share: exact_new.c makes it, exact_settle.c and
+// exact_section.c draw what follows from it, exact.c and beam.c walk the tree.
 //
 //   sky[i]     the highest end of a placed neighbour: where i would lie if placed now
 //   low[i]     no plan below this node has i lower; low[i] >= sky[i]
@@ -29,23 +29,28 @@ struct exact_part {
 
 struct exact {
     const struct plan_prob *p;
-    int64_t *low;      // [n]
-    int64_t *sky;      // [n]
-    int64_t *rest;     // [n_sec]
-    int64_t *span;     // [n_sec + 1]
-    int64_t *floor;    // [n_sec] nothing unplaced comes below this
-    int64_t *slack;    // [n_sec] C - min(low) - rest: what section s can still waste
-    int64_t *off;      // [n] offsets of placed blocks
-    int32_t *sec_at;   // [n_sec + 1] into sec_ids
-    int32_t *sec_ids;  // blocks by section
-    int32_t *near_at;  // [n + 1] into near_ids
-    int32_t *near_ids; // neighbours by block
-    int32_t *pre;      // [n] place in the preorder of the block's part
-    int32_t *pos;      // [n] place in its part's list, from the list's begin
-    int32_t *queue;    // [n_sec] sections to look at
-    bool *is_queued;   // [n_sec]
-    int32_t n_queue;
+    int64_t *low;       // [n]
+    int64_t *sky;       // [n]
+    int64_t *rest;      // [n_sec]
+    int64_t *span;      // [n_sec + 1]
+    int64_t *floor;     // [n_sec] nothing unplaced comes below this
+    int64_t *slack;     // [n_sec] C - min(low) - rest: what section s can still waste
+    int64_t *off;       // [n] offsets of placed blocks
+    int32_t *sec_at;    // [n_sec + 1] into sec_ids
+    int32_t *sec_ids;   // blocks by section
+    int32_t *begin_at;  // [n_sec + 2] into begin_ids
+    int32_t *begin_ids; // [n] blocks by first section
+    int32_t *end_at;    // [n_sec + 2] into end_ids
+    int32_t *end_ids;   // [n] blocks by the section behind their last
+    int32_t *near_at;   // [n + 1] into near_ids
+    int32_t *near_ids;  // neighbours by block
+    int32_t *pre;       // [n] place in the preorder of the block's part
+    int32_t *pos;       // [n] place in its part's list, from the list's begin
+    int32_t *queue;     // [n_sec] sections to look at, a ring: n_queue from i_queue on
+    bool *is_queued;    // [n_sec]
+    int32_t n_queue, i_queue;
     int32_t *best_at; // [n_sec] the candidate of the best preorder that starts here, -1: none
+    int32_t *n_at;    // [n_sec] how many candidates start here
     int32_t *twin;    // [n] the equal block before i, -1: none
     int32_t *peer;    // [n] the next block of the same life, around; i itself: none
     int32_t *under;   // [n] a neighbour that i may rest on, the last time one was looked for
@@ -61,7 +66,10 @@ struct exact {
     int64_t next;
     int64_t n_nodes;
     double blame_max; // the most that a block had when the ask began, 1 at least
-    int32_t through;  // a candidate that lives as long as its part, -1: none; set by berth_exact_note_candidates
+    // Set by berth_exact_note_candidates, as best_at and n_at:
+    int32_t through;            // a candidate that lives as long as its part, -1: none
+    int32_t noted_lo, noted_hi; // the part's sections
+    bool is_noted;              // nothing has changed since
     bool is_late;
     bool is_out_of_memory;
 };
@@ -84,6 +92,8 @@ static inline bool exact_holds(struct exact *x, int64_t value) {
 
 // ---- exact_settle.c ----
 
+// Writes a number of the state, so that it can be taken back.
+void berth_exact_set(struct exact *x, int64_t *at, int64_t value);
 // Takes back what was written since the trail was as long as mark.
 void berth_exact_undo(struct exact *x, size_t mark);
 // Raises low[i]; false: there is no plan with it below the capacity.
@@ -92,12 +102,20 @@ bool berth_exact_raise(struct exact *x, int32_t i, int64_t low);
 bool berth_exact_place(struct exact *x, int32_t i, bool *has_split);
 // i was placed by choice: no larger block of the same life lies right on it, for the two could change places.
 bool berth_exact_sort_on(struct exact *x, int32_t i);
-// Notes where the part's candidates start; its sections are [*lo, *hi).
-void berth_exact_note_candidates(struct exact *x, struct exact_part part, int32_t *lo, int32_t *hi);
+// Notes where the part's candidates start.
+void berth_exact_note_candidates(struct exact *x, struct exact_part part);
 // The run that begins at section s of [lo, hi). Borders that nothing unplaced crosses are walls.
 struct exact_run berth_exact_run_at(const struct exact *x, int32_t s, int32_t lo, int32_t hi);
 // Draws all conclusions for a part, until nothing moves.
 bool berth_exact_settle(struct exact *x, struct exact_part part);
+
+// The next section to look at, of n_queue.
+int32_t berth_exact_queue_take(struct exact *x);
+
+// ---- exact_section.c ----
+
+// Looks at the sections in the queue until it is empty; false: one has not enough room.
+bool berth_exact_propagate(struct exact *x);
 
 // ---- exact.c ----
 

@@ -41,11 +41,15 @@ struct task {
     enum exact_answer answer;
     int64_t next, n_nodes;
     bool is_late;
+    bool is_joined;   // asks crew.joined
     atomic_bool stop; // an earlier task has the answer
 };
 
 struct crew {
     const struct plan_prob *p;
+    struct plan_prob joined; // p with blocks of one place made one (join.c), if its n > 0
+    int32_t *head;           // [n] what they became
+    int64_t joined_cap;      // at which that says as much as p itself
     struct task tasks[2 * N_MEMBERS];
     int n_tasks;
     atomic_int i_next;
@@ -57,7 +61,8 @@ struct crew {
 struct worker {
     struct crew *crew;
     struct exact *exact;
-    int64_t *off; // [n]
+    struct exact *joined; // NULL: there is nothing to join
+    int64_t *off;         // [n]
     pthread_t thread;
     bool is_running;
 };
@@ -70,11 +75,13 @@ static void *work(void *arg) {
         if (i >= c->n_tasks || i > atomic_load(&c->i_first)) {
             return NULL;
         }
-        struct task *t = &c->tasks[i];
-        t->answer      = berth_exact_ask(w->exact, &t->ask, w->off, &t->next, &t->n_nodes, &t->is_late);
+        struct task *t  = &c->tasks[i];
+        struct exact *x = t->is_joined ? w->joined : w->exact;
+        t->answer       = berth_exact_ask(x, &t->ask, w->off, &t->next, &t->n_nodes, &t->is_late);
         if (t->answer == EXACT_UNKNOWN) {
             continue;
         }
+        t->next = t->is_joined && t->next > t->ask.cap + 1 ? t->ask.cap + 1 : t->next; // with more room they may lie apart
         pthread_mutex_lock(&c->lock);
         if (i < atomic_load(&c->i_first)) {
             atomic_store(&c->i_first, i);
@@ -83,7 +90,7 @@ static void *work(void *arg) {
             }
             if (t->answer == EXACT_FITS) {
                 for (int32_t b = 0; b < c->p->n; b++) {
-                    c->off[b] = w->off[b];
+                    c->off[b] = w->off[t->is_joined ? c->head[b] : b];
                 }
             }
         }
@@ -123,6 +130,7 @@ static int crew_run(struct crew *c, struct worker *workers, int n_workers, int64
 #define N_CHAINS (2 * N_MEMBERS)
 #define FORGET 0.8f  // of blame, from link to link
 #define PART_MAX 0.9 // then the second question begins a new round
+#define SHARE_FULL 3 // of the first question's nodes, where most sections are full
 #define BEAM_OPEN 32 // states of the first beam where sections have room: there it is the best guide
 #define BEAM_FULL 2  // and where most are full: all states look alike
 #define BEAM_LEAST 8 // states; fewer are not worth it
@@ -162,6 +170,7 @@ static int64_t round_factor(const struct quest *q) {
 static struct task *add_task(struct search *s, int64_t cap, const char *name) {
     struct task *t = &s->crew.tasks[s->crew.n_tasks++];
     t->name        = name;
+    t->is_joined   = false;
     t->ask         = (struct exact_ask){
                 .cap         = cap,
                 .rules       = EXACT_ALL,
@@ -172,31 +181,40 @@ static struct task *add_task(struct search *s, int64_t cap, const char *name) {
     return t;
 }
 
+// Do the joined blocks answer for all at this capacity?
+static bool can_join(const struct search *s, int64_t cap) {
+    return s->crew.joined.n > 0 && cap == s->crew.joined_cap;
+}
+
+// Whole first, which is sometimes luckier, and joined from then on.
 static void list_members(struct search *s, const struct quest *q, int64_t cap) {
     s->crew.n_tasks = 0;
     for (int m = 0; m < N_MEMBERS; m++) {
         struct task *t   = add_task(s, cap, members[m].name);
+        t->is_joined     = q->round > 0 && can_join(s, cap);
         t->ask.preorder  = members[m].preorder;
         t->ask.valley    = members[m].valley;
-        t->ask.max_nodes = (2 * (int64_t) s->p->n + 100) * round_factor(q);
+        t->ask.max_nodes = (2 * (int64_t) s->p->n + 100) << (q->round < 20 ? q->round : 20);
     }
 }
 
 // One more link of each chain. Which way a chain goes, and how much blame counts, is its own.
 static void list_chains(struct search *s, struct quest *q, int64_t cap) {
-    static const float weights[] = {8, 32, 128};
-    static const int lengths[]   = {3, 3, 6}; // nodes, in halves of the blocks
-    const int grown              = q->round < 2 ? 0 : q->round < 20 ? q->round - 1 : 20;
-    const int64_t length         = (lengths[q->n_links++ % 3] * (int64_t) s->p->n / 2) << grown;
-    s->crew.n_tasks              = 0;
+    static const float weights[]                     = {8, 32, 128};
+    static const int lengths[]                       = {3, 3, 6}; // nodes, in halves of the blocks
+    static const enum exact_preorder preorders[2][2] = {{EXACT_TZ, EXACT_TWA}, {EXACT_AT, EXACT_TAW}};
+    const int grown                                  = q->round < 2 ? 0 : q->round < 20 ? q->round - 1 : 20;
+    const int64_t length                             = (lengths[q->n_links++ % 3] * (int64_t) s->p->n / 2) << grown;
+    s->crew.n_tasks                                  = 0;
     for (int k = 0; k < N_CHAINS; k++) {
         struct task *t   = add_task(s, cap, "exact, blame");
-        t->ask.preorder  = k % 2 == 0 ? EXACT_AT : EXACT_TAW;
-        t->ask.valley    = k < N_CHAINS / 2 ? EXACT_LOWEST : EXACT_TIGHTEST;
+        t->is_joined     = can_join(s, cap);
+        t->ask.preorder  = preorders[k < N_CHAINS / 2][k % 2];
+        t->ask.valley    = EXACT_BLAMED;
         t->ask.weight    = weights[k / 2 % 3];
-        t->ask.blame     = q->blame + (size_t) k * (size_t) s->p->n;
+        t->ask.blame     = q->blame + (size_t) k * (size_t) (s->p->n + s->p->n_sec);
         t->ask.max_nodes = length + 50;
-        for (int32_t i = 0; i < s->p->n; i++) {
+        for (int32_t i = 0; i < s->p->n + s->p->n_sec; i++) {
             t->ask.blame[i] *= FORGET;
         }
     }
@@ -223,7 +241,7 @@ static bool list_beams(struct search *s, const struct quest *q, int64_t cap) {
 static void cut_chains(struct search *s, int first) {
     for (int k = first + 1; k < s->crew.n_tasks; k++) {
         if (s->crew.tasks[k].ask.blame != NULL) {
-            memset(s->crew.tasks[k].ask.blame, 0, (size_t) s->p->n * sizeof(float));
+            memset(s->crew.tasks[k].ask.blame, 0, (size_t) (s->p->n + s->p->n_sec) * sizeof(float));
         }
     }
 }
@@ -298,9 +316,11 @@ static void ask_above(struct search *s) {
     }
 }
 
-// The second question gets as many nodes as the first, once that has had its turn.
+// The second question gets as many nodes as the first, once that has had its turn; a share of them where most sections are full,
+// for there the bound is the optimum.
 static void catch_up(struct search *s) {
-    while (s->goal->enough == 0 && s->above.n_nodes < s->low.n_nodes && !is_over(s)) {
+    const int share = s->is_open ? 1 : SHARE_FULL;
+    while (s->goal->enough == 0 && share * s->above.n_nodes < s->low.n_nodes && !is_over(s)) {
         ask_above(s);
     }
 }
@@ -343,6 +363,7 @@ static bool prob_is_open(const struct plan_prob *p) {
 
 static void workers_free(struct worker *workers, int n) {
     for (int k = 0; workers != NULL && k < n; k++) {
+        berth_exact_free(workers[k].joined);
         berth_exact_free(workers[k].exact);
         berth_free(workers[k].off);
     }
@@ -354,10 +375,12 @@ static struct worker *workers_new(const struct plan_prob *p, struct crew *crew, 
     struct worker *workers = berth_calloc((size_t) *n, sizeof *workers);
     int k                  = 0;
     for (; workers != NULL && k < *n; k++) {
-        workers[k].crew  = crew;
-        workers[k].exact = berth_exact_new(p);
-        workers[k].off   = berth_malloc((size_t) p->n * sizeof *workers[k].off);
-        if (workers[k].exact == NULL || workers[k].off == NULL) {
+        workers[k].crew   = crew;
+        workers[k].exact  = berth_exact_new(p);
+        workers[k].joined = crew->joined.n > 0 ? berth_exact_new(&crew->joined) : NULL;
+        workers[k].off    = berth_malloc((size_t) p->n * sizeof *workers[k].off);
+        if (workers[k].exact == NULL || workers[k].off == NULL || (crew->joined.n > 0 && workers[k].joined == NULL)) {
+            berth_exact_free(workers[k].joined);
             berth_exact_free(workers[k].exact);
             berth_free(workers[k].off);
             workers[k] = (struct worker){0};
@@ -366,6 +389,51 @@ static struct worker *workers_new(const struct plan_prob *p, struct crew *crew, 
     }
     *n = k;
     return workers;
+}
+
+// False: out of memory.
+static bool crew_join(struct crew *c, int64_t cap) {
+    c->joined_cap = cap;
+    c->head       = berth_malloc((size_t) c->p->n * sizeof *c->head);
+    return c->head != NULL && berth_plan_join(c->p, cap, c->head, &c->joined);
+}
+
+// The portfolio on a plain problem, of which there is a plan.
+static enum ggml_status search_exact(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {
+    int64_t n_pairs = berth_exact_pairs(p);
+    if (p->n > EXACT_BLOCKS_MAX || n_pairs > EXACT_PAIRS_MAX || n_pairs > (g->deadline_us - plan_now_us()) * 1000 / PAIR_NS) {
+        return GGML_STATUS_SUCCESS;
+    }
+    struct search *s = berth_calloc(1, sizeof *s);
+    if (s == NULL || pthread_mutex_init(&s->crew.lock, NULL) != 0) {
+        berth_free(s);
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the search");
+    }
+    s->p         = p;
+    s->goal      = g;
+    s->state     = st;
+    s->part      = 0.5;
+    s->crew.p    = p;
+    s->crew.off  = st->spare;
+    bool ok      = crew_join(&s->crew, g->enough > 0 ? g->enough : st->bound);
+    s->n_workers = g->n_threads < 2 * N_MEMBERS ? g->n_threads : 2 * N_MEMBERS;
+    s->workers   = workers_new(p, &s->crew, &s->n_workers);
+    float *blame = berth_calloc(2 * N_CHAINS * (size_t) (p->n + p->n_sec), sizeof *blame);
+    ok           = ok && s->n_workers > 0 && blame != NULL;
+    s->low       = (struct quest){.blame = blame};
+    s->above     = (struct quest){.blame = blame + N_CHAINS * (size_t) (p->n + p->n_sec)};
+    s->shift     = 3;
+    s->is_open   = prob_is_open(p);
+    while (ok && !is_over(s)) {
+        search_round(s);
+    }
+    workers_free(s->workers, s->n_workers);
+    berth_free(blame);
+    berth_plan_prob_fini(&s->crew.joined);
+    berth_free(s->crew.head);
+    pthread_mutex_destroy(&s->crew.lock);
+    berth_free(s);
+    return GGML_STATUS_SUCCESS; // without memory for a search, or of sizes that it does not take, the plan stays as it is
 }
 
 enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {
@@ -387,35 +455,5 @@ enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_
     if (status != GGML_STATUS_SUCCESS || plan_is_done(st, g)) {
         return status;
     }
-    int64_t n_pairs = berth_exact_pairs(p);
-    if (p->n > EXACT_BLOCKS_MAX || n_pairs > EXACT_PAIRS_MAX || n_pairs > (g->deadline_us - plan_now_us()) * 1000 / PAIR_NS) {
-        return GGML_STATUS_SUCCESS;
-    }
-    struct search *s = berth_calloc(1, sizeof *s);
-    if (s == NULL || pthread_mutex_init(&s->crew.lock, NULL) != 0) {
-        berth_free(s);
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for the search");
-    }
-    s->p         = p;
-    s->goal      = g;
-    s->state     = st;
-    s->part      = 0.5;
-    s->crew.p    = p;
-    s->crew.off  = st->spare;
-    s->n_workers = g->n_threads < 2 * N_MEMBERS ? g->n_threads : 2 * N_MEMBERS;
-    s->workers   = workers_new(p, &s->crew, &s->n_workers);
-    float *blame = berth_calloc(2 * N_CHAINS * (size_t) p->n, sizeof *blame);
-    bool ok      = s->n_workers > 0 && blame != NULL;
-    s->low       = (struct quest){.blame = blame};
-    s->above     = (struct quest){.blame = blame + N_CHAINS * (size_t) p->n};
-    s->shift     = 3;
-    s->is_open   = prob_is_open(p);
-    while (ok && !is_over(s)) {
-        search_round(s);
-    }
-    workers_free(s->workers, s->n_workers);
-    berth_free(blame);
-    pthread_mutex_destroy(&s->crew.lock);
-    berth_free(s);
-    return GGML_STATUS_SUCCESS; // without memory for a search, or of sizes that it does not take, the plan stays as it is
+    return search_exact(p, g, st);
 }
