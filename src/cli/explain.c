@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // explain.c: `berth explain MODEL`: where every op of a model's graphs runs, why, and what crosses between devices. Nothing is
-// loaded: the graphs are split as they would be.
+// loaded: the graphs are split as they would be. How tensors lie on devices that share them shows when they are computed: with
+// --split tensor the model is loaded, and both graphs run once.
 
 #include "base/base.h"
 #include "cli/explain_fold.h"
@@ -19,6 +20,7 @@ static const struct cli_option option_rows[] = {
     CLI_SESSION_ROWS,
     CLI_OPT_DEVICE,
     CLI_OPT_GPU_LAYERS,
+    CLI_OPT_SPLIT,
     CLI_OPT_LLAMA,
     {.id = LAYER, .name = "layer", .value = "N", .what = "tell layer N alone, from 0"},
     {.letter = 'a', .name = "all", .what = "tell every layer (default: layers that are alike once)"},
@@ -38,7 +40,9 @@ const struct cli_help cli_explain_help = {
              "  it is an input of the graph; the program said so\n  expansion       its neighbours run there\n  priority        "
              "most of what it reads lies there\n  reader          the op that reads it runs there\n  offload         the device "
              "wants it, though its weight lies elsewhere\n  fallback        the device that should have run it does not support "
-             "the op,\n                  its types or its memory",
+             "the op,\n                  its types or its memory\n\nWith --split tensor it says what devices that share every "
+             "layer add up, and where "
+             "an op could not be computed in shares and what that cost.",
     .options  = option_rows,
     .no       = "there is no such layer",
     .examples = {{"Where does each op run?", "explain model.gguf"},
@@ -71,7 +75,10 @@ static int parse(int argc, char **argv, struct options *o) {
             return code;
         }
     }
-    o->model.plan_only = true;
+    if (o->model.by_tensor && o->json) {
+        return cli_usage("explain", "--json does not tell of --split tensor");
+    }
+    o->model.plan_only = !o->model.by_tensor;
     return cli_model_file("explain", argc, argv, &o->model);
 }
 
@@ -121,6 +128,32 @@ static int explain_text(const struct cli_model *m, int64_t layer) {
     return code;
 }
 
+// A batch of tokens, as devices that share every layer compute it.
+static int tell_shares(const struct cli_model *m, int64_t n_tokens) {
+    struct model_error error = {""};
+    int32_t *tokens          = calloc((size_t) n_tokens, sizeof *tokens);
+    int code                 = tokens != NULL ? CLI_OK : cli_fail(CLI_FAILURE, "out of memory for %" PRId64 " tokens", n_tokens);
+    if (code == CLI_OK && !session_decode(m->session, tokens, n_tokens, &error)) {
+        code = cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    if (code == CLI_OK) {
+        printf(
+            "%" PRId64 " token%s at position %" PRId64 "\n  ", n_tokens, n_tokens == 1 ? "" : "s", m->session->n_past - n_tokens);
+        berth_meta_explain(m->devices.backend[0], stdout);
+    }
+    free(tokens);
+    return code;
+}
+
+static int explain_shares(const struct cli_model *m) {
+    const struct session *s = m->session;
+    cli_text(stdout, 0, m->path);
+    printf(": %s, %" PRId64 " layers\n", m->model->params.arch, m->model->params.n_layer);
+    const int64_t n_batch = s->params.n_batch < s->params.n_ctx ? s->params.n_batch : s->params.n_ctx - 1;
+    int code              = n_batch > 1 ? tell_shares(m, n_batch) : CLI_OK;
+    return code == CLI_OK ? tell_shares(m, 1) : code;
+}
+
 static int explain_json(const struct cli_model *m) {
     struct session *s = m->session;
     fputs("{\"model\": ", stdout);
@@ -148,7 +181,7 @@ int cli_explain(int argc, char **argv) {
     }
     code = cli_model_session(&m, &o.model);
     if (code == CLI_OK) {
-        code = o.json ? explain_json(&m) : explain_text(&m, o.layer);
+        code = o.model.by_tensor ? explain_shares(&m) : o.json ? explain_json(&m) : explain_text(&m, o.layer);
     }
     cli_model_close(&m);
     return code;

@@ -65,6 +65,9 @@ expect 3 "writing failed: No space left on device" imatrix -c 8 --chunks 1 -o /d
 expect 0 "split 0: CPU, 118 nodes, 0 inputs, 0 bytes" explain
 expect 0 "a batch of 7 tokens over 9 positions" explain -b 7 -c 9 $tales
 expect 0 '"prompt": {"backends": [{"name": "CPU"' explain --json $tales
+expect 0 "1 token at position 7" explain --split tensor --device CPU,CPU -b 7 -c 9 $tales
+expect 0 "sums over 2 devices of" explain --split tensor --device CPU,CPU $tales
+expect 2 "--json does not tell of --split tensor" explain --split tensor --json $tales
 
 # fit
 expect 0 "context 256, batch 256" fit --memory 10M
