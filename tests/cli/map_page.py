@@ -249,6 +249,15 @@ class Test:
         self.check(self.resized() == [255, 255, 255, 255], "a map of another size is not painted at once")
         self.calm("one plan")
 
+    def budget(self):
+        b = self.browser
+        costs = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "plan", "costs.csv")
+        b.open(self.map("budget.html", "--budget", "70K", costs))
+        self.check(b.js("berthMap.painter.hatched") == 1, "what runs again is not hatched")
+        self.expect(self.hover(0, "b (again)"), "computed once more, to keep a budget")
+        b.shot(self.shots, "budget")
+        self.calm("a budget")
+
     def zoom(self):
         b = self.browser
         b.open(os.path.join(self.folder, "one.html"))
@@ -402,7 +411,7 @@ def main():
         page = Browser(browser, os.path.join(folder, "profile"))
         test = Test(os.path.abspath(sys.argv[1]), folder, page, shots)
         try:
-            for case in (test.one_plan, test.zoom, test.search, test.compare, test.narrow, test.empty, test.smooth, test.picture):
+            for case in (test.one_plan, test.budget, test.zoom, test.search, test.compare, test.narrow, test.empty, test.smooth, test.picture):
                 case()
         finally:
             page.close()

@@ -53,7 +53,7 @@ static void read_problem(struct bytes *b, struct problem *p) {
     p->pools[0].spill_per_byte = (double) get(b, 1) / 16;
     p->params.pools            = p->pools;
     p->params.n_pools          = (shape & 4) != 0 ? 2 : 1;
-    p->params.live_only        = (shape & 8) != 0;
+    p->params.live_only        = (shape & 40) != 0; // packing takes most of the time
     p->params.max_nodes        = (shape & 16) != 0 ? -1 : 500;
     p->params.seed             = shape;
     while (b->p < b->end && p->n < MAX_OPS) {

@@ -35,6 +35,23 @@ class Painter {
     const dark = document.documentElement.dataset.theme === "dark";
     this.fills = this.families.map(family => dark ? family.dark : family.light);
     this.font = "11px " + getComputedStyle(document.body).fontFamily;
+    this.hatch = this.hatchOf(this.colours.ground);
+  }
+
+  // Lines aslant, for what is computed once more.
+  hatchOf(colour) {
+    const tile = document.createElement("canvas"), c = tile.getContext("2d");
+    tile.width = tile.height = 6;
+    c.strokeStyle = colour;
+    c.globalAlpha = 0.55;
+    c.lineWidth = 1.5;
+    c.beginPath();
+    for (const x of [-6, 0, 6]) {
+      c.moveTo(x - 1, 7);
+      c.lineTo(x + 7, -1);
+    }
+    c.stroke();
+    return this.context.createPattern(tile, "repeat");
   }
 
   resize(width, height) {
@@ -165,7 +182,7 @@ class Painter {
 
   // shown: function of a plan and a tensor, or null if all are.
   drawTensors(panel, view, shown) {
-    const c = this.context, plan = panel.plan, t = plan.tensors, {at, size} = plan.items, labels = [];
+    const c = this.context, plan = panel.plan, t = plan.tensors, {at, size} = plan.items, labels = [], again = [];
     const perStep = panel.w / (view.x1 - view.x0), perByte = panel.h / (view.y1 - view.y0), bottom = panel.y + panel.h;
     let colour = -1, faint = false;
     c.globalAlpha = 1;
@@ -192,8 +209,14 @@ class Painter {
       if (!hidden && y1 - y0 >= 14 && x1 - x0 >= 26 || !hidden && x1 - x0 >= 15 && y1 - y0 >= 40) {
         labels.push([t.name[i], x0, y0, x1 - x0, y1 - y0]);
       }
+      if (!hidden && plan.again[i]) {
+        again.push([x0, y0 + gap, Math.max(x1 - x0 - gap, 1), Math.max(y1 - y0 - gap, 1)]);
+      }
     }
     c.globalAlpha = 1;
+    c.fillStyle = this.hatch;
+    again.forEach(box => c.fillRect(...box));
+    this.hatched = again.length;
     this.drawLabels(labels);
   }
 

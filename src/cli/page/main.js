@@ -150,6 +150,9 @@
       rows.push(["shape", shape.map(n => n.toLocaleString("en-US")).join(" \u00d7 ") + (t.type[i] ? " " + t.type[i] : "")]);
     }
     rows.push(["bytes", exact(size[item])], ["address", (at[item] === 0 ? "0" : human(at[item])) + " to " + human(at[item] + size[item])]);
+    if (plan.again[i]) {
+      rows.push(["again", "computed once more, to keep a budget"]);
+    }
     rows.push(["first use", "step " + t.first[i]]);
     rows.push(["last use", "step " + (next === undefined ? t.last[i] : t.last[i] + 1 + ", where \u201c" + t.name[next] + "\u201d takes over its memory")]);
     if (plan.buffers.length > 1) {

@@ -17,6 +17,7 @@ class Plan {
     this.colour = Uint8Array.from(t.family, (family, i) => this.hasOps ? family : i % 10);
     this.order = this.buffers.map((_, b) => this.orderOf(b));
     this.live = this.buffers.map((_, b) => this.liveOf(b));
+    this.again = t.name.map(name => name.endsWith(" (again)")); // computed once more, to keep a budget
     this.keys = new Map(); // name, op and step to tensor, for the other plan
     for (let i = t.n - 1; i >= 0; i--) {
       this.keys.set(this.keyOf(i), i);
