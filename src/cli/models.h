@@ -17,6 +17,7 @@ struct cli_model_options {
     bool no_mmap;                                                   // the file is read
     bool by_tensor;                                                 // a share of every layer to each device
     bool by_llama;                                                  // by libllama, whatever the architecture
+    bool is_quiet;                                                  // without warnings
     bool may_llama;                                                 // by libllama, where Berth does not know it
     bool all_outputs, is_embedding;                                 // as in session_params
     int64_t n_host;                                                 // layers, from the first, that stay on the host

@@ -3,6 +3,7 @@
 
 #include "cli/alive.h"
 #include "cli/help.h"
+#include "cli/lower.h"
 #include "cli/models.h"
 #include "cli/plan_graph.h"
 
@@ -40,10 +41,9 @@ static const struct cli_option option_rows[] = {
         .value = "FILE",
         .takes = "*",
         .what  = "write the plan: CSV with a column 'offset', or JSON if the name ends in .json; '-': standard output"},
-    CLI_OPT_JSON(
-        "print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, "
-        "the same of each buffer in an array 'buffers' with what is alive at its peak, of a model 'memory', with --budget "
-        "'budget'"),
+    CLI_OPT_JSON("print one JSON object: items, peak, bound, gap, proven, fits (null without --capacity), method, ms, stopped, "
+                 "the same of each buffer in an array 'buffers' with what is alive at its peak, of a model 'memory' and in "
+                 "'lower' which options take how many bytes less, with --budget 'budget'"),
     {.letter = 'j', .value = "N", .what = "-t or --threads"},
     {0},
 };
@@ -157,6 +157,7 @@ static bool print_json(const struct options *o, const struct cli_plan *plan, con
             o->budget, b->fits ? "true" : "false", b->proven ? "true" : "false", b->uses[0].least, b->n_again, b->cost,
             b->cost_once, b->cost_bound);
     }
+    cli_lower_json(stdout, o->path, &o->model, plan);
     fputs("}\n", stdout);
     return ok;
 }
@@ -307,6 +308,7 @@ int cli_plan(int argc, char **argv) {
             print_buffers(to_stdout ? stderr : stdout, &plan);
             ok = print_alive(to_stdout ? stderr : stdout, &plan);
             print_homes(to_stdout ? stderr : stdout, &plan);
+            cli_lower_print(to_stdout ? stderr : stdout, o.path, &o.model, &plan, &report);
         }
         code = ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s: out of memory for what is alive at the peak", o.path);
         code = code == CLI_OK && o.out != NULL ? write_plan(&o, set, offsets, &report) : code;

@@ -25,7 +25,7 @@ enum ggml_status cli_plan_read(
     const bool is_graph = cli_ends_with(path, ".ggraph") || cli_ends_with(path, ".ggraph.gz") ||
                           cli_starts_with(path, "ggraph 1") || cli_starts_with(path, "\x1f\x8b"); // gzip
 
-    *plan                   = (struct cli_plan){.budget = budget};
+    *plan                   = (struct cli_plan){.budget = budget, .can_budget = is_graph};
     const bool is_model     = !is_graph && cli_starts_with(path, CLI_GGUF);
     enum ggml_status status = options_fit(path, is_model, options);
     if (status == GGML_STATUS_SUCCESS && budget > 0 && is_model) {

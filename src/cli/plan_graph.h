@@ -33,6 +33,7 @@ struct cli_plan {
     size_t *order;                        // the numbers of all items, buffer by buffer
     uint64_t budget;                      // bytes that a graph, or ops with costs, may take; 0: as many as they do
     struct berth_budget_result *budgeted; // what that costs; NULL without a budget
+    bool can_budget;                      // its ops can run again
 };
 
 // Items of a file: CSV, JSON, a captured graph, packed or not, or a model: the graph of the

@@ -54,7 +54,7 @@ enum ggml_status cli_plan_read_model(const char *path, const struct cli_model_op
         model_place(model, &devices, true, NULL, NULL, &error)) {
         session = session_new(model, &devices, &params, &error);
     }
-    if (session != NULL) {
+    if (session != NULL && !options->is_quiet) {
         cli_model_warn(model, options);
     }
     if (session != NULL && session_reserve(session, &error)) {

@@ -239,6 +239,15 @@ class Test:
         at = b.js("berthMap.locate(0, 'soft')")
         b.click(at["x"], at["y"])
         self.soon("berthMap.state.kept !== null", "a click does not keep the details")
+        alive = b.js("[...document.querySelectorAll('#details .alive li button')].map(x => x.textContent)")
+        self.check("soft" in alive and len(alive) > 1, f"a click does not list what is alive: {alive}")
+        sizes = b.js("berthMap.plans[0].listAt(0, 3).map(i => berthMap.plans[0].items.size[berthMap.plans[0].tensors.item[i]])")
+        self.check(sizes == sorted(sizes, reverse=True) and sum(sizes) == b.js("berthMap.plans[0].aliveAt(0, 3).bytes"), f"alive: {sizes}")
+        other = next(name for name in alive if name != "soft")
+        b.js(f"[...document.querySelectorAll('#details .alive li button')].find(x => x.textContent === {json.dumps(other)}).click()")
+        self.expect(self.details(), other)
+        b.shot(self.shots, "alive")
+        b.js(f"[...document.querySelectorAll('#details .alive li button')].find(x => x.textContent === 'soft').click()")
         b.mouse("mouseMoved", at["x"], 5)
         self.expect(self.details(), "soft")
         b.key("Escape")
@@ -349,8 +358,8 @@ class Test:
 
     def smooth(self):
         b = self.browser
-        b.open(self.map("large.html", self.write("large.json", large_plan(10000))))
-        self.check(b.js("berthMap.plans[0].tensors.n") == 10000, "tensors are missing")
+        b.open(self.map("large.html", self.write("large.json", large_plan(20000))))
+        self.check(b.js("berthMap.plans[0].tensors.n") == 20000, "tensors are missing")
         b.shot(self.shots, "large")
         figures = b.js("""new Promise(done => {
           const times = [], paints = [], w = berthMap.view.x1 - berthMap.view.x0;
@@ -370,14 +379,14 @@ class Test:
           };
           requestAnimationFrame(frame);
         })""" % (FRAMES, FRAMES // 2))
-        print("10,000 tensors: a frame takes {median:.1f} ms (95%: {p95:.1f}), painting {paint:.1f} ms (most: {most:.1f})".format(**figures))
+        print("20,000 tensors: a frame takes {median:.1f} ms (95%: {p95:.1f}), painting {paint:.1f} ms (most: {most:.1f})".format(**figures))
         self.check(figures["median"] <= FRAME_MS_MAX, f"a frame takes {figures['median']:.1f} ms, more than {FRAME_MS_MAX}")
         took = b.js("""(() => { const p = berthMap.plans[0], start = performance.now();
           for (let i = 0; i < 20; i++) { p.find(0, 5000, i * 1e5, 0, 0); p.why(i * 400); } return (performance.now() - start) / 20; })()""")
         print(f"finding what is under the pointer, and why it lies there: {took:.2f} ms")
         self.check(took < FRAME_MS_MAX, f"the pointer's answer takes {took:.1f} ms")
         b.js("berthMap.fit()")
-        self.soon("berthMap.view.x0 === 0 && berthMap.view.x1 > 10000", "fit does not show everything")
+        self.soon("berthMap.view.x0 === 0 && berthMap.view.x1 > 20000", "fit does not show everything")
         b.js("berthMap.setView(4900, 5100, 0, berthMap.view.y1)")
         self.expect(self.hover(0, "layer.250.t5000"), "step 5000")
         b.key("/")
@@ -387,7 +396,7 @@ class Test:
         self.soon("berthMap.state.kept && berthMap.view.x1 - berthMap.view.x0 < 1000", "search does not go to the tensor")
         self.expect(self.details(), "layer.250.t5000", "step 5000")
         b.shot(self.shots, "large-search")
-        self.calm("10,000 tensors")
+        self.calm("20,000 tensors")
 
     def picture(self):
         """The SVG is sound XML that the browser draws, with a rectangle for each tensor."""

@@ -191,6 +191,12 @@ expect 0 "1.50 MiB  27.2%  blk.0.ffn.act                SWIGLU" plan $tales
 expect 0 "CPU: weights 3.33 MiB (the file's own pages), cache 1.00 MiB, compute 5.51 MiB: 9.83 MiB" plan $tales
 expect 0 '"memory": [{"device": "CPU", "weights": ' plan --json $tales
 expect 0 '"alive": {"step": 26, "bytes": 5773344, "pieces": 8, "largest": [{"name": "blk.0.ffn.' plan --json $tales
+# What would take less, as a plan with it says.
+expect 0 "  lower    -b 256 takes 2.75 MiB less; --cache-type q8_0 takes 480.00 KiB less" plan $tales
+expect 0 '"lower": [{"option": "-b 256", "less": 2886656}, {"option": "--cache-type q8_0", "less": 491520}]' plan --json $tales
+expect 0 "compute $(echo 5773344 2886656 | awk '{ printf "%.2f", ($1 - $2) / 1048576 }') MiB" plan -b 256 $tales
+printf 'id,lower,upper,size\n0,0,2,64\n' > "$tmp/one.csv"
+expect 0 '"lower": []' plan --json "$tmp/one.csv"
 expect 0 "blk.3.attn.flash" plan -o - $tales
 expect 0 "  layers 1 to 2: 2 x the same " explain $tales
 expect 0 "  node 3 blk.0.attn.q_flat (MUL_MAT" explain $tales

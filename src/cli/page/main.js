@@ -119,6 +119,8 @@
     return {x, y, panel, step, address, inX, inMap: inX && y >= panel.y && y <= panel.y + panel.h};
   }
 
+  const ALIVE_SHOWN = 8;
+
   // ---- details ----
 
   const cell = (tag, text) => {
@@ -168,6 +170,30 @@
     return rows;
   }
 
+  // What else is alive at the step of a click, largest first; each can be chosen in turn.
+  function aliveList(chosen) {
+    const {plan, i} = chosen, {item, first, last} = plan.tensors, buffer = plan.items.buffer[item[i]];
+    const step = Math.min(Math.max(chosen.step === undefined ? first[i] : chosen.step, first[i]), last[i]);
+    const all = plan.listAt(buffer, step), list = document.createElement("ol"), sum = plan.aliveAt(buffer, step).bytes;
+    for (const k of all.slice(0, ALIVE_SHOWN)) {
+      const button = addButton(document.createElement("li"), plan.tensors.name[k] || "(no name)", () => {
+        state.kept = {...chosen, i: k, step};
+        showDetails();
+        redrawOver();
+      }, {"aria-pressed": String(k === i)});
+      const size = plan.items.size[item[k]];
+      button.parentElement.append(" " + human(size) + ", " + (100 * size / sum).toFixed(1) + "%");
+      list.append(button.parentElement);
+    }
+    if (all.length > ALIVE_SHOWN) {
+      list.append(cell("li", all.length - ALIVE_SHOWN + " others"));
+    }
+    const box = cell("div", "Alive at step " + step + ": " + human(sum));
+    box.className = "alive";
+    box.append(list);
+    return box;
+  }
+
   function showDetails() {
     const chosen = state.kept || state.hover, panel = $("details");
     panel.hidden = !chosen;
@@ -186,7 +212,7 @@
       row.append(cell("th", key), cell("td", text));
       table.append(row);
     }
-    panel.replaceChildren(title, table, cell("p", whyText(plan, i, plan.why(i))));
+    panel.replaceChildren(title, table, cell("p", whyText(plan, i, plan.why(i))), ...state.kept ? [aliveList(chosen)] : []);
     panel.classList.toggle("kept", state.kept !== null);
     const w = panel.offsetWidth, h = panel.offsetHeight, x = chosen.x, y = chosen.y;
     panel.style.left = Math.max(4, x + 18 + w > painter.width ? x - w - 14 : x + 18) + "px";
@@ -200,7 +226,7 @@
     if (at.inMap && i < 0) {
       i = panel.plan.find(panel.buffer, at.step, at.address, slackX, slackY);
     }
-    state.hover = i < 0 ? null : {plan: panel.plan, i, x: at.x, y: at.y};
+    state.hover = i < 0 ? null : {plan: panel.plan, i, x: at.x, y: at.y, step};
     state.step = at.inX ? step + 0.5 : null;
     if (at.inX && step >= panel.plan.first && step <= panel.plan.last) {
       const alive = panel.plan.aliveAt(panel.buffer, step);

@@ -77,6 +77,12 @@ class Plan {
     return low === 0 ? {bytes: 0, count: 0} : {bytes: bytes[low - 1], count: count[low - 1]};
   }
 
+  // The tensors that are alive at a step, largest first.
+  listAt(buffer, step) {
+    const {item, first, last} = this.tensors, {size} = this.items;
+    return [...this.order[buffer]].filter(i => first[i] <= step && step <= last[i]).sort((a, b) => size[item[b]] - size[item[a]] || a - b);
+  }
+
   // The tensor at a step and an address, -1: none. slack: how far beside it counts, for what is drawn wider than it is.
   find(buffer, step, address, slackSteps, slackBytes) {
     const t = this.tensors, {at, size} = this.items;

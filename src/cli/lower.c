@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// lower.c: see lower.h. A setting is named only if it was planned and takes less.
+
+#include "cli/lower.h"
+
+#include <inttypes.h>
+
+#define BATCH 512 // of a session that is asked for none
+#define MAX_WAYS 2
+
+struct way {
+    char option[64];
+    uint64_t less; // bytes of all devices
+};
+
+static uint64_t total_of(const struct cli_plan *plan) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < plan->n_homes; i++) {
+        sum += plan->homes[i].weights + plan->homes[i].cache + plan->homes[i].compute;
+    }
+    return sum;
+}
+
+static bool way_try(const char *path, struct cli_model_options *other, const struct cli_plan *plan, struct way *way) {
+    struct cli_plan found = {0};
+    other->is_quiet       = true;
+    const bool ok         = cli_plan_read_model(path, other, &found) == GGML_STATUS_SUCCESS && total_of(&found) < total_of(plan);
+    way->less             = ok ? total_of(plan) - total_of(&found) : 0;
+    cli_plan_free(&found);
+    berth_clear_error();
+    return ok;
+}
+
+static int ways_find(const char *path, const struct cli_model_options *options, const struct cli_plan *plan, struct way *ways) {
+    int n                          = 0;
+    struct cli_model_options other = *options;
+    other.n_batch                  = (options->n_batch > 0 ? options->n_batch : BATCH) / 2;
+    if (plan->n_homes > 0 && other.n_batch > 0) {
+        snprintf(ways[n].option, sizeof ways[n].option, "-b %" PRId64, other.n_batch);
+        n += way_try(path, &other, plan, &ways[n]);
+    }
+    other = *options;
+    if (plan->n_homes > 0 && !options->has_cache_type) {
+        other.has_cache_type = true;
+        other.cache_k = other.cache_v = GGML_TYPE_Q8_0;
+        snprintf(ways[n].option, sizeof ways[n].option, "--cache-type q8_0");
+        n += way_try(path, &other, plan, &ways[n]);
+    }
+    return n;
+}
+
+void cli_lower_print(FILE *file, const char *path, const struct cli_model_options *options, const struct cli_plan *plan,
+    const struct berth_plan_report *report) {
+    struct way ways[MAX_WAYS];
+    const int n         = ways_find(path, options, plan, ways);
+    const char *between = "  lower    ";
+    char text[32];
+    for (int i = 0; i < n; i++) {
+        fprintf(file, "%s%s takes %s less", between, ways[i].option, cli_short_bytes(ways[i].less, text));
+        between = "; ";
+    }
+    if (report->peak > report->bound) {
+        fprintf(file, "%s--time 1000 searches for up to %s less", between, cli_short_bytes(report->peak - report->bound, text));
+        between = "; ";
+    } else if (plan->can_budget && plan->budgeted == NULL) {
+        fprintf(file, "%s--budget N runs ops again to stay within N bytes", between);
+        between = "; ";
+    }
+    if (between[0] == ';') {
+        fputc('\n', file);
+    }
+}
+
+void cli_lower_json(FILE *file, const char *path, const struct cli_model_options *options, const struct cli_plan *plan) {
+    struct way ways[MAX_WAYS];
+    const int n = ways_find(path, options, plan, ways);
+    fputs(", \"lower\": [", file);
+    for (int i = 0; i < n; i++) {
+        fprintf(file, "%s{\"option\": \"%s\", \"less\": %" PRIu64 "}", i > 0 ? ", " : "", ways[i].option, ways[i].less);
+    }
+    fputs("]", file);
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+// lower.h: what would lower the memory that a plan takes: settings of a model that are tried, and options that can be.
+#pragma once
+
+#include "cli/models.h"
+#include "cli/plan_graph.h"
+
+// A line "lower ..." behind what `berth plan` prints, or ", \"lower\": [...]" of its JSON. Other settings of a model are planned
+// for it, which takes as long as its plan did.
+void cli_lower_print(FILE *file, const char *path, const struct cli_model_options *options, const struct cli_plan *plan,
+    const struct berth_plan_report *report);
+void cli_lower_json(FILE *file, const char *path, const struct cli_model_options *options, const struct cli_plan *plan);
