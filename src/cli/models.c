@@ -159,6 +159,9 @@ static bool show_progress(size_t done, size_t all, void *user_data) {
 }
 
 static bool devices_open(struct cli_model *m, const struct cli_model_options *o, struct model_error *error) {
+    if (o->by_tensor && m->model->llama != NULL) {
+        return model_fail(error, "--split tensor: a model that libllama runs is not shared out so");
+    }
     return o->by_tensor ? model_devices_open_split(&m->devices, m->model, o->device, (int) o->n_threads, error)
                         : model_devices_open(&m->devices, o->device, (int) o->n_threads, error);
 }

@@ -55,6 +55,7 @@ made() {
     berth_folder
     stock=$("$probe" "$work/berth" text models/tales-q8_0.gguf "Once upon a time" 40 2>"$work/log") || fail "$(cat "$work/log")"
     [ "$text" = "${stock%%[[:space:]]}" ] || fail "berth: $text; libllama: $stock"
+    "$berth" run --llama -m models/tales-q8_0.gguf --split tensor --device CPU,CPU >"$work/log" 2>&1 && fail "it shares tensors out"
     "$berth" bench --llama -m models/tales-q8_0.gguf -p 16 -n 4 -r 1 -t 1 --json >"$work/log" 2>&1 || fail "bench: $(cat "$work/log")"
     "$berth" embed --llama -m models/tales-q8_0.gguf "a tale" >"$work/log" 2>&1 || fail "embed: $(cat "$work/log")"
     echo "$release: $n made models take what was planned"
