@@ -93,10 +93,17 @@ static inline void lp_stage_write(FILE *f, const struct lp_case *c, int32_t t, u
     for (int32_t i = 0; i < t; i++) {
         const int32_t before = t - 1;
         fprintf(f, " s%d_%d - r%d_%d", t, i, before, i);
-        fprintf(f, i < before ? " - s%d_%d <= 0\n" : " <= 0\n", before, i);
-        fprintf(f, c->again[i] ? " s%d_%d + r%d_%d <= 1\n" : c->keep[i] ? " s%d_%d - r%d_%d = 1\n" : "", t, i, t, i);
-        if (!c->again[i]) {
+        if (i < before) {
+            fprintf(f, " - s%d_%d", before, i);
+        }
+        fprintf(f, " <= 0\n");
+        if (c->again[i]) {
+            fprintf(f, " s%d_%d + r%d_%d <= 1\n", t, i, t, i);
+        } else {
             fprintf(f, " r%d_%d = 0\n", t, i);
+        }
+        if (c->keep[i]) {
+            fprintf(f, " s%d_%d = 1\n", t, i);
         }
     }
     for (int32_t j = 0; j <= t; j++) {
@@ -145,11 +152,16 @@ static inline void lp_write(const char *path, const struct lp_case *c, uint64_t 
             fprintf(f, " + %" PRIu64 " r%d_%d\n", c->ops[i].cost, t, i);
         }
     }
-    fprintf(f, most == UINT64_MAX ? "" : " <= %" PRIu64 "\n", most);
+    if (most != UINT64_MAX) {
+        fprintf(f, " <= %" PRIu64 "\n", most);
+    }
     fprintf(f, "Binary\n");
     for (int32_t t = 0; t < c->n; t++) {
         for (int32_t i = 0; i <= t; i++) {
-            fprintf(f, i < t ? " r%d_%d s%d_%d\n" : " r%d_%d\n", t, i, t, i);
+            fprintf(f, " r%d_%d\n", t, i);
+            if (i < t) {
+                fprintf(f, " s%d_%d\n", t, i);
+            }
         }
     }
     fprintf(f, "End\n");

@@ -49,10 +49,11 @@ static void judge(const struct lp_case *c, uint64_t budget, const char *path, in
     printf("%2d: %d ops, budget %llu: ours %s %llu of %llu (%s%s), ", at, c->n, (unsigned long long) budget,
         r->fits ? "costs" : "does not fit,", (unsigned long long) r->cost, (unsigned long long) r->cost_once, r->method,
         r->proven ? ", proven" : "");
-    printf(answer == LP_NONE   ? "the programme has nothing so cheap, proven\n"
-           : answer == LP_OPEN ? "open, %.0f found\n"
-                               : "the optimum is %.0f\n",
-        cost);
+    if (answer == LP_NONE) {
+        printf("the programme has nothing so cheap, proven\n");
+    } else {
+        printf("%s%.0f\n", answer == LP_OPEN ? "open, found " : "the optimum is ", cost);
+    }
     fflush(stdout);
     sum->n_proven += r->fits && is_proven;
     sum->n_open += !is_proven;
