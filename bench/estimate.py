@@ -3,7 +3,9 @@
 # estimate.py BERTH MAKER [FOLDER]: what `berth fit` says that a model takes beside what the process then has: resident memory of its
 # own (RssAnon) at its largest while a whole context is read in one batch, the file's mapped pages left out. Models are made
 # (MAKER is build/tests/client-model). Fails if one of 1 GiB or more is off by more than 1%, or a smaller one by more than 8 MiB.
-import json, os, subprocess, sys, tempfile, time
+# With --speed before them: tokens a second that it foretells for one thread beside those that `berth bench` writes in a second of CPU
+# time, so that others on the machine count little; fails if they are off by more than a quarter.
+import json, os, resource, subprocess, sys, tempfile, time
 
 MIB = 1 << 20
 CASES = [  # architecture, size, type of the weights, context and batch, mapped
@@ -44,10 +46,47 @@ def case(berth, maker, folder, arch, size, kind, n, mapped):
     return ok
 
 
+def cpu_seconds(command):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+# n tokens a repetition: of few and of many repetitions, so that loading drops out.
+def speed(berth, maker, folder, path, n, few, many):
+    said, seconds = 0, [float("inf")] * 2
+    for _ in range(3):
+        fit = subprocess.run([berth, "fit", "--json", "--memory", "64G", "-t", "1", "-c", str(n), "-b", str(n), path], check=True,
+                             capture_output=True, text=True).stdout
+        said = max(said, json.loads(fit)["per_second"])
+        for i, r in enumerate((few, many)):
+            command = [berth, "bench", "-p", "0", "-n", str(n), "-r", str(r), "-t", "1", path]
+            seconds[i] = min(seconds[i], cpu_seconds(command))
+    wrote = (many - few) * n / (seconds[1] - seconds[0])
+    print(f"| {os.path.basename(path)} | {said:.1f} | {wrote:.1f} | {100 * (wrote / said - 1):+.0f}% |", flush=True)
+    return abs(wrote / said - 1) <= 0.25
+
+
+def speeds(berth, maker, folder):
+    print("| model | tokens a second, foretold | written | off |\n|---|---|---|---|")
+    results = [speed(berth, maker, folder, "models/tales-q8_0.gguf", 64, 2, 22)]
+    for kind in ("q8_0", "q4_0", "f16"):
+        path = os.path.join(folder, f"llama-1b-{kind}.gguf")
+        if not os.path.exists(path):
+            subprocess.run([maker, "llama", "1b", kind, path], check=True)
+        results.append(speed(berth, maker, folder, path, 16, 1, 2))
+    return results
+
+
 def main():
+    is_speed = sys.argv[1] == "--speed"
+    sys.argv[1:] = sys.argv[1 + is_speed:]
     berth, maker = sys.argv[1:3]
     with tempfile.TemporaryDirectory() as made:
         folder = sys.argv[3] if len(sys.argv) > 3 else made
+        if is_speed:
+            return 0 if all(speeds(berth, maker, folder)) else 1
         print("| model | context, batch | weights are | weights | cache | compute | work | said | taken | off |\n"
               "|---|---|---|---|---|---|---|---|---|---|")
         results = [case(berth, maker, folder, *c) for c in CASES]

@@ -341,9 +341,14 @@ bool session_graph(struct session *session, int64_t n_tokens, int64_t n_kv, stru
 
 // ---- speed (speed.c) ----
 
-// Bytes of weights that each device reads in a second, 0: it was not to be found out.
+// What a device does: bytes of weights of each type that it multiplies a token with in a second, 0: there are none, or it cannot;
+// seconds of a small op.
+struct model_speed_of {
+    double bytes[GGML_TYPE_COUNT];
+    double node;
+};
 struct model_speed {
-    double *bytes; // [n]
+    struct model_speed_of *devices; // [n]
     int n;
 };
 bool model_speed_measure(const struct model *model, struct model_devices *devices, struct model_speed *speed);

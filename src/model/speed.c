@@ -1,109 +1,211 @@
 // SPDX-License-Identifier: MIT
-// speed.c: how fast a model will write, foretold from what its devices do. Writing a token reads every weight and the cache once,
-// and memory is what that waits for; so each device is measured with one product of a matrix and a vector, in the type that most
-// of the weights are of, large enough not to stay in a cache.
+// speed.c: how fast a model will write, foretold from what its devices do. Writing a token reads every weight once, and that is
+// nearly all of it; so each device is measured with products of a matrix and a vector in the shapes that the model has, a test
+// for each type of weights, with as many as the model has or enough not to stay in a cache. The other ops are small: each counts
+// as a sum or a norm of a vector.
 
 #include "model/model.h"
 
 #include <string.h>
 
-#define ROWS 4096
-#define COLUMNS 4096
-#define N_PRODUCTS 4
-#define N_RUNS 3
+#define TEST_SIZE ((size_t) 64 << 20)  // bytes of weights in a test
+#define MATRIX_SIZE ((size_t) 4 << 20) // ... of one of them, at most
+#define N_PRODUCTS 256
+#define PIECE_SIZE ((size_t) 2 << 20) // ... of those that are timed together: others seldom get in between in so short a time
+#define N_PIECES 64
+#define N_SMALL 64
+#define TEST_US 60000
+#define MAX_ROUNDS 32
 
-// The type that most bytes of the weights are of.
-static enum ggml_type main_type(const struct model *m) {
-    size_t bytes[GGML_TYPE_COUNT] = {0};
-    enum ggml_type best           = GGML_TYPE_F16;
-    for (size_t i = 0; i < m->n_weights; i++) {
-        bytes[m->weights[i].file->type] += ggml_nbytes(m->weights[i].file);
-    }
-    for (int t = 0; t < GGML_TYPE_COUNT; t++) {
-        best = bytes[t] > bytes[best] ? (enum ggml_type) t : best;
-    }
-    return best;
-}
+// ---- what a token reads ----
 
-static double run_seconds(ggml_backend_t backend, struct ggml_cgraph *graph) {
-    int64_t best = INT64_MAX;
-    for (int i = 0; i <= N_RUNS; i++) { // the first wakes threads up
-        const int64_t start = ggml_time_us();
-        if (ggml_backend_graph_compute(backend, graph) != GGML_STATUS_SUCCESS) {
-            return 0;
-        }
-        const int64_t us = ggml_time_us() - start;
-        best             = i > 0 && us < best ? us : best;
-    }
-    return (double) (best > 0 ? best : 1) / 1e6;
-}
-
-// Bytes of weights a second, 0: not known.
-static double device_speed(ggml_backend_t backend, enum ggml_type type) {
-    struct ggml_context *ctx = ggml_init((struct ggml_init_params){
-        .mem_size = (4 * N_PRODUCTS + 4) * ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true});
-    if (ctx == NULL) {
+// Rows of a weight that a token is multiplied with, of all experts together.
+static int64_t read_rows(const struct model *m, const struct model_weight *w) {
+    const bool is_output = w->layer >= 0 || (m->is_tied && w->slot == &m->token_embd);
+    if (w->is_vector || !is_output || w->slot == &m->position_embd || w->file->ne[1] < 2) {
         return 0;
     }
-    struct ggml_cgraph *graph = ggml_new_graph(ctx);
-    struct ggml_tensor *x     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, COLUMNS);
-    for (int i = 0; i < N_PRODUCTS; i++) {
-        ggml_build_forward_expand(graph, ggml_mul_mat(ctx, ggml_new_tensor_2d(ctx, type, COLUMNS, ROWS), x));
-    }
-    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
-    double seconds               = 0;
-    if (buffer != NULL) {
-        ggml_backend_buffer_clear(buffer, 0);
-        seconds = run_seconds(backend, graph);
-    }
-    ggml_backend_buffer_free(buffer);
-    ggml_free(ctx);
-    return seconds > 0 ? N_PRODUCTS * (double) ggml_row_size(type, COLUMNS) * ROWS / seconds : 0;
+    const bool is_experts = w->file->ne[2] > 1 && m->params.n_expert > 0;
+    return w->file->ne[1] * w->file->ne[2] / (is_experts ? m->params.n_expert : 1) * (is_experts ? m->params.n_expert_used : 1);
 }
 
-// Of the bytes of a weight, those that a token reads.
 static double read_bytes(const struct model *m, const struct model_weight *w) {
-    const double bytes = (double) ggml_nbytes(w->file);
-    if (w->file == m->token_embd) {
-        return 0; // one row; as the output of a tied model it is counted apart
+    return (double) ggml_row_size(w->file->type, w->file->ne[0]) * (double) read_rows(m, w);
+}
+
+// ---- a test ----
+
+// Graphs that are computed in turn, so that the first one's weights have left the caches when it comes again.
+struct test {
+    struct ggml_context *ctx;
+    struct ggml_cgraph *pieces[N_PIECES];
+    int64_t best[N_PIECES]; // microseconds
+    int n_pieces;
+};
+
+static bool test_init(struct test *t, size_t n_nodes) {
+    const size_t graphs = N_PIECES * (ggml_graph_overhead_custom(n_nodes, false) + ggml_tensor_overhead());
+    const size_t size   = (3 * n_nodes + 4) * ggml_tensor_overhead() + graphs;
+    *t                  = (struct test){.ctx = ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true})};
+    return t->ctx != NULL;
+}
+
+static struct ggml_cgraph *piece_add(struct test *t, size_t n_nodes) {
+    return t->pieces[t->n_pieces++] = ggml_new_graph_custom(t->ctx, n_nodes, false);
+}
+
+static bool round_run(struct test *t, ggml_backend_t backend) {
+    for (int i = 0; i < t->n_pieces; i++) {
+        const int64_t start = ggml_time_us();
+        if (ggml_backend_graph_compute(backend, t->pieces[i]) != GGML_STATUS_SUCCESS) {
+            return false;
+        }
+        const int64_t us = ggml_time_us() - start;
+        t->best[i]       = t->best[i] == 0 || us < t->best[i] ? (us > 0 ? us : 1) : t->best[i];
     }
-    const bool is_experts = strstr(w->file->name, "_exps") != NULL && m->params.n_expert > 0;
-    return is_experts ? bytes * (double) m->params.n_expert_used / (double) m->params.n_expert : bytes;
+    return true;
+}
+
+static bool is_supported(const struct test *t, ggml_backend_t backend) {
+    for (int i = 0; i < t->n_pieces; i++) {
+        for (int k = 0; k < ggml_graph_n_nodes(t->pieces[i]); k++) {
+            if (!ggml_backend_supports_op(backend, ggml_graph_node(t->pieces[i], k))) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+// The seconds that all pieces take with zeros in their tensors, each at its best; 0: the device cannot.
+static double test_run(struct test *t, ggml_backend_t backend) {
+    ggml_backend_buffer_t buffer = is_supported(t, backend) ? ggml_backend_alloc_ctx_tensors(t->ctx, backend) : NULL;
+    int64_t sum                  = 0;
+    bool ok                      = buffer != NULL;
+    if (ok) {
+        ggml_backend_buffer_clear(buffer, 0);
+        const int64_t begin = ggml_time_us();
+        for (int i = 0; ok && (i < 4 || (i < MAX_ROUNDS && ggml_time_us() - begin < TEST_US)); i++) {
+            ok = round_run(t, backend);
+        }
+    }
+    for (int i = 0; ok && i < t->n_pieces; i++) {
+        sum += t->best[i];
+    }
+    ggml_backend_buffer_free(buffer);
+    return (double) sum / 1e6;
+}
+
+// Bytes of weights of a type a second, 0: not known.
+static double type_speed(const struct model *m, ggml_backend_t backend, enum ggml_type type) {
+    struct test test;
+    if (!test_init(&test, N_PRODUCTS)) {
+        return 0;
+    }
+    struct ggml_cgraph *graph = piece_add(&test, N_PRODUCTS);
+    size_t size = 0, piece = 0;
+    int n_products = 0;
+    for (size_t i = 0; i < m->n_weights && size < TEST_SIZE && n_products < N_PRODUCTS; i++) {
+        const struct model_weight *w = &m->weights[i];
+        const size_t row             = ggml_row_size(type, w->file->ne[0]);
+        const int64_t all            = w->file->type == type ? read_rows(m, w) : 0;
+        const int64_t most           = row > 0 && row < MATRIX_SIZE ? (int64_t) (MATRIX_SIZE / row) : 1;
+        const int64_t n              = all < most ? all : most;
+        if (n == 0) {
+            continue;
+        }
+        if (piece >= PIECE_SIZE && test.n_pieces < N_PIECES) {
+            graph = piece_add(&test, N_PRODUCTS);
+            piece = 0;
+        }
+        struct ggml_tensor *a = ggml_new_tensor_2d(test.ctx, type, w->file->ne[0], n);
+        struct ggml_tensor *x = ggml_new_tensor_1d(test.ctx, GGML_TYPE_F32, w->file->ne[0]);
+        ggml_build_forward_expand(graph, ggml_mul_mat(test.ctx, a, x));
+        size += row * (size_t) n;
+        piece += row * (size_t) n;
+        n_products++;
+    }
+    const double seconds = size > 0 ? test_run(&test, backend) : 0;
+    ggml_free(test.ctx);
+    return seconds > 0 ? (double) size / seconds : 0;
+}
+
+// Seconds of an op on a token's vector.
+static double node_seconds(const struct model *m, ggml_backend_t backend) {
+    struct test test;
+    if (!test_init(&test, N_SMALL)) {
+        return 0;
+    }
+    struct ggml_tensor *a = ggml_new_tensor_1d(test.ctx, GGML_TYPE_F32, m->params.n_embd), *x = a;
+    for (int i = 0; i < N_SMALL; i++) {
+        x = i % 2 == 0 ? ggml_add(test.ctx, x, a) : ggml_rms_norm(test.ctx, x, 1e-5f);
+    }
+    ggml_build_forward_expand(piece_add(&test, N_SMALL), x);
+    const double seconds = test_run(&test, backend);
+    ggml_free(test.ctx);
+    return seconds / N_SMALL;
 }
 
 bool model_speed_measure(const struct model *m, struct model_devices *devices, struct model_speed *speed) {
-    speed->n     = devices->n;
-    speed->bytes = model_alloc_calloc((size_t) devices->n, sizeof *speed->bytes);
-    for (int d = 0; speed->bytes != NULL && d < devices->n; d++) {
-        speed->bytes[d] = device_speed(devices->backend[d], main_type(m));
+    speed->n       = devices->n;
+    speed->devices = model_alloc_calloc((size_t) devices->n, sizeof *speed->devices);
+    for (int d = 0; speed->devices != NULL && d < devices->n; d++) {
+        for (int t = 0; t < GGML_TYPE_COUNT; t++) {
+            speed->devices[d].bytes[t] = type_speed(m, devices->backend[d], (enum ggml_type) t);
+        }
+        speed->devices[d].node = node_seconds(m, devices->backend[d]);
     }
-    return speed->bytes != NULL;
+    return speed->devices != NULL;
+}
+
+void model_speed_fini(struct model_speed *speed) {
+    model_alloc_free(speed->devices);
+    speed->devices = NULL;
+}
+
+// ---- what comes of it ----
+
+// Ops of the graph that run and are no products, a layer.
+static double small_ops(const struct session *s) {
+    int64_t n = 0;
+    for (int i = 0; s->graph != NULL && i < ggml_graph_n_nodes(s->graph); i++) {
+        switch (ggml_graph_node(s->graph, i)->op) {
+            case GGML_OP_NONE:
+            case GGML_OP_RESHAPE:
+            case GGML_OP_VIEW:
+            case GGML_OP_PERMUTE:
+            case GGML_OP_TRANSPOSE:
+            case GGML_OP_MUL_MAT:
+            case GGML_OP_MUL_MAT_ID: break;
+            default: n++;
+        }
+    }
+    return (double) n / (double) (s->model->params.n_layer + 1);
 }
 
 double model_speed_write(const struct model_speed *speed, const struct session *s) {
     const struct model *m = s->model;
     double seconds        = 0;
-    if (m->llama != NULL) {
-        return 0; // which weights a token reads is not known here
-    }
     for (int d = 0; d < speed->n && d < s->devices->n; d++) {
-        double bytes = (double) s->memory[d].cache / 2; // half full, on the way
+        const struct model_speed_of *of = &speed->devices[d];
+        double bytes = 0, reading = 0;
         for (size_t i = 0; i < m->n_weights; i++) {
-            const int64_t layer = m->weights[i].layer;
-            bytes += layer >= 0 && m->layer_device[layer] == d ? read_bytes(m, &m->weights[i]) : 0;
+            const struct model_weight *w = &m->weights[i];
+            const double size            = read_bytes(m, w);
+            if (size == 0 || m->layer_device[w->layer >= 0 ? w->layer : m->params.n_layer] != d) {
+                continue;
+            }
+            if (of->bytes[w->file->type] <= 0) {
+                return 0;
+            }
+            bytes += size;
+            reading += size / of->bytes[w->file->type];
         }
-        if (m->is_tied && m->layer_device[m->params.n_layer] == d) {
-            bytes += (double) ggml_nbytes(m->token_embd);
+        for (int64_t i = 0; i <= m->params.n_layer; i++) {
+            seconds += m->layer_device[i] == d ? small_ops(s) * of->node : 0;
         }
-        if (bytes > 0 && speed->bytes[d] <= 0) {
-            return 0;
-        }
-        seconds += bytes > 0 ? bytes / speed->bytes[d] : 0;
+        // The cache as if it were weights; half of it is filled, on the way.
+        seconds += bytes > 0 ? reading * (1 + (double) s->memory[d].cache / 2 / bytes) : 0;
     }
     return seconds > 0 ? 1 / seconds : 0;
-}
-
-void model_speed_fini(struct model_speed *speed) {
-    model_alloc_free(speed->bytes);
-    speed->bytes = NULL;
 }

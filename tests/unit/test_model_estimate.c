@@ -54,6 +54,40 @@ static void shipped(void **state) {
     assert_true(is_as_said("models/tales-q8_0.gguf"));
 }
 
+// A token reads every weight but the embedding's rows, and the filled half of the cache.
+static void speed(void **state) {
+    (void) state;
+    struct model_error error     = {""};
+    struct session_params params = shape;
+    struct model_devices d       = {0};
+    struct model_speed_of of     = {.bytes = {[GGML_TYPE_Q8_0] = 1e6}};
+    struct model_speed speed     = {.devices = &of, .n = 1};
+    params.plan_only             = true;
+    struct model *model          = model_open("models/tales-q8_0.gguf", &error);
+    assert_true(model != NULL && model_devices_open(&d, "CPU", 1, &error));
+    assert_true(model_place(model, &d, true, NULL, NULL, &error));
+    struct session *s = session_new(model, &d, &params, &error);
+    assert_true(s != NULL && session_reserve(s, &error));
+    double bytes = (double) s->memory[0].cache / 2;
+    for (size_t i = 0; i < model->n_weights; i++) {
+        const struct ggml_tensor *t = model->weights[i].file;
+        bytes += t->ne[1] > 1 && (model->weights[i].layer >= 0 || model->is_tied) ? (double) ggml_nbytes(t) : 0;
+    }
+    const double seconds = 1 / model_speed_write(&speed, s);
+    assert_true(seconds > bytes / 1e6 * 0.9999 && seconds < bytes / 1e6 * 1.0001);
+    of.node = 0.5;
+    assert_true(1 / model_speed_write(&speed, s) > seconds + 4 * 8 * 0.5); // norms, rope, attention, ... of four layers
+    of.bytes[GGML_TYPE_Q8_0] = 0;
+    assert_true(model_speed_write(&speed, s) == 0);
+    assert_true(model_speed_measure(model, &d, &speed));
+    assert_true(speed.devices[0].bytes[GGML_TYPE_Q8_0] > 1e6 && speed.devices[0].bytes[GGML_TYPE_Q4_0] == 0);
+    assert_true(model_speed_write(&speed, s) > 1);
+    model_speed_fini(&speed);
+    session_free(s);
+    model_free(model);
+    model_devices_close(&d);
+}
+
 static void published(void **state) {
     (void) state;
     const char *data = getenv("BERTH_DATA");
@@ -79,6 +113,6 @@ static void published(void **state) {
 
 int main(void) {
     check_quiet();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(shipped), cmocka_unit_test(published)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(shipped), cmocka_unit_test(speed), cmocka_unit_test(published)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
