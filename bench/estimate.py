@@ -4,7 +4,8 @@
 # own (RssAnon) at its largest while a whole context is read in one batch, the file's mapped pages left out. Models are made
 # (MAKER is build/tests/client-model). Fails if one of 1 GiB or more is off by more than 1%, or a smaller one by more than 8 MiB.
 # With --speed before them: tokens a second that it foretells for one thread beside those that `berth bench` writes in a second of CPU
-# time, so that others on the machine count little; fails if they are off by more than a quarter.
+# time, so that others on the machine count little; fails if a model of 1 GB is off by more than a tenth. One that stays in the
+# processor's caches is told too fast.
 import json, os, resource, subprocess, sys, tempfile, time
 
 MIB = 1 << 20
@@ -54,7 +55,7 @@ def cpu_seconds(command):
 
 
 # n tokens a repetition: of few and of many repetitions, so that loading drops out.
-def speed(berth, maker, folder, path, n, few, many):
+def speed(berth, path, n, few, many):
     said, seconds = 0, [float("inf")] * 2
     for _ in range(3):
         fit = subprocess.run([berth, "fit", "--json", "--memory", "64G", "-t", "1", "-c", str(n), "-b", str(n), path], check=True,
@@ -65,17 +66,17 @@ def speed(berth, maker, folder, path, n, few, many):
             seconds[i] = min(seconds[i], cpu_seconds(command))
     wrote = (many - few) * n / (seconds[1] - seconds[0])
     print(f"| {os.path.basename(path)} | {said:.1f} | {wrote:.1f} | {100 * (wrote / said - 1):+.0f}% |", flush=True)
-    return abs(wrote / said - 1) <= 0.25
+    return abs(wrote / said - 1)
 
 
 def speeds(berth, maker, folder):
     print("| model | tokens a second, foretold | written | off |\n|---|---|---|---|")
-    results = [speed(berth, maker, folder, "models/tales-q8_0.gguf", 64, 2, 22)]
+    results = [speed(berth, "models/tales-q8_0.gguf", 64, 2, 22) <= 0.4]
     for kind in ("q8_0", "q4_0", "f16"):
         path = os.path.join(folder, f"llama-1b-{kind}.gguf")
         if not os.path.exists(path):
             subprocess.run([maker, "llama", "1b", kind, path], check=True)
-        results.append(speed(berth, maker, folder, path, 16, 1, 2))
+        results.append(speed(berth, path, 16, 1, 2) <= 0.1)
     return results
 
 

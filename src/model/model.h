@@ -295,6 +295,8 @@ struct graph_inputs {
     struct ggml_tensor *logits; // f32 [n_vocab, 1], or [n_vocab, n_tokens * n_seq] with all_outputs
 };
 
+#define KV_STEP 256 // the view on the cache grows in steps, so that graphs repeat
+
 struct session {
     const struct model *model;
     struct session_llama *llama; // of a model that libllama runs: sched and graph are its own

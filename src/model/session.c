@@ -10,8 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-#define KV_STEP 256 // the view on the cache grows in steps, so that graphs repeat
-
 static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }

@@ -183,12 +183,41 @@ static double small_ops(const struct session *s) {
     return (double) n / (double) (s->model->params.n_layer + 1);
 }
 
+// Seconds of a token's attention in one layer, with half of the context filled; *n of them are in the graph. 0: not known.
+static double attention_seconds(const struct session *s, ggml_backend_t backend, int *n) {
+    const struct ggml_tensor *node = NULL;
+    struct test test;
+    *n = 0;
+    for (int i = 0; s->graph != NULL && i < ggml_graph_n_nodes(s->graph); i++) {
+        if (ggml_graph_node(s->graph, i)->op == GGML_OP_FLASH_ATTN_EXT) {
+            node = ggml_graph_node(s->graph, i);
+            *n += 1;
+        }
+    }
+    if (node == NULL || !test_init(&test, 1)) {
+        return 0;
+    }
+    const int64_t step                   = (s->params.n_ctx / 2 + KV_STEP - 1) / KV_STEP * KV_STEP,
+                  n_kv                   = step < s->params.n_ctx ? step : s->params.n_ctx;
+    const struct ggml_tensor *const *src = (const struct ggml_tensor *const *) node->src;
+    struct ggml_tensor *q                = ggml_new_tensor_3d(test.ctx, GGML_TYPE_F32, src[0]->ne[0], 1, src[0]->ne[2]);
+    struct ggml_tensor *k                = ggml_new_tensor_3d(test.ctx, src[1]->type, src[1]->ne[0], n_kv, src[1]->ne[2]);
+    struct ggml_tensor *v                = ggml_new_tensor_3d(test.ctx, src[2]->type, src[2]->ne[0], n_kv, src[2]->ne[2]);
+    struct ggml_tensor *mask             = ggml_new_tensor_2d(test.ctx, GGML_TYPE_F16, n_kv, 1);
+    ggml_build_forward_expand(piece_add(&test, 1), ggml_flash_attn_ext(test.ctx, q, k, v, mask, 0.1f, 0, 0));
+    const double seconds = test_run(&test, backend);
+    ggml_free(test.ctx);
+    return seconds;
+}
+
 double model_speed_write(const struct model_speed *speed, const struct session *s) {
     const struct model *m = s->model;
     double seconds        = 0;
     for (int d = 0; d < speed->n && d < s->devices->n; d++) {
         const struct model_speed_of *of = &speed->devices[d];
         double bytes = 0, reading = 0;
+        int n_attention        = 0;
+        const double attention = of->node > 0 ? attention_seconds(s, s->devices->backend[d], &n_attention) : 0;
         for (size_t i = 0; i < m->n_weights; i++) {
             const struct model_weight *w = &m->weights[i];
             const double size            = read_bytes(m, w);
@@ -202,10 +231,14 @@ double model_speed_write(const struct model_speed *speed, const struct session *
             reading += size / of->bytes[w->file->type];
         }
         for (int64_t i = 0; i <= m->params.n_layer; i++) {
-            seconds += m->layer_device[i] == d ? small_ops(s) * of->node : 0;
+            if (m->layer_device[i] == d) {
+                seconds +=
+                    small_ops(s) * of->node + (i < m->params.n_layer ? attention * n_attention / (double) m->params.n_layer : 0);
+            }
         }
-        // The cache as if it were weights; half of it is filled, on the way.
-        seconds += bytes > 0 ? reading * (1 + (double) s->memory[d].cache / 2 / bytes) : 0;
+        // Where attention was not to be measured, the cache as if it were weights; half of it is filled, on the way.
+        const double cache = attention > 0 ? 0 : (double) s->memory[d].cache / 2;
+        seconds += bytes > 0 ? reading * (1 + cache / bytes) : 0;
     }
     return seconds > 0 ? 1 / seconds : 0;
 }
