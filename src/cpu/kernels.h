@@ -31,6 +31,13 @@ struct cpu_tile {
 struct cpu_kernels;
 #define CPU_TABLE const struct cpu_kernels *k __attribute__((unused))
 
+// A product of columns too few to pay for packing rows of x: mr of them as they lie, bx bytes apart, with a panel of columns.
+struct cpu_gemm_rows {
+    void (*run)(int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, const void *y, int ny); // NULL: there is none
+    int step;                                                                                        // n is a multiple of it
+    int max_cols;                                                                                    // more pay for packing
+};
+
 // A product of many columns. Rows of x, of the slot's type, and columns of y, which are floats, are first brought into panels: a
 // form the machine multiplies fast. What that costs is paid once for all panels of the other side. Panels of f32 are the same on
 // every machine: element k of all rows (or columns) side by side, then element k + 1; callers may fill them themselves.
@@ -44,6 +51,7 @@ struct cpu_gemm {
     int step;              // a panel has whole steps of so many elements, n is rounded up ...
     size_t x_size, y_size; // ... and so many bytes for each ...
     size_t x_head, y_head; // ... after so many at its start
+    struct cpu_gemm_rows rows;
 };
 
 // A product of a few columns: rows of x, of the slot's type, as they lie, with one column in a form of its own.

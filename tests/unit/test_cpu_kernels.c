@@ -143,6 +143,17 @@ static void check_gemv(const struct subject *s) {
     walled_free(y, size);
 }
 
+// Rows as they lie, the last of them before a wall.
+static void check_gemm_rows(const struct subject *s, const struct cpu_gemm *g, const char *y, int ny) {
+    if (g->rows.run == NULL || s->n % g->rows.step != 0) {
+        return;
+    }
+    assert_true(g->mr <= ROWS);
+    float *got = result_at(g->mr, ny);
+    g->rows.run(s->n, got, LD, s->x + (size_t) (ROWS - g->mr) * s->row_size, s->row_size, y, ny);
+    expect_tile(s, "rows", g->mr, ny, got, s->type == GGML_TYPE_F16 ? 3e-3 : 1e-5);
+}
+
 static void check_gemm(const struct subject *s) {
     const struct cpu_gemm *g = &tier.gemm[s->type];
     if (g->run == NULL) {
@@ -164,6 +175,9 @@ static void check_gemm(const struct subject *s) {
             g->run(s->n, got, LD, x, nx, y, ny);
             // halves are added up in halves, a few at a time
             expect_tile(s, "gemm", nx, ny, got, s->type == GGML_TYPE_F16 ? 3e-3 : 1e-5);
+            if (nx == g->mr) {
+                check_gemm_rows(s, g, y, ny);
+            }
         }
     }
     walled_free(x, x_size);
@@ -365,6 +379,15 @@ static void check_large(void) {
         g->run(ELEMENTS, &got, 1, px, 1, py, 1);
         if (!is_close(got, want, fabs((double) want), 1e-2)) {
             fail_msg("%s: gemm of large rows: %g instead of %g", tier_name, (double) got, (double) want);
+        }
+    }
+    if (g->rows.run != NULL && ELEMENTS % g->rows.step == 0) {
+        float all[32];
+        g->rows.run(ELEMENTS, all, 1, x, 0, py, 1); // the same row, again and again
+        for (int r = 0; r < g->mr; r++) {
+            if (!is_close(all[r], want, fabs((double) want), 1e-2)) {
+                fail_msg("%s: large rows as they lie: %g instead of %g", tier_name, (double) all[r], (double) want);
+            }
         }
     }
     if (v->run != NULL) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemm_f16.h: the product of panels of halves that gemm_f16__fp16.c packs. A tier includes it, says how sums in halves are added
-// to floats, add(float *to, float16x8_t v), and makes its function by GEMM_F16_RUN.
+// gemm_f16.h: the product of panels of halves that gemm_f16__fp16.c packs, and of rows as they lie with such a panel of columns.
+// A tier includes it, says how sums in halves are added to floats, add(float *to, float16x8_t v), and makes its functions by
+// GEMM_F16_RUN.
 #pragma once
 
 #include "cpu/arm/halves.h"
@@ -11,9 +12,13 @@
 
 #define MR 16
 #define NR 8
-#define STEP 8   // elements that panels have whole steps of
-#define SUM 3    // steps that are added up in registers, and ...
-#define CHUNK 24 // ... as halves: sums of sums, since a long sum rounds more
+#define STEP 8    // elements that panels have whole steps of
+#define SUM 3     // steps that are added up in registers, and ...
+#define CHUNK 24  // ... as halves: sums of sums, since a long sum rounds more
+#define ROWS 8    // as they lie: their lines of memory, often at the same place of a page, must stay in the first cache
+#define QUAD 32   // elements of four steps, which are added up in registers, and ...
+#define QUADS 6   // ... as halves
+#define AHEAD 512 // bytes of a row asked for before they are read
 
 // n steps of all rows with all columns, added to `part`. Sums of row r, of all columns side by side, are in vector 20 + r, those
 // of row 8 + r in vector 10 + r; elements of 8 rows are in vectors 0 to 7, then those of the other 8, and those of columns where
@@ -54,19 +59,74 @@ static inline __attribute__((always_inline)) void add_steps(
         : "memory", "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15",
           "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31");
 }
+// The same of eight rows as they lie, n times four steps: the first row is at x, the others so many bytes behind. Elements of rows are
+// in vectors 0 to 7 or 8 to 15 (no others can be multiplied by a lane), sums from 16 on, columns from 24 on. What a step needs is
+// loaded in the one before it: a core looks no further ahead than a step. After the last step what it had is loaded again.
+#define X_ROW(r, v) "ldr q" #v ", [%[x], %[o" #r "]]\n\t"
+#define X_ROWS(v0, v1, v2, v3, v4, v5, v6, v7) \
+    "ldr q" #v0 ", [%[x]]\n\t" X_ROW(1, v1) X_ROW(2, v2) X_ROW(3, v3) X_ROW(4, v4) X_ROW(5, v5) X_ROW(6, v6) X_ROW(7, v7)
+#define X_EVEN X_ROWS(0, 1, 2, 3, 4, 5, 6, 7)
+#define X_ODD X_ROWS(8, 9, 10, 11, 12, 13, 14, 15)
+#define ONE(op, a, y, x, k) #op " v" #a ".8h, v" #y ".8h, v" #x ".h[" #k "]\n\t"
+#define EVEN(op, y, k, off) \
+    ONE(op, 16, y, 0, k) ONE(op, 17, y, 1, k) ONE(op, 18, y, 2, k) ONE(op, 19, y, 3, k) ONE(op, 20, y, 4, k) ONE(op, 21, y, 5, k) \
+    ONE(op, 22, y, 6, k) ONE(op, 23, y, 7, k) "ldr q" #y ", [%[y], #" #off "]\n\t"
+#define ODD(y, k, off) \
+    ONE(fmla, 16, y, 8, k) ONE(fmla, 17, y, 9, k) ONE(fmla, 18, y, 10, k) ONE(fmla, 19, y, 11, k) ONE(fmla, 20, y, 12, k) \
+    ONE(fmla, 21, y, 13, k) ONE(fmla, 22, y, 14, k) ONE(fmla, 23, y, 15, k) "ldr q" #y ", [%[y], #" #off "]\n\t"
+#define EVEN_STEP(op, off) \
+    EVEN(op, 24, 0, off) EVEN(fmla, 25, 1, off + 16) EVEN(fmla, 26, 2, off + 32) EVEN(fmla, 27, 3, off + 48) \
+    EVEN(fmla, 28, 4, off + 64) EVEN(fmla, 29, 5, off + 80) EVEN(fmla, 30, 6, off + 96) EVEN(fmla, 31, 7, off + 112)
+#define ODD_STEP(off) \
+    ODD(24, 0, off) ODD(25, 1, off + 16) ODD(26, 2, off + 32) ODD(27, 3, off + 48) ODD(28, 4, off + 64) ODD(29, 5, off + 80) \
+    ODD(30, 6, off + 96) ODD(31, 7, off + 112)
+#define NEXT_STEP "add %[x], %[x], #16\n\t"
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverlength-strings" // of C's own length: whoever takes assembly takes more
+static inline __attribute__((always_inline)) void add_quads(
+    float16_t part[ROWS][NR], const uint16_t *x, size_t b, const uint16_t *y, int64_t n) {
+    const uint16_t *next;
+    __asm__ volatile(
+        X_EVEN
+        LOAD(24, 25, y, 0) LOAD(26, 27, y, 32) LOAD(28, 29, y, 64) LOAD(30, 31, y, 96)
+        "1:\n\t"
+        NEXT_STEP X_ODD EVEN_STEP(fmul, 128)
+        NEXT_STEP X_EVEN ODD_STEP(256)
+        NEXT_STEP X_ODD EVEN_STEP(fmla, 384)
+        "subs %[n], %[n], #1\n\t"
+        "add %[next], %[x], #16\n\t"
+        "csel %[x], %[next], %[x], ne\n\t"
+        "add %[next], %[y], #512\n\t"
+        "csel %[y], %[next], %[y], ne\n\t"
+        X_EVEN ODD_STEP(0)
+        PUT(16, 17, 8, 9, 0) PUT(18, 19, 10, 11, 32) PUT(20, 21, 12, 13, 64) PUT(22, 23, 14, 15, 96)
+        "b.ne 1b\n\t"
+        : [x] "+r"(x), [y] "+r"(y), [n] "+r"(n), [next] "=&r"(next)
+        : [part] "r"(part), [o1] "r"(b), [o2] "r"(2 * b), [o3] "r"(3 * b), [o4] "r"(4 * b), [o5] "r"(5 * b), [o6] "r"(6 * b),
+          [o7] "r"(7 * b)
+        : "memory", "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15",
+          "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31");
+}
+#pragma GCC diagnostic pop
 // clang-format on
 
 static inline float float_of(uint16_t h) {
     return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h))), 0);
 }
 
+// Where rows are, in elements: from row to row, and from a step to the next.
+struct place {
+    const uint16_t *x;
+    size_t row, step;
+};
+
 // Sums of products that no half can hold: again, as floats.
 static __attribute__((noinline, unused)) void tile_as_floats(
-    int64_t n, float tile[MR][NR], const uint16_t *x, const uint16_t *y) {
-    memset(tile, 0, sizeof(float) * NR * MR);
+    int64_t n, float (*tile)[NR], int n_rows, const struct place *at, const uint16_t *y) {
+    memset(tile, 0, sizeof(float) * NR * (size_t) n_rows);
     for (int64_t i = 0; i < n; i++, y += NR) {
-        for (int r = 0; r < MR; r++) {
-            const float v = float_of(x[i / 8 * 8 * MR + r * 8 + i % 8]);
+        for (int r = 0; r < n_rows; r++) {
+            const float v = float_of(at->x[(size_t) (i / STEP) * at->step + (size_t) r * at->row + (size_t) (i % STEP)]);
             for (int c = 0; c < NR; c++) {
                 tile[r][c] = fmaf(v, float_of(y[c]), tile[r][c]);
             }
@@ -74,10 +134,35 @@ static __attribute__((noinline, unused)) void tile_as_floats(
     }
 }
 
-#define GEMM_F16_RUN(name) \
-    static void name(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, const void *panel_y, int ny) { \
-        const float *back = panel_y; \
-        const uint16_t *x = panel_x, *y = (const void *) (back + NR); \
+// A tile that is added up goes to s.
+static inline void tile_put(int64_t n, float (*tile)[NR], int n_rows, const struct place *at, const float *panel_y, float *s,
+    int64_t ld_s, int nx, int ny) {
+    float32x4_t none = vdupq_n_f32(0.0f); // 0 if all are finite, else NaN
+    for (int r = 0; r < n_rows; r++) {
+        none = vfmaq_n_f32(vfmaq_n_f32(none, vld1q_f32(tile[r]), 0.0f), vld1q_f32(tile[r] + 4), 0.0f);
+    }
+    if (vaddvq_f32(none) != 0.0f) {
+        tile_as_floats(n, tile, n_rows, at, (const void *) (panel_y + NR));
+    }
+    for (int c = 0; c < ny; c++) {
+        for (int r = 0; r < nx; r++) {
+            s[r + c * ld_s] = tile[r][c] * panel_y[c];
+        }
+    }
+}
+
+static inline void ask(const uint16_t *x, size_t bx) {
+    for (int r = 0; r < ROWS; r++) {
+        for (size_t i = AHEAD; i < AHEAD + QUADS * QUAD * sizeof *x; i += 64) {
+            __builtin_prefetch((const char *) x + (size_t) r * bx + i, 0, 3);
+        }
+    }
+}
+
+// run__tier and run_rows__tier.
+#define GEMM_F16_RUN(tier) \
+    static void run__##tier(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, const void *panel_y, int ny) { \
+        const uint16_t *x = panel_x, *y = (const void *) ((const float *) panel_y + NR); \
         float tile[MR][NR] = {{0}}; \
         for (int64_t left = (n + STEP - 1) / STEP; left > 0; left -= CHUNK) { \
             float16_t part[MR][NR] = {{0}}; \
@@ -88,16 +173,24 @@ static __attribute__((noinline, unused)) void tile_as_floats(
                 add(tile[r], vld1q_f16(part[r])); \
             } \
         } \
-        float32x4_t none = vdupq_n_f32(0.0f); /* 0 if all are finite, else NaN */ \
-        for (int r = 0; r < MR; r++) { \
-            none = vfmaq_n_f32(vfmaq_n_f32(none, vld1q_f32(tile[r]), 0.0f), vld1q_f32(tile[r] + 4), 0.0f); \
-        } \
-        if (vaddvq_f32(none) != 0.0f) { \
-            tile_as_floats(n, tile, panel_x, (const void *) (back + NR)); \
-        } \
-        for (int c = 0; c < ny; c++) { \
-            for (int r = 0; r < nx; r++) { \
-                s[r + c * ld_s] = tile[r][c] * back[c]; \
+        tile_put(n, tile, MR, &(struct place){panel_x, STEP, STEP * MR}, panel_y, s, ld_s, nx, ny); \
+    } \
+    static void rows__##tier(int64_t n, float *s, int64_t ld_s, const uint16_t *x, size_t bx, const void *panel_y, int ny) { \
+        const struct place at = {x, bx / sizeof *x, STEP}; \
+        const uint16_t *y     = (const void *) ((const float *) panel_y + NR); \
+        float tile[ROWS][NR]  = {{0}}; \
+        for (int64_t left = n / QUAD; left > 0; left -= QUADS, x += QUADS * QUAD, y += QUADS * QUAD * NR) { \
+            float16_t part[ROWS][NR] = {{0}}; \
+            ask(x, bx); \
+            add_quads(part, x, bx, y, left < QUADS ? left : QUADS); \
+            for (int r = 0; r < ROWS; r++) { \
+                add(tile[r], vld1q_f16(part[r])); \
             } \
+        } \
+        tile_put(n, tile, ROWS, &at, panel_y, s, ld_s, ROWS, ny); \
+    } \
+    static void run_rows__##tier(int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, const void *panel_y, int ny) { \
+        for (int r = 0; r < MR; r += ROWS) { \
+            rows__##tier(n, s + r, ld_s, (const void *) ((const char *) x + (size_t) r * bx), bx, panel_y, ny); \
         } \
     }

@@ -11,8 +11,9 @@ static inline __attribute__((always_inline)) void add(float *to, float16x8_t v) 
     vst1q_f32(to + 4, vfmlalq_high_f16(vld1q_f32(to + 4), v, one));
 }
 
-GEMM_F16_RUN(run__fhm)
+GEMM_F16_RUN(fhm)
 
 void cpu_tier_fhm_gemm(struct cpu_kernels *k) {
-    k->gemm[GGML_TYPE_F16].run = run__fhm;
+    k->gemm[GGML_TYPE_F16].run      = run__fhm;
+    k->gemm[GGML_TYPE_F16].rows.run = run_rows__fhm;
 }

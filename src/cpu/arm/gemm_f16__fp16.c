@@ -15,7 +15,8 @@
 #include <string.h>
 
 #define LARGEST 8.0f
-#define AHEAD 1024 // bytes of a row asked for before they are read
+#define ROWS_MAX_COLS 64 // more are faster in panels
+#define PACK_AHEAD 1024  // bytes of a row asked for before they are packed
 
 // ---- panels ----
 
@@ -52,7 +53,7 @@ static void pack_x__fp16(int64_t n, void *panel, const void *x, size_t bx, int n
         int64_t i = 0;
         for (; i + 32 <= n; i += 32, to += 32 * MR) {
             for (int r = 0; r < 4; r++) {
-                __builtin_prefetch((const char *) (rows[r] + i) + AHEAD, 0, 3);
+                __builtin_prefetch((const char *) (rows[r] + i) + PACK_AHEAD, 0, 3);
                 for (int j = 0; j < 4; j++) {
                     vst1q_u16(to + j * 8 * MR + r * 8, vld1q_u16(rows[r] + i + 8 * j));
                 }
@@ -107,7 +108,7 @@ static inline __attribute__((always_inline)) void add(float *to, float16x8_t v) 
     vst1q_f32(to + 4, vaddq_f32(vld1q_f32(to + 4), vcvt_high_f32_f16(v)));
 }
 
-GEMM_F16_RUN(run__fp16)
+GEMM_F16_RUN(fp16)
 
 void cpu_tier_fp16_gemm(struct cpu_kernels *k) {
     k->gemm[GGML_TYPE_F16] = (struct cpu_gemm){.pack_x = pack_x__fp16,
@@ -119,5 +120,6 @@ void cpu_tier_fp16_gemm(struct cpu_kernels *k) {
         .step                                          = STEP,
         .x_size                                        = STEP * MR * sizeof(uint16_t),
         .y_size                                        = STEP * NR * sizeof(uint16_t),
-        .y_head                                        = NR * sizeof(float)};
+        .y_head                                        = NR * sizeof(float),
+        .rows                                          = {run_rows__fp16, QUAD, ROWS_MAX_COLS}};
 }

@@ -299,7 +299,7 @@ PACK_256(iq4_xs, 8, 0)
     }
 #define GEMM_Q_ROW(TYPE, type, y, run, n_step, x_head, y_head) \
     k->gemm[GGML_TYPE_##TYPE] = (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##run, MR, NR, MIN_COLS, n_step, \
-        ((x_head) + LINES(n_step)) * X_LINE, ((y_head) + LINES(n_step)) * Y_LINE, 0, 0};
+        ((x_head) + LINES(n_step)) * X_LINE, ((y_head) + LINES(n_step)) * Y_LINE, 0, 0, {NULL, 0, 0}};
 #define GEMM_Q_TIER(filler) \
     GEMM_Q_RUN(q32, run_32, false) \
     GEMM_Q_RUN(q32_min, run_32, true) \

@@ -194,7 +194,11 @@ static void panels_run(const struct cpu_params *p, struct ggml_tensor *op, const
     const struct cpu_gemm *g    = &p->k->gemm[a->type];
     const int64_t n             = a->ne[0];
     const size_t x_size         = cpu_gemm_x_size(g, n);
+    const bool lie              = cpu_gemm_has_rows(g, n, (i1 - i0) * g->nr);
     for (int64_t r = r0, j = 0; r < r1; r += g->mr, j++) {
+        if (lie && r1 - r >= g->mr) {
+            continue;
+        }
         g->pack_x(n, w->own + x_size * (size_t) j, cpu_row_at(a, r, e, 0), a->nb[1], r1 - r < g->mr ? (int) (r1 - r) : g->mr);
     }
     for (int64_t i = i0; i < i1; i++) {
@@ -202,9 +206,14 @@ static void panels_run(const struct cpu_params *p, struct ggml_tensor *op, const
         const int64_t left   = w->pairs + w->first[e + 1] - pairs;
         const int nc         = left < g->nr ? (int) left : g->nr;
         for (int64_t r = r0, j = 0; r < r1; r += g->mr, j++) {
-            const int nr = r1 - r < g->mr ? (int) (r1 - r) : g->mr;
+            const int nr  = r1 - r < g->mr ? (int) (r1 - r) : g->mr;
+            const char *y = w->rows + w->row_size * (size_t) (i - wave);
             float out[CPU_GEMM_MR * CPU_GEMM_NR];
-            g->run(n, out, g->mr, w->own + x_size * (size_t) j, nr, w->rows + w->row_size * (size_t) (i - wave), nc);
+            if (lie && nr == g->mr) {
+                g->rows.run(n, out, g->mr, cpu_row_at(a, r, e, 0), a->nb[1], y, nc);
+            } else {
+                g->run(n, out, g->mr, w->own + x_size * (size_t) j, nr, y, nc);
+            }
             for (int c = 0; c < nc; c++) {
                 memcpy(result_row(op, pairs[c]) + r, out + c * g->mr, (size_t) nr * sizeof(float));
             }

@@ -220,7 +220,7 @@ static void gemm_q_fill(struct cpu_kernels *k, panels_run_t run_8bit, panels_run
     panels_run_t run_16, panels_run_t run_16_min) {
 #define ROW(TYPE, type, y, how, R, n_step, has_min) \
     k->gemm[GGML_TYPE_##TYPE] = (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##how, MR, NR, MIN_COLS, n_step, \
-        (n_step) / (R) *X_RUN(R, has_min), (n_step) / (R) *Y_RUN(R), 0, 0};
+        (n_step) / (R) *X_RUN(R, has_min), (n_step) / (R) *Y_RUN(R), 0, 0, {NULL, 0, 0}};
     ROW(Q8_0, q8_0, less_8bit, 8bit, 32, 32, 0)
     ROW(IQ4_NL, iq4_nl, less_8bit, 8bit, 32, 32, 0)
     ROW(Q4_0, q4_0, less_8, 32, 32, 32, 0)
