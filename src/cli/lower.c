@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// lower.c: see lower.h. A setting is named only if it was planned and takes less.
+// lower.c: see lower.h. A setting is named only if it was planned and takes less; the JSON also says which could not be planned.
 
 #include "cli/lower.h"
+
+#include "plan/io/json.h"
 
 #include <inttypes.h>
 
@@ -10,7 +12,8 @@
 
 struct way {
     char option[64];
-    uint64_t less; // bytes of all devices
+    uint64_t less;   // bytes of all devices
+    char error[256]; // why it could not be planned; empty: it could
 };
 
 static uint64_t total_of(const struct cli_plan *plan) {
@@ -21,14 +24,16 @@ static uint64_t total_of(const struct cli_plan *plan) {
     return sum;
 }
 
+// Is it worth a word?
 static bool way_try(const char *path, struct cli_model_options *other, const struct cli_plan *plan, struct way *way) {
     struct cli_plan found = {0};
     other->is_quiet       = true;
-    const bool ok         = cli_plan_read_model(path, other, &found) == GGML_STATUS_SUCCESS && total_of(&found) < total_of(plan);
-    way->less             = ok ? total_of(plan) - total_of(&found) : 0;
+    const bool ok         = cli_plan_read_model(path, other, &found) == GGML_STATUS_SUCCESS;
+    way->less             = ok && total_of(&found) < total_of(plan) ? total_of(plan) - total_of(&found) : 0;
+    snprintf(way->error, sizeof way->error, "%s", ok ? "" : berth_last_error());
     cli_plan_free(&found);
     berth_clear_error();
-    return ok;
+    return !ok || way->less > 0;
 }
 
 static int ways_find(const char *path, const struct cli_model_options *options, const struct cli_plan *plan, struct way *ways) {
@@ -56,6 +61,9 @@ void cli_lower_print(FILE *file, const char *path, const struct cli_model_option
     const char *between = "  lower    ";
     char text[32];
     for (int i = 0; i < n; i++) {
+        if (ways[i].error[0] != '\0') {
+            continue;
+        }
         fprintf(file, "%s%s takes %s less", between, ways[i].option, cli_short_bytes(ways[i].less, text));
         between = "; ";
     }
@@ -76,7 +84,14 @@ void cli_lower_json(FILE *file, const char *path, const struct cli_model_options
     const int n = ways_find(path, options, plan, ways);
     fputs(", \"lower\": [", file);
     for (int i = 0; i < n; i++) {
-        fprintf(file, "%s{\"option\": \"%s\", \"less\": %" PRIu64 "}", i > 0 ? ", " : "", ways[i].option, ways[i].less);
+        fprintf(file, "%s{\"option\": \"%s\", ", i > 0 ? ", " : "", ways[i].option);
+        if (ways[i].error[0] != '\0') {
+            fputs("\"error\": ", file);
+            berth_json_write_string(ways[i].error, file);
+        } else {
+            fprintf(file, "\"less\": %" PRIu64, ways[i].less);
+        }
+        fputc('}', file);
     }
     fputs("]", file);
 }

@@ -294,6 +294,7 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     bool go_on              = true;
     sched->has_in_use       = sched->is_tracing && sched_trace_memory(sched, memo);
+    sched->n_trace_lost += sched->is_tracing && !sched->has_in_use;
     if (memo->n_slots > 1) {
         sched_wait_slot(sched, sched->slot);
     }
