@@ -113,13 +113,16 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
 
 // Of one program all is taken that any to come may need.
 static enum ggml_status reserve_like(struct meta_backend *m, struct meta_program *p, const struct ggml_cgraph *graph) {
+    berth_clear_error(); // a part may tell why it has no memory
     bool ok = meta_crew_room(m->crew, meta_share_size(p)) && meta_notes_room(p);
     for (int i = 0; i < N_PROGRAMS && ok; i++) {
         ok = program_get(&m->programs[i], graph) && meta_program_room(m->programs[i], m->parts, p);
     }
     if (!ok || !meta_keep_add(&m->keep, p)) {
-        return berth_fail(
-            GGML_STATUS_ALLOC_FAILED, "out of memory to compute a graph of %d nodes on %d devices later", graph->n_nodes, m->n);
+        return berth_last_error()[0] != '\0'
+                   ? GGML_STATUS_ALLOC_FAILED
+                   : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory to compute a graph of %d nodes on %d devices later",
+                         graph->n_nodes, m->n);
     }
     return meta_parts_reserve(m->parts, p);
 }

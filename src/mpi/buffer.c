@@ -29,13 +29,17 @@ static bool number_take(struct mpi_remote *r, uint32_t *number) {
     return ok;
 }
 
-// The worker forgets its graphs with a buffer, and so do we.
+// The worker forgets its graphs with a buffer's memory, and so do we: at once, since another thread must not ask for one of them
+// in between.
 static void number_give_back(struct mpi_remote *r, uint32_t number, bool had_memory) {
     pthread_mutex_lock(&r->lock);
-    mpi_numbers_give_back(&r->buffers, number);
+    if (had_memory && !mpi_mail_is_lost(r->mail, r->rank)) {
+        (void) !mpi_remote_send(r, MPI_BUFFER_FREE, number, (uint64_t[3]){0}, NULL, 0);
+    }
     if (had_memory) {
         mpi_known_forget(&r->known);
     }
+    mpi_numbers_give_back(&r->buffers, number);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -98,12 +102,8 @@ void mpi_buffer_read(struct mpi_device *d, uint32_t buffer, uint64_t offset, voi
 // ---- ggml's table ----
 
 static void buffer_free(ggml_backend_buffer_t buffer) {
-    struct buffer *b     = buffer->context;
-    struct mpi_remote *r = b->dev->remote;
-    if (!mpi_mail_is_lost(r->mail, r->rank)) {
-        (void) !mpi_remote_send(r, MPI_BUFFER_FREE, b->number, (uint64_t[3]){0}, NULL, 0);
-    }
-    number_give_back(r, b->number, true);
+    struct buffer *b = buffer->context;
+    number_give_back(b->dev->remote, b->number, true);
     shim_free(b);
 }
 

@@ -28,7 +28,7 @@ enum ggml_status mpi_remote_send(
     struct mpi_remote *r, uint32_t kind, uint32_t id, const uint64_t abc[3], const void *body, size_t size) {
     const struct mpi_head head = {.kind = kind, .id = id, .a = abc[0], .b = abc[1], .c = abc[2]};
     if (kind != MPI_SYNC && kind != MPI_ASK && kind != MPI_ASK_MEMORY) {
-        atomic_store(&r->is_dirty, true);
+        atomic_fetch_add(&r->n_sent, 1);
     }
     return mpi_mail_send(r->mail, r->rank, &head, body, size);
 }
@@ -66,7 +66,9 @@ enum ggml_status mpi_remote_report(struct mpi_remote *r) {
 }
 
 void mpi_remote_sync(struct mpi_remote *r) {
-    if (!atomic_exchange(&r->is_dirty, false) && !mpi_mail_is_lost(r->mail, r->rank)) {
+    const uint64_t n_sent = atomic_load(&r->n_sent);
+    uint64_t n_done       = atomic_load(&r->n_done);
+    if (n_done >= n_sent && !mpi_mail_is_lost(r->mail, r->rank)) {
         return;
     }
     const uint32_t ticket      = mpi_remote_ticket(r);
@@ -79,6 +81,8 @@ void mpi_remote_sync(struct mpi_remote *r) {
         size_t size;
         const char *text = mpi_body_of(item, &size);
         mpi_remote_keep(r, "%.*s", (int) (size < 200 ? size : 200), text);
+    }
+    while (n_done < n_sent && !atomic_compare_exchange_weak(&r->n_done, &n_done, n_sent)) { // another thread's may be later
     }
     mpi_item_free(item);
 }

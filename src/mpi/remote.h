@@ -25,8 +25,9 @@ struct mpi_known {
 struct mpi_remote {
     struct mpi_mail *mail;
     int rank;
-    atomic_bool is_dirty; // something was sent since the last sync
-    pthread_mutex_t lock; // of what follows
+    _Atomic uint64_t n_sent; // that a sync waits for, and ...
+    _Atomic uint64_t n_done; // ... so many of them are known to be done
+    pthread_mutex_t lock;    // of what follows
     uint32_t n_tickets;
     struct mpi_numbers buffers;
     struct mpi_known known;

@@ -263,6 +263,52 @@ static void test_computes(void **state) {
     ranks_run(3, 1, 0, computes);
 }
 
+// ---- two threads of a program ----
+
+static void *makes_and_frees(void *arg) {
+    struct mpi_device *d = arg;
+    for (int i = 0; i < 5000; i++) {
+        ggml_backend_buffer_free(ggml_backend_buft_alloc_buffer(&d->buft, 4096));
+    }
+    return NULL;
+}
+
+// A buffer that one thread frees takes the rank's graphs with it, but no step of another thread's.
+static void threads_apart(struct mpi_world *w) {
+    enum { N = 64 };
+    struct devices d         = devices_open(w);
+    struct ggml_context *ctx = arena();
+    ggml_backend_t backend   = ggml_backend_dev_init(&d.list[0].ggml, NULL);
+    struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), *y = ggml_scale(ctx, x, 2.0f);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 8, false);
+    ggml_build_forward_expand(graph, y);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, &d.list[0].buft);
+    assert_true(backend != NULL && buffer != NULL);
+    pthread_t other;
+    assert_int_equal(pthread_create(&other, NULL, makes_and_frees, &d.list[0]), 0);
+    for (int step = 0; step < 5000; step++) {
+        float in[N], out[N];
+        for (int i = 0; i < N; i++) {
+            in[i] = (float) (i + step);
+        }
+        ggml_backend_tensor_set_async(backend, x, in, 0, sizeof in);
+        assert_int_equal(ggml_backend_graph_compute_async(backend, graph), GGML_STATUS_SUCCESS);
+        ggml_backend_tensor_get_async(backend, y, out, 0, sizeof out);
+        ggml_backend_synchronize(backend);
+        assert_true(out[0] == 2 * in[0] && out[N - 1] == 2 * in[N - 1]);
+    }
+    pthread_join(other, NULL);
+    ggml_backend_buffer_free(buffer);
+    ggml_backend_free(backend);
+    ggml_free(ctx);
+    devices_close(&d);
+}
+
+static void test_threads_apart(void **state) {
+    (void) state;
+    ranks_run(2, 1, 0, threads_apart);
+}
+
 // ---- a share of every tensor to each rank ----
 
 enum { WIDTH = 48, INNER = 96, N_LAYERS = 40 }; // two graphs a layer and rank: more than a handful is known
@@ -689,6 +735,7 @@ int main(void) {
         cmocka_unit_test(test_sums_without_one),
         cmocka_unit_test(test_bytes),
         cmocka_unit_test(test_computes),
+        cmocka_unit_test(test_threads_apart),
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_refuses),
