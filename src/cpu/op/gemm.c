@@ -111,51 +111,43 @@ struct item {
     int64_t c0, c1; // panels
 };
 
-// Rows that are taken as they lie: panel after panel of columns while they are at hand. Returns the first that was not taken.
-static int64_t rows_run(
-    const struct cpu_gemm_call *call, const struct cpu_gemm *g, const struct sizes *size, const struct item *it) {
+// Rows r0 to r1 with all columns of the item: as panels at own, or as they lie if that is NULL.
+static void columns_run(const struct cpu_gemm_call *call, const struct cpu_gemm *g, const struct sizes *size,
+    const struct item *it, int64_t r0, int64_t r1, const char *own) {
     const struct ggml_tensor *a = call->a, *b = call->b, *op = call->op;
-    const int64_t n = a->ne[0], r2 = b->ne[2] / a->ne[2], r3 = b->ne[3] / a->ne[3];
-    int64_t r      = it->r0;
-    const bool lie = a->nb[0] == ggml_type_size(a->type) && cpu_gemm_has_rows(g, n, b->ne[1]);
-    for (; lie && r + g->mr <= it->r1; r += g->mr) {
-        const char *x = cpu_row_at(a, r, it->i2, it->i3);
-        for (int64_t i3 = it->i3 * r3; i3 < (it->i3 + 1) * r3; i3++) {
-            for (int64_t i2 = it->i2 * r2; i2 < (it->i2 + 1) * r2; i2++) {
-                const char *panels = call->work + size->y * (size_t) ((i3 * b->ne[2] + i2) * size->n_panels);
-                for (int64_t c = it->c0; c < it->c1; c++) {
-                    const int64_t col = c * g->nr;
-                    g->rows.run(n, (float *) (void *) cpu_row_at(op, col, i2, i3) + r, (int64_t) (op->nb[1] / sizeof(float)), x,
-                        a->nb[1], panels + size->y * (size_t) c, b->ne[1] - col < g->nr ? (int) (b->ne[1] - col) : g->nr);
-                }
-            }
-        }
-    }
-    return r;
-}
-
-static void item_run(const struct cpu_params *p, const struct cpu_gemm_call *call, const struct cpu_gemm *g,
-    const struct sizes *size, const struct item *it) {
-    const struct ggml_tensor *a = call->a, *b = call->b, *op = call->op;
-    const int64_t n = a->ne[0], r2 = b->ne[2] / a->ne[2], r3 = b->ne[3] / a->ne[3], r0 = rows_run(call, g, size, it);
-    char *own = call->work + size->y * (size_t) size->n_all + size->x * X_PANELS * (size_t) p->ith;
-    if (r0 < it->r1) {
-        pack_rows(g, size, a, cpu_row_at(a, r0, it->i2, it->i3), own, it->r1 - r0);
-    }
+    const int64_t n = a->ne[0], r2 = b->ne[2] / a->ne[2], r3 = b->ne[3] / a->ne[3], ld = (int64_t) (op->nb[1] / sizeof(float));
     for (int64_t i3 = it->i3 * r3; i3 < (it->i3 + 1) * r3; i3++) {
         for (int64_t i2 = it->i2 * r2; i2 < (it->i2 + 1) * r2; i2++) {
             const char *panels = call->work + size->y * (size_t) ((i3 * b->ne[2] + i2) * size->n_panels);
             for (int64_t c = it->c0; c < it->c1; c++) {
                 const int64_t col = c * g->nr;
                 const int nc      = b->ne[1] - col < g->nr ? (int) (b->ne[1] - col) : g->nr;
+                const char *y     = panels + size->y * (size_t) c;
                 float *to         = (float *) (void *) cpu_row_at(op, col, i2, i3);
-                for (int64_t r = r0, i = 0; r < it->r1; r += g->mr, i++) {
-                    const int nr = it->r1 - r < g->mr ? (int) (it->r1 - r) : g->mr;
-                    g->run(n, to + r, (int64_t) (op->nb[1] / sizeof(float)), own + size->x * (size_t) i, nr,
-                        panels + size->y * (size_t) c, nc);
+                for (int64_t r = r0, i = 0; r < r1; r += g->mr, i++) {
+                    if (own == NULL) {
+                        g->rows.run(n, to + r, ld, cpu_row_at(a, r, it->i2, it->i3), a->nb[1], y, nc);
+                    } else {
+                        g->run(n, to + r, ld, own + size->x * (size_t) i, r1 - r < g->mr ? (int) (r1 - r) : g->mr, y, nc);
+                    }
                 }
             }
         }
+    }
+}
+
+static void item_run(const struct cpu_params *p, const struct cpu_gemm_call *call, const struct cpu_gemm *g,
+    const struct sizes *size, const struct item *it) {
+    const struct ggml_tensor *a = call->a;
+    const bool lie              = a->nb[0] == ggml_type_size(a->type) && cpu_gemm_has_rows(g, a->ne[0], call->b->ne[1]);
+    char *own                   = call->work + size->y * (size_t) size->n_all + size->x * X_PANELS * (size_t) p->ith;
+    int64_t r                   = it->r0;
+    for (; lie && r + g->mr <= it->r1; r += g->mr) { // panel after panel of columns while these rows are at hand
+        columns_run(call, g, size, it, r, r + g->mr, NULL);
+    }
+    if (r < it->r1) {
+        pack_rows(g, size, a, cpu_row_at(a, r, it->i2, it->i3), own, it->r1 - r);
+        columns_run(call, g, size, it, r, it->r1, own);
     }
 }
 
