@@ -15,9 +15,11 @@ cmake --build $dir --target $(printf 'fuzz_%s ' $targets) > $dir/build.log 2>&1 
 one() { # TARGET
     local target=$1 found=$dir/found/$1 log=$dir/fuzz-$1.log code
     mkdir -p "$found"
-    # what the target says itself is not kept: it refuses millions of inputs with a message each
-    ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1 "$dir/tests/fuzz_$target" -max_total_time=$((minutes * 60)) -max_len=4096 \
-        -rss_limit_mb=4096 -timeout=20 -close_fd_mask=3 -print_final_stats=1 -artifact_prefix="$dir/crash-$target-" \
+    # What the target says itself is not kept: it refuses millions of inputs with a message each. Leaks are looked for at the end: after
+    # each input that keeps a buffer for the next one it would be most of the time.
+    ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:quarantine_size_mb=16 "$dir/tests/fuzz_$target" -detect_leaks=0 \
+        -max_total_time=$((minutes * 60)) -max_len=1024 -rss_limit_mb=4096 -timeout=20 -close_fd_mask=3 -print_final_stats=1 \
+        -artifact_prefix="$dir/crash-$target-" \
         "$found" "tests/fuzz/corpus/$target" > "$log" 2>&1
     code=$?
     printf '%-10s %12d runs  %s\n' "$target" "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -1)" \

@@ -7,10 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define MAX_ITEMS 64
-#define BUDGET_US 3000
-#define PATIENCE_US 2000000 // sanitizers are slow
+#define BUDGET_US 300
+#define PATIENCE_S 2 // of the processor: sanitizers are slow, and the machine may have other work
 
 static int64_t some_step(struct bytes *b) {
     const uint64_t kind = get(b, 1);
@@ -55,9 +56,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     params.n_threads = (shape & 0xe0) == 0xe0 ? 2 : 0;
     const int64_t n  = read_items(&b, items);
 
-    const int64_t start           = ggml_time_us();
+    const clock_t start           = clock();
     const enum ggml_status status = berth_plan_solve(items, n, &params, offsets, &report);
-    expect(ggml_time_us() - start < PATIENCE_US, "took too long");
+    expect(clock() - start < PATIENCE_S * CLOCKS_PER_SEC, "took too long");
     if (status != GGML_STATUS_SUCCESS) {
         expect(berth_last_error()[0] != '\0', "failed without a message");
         return 0;
