@@ -256,7 +256,7 @@ static void worse(double *most, double ratio) {
 }
 
 static void compare(int n_nodes, int n_backends, struct side *sides, int n_sides, struct ratios *worst) {
-    const int n_runs = n_nodes <= 10000 ? MAX_RUNS : 9, most = n_nodes + 2 * MAX_RUNS;
+    const int n_runs = MAX_RUNS, most = n_nodes + 2 * MAX_RUNS;
     double fresh[2] = {0}, again[2] = {0}, run[2] = {0};
     size_t space[2] = {0};
     ggml_backend_sched_t sched[2];
