@@ -53,13 +53,15 @@ static size_t room_of(const struct model_devices *devices, int d) {
 struct dealing {
     int d;        // who takes layers now, -1: no GPU is left
     size_t room;  // bytes that it has left
-    double share; // bytes that it should take before another's turn; 0: what fits
+    double share; // bytes that it should take before another's turn; what it left or took too much is the next one's
+    bool has_share;
 };
 
 static void dealing_next(struct dealing *deal, const struct placing *p, double part) {
     deal->d--;
-    deal->room  = deal->d >= 0 ? room_of(p->devices, deal->d) : 0;
-    deal->share = deal->d > 0 ? part * (double) deal->room : 0; // the first one takes the rest
+    deal->room = deal->d >= 0 ? room_of(p->devices, deal->d) : 0;
+    deal->share += part * (double) deal->room;
+    deal->has_share = deal->d > 0 && part > 0; // the first one takes the rest
 }
 
 // The part of each GPU's room that all layers take; 0: they do not fit, or the room is not known.
@@ -88,15 +90,12 @@ static bool layers_deal(struct placing *p) {
     dealing_next(&deal, p, part); // the last GPU first
     for (int64_t i = m->params.n_layer; i >= 0; i--) {
         deal.d = i < p->devices->n_host ? -1 : deal.d;
-        while (deal.d >= 0 && (sizes[i] > deal.room || (deal.share > 0 && (double) sizes[i] / 2 > deal.share))) {
+        while (deal.d >= 0 && (sizes[i] > deal.room || (deal.has_share && (double) sizes[i] / 2 > deal.share))) {
             dealing_next(&deal, p, part);
         }
         m->layer_device[i] = deal.d >= 0 ? deal.d : cpu;
         deal.room -= deal.d >= 0 ? sizes[i] : 0;
-        deal.share -= deal.share > 0 ? (double) sizes[i] : 0;
-        if (deal.d > 0 && part > 0 && deal.share <= 0) {
-            dealing_next(&deal, p, part);
-        }
+        deal.share -= (double) sizes[i];
     }
     model_alloc_free(sizes);
     return true;
