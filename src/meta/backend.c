@@ -170,6 +170,8 @@ static bool comm_init_by(struct meta_backend *m, ggml_backend_reg_t reg) {
     *(void **) &init              = proc(reg, "ggml_backend_comm_init");
     *(void **) &m->comm.free      = proc(reg, "ggml_backend_comm_free");
     *(void **) &m->comm.allreduce = proc(reg, "ggml_backend_comm_allreduce_tensor");
+    *(void **) &m->comm.ask       = proc(reg, "berth_comm_sum_ask");
+    *(void **) &m->comm.join      = proc(reg, "berth_comm_sum_join");
     m->comm.ctx                   = NULL;
     if (m->n > 1 && init != NULL && m->comm.free != NULL && m->comm.allreduce != NULL) {
         m->comm.ctx = init(m->parts, (size_t) m->n);

@@ -128,6 +128,10 @@ struct meta_comm {
     void *ctx;
     void (*free)(void *ctx);
     bool (*allreduce)(void *ctx, struct ggml_tensor **tensors);
+    // The same in two halves, if the registry has them: what is asked of devices that do not keep their caller waiting (false:
+    // they cannot, and nothing was asked), and what the one that does adds to it.
+    bool (*ask)(void *ctx, struct ggml_tensor **tensors);
+    bool (*join)(void *ctx, struct ggml_tensor **tensors);
 };
 
 struct meta_crew *meta_crew_new(ggml_backend_t *backends, int n, const struct meta_comm *comm);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // run.c: runs a program. A step is one phase or several; where a phase needs what other devices did before, all meet at a gate.
 // A thread a device: the caller's is the first device's, the others wait between runs. If at most one device computes while its
-// caller waits, the caller's thread is all there is: it gives each of the others its work, and then does its own.
+// caller waits, the caller's thread is all there is: it gives each of the others its work, and then does its own. Where sums can
+// be asked for before it takes part in them, it gives them some steps ahead, so that none waits for the word to go on.
 //
 //   A gate opens when all have come; what has failed until then is known to all behind it, and all leave.
 //   Between two gates a thread writes only to its own device, and reads of others only what none writes.
@@ -12,6 +13,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+
+#define N_AHEAD 4 // steps: what an aborted run still has to see through
 
 struct worker {
     struct meta_crew *crew;
@@ -171,16 +174,21 @@ static void move_in(struct meta_crew *crew, struct meta_program *p, const struct
     }
 }
 
+static bool comm_call(
+    struct meta_crew *crew, const struct meta_step *step, bool (*call)(void *ctx, struct ggml_tensor **tensors)) {
+    struct ggml_tensor *tensors[META_MAX];
+    for (int k = 0; k < crew->n; k++) {
+        tensors[k] = &step->dst[k];
+    }
+    return call(crew->comm.ctx, tensors);
+}
+
 // By the parts' own function, if it does: all of it by one thread.
 static void sum_by_parts(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, int j) {
-    struct ggml_tensor *tensors[META_MAX];
     (void) p;
     crew->is_unsure[j] = crew->is_unsure[j] || crew->is_async[j];
     if (j == 0) {
-        for (int k = 0; k < crew->n; k++) {
-            tensors[k] = &step->dst[k];
-        }
-        crew->is_summed = crew->comm.allreduce(crew->comm.ctx, tensors);
+        crew->is_summed = comm_call(crew, step, crew->comm.allreduce);
     }
 }
 
@@ -260,25 +268,79 @@ static void run_part(struct meta_crew *crew, struct meta_program *p, int j) {
     settle(crew, p, NULL, j);
 }
 
-// All of it. Devices that do not keep their caller waiting have their work before the one that does.
-static void run_alone(struct meta_crew *crew, struct meta_program *p) {
-    for (size_t i = 0; i < p->n_steps; i++) {
-        const struct meta_step *step = &p->steps[i];
-        for (const struct phase *phase = phases_of(crew, step); phase->run != NULL; phase++) {
-            if (crew->status != GGML_STATUS_SUCCESS) {
-                return;
-            }
-            if (phase->ends_summed && crew->is_summed) {
-                break;
-            }
-            for (int k = 0; k < 2 * crew->n; k++) {
-                if (crew->is_async[k % crew->n] == (k < crew->n)) {
-                    phase->run(crew, p, step, k % crew->n);
-                }
+// Devices that do not keep their caller waiting have their work before the one that does.
+static void run_step(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
+    for (const struct phase *phase = phases_of(crew, step); phase->run != NULL; phase++) {
+        if (crew->status != GGML_STATUS_SUCCESS || (phase->ends_summed && crew->is_summed)) {
+            return;
+        }
+        for (int k = 0; k < 2 * crew->n; k++) {
+            if (crew->is_async[k % crew->n] == (k < crew->n)) {
+                phase->run(crew, p, step, k % crew->n);
             }
         }
     }
+}
+
+// The nodes of those that do not keep their caller waiting, or of the one that does.
+static void run_some(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step, bool is_async) {
     for (int j = 0; j < crew->n; j++) {
+        if (crew->is_async[j] == is_async) {
+            run_nodes(crew, p, step, j);
+        }
+    }
+}
+
+// A step to all that do not keep their caller waiting. False: it cannot be given ahead, and nothing was.
+static bool give(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
+    if (step->kind == META_COMPUTE) {
+        run_some(crew, p, step, true);
+    } else if (step->kind != META_SUM || !comm_call(crew, step, crew->comm.ask)) {
+        return false;
+    }
+    for (int j = 0; j < crew->n; j++) {
+        crew->is_unsure[j] = crew->is_unsure[j] || crew->is_async[j];
+    }
+    return true;
+}
+
+// The caller's own part of a step that the others have. A sum that was asked for is taken part in whatever has failed: the others
+// wait for it.
+static void do_own(struct meta_crew *crew, struct meta_program *p, const struct meta_step *step) {
+    if (step->kind == META_SUM && !comm_call(crew, step, crew->comm.join)) {
+        fail(crew, GGML_STATUS_FAILED);
+    } else if (step->kind == META_COMPUTE && crew->status == GGML_STATUS_SUCCESS) {
+        run_some(crew, p, step, false);
+    }
+}
+
+// Steps from `at` on, as far as they can be given ahead; the first that was not done.
+static size_t run_ahead(struct meta_crew *crew, struct meta_program *p, size_t at) {
+    size_t given = at;
+    bool may     = true;
+    do {
+        while (may && given < p->n_steps && given - at < N_AHEAD && crew->status == GGML_STATUS_SUCCESS) {
+            may = give(crew, p, &p->steps[given]);
+            given += may;
+        }
+        if (at < given) {
+            do_own(crew, p, &p->steps[at++]);
+        }
+    } while (at < given);
+    return at;
+}
+
+// All of it by the caller's thread.
+static void run_alone(struct meta_crew *crew, struct meta_program *p) {
+    const bool may_ahead = crew->comm.ask != NULL && crew->comm.join != NULL;
+    for (size_t i = 0; i < p->n_steps && crew->status == GGML_STATUS_SUCCESS;) {
+        const size_t done = may_ahead ? run_ahead(crew, p, i) : i;
+        if (done == i) {
+            run_step(crew, p, &p->steps[i]);
+        }
+        i = done > i ? done : i + 1;
+    }
+    for (int j = 0; j < crew->n && crew->status == GGML_STATUS_SUCCESS; j++) {
         settle(crew, p, NULL, j);
     }
 }

@@ -142,10 +142,12 @@ static bool sum_here(struct comm *c, struct ggml_tensor *t) {
     return ok;
 }
 
-bool mpi_comm_allreduce(void *comm, struct ggml_tensor **tensors) {
+bool mpi_comm_ask(void *comm, struct ggml_tensor **tensors) {
     struct comm *c = comm;
-    bool ok        = can_sum(c, tensors);
-    for (int i = 0; ok && i < c->group.n; i++) {
+    if (!can_sum(c, tensors)) {
+        return false;
+    }
+    for (int i = 0; i < c->group.n; i++) {
         uint32_t buffer = 0;
         uint64_t offset = 0;
         if (c->devices[i] == NULL) {
@@ -153,10 +155,18 @@ bool mpi_comm_allreduce(void *comm, struct ggml_tensor **tensors) {
         }
         mpi_tensor_device(tensors[i], &buffer, &offset);
         const uint64_t abc[3] = {buffer, offset, 2 * (uint64_t) ggml_nelements(tensors[i]) + is_zero(tensors[i])};
-        ok = mpi_remote_send(c->devices[i]->remote, MPI_GROUP_SUM, c->number, abc, NULL, 0) == GGML_STATUS_SUCCESS;
-        if (!ok) {
+        if (mpi_remote_send(c->devices[i]->remote, MPI_GROUP_SUM, c->number, abc, NULL, 0) != GGML_STATUS_SUCCESS) {
             mpi_remote_keep(c->devices[i]->remote, "a sum could not be asked for");
         }
     }
-    return ok && (c->group.me < 0 || sum_here(c, tensors[c->group.me]));
+    return true;
+}
+
+bool mpi_comm_join(void *comm, struct ggml_tensor **tensors) {
+    struct comm *c = comm;
+    return c->group.me < 0 || sum_here(c, tensors[c->group.me]);
+}
+
+bool mpi_comm_allreduce(void *comm, struct ggml_tensor **tensors) {
+    return mpi_comm_ask(comm, tensors) && mpi_comm_join(comm, tensors);
 }

@@ -119,6 +119,8 @@ static const struct shim_proc procs[] = {
     {"ggml_backend_comm_init", (shim_proc_t) mpi_comm_init},
     {"ggml_backend_comm_free", (shim_proc_t) mpi_comm_free},
     {"ggml_backend_comm_allreduce_tensor", (shim_proc_t) mpi_comm_allreduce},
+    {"berth_comm_sum_ask", (shim_proc_t) mpi_comm_ask},
+    {"berth_comm_sum_join", (shim_proc_t) mpi_comm_join},
     {"berth_mpi_serve", (shim_proc_t) mpi_serve},
     {"berth_mpi_traffic", (shim_proc_t) traffic},
 };

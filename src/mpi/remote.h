@@ -100,3 +100,7 @@ bool mpi_backend_is(ggml_backend_t backend);
 void *mpi_comm_init(ggml_backend_t *backends, size_t n);
 void mpi_comm_free(void *comm);
 bool mpi_comm_allreduce(void *comm, struct ggml_tensor **tensors);
+// Its two halves: what the other ranks are asked for, false: they cannot, and nothing was; and this rank's part, which they wait
+// for.
+bool mpi_comm_ask(void *comm, struct ggml_tensor **tensors);
+bool mpi_comm_join(void *comm, struct ggml_tensor **tensors);
