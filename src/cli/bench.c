@@ -4,8 +4,8 @@
 // otherwise than the first one is a failure, not a number.
 
 #include "base/base.h"
+#include "cli/cluster.h"
 #include "cli/help.h"
-#include "cli/models.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORMAT = CLI_OWN, DEPTH };
+enum { FORMAT = CLI_OWN, DEPTH, CLUSTER };
 #define MAX_LIST 16
 
 static const struct cli_option option_rows[] = {
@@ -49,6 +49,13 @@ static const struct cli_option option_rows[] = {
         .what  = "md, csv, json, or jsonl: a line a test as it is done (default md)",
         .also  = "output"},
     CLI_OPT_JSON("the same as --format json"),
+    {.id       = CLUSTER,
+        .name  = "cluster",
+        .value = "FILE",
+        .takes = ".json",
+        .what =
+            "in place of that: measure the devices here and of the ranks beside it, and write FILE for 'berth fit --cluster'; "
+            "types of weights are the MODEL's, without one all"},
     {0},
 };
 
@@ -61,6 +68,7 @@ const struct cli_help cli_bench_help = {
                 "MODEL it is the one that comes with Berth.",
     .options  = option_rows,
     .examples = {{"How fast is it here?", "bench model.gguf"},
+        {"What do these machines do?", "bench --cluster machines.json model.gguf"},
         {"Two models, prompts of two lengths, on one thread and on four", "bench -p 64,2048 -n 0 -t 1,4 a.gguf b.gguf"}},
 };
 
@@ -77,7 +85,8 @@ struct options {
     struct list prompts, gens, depths, threads;
     int64_t n_reps;
     enum output output;
-    const char *out; // NULL: standard output
+    const char *out;     // NULL: standard output
+    const char *cluster; // NULL: models are measured
 };
 
 struct test {
@@ -150,6 +159,7 @@ static int parse(int argc, char **argv, struct options *o) {
             case DEPTH: code = list_parse("depth", optarg, 0, 1 << 24, &o->depths); break;
             case 'r': code = count("reps", optarg, 1, 1000, &o->n_reps); break;
             case 'o': code = out_given(optarg, &o->out); break;
+            case CLUSTER: o->cluster = optarg; break;
             case FORMAT: code = output_parse(optarg, &o->output); break;
             case CLI_JSON: o->output = JSON; break;
             default:
@@ -426,6 +436,45 @@ static int model_run(struct bench *b, const char *path, int64_t n_threads) {
     return code;
 }
 
+// Every type that there are weights of, or the model's.
+static int types_find(const char *path, bool wants[GGML_TYPE_COUNT]) {
+    struct model_error error = {""};
+    struct model *model      = path != NULL ? model_open(path, &error) : NULL;
+    if (path != NULL && model == NULL) {
+        return cli_fail(CLI_FAILURE, "%s", error.text);
+    }
+    for (int t = 0; path == NULL && t < GGML_TYPE_COUNT; t++) {
+        const struct ggml_type_traits *traits = ggml_get_type_traits((enum ggml_type) t);
+        wants[t] = t == GGML_TYPE_F32 || (traits != NULL && traits->to_float != NULL && traits->blck_size > 0);
+    }
+    if (model != NULL) {
+        cluster_types(model, wants);
+    }
+    model_free(model);
+    return CLI_OK;
+}
+
+static int bench_cluster(const struct options *o, const char *path) {
+    bool wants[GGML_TYPE_COUNT] = {false};
+    struct cluster c;
+    int code = types_find(path, wants);
+    code     = code == CLI_OK ? cli_output_check(o->cluster, path) : code;
+    if (code != CLI_OK) {
+        return code;
+    }
+    ggml_backend_load_all();
+    code       = cluster_measure(&c, wants, o->threads.at[0]);
+    FILE *file = code == CLI_OK ? cli_open(o->cluster) : NULL;
+    if (file != NULL) {
+        cluster_write(&c, file);
+    }
+    if (code == CLI_OK) {
+        cluster_fini(&c);
+        code = file != NULL ? cli_close(file, o->cluster, !ferror(file)) : CLI_FAILURE;
+    }
+    return code;
+}
+
 int cli_bench(int argc, char **argv) {
     struct options o = {.model = {.may_llama = true},
         .prompts               = {{512}, 1},
@@ -437,6 +486,9 @@ int cli_bench(int argc, char **argv) {
     int code         = parse(argc, argv, &o);
     if (code >= 0) {
         return code;
+    }
+    if (o.cluster != NULL) {
+        return bench_cluster(&o, optind < argc ? argv[optind] : o.model.path);
     }
     cli_catch_interrupt();
     code              = CLI_OK;

@@ -75,6 +75,9 @@ static int parse(int argc, char **argv, struct options *o) {
             return code;
         }
     }
+    if (o->model.by_best) {
+        return cli_usage("explain", "--split auto is of 'berth run'");
+    }
     if (o->model.by_tensor && o->json) {
         return cli_usage("explain", "--json does not tell of --split tensor");
     }

@@ -2,6 +2,7 @@
 // fit.c: `berth fit MODEL --memory N`: what a model can do in N bytes, of all devices together or of each; how fast it will
 // write, and what the next GiB would buy. fit_search.c finds it.
 
+#include "cli/fit_cluster.h"
 #include "cli/fit_search.h"
 #include "cli/help.h"
 
@@ -11,7 +12,7 @@
 
 #define N_NEXT 4 // GiB that are looked at beyond what is given
 
-enum { OPT_MEMORY = CLI_OWN, OPT_MAX_CTX, OPT_ALLOW };
+enum { OPT_MEMORY = CLI_OWN, OPT_MAX_CTX, OPT_ALLOW, OPT_CLUSTER };
 
 static const struct cli_option option_rows[] = {
     {.id       = OPT_MEMORY,
@@ -25,6 +26,13 @@ static const struct cli_option option_rows[] = {
         .value = "LIST",
         .what  = "keep the context (--ctx, or what the model was trained for), and give up what it takes of this list: batch, "
                  "cache-type, spill (layers on the host that a GPU has no room for)"},
+    {.id       = OPT_CLUSTER,
+        .name  = "cluster",
+        .value = "FILE",
+        .takes = ".json",
+        .what =
+            "in place of --memory: over the machines of FILE, which 'berth bench --cluster' writes and docs/scale.md tells of; "
+            "by layers and by tensors, the bytes on each device and the speed foretold"},
     CLI_OPT_MODEL,
     {.letter   = 'c',
         .name  = "ctx",
@@ -46,14 +54,14 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_GPU_LAYERS,
     CLI_OPT_LLAMA,
     CLI_OPT_JSON("print one JSON object: model, memory, limits, fits, ctx, ctx_limit, batch, batch_limit, full, cache_type, "
-                 "host_layers, per_second, total, plans, devices, next"),
+                 "host_layers, per_second, total, plans, devices, next; with --cluster model, ctx, batch, layer, tensor, faster"),
     {0},
 };
 
 const struct cli_help cli_fit_help = {
     .command  = "fit",
     .what     = "the largest context and batch of a model in given memory",
-    .operands = "--memory N [MODEL]",
+    .operands = "--memory N | --cluster FILE [MODEL]",
     .takes    = ".gguf",
     .about =
         "Finds the largest context that fits into N bytes, with batches of 512 tokens or, in a shorter context, as many as it "
@@ -65,11 +73,13 @@ const struct cli_help cli_fit_help = {
     .options  = option_rows,
     .no       = "nothing fits",
     .examples = {{"What does 8 GiB allow?", "fit --memory 8GiB model.gguf"},
+        {"Over machines that are not here yet", "fit --cluster machines.json -c 8192 model.gguf"},
         {"All of the context on one GPU of 6 GiB and the host", "fit --memory CUDA0=6G,CPU=16G --allow batch,spill model.gguf"}},
 };
 
 struct options {
     struct fit_question question;
+    const char *cluster;
     bool json;
 };
 
@@ -124,6 +134,7 @@ static int parse(int argc, char **argv, struct options *o) {
                     return cli_usage("fit", "--max-ctx '%s' is not a number from 1 to %d", optarg, INT32_MAX);
                 }
                 break;
+            case OPT_CLUSTER: o->cluster = optarg; break;
             case 'm': code = model_given(optarg, &o->question.model); break;
             case CLI_JSON: o->json = true; break;
             default:
@@ -135,8 +146,8 @@ static int parse(int argc, char **argv, struct options *o) {
             return code;
         }
     }
-    if (o->question.limits.n == 0) {
-        return cli_usage("fit", "--memory is missing");
+    if ((o->question.limits.n > 0) == (o->cluster != NULL)) {
+        return cli_usage("fit", "%s", o->cluster != NULL ? "--memory and --cluster are two questions" : "--memory is missing");
     }
     return cli_model_file("fit", argc, argv, &o->question.model);
 }
@@ -379,7 +390,9 @@ int cli_fit(int argc, char **argv) {
     struct options o = {.question = {.model = {.may_llama = true}}};
     struct cli_model m;
     int code = parse(argc, argv, &o);
-    if (code < 0) {
+    if (code < 0 && o.cluster != NULL) {
+        code = fit_cluster(&o.question.model, o.cluster, o.json);
+    } else if (code < 0) {
         code = fit_open(&o.question, &m);
         if (code == CLI_OK) {
             code = fit(&o, &m);

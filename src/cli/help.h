@@ -92,9 +92,9 @@ enum {
     }
 #define CLI_OPT_SPLIT \
     { \
-        .id = CLI_SPLIT, .name = "split", .value = "HOW", .takes = "layer tensor", .also = "split-mode", \
+        .id = CLI_SPLIT, .name = "split", .value = "HOW", .takes = "layer tensor auto", .also = "split-mode", \
         .what = "layer: whole layers to a device (default); tensor: a share of every layer to each of the devices, all GPUs or " \
-                "those that --device names, as in CPU,CPU" \
+                "those that --device names, as in CPU,CPU; auto: what is faster, by a moment's test of all devices" \
     }
 #define CLI_OPT_NO_MMAP \
     { \

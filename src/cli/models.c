@@ -63,8 +63,10 @@ static int gpu_layers(const char *command, const char *value, struct cli_model_o
 
 static int split_how(const char *command, const char *value, struct cli_model_options *o) {
     o->by_tensor = strcmp(value, "tensor") == 0;
-    return o->by_tensor || strcmp(value, "layer") == 0 ? CLI_OK
-                                                       : cli_usage(command, "--split '%s' is neither layer nor tensor", value);
+    o->by_best   = strcmp(value, "auto") == 0;
+    return o->by_tensor || o->by_best || strcmp(value, "layer") == 0
+               ? CLI_OK
+               : cli_usage(command, "--split '%s' is none of layer, tensor, auto", value);
 }
 
 bool cli_model_option(const char *command, int c, const char *value, struct cli_model_options *o, int *code) {
@@ -189,16 +191,24 @@ struct model *cli_model_choose(const char *path, const struct cli_model_options 
     return model;
 }
 
+int cli_model_path(const struct cli_model_options *o, char path[4096]) {
+    if (o->path != NULL) {
+        snprintf(path, 4096, "%s", o->path);
+        if (access(path, R_OK) != 0) {
+            return cli_fail(CLI_FAILURE, "%s: cannot be read: %s", path, strerror(errno));
+        }
+    } else if (!shipped_find(path)) {
+        return cli_fail(CLI_FAILURE, "the shipped model is not at %s: %s", path, strerror(errno));
+    }
+    return CLI_OK;
+}
+
 int cli_model_open(struct cli_model *m, const struct cli_model_options *o) {
     struct model_error error = {""};
     *m                       = (struct cli_model){0};
-    if (o->path != NULL) {
-        snprintf(m->path, sizeof m->path, "%s", o->path);
-        if (access(m->path, R_OK) != 0) {
-            return cli_fail(CLI_FAILURE, "%s: cannot be read: %s", m->path, strerror(errno));
-        }
-    } else if (!shipped_find(m->path)) {
-        return cli_fail(CLI_FAILURE, "the shipped model is not at %s: %s", m->path, strerror(errno));
+    const int code           = cli_model_path(o, m->path);
+    if (code != CLI_OK) {
+        return code;
     }
     ggml_backend_load_all();
     m->model          = cli_model_choose(m->path, o, &error);

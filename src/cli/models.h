@@ -16,6 +16,7 @@ struct cli_model_options {
     bool plan_only;
     bool no_mmap;                                                   // the file is read
     bool by_tensor;                                                 // a share of every layer to each device
+    bool by_best;                                                   // by_tensor or not, as cluster_choose finds
     bool by_llama;                                                  // by libllama, whatever the architecture
     bool is_quiet;                                                  // without warnings
     bool may_llama;                                                 // by libllama, where Berth does not know it
@@ -41,6 +42,8 @@ struct cli_model {
     char path[4096];
 };
 
+// The model's file: the one given, if it can be read, or the shipped one; after a message if there is none.
+int cli_model_path(const struct cli_model_options *options, char path[4096]);
 // The model of a file, by Berth or by libllama as the options say.
 struct model *cli_model_choose(const char *path, const struct cli_model_options *options, struct model_error *error);
 // Opens and places; after a message if it fails.

@@ -2,6 +2,7 @@
 // run.c: `berth run [MODEL]`: a model goes on with a text, token by token, printed as they come.
 
 #include "base/base.h"
+#include "cli/cluster.h"
 #include "cli/fit_search.h"
 #include "cli/help.h"
 #include "cli/map.h"
@@ -400,7 +401,8 @@ int cli_run(int argc, char **argv) {
         return code;
     }
     cli_catch_interrupt();
-    code = o.fit.limits.n > 0 ? memory_obey(&o) : CLI_OK;
+    code = o.model.by_best ? cluster_choose(&o.model) : CLI_OK;
+    code = code == CLI_OK && o.fit.limits.n > 0 ? memory_obey(&o) : code;
     code = code == CLI_OK ? cli_model_open(&m, &o.model) : code;
     if (code != CLI_OK) {
         fit_limits_free(&o.fit.limits);

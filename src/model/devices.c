@@ -100,6 +100,28 @@ static void parts_threads_set(ggml_backend_t meta, int n_threads) {
     }
 }
 
+bool model_devices_open_list(struct model_devices *d, ggml_backend_dev_t *list, int n, struct model_error *error) {
+    *d = (struct model_devices){0};
+    for (int i = 0; i < n; i++) {
+        if (!device_add(d, list[i], error)) {
+            model_devices_close(d);
+            return false;
+        }
+    }
+    return true;
+}
+
+bool model_devices_open_parts(struct model_devices *d, const struct model *model, ggml_backend_dev_t *parts, int n,
+    ggml_backend_dev_t host, struct model_error *error) {
+    *d                     = (struct model_devices){0};
+    ggml_backend_dev_t dev = model_device_parts(&d->shares, model, parts, n, error);
+    if (dev == NULL || !device_add(d, dev, error) || !device_add(d, host, error)) {
+        model_devices_close(d);
+        return false;
+    }
+    return true;
+}
+
 bool model_devices_open_split(
     struct model_devices *d, const struct model *model, const char *names, int n_threads, struct model_error *error) {
     *d                     = (struct model_devices){0};
@@ -107,9 +129,9 @@ bool model_devices_open_split(
     if (cpu == NULL) {
         return model_fail(error, "there is no CPU device");
     }
-    ggml_backend_dev_t dev = model_device_split(&d->shares, model, names, error);
-    if (dev == NULL || !device_add(d, dev, error) || !device_add(d, cpu, error)) {
-        model_devices_close(d);
+    ggml_backend_dev_t parts[GGML_BACKEND_META_MAX_DEVICES];
+    const int n = model_parts_find(names, parts, error);
+    if (n == 0 || !model_devices_open_parts(d, model, parts, n, cpu, error)) {
         return false;
     }
     threads_set(d, n_threads);

@@ -96,9 +96,11 @@ bool params_has_experts(const struct model_params *params, int64_t i);
 
 struct model;
 struct model_shares;
-// NULL after an error. *shares is the caller's and outlives the device's use.
-ggml_backend_dev_t model_device_split(
-    struct model_shares **shares, const struct model *model, const char *names, struct model_error *error);
+// One device of n. NULL after an error. *shares is the caller's and outlives the device's use.
+ggml_backend_dev_t model_device_parts(
+    struct model_shares **shares, const struct model *model, ggml_backend_dev_t *parts, int n, struct model_error *error);
+// Names with commas between; NULL: all. A name may be there twice. At most GGML_BACKEND_META_MAX_DEVICES, 0 after an error.
+int model_parts_find(const char *names, ggml_backend_dev_t *parts, struct model_error *error);
 
 struct model_devices {
     int n;                       // the last is the host's CPU
@@ -118,6 +120,10 @@ bool model_devices_open(struct model_devices *devices, const char *name, int n_t
 // One device made of those that are named, with commas between, or of all GPUs; and the CPU.
 bool model_devices_open_split(
     struct model_devices *devices, const struct model *model, const char *names, int n_threads, struct model_error *error);
+// The same of devices at hand: the last one is the host's, or `host` is.
+bool model_devices_open_list(struct model_devices *devices, ggml_backend_dev_t *list, int n, struct model_error *error);
+bool model_devices_open_parts(struct model_devices *devices, const struct model *model, ggml_backend_dev_t *parts, int n,
+    ggml_backend_dev_t host, struct model_error *error);
 int model_n_cores(void);
 // Layers fill no more of device d than that. False: out of memory.
 bool model_devices_set_room(struct model_devices *devices, int d, size_t bytes);

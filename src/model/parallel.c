@@ -126,8 +126,7 @@ static int parts_all(ggml_backend_dev_t *parts) {
     return n;
 }
 
-// Names with commas between; NULL: all. A name may be there twice.
-static int parts_find(const char *names, ggml_backend_dev_t *parts, struct model_error *error) {
+int model_parts_find(const char *names, ggml_backend_dev_t *parts, struct model_error *error) {
     int n = names == NULL ? parts_all(parts) : 0;
     for (const char *at = names; at != NULL && n < GGML_BACKEND_META_MAX_DEVICES;) {
         char name[128];
@@ -149,13 +148,8 @@ static int parts_find(const char *names, ggml_backend_dev_t *parts, struct model
     return n;
 }
 
-ggml_backend_dev_t model_device_split(
-    struct model_shares **shares, const struct model *m, const char *names, struct model_error *error) {
-    ggml_backend_dev_t parts[GGML_BACKEND_META_MAX_DEVICES];
-    const int n = parts_find(names, parts, error);
-    if (n == 0) {
-        return NULL;
-    }
+ggml_backend_dev_t model_device_parts(
+    struct model_shares **shares, const struct model *m, ggml_backend_dev_t *parts, int n, struct model_error *error) {
     struct model_shares *s = model_alloc_calloc(1, sizeof *s);
     if (s == NULL) {
         model_fail(error, "out of memory for the shares of %d devices", n);

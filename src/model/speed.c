@@ -5,6 +5,7 @@
 // as a sum or a norm of a vector.
 
 #include "model/model.h"
+#include "model/speed_test.h"
 
 #include <string.h>
 
@@ -12,10 +13,7 @@
 #define MATRIX_SIZE ((size_t) 4 << 20) // ... of one of them, at most
 #define N_PRODUCTS 256
 #define PIECE_SIZE ((size_t) 2 << 20) // ... of those that are timed together: others seldom get in between in so short a time
-#define N_PIECES 64
 #define N_SMALL 64
-#define TEST_US 60000
-#define MAX_ROUNDS 32
 
 // ---- what a token reads ----
 
@@ -33,76 +31,15 @@ static double read_bytes(const struct model *m, const struct model_weight *w) {
     return (double) ggml_row_size(w->file->type, w->file->ne[0]) * (double) read_rows(m, w);
 }
 
-// ---- a test ----
-
-// Graphs that are computed in turn, so that the first one's weights have left the caches when it comes again.
-struct test {
-    struct ggml_context *ctx;
-    struct ggml_cgraph *pieces[N_PIECES];
-    int64_t best[N_PIECES]; // microseconds
-    int n_pieces;
-};
-
-static bool test_init(struct test *t, size_t n_nodes) {
-    const size_t graphs = N_PIECES * (ggml_graph_overhead_custom(n_nodes, false) + ggml_tensor_overhead());
-    const size_t size   = (3 * n_nodes + 4) * ggml_tensor_overhead() + graphs;
-    *t                  = (struct test){.ctx = ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true})};
-    return t->ctx != NULL;
-}
-
-static struct ggml_cgraph *piece_add(struct test *t, size_t n_nodes) {
-    return t->pieces[t->n_pieces++] = ggml_new_graph_custom(t->ctx, n_nodes, false);
-}
-
-static bool round_run(struct test *t, ggml_backend_t backend) {
-    for (int i = 0; i < t->n_pieces; i++) {
-        const int64_t start = ggml_time_us();
-        if (ggml_backend_graph_compute(backend, t->pieces[i]) != GGML_STATUS_SUCCESS) {
-            return false;
-        }
-        const int64_t us = ggml_time_us() - start;
-        t->best[i]       = t->best[i] == 0 || us < t->best[i] ? (us > 0 ? us : 1) : t->best[i];
-    }
-    return true;
-}
-
-static bool is_supported(const struct test *t, ggml_backend_t backend) {
-    for (int i = 0; i < t->n_pieces; i++) {
-        for (int k = 0; k < ggml_graph_n_nodes(t->pieces[i]); k++) {
-            if (!ggml_backend_supports_op(backend, ggml_graph_node(t->pieces[i], k))) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
-// The seconds that all pieces take with zeros in their tensors, each at its best; 0: the device cannot.
-static double test_run(struct test *t, ggml_backend_t backend) {
-    ggml_backend_buffer_t buffer = is_supported(t, backend) ? ggml_backend_alloc_ctx_tensors(t->ctx, backend) : NULL;
-    int64_t sum                  = 0;
-    bool ok                      = buffer != NULL;
-    if (ok) {
-        ggml_backend_buffer_clear(buffer, 0);
-        const int64_t begin = ggml_time_us();
-        for (int i = 0; ok && (i < 4 || (i < MAX_ROUNDS && ggml_time_us() - begin < TEST_US)); i++) {
-            ok = round_run(t, backend);
-        }
-    }
-    for (int i = 0; ok && i < t->n_pieces; i++) {
-        sum += t->best[i];
-    }
-    ggml_backend_buffer_free(buffer);
-    return (double) sum / 1e6;
-}
+// ---- tests ----
 
 // Bytes of weights of a type a second, 0: not known.
 static double type_speed(const struct model *m, ggml_backend_t backend, enum ggml_type type) {
-    struct test test;
-    if (!test_init(&test, N_PRODUCTS)) {
+    struct speed_test test;
+    if (!speed_test_init(&test, N_PRODUCTS)) {
         return 0;
     }
-    struct ggml_cgraph *graph = piece_add(&test, N_PRODUCTS);
+    struct ggml_cgraph *graph = speed_test_piece(&test, N_PRODUCTS);
     size_t size = 0, piece = 0;
     int n_products = 0;
     for (size_t i = 0; i < m->n_weights && size < TEST_SIZE && n_products < N_PRODUCTS; i++) {
@@ -114,8 +51,8 @@ static double type_speed(const struct model *m, ggml_backend_t backend, enum ggm
         if (n == 0) {
             continue;
         }
-        if (piece >= PIECE_SIZE && test.n_pieces < N_PIECES) {
-            graph = piece_add(&test, N_PRODUCTS);
+        if (piece >= PIECE_SIZE && test.n_pieces < SPEED_TEST_PIECES) {
+            graph = speed_test_piece(&test, N_PRODUCTS);
             piece = 0;
         }
         struct ggml_tensor *a = ggml_new_tensor_2d(test.ctx, type, w->file->ne[0], n);
@@ -125,23 +62,23 @@ static double type_speed(const struct model *m, ggml_backend_t backend, enum ggm
         piece += row * (size_t) n;
         n_products++;
     }
-    const double seconds = size > 0 ? test_run(&test, backend) : 0;
+    const double seconds = size > 0 ? speed_test_run(&test, backend, 0) : 0;
     ggml_free(test.ctx);
     return seconds > 0 ? (double) size / seconds : 0;
 }
 
 // Seconds of an op on a token's vector.
 static double node_seconds(const struct model *m, ggml_backend_t backend) {
-    struct test test;
-    if (!test_init(&test, N_SMALL)) {
+    struct speed_test test;
+    if (!speed_test_init(&test, N_SMALL)) {
         return 0;
     }
     struct ggml_tensor *a = ggml_new_tensor_1d(test.ctx, GGML_TYPE_F32, m->params.n_embd), *x = a;
     for (int i = 0; i < N_SMALL; i++) {
         x = i % 2 == 0 ? ggml_add(test.ctx, x, a) : ggml_rms_norm(test.ctx, x, 1e-5f);
     }
-    ggml_build_forward_expand(piece_add(&test, N_SMALL), x);
-    const double seconds = test_run(&test, backend);
+    ggml_build_forward_expand(speed_test_piece(&test, N_SMALL), x);
+    const double seconds = speed_test_run(&test, backend, 0);
     ggml_free(test.ctx);
     return seconds / N_SMALL;
 }
@@ -186,7 +123,7 @@ static double small_ops(const struct session *s) {
 // Seconds of a token's attention in one layer, with half of the context filled; *n of them are in the graph. 0: not known.
 static double attention_seconds(const struct session *s, ggml_backend_t backend, int *n) {
     const struct ggml_tensor *node = NULL;
-    struct test test;
+    struct speed_test test;
     *n = 0;
     for (int i = 0; s->graph != NULL && i < ggml_graph_n_nodes(s->graph); i++) {
         if (ggml_graph_node(s->graph, i)->op == GGML_OP_FLASH_ATTN_EXT) {
@@ -194,7 +131,7 @@ static double attention_seconds(const struct session *s, ggml_backend_t backend,
             *n += 1;
         }
     }
-    if (node == NULL || !test_init(&test, 1)) {
+    if (node == NULL || !speed_test_init(&test, 1)) {
         return 0;
     }
     const int64_t step                   = (s->params.n_ctx / 2 + KV_STEP - 1) / KV_STEP * KV_STEP,
@@ -204,8 +141,8 @@ static double attention_seconds(const struct session *s, ggml_backend_t backend,
     struct ggml_tensor *k                = ggml_new_tensor_3d(test.ctx, src[1]->type, src[1]->ne[0], n_kv, src[1]->ne[2]);
     struct ggml_tensor *v                = ggml_new_tensor_3d(test.ctx, src[2]->type, src[2]->ne[0], n_kv, src[2]->ne[2]);
     struct ggml_tensor *mask             = ggml_new_tensor_2d(test.ctx, GGML_TYPE_F16, n_kv, 1);
-    ggml_build_forward_expand(piece_add(&test, 1), ggml_flash_attn_ext(test.ctx, q, k, v, mask, 0.1f, 0, 0));
-    const double seconds = test_run(&test, backend);
+    ggml_build_forward_expand(speed_test_piece(&test, 1), ggml_flash_attn_ext(test.ctx, q, k, v, mask, 0.1f, 0, 0));
+    const double seconds = speed_test_run(&test, backend, 0);
     ggml_free(test.ctx);
     return seconds;
 }

@@ -145,7 +145,7 @@ for parts in CPU,CPU CPU,CPU,CPU; do
 done
 expect 3 "tensors are split over two devices or more, here is 1" --split tensor --device CPU
 expect 3 "there is no device 'abacus'" --split tensor --device CPU,abacus
-expect 2 "--split 'rows' is neither layer nor tensor" --split rows
+expect 2 "--split 'rows' is none of layer, tensor, auto" --split rows
 # A prompt that was kept: the same text, also behind a longer prompt and a shorter one.
 keep() { # KEPT PROMPT
     expect 0 "" -n 8 --temp 0 -t 1 -p "$2"

@@ -3,6 +3,7 @@
 # other programs.
 set -eu
 build=$(cd "$1" && pwd)
+root=$(cd "$(dirname "$0")/../.." && pwd)
 ranks() { timeout 60 mpirun --allow-run-as-root --oversubscribe "$@"; }
 say() { echo "mpi: $*"; }
 world=$build/tests/mpi-world
@@ -43,6 +44,21 @@ for net in vader,self tcp,self; do
 done
 say "a model with shares on 2 and 4 ranks tells the tale it tells alone"
 
+# Ranks are measured and asked about; the bytes that are foretold are those that a run has.
+ranks -q -n 1 "$berth" bench --cluster "$dir/here.json" -t 1 "$root/models/tales-q8_0.gguf" : -n 2 "$berth" worker -t 1 ||
+    { say "measuring 3 ranks"; exit 1; }
+"$berth" fit --json --cluster "$dir/here.json" -c 256 > "$dir/foretold" || { say "asking about 3 ranks"; cat "$dir/foretold"; exit 1; }
+tale -q -n 1 "$berth" run --json -c 256 --seed 3 -n 4 : -n 2 "$berth" worker -t 1 || { say "a run to compare with"; exit 1; }
+sizes() { grep -o "\"device\": \"$2\"[^}]*" "$1" | head -1 | grep -o '"weights": [0-9]*, "cache": [0-9]*, "compute": [0-9]*'; }
+for device in CPU MPI1:CPU MPI2:CPU; do
+    [ -n "$(sizes "$dir/tale" $device)" ] && [ "$(sizes "$dir/tale" $device)" = "$(sizes "$dir/foretold" $device)" ] ||
+        { say "$device has $(sizes "$dir/tale" $device), foretold were $(sizes "$dir/foretold" $device)"; exit 1; }
+done
+tale -n 1 "$berth" run --seed 3 -n 60 --split auto -t 1 : -n 1 "$berth" worker -t 1 || { say "--split auto"; exit 1; }
+cmp "$dir/alone" "$dir/tale" || { say "--split auto tells another tale"; exit 1; }
+grep -q "^--split [a-z]*: .* by layers, .* by tensors" "$dir/said" || { say "--split auto does not say what it took"; cat "$dir/said"; exit 1; }
+say "bytes on each rank are as foretold, and the faster split is taken"
+
 # Weights travel once: what a worker has in its cache folder is not sent again.
 mkdir "$dir/cache"
 for round in 1 2; do
@@ -74,7 +90,6 @@ done
 say "no worker outlives its program"
 
 # llama.cpp's own library, where it was fetched: the same logits over workers as alone, bit by bit.
-root=$(cd "$(dirname "$0")/../.." && pwd)
 for reference in "$root"/.cache/reference/*-3.22.1; do
     [ -d "$reference" ] || { say "SKIPPED: llama.cpp's binaries are not here (tools/fetch-reference.sh)"; break; }
     mkdir "$dir/llama"

@@ -42,11 +42,11 @@ BERTH_API bool berth_json_string(struct berth_json *r, struct berth_json_text *o
 BERTH_API bool berth_json_int(struct berth_json *r, int64_t min, int64_t max, int64_t *out);
 bool berth_json_bool(struct berth_json *r, bool *out);
 bool berth_json_null(struct berth_json *r); // reads null if it is next; false otherwise, without failing
-bool berth_json_number_text(struct berth_json *r, struct berth_json_text *out); // any number, as it stands
-BERTH_API bool berth_json_skip(struct berth_json *r);                           // one value of any kind
-BERTH_API bool berth_json_done(struct berth_json *r);                           // nothing but blanks follows
-BERTH_API char berth_json_peek(struct berth_json *r);         // first character of what is next, '\0' at the end
-bool berth_json_fail(struct berth_json *r, const char *what); // at p; returns false
+BERTH_API bool berth_json_number_text(struct berth_json *r, struct berth_json_text *out); // any number, as it stands
+BERTH_API bool berth_json_skip(struct berth_json *r);                                     // one value of any kind
+BERTH_API bool berth_json_done(struct berth_json *r);                                     // nothing but blanks follows
+BERTH_API char berth_json_peek(struct berth_json *r);                   // first character of what is next, '\0' at the end
+BERTH_API bool berth_json_fail(struct berth_json *r, const char *what); // at p; returns false
 
 static inline bool berth_json_is(struct berth_json_text key, const char *name) {
     return key.len == strlen(name) && (key.len == 0 || memcmp(key.text, name, key.len) == 0);

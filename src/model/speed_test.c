@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// speed_test.c: graphs that are timed on a device. Each is timed by itself and counts at its best: others that work on the
+// machine seldom get in between in so short a time.
+
+#include "model/speed_test.h"
+
+#define TEST_US 60000
+#define MAX_ROUNDS 32
+#define MORE_LEAFS 8 // than nodes, for few nodes of many sources
+
+bool speed_test_init(struct speed_test *t, size_t n_nodes) {
+    const size_t graphs =
+        SPEED_TEST_PIECES * (ggml_graph_overhead_custom(2 * n_nodes + MORE_LEAFS, false) + ggml_tensor_overhead());
+    const size_t size = (4 * n_nodes + 8) * ggml_tensor_overhead() + graphs;
+    *t                = (struct speed_test){.ctx = ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true})};
+    return t->ctx != NULL;
+}
+
+struct ggml_cgraph *speed_test_piece(struct speed_test *t, size_t n_nodes) {
+    return t->pieces[t->n_pieces++] = ggml_new_graph_custom(t->ctx, 2 * n_nodes + MORE_LEAFS, false);
+}
+
+static bool round_run(struct speed_test *t, ggml_backend_t backend) {
+    for (int i = 0; i < t->n_pieces; i++) {
+        const int64_t start = ggml_time_us();
+        if (ggml_backend_graph_compute(backend, t->pieces[i]) != GGML_STATUS_SUCCESS) {
+            return false;
+        }
+        const int64_t us = ggml_time_us() - start;
+        t->best[i]       = t->best[i] == 0 || us < t->best[i] ? (us > 0 ? us : 1) : t->best[i];
+    }
+    return true;
+}
+
+static bool is_supported(const struct speed_test *t, ggml_backend_t backend) {
+    for (int i = 0; i < t->n_pieces; i++) {
+        for (int k = 0; k < ggml_graph_n_nodes(t->pieces[i]); k++) {
+            if (!ggml_backend_supports_op(backend, ggml_graph_node(t->pieces[i], k))) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+double speed_test_run(struct speed_test *t, ggml_backend_t backend, double start) {
+    ggml_backend_buffer_t buffer = is_supported(t, backend) ? ggml_backend_alloc_ctx_tensors(t->ctx, backend) : NULL;
+    double sum                   = 0;
+    bool ok                      = buffer != NULL;
+    if (ok) {
+        ggml_backend_buffer_clear(buffer, 0);
+        const int64_t begin = ggml_time_us();
+        for (int i = 0; ok && (i < 4 || (i < MAX_ROUNDS && ggml_time_us() - begin < TEST_US)); i++) {
+            ok = round_run(t, backend);
+        }
+    }
+    for (int i = 0; ok && i < t->n_pieces; i++) {
+        const double seconds = (double) t->best[i] / 1e6 - start;
+        sum += seconds > 0 ? seconds : 1e-7;
+    }
+    ggml_backend_buffer_free(buffer);
+    return sum;
+}
