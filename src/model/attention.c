@@ -55,16 +55,23 @@ struct ggml_tensor *builder_rope(struct graph_builder *b, struct ggml_tensor *x)
 
 // ---- the cache ----
 
-void builder_remember(struct graph_builder *b, struct ggml_tensor *cache, struct ggml_tensor *x, const char *name) {
-    struct ggml_tensor *rows = ggml_is_contiguous(x)
-                                   ? ggml_reshape_2d(b->ctx, x, cache->ne[0], b->s->n_tokens)
-                                   : ggml_view_2d(b->ctx, x, cache->ne[0], b->s->n_tokens, x->nb[2], 0); // part of a fused row
-    ggml_build_forward_expand(b->graph, builder_named(b, ggml_set_rows(b->ctx, cache, rows, b->in->rows), name));
+int64_t builder_seen(const struct graph_builder *b, int64_t i) {
+    const int64_t n = b->s->k != NULL ? b->s->k[i]->ne[1] : b->s->n_kv;
+    return n < b->s->n_kv ? n : b->s->n_kv;
 }
 
-// The first n_kv rows of a layer's cache as [size, n_kv, n_head_kv].
+void builder_remember(struct graph_builder *b, struct ggml_tensor *cache, struct ggml_tensor *x, const char *name) {
+    struct ggml_tensor *rows  = ggml_is_contiguous(x)
+                                    ? ggml_reshape_2d(b->ctx, x, cache->ne[0], b->s->n_tokens)
+                                    : ggml_view_2d(b->ctx, x, cache->ne[0], b->s->n_tokens, x->nb[2], 0); // part of a fused row
+    struct ggml_tensor *where = params_has_window(b->p, b->i) ? b->in->window_rows : b->in->rows;
+    ggml_build_forward_expand(b->graph, builder_named(b, ggml_set_rows(b->ctx, cache, rows, where), name));
+}
+
+// The rows of a layer's cache that it sees as [size, rows, n_head_kv].
 static struct ggml_tensor *recall(struct graph_builder *b, struct ggml_tensor *cache, int64_t size) {
-    return ggml_view_3d(b->ctx, cache, size, b->s->n_kv, b->p->n_head_kv, cache->nb[1], ggml_row_size(cache->type, size), 0);
+    return ggml_view_3d(
+        b->ctx, cache, size, builder_seen(b, b->i), b->p->n_head_kv, cache->nb[1], ggml_row_size(cache->type, size), 0);
 }
 
 // ---- looking ----

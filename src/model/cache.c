@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // cache.c: where a session keeps keys and values: a row a position, for each layer on the layer's device. Any type will do that
 // the devices can write rows of and attend to; what they cannot is refused before the first token.
+//
+// A layer with a window keeps a ring of n_ring rows, position p in row p % n_ring. A batch is written before it is looked at, so
+// the positions that its first token sees must outlive the writing of its last: n_ring >= n_window + n_batch - 1.
 
 #include "model/model.h"
 
@@ -89,6 +92,11 @@ static void states_make(struct session *s, int64_t i, struct ggml_context *ctx) 
     ggml_format_name(s->v[i], "state-%d", (int) i);
 }
 
+int64_t cache_ring(const struct session *s) {
+    const int64_t n = s->model->params.n_window + s->params.n_batch, rounded = (n + KV_STEP - 1) / KV_STEP * KV_STEP;
+    return s->model->params.n_window > 0 && rounded < s->params.n_ctx ? rounded : s->params.n_ctx;
+}
+
 // Tensors of one device's layers.
 static bool tensors_make(struct session *s, int d, struct model_error *error) {
     const struct model_params *p = &s->model->params;
@@ -105,10 +113,11 @@ static bool tensors_make(struct session *s, int d, struct model_error *error) {
             states_make(s, i, s->caches[d].ctx);
         } else if (s->model->layer_device[i] == d) {
             struct ggml_context *ctx = s->caches[d].ctx;
-            s->k[i]                  = ggml_new_tensor_2d(ctx, s->params.cache_k, p->head_size * p->n_head_kv, s->params.n_ctx);
+            const int64_t n_rows     = params_has_window(p, i) ? s->n_ring : s->params.n_ctx;
+            s->k[i]                  = ggml_new_tensor_2d(ctx, s->params.cache_k, p->head_size * p->n_head_kv, n_rows);
             ggml_format_name(s->k[i], "cache_k-%d", (int) i);
             if (n_kinds(s) == 2) {
-                s->v[i] = ggml_new_tensor_2d(ctx, s->params.cache_v, p->head_size_v * p->n_head_kv, s->params.n_ctx);
+                s->v[i] = ggml_new_tensor_2d(ctx, s->params.cache_v, p->head_size_v * p->n_head_kv, n_rows);
                 ggml_format_name(s->v[i], "cache_v-%d", (int) i);
             }
         }

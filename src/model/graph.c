@@ -104,17 +104,20 @@ static void inputs_make(struct graph_builder *b) {
     struct graph_inputs *in     = b->in;
     const bool has_state        = builder_has(b, ARCH_STATE);
     bool has_window = false, has_all = false;
+    int64_t window = 0; // a layer that has one
     for (int64_t i = 0; !has_state && i < b->p->n_layer; i++) {
+        window = params_has_window(b->p, i) ? i : window;
         has_window |= params_has_window(b->p, i);
         has_all |= !params_has_window(b->p, i);
     }
-    in->tokens = input(b, GGML_TYPE_I32, s->n_tokens * s->n_seq, 0, "tokens");
-    in->pos    = has_state ? NULL : input(b, GGML_TYPE_I32, s->n_tokens, 0, "positions");
-    in->states = has_state ? input(b, GGML_TYPE_I32, 1, 0, "states") : NULL;
-    in->rows   = s->k != NULL && !has_state ? input(b, GGML_TYPE_I64, s->n_tokens, 0, "cache_rows") : NULL;
-    in->mask   = has_all ? input(b, GGML_TYPE_F16, s->n_kv, s->n_tokens, "mask") : NULL;
-    in->window = has_window ? input(b, GGML_TYPE_F16, s->n_kv, s->n_tokens, "mask_window") : NULL;
-    in->out    = s->all_outputs ? NULL : input(b, GGML_TYPE_I32, 1, 0, "wanted");
+    in->tokens      = input(b, GGML_TYPE_I32, s->n_tokens * s->n_seq, 0, "tokens");
+    in->pos         = has_state ? NULL : input(b, GGML_TYPE_I32, s->n_tokens, 0, "positions");
+    in->states      = has_state ? input(b, GGML_TYPE_I32, 1, 0, "states") : NULL;
+    in->rows        = s->k != NULL && has_all ? input(b, GGML_TYPE_I64, s->n_tokens, 0, "cache_rows") : NULL;
+    in->mask        = has_all ? input(b, GGML_TYPE_F16, s->n_kv, s->n_tokens, "mask") : NULL;
+    in->window_rows = s->k != NULL && has_window ? input(b, GGML_TYPE_I64, s->n_tokens, 0, "window_rows") : NULL;
+    in->window      = has_window ? input(b, GGML_TYPE_F16, builder_seen(b, window), s->n_tokens, "mask_window") : NULL;
+    in->out         = s->all_outputs ? NULL : input(b, GGML_TYPE_I32, 1, 0, "wanted");
 }
 
 // Where a position has an embedding of its own it is added to each sequence's tokens.

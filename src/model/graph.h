@@ -34,7 +34,9 @@ struct ggml_tensor *builder_capped(struct graph_builder *b, struct ggml_tensor *
 // ---- attention.c ----
 
 struct ggml_tensor *builder_rope(struct graph_builder *b, struct ggml_tensor *x);
-// Writes rows of x into a layer's cache.
+// How many rows layer i sees: of its cache, if there is one.
+int64_t builder_seen(const struct graph_builder *b, int64_t i);
+// Writes rows of x into the layer's cache.
 void builder_remember(struct graph_builder *b, struct ggml_tensor *cache, struct ggml_tensor *x, const char *name);
 // q: [head_size, n_tokens, n_head, n_seq], k and v alike; the result is [head_size_v, n_head, n_tokens, n_seq].
 struct ggml_tensor *builder_attend(struct graph_builder *b, struct ggml_tensor *q, struct ggml_tensor *k, struct ggml_tensor *v);

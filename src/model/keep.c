@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 // keep.c: what a session has read, as a file, so that another run need not read it again.
 //
-//   "BERTHPC1", then u64: mark of the model, number of tokens; the tokens, i32; then of each layer the rows of keys and those of
-//   values that the tokens have, or the whole state of a layer that has one. All in the machine's own byte order.
+//   "BERTHPC2", then u64: mark of the model, number of tokens, first position that layers with a window still have; the tokens,
+//   i32; then of each layer the rows of keys and those of values that the tokens have, in their order, or the whole state of a
+//   layer that has one. All in the machine's own byte order.
 //
 // The mark is of the weights' bytes (some of each), the cache's types and what else decides a row, so that a file of another
 // model is told apart. A text that begins as the kept one does goes on behind what is common; a state cannot be taken back, so
-// all of it must be the beginning.
+// all of it must be the beginning, and a window not further than the rows reach that were kept.
 
 #include "model/model.h"
 
@@ -14,7 +15,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MAGIC "BERTHPC1"
+#define MAGIC "BERTHPC2"
 #define STEP ((size_t) 1 << 20)
 #define SAMPLE 64 // bytes of each weight
 
@@ -60,35 +61,68 @@ static bool is_state(const struct session *s) {
     return (s->model->params.desc->has & ARCH_STATE) != 0;
 }
 
-static size_t size_of(const struct session *s, const struct ggml_tensor *t, int64_t n) {
-    return t == NULL ? 0 : is_state(s) ? ggml_nbytes(t) : (size_t) n * t->nb[1];
-}
-
-static bool tensor_write(const struct ggml_tensor *t, size_t size, char *step, FILE *file) {
-    for (size_t at = 0; at < size;) {
-        const size_t n = size - at < STEP ? size - at : STEP;
-        ggml_backend_tensor_get(t, step, at, n);
-        if (fwrite(step, 1, n, file) != n) {
+// Bytes at .. end of a tensor to the file, or from there; t NULL: what is read is dropped.
+static bool bytes_move(struct ggml_tensor *t, size_t at, size_t end, bool is_write, char *step, FILE *file) {
+    for (size_t n; at < end; at += n) {
+        n = end - at < STEP ? end - at : STEP;
+        if (is_write) {
+            ggml_backend_tensor_get(t, step, at, n);
+        }
+        if ((is_write ? fwrite(step, 1, n, file) : fread(step, 1, n, file)) != n) {
             return false;
         }
-        at += n;
+        if (!is_write && t != NULL) {
+            ggml_backend_tensor_set(t, step, at, n);
+        }
     }
     return true;
 }
 
-// The first `kept` bytes of size go into the tensor.
-static bool tensor_read(struct ggml_tensor *t, size_t size, size_t kept, char *step, FILE *file) {
-    for (size_t at = 0; at < size;) {
-        const size_t n = size - at < STEP ? size - at : STEP;
-        if (fread(step, 1, n, file) != n) {
+// The rows of positions from .. to, which may go around the end of a ring.
+static bool rows_move(struct ggml_tensor *t, int64_t from, int64_t to, bool is_write, char *step, FILE *file) {
+    for (int64_t n; from < to; from += n) {
+        const int64_t row = from % t->ne[1];
+        n                 = to - from < t->ne[1] - row ? to - from : t->ne[1] - row;
+        if (!bytes_move(t, (size_t) row * t->nb[1], (size_t) (row + n) * t->nb[1], is_write, step, file)) {
             return false;
         }
-        if (at < kept) {
-            ggml_backend_tensor_set(t, step, at, n < kept - at ? n : kept - at);
-        }
-        at += n;
     }
     return true;
+}
+
+// What a file has of positions, and what is wanted of it.
+struct span {
+    int64_t first;  // of layers with a window; others have all from 0 on
+    int64_t n;      // all
+    int64_t n_kept; // of these; of a file that is written: all
+};
+
+// Rows that are kept to or from the file; the file's others are passed over.
+static bool tensor_move(
+    const struct session *s, int64_t layer, bool is_v, const struct span *x, bool is_write, char *step, FILE *file) {
+    struct ggml_tensor *t = is_v ? s->v[layer] : s->k[layer];
+    if (t == NULL) {
+        return true;
+    }
+    if (is_state(s)) {
+        return bytes_move(t, 0, ggml_nbytes(t), is_write, step, file);
+    }
+    const int64_t first = params_has_window(&s->model->params, layer) ? x->first : 0;
+    const int64_t from  = x->n_kept - first > t->ne[1] ? x->n_kept - t->ne[1] : first; // more has no room
+    return bytes_move(NULL, 0, (size_t) (from - first) * t->nb[1], false, step, file) &&
+           rows_move(t, from, x->n_kept, is_write, step, file) &&
+           bytes_move(NULL, 0, (size_t) (x->n - x->n_kept) * t->nb[1], false, step, file);
+}
+
+static bool all_move(const struct session *s, const struct span *x, bool is_write, FILE *file, struct model_error *error) {
+    char *step = model_alloc_malloc(STEP);
+    bool ok    = step != NULL || model_fail(error, "out of memory");
+    for (int64_t i = 0; ok && i < s->model->params.n_layer; i++) {
+        ok = (tensor_move(s, i, false, x, is_write, step, file) && tensor_move(s, i, true, x, is_write, step, file)) ||
+             (is_write ? model_fail(error, "writing failed: %s", strerror(errno)) : model_fail(error, "the file is cut short"));
+    }
+    model_alloc_free(step);
+    return ok;
 }
 
 static bool can_keep(const struct session *s, struct model_error *error) {
@@ -101,42 +135,34 @@ bool session_save(const struct session *s, const int32_t *tokens, int64_t n, FIL
     if (!can_keep(s, error)) {
         return false;
     }
-    const uint64_t head[2] = {mark_of(s), (uint64_t) n};
-    char *step             = model_alloc_malloc(STEP);
-    bool ok                = step != NULL || model_fail(error, "out of memory");
-    if (ok) {
-        ok = fwrite(MAGIC, 1, 8, file) == 8 && fwrite(head, sizeof head, 1, file) == 1 &&
-             fwrite(tokens, sizeof *tokens, (size_t) n, file) == (size_t) n;
-        for (int64_t i = 0; ok && i < s->model->params.n_layer; i++) {
-            ok = tensor_write(s->k[i], size_of(s, s->k[i], n), step, file) &&
-                 tensor_write(s->v[i], size_of(s, s->v[i], n), step, file);
-        }
-        ok = ok || model_fail(error, "writing failed: %s", strerror(errno));
-    }
-    model_alloc_free(step);
-    return ok;
+    const struct span all  = {.first = n > s->n_ring ? n - s->n_ring : 0, .n = n, .n_kept = n};
+    const uint64_t head[3] = {mark_of(s), (uint64_t) n, (uint64_t) all.first};
+    const bool ok          = fwrite(MAGIC, 1, 8, file) == 8 && fwrite(head, sizeof head, 1, file) == 1 &&
+                    fwrite(tokens, sizeof *tokens, (size_t) n, file) == (size_t) n;
+    return ok ? all_move(s, &all, true, file, error) : model_fail(error, "writing failed: %s", strerror(errno));
 }
 
 // How many of the n_kept tokens in the file are those of the text and can be taken: one at least is left to read.
-static bool common_find(const struct session *s, FILE *file, uint64_t n_kept, const int32_t *tokens, int64_t n, int64_t *common,
-    struct model_error *error) {
+static bool common_find(
+    const struct session *s, FILE *file, struct span *x, const int32_t *tokens, int64_t n, struct model_error *error) {
     bool is_same = true;
-    *common      = 0;
-    for (uint64_t i = 0; i < n_kept; i++) {
+    for (int64_t i = 0; i < x->n; i++) {
         int32_t token;
         if (fread(&token, sizeof token, 1, file) != 1) {
             return model_fail(error, "the file is cut short");
         }
-        is_same = is_same && *common < n - 1 && *common < s->params.n_ctx && token == tokens[i];
-        *common += is_same;
+        is_same = is_same && x->n_kept < n - 1 && x->n_kept < s->params.n_ctx && token == tokens[i];
+        x->n_kept += is_same;
     }
-    *common = is_state(s) && (uint64_t) *common < n_kept ? 0 : *common;
+    const int64_t n_window = s->model->params.n_window;
+    const bool is_far      = n_window > 0 && x->first > 0 && x->n_kept - n_window + 1 < x->first; // the next token sees further
+    x->n_kept              = is_far || (is_state(s) && x->n_kept < x->n) ? 0 : x->n_kept;
     return true;
 }
 
 bool session_load(struct session *s, const int32_t *tokens, int64_t n, FILE *file, int64_t *n_kept, struct model_error *error) {
     char magic[8];
-    uint64_t head[2];
+    uint64_t head[3];
     *n_kept = 0;
     if (!can_keep(s, error)) {
         return false;
@@ -147,23 +173,17 @@ bool session_load(struct session *s, const int32_t *tokens, int64_t n, FILE *fil
     if (head[0] != mark_of(s)) {
         return model_fail(error, "it is of another model, of other adapters, or of a cache of another type");
     }
-    if (head[1] > INT32_MAX || !common_find(s, file, head[1], tokens, n, n_kept, error)) {
-        return model_fail(error, "it has %" PRIu64 " tokens", head[1]);
+    if (head[1] > INT32_MAX || head[2] > head[1]) {
+        return model_fail(error, "it has %" PRIu64 " tokens from %" PRIu64 " on", head[1], head[2]);
     }
-    char *step = model_alloc_malloc(STEP);
-    bool ok    = step != NULL || model_fail(error, "out of memory");
-    for (int64_t i = 0; ok && *n_kept > 0 && i < s->model->params.n_layer; i++) {
-        struct ggml_tensor *both[2] = {s->k[i], s->v[i]};
-        for (int k = 0; ok && k < 2; k++) {
-            ok = tensor_read(both[k], size_of(s, both[k], (int64_t) head[1]), size_of(s, both[k], *n_kept), step, file) ||
-                 model_fail(error, "the file is cut short");
-        }
+    struct span x = {.first = (int64_t) head[2], .n = (int64_t) head[1]};
+    if (!common_find(s, file, &x, tokens, n, error)) {
+        return false;
     }
-    model_alloc_free(step);
-    if (!ok) {
+    if (x.n_kept > 0 && !all_move(s, &x, false, file, error)) {
         session_reset(s);
         return false;
     }
-    s->n_past = *n_kept;
+    s->n_past = *n_kept = x.n_kept;
     return true;
 }

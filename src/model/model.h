@@ -291,14 +291,15 @@ struct graph_shape {
 
 // Inputs of a graph: written before it is computed.
 struct graph_inputs {
-    struct ggml_tensor *tokens; // i32 [n_tokens * n_seq]
-    struct ggml_tensor *pos;    // i32 [n_tokens]; NULL: nobody asks
-    struct ggml_tensor *rows;   // i64 [n_tokens] of the cache that are written; NULL without
-    struct ggml_tensor *mask;   // [n_kv, n_tokens] 0 or -inf; NULL: no layer looks at all
-    struct ggml_tensor *window; // the same of layers with a window; NULL: there are none
-    struct ggml_tensor *states; // i32 [1] 0: whose state it is; NULL without
-    struct ggml_tensor *out;    // i32 [1] the token whose logits are wanted; NULL with all_outputs
-    struct ggml_tensor *logits; // f32 [n_vocab, 1], or [n_vocab, n_tokens * n_seq] with all_outputs
+    struct ggml_tensor *tokens;      // i32 [n_tokens * n_seq]
+    struct ggml_tensor *pos;         // i32 [n_tokens]; NULL: nobody asks
+    struct ggml_tensor *rows;        // i64 [n_tokens] of the cache that are written; NULL without, or no layer looks at all
+    struct ggml_tensor *mask;        // [n_kv, n_tokens] 0 or -inf; NULL: no layer looks at all
+    struct ggml_tensor *window_rows; // the same of layers with a window; NULL: there are none
+    struct ggml_tensor *window;      // [rows of their cache, at most n_kv, n_tokens]
+    struct ggml_tensor *states;      // i32 [1] 0: whose state it is; NULL without
+    struct ggml_tensor *out;         // i32 [1] the token whose logits are wanted; NULL with all_outputs
+    struct ggml_tensor *logits;      // f32 [n_vocab, 1], or [n_vocab, n_tokens * n_seq] with all_outputs
 };
 
 #define KV_STEP 256 // the view on the cache grows in steps, so that graphs repeat
@@ -309,7 +310,8 @@ struct session {
     const struct model_devices *devices;
     struct session_params params;
     bool has_flash;
-    struct ggml_tensor **k, **v;  // [n_layer] cache: [row, n_ctx]
+    int64_t n_ring; // rows of the cache of a layer with a window: position p is in row p % n_ring; n_ctx: there is none
+    struct ggml_tensor **k, **v;  // [n_layer] cache: [row, n_ctx], or [row, n_ring]
     struct session_cache *caches; // [devices->n]
     ggml_backend_sched_t sched;
     size_t max_nodes;
@@ -364,7 +366,8 @@ void model_speed_fini(struct model_speed *speed);
 // Tokens a second that a session will write with half of its context filled, as it was reserved; 0: not known.
 double model_speed_write(const struct model_speed *speed, const struct session *session);
 
-// cache.c: its memory; whether the devices can do with it, and with flash attention; its end.
+// cache.c: rows of a layer with a window; its memory; whether the devices can do with it, and with flash attention; its end.
+int64_t cache_ring(const struct session *session);
 bool cache_make(struct session *session, struct model_error *error);
 bool cache_choose(struct session *session, int64_t n_kv, struct model_error *error);
 void cache_free(struct session *session);

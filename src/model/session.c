@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // session.c: a model at work: the scheduler, and a graph for each shape of batch, over the cache of cache.c.
-// Positions 0 .. n_past - 1 of the cache are filled; a token sees those that are not behind it, as far as the
-// model's window goes.
+// Positions 0 .. n_past - 1 have been read; a token sees those that are not behind it, as far as the model's window goes, and the
+// cache of a layer with a window holds the last n_ring of them.
 
 #include "model/llama.h"
 #include "model/model.h"
@@ -75,7 +75,8 @@ struct session *session_new(const struct model *model, const struct model_device
         ok = model_fail(error, "a context of %" PRId64 " is too long: the model has embeddings of %" PRId64 " positions",
             s->params.n_ctx, model->position_embd->ne[1]);
     }
-    ok = ok && cache_make(s, error);
+    s->n_ring = cache_ring(s);
+    ok        = ok && cache_make(s, error);
     if (ok) {
         s->sched = ggml_backend_sched_new(devices->backend, NULL, devices->n, s->max_nodes, false, true);
         ok       = s->sched != NULL || model_fail(error, "%s", berth_last_error());
@@ -205,39 +206,54 @@ bool session_reserve(struct session *s, struct model_error *error) {
 
 // ---- computing ----
 
-// Token i at position n_past + i sees itself and those before it, as far as the window goes. Row by row: a mask may be as large
-// as all else that is computed. Nothing for a mask that no layer has.
-static void mask_set(struct session *s, struct ggml_tensor *mask, int64_t window, int64_t n, int64_t n_kv) {
+// Token i at position n_past + i sees itself and those before it, as far as the window goes; a position is in the row of the mask
+// that it has in the cache, which goes around where positions are more than rows. Row by row: a mask may be as large as all else
+// that is computed. Nothing for a mask that no layer has.
+static void mask_set(struct session *s, struct ggml_tensor *mask, int64_t window, int64_t n) {
     const ggml_fp16_t yes = ggml_fp32_to_fp16(0), no = ggml_fp32_to_fp16(-INFINITY);
-    const size_t size = (size_t) n_kv * sizeof no;
-    for (int64_t j = 0; mask != NULL && j < n_kv; j++) { // as the token before these sees them
-        s->mask_row[j] = j < s->n_past && j >= s->n_past - window ? yes : no;
+    const int64_t n_rows = mask != NULL ? mask->ne[0] : 0;
+    const size_t size    = (size_t) n_rows * sizeof no;
+    for (int64_t j = 0; j < n_rows; j++) {
+        s->mask_row[j] = no;
+    }
+    for (int64_t pos = most(0, s->n_past - window); mask != NULL && pos < s->n_past; pos++) { // what the token before these saw
+        s->mask_row[pos % n_rows] = yes;
     }
     for (int64_t i = 0; mask != NULL && i < n; i++) {
         const int64_t pos = s->n_past + i;
         if (pos >= window) {
-            s->mask_row[pos - window] = no;
+            s->mask_row[(pos - window) % n_rows] = no;
         }
-        s->mask_row[pos] = yes;
+        s->mask_row[pos % n_rows] = yes;
         ggml_backend_tensor_set(mask, s->mask_row, (size_t) i * size, size);
     }
 }
 
-static void inputs_set(struct session *s, const int32_t *tokens, int64_t n, int64_t n_kv) {
+// Which rows of a cache of n_rows the tokens are written to.
+static void rows_set(struct session *s, struct ggml_tensor *rows, int64_t n_rows, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        s->rows[i] = (s->n_past + i) % n_rows;
+    }
+    if (rows != NULL) {
+        ggml_backend_tensor_set(rows, s->rows, 0, (size_t) n * sizeof *s->rows);
+    }
+}
+
+static void inputs_set(struct session *s, const int32_t *tokens, int64_t n) {
     const int32_t wanted = (int32_t) (n - 1);
     for (int64_t i = 0; i < n; i++) {
-        s->pos[i]  = (int32_t) (s->n_past + i);
-        s->rows[i] = s->n_past + i;
+        s->pos[i] = (int32_t) (s->n_past + i);
     }
     ggml_backend_tensor_set(s->in.tokens, tokens, 0, (size_t) n * sizeof *tokens);
     if (s->in.states != NULL) {
         ggml_backend_tensor_set(s->in.states, &(int32_t){0}, 0, sizeof(int32_t));
     } else {
         ggml_backend_tensor_set(s->in.pos, s->pos, 0, (size_t) n * sizeof *s->pos);
-        ggml_backend_tensor_set(s->in.rows, s->rows, 0, (size_t) n * sizeof *s->rows);
+        rows_set(s, s->in.rows, s->params.n_ctx, n);
+        rows_set(s, s->in.window_rows, s->n_ring, n);
     }
-    mask_set(s, s->in.mask, n_kv, n, n_kv);
-    mask_set(s, s->in.window, s->model->params.n_window, n, n_kv);
+    mask_set(s, s->in.mask, s->params.n_ctx, n);
+    mask_set(s, s->in.window, s->model->params.n_window, n);
     if (s->in.out != NULL) {
         ggml_backend_tensor_set(s->in.out, &wanted, 0, sizeof wanted);
     }
@@ -252,7 +268,7 @@ static bool batch_decode(struct session *s, const int32_t *tokens, int64_t n, st
             return model_fail(error, "no memory for %" PRId64 " tokens: %s", n, berth_last_error());
         }
     }
-    inputs_set(s, tokens, n, n_kv);
+    inputs_set(s, tokens, n);
     const enum ggml_status status = ggml_backend_sched_graph_compute(s->sched, s->graph);
     if (status != GGML_STATUS_SUCCESS) {
         return model_fail(error, "%s", status == GGML_STATUS_ABORTED ? "computing was stopped" : berth_last_error());

@@ -10,25 +10,33 @@
 #include <math.h>
 #include <unistd.h>
 
-#define N_PROMPT 70
-#define N_TOKENS 74
 #define N_VOCAB 512
 #define MAX_ERROR 1e-6
 
+// A text: so many tokens at once, in batches, and the others one by one.
+struct text {
+    int n_prompt, n_tokens, n_ctx, n_batch;
+};
+static const struct text usual = {70, 74, 256, 128};
+// Further than the cache of a layer with a window reaches, which is rounded up to 256 rows.
+static const struct text long_text = {700, 710, 1024, 64};
+
 // ---- both sides ----
 
-static void theirs(const char *path, int32_t *tokens, float *logits) {
+static void theirs(const char *path, const struct text *x, int32_t *tokens, float *logits) {
     void *model                            = reference.llama_model_load_from_file(path, reference.llama_model_default_params());
     struct reference_context_params params = reference.llama_context_default_params();
-    params.n_ctx                           = 256;
+    params.n_ctx                           = (uint32_t) x->n_ctx;
     params.n_threads = params.n_threads_batch = 1;
     params.type_k = params.type_v = GGML_TYPE_F32;
     params.flash_attn             = 0; // it rounds to halves there
-    params.n_batch = params.n_ubatch = 128;
+    params.n_batch = params.n_ubatch = (uint32_t) x->n_batch;
     void *ctx                        = model != NULL ? reference.llama_init_from_model(model, params) : NULL;
-    bool ok = ctx != NULL && reference.llama_decode(ctx, reference.llama_batch_get_one(tokens, N_PROMPT)) == 0;
-    for (int i = N_PROMPT; ok && i < N_TOKENS; i++) {
-        ok = reference.llama_decode(ctx, reference.llama_batch_get_one(tokens + i, 1)) == 0;
+    bool ok                          = ctx != NULL;
+    for (int i = 0, n; ok && i < x->n_tokens; i += n) {
+        const int left = x->n_prompt - i;
+        n              = left <= 0 ? 1 : left < x->n_batch ? left : x->n_batch;
+        ok             = reference.llama_decode(ctx, reference.llama_batch_get_one(tokens + i, n)) == 0;
     }
     if (!ok) {
         print_error("the reference: %s\n", reference_text);
@@ -39,17 +47,17 @@ static void theirs(const char *path, int32_t *tokens, float *logits) {
     reference.llama_model_free(model);
 }
 
-static void ours(const char *path, const int32_t *tokens, bool no_flash, float *logits) {
+static void ours(const char *path, const struct text *x, const int32_t *tokens, bool no_flash, float *logits) {
     struct model_error error = {""};
     struct model_devices d;
     const struct session_params params = {
-        .n_ctx = 256, .n_batch = 128, .cache_k = GGML_TYPE_F32, .cache_v = GGML_TYPE_F32, .no_flash = no_flash};
+        .n_ctx = x->n_ctx, .n_batch = x->n_batch, .cache_k = GGML_TYPE_F32, .cache_v = GGML_TYPE_F32, .no_flash = no_flash};
     assert_true(model_devices_open(&d, "CPU", 1, &error));
     struct model *model = model_open(path, &error);
     const bool ok       = model != NULL && model_place(model, &d, false, NULL, NULL, &error);
     struct session *s   = ok ? session_new(model, &d, &params, &error) : NULL;
-    bool is_done        = s != NULL && session_reserve(s, &error) && session_decode(s, tokens, N_PROMPT, &error);
-    for (int i = N_PROMPT; is_done && i < N_TOKENS; i++) {
+    bool is_done        = s != NULL && session_reserve(s, &error) && session_decode(s, tokens, x->n_prompt, &error);
+    for (int i = x->n_prompt; is_done && i < x->n_tokens; i++) {
         is_done = session_decode(s, tokens + i, 1, &error);
     }
     if (!is_done) {
@@ -58,7 +66,8 @@ static void ours(const char *path, const int32_t *tokens, bool no_flash, float *
     }
     memcpy(logits, s->logits, N_VOCAB * sizeof *logits);
     session_reset(s); // what was said before is forgotten
-    assert_true(session_decode(s, tokens, N_PROMPT, &error) && session_decode(s, tokens + N_PROMPT, N_TOKENS - N_PROMPT, &error));
+    assert_true(session_decode(s, tokens, x->n_prompt, &error) &&
+                session_decode(s, tokens + x->n_prompt, x->n_tokens - x->n_prompt, &error));
     double difference = 0;
     for (int i = 0; i < N_VOCAB; i++) {
         difference += fabs((double) logits[i] - (double) s->logits[i]);
@@ -90,35 +99,36 @@ static double error_of(const float *a, const float *b) {
 }
 
 // Tokens that are no words of the vocabulary's first, special ones.
-static void compare(const char *words) {
+static void compare(const char *words, const struct text *x) {
     char path[] = "/tmp/berth-arch-XXXXXX";
-    int32_t tokens[N_TOKENS];
+    int32_t tokens[1024];
     float reference_logits[N_VOCAB], flash[N_VOCAB], plain[N_VOCAB];
     struct check_rng r = check_rng_new(5);
-    for (int i = 0; i < N_TOKENS; i++) {
+    assert_in_range(x->n_tokens, 1, sizeof tokens / sizeof *tokens);
+    for (int i = 0; i < x->n_tokens; i++) {
         tokens[i] = 10 + (int32_t) check_rng_below(&r, N_VOCAB - 10);
     }
     const int fd = mkstemp(path);
     assert_true(fd >= 0);
     close(fd);
     model_make(words, path);
-    theirs(path, tokens, reference_logits);
-    ours(path, tokens, false, flash);
-    ours(path, tokens, true, plain);
+    theirs(path, x, tokens, reference_logits);
+    ours(path, x, tokens, false, flash);
+    ours(path, x, tokens, true, plain);
     unlink(path);
     const double a = error_of(reference_logits, flash), b = error_of(reference_logits, plain);
     printf("%-60s normalised error %.2g, without flash attention %.2g\n", words, a, b);
     assert_true(a < MAX_ERROR && b < MAX_ERROR);
 }
 
-static void rows_compare(const char *const *rows) {
+static void rows_compare(const char *const *rows, const struct text *x) {
     if (getenv("BERTH_MAKE_MODEL") == NULL) {
         printf("skipped: BERTH_MAKE_MODEL names no maker of models\n");
         skip();
     }
     need_reference();
     for (; *rows != NULL; rows++) {
-        compare(*rows);
+        compare(*rows, x);
     }
 }
 
@@ -129,7 +139,7 @@ static void test_dense(void **state) {
         "gemma3 attention.sliding_window_pattern=2", "gemma2 attention.sliding_window_pattern=3", "phi3",
         "phi3 attention.sliding_window=16", "smollm3", "command-r",
         "command-r N=64 +attn_q_norm.weight:n:H,A +attn_k_norm.weight:n:H,B", "granite", "glm4", "gpt2", NULL};
-    rows_compare(rows);
+    rows_compare(rows, &usual);
 }
 
 static void test_experts(void **state) {
@@ -140,13 +150,20 @@ static void test_experts(void **state) {
         "rope.scaling.yarn_log_multiplier=0.1",
         "glm4moe", "gpt-oss", "gpt-oss W=8", "gpt-oss attention.sliding_window_pattern=3",
         "gpt-oss rope.scaling.type=yarn rope.scaling.factor=32.0 rope.scaling.original_context_length=64", NULL};
-    rows_compare(rows);
+    rows_compare(rows, &usual);
 }
 
 static void test_state(void **state) {
     (void) state;
     static const char *const rows[] = {"mamba2", NULL};
-    rows_compare(rows);
+    rows_compare(rows, &usual);
+}
+
+// A text that is longer than what layers with a window keep of it.
+static void test_long(void **state) {
+    (void) state;
+    static const char *const rows[] = {"gemma2", "gemma2 W=8", "gemma3", "gemma3 W=100", "gpt-oss", "gpt-oss W=8", NULL};
+    rows_compare(rows, &long_text);
 }
 
 // What the last norm says of the last token, and the mean of all.
@@ -208,7 +225,7 @@ static void test_embedding(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_dense), cmocka_unit_test(test_experts), cmocka_unit_test(test_state),
-        cmocka_unit_test(test_embedding)};
+        cmocka_unit_test(test_long), cmocka_unit_test(test_embedding)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
