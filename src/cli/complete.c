@@ -23,7 +23,10 @@ static void list_types(void) {
         }
     }
     for (int i = 0; gguf_mix_name(i) != NULL; i++) {
-        puts(gguf_mix_name(i));
+        enum ggml_type type;
+        if (!gguf_type_parse(gguf_mix_name(i), &type) || !cli_gguf_can_make(type, false)) { // not told yet
+            puts(gguf_mix_name(i));
+        }
     }
 }
 

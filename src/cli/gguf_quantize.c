@@ -15,7 +15,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { IMATRIX = CLI_OWN, DRY, TENSOR_TYPE };
+enum { IMATRIX = CLI_OWN, DRY, PURE, TENSOR_TYPE };
 
 static const struct cli_option options_of_gguf_quantize[] = {
     {.letter   = 'o',
@@ -35,6 +35,7 @@ static const struct cli_option options_of_gguf_quantize[] = {
         .what =
             "matrices whose names match get TYPE, whatever else is said, as in '*.attn_v.*=q8_0'; may be given again, the first "
             "that matches counts"},
+    {.id = PURE, .name = "pure", .what = "no mix: TYPE for every matrix, also where llama-quantize has a mix of that name"},
     {.id = DRY, .name = "dry-run", .what = "write nothing: tell the types and sizes; OUT may be left out"},
     {.letter   = 't',
         .name  = "threads",
@@ -50,11 +51,11 @@ const struct cli_help cli_gguf_quantize_help = {
     .operands = "IN OUT TYPE",
     .takes    = ".gguf|.gguf|@types",
     .about   = "Writes the model IN to OUT with its matrices as TYPE (q8_0, q4_k, ...), or as a mix that gives more bits to what "
-               "suffers most: q3_k_s, q3_k_m, q3_k_l, q4_k_s, q4_k_m, q5_k_s, q5_k_m, as llama-quantize makes them. Vectors, "
-               "routers, tables of positions, and matrices whose rows are no whole number of TYPE's blocks, stay as they are. "
-               "Prints the size and the mean squared error.",
+               "suffers most, as llama-quantize makes it under that name: iq1_s to iq4_xs, q2_k, q2_k_s, q3_k_s, q3_k_m, q3_k_l, "
+               "q4_k_s, q4_k_m, q5_k_s, q5_k_m. Vectors, routers, tables of positions, and matrices whose rows are no whole number "
+               "of TYPE's blocks, stay as they are. Prints the size and the mean squared error.",
     .options = options_of_gguf_quantize,
-    .examples = {{"A quarter of the size", "gguf quantize model.gguf small.gguf q4_k"},
+    .examples = {{"A quarter of the size", "gguf quantize model.gguf small.gguf q4_k_m"},
         {"How large would it be?", "gguf quantize --dry-run model.gguf q4_k_m"}},
 };
 
@@ -90,7 +91,7 @@ struct target {
     struct gguf_types types;
     const struct imatrix *imatrix; // NULL: none
     int n_threads;
-    bool json, is_dry;
+    bool json, is_dry, is_pure;
 };
 
 // The type that a tensor gets: its own, unless it holds real numbers, and an importance matrix knows it if the type wants one.
@@ -259,7 +260,7 @@ static int quantize(const char *in, const char *path, struct target *to) {
     int code;
     struct berth_gguf_map *map = cli_gguf_open(in, !to->is_dry, &code);
     if (map != NULL) {
-        gguf_types_look(&to->types, berth_gguf_map_meta(map));
+        gguf_types_look(&to->types, berth_gguf_map_meta(map), to->imatrix != NULL);
     }
     struct gguf_context *meta = map != NULL && imatrix_check(map, to->imatrix) ? meta_make(map, to) : NULL;
     FILE *file                = meta != NULL && !to->is_dry ? cli_open(path) : NULL;
@@ -285,6 +286,12 @@ static int quantize(const char *in, const char *path, struct target *to) {
 
 // Can all that is asked for be made? After a message.
 static bool can_make(const struct target *to, bool has_imatrix) {
+    if (gguf_types_want_imatrix(&to->types) && !has_imatrix) {
+        cli_fail(CLI_FAILURE,
+            "%s cannot be made without an importance matrix: make one with berth imatrix and give it by --imatrix",
+            gguf_types_name(&to->types));
+        return false;
+    }
     bool ok = cli_gguf_can_make(to->types.type, has_imatrix);
     for (int i = 0; ok && i < to->types.n_rules; i++) {
         ok = cli_gguf_can_make(to->types.rules[i].type, has_imatrix);
@@ -306,6 +313,7 @@ static int parse(int argc, char **argv, struct target *to, const char **imatrix,
             case IMATRIX: *imatrix = optarg; break;
             case 'o': *out = optarg; break;
             case DRY: to->is_dry = true; break;
+            case PURE: to->is_pure = true; break;
             case TENSOR_TYPE:
                 if (!gguf_types_rule(optarg, &to->types)) {
                     return cli_usage("gguf quantize",
@@ -335,7 +343,7 @@ int cli_gguf_quantize(int argc, char **argv) {
             "gguf quantize", "%s are wanted, %d are given", has_out ? "IN, OUT and TYPE" : "IN and TYPE", argc - optind);
     }
     const char *in = argv[optind], *path = out != NULL ? out : argv[optind + 1], *name = argv[argc - 1];
-    if (!gguf_types_parse(name, &to.types)) {
+    if (!gguf_types_parse(name, to.is_pure, &to.types)) {
         return cli_usage("gguf quantize", "'%s' is no type and no mix", name);
     }
     if (!can_make(&to, imatrix_path != NULL) || (!to.is_dry && cli_output_check(path, in) != CLI_OK) ||

@@ -50,7 +50,7 @@ types="f32 bf16 q8_0 q6_K q5_K q5_1 q5_0 q4_K q4_1 q4_0 iq4_nl iq4_xs mxfp4 nvfp
     iq1_m iq1_s q1_0 q2_0"
 printf '%-8s %10s %12s  %s\n' type bytes mse "what it writes"
 for type in $types; do
-    expect 0 '"converted": 29' gguf quantize --json --imatrix "$tmp/imatrix.dat" "$f16" "$tmp/model.gguf" $type
+    expect 0 '"converted": 29' gguf quantize --json --pure --imatrix "$tmp/imatrix.dat" "$f16" "$tmp/model.gguf" $type
     bytes=$(sed 's/.*"bytes_after": \([0-9]*\).*/\1/' "$tmp/out")
     mse=$(sed 's/.*"mse": \([^}]*\)}.*/\1/' "$tmp/out")
     expect 0 "sound" gguf check "$tmp/model.gguf"
@@ -70,6 +70,7 @@ done
 
 # Without an importance matrix, or with another one.
 expect 3 "importance matrix" gguf quantize "$f16" "$tmp/model.gguf" iq2_xxs
+expect 3 "importance matrix" gguf quantize --pure "$f16" "$tmp/model.gguf" iq2_xxs
 expect 0 "29 of 38 tensors as q4_K" gguf quantize "$f16" "$tmp/model.gguf" q4_k
 expect 0 "29 of 38 tensors as q4_K" gguf quantize --imatrix "$tmp/imatrix.dat" "$f16" "$tmp/other.gguf" q4_k
 # Any number of threads makes the same file.
