@@ -11,6 +11,7 @@
 #include <time.h>
 
 #define TIMEOUT_DEFAULT 10             // seconds
+#define STALL_DEFAULT 60               // seconds in one op
 #define UNSENT_MAX ((size_t) 16 << 20) // bytes on their way to a rank before a sender waits
 #define KEPT_MAX ((size_t) 256 << 20)  // bytes received that nobody has asked for yet
 #define LOOK_EVERY (MPI_SECOND / 20)   // at a process
@@ -18,15 +19,25 @@
 #define SLEEP_FIRST 20000              // nanoseconds; longer and longer
 #define SLEEP_MAX 500000
 
-int64_t mpi_mail_timeout(void) {
-    const char *text  = getenv("BERTH_MPI_TIMEOUT");
+static int64_t seconds_of(const char *name, int64_t otherwise) {
+    const char *text  = getenv(name);
     char *end         = NULL;
     const double secs = text != NULL ? strtod(text, &end) : 0;
-    return text != NULL && end != text && secs > 0.01 && secs < 1e6 ? (int64_t) (secs * 1e9) : TIMEOUT_DEFAULT * MPI_SECOND;
+    return text != NULL && end != text && secs > 0.01 && secs < 1e6 ? (int64_t) (secs * 1e9) : otherwise * MPI_SECOND;
+}
+
+int64_t mpi_mail_timeout(void) {
+    return seconds_of("BERTH_MPI_TIMEOUT", TIMEOUT_DEFAULT);
+}
+
+void mpi_mail_count_steps(struct mpi_mail *m) {
+    pthread_mutex_lock(&m->lock);
+    m->counts_steps = true;
+    pthread_mutex_unlock(&m->lock);
 }
 
 bool mpi_mail_init(struct mpi_mail *m, const struct mpi_transport *t) {
-    *m       = (struct mpi_mail){.t = *t, .timeout = mpi_mail_timeout()};
+    *m       = (struct mpi_mail){.t = *t, .timeout = mpi_mail_timeout(), .stall = seconds_of("BERTH_MPI_STALL", STALL_DEFAULT)};
     m->peers = shim_calloc((size_t) t->size, sizeof m->peers[0]);
     if (m->peers == NULL) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %d ranks", t->size);
@@ -77,6 +88,17 @@ static void lose(struct mpi_mail *m, int rank, const char *fmt, ...) {
     va_end(args);
 }
 
+// Two signs of life with the same steps: nothing was done between them.
+static void note_steps(struct mpi_mail *m, struct mpi_peer *p, const struct mpi_head *head) {
+    if (head->b != 0 && head->a == p->n_steps && p->moved != 0) {
+        p->stuck = p->moved;
+    } else {
+        p->n_steps = head->a;
+        p->moved   = m->polled;
+        p->stuck   = 0;
+    }
+}
+
 // Keeps the letter, or does what it says.
 static void take_in(struct mpi_mail *m, struct mpi_letter *letter) {
     struct mpi_head head = {0};
@@ -94,7 +116,9 @@ static void take_in(struct mpi_mail *m, struct mpi_letter *letter) {
     if (item == NULL) {
         if (head.kind == MPI_BYE) {
             p->has_left = true;
-        } else if (head.kind != MPI_ALIVE) {
+        } else if (head.kind == MPI_ALIVE) {
+            note_steps(m, p, &head);
+        } else {
             lose(m, letter->from, "memory ran out for a message of %zu bytes from it", letter->size);
         }
         shim_free(letter->bytes);
@@ -114,6 +138,7 @@ static void poll(struct mpi_mail *m) {
     if (now - m->polled > MPI_SECOND) { // this process was stopped or busy
         for (int i = 0; i < m->t.size; i++) {
             m->peers[i].heard = now;
+            m->peers[i].moved = m->peers[i].stuck = 0;
         }
     }
     m->polled = now;
@@ -146,6 +171,8 @@ static bool is_lost(struct mpi_mail *m, int rank) {
         lose(m, rank, "it has ended");
     } else if (m->polled - p->heard > m->timeout) {
         lose(m, rank, "nothing was heard of it for %.1f s", (double) (m->polled - p->heard) / 1e9);
+    } else if (p->stuck != 0 && m->polled - p->stuck > m->stall) {
+        lose(m, rank, "it lives, and has been in one op for %.1f s", (double) (m->polled - p->stuck) / 1e9);
     } else if (p->pid != 0 && m->polled - p->asked > LOOK_EVERY) {
         p->asked = m->polled;
         if (process_is_gone(p->pid)) {
@@ -200,6 +227,7 @@ static void rest(struct waiting *w) {
 
 static struct mpi_mail_item *wait_for(struct mpi_mail *m, int from, uint32_t kind, uint32_t id) {
     for (struct waiting w = {0};; rest(&w)) {
+        atomic_fetch_add_explicit(&m->n_steps, 1, memory_order_relaxed);
         pthread_mutex_lock(&m->lock);
         struct mpi_mail_item *item = find(m, from, kind, id);
         bool lost                  = false;
@@ -260,6 +288,7 @@ enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head
     }
     for (struct waiting w = {0};; rest(&w)) {
         bool sent = false;
+        atomic_fetch_add_explicit(&m->n_steps, 1, memory_order_relaxed);
         pthread_mutex_lock(&m->lock);
         const bool lost = is_lost(m, to), full = !lost && m->t.unsent(&m->t, to) > UNSENT_MAX;
         if (full) {
@@ -280,9 +309,10 @@ enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head
 }
 
 void mpi_mail_tend(struct mpi_mail *m) {
-    static const struct mpi_head alive = {.kind = MPI_ALIVE};
     pthread_mutex_lock(&m->lock);
     poll(m);
+    const struct mpi_head alive = {
+        .kind = MPI_ALIVE, .a = atomic_load_explicit(&m->n_steps, memory_order_relaxed), .b = m->counts_steps};
     const bool tell = m->polled - m->told > (m->timeout / 10 < MPI_SECOND ? m->timeout / 10 : MPI_SECOND);
     m->told         = tell ? m->polled : m->told;
     for (int i = 0; tell && i < m->t.size; i++) {

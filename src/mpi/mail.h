@@ -2,7 +2,10 @@
 // mail.h: messages with a head, who is still there, and waiting that ends: a rank that has been silent for too long, or whose
 // process is gone, is lost, and whoever waits for it is told so. Any thread of a rank.
 //
-//     heard from within timeout --silence, end of process, broken message--> lost, for good, with a reason
+//     heard from within timeout --silence, end of process, broken message, no step done--> lost, for good, with a reason
+//
+// A worker's signs of life say how many steps it has done: ops that were computed, looks for mail. One that lives and does none,
+// in an op that never ends, is lost as well.
 #pragma once
 
 #include "berth-mpi.h"
@@ -10,14 +13,15 @@
 #include "mpi/transport.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
-#define MPI_WIRE_VERSION 1
+#define MPI_WIRE_VERSION 2
 #define MPI_PIECE ((size_t) 1 << 20)         // bytes of data in a message at most
 #define MPI_MESSAGE_MAX ((size_t) 256 << 20) // of a message: a graph may be long
 
 enum mpi_kind {
     MPI_HELLO = 1, // who I am: world.c
-    MPI_ALIVE,     // nothing but that
+    MPI_ALIVE,     // a: steps done, b: whether they are counted
     MPI_BYE,       // nothing comes after this
     MPI_ANSWER,    // to the command with that id: worker to program
     MPI_PART,      // of a sum or broadcast: sum.c
@@ -45,6 +49,8 @@ struct mpi_peer {
     bool has_left;        // it said so
     char why[192];        // it is lost
     int64_t heard, asked; // when last heard of; when its process was last looked at
+    uint64_t n_steps;     // that it had done when it last told so
+    int64_t moved, stuck; // when it told of those first; that, if it told of no more since, else 0
 };
 
 struct mpi_mail {
@@ -53,14 +59,18 @@ struct mpi_mail {
     struct mpi_mail_item *first, **end;
     size_t kept_size;       // bytes of those
     struct mpi_peer *peers; // [t.size]
-    int64_t timeout;
-    int64_t polled; // when; a gap that is ours is nobody's silence
-    int64_t told;   // when the others last had a sign of life from here
+    int64_t timeout, stall;
+    atomic_uint_fast64_t n_steps; // done by this rank
+    bool counts_steps;            // it is a worker
+    int64_t polled;               // when; a gap that is ours is nobody's silence
+    int64_t told;                 // when the others last had a sign of life from here
     struct berth_mpi_traffic traffic;
 };
 
 // Nanoseconds of silence after which a rank is lost: BERTH_MPI_TIMEOUT, in seconds, or 10 of them.
 int64_t mpi_mail_timeout(void);
+// This rank's steps are counted from now on: whoever does them says so, waiting does by itself.
+void mpi_mail_count_steps(struct mpi_mail *m);
 // The transport becomes the mail's.
 bool mpi_mail_init(struct mpi_mail *m, const struct mpi_transport *t) BERTH_MUST_USE;
 void mpi_mail_fini(struct mpi_mail *m, bool all);

@@ -260,6 +260,18 @@ void mpi_worker_do(struct mpi_worker *w, const struct mpi_mail_item *item) {
     commands[head.kind - MPI_COMMAND](w, &head, body, size);
 }
 
+// Asked between two ops, so that one is done.
+static bool op_is_done(void *mail) {
+    atomic_fetch_add_explicit(&((struct mpi_mail *) mail)->n_steps, 1, memory_order_relaxed);
+    return false;
+}
+
+static void proc_find(ggml_backend_dev_t dev, const char *name, void *out) {
+    ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(dev);
+    void *p                = reg != NULL && reg->iface.get_proc_address != NULL ? reg->iface.get_proc_address(reg, name) : NULL;
+    memcpy(out, &p, sizeof p);
+}
+
 static bool device_open(struct mpi_worker *w, size_t i, const struct berth_mpi_serve_params *params) {
     struct mpi_worker_device *d = &w->devices[i];
     d->dev                      = params->devices[i];
@@ -269,11 +281,13 @@ static bool device_open(struct mpi_worker *w, size_t i, const struct berth_mpi_s
         shim_error(GGML_STATUS_FAILED, "MPI: device '%s' cannot be opened", ggml_backend_dev_name(d->dev));
         return false;
     }
-    ggml_backend_reg_t reg           = ggml_backend_dev_backend_reg(d->dev);
-    ggml_backend_set_n_threads_t set = NULL;
-    void *p = reg != NULL && reg->iface.get_proc_address != NULL ? reg->iface.get_proc_address(reg, "ggml_backend_set_n_threads")
-                                                                 : NULL;
-    memcpy(&set, &p, sizeof set);
+    ggml_backend_set_n_threads_t set;
+    ggml_backend_set_abort_callback_t watch;
+    proc_find(d->dev, "ggml_backend_set_n_threads", &set);
+    proc_find(d->dev, "ggml_backend_set_abort_callback", &watch);
+    if (watch != NULL) {
+        watch(d->backend, op_is_done, w->mail);
+    }
     if (set != NULL && params->n_threads > 0) {
         set(d->backend, params->n_threads);
     }

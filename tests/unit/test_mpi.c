@@ -21,6 +21,39 @@ struct rank {
     size_t limit;
 };
 
+// ---- a device that hangs ----
+
+static atomic_bool hangs;
+static bool with_hanging; // it is what workers have
+
+static enum ggml_status hanging_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
+    (void) backend;
+    (void) graph;
+    while (atomic_load(&hangs)) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
+static ggml_backend_t hanging_init(ggml_backend_dev_t dev, const char *params) {
+    ggml_backend_t backend = ggml_backend_cpu_init();
+    (void) dev;
+    (void) params;
+    backend->iface.graph_compute = hanging_compute;
+    return backend;
+}
+
+static ggml_backend_dev_t worker_device(void) {
+    static struct ggml_backend_device hanging;
+    ggml_backend_dev_t cpu = ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
+    if (!with_hanging) {
+        return cpu;
+    }
+    hanging                    = *cpu;
+    hanging.iface.init_backend = hanging_init;
+    return &hanging;
+}
+
 static void transport_open(struct mpi_loop *loop, int rank, struct mpi_transport *t) {
     *t = (struct mpi_transport){.alloc = shim_malloc, .release = shim_free};
     assert_true(mpi_loop_open(loop, rank, t));
@@ -31,7 +64,7 @@ static void *rank_thread(void *arg) {
     struct mpi_transport t;
     static _Thread_local struct mpi_world w;
     transport_open(r->loop, r->rank, &t);
-    ggml_backend_dev_t cpu                     = ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
+    ggml_backend_dev_t cpu                     = worker_device();
     const struct berth_mpi_serve_params params = {.devices = &cpu, .n_devices = 1, .n_threads = 1, .memory_limit = r->limit};
     struct mpi_device_info *infos              = r->is_worker ? mpi_serve_infos(&params) : NULL;
     r->joined                                  = mpi_world_init(&w, &t, r->is_worker, infos, r->is_worker ? 1 : 0);
@@ -583,6 +616,45 @@ static void test_is_lost(void **state) {
     ranks_run(2, 1, 0, is_lost);
 }
 
+// It gives signs of life all the while, but nothing is done.
+static void is_stuck(struct mpi_world *w) {
+    struct devices d          = devices_open(w);
+    ggml_backend_t backend    = ggml_backend_dev_init(&d.list[0].ggml, NULL);
+    struct ggml_context *ctx  = arena();
+    struct ggml_tensor *x     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 8, false);
+    ggml_build_forward_expand(graph, ggml_sqr(ctx, x));
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(ctx, &d.list[0].buft);
+    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+    nanosleep(&(struct timespec){.tv_sec = 2}, NULL); // who only waits for commands is not stuck
+    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+    atomic_store(&hangs, true);
+    const int64_t start = mpi_now();
+    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_FAILED);
+    assert_true(mpi_now() - start < 6 * MPI_SECOND);
+    assert_non_null(strstr(berth_last_error(), "rank 1"));
+    assert_non_null(strstr(berth_last_error(), "has been in one op for"));
+    assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_FAILED);
+    atomic_store(&hangs, false);
+    ggml_backend_buffer_free(buffer);
+    ggml_backend_free(backend);
+    ggml_free(ctx);
+    devices_close(&d);
+    pthread_mutex_lock(&w->mail.lock); // it goes on now, and is to end
+    w->mail.peers[1].is_lost = false;
+    w->mail.peers[1].moved = w->mail.peers[1].stuck = 0;
+    pthread_mutex_unlock(&w->mail.lock);
+}
+
+static void test_is_stuck(void **state) {
+    (void) state;
+    with_hanging = true;
+    setenv("BERTH_MPI_STALL", "1", 1);
+    ranks_run(2, 1, 0, is_stuck);
+    unsetenv("BERTH_MPI_STALL");
+    with_hanging = false;
+}
+
 // ---- ranks of another kind ----
 
 // Rank 1 is nothing but this hello.
@@ -740,6 +812,7 @@ int main(void) {
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_is_lost),
+        cmocka_unit_test(test_is_stuck),
         cmocka_unit_test(test_others_are_left_out),
         cmocka_unit_test(test_cache_is_checked),
         cmocka_unit_test(test_each_allocation_fails),
