@@ -8,6 +8,7 @@
 #include "berth.h"
 #include "cuda/backend.h"
 #include "cuda/comm.h"
+#include "ggml-alloc.h"
 #include "ggml-cpu.h"
 #include "ggml-cuda.h"
 
@@ -361,6 +362,73 @@ static void devices_add_up(void **unused) {
     ggml_free(ctx);
 }
 
+// The first weight by rows, the second by columns: a sum of what the devices have.
+static struct ggml_backend_meta_split_state share(const struct ggml_tensor *t, void *unused) {
+    (void) unused;
+    struct ggml_backend_meta_split_state state = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
+    if (strcmp(t->name, "up") == 0 || strcmp(t->name, "down") == 0) {
+        state.axis = strcmp(t->name, "up") == 0 ? GGML_BACKEND_SPLIT_AXIS_1 : GGML_BACKEND_SPLIT_AXIS_0;
+        for (int j = 0; j < 4; j++) {
+            state.ne[j] = 64;
+        }
+    }
+    return state;
+}
+
+// One device made of four: each holds a quarter of the weights, computes its part and adds up by the backend's own sum.
+static void devices_are_one(void **unused) {
+    (void) unused;
+    st->n_devices = 4;
+    ggml_backend_dev_t parts[4];
+    for (size_t i = 0; i < 4; i++) {
+        parts[i] = ggml_backend_reg_dev_get(ggml_backend_cuda_reg(), i);
+    }
+    ggml_backend_dev_t dev = ggml_backend_meta_device(parts, 4, share, NULL);
+    ggml_backend_t backend = ggml_backend_dev_init(dev, NULL);
+    assert_non_null(backend);
+    struct ggml_context *weights = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
+    struct ggml_context *ctx     = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_tensor *up       = ggml_set_name(ggml_new_tensor_2d(weights, GGML_TYPE_F32, 64, 256), "up");
+    struct ggml_tensor *down     = ggml_set_name(ggml_new_tensor_2d(weights, GGML_TYPE_F32, 256, 64), "down");
+    size_t before[4];
+    memcpy(before, st->used, sizeof before);
+    ggml_backend_buffer_t held = ggml_backend_alloc_ctx_tensors(weights, backend);
+    assert_non_null(held);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(st->used[i] - before[i], 2 * 64 * 64 * sizeof(float));
+    }
+    struct ggml_tensor *x     = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 64, 2);
+    struct ggml_tensor *y     = ggml_mul_mat(ctx, down, ggml_silu(ctx, ggml_mul_mat(ctx, up, x)));
+    struct ggml_tensor *z     = ggml_rms_norm(ctx, y, 1e-5f); // wants it whole
+    struct ggml_cgraph *graph = ggml_new_graph(ctx);
+    ggml_build_forward_expand(graph, z);
+    ggml_gallocr_t alloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend));
+    assert_true(ggml_gallocr_alloc_graph(alloc, graph));
+    struct berth_meta_stats stats;
+    for (int round = 1; round <= 3; round++) {
+        const long n_launches = st->n_launches + st->n_graph_launches;
+        assert_int_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+        assert_true(st->n_launches + st->n_graph_launches >= n_launches + 4 * 3); // two runs of nodes and a sum, each
+        assert_true(berth_meta_stats(backend, &stats));
+        assert_int_equal(stats.n_sums, round);
+        assert_int_equal(stats.sum_bytes, round * (int64_t) ggml_nbytes(y));
+        assert_int_equal(stats.n_whole, 0);
+        assert_int_equal(stats.n_built, 1);
+    }
+    st->lost[2] = 999; // one of the four: the whole fails, and is told so
+    assert_int_not_equal(ggml_backend_graph_compute(backend, graph), GGML_STATUS_SUCCESS);
+    assert_non_null(strstr(berth_last_error(), "CUDA2"));
+    st->lost[2]                        = 0; // so that the stand-in takes everything back
+    cuda_devices(&(int){0})[2].is_lost = false;
+    ggml_gallocr_free(alloc);
+    ggml_backend_buffer_free(held);
+    ggml_backend_free(backend);
+    ggml_free(ctx);
+    ggml_free(weights);
+    cuda_devices_reset();
+    drop();
+}
+
 // ---- failures ----
 
 static void memory_runs_out_by_name(void **unused) {
@@ -646,6 +714,7 @@ int main(int argc, char **argv) {
         TEST(host_tensors_are_refused),
         TEST(devices_copy_to_each_other),
         TEST(devices_add_up),
+        TEST(devices_are_one),
         TEST(memory_runs_out_by_name),
         TEST(reserve_is_the_last_to_fail),
         TEST(a_lost_device_is_lost_alone),
