@@ -15,6 +15,7 @@ struct meta_backend {
     struct meta_comm comm;
     struct meta_crew *crew;
     struct meta_program *programs[N_PROGRAMS];
+    struct meta_scratch scratch;
     struct meta_keep keep;
     uint64_t n_runs;
     struct berth_meta_stats stats;
@@ -29,6 +30,7 @@ static void meta_free(struct meta_backend *m) {
     for (int i = 0; i < N_PROGRAMS; i++) {
         meta_program_free(m->programs[i]);
     }
+    meta_scratch_fini(&m->scratch);
     meta_keep_fini(&m->keep);
     if (m->comm.free != NULL && m->comm.ctx != NULL) {
         m->comm.free(m->comm.ctx);
@@ -94,7 +96,8 @@ static enum ggml_status backend_compute(ggml_backend_t backend, struct ggml_cgra
     bool is_found            = false;
     struct meta_program **at = find(m, graph, &is_found);
     if (!is_found) {
-        status = program_get(at, graph) ? meta_program_make(*at, m->parts, m->n, graph, &m->keep) : GGML_STATUS_ALLOC_FAILED;
+        status = program_get(at, graph) ? meta_program_make(*at, m->parts, m->n, graph, &m->scratch, &m->keep)
+                                        : GGML_STATUS_ALLOC_FAILED;
     }
     if (status != GGML_STATUS_SUCCESS) {
         return status;
@@ -116,7 +119,7 @@ static enum ggml_status reserve_like(struct meta_backend *m, struct meta_program
     berth_clear_error(); // a part may tell why it has no memory
     bool ok = meta_crew_room(m->crew, meta_share_size(p)) && meta_notes_room(p);
     for (int i = 0; i < N_PROGRAMS && ok; i++) {
-        ok = program_get(&m->programs[i], graph) && meta_program_room(m->programs[i], m->parts, p);
+        ok = program_get(&m->programs[i], graph) && meta_program_room(m->programs[i], p);
     }
     if (!ok || !meta_keep_add(&m->keep, p)) {
         return berth_last_error()[0] != '\0'
@@ -132,7 +135,7 @@ enum ggml_status meta_reserve(ggml_backend_t backend, const struct ggml_cgraph *
     struct meta_program *p  = NULL;
     enum ggml_status status = program_get(&p, graph) ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
     if (status == GGML_STATUS_SUCCESS) {
-        status = meta_program_make(p, m->parts, m->n, graph, &(struct meta_keep){0});
+        status = meta_program_make(p, m->parts, m->n, graph, &m->scratch, &(struct meta_keep){0});
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = reserve_like(m, p, graph);
@@ -248,10 +251,8 @@ bool berth_meta_stats(ggml_backend_t backend, struct berth_meta_stats *stats) {
         return false;
     }
     *stats = m->stats;
-    for (int i = 0; i < N_PROGRAMS; i++) {
-        for (int j = 0; m->programs[i] != NULL && j < m->n; j++) {
-            stats->scratch_bytes += (int64_t) ggml_backend_buffer_get_size(m->programs[i]->scratch[j]);
-        }
+    for (int j = 0; j < m->n; j++) {
+        stats->scratch_bytes += (int64_t) ggml_backend_buffer_get_size(m->scratch.parts[j]);
     }
     return true;
 }

@@ -59,17 +59,25 @@ static bool arena_reset(struct meta_arena *arena, size_t size) {
 
 // ---- memory ----
 
-static bool scratch_room(struct meta_program *p, ggml_backend_t backend, int j, uint64_t size) {
-    if (size == 0 || ggml_backend_buffer_get_size(p->scratch[j]) >= size) {
+static bool scratch_room(struct meta_scratch *scratch, ggml_backend_t backend, int j, uint64_t size) {
+    if (size == 0 || ggml_backend_buffer_get_size(scratch->parts[j]) >= size) {
         return true;
     }
-    ggml_backend_buffer_free(p->scratch[j]);
-    p->scratch[j] = ggml_backend_buft_alloc_buffer(ggml_backend_get_default_buffer_type(backend), size);
-    if (p->scratch[j] == NULL) {
+    ggml_backend_buffer_free(scratch->parts[j]);
+    scratch->id++;
+    scratch->parts[j] = ggml_backend_buft_alloc_buffer(ggml_backend_get_default_buffer_type(backend), size);
+    if (scratch->parts[j] == NULL) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: no scratch buffer of %llu bytes for part %d", ggml_backend_name(backend),
             (unsigned long long) size, j);
     }
-    return p->scratch[j] != NULL;
+    return scratch->parts[j] != NULL;
+}
+
+void meta_scratch_fini(struct meta_scratch *scratch) {
+    for (int j = 0; j < META_MAX; j++) {
+        ggml_backend_buffer_free(scratch->parts[j]);
+    }
+    *scratch = (struct meta_scratch){0};
 }
 
 static void items_set(struct meta_program *p, ggml_backend_t backend, int j) {
@@ -96,12 +104,12 @@ static enum ggml_status plan_part(struct meta_program *p, ggml_backend_t backend
         }
     }
     p->peak[j] = report.peak > 0 ? report.peak : 1;
-    if (!scratch_room(p, backend, j, p->peak[j])) {
+    if (!scratch_room(p->scratch, backend, j, p->peak[j])) {
         return GGML_STATUS_ALLOC_FAILED;
     }
-    char *base = ggml_backend_buffer_get_base(p->scratch[j]);
+    char *base = ggml_backend_buffer_get_base(p->scratch->parts[j]);
     for (size_t i = 0; i < p->n_temps; i++) {
-        p->temps[i].parts[j].buffer = p->scratch[j];
+        p->temps[i].parts[j].buffer = p->scratch->parts[j];
         p->temps[i].parts[j].data   = base + offsets[i];
     }
     return GGML_STATUS_SUCCESS;
@@ -211,11 +219,12 @@ static bool rows_room(struct meta_program *p, size_t n_rows) {
            berth_grow((void **) &p->seen, &p->seen_cap, n_rows + 1, sizeof p->seen[0]);
 }
 
-enum ggml_status meta_program_make(
-    struct meta_program *p, ggml_backend_t *backends, int n, const struct ggml_cgraph *graph, const struct meta_keep *keep) {
+enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backends, int n, const struct ggml_cgraph *graph,
+    struct meta_scratch *scratch, const struct meta_keep *keep) {
     static atomic_uint_fast64_t last_id;
     clear(p);
     p->n                    = n;
+    p->scratch              = scratch;
     p->id                   = ++last_id;
     p->rec.is_whole         = true;
     enum ggml_status status = berth_record_build(&p->rec, graph, &no_rules);
@@ -229,12 +238,13 @@ enum ggml_status meta_program_make(
     struct meta_builder b = {.p = p, .backends = backends, .n = n, .rows = p->rows};
     status                = prepare(&b, keep);
     p->is_made            = status == GGML_STATUS_SUCCESS;
+    p->scratch_id         = scratch->id;
     return status;
 }
 
 #define ROOM(p, list, n) berth_grow((void **) &(p)->list, &(p)->list##_cap, (n), sizeof(p)->list[0])
 
-bool meta_program_room(struct meta_program *p, ggml_backend_t *backends, const struct meta_program *like) {
+bool meta_program_room(struct meta_program *p, const struct meta_program *like) {
     clear(p);
     p->n            = like->n;
     p->rec.is_whole = true;
@@ -244,7 +254,7 @@ bool meta_program_room(struct meta_program *p, ggml_backend_t *backends, const s
               arena_reset(&p->arena, like->arena.taken);
     for (int j = 0; j < p->n && ok; j++) {
         ok = berth_grow((void **) &p->nodes[j], &p->nodes_cap[j], like->n_nodes[j], sizeof p->nodes[j][0]) &&
-             uses_room(p, j, like->tensors[j].size) && scratch_room(p, backends[j], j, like->n_temps > 0 ? like->peak[j] : 0);
+             uses_room(p, j, like->tensors[j].size);
     }
     return ok;
 }
@@ -254,7 +264,6 @@ void meta_program_free(struct meta_program *p) {
         return;
     }
     for (int j = 0; j < p->n; j++) {
-        ggml_backend_buffer_free(p->scratch[j]);
         ggml_hash_set_free(&p->tensors[j]);
         berth_free(p->use_counts[j]);
         berth_free(p->nodes[j]);
@@ -275,7 +284,8 @@ void meta_program_free(struct meta_program *p) {
 
 // Same graph, same addresses, same states of what it reads.
 bool meta_program_is(struct meta_program *p, const struct ggml_cgraph *graph) {
-    if (berth_record_match(&p->rec, graph, &no_rules, NULL) != RECORD_SAME) {
+    if ((p->n_temps > 0 && p->scratch_id != p->scratch->id) ||
+        berth_record_match(&p->rec, graph, &no_rules, NULL) != RECORD_SAME) {
         return false;
     }
     for (int32_t r = 0; r < p->rec.n_rows; r++) {

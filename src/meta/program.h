@@ -3,7 +3,8 @@
 //
 // Memory: a node's part lies where the graph's plan put the node, at the same offset on every device. What is beside the graph
 // (whole copies, slices that are no views, operands of sums) is temporary and planned for each device by itself; a device's
-// scratch buffer is as large as its plan says. All part tensors and states live in one arena.
+// scratch buffer is as large as the largest of these plans, and serves all programs of a backend, of which one runs at a time.
+// All part tensors and states of a program live in one arena.
 #pragma once
 
 #include "meta/rule.h"
@@ -53,6 +54,14 @@ struct meta_seen {
     const meta_state *before, *after; // states
 };
 
+// Memory of temporary tensors, a buffer a device. Zeroed: there is none.
+struct meta_scratch {
+    ggml_backend_buffer_t parts[META_MAX];
+    uint64_t id; // another one whenever a part has moved
+};
+
+void meta_scratch_fini(struct meta_scratch *scratch);
+
 struct meta_program {
     int n;
     bool is_made; // false: there is room for one, and nothing else
@@ -76,8 +85,9 @@ struct meta_program {
     uint64_t *offsets;             // [n * n_temps]
     size_t items_cap, offsets_cap;
     uint64_t peak[META_MAX];
-    ggml_backend_buffer_t scratch[META_MAX];
-    char *stage; // host memory that moves go through
+    struct meta_scratch *scratch;
+    uint64_t scratch_id; // of the scratch that its temporary tensors lie in
+    char *stage;         // host memory that moves go through
     size_t stage_size, stage_cap;
     struct meta_cost *costs;
     size_t n_costs, costs_cap;
@@ -95,9 +105,9 @@ struct meta_keep {
 
 // Makes p, which is zeroed or of another graph, the program of this one. What it has of memory is used again.
 enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backends, int n, const struct ggml_cgraph *graph,
-    const struct meta_keep *keep) BERTH_MUST_USE;
+    struct meta_scratch *scratch, const struct meta_keep *keep) BERTH_MUST_USE;
 // Room for a program like another one; of p itself nothing is left. False: out of memory.
-bool meta_program_room(struct meta_program *p, ggml_backend_t *backends, const struct meta_program *like) BERTH_MUST_USE;
+bool meta_program_room(struct meta_program *p, const struct meta_program *like) BERTH_MUST_USE;
 // A program's graph of device j from a META_COMPUTE step on.
 struct ggml_cgraph meta_step_graph(struct meta_program *program, const struct meta_step *step, int j);
 void meta_program_free(struct meta_program *program);
