@@ -25,6 +25,7 @@ struct rank {
 
 static atomic_bool hangs;
 static bool with_hanging; // it is what workers have
+static struct ggml_backend_device hanging;
 
 static enum ggml_status hanging_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
     (void) backend;
@@ -44,14 +45,7 @@ static ggml_backend_t hanging_init(ggml_backend_dev_t dev, const char *params) {
 }
 
 static ggml_backend_dev_t worker_device(void) {
-    static struct ggml_backend_device hanging;
-    ggml_backend_dev_t cpu = ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
-    if (!with_hanging) {
-        return cpu;
-    }
-    hanging                    = *cpu;
-    hanging.iface.init_backend = hanging_init;
-    return &hanging;
+    return with_hanging ? &hanging : ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
 }
 
 static void transport_open(struct mpi_loop *loop, int rank, struct mpi_transport *t) {
@@ -648,7 +642,9 @@ static void is_stuck(struct mpi_world *w) {
 
 static void test_is_stuck(void **state) {
     (void) state;
-    with_hanging = true;
+    with_hanging               = true;
+    hanging                    = *ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
+    hanging.iface.init_backend = hanging_init;
     setenv("BERTH_MPI_STALL", "1", 1);
     ranks_run(2, 1, 0, is_stuck);
     unsetenv("BERTH_MPI_STALL");
