@@ -250,6 +250,9 @@ int cli_model_lora(struct cli_model *m, const char *text) {
     if (code != CLI_OK) {
         return code;
     }
+    if (m->model->llama != NULL) {
+        return cli_fail(CLI_FAILURE, "%s: adapters are for models that Berth runs itself, and this one libllama runs", path);
+    }
     return model_lora_add(m->model, &m->devices, path, scale, &error) ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
 }
 

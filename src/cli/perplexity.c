@@ -15,6 +15,7 @@ static const struct cli_option option_rows[] = {
     CLI_CONTEXTS_ROWS,
     CLI_OPT_CACHE_TYPE,
     CLI_PLACE_ROWS,
+    CLI_OPT_LLAMA,
     CLI_OPT_JSON("print one JSON object: perplexity, error, tokens, chunks"),
     {0},
 };
@@ -73,10 +74,10 @@ static double surprise(const float *logits, int64_t n, int32_t token) {
 static bool context_add(void *user, const struct session *s, const int32_t *ids, char note[64], struct model_error *error) {
     struct sums *sums   = user;
     const int64_t n_ctx = s->params.n_ctx, n_vocab = s->model->params.n_vocab;
-    (void) error;
     for (int64_t i = n_ctx / 2; i + 1 < n_ctx; i++) {
-        const size_t size = (size_t) n_vocab * sizeof sums->logits[0];
-        ggml_backend_tensor_get(s->in.logits, sums->logits, (size_t) i * size, size);
+        if (!session_row(s, i, sums->logits, error)) {
+            return false;
+        }
         const double x = surprise(sums->logits, n_vocab, ids[i + 1]);
         sums->sum += x;
         sums->squares += x * x;
@@ -113,7 +114,7 @@ static int measure(struct cli_model *m, const struct cli_contexts *o, const stru
 }
 
 int cli_perplexity(int argc, char **argv) {
-    struct cli_contexts o    = {0};
+    struct cli_contexts o    = {.model = {.may_llama = true}};
     struct model_error error = {""};
     struct cli_model m;
     int code = parse(argc, argv, &o);

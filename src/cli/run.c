@@ -414,6 +414,9 @@ int cli_run(int argc, char **argv) {
     code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_output(&m, o.trace);
     code                = code == CLI_OK ? cli_model_output(&m, o.map) : code;
     code                = code == CLI_OK ? cli_model_output(&m, o.cache) : code;
+    if (code == CLI_OK && o.cache != NULL && m.model->llama != NULL) {
+        code = cli_fail(CLI_FAILURE, "--prompt-cache: libllama runs this model, and what it has read cannot be kept");
+    }
     for (int i = 0; code == CLI_OK && i < o.n_loras; i++) {
         code = cli_model_lora(&m, o.loras[i]);
     }

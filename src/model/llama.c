@@ -336,22 +336,22 @@ static bool vectors_take(struct session *s, int64_t n, struct model_error *error
     return true;
 }
 
-static bool logits_take(struct session *s, int64_t i, struct model_error *error) {
+bool llama_session_row(const struct session *s, int64_t i, float *out, struct model_error *error) {
     const float *row = s->model->llama->lib->llama_get_logits_ith(s->llama->ctx, (int32_t) i);
     if (row == NULL) {
         return model_fail(error, "libllama has no logits of token %" PRId64, i);
     }
-    memcpy(s->logits, row, (size_t) s->model->params.n_vocab * sizeof *row);
+    memcpy(out, row, (size_t) s->model->params.n_vocab * sizeof *row);
     return true;
 }
 
 static bool decode(struct session *s, const int32_t *tokens, int64_t n, struct model_error *error) {
     const struct model_llama *m = s->model->llama;
     const bool is_embedding     = s->params.is_embedding;
-    batch_fill(s, tokens, n, is_embedding);
+    batch_fill(s, tokens, n, is_embedding || s->params.all_outputs);
     const int32_t status = m->has_decoder ? m->lib->llama_decode(s->llama->ctx, s->llama->batch)
                                           : m->lib->llama_encode(s->llama->ctx, s->llama->batch);
-    if (!check(status, error) || !(is_embedding ? vectors_take(s, n, error) : logits_take(s, n - 1, error))) {
+    if (!check(status, error) || !(is_embedding ? vectors_take(s, n, error) : llama_session_row(s, n - 1, s->logits, error))) {
         return false;
     }
     s->n_past += n;

@@ -51,6 +51,7 @@ struct session *llama_session_new(const struct model *model, const struct model_
     const struct session_params *params, struct model_error *error);
 void llama_session_free(struct session *session);
 bool llama_session_graph(struct session *session, int64_t n_tokens, struct model_error *error);
+bool llama_session_row(const struct session *session, int64_t i, float *out, struct model_error *error);
 bool llama_session_decode(struct session *session, const int32_t *tokens, int64_t n, struct model_error *error);
 void llama_session_reset(struct session *session);
 

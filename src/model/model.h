@@ -341,6 +341,8 @@ bool session_reserve(struct session *session, struct model_error *error);
 // Tokens at the next positions, in batches; session->logits are then those of the last one.
 bool session_decode(struct session *session, const int32_t *tokens, int64_t n, struct model_error *error);
 void session_reset(struct session *session); // to position 0
+// With all_outputs: the logits of token i of the batch that was read last.
+bool session_row(const struct session *session, int64_t i, float *out, struct model_error *error);
 // keep.c: what the session has read, which is these tokens, into a file; and out of one at position 0: *n_kept of the tokens are
 // then read. A file that is of another model is an error that says so.
 bool session_save(const struct session *session, const int32_t *tokens, int64_t n, FILE *file, struct model_error *error);

@@ -305,6 +305,15 @@ bool session_decode(struct session *s, const int32_t *tokens, int64_t n, struct 
     return true;
 }
 
+bool session_row(const struct session *s, int64_t i, float *out, struct model_error *error) {
+    if (s->llama != NULL) {
+        return llama_session_row(s, i, out, error);
+    }
+    const size_t size = (size_t) width_of(s) * sizeof *out;
+    ggml_backend_tensor_get(s->in.logits, out, (size_t) i * size, size);
+    return true;
+}
+
 void session_reset(struct session *s) {
     if (s->llama != NULL) {
         llama_session_reset(s);

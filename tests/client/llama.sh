@@ -58,6 +58,16 @@ made() {
     "$berth" run --llama -m models/tales-q8_0.gguf --split tensor --device CPU,CPU >"$work/log" 2>&1 && fail "it shares tensors out"
     "$berth" bench --llama -m models/tales-q8_0.gguf -p 16 -n 4 -r 1 -t 1 --json >"$work/log" 2>&1 || fail "bench: $(cat "$work/log")"
     "$berth" embed --llama -m models/tales-q8_0.gguf "a tale" >"$work/log" 2>&1 || fail "embed: $(cat "$work/log")"
+    # Its perplexity is Berth's own, but for rounding; what libllama is not asked for is said.
+    "$berth" run -m models/tales-q8_0.gguf -p "Once upon a time" -n 400 --temp 0.8 -s 5 --echo >"$work/tale" 2>/dev/null
+    for how in "" --llama; do
+        "$berth" perplexity $how models/tales-q8_0.gguf "$work/tale" -c 64 --json 2>"$work/log" || fail "perplexity: $(cat "$work/log")"
+    done | sed 's/.*"perplexity": \([0-9.]*\).*/\1/' | paste -s -d' ' |
+        awk '{ ok = NF == 2 && $1 > 1 && $1 < 20 && ($1 - $2) ^ 2 < (0.01 * $1) ^ 2 } END { exit !ok }' || fail "perplexity differs"
+    "$berth" run --llama -m models/tales-q8_0.gguf -n 1 --prompt-cache "$work/kept" >"$work/log" 2>&1 && fail "it keeps a prompt"
+    grep -q "prompt-cache: libllama runs this model" "$work/log" || fail "prompt cache: $(cat "$work/log")"
+    "$berth" run --llama -m models/tales-q8_0.gguf -n 1 --lora "$work/tale" >"$work/log" 2>&1 && fail "it takes an adapter"
+    grep -q "adapters are for models that Berth runs itself" "$work/log" || fail "adapter: $(cat "$work/log")"
     echo "$release: $n made models take what was planned"
 }
 
