@@ -21,6 +21,7 @@ struct berth_plan_tensor {
     const char *type; // as ggml_type_name says it
     int64_t ne[4];    // elements; 0 where the file does not say
     int64_t node;     // the step that computes it, -1: there before, or unknown
+    const char *uses; // the steps that read it, split by blanks; "" where the file does not say
 };
 
 struct berth_plan_pool {
@@ -58,8 +59,8 @@ struct berth_plan_set {
 BERTH_API enum ggml_status berth_plan_read_csv(const char *text, size_t size, const char *name, struct berth_plan_set **set);
 // JSON: {"items": [{"id", "first", "last", "size", "alignment", "offset", "pool", "alias", "fixed"}, ...], "peak", "bound",
 // "proven"}; last is inclusive. Only first, last and size are needed; unknown keys are skipped. Plans of graphs
-// (berth_gallocr_save) also have "tensors": [{"name", "op", "type", "shape", "node"}, ...] in an item and "pools": [{"pool",
-// "name", "max_chunk"}, ...].
+// (berth_gallocr_save) also have "tensors": [{"name", "op", "type", "shape", "node", "uses"}, ...] in an item and "pools":
+// [{"pool", "name", "max_chunk"}, ...].
 BERTH_API enum ggml_status berth_plan_read_json(const char *text, size_t size, const char *name, struct berth_plan_set **set);
 // The file at path, "-" for standard input: JSON if its first character is '{', CSV otherwise.
 BERTH_API enum ggml_status berth_plan_read_file(const char *path, struct berth_plan_set **set);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 // ---- saving ----
@@ -18,7 +19,86 @@ struct chains {
     int32_t *step; // when it runs, -1: it does not
 };
 
-static void write_tensor(const struct galloc_plan *plan, int32_t r, int32_t step, bool is_first, FILE *file) {
+// Which steps read a row: steps[first[r] .. first[r + 1]). One block, from first on.
+struct uses {
+    int32_t *first, *steps;
+};
+
+struct found {
+    const struct ggml_tensor *tensor;
+    int32_t row;
+};
+
+static int by_tensor(const void *a, const void *b) {
+    const struct found *x = a, *y = b;
+    return (x->tensor > y->tensor) - (x->tensor < y->tensor);
+}
+
+// The row of what a source reads, -1: it is none of the plan's.
+static int32_t row_of(const struct found *found, int32_t n, const struct ggml_tensor *src) {
+    const struct found key = {.tensor = src != NULL && src->view_src != NULL ? src->view_src : src};
+    const struct found *at = key.tensor != NULL ? bsearch(&key, found, (size_t) n, sizeof *found, by_tensor) : NULL;
+    return at != NULL ? at->row : -1;
+}
+
+static bool is_view(const struct ggml_tensor *t) {
+    return t->op == GGML_OP_RESHAPE || t->op == GGML_OP_VIEW || t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
+}
+
+// Counts each row's uses behind first[row], or puts them there.
+static void uses_walk(const struct galloc_plan *plan, const struct found *found, struct uses *uses, bool is_count) {
+    for (int32_t i = 0; i < plan->lives.order.n_steps; i++) {
+        const struct ggml_tensor *t = plan->tensors[lifetime_step(&plan->lives.order, i)];
+        for (int k = 0; k < GGML_MAX_SRC && !is_view(t); k++) {
+            const int32_t row = row_of(found, plan->n_rows, t->src[k]);
+            if (row >= 0 && is_count) {
+                uses->first[row + 2]++;
+            } else if (row >= 0) {
+                uses->steps[uses->first[row + 1]++] = i;
+            }
+        }
+    }
+}
+
+// False: out of memory.
+static bool uses_find(const struct galloc_plan *plan, struct uses *uses) {
+    const size_t n      = (size_t) plan->n_rows;
+    const size_t n_most = (size_t) plan->lives.order.n_steps * GGML_MAX_SRC;
+    struct found *found = berth_malloc((n + 1) * sizeof *found);
+    uses->first         = berth_calloc(n + 3 + n_most, sizeof *uses->first);
+    if (found == NULL || uses->first == NULL) {
+        berth_free(found);
+        berth_free(uses->first);
+        return false;
+    }
+    uses->steps = uses->first + n + 3;
+    for (int32_t r = 0; r < plan->n_rows; r++) {
+        found[r] = (struct found){plan->tensors[r], r};
+    }
+    if (n > 0) {
+        qsort(found, n, sizeof *found, by_tensor);
+    }
+    uses_walk(plan, found, uses, true);
+    for (size_t r = 2; r < n + 2; r++) {
+        uses->first[r] += uses->first[r - 1];
+    }
+    uses_walk(plan, found, uses, false);
+    berth_free(found);
+    return true;
+}
+
+static void write_uses(const struct uses *uses, int32_t r, FILE *file) {
+    for (int32_t i = uses->first[r], last = -1; i < uses->first[r + 1]; i++) {
+        if (uses->steps[i] != last) { // a step may read it twice
+            fprintf(file, last < 0 ? ", \"uses\": \"%d" : " %d", uses->steps[i]);
+            last = uses->steps[i];
+        }
+    }
+    fputs(uses->first[r] < uses->first[r + 1] ? "\"" : "", file);
+}
+
+static void write_tensor(
+    const struct galloc_plan *plan, const struct uses *uses, int32_t r, int32_t step, bool is_first, FILE *file) {
     const struct ggml_tensor *t = plan->tensors[r];
     fputs(is_first ? "{\"name\": " : ", {\"name\": ", file);
     berth_json_write_string(t->name, file);
@@ -27,6 +107,7 @@ static void write_tensor(const struct galloc_plan *plan, int32_t r, int32_t step
     if (step >= 0) {
         fprintf(file, ", \"node\": %d", step);
     }
+    write_uses(uses, r, file);
     fprintf(file, ", \"buffer\": %d}", plan->lives.rows[r].buf);
 }
 
@@ -79,8 +160,10 @@ static void write_buffers(const struct ggml_gallocr *galloc, const struct galloc
 }
 
 enum ggml_status berth_galloc_plan_save(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, FILE *file) {
-    struct chains chains;
-    if (!chains_find(plan, &chains)) {
+    struct chains chains = {0};
+    struct uses uses;
+    if (!chains_find(plan, &chains) || !uses_find(plan, &uses)) {
+        berth_free(chains.next);
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "saving a plan: out of memory for %d tensors", plan->n_rows);
     }
     write_buffers(galloc, plan, file);
@@ -94,12 +177,13 @@ enum ggml_status berth_galloc_plan_save(const struct ggml_gallocr *galloc, const
             ", \"offset\": %" PRIu64 ", \"pool\": %d, \"tensors\": [",
             item->first, item->last, item->size, item->align, plan->offsets[i], item->pool);
         for (int32_t r = plan->lives.owners[i]; r >= 0; r = chains.next[r]) {
-            write_tensor(plan, r, chains.step[r], r == plan->lives.owners[i], file);
+            write_tensor(plan, &uses, r, chains.step[r], r == plan->lives.owners[i], file);
         }
         fputs("]}", file);
     }
     fputs("\n  ]\n}\n", file);
     berth_free(chains.next);
+    berth_free(uses.first);
     if (fflush(file) != 0 || ferror(file)) {
         return berth_fail(GGML_STATUS_FAILED, "saving a plan: %s", strerror(errno));
     }

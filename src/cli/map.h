@@ -38,6 +38,7 @@ struct map_item {
 struct map_rect {
     size_t item;
     const char *name, *op, *type;
+    const char *uses; // the steps that read it, split by blanks
     int64_t ne[4];
     int64_t first, last; // steps in which it is drawn
     int family;          // index in map_families

@@ -68,6 +68,7 @@ static void write_view(FILE *file, const struct map_view *view) {
     write_texts(file, "name", view, offsetof(struct map_rect, name));
     write_texts(file, "op", view, offsetof(struct map_rect, op));
     write_texts(file, "type", view, offsetof(struct map_rect, type));
+    write_texts(file, "uses", view, offsetof(struct map_rect, uses));
     COLUMN(file, "item", view->n_rects, "%zu", rects[i].item);
     COLUMN(file, "first", view->n_rects, "%" PRId64, rects[i].first);
     COLUMN(file, "last", view->n_rects, "%" PRId64, rects[i].last);

@@ -81,7 +81,7 @@ static void add_rect(struct map_view *view, const struct map_rect *rect) {
 // The tensors of one item divide its life: each ends where the next takes over. Returns the first tensor of the next item.
 static size_t add_tensors(struct map_view *view, const struct berth_plan_set *set, size_t i, size_t t) {
     const struct berth_plan_item *item = &set->items[i];
-    struct map_rect rect               = {.item = i, .name = set->ids[i], .op = "", .type = ""};
+    struct map_rect rect               = {.item = i, .name = set->ids[i], .op = "", .type = "", .uses = ""};
     int64_t first                      = item->first;
     if (t == set->n_tensors || set->tensors[t].item != i) {
         rect.first  = item->first;
@@ -98,6 +98,7 @@ static size_t add_tensors(struct map_view *view, const struct berth_plan_set *se
         rect.name   = tensor->name;
         rect.op     = tensor->op;
         rect.type   = tensor->type;
+        rect.uses   = tensor->uses;
         rect.family = map_family_of(tensor->op);
         rect.first  = first;
         rect.last   = next > item->last ? item->last : next - 1;

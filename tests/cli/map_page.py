@@ -267,6 +267,27 @@ class Test:
         b.shot(self.shots, "budget")
         self.calm("a budget")
 
+    # What a tensor is made from and what is made from it: told, outlined, and to be chosen.
+    def links(self):
+        b = self.browser
+        model = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "tales-q8_0.gguf")
+        b.open(self.map("links.html", "-c", "256", "-b", "64", model))
+        names = "(list => list.map(i => berthMap.plans[0].tensors.name[i]).sort())"
+        of = "berthMap.plans[0].linksOf(berthMap.plans[0].tensors.name.indexOf({}))"
+        norm, gate = of.format("'blk.1.attn_norm'"), of.format("'blk.1.ffn.gate'")
+        self.check(b.js(f"{names}({norm}.to)") == ["blk.1.attn.k_flat", "blk.1.attn.q_flat", "blk.1.attn.v_flat"], "who reads the norm: " + str(b.js(f"{names}({norm}.to)")))
+        self.check("blk.1.ffn_norm" in b.js(f"{names}({gate}.from)"), "what the gate is made from: " + str(b.js(f"{names}({gate}.from)")))
+        at = b.js("berthMap.locate(0, 'blk.1.ffn.gate')")
+        b.click(at["x"], at["y"])
+        self.soon("berthMap.state.kept !== null", "a click does not keep the details")
+        kept = "berthMap.plans[0].tensors.name[berthMap.state.kept.i]"
+        self.check(b.js(kept) == "blk.1.ffn.gate", f"a click chose {b.js(kept)}")
+        self.expect(self.details(), "Made from", "Read by")
+        b.shot(self.shots, "links")
+        b.js("document.querySelector('#details .links.from button').click()")
+        self.check(b.js(kept) == "blk.1.ffn_norm", f"the button chose {b.js(kept)}")
+        self.calm("links")
+
     def zoom(self):
         b = self.browser
         b.open(os.path.join(self.folder, "one.html"))
@@ -420,7 +441,7 @@ def main():
         page = Browser(browser, os.path.join(folder, "profile"))
         test = Test(os.path.abspath(sys.argv[1]), folder, page, shots)
         try:
-            for case in (test.one_plan, test.budget, test.zoom, test.search, test.compare, test.narrow, test.empty, test.smooth, test.picture):
+            for case in (test.one_plan, test.budget, test.links, test.zoom, test.search, test.compare, test.narrow, test.empty, test.smooth, test.picture):
                 case()
         finally:
             page.close()

@@ -203,6 +203,8 @@ static void saved_plans_come_back(void **state) {
     assert_int_equal(berth_gallocr_save(galloc, k.graph, file), GGML_STATUS_SUCCESS);
     fclose(file);
     assert_non_null(strstr(text, "{\"name\": \"c\", \"op\": \"MUL\", \"type\": \"f32\", \"shape\": [64, 1, 1, 1], \"node\": 2"));
+    assert_non_null(strstr(text, "\"node\": 0, \"uses\": \"1 2\"")); // a
+    assert_non_null(strstr(text, "\"node\": 1, \"uses\": \"2\""));   // b
     struct berth_plan_set *set;
     assert_int_equal(berth_plan_read_json(text, size, "saved", &set), GGML_STATUS_SUCCESS);
     assert_int_equal(set->peak, 512);

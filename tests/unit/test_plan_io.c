@@ -127,7 +127,8 @@ static const char plan_text[] =
     "{\"peak\": 12, \"bound\": 12, \"proven\": true, \"more\": [1, {\"x\": null}, \"\\ud83d\\ude00\", -1.5e-3, false],\n"
     " \"items\": [\n"
     "  {\"id\": \"caf\\u00e9 \\\"1\\\"\\n\", \"first\": 0, \"last\": 3, \"size\": 4, \"alignment\": 4, \"offset\": 8,\n"
-    "   \"tensors\": [{\"name\": \"q\", \"op\": \"MUL_MAT\", \"type\": \"f32\", \"shape\": [1, 2, 3, 4], \"node\": 0}, {\"x\": "
+    "   \"tensors\": [{\"name\": \"q\", \"op\": \"MUL_MAT\", \"type\": \"f32\", \"shape\": [1, 2, 3, 4], \"node\": 0, \"uses\": "
+    "\"1 3\"}, {\"x\": "
     "1}]},\n"
     "  {\"id\": 42, \"first\": -1, \"last\": 1, \"size\": 8, \"offset\": 0, \"pool\": 1, \"fixed\": 0, \"alias\": 3},\n"
     "  {\"size\": 0, \"last\": 9, \"first\": 9, \"offset\": 0, \"fixed\": null, \"unknown\": {}}\n"
@@ -217,6 +218,7 @@ static void sets_equal(const struct berth_plan_set *a, const struct berth_plan_s
 static void tensors_equal(const struct berth_plan_set *a, const struct berth_plan_set *b) {
     assert_int_equal(a->n_tensors, b->n_tensors);
     for (size_t i = 0; i < a->n_tensors; i++) {
+        assert_string_equal(a->tensors[i].uses, b->tensors[i].uses);
         assert_int_equal(a->tensors[i].item, b->tensors[i].item);
         assert_string_equal(a->tensors[i].name, b->tensors[i].name);
         assert_string_equal(a->tensors[i].op, b->tensors[i].op);
@@ -240,6 +242,8 @@ static void tensors_and_pools_of_a_graph(void **state) {
     assert_string_equal(set->tensors[0].op, "MUL_MAT");
     assert_int_equal(set->tensors[0].ne[3], 4);
     assert_int_equal(set->tensors[0].node, 0);
+    assert_string_equal(set->tensors[0].uses, "1 3");
+    assert_string_equal(set->tensors[1].uses, "");
     assert_string_equal(set->tensors[1].name, "");
     assert_int_equal(set->tensors[1].node, -1);
     assert_int_equal(set->n_pools, 2);

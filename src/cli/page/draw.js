@@ -337,12 +337,14 @@ class Painter {
     if (!box.seen) {
       return;
     }
+    const isThin = style !== "chosen" && style !== "match";
+    const colour = {below: this.colours.accent, from: this.colours.live, to: this.colours.peak}[style] || this.colours.ink;
     c.setLineDash(style === "below" ? [4, 3] : []);
-    c.lineWidth = style === "below" ? 4 : 4.5;
+    c.lineWidth = isThin ? 4 : 4.5;
     c.strokeStyle = this.colours.ground;
     c.strokeRect(box.x, box.y, box.w, box.h);
     c.lineWidth = style === "below" ? 1.5 : 2;
-    c.strokeStyle = style === "below" ? this.colours.accent : this.colours.ink;
+    c.strokeStyle = colour;
     c.strokeRect(box.x, box.y, box.w, box.h);
     c.setLineDash([]);
   }

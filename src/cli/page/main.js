@@ -55,7 +55,11 @@
         boxes.push([state.matches[state.match].i, "match"]);
       }
       if (chosen && chosen.plan === panel.plan) {
+        const links = state.kept ? chosen.plan.linksOf(chosen.i) : {from: [], to: []}, {item} = panel.plan.tensors;
+        const here = i => panel.plan.items.buffer[item[i]] === panel.buffer;
         why.below.forEach(i => boxes.push([i, "below"]));
+        links.from.filter(here).forEach(i => boxes.push([i, "from"]));
+        links.to.filter(here).forEach(i => boxes.push([i, "to"]));
         boxes.push([chosen.i, "chosen"]);
       } else if (chosen) {
         const twin = panel.plan.keys.get(chosen.plan.keyOf(chosen.i));
@@ -170,17 +174,40 @@
     return rows;
   }
 
+  // What it is made from and what is made from it, each to be chosen in turn.
+  function linkList(chosen, word, list) {
+    const box = cell("div", word + ":"), own = chosen.plan.tensors;
+    box.className = "links " + (word === "Made from" ? "from" : "to");
+    for (const k of list.slice(0, ALIVE_SHOWN)) {
+      addButton(box, own.name[k] || "(no name)", () => choose(chosen.plan, k, own.first[k]));
+    }
+    box.append(list.length > ALIVE_SHOWN ? " and " + (list.length - ALIVE_SHOWN) + " more" : "");
+    return box;
+  }
+
+  function links(chosen) {
+    const {from, to} = chosen.plan.linksOf(chosen.i);
+    return [["Made from", from], ["Read by", to]].filter(([, list]) => list.length > 0).map(([word, list]) => linkList(chosen, word, list));
+  }
+
+  // Another tensor takes the place of the one whose details are kept; it may lie in another buffer.
+  function choose(plan, i, step) {
+    const {x, y} = state.kept, buffer = plan.items.buffer[plan.tensors.item[i]];
+    if (buffer !== state.buffer) {
+      setBuffer(buffer);
+    }
+    state.kept = {plan, i, x, y, step};
+    showDetails();
+    redrawOver();
+  }
+
   // What else is alive at the step of a click, largest first; each can be chosen in turn.
   function aliveList(chosen) {
     const {plan, i} = chosen, {item, first, last} = plan.tensors, buffer = plan.items.buffer[item[i]];
     const step = Math.min(Math.max(chosen.step === undefined ? first[i] : chosen.step, first[i]), last[i]);
     const all = plan.listAt(buffer, step), list = document.createElement("ol"), sum = plan.aliveAt(buffer, step).bytes;
     for (const k of all.slice(0, ALIVE_SHOWN)) {
-      const button = addButton(document.createElement("li"), plan.tensors.name[k] || "(no name)", () => {
-        state.kept = {...chosen, i: k, step};
-        showDetails();
-        redrawOver();
-      }, {"aria-pressed": String(k === i)});
+      const button = addButton(document.createElement("li"), plan.tensors.name[k] || "(no name)", () => choose(plan, k, step), {"aria-pressed": String(k === i)});
       const size = plan.items.size[item[k]];
       button.parentElement.append(" " + human(size) + ", " + (100 * size / sum).toFixed(1) + "%");
       list.append(button.parentElement);
@@ -212,7 +239,7 @@
       row.append(cell("th", key), cell("td", text));
       table.append(row);
     }
-    panel.replaceChildren(title, table, cell("p", whyText(plan, i, plan.why(i))), ...state.kept ? [aliveList(chosen)] : []);
+    panel.replaceChildren(title, table, cell("p", whyText(plan, i, plan.why(i))), ...state.kept ? [...links(chosen), aliveList(chosen)] : []);
     panel.classList.toggle("kept", state.kept !== null);
     const w = panel.offsetWidth, h = panel.offsetHeight, x = chosen.x, y = chosen.y;
     panel.style.left = Math.max(4, x + 18 + w > painter.width ? x - w - 14 : x + 18) + "px";

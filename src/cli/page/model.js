@@ -10,7 +10,7 @@ class Plan {
       this.items[key] = Float64Array.from(raw.items[key]);
     }
     const t = raw.tensors;
-    this.tensors = {n: t.n, name: t.name, op: t.op, type: t.type, shape: t.shape, item: Int32Array.from(t.item),
+    this.tensors = {n: t.n, name: t.name, op: t.op, type: t.type, uses: t.uses, shape: t.shape, item: Int32Array.from(t.item),
       first: Float64Array.from(t.first), last: Float64Array.from(t.last), family: Uint8Array.from(t.family)};
     this.text = t.name.map((name, i) => (name + " " + t.op[i] + " " + t.type[i]).toLowerCase());
     // Colours: by family, or without ops in turns, so that neighbours differ.
@@ -19,9 +19,29 @@ class Plan {
     this.live = this.buffers.map((_, b) => this.liveOf(b));
     this.again = t.name.map(name => name.endsWith(" (again)")); // computed once more, to keep a budget
     this.keys = new Map(); // name, op and step to tensor, for the other plan
+    this.made = new Map(); // step to the tensor that it makes
     for (let i = t.n - 1; i >= 0; i--) {
       this.keys.set(this.keyOf(i), i);
+      if (t.op[i] && t.op[i] !== "NONE") {
+        this.made.set(t.first[i], i);
+      }
     }
+    this.links = null;
+  }
+
+  // Of each tensor: what it is made from, and what is made from it. Found when it is first asked for.
+  linksOf(i) {
+    if (this.links === null) {
+      this.links = Array.from({length: this.tensors.n}, () => ({from: [], to: []}));
+      this.tensors.uses.forEach((uses, k) => uses.split(" ").filter(step => step).forEach(step => {
+        const user = this.made.get(Number(step));
+        if (user !== undefined && user !== k) {
+          this.links[k].to.push(user);
+          this.links[user].from.push(k);
+        }
+      }));
+    }
+    return this.links[i];
   }
 
   // A tensor is found again in another plan of the same graph by its name and when it is made.

@@ -45,6 +45,7 @@ static bool read_tensor(struct berth_json *r, struct berth_set_builder *b) {
         const bool ok = berth_json_is(key, "name")    ? read_text(r, b, &words.name)
                         : berth_json_is(key, "op")    ? read_text(r, b, &words.op)
                         : berth_json_is(key, "type")  ? read_text(r, b, &words.type)
+                        : berth_json_is(key, "uses")  ? read_text(r, b, &words.uses)
                         : berth_json_is(key, "shape") ? read_shape(r, tensor.ne)
                         : berth_json_is(key, "node")  ? berth_json_int(r, -1, BERTH_SET_STEP_MAX, &tensor.node)
                                                       : berth_json_skip(r);
@@ -103,6 +104,10 @@ static void write_tensor(const struct berth_plan_tensor *t, FILE *file) {
     fprintf(file, ", \"shape\": [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", t->ne[0], t->ne[1], t->ne[2], t->ne[3]);
     if (t->node >= 0) {
         fprintf(file, ", \"node\": %" PRId64, t->node);
+    }
+    if (t->uses[0] != '\0') {
+        fputs(", \"uses\": ", file);
+        berth_json_write_string(t->uses, file);
     }
     fputc('}', file);
 }

@@ -117,6 +117,7 @@ bool berth_set_end(struct berth_set_builder *b, struct berth_plan_set **set) {
         s->tensors[i].name = b->text + b->words[i].name;
         s->tensors[i].op   = b->text + b->words[i].op;
         s->tensors[i].type = b->text + b->words[i].type;
+        s->tensors[i].uses = b->text + b->words[i].uses;
     }
     for (size_t i = 0; i < s->n_pools; i++) {
         s->pools[i].name = b->text + b->pool_names[i];

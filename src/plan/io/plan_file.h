@@ -24,7 +24,7 @@ struct berth_set_item {
 
 // Texts of a tensor or a pool, as places in berth_set_builder.text until the set is handed over.
 struct berth_set_words {
-    size_t name, op, type;
+    size_t name, op, type, uses;
 };
 
 struct berth_set_builder {
