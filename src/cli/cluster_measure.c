@@ -14,8 +14,8 @@
 
 #define N_COLUMNS 2048                 // of matrices; whole blocks of every type
 #define N_TOKENS 256                   // of a prompt
-#define MATRIX_SIZE ((size_t) 4 << 20) // bytes of a matrix that a token is multiplied with
-#define N_MATRICES 16                  // more than caches hold
+#define MATRIX_SIZE ((size_t) 1 << 20) // bytes of a matrix that a token is multiplied with: who waits for it does not sleep yet
+#define N_MATRICES 64                  // more than caches hold
 #define N_SMALL 64
 #define BIG_SIZE ((size_t) 8 << 20) // bytes of a long message
 #define SUM_SIZE 8192               // ... of a sum: a token's vector
