@@ -98,6 +98,14 @@ bool cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_b
     return true;
 }
 
+bool cli_alive_print_most(FILE *file, const struct cli_plan *plan) {
+    const struct cli_buffer *most = NULL;
+    for (size_t b = 0; b < plan->n_buffers; b++) {
+        most = most == NULL || plan->buffers[b].report.peak > most->report.peak ? &plan->buffers[b] : most;
+    }
+    return most == NULL || cli_alive_print(file, plan, most);
+}
+
 bool cli_alive_json(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer) {
     size_t n               = 0;
     uint64_t bytes         = 0;

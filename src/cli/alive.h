@@ -19,4 +19,6 @@ struct cli_alive *cli_alive_at_bound(const struct cli_plan *plan, const struct c
 // The largest of them, a line each, as the lines of `berth plan`; as a member "alive" of a JSON object.
 // False: out of memory.
 bool cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer);
+// The same of the buffer that needs most.
+bool cli_alive_print_most(FILE *file, const struct cli_plan *plan);
 bool cli_alive_json(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer);

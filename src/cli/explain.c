@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "cli/explain_fold.h"
 #include "cli/help.h"
+#include "cli/lower.h"
 #include "cli/models.h"
 
 #include <getopt.h>
@@ -185,6 +186,10 @@ int cli_explain(int argc, char **argv) {
     code = cli_model_session(&m, &o.model);
     if (code == CLI_OK) {
         code = o.model.by_tensor ? explain_shares(&m) : o.json ? explain_json(&m) : explain_text(&m, o.layer);
+        if (code == CLI_OK && !o.model.by_tensor && !o.json && o.layer < 0 &&
+            m.model->llama == NULL) { // libllama would load it once more
+            cli_peak_print(stdout, m.path, &o.model);
+        }
     }
     cli_model_close(&m);
     return code;

@@ -5,6 +5,7 @@
 #include "cli/fit_cluster.h"
 #include "cli/fit_search.h"
 #include "cli/help.h"
+#include "cli/lower.h"
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -257,6 +258,11 @@ static void print_text(const struct found *s) {
         }
     }
     print_next(s);
+    if (m->model->llama == NULL) { // libllama would load it once more
+        struct cli_model_options options = s->o->question.model;
+        fit_apply(&s->o->question, a, &options);
+        cli_peak_print(stdout, m->path, &options);
+    }
     printf("  found with %d plan%s\n", a->n_plans, a->n_plans == 1 ? "" : "s");
 }
 

@@ -3,9 +3,11 @@
 
 #include "cli/lower.h"
 
+#include "cli/alive.h"
 #include "plan/io/json.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 #define BATCH 512 // of a session that is asked for none
 #define MAX_WAYS 2
@@ -94,4 +96,22 @@ void cli_lower_json(FILE *file, const char *path, const struct cli_model_options
         fputc('}', file);
     }
     fputs("]", file);
+}
+
+void cli_peak_print(FILE *file, const char *path, const struct cli_model_options *options) {
+    const struct berth_plan_params params = {0};
+    struct cli_model_options own          = *options;
+    struct cli_plan plan                  = {0};
+    struct berth_plan_report report;
+    bool is_stopped = false;
+    own.is_quiet    = true;
+    uint64_t *offsets =
+        cli_plan_read(path, &own, 0, &plan) == GGML_STATUS_SUCCESS ? malloc((plan.set->n_items + 1) * sizeof *offsets) : NULL;
+    if (offsets != NULL && cli_plan_solve(&plan, &params, offsets, &report, &is_stopped) == GGML_STATUS_SUCCESS &&
+        cli_alive_print_most(file, &plan)) {
+        cli_lower_print(file, path, options, &plan, &report);
+    }
+    free(offsets);
+    cli_plan_free(&plan);
+    berth_clear_error();
 }

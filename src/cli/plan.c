@@ -229,15 +229,6 @@ static void print_buffers(FILE *file, const struct cli_plan *plan) {
     }
 }
 
-// What the peak is made of, in the buffer that needs most. False: out of memory.
-static bool print_alive(FILE *file, const struct cli_plan *plan) {
-    const struct cli_buffer *most = NULL;
-    for (size_t b = 0; b < plan->n_buffers; b++) {
-        most = most == NULL || plan->buffers[b].report.peak > most->report.peak ? &plan->buffers[b] : most;
-    }
-    return most == NULL || cli_alive_print(file, plan, most);
-}
-
 // A model's weights and cache beside what was planned.
 static void print_homes(FILE *file, const struct cli_plan *plan) {
     uint64_t total = 0;
@@ -306,7 +297,7 @@ int cli_plan(int argc, char **argv) {
         } else {
             print_text(to_stdout ? stderr : stdout, &o, &plan, &report);
             print_buffers(to_stdout ? stderr : stdout, &plan);
-            ok = print_alive(to_stdout ? stderr : stdout, &plan);
+            ok = cli_alive_print_most(to_stdout ? stderr : stdout, &plan);
             print_homes(to_stdout ? stderr : stdout, &plan);
             cli_lower_print(to_stdout ? stderr : stdout, o.path, &o.model, &plan, &report);
         }

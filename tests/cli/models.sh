@@ -62,6 +62,8 @@ expect 3 "tokens are less than a context of 512" imatrix -o "$tmp/x" $tales .git
 expect 3 "writing failed: No space left on device" imatrix -c 8 --chunks 1 -o /dev/full $tales README.md
 
 # explain
+expect 0 "alive at step" explain
+expect 0 "lower    -b 256 takes" explain
 expect 0 "split 0: CPU, 118 nodes, 0 inputs, 0 bytes" explain
 expect 0 "a batch of 7 tokens over 9 positions" explain -b 7 -c 9 $tales
 expect 0 '"prompt": {"backends": [{"name": "CPU"' explain --json $tales
@@ -73,6 +75,8 @@ expect 2 "--json does not tell of --split tensor" explain --split tensor --json 
 expect 0 "context 256, batch 256" fit --memory 10M
 expect 0 "context  what the model was trained for; --max-ctx looks further" fit --memory 10M
 expect 0 "batch    all of the context" fit --memory 10M
+expect 0 "768.00 KiB  28.5%  blk.0.ffn.gate               MUL_MAT" fit --memory 10M
+expect 0 "lower    -b 128 takes 1.31 MiB less" fit --memory 10M
 expect 0 "context 2048, batch 2048" fit --memory 1G --max-ctx 2048
 expect 0 "context  what --max-ctx allows" fit --memory 1G --max-ctx 2048
 expect 0 "context  what the memory allows" fit --memory 5M
