@@ -20,6 +20,11 @@ extern "C" {
 BERTH_API size_t berth_backend_reserve_size(ggml_backend_t backend, const struct ggml_cgraph *graph);
 BERTH_API enum ggml_status berth_backend_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph);
 
+// Host memory that lies in files of a folder, mapped: what is written there may leave the machine's memory. The files have no
+// names, and go with their buffers. Free the type behind its last buffer.
+BERTH_API ggml_backend_buffer_type_t berth_file_buffer_type_new(const char *folder);
+BERTH_API void berth_file_buffer_type_free(ggml_backend_buffer_type_t buft);
+
 #ifdef __cplusplus
 }
 #endif

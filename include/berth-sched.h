@@ -89,6 +89,12 @@ typedef void (*berth_sched_planned_t)(
     ggml_backend_sched_t sched, struct ggml_cgraph *graph, const size_t *sizes, void *user_data);
 BERTH_API void berth_sched_on_plan(berth_sched_planned_t callback, void *user_data);
 
+// Of a graph that keeps a budget by moving values (berth-budget-graph.h): what moves out runs on the backend `other`, what comes
+// back on `own`. As ggml_backend_sched_set_tensor_backend for each such node. A move of one backend's memory to another's is a
+// copy, and nothing else.
+BERTH_API void berth_sched_set_moves(
+    ggml_backend_sched_t sched, const struct ggml_cgraph *graph, ggml_backend_t own, ggml_backend_t other);
+
 // How often a graph was met that was known, and how often one was split and planned anew.
 struct berth_sched_stats {
     int64_t n_reused, n_planned;

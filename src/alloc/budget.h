@@ -7,6 +7,8 @@
 #include "ggml-backend-impl.h"
 #include "record/record.h"
 
+#define BUDGET_FLOPS_A_NODE 4096 // for coming by at all
+
 struct graph_sizes {
     ggml_backend_buffer_type_t buft; // where tensors without memory go
     size_t align;

@@ -4,10 +4,9 @@
 
 #include "alloc/budget.h"
 
-#define FLOPS_A_BYTE 2    // a core multiplies and adds about that much while a byte passes
-#define FLOPS_A_STEP 8    // of an element of a plain op, and 2 for each
-#define FLOPS_A_CURVE 24  // of an element of exp, tanh, a root
-#define FLOPS_A_NODE 4096 // for coming by at all
+#define FLOPS_A_BYTE 2   // a core multiplies and adds about that much while a byte passes
+#define FLOPS_A_STEP 8   // of an element of a plain op, and 2 for each
+#define FLOPS_A_CURVE 24 // of an element of exp, tanh, a root
 
 static double product(const struct ggml_tensor *t) {
     const struct ggml_tensor *a = t->src[0], *b = t->src[1];
@@ -48,6 +47,6 @@ uint64_t berth_node_cost(const struct ggml_tensor *node) {
     const bool is_curve =
         family == BERTH_OP_ACTIVATION || family == BERTH_OP_ATTENTION || family == BERTH_OP_NORM || family == BERTH_OP_TRAIN;
     const double each = flops > 0 ? 0 : most * (is_curve ? FLOPS_A_CURVE : FLOPS_A_STEP);
-    const double cost = flops + each + bytes * FLOPS_A_BYTE + FLOPS_A_NODE;
+    const double cost = flops + each + bytes * FLOPS_A_BYTE + BUDGET_FLOPS_A_NODE;
     return cost < 0x1p52 ? (uint64_t) cost : (uint64_t) 1 << 52;
 }

@@ -241,7 +241,8 @@ static void op_fill(struct graph_ops *o, int32_t at, const struct graph_sizes *s
     srcs_fill(o, at, t, srcs);
 }
 
-// A view that nobody reads, or that is an output, keeps what it views.
+// A view that nobody reads, or that is an output, keeps what it views. What the program reads later, or nodes write into, stays
+// where it is.
 static bool views_keep(struct graph_ops *o) {
     bool *is_read = berth_calloc((size_t) o->n_list + 1, sizeof *is_read);
     for (int32_t i = 0; is_read != NULL && i < o->n_list; i++) {
@@ -258,6 +259,12 @@ static bool views_keep(struct graph_ops *o) {
         if (t->view_src != NULL && root >= 0 && (!is_read[i] || (t->flags & GGML_TENSOR_FLAG_OUTPUT) != 0)) {
             o->ops[root].flags |= BERTH_BUDGET_OUTPUT;
         }
+    }
+    for (int32_t at = 0; at < o->n; at++) {
+        const int32_t i = graph_ops_find(o, o->tensors[at]);
+        const bool is_end =
+            (o->ops[at].flags & BERTH_BUDGET_OUTPUT) != 0 || (is_read != NULL && !is_read[i] && o->n_views[at] == 0);
+        o->ops[at].flags |= is_end || o->is_mutable[i] ? BERTH_BUDGET_STAYS : 0;
     }
     berth_free(is_read);
     return is_read != NULL;

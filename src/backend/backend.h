@@ -33,6 +33,10 @@ void berth_backend_watch(struct berth_backend_list *list);
 void berth_backend_unwatch(struct berth_backend_list *list);
 void berth_backend_is_gone(ggml_backend_t backend);
 
+// ---- buffers in memory that the host reaches (host.c) ----
+
+extern const struct ggml_backend_buffer_i berth_host_iface; // context: first byte, which belongs to somebody else
+
 // ---- tensors and their memory ----
 
 // The buffer that holds a tensor's bytes: a view's is that of its source. NULL: no memory yet.

@@ -55,7 +55,7 @@ static const struct ggml_backend_buffer_i owned_iface = {
     .clear         = host_clear,
 };
 
-static const struct ggml_backend_buffer_i mapped_iface = {
+const struct ggml_backend_buffer_i berth_host_iface = {
     .get_base      = host_base,
     .memset_tensor = host_memset,
     .set_tensor    = host_set,
@@ -130,5 +130,5 @@ ggml_backend_buffer_t ggml_backend_cpu_buffer_from_ptr(void *ptr, size_t size) {
         berth_fail(GGML_STATUS_FAILED, "ggml_backend_cpu_buffer_from_ptr: %p is no address aligned to %d", ptr, HOST_ALIGN);
         return NULL;
     }
-    return ggml_backend_buffer_init(&type, mapped_iface, ptr, size);
+    return ggml_backend_buffer_init(&type, berth_host_iface, ptr, size);
 }

@@ -97,16 +97,21 @@ static enum ggml_status set_captured(const struct ggraph *g, struct berth_plan_s
 
 // Through the allocator's own file format, which has all that a plan has.
 // has_places: the nodes are those of the file, which says where the captured program put them.
+struct bufs {
+    const int *nodes, *leafs; // whose buffer is which; NULL: the first
+    int n;
+    bool is_captured; // they are the program's
+};
+
 static enum ggml_status items_of(
-    struct ggraph *g, ggml_gallocr_t galloc, const char *path, bool has_places, struct berth_plan_set **set) {
+    struct ggraph *g, ggml_gallocr_t galloc, const char *path, const struct bufs *bufs, struct berth_plan_set **set) {
     struct berth_stream s;
-    size_t *sizes = calloc((size_t) g->n_bufs, sizeof *sizes);
+    size_t *sizes = calloc((size_t) bufs->n, sizeof *sizes);
     if (sizes == NULL || !berth_stream_open(&s)) {
         free(sizes);
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for its plan", path);
     }
-    enum ggml_status status =
-        berth_gallocr_sizes(galloc, g->graph, has_places ? g->node_bufs : NULL, has_places ? g->leaf_bufs : NULL, sizes);
+    enum ggml_status status = berth_gallocr_sizes(galloc, g->graph, bufs->nodes, bufs->leafs, sizes);
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_gallocr_save(galloc, g->graph, s.file);
     }
@@ -118,7 +123,7 @@ static enum ggml_status items_of(
     }
     if (status == GGML_STATUS_SUCCESS) {
         (*set)->has_offsets = false; // the plan is to be made, not to be started from
-        status              = has_places ? set_captured(g, *set) : status;
+        status              = bufs->is_captured ? set_captured(g, *set) : status;
     }
     if (status != GGML_STATUS_SUCCESS) {
         berth_plan_set_free(*set);
@@ -226,54 +231,93 @@ static enum ggml_status set_of(const struct ggraph *g, const char *path, struct 
     return status;
 }
 
+static void alive_tell(size_t i, const struct ggml_tensor *tensor, uint64_t size, void *user) {
+    cli_plan_alive_add(user, i, tensor->name, size);
+}
+
 // The graph that keeps the budget, in the place of the one that was read: *ctx has it. Its nodes are others, so that what the
 // file says of memory is of no use. A budget that cannot be kept leaves all as it is.
-static enum ggml_status graph_budget(struct ggraph *g, const char *path, uint64_t budget, ggml_backend_buffer_type_t buft,
-    struct ggml_context **ctx, struct berth_budget_result **result) {
+static enum ggml_status graph_budget(
+    struct ggraph *g, const char *path, ggml_backend_buffer_type_t *types, struct ggml_context **ctx, struct cli_plan *plan) {
     struct ggml_cgraph *graph                     = NULL;
-    const struct berth_graph_budget_params params = {.bytes = budget, .buft = buft, .time_us = CLI_BUDGET_US, .seed = 1};
+    const struct berth_graph_budget_params params = {.bytes = plan->budget.bytes,
+        .buft                                               = types[0],
+        .time_us                                            = CLI_BUDGET_US,
+        .seed                                               = 1,
+        .spill_buft                                         = plan->budget.spill > 0 ? types[1] : NULL,
+        .spill_bytes                                        = plan->budget.spill,
+        .on_alive                                           = alive_tell,
+        .user                                               = plan};
     if (g->n_bufs > 1) {
-        return berth_fail(GGML_STATUS_FAILED, "%s: has %d buffers; --budget is for one", path, g->n_bufs);
+        return berth_fail(
+            GGML_STATUS_FAILED, "%s: has %d buffers; --budget is for one, and --spill for another beside it", path, g->n_bufs);
     }
-    const enum ggml_status status = berth_graph_budget(g->graph, &params, ctx, &graph, result);
+    const enum ggml_status status = berth_graph_budget(g->graph, &params, ctx, &graph, &plan->budgeted);
     g->graph                      = graph != NULL ? graph : g->graph;
     return status;
 }
 
-enum ggml_status cli_plan_read_graph(
-    const char *path, uint64_t budget, struct berth_plan_set **set, struct berth_budget_result **budgeted) {
-    *set                     = NULL;
+// The items of a graph under a budget, in its pool and, if values move, in the other.
+static enum ggml_status items_budgeted(
+    struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct cli_plan *plan) {
+    const int n = ggml_graph_n_nodes(g->graph), n_pools = plan->budget.spill > 0 ? 2 : 1;
+    ggml_gallocr_t galloc = ggml_gallocr_new_n(types, n_pools);
+    int *pools            = calloc((size_t) n + 1, sizeof *pools);
+    enum ggml_status status;
+    if (galloc != NULL && pools != NULL) {
+        berth_budget_pools(g->graph, pools, n);
+        status = items_of(g, galloc, path, &(struct bufs){.nodes = pools, .n = n_pools}, &plan->set);
+    } else {
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for a graph of %d nodes", path, n);
+    }
+    free(pools);
+    ggml_gallocr_free(galloc);
+    return status;
+}
+
+// As the program placed it, by its rules.
+static enum ggml_status items_plain(
+    struct ggraph *g, ggml_backend_buffer_type_t *types, const char *path, struct cli_plan *plan) {
+    ggml_gallocr_t galloc                = ggml_gallocr_new_n(types, g->n_bufs);
+    struct berth_gallocr_options options = berth_gallocr_options_default();
+    if (galloc == NULL) {
+        return berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %d buffers", path, g->n_bufs);
+    }
+    if (plan->budget.bytes == 0) { // a graph under a budget is Berth's own
+        options.inplace_via_views = false;
+        options.in_place          = ggraph_in_place;
+        options.in_place_user     = g;
+        berth_gallocr_set_options(galloc, &options);
+    }
+    const enum ggml_status status =
+        items_of(g, galloc, path, &(struct bufs){g->node_bufs, g->leaf_bufs, g->n_bufs, true}, &plan->set);
+    ggml_gallocr_free(galloc);
+    return status;
+}
+
+enum ggml_status cli_plan_read_graph(const char *path, struct cli_plan *plan) {
     struct ggml_context *ctx = NULL;
     struct ggraph g;
     enum ggml_status status = ggraph_read(&g, path);
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    if (g.has_items && budget == 0) {
-        status = set_of(&g, path, set);
+    if (g.has_items && plan->budget.bytes == 0) {
+        status = set_of(&g, path, &plan->set);
         ggraph_free(&g);
         return status;
     }
-    ggml_backend_buffer_type_t *types = calloc((size_t) g.n_bufs, sizeof(ggml_backend_buffer_type_t));
-    ggml_gallocr_t galloc             = NULL;
-    if (types != NULL) {
+    ggml_backend_buffer_type_t *types = calloc((size_t) g.n_bufs + 1, sizeof(ggml_backend_buffer_type_t));
+    if (types == NULL) {
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %d buffers", path, g.n_bufs);
+    } else {
         ggraph_bufts(&g, types);
-        galloc = ggml_gallocr_new_n(types, g.n_bufs);
+        types[g.n_bufs] = ggml_backend_cpu_buffer_type(); // values move there
+        status          = plan->budget.bytes > 0 ? graph_budget(&g, path, types, &ctx, plan) : status;
     }
-    if (galloc != NULL && budget == 0) { // a graph under a budget is Berth's own
-        struct berth_gallocr_options options = berth_gallocr_options_default();
-        options.inplace_via_views            = false;
-        options.in_place                     = ggraph_in_place;
-        options.in_place_user                = &g;
-        berth_gallocr_set_options(galloc, &options);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = ctx != NULL ? items_budgeted(&g, types, path, plan) : items_plain(&g, types, path, plan);
     }
-    if (galloc != NULL && budget > 0) {
-        status = graph_budget(&g, path, budget, types[0], &ctx, budgeted);
-    }
-    status = status != GGML_STATUS_SUCCESS ? status
-             : galloc != NULL              ? items_of(&g, galloc, path, ctx == NULL, set)
-                              : berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %d buffers", path, g.n_bufs);
-    ggml_gallocr_free(galloc);
     free(types);
     ggml_free(ctx);
     ggraph_free(&g);

@@ -36,7 +36,9 @@ int fit_allow_parse(const char *command, const char *text, unsigned *allow) {
         }
         if (bit == 0) {
             return cli_usage(command, "--allow '%.*s' is none of cache-type, batch, spill%s", (int) n, text,
-                n == 9 && strncmp(text, "recompute", n) == 0 ? ": recomputing is for training, where results wait to be used"
+                n == 9 && strncmp(text, "recompute", n) == 0 ? ": half of 109 models' graphs are within 3% of what any schedule "
+                                                               "needs (docs/budget.md); recomputing is for "
+                                                               "training, where results wait: berth train --memory"
                                                              : "");
         }
         *allow |= bit;

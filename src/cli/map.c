@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CAPTURED = CLI_OWN, BUDGET };
+enum { CAPTURED = CLI_OWN, BUDGET, SPILL };
 
 static const struct cli_option option_rows[] = {
     {.letter   = 'o',
@@ -27,6 +27,10 @@ static const struct cli_option option_rows[] = {
         .value = "N",
         .what  = "of a captured graph, or CSV with costs: keep it within N bytes by running some ops again; their results are "
                  "hatched"},
+    {.id       = SPILL,
+        .name  = "spill",
+        .value = "N",
+        .what  = "with --budget: values may also move to another pool of N bytes and back; they are dotted"},
     {.id       = CLI_TIME,
         .name  = "time",
         .value = "MS",
@@ -107,7 +111,7 @@ struct options {
     const char *paths[2];
     size_t n_paths;
     bool captured;
-    uint64_t budget; // 0: none
+    struct cli_budget budget;
     struct cli_model_options model;
     struct berth_plan_params params;
 };
@@ -117,7 +121,8 @@ static int parse(int argc, char **argv, struct options *o) {
         switch (c) {
             case 'o': o->out = optarg; break;
             case CAPTURED: o->captured = true; break;
-            case BUDGET: code = cli_plan_budget("map", optarg, &o->budget); break;
+            case BUDGET: code = cli_plan_budget("map", "budget", optarg, &o->budget.bytes); break;
+            case SPILL: code = cli_plan_budget("map", "spill", optarg, &o->budget.spill); break;
             default:
                 if (!cli_plan_option("map", c, optarg, &o->params, &code) &&
                     !cli_model_option("map", c, optarg, &o->model, &code)) {
@@ -146,13 +151,17 @@ static int parse(int argc, char **argv, struct options *o) {
     if (o->out == NULL) {
         return cli_usage("map", "no --out FILE is given");
     }
+    const int code = cli_plan_budget_check("map", &o->budget);
+    if (code != CLI_OK) {
+        return code;
+    }
     return cli_map_is_name(o->out) ? CLI_OK : cli_usage("map", "--out '%s' ends neither in .svg nor in .html", o->out);
 }
 
 // Reads a file, and plans it if it has no plan. *offsets is to be freed.
 static int load(const char *path, const struct options *o, struct cli_plan *plan, uint64_t **offsets, bool *is_stopped) {
     *offsets = NULL;
-    if (cli_plan_read(path, &o->model, o->budget, plan) != GGML_STATUS_SUCCESS) {
+    if (cli_plan_read(path, &o->model, &o->budget, plan) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
     const struct berth_plan_set *set = plan->set;

@@ -89,7 +89,8 @@ static void write_style(FILE *file) {
         "events:none}\n"
         ".peak{stroke:#c4342b;stroke-width:1.5}.bound{stroke:#1c2329;stroke-width:1.5;stroke-dasharray:6 4}\n"
         ".lp{fill:#c4342b;font-weight:600}.lb{fill:#1c2329;font-weight:600}.live{fill:#3b6fb6;fill-opacity:.22;stroke:#3b6fb6}\n"
-        ".again{fill:url(#again);pointer-events:none}.h{paint-order:stroke;stroke:#fff;stroke-width:3px}.r{stroke:#fff;stroke-"
+        ".again{fill:url(#again);pointer-events:none}.moved{fill:url(#moved);pointer-events:none}.h{paint-order:stroke;stroke:#"
+        "fff;stroke-width:3px}.r{stroke:#fff;stroke-"
         "width:.6}\n",
         file);
     for (int f = 0; f < map_n_families; f++) {
@@ -104,13 +105,18 @@ static void write_style(FILE *file) {
     }
     fputs("}\n</style>\n<defs><pattern id=\"again\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" "
           "patternTransform=\"rotate(45)\"><path d=\"M0 0V5\" stroke=\"#fff\" stroke-width=\"2.4\" stroke-opacity=\".75\"/>"
-          "</pattern></defs>\n",
+          "</pattern><pattern id=\"moved\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><circle cx=\"3\" cy=\"3\" "
+          "r=\"1.5\" fill=\"#fff\" fill-opacity=\".85\"/></pattern></defs>\n",
         file);
 }
 
-// A result that was there before and is computed once more.
-static bool is_again(const struct map_rect *r) {
-    return cli_ends_with(r->name, BERTH_BUDGET_AGAIN);
+// What a budget did to a value: made once more, or moved to another pool and back.
+static const struct { const char *class, *text; } marks[] = {{"again", "run again"}, {"moved", "moved"}};
+enum { N_MARKS = sizeof marks / sizeof *marks };
+
+static bool has_mark(const struct map_rect *r, int mark) {
+    return mark == 0 ? cli_ends_with(r->name, BERTH_BUDGET_AGAIN)
+                     : cli_ends_with(r->name, BERTH_BUDGET_MOVED_OUT) || cli_ends_with(r->name, BERTH_BUDGET_MOVED_IN);
 }
 
 static void write_legend(FILE *file, const struct map_view *views, size_t n_views) {
@@ -130,17 +136,20 @@ static void write_legend(FILE *file, const struct map_view *views, size_t n_view
             x += 38 + 5.6 * (double) strlen(map_families[f].name);
         }
     }
-    bool has_again = false;
-    for (size_t v = 0; v < n_views && !has_again; v++) {
-        for (size_t i = 0; i < views[v].n_rects && !has_again; i++) {
-            has_again = is_again(&views[v].rects[i]);
+    for (int m = 0; m < N_MARKS; m++) {
+        bool is_there = false;
+        for (size_t v = 0; v < n_views && !is_there; v++) {
+            for (size_t i = 0; i < views[v].n_rects && !is_there; i++) {
+                is_there = has_mark(&views[v].rects[i], m);
+            }
         }
-    }
-    if (has_again) {
-        fprintf(file,
-            "<rect class=\"f0\" x=\"%.0f\" y=\"56\" width=\"11\" height=\"11\" rx=\"2\"/><rect class=\"again\" x=\"%.0f\" "
-            "y=\"56\" width=\"11\" height=\"11\"/><text x=\"%.0f\" y=\"66\">run again</text>\n",
-            x, x, x + 16);
+        if (is_there) {
+            fprintf(file,
+                "<rect class=\"f0\" x=\"%.0f\" y=\"56\" width=\"11\" height=\"11\" rx=\"2\"/><rect class=\"%s\" x=\"%.0f\" "
+                "y=\"56\" width=\"11\" height=\"11\"/><text x=\"%.0f\" y=\"66\">%s</text>\n",
+                x, marks[m].class, x, x + 16, marks[m].text);
+            x += 38 + 5.6 * (double) strlen(marks[m].text);
+        }
     }
 }
 
@@ -199,9 +208,11 @@ static void write_rect(FILE *file, const struct scale *s, const struct map_view 
     // Lines between rectangles only where there is room for them.
     fprintf(file, "<rect class=\"%sf%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", w >= 4 && h >= 4 ? "r " : "",
         colour, x, y, w > 0.4 ? w : 0.4, h > 0.4 ? h : 0.4);
-    if (is_again(r)) {
-        fprintf(file, "<rect class=\"again\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", x, y, w > 0.4 ? w : 0.4,
-            h > 0.4 ? h : 0.4);
+    for (int m = 0; m < N_MARKS; m++) {
+        if (has_mark(r, m)) {
+            fprintf(file, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>", marks[m].class, x, y,
+                w > 0.4 ? w : 0.4, h > 0.4 ? h : 0.4);
+        }
     }
     write_label(file, r->name, x, y, w, h);
     fputs("</g>\n", file);

@@ -6,13 +6,14 @@
 #include "cli/lower.h"
 #include "cli/models.h"
 #include "cli/plan_graph.h"
+#include "plan/io/json.h"
 
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CAPACITY = CLI_OWN, BUDGET };
+enum { CAPACITY = CLI_OWN, BUDGET, SPILL };
 
 static const struct cli_option option_rows[] = {
     {.id       = CAPACITY,
@@ -24,8 +25,11 @@ static const struct cli_option option_rows[] = {
         .name  = "budget",
         .value = "N",
         .what = "of a captured graph, or CSV with costs: keep it within N bytes by running some ops again. Exit code 0: it fits, "
-                "1: no, proven, 4: "
-                "no such schedule was found"},
+                "1: no, proven, 4: no such schedule was found"},
+    {.id       = SPILL,
+        .name  = "spill",
+        .value = "N",
+        .what  = "with --budget: values may also move to another pool of N bytes and back, at what copying them costs the CPU"},
     {.id       = CLI_TIME,
         .name  = "time",
         .value = "MS",
@@ -70,7 +74,7 @@ struct options {
     const char *out;
     bool json;
     bool has_capacity;
-    uint64_t budget; // 0: none
+    struct cli_budget budget;
     bool is_stopped; // by Ctrl-C
     struct cli_model_options model;
     struct berth_plan_params params;
@@ -86,7 +90,8 @@ static int parse(int argc, char **argv, struct options *o) {
                 }
                 o->has_capacity = true;
                 break;
-            case BUDGET: code = cli_plan_budget("plan", optarg, &o->budget); break;
+            case BUDGET: code = cli_plan_budget("plan", "budget", optarg, &o->budget.bytes); break;
+            case SPILL: code = cli_plan_budget("plan", "spill", optarg, &o->budget.spill); break;
             case 's':
                 if (!cli_parse_int(optarg, 0, INT64_MAX, &n)) {
                     return cli_usage("plan", "--seed '%s' is not a whole number from 0", optarg);
@@ -105,9 +110,10 @@ static int parse(int argc, char **argv, struct options *o) {
             return code;
         }
     }
-    o->path        = o->model.path;
-    const int code = cli_one_file("plan", argc, argv, &o->path);
-    if (code >= 0) {
+    o->path  = o->model.path;
+    int code = cli_one_file("plan", argc, argv, &o->path);
+    code     = code < 0 ? cli_plan_budget_check("plan", &o->budget) : code;
+    if (code != CLI_OK) {
         return code;
     }
     if (o->json && o->out != NULL && cli_is_stdout(o->out)) {
@@ -153,30 +159,60 @@ static bool print_json(const struct options *o, const struct cli_plan *plan, con
     if (plan->budgeted != NULL) {
         const struct berth_budget_result *b = plan->budgeted;
         printf(", \"budget\": {\"bytes\": %" PRIu64 ", \"fits\": %s, \"proven\": %s, \"least\": %" PRIu64 ", \"again\": %zu, "
-               "\"cost\": %" PRIu64 ", \"cost_once\": %" PRIu64 ", \"cost_bound\": %" PRIu64 "}",
-            o->budget, b->fits ? "true" : "false", b->proven ? "true" : "false", b->uses[0].least, b->n_again, b->cost,
-            b->cost_once, b->cost_bound);
+               "\"out\": %zu, \"in\": %zu, \"cost\": %" PRIu64 ", \"cost_once\": %" PRIu64 ", \"cost_bound\": %" PRIu64
+               ", \"alive\": [",
+            o->budget.bytes, b->fits ? "true" : "false", b->proven ? "true" : "false", b->uses[0].least, b->n_again, b->n_out,
+            b->n_in, b->cost, b->cost_once, b->cost_bound);
+        for (size_t i = 0; i < b->n_alive && i < CLI_BUDGET_N_ALIVE; i++) {
+            fputs(i > 0 ? ", {\"name\": " : "{\"name\": ", stdout);
+            berth_json_write_string(plan->alive[i].name, stdout);
+            printf(", \"bytes\": %" PRIu64 "}", plan->alive[i].size);
+        }
+        fputs("]}", stdout);
     }
     cli_lower_json(stdout, o->path, &o->model, plan);
     fputs("}\n", stdout);
     return ok;
 }
 
+// The values that every schedule has at once, largest first.
+static void print_tight(FILE *file, const struct cli_plan *plan) {
+    const size_t n = plan->budgeted->n_alive;
+    char text[64];
+    for (size_t i = 0; i < n && i < CLI_BUDGET_N_ALIVE; i++) {
+        fprintf(file, i == 0 ? "           there at once: " : ", ");
+        cli_text(file, 0, plan->alive[i].name);
+        fprintf(file, " %s", cli_short_bytes(plan->alive[i].size, text));
+    }
+    if (n > CLI_BUDGET_N_ALIVE) {
+        fprintf(file, " and %zu more", n - CLI_BUDGET_N_ALIVE);
+    }
+    fputs(n > 0 ? "\n" : "", file);
+}
+
 // What keeping the budget costs, or what lacks.
-static void print_budget(FILE *file, const struct options *o, const struct berth_budget_result *b) {
+static void print_budget(FILE *file, const struct options *o, const struct cli_plan *plan) {
+    const struct berth_budget_result *b = plan->budgeted;
+    const uint64_t bytes                = o->budget.bytes;
     char text[2][64];
     if (b == NULL) {
         return;
     }
     if (b->fits) {
-        fprintf(file, "  budget   %s: kept, %zu ops run again, cost %.4f of once%s\n", cli_bytes(o->budget, text[0]), b->n_again,
-            (double) b->cost / (double) (b->cost_once > 0 ? b->cost_once : 1), b->proven ? ", the least there is, proven" : "");
-    } else if (b->uses[0].least > o->budget) {
+        fprintf(file, "  budget   %s: kept, %zu ops run again", cli_bytes(bytes, text[0]), b->n_again);
+        if (b->n_uses > 1 && o->budget.spill > 0) {
+            fprintf(file, ", %zu values move out to %s and %zu back", b->n_out, cli_bytes(b->uses[1].peak, text[0]), b->n_in);
+        }
+        fprintf(file, ", cost %.4f of once%s\n", (double) b->cost / (double) (b->cost_once > 0 ? b->cost_once : 1),
+            b->proven ? ", the least there is, proven" : "");
+    } else if (b->uses[0].least > bytes) {
         fprintf(file, "  budget   cannot fit: at least %s needed", cli_bytes(b->uses[0].least, text[0]));
-        fprintf(file, ", %s short\n", cli_bytes(b->uses[0].least - o->budget, text[1]));
+        fprintf(file, ", %s short\n", cli_bytes(b->uses[0].least - bytes, text[1]));
+        print_tight(file, plan);
     } else {
-        fprintf(file, "  budget   %s: no schedule was found%s; no schedule lives on less than %s\n",
-            cli_bytes(o->budget, text[0]), b->proven ? ", and there is none" : "", cli_bytes(b->uses[0].least, text[1]));
+        fprintf(file, "  budget   %s: no schedule was found%s; no schedule lives on less than %s\n", cli_bytes(bytes, text[0]),
+            b->proven ? ", and there is none" : "", cli_bytes(b->uses[0].least, text[1]));
+        print_tight(file, plan);
     }
 }
 
@@ -211,7 +247,7 @@ static void print_text(FILE *file, const struct options *o, const struct cli_pla
             : o->params.budget_us > 0 ? "; a longer --time may find a plan"
                                       : "; --time 10000 searches ten seconds for a plan");
     }
-    print_budget(file, o, plan->budgeted);
+    print_budget(file, o, plan);
     fprintf(file, "  method   %s\n", r->method);
     fprintf(
         file, "  time     %.3f ms%s\n", (double) r->time_us / 1000, o->is_stopped ? ", stopped: the best plan until then" : "");
@@ -275,7 +311,7 @@ int cli_plan(int argc, char **argv) {
         return CLI_FAILURE;
     }
     struct cli_plan plan;
-    if (cli_plan_read(o.path, &o.model, o.budget, &plan) != GGML_STATUS_SUCCESS) {
+    if (cli_plan_read(o.path, &o.model, &o.budget, &plan) != GGML_STATUS_SUCCESS) {
         return cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }
     const struct berth_plan_set *set = plan.set;

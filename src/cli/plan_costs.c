@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SPILL_BYTES 4096 // that move one way at a cost of 1
+
 struct named {
     const char *id;
     int32_t op;
@@ -163,10 +165,9 @@ static enum ggml_status ops_fill(struct rows *r) {
 // ---- what comes out ----
 
 static void item_write(
-    const struct rows *r, const struct berth_plan_item *item, int32_t op, bool is_again, bool is_first, FILE *file) {
+    const struct rows *r, const struct berth_plan_item *item, int32_t op, const char *word, bool is_first, FILE *file) {
     char name[4096];
-    snprintf(name, sizeof name, "%.*s%s", (int) (sizeof name - sizeof BERTH_BUDGET_AGAIN), r->set->ids[r->order[op]],
-        is_again ? BERTH_BUDGET_AGAIN : "");
+    snprintf(name, sizeof name, "%.*s%s", (int) (sizeof name - sizeof BERTH_BUDGET_AGAIN), r->set->ids[r->order[op]], word);
     fputs(is_first ? "{\"id\": " : ",\n{\"id\": ", file);
     berth_json_write_string(name, file);
     fprintf(file,
@@ -192,10 +193,16 @@ static enum ggml_status schedule_write(
     for (size_t k = 0; status == GGML_STATUS_SUCCESS && k < n + b->n_steps; k++) {
         const int32_t op = k < n ? (int32_t) k : b->steps[k - n].op;
         if (item_of[k] >= 0) {
-            struct berth_plan_item item = items[item_of[k]];
-            item.first                  = item.first < (int64_t) n ? 0 : item.first - (int64_t) n;
-            item.last                   = item.last < (int64_t) n ? 0 : item.last - (int64_t) n;
-            item_write(r, &item, op, has_run[op], is_first, file);
+            struct berth_plan_item item       = items[item_of[k]];
+            item.first                        = item.first < (int64_t) n ? 0 : item.first - (int64_t) n;
+            item.last                         = item.last < (int64_t) n ? 0 : item.last - (int64_t) n;
+            const enum berth_budget_kind kind = k < n ? BERTH_BUDGET_RUN : b->steps[k - n].kind;
+            item_write(r, &item, op,
+                kind == BERTH_BUDGET_OUT  ? BERTH_BUDGET_MOVED_OUT
+                : kind == BERTH_BUDGET_IN ? BERTH_BUDGET_MOVED_IN
+                : has_run[op]             ? BERTH_BUDGET_AGAIN
+                                          : "",
+                is_first, file);
             is_first = false;
         }
         has_run[op] = k >= n;
@@ -229,18 +236,28 @@ static enum ggml_status set_replace(const struct rows *r, const struct berth_bud
     return status;
 }
 
-enum ggml_status cli_plan_budget_set(
-    const char *path, uint64_t budget, struct berth_plan_set **set, struct berth_budget_result **budgeted) {
-    struct rows r           = {.set = *set, .path = path};
+enum ggml_status cli_plan_budget_set(const char *path, struct cli_plan *plan) {
+    struct rows r           = {.set = plan->set, .path = path};
     enum ggml_status status = set_check(&r);
     status                  = status == GGML_STATUS_SUCCESS ? rows_sort(&r) : status;
     status                  = status == GGML_STATUS_SUCCESS ? ops_fill(&r) : status;
     if (status == GGML_STATUS_SUCCESS) {
-        const struct berth_budget_pool pool     = {.pool = r.set->n_items > 0 ? r.set->items[0].pool : 0, .bytes = budget};
-        const struct berth_budget_params params = {.pools = &pool, .n_pools = 1, .time_us = CLI_BUDGET_US, .seed = 1};
-        status                                  = berth_budget_solve(r.ops, r.set->n_items, &params, budgeted);
-        if (status == GGML_STATUS_SUCCESS && (*budgeted)->fits) {
-            status = set_replace(&r, &params, *budgeted, set);
+        const int32_t own = r.set->n_items > 0 ? r.set->items[0].pool : 0, other = own == INT32_MAX ? own - 1 : own + 1;
+        const struct berth_budget_pool pools[]  = {{.pool              = own,
+                                                       .bytes          = plan->budget.bytes,
+                                                       .may_spill      = plan->budget.spill > 0,
+                                                       .spill_to       = other,
+                                                       .spill_per_byte = 1.0 / SPILL_BYTES},
+             {.pool = other, .bytes = plan->budget.spill}};
+        const struct berth_budget_params params = {
+            .pools = pools, .n_pools = plan->budget.spill > 0 ? 2 : 1, .time_us = CLI_BUDGET_US, .seed = 1};
+        status = berth_budget_solve(r.ops, r.set->n_items, &params, &plan->budgeted);
+        for (size_t i = 0; status == GGML_STATUS_SUCCESS && i < plan->budgeted->n_alive; i++) {
+            const int32_t row = r.order[plan->budgeted->alive[i]];
+            cli_plan_alive_add(plan, i, r.set->ids[row], r.set->items[row].size);
+        }
+        if (status == GGML_STATUS_SUCCESS && plan->budgeted->fits) {
+            status = set_replace(&r, &params, plan->budgeted, &plan->set);
         }
     }
     rows_fini(&r);

@@ -21,24 +21,24 @@ static enum ggml_status options_fit(const char *path, bool is_model, const struc
 }
 
 enum ggml_status cli_plan_read(
-    const char *path, const struct cli_model_options *options, uint64_t budget, struct cli_plan *plan) {
+    const char *path, const struct cli_model_options *options, const struct cli_budget *budget, struct cli_plan *plan) {
     const bool is_graph = cli_ends_with(path, ".ggraph") || cli_ends_with(path, ".ggraph.gz") ||
                           cli_starts_with(path, "ggraph 1") || cli_starts_with(path, "\x1f\x8b"); // gzip
 
-    *plan                   = (struct cli_plan){.budget = budget, .can_budget = is_graph};
+    *plan                   = (struct cli_plan){.budget = *budget, .can_budget = is_graph};
     const bool is_model     = !is_graph && cli_starts_with(path, CLI_GGUF);
     enum ggml_status status = options_fit(path, is_model, options);
-    if (status == GGML_STATUS_SUCCESS && budget > 0 && is_model) {
+    if (status == GGML_STATUS_SUCCESS && budget->bytes > 0 && is_model) {
         status = berth_fail(GGML_STATUS_FAILED, "%s: --budget is for captured graphs and CSV with costs", path);
     }
     if (status != GGML_STATUS_SUCCESS) {
         return status;
     }
-    status = is_graph   ? cli_plan_read_graph(path, budget, &plan->set, &plan->budgeted)
+    status = is_graph   ? cli_plan_read_graph(path, plan)
              : is_model ? cli_plan_read_model(path, options, plan)
                         : berth_plan_read_file(path, &plan->set);
-    if (status == GGML_STATUS_SUCCESS && budget > 0 && !is_graph) {
-        status = cli_plan_budget_set(path, budget, &plan->set, &plan->budgeted);
+    if (status == GGML_STATUS_SUCCESS && budget->bytes > 0 && !is_graph) {
+        status = cli_plan_budget_set(path, plan);
     }
     if (status == GGML_STATUS_SUCCESS) {
         status = cli_plan_buffers(plan);
@@ -51,10 +51,21 @@ enum ggml_status cli_plan_read(
 
 // ---- options ----
 
-int cli_plan_budget(const char *command, const char *value, uint64_t *bytes) {
+int cli_plan_budget(const char *command, const char *option, const char *value, uint64_t *bytes) {
     return cli_parse_size(value, bytes) && *bytes > 0
                ? CLI_OK
-               : cli_usage(command, "--budget '%s' is not a number of bytes from 1 to 2^62", value);
+               : cli_usage(command, "--%s '%s' is not a number of bytes from 1 to 2^62", option, value);
+}
+
+int cli_plan_budget_check(const char *command, const struct cli_budget *budget) {
+    return budget->spill > 0 && budget->bytes == 0 ? cli_usage(command, "--spill is for a graph under a --budget") : CLI_OK;
+}
+
+void cli_plan_alive_add(struct cli_plan *plan, size_t i, const char *name, uint64_t size) {
+    if (i < CLI_BUDGET_N_ALIVE) {
+        snprintf(plan->alive[i].name, sizeof plan->alive[i].name, "%s", name);
+        plan->alive[i].size = size;
+    }
 }
 
 bool cli_plan_option(const char *command, int c, const char *value, struct berth_plan_params *params, int *code) {

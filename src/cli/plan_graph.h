@@ -7,6 +7,18 @@
 #include "berth-budget.h"
 
 #define CLI_BUDGET_US 1000000 // search for what to run again
+#define CLI_BUDGET_N_ALIVE 8
+
+// Bytes that a graph, or ops with costs, may take: bytes 0: as many as they do. spill: of another pool, to which values may move.
+struct cli_budget {
+    uint64_t bytes, spill;
+};
+
+// A value that every schedule has at the tightest point.
+struct cli_budget_value {
+    char name[64];
+    uint64_t size;
+};
 
 struct cli_buffer {
     int32_t pool;        // of its items
@@ -30,25 +42,29 @@ struct cli_plan {
     size_t n_homes;
     struct cli_buffer *buffers; // by rising pool
     size_t n_buffers;
-    size_t *order;                        // the numbers of all items, buffer by buffer
-    uint64_t budget;                      // bytes that a graph, or ops with costs, may take; 0: as many as they do
-    struct berth_budget_result *budgeted; // what that costs; NULL without a budget
-    bool can_budget;                      // its ops can run again
+    size_t *order; // the numbers of all items, buffer by buffer
+    struct cli_budget budget;
+    struct berth_budget_result *budgeted;              // what that costs; NULL without a budget
+    struct cli_budget_value alive[CLI_BUDGET_N_ALIVE]; // of budgeted->alive, by size; n_alive may be more
+    bool can_budget;                                   // its ops can run again
 };
 
 // Items of a file: CSV, JSON, a captured graph, packed or not, or a model: the graph of the
-// batch, context and cache that the options ask for. A budget (0: none) is for captured graphs and CSV with costs. On failure
-// plan is empty.
+// batch, context and cache that the options ask for. A budget is for captured graphs and CSV with costs. On failure plan is
+// empty.
 struct cli_model_options;
-enum ggml_status cli_plan_read(const char *path, const struct cli_model_options *options, uint64_t budget, struct cli_plan *plan);
+enum ggml_status cli_plan_read(
+    const char *path, const struct cli_model_options *options, const struct cli_budget *budget, struct cli_plan *plan);
 // Items of a captured graph, whatever its file is called: with the tensors that lie in each. The offsets are those of the
 // captured program, which has_offsets does not count: the plan is to be made.
-// With a budget: those of the graph that keeps it; of one that cannot be kept those of the graph as it is. *budgeted says which.
-enum ggml_status cli_plan_read_graph(
-    const char *path, uint64_t budget, struct berth_plan_set **set, struct berth_budget_result **budgeted);
-// Items of a CSV whose rows say what they cost and read, within a budget, in the place of *set (plan_costs.c). As above.
-enum ggml_status cli_plan_budget_set(
-    const char *path, uint64_t budget, struct berth_plan_set **set, struct berth_budget_result **budgeted);
+// With the plan's budget: those of the graph that keeps it; of one that cannot be kept those of the graph as it is. budgeted says
+// which.
+enum ggml_status cli_plan_read_graph(const char *path, struct cli_plan *plan);
+// Items of a CSV whose rows say what they cost and read, within the plan's budget, in the place of its set (plan_costs.c). As
+// above.
+enum ggml_status cli_plan_budget_set(const char *path, struct cli_plan *plan);
+// Another value that is alive at the tightest point, in the order of budgeted->alive.
+void cli_plan_alive_add(struct cli_plan *plan, size_t i, const char *name, uint64_t size);
 // Items and homes of a model (plan_model.c).
 enum ggml_status cli_plan_read_model(const char *path, const struct cli_model_options *options, struct cli_plan *plan);
 
@@ -64,8 +80,10 @@ const struct berth_plan_pool *cli_pools_find(const struct berth_plan_set *set, i
 
 // ---- plan_graph.c ----
 
-// --budget of a captured graph: CLI_OK, or that of a wrong value.
-int cli_plan_budget(const char *command, const char *value, uint64_t *bytes);
+// --budget and --spill, by their names: CLI_OK, or that of a wrong value.
+int cli_plan_budget(const char *command, const char *option, const char *value, uint64_t *bytes);
+// Is a pool to move to given without a budget?
+int cli_plan_budget_check(const char *command, const struct cli_budget *budget);
 
 // --time and --threads of a search: true if c is one of them, with *code set: CLI_OK, or that of a wrong value.
 bool cli_plan_option(const char *command, int c, const char *value, struct berth_plan_params *params, int *code);

@@ -37,5 +37,13 @@ struct berth_op_entry {
         } \
     }
 
+// A node of a graph under a budget that moves a value to another pool of memory, or back: GGML_OP_DUP with this as its first
+// parameter. What it reads may become what it makes, so that a scheduler's copy is the whole of the move.
+enum berth_move { BERTH_MOVE_NONE, BERTH_MOVE_OUT = 0x6d6f7601, BERTH_MOVE_IN = 0x6d6f7602 };
+static inline enum berth_move berth_move_of(const struct ggml_tensor *t) {
+    const int32_t kind = t->op == GGML_OP_DUP ? t->op_params[0] : 0;
+    return kind == BERTH_MOVE_OUT || kind == BERTH_MOVE_IN ? (enum berth_move) kind : BERTH_MOVE_NONE;
+}
+
 // NULL for a number that is no op.
 const struct berth_op_info *berth_op_info(enum ggml_op op);

@@ -208,14 +208,14 @@ PART bool is_settled(struct placing *p, const struct record_row *rows, int32_t i
         }
         const bool is_put =
             p->may_put && t->buffer == NULL && (is_view || t->data == NULL) && put(p->written, t, buffer, data, !is_whole);
-        p->written += is_put;
+        p->written     = is_put ? p->written + 1 : p->written; // which may be NULL
         p->is_in_place = p->is_in_place && is_put;
         return is_put;
     }
     if (is_view && (is_whole ? is_astray(t) : is_untold(t))) {
         const bool is_put = p->may_put && rows[row->view_src].has_memory && put_view(p->written, t, is_whole);
-        p->written += is_put;
-        p->is_in_place = p->is_in_place && is_put;
+        p->written        = is_put ? p->written + 1 : p->written; // which may be NULL
+        p->is_in_place    = p->is_in_place && is_put;
     }
     return false;
 }

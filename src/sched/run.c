@@ -239,6 +239,18 @@ static void wait_conflicts(struct ggml_backend_sched *sched, const struct sched_
     }
 }
 
+// A split that is one move, whose copy has reached the memory of the move itself: nothing is left to compute.
+static bool is_moved(const struct ggml_backend_sched *sched, const struct sched_memo *memo, const struct sched_split *split) {
+    bool is_done = split->n_copies == 1;
+    for (int32_t i = split->i_start; i < split->i_end && is_done; i++) {
+        const struct ggml_tensor *node = sched_nodes(memo)[i];
+        is_done =
+            memo->rows[sched_order(memo, i)].is_empty ||
+            (berth_move_of(node) != BERTH_MOVE_NONE && node->data == sched_copy_tensor(memo, split->copies, sched->slot)->data);
+    }
+    return is_done;
+}
+
 static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched_memo *memo, int32_t i_split, bool *go_on) {
     struct sched_split *split = &memo->splits[i_split];
     const int b               = split->backend;
@@ -255,7 +267,7 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
     for (int32_t i = split->copies; i < split->copies + split->n_copies && status == GGML_STATUS_SUCCESS; i++) {
         status = copy_run(sched, memo, i, i_split);
     }
-    if (status != GGML_STATUS_SUCCESS) {
+    if (status != GGML_STATUS_SUCCESS || (sched->callback == NULL && is_moved(sched, memo, split))) {
         return status;
     }
     const int64_t start_ns = sched->is_tracing ? sched_trace_now() : 0;

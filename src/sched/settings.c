@@ -83,6 +83,16 @@ ggml_backend_t ggml_backend_sched_get_tensor_backend(ggml_backend_sched_t sched,
 
 // ---- beyond ggml ----
 
+void berth_sched_set_moves(
+    ggml_backend_sched_t sched, const struct ggml_cgraph *graph, ggml_backend_t own, ggml_backend_t other) {
+    for (int i = 0; graph != NULL && i < graph->n_nodes; i++) {
+        const enum berth_move kind = berth_move_of(graph->nodes[i]);
+        if (kind != BERTH_MOVE_NONE) {
+            ggml_backend_sched_set_tensor_backend(sched, graph->nodes[i], kind == BERTH_MOVE_OUT ? other : own);
+        }
+    }
+}
+
 // Everything known was made under another rule.
 static void forget(struct ggml_backend_sched *sched) {
     for (int m = 0; m < SCHED_N_MEMOS; m++) {

@@ -96,6 +96,7 @@ expect 0 "of all devices: context 256, batch 256, cache f16" fit --memory 5M --a
 expect 0 '"next": [{"device": "all", "memory": 1078984704, "ctx": 256' fit --json --memory 5M
 expect 0 '"next": []' fit --json --memory 1G
 expect 2 "--allow 'all' is none of cache-type, batch, spill" fit --memory 5M --allow batch,all
+expect 2 "are within 3% of what any schedule needs (docs/budget.md)" fit --memory 5M --allow recompute
 expect 3 "--memory is not enough: a context of 256 takes" run --memory 4200K -c 256 -n 2
 expect 2 "--memory 'little' is not a number of bytes" run --memory little
 

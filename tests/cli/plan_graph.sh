@@ -62,6 +62,12 @@ expect 0 "(60.00 KiB): kept, 3 ops run again, cost 1.5111 of once, the least the
 expect 0 "b (again),7,9,16384," --budget 70K --out - $costs
 expect 0 "loss,4,10,64,20480,1,d" --out - $costs
 expect 1 "cannot fit: at least 53,312 bytes (52.06 KiB) needed, 12,352 bytes (12.06 KiB) short" --budget 40K $costs
+expect 1 "there at once: c 16.00 KiB, gd 16.00 KiB, gc 16.00 KiB, x 4.00 KiB, loss 64 B" --budget 40K $costs
+expect 1 '"alive": [{"name": "c", "bytes": 16384}, {"name": "gd", ' --json --budget 40K $costs
+# ... with another pool
+expect 0 "1 ops run again, 3 values move out to 20,480 bytes (20.00 KiB) and 4 back, cost 1.3778 of once" --budget 52K --spill 1M $costs
+expect 2 "--spill is for a graph under a --budget" --spill 1M $costs
+expect 2 "--spill 'x' is not a number of bytes" --budget 1M --spill x $costs
 expect 2 "--budget 'x' is not a number of bytes" --budget x $graphs/unet-2d.ggraph
 
 # plans that are written are valid; the chunks are not the file's to know

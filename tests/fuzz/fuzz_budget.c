@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPS 28
+#define MAX_OPS 20 // of one input in eight
+#define FEW_OPS 7  // of the others: what exact search answers at once
+#define MAX_NODES 300
 #define MAX_SRCS 4
 #define MAX_STEPS 64
 #define PATIENCE_US 15000000 // sanitizers are slow
@@ -34,7 +36,7 @@ static void read_op(struct bytes *b, struct problem *p, uint64_t features) {
     for (int32_t k = 0; k < op->n_srcs; k++) {
         p->srcs[i][k] = (has & RAW) != 0 ? (int32_t) get(b, 1) - 8 : i - 1 - (int32_t) (get(b, 1) % 8) % i;
     }
-    op->flags   = (has & FLAGS) != 0 ? (uint32_t) (get(b, 1) & 7) : 0;
+    op->flags   = (has & FLAGS) != 0 ? (uint32_t) (get(b, 1) & 15) : 0;
     op->n_srcs  = (op->flags & BERTH_BUDGET_INPUT) != 0 && (has & RAW) == 0 ? 0 : op->n_srcs;
     op->inplace = (has & INPLACE) != 0 ? get(b, 1) : 0;
     op->pool    = (has & POOLS) != 0 ? (int32_t) (get(b, 1) % 2) : 0;
@@ -54,9 +56,10 @@ static void read_problem(struct bytes *b, struct problem *p) {
     p->params.pools            = p->pools;
     p->params.n_pools          = (shape & 4) != 0 ? 2 : 1;
     p->params.live_only        = (shape & 40) != 0; // packing takes most of the time
-    p->params.max_nodes        = (shape & 16) != 0 ? -1 : 500;
+    p->params.max_nodes        = (shape & 0x50) == 0x50 ? -1 : MAX_NODES;
     p->params.seed             = shape;
-    while (b->p < b->end && p->n < MAX_OPS) {
+    const size_t n_most        = (shape & 0xD0) == 0xC0 ? MAX_OPS : FEW_OPS;
+    while (b->p < b->end && p->n < n_most) {
         read_op(b, p, features);
     }
 }

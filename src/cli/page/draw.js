@@ -209,7 +209,7 @@ class Painter {
       if (!hidden && y1 - y0 >= 14 && x1 - x0 >= 26 || !hidden && x1 - x0 >= 15 && y1 - y0 >= 40) {
         labels.push([t.name[i], x0, y0, x1 - x0, y1 - y0]);
       }
-      if (!hidden && plan.again[i]) {
+      if (!hidden && (plan.again[i] || plan.moved[i])) {
         again.push([x0, y0 + gap, Math.max(x1 - x0 - gap, 1), Math.max(y1 - y0 - gap, 1)]);
       }
     }

@@ -159,6 +159,9 @@
     if (plan.again[i]) {
       rows.push(["again", "computed once more, to keep a budget"]);
     }
+    if (plan.moved[i]) {
+      rows.push(["moved", t.name[i].endsWith(" (out)") ? "a copy in another pool, to keep a budget" : "back from another pool"]);
+    }
     rows.push(["first use", "step " + t.first[i]]);
     rows.push(["last use", "step " + (next === undefined ? t.last[i] : t.last[i] + 1 + ", where \u201c" + t.name[next] + "\u201d takes over its memory")]);
     if (plan.buffers.length > 1) {

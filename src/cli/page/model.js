@@ -18,6 +18,7 @@ class Plan {
     this.order = this.buffers.map((_, b) => this.orderOf(b));
     this.live = this.buffers.map((_, b) => this.liveOf(b));
     this.again = t.name.map(name => name.endsWith(" (again)")); // computed once more, to keep a budget
+    this.moved = t.name.map(name => name.endsWith(" (out)") || name.endsWith(" (in)")); // to another pool and back
     this.keys = new Map(); // name, op and step to tensor, for the other plan
     this.made = new Map(); // step to the tensor that it makes
     for (let i = t.n - 1; i >= 0; i--) {

@@ -32,6 +32,7 @@ struct budget_graph {
     uint64_t *takeover;          // [n] bit k: the result may take over the k-th of srcs
     uint64_t *size, *cost;       // [n]
     int32_t *pool;               // [n] index
+    int32_t *away;               // [n] index of the pool that the value may move to, -1: it stays
     bool *keep;                  // [n] to the end
     bool *again;                 // [n] may run again: neither input nor output nor once
     int32_t *once_before;        // [n] the once op of its group before this once op, -1: none

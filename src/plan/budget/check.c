@@ -33,7 +33,7 @@ static void step_unroll(const struct budget_graph *g, const struct budget_steps 
     if (s->at[k].kind != BERTH_BUDGET_RUN) {
         srcs[0]    = t->src[t->start[k]];
         op->n_srcs = 1;
-        op->pool   = s->at[k].kind == BERTH_BUDGET_OUT ? g->pools[g->pools[g->pool[s->at[k].op]].spill_to].id : op->pool;
+        op->pool   = s->at[k].kind == BERTH_BUDGET_OUT ? g->pools[g->away[s->at[k].op]].id : op->pool;
         return;
     }
     op->inplace = from->inplace;

@@ -202,6 +202,8 @@ enum budget_answer budget_exact(
 
 // ---- all schedules ----
 
+#define NODES_A_LOOK 200 // what packing a schedule takes, as so many nodes
+
 struct listing {
     struct budget_words w;
     struct budget_steps *steps;
@@ -222,6 +224,7 @@ static enum budget_answer list_from(struct listing *l, const struct budget_state
         return BUDGET_GAVE_UP;
     }
     if (budget_is_goal(&l->w, state)) {
+        l->left -= NODES_A_LOOK;
         return l->pleases(l->steps, l->user);
     }
     struct budget_moves moves = {0};

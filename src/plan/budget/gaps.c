@@ -290,7 +290,7 @@ static bool cut_rate(
     const uint64_t spill = 2 * budget_spill_cost(g, value);
     cut->is_spill        = false;
     cut->freed           = (int64_t) g->size[value] - c->stays;
-    if (g->pools[g->pool[value]].spill_to >= 0 && (!*ok || cut->freed <= 0 || (double) spill < (double) cut->cost + c->penalty)) {
+    if (g->away[value] >= 0 && (!*ok || cut->freed <= 0 || (double) spill < (double) cut->cost + c->penalty)) {
         cut->is_spill = *ok = true;
         cut->cost           = spill;
         cut->freed          = (int64_t) g->size[value];
@@ -325,7 +325,7 @@ bool budget_cuts_find(struct budget_gaps *x, const struct budget_style *style, i
         const int32_t value   = budget_value(g, x->s, instance);
         const bool is_in      = instance < g->n ? budget_is_input(g, value) : is_home(x, instance - g->n);
         if (!is_in || g->pool[value] != pool || g->size[value] == 0 || x->t.last[instance] <= step ||
-            (!g->again[value] && g->pools[pool].spill_to < 0) || !gap_around(x, instance, step, &cut)) {
+            (!g->again[value] && g->away[value] < 0) || !gap_around(x, instance, step, &cut)) {
             continue;
         }
         bool ok;

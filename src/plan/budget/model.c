@@ -123,6 +123,7 @@ static enum ggml_status pools_find(struct budget_graph *g, const struct berth_bu
     }
     for (int32_t i = 0; i < g->n; i++) {
         g->pool[i] = i > 0 && g->ops[i].pool == g->ops[i - 1].pool ? g->pool[i - 1] : pool_index(g, g->ops[i].pool);
+        g->away[i] = (g->ops[i].flags & BERTH_BUDGET_STAYS) != 0 ? -1 : g->pools[g->pool[i]].spill_to;
     }
     return GGML_STATUS_SUCCESS;
 }
@@ -205,7 +206,7 @@ int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int
     int32_t n = 0;
     *bytes    = 0;
     for (int32_t i = 0; i < g->n; i++) {
-        const bool may_move = g->pools[g->pool[i]].spill_to >= 0;
+        const bool may_move = g->away[i] >= 0;
         bool is_needed      = false;
         for (int32_t k = g->readers.start[i]; k < g->readers.start[i + 1] && !is_needed; k++) {
             is_needed = is_down[g->readers.at[k]] && g->readers.at[k] != op;
@@ -229,7 +230,7 @@ int32_t budget_alive(const struct budget_graph *g, int32_t op, int32_t pool, int
 // What is there at the end, and at the start.
 static void ends_find(struct budget_graph *g) {
     for (int32_t i = 0; i < g->n; i++) {
-        g->least[g->pool[i]] += g->keep[i] && g->pools[g->pool[i]].spill_to < 0 ? g->size[i] : 0;
+        g->least[g->pool[i]] += g->keep[i] && g->away[i] < 0 ? g->size[i] : 0;
         g->tight[g->pool[i]] = g->keep[i] ? i : g->tight[g->pool[i]];
     }
     for (int32_t p = 0; p < g->n_pools; p++) {
@@ -292,7 +293,7 @@ static bool least_find(struct budget_graph *g) {
         bytes[i] = own_bytes(g, i);
     }
     for (int32_t i = 0; marks != NULL && bytes != NULL && i < g->n && n_looks > 0; i++) {
-        if (!g->again[i] && g->size[i] > 0 && g->pools[g->pool[i]].spill_to < 0) {
+        if (!g->again[i] && g->size[i] > 0 && g->away[i] < 0) {
             stays_add(g, i, marks, bytes);
             n_looks--;
         }
@@ -318,6 +319,7 @@ static bool rows_alloc(struct budget_graph *g, size_t n_srcs, size_t n_pools) {
     g->size          = budget_alloc(g, n, sizeof *g->size);
     g->cost          = budget_alloc(g, n, sizeof *g->cost);
     g->pool          = budget_alloc(g, n, sizeof *g->pool);
+    g->away          = budget_alloc(g, n, sizeof *g->away);
     g->keep          = budget_alloc(g, n, sizeof *g->keep);
     g->again         = budget_alloc(g, n, sizeof *g->again);
     g->once_before   = budget_alloc(g, n, sizeof *g->once_before);
@@ -326,8 +328,9 @@ static bool rows_alloc(struct budget_graph *g, size_t n_srcs, size_t n_pools) {
     g->tight         = budget_alloc(g, n_pools, sizeof *g->tight);
     g->least         = budget_alloc(g, n_pools, sizeof *g->least);
     return g->srcs.start != NULL && g->srcs.at != NULL && g->readers.start != NULL && g->readers.at != NULL &&
-           g->takeover != NULL && g->size != NULL && g->cost != NULL && g->pool != NULL && g->keep != NULL && g->again != NULL &&
-           g->once_before != NULL && g->until != NULL && g->pools != NULL && g->tight != NULL && g->least != NULL;
+           g->takeover != NULL && g->size != NULL && g->cost != NULL && g->pool != NULL && g->away != NULL && g->keep != NULL &&
+           g->again != NULL && g->once_before != NULL && g->until != NULL && g->pools != NULL && g->tight != NULL &&
+           g->least != NULL;
 }
 
 // last: [groups_most + 1] scratch.

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define MAX_NODES_DEFAULT 30000
-#define MAX_NODES_LAST 1000000 // where nothing else fits
+#define MAX_NODES_LAST 1000000 // where nothing else fits, and there is time
 #define PACKED_OPS_MAX 12      // graphs small enough to list all schedules
 #define N_LOWER 12             // times that the limit on live bytes sinks
 #define KICKS_A_SECOND 4000000 // local search ends by the clock long before
@@ -281,7 +281,7 @@ static enum ggml_status methods_run(struct solver *s, int32_t *order, struct bud
     if (status == GGML_STATUS_SUCCESS && !s->is_proven && !s->is_none) {
         status = heuristics_run(s, is_new ? order : NULL, steps);
     }
-    if (status == GGML_STATUS_SUCCESS && !s->has_best && !s->is_none && asked == 0) {
+    if (status == GGML_STATUS_SUCCESS && !s->has_best && !s->is_none && asked == 0 && s->params->time_us > 0) {
         status = exact_run(s, MAX_NODES_LAST, steps);
     }
     return status;

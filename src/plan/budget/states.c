@@ -23,7 +23,7 @@ bool budget_words_init(struct budget_words *w, const struct budget_graph *g) {
         w->keep |= g->keep[i] ? BIT(i) : 0;
         w->again |= g->again[i] ? BIT(i) : 0;
         w->sized |= g->size[i] > 0 ? BIT(i) : 0;
-        w->mobile |= g->size[i] > 0 && g->pools[g->pool[i]].spill_to >= 0 ? BIT(i) : 0;
+        w->mobile |= g->size[i] > 0 && g->away[i] >= 0 ? BIT(i) : 0;
     }
     return g->n <= BUDGET_WORD;
 }
@@ -101,7 +101,7 @@ static uint64_t bytes_in(const struct budget_words *w, const struct budget_state
     }
     for (uint64_t left = s->out; left != 0; left &= left - 1) {
         const int32_t i = __builtin_ctzll(left);
-        sum += w->g->pools[w->g->pool[i]].spill_to == pool ? w->g->size[i] : 0;
+        sum += w->g->away[i] == pool ? w->g->size[i] : 0;
     }
     return sum;
 }
@@ -137,7 +137,7 @@ static bool runs_find(const struct budget_words *w, const struct budget_state *s
 
 static bool spills_find(const struct budget_words *w, const struct budget_state *s, int32_t i, struct budget_moves *m) {
     const struct budget_graph *g = w->g;
-    const int32_t home = g->pool[i], away = g->pools[home].spill_to;
+    const int32_t home = g->pool[i], away = g->away[i];
     bool ok = true;
     if ((s->live & ~s->out & BIT(i)) != 0 && bytes_in(w, s, away) + g->size[i] <= g->pools[away].limit) {
         const struct budget_state stays = {s->live, s->out | BIT(i), s->done}, goes = {s->live & ~BIT(i), stays.out, s->done};

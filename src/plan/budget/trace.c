@@ -85,7 +85,7 @@ static const char *step_fault(const struct budget_graph *g, const struct budget_
     if (step->kind != BERTH_BUDGET_OUT && step->kind != BERTH_BUDGET_IN) {
         return "is of no kind";
     }
-    return g->pools[g->pool[op]].spill_to < 0                 ? "moves a value whose pool has nowhere to move to"
+    return g->away[op] < 0                                    ? "moves a value that has nowhere to move to"
            : step->kind == BERTH_BUDGET_IN && t->out[op] < 0  ? "moves in what was not moved out"
            : step->kind == BERTH_BUDGET_OUT && t->now[op] < 0 ? "moves out what is not there"
                                                               : NULL;
@@ -142,7 +142,7 @@ static void reads_find(const struct budget_graph *g, const struct budget_steps *
 static int32_t pool_of(const struct budget_graph *g, const struct budget_steps *s, int32_t instance) {
     const int32_t value = budget_value(g, s, instance);
     const bool is_out   = instance >= g->n && s->at[instance - g->n].kind == BERTH_BUDGET_OUT;
-    return is_out ? g->pools[g->pool[value]].spill_to : g->pool[value];
+    return is_out ? g->away[value] : g->pool[value];
 }
 
 // The source whose memory the result takes over, -1: none.

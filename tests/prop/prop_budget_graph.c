@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: MIT
+// Random graphs under budgets in which values move to another pool and back, and ops run again: the same bits as the graph as it
+// was built, on one CPU backend with files as the other pool, and over devices by the scheduler, whose memory nobody else may
+// touch; within the bytes that were allowed; with every allocation failing once.
+// BERTH_SEED=n repeats one run.
+
+#include "support/device_graph.h"
+
+enum { N_WEIGHTS = 3, MAX_DEPTH = 14, WIDTH = 32, MAX_RESULT = MAX_DEPTH * 64 * 4 };
+
+// A graph whose values wait long for their next reader, as those of a training step do, and what it computes with.
+struct deep {
+    struct ggml_context *weights, *ctx;
+    struct ggml_tensor *w[N_WEIGHTS], *x, *out[MAX_DEPTH];
+    int n_out;
+    struct ggml_cgraph *graph;
+    ggml_backend_buffer_t buffer;
+};
+
+struct tally {
+    size_t n_kept, n_out, n_in, n_again, n_over;
+};
+
+static char expected[MAX_RESULT], got[MAX_RESULT];
+
+// ---- graphs ----
+
+static struct ggml_tensor *deep_op(struct deep *d, struct check_rng *rng, struct ggml_tensor *a, struct ggml_tensor *b) {
+    struct ggml_context *ctx = d->ctx;
+    const int64_t half       = a->ne[1] / 2;
+    switch (check_rng_below(rng, 8)) {
+        case 0: return ggml_add(ctx, a, b);
+        case 1: return ggml_mul(ctx, a, ggml_tanh(ctx, b));
+        case 2: return ggml_rms_norm(ctx, ggml_add(ctx, a, b), 1e-5f);
+        case 3: return ggml_add(ctx, b, ggml_cont(ctx, ggml_transpose(ctx, ggml_cont(ctx, ggml_transpose(ctx, a)))));
+        case 4:
+            return ggml_concat(ctx, ggml_view_2d(ctx, b, WIDTH, half, b->nb[1], (size_t) half * b->nb[1]),
+                ggml_view_2d(ctx, a, WIDTH, half, a->nb[1], 0), 1);
+        default: return ggml_add(ctx, ggml_silu(ctx, ggml_mul_mat(ctx, d->w[check_rng_below(rng, N_WEIGHTS)], a)), b);
+    }
+}
+
+static void deep_init(struct deep *d, uint64_t seed, int depth, ggml_backend_t backend) {
+    struct check_rng rng = check_rng_new(seed);
+    *d                   = (struct deep){0};
+    d->weights           = ggml_init((struct ggml_init_params){.mem_size = 1 << 14, .no_alloc = true});
+    d->ctx               = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    d->graph             = ggml_new_graph(d->ctx);
+    for (int i = 0; i < N_WEIGHTS; i++) {
+        d->w[i] = ggml_new_tensor_2d(d->weights, GGML_TYPE_F32, WIDTH, WIDTH);
+    }
+    d->buffer = ggml_backend_alloc_ctx_tensors(d->weights, backend);
+    ggml_backend_buffer_set_usage(d->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    d->x = ggml_new_tensor_2d(d->ctx, GGML_TYPE_F32, WIDTH, 2 + 2 * (int64_t) check_rng_below(&rng, 12));
+    ggml_set_input(d->x);
+    struct ggml_tensor *there[MAX_DEPTH] = {ggml_tanh(d->ctx, d->x)}, *t = there[0];
+    for (int i = 1; i < depth; i++) {
+        t = there[i] = deep_op(d, &rng, t, there[check_rng_below(&rng, (uint64_t) i)]);
+    }
+    for (int i = depth - 1; i >= 0; i--) { // and back
+        t = deep_op(d, &rng, t, there[i]);
+        if (i == 0 || check_rng_below(&rng, 4) == 0) {
+            d->out[d->n_out] = ggml_sum_rows(d->ctx, t);
+            ggml_set_output(d->out[d->n_out]);
+            ggml_build_forward_expand(d->graph, d->out[d->n_out++]);
+        }
+    }
+    assert_int_equal(berth_graph_check(d->graph), GGML_STATUS_SUCCESS);
+}
+
+static void deep_fini(struct deep *d) {
+    ggml_backend_buffer_free(d->buffer);
+    ggml_free(d->weights);
+    ggml_free(d->ctx);
+}
+
+static void deep_fill(struct deep *d, uint64_t seed) {
+    for (int i = 0; i < N_WEIGHTS; i++) {
+        rg_fill(d->w[i], seed + 1 + (uint64_t) i);
+    }
+    rg_fill(d->x, seed);
+}
+
+static size_t deep_results(struct deep *d, char *bytes) {
+    size_t n = 0;
+    for (int i = 0; i < d->n_out; i++) {
+        assert_true(n + ggml_nbytes(d->out[i]) <= MAX_RESULT);
+        ggml_backend_tensor_get(d->out[i], bytes + n, 0, ggml_nbytes(d->out[i]));
+        n += ggml_nbytes(d->out[i]);
+    }
+    return n;
+}
+
+// The graph as it is built, on the backend: results into `expected`, and the bytes that it takes.
+static size_t plain_run(uint64_t seed, int depth, ggml_backend_t backend, size_t *size) {
+    struct deep d;
+    deep_init(&d, seed, depth, backend);
+    ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend));
+    assert_true(ggml_gallocr_alloc_graph(galloc, d.graph));
+    deep_fill(&d, seed);
+    assert_int_equal(ggml_backend_graph_compute(backend, d.graph), GGML_STATUS_SUCCESS);
+    *size              = deep_results(&d, expected);
+    const size_t whole = ggml_gallocr_get_buffer_size(galloc, 0);
+    ggml_gallocr_free(galloc);
+    deep_fini(&d);
+    return whole;
+}
+
+// ---- budgets ----
+
+struct under {
+    struct ggml_context *ctx;
+    struct ggml_cgraph *graph; // NULL: the budget was not kept
+    struct berth_budget_result *r;
+    struct berth_graph_budget_params params;
+};
+
+// A budget between the least there is and all; moving costs little or much, so that both ways are taken.
+static void under_init(struct under *u, struct ggml_cgraph *graph, uint64_t seed, size_t whole, ggml_backend_buffer_type_t own,
+    ggml_backend_buffer_type_t other) {
+    struct check_rng rng = check_rng_new(seed ^ 0xB0D6E7);
+    *u                   = (struct under){.params = {.buft = own, .spill_buft = other, .seed = seed}};
+    assert_int_equal(berth_graph_budget(graph, &u->params, &u->ctx, &u->graph, &u->r), GGML_STATUS_SUCCESS);
+    assert_true(!u->r->fits && u->r->proven && u->graph == NULL);
+    const uint64_t least  = u->r->uses[0].least;
+    u->params.bytes       = least + check_rng_below(&rng, whole > least ? whole - least : 1);
+    u->params.spill_bytes = check_rng_below(&rng, 4) == 0 ? whole / 4 : 4 * whole;
+    u->params.spill_cost  = check_rng_below(&rng, 3) == 0 ? 8 : 0.01;
+    berth_budget_free(u->r);
+    assert_int_equal(berth_graph_budget(graph, &u->params, &u->ctx, &u->graph, &u->r), GGML_STATUS_SUCCESS);
+    assert_int_equal(u->r->n_uses, 2);
+    assert_int_equal(u->r->fits, u->graph != NULL);
+}
+
+static void under_fini(struct under *u, struct tally *t) {
+    t->n_kept += u->r->fits;
+    t->n_out += u->r->fits ? u->r->n_out : 0;
+    t->n_in += u->r->fits ? u->r->n_in : 0;
+    t->n_again += u->r->fits ? u->r->n_again : 0;
+    berth_budget_free(u->r);
+    ggml_free(u->ctx);
+}
+
+static void same_check(uint64_t seed, int depth, size_t size, size_t got_size) {
+    if (size != got_size || memcmp(expected, got, size) != 0) {
+        fail_msg("seed %llu, depth %d: other results", (unsigned long long) seed, depth);
+    }
+}
+
+// ---- one backend, two buffer types ----
+
+static ggml_gallocr_t pools_alloc(struct under *u) {
+    ggml_backend_buffer_type_t bufts[] = {u->params.buft, u->params.spill_buft};
+    const int n                        = ggml_graph_n_nodes(u->graph);
+    ggml_gallocr_t galloc              = ggml_gallocr_new_n(bufts, 2);
+    int *ids                           = calloc(2 * (size_t) n + 64, sizeof *ids);
+    berth_budget_pools(u->graph, ids, n);
+    assert_true(ggml_gallocr_reserve_n(galloc, u->graph, ids, ids + n));
+    assert_true(ggml_gallocr_alloc_graph(galloc, u->graph));
+    free(ids);
+    if (!berth_gallocr_verify(galloc, u->graph)) {
+        fail_msg("%s", berth_last_error());
+    }
+    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), u->r->uses[0].peak);
+    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 1), u->r->uses[1].peak);
+    assert_true(u->r->uses[0].peak <= u->params.bytes && u->r->uses[1].peak <= u->params.spill_bytes);
+    return galloc;
+}
+
+static void files_check(uint64_t seed, int depth, ggml_backend_t cpu, ggml_backend_buffer_type_t files, struct tally *t) {
+    struct deep d;
+    struct under u;
+    size_t size;
+    const size_t whole = plain_run(seed, depth, cpu, &size);
+    deep_init(&d, seed, depth, cpu);
+    under_init(&u, d.graph, seed, whole, ggml_backend_cpu_buffer_type(), files);
+    if (u.graph != NULL) {
+        ggml_gallocr_t galloc = pools_alloc(&u);
+        deep_fill(&d, seed);
+        assert_int_equal(ggml_backend_graph_compute(cpu, u.graph), GGML_STATUS_SUCCESS);
+        same_check(seed, depth, size, deep_results(&d, got));
+        ggml_gallocr_free(galloc);
+    }
+    under_fini(&u, t);
+    deep_fini(&d);
+}
+
+static void test_files(void **state) {
+    (void) state;
+    struct tally t                   = {0};
+    ggml_backend_t cpu               = ggml_backend_cpu_init();
+    ggml_backend_buffer_type_t files = berth_file_buffer_type_new("/tmp");
+    const uint64_t seed              = check_seed(31);
+    for (int i = 0; i < 24; i++) {
+        files_check(seed + (uint64_t) i, 2 + i % (MAX_DEPTH - 1), cpu, files, &t);
+    }
+    berth_file_buffer_type_free(files);
+    ggml_backend_free(cpu);
+    printf("%zu kept, %zu out, %zu in, %zu again\n", t.n_kept, t.n_out, t.n_in, t.n_again);
+    assert_true(t.n_kept >= 12 && t.n_out >= 20 && t.n_in >= t.n_out && t.n_again >= 5);
+    ggml_backend_buffer_type_t nowhere = berth_file_buffer_type_new("/nonexistent/folder");
+    assert_null(ggml_backend_buft_alloc_buffer(nowhere, 4096));
+    assert_non_null(strstr(berth_last_error(), "a file of 4096 bytes in /nonexistent/folder is not to be had"));
+    berth_file_buffer_type_free(nowhere);
+    assert_null(berth_file_buffer_type_new(""));
+}
+
+// Graphs that write into memory of their own and of others, which runs once and stays.
+static void test_writes(void **state) {
+    (void) state;
+    static struct rg_world alone, world;
+    static char bytes[2][RG_RESULT_SIZE];
+    struct tally t                   = {0};
+    ggml_backend_buffer_type_t files = berth_file_buffer_type_new("/tmp");
+    const uint64_t seed              = check_seed(33);
+    for (int i = 0; i < 25; i++) {
+        const struct rg_params p = {.seed = seed + (uint64_t) i, .n_nodes = 12 + i % 60};
+        struct rg_graph g[2];
+        struct under u;
+        rg_world_init(&alone, &p, false);
+        rg_world_init(&world, &p, false);
+        rg_graph_init(&g[0], &alone, &p, p.seed);
+        rg_graph_init(&g[1], &world, &p, p.seed);
+        ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+        assert_true(ggml_gallocr_alloc_graph(galloc, g[0].graph));
+        rg_set_inputs(&g[0], p.seed);
+        assert_int_equal(ggml_backend_graph_compute(alone.cpu, g[0].graph), GGML_STATUS_SUCCESS);
+        const size_t whole = ggml_gallocr_get_buffer_size(galloc, 0), size = rg_results(&g[0], &alone, bytes[0]);
+        under_init(&u, g[1].graph, p.seed, whole, ggml_backend_cpu_buffer_type(), files);
+        if (u.graph != NULL) {
+            ggml_gallocr_t own = pools_alloc(&u);
+            rg_set_inputs(&g[1], p.seed);
+            assert_int_equal(ggml_backend_graph_compute(world.cpu, u.graph), GGML_STATUS_SUCCESS);
+            assert_int_equal(rg_results(&g[1], &world, bytes[1]), size);
+            assert_memory_equal(bytes[0], bytes[1], size);
+            ggml_gallocr_free(own);
+        }
+        under_fini(&u, &t);
+        ggml_gallocr_free(galloc);
+        ggml_free(g[0].ctx);
+        ggml_free(g[1].ctx);
+        rg_world_fini(&alone);
+        rg_world_fini(&world);
+    }
+    berth_file_buffer_type_free(files);
+    printf("%zu kept, %zu out, %zu in, %zu again\n", t.n_kept, t.n_out, t.n_in, t.n_again);
+    assert_true(t.n_kept >= 15 && t.n_out >= 1);
+}
+
+// ---- over devices, by the scheduler ----
+
+struct pair {
+    struct device devices[2];
+    ggml_backend_t backends[3];
+    int n;
+};
+
+static void pair_init(struct pair *p, uint64_t seed) {
+    struct check_rng rng = check_rng_new(seed ^ 0xDE71CE);
+    p->n                 = 1 + (int) check_rng_below(&rng, 2);
+    for (int i = 0; i < p->n; i++) {
+        device_init(&p->devices[i], i == 0 ? "own" : "other");
+        p->devices[i].is_async     = check_rng_below(&rng, 3) != 0;
+        p->devices[i].has_events   = p->devices[i].is_async && check_rng_below(&rng, 2) == 0;
+        p->devices[i].copies_async = p->devices[i].is_async && check_rng_below(&rng, 2) == 0;
+        p->devices[i].delay_us     = check_rng_below(&rng, 5) == 0 ? 50 : 0;
+        p->backends[i]             = device_start(&p->devices[i]);
+    }
+    p->backends[p->n] = ggml_backend_cpu_init();
+}
+
+static void pair_fini(struct pair *p) {
+    for (int i = 0; i < p->n; i++) {
+        assert_int_equal(p->devices[i].n_buffers, 0);
+        device_stop(&p->devices[i]);
+    }
+    ggml_backend_free(p->backends[p->n]);
+}
+
+// Everything on the first device; the other pool is the second one, or the host.
+static void sched_compute(
+    struct under *u, struct deep *d, struct pair *p, uint64_t seed, int depth, size_t size, struct tally *t) {
+    const bool is_parallel = seed % 8 == 7;
+    ggml_backend_t own = p->backends[0], other = p->backends[1];
+    ggml_backend_sched_t sched = ggml_backend_sched_new(p->backends, NULL, p->n + 1, 4096, is_parallel, false);
+    struct berth_sched_stats stats;
+    for (int run = 0; run < 3; run++) {
+        ggml_backend_sched_reset(sched);
+        for (int i = 0; i < ggml_graph_n_nodes(u->graph); i++) {
+            ggml_backend_sched_set_tensor_backend(sched, ggml_graph_node(u->graph, i), own);
+        }
+        berth_sched_set_moves(sched, u->graph, own, other);
+        if (!ggml_backend_sched_alloc_graph(sched, u->graph)) {
+            fail_msg("seed %llu: %s", (unsigned long long) seed, berth_last_error());
+        }
+        for (int i = 0; i < ggml_graph_n_nodes(u->graph); i++) {
+            struct ggml_tensor *node = ggml_graph_node(u->graph, i);
+            assert_ptr_equal(ggml_backend_sched_get_tensor_backend(sched, node), berth_budget_pool_of(node) == 1 ? other : own);
+        }
+        deep_fill(d, seed);
+        assert_int_equal(ggml_backend_sched_graph_compute(sched, u->graph), GGML_STATUS_SUCCESS);
+        same_check(seed, depth, size, deep_results(d, got));
+    }
+    berth_sched_get_stats(sched, &stats);
+    assert_true(stats.n_copies_made <= 3 * (int64_t) (1 + u->r->n_out + u->r->n_in)); // the input, and each move at most once
+    t->n_over += !is_parallel && (ggml_backend_sched_get_buffer_size(sched, own) > u->params.bytes ||
+                                     (p->n == 2 && ggml_backend_sched_get_buffer_size(sched, other) > u->params.spill_bytes));
+    ggml_backend_sched_free(sched);
+}
+
+static void test_devices(void **state) {
+    (void) state;
+    struct tally t      = {0};
+    const uint64_t seed = check_seed(32);
+    for (int i = 0; i < 24; i++) {
+        struct deep d;
+        struct under u;
+        struct pair p;
+        size_t size;
+        const int depth = 2 + i % (MAX_DEPTH - 1);
+        pair_init(&p, seed + (uint64_t) i);
+        const size_t whole = plain_run(seed + (uint64_t) i, depth, p.backends[0], &size);
+        deep_init(&d, seed + (uint64_t) i, depth, p.backends[0]);
+        under_init(&u, d.graph, seed + (uint64_t) i, whole, ggml_backend_get_default_buffer_type(p.backends[0]),
+            ggml_backend_get_default_buffer_type(p.backends[1]));
+        if (u.graph != NULL) {
+            sched_compute(&u, &d, &p, seed + (uint64_t) i, depth, size, &t);
+        }
+        under_fini(&u, &t);
+        deep_fini(&d);
+        pair_fini(&p);
+    }
+    printf("%zu kept, %zu out, %zu in, %zu again, %zu above\n", t.n_kept, t.n_out, t.n_in, t.n_again, t.n_over);
+    assert_true(t.n_kept >= 12 && t.n_out >= 20 && t.n_in >= t.n_out && t.n_again >= 5);
+    assert_int_equal(t.n_over, 0);
+}
+
+// ---- failures ----
+
+static void test_no_memory(void **state) {
+    (void) state;
+    ggml_backend_t cpu               = ggml_backend_cpu_init();
+    ggml_backend_buffer_type_t files = berth_file_buffer_type_new("/tmp");
+    size_t size;
+    const size_t whole = plain_run(7, 8, cpu, &size);
+    bool is_over       = false;
+    for (int64_t at = 1; !is_over; at += 1 + at / 8) {
+        struct deep d;
+        deep_init(&d, 7, 8, cpu);
+        const struct berth_graph_budget_params params = {
+            .bytes = whole * 3 / 4, .spill_buft = files, .spill_bytes = whole, .spill_cost = 0.01};
+        struct ggml_context *ctx      = NULL;
+        struct ggml_cgraph *graph     = NULL;
+        struct berth_budget_result *r = NULL;
+        berth_alloc_watch(true);
+        berth_alloc_fail_at(at);
+        const enum ggml_status status = berth_graph_budget(d.graph, &params, &ctx, &graph, &r);
+        is_over                       = berth_alloc_made() < at && status == GGML_STATUS_SUCCESS;
+        berth_alloc_fail_at(0);
+        assert_true(status == GGML_STATUS_SUCCESS || (ctx == NULL && graph == NULL && r == NULL));
+        assert_true(!is_over || (graph != NULL && r->n_out > 0));
+        berth_budget_free(r);
+        ggml_free(ctx);
+        assert_int_equal(berth_alloc_alive(), 0);
+        berth_alloc_watch(false);
+        deep_fini(&d);
+    }
+    berth_file_buffer_type_free(files);
+    ggml_backend_free(cpu);
+}
+
+static void test_refused(void **state) {
+    (void) state;
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true}), *own = NULL;
+    struct ggml_cgraph *graph = ggml_new_graph(ctx), *out = NULL;
+    struct berth_budget_result *r = NULL;
+    ggml_build_forward_expand(graph, ggml_sqr(ctx, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 64)));
+    struct berth_graph_budget_params params = {.bytes = 4096, .spill_buft = ggml_backend_cpu_buffer_type()};
+    assert_int_equal(berth_graph_budget(graph, &params, &own, &out, &r), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "cannot move from CPU to CPU"));
+    params.spill_buft = NULL;
+    params.spill_cost = -1;
+    assert_int_equal(berth_graph_budget(graph, &params, &own, &out, &r), GGML_STATUS_FAILED);
+    assert_int_equal(berth_budget_pool_of(NULL), -1);
+    assert_int_equal(berth_budget_pool_of(ggml_graph_node(graph, 0)), -1);
+    ggml_free(ctx);
+}
+
+int main(void) {
+    check_quiet();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_writes),
+        cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
