@@ -272,10 +272,11 @@ PART enum record_match match(
     struct record *rec, const struct record_rules *rules, struct record_placer *placer, const bool is_whole) {
     struct placing p   = {.places = placer != NULL ? placer->places : NULL, .is_in_place = true};
     bool is_same_shape = true, is_moved = false;
-    struct record_undo *const first = p.places != NULL && placer->may_write ? placer->undo : NULL;
+    struct record_undo nothing; // NULL cannot be counted on from, not even by none
+    struct record_undo *const first = p.places != NULL && placer->may_write && placer->undo != NULL ? placer->undo : &nothing;
 
     p.written           = first;
-    p.may_put           = first != NULL;
+    p.may_put           = first != &nothing;
     const bool is_known = match_rows(rec, rules, &p, &is_same_shape, &is_moved, is_whole) == rec->n_rows;
     if (placer != NULL) {
         placer->is_moved = placer->is_moved || is_moved;
