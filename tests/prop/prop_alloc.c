@@ -5,7 +5,7 @@
 
 static void random_graphs(void **state) {
     (void) state;
-    cases_run(check_seed(1), 2000);
+    cases_run(check_seed(1), check_cases(2000));
 }
 
 int main(void) {

@@ -8,7 +8,7 @@
 
 static void test_exact(void **state) {
     (void) state;
-    cases_compare(1, 500, 0);
+    cases_compare(1, check_cases(500), 0);
 }
 
 static void test_spill(void **state) {
@@ -16,7 +16,7 @@ static void test_spill(void **state) {
     brute_seed           = check_seed(2);
     struct case_queue *q = case_queue_new();
     struct budget_case c;
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < check_cases(60); i++) {
         case_make(&c, 2 + (int32_t) case_roll(5), true);
         const uint64_t total = case_total(&c);
         for (uint64_t budget = 0; budget <= total; budget++) {
@@ -28,7 +28,7 @@ static void test_spill(void **state) {
 
 static void test_packed(void **state) {
     (void) state;
-    cases_compare_packed(3, 100);
+    cases_compare_packed(3, check_cases(100));
 }
 
 static void test_chains(void **state) {
@@ -77,7 +77,7 @@ static void test_memory_fails(void **state) {
     (void) state;
     brute_seed = check_seed(4);
     struct budget_case c;
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < check_cases(12); i++) {
         case_make(&c, BUDGET_MAX, false);
         c.pools[0].bytes = case_total(&c) * (3 + (uint64_t) i % 3) / 8;
         for (int64_t n = 1;; n++) {

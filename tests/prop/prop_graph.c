@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define N_CASES 400
+#define N_CASES check_cases(400)
 #define MAX_TENSORS 2000
 
 static uint64_t seed;

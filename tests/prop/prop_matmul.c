@@ -213,12 +213,12 @@ static void run(void (*op)(struct check_rng *, uint64_t), int n) {
 
 static void random_products(void **state) {
     (void) state;
-    run(product, 150);
+    run(product, check_cases(150));
 }
 
 static void random_attention(void **state) {
     (void) state;
-    run(attention, 60);
+    run(attention, check_cases(60));
 }
 
 // An argument names one of the two.

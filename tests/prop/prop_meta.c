@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#define N_GRAPHS 300
+#define N_GRAPHS check_cases(300)
 #define N_POOL 64
 
 struct made {
@@ -378,7 +378,7 @@ static void random_graphs(void **state) {
         one_graph(strtoull(getenv("META_ONE"), NULL, 0), atoi(getenv("META_N")), true);
         return;
     }
-    for (uint64_t i = 0; i < N_GRAPHS; i++) {
+    for (uint64_t i = 0; i < (uint64_t) N_GRAPHS; i++) {
         one_graph(seed * 1000 + i, 2 + (int) (i % 3), false);
     }
 }

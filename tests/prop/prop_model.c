@@ -7,8 +7,8 @@
 
 #include <fcntl.h>
 
-#define N_CASES 3000
-#define N_ARCH_CASES 100
+#define N_CASES check_cases(3000)
+#define N_ARCH_CASES check_cases(100)
 
 // The keys of a tokenizer into a model's.
 static void vocab_put(struct gguf_context *g, void *keys) {

@@ -3,17 +3,8 @@
 // its items, repeatable; and on small ones equal to the optimum over all orders.
 // BERTH_SEED=n repeats one run.
 
-#include "berth.h"
+#include "support/check.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define MAX_OPS 160
@@ -101,7 +92,7 @@ static void never_higher_and_valid(void **state) {
     (void) state;
     static struct random_graph g;
     int n_changed = 0;
-    for (int i = 0; i < 1500; i++) {
+    for (int i = 0; i < check_cases(1500); i++) {
         graph_make(&g, 1 + roll(i % 10 == 0 ? MAX_OPS : 40), i % 3 != 0);
         int32_t order[MAX_OPS], again[MAX_OPS];
         struct berth_order_report r;
@@ -116,7 +107,7 @@ static void never_higher_and_valid(void **state) {
         assert_int_equal(berth_plan_order(g.ops, g.n, NULL, again, NULL), GGML_STATUS_SUCCESS);
         assert_memory_equal(order, again, g.n * sizeof *order);
     }
-    assert_true(n_changed > 100);
+    assert_true(n_changed > check_cases(100));
 }
 
 static void solved_peaks_never_rise(void **state) {
@@ -124,7 +115,7 @@ static void solved_peaks_never_rise(void **state) {
     static struct random_graph g;
     const struct berth_plan_params plan    = {0};
     const struct berth_order_params params = {.plan = &plan};
-    for (int i = 0; i < 300; i++) {
+    for (int i = 0; i < check_cases(300); i++) {
         graph_make(&g, 1 + roll(60), i % 2 == 0);
         int32_t order[MAX_OPS];
         struct berth_order_report r;
@@ -175,7 +166,7 @@ static void equals_brute_force(void **state) {
     (void) state;
     static struct random_graph g;
     int n_complete = 0, n_gained = 0;
-    for (int i = 0; i < 4000; i++) {
+    for (int i = 0; i < check_cases(4000); i++) {
         graph_make(&g, 2 + roll(8), true);
         struct brute b = {.g = &g, .best = UINT64_MAX};
         for (size_t k = 0; k < g.n; k++) {
@@ -195,20 +186,12 @@ static void equals_brute_force(void **state) {
             assert_int_equal(r.live, b.best);
         }
     }
-    assert_true(n_complete > 2000 && n_gained > 50);
-}
-
-static void quiet(enum ggml_log_level level, const char *text, void *user_data) {
-    (void) level;
-    (void) text;
-    (void) user_data;
+    assert_true(n_complete > check_cases(2000) && n_gained > check_cases(50));
 }
 
 int main(void) {
-    const char *seed = getenv("BERTH_SEED");
-    rng              = seed != NULL ? strtoull(seed, NULL, 10) : (uint64_t) time(NULL);
-    print_message("BERTH_SEED=%llu\n", (unsigned long long) rng);
-    ggml_log_set(quiet, NULL);
+    rng = check_seed((uint64_t) time(NULL));
+    check_quiet();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(never_higher_and_valid),
         cmocka_unit_test(solved_peaks_never_rise),

@@ -3,6 +3,7 @@
 // optimum by exhaustion, what is called proven is the optimum, and so are all plans of as few items as the fast path exhausts.
 
 #include "plan_brute.h"
+#include "support/check.h"
 
 #define N_MAX 6
 
@@ -38,7 +39,7 @@ static struct berth_plan_item random_item(void) {
 
 int main(int argc, char **argv) {
     brute_seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 5;
-    int n_runs = argc > 2 ? atoi(argv[2]) : 500;
+    int n_runs = argc > 2 ? atoi(argv[2]) : check_cases(500);
     printf("seed %llu\n", (unsigned long long) brute_seed);
     int n_optimal = 0, n_proven = 0, n_raised = 0;
     uint64_t sum = 0, sum_best = 0;

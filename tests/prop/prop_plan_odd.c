@@ -3,6 +3,7 @@
 // definition, the bound is never above the true optimum (all offsets tried), and what is called proven is the optimum.
 
 #include "plan_brute.h"
+#include "support/check.h"
 
 #define N_MAX 4
 #define OFF_MAX 64
@@ -79,7 +80,7 @@ static struct berth_plan_item random_item(uint64_t max_chunk, int features) {
 
 int main(int argc, char **argv) {
     brute_seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 77;
-    int n_runs = argc > 2 ? atoi(argv[2]) : 1500;
+    int n_runs = argc > 2 ? atoi(argv[2]) : check_cases(1500);
     printf("seed %llu\n", (unsigned long long) brute_seed);
     int n_refused = 0, n_proven = 0, n_optimal = 0, n_raised = 0, n_solved = 0;
     for (int k = 0; k < n_runs; k++) {

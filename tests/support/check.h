@@ -46,6 +46,16 @@ static inline uint64_t check_rng_below(struct check_rng *r, uint64_t n) {
     return check_rng_next(r) % n;
 }
 
+// Of n random cases those that run: all in a release build. Under sanitizers, where branches are counted and with a second
+// compiler (tests/CMakeLists.txt) a part of them: each is as slow as ten there, and few of them reach what the whole reaches.
+#ifndef CHECK_PART
+#    define CHECK_PART 1
+#endif
+
+static inline int check_cases(int n) {
+    return n > CHECK_PART ? n / CHECK_PART : 1;
+}
+
 // BERTH_SEED if it is set, else the given one; printed, so that a failure can be had again.
 static inline uint64_t check_seed(uint64_t otherwise) {
     const char *text    = getenv("BERTH_SEED");

@@ -10,7 +10,16 @@
 
 #include <errno.h>
 
-enum { WIDTH = 64, HEADS = 4, HEAD = WIDTH / HEADS, TOKENS = 32, KEYS = 600, VOCAB = 96, N_SHAPES = 12, N_STEPS = 1000 };
+enum {
+    WIDTH    = 64,
+    HEADS    = 4,
+    HEAD     = WIDTH / HEADS,
+    TOKENS   = 32,
+    KEYS     = 600,
+    VOCAB    = 96,
+    N_SHAPES = 12,
+    N_STEPS  = 1000 / CHECK_PART
+};
 
 // ---- libc's allocator, watched ----
 
@@ -527,7 +536,7 @@ static void smaller_ops(void **state) {
     const struct extents most           = {256, 64, 64, 4, 8, 4096};
     struct check_rng rng                = check_rng_new(19);
     ggml_backend_t backend              = ggml_backend_cpu_init();
-    for (int i = 0; i < 4000; i++) {
+    for (int i = 0; i < check_cases(4000); i++) {
         const int kind            = (int) check_rng_below(&rng, N_KINDS);
         const enum ggml_type type = types[check_rng_below(&rng, 5)];
         const struct extents e = extents_below(&rng, &most), less = extents_below(&rng, &e);
