@@ -31,7 +31,8 @@
     X(experts) \
     X(moe) \
     X(outprod) \
-    X(attn)
+    X(attn) \
+    X(indexer)
 // clang-format on
 
 #define CPU_FAMILY_DECLARE(name) extern const struct cpu_op_entry cpu_ops_##name[];

@@ -66,6 +66,9 @@ static void pack_y__neon(CPU_TABLE, int64_t n, void *panel, const float *const *
 #define STORE(c, v, lane) \
     vst1q_f32(tile[c], a##c); \
     vst1q_f32(tile[c] + 4, b##c);
+#define STORE_WHOLE(c, v, lane) \
+    vst1q_f32(s + c * ld_s, a##c); \
+    vst1q_f32(s + c * ld_s + 4, b##c);
 
 static void run__neon(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, const void *panel_y, int ny) {
     const float *x = panel_x, *y = panel_y;
@@ -73,6 +76,10 @@ static void run__neon(int64_t n, float *s, int64_t ld_s, const void *panel_x, in
     for (int64_t i = 0; i < n; i++, x += MR, y += NR) {
         const float32x4_t x0 = vld1q_f32(x), x1 = vld1q_f32(x + 4), y0 = vld1q_f32(y), y1 = vld1q_f32(y + 4);
         COLUMNS(STEP)
+    }
+    if (nx == MR && ny == NR) {
+        COLUMNS(STORE_WHOLE)
+        return;
     }
     float tile[NR][MR];
     COLUMNS(STORE)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// attn.c: LIGHTNING_INDEXER, at the end, and FLASH_ATTN_EXT: softmax(scale q k + slope mask) v without the matrix of scores (Dao
-// et al., arXiv 2205.14135).
-//   1. A unit is up to Q_ROWS queries that read the same keys: tokens of one head, and heads that share a head of k and v.
+// attn.c: FLASH_ATTN_EXT: softmax(scale q k + slope mask) v without the matrix of scores (Dao et al., arXiv 2205.14135).
+//   1. A unit is some queries that read the same keys: tokens of one head, and heads that share a head of k and v. Where there
+//   are
+//      many, they are multiplied as panels of f32 (kernels.h:cpu_gemm), whatever k and v are; few are by dot products.
 //   2. A unit walks the keys in tiles of K_ROWS. It keeps, per query, the largest score m, the sum s of exp(score - m), and the
 //      sum of exp(score - m) v; when m grows, both sums are scaled down.
 //   3. Few units over many keys are cut into runs of keys whose sums are joined at the end. How many does not depend on the
@@ -9,22 +10,27 @@
 // Sums are f32. Queries are rounded to the type that k's dot products take.
 
 #include "cpu/op/dots.h"
+#include "cpu/op/gemm.h"
 #include "cpu/op/scratch.h"
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
 
-#include <inttypes.h>
+#include <float.h>
 #include <math.h>
 
-#define Q_ROWS 16
+#define Q_ROWS 16   // queries a unit, by dot products
+#define Q_PANELS 64 // at most, by panels: so many pay for packing keys and values
+#define Q_MANY 32   // queries of a group for which units are panels
 #define K_ROWS 64
 #define RUN_MIN 256 // keys that are worth a run of their own
 #define N_ITEMS 16  // units are cut until there are so many items
 
 struct attn {
     const struct ggml_tensor *q, *k, *v, *mask, *sinks;
+    const struct cpu_gemm *g; // panels; NULL: dot products
     float scale, softcap, max_bias;
     int64_t d_k, d_v, n_kv;
+    int64_t q_rows;            // queries a unit
     int64_t n_heads;           // heads of q that share a head of k and v
     int64_t n_groups;          // of heads
     int64_t n_blocks, n_units; // blocks of queries a group; units in all
@@ -32,7 +38,11 @@ struct attn {
     size_t q_size;             // a query in the type k is multiplied with
 };
 
-static struct attn attn_of(const struct ggml_tensor *op) {
+static enum ggml_type dot_type(const struct attn *a) {
+    return cpu_kernels_portable.traits[a->k->type].vec_dot_type;
+}
+
+static struct attn attn_of(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     struct attn a = {
         .q        = op->src[0],
         .k        = op->src[1],
@@ -48,9 +58,11 @@ static struct attn attn_of(const struct ggml_tensor *op) {
     a.n_kv     = a.k->ne[1];
     a.n_heads  = a.k->ne[2] == a.v->ne[2] ? a.q->ne[2] / a.k->ne[2] : 1;
     a.n_groups = a.q->ne[2] / a.n_heads;
-    a.n_blocks = (a.n_heads * a.q->ne[1] + Q_ROWS - 1) / Q_ROWS;
+    a.g        = k->gemm[GGML_TYPE_F32].run != NULL && a.n_heads * a.q->ne[1] >= Q_MANY ? &k->gemm[GGML_TYPE_F32] : NULL;
+    a.q_rows   = a.g != NULL ? Q_PANELS / a.g->nr * a.g->nr : Q_ROWS;
+    a.n_blocks = (a.n_heads * a.q->ne[1] + a.q_rows - 1) / a.q_rows;
     a.n_units  = a.n_groups * a.q->ne[3] * a.n_blocks;
-    a.q_size   = ggml_row_size(cpu_kernels_portable.traits[a.k->type].vec_dot_type, a.d_k);
+    a.q_size   = ggml_row_size(dot_type(&a), a.d_k);
     // never more runs than there are keys for
     const int64_t most = (a.n_kv + RUN_MIN - 1) / RUN_MIN;
     a.n_runs           = a.n_units > 0 ? N_ITEMS / a.n_units : 1;
@@ -95,29 +107,65 @@ static int attn_n_tasks(const struct ggml_tensor *op, int n_threads) {
 
 // ---- work memory ----
 
-// What is known of Q_ROWS queries after some keys: [sum of weighted v: Q_ROWS * d_v][m: Q_ROWS][s: Q_ROWS]
+// What is known of a unit's queries after some keys: [sum of weighted v: q_rows * d_v][m: q_rows][s: q_rows]
 static int64_t sums_floats(const struct attn *a) {
-    return (int64_t) cpu_scratch_floats(Q_ROWS * a->d_v + 2 * Q_ROWS);
+    return (int64_t) cpu_scratch_floats(a->q_rows * (a->d_v + 2));
 }
 
-// A task's own: sums, then scores, a tile of v, a row of q, the queries in k's dot type.
+// A task's own memory, after its sums: where what is, in floats.
+struct room {
+    int64_t rows;                    // of q, k or v as floats, after the scores [q_rows][K_ROWS]
+    int64_t queries;                 // in k's dot type, or panels of columns
+    int64_t keys, values;            // panels of rows; those of v have keys for elements
+    int64_t weights;                 // panels of columns: the scores
+    int64_t product;                 // [q_rows][d_v]
+    int64_t x_k, x_v, y_k, y_v, end; // a panel
+};
+
+static struct room room_of(const struct attn *a) {
+    const struct cpu_gemm *g = a->g;
+    const int64_t d          = a->d_k > a->d_v ? a->d_k : a->d_v;
+    struct room r            = {.rows = a->q_rows * K_ROWS};
+    r.queries                = r.rows + (int64_t) cpu_scratch_floats(K_ROWS * d);
+    if (g == NULL) {
+        r.end = r.queries + (int64_t) (cpu_gemm_lines(a->q_size * Q_ROWS) / sizeof(float));
+        return r;
+    }
+    r.x_k     = (int64_t) (cpu_gemm_x_size(g, a->d_k) / sizeof(float));
+    r.x_v     = (int64_t) (cpu_gemm_x_size(g, K_ROWS) / sizeof(float));
+    r.y_k     = (int64_t) (cpu_gemm_y_size(g, a->d_k) / sizeof(float));
+    r.y_v     = (int64_t) (cpu_gemm_y_size(g, K_ROWS) / sizeof(float));
+    r.keys    = r.queries + r.y_k * (a->q_rows / g->nr);
+    r.values  = r.keys + r.x_k * ((K_ROWS + g->mr - 1) / g->mr);
+    r.weights = r.values + r.x_v * ((a->d_v + g->mr - 1) / g->mr);
+    r.product = r.weights + r.y_v * (a->q_rows / g->nr);
+    r.end     = r.product + (int64_t) cpu_scratch_floats(a->q_rows * a->d_v);
+    return r;
+}
+
 static int64_t task_floats(const struct attn *a) {
-    const int64_t queries = (int64_t) ((a->q_size * Q_ROWS + sizeof(float) - 1) / sizeof(float));
-    return (int64_t) cpu_scratch_floats(sums_floats(a) + Q_ROWS * K_ROWS + K_ROWS * a->d_v + a->d_k + queries);
+    return sums_floats(a) + room_of(a).end;
 }
 
-static size_t attn_work_size(const struct ggml_tensor *op, int n_tasks) {
-    const struct attn a  = attn_of(op);
+static size_t work_size_by(const struct cpu_kernels *k, const struct ggml_tensor *op, int n_tasks) {
+    const struct attn a  = attn_of(k, op);
     const int64_t joined = a.n_runs > 1 ? a.n_units * a.n_runs * sums_floats(&a) : 0;
     return (size_t) (joined + task_floats(&a) * n_tasks) * sizeof(float);
 }
 
-// Fewer queries are fewer units, which are cut into more runs.
+// Enough for panels, and for the portable kernels, which have none.
+static size_t attn_work_size(const struct ggml_tensor *op, int n_tasks) {
+    const size_t best = work_size_by(&cpu_kernels_best, op, n_tasks), plain = work_size_by(&cpu_kernels_portable, op, n_tasks);
+    return best > plain ? best : plain;
+}
+
+// Fewer queries are fewer units, which are cut into more runs, and may go by dot products.
 static size_t attn_work_most(const struct ggml_tensor *op, int n_tasks) {
-    const struct attn a  = attn_of(op);
-    const int64_t n_runs = (a.n_kv + RUN_MIN - 1) / RUN_MIN, n_items = ggml_nrows(a.q) * n_runs;
-    const int64_t joined = n_runs > 1 ? (n_items < N_ITEMS ? n_items : N_ITEMS) * sums_floats(&a) : 0;
-    return (size_t) (joined + task_floats(&a) * n_tasks) * sizeof(float);
+    const struct attn best = attn_of(&cpu_kernels_best, op), plain = attn_of(&cpu_kernels_portable, op);
+    const int64_t n_runs = (best.n_kv + RUN_MIN - 1) / RUN_MIN, n_items = ggml_nrows(best.q) * n_runs;
+    const int64_t joined = n_runs > 1 ? (n_items < N_ITEMS ? n_items : N_ITEMS) * sums_floats(&best) : 0;
+    const int64_t own    = task_floats(&best) > task_floats(&plain) ? task_floats(&best) : task_floats(&plain);
+    return (size_t) (joined + own * n_tasks) * sizeof(float);
 }
 
 struct sums {
@@ -125,15 +173,15 @@ struct sums {
 };
 
 static struct sums sums_at(const struct attn *a, float *at) {
-    return (struct sums){.v = at, .m = at + Q_ROWS * a->d_v, .s = at + Q_ROWS * a->d_v + Q_ROWS};
+    return (struct sums){.v = at, .m = at + a->q_rows * a->d_v, .s = at + a->q_rows * (a->d_v + 1)};
 }
 
 // ---- a unit ----
 
 struct unit {
     int64_t group, seq, first;
-    int n;               // queries: first to first + n of the group's n_heads * n_token, heads of a token next to each other
-    float slope[Q_ROWS]; // of the mask
+    int n;                 // queries: first to first + n of the group's n_heads * n_token, heads of a token next to each other
+    float slope[Q_PANELS]; // of the mask
 };
 
 static float slope_of(const struct attn *a, int64_t h) {
@@ -150,9 +198,9 @@ static float slope_of(const struct attn *a, int64_t h) {
 
 static struct unit unit_of(const struct attn *a, int64_t i) {
     struct unit u = {
-        .group = i / a->n_blocks % a->n_groups, .seq = i / a->n_blocks / a->n_groups, .first = i % a->n_blocks * Q_ROWS};
+        .group = i / a->n_blocks % a->n_groups, .seq = i / a->n_blocks / a->n_groups, .first = i % a->n_blocks * a->q_rows};
     const int64_t n = a->n_heads * a->q->ne[1] - u.first;
-    u.n             = n < Q_ROWS ? (int) n : Q_ROWS;
+    u.n             = (int) (n < a->q_rows ? n : a->q_rows);
     for (int j = 0; j < u.n; j++) {
         u.slope[j] = slope_of(a, u.group * a->n_heads + (u.first + j) % a->n_heads);
     }
@@ -167,31 +215,57 @@ static int64_t unit_token(const struct attn *a, const struct unit *u, int j) {
     return (u->first + j) / a->n_heads;
 }
 
-// Scores of query j against n keys from k0 on, finished in place. False if none is above -inf.
+// A part of a row of the mask, which all heads of a token may share.
+struct bias {
+    const char *row;
+    bool is_zero;
+    float v[K_ROWS];
+};
+
+static const char *mask_row(const struct attn *a, const struct unit *u, int j) {
+    return cpu_row_at(a->mask, unit_token(a, u, j), unit_head(a, u, j) % a->mask->ne[2], u->seq % a->mask->ne[3]);
+}
+
+// For query j and the n keys from k0 on, for which it is kept.
+static void bias_load(
+    const struct cpu_params *p, const struct attn *a, const struct unit *u, int j, int64_t k0, int n, struct bias *b) {
+    const char *row = mask_row(a, u, j);
+    if (row == b->row) {
+        return;
+    }
+    const uint16_t *half = (const uint16_t *) (const void *) row + k0;
+    unsigned bits        = 0;
+    for (int i = 0; i < n; i++) {
+        bits |= half[i];
+    }
+    b->row     = row;
+    b->is_zero = (bits & 0x7fff) == 0;
+    if (!b->is_zero) {
+        p->k->to_float[GGML_TYPE_F16](half, b->v, n);
+    }
+}
+
+// Scores of query j against n keys, finished in place. False if none is above -inf.
 static bool scores_finish(
-    const struct cpu_params *p, const struct attn *a, const struct unit *u, int j, int64_t k0, int n, float *score) {
+    const struct cpu_params *p, const struct attn *a, const struct unit *u, int j, const struct bias *b, int n, float *score) {
     p->k->scale(n, score, score, a->scale, 0.0f);
     if (a->softcap != 0.0f) {
         p->k->tanh(n, score, score);
         p->k->scale(n, score, score, a->softcap, 0.0f);
     }
-    if (a->mask != NULL) {
-        const int64_t h = unit_head(a, u, j);
-        float bias[K_ROWS];
-        const char *row = cpu_row_at(a->mask, unit_token(a, u, j), h % a->mask->ne[2], u->seq % a->mask->ne[3]);
-        p->k->to_float[GGML_TYPE_F16](row + (size_t) k0 * sizeof(uint16_t), bias, n);
-        const float slope = u->slope[j];
-        int any           = 0;
-        for (int i = 0; i < n; i++) { // a masked key is not there, whatever its score
-            const float v = score[i] + slope * bias[i];
-            score[i]      = bias[i] == -INFINITY ? -INFINITY : v;
-        }
-        for (int i = 0; i < n; i++) {
-            any |= score[i] != -INFINITY;
-        }
-        return any != 0;
+    if (a->mask == NULL || b->is_zero) {
+        return true;
     }
-    return true;
+    const float slope = u->slope[j];
+    int any           = 0;
+    for (int i = 0; i < n; i++) { // a masked key is not there, whatever its score
+        const float v = score[i] + slope * b->v[i];
+        score[i]      = b->v[i] == -INFINITY ? -INFINITY : v;
+    }
+    for (int i = 0; i < n; i++) {
+        any |= score[i] != -INFINITY;
+    }
+    return any != 0;
 }
 
 // m and s take n scores in; the scores become weights.
@@ -206,36 +280,124 @@ static void scores_weigh(const struct cpu_params *p, const struct attn *a, struc
     t->s[j] += (float) p->k->exp_sum(n, score, score, t->m[j] == -INFINITY ? 0.0f : t->m[j]);
 }
 
-static void queries_load(const struct cpu_params *p, const struct attn *a, const struct unit *u, float *buf, char *queries) {
-    const enum ggml_type type = p->k->traits[a->k->type].vec_dot_type;
-    for (int j = 0; j < u->n; j++) {
-        const char *row = cpu_row_at(a->q, unit_token(a, u, j), unit_head(a, u, j), u->seq);
-        p->k->traits[type].from_float(cpu_row_load(p->k, a->q, row, 0, a->d_k, buf), queries + (size_t) j * a->q_size, a->d_k);
-    }
-}
-
-// n rows of v as floats: where they lie, or in buf. Returns the floats from row to row.
-static int64_t values_load(
-    const struct cpu_params *p, const struct attn *a, const char *rows, int n, float *buf, const float **found) {
-    if (a->v->type == GGML_TYPE_F32 && a->v->nb[0] == sizeof(float) && a->v->nb[1] % sizeof(float) == 0) {
+// n rows as floats: where they lie, or in buf. Returns the floats from row to row.
+static int64_t rows_load(
+    const struct cpu_params *p, const struct ggml_tensor *t, const char *rows, int n, float *buf, const float **found) {
+    if (cpu_is_f32_dense(t) && t->nb[1] % sizeof(float) == 0) {
         *found = (const float *) (const void *) rows;
-        return (int64_t) (a->v->nb[1] / sizeof(float));
+        return (int64_t) (t->nb[1] / sizeof(float));
     }
+    const int64_t d = t->ne[0];
     for (int i = 0; i < n; i++) {
-        const float *row = cpu_row_load(p->k, a->v, rows + (size_t) i * a->v->nb[1], 0, a->d_v, buf + i * a->d_v);
-        if (row != buf + i * a->d_v) {
-            memcpy(buf + i * a->d_v, row, (size_t) a->d_v * sizeof *row);
+        const float *row = cpu_row_load(p->k, t, rows + (size_t) i * t->nb[1], 0, d, buf + i * d);
+        if (row != buf + i * d) {
+            memcpy(buf + i * d, row, (size_t) d * sizeof *row);
         }
     }
     *found = buf;
-    return a->d_v;
+    return d;
 }
+
+static const char *query_at(const struct attn *a, const struct unit *u, int j) {
+    return cpu_row_at(a->q, unit_token(a, u, j), unit_head(a, u, j), u->seq);
+}
+
+// Query j in the type that k is multiplied with.
+static void query_load(const struct cpu_params *p, const struct attn *a, const struct unit *u, int j, float *buf, char *to) {
+    const float *row = cpu_row_load(p->k, a->q, query_at(a, u, j), 0, a->d_k, buf);
+    p->k->traits[dot_type(a)].from_float(row, to, a->d_k);
+}
+
+// ---- panels ----
+
+// Queries are rounded as those of dot products are.
+static void queries_pack(
+    const struct cpu_params *p, const struct attn *a, const struct unit *u, const struct room *r, float *own) {
+    const struct cpu_gemm *g  = a->g;
+    const enum ggml_type type = dot_type(a);
+    char *rounded             = (char *) (own + r->keys); // there are none yet
+    float *panel              = own + r->queries;
+    for (int j = 0; j < u->n; j += g->nr, panel += r->y_k) {
+        const int n = u->n - j < g->nr ? u->n - j : g->nr;
+        const float *cols[CPU_GEMM_NR];
+        for (int i = 0; i < n; i++) {
+            float *row = own + r->rows + i * a->d_k;
+            cols[i]    = row;
+            if (type == GGML_TYPE_F32) {
+                cols[i] = cpu_row_load(p->k, a->q, query_at(a, u, j + i), 0, a->d_k, row);
+            } else {
+                query_load(p, a, u, j + i, row, rounded);
+                p->k->to_float[type](rounded, row, a->d_k);
+            }
+        }
+        g->pack_y(p->k, a->d_k, panel, cols, n);
+    }
+}
+
+// s[row + column * ld] of n_x rows and n_y columns, of n elements, in panels of x_floats and y_floats.
+static void panels_run(const struct cpu_gemm *g, int64_t n, float *s, int64_t ld, const float *x, int64_t x_floats, int64_t n_x,
+    const float *y, int64_t y_floats, int n_y) {
+    for (int j = 0; j < n_y; j += g->nr, y += y_floats) {
+        const float *at = x;
+        for (int64_t i = 0; i < n_x; i += g->mr, at += x_floats) {
+            g->run(n, s + i + j * ld, ld, at, n_x - i < g->mr ? (int) (n_x - i) : g->mr, y, n_y - j < g->nr ? n_y - j : g->nr);
+        }
+    }
+}
+
+// Scores of the unit's queries with n keys.
+static void scores_by_panels(const struct cpu_params *p, const struct attn *a, const struct unit *u, const struct room *r,
+    float *own, const char *keys, int n) {
+    const struct cpu_gemm *g = a->g;
+    const float *x;
+    const int64_t ld = rows_load(p, a->k, keys, n, own + r->rows, &x);
+    for (int i = 0; i < n; i += g->mr) {
+        g->pack_x(
+            a->d_k, own + r->keys + r->x_k * (i / g->mr), x + i * ld, (size_t) ld * sizeof *x, n - i < g->mr ? n - i : g->mr);
+    }
+    panels_run(g, a->d_k, own, K_ROWS, own + r->keys, r->x_k, n, own + r->queries, r->y_k, u->n);
+}
+
+static bool are_finite(int64_t n, const float *x) {
+    int odd = 0;
+    for (int64_t i = 0; i < n; i++) {
+        odd |= !(fabsf(x[i]) <= FLT_MAX);
+    }
+    return odd == 0;
+}
+
+// Adds n rows of v to the sums, each as often as its scores say. False, with nothing done, if there are values that even a weight
+// of 0 would spread.
+static bool values_by_panels(const struct cpu_params *p, const struct attn *a, const struct unit *u, const struct room *r,
+    float *own, struct sums *t, const float *v, int64_t ld, int n) {
+    const struct cpu_gemm *g = a->g;
+    for (int i = 0; i < n; i++) {
+        if (!are_finite(a->d_v, v + i * ld)) {
+            return false;
+        }
+    }
+    cpu_gemm_pack_across(n, (char *) (own + r->values), (size_t) r->x_v * sizeof(float), g->mr, (const char *) v,
+        (size_t) ld * sizeof(float), a->d_v);
+    for (int j = 0; j < u->n; j += g->nr) {
+        const int n_cols = u->n - j < g->nr ? u->n - j : g->nr;
+        const float *cols[CPU_GEMM_NR];
+        for (int i = 0; i < n_cols; i++) {
+            cols[i] = own + (j + i) * K_ROWS;
+        }
+        g->pack_y(p->k, n, own + r->weights + r->y_v * (j / g->nr), cols, n_cols);
+    }
+    panels_run(g, n, own + r->product, a->d_v, own + r->values, r->x_v, a->d_v, own + r->weights, r->y_v, u->n);
+    p->k->add(u->n * a->d_v, t->v, t->v, own + r->product);
+    return true;
+}
+
+// ---- tiles of keys ----
 
 // Whether any query of the unit sees any of the n keys from k0 on.
 static bool is_seen(const struct attn *a, const struct unit *u, int64_t k0, int n) {
     const char *last = NULL;
     for (int j = 0; j < u->n && a->mask != NULL; j++) {
-        const char *row = cpu_row_at(a->mask, unit_token(a, u, j), unit_head(a, u, j) % a->mask->ne[2], u->seq % a->mask->ne[3]);
+        const char *row      = mask_row(a, u, j);
         const uint16_t *half = (const uint16_t *) (const void *) row + k0;
         int hidden           = 0;
         for (int i = 0; i < n && row != last; i++) {
@@ -254,39 +416,56 @@ static void unit_run(
     const struct cpu_params *p, const struct attn *a, const struct unit *u, int64_t k0, int64_t k1, struct sums *t, float *own) {
     const int64_t head   = u->group * a->n_heads;
     const int64_t head_k = head / (a->q->ne[2] / a->k->ne[2]), head_v = head / (a->q->ne[2] / a->v->ne[2]);
-    const char *keys   = cpu_row_at(a->k, 0, head_k, u->seq / (a->q->ne[3] / a->k->ne[3]));
-    const char *values = cpu_row_at(a->v, 0, head_v, u->seq / (a->q->ne[3] / a->v->ne[3]));
-    float *score = own, *buf_v = score + Q_ROWS * K_ROWS, *buf_q = buf_v + K_ROWS * a->d_v;
-    char *queries = (char *) (buf_q + a->d_k);
-    bool live[Q_ROWS];
-    queries_load(p, a, u, buf_q, queries);
-    p->k->fill(Q_ROWS * a->d_v, t->v, 0.0f);
-    p->k->fill(Q_ROWS, t->m, -INFINITY);
-    p->k->fill(Q_ROWS, t->s, 0.0f);
+    const char *keys    = cpu_row_at(a->k, 0, head_k, u->seq / (a->q->ne[3] / a->k->ne[3]));
+    const char *values  = cpu_row_at(a->v, 0, head_v, u->seq / (a->q->ne[3] / a->v->ne[3]));
+    const struct room r = room_of(a);
+    float *score        = own;
+    bool live[Q_PANELS];
+    if (a->g != NULL) {
+        queries_pack(p, a, u, &r, own);
+    } else {
+        for (int j = 0; j < u->n; j++) {
+            query_load(p, a, u, j, own + r.rows, (char *) (own + r.queries) + (size_t) j * a->q_size);
+        }
+    }
+    p->k->fill(a->q_rows * a->d_v, t->v, 0.0f);
+    p->k->fill(a->q_rows, t->m, -INFINITY);
+    p->k->fill(a->q_rows, t->s, 0.0f);
     for (; k0 < k1; k0 += K_ROWS) {
-        const int n = k1 - k0 < K_ROWS ? (int) (k1 - k0) : K_ROWS;
+        const int n      = k1 - k0 < K_ROWS ? (int) (k1 - k0) : K_ROWS;
+        const char *tile = keys + (size_t) k0 * a->k->nb[1];
         if (!is_seen(a, u, k0, n)) {
             continue;
         }
-        cpu_dots(
-            p->k, a->k->type, a->d_k, score, K_ROWS, keys + (size_t) k0 * a->k->nb[1], a->k->nb[1], n, queries, a->q_size, u->n);
-        bool any = false;
+        if (a->g != NULL) {
+            scores_by_panels(p, a, u, &r, own, tile, n);
+        } else {
+            cpu_dots(
+                p->k, a->k->type, a->d_k, score, K_ROWS, tile, a->k->nb[1], n, (const char *) (own + r.queries), a->q_size, u->n);
+        }
+        bool any      = false;
+        struct bias b = {.row = NULL};
         for (int j = 0; j < u->n; j++) {
-            live[j] = scores_finish(p, a, u, j, k0, n, score + j * K_ROWS);
+            if (a->mask != NULL) {
+                bias_load(p, a, u, j, k0, n, &b);
+            }
+            live[j] = scores_finish(p, a, u, j, &b, n, score + j * K_ROWS);
             any     = any || live[j];
             if (live[j]) {
                 scores_weigh(p, a, t, j, n, score + j * K_ROWS);
             }
         }
-        if (any) {
-            for (int j = 0; j < u->n; j++) {
-                if (!live[j]) {
-                    p->k->fill(n, score + j * K_ROWS, 0.0f);
-                }
+        for (int j = 0; any && j < u->n; j++) {
+            if (!live[j]) {
+                p->k->fill(n, score + j * K_ROWS, 0.0f);
             }
+        }
+        if (any) {
             const float *v;
-            const int64_t ld_v = values_load(p, a, values + (size_t) k0 * a->v->nb[1], n, buf_v, &v);
-            p->k->mix(a->d_v, t->v, a->d_v, u->n, score, K_ROWS, v, ld_v, n);
+            const int64_t ld_v = rows_load(p, a->v, values + (size_t) k0 * a->v->nb[1], n, own + r.rows, &v);
+            if (a->g == NULL || !values_by_panels(p, a, u, &r, own, t, v, ld_v, n)) {
+                p->k->mix(a->d_v, t->v, a->d_v, u->n, score, K_ROWS, v, ld_v, n);
+            }
         }
     }
 }
@@ -322,7 +501,7 @@ static void unit_finish(
 }
 
 static void attn_run(const struct cpu_params *p, struct ggml_tensor *op) {
-    const struct attn a  = attn_of(op);
+    const struct attn a  = attn_of(p->k, op);
     float *joined        = p->work;
     const int64_t n_each = sums_floats(&a), n_items = a.n_units * a.n_runs;
     float *own = joined + (a.n_runs > 1 ? n_items * n_each : 0) + task_floats(&a) * p->ith;
@@ -351,77 +530,6 @@ static void attn_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
-// ---- LIGHTNING_INDEXER: how much a token may want a key: sum over heads of weight * max(0, q k), plus the mask ----
-
-#define I_HEADS 16
-#define I_KEYS 32
-
-static bool index_supports(const struct ggml_tensor *op) {
-    const struct ggml_tensor *q = op->src[0], *k = op->src[1], *w = op->src[2], *mask = op->src[3];
-    if (q == NULL || k == NULL || w == NULL || mask == NULL || q->type != GGML_TYPE_F32 || w->type != GGML_TYPE_F32 ||
-        mask->type != GGML_TYPE_F16 || op->type != GGML_TYPE_F32) {
-        return false;
-    }
-    const bool fits = q->ne[0] == k->ne[0] && cpu_dot_is_length(k->ne[0]) && k->ne[3] == q->ne[3] && w->ne[0] == q->ne[1] &&
-                      w->ne[1] == q->ne[2] && w->ne[3] == q->ne[3] && mask->ne[0] == k->ne[2] && mask->ne[1] == q->ne[2] &&
-                      mask->ne[3] > 0 && op->ne[0] == k->ne[2] && op->ne[1] == q->ne[2] && op->ne[3] == q->ne[3];
-    return fits && q->nb[0] == sizeof(float) && op->nb[0] == sizeof(float) && mask->nb[0] == sizeof(uint16_t) &&
-           cpu_kernels_portable.to_float[k->type] != NULL && (cpu_is_float(k->type) || k->nb[0] == ggml_type_size(k->type));
-}
-
-static int index_n_tasks(const struct ggml_tensor *op, int n_threads) {
-    const double n = (double) ggml_nelements(op) * (double) op->src[0]->ne[0] * (double) op->src[0]->ne[1] / 131072;
-    return n < 1 ? 1 : n < n_threads ? (int) n : n_threads;
-}
-
-static size_t index_work_size(const struct ggml_tensor *op, int n_tasks) {
-    return cpu_scratch_size(I_KEYS * op->src[0]->ne[0], n_tasks);
-}
-
-// Scores of token t for the n keys from k0 on, which lie at `keys` as floats.
-static void index_token(
-    const struct cpu_params *p, struct ggml_tensor *op, int64_t t, int64_t seq, int64_t k0, int n, const float *keys) {
-    const struct ggml_tensor *q = op->src[0], *w = op->src[2], *mask = op->src[3];
-    const size_t key_size = (size_t) q->ne[0] * sizeof(float);
-    float dots[I_HEADS * I_KEYS], bias[I_KEYS], *y = (float *) (void *) cpu_row_at(op, t, 0, seq) + k0;
-    const char *weights = cpu_row_at(w, t, 0, seq), *masked = cpu_row_at(mask, t, 0, seq % mask->ne[3]);
-    p->k->fill(n, y, 0.0f);
-    for (int64_t h0 = 0; h0 < q->ne[1]; h0 += I_HEADS) {
-        const int n_heads = q->ne[1] - h0 < I_HEADS ? (int) (q->ne[1] - h0) : I_HEADS;
-        cpu_dots(p->k, GGML_TYPE_F32, q->ne[0], dots, I_KEYS, (const char *) keys, key_size, n, cpu_row_at(q, h0, t, seq),
-            q->nb[1], n_heads);
-        for (int h = 0; h < n_heads; h++) {
-            const float weight = *(const float *) (const void *) (weights + (size_t) (h0 + h) * w->nb[0]);
-            for (int i = 0; i < n; i++) {
-                y[i] += (dots[h * I_KEYS + i] > 0.0f ? dots[h * I_KEYS + i] : 0.0f) * weight;
-            }
-        }
-    }
-    p->k->to_float[GGML_TYPE_F16](masked + (size_t) k0 * sizeof(uint16_t), bias, n);
-    p->k->add(n, y, y, bias);
-}
-
-// A unit is a tile of keys of one sequence for all tokens: keys are widened once.
-static void index_run(const struct cpu_params *p, struct ggml_tensor *op) {
-    const struct ggml_tensor *k = op->src[1];
-    const int64_t d = k->ne[0], n_tiles = (op->ne[0] + I_KEYS - 1) / I_KEYS;
-    float *keys = cpu_scratch(p, I_KEYS * d);
-    int64_t i, end;
-    for (cpu_share(p, n_tiles * op->ne[3], &i, &end); i < end; i++) {
-        const int64_t k0 = i % n_tiles * I_KEYS, seq = i / n_tiles;
-        const int n = op->ne[0] - k0 < I_KEYS ? (int) (op->ne[0] - k0) : I_KEYS;
-        for (int j = 0; j < n; j++) {
-            const float *x = cpu_row_load(p->k, k, cpu_row_at(k, 0, k0 + j, seq), 0, d, keys + j * d);
-            if (x != keys + j * d) {
-                memcpy(keys + j * d, x, (size_t) d * sizeof *x);
-            }
-        }
-        for (int64_t t = 0; t < op->ne[1]; t++) {
-            index_token(p, op, t, seq, k0, n, keys);
-        }
-    }
-}
-
 const struct cpu_op_entry cpu_ops_attn[] = {
     {GGML_OP_FLASH_ATTN_EXT, {.supports      = attn_supports,
                                  .n_tasks    = attn_n_tasks,
@@ -431,10 +539,5 @@ const struct cpu_op_entry cpu_ops_attn[] = {
                                  .empty_srcs = 1 << 1 | 1 << 2 | 1 << 3, // no keys
                                  .uses       = CPU_USE_DOT_KEYS | CPU_USE_CONVERT | CPU_USE_MAD | CPU_USE_SCALE | CPU_USE_MAX |
                                          CPU_USE_EXP_SUM | CPU_USE_MIX}},
-    {GGML_OP_LIGHTNING_INDEXER, {.supports     = index_supports,
-                                    .n_tasks   = index_n_tasks,
-                                    .work_size = index_work_size,
-                                    .run       = index_run,
-                                    .uses      = CPU_USE_DOT_F32 | CPU_USE_ADD | CPU_USE_CONVERT}},
     CPU_OPS_END,
 };

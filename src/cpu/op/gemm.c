@@ -43,9 +43,7 @@ size_t cpu_gemm_work_size(enum ggml_type type, const struct ggml_tensor *b, int 
 
 // ---- panels ----
 
-// Panels of rows that lie next to each other: element i of all of them side by side, which is how panels of f32 are on every
-// machine (kernels.h). Several panels at a time, so that a line of memory is read to its end once.
-static void pack_across(int64_t n, char *panels, size_t size, int side, const char *from, size_t step, int64_t n_rows) {
+void cpu_gemm_pack_across(int64_t n, char *panels, size_t size, int side, const char *from, size_t step, int64_t n_rows) {
     for (int64_t i = 0; i < n; i++, from += step, panels += (size_t) side * sizeof(float)) {
         char *to  = panels;
         int64_t r = 0;
@@ -65,7 +63,7 @@ static void pack_across(int64_t n, char *panels, size_t size, int side, const ch
 static void pack_rows(const struct cpu_gemm *g, const struct sizes *size, const struct ggml_tensor *a, const char *first,
     char *panels, int64_t n_rows) {
     if (a->nb[0] != ggml_type_size(a->type)) {
-        pack_across(a->ne[0], panels, size->x, g->mr, first, a->nb[0], n_rows);
+        cpu_gemm_pack_across(a->ne[0], panels, size->x, g->mr, first, a->nb[0], n_rows);
         return;
     }
     for (int64_t r = 0; r < n_rows; r += g->mr, panels += size->x) {
@@ -78,7 +76,7 @@ static void pack_part(const struct cpu_kernels *k, const struct cpu_gemm *g, con
     const struct ggml_tensor *b, char *panels, int64_t first, int64_t end, int64_t i2, int64_t i3) {
     const int64_t c0 = first * g->nr, c1 = b->ne[1] < end * g->nr ? b->ne[1] : end * g->nr;
     if (b->nb[0] != sizeof(float)) {
-        pack_across(b->ne[0], panels, size->y, g->nr, cpu_row_at(b, c0, i2, i3), b->nb[0], c1 - c0);
+        cpu_gemm_pack_across(b->ne[0], panels, size->y, g->nr, cpu_row_at(b, c0, i2, i3), b->nb[0], c1 - c0);
         return;
     }
     for (int64_t c = c0; c < c1; c += g->nr, panels += size->y) {

@@ -19,6 +19,10 @@ bool cpu_gemm_takes_across(const struct cpu_kernels *k, const struct ggml_tensor
 size_t cpu_gemm_work_size(enum ggml_type type_a, const struct ggml_tensor *b, int n_tasks);
 void cpu_gemm_run(const struct cpu_params *p, const struct cpu_gemm_call *call);
 
+// Panels of rows that lie next to each other: element i of all of them side by side, which is how panels of f32 are on every
+// machine (kernels.h). Several panels, of `size` bytes each, at a time, so that a line of memory is read to its end once.
+void cpu_gemm_pack_across(int64_t n, char *panels, size_t size, int side, const char *from, size_t step, int64_t n_rows);
+
 bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op); // asked after the former
 size_t cpu_gemv_work_size(const struct ggml_tensor *op);
 void cpu_gemv_run(const struct cpu_params *p, struct ggml_tensor *op);
