@@ -73,12 +73,12 @@ struct cpu_kernels {
 
     // Rows of two, in place
     cpu_row2_t add, sub, mul, div;
+    cpu_row2_t silu_mul; // silu(x) y
     // Rows of one, in place
     cpu_row1_t exp, silu, gelu, gelu_quick, tanh, sigmoid;
 
-    // Neighbours in x turned, in place: with angles (cos, sin) in y, z[2i] and z[2i + 1] are x[2i] and x[2i + 1] turned by y[2i]
-    // and y[2i + 1], for n pairs
-    cpu_row2_t turn;
+    // Elements turned with their neighbours, in place: z[i] = x[i] c[i] + x[i ^ 1] s[i]; n is even
+    void (*turn)(int64_t n, float *z, const float *x, const float *c, const float *s);
 
     // Rows with scalars
     void (*scale)(int64_t n, float *y, const float *x, float s, float b); // y = x * s + b, in place

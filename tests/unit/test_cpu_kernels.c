@@ -248,14 +248,19 @@ static void check_row(int64_t n) {
     TWO(sub);
     TWO(mul);
     TWO(div);
+    TWO(silu_mul);
 #undef TWO
     memcpy(x, cols, size);
     memcpy(y, rows, size);
     memcpy(want, cols, size);
-    tier.turn(n / 2, x, x, y);
-    p->turn(n / 2, want, want, rows);
-    for (int64_t i = 0; i < n; i++) {
-        expect_near("turn", n, i, x[i], want[i]);
+    const int64_t n_turned = n / 2 * 2;
+    tier.turn(n_turned, x, x, y, cols);
+    p->turn(n_turned, want, want, rows, cols);
+    for (int64_t i = 0; i < n; i++) { // a product and another may all but cancel: what is left is as far off as they were
+        const float least = i < n_turned ? fabsf(cols[i] * rows[i]) * 1e-6f : 0.0f;
+        if (fabsf(x[i] - want[i]) > least) {
+            expect_near("turn", n, i, x[i], want[i]);
+        }
     }
     memcpy(x, cols, size);
     expect_near("max", n, 0, tier.max(n, x), p->max(n, cols));

@@ -9,6 +9,20 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
+static void row_turn__neon(int64_t n, float *z, const float *x, const float *c, const float *s) {
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+        const float32x4_t v = vld1q_f32(x + i);
+        vst1q_f32(z + i, vfmaq_f32(vmulq_f32(vrev64q_f32(v), vld1q_f32(s + i)), v, vld1q_f32(c + i)));
+    }
+    if (i + 2 <= n) {
+        const float32x2_t v = vld1_f32(x + i);
+        vst1_f32(z + i, vfma_f32(vmul_f32(vrev64_f32(v), vld1_f32(s + i)), v, vld1_f32(c + i)));
+    }
+}
+
+// ---- the exponential ----
+
 struct parts {
     float32x4_t p; // exp(r)
     int32x4_t k;
@@ -43,18 +57,28 @@ INLINE float32x4_t exp4(float32x4_t x) {
     return vmulq_f32(vmulq_f32(e.p, power2(half)), power2(vsubq_s32(e.k, half)));
 }
 
-// 1 + exp(x): what is below 2^-126 does not count, and what is above 2^127.5 may as well be inf.
+// 1 + exp(-x): what is below 2^-126 does not count, and what is above 2^127.5 may as well be inf. -x is 2^k exp(-u); the number
+// that rounds is 127 larger than it need be, so that its low bits are the exponent of 2^k.
 INLINE float32x4_t one_and_exp4(float32x4_t x) {
-    const struct parts e = parts4(vminq_f32(vmaxq_f32(x, vdupq_n_f32(-87.0f)), vdupq_n_f32(89.0f)));
-    return vfmaq_f32(vdupq_n_f32(1.0f), e.p, power2(e.k));
+    x                   = vminq_f32(vmaxq_f32(x, vdupq_n_f32(-89.0f)), vdupq_n_f32(87.0f));
+    const float32x4_t z = vfmsq_n_f32(vdupq_n_f32(0x1.8p23f + 127), x, 0x1.715476p+0f);
+    const float32x4_t k = vsubq_f32(z, vdupq_n_f32(0x1.8p23f + 127));
+    const float32x4_t u = vfmaq_n_f32(vfmaq_n_f32(x, k, 0x1.62e4p-1f), k, 0x1.7f7d1cp-20f);
+    float32x4_t p       = vfmaq_n_f32(vdupq_n_f32(-0.00837503932f), u, 1.0f / 720);
+    p                   = vfmaq_f32(vdupq_n_f32(1.0f / 24), p, u);
+    p                   = vfmaq_f32(vdupq_n_f32(-0.166664162f), p, u);
+    p                   = vfmaq_f32(vdupq_n_f32(0.5f), p, u);
+    p                   = vfmaq_f32(vdupq_n_f32(-1.0f), p, u);
+    p                   = vfmaq_f32(vdupq_n_f32(1.0f), p, u);
+    return vfmaq_f32(vdupq_n_f32(1.0f), p, vreinterpretq_f32_s32(vshlq_n_s32(vreinterpretq_s32_f32(z), 23)));
 }
 
 INLINE float32x4_t sigmoid4(float32x4_t x) {
-    return vdivq_f32(vdupq_n_f32(1.0f), one_and_exp4(vnegq_f32(x)));
+    return vdivq_f32(vdupq_n_f32(1.0f), one_and_exp4(x));
 }
 
 INLINE float32x4_t silu4(float32x4_t x) {
-    return vdivq_f32(x, one_and_exp4(vnegq_f32(x)));
+    return vdivq_f32(x, one_and_exp4(x));
 }
 
 // As half and back: see ukr/unary.c.
@@ -67,7 +91,7 @@ INLINE float32x4_t gelu4(float32x4_t x) {
     const float32x4_t v = as_half4(x);
     const float32x4_t u = vmulq_f32(
         vmulq_n_f32(v, 2 * 0.79788456080286535587989211986876f), vfmaq_n_f32(vdupq_n_f32(1.0f), vmulq_f32(v, v), 0.044715f));
-    const float32x4_t y = as_half4(vdivq_f32(v, one_and_exp4(vnegq_f32(u))));
+    const float32x4_t y = as_half4(vdivq_f32(v, one_and_exp4(u)));
     const float32x4_t z = vbslq_f32(vcleq_f32(x, vdupq_n_f32(-10.0f)), vdupq_n_f32(0.0f), y);
     return vbslq_f32(vcgeq_f32(x, vdupq_n_f32(10.0f)), x, z);
 }
@@ -110,6 +134,20 @@ INLINE void store_some(float *y, int64_t n, float32x4_t from) {
             store_some(y + i, m, name##4(load_some(x + i, m))); \
         } \
     }
+static void row_silu_mul__neon(int64_t n, float *z, const float *x, const float *y) {
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        const float32x4_t a = silu4(vld1q_f32(x + i)), b = silu4(vld1q_f32(x + i + 4));
+        const float32x4_t c = vld1q_f32(y + i), d = vld1q_f32(y + i + 4);
+        vst1q_f32(z + i, vmulq_f32(a, c));
+        vst1q_f32(z + i + 4, vmulq_f32(b, d));
+    }
+    for (; i < n; i += 4) {
+        const int64_t m = n - i < 4 ? n - i : 4;
+        store_some(z + i, m, vmulq_f32(silu4(load_some(x + i, m)), load_some(y + i, m)));
+    }
+}
+
 ROW(exp)
 ROW(sigmoid)
 ROW(silu)
@@ -240,9 +278,11 @@ void cpu_tier_neon_vec(struct cpu_kernels *k) {
     k->exp        = row_exp__neon;
     k->sigmoid    = row_sigmoid__neon;
     k->silu       = row_silu__neon;
+    k->silu_mul   = row_silu_mul__neon;
     k->gelu       = row_gelu__neon;
     k->gelu_quick = row_gelu_quick__neon;
     k->max        = row_max__neon;
     k->exp_sum    = row_exp_sum__neon;
     k->mix        = mix__neon;
+    k->turn       = row_turn__neon;
 }

@@ -56,8 +56,7 @@ static void gate_clamp(
 static void gate_silu(
     const struct cpu_kernels *k, const struct ggml_tensor *op, int64_t n, float *y, const float *x, const float *g) {
     (void) op;
-    k->silu(n, y, x);
-    k->mul(n, y, y, g);
+    k->silu_mul(n, y, x, g);
 }
 
 // ggml looks these two activations up in tables over all halves; models see values of half precision. n <= CPU_PIECE.

@@ -106,8 +106,14 @@ static bool rope_refuse(const struct cpu_params *p, const struct rope *r, const 
 
 // ---- angles ----
 
+// What elements are multiplied with: their own factor c, and s for the other of the pair. Neighbours have theirs next to each
+// other, with signs (kernels.h:turn); pairs of halves one of each.
+struct angles {
+    float *c, *s;
+};
+
 // cos and sin of pair i whose plain angle is theta.
-static void angle_put(const struct rope *r, int64_t i, float theta, float *cs) {
+static void angle_put(const struct rope *r, int64_t i, float theta, struct angles to) {
     const float plain  = r->factors != NULL ? theta / cpu_f32_at(r->factors, i) : theta;
     const float scaled = r->freq_scale * plain;
     float angle        = scaled;
@@ -117,14 +123,21 @@ static void angle_put(const struct rope *r, int64_t i, float theta, float *cs) {
         const float mix   = (1.0f - fminf(1.0f, fmaxf(0.0f, y))) * r->ext_factor;
         angle             = scaled * (1.0f - mix) + plain * mix;
     }
-    cs[2 * i]     = cosf(angle) * r->length;
-    cs[2 * i + 1] = sinf(angle) * r->length * r->sin_sign;
+    const float c = cosf(angle) * r->length, s = sinf(angle) * r->length * r->sin_sign;
+    if (r->is_halves) {
+        to.c[i] = c;
+        to.s[i] = s;
+    } else {
+        to.c[2 * i] = to.c[2 * i + 1] = c;
+        to.s[2 * i]                   = -s;
+        to.s[2 * i + 1]               = s;
+    }
 }
 
-static void angles_plain(const struct rope *r, int32_t pos, float *cs) {
+static void angles_plain(const struct rope *r, int32_t pos, struct angles to) {
     float theta = (float) pos;
     for (int64_t i = 0; i < r->n_pairs; i++) {
-        angle_put(r, i, theta, cs);
+        angle_put(r, i, theta, to);
         theta *= r->step;
     }
 }
@@ -140,7 +153,7 @@ static int section_of(const struct rope *r, int64_t at) {
 }
 
 // A token's four positions are n_token apart.
-static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, int64_t token, int64_t n_token, float *cs) {
+static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, int64_t token, int64_t n_token, struct angles to) {
     const int32_t *s                          = r->sections;
     const int64_t starts[GGML_MROPE_SECTIONS] = {0, s[0], (int64_t) s[0] + s[1], (int64_t) s[0] + s[1] + s[2]};
     const int64_t n_round                     = starts[3] + s[3];
@@ -158,7 +171,7 @@ static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, in
                 }
             }
         }
-        angle_put(r, i, theta[section_of(r, at)], cs);
+        angle_put(r, i, theta[section_of(r, at)], to);
         for (int j = 0; j < GGML_MROPE_SECTIONS; j++) {
             theta[j] *= r->step;
         }
@@ -168,9 +181,9 @@ static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, in
 // ---- turning ----
 
 // y may be x.
-static void turn_halves(int64_t n, int64_t apart, float *y, const float *x, const float *cs) {
+static void turn_halves(int64_t n, int64_t apart, float *y, const float *x, struct angles by) {
     for (int64_t i = 0; i < n; i++) {
-        const float a = x[i], b = x[i + apart], c = cs[2 * i], s = cs[2 * i + 1];
+        const float a = x[i], b = x[i + apart], c = by.c[i], s = by.s[i];
         y[i]         = a * c - b * s;
         y[i + apart] = a * s + b * c;
     }
@@ -183,7 +196,7 @@ static bool rope_supports(const struct ggml_tensor *op) {
 }
 
 static int64_t rope_scratch(const struct ggml_tensor *op) {
-    return 3 * op->ne[0]; // angles, a row to read, a row to write
+    return 4 * op->ne[0]; // angles, a row to read, a row to write
 }
 
 static size_t rope_work_size(const struct ggml_tensor *op, int n_tasks) {
@@ -198,29 +211,30 @@ static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
     const int64_t ne0             = op->ne[0];
     const struct ggml_tensor *pos = op->src[1];
-    float *cs = cpu_scratch(p, rope_scratch(op)), *buf_x = cs + ne0, *buf_y = buf_x + ne0;
-    int64_t have = -1; // the token whose angles are in cs
+    float *buf_x = cpu_scratch(p, rope_scratch(op)), *buf_y = buf_x + ne0;
+    const struct angles by = {.c = buf_y + ne0, .s = buf_y + 2 * ne0};
+    int64_t have           = -1; // the token whose angles they are
     int64_t i, end;
     cpu_share(p, ggml_nrows(op), &i, &end);
     for (struct cpu_row_pos at = cpu_row_pos(op, i); i < end; i++, cpu_row_step(op, &at)) {
         if (at.i2 != have) {
             have = at.i2;
             if (r.is_multi) {
-                angles_multi(&r, pos, have, op->ne[2], cs);
+                angles_multi(&r, pos, have, op->ne[2], by);
             } else {
-                angles_plain(&r, cpu_i32_at(pos, have), cs);
+                angles_plain(&r, cpu_i32_at(pos, have), by);
             }
         }
         char *row      = cpu_row(op, at);
         const float *x = cpu_row_load(p->k, a, cpu_row(a, at), 0, ne0, buf_x);
         float *y       = cpu_row_target(op, row, 0, buf_y);
         if (r.is_halves) {
-            turn_halves(r.n_pairs, r.n_apart, y + r.n_offs, x + r.n_offs, cs);
+            turn_halves(r.n_pairs, r.n_apart, y + r.n_offs, x + r.n_offs, by);
         } else {
-            p->k->turn(r.n_pairs, y + r.n_offs, x + r.n_offs, cs);
+            p->k->turn(2 * r.n_pairs, y + r.n_offs, x + r.n_offs, by.c, by.s);
         }
-        if (y != x) {
-            const int64_t turned = r.n_offs + 2 * r.n_pairs;
+        const int64_t turned = r.n_offs + 2 * r.n_pairs;
+        if (y != x && (r.n_offs > 0 || turned < ne0)) {
             memcpy(y, x, (size_t) r.n_offs * sizeof *y);
             memcpy(y + turned, x + turned, (size_t) (ne0 - turned) * sizeof *y);
         }

@@ -13,6 +13,12 @@ static void row_exp(int64_t n, float *y, const float *x) {
     }
 }
 
+static void row_silu_mul(int64_t n, float *z, const float *x, const float *y) {
+    for (int64_t i = 0; i < n; i++) {
+        z[i] = x[i] / (1.0f + expf(-x[i])) * y[i];
+    }
+}
+
 static void row_silu(int64_t n, float *y, const float *x) {
     for (int64_t i = 0; i < n; i++) {
         y[i] = x[i] / (1.0f + expf(-x[i]));
@@ -58,6 +64,7 @@ static void row_sigmoid(int64_t n, float *y, const float *x) {
 void cpu_ukr_unary(struct cpu_kernels *k) {
     k->exp        = row_exp;
     k->silu       = row_silu;
+    k->silu_mul   = row_silu_mul;
     k->gelu       = row_gelu;
     k->gelu_quick = row_gelu_quick;
     k->tanh       = row_tanh;

@@ -120,11 +120,11 @@ static void row_mix(
     }
 }
 
-static void row_turn(int64_t n, float *z, const float *x, const float *y) {
-    for (int64_t i = 0; i < n; i++) {
-        const float a = x[2 * i], b = x[2 * i + 1], c = y[2 * i], s = y[2 * i + 1];
-        z[2 * i]     = a * c - b * s;
-        z[2 * i + 1] = a * s + b * c;
+static void row_turn(int64_t n, float *z, const float *x, const float *c, const float *s) {
+    for (int64_t i = 0; i + 2 <= n; i += 2) {
+        const float a = x[i], b = x[i + 1];
+        z[i]     = a * c[i] + b * s[i];
+        z[i + 1] = b * c[i + 1] + a * s[i + 1];
     }
 }
 

@@ -67,18 +67,17 @@ static void row_mad__avx2(int64_t n, float *y, const float *x, float s) {
     }
 }
 
-// The even elements of a product less, the odd ones plus, that of the other of the pair.
-static void row_turn__avx2(int64_t n, float *z, const float *x, const float *y) {
+static void row_turn__avx2(int64_t n, float *z, const float *x, const float *c, const float *s) {
     int64_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-        const __m256 v = _mm256_loadu_ps(x + 2 * i), angle = _mm256_loadu_ps(y + 2 * i);
-        const __m256 other = _mm256_mul_ps(_mm256_permute_ps(v, 0xb1), _mm256_movehdup_ps(angle));
-        _mm256_storeu_ps(z + 2 * i, _mm256_addsub_ps(_mm256_mul_ps(v, _mm256_moveldup_ps(angle)), other));
+    for (; i + 8 <= n; i += 8) {
+        const __m256 v     = _mm256_loadu_ps(x + i);
+        const __m256 other = _mm256_mul_ps(_mm256_permute_ps(v, 0xb1), _mm256_loadu_ps(s + i));
+        _mm256_storeu_ps(z + i, _mm256_fmadd_ps(v, _mm256_loadu_ps(c + i), other));
     }
-    for (; i < n; i++) {
-        const float a = x[2 * i], b = x[2 * i + 1], c = y[2 * i], s = y[2 * i + 1];
-        z[2 * i]     = a * c - b * s;
-        z[2 * i + 1] = b * c + a * s;
+    for (; i + 2 <= n; i += 2) {
+        const float a = x[i], b = x[i + 1];
+        z[i]     = fmaf(a, c[i], b * s[i]);
+        z[i + 1] = fmaf(b, c[i + 1], a * s[i + 1]);
     }
 }
 
@@ -195,10 +194,20 @@ FLOATS_INLINE __m256 exp8(__m256 x) {
     return _mm256_mul_ps(_mm256_mul_ps(e.p, power2(half)), power2(_mm256_sub_epi32(e.k, half)));
 }
 
-// 1 + exp(-x): what is below 2^-126 does not count, and what is above 2^127.5 may as well be inf.
+// 1 + exp(-x): what is below 2^-126 does not count, and what is above 2^127.5 may as well be inf. -x is 2^k exp(-u); the number
+// that rounds is 127 larger than it need be, so that its low bits are the exponent of 2^k.
 FLOATS_INLINE __m256 one_and_exp8(__m256 x) {
-    const struct parts e = parts8(within(_mm256_xor_ps(x, _mm256_set1_ps(-0.0f)), -87.0f, 89.0f));
-    return _mm256_fmadd_ps(e.p, power2(e.k), _mm256_set1_ps(1.0f));
+    x                  = within(x, -89.0f, 87.0f);
+    const __m256 magic = _mm256_set1_ps(0x1.8p23f + 127);
+    const __m256 z = _mm256_fnmadd_ps(x, _mm256_set1_ps(0x1.715476p+0f), magic), k = _mm256_sub_ps(z, magic);
+    const __m256 u = _mm256_fmadd_ps(k, _mm256_set1_ps(0x1.7f7d1cp-20f), _mm256_fmadd_ps(k, _mm256_set1_ps(0x1.62e4p-1f), x));
+    __m256 p       = _mm256_fmadd_ps(u, _mm256_set1_ps(1.0f / 720), _mm256_set1_ps(-0.00837503932f));
+    p              = _mm256_fmadd_ps(p, u, _mm256_set1_ps(1.0f / 24));
+    p              = _mm256_fmadd_ps(p, u, _mm256_set1_ps(-0.166664162f));
+    p              = _mm256_fmadd_ps(p, u, _mm256_set1_ps(0.5f));
+    p              = _mm256_fmadd_ps(p, u, _mm256_set1_ps(-1.0f));
+    p              = _mm256_fmadd_ps(p, u, _mm256_set1_ps(1.0f));
+    return _mm256_fmadd_ps(p, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(z), 23)), _mm256_set1_ps(1.0f));
 }
 
 FLOATS_INLINE __m256 sigmoid8(__m256 x) {
@@ -253,6 +262,21 @@ ROW1(silu)
 ROW1(gelu)
 ROW1(gelu_quick)
 
+static void row_silu_mul__avx2(int64_t n, float *z, const float *x, const float *y) {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        const __m256 a = silu8(_mm256_loadu_ps(x + i)), b = silu8(_mm256_loadu_ps(x + i + 8));
+        const __m256 c = _mm256_loadu_ps(y + i), d = _mm256_loadu_ps(y + i + 8);
+        _mm256_storeu_ps(z + i, _mm256_mul_ps(a, c));
+        _mm256_storeu_ps(z + i + 8, _mm256_mul_ps(b, d));
+    }
+    for (; i < n; i += 8) {
+        const __m256i some = first(n - i < 8 ? n - i : 8);
+        const __m256 a     = _mm256_mul_ps(silu8(_mm256_maskload_ps(x + i, some)), _mm256_maskload_ps(y + i, some));
+        _mm256_maskstore_ps(z + i, some, a);
+    }
+}
+
 // Floats add up within 256 elements, doubles over all.
 static double row_exp_sum__avx2(int64_t n, float *y, const float *x, float max) {
     const __m256 m = _mm256_set1_ps(max);
@@ -294,6 +318,7 @@ void cpu_tier_avx2_vec(struct cpu_kernels *k) {
     k->exp        = row_exp__avx2;
     k->sigmoid    = row_sigmoid__avx2;
     k->silu       = row_silu__avx2;
+    k->silu_mul   = row_silu_mul__avx2;
     k->gelu       = row_gelu__avx2;
     k->gelu_quick = row_gelu_quick__avx2;
     k->exp_sum    = row_exp_sum__avx2;
