@@ -4,11 +4,12 @@
 
 #include "cpu/kernels.h"
 
-void cpu_tier_neon(struct cpu_kernels *k);              // dot__neon.c, calls the other nine
+void cpu_tier_neon(struct cpu_kernels *k);              // dot__neon.c, calls the other ten
 void cpu_tier_neon_tile(struct cpu_kernels *k);         // tile__neon.c
 void cpu_tier_neon_gemm(struct cpu_kernels *k);         // gemm_f32__neon.c
 void cpu_tier_neon_quantize(struct cpu_kernels *k);     // quantize__neon.c
 void cpu_tier_neon_vec(struct cpu_kernels *k);          // vec__neon.c
+void cpu_tier_neon_widen(struct cpu_kernels *k);        // widen__neon.c
 void cpu_tier_neon_q32(struct cpu_kernels *k);          // dot_q32__neon.c
 void cpu_tier_neon_k(struct cpu_kernels *k);            // dot_k__neon.c
 void cpu_tier_neon_gemv_q32(struct cpu_kernels *k);     // gemv_q32__neon.c
