@@ -40,31 +40,31 @@ DOT(bf16, uint16_t)
     static void tile_##type##_full(int64_t n, float *s, int64_t ld_s, const char *vx, size_t bx, const char *vy, size_t by) { \
         const element *x[MR], *y[NR]; \
         __m256 a[NR][MR]; \
-        for (int r = 0; r < MR; r++) { \
+        _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
             x[r] = (const void *) (vx + (size_t) r * bx); \
         } \
-        for (int c = 0; c < NR; c++) { \
+        _Pragma("GCC unroll 4") for (int c = 0; c < NR; c++) { \
             y[c] = (const void *) (vy + (size_t) c * by); \
-            for (int r = 0; r < MR; r++) { \
+            _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
                 a[c][r] = _mm256_setzero_ps(); \
             } \
         } \
         int64_t i = 0; \
         for (; i + 8 <= n; i += 8) { \
             const __m256 y0 = load_##type(y[0] + i), y1 = load_##type(y[1] + i); \
-            for (int r = 0; r < MR; r++) { \
+            _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
                 const __m256 v = load_##type(x[r] + i); \
                 a[0][r]        = _mm256_fmadd_ps(v, y0, a[0][r]); \
                 a[1][r]        = _mm256_fmadd_ps(v, y1, a[1][r]); \
             } \
         } \
-        for (int c = 0; c < NR; c++) { \
+        _Pragma("GCC unroll 4") for (int c = 0; c < NR; c++) { \
             const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(a[c][0], a[c][1]), _mm256_hadd_ps(a[c][2], a[c][3])); \
             _mm_storeu_ps(s + c * ld_s, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1))); \
         } \
         for (; i < n; i++) { \
-            for (int c = 0; c < NR; c++) { \
-                for (int r = 0; r < MR; r++) { \
+            _Pragma("GCC unroll 4") for (int c = 0; c < NR; c++) { \
+                _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
                     s[r + c * ld_s] += one_##type(x[r] + i) * one_##type(y[c] + i); \
                 } \
             } \

@@ -59,12 +59,12 @@ DOT(bf16, uint16_t)
 
 #define TILE_STEP(y_of_c, x_of_r) \
     __m512 v[NR]; \
-    for (int c = 0; c < NR; c++) { \
+    _Pragma("GCC unroll 4") for (int c = 0; c < NR; c++) { \
         v[c] = y_of_c; \
     } \
-    for (int r = 0; r < MR; r++) { \
+    _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
         const __m512 u = x_of_r; \
-        for (int c = 0; c < NR; c++) { \
+        _Pragma("GCC unroll 4") for (int c = 0; c < NR; c++) { \
             a[c][r] = _mm512_fmadd_ps(u, v[c], a[c][r]); \
         } \
     }
@@ -86,12 +86,12 @@ INLINE __m128 sums_of(const __m512 *a) {
     static void tile_##type##_full(int64_t n, float *s, int64_t ld_s, const char *vx, size_t bx, const char *vy, size_t by) { \
         const element *x[MR], *y[NR]; \
         __m512 a[NR][MR]; \
-        for (int r = 0; r < MR; r++) { \
+        _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
             x[r] = (const void *) (vx + (size_t) r * bx); \
         } \
-        for (int c = 0; c < NR; c++) { \
+        _Pragma("GCC unroll 4") for (int c = 0; c < NR; c++) { \
             y[c] = (const void *) (vy + (size_t) c * by); \
-            for (int r = 0; r < MR; r++) { \
+            _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
                 a[c][r] = _mm512_setzero_ps(); \
             } \
         } \
@@ -102,7 +102,7 @@ INLINE __m128 sums_of(const __m512 *a) {
         if (i < n) { \
             TILE_STEP(some_##type(y[c] + i, n - i), some_##type(x[r] + i, n - i)) \
         } \
-        for (int c = 0; c < NR; c++) { \
+        _Pragma("GCC unroll 4") for (int c = 0; c < NR; c++) { \
             _mm_storeu_ps(s + c * ld_s, sums_of(a[c])); \
         } \
     } \

@@ -4,7 +4,8 @@
 
 #define MR 32
 #define NR 12
-#define MIN_COLS 6
+#define MIN_COLS_F32 24
+#define MIN_COLS_HALF 40
 
 #include "cpu/x86/panel_f.h"
 
@@ -13,23 +14,26 @@
 static void run(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, const void *panel_y, int ny) {
     const float *x = panel_x, *y = panel_y;
     __m512 a[NR], b[NR];
-    for (int c = 0; c < NR; c++) {
+    _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
         a[c] = b[c] = _mm512_setzero_ps();
     }
     for (int64_t i = 0; i < n; i++, x += MR, y += NR) {
         const __m512 x0 = _mm512_loadu_ps(x), x1 = _mm512_loadu_ps(x + 16);
-        for (int c = 0; c < NR; c++) {
+        _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
             const __m512 v = _mm512_set1_ps(y[c]);
             a[c]           = _mm512_fmadd_ps(x0, v, a[c]);
             b[c]           = _mm512_fmadd_ps(x1, v, b[c]);
         }
     }
     float tile[NR][MR];
-    for (int c = 0; c < NR; c++) {
-        _mm512_storeu_ps(tile[c], a[c]);
-        _mm512_storeu_ps(tile[c] + 16, b[c]);
+    const bool whole = nx == MR && ny == NR;
+    float *to        = whole ? s : tile[0];
+    const int64_t ld = whole ? ld_s : MR;
+    _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
+        _mm512_storeu_ps(to + c * ld, a[c]);
+        _mm512_storeu_ps(to + c * ld + 16, b[c]);
     }
-    for (int c = 0; c < ny; c++) {
+    for (int c = 0; c < ny && !whole; c++) {
         memcpy(s + c * ld_s, tile[c], (size_t) nx * sizeof(float));
     }
 }

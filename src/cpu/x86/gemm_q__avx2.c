@@ -21,20 +21,20 @@ UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int
     const bool has_min, const bool is_signed) {
     const __m256i ones = _mm256_set1_epi16(1);
     __m256 sum[NR];
-    for (int c = 0; c < NR; c++) {
+    _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
         sum[c] = _mm256_setzero_ps();
     }
     for (int64_t i = 0; i < n; i += R, x += X_RUN(R, has_min), y += Y_RUN(R)) {
         const char *xb = x + 4 * (1 + has_min) * MR, *yb = y + 4 * 2 * NR;
         __m256i t[NR];
-        for (int c = 0; c < NR; c++) {
+        _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
             t[c] = has_min || is_signed ? _mm256_setzero_si256() : quad_at(y + 4 * c);
         }
         int n_pairs = R / 8;
         __asm__("" : "+r"(n_pairs)); // unrolled, the sums of a run no longer fit into the registers
         for (int j = 0; j < n_pairs; j++, xb += 2 * 4 * MR, yb += 2 * 4 * NR) {
             const __m256i x0 = load32(xb), x1 = load32(xb + 4 * MR);
-            for (int c = 0; c < NR; c++) {
+            _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
                 const __m256i p0 = pairs(x0, quad_at(yb + 4 * c), is_signed),
                               p1 = pairs(x1, quad_at(yb + 4 * (NR + c)), is_signed);
                 if (is_signed) {

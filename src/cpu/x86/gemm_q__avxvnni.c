@@ -14,18 +14,18 @@ UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int
     const bool has_min, const bool is_8bit) {
     (void) is_8bit; // all bytes are unsigned here
     __m256 sum[NR];
-    for (int c = 0; c < NR; c++) {
+    _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
         sum[c] = _mm256_setzero_ps();
     }
     for (int64_t i = 0; i < n; i += R, x += X_RUN(R, has_min), y += Y_RUN(R)) {
         const char *xb = x + 4 * (1 + has_min) * MR, *yb = y + 4 * 2 * NR;
         __m256i t[NR];
-        for (int c = 0; c < NR; c++) {
+        _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
             t[c] = has_min ? _mm256_setzero_si256() : quad_at(y + 4 * c);
         }
         for (int j = 0; j < R / 4; j++, xb += 4 * MR, yb += 4 * NR) {
             const __m256i x0 = load32(xb);
-            for (int c = 0; c < NR; c++) {
+            _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
                 t[c] = _mm256_dpbusd_avx_epi32(t[c], x0, quad_at(yb + 4 * c));
             }
         }

@@ -30,24 +30,24 @@ UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int
     const bool has_min, const bool is_8bit) {
     (void) is_8bit; // all bytes are unsigned here
     __m512 sum0[NR], sum1[NR];
-    for (int c = 0; c < NR; c++) {
+    _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
         sum0[c] = sum1[c] = _mm512_setzero_ps();
     }
     for (int64_t i = 0; i < n; i += R, x += X_RUN(R, has_min), y += Y_RUN(R)) {
         const char *xb = x + 4 * (1 + has_min) * MR, *yb = y + 4 * 2 * NR;
         __m512i t0[NR], t1[NR];
-        for (int c = 0; c < NR; c++) {
+        _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
             t0[c] = t1[c] = has_min ? _mm512_setzero_si512() : quad_at(y + 4 * c);
         }
         for (int j = 0; j < R / 4; j++, xb += 4 * MR, yb += 4 * NR) {
             const __m512i x0 = _mm512_loadu_si512(xb), x1 = _mm512_loadu_si512(xb + 64);
-            for (int c = 0; c < NR; c++) {
+            _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
                 const __m512i q = quad_at(yb + 4 * c);
                 t0[c]           = _mm512_dpbusd_epi32(t0[c], x0, q);
                 t1[c]           = _mm512_dpbusd_epi32(t1[c], x1, q);
             }
         }
-        for (int c = 0; c < NR; c++) {
+        _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
             const __m512 d = float_at(y + 4 * (NR + c));
             sum0[c]        = _mm512_fmadd_ps(_mm512_cvtepi32_ps(t0[c]), _mm512_mul_ps(floats_at(x), d), sum0[c]);
             sum1[c]        = _mm512_fmadd_ps(_mm512_cvtepi32_ps(t1[c]), _mm512_mul_ps(floats_at(x + 64), d), sum1[c]);
@@ -59,7 +59,7 @@ UNPACK_INLINE void product(int64_t n, float *s, int64_t ld_s, const char *x, int
         }
     }
     float tile[NR][MR];
-    for (int c = 0; c < NR; c++) {
+    _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
         _mm512_storeu_ps(tile[c], sum0[c]);
         _mm512_storeu_ps(tile[c] + 16, sum1[c]);
     }

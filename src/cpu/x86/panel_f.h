@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // panel_f.h: panels of float rows, and of halves and bfloat16 as floats, for products with many columns: element k of MR rows (or
-// NR columns) side by side. The file that includes it gives MR, a multiple of 8, and NR.
-// Rows and columns that are missing are copies of the first; what they give is not stored.
+// NR columns) side by side. The file that includes it gives MR, a multiple of 8, NR, and PART, after how many elements rows are
+// cut. Rows and columns that are missing are copies of the first; what they give is not stored.
 #pragma once
 
 #include "cpu/x86/floats.h"
@@ -87,15 +87,16 @@ static void panels_fill(struct cpu_kernels *k, void (*run)(int64_t, float *, int
         enum ggml_type type;
         void (*pack_x)(int64_t n, void *panel, const void *x, size_t bx, int nx);
         void (*pack_y)(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny);
-    } rows[] = {{GGML_TYPE_F32, pack_x_f32, pack_y_f32}, {GGML_TYPE_F16, pack_x_f16, pack_y_f32},
-        {GGML_TYPE_BF16, pack_x_bf16, pack_y_bf16}};
+        int min_cols;
+    } rows[] = {{GGML_TYPE_F32, pack_x_f32, pack_y_f32, MIN_COLS_F32}, {GGML_TYPE_F16, pack_x_f16, pack_y_f32, MIN_COLS_HALF},
+        {GGML_TYPE_BF16, pack_x_bf16, pack_y_bf16, MIN_COLS_HALF}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         k->gemm[rows[i].type] = (struct cpu_gemm){.pack_x = rows[i].pack_x,
             .pack_y                                       = rows[i].pack_y,
             .run                                          = run,
             .mr                                           = MR,
             .nr                                           = NR,
-            .min_cols                                     = MIN_COLS,
+            .min_cols                                     = rows[i].min_cols,
             .step                                         = 1,
             .x_size                                       = MR * sizeof(float),
             .y_size                                       = NR * sizeof(float)};

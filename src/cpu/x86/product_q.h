@@ -19,7 +19,7 @@ UNPACK_INLINE __m256 float_at(const char *at) {
 // The integers of one run, t, scaled and added; x and y are where the run begins.
 UNPACK_INLINE void add_run(__m256 *sum, const __m256i *t, const char *x, const char *y, const bool has_min) {
     const __m256 scale = _mm256_loadu_ps((const float *) (const void *) x);
-    for (int c = 0; c < NR; c++) {
+    _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
         sum[c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(t[c]), _mm256_mul_ps(scale, float_at(y + 4 * (NR + c))), sum[c]);
         if (has_min) {
             sum[c] = _mm256_fmadd_ps(_mm256_loadu_ps((const float *) (const void *) x + MR), float_at(y + 4 * c), sum[c]);
@@ -29,7 +29,7 @@ UNPACK_INLINE void add_run(__m256 *sum, const __m256i *t, const char *x, const c
 
 UNPACK_INLINE void put_sums(float *s, int64_t ld_s, const __m256 *sum, int nx, int ny) {
     float tile[NR][MR];
-    for (int c = 0; c < NR; c++) {
+    _Pragma("GCC unroll 16") for (int c = 0; c < NR; c++) {
         _mm256_storeu_ps(tile[c], sum[c]);
     }
     for (int c = 0; c < ny; c++) {
