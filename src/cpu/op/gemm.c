@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gemm.c: products of many columns, for MUL_MAT and OUT_PROD. All tasks bring b into panels, in work memory; then each takes rows
-// of a, as it gets to them, packs them into its own memory and multiplies them with every panel of b that they meet. X_PANELS
-// panels of rows stay in the second cache while a panel of columns stays in the first, so b is read once for so many. Sources of
+// of a, as it gets to them, packs X_PANELS panels of them into its own memory and multiplies each with every panel of b that it
+// meets: a panel of rows, the larger, stays in the first cache or near it while those of columns come from the second. Sources of
 // f32 may be transposed: their panels are copied from across the rows.
 
 #include "cpu/op/gemm.h"
@@ -19,7 +19,8 @@ bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
 
 bool cpu_gemm_takes_across(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct cpu_gemm *g = &k->gemm[GGML_TYPE_F32];
-    return g->run != NULL && op->ne[1] >= g->min_cols && op->nb[1] % sizeof(float) == 0;
+    const int few            = g->min_cols < g->nr ? g->min_cols : g->nr; // no dot products are an alternative
+    return g->run != NULL && op->ne[1] >= few && op->nb[1] % sizeof(float) == 0;
 }
 
 struct sizes {
@@ -109,9 +110,9 @@ struct item {
     int64_t c0, c1; // panels
 };
 
-// Rows r0 to r1 with all columns of the item: as panels at own, or as they lie if that is NULL.
+// nr rows from r on with all columns of the item: a panel at own, or as they lie if that is NULL.
 static void columns_run(const struct cpu_gemm_call *call, const struct cpu_gemm *g, const struct sizes *size,
-    const struct item *it, int64_t r0, int64_t r1, const char *own) {
+    const struct item *it, int64_t r, int nr, const char *own) {
     const struct ggml_tensor *a = call->a, *b = call->b, *op = call->op;
     const int64_t n = a->ne[0], r2 = b->ne[2] / a->ne[2], r3 = b->ne[3] / a->ne[3], ld = (int64_t) (op->nb[1] / sizeof(float));
     for (int64_t i3 = it->i3 * r3; i3 < (it->i3 + 1) * r3; i3++) {
@@ -121,13 +122,11 @@ static void columns_run(const struct cpu_gemm_call *call, const struct cpu_gemm 
                 const int64_t col = c * g->nr;
                 const int nc      = b->ne[1] - col < g->nr ? (int) (b->ne[1] - col) : g->nr;
                 const char *y     = panels + size->y * (size_t) c;
-                float *to         = (float *) (void *) cpu_row_at(op, col, i2, i3);
-                for (int64_t r = r0, i = 0; r < r1; r += g->mr, i++) {
-                    if (own == NULL) {
-                        g->rows.run(n, to + r, ld, cpu_row_at(a, r, it->i2, it->i3), a->nb[1], y, nc);
-                    } else {
-                        g->run(n, to + r, ld, own + size->x * (size_t) i, r1 - r < g->mr ? (int) (r1 - r) : g->mr, y, nc);
-                    }
+                float *to         = (float *) (void *) cpu_row_at(op, col, i2, i3) + r;
+                if (own == NULL) {
+                    g->rows.run(n, to, ld, cpu_row_at(a, r, it->i2, it->i3), a->nb[1], y, nc);
+                } else {
+                    g->run(n, to, ld, own, nr, y, nc);
                 }
             }
         }
@@ -141,11 +140,13 @@ static void item_run(const struct cpu_params *p, const struct cpu_gemm_call *cal
     char *own                   = call->work + size->y * (size_t) size->n_all + size->x * X_PANELS * (size_t) p->ith;
     int64_t r                   = it->r0;
     for (; lie && r + g->mr <= it->r1; r += g->mr) { // panel after panel of columns while these rows are at hand
-        columns_run(call, g, size, it, r, r + g->mr, NULL);
+        columns_run(call, g, size, it, r, g->mr, NULL);
     }
     if (r < it->r1) {
         pack_rows(g, size, a, cpu_row_at(a, r, it->i2, it->i3), own, it->r1 - r);
-        columns_run(call, g, size, it, r, it->r1, own);
+    }
+    for (; r < it->r1; r += g->mr, own += size->x) {
+        columns_run(call, g, size, it, r, it->r1 - r < g->mr ? (int) (it->r1 - r) : g->mr, own);
     }
 }
 
