@@ -44,13 +44,15 @@ struct lane {
     double best_us;
 };
 
-static struct lane lane_open(const struct runner *by, struct ggml_cgraph *graph) {
+static struct lane lane_of(const struct runner *by, struct ggml_cgraph *graph) {
+    return (struct lane){.by = by, .graph = graph, .best_us = INFINITY};
+}
+
+static void lane_start(struct lane *l) {
     struct ggml_threadpool_params params = ggml_threadpool_params_default(opt.n_threads);
-    struct lane l                        = {.by = by, .graph = graph, .best_us = INFINITY};
-    l.pool                               = by->pool_new(&params);
-    l.plan                               = by->plan(graph, opt.n_threads, l.pool);
-    l.plan.work_data                     = malloc(l.plan.work_size + 64);
-    return l;
+    l->pool                              = l->by->pool_new(&params);
+    l->plan                              = l->by->plan(l->graph, opt.n_threads, l->pool);
+    l->plan.work_data                    = malloc(l->plan.work_size + 64);
 }
 
 static void lane_run(struct lane *l) {
@@ -64,7 +66,7 @@ static void lane_run(struct lane *l) {
     l->best_us         = spent < l->best_us ? spent : l->best_us;
 }
 
-static void lane_close(struct lane *l) {
+static void lane_stop(struct lane *l) {
     free(l->plan.work_data);
     l->by->pool_free(l->pool);
 }
@@ -103,17 +105,32 @@ static void row_print(const char *name, int64_t m, const struct lane *lanes, int
     printf("  %8.1e%s\n", err, err <= limit ? "" : " WRONG");
 }
 
-// Turns until the time is up; the answers of the first two are compared.
-static void race(const char *name, int64_t m, struct ggml_tensor *out, struct lane *lanes, int n_lanes, double limit) {
-    float *answers[3] = {NULL};
-    double err        = 0;
-    const double end  = runner_now_us(CLOCK_MONOTONIC) + opt.seconds * 1e6;
+// Turns until the time is up; the answers of the first are kept.
+static void turns(struct lane *lanes, int n_lanes, float **answers) {
+    const double end = runner_now_us(CLOCK_MONOTONIC) + opt.seconds * 1e6;
     for (int turn = 0; turn < 3 || runner_now_us(CLOCK_MONOTONIC) < end; turn++) {
         for (int i = 0; i < n_lanes; i++) {
             lane_run(&lanes[i]);
             if (turn == 0) {
                 answers[i] = answer(ggml_graph_node(lanes[i].graph, -1));
             }
+        }
+    }
+}
+
+// Threads of a pool that has nothing to do may still spin, on processors that the next lane wants: with several, one lane after
+// the other, and its pool is gone before the next begins.
+static void race(const char *name, int64_t m, struct ggml_tensor *out, struct lane *lanes, int n_lanes, double limit) {
+    float *answers[3] = {NULL};
+    double err        = 0;
+    for (int i = 0; i < n_lanes; i += opt.n_threads == 1 ? n_lanes : 1) {
+        const int n = opt.n_threads == 1 ? n_lanes : 1;
+        for (int j = i; j < i + n; j++) {
+            lane_start(&lanes[j]);
+        }
+        turns(lanes + i, n, answers + i);
+        for (int j = i; j < i + n; j++) {
+            lane_stop(&lanes[j]);
         }
     }
     for (int i = 1; i < n_lanes; i++) {
@@ -123,7 +140,6 @@ static void race(const char *name, int64_t m, struct ggml_tensor *out, struct la
     row_print(name, m, lanes, n_lanes, err, limit);
     for (int i = 0; i < n_lanes; i++) {
         free(answers[i]);
-        lane_close(&lanes[i]);
     }
 }
 
@@ -230,13 +246,13 @@ static void mul_mat(enum ggml_type type) {
         struct ggml_tensor *x     = filled(tmp, GGML_TYPE_F32, opt.k, opt.m[i], 1);
         struct ggml_tensor *y     = ggml_mul_mat(tmp, w, x);
         struct ggml_cgraph *graph = graph_of(tmp, y);
-        struct lane lanes[3]      = {lane_open(&berth, graph)};
+        struct lane lanes[3]      = {lane_of(&berth, graph)};
         int n_lanes               = 1;
         if (has_reference) {
-            lanes[n_lanes++] = lane_open(&reference, graph);
+            lanes[n_lanes++] = lane_of(&reference, graph);
         }
         if (other != NULL) {
-            lanes[n_lanes++] = lane_open(&reference, graph_of(tmp, ggml_mul_mat(tmp, other, x)));
+            lanes[n_lanes++] = lane_of(&reference, graph_of(tmp, ggml_mul_mat(tmp, other, x)));
         }
         race(ggml_type_name(type), opt.m[i], y, lanes, n_lanes, 1e-4);
         ggml_free(tmp);
@@ -359,9 +375,9 @@ static void one_op(int i) {
         struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 512u << 20});
         struct ggml_tensor *y     = ops[i].build(ctx, opt.m[j]);
         struct ggml_cgraph *graph = graph_of(ctx, y);
-        struct lane lanes[2]      = {lane_open(&berth, graph)};
+        struct lane lanes[2]      = {lane_of(&berth, graph)};
         if (has_reference) {
-            lanes[1] = lane_open(&reference, graph);
+            lanes[1] = lane_of(&reference, graph);
         }
         race(ops[i].name, opt.m[j], y, lanes, has_reference ? 2 : 1, ops[i].limit > 0 ? ops[i].limit : 1e-4);
         ggml_free(ctx);
