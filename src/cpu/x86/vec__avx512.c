@@ -55,12 +55,19 @@ ROW2(sub)
 ROW2(mul)
 ROW2(div)
 
+INLINE __m512 turn16(__m512 x, __m512 c, __m512 s) {
+    return _mm512_fmadd_ps(x, c, _mm512_mul_ps(_mm512_permute_ps(x, 0xb1), s));
+}
+
 static void row_turn__avx512(int64_t n, float *z, const float *x, const float *c, const float *s) {
-    for (int64_t i = 0; i < n; i += 16) {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        _mm512_storeu_ps(z + i, turn16(_mm512_loadu_ps(x + i), _mm512_loadu_ps(c + i), _mm512_loadu_ps(s + i)));
+    }
+    if (i < n) {
         const __mmask16 some = first(n - i);
-        const __m512 v       = _mm512_maskz_loadu_ps(some, x + i);
-        const __m512 other   = _mm512_mul_ps(_mm512_permute_ps(v, 0xb1), _mm512_maskz_loadu_ps(some, s + i));
-        _mm512_mask_storeu_ps(z + i, some, _mm512_fmadd_ps(v, _mm512_maskz_loadu_ps(some, c + i), other));
+        const __m512 cs = _mm512_maskz_loadu_ps(some, c + i), sn = _mm512_maskz_loadu_ps(some, s + i);
+        _mm512_mask_storeu_ps(z + i, some, turn16(_mm512_maskz_loadu_ps(some, x + i), cs, sn));
     }
 }
 
