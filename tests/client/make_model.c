@@ -4,7 +4,7 @@
 // Tensors are made and written one by one, so a model larger than the memory can be made. Of a large tensor only the first
 // rows are drawn and then repeated: drawing and quantising a thousand million numbers takes minutes and serves nothing.
 //
-//     make_model ARCH SIZE TYPE FILE [SEED [KEY=VALUE...]]     SIZE tiny, deep, small or 1b; TYPE f32, f16, q8_0, q4_K, ...
+//     make_model ARCH SIZE TYPE FILE [SEED [KEY=VALUE...]]     SIZE tiny, deep, small, 1b or 8b; TYPE f32, f16, q8_0, q4_K, ...
 //     make_model list                                          the architectures
 //
 // KEY is what stands behind "ARCH." in a key: 3 is a whole number, 3.0 a real one, all else a text; or a dimension: N, B, W or X
@@ -34,6 +34,7 @@ static const struct size sizes[] = {
     {"deep", 128, 192, 512, 1024, 8, 4, 2, 32, 8, 2, 96, 32},
     {"small", 768, 2048, 8192, 2048, 8, 12, 4, 64, 8, 2, 512, 512},
     {"1b", 2048, 8192, 32000, 4096, 16, 32, 8, 64, 16, 4, 1024, 1024},
+    {"8b", 4096, 14336, 32000, 8192, 32, 32, 8, 128, 8, 2, 14336, 4096},
 };
 
 struct maker {

@@ -7,8 +7,8 @@
 //                                              flash attention), q8_0 (keys and values so), ubatch (of 16), lora=FILE (with
 //                                              this adapter)
 //     probe FOLDER memory MODEL [CTX UBATCH]   compute buffers that a context reserves, in bytes
-//     probe FOLDER speed MODEL PP TG [THREADS] tokens per second of a prompt and one by one, by the clock and by the time the
-//                                              processors spent; best of three
+//     probe FOLDER speed MODEL PP TG [THREADS [UBATCH [CTX]]]  tokens per second of a prompt and one by one, by the clock and by
+//                                              the time the processors spent; best of three
 //     probe FOLDER cycles MODEL N              contexts made, used and freed: resident memory and file descriptors
 //     probe FOLDER quantize MODEL OUT FTYPE    by libllama, with the formats of the ggml under it
 //     probe FOLDER tokens MODEL TEXT           the number of its tokens, and the text made of them
@@ -251,8 +251,10 @@ static void best_note(struct best *best, double *part) {
 static int cmd_speed(struct llama_model *model, int n_args, char **args) {
     const int32_t n_pp = atoi(args[0]), n_tg = atoi(args[1]);
     const int n_threads       = n_args > 2 ? atoi(args[2]) : 1;
+    const uint32_t n_ubatch   = n_args > 3 ? (uint32_t) atoi(args[3]) : 512;
+    const uint32_t n_ctx      = n_args > 4 ? (uint32_t) atoi(args[4]) : (uint32_t) (n_pp + n_tg + 8);
     const int32_t n_vocab     = llama_vocab_n_tokens(llama_model_get_vocab(model));
-    struct llama_context *ctx = llama_init_from_model(model, context_params((uint32_t) (n_pp + n_tg + 8), 512, n_threads));
+    struct llama_context *ctx = llama_init_from_model(model, context_params(n_ctx, n_ubatch, n_threads));
     if (ctx == NULL) {
         return fail("no context");
     }
