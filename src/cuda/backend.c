@@ -24,6 +24,9 @@ static void backend_free(ggml_backend_t backend) {
     struct cuda_backend *b       = backend->context;
     const struct cuda_driver *cu = b->dev->cu;
     const bool is_there          = cuda_device_enter_to_free(b->dev);
+    shim_log(GGML_LOG_LEVEL_DEBUG, "%s: %llu kernels launched one by one, %llu graphs captured, %llu updated, %llu replayed\n",
+        b->dev->name, (unsigned long long) b->n_launched, (unsigned long long) b->n_captured, (unsigned long long) b->n_updated,
+        (unsigned long long) b->n_replayed);
     if (is_there && b->stream != NULL) {
         cu->StreamSynchronize(b->stream);
     }
@@ -191,8 +194,8 @@ static void event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
     }
 }
 
-// Schedulers call it while they reserve and before they allocate: the arena gets its size here, and if it cannot be had, the
-// allocation that follows is refused.
+// Schedulers call it while they reserve and before they allocate: the arena gets
+// its size here, and if it cannot be had, the allocation that follows is refused.
 static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params) {
     struct cuda_backend *b = backend->context;
     (void) params;
@@ -229,7 +232,7 @@ static bool is_set(const char *name) {
 }
 
 ggml_backend_t cuda_backend_new(struct cuda_device *dev) {
-    if (cuda_device_enter(dev) != GGML_STATUS_SUCCESS) {
+    if (cuda_device_enter(dev) != GGML_STATUS_SUCCESS || cuda_kernels_load(dev) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
     struct cuda_backend *b = shim_calloc(1, sizeof *b);
@@ -258,6 +261,10 @@ ggml_backend_t cuda_backend_new(struct cuda_device *dev) {
 
 bool ggml_backend_is_cuda(ggml_backend_t backend) {
     return backend != NULL && backend->guid == &cuda_guid;
+}
+
+size_t cuda_backend_n_allocs(ggml_backend_t backend) {
+    return ggml_backend_is_cuda(backend) ? atomic_load(&((struct cuda_backend *) backend->context)->dev->n_allocs) : 0;
 }
 
 // ---- what was made of the last graph ----

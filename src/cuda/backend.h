@@ -64,4 +64,6 @@ enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *
 
 // The fusions of the last graph computed and how often each, a line each, into buf: for `berth explain`. Returns its length.
 size_t cuda_backend_explain(ggml_backend_t backend, char *buf, size_t size);
+// How often device memory was taken from the driver so far.
+size_t cuda_backend_n_allocs(ggml_backend_t backend);
 extern const char cuda_archs[]; // "800,860,890,900"; made by the build

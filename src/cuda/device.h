@@ -45,6 +45,7 @@ struct cuda_device {
     CUstream stream;      // for buffers' own copies
     CUmodule modules[CUDA_MAX_MODULES];
     int n_modules;
+    bool has_kernels;     // all of them are on the device (cuda_kernels_load)
     unsigned peers;       // bit i: memory of device i is within reach of kernels and copies
     char lost_text[256];  // why it is lost
     char arena_text[256]; // why an arena could not be had while a graph was reserved: "" if none
@@ -71,6 +72,8 @@ static inline void cuda_device_keep(struct cuda_device *dev) {
 void cuda_device_close(struct cuda_device *dev);
 
 // The kernel of that name. NULL: none has it, or the driver cannot load it; the last error says so.
+// Brings all kernels to the device, once: later launches take no memory for them.
+enum ggml_status cuda_kernels_load(struct cuda_device *dev) BERTH_MUST_USE;
 struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) BERTH_MUST_USE;
 
 // ---- memory (buffer.c, host_buffer.c) ----

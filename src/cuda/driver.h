@@ -105,7 +105,7 @@ typedef struct {
 } CUgraphExecUpdateResultInfo;
 
 // X(name here, symbol, parameters). All return a CUresult. CUDA_DRIVER_WANTED has those without which no device is listed,
-// CUDA_DRIVER_EXTRA those that an older driver (before 12.0) may lack: NULL then.
+// CUDA_DRIVER_EXTRA those that an older driver (before 12.4) may lack: NULL then.
 // clang-format off
 #define CUDA_DRIVER_WANTED(X) \
     X(Init, cuInit, (unsigned flags)) \
@@ -162,6 +162,8 @@ typedef struct {
     X(GraphExecDestroy, cuGraphExecDestroy, (CUgraphExec exec))
 #define CUDA_DRIVER_EXTRA(X) \
     X(LaunchKernelEx, cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction function, void **params, void **extra)) \
+    X(ModuleGetFunctionCount, cuModuleGetFunctionCount, (unsigned *n, CUmodule module)) \
+    X(ModuleEnumerateFunctions, cuModuleEnumerateFunctions, (CUfunction *functions, unsigned n, CUmodule module)) \
     X(GraphExecUpdate, cuGraphExecUpdate_v2, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info)) \
     X(TensorMapEncodeTiled, cuTensorMapEncodeTiled, (void *map, int type, unsigned rank, void *address, const uint64_t *dims, \
         const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill))

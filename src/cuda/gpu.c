@@ -131,9 +131,10 @@ void cuda_device_close(struct cuda_device *dev) {
         dev->cu->StreamDestroy(dev->stream);
         dev->cu->CtxSetCurrent(NULL);
         dev->cu->DevicePrimaryCtxRelease(dev->number);
-        dev->ctx    = NULL;
-        dev->stream = NULL;
-        dev->peers  = 0;
+        dev->ctx         = NULL;
+        dev->stream      = NULL;
+        dev->peers       = 0;
+        dev->has_kernels = false;
         memset(dev->kernels, 0, sizeof dev->kernels);
     }
     pthread_mutex_unlock(&dev->lock);

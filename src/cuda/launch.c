@@ -25,6 +25,33 @@ static CUresult look_up(struct cuda_device *dev, const char *name, CUfunction *f
     return rc == CUDA_SUCCESS ? dev->cu->FuncGetAttribute(&n_regs, CU_FUNC_ATTRIBUTE_NUM_REGS, *function) : rc;
 }
 
+// The driver loads a kernel when it is first asked about.
+static CUresult load_module(const struct cuda_driver *cu, CUmodule module) {
+    CUfunction functions[256];
+    unsigned n  = 0;
+    CUresult rc = cu->ModuleGetFunctionCount(&n, module);
+    n           = n < 256 ? n : 256;
+    rc          = rc == CUDA_SUCCESS ? cu->ModuleEnumerateFunctions(functions, n, module) : rc;
+    for (unsigned i = 0; i < n && rc == CUDA_SUCCESS; i++) {
+        int n_regs;
+        rc = cu->FuncGetAttribute(&n_regs, CU_FUNC_ATTRIBUTE_NUM_REGS, functions[i]);
+    }
+    return rc;
+}
+
+enum ggml_status cuda_kernels_load(struct cuda_device *dev) {
+    CUresult rc = CUDA_SUCCESS;
+    pthread_mutex_lock(&dev->lock);
+    if (!dev->has_kernels && dev->cu->ModuleGetFunctionCount != NULL && dev->cu->ModuleEnumerateFunctions != NULL) {
+        for (int i = 0; i < dev->n_modules && rc == CUDA_SUCCESS; i++) {
+            rc = load_module(dev->cu, dev->modules[i]);
+        }
+        dev->has_kernels = rc == CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&dev->lock);
+    return rc == CUDA_SUCCESS ? GGML_STATUS_SUCCESS : cuda_fail(dev, rc, "loading the kernels");
+}
+
 struct cuda_kernel *cuda_kernel_find(struct cuda_device *dev, const char *name) {
     CUresult rc = CUDA_SUCCESS;
     pthread_mutex_lock(&dev->lock);

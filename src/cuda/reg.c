@@ -46,6 +46,7 @@ static const struct shim_proc procs[] = {
     {"ggml_backend_comm_free", (shim_proc_t) cuda_comm_free},
     {"ggml_backend_comm_allreduce_tensor", (shim_proc_t) cuda_comm_allreduce},
     {"berth_backend_explain", (shim_proc_t) cuda_backend_explain},
+    {"berth_backend_n_allocs", (shim_proc_t) cuda_backend_n_allocs},
 };
 
 static void *reg_proc_address(ggml_backend_reg_t reg, const char *name) {
