@@ -194,11 +194,12 @@ static void event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
     }
 }
 
-// Schedulers call it while they reserve and before they allocate: the arena gets
+// Schedulers call it while they reserve and before they allocate: nodes come into an order that can be fused, and the arena gets
 // its size here, and if it cannot be had, the allocation that follows is refused.
 static void graph_optimize(ggml_backend_t backend, struct ggml_cgraph *graph, struct ggml_backend_graph_optimize_params *params) {
     struct cuda_backend *b = backend->context;
     (void) params;
+    cuda_mv_gather(graph);
     const size_t size = cuda_graph_work_size(b, graph);
     if (size <= b->arena_size || atomic_load(&b->dev->is_lost) || cuda_device_enter(b->dev) != GGML_STATUS_SUCCESS) {
         return;

@@ -108,8 +108,12 @@ struct cuda_fusion {
 };
 // All of them, the widest first; ended by a NULL name. A family's are listed in fusions.h.
 const struct cuda_fusion *const *cuda_fusions(void);
+// How many nodes read a node's result; -1: not known, or it is read outside of the graph.
+int cuda_n_uses(const struct ggml_cgraph *graph, const struct ggml_tensor *node);
 // Whether node i's result is read by one node alone, and by nothing outside of the graph.
 bool cuda_is_used_once(const struct ggml_cgraph *graph, const struct ggml_tensor *node);
+// Products with the same column brought together: graph_optimize's part.
+void cuda_mv_gather(struct ggml_cgraph *graph);
 // Whether the bytes of the two tensors overlap at all.
 bool cuda_overlap(const struct ggml_tensor *a, const struct ggml_tensor *b);
 // A result may be written over `read` by a kernel whose threads read each element only just before they write it: they are

@@ -12,12 +12,16 @@ const struct cuda_fusion *const *cuda_fusions(void) {
     return all;
 }
 
-bool cuda_is_used_once(const struct ggml_cgraph *graph, const struct ggml_tensor *node) {
+int cuda_n_uses(const struct ggml_cgraph *graph, const struct ggml_tensor *node) {
     if (graph->use_counts == NULL || (node->flags & GGML_TENSOR_FLAG_OUTPUT) != 0) {
-        return false;
+        return -1;
     }
     const size_t slot = berth_hash_find(&graph->visited_hash_set, node);
-    return slot != BERTH_HASH_NONE && berth_bit_get(graph->visited_hash_set.used, slot) && graph->use_counts[slot] == 1;
+    return slot != BERTH_HASH_NONE && berth_bit_get(graph->visited_hash_set.used, slot) ? graph->use_counts[slot] : -1;
+}
+
+bool cuda_is_used_once(const struct ggml_cgraph *graph, const struct ggml_tensor *node) {
+    return cuda_n_uses(graph, node) == 1;
 }
 
 bool cuda_overlap(const struct ggml_tensor *a, const struct ggml_tensor *b) {

@@ -6,6 +6,7 @@
 
 // clang-format off
 #define CUDA_FUSIONS(X) \
+    X(mv) \
     X(norm) \
     X(rope_set)
 // clang-format on

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// fused.c: cases of several ops that a backend may compute by one launch: norms with what stands around them, rope into a cache.
+// fused.c: cases of several ops that a backend may compute by one launch: norms with what stands around them, rope into a cache,
+// products of one column with norm, sum and gate.
 
 #include "fused.h"
 
@@ -41,6 +42,50 @@ static struct ggml_tensor *build_rope(struct op_build *b, const void *arg) {
     return ggml_set_rows(b->ctx, cache, ggml_reshape_2d(b->ctx, k, c->d * c->n_head, c->n_token), to);
 }
 
+struct mv_case {
+    enum ggml_type type;
+    int64_t k, m;
+    bool norm;
+    int kind; // 0: a sum behind, 1: SWIGLU, 2: GEGLU the other way round, 3: two products, 4: three
+};
+
+static struct ggml_tensor *build_mv(struct op_build *b, const void *arg) {
+    const struct mv_case *c = arg;
+    struct ggml_tensor *x   = op_input(b, GGML_TYPE_F32, NE(c->k, 1, 1, 1)), *w[3];
+    for (int i = 0; i < 3; i++) { // of three, the last has other rows
+        w[i] = op_input(b, c->type, NE(c->k, c->kind > 2 && i == 2 ? c->m / 2 + 1 : c->m, 1, 1));
+    }
+    if (c->norm) {
+        x = ggml_mul(b->ctx, ggml_rms_norm(b->ctx, x, 1e-5f), op_input(b, GGML_TYPE_F32, NE(c->k, 1, 1, 1)));
+    }
+    struct ggml_tensor *y[3];
+    for (int i = 0; i < 3; i++) {
+        y[i] = ggml_mul_mat(b->ctx, w[i], x);
+    }
+    switch (c->kind) {
+        case 0: return ggml_add(b->ctx, y[0], op_input(b, GGML_TYPE_F32, NE(c->m, 1, 1, 1)));
+        case 1: return ggml_swiglu_split(b->ctx, y[0], y[1]);
+        case 2: return ggml_geglu_split(b->ctx, y[0], y[1]);
+        case 3: return ggml_concat(b->ctx, y[0], y[2], 0);
+        default: return ggml_concat(b->ctx, y[0], ggml_concat(b->ctx, y[1], y[2], 0), 0);
+    }
+}
+
+static void mv_cases(struct op_suite *s) {
+    static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
+        GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL};
+    static const int64_t sizes[][2]     = {{256, 5}, {768, 130}, {4096, 301}, {10240, 64}};
+    for (size_t t = 0; t < sizeof types / sizeof types[0]; t++) {
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            for (int k = 0; k < 10; k++) {
+                const struct mv_case c = {types[t], sizes[i][0], sizes[i][1], k % 2 == 1, k / 2};
+                op_case(s, "FUSED_MV", op_text("%s size %zu norm %d kind %d", ggml_type_name(types[t]), i, k % 2, k / 2), OP_F32,
+                    build_mv, &c);
+            }
+        }
+    }
+}
+
 void op_suite_fused(struct op_suite *s) {
     static const int64_t shapes[][4] = {
         {4096, 1, 1, 1}, {4096, 7, 1, 1}, {128, 5, 3, 2}, {129, 4, 1, 1}, {5, 3, 1, 1}, {20000, 2, 1, 1}};
@@ -61,4 +106,5 @@ void op_suite_fused(struct op_suite *s) {
             op_case(s, "FUSED_ROPE", op_text("mode %d %s many", mode, ggml_type_name(caches[t])), OP_F32, build_rope, &many);
         }
     }
+    mv_cases(s);
 }

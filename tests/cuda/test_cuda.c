@@ -264,6 +264,40 @@ static void packing_may_forbid_a_fusion(void **unused) {
     ggml_backend_free(backend);
 }
 
+// Products of one column stand apart in the graph and become one launch with their norm; a gate and a sum go with theirs.
+static void products_of_a_column_are_one_launch(void **unused) {
+    (void) unused;
+    ggml_backend_t backend   = ggml_backend_cuda_init(0);
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 256), *scale = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 256),
+                       *w[6];
+    for (int i = 0; i < 6; i++) {
+        w[i] = ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_K, 256, 256);
+    }
+    struct ggml_tensor *y = ggml_mul(ctx, ggml_rms_norm(ctx, x, 1e-5f), scale);
+    struct ggml_tensor *q = ggml_neg(ctx, ggml_mul_mat(ctx, w[0], y)), *k = ggml_abs(ctx, ggml_mul_mat(ctx, w[1], y));
+    struct ggml_tensor *v = ggml_mul_mat(ctx, w[2], y);
+    struct ggml_tensor *a = ggml_mul(ctx, q, ggml_mul(ctx, k, v));
+    struct ggml_tensor *b = ggml_swiglu_split(ctx, ggml_mul_mat(ctx, w[3], a), ggml_mul_mat(ctx, w[4], a));
+    struct ggml_tensor *c = ggml_add(ctx, ggml_mul_mat(ctx, w[5], b), x);
+    struct ggml_cgraph *g = ggml_new_graph(ctx);
+    ggml_build_forward_expand(g, c);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
+    backend->iface.graph_optimize(backend, g, NULL);
+    assert_ptr_equal(ggml_graph_node(g, 3)->src[0], w[1]);
+    assert_ptr_equal(ggml_graph_node(g, 4)->src[0], w[2]);
+    assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
+    assert_int_equal(
+        st->n_launches, 1 + 4 + 1 + 1); // norm and three products; neg, abs, two products; two with a gate; one with a sum
+    const long before = st->n_launches;
+    c->data           = b->data; // the sum would overwrite the column that others still read
+    assert_int_equal(ggml_backend_graph_compute(backend, g), GGML_STATUS_SUCCESS);
+    assert_int_equal(st->n_launches - before, 1 + 4 + 1 + 2);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(ctx);
+    ggml_backend_free(backend);
+}
+
 static void host_tensors_are_refused(void **unused) {
     (void) unused;
     ggml_backend_t backend   = ggml_backend_cuda_init(0);
@@ -711,6 +745,7 @@ int main(int argc, char **argv) {
         TEST(old_graphs_make_room),
         TEST(without_graphs_and_fusions),
         TEST(packing_may_forbid_a_fusion),
+        TEST(products_of_a_column_are_one_launch),
         TEST(host_tensors_are_refused),
         TEST(devices_copy_to_each_other),
         TEST(devices_add_up),

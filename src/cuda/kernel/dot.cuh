@@ -2,7 +2,8 @@
 // dot.cuh: 32 weights of a row times 32 elements of a column in 8 bits: the inner part of mv.cuh, one struct a format.
 //
 // A thread has a sub: 32 elements; which one of its block never changes, so init() works out offsets, masks and factors once.
-// of() takes the bytes of 1,024 elements. Fields are not shifted down but masked where they are: a field at bit b counts 2^b
+// of() takes the bytes of 1,024 elements. Where two subs share bytes a thread has both (SUBS 2) and of() takes 2,048; place() is
+// where a sub of the column lies then: the first ones, then the second ones. Fields are not shifted down but masked where they are: a field at bit b counts 2^b
 // fold, which its factor takes back, and fields in two places are two products (__dp4a costs as much as the shift would).
 // x: 32 integers in two halves (runs), and head = {scale, scale * sum of run 0, of run 1, of both}.
 #pragma once
@@ -52,9 +53,22 @@ LANE float dot8_s(const uint32_t *w, int4 a, int4 b) {
     return (float) (dot4_s(w, a) + dot4_s(w + 4, b));
 }
 
+struct dot_x {
+    int4 a, b;
+    float4 head;
+};
+struct dot_single {
+    enum { SUBS = 1 };
+    LANE static int place(int sub, int) { return sub; }
+};
+struct dot_pair { // subs 2 i and 2 i + 1
+    enum { SUBS = 2 };
+    LANE static int place(int sub, int n_sub) { return sub / 2 + (sub & 1) * (n_sub / 2); }
+};
+
 // ---- 32 elements and a half ----
 
-struct dot_q4_0 {
+struct dot_q4_0 : dot_single {
     enum { QK = 32, BYTES = 18 };
     uint32_t at;
     LANE void init(int lane) { at = lane * BYTES; }
@@ -66,7 +80,7 @@ struct dot_q4_0 {
     }
 };
 
-struct dot_q4_1 {
+struct dot_q4_1 : dot_single {
     enum { QK = 32, BYTES = 20 };
     uint32_t at;
     LANE void init(int lane) { at = lane * BYTES; }
@@ -88,7 +102,7 @@ LANE float dot_bits(uint32_t h, int4 a, int4 b) {
     return dot8_u(w, 0x01010101u, a, b);
 }
 
-struct dot_q5_0 {
+struct dot_q5_0 : dot_single {
     enum { QK = 32, BYTES = 22 };
     uint32_t at;
     LANE void init(int lane) { at = lane * BYTES; }
@@ -100,7 +114,7 @@ struct dot_q5_0 {
     }
 };
 
-struct dot_q5_1 {
+struct dot_q5_1 : dot_single {
     enum { QK = 32, BYTES = 24 };
     uint32_t at;
     LANE void init(int lane) { at = lane * BYTES; }
@@ -112,7 +126,7 @@ struct dot_q5_1 {
     }
 };
 
-struct dot_q8_0 {
+struct dot_q8_0 : dot_single {
     enum { QK = 32, BYTES = 34 };
     uint32_t at;
     LANE void init(int lane) { at = lane * BYTES; }
@@ -129,7 +143,7 @@ LANE float power(int n) { // 2^n
     return __uint_as_float((uint32_t) (127 + n) << 23);
 }
 
-struct dot_q2_K {
+struct dot_q2_K : dot_single {
     enum { QK = 256, BYTES = 84 };
     uint32_t at, qs, scales, mask;
     float factor;
@@ -148,7 +162,7 @@ struct dot_q2_K {
     }
 };
 
-struct dot_q3_K {
+struct dot_q3_K : dot_single {
     enum { QK = 256, BYTES = 110 };
     uint32_t at, qs, low[2], high[2], mask, bit;
     int low_shift, high_shift;
@@ -173,85 +187,93 @@ struct dot_q3_K {
     }
 };
 
-// Scale and offset of a sub of q4_K and q5_K.
+// Scales and offsets of a pair of subs of q4_K and q5_K.
 struct dot_scale_6 {
     uint32_t at, first, low, high; // masks: subs below 4 have their 6 bits in one byte
-    LANE void init(uint32_t block, int sub) {
-        at    = block + 4 + (sub & 3);
-        first = sub < 4 ? 63 : 0, low = sub < 4 ? 0 : 15, high = sub < 4 ? 0 : 48;
+    LANE void init(uint32_t block, int pair) {
+        at    = block + 4 + 2 * (pair & 1);
+        first = pair < 2 ? 0x3f3f : 0, low = pair < 2 ? 0 : 0x0f0f, high = pair < 2 ? 0 : 0x3030;
     }
-    LANE void of(bytes p, float *s, float *m) const {
-        const uint32_t a = p.u8(at), b = p.u8(at + 4), c = p.u8(at + 8);
-        *s = (float) ((a & first) | (c & low) | (a >> 2 & high));
-        *m = (float) ((b & first) | (c >> 4 & low) | (b >> 2 & high));
+    LANE void of(bytes p, float2 *s, float2 *m) const {
+        const uint32_t a = p.u16(at), b = p.u16(at + 4), c = p.u16(at + 8);
+        const uint32_t u = (a & first) | (c & low) | (a >> 2 & high), v = (b & first) | (c >> 4 & low) | (b >> 2 & high);
+        *s = make_float2((float) (u & 255), (float) (u >> 8));
+        *m = make_float2((float) (v & 255), (float) (v >> 8));
     }
 };
 
-struct dot_q4_K {
+LANE void words_16(bytes p, uint32_t i, uint32_t *w) { // eight words from a multiple of 16 bytes on
+    const uint4 *q = reinterpret_cast<const uint4 *>(p.base + ((p.off + i) >> 2));
+    const uint4 u = q[0], v = q[1];
+    w[0] = u.x, w[1] = u.y, w[2] = u.z, w[3] = u.w, w[4] = v.x, w[5] = v.y, w[6] = v.z, w[7] = v.w;
+}
+
+struct dot_q4_K : dot_pair {
     enum { QK = 256, BYTES = 144 };
-    uint32_t at, qs, mask;
+    uint32_t at, qs;
+    dot_scale_6 sc;
+    LANE void init(int lane) {
+        at = lane / 4 * BYTES, qs = at + 16 + 32 * (lane % 4);
+        sc.init(at, lane % 4);
+    }
+    LANE float of(bytes p, const dot_x &x, const dot_x &y) const {
+        uint32_t w[8];
+        words_16(p, qs, w);
+        const uint32_t dm = p.w32(at);
+        float2 s, m;
+        sc.of(p, &s, &m);
+        const float lo = dot8_u(w, 0x0f0f0f0fu, x.a, x.b) * x.head.x, hi = dot8_u(w, 0xf0f0f0f0u, y.a, y.b) * (0.0625f * y.head.x);
+        return half_value(dm & 0xffff) * (s.x * lo + s.y * hi) - half_value(dm >> 16) * (m.x * x.head.w + m.y * y.head.w);
+    }
+};
+
+struct dot_q5_K : dot_pair {
+    enum { QK = 256, BYTES = 176 };
+    uint32_t at, qs, bit;
     float factor;
     dot_scale_6 sc;
     LANE void init(int lane) {
-        const int sub = lane % 8;
-        at = lane / 8 * BYTES, qs = at + 16 + 32 * (sub >> 1);
-        mask = sub & 1 ? 0xf0f0f0f0u : 0x0f0f0f0fu, factor = sub & 1 ? 0.0625f : 1.0f;
-        sc.init(at, sub);
+        const int pair = lane % 4;
+        at = lane / 4 * BYTES, qs = at + 48 + 32 * pair;
+        bit = 0x01010101u << (2 * pair), factor = power(4 - 2 * pair);
+        sc.init(at, pair);
     }
-    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
-        const uint4 *q = reinterpret_cast<const uint4 *>(p.base + ((p.off + qs) >> 2));
-        const uint4 u = q[0], v = q[1];
-        const uint32_t w[8] = {u.x, u.y, u.z, u.w, v.x, v.y, v.z, v.w}, dm = p.w32(at);
-        float s, m;
-        sc.of(p, &s, &m);
-        return half_value(dm & 0xffff) * s * (factor * head.x) * dot8_u(w, mask, a, b) - half_value(dm >> 16) * m * head.w;
-    }
-};
-
-struct dot_q5_K {
-    enum { QK = 256, BYTES = 176 };
-    uint32_t at, qs, mask, bit;
-    float factor, bit_factor;
-    dot_scale_6 sc;
-    LANE void init(int lane) {
-        const int sub = lane % 8;
-        at = lane / 8 * BYTES, qs = at + 48 + 32 * (sub >> 1);
-        mask = sub & 1 ? 0xf0f0f0f0u : 0x0f0f0f0fu, factor = sub & 1 ? 0.0625f : 1.0f;
-        bit = 0x01010101u << sub, bit_factor = power(4 - sub);
-        sc.init(at, sub);
-    }
-    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
-        const uint4 *q = reinterpret_cast<const uint4 *>(p.base + ((p.off + qs) >> 2));
-        const uint4 *g = reinterpret_cast<const uint4 *>(p.base + ((p.off + at + 16) >> 2));
-        const uint4 u = q[0], v = q[1], x = g[0], y = g[1];
-        const uint32_t w[8] = {u.x, u.y, u.z, u.w, v.x, v.y, v.z, v.w}, h[8] = {x.x, x.y, x.z, x.w, y.x, y.y, y.z, y.w};
+    LANE float of(bytes p, const dot_x &x, const dot_x &y) const {
+        uint32_t w[8], h[8];
+        words_16(p, qs, w);
+        words_16(p, at + 16, h);
         const uint32_t dm = p.w32(at);
-        float s, m;
+        float2 s, m;
         sc.of(p, &s, &m);
-        const float sum = dot8_u(w, mask, a, b) * factor + dot8_u(h, bit, a, b) * bit_factor;
-        return half_value(dm & 0xffff) * s * head.x * sum - half_value(dm >> 16) * m * head.w;
+        const float lo = (dot8_u(w, 0x0f0f0f0fu, x.a, x.b) + dot8_u(h, bit, x.a, x.b) * factor) * x.head.x;
+        const float hi = (dot8_u(w, 0xf0f0f0f0u, y.a, y.b) * 0.0625f + dot8_u(h, bit << 1, y.a, y.b) * (0.5f * factor)) * y.head.x;
+        return half_value(dm & 0xffff) * (s.x * lo + s.y * hi) - half_value(dm >> 16) * (m.x * x.head.w + m.y * y.head.w);
     }
 };
 
 struct dot_q6_K {
-    enum { QK = 256, BYTES = 210 };
-    uint32_t at, ql, qh, scales, mask, bits;
-    float factor, bits_factor;
+    enum { QK = 256, BYTES = 210, SUBS = 2 };
+    uint32_t at, ql, qh, scales, bits;
+    float factor;
+    // Four subs a half: 0 and 2 share bytes, 1 and 3 do.
+    LANE static int place(int sub, int n_sub) { return sub / 4 * 2 + (sub & 1) + (sub >> 1 & 1) * (n_sub / 2); }
     LANE void init(int lane) {
-        const int sub = lane % 8, half = sub >> 2, q = sub & 3;
-        at = lane / 8 * BYTES, ql = at + 64 * half + 32 * (q & 1), qh = at + 128 + 32 * half, scales = at + 192 + 2 * sub;
-        mask = q >> 1 ? 0xf0f0f0f0u : 0x0f0f0f0fu, factor = q >> 1 ? 0.0625f : 1.0f;
-        bits = 0x03030303u << (2 * q), bits_factor = power(4 - 2 * q);
+        const int half = lane % 4 / 2, q = lane % 2;
+        at = lane / 4 * BYTES, ql = at + 64 * half + 32 * q, qh = at + 128 + 32 * half, scales = at + 192 + 8 * half + 2 * q;
+        bits = 0x03030303u << (2 * q), factor = power(4 - 2 * q);
     }
-    LANE float of(bytes p, int4 a, int4 b, float4 head) const {
+    LANE float of(bytes p, const dot_x &x, const dot_x &y) const {
         uint32_t w[8], h[8];
         words_at<8>(p, ql, w);
         words_at<8>(p, qh, h);
-        const uint32_t sc = p.u16(scales);
-        const float lo = dot4_u(w, mask, a) * factor + dot4_u(h, bits, a) * bits_factor;
-        const float hi = dot4_u(w + 4, mask, b) * factor + dot4_u(h + 4, bits, b) * bits_factor;
-        return half_value(p.u16(at + 208)) * ((float) (int8_t) (sc & 255) * (lo * head.x - 32.0f * head.y) +
-                                              (float) (int8_t) (sc >> 8) * (hi * head.x - 32.0f * head.z));
+        const uint32_t s = p.u16(scales), t = p.u16(scales + 4);
+        const float x0 = dot4_u(w, 0x0f0f0f0fu, x.a) + dot4_u(h, bits, x.a) * factor;
+        const float x1 = dot4_u(w + 4, 0x0f0f0f0fu, x.b) + dot4_u(h + 4, bits, x.b) * factor;
+        const float y0 = dot4_u(w, 0xf0f0f0f0u, y.a) * 0.0625f + dot4_u(h, bits << 4, y.a) * (0.0625f * factor);
+        const float y1 = dot4_u(w + 4, 0xf0f0f0f0u, y.b) * 0.0625f + dot4_u(h + 4, bits << 4, y.b) * (0.0625f * factor);
+        const float first  = (float) (int8_t) (s & 255) * (x0 * x.head.x - 32.0f * x.head.y) + (float) (int8_t) (s >> 8) * (x1 * x.head.x - 32.0f * x.head.z);
+        const float second = (float) (int8_t) (t & 255) * (y0 * y.head.x - 32.0f * y.head.y) + (float) (int8_t) (t >> 8) * (y1 * y.head.x - 32.0f * y.head.z);
+        return half_value(p.u16(at + 208)) * (first + second);
     }
 };
 
@@ -267,7 +289,7 @@ LANE void curve_words(const uint32_t *w, uint32_t *v) {
     }
 }
 
-struct dot_iq4_nl {
+struct dot_iq4_nl : dot_single {
     enum { QK = 32, BYTES = 18 };
     uint32_t at;
     LANE void init(int lane) { at = lane * BYTES; }
@@ -279,7 +301,7 @@ struct dot_iq4_nl {
     }
 };
 
-struct dot_iq4_xs {
+struct dot_iq4_xs : dot_single {
     enum { QK = 256, BYTES = 136 };
     uint32_t at, qs;
     int sub;
@@ -310,7 +332,7 @@ LANE void fp4_words(const uint32_t *w, uint32_t *v) {
     }
 }
 
-struct dot_mxfp4 {
+struct dot_mxfp4 : dot_single {
     enum { QK = 32, BYTES = 17 };
     uint32_t at;
     LANE void init(int lane) { at = lane * BYTES; }
@@ -323,7 +345,7 @@ struct dot_mxfp4 {
     }
 };
 
-struct dot_nvfp4 {
+struct dot_nvfp4 : dot_single {
     enum { QK = 64, BYTES = 36 };
     uint32_t scales, qs;
     LANE void init(int lane) { scales = lane / 2 * BYTES + 2 * (lane % 2), qs = lane / 2 * BYTES + 4 + 16 * (lane % 2); }

@@ -4,28 +4,21 @@
 
 #include <stdint.h>
 
-// y[z][col][row] = sum over k of w[z][row][k] * x[z][col][k]. Strides: bytes for w, floats for x and y. One column: x is read
-// (mv.cuh). More: xh and scale, made by act.cu (mmv.cuh); column c is at xh + z * xh_z + c * xh_col, what rounding took off it
-// xh_rest columns further.
+// y[z][col][row] = sum over k of w[z][row][k] * x[z][col][k]. Strides: bytes for w, floats for y. xh and scale
+// are made by act.cu; column c is at xh + z * xh_z + c * xh_col, what rounding took off it xh_rest columns further.
 struct mmv_args {
     const char *w;
-    const float *x;
     const uint16_t *xh;
     const float *scale;
     float *y;
-    const int32_t *ids; // NULL, or the expert of each (token, slot) = z: n is 1 then
     int64_t w_row, w_z2, w_z3;
-    int64_t x_col, x_z2, x_z3;
     int64_t y_col, y_z2, y_z3;
     int64_t xh_col, xh_z, xh_rest, scale_z;
-    int64_t ids_row; // in elements
     int m, k, n;
-    int ne2, r2, r3;       // z = i2 + i3 * ne2; weights are shared by r2 of dimension 2, r3 of dimension 3
-    int n_used, n_experts; // slots of a token; experts there are
-    int x_ne1;             // columns of x a token has: 1, or one a slot
-    int k_part, n_stages;  // chunks of the columns that lie in shared memory; chunks in a warp's ring, 2 to 7
-    int w_const;           // w is not written by kernels of this graph
-    int wait;              // launched so that the kernel ahead may still run
+    int ne2, r2, r3;      // z = i2 + i3 * ne2; weights are shared by r2 of dimension 2, r3 of dimension 3
+    int k_part, n_stages; // chunks of the columns that lie in shared memory; chunks in a warp's ring, 2 to 7
+    int w_const;          // w is not written by kernels of this graph
+    int wait;             // launched so that the kernel ahead may still run
 };
 #ifndef __cplusplus
 typedef struct mmv_args mmv_args;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// matmul.c: MUL_MAT. One column: mv (kernel/mv.cuh). Few: mmv, columns made halves first. Many, on sm_90a: mma90, columns in
+// matmul.c: MUL_MAT. One column: mv.c. Few: mmv, columns made halves first. Many, on sm_90a: mma90, columns in
 // tiles; dense weights go to cuBLAS then, where it is installed. Columns that several products in a row read are made ready once:
 // they stay in the arena until something else needs it.
 
@@ -92,41 +92,6 @@ static char *columns_get(
     return work;
 }
 
-// ---- one column ----
-
-static int64_t mv_column_size(const struct cuda_mm_type *t, int64_t k) {
-    return ggml_is_quantized(t->type) ? k / 32 * 48 : cuda_round_up(k, 8) * 4;
-}
-static int64_t mv_stage_size(const struct cuda_mm_type *t) { // of the 16 warps of a block
-    const int64_t step  = ggml_is_quantized(t->type) ? 2048 : t->type == GGML_TYPE_F32 ? 512 : 1024;
-    const int64_t bytes = step / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
-    return ((bytes + 30) / 16 * 16 + 16) * 16;
-}
-enum { MV_FIXED = 1024 + 64 };
-
-bool cuda_mv_fits(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t k) {
-    return t->mv != NULL && MV_FIXED + mv_column_size(t, k) + 2 * mv_stage_size(t) <= (int64_t) cuda_traits(dev)->shared_max;
-}
-
-enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mmv_args *a, int64_t nz) {
-    const int64_t fixed = MV_FIXED + mv_column_size(t, a->k), stage = mv_stage_size(t);
-    // Half of the shared memory for types whose unpacking takes longer than their copies: the next kernel's blocks can come in
-    // beside this one's and begin to copy.
-    const bool small   = ggml_type_size(t->type) * 8 < 7 * (size_t) ggml_blck_size(t->type);
-    const int64_t most = (int64_t) r->traits->shared_max, half = (most / 2 - 1024 - fixed) / stage;
-    const int64_t fit           = small && half >= 3 ? half : (most - fixed) / stage;
-    a->n_stages                 = (int) (fit < 7 ? fit : 7);
-    a->n                        = 1;
-    a->wait                     = 1;
-    const unsigned n_blocks     = (unsigned) ((a->m + 15) / 16);
-    const struct cuda_dims dims = {
-        .grid        = {n_blocks < (unsigned) r->traits->n_sm ? n_blocks : (unsigned) r->traits->n_sm, 1, (unsigned) nz},
-        .block       = {512},
-        .shared_size = (unsigned) (fixed + a->n_stages * stage),
-        .overlap     = true};
-    return cuda_launch_one(r, t->mv, dims, a);
-}
-
 // ---- few columns ----
 
 static enum ggml_status mmv(struct cuda_run *r, const struct cuda_mm_type *t, mmv_args *a, const struct cuda_columns *c) {
@@ -185,14 +150,6 @@ static bool matmul_supports(const struct cuda_device *dev, const struct ggml_ten
     return rows && fits && aligned && x->ne[1] / 8 < 65535;
 }
 
-// One column of floats that mv has room for.
-static bool is_vector(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
-    const struct ggml_tensor *w = op->src[0], *x = op->src[1];
-    const bool sixteens = (t->type != GGML_TYPE_Q4_K && t->type != GGML_TYPE_Q5_K) ||
-                          ((uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3]) % 16 == 0; // those two are read so
-    return x->ne[1] == 1 && x->type == GGML_TYPE_F32 && sixteens && cuda_mv_fits(dev, t, x->ne[0]);
-}
-
 // Many columns of dense weights, one product: cuBLAS's.
 static bool is_for_blas(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
@@ -215,7 +172,29 @@ static struct cuda_columns matmul_columns(const struct cuda_device *dev, const s
 }
 
 static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    return is_vector(dev, cuda_mm_type(op->src[0]->type), op) ? 0 : matmul_columns(dev, op).size;
+    return cuda_is_vector(dev, cuda_mm_type(op->src[0]->type), op) ? 0 : matmul_columns(dev, op).size;
+}
+
+static enum ggml_status run_one(struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op) {
+    const struct ggml_tensor *w = op->src[0], *x = op->src[1];
+    mv_args a = {.w = {w->data},
+        .y          = {op->data},
+        .m          = {(int) w->ne[1]},
+        .n_parts    = 1,
+        .x          = x->data,
+        .w_row      = (int64_t) w->nb[1],
+        .w_z2       = (int64_t) w->nb[2],
+        .w_z3       = (int64_t) w->nb[3],
+        .x_z2       = (int64_t) (x->nb[2] / sizeof(float)),
+        .x_z3       = (int64_t) (x->nb[3] / sizeof(float)),
+        .y_z2       = (int64_t) (op->nb[2] / sizeof(float)),
+        .y_z3       = (int64_t) (op->nb[3] / sizeof(float)),
+        .k          = (int) w->ne[0],
+        .ne2        = (int) x->ne[2],
+        .r2         = (int) (x->ne[2] / w->ne[2]),
+        .r3         = (int) (x->ne[3] / w->ne[3]),
+        .w_const    = cuda_is_weight(w)};
+    return cuda_mv(r, t, &a, x->ne[2] * x->ne[3]);
 }
 
 static enum ggml_status run_few(
@@ -223,21 +202,17 @@ static enum ggml_status run_few(
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     const int64_t kpad = cuda_round_up(x->ne[0], 256);
     mmv_args a         = {.w = w->data,
-                .x           = x->data,
                 .xh          = (const uint16_t *) columns,
-                .scale       = columns != NULL ? (const float *) (columns + c->halves_size) : NULL,
+                .scale       = (const float *) (columns + c->halves_size),
                 .y           = op->data,
                 .w_row       = (int64_t) w->nb[1],
                 .w_z2        = (int64_t) w->nb[2],
                 .w_z3        = (int64_t) w->nb[3],
-                .x_col       = (int64_t) (x->nb[1] / sizeof(float)),
-                .x_z2        = (int64_t) (x->nb[2] / sizeof(float)),
-                .x_z3        = (int64_t) (x->nb[3] / sizeof(float)),
                 .y_col       = (int64_t) (op->nb[1] / sizeof(float)),
                 .y_z2        = (int64_t) (op->nb[2] / sizeof(float)),
                 .y_z3        = (int64_t) (op->nb[3] / sizeof(float)),
                 .xh_col      = kpad,
-                .xh_z        = kpad * x->ne[1] * (c != NULL && c->rest ? 2 : 1),
+                .xh_z        = kpad * x->ne[1] * (c->rest ? 2 : 1),
                 .xh_rest     = x->ne[1],
                 .scale_z     = x->ne[1],
                 .m           = (int) w->ne[1],
@@ -247,7 +222,7 @@ static enum ggml_status run_few(
                 .r2          = (int) (x->ne[2] / w->ne[2]),
                 .r3          = (int) (x->ne[3] / w->ne[3]),
                 .w_const     = cuda_is_weight(w)};
-    return columns == NULL ? cuda_mv(r, t, &a, x->ne[2] * x->ne[3]) : mmv(r, t, &a, c);
+    return mmv(r, t, &a, c);
 }
 
 static enum ggml_status run_many(
@@ -296,8 +271,8 @@ static enum ggml_status run_blas(
 
 static enum ggml_status matmul_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
-    if (is_vector(r->dev, t, op)) {
-        return run_few(r, t, op, NULL, NULL);
+    if (cuda_is_vector(r->dev, t, op)) {
+        return run_one(r, t, op);
     }
     const struct cuda_columns c = matmul_columns(r->dev, op);
     const bool as_they_are      = c.plain && c.halves_size == 0;

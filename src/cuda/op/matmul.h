@@ -4,6 +4,7 @@
 
 #include "cuda/kernel/mma_args.h"
 #include "cuda/kernel/mmv_args.h"
+#include "cuda/kernel/mv_args.h"
 #include "cuda/op/op.h"
 
 // Kernels by type. mv: one column, NULL if it has none. mmv: up to 8, fine for at most 4 where it differs from wide.
@@ -37,7 +38,9 @@ enum ggml_status cuda_mm_tiles(
     struct cuda_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz) BERTH_MUST_USE;
 // Whether mv has room for a column of k.
 bool cuda_mv_fits(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t k);
-enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mmv_args *a, int64_t nz) BERTH_MUST_USE;
+// Whether a MUL_MAT has one column of floats that mv has room for.
+bool cuda_is_vector(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op);
+enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_args *a, int64_t nz) BERTH_MUST_USE;
 // Weights that no kernel of the graph writes: reading them may begin before the kernel ahead ends.
 static inline bool cuda_is_weight(const struct ggml_tensor *t) {
     return t->op == GGML_OP_NONE && t->view_src == NULL;

@@ -54,25 +54,26 @@ static size_t mmid_work_size(const struct cuda_device *dev, const struct ggml_te
 static enum ggml_status run_vectors(
     struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct plan *p) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1], *ids = op->src[2];
-    mmv_args a = {.w = w->data,
-        .x           = x->data,
-        .y           = op->data,
-        .ids         = ids->data,
-        .w_row       = (int64_t) w->nb[1],
-        .w_z2        = (int64_t) w->nb[2],
-        .x_col       = (int64_t) (x->nb[1] / sizeof(float)),
-        .x_z2        = (int64_t) (x->nb[2] / sizeof(float)),
-        .y_col       = (int64_t) (op->nb[1] / sizeof(float)),
-        .y_z2        = (int64_t) (op->nb[2] / sizeof(float)),
-        .ids_row     = (int64_t) (ids->nb[1] / sizeof(int32_t)),
-        .m           = (int) w->ne[1],
-        .k           = (int) w->ne[0],
-        .ne2         = 1,
-        .r2          = 1,
-        .r3          = 1,
-        .n_used      = (int) ids->ne[0],
-        .n_experts   = (int) w->ne[2],
-        .x_ne1       = (int) x->ne[1]};
+    mv_args a = {.w = {w->data},
+        .y          = {op->data},
+        .m          = {(int) w->ne[1]},
+        .n_parts    = 1,
+        .x          = x->data,
+        .ids        = ids->data,
+        .w_row      = (int64_t) w->nb[1],
+        .w_z2       = (int64_t) w->nb[2],
+        .x_col      = (int64_t) (x->nb[1] / sizeof(float)),
+        .x_z2       = (int64_t) (x->nb[2] / sizeof(float)),
+        .y_col      = (int64_t) (op->nb[1] / sizeof(float)),
+        .y_z2       = (int64_t) (op->nb[2] / sizeof(float)),
+        .ids_row    = (int64_t) (ids->nb[1] / sizeof(int32_t)),
+        .k          = (int) w->ne[0],
+        .ne2        = 1,
+        .r2         = 1,
+        .r3         = 1,
+        .n_used     = (int) ids->ne[0],
+        .n_experts  = (int) w->ne[2],
+        .x_ne1      = (int) x->ne[1]};
     return cuda_mv(r, t, &a, p->n_pairs);
 }
 

@@ -5,6 +5,7 @@
 #include "mm_types.h"
 #include "mma_args.h"
 #include "mmv_args.h"
+#include "mv_args.h"
 
 struct weights {
     std::vector<char> row;    // N_DISTINCT rows
@@ -139,7 +140,7 @@ static void test_mmv(const mm_type &t, int m, int k, int n, bool time) {
     const void *fn  = wide ? t.mmv_wide : t.mmv;
     size_t shared;
     mmv_shape(t, k, n, t.qk == 1 && !wide ? 2 : 1, &a, &shared);
-    a.w = d_w, a.x = d_x, a.y = d_y, a.w_row = (int64_t) w.row_size, a.x_col = k, a.y_col = m, a.m = m, a.k = k, a.n = n;
+    a.w = d_w, a.y = d_y, a.w_row = (int64_t) w.row_size, a.y_col = m, a.m = m, a.k = k, a.n = n;
     a.ne2 = a.r2 = a.r3 = 1, a.w_const = 1;
     OK(cudaFuncSetAttribute(fn, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) shared));
     int occ = 1;
@@ -180,24 +181,24 @@ static void test_mv(const mm_type &t, int m, int k, bool time) {
     upload(w, m, copies);
     columns(k, 1);
     const int step = t.qk > 1 ? 2048 : t.bytes == 4 ? 512 : 1024, bytes = step / t.qk * t.bytes;
-    const size_t stage = (size_t) ((bytes + 30) / 16 * 16 + 16) * 16;
+    const size_t stage = (size_t) ((bytes + 30) / 16 * 16 + 16) * MV_WARPS;
     const size_t col   = t.qk > 1 ? (size_t) k / 32 * 48 : ((size_t) k + 7) / 8 * 32;
     for (int per_sm = time ? 2 : 1; per_sm > 0; per_sm--) {
         OK(cudaMemset(d_y, 0xff, (size_t) m * 4));
-        mmv_args a          = {};
-        const size_t room   = (per_sm == 2 ? 113 : 227) * 1024;
-        a.n_stages          = (int) std::min<size_t>(7, (room - col - 1088) / stage);
+        mv_args a          = {};
+        const int grid     = std::min((m + MV_WARPS - 1) / MV_WARPS, n_sm);
+        const size_t fixed = col + MV_WARPS * 64 + 64, room = (per_sm == 2 ? 112 : 227) * 1024;
+        a.n_stages         = (int) std::min<size_t>(7, (room - fixed) / stage);
         if (a.n_stages < 2) {
             continue;
         }
-        const size_t shared = col + 1088 + a.n_stages * stage;
-        a.w = d_w, a.x = d_x, a.y = d_y, a.w_row = (int64_t) w.row_size, a.x_col = k, a.y_col = m, a.m = m, a.k = k, a.n = 1;
+        const size_t shared = fixed + a.n_stages * stage;
+        a.w[0] = d_w, a.x = d_x, a.y[0] = d_y, a.w_row = (int64_t) w.row_size, a.m[0] = m, a.k = k, a.n_parts = 1;
         a.ne2 = a.r2 = a.r3 = 1, a.w_const = 1;
-        const int grid = std::min((m + 15) / 16, n_sm * per_sm);
         double us = 0, us2 = 0;
         auto go = [&](int i) {
-            a.w = d_w + (w.row_size * m + 255) / 256 * 256 * (i % copies);
-            launch(t.mv, dim3(grid), dim3(512), shared, &a, a.wait);
+            a.w[0] = d_w + (w.row_size * m + 255) / 256 * 256 * (i % copies);
+            launch(t.mv, dim3(grid), dim3(MV_WARPS * 32), shared, &a, a.wait);
         };
         go(0);
         OK(cudaStreamSynchronize(stream));

@@ -9,6 +9,7 @@
 #include <string.h>
 
 struct mmv_args;
+struct mv_args;
 struct mma_args;
 struct act_args;
 
@@ -44,7 +45,7 @@ static void tame_iq1_m(char *block, uint32_t) {
 }
 
 #define KERNELS(name) extern "C" __global__ void mmv_##name(const mmv_args)
-#define MV(name) extern "C" __global__ void mv_##name(const mmv_args)
+#define MV(name) extern "C" __global__ void mv_##name(const mv_args)
 #define MMA(name, nt) extern "C" __global__ void mma90_##name##_##nt(const mma_args)
 #define ROW(name) extern "C" void dequantize_row_##name(const void *, float *, int64_t)
 extern "C" __global__ void act_tiles(const act_args);

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+// mv.c: products of one column (kernel/mv.cuh), and what stands around them in models computed by the same launch: the norm of
+// the column, up to three products of it, the sum with the residual or the gate behind. graph_optimize brings products of one
+// column's together (cuda_mv_gather).
+
+#include "cuda/op/matmul.h"
+
+#include "core/graph.h"
+
+// ---- one launch ----
+
+static int64_t step_of(const struct cuda_mm_type *t) {
+    return ggml_is_quantized(t->type) ? 2048 : t->type == GGML_TYPE_F32 ? 512 : 1024;
+}
+static int64_t column_size(const struct cuda_mm_type *t, int64_t k) {
+    return ggml_is_quantized(t->type) ? k / 32 * 48 : cuda_round_up(k, 8) * 4;
+}
+static int64_t stage_size(const struct cuda_mm_type *t) { // of the warps of a block
+    const int64_t bytes = step_of(t) / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
+    return ((bytes + 30) / 16 * 16 + 16) * MV_WARPS;
+}
+enum { BARRIERS = MV_WARPS * 64 + 64 };
+
+bool cuda_mv_fits(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t k) {
+    return t->mv != NULL && BARRIERS + column_size(t, k) + 2 * stage_size(t) <= (int64_t) cuda_traits(dev)->shared_max;
+}
+
+enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_args *a, int64_t nz) {
+    const int64_t fixed = BARRIERS + cuda_round_up(column_size(t, a->k), 16), stage = stage_size(t),
+                  most = (int64_t) r->traits->shared_max;
+    int64_t n_turns    = 0; // rows, or pairs of them
+    for (int i = 0; i < (a->glu != MV_GLU_NONE ? 1 : a->n_parts); i++) {
+        n_turns += a->m[i];
+    }
+    // Half of the shared memory for types whose unpacking takes longer than their copies: the next kernel's blocks can come in
+    // beside this one's and begin to copy.
+    const bool small            = ggml_type_size(t->type) * 8 < 7 * (size_t) ggml_blck_size(t->type);
+    const int64_t half          = (most / 2 - 1024 - fixed) / stage;
+    const int64_t fit           = small && half >= 3 ? half : (most - fixed) / stage;
+    const int64_t n_blocks      = (n_turns + MV_WARPS - 1) / MV_WARPS;
+    a->n_stages                 = (int) (fit < 7 ? fit : 7);
+    a->wait                     = 1;
+    const struct cuda_dims dims = {
+        .grid        = {n_blocks < r->traits->n_sm ? (unsigned) n_blocks : (unsigned) r->traits->n_sm, 1, (unsigned) nz},
+        .block       = {MV_WARPS * 32},
+        .shared_size = (unsigned) (fixed + a->n_stages * stage),
+        .overlap     = true};
+    return cuda_launch_one(r, t->mv, dims, a);
+}
+
+bool cuda_is_vector(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op) {
+    const struct ggml_tensor *w = op->src[0], *x = op->src[1];
+    const bool sixteens = (t->type != GGML_TYPE_Q4_K && t->type != GGML_TYPE_Q5_K) ||
+                          ((uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3]) % 16 == 0; // those two are read so
+    return x->ne[1] == 1 && x->type == GGML_TYPE_F32 && sixteens && cuda_mv_fits(dev, t, x->ne[0]);
+}
+
+// ---- what stands around products ----
+
+struct chain {
+    const struct ggml_tensor *norm, *scale; // RMS_NORM and the weights it is multiplied by; NULL: none
+    const struct ggml_tensor *x;            // the column, before the norm
+    const struct ggml_tensor *mm[MV_PARTS];
+    int n_mm;
+    const struct ggml_tensor *glu, *sum, *other; // the gate behind two products; the sum behind one, and its other source
+    int n;                                       // nodes
+};
+
+static const struct ggml_tensor *node_at(const struct ggml_cgraph *graph, int i, enum ggml_op op) {
+    const struct ggml_tensor *node = i < graph->n_nodes ? graph->nodes[i] : NULL;
+    return node != NULL && node->op == op && (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 ? node : NULL;
+}
+
+static bool is_row(const struct ggml_tensor *t) { // one of floats
+    return t->type == GGML_TYPE_F32 && t->ne[0] > 0 && ggml_nrows(t) == 1 && ggml_is_contiguous(t) && t->data != NULL;
+}
+
+// RMS_NORM and MUL from node i on, of one row; what the products read then is the second.
+static const struct ggml_tensor *norm_at(const struct ggml_cgraph *graph, int i, struct chain *c) {
+    const struct ggml_tensor *norm = node_at(graph, i, GGML_OP_RMS_NORM), *mul = node_at(graph, i + 1, GGML_OP_MUL);
+    if (norm == NULL || mul == NULL || !cuda_is_used_once(graph, norm) || norm->ne[0] > MV_NORM_MAX) {
+        return NULL;
+    }
+    const struct ggml_tensor *scale = mul->src[0] == norm ? mul->src[1] : mul->src[1] == norm ? mul->src[0] : NULL;
+    if (scale == NULL || scale == norm || !is_row(norm->src[0]) || !is_row(mul) || !is_row(scale) || scale->ne[0] != mul->ne[0]) {
+        return NULL;
+    }
+    c->norm  = norm;
+    c->scale = scale;
+    c->x     = norm->src[0];
+    return mul;
+}
+
+// Whether a product goes well with the others of the chain.
+static bool is_alike(const struct cuda_device *dev, const struct chain *c, const struct ggml_tensor *mm) {
+    const struct ggml_tensor *w = mm->src[0], *first = c->n_mm > 0 ? c->mm[0]->src[0] : w;
+    const struct cuda_mm_type *t = cuda_mm_type(w->type);
+    return t != NULL && cuda_supports_op(dev, mm) && cuda_is_vector(dev, t, mm) && is_row(mm) && is_row(mm->src[1]) &&
+           ggml_nrows(w) == w->ne[1] && cuda_is_weight(w) && w->type == first->type && w->nb[1] == first->nb[1];
+}
+
+static void behind(const struct ggml_cgraph *graph, int i, struct chain *c) {
+    const struct ggml_tensor *glu = node_at(graph, i, GGML_OP_GLU), *sum = node_at(graph, i, GGML_OP_ADD);
+    if (c->n_mm == 2 && glu != NULL && is_row(glu) && cuda_is_used_once(graph, c->mm[0]) && cuda_is_used_once(graph, c->mm[1]) &&
+        (glu->op_params[0] == GGML_GLU_OP_SWIGLU || glu->op_params[0] == GGML_GLU_OP_GEGLU) &&
+        ((glu->src[0] == c->mm[0] && glu->src[1] == c->mm[1]) || (glu->src[0] == c->mm[1] && glu->src[1] == c->mm[0]))) {
+        c->glu = glu;
+        c->n++;
+    } else if (c->n_mm == 1 && sum != NULL && is_row(sum) && cuda_is_used_once(graph, c->mm[0])) {
+        const struct ggml_tensor *other = sum->src[0] == c->mm[0] ? sum->src[1] : sum->src[1] == c->mm[0] ? sum->src[0] : NULL;
+        if (other != NULL && other != c->mm[0] && is_row(other) && other->ne[0] == sum->ne[0]) {
+            c->sum   = sum;
+            c->other = other;
+            c->n++;
+        }
+    }
+}
+
+// Nothing that is written lies on something that another thread may still read.
+static bool may_write(const struct chain *c) {
+    const struct ggml_tensor *out[MV_PARTS] = {c->mm[0], c->mm[1], c->mm[2]};
+    const int n_out                         = c->glu != NULL ? 1 : c->n_mm;
+    out[0]                                  = c->glu != NULL ? c->glu : c->sum != NULL ? c->sum : out[0];
+    for (int i = 0; i < n_out; i++) {
+        if (cuda_overlap(out[i], c->x) || (c->scale != NULL && cuda_overlap(out[i], c->scale)) ||
+            (c->other != NULL && !cuda_may_write_over(out[i], c->other))) {
+            return false;
+        }
+        for (int j = 0; j < i; j++) {
+            if (cuda_overlap(out[i], out[j])) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+// The chain that starts at node i; n is 0 if there is none of two or more.
+static struct chain chain_at(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
+    struct chain c               = {0};
+    const struct ggml_tensor *in = norm_at(graph, i, &c), *mm;
+    c.n                          = in != NULL ? 2 : 0;
+    while (c.n_mm < MV_PARTS && (mm = node_at(graph, i + c.n, GGML_OP_MUL_MAT)) != NULL && (in == NULL || mm->src[1] == in) &&
+           is_alike(dev, &c, mm)) {
+        in             = mm->src[1];
+        c.mm[c.n_mm++] = mm;
+        c.n++;
+    }
+    if (c.n_mm == 0 || (c.norm != NULL && cuda_n_uses(graph, in) != c.n_mm)) {
+        c.n = 0;
+        return c;
+    }
+    c.x = c.norm != NULL ? c.x : in;
+    behind(graph, i + c.n, &c);
+    c.n = c.n > 1 && may_write(&c) ? c.n : 0;
+    return c;
+}
+
+static int chain_match(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
+    const enum ggml_op op = graph->nodes[i]->op;
+    return op == GGML_OP_RMS_NORM || op == GGML_OP_MUL_MAT ? chain_at(dev, graph, i).n : 0;
+}
+
+static enum ggml_status chain_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
+    const struct chain c = chain_at(r->dev, graph, i);
+    (void) n;
+    mv_args a = {.n_parts = c.n_mm,
+        .x                = c.x->data,
+        .norm             = c.scale != NULL ? c.scale->data : NULL,
+        .add              = c.other != NULL ? c.other->data : NULL,
+        .eps              = c.norm != NULL ? cuda_param_f32(c.norm, 0) : 0.0f,
+        .w_row            = (int64_t) c.mm[0]->src[0]->nb[1],
+        .k                = (int) c.mm[0]->src[0]->ne[0],
+        .ne2              = 1,
+        .r2               = 1,
+        .r3               = 1,
+        .w_const          = 1};
+    for (int j = 0; j < c.n_mm; j++) {
+        const struct ggml_tensor *mm = c.mm[j];
+        a.w[j]                       = mm->src[0]->data;
+        a.y[j]                       = mm->data;
+        a.m[j]                       = (int) mm->src[0]->ne[1];
+    }
+    if (c.glu != NULL) {
+        const bool swapped = c.glu->src[0] != c.mm[0];
+        a.glu              = c.glu->op_params[0] == GGML_GLU_OP_SWIGLU ? MV_GLU_SWIGLU : MV_GLU_GEGLU;
+        a.w[0]             = c.mm[swapped]->src[0]->data;
+        a.w[1]             = c.mm[!swapped]->src[0]->data;
+    }
+    a.y[0] = c.glu != NULL ? c.glu->data : c.sum != NULL ? c.sum->data : a.y[0];
+    return cuda_mv(r, cuda_mm_type(c.mm[0]->src[0]->type), &a, 1);
+}
+
+const struct cuda_fusion cuda_fusion_mv = {
+    .name = "products of one column with norm, sum or gate", .match = chain_match, .run = chain_run};
+
+// ---- order ----
+
+// Whether a node writes into another tensor's memory.
+static bool writes_into(const struct ggml_tensor *node, const struct ggml_tensor *t) {
+    const bool is_view = node->op == GGML_OP_NONE || node->op == GGML_OP_VIEW || node->op == GGML_OP_RESHAPE ||
+                         node->op == GGML_OP_PERMUTE || node->op == GGML_OP_TRANSPOSE;
+    return !is_view && node->view_src != NULL && node->view_src == (t->view_src != NULL ? t->view_src : t);
+}
+
+void cuda_mv_gather(struct ggml_cgraph *graph) {
+    enum { AHEAD = 16 };
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const struct ggml_tensor *first = graph->nodes[i];
+        if (first->op != GGML_OP_MUL_MAT) {
+            continue;
+        }
+        int at = i + 1; // where the next one goes
+        for (int j = i + 1; j < graph->n_nodes && j <= i + AHEAD; j++) {
+            struct ggml_tensor *node = graph->nodes[j];
+            if (writes_into(node, first->src[1])) {
+                break;
+            }
+            if (node->op != GGML_OP_MUL_MAT || node->src[1] != first->src[1] || !cuda_is_weight(node->src[0])) {
+                continue;
+            }
+            memmove(&graph->nodes[at + 1], &graph->nodes[at], (size_t) (j - at) * sizeof graph->nodes[0]);
+            graph->nodes[at++] = node;
+        }
+        i = at - 1;
+    }
+}
