@@ -1,7 +1,8 @@
 #!/bin/bash
 # cuda-machine.sh [BUILD] [LOGS]: all that needs a GPU, on a machine that has one: builds the libraries with kernels for that GPU alone, runs
-# the op suite's cases on it against the CPU (an op a process, so that a lost device is that op's alone), the benchmark GPUBENCH names
-# (gpubench.c), and compute-sanitizer over a part of the cases. Goes on after failures; what failed is in the last lines and in LOGS.
+# the op suite's cases on it against the CPU (an op a process, so that a lost device is that op's alone), tries that
+# computing takes no memory after a reserve (cuda-promise), the benchmark GPUBENCH names (gpubench.c), and compute-sanitizer over a part of
+# the cases. Goes on after failures; what failed is in the last lines and in LOGS.
 # ARCHS (90a), PART (1/1) of the cases, SANITIZE (memcheck racecheck; empty: none), SANITIZE_PART (1/40), OPS (all of them), JOBS, LIMIT (500 s).
 set -u
 cd "$(dirname "$0")/.."
@@ -21,10 +22,12 @@ cmake -S . -B "$build" -G "${GENERATOR:-Ninja}" -DCMAKE_BUILD_TYPE=Release -DBER
     "-DBERTH_CUDA_ARCHS=$archs" ${CMAKE_ARGS:-} > "$logs/build.log" 2>&1 &&
     cmake --build "$build" -j "$jobs" --target ggml ggml-cpu ggml-base ggml-cuda >> "$logs/build.log" 2>&1 ||
     { tail -30 "$logs/build.log"; exit 1; }
-cases=$(ls tests/op/*.c | grep -Ev '/(main|oracle_main|oracle_link|spread|custom)\.c$')
+cases=$(ls tests/op/*.c | grep -Ev '/(main|meta_main|oracle_main|oracle_link|spread|custom)\.c$')
 link="-L$build/lib -lggml -lggml-base -lggml-cpu -lm -Wl,-rpath,$(cd "$build/lib" && pwd)"
 # shellcheck disable=SC2086
 gcc -std=c11 -D_GNU_SOURCE -O1 -Iinclude -Isrc -Itests -Itests/op tests/cuda/ops_main.c tests/cuda/fused.c $cases -o "$build/cuda-ops" $link || exit 1
+# shellcheck disable=SC2086
+gcc -std=c11 -D_GNU_SOURCE -O1 -Iinclude tests/cuda/promise_main.c -o "$build/cuda-promise" $link || exit 1
 
 step "ops"
 ops=${OPS:-$("$build/cuda-ops" "$build/lib" --list)}
@@ -44,6 +47,12 @@ grep -E ' passed, ' "$logs/ops.log" | sort > "$logs/ops.txt"
 grep -E 'FAIL|LOST|exit ' "$logs/ops.log" | awk '{n[$2]++} n[$2] <= 3' | cut -c1-220 | head -120
 awk '{p += $2; f += $4; u += $6} $4 > 0 {bad = bad " " $1 "(" $4 ")"} $6 > 0 {no = no " " $1 "(" $6 ")"}
     END {print "ops: " p " passed, " f " failed:" bad; print "unsupported " u ":" no}' "$logs/ops.txt"
+
+step "promise"
+for what in steps fill; do
+    timeout 120 "$build/cuda-promise" "$build/lib" $what > "$logs/promise-$what.log" 2>&1 || echo "FAIL cuda-promise $what: exit $?"
+    tail -1 "$logs/promise-$what.log"
+done
 
 if [ -n "${GPUBENCH:-}" ] && [ "$SECONDS" -lt "$limit" ]; then
     step "gpubench"
