@@ -213,7 +213,7 @@ static void get_sum(const struct access *a, const struct ggml_tensor *root, int 
     }
 }
 
-static void access_whole(struct access *a, int j) {
+static void access_whole(const struct access *a, int j) {
     if (a->kind == ACCESS_SET) {
         ggml_backend_tensor_set(&a->parts[j], a->data, a->offset, a->size);
     } else if (a->kind == ACCESS_GET) {
@@ -223,13 +223,13 @@ static void access_whole(struct access *a, int j) {
     }
 }
 
-static void access_run(const struct ggml_tensor *tensor, struct access *a) {
+static void access_run(const struct ggml_tensor *tensor, struct access a) {
     const struct ggml_tensor *root = root_of(tensor);
     const meta_state *state        = meta_root_state(root);
     const struct meta_buffer *mb   = meta_buffer_of(root->buffer);
     struct ggml_tensor parts[META_MAX];
-    a->offset += (size_t) ((uintptr_t) tensor->data - (uintptr_t) root->data);
-    a->parts = parts;
+    a.offset += (size_t) ((uintptr_t) tensor->data - (uintptr_t) root->data);
+    a.parts = parts;
     for (int j = 0; mb != NULL && j < mb->device->n; j++) {
         if (!meta_root_part(root, state, j, &parts[j])) {
             mb = NULL;
@@ -238,34 +238,34 @@ static void access_run(const struct ggml_tensor *tensor, struct access *a) {
     if (mb == NULL) {
         berth_backend_fail(NULL, "tensor %s is not where its buffer has memory", berth_name_of(tensor));
     } else if (meta_is_split(state)) {
-        meta_pieces(root, state, mb->device->n, -1, touch_piece, a);
-    } else if (a->kind == ACCESS_GET && meta_is_partial(state)) {
-        get_sum(a, root, mb->device->n);
+        meta_pieces(root, state, mb->device->n, -1, touch_piece, &a);
+    } else if (a.kind == ACCESS_GET && meta_is_partial(state)) {
+        get_sum(&a, root, mb->device->n);
     } else {
-        access_whole(a, 0);
-        for (int j = 1; j < mb->device->n && a->kind != ACCESS_GET; j++) {
+        access_whole(&a, 0);
+        for (int j = 1; j < mb->device->n && a.kind != ACCESS_GET; j++) {
             if (meta_is_partial(state)) {
-                a->kind  = ACCESS_FILL;
-                a->value = 0;
+                a.kind  = ACCESS_FILL;
+                a.value = 0;
             }
-            access_whole(a, j);
+            access_whole(&a, j);
         }
     }
 }
 
 static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *t, const void *data, size_t offset, size_t size) {
     (void) buffer;
-    access_run(t, &(struct access){.kind = ACCESS_SET, .data = (char *) (uintptr_t) data, .offset = offset, .size = size});
+    access_run(t, (struct access){.kind = ACCESS_SET, .data = (char *) (uintptr_t) data, .offset = offset, .size = size});
 }
 
 static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *t, void *data, size_t offset, size_t size) {
     (void) buffer;
-    access_run(t, &(struct access){.kind = ACCESS_GET, .data = data, .offset = offset, .size = size});
+    access_run(t, (struct access){.kind = ACCESS_GET, .data = data, .offset = offset, .size = size});
 }
 
 static void buffer_fill(ggml_backend_buffer_t buffer, struct ggml_tensor *t, uint8_t value, size_t offset, size_t size) {
     (void) buffer;
-    access_run(t, &(struct access){.kind = ACCESS_FILL, .value = value, .offset = offset, .size = size});
+    access_run(t, (struct access){.kind = ACCESS_FILL, .value = value, .offset = offset, .size = size});
 }
 
 // ---- buffers ----
