@@ -86,6 +86,13 @@ enum ggml_status cli_plan_buffers(struct cli_plan *plan) {
     return GGML_STATUS_SUCCESS;
 }
 
+void cli_plan_alive_add(struct cli_plan *plan, size_t i, const char *name, uint64_t size) {
+    if (i < CLI_BUDGET_N_ALIVE) {
+        snprintf(plan->alive[i].name, sizeof plan->alive[i].name, "%s", name);
+        plan->alive[i].size = size;
+    }
+}
+
 void cli_plan_free(struct cli_plan *plan) {
     berth_plan_set_free(plan->set);
     berth_budget_free(plan->budgeted);

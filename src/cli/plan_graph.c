@@ -61,13 +61,6 @@ int cli_plan_budget_check(const char *command, const struct cli_budget *budget) 
     return budget->spill > 0 && budget->bytes == 0 ? cli_usage(command, "--spill is for a graph under a --budget") : CLI_OK;
 }
 
-void cli_plan_alive_add(struct cli_plan *plan, size_t i, const char *name, uint64_t size) {
-    if (i < CLI_BUDGET_N_ALIVE) {
-        snprintf(plan->alive[i].name, sizeof plan->alive[i].name, "%s", name);
-        plan->alive[i].size = size;
-    }
-}
-
 bool cli_plan_option(const char *command, int c, const char *value, struct berth_plan_params *params, int *code) {
     int64_t n;
     *code = CLI_OK;

@@ -63,8 +63,6 @@ enum ggml_status cli_plan_read_graph(const char *path, struct cli_plan *plan);
 // Items of a CSV whose rows say what they cost and read, within the plan's budget, in the place of its set (plan_costs.c). As
 // above.
 enum ggml_status cli_plan_budget_set(const char *path, struct cli_plan *plan);
-// Another value that is alive at the tightest point, in the order of budgeted->alive.
-void cli_plan_alive_add(struct cli_plan *plan, size_t i, const char *name, uint64_t size);
 // Items and homes of a model (plan_model.c).
 enum ggml_status cli_plan_read_model(const char *path, const struct cli_model_options *options, struct cli_plan *plan);
 
@@ -73,6 +71,8 @@ enum ggml_status cli_plan_read_model(const char *path, const struct cli_model_op
 // Fills the buffers of a plan that has a set only: the pools that its items name, with what the file says of them.
 enum ggml_status cli_plan_buffers(struct cli_plan *plan);
 void cli_plan_free(struct cli_plan *plan);
+// Another value that is alive at the tightest point, in the order of budgeted->alive.
+void cli_plan_alive_add(struct cli_plan *plan, size_t i, const char *name, uint64_t size);
 // What a file says of its pools, by rising pool; then what it says of one, NULL: nothing. Of several descriptions of a pool one
 // counts.
 void cli_pools_sort(struct berth_plan_set *set);
