@@ -194,10 +194,12 @@ int64_t berth_plan_dive_run(struct plan_dive *d, enum plan_priority priority, bo
         return -1;
     }
     if (priority != PLAN_ZW && d->life_max == NULL) {
-        d->life_max = berth_malloc((size_t) d->p->n * sizeof *d->life_max);
-        if (d->life_max == NULL || !berth_plan_life_max(d->p, d->life_max)) {
+        int64_t *most = berth_malloc((size_t) d->p->n * sizeof *most);
+        if (most == NULL || !berth_plan_life_max(d->p, most)) {
+            berth_free(most); // the next try asks again
             return -1;
         }
+        d->life_max = most;
     }
     berth_dive_rank(d, priority);
     berth_dive_plant(d);
