@@ -9,6 +9,9 @@ if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE Release)
 endif()
 string(REPLACE "-O3" "-O2" CMAKE_C_FLAGS_RELEASE "${CMAKE_C_FLAGS_RELEASE}")
+# Functions begin with a line of the cache: what one of them takes must not depend on the length of those before it, which is worth a
+# tenth of the time to build a graph.
+string(APPEND CMAKE_C_FLAGS_RELEASE " -falign-functions=64")
 
 add_library(berth-flags INTERFACE)
 # No fused multiply-add unless a kernel asks for it: results must not depend on the compiler's mood.
