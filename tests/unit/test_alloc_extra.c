@@ -133,7 +133,7 @@ static enum ggml_status look_and_compute(ggml_backend_t backend, struct ggml_cgr
         seen.n_dead += is_all(k->x, k->b->data == k->x->data ? 0xFF : 0xDF);
     }
     if (node == k->out && seen.reads_dead) {
-        memcpy(node->data, k->x->data, ggml_nbytes(node));
+        memmove(node->data, k->x->data, ggml_nbytes(node));
         return GGML_STATUS_SUCCESS;
     }
     return ggml_backend_graph_compute(backend, one);
