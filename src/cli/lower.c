@@ -103,10 +103,11 @@ void cli_peak_print(FILE *file, const char *path, const struct cli_model_options
     struct cli_model_options own          = *options;
     struct cli_plan plan                  = {0};
     struct berth_plan_report report;
-    bool is_stopped = false;
-    own.is_quiet    = true;
-    uint64_t *offsets =
-        cli_plan_read(path, &own, 0, &plan) == GGML_STATUS_SUCCESS ? malloc((plan.set->n_items + 1) * sizeof *offsets) : NULL;
+    bool is_stopped   = false;
+    own.is_quiet      = true;
+    uint64_t *offsets = cli_plan_read(path, &own, &(struct cli_budget){0}, &plan) == GGML_STATUS_SUCCESS
+                            ? malloc((plan.set->n_items + 1) * sizeof *offsets)
+                            : NULL;
     if (offsets != NULL && cli_plan_solve(&plan, &params, offsets, &report, &is_stopped) == GGML_STATUS_SUCCESS &&
         cli_alive_print_most(file, &plan)) {
         cli_lower_print(file, path, options, &plan, &report);
