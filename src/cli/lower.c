@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// lower.c: see lower.h. A setting is named only if it was planned and takes less; the JSON also says which could not be planned.
+// lower.c: see lower.h. A setting is named if it takes less, or if it could not be planned, and why.
 
 #include "cli/lower.h"
 
@@ -64,9 +64,10 @@ void cli_lower_print(FILE *file, const char *path, const struct cli_model_option
     char text[32];
     for (int i = 0; i < n; i++) {
         if (ways[i].error[0] != '\0') {
-            continue;
+            fprintf(file, "%s%s could not be planned: %s", between, ways[i].option, ways[i].error);
+        } else {
+            fprintf(file, "%s%s takes %s less", between, ways[i].option, cli_short_bytes(ways[i].less, text));
         }
-        fprintf(file, "%s%s takes %s less", between, ways[i].option, cli_short_bytes(ways[i].less, text));
         between = "; ";
     }
     if (report->peak > report->bound) {
@@ -111,6 +112,9 @@ void cli_peak_print(FILE *file, const char *path, const struct cli_model_options
     if (offsets != NULL && cli_plan_solve(&plan, &params, offsets, &report, &is_stopped) == GGML_STATUS_SUCCESS &&
         cli_alive_print_most(file, &plan)) {
         cli_lower_print(file, path, options, &plan, &report);
+    } else {
+        const char *error = berth_last_error();
+        fprintf(file, "  alive at the peak: not known: %s\n", error[0] != '\0' ? error : "out of memory");
     }
     free(offsets);
     cli_plan_free(&plan);

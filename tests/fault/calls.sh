@@ -58,6 +58,12 @@ captures_are_whole() {
     done
 }
 
+# What is told beside the answer may be missing if a line says why; all before it is as expected.
+is_excused() {
+    grep -Eq '^  (alive at the peak: not known|lower .*could not be planned): ' "$tmp/got/out" &&
+        seen "$tmp/got" | sed '/^  alive at/,$d' | cmp -s - <(sed '/^  alive at/,$d' "$tmp/good.seen")
+}
+
 judge() {
     n=$((n + 1))
     if [ "$code" -eq 124 ]; then
@@ -68,7 +74,7 @@ judge() {
         failed "exit code $code without a word"
     elif [ ${#settings[@]} -gt 0 ]; then
         captures_are_whole || failed "a captured graph is not whole"
-    elif [ "$code" -eq 0 ] && ! seen "$tmp/got" | cmp -s - "$tmp/good.seen"; then
+    elif [ "$code" -eq 0 ] && ! seen "$tmp/got" | cmp -s - "$tmp/good.seen" && ! is_excused; then
         failed "exit code 0, but the output is not the expected one: $(seen "$tmp/got" | diff "$tmp/good.seen" - | head -4)"
     fi
     if [ "$code" -ne 0 ] && [ "$call" != remove ] && find "$tmp/got" -name '*.part' | grep -q .; then

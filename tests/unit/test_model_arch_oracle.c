@@ -103,7 +103,7 @@ static void compare(const char *words, const struct text *x) {
     char path[] = "/tmp/berth-arch-XXXXXX";
     int32_t tokens[1024];
     float reference_logits[N_VOCAB], flash[N_VOCAB], plain[N_VOCAB];
-    struct check_rng r = check_rng_new(5);
+    struct check_rng r = check_rng_new(6); // with 5 two experts are level, and rounding decides
     assert_in_range(x->n_tokens, 1, sizeof tokens / sizeof *tokens);
     for (int i = 0; i < x->n_tokens; i++) {
         tokens[i] = 10 + (int32_t) check_rng_below(&r, N_VOCAB - 10);
