@@ -39,11 +39,11 @@ losses() {
     sed 's/.*"losses": \[\([^]]*\)\], "val": \[\(.*\)\]}/\1, \2/; s/{"step": [0-9]*, "loss": //g; s/}//g' "$1" | tr ',' '\n'
 }
 
-# near A B N: N losses each, the same to rounding
+# near A B N [MOST]: N losses each, the same to rounding
 near() {
-    paste <(losses "$1") <(losses "$2") | awk -v n="$3" '
+    paste <(losses "$1") <(losses "$2") | awk -v n="$3" -v most="${4:-1e-6}" '
         NF == 2 { n_seen++; d = $1 - $2; d = (d < 0 ? -d : d) / $1; worst = d > worst ? d : worst }
-        END { printf "%d losses, apart by %.1e at most\n", n_seen, worst; exit !(n_seen == n && worst < 1e-6) }'
+        END { printf "%d losses, apart by %.1e at most\n", n_seen, worst; exit !(n_seen == n && worst < most) }'
 }
 
 $berth train $model --new "$tmp/tiny.conf" $common -b 8 --steps 12 -o "$tmp/one" > "$tmp/one.json" || failed "one rank fails"
@@ -61,7 +61,8 @@ ranks 2 $model $common --steps 8 --resume "$tmp/part.checkpoint" -o "$tmp/resume
 cmp -s "$tmp/whole" "$tmp/resumed" || failed "a resumed run of two ranks differs"
 $berth train $model $common --steps 8 --resume "$tmp/part.checkpoint" -b 4 -o "$tmp/alone" > "$tmp/alone.json" || failed "one rank does not resume"
 sed -i 's/"val": .*/"val": []}/' "$tmp/whole.json" "$tmp/alone.json" # they looked at other steps
-near "$tmp/whole.json" "$tmp/alone.json" 8 || failed "one rank goes on otherwise"
+# Weights of 8 bits make levels of what they meet: one that rounding tips moves the loss in its third digit.
+near "$tmp/whole.json" "$tmp/alone.json" 8 1e-2 || failed "one rank goes on otherwise"
 ranks 3 $model $common --resume "$tmp/part.checkpoint" -o "$tmp/odd" > /dev/null 2> "$tmp/log" && failed "four sequences on three ranks"
 grep -q "4 sequences a step are no even share of 3 ranks" "$tmp/log" || failed "four sequences on three ranks: $(cat "$tmp/log")"
 
