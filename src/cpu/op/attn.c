@@ -20,7 +20,7 @@
 
 #define Q_ROWS 16   // queries a unit, by dot products
 #define Q_PANELS 64 // at most, by panels: so many pay for packing keys and values
-#define Q_MANY 32   // queries of a group for which units are panels
+#define Q_MANY 64   // queries of a group for which units are panels: short prompts add up as single tokens do
 #define K_ROWS 64
 #define RUN_MIN 256 // keys that are worth a run of their own
 #define N_ITEMS 16  // units are cut until there are so many items
