@@ -118,7 +118,7 @@ static bool take_over_src(struct replay *r, int32_t i_row, bool is_listed, bool 
 // A source itself comes before what a source is a view of: so ggml's choice is taken wherever it has one.
 static bool take_over(struct replay *r, int32_t i_row) {
     const struct berth_op_info *info = berth_op_info((enum ggml_op) r->rec->rows[i_row].op);
-    if (berth_move_of(r->rec->tensors[i_row]) != BERTH_MOVE_NONE) { // of a copy that has reached the pool already
+    if (record_move(r->rec, i_row) != BERTH_MOVE_NONE) { // of a copy that has reached the pool already
         const int32_t p = r->rec->srcs[r->rec->rows[i_row].src];
         return r->pools[r->rows[i_row].buf] == r->pools[r->rows[p].buf] && take_over_src(r, i_row, true, true);
     }

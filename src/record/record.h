@@ -9,6 +9,7 @@
 #pragma once
 
 #include "core/graph.h"
+#include "core/optable.h"
 #include "ggml-backend-impl.h"
 #include "record/index.h"
 
@@ -143,6 +144,10 @@ bool berth_record_is_tangled(struct record *rec);
 // The row whose memory row r is, or looks at.
 static inline int32_t record_base(const struct record *rec, int32_t r) {
     return rec->rows[r].view_src >= 0 ? rec->rows[r].view_src : rec->rows[r].same_as;
+}
+// The tensor itself is read only where the row may be a move.
+static inline enum berth_move record_move(const struct record *rec, int32_t r) {
+    return rec->rows[r].op == GGML_OP_DUP ? berth_move_of(rec->tensors[r]) : BERTH_MOVE_NONE;
 }
 
 // A tensor that an earlier row stands for, and no view.

@@ -110,7 +110,7 @@ static bool node_add(struct cutter *c, int32_t node) {
     struct sched_memo *memo      = c->memo;
     const struct record_row *row = &memo->rec.rows[node];
     const int b                  = memo->rows[node].backend;
-    const bool is_move           = berth_move_of(memo->rec.tensors[node]) != BERTH_MOVE_NONE;
+    const bool is_move           = record_move(&memo->rec, node) != BERTH_MOVE_NONE;
     for (int32_t k = row->src; k < row->src + row->n_src; k++) {
         const int32_t s = memo->rec.srcs[k], base = sched_base(memo, s);
         if (!memo->rows[s].is_placed && memo->rows[base].backend == b) {
@@ -154,7 +154,7 @@ static bool cut(struct cutter *c) {
         }
         // An offloaded weight starts a split of its own, so that the memory of the one before it can be used again.
         // So does a move, whose place in the order says when memory is free.
-        if (row->backend != cur || berth_move_of(memo->rec.tensors[i]) != BERTH_MOVE_NONE ||
+        if (row->backend != cur || record_move(&memo->rec, i) != BERTH_MOVE_NONE ||
             (row->reads_weight && memo->splits[memo->n_splits - 1].n_copies > 0 && wants_new_weight(c, i, cur))) {
             cur = row->backend;
             if (!split_push(c, memo->n_splits == 0 ? 0 : i, cur)) {
