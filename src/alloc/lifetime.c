@@ -115,14 +115,19 @@ static bool take_over_src(struct replay *r, int32_t i_row, bool is_listed, bool 
     return false;
 }
 
+// A move takes what it reads once that has reached its pool.
+static bool take_over_moved(struct replay *r, int32_t i_row) {
+    const int32_t p = r->rec->srcs[r->rec->rows[i_row].src];
+    return r->pools[r->rows[i_row].buf] == r->pools[r->rows[p].buf] && take_over_src(r, i_row, true, true);
+}
+
 // A source itself comes before what a source is a view of: so ggml's choice is taken wherever it has one.
-static bool take_over(struct replay *r, int32_t i_row) {
+static inline bool take_over(struct replay *r, int32_t i_row) {
     const struct berth_op_info *info = berth_op_info((enum ggml_op) r->rec->rows[i_row].op);
-    if (record_move(r->rec, i_row) != BERTH_MOVE_NONE) { // of a copy that has reached the pool already
-        const int32_t p = r->rec->srcs[r->rec->rows[i_row].src];
-        return r->pools[r->rows[i_row].buf] == r->pools[r->rows[p].buf] && take_over_src(r, i_row, true, true);
+    const bool is_listed             = info != NULL && info->in_place;
+    if (!is_listed && record_move(r->rec, i_row) != BERTH_MOVE_NONE) {
+        return take_over_moved(r, i_row);
     }
-    const bool is_listed = info != NULL && info->in_place;
     if (!is_listed && r->rules->in_place == NULL) {
         return false;
     }
