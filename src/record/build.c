@@ -192,7 +192,7 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
     struct record *rec     = b->rec;
     const int32_t n_listed = g->n_nodes + g->n_leafs;
     const size_t n         = (size_t) n_listed;
-    if (!berth_record_index_reset(b->index, n + 1) || !berth_record_room(rec, n + 1, n * 2)) {
+    if (!berth_record_index_reset(b->index, n + 1) || !berth_record_room(rec, n + 1, n * 2) || !room_forms(rec, (int32_t) n)) {
         return false;
     }
     if (g->n_nodes > 0) {
