@@ -1,25 +1,42 @@
 #!/bin/bash
 # fuzz.sh MINUTES [TARGET...]: each fuzz target (all, if none is named) for MINUTES, two at a time, from its corpus under tests/fuzz;
-# prints what was run, and keeps a crash as build/fuzz/crash-TARGET-*. With BERTH_FUZZ_MERGE=1 inputs that reach new code are added to the
-# corpus, minimised.
+# prints what was run. Inputs that crash, hang or are slow lie in build/fuzz/artefacts afterwards, TARGET-crash-* and so on; those that
+# reach new code in build/fuzz/found/TARGET.
+#   BERTH_FUZZ_FAST=1   without sanitizers (build/fuzz-fast): five times as many runs, and what they found is the other's to begin from
+#   BERTH_FUZZ_MERGE=1  adds to the corpus what reaches code that it does not, the smallest input for each
+#   BERTH_FUZZ_JOBS=N   so many targets at a time
 set -u
 cd "$(dirname "$0")/.."
 minutes=${1:?usage: fuzz.sh MINUTES [TARGET...]}
 shift
-dir=build/fuzz
+preset=fuzz
+[ "${BERTH_FUZZ_FAST:-0}" != 1 ] || preset=fuzz-fast
+dir=build/$preset
+kept=build/fuzz
 targets=${*:-$(cd tests/fuzz && ls fuzz_*.c | sed 's/^fuzz_//; s/\.c$//')}
-[ -f $dir/build.ninja ] || cmake --preset fuzz > /dev/null || exit 3
+[ -f $dir/build.ninja ] || cmake --preset $preset > /dev/null || exit 3
 # shellcheck disable=SC2086
 cmake --build $dir --target $(printf 'fuzz_%s ' $targets) > $dir/build.log 2>&1 || { tail -20 $dir/build.log; exit 3; }
 
+# Bytes of an input at most: what a target makes use of. A few changes of a model's file refuse it; more are more of the same.
+length_of() {
+    case $1 in
+        model) echo 48 ;;
+        budget | op | access) echo 192 ;;
+        plan | vocab | imatrix | map | plan_csv) echo 512 ;;
+        mpi) echo 2048 ;;
+        *) echo 1024 ;;
+    esac
+}
+
 one() { # TARGET
-    local target=$1 found=$dir/found/$1 log=$dir/fuzz-$1.log code
-    mkdir -p "$found"
+    local target=$1 found=$kept/found/$1 log=$dir/fuzz-$1.log code
+    mkdir -p "$found" "$kept/artefacts"
     # What the target says itself is not kept: it refuses millions of inputs with a message each. Leaks are looked for at the end: after
     # each input that keeps a buffer for the next one it would be most of the time.
-    ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:quarantine_size_mb=16 "$dir/tests/fuzz_$target" -detect_leaks=0 \
-        -max_total_time=$((minutes * 60)) -max_len=1024 -rss_limit_mb=4096 -timeout=20 -close_fd_mask=3 -print_final_stats=1 \
-        -artifact_prefix="$dir/crash-$target-" \
+    ASAN_OPTIONS=allocator_may_return_null=1:detect_leaks=1:quarantine_size_mb=16 "$dir/tests/fuzz_$target" -entropic=0 -detect_leaks=0 \
+        -max_total_time=$((minutes * 60)) -max_len="$(length_of "$target")" -rss_limit_mb=4096 -timeout=20 -close_fd_mask=3 \
+        -print_final_stats=1 -artifact_prefix="$kept/artefacts/$target-" \
         "$found" "tests/fuzz/corpus/$target" > "$log" 2>&1
     code=$?
     printf '%-10s %12d runs  %s\n' "$target" "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log" | tail -1)" \
@@ -27,13 +44,14 @@ one() { # TARGET
     [ $code = 0 ]
 }
 
-export -f one
-export dir minutes
+export -f one length_of
+export dir kept minutes
 # shellcheck disable=SC2086
-printf '%s\n' $targets | xargs -P 2 -I{} bash -c 'one {} || touch "$dir/failed"'
+printf '%s\n' $targets | xargs -P "${BERTH_FUZZ_JOBS:-2}" -I{} bash -c 'one {} || touch "$dir/failed"'
 if [ "${BERTH_FUZZ_MERGE:-0}" = 1 ]; then
     for target in $targets; do
-        "$dir/tests/fuzz_$target" -merge=1 -max_len=4096 -close_fd_mask=3 "tests/fuzz/corpus/$target" "$dir/found/$target" > /dev/null 2>&1
+        "$dir/tests/fuzz_$target" -merge=1 -max_len=4096 -close_fd_mask=3 -artifact_prefix="$kept/artefacts/$target-" \
+            "tests/fuzz/corpus/$target" "$kept/found/$target" > /dev/null 2>&1
     done
 fi
 if [ -e $dir/failed ]; then

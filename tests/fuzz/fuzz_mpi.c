@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // fuzz_mpi.c: a worker's reader of messages, and all that it does with them: the input is a row of commands, each with its length
-// before it. Buffers are small, so that what is outside of them is soon reached.
+// before it. Buffers are small, so that what is outside of them is soon reached. The worker is kept from input to input, emptied:
+// opening its device would be most of the time.
 
 #include "fuzz/fuzz.h"
 
@@ -22,6 +23,8 @@ static void command(struct mpi_worker *w, const uint8_t *bytes, size_t size) {
     memcpy(item.letter.bytes, bytes, size);
     memcpy(&head, bytes, sizeof head);
     head.kind = head.kind < 256 ? MPI_COMMAND + head.kind % (MPI_COMMAND_END - MPI_COMMAND + 1) : head.kind;
+    // Numbers of things are small, or too large: a table for the largest that may be takes a second to go through.
+    head.id = head.id < 1 << 12 ? head.id % 32 : head.id | (uint32_t) 1 << 24;
     memcpy(item.letter.bytes, &head, sizeof head);
     if (!waits(head.kind)) {
         mpi_worker_do(w, &item);
@@ -29,30 +32,62 @@ static void command(struct mpi_worker *w, const uint8_t *bytes, size_t size) {
     free(item.letter.bytes);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    struct mpi_transport t = {.alloc = shim_malloc, .release = shim_free};
-    struct mpi_mail mail;
-    struct mpi_worker w;
-    ggml_backend_dev_t cpu               = ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
-    struct berth_mpi_serve_params params = {.devices = &cpu, .n_devices = 1, .n_threads = 1, .memory_limit = 1 << 16};
-    struct mpi_loop *loop                = mpi_loop_new(2);
-    ggml_log_set(quiet, NULL);
-    if (loop == NULL || !mpi_loop_open(loop, 1, &t) || !mpi_mail_init(&mail, &t)) {
-        abort();
+static void command_of(struct mpi_worker *w, uint32_t kind, size_t id, uint64_t b) {
+    const struct mpi_head head = {.kind = kind - MPI_COMMAND, .id = (uint32_t) id, .b = b};
+    command(w, (const uint8_t *) &head, sizeof head);
+}
+
+// As it was when it was new.
+static void worker_empty(struct mpi_worker *w) {
+    for (size_t i = 0; i < w->n_graphs; i++) {
+        command_of(w, MPI_GRAPH_FREE, i, 0);
     }
-    if (mpi_worker_init(&w, &mail, 0, &params)) {
-        const struct mpi_head first = {.kind = MPI_BUFFER_NEW - MPI_COMMAND, .b = 4096};
-        command(&w, (const uint8_t *) &first, sizeof first);
-        for (size_t at = 0; at + 2 <= size;) {
-            const size_t want = (size_t) data[at] | (size_t) data[at + 1] << 8, rest = size - at - 2;
-            const size_t n = want < rest ? want : rest;
-            if (n >= sizeof(struct mpi_head)) {
-                command(&w, data + at + 2, n);
-            }
-            at += 2 + n;
+    for (size_t i = 0; i < w->n_groups; i++) {
+        command_of(w, MPI_GROUP_FREE, i, 0);
+    }
+    for (size_t i = 0; i < w->n_buffers; i++) {
+        if (w->buffers[i].buffer != NULL) {
+            command_of(w, MPI_BUFFER_FREE, i, 0);
         }
-        mpi_worker_fini(&w);
     }
+    expect(w->devices[0].used == 0, "memory is used by no buffer");
+    shim_free(w->graphs);
+    shim_free(w->groups);
+    shim_free(w->buffers);
+    w->graphs    = NULL;
+    w->groups    = NULL;
+    w->buffers   = NULL;
+    w->n_buffers = w->n_graphs = w->n_groups = 0;
+    w->failure[0]                            = '\0';
+    memset(&w->coming, 0, sizeof w->coming);
+}
+
+static void commands_do(struct mpi_worker *w, const uint8_t *data, size_t size) {
+    command_of(w, MPI_BUFFER_NEW, 0, 4096);
+    for (size_t at = 0; at + 2 <= size;) {
+        const size_t want = (size_t) data[at] | (size_t) data[at + 1] << 8, rest = size - at - 2;
+        const size_t n = want < rest ? want : rest;
+        if (n >= sizeof(struct mpi_head)) {
+            command(w, data + at + 2, n);
+        }
+        at += 2 + n;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static struct mpi_mail mail; // its address is the worker's for good
+    static struct mpi_worker w;
+    struct mpi_transport t = {.alloc = shim_malloc, .release = shim_free};
+    struct mpi_loop *loop  = mpi_loop_new(2);
+    expect(loop != NULL && mpi_loop_open(loop, 1, &t) && mpi_mail_init(&mail, &t), "no mail");
+    if (w.mail == NULL) {
+        ggml_backend_dev_t cpu               = ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
+        struct berth_mpi_serve_params params = {.devices = &cpu, .n_devices = 1, .n_threads = 1, .memory_limit = 1 << 16};
+        ggml_log_set(quiet, NULL);
+        expect(mpi_worker_init(&w, &mail, 0, &params), "no worker");
+    }
+    commands_do(&w, data, size);
+    worker_empty(&w);
     mpi_mail_fini(&mail, true);
     mpi_loop_free(loop);
     return 0;

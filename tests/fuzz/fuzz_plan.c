@@ -10,6 +10,7 @@
 #include <time.h>
 
 #define MAX_ITEMS 64
+#define CHUNKED_ITEMS 10 // in chunks: each more is another 400 orders to try
 #define BUDGET_US 300
 #define PATIENCE_S 2 // of the processor: sanitizers are slow, and the machine may have other work
 
@@ -21,10 +22,10 @@ static int64_t some_step(struct bytes *b) {
 // What items of one input may have, so that most inputs are free of contradictions.
 enum { RAW = 1, ALIGNED = 2, FIXED = 4, ALIASES = 8, POOLS = 16 };
 
-static int64_t read_items(struct bytes *b, struct berth_plan_item *items) {
+static int64_t read_items(struct bytes *b, struct berth_plan_item *items, int64_t n_most) {
     const uint64_t features = get(b, 1);
     int64_t n               = 0;
-    while (b->p < b->end && n < MAX_ITEMS) {
+    while (b->p < b->end && n < n_most) {
         struct berth_plan_item *item = &items[n++];
         const uint64_t has           = features == 0 ? 0 : get(b, 1) & features;
         *item                        = (struct berth_plan_item){.align = 1};
@@ -54,7 +55,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     params.budget_us = (shape & 8) != 0 ? BUDGET_US : 0;
     params.seed      = (shape & 16) != 0 ? get(&b, 1) : 0;
     params.n_threads = (shape & 0xe0) == 0xe0 ? 2 : 0;
-    const int64_t n  = read_items(&b, items);
+    const int64_t n  = read_items(&b, items, params.max_chunk != 0 ? CHUNKED_ITEMS : MAX_ITEMS);
 
     const clock_t start           = clock();
     const enum ggml_status status = berth_plan_solve(items, n, &params, offsets, &report);

@@ -28,6 +28,8 @@ struct op_cases {
     struct check_rng rng;
     const uint8_t *bytes; // what is chosen while there are any, then by the random source; a fuzzer's
     size_t n_bytes;
+    int64_t max_elements; // of a tensor
+    int threads_chance;   // one case in so many takes two threads
     char *yards[N_YARDS]; // YARD_SIZE bytes each, walls before and behind
     int n_used;
     struct {
@@ -77,7 +79,7 @@ static inline void op_cases_fault(int number) {
 
 static inline void op_cases_open(struct op_cases *c, uint64_t seed) {
     check_quiet();
-    *c = (struct op_cases){.seed = seed, .cpu = ggml_backend_cpu_init()};
+    *c = (struct op_cases){.seed = seed, .cpu = ggml_backend_cpu_init(), .max_elements = MAX_ELEMENTS, .threads_chance = 16};
     for (int i = 0; i < N_YARDS; i++) {
         char *base = mmap(NULL, 2 * YARD_WALL + YARD_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         assert_true(base != MAP_FAILED);
@@ -253,13 +255,13 @@ static inline void tear(struct op_cases *c, struct ggml_context *ctx) {
     }
 }
 
-static inline bool is_small(struct ggml_context *ctx) {
+static inline bool is_small(const struct op_cases *c, struct ggml_context *ctx) {
     for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
         int64_t n = 1;
         for (int d = 0; d < GGML_MAX_DIMS; d++) {
             n *= t->ne[d] > 0 ? t->ne[d] : 1;
         }
-        if (n > MAX_ELEMENTS) {
+        if (n > c->max_elements) {
             return false;
         }
     }
@@ -310,7 +312,7 @@ static inline struct ggml_tensor *graph_on(struct op_cases *c, struct ggml_conte
 // One thread mostly. Rows of a result may overlap here, where two threads write the same bytes in any order: whoever watches for
 // races gets one thread always.
 static inline int some_threads(struct op_cases *c) {
-    const bool is_two = pick(c, 16) == 0;
+    const bool is_two = pick(c, (uint64_t) c->threads_chance) == 0;
 #if defined(__SANITIZE_THREAD__)
     const bool may_be_two = false;
 #else
@@ -361,7 +363,7 @@ static inline void op_case_run(struct op_cases *c, uint64_t i_case) {
             t                        = berth_is_poison(more) ? t : more;
         }
         ggml_build_forward_expand(graph, t);
-        if (is_small(ctx) && memory_give(c, ctx)) {
+        if (is_small(c, ctx) && memory_give(c, ctx)) {
             status = graph_run(c, graph, &ran);
             if (!yards_are_whole(c)) {
                 op_case_print(stderr, c);
