@@ -98,21 +98,16 @@ bool cli_alive_print(FILE *file, const struct cli_plan *plan, const struct cli_b
     return true;
 }
 
-bool cli_alive_print_most(FILE *file, const struct cli_plan *plan) {
-    const struct cli_buffer *most = NULL;
-    for (size_t b = 0; b < plan->n_buffers; b++) {
-        most = most == NULL || plan->buffers[b].report.peak > most->report.peak ? &plan->buffers[b] : most;
-    }
-    return most == NULL || cli_alive_print(file, plan, most);
-}
-
 bool cli_alive_json(FILE *file, const struct cli_plan *plan, const struct cli_buffer *buffer) {
     size_t n               = 0;
     uint64_t bytes         = 0;
     struct cli_alive *list = cli_alive_at_bound(plan, buffer, &n, &bytes);
+    if (list == NULL) {
+        return false;
+    }
     fprintf(file, ", \"alive\": {\"step\": %" PRId64 ", \"bytes\": %" PRIu64 ", \"pieces\": %zu, \"largest\": [",
         buffer->report.bound_step, bytes, n);
-    for (size_t i = 0; list != NULL && i < n && i < CLI_ALIVE_SHOWN; i++) {
+    for (size_t i = 0; i < n && i < CLI_ALIVE_SHOWN; i++) {
         fputs(i > 0 ? ", {\"name\": " : "{\"name\": ", file);
         cli_json_text(file, list[i].name);
         fputs(", \"op\": ", file);
@@ -120,7 +115,24 @@ bool cli_alive_json(FILE *file, const struct cli_plan *plan, const struct cli_bu
         fprintf(file, ", \"bytes\": %" PRIu64 ", \"share\": %.6f}", list[i].size, share(list[i].size, bytes));
     }
     fputs("]}", file);
-    const bool ok = list != NULL;
     free(list);
-    return ok;
+    return true;
+}
+
+static const struct cli_buffer *largest_of(const struct cli_plan *plan) {
+    const struct cli_buffer *most = NULL;
+    for (size_t b = 0; b < plan->n_buffers; b++) {
+        most = most == NULL || plan->buffers[b].report.peak > most->report.peak ? &plan->buffers[b] : most;
+    }
+    return most;
+}
+
+bool cli_alive_print_most(FILE *file, const struct cli_plan *plan) {
+    const struct cli_buffer *most = largest_of(plan);
+    return most == NULL || cli_alive_print(file, plan, most);
+}
+
+bool cli_alive_json_most(FILE *file, const struct cli_plan *plan) {
+    const struct cli_buffer *most = largest_of(plan);
+    return most == NULL || cli_alive_json(file, plan, most);
 }

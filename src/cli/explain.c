@@ -25,7 +25,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_LLAMA,
     {.id = LAYER, .name = "layer", .value = "N", .what = "tell layer N alone, from 0"},
     {.letter = 'a', .name = "all", .what = "tell every layer (default: layers that are alike once)"},
-    CLI_OPT_JSON("print one JSON object: model, ctx, batch, decode, prompt; every layer"),
+    CLI_OPT_JSON("print one JSON object: model, ctx, batch, decode, prompt, alive, lower; every layer"),
     {0},
 };
 
@@ -158,7 +158,7 @@ static int explain_shares(const struct cli_model *m) {
     return code == CLI_OK ? tell_shares(m, 1) : code;
 }
 
-static int explain_json(const struct cli_model *m) {
+static int explain_json(const struct cli_model *m, const struct cli_model_options *options) {
     struct session *s = m->session;
     fputs("{\"model\": ", stdout);
     cli_json_text(stdout, m->path);
@@ -167,6 +167,9 @@ static int explain_json(const struct cli_model *m) {
     if (code == CLI_OK) {
         fputs(", \"prompt\": ", stdout);
         code = tell_json(s, s->params.n_batch);
+    }
+    if (code == CLI_OK && m->model->llama == NULL) { // libllama would load it once more
+        cli_peak_json(stdout, m->path, options);
     }
     puts("}");
     return code;
@@ -185,7 +188,7 @@ int cli_explain(int argc, char **argv) {
     }
     code = cli_model_session(&m, &o.model);
     if (code == CLI_OK) {
-        code = o.model.by_tensor ? explain_shares(&m) : o.json ? explain_json(&m) : explain_text(&m, o.layer);
+        code = o.model.by_tensor ? explain_shares(&m) : o.json ? explain_json(&m, &o.model) : explain_text(&m, o.layer);
         if (code == CLI_OK && !o.model.by_tensor && !o.json && o.layer < 0 &&
             m.model->llama == NULL) { // libllama would load it once more
             cli_peak_print(stdout, m.path, &o.model);

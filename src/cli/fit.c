@@ -55,7 +55,8 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_GPU_LAYERS,
     CLI_OPT_LLAMA,
     CLI_OPT_JSON("print one JSON object: model, memory, limits, fits, ctx, ctx_limit, batch, batch_limit, full, cache_type, "
-                 "host_layers, per_second, total, plans, devices, next; with --cluster model, ctx, batch, layer, tensor, faster"),
+                 "host_layers, per_second, total, plans, devices, next, alive, lower; with --cluster model, ctx, batch, layer, "
+                 "tensor, faster"),
     {0},
 };
 
@@ -232,6 +233,15 @@ static void print_next(const struct found *s) {
     }
 }
 
+// Not by libllama, which would load it once more.
+static void tell_peak(const struct found *s, void (*tell)(FILE *, const char *, const struct cli_model_options *)) {
+    if (s->m->model->llama == NULL) {
+        struct cli_model_options options = s->o->question.model;
+        fit_apply(&s->o->question, &s->a, &options);
+        tell(stdout, s->m->path, &options);
+    }
+}
+
 static void print_text(const struct found *s) {
     const struct cli_model *m  = s->m;
     const struct fit_answer *a = &s->a;
@@ -258,11 +268,7 @@ static void print_text(const struct found *s) {
         }
     }
     print_next(s);
-    if (m->model->llama == NULL) { // libllama would load it once more
-        struct cli_model_options options = s->o->question.model;
-        fit_apply(&s->o->question, a, &options);
-        cli_peak_print(stdout, m->path, &options);
-    }
+    tell_peak(s, cli_peak_print);
     printf("  found with %d plan%s\n", a->n_plans, a->n_plans == 1 ? "" : "s");
 }
 
@@ -322,7 +328,9 @@ static void print_json(const struct found *s) {
         print_answer_json(&n->answer, n->per_second);
         fputc('}', stdout);
     }
-    puts("]}");
+    fputs("]", stdout);
+    tell_peak(s, cli_peak_json);
+    puts("}");
 }
 
 // ---- more memory ----

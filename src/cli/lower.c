@@ -99,24 +99,56 @@ void cli_lower_json(FILE *file, const char *path, const struct cli_model_options
     fputs("]", file);
 }
 
-void cli_peak_print(FILE *file, const char *path, const struct cli_model_options *options) {
+// A model's graph, planned as `berth plan` plans it.
+struct peak {
+    struct cli_plan plan;
+    struct berth_plan_report report;
+    bool is_known;
+};
+
+static void peak_find(struct peak *p, const char *path, const struct cli_model_options *options) {
     const struct berth_plan_params params = {0};
     struct cli_model_options own          = *options;
-    struct cli_plan plan                  = {0};
-    struct berth_plan_report report;
-    bool is_stopped   = false;
-    own.is_quiet      = true;
-    uint64_t *offsets = cli_plan_read(path, &own, &(struct cli_budget){0}, &plan) == GGML_STATUS_SUCCESS
-                            ? malloc((plan.set->n_items + 1) * sizeof *offsets)
-                            : NULL;
-    if (offsets != NULL && cli_plan_solve(&plan, &params, offsets, &report, &is_stopped) == GGML_STATUS_SUCCESS &&
-        cli_alive_print_most(file, &plan)) {
-        cli_lower_print(file, path, options, &plan, &report);
-    } else {
-        const char *error = berth_last_error();
-        fprintf(file, "  alive at the peak: not known: %s\n", error[0] != '\0' ? error : "out of memory");
-    }
+    bool is_stopped                       = false;
+    *p                                    = (struct peak){.is_known = false};
+    own.is_quiet                          = true;
+    uint64_t *offsets                     = cli_plan_read(path, &own, &(struct cli_budget){0}, &p->plan) == GGML_STATUS_SUCCESS
+                                                ? malloc((p->plan.set->n_items + 1) * sizeof *offsets)
+                                                : NULL;
+    p->is_known = offsets != NULL && cli_plan_solve(&p->plan, &params, offsets, &p->report, &is_stopped) == GGML_STATUS_SUCCESS;
     free(offsets);
-    cli_plan_free(&plan);
+}
+
+static void peak_free(struct peak *p) {
+    cli_plan_free(&p->plan);
     berth_clear_error();
+}
+
+static const char *why_unknown(void) {
+    const char *error = berth_last_error();
+    return error[0] != '\0' ? error : "out of memory";
+}
+
+void cli_peak_print(FILE *file, const char *path, const struct cli_model_options *options) {
+    struct peak p;
+    peak_find(&p, path, options);
+    if (p.is_known && cli_alive_print_most(file, &p.plan)) {
+        cli_lower_print(file, path, options, &p.plan, &p.report);
+    } else {
+        fprintf(file, "  alive at the peak: not known: %s\n", why_unknown());
+    }
+    peak_free(&p);
+}
+
+void cli_peak_json(FILE *file, const char *path, const struct cli_model_options *options) {
+    struct peak p;
+    peak_find(&p, path, options);
+    if (p.is_known && cli_alive_json_most(file, &p.plan)) {
+        cli_lower_json(file, path, options, &p.plan);
+    } else {
+        fputs(", \"alive\": {\"error\": ", file);
+        berth_json_write_string(why_unknown(), file);
+        fputs("}", file);
+    }
+    peak_free(&p);
 }

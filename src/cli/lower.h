@@ -11,5 +11,7 @@ void cli_lower_print(FILE *file, const char *path, const struct cli_model_option
     const struct berth_plan_report *report);
 void cli_lower_json(FILE *file, const char *path, const struct cli_model_options *options, const struct cli_plan *plan);
 // What is alive at the peak of a model's graph, and the line "lower": for commands that plan it otherwise. Where it cannot be
-// planned, which is not what they were asked, a line says why.
+// planned, which is not what they were asked, a line says why. In JSON: ", \"alive\": {...}, \"lower\": [...]", or an alive with
+// an "error" alone.
 void cli_peak_print(FILE *file, const char *path, const struct cli_model_options *options);
+void cli_peak_json(FILE *file, const char *path, const struct cli_model_options *options);

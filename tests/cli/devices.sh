@@ -19,6 +19,7 @@ expect 0 "what the memory allows, of CPU" fit -t 2 --memory CPU=2900K,Paper0=1G 
 expect 0 "context 256, batch 256" fit --memory CPU=1G --memory Paper0=1G --memory Paper1=1G $tales
 expect 0 '"memory": null, "limits": {"Paper1": 2097152, "Paper0": 1500000}, "fits": true' fit --json --memory Paper1=2M $tales
 expect 0 '"full": "Paper0"' fit --json --memory Paper1=2M $tales
+expect 0 '"lower": [' fit --json --memory Paper1=2M $tales
 expect 1 "of Paper1: no, a context of 1 with a batch of 1 takes" fit --memory Paper1=900K $tales
 expect 1 "    missing  " fit --memory Paper1=900K $tales
 expect 3 "--memory 'Abacus=1G': the model has nothing on a device 'Abacus'" fit --memory Abacus=1G $tales

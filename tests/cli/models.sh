@@ -63,6 +63,7 @@ expect 3 "writing failed: No space left on device" imatrix -c 8 --chunks 1 -o /d
 
 # explain
 expect 0 "alive at step" explain
+expect 0 '"alive": {"step": 26, "bytes": ' explain --json
 expect 0 "lower    -b 256 takes" explain
 expect 0 "split 0: CPU, 118 nodes, 0 inputs, 0 bytes" explain
 expect 0 "a batch of 7 tokens over 9 positions" explain -b 7 -c 9 $tales
