@@ -23,10 +23,13 @@ struct berth_meta_stats {
     int64_t n_whole;       // nodes that got whole sources, since the op cannot carry the split
     int64_t move_bytes;    // of tensors that went from one split to another
     int64_t scratch_bytes; // that the known graphs hold beside their own memory, on all devices
+    int64_t n_grown;       // times that a device got more memory for a tensor of a graph, which was planned in another state
 };
 
 // False: not a backend of such a device.
 BERTH_API bool berth_meta_stats(ggml_backend_t backend, struct berth_meta_stats *stats);
+// Bytes that device index has of a buffer of such a device. 0: it is none, or has no such device.
+BERTH_API size_t berth_meta_buffer_size(ggml_backend_buffer_t buffer, size_t index);
 // Of the graph that was computed last: sums, and where whole sources were needed and what they cost, as lines of text.
 BERTH_API bool berth_meta_explain(ggml_backend_t backend, FILE *file);
 

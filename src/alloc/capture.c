@@ -100,8 +100,10 @@ static void write_row(const struct writer *w, int32_t r) {
         .off                           = -1,
         .item                          = given->item};
     if (given->item >= 0) {
-        c.chunk = plan->spots[given->item].chunk;
-        c.off   = (int64_t) plan->spots[given->item].off;
+        const struct galloc_spot *spot = &plan->spots[given->item];
+        const bool is_shared_out       = spot->chunk == GALLOC_PARTS; // each device has another place for it
+        c.chunk                        = is_shared_out ? 0 : spot->chunk;
+        c.off                          = (int64_t) (is_shared_out ? plan->offsets[given->item] : spot->off);
     }
     if (given->item >= 0 && plan->lives.owners[given->item] == r) {
         c.life     = &plan->lives.items[given->item];

@@ -34,11 +34,13 @@ static void pool_assign(struct ggml_gallocr *galloc, ggml_backend_buffer_type_t 
     }
     if (p == galloc->n_pools) {
         const size_t align = ggml_backend_buft_get_alignment(buft), max = ggml_backend_buft_get_max_size(buft);
+        const struct berth_several *several = berth_several_get();
 
         galloc->pools[galloc->n_pools++] = (struct galloc_pool){
             .buft      = buft,
             .align     = align > 0 ? align : 1,
             .max_chunk = max < (size_t) 1 << 62 ? max : 0, // more than that is no limit
+            .several   = several != NULL && several->is_one(buft) ? several : NULL,
         };
     }
     galloc->pool_of[i] = p;
@@ -211,7 +213,7 @@ static enum ggml_status plan_get(struct ggml_gallocr *galloc, struct ggml_cgraph
     }
     enum ggml_status status = berth_galloc_plan_items(galloc, plan, graph, node_bufs, leaf_bufs);
     if (status == GGML_STATUS_SUCCESS) {
-        status = berth_galloc_plan_solve(galloc, plan);
+        status = berth_galloc_plan_solve(galloc, plan, &plan->rec);
     }
     if (status != GGML_STATUS_SUCCESS) {
         berth_galloc_plan_free(galloc, plan);
@@ -265,7 +267,7 @@ void berth_galloc_plan_sizes(const struct ggml_gallocr *galloc, const struct gal
     for (int i = 0; i < galloc->n_bufs; i++) {
         const struct galloc_need *need = &plan->needs[galloc->pool_of[i]];
         const bool is_first            = is_first_of_pool(galloc, i);
-        sizes[i]                       = 0;
+        sizes[i]                       = is_first && need->layout != NULL ? need->layout->bytes : 0;
         for (size_t c = 0; is_first && c < need->n; c++) {
             sizes[i] += need->sizes[c];
         }
@@ -296,7 +298,7 @@ size_t ggml_gallocr_get_buffer_size(ggml_gallocr_t galloc, int buffer_id) {
         return 0;
     }
     const struct galloc_pool *pool = &galloc->pools[galloc->pool_of[buffer_id]];
-    size_t size                    = 0;
+    size_t size                    = berth_galloc_parts_size(pool);
     for (size_t c = 0; c < pool->n_chunks; c++) {
         size += ggml_backend_buffer_get_size(pool->chunks[c].buffer);
     }
@@ -324,7 +326,8 @@ static enum ggml_status place(struct ggml_tensor *t, ggml_backend_buffer_t buffe
 }
 
 static struct record_place place_of(const struct ggml_gallocr *galloc, const struct galloc_spot *spot) {
-    const struct galloc_chunk *chunk = &galloc->pools[spot->pool].chunks[spot->chunk];
+    const struct galloc_pool *pool   = &galloc->pools[spot->pool];
+    const struct galloc_chunk *chunk = spot->chunk == GALLOC_PARTS ? &pool->parts : &pool->chunks[spot->chunk];
     return (struct record_place){chunk->buffer, chunk->base != NULL ? chunk->base + spot->off : nothing};
 }
 

@@ -8,13 +8,15 @@
 #pragma once
 
 #include "alloc/alloc.h"
+#include "backend/backend.h"
 
 // Where an item lies.
 struct galloc_spot {
     int32_t pool;
-    int32_t chunk;
-    size_t off; // in the chunk
+    int32_t chunk; // GALLOC_PARTS: in the pool's memory of layouts
+    size_t off;    // in the chunk
 };
+#define GALLOC_PARTS (-1)
 
 // What a plan needs of a pool.
 struct galloc_need {
@@ -22,6 +24,7 @@ struct galloc_need {
     size_t n, one, *many, many_cap;
     size_t max_chunk; // the pool's, or more if one item takes more; 0: one chunk takes all
     struct berth_plan_report report;
+    struct berth_layout *layout; // of a device made of several: what each of its parts needs; NULL: chunks serve
 };
 
 struct galloc_plan {
@@ -61,6 +64,8 @@ struct galloc_pool {
     size_t n_chunks;
     struct galloc_chunk one, *many;
     size_t many_cap;
+    const struct berth_several *several; // of a device made of several, else NULL
+    struct galloc_chunk parts;           // memory of layouts
 };
 
 struct ggml_gallocr {
@@ -90,8 +95,9 @@ enum ggml_status berth_galloc_plan_items(struct ggml_gallocr *galloc, struct gal
 // What offsets for the items need: their room, which came with the items, and the largest chunk of each pool: the buffer
 // type's, and not less than an item.
 void berth_galloc_plan_prepare(const struct ggml_gallocr *galloc, struct galloc_plan *plan);
-// Offsets for the items, then spots and needs.
-enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
+// Offsets for the items of the record, then spots and needs.
+enum ggml_status berth_galloc_plan_solve(
+    struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec) BERTH_MUST_USE;
 // From offsets that are known: spots and needs; the plan is ready then.
 enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct galloc_plan *plan) BERTH_MUST_USE;
 // Is this the plan's graph, or, unless it must be exact, one of its form that is nowhere larger? The rows point to the graph's
@@ -102,6 +108,20 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
 // ---- galloc_buffers.c ----
 
 void berth_galloc_buffers_free(struct ggml_gallocr *galloc);
+// Room in the list of own buffers for one more; a buffer that is put there.
+bool berth_galloc_own_room(struct ggml_gallocr *galloc) BERTH_MUST_USE;
+void berth_galloc_own(struct ggml_gallocr *galloc, ggml_backend_buffer_t buffer);
+
+// ---- galloc_parts.c ----
+
+// Offsets for the items of a pool whose device is made of several, and its layout.
+enum ggml_status berth_galloc_parts_solve(
+    struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec, int p) BERTH_MUST_USE;
+void berth_galloc_parts_drop(const struct ggml_gallocr *galloc, struct galloc_plan *plan, int p);
+// Memory for the plan's layout, if it has one. is_new: no plan that was there before needs more.
+enum ggml_status berth_galloc_parts_back(
+    struct ggml_gallocr *galloc, struct galloc_plan *plan, int p, bool is_new) BERTH_MUST_USE;
+size_t berth_galloc_parts_size(const struct galloc_pool *pool); // on all devices
 
 // ---- galloc.c ----
 

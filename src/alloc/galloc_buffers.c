@@ -29,7 +29,7 @@ bool berth_galloc_owns(const struct ggml_gallocr *galloc, const struct ggml_back
 }
 
 // Room for one more.
-static bool owned_grow(struct ggml_gallocr *galloc) {
+bool berth_galloc_own_room(struct ggml_gallocr *galloc) {
     const size_t n_few = sizeof galloc->few / sizeof galloc->few[0], n = galloc->n_owned + 1;
     if (n > n_few && !berth_grow((void **) &galloc->many, &galloc->many_cap, n, sizeof galloc->many[0])) {
         return false;
@@ -41,19 +41,22 @@ static bool owned_grow(struct ggml_gallocr *galloc) {
     return true;
 }
 
-static ggml_backend_buffer_t chunk_new(struct ggml_gallocr *galloc, struct galloc_pool *pool, size_t size) {
-    if (!owned_grow(galloc)) {
-        return NULL;
-    }
-    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(pool->buft, size);
-    if (buffer == NULL) {
-        return NULL;
-    }
+void berth_galloc_own(struct ggml_gallocr *galloc, ggml_backend_buffer_t buffer) {
     ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_COMPUTE);
     const size_t i = owned_slot(galloc, buffer);
     memmove(&galloc->owned[i + 1], &galloc->owned[i], (galloc->n_owned - i) * sizeof galloc->owned[0]);
     galloc->owned[i] = buffer;
     galloc->n_owned++;
+}
+
+static ggml_backend_buffer_t chunk_new(struct ggml_gallocr *galloc, struct galloc_pool *pool, size_t size) {
+    if (!berth_galloc_own_room(galloc)) {
+        return NULL;
+    }
+    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(pool->buft, size);
+    if (buffer != NULL) {
+        berth_galloc_own(galloc, buffer);
+    }
     return buffer;
 }
 
@@ -194,7 +197,10 @@ enum ggml_status berth_galloc_buffers_reserve(struct ggml_gallocr *galloc, struc
         const struct galloc_need *need = &plan->needs[p];
         struct galloc_pool *pool       = &galloc->pools[p];
         const bool is_trimmed          = is_new && is_outgrown(pool, need->sizes, need->n);
-        const enum ggml_status status  = pool_grow(galloc, pool, need->sizes, need->n);
+        enum ggml_status status        = pool_grow(galloc, pool, need->sizes, need->n);
+        if (status == GGML_STATUS_SUCCESS && need->layout != NULL) {
+            status = berth_galloc_parts_back(galloc, plan, p, is_new);
+        }
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }

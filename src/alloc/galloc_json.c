@@ -261,6 +261,15 @@ static enum ggml_status check_pools(const struct ggml_gallocr *galloc, struct ga
     return status;
 }
 
+// What a device made of several needs follows from the graph; what was saved of it is one of many plans for the same.
+static enum ggml_status parts_from(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+    enum ggml_status status = GGML_STATUS_SUCCESS;
+    for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
+        status = galloc->pools[p].several != NULL ? berth_galloc_parts_solve(galloc, plan, &plan->rec, p) : status;
+    }
+    return status;
+}
+
 static enum ggml_status plan_from(struct ggml_gallocr *galloc, struct galloc_plan *plan, const struct berth_plan_set *set) {
     enum ggml_status status = same_items(plan, set);
     if (status != GGML_STATUS_SUCCESS) {
@@ -272,10 +281,16 @@ static enum ggml_status plan_from(struct ggml_gallocr *galloc, struct galloc_pla
     }
     status = check_pools(galloc, plan);
     if (status == GGML_STATUS_SUCCESS) {
+        status = parts_from(galloc, plan);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
         status = berth_galloc_plan_settle(galloc, plan);
     }
     for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
         struct berth_plan_report *r = &plan->needs[p].report;
+        if (plan->needs[p].layout != NULL) {
+            continue;
+        }
         for (size_t c = 0; c < plan->needs[p].n; c++) {
             r->peak += plan->needs[p].sizes[c];
         }

@@ -28,6 +28,7 @@ void berth_galloc_plan_free(const struct ggml_gallocr *galloc, struct galloc_pla
     }
     for (int p = 0; p < galloc->n_pools; p++) {
         berth_free(plan->needs[p].many);
+        berth_galloc_parts_drop(galloc, plan, p);
     }
     berth_record_fini(&plan->rec);
     berth_lifetimes_fini(&plan->lives);
@@ -277,7 +278,7 @@ enum ggml_status berth_galloc_plan_make(
     plan->lives.order       = *order;
     enum ggml_status status = lives_make(galloc, plan, rec);
     if (status == GGML_STATUS_SUCCESS) {
-        status = berth_galloc_plan_solve(galloc, plan);
+        status = berth_galloc_plan_solve(galloc, plan, rec);
     }
     if (status == GGML_STATUS_SUCCESS) {
         berth_capture(galloc, plan, rec);
@@ -330,7 +331,7 @@ static enum ggml_status solve_pool(struct ggml_gallocr *galloc, struct galloc_pl
     return status;
 }
 
-static enum ggml_status solve_pools(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+static enum ggml_status solve_pools(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec) {
     const size_t n                = plan->lives.n_items;
     struct berth_plan_item *items = berth_malloc((n + 1) * sizeof *items);
     int32_t *ids                  = berth_malloc((n + 1) * sizeof *ids);
@@ -340,7 +341,12 @@ static enum ggml_status solve_pools(struct ggml_gallocr *galloc, struct galloc_p
         status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the plan of %zu items", n);
     }
     for (int p = 0; p < galloc->n_pools && status == GGML_STATUS_SUCCESS; p++) {
-        status = solve_pool(galloc, plan, p, items, ids, offsets);
+        if (galloc->pools[p].several != NULL) {
+            status = berth_galloc_parts_solve(galloc, plan, rec, p);
+        }
+        if (status == GGML_STATUS_SUCCESS && plan->needs[p].layout == NULL) {
+            status = solve_pool(galloc, plan, p, items, ids, offsets);
+        }
     }
     berth_free(items);
     berth_free(ids);
@@ -348,17 +354,17 @@ static enum ggml_status solve_pools(struct ggml_gallocr *galloc, struct galloc_p
     return status;
 }
 
-enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+enum ggml_status berth_galloc_plan_solve(struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec) {
     const int64_t n = (int64_t) plan->lives.n_items;
     enum ggml_status status;
     berth_galloc_plan_prepare(galloc, plan);
-    if (galloc->n_pools == 1) {
+    if (galloc->n_pools == 1 && galloc->pools[0].several == NULL) {
         const struct berth_plan_params params = {.max_chunk = plan->needs[0].max_chunk,
             .budget_us                                      = galloc->options.budget_us,
             .is_brief                                       = galloc->options.budget_us == 0};
         status = berth_plan_solve(plan->lives.items, n, &params, plan->offsets, &plan->needs[0].report);
     } else {
-        status = solve_pools(galloc, plan);
+        status = solve_pools(galloc, plan, rec);
     }
     return status == GGML_STATUS_SUCCESS ? berth_galloc_plan_settle(galloc, plan) : status;
 }
@@ -390,8 +396,12 @@ enum ggml_status berth_galloc_plan_settle(struct ggml_gallocr *galloc, struct ga
         const int32_t p          = plan->lives.items[i].pool;
         struct galloc_need *need = &plan->needs[p];
         const uint64_t max       = need->max_chunk;
-        const uint64_t chunk     = max != 0 ? plan->offsets[i] / max : 0;
-        const uint64_t off       = plan->offsets[i] - chunk * max;
+        if (need->layout != NULL) {
+            plan->spots[i] = (struct galloc_spot){.pool = p, .chunk = GALLOC_PARTS, .off = need->layout->base + plan->offsets[i]};
+            continue;
+        }
+        const uint64_t chunk = max != 0 ? plan->offsets[i] / max : 0;
+        const uint64_t off   = plan->offsets[i] - chunk * max;
         if (chunk >= need->n && !need_grow(need, (size_t) chunk + 1)) {
             return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu chunks", (size_t) chunk + 1);
         }

@@ -69,6 +69,23 @@ bool berth_tensor_copy(const char *func, ggml_backend_t backend, const struct gg
 
 // ---- devices made of several, which are of a higher level (several.c) ----
 
+struct record;
+struct lifetimes;
+struct berth_plan_report;
+
+// What each device needs of a plan by itself; what follows is its maker's.
+struct berth_layout {
+    size_t base;  // of its addresses in the buffer
+    size_t bytes; // on all devices
+};
+
+struct berth_layout_params {
+    const int32_t *pool_of; // [buffers]
+    int pool;
+    int64_t budget_us;
+    struct berth_plan_report *report; // of the device that needs most
+};
+
 struct berth_several {
     void (*set_usage)(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage); // on to the parts, if it has any
     bool (*is_one)(ggml_backend_buffer_type_t buft);
@@ -76,6 +93,16 @@ struct berth_several {
     bool (*is_backend)(ggml_backend_t backend);
     enum ggml_status (*reserve)(ggml_backend_t backend, const struct ggml_cgraph *graph); // as berth_backend_reserve
     size_t (*reserve_size)(ggml_backend_t backend, const struct ggml_cgraph *graph);
+    // Memory of graphs: each device has its own plan. Offsets of the items of pool, from the layout's base on, no two the same.
+    // *out NULL: a device wants more than one buffer; the plan of the whole serves.
+    enum ggml_status (*layout_new)(ggml_backend_buffer_type_t buft, struct record *rec, const struct lifetimes *lives,
+        const struct berth_layout_params *params, uint64_t *offsets, struct berth_layout **out);
+    void (*layout_free)(struct berth_layout *layout);
+    ggml_backend_buffer_t (*layout_buffer)(ggml_backend_buffer_type_t buft); // that layouts lie in, without memory yet
+    // Memory on each device for this layout, too. is_exact: and no more, if it has to grow. On failure it holds as much as
+    // before.
+    bool (*layout_back)(ggml_backend_buffer_t buffer, struct berth_layout *layout, bool is_exact, bool *is_moved);
+    size_t (*layout_bytes)(ggml_backend_buffer_t buffer); // that the buffer has on all devices
 };
 
 // Told by the first such device.

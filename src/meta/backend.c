@@ -76,6 +76,7 @@ static struct meta_program **find(struct meta_backend *m, const struct ggml_cgra
 static void count(struct meta_backend *m, const struct meta_program *p, bool is_found) {
     m->stats.n_graphs++;
     m->stats.n_built += !is_found;
+    m->stats.n_grown += is_found ? 0 : p->n_grown;
     m->stats.n_sums += p->n_sums;
     m->stats.sum_bytes += p->sum_bytes;
     m->stats.n_whole += (int64_t) p->n_costs;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // buffer.c: memory of a device made of several. Two kinds: tensors with memory of their own, each part of its own size, as the
-// callback says; and memory of graphs, the same on every device, whose states are what was computed there last.
-// Whole tensors, and any range of their bytes, are scattered and gathered; of a sum the first device gets all, others zeros.
+// callback says; and memory of graphs, by layouts or the same on every device, whose states are what was computed there last.
+// access.c has what is written and read there.
 
 #include "meta/meta.h"
 
+#include "berth-meta.h"
 #include "ggml-alloc.h"
 
 #include <stdatomic.h>
@@ -20,10 +21,6 @@ static struct meta_entry *entry_at(const struct meta_buffer *mb, size_t off) {
         }
     }
     return mb->entries + lo; // may be the end
-}
-
-static const struct ggml_tensor *root_of(const struct ggml_tensor *t) {
-    return t->view_src != NULL ? t->view_src : t;
 }
 
 static const struct meta_entry *entry_of(const struct ggml_tensor *root) {
@@ -128,144 +125,27 @@ bool meta_root_part(const struct ggml_tensor *root, const meta_state *state, int
         }
         part->buffer = e->parts[j]->buffer;
         part->data   = e->parts[j]->data;
-    } else {
-        part->buffer = mb->parts[j];
-        part->data   = (char *) ggml_backend_buffer_get_base(mb->parts[j]) + meta_offset(root->data);
+        return true;
     }
-    return true;
+    size_t step, off = meta_offset(root->data);
+    const struct meta_slot *slots = meta_slots_at(mb, off, &step);
+    const struct meta_slot *slot  = slots != NULL ? &slots[(size_t) j * step] : NULL;
+
+    part->buffer = slot != NULL && slot->apart != NULL ? slot->apart : mb->parts[j];
+    part->data   = (char *) ggml_backend_buffer_get_base(part->buffer) + (slot != NULL ? slot->off : off);
+    return slot != NULL || !mb->is_laid_out;
 }
 
-// ---- bytes in and out ----
-
-enum access_kind { ACCESS_SET, ACCESS_GET, ACCESS_FILL };
-
-struct access {
-    enum access_kind kind;
-    char *data;          // the caller's, of the range
-    size_t offset, size; // the range, in the root
-    uint8_t value;       // to fill with
-    struct ggml_tensor *parts;
-};
-
-// n times size bytes, from part_off on in the part and from whole_off on in the root.
-static void touch(
-    const struct access *a, int j, size_t part_off, size_t whole_off, size_t size, const struct meta_piece *p, size_t n) {
-    struct ggml_tensor *part = &a->parts[j];
-    char *data               = a->data != NULL ? a->data + (whole_off - a->offset) : NULL;
-    if (a->kind == ACCESS_SET) {
-        ggml_backend_tensor_set_2d(part, data, part_off, size, n, p->part_step, p->whole_step);
-    } else if (a->kind == ACCESS_GET) {
-        ggml_backend_tensor_get_2d(part, data, part_off, size, n, p->part_step, p->whole_step);
-    } else {
-        for (size_t i = 0; i < n; i++) {
-            ggml_backend_tensor_memset(part, a->value, part_off + i * p->part_step, size);
-        }
+bool meta_root_fits(const struct ggml_tensor *root, const meta_state *state, int j) {
+    const struct meta_buffer *mb  = meta_buffer_of(root->buffer);
+    size_t step                   = 0;
+    const struct meta_slot *slots = mb != NULL ? meta_slots_at(mb, meta_offset(root->data), &step) : NULL;
+    struct ggml_tensor part       = {.type = root->type};
+    if (slots == NULL) {
+        return true;
     }
-}
-
-// What of piece i lies in the range.
-static void touch_clipped(const struct access *a, const struct meta_piece *p, size_t i) {
-    const size_t at = p->whole + i * p->whole_step, range_end = a->offset + a->size;
-    const size_t from = at > a->offset ? at : a->offset, to = at + p->size < range_end ? at + p->size : range_end;
-    if (from < to) {
-        touch(a, p->j, p->part + i * p->part_step + (from - at), from, to - from, p, 1);
-    }
-}
-
-static bool touch_piece(const struct meta_piece *p, void *user) {
-    const struct access *a = user;
-    const size_t range_end = a->offset + a->size;
-    size_t first = a->offset > p->whole ? (a->offset - p->whole + p->whole_step - 1) / p->whole_step : 0, end = p->n_outer;
-    if (range_end < p->whole + p->size) {
-        end = 0;
-    } else if ((range_end - p->whole - p->size) / p->whole_step + 1 < end) {
-        end = (range_end - p->whole - p->size) / p->whole_step + 1;
-    }
-    if (first < end) {
-        touch(a, p->j, p->part + first * p->part_step, p->whole + first * p->whole_step, p->size, p, end - first);
-    }
-    if (first > 0 && first <= p->n_outer) {
-        touch_clipped(a, p, first - 1);
-    }
-    if (end < p->n_outer && end >= first) {
-        touch_clipped(a, p, end);
-    }
-    return true;
-}
-
-// Adds up the parts of a sum, which are of f32.
-static void get_sum(const struct access *a, const struct ggml_tensor *root, int n) {
-    float sum[1024], one[1024]; // a piece at a time: reading takes no memory
-    if (a->offset % sizeof(float) != 0 || a->size % sizeof(float) != 0) {
-        berth_backend_fail(NULL, "bytes %zu to %zu of %s, a sum over devices, cannot be read: they are no whole numbers of it",
-            a->offset, a->offset + a->size, berth_name_of(root));
-        return;
-    }
-    for (size_t at = 0; at < a->size; at += sizeof sum) {
-        const size_t size = a->size - at < sizeof sum ? a->size - at : sizeof sum;
-        for (int j = 0; j < n; j++) {
-            ggml_backend_tensor_get(&a->parts[j], j == 0 ? sum : one, a->offset + at, size);
-            for (size_t i = 0; i < size / sizeof(float) && j > 0; i++) {
-                sum[i] += one[i];
-            }
-        }
-        memcpy(a->data + at, sum, size);
-    }
-}
-
-static void access_whole(const struct access *a, int j) {
-    if (a->kind == ACCESS_SET) {
-        ggml_backend_tensor_set(&a->parts[j], a->data, a->offset, a->size);
-    } else if (a->kind == ACCESS_GET) {
-        ggml_backend_tensor_get(&a->parts[j], a->data, a->offset, a->size);
-    } else {
-        ggml_backend_tensor_memset(&a->parts[j], a->value, a->offset, a->size);
-    }
-}
-
-static void access_run(const struct ggml_tensor *tensor, struct access a) {
-    const struct ggml_tensor *root = root_of(tensor);
-    const meta_state *state        = meta_root_state(root);
-    const struct meta_buffer *mb   = meta_buffer_of(root->buffer);
-    struct ggml_tensor parts[META_MAX];
-    a.offset += (size_t) ((uintptr_t) tensor->data - (uintptr_t) root->data);
-    a.parts = parts;
-    for (int j = 0; mb != NULL && j < mb->device->n; j++) {
-        if (!meta_root_part(root, state, j, &parts[j])) {
-            mb = NULL;
-        }
-    }
-    if (mb == NULL) {
-        berth_backend_fail(NULL, "tensor %s is not where its buffer has memory", berth_name_of(tensor));
-    } else if (meta_is_split(state)) {
-        meta_pieces(root, state, mb->device->n, -1, touch_piece, &a);
-    } else if (a.kind == ACCESS_GET && meta_is_partial(state)) {
-        get_sum(&a, root, mb->device->n);
-    } else {
-        access_whole(&a, 0);
-        for (int j = 1; j < mb->device->n && a.kind != ACCESS_GET; j++) {
-            if (meta_is_partial(state)) {
-                a.kind  = ACCESS_FILL;
-                a.value = 0;
-            }
-            access_whole(&a, j);
-        }
-    }
-}
-
-static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *t, const void *data, size_t offset, size_t size) {
-    (void) buffer;
-    access_run(t, (struct access){.kind = ACCESS_SET, .data = (char *) (uintptr_t) data, .offset = offset, .size = size});
-}
-
-static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *t, void *data, size_t offset, size_t size) {
-    (void) buffer;
-    access_run(t, (struct access){.kind = ACCESS_GET, .data = data, .offset = offset, .size = size});
-}
-
-static void buffer_fill(ggml_backend_buffer_t buffer, struct ggml_tensor *t, uint8_t value, size_t offset, size_t size) {
-    (void) buffer;
-    access_run(t, (struct access){.kind = ACCESS_FILL, .value = value, .offset = offset, .size = size});
+    meta_view_part(root, state, root, state, mb->device->n, j, &part);
+    return ggml_nbytes(&part) <= slots[(size_t) j * step].size;
 }
 
 // ---- buffers ----
@@ -276,6 +156,9 @@ static void *buffer_base(ggml_backend_buffer_t buffer) {
 }
 
 static void meta_buffer_free(struct meta_buffer *mb) {
+    for (struct meta_layout *l = mb->layouts; l != NULL; l = l->next) {
+        l->in = NULL; // its plan frees it
+    }
     for (int j = 0; j < mb->device->n; j++) {
         if (mb->parts != NULL) {
             ggml_backend_buffer_free(mb->parts[j]);
@@ -344,9 +227,9 @@ static const struct ggml_backend_buffer_i buffer_iface = {
     .free_buffer   = buffer_free,
     .get_base      = buffer_base,
     .init_tensor   = buffer_init_tensor,
-    .memset_tensor = buffer_fill,
-    .set_tensor    = buffer_set,
-    .get_tensor    = buffer_get,
+    .memset_tensor = meta_buffer_fill,
+    .set_tensor    = meta_buffer_set,
+    .get_tensor    = meta_buffer_get,
     .clear         = buffer_clear,
     .reset         = buffer_reset,
 };
@@ -355,8 +238,26 @@ struct meta_buffer *meta_buffer_of(ggml_backend_buffer_t buffer) {
     return buffer != NULL && buffer->iface.free_buffer == buffer_free ? buffer->context : NULL;
 }
 
+static atomic_uint_fast64_t last_id;
+
+void meta_buffer_forget(struct meta_buffer *mb, size_t from, size_t to) {
+    size_t n = 0;
+    for (size_t i = 0; i < mb->n_entries; i++) {
+        if (mb->entries[i].off >= from && mb->entries[i].off < to) {
+            entry_fini(mb, &mb->entries[i]);
+        } else {
+            mb->entries[n++] = mb->entries[i];
+        }
+    }
+    mb->noted_by  = n < mb->n_entries ? 0 : mb->noted_by;
+    mb->n_entries = n;
+}
+
+void meta_buffer_renumber(struct meta_buffer *mb) {
+    mb->id = ++last_id;
+}
+
 static struct meta_buffer *meta_buffer_new(struct meta_device *device, bool is_own) {
-    static atomic_uint_fast64_t last_id;
     struct meta_buffer *mb = berth_calloc(1, sizeof *mb);
     if (mb == NULL) {
         return NULL;
@@ -372,7 +273,7 @@ static struct meta_buffer *meta_buffer_new(struct meta_device *device, bool is_o
     return mb;
 }
 
-ggml_backend_buffer_t meta_buffer_alloc(ggml_backend_buffer_type_t buft, size_t size) {
+ggml_backend_buffer_t meta_buffer_make(ggml_backend_buffer_type_t buft, size_t space, size_t size) {
     struct meta_device *device = meta_device_of(buft);
     struct meta_buffer *mb     = meta_buffer_new(device, false);
     bool ok                    = mb != NULL;
@@ -380,13 +281,19 @@ ggml_backend_buffer_t meta_buffer_alloc(ggml_backend_buffer_type_t buft, size_t 
         mb->parts[j] = ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(device->parts[j]), size);
         ok           = mb->parts[j] != NULL;
     }
-    ggml_backend_buffer_t buffer = ok ? ggml_backend_buffer_init(buft, buffer_iface, mb, size) : NULL;
+    ggml_backend_buffer_t buffer = ok ? ggml_backend_buffer_init(buft, buffer_iface, mb, space) : NULL;
+    if (buffer == NULL && mb != NULL) {
+        meta_buffer_free(mb);
+    }
+    return buffer;
+}
+
+ggml_backend_buffer_t meta_buffer_alloc(ggml_backend_buffer_type_t buft, size_t size) {
+    const struct meta_device *device = meta_device_of(buft);
+    ggml_backend_buffer_t buffer     = meta_buffer_make(buft, size, size);
     if (buffer == NULL) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: a buffer of %zu bytes on each of %d devices is not to be had", device->name,
             size, device->n);
-        if (mb != NULL) {
-            meta_buffer_free(mb);
-        }
     }
     return buffer;
 }
@@ -511,6 +418,11 @@ struct ggml_backend_buffer *ggml_backend_meta_alloc_ctx_tensors_from_buft(
 
 bool ggml_backend_buffer_is_meta(ggml_backend_buffer_t buf) {
     return meta_buffer_of(buf) != NULL;
+}
+
+size_t berth_meta_buffer_size(ggml_backend_buffer_t buffer, size_t index) {
+    const struct meta_buffer *mb = meta_buffer_of(buffer);
+    return mb != NULL && index < (size_t) mb->device->n ? ggml_backend_buffer_get_size(mb->parts[index]) : 0;
 }
 
 void ggml_backend_meta_buffer_set_usage(ggml_backend_buffer_t buffer, enum ggml_backend_buffer_usage usage) {

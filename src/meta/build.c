@@ -66,6 +66,9 @@ static void emit(struct meta_builder *b, const struct ggml_tensor *t, struct met
         for (int k = 0; k < GGML_MAX_SRC; k++) {
             part->src[k] = t->src[k] != NULL ? &srcs[k].parts[j] : NULL;
         }
+        if (b->sizing != NULL) {
+            meta_sizing_note(b->sizing, t, j, part);
+        }
         node_put(b, j, part);
         step->to[j] = (int32_t) b->p->n_nodes[j];
     }
@@ -149,11 +152,11 @@ static struct meta_version in_place(struct meta_builder *b, const struct ggml_te
 static struct meta_version in_own(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *out, bool *is_moved) {
     struct meta_row *row = meta_row_of(b, t);
 
-    *is_moved = meta_is_own(t) && !meta_same(row->state, out, b->n);
+    *is_moved = meta_is_own(b, t) && !meta_same(row->state, out, b->n);
     if (*is_moved) {
         return meta_temp_new(b, t, out);
     }
-    row->state        = meta_is_own(t) ? row->state : meta_state_keep(b, out);
+    row->state        = meta_is_own(b, t) ? row->state : meta_state_keep(b, out);
     row->native.parts = NULL;
     return meta_native(b, t);
 }
@@ -221,7 +224,7 @@ static void build_node(struct meta_builder *b, const struct ggml_tensor *t) {
     }
 }
 
-static bool computes(const struct ggml_tensor *t) {
+bool meta_computes(const struct ggml_tensor *t) {
     const struct berth_op_info *info = berth_op_info(t->op);
     return info != NULL && !info->is_empty && ggml_nelements(t) > 0 && t->op != GGML_OP_NONE;
 }
@@ -243,17 +246,18 @@ static enum ggml_status rows_init(struct meta_builder *b) {
     for (int32_t r = 0; r < p->rec.n_rows; r++) {
         const struct ggml_tensor *t = p->rec.tensors[r];
         b->rows[r].native.temp = b->rows[r].whole.temp = -1;
-        if (ggml_nelements(t) > 0 && check_root(t) != GGML_STATUS_SUCCESS) {
+        if (b->sizing == NULL && ggml_nelements(t) > 0 && check_root(t) != GGML_STATUS_SUCCESS) {
             return GGML_STATUS_FAILED;
         }
-        const struct meta_buffer *mb = meta_buffer_of(t->buffer);
+        const bool is_planned        = b->sizing != NULL && meta_sizing_item(b->sizing, t) >= 0;
+        const struct meta_buffer *mb = is_planned ? NULL : meta_buffer_of(t->buffer);
         b->rows[r].state = t->view_src == NULL && mb != NULL ? meta_state_keep(b, meta_root_state(t)) : &meta_mirrored;
         p->seen[r]       = (struct meta_seen){.data = t->data, .buffer_id = mb != NULL ? mb->id : 0, .before = b->rows[r].state};
     }
     for (int32_t r = 0; r < p->rec.n_nodes; r++) {
         for (int k = 0; k < GGML_MAX_SRC; k++) {
             const struct ggml_tensor *s = p->rec.tensors[r]->src[k];
-            if (s != NULL && computes(p->rec.tensors[r])) {
+            if (s != NULL && meta_computes(p->rec.tensors[r])) {
                 meta_row_of(b, s)->n_uses++;
             }
         }
@@ -265,7 +269,7 @@ enum ggml_status meta_build(struct meta_builder *b) {
     struct meta_program *p  = b->p;
     enum ggml_status status = rows_init(b);
     for (int32_t r = 0; r < p->rec.n_nodes && status == GGML_STATUS_SUCCESS && !b->has_failed; r++) {
-        if (computes(p->rec.tensors[r])) {
+        if (meta_computes(p->rec.tensors[r])) {
             build_node(b, p->rec.tensors[r]);
         }
     }

@@ -26,9 +26,11 @@ struct meta_builder {
     int n;
     struct meta_row *rows;
     int64_t clock;
-    bool is_running;     // a META_COMPUTE step is open
-    int64_t whole_bytes; // moved for the node at hand
-    bool has_failed;     // memory
+    bool is_running;            // a META_COMPUTE step is open
+    int64_t whole_bytes;        // moved for the node at hand
+    bool has_failed;            // memory
+    bool has_grown;             // a root got other memory: what was built so far may not know
+    struct meta_sizing *sizing; // NULL: tensors have memory; else it is about how much they need
 };
 
 static inline const struct ggml_tensor *meta_root(const struct ggml_tensor *t) {
@@ -45,7 +47,7 @@ struct meta_row *meta_row_of(struct meta_builder *b, const struct ggml_tensor *t
 // The version is read or written now.
 void meta_use(struct meta_builder *b, struct meta_version v);
 // A root's memory may hold what a callback said it does and nothing else.
-bool meta_is_own(const struct ggml_tensor *root);
+bool meta_is_own(const struct meta_builder *b, const struct ggml_tensor *root);
 
 // The state of a tensor now; NULL: no state says it.
 const meta_state *meta_state_of(struct meta_builder *b, const struct ggml_tensor *t);
@@ -66,7 +68,24 @@ bool meta_can_turn(struct meta_builder *b, const struct ggml_tensor *t, const me
 struct meta_version meta_turn(struct meta_builder *b, const struct ggml_tensor *t, const meta_state *have, const meta_state *want,
     const struct ggml_tensor *node);
 
+// ---- sizing.c ----
+
+// The item of the plan at hand that a root lies in, -1: none.
+int32_t meta_sizing_item(const struct meta_sizing *s, const struct ggml_tensor *root);
+// The root's part on device j, which has no memory yet; its item needs as much.
+void meta_sizing_part(
+    struct meta_sizing *s, const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part);
+// What the item of a root needs so that this part of it can be computed.
+void meta_sizing_note(struct meta_sizing *s, const struct ggml_tensor *root, int j, const struct ggml_tensor *part);
+
 // ---- build.c ----
 
+// Is it work, or only a view, or nothing?
+bool meta_computes(const struct ggml_tensor *t);
 // Steps and nodes for all of the record's nodes.
 enum ggml_status meta_build(struct meta_builder *b) BERTH_MUST_USE;
+
+// ---- program.c ----
+
+// What the steps of this graph need, for sizing; no more is made.
+enum ggml_status meta_program_size(struct meta_sizing *s, const struct ggml_cgraph *graph) BERTH_MUST_USE;

@@ -185,6 +185,12 @@ static const struct berth_several several = {
     .is_backend   = ggml_backend_is_meta,
     .reserve      = meta_reserve,
     .reserve_size = meta_reserve_size,
+
+    .layout_new    = meta_layout_new,
+    .layout_free   = meta_layout_free,
+    .layout_buffer = meta_layout_buffer,
+    .layout_back   = meta_layout_back,
+    .layout_bytes  = meta_layout_bytes,
 };
 
 static char *name_make(ggml_backend_dev_t *devs, int n) {

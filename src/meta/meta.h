@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT
 // meta.h: a device made of several: what its files share.
 //
-//   device.c  devices, buffer types            state.c   who holds which elements; views of what is split
-//   buffer.c  memory: scatter and gather       rule.c    a row an op: what it wants, what comes out
-//   version.c a tensor in another state      build.c   a graph as steps for each device
-//   program.c programs and their memory     run.c     a thread a device; sums and moves between devices
-//   backend.c the backend, and the programs it knows   reserve.c what lets a graph be computed without memory
+//   device.c   devices, buffer types                      state.c    who holds which elements; views of what is split
+//   buffer.c   memory                                     rule.c     a row an op: what it wants, what comes out
+//   access.c   bytes in and out: scatter and gather       version.c  a tensor in another state
+//   layout.c   graphs' memory: a plan for each device     build.c    a graph as steps for each device
+//   sizing.c   what a graph needs on each device          program.c  programs and their memory
+//   backend.c  the backend, and the programs it knows     run.c      a thread a device; sums and moves between devices
+//   reserve.c  what lets a graph be computed without memory
 //
-// A tensor of such a device has an address that nobody may read: base + offset, where the offset is the same on every device for
-// graph memory, and a number for tensors that were allocated on their own. Its root (the tensor itself, or what it is a view of)
-// has a state; the states of views follow from their strides.
+// A tensor of such a device has an address that nobody may read: base + offset, which says where it lies on each device: in graph
+// memory that was planned for each, by its layout; else at the same offset on all, or, allocated on its own, by its entry. Its
+// root (the tensor itself, or what it is a view of) has a state; the states of views follow from their strides.
 #pragma once
 
 #include "backend/backend.h"
@@ -111,6 +113,8 @@ struct meta_buffer {
     struct meta_state_used *states;
     size_t n_states, states_cap;
     uint64_t noted_by; // program whose results the entries say, 0: of several
+    bool is_laid_out;  // all in it lies in one of its layouts
+    struct meta_layout *layouts;
 };
 
 struct meta_buffer *meta_buffer_of(ggml_backend_buffer_t buffer); // NULL: another kind of buffer
@@ -125,3 +129,47 @@ bool meta_root_note(const struct ggml_tensor *root, const meta_state *state) BER
 bool meta_buffer_room(struct meta_buffer *mb, size_t n_entries, size_t n_states) BERTH_MUST_USE;
 // The root's part on device j: buffer, data, extents, strides. False: not of such a device.
 bool meta_root_part(const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part);
+// Has the root room on device j for its part in this state? Parts of graph memory that was planned for another state have not.
+bool meta_root_fits(const struct ggml_tensor *root, const meta_state *state, int j);
+// A buffer of so many addresses, with memory of so many bytes on each device. NULL: out of memory, without a message.
+ggml_backend_buffer_t meta_buffer_make(ggml_backend_buffer_type_t buft, size_t space, size_t size);
+// Its parts are no longer where they were: programs that know them are not for it any more.
+void meta_buffer_renumber(struct meta_buffer *mb);
+// Nothing is noted of these addresses.
+void meta_buffer_forget(struct meta_buffer *mb, size_t from, size_t to);
+
+// ---- access.c ----
+
+void meta_buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *t, const void *data, size_t offset, size_t size);
+void meta_buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *t, void *data, size_t offset, size_t size);
+void meta_buffer_fill(ggml_backend_buffer_t buffer, struct ggml_tensor *t, uint8_t value, size_t offset, size_t size);
+
+// ---- layout.c ----
+
+// A piece of a graph's memory on one device.
+struct meta_slot {
+    uint64_t off, size;
+    ggml_backend_buffer_t apart; // NULL: in the buffer's part
+};
+
+struct meta_layout {
+    struct berth_layout head; // first: one is cast to the other
+    struct meta_buffer *in;   // NULL: nowhere yet
+    struct meta_layout *next; // of the buffer's
+    int n;
+    size_t n_items, end;     // end of its addresses
+    size_t *starts;          // [n_items] addresses, ascending
+    struct meta_slot *slots; // [n * n_items] of device j from j * n_items on
+    uint64_t peak[META_MAX];
+};
+
+enum ggml_status meta_layout_new(ggml_backend_buffer_type_t buft, struct record *rec, const struct lifetimes *lives,
+    const struct berth_layout_params *params, uint64_t *offsets, struct berth_layout **out);
+void meta_layout_free(struct berth_layout *layout);
+ggml_backend_buffer_t meta_layout_buffer(ggml_backend_buffer_type_t buft);
+bool meta_layout_back(ggml_backend_buffer_t buffer, struct berth_layout *layout, bool is_exact, bool *is_moved);
+size_t meta_layout_bytes(ggml_backend_buffer_t buffer);
+// The slots of what lies at an address: that of device j is at [j * step]. NULL: no layout has it.
+struct meta_slot *meta_slots_at(const struct meta_buffer *mb, size_t off, size_t *step);
+// More room for a root on device j, whose bytes go along. False: out of memory.
+bool meta_slot_grow(const struct ggml_tensor *root, int j, size_t size) BERTH_MUST_USE;

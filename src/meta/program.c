@@ -3,6 +3,7 @@
 // everything else, for each device by itself.
 
 #include "meta/build.h"
+#include "meta/sizing.h"
 
 #include <stdatomic.h>
 
@@ -219,26 +220,51 @@ static bool rows_room(struct meta_program *p, size_t n_rows) {
            berth_grow((void **) &p->seen, &p->seen_cap, n_rows + 1, sizeof p->seen[0]);
 }
 
+// Empty, with the record of a graph.
+static enum ggml_status begin(struct meta_program *p, int n, const struct ggml_cgraph *graph) {
+    clear(p);
+    p->n                    = n;
+    p->rec.is_whole         = true;
+    enum ggml_status status = berth_record_build(&p->rec, graph, &no_rules);
+    if (status == GGML_STATUS_SUCCESS && !rows_room(p, (size_t) p->rec.n_rows)) {
+        status = berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the rows of a graph of %d nodes", graph->n_nodes);
+    }
+    if (status == GGML_STATUS_SUCCESS) {
+        memset(p->rows, 0, ((size_t) p->rec.n_rows + 1) * sizeof p->rows[0]);
+    }
+    return status;
+}
+
 enum ggml_status meta_program_make(struct meta_program *p, ggml_backend_t *backends, int n, const struct ggml_cgraph *graph,
     struct meta_scratch *scratch, const struct meta_keep *keep) {
     static atomic_uint_fast64_t last_id;
-    clear(p);
-    p->n                    = n;
-    p->scratch              = scratch;
-    p->id                   = ++last_id;
-    p->rec.is_whole         = true;
-    enum ggml_status status = berth_record_build(&p->rec, graph, &no_rules);
-    if (status != GGML_STATUS_SUCCESS) {
-        return status;
+    enum ggml_status status;
+    bool has_grown;
+    p->n_grown = 0;
+    do { // memory that grows does so once for each part of a root
+        struct meta_builder b = {.backends = backends, .n = n, .p = p};
+        status                = begin(p, n, graph);
+        b.rows                = p->rows;
+        p->scratch            = scratch;
+        p->id                 = ++last_id;
+        status                = status == GGML_STATUS_SUCCESS ? prepare(&b, keep) : status;
+        has_grown             = b.has_grown;
+        p->n_grown += has_grown;
+    } while (status == GGML_STATUS_SUCCESS && has_grown);
+    p->is_made    = status == GGML_STATUS_SUCCESS;
+    p->scratch_id = scratch->id;
+    return status;
+}
+
+enum ggml_status meta_program_size(struct meta_sizing *s, const struct ggml_cgraph *graph) {
+    struct meta_program *p = berth_calloc(1, sizeof *p);
+    enum ggml_status status =
+        p != NULL ? begin(p, s->device->n, graph) : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a program");
+    if (status == GGML_STATUS_SUCCESS) {
+        struct meta_builder b = {.p = p, .n = s->device->n, .rows = p->rows, .sizing = s};
+        status                = meta_build(&b);
     }
-    if (!rows_room(p, (size_t) p->rec.n_rows)) {
-        return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the rows of a graph of %d nodes", graph->n_nodes);
-    }
-    memset(p->rows, 0, ((size_t) p->rec.n_rows + 1) * sizeof p->rows[0]);
-    struct meta_builder b = {.p = p, .backends = backends, .n = n, .rows = p->rows};
-    status                = prepare(&b, keep);
-    p->is_made            = status == GGML_STATUS_SUCCESS;
-    p->scratch_id         = scratch->id;
+    meta_program_free(p);
     return status;
 }
 

@@ -92,6 +92,7 @@ struct meta_program {
     struct meta_cost *costs;
     size_t n_costs, costs_cap;
     int64_t n_sums, sum_bytes, move_bytes; // a run
+    int64_t n_grown;                       // roots that got more memory while it was made
     uint64_t id, last_use;
 };
 

@@ -115,12 +115,30 @@ static struct meta_version view_version(struct meta_builder *b, const struct ggm
     return v;
 }
 
+// Memory that was planned for another state of the root may be too little for this one: then it gets more.
+static bool root_part(
+    struct meta_builder *b, const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part) {
+    if (b->sizing != NULL) {
+        meta_sizing_part(b->sizing, root, state, j, part);
+        return true;
+    }
+    if (!meta_root_fits(root, state, j)) {
+        struct ggml_tensor one = {.type = root->type};
+        meta_view_part(root, state, root, state, b->n, j, &one);
+        b->has_grown = true;
+        if (!meta_slot_grow(root, j, ggml_nbytes(&one))) {
+            return false;
+        }
+    }
+    return meta_root_part(root, state, j, part);
+}
+
 struct meta_version meta_native(struct meta_builder *b, const struct ggml_tensor *t) {
     struct meta_row *row = meta_row_of(b, t);
     if (row->native.parts == NULL) {
         row->native = (struct meta_version){.parts = meta_parts_take(b), .temp = -1};
         for (int j = 0; row->native.parts != NULL && j < b->n; j++) {
-            if (!meta_root_part(meta_root(t), row->state, j, &row->native.parts[j])) {
+            if (!root_part(b, meta_root(t), row->state, j, &row->native.parts[j])) {
                 row->native.parts = NULL;
             }
         }
@@ -217,8 +235,9 @@ void meta_sum(struct meta_builder *b, const struct ggml_tensor *root, struct met
     b->p->sum_bytes += (int64_t) ggml_nbytes(root);
 }
 
-bool meta_is_own(const struct ggml_tensor *root) {
-    const struct meta_buffer *mb = meta_buffer_of(root->buffer);
+bool meta_is_own(const struct meta_builder *b, const struct ggml_tensor *root) {
+    const struct meta_buffer *mb =
+        b->sizing == NULL || meta_sizing_item(b->sizing, root) < 0 ? meta_buffer_of(root->buffer) : NULL;
     return mb != NULL && mb->ctxs != NULL;
 }
 
@@ -232,7 +251,7 @@ struct meta_version meta_whole_root(struct meta_builder *b, const struct ggml_te
         return row->whole;
     }
     const struct meta_version native = meta_native(b, root);
-    if (meta_is_partial(row->state) && !meta_is_own(root)) {
+    if (meta_is_partial(row->state) && !meta_is_own(b, root)) {
         meta_sum(b, root, native);
         row->state = &meta_mirrored;
         return native;
@@ -254,10 +273,14 @@ static struct meta_version whole_of(struct meta_builder *b, const struct ggml_te
 
 // Do both roots lie in one piece of graph memory? Then a part of the one must not be read while the other is written, unless
 // they lie alike.
-static bool is_overlap(const struct ggml_tensor *x, const struct ggml_tensor *y) {
+static bool is_overlap(const struct meta_builder *b, const struct ggml_tensor *x, const struct ggml_tensor *y) {
     const struct ggml_tensor *a = meta_root(x), *c = meta_root(y);
+    const int32_t item = b->sizing != NULL ? meta_sizing_item(b->sizing, a) : -1;
+    if (b->sizing != NULL && (item >= 0 || meta_sizing_item(b->sizing, c) >= 0)) {
+        return item == meta_sizing_item(b->sizing, c);
+    }
     const size_t at = meta_offset(a->data), other = meta_offset(c->data);
-    return a->buffer == c->buffer && !meta_is_own(a) && at < other + ggml_nbytes(c) && other < at + ggml_nbytes(a);
+    return a->buffer == c->buffer && !meta_is_own(b, a) && at < other + ggml_nbytes(c) && other < at + ggml_nbytes(a);
 }
 
 // A source of node, whole, as a state's slices.
@@ -267,7 +290,7 @@ static struct meta_version slice(
     if (whole.parts == NULL) {
         return whole;
     }
-    if (!meta_is_plain(s) || (whole.temp < 0 && is_overlap(t, node))) {
+    if (!meta_is_plain(s) || (whole.temp < 0 && is_overlap(b, t, node))) {
         const struct meta_version v = meta_temp_new(b, t, s);
         meta_move(b, t, whole, &meta_mirrored, v, meta_state_keep(b, s)); // a rule's states go with the node
         return v;
@@ -308,7 +331,7 @@ bool meta_can_turn(struct meta_builder *b, const struct ggml_tensor *t, const me
     if (!meta_is_split(want) || (have != NULL && meta_same(have, want, b->n))) {
         return true;
     }
-    const bool is_view_enough = meta_is_plain(want) && !is_overlap(t, node);
+    const bool is_view_enough = meta_is_plain(want) && !is_overlap(b, t, node);
     return meta_state_fault(want, t, b->n) == NULL && (is_view_enough || ggml_is_contiguous(t));
 }
 

@@ -2,20 +2,10 @@
 // test_meta.c: a device made of several: what it says of itself, its memory, sums over devices by copies and by the parts' own
 // functions, a layer of a model that comes again, errors, and failing allocations.
 
+#include "support/meta_layer.h"
 #include "support/meta_split.h"
 
 #include "backend/backend.h"
-
-#include <math.h>
-
-static ggml_backend_dev_t cpu_dev(void) {
-    return ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
-}
-
-static struct ggml_context *ctx_new(size_t n) {
-    return ggml_init((struct ggml_init_params){
-        .mem_size = n * ggml_tensor_overhead() + ggml_graph_overhead_custom(256, false), .no_alloc = true});
-}
 
 // ---- the device ----
 
@@ -32,7 +22,7 @@ static void device_says_what_it_is(void **state) {
     ggml_backend_dev_get_props(dev, &p);
     assert_true(p.caps.mmap_support);
     ggml_backend_dev_memory(dev, &free_bytes, &total);
-    ggml_backend_dev_memory(cpu_dev(), &cpu_free, &cpu_total);
+    ggml_backend_dev_memory(layer_cpu(), &cpu_free, &cpu_total);
     assert_true(total == 2 * cpu_total);
     ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
     assert_true(ggml_backend_buft_is_meta(buft) && !ggml_backend_buft_is_meta(ggml_backend_cpu_buffer_type()));
@@ -80,7 +70,7 @@ static void bytes_are_scattered_and_gathered(void **state) {
     struct check_rng rng                = check_rng_new(check_seed(3));
     for (int i = 0; i < 60; i++) {
         m[i] = (struct meta_split){.seed = check_rng_next(&rng), .n = 2 + i % 3, .only_axis = -1, .may_be_sum = true};
-        struct ggml_context *ctx        = ctx_new(8);
+        struct ggml_context *ctx        = layer_ctx(8);
         ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(meta_split_device(&m[i]));
         for (int k = 0; k < 3; k++) {
             struct ggml_tensor *t = ggml_new_tensor_4d(ctx, types[k], 64, 6, 5, 4);
@@ -117,10 +107,10 @@ static struct ggml_backend_meta_split_state wrong_state(const struct ggml_tensor
 static void wrong_splits_are_refused(void **state) {
     (void) state;
     static int which[4]       = {0, 1, 2, 3};
-    ggml_backend_dev_t devs[] = {cpu_dev(), cpu_dev()};
+    ggml_backend_dev_t devs[] = {layer_cpu(), layer_cpu()};
     for (int i = 0; i < 4; i++) {
         ggml_backend_dev_t dev   = ggml_backend_meta_device(devs, 2, wrong_state, &which[i]);
-        struct ggml_context *ctx = ctx_new(2);
+        struct ggml_context *ctx = layer_ctx(2);
         struct ggml_tensor *t    = ggml_new_tensor_2d(ctx, GGML_TYPE_Q4_0, 64, 2);
         assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, ggml_backend_dev_buffer_type(dev)));
         assert_non_null(strstr(berth_last_error(), "split"));
@@ -131,118 +121,10 @@ static void wrong_splits_are_refused(void **state) {
 
 // ---- a layer ----
 
-#define EMBD 64
-#define HEADS 4
-#define KV 2
-#define HEAD 16
-#define FF 96
-#define TOKENS 5
-#define CELLS 16
-
-struct layer {
-    struct ggml_context *fixed, *ctx;
-    struct ggml_tensor *wq, *wk, *wv, *wo, *up, *gate, *down, *norm, *k, *v, *x, *pos, *rows, *mask, *out;
-    struct ggml_cgraph *graph;
-};
-
-static struct ggml_tensor *named(struct ggml_tensor *t, const char *name) {
-    return ggml_set_name(t, name);
-}
-
-static void layer_graph(struct layer *l) {
-    struct ggml_context *c = l->ctx;
-    struct ggml_tensor *h  = ggml_mul(c, ggml_rms_norm(c, l->x, 1e-5f), l->norm);
-    struct ggml_tensor *q  = ggml_reshape_3d(c, ggml_mul_mat(c, l->wq, h), HEAD, HEADS, TOKENS);
-    struct ggml_tensor *k  = ggml_reshape_3d(c, ggml_mul_mat(c, l->wk, h), HEAD, KV, TOKENS);
-    struct ggml_tensor *v  = ggml_mul_mat(c, l->wv, h);
-    q                      = ggml_rope(c, q, l->pos, HEAD, 0);
-    k                      = ggml_rope(c, k, l->pos, HEAD, 0);
-    struct ggml_tensor *ks = ggml_set_rows(c, l->k, ggml_reshape_2d(c, k, HEAD * KV, TOKENS), l->rows);
-    struct ggml_tensor *vs = ggml_set_rows(c, l->v, v, l->rows);
-    struct ggml_tensor *kk = ggml_permute(c, ggml_reshape_3d(c, ks, HEAD, KV, CELLS), 0, 2, 1, 3);
-    struct ggml_tensor *vv = ggml_permute(c, ggml_reshape_3d(c, vs, HEAD, KV, CELLS), 0, 2, 1, 3);
-    struct ggml_tensor *a  = ggml_flash_attn_ext(c, ggml_permute(c, q, 0, 2, 1, 3), kk, vv, l->mask, 0.25f, 0.0f, 0.0f);
-    struct ggml_tensor *y  = ggml_add(c, l->x, ggml_mul_mat(c, l->wo, ggml_reshape_2d(c, a, HEAD * HEADS, TOKENS)));
-    struct ggml_tensor *n  = ggml_mul(c, ggml_rms_norm(c, y, 1e-5f), l->norm);
-    struct ggml_tensor *f  = ggml_swiglu_split(c, ggml_mul_mat(c, l->gate, n), ggml_mul_mat(c, l->up, n));
-    l->out                 = ggml_add(c, y, ggml_mul_mat(c, l->down, f));
-    ggml_set_output(l->out);
-    l->graph = ggml_new_graph_custom(c, 256, false);
-    ggml_build_forward_expand(l->graph, l->out);
-}
-
-static struct layer layer_new(void) {
-    struct layer l = {.fixed = ctx_new(32), .ctx = ctx_new(80)};
-    l.wq           = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_Q8_0, EMBD, HEAD * HEADS), "wq");
-    l.wk           = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F32, EMBD, HEAD * KV), "wk");
-    l.wv           = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F32, EMBD, HEAD * KV), "wv");
-    l.wo           = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_Q8_0, HEAD * HEADS, EMBD), "wo");
-    l.up           = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F32, EMBD, FF), "up");
-    l.gate         = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F32, EMBD, FF), "gate");
-    l.down         = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F32, FF, EMBD), "down");
-    l.norm         = named(ggml_new_tensor_1d(l.fixed, GGML_TYPE_F32, EMBD), "norm");
-    l.k            = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F16, HEAD * KV, CELLS), "k");
-    l.v            = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F16, HEAD * KV, CELLS), "v");
-    l.x            = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F32, EMBD, TOKENS), "x");
-    l.pos          = named(ggml_new_tensor_1d(l.fixed, GGML_TYPE_I32, TOKENS), "pos");
-    l.rows         = named(ggml_new_tensor_1d(l.fixed, GGML_TYPE_I64, TOKENS), "rows");
-    l.mask         = named(ggml_new_tensor_2d(l.fixed, GGML_TYPE_F16, CELLS, TOKENS), "mask");
-    layer_graph(&l);
-    return l;
-}
-
-// As libllama splits a model: heads and the rows within the feed-forward part, among n devices.
-static struct ggml_backend_meta_split_state layer_state(const struct ggml_tensor *t, void *user) {
-    static const struct {
-        const char *name;
-        int axis;
-        int64_t unit;
-    } splits[]  = {{"wq", 1, 2 * HEAD}, {"wk", 1, HEAD}, {"wv", 1, HEAD}, {"wo", 0, 2 * HEAD}, {"up", 1, 32}, {"gate", 1, 32},
-         {"down", 0, 32}, {"k", 0, HEAD}, {"v", 0, HEAD}};
-    const int n = *(int *) user;
-    struct ggml_backend_meta_split_state s = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
-    for (size_t i = 0; i < sizeof splits / sizeof splits[0]; i++) {
-        if (strcmp(t->name, splits[i].name) == 0) {
-            const int64_t units = t->ne[splits[i].axis] / splits[i].unit;
-            s.axis              = (enum ggml_backend_meta_split_axis) splits[i].axis;
-            for (int j = 0; j < n; j++) {
-                s.ne[j] = (units * (j + 1) / n - units * j / n) * splits[i].unit;
-            }
-        }
-    }
-    return s;
-}
-
-static void layer_fill(struct layer *l) {
-    struct check_rng rng = check_rng_new(5);
-    float values[EMBD * FF];
-    uint8_t bytes[sizeof values];
-    for (struct ggml_tensor *t = ggml_get_first_tensor(l->fixed); t != NULL; t = ggml_get_next_tensor(l->fixed, t)) {
-        for (int64_t i = 0; i < ggml_nelements(t); i++) {
-            values[i] =
-                t == l->mask ? (i % CELLS > i / CELLS ? -INFINITY : 0.0f) : (float) check_rng_below(&rng, 2001) / 4000.0f - 0.25f;
-            if (t->type == GGML_TYPE_I32) {
-                ((int32_t *) (void *) bytes)[i] = (int32_t) i;
-            } else if (t->type == GGML_TYPE_I64) {
-                ((int64_t *) (void *) bytes)[i] = i;
-            }
-        }
-        if (t->type != GGML_TYPE_I32 && t->type != GGML_TYPE_I64) {
-            ggml_quantize_chunk(t->type, values, bytes, 0, ggml_nrows(t), t->ne[0], NULL);
-        }
-        ggml_backend_tensor_set(t, bytes, 0, ggml_nbytes(t));
-    }
-}
-
-static void layer_free(struct layer *l) {
-    ggml_free(l->ctx);
-    ggml_free(l->fixed);
-}
-
 // GGML_STATUS_SUCCESS and the result, n_times. Everything is taken and given back.
 static enum ggml_status layer_run(ggml_backend_dev_t dev, int n_times, float *out, struct berth_meta_stats *stats) {
     enum ggml_status status         = GGML_STATUS_ALLOC_FAILED;
-    struct layer l                  = layer_new();
+    struct layer l                  = layer_new(layer_dims_usual);
     ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
     ggml_backend_buffer_t weights   = ggml_backend_alloc_ctx_tensors_from_buft(l.fixed, buft);
     ggml_backend_t backend          = weights != NULL ? ggml_backend_dev_init(dev, NULL) : NULL;
@@ -254,7 +136,7 @@ static enum ggml_status layer_run(ggml_backend_dev_t dev, int n_times, float *ou
             if (status != GGML_STATUS_SUCCESS) {
                 break;
             }
-            ggml_backend_tensor_get(l.out, out + i * EMBD * TOKENS, 0, ggml_nbytes(l.out));
+            ggml_backend_tensor_get(l.out, out + i * LAYER_EMBD * LAYER_TOKENS, 0, ggml_nbytes(l.out));
         }
     }
     if (stats != NULL && backend != NULL) {
@@ -270,16 +152,16 @@ static enum ggml_status layer_run(ggml_backend_dev_t dev, int n_times, float *ou
 static void layer_comes_again(void **state) {
     (void) state;
     static int n_parts[]      = {2, 3, 4};
-    ggml_backend_dev_t devs[] = {cpu_dev(), cpu_dev(), cpu_dev(), cpu_dev()};
-    static float want[EMBD * TOKENS], is[3 * EMBD * TOKENS];
-    assert_int_equal(layer_run(cpu_dev(), 1, want, NULL), GGML_STATUS_SUCCESS);
+    ggml_backend_dev_t devs[] = {layer_cpu(), layer_cpu(), layer_cpu(), layer_cpu()};
+    static float want[LAYER_EMBD * LAYER_TOKENS], is[3 * LAYER_EMBD * LAYER_TOKENS];
+    assert_int_equal(layer_run(layer_cpu(), 1, want, NULL), GGML_STATUS_SUCCESS);
     for (int i = 0; i < 3; i++) {
         struct berth_meta_stats stats = {0};
         ggml_backend_dev_t dev        = ggml_backend_meta_device(devs, (size_t) n_parts[i], layer_state, &n_parts[i]);
         assert_int_equal(layer_run(dev, 3, is, &stats), GGML_STATUS_SUCCESS);
-        assert_memory_equal(is, is + EMBD * TOKENS, sizeof want);
-        assert_memory_equal(is, is + 2 * EMBD * TOKENS, sizeof want);
-        for (int k = 0; k < EMBD * TOKENS; k++) {
+        assert_memory_equal(is, is + LAYER_EMBD * LAYER_TOKENS, sizeof want);
+        assert_memory_equal(is, is + 2 * LAYER_EMBD * LAYER_TOKENS, sizeof want);
+        for (int k = 0; k < LAYER_EMBD * LAYER_TOKENS; k++) {
             assert_true(is[k] - want[k] < 1e-4f && want[k] - is[k] < 1e-4f);
         }
         assert_int_equal(stats.n_graphs, 3);
@@ -294,8 +176,8 @@ static void layer_comes_again(void **state) {
 static void allocations_fail(void **state) {
     (void) state;
     static int n              = 2;
-    ggml_backend_dev_t devs[] = {cpu_dev(), cpu_dev()};
-    static float out[EMBD * TOKENS];
+    ggml_backend_dev_t devs[] = {layer_cpu(), layer_cpu()};
+    static float out[LAYER_EMBD * LAYER_TOKENS];
     ggml_backend_dev_t dev = ggml_backend_meta_device(devs, 2, layer_state, &n);
     assert_int_equal(layer_run(dev, 1, out, NULL), GGML_STATUS_SUCCESS);
     berth_alloc_watch(true);
@@ -363,10 +245,10 @@ static void parts_sum_by_themselves(void **state) {
     static int n                       = 2;
     static struct ggml_backend_reg reg = {.api_version = GGML_BACKEND_API_VERSION, .iface = {.get_proc_address = comm_proc}};
     static struct ggml_backend_device parts[2];
-    static float want[EMBD * TOKENS], is[EMBD * TOKENS];
-    parts[0] = parts[1] = *cpu_dev();
+    static float want[LAYER_EMBD * LAYER_TOKENS], is[LAYER_EMBD * LAYER_TOKENS];
+    parts[0] = parts[1] = *layer_cpu();
     parts[0].reg = parts[1].reg = &reg;
-    ggml_backend_dev_t devs[] = {&parts[0], &parts[1]}, plain[] = {cpu_dev(), cpu_dev()};
+    ggml_backend_dev_t devs[] = {&parts[0], &parts[1]}, plain[] = {layer_cpu(), layer_cpu()};
     ggml_backend_dev_t dev = ggml_backend_meta_device(devs, 2, layer_state, &n);
     assert_int_equal(layer_run(ggml_backend_meta_device(plain, 2, layer_state, &n), 1, want, NULL), GGML_STATUS_SUCCESS);
     for (int i = 0; i < 2; i++) {

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT
+// layout.c: memory of a graph, planned for each device by itself: what an item takes there is its part's bytes, and the planner
+// is the one that plans for a device alone. Addresses, which stand for all devices, lie one behind the other and are never used
+// again, so that one says which layout and which item it is of.
+//
+//   base <= starts[i] < starts[i + 1] < end, of every layout; no two layouts of the process overlap
+//   slots[j * n_items + i] of items that live at the same time do not overlap, and end at peak[j] or before
+//   a buffer that layouts are in has at least peak[j] bytes on device j, for each of them that was backed since it changed
+
+#include "meta/sizing.h"
+
+#include <stdatomic.h>
+
+#define SPACE ((size_t) 1 << 59) // of addresses
+
+// ---- making ----
+
+static void layout_drop(struct meta_layout *l) {
+    if (l != NULL) {
+        berth_free(l->starts);
+        berth_free(l->slots);
+        berth_free(l);
+    }
+}
+
+// Addresses for the items of the pool, in their order. False: there are no more.
+static bool addresses_take(struct meta_layout *l, const struct lifetimes *lives, int pool, uint64_t *offsets) {
+    static atomic_size_t next = 1 << 20;
+    size_t at = 0, k = 0;
+    for (size_t i = 0; i < lives->n_items; i++) {
+        const struct berth_plan_item *item = &lives->items[i];
+        if (item->pool == pool) {
+            const size_t align = item->align > 64 ? item->align : 64, size = item->size > 0 ? item->size : 1;
+            l->starts[k++] = at = (at + align - 1) / align * align;
+            offsets[i]          = at;
+            if (size >= SPACE - at) {
+                return false;
+            }
+            at += size;
+        }
+    }
+    const size_t page = 1 << 20, size = (at + 2 * page) / page * page;
+    l->head.base = atomic_fetch_add(&next, size);
+    l->end       = l->head.base + size;
+    for (k = 0; k < l->n_items; k++) {
+        l->starts[k] += l->head.base;
+    }
+    return l->head.base < SPACE && size < SPACE - l->head.base;
+}
+
+static bool is_same(const struct berth_plan_item *a, const struct berth_plan_item *b, size_t n) {
+    size_t i = 0;
+    while (i < n && a[i].size == b[i].size && a[i].align == b[i].align) {
+        i++;
+    }
+    return i == n;
+}
+
+// The plan of device j. items: [2 * n_items], of the device before and of this one.
+static enum ggml_status plan_device(
+    struct meta_layout *l, const struct meta_sizing *s, int j, struct berth_plan_item *items, uint64_t *offsets) {
+    const size_t n = l->n_items, align = ggml_backend_buft_get_alignment(ggml_backend_dev_buffer_type(s->device->parts[j]));
+    struct berth_plan_item *own     = items + (size_t) (j % 2) * n;
+    struct meta_slot *slots         = l->slots + (size_t) j * n;
+    struct berth_plan_report report = {0};
+    for (size_t i = 0, k = 0; i < s->lives->n_items; i++) {
+        if (s->lives->items[i].pool == s->params->pool) {
+            own[k]       = s->lives->items[i];
+            own[k].pool  = 0;
+            own[k].align = align;
+            own[k].size  = (s->sizes[(size_t) j * s->lives->n_items + i] + align - 1) / align * align;
+            k++;
+        }
+    }
+    if (j > 0 && is_same(own, items + (size_t) ((j + 1) % 2) * n, n)) {
+        memcpy(slots, slots - n, n * sizeof slots[0]);
+        l->peak[j] = l->peak[j - 1];
+        return GGML_STATUS_SUCCESS;
+    }
+    const struct berth_plan_params params = {.budget_us = s->params->budget_us, .is_brief = s->params->budget_us == 0};
+    const enum ggml_status status         = berth_plan_solve(own, (int64_t) n, &params, offsets, &report);
+    for (size_t k = 0; k < n && status == GGML_STATUS_SUCCESS; k++) {
+        slots[k] = (struct meta_slot){.off = offsets[k], .size = own[k].size};
+    }
+    l->peak[j] = report.peak;
+    if (report.peak > s->params->report->peak || j == 0) {
+        *s->params->report = report;
+    }
+    return status;
+}
+
+static enum ggml_status plan_devices(struct meta_layout *l, const struct meta_sizing *s) {
+    struct berth_plan_item *items = berth_malloc((2 * l->n_items + 1) * sizeof *items);
+    uint64_t *offsets             = berth_malloc((l->n_items + 1) * sizeof *offsets);
+    enum ggml_status status       = items != NULL && offsets != NULL
+                                        ? GGML_STATUS_SUCCESS
+                                        : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the plan of %zu items", l->n_items);
+    for (int j = 0; j < l->n && status == GGML_STATUS_SUCCESS; j++) {
+        status = plan_device(l, s, j, items, offsets);
+        l->head.bytes += l->peak[j];
+    }
+    berth_free(items);
+    berth_free(offsets);
+    return status;
+}
+
+static struct meta_layout *layout_make(int n, size_t n_items) {
+    struct meta_layout *l = berth_calloc(1, sizeof *l);
+    if (l != NULL) {
+        l->n       = n;
+        l->n_items = n_items;
+        l->starts  = berth_calloc(n_items + 1, sizeof l->starts[0]);
+        l->slots   = berth_calloc((size_t) n * n_items + 1, sizeof l->slots[0]);
+    }
+    if (l == NULL || l->starts == NULL || l->slots == NULL) {
+        layout_drop(l);
+        return NULL;
+    }
+    return l;
+}
+
+// Is every device content with one buffer?
+static bool is_one_each(const struct meta_layout *l, const struct meta_device *device) {
+    int j = 0;
+    while (j < l->n && l->peak[j] <= ggml_backend_buft_get_max_size(ggml_backend_dev_buffer_type(device->parts[j]))) {
+        j++;
+    }
+    return j == l->n;
+}
+
+enum ggml_status meta_layout_new(ggml_backend_buffer_type_t buft, struct record *rec, const struct lifetimes *lives,
+    const struct berth_layout_params *params, uint64_t *offsets, struct berth_layout **out) {
+    struct meta_sizing s = {.device = meta_device_of(buft), .rec = rec, .lives = lives, .params = params};
+    size_t n_items       = 0;
+    for (size_t i = 0; i < lives->n_items; i++) {
+        n_items += lives->items[i].pool == params->pool;
+    }
+    *out                  = NULL;
+    s.sizes               = berth_calloc((size_t) s.device->n * lives->n_items + 1, sizeof s.sizes[0]);
+    struct meta_layout *l = s.sizes != NULL ? layout_make(s.device->n, n_items) : NULL;
+    if (l == NULL) {
+        berth_free(s.sizes);
+        return berth_fail(
+            GGML_STATUS_ALLOC_FAILED, "out of memory for the plan of %zu items on %d devices", n_items, s.device->n);
+    }
+    enum ggml_status status = meta_sizing_run(&s);
+    if (status == GGML_STATUS_SUCCESS) {
+        status = plan_devices(l, &s);
+    }
+    berth_free(s.sizes);
+    if (status != GGML_STATUS_SUCCESS || !is_one_each(l, s.device) || !addresses_take(l, lives, params->pool, offsets)) {
+        layout_drop(l);
+        return status;
+    }
+    *out = &l->head;
+    return GGML_STATUS_SUCCESS;
+}
+
+static struct meta_layout *layout_of(struct berth_layout *layout) {
+    return (struct meta_layout *) layout;
+}
+
+void meta_layout_free(struct berth_layout *layout) {
+    struct meta_layout *l = layout_of(layout);
+    if (l->in != NULL) {
+        struct meta_layout **at = &l->in->layouts;
+        while (*at != l) {
+            at = &(*at)->next;
+        }
+        *at = l->next;
+        meta_buffer_forget(l->in, l->head.base, l->end);
+    }
+    for (size_t i = 0; i < (size_t) l->n * l->n_items; i++) {
+        ggml_backend_buffer_free(l->slots[i].apart);
+    }
+    layout_drop(l);
+}
+
+// ---- memory ----
+
+ggml_backend_buffer_t meta_layout_buffer(ggml_backend_buffer_type_t buft) {
+    ggml_backend_buffer_t buffer = meta_buffer_make(buft, SPACE, 0);
+    if (buffer != NULL) {
+        meta_buffer_of(buffer)->is_laid_out = true;
+    }
+    return buffer;
+}
+
+static ggml_backend_buffer_t part_new(const struct meta_buffer *mb, int j, size_t size) {
+    ggml_backend_buffer_t part = ggml_backend_buft_alloc_buffer(ggml_backend_dev_buffer_type(mb->device->parts[j]), size);
+    ggml_backend_buffer_set_usage(part, GGML_BACKEND_BUFFER_USAGE_COMPUTE);
+    return part;
+}
+
+// Device j's memory, of another size. If both do not fit, the old one goes first, and comes back if that is in vain.
+static bool part_resize(struct meta_buffer *mb, int j, size_t size) {
+    const size_t before         = ggml_backend_buffer_get_size(mb->parts[j]);
+    ggml_backend_buffer_t fresh = part_new(mb, j, size);
+    if (fresh == NULL && before > 0 && before < size) {
+        ggml_backend_buffer_free(mb->parts[j]);
+        mb->parts[j] = NULL;
+        fresh        = part_new(mb, j, size);
+    }
+    const bool ok = fresh != NULL;
+    if (!ok && mb->parts[j] == NULL) {
+        fresh = part_new(mb, j, before);
+        fresh = fresh != NULL ? fresh : part_new(mb, j, 0);
+    }
+    if (fresh != NULL) {
+        ggml_backend_buffer_free(mb->parts[j]);
+        mb->parts[j] = fresh;
+        meta_buffer_renumber(mb);
+        meta_buffer_forget(mb, 0, SIZE_MAX);
+    }
+    return ok;
+}
+
+bool meta_layout_back(ggml_backend_buffer_t buffer, struct berth_layout *layout, bool is_exact, bool *is_moved) {
+    struct meta_buffer *mb = meta_buffer_of(buffer);
+    struct meta_layout *l  = layout_of(layout);
+    const uint64_t id      = mb->id;
+    bool ok                = true;
+    if (l->in == NULL) {
+        l->in       = mb;
+        l->next     = mb->layouts;
+        mb->layouts = l;
+    }
+    for (int j = 0; j < l->n && ok; j++) {
+        const size_t have = ggml_backend_buffer_get_size(mb->parts[j]);
+        if (have < l->peak[j]) {
+            ok = part_resize(mb, j, l->peak[j]);
+        }
+    }
+    for (int j = 0; j < l->n && ok && is_exact; j++) {
+        if (ggml_backend_buffer_get_size(mb->parts[j]) > l->peak[j]) {
+            part_resize(mb, j, l->peak[j]); // else it keeps more
+        }
+    }
+    *is_moved = mb->id != id;
+    return ok;
+}
+
+size_t meta_layout_bytes(ggml_backend_buffer_t buffer) {
+    const struct meta_buffer *mb = meta_buffer_of(buffer);
+    size_t size                  = 0;
+    for (int j = 0; j < mb->device->n; j++) {
+        size += ggml_backend_buffer_get_size(mb->parts[j]);
+    }
+    for (const struct meta_layout *l = mb->layouts; l != NULL; l = l->next) {
+        for (size_t i = 0; i < (size_t) l->n * l->n_items; i++) {
+            size += ggml_backend_buffer_get_size(l->slots[i].apart);
+        }
+    }
+    return size;
+}
+
+// ---- where it lies ----
+
+struct meta_slot *meta_slots_at(const struct meta_buffer *mb, size_t off, size_t *step) {
+    const struct meta_layout *l = mb->layouts;
+    while (l != NULL && (off < l->head.base || off >= l->end)) {
+        l = l->next;
+    }
+    if (l == NULL || l->n_items == 0) {
+        return NULL;
+    }
+    size_t lo = 0, hi = l->n_items;
+    while (hi - lo > 1) { // the last that does not begin behind off
+        const size_t mid                     = lo + (hi - lo) / 2;
+        *(l->starts[mid] <= off ? &lo : &hi) = mid;
+    }
+    *step = l->n_items;
+    return l->starts[lo] == off ? &l->slots[lo] : NULL; // a root begins where its item does
+}
+
+static struct ggml_tensor bytes_at(ggml_backend_buffer_t buffer, size_t off, size_t size) {
+    struct ggml_tensor t = {.type = GGML_TYPE_I8, .ne = {(int64_t) size, 1, 1, 1}, .nb = {1, size, size, size}};
+    t.buffer             = buffer;
+    t.data               = (char *) ggml_backend_buffer_get_base(buffer) + off;
+    return t;
+}
+
+bool meta_slot_grow(const struct ggml_tensor *root, int j, size_t size) {
+    struct meta_buffer *mb  = meta_buffer_of(root->buffer);
+    size_t step             = 0;
+    struct meta_slot *slots = mb != NULL ? meta_slots_at(mb, meta_offset(root->data), &step) : NULL;
+    if (slots == NULL) {
+        return false;
+    }
+    struct meta_slot *slot      = &slots[(size_t) j * step];
+    ggml_backend_buffer_t fresh = part_new(mb, j, size), last = slot->apart != NULL ? slot->apart : mb->parts[j];
+    if (fresh == NULL) {
+        return false;
+    }
+    if (slot->size > 0) {
+        struct ggml_tensor from = bytes_at(last, slot->off, slot->size), to = bytes_at(fresh, 0, slot->size);
+        if (!berth_tensor_copy(__func__, NULL, &from, &to, NULL)) {
+            ggml_backend_buffer_free(fresh);
+            return false;
+        }
+    }
+    ggml_backend_buffer_free(slot->apart);
+    *slot = (struct meta_slot){.size = size, .apart = fresh};
+    meta_buffer_renumber(mb);
+    return true;
+}
