@@ -313,7 +313,7 @@ void mpi_mail_tend(struct mpi_mail *m) {
     poll(m);
     const struct mpi_head alive = {
         .kind = MPI_ALIVE, .a = atomic_load_explicit(&m->n_steps, memory_order_relaxed), .b = m->counts_steps};
-    const bool tell = m->polled - m->told > (m->timeout / 10 < MPI_SECOND ? m->timeout / 10 : MPI_SECOND);
+    const bool tell = !m->has_parted && m->polled - m->told > (m->timeout / 10 < MPI_SECOND ? m->timeout / 10 : MPI_SECOND);
     m->told         = tell ? m->polled : m->told;
     for (int i = 0; tell && i < m->t.size; i++) {
         if (i != m->t.rank && m->peers[i].has_hello && !is_lost(m, i) && m->t.unsent(&m->t, i) <= UNSENT_MAX) {
@@ -326,6 +326,7 @@ void mpi_mail_tend(struct mpi_mail *m) {
 void mpi_mail_bye(struct mpi_mail *m) {
     static const struct mpi_head bye = {.kind = MPI_BYE};
     pthread_mutex_lock(&m->lock);
+    m->has_parted = true;
     for (int i = 0; i < m->t.size; i++) {
         if (i != m->t.rank && (!is_lost(m, i) || m->peers[i].has_left)) {
             (void) !hand_over(m, i, &bye, NULL, 0);

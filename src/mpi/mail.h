@@ -64,6 +64,7 @@ struct mpi_mail {
     bool counts_steps;            // it is a worker
     int64_t polled;               // when; a gap that is ours is nobody's silence
     int64_t told;                 // when the others last had a sign of life from here
+    bool has_parted;              // they have had the last word
     struct berth_mpi_traffic traffic;
 };
 

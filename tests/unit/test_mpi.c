@@ -99,6 +99,36 @@ static void ranks_run(int n, int n_programs, size_t limit, void (*run)(struct mp
     mpi_loop_free(loop);
 }
 
+// ---- the last word ----
+
+// What MPI has not delivered when a rank leaves keeps it from ending in order: nothing follows a good-bye.
+static void test_nothing_follows_a_bye(void **state) {
+    (void) state;
+    static const uint32_t kinds[] = {MPI_ALIVE, MPI_BYE};
+    struct mpi_loop *loop         = mpi_loop_new(2);
+    struct mpi_transport mine, other;
+    struct mpi_mail mail;
+    struct mpi_letter letter;
+    transport_open(loop, 0, &mine);
+    transport_open(loop, 1, &other);
+    assert_true(mpi_mail_init(&mail, &mine));
+    mail.peers[1].has_hello = true;
+    mail.told               = 0;
+    mpi_mail_tend(&mail);
+    mpi_mail_bye(&mail);
+    mail.told = 0;
+    mpi_mail_tend(&mail);
+    for (int i = 0; i < 2; i++) {
+        assert_true(other.receive(&other, &letter));
+        assert_int_equal(((const struct mpi_head *) letter.bytes)->kind, kinds[i]);
+        shim_free(letter.bytes);
+    }
+    assert_false(other.receive(&other, &letter));
+    mpi_mail_fini(&mail, true);
+    other.close(&other, true);
+    mpi_loop_free(loop);
+}
+
 // ---- sums ----
 
 static void sums(struct mpi_world *w) {
@@ -799,6 +829,7 @@ static void test_each_allocation_fails(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_follows_a_bye),
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_sums_without_one),
         cmocka_unit_test(test_bytes),

@@ -13,8 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define TAG 21097
+#define SETTLE_MS 5000 // that messages may take which everybody waits for
 
 struct sending {
     MPI_Request request;
@@ -190,11 +192,28 @@ static bool link_receive(struct mpi_transport *t, struct mpi_letter *out) {
     return found;
 }
 
+// What is on its way still, from here or to here, gets there: the others are in MPI as well until all have come to its end.
+static bool settle(struct mpi_transport *t) {
+    const struct timespec pause = {.tv_nsec = 1000000};
+    struct link *l              = t->context;
+    for (int i = 0; i < SETTLE_MS; i++) {
+        struct mpi_letter letter;
+        while (link_receive(t, &letter)) {
+            t->release(letter.bytes);
+        }
+        link_unsent(t, t->rank);
+        if (l->n_out == 0 && l->n_in == 0) {
+            return true;
+        }
+        nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
 // Whether MPI may end in order, which waits for all.
 static void link_close(struct mpi_transport *t, bool all) {
     struct link *l = t->context;
-    reap(t);
-    if (!all || l->n_out > 0 || l->n_in > 0) {
+    if (!all || !settle(t)) {
         return; // MPI may still write to what it holds
     }
     if (l->is_ours) {
