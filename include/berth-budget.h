@@ -47,6 +47,8 @@ enum berth_budget_kind {
 };
 
 // Memory is taken by the step that makes a value, and given back behind the last step that reads it before it is made again.
+// Steps can run one by one. Moves can also run beside ops, one at a time in their order: a copy out from the step that makes its
+// value on until its own place, a copy in from its own place on until its first reader; they stand where that leaves them time.
 struct berth_budget_step {
     int32_t op;
     enum berth_budget_kind kind;
@@ -74,10 +76,11 @@ struct berth_budget_result {
     struct berth_budget_step *steps; // [n_steps]; the best that was found if it does not fit
     size_t n_steps;
     bool fits;
-    bool proven;         // no schedule is cheaper; or, if it does not fit, none does
-    uint64_t cost;       // of the schedule
-    uint64_t cost_once;  // of every op once
-    uint64_t cost_bound; // no schedule that fits costs less
+    bool proven;          // no schedule is cheaper; or, if it does not fit, none does
+    uint64_t cost;        // of the schedule, moves included
+    uint64_t cost_beside; // the same with one move at a time beside the ops: until it is needed, and its memory is another's
+    uint64_t cost_once;   // of every op once
+    uint64_t cost_bound;  // no schedule that fits costs less
     size_t n_again, n_out, n_in;
     struct berth_budget_use *uses; // [n_uses] by rising pool
     size_t n_uses;

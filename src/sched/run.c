@@ -9,6 +9,7 @@
 // 3. Bytes of the caller's inputs are copied before compute returns: they may be overwritten then.
 // 4. Backends that touch each other's memory without a copy wait for each other before each split. A split that needs no copies
 //    and runs elsewhere than the one before it waits for that one: tensors of the caller's may share bytes without saying so.
+// 5. Moves of a graph under a budget run beside the splits, if somebody can make them (moves.c).
 // A backend reads a graph's tensors during graph_compute, not later: edges lead to the copies only that long.
 
 #include "sched/sched.h"
@@ -33,7 +34,16 @@ void sched_finish(struct ggml_backend_sched *sched) {
     }
 }
 
+void sched_wait_but(struct ggml_backend_sched *sched, int b) {
+    for (int other = 0; other < sched->n_backends; other++) {
+        if (other != b) {
+            wait_for(sched, other);
+        }
+    }
+}
+
 void sched_drain(struct ggml_backend_sched *sched) {
+    sched_copier_drain(sched);
     for (int b = 0; b < sched->n_backends; b++) {
         berth_backend_wait(sched->backends[b]);
         sched->in_flight[b] = false;
@@ -47,12 +57,13 @@ enum ggml_status sched_wait_all(struct ggml_backend_sched *sched) {
     char text[400];
     enum ggml_status status = GGML_STATUS_SUCCESS;
     sched_drain(sched);
-    for (int b = 0; b < sched->n_backends; b++) {
-        if (berth_backend_report(sched->backends[b]) != GGML_STATUS_SUCCESS && status == GGML_STATUS_SUCCESS) {
+    for (int b = 0; b <= sched->n_backends; b++) { // the last one is the copier's
+        ggml_backend_t backend = b < sched->n_backends ? sched->backends[b] : sched->copier.queue;
+        if (backend != NULL && berth_backend_report(backend) != GGML_STATUS_SUCCESS && status == GGML_STATUS_SUCCESS) {
             status = GGML_STATUS_FAILED;
             snprintf(text, sizeof text, "%s", berth_last_error());
             text[sizeof text - 1] = '\0';
-            berth_set_error("scheduler: backend %s: %s", ggml_backend_name(sched->backends[b]), text);
+            berth_set_error("scheduler: backend %s: %s", ggml_backend_name(backend), text);
             snprintf(text, sizeof text, "%s", berth_last_error());
         }
     }
@@ -301,6 +312,20 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
     return status;
 }
 
+// Are the graph's moves the copier's, and nobody looks on?
+static bool runs_beside(struct ggml_backend_sched *sched, const struct sched_memo *memo) {
+    struct sched_copier *copier = &sched->copier;
+    const bool is = memo->n_moves > 0 && sched->callback == NULL && !sched->is_tracing && copier->kind != SCHED_COPIER_NONE &&
+                    copier->own == memo->own && copier->other == memo->other;
+    if (is) {
+        if (copier->n_over < copier->n_given) { // a graph that failed on its way
+            sched_copier_drain(sched);
+        }
+        copier->n_given = copier->n_over = 0;
+    }
+    return is;
+}
+
 enum ggml_status sched_run(struct ggml_backend_sched *sched) {
     struct sched_memo *memo = sched->cur;
     enum ggml_status status = GGML_STATUS_SUCCESS;
@@ -310,8 +335,17 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
     if (memo->n_slots > 1) {
         sched_wait_slot(sched, sched->slot);
     }
+    const bool is_beside = runs_beside(sched, memo);
     for (int32_t s = 0; s < memo->n_splits && go_on && status == GGML_STATUS_SUCCESS; s++) {
-        status = split_run(sched, memo, s, &go_on);
+        if (is_beside) {
+            sched_moves_before(sched, memo, &memo->splits[s]);
+        }
+        if (!is_beside || !memo->splits[s].is_beside) {
+            status = split_run(sched, memo, s, &go_on);
+        }
+    }
+    if (is_beside && status == GGML_STATUS_SUCCESS) {
+        sched_copier_await(sched, memo->n_moves);
     }
     if (status != GGML_STATUS_SUCCESS) { // nothing of this graph may reach the next one
         char text[512];
@@ -320,6 +354,9 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
         for (int b = 0; b < sched->n_backends; b++) {
             const enum ggml_status known = berth_backend_report(sched->backends[b]);
             (void) known; // a follow-up of what failed first
+        }
+        if (sched->copier.queue != NULL) {
+            berth_backend_forget(sched->copier.queue);
         }
         berth_set_error("%s", text);
     } else if (memo->n_slots > 1) {

@@ -110,6 +110,14 @@ void berth_sched_set_strict(ggml_backend_sched_t sched, bool strict) {
     }
 }
 
+void berth_sched_set_overlap(ggml_backend_sched_t sched, bool overlap) {
+    if (sched != NULL && sched->moves_in_a_row == overlap) {
+        sched_drain(sched);
+        sched->moves_in_a_row = !overlap;
+        forget(sched);
+    }
+}
+
 void berth_sched_set_limit(ggml_backend_sched_t sched, ggml_backend_t backend, size_t bytes) {
     const int b = index_of(sched, backend);
     if (b < 0) {

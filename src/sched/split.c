@@ -15,6 +15,8 @@ struct cutter {
     int32_t *first_copy; // [n_rows] of the row, -1: none
     int32_t *version;    // [n_rows] of a root's bytes
     int16_t *writer;     // [n_rows] who wrote a root last in this graph, -1: nobody
+    struct sched_moves moves;
+    bool is_beside; // moves are the copier's
 };
 
 static bool split_push(struct cutter *c, int32_t i_start, int backend) {
@@ -154,7 +156,7 @@ static bool cut(struct cutter *c) {
         }
         // An offloaded weight starts a split of its own, so that the memory of the one before it can be used again.
         // So does a move, whose place in the order says when memory is free.
-        if (row->backend != cur || record_move(&memo->rec, i) != BERTH_MOVE_NONE ||
+        if (row->backend != cur || record_move(&memo->rec, i) != BERTH_MOVE_NONE || (c->is_beside && c->moves.starts[i]) ||
             (row->reads_weight && memo->splits[memo->n_splits - 1].n_copies > 0 && wants_new_weight(c, i, cur))) {
             cur = row->backend;
             if (!split_push(c, memo->n_splits == 0 ? 0 : i, cur)) {
@@ -284,15 +286,21 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo
     memo->n_slots                                   = sched->n_copies;
     memo->uid_slot                                  = -1;
     memo->has_conflict                              = false;
-    c.first_copy = sched_scratch(sched, n_rows * (sizeof c.first_copy[0] + sizeof c.version[0] + sizeof c.writer[0]));
+    const size_t size = sizeof c.first_copy[0] + sizeof c.version[0] + sizeof c.writer[0] + sizeof c.moves.made_in[0] +
+                        sizeof c.moves.number[0] + sizeof c.moves.starts[0];
+    c.first_copy = sched_scratch(sched, n_rows * size);
     if (c.first_copy != NULL) {
-        c.version = c.first_copy + n_rows;
-        c.writer  = (int16_t *) (c.version + n_rows);
+        c.version      = c.first_copy + n_rows;
+        c.moves        = (struct sched_moves){.made_in = c.version + n_rows, .number = c.version + 2 * n_rows};
+        c.writer       = (int16_t *) (c.moves.number + n_rows);
+        c.moves.starts = (bool *) (c.writer + n_rows);
         memset(c.first_copy, -1, n_rows * sizeof c.first_copy[0]);
         memset(c.version, 0, n_rows * sizeof c.version[0]);
         memset(c.writer, -1, n_rows * sizeof c.writer[0]);
+        c.is_beside = sched_moves_find(sched, memo, &c.moves);
     }
-    if (c.first_copy == NULL || !cut(&c) || !tensors_init(sched, memo)) {
+    if (c.first_copy == NULL || !cut(&c) || (c.is_beside && !sched_moves_place(sched, memo, &c.moves)) ||
+        !tensors_init(sched, memo)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the splits of %d nodes", memo->rec.n_nodes);
     }
     const enum ggml_status status = sched_optimize(sched, memo);

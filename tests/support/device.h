@@ -12,6 +12,7 @@
 // ---- backend ----
 
 static inline void device_backend_free(ggml_backend_t backend) {
+    device_stream_stop(device_stream_of(backend));
     free(backend);
 }
 
@@ -22,11 +23,12 @@ static inline const char *device_backend_name(ggml_backend_t backend) {
 static inline void device_synchronize(ggml_backend_t backend) {
     struct device *dev = backend->context;
     atomic_fetch_add(&dev->n_waits, 1);
-    pthread_mutex_lock(&dev->queue_lock);
-    while (dev->n_pending > 0) {
-        pthread_cond_wait(&dev->queue_changed, &dev->queue_lock);
+    struct device_stream *stream = device_stream_of(backend);
+    pthread_mutex_lock(&stream->lock);
+    while (stream->n_pending > 0) {
+        pthread_cond_wait(&stream->changed, &stream->lock);
     }
-    pthread_mutex_unlock(&dev->queue_lock);
+    pthread_mutex_unlock(&stream->lock);
 }
 
 static inline enum ggml_status device_compute(ggml_backend_t backend, struct ggml_cgraph *graph) {
@@ -52,7 +54,7 @@ static inline enum ggml_status device_compute(ggml_backend_t backend, struct ggm
             }
         }
     }
-    device_push(dev, job);
+    device_push(backend, job);
     return GGML_STATUS_SUCCESS;
 }
 
@@ -78,9 +80,29 @@ static inline bool device_copy_async(
     wait->event = event;
     wait->other = a; // says that the event is its own
     wait->count = 1;
-    device_push(a, copy);
-    device_push(b, wait);
+    device_push(from, copy);
+    device_push(to, wait);
     return true;
+}
+
+static inline void device_set_async(
+    ggml_backend_t backend, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size) {
+    struct device_job *job = device_job_new(DEVICE_COPY);
+    job->src               = *tensor;
+    job->to                = (char *) tensor->data + offset;
+    job->from              = data;
+    job->size              = size;
+    device_push(backend, job);
+}
+
+static inline void device_get_async(
+    ggml_backend_t backend, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
+    struct device_job *job = device_job_new(DEVICE_COPY);
+    job->src               = *tensor;
+    job->to                = data;
+    job->from              = (const char *) tensor->data + offset;
+    job->size              = size;
+    device_push(backend, job);
 }
 
 // ---- device ----
@@ -109,15 +131,21 @@ static inline void device_dev_props(ggml_backend_dev_t dev, struct ggml_backend_
     props->caps.events = d->has_events;
 }
 
-// Another stream of the device, which is at work already.
+// Another backend of the device, with a queue of its own.
 static inline ggml_backend_t device_dev_init(ggml_backend_dev_t dev, const char *params) {
-    ggml_backend_t backend = malloc(sizeof *backend);
+    struct device *d             = dev->context;
+    struct device_stream *stream = calloc(1, sizeof *stream);
     (void) params;
-    if (backend != NULL) {
-        *backend            = ((struct device *) dev->context)->backend;
-        backend->iface.free = device_backend_free;
+    if (stream == NULL) {
+        return NULL;
     }
-    return backend;
+    stream->backend            = d->backend;
+    stream->backend.iface.free = device_backend_free;
+    device_stream_init(stream, d);
+    if (d->is_async) {
+        device_stream_start(stream);
+    }
+    return &stream->backend;
 }
 
 static inline ggml_backend_buffer_type_t device_dev_buft(ggml_backend_dev_t dev) {
@@ -169,10 +197,9 @@ static inline void device_init(struct device *dev, const char *name) {
         .iface   = {.get_name = device_backend_name, .graph_compute = device_compute},
     };
     device_memory_init(dev);
-    dev->last = &dev->first;
+    device_stream_init(&dev->stream, dev);
     pthread_mutex_init(&dev->lock, NULL);
-    pthread_mutex_init(&dev->queue_lock, NULL);
-    pthread_cond_init(&dev->queue_changed, NULL);
+    pthread_mutex_init(&dev->compute_lock, NULL);
 }
 
 static inline ggml_backend_t device_start(struct device *dev) {
@@ -181,24 +208,19 @@ static inline ggml_backend_t device_start(struct device *dev) {
     struct ggml_backend_i *iface = &dev->backend.iface;
     iface->synchronize           = dev->is_async ? device_synchronize : NULL;
     iface->cpy_tensor_async      = dev->is_async && dev->copies_async ? device_copy_async : NULL;
+    iface->set_tensor_async      = dev->is_async && dev->copies_host ? device_set_async : NULL;
+    iface->get_tensor_async      = dev->is_async && dev->copies_host ? device_get_async : NULL;
     iface->event_record          = dev->has_events ? device_event_record : NULL;
     iface->event_wait            = dev->has_events ? device_event_wait : NULL;
     if (dev->is_async) {
-        dev->runs = pthread_create(&dev->thread, NULL, device_thread, dev) == 0;
+        device_stream_start(&dev->stream);
     }
     return &dev->backend;
 }
 
 static inline void device_stop(struct device *dev) {
-    if (dev->runs) {
-        pthread_mutex_lock(&dev->queue_lock);
-        dev->ends = true;
-        pthread_cond_broadcast(&dev->queue_changed);
-        pthread_mutex_unlock(&dev->queue_lock);
-        pthread_join(dev->thread, NULL);
-    }
+    device_stream_stop(&dev->stream);
     ggml_backend_free(dev->cpu);
     pthread_mutex_destroy(&dev->lock);
-    pthread_mutex_destroy(&dev->queue_lock);
-    pthread_cond_destroy(&dev->queue_changed);
+    pthread_mutex_destroy(&dev->compute_lock);
 }

@@ -34,13 +34,29 @@ enum device_job_kind { DEVICE_COMPUTE, DEVICE_COPY, DEVICE_RECORD, DEVICE_WAIT }
 struct device_job {
     struct device_job *next;
     enum device_job_kind kind;
+    ggml_backend_t backend;      // whose it is
     struct ggml_tensor *tensors; // compute: the nodes and their sources, as they were when the job was given
     struct ggml_tensor **nodes;
     int n_nodes;
     struct ggml_tensor src, dst; // copy
-    struct device *other;        // copy: who owns dst
+    struct device *other;        // copy: who owns dst, NULL: the host has one end
+    void *to;                    // copy with the host: bytes
+    const void *from;
+    size_t size;
     struct device_event *event;
     uint64_t count; // of the event
+};
+
+// A queue of jobs and the thread that runs them: a device has one, and one more for each further backend.
+struct device_stream {
+    struct ggml_backend backend; // of a further one
+    struct device *dev;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct device_job *first, **last;
+    int n_pending; // jobs not yet over
+    bool ends, runs;
 };
 
 struct device {
@@ -57,6 +73,7 @@ struct device {
     bool is_async;                                                            // computes in a thread of its own
     bool has_events;                                                          // with is_async
     bool copies_async;        // with is_async: cpy_tensor_async to other such devices
+    bool copies_host;         // with is_async: set_tensor_async and get_tensor_async
     bool reads_host;          // uses host memory as it is
     bool is_open;             // no protection: the memory is plain
     bool is_paper;            // to plan for: it gives no buffer
@@ -64,24 +81,24 @@ struct device {
     size_t n_free, n_total;   // bytes that it says it has
     int offload_batch;        // wants ops with at least that many rows, 0: none
     int delay_us;             // at most, before each job
+    int copy_us, compute_us;  // that a copy with the host's memory, and a node, takes at least
+    int meet_us;              // such a copy waits so long for a node to run beside it; 0: it does not
     atomic_int fail_alloc_at; // the n-th buffer from now on
     atomic_int fail_compute_at;
     atomic_int fail_set_at;  // the n-th write into its memory
     atomic_int fail_copy_at; // the n-th cpy_tensor_async from it
     // counts
+    atomic_int n_met, n_missed; // copies with meet_us beside which a node ran, and the others
+    atomic_int n_at_work;       // computations under way
     atomic_int n_computes, n_sets, n_gets, n_async_copies, n_buffers, n_events, n_waits;
     atomic_size_t n_bytes; // of its buffers alive
     // own
     ggml_backend_t cpu;
     pthread_mutex_t lock; // of the buffers and inside
     struct device_buffer *buffers;
-    int inside; // calls that may touch the memory
-    pthread_t thread;
-    pthread_mutex_t queue_lock;
-    pthread_cond_t queue_changed;
-    struct device_job *first, **last;
-    int n_pending; // jobs not yet over
-    bool ends, runs;
+    int inside;                   // calls that may touch the memory
+    pthread_mutex_t compute_lock; // one stream at a time
+    struct device_stream stream;
 };
 
 // ---- memory ----
@@ -155,6 +172,9 @@ static inline void device_set(
         return;
     }
     device_enter(dev);
+    if (dev->copy_us > 0) {
+        usleep((useconds_t) dev->copy_us);
+    }
     memcpy((char *) tensor->data + offset, data, size);
     device_leave(dev);
 }
@@ -164,6 +184,9 @@ static inline void device_get(
     struct device *dev = device_of(buffer);
     atomic_fetch_add(&dev->n_gets, 1);
     device_enter(dev);
+    if (dev->copy_us > 0) {
+        usleep((useconds_t) dev->copy_us);
+    }
     memcpy(data, (const char *) tensor->data + offset, size);
     device_leave(dev);
 }

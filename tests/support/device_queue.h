@@ -13,9 +13,32 @@ static inline enum ggml_status device_compute_now(struct device *dev, struct ggm
     }
     struct ggml_cgraph graph = {.size = n_nodes, .n_nodes = n_nodes, .nodes = nodes};
     device_enter(dev);
+    pthread_mutex_lock(&dev->compute_lock);
+    atomic_fetch_add(&dev->n_at_work, 1);
+    if (dev->compute_us > 0) {
+        usleep((useconds_t) (dev->compute_us * n_nodes));
+    }
     const enum ggml_status status = dev->cpu->iface.graph_compute(dev->cpu, &graph);
+    atomic_fetch_sub(&dev->n_at_work, 1);
+    pthread_mutex_unlock(&dev->compute_lock);
     device_leave(dev);
     return status;
+}
+
+// Between the device's memory and the host's. One that is to meet a computation waits for it.
+static inline void device_copy_host(struct device *dev, const struct device_job *job) {
+    for (int us = 0; us < dev->meet_us && atomic_load(&dev->n_at_work) == 0; us += 100) {
+        usleep(100);
+    }
+    if (dev->meet_us > 0) {
+        atomic_fetch_add(atomic_load(&dev->n_at_work) > 0 ? &dev->n_met : &dev->n_missed, 1);
+    }
+    if (dev->copy_us > 0) {
+        usleep((useconds_t) dev->copy_us);
+    }
+    device_enter(dev);
+    memcpy(job->to, job->from, job->size);
+    device_leave(dev);
 }
 
 static inline void device_event_reach(struct device_event *event, uint64_t count) {
@@ -41,12 +64,14 @@ static inline void device_job_run(struct device *dev, struct device_job *job, ui
     switch (job->kind) {
         case DEVICE_COMPUTE:
             if (device_compute_now(dev, job->nodes, job->n_nodes) != GGML_STATUS_SUCCESS) {
-                berth_backend_fail(&dev->backend, "%s failed in its thread", dev->name);
+                berth_backend_fail(job->backend, "%s failed in its thread", dev->name);
             }
             break;
         case DEVICE_COPY:
             if (device_fails(&dev->fail_copy_at)) {
-                berth_backend_fail(&dev->backend, "%s lost a copy of %s", dev->name, job->src.name);
+                berth_backend_fail(job->backend, "%s lost a copy of %s", dev->name, job->src.name);
+            } else if (job->to != NULL) {
+                device_copy_host(dev, job);
             } else {
                 device_enter(dev);
                 device_enter(job->other);
@@ -54,7 +79,9 @@ static inline void device_job_run(struct device *dev, struct device_job *job, ui
                 device_leave(job->other);
                 device_leave(dev);
             }
-            device_event_reach(job->event, 1);
+            if (job->event != NULL) {
+                device_event_reach(job->event, 1);
+            }
             break;
         case DEVICE_RECORD: device_event_reach(job->event, job->count); break;
         case DEVICE_WAIT: device_event_await(job->event, job->count); break;
@@ -67,52 +94,87 @@ static inline void device_event_delete(struct device_event *event) {
     free(event);
 }
 
+static inline void device_job_end(struct device_job *job) {
+    free(job->tensors);
+    free(job->nodes);
+    free(job);
+}
+
 static inline void *device_thread(void *arg) {
-    struct device *dev = arg;
-    uint64_t rng       = dev->seed;
-    pthread_mutex_lock(&dev->queue_lock);
+    struct device_stream *stream = arg;
+    uint64_t rng                 = stream->dev->seed;
+    pthread_mutex_lock(&stream->lock);
     for (;;) {
-        while (dev->first == NULL && !dev->ends) {
-            pthread_cond_wait(&dev->queue_changed, &dev->queue_lock);
+        while (stream->first == NULL && !stream->ends) {
+            pthread_cond_wait(&stream->changed, &stream->lock);
         }
-        struct device_job *job = dev->first;
+        struct device_job *job = stream->first;
         if (job == NULL) {
             break;
         }
-        dev->first = job->next;
-        dev->last  = dev->first == NULL ? &dev->first : dev->last;
-        pthread_mutex_unlock(&dev->queue_lock);
-        device_job_run(dev, job, &rng);
+        stream->first = job->next;
+        stream->last  = stream->first == NULL ? &stream->first : stream->last;
+        pthread_mutex_unlock(&stream->lock);
+        device_job_run(stream->dev, job, &rng);
         if (job->kind == DEVICE_WAIT && job->other != NULL) { // the event of a copy ends with it
             device_event_delete(job->event);
         }
-        free(job->tensors);
-        free(job->nodes);
-        free(job);
-        pthread_mutex_lock(&dev->queue_lock);
-        dev->n_pending--;
-        pthread_cond_broadcast(&dev->queue_changed);
+        device_job_end(job);
+        pthread_mutex_lock(&stream->lock);
+        stream->n_pending--;
+        pthread_cond_broadcast(&stream->changed);
     }
-    pthread_mutex_unlock(&dev->queue_lock);
+    pthread_mutex_unlock(&stream->lock);
     return NULL;
 }
 
+static inline void device_stream_init(struct device_stream *stream, struct device *dev) {
+    stream->dev  = dev;
+    stream->last = &stream->first;
+    pthread_mutex_init(&stream->lock, NULL);
+    pthread_cond_init(&stream->changed, NULL);
+}
+
+static inline void device_stream_start(struct device_stream *stream) {
+    stream->runs = pthread_create(&stream->thread, NULL, device_thread, stream) == 0;
+}
+
+static inline void device_stream_stop(struct device_stream *stream) {
+    if (stream->runs) {
+        pthread_mutex_lock(&stream->lock);
+        stream->ends = true;
+        pthread_cond_broadcast(&stream->changed);
+        pthread_mutex_unlock(&stream->lock);
+        pthread_join(stream->thread, NULL);
+    }
+    pthread_mutex_destroy(&stream->lock);
+    pthread_cond_destroy(&stream->changed);
+}
+
+static inline void device_backend_free(ggml_backend_t backend);
+
+// Copies of the first backend, which tests make, have its queue.
+static inline struct device_stream *device_stream_of(ggml_backend_t backend) {
+    struct device *dev = backend->context;
+    return backend->iface.free == device_backend_free ? (struct device_stream *) (void *) backend : &dev->stream;
+}
+
 // At once, if the device has no thread.
-static inline void device_push(struct device *dev, struct device_job *job) {
-    if (!dev->runs) {
-        device_job_run(dev, job, &dev->seed);
-        free(job->tensors);
-        free(job->nodes);
-        free(job);
+static inline void device_push(ggml_backend_t backend, struct device_job *job) {
+    struct device_stream *stream = device_stream_of(backend);
+    job->backend                 = backend;
+    if (!stream->runs) {
+        device_job_run(stream->dev, job, &stream->dev->seed);
+        device_job_end(job);
         return;
     }
-    pthread_mutex_lock(&dev->queue_lock);
-    job->next  = NULL;
-    *dev->last = job;
-    dev->last  = &job->next;
-    dev->n_pending++;
-    pthread_cond_broadcast(&dev->queue_changed);
-    pthread_mutex_unlock(&dev->queue_lock);
+    pthread_mutex_lock(&stream->lock);
+    job->next     = NULL;
+    *stream->last = job;
+    stream->last  = &job->next;
+    stream->n_pending++;
+    pthread_cond_broadcast(&stream->changed);
+    pthread_mutex_unlock(&stream->lock);
 }
 
 static inline struct device_job *device_job_new(enum device_job_kind kind) {
@@ -133,7 +195,7 @@ static inline void device_event_record(ggml_backend_t backend, ggml_backend_even
     job->count = ++e->n_recorded;
     pthread_mutex_unlock(&e->lock);
     job->event = e;
-    device_push(dev, job);
+    device_push(backend, job);
 }
 
 static inline void device_event_wait(ggml_backend_t backend, ggml_backend_event_t event) {
@@ -145,7 +207,7 @@ static inline void device_event_wait(ggml_backend_t backend, ggml_backend_event_
     job->count = e->n_recorded;
     pthread_mutex_unlock(&e->lock);
     job->event = e;
-    device_push(dev, job);
+    device_push(backend, job);
 }
 
 static inline ggml_backend_event_t device_event_new(ggml_backend_dev_t dev) {

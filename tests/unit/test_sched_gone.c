@@ -138,7 +138,7 @@ static void work_is_waited_for(void **state) {
     assert_true(ggml_backend_sched_alloc_graph(r.sched, r.graph));
     assert_int_equal(ggml_backend_sched_graph_compute_async(r.sched, r.graph), GGML_STATUS_SUCCESS);
     ggml_backend_sched_free(r.sched);
-    assert_int_equal(r.dev[0].n_pending + r.dev[1].n_pending, 0);
+    assert_int_equal(r.dev[0].stream.n_pending + r.dev[1].stream.n_pending, 0);
     free_backends(&r, N_BACKENDS);
     rig_fini(&r);
 }

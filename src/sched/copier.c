@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+// copier.c: who makes the moves of a graph beside its nodes (moves.c). For a device that works by itself and has events: another
+// backend of it, with a queue of its own. For the host: a thread that copies from memory to memory, so that pages of a mapped
+// file are waited for there and not where it is computed. All memory is taken when a graph is split; giving and awaiting take
+// none.
+
+#include "sched/sched.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+
+// ---- a thread ----
+
+struct copier_job {
+    void *dst;
+    const void *src;
+    size_t size;
+};
+
+struct copier_thread {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    struct copier_job *jobs; // [jobs_cap] of the graph at hand
+    size_t jobs_cap;
+    int32_t n_given, n_over;
+    bool ends;
+};
+
+static void *copier_run(void *arg) {
+    struct copier_thread *t = arg;
+    pthread_mutex_lock(&t->mutex);
+    for (;;) {
+        while (t->n_over == t->n_given && !t->ends) {
+            pthread_cond_wait(&t->changed, &t->mutex);
+        }
+        if (t->n_over == t->n_given) {
+            break;
+        }
+        const struct copier_job job = t->jobs[t->n_over];
+        pthread_mutex_unlock(&t->mutex);
+        memcpy(job.dst, job.src, job.size);
+        pthread_mutex_lock(&t->mutex);
+        t->n_over++;
+        pthread_cond_broadcast(&t->changed);
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return NULL;
+}
+
+static struct copier_thread *thread_new(void) {
+    struct copier_thread *t = berth_calloc(1, sizeof *t);
+    sigset_t all, before;
+    if (t == NULL) {
+        return NULL;
+    }
+    pthread_mutex_init(&t->mutex, NULL);
+    pthread_cond_init(&t->changed, NULL);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); // signals are the program's threads' to take
+    const bool ok = pthread_create(&t->thread, NULL, copier_run, t) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!ok) {
+        pthread_mutex_destroy(&t->mutex);
+        pthread_cond_destroy(&t->changed);
+        berth_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+static void thread_free(struct copier_thread *t) {
+    if (t == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&t->mutex);
+    t->ends = true;
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->mutex);
+    pthread_join(t->thread, NULL);
+    pthread_mutex_destroy(&t->mutex);
+    pthread_cond_destroy(&t->changed);
+    berth_free(t->jobs);
+    berth_free(t);
+}
+
+// Job i of the graph at hand; the first one follows when all of the graph before are over.
+static void thread_give(struct copier_thread *t, int32_t i, const struct copier_job *job) {
+    pthread_mutex_lock(&t->mutex);
+    if (i == 0) {
+        t->n_given = t->n_over = 0;
+    }
+    t->jobs[i] = *job;
+    t->n_given = i + 1;
+    pthread_cond_broadcast(&t->changed);
+    pthread_mutex_unlock(&t->mutex);
+}
+
+static void thread_await(struct copier_thread *t, int32_t n) {
+    pthread_mutex_lock(&t->mutex);
+    while (t->n_over < n) {
+        pthread_cond_wait(&t->changed, &t->mutex);
+    }
+    pthread_mutex_unlock(&t->mutex);
+}
+
+// ---- a queue ----
+
+static bool is_host(ggml_backend_buffer_type_t buft) {
+    return ggml_backend_buft_is_host(buft);
+}
+
+static bool has_queue(ggml_backend_t backend, ggml_backend_buffer_type_t other) {
+    const struct ggml_backend_i *iface = &backend->iface;
+    return backend->device != NULL && backend->device->iface.init_backend != NULL && iface->synchronize != NULL &&
+           iface->event_record != NULL && iface->event_wait != NULL && iface->set_tensor_async != NULL &&
+           iface->get_tensor_async != NULL && is_host(other);
+}
+
+static bool queue_open(struct sched_copier *copier, ggml_backend_t own) {
+    copier->ready = ggml_backend_event_new(own->device);
+    copier->queue = copier->ready != NULL ? ggml_backend_dev_init(own->device, NULL) : NULL;
+    return copier->queue != NULL && has_queue(copier->queue, ggml_backend_cpu_buffer_type());
+}
+
+// ---- both ----
+
+void sched_copier_close(struct ggml_backend_sched *sched) {
+    struct sched_copier *copier = &sched->copier;
+    sched_copier_drain(sched);
+    for (size_t i = 0; i < copier->n_events; i++) {
+        ggml_backend_event_free(copier->events[i]);
+    }
+    ggml_backend_event_free(copier->ready);
+    ggml_backend_free(copier->queue);
+    thread_free(copier->thread);
+    berth_free(copier->events);
+    *copier = (struct sched_copier){0};
+}
+
+bool sched_copier_open(struct ggml_backend_sched *sched, int own, int other) {
+    struct sched_copier *copier = &sched->copier;
+    ggml_backend_t backend      = sched->backends[own];
+    if (copier->kind != SCHED_COPIER_NONE && copier->own == own && copier->other == other) {
+        return true;
+    }
+    sched_copier_close(sched);
+    copier->own   = own;
+    copier->other = other;
+    if (has_queue(backend, sched->bufts[other])) {
+        copier->kind = SCHED_COPIER_QUEUE;
+        if (!queue_open(copier, backend)) {
+            sched_copier_close(sched);
+        }
+    } else if (backend->iface.synchronize == NULL && sched->backends[other]->iface.synchronize == NULL &&
+               is_host(sched->bufts[own]) && is_host(sched->bufts[other])) {
+        copier->thread = thread_new();
+        copier->kind   = copier->thread != NULL ? SCHED_COPIER_THREAD : SCHED_COPIER_NONE;
+    }
+    return copier->kind != SCHED_COPIER_NONE;
+}
+
+bool sched_copier_room(struct ggml_backend_sched *sched, int32_t n_moves) {
+    struct sched_copier *copier = &sched->copier;
+    const size_t n              = (size_t) n_moves;
+    if (copier->kind == SCHED_COPIER_THREAD) { // which has nothing to do while a graph is split
+        sched_copier_drain(sched);
+        return berth_grow((void **) &copier->thread->jobs, &copier->thread->jobs_cap, n, sizeof *copier->thread->jobs);
+    }
+    if (!berth_grow((void **) &copier->events, &copier->events_cap, n, sizeof *copier->events)) {
+        return false;
+    }
+    while (copier->n_events < n) {
+        ggml_backend_event_t event = ggml_backend_event_new(sched->backends[copier->own]->device);
+        if (event == NULL) {
+            return false;
+        }
+        copier->events[copier->n_events++] = event;
+    }
+    return true;
+}
+
+void sched_copier_give(
+    struct ggml_backend_sched *sched, enum berth_move kind, const struct ggml_tensor *src, struct ggml_tensor *dst) {
+    struct sched_copier *copier = &sched->copier;
+    const size_t size           = ggml_nbytes(dst);
+    const int32_t i             = copier->n_given++;
+    if (copier->kind == SCHED_COPIER_THREAD) {
+        thread_give(copier->thread, i, &(struct copier_job){dst->data, src->data, size});
+        return;
+    }
+    ggml_backend_event_record(copier->ready, sched->backends[copier->own]);
+    ggml_backend_event_wait(copier->queue, copier->ready);
+    if (kind == BERTH_MOVE_OUT) {
+        ggml_backend_tensor_get_async(copier->queue, src, dst->data, 0, size);
+    } else {
+        ggml_backend_tensor_set_async(copier->queue, dst, src->data, 0, size);
+    }
+    ggml_backend_event_record(copier->events[i], copier->queue);
+}
+
+void sched_copier_await(struct ggml_backend_sched *sched, int32_t n) {
+    struct sched_copier *copier = &sched->copier;
+    if (n > copier->n_over && copier->kind == SCHED_COPIER_THREAD) {
+        thread_await(copier->thread, n);
+    } else if (n > copier->n_over) {
+        ggml_backend_event_wait(sched->backends[copier->own], copier->events[n - 1]);
+        sched->in_flight[copier->own] = true;
+    }
+    copier->n_over = n > copier->n_over ? n : copier->n_over;
+}
+
+void sched_copier_drain(struct ggml_backend_sched *sched) {
+    struct sched_copier *copier = &sched->copier;
+    if (copier->thread != NULL) {
+        thread_await(copier->thread, copier->n_given);
+    }
+    if (copier->queue != NULL) {
+        berth_backend_wait(copier->queue);
+    }
+    copier->n_over = copier->n_given;
+}

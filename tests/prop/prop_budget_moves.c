@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: MIT
+// Moves beside nodes: a thread copies between the CPU's memory and files, a second queue of a device between its memory and the
+// host's. The same bits as in a row; copies meet nodes; a step takes less time; nothing is allocated behind reserve; each
+// allocation and copies fail once. BERTH_SEED=n repeats one run.
+
+#include "prop/budget_deep.h"
+
+// The CPU's own memory and files, with a thread that copies between them.
+static void test_thread(void **state) {
+    (void) state;
+    struct tally t                     = {0};
+    ggml_backend_t backends[]          = {ggml_backend_cpu_init(), ggml_backend_cpu_init()};
+    ggml_backend_buffer_type_t files   = berth_file_buffer_type_new("/tmp");
+    ggml_backend_buffer_type_t bufts[] = {ggml_backend_cpu_buffer_type(), files};
+    const uint64_t seed                = check_seed(34);
+    ggml_backend_cpu_set_n_threads(backends[0], 1);
+    for (uint64_t s = seed; s < seed + 24; s++) {
+        struct deep d;
+        struct under u;
+        size_t size;
+        const int depth    = 2 + (int) (s % (MAX_DEPTH - 1));
+        const size_t whole = plain_run(s, depth, backends[0], &size);
+        deep_init(&d, s, depth, backends[0]);
+        under_init(&u, d.graph, s, whole, bufts[0], files);
+        ggml_backend_sched_t sched = ggml_backend_sched_new(backends, bufts, 2, 4096, false, false);
+        for (int run = 0; run < 4 && u.graph != NULL; run++) {
+            berth_sched_set_overlap(sched, run != 2);
+            sched_begin(sched, &u, backends[0], backends[1], s);
+            deep_fill(&d, s);
+            assert_int_equal(ggml_backend_sched_graph_compute(sched, u.graph), GGML_STATUS_SUCCESS);
+            same_check(s, depth, size, deep_results(&d, got));
+            struct berth_sched_stats stats;
+            berth_sched_get_stats(sched, &stats);
+            assert_int_equal(stats.n_beside, (run < 2 ? run + 1 : run) * (int64_t) (u.r->n_out + u.r->n_in));
+            t.n_over += ggml_backend_sched_get_buffer_size(sched, backends[0]) > u.params.bytes ||
+                        ggml_backend_sched_get_buffer_size(sched, backends[1]) > u.params.spill_bytes;
+        }
+        ggml_backend_sched_free(sched);
+        under_fini(&u, &t);
+        deep_fini(&d);
+    }
+    berth_file_buffer_type_free(files);
+    ggml_backend_free(backends[0]);
+    ggml_backend_free(backends[1]);
+    printf("%zu kept, %zu out, %zu in, %zu again, %zu above\n", t.n_kept, t.n_out, t.n_in, t.n_again, t.n_over);
+    assert_true(t.n_kept >= 12 && t.n_out >= 20 && t.n_in >= t.n_out);
+    assert_int_equal(t.n_over, 0);
+}
+
+// ---- copies beside nodes ----
+
+enum { N_FAR = 24 };
+
+// Values that are wanted again in the opposite order, with much to compute between.
+static void far_init(struct deep *d, ggml_backend_t backend) {
+    *d         = (struct deep){0};
+    d->weights = ggml_init((struct ggml_init_params){.mem_size = 1 << 14, .no_alloc = true});
+    d->ctx     = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    d->graph   = ggml_new_graph(d->ctx);
+    for (int i = 0; i < N_WEIGHTS; i++) {
+        d->w[i] = ggml_new_tensor_2d(d->weights, GGML_TYPE_F32, WIDTH, WIDTH);
+    }
+    d->buffer = ggml_backend_alloc_ctx_tensors(d->weights, backend);
+    d->x      = ggml_new_tensor_2d(d->ctx, GGML_TYPE_F32, WIDTH, 64);
+    ggml_set_input(d->x);
+    struct ggml_tensor *there[N_FAR] = {d->x}, *t = d->x;
+    for (int i = 1; i < N_FAR; i++) {
+        t = there[i] = ggml_tanh(d->ctx, ggml_mul_mat(d->ctx, d->w[i % N_WEIGHTS], t));
+    }
+    for (int i = N_FAR - 1; i > 0; i--) {
+        t = ggml_mul_mat(d->ctx, d->w[i % N_WEIGHTS], ggml_add(d->ctx, t, there[i]));
+    }
+    d->out[d->n_out++] = ggml_sum_rows(d->ctx, ggml_view_2d(d->ctx, t, WIDTH, 1, t->nb[1], 0));
+    ggml_set_output(d->out[0]);
+    ggml_build_forward_expand(d->graph, d->out[0]);
+}
+
+// Half the memory; a move costs less than two products.
+static struct berth_graph_budget_params far_params(
+    const struct deep *d, ggml_backend_buffer_type_t own, ggml_backend_buffer_type_t other) {
+    ggml_gallocr_t galloc = ggml_gallocr_new(own);
+    size_t whole          = 0;
+    ggml_gallocr_reserve_n_size(galloc, d->graph, NULL, NULL, &whole);
+    ggml_gallocr_free(galloc);
+    return (struct berth_graph_budget_params){
+        .bytes = whole / 2, .buft = own, .spill_buft = other, .spill_bytes = whole, .spill_cost = 8};
+}
+
+// Seconds of one step on a device that takes its time to copy and to compute.
+static double far_run(struct device *dev, ggml_backend_t cpu, bool overlap, char *result, struct berth_budget_result *told) {
+    struct deep d;
+    ggml_backend_t backends[] = {&dev->backend, cpu};
+    struct under u            = {0};
+    far_init(&d, backends[0]);
+    u.params = far_params(&d, &dev->buft, ggml_backend_cpu_buffer_type());
+    assert_int_equal(berth_graph_budget(d.graph, &u.params, &u.ctx, &u.graph, &u.r), GGML_STATUS_SUCCESS);
+    assert_true(u.r->fits && u.r->n_out >= 5);
+    *told                      = *u.r;
+    ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, 2, 4096, false, false);
+    berth_sched_set_overlap(sched, overlap);
+    sched_begin(sched, &u, backends[0], cpu, 0);
+    deep_fill(&d, 5);
+    const int64_t begin_us = ggml_time_us();
+    assert_int_equal(ggml_backend_sched_graph_compute(sched, u.graph), GGML_STATUS_SUCCESS);
+    const double seconds = (double) (ggml_time_us() - begin_us) / 1e6;
+    assert_true(ggml_backend_sched_get_buffer_size(sched, backends[0]) <= u.params.bytes);
+    deep_results(&d, result);
+    ggml_backend_sched_free(sched);
+    berth_budget_free(u.r);
+    ggml_free(u.ctx);
+    deep_fini(&d);
+    return seconds;
+}
+
+// A copy on a queue of its own waits until a node runs beside it: all do but those for which there is no room. And a step takes
+// less time, about as much as foretold.
+static void test_beside(void **state) {
+    (void) state;
+    static struct device dev;
+    struct berth_budget_result told;
+    char results[3][64] = {{0}};
+    ggml_backend_t cpu  = ggml_backend_cpu_init();
+    device_init(&dev, "far");
+    dev.is_async = dev.has_events = dev.copies_host = true;
+    device_start(&dev);
+    dev.meet_us    = 2000000;
+    dev.compute_us = 2500;
+    far_run(&dev, cpu, true, results[0], &told);
+    const int n_moves = (int) (told.n_out + told.n_in);
+    printf("%d moves, %d met a node, %d did not\n", n_moves, dev.n_met, dev.n_missed);
+    assert_true(dev.n_met + dev.n_missed == n_moves && dev.n_met >= n_moves - 1);
+    dev.meet_us         = 0;
+    dev.copy_us         = 4000;
+    const double in_row = far_run(&dev, cpu, false, results[1], &told), beside = far_run(&dev, cpu, true, results[2], &told);
+    printf("%.3f s in a row, %.3f s beside: %.2f\n", in_row, beside, beside / in_row);
+    assert_memory_equal(results[0], results[1], sizeof results[0]);
+    assert_memory_equal(results[0], results[2], sizeof results[0]);
+    assert_true(beside < 0.9 * in_row && told.cost_beside < told.cost && told.cost_beside >= told.cost_once);
+    device_stop(&dev);
+    ggml_backend_free(cpu);
+}
+
+// ---- what it takes ----
+
+struct rig {
+    struct device dev;
+    ggml_backend_t backends[2];
+    ggml_backend_buffer_type_t bufts[2];
+    struct deep d;
+    struct under u;
+};
+
+// Copies by a thread to files, or by a queue of a device to the host.
+static void rig_init(struct rig *r, bool is_device) {
+    *r             = (struct rig){0};
+    r->backends[1] = ggml_backend_cpu_init();
+    if (is_device) {
+        device_init(&r->dev, "far");
+        r->dev.is_async = r->dev.has_events = r->dev.copies_host = true;
+        r->backends[0]                                           = device_start(&r->dev);
+    } else {
+        r->backends[0] = ggml_backend_cpu_init();
+        ggml_backend_cpu_set_n_threads(r->backends[0], 1);
+    }
+    ggml_backend_cpu_set_n_threads(r->backends[1], 1);
+    r->bufts[0] = ggml_backend_get_default_buffer_type(r->backends[0]);
+    r->bufts[1] = is_device ? ggml_backend_cpu_buffer_type() : berth_file_buffer_type_new("/tmp");
+    far_init(&r->d, r->backends[0]);
+    r->u.params = far_params(&r->d, r->bufts[0], r->bufts[1]);
+    assert_int_equal(berth_graph_budget(r->d.graph, &r->u.params, &r->u.ctx, &r->u.graph, &r->u.r), GGML_STATUS_SUCCESS);
+    assert_true(r->u.r->fits && r->u.r->n_out >= 5);
+}
+
+static void rig_fini(struct rig *r, bool is_device) {
+    berth_budget_free(r->u.r);
+    ggml_free(r->u.ctx);
+    deep_fini(&r->d);
+    ggml_backend_free(r->backends[1]);
+    if (is_device) {
+        device_stop(&r->dev);
+    } else {
+        ggml_backend_free(r->backends[0]);
+        berth_file_buffer_type_free(r->bufts[1]);
+    }
+}
+
+// Splits, reserves and computes a step; false: somebody had no memory.
+static bool rig_step(struct rig *r, ggml_backend_sched_t sched, bool reserve, char *result) {
+    ggml_backend_sched_reset(sched);
+    for (int i = 0; i < ggml_graph_n_nodes(r->u.graph); i++) {
+        ggml_backend_sched_set_tensor_backend(sched, ggml_graph_node(r->u.graph, i), r->backends[0]);
+    }
+    berth_sched_set_moves(sched, r->u.graph, r->backends[0], r->backends[1]);
+    if (reserve) {
+        return ggml_backend_sched_reserve(sched, r->u.graph);
+    }
+    if (!ggml_backend_sched_alloc_graph(sched, r->u.graph)) {
+        return false;
+    }
+    deep_fill(&r->d, 9);
+    if (ggml_backend_sched_graph_compute(sched, r->u.graph) != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+    deep_results(&r->d, result);
+    return true;
+}
+
+// A graph that was reserved is computed with no allocation at all, its moves beside its nodes.
+static void promise_check(bool is_device) {
+    static struct rig r;
+    char results[2][64] = {{0}};
+    struct berth_sched_stats stats;
+    const int n_steps = 1000 / CHECK_PART;
+    rig_init(&r, is_device);
+    ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, r.bufts, 2, 4096, false, false);
+    assert_true(rig_step(&r, sched, true, NULL));
+    assert_true(rig_step(&r, sched, false, results[0])); // the program's own choices take room once
+    berth_alloc_watch(true);
+    for (int i = 0; i < n_steps; i++) {
+        berth_alloc_fail_at(1);
+        assert_true(rig_step(&r, sched, false, results[1]));
+        assert_memory_equal(results[0], results[1], sizeof results[0]);
+    }
+    berth_alloc_fail_at(0);
+    assert_int_equal(berth_alloc_made(), 0);
+    berth_alloc_watch(false);
+    berth_sched_get_stats(sched, &stats);
+    assert_int_equal(stats.n_beside, (int64_t) (n_steps + 1) * (int64_t) (r.u.r->n_out + r.u.r->n_in));
+    ggml_backend_sched_free(sched);
+    rig_fini(&r, is_device);
+}
+
+static void test_promise(void **state) {
+    (void) state;
+    promise_check(false);
+    promise_check(true);
+}
+
+// Memory of a scheduler that is gone is nobody's.
+static void rig_forget(struct rig *r) {
+    for (int i = 0; i < ggml_graph_n_nodes(r->u.graph); i++) {
+        ggml_graph_node(r->u.graph, i)->data   = NULL;
+        ggml_graph_node(r->u.graph, i)->buffer = NULL;
+    }
+    r->d.x->data   = NULL;
+    r->d.x->buffer = NULL;
+}
+
+// Each allocation fails once: a status, or the same bits; and nothing is lost.
+static void memory_check(bool is_device) {
+    static struct rig r;
+    char results[2][64] = {{0}};
+    bool is_over        = false;
+    rig_init(&r, is_device);
+    ggml_backend_sched_t first = ggml_backend_sched_new(r.backends, r.bufts, 2, 4096, false, false);
+    assert_true(rig_step(&r, first, false, results[0]));
+    ggml_backend_sched_free(first);
+    rig_forget(&r);
+    for (int64_t at = 1; !is_over; at++) {
+        berth_alloc_watch(true);
+        berth_alloc_fail_at(at);
+        ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, r.bufts, 2, 4096, false, false);
+        const bool ok              = sched != NULL && rig_step(&r, sched, true, NULL) && rig_step(&r, sched, false, results[1]);
+        is_over                    = ok && berth_alloc_made() < at;
+        berth_alloc_fail_at(0);
+        assert_true(!ok || memcmp(results[0], results[1], sizeof results[0]) == 0);
+        ggml_backend_sched_free(sched);
+        rig_forget(&r);
+        ggml_backend_synchronize(r.backends[0]);
+        berth_backend_forget(r.backends[0]);
+        berth_alloc_watch(false);
+    }
+    rig_fini(&r, is_device);
+}
+
+static void test_no_memory(void **state) {
+    (void) state;
+    memory_check(false);
+    memory_check(true);
+}
+
+// A copy that a device loses is told of when the graph is waited for, and the next computation is sound.
+static void test_lost(void **state) {
+    (void) state;
+    static struct rig r;
+    char results[2][64] = {{0}};
+    rig_init(&r, true);
+    ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, r.bufts, 2, 4096, false, false);
+    assert_true(rig_step(&r, sched, false, results[0]));
+    for (int at = 1; at < 6; at++) {
+        r.dev.fail_copy_at = at;
+        assert_false(rig_step(&r, sched, false, results[1]));
+        assert_non_null(strstr(berth_last_error(), "far lost a copy of"));
+        r.dev.fail_copy_at = 0;
+        assert_true(rig_step(&r, sched, false, results[1]));
+        assert_memory_equal(results[0], results[1], sizeof results[0]);
+    }
+    ggml_backend_sched_free(sched);
+    rig_fini(&r, true);
+}
+
+int main(void) {
+    check_quiet();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_thread),
+        cmocka_unit_test(test_beside),
+        cmocka_unit_test(test_promise),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
