@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NUMBER_MAX ((uint32_t) 1 << 24) // of a buffer, graph or group: programs count from 0 and reuse numbers
+// Of a buffer, graph or group. Programs count from 0 and reuse numbers; a table is as long as the largest, and one message must
+// not take memory out of all proportion.
+#define NUMBER_MAX ((uint32_t) 1 << 20)
 
 void mpi_worker_fail(struct mpi_worker *w, const char *fmt, ...) {
     if (w->failure[0] == '\0') {
@@ -25,7 +27,7 @@ static void answer(struct mpi_worker *w, uint32_t ticket, uint64_t a, uint64_t b
 // A table grows to hold entry `number`; new ones are all zero.
 static bool table_hold(struct mpi_worker *w, void **table, size_t *n, uint32_t number, size_t elem_size) {
     if (number >= NUMBER_MAX) {
-        mpi_worker_fail(w, "number %u is too large", number);
+        mpi_worker_fail(w, "number %u is too large, there may be %u", number, NUMBER_MAX);
         return false;
     }
     if (number < *n) {

@@ -23,8 +23,8 @@ static void command(struct mpi_worker *w, const uint8_t *bytes, size_t size) {
     memcpy(item.letter.bytes, bytes, size);
     memcpy(&head, bytes, sizeof head);
     head.kind = head.kind < 256 ? MPI_COMMAND + head.kind % (MPI_COMMAND_END - MPI_COMMAND + 1) : head.kind;
-    // Numbers of things are small, or too large: a table for the largest that may be takes a second to go through.
-    head.id = head.id < 1 << 12 ? head.id % 32 : head.id | (uint32_t) 1 << 24;
+    // Numbers of things are small, or too large: a long table is empty, and takes its time to go through.
+    head.id = head.id < 1 << 12 ? head.id % 32 : head.id | (uint32_t) 1 << 20;
     memcpy(item.letter.bytes, &head, sizeof head);
     if (!waits(head.kind)) {
         mpi_worker_do(w, &item);

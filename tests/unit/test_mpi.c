@@ -581,6 +581,7 @@ static void refuses(struct mpi_world *w) {
     refused(&d, MPI_BUFFER_FREE, 9, 0, 0, 0, NULL, 0, "is none");
     refused(&d, MPI_GROUP_NEW, 0, 0, 0, 0, &rank, sizeof rank, "group 0");
     refused(&d, MPI_GROUP_NEW, UINT32_MAX, 0, 0, 0, &self, sizeof self, "too large");
+    refused(&d, MPI_GROUP_NEW, 1 << 20, 0, 0, 0, &self, sizeof self, "1048576 is too large, there may be 1048576");
     refused(&d, MPI_GROUP_SUM, 0, 0, 0, 8, NULL, 0, "a sum");
     refused(&d, MPI_GROUP_SUM, 0, 0, 0, UINT64_MAX, NULL, 0, "a sum");
     graphs_refused(&d);
