@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: MIT
-// gemv_k.h: one column times rows of q4_K and q5_K, two rows at a time. The core's queues of waiting instructions are
+// gemv_k.h: one column times rows of q4_K and q5_K, two rows at a time (streams.h). The core's queues of waiting instructions are
 // short, so an instruction had better not wait: while a section of 64 elements is multiplied, the next one is loaded, the sums of
 // the one before are folded, and those of the one before that are scaled. That is worth a quarter of the time on a Neoverse V1
 // (docs/speed.md).
 //
 // Vectors hold both rows, a and b:
-//   folded dots of a section  {a low, b low, a high, b high}: low nibbles are a run of 32 elements, high ones the next
+//   folded dots of a section  {a low, a high, b low, b high}: low nibbles are a run of 32 elements, high ones the next
 //   minima of a block         {a, a, b, b}
-// A run's sum of y has 13 bits; as 128 hi + lo it is two bytes, which sdot multiplies with the minima as they come.
+//   both, folded              {a, b, minima of a, minima of b}, which takes one conversion and one product with the scales
+// A run's sum of y has 13 bits; as 128 hi + lo it is two bytes, which sdot multiplies with the minima as they come. They are kept
+// with their sign turned, so that what is to be taken off is added.
 #pragma once
 
-#include "cpu/arm/prefetch.h"
 #include "cpu/arm/quantize.h"
 #include "cpu/arm/sdot.h"
+#include "cpu/arm/streams.h"
 #include "cpu/arm/tiers.h"
 #include "cpu/arm/unpack.h"
 
 struct y_block {
     int8_t qs[QK_K];
-    int8_t sums_hi[16], sums_lo[16]; // of 8 runs, twice
+    int8_t sums_hi[16], sums_lo[16]; // of 8 runs, twice, with their sign turned
     float d, pad[3];
 };
 
@@ -33,7 +35,7 @@ struct dots {
     int32x4_t a_low, b_low, a_high, b_high;
 };
 struct half_folded {
-    int32x4_t low, high;
+    int32x4_t a, b;
 };
 
 UNPACK_INLINE void load_section(struct section *s, const uint8_t *a, const uint8_t *b, const int8_t *y) {
@@ -63,16 +65,16 @@ UNPACK_INLINE struct dots dots_q4_K(const struct section *s) {
 
 // Takes the sums of the section before a step further; returns those before it, folded.
 UNPACK_INLINE int32x4_t fold(struct half_folded *h, const struct dots *d) {
-    const int32x4_t folded = vpaddq_s32(h->low, h->high);
-    h->low                 = vpaddq_s32(d->a_low, d->b_low);
-    h->high                = vpaddq_s32(d->a_high, d->b_high);
+    const int32x4_t folded = vpaddq_s32(h->a, h->b);
+    h->a                   = vpaddq_s32(d->a_low, d->a_high);
+    h->b                   = vpaddq_s32(d->b_low, d->b_high);
     return folded;
 }
 
 // Scales of section j, as they meet folded dots.
 static const uint8_t scale_index[4][16] = {
 #define INDEX(j) \
-    { j, 255, 255, 255, j + 8, 255, 255, 255, j + 1, 255, 255, 255, j + 9, 255, 255, 255 }
+    { j, 255, 255, 255, j + 1, 255, 255, 255, j + 8, 255, 255, 255, j + 9, 255, 255, 255 }
     INDEX(0),
     INDEX(2),
     INDEX(4),
@@ -88,20 +90,23 @@ UNPACK_INLINE int32x4_t scales_at(uint8x16_t both, int j) {
 struct heads {
     uint8x16_t scales; // 8 of a, 8 of b
     int8x16_t mins;
-    float32x4_t d; // {d of a, dmin of a, d of b, dmin of b}
+    float32x4_t d; // {d of a, d of b, dmin of a, dmin of b}
 };
 
-UNPACK_INLINE struct heads heads_of(const void *dm_a, const uint8_t *from_a, const void *dm_b, const uint8_t *from_b) {
-    uint32_t a, b;
-    memcpy(&a, dm_a, sizeof a);
-    memcpy(&b, dm_b, sizeof b);
+UNPACK_INLINE uint16x4_t two_halves(const char *at) {
+    uint32_t two;
+    memcpy(&two, at, sizeof two);
+    return vreinterpret_u16_u32(vset_lane_u32(two, vdup_n_u32(0), 0));
+}
+
+UNPACK_INLINE struct heads heads_of(const char *a, const char *b) {
     uint8x8_t scales_a, mins_a, scales_b, mins_b;
-    scales_6bit(from_a, &scales_a, &mins_a);
-    scales_6bit(from_b, &scales_b, &mins_b);
+    scales_6bit((const uint8_t *) a + 4, &scales_a, &mins_a);
+    scales_6bit((const uint8_t *) b + 4, &scales_b, &mins_b);
     return (struct heads){
         .scales = vcombine_u8(scales_a, scales_b),
         .mins   = s8(vcombine_u8(mins_a, mins_b)),
-        .d      = vcvt_f32_f16(vreinterpret_f16_u64(vcreate_u64((uint64_t) b << 32 | a))),
+        .d      = vcvt_f32_f16(vreinterpret_f16_u16(vzip1_u16(two_halves(a), two_halves(b)))),
     };
 }
 
@@ -133,61 +138,54 @@ UNPACK_INLINE struct dots dots_q5_K(const struct section *s, const struct fifths
 _Static_assert(offsetof(block_q4_K, qs) == HEAD && offsetof(block_q5_K, qh) == HEAD, "a block's head");
 _Static_assert(offsetof(block_q4_K, scales) == offsetof(block_q5_K, scales), "a block's head");
 
-// Rows a and b = a + 0 or bx bytes; n_blocks > 0.
-UNPACK_INLINE float32x2_t rows_of_two(
-    int64_t n_blocks, const char *a, size_t to_b, size_t bx, const struct y_block *y, const bool five) {
+// Rows a and b; n_blocks > 0.
+UNPACK_INLINE float32x2_t rows_of_two(int64_t n_blocks, const char *a, const char *b, const struct y_block *y, const bool five) {
     const size_t size = five ? sizeof(block_q5_K) : sizeof(block_q4_K), quants = five ? offsetof(block_q5_K, qs) : HEAD;
-    const char *far         = a + PREFETCH_FAR;
     const int32x4_t nil     = vdupq_n_s32(0);
     struct dots dots        = {nil, nil, nil, nil};
     struct half_folded half = {nil, nil};
     int32x4_t whole = nil, mins = nil, scales2 = nil, scales3 = nil;
-    float32x4_t sums = vdupq_n_f32(0.0f), off = sums, d = sums, dmin = sums;
+    float32x4_t sums = vdupq_n_f32(0.0f), d = sums;
     struct section s;
     struct fifths f;
-    load_section(&s, (const uint8_t *) a + quants, (const uint8_t *) a + to_b + quants, y->qs);
+    load_section(&s, (const uint8_t *) a + quants, (const uint8_t *) b + quants, y->qs);
     if (five) {
-        load_fifths(&f, (const uint8_t *) a + HEAD, (const uint8_t *) a + to_b + HEAD);
+        load_fifths(&f, (const uint8_t *) a + HEAD, (const uint8_t *) b + HEAD);
     }
-#define SECTION(j, scales, next_a, next_y) \
+#define SECTION(j, scales, next_a, next_b, next_y) \
     whole = vmlaq_s32(whole, fold(&half, &dots), scales); \
     dots  = five ? dots_q5_K(&s, &f, j) : dots_q4_K(&s); \
-    load_section(&s, (const uint8_t *) (next_a), (const uint8_t *) (next_a) + to_b, next_y);
+    load_section(&s, (const uint8_t *) (next_a) + quants, (const uint8_t *) (next_b) + quants, next_y);
 
-    for (; n_blocks > 0; n_blocks--, far += 2 * size) {
-        prefetch_pair(a, bx, far, 2 * size);
-        const char *q = a + quants;
-        SECTION(0, scales2, q + 32, y->qs + 64) // scales of the block before
-        const struct heads h = heads_of(a, (const uint8_t *) a + 4, a + to_b, (const uint8_t *) a + to_b + 4);
-        SECTION(1, scales3, q + 64, y->qs + 128)
-        const float32x4_t dots_before = vcvtq_f32_s32(whole), mins_before = vcvtq_f32_s32(mins);
-        whole = nil;
-        mins  = vshlq_n_s32(vdotq_s32(zeros(), h.mins, vld1q_s8(y->sums_hi)), 7);
-        SECTION(2, scales_at(h.scales, 0), q + 96, y->qs + 192)
-        off                          = vfmaq_f32(off, mins_before, dmin);
-        sums                         = vfmaq_f32(sums, dots_before, d);
-        const float32x4_t both       = vmulq_n_f32(h.d, y->d);
+    for (; n_blocks > 0; n_blocks--) {
+        streams_ask(a, b);
+        SECTION(0, scales2, a + 32, b + 32, y->qs + 64) // scales of the block before
+        const struct heads h = heads_of(a, b);
+        SECTION(1, scales3, a + 64, b + 64, y->qs + 128)
+        const float32x4_t before = vcvtq_f32_s32(vpaddq_s32(whole, mins));
+        whole                    = nil;
+        mins                     = vshlq_n_s32(vdotq_s32(zeros(), h.mins, vld1q_s8(y->sums_hi)), 7);
+        SECTION(2, scales_at(h.scales, 0), a + 96, b + 96, y->qs + 192)
+        sums                         = vfmaq_f32(sums, before, d);
+        d                            = vmulq_n_f32(h.d, y->d);
         mins                         = vdotq_s32(mins, h.mins, vld1q_s8(y->sums_lo));
         const bool last              = n_blocks == 1; // the load ahead then reads the same block again
         const struct y_block *next_y = last ? y : y + 1;
-        const char *next             = last ? a : a + size;
-        SECTION(3, scales_at(h.scales, 1), next + quants, next_y->qs)
+        a                            = last ? a : a + size;
+        b                            = last ? b : b + size;
+        SECTION(3, scales_at(h.scales, 1), a, b, next_y->qs)
         if (five) {
-            load_fifths(&f, (const uint8_t *) next + HEAD, (const uint8_t *) next + to_b + HEAD);
+            load_fifths(&f, (const uint8_t *) a + HEAD, (const uint8_t *) b + HEAD);
         }
         scales2 = scales_at(h.scales, 2);
         scales3 = scales_at(h.scales, 3);
-        d       = vuzp1q_f32(both, both);
-        dmin    = vtrn2q_f32(both, both);
-        a       = next;
         y       = next_y;
     }
 #undef SECTION
     whole = vmlaq_s32(whole, fold(&half, &dots), scales2);
     whole = vmlaq_s32(whole, fold(&half, &dots), scales3);
-    sums  = vfmaq_f32(sums, vcvtq_f32_s32(whole), d);
-    off   = vfmaq_f32(off, vcvtq_f32_s32(mins), dmin);
-    return vsub_f32(vadd_f32(vget_low_f32(sums), vget_high_f32(sums)), vpadd_f32(vget_low_f32(off), vget_high_f32(off)));
+    sums  = vfmaq_f32(sums, vcvtq_f32_s32(vpaddq_s32(whole, mins)), d);
+    return vadd_f32(vget_low_f32(sums), vget_high_f32(sums));
 }
 
 #define GEMV(type, five) \
@@ -196,14 +194,10 @@ UNPACK_INLINE float32x2_t rows_of_two(
             memset(s, 0, (size_t) nx * sizeof *s); \
             return; \
         } \
-        for (int r = 0; r < nx; r += 2) { \
-            const char *a       = (const char *) x + (size_t) r * bx; \
-            const float32x2_t v = rows_of_two(n / QK_K, a, r + 1 < nx ? bx : 0, bx, y, five); \
-            if (r + 1 < nx) { \
-                vst1_f32(s + r, v); \
-            } else { \
-                s[r] = vget_lane_f32(v, 0); \
-            } \
+        for (struct streams at = streams(s, x, bx, nx); streams_have(&at); streams_next(&at)) { \
+            const float32x2_t v = rows_of_two(n / QK_K, at.a, at.b, y, five); \
+            *at.s_a             = vget_lane_f32(v, 0); \
+            *at.s_b             = vget_lane_f32(v, 1); \
         } \
     }
 GEMV(q4_K, false)
@@ -216,7 +210,7 @@ static void pack_gemv_k(CPU_TABLE, int64_t n, void *panel, const float *y) {
         block_q8_K_of(y + i * QK_K, &b);
         memcpy(to[i].qs, b.qs, sizeof b.qs);
         for (int j = 0; j < 8; j++) {
-            const int sum = b.bsums[2 * j] + b.bsums[2 * j + 1], lo = ((sum + 64) & 127) - 64;
+            const int sum = -(b.bsums[2 * j] + b.bsums[2 * j + 1]), lo = ((sum + 64) & 127) - 64;
             to[i].sums_lo[j] = to[i].sums_lo[8 + j] = (int8_t) lo;
             to[i].sums_hi[j] = to[i].sums_hi[8 + j] = (int8_t) ((sum - lo) / 128);
         }

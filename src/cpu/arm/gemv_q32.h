@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gemv_q32.h: one column times rows of the formats with blocks of 32, two rows at a time, four blocks of each a turn, so
-// that one conversion to float serves four sums. As in gemv_k.h nothing waits for what was just begun: the next block is
+// gemv_q32.h: one column times rows of the formats with blocks of 32, two rows at a time (streams.h), four blocks of each a
+// turn, so that one conversion to float serves four sums. As in gemv_k.h nothing waits for what was just begun: the next block is
 // loaded while one is multiplied, and sums are folded, converted and scaled while those of the next turn come in.
 //
 // The column comes as groups of four blocks, aligned, since a load that is not costs two:
@@ -9,9 +9,9 @@
 // are.
 #pragma once
 
-#include "cpu/arm/prefetch.h"
 #include "cpu/arm/quantize.h"
 #include "cpu/arm/sdot.h"
+#include "cpu/arm/streams.h"
 #include "cpu/arm/tiers.h"
 #include "cpu/arm/unpack.h"
 
@@ -99,11 +99,9 @@ enum more { PLAIN, OFFSETS, SUMS };
         r.next   = load(next_block); \
     } while (0)
 
-// Whole groups of n elements of rows a and b, which are to_b bytes apart, and bx if there are two.
+// Whole groups of n elements of rows a and b.
 #define TWO_ROWS(type, load, open, bits_of, floats_of, d, more, m) \
-    UNPACK_INLINE float32x2_t two_rows_##type(int64_t n, const block_##type *a, size_t to_b, size_t bx, const char *y) { \
-        const block_##type *b = (const void *) ((const char *) a + to_b); \
-        const char *far       = (const char *) a + PREFETCH_FAR; \
+    UNPACK_INLINE float32x2_t two_rows_##type(int64_t n, const block_##type *a, const block_##type *b, const char *y) { \
         const int32x4_t nil   = vdupq_n_s32(0); \
         const float32x4_t nul = vdupq_n_f32(0.0f); \
         struct row ra = {load(a), {nil, nil, nil, nil}, {nil, nil}, nil, nul, nul, nul}, rb = ra; \
@@ -111,11 +109,11 @@ enum more { PLAIN, OFFSETS, SUMS };
         int8x16_t y_next[2] = { \
             vld1q_s8((const int8_t *) y + HEAD(more != PLAIN)), vld1q_s8((const int8_t *) y + HEAD(more != PLAIN) + 16)}; \
         int32x4_t offsets = nil; \
-        for (int64_t left = n / 128; left > 0; left--, far += 8 * sizeof *a) { \
+        for (int64_t left = n / 128; left > 0; left--) { \
             const int8_t *q    = (const int8_t *) y + HEAD(more != PLAIN); \
             const bool is_last = left == 1; /* what is loaded ahead then is there already */ \
             const int step     = is_last ? 3 : 4; \
-            prefetch_pair((const char *) a, bx, far, 8 * sizeof *a); \
+            streams_ask(a, b); \
             const uint64_t bits_a = bits_of(a, d), bits_b = bits_of(b, d); \
             ra.half[1] = vpaddq_s32(ra.dot[2], ra.dot[3]); \
             rb.half[1] = vpaddq_s32(rb.dot[2], rb.dot[3]); \
@@ -204,18 +202,18 @@ UNPACK_INLINE int32_t int_at(const char *at) {
     static void gemv_##type(int64_t n, float *s, const void *x, size_t bx, int nx, const void *vy) { \
         const char *y_rest = (const char *) vy + n / 128 * GROUP(more != PLAIN); \
         const int n_rest   = (int) (n / 32 % 4); \
-        for (int r = 0; r < nx; r += 2) { \
-            const size_t to_b     = r + 1 < nx ? bx : 0; \
-            const block_##type *a = (const void *) ((const char *) x + (size_t) r * bx); \
-            float v[2]            = {0}; \
+        for (struct streams at = streams(s, x, bx, nx); streams_have(&at); streams_next(&at)) { \
+            const block_##type *a = (const void *) at.a, *b = (const void *) at.b; \
+            float v[2] = {0}; \
             if (n >= 128) { \
-                vst1_f32(v, two_rows_##type(n, a, to_b, bx, vy)); \
+                vst1_f32(v, two_rows_##type(n, a, b, vy)); \
             } \
-            for (int j = 0; j < 2 && r + j < nx; j++) { \
-                const block_##type *rest = \
-                    (const block_##type *) (const void *) ((const char *) a + (j ? to_b : 0)) + n / 128 * 4; \
-                s[r + j] = n_rest > 0 ? v[j] + rest_##type(n_rest, rest, y_rest) : v[j]; \
+            if (n_rest > 0) { \
+                v[0] += rest_##type(n_rest, a + n / 128 * 4, y_rest); \
+                v[1] += rest_##type(n_rest, b + n / 128 * 4, y_rest); \
             } \
+            *at.s_a = v[0]; \
+            *at.s_b = v[1]; \
         } \
     }
 
@@ -242,8 +240,8 @@ UNPACK_INLINE float one_row_q8_0(int64_t n, const block_q8_0 *x, const char *y) 
     int8x16_t y_next[2]   = {vld1q_s8((const int8_t *) y + HEAD(0)), vld1q_s8((const int8_t *) y + HEAD(0) + 16)};
     for (int64_t left = n / 128; left > 0; left--, x += 4, y += GROUP(0)) {
         const int8_t *q = (const int8_t *) y + HEAD(0), *next = left > 1 ? q + GROUP(0) : q;
-        for (size_t i = 0; i < 4 * sizeof *x; i += PREFETCH_LINE) {
-            __builtin_prefetch((const char *) x + PREFETCH_FAR / 2 + i, 0, 2);
+        for (size_t i = 0; i < 4 * sizeof *x; i += 64) {
+            __builtin_prefetch((const char *) x + STREAMS_AHEAD + i, 0, 2);
         }
         const uint64_t bits = HALVES_OF(x, d);
         r.half[1]           = vpaddq_s32(r.dot[2], r.dot[3]);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 // gemv.c: MUL_MAT of few columns. All tasks bring the columns into the form the micro-kernel takes, in work memory, a piece at a
-// time; then they take runs of rows of src[0], as they get to them, and multiply them with every column. Each row is read once
-// and straight through.
+// time; then they take runs of rows of src[0], as they get to them, and multiply them with every column. A column of its own
+// reads each row once, so that runs may be long, which the memory's prefetching likes (arm/streams.h): they begin with half of
+// what there is for all tasks and become shorter, so that all end at about the same time. With more columns a run's rows are to
+// stay in a cache for the next one.
 
 #include "cpu/op/gemm.h"
 #include "cpu/rowio.h"
 
-#define ROWS 32
+#define ROWS 32           // of the shortest run, unless there are so few that a task would find none
+#define ROWS_MOST 1048576 // of the longest: a kernel counts in int
 
 bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
@@ -28,26 +31,57 @@ void cpu_gemv_pack(const struct cpu_params *p, const struct ggml_tensor *b, cons
     }
 }
 
+// Rows of a matrix, by runs: nth of them take half of what is left, or `least` rows each; then nth more, and so on.
+struct runs {
+    int64_t n_rows, least, nth;
+    bool is_long;
+};
+
+// Run i: rows *r0 to the result; the same once there are no more.
+static int64_t run_at(const struct runs *runs, int64_t i, int64_t *r0) {
+    const int64_t n = runs->n_rows;
+    int64_t size = runs->least, first = 0;
+    if (runs->is_long) {
+        for (; first < n; first += runs->nth * size, i -= runs->nth) {
+            const int64_t half = (n - first) / (2 * runs->nth);
+            size               = half < runs->least ? runs->least : half < ROWS_MOST ? half : ROWS_MOST;
+            if (i < runs->nth) {
+                break;
+            }
+        }
+    }
+    first += i * size;
+    *r0 = first < n ? first : n;
+    return first + size < n ? first + size : n;
+}
+
+static int64_t n_runs(const struct runs *runs) {
+    int64_t n = 0, r0;
+    while (run_at(runs, n, &r0) > r0) {
+        n++;
+    }
+    return n;
+}
+
 void cpu_gemv_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const struct cpu_gemv *g = &p->k->gemv[a->type];
     const size_t size        = cpu_gemv_y_size(g, b->ne[0]);
     cpu_gemv_pack(p, b, g, p->work);
     cpu_barrier(p);
-    // shorter runs while there are few: every task should find one
-    const int64_t ne0 = op->ne[0], n_batches = op->ne[2] * op->ne[3];
-    int64_t rows = ROWS;
-    while (rows > 4 && (ne0 + rows - 1) / rows * n_batches < 4 * p->nth) {
-        rows /= 2;
+    const int64_t n_batches = op->ne[2] * op->ne[3];
+    struct runs runs        = {op->ne[0], ROWS, p->nth, b->ne[1] == 1};
+    while (runs.least > 4 && (runs.n_rows + runs.least - 1) / runs.least * n_batches < 4 * p->nth) {
+        runs.least /= 2;
     }
-    const int64_t n_runs = (ne0 + rows - 1) / rows;
-    for (int64_t i = cpu_chunk_next(p); i < n_runs * n_batches; i = cpu_chunk_next(p)) {
-        const int64_t r0 = i % n_runs * rows, i2 = i / n_runs % op->ne[2], i3 = i / n_runs / op->ne[2];
-        const int nr    = ne0 - r0 < rows ? (int) (ne0 - r0) : (int) rows;
+    const int64_t n = n_runs(&runs);
+    for (int64_t i = cpu_chunk_next(p); i < n * n_batches; i = cpu_chunk_next(p)) {
+        int64_t r0;
+        const int64_t r1 = run_at(&runs, i % n, &r0), i2 = i / n % op->ne[2], i3 = i / n / op->ne[2];
         const char *row = cpu_row_at(a, r0, i2 / (b->ne[2] / a->ne[2]), i3 / (b->ne[3] / a->ne[3]));
         for (int64_t c = 0; c < b->ne[1]; c++) {
             const char *column = (const char *) p->work + size * (size_t) ((i3 * b->ne[2] + i2) * b->ne[1] + c);
-            g->run(a->ne[0], (float *) (void *) cpu_row_at(op, c, i2, i3) + r0, row, a->nb[1], nr, column);
+            g->run(a->ne[0], (float *) (void *) cpu_row_at(op, c, i2, i3) + r0, row, a->nb[1], (int) (r1 - r0), column);
         }
     }
 }
