@@ -8,6 +8,9 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#ifdef __GLIBC__
+#    include <malloc.h>
+#endif
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -285,6 +288,9 @@ int cli_model_session(struct cli_model *m, const struct cli_model_options *o) {
     if (m->session == NULL || !session_reserve(m->session, &error)) {
         return cli_fail(CLI_FAILURE, "%s: %s", m->path, error.text);
     }
+#ifdef __GLIBC__
+    malloc_trim(0); // what loading and planning took is given back: from here on memory stays as it is
+#endif
     return CLI_OK;
 }
 

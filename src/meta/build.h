@@ -20,14 +20,18 @@ struct meta_row {
     bool has_whole;
 };
 
+#define META_N_KEPT 16 // states that are looked at before another is kept: a graph has few that differ
+
 struct meta_builder {
     struct meta_program *p;
     ggml_backend_t *backends;
     int n;
     struct meta_row *rows;
     int64_t clock;
-    bool is_running;            // a META_COMPUTE step is open
-    int64_t whole_bytes;        // moved for the node at hand
+    bool is_running;     // a META_COMPUTE step is open
+    int64_t whole_bytes; // moved for the node at hand
+    const meta_state *kept[META_N_KEPT];
+    size_t n_kept;
     bool has_failed;            // memory
     bool has_grown;             // a root got other memory: what was built so far may not know
     struct meta_sizing *sizing; // NULL: tensors have memory; else it is about how much they need

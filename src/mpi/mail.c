@@ -13,7 +13,8 @@
 #define TIMEOUT_DEFAULT 10             // seconds
 #define STALL_DEFAULT 60               // seconds in one op
 #define UNSENT_MAX ((size_t) 16 << 20) // bytes on their way to a rank before a sender waits
-#define KEPT_MAX ((size_t) 256 << 20)  // bytes received that nobody has asked for yet
+#define KEPT_MAX ((size_t) 256 << 20)  // bytes received that nobody has asked for yet, where somebody waits for what is behind
+#define KEPT_SOON ((size_t) 8 << 20)   // where nobody does
 #define LOOK_EVERY (MPI_SECOND / 20)   // at a process
 #define SPIN_FOR (MPI_SECOND / 5000)   // before a waiter sleeps between its looks
 #define SLEEP_FIRST 20000              // nanoseconds; longer and longer
@@ -133,16 +134,19 @@ static void take_in(struct mpi_mail *m, struct mpi_letter *letter) {
     m->traffic.data_received += head.kind == MPI_PART || head.kind == MPI_TENSOR ? letter->size - sizeof head : 0;
 }
 
-static void poll(struct mpi_mail *m) {
-    const int64_t now = mpi_now();
-    if (now - m->polled > MPI_SECOND) { // this process was stopped or busy
+// Takes in what has come, as far as there is room; if somebody waits for it, a message at least.
+static void poll(struct mpi_mail *m, bool is_wanted) {
+    const int64_t now  = mpi_now();
+    const bool is_full = m->kept_size >= KEPT_SOON; // signs of life may be behind what is not taken in
+    if (now - m->polled > MPI_SECOND || is_full) {  // this process was stopped or busy
         for (int i = 0; i < m->t.size; i++) {
             m->peers[i].heard = now;
             m->peers[i].moved = m->peers[i].stuck = 0;
         }
     }
-    m->polled = now;
-    for (struct mpi_letter letter; m->kept_size < KEPT_MAX && m->t.receive(&m->t, &letter);) {
+    m->polled    = now;
+    size_t limit = is_wanted ? KEPT_MAX : KEPT_SOON;
+    for (struct mpi_letter letter; m->kept_size < limit && m->t.receive(&m->t, &letter); limit = KEPT_SOON) {
         take_in(m, &letter);
     }
 }
@@ -176,7 +180,7 @@ static bool is_lost(struct mpi_mail *m, int rank) {
     } else if (p->pid != 0 && m->polled - p->asked > LOOK_EVERY) {
         p->asked = m->polled;
         if (process_is_gone(p->pid)) {
-            poll(m); // its last words
+            poll(m, true); // its last words
             lose(m, rank, "its process %d is gone", p->pid);
         }
     }
@@ -232,7 +236,7 @@ static struct mpi_mail_item *wait_for(struct mpi_mail *m, int from, uint32_t kin
         struct mpi_mail_item *item = find(m, from, kind, id);
         bool lost                  = false;
         if (item == NULL) {
-            poll(m);
+            poll(m, true);
             item = find(m, from, kind, id);
         }
         if (item == NULL && is_lost(m, from)) { // which may have polled
@@ -292,7 +296,7 @@ enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head
         pthread_mutex_lock(&m->lock);
         const bool lost = is_lost(m, to), full = !lost && m->t.unsent(&m->t, to) > UNSENT_MAX;
         if (full) {
-            poll(m); // who sends much may be waiting for us
+            poll(m, true); // who sends much may be waiting for us
         } else if (!lost) {
             sent = hand_over(m, to, head, body, body_size);
         }
@@ -310,7 +314,7 @@ enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head
 
 void mpi_mail_tend(struct mpi_mail *m) {
     pthread_mutex_lock(&m->lock);
-    poll(m);
+    poll(m, false);
     const struct mpi_head alive = {
         .kind = MPI_ALIVE, .a = atomic_load_explicit(&m->n_steps, memory_order_relaxed), .b = m->counts_steps};
     const bool tell = !m->has_parted && m->polled - m->told > (m->timeout / 10 < MPI_SECOND ? m->timeout / 10 : MPI_SECOND);

@@ -71,7 +71,7 @@ static void hush_end(const struct hush *h) {
 
 // ---- messages ----
 
-#define RECEIVING_MAX 64 // messages on their way to here at a time
+#define RECEIVING_MAX 8 // messages on their way to here at a time
 
 static bool grow(struct mpi_transport *t, void **list, size_t *n_cap, size_t n, size_t elem_size) {
     if (n < *n_cap) {
