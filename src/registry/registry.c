@@ -8,6 +8,8 @@
 #include "base/lock.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
 #include <strings.h>
 
 struct entry {
@@ -141,6 +143,55 @@ void ggml_backend_unload(ggml_backend_reg_t reg) {
     }
 }
 
+// ---- one device in place of all ----
+
+static pthread_mutex_t split_lock = PTHREAD_MUTEX_INITIALIZER;
+static size_t n_looked; // devices that were there when it could not be made; SIZE_MAX: it is there, or nobody asked for it
+
+// The parts leave the list: whoever looks there finds the one that is made of them.
+static void split_put(ggml_backend_dev_t dev) {
+    size_t n = 0;
+    berth_lock_take(&table_lock);
+    for (size_t i = 0; i < n_devs; i++) {
+        if (!berth_split_has(devs[i])) {
+            devs[n++] = devs[i];
+        }
+    }
+    memmove(devs + 1, devs, n * sizeof devs[0]); // GPUs come first
+    devs[0] = dev;
+    n_devs  = n + 1;
+    berth_lock_drop(&table_lock);
+}
+
+static void split_look(void) {
+    static _Thread_local bool is_looking; // a backend that is asked may ask us
+    if (is_looking) {
+        return;
+    }
+    is_looking = true;
+    pthread_mutex_lock(&split_lock);
+    if (n_looked != SIZE_MAX && !berth_split_is_asked()) {
+        n_looked = SIZE_MAX;
+    }
+    berth_lock_take(&table_lock);
+    const size_t n           = n_looked != SIZE_MAX && n_devs != n_looked ? n_devs : 0;
+    ggml_backend_dev_t *list = n > 0 ? berth_calloc(n, sizeof *list) : NULL;
+    if (list != NULL) {
+        memcpy(list, devs, n * sizeof *list);
+    }
+    berth_lock_drop(&table_lock);
+    if (list != NULL) {
+        ggml_backend_dev_t dev = berth_split_make(list, n);
+        n_looked               = dev != NULL ? SIZE_MAX : n;
+        if (dev != NULL) {
+            split_put(dev);
+        }
+    }
+    berth_free(list);
+    pthread_mutex_unlock(&split_lock);
+    is_looking = false;
+}
+
 // ---- asking by index ----
 
 size_t ggml_backend_reg_count(void) {
@@ -153,6 +204,7 @@ size_t ggml_backend_reg_count(void) {
 
 size_t ggml_backend_dev_count(void) {
     berth_registry_ready();
+    split_look();
     berth_lock_take(&table_lock);
     const size_t n = n_devs;
     berth_lock_drop(&table_lock);
@@ -169,6 +221,7 @@ static ggml_backend_reg_t reg_number(size_t index) {
 
 static ggml_backend_dev_t dev_number(size_t index) {
     berth_registry_ready();
+    split_look();
     berth_lock_take(&table_lock);
     ggml_backend_dev_t dev = index < n_devs ? devs[index] : NULL;
     berth_lock_drop(&table_lock);

@@ -13,6 +13,12 @@ bool berth_registry_add(ggml_backend_reg_t reg, void *handle, bool *known) BERTH
 // Registers what is built in, once. Every question to the registry starts with it.
 void berth_registry_ready(void); // builtin.c
 
+// One device in place of all GPUs, if the environment asks for it (split.c): whether it does; the device, NULL: there is nothing
+// to share out among; is this one of its parts, and not to be listed beside it?
+bool berth_split_is_asked(void);
+ggml_backend_dev_t berth_split_make(ggml_backend_dev_t *devs, size_t n_devs);
+bool berth_split_has(ggml_backend_dev_t dev);
+
 // Opens a library file: NULL with an error that names it.
 void *berth_library_open(const char *path); // load.c
 // Opens it and registers its backend; say: with a line in the log.

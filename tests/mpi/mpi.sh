@@ -42,6 +42,10 @@ for net in vader,self tcp,self; do
         grep -q "Meta(CPU,.*MPI$n:CPU): weights" "$dir/said" || { say "worker $n has no share"; cat "$dir/said"; exit 1; }
     done
 done
+# The same where the program is told nothing of it.
+tale -n 1 -x BERTH_SPLIT=tensor "$berth" run --seed 3 -n 60 -t 1 : -n 1 "$berth" worker -t 1 || { say "BERTH_SPLIT"; exit 1; }
+cmp "$dir/alone" "$dir/tale" || { say "BERTH_SPLIT tells another tale"; exit 1; }
+grep -q "Meta(CPU,MPI1:CPU): weights" "$dir/said" || { say "BERTH_SPLIT splits nothing"; cat "$dir/said"; exit 1; }
 say "a model with shares on 2 and 4 ranks tells the tale it tells alone"
 
 # Ranks are measured and asked about; the bytes that are foretold are those that a run has.

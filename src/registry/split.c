@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// split.c: BERTH_SPLIT=tensor: programs that know nothing of tensor parallelism see one GPU in place of all that there are (and
+// of this rank's CPU, where those are nothing but CPUs of other ranks), and each of these has a share of every layer. Who gets
+// what is told by the names that model files have: heads and the rows of the feed-forward part are shared out, all else is
+// everywhere, which is always right. Of heads nothing is known but their number's divisors, so they are shared out evenly or not
+// at all.
+
+#include "registry/registry.h"
+
+#include "ggml-backend.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct {
+    int n;
+    ggml_backend_dev_t parts[GGML_BACKEND_META_MAX_DEVICES];
+    void (*props)(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props);
+    ggml_backend_dev_t dev;
+} split;
+
+// ---- shares ----
+
+static const struct {
+    const char *name; // that the tensor's ends with, or begins with
+    int axis;
+    bool is_even;
+} rules[] = {
+    {"attn_q.weight", 1, true},
+    {"attn_k.weight", 1, true},
+    {"attn_v.weight", 1, true},
+    {"attn_q.bias", 0, true},
+    {"attn_k.bias", 0, true},
+    {"attn_v.bias", 0, true},
+    {"attn_output.weight", 0, true},
+    {"cache_k_l", 0, true},
+    {"cache_v_l", 0, true},
+    {"ffn_up.weight", 1, false},
+    {"ffn_gate.weight", 1, false},
+    {"ffn_up.bias", 0, false},
+    {"ffn_gate.bias", 0, false},
+    {"ffn_down.weight", 0, false},
+    {"output.weight", 1, false},
+};
+
+static bool is_named(const char *tensor, const char *rule) {
+    const size_t n = strlen(tensor), m = strlen(rule);
+    return strncmp(tensor, rule, m) == 0 || (n > m && tensor[n - m - 1] == '.' && strcmp(tensor + n - m, rule) == 0);
+}
+
+#define FF_UNIT 256 // the largest block of a type, so that both sides of the feed-forward part are shared out alike
+
+static struct ggml_backend_meta_split_state share(const struct ggml_tensor *t, void *user) {
+    struct ggml_backend_meta_split_state state = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
+    (void) user;
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        if (!is_named(t->name, rules[i].name)) {
+            continue;
+        }
+        const int axis      = rules[i].axis;
+        const int64_t block = axis == 0 ? ggml_blck_size(t->type) : 1, ne = t->ne[axis];
+        const int64_t unit  = rules[i].is_even ? block : ne % FF_UNIT == 0 && ne >= FF_UNIT * split.n ? FF_UNIT : 32;
+        const int64_t units = ne / unit;
+        if (ne % unit != 0 || unit % block != 0 || units < split.n || (rules[i].is_even && units % split.n != 0)) {
+            return state;
+        }
+        state.axis = (enum ggml_backend_meta_split_axis) axis;
+        for (int j = 0; j < split.n; j++) {
+            state.ne[j] = (units * (j + 1) / split.n - units * j / split.n) * unit;
+        }
+        return state;
+    }
+    return state;
+}
+
+// ---- the device ----
+
+static enum ggml_backend_dev_type type_gpu(ggml_backend_dev_t dev) {
+    (void) dev;
+    return GGML_BACKEND_DEVICE_TYPE_GPU;
+}
+
+static void props_gpu(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props) {
+    split.props(dev, props);
+    props->type = GGML_BACKEND_DEVICE_TYPE_GPU;
+}
+
+static const char *reg_name(ggml_backend_reg_t reg) {
+    (void) reg;
+    return "Split";
+}
+
+static size_t reg_count(ggml_backend_reg_t reg) {
+    (void) reg;
+    return split.dev != NULL;
+}
+
+static ggml_backend_dev_t reg_device(ggml_backend_reg_t reg, size_t index) {
+    (void) reg;
+    return index == 0 ? split.dev : NULL;
+}
+
+static struct ggml_backend_reg split_reg = {
+    .api_version = GGML_BACKEND_API_VERSION,
+    .iface       = {.get_name = reg_name, .get_device_count = reg_count, .get_device = reg_device},
+};
+
+bool berth_split_is_asked(void) {
+    const char *how = getenv("BERTH_SPLIT"), *role = getenv("BERTH_MPI_ROLE");
+    return how != NULL && strcmp(how, "tensor") == 0 && (role == NULL || strcmp(role, "worker") != 0);
+}
+
+static bool is_of_rank(ggml_backend_dev_t dev) {
+    const char *colon = strchr(ggml_backend_dev_name(dev), ':'); // MPI1:CPU
+    return colon != NULL && strcmp(colon, ":CPU") == 0;
+}
+
+ggml_backend_dev_t berth_split_make(ggml_backend_dev_t *devs, size_t n_devs) {
+    ggml_backend_dev_t cpu = NULL;
+    int n_cpus             = 0;
+    split.n                = 0;
+    for (size_t i = 0; i < n_devs && split.n < GGML_BACKEND_META_MAX_DEVICES - 1; i++) {
+        const enum ggml_backend_dev_type type = ggml_backend_dev_type(devs[i]);
+        cpu                                   = type == GGML_BACKEND_DEVICE_TYPE_CPU && cpu == NULL ? devs[i] : cpu;
+        if (type == GGML_BACKEND_DEVICE_TYPE_GPU) {
+            n_cpus += is_of_rank(devs[i]);
+            split.parts[split.n++] = devs[i];
+        }
+    }
+    if (split.n > 0 && n_cpus == split.n && cpu != NULL) {
+        memmove(split.parts + 1, split.parts, (size_t) split.n * sizeof split.parts[0]);
+        split.parts[0] = cpu;
+        split.n++;
+    }
+    ggml_backend_dev_t dev = split.n > 1 ? ggml_backend_meta_device(split.parts, (size_t) split.n, share, &split) : NULL;
+    if (dev != NULL) {
+        split.props          = dev->iface.get_props;
+        dev->iface.get_type  = type_gpu;
+        dev->iface.get_props = props_gpu;
+        dev->reg             = &split_reg;
+        split.dev            = dev;
+    }
+    return dev;
+}
+
+bool berth_split_has(ggml_backend_dev_t dev) {
+    bool has = false;
+    for (int j = 0; j < split.n; j++) {
+        has = has || (split.parts[j] == dev && ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_GPU);
+    }
+    return has;
+}
