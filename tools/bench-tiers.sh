@@ -74,7 +74,7 @@ rows() {
 
 # The line of a model: prompt and decode, Berth over the rival.
 model() {
-    [ -f "$out/$1/$2" ] && awk -v t="$2" '$1 == t { print $4, $7 }' "$out/$1/$2"
+    [ -f "$out/$1/$2" ] && awk -v t="$2" '$2 == t { print $5, $8 }' "$out/$1/$2"
 }
 
 tier_section() {

@@ -16,7 +16,7 @@
 #   memory   compute buffers of each made architecture, and of published models at their real dimensions: never larger
 #   errors   wherever the stock client reports an error, so does Berth's, and no abort is Berth's
 #   cycles   contexts made, used and freed: resident memory and file descriptors stay flat (CYCLES, default 1000)
-#   speed    tokens per second of models of 1B weights; not part of a plain run: it writes 4 GB and takes minutes
+#   speed    tokens per second of models of 1B weights (ARCHS, TYPES); not part of a plain run: it writes 4 GB and takes minutes
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 build=$(cd "$1" && pwd) || exit 1
@@ -428,20 +428,20 @@ step_cycles() {
 
 # Tokens per second of processor time with one thread: what a busy machine cannot change. Stock and Berth take turns.
 step_speed() {
-    local type i s b pp=${PP:-128} tg=${TG:-8} threads=${THREADS:-1}
-    echo "== tokens per processor second, llama of 1.1B weights, prompt of $pp and $tg tokens one by one, threads: $threads"
-    printf '  %-6s %10s %10s %7s %10s %10s %7s\n' "" prompt: berth ratio decode: berth ratio
-    for type in ${TYPES:-q4_K q8_0 f16}; do
-        "$maker" llama 1b $type "$root/models/1b.gguf" || fail "1b $type"
+    local arch type i s b pp=${PP:-128} tg=${TG:-8} threads=${THREADS:-1}
+    echo "== tokens per processor second, models of about 1B weights, prompt of $pp and $tg tokens one by one, threads: $threads"
+    printf '  %-16s %10s %10s %7s %10s %10s %7s\n' "" prompt: berth ratio decode: berth ratio
+    for arch in ${ARCHS:-llama}; do for type in ${TYPES:-q4_K q8_0 f16}; do
+        "$maker" "$arch" 1b $type "$root/models/1b.gguf" || fail "1b $arch $type"
         : >"$work/speed"
         for i in 1 2; do
             s=$("$probe" "$work/stock" speed "$root/models/1b.gguf" $pp $tg $threads 2>"$work/log") || fail "stock: $(cat "$work/log")"
             b=$("$probe" "$work/berth" speed "$root/models/1b.gguf" $pp $tg $threads 2>"$work/log") || fail "berth: $(cat "$work/log")"
             echo "$s $b" >>"$work/speed"
         done
-        awk -v type=$type '{ for (i = 1; i <= 8; i++) if ($i > m[i]) m[i] = $i }
-            END { printf "  %-6s %10.2f %10.2f %7.2f %10.2f %10.2f %7.2f\n", type, m[3], m[7], m[7] / m[3], m[4], m[8], m[8] / m[4] }' "$work/speed"
-    done
+        awk -v type="$arch $type" '{ for (i = 1; i <= 8; i++) if ($i > m[i]) m[i] = $i }
+            END { printf "  %-16s %10.2f %10.2f %7.2f %10.2f %10.2f %7.2f\n", type, m[3], m[7], m[7] / m[3], m[4], m[8], m[8] / m[4] }' "$work/speed"
+    done; done
     rm -f "$root/models/1b.gguf"
 }
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define STEP 256
-#define AHEAD 1536 // bytes asked for before they are read
+#define AHEAD 1024 // bytes asked for before they are read
 #define LARGEST 128.0f
 
 struct run {

@@ -291,9 +291,19 @@ static void tile_run(const struct cpu_params *p, struct ggml_tensor *op, const s
     }
 }
 
+// Rows of a tile. Columns of one token read the rows of an expert once, most often: long runs are the faster ones (gemv.c), as
+// long as every task finds some.
+static int64_t rows_of_tile(const struct cpu_params *p, const struct ggml_tensor *op, const struct work *w) {
+    int64_t rows = TILE_ROWS;
+    while (w->way == COLUMNS && op->ne[2] == 1 && rows < 1024 && op->ne[0] * op->ne[1] / rows > 8 * p->nth) {
+        rows *= 2;
+    }
+    return rows;
+}
+
 static void run_tiles(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w) {
-    const int64_t n_expert = op->src[0]->ne[2], ne0 = op->ne[0];
-    const int64_t n_rows = (ne0 + TILE_ROWS - 1) / TILE_ROWS;
+    const int64_t n_expert = op->src[0]->ne[2], ne0 = op->ne[0], rows = rows_of_tile(p, op, w);
+    const int64_t n_rows = (ne0 + rows - 1) / rows;
     int64_t e = 0, e_start = 0, e_tiles = 0; // the expert that tile i belongs to: i only grows
     for (int64_t i = cpu_chunk_next(p); e < n_expert; i = cpu_chunk_next(p)) {
         for (; e < n_expert; e++) {
@@ -304,7 +314,7 @@ static void run_tiles(const struct cpu_params *p, struct ggml_tensor *op, const 
             e_start += e_tiles;
         }
         if (e < n_expert) {
-            const int64_t r0 = (i - e_start) % n_rows * TILE_ROWS, r1 = ne0 < r0 + TILE_ROWS ? ne0 : r0 + TILE_ROWS;
+            const int64_t r0 = (i - e_start) % n_rows * rows, r1 = ne0 < r0 + rows ? ne0 : r0 + rows;
             const int64_t c0 = w->first[e] + (i - e_start) / n_rows * TILE_PAIRS;
             const int64_t n  = w->first[e + 1] - c0 < TILE_PAIRS ? w->first[e + 1] - c0 : TILE_PAIRS;
             (w->way == COLUMNS ? columns_run : tile_run)(p, op, w, e, r0, r1, w->pairs + c0, (int) n);
