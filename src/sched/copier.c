@@ -40,7 +40,9 @@ static void *copier_run(void *arg) {
         }
         const struct copier_job job = t->jobs[t->n_over];
         pthread_mutex_unlock(&t->mutex);
-        memcpy(job.dst, job.src, job.size);
+        if (job.dst != job.src) {
+            memcpy(job.dst, job.src, job.size);
+        }
         pthread_mutex_lock(&t->mutex);
         t->n_over++;
         pthread_cond_broadcast(&t->changed);

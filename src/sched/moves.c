@@ -49,11 +49,11 @@ static bool starts_find(const struct sched_memo *memo, const struct sched_copier
             continue;
         }
         moves->starts[r] = moves->starts[r] || cut || kind != BERTH_MOVE_NONE;
-        cut              = kind != BERTH_MOVE_NONE || moves->number[r] > 0;
+        cut              = kind != BERTH_MOVE_NONE || moves->is_out[r] > 0;
         for (int32_t k = memo->rec.rows[r].src; k < memo->rec.rows[r].src + memo->rec.rows[r].n_src; k++) {
             const int32_t base = sched_base(memo, memo->rec.srcs[k]);
-            if (base < r && record_move(&memo->rec, base) == BERTH_MOVE_IN && moves->made_in[base] == 0) {
-                moves->made_in[base] = 1;
+            if (base < r && record_move(&memo->rec, base) == BERTH_MOVE_IN && moves->is_read[base] == 0) {
+                moves->is_read[base] = 1;
                 moves->starts[r]     = true;
             }
         }
@@ -69,19 +69,40 @@ bool sched_moves_find(struct ggml_backend_sched *sched, struct sched_memo *memo,
     const size_t n_rows = (size_t) memo->rec.n_rows + 1;
     int own, other;
     memo->n_moves = 0;
+    memo->is_row  = false;
     if (memo->n_slots > 1 || sched->moves_in_a_row || !ends_find(memo, &own, &other) || !sched_copier_open(sched, own, other)) {
         return false;
     }
     memset(moves->starts, 0, n_rows * sizeof moves->starts[0]);
-    memset(moves->made_in, 0, n_rows * sizeof moves->made_in[0]);
-    memset(moves->number, 0, n_rows * sizeof moves->number[0]);
+    memset(moves->is_read, 0, n_rows * sizeof moves->is_read[0]);
+    memset(moves->is_out, 0, n_rows * sizeof moves->is_out[0]);
     for (int32_t r = 0; r < memo->rec.n_nodes; r++) { // what is moved out is marked
         const int32_t s = record_move(&memo->rec, r) == BERTH_MOVE_OUT ? move_src(memo, r, own) : -1;
         if (s >= 0) {
-            moves->number[s] = 1;
+            moves->is_out[s] = 1;
         }
     }
     return starts_find(memo, &sched->copier, moves);
+}
+
+// Splits that are moves become the copier's.
+bool sched_moves_list(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+    memo->own   = sched->copier.own;
+    memo->other = sched->copier.other;
+    for (int32_t s = 0; s < memo->n_splits; s++) {
+        struct sched_split *split = &memo->splits[s];
+        for (int32_t i = split->i_start; i < split->i_end && !split->is_beside; i++) {
+            if (memo->rows[i].is_empty || record_move(&memo->rec, i) == BERTH_MOVE_NONE) {
+                continue;
+            }
+            if (!berth_grow((void **) &memo->moves, &memo->moves_cap, (size_t) memo->n_moves + 1, sizeof memo->moves[0])) {
+                return false;
+            }
+            memo->moves[memo->n_moves++] = i;
+            split->is_beside             = true;
+        }
+    }
+    return sched_copier_room(sched, memo->n_moves);
 }
 
 // ---- when ----
@@ -90,77 +111,78 @@ static int32_t max(int32_t a, int32_t b) {
     return a > b ? a : b;
 }
 
-// The move that a split is, -1: it is none.
-static int32_t split_move(const struct sched_memo *memo, const struct sched_split *split) {
-    for (int32_t i = split->i_start; i < split->i_end; i++) {
-        if (!memo->rows[i].is_empty) {
-            return record_move(&memo->rec, i) != BERTH_MOVE_NONE ? i : -1;
-        }
-    }
-    return -1;
-}
-
-static bool is_others(const struct sched_memo *memo, int32_t row, int other) {
-    const int32_t base = sched_base(memo, row);
-    return memo->rows[base].backend == other && !memo->rows[base].is_placed;
+// Does the row lie in the other backend's memory? What a node takes over from an input can lie there too, so that its backend
+// does not tell.
+static bool is_others(const struct ggml_backend_sched *sched, const struct sched_memo *memo, int32_t row) {
+    const int32_t base           = sched_base(memo, row);
+    ggml_backend_buffer_t buffer = memo->rec.tensors[base]->buffer;
+    return !memo->rows[base].is_placed && (buffer == NULL || ggml_backend_buffer_get_type(buffer) == sched->bufts[memo->other]);
 }
 
 // Does a split that is no move touch the other backend's memory? *last: the last move whose value it reads.
-static bool split_look(const struct sched_memo *memo, const struct sched_moves *moves, const struct sched_split *split, int own,
-    int other, int32_t *last) {
-    bool touches = split->backend != own;
+static bool split_look(const struct ggml_backend_sched *sched, const struct sched_memo *memo, const int32_t *number,
+    const struct sched_split *split, int32_t *last) {
+    bool touches = split->backend != memo->own;
     for (int32_t i = split->copies; i < split->copies + split->n_copies; i++) {
-        touches = touches || is_others(memo, memo->copies[i].row, other) || memo->copies[i].backend == other;
+        touches = touches || is_others(sched, memo, memo->copies[i].row) || memo->copies[i].backend != memo->own;
     }
     for (int32_t i = split->i_start; i < split->i_end; i++) {
-        const struct record_row *row = &memo->rec.rows[i];
-        touches                      = touches || (!memo->rows[i].is_empty && is_others(memo, i, other));
+        const int32_t r              = sched_order(memo, i);
+        const struct record_row *row = &memo->rec.rows[r];
+        touches                      = touches || (!memo->rows[r].is_empty && is_others(sched, memo, r));
         for (int32_t k = row->src; k < row->src + row->n_src; k++) {
             const int32_t s = memo->rec.srcs[k];
-            *last           = max(*last, moves->number[sched_base(memo, s)]);
-            touches         = touches || is_others(memo, s, other);
+            *last           = max(*last, number[sched_base(memo, s)]);
+            touches         = touches || is_others(sched, memo, s);
         }
     }
     return touches;
 }
 
-bool sched_moves_place(struct ggml_backend_sched *sched, struct sched_memo *memo, struct sched_moves *moves) {
-    const int own = memo->own = sched->copier.own, other = memo->other = sched->copier.other;
-    int32_t given = 0; // the split before which moves may be given
-    memset(moves->number, 0, ((size_t) memo->rec.n_rows + 1) * sizeof moves->number[0]);
+// The split before which a move is given, if those before it are given before `given`.
+static int32_t move_give(const struct sched_memo *memo, const int32_t *made_in, int32_t move, int32_t s, int32_t given) {
+    const bool is_out = record_move(&memo->rec, move) == BERTH_MOVE_OUT;
+    return is_out ? max(given, made_in[memo->rec.srcs[memo->rec.rows[move].src]] + 1) : s;
+}
+
+bool sched_moves_place(struct ggml_backend_sched *sched, struct sched_memo *memo) {
+    const size_t n_rows = (size_t) memo->rec.n_rows + 1;
+    int32_t *made_in    = sched_scratch(sched, 2 * n_rows * sizeof made_in[0]); // split of a node
+    int32_t *number     = made_in + n_rows;                                     // of what comes back: its move, from 1; 0: none
+    int32_t given = 0, n = 0, over = 0;
+    if (made_in == NULL) {
+        return false;
+    }
+    memset(made_in, 0, 2 * n_rows * sizeof made_in[0]);
+    for (int32_t s = 0; s < memo->n_splits; s++) {
+        memo->splits[s].n_given = 0;
+    }
     for (int32_t s = 0; s < memo->n_splits; s++) {
         struct sched_split *split = &memo->splits[s];
-        const int32_t move        = split_move(memo, split);
         for (int32_t i = split->i_start; i < split->i_end; i++) {
-            moves->made_in[i] = s;
+            made_in[sched_order(memo, i)] = s;
         }
-        if (move < 0) {
-            split->n_over = max(split->n_over, s > 0 ? memo->splits[s - 1].n_over : 0);
-            if (split_look(memo, moves, split, own, other, &split->n_over)) {
-                split->n_over = memo->n_moves;
-                given         = s + 1;
-            }
-            continue;
+        if (split->is_beside) {
+            const int32_t move          = memo->moves[n++];
+            const bool is_out           = record_move(&memo->rec, move) == BERTH_MOVE_OUT;
+            given                       = move_give(memo, made_in, move, s, given);
+            number[move]                = is_out ? 0 : n;
+            memo->splits[given].n_given = n;
+            over                        = is_out ? n : over; // at its place: nobody may go on
+        } else if (split_look(sched, memo, number, split, &over)) {
+            over  = n;
+            given = s + 1;
         }
-        if (!berth_grow((void **) &memo->moves, &memo->moves_cap, (size_t) memo->n_moves + 1, sizeof memo->moves[0])) {
-            return false;
-        }
-        const bool is_out            = record_move(&memo->rec, move) == BERTH_MOVE_OUT;
-        memo->moves[memo->n_moves++] = move;
-        given                        = is_out ? max(given, moves->made_in[memo->rec.srcs[memo->rec.rows[move].src]] + 1) : s;
-        split->is_beside             = true;
-        split->n_over                = max(split->n_over, s > 0 ? memo->splits[s - 1].n_over : 0);
-        memo->splits[given].n_given  = memo->n_moves;
-        if (!is_out) {
-            moves->number[move] = memo->n_moves;
-        } else if (s + 1 < memo->n_splits) {
-            memo->splits[s + 1].n_over = memo->n_moves;
-        }
+        split->n_over = over;
     }
     for (int32_t s = 1; s < memo->n_splits; s++) {
         memo->splits[s].n_given = max(memo->splits[s].n_given, memo->splits[s - 1].n_given);
     }
-    return sched_copier_room(sched, memo->n_moves);
+    for (int32_t i = 0; i < memo->n_moves; i++) { // what goes out has to lie there
+        const int32_t move = memo->moves[i];
+        memo->is_row       = memo->is_row || (record_move(&memo->rec, move) == BERTH_MOVE_OUT && !is_others(sched, memo, move));
+    }
+    return true;
 }
 
 // ---- while the graph runs ----

@@ -315,8 +315,8 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
 // Are the graph's moves the copier's, and nobody looks on?
 static bool runs_beside(struct ggml_backend_sched *sched, const struct sched_memo *memo) {
     struct sched_copier *copier = &sched->copier;
-    const bool is = memo->n_moves > 0 && sched->callback == NULL && !sched->is_tracing && copier->kind != SCHED_COPIER_NONE &&
-                    copier->own == memo->own && copier->other == memo->other;
+    const bool is               = memo->n_moves > 0 && !memo->is_row && sched->callback == NULL && !sched->is_tracing &&
+                    copier->kind != SCHED_COPIER_NONE && copier->own == memo->own && copier->other == memo->other;
     if (is) {
         if (copier->n_over < copier->n_given) { // a graph that failed on its way
             sched_copier_drain(sched);

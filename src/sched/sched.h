@@ -109,6 +109,7 @@ struct sched_memo {
     int32_t n_splits, n_copies, n_edges, n_deps, n_inputs, n_moves;
     size_t splits_cap, copies_cap, edges_cap, deps_cap, tensors_cap, slot_places_cap, moves_cap;
     int own, other; // backends between which its moves go
+    bool is_row;    // they run in a row after all, for where they lie
     int n_slots;    // graphs in flight that it is made for
     int uid_slot;   // the slot that the splits' uids stand for, -1: they are to be renewed
     bool *conflict; // [n_backends * n_backends] one touches the other's memory without a copy; of use if has_conflict
@@ -287,16 +288,18 @@ void sched_edges_to_graph(struct sched_memo *memo, const struct sched_split *spl
 
 // ---- moves.c ----
 
-// What split.c asks while it cuts. False: out of memory.
+// What split.c asks while it cuts.
 struct sched_moves {
     bool *starts;     // [n_rows] the node begins a split, so that copies begin behind it or are over before it
-    int32_t *made_in; // [n_rows] split of a node
-    int32_t *number;  // [n_rows] of what comes back: its move, counted from 1; 0: none
+    int32_t *is_read; // [n_rows] of what comes back: it has met a reader
+    int32_t *is_out;  // [n_rows] it moves out
 };
 // Whether all moves of the graph are the copier's; then starts is filled.
 bool sched_moves_find(struct ggml_backend_sched *sched, struct sched_memo *memo, struct sched_moves *moves) BERTH_MUST_USE;
-// Between which splits each copy runs.
-bool sched_moves_place(struct ggml_backend_sched *sched, struct sched_memo *memo, struct sched_moves *moves) BERTH_MUST_USE;
+// When the graph is cut: makes a list of them.
+bool sched_moves_list(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
+// When all rows have their places: between which splits each copy runs. No memory is taken but the scratch of split.c.
+bool sched_moves_place(struct ggml_backend_sched *sched, struct sched_memo *memo) BERTH_MUST_USE;
 // While a graph runs: gives the copier what it may begin before the split, and lets the split wait for what it needs.
 void sched_moves_before(struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_split *split);
 

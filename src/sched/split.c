@@ -286,21 +286,20 @@ enum ggml_status sched_split(struct ggml_backend_sched *sched, struct sched_memo
     memo->n_slots                                   = sched->n_copies;
     memo->uid_slot                                  = -1;
     memo->has_conflict                              = false;
-    const size_t size = sizeof c.first_copy[0] + sizeof c.version[0] + sizeof c.writer[0] + sizeof c.moves.made_in[0] +
-                        sizeof c.moves.number[0] + sizeof c.moves.starts[0];
+    const size_t size = sizeof c.first_copy[0] + sizeof c.version[0] + sizeof c.writer[0] + sizeof c.moves.is_read[0] +
+                        sizeof c.moves.is_out[0] + sizeof c.moves.starts[0];
     c.first_copy = sched_scratch(sched, n_rows * size);
     if (c.first_copy != NULL) {
         c.version      = c.first_copy + n_rows;
-        c.moves        = (struct sched_moves){.made_in = c.version + n_rows, .number = c.version + 2 * n_rows};
-        c.writer       = (int16_t *) (c.moves.number + n_rows);
+        c.moves        = (struct sched_moves){.is_read = c.version + n_rows, .is_out = c.version + 2 * n_rows};
+        c.writer       = (int16_t *) (c.moves.is_out + n_rows);
         c.moves.starts = (bool *) (c.writer + n_rows);
         memset(c.first_copy, -1, n_rows * sizeof c.first_copy[0]);
         memset(c.version, 0, n_rows * sizeof c.version[0]);
         memset(c.writer, -1, n_rows * sizeof c.writer[0]);
         c.is_beside = sched_moves_find(sched, memo, &c.moves);
     }
-    if (c.first_copy == NULL || !cut(&c) || (c.is_beside && !sched_moves_place(sched, memo, &c.moves)) ||
-        !tensors_init(sched, memo)) {
+    if (c.first_copy == NULL || !cut(&c) || (c.is_beside && !sched_moves_list(sched, memo)) || !tensors_init(sched, memo)) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "scheduler: out of memory for the splits of %d nodes", memo->rec.n_nodes);
     }
     const enum ggml_status status = sched_optimize(sched, memo);
