@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_OPS 20 // of one input in eight
+#define MAX_OPS 20 // of one input in 64
 #define FEW_OPS 7  // of the others: what exact search answers at once
 #define MAX_NODES 300
 #define MAX_SRCS 4
@@ -58,7 +58,7 @@ static void read_problem(struct bytes *b, struct problem *p) {
     p->params.live_only        = (shape & 40) != 0; // packing takes most of the time
     p->params.max_nodes        = (shape & 0x50) == 0x50 ? -1 : MAX_NODES;
     p->params.seed             = shape;
-    const size_t n_most        = (shape & 0xD0) == 0xC0 ? MAX_OPS : FEW_OPS;
+    const size_t n_most        = (shape & 0xDE) == 0xC0 ? MAX_OPS : FEW_OPS;
     while (b->p < b->end && p->n < n_most) {
         read_op(b, p, features);
     }

@@ -53,6 +53,67 @@ static void it_draws_a_timeline(void **state) {
     free(text);
 }
 
+// Of tables and experts only what is asked for counts as read, of rows that are set only those as written.
+static void a_timeline_counts_what_is_asked_for(void **state) {
+    struct net *n              = *state;
+    struct ggml_tensor *x      = input(n, 2);
+    struct ggml_tensor *many   = ggml_new_tensor_3d(n->ctx, GGML_TYPE_F32, N, N, 8);
+    struct ggml_tensor *few    = ggml_new_tensor_2d(n->ctx, GGML_TYPE_I32, 2, 1),
+                       *all    = ggml_new_tensor_2d(n->ctx, GGML_TYPE_I32, 8, 1);
+    struct ggml_tensor *b      = ggml_new_tensor_3d(n->ctx, GGML_TYPE_F32, N, 1, 1);
+    struct ggml_tensor *table  = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, N, 10),
+                       *rows   = ggml_new_tensor_1d(n->ctx, GGML_TYPE_I64, 2);
+    struct ggml_tensor *keys   = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F16, N, 4),
+                       *values = ggml_new_tensor_2d(n->ctx, GGML_TYPE_F16, N, 4);
+    struct ggml_tensor *ins[]  = {many, few, all, b, table, rows, keys, values};
+    struct ggml_tensor *outs[] = {ggml_mul_mat_id(n->ctx, many, b, few), ggml_mul_mat_id(n->ctx, many, b, all),
+        ggml_set_rows(n->ctx, table, x, rows), ggml_flash_attn_ext(n->ctx, x, keys, values, NULL, 1.0f, 0.0f, 0.0f),
+        ggml_get_rows(n->ctx, table, few), ggml_out_prod(n->ctx, x, x)};
+    for (size_t i = 0; i < sizeof ins / sizeof ins[0]; i++) {
+        ggml_set_input(ins[i]);
+    }
+    for (size_t i = 0; i < sizeof outs / sizeof outs[0]; i++) {
+        assert_false(berth_is_poison(outs[i]));
+        ggml_set_output(outs[i]);
+        ggml_build_forward_expand(n->graph, outs[i]);
+    }
+    assert_int_equal(berth_sched_trace_start(n->sched), GGML_STATUS_SUCCESS);
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    fill(x, 1.0f);
+    for (size_t i = 0; i < sizeof ins / sizeof ins[0]; i++) {
+        ggml_backend_tensor_memset(ins[i], 0, 0, ggml_nbytes(ins[i]));
+    }
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    char *text  = NULL;
+    size_t size = 0;
+    FILE *file  = open_memstream(&text, &size);
+    assert_int_equal(berth_sched_trace_stop(n->sched, file), GGML_STATUS_SUCCESS);
+    fclose(file);
+    static const struct {
+        const char *op, *counts;
+    } expected[] = {
+        {"MUL_MAT_ID", "\"read\": 33032, \"written\": 512, \"flops\": 16384,"},   // two of eight experts, b, two numbers
+        {"MUL_MAT_ID", "\"read\": 131360, \"written\": 2048, \"flops\": 65536,"}, // all of them
+        {"SET_ROWS", "\"read\": 528, \"written\": 512, "},                        // two rows of ten
+        {"FLASH_ATTN_EXT", "\"read\": 1536, \"written\": 512, \"flops\": 2048,"},
+        {"GET_ROWS", "\"read\": 520, \"written\": 512, \"flops\": 0,"},
+        {"OUT_PROD", "\"read\": 512, \"written\": 16384, \"flops\": 16384,"}, // x is read once
+    };
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        char op[64];
+        bool is_there = false;
+        snprintf(op, sizeof op, "\"op\": \"%s\"", expected[i].op);
+        for (const char *at = text; (at = strstr(at, op)) != NULL && !is_there; at++) {
+            const char *counts = strstr(at, "\"read\"");
+            is_there           = counts != NULL && strncmp(counts, expected[i].counts, strlen(expected[i].counts)) == 0;
+        }
+        if (!is_there) {
+            fail_msg("no %s with %s in %s", expected[i].op, expected[i].counts, text);
+        }
+    }
+    free(text);
+}
+
 // ---- the plan as a file ----
 
 static char *saved(struct net *n) {
@@ -293,6 +354,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         NET_TEST(it_explains_itself),
         NET_TEST(it_draws_a_timeline),
+        NET_TEST(a_timeline_counts_what_is_asked_for),
         NET_TEST(a_plan_is_saved_with_its_copies),
         NET_TEST(debug_output_has_two_levels),
         NET_TEST(strict_mode_refuses_each_kind_of_fallback),
