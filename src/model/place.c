@@ -241,6 +241,9 @@ static bool weights_upload(struct placing *p, int d) {
             }
         }
     }
+    const char *data  = berth_gguf_map_base(m->file);
+    const size_t head = data != NULL ? gguf_get_data_offset(berth_gguf_map_meta(m->file)) : 0;
+    berth_gguf_map_drop(m->file, data - head, head); // what it says has been read
     return true;
 }
 
