@@ -152,7 +152,7 @@ static void poll(struct mpi_mail *m, bool is_wanted) {
 }
 
 // A process that has ended but was not waited for by its parent has no memory any more, and so no maps.
-static bool process_is_gone(int pid) {
+bool mpi_pid_is_gone(int pid) {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     FILE *file = fopen(path, "r");
@@ -179,7 +179,7 @@ static bool is_lost(struct mpi_mail *m, int rank) {
         lose(m, rank, "it lives, and has been in one op for %.1f s", (double) (m->polled - p->stuck) / 1e9);
     } else if (p->pid != 0 && m->polled - p->asked > LOOK_EVERY) {
         p->asked = m->polled;
-        if (process_is_gone(p->pid)) {
+        if (mpi_pid_is_gone(p->pid)) {
             poll(m, true); // its last words
             lose(m, rank, "its process %d is gone", p->pid);
         }

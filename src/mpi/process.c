@@ -167,6 +167,38 @@ static int sibling_gone(struct siblings *s) {
     return gone;
 }
 
+// The process of a rank here; 0: it is not known.
+static int sibling_find(int launcher, int rank) {
+    char path[64];
+    int pid, found = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", launcher, launcher);
+    FILE *file = fopen(path, "r");
+    while (file != NULL && found == 0 && fscanf(file, "%d", &pid) == 1) {
+        found = rank_of(pid) == rank ? pid : 0;
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return found;
+}
+
+// MPI itself may never return to a worker when another rank dies while they connect, and then nothing of what follows in this
+// process can tell it to end. Where the first rank is of this machine, a thread that touches no MPI looks after it.
+static void *watch_first(void *unused) {
+    const struct timespec pause = {.tv_nsec = 200000000};
+    const int launcher          = (int) getppid();
+    const int64_t grace         = mpi_mail_timeout() + 3 * MPI_SECOND; // in which it ends by itself
+    int pid                     = 0;
+    int64_t gone                = 0;
+    (void) unused;
+    while (gone == 0 || mpi_now() - gone < grace) {
+        nanosleep(&pause, NULL);
+        pid  = pid != 0 ? pid : sibling_find(launcher, 0);
+        gone = gone == 0 && pid != 0 && mpi_pid_is_gone(pid) ? mpi_now() : gone;
+    }
+    _exit(1);
+}
+
 // Waits for the thread in MPI_Init, as long as there is hope. False with an error.
 static bool wait_for_join(bool is_worker, int64_t timeout) {
     struct siblings *siblings = shim_calloc(1, sizeof *siblings);
@@ -238,6 +270,9 @@ static bool join(const struct mpi_device_info *devices, size_t n_devices) {
         return false;
     }
     pthread_detach(thread);
+    if (is_worker && rank_of((int) getpid()) > 0 && pthread_create(&thread, NULL, watch_first, NULL) == 0) {
+        pthread_detach(thread);
+    }
     if (!wait_for_join(is_worker, 3 * mpi_mail_timeout())) {
         if (is_worker) {
             _exit(1); // MPI's own end would wait for ever
