@@ -160,9 +160,9 @@ static bool print_json(const struct options *o, const struct cli_plan *plan, con
         const struct berth_budget_result *b = plan->budgeted;
         printf(", \"budget\": {\"bytes\": %" PRIu64 ", \"fits\": %s, \"proven\": %s, \"least\": %" PRIu64 ", \"again\": %zu, "
                "\"out\": %zu, \"in\": %zu, \"cost\": %" PRIu64 ", \"cost_once\": %" PRIu64 ", \"cost_bound\": %" PRIu64
-               ", \"alive\": [",
+               ", \"cost_beside\": %" PRIu64 ", \"alive\": [",
             o->budget.bytes, b->fits ? "true" : "false", b->proven ? "true" : "false", b->uses[0].least, b->n_again, b->n_out,
-            b->n_in, b->cost, b->cost_once, b->cost_bound);
+            b->n_in, b->cost, b->cost_once, b->cost_bound, b->cost_beside);
         for (size_t i = 0; i < b->n_alive && i < CLI_BUDGET_N_ALIVE; i++) {
             fputs(i > 0 ? ", {\"name\": " : "{\"name\": ", stdout);
             berth_json_write_string(plan->alive[i].name, stdout);
@@ -203,8 +203,12 @@ static void print_budget(FILE *file, const struct options *o, const struct cli_p
         if (b->n_uses > 1 && o->budget.spill > 0) {
             fprintf(file, ", %zu values move out to %s and %zu back", b->n_out, cli_bytes(b->uses[1].peak, text[0]), b->n_in);
         }
-        fprintf(file, ", cost %.4f of once%s\n", (double) b->cost / (double) (b->cost_once > 0 ? b->cost_once : 1),
-            b->proven ? ", the least there is, proven" : "");
+        const double once = (double) (b->cost_once > 0 ? b->cost_once : 1);
+        fprintf(file, ", cost %.4f of once%s", (double) b->cost / once, b->proven ? ", the least there is, proven" : "");
+        if (b->n_out > 0) {
+            fprintf(file, "; %.4f with moves beside the ops", (double) b->cost_beside / once);
+        }
+        fputc('\n', file);
     } else if (b->uses[0].least > bytes) {
         fprintf(file, "  budget   cannot fit: at least %s needed", cli_bytes(b->uses[0].least, text[0]));
         fprintf(file, ", %s short\n", cli_bytes(b->uses[0].least - bytes, text[1]));
