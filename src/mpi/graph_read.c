@@ -82,6 +82,18 @@ static bool is_view_op(enum ggml_op op) {
     return op == GGML_OP_NONE || op == GGML_OP_VIEW || op == GGML_OP_RESHAPE || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
 }
 
+// Has it as many bytes as its elements take? One whose strides let them lie on each other can be of any length.
+static bool is_spread(const struct ggml_tensor *t) {
+    size_t size = ggml_type_size(t->type);
+    bool ok = true, is_empty = false;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        const size_t n = (size_t) (i == 0 ? t->ne[0] / ggml_blck_size(t->type) : t->ne[i]);
+        is_empty       = is_empty || n == 0;
+        ok             = ok && !__builtin_mul_overflow(size, n, &size);
+    }
+    return is_empty || (ok && size <= berth_span(t));
+}
+
 // Who is computed lies in memory, as all it reads.
 static bool node_is_sound(struct reading *r, const struct ggml_tensor *t) {
     if (is_view_op(t->op)) {
@@ -94,7 +106,10 @@ static bool node_is_sound(struct reading *r, const struct ggml_tensor *t) {
     if (!has_memory) {
         return refuse(r, "it or a source has no memory", t->op);
     }
-    return mpi_rules_hold(t) || refuse(r, "its shape is none of its op's", t->op);
+    if (!mpi_rules_hold(t)) {
+        return refuse(r, "its shape is none of its op's", t->op);
+    }
+    return is_spread(t) || refuse(r, "its elements lie on each other", t->op);
 }
 
 static bool read_tensor(struct reading *r, const struct mpi_wire_tensor *w, struct ggml_context *ctx, struct ggml_cgraph *graph) {
