@@ -416,8 +416,9 @@ static void unit_run(
     const struct cpu_params *p, const struct attn *a, const struct unit *u, int64_t k0, int64_t k1, struct sums *t, float *own) {
     const int64_t head   = u->group * a->n_heads;
     const int64_t head_k = head / (a->q->ne[2] / a->k->ne[2]), head_v = head / (a->q->ne[2] / a->v->ne[2]);
-    const char *keys    = cpu_row_at(a->k, 0, head_k, u->seq / (a->q->ne[3] / a->k->ne[3]));
-    const char *values  = cpu_row_at(a->v, 0, head_v, u->seq / (a->q->ne[3] / a->v->ne[3]));
+    const bool has_keys = k0 < k1; // without any there may be no memory either
+    const char *keys    = has_keys ? cpu_row_at(a->k, 0, head_k, u->seq / (a->q->ne[3] / a->k->ne[3])) : NULL;
+    const char *values  = has_keys ? cpu_row_at(a->v, 0, head_v, u->seq / (a->q->ne[3] / a->v->ne[3])) : NULL;
     const struct room r = room_of(a);
     float *score        = own;
     bool live[Q_PANELS];
