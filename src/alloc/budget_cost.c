@@ -27,19 +27,26 @@ static double product(const struct ggml_tensor *t) {
     }
 }
 
+// The source of which only some rows are read or written, -1: none.
+static int table_of(const struct ggml_tensor *node) {
+    return node->op == GGML_OP_GET_ROWS ? 0 : node->op == GGML_OP_SET_ROWS ? 2 : -1;
+}
+
 uint64_t berth_node_cost(const struct ggml_tensor *node) {
     const struct berth_op_info *info = node == NULL ? NULL : berth_op_info(node->op);
     if (info == NULL || info->is_empty) {
         return 0;
     }
-    double bytes = (double) ggml_nbytes(node), most = (double) ggml_nelements(node);
+    const int i_table = table_of(node);
+    const bool is_set = i_table > 0 && node->src[0] != NULL; // writes as many rows as it is given
+    double most       = (double) ggml_nelements(is_set ? node->src[0] : node);
+    double bytes =
+        is_set ? (double) ggml_row_size(node->type, node->ne[0]) * (double) ggml_nrows(node->src[0]) : (double) ggml_nbytes(node);
     for (int k = 0; k < GGML_MAX_SRC; k++) {
-        if (node->src[k] != NULL && node->src[k] != node->view_src) {
+        if (node->src[k] != NULL && node->src[k] != node->view_src && k != i_table) {
             const double n = (double) ggml_nelements(node->src[k]);
-            // of a table only the rows that are wanted
-            const bool is_table = (node->op == GGML_OP_GET_ROWS || node->op == GGML_OP_SET_ROWS) && k == 0;
-            bytes += is_table ? 0 : (double) ggml_nbytes(node->src[k]);
-            most = !is_table && n > most ? n : most;
+            bytes += (double) ggml_nbytes(node->src[k]);
+            most = n > most ? n : most;
         }
     }
     const enum berth_op_family family = info->family;

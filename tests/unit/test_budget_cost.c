@@ -44,6 +44,13 @@ static void products_cost_what_they_multiply(void **state) {
     struct ggml_tensor *ids = ggml_new_tensor_1d(ctx, GGML_TYPE_I32, 3);
     assert_int_equal(berth_node_cost(ggml_get_rows(ctx, f32(ctx, 8, 100, 1, 1), ids)), NODE + 24 * 8 + 2 * (96 + 12));
     assert_int_equal(berth_node_cost(ggml_get_rows(ctx, f32(ctx, 8, 1000, 1, 1), ids)), NODE + 24 * 8 + 2 * (96 + 12));
+    struct ggml_tensor *to = ggml_new_tensor_1d(ctx, GGML_TYPE_I64, 3), *few = f32(ctx, 8, 3, 1, 1);
+    for (int64_t n = 100; n <= 1000; n *= 10) {
+        struct ggml_tensor *table = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, 8, n);
+        struct ggml_tensor *part  = ggml_view_2d(ctx, table, 8, n / 2, table->nb[1], 0);
+        assert_int_equal(berth_node_cost(ggml_set_rows(ctx, table, few, to)), NODE + 24 * 8 + 2 * (48 + 96 + 24));
+        assert_int_equal(berth_node_cost(ggml_set_rows(ctx, part, few, to)), NODE + 24 * 8 + 2 * (48 + 96 + 24));
+    }
     // Nothing runs for a view; what is beyond counting stays below where sums wrap.
     assert_int_equal(berth_node_cost(ggml_reshape_1d(ctx, f32(ctx, 8, 8, 1, 1), 64)), 0);
     assert_int_equal(berth_node_cost(NULL), 0);
