@@ -2,7 +2,7 @@
 # fuzz.sh MINUTES [TARGET...]: each fuzz target (all, if none is named) for MINUTES, two at a time, from its corpus under tests/fuzz;
 # prints what was run. Inputs that crash, hang or are slow lie in build/fuzz/artefacts afterwards, TARGET-crash-* and so on; those that
 # reach new code in build/fuzz/found/TARGET.
-#   BERTH_FUZZ_FAST=1   without sanitizers (build/fuzz-fast): five times as many runs, and what they found is the other's to begin from
+#   BERTH_FUZZ_FAST=1   without sanitizers (build/fuzz-fast): several times as many runs, and what they found is the other's to begin from
 #   BERTH_FUZZ_MERGE=1  adds to the corpus what reaches code that it does not, the smallest input for each
 #   BERTH_FUZZ_JOBS=N   so many targets at a time
 set -u

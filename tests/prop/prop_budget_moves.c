@@ -112,8 +112,8 @@ static double far_run(struct device *dev, ggml_backend_t cpu, bool overlap, char
     return seconds;
 }
 
-// A copy on a queue of its own waits until a node runs beside it: all do but those for which there is no room. And a step takes
-// less time, about as much as foretold.
+// A copy on a queue of its own waits until a node runs beside it: all do but those for which there is no room. Times are told,
+// and judged where a machine is quiet (bench-moves).
 static void test_beside(void **state) {
     (void) state;
     static struct device dev;
