@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 // ---- a thread ----
 
@@ -26,6 +27,7 @@ struct copier_thread {
     size_t jobs_cap;
     int32_t n_given, n_over;
     bool ends;
+    pid_t process; // a forked one does not have the thread
 };
 
 static void *copier_run(void *arg) {
@@ -57,10 +59,13 @@ static struct copier_thread *thread_new(void) {
     if (t == NULL) {
         return NULL;
     }
+    t->process = getpid();
     pthread_mutex_init(&t->mutex, NULL);
     pthread_cond_init(&t->changed, NULL);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); // signals are the program's threads' to take
+    sigfillset(&all); // signals are the program's threads' to take, but for what a cut file raises in this one
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGSEGV);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
     const bool ok = pthread_create(&t->thread, NULL, copier_run, t) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!ok) {
@@ -76,13 +81,15 @@ static void thread_free(struct copier_thread *t) {
     if (t == NULL) {
         return;
     }
-    pthread_mutex_lock(&t->mutex);
-    t->ends = true;
-    pthread_cond_broadcast(&t->changed);
-    pthread_mutex_unlock(&t->mutex);
-    pthread_join(t->thread, NULL);
-    pthread_mutex_destroy(&t->mutex);
-    pthread_cond_destroy(&t->changed);
+    if (t->process == getpid()) { // else its mutex may be held for ever
+        pthread_mutex_lock(&t->mutex);
+        t->ends = true;
+        pthread_cond_broadcast(&t->changed);
+        pthread_mutex_unlock(&t->mutex);
+        pthread_join(t->thread, NULL);
+        pthread_mutex_destroy(&t->mutex);
+        pthread_cond_destroy(&t->changed);
+    }
     berth_free(t->jobs);
     berth_free(t);
 }
@@ -113,11 +120,12 @@ static bool is_host(ggml_backend_buffer_type_t buft) {
     return ggml_backend_buft_is_host(buft);
 }
 
+// A device without memory of the host's own reads and writes it when it is asked to, not when the queue comes there.
 static bool has_queue(ggml_backend_t backend, ggml_backend_buffer_type_t other) {
     const struct ggml_backend_i *iface = &backend->iface;
-    return backend->device != NULL && backend->device->iface.init_backend != NULL && iface->synchronize != NULL &&
-           iface->event_record != NULL && iface->event_wait != NULL && iface->set_tensor_async != NULL &&
-           iface->get_tensor_async != NULL && is_host(other);
+    return backend->device != NULL && backend->device->iface.init_backend != NULL &&
+           backend->device->iface.get_host_buffer_type != NULL && iface->synchronize != NULL && iface->event_record != NULL &&
+           iface->event_wait != NULL && iface->set_tensor_async != NULL && iface->get_tensor_async != NULL && is_host(other);
 }
 
 static bool queue_open(struct sched_copier *copier, ggml_backend_t own) {
@@ -127,6 +135,10 @@ static bool queue_open(struct sched_copier *copier, ggml_backend_t own) {
 }
 
 // ---- both ----
+
+bool sched_copier_is_here(const struct sched_copier *copier) {
+    return copier->thread == NULL || copier->thread->process == getpid();
+}
 
 void sched_copier_close(struct ggml_backend_sched *sched) {
     struct sched_copier *copier = &sched->copier;
@@ -144,7 +156,7 @@ void sched_copier_close(struct ggml_backend_sched *sched) {
 bool sched_copier_open(struct ggml_backend_sched *sched, int own, int other) {
     struct sched_copier *copier = &sched->copier;
     ggml_backend_t backend      = sched->backends[own];
-    if (copier->kind != SCHED_COPIER_NONE && copier->own == own && copier->other == other) {
+    if (copier->kind != SCHED_COPIER_NONE && copier->own == own && copier->other == other && sched_copier_is_here(copier)) {
         return true;
     }
     sched_copier_close(sched);
@@ -168,7 +180,11 @@ bool sched_copier_room(struct ggml_backend_sched *sched, int32_t n_moves) {
     const size_t n              = (size_t) n_moves;
     if (copier->kind == SCHED_COPIER_THREAD) { // which has nothing to do while a graph is split
         sched_copier_drain(sched);
-        return berth_grow((void **) &copier->thread->jobs, &copier->thread->jobs_cap, n, sizeof *copier->thread->jobs);
+        if (!berth_grow((void **) &copier->thread->jobs, &copier->thread->jobs_cap, n, sizeof *copier->thread->jobs)) {
+            return false;
+        }
+        copier->n_room = n_moves > copier->n_room ? n_moves : copier->n_room;
+        return true;
     }
     if (!berth_grow((void **) &copier->events, &copier->events_cap, n, sizeof *copier->events)) {
         return false;
@@ -180,6 +196,7 @@ bool sched_copier_room(struct ggml_backend_sched *sched, int32_t n_moves) {
         }
         copier->events[copier->n_events++] = event;
     }
+    copier->n_room = n_moves > copier->n_room ? n_moves : copier->n_room;
     return true;
 }
 
@@ -215,7 +232,7 @@ void sched_copier_await(struct ggml_backend_sched *sched, int32_t n) {
 
 void sched_copier_drain(struct ggml_backend_sched *sched) {
     struct sched_copier *copier = &sched->copier;
-    if (copier->thread != NULL) {
+    if (copier->thread != NULL && sched_copier_is_here(copier)) {
         thread_await(copier->thread, copier->n_given);
     }
     if (copier->queue != NULL) {

@@ -316,7 +316,8 @@ static enum ggml_status split_run(struct ggml_backend_sched *sched, struct sched
 static bool runs_beside(struct ggml_backend_sched *sched, const struct sched_memo *memo) {
     struct sched_copier *copier = &sched->copier;
     const bool is               = memo->n_moves > 0 && !memo->is_row && sched->callback == NULL && !sched->is_tracing &&
-                    copier->kind != SCHED_COPIER_NONE && copier->own == memo->own && copier->other == memo->other;
+                    copier->kind != SCHED_COPIER_NONE && copier->own == memo->own && copier->other == memo->other &&
+                    memo->n_moves <= copier->n_room && sched_copier_is_here(copier);
     if (is) {
         if (copier->n_over < copier->n_given) { // a graph that failed on its way
             sched_copier_drain(sched);
@@ -344,8 +345,9 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
             status = split_run(sched, memo, s, &go_on);
         }
     }
-    if (is_beside && status == GGML_STATUS_SUCCESS) {
-        sched_copier_await(sched, memo->n_moves);
+    if (is_beside && status == GGML_STATUS_SUCCESS) { // the program may write the host's memory next
+        sched_copier_drain(sched);
+        status = sched->copier.queue != NULL ? berth_backend_report(sched->copier.queue) : status;
     }
     if (status != GGML_STATUS_SUCCESS) { // nothing of this graph may reach the next one
         char text[512];

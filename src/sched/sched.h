@@ -143,6 +143,7 @@ struct sched_copier {
     ggml_backend_event_t *events; // [n_events] the end of each copy
     size_t n_events, events_cap;
     struct copier_thread *thread;
+    int32_t n_room; // copies of a graph that there is room for
 };
 
 // ---- the scheduler ----
@@ -307,6 +308,8 @@ void sched_moves_before(struct ggml_backend_sched *sched, struct sched_memo *mem
 
 // A copier between the two, of whatever kind there is; false: there is none.
 bool sched_copier_open(struct ggml_backend_sched *sched, int own, int other) BERTH_MUST_USE;
+// Whether what copies is of this process: a thread is not, after a fork.
+bool sched_copier_is_here(const struct sched_copier *copier);
 bool sched_copier_room(struct ggml_backend_sched *sched, int32_t n_moves) BERTH_MUST_USE; // false: out of memory
 void sched_copier_give(
     struct ggml_backend_sched *sched, enum berth_move kind, const struct ggml_tensor *src, struct ggml_tensor *dst);

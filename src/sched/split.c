@@ -128,6 +128,9 @@ static bool node_add(struct cutter *c, int32_t node) {
         }
         int32_t copy = is_move ? -1 : copy_find(c, s, b); // one that moves again has been thrown away between
         copy         = copy >= 0 ? copy : copy_push(c, s, b);
+        if (copy >= 0 && is_move) { // the move's alone: it may be made beside, and then nobody fills this copy
+            c->first_copy[s] = memo->copies[copy].next;
+        }
         if (copy < 0 || !edge_push(c, node, k, copy)) {
             return false;
         }
