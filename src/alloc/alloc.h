@@ -10,7 +10,7 @@ struct galloc_plan;
 
 // has_places: with room for the addresses of all rows, of a plan that the allocator itself applies to graphs.
 struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc, bool has_places);
-void berth_galloc_plan_free(const struct ggml_gallocr *galloc, struct galloc_plan *plan);
+void berth_galloc_plan_free(struct ggml_gallocr *galloc, struct galloc_plan *plan);
 // What the plan of somebody else's record keeps of it, to be filled by them: columns for n_rows rows, room for n_steps steps.
 // rows NULL: out of memory.
 struct galloc_columns {
@@ -31,7 +31,7 @@ bool berth_galloc_plan_takes(struct ggml_gallocr *galloc, struct galloc_plan *pl
 // Is every graph that the other plan takes one that this plan takes? Both remember.
 bool berth_galloc_plan_covers(const struct galloc_plan *plan, const struct galloc_plan *other);
 // A new plan with columns for as many rows and steps.
-struct galloc_plan *berth_galloc_plan_like(const struct ggml_gallocr *galloc, const struct galloc_plan *plan);
+struct galloc_plan *berth_galloc_plan_like(struct ggml_gallocr *galloc, const struct galloc_plan *plan);
 // What each buffer needs; buffers of one type share a pool, and the first of them stands for it.
 void berth_galloc_plan_sizes(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, size_t *sizes);
 // Of a buffer; NULL: the plan is none.

@@ -117,7 +117,7 @@ void berth_galloc_own(struct ggml_gallocr *galloc, ggml_backend_buffer_t buffer)
 // Offsets for the items of a pool whose device is made of several, and its layout.
 enum ggml_status berth_galloc_parts_solve(
     struct ggml_gallocr *galloc, struct galloc_plan *plan, struct record *rec, int p) BERTH_MUST_USE;
-void berth_galloc_parts_drop(const struct ggml_gallocr *galloc, struct galloc_plan *plan, int p);
+void berth_galloc_parts_drop(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p);
 // Memory for the plan's layout, if it has one. is_new: no plan that was there before needs more.
 enum ggml_status berth_galloc_parts_back(
     struct ggml_gallocr *galloc, struct galloc_plan *plan, int p, bool is_new) BERTH_MUST_USE;

@@ -5,10 +5,11 @@
 
 #include "alloc/galloc.h"
 
-void berth_galloc_parts_drop(const struct ggml_gallocr *galloc, struct galloc_plan *plan, int p) {
+void berth_galloc_parts_drop(struct ggml_gallocr *galloc, struct galloc_plan *plan, int p) {
     if (plan->needs[p].layout != NULL) {
         galloc->pools[p].several->layout_free(plan->needs[p].layout);
         plan->needs[p].layout = NULL;
+        galloc->epoch++; // addresses in it are none any more
     }
 }
 

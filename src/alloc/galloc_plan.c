@@ -22,7 +22,7 @@ struct galloc_plan *berth_galloc_plan_new(const struct ggml_gallocr *galloc, boo
     return plan;
 }
 
-void berth_galloc_plan_free(const struct ggml_gallocr *galloc, struct galloc_plan *plan) {
+void berth_galloc_plan_free(struct ggml_gallocr *galloc, struct galloc_plan *plan) {
     if (plan == NULL) {
         return;
     }
@@ -223,7 +223,7 @@ bool berth_galloc_plan_covers(const struct galloc_plan *plan, const struct gallo
     return is_same;
 }
 
-struct galloc_plan *berth_galloc_plan_like(const struct ggml_gallocr *galloc, const struct galloc_plan *plan) {
+struct galloc_plan *berth_galloc_plan_like(struct ggml_gallocr *galloc, const struct galloc_plan *plan) {
     struct galloc_plan *like = berth_galloc_plan_new(galloc, false);
     if (like == NULL || !berth_grow(&like->block, &like->block_size, plan->block_size, 1)) {
         berth_galloc_plan_free(galloc, like);

@@ -102,7 +102,7 @@ static void access_run(const struct ggml_tensor *tensor, struct access a) {
     a.offset += (size_t) ((uintptr_t) tensor->data - (uintptr_t) root->data);
     a.parts = parts;
     for (int j = 0; mb != NULL && j < mb->device->n; j++) {
-        if (!meta_root_part(root, state, j, &parts[j])) {
+        if (!meta_root_fits(root, state, j) || !meta_root_part(root, state, j, &parts[j])) {
             mb = NULL;
         }
     }

@@ -169,6 +169,7 @@ void meta_layout_free(struct berth_layout *layout) {
         }
         *at = l->next;
         meta_buffer_forget(l->in, l->head.base, l->end);
+        meta_buffer_renumber(l->in); // programs of graphs that lie there are none any more
     }
     for (size_t i = 0; i < (size_t) l->n * l->n_items; i++) {
         ggml_backend_buffer_free(l->slots[i].apart);
