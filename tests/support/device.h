@@ -152,6 +152,11 @@ static inline ggml_backend_buffer_type_t device_dev_buft(ggml_backend_dev_t dev)
     return &((struct device *) dev->context)->buft;
 }
 
+static inline ggml_backend_buffer_type_t device_dev_host_buft(ggml_backend_dev_t dev) {
+    (void) dev;
+    return ggml_backend_cpu_buffer_type();
+}
+
 static inline bool device_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     const struct device *d = dev->context;
     return (d->supports == NULL || d->supports(d, op)) && (d->cpu == NULL || ggml_backend_supports_op(d->cpu, op));
@@ -205,13 +210,14 @@ static inline void device_init(struct device *dev, const char *name) {
 static inline ggml_backend_t device_start(struct device *dev) {
     dev->cpu = ggml_backend_cpu_init();
     ggml_backend_cpu_set_n_threads(dev->cpu, 1);
-    struct ggml_backend_i *iface = &dev->backend.iface;
-    iface->synchronize           = dev->is_async ? device_synchronize : NULL;
-    iface->cpy_tensor_async      = dev->is_async && dev->copies_async ? device_copy_async : NULL;
-    iface->set_tensor_async      = dev->is_async && dev->copies_host ? device_set_async : NULL;
-    iface->get_tensor_async      = dev->is_async && dev->copies_host ? device_get_async : NULL;
-    iface->event_record          = dev->has_events ? device_event_record : NULL;
-    iface->event_wait            = dev->has_events ? device_event_wait : NULL;
+    struct ggml_backend_i *iface        = &dev->backend.iface;
+    iface->synchronize                  = dev->is_async ? device_synchronize : NULL;
+    iface->cpy_tensor_async             = dev->is_async && dev->copies_async ? device_copy_async : NULL;
+    iface->set_tensor_async             = dev->is_async && dev->copies_host ? device_set_async : NULL;
+    iface->get_tensor_async             = dev->is_async && dev->copies_host ? device_get_async : NULL;
+    dev->dev.iface.get_host_buffer_type = dev->is_async && dev->copies_host ? device_dev_host_buft : NULL;
+    iface->event_record                 = dev->has_events ? device_event_record : NULL;
+    iface->event_wait                   = dev->has_events ? device_event_wait : NULL;
     if (dev->is_async) {
         device_stream_start(&dev->stream);
     }
