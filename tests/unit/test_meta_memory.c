@@ -163,12 +163,69 @@ static void graphs_take_turns(void **state) {
     ggml_free(ctx);
 }
 
+// What a scheduler computes: an input that is set for each step, and products with weights that are split.
+struct step {
+    struct ggml_context *ctx;
+    struct ggml_tensor *in, *out;
+    struct ggml_cgraph *graph;
+};
+
+static struct step step_new(const struct layer *l, int64_t n_tokens) {
+    struct step s = {.ctx = layer_ctx(8)};
+    s.in          = ggml_new_tensor_2d(s.ctx, GGML_TYPE_F32, LAYER_EMBD, n_tokens);
+    s.out         = ggml_mul_mat(s.ctx, l->down, ggml_mul_mat(s.ctx, l->up, s.in));
+    s.graph       = ggml_new_graph_custom(s.ctx, 256, false);
+    ggml_set_input(s.in);
+    ggml_set_output(s.out);
+    ggml_build_forward_expand(s.graph, s.out);
+    return s;
+}
+
+// The first result, which is as many times as large as the input's values are.
+static float step_run(ggml_backend_sched_t sched, struct step *s, float value) {
+    float in[OUT], out = 0;
+    for (int i = 0; i < OUT; i++) {
+        in[i] = value;
+    }
+    ggml_backend_sched_reset(sched);
+    assert_true(ggml_backend_sched_alloc_graph(sched, s->graph));
+    ggml_backend_tensor_set(s->in, in, 0, ggml_nbytes(s->in));
+    assert_int_equal(ggml_backend_sched_graph_compute(sched, s->graph), GGML_STATUS_SUCCESS);
+    ggml_backend_tensor_get(s->out, &out, 0, sizeof out);
+    return out;
+}
+
+// Nobody reserved: a graph that comes again after another one has its inputs where it is computed.
+static void graphs_of_a_scheduler_take_turns(void **state) {
+    (void) state;
+    static int n              = 2;
+    ggml_backend_dev_t dev    = device(&n, layer_state);
+    ggml_backend_t backends[] = {ggml_backend_dev_init(dev, NULL), ggml_backend_cpu_init()};
+    struct placed a           = placed_new(ggml_backend_dev_buffer_type(dev));
+    struct step large = step_new(&a.l, LAYER_TOKENS), small = step_new(&a.l, 1);
+    ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, 2, 64, false, false);
+    const float once           = step_run(sched, &large, 1.0f);
+    assert_true(fabsf(once) > 1e-3f);
+    for (int i = 2; i < 8; i++) {
+        const float want = (float) i * once;
+        assert_true(fabsf(step_run(sched, &small, (float) i) - want) <= 1e-4f * fabsf(want));
+        assert_true(fabsf(step_run(sched, &large, (float) i) - want) <= 1e-4f * fabsf(want));
+    }
+    ggml_backend_sched_free(sched);
+    placed_free(&a);
+    ggml_free(large.ctx);
+    ggml_free(small.ctx);
+    ggml_backend_free(backends[0]);
+    ggml_backend_free(backends[1]);
+}
+
 int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_part_is_as_planned_alone),
         cmocka_unit_test(memory_of_another_split_grows),
         cmocka_unit_test(graphs_take_turns),
+        cmocka_unit_test(graphs_of_a_scheduler_take_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
