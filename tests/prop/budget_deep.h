@@ -38,16 +38,21 @@ static inline struct ggml_tensor *deep_op(struct deep *d, struct check_rng *rng,
     }
 }
 
-static inline void deep_init(struct deep *d, uint64_t seed, int depth, ggml_backend_t backend) {
-    struct check_rng rng = check_rng_new(seed);
-    *d                   = (struct deep){0};
-    d->weights           = ggml_init((struct ggml_init_params){.mem_size = 1 << 14, .no_alloc = true});
-    d->ctx               = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
-    d->graph             = ggml_new_graph(d->ctx);
+// Weights and an empty graph.
+static inline void deep_weights(struct deep *d, ggml_backend_t backend) {
+    *d         = (struct deep){0};
+    d->weights = ggml_init((struct ggml_init_params){.mem_size = 1 << 14, .no_alloc = true});
+    d->ctx     = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    d->graph   = ggml_new_graph(d->ctx);
     for (int i = 0; i < N_WEIGHTS; i++) {
         d->w[i] = ggml_new_tensor_2d(d->weights, GGML_TYPE_F32, WIDTH, WIDTH);
     }
     d->buffer = ggml_backend_alloc_ctx_tensors(d->weights, backend);
+}
+
+static inline void deep_init(struct deep *d, uint64_t seed, int depth, ggml_backend_t backend) {
+    struct check_rng rng = check_rng_new(seed);
+    deep_weights(d, backend);
     ggml_backend_buffer_set_usage(d->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     d->x = ggml_new_tensor_2d(d->ctx, GGML_TYPE_F32, WIDTH, 2 + 2 * (int64_t) check_rng_below(&rng, 12));
     ggml_set_input(d->x);

@@ -53,15 +53,8 @@ enum { N_FAR = 24 };
 
 // Values that are wanted again in the opposite order, with much to compute between.
 static void far_init(struct deep *d, ggml_backend_t backend) {
-    *d         = (struct deep){0};
-    d->weights = ggml_init((struct ggml_init_params){.mem_size = 1 << 14, .no_alloc = true});
-    d->ctx     = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
-    d->graph   = ggml_new_graph(d->ctx);
-    for (int i = 0; i < N_WEIGHTS; i++) {
-        d->w[i] = ggml_new_tensor_2d(d->weights, GGML_TYPE_F32, WIDTH, WIDTH);
-    }
-    d->buffer = ggml_backend_alloc_ctx_tensors(d->weights, backend);
-    d->x      = ggml_new_tensor_2d(d->ctx, GGML_TYPE_F32, WIDTH, 64);
+    deep_weights(d, backend);
+    d->x = ggml_new_tensor_2d(d->ctx, GGML_TYPE_F32, WIDTH, 64);
     ggml_set_input(d->x);
     struct ggml_tensor *there[N_FAR] = {d->x}, *t = d->x;
     for (int i = 1; i < N_FAR; i++) {
