@@ -65,10 +65,14 @@ static bool add_file(const char *file) {
     return true;
 }
 
-// Programs that find a backend here look no further: what a rank needs has to be there.
-static bool add_beside(void) {
-    const bool ok_mpi = !berth_has_mpirun() || add_file("libggml-mpi.so");
-    return add_file("libggml-cpu.so") && ok_mpi;
+// Programs that find a backend here look no further: what a rank needs has to be there, whether the CPU backend is linked or not.
+// A static library's program has no part in a file's registry.
+static bool add_ranks(void) {
+#ifdef GGML_SHARED
+    return !berth_has_mpirun() || add_file("libggml-mpi.so");
+#else
+    return true;
+#endif
 }
 
 void berth_registry_ready(void) {
@@ -81,9 +85,10 @@ void berth_registry_ready(void) {
         // Out of memory: what is missing is tried again at the next question.
         ggml_backend_reg_t (*cuda)(void) = ggml_backend_cuda_reg;
         ggml_backend_reg_t (*cpu)(void)  = ggml_backend_cpu_reg;
-        const bool ok_cuda = add_linked(cuda), ok_cpu = cpu != NULL ? add_linked(cpu) : add_beside();
-        is_inside = false;
-        atomic_store_explicit(&is_ready, ok_cuda && ok_cpu, memory_order_release);
+        const bool ok_cuda = add_linked(cuda), ok_mpi = add_ranks();
+        const bool ok_cpu = cpu != NULL ? add_linked(cpu) : add_file("libggml-cpu.so");
+        is_inside         = false;
+        atomic_store_explicit(&is_ready, ok_cuda && ok_mpi && ok_cpu, memory_order_release);
     }
     berth_lock_drop(&builtin_lock);
 }
