@@ -8,7 +8,7 @@ static void test_random_ops(void **state) {
     const uint64_t seed = check_seed(1);
     const char *only    = getenv("BERTH_CASE");
     if (only == NULL) {
-        op_cases_run(seed, 50000);
+        op_cases_run(seed, check_cases(50000));
         return;
     }
     struct op_cases c;
