@@ -45,8 +45,9 @@ bool mpi_mail_init(struct mpi_mail *m, const struct mpi_transport *t) {
         return false;
     }
     pthread_mutex_init(&m->lock, NULL);
-    m->end    = &m->first;
-    m->polled = mpi_now();
+    m->end     = &m->first;
+    m->polled  = mpi_now();
+    m->emptied = m->polled;
     for (int i = 0; i < t->size; i++) {
         m->peers[i].heard = m->polled;
     }
@@ -60,11 +61,18 @@ void mpi_item_free(struct mpi_mail_item *item) {
     }
 }
 
-void mpi_mail_fini(struct mpi_mail *m, bool all) {
+static void drop_kept(struct mpi_mail *m) {
     for (struct mpi_mail_item *item = m->first, *next; item != NULL; item = next) {
         next = item->next;
         mpi_item_free(item);
     }
+    m->first     = NULL;
+    m->end       = &m->first;
+    m->kept_size = 0;
+}
+
+void mpi_mail_fini(struct mpi_mail *m, bool all) {
+    drop_kept(m);
     m->t.close(&m->t, all);
     shim_free(m->peers);
     pthread_mutex_destroy(&m->lock);
@@ -111,15 +119,17 @@ static void take_in(struct mpi_mail *m, struct mpi_letter *letter) {
         return;
     }
     memcpy(&head, letter->bytes, sizeof head);
-    struct mpi_peer *p         = &m->peers[letter->from];
-    struct mpi_mail_item *item = head.kind != MPI_ALIVE && head.kind != MPI_BYE ? shim_malloc(sizeof *item) : NULL;
-    p->heard                   = m->polled;
+    struct mpi_peer *p = &m->peers[letter->from];
+    p->heard           = m->polled;
+    if (head.kind == MPI_BYE) {
+        p->has_left = true;
+    } else if (head.kind == MPI_ALIVE) {
+        note_steps(m, p, &head);
+    }
+    const bool is_asked_for    = head.kind != MPI_ALIVE && head.kind != MPI_BYE && !m->has_parted;
+    struct mpi_mail_item *item = is_asked_for ? shim_malloc(sizeof *item) : NULL;
     if (item == NULL) {
-        if (head.kind == MPI_BYE) {
-            p->has_left = true;
-        } else if (head.kind == MPI_ALIVE) {
-            note_steps(m, p, &head);
-        } else {
+        if (is_asked_for) {
             lose(m, letter->from, "memory ran out for a message of %zu bytes from it", letter->size);
         }
         shim_free(letter->bytes);
@@ -134,19 +144,33 @@ static void take_in(struct mpi_mail *m, struct mpi_letter *letter) {
     m->traffic.data_received += head.kind == MPI_PART || head.kind == MPI_TENSOR ? letter->size - sizeof head : 0;
 }
 
+// Nobody is to be blamed for what this process has not taken in: it was stopped or busy, or nobody wanted what came, and signs of
+// life may be behind that.
+static void excuse_all(struct mpi_mail *m) {
+    for (int i = 0; i < m->t.size; i++) {
+        m->peers[i].heard = m->polled;
+        m->peers[i].moved = m->peers[i].stuck = 0;
+    }
+}
+
 // Takes in what has come, as far as there is room; if somebody waits for it, a message at least.
 static void poll(struct mpi_mail *m, bool is_wanted) {
-    const int64_t now  = mpi_now();
-    const bool is_full = m->kept_size >= KEPT_SOON; // signs of life may be behind what is not taken in
-    if (now - m->polled > MPI_SECOND || is_full) {  // this process was stopped or busy
-        for (int i = 0; i < m->t.size; i++) {
-            m->peers[i].heard = now;
-            m->peers[i].moved = m->peers[i].stuck = 0;
-        }
+    m->polled = mpi_now();
+    if (m->polled - m->emptied > (m->timeout / 2 < MPI_SECOND ? m->timeout / 2 : MPI_SECOND)) {
+        excuse_all(m);
     }
-    m->polled    = now;
-    size_t limit = is_wanted ? KEPT_MAX : KEPT_SOON;
-    for (struct mpi_letter letter; m->kept_size < limit && m->t.receive(&m->t, &letter); limit = KEPT_SOON) {
+    if (is_wanted) {
+        m->stuffed = m->kept_size < KEPT_MAX ? 0 : m->stuffed != 0 ? m->stuffed : m->polled;
+    }
+    size_t limit = is_wanted ? KEPT_MAX : KEPT_SOON, size = 0;
+    while (m->kept_size < limit && size < KEPT_SOON) {
+        struct mpi_letter letter;
+        if (!m->t.receive(&m->t, &letter)) {
+            m->emptied = m->polled;
+            return;
+        }
+        limit = KEPT_SOON;
+        size += letter.size; // what is thrown away takes no room, but time
         take_in(m, &letter);
     }
 }
@@ -180,11 +204,22 @@ static bool is_lost(struct mpi_mail *m, int rank) {
     } else if (p->pid != 0 && m->polled - p->asked > LOOK_EVERY) {
         p->asked = m->polled;
         if (mpi_pid_is_gone(p->pid)) {
-            poll(m, true); // its last words
+            do { // its last words
+                poll(m, true);
+            } while (m->emptied != m->polled && m->kept_size < KEPT_MAX);
             lose(m, rank, "its process %d is gone", p->pid);
         }
     }
     return p->is_lost;
+}
+
+// Whether somebody waits for that rank to no end: what nobody asks for keeps all else from being taken in.
+static bool is_in_vain(struct mpi_mail *m, int rank) {
+    if (!is_lost(m, rank) && m->stuffed != 0 && m->polled - m->stuffed > m->stall) {
+        lose(m, rank, "nothing could be taken in for %.1f s behind %zu bytes that nobody asked for",
+            (double) (m->polled - m->stuffed) / 1e9, m->kept_size);
+    }
+    return m->peers[rank].is_lost;
 }
 
 static struct mpi_mail_item *unlink_item(struct mpi_mail *m, struct mpi_mail_item **at) {
@@ -239,7 +274,7 @@ static struct mpi_mail_item *wait_for(struct mpi_mail *m, int from, uint32_t kin
             poll(m, true);
             item = find(m, from, kind, id);
         }
-        if (item == NULL && is_lost(m, from)) { // which may have polled
+        if (item == NULL && is_in_vain(m, from)) { // which may have polled
             item = find(m, from, kind, id);
             lost = item == NULL;
         }
@@ -294,7 +329,7 @@ enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head
         bool sent = false;
         atomic_fetch_add_explicit(&m->n_steps, 1, memory_order_relaxed);
         pthread_mutex_lock(&m->lock);
-        const bool lost = is_lost(m, to), full = !lost && m->t.unsent(&m->t, to) > UNSENT_MAX;
+        const bool lost = is_in_vain(m, to), full = !lost && m->t.unsent(&m->t, to) > UNSENT_MAX;
         if (full) {
             poll(m, true); // who sends much may be waiting for us
         } else if (!lost) {
@@ -331,6 +366,7 @@ void mpi_mail_bye(struct mpi_mail *m) {
     static const struct mpi_head bye = {.kind = MPI_BYE};
     pthread_mutex_lock(&m->lock);
     m->has_parted = true;
+    drop_kept(m);
     for (int i = 0; i < m->t.size; i++) {
         if (i != m->t.rank && (!is_lost(m, i) || m->peers[i].has_left)) {
             (void) !hand_over(m, i, &bye, NULL, 0);

@@ -230,7 +230,9 @@ static bool wait_for_all(struct mpi_world *w) {
                 nanosleep(&pause, NULL); // the tender takes in what comes
             }
         }
+        pthread_mutex_lock(&w->mail.lock);
         all = all && (i == w->mail.t.rank || w->mail.peers[i].has_left);
+        pthread_mutex_unlock(&w->mail.lock);
     }
     return all;
 }

@@ -11,6 +11,8 @@
 #include "ggml-alloc.h"
 #include "ggml-cpu.h"
 
+#include <unistd.h>
+
 #define MAX_RANKS 4
 
 struct rank {
@@ -127,6 +129,160 @@ static void test_nothing_follows_a_bye(void **state) {
     mpi_mail_fini(&mail, true);
     other.close(&other, true);
     mpi_loop_free(loop);
+}
+
+// ---- mail that nobody takes ----
+
+static const struct mpi_head part = {.kind = MPI_PART}, answer = {.kind = MPI_ANSWER, .id = 1};
+
+// A message of so many bytes, which are not looked at.
+static void message_send(struct mpi_transport *from, const struct mpi_head *head, size_t size) {
+    char *bytes = shim_malloc(size);
+    assert_non_null(bytes);
+    memcpy(bytes, head, sizeof *head);
+    assert_true(from->send(from, 0, bytes, size));
+}
+
+// A mail of rank 0 with as much in it as it takes in of itself, and one message more on its way. Both ranks are here.
+static void mail_fill(struct mpi_loop *loop, struct mpi_transport *other, struct mpi_mail *mail) {
+    struct mpi_transport mine;
+    check_quiet();
+    setenv("BERTH_MPI_TIMEOUT", "0.5", 1);
+    setenv("BERTH_MPI_STALL", "0.5", 1);
+    transport_open(loop, 0, &mine);
+    transport_open(loop, 1, other);
+    assert_true(mpi_mail_init(mail, &mine));
+    for (int i = 0; i < 9; i++) {
+        message_send(other, &part, MPI_PIECE);
+    }
+    mpi_mail_tend(mail);
+    alarm(60); // where waiting has no end
+}
+
+static void mail_end(struct mpi_loop *loop, struct mpi_mail *mail) {
+    alarm(0);
+    mpi_mail_fini(mail, false);
+    mpi_loop_free(loop);
+    unsetenv("BERTH_MPI_STALL");
+}
+
+static void tend_for(struct mpi_mail *mail, int64_t time) {
+    for (const int64_t end = mpi_now() + time; mpi_now() < end;) {
+        nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+        mpi_mail_tend(mail);
+    }
+}
+
+// What nobody wants stays where it is, and who may have said something behind it is not silent; what somebody waits for is found
+// there.
+static void test_silence_behind_mail_is_excused(void **state) {
+    (void) state;
+    struct mpi_loop *loop = mpi_loop_new(2);
+    struct mpi_transport other;
+    struct mpi_mail mail;
+    mail_fill(loop, &other, &mail);
+    message_send(&other, &answer, sizeof answer);
+    tend_for(&mail, 5 * MPI_SECOND / 2);
+    assert_true(mail.kept_size < 9 * MPI_PIECE);
+    assert_false(mpi_mail_is_lost(&mail, 1));
+    struct mpi_mail_item *item = mpi_mail_take(&mail, 1, MPI_ANSWER, 1);
+    assert_non_null(item);
+    mpi_item_free(item);
+    mail_end(loop, &mail);
+}
+
+struct tending {
+    struct mpi_mail *mail;
+    atomic_bool stop;
+};
+
+static void *tend_thread(void *arg) {
+    struct tending *t = arg;
+    while (!atomic_load(&t->stop)) {
+        tend_for(t->mail, MPI_SECOND / 100);
+    }
+    return NULL;
+}
+
+static void lost_within(struct mpi_mail *mail, int64_t time, const char *text) {
+    struct tending tending = {.mail = mail};
+    pthread_t thread;
+    const int64_t start = mpi_now();
+    assert_int_equal(pthread_create(&thread, NULL, tend_thread, &tending), 0);
+    assert_null(mpi_mail_take(mail, 1, MPI_ANSWER, 1));
+    assert_true(mpi_now() - start < time);
+    atomic_store(&tending.stop, true);
+    pthread_join(thread, NULL);
+    if (strstr(berth_last_error(), text) == NULL) {
+        fail_msg("not '%s': %s", text, berth_last_error());
+    }
+}
+
+// One that freezes after it has sent much is found out by whoever waits for it.
+static void test_silence_after_mail_is_found(void **state) {
+    (void) state;
+    struct mpi_loop *loop = mpi_loop_new(2);
+    struct mpi_transport other;
+    struct mpi_mail mail;
+    mail_fill(loop, &other, &mail);
+    tend_for(&mail, 3 * MPI_SECOND / 2);
+    lost_within(&mail, 5 * MPI_SECOND, "nothing was heard of it for");
+    mail_end(loop, &mail);
+}
+
+// More than is kept even for who waits: it ends, and says what is in the way.
+static void test_mail_that_stuffs_ends(void **state) {
+    (void) state;
+    struct mpi_loop *loop = mpi_loop_new(2);
+    struct mpi_transport other;
+    struct mpi_mail mail;
+    mail_fill(loop, &other, &mail);
+    message_send(&other, &part, MPI_MESSAGE_MAX);
+    message_send(&other, &answer, sizeof answer);
+    lost_within(&mail, 5 * MPI_SECOND, "bytes that nobody asked for");
+    mail_end(loop, &mail);
+}
+
+// Rank 1 joins, sends much, and then its last word or nothing.
+static bool parts_beside(bool has_bye) {
+    static const struct mpi_head head = {.kind = MPI_HELLO}, bye = {.kind = MPI_BYE};
+    const struct mpi_hello hello = {
+        .magic = MPI_MAGIC, .version = MPI_WIRE_VERSION, .release = BERTH_VERSION, .host = "elsewhere"};
+    struct mpi_loop *loop = mpi_loop_new(2);
+    struct mpi_transport here, there;
+    struct mpi_world w;
+    char *bytes = shim_malloc(sizeof head + sizeof hello);
+    check_quiet();
+    setenv("BERTH_MPI_TIMEOUT", "0.5", 1);
+    transport_open(loop, 0, &here);
+    transport_open(loop, 1, &there);
+    memcpy(bytes, &head, sizeof head);
+    memcpy(bytes + sizeof head, &hello, sizeof hello);
+    assert_true(there.send(&there, 0, bytes, sizeof head + sizeof hello));
+    assert_true(mpi_world_init(&w, &here, false, NULL, 0));
+    assert_false(mpi_mail_is_lost(&w.mail, 1));
+    for (int i = 0; i < 40; i++) {
+        message_send(&there, &part, MPI_PIECE);
+    }
+    if (has_bye) {
+        message_send(&there, &bye, sizeof bye);
+    }
+    alarm(60);
+    const int64_t start = mpi_now();
+    mpi_world_part(&w);
+    alarm(0);
+    assert_true(mpi_now() - start < 5 * MPI_SECOND);
+    assert_int_equal(w.mail.kept_size, 0);
+    const bool all_left = w.all_left;
+    mpi_world_fini(&w);
+    mpi_loop_free(loop);
+    return all_left;
+}
+
+static void test_parting_ends_behind_mail(void **state) {
+    (void) state;
+    assert_true(parts_beside(true));
+    assert_false(parts_beside(false));
 }
 
 // ---- sums ----
@@ -831,6 +987,10 @@ static void test_each_allocation_fails(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_follows_a_bye),
+        cmocka_unit_test(test_silence_behind_mail_is_excused),
+        cmocka_unit_test(test_silence_after_mail_is_found),
+        cmocka_unit_test(test_mail_that_stuffs_ends),
+        cmocka_unit_test(test_parting_ends_behind_mail),
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_sums_without_one),
         cmocka_unit_test(test_bytes),
