@@ -113,62 +113,39 @@ void ggml_backend_device_register(ggml_backend_dev_t device) {
     }
 }
 
-// The registry's backends and buffers must be gone: its library is closed.
-void ggml_backend_unload(ggml_backend_reg_t reg) {
-    berth_registry_ready();
+// ---- one device in place of all ----
+
+static pthread_mutex_t split_lock = PTHREAD_MUTEX_INITIALIZER; // taken before the table's
+static _Thread_local bool has_split_lock;                      // a backend that is asked under it may ask us
+static size_t n_looked; // devices that were there when it could not be made; SIZE_MAX: it is there, or nobody asked for it
+
+// The parts leave the list: whoever looks there finds the one that is made of them. False: one of them is no longer there.
+static bool split_put(ggml_backend_dev_t dev) {
+    size_t n = 0, n_hidden, n_there = 0;
+    berth_split_hidden(&n_hidden);
     berth_lock_take(&table_lock);
-    const size_t at  = reg_at(reg);
-    const bool found = reg != NULL && at < n_regs;
-    void *handle     = NULL;
-    if (found) {
-        handle = regs[at].handle;
-        n_regs--;
-        for (size_t i = at; i < n_regs; i++) {
-            regs[i] = regs[i + 1];
-        }
-        size_t n = 0;
+    for (size_t i = 0; i < n_devs; i++) {
+        n_there += berth_split_has(devs[i]);
+    }
+    if (n_there == n_hidden) {
         for (size_t i = 0; i < n_devs; i++) {
-            if (devs[i]->reg != reg) {
+            if (!berth_split_has(devs[i])) {
                 devs[n++] = devs[i];
             }
         }
-        n_devs = n;
+        memmove(devs + 1, devs, n * sizeof devs[0]); // GPUs come first
+        devs[0] = dev;
+        n_devs  = n + 1;
     }
     berth_lock_drop(&table_lock);
-    if (!found) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_backend_unload: %s",
-            reg == NULL ? "the registry is NULL" : "the registry is not registered");
-    } else if (handle != NULL) {
-        dlclose(handle);
-    }
-}
-
-// ---- one device in place of all ----
-
-static pthread_mutex_t split_lock = PTHREAD_MUTEX_INITIALIZER;
-static size_t n_looked; // devices that were there when it could not be made; SIZE_MAX: it is there, or nobody asked for it
-
-// The parts leave the list: whoever looks there finds the one that is made of them.
-static void split_put(ggml_backend_dev_t dev) {
-    size_t n = 0;
-    berth_lock_take(&table_lock);
-    for (size_t i = 0; i < n_devs; i++) {
-        if (!berth_split_has(devs[i])) {
-            devs[n++] = devs[i];
-        }
-    }
-    memmove(devs + 1, devs, n * sizeof devs[0]); // GPUs come first
-    devs[0] = dev;
-    n_devs  = n + 1;
-    berth_lock_drop(&table_lock);
+    return n_there == n_hidden;
 }
 
 static void split_look(void) {
-    static _Thread_local bool is_looking; // a backend that is asked may ask us
-    if (is_looking) {
+    if (has_split_lock) {
         return;
     }
-    is_looking = true;
+    has_split_lock = true;
     pthread_mutex_lock(&split_lock);
     if (n_looked != SIZE_MAX && !berth_split_is_asked()) {
         n_looked = SIZE_MAX;
@@ -182,14 +159,99 @@ static void split_look(void) {
     berth_lock_drop(&table_lock);
     if (list != NULL) {
         ggml_backend_dev_t dev = berth_split_make(list, n);
-        n_looked               = dev != NULL ? SIZE_MAX : n;
-        if (dev != NULL) {
-            split_put(dev);
+        if (dev == NULL) {
+            n_looked = n;
+        } else if (split_put(dev)) {
+            n_looked = SIZE_MAX;
+        } else {
+            berth_split_drop();
         }
     }
     berth_free(list);
     pthread_mutex_unlock(&split_lock);
-    is_looking = false;
+    has_split_lock = false;
+}
+
+// ---- unloading ----
+
+// Under both locks: the device that is made of devices of this registry, among others, leaves the list, and its other parts come
+// back. False: out of memory.
+static bool split_remove(ggml_backend_reg_t reg) {
+    ggml_backend_dev_t made = berth_split_of(reg);
+    size_t n_hidden, n = 0, n_kept = 0;
+    const ggml_backend_dev_t *hidden = berth_split_hidden(&n_hidden);
+    if (made == NULL) {
+        return true;
+    }
+    if (!berth_grow((void **) &devs, &n_devs_cap, n_devs + n_hidden, sizeof devs[0])) {
+        return false;
+    }
+    for (size_t i = 0; i < n_devs; i++) {
+        if (devs[i] != made) {
+            devs[n_kept++] = devs[i];
+        }
+    }
+    for (size_t i = 0; i < n_hidden; i++) {
+        n += hidden[i]->reg != reg;
+    }
+    memmove(devs + n, devs, n_kept * sizeof devs[0]); // GPUs come first
+    n_devs = n + n_kept;
+    for (size_t i = 0, at = 0; i < n_hidden; i++) {
+        if (hidden[i]->reg != reg) {
+            devs[at++] = hidden[i];
+        }
+    }
+    berth_split_drop();
+    n_looked = 0; // those that are left may be one
+    return true;
+}
+
+// Under both locks.
+static void reg_remove(size_t at) {
+    const ggml_backend_reg_t reg = regs[at].reg;
+    size_t n                     = 0;
+    n_regs--;
+    for (size_t i = at; i < n_regs; i++) {
+        regs[i] = regs[i + 1];
+    }
+    for (size_t i = 0; i < n_devs; i++) {
+        if (devs[i]->reg != reg) {
+            devs[n++] = devs[i];
+        }
+    }
+    n_devs = n;
+}
+
+// The registry's backends and buffers must be gone: its library is closed. So must those of the device that BERTH_SPLIT made of
+// its devices and others, which goes with it.
+void ggml_backend_unload(ggml_backend_reg_t reg) {
+    berth_registry_ready();
+    const bool is_inner = has_split_lock;
+    if (!is_inner) {
+        pthread_mutex_lock(&split_lock);
+        has_split_lock = true;
+    }
+    berth_lock_take(&table_lock);
+    const size_t at  = reg_at(reg);
+    const bool found = reg != NULL && at < n_regs, ok = !found || split_remove(reg);
+    void *handle = found && ok ? regs[at].handle : NULL;
+    if (found && ok) {
+        reg_remove(at);
+    }
+    berth_lock_drop(&table_lock);
+    if (!is_inner) {
+        has_split_lock = false;
+        pthread_mutex_unlock(&split_lock);
+    }
+    if (!found) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_backend_unload: %s",
+            reg == NULL ? "the registry is NULL" : "the registry is not registered");
+    } else if (!ok) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED,
+            "ggml_backend_unload: out of memory to list the devices that were one with those of %s", ggml_backend_reg_name(reg));
+    } else if (handle != NULL) {
+        dlclose(handle);
+    }
 }
 
 // ---- asking by index ----

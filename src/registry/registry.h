@@ -13,11 +13,18 @@ bool berth_registry_add(ggml_backend_reg_t reg, void *handle, bool *known) BERTH
 // Registers what is built in, once. Every question to the registry starts with it.
 void berth_registry_ready(void); // builtin.c
 
-// One device in place of all GPUs, if the environment asks for it (split.c): whether it does; the device, NULL: there is nothing
-// to share out among; is this one of its parts, and not to be listed beside it?
+// One device in place of all GPUs, if the environment asks for it (split.c); one thread at a time. None but berth_split_make
+// calls a backend.
 bool berth_split_is_asked(void);
+// NULL: there is nothing to share out among.
 ggml_backend_dev_t berth_split_make(ggml_backend_dev_t *devs, size_t n_devs);
+// Its parts that are not to be listed beside it; is this one of them?
+const ggml_backend_dev_t *berth_split_hidden(size_t *n);
 bool berth_split_has(ggml_backend_dev_t dev);
+// The device, if a part of it is of that registry; else NULL.
+ggml_backend_dev_t berth_split_of(ggml_backend_reg_t reg);
+// There is none any more.
+void berth_split_drop(void);
 
 // Opens a library file: NULL with an error that names it.
 void *berth_library_open(const char *path); // load.c

@@ -14,6 +14,7 @@
 
 static struct {
     int n;
+    int n_listed; // of the first parts: this rank's CPU stays in the list of devices
     ggml_backend_dev_t parts[GGML_BACKEND_META_MAX_DEVICES];
     void (*props)(ggml_backend_dev_t dev, struct ggml_backend_dev_props *props);
     ggml_backend_dev_t dev;
@@ -118,7 +119,7 @@ static bool is_of_rank(ggml_backend_dev_t dev) {
 ggml_backend_dev_t berth_split_make(ggml_backend_dev_t *devs, size_t n_devs) {
     ggml_backend_dev_t cpu = NULL;
     int n_cpus             = 0;
-    split.n                = 0;
+    split.n = split.n_listed = 0;
     for (size_t i = 0; i < n_devs && split.n < GGML_BACKEND_META_MAX_DEVICES - 1; i++) {
         const enum ggml_backend_dev_type type = ggml_backend_dev_type(devs[i]);
         cpu                                   = type == GGML_BACKEND_DEVICE_TYPE_CPU && cpu == NULL ? devs[i] : cpu;
@@ -131,22 +132,41 @@ ggml_backend_dev_t berth_split_make(ggml_backend_dev_t *devs, size_t n_devs) {
         memmove(split.parts + 1, split.parts, (size_t) split.n * sizeof split.parts[0]);
         split.parts[0] = cpu;
         split.n++;
+        split.n_listed = 1;
     }
     ggml_backend_dev_t dev = split.n > 1 ? ggml_backend_meta_device(split.parts, (size_t) split.n, share, &split) : NULL;
-    if (dev != NULL) {
+    if (dev != NULL && dev->iface.get_props != props_gpu) { // the same parts may be loaded again, and make the same device
         split.props          = dev->iface.get_props;
         dev->iface.get_type  = type_gpu;
         dev->iface.get_props = props_gpu;
         dev->reg             = &split_reg;
-        split.dev            = dev;
     }
+    split.dev = dev;
     return dev;
 }
 
+const ggml_backend_dev_t *berth_split_hidden(size_t *n) {
+    *n = split.dev != NULL ? (size_t) (split.n - split.n_listed) : 0;
+    return split.parts + split.n_listed;
+}
+
 bool berth_split_has(ggml_backend_dev_t dev) {
-    bool has = false;
-    for (int j = 0; j < split.n; j++) {
-        has = has || (split.parts[j] == dev && ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_GPU);
+    size_t n, i = 0;
+    const ggml_backend_dev_t *hidden = berth_split_hidden(&n);
+    while (i < n && hidden[i] != dev) {
+        i++;
     }
-    return has;
+    return i < n;
+}
+
+ggml_backend_dev_t berth_split_of(ggml_backend_reg_t reg) {
+    bool has = false;
+    for (int j = 0; split.dev != NULL && j < split.n; j++) {
+        has = has || split.parts[j]->reg == reg;
+    }
+    return has ? split.dev : NULL;
+}
+
+void berth_split_drop(void) {
+    split.dev = NULL;
 }

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// test_registry_split.c: BERTH_SPLIT=tensor: one device in the list in place of its parts, and what is left of it when the
+// library of a part goes.
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "support/device.h"
+
+#include <unistd.h>
+
+static void no_log(enum ggml_log_level level, const char *text, void *user_data) {
+    (void) level;
+    (void) text;
+    (void) user_data;
+}
+
+struct library {
+    struct ggml_backend_reg reg;
+    struct device devs[2];
+    size_t n;
+};
+
+static const char *library_name(ggml_backend_reg_t reg) {
+    return ((struct library *) reg->context)->devs[0].name;
+}
+
+static size_t library_count(ggml_backend_reg_t reg) {
+    return ((struct library *) reg->context)->n;
+}
+
+static ggml_backend_dev_t library_device(ggml_backend_reg_t reg, size_t index) {
+    return &((struct library *) reg->context)->devs[index].dev;
+}
+
+static int n_asked_back;
+
+// A backend may ask the registry while it is asked itself.
+static enum ggml_backend_dev_type asks_back(ggml_backend_dev_t dev) {
+    (void) dev;
+    n_asked_back += ggml_backend_dev_count() > 0;
+    return GGML_BACKEND_DEVICE_TYPE_GPU;
+}
+
+static void library_init(struct library *l, const char *name, size_t n) {
+    *l     = (struct library){.n = n};
+    l->reg = (struct ggml_backend_reg){
+        .api_version = GGML_BACKEND_API_VERSION,
+        .iface       = {.get_name = library_name, .get_device_count = library_count, .get_device = library_device},
+        .context     = l,
+    };
+    for (size_t j = 0; j < n; j++) {
+        char full[32];
+        snprintf(full, sizeof full, "%s%zu", name, j);
+        device_init(&l->devs[j], full);
+        l->devs[j].dev.reg            = &l->reg;
+        l->devs[j].dev.iface.get_type = asks_back;
+    }
+}
+
+static const char *name_at(size_t i) {
+    ggml_backend_dev_t dev = i < ggml_backend_dev_count() ? ggml_backend_dev_get(i) : NULL;
+    return dev != NULL ? ggml_backend_dev_name(dev) : "";
+}
+
+static void is_one_device(const char *name) {
+    struct ggml_backend_dev_props props;
+    assert_string_equal(name_at(0), name);
+    ggml_backend_dev_t dev = ggml_backend_dev_get(0);
+    ggml_backend_dev_get_props(dev, &props);
+    assert_int_equal(props.type, GGML_BACKEND_DEVICE_TYPE_GPU);
+    assert_int_equal(ggml_backend_reg_dev_count(ggml_backend_dev_backend_reg(dev)), 1);
+}
+
+// The device is there while all its parts are; the other parts come back, and may be one by themselves.
+static void goes_with_a_part(void **state) {
+    (void) state;
+    static struct library stays;
+    struct library *goes = malloc(sizeof *goes);
+    const size_t n       = ggml_backend_dev_count();
+    library_init(&stays, "S", 1);
+    library_init(goes, "G", 2);
+    alarm(60); // where a backend that asks back waits for ever
+    ggml_backend_register(&stays.reg);
+    assert_string_equal(name_at(n), "S0");
+    ggml_backend_register(&goes->reg);
+    is_one_device("Meta(S0,G0,G1)");
+    assert_true(n_asked_back > 0);
+    alarm(0);
+    assert_null(ggml_backend_dev_by_name("G1"));
+    ggml_backend_reg_t made = ggml_backend_dev_backend_reg(ggml_backend_dev_get(0));
+    for (int i = 0; i < 3; i++) {
+        ggml_backend_unload(&goes->reg);
+        assert_int_equal(ggml_backend_dev_count(), n + 1);
+        assert_string_equal(name_at(0), "S0");
+        assert_int_equal(ggml_backend_reg_dev_count(made), 0);
+        assert_null(ggml_backend_reg_dev_get(made, 0));
+        ggml_backend_register(&goes->reg); // the same parts again
+        is_one_device("Meta(S0,G0,G1)");
+        assert_int_equal(ggml_backend_dev_count(), n + 1);
+    }
+    ggml_backend_unload(&stays.reg);
+    is_one_device("Meta(G0,G1)");
+    ggml_backend_register(&stays.reg);
+    assert_string_equal(name_at(n + 1), "S0"); // comes later: beside it
+    ggml_backend_unload(&goes->reg);
+    memset(goes, 0xdf, sizeof *goes);
+    free(goes); // as a library that is closed
+    assert_int_equal(ggml_backend_dev_count(), n + 1);
+    assert_non_null(ggml_backend_dev_by_name("S0"));
+    assert_null(ggml_backend_dev_by_name("G0"));
+    ggml_backend_unload(&stays.reg);
+    assert_int_equal(ggml_backend_dev_count(), n);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(goes_with_a_part),
+    };
+    setenv("BERTH_SPLIT", "tensor", 1);
+    ggml_log_set(no_log, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
