@@ -107,7 +107,10 @@ static void access_run(const struct ggml_tensor *tensor, struct access a) {
         }
     }
     if (mb == NULL) {
-        berth_backend_fail(NULL, "tensor %s is not where its buffer has memory", berth_name_of(tensor));
+        char text[192];
+        const char *fault = meta_root_fault(root, text, sizeof text);
+        berth_backend_fail(
+            NULL, "tensor %s %s", berth_name_of(tensor), fault != NULL ? fault : "is not where its buffer has memory");
     } else if (meta_is_split(state)) {
         meta_pieces(root, state, mb->device->n, -1, touch_piece, &a);
     } else if (a.kind == ACCESS_GET && meta_is_partial(state)) {

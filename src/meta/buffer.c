@@ -108,6 +108,11 @@ bool meta_root_note(const struct ggml_tensor *root, const meta_state *state) {
     return true;
 }
 
+// Memory that was made smaller for another graph may end before the slot does.
+static bool slot_is_there(const struct meta_buffer *mb, const struct meta_slot *slot, int j) {
+    return slot->apart != NULL || slot->off + slot->size <= ggml_backend_buffer_get_size(mb->parts[j]);
+}
+
 bool meta_root_part(const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part) {
     const struct meta_buffer *mb = meta_buffer_of(root->buffer);
     if (mb == NULL) {
@@ -131,9 +136,36 @@ bool meta_root_part(const struct ggml_tensor *root, const meta_state *state, int
     const struct meta_slot *slots = meta_slots_at(mb, off, &step);
     const struct meta_slot *slot  = slots != NULL ? &slots[(size_t) j * step] : NULL;
 
+    if (slot != NULL ? !slot_is_there(mb, slot, j) : mb->is_laid_out) {
+        return false;
+    }
     part->buffer = slot != NULL && slot->apart != NULL ? slot->apart : mb->parts[j];
     part->data   = (char *) ggml_backend_buffer_get_base(part->buffer) + (slot != NULL ? slot->off : off);
-    return slot != NULL || !mb->is_laid_out;
+    return true;
+}
+
+const char *meta_root_fault(const struct ggml_tensor *root, char *text, size_t size) {
+    const struct meta_buffer *mb = meta_buffer_of(root->buffer);
+    size_t step                  = 0;
+    if (mb == NULL || !mb->is_laid_out) {
+        return NULL;
+    }
+    const struct meta_slot *slots = meta_slots_at(mb, meta_offset(root->data), &step);
+    if (slots == NULL) {
+        snprintf(text, size, "was placed by a plan that is gone, and so are %d after it, or fewer large ones: place it again",
+            META_OLD_MAX);
+        return text;
+    }
+    for (int j = 0; j < mb->device->n; j++) {
+        const struct meta_slot *slot = &slots[(size_t) j * step];
+        if (!slot_is_there(mb, slot, j)) {
+            snprintf(text, size,
+                "lies up to byte %llu on device %d, whose buffer has %zu since another graph was reserved: place it again",
+                (unsigned long long) (slot->off + slot->size), j, ggml_backend_buffer_get_size(mb->parts[j]));
+            return text;
+        }
+    }
+    return NULL;
 }
 
 bool meta_root_fits(const struct ggml_tensor *root, const meta_state *state, int j) {
@@ -156,9 +188,7 @@ static void *buffer_base(ggml_backend_buffer_t buffer) {
 }
 
 static void meta_buffer_free(struct meta_buffer *mb) {
-    for (struct meta_layout *l = mb->layouts; l != NULL; l = l->next) {
-        l->in = NULL; // its plan frees it
-    }
+    meta_layouts_leave(mb);
     for (int j = 0; j < mb->device->n; j++) {
         if (mb->parts != NULL) {
             ggml_backend_buffer_free(mb->parts[j]);
@@ -186,6 +216,12 @@ static void buffer_clear(ggml_backend_buffer_t buffer, uint8_t value) {
     for (int j = 0; j < mb->device->n; j++) {
         ggml_backend_buffer_clear(mb->parts[j], value);
     }
+    meta_layouts_apart(mb, ggml_backend_buffer_clear, value);
+}
+
+static void reset_apart(ggml_backend_buffer_t apart, uint8_t value) {
+    (void) value;
+    ggml_backend_buffer_reset(apart);
 }
 
 static void buffer_reset(ggml_backend_buffer_t buffer) {
@@ -193,6 +229,7 @@ static void buffer_reset(ggml_backend_buffer_t buffer) {
     for (int j = 0; j < mb->device->n; j++) {
         ggml_backend_buffer_reset(mb->parts[j]);
     }
+    meta_layouts_apart(mb, reset_apart, 0);
 }
 
 // False, after an error: the callback's answer does not fit the tensor.

@@ -233,11 +233,13 @@ bool meta_computes(const struct ggml_tensor *t) {
 
 static enum ggml_status check_root(const struct ggml_tensor *t) {
     const struct ggml_tensor *root = meta_root(t);
-    if (root->view_src != NULL || meta_buffer_of(root->buffer) == NULL) {
-        return berth_fail(GGML_STATUS_FAILED, "%s (%s) cannot be computed by a device made of several: it %s", berth_name_of(t),
-            ggml_op_name(t->op), root->view_src != NULL ? "is a view of a view" : "has no memory there");
-    }
-    return GGML_STATUS_SUCCESS;
+    char text[192];
+    const char *fault = root->view_src != NULL                 ? "is a view of a view"
+                        : meta_buffer_of(root->buffer) == NULL ? "has no memory there"
+                                                               : meta_root_fault(root, text, sizeof text);
+    return fault == NULL ? GGML_STATUS_SUCCESS
+                         : berth_fail(GGML_STATUS_FAILED, "%s (%s) cannot be computed by a device made of several: it %s",
+                               berth_name_of(t), ggml_op_name(t->op), fault);
 }
 
 static enum ggml_status rows_init(struct meta_builder *b) {

@@ -6,12 +6,16 @@
 //   base <= starts[i] < starts[i + 1] < end, of every layout; no two layouts of the process overlap
 //   slots[j * n_items + i] of items that live at the same time do not overlap, and end at peak[j] or before
 //   a buffer that layouts are in has at least peak[j] bytes on device j, for each of them that was backed since it changed
+//
+// A layout may outlive its plan: graphs that take turns on one allocator are more than the plans it keeps, and what was placed by
+// one that went can be computed for as long as its layout is known.
 
 #include "meta/sizing.h"
 
 #include <stdatomic.h>
 
-#define SPACE ((size_t) 1 << 59) // of addresses
+#define SPACE ((size_t) 1 << 59)         // of addresses
+#define OLD_SLOTS_MAX ((size_t) 1 << 18) // of layouts without a plan that a buffer keeps
 
 // ---- making ----
 
@@ -160,21 +164,61 @@ static struct meta_layout *layout_of(struct berth_layout *layout) {
     return (struct meta_layout *) layout;
 }
 
-void meta_layout_free(struct berth_layout *layout) {
-    struct meta_layout *l = layout_of(layout);
-    if (l->in != NULL) {
-        struct meta_layout **at = &l->in->layouts;
-        while (*at != l) {
-            at = &(*at)->next;
-        }
-        *at = l->next;
-        meta_buffer_forget(l->in, l->head.base, l->end);
-        meta_buffer_renumber(l->in); // programs of graphs that lie there are none any more
+// Nothing lies at its addresses any more.
+static void layout_free(struct meta_layout *l, struct meta_buffer *in) {
+    if (in != NULL) {
+        meta_buffer_forget(in, l->head.base, l->end);
+        meta_buffer_renumber(in); // programs of graphs that lie there are none any more
     }
     for (size_t i = 0; i < (size_t) l->n * l->n_items; i++) {
         ggml_backend_buffer_free(l->slots[i].apart);
     }
     layout_drop(l);
+}
+
+// Those without a plan, the newest first, as far as there is room.
+static void old_trim(struct meta_buffer *mb) {
+    size_t n = 0, n_slots = 0;
+    for (struct meta_layout **at = &mb->old, *l; (l = *at) != NULL;) {
+        n_slots += (size_t) l->n * l->n_items;
+        if (++n <= META_OLD_MAX && n_slots <= OLD_SLOTS_MAX) {
+            at = &l->next;
+        } else {
+            *at = l->next;
+            layout_free(l, mb);
+        }
+    }
+}
+
+void meta_layout_free(struct berth_layout *layout) {
+    struct meta_layout *l  = layout_of(layout);
+    struct meta_buffer *in = l->in;
+    if (in != NULL) {
+        struct meta_layout **at = &in->layouts;
+        while (*at != l) {
+            at = &(*at)->next;
+        }
+        *at = l->next;
+    }
+    if (in == NULL || l->n_apart > 0) { // memory of a device is not kept for what may never come again
+        layout_free(l, in);
+        return;
+    }
+    l->is_old = true;
+    l->next   = in->old;
+    in->old   = l;
+    old_trim(in);
+}
+
+void meta_layouts_leave(struct meta_buffer *mb) {
+    for (struct meta_layout *l = mb->layouts; l != NULL; l = l->next) {
+        l->in = NULL; // its plan frees it
+    }
+    while (mb->old != NULL) {
+        struct meta_layout *l = mb->old;
+        mb->old               = l->next;
+        layout_free(l, NULL);
+    }
 }
 
 // ---- memory ----
@@ -241,27 +285,51 @@ bool meta_layout_back(ggml_backend_buffer_t buffer, struct berth_layout *layout,
     return ok;
 }
 
+// Those with a plan, and then those without.
+static struct meta_layout *layout_first(const struct meta_buffer *mb) {
+    return mb->layouts != NULL ? mb->layouts : mb->old;
+}
+
+static struct meta_layout *layout_next(const struct meta_buffer *mb, const struct meta_layout *l) {
+    return l->next != NULL || l->is_old ? l->next : mb->old;
+}
+
 size_t meta_layout_bytes(ggml_backend_buffer_t buffer) {
     const struct meta_buffer *mb = meta_buffer_of(buffer);
     size_t size                  = 0;
     for (int j = 0; j < mb->device->n; j++) {
         size += ggml_backend_buffer_get_size(mb->parts[j]);
     }
-    for (const struct meta_layout *l = mb->layouts; l != NULL; l = l->next) {
-        for (size_t i = 0; i < (size_t) l->n * l->n_items; i++) {
+    for (const struct meta_layout *l = layout_first(mb); l != NULL; l = layout_next(mb, l)) {
+        for (size_t i = 0; l->n_apart > 0 && i < (size_t) l->n * l->n_items; i++) {
             size += ggml_backend_buffer_get_size(l->slots[i].apart);
         }
     }
     return size;
 }
 
+void meta_layouts_apart(const struct meta_buffer *mb, void (*call)(ggml_backend_buffer_t apart, uint8_t value), uint8_t value) {
+    for (const struct meta_layout *l = layout_first(mb); l != NULL; l = layout_next(mb, l)) {
+        for (size_t i = 0; l->n_apart > 0 && i < (size_t) l->n * l->n_items; i++) {
+            if (l->slots[i].apart != NULL) {
+                call(l->slots[i].apart, value);
+            }
+        }
+    }
+}
+
 // ---- where it lies ----
 
-struct meta_slot *meta_slots_at(const struct meta_buffer *mb, size_t off, size_t *step) {
-    const struct meta_layout *l = mb->layouts;
+static struct meta_layout *layout_at(const struct meta_buffer *mb, size_t off) {
+    struct meta_layout *l = layout_first(mb);
     while (l != NULL && (off < l->head.base || off >= l->end)) {
-        l = l->next;
+        l = layout_next(mb, l);
     }
+    return l;
+}
+
+struct meta_slot *meta_slots_at(const struct meta_buffer *mb, size_t off, size_t *step) {
+    const struct meta_layout *l = layout_at(mb, off);
     if (l == NULL || l->n_items == 0) {
         return NULL;
     }
@@ -300,6 +368,7 @@ bool meta_slot_grow(const struct ggml_tensor *root, int j, size_t size) {
             return false;
         }
     }
+    layout_at(mb, meta_offset(root->data))->n_apart += slot->apart == NULL;
     ggml_backend_buffer_free(slot->apart);
     *slot = (struct meta_slot){.size = size, .apart = fresh};
     meta_buffer_renumber(mb);

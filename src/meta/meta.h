@@ -115,6 +115,7 @@ struct meta_buffer {
     uint64_t noted_by; // program whose results the entries say, 0: of several
     bool is_laid_out;  // all in it lies in one of its layouts
     struct meta_layout *layouts;
+    struct meta_layout *old; // without a plan, the newest first
 };
 
 struct meta_buffer *meta_buffer_of(ggml_backend_buffer_t buffer); // NULL: another kind of buffer
@@ -129,6 +130,8 @@ bool meta_root_note(const struct ggml_tensor *root, const meta_state *state) BER
 bool meta_buffer_room(struct meta_buffer *mb, size_t n_entries, size_t n_states) BERTH_MUST_USE;
 // The root's part on device j: buffer, data, extents, strides. False: not of such a device.
 bool meta_root_part(const struct ggml_tensor *root, const meta_state *state, int j, struct ggml_tensor *part);
+// NULL, or why its buffer has no memory where the root lies.
+const char *meta_root_fault(const struct ggml_tensor *root, char *text, size_t size);
 // Has the root room on device j for its part in this state? Parts of graph memory that was planned for another state have not.
 bool meta_root_fits(const struct ggml_tensor *root, const meta_state *state, int j);
 // A buffer of so many addresses, with memory of so many bytes on each device. NULL: out of memory, without a message.
@@ -156,19 +159,27 @@ struct meta_layout {
     struct berth_layout head; // first: one is cast to the other
     struct meta_buffer *in;   // NULL: nowhere yet
     struct meta_layout *next; // of the buffer's
+    bool is_old;              // it has no plan
     int n;
     size_t n_items, end;     // end of its addresses
     size_t *starts;          // [n_items] addresses, ascending
     struct meta_slot *slots; // [n * n_items] of device j from j * n_items on
+    size_t n_apart;          // of them with memory beside the buffer's parts
     uint64_t peak[META_MAX];
 };
 
 enum ggml_status meta_layout_new(ggml_backend_buffer_type_t buft, struct record *rec, const struct lifetimes *lives,
     const struct berth_layout_params *params, uint64_t *offsets, struct berth_layout **out);
+// Its plan is gone. What lies there can be computed and read until META_OLD_MAX others have gone, or fewer if they are large.
 void meta_layout_free(struct berth_layout *layout);
+#define META_OLD_MAX 64
+// The buffer goes.
+void meta_layouts_leave(struct meta_buffer *mb);
 ggml_backend_buffer_t meta_layout_buffer(ggml_backend_buffer_type_t buft);
 bool meta_layout_back(ggml_backend_buffer_t buffer, struct berth_layout *layout, bool is_exact, bool *is_moved);
 size_t meta_layout_bytes(ggml_backend_buffer_t buffer);
+// For all memory beside the buffer's parts.
+void meta_layouts_apart(const struct meta_buffer *mb, void (*call)(ggml_backend_buffer_t apart, uint8_t value), uint8_t value);
 // The slots of what lies at an address: that of device j is at [j * step]. NULL: no layout has it.
 struct meta_slot *meta_slots_at(const struct meta_buffer *mb, size_t off, size_t *step);
 // More room for a root on device j, whose bytes go along. False: out of memory.

@@ -101,6 +101,24 @@ static void is_near(const float *a, const float *b) {
     }
 }
 
+// All that lies in the memory of the graph, places that have grown too.
+static void is_cleared(struct placed *p) {
+    static char bytes[1 << 20];
+    ggml_backend_buffer_clear(p->l.out->buffer, 0);
+    for (int i = 0; i < ggml_graph_n_nodes(p->l.graph); i++) {
+        const struct ggml_tensor *t = ggml_graph_node(p->l.graph, i);
+        if (t->buffer == p->l.out->buffer && t->view_src == NULL) {
+            const size_t size = ggml_nbytes(t);
+            assert_true(size <= sizeof bytes);
+            memset(bytes, 1, size);
+            ggml_backend_tensor_get(t, bytes, 0, size);
+            for (size_t k = 0; k < size; k++) {
+                assert_int_equal(bytes[k], 0);
+            }
+        }
+    }
+}
+
 // The allocator knows the second graph: its tensors are as large. On each device they are larger, since nothing is split.
 static void memory_of_another_split_grows(void **state) {
     (void) state;
@@ -124,6 +142,7 @@ static void memory_of_another_split_grows(void **state) {
     assert_true(berth_meta_stats(backend, &stats) && stats.n_grown > 0);
     assert_true(ggml_gallocr_get_buffer_size(galloc, 0) > before);
     is_near(split, whole);
+    is_cleared(&b);
     assert_true(ggml_gallocr_alloc_graph(galloc, a.l.graph));
     compute(backend, &a, again);
     assert_memory_equal(again, split, sizeof split);
@@ -161,6 +180,136 @@ static void graphs_take_turns(void **state) {
     ggml_backend_free(backend);
     placed_free(&a);
     ggml_free(ctx);
+}
+
+// ---- more graphs than an allocator keeps plans ----
+
+// As many products of x as its number says, one behind the other: no two have one plan.
+struct chain {
+    struct ggml_context *ctx;
+    struct ggml_tensor *out;
+    struct ggml_cgraph *graph;
+};
+
+static struct chain chain_new(const struct layer *l, int length) {
+    struct chain c = {.ctx = layer_ctx(3 * (size_t) length + 8)};
+    c.out          = ggml_scale(c.ctx, l->x, 1.0f / (float) length);
+    for (int i = 0; i < length; i++) {
+        c.out = ggml_mul_mat(c.ctx, l->down, ggml_mul_mat(c.ctx, l->up, c.out));
+    }
+    c.graph = ggml_new_graph_custom(c.ctx, 256, false);
+    ggml_build_forward_expand(c.graph, c.out);
+    return c;
+}
+
+static void chain_run(ggml_backend_t backend, struct chain *c, float *out) {
+    if (ggml_backend_graph_compute(backend, c->graph) != GGML_STATUS_SUCCESS) {
+        fail_msg("%s", berth_last_error());
+    }
+    ggml_backend_tensor_get(c->out, out, 0, OUT * sizeof *out);
+}
+
+// Placed one after the other and then computed in turns, without being placed again or with it; of very many the first are told
+// to be placed again.
+static void many_graphs_take_turns(void **state) {
+    (void) state;
+    enum { N = 90, N_TURNS = 20 };
+    static int n = 2;
+    static float want[N_TURNS][OUT], got[OUT];
+    static struct chain chains[N];
+    ggml_backend_dev_t dev          = device(&n, layer_state);
+    ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
+    ggml_backend_t backend          = ggml_backend_dev_init(dev, NULL);
+    struct placed a                 = placed_new(buft);
+    ggml_gallocr_t galloc           = ggml_gallocr_new(buft);
+    for (int i = 0; i < N; i++) {
+        chains[i] = chain_new(&a.l, i + 1);
+    }
+    for (int i = 0; i < N_TURNS; i++) {
+        assert_true(ggml_gallocr_alloc_graph(galloc, chains[i].graph));
+        chain_run(backend, &chains[i], want[i]);
+    }
+    for (int turn = 0; turn < 3; turn++) {
+        for (int i = 0; i < N_TURNS; i++) {
+            chain_run(backend, &chains[i], got);
+            assert_memory_equal(got, want[i], sizeof got);
+        }
+    }
+    for (int turn = 0; turn < 3; turn++) {
+        for (int i = 0; i < N_TURNS; i++) {
+            assert_true(ggml_gallocr_alloc_graph(galloc, chains[i].graph));
+            chain_run(backend, &chains[i], got);
+            assert_memory_equal(got, want[i], sizeof got);
+        }
+    }
+    for (int i = 1; i < N; i++) {
+        assert_true(ggml_gallocr_alloc_graph(galloc, chains[i].graph));
+    }
+    assert_int_equal(ggml_backend_graph_compute(backend, chains[0].graph), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "place it again"));
+    assert_true(ggml_gallocr_alloc_graph(galloc, chains[0].graph));
+    chain_run(backend, &chains[0], got);
+    assert_memory_equal(got, want[0], sizeof got);
+    for (int i = 0; i < N; i++) {
+        ggml_free(chains[i].ctx);
+    }
+    ggml_gallocr_free(galloc);
+    ggml_backend_free(backend);
+    placed_free(&a);
+}
+
+// ---- memory that was made smaller ----
+
+// All rows to the device that the name ends with.
+static struct ggml_backend_meta_split_state all_to_one(const struct ggml_tensor *t, void *user) {
+    (void) user;
+    struct ggml_backend_meta_split_state s = {.axis = GGML_BACKEND_SPLIT_AXIS_MIRRORED, .n_segments = 1, .nr = {1}};
+    if (t->name[0] == 'w') {
+        s.axis                 = GGML_BACKEND_SPLIT_AXIS_1;
+        s.ne[t->name[1] - '0'] = t->ne[1];
+    }
+    return s;
+}
+
+static struct ggml_cgraph *product(struct ggml_context *ctx, struct ggml_tensor *w, struct ggml_tensor *x) {
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 8, false);
+    ggml_build_forward_expand(graph, ggml_sqr(ctx, ggml_mul_mat(ctx, w, x)));
+    return graph;
+}
+
+// A graph of the second device alone takes the first one's memory away: what lay there says so, and can be placed again.
+static void smaller_memory_is_told(void **state) {
+    (void) state;
+    static int n                    = 2;
+    ggml_backend_dev_t dev          = device(&n, all_to_one);
+    ggml_backend_buffer_type_t buft = ggml_backend_dev_buffer_type(dev);
+    ggml_backend_t backend          = ggml_backend_dev_init(dev, NULL);
+    struct ggml_context *fixed = layer_ctx(8), *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 18, .no_alloc = true});
+    struct ggml_tensor *w0 = ggml_new_tensor_2d(fixed, GGML_TYPE_F32, 32, 512),
+                       *w1 = ggml_new_tensor_2d(fixed, GGML_TYPE_F32, 32, 2048),
+                       *x  = ggml_new_tensor_2d(fixed, GGML_TYPE_F32, 32, 64);
+    ggml_set_name(w0, "w0");
+    ggml_set_name(w1, "w1");
+    ggml_set_name(x, "x");
+    ggml_backend_buffer_t weights = ggml_backend_alloc_ctx_tensors_from_buft(fixed, buft);
+    assert_non_null(weights);
+    ggml_backend_buffer_clear(weights, 0);
+    struct ggml_cgraph *first = product(ctx, w0, x), *second = product(ctx, w1, x);
+    struct ggml_tensor *out = ggml_graph_node(first, -1);
+    ggml_gallocr_t galloc   = ggml_gallocr_new(buft);
+    assert_true(ggml_gallocr_alloc_graph(galloc, first));
+    assert_int_equal(ggml_backend_graph_compute(backend, first), GGML_STATUS_SUCCESS);
+    assert_true(ggml_gallocr_reserve(galloc, second));
+    assert_true(berth_meta_buffer_size(out->buffer, 0) < ggml_nbytes(out));
+    assert_int_equal(ggml_backend_graph_compute(backend, first), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "on device 0, whose buffer has"));
+    assert_true(ggml_gallocr_alloc_graph(galloc, first));
+    assert_int_equal(ggml_backend_graph_compute(backend, first), GGML_STATUS_SUCCESS);
+    ggml_gallocr_free(galloc);
+    ggml_backend_buffer_free(weights);
+    ggml_backend_free(backend);
+    ggml_free(ctx);
+    ggml_free(fixed);
 }
 
 // What a scheduler computes: an input that is set for each step, and products with weights that are split.
@@ -225,6 +374,8 @@ int main(void) {
         cmocka_unit_test(each_part_is_as_planned_alone),
         cmocka_unit_test(memory_of_another_split_grows),
         cmocka_unit_test(graphs_take_turns),
+        cmocka_unit_test(many_graphs_take_turns),
+        cmocka_unit_test(smaller_memory_is_told),
         cmocka_unit_test(graphs_of_a_scheduler_take_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
