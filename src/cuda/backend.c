@@ -33,6 +33,7 @@ static void backend_free(ggml_backend_t backend) {
     for (int i = 0; i < CUDA_MAX_PLANS; i++) {
         cuda_plan_fini(b, &b->plans[i]);
     }
+    shim_free(b->slots);
     if (is_there) {
         cuda_memory_give_back(b->dev, b->arena);
         if (b->event != NULL) {
@@ -258,6 +259,16 @@ ggml_backend_t cuda_backend_new(struct cuda_device *dev) {
         return NULL;
     }
     return backend;
+}
+
+enum ggml_status cuda_backend_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph) {
+    struct cuda_backend *b  = backend->context;
+    enum ggml_status status = cuda_device_enter(b->dev);
+    if (status != GGML_STATUS_SUCCESS) {
+        return status;
+    }
+    return cuda_plan_reserve(b, graph) && cuda_arena_grow(b, cuda_graph_work_size(b, graph)) ? GGML_STATUS_SUCCESS
+                                                                                             : GGML_STATUS_ALLOC_FAILED;
 }
 
 bool ggml_backend_is_cuda(ggml_backend_t backend) {

@@ -31,7 +31,8 @@ struct cuda_plan {
     struct cuda_seen *seen; // [n_seen]: the nodes, each followed by its sources
     size_t n_seen, seen_cap;
     struct cuda_step *steps; // [n_steps]
-    int n_steps, steps_cap;
+    int n_steps;
+    size_t steps_cap;
     size_t work_size; // the most that a step wants
     uint64_t n_runs;
     uint64_t last_used;
@@ -47,13 +48,18 @@ struct cuda_backend {
     void *arena;
     size_t arena_size;
     struct cuda_plan plans[CUDA_MAX_PLANS];
-    uint64_t clock; // counts computes
+    const struct ggml_tensor **slots; // a table of nodes, for a plan in the making
+    size_t slots_cap;
+    size_t n_reserved; // plans that were given room, one after the other
+    uint64_t clock;    // counts computes
     uint64_t n_captured, n_replayed, n_updated, n_launched;
     bool no_graphs, no_fusion;
 };
 
 // Finds or makes the plan of a graph. NULL: out of memory, or an op that is not supported; the last error says so.
 struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph *graph) BERTH_MUST_USE;
+// Room for a plan of the graph, so that cuda_plan_get() of one that is no larger needs none. False: it cannot be had.
+bool cuda_plan_reserve(struct cuda_backend *b, const struct ggml_cgraph *graph) BERTH_MUST_USE;
 void cuda_plan_fini(struct cuda_backend *b, struct cuda_plan *plan);
 // Room for the largest step. False: it cannot be had.
 bool cuda_arena_grow(struct cuda_backend *b, size_t size) BERTH_MUST_USE;
@@ -62,6 +68,8 @@ size_t cuda_graph_work_size(const struct cuda_backend *b, const struct ggml_cgra
 
 enum ggml_status cuda_compute(struct cuda_backend *b, const struct ggml_cgraph *graph) BERTH_MUST_USE;
 
+// As berth_backend_reserve(): work memory and a plan's room, so that computing takes no memory of the host or the device.
+enum ggml_status cuda_backend_reserve(ggml_backend_t backend, const struct ggml_cgraph *graph) BERTH_MUST_USE;
 // The fusions of the last graph computed and how often each, a line each, into buf: for `berth explain`. Returns its length.
 size_t cuda_backend_explain(ggml_backend_t backend, char *buf, size_t size);
 // How often device memory was taken from the driver so far.

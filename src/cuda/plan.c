@@ -14,7 +14,6 @@ static bool grow(void **p, size_t *cap, size_t n, size_t elem_size) {
     const size_t n_new = n + n / 2;
     void *q            = shim_malloc(n_new * elem_size);
     if (q == NULL) {
-        shim_error(GGML_STATUS_ALLOC_FAILED, "CUDA: out of memory for the plan of a graph (%zu bytes)", n_new * elem_size);
         return false;
     }
     shim_free(*p);
@@ -91,17 +90,20 @@ static bool is_plan_of(const struct cuda_plan *plan, const struct ggml_cgraph *g
     return s == end;
 }
 
-// The record of the graph into plan->seen, which has room.
-static bool keep(struct cuda_plan *plan, const struct ggml_cgraph *graph) {
-    size_t n_slots = 64, at = 0;
-    while (n_slots < 2 * (size_t) graph->n_nodes) {
-        n_slots *= 2;
+// Of the table of nodes: a power of two.
+static size_t count_slots(const struct ggml_cgraph *graph) {
+    size_t n = 64;
+    while (n < 2 * (size_t) graph->n_nodes) {
+        n *= 2;
     }
-    const struct ggml_tensor **slots = shim_calloc(n_slots, sizeof *slots);
-    if (slots == NULL) {
-        shim_error(GGML_STATUS_ALLOC_FAILED, "CUDA: out of memory for the plan of a graph of %d nodes", graph->n_nodes);
-        return false;
-    }
+    return n;
+}
+
+// The record of the graph into plan->seen, which has room, by a table of nodes, which has room too.
+static void keep(struct cuda_plan *plan, const struct ggml_tensor **slots, const struct ggml_cgraph *graph) {
+    const size_t n_slots = count_slots(graph);
+    size_t at            = 0;
+    memset(slots, 0, n_slots * sizeof *slots);
 #define SLOT(t) (((uintptr_t) (t) >> 4) * 0x9E3779B97F4A7C15u >> 20 & (n_slots - 1))
     for (int i = 0; i < graph->n_nodes; i++) {
         const struct ggml_tensor *node = graph->nodes[i];
@@ -122,8 +124,6 @@ static bool keep(struct cuda_plan *plan, const struct ggml_cgraph *graph) {
         slots[k] = node;
     }
 #undef SLOT
-    shim_free(slots);
-    return true;
 }
 
 // ---- steps ----
@@ -229,30 +229,69 @@ void cuda_plan_fini(struct cuda_backend *b, struct cuda_plan *plan) {
     *plan = (struct cuda_plan){0};
 }
 
+static bool no_room(const struct ggml_cgraph *graph, size_t n_seen) {
+    shim_error(GGML_STATUS_ALLOC_FAILED, "CUDA: out of memory for the plan of a graph of %d nodes (%zu bytes)", graph->n_nodes,
+        n_seen * sizeof(struct cuda_seen) + (size_t) graph->n_nodes * sizeof(struct cuda_step));
+    return false;
+}
+
+static bool has_room(const struct cuda_plan *plan, const struct ggml_cgraph *graph, size_t n_seen) {
+    return plan->seen_cap >= n_seen && plan->steps_cap >= (size_t) graph->n_nodes;
+}
+
+static bool make_room(struct cuda_plan *plan, const struct ggml_cgraph *graph, size_t n_seen) {
+    plan->n_seen = 0; // what it held is lost
+    return grow((void **) &plan->seen, &plan->seen_cap, n_seen, sizeof *plan->seen) &&
+           grow((void **) &plan->steps, &plan->steps_cap, (size_t) graph->n_nodes, sizeof *plan->steps);
+}
+
+bool cuda_plan_reserve(struct cuda_backend *b, const struct ggml_cgraph *graph) {
+    struct cuda_plan *plan = &b->plans[b->n_reserved % CUDA_MAX_PLANS];
+    const size_t n_seen    = count_seen(graph);
+    if (!grow((void **) &b->slots, &b->slots_cap, count_slots(graph), sizeof *b->slots) ||
+        (!has_room(plan, graph, n_seen) && !make_room(plan, graph, n_seen))) {
+        return no_room(graph, n_seen);
+    }
+    b->n_reserved++;
+    return true;
+}
+
+// The one unused for longest; where its room is too small and cannot be had, the one of those that have it.
+static struct cuda_plan *plan_evict(struct cuda_backend *b, const struct ggml_cgraph *graph, size_t n_seen) {
+    struct cuda_plan *oldest = &b->plans[0], *roomy = NULL;
+    for (int i = 0; i < CUDA_MAX_PLANS; i++) {
+        struct cuda_plan *plan = &b->plans[i];
+        oldest                 = plan->last_used < oldest->last_used ? plan : oldest;
+        if (has_room(plan, graph, n_seen) && (roomy == NULL || plan->last_used < roomy->last_used)) {
+            roomy = plan;
+        }
+    }
+    return make_room(oldest, graph, n_seen) ? oldest : roomy;
+}
+
 struct cuda_plan *cuda_plan_get(struct cuda_backend *b, const struct ggml_cgraph *graph) {
-    struct cuda_plan *oldest = &b->plans[0];
     for (int i = 0; i < CUDA_MAX_PLANS; i++) {
         struct cuda_plan *plan = &b->plans[i];
         if (plan->n_seen > 0 && is_plan_of(plan, graph)) {
             plan->last_used = b->clock;
             return plan;
         }
-        oldest = plan->last_used < oldest->last_used ? plan : oldest;
     }
-    oldest->n_seen      = 0;
-    oldest->n_steps     = 0;
-    oldest->n_runs      = 0;
-    size_t cap          = (size_t) oldest->steps_cap;
-    const size_t n_seen = count_seen(graph);
-    if (!grow((void **) &oldest->seen, &oldest->seen_cap, n_seen, sizeof *oldest->seen) ||
-        !grow((void **) &oldest->steps, &cap, (size_t) graph->n_nodes, sizeof *oldest->steps)) {
+    const size_t n_seen    = count_seen(graph);
+    const bool has_slots   = grow((void **) &b->slots, &b->slots_cap, count_slots(graph), sizeof *b->slots);
+    struct cuda_plan *plan = has_slots ? plan_evict(b, graph, n_seen) : NULL;
+    if (plan == NULL) {
+        no_room(graph, n_seen);
         return NULL;
     }
-    oldest->steps_cap = (int) cap;
-    if (make_steps(b, oldest, graph) != GGML_STATUS_SUCCESS || !keep(oldest, graph)) {
+    plan->n_seen  = 0;
+    plan->n_steps = 0;
+    plan->n_runs  = 0;
+    if (make_steps(b, plan, graph) != GGML_STATUS_SUCCESS) {
         return NULL;
     }
-    oldest->n_seen    = n_seen;
-    oldest->last_used = b->clock;
-    return oldest;
+    keep(plan, b->slots, graph);
+    plan->n_seen    = n_seen;
+    plan->last_used = b->clock;
+    return plan;
 }

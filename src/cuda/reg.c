@@ -45,6 +45,7 @@ static const struct shim_proc procs[] = {
     {"ggml_backend_comm_init", (shim_proc_t) cuda_comm_init},
     {"ggml_backend_comm_free", (shim_proc_t) cuda_comm_free},
     {"ggml_backend_comm_allreduce_tensor", (shim_proc_t) cuda_comm_allreduce},
+    {"berth_backend_reserve", (shim_proc_t) cuda_backend_reserve},
     {"berth_backend_explain", (shim_proc_t) cuda_backend_explain},
     {"berth_backend_n_allocs", (shim_proc_t) cuda_backend_n_allocs},
 };

@@ -5,6 +5,7 @@
 
 #include "standin.h"
 
+#include "berth-backend.h"
 #include "berth.h"
 #include "cuda/backend.h"
 #include "cuda/comm.h"
@@ -647,6 +648,34 @@ static void every_allocation_may_fail(void **unused) {
     }
 }
 
+// After a reserve graphs of that form, and smaller ones, are computed without any memory: known ones, new ones, one after the
+// other.
+static void reserved_graphs_need_no_memory(void **unused) {
+    (void) unused;
+    ggml_backend_t backend = ggml_backend_cuda_init(0);
+    struct small s[CUDA_MAX_PLANS + 4];
+    for (int i = 0; i < CUDA_MAX_PLANS + 4; i++) {
+        assert_true(small_init(&s[i], backend, 4096 - 64 * i));
+    }
+    berth_alloc_fail_at(1);
+    assert_int_equal(berth_backend_reserve(backend, s[0].graph), GGML_STATUS_ALLOC_FAILED);
+    assert_non_null(strstr(berth_last_error(), "the plan of a graph of"));
+    berth_alloc_fail_at(0);
+    assert_int_equal(berth_backend_reserve(backend, s[0].graph), GGML_STATUS_SUCCESS);
+    const long n_allocs = st->n_allocs;
+    for (int step = 0; step < 1000; step++) {
+        berth_alloc_fail_at(1); // and with it all that follow, while it is set again
+        assert_int_equal(ggml_backend_graph_compute(backend, s[step / 3 % (CUDA_MAX_PLANS + 4)].graph), GGML_STATUS_SUCCESS);
+    }
+    berth_alloc_fail_at(0);
+    assert_int_equal(st->n_allocs, n_allocs);
+    assert_true(st->n_graph_launches > 600); // each was captured the second time
+    for (int i = 0; i < CUDA_MAX_PLANS + 4; i++) {
+        small_free(&s[i]);
+    }
+    ggml_backend_free(backend);
+}
+
 // ---- threads ----
 
 static void *thread_main(void *arg) {
@@ -756,6 +785,7 @@ int main(int argc, char **argv) {
         TEST(a_failed_set_fails_the_compute),
         TEST(every_call_may_fail),
         TEST(every_allocation_may_fail),
+        TEST(reserved_graphs_need_no_memory),
         TEST(threads_share_devices),
         cmocka_unit_test_prestate(no_device_is_no_error, argv[0]),
     };
