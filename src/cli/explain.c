@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAYER = CLI_OWN };
+enum { LAYER = CLI_OWN, FUSED };
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
@@ -25,6 +25,7 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_LLAMA,
     {.id = LAYER, .name = "layer", .value = "N", .what = "tell layer N alone, from 0"},
     {.letter = 'a', .name = "all", .what = "tell every layer (default: layers that are alike once)"},
+    {.id = FUSED, .name = "fused", .what = "tell which ops devices compute together: loads the model"},
     CLI_OPT_JSON("print one JSON object: model, ctx, batch, decode, prompt, alive, lower; every layer"),
     {0},
 };
@@ -43,7 +44,8 @@ const struct cli_help cli_explain_help = {
              "wants it, though its weight lies elsewhere\n  fallback        the device that should have run it does not support "
              "the op,\n                  its types or its memory\n\nWith --split tensor it says what devices that share every "
              "layer add up, and where "
-             "an op could not be computed in shares and what that cost.",
+             "an op could not be computed in shares and what that cost. With --fused it says which ops a device computed in one "
+             "launch, and how often. Both load the model and compute both graphs once.",
     .options  = option_rows,
     .no       = "there is no such layer",
     .examples = {{"Where does each op run?", "explain model.gguf"},
@@ -53,7 +55,7 @@ const struct cli_help cli_explain_help = {
 struct options {
     struct cli_model_options model;
     int64_t layer; // or EXPLAIN_FOLDED, EXPLAIN_ALL
-    bool json;
+    bool json, fused;
 };
 
 // -1 to go on, else the exit code.
@@ -67,6 +69,7 @@ static int parse(int argc, char **argv, struct options *o) {
                 break;
             case 'a': o->layer = EXPLAIN_ALL; break;
             case CLI_JSON: o->json = true; break;
+            case FUSED: o->fused = true; break;
             default:
                 if (!cli_model_option("explain", c, optarg, &o->model, &code)) {
                     return c == CLI_SHOWN ? CLI_OK : CLI_USAGE;
@@ -82,7 +85,10 @@ static int parse(int argc, char **argv, struct options *o) {
     if (o->model.by_tensor && o->json) {
         return cli_usage("explain", "--json does not tell of --split tensor");
     }
-    o->model.plan_only = !o->model.by_tensor;
+    if (o->fused && (o->json || o->model.by_tensor)) {
+        return cli_usage("explain", "--fused goes with neither --json nor --split tensor");
+    }
+    o->model.plan_only = !o->model.by_tensor && !o->fused;
     return cli_model_file("explain", argc, argv, &o->model);
 }
 
@@ -132,8 +138,35 @@ static int explain_text(const struct cli_model *m, int64_t layer) {
     return code;
 }
 
-// A batch of tokens, as devices that share every layer compute it.
-static int tell_shares(const struct cli_model *m, int64_t n_tokens) {
+// What devices did with a graph shows when it is computed.
+typedef void (*tell_t)(const struct cli_model *m);
+
+static void tell_shares(const struct cli_model *m) {
+    fputs("  ", stdout);
+    berth_meta_explain(m->devices.backend[0], stdout);
+}
+
+// The lines of a backend that says so: what it fused, and how often.
+static void tell_fused(const struct cli_model *m) {
+    int n_told = 0;
+    for (int i = 0; i < m->devices.n; i++) {
+        size_t (*explain)(ggml_backend_t, char *, size_t);
+        char text[4096] = "", *rest = text;
+        void *proc = ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(m->devices.dev[i]), "berth_backend_explain");
+        memcpy(&explain, &proc, sizeof proc);
+        if (explain != NULL && explain(m->devices.backend[i], text, sizeof text) > 0) {
+            printf("  %s computed together in its last graph:\n", ggml_backend_dev_name(m->devices.dev[i]));
+            for (const char *line; (line = strsep(&rest, "\n")) != NULL && line[0] != '\0'; n_told++) {
+                printf("    %s\n", line);
+            }
+        }
+    }
+    if (n_told == 0) {
+        puts("  no device computed ops together");
+    }
+}
+
+static int compute_and_tell(const struct cli_model *m, int64_t n_tokens, tell_t tell) {
     struct model_error error = {""};
     int32_t *tokens          = calloc((size_t) n_tokens, sizeof *tokens);
     int code                 = tokens != NULL ? CLI_OK : cli_fail(CLI_FAILURE, "out of memory for %" PRId64 " tokens", n_tokens);
@@ -142,20 +175,21 @@ static int tell_shares(const struct cli_model *m, int64_t n_tokens) {
     }
     if (code == CLI_OK) {
         printf(
-            "%" PRId64 " token%s at position %" PRId64 "\n  ", n_tokens, n_tokens == 1 ? "" : "s", m->session->n_past - n_tokens);
-        berth_meta_explain(m->devices.backend[0], stdout);
+            "%" PRId64 " token%s at position %" PRId64 "\n", n_tokens, n_tokens == 1 ? "" : "s", m->session->n_past - n_tokens);
+        tell(m);
     }
     free(tokens);
     return code;
 }
 
-static int explain_shares(const struct cli_model *m) {
+// A batch, then one token.
+static int explain_computed(const struct cli_model *m, tell_t tell) {
     const struct session *s = m->session;
     cli_text(stdout, 0, m->path);
     printf(": %s, %" PRId64 " layers\n", m->model->params.arch, m->model->params.n_layer);
     const int64_t n_batch = s->params.n_batch < s->params.n_ctx ? s->params.n_batch : s->params.n_ctx - 1;
-    int code              = n_batch > 1 ? tell_shares(m, n_batch) : CLI_OK;
-    return code == CLI_OK ? tell_shares(m, 1) : code;
+    int code              = n_batch > 1 ? compute_and_tell(m, n_batch, tell) : CLI_OK;
+    return code == CLI_OK ? compute_and_tell(m, 1, tell) : code;
 }
 
 static int explain_json(const struct cli_model *m, const struct cli_model_options *options) {
@@ -188,8 +222,10 @@ int cli_explain(int argc, char **argv) {
     }
     code = cli_model_session(&m, &o.model);
     if (code == CLI_OK) {
-        code = o.model.by_tensor ? explain_shares(&m) : o.json ? explain_json(&m, &o.model) : explain_text(&m, o.layer);
-        if (code == CLI_OK && !o.model.by_tensor && !o.json && o.layer < 0 &&
+        code = !o.model.plan_only ? explain_computed(&m, o.fused ? tell_fused : tell_shares)
+               : o.json           ? explain_json(&m, &o.model)
+                                  : explain_text(&m, o.layer);
+        if (code == CLI_OK && o.model.plan_only && !o.json && o.layer < 0 &&
             m.model->llama == NULL) { // libllama would load it once more
             cli_peak_print(stdout, m.path, &o.model);
         }

@@ -9,6 +9,11 @@ tales=models/tales-q8_0.gguf
 
 expect 0 "Paper1: its own, aligned to 128" devices
 expect 0 "3 splits" explain $tales
+PAPER_REAL=1 expect 0 "Paper1 computed together in its last graph:" explain --fused $tales
+PAPER_REAL=1 expect 0 "    ink with paper 3" explain --fused $tales
+expect 0 "1 token at position 7" explain --fused --device CPU -c 8 $tales
+expect 0 "  no device computed ops together" explain --fused --device CPU -c 8 $tales
+expect 2 "--fused goes with neither --json nor --split tensor" explain --fused --json $tales
 expect 0 "buffer 0 Paper0: " plan --ctx 64 --batch 16 $tales
 
 # Every device has its own limit; what a GPU has is one that nobody has to give.
