@@ -26,7 +26,8 @@ static const struct cli_option option_rows[] = {
         .name  = "allow",
         .value = "LIST",
         .what  = "keep the context (--ctx, or what the model was trained for), and give up what it takes of this list: batch, "
-                 "cache-type, spill (layers on the host that a GPU has no room for)"},
+                 "recompute (ops run again in place of keeping their results), cache-type, spill (layers on the host that a GPU "
+                 "has no room for)"},
     {.id       = OPT_CLUSTER,
         .name  = "cluster",
         .value = "FILE",
@@ -55,7 +56,8 @@ static const struct cli_option option_rows[] = {
     CLI_OPT_GPU_LAYERS,
     CLI_OPT_LLAMA,
     CLI_OPT_JSON("print one JSON object: model, memory, limits, fits, ctx, ctx_limit, batch, batch_limit, full, cache_type, "
-                 "host_layers, per_second, total, plans, devices, next, alive, lower; with --cluster model, ctx, batch, layer, "
+                 "host_layers, per_second, again, slower, saved, total, plans, devices, next, alive, lower; with --cluster "
+                 "model, ctx, batch, layer, "
                  "tensor, faster"),
     {0},
 };
@@ -176,6 +178,15 @@ static void print_limit(const struct found *s, const char *what, enum fit_limit_
     printf("  %-8s %s%s%s\n", what, limits[limit].what, is_named ? ", of " : "", is_named ? name_of(s, full) : "");
 }
 
+// Bytes of graphs that running again has made free.
+static uint64_t saved_of(const struct found *s) {
+    uint64_t bytes = 0;
+    for (int d = 0; d < s->m->devices.n; d++) {
+        bytes += s->m->session->memory[d].compute;
+    }
+    return s->a.compute > 0 && s->a.compute_once > bytes ? s->a.compute_once - bytes : 0;
+}
+
 static void print_taken(const struct found *s, const char *indent, int device) {
     const struct fit_limit *limit = fit_limits_get(&s->o->question.limits, device);
     const uint64_t taken          = fit_bytes(s->m, device);
@@ -203,6 +214,32 @@ static void print_device(const struct found *s, int d) {
     }
 }
 
+// What running again saves and costs. It says so too where nothing comes of it.
+static void print_again(const struct found *s) {
+    const struct session_again *again = &s->m->session->again;
+    char text[2][64];
+    if ((s->o->question.allow & FIT_RECOMPUTE) == 0) {
+        return;
+    }
+    if (s->m->model->llama != NULL) {
+        puts("  again    nothing: libllama runs this model, and its graphs are its own");
+    } else if (s->a.compute == 0 && !s->a.fits && s->a.compute_least > 0) {
+        printf("  again    nothing: no schedule was found that fits; compute takes %s with every op once, and at least %s with "
+               "any\n",
+            cli_short_bytes(s->a.compute_once, text[0]), cli_short_bytes(s->a.compute_least, text[1]));
+    } else if (s->a.compute == 0 && !s->a.fits) {
+        puts("  again    nothing: more is missing than graphs take");
+    } else if (s->a.compute == 0) {
+        puts("  again    nothing: it fits with every op once");
+    } else {
+        printf("  again    %" PRId64 " of %" PRId64
+               " ops of a batch%s: saves %s of %s of compute, and a prompt takes %.4f of the "
+               "work\n",
+            again->n_again, again->n_nodes, again->n_again == 0 ? ", but in another order" : "",
+            cli_short_bytes(saved_of(s), text[0]), cli_short_bytes(s->a.compute_once, text[1]), again->slower);
+    }
+}
+
 static void print_setting(const struct found *s) {
     const struct fit_answer *a = &s->a;
     if (s->o->question.allow != 0) {
@@ -215,6 +252,7 @@ static void print_setting(const struct found *s) {
             printf("  layers   %" PRId64 " of %" PRId64 " on %s\n", n, s->m->model->params.n_layer + 1, name_of(s, d));
         }
     }
+    print_again(s);
     if (s->per_second > 0) {
         printf("  speed    %.1f tokens a second foretold, with half of the context filled\n", s->per_second);
     }
@@ -254,6 +292,7 @@ static void print_text(const struct found *s) {
         printf("%sno%s, a context of %" PRId64 " with a batch of %" PRId64 " takes %s", cli_colour(stdout, CLI_RED),
             cli_colour(stdout, CLI_RESET), a->n_ctx, a->n_batch, cli_bytes(fit_bytes(m, a->full), text));
         printf("%s%s\n", a->full >= 0 ? " of " : "", a->full >= 0 ? name_of(s, a->full) : "");
+        print_again(s);
     } else {
         printf("%scontext %" PRId64 ", batch %" PRId64 "%s\n", cli_colour(stdout, CLI_GREEN), a->n_ctx, a->n_batch,
             cli_colour(stdout, CLI_RESET));
@@ -316,6 +355,8 @@ static void print_json(const struct found *s) {
     }
     fputs(", ", stdout);
     print_answer_json(a, s->per_second);
+    printf(", \"again\": %" PRId64 ", \"slower\": %.6f, \"saved\": %" PRIu64, a->compute > 0 ? s->m->session->again.n_again : 0,
+        a->compute > 0 ? s->m->session->again.slower : 1.0, saved_of(s));
     printf(", \"total\": %" PRIu64 ", \"plans\": %d, \"devices\": ", fit_bytes(s->m, FIT_ALL), a->n_plans);
     cli_model_memory_json(stdout, s->m);
     fputs(", \"next\": [", stdout);

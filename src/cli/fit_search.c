@@ -4,8 +4,8 @@
 //   Without leave to give anything up: the largest context, found by halving between one that fits and one that does not,
 // then the largest batch likewise.
 //   With it, a context that is wanted is kept, and the least is given up that makes it fit: first tokens of a batch, which cost
-// speed with prompts alone, then bits of the cache, then layers that leave the GPUs, which costs the most. If all of it does not
-// suffice, the largest context with all of it given up.
+// speed with prompts alone, as does what runs again, the next; then bits of the cache, then layers that leave the GPUs, which
+// costs the most. If all of it does not suffice, the largest context with all of it given up.
 
 #include "cli/fit_search.h"
 
@@ -14,11 +14,13 @@
 
 #define BATCH 512      // a context is worth more than a batch beyond this
 #define BATCH_LEAST 32 // ... and less is worth little
+#define AGAIN_TRIES 8  // for a limit on graphs: what is missing shrinks from one to the next
 
 struct search {
     const struct fit_question *q;
     struct cli_model *m;
     struct fit_answer *a;
+    bool may_again; // ops may run again
 };
 
 // ---- options ----
@@ -27,7 +29,7 @@ int fit_allow_parse(const char *command, const char *text, unsigned *allow) {
     static const struct {
         const char *name;
         unsigned bit;
-    } names[] = {{"cache-type", FIT_CACHE_TYPE}, {"batch", FIT_BATCH}, {"spill", FIT_SPILL}};
+    } names[] = {{"cache-type", FIT_CACHE_TYPE}, {"batch", FIT_BATCH}, {"spill", FIT_SPILL}, {"recompute", FIT_RECOMPUTE}};
     while (*text != '\0') {
         const size_t n = strcspn(text, ",");
         unsigned bit   = 0;
@@ -35,11 +37,7 @@ int fit_allow_parse(const char *command, const char *text, unsigned *allow) {
             bit = strlen(names[i].name) == n && strncmp(names[i].name, text, n) == 0 ? names[i].bit : bit;
         }
         if (bit == 0) {
-            return cli_usage(command, "--allow '%.*s' is none of cache-type, batch, spill%s", (int) n, text,
-                n == 9 && strncmp(text, "recompute", n) == 0 ? ": half of 109 models' graphs are within 3% of what any schedule "
-                                                               "needs (docs/budget.md); recomputing is for "
-                                                               "training, where results wait: berth train --memory"
-                                                             : "");
+            return cli_usage(command, "--allow '%.*s' is none of cache-type, batch, spill, recompute", (int) n, text);
         }
         *allow |= bit;
         text += n + (text[n] == ',');
@@ -85,6 +83,45 @@ int fit_open(struct fit_question *q, struct cli_model *m) {
     return code;
 }
 
+static int session_plan(struct search *s, const struct cli_model_options *o) {
+    session_free(s->m->session);
+    s->m->session = NULL;
+    return cli_model_session(s->m, o);
+}
+
+static size_t compute_of(const struct cli_model *m) {
+    size_t bytes = 0;
+    for (int d = 0; d < m->devices.n; d++) {
+        bytes += m->session->memory[d].compute;
+    }
+    return bytes;
+}
+
+// The same with less for graphs, by what is missing. Not kept, or as many tries in vain: the session is planned without.
+static int again_try(struct search *s, struct cli_model_options *o, int *full) {
+    size_t limit = s->a->compute_once;
+    int code     = CLI_OK;
+    for (int i = 0; code == CLI_OK && i < AGAIN_TRIES && *full != FIT_NONE; i++) {
+        const uint64_t missing = fit_bytes(s->m, *full) - fit_limits_get(&s->q->limits, *full)->bytes;
+        const size_t taken     = compute_of(s->m) < limit ? compute_of(s->m) : limit;
+        if (missing >= taken) {
+            break;
+        }
+        o->compute = limit = taken - (size_t) missing;
+        code               = session_plan(s, o);
+        if (code == CLI_OK) {
+            s->a->compute_least = s->m->session->again.least;
+        }
+        if (code != CLI_OK || !s->m->session->again.is_kept) {
+            break;
+        }
+        *full = fit_limits_passed(&s->q->limits, s->m);
+    }
+    s->a->compute = *full == FIT_NONE ? limit : 0;
+    o->compute    = 0;
+    return code == CLI_OK && *full != FIT_NONE ? session_plan(s, o) : code;
+}
+
 // Plans one shape; *fits is the answer.
 static int ask(struct search *s, int64_t n_ctx, int64_t n_batch, bool *fits) {
     struct cli_model_options o = s->q->model;
@@ -95,15 +132,18 @@ static int ask(struct search *s, int64_t n_ctx, int64_t n_batch, bool *fits) {
         o.cache_k = o.cache_v = s->a->cache;
         o.has_cache_type      = true;
     }
-    session_free(s->m->session);
-    s->m->session  = NULL;
-    const int code = cli_model_session(s->m, &o);
-    s->a->n_ctx    = n_ctx;
-    s->a->n_batch  = n_batch;
+    int code      = session_plan(s, &o);
+    s->a->n_ctx   = n_ctx;
+    s->a->n_batch = n_batch;
+    s->a->compute = s->a->compute_least = 0;
     s->a->n_plans++;
-    const int full = code == CLI_OK ? fit_limits_passed(&s->q->limits, s->m) : FIT_NONE;
-    s->a->full     = full != FIT_NONE ? full : s->a->full;
-    *fits          = code == CLI_OK && full == FIT_NONE;
+    int full   = code == CLI_OK ? fit_limits_passed(&s->q->limits, s->m) : FIT_NONE;
+    s->a->full = full != FIT_NONE ? full : s->a->full;
+    if (code == CLI_OK) {
+        s->a->compute_once = compute_of(s->m);
+        code               = full != FIT_NONE && s->may_again ? again_try(s, &o, &full) : code;
+    }
+    *fits = code == CLI_OK && full == FIT_NONE;
     return code;
 }
 
@@ -171,7 +211,7 @@ static int64_t batch_least(const struct search *s, int64_t n_ctx) {
 }
 
 // The largest batch of a context that fits, with the types and places at hand: as wanted, or less.
-static int batches_try(struct search *s, int64_t n_ctx) {
+static int sizes_try(struct search *s, int64_t n_ctx) {
     const int64_t most = batch_in(s, n_ctx), least = batch_least(s, n_ctx);
     int64_t n = most;
     int code  = ask(s, n_ctx, most, &s->a->fits);
@@ -182,6 +222,17 @@ static int batches_try(struct search *s, int64_t n_ctx) {
     if (code == CLI_OK && s->a->fits) {
         code = largest(s, least, most - 1, n_ctx, &n);
         code = code == CLI_OK ? ask(s, n_ctx, n, &s->a->fits) : code;
+    }
+    return code;
+}
+
+// Every op once, else some again.
+static int batches_try(struct search *s, int64_t n_ctx) {
+    s->may_again = false;
+    int code     = sizes_try(s, n_ctx);
+    if (code == CLI_OK && !s->a->fits && (s->q->allow & FIT_RECOMPUTE) != 0 && s->m->model->llama == NULL) {
+        s->may_again = true;
+        code         = sizes_try(s, n_ctx);
     }
     return code;
 }
@@ -265,6 +316,7 @@ int fit_solve(const struct fit_question *q, struct cli_model *m, struct fit_answ
 void fit_apply(const struct fit_question *q, const struct fit_answer *a, struct cli_model_options *o) {
     o->n_ctx   = a->n_ctx;
     o->n_batch = a->n_batch;
+    o->compute = a->compute;
     if (!o->has_cache_type) {
         o->cache_k = o->cache_v = a->cache;
         o->has_cache_type       = true;

@@ -5,7 +5,7 @@
 #include "cli/fit_limits.h"
 
 // What may be given up for memory.
-enum { FIT_CACHE_TYPE = 1, FIT_BATCH = 2, FIT_SPILL = 4 };
+enum { FIT_CACHE_TYPE = 1, FIT_BATCH = 2, FIT_SPILL = 4, FIT_RECOMPUTE = 8 };
 
 // What is asked.
 struct fit_question {
@@ -23,13 +23,15 @@ struct fit_answer {
     bool fits;
     int64_t n_ctx, n_batch, n_host; // positions, tokens, layers that stay on the host though a GPU is there
     enum ggml_type cache;           // of keys; values too if it was chosen here
+    size_t compute, compute_once;   // bytes that graphs may take, if ops run again for it, else 0; what they take without
+    uint64_t compute_least;         // of the same: no schedule takes less; 0: nobody asked
     enum fit_limit_kind ctx_limit, batch_limit;
     int full;                 // which limit was passed last: a device, FIT_ALL, or FIT_NONE
     int ctx_full, batch_full; // the same, of what stands in the way of each
     int n_plans;
 };
 
-// "cache-type,batch,spill" into the bits; CLI_OK, or the exit code after a message.
+// "cache-type,batch,spill,recompute" into the bits; CLI_OK, or the exit code after a message.
 int fit_allow_parse(const char *command, const char *text, unsigned *allow);
 // Opens the model and resolves the limits, then finds the answer. m is the caller's to close if CLI_OK.
 int fit_open(struct fit_question *q, struct cli_model *m);

@@ -278,6 +278,7 @@ struct session_params cli_model_params(const struct cli_model_options *o) {
         .cache_v                          = o->has_cache_type ? o->cache_v : GGML_TYPE_F16,
         .plan_only                        = o->plan_only,
         .all_outputs                      = o->all_outputs,
+        .compute                          = o->compute,
         .is_embedding                     = o->is_embedding};
 }
 

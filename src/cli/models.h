@@ -21,6 +21,7 @@ struct cli_model_options {
     bool is_quiet;                                                  // without warnings
     bool may_llama;                                                 // by libllama, where Berth does not know it
     bool all_outputs, is_embedding;                                 // as in session_params
+    size_t compute;                                                 // as in session_params
     int64_t n_host;                                                 // layers, from the first, that stay on the host
     bool (*rooms)(struct model_devices *devices, const void *user); // sets what layers may fill; NULL: what is free
     const void *rooms_user;

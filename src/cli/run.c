@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPT_TRACE = CLI_OWN, OPT_MAP, OPT_MEMORY, OPT_LOGPROBS, OPT_CACHE };
+enum { OPT_TRACE = CLI_OWN, OPT_MAP, OPT_MEMORY, OPT_ALLOW, OPT_LOGPROBS, OPT_CACHE };
 #define MAX_LORAS 16
 
 static const struct cli_option option_rows[] = {
@@ -47,8 +47,13 @@ static const struct cli_option option_rows[] = {
         .name  = "memory",
         .value = "N",
         .what =
-            "stay within N bytes, or those of devices as in 'berth fit': the batch is smaller, then the cache of another type, "
-            "then layers on the host, then, if --ctx is not given, the context shorter, as far as it takes"},
+            "stay within N bytes, or those of devices as in 'berth fit': the batch is smaller, then ops run again, then the "
+            "cache "
+            "is of another type, then layers on the host, then, if --ctx is not given, the context shorter, as far as it takes"},
+    {.id       = OPT_ALLOW,
+        .name  = "allow",
+        .value = "LIST",
+        .what  = "with --memory: give up nothing but what is in the list of batch, recompute, cache-type, spill"},
     {.id       = OPT_TRACE,
         .name  = "trace",
         .value = "FILE",
@@ -126,6 +131,7 @@ static int parse(int argc, char **argv, struct options *o) {
             case OPT_MAP: o->map = optarg; break;
             case OPT_CACHE: o->cache = optarg; break;
             case OPT_MEMORY: code = fit_limits_add(&o->fit.limits, "run", optarg); break;
+            case OPT_ALLOW: code = fit_allow_parse("run", optarg, &o->fit.allow); break;
             case CLI_LORA:
                 if (o->n_loras == MAX_LORAS) {
                     return cli_usage("run", "more than %d adapters are given", MAX_LORAS);
@@ -150,6 +156,9 @@ static int parse(int argc, char **argv, struct options *o) {
     }
     if (o->n_logprobs >= 0 && !o->json) {
         return cli_usage("run", "--logprobs are of --json");
+    }
+    if (o->fit.allow != 0 && o->fit.limits.n == 0) {
+        return cli_usage("run", "--allow is of --memory");
     }
     if (o->prompt != NULL && o->file != NULL) {
         return cli_usage("run", "--prompt and --file are two prompts");
@@ -369,7 +378,7 @@ static int memory_obey(struct options *o) {
     struct cli_model m;
     char text[64];
     q->model   = o->model;
-    q->allow   = FIT_BATCH | FIT_CACHE_TYPE | FIT_SPILL;
+    q->allow   = q->allow != 0 ? q->allow : FIT_BATCH | FIT_RECOMPUTE | FIT_CACHE_TYPE | FIT_SPILL;
     q->max_ctx = 4096; // as without a limit
     int code   = fit_open(q, &m);
     if (code != CLI_OK) {

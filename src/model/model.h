@@ -264,12 +264,21 @@ struct session_params {
     bool plan_only;                  // nothing is allocated
     bool is_embedding;               // what the last norm says of every token is the result: n_embd numbers, not logits
     bool all_outputs;                // every token goes through all of the last layer, not only the one whose logits are wanted
+    size_t compute;                  // bytes that a graph's values may take together: ops run again for it; 0: no limit
 };
 
 struct session_memory {
     size_t weights, cache, compute;  // bytes on a device
     size_t work;                     // what its backend takes beside them; of the host: the session's own memory too
     struct berth_plan_report report; // of compute
+};
+
+// What the limit of session_params.compute did to the graph at hand (again.c).
+struct session_again {
+    bool is_kept;             // else the graph is as it was built
+    int64_t n_again, n_nodes; // nodes that run again, and of the graph as it was built
+    uint64_t least;           // bytes that no schedule does without
+    double slower;            // what the graph costs, over every node once
 };
 
 // The cache of the layers on one device.
@@ -319,6 +328,8 @@ struct session {
     size_t *sizes;                 // [devices->n] scratch
 
     struct ggml_context *graph_ctx; // of the graph below
+    struct ggml_context *again_ctx; // of its nodes that run again; NULL: there is no limit
+    struct session_again again;
     struct ggml_cgraph *graph;
     struct graph_inputs in;
     int64_t graph_tokens, graph_kv; // its shape, 0: none
@@ -373,6 +384,8 @@ int64_t cache_ring(const struct session *session);
 bool cache_make(struct session *session, struct model_error *error);
 bool cache_choose(struct session *session, int64_t n_kv, struct model_error *error);
 void cache_free(struct session *session);
+// again.c: the graph within the limit, if there is such a schedule; session->again says.
+bool session_again(struct session *session, struct model_error *error);
 // graph.c: all of a graph, with its inputs.
 void graph_build(const struct model *model, const struct graph_shape *shape, struct ggml_context *ctx, struct ggml_cgraph *graph,
     struct graph_inputs *in);

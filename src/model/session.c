@@ -81,10 +81,13 @@ struct session *session_new(const struct model *model, const struct model_device
         s->sched = ggml_backend_sched_new(devices->backend, NULL, devices->n, s->max_nodes, false, true);
         ok       = s->sched != NULL || model_fail(error, "%s", berth_last_error());
     }
+    s->params.compute = 0; // the limit is for graphs that are computed
     if (!ok || !cache_choose(s, least(s->params.n_ctx, KV_STEP), error) || !scratch_make(s, error)) {
         session_free(s);
         return NULL;
     }
+    s->params.compute = params->compute;
+    s->graph          = params->compute > 0 ? NULL : s->graph;
     return s;
 }
 
@@ -97,6 +100,7 @@ void session_free(struct session *s) {
         return;
     }
     ggml_backend_sched_free(s->sched);
+    ggml_free(s->again_ctx);
     ggml_free(s->graph_ctx);
     cache_free(s);
     model_alloc_free(s->memory);
@@ -117,6 +121,14 @@ static size_t graph_ctx_size(const struct session *s) {
     return s->max_nodes * 2 * ggml_tensor_overhead() + ggml_graph_overhead_custom(s->max_nodes, false);
 }
 
+// Where nothing is allocated, a limit that is not kept is an answer.
+static bool limit_obey(struct session *s, struct model_error *error) {
+    return session_again(s, error) &&
+           (s->again.is_kept || s->params.plan_only ||
+               model_fail(error, "no schedule was found within %zu bytes; every one takes %" PRIu64 " at least",
+                   s->params.compute, s->again.least));
+}
+
 bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct model_error *error) {
     if (s->llama != NULL) {
         return llama_session_graph(s, n_tokens, error);
@@ -125,7 +137,9 @@ bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct mod
         return true;
     }
     ggml_backend_sched_reset(s->sched);
+    ggml_free(s->again_ctx);
     ggml_free(s->graph_ctx);
+    s->again_ctx    = NULL;
     s->graph        = NULL;
     s->is_allocated = false;
     s->graph_tokens = 0;
@@ -149,12 +163,16 @@ bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct mod
         s->graph = NULL;
         return model_fail(error, "the graph cannot be built: %s", berth_last_error());
     }
+    if (s->params.compute > 0 && !limit_obey(s, error)) {
+        s->graph = NULL;
+        return false;
+    }
     s->graph_tokens = n_tokens;
     s->graph_kv     = n_kv;
     return true;
 }
 
-static bool shape_reserve(struct session *s, int64_t n_tokens, struct model_error *error) {
+static bool shape_reserve(struct session *s, int64_t n_tokens, size_t *again_size, struct model_error *error) {
     if (!session_graph(s, n_tokens, s->params.n_ctx, error)) {
         return false;
     }
@@ -179,6 +197,8 @@ static bool shape_reserve(struct session *s, int64_t n_tokens, struct model_erro
     for (int d = 0; d < s->devices->n; d++) {
         s->memory[d].work = s->sizes[d] > s->memory[d].work ? s->sizes[d] : s->memory[d].work;
     }
+    const size_t again = s->again_ctx != NULL ? ggml_get_mem_size(s->again_ctx) : 0;
+    *again_size        = again > *again_size ? again : *again_size;
     return true;
 }
 
@@ -196,8 +216,9 @@ bool session_reserve(struct session *s, struct model_error *error) {
     for (int d = 0; d < s->devices->n; d++) {
         s->memory[d] = (struct session_memory){.weights = s->model->parts[d].size, .cache = s->caches[d].size};
     }
-    const bool ok = shape_reserve(s, 1, error) && shape_reserve(s, s->params.n_batch, error);
-    s->memory[s->devices->n - 1].work += own_size(s);
+    size_t again  = 0;
+    const bool ok = shape_reserve(s, 1, &again, error) && shape_reserve(s, s->params.n_batch, &again, error);
+    s->memory[s->devices->n - 1].work += own_size(s) + again;
     for (int d = 0; ok && !s->params.plan_only && d < s->devices->n; d++) { // what was planned is what there is
         s->memory[d].compute = ggml_backend_sched_get_buffer_size(s->sched, s->devices->backend[d]);
     }

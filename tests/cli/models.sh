@@ -96,8 +96,14 @@ expect 0 "tokens a second foretold" fit --memory 5M --allow cache-type
 expect 0 "of all devices: context 256, batch 256, cache f16" fit --memory 5M --allow batch
 expect 0 '"next": [{"device": "all", "memory": 1078984704, "ctx": 256' fit --json --memory 5M
 expect 0 '"next": []' fit --json --memory 1G
-expect 2 "--allow 'all' is none of cache-type, batch, spill" fit --memory 5M --allow batch,all
-expect 2 "are within 3% of what any schedule needs (docs/budget.md)" fit --memory 5M --allow recompute
+expect 2 "--allow 'all' is none of cache-type, batch, spill, recompute" fit --memory 5M --allow batch,all
+expect 0 "again    nothing: it fits with every op once" fit --memory 10M --allow recompute
+expect 1 "again    nothing: no schedule was found that fits; compute takes 2.63 MiB" fit --memory 6M -c 256 -b 256 --allow recompute
+expect 1 "again    nothing: more is missing than graphs take" fit --memory 2M -c 256 -b 256 --allow recompute
+expect 0 '"again": 0, "slower": 1.000000, "saved": 0' fit --json --memory 10M --allow recompute
+expect 2 "--allow is of --memory" run --allow batch
+expect 2 "--allow 'some' is none of" run --memory 5M --allow some
+expect 3 "--memory is not enough: a context of 256 takes" run --memory 6M -c 256 -b 256 --allow recompute -n 2
 expect 3 "--memory is not enough: a context of 256 takes" run --memory 4200K -c 256 -n 2
 expect 2 "--memory 'little' is not a number of bytes" run --memory little
 
@@ -121,12 +127,37 @@ expect 1 '"fits": false' fit --json --memory 6M --ctx 300 -b $(($(number batch "
 for part in cache compute work; do
     [ "$(number $part "$tmp/run")" = "$(number $part "$tmp/fit")" ] || fail "fit and run differ: $(cat "$tmp/fit" "$tmp/run")"
 done
-"$berth" fit --json --memory 5M --allow batch,cache-type,spill > "$tmp/fit"
+"$berth" fit --json --memory 5M --allow batch,cache-type,spill,recompute > "$tmp/fit"
 "$berth" run --json -n 1 --memory 5M > "$tmp/run"
 for part in cache compute work; do
     [ "$(number $part "$tmp/run")" = "$(number $part "$tmp/fit")" ] ||
         fail "fit --allow and run --memory differ: $(cat "$tmp/fit" "$tmp/run")"
 done
+
+# Ops that run again: fit says what they save and cost, run takes no more than that, and writes the same.
+if [ -n "${BERTH_MAKE_MODEL:-}" ]; then
+    "$BERTH_MAKE_MODEL" mamba2 tiny f32 "$tmp/made.gguf" || fail "no made model"
+    set -- -t 2 -c 256 -b 256 "$tmp/made.gguf"
+    "$berth" fit --json --memory 1G "$@" > "$tmp/once"
+    memory=$(($(number total "$tmp/once") - 800000))
+    expect 1 "takes" fit --memory $memory "$@"
+    expect 0 "1 of 74 ops of a batch: saves 879.50 KiB of 3.13 MiB of compute, and a prompt takes 1.0018 of the work" \
+        fit --memory $memory --allow recompute "$@"
+    "$berth" fit --json --memory $memory --allow recompute "$@" > "$tmp/fit"
+    [ "$(number again "$tmp/fit")" = 1 ] && [ "$(number saved "$tmp/fit")" = 900608 ] && [ "$(number total "$tmp/fit")" -le $memory ] ||
+        fail "fit --allow recompute: $(cat "$tmp/fit")"
+    prompt=$(printf 'a quick brown fox %.0s' 1 2 3 4 5 6 7 8 9)
+    "$berth" run --json --temp 0 -n 20 -p "$prompt" "$@" > "$tmp/run-once"
+    "$berth" run --json --temp 0 -n 20 -p "$prompt" --memory $memory --allow recompute "$@" > "$tmp/run"
+    for part in cache compute work; do
+        [ "$(number $part "$tmp/run")" = "$(number $part "$tmp/fit")" ] ||
+            fail "fit and run differ with ops again: $(cat "$tmp/fit" "$tmp/run")"
+    done
+    [ "$(grep -o '"text": .*"prompt_tokens"' "$tmp/run")" = "$(grep -o '"text": .*"prompt_tokens"' "$tmp/run-once")" ] ||
+        fail "run: another text with ops again: $(cat "$tmp/run-once" "$tmp/run")"
+else
+    echo "skipped: no model is made (BERTH_MAKE_MODEL)"
+fi
 
 # types of the cache, in every command that has one
 for part in "bench -p 8 -n 2 -r 1" explain "fit --memory 1G" plan "run -n 2" "map -o $tmp/cache.svg"; do
