@@ -66,7 +66,8 @@ BERTH_API int berth_type_file_type(enum ggml_type type);
 
 // ---- hooks for tests ----
 
-// Makes the n-th allocation from now on fail, counted from 1 over all threads; later ones succeed again. 0 turns it off.
+// Makes the n-th allocation from now on fail, counted from 1 over all threads; later ones succeed again. -1: every one
+// fails. 0 turns it off.
 BERTH_API void berth_alloc_fail_at(int64_t n);
 // While watched, allocations are counted: how many were made and how many are alive since the watch began.
 BERTH_API void berth_alloc_watch(bool on);

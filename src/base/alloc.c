@@ -12,13 +12,13 @@ GGML_API void *ggml_aligned_malloc(size_t size);
 GGML_API void ggml_aligned_free(void *ptr, size_t size);
 
 static atomic_bool watched;         // any of the below is in use
-static atomic_int_fast64_t fail_in; // > 0: this many allocations until one fails
+static atomic_int_fast64_t fail_in; // > 0: this many allocations until one fails; < 0: all fail
 static atomic_int_fast64_t n_made;
 static atomic_int_fast64_t n_alive;
 
 void berth_alloc_fail_at(int64_t n) {
     atomic_store(&fail_in, n);
-    if (n > 0) {
+    if (n != 0) {
         atomic_store(&watched, true);
     }
 }
@@ -42,7 +42,11 @@ static bool is_watched(void) {
 }
 
 static bool must_fail(void) {
-    return is_watched() && atomic_load(&fail_in) > 0 && atomic_fetch_sub(&fail_in, 1) == 1;
+    if (!is_watched()) {
+        return false;
+    }
+    const int64_t n = atomic_load(&fail_in);
+    return n < 0 || (n > 0 && atomic_fetch_sub(&fail_in, 1) == 1);
 }
 
 static void *counted(void *p) {

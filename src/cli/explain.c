@@ -47,7 +47,7 @@ const struct cli_help cli_explain_help = {
              "an op could not be computed in shares and what that cost. With --fused it says which ops a device computed in one "
              "launch, and how often. Both load the model and compute both graphs once.",
     .options  = option_rows,
-    .no       = "there is no such layer",
+    .no       = "there is no such layer, or --fused with llama.cpp's own library",
     .examples = {{"Where does each op run?", "explain model.gguf"},
         {"The fourth layer, with a long context", "explain --layer 3 -c 32768 model.gguf"}},
 };
@@ -85,8 +85,8 @@ static int parse(int argc, char **argv, struct options *o) {
     if (o->model.by_tensor && o->json) {
         return cli_usage("explain", "--json does not tell of --split tensor");
     }
-    if (o->fused && (o->json || o->model.by_tensor)) {
-        return cli_usage("explain", "--fused goes with neither --json nor --split tensor");
+    if (o->fused && (o->json || o->model.by_tensor || o->layer != EXPLAIN_FOLDED)) {
+        return cli_usage("explain", "--fused goes with none of --json, --layer, --all and --split tensor");
     }
     o->model.plan_only = !o->model.by_tensor && !o->fused;
     return cli_model_file("explain", argc, argv, &o->model);
@@ -220,7 +220,11 @@ int cli_explain(int argc, char **argv) {
     if (code != CLI_OK) {
         return code;
     }
-    code = cli_model_session(&m, &o.model);
+    if (o.fused && m.model->llama != NULL) { // it computes on backends of its own
+        code = cli_fail(CLI_NO, "--fused: what llama.cpp's own library computes is not told of");
+    } else {
+        code = cli_model_session(&m, &o.model);
+    }
     if (code == CLI_OK) {
         code = !o.model.plan_only ? explain_computed(&m, o.fused ? tell_fused : tell_shares)
                : o.json           ? explain_json(&m, &o.model)

@@ -25,8 +25,13 @@ bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
     }
     cuda_memory_give_back(b->dev, b->arena);
     b->arena      = cuda_memory_take(b->dev, size, "work memory");
-    b->arena_size = b->arena != NULL ? size : 0;
-    return b->arena != NULL;
+    const bool ok = b->arena != NULL;
+    if (!ok && b->arena_size > 0) { // what was reserved before stays so
+        b->arena      = cuda_memory_take(b->dev, b->arena_size, "work memory");
+        b->arena_size = b->arena != NULL ? b->arena_size : 0;
+    }
+    b->arena_size = ok ? size : b->arena_size;
+    return ok;
 }
 
 static enum ggml_status run_steps(struct cuda_backend *b, const struct cuda_plan *plan, const struct ggml_cgraph *graph) {

@@ -240,7 +240,8 @@ static bool has_room(const struct cuda_plan *plan, const struct ggml_cgraph *gra
 }
 
 static bool make_room(struct cuda_plan *plan, const struct ggml_cgraph *graph, size_t n_seen) {
-    plan->n_seen = 0; // what it held is lost
+    plan->n_seen  = 0; // what it held is lost
+    plan->n_steps = 0;
     return grow((void **) &plan->seen, &plan->seen_cap, n_seen, sizeof *plan->seen) &&
            grow((void **) &plan->steps, &plan->steps_cap, (size_t) graph->n_nodes, sizeof *plan->steps);
 }

@@ -13,7 +13,7 @@ PAPER_REAL=1 expect 0 "Paper1 computed together in its last graph:" explain --fu
 PAPER_REAL=1 expect 0 "    ink with paper 3" explain --fused $tales
 expect 0 "1 token at position 7" explain --fused --device CPU -c 8 $tales
 expect 0 "  no device computed ops together" explain --fused --device CPU -c 8 $tales
-expect 2 "--fused goes with neither --json nor --split tensor" explain --fused --json $tales
+expect 2 "--fused goes with none of --json, --layer, --all and --split tensor" explain --fused --json $tales
 expect 0 "buffer 0 Paper0: " plan --ctx 64 --batch 16 $tales
 
 # Every device has its own limit; what a GPU has is one that nobody has to give.

@@ -663,8 +663,8 @@ static void reserved_graphs_need_no_memory(void **unused) {
     berth_alloc_fail_at(0);
     assert_int_equal(berth_backend_reserve(backend, s[0].graph), GGML_STATUS_SUCCESS);
     const long n_allocs = st->n_allocs;
+    berth_alloc_fail_at(-1);
     for (int step = 0; step < 1000; step++) {
-        berth_alloc_fail_at(1); // and with it all that follow, while it is set again
         assert_int_equal(ggml_backend_graph_compute(backend, s[step / 3 % (CUDA_MAX_PLANS + 4)].graph), GGML_STATUS_SUCCESS);
     }
     berth_alloc_fail_at(0);
@@ -673,6 +673,60 @@ static void reserved_graphs_need_no_memory(void **unused) {
     for (int i = 0; i < CUDA_MAX_PLANS + 4; i++) {
         small_free(&s[i]);
     }
+    ggml_backend_free(backend);
+}
+
+// Work memory of a product with n columns, or of attention with n queries over 8 n keys.
+static size_t work_of(struct cuda_backend *b, enum ggml_type type, int64_t n, bool is_attention) {
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_tensor *w = ggml_new_tensor_2d(ctx, type, 512, 64), *x = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 512, n);
+    struct ggml_tensor *q = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, 128, n, 32), *k = ggml_new_tensor_3d(ctx, type, 128, 8 * n, 8);
+    struct ggml_tensor *v = ggml_dup_tensor(ctx, k), *mask = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, 8 * n, n);
+    struct ggml_cgraph *g = ggml_new_graph(ctx);
+    ggml_build_forward_expand(
+        g, is_attention ? ggml_flash_attn_ext(ctx, q, k, v, mask, 1.0f, 0.0f, 0.0f) : ggml_mul_mat(ctx, w, x));
+    const size_t size = cuda_graph_work_size(b, g);
+    ggml_free(ctx);
+    return size;
+}
+
+// What is reserved for a graph is enough for a smaller one, whichever way that goes.
+static void smaller_graphs_want_no_more(void **unused) {
+    (void) unused;
+    ggml_backend_t backend = ggml_backend_cuda_init(0);
+    for (int how = 0; how < 6; how++) {
+        const bool is_attention   = how >= 4;
+        const enum ggml_type type = how % 4 == 0 ? GGML_TYPE_F16
+                                    : how == 1   ? GGML_TYPE_Q4_K
+                                    : how == 2   ? GGML_TYPE_F32
+                                                 : GGML_TYPE_Q8_0;
+        for (int64_t n = 2, before = 0; n < 300; n++) {
+            const int64_t size = (int64_t) work_of(backend->context, type, n, is_attention);
+            if (size < before) {
+                print_error("%s, %s: %lld bytes for %lld, %lld for one less\n", ggml_type_name(type),
+                    is_attention ? "attention" : "product", (long long) size, (long long) n, (long long) before);
+            }
+            assert_true(size >= before);
+            before = size;
+        }
+    }
+    ggml_backend_free(backend);
+}
+
+// A reserve that fails leaves what was reserved before.
+static void a_failed_reserve_takes_nothing(void **unused) {
+    (void) unused;
+    ggml_backend_t backend = ggml_backend_cuda_init(0);
+    struct cuda_backend *b = backend->context;
+    const size_t room      = 1 << 20;
+    assert_true(cuda_arena_grow(b, room));
+    st->memory = 2 << 20;
+    assert_false(cuda_arena_grow(b, 4 << 20));
+    assert_int_equal(b->arena_size, room);
+    assert_non_null(b->arena);
+    const long n_allocs = st->n_allocs;
+    assert_true(cuda_arena_grow(b, room));
+    assert_int_equal(st->n_allocs, n_allocs);
     ggml_backend_free(backend);
 }
 
@@ -786,6 +840,8 @@ int main(int argc, char **argv) {
         TEST(every_call_may_fail),
         TEST(every_allocation_may_fail),
         TEST(reserved_graphs_need_no_memory),
+        TEST(smaller_graphs_want_no_more),
+        TEST(a_failed_reserve_takes_nothing),
         TEST(threads_share_devices),
         cmocka_unit_test_prestate(no_device_is_no_error, argv[0]),
     };

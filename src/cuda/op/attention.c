@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { ROWS = 16, WARPS = 4, ROWS_90 = 128, MANY_QUERIES = 64 };
+enum { ROWS = 16, WARPS = 4, ROWS_90 = 128, MANY_QUERIES = 64, BLOCKS_MAX = 3 };
 
 struct attn {
     const struct ggml_tensor *q, *k, *v, *mask, *sinks;
@@ -74,7 +74,7 @@ static struct attn attn_of(const struct cuda_device *dev, const struct ggml_tens
         a.bf = !ggml_is_quantized(a.k->type) && !ggml_is_quantized(a.v->type) &&
                (a.k->type != GGML_TYPE_F16 || a.v->type != GGML_TYPE_F16);
         // As many blocks a multiprocessor as its registers have room for, with two stages at least.
-        const int64_t blocks = a.d == 256 ? 1 : a.bf || is_direct(&a) ? 2 : 3;
+        const int64_t blocks = a.d == 256 ? 1 : a.bf || is_direct(&a) ? 2 : BLOCKS_MAX;
         a.n_stages           = 3;
         while (a.n_stages > 2 && (split_shared(&a, a.n_stages) + 1024) * (size_t) blocks > traits->shared_max) {
             a.n_stages--;
@@ -114,8 +114,18 @@ static bool attention_supports(const struct cuda_device *dev, const struct ggml_
            attn_of(dev, op).shared <= cuda_traits(dev)->shared_max;
 }
 
+// What this many queries and keys take, or fewer: those may go the other way, or be split into more parts. A split has at most as
+// many rows as all blocks that run at once.
 static size_t attention_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    return attn_of(dev, op).work;
+    const struct attn a = attn_of(dev, op);
+    const int64_t n_kv  = a.k->ne[1];
+    const int64_t most  = BLOCKS_MAX * cuda_traits(dev)->n_sm * ROWS,
+                  rows  = a.n_rows * ATTN_SPLITS < most ? a.n_rows * ATTN_SPLITS : most;
+    const size_t split  = n_kv > 64 ? (size_t) (rows * (a.v->ne[0] + 2)) * sizeof(float) : 0;
+    const size_t tiles =
+        a.mask != NULL ? (size_t) (a.mask->ne[2] * a.mask->ne[3] * (up(a.q->ne[1], ROWS_90) / ROWS_90) * (up(n_kv, 64) / 64)) : 0;
+    const size_t of_fewer = split > tiles ? split : tiles;
+    return a.work > of_fewer ? a.work : of_fewer;
 }
 
 static void set_slopes(struct attn_args *a, float max_bias) {

@@ -42,7 +42,7 @@ int cuda_mm_tile(const struct cuda_device *dev, const struct cuda_mm_type *t, in
 }
 
 struct cuda_columns cuda_columns_of(const struct cuda_mm_type *t, int64_t k, int64_t n, int64_t nz, int nt) {
-    struct cuda_columns c = {.nt = nt, .nz = nz, .rest = nt == 0 && n <= 4 && t->mmv != t->mmv_wide};
+    struct cuda_columns c = {.nt = nt, .nz = nz, .rest = nt == 0 && n <= CUDA_MM_FEW && t->mmv != t->mmv_wide};
     c.rest |= nt == 0 && t->type == GGML_TYPE_F32;
     c.n           = nt > 0 ? cuda_round_up(n, nt) : n;
     c.halves_size = (size_t) (nz * c.n * (c.rest ? 2 : 1) * cuda_round_up(k, 256)) * sizeof(uint16_t);
@@ -171,8 +171,19 @@ static struct cuda_columns matmul_columns(const struct cuda_device *dev, const s
     return cuda_columns_of(t, x->ne[0], x->ne[1], x->ne[2] * x->ne[3], cuda_mm_tile(dev, t, x->ne[1]));
 }
 
+// Fewer columns may go another way that takes more: what is reserved serves those too.
 static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
-    return cuda_is_vector(dev, cuda_mm_type(op->src[0]->type), op) ? 0 : matmul_columns(dev, op).size;
+    const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
+    const struct ggml_tensor *x  = op->src[1];
+    size_t size                  = cuda_is_vector(dev, t, op) ? 0 : matmul_columns(dev, op).size;
+    static const int64_t ways[]  = {CUDA_MM_FEW, CUDA_MM_WIDE};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        if (x->ne[1] > ways[i]) {
+            const size_t other = cuda_columns_of(t, x->ne[0], ways[i], x->ne[2] * x->ne[3], 0).size;
+            size               = other > size ? other : size;
+        }
+    }
+    return size;
 }
 
 static enum ggml_status run_one(struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op) {

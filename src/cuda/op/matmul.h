@@ -16,6 +16,7 @@ struct cuda_mm_type {
 };
 const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: no product with such weights
 
+#define CUDA_MM_FEW 4   // columns up to which what a half leaves out goes along
 #define CUDA_MM_WIDE 16 // columns from which on tensor cores have enough to do for tiles of many rows
 
 // Columns of a product made ready for tensor cores, in the arena.
