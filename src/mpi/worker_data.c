@@ -19,7 +19,7 @@ ggml_backend_buffer_t mpi_worker_bytes(struct mpi_worker *w, uint32_t buffer, ui
     return w->buffers[buffer].buffer;
 }
 
-// Bytes of a buffer as a tensor, which is what buffers understand.
+// Bytes of a buffer as a tensor, which is what buffers understand. Some at least: a buffer of none may lie nowhere.
 static struct ggml_tensor as_tensor(ggml_backend_buffer_t buffer, uint64_t offset, size_t size) {
     struct ggml_tensor t = {.type = GGML_TYPE_I8, .buffer = buffer, .ne = {(int64_t) size, 1, 1, 1}, .nb = {1, size, size, size}};
     t.data               = (char *) ggml_backend_buffer_get_base(buffer) + offset;
@@ -27,15 +27,15 @@ static struct ggml_tensor as_tensor(ggml_backend_buffer_t buffer, uint64_t offse
 }
 
 void mpi_worker_write(ggml_backend_buffer_t buffer, uint64_t offset, const void *bytes, size_t size) {
-    struct ggml_tensor t = as_tensor(buffer, offset, size);
     if (size > 0) {
+        struct ggml_tensor t = as_tensor(buffer, offset, size);
         ggml_backend_tensor_set(&t, bytes, 0, size);
     }
 }
 
 void mpi_worker_read(ggml_backend_buffer_t buffer, uint64_t offset, void *bytes, size_t size) {
-    const struct ggml_tensor t = as_tensor(buffer, offset, size);
     if (size > 0) {
+        const struct ggml_tensor t = as_tensor(buffer, offset, size);
         ggml_backend_tensor_get(&t, bytes, 0, size);
     }
 }
