@@ -4,6 +4,8 @@
 //
 // MPI_Init waits until all ranks have called it, so it has a thread of its own: whoever waits for that looks at the other ranks
 // of this machine meanwhile, and gives up when one of them is gone. A worker waits for its program for as long as that lives.
+// The same thread says hello to the others: when one of them dies while they connect, MPI may never return (Open MPI 4.1 turns
+// around in its own progress), and who waits gives that up as well.
 
 #include "mpi/world.h"
 
@@ -112,23 +114,39 @@ static bool link_open(struct mpi_transport *t, char *why, size_t why_size) {
     return open(t, why, why_size);
 }
 
-// What the thread in MPI_Init leaves behind when it is done; it may outlive the wish for it.
+// What the thread that joins leaves behind when it is done; it may outlive the wish for it.
 static struct {
     pthread_mutex_t lock;
+    int64_t linked; // when MPI was up; 0: it is not
     bool is_done, ok;
-    struct mpi_transport t;
     char why[256];
+    bool is_worker; // set before it starts, like what follows
+    struct mpi_device_info *devices;
+    size_t n_devices;
 } joining = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+static bool join_all(char *why, size_t why_size) {
+    struct mpi_transport t = {0};
+    if (!link_open(&t, why, why_size)) {
+        return false;
+    }
+    pthread_mutex_lock(&joining.lock);
+    joining.linked = mpi_now();
+    pthread_mutex_unlock(&joining.lock);
+    if (!mpi_world_init(&process_world, &t, joining.is_worker, joining.devices, joining.n_devices)) {
+        snprintf(why, why_size, "%d ranks could not be joined", t.size);
+        return false;
+    }
+    return true;
+}
+
 static void *join_thread(void *unused) {
-    struct mpi_transport t       = {0};
     char why[sizeof joining.why] = "";
     (void) unused;
-    const bool ok = link_open(&t, why, sizeof why);
+    const bool ok = join_all(why, sizeof why);
     pthread_mutex_lock(&joining.lock);
     joining.is_done = true;
     joining.ok      = ok;
-    joining.t       = t;
     memcpy(joining.why, why, sizeof why);
     pthread_mutex_unlock(&joining.lock);
     return NULL;
@@ -199,12 +217,13 @@ static void *watch_first(void *unused) {
     _exit(1);
 }
 
-// Waits for the thread in MPI_Init, as long as there is hope. False with an error.
+// Waits for the thread that joins, as long as there is hope: for MPI while all ranks of this machine are there, and then for the
+// others' hellos no longer than their silence may take. False with an error.
 static bool wait_for_join(bool is_worker, int64_t timeout) {
     struct siblings *siblings = shim_calloc(1, sizeof *siblings);
     const int64_t began       = mpi_now();
-    int64_t looked            = 0;
-    int gone                  = -1;
+    int64_t looked = 0, linked = 0;
+    int gone     = -1;
     bool is_done = false, is_late = false, is_orphan = false;
     if (siblings != NULL) {
         siblings->launcher = (int) getppid();
@@ -214,21 +233,30 @@ static bool wait_for_join(bool is_worker, int64_t timeout) {
         nanosleep(&pause, NULL);
         pthread_mutex_lock(&joining.lock);
         is_done = joining.is_done;
+        linked  = joining.linked;
         pthread_mutex_unlock(&joining.lock);
         if (!is_done && mpi_now() - looked > MPI_SECOND / 10) {
             looked    = mpi_now();
-            gone      = siblings != NULL ? sibling_gone(siblings) : -1;
+            gone      = siblings != NULL && linked == 0 ? sibling_gone(siblings) : -1;
             is_orphan = siblings != NULL && (int) getppid() != siblings->launcher;
-            is_late   = !is_worker && looked - began > timeout;
+            is_late   = linked != 0 ? looked - linked > timeout : !is_worker && looked - began > timeout;
         }
     }
     shim_free(siblings);
-    if (is_done && !joining.ok) {
-        shim_error(GGML_STATUS_FAILED, "MPI: %s", joining.why);
-    } else if (!is_done && gone >= 0) {
-        shim_error(GGML_STATUS_FAILED, "MPI: rank %d ended before it joined", gone);
-    } else if (!is_done) {
-        shim_error(GGML_STATUS_FAILED, "MPI: %s", is_orphan ? "the launcher is gone" : "not all ranks have joined in time");
+    char why[sizeof joining.why] = "not all ranks have joined in time";
+    if (is_done) {
+        memcpy(why, joining.why, sizeof why);
+    } else if (gone >= 0) {
+        snprintf(why, sizeof why, "rank %d ended before it joined", gone);
+    } else if (is_orphan) {
+        snprintf(why, sizeof why, "the launcher is gone");
+    } else if (linked != 0) {
+        snprintf(
+            why, sizeof why, "MPI has not come back from the ranks' first words for %.1f s", (double) (mpi_now() - linked) / 1e9);
+    }
+    if (!is_done || !joining.ok) {
+        shim_error(GGML_STATUS_FAILED, "MPI: %s", why);
+        shim_log(GGML_LOG_LEVEL_WARN, "MPI: this rank goes on without the others: %s", why); // for a program it is no error
     }
     return is_done && joining.ok;
 }
@@ -265,8 +293,19 @@ static void leave(int status, void *unused) {
 static bool join(const struct mpi_device_info *devices, size_t n_devices) {
     const bool is_worker = mpi_process_is_worker();
     pthread_t thread;
+    joining.is_worker = is_worker;
+    joining.devices   = shim_calloc(n_devices + 1, sizeof *devices); // the thread's, which may be left alone with it
+    joining.n_devices = n_devices;
+    if (joining.devices == NULL) {
+        shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a list of %zu devices", n_devices);
+        return false;
+    }
+    if (n_devices > 0) {
+        memcpy(joining.devices, devices, n_devices * sizeof *devices);
+    }
     if (pthread_create(&thread, NULL, join_thread, NULL) != 0) {
         shim_error(GGML_STATUS_FAILED, "MPI: no thread can be started");
+        shim_free(joining.devices);
         return false;
     }
     pthread_detach(thread);
@@ -279,11 +318,9 @@ static bool join(const struct mpi_device_info *devices, size_t n_devices) {
         }
         return false;
     }
-    const bool ok = mpi_world_init(&process_world, &joining.t, is_worker, devices, n_devices);
-    if (ok) {
-        on_exit(leave, NULL);
-    }
-    return ok;
+    shim_free(joining.devices);
+    on_exit(leave, NULL);
+    return true;
 }
 
 struct mpi_world *mpi_process_world(const struct mpi_device_info *devices, size_t n_devices) {

@@ -35,7 +35,12 @@ struct mpi_device_info *mpi_serve_infos(const struct berth_mpi_serve_params *par
 bool mpi_serve_world(struct mpi_world *world, const struct berth_mpi_serve_params *params) {
     struct mpi_worker worker;
     if (world->program < 0) {
-        shim_error(GGML_STATUS_FAILED, "MPI: all %d ranks are workers: there is no program to serve", world->mail.t.size);
+        int n_lost = 0;
+        for (int i = 0; i < world->mail.t.size; i++) {
+            n_lost += mpi_mail_is_lost(&world->mail, i);
+        }
+        shim_error(GGML_STATUS_FAILED, "MPI: there is no program to serve: of %d ranks %d are workers, %d were lost",
+            world->mail.t.size, world->mail.t.size - n_lost, n_lost);
         return false;
     }
     if (!mpi_worker_init(&worker, &world->mail, world->program, params)) {

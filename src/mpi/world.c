@@ -186,6 +186,17 @@ static void programs_list(struct mpi_world *w) {
     }
 }
 
+// They are no error: the program has fewer devices.
+static void tell_left_out(const struct mpi_world *w) {
+    for (int i = 0; i < w->mail.t.size; i++) {
+        const struct mpi_peer *p = &w->mail.peers[i];
+        if (p->is_lost) {
+            shim_log(GGML_LOG_LEVEL_WARN, "MPI: rank %d on %s is left out: %s", i,
+                p->host[0] != '\0' ? p->host : "an unknown host", p->why);
+        }
+    }
+}
+
 bool mpi_world_init(
     struct mpi_world *w, const struct mpi_transport *t, bool is_worker, const struct mpi_device_info *devices, size_t n_devices) {
     *w = (struct mpi_world){.is_worker = is_worker};
@@ -205,6 +216,7 @@ bool mpi_world_init(
     for (int i = 0; ok && i < t->size; i++) {
         ok = i == t->rank || hello_take(w, i, mine.place);
     }
+    tell_left_out(w);
     if (ok) {
         programs_list(w);
         w->has_tender = pthread_create(&w->tender, NULL, tend, w) == 0;

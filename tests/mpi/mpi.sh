@@ -93,6 +93,18 @@ for how in --enable-recovery ""; do
 done
 say "no worker outlives its program"
 
+# A program whose workers cannot be joined says so and goes on, even where MPI never comes back.
+BERTH_MPI_TIMEOUT=1 ranks -q --enable-recovery -n 1 "$berth" devices : -n 1 "$berth" worker -d nowhere > "$dir/tale" 2> "$dir/said" ||
+    { say "a program without its worker"; cat "$dir/said"; exit 1; }
+grep -q "goes on without the others\|is left out" "$dir/said" || { say "a worker that is missing is not told of"; cat "$dir/said"; exit 1; }
+mkdir "$dir/stuck"
+cp "$build"/lib/libggml*.so* "$dir/stuck/"
+cp "$build/tests/mpi-stuck-link.so" "$dir/stuck/libberth-mpi.so"
+OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 BERTH_MPI_TIMEOUT=0.5 LD_LIBRARY_PATH="$dir/stuck" timeout 30 "$berth" devices \
+    > "$dir/tale" 2> "$dir/said" || { say "a program hangs where MPI does"; cat "$dir/said"; exit 1; }
+grep -q "without the others: MPI has not come back" "$dir/said" || { say "MPI that hangs is not told of"; cat "$dir/said"; exit 1; }
+say "a program goes on without ranks that cannot be joined"
+
 # llama.cpp's own library, where it was fetched: the same logits over workers as alone, bit by bit.
 for reference in "$root"/.cache/reference/*-3.22.1; do
     [ -d "$reference" ] || { say "SKIPPED: llama.cpp's binaries are not here (tools/fetch-reference.sh)"; break; }

@@ -840,6 +840,15 @@ static void test_is_stuck(void **state) {
 
 // ---- ranks of another kind ----
 
+static char warned[512];
+
+static void log_warning(enum ggml_log_level level, const char *text, void *user) {
+    (void) user;
+    if (level == GGML_LOG_LEVEL_WARN) {
+        snprintf(warned, sizeof warned, "%s", text);
+    }
+}
+
 // Rank 1 is nothing but this hello.
 static void joins_beside(const void *hello, size_t size, const char *text) {
     struct mpi_loop *loop = mpi_loop_new(2);
@@ -847,13 +856,16 @@ static void joins_beside(const void *hello, size_t size, const char *text) {
     struct mpi_world w;
     const struct mpi_head head = {.kind = MPI_HELLO};
     char *bytes                = shim_malloc(sizeof head + size);
-    check_quiet();
+    warned[0]                  = '\0';
+    ggml_log_set(log_warning, NULL);
     transport_open(loop, 0, &here);
     transport_open(loop, 1, &there);
     memcpy(bytes, &head, sizeof head);
     memcpy(bytes + sizeof head, hello, size);
     assert_true(there.send(&there, 0, bytes, sizeof head + size));
     assert_true(mpi_world_init(&w, &here, false, NULL, 0));
+    check_quiet();
+    assert_true(strstr(warned, "rank 1 on") != NULL && strstr(warned, text) != NULL);
     assert_true(w.mail.peers[1].is_lost && w.programs.n == 1 && w.members[1].n_devices == 0);
     if (strstr(w.mail.peers[1].why, text) == NULL) {
         fail_msg("not '%s': %s", text, w.mail.peers[1].why);
