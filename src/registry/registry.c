@@ -33,13 +33,18 @@ static size_t reg_at(ggml_backend_reg_t reg) {
     return i;
 }
 
-static void dev_append(ggml_backend_dev_t dev) {
-    for (size_t i = 0; i < n_devs; i++) {
-        if (devs[i] == dev) {
-            return;
-        }
+static bool dev_is_listed(ggml_backend_dev_t dev) {
+    size_t i = 0;
+    while (i < n_devs && devs[i] != dev) {
+        i++;
     }
-    devs[n_devs++] = dev;
+    return i < n_devs;
+}
+
+static void dev_append(ggml_backend_dev_t dev) {
+    if (!dev_is_listed(dev)) {
+        devs[n_devs++] = dev;
+    }
 }
 
 static bool reg_append(ggml_backend_reg_t reg, void *handle, const ggml_backend_dev_t *list, size_t n, bool *known) {
@@ -178,7 +183,7 @@ static void split_look(void) {
 // back. False: out of memory.
 static bool split_remove(ggml_backend_reg_t reg) {
     ggml_backend_dev_t made = berth_split_of(reg);
-    size_t n_hidden, n = 0, n_kept = 0;
+    size_t n_hidden, n_kept = 0;
     const ggml_backend_dev_t *hidden = berth_split_hidden(&n_hidden);
     if (made == NULL) {
         return true;
@@ -191,14 +196,12 @@ static bool split_remove(ggml_backend_reg_t reg) {
             devs[n_kept++] = devs[i];
         }
     }
-    for (size_t i = 0; i < n_hidden; i++) {
-        n += hidden[i]->reg != reg;
-    }
-    memmove(devs + n, devs, n_kept * sizeof devs[0]); // GPUs come first
-    n_devs = n + n_kept;
-    for (size_t i = 0, at = 0; i < n_hidden; i++) {
-        if (hidden[i]->reg != reg) {
-            devs[at++] = hidden[i];
+    n_devs = n_kept;
+    for (size_t i = n_hidden; i-- > 0;) { // GPUs come first, in their order; one may have been registered by itself meanwhile
+        if (hidden[i]->reg != reg && !dev_is_listed(hidden[i])) {
+            memmove(devs + 1, devs, n_devs * sizeof devs[0]);
+            devs[0] = hidden[i];
+            n_devs++;
         }
     }
     berth_split_drop();
@@ -219,7 +222,8 @@ static void reg_remove(size_t at) {
             devs[n++] = devs[i];
         }
     }
-    n_devs = n;
+    n_devs   = n;
+    n_looked = n_looked != SIZE_MAX ? 0 : SIZE_MAX; // others may come in their place
 }
 
 // The registry's backends and buffers must be gone: its library is closed. So must those of the device that BERTH_SPLIT made of

@@ -117,9 +117,40 @@ static void goes_with_a_part(void **state) {
     assert_int_equal(ggml_backend_dev_count(), n);
 }
 
+static enum ggml_backend_dev_type is_helper(ggml_backend_dev_t dev) {
+    (void) dev;
+    return GGML_BACKEND_DEVICE_TYPE_ACCEL;
+}
+
+// A part that was registered by itself while it was hidden is listed once; and one that takes another's place is looked at.
+static void comes_again(void **state) {
+    (void) state;
+    static struct library stays, goes, helps;
+    const size_t n = ggml_backend_dev_count();
+    library_init(&stays, "S", 1);
+    library_init(&goes, "G", 1);
+    library_init(&helps, "H", 1);
+    ggml_backend_register(&stays.reg);
+    ggml_backend_register(&goes.reg);
+    is_one_device("Meta(S0,G0)");
+    ggml_backend_device_register(&stays.devs[0].dev);
+    ggml_backend_unload(&goes.reg);
+    assert_int_equal(ggml_backend_dev_count(), n + 1);
+    helps.devs[0].dev.iface.get_type = is_helper;
+    ggml_backend_register(&helps.reg);
+    assert_int_equal(ggml_backend_dev_count(), n + 2);
+    ggml_backend_unload(&helps.reg);
+    ggml_backend_register(&goes.reg);
+    is_one_device("Meta(S0,G0)");
+    ggml_backend_unload(&goes.reg);
+    ggml_backend_unload(&stays.reg);
+    assert_int_equal(ggml_backend_dev_count(), n);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goes_with_a_part),
+        cmocka_unit_test(comes_again),
     };
     setenv("BERTH_SPLIT", "tensor", 1);
     ggml_log_set(no_log, NULL);
