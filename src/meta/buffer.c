@@ -152,7 +152,8 @@ const char *meta_root_fault(const struct ggml_tensor *root, char *text, size_t s
     }
     const struct meta_slot *slots = meta_slots_at(mb, meta_offset(root->data), &step);
     if (slots == NULL) {
-        snprintf(text, size, "was placed by a plan that is gone, and so are %d after it, or fewer large ones: place it again",
+        snprintf(text, size,
+            "was placed by a plan that is gone, and is none of the %d after it whose places are still known: place it again",
             META_OLD_MAX);
         return text;
     }

@@ -180,8 +180,10 @@ static void layout_free(struct meta_layout *l, struct meta_buffer *in) {
 static void old_trim(struct meta_buffer *mb) {
     size_t n = 0, n_slots = 0;
     for (struct meta_layout **at = &mb->old, *l; (l = *at) != NULL;) {
-        n_slots += (size_t) l->n * l->n_items;
-        if (++n <= META_OLD_MAX && n_slots <= OLD_SLOTS_MAX) {
+        const size_t n_own = (size_t) l->n * l->n_items;
+        if (n < META_OLD_MAX && n_own <= OLD_SLOTS_MAX - n_slots) {
+            n++;
+            n_slots += n_own;
             at = &l->next;
         } else {
             *at = l->next;

@@ -130,7 +130,7 @@ bool meta_notes_room(const struct meta_program *p) {
     bool ok        = true;
     for (int32_t r = 0; r < p->rec.n_rows && ok; r++) { // each plan that is kept may have left its own
         struct meta_buffer *mb = meta_buffer_of(p->rec.tensors[r]->buffer);
-        ok                     = mb == NULL || mb->ctxs != NULL || meta_buffer_room(mb, n * KEPT_MAX, n);
+        ok = mb == NULL || mb->ctxs != NULL || meta_buffer_room(mb, mb->n_entries + n * KEPT_MAX, mb->n_states + n);
     }
     return ok;
 }
