@@ -204,9 +204,11 @@ static bool is_lost(struct mpi_mail *m, int rank) {
     } else if (p->pid != 0 && m->polled - p->asked > LOOK_EVERY) {
         p->asked = m->polled;
         if (mpi_pid_is_gone(p->pid)) {
-            do { // its last words
+            const int64_t stuffed = m->stuffed; // nobody may be waiting
+            do {                                // its last words
                 poll(m, true);
             } while (m->emptied != m->polled && m->kept_size < KEPT_MAX);
+            m->stuffed = stuffed;
             lose(m, rank, "its process %d is gone", p->pid);
         }
     }
@@ -215,7 +217,7 @@ static bool is_lost(struct mpi_mail *m, int rank) {
 
 // Whether somebody waits for that rank to no end: what nobody asks for keeps all else from being taken in.
 static bool is_in_vain(struct mpi_mail *m, int rank) {
-    if (!is_lost(m, rank) && m->stuffed != 0 && m->polled - m->stuffed > m->stall) {
+    if (!is_lost(m, rank) && m->kept_size >= KEPT_MAX && m->stuffed != 0 && m->polled - m->stuffed > m->stall) {
         lose(m, rank, "nothing could be taken in for %.1f s behind %zu bytes that nobody asked for",
             (double) (m->polled - m->stuffed) / 1e9, m->kept_size);
     }
@@ -278,6 +280,7 @@ static struct mpi_mail_item *wait_for(struct mpi_mail *m, int from, uint32_t kin
             item = find(m, from, kind, id);
             lost = item == NULL;
         }
+        m->stuffed = item != NULL || lost ? 0 : m->stuffed; // who comes next has not waited yet
         pthread_mutex_unlock(&m->lock);
         if (item != NULL || lost) {
             return item;
@@ -329,12 +332,14 @@ enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head
         bool sent = false;
         atomic_fetch_add_explicit(&m->n_steps, 1, memory_order_relaxed);
         pthread_mutex_lock(&m->lock);
-        const bool lost = is_in_vain(m, to), full = !lost && m->t.unsent(&m->t, to) > UNSENT_MAX;
+        bool lost = is_lost(m, to), full = !lost && m->t.unsent(&m->t, to) > UNSENT_MAX;
         if (full) {
             poll(m, true); // who sends much may be waiting for us
+            lost = is_in_vain(m, to);
         } else if (!lost) {
             sent = hand_over(m, to, head, body, body_size);
         }
+        m->stuffed = lost || !full ? 0 : m->stuffed; // who comes next has not waited yet
         pthread_mutex_unlock(&m->lock);
         if (lost) {
             return mpi_mail_tell_lost(m, to, "a message");
@@ -382,6 +387,13 @@ bool mpi_mail_is_lost(struct mpi_mail *m, int rank) {
     const bool lost = is_lost(m, rank);
     pthread_mutex_unlock(&m->lock);
     return lost;
+}
+
+bool mpi_mail_has_left(struct mpi_mail *m, int rank) {
+    pthread_mutex_lock(&m->lock);
+    const bool left = m->peers[rank].has_left;
+    pthread_mutex_unlock(&m->lock);
+    return left;
 }
 
 void mpi_mail_lose(struct mpi_mail *m, int rank, const char *fmt, ...) {

@@ -99,7 +99,8 @@ void mpi_mail_tend(struct mpi_mail *m);
 // Tells all that live that nothing comes after this.
 void mpi_mail_bye(struct mpi_mail *m);
 bool mpi_mail_is_lost(struct mpi_mail *m, int rank);
-bool mpi_pid_is_gone(int pid); // of a process of this machine
+bool mpi_mail_has_left(struct mpi_mail *m, int rank); // it said so
+bool mpi_pid_is_gone(int pid);                        // of a process of this machine
 // For good; the first reason stays.
 void mpi_mail_lose(struct mpi_mail *m, int rank, const char *fmt, ...) BERTH_PRINTF(3, 4);
 // Says that it is lost, and why, as the last error. Returns GGML_STATUS_FAILED.

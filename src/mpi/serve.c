@@ -52,7 +52,7 @@ bool mpi_serve_world(struct mpi_world *world, const struct berth_mpi_serve_param
         mpi_item_free(item);
     }
     mpi_worker_fini(&worker);
-    if (!world->mail.peers[world->program].has_left) {
+    if (!mpi_mail_has_left(&world->mail, world->program)) {
         mpi_mail_tell_lost(&world->mail, world->program, "its commands");
         return false;
     }

@@ -242,9 +242,7 @@ static bool wait_for_all(struct mpi_world *w) {
                 nanosleep(&pause, NULL); // the tender takes in what comes
             }
         }
-        pthread_mutex_lock(&w->mail.lock);
-        all = all && (i == w->mail.t.rank || w->mail.peers[i].has_left);
-        pthread_mutex_unlock(&w->mail.lock);
+        all = all && (i == w->mail.t.rank || mpi_mail_has_left(&w->mail, i));
     }
     return all;
 }

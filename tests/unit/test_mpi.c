@@ -243,6 +243,19 @@ static void test_mail_that_stuffs_ends(void **state) {
     mail_end(loop, &mail);
 }
 
+// Who was waited for in vain is lost; others are not, and can be sent to at once.
+static void test_mail_that_stuffs_spares_others(void **state) {
+    (void) state;
+    struct mpi_loop *loop = mpi_loop_new(3);
+    struct mpi_transport other;
+    struct mpi_mail mail;
+    mail_fill(loop, &other, &mail);
+    message_send(&other, &part, MPI_MESSAGE_MAX);
+    lost_within(&mail, 5 * MPI_SECOND, "bytes that nobody asked for");
+    assert_int_equal(mpi_mail_send(&mail, 2, &answer, NULL, 0), GGML_STATUS_SUCCESS);
+    mail_end(loop, &mail);
+}
+
 // Rank 1 joins, sends much, and then its last word or nothing.
 static bool parts_beside(bool has_bye) {
     static const struct mpi_head head = {.kind = MPI_HELLO}, bye = {.kind = MPI_BYE};
@@ -1002,6 +1015,7 @@ int main(void) {
         cmocka_unit_test(test_silence_behind_mail_is_excused),
         cmocka_unit_test(test_silence_after_mail_is_found),
         cmocka_unit_test(test_mail_that_stuffs_ends),
+        cmocka_unit_test(test_mail_that_stuffs_spares_others),
         cmocka_unit_test(test_parting_ends_behind_mail),
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_sums_without_one),

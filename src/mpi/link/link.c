@@ -140,28 +140,50 @@ static size_t link_unsent(struct mpi_transport *t, int to) {
     return ((struct link *) t->context)->unsent[to];
 }
 
-// Begins to receive what has been announced.
+// Begins to receive what a rank, or any, has announced. False: nothing was.
+static bool begin_one(struct mpi_transport *t, int from) {
+    struct link *l = t->context;
+    int found = 0, size = 0;
+    MPI_Message message;
+    MPI_Status status;
+    if (!grow(t, (void **) &l->in, &l->n_in_cap, l->n_in, sizeof l->in[0]) ||
+        MPI_Improbe(from, TAG, MPI_COMM_WORLD, &found, &message, &status) != MPI_SUCCESS || !found) {
+        return false;
+    }
+    MPI_Get_count(&status, MPI_BYTE, &size);
+    struct receiving *r = &l->in[l->n_in];
+    *r                  = (struct receiving){.letter = {.from = status.MPI_SOURCE, .size = size > 0 ? (size_t) size : 0}};
+    // Out of memory: the message is taken with no room, comes cut, and is told to be empty.
+    r->letter.bytes = t->alloc(r->letter.size > 0 ? r->letter.size : 1);
+    r->letter.size  = r->letter.bytes != NULL ? r->letter.size : 0;
+    if (MPI_Imrecv(r->letter.bytes, (int) r->letter.size, MPI_BYTE, &message, &r->request) != MPI_SUCCESS) {
+        t->release(r->letter.bytes);
+        return false;
+    }
+    l->n_in++;
+    return true;
+}
+
+static bool is_receiving(const struct link *l, int from) {
+    size_t i = 0;
+    while (i < l->n_in && l->in[i].letter.from != from) {
+        i++;
+    }
+    return i < l->n_in;
+}
+
+// A rank that stops in the middle of all that is on its way keeps nobody else from being heard.
 static void begin(struct mpi_transport *t) {
     struct link *l = t->context;
     while (l->n_in < RECEIVING_MAX) {
-        int found = 0, size = 0;
-        MPI_Message message;
-        MPI_Status status;
-        if (!grow(t, (void **) &l->in, &l->n_in_cap, l->n_in, sizeof l->in[0]) ||
-            MPI_Improbe(MPI_ANY_SOURCE, TAG, MPI_COMM_WORLD, &found, &message, &status) != MPI_SUCCESS || !found) {
+        if (!begin_one(t, MPI_ANY_SOURCE)) {
             return;
         }
-        MPI_Get_count(&status, MPI_BYTE, &size);
-        struct receiving *r = &l->in[l->n_in];
-        *r                  = (struct receiving){.letter = {.from = status.MPI_SOURCE, .size = size > 0 ? (size_t) size : 0}};
-        // Out of memory: the message is taken with no room, comes cut, and is told to be empty.
-        r->letter.bytes = t->alloc(r->letter.size > 0 ? r->letter.size : 1);
-        r->letter.size  = r->letter.bytes != NULL ? r->letter.size : 0;
-        if (MPI_Imrecv(r->letter.bytes, (int) r->letter.size, MPI_BYTE, &message, &r->request) != MPI_SUCCESS) {
-            t->release(r->letter.bytes);
-            return;
+    }
+    for (int i = 0; i < t->size; i++) {
+        if (!is_receiving(l, i)) {
+            begin_one(t, i);
         }
-        l->n_in++;
     }
 }
 
@@ -174,6 +196,7 @@ static bool next(struct mpi_transport *t, struct mpi_letter *out) {
         for (size_t j = 0; is_first && j < i; j++) {
             is_first = l->in[j].letter.from != l->in[i].letter.from;
         }
+        // One that fails stays: its rank is gone, and the bytes are MPI's.
         if (!is_first || MPI_Test(&l->in[i].request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done) {
             continue;
         }
