@@ -9,8 +9,9 @@
 // 2. The other backend's memory is touched by moves, whose order is that of the graph, so that it is free when they come to it;
 //    and by splits that read or write there for other reasons. Such a split waits for the moves before it, and the moves behind
 //    it for the split.
-// 3. With several graphs in flight, while somebody watches, or where a move is not from the own backend to the other or back, all
-//    moves are made in a row, by run.c.
+// 3. With several graphs in flight, while somebody watches, where a move is not from the own backend to the other or back, or
+// where
+//    a copier has no room for them, all moves are made in a row, by run.c.
 
 #include "sched/sched.h"
 
@@ -102,7 +103,8 @@ bool sched_moves_list(struct ggml_backend_sched *sched, struct sched_memo *memo)
             split->is_beside             = true;
         }
     }
-    return sched_copier_room(sched, memo->n_moves);
+    memo->is_row = !sched_copier_room(sched, memo->n_moves); // as no copier could
+    return true;
 }
 
 // ---- when ----

@@ -310,7 +310,7 @@ void sched_moves_before(struct ggml_backend_sched *sched, struct sched_memo *mem
 bool sched_copier_open(struct ggml_backend_sched *sched, int own, int other) BERTH_MUST_USE;
 // Whether what copies is of this process: a thread is not, after a fork.
 bool sched_copier_is_here(const struct sched_copier *copier);
-bool sched_copier_room(struct ggml_backend_sched *sched, int32_t n_moves) BERTH_MUST_USE; // false: out of memory
+bool sched_copier_room(struct ggml_backend_sched *sched, int32_t n_moves) BERTH_MUST_USE; // false: there is none
 void sched_copier_give(
     struct ggml_backend_sched *sched, enum berth_move kind, const struct ggml_tensor *src, struct ggml_tensor *dst);
 void sched_copier_await(struct ggml_backend_sched *sched, int32_t n); // the own backend goes on when the first n are over

@@ -114,6 +114,9 @@ void berth_sched_set_overlap(ggml_backend_sched_t sched, bool overlap) {
     if (sched != NULL && sched->moves_in_a_row == overlap) {
         sched_drain(sched);
         sched->moves_in_a_row = !overlap;
+        if (!overlap) {
+            sched_copier_close(sched); // its thread, or its queue
+        }
         forget(sched);
     }
 }

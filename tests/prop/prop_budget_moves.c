@@ -5,6 +5,8 @@
 
 #include "prop/budget_deep.h"
 
+#include <dirent.h>
+
 // The CPU's own memory and files, with a thread that copies between them.
 static void test_thread(void **state) {
     (void) state;
@@ -292,6 +294,246 @@ static void test_lost(void **state) {
     rig_fini(&r, true);
 }
 
+// ---- when there is no copier ----
+
+static int64_t n_beside(ggml_backend_sched_t sched) {
+    struct berth_sched_stats stats;
+    berth_sched_get_stats(sched, &stats);
+    return stats.n_beside;
+}
+
+// A device that has no event left: the graph runs with its moves in a row, and beside when it is split with events again.
+static void test_no_event(void **state) {
+    (void) state;
+    static struct rig r;
+    char results[2][64] = {{0}};
+    rig_init(&r, true);
+    ggml_backend_sched_t first = ggml_backend_sched_new(r.backends, r.bufts, 2, 4096, false, false);
+    assert_true(rig_step(&r, first, false, results[0]));
+    ggml_backend_sched_free(first);
+    rig_forget(&r);
+    const int64_t n_moves = (int64_t) (r.u.r->n_out + r.u.r->n_in);
+    for (int at = 1; at <= 4; at++) { // the first is the copier's own, the others are those of moves
+        ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, r.bufts, 2, 4096, false, false);
+        r.dev.fail_event_at        = at;
+        memset(results[1], 0, sizeof results[1]);
+        if (!rig_step(&r, sched, false, results[1])) {
+            fail_msg("event %d: %s", at, berth_last_error());
+        }
+        assert_memory_equal(results[0], results[1], sizeof results[0]);
+        assert_int_equal(n_beside(sched), 0);
+        r.dev.fail_event_at = 0;
+        berth_sched_set_overlap(sched, false); // what is known was split without
+        berth_sched_set_overlap(sched, true);
+        assert_true(rig_step(&r, sched, false, results[1]));
+        assert_memory_equal(results[0], results[1], sizeof results[0]);
+        assert_int_equal(n_beside(sched), n_moves);
+        ggml_backend_sched_free(sched);
+        rig_forget(&r);
+    }
+    rig_fini(&r, true);
+}
+
+static int n_threads(void) {
+    int n    = 0;
+    DIR *dir = opendir("/proc/self/task");
+    for (const struct dirent *e; dir != NULL && (e = readdir(dir)) != NULL;) {
+        n += e->d_name[0] != '.';
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return n;
+}
+
+// Who wants no overlap has no thread and no queue for it.
+static void closed_check(bool is_device) {
+    static struct rig r;
+    char results[2][64] = {{0}};
+    rig_init(&r, is_device);
+    const int before           = n_threads();
+    ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, r.bufts, 2, 4096, false, false);
+    assert_true(rig_step(&r, sched, false, results[0]));
+    const int64_t beside = n_beside(sched);
+    assert_true(beside > 0);
+    assert_int_equal(n_threads(), before + 1); // of the copier, or of the device's second queue
+    berth_sched_set_overlap(sched, false);
+    assert_int_equal(n_threads(), before);
+    for (int i = 0; i < 2; i++) {
+        assert_true(rig_step(&r, sched, false, results[1]));
+        assert_memory_equal(results[0], results[1], sizeof results[0]);
+    }
+    assert_int_equal(n_beside(sched), beside);
+    assert_int_equal(n_threads(), before);
+    berth_sched_set_overlap(sched, true);
+    assert_true(rig_step(&r, sched, false, results[1]));
+    assert_memory_equal(results[0], results[1], sizeof results[0]);
+    assert_int_equal(n_beside(sched), 2 * beside);
+    ggml_backend_sched_free(sched);
+    assert_int_equal(n_threads(), before);
+    rig_fini(&r, is_device);
+}
+
+static void test_closed(void **state) {
+    (void) state;
+    closed_check(false);
+    closed_check(true);
+}
+
+// ---- several graphs, several pairs ----
+
+enum { N_LANES = 5 };
+
+// Two devices and the host; a graph on one of them whose values move to another.
+struct lane {
+    struct deep d;
+    struct under u;
+    int own, other; // of the yard's backends
+    char want[64];
+};
+
+struct yard {
+    struct device devices[2];
+    ggml_backend_t backends[3];
+    struct lane lanes[N_LANES];
+};
+
+static void lane_init(struct lane *l, struct yard *y, int own, int other, int part) {
+    ggml_backend_buffer_type_t from = ggml_backend_get_default_buffer_type(y->backends[own]),
+                               to   = ggml_backend_get_default_buffer_type(y->backends[other]);
+    *l                              = (struct lane){.own = own, .other = other};
+    far_init(&l->d, y->backends[own]);
+    l->u.params = far_params(&l->d, from, to);
+    l->u.params.bytes -= l->u.params.bytes / 8 * (uint64_t) part; // less room, more moves
+    assert_int_equal(berth_graph_budget(l->d.graph, &l->u.params, &l->u.ctx, &l->u.graph, &l->u.r), GGML_STATUS_SUCCESS);
+    assert_true(l->u.r->fits && l->u.r->n_out >= 5);
+}
+
+// What the graph is without a budget, on the CPU.
+static void lane_want(struct lane *l, uint64_t seed) {
+    struct deep d;
+    ggml_backend_t cpu    = ggml_backend_cpu_init();
+    ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    far_init(&d, cpu);
+    assert_true(ggml_gallocr_alloc_graph(galloc, d.graph));
+    deep_fill(&d, seed);
+    assert_int_equal(ggml_backend_graph_compute(cpu, d.graph), GGML_STATUS_SUCCESS);
+    deep_results(&d, l->want);
+    deep_fini(&d);
+    ggml_gallocr_free(galloc);
+    ggml_backend_free(cpu);
+}
+
+static void yard_init(struct yard *y, bool is_async, bool copies_async) {
+    *y = (struct yard){0};
+    for (int i = 0; i < 2; i++) {
+        device_init(&y->devices[i], i == 0 ? "left" : "right");
+        y->devices[i].is_async = y->devices[i].has_events = y->devices[i].copies_host = is_async;
+        y->devices[i].copies_async                                                    = copies_async;
+        y->backends[i]                                                                = device_start(&y->devices[i]);
+    }
+    y->backends[2] = ggml_backend_cpu_init();
+    ggml_backend_cpu_set_n_threads(y->backends[2], 1);
+    lane_init(&y->lanes[0], y, 0, 2, 0);
+    lane_init(&y->lanes[1], y, 1, 2, 1);
+    lane_init(&y->lanes[2], y, 0, 2, 2);
+    lane_init(&y->lanes[3], y, 0, 1, 1);
+    lane_init(&y->lanes[4], y, 1, 0, 0);
+    for (int i = 0; i < N_LANES; i++) {
+        lane_want(&y->lanes[i], 9 + (uint64_t) i);
+    }
+}
+
+static void yard_fini(struct yard *y) {
+    for (int i = 0; i < N_LANES; i++) {
+        berth_budget_free(y->lanes[i].u.r);
+        ggml_free(y->lanes[i].u.ctx);
+        deep_fini(&y->lanes[i].d);
+    }
+    ggml_backend_free(y->backends[2]);
+    device_stop(&y->devices[0]);
+    device_stop(&y->devices[1]);
+}
+
+static bool lane_step(struct yard *y, int i, ggml_backend_sched_t sched) {
+    struct lane *l  = &y->lanes[i];
+    char result[64] = {0};
+    ggml_backend_sched_reset(sched);
+    for (int k = 0; k < ggml_graph_n_nodes(l->u.graph); k++) {
+        ggml_backend_sched_set_tensor_backend(sched, ggml_graph_node(l->u.graph, k), y->backends[l->own]);
+    }
+    berth_sched_set_moves(sched, l->u.graph, y->backends[l->own], y->backends[l->other]);
+    if (!ggml_backend_sched_alloc_graph(sched, l->u.graph)) {
+        return false;
+    }
+    deep_fill(&l->d, 9 + (uint64_t) i);
+    if (ggml_backend_sched_graph_compute(sched, l->u.graph) != GGML_STATUS_SUCCESS) {
+        return false;
+    }
+    deep_results(&l->d, result);
+    assert_memory_equal(l->want, result, sizeof result);
+    return true;
+}
+
+// Graphs take turns in one scheduler: with as many moves as before, with more, over another pair, over one without a copier. Each
+// gives its own results, whether its moves run beside or, since the copier is another's by now, in a row.
+static void test_turns(void **state) {
+    (void) state;
+    static const int turns[] = {0, 0, 2, 0, 2, 1, 0, 1, 0, 1, 3, 4, 3, 0, 4, 2, 1, 2, 3, 3, 0, 2, 2, 4, 1, 1};
+    static struct yard y;
+    int64_t n_moves[N_LANES];
+    yard_init(&y, true, true);
+    for (int i = 0; i < N_LANES; i++) {
+        n_moves[i] = (int64_t) (y.lanes[i].u.r->n_out + y.lanes[i].u.r->n_in);
+    }
+    assert_true(n_moves[2] > n_moves[0]); // the room grows
+    ggml_backend_sched_t sched = ggml_backend_sched_new(y.backends, NULL, 3, 4096, false, false);
+    for (size_t i = 0; i < sizeof turns / sizeof *turns; i++) {
+        const int64_t before = n_beside(sched);
+        if (!lane_step(&y, turns[i], sched)) {
+            fail_msg("turn %zu, graph %d: %s", i, turns[i], berth_last_error());
+        }
+        const int64_t n = n_beside(sched) - before;
+        assert_true(n == 0 || n == n_moves[turns[i]]);
+        assert_true(i > 4 || n > 0);         // one pair: all beside
+        assert_true(turns[i] < 3 || n == 0); // two devices: none
+    }
+    printf("moves: %d, %d and %d to the host, %d and %d between devices; %d beside\n", (int) n_moves[0], (int) n_moves[1],
+        (int) n_moves[2], (int) n_moves[3], (int) n_moves[4], (int) n_beside(sched));
+    ggml_backend_sched_free(sched);
+    yard_fini(&y);
+}
+
+// From a device's memory to another device's and back, by devices of every kind: within both budgets, and a copy that is lost is
+// an error after which the next step is sound.
+static void test_two_devices(void **state) {
+    (void) state;
+    static struct yard y;
+    for (int kind = 0; kind < 3; kind++) { // done when it returns; a queue; a queue that copies between devices too
+        yard_init(&y, kind > 0, kind > 1);
+        for (int i = 3; i < N_LANES; i++) {
+            const struct lane *l       = &y.lanes[i];
+            ggml_backend_sched_t sched = ggml_backend_sched_new(y.backends, NULL, 3, 4096, false, false);
+            for (int run = 0; run < 3; run++) {
+                assert_true(lane_step(&y, i, sched));
+            }
+            assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->own]) <= l->u.params.bytes);
+            assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->other]) <= l->u.params.spill_bytes);
+            assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->other]) > 0);
+            assert_int_equal(y.devices[l->own].n_async_copies > 0, kind == 2);
+            for (int at = 1; kind == 2 && at < 4; at++) {
+                y.devices[l->own].fail_copy_at = at;
+                assert_false(lane_step(&y, i, sched));
+                assert_non_null(strstr(berth_last_error(), "lost a copy of"));
+                y.devices[l->own].fail_copy_at = 0;
+                assert_true(lane_step(&y, i, sched));
+            }
+            ggml_backend_sched_free(sched);
+        }
+        yard_fini(&y);
+    }
+}
+
 int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
@@ -300,6 +542,10 @@ int main(void) {
         cmocka_unit_test(test_promise),
         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_no_event),
+        cmocka_unit_test(test_closed),
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_two_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

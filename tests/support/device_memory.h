@@ -85,8 +85,9 @@ struct device {
     int meet_us;              // such a copy waits so long for a node to run beside it; 0: it does not
     atomic_int fail_alloc_at; // the n-th buffer from now on
     atomic_int fail_compute_at;
-    atomic_int fail_set_at;  // the n-th write into its memory
-    atomic_int fail_copy_at; // the n-th cpy_tensor_async from it
+    atomic_int fail_set_at;   // the n-th write into its memory
+    atomic_int fail_copy_at;  // the n-th cpy_tensor_async from it
+    atomic_int fail_event_at; // the n-th event that is made
     // counts
     atomic_int n_met, n_missed; // copies with meet_us beside which a node ran, and the others
     atomic_int n_at_work;       // computations under way

@@ -212,7 +212,7 @@ static inline void device_event_wait(ggml_backend_t backend, ggml_backend_event_
 
 static inline ggml_backend_event_t device_event_new(ggml_backend_dev_t dev) {
     struct device *d = dev->context;
-    if (!d->has_events) {
+    if (!d->has_events || device_fails(&d->fail_event_at)) {
         return NULL;
     }
     ggml_backend_event_t event = calloc(1, sizeof *event);
