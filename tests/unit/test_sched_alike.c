@@ -35,6 +35,18 @@ static void ops_return_to_the_first_of_their_memory(void **state) {
     assert_int_equal(n->dev[0].n_computes, 1);
 }
 
+// The CPU's weight makes an op the CPU's, and its neighbours follow, up to what the first of the same memory can run.
+static void neighbours_return_to_the_first_of_their_memory(void **state) {
+    struct net *n      = *state;
+    n->dev[0].supports = no_tanh;
+    share_memory(n);
+    struct ggml_tensor *a = named(ggml_tanh(n->ctx, n->w[2]), "a"), *b = named(ggml_scale(n->ctx, a, 2.0f), "b");
+    split(n, b);
+    assert_on(n, a, 2, BERTH_SCHED_WEIGHT);
+    assert_on(n, b, 0, BERTH_SCHED_EXPANSION);
+    assert_int_equal(berth_sched_split(n->sched, n->graph), GGML_STATUS_SUCCESS);
+}
+
 static void the_caller_s_choice_stays(void **state) {
     struct net *n = *state;
     share_memory(n);
@@ -93,6 +105,7 @@ static void the_next_weight_is_followed(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         NET_TEST(ops_return_to_the_first_of_their_memory),
+        NET_TEST(neighbours_return_to_the_first_of_their_memory),
         NET_TEST(the_caller_s_choice_stays),
         NET_TEST(only_its_holder_writes_into_memory),
         NET_TEST(the_next_weight_is_followed),
