@@ -169,7 +169,8 @@ static inline bool device_supports_buft(ggml_backend_dev_t dev, ggml_backend_buf
 
 static inline bool device_offload_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
     const struct device *d = dev->context;
-    return d->offload_batch > 0 && op->op == GGML_OP_MUL_MAT && op->ne[1] >= d->offload_batch;
+    return d->offload_batch > 0 && ((op->op == GGML_OP_MUL_MAT && op->ne[1] >= d->offload_batch) ||
+                                       (op->op == GGML_OP_MUL_MAT_ID && op->ne[2] >= d->offload_batch));
 }
 
 // Zeroes, gives it a name and wires it. Fields that are to be set follow, then device_start.

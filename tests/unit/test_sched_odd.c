@@ -252,10 +252,24 @@ static void offloading(void **state) {
     struct ggml_tensor *few   = named(ggml_mul_mat(n->ctx, n->w[2], ggml_view_2d(n->ctx, rows, N, 2, rows->nb[1], 0)), "few");
     struct ggml_tensor *many  = named(ggml_mul_mat(n->ctx, n->w[2], rows), "many");
     struct ggml_tensor *added = named(ggml_add(n->ctx, many, ggml_view_1d(n->ctx, n->w[2], N, 0)), "added");
+    // Experts count tokens, however many columns those are.
+    struct ggml_tensor *experts = ggml_view_3d(n->ctx, n->w[2], N, N / 2, 2, n->w[2]->nb[1], n->w[2]->nb[1] * (N / 2), 0);
+    struct ggml_tensor *chosen[2], *by_id[2];
+    for (int i = 0; i < 2; i++) {
+        const int64_t n_tokens = i == 0 ? 2 : 4;
+        chosen[i]              = ggml_new_tensor_2d(n->ctx, GGML_TYPE_I32, 2, n_tokens);
+        ggml_set_input(chosen[i]);
+        struct ggml_tensor *x = ggml_view_3d(n->ctx, rows, N, 1, n_tokens, rows->nb[1], rows->nb[1], 0);
+        by_id[i]              = ggml_mul_mat_id(n->ctx, experts, x, chosen[i]);
+        ggml_set_output(by_id[i]);
+        ggml_build_forward_expand(n->graph, by_id[i]);
+    }
     ggml_set_output(few);
     ggml_build_forward_expand(n->graph, few);
     split(n, added);
     assert_on(n, many, 0, BERTH_SCHED_OFFLOAD);
+    assert_on(n, by_id[1], 0, BERTH_SCHED_OFFLOAD);
+    assert_int_equal(ggml_backend_sched_get_tensor_backend(n->sched, by_id[0]) == n->cpu, true);
     assert_int_equal(ggml_backend_sched_get_tensor_backend(n->sched, few) == n->cpu, true);
     unsetenv("GGML_OP_OFFLOAD_MIN_BATCH");
 }
