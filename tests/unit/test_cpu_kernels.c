@@ -6,6 +6,7 @@
 #include "support/walled.h"
 
 #include "cpu/cpu.h"
+#include "quant/blocks.h"
 
 #include <math.h>
 
@@ -191,13 +192,43 @@ static void check_tier(void) {
             continue;
         }
         const int64_t blck      = ggml_blck_size((enum ggml_type) t);
-        const int64_t lengths[] = {blck, 3 * blck, blck == 1 ? 1003 : N_MAX};
-        for (int i = 0; i < 3; i++) {
+        const int64_t lengths[] = {blck, 3 * blck, 4 * blck, blck == 1 ? 1003 : N_MAX};
+        for (int i = 0; i < 4; i++) {
             struct subject s = subject_new((enum ggml_type) t, lengths[i]);
             check_dots(&s);
             check_gemv(&s);
             check_gemm(&s);
             subject_free(&s);
+        }
+    }
+}
+
+// Scales of mxfp4, from powers that floats have no whole digits for to those that a sum can just have.
+static void check_powers(void) {
+    const struct cpu_kernels *k = &cpu_kernels_portable;
+    const struct cpu_gemv *g    = &tier.gemv[GGML_TYPE_MXFP4];
+    enum { N = 128, N_POWERS = 240 };
+    block_mxfp4 x[N_POWERS][N / QK_MXFP4];
+    block_q8_0 y[N / QK_Q8_0];
+    char column[1024];
+    float got[N_POWERS], want[N_POWERS];
+    if (g->run == NULL) {
+        return;
+    }
+    assert_true((N + (size_t) g->step - 1) / (size_t) g->step * g->y_size <= sizeof column);
+    k->traits[GGML_TYPE_Q8_0].from_float(cols, y, N);
+    g->pack_y(&tier, N, column, cols);
+    for (int e = 0; e < N_POWERS; e++) {
+        k->traits[GGML_TYPE_MXFP4].from_float(rows, x[e], N);
+        for (int i = 0; i < N / QK_MXFP4; i++) {
+            x[e][i].e = (uint8_t) e;
+        }
+        k->traits[GGML_TYPE_MXFP4].vec_dot(N, &want[e], 0, x[e], 0, y, 0, 1);
+    }
+    g->run(N, got, x, sizeof x[0], N_POWERS, column);
+    for (int e = 0; e < N_POWERS; e++) {
+        if (got[e] != want[e] && !(fabsf(got[e] - want[e]) <= 1e-5f * fabsf(want[e]))) {
+            fail_msg("%s: mxfp4 with scale %d: %g instead of %g", tier_name, e, (double) got[e], (double) want[e]);
         }
     }
 }
@@ -330,6 +361,7 @@ static void test_tiers(void **state) {
             t->fill(&tier);
             tier_name = t->name;
             check_tier();
+            check_powers();
             check_rows();
         }
     }

@@ -5,8 +5,7 @@
 //
 // The column comes as groups of four blocks, aligned, since a load that is not costs two:
 //   [4 scales] [4 sums or offsets]? [128 bytes]
-// Sums go with minima (q4_1, q5_1); offsets, 8 times the sum of the bytes, come off q4_0, whose nibbles are then used as they
-// are.
+// Sums go with minima (q4_1, q5_1); offsets take 8 times the sum of the bytes off q4_0, whose nibbles are then used as they are.
 #pragma once
 
 #include "cpu/arm/quantize.h"
@@ -92,6 +91,14 @@ struct row {
 
 enum more { PLAIN, OFFSETS, SUMS };
 
+// Offsets come with the bits of a large float, which lets sums become floats by a subtraction (nibbles.h).
+#define LARGE 0x1.8p23f // plus a whole number: that is in the low bits
+#define LARGE_BITS 0x4b400000
+
+UNPACK_INLINE float32x4_t floats_of_sums(int32x4_t fold, const enum more more) {
+    return more == OFFSETS ? vsubq_f32(vreinterpretq_f32_s32(fold), vdupq_n_f32(LARGE)) : vcvtq_f32_s32(fold);
+}
+
 // Block j of a row, and the load of the next.
 #define TURN(r, j, open, next_block, load) \
     do { \
@@ -128,8 +135,8 @@ enum more { PLAIN, OFFSETS, SUMS };
             y_next[0] = vld1q_s8(q + 64); \
             y_next[1] = vld1q_s8(q + 80); \
             if (more == OFFSETS) { \
-                ra.fold = vsubq_s32(ra.fold, offsets); \
-                rb.fold = vsubq_s32(rb.fold, offsets); \
+                ra.fold = vaddq_s32(ra.fold, offsets); \
+                rb.fold = vaddq_s32(rb.fold, offsets); \
                 offsets = s32_at(y + 16); \
             } \
             ra.half[0]            = vpaddq_s32(ra.dot[0], ra.dot[1]); \
@@ -139,8 +146,8 @@ enum more { PLAIN, OFFSETS, SUMS };
             TURN(rb, 2, open, b + 3, load); \
             y_next[0]          = vld1q_s8(q + 96); \
             y_next[1]          = vld1q_s8(q + 112); \
-            ra.part            = vcvtq_f32_s32(ra.fold); \
-            rb.part            = vcvtq_f32_s32(rb.fold); \
+            ra.part            = floats_of_sums(ra.fold, more); \
+            rb.part            = floats_of_sums(rb.fold, more); \
             const int8_t *next = is_last ? q : q + GROUP(more != PLAIN); \
             TURN(ra, 3, open, a + step, load); \
             TURN(rb, 3, open, b + step, load); \
@@ -161,11 +168,11 @@ enum more { PLAIN, OFFSETS, SUMS };
         ra.fold = vpaddq_s32(ra.half[0], vpaddq_s32(ra.dot[2], ra.dot[3])); \
         rb.fold = vpaddq_s32(rb.half[0], vpaddq_s32(rb.dot[2], rb.dot[3])); \
         if (more == OFFSETS) { \
-            ra.fold = vsubq_s32(ra.fold, offsets); \
-            rb.fold = vsubq_s32(rb.fold, offsets); \
+            ra.fold = vaddq_s32(ra.fold, offsets); \
+            rb.fold = vaddq_s32(rb.fold, offsets); \
         } \
-        ra.sums = vfmaq_f32(ra.sums, vcvtq_f32_s32(ra.fold), ra.scale); \
-        rb.sums = vfmaq_f32(rb.sums, vcvtq_f32_s32(rb.fold), rb.scale); \
+        ra.sums = vfmaq_f32(ra.sums, floats_of_sums(ra.fold, more), ra.scale); \
+        rb.sums = vfmaq_f32(rb.sums, floats_of_sums(rb.fold, more), rb.scale); \
         return (float32x2_t){vaddvq_f32(ra.sums), vaddvq_f32(rb.sums)}; \
     }
 
@@ -189,7 +196,7 @@ UNPACK_INLINE int32_t int_at(const char *at) {
             const int8_t *q      = (const int8_t *) y + HEAD(more != PLAIN) + 32 * i; \
             const int8x16_t v[2] = {vld1q_s8(q), vld1q_s8(q + 16)}; \
             const struct raw raw = load(&x[i]); \
-            const int32_t dot    = vaddvq_s32(dot32(open(&raw), v)) - (more == OFFSETS ? int_at(y + 16 + 4 * i) : 0); \
+            const int32_t dot    = vaddvq_s32(dot32(open(&raw), v)) + (more == OFFSETS ? int_at(y + 16 + 4 * i) - LARGE_BITS : 0); \
             sum                  = fmaf((float) dot, d_of(&x[i]) * float_at(y + 4 * i), sum); \
             if (more == SUMS) { \
                 sum = fmaf(m_of(&x[i]), float_at(y + 16 + 4 * i), sum); \
@@ -219,18 +226,25 @@ UNPACK_INLINE int32_t int_at(const char *at) {
 
 #define HALF_D(b) half_at(&(b)->d)
 #define HALF_M(b) half_at(&(b)->m)
-#define Q32(type, load, open, more, m, m_of) \
-    TWO_ROWS(type, load, open, HALVES_OF, floats_of_halves, d, more, m) \
-    REST(type, load, open, HALF_D, more, m_of) \
-    GEMV(type, more)
-Q32(q4_0, LOAD_NIBBLES, open_nibbles, OFFSETS, d, HALF_D)
-Q32(q5_0, LOAD_FIVE, open_q5_0, PLAIN, d, HALF_D)
-Q32(iq4_nl, LOAD_NIBBLES, open_iq4_nl, PLAIN, d, HALF_D)
-Q32(q4_1, LOAD_NIBBLES, open_nibbles, SUMS, m, HALF_M)
-Q32(q5_1, LOAD_FIVE, open_q5_1, SUMS, m, HALF_M)
+#ifdef __ARM_FEATURE_DOTPROD
+#    include "cpu/arm/nibbles.h"
+#else
+TWO_ROWS(q4_0, LOAD_NIBBLES, open_nibbles, HALVES_OF, floats_of_halves, d, OFFSETS, d)
+TWO_ROWS(iq4_nl, LOAD_NIBBLES, open_iq4_nl, HALVES_OF, floats_of_halves, d, PLAIN, d)
 TWO_ROWS(mxfp4, LOAD_NIBBLES, open_mxfp4, BYTES_OF, floats_of_bytes, e, PLAIN, e)
-REST(mxfp4, LOAD_NIBBLES, open_mxfp4, scale_mxfp4, PLAIN, scale_mxfp4)
-GEMV(mxfp4, PLAIN)
+#endif
+#define Q32(type, load, open, more, d_of, m_of) \
+    REST(type, load, open, d_of, more, m_of) \
+    GEMV(type, more)
+#define Q32_WHOLE(type, load, open, more, m, m_of) \
+    TWO_ROWS(type, load, open, HALVES_OF, floats_of_halves, d, more, m) \
+    Q32(type, load, open, more, HALF_D, m_of)
+Q32(q4_0, LOAD_NIBBLES, open_nibbles, OFFSETS, HALF_D, HALF_D)
+Q32(iq4_nl, LOAD_NIBBLES, open_iq4_nl, PLAIN, HALF_D, HALF_D)
+Q32(mxfp4, LOAD_NIBBLES, open_mxfp4, PLAIN, scale_mxfp4, scale_mxfp4)
+Q32_WHOLE(q5_0, LOAD_FIVE, open_q5_0, PLAIN, d, HALF_D)
+Q32_WHOLE(q4_1, LOAD_NIBBLES, open_nibbles, SUMS, m, HALF_M)
+Q32_WHOLE(q5_1, LOAD_FIVE, open_q5_1, SUMS, m, HALF_M)
 
 // q8_0 waits for memory more than for anything else: one row after the other, straight through, is better foreseen than two.
 UNPACK_INLINE float one_row_q8_0(int64_t n, const block_q8_0 *x, const char *y) {
@@ -298,8 +312,8 @@ UNPACK_INLINE void pack_block(char *to, int j, const float *y, const enum more m
     }
     memcpy(to + 4 * j, &d, sizeof d);
     if (more == OFFSETS) {
-        const int32_t eight = 8 * vaddlvq_s16(vaddq_s16(vpaddlq_s8(lo), vpaddlq_s8(hi)));
-        memcpy(to + 16 + 4 * j, &eight, sizeof eight);
+        const int32_t offset = LARGE_BITS - 8 * vaddlvq_s16(vaddq_s16(vpaddlq_s8(lo), vpaddlq_s8(hi)));
+        memcpy(to + 16 + 4 * j, &offset, sizeof offset);
     }
     vst1q_s8((int8_t *) to + HEAD(more != PLAIN) + 32 * j, lo);
     vst1q_s8((int8_t *) to + HEAD(more != PLAIN) + 32 * j + 16, hi);
