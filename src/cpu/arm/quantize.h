@@ -22,6 +22,11 @@ static inline int8x16_t narrow(int32x4_t a, int32x4_t b, int32x4_t c, int32x4_t 
     return vcombine_s8(vmovn_s16(vcombine_s16(vmovn_s32(a), vmovn_s32(b))), vmovn_s16(vcombine_s16(vmovn_s32(c), vmovn_s32(d))));
 }
 
+// The lowest byte of every four.
+static inline int8x16_t low_bytes(uint8x16_t a, uint8x16_t b, uint8x16_t c, uint8x16_t d) {
+    return vreinterpretq_s8_u8(vuzp1q_u8(vuzp1q_u8(a, b), vuzp1q_u8(c, d)));
+}
+
 // 32 floats to bytes and the float one of them stands for; false if they are not finite or too small to divide by.
 static inline __attribute__((always_inline)) bool bytes32(const float *x, int8x16_t *lo, int8x16_t *hi, float *d) {
     float32x4_t v[8];
@@ -33,13 +38,15 @@ static inline __attribute__((always_inline)) bool bytes32(const float *x, int8x1
     if (!(max >= 0x1p-100f && max < INFINITY)) {
         return false;
     }
+    // Added to a large float, numbers are rounded to the nearest whole one, ties to even, in its low bits: a turn of any pipe,
+    // where a Neoverse N1 takes two of one pipe for the conversion, and one for halving what it gives.
     const float inverse = 1.0f / *d;
-    int32x4_t q[8];
+    uint8x16_t q[8];
     for (int j = 0; j < 8; j++) {
-        q[j] = vcvtnq_s32_f32(vmulq_n_f32(v[j], inverse));
+        q[j] = vreinterpretq_u8_f32(vaddq_f32(vmulq_n_f32(v[j], inverse), vdupq_n_f32(0x1.8p23f)));
     }
-    *lo = narrow(q[0], q[1], q[2], q[3]);
-    *hi = narrow(q[4], q[5], q[6], q[7]);
+    *lo = low_bytes(q[0], q[1], q[2], q[3]);
+    *hi = low_bytes(q[4], q[5], q[6], q[7]);
     return true;
 }
 

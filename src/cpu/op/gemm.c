@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // gemm.c: products of many columns, for MUL_MAT and OUT_PROD. All tasks bring b into panels, in work memory; then each takes rows
-// of a, as it gets to them, packs X_PANELS panels of them into its own memory and multiplies each with every panel of b that it
-// meets: a panel of rows, the larger, stays in the first cache or near it while those of columns come from the second. Sources of
-// f32 may be transposed: their panels are copied from across the rows.
+// of a, as it gets to them, packs a panel of them into its own memory and multiplies it with every panel of b that it meets: a
+// panel of rows, the larger, stays in the first cache or near it while those of columns come from the second. Sources of f32 may
+// be transposed: X_PANELS panels of them are copied from across the rows at a time.
 
 #include "cpu/op/gemm.h"
 
@@ -58,17 +58,6 @@ void cpu_gemm_pack_across(int64_t n, char *panels, size_t size, int side, const 
             memcpy(to, from + (size_t) r * sizeof(float), (size_t) here * sizeof(float));
             memset(to + (size_t) here * sizeof(float), 0, (size_t) (side - here) * sizeof(float));
         }
-    }
-}
-
-static void pack_rows(const struct cpu_gemm *g, const struct sizes *size, const struct ggml_tensor *a, const char *first,
-    char *panels, int64_t n_rows) {
-    if (a->nb[0] != ggml_type_size(a->type)) {
-        cpu_gemm_pack_across(a->ne[0], panels, size->x, g->mr, first, a->nb[0], n_rows);
-        return;
-    }
-    for (int64_t r = 0; r < n_rows; r += g->mr, panels += size->x) {
-        g->pack_x(a->ne[0], panels, first + (size_t) r * a->nb[1], a->nb[1], n_rows - r < g->mr ? (int) (n_rows - r) : g->mr);
     }
 }
 
@@ -136,17 +125,22 @@ static void columns_run(const struct cpu_gemm_call *call, const struct cpu_gemm 
 static void item_run(const struct cpu_params *p, const struct cpu_gemm_call *call, const struct cpu_gemm *g,
     const struct sizes *size, const struct item *it) {
     const struct ggml_tensor *a = call->a;
-    const bool lie              = a->nb[0] == ggml_type_size(a->type) && cpu_gemm_has_rows(g, a->ne[0], call->b->ne[1]);
+    const bool across           = a->nb[0] != ggml_type_size(a->type);
+    const bool lie              = !across && cpu_gemm_has_rows(g, a->ne[0], call->b->ne[1]);
     char *own                   = call->work + size->y * (size_t) size->n_all + size->x * X_PANELS * (size_t) p->ith;
     int64_t r                   = it->r0;
     for (; lie && r + g->mr <= it->r1; r += g->mr) { // panel after panel of columns while these rows are at hand
         columns_run(call, g, size, it, r, g->mr, NULL);
     }
-    if (r < it->r1) {
-        pack_rows(g, size, a, cpu_row_at(a, r, it->i2, it->i3), own, it->r1 - r);
+    if (across && r < it->r1) {
+        cpu_gemm_pack_across(a->ne[0], own, size->x, g->mr, cpu_row_at(a, r, it->i2, it->i3), a->nb[0], it->r1 - r);
     }
-    for (; r < it->r1; r += g->mr, own += size->x) {
-        columns_run(call, g, size, it, r, it->r1 - r < g->mr ? (int) (it->r1 - r) : g->mr, own);
+    for (; r < it->r1; r += g->mr, own += across ? size->x : 0) {
+        const int nr = it->r1 - r < g->mr ? (int) (it->r1 - r) : g->mr;
+        if (!across) {
+            g->pack_x(a->ne[0], own, cpu_row_at(a, r, it->i2, it->i3), a->nb[1], nr);
+        }
+        columns_run(call, g, size, it, r, nr, own);
     }
 }
 
