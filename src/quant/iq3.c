@@ -37,11 +37,13 @@ static void octet_init(const struct lattice *lattice, const struct frame *f, int
     const int u     = octet % 4;
     const int depth = f->hard ? LATTICE_MAX_DEPTH : 1;
     for (int h = 0; h < 2; h++) {
-        const int at = octet * 8 + h * GROUP;
-        berth_lattice_part(lattice, f->x + at, f->w + at, 0.0f, false, cell->lo, cell->hi, depth, &cell->part[4 * u + h]);
-        cell->part[4 * u + 2 + h].n = 0;
+        const int at       = octet * 8 + h * GROUP;
+        struct part *plain = &cell->part[4 * u + h], *flipped = plain + 2;
+        flipped->n = 0;
         if (odd) {
-            berth_lattice_part(lattice, f->x + at, f->w + at, 0.0f, true, cell->lo, cell->hi, depth, &cell->part[4 * u + 2 + h]);
+            berth_lattice_parts(lattice, f->x + at, f->w + at, cell->lo, cell->hi, depth, plain, flipped);
+        } else {
+            berth_lattice_part(lattice, f->x + at, f->w + at, 0.0f, false, cell->lo, cell->hi, depth, plain);
         }
     }
     const uint8_t p = (uint8_t) (4 * u);

@@ -27,7 +27,7 @@ enum { MAX_HALF_CODES = 84, MAX_RUNS = 96 };
 static const uint8_t codes_3[192] = {THREE_3(0), THREE_3(27), THREE_3(54)};
 static const uint8_t codes_8[64]  = {ONE_8(0), ONE_8(8), ONE_8(16), ONE_8(24), ONE_8(32), ONE_8(40), ONE_8(48), ONE_8(56)};
 
-// Lines of the halves of all points: twice a, b, and the least cost of a wrong sign.
+// Lines of the halves of all points: twice a, b, and, for flipped points alone, the least cost of a wrong sign.
 struct half {
     _Alignas(16) float a2[MAX_RUNS];
     _Alignas(16) float b[MAX_RUNS];
@@ -55,7 +55,7 @@ static void half_void(struct half *half, int i) {
 }
 
 // Returns how many lines there are.
-static int half_init(const struct lattice *l, const float *x, const float *w, float shift, struct half *half) {
+static int half_init(const struct lattice *l, const float *x, const float *w, float shift, bool flipped, struct half *half) {
     int n         = 1;
     half->a2[0]   = 0.0f;
     half->b[0]    = 0.0f;
@@ -68,8 +68,10 @@ static int half_init(const struct lattice *l, const float *x, const float *w, fl
             const float xg2 = 2.0f * xg;
             const float gg  = w[k] * g * g;
             for (int code = 0; code < n; code++) {
-                half->a2[v * n + code]   = half->a2[code] + xg2;
-                half->b[v * n + code]    = half->b[code] + gg;
+                half->a2[v * n + code] = half->a2[code] + xg2;
+                half->b[v * n + code]  = half->b[code] + gg;
+            }
+            for (int code = 0; flipped && code < n; code++) {
                 half->flip[v * n + code] = xg < half->flip[code] ? xg : half->flip[code];
             }
         }
@@ -84,16 +86,18 @@ static void group_init(const struct lattice *l, const float *x, const float *w, 
     g->flipped = flipped;
     g->width   = half_dim * l->n_bits;
     g->codes   = l->n_values == 3 ? codes_3 : codes_8;
-    g->n_codes = half_init(l, x, w, shift, &g->low);
-    (void) half_init(l, x + half_dim, w + half_dim, shift, &high);
+    g->n_codes = half_init(l, x, w, shift, flipped, &g->low);
+    (void) half_init(l, x + half_dim, w + half_dim, shift, flipped, &high);
     for (; g->n_codes % 4 != 0; g->n_codes++) {
         half_void(&g->low, g->n_codes);
     }
     for (g->n_runs = 0; g->n_runs < l->n_runs; g->n_runs++) {
-        const int code         = g->codes[l->points[l->runs[g->n_runs]] >> g->width];
-        g->run.a2[g->n_runs]   = high.a2[code];
-        g->run.b[g->n_runs]    = high.b[code];
-        g->run.flip[g->n_runs] = high.flip[code];
+        const int code       = g->codes[l->points[l->runs[g->n_runs]] >> g->width];
+        g->run.a2[g->n_runs] = high.a2[code];
+        g->run.b[g->n_runs]  = high.b[code];
+        if (flipped) {
+            g->run.flip[g->n_runs] = high.flip[code];
+        }
     }
     for (; g->n_runs % 4 != 0; g->n_runs++) {
         half_void(&g->run, g->n_runs);
@@ -126,10 +130,10 @@ static inline void scan_run(const struct group *g, int run, const float *low, fl
     const uint8_t *codes   = g->codes;
     const int mask         = (1 << g->width) - 1;
     const int end          = g->lattice->runs[run + 1];
-    const float high_flip  = g->run.flip[run];
     float y                = best->y;
     int index              = -1;
     if (g->flipped) {
+        const float high_flip = g->run.flip[run];
         for (int i = g->lattice->runs[run]; i < end; i++) {
             const int code   = codes[points[i] & mask];
             const float flip = g->low.flip[code] < high_flip ? g->low.flip[code] : high_flip;
@@ -192,11 +196,14 @@ static struct point highest(const struct group *g, float scale, float above) {
         return (struct point){.index = -1};
     }
     const int code = g->codes[g->lattice->points[best.index] & ((1 << g->width) - 1)];
-    const float lf = g->low.flip[code];
-    const float hf = g->run.flip[best.run];
-    return (struct point){best.index, best.run,
-        g->low.a2[code] + g->run.a2[best.run] - (g->flipped ? 4.0f * (lf < hf ? lf : hf) : 0.0f),
-        g->low.b[code] + g->run.b[best.run]};
+    float cost     = 0.0f;
+    if (g->flipped) {
+        const float lf = g->low.flip[code];
+        const float hf = g->run.flip[best.run];
+        cost           = 4.0f * (lf < hf ? lf : hf);
+    }
+    return (struct point){
+        best.index, best.run, g->low.a2[code] + g->run.a2[best.run] - cost, g->low.b[code] + g->run.b[best.run]};
 }
 
 // More than the roundings of a line's height can come to.
@@ -227,18 +234,31 @@ static void envelope(const struct group *g, struct point i, struct point j, int 
     }
 }
 
-void berth_lattice_part(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float lo,
-    float hi, int depth, struct part *part) {
-    struct group g;
-    group_init(lattice, x, w, shift, flipped, &g);
-    const struct point first = highest(&g, lo, -INFINITY);
-    const struct point last  = highest(&g, hi, first.a2 - hi * first.b - slack(&g, hi));
+static void part_init(const struct group *g, float lo, float hi, int depth, struct part *part) {
+    const struct point first = highest(g, lo, -INFINITY);
+    const struct point last  = highest(g, hi, first.a2 - hi * first.b - slack(g, hi));
     part->n                  = 0;
     put_step(first, 0.0f, part);
     // No last point: there is but one scale, zero.
     if (last.index >= 0 && last.index != first.index && first.b > last.b) {
-        envelope(&g, first, last, depth, part);
+        envelope(g, first, last, depth, part);
     }
+}
+
+void berth_lattice_part(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float lo,
+    float hi, int depth, struct part *part) {
+    struct group g;
+    group_init(lattice, x, w, shift, flipped, &g);
+    part_init(&g, lo, hi, depth, part);
+}
+
+void berth_lattice_parts(const struct lattice *lattice, const float *x, const float *w, float lo, float hi, int depth,
+    struct part *plain, struct part *flipped) {
+    struct group g;
+    group_init(lattice, x, w, 0.0f, true, &g);
+    part_init(&g, lo, hi, depth, flipped);
+    g.flipped = false;
+    part_init(&g, lo, hi, depth, plain);
 }
 
 int berth_lattice_best(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float scale) {

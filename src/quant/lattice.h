@@ -66,6 +66,10 @@ struct cell {
 void berth_lattice_part(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float lo,
     float hi, int depth, struct part *part);
 
+// Both, as it is and flipped, without a shift.
+void berth_lattice_parts(const struct lattice *lattice, const float *x, const float *w, float lo, float hi, int depth,
+    struct part *plain, struct part *flipped);
+
 // The point of a part (an index into the codebook) at one scale; -1 for a scale that the cell was not made for.
 int berth_lattice_point(const struct cell *cell, int part, float scale);
 // The best point at one scale, exactly. Arguments as in lattice_part.
