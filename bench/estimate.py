@@ -4,8 +4,8 @@
 # own (RssAnon) at its largest while a whole context is read in one batch, the file's mapped pages left out. Models are made
 # (MAKER is build/tests/client-model). Fails if one of 1 GiB or more is off by more than 1%, or a smaller one by more than 8 MiB.
 # With --speed before them: tokens a second that it foretells for one thread beside those that `berth bench` writes in a second of CPU
-# time, so that others on the machine count little; fails if a model of 1 GB is off by more than a tenth. One that stays in the
-# processor's caches is told too fast.
+# time, so that others on the machine count little; fails if a model of 1 GB is off by more than a tenth, or the shipped one, which fit
+# tries itself, by more than 15%.
 import json, os, resource, subprocess, sys, tempfile, time
 
 MIB = 1 << 20
@@ -71,7 +71,7 @@ def speed(berth, path, n, few, many):
 
 def speeds(berth, maker, folder):
     print("| model | tokens a second, foretold | written | off |\n|---|---|---|---|")
-    results = [speed(berth, "models/tales-q8_0.gguf", 64, 2, 22) <= 0.4]
+    results = [speed(berth, "models/tales-q8_0.gguf", 64, 2, 22) <= 0.15]
     for kind in ("q8_0", "q4_0", "f16"):
         path = os.path.join(folder, f"llama-1b-{kind}.gguf")
         if not os.path.exists(path):

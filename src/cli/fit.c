@@ -11,7 +11,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define N_NEXT 4 // GiB that are looked at beyond what is given
+#define N_NEXT 4                         // GiB that are looked at beyond what is given
+#define TRIED_SIZE ((uint64_t) 64 << 20) // what takes no more in all is tried
 
 enum { OPT_MEMORY = CLI_OWN, OPT_MAX_CTX, OPT_ALLOW, OPT_CLUSTER };
 
@@ -112,6 +113,7 @@ struct found {
     struct cli_model *m;
     struct fit_answer a;
     double per_second; // 0: not known
+    double tried;      // times what was foretold that a trial of the model itself wrote; 0: there was none
     struct next next[N_NEXT];
     int n_next;
 };
@@ -254,7 +256,8 @@ static void print_setting(const struct found *s) {
     }
     print_again(s);
     if (s->per_second > 0) {
-        printf("  speed    %.1f tokens a second foretold, with half of the context filled\n", s->per_second);
+        printf("  speed    %.1f tokens a second foretold, with half of the context filled%s\n", s->per_second,
+            s->tried > 0 ? ", by a trial of the model itself" : "");
     }
 }
 
@@ -391,7 +394,7 @@ static bool is_held_back(const struct fit_answer *a) {
 }
 
 // One more GiB for what stood in the way.
-static int look_once(struct next *next, struct fit_question *q, int full, const struct model_speed *speed) {
+static int look_once(struct next *next, struct fit_question *q, int full, const struct model_speed *speed, double tried) {
     struct fit_limit *limit = limit_of(&q->limits, full);
     struct cli_model m;
     next->bytes  = limit->bytes += (uint64_t) 1 << 30;
@@ -402,6 +405,7 @@ static int look_once(struct next *next, struct fit_question *q, int full, const 
     }
     code             = fit_solve(q, &m, &next->answer);
     next->per_second = code == CLI_OK && next->answer.fits ? model_speed_write(speed, m.session) : 0;
+    next->per_second *= tried > 0 ? tried : 1;
     cli_model_close(&m);
     return code;
 }
@@ -412,7 +416,7 @@ static int look_further(struct found *s, struct fit_question *q, const struct mo
     int code                   = CLI_OK;
     while (code == CLI_OK && s->n_next < N_NEXT && is_held_back(a) && a->full != FIT_NONE) {
         struct next *next = &s->next[s->n_next];
-        code              = look_once(next, q, a->full, speed);
+        code              = look_once(next, q, a->full, speed, s->tried);
         a                 = &next->answer;
         s->n_next += code == CLI_OK;
     }
@@ -420,6 +424,25 @@ static int look_further(struct found *s, struct fit_question *q, const struct mo
         limit_of(&q->limits, s->next[i].device)->bytes -= (uint64_t) 1 << 30;
     }
     return code;
+}
+
+// Tokens a second of a small model as it was found; 0: it is large, or cannot be tried.
+static double speed_try(const struct found *s) {
+    struct cli_model_options o = s->o->question.model;
+    struct model_error error   = {""};
+    struct cli_model m;
+    double per_second = 0;
+    if (s->m->model->llama != NULL || fit_bytes(s->m, FIT_ALL) > TRIED_SIZE || s->per_second <= 0) {
+        return 0;
+    }
+    fit_apply(&s->o->question, &s->a, &o);
+    o.n_ctx = 0; // of which one may have been told
+    if (cli_model_open(&m, &o) == CLI_OK) {
+        o.n_ctx    = s->a.n_ctx;
+        per_second = cli_model_session(&m, &o) == CLI_OK ? model_speed_try(m.session, &error) : 0;
+        cli_model_close(&m);
+    }
+    return per_second;
 }
 
 static int fit(struct options *o, struct cli_model *m) {
@@ -430,8 +453,11 @@ static int fit(struct options *o, struct cli_model *m) {
         return code;
     }
     if (s.a.fits && model_speed_measure(m->model, &m->devices, &speed)) {
-        s.per_second = model_speed_write(&speed, m->session);
-        code         = look_further(&s, &o->question, &speed);
+        s.per_second       = model_speed_write(&speed, m->session);
+        const double tried = speed_try(&s);
+        s.tried            = tried > 0 ? tried / s.per_second : 0;
+        s.per_second       = tried > 0 ? tried : s.per_second;
+        code               = look_further(&s, &o->question, &speed);
     }
     model_speed_fini(&speed);
     if (code != CLI_OK) {

@@ -378,6 +378,8 @@ bool model_speed_measure(const struct model *model, struct model_devices *device
 void model_speed_fini(struct model_speed *speed);
 // Tokens a second that a session will write with half of its context filled, as it was reserved; 0: not known.
 double model_speed_write(const struct model_speed *speed, const struct session *session);
+// The same by writing, in a session with memory that has read nothing; 0 after an error.
+double model_speed_try(struct session *session, struct model_error *error);
 
 // cache.c: rows of a layer with a window; its memory; whether the devices can do with it, and with flash attention; its end.
 int64_t cache_ring(const struct session *session);

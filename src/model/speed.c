@@ -3,6 +3,9 @@
 // nearly all of it; so each device is measured with products of a matrix and a vector in the shapes that the model has, a test
 // for each type of weights, with as many as the model has or enough not to stay in a cache. The other ops are small: each counts
 // as a sum or a norm of a vector.
+//   Of a model of a few MiB that is not enough: its weights stay in a cache, and what stands between the products, around the
+//   graph and
+// in the scheduler is a third of a token's time. Such a model is tried itself.
 
 #include "model/model.h"
 #include "model/speed_test.h"
@@ -14,6 +17,9 @@
 #define N_PRODUCTS 256
 #define PIECE_SIZE ((size_t) 2 << 20) // ... of those that are timed together: others seldom get in between in so short a time
 #define N_SMALL 64
+#define TRY_US 200000 // of a trial
+#define TRY_TOKENS 8  // ... that are timed together
+#define TRY_MOST 256  // times
 
 // ---- what a token reads ----
 
@@ -178,4 +184,24 @@ double model_speed_write(const struct model_speed *speed, const struct session *
         seconds += bytes > 0 ? reading * (1 + cache / bytes) : 0;
     }
     return seconds > 0 ? 1 / seconds : 0;
+}
+
+// ---- a trial ----
+
+double model_speed_try(struct session *s, struct model_error *error) {
+    const int64_t half = s->params.n_ctx / 2, n = s->params.n_ctx - half < TRY_TOKENS ? s->params.n_ctx - half : TRY_TOKENS;
+    const int64_t begin = ggml_time_us();
+    double best         = 0;
+    bool ok             = true;
+    for (int i = 0; ok && i < TRY_MOST && (i < 4 || ggml_time_us() - begin < TRY_US); i++) {
+        s->n_past           = half; // what is there is zeros, or was read before: it takes the same time
+        const int64_t start = ggml_time_us();
+        for (int64_t k = 0; ok && k < n; k++) {
+            ok = session_decode(s, &(int32_t){0}, 1, error);
+        }
+        const double seconds = (double) (ggml_time_us() - start) / 1e6;
+        best                 = i > 0 && (best == 0 || seconds < best) ? seconds : best; // the first one plans its graph
+    }
+    session_reset(s);
+    return ok && best > 0 ? (double) n / best : 0;
 }

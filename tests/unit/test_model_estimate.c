@@ -88,6 +88,33 @@ static void speed(void **state) {
     model_devices_close(&d);
 }
 
+// A trial writes, and leaves the session as if nothing had been read.
+static void trial(void **state) {
+    (void) state;
+    static const int32_t tokens[] = {1, 5, 9, 7};
+    struct model_error error      = {""};
+    struct model_devices d        = {0};
+    float logits[2][3];
+    struct model *model = model_open("models/tales-q8_0.gguf", &error);
+    assert_true(model != NULL && model_devices_open(&d, "CPU", 1, &error));
+    assert_true(model_place(model, &d, false, NULL, NULL, &error));
+    for (int64_t n_ctx = 8; n_ctx <= 256; n_ctx *= 32) { // of which there is a half, and less than is timed at once
+        const struct session_params params = {.n_ctx = n_ctx, .n_batch = 4, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16};
+        for (int i = 0; i < 2; i++) {
+            struct session *s = session_new(model, &d, &params, &error);
+            assert_true(s != NULL && session_reserve(s, &error));
+            assert_true(i == 0 || model_speed_try(s, &error) > 1);
+            assert_int_equal(s->n_past, 0);
+            assert_true(session_decode(s, tokens, 4, &error));
+            memcpy(logits[i], s->logits, sizeof logits[i]);
+            session_free(s);
+        }
+        assert_memory_equal(logits[0], logits[1], sizeof logits[0]);
+    }
+    model_free(model);
+    model_devices_close(&d);
+}
+
 static void published(void **state) {
     (void) state;
     const char *data = getenv("BERTH_DATA");
@@ -113,6 +140,7 @@ static void published(void **state) {
 
 int main(void) {
     check_quiet();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(shipped), cmocka_unit_test(speed), cmocka_unit_test(published)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shipped), cmocka_unit_test(speed), cmocka_unit_test(trial), cmocka_unit_test(published)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
