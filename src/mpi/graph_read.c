@@ -94,6 +94,24 @@ static bool is_spread(const struct ggml_tensor *t) {
     return is_empty || (ok && size <= berth_span(t));
 }
 
+// Do their rows lie side by side, as columns of one matrix do?
+static bool is_beside(const struct ggml_tensor *a, const struct ggml_tensor *b) {
+    const size_t step = a->nb[1];
+    bool ok           = step > 0 && b->nb[1] == step;
+    for (int i = 2; i < GGML_MAX_DIMS; i++) {
+        ok = ok && a->nb[i] % step == 0 && b->nb[i] % step == 0;
+    }
+    const size_t at = ok ? ((uintptr_t) b->data - (uintptr_t) a->data) % step : 0;
+    return ok && at >= ggml_row_size(a->type, a->ne[0]) && at + ggml_row_size(b->type, b->ne[0]) <= step;
+}
+
+// Kernels read a source and write a node as if they were apart, or the same bytes.
+static bool is_across(const struct ggml_tensor *node, const struct ggml_tensor *src) {
+    const uintptr_t a = (uintptr_t) node->data, b = (uintptr_t) src->data;
+    const bool meet = a < b ? berth_span(node) > b - a : berth_span(src) > a - b;
+    return meet && a != b && !(a < b ? is_beside(node, src) : is_beside(src, node));
+}
+
 // Who is computed lies in memory, as all it reads.
 static bool node_is_sound(struct reading *r, const struct ggml_tensor *t) {
     if (is_view_op(t->op)) {
@@ -109,7 +127,15 @@ static bool node_is_sound(struct reading *r, const struct ggml_tensor *t) {
     if (!mpi_rules_hold(t)) {
         return refuse(r, "its shape is none of its op's", t->op);
     }
-    return is_spread(t) || refuse(r, "its elements lie on each other", t->op);
+    if (!is_spread(t)) {
+        return refuse(r, "its elements lie on each other", t->op);
+    }
+    for (int i = 0; i < GGML_MAX_SRC && t->data != NULL; i++) {
+        if (t->src[i] != NULL && is_across(t, t->src[i])) {
+            return refuse(r, "it lies across a source, number", i);
+        }
+    }
+    return true;
 }
 
 static bool read_tensor(struct reading *r, const struct mpi_wire_tensor *w, struct ggml_context *ctx, struct ggml_cgraph *graph) {

@@ -727,8 +727,31 @@ static void graphs_refused(struct devices *d) {
         memcpy((char *) &bad[2] + changes[i].at, &changes[i].value, changes[i].size);
         refused(d, MPI_GRAPH, 0, 0, 0, 0, bad, sizeof bad, changes[i].text);
     }
+    struct mpi_wire_tensor across[2] = {wire(GGML_OP_NONE, 8, 1), wire(GGML_OP_REPEAT, 8, 2)};
+    across[1].is_node                = 1;
+    across[1].src[0]                 = 1;
+    across[1].offset                 = 4;
+    refused(d, MPI_GRAPH, 0, 0, 0, 0, across, sizeof across, "lies across a source");
     refused(d, MPI_GRAPH, 0, 0, 0, 0, g, sizeof g - 1, "no graph");
     refused(d, MPI_GRAPH, 0, 9, 0, 0, g, sizeof g, "cannot be had");
+}
+
+// Columns of one matrix may be copied to others of it.
+static void takes_columns(struct devices *d) {
+    struct mpi_wire_tensor g[3] = {wire(GGML_OP_NONE, 4, 8), wire(GGML_OP_NONE, 4, 8), wire(GGML_OP_CPY, 4, 8)};
+    for (int i = 0; i < 3; i++) {
+        g[i].nb[1] = 32;
+        g[i].nb[2] = g[i].nb[3] = 256;
+        g[i].offset             = i == 0 ? 0 : 16;
+    }
+    g[2].is_node         = 1;
+    g[2].src[0]          = 1;
+    g[2].src[1]          = 2;
+    struct mpi_remote *r = d->list[0].remote;
+    assert_int_equal(mpi_remote_send(r, MPI_GRAPH, 0, (uint64_t[3]){0}, g, sizeof g), GGML_STATUS_SUCCESS);
+    assert_int_equal(mpi_remote_send(r, MPI_RUN, 0, (uint64_t[3]){0}, NULL, 0), GGML_STATUS_SUCCESS);
+    mpi_remote_sync(r);
+    assert_int_equal(mpi_remote_report(r), GGML_STATUS_SUCCESS);
 }
 
 static void refuses(struct mpi_world *w) {
@@ -754,6 +777,7 @@ static void refuses(struct mpi_world *w) {
     refused(&d, MPI_GROUP_SUM, 0, 0, 0, 8, NULL, 0, "a sum");
     refused(&d, MPI_GROUP_SUM, 0, 0, 0, UINT64_MAX, NULL, 0, "a sum");
     graphs_refused(&d);
+    takes_columns(&d);
     float out[4] = {1, 1, 1, 1};
     mpi_buffer_read(&d.list[0], 0, 5000, out, sizeof out); // what cannot be had is 0
     assert_true(out[0] == 0 && mpi_remote_report(d.list[0].remote) == GGML_STATUS_FAILED);
