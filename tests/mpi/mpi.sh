@@ -17,6 +17,9 @@ done
 say "sums, broadcasts and barriers of 1, 2 and 4 ranks"
 BERTH_MPI_TIMEOUT=3 ranks --enable-recovery -q -n 3 "$world" die || [ $? = 7 ] || { say "a rank that dies"; exit 1; }
 say "a rank that dies is told of"
+# The one that is stopped is killed at last.
+BERTH_MPI_TIMEOUT=3 ranks --enable-recovery -q --mca btl tcp,self -n 3 "$world" freeze || [ $? = 137 ] || { say "a rank that freezes"; exit 1; }
+say "a rank that freezes amid its messages is lost alone"
 
 # A model by layers: the tale is the one that this machine tells alone, word for word.
 berth=$build/bin/berth

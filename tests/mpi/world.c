@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 // world.c: a program that every rank runs: sums, broadcasts and barriers among the ranks, answers checked. Exit code 0: all
 // right. Started without mpirun there is no world. `world die`: the last rank ends in the middle; the others are told so in time.
+// `world freeze`: rank 1 of 3 stops while it sends much; the others lose it, and not each other.
 
 #include "berth-mpi.h"
 #include "berth.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -64,6 +67,37 @@ static int die_in_the_middle(const struct berth_mpi_world *w) {
     _exit(0); // without the others there is no end in order
 }
 
+static void stop_self(int number) {
+    (void) number;
+    raise(SIGSTOP);
+}
+
+static int freeze_in_the_middle(const struct berth_mpi_world *w) {
+    const size_t size           = (size_t) 256 << 20;
+    const struct itimerval soon = {.it_value = {.tv_usec = 200000}};
+    int pid = (int) getpid(), number = w->rank;
+    char *data = calloc(size, 1);
+    CHECK(data != NULL && w->size == 3);
+    CHECK(w->broadcast(&pid, sizeof pid, 1));
+    if (w->rank == 1) {
+        signal(SIGALRM, stop_self);
+        setitimer(ITIMER_REAL, &soon, NULL);
+    }
+    if (w->rank == 0) { // as much is on its way as may be
+        nanosleep(&(struct timespec){.tv_nsec = 500000000}, NULL);
+    }
+    CHECK(!w->broadcast(data, size, 1));
+    CHECK(strstr(berth_last_error(), "rank 1") != NULL);
+    if (w->rank == 2) {
+        w->broadcast(&number, sizeof number, 2); // the one that is lost does not get it
+        nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+        _exit(0);
+    }
+    CHECK(w->broadcast(&number, sizeof number, 2) && number == 2);
+    kill(pid, SIGKILL);
+    _exit(0);
+}
+
 static void no_log(enum ggml_log_level level, const char *text, void *user_data) {
     (void) level;
     (void) text;
@@ -85,6 +119,9 @@ int main(int argc, char **argv) {
     CHECK(w->host(w->rank)[0] != '\0' && w->host(-1)[0] == '\0' && w->host(w->size)[0] == '\0');
     if (argc > 1 && strcmp(argv[1], "die") == 0) {
         return die_in_the_middle(w);
+    }
+    if (argc > 1 && strcmp(argv[1], "freeze") == 0) {
+        return freeze_in_the_middle(w);
     }
     for (size_t n = 1; n <= 3000000; n = n * 5 + 1) {
         check_sum(w, n);
