@@ -72,8 +72,9 @@ static bool memory_is_sound(struct reading *r, const struct mpi_wire_tensor *w, 
     if (w->offset > ggml_backend_buffer_get_size(buffer) || w->offset % alignment_of(t->type) != 0) {
         return refuse(r, "its offset is none of its buffer", (long long) w->offset);
     }
+    char *base                        = ggml_backend_buffer_get_base(buffer);
     t->buffer                         = buffer;
-    t->data                           = (char *) ggml_backend_buffer_get_base(buffer) + w->offset;
+    t->data                           = base != NULL ? base + w->offset : NULL; // a buffer of no bytes may lie nowhere
     const enum berth_span_fault fault = berth_span_check(&r->room, t);
     return fault <= BERTH_SPAN_EMPTY || refuse(r, "its bytes do not lie in its buffer", fault);
 }
