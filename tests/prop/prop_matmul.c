@@ -7,6 +7,7 @@
 
 #include "core/graph.h"
 #include "cpu/cpu.h"
+#include "cpu/op/gemm.h"
 
 #include <math.h>
 
@@ -202,6 +203,31 @@ static void attention(struct check_rng *r, uint64_t seed) {
     ggml_free(ctx);
 }
 
+// More columns than one round of panels has room for, in one batch and over several: those that share rows, and those that do
+// not.
+static void rounds(struct check_rng *r, uint64_t seed) {
+    struct ggml_context *ctx     = ggml_init((struct ggml_init_params){.mem_size = 1 << 16, .no_alloc = true});
+    const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K};
+    const enum ggml_type a       = types[seed % 4];
+    const int64_t n = a == GGML_TYPE_Q4_K ? 256 : 64 * pick(r, 1, 4), share2 = pick(r, 1, 3), share3 = pick(r, 1, 2);
+    const int64_t batch2 = pick(r, 1, 3), batch3 = pick(r, 1, 2), n_batches = batch2 * batch3 * share2 * share3;
+    const int64_t ne_a[] = {n, pick(r, 1, 20), batch2, batch3};
+    const int64_t ne_b[] = {n, ((1 << 20) / n + pick(r, 1, 3000)) / n_batches + 1, batch2 * share2, batch3 * share3};
+    char what[128];
+    snprintf(what, sizeof what, "seed %llu: %s %d x %d times f32 x %d, batches %d %d times %d %d", (unsigned long long) seed,
+        ggml_type_name(a), (int) n, (int) ne_a[1], (int) ne_b[1], (int) batch2, (int) batch3, (int) share2, (int) share3);
+    struct ggml_tensor *x = ggml_new_tensor_4d(ctx, a, ne_a[0], ne_a[1], ne_a[2], ne_a[3]);
+    struct ggml_tensor *y = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, ne_b[0], ne_b[1], ne_b[2], ne_b[3]);
+    x->data               = listed(ggml_nbytes(x));
+    y->data               = listed(ggml_nbytes(y));
+    fill(r, x);
+    fill(r, y);
+    struct ggml_tensor *op = ggml_mul_mat(ctx, x, y);
+    assert_true(cpu_kernels_best.gemm[a].run == NULL || cpu_gemm_work_size(a, y, 1) < ggml_nbytes(y));
+    check(ctx, op, 0.02 * sqrt((double) n) + 1e-3, what);
+    ggml_free(ctx);
+}
+
 static void run(void (*op)(struct check_rng *, uint64_t), int n) {
     cpu_init();
     const uint64_t seed = check_seed(1);
@@ -216,14 +242,20 @@ static void random_products(void **state) {
     run(product, check_cases(150));
 }
 
+static void several_rounds(void **state) {
+    (void) state;
+    run(rounds, check_cases(16) < 4 ? 4 : check_cases(16));
+}
+
 static void random_attention(void **state) {
     (void) state;
     run(attention, check_cases(60));
 }
 
-// An argument names one of the two.
+// An argument names one of them.
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(random_products), cmocka_unit_test(random_attention)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_products), cmocka_unit_test(several_rounds), cmocka_unit_test(random_attention)};
     if (argc > 1) {
         cmocka_set_test_filter(argv[1]);
     }

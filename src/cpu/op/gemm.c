@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
-// gemm.c: products of many columns, for MUL_MAT and OUT_PROD. All tasks bring b into panels, in work memory; then each takes rows
-// of a, as it gets to them, packs a panel of them into its own memory and multiplies it with every panel of b that it meets: a
-// panel of rows, the larger, stays in the first cache or near it while those of columns come from the second. Sources of f32 may
-// be transposed: X_PANELS panels of them are copied from across the rows at a time.
+// gemm.c: products of many columns, for MUL_MAT and OUT_PROD. All tasks bring columns of b into panels, in work memory; then each
+// takes rows of a, as it gets to them, packs a panel of them into its own memory and multiplies it with every panel of b that it
+// meets: a panel of rows, the larger, stays in the first cache or near it while those of columns come from the second. Sources of
+// f32 may be transposed: X_PANELS panels of them are copied from across the rows at a time.
+//
+// That is a round. More columns than its memory has room for, of one batch or of many, take several, so that work memory does not
+// grow with b. Panels of b are counted through: batch after batch, those that meet the same batch of a together.
 
 #include "cpu/op/gemm.h"
 
@@ -10,6 +13,9 @@
 
 #define X_PANELS CPU_GEMM_X_PANELS
 #define Y_PANELS 4 // that are packed at a time
+// Columns of a round at least: so many products are a packed row's, and rows are packed again for each round.
+#define ROUND_COLS 512
+#define ROUND_SIZE ((size_t) 1 << 20) // bytes, where those are fewer
 
 bool cpu_gemm_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
@@ -26,20 +32,39 @@ bool cpu_gemm_takes_across(const struct cpu_kernels *k, const struct ggml_tensor
 struct sizes {
     size_t x, y;      // a panel
     int64_t n_panels; // of b, a batch
+    int64_t n_alike;  // of b, those that meet one batch of a
     int64_t n_all;    // of b
+    int64_t n_round;  // of b, a round
 };
 
-static struct sizes sizes_of(const struct cpu_gemm *g, const struct ggml_tensor *b) {
-    const int64_t n_panels = (b->ne[1] + g->nr - 1) / g->nr;
-    return (struct sizes){.x = cpu_gemm_x_size(g, b->ne[0]),
-        .y                   = cpu_gemm_y_size(g, b->ne[0]),
-        .n_panels            = n_panels,
-        .n_all               = n_panels * b->ne[2] * b->ne[3]};
+static size_t round_size(const struct cpu_gemm *g, size_t y) {
+    const size_t size = (size_t) ((ROUND_COLS + g->nr - 1) / g->nr) * y;
+    return size > ROUND_SIZE ? size : ROUND_SIZE;
 }
 
+static struct sizes sizes_of(const struct cpu_gemm *g, const struct ggml_tensor *a, const struct ggml_tensor *b) {
+    const size_t y         = cpu_gemm_y_size(g, b->ne[0]);
+    const int64_t n_panels = (b->ne[1] + g->nr - 1) / g->nr, n_all = n_panels * b->ne[2] * b->ne[3];
+    const int64_t n_round = (int64_t) (round_size(g, y) / (y > 0 ? y : 1));
+    return (struct sizes){.x = cpu_gemm_x_size(g, b->ne[0]),
+        .y                   = y,
+        .n_panels            = n_panels,
+        .n_alike             = n_panels * (b->ne[2] / a->ne[2]) * (b->ne[3] / a->ne[3]),
+        .n_all               = n_all,
+        .n_round             = n_round < n_all ? n_round : n_all};
+}
+
+// Panels of rows that a task has room for: those of f32 may come from across.
+static size_t n_own(enum ggml_type type) {
+    return type == GGML_TYPE_F32 ? X_PANELS : 1;
+}
+
+// What a round has room for, not what it fills: fewer columns, or shorter ones, take no more.
 size_t cpu_gemm_work_size(enum ggml_type type, const struct ggml_tensor *b, int n_tasks) {
-    const struct sizes size = sizes_of(&cpu_kernels_best.gemm[type], b);
-    return size.y * (size_t) size.n_all + size.x * X_PANELS * (size_t) n_tasks;
+    const struct cpu_gemm *g = &cpu_kernels_best.gemm[type];
+    const size_t y = cpu_gemm_y_size(g, b->ne[0]), room = round_size(g, y);
+    const size_t all = y * (size_t) ((b->ne[1] + g->nr - 1) / g->nr * b->ne[2] * b->ne[3]);
+    return (all < room ? all : room) + cpu_gemm_x_size(g, b->ne[0]) * n_own(type) * (size_t) n_tasks;
 }
 
 // ---- panels ----
@@ -79,45 +104,55 @@ static void pack_part(const struct cpu_kernels *k, const struct cpu_gemm *g, con
     }
 }
 
-static void pack_columns(
-    const struct cpu_params *p, const struct ggml_tensor *b, const struct cpu_gemm *g, const struct sizes *size, char *panels) {
+// Batch i of b, counted as panels are.
+static void batch_of(const struct ggml_tensor *a, const struct ggml_tensor *b, int64_t i, int64_t *i2, int64_t *i3) {
+    const int64_t r2 = b->ne[2] / a->ne[2], r3 = b->ne[3] / a->ne[3], of_a = i / (r2 * r3);
+    *i2 = of_a % a->ne[2] * r2 + i % r2;
+    *i3 = of_a / a->ne[2] * r3 + i / r2 % r3;
+}
+
+// Panels p0 to p1 - 1, all tasks together.
+static void pack_columns(const struct cpu_params *p, const struct cpu_gemm_call *call, const struct cpu_gemm *g,
+    const struct sizes *size, int64_t p0, int64_t p1) {
     BERTH_ASSERT(g->nr <= CPU_GEMM_NR);
-    const int64_t n_parts = (size->n_panels + Y_PANELS - 1) / Y_PANELS, n = n_parts * b->ne[2] * b->ne[3];
+    const int64_t n = (p1 - p0 + Y_PANELS - 1) / Y_PANELS;
     for (int64_t i = cpu_chunk_next(p); i < n; i = cpu_chunk_next(p)) {
-        const int64_t first = i % n_parts * Y_PANELS, i2 = i / n_parts % b->ne[2], i3 = i / n_parts / b->ne[2];
-        const int64_t end = size->n_panels < first + Y_PANELS ? size->n_panels : first + Y_PANELS;
-        char *to          = panels + (size_t) ((i3 * b->ne[2] + i2) * size->n_panels + first) * size->y;
-        pack_part(p->k, g, size, b, to, first, end, i2, i3);
+        const int64_t end = p0 + (i + 1) * Y_PANELS < p1 ? p0 + (i + 1) * Y_PANELS : p1;
+        for (int64_t at = p0 + i * Y_PANELS, next; at < end; at = next) { // of one batch at a time
+            const int64_t batch = at / size->n_panels, first = batch * size->n_panels;
+            int64_t i2, i3;
+            next = first + size->n_panels < end ? first + size->n_panels : end;
+            batch_of(call->a, call->b, batch, &i2, &i3);
+            pack_part(p->k, g, size, call->b, call->work + (size_t) (at - p0) * size->y, at - first, next - first, i2, i3);
+        }
     }
 }
 
 // ---- products ----
 
-// An item: rows r0 to r1 of one batch of a, and a part of the panels of every batch of b that meets it.
+// Rows r0 to r1 of one batch of a, and panels of the batches of b that meet it.
 struct item {
-    int64_t r0, r1, i2, i3;
-    int64_t c0, c1; // panels
+    int64_t r0, r1, batch;
+    int64_t c0, c1;     // panels, counted from the first that meets this batch of a
+    const char *panels; // c0's
 };
 
 // nr rows from r on with all columns of the item: a panel at own, or as they lie if that is NULL.
 static void columns_run(const struct cpu_gemm_call *call, const struct cpu_gemm *g, const struct sizes *size,
     const struct item *it, int64_t r, int nr, const char *own) {
     const struct ggml_tensor *a = call->a, *b = call->b, *op = call->op;
-    const int64_t n = a->ne[0], r2 = b->ne[2] / a->ne[2], r3 = b->ne[3] / a->ne[3], ld = (int64_t) (op->nb[1] / sizeof(float));
-    for (int64_t i3 = it->i3 * r3; i3 < (it->i3 + 1) * r3; i3++) {
-        for (int64_t i2 = it->i2 * r2; i2 < (it->i2 + 1) * r2; i2++) {
-            const char *panels = call->work + size->y * (size_t) ((i3 * b->ne[2] + i2) * size->n_panels);
-            for (int64_t c = it->c0; c < it->c1; c++) {
-                const int64_t col = c * g->nr;
-                const int nc      = b->ne[1] - col < g->nr ? (int) (b->ne[1] - col) : g->nr;
-                const char *y     = panels + size->y * (size_t) c;
-                float *to         = (float *) (void *) cpu_row_at(op, col, i2, i3) + r;
-                if (own == NULL) {
-                    g->rows.run(n, to, ld, cpu_row_at(a, r, it->i2, it->i3), a->nb[1], y, nc);
-                } else {
-                    g->run(n, to, ld, own, nr, y, nc);
-                }
-            }
+    const int64_t n = a->ne[0], ld = (int64_t) (op->nb[1] / sizeof(float)), n_batches = size->n_alike / size->n_panels;
+    const char *y = it->panels;
+    for (int64_t c = it->c0; c < it->c1; c++, y += size->y) {
+        const int64_t col = c % size->n_panels * g->nr;
+        const int nc      = b->ne[1] - col < g->nr ? (int) (b->ne[1] - col) : g->nr;
+        int64_t i2, i3;
+        batch_of(a, b, it->batch * n_batches + c / size->n_panels, &i2, &i3);
+        float *to = (float *) (void *) cpu_row_at(op, col, i2, i3) + r;
+        if (own == NULL) {
+            g->rows.run(n, to, ld, cpu_row_at(a, r, it->batch % a->ne[2], it->batch / a->ne[2]), a->nb[1], y, nc);
+        } else {
+            g->run(n, to, ld, own, nr, y, nc);
         }
     }
 }
@@ -125,52 +160,68 @@ static void columns_run(const struct cpu_gemm_call *call, const struct cpu_gemm 
 static void item_run(const struct cpu_params *p, const struct cpu_gemm_call *call, const struct cpu_gemm *g,
     const struct sizes *size, const struct item *it) {
     const struct ggml_tensor *a = call->a;
-    const bool across           = a->nb[0] != ggml_type_size(a->type);
-    const bool lie              = !across && cpu_gemm_has_rows(g, a->ne[0], call->b->ne[1]);
-    char *own                   = call->work + size->y * (size_t) size->n_all + size->x * X_PANELS * (size_t) p->ith;
-    int64_t r                   = it->r0;
+    const int64_t i2 = it->batch % a->ne[2], i3 = it->batch / a->ne[2];
+    const bool across = a->nb[0] != ggml_type_size(a->type);
+    const bool lie    = !across && cpu_gemm_has_rows(g, a->ne[0], call->b->ne[1]);
+    char *own         = call->work + size->y * (size_t) size->n_round + size->x * n_own(a->type) * (size_t) p->ith;
+    int64_t r         = it->r0;
     for (; lie && r + g->mr <= it->r1; r += g->mr) { // panel after panel of columns while these rows are at hand
         columns_run(call, g, size, it, r, g->mr, NULL);
     }
     if (across && r < it->r1) {
-        cpu_gemm_pack_across(a->ne[0], own, size->x, g->mr, cpu_row_at(a, r, it->i2, it->i3), a->nb[0], it->r1 - r);
+        cpu_gemm_pack_across(a->ne[0], own, size->x, g->mr, cpu_row_at(a, r, i2, i3), a->nb[0], it->r1 - r);
     }
     for (; r < it->r1; r += g->mr, own += across ? size->x : 0) {
         const int nr = it->r1 - r < g->mr ? (int) (it->r1 - r) : g->mr;
         if (!across) {
-            g->pack_x(a->ne[0], own, cpu_row_at(a, r, it->i2, it->i3), a->nb[1], nr);
+            g->pack_x(a->ne[0], own, cpu_row_at(a, r, i2, i3), a->nb[1], nr);
         }
         columns_run(call, g, size, it, r, nr, own);
     }
 }
 
-void cpu_gemm_run(const struct cpu_params *p, const struct cpu_gemm_call *call) {
-    const struct ggml_tensor *a = call->a;
-    const struct cpu_gemm *g    = &p->k->gemm[a->type];
-    const struct sizes size     = sizes_of(g, call->b);
-    pack_columns(p, call->b, g, &size, call->work);
-    cpu_barrier(p);
+// Panels p0 to p1 - 1 with all rows that meet them.
+static void round_run(const struct cpu_params *p, const struct cpu_gemm_call *call, const struct cpu_gemm *g,
+    const struct sizes *size, int64_t p0, int64_t p1) {
+    const int64_t ne0 = call->op->ne[0], first = p0 / size->n_alike, n_batches = (p1 - 1) / size->n_alike - first + 1;
+    const int64_t wanted = p->nth > 1 ? 4 * p->nth : 1, n_cols = p1 - p0 < size->n_alike ? p1 - p0 : size->n_alike;
     // fewer rows an item while there are few items, then fewer columns: every task should find some
-    const int64_t ne0 = call->op->ne[0], n_batches = a->ne[2] * a->ne[3], wanted = p->nth > 1 ? 4 * p->nth : 1;
     int64_t rows = (int64_t) X_PANELS * g->mr;
     while (rows > g->mr && (ne0 + rows - 1) / rows * n_batches < wanted) {
         rows /= 2;
     }
-    const int64_t n_rows = (ne0 + rows - 1) / rows, most = size.n_panels / 8 + 1;
-    int64_t n_parts    = (wanted + n_rows * n_batches - 1) / (n_rows * n_batches);
-    n_parts            = n_parts < most ? n_parts : most;
-    const int64_t part = (size.n_panels + n_parts - 1) / n_parts;
-    const int64_t n    = n_rows * n_parts * n_batches;
-    for (int64_t i = cpu_chunk_next(p); i < n; i = cpu_chunk_next(p)) {
-        const int64_t ir = i % n_rows, ic = i / n_rows % n_parts, batch = i / (n_rows * n_parts);
+    const int64_t n_rows = (ne0 + rows - 1) / rows, most = n_cols / 8 + 1;
+    int64_t n_parts = (wanted + n_rows * n_batches - 1) / (n_rows * n_batches);
+    n_parts         = n_parts < most ? n_parts : most;
+    for (int64_t i = cpu_chunk_next(p); i < n_rows * n_parts * n_batches; i = cpu_chunk_next(p)) {
+        const int64_t ir = i % n_rows, ic = i / n_rows % n_parts, batch = first + i / (n_rows * n_parts);
+        const int64_t of_batch = batch * size->n_alike; // its panels of this round: c0 to c1
+        const int64_t c0 = p0 > of_batch ? p0 - of_batch : 0, c1 = p1 < of_batch + size->n_alike ? p1 - of_batch : size->n_alike;
+        const int64_t part = (c1 - c0 + n_parts - 1) / n_parts, from = c0 + ic * part;
         const struct item it = {
-            .r0 = ir * rows,
-            .r1 = ne0 < (ir + 1) * rows ? ne0 : (ir + 1) * rows,
-            .i2 = batch % a->ne[2],
-            .i3 = batch / a->ne[2],
-            .c0 = ic * part,
-            .c1 = size.n_panels < (ic + 1) * part ? size.n_panels : (ic + 1) * part,
+            .r0     = ir * rows,
+            .r1     = ne0 < (ir + 1) * rows ? ne0 : (ir + 1) * rows,
+            .batch  = batch,
+            .c0     = from,
+            .c1     = c1 < from + part ? c1 : from + part,
+            .panels = call->work + (size_t) (of_batch + from - p0) * size->y,
         };
-        item_run(p, call, g, &size, &it);
+        if (it.c0 < it.c1) {
+            item_run(p, call, g, size, &it);
+        }
+    }
+}
+
+void cpu_gemm_run(const struct cpu_params *p, const struct cpu_gemm_call *call) {
+    const struct cpu_gemm *g = &p->k->gemm[call->a->type];
+    const struct sizes size  = sizes_of(g, call->a, call->b);
+    for (int64_t p0 = 0; p0 < size.n_all; p0 += size.n_round) {
+        const int64_t p1 = p0 + size.n_round < size.n_all ? p0 + size.n_round : size.n_all;
+        if (p0 > 0) {
+            cpu_barrier(p); // the last round's panels are read until then
+        }
+        pack_columns(p, call, g, &size, p0, p1);
+        cpu_barrier(p);
+        round_run(p, call, g, &size, p0, p1);
     }
 }
