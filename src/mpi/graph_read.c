@@ -83,8 +83,11 @@ static bool is_view_op(enum ggml_op op) {
     return op == GGML_OP_NONE || op == GGML_OP_VIEW || op == GGML_OP_RESHAPE || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
 }
 
-// Has it as many bytes as its elements take? One whose strides let them lie on each other can be of any length.
-static bool is_spread(const struct ggml_tensor *t) {
+#define SHARED_MAX ((size_t) 1 << 30) // bytes that elements of a source would take which lie on each other
+
+// Has it as many bytes as its elements take, or as `otherwise`? One whose strides let them lie on each other can be of any
+// length.
+static bool is_spread(const struct ggml_tensor *t, size_t otherwise) {
     size_t size = ggml_type_size(t->type);
     bool ok = true, is_empty = false;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
@@ -92,7 +95,7 @@ static bool is_spread(const struct ggml_tensor *t) {
         is_empty       = is_empty || n == 0;
         ok             = ok && !__builtin_mul_overflow(size, n, &size);
     }
-    return is_empty || (ok && size <= berth_span(t));
+    return is_empty || (ok && (size <= otherwise || size <= berth_span(t)));
 }
 
 // Do their rows lie side by side, as columns of one matrix do?
@@ -128,8 +131,13 @@ static bool node_is_sound(struct reading *r, const struct ggml_tensor *t) {
     if (!mpi_rules_hold(t)) {
         return refuse(r, "its shape is none of its op's", t->op);
     }
-    if (!is_spread(t)) {
+    if (!is_spread(t, 0)) {
         return refuse(r, "its elements lie on each other", t->op);
+    }
+    for (int i = 0; i < GGML_MAX_SRC; i++) {
+        if (t->src[i] != NULL && !is_spread(t->src[i], SHARED_MAX)) { // one op would take for ever
+            return refuse(r, "so many elements lie on each other in source", i);
+        }
     }
     for (int i = 0; i < GGML_MAX_SRC && t->data != NULL; i++) {
         if (t->src[i] != NULL && is_across(t, t->src[i])) {
