@@ -164,6 +164,43 @@ static void test_empty_sources_that_count_as_nothing(void **state) {
     ggml_free(ctx);
 }
 
+// No token changes no state: it passes into the result.
+static void test_states_without_tokens(void **state) {
+    (void) state;
+    enum { D = 16, HEADS = 2, N = D * D * HEADS };
+    struct ggml_context *ctx  = arena();
+    struct ggml_cgraph *graph = ggml_new_graph(ctx);
+    struct ggml_tensor *none  = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, D, HEADS, 0),
+                       *s     = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N);
+    struct ggml_tensor *gate = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 1, HEADS, 0, 1), *flat = ggml_reshape_2d(ctx, s, N, 1);
+    for (int i = 0; i < N; i++) {
+        ((float *) s->data)[i] = (float) (i % 31) - 15.0f;
+    }
+    struct ggml_tensor *results[] = {
+        ggml_rwkv_wkv6(ctx, none, none, none, filled(ctx, GGML_TYPE_F32, D, HEADS, 1, 1), none, flat),
+        ggml_rwkv_wkv7(ctx, none, none, none, none, none, none, flat),
+        ggml_gated_linear_attn(ctx, none, none, none, none, flat, 0.5f),
+        ggml_gated_delta_net(ctx, none, none, none, gate, gate, ggml_reshape_4d(ctx, s, D, D, HEADS, 1), 1),
+        ggml_ssm_scan(ctx, ggml_reshape_4d(ctx, s, D, D, HEADS, 1), ggml_new_tensor_4d(ctx, GGML_TYPE_F32, D, HEADS, 0, 1),
+            ggml_new_tensor_3d(ctx, GGML_TYPE_F32, HEADS, 0, 1), filled(ctx, GGML_TYPE_F32, 1, HEADS, 1, 1),
+            ggml_new_tensor_4d(ctx, GGML_TYPE_F32, D, 1, 0, 1), ggml_new_tensor_4d(ctx, GGML_TYPE_F32, D, 1, 0, 1),
+            filled(ctx, GGML_TYPE_I32, 1, 1, 1, 1), 1),
+    };
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
+        assert_false(berth_is_poison(results[i]));
+        memset(results[i]->data, 0x77, ggml_nbytes(results[i]));
+        ggml_build_forward_expand(graph, results[i]);
+    }
+    if (ggml_graph_compute_with_ctx(ctx, graph, 1) != GGML_STATUS_SUCCESS) {
+        fail_msg("%s", berth_last_error());
+    }
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++) {
+        assert_true(ggml_nelements(results[i]) >= N);
+        assert_memory_equal(results[i]->data, s->data, N * sizeof(float));
+    }
+    ggml_free(ctx);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_set_past_the_end),
@@ -175,6 +212,7 @@ int main(void) {
         cmocka_unit_test(test_types_nobody_computes),
         cmocka_unit_test(test_sources_empty_in_an_outer_extent),
         cmocka_unit_test(test_empty_sources_that_count_as_nothing),
+        cmocka_unit_test(test_states_without_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -229,13 +229,18 @@ static void delta_run(const struct cpu_params *p, struct ggml_tensor *op) {
     }
 }
 
+// Without tokens, whose sources are empty then, states stay as they are.
 const struct cpu_op_entry cpu_ops_recurrent[] = {
-    {GGML_OP_RWKV_WKV6, {.supports = wkv6_supports, .run = wkv6_run, .uses = CPU_USE_MAD | CPU_USE_SCALE}},
-    {GGML_OP_RWKV_WKV7, {.supports = wkv7_supports, .run = wkv7_run, .uses = CPU_USE_DOT_F32 | CPU_USE_MUL | CPU_USE_MAD}},
-    {GGML_OP_GATED_LINEAR_ATTN, {.supports = gla_supports, .run = gla_run, .uses = CPU_USE_MAD | CPU_USE_SCALE}},
-    {GGML_OP_GATED_DELTA_NET, {.supports     = delta_supports,
-                                  .work_size = delta_work_size,
-                                  .run       = delta_run,
-                                  .uses      = CPU_USE_DOT_F32 | CPU_USE_EXP | CPU_USE_MUL | CPU_USE_MAD}},
+    {GGML_OP_RWKV_WKV6,
+        {.supports = wkv6_supports, .run = wkv6_run, .uses = CPU_USE_MAD | CPU_USE_SCALE, .empty_srcs = 0x17}}, // all but first
+    {GGML_OP_RWKV_WKV7,
+        {.supports = wkv7_supports, .run = wkv7_run, .uses = CPU_USE_DOT_F32 | CPU_USE_MUL | CPU_USE_MAD, .empty_srcs = 0x3f}},
+    {GGML_OP_GATED_LINEAR_ATTN,
+        {.supports = gla_supports, .run = gla_run, .uses = CPU_USE_MAD | CPU_USE_SCALE, .empty_srcs = 0xf}},
+    {GGML_OP_GATED_DELTA_NET, {.supports      = delta_supports,
+                                  .work_size  = delta_work_size,
+                                  .run        = delta_run,
+                                  .uses       = CPU_USE_DOT_F32 | CPU_USE_EXP | CPU_USE_MUL | CPU_USE_MAD,
+                                  .empty_srcs = 0x1f}},
     CPU_OPS_END,
 };

@@ -308,10 +308,11 @@ static void post_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 const struct cpu_op_entry cpu_ops_ssm[] = {
     {GGML_OP_SSM_CONV, {.supports = conv_supports, .run = conv_run}},
-    {GGML_OP_SSM_SCAN, {.supports     = scan_supports,
-                           .work_size = scan_work_size,
-                           .run       = scan_run,
-                           .uses      = CPU_USE_DOT_F32 | CPU_USE_EXP | CPU_USE_SCALE | CPU_USE_MUL | CPU_USE_MAD}},
+    {GGML_OP_SSM_SCAN, {.supports      = scan_supports,
+                           .work_size  = scan_work_size,
+                           .run        = scan_run,
+                           .uses       = CPU_USE_DOT_F32 | CPU_USE_EXP | CPU_USE_SCALE | CPU_USE_MUL | CPU_USE_MAD,
+                           .empty_srcs = 0x36}}, // x, dt, B and C without tokens: states stay as they are
     {GGML_OP_SOLVE_TRI, {.supports = solve_supports, .run = solve_run, .uses = CPU_USE_MAD}},
     {GGML_OP_DSV4_HC_COMB, {.supports = comb_supports, .run = comb_run}},
     {GGML_OP_DSV4_HC_PRE, {.supports = pre_supports,
