@@ -20,6 +20,10 @@ struct berth_graph_budget_params {
     struct ggml_backend_buffer_type *buft; // where they go; NULL: the CPU's
     int64_t time_us;                       // local search
     uint64_t seed;
+    // A schedule to take in place of solving: (*result)->steps of a graph of the same ops, whose tensors may have been larger.
+    // GGML_STATUS_FAILED where it is none of this graph's.
+    const struct berth_budget_step *steps; // NULL: none
+    size_t n_steps;
 
     // Another pool, to which values may move and come back: of the host, or of a file (berth_file_buffer_type_new).
     struct ggml_backend_buffer_type *spill_buft; // NULL: none

@@ -238,7 +238,10 @@ static enum ggml_status attempt(
     const struct berth_budget_params params = {
         .pools = pools, .n_pools = (size_t) t->n_pools, .time_us = t->budget->time_us, .seed = t->budget->seed};
     *w                      = (struct rewrite){0};
-    enum ggml_status status = berth_budget_solve(t->o.ops, (size_t) t->o.n, &params, result);
+    const size_t n          = (size_t) t->o.n;
+    enum ggml_status status = t->budget->steps == NULL
+                                  ? berth_budget_solve(t->o.ops, n, &params, result)
+                                  : berth_budget_check(t->o.ops, n, &params, t->budget->steps, t->budget->n_steps, result);
     if (status != GGML_STATUS_SUCCESS || !(*result)->fits) {
         return status;
     }
@@ -284,6 +287,9 @@ static enum ggml_status task_run(
             break;
         }
         (*result)->fits = false;
+        if (t->budget->steps != NULL) {
+            break;
+        }
         for (int p = 0; p < t->n_pools; p++) {
             limits[p] = limit_lower(limits[p], asked[p], bytes[p]);
         }

@@ -74,7 +74,8 @@ const struct cli_help cli_fit_help = {
         "graphs and what computing them takes beside it, on each device. Layers lie where 'berth run' would put them. It says "
         "what stands in the way of more: which memory, or what the model was trained for; how fast it will write, by what the "
         "devices read in a moment's test; and what one to four GiB more would buy. With --allow the context is kept instead. "
-        "Weights are not touched. Without MODEL it is the one that comes with Berth.",
+        "Weights are not touched, but for models of at most 64 MiB, whose speed is tried. Without MODEL it is the one that comes "
+        "with Berth.",
     .options  = option_rows,
     .no       = "nothing fits",
     .examples = {{"What does 8 GiB allow?", "fit --memory 8GiB model.gguf"},
@@ -225,6 +226,8 @@ static void print_again(const struct found *s) {
     }
     if (s->m->model->llama != NULL) {
         puts("  again    nothing: libllama runs this model, and its graphs are its own");
+    } else if (s->m->devices.n > 1) {
+        puts("  again    nothing: ops run again where all is on one device");
     } else if (s->a.compute == 0 && !s->a.fits && s->a.compute_least > 0) {
         printf("  again    nothing: no schedule was found that fits; compute takes %s with every op once, and at least %s with "
                "any\n",

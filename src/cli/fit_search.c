@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // fit_search.c: the best setting of a model within limits. Every question is answered by planning the graphs as a session would;
-// nothing is loaded.
+// nothing is loaded here.
 //   Without leave to give anything up: the largest context, found by halving between one that fits and one that does not,
 // then the largest batch likewise.
 //   With it, a context that is wanted is kept, and the least is given up that makes it fit: first tokens of a batch, which cost
@@ -12,15 +12,18 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define BATCH 512      // a context is worth more than a batch beyond this
-#define BATCH_LEAST 32 // ... and less is worth little
-#define AGAIN_TRIES 8  // for a limit on graphs: what is missing shrinks from one to the next
+#define BATCH 512         // a context is worth more than a batch beyond this
+#define BATCH_LEAST 32    // ... and less is worth little
+#define AGAIN_TRIES 8     // for a limit on graphs: what is missing shrinks from one to the next
+#define AGAIN_US 20000000 // for all of them together, but for those of the answer
 
 struct search {
     const struct fit_question *q;
     struct cli_model *m;
     struct fit_answer *a;
     bool may_again; // ops may run again
+    bool is_last;   // it fitted before: this is the answer
+    int64_t until;  // when to look no longer for what may run again
 };
 
 // ---- options ----
@@ -30,6 +33,9 @@ int fit_allow_parse(const char *command, const char *text, unsigned *allow) {
         const char *name;
         unsigned bit;
     } names[] = {{"cache-type", FIT_CACHE_TYPE}, {"batch", FIT_BATCH}, {"spill", FIT_SPILL}, {"recompute", FIT_RECOMPUTE}};
+    if (*text == '\0') {
+        return cli_usage(command, "--allow '' names none of cache-type, batch, spill, recompute");
+    }
     while (*text != '\0') {
         const size_t n = strcspn(text, ",");
         unsigned bit   = 0;
@@ -102,6 +108,9 @@ static int again_try(struct search *s, struct cli_model_options *o, int *full) {
     size_t limit = s->a->compute_once;
     int code     = CLI_OK;
     for (int i = 0; code == CLI_OK && i < AGAIN_TRIES && *full != FIT_NONE; i++) {
+        if (cli_is_interrupted(NULL) || (!s->is_last && ggml_time_us() > s->until)) {
+            break;
+        }
         const uint64_t missing = fit_bytes(s->m, *full) - fit_limits_get(&s->q->limits, *full)->bytes;
         const size_t taken     = compute_of(s->m) < limit ? compute_of(s->m) : limit;
         if (missing >= taken) {
@@ -144,6 +153,14 @@ static int ask(struct search *s, int64_t n_ctx, int64_t n_batch, bool *fits) {
         code               = full != FIT_NONE && s->may_again ? again_try(s, &o, &full) : code;
     }
     *fits = code == CLI_OK && full == FIT_NONE;
+    return code;
+}
+
+// What fitted before, once more, so that the session is planned for it.
+static int ask_last(struct search *s, int64_t n_ctx, int64_t n_batch) {
+    s->is_last     = true;
+    const int code = ask(s, n_ctx, n_batch, &s->a->fits);
+    s->is_last     = false;
     return code;
 }
 
@@ -200,7 +217,7 @@ static int solve_largest(struct search *s) {
         a->batch_limit = n_batch < n_ctx ? FIT_MEMORY : FIT_CONTEXT;
         a->batch_full  = a->full;
     }
-    return code == CLI_OK ? ask(s, n_ctx, n_batch, &a->fits) : code;
+    return code == CLI_OK ? ask_last(s, n_ctx, n_batch) : code;
 }
 
 // ---- the least that is given up ----
@@ -221,7 +238,7 @@ static int sizes_try(struct search *s, int64_t n_ctx) {
     code = ask(s, n_ctx, least, &s->a->fits);
     if (code == CLI_OK && s->a->fits) {
         code = largest(s, least, most - 1, n_ctx, &n);
-        code = code == CLI_OK ? ask(s, n_ctx, n, &s->a->fits) : code;
+        code = code == CLI_OK ? ask_last(s, n_ctx, n) : code;
     }
     return code;
 }
@@ -230,7 +247,8 @@ static int sizes_try(struct search *s, int64_t n_ctx) {
 static int batches_try(struct search *s, int64_t n_ctx) {
     s->may_again = false;
     int code     = sizes_try(s, n_ctx);
-    if (code == CLI_OK && !s->a->fits && (s->q->allow & FIT_RECOMPUTE) != 0 && s->m->model->llama == NULL) {
+    if (code == CLI_OK && !s->a->fits && (s->q->allow & FIT_RECOMPUTE) != 0 && s->m->model->llama == NULL &&
+        s->m->devices.n == 1) {
         s->may_again = true;
         code         = sizes_try(s, n_ctx);
     }
@@ -301,7 +319,7 @@ static int solve_allowed(struct search *s) {
 }
 
 int fit_solve(const struct fit_question *q, struct cli_model *m, struct fit_answer *a) {
-    struct search s = {.q = q, .m = m, .a = a};
+    struct search s = {.q = q, .m = m, .a = a, .until = ggml_time_us() + AGAIN_US};
     const int n_was = a->n_plans;
     *a              = (struct fit_answer){
                      .cache = GGML_TYPE_COUNT, .full = FIT_NONE, .ctx_full = FIT_NONE, .batch_full = FIT_NONE, .n_plans = n_was};

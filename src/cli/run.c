@@ -377,9 +377,10 @@ static int memory_obey(struct options *o) {
     struct fit_answer a    = {0};
     struct cli_model m;
     char text[64];
-    q->model   = o->model;
-    q->allow   = q->allow != 0 ? q->allow : FIT_BATCH | FIT_RECOMPUTE | FIT_CACHE_TYPE | FIT_SPILL;
-    q->max_ctx = 4096; // as without a limit
+    q->model = o->model;
+    q->allow = q->allow != 0 ? q->allow : FIT_BATCH | FIT_RECOMPUTE | FIT_CACHE_TYPE | FIT_SPILL;
+    q->allow &= o->n_loras > 0 ? ~(unsigned) FIT_RECOMPUTE : ~0u; // an adapter's ops are not in the graph that is solved
+    q->max_ctx = 4096;                                            // as without a limit
     int code   = fit_open(q, &m);
     if (code != CLI_OK) {
         return code;

@@ -330,6 +330,8 @@ struct session {
     struct ggml_context *graph_ctx; // of the graph below
     struct ggml_context *again_ctx; // of its nodes that run again; NULL: there is no limit
     struct session_again again;
+    struct berth_budget_step *steps; // [n_steps] of a batch, once it is known how the limit is kept
+    size_t n_steps;
     struct ggml_cgraph *graph;
     struct graph_inputs in;
     int64_t graph_tokens, graph_kv; // its shape, 0: none
@@ -387,7 +389,7 @@ bool cache_make(struct session *session, struct model_error *error);
 bool cache_choose(struct session *session, int64_t n_kv, struct model_error *error);
 void cache_free(struct session *session);
 // again.c: the graph within the limit, if there is such a schedule; session->again says.
-bool session_again(struct session *session, struct model_error *error);
+bool session_again(struct session *s, int64_t n_tokens, struct model_error *error);
 // graph.c: all of a graph, with its inputs.
 void graph_build(const struct model *model, const struct graph_shape *shape, struct ggml_context *ctx, struct ggml_cgraph *graph,
     struct graph_inputs *in);

@@ -103,6 +103,7 @@ void session_free(struct session *s) {
     ggml_free(s->again_ctx);
     ggml_free(s->graph_ctx);
     cache_free(s);
+    model_alloc_free(s->steps);
     model_alloc_free(s->memory);
     model_alloc_free(s->sizes);
     model_alloc_free(s->k);
@@ -122,9 +123,9 @@ static size_t graph_ctx_size(const struct session *s) {
 }
 
 // Where nothing is allocated, a limit that is not kept is an answer.
-static bool limit_obey(struct session *s, struct model_error *error) {
-    return session_again(s, error) &&
-           (s->again.is_kept || s->params.plan_only ||
+static bool limit_obey(struct session *s, int64_t n_tokens, struct model_error *error) {
+    return session_again(s, n_tokens, error) &&
+           (s->again.is_kept || s->params.plan_only || n_tokens < s->params.n_batch ||
                model_fail(error, "no schedule was found within %zu bytes; every one takes %" PRIu64 " at least",
                    s->params.compute, s->again.least));
 }
@@ -163,7 +164,7 @@ bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct mod
         s->graph = NULL;
         return model_fail(error, "the graph cannot be built: %s", berth_last_error());
     }
-    if (s->params.compute > 0 && !limit_obey(s, error)) {
+    if (s->params.compute > 0 && !limit_obey(s, n_tokens, error)) {
         s->graph = NULL;
         return false;
     }

@@ -189,7 +189,11 @@ double model_speed_write(const struct model_speed *speed, const struct session *
 // ---- a trial ----
 
 double model_speed_try(struct session *s, struct model_error *error) {
-    const int64_t half = s->params.n_ctx / 2, n = s->params.n_ctx - half < TRY_TOKENS ? s->params.n_ctx - half : TRY_TOKENS;
+    int64_t half    = s->params.n_ctx / 2;
+    const int64_t n = s->params.n_ctx - half < TRY_TOKENS ? s->params.n_ctx - half : TRY_TOKENS;
+    if (half / KV_STEP != (half + n - 1) / KV_STEP) {
+        half = half / KV_STEP * KV_STEP; // all tokens have one graph
+    }
     const int64_t begin = ggml_time_us();
     double best         = 0;
     bool ok             = true;

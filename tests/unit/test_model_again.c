@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Sessions whose graphs keep a limit of bytes because ops run again: the same bits as without, token by token and in batches of
-// any size, on one device and over two; no byte more than was reserved; a limit that cannot be kept; each allocation fails once.
+// any size; no byte more than was reserved; over two devices no limit is kept; one that cannot be kept; each allocation fails
+// once.
 
 #include "support/device_graph.h"
 #include "support/model_sample.h"
@@ -91,7 +92,20 @@ static void decode_all(struct session *s, float *logits) {
     }
 }
 
-static int n_far; // layers of the model that was checked last on the first of two devices
+// Batches of every size, at the start and with most of the context behind them: no memory is taken that was not reserved.
+static void sizes_check(struct session *s) {
+    const size_t before      = ggml_backend_sched_get_buffer_size(s->sched, s->devices->backend[0]);
+    struct model_error error = {""};
+    int32_t tokens[N_BATCH]  = {0};
+    for (int n = 1; n <= N_BATCH; n += 1 + n / 8) {
+        for (int far = 0; far < 2; far++) {
+            session_reset(s);
+            s->n_past = far ? 512 - N_BATCH : 0;
+            assert_true(session_decode(s, tokens, n, &error));
+            assert_int_equal(ggml_backend_sched_get_buffer_size(s->sched, s->devices->backend[0]), before);
+        }
+    }
+}
 
 // At limits from the lowest to all.
 static void limits_check(const struct sample_model *m, const struct model_devices *d, bool must_again) {
@@ -107,19 +121,17 @@ static void limits_check(const struct sample_model *m, const struct model_device
         struct session *plan = session_of(model, d, true, limit), *s = session_of(model, d, false, limit);
         assert_true(s->again.is_kept && s->again.slower >= 1 && s->again.least <= limit);
         assert_int_equal(compute_of(plan), compute_of(s));
-        assert_true(d->n > 1 || compute_of(s) <= limit);
+        assert_true(compute_of(s) <= limit);
         assert_int_equal(plan->memory[d->n - 1].work, s->memory[d->n - 1].work);
         n_again = s->again.n_again > n_again ? s->again.n_again : n_again;
         memset(got, 0, sizeof got);
         decode_all(s, got);
         assert_memory_equal(want, got, sizeof got);
+        sizes_check(s);
         session_free(plan);
         session_free(s);
     }
-    for (int64_t i = n_far = 0; i < model->params.n_layer; i++) {
-        n_far += d->n > 1 && model->layer_device[i] == 0;
-    }
-    printf("%s on %d devices: %zu bytes, within %zu with %d ops again\n", m->arch, d->n, whole, lowest, (int) n_again);
+    printf("%s: %zu bytes, within %zu with %d ops again\n", m->arch, whole, lowest, (int) n_again);
     assert_true(!must_again || (n_again > 0 && lowest < whole));
     model_free(model);
 }
@@ -139,33 +151,26 @@ static void test_limits(void **state) {
     model_devices_close(&d);
 }
 
-static size_t device_room;
-
-static void device_memory(ggml_backend_dev_t dev, size_t *n_free, size_t *n_total) {
-    (void) dev;
-    *n_free = *n_total = device_room;
-}
-
-// Layers on a device and on the host: what runs again does so where it ran.
+// Over two devices a limit is an answer while planning, no, and an error at work.
 static void test_devices(void **state) {
     (void) state;
-    static const size_t rooms[] = {(size_t) 1 << 30, 200000};
     const struct sample_model m = wide_model();
     struct model_error error    = {""};
     struct model_devices cpu;
+    struct device dev;
     assert_true(model_devices_open(&cpu, "CPU", 2, &error));
-    for (int i = 0; i < 2; i++) {
-        struct device dev;
-        device_init(&dev, "far");
-        dev.dev.iface.get_memory     = device_memory;
-        device_room                  = rooms[i];
-        const struct model_devices d = {.n = 2,
-            .dev                           = (ggml_backend_dev_t[]){&dev.dev, cpu.dev[0]},
-            .backend                       = (ggml_backend_t[]){device_start(&dev), cpu.backend[0]}};
-        limits_check(&m, &d, i == 0);
-        assert_int_equal(n_far, i == 0 ? m.n_layer : 1);
-        device_stop(&dev);
-    }
+    device_init(&dev, "far");
+    const struct model_devices d = {.n = 2,
+        .dev                           = (ggml_backend_dev_t[]){&dev.dev, cpu.dev[0]},
+        .backend                       = (ggml_backend_t[]){device_start(&dev), cpu.backend[0]}};
+    struct model *model          = model_of(&m, &d, false);
+    struct session *once = session_of(model, &d, true, 0), *plan = session_of(model, &d, true, compute_of(once) - 1);
+    assert_true(!plan->again.is_kept);
+    assert_int_equal(compute_of(plan), compute_of(once));
+    session_free(plan);
+    session_free(once);
+    model_free(model);
+    device_stop(&dev);
     model_devices_close(&cpu);
 }
 
