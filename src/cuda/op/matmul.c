@@ -183,6 +183,13 @@ static size_t matmul_work_size(const struct cuda_device *dev, const struct ggml_
             size               = other > size ? other : size;
         }
     }
+    if (x->ne[2] * x->ne[3] > 1) { // one product may be cuBLAS's
+        struct ggml_tensor column = *x, one = *op;
+        column.ne[2] = column.ne[3] = 1;
+        one.src[1]                  = &column;
+        const size_t other          = matmul_columns(dev, &one).size;
+        size                        = other > size ? other : size;
+    }
     return size;
 }
 
