@@ -109,10 +109,12 @@ static bool is_beside(const struct ggml_tensor *a, const struct ggml_tensor *b) 
     return ok && at >= ggml_row_size(a->type, a->ne[0]) && at + ggml_row_size(b->type, b->ne[0]) <= step;
 }
 
-// Kernels read a source and write a node as if they were apart, or the same bytes.
+// Kernels read a source and write a node as if they were apart, or the same bytes. Addresses are of one buffer each: a device may
+// give the same to several.
 static bool is_across(const struct ggml_tensor *node, const struct ggml_tensor *src) {
     const uintptr_t a = (uintptr_t) node->data, b = (uintptr_t) src->data;
-    const bool meet = a < b ? berth_span(node) > b - a : berth_span(src) > a - b;
+    const size_t size = berth_span(node), src_size = berth_span(src);
+    const bool meet = node->buffer == src->buffer && size > 0 && src_size > 0 && (a < b ? size > b - a : src_size > a - b);
     return meet && a != b && !(a < b ? is_beside(node, src) : is_beside(src, node));
 }
 

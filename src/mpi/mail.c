@@ -159,9 +159,6 @@ static void poll(struct mpi_mail *m, bool is_wanted) {
     if (m->polled - m->emptied > (m->timeout / 2 < MPI_SECOND ? m->timeout / 2 : MPI_SECOND)) {
         excuse_all(m);
     }
-    if (is_wanted) {
-        m->stuffed = m->kept_size < KEPT_MAX ? 0 : m->stuffed != 0 ? m->stuffed : m->polled;
-    }
     size_t limit = is_wanted ? KEPT_MAX : KEPT_SOON, size = 0;
     while (m->kept_size < limit && size < KEPT_SOON) {
         struct mpi_letter letter;
@@ -204,24 +201,13 @@ static bool is_lost(struct mpi_mail *m, int rank) {
     } else if (p->pid != 0 && m->polled - p->asked > LOOK_EVERY) {
         p->asked = m->polled;
         if (mpi_pid_is_gone(p->pid)) {
-            const int64_t stuffed = m->stuffed; // nobody may be waiting
-            do {                                // its last words
+            do { // its last words
                 poll(m, true);
             } while (m->emptied != m->polled && m->kept_size < KEPT_MAX);
-            m->stuffed = stuffed;
             lose(m, rank, "its process %d is gone", p->pid);
         }
     }
     return p->is_lost;
-}
-
-// Whether somebody waits for that rank to no end: what nobody asks for keeps all else from being taken in.
-static bool is_in_vain(struct mpi_mail *m, int rank) {
-    if (!is_lost(m, rank) && m->kept_size >= KEPT_MAX && m->stuffed != 0 && m->polled - m->stuffed > m->stall) {
-        lose(m, rank, "nothing could be taken in for %.1f s behind %zu bytes that nobody asked for",
-            (double) (m->polled - m->stuffed) / 1e9, m->kept_size);
-    }
-    return m->peers[rank].is_lost;
 }
 
 static struct mpi_mail_item *unlink_item(struct mpi_mail *m, struct mpi_mail_item **at) {
@@ -251,7 +237,18 @@ static struct mpi_mail_item *find(struct mpi_mail *m, int from, uint32_t kind, u
 
 struct waiting {
     int64_t since, sleep;
+    int64_t stuffed; // since when nothing more could be taken in; 0: there was room
 };
+
+// Whether this one waits for that rank to no end: what nobody asks for keeps all else from being taken in. Behind a look.
+static bool is_in_vain(struct mpi_mail *m, int rank, struct waiting *w) {
+    w->stuffed = m->kept_size < KEPT_MAX ? 0 : w->stuffed != 0 ? w->stuffed : m->polled;
+    if (!is_lost(m, rank) && w->stuffed != 0 && m->polled - w->stuffed > m->stall) {
+        lose(m, rank, "nothing could be taken in for %.1f s behind %zu bytes that nobody asked for",
+            (double) (m->polled - w->stuffed) / 1e9, m->kept_size);
+    }
+    return m->peers[rank].is_lost;
+}
 
 // Between two looks: others run first, then longer and longer.
 static void rest(struct waiting *w) {
@@ -276,11 +273,10 @@ static struct mpi_mail_item *wait_for(struct mpi_mail *m, int from, uint32_t kin
             poll(m, true);
             item = find(m, from, kind, id);
         }
-        if (item == NULL && is_in_vain(m, from)) { // which may have polled
+        if (item == NULL && is_in_vain(m, from, &w)) { // which may have polled
             item = find(m, from, kind, id);
             lost = item == NULL;
         }
-        m->stuffed = item != NULL || lost ? 0 : m->stuffed; // who comes next has not waited yet
         pthread_mutex_unlock(&m->lock);
         if (item != NULL || lost) {
             return item;
@@ -335,11 +331,10 @@ enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head
         bool lost = is_lost(m, to), full = !lost && m->t.unsent(&m->t, to) > UNSENT_MAX;
         if (full) {
             poll(m, true); // who sends much may be waiting for us
-            lost = is_in_vain(m, to);
+            lost = is_in_vain(m, to, &w);
         } else if (!lost) {
             sent = hand_over(m, to, head, body, body_size);
         }
-        m->stuffed = lost || !full ? 0 : m->stuffed; // who comes next has not waited yet
         pthread_mutex_unlock(&m->lock);
         if (lost) {
             return mpi_mail_tell_lost(m, to, "a message");

@@ -64,7 +64,6 @@ struct mpi_mail {
     bool counts_steps;            // it is a worker
     int64_t polled;               // when
     int64_t emptied;              // when there was nothing left to take in; what we leave there is nobody's silence
-    int64_t stuffed;              // since when somebody waits and nothing can be taken in, or 0
     int64_t told;                 // when the others last had a sign of life from here
     bool has_parted;              // they have had the last word; what comes is thrown away, but for theirs
     struct berth_mpi_traffic traffic;

@@ -119,6 +119,7 @@ static struct {
     pthread_mutex_t lock;
     int64_t linked; // when MPI was up; 0: it is not
     bool is_done, ok;
+    bool is_given_up; // nobody waits for it any more: it does not join
     char why[256];
     bool is_worker; // set before it starts, like what follows
     struct mpi_device_info *devices;
@@ -131,8 +132,12 @@ static bool join_all(char *why, size_t why_size) {
         return false;
     }
     pthread_mutex_lock(&joining.lock);
-    joining.linked = mpi_now();
+    joining.linked         = mpi_now();
+    const bool is_unwanted = joining.is_given_up;
     pthread_mutex_unlock(&joining.lock);
+    if (is_unwanted) {
+        return false;
+    }
     if (!mpi_world_init(&process_world, &t, joining.is_worker, joining.devices, joining.n_devices)) {
         snprintf(why, why_size, "%d ranks could not be joined", t.size);
         return false;
@@ -145,10 +150,14 @@ static void *join_thread(void *unused) {
     (void) unused;
     const bool ok = join_all(why, sizeof why);
     pthread_mutex_lock(&joining.lock);
-    joining.is_done = true;
-    joining.ok      = ok;
+    joining.is_done        = true;
+    joining.ok             = ok;
+    const bool is_unwanted = joining.is_given_up;
     memcpy(joining.why, why, sizeof why);
     pthread_mutex_unlock(&joining.lock);
+    if (ok && is_unwanted) {
+        mpi_world_abandon(&process_world);
+    }
     return NULL;
 }
 
@@ -243,6 +252,10 @@ static bool wait_for_join(bool is_worker, int64_t timeout) {
         }
     }
     shim_free(siblings);
+    pthread_mutex_lock(&joining.lock);
+    is_done             = joining.is_done; // it may have come back just now
+    joining.is_given_up = !is_done;
+    pthread_mutex_unlock(&joining.lock);
     char why[sizeof joining.why] = "not all ranks have joined in time";
     if (is_done) {
         memcpy(why, joining.why, sizeof why);

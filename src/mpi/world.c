@@ -253,6 +253,13 @@ void mpi_world_part(struct mpi_world *w) {
     w->all_left = wait_for_all(w);
 }
 
+void mpi_world_abandon(struct mpi_world *w) {
+    mpi_mail_bye(&w->mail);
+    pthread_mutex_lock(&w->mail.lock);
+    w->stop = true;
+    pthread_mutex_unlock(&w->mail.lock);
+}
+
 void mpi_world_fini(struct mpi_world *w) {
     pthread_mutex_lock(&w->mail.lock);
     w->stop = true;

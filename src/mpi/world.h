@@ -53,7 +53,9 @@ bool mpi_world_init(struct mpi_world *w, const struct mpi_transport *t, bool is_
     size_t n_devices) BERTH_MUST_USE;
 // Says good-bye and waits for all others that live to do the same.
 void mpi_world_part(struct mpi_world *w);
-// Afterwards: ends MPI in order if all did.
+// Says good-bye, and waits for nobody: MPI is left as it is.
+void mpi_world_abandon(struct mpi_world *w);
+// After mpi_world_part: ends MPI in order if all did.
 void mpi_world_fini(struct mpi_world *w);
 
 // ---- of this process (process.c) ----
