@@ -274,6 +274,21 @@ static void offloading(void **state) {
     unsetenv("GGML_OP_OFFLOAD_MIN_BATCH");
 }
 
+// A type that is not named is the backend's own; who is none of the scheduler's has no plan.
+static void a_list_with_holes(void **state) {
+    struct net *n                      = *state;
+    ggml_backend_buffer_type_t bufts[] = {&n->dev[0].buft, NULL, NULL};
+    struct berth_plan_report report;
+    check_quiet();
+    ggml_backend_sched_free(n->sched);
+    n->sched = ggml_backend_sched_new(n->backends, bufts, 3, 64, false, true);
+    assert_ptr_equal(ggml_backend_sched_get_buffer_type(n->sched, n->backends[1]), &n->dev[1].buft);
+    split(n, ggml_sqr(n->ctx, input(n, 2)));
+    assert_true(ggml_backend_sched_reserve(n->sched, n->graph));
+    assert_int_equal(berth_sched_report(n->sched, NULL, &report), GGML_STATUS_FAILED);
+    assert_int_equal(berth_sched_report(n->sched, n->cpu, &report), GGML_STATUS_SUCCESS);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         NET_TEST(calls_without),
@@ -284,6 +299,7 @@ int main(void) {
         NET_TEST(memory_of_the_program),
         NET_TEST(views_before_their_sources),
         NET_TEST(offloading),
+        NET_TEST(a_list_with_holes),
     };
     return cmocka_run_group_tests_name("sched_odd", tests, NULL, NULL);
 }
