@@ -51,7 +51,13 @@ static void wkv_run(const struct cpu_params *p, struct ggml_tensor *op, const st
         cpu_fail(p, "%s: %" PRId64 " tokens are not %" PRId64 " sequences of one length", op->name, n_token, n_seq);
         return;
     }
-    const int64_t n_state = d * d * n_head * n_seq, n_result = d * n_head * n_token + n_state;
+    int64_t n_state, n_result; // sources without tokens may have any other extents
+    if (__builtin_mul_overflow(n_head, n_seq, &n_state) || __builtin_mul_overflow(n_state, d, &n_state) ||
+        __builtin_mul_overflow(n_state, d, &n_state) || __builtin_mul_overflow(d * n_head, n_token, &n_result) ||
+        __builtin_add_overflow(n_result, n_state, &n_result)) {
+        cpu_fail(p, "%s: %" PRId64 " heads of %" PRId64 " by %" PRId64 " sequences are too many", op->name, n_head, d, n_seq);
+        return;
+    }
     if (d > INT32_MAX || ggml_nelements(state) < n_state || ggml_nelements(op) < n_result) {
         cpu_fail(p, "%s: %" PRId64 " numbers of state and %" PRId64 " of the result, %" PRId64 " and %" PRId64 " are needed",
             op->name, ggml_nelements(state), ggml_nelements(op), n_state, n_result);
@@ -151,6 +157,13 @@ static void gla_run(const struct cpu_params *p, struct ggml_tensor *op) {
 
 // ---- the gated delta rule: S = exp(g) S; S += beta (v - S k) k; y = S q / sqrt(d). Rows of S belong to values. ----
 
+// Sources without tokens may have any other extents.
+static bool is_state(const struct ggml_tensor *state, int64_t d, int64_t n_head, int64_t n_seq) {
+    int64_t size;
+    return !__builtin_mul_overflow(d, d, &size) && !__builtin_mul_overflow(size, n_head, &size) &&
+           !__builtin_mul_overflow(size, n_seq, &size) && ggml_nelements(state) == size;
+}
+
 // q and k may have fewer heads and sequences, which are repeated.
 static bool delta_supports(const struct ggml_tensor *op) {
     if (!sources_f32(op, 6) || !ggml_is_contiguous(op)) {
@@ -170,7 +183,7 @@ static bool delta_supports(const struct ggml_tensor *op) {
         return false;
     }
     return v->nb[0] == sizeof(float) && (g->ne[0] == 1 || g->ne[0] == d) && ggml_nelements(g) == n * g->ne[0] &&
-           ggml_nelements(beta) == n && ggml_nelements(state) == d * d * v->ne[1] * v->ne[3] && ggml_is_contiguous(g) &&
+           ggml_nelements(beta) == n && is_state(state, d, v->ne[1], v->ne[3]) && ggml_is_contiguous(g) &&
            ggml_is_contiguous(beta) && ggml_is_contiguous(state);
 }
 

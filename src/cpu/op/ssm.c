@@ -69,9 +69,9 @@ static bool scan_fits(const struct ggml_tensor *op) {
     // in doubles, which K cannot wrap; only one rate a head keeps more than one state
     const double want = (double) ggml_nelements(x) + (double) K * (double) (s->ne[0] * s->ne[1] * s->ne[2] * x->ne[3]);
     return K >= 1 && (K == 1 || A->ne[0] == 1) && s->ne[0] <= INT32_MAX && s->ne[1] == x->ne[0] && s->ne[2] == x->ne[1] &&
-           dt->ne[0] == x->ne[1] && dt->ne[1] == x->ne[2] && dt->ne[2] == x->ne[3] && (A->ne[0] == 1 || A->ne[0] == s->ne[0]) &&
-           A->ne[1] == x->ne[1] && B->ne[0] == s->ne[0] && B->ne[2] == x->ne[2] && B->ne[3] == x->ne[3] &&
-           ggml_are_same_shape(B, C) && op->src[6]->ne[0] >= x->ne[3] && ggml_is_contiguous(op) &&
+           dt->ne[0] == x->ne[1] && dt->ne[1] == x->ne[2] && dt->ne[2] == x->ne[3] && dt->ne[3] == 1 &&
+           (A->ne[0] == 1 || A->ne[0] == s->ne[0]) && A->ne[1] == x->ne[1] && B->ne[0] == s->ne[0] && B->ne[2] == x->ne[2] &&
+           B->ne[3] == x->ne[3] && ggml_are_same_shape(B, C) && op->src[6]->ne[0] >= x->ne[3] && ggml_is_contiguous(op) &&
            (double) ggml_nelements(op) >= want;
 }
 
