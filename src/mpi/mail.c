@@ -240,9 +240,14 @@ struct waiting {
     int64_t stuffed; // since when nothing more could be taken in; 0: there was room
 };
 
-// Whether this one waits for that rank to no end: what nobody asks for keeps all else from being taken in. Behind a look.
+// A look of one that waits.
+static void look(struct mpi_mail *m, struct waiting *w) {
+    w->stuffed = m->kept_size < KEPT_MAX ? 0 : w->stuffed != 0 ? w->stuffed : mpi_now();
+    poll(m, true);
+}
+
+// Whether this one waits for that rank to no end: what nobody asks for keeps all else from being taken in.
 static bool is_in_vain(struct mpi_mail *m, int rank, struct waiting *w) {
-    w->stuffed = m->kept_size < KEPT_MAX ? 0 : w->stuffed != 0 ? w->stuffed : m->polled;
     if (!is_lost(m, rank) && w->stuffed != 0 && m->polled - w->stuffed > m->stall) {
         lose(m, rank, "nothing could be taken in for %.1f s behind %zu bytes that nobody asked for",
             (double) (m->polled - w->stuffed) / 1e9, m->kept_size);
@@ -270,7 +275,7 @@ static struct mpi_mail_item *wait_for(struct mpi_mail *m, int from, uint32_t kin
         struct mpi_mail_item *item = find(m, from, kind, id);
         bool lost                  = false;
         if (item == NULL) {
-            poll(m, true);
+            look(m, &w);
             item = find(m, from, kind, id);
         }
         if (item == NULL && is_in_vain(m, from, &w)) { // which may have polled
@@ -330,7 +335,7 @@ enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head
         pthread_mutex_lock(&m->lock);
         bool lost = is_lost(m, to), full = !lost && m->t.unsent(&m->t, to) > UNSENT_MAX;
         if (full) {
-            poll(m, true); // who sends much may be waiting for us
+            look(m, &w); // who sends much may be waiting for us
             lost = is_in_vain(m, to, &w);
         } else if (!lost) {
             sent = hand_over(m, to, head, body, body_size);
