@@ -228,6 +228,8 @@ static void print_again(const struct found *s) {
         puts("  again    nothing: libllama runs this model, and its graphs are its own");
     } else if (s->m->devices.n > 1) {
         puts("  again    nothing: ops run again where all is on one device");
+    } else if (s->a.compute == 0 && !s->a.fits && s->a.is_cut) {
+        puts("  again    nothing was found in 20 s, and not everything was looked at");
     } else if (s->a.compute == 0 && !s->a.fits && s->a.compute_least > 0) {
         printf("  again    nothing: no schedule was found that fits; compute takes %s with every op once, and at least %s with "
                "any\n",

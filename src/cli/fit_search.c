@@ -108,7 +108,8 @@ static int again_try(struct search *s, struct cli_model_options *o, int *full) {
     size_t limit = s->a->compute_once;
     int code     = CLI_OK;
     for (int i = 0; code == CLI_OK && i < AGAIN_TRIES && *full != FIT_NONE; i++) {
-        if (cli_is_interrupted(NULL) || (!s->is_last && ggml_time_us() > s->until)) {
+        if (!s->is_last && ggml_time_us() > s->until) {
+            s->a->is_cut = true;
             break;
         }
         const uint64_t missing = fit_bytes(s->m, *full) - fit_limits_get(&s->q->limits, *full)->bytes;
@@ -133,6 +134,10 @@ static int again_try(struct search *s, struct cli_model_options *o, int *full) {
 
 // Plans one shape; *fits is the answer.
 static int ask(struct search *s, int64_t n_ctx, int64_t n_batch, bool *fits) {
+    *fits = false;
+    if (cli_is_interrupted(NULL)) {
+        return cli_fail(CLI_FAILURE, "stopped while looking for what fits");
+    }
     struct cli_model_options o = s->q->model;
     o.plan_only                = true;
     o.n_ctx                    = n_ctx;

@@ -25,6 +25,7 @@ struct fit_answer {
     enum ggml_type cache;           // of keys; values too if it was chosen here
     size_t compute, compute_once;   // bytes that graphs may take, if ops run again for it, else 0; what they take without
     uint64_t compute_least;         // of the same: no schedule takes less; 0: nobody asked
+    bool is_cut;                    // time was up before all of that was looked at
     enum fit_limit_kind ctx_limit, batch_limit;
     int full;                 // which limit was passed last: a device, FIT_ALL, or FIT_NONE
     int ctx_full, batch_full; // the same, of what stands in the way of each

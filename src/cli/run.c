@@ -379,8 +379,13 @@ static int memory_obey(struct options *o) {
     char text[64];
     q->model = o->model;
     q->allow = q->allow != 0 ? q->allow : FIT_BATCH | FIT_RECOMPUTE | FIT_CACHE_TYPE | FIT_SPILL;
-    q->allow &= o->n_loras > 0 ? ~(unsigned) FIT_RECOMPUTE : ~0u; // an adapter's ops are not in the graph that is solved
-    q->max_ctx = 4096;                                            // as without a limit
+    if (o->n_loras > 0) { // an adapter's ops are not in the graph that is solved
+        q->allow &= ~(unsigned) FIT_RECOMPUTE;
+    }
+    if (q->allow == 0) {
+        return cli_usage("run", "--allow recompute and --lora do not go together");
+    }
+    q->max_ctx = 4096; // as without a limit
     int code   = fit_open(q, &m);
     if (code != CLI_OK) {
         return code;

@@ -21,9 +21,9 @@ static bool steps_keep(struct session *s, const struct berth_budget_result *r) {
     return s->steps != NULL;
 }
 
-// True with *out NULL: the limit is not kept.
-static bool schedule(struct session *s, struct ggml_cgraph **out, struct model_error *error) {
-    const struct berth_graph_budget_params params = {.bytes = s->params.compute,
+// GGML_STATUS_SUCCESS with *out NULL: the limit is not kept. A schedule that is given keeps it: its tensors are no larger.
+static enum ggml_status schedule(struct session *s, struct ggml_cgraph **out, struct model_error *error) {
+    const struct berth_graph_budget_params params = {.bytes = s->steps == NULL ? s->params.compute : UINT64_MAX,
         .buft                                               = ggml_backend_get_default_buffer_type(s->devices->backend[0]),
         .seed                                               = 1,
         .steps                                              = s->steps,
@@ -31,18 +31,22 @@ static bool schedule(struct session *s, struct ggml_cgraph **out, struct model_e
     const bool is_first                           = s->steps == NULL;
     const int n_nodes                             = ggml_graph_n_nodes(s->graph);
     struct berth_budget_result *r                 = NULL;
-    bool ok = berth_graph_budget(s->graph, &params, &s->again_ctx, out, &r) == GGML_STATUS_SUCCESS ||
-              model_fail(error, "%s", berth_last_error());
-    if (ok && is_first) {
+    enum ggml_status status                       = berth_graph_budget(s->graph, &params, &s->again_ctx, out, &r);
+    if (status != GGML_STATUS_SUCCESS) {
+        model_fail(error, "%s", berth_last_error());
+    } else if (is_first) {
         s->again = (struct session_again){.is_kept = *out != NULL,
             .n_again                               = *out != NULL ? (int64_t) r->n_again : 0,
             .n_nodes                               = n_nodes,
             .least                                 = r->n_uses > 0 ? r->uses[0].least : 0,
             .slower = *out != NULL && r->cost_once > 0 ? (double) r->cost / (double) r->cost_once : 1};
-        ok       = *out == NULL || steps_keep(s, r) || model_fail(error, "out of memory for a schedule of %zu steps", r->n_steps);
+        if (*out != NULL && !steps_keep(s, r)) {
+            model_fail(error, "out of memory for a schedule of %zu steps", r->n_steps);
+            status = GGML_STATUS_ALLOC_FAILED;
+        }
     }
     berth_budget_free(r);
-    return ok;
+    return status;
 }
 
 bool session_again(struct session *s, int64_t n_tokens, struct model_error *error) {
@@ -50,9 +54,11 @@ bool session_again(struct session *s, int64_t n_tokens, struct model_error *erro
     if (s->devices->n > 1 || (n_tokens == 1 && s->params.n_batch > 1)) {
         return true;
     }
-    const bool is_first = s->steps == NULL, ok = schedule(s, &graph, error);
-    if (ok && graph != NULL) {
+    const bool is_first           = s->steps == NULL;
+    const enum ggml_status status = schedule(s, &graph, error);
+    if (status == GGML_STATUS_SUCCESS && graph != NULL) {
         s->graph = graph;
     }
-    return ok || !is_first; // one of other ops runs as it was built
+    // A graph of other ops runs as it was built.
+    return status == GGML_STATUS_SUCCESS || (!is_first && status == GGML_STATUS_FAILED);
 }

@@ -124,10 +124,16 @@ static size_t graph_ctx_size(const struct session *s) {
 
 // Where nothing is allocated, a limit that is not kept is an answer.
 static bool limit_obey(struct session *s, int64_t n_tokens, struct model_error *error) {
-    return session_again(s, n_tokens, error) &&
-           (s->again.is_kept || s->params.plan_only || n_tokens < s->params.n_batch ||
-               model_fail(error, "no schedule was found within %zu bytes; every one takes %" PRIu64 " at least",
-                   s->params.compute, s->again.least));
+    if (!session_again(s, n_tokens, error)) {
+        return false;
+    }
+    if (s->again.is_kept || s->params.plan_only || n_tokens < s->params.n_batch) {
+        return true;
+    }
+    return s->devices->n > 1
+               ? model_fail(error, "a limit of %zu bytes is kept on one device, not on %d", s->params.compute, s->devices->n)
+               : model_fail(error, "no schedule was found within %zu bytes; every one takes %" PRIu64 " at least",
+                     s->params.compute, s->again.least);
 }
 
 bool session_graph(struct session *s, int64_t n_tokens, int64_t n_kv, struct model_error *error) {

@@ -97,11 +97,12 @@ static void sizes_check(struct session *s) {
     const size_t before      = ggml_backend_sched_get_buffer_size(s->sched, s->devices->backend[0]);
     struct model_error error = {""};
     int32_t tokens[N_BATCH]  = {0};
-    for (int n = 1; n <= N_BATCH; n += 1 + n / 8) {
+    for (int n = 1; n <= N_BATCH; n += n < 56 ? 1 + n / 8 : 1) {
         for (int far = 0; far < 2; far++) {
             session_reset(s);
             s->n_past = far ? 512 - N_BATCH : 0;
             assert_true(session_decode(s, tokens, n, &error));
+            assert_true((s->again_ctx != NULL) == (n > 1)); // as the largest batch is
             assert_int_equal(ggml_backend_sched_get_buffer_size(s->sched, s->devices->backend[0]), before);
         }
     }
@@ -167,6 +168,12 @@ static void test_devices(void **state) {
     struct session *once = session_of(model, &d, true, 0), *plan = session_of(model, &d, true, compute_of(once) - 1);
     assert_true(!plan->again.is_kept);
     assert_int_equal(compute_of(plan), compute_of(once));
+    const struct session_params params = {
+        .n_ctx = 64, .n_batch = 8, .cache_k = GGML_TYPE_F16, .cache_v = GGML_TYPE_F16, .compute = 100000};
+    struct session *s = session_new(model, &d, &params, &error);
+    assert_true(s != NULL && !session_reserve(s, &error));
+    assert_non_null(strstr(error.text, "a limit of 100000 bytes is kept on one device, not on 2"));
+    session_free(s);
     session_free(plan);
     session_free(once);
     model_free(model);
