@@ -182,10 +182,15 @@ static enum ggml_status pool_grow(struct ggml_gallocr *galloc, struct galloc_poo
     for (size_t c = 0; c < n_sizes; c++) {
         ggml_backend_buffer_t buffer = pool->chunks[c].buffer;
         const bool is_enough         = buffer != NULL && ggml_backend_buffer_get_size(buffer) >= sizes[c];
-        if (!is_enough && !chunk_grow(galloc, pool, c, sizes[c])) {
+        if (is_enough) {
+            continue;
+        }
+        berth_clear_error(); // what the backend says of it goes along
+        if (!chunk_grow(galloc, pool, c, sizes[c])) {
+            const char *why = berth_last_error();
             return berth_fail(GGML_STATUS_ALLOC_FAILED,
-                "a compute buffer of type %s of %zu bytes is not to be had; the allocator holds %zu bytes there",
-                ggml_backend_buft_name(pool->buft), sizes[c], chunk_size(pool, c));
+                "a compute buffer of type %s of %zu bytes is not to be had; the allocator holds %zu bytes there%s%s",
+                ggml_backend_buft_name(pool->buft), sizes[c], chunk_size(pool, c), why[0] != '\0' ? ": " : "", why);
         }
     }
     return GGML_STATUS_SUCCESS;

@@ -146,11 +146,13 @@ static enum ggml_status chunk_place(
     if (!berth_grow((void **) &w->buffers, &w->n_buffers_cap, w->n_buffers + 1, sizeof w->buffers[0])) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu buffers", w->n_buffers + 1);
     }
+    berth_clear_error(); // what the backend says of it goes along
     ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(buft, chunk->size);
     if (buffer == NULL) {
+        const char *why = berth_last_error();
         return berth_fail(GGML_STATUS_ALLOC_FAILED,
-            "a buffer of type %s of %zu bytes is not to be had, %zu buffers were before it", ggml_backend_buft_name(buft),
-            chunk->size, w->n_buffers);
+            "a buffer of type %s of %zu bytes is not to be had, %zu buffers were before it%s%s", ggml_backend_buft_name(buft),
+            chunk->size, w->n_buffers, why[0] != '\0' ? ": " : "", why);
     }
     w->buffers[w->n_buffers++] = buffer;
 

@@ -145,6 +145,10 @@ static void failures_leave_no_trace(void **state) {
     assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, &fake.buft));
     assert_error("a buffer of type Fake of 128 bytes is not to be had, 2 buffers were before it");
     assert_null(a->data);
+    ggml_backend_buffer_type_t nowhere = berth_file_buffer_type_new("/nonexistent/folder");
+    assert_null(ggml_backend_alloc_ctx_tensors_from_buft(ctx, nowhere)); // with what the backend says of it
+    assert_error("0 buffers were before it: a file of");
+    berth_file_buffer_type_free(nowhere);
 
     struct ggml_context *ctx2 = new_context();
     struct ggml_tensor *lost  = ggml_view_1d(ctx2, a, 4, 0);
