@@ -128,7 +128,9 @@ static void limits_check(const struct sample_model *m, const struct model_device
         memset(got, 0, sizeof got);
         decode_all(s, got);
         assert_memory_equal(want, got, sizeof got);
-        sizes_check(s);
+        if (i == 0 || CHECK_PART == 1) {
+            sizes_check(s);
+        }
         session_free(plan);
         session_free(s);
     }
