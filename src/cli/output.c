@@ -94,16 +94,46 @@ void cli_output_stop(int number) {
 }
 
 // Also the ends that writing itself may bring: a pipe that nobody reads, a file beyond the user's limit.
+static const int ends[] = {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGXCPU, SIGXFSZ};
+
+// From here until signals_resume they wait: between the making of a file and its listing one would leave it behind.
+static void signals_hold(sigset_t *before) {
+    sigset_t held;
+    sigemptyset(&held);
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        sigaddset(&held, ends[i]);
+    }
+    pthread_sigmask(SIG_BLOCK, &held, before);
+}
+
+static void signals_resume(const sigset_t *before) {
+    const int why = errno;
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+    errno = why;
+}
+
 static void signals_catch(void) {
-    static const int numbers[] = {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGXCPU, SIGXFSZ};
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
         struct sigaction action = {0};
-        if (sigaction(numbers[i], NULL, &action) == 0 &&
-            action.sa_handler == SIG_DFL) { // not if it is ignored, or a command's own
+        if (sigaction(ends[i], NULL, &action) == 0 && action.sa_handler == SIG_DFL) { // not if it is ignored, or a command's own
             action.sa_handler = cli_output_stop;
-            sigaction(numbers[i], &action, NULL);
+            sigaction(ends[i], &action, NULL);
         }
     }
+}
+
+// Opens the file and lists it, as one step for whoever is signalled.
+static bool output_list(struct output *o, const char *path) {
+    sigset_t before;
+    signals_hold(&before);
+    const bool ok = berth_replace_open(&o->to, path);
+    if (ok) {
+        signals_catch();
+        o->next = outputs;
+        outputs = o;
+    }
+    signals_resume(&before);
+    return ok;
 }
 
 FILE *cli_open(const char *path) {
@@ -111,14 +141,11 @@ FILE *cli_open(const char *path) {
         return stdout;
     }
     struct output *o = calloc(1, sizeof *o);
-    if (o == NULL || !berth_replace_open(&o->to, path)) {
+    if (o == NULL || !output_list(o, path)) {
         fail_to_open(path, o == NULL ? ENOMEM : errno);
         free(o);
         return NULL;
     }
-    signals_catch();
-    o->next = outputs;
-    outputs = o;
     return o->to.file;
 }
 

@@ -4,6 +4,7 @@
 //
 //     FAULT_CALL=open|read|write|map|stat|remove   what fails
 //     FAULT_AT=N, FAULT_FROM=N, FAULT_COUNT=FILE   as in preload.c
+//     FAULT_SIGNAL=N                               the call is made after all, and the process gets this signal right behind it
 //
 // Reads and writes are counted on files alone: what goes to a terminal or a pipe is the program's talk. Where the kernel knows no
 // such filter the program ends with exit code 77 before its first line.
@@ -52,6 +53,7 @@ static const struct kind *kind;
 static atomic_ulong n_calls;
 static atomic_bool is_over;
 static unsigned long at, from;
+static int signal_then; // 0: the call fails
 
 // The one place whose system calls the filter lets pass, a page of its own.
 extern const char fault_pass_begin[], fault_pass_end[];
@@ -90,6 +92,18 @@ static bool must_fail(long nr, long first) {
     return n == at || (from > 0 && n >= from);
 }
 
+static long answer(int nr, const long a[6]) {
+    const bool chosen = must_fail(nr, a[0]);
+    if (chosen && signal_then == 0) {
+        return -kind->error;
+    }
+    const long r = fault_pass(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+    if (chosen) {
+        raise(signal_then);
+    }
+    return r;
+}
+
 static void trapped(int sig, siginfo_t *info, void *context) {
     (void) sig;
     ucontext_t *u = context;
@@ -100,11 +114,11 @@ static void trapped(int sig, siginfo_t *info, void *context) {
     for (int i = 0; i < 6; i++) {
         a[i] = (long) r[i];
     }
-    r[0] = (unsigned long long) (must_fail(nr, a[0]) ? -kind->error : fault_pass(nr, a[0], a[1], a[2], a[3], a[4], a[5]));
+    r[0] = (unsigned long long) answer(nr, a);
 #elif defined(__x86_64__)
     greg_t *r = u->uc_mcontext.gregs;
     const long a[6] = {r[REG_RDI], r[REG_RSI], r[REG_RDX], r[REG_R10], r[REG_R8], r[REG_R9]};
-    r[REG_RAX] = must_fail(nr, a[0]) ? -kind->error : fault_pass(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+    r[REG_RAX] = answer(nr, a);
 #endif
 }
 
@@ -159,6 +173,7 @@ __attribute__((constructor)) static void begin(void) {
     const char *name = getenv("FAULT_CALL");
     at               = number("FAULT_AT");
     from             = number("FAULT_FROM");
+    signal_then      = (int) number("FAULT_SIGNAL");
     for (size_t i = 0; name != NULL && i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(name, kinds[i].name) == 0) {
             kind = &kinds[i];

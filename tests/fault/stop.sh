@@ -1,0 +1,44 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# stop.sh BERTH PRELOAD: a command that writes a file is ended from outside (SIGTERM) right behind each of its calls that open,
+# write or remove: it ends by that signal, and leaves the old file or the whole new one and nothing beside it. Runs in the root of the
+# sources.
+
+berth=$1
+preload=$2
+tmp=$(mktemp -d) || exit 3
+trap 'rm -rf "$tmp"' EXIT
+n=0
+n_bad=0
+
+stopped() { # FILE COMMAND...
+    local file=$1 call calls i code
+    shift
+    for call in open write remove; do
+        rm -rf "$tmp/to" && mkdir "$tmp/to"
+        env LD_PRELOAD="$preload" FAULT_CALL=$call FAULT_COUNT="$tmp/count" "$berth" "$@" > /dev/null 2>&1
+        code=$?
+        [ $code -ne 77 ] || { echo "skipped: the kernel traps no system calls here"; exit 77; }
+        [ $code -eq 0 ] || { echo "FAILED: berth $*: exit code $code"; n_bad=$((n_bad + 1)); return; }
+        mv "$tmp/to/$file" "$tmp/new"
+        calls=$(cat "$tmp/count")
+        for ((i = 1; i <= calls; i++)); do
+            n=$((n + 1))
+            echo old > "$tmp/to/$file"
+            { env LD_PRELOAD="$preload" FAULT_CALL=$call FAULT_AT=$i FAULT_SIGNAL=15 "$berth" "$@" > /dev/null; code=$?; } 2> /dev/null
+            if [ $code -ne 143 ] || [ "$(ls "$tmp/to")" != "$file" ] ||
+                { [ "$(head -c 4 "$tmp/to/$file")" != "old" ] && ! cmp -s "$tmp/to/$file" "$tmp/new"; }; then
+                echo "FAILED: berth $* stopped behind its $call $i of $calls: exit code $code, $(ls -l "$tmp/to")"
+                n_bad=$((n_bad + 1))
+                rm -f "$tmp"/to/*
+            fi
+        done
+    done
+}
+
+stopped small.gguf gguf quantize models/tales-q8_0.gguf "$tmp/to/small.gguf" q4_0
+stopped map.html map tests/data/plan/small.csv -o "$tmp/to/map.html"
+stopped plan.csv plan tests/data/plan/small.csv -o "$tmp/to/plan.csv"
+
+echo "$n cases, $n_bad failed"
+[ $n_bad -eq 0 ]
