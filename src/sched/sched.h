@@ -263,8 +263,15 @@ static inline bool sched_is_open(const struct sched_memo *memo, int32_t i) {
     return !memo->rows[i].is_placed && memo->rows[memo->rows[i].base].backend < 0;
 }
 
-static inline bool sched_is_weight(const struct sched_memo *memo, int32_t i) {
+// Its memory holds weights, which no op writes.
+static inline bool sched_in_weights(const struct sched_memo *memo, int32_t i) {
     return memo->rows[i].is_placed && memo->rec.rows[memo->rows[i].base].usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
+}
+
+// What pulls the ops that read it. What an op makes of a weight, as a view of some rows, does not: it is often smaller than
+// the values that would have to cross to it (prop_sched_rival.c).
+static inline bool sched_is_weight(const struct sched_memo *memo, int32_t i) {
+    return memo->rec.rows[i].op == GGML_OP_NONE && sched_in_weights(memo, i);
 }
 
 static inline size_t sched_nbytes(const struct sched_memo *memo, int32_t r) {

@@ -120,7 +120,7 @@ static bool node_add(struct cutter *c, int32_t node) {
         }
         if (sched_reaches(c->sched, memo, b, s)) {
             const int owner = memo->rows[base].backend, writer = c->writer[base];
-            if ((owner >= 0 && owner != b && !sched_is_weight(memo, s) && !conflict_set(c, b, owner)) ||
+            if ((owner >= 0 && owner != b && !sched_in_weights(memo, s) && !conflict_set(c, b, owner)) ||
                 (writer >= 0 && writer != b && !conflict_set(c, b, writer))) {
                 return false;
             }

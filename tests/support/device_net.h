@@ -87,6 +87,13 @@ static inline struct ggml_tensor *input(struct net *n, int rows) {
     return named(x, "x");
 }
 
+// A weight of other extents in the memory of backend b's.
+static inline struct ggml_tensor *weight_of(struct net *n, int b, int64_t n0, int64_t n1, int64_t n2) {
+    struct ggml_tensor *w = ggml_new_tensor_3d(n->weights_ctx, GGML_TYPE_F32, n0, n1, n2);
+    assert_int_equal(ggml_backend_tensor_alloc(n->buffers[b], w, ggml_backend_buffer_get_base(n->buffers[b])), 0);
+    return w;
+}
+
 static inline void split(struct net *n, struct ggml_tensor *out) {
     ggml_set_output(out);
     ggml_build_forward_expand(n->graph, out);

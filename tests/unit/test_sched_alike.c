@@ -92,7 +92,7 @@ static bool no_sums(const struct device *dev, const struct ggml_tensor *op) {
 static void the_next_weight_is_followed(void **state) {
     struct net *n            = *state;
     n->dev[0].supports       = no_sums;
-    struct ggml_tensor *bias = ggml_view_1d(n->ctx, n->w[1], N, 0), *sum = named(ggml_add(n->ctx, n->w[0], bias), "sum");
+    struct ggml_tensor *bias = weight_of(n, 1, N, 1, 1), *sum = named(ggml_add(n->ctx, n->w[0], bias), "sum");
     split(n, sum);
     assert_on(n, sum, 1, BERTH_SCHED_WEIGHT);
     ggml_backend_sched_free(n->sched);

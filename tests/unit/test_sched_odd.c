@@ -251,9 +251,9 @@ static void offloading(void **state) {
     struct ggml_tensor *rows  = ggml_get_rows(n->ctx, n->w[2], ids);
     struct ggml_tensor *few   = named(ggml_mul_mat(n->ctx, n->w[2], ggml_view_2d(n->ctx, rows, N, 2, rows->nb[1], 0)), "few");
     struct ggml_tensor *many  = named(ggml_mul_mat(n->ctx, n->w[2], rows), "many");
-    struct ggml_tensor *added = named(ggml_add(n->ctx, many, ggml_view_1d(n->ctx, n->w[2], N, 0)), "added");
+    struct ggml_tensor *added = named(ggml_add(n->ctx, many, weight_of(n, 2, N, 1, 1)), "added");
     // Experts count tokens, however many columns those are.
-    struct ggml_tensor *experts = ggml_view_3d(n->ctx, n->w[2], N, N / 2, 2, n->w[2]->nb[1], n->w[2]->nb[1] * (N / 2), 0);
+    struct ggml_tensor *experts = weight_of(n, 2, N, N / 2, 2);
     struct ggml_tensor *chosen[2], *by_id[2];
     for (int i = 0; i < 2; i++) {
         const int64_t n_tokens = i == 0 ? 2 : 4;

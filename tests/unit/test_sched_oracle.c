@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // test_sched_oracle.c: the eval callback beside the reference's: which nodes are asked for, what is computed before one is
-// shown, and what an answer of false does. Both schedulers get the same graph over devices (device_plain.h) that only note what
-// they are given to compute. Skipped with a line without the reference's libraries, or under a sanitizer.
+// shown, and what an answer of false does; what ends a split, and what pulls an op. Both schedulers get the same graph over
+// devices (device_plain.h) that only note what they are given to compute. Skipped with a line without the reference's libraries,
+// or under a sanitizer.
 
 #include "support/check.h"
 #include "support/device_plain.h"
@@ -18,6 +19,7 @@ enum { N_DEVICES = 2, N_NODES = 12 };
     X(ggml_free) \
     X(ggml_new_tensor_1d) \
     X(ggml_view_1d) \
+    X(ggml_view_tensor) \
     X(ggml_scale) \
     X(ggml_add) \
     X(ggml_set_name) \
@@ -26,10 +28,17 @@ enum { N_DEVICES = 2, N_NODES = 12 };
     X(ggml_new_graph) \
     X(ggml_build_forward_expand) \
     X(ggml_backend_buffer_init) \
+    X(ggml_backend_buffer_free) \
+    X(ggml_backend_buffer_get_base) \
+    X(ggml_backend_buffer_set_usage) \
+    X(ggml_backend_buft_alloc_buffer) \
+    X(ggml_backend_tensor_alloc) \
+    X(ggml_backend_view_init) \
     X(ggml_backend_sched_new) \
     X(ggml_backend_sched_free) \
     X(ggml_backend_sched_alloc_graph) \
     X(ggml_backend_sched_set_tensor_backend) \
+    X(ggml_backend_sched_get_tensor_backend) \
     X(ggml_backend_sched_set_eval_callback) \
     X(ggml_backend_sched_graph_compute) \
     X(ggml_backend_sched_get_n_splits)
@@ -208,6 +217,59 @@ static void inputs_end_no_split(void **state) {
     }
 }
 
+// Between two ops of the first device one reads memory of the second's weights: which of the two runs it?
+enum reads { A_WEIGHT, A_TENSOR_OF_IT, A_VIEW_OF_IT, A_VIEW_WITH_AN_ADDRESS, N_READS };
+
+static int device_of_reader(struct side *s, enum reads reads) {
+    ggml_backend_t backends[N_DEVICES];
+    for (int d = 0; d < N_DEVICES; d++) {
+        backends[d] = device_open(s, d);
+    }
+    struct ggml_context *ctx  = s->ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_cgraph *graph = s->ggml_new_graph(ctx);
+    struct ggml_tensor *x = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8), *w = s->ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 8);
+    ggml_backend_buffer_t buffer = s->ggml_backend_buft_alloc_buffer(&s->devices[1].buft, 256);
+    s->ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    assert_int_equal(s->ggml_backend_tensor_alloc(buffer, w, s->ggml_backend_buffer_get_base(buffer)), GGML_STATUS_SUCCESS);
+    if (reads == A_TENSOR_OF_IT) {
+        w = s->ggml_view_tensor(ctx, w);
+        assert_int_equal(s->ggml_backend_view_init(w), GGML_STATUS_SUCCESS);
+    }
+    s->ggml_set_input(x);
+    ggml_backend_sched_t sched = s->ggml_backend_sched_new(backends, NULL, N_DEVICES, 64, false, false);
+    struct ggml_tensor *before = s->ggml_scale(ctx, x, 2.0f);
+    if (reads >= A_VIEW_OF_IT) {
+        w = s->ggml_view_1d(ctx, w, 8, 0);
+        assert_true(reads == A_VIEW_OF_IT || s->ggml_backend_view_init(w) == GGML_STATUS_SUCCESS);
+    }
+    struct ggml_tensor *reader = s->ggml_add(ctx, before, w);
+    struct ggml_tensor *after  = s->ggml_scale(ctx, reader, 2.0f);
+    s->ggml_backend_sched_set_tensor_backend(sched, before, backends[0]);
+    s->ggml_backend_sched_set_tensor_backend(sched, after, backends[0]);
+    s->ggml_set_output(after);
+    s->ggml_build_forward_expand(graph, after);
+    assert_true(s->ggml_backend_sched_alloc_graph(sched, graph));
+    const int device = s->ggml_backend_sched_get_tensor_backend(sched, reader) == backends[1];
+    s->ggml_backend_sched_free(sched);
+    s->ggml_backend_buffer_free(buffer);
+    s->ggml_free(ctx);
+    return device;
+}
+
+// In the reference a view pulls once it has an address, so that a graph that comes again may be placed otherwise.
+static void a_weight_pulls_and_a_view_of_it_does_not(void **state) {
+    (void) state;
+    const int devices[N_READS] = {[A_WEIGHT] = 1, [A_TENSOR_OF_IT] = 1, [A_VIEW_OF_IT] = 0, [A_VIEW_WITH_AN_ADDRESS] = 0};
+    for (int reads = 0; reads < N_READS; reads++) {
+        assert_int_equal(device_of_reader(&own, (enum reads) reads), devices[reads]);
+    }
+    want_reference();
+    for (int reads = 0; reads < N_READS; reads++) {
+        const int expected = reads == A_VIEW_WITH_AN_ADDRESS ? 1 : devices[reads];
+        assert_int_equal(device_of_reader(&reference, (enum reads) reads), expected);
+    }
+}
+
 int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
@@ -215,6 +277,7 @@ int main(void) {
         cmocka_unit_test(false_ends_a_split_at_the_same_node),
         cmocka_unit_test(false_ends_the_graph),
         cmocka_unit_test(inputs_end_no_split),
+        cmocka_unit_test(a_weight_pulls_and_a_view_of_it_does_not),
     };
     return cmocka_run_group_tests_name("sched_oracle", tests, group_setup, NULL);
 }
