@@ -45,7 +45,7 @@ static struct ggml_tensor *build(struct op_build *b, const void *arg) {
 void op_suite_sort(struct op_suite *s) {
     static const int64_t shapes[][4] = {{1, 1, 1, 1}, {2, 3, 1, 1}, {7, 1, 1, 1}, {31, 5, 3, 2}, {32, 2, 1, 1}, {33, 4, 2, 1},
         {64, 3, 1, 4}, {255, 9, 1, 1}, {1023, 2, 2, 1}, {1025, 7, 1, 1}, {5000, 3, 1, 1}, {151936, 1, 1, 1}};
-    static const int64_t ks[]        = {1, 2, 3, 8, 40, 100};
+    static const int64_t ks[]        = {1, 2, 3, 8, 40, 100, 1024, 1025, 5000};
     for (size_t i = 0; i < N(shapes); i++) {
         for (int ties = 0; ties < 2; ties++) {
             for (int order = 0; order < 2; order++) {

@@ -218,6 +218,27 @@ static void threads_agree_to_the_bit(void **state) {
     ggml_free(net.ctx);
 }
 
+// Of the k largest of each row, or of all of them in order (k is 0).
+static size_t sort_work(int64_t n, int64_t n_rows, int k, int n_threads) {
+    struct ggml_context *ctx  = ggml_init((struct ggml_init_params){.mem_size = 1 << 14, .no_alloc = true});
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 4, false);
+    struct ggml_tensor *a     = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, n, n_rows);
+    ggml_build_forward_expand(graph, k > 0 ? ggml_top_k(ctx, a, k) : ggml_argsort(ctx, a, GGML_SORT_ORDER_DESC));
+    const size_t size = ggml_graph_plan(graph, n_threads, NULL).work_size;
+    ggml_free(ctx);
+    return size;
+}
+
+static void sorting_takes_memory_for_long_rows_only(void **state) {
+    (void) state;
+    assert_int_equal(sort_work(1024, 512, 0, 8), 0);
+    assert_int_equal(sort_work(1024, 512, 1000, 8), 0);
+    assert_int_equal(sort_work(256, 4096, 8, 8), 0);
+    assert_int_equal(sort_work(151936, 64, 1024, 8), 0);
+    assert_in_range(sort_work(151936, 1, 2048, 8), 1, 2 * 16 * 2048); // of those that are wanted, not of the row
+    assert_in_range(sort_work(151936, 1, 0, 8), 1, 17 * 151936);      // of one task, if there is one row
+}
+
 static void work_memory_is_known_before(void **state) {
     (void) state;
     struct net net         = net_new();
@@ -501,6 +522,7 @@ int main(void) {
         cmocka_unit_test(more_threads_than_processors_get_on),
         cmocka_unit_test(threads_agree_to_the_bit),
         cmocka_unit_test(work_memory_is_known_before),
+        cmocka_unit_test(sorting_takes_memory_for_long_rows_only),
         cmocka_unit_test(aborts_end_within_one_op),
         cmocka_unit_test(what_cannot_run_is_reported),
         cmocka_unit_test(bad_row_numbers_fail_the_compute),

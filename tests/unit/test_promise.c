@@ -495,7 +495,7 @@ static struct extents extents_below(struct check_rng *rng, const struct extents 
     return e;
 }
 
-enum { N_KINDS = 4 };
+enum { N_KINDS = 6 };
 
 static struct ggml_tensor *op_make(struct ggml_context *ctx, int kind, enum ggml_type type, const struct extents *e) {
     struct ggml_tensor *a, *b;
@@ -512,6 +512,11 @@ static struct ggml_tensor *op_make(struct ggml_context *ctx, int kind, enum ggml
             a = ggml_new_tensor_4d(ctx, GGML_TYPE_F16, 3, 3, e->n_batch * 4, e->n_out);
             b = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, e->n_cols + 3, e->n_cols + 3, e->n_batch * 4, 1);
             return ggml_conv_2d_direct(ctx, a, b, 1, 1, 0, 0, 1, 1);
+        case 3:
+        case 4: // a few of a row, or all of it
+            a = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, e->n_kv, e->n_cols);
+            return kind == 3 ? ggml_top_k(ctx, a, (int) (8 * e->n_out < e->n_kv ? 8 * e->n_out : e->n_kv))
+                             : ggml_argsort(ctx, a, GGML_SORT_ORDER_ASC);
         default:
             a = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, e->n_in, e->n_cols, e->n_batch * 2);
             b = ggml_new_tensor_3d(ctx, GGML_TYPE_F16, e->n_in, e->n_kv, e->n_batch);
