@@ -93,7 +93,8 @@ struct berth_budget_result {
 };
 
 // The cheapest schedule found within the budgets. One that does not fit is no failure: fits is false, and uses say what lacks.
-// Fails on ops that contradict what is said above. The same input gives the same schedule unless time ran out.
+// Fails on ops that contradict what is said above. The same input gives the same schedule on every machine, but for what local
+// search finds in time_us; and berth_budget_check finds of every schedule what is said of it here.
 BERTH_API enum ggml_status berth_budget_solve(const struct berth_budget_op *ops, size_t n_ops,
     const struct berth_budget_params *params, struct berth_budget_result **result);
 BERTH_API void berth_budget_free(struct berth_budget_result *result);

@@ -34,6 +34,7 @@ struct berth_plan_params {
     int32_t n_threads;     // 0 and 1: the caller's thread only
     const uint64_t *start; // offsets of a known plan to start from, or NULL
     bool is_brief;         // of the fast path only what takes about as long as one pass of best fit, a few times over
+    bool is_counted;       // budget_us is work, counted step by step, and not the clock's: one thread, and the same plan anywhere
 };
 
 struct berth_plan_report {
@@ -55,7 +56,7 @@ struct berth_plan_report {
 // its chunks of how far each is used.
 // A plan that needs more than the capacity is no failure: the best one found is returned, with fits == false; proven then
 // says whether a better one could have fitted. Fails on items that contradict themselves or each other, with the numbers.
-// The same input, params and seed give the same plan unless time ran out.
+// The same input, params and seed give the same plan unless time ran out, which counted time does everywhere at the same step.
 BERTH_API enum ggml_status berth_plan_solve(const struct berth_plan_item *items, int64_t n,
     const struct berth_plan_params *params, uint64_t *offsets, struct berth_plan_report *report);
 

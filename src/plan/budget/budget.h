@@ -39,6 +39,7 @@ struct budget_graph {
     int32_t *until;              // [n] op that runs once, and behind which this one may not run any more, -1: none
     struct budget_pool *pools;
     int32_t n_pools;
+    int64_t *work; // that the methods did, in looks at steps and values: what bounds them is the same on every machine
     uint64_t cost_once;
     int32_t *tight; // [n_pools] op at which a pool needs its least
     uint64_t *least;
@@ -101,7 +102,8 @@ uint64_t budget_excess(const struct budget_graph *g, const struct budget_trace *
 
 // ---- check.c ----
 
-#define BUDGET_PACK_US 20000 // search of the packing planner where it decides
+#define BUDGET_PACK_US \
+    20000 // search of the packing planner where it decides, counted: a schedule fits on every machine or on none
 
 struct budget_pack {
     const uint64_t *limits; // [n_pools]
@@ -116,6 +118,15 @@ enum ggml_status budget_result(const struct budget_graph *g, const struct berth_
     const struct budget_steps *s, int64_t pack_us, struct berth_budget_result **result) BERTH_MUST_USE;
 
 // ---- methods: limits are those of g->pools ----
+
+// When a method gives up.
+struct budget_end {
+    int64_t work; // of the graph
+    int64_t us;   // of the clock; INT64_MAX: whenever
+};
+static inline bool budget_is_over(const struct budget_graph *g, const struct budget_end *end) {
+    return *g->work >= end->work || (end->us < INT64_MAX && ggml_time_us() >= end->us);
+}
 
 enum budget_answer { BUDGET_OUT_OF_MEMORY = -1, BUDGET_GAVE_UP, BUDGET_NONE, BUDGET_FOUND };
 
@@ -132,12 +143,12 @@ struct budget_style {
     double reach;  // how much a cut counts that helps at other steps too, from 0 to 1
     double lambda; // cost of a byte that has to stay instead, in mean cost a byte
 };
-enum budget_answer budget_trim(
-    const struct budget_graph *g, const struct budget_style *style, int64_t end_us, struct budget_steps *s) BERTH_MUST_USE;
+enum budget_answer budget_trim(const struct budget_graph *g, const struct budget_style *style, const struct budget_end *end,
+    struct budget_steps *s) BERTH_MUST_USE;
 // Runs the ops in the given order, throws out what is cheap, large and not wanted soon when memory is short, and makes again what
 // is missing.
 enum budget_answer budget_walk(
-    const struct budget_graph *g, double distance_power, int64_t end_us, struct budget_steps *out) BERTH_MUST_USE;
+    const struct budget_graph *g, double distance_power, const struct budget_end *end, struct budget_steps *out) BERTH_MUST_USE;
 // Sets of values that are not kept through the step with the most bytes, by rules of thumb; order has every op once.
 enum budget_answer budget_sets(
     const struct budget_graph *g, const struct budget_steps *order, struct budget_steps *out) BERTH_MUST_USE;

@@ -100,8 +100,9 @@ static enum ggml_status pools_pack(const struct budget_graph *g, const struct bu
     for (int32_t p = 0; status == GGML_STATUS_SUCCESS && p < g->n_pools; p++) {
         const size_t n                        = pool_gather(items, n_items, g->pools[p].id, part);
         const struct berth_plan_params params = {
-            .capacity  = how->limits[p] == UINT64_MAX || how->limits[p] > (uint64_t) 1 << 62 ? 0 : how->limits[p],
-            .budget_us = how->budget_us};
+            .capacity   = how->limits[p] == UINT64_MAX || how->limits[p] > (uint64_t) 1 << 62 ? 0 : how->limits[p],
+            .budget_us  = how->budget_us,
+            .is_counted = true};
         struct berth_plan_report report = {0};
         status                          = berth_plan_solve(part, (int64_t) n, &params, offsets, &report);
         BERTH_ASSERT_WHOLE(

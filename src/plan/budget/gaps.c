@@ -9,6 +9,7 @@
 
 #define BLOCK 64
 #define CASCADE_MAX 4096 // ops of one cut
+#define CASCADE_LOOKS 4  // that one of them and each of its sources count
 
 // ---- tables ----
 
@@ -115,6 +116,7 @@ bool budget_gaps_find(struct budget_gaps *x, const struct budget_graph *g, const
 uint64_t budget_gaps_max(const struct budget_gaps *x, int32_t pool, int32_t lo, int32_t hi) {
     const size_t p = (size_t) x->g->n_pools;
     uint64_t most  = 0;
+    *x->g->work += BLOCK + (hi - lo) / BLOCK;
     for (int32_t k = lo; k < hi;) {
         const bool is_whole = k % BLOCK == 0 && k + BLOCK <= hi;
         const uint64_t live =
@@ -224,6 +226,7 @@ static bool cascade_find(struct cascade *c, struct budget_cut *cut, int32_t valu
             continue;
         }
         const size_t n_srcs = (size_t) (g->srcs.start[i + 1] - g->srcs.start[i]);
+        *g->work += CASCADE_LOOKS * (int64_t) (n_srcs + 1);
         if (!berth_grow((void **) &cuts->stack, &cuts->stack_cap, n_stack + n_srcs + 2, sizeof *cuts->stack)) {
             return false;
         }

@@ -59,10 +59,13 @@ static bool back_try(struct improver *m, int32_t k) {
     if (last >= 0 && x->t.taken[last] == before) {
         return false; // its memory is another's by then
     }
-    for (int32_t at = last + 1; at < k; at++) {
-        if (x->t.live[(size_t) at * p + (size_t) pool] + size > limit) {
-            return false;
-        }
+    int32_t room_to = last + 1;
+    while (room_to < k && x->t.live[(size_t) room_to * p + (size_t) pool] + size <= limit) {
+        room_to++;
+    }
+    *m->g->work += room_to - last;
+    if (room_to < k) {
+        return false;
     }
     for (int32_t at = last + 1; at < k; at++) {
         x->t.live[(size_t) at * p + (size_t) pool] += size;
@@ -147,6 +150,7 @@ static bool kick(struct improver *m, const struct budget_steps *s, struct budget
 
 static bool search(struct improver *m, int64_t end_us, int64_t max_kicks, struct budget_steps *s) {
     static const struct budget_style style = {.reach = 0.1, .lambda = 1};
+    const struct budget_end end            = {.work = INT64_MAX, .us = end_us};
     uint64_t cost = budget_cost(m->g, s), best = cost;
     bool ok = budget_copy(&m->best, s), is_done;
     for (int64_t round = 0; ok && round < max_kicks && ggml_time_us() < end_us && best > m->g->cost_once; round++) {
@@ -160,7 +164,7 @@ static bool search(struct improver *m, int64_t end_us, int64_t max_kicks, struct
         if (!ok || !is_done) {
             continue;
         }
-        const enum budget_answer answer = budget_trim(m->g, &style, end_us, &m->next);
+        const enum budget_answer answer = budget_trim(m->g, &style, &end, &m->next);
         ok = answer != BUDGET_OUT_OF_MEMORY && (answer != BUDGET_FOUND || backs_all(m, &m->next, true));
         if (!ok || answer != BUDGET_FOUND || !fits(m, &m->next, &ok)) {
             continue;

@@ -324,13 +324,14 @@ static bool rows_alloc(struct budget_graph *g, size_t n_srcs, size_t n_pools) {
     g->again         = budget_alloc(g, n, sizeof *g->again);
     g->once_before   = budget_alloc(g, n, sizeof *g->once_before);
     g->until         = budget_alloc(g, n, sizeof *g->until);
+    g->work          = budget_alloc(g, 1, sizeof *g->work);
     g->pools         = budget_alloc(g, n_pools, sizeof *g->pools);
     g->tight         = budget_alloc(g, n_pools, sizeof *g->tight);
     g->least         = budget_alloc(g, n_pools, sizeof *g->least);
     return g->srcs.start != NULL && g->srcs.at != NULL && g->readers.start != NULL && g->readers.at != NULL &&
            g->takeover != NULL && g->size != NULL && g->cost != NULL && g->pool != NULL && g->away != NULL && g->keep != NULL &&
            g->again != NULL && g->once_before != NULL && g->until != NULL && g->pools != NULL && g->tight != NULL &&
-           g->least != NULL;
+           g->least != NULL && g->work != NULL;
 }
 
 // last: [groups_most + 1] scratch.

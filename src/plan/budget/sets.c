@@ -64,6 +64,7 @@ static bool set_try(struct sets *x, const struct budget_steps *order, struct bud
         ok = ok && budget_put(&x->steps, i, BERTH_BUDGET_RUN);
     }
     const uint64_t cost = budget_cost(g, &x->steps);
+    *g->work += 4 * (int64_t) x->steps.n;
     if (!ok || cost >= x->best) {
         return ok;
     }

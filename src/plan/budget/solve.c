@@ -10,6 +10,8 @@
 #define MAX_NODES_LAST 1000000 // where nothing else fits, and there is time
 #define PACKED_OPS_MAX 12      // graphs small enough to list all schedules
 #define N_LOWER 12             // times that the limit on live bytes sinks
+#define WAYS_WORK 500000000    // of all ways to a schedule, about two seconds
+#define WAYS_AGAIN 16          // with lower limits this part of it
 #define KICKS_A_SECOND 4000000 // local search ends by the clock long before
 
 struct solver {
@@ -141,8 +143,9 @@ static const double powers[]              = {1, 0.5, 2, 0};
 
 // One way to a schedule below the limits on live bytes: sets, a style of trimming on an order, or a walk.
 static enum budget_answer way_run(
-    struct solver *s, int way, const int32_t *order, int64_t end_us, struct budget_steps *steps, const char **method) {
-    const int n_styles = (int) (sizeof styles / sizeof *styles);
+    struct solver *s, int way, const int32_t *order, int64_t end_work, struct budget_steps *steps, const char **method) {
+    const int n_styles          = (int) (sizeof styles / sizeof *styles);
+    const struct budget_end end = {.work = end_work, .us = INT64_MAX};
     if (--way < 0) {
         struct budget_steps given = {0};
         *method                   = "sets";
@@ -153,13 +156,13 @@ static enum budget_answer way_run(
     }
     if (way >= 2 * n_styles) {
         *method = "walk";
-        return budget_walk(&s->g, powers[way - 2 * n_styles], end_us, steps);
+        return budget_walk(&s->g, powers[way - 2 * n_styles], &end, steps);
     }
     *method = "trim";
     if (way >= n_styles && order == NULL) {
         return BUDGET_GAVE_UP;
     }
-    return steps_given(&s->g, way >= n_styles ? order : NULL, steps) ? budget_trim(&s->g, &styles[way % n_styles], end_us, steps)
+    return steps_given(&s->g, way >= n_styles ? order : NULL, steps) ? budget_trim(&s->g, &styles[way % n_styles], &end, steps)
                                                                      : BUDGET_OUT_OF_MEMORY;
 }
 
@@ -167,18 +170,18 @@ static enum budget_answer way_run(
 
 // All ways at these limits; the cheapest schedule goes to out.
 static enum budget_answer ways_run(
-    struct solver *s, const int32_t *order, int64_t end_us, struct budget_steps *out, const char **method) {
+    struct solver *s, const int32_t *order, int64_t end, struct budget_steps *out, const char **method) {
     struct budget_steps steps = {0};
     uint64_t best             = UINT64_MAX;
     enum budget_answer found  = BUDGET_GAVE_UP;
-    const int64_t begin_us    = ggml_time_us();
+    const int64_t begin       = *s->g.work;
     for (int way = 0; way < N_WAYS && found != BUDGET_OUT_OF_MEMORY; way++) {
         const char *name;
-        const int64_t now = ggml_time_us(), share = begin_us + (end_us - begin_us) * (way + 4) / (N_WAYS + 4);
-        if (now > end_us || (now > share && found == BUDGET_FOUND && way < N_WAYS - 4)) {
+        const int64_t now = *s->g.work, share = begin + (end - begin) * (way + 4) / (N_WAYS + 4);
+        if ((way > 0 && now > end) || (now > share && found == BUDGET_FOUND && way < N_WAYS - 4)) {
             continue;
         }
-        enum budget_answer answer = way_run(s, way, order, found == BUDGET_FOUND ? share : end_us, &steps, &name);
+        enum budget_answer answer = way_run(s, way, order, found == BUDGET_FOUND ? share : end, &steps, &name);
         if (answer == BUDGET_FOUND) {
             answer = budget_improve(&s->g, s->params->seed, 0, 0, &steps);
         }
@@ -211,11 +214,11 @@ static bool limits_lower(struct solver *s) {
 
 static enum ggml_status heuristics_run(struct solver *s, const int32_t *order, struct budget_steps *steps) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
-    const int64_t begin_us = ggml_time_us(), ways_us = 2000000 + s->params->time_us / 2;
-    bool fits = false;
+    bool fits               = false;
     for (int round = 0; round < N_LOWER && status == GGML_STATUS_SUCCESS && !fits; round++) {
         const char *method;
-        enum budget_answer answer = ways_run(s, order, begin_us + ways_us, steps, &method);
+        const int64_t end         = *s->g.work + (round == 0 ? WAYS_WORK : WAYS_WORK / WAYS_AGAIN);
+        enum budget_answer answer = ways_run(s, order, end, steps, &method);
         if (answer == BUDGET_OUT_OF_MEMORY) {
             return GGML_STATUS_ALLOC_FAILED;
         }

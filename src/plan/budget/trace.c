@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define TRACE_LOOKS 8 // that an op or a step counts, with what is done with a trace
+
 bool budget_put(struct budget_steps *s, int32_t op, enum berth_budget_kind kind) {
     if (!berth_grow((void **) &s->at, &s->cap, s->n + 1, sizeof *s->at)) {
         return false;
@@ -188,6 +190,7 @@ bool budget_trace(const struct budget_graph *g, const struct budget_steps *s, st
     const bool ok = now != NULL && trace_room(g, s, t);
     if (ok) {
         reads_find(g, s, t);
+        *g->work += TRACE_LOOKS * (g->n + (int64_t) s->n);
     }
     if (ok && t->fault < 0) {
         live_find(g, s, t, now);

@@ -45,7 +45,7 @@ bool budget_sweep(const struct budget_graph *g, struct budget_steps *s) {
 }
 
 enum budget_answer budget_trim(
-    const struct budget_graph *g, const struct budget_style *style, int64_t end_us, struct budget_steps *s) {
+    const struct budget_graph *g, const struct budget_style *style, const struct budget_end *end, struct budget_steps *s) {
     struct budget_gaps x      = {0};
     struct budget_cuts cuts   = {0};
     struct budget_steps next  = {0};
@@ -63,7 +63,7 @@ enum budget_answer budget_trim(
             break;
         }
         swap(s, &next);
-        if (n_done == 0 || s->n > most || round > ROUNDS_MAX * (size_t) g->n + 64 || ggml_time_us() > end_us) {
+        if (n_done == 0 || s->n > most || round > ROUNDS_MAX * (size_t) g->n + 64 || budget_is_over(g, end)) {
             answer = BUDGET_GAVE_UP;
             break;
         }

@@ -26,7 +26,7 @@ struct walk {
     uint64_t *bytes; // [n_pools]
     int32_t pos;     // op of the order
     double power;
-    int64_t end_us;
+    const struct budget_end *end;
     size_t max_steps;
     enum budget_answer answer; // BUDGET_NONE while all is well
 };
@@ -102,6 +102,7 @@ static double again_cost(struct walk *w, int32_t value) {
             }
         }
     }
+    *g->work += 4 * n;
     return n == LOOK_MAX ? cost * 2 : cost;
 }
 
@@ -109,6 +110,7 @@ static bool evict(struct walk *w, int32_t pool) {
     const struct budget_graph *g = w->g;
     int32_t best                 = -1;
     double best_score            = INFINITY;
+    *g->work += 4 * (int64_t) w->n_there;
     for (int32_t k = 0; k < w->n_there; k++) {
         const int32_t i = w->there[k];
         if (g->pool[i] != pool || w->n_locks[i] > 0 || !g->again[i] || (g->until[i] >= 0 && g->until[i] <= next_use(w, i))) {
@@ -152,7 +154,7 @@ static bool takes_over(const struct walk *w, int32_t i) {
 static void make(struct walk *w, int32_t i, int32_t depth) {
     const struct budget_graph *g = w->g;
     const uint64_t limit         = g->pools[g->pool[i]].limit;
-    if (depth > DEPTH_MAX || w->out->n > w->max_steps || ((w->out->n & 255) == 0 && ggml_time_us() > w->end_us) ||
+    if (depth > DEPTH_MAX || w->out->n > w->max_steps || budget_is_over(g, w->end) ||
         (i != w->pos && (!g->again[i] || (g->until[i] >= 0 && g->until[i] < w->pos)))) {
         w->answer = BUDGET_GAVE_UP;
         return;
@@ -195,9 +197,10 @@ static void walk_all(struct walk *w) {
     }
 }
 
-enum budget_answer budget_walk(const struct budget_graph *g, double power, int64_t end_us, struct budget_steps *out) {
+enum budget_answer budget_walk(
+    const struct budget_graph *g, double power, const struct budget_end *end, struct budget_steps *out) {
     const size_t n = (size_t) g->n;
-    struct walk w  = {.g = g, .out = out, .power = power, .end_us = end_us, .max_steps = GROW_MAX * n + 64};
+    struct walk w  = {.g = g, .out = out, .power = power, .end = end, .max_steps = GROW_MAX * n + 64};
     w.is_there     = berth_calloc(n + 1, sizeof *w.is_there);
     w.n_locks      = berth_calloc(n + 1, sizeof *w.n_locks);
     w.hold         = berth_calloc(n + 1, sizeof *w.hold);

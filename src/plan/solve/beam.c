@@ -114,6 +114,7 @@ static struct exact_part state_load(struct beam *b, int32_t k) {
     memcpy(x->low, b->now + (size_t) k * b->size, b->size * sizeof *b->now);
     x->n_trail  = 0;
     x->is_noted = false;
+    x->n_looks += 2 * x->p->n;
     for (int32_t i = 0; i < x->p->n; i++) {
         if (x->low[i] != EXACT_PLACED) {
             x->pos[i]          = part.n;

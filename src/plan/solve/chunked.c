@@ -158,7 +158,7 @@ static void exchange(struct chunked *c, const struct plan_goal *g, struct plan_s
         tries = FAST_WORK / ((int64_t) n * n);
     }
     for (; tries > 0 && n > 1 && !plan_is_done(s, g); tries--) {
-        if (g->deadline_us > 0 && plan_now_us() >= g->deadline_us) {
+        if (g->deadline_us > 0 && plan_now_us(g->work) >= g->deadline_us) {
             break;
         }
         random          = random * 6364136223846793005u + 1442695040888963407u;
@@ -166,6 +166,7 @@ static void exchange(struct chunked *c, const struct plan_goal *g, struct plan_s
         const int32_t was = c->order[x];
         c->order[x]       = c->order[y];
         c->order[y]       = was;
+        plan_work_add(g->work, plan_work_place(n));
         const int64_t sum = place_all(c, last);
         if (sum == PLAN_NO_CAP) {
             c->order[y] = c->order[x];

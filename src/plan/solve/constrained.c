@@ -61,7 +61,7 @@ enum ggml_status berth_plan_search_constrained(const struct plan_prob *p, const 
     uint64_t *key           = berth_malloc(2 * n * sizeof *key);
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
     struct plan_goal half   = *g;
-    half.deadline_us -= (g->deadline_us - plan_now_us()) / 2;
+    half.deadline_us -= (g->deadline_us - plan_now_us(g->work)) / 2;
     if (order == NULL || key == NULL) {
         berth_fail(status, "plan: out of memory for the search over %d blocks", p->n);
         goto done;
@@ -72,7 +72,7 @@ enum ggml_status berth_plan_search_constrained(const struct plan_prob *p, const 
     int64_t last_peak = INT64_MAX; // of the order as it is
     uint64_t random   = g->seed;
     for (int64_t tries = (int64_t) n_order * TRIES_PER_BLOCK; tries > 0 && n_order > 1 && !plan_is_done(s, g); tries--) {
-        if (plan_is_over(g->deadline_us, g->watch)) {
+        if (plan_is_over(g->deadline_us, g->work, g->watch)) {
             break;
         }
         int32_t x    = (int32_t) random_below(&random, (uint64_t) n_order);
@@ -80,6 +80,7 @@ enum ggml_status berth_plan_search_constrained(const struct plan_prob *p, const 
         int32_t swap = order[x];
         order[x]     = order[y];
         order[y]     = swap;
+        plan_work_add(g->work, plan_work_place(n_order));
         int64_t peak = berth_plan_place_in_order(p, order, n_order, last_peak, order + n, s->spare);
         if (peak >= 0) {
             last_peak = peak;

@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-#define ROUND_NODES 4 // nodes per block of the core and ask
+#define ROUND_NODES 4      // nodes per block of the core and ask
+#define SPLIT_BLOCK_NS 100 // that a block counts, a core
 
 struct core {
     const struct plan_prob *p;
@@ -56,8 +57,11 @@ static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
         enum exact_preorder preorder;
     } members[] = {
         {EXACT_TIGHTEST, EXACT_TWA}, {EXACT_TIGHTEST, EXACT_TAW}, {EXACT_NARROWEST, EXACT_TWA}, {EXACT_LOWEST, EXACT_WAT}};
-    struct exact *x          = berth_exact_new(sub);
+    const int64_t new_us     = berth_exact_pairs(sub) / 1000 * EXACT_PAIR_NS;
+    const bool is_dear       = new_us > c->goal->deadline_us - plan_now_us(c->goal->work);
+    struct exact *x          = is_dear ? NULL : berth_exact_new(sub);
     enum exact_answer answer = EXACT_UNKNOWN;
+    plan_work_add(c->goal->work, is_dear ? 0 : new_us * 1000);
     for (int m = 0; x != NULL && m < 4 && answer == EXACT_UNKNOWN; m++) {
         struct exact_ask ask = {.cap = c->cap,
             .preorder                = members[m].preorder,
@@ -65,6 +69,7 @@ static enum exact_answer core_ask(struct core *c, const struct plan_prob *sub) {
             .rules                   = EXACT_ALL,
             .max_nodes               = (int64_t) sub->n * ROUND_NODES + 100,
             .deadline_us             = c->goal->deadline_us,
+            .work                    = c->goal->work,
             .watch                   = c->goal->watch};
         int64_t next;
         bool is_late;
@@ -95,6 +100,7 @@ static int64_t core_complete(struct core *c) {
         whole.fixed[c->ids[k]] = c->core_off[k];
     }
     berth_plan_sort(c->key, c->scratch, c->key + n, c->scratch + n, c->n_core);
+    plan_work_add(c->goal->work, plan_work_place(p->n));
     // Fixed to berth_plan_place_in_order, which sets them first; otherwise not constrained, so no gap needs a second look.
     int64_t peak = berth_plan_place_around(
         &whole, c->scratch, c->n_core, c->ids + c->n_core, p->n - c->n_core, c->cap, c->scratch, c->state->spare);
@@ -105,8 +111,10 @@ static int64_t core_complete(struct core *c) {
 static enum ggml_status core_run(struct core *c, int32_t limit) {
     static const double parts[] = {0.95, 0.8, 0.6, 0.4};
     int32_t last                = 0;
-    for (size_t k = 0; k < sizeof parts / sizeof parts[0] && !plan_is_over(c->goal->deadline_us, c->goal->watch); k++) {
+    for (size_t k = 0; k < sizeof parts / sizeof parts[0] && !plan_is_over(c->goal->deadline_us, c->goal->work, c->goal->watch);
+         k++) {
         core_split(c, (int64_t) ((double) c->p->bound * parts[k]));
+        plan_work_add(c->goal->work, (int64_t) c->p->n * SPLIT_BLOCK_NS);
         if (c->n_core == last || (k > 0 && c->n_core < last + last / 8)) {
             continue;
         }

@@ -21,6 +21,9 @@
 
 #define BLAME_LEAST 0.1   // failures of every valley
 #define BLAME_UNIT 1e6    // keeps the digits of a ratio
+#define NODE_NS 300       // what a node counts
+#define LOOK_NS 5         // and each look at a block or a section
+#define ASK_LOOKS 20      // that each block and section count when an ask begins
 #define CLOCK_NODES 16    // nodes between two looks at the clock
 #define CLOCK_BLOCKS 1000 // with more, a node takes so long that each looks
 
@@ -99,14 +102,17 @@ static enum exact_answer descend_split(struct exact *x, struct exact_part part) 
     }
     x->n_lists  = base;
     x->is_noted = false;
+    x->n_looks += ASK_LOOKS / 2 * (int64_t) n;
     return answer;
 }
 
 bool berth_exact_is_over(struct exact *x) {
     x->n_nodes++;
+    plan_work_add(x->ask->work, NODE_NS + x->n_looks * LOOK_NS);
+    x->n_looks = 0;
     if ((x->n_nodes % CLOCK_NODES == 0 || x->p->n > CLOCK_BLOCKS) &&
         ((x->ask->stop != NULL && atomic_load_explicit(x->ask->stop, memory_order_relaxed)) ||
-            (x->ask->deadline_us < INT64_MAX && plan_is_over(x->ask->deadline_us, x->ask->watch)))) {
+            (x->ask->deadline_us < INT64_MAX && plan_is_over(x->ask->deadline_us, x->ask->work, x->ask->watch)))) {
         x->is_late = true;
     }
     return x->is_late || x->is_out_of_memory || x->n_nodes > x->ask->max_nodes;
@@ -236,6 +242,7 @@ static bool start(struct exact *x, const struct exact_ask *ask) {
     x->ask                    = ask;
     x->next                   = INT64_MAX;
     x->n_nodes                = 0;
+    x->n_looks                = ASK_LOOKS * (int64_t) (p->n + p->n_sec) + x->sec_at[p->n_sec];
     x->blame_max              = 1;
     x->is_late                = false;
     x->is_out_of_memory       = false;
@@ -286,6 +293,7 @@ enum exact_answer berth_exact_ask(
     }
     *next = answer == EXACT_NO ? x->next : ask->cap;
     *n_nodes += x->n_nodes;
+    plan_work_add(ask->work, x->n_looks * LOOK_NS);
     *is_late = x->is_late;
     return answer;
 }

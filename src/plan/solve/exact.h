@@ -34,6 +34,7 @@ struct exact; // the search's memory for one problem
 // there is no search.
 #define EXACT_PAIRS_MAX (1 << 25)
 int64_t berth_exact_pairs(const struct plan_prob *p);
+#define EXACT_PAIR_NS 12 // what a pair costs in exact_new
 
 // NULL: out of memory, or the problem is too large for lists of neighbours.
 struct exact *berth_exact_new(const struct plan_prob *p) BERTH_MUST_USE;
@@ -55,6 +56,7 @@ struct exact_ask {
     int32_t width;            // states a level of a search in breadth; 0: in depth
     int64_t max_nodes;        // ends the search
     int64_t deadline_us;      // of plan_now_us(); INT64_MAX: none
+    struct plan_work *work;   // grows by what the nodes cost, and is the deadline's clock; NULL: not counted
     const atomic_bool *stop;  // ends the search when true; NULL: none
     struct plan_watch *watch; // may end it too; NULL: none
 };

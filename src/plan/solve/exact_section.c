@@ -221,9 +221,11 @@ static bool section_look_large(struct exact *x, int32_t s) {
 // One section as one machine: heads low, lengths size, deadline C.
 static bool section_look(struct exact *x, int32_t s) {
     const int64_t rest = x->rest[s];
+    x->n_looks++;
     if (rest == 0) {
         return true;
     }
+    x->n_looks += x->sec_at[s + 1] - x->sec_at[s];
     if (x->sec_at[s + 1] - x->sec_at[s] > LARGE) {
         return section_look_large(x, s);
     }

@@ -50,6 +50,7 @@ bool berth_exact_raise(struct exact *x, int32_t i, int64_t low) {
     x->is_noted = false;
     berth_exact_set(x, &x->low[i], low);
     queue_block(x, i);
+    x->n_looks += x->p->b[i] - x->p->a[i];
     return exact_holds(x, low + x->p->size[i]);
 }
 
@@ -63,6 +64,7 @@ bool berth_exact_place(struct exact *x, int32_t i, bool *has_split) {
     x->is_noted               = false;
     berth_exact_set(x, &x->low[i], EXACT_PLACED);
     queue_block(x, i);
+    x->n_looks += 4 * (p->b[i] - p->a[i]) + x->near_at[i + 1] - x->near_at[i];
     for (int32_t s = p->a[i]; s < p->b[i]; s++) {
         berth_exact_set(x, &x->rest[s], x->rest[s] - p->size[i]);
         berth_exact_set(x, &x->floor[s], top);
@@ -93,6 +95,7 @@ static bool rest_on(struct exact *x, int32_t i) {
     }
     int64_t least   = INT64_MAX;
     int64_t low_min = EXACT_PLACED;
+    x->n_looks += x->near_at[i + 1] - x->near_at[i];
     for (int32_t k = x->near_at[i]; k < x->near_at[i + 1]; k++) {
         int32_t j   = x->near_ids[k];
         int64_t end = x->low[j] + size[j];
@@ -152,6 +155,7 @@ void berth_exact_note_candidates(struct exact *x, struct exact_part part) {
         x->n_at[s]    = 0;
     }
     x->through = -1;
+    x->n_looks += 3 * (part.n + part.hi - part.lo);
     for (int32_t k = 0; k < part.n; k++) {
         int32_t i = list[k];
         lo        = p->a[i] < lo ? p->a[i] : lo;
@@ -216,6 +220,7 @@ static bool raise_valleys(struct exact *x, struct exact_part part, bool *has_rai
 
 static bool settle_once(struct exact *x, struct exact_part part, bool *has_moved) {
     const int32_t *list = x->lists + part.list;
+    x->n_looks += 2 * part.n;
     if (!berth_exact_propagate(x)) {
         return false;
     }

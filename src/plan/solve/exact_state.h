@@ -65,6 +65,7 @@ struct exact {
     const struct exact_ask *ask;
     int64_t next;
     int64_t n_nodes;
+    int64_t n_looks;  // at blocks and sections since the last node: the work of one is anything between ten and a million
     double blame_max; // the most that a block had when the ask began, 1 at least
     // Set by berth_exact_note_candidates, as best_at and n_at:
     int32_t through;            // a candidate that lives as long as its part, -1: none

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #define CLOCK_NODES 256 // nodes between two looks at the clock
+#define NODE_NS 100     // what a node counts
+#define NODE_PAIR_NS 3  // and each block to place beside one that is
 
 struct exhaust {
     const struct plan_prob *p;
@@ -46,7 +48,8 @@ static int64_t lowest(const struct exhaust *x, int32_t i) {
 }
 
 static bool is_over(struct exhaust *x) {
-    if (x->n_left % CLOCK_NODES == 0 && x->goal->deadline_us > 0 && plan_is_over(x->goal->deadline_us, x->goal->watch)) {
+    if (x->n_left % CLOCK_NODES == 0 && x->goal->deadline_us > 0 &&
+        plan_is_over(x->goal->deadline_us, x->goal->work, x->goal->watch)) {
         x->is_late = true;
     }
     x->is_late = x->is_late || x->n_left <= 0;
@@ -63,6 +66,7 @@ static void go(struct exhaust *x, int64_t level, int64_t peak) {
     const struct plan_prob *p = x->p;
     int64_t low[PLAN_EXHAUST_MAX], least_end = INT64_MAX;
     x->n_left--;
+    plan_work_add(x->goal->work, NODE_NS + NODE_PAIR_NS * (int64_t) x->n_open * (x->n_placed + 1));
     for (int32_t k = 0; k < x->n_open; k++) {
         const int32_t i = x->open[k];
         low[k]          = lowest(x, i);

@@ -36,11 +36,31 @@ struct plan_prob {
     bool is_loose; // an alias group was widened to its hull, or counts more than once: totals and "does not fit" prove nothing
 };
 
-// The clock of budgets: who waits for a plan waits by the clock on the wall, however many threads search.
-static inline int64_t plan_now_us(void) {
+// Time as work that is counted, each piece at a price of its own, about what it takes: the same on every machine.
+struct plan_work {
+    int64_t ns;
+};
+
+// The clock of budgets: who waits for a plan waits by the clock on the wall, however many threads search; work counts where the
+// answer may not depend on the machine.
+static inline int64_t plan_now_us(const struct plan_work *work) {
+    if (work != NULL) {
+        return work->ns / 1000;
+    }
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t) t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+// What one try counts that places n blocks one by one, each between those before it.
+static inline int64_t plan_work_place(int32_t n) {
+    return 400 + (int64_t) n * 60 + (int64_t) n * n * 3;
+}
+
+static inline void plan_work_add(struct plan_work *work, int64_t ns) {
+    if (work != NULL) {
+        work->ns = ns < INT64_MAX - work->ns ? work->ns + ns : INT64_MAX;
+    }
 }
 
 // A number >= 1 as 7 + bits bits that keep its order: exponent and leading digits.
@@ -164,10 +184,11 @@ bool berth_plan_is_valid(const struct plan_prob *p, const int64_t *off);
 
 // What is asked of a problem, in units.
 struct plan_goal {
-    int64_t enough;      // a plan of at most this peak ends the search: the capacity, or 0
-    int64_t deadline_us; // of plan_now_us()
+    int64_t enough;         // a plan of at most this peak ends the search: the capacity, or 0
+    int64_t deadline_us;    // of plan_now_us()
+    struct plan_work *work; // that the deadline is of; NULL: the clock on the wall
     uint64_t seed;
-    int32_t n_threads;
+    int32_t n_threads;        // 1 where work is counted
     bool is_brief;            // of the fast path only the first methods
     struct plan_watch *watch; // may be NULL
 };
@@ -210,10 +231,10 @@ struct plan_watch {
 
 bool berth_plan_watch_is_over(struct plan_watch *watch, int64_t now_us);
 
-// Is the time up, or whoever looks on content? watch may be NULL.
-static inline bool plan_is_over(int64_t deadline_us, struct plan_watch *watch) {
-    const int64_t now_us = plan_now_us();
-    return now_us >= deadline_us || (watch != NULL && berth_plan_watch_is_over(watch, now_us));
+// Is the time up, or whoever looks on content? work and watch may be NULL.
+static inline bool plan_is_over(int64_t deadline_us, const struct plan_work *work, struct plan_watch *watch) {
+    const int64_t now_us = plan_now_us(work);
+    return now_us >= deadline_us || (watch != NULL && berth_plan_watch_is_over(watch, work != NULL ? plan_now_us(NULL) : now_us));
 }
 
 // ---- fast.c, search.c ----

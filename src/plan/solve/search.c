@@ -18,7 +18,6 @@
 #define WINDOW_MAX 4000        // blocks that begin or end in a window, for it to be searched
 #define WINDOW_MIN 1000        // blocks; with fewer the exact search is better
 #define EXACT_BLOCKS_MAX 10000 // with more, a node takes a tenth of a second and the search gets nowhere
-#define PAIR_NS 12             // what a pair of neighbours costs in exact_new
 
 static const struct {
     enum exact_valley valley;
@@ -160,7 +159,7 @@ struct search {
 };
 
 static bool is_over(const struct search *s) {
-    return plan_is_done(s->state, s->goal) || plan_is_over(s->goal->deadline_us, s->goal->watch);
+    return plan_is_done(s->state, s->goal) || plan_is_over(s->goal->deadline_us, s->goal->work, s->goal->watch);
 }
 
 static int64_t round_factor(const struct quest *q) {
@@ -175,6 +174,7 @@ static struct task *add_task(struct search *s, int64_t cap, const char *name) {
                 .cap         = cap,
                 .rules       = EXACT_ALL,
                 .deadline_us = s->goal->deadline_us,
+                .work        = s->goal->work,
                 .stop        = &t->stop,
                 .watch       = s->goal->watch,
     };
@@ -401,9 +401,11 @@ static bool crew_join(struct crew *c, int64_t cap) {
 // The portfolio on a plain problem, of which there is a plan.
 static enum ggml_status search_exact(const struct plan_prob *p, const struct plan_goal *g, struct plan_state *st) {
     int64_t n_pairs = berth_exact_pairs(p);
-    if (p->n > EXACT_BLOCKS_MAX || n_pairs > EXACT_PAIRS_MAX || n_pairs > (g->deadline_us - plan_now_us()) * 1000 / PAIR_NS) {
+    if (p->n > EXACT_BLOCKS_MAX || n_pairs > EXACT_PAIRS_MAX ||
+        n_pairs > (g->deadline_us - plan_now_us(g->work)) * 1000 / EXACT_PAIR_NS) {
         return GGML_STATUS_SUCCESS;
     }
+    plan_work_add(g->work, n_pairs * EXACT_PAIR_NS);
     struct search *s = berth_calloc(1, sizeof *s);
     if (s == NULL || pthread_mutex_init(&s->crew.lock, NULL) != 0) {
         berth_free(s);
@@ -449,7 +451,7 @@ enum ggml_status berth_plan_search(const struct plan_prob *p, const struct plan_
         return status;
     }
     if (p->n >= WINDOW_MIN && cap >= p->bound) {
-        const int64_t now = plan_now_us();
+        const int64_t now = plan_now_us(g->work);
         status            = berth_plan_window(p, cap, WINDOW_MAX, now + (g->deadline_us - now) / 4 * 3, g, st);
     }
     if (status != GGML_STATUS_SUCCESS || plan_is_done(st, g)) {

@@ -19,6 +19,7 @@ struct solve {
     struct berth_plan_report report;
     int64_t start_us;
     int64_t searched_us;     // of the budget
+    struct plan_work work;   // of searches, where that is counted
     uint64_t most;           // bytes of the pool that needs most so far
     int32_t n_left;          // pools still to plan
     struct plan_watch watch; // with ask == NULL: nobody
@@ -99,9 +100,10 @@ static void outcome_lift(struct outcome *out, const struct plan_pool *pool, int6
 static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struct outcome *out) {
     struct plan_prob *p     = &pool->prob;
     struct plan_state state = {.peak = PLAN_NO_CAP, .bound = p->bound, .method = "start"};
-    struct plan_goal goal   = {
-          .seed = s->params.seed, .n_threads = s->params.n_threads > 1 ? s->params.n_threads : 1, .is_brief = s->params.is_brief};
-    int64_t *memory = berth_scratch_take(&s->scratch, 2 * (size_t) p->n * sizeof *memory);
+    struct plan_goal goal   = {.seed = s->params.seed,
+          .n_threads                 = s->params.n_threads > 1 && !s->params.is_counted ? s->params.n_threads : 1,
+          .is_brief                  = s->params.is_brief};
+    int64_t *memory         = berth_scratch_take(&s->scratch, 2 * (size_t) p->n * sizeof *memory);
     if (memory == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "plan: out of memory for %d offsets", p->n);
     }
@@ -124,14 +126,15 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     }
     if (status == GGML_STATUS_SUCCESS && s->params.budget_us > 0 && !plan_is_done(&state, &goal)) {
         // Each pool gets its share of what earlier ones left over.
-        int64_t now      = plan_now_us();
+        goal.work        = s->params.is_counted ? &s->work : NULL;
+        int64_t now      = plan_now_us(goal.work);
         int64_t left     = s->params.budget_us - s->searched_us;
         goal.deadline_us = left > INT64_MAX / 2 - now ? INT64_MAX / 2 : now + left / s->n_left;
         s->watch.state   = &state;
         s->watch.unit    = pool->unit;
         goal.watch       = s->watch.ask != NULL ? &s->watch : NULL;
         status           = left > 0 && !atomic_load(&s->watch.is_over) ? berth_plan_search(p, &goal, &state) : status;
-        s->searched_us += plan_now_us() - now;
+        s->searched_us += plan_now_us(goal.work) - now;
     }
     if (status == GGML_STATUS_SUCCESS) {
         BERTH_ASSERT_WHOLE(berth_plan_is_valid(p, state.off));
@@ -355,6 +358,7 @@ enum ggml_status berth_plan_solve_watched(const struct berth_plan_item *items, i
     s.report      = (struct berth_plan_report){.proven = true, .fits = true, .method = "nothing to place"};
     s.start_us    = is_timed ? ggml_time_us() : 0;
     s.searched_us = 0;
+    s.work        = (struct plan_work){0};
     s.most        = 0;
     s.n_left      = 0;
     s.watch       = (struct plan_watch){.ask = watch, .user = user, .lock = ATOMIC_FLAG_INIT};

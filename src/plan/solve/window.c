@@ -8,7 +8,9 @@
 
 #include <string.h>
 
-#define FIRST_REACH 8 // sections of the first window, each way
+#define FIRST_REACH 8       // sections of the first window, each way
+#define WINDOW_BLOCK_NS 300 // that a block counts, a window, with the walks outward
+#define FAST_BLOCK_NS 2000  // and each that begins or ends there, with the first plan
 
 struct window {
     const struct plan_prob *p;
@@ -62,6 +64,7 @@ static enum ggml_status search_window(struct window *w, int64_t top, int64_t dea
     struct plan_goal goal   = *w->goal;
     goal.enough             = w->cap - top;
     goal.deadline_us        = deadline_us;
+    plan_work_add(goal.work, (int64_t) w->n_ids * FAST_BLOCK_NS);
     enum ggml_status status = off != NULL ? berth_plan_fast(&sub, &goal, &state) : GGML_STATUS_ALLOC_FAILED;
     if (status == GGML_STATUS_SUCCESS && !plan_is_done(&state, &goal)) {
         status = berth_plan_search(&sub, &goal, &state);
@@ -78,8 +81,9 @@ static enum ggml_status search_window(struct window *w, int64_t top, int64_t dea
 
 static enum ggml_status windows_run(struct window *w, int64_t deadline_us) {
     const int32_t n_sec = w->p->n_sec;
-    for (int32_t reach = FIRST_REACH; !plan_is_over(deadline_us, w->goal->watch); reach *= 2) {
+    for (int32_t reach = FIRST_REACH; !plan_is_over(deadline_us, w->goal->work, w->goal->watch); reach *= 2) {
         const int64_t top = stack_through(w);
+        plan_work_add(w->goal->work, (int64_t) w->p->n * WINDOW_BLOCK_NS);
         bool is_found;
         if (w->n_ids > w->limit || (w->n_ids == w->p->n && reach > FIRST_REACH)) {
             break;
