@@ -29,6 +29,37 @@ struct result {
     uint8_t scale[N_GROUPS / 2];
 };
 
+// A cell whose groups may be shifted either way at any scale.
+static void cell_both(const struct frame *f, int at, int n_groups, bool shared_shift, struct cell *cell) {
+    memset(cell->unit, 0, sizeof(cell->unit));
+    cell->n_units = shared_shift ? 1 : n_groups;
+    for (int g = 0; g < n_groups; g++, at += GROUP) {
+        struct unit *unit = &cell->unit[shared_shift ? 0 : g];
+        unit->n_ways      = 2;
+        for (int down = 0; down < 2; down++) {
+            struct way *way           = &unit->way[down];
+            way->part[way->n_parts++] = (uint8_t) (2 * g + down);
+            berth_lattice_part(&lattice, f->x + at, f->w + at, down ? -shift : shift, false, cell->lo, cell->hi,
+                LATTICE_MAX_DEPTH, &cell->part[2 * g + down]);
+        }
+    }
+}
+
+// One whose shifts are chosen at the middle scale.
+static void cell_one(const struct frame *f, int at, int n_groups, bool shared_shift, struct cell *cell, uint8_t *down) {
+    const float middle = 0.5f * (cell->lo + cell->hi);
+    const int step     = shared_shift ? n_groups : 1;
+    cell->n_units      = n_groups;
+    for (int g = 0; g < n_groups; g += step) {
+        const float *x = f->x + at + g * GROUP, *w = f->w + at + g * GROUP;
+        const int d = berth_lattice_shift(&lattice, x, w, step, shift, cell->lo, middle, cell->hi, &cell->part[g]);
+        for (int i = g; i < g + step; i++) {
+            cell->unit[i] = (struct unit){1, {{1, {(uint8_t) i}}}};
+            down[i]       = (uint8_t) d;
+        }
+    }
+}
+
 // n_groups groups share a scale; they share a shift too, or have one each.
 static bool fit(int n_groups, bool shared_shift, const float *x, const float *w, struct result *out) {
     struct frame f;
@@ -40,35 +71,29 @@ static bool fit(int n_groups, bool shared_shift, const float *x, const float *w,
     }
     for (int c = 0; c < N_GROUPS / n_groups; c++) {
         struct cell *cell = &cells[c];
-        float amax        = 0.0f;
-        for (int j = c * n_groups * GROUP; j < (c + 1) * n_groups * GROUP; j++) {
-            amax = fabsf(f.x[j]) > amax ? fabsf(f.x[j]) : amax;
-        }
+        const int at      = c * n_groups * GROUP;
+        const float amax  = v4_largest(f.x + at, n_groups * GROUP);
         // From clipping the largest element to a third, or further where few elements count.
-        cell->lo      = amax * (f.hard ? 1.0f / 32 : 0.3f);
-        cell->hi      = amax * (f.hard ? 1.5f : 0.8f);
-        cell->n_units = shared_shift ? 1 : n_groups;
-        cell->n_parts = 2 * n_groups;
-        memset(cell->unit, 0, sizeof(cell->unit));
-        for (int g = 0; g < n_groups; g++) {
-            const int at      = (c * n_groups + g) * GROUP;
-            struct unit *unit = &cell->unit[shared_shift ? 0 : g];
-            unit->n_ways      = 2;
-            for (int down = 0; down < 2; down++) {
-                struct way *way           = &unit->way[down];
-                way->part[way->n_parts++] = (uint8_t) (2 * g + down);
-                berth_lattice_part(&lattice, f.x + at, f.w + at, down ? -shift : shift, false, cell->lo, cell->hi,
-                    f.hard ? LATTICE_MAX_DEPTH : 1, &cell->part[2 * g + down]);
-            }
+        cell->lo      = amax * (f.hard ? 1.0f / 32 : shared_shift ? 0.35f : 0.4f);
+        cell->hi      = amax * (f.hard ? 1.5f : shared_shift ? 0.75f : 0.8f);
+        cell->n_parts = f.hard ? 2 * n_groups : n_groups;
+        if (f.hard) {
+            cell_both(&f, at, n_groups, shared_shift, cell);
+        } else {
+            cell_one(&f, at, n_groups, shared_shift, cell, out->down + c * n_groups);
         }
     }
     out->d = berth_lattice_fit(&f, cells, N_GROUPS / n_groups, levels, 8, shared_shift ? 1.0f : PART_M, &d, out->scale);
     for (int g = 0; g < N_GROUPS; g++) {
         const struct cell *cell = &cells[g / n_groups];
         const float scale       = d * levels[out->scale[g / n_groups]];
-        const struct unit *unit = &cell->unit[shared_shift ? 0 : g % n_groups];
-        out->down[g]            = (uint8_t) berth_lattice_way(cell, unit, scale);
-        int point               = berth_lattice_point(cell, 2 * (g % n_groups) + out->down[g], scale);
+        int part                = g % n_groups;
+        if (f.hard) {
+            const struct unit *unit = &cell->unit[shared_shift ? 0 : g % n_groups];
+            out->down[g]            = (uint8_t) berth_lattice_way(cell, unit, scale);
+            part                    = 2 * part + out->down[g];
+        }
+        int point = berth_lattice_point(cell, part, scale);
         if (point < 0) {
             point = berth_lattice_best(&lattice, f.x + g * GROUP, f.w + g * GROUP, out->down[g] ? -shift : shift, false, scale);
         }

@@ -6,7 +6,7 @@
 // best point as a function of the scale is the upper envelope of lines: a handful of steps, found once a group. From then on
 // every scale is tried exactly, for all groups of a superblock, without going back to the codebook (lattice_fit.c).
 //
-// The best point at one scale: the line of a point is the sum of those of its halves, of which there are at most 81 each. Points
+// The best point at one scale: the line of a point is the sum of those of its halves, of which there are 64 or 81 each. Points
 // that share an upper half stand together, and a run is passed over if its upper half, with the best of all lower halves, falls
 // short of the best point so far. A few runs in a hundred are left; none, as a rule, where a point has to show above a known one.
 #include "quant/lattice.h"
@@ -15,9 +15,12 @@
 
 #include <string.h>
 
+// With constants for kind and sizes.
+#define PART static inline __attribute__((always_inline))
+
 // ---- one group: the envelope ----
 
-enum { MAX_HALF_CODES = 84, MAX_RUNS = 96 };
+enum { MAX_HALVES = 96, BLOCK = 16 }; // 81, and void ones up to a whole number of blocks
 
 // Number of a half among all that there are: its fields are digits of base 3, or of base 8 as they stand.
 #define ONE_3(n) n, n + 1, n + 2, 0
@@ -27,11 +30,11 @@ enum { MAX_HALF_CODES = 84, MAX_RUNS = 96 };
 static const uint8_t codes_3[192] = {THREE_3(0), THREE_3(27), THREE_3(54)};
 static const uint8_t codes_8[64]  = {ONE_8(0), ONE_8(8), ONE_8(16), ONE_8(24), ONE_8(32), ONE_8(40), ONE_8(48), ONE_8(56)};
 
-// Lines of the halves of all points: twice a, b, and, for flipped points alone, the least cost of a wrong sign.
+// Lines of the halves of all points: twice a, b, and, for flipped points alone, the least cost of a wrong sign, four times.
 struct half {
-    _Alignas(16) float a2[MAX_RUNS];
-    _Alignas(16) float b[MAX_RUNS];
-    _Alignas(16) float flip[MAX_RUNS];
+    _Alignas(16) float a2[MAX_HALVES];
+    _Alignas(16) float b[MAX_HALVES];
+    _Alignas(16) float flip[MAX_HALVES];
 };
 
 struct group {
@@ -39,69 +42,71 @@ struct group {
     bool flipped;
     int width;            // bits of half a point
     const uint8_t *codes; // from half a point to the number of the half
-    int n_codes;          // lower halves; a multiple of 4, the last ones void
-    int n_runs;           // a multiple of 4, the last ones void
+    int n_halves;         // a multiple of 4, the last ones void
     float a2_size;        // no sum of 2 w x g is larger
     float b_size;         // nor of w g g
-    struct half low;
-    struct half run; // upper halves, by run
+    struct half low, high;
 };
 
-// Void lines are never the best.
-static void half_void(struct half *half, int i) {
-    half->a2[i]   = -1e30f;
-    half->b[i]    = 0.0f;
-    half->flip[i] = 0.0f;
-}
+enum { LINE_A2, LINE_B, LINE_FLIP };
 
-// Returns how many lines there are.
-static int half_init(const struct lattice *l, const float *x, const float *w, float shift, bool flipped, struct half *half) {
-    int n         = 1;
-    half->a2[0]   = 0.0f;
-    half->b[0]    = 0.0f;
-    half->flip[0] = INFINITY;
-    // Fields are added one at a time above those that are done; downward, so that the sums without the field are still there.
-    for (int k = 0; k < l->dim / 2; k++, n *= l->n_values) {
-        for (int v = l->n_values - 1; v >= 0; v--) {
-            const float g   = l->values[v] + shift;
-            const float xg  = w[k] * x[k] * g;
-            const float xg2 = 2.0f * xg;
-            const float gg  = w[k] * g * g;
-            for (int code = 0; code < n; code++) {
-                half->a2[v * n + code] = half->a2[code] + xg2;
-                half->b[v * n + code]  = half->b[code] + gg;
-            }
-            for (int code = 0; flipped && code < n; code++) {
-                half->flip[v * n + code] = xg < half->flip[code] ? xg : half->flip[code];
-            }
+// out[v * n + i] = in[i] and term[v], for all values v: summed, or the lesser. Writes up to 3 beyond the last, reads as many.
+PART void spread(const float *in, int n, const float *term, int n_values, int line, float *out) {
+    for (int v = 0; v < n_values; v++) {
+        const v4f t = v4_all(term[v]);
+        for (int i = 0; i < n; i += 4) {
+            const v4f at = v4_load(in + i);
+            v4_store(out + v * n + i, line == LINE_FLIP ? v4_min(at, t) : at + t);
         }
     }
-    return n;
+}
+
+// One sum of all halves: fields are added one at a time above those that are done.
+PART void half_line(
+    const float *x, const float *w, const float *values, float shift, int n_fields, int n_values, int line, float *out) {
+    _Alignas(16) float before[2][32] = {{line == LINE_FLIP ? INFINITY : 0.0f}};
+    for (int k = 0, n = 1; k < n_fields; k++, n *= n_values) {
+        float term[8];
+        for (int v = 0; v < n_values; v++) {
+            const float g = values[v] + shift;
+            term[v]       = line == LINE_A2 ? 2.0f * (w[k] * x[k] * g) : line == LINE_B ? w[k] * g * g : 4.0f * (w[k] * x[k] * g);
+        }
+        spread(before[k % 2], n, term, n_values, line, k + 1 < n_fields ? before[(k + 1) % 2] : out);
+    }
+}
+
+PART void half_lines(const struct lattice *l, const float *x, const float *w, float shift, bool flipped, int n_fields,
+    int n_values, struct half *h) {
+    half_line(x, w, l->values, shift, n_fields, n_values, LINE_A2, h->a2);
+    half_line(x, w, l->values, shift, n_fields, n_values, LINE_B, h->b);
+    if (flipped) {
+        half_line(x, w, l->values, shift, n_fields, n_values, LINE_FLIP, h->flip);
+    }
+}
+
+// Returns how many there are, a multiple of 4: the last ones are void, never the best.
+static int half_init(const struct lattice *l, const float *x, const float *w, float shift, bool flipped, struct half *h) {
+    if (l->n_values == 8) {
+        half_lines(l, x, w, shift, flipped, 2, 8, h);
+        return 64;
+    }
+    half_lines(l, x, w, shift, flipped, 4, 3, h);
+    for (int i = 81; i < 84; i++) {
+        h->a2[i]   = -1e30f;
+        h->b[i]    = 0.0f;
+        h->flip[i] = 0.0f;
+    }
+    return 84;
 }
 
 static void group_init(const struct lattice *l, const float *x, const float *w, float shift, bool flipped, struct group *g) {
     const int half_dim = l->dim / 2;
-    struct half high;
-    g->lattice = l;
-    g->flipped = flipped;
-    g->width   = half_dim * l->n_bits;
-    g->codes   = l->n_values == 3 ? codes_3 : codes_8;
-    g->n_codes = half_init(l, x, w, shift, flipped, &g->low);
-    (void) half_init(l, x + half_dim, w + half_dim, shift, flipped, &high);
-    for (; g->n_codes % 4 != 0; g->n_codes++) {
-        half_void(&g->low, g->n_codes);
-    }
-    for (g->n_runs = 0; g->n_runs < l->n_runs; g->n_runs++) {
-        const int code       = g->codes[l->points[l->runs[g->n_runs]] >> g->width];
-        g->run.a2[g->n_runs] = high.a2[code];
-        g->run.b[g->n_runs]  = high.b[code];
-        if (flipped) {
-            g->run.flip[g->n_runs] = high.flip[code];
-        }
-    }
-    for (; g->n_runs % 4 != 0; g->n_runs++) {
-        half_void(&g->run, g->n_runs);
-    }
+    g->lattice         = l;
+    g->flipped         = flipped;
+    g->width           = half_dim * l->n_bits;
+    g->codes           = l->n_values == 3 ? codes_3 : codes_8;
+    g->n_halves        = half_init(l, x, w, shift, flipped, &g->low);
+    (void) half_init(l, x + half_dim, w + half_dim, shift, flipped, &g->high);
     const float size = fabsf(l->values[l->n_values - 1]) + fabsf(shift); // the first is no larger
     float wx = 0.0f, ww = 0.0f;
     for (int k = 0; k < l->dim; k++) {
@@ -114,96 +119,143 @@ static void group_init(const struct lattice *l, const float *x, const float *w, 
 
 // A point with its line.
 struct point {
-    int index, run;
+    int index;
     float a2, b;
 };
 
-// Height and place of the best point so far.
-struct peak {
-    float y;
-    int index, run;
+// Heights at one scale.
+struct heights {
+    float scale;
+    _Alignas(16) float low[MAX_HALVES];     // of lower halves
+    _Alignas(16) float flipped[MAX_HALVES]; // of those with their cheapest sign wrong
+    _Alignas(16) float bound[MAX_HALVES];   // no point of the run is higher
 };
 
-// The best of a run, the first of equals. Which one it is cannot be predicted, so there are no branches.
-static inline void scan_run(const struct group *g, int run, const float *low, float base, struct peak *best) {
-    const uint16_t *points = g->lattice->points;
-    const uint8_t *codes   = g->codes;
-    const int mask         = (1 << g->width) - 1;
-    const int end          = g->lattice->runs[run + 1];
-    float y                = best->y;
-    int index              = -1;
-    if (g->flipped) {
-        const float high_flip = g->run.flip[run];
-        for (int i = g->lattice->runs[run]; i < end; i++) {
-            const int code   = codes[points[i] & mask];
-            const float flip = g->low.flip[code] < high_flip ? g->low.flip[code] : high_flip;
-            const float yi   = base + low[code] - 4.0f * flip;
-            index            = yi > y ? i : index;
-            y                = yi > y ? yi : y;
-        }
-    } else {
-        for (int i = g->lattice->runs[run]; i < end; i++) {
-            const float yi = base + low[codes[points[i] & mask]];
-            index          = yi > y ? i : index;
-            y              = yi > y ? yi : y;
-        }
-    }
-    best->run   = index >= 0 ? run : best->run;
-    best->index = index >= 0 ? index : best->index;
-    best->y     = y;
+static inline float line_at(const struct half *h, int i, float scale) {
+    return h->a2[i] - scale * h->b[i];
 }
 
-// The best point at this scale. above: index is -1 if none is higher.
-static struct point highest(const struct group *g, float scale, float above) {
-    _Alignas(16) float low[MAX_HALF_CODES];
-    _Alignas(16) float high[MAX_RUNS];
+// Fills all; returns the highest bound, and the run that has it.
+PART float heights_init(const struct group *g, bool flipped, float scale, int *first, struct heights *t) {
     const v4f s = v4_all(scale);
     v4f top     = v4_all(-INFINITY);
-    v4f top_run = top;
-    for (int i = 0; i < g->n_codes; i += 4) {
+    v4f top2    = top;
+    t->scale    = scale;
+    for (int i = 0; i < g->n_halves; i += 4) {
         const v4f y = v4_load(g->low.a2 + i) - s * v4_load(g->low.b + i);
         top         = v4_max(top, y);
-        v4_store(low + i, y);
-    }
-    for (int r = 0; r < g->n_runs; r += 4) {
-        const v4f y = v4_load(g->run.a2 + r) - s * v4_load(g->run.b + r);
-        top_run     = v4_max(top_run, y);
-        v4_store(high + r, y);
-    }
-    const float summit  = v4_highest(top);
-    const float first_y = v4_highest(top_run);
-    struct peak best    = {above, -1, 0};
-    if (first_y + summit > above) {
-        int first = 0;
-        while (!v4_any(v4_load(high + first) == v4_all(first_y))) {
-            first += 4;
+        v4_store(t->low + i, y);
+        if (flipped) {
+            const v4f y2 = y - v4_load(g->low.flip + i);
+            top2         = v4_max(top2, y2);
+            v4_store(t->flipped + i, y2);
         }
-        while (high[first] != first_y) {
-            first++;
-        }
-        scan_run(g, first, low, first_y, &best);
-        for (int r = 0; r < g->n_runs; r += 4) {
-            if (BERTH_UNLIKELY(v4_any(v4_load(high + r) + v4_all(summit) > v4_all(best.y)))) {
-                for (int k = r; k < r + 4; k++) {
-                    if (high[k] + summit > best.y && k != first) {
-                        scan_run(g, k, low, high[k], &best);
-                    }
+    }
+    const v4f summit = v4_all(v4_highest(top)), summit2 = v4_all(flipped ? v4_highest(top2) : 0.0f);
+    v4i at = {0, 1, 2, 3}, best_at = at;
+    top = v4_all(-INFINITY);
+    for (int r = 0; r < g->n_halves; r += 4, at += 4) {
+        const v4f y     = v4_load(g->high.a2 + r) - s * v4_load(g->high.b + r);
+        const v4f bound = flipped ? v4_max(y + summit2, y - v4_load(g->high.flip + r) + summit) : y + summit;
+        best_at         = (v4i) v4_select(bound > top, (v4f) at, (v4f) best_at);
+        top             = v4_max(top, bound);
+        v4_store(t->bound + r, bound);
+    }
+    for (int r = g->n_halves; r % BLOCK != 0; r += 4) {
+        v4_store(t->bound + r, v4_all(-INFINITY));
+    }
+    const float highest = v4_highest(top);
+    *first              = v4_first(top == v4_all(highest), best_at);
+    return highest;
+}
+
+// A run of points, and the heights of its upper half.
+struct run {
+    const uint16_t *point, *end;
+    float y, y_flipped;
+};
+
+PART struct run run_get(const struct group *g, bool flipped, float scale, int i) {
+    const uint16_t *points = g->lattice->points, *runs = g->lattice->runs;
+    const float y = line_at(&g->high, i, scale);
+    return (struct run){points + runs[i], points + runs[i + 1], y, flipped ? y - g->high.flip[i] : 0.0f};
+}
+
+PART float point_at(const struct heights *t, bool flipped, const struct run *run, int code) {
+    return flipped ? berth_larger(run->y + t->flipped[code], run->y_flipped + t->low[code]) : run->y + t->low[code];
+}
+
+// Height of the best point of a run.
+PART float run_top(const struct group *g, const struct heights *t, bool flipped, int i) {
+    const struct run run = run_get(g, flipped, t->scale, i);
+    const uint8_t *codes = g->codes;
+    const int mask       = (1 << g->width) - 1;
+    const uint16_t *p    = run.point;
+    float a = -INFINITY, b = a, c = a, d = a;
+    for (; p + 4 <= run.end; p += 4) {
+        a = berth_larger(a, point_at(t, flipped, &run, codes[p[0] & mask]));
+        b = berth_larger(b, point_at(t, flipped, &run, codes[p[1] & mask]));
+        c = berth_larger(c, point_at(t, flipped, &run, codes[p[2] & mask]));
+        d = berth_larger(d, point_at(t, flipped, &run, codes[p[3] & mask]));
+    }
+    for (; p < run.end; p++) {
+        a = berth_larger(a, point_at(t, flipped, &run, codes[p[0] & mask]));
+    }
+    return berth_larger(berth_larger(a, b), berth_larger(c, d));
+}
+
+// Its first point of that height.
+PART int run_find(const struct group *g, const struct heights *t, bool flipped, int i, float top) {
+    const struct run run = run_get(g, flipped, t->scale, i);
+    const uint8_t *codes = g->codes;
+    const int mask       = (1 << g->width) - 1;
+    const uint16_t *p    = run.point;
+    while (p + 1 < run.end && point_at(t, flipped, &run, codes[*p & mask]) != top) {
+        p++;
+    }
+    return (int) (p - g->lattice->points);
+}
+
+PART struct point highest_of(const struct group *g, bool flipped, float scale, float above) {
+    struct heights t;
+    int first;
+    int run    = -1;
+    float best = above;
+    if (heights_init(g, flipped, scale, &first, &t) > above) {
+        const float y = run_top(g, &t, flipped, first);
+        run           = y > best ? first : run;
+        best          = y > best ? y : best;
+        for (int r = 0; r < g->n_halves; r += BLOCK) {
+            const float *p = t.bound + r;
+            const v4f most = v4_max(v4_max(v4_load(p), v4_load(p + 4)), v4_max(v4_load(p + 8), v4_load(p + 12)));
+            if (!v4_any(most > v4_all(best))) {
+                continue;
+            }
+            for (int k = r; k < r + BLOCK; k++) {
+                if (t.bound[k] > best && k != first) {
+                    const float yk = run_top(g, &t, flipped, k);
+                    run            = yk > best ? k : run;
+                    best           = yk > best ? yk : best;
                 }
             }
         }
     }
-    if (best.index < 0) {
+    if (run < 0) {
         return (struct point){.index = -1};
     }
-    const int code = g->codes[g->lattice->points[best.index] & ((1 << g->width) - 1)];
-    float cost     = 0.0f;
-    if (g->flipped) {
-        const float lf = g->low.flip[code];
-        const float hf = g->run.flip[best.run];
-        cost           = 4.0f * (lf < hf ? lf : hf);
-    }
-    return (struct point){
-        best.index, best.run, g->low.a2[code] + g->run.a2[best.run] - cost, g->low.b[code] + g->run.b[best.run]};
+    const int index  = run_find(g, &t, flipped, run, best);
+    const int code   = g->codes[g->lattice->points[index] & ((1 << g->width) - 1)];
+    const float cost = !flipped ? 0.0f : g->low.flip[code] < g->high.flip[run] ? g->low.flip[code] : g->high.flip[run];
+    return (struct point){index, g->low.a2[code] + g->high.a2[run] - cost, g->low.b[code] + g->high.b[run]};
+}
+
+// The best point at this scale. above: index is -1 if none is higher.
+static struct point highest(const struct group *g, float scale, float above) {
+    return g->flipped ? highest_of(g, true, scale, above) : highest_of(g, false, scale, above);
+}
+
+static float height(struct point p, float scale) {
+    return p.a2 - scale * p.b;
 }
 
 // More than the roundings of a line's height can come to.
@@ -222,11 +274,11 @@ static void put_step(struct point at, float from, struct part *p) {
 // Steps after point i, the last of them to point j. Both are on the envelope, b of i above b of j.
 static void envelope(const struct group *g, struct point i, struct point j, int depth, struct part *p) {
     const float at = (i.a2 - j.a2) / (i.b - j.b);
-    const float yi = i.a2 - at * i.b;
+    const float yi = height(i, at);
     // A point that shows by less than a thousandth is left out.
     const float least    = yi + 1e-3f * fabsf(yi);
     const struct point k = depth > 0 ? highest(g, at, least - slack(g, fabsf(at))) : i;
-    if (k.index >= 0 && k.a2 - at * k.b > least && k.b < i.b && k.b > j.b) {
+    if (k.index >= 0 && height(k, at) > least && k.b < i.b && k.b > j.b) {
         envelope(g, i, k, depth - 1, p);
         envelope(g, k, j, depth - 1, p);
     } else {
@@ -236,7 +288,7 @@ static void envelope(const struct group *g, struct point i, struct point j, int 
 
 static void part_init(const struct group *g, float lo, float hi, int depth, struct part *part) {
     const struct point first = highest(g, lo, -INFINITY);
-    const struct point last  = highest(g, hi, first.a2 - hi * first.b - slack(g, hi));
+    const struct point last  = highest(g, hi, height(first, hi) - slack(g, hi));
     part->n                  = 0;
     put_step(first, 0.0f, part);
     // No last point: there is but one scale, zero.
@@ -259,6 +311,42 @@ void berth_lattice_parts(const struct lattice *lattice, const float *x, const fl
     part_init(&g, lo, hi, depth, flipped);
     g.flipped = false;
     part_init(&g, lo, hi, depth, plain);
+}
+
+// One more step, to point j of a larger scale, if it shows after point i. Returns the last point.
+static struct point step_to(struct point i, struct point j, struct part *p) {
+    if (j.index < 0 || j.index == i.index || !(j.b < i.b)) {
+        return i;
+    }
+    put_step(j, (i.a2 - j.a2) / (i.b - j.b), p);
+    return j;
+}
+
+int berth_lattice_shift(const struct lattice *lattice, const float *x, const float *w, int n_groups, float shift, float lo,
+    float middle, float hi, struct part *parts) {
+    struct group g[2][LATTICE_MAX_UNITS];
+    struct point at[2][LATTICE_MAX_UNITS];
+    float sum[2] = {0.0f, 0.0f};
+    for (int i = 0; i < n_groups; i++) {
+        for (int down = 0; down < 2; down++) {
+            group_init(lattice, x + i * lattice->dim, w + i * lattice->dim, down ? -shift : shift, false, &g[down][i]);
+            // Of one group alone, a worse point need not be found.
+            at[down][i] = highest(&g[down][i], middle, n_groups == 1 && down ? sum[0] : -INFINITY);
+            sum[down] += at[down][i].index >= 0 ? height(at[down][i], middle) : -INFINITY;
+        }
+    }
+    const int down = sum[1] > sum[0];
+    for (int i = 0; i < n_groups; i++) {
+        const struct group *chosen = &g[down][i];
+        const struct point p       = at[down][i];
+        const struct point first   = highest(chosen, lo, height(p, lo) + slack(chosen, lo));
+        const struct point last    = highest(chosen, hi, height(p, hi) + slack(chosen, hi));
+        const bool has_first       = first.index >= 0 && first.b > p.b;
+        parts[i].n                 = 0;
+        put_step(has_first ? first : p, 0.0f, &parts[i]);
+        (void) step_to(has_first ? step_to(first, p, &parts[i]) : p, last, &parts[i]);
+    }
+    return down;
 }
 
 int berth_lattice_best(const struct lattice *lattice, const float *x, const float *w, float shift, bool flipped, float scale) {

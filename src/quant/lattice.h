@@ -21,14 +21,13 @@ enum {
 struct lattice {
     const uint16_t *points;
     const uint16_t *runs;
-    int n_runs;
     int dim, n_bits;
     int n_values;
     float values[8];
 };
 #define LATTICE(points, runs, dim, n_bits, n_values, ...) \
     { \
-        points, runs, sizeof(runs) / sizeof((runs)[0]) - 1, dim, n_bits, n_values, { \
+        points, runs, dim, n_bits, n_values, { \
             __VA_ARGS__ \
         } \
     }
@@ -69,6 +68,11 @@ void berth_lattice_part(const struct lattice *lattice, const float *x, const flo
 // Both, as it is and flipped, without a shift.
 void berth_lattice_parts(const struct lattice *lattice, const float *x, const float *w, float lo, float hi, int depth,
     struct part *plain, struct part *flipped);
+
+// The shift, up (0) or down (1), that is better at the middle scale for n_groups groups together, and their parts with it: the
+// best points at three scales.
+int berth_lattice_shift(const struct lattice *lattice, const float *x, const float *w, int n_groups, float shift, float lo,
+    float middle, float hi, struct part *parts);
 
 // The point of a part (an index into the codebook) at one scale; -1 for a scale that the cell was not made for.
 int berth_lattice_point(const struct cell *cell, int part, float scale);

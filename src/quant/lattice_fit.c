@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // lattice_fit.c: which scales of a superblock leave the least squared error, once the best points at every scale are known?
 //   - a cell's own scale is the best of some places, moved to a / b of the points chosen there until it stands still;
-//   - d is tried over a range of places for the largest cell, then refitted by least squares to the points it chose.
+//   - d is tried over a range of places for the largest cell, then refitted by least squares to the points it chose. Where a
+//   block
+//     is not hard only the places of the least distance are tried, by the parabola each cell's gain is near its own scale.
 // The steps of a cell's parts stand in one order, with the sums of a and b between them (struct bundle): a scale is one look-up.
 #include "base/base.h"
 #include "quant/lattice.h"
@@ -201,22 +203,23 @@ int berth_lattice_flip(const struct lattice *lattice, int point, const float *x,
 
 // ---- a superblock ----
 
-// The scale a cell would choose alone.
-static float own_scale(const struct cell *cell, const struct steps *steps) {
-    enum { N_TRIALS = 16, N_ROUNDS = 3 };
-    const float factor = cell->lo > 0.0f ? powf(cell->hi / cell->lo, 1.0f / (N_TRIALS - 1)) : 1.0f;
-    float best         = 0.0f;
+// The scale a cell would choose alone is a / b of what this returns.
+static struct ab own_best(const struct cell *cell, const struct steps *steps, int n_trials, int n_rounds) {
+    const float factor = cell->lo > 0.0f ? powf(cell->hi / cell->lo, 1.0f / (float) (n_trials - 1)) : 1.0f;
+    float most         = 0.0f;
     float scale        = 0.0f;
     float trial        = cell->lo;
-    for (int t = 0; t < N_TRIALS + N_ROUNDS; t++) {
-        const struct ab at = cell_at(steps, t < N_TRIALS ? trial : scale);
-        if (at.a > 0.0f && at.a * at.a > best * at.b) {
-            best  = at.a * at.a / at.b;
+    struct ab best     = {0.0f, 1.0f};
+    for (int t = 0; t < n_trials + n_rounds; t++) {
+        const struct ab at = cell_at(steps, t < n_trials ? trial : scale);
+        if (at.a > 0.0f && at.a * at.a > most * at.b) {
+            most  = at.a * at.a / at.b;
             scale = at.a / at.b;
+            best  = at;
         }
         trial *= factor;
     }
-    return scale;
+    return best;
 }
 
 struct choice {
@@ -231,8 +234,9 @@ struct search {
     const float *levels;
     int n_levels;
     struct steps steps[LATTICE_MAX_CELLS];
-    float own[LATTICE_MAX_CELLS];  // best scale of each cell
-    float rest[LATTICE_MAX_CELLS]; // what the cells after this one can gain at most
+    _Alignas(16) float own[LATTICE_MAX_CELLS];  // best scale of each cell
+    _Alignas(16) float bend[LATTICE_MAX_CELLS]; // b there: a scale off by e gains b e^2 less
+    float rest[LATTICE_MAX_CELLS];              // what the cells after this one can gain at most
 };
 
 // With d fixed, each cell takes the best level next to its own scale. False: given up, since the gain cannot be above least.
@@ -288,19 +292,76 @@ static float growth(const struct frame *f, const struct search *z, const struct 
 }
 
 // Steps and bounds of all cells. Returns the largest of their own scales.
-static float search_init(const struct cell *cells, struct search *z) {
-    float max  = 0.0f;
-    float rest = 0.0f;
+static float search_init(const struct frame *f, const struct cell *cells, struct search *z) {
+    const int n_trials = f->hard ? 16 : 4;
+    const int n_rounds = f->hard ? 3 : 1;
+    float max          = 0.0f;
+    float rest         = 0.0f;
     for (int i = z->n_cells - 1; i >= 0; i--) {
         z->rest[i] = 1.00001f * rest; // and roundings
         steps_init(&cells[i], &z->steps[i]);
-        z->own[i] = own_scale(&cells[i], &z->steps[i]);
-        max       = z->own[i] > max ? z->own[i] : max;
+        const struct ab own = own_best(&cells[i], &z->steps[i], n_trials, n_rounds);
+        z->own[i]           = own.a / own.b;
+        z->bend[i]          = own.b;
+        max                 = z->own[i] > max ? z->own[i] : max;
         for (int k = 0; k < z->steps[i].n_bundles; k++) {
             rest += z->steps[i].bundle[k].most;
         }
     }
     return max;
+}
+
+// What cells miss of their own best if d is this and each takes the level nearest to its own scale, about.
+static float distance(const struct search *z, float d) {
+    const v4f step     = v4_all(z->levels[1] - z->levels[0]);
+    const v4f low      = v4_all(z->levels[0]);
+    const v4f last     = v4_all((float) (z->n_levels - 1));
+    const v4f per_step = v4_all(1.0f / (d * step[0]));
+    v4f sum            = v4_all(0.0f);
+    for (int i = 0; i < z->n_cells; i += 4) {
+        const v4f own   = v4_load(z->own + i);
+        const v4f place = v4_round((own - v4_all(d) * low) * per_step);
+        const v4f level = low + step * v4_min(v4_max(place, v4_all(0.0f)), last);
+        const v4f off   = own - v4_all(d) * level;
+        sum += v4_load(z->bend + i) * off * off;
+    }
+    return v4_sum(sum);
+}
+
+static void try_d(const struct frame *f, const struct search *z, float d, struct choice *best) {
+    struct choice c = {.d = d};
+    c.h             = frame_round_half(f, &c.d);
+    if (choose_levels(z, 1, 0.99999f * best->gain, &c) && c.gain > best->gain) {
+        *best = c;
+    }
+}
+
+// d for the largest cell at the top level, beyond it, or as low as the middle, in quarter steps. All are tried where a block is
+// hard, else the two of the least distance.
+static void try_places(const struct frame *f, const struct search *z, float max, struct choice *best) {
+    const float top     = z->levels[z->n_levels - 1];
+    const float quarter = 0.25f * (z->levels[1] - z->levels[0]);
+    float least[2] = {INFINITY, INFINITY}, kept[2] = {max / top, max / top};
+    for (int t = -4; t < 2 * z->n_levels; t++) {
+        const float d = max / (top - quarter * (float) t);
+        if (f->hard) {
+            try_d(f, z, d, best);
+            continue;
+        }
+        const float off = distance(z, d);
+        const int i     = off < least[0] ? 0 : 1;
+        if (i == 0) {
+            least[1] = least[0];
+            kept[1]  = kept[0];
+        }
+        if (off < least[i]) {
+            least[i] = off;
+            kept[i]  = d;
+        }
+    }
+    for (int i = 0; i < 2 && !f->hard; i++) {
+        try_d(f, z, kept[i], best);
+    }
 }
 
 uint16_t berth_lattice_fit(const struct frame *f, const struct cell *cells, int n_cells, const float *levels, int n_levels,
@@ -311,21 +372,14 @@ uint16_t berth_lattice_fit(const struct frame *f, const struct cell *cells, int 
     z.n_cells       = n_cells;
     z.levels        = levels;
     z.n_levels      = n_levels;
-    const float max = search_init(cells, &z);
-    // The largest cell at the top level, beyond it, or as low as the middle, in quarter steps.
-    const float top     = levels[n_levels - 1];
-    const float quarter = 0.25f * (levels[1] - levels[0]);
-    for (int t = -4; t < 2 * n_levels; t++) {
-        struct choice c = {.d = max / (top - quarter * (float) t)};
-        c.h             = frame_round_half(f, &c.d);
-        if (choose_levels(&z, 1, 0.99999f * best.gain, &c) && c.gain > best.gain) {
-            best = c;
-        }
+    const float max = search_init(f, cells, &z);
+    if (max > 0.0f) {
+        try_places(f, &z, max, &best);
     }
     for (int round = 0; round < N_ROUNDS && best.d > 0.0f; round++) {
         struct choice c = {.d = refit(&z, &best)};
         c.h             = frame_round_half(f, &c.d);
-        if (c.h == best.h || !choose_levels(&z, 2, 0.99999f * best.gain, &c) || !(c.gain > best.gain)) {
+        if (c.h == best.h || !choose_levels(&z, f->hard ? 2 : 1, 0.99999f * best.gain, &c) || !(c.gain > best.gain)) {
             break;
         }
         best = c;
