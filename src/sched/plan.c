@@ -126,9 +126,10 @@ static void edges_lead(struct sched_memo *memo, bool to_copies) {
 static void columns_put(struct planner *p) {
     const struct sched_memo *memo = p->memo;
     for (int32_t r = 0; r < memo->rec.n_rows; r++) {
-        const struct sched_row *row = &memo->rows[record_is_again(&memo->rec, r) ? memo->rec.rows[r].same_as : r];
-        p->cols.rows[r]             = lifetime_row_in(row->backend >= 0 ? row->backend : 0);
-        p->cols.rows[r].is_kept     = row->slots >= 0;
+        const int32_t at        = record_is_again(&memo->rec, r) ? memo->rec.rows[r].same_as : r;
+        const int backend       = memo->rows[at].backend;
+        p->cols.rows[r]         = lifetime_row_in(backend >= 0 ? backend : 0);
+        p->cols.rows[r].is_kept = sched_is_apart(memo, at);
     }
 }
 

@@ -274,6 +274,12 @@ static inline bool sched_is_weight(const struct sched_memo *memo, int32_t i) {
     return memo->rec.rows[i].op == GGML_OP_NONE && sched_in_weights(memo, i);
 }
 
+// An input that the scheduler places and the program writes while other graphs are in flight: it shares its memory with nobody.
+static inline bool sched_is_apart(const struct sched_memo *memo, int32_t r) {
+    const struct sched_row *row = &memo->rows[r];
+    return memo->n_slots > 1 && row->is_input && !row->is_placed && row->base == r && row->is_empty;
+}
+
 static inline size_t sched_nbytes(const struct sched_memo *memo, int32_t r) {
     return memo->rec.forms[memo->rec.rows[r].form].n_bytes;
 }

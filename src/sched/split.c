@@ -213,8 +213,8 @@ static void copy_init(struct ggml_backend_sched *sched, struct sched_memo *memo,
     name_slot(at, to->name + sizeof to->name, slot);
 }
 
-// An input that the scheduler places has one place for each graph in flight: the graph's own tensor stands in the slot's.
-static bool input_init(struct sched_memo *memo, int32_t r, int32_t i_input) {
+// An input that ops read has one place for each graph in flight: the graph's own tensor stands in the slot's.
+static void input_init(struct sched_memo *memo, int32_t r, int32_t i_input) {
     const struct ggml_tensor *t = memo->rec.tensors[r];
     const size_t first          = (size_t) memo->n_copies * (size_t) memo->n_slots;
     for (int slot = 1; slot < memo->n_slots; slot++) {
@@ -225,19 +225,34 @@ static bool input_init(struct sched_memo *memo, int32_t r, int32_t i_input) {
         name_slot(name_add(to->name, t->name, 50), to->name + sizeof to->name, slot);
     }
     memo->rows[r].slots = i_input * memo->n_slots;
-    return true;
 }
 
-static bool has_slots(const struct sched_memo *memo, int32_t r) {
-    const struct sched_row *row = &memo->rows[r];
-    return memo->n_slots > 1 && row->is_input && !row->is_placed && row->base == r && row->is_empty;
+static void input_mark(struct sched_memo *memo, int32_t r) {
+    if (sched_is_apart(memo, r) && memo->rows[r].slots < 0) {
+        memo->rows[r].slots = 0;
+        memo->n_inputs++;
+    }
+}
+
+// Inputs that an op reads, or writes. What no op looks at is written by the program alone, whatever is in flight.
+static void inputs_mark(struct sched_memo *memo) {
+    memo->n_inputs = 0;
+    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
+        memo->rows[r].slots = -1;
+    }
+    for (int32_t i = 0; memo->n_slots > 1 && i < memo->rec.n_nodes; i++) {
+        const struct record_row *row = &memo->rec.rows[i];
+        for (int32_t k = row->src; k < row->src + row->n_src && !memo->rows[i].is_empty; k++) {
+            input_mark(memo, sched_base(memo, memo->rec.srcs[k]));
+        }
+        if (!memo->rows[i].is_empty) {
+            input_mark(memo, sched_base(memo, i));
+        }
+    }
 }
 
 static bool tensors_init(struct ggml_backend_sched *sched, struct sched_memo *memo) {
-    memo->n_inputs = 0;
-    for (int32_t r = 0; r < memo->rec.n_rows; r++) {
-        memo->n_inputs += has_slots(memo, r);
-    }
+    inputs_mark(memo);
     const size_t n_slots = (size_t) memo->n_slots, n_inputs = (size_t) memo->n_inputs;
     const size_t n_tensors = (size_t) memo->n_copies * n_slots + n_inputs * (n_slots - 1);
     if (!berth_grow((void **) &memo->tensors, &memo->tensors_cap, n_tensors, sizeof memo->tensors[0]) ||
@@ -254,8 +269,8 @@ static bool tensors_init(struct ggml_backend_sched *sched, struct sched_memo *me
     }
     int32_t i_input = 0;
     for (int32_t r = 0; r < memo->rec.n_rows; r++) {
-        if (has_slots(memo, r) && input_init(memo, r, i_input)) {
-            i_input++;
+        if (memo->rows[r].slots >= 0) {
+            input_init(memo, r, i_input++);
         }
     }
     return true;

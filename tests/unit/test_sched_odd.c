@@ -274,6 +274,48 @@ static void offloading(void **state) {
     unsetenv("GGML_OP_OFFLOAD_MIN_BATCH");
 }
 
+// Bytes that a pipeline of four takes on the host, with an input that no op reads or without; *unread is told where it lies.
+static size_t pipeline_bytes(struct net *n, struct ggml_tensor **unread) {
+    ggml_backend_sched_free(n->sched);
+    n->sched                = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, true);
+    struct ggml_tensor *out = ggml_sqr(n->ctx, ggml_mul_mat(n->ctx, n->w[2], input(n, 2)));
+    if (unread != NULL) {
+        *unread = named(ggml_new_tensor_2d(n->ctx, GGML_TYPE_F32, N, 60), "unread");
+        ggml_set_input(*unread);
+        ggml_build_forward_expand(n->graph, *unread);
+        ggml_build_forward_expand(n->graph, ggml_view_1d(n->ctx, *unread, N, 0)); // a view is no op
+    }
+    split(n, out);
+    assert_int_equal(ggml_backend_sched_get_n_copies(n->sched), 4);
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    return ggml_backend_sched_get_buffer_size(n->sched, n->cpu);
+}
+
+// An input that no op reads has one place however many graphs are in flight, and nobody else's: the program writes it any time.
+static void an_input_that_no_op_reads(void **state) {
+    struct net *n = *state;
+    struct ggml_tensor *unread;
+    const size_t without = pipeline_bytes(n, NULL);
+    ggml_free(n->ctx);
+    graph_new(n);
+    const size_t with = pipeline_bytes(n, &unread);
+    assert_int_equal(with - without, ggml_nbytes(unread));
+    const char *begin = unread->data, *end = begin + ggml_nbytes(unread);
+    for (int slot = 0; slot < 4; slot++) {
+        fill(unread, (float) slot);
+        assert_ptr_equal(unread->data, begin);
+        for (int i = 0; i < ggml_graph_n_nodes(n->graph); i++) {
+            const struct ggml_tensor *t = ggml_graph_node(n->graph, i);
+            assert_true(t->view_src == unread || t->buffer != unread->buffer || (const char *) t->data >= end ||
+                        (const char *) t->data + ggml_nbytes(t) <= begin);
+        }
+        assert_int_equal(ggml_backend_sched_graph_compute_async(n->sched, n->graph), GGML_STATUS_SUCCESS);
+        ggml_backend_sched_reset(n->sched);
+        assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    }
+    ggml_backend_sched_synchronize(n->sched);
+}
+
 // A type that is not named is the backend's own; who is none of the scheduler's has no plan.
 static void a_list_with_holes(void **state) {
     struct net *n                      = *state;
@@ -300,6 +342,7 @@ int main(void) {
         NET_TEST(views_before_their_sources),
         NET_TEST(offloading),
         NET_TEST(a_list_with_holes),
+        NET_TEST(an_input_that_no_op_reads),
     };
     return cmocka_run_group_tests_name("sched_odd", tests, NULL, NULL);
 }
