@@ -65,14 +65,21 @@ static void pack_5(const uint8_t *restrict q, uint8_t *restrict qs, uint8_t *res
     for (int j = 0; j < QK / 2; j++) {
         qs[j] = (uint8_t) ((q[j] & 15) | (q[j + QK / 2] & 15) << 4);
     }
+#if defined(__aarch64__)
+    const uint8x16_t bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201u)), fifth = vdupq_n_u8(16);
+    uint8x16_t sum = vpaddq_u8(vandq_u8(vtstq_u8(vld1q_u8(q), fifth), bit), vandq_u8(vtstq_u8(vld1q_u8(q + 16), fifth), bit));
+    sum            = vpaddq_u8(sum, sum);
+    sum            = vpaddq_u8(sum, sum);
+    const uint32_t bits = vgetq_lane_u32(vreinterpretq_u32_u8(sum), 0);
+    memcpy(qh, &bits, sizeof(bits));
+#else
     for (int i = 0; i < 4; i++) {
         // Bit 4 of eight bytes; the product moves that of byte b to bit 56 + b, and no two sums meet.
-        uint64_t eight = 0;
-        for (int b = 0; b < 8; b++) {
-            eight |= (uint64_t) q[8 * i + b] << (8 * b);
-        }
+        uint64_t eight;
+        memcpy(&eight, q + 8 * i, sizeof(eight));
         qh[i] = (uint8_t) ((eight >> 4 & 0x0101010101010101u) * 0x0102040810204080u >> 56);
     }
+#endif
 }
 
 static int nibble(const uint8_t *qs, int j) {

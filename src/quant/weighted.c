@@ -31,10 +31,14 @@ static inline v4f v4_mad(v4f a, v4f b, v4f c) {
 static inline v4f snap(v4f v, int lo, int hi) {
     const v4i bits = (v4i) (v + v4_all(0x1.8p23f));
     v4i q          = (bits & 0x7fffff) - 0x400000;
-    v4i out        = q < lo;
-    q              = (out & lo) | (~out & q);
-    out            = q > hi;
-    q              = (out & hi) | (~out & q);
+#if defined(__aarch64__)
+    q = (v4i) vminq_s32(vmaxq_s32((int32x4_t) q, vdupq_n_s32(lo)), vdupq_n_s32(hi));
+#else
+    v4i out = q < lo;
+    q       = (out & lo) | (~out & q);
+    out     = q > hi;
+    q       = (out & hi) | (~out & q);
+#endif
     return __builtin_convertvector(q, v4f);
 }
 
@@ -146,12 +150,12 @@ struct lines {
     v4f error;
 };
 
+// q: the levels of each element.
 static inline v4f line_error(
-    const float *x, const float *weight, const struct line_search *how, v4f from, v4f inverse, v4f scale, v4f offset) {
+    const float *x, const float *weight, const struct line_search *how, const v4f *q, v4f scale, v4f offset) {
     v4f error = v4_all(0.0f);
     for (int j = 0; j < how->len; j++) {
-        const v4f l = snap(inverse * (v4_all(x[j]) - from), 0, how->q_max);
-        const v4f e = v4_mad(scale, l, offset) - v4_all(x[j]);
+        const v4f e = v4_mad(scale, q[j], offset) - v4_all(x[j]);
         error       = v4_mad(v4_all(weight[j]), how->absolute ? v4_abs(e) : e * e, error);
     }
     return error;
@@ -160,15 +164,16 @@ static inline v4f line_error(
 // sum_w, sum_x: of weight and weight * x.
 static inline void fit_lines(const float *x, const float *weight, float sum_w, float sum_x, const struct line_search *how,
     float from, float top, int first, struct lines *l) {
+    v4f q[WEIGHTED_BLOCK];
     v4f sq = v4_all(0.0f), sqq = sq, sqx = sq;
     for (int k = 0; k < 4; k++) {
         l->inverse[k] = (how->first + how->step * (float) (first + k) + (float) how->q_max) / (top - from);
     }
     for (int j = 0; j < how->len; j++) {
-        const v4f q  = snap(l->inverse * (v4_all(x[j]) - v4_all(from)), 0, how->q_max);
-        const v4f wq = v4_all(weight[j]) * q;
+        q[j]         = snap(l->inverse * (v4_all(x[j]) - v4_all(from)), 0, how->q_max);
+        const v4f wq = v4_all(weight[j]) * q[j];
         sq += wq;
-        sqq += wq * q;
+        sqq += wq * q[j];
         sqx += wq * v4_all(x[j]);
     }
     const v4f det   = v4_mad(v4_all(sum_w), sqq, -(sq * sq));
@@ -177,7 +182,7 @@ static inline void fit_lines(const float *x, const float *weight, float sum_w, f
     const v4i above = level > v4_all(0.0f);
     l->scale        = v4_select(above, sqx / sqq, slope);
     l->offset       = v4_select(above, v4_all(0.0f), level);
-    const v4f error = line_error(x, weight, how, v4_all(from), l->inverse, l->scale, l->offset);
+    const v4f error = line_error(x, weight, how, q, l->scale, l->offset);
     l->error        = v4_select(det > v4_all(0.0f), error, v4_all(INFINITY));
 }
 
