@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-#define GROW_MAX 24  // a schedule that grows beyond this many times the graph goes nowhere
-#define ROUNDS_MAX 2 // an op: cuts that undo each other go round in circles
+#define GROW_MAX 24 // a schedule that grows beyond this many times the graph goes nowhere
+#define PATIENCE 16 // rounds without progress: cuts that undo each other go round in circles
 
 static void swap(struct budget_steps *a, struct budget_steps *b) {
     const struct budget_steps x = *a;
@@ -51,7 +51,8 @@ enum budget_answer budget_trim(
     struct budget_steps next  = {0};
     enum budget_answer answer = BUDGET_OUT_OF_MEMORY;
     const size_t most         = GROW_MAX * (size_t) g->n + 64;
-    for (size_t round = 0; budget_gaps_find(&x, g, s); round++) {
+    uint64_t least            = UINT64_MAX;
+    for (int n_vain = 0; budget_gaps_find(&x, g, s); n_vain++) {
         int32_t pool, step, n_done;
         const uint64_t excess = budget_excess(g, &x.t, s->n, &pool, &step);
         if (excess == 0) {
@@ -63,7 +64,9 @@ enum budget_answer budget_trim(
             break;
         }
         swap(s, &next);
-        if (n_done == 0 || s->n > most || round > ROUNDS_MAX * (size_t) g->n + 64 || budget_is_over(g, end)) {
+        n_vain = excess < least ? 0 : n_vain;
+        least  = excess < least ? excess : least;
+        if (n_done == 0 || s->n > most || n_vain > PATIENCE || budget_is_over(g, end)) {
             answer = BUDGET_GAVE_UP;
             break;
         }
