@@ -83,6 +83,11 @@ static bool is_view_op(enum ggml_op op) {
     return op == GGML_OP_NONE || op == GGML_OP_VIEW || op == GGML_OP_RESHAPE || op == GGML_OP_PERMUTE || op == GGML_OP_TRANSPOSE;
 }
 
+// Elements along a dimension, blocks along the first.
+static size_t count_of(const struct ggml_tensor *t, int i) {
+    return (size_t) (i == 0 ? t->ne[0] / ggml_blck_size(t->type) : t->ne[i]);
+}
+
 #define SHARED_MAX ((size_t) 1 << 30) // bytes that elements of a source would take which lie on each other
 
 // Has it as many bytes as its elements take, or as `otherwise`? One whose strides let them lie on each other can be of any
@@ -91,31 +96,52 @@ static bool is_spread(const struct ggml_tensor *t, size_t otherwise) {
     size_t size = ggml_type_size(t->type);
     bool ok = true, is_empty = false;
     for (int i = 0; i < GGML_MAX_DIMS; i++) {
-        const size_t n = (size_t) (i == 0 ? t->ne[0] / ggml_blck_size(t->type) : t->ne[i]);
+        const size_t n = count_of(t, i);
         is_empty       = is_empty || n == 0;
         ok             = ok && !__builtin_mul_overflow(size, n, &size);
     }
     return is_empty || (ok && (size <= otherwise || size <= berth_span(t)));
 }
 
-// Do their rows lie side by side, as columns of one matrix do?
-static bool is_beside(const struct ggml_tensor *a, const struct ggml_tensor *b) {
-    const size_t step = a->nb[1];
-    bool ok           = step > 0 && b->nb[1] == step;
-    for (int i = 2; i < GGML_MAX_DIMS; i++) {
-        ok = ok && a->nb[i] % step == 0 && b->nb[i] % step == 0;
+// The bytes from the first on, in a ring of so many, among which all elements are: steps of whole rings lead nowhere.
+static size_t span_in_ring(const struct ggml_tensor *t, size_t ring) {
+    size_t size = ggml_type_size(t->type);
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        size += t->nb[i] % ring != 0 ? (count_of(t, i) - 1) * t->nb[i] : 0;
     }
-    const size_t at = ok ? ((uintptr_t) b->data - (uintptr_t) a->data) % step : 0;
-    return ok && at >= ggml_row_size(a->type, a->ne[0]) && at + ggml_row_size(b->type, b->ne[0]) <= step;
+    return size;
 }
 
-// Kernels read a source and write a node as if they were apart, or the same bytes. Addresses are of one buffer each: a device may
-// give the same to several.
+// Do they lie side by side, as columns or heads of one matrix do? Then it shows in a ring that is as long as one of the steps of
+// t. Both have elements, and their spans were found to be no longer than their buffer.
+static bool is_beside(const struct ggml_tensor *t, const struct ggml_tensor *a, const struct ggml_tensor *b) {
+    bool any = false;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (count_of(t, i) > 1 && t->nb[i] > 0) {
+            const size_t at = ((uintptr_t) b->data - (uintptr_t) a->data) % t->nb[i];
+            any             = any || (at >= span_in_ring(a, t->nb[i]) && span_in_ring(b, t->nb[i]) <= t->nb[i] - at);
+        }
+    }
+    return any;
+}
+
+static bool is_same_layout(const struct ggml_tensor *a, const struct ggml_tensor *b) {
+    bool ok = a->type == b->type;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        ok = ok && a->ne[i] == b->ne[i] && (count_of(a, i) == 1 || a->nb[i] == b->nb[i]);
+    }
+    return ok || (a->type == b->type && ggml_nelements(a) == ggml_nelements(b) && ggml_is_contiguous(a) && ggml_is_contiguous(b));
+}
+
+// Kernels read a source and write a node as if they were apart, or the same elements. Addresses are of one buffer each: a device
+// may give the same to several.
 static bool is_across(const struct ggml_tensor *node, const struct ggml_tensor *src) {
-    const uintptr_t a = (uintptr_t) node->data, b = (uintptr_t) src->data;
-    const size_t size = berth_span(node), src_size = berth_span(src);
-    const bool meet = node->buffer == src->buffer && size > 0 && src_size > 0 && (a < b ? size > b - a : src_size > a - b);
-    return meet && a != b && !(a < b ? is_beside(node, src) : is_beside(src, node));
+    const struct ggml_tensor *a = (uintptr_t) node->data <= (uintptr_t) src->data ? node : src, *b = a == node ? src : node;
+    const size_t size = berth_span(a), b_size = berth_span(b), gap = (uintptr_t) b->data - (uintptr_t) a->data;
+    if (a->buffer != b->buffer || b_size == 0 || size <= gap || (gap == 0 && is_same_layout(a, b))) {
+        return false;
+    }
+    return gap == 0 || !(is_beside(a, a, b) || is_beside(b, a, b));
 }
 
 // Who is computed lies in memory, as all it reads.

@@ -727,31 +727,86 @@ static void graphs_refused(struct devices *d) {
         memcpy((char *) &bad[2] + changes[i].at, &changes[i].value, changes[i].size);
         refused(d, MPI_GRAPH, 0, 0, 0, 0, bad, sizeof bad, changes[i].text);
     }
-    struct mpi_wire_tensor across[2] = {wire(GGML_OP_NONE, 8, 1), wire(GGML_OP_REPEAT, 8, 2)};
-    across[1].is_node                = 1;
-    across[1].src[0]                 = 1;
-    across[1].offset                 = 4;
-    refused(d, MPI_GRAPH, 0, 0, 0, 0, across, sizeof across, "lies across a source");
     refused(d, MPI_GRAPH, 0, 0, 0, 0, g, sizeof g - 1, "no graph");
     refused(d, MPI_GRAPH, 0, 9, 0, 0, g, sizeof g, "cannot be had");
 }
 
-// Columns of one matrix may be copied to others of it.
-static void takes_columns(struct devices *d) {
-    struct mpi_wire_tensor g[3] = {wire(GGML_OP_NONE, 4, 8), wire(GGML_OP_NONE, 4, 8), wire(GGML_OP_CPY, 4, 8)};
-    for (int i = 0; i < 3; i++) {
-        g[i].nb[1] = 32;
-        g[i].nb[2] = g[i].nb[3] = 256;
-        g[i].offset             = i == 0 ? 0 : 16;
+// One source and what is made of it, in a buffer of 4,096 bytes.
+struct lie {
+    uint32_t op;
+    struct {
+        int64_t ne[3];
+        uint64_t nb[3], offset;
+    } src, node;
+};
+
+static void lie_write(const struct lie *lie, struct mpi_wire_tensor *g) {
+    g[0] = wire(GGML_OP_NONE, 1, 1);
+    g[1] = wire((enum ggml_op) lie->op, 1, 1);
+    for (int i = 0; i < 2; i++) {
+        g[i].offset = i == 0 ? lie->src.offset : lie->node.offset;
+        memcpy(g[i].ne, i == 0 ? lie->src.ne : lie->node.ne, sizeof lie->src.ne);
+        memcpy(g[i].nb, i == 0 ? lie->src.nb : lie->node.nb, sizeof lie->src.nb);
+        g[i].nb[3] = g[i].nb[2] * (uint64_t) g[i].ne[2];
     }
-    g[2].is_node         = 1;
-    g[2].src[0]          = 1;
-    g[2].src[1]          = 2;
+    g[1].is_node = 1;
+    g[1].src[0]  = 1;
+}
+
+// A source may lie beside what is made of it, or be the same elements.
+static void lies_taken(struct devices *d) {
+    static const struct lie lies[] = {
+        // columns of one matrix, before and behind
+        {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 0}, {{4, 8, 1}, {4, 32, 256}, 16}},
+        {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 16}, {{4, 8, 1}, {4, 32, 256}, 0}},
+        // heads of tokens, [4 numbers, 4 heads, 8 tokens]: two and two, turned so that the tokens come first, and one and three
+        {GGML_OP_SQR, {{4, 8, 2}, {4, 64, 16}, 0}, {{4, 8, 2}, {4, 64, 16}, 32}},
+        {GGML_OP_SQR, {{4, 2, 8}, {4, 16, 64}, 32}, {{4, 2, 8}, {4, 16, 64}, 0}},
+        {GGML_OP_REPEAT, {{4, 8, 1}, {4, 64, 16}, 48}, {{4, 8, 3}, {4, 64, 16}, 0}},
+        // the last head of a token and the first of the next
+        {GGML_OP_SQR, {{4, 7, 1}, {4, 64, 448}, 48}, {{4, 7, 1}, {4, 64, 448}, 64}},
+        // halves of each head
+        {GGML_OP_SQR, {{2, 4, 8}, {4, 16, 64}, 0}, {{2, 4, 8}, {4, 16, 64}, 8}},
+        // every second number
+        {GGML_OP_SQR, {{8, 4, 1}, {8, 64, 256}, 0}, {{8, 4, 1}, {8, 64, 256}, 4}},
+        // in place, whatever the strides of one row say; one behind the other
+        {GGML_OP_SQR, {{8, 8, 1}, {4, 32, 256}, 64}, {{8, 8, 1}, {4, 32, 256}, 64}},
+        {GGML_OP_SQR, {{8, 1, 1}, {4, 400, 400}, 64}, {{8, 1, 1}, {4, 32, 32}, 64}},
+        {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 64}, {{4, 8, 1}, {4, 32, 256}, 64}},
+        {GGML_OP_SQR, {{8, 8, 1}, {4, 32, 256}, 0}, {{8, 8, 1}, {4, 32, 256}, 256}},
+    };
     struct mpi_remote *r = d->list[0].remote;
-    assert_int_equal(mpi_remote_send(r, MPI_GRAPH, 0, (uint64_t[3]){0}, g, sizeof g), GGML_STATUS_SUCCESS);
-    assert_int_equal(mpi_remote_send(r, MPI_RUN, 0, (uint64_t[3]){0}, NULL, 0), GGML_STATUS_SUCCESS);
-    mpi_remote_sync(r);
-    assert_int_equal(mpi_remote_report(r), GGML_STATUS_SUCCESS);
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        struct mpi_wire_tensor g[2];
+        lie_write(&lies[i], g);
+        assert_int_equal(mpi_remote_send(r, MPI_GRAPH, 0, (uint64_t[3]){0}, g, sizeof g), GGML_STATUS_SUCCESS);
+        assert_int_equal(mpi_remote_send(r, MPI_RUN, 0, (uint64_t[3]){0}, NULL, 0), GGML_STATUS_SUCCESS);
+        mpi_remote_sync(r);
+        if (mpi_remote_report(r) != GGML_STATUS_SUCCESS) {
+            fail_msg("case %zu: %s", i, berth_last_error());
+        }
+    }
+}
+
+static void lies_refused(struct devices *d) {
+    static const struct lie lies[] = {
+        {GGML_OP_REPEAT, {{8, 1, 1}, {4, 32, 32}, 0}, {{8, 2, 1}, {4, 32, 64}, 4}},
+        // from the same number on: a row and the rows it is made into, turned round, with gaps
+        {GGML_OP_REPEAT, {{8, 1, 1}, {4, 32, 32}, 0}, {{8, 2, 1}, {4, 32, 64}, 0}},
+        {GGML_OP_SQR, {{8, 8, 1}, {32, 4, 256}, 0}, {{8, 8, 1}, {4, 32, 256}, 0}},
+        {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 0}, {{4, 8, 1}, {4, 16, 128}, 0}},
+        // columns and heads that share some
+        {GGML_OP_SQR, {{5, 8, 1}, {4, 32, 256}, 0}, {{5, 8, 1}, {4, 32, 256}, 16}},
+        {GGML_OP_SQR, {{4, 8, 2}, {4, 64, 16}, 0}, {{4, 8, 2}, {4, 64, 16}, 16}},
+        {GGML_OP_SQR, {{4, 8, 2}, {4, 64, 16}, 0}, {{4, 8, 2}, {4, 64, 16}, 48}}, // of the next token
+        // steps that are not those of the other
+        {GGML_OP_SQR, {{4, 8, 1}, {4, 32, 256}, 0}, {{4, 8, 1}, {4, 48, 384}, 16}},
+    };
+    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        struct mpi_wire_tensor g[2];
+        lie_write(&lies[i], g);
+        refused(d, MPI_GRAPH, 0, 0, 0, 0, g, sizeof g, "lies across a source");
+    }
 }
 
 static void refuses(struct mpi_world *w) {
@@ -777,7 +832,8 @@ static void refuses(struct mpi_world *w) {
     refused(&d, MPI_GROUP_SUM, 0, 0, 0, 8, NULL, 0, "a sum");
     refused(&d, MPI_GROUP_SUM, 0, 0, 0, UINT64_MAX, NULL, 0, "a sum");
     graphs_refused(&d);
-    takes_columns(&d);
+    lies_taken(&d);
+    lies_refused(&d);
     float out[4] = {1, 1, 1, 1};
     mpi_buffer_read(&d.list[0], 0, 5000, out, sizeof out); // what cannot be had is 0
     assert_true(out[0] == 0 && mpi_remote_report(d.list[0].remote) == GGML_STATUS_FAILED);
