@@ -95,6 +95,7 @@ static const struct {
 } limits[] = {
     [FIT_GIVEN]   = {"given", "as given"},
     [FIT_MEMORY]  = {"memory", "what the memory allows"},
+    [FIT_LEARNED] = {"model", "all positions that the model learned"},
     [FIT_MODEL]   = {"model", "what the model was trained for; --max-ctx looks further"},
     [FIT_MAX_CTX] = {"max-ctx", "what --max-ctx allows"},
     [FIT_CONTEXT] = {"context", "all of the context"},

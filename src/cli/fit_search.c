@@ -199,12 +199,25 @@ static int largest(struct search *s, int64_t low, int64_t high, int64_t n_ctx, i
     return code;
 }
 
+// A context that is looked for ends where the model's own positions do, if it learned these.
+static int64_t ctx_most(const struct search *s) {
+    const int64_t most                = s->q->max_ctx > 0 ? s->q->max_ctx : s->m->model->params.n_ctx_train;
+    const struct ggml_tensor *learned = s->m->model->position_embd;
+    return learned != NULL && learned->ne[1] < most ? learned->ne[1] : most;
+}
+
+// What ends a context that the memory does not.
+static enum fit_limit_kind ctx_end(const struct search *s, int64_t n_ctx) {
+    const struct ggml_tensor *learned = s->m->model->position_embd;
+    return n_ctx == s->q->max_ctx ? FIT_MAX_CTX : learned != NULL && n_ctx == learned->ne[1] ? FIT_LEARNED : FIT_MODEL;
+}
+
 // a->fits says whether anything does; the rest of the answer is then of that, and the session is planned for it.
 static int solve_largest(struct search *s) {
     const struct fit_question *q = s->q;
     struct fit_answer *a         = s->a;
     int64_t n_ctx                = q->model.n_ctx, n_batch;
-    int64_t max                  = q->max_ctx > 0 ? q->max_ctx : s->m->model->params.n_ctx_train;
+    const int64_t max            = ctx_most(s);
     int code = n_ctx > 0 ? ask(s, n_ctx, q->model.n_batch > 0 ? batch_in(s, n_ctx) : 1, &a->fits) : ask(s, 1, 1, &a->fits);
     if (code != CLI_OK || !a->fits) {
         a->ctx_limit = a->batch_limit = FIT_MEMORY;
@@ -213,7 +226,7 @@ static int solve_largest(struct search *s) {
     }
     if (n_ctx == 0) {
         code         = largest(s, 1, max, 0, &n_ctx);
-        a->ctx_limit = n_ctx < max ? FIT_MEMORY : q->max_ctx > 0 ? FIT_MAX_CTX : FIT_MODEL;
+        a->ctx_limit = n_ctx < max ? FIT_MEMORY : ctx_end(s, max);
         a->ctx_full  = a->full;
     }
     n_batch = q->model.n_ctx > 0 && q->model.n_batch == 0 ? 1 : batch_in(s, n_ctx);
@@ -306,10 +319,10 @@ static int places_try(struct search *s, int64_t n_ctx) {
 static int solve_allowed(struct search *s) {
     const struct fit_question *q = s->q;
     struct fit_answer *a         = s->a;
-    const int64_t train = s->m->model->params.n_ctx_train, most = q->max_ctx > 0 && q->max_ctx < train ? q->max_ctx : train;
+    const int64_t train = s->m->model->params.n_ctx_train, most = ctx_most(s) < train ? ctx_most(s) : train;
     const int64_t wanted = q->model.n_ctx > 0 ? q->model.n_ctx : most;
     int code             = places_try(s, wanted);
-    a->ctx_limit         = q->model.n_ctx > 0 ? FIT_GIVEN : q->max_ctx > 0 ? FIT_MAX_CTX : FIT_MODEL;
+    a->ctx_limit         = q->model.n_ctx > 0 ? FIT_GIVEN : ctx_end(s, most);
     a->batch_limit       = a->n_batch < batch_in(s, wanted) ? FIT_MEMORY : q->model.n_batch > 0 ? FIT_GIVEN : FIT_WANTED;
     a->ctx_full = a->batch_full = a->full;
     if (code != CLI_OK || a->fits || q->model.n_ctx > 0) {
@@ -317,6 +330,7 @@ static int solve_allowed(struct search *s) {
     }
     struct fit_question small = *q; // all is given up by now, and the context too
     small.model.n_batch       = batch_least(s, wanted);
+    small.max_ctx             = wanted;
     s->q                      = &small;
     code                      = solve_largest(s);
     s->q                      = q;

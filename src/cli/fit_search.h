@@ -16,7 +16,7 @@ struct fit_question {
 };
 
 // What stands in the way of more.
-enum fit_limit_kind { FIT_GIVEN, FIT_MEMORY, FIT_MODEL, FIT_MAX_CTX, FIT_CONTEXT, FIT_WANTED };
+enum fit_limit_kind { FIT_GIVEN, FIT_MEMORY, FIT_MODEL, FIT_LEARNED, FIT_MAX_CTX, FIT_CONTEXT, FIT_WANTED };
 
 // What was found; the session of m is planned for it.
 struct fit_answer {

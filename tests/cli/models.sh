@@ -218,6 +218,10 @@ if [ -r "$sparse/make.sh" ]; then
         expect 0 "nodes, 1 split, 0 copies" explain "$tmp/$model.gguf"
     done
     expect 3 "a context of 1025 is too long: the model has embeddings of 1024 positions" plan --ctx 1025 "$tmp/gpt2-xl.gguf"
+    # Looked for is no more than it learned, and less where memory ends before.
+    expect 0 "context 1024, batch 1024" fit --memory 640G --max-ctx 4096 "$tmp/gpt2-xl.gguf"
+    expect 0 "context  all positions that the model learned" fit --memory 640G --max-ctx 4096 "$tmp/gpt2-xl.gguf"
+    expect 0 "context  what the memory allows" fit --memory 1640M --max-ctx 4096 --allow batch "$tmp/gpt2-xl.gguf"
     [ "$(du -k "$tmp/llama-3.1-8b.gguf" | cut -f1)" -lt 1000 ] || fail "a hole was filled"
 else
     echo "skipped: no $sparse"
