@@ -8,6 +8,7 @@
 #define CUDA_FUSIONS(X) \
     X(mv) \
     X(norm) \
+    X(rope_turn) \
     X(rope_set)
 // clang-format on
 

@@ -42,6 +42,26 @@ static struct ggml_tensor *build_rope(struct op_build *b, const void *arg) {
     return ggml_set_rows(b->ctx, cache, ggml_reshape_2d(b->ctx, k, c->d * c->n_head, c->n_token), to);
 }
 
+// Queries turned, keys turned into their cache, values into theirs: what becomes of all three.
+static struct ggml_tensor *build_turn(struct op_build *b, const void *arg) {
+    const struct rope_case *c = arg;
+    const int64_t width       = c->d * c->n_head;
+    struct ggml_tensor *q     = op_input(b, GGML_TYPE_F32, NE(c->d, 2 * c->n_head, c->n_token, 1));
+    struct ggml_tensor *k     = op_input(b, GGML_TYPE_F32, NE(c->d, c->n_head, c->n_token, 1));
+    struct ggml_tensor *v     = op_input(b, GGML_TYPE_F32, NE(width, c->n_token, 1, 1));
+    struct ggml_tensor *pos   = op_indices(b, GGML_TYPE_I32, NE(c->n_token, 1, 1, 1), 500, false);
+    struct ggml_tensor *to    = op_indices(b, GGML_TYPE_I64, NE(c->n_token, 1, 1, 1), 32, true);
+    struct ggml_tensor *keys = op_input(b, c->cache, NE(width, 32, 1, 1)), *values = op_input(b, c->cache, NE(width, 32, 1, 1));
+    q                        = ggml_rope(b->ctx, q, pos, (int) c->d, c->mode);
+    k                        = ggml_rope(b->ctx, k, pos, (int) c->d, c->mode);
+    keys                     = ggml_set_rows(b->ctx, keys, ggml_reshape_2d(b->ctx, k, width, c->n_token), to);
+    values                   = ggml_set_rows(b->ctx, values, v, to);
+    struct ggml_tensor *both = ggml_concat(b->ctx, keys, values, 1);
+    both                     = c->cache == GGML_TYPE_F32 ? both : ggml_cast(b->ctx, both, GGML_TYPE_F32);
+    q                        = ggml_reshape_1d(b->ctx, q, ggml_nelements(q));
+    return ggml_concat(b->ctx, q, ggml_reshape_1d(b->ctx, both, ggml_nelements(both)), 0);
+}
+
 struct mv_case {
     enum ggml_type type;
     int64_t k, m;
@@ -104,6 +124,10 @@ void op_suite_fused(struct op_suite *s) {
             const struct rope_case one = {mode, caches[t], 128, 8, 1}, many = {mode, caches[t], 64, 3, 17};
             op_case(s, "FUSED_ROPE", op_text("mode %d %s", mode, ggml_type_name(caches[t])), OP_F32, build_rope, &one);
             op_case(s, "FUSED_ROPE", op_text("mode %d %s many", mode, ggml_type_name(caches[t])), OP_F32, build_rope, &many);
+            if (caches[t] != GGML_TYPE_Q8_0) {
+                op_case(s, "FUSED_TURN", op_text("mode %d %s", mode, ggml_type_name(caches[t])), OP_F32, build_turn, &one);
+                op_case(s, "FUSED_TURN", op_text("mode %d %s many", mode, ggml_type_name(caches[t])), OP_F32, build_turn, &many);
+            }
         }
     }
     mv_cases(s);

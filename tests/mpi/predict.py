@@ -60,8 +60,8 @@ def ranks(n, *words):
 def build():
     if not os.path.exists(os.path.join(args.b, "CMakeCache.txt")):
         run(["cmake", "--preset", "release", "-B", args.b], cwd=root)
-    run(["cmake", "--build", args.b, "-j", str(cores), "--target", "berth", "ggml", "ggml-cpu", "ggml-mpi", "berth-mpi", "client-model"],
-        cwd=root)
+    run(["cmake", "--build", args.b, "-j", str(cores), "--target", "berth", "ggml", "ggml-cpu", "ggml-mpi", "berth-mpi"] +
+        (["client-model"] if args.m is None else []), cwd=root)
 
 
 def measure(n, split, model):

@@ -38,19 +38,37 @@ LANE int dot_u(uint32_t w, int x, int c) { // bytes of w without sign
     asm("dp4a.u32.s32 %0, %1, %2, %3;" : "=r"(r) : "r"(w), "r"(x), "r"(c));
     return r;
 }
+// Sums begin with the bits of 1.5 * 2^23: they are those of a float then, which takes a subtraction where a conversion would take
+// a pipe that is slower by four. No sum reaches 2^22.
+enum { DOT_ZERO = 0x4b400000 };
+LANE float dot_value(int sum) {
+    return __int_as_float(sum) - 12582912.0f;
+}
+// Byte i of w, 0 or 1, likewise.
+LANE float byte_0(uint32_t w) {
+    return __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7540)) - 8388608.0f;
+}
+LANE float byte_1(uint32_t w) {
+    return __uint_as_float(__byte_perm(w, 0x4b000000u, 0x7541)) - 8388608.0f;
+}
+
+LANE int sum4_u(const uint32_t *w, uint32_t mask, int4 x, int c) {
+    return dot_u(w[0] & mask, x.x, dot_u(w[1] & mask, x.y, dot_u(w[2] & mask, x.z, dot_u(w[3] & mask, x.w, c))));
+}
 LANE float dot4_u(const uint32_t *w, uint32_t mask, int4 x) {
-    return (float) dot_u(w[0] & mask, x.x, dot_u(w[1] & mask, x.y, dot_u(w[2] & mask, x.z, dot_u(w[3] & mask, x.w, 0))));
+    return dot_value(sum4_u(w, mask, x, DOT_ZERO));
 }
 LANE float dot8_u(const uint32_t *w, uint32_t mask, int4 a, int4 b) {
-    const int lo = dot_u(w[0] & mask, a.x, dot_u(w[1] & mask, a.y, dot_u(w[2] & mask, a.z, dot_u(w[3] & mask, a.w, 0))));
-    const int hi = dot_u(w[4] & mask, b.x, dot_u(w[5] & mask, b.y, dot_u(w[6] & mask, b.z, dot_u(w[7] & mask, b.w, 0))));
-    return (float) (lo + hi);
+    return dot_value(sum4_u(w, mask, a, DOT_ZERO) + sum4_u(w + 4, mask, b, 0));
 }
-LANE int dot4_s(const uint32_t *w, int4 x) {
-    return __dp4a((int) w[0], x.x, __dp4a((int) w[1], x.y, __dp4a((int) w[2], x.z, __dp4a((int) w[3], x.w, 0))));
+LANE int sum4_s(const uint32_t *w, int4 x, int c) {
+    return __dp4a((int) w[0], x.x, __dp4a((int) w[1], x.y, __dp4a((int) w[2], x.z, __dp4a((int) w[3], x.w, c))));
+}
+LANE float dot4_s(const uint32_t *w, int4 x) {
+    return dot_value(sum4_s(w, x, DOT_ZERO));
 }
 LANE float dot8_s(const uint32_t *w, int4 a, int4 b) {
-    return (float) (dot4_s(w, a) + dot4_s(w + 4, b));
+    return dot_value(sum4_s(w, a, DOT_ZERO) + sum4_s(w + 4, b, 0));
 }
 
 struct dot_x {
@@ -187,24 +205,26 @@ struct dot_q3_K : dot_single {
     }
 };
 
-// Scales and offsets of a pair of subs of q4_K and q5_K.
+// Scales and offsets of a pair of subs of q4_K and q5_K, of the block's first 16 bytes.
 struct dot_scale_6 {
-    uint32_t at, first, low, high; // masks: subs below 4 have their 6 bits in one byte
-    LANE void init(uint32_t block, int pair) {
-        at    = block + 4 + 2 * (pair & 1);
+    uint32_t shift, first, low, high; // masks: subs below 4 have their 6 bits in one byte
+    LANE void init(int pair) {
+        shift = 16 * (pair & 1);
         first = pair < 2 ? 0x3f3f : 0, low = pair < 2 ? 0 : 0x0f0f, high = pair < 2 ? 0 : 0x3030;
     }
-    LANE void of(bytes p, float2 *s, float2 *m) const {
-        const uint32_t a = p.u16(at), b = p.u16(at + 4), c = p.u16(at + 8);
+    LANE void of(uint4 block, float2 *s, float2 *m) const {
+        const uint32_t a = block.y >> shift, b = block.z >> shift, c = block.w >> shift;
         const uint32_t u = (a & first) | (c & low) | (a >> 2 & high), v = (b & first) | (c >> 4 & low) | (b >> 2 & high);
-        *s = make_float2((float) (u & 255), (float) (u >> 8));
-        *m = make_float2((float) (v & 255), (float) (v >> 8));
+        *s = make_float2(byte_0(u), byte_1(u));
+        *m = make_float2(byte_0(v), byte_1(v));
     }
 };
 
+LANE uint4 block_16(bytes p, uint32_t i) { // four words from a multiple of 16 bytes on
+    return *reinterpret_cast<const uint4 *>(p.base + ((p.off + i) >> 2));
+}
 LANE void words_16(bytes p, uint32_t i, uint32_t *w) { // eight words from a multiple of 16 bytes on
-    const uint4 *q = reinterpret_cast<const uint4 *>(p.base + ((p.off + i) >> 2));
-    const uint4 u = q[0], v = q[1];
+    const uint4 u = block_16(p, i), v = block_16(p, i + 16);
     w[0] = u.x, w[1] = u.y, w[2] = u.z, w[3] = u.w, w[4] = v.x, w[5] = v.y, w[6] = v.z, w[7] = v.w;
 }
 
@@ -214,14 +234,15 @@ struct dot_q4_K : dot_pair {
     dot_scale_6 sc;
     LANE void init(int lane) {
         at = lane / 4 * BYTES, qs = at + 16 + 32 * (lane % 4);
-        sc.init(at, lane % 4);
+        sc.init(lane % 4);
     }
     LANE float of(bytes p, const dot_x &x, const dot_x &y) const {
         uint32_t w[8];
         words_16(p, qs, w);
-        const uint32_t dm = p.w32(at);
+        const uint4 head  = block_16(p, at);
+        const uint32_t dm = head.x;
         float2 s, m;
-        sc.of(p, &s, &m);
+        sc.of(head, &s, &m);
         const float lo = dot8_u(w, 0x0f0f0f0fu, x.a, x.b) * x.head.x, hi = dot8_u(w, 0xf0f0f0f0u, y.a, y.b) * (0.0625f * y.head.x);
         return half_value(dm & 0xffff) * (s.x * lo + s.y * hi) - half_value(dm >> 16) * (m.x * x.head.w + m.y * y.head.w);
     }
@@ -236,15 +257,16 @@ struct dot_q5_K : dot_pair {
         const int pair = lane % 4;
         at = lane / 4 * BYTES, qs = at + 48 + 32 * pair;
         bit = 0x01010101u << (2 * pair), factor = power(4 - 2 * pair);
-        sc.init(at, pair);
+        sc.init(pair);
     }
     LANE float of(bytes p, const dot_x &x, const dot_x &y) const {
         uint32_t w[8], h[8];
         words_16(p, qs, w);
         words_16(p, at + 16, h);
-        const uint32_t dm = p.w32(at);
+        const uint4 head  = block_16(p, at);
+        const uint32_t dm = head.x;
         float2 s, m;
-        sc.of(p, &s, &m);
+        sc.of(head, &s, &m);
         const float lo = (dot8_u(w, 0x0f0f0f0fu, x.a, x.b) + dot8_u(h, bit, x.a, x.b) * factor) * x.head.x;
         const float hi = (dot8_u(w, 0xf0f0f0f0u, y.a, y.b) * 0.0625f + dot8_u(h, bit << 1, y.a, y.b) * (0.5f * factor)) * y.head.x;
         return half_value(dm & 0xffff) * (s.x * lo + s.y * hi) - half_value(dm >> 16) * (m.x * x.head.w + m.y * y.head.w);
@@ -266,13 +288,13 @@ struct dot_q6_K {
         uint32_t w[8], h[8];
         words_at<8>(p, ql, w);
         words_at<8>(p, qh, h);
-        const uint32_t s = p.u16(scales), t = p.u16(scales + 4);
+        const uint32_t s = p.u16(scales) ^ 0x8080, t = p.u16(scales + 4) ^ 0x8080;
         const float x0 = dot4_u(w, 0x0f0f0f0fu, x.a) + dot4_u(h, bits, x.a) * factor;
         const float x1 = dot4_u(w + 4, 0x0f0f0f0fu, x.b) + dot4_u(h + 4, bits, x.b) * factor;
         const float y0 = dot4_u(w, 0xf0f0f0f0u, y.a) * 0.0625f + dot4_u(h, bits << 4, y.a) * (0.0625f * factor);
         const float y1 = dot4_u(w + 4, 0xf0f0f0f0u, y.b) * 0.0625f + dot4_u(h + 4, bits << 4, y.b) * (0.0625f * factor);
-        const float first  = (float) (int8_t) (s & 255) * (x0 * x.head.x - 32.0f * x.head.y) + (float) (int8_t) (s >> 8) * (x1 * x.head.x - 32.0f * x.head.z);
-        const float second = (float) (int8_t) (t & 255) * (y0 * y.head.x - 32.0f * y.head.y) + (float) (int8_t) (t >> 8) * (y1 * y.head.x - 32.0f * y.head.z);
+        const float first  = (byte_0(s) - 128.0f) * (x0 * x.head.x - 32.0f * x.head.y) + (byte_1(s) - 128.0f) * (x1 * x.head.x - 32.0f * x.head.z);
+        const float second = (byte_0(t) - 128.0f) * (y0 * y.head.x - 32.0f * y.head.y) + (byte_1(t) - 128.0f) * (y1 * y.head.x - 32.0f * y.head.z);
         return half_value(p.u16(at + 208)) * (first + second);
     }
 };
@@ -355,6 +377,6 @@ struct dot_nvfp4 : dot_single {
         fp4_words<2>(w, v);
         fp4_words<2>(w + 2, v + 4);
         return 0.5f * head.x *
-               (decode_nvfp4::scale(p.u8(scales)) * (float) dot4_s(v, a) + decode_nvfp4::scale(p.u8(scales + 1)) * (float) dot4_s(v + 4, b));
+               (decode_nvfp4::scale(p.u8(scales)) * dot4_s(v, a) + decode_nvfp4::scale(p.u8(scales + 1)) * dot4_s(v + 4, b));
     }
 };

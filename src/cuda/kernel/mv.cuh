@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// mv.cuh: weights times one column. A warp has a row at a time: it copies steps of the row ahead into a ring of its own in shared
-// memory, over the ends of rows, so that memory never rests; no warp waits for another. The column lies in shared memory: in
+// mv.cuh: weights times one column. A warp has two rows at a time, which share what is read of the column: it copies steps of both
+// ahead into a ring of its own in shared memory, over the ends of rows, so that memory never rests; no warp waits for another. The column lies in shared memory: in
 // 8 bits with a scale for 32 elements for block formats (dot.cuh), in floats for dense rows. Around the product: several matrices
 // with one column, the norm of the column before, a sum or a gate behind (mv_args.h).
 #pragma once
@@ -14,12 +14,17 @@ static_assert(MV_NORM_MAX <= MV_AHEAD * MV_THREADS * 4, "a column with a norm is
 
 // ---- block formats: 32 elements a thread at a time, or 64 ----
 
+// Two rows' bytes of a step, and what is added to their sums.
+struct mv_rows {
+    bytes row[2];
+};
+
 template <int N>
 struct mv_kind {};
 template <class B>
-LANE float mv_step(const B &t, bytes row, int from, int n, int k, const char *xs, int lane, mv_kind<1>);
+LANE void mv_step(const B &t, const mv_rows &r, int from, int n, int k, const char *xs, int lane, float *sum, mv_kind<1>);
 template <class B>
-LANE float mv_step(const B &t, bytes row, int from, int n, int k, const char *xs, int lane, mv_kind<2>);
+LANE void mv_step(const B &t, const mv_rows &r, int from, int n, int k, const char *xs, int lane, float *sum, mv_kind<2>);
 
 template <class T>
 struct mv_blocks {
@@ -56,45 +61,44 @@ struct mv_blocks {
         }
     }
 
-    LANE float one(bytes row, int i, int n_sub, const char *xs) const {
-        const int4 *x = reinterpret_cast<const int4 *>(xs) + i;
-        return dot.of(row, x[0], x[n_sub], reinterpret_cast<const float4 *>(x)[2 * n_sub]);
+    LANE void one(const mv_rows &r, uint32_t more, int i, int n_sub, const char *xs, float *sum) const {
+        const int4 *x     = reinterpret_cast<const int4 *>(xs) + i;
+        const int4 a      = x[0], b = x[n_sub];
+        const float4 head = reinterpret_cast<const float4 *>(x)[2 * n_sub];
+        sum[0] += dot.of(r.row[0].at(more), a, b, head);
+        sum[1] += dot.of(r.row[1].at(more), a, b, head);
     }
 
-    // The thread's part of a step of n elements, row: its bytes, from: its first element.
-    LANE float step(bytes row, int from, int n, int k, const char *xs, int lane) const {
-        return mv_step(*this, row, from, n, k, xs, lane, mv_kind<T::SUBS>());
+    // The thread's part of a step of n elements, from: its first element.
+    LANE void step(const mv_rows &r, int from, int n, int k, const char *xs, int lane, float *sum) const {
+        mv_step(*this, r, from, n, k, xs, lane, sum, mv_kind<T::SUBS>());
     }
 };
 
 // A sub a thread, twice.
 template <class B>
-LANE float mv_step(const B &t, bytes row, int from, int n, int k, const char *xs, int lane, mv_kind<1>) {
+LANE void mv_step(const B &t, const mv_rows &r, int from, int n, int k, const char *xs, int lane, float *sum, mv_kind<1>) {
     const int i = from / 32 + lane;
-    if (n == B::STEP) {
-        return t.one(row, i, k / 32, xs) + t.one(row.at(B::STEP_BYTES / 2), i + 32, k / 32, xs);
-    }
-    float sum = 0.0f;
     if (lane * 32 < n) {
-        sum = t.one(row, i, k / 32, xs);
+        t.one(r, 0, i, k / 32, xs, sum);
     }
     if (lane * 32 + 1024 < n) {
-        sum += t.one(row.at(B::STEP_BYTES / 2), i + 32, k / 32, xs);
+        t.one(r, B::STEP_BYTES / 2, i + 32, k / 32, xs, sum);
     }
-    return sum;
 }
 
 // Two subs a thread that share bytes.
 template <class B>
-LANE float mv_step(const B &t, bytes row, int from, int n, int k, const char *xs, int lane, mv_kind<2>) {
+LANE void mv_step(const B &t, const mv_rows &r, int from, int n, int k, const char *xs, int lane, float *sum, mv_kind<2>) {
     const int n_sub = k / 32;
     if (lane * 64 >= n) {
-        return 0.0f;
+        return;
     }
     const int4 *x  = reinterpret_cast<const int4 *>(xs) + from / 64 + lane, *y = x + n_sub / 2;
     const dot_x x0 = {x[0], x[n_sub], reinterpret_cast<const float4 *>(x)[2 * n_sub]};
     const dot_x x1 = {y[0], y[n_sub], reinterpret_cast<const float4 *>(y)[2 * n_sub]};
-    return t.dot.of(row, x0, x1);
+    sum[0] += t.dot.of(r.row[0], x0, x1);
+    sum[1] += t.dot.of(r.row[1], x0, x1);
 }
 
 // ---- dense rows ----
@@ -139,18 +143,18 @@ struct mv_dense {
         more       = pair(w[3], b.z, b.w, more);
         return pair(w[2], b.x, b.y, sum) + more;
     }
-    LANE float step(bytes row, int from, int n, int k, const char *xs, int lane) const {
+    LANE void step(const mv_rows &r, int from, int n, int k, const char *xs, int lane, float *sum) const {
         const int n8     = (k + 7) / 8;
         const float4 *xv = reinterpret_cast<const float4 *>(xs) + from / 8;
-        float sum        = 0.0f;
 #pragma unroll
         for (int j = 0; j < STEP / 256; j++) {
             const int i = lane + 32 * j;
             if (i * 8 < n) {
-                sum = eight(row, i, n - i * 8, xv[i], xv[n8 + i], sum);
+                const float4 a = xv[i], b = xv[n8 + i];
+                sum[0] = eight(r.row[0], i, n - i * 8, a, b, sum[0]);
+                sum[1] = eight(r.row[1], i, n - i * 8, a, b, sum[1]);
             }
         }
-        return sum;
     }
 };
 
@@ -173,17 +177,17 @@ struct mv_floats {
         more       = left > 3 ? fmaf(w.w, x.w, more) : more;
         return (left > 2 ? fmaf(w.z, x.z, sum) : sum) + more;
     }
-    LANE float step(bytes row, int from, int n, int k, const char *xs, int lane) const {
+    LANE void step(const mv_rows &r, int from, int n, int, const char *xs, int lane, float *sum) const {
         const float4 *xv = reinterpret_cast<const float4 *>(xs) + from / 4;
-        float sum        = 0.0f;
 #pragma unroll
         for (int j = 0; j < STEP / 128; j++) {
             const int i = lane + 32 * j;
             if (i * 4 < n) {
-                sum = four(row, i, n - i * 4, xv[i], sum);
+                const float4 x = xv[i];
+                sum[0] = four(r.row[0], i, n - i * 4, x, sum[0]);
+                sum[1] = four(r.row[1], i, n - i * 4, x, sum[1]);
             }
         }
-        return sum;
     }
 };
 
@@ -254,58 +258,66 @@ LANE void mv_column(const mv_args &a, const float *x, char *xs, char *part) {
 
 // ---- the walk over rows ----
 
-// Rows of all parts follow each other; with a gate, row i of the one follows row i of the other, and a warp has both.
+// Turns of two rows: neighbours of one matrix, or with a gate row i of both. Where a second row is missing the first is taken twice.
 struct mv_place {
-    const char *w;       // the row
-    int row, step;       // of all rows; of its steps
-    int part, part_row; // which matrix, and which of its rows
+    const char *w[2]; // the rows
+    int turn, step;   // of all turns; of its rows' steps
+    int part, row;    // which matrix, and which of its rows is the first
 };
 
 struct mv_walk {
     int64_t w_off;
-    int n_steps, n_rows;
-    LANE void find(const mv_args &a, mv_place *p) const {
-        if (a.glu != MV_GLU_NONE) {
-            p->part = p->row & 1, p->part_row = p->row >> 1;
-        } else {
-            p->part = 0, p->part_row = p->row;
-            while (p->part < a.n_parts - 1 && p->part_row >= a.m[p->part]) {
-                p->part_row -= a.m[p->part++];
-            }
+    int n_steps, n_turns;
+    LANE void init(const mv_args &a, int step) {
+        n_steps = (a.k + step - 1) / step;
+        n_turns = a.glu != MV_GLU_NONE ? a.m[0] : 0;
+        for (int i = 0; i < a.n_parts && a.glu == MV_GLU_NONE; i++) {
+            n_turns += (a.m[i] + 1) / 2;
         }
-        p->w = a.w[p->part] + w_off + p->part_row * a.w_row;
+    }
+    LANE void find(const mv_args &a, mv_place *p) const {
+        p->part = 0, p->row = p->turn;
+        if (a.glu == MV_GLU_NONE) {
+            while (p->part < a.n_parts - 1 && p->row >= (a.m[p->part] + 1) / 2) {
+                p->row -= (a.m[p->part++] + 1) / 2;
+            }
+            p->row *= 2;
+        }
+        const int64_t at = w_off + p->row * a.w_row;
+        p->w[0]          = a.w[p->part] + at;
+        p->w[1]          = a.glu != MV_GLU_NONE ? a.w[1] + at : p->row + 1 < a.m[p->part] ? p->w[0] + a.w_row : p->w[0];
     }
     LANE void next(const mv_args &a, mv_place *p) const {
         if (++p->step < n_steps) {
             return;
         }
         p->step = 0;
-        if (a.glu != MV_GLU_NONE) {
-            p->row += p->row & 1 ? (int) gridDim.x * MV_WARPS * 2 - 1 : 1;
-        } else {
-            p->row += gridDim.x * MV_WARPS;
-        }
-        if (p->row < n_rows) {
+        p->turn += gridDim.x * MV_WARPS;
+        if (p->turn < n_turns) {
             find(a, p);
         }
     }
 };
 
 template <class T>
-LANE void mv_fetch(const mv_args &a, const mv_place &p, uint32_t to, uint32_t bar, int lane) {
+LANE void mv_fetch(const mv_args &a, const mv_place &p, uint32_t to, uint32_t stage, uint32_t bar, int lane) {
     const int from    = p.step * T::STEP_BYTES;
     const int n_bytes = min((int) T::STEP_BYTES, (int) (a.k / T::QK * T::BYTES) - from);
-    const char *src   = p.w + from;
-    const int odd     = (int) ((uintptr_t) src & 15);
+    const char *src[2] = {p.w[0] + from, p.w[1] + from};
+    const int odd[2]   = {(int) ((uintptr_t) src[0] & 15), (int) ((uintptr_t) src[1] & 15)};
 #if __CUDA_ARCH__ >= 900
     if (lane == 0) {
-        const int size = (odd + n_bytes + 15) & ~15;
-        bar_expect(bar, size);
-        bulk_copy(to, src - odd, size, bar);
+        const int size[2] = {(odd[0] + n_bytes + 15) & ~15, (odd[1] + n_bytes + 15) & ~15};
+        bar_expect(bar, size[0] + size[1]);
+        bulk_copy(to, src[0] - odd[0], size[0], bar);
+        bulk_copy(to + stage, src[1] - odd[1], size[1], bar);
     }
 #else
-    for (int at = lane * 16; at < odd + n_bytes; at += 512) {
-        copy16(to + at, src - odd + at, min(odd + n_bytes - at, 16));
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        for (int at = lane * 16; at < odd[r] + n_bytes; at += 512) {
+            copy16(to + r * stage + at, src[r] - odd[r] + at, min(odd[r] + n_bytes - at, 16));
+        }
     }
 #endif
 }
@@ -335,9 +347,33 @@ LANE float mv_gate(int glu, float x) {
     return 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * x * (1.0f + 0.044715f * x * x)));
 }
 
+// The sums of a warp's threads: of the first row in threads 0 to 15, of the second in 16 to 31.
+LANE float mv_sum(const float *sum, int lane) {
+    const bool second = lane >= 16;
+    float mine        = second ? sum[1] : sum[0];
+    mine += __shfl_xor_sync(~0u, second ? sum[0] : sum[1], 16);
+#pragma unroll
+    for (int i = 8; i > 0; i /= 2) {
+        mine += __shfl_xor_sync(~0u, mine, i);
+    }
+    return mine;
+}
+
+// What becomes of a turn's sums.
+LANE void mv_store(const mv_args &a, const mv_place &p, float sum, int64_t y_off, float more, int lane) {
+    if (a.glu != MV_GLU_NONE) {
+        const float up = __shfl_down_sync(~0u, sum, 16);
+        if (lane == 0) {
+            a.y[0][y_off + p.row] = mv_gate(a.glu, sum) * up;
+        }
+    } else if (lane % 16 == 0 && p.row + lane / 16 < a.m[p.part]) {
+        a.y[p.part][y_off + p.row + lane / 16] = sum + more;
+    }
+}
+
 template <class T>
 LANE void mv(const mv_args &a) {
-    enum { STAGE = (T::STEP_BYTES + 30) / 16 * 16 + 16 };
+    enum { ROW = (T::STEP_BYTES + 30) / 16 * 16 + 16, STAGE = 2 * ROW };
     extern __shared__ __align__(128) uint32_t smem[];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     // [a warp's barriers, and a float behind them][column][rings]
@@ -353,13 +389,9 @@ LANE void mv(const mv_args &a) {
     int64_t y_off;
     mv_walk walk;
     mv_operands(a, &walk.w_off, &x, &y_off);
-    walk.n_steps = (a.k + T::STEP - 1) / T::STEP;
-    walk.n_rows  = 0;
-    for (int i = 0; i < a.n_parts; i++) {
-        walk.n_rows += a.m[i];
-    }
-    mv_place at = {NULL, (int) (blockIdx.x * MV_WARPS + warp) * (a.glu != MV_GLU_NONE ? 2 : 1), 0, 0, 0};
-    if (at.row < walk.n_rows) {
+    walk.init(a, T::STEP);
+    mv_place at = {{NULL, NULL}, (int) blockIdx.x * MV_WARPS + warp, 0, 0, 0};
+    if (at.turn < walk.n_turns) {
         walk.find(a, &at);
     }
     mv_place ahead = at;
@@ -371,8 +403,8 @@ LANE void mv(const mv_args &a) {
     __syncwarp();
 #endif
     for (int s = 0; s < a.n_stages; s++) {
-        if (ahead.row < walk.n_rows) {
-            mv_fetch<T>(a, ahead, ring + s * STAGE, bars + 8 * s, lane);
+        if (ahead.turn < walk.n_turns) {
+            mv_fetch<T>(a, ahead, ring + s * STAGE, ROW, bars + 8 * s, lane);
             walk.next(a, &ahead);
         }
 #if __CUDA_ARCH__ < 900
@@ -388,11 +420,10 @@ LANE void mv(const mv_args &a) {
     __syncthreads();
     int stage    = 0;
     uint32_t lap = 0;
-    float gate   = 0.0f;
-    while (at.row < walk.n_rows) {
-        const int part = at.part, row = at.part_row;
-        const float more = a.add != NULL ? a.add[row] : 0.0f;
-        float sum        = 0.0f;
+    while (at.turn < walk.n_turns) {
+        const bool is_there = a.add != NULL && at.row + lane / 16 < a.m[at.part];
+        const float more    = is_there ? a.add[at.row + lane / 16] : 0.0f;
+        float sum[2]        = {0.0f, 0.0f};
         for (int step = 0; step < walk.n_steps; step++) {
 #if __CUDA_ARCH__ >= 900
             bar_wait(bars + 8 * stage, lap);
@@ -400,12 +431,13 @@ LANE void mv(const mv_args &a) {
             copy_wait(a.n_stages - 1);
             __syncwarp();
 #endif
-            const uint32_t odd = (uint32_t) (uintptr_t) (at.w + step * T::STEP_BYTES) & 15;
-            const bytes here   = {smem, ring_off + stage * STAGE + odd};
-            sum += t.step(here, step * T::STEP, min((int) T::STEP, a.k - step * T::STEP), a.k, xs, lane);
+            const uint32_t here = ring_off + stage * STAGE, from = step * T::STEP_BYTES;
+            const mv_rows rows  = {{{smem, here + ((uint32_t) ((uintptr_t) at.w[0] + from) & 15)},
+                 {smem, here + ROW + ((uint32_t) ((uintptr_t) at.w[1] + from) & 15)}}};
+            t.step(rows, step * T::STEP, min((int) T::STEP, a.k - step * T::STEP), a.k, xs, lane, sum);
             __syncwarp();
-            if (ahead.row < walk.n_rows) {
-                mv_fetch<T>(a, ahead, ring + stage * STAGE, bars + 8 * stage, lane);
+            if (ahead.turn < walk.n_turns) {
+                mv_fetch<T>(a, ahead, ring + stage * STAGE, ROW, bars + 8 * stage, lane);
                 walk.next(a, &ahead);
             }
 #if __CUDA_ARCH__ < 900
@@ -415,22 +447,13 @@ LANE void mv(const mv_args &a) {
                 stage = 0, lap ^= 1;
             }
         }
+        mv_store(a, at, mv_sum(sum, lane), y_off, more, lane);
         at.step = walk.n_steps - 1;
         walk.next(a, &at);
-#pragma unroll
-        for (int i = 16; i > 0; i /= 2) {
-            sum += __shfl_xor_sync(~0u, sum, i);
-        }
-        if (a.glu != MV_GLU_NONE && part == 0) {
-            gate = sum;
-        } else if (lane == 0) {
-            float *y = a.y[a.glu != MV_GLU_NONE ? 0 : part] + y_off;
-            y[row]   = a.glu != MV_GLU_NONE ? mv_gate(a.glu, gate) * sum : sum + more;
-        }
     }
 }
 
 #define MV_KERNEL(name, type) \
-    extern "C" __global__ void __launch_bounds__(MV_THREADS, 2) mv_##name(const __grid_constant__ mv_args a) { \
+    extern "C" __global__ void __launch_bounds__(MV_THREADS, 1) mv_##name(const __grid_constant__ mv_args a) { \
         mv<type>(a); \
     }

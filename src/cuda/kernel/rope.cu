@@ -55,8 +55,7 @@ DEV float2 cos_sin(const struct cuda_rope_args &g, int i, int64_t token) {
 }
 
 // Row of dst that thread y works on: its start in a, and in dst or the cache.
-KERNEL rope(const __grid_constant__ struct cuda_rope_args g) {
-    dep_begin();
+DEV void rope_rows(const struct cuda_rope_args &g) {
     const int64_t ne0 = g.a.ne[0];
     for (int64_t ir = (int64_t) blockIdx.x * blockDim.y + threadIdx.y; ir < g.n_rows; ir += (int64_t) gridDim.x * blockDim.y) {
         const int64_t i1 = ir % g.a.ne[1], i2 = ir / g.a.ne[1] % g.a.ne[2], i3 = ir / (g.a.ne[1] * g.a.ne[2]);
@@ -83,4 +82,14 @@ KERNEL rope(const __grid_constant__ struct cuda_rope_args g) {
             store_number(y + j * g.dst.nb[0], g.dst.type, load_number(x + j * g.a.nb[0], g.a.type));
         }
     }
+}
+
+KERNEL rope(const __grid_constant__ struct cuda_rope_args g) {
+    dep_begin();
+    rope_rows(g);
+}
+
+KERNEL rope_jobs(const __grid_constant__ struct cuda_rope_jobs g) {
+    dep_begin();
+    rope_rows(g.job[blockIdx.y]);
 }

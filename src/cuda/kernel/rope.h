@@ -20,3 +20,9 @@ struct cuda_rope_args {
     int32_t pad;
     int64_t to_nb1, to_ne1; /* bytes from row to row of the cache, and its rows */
 };
+
+/* Up to three in one launch, a job a blockIdx.y: of one without pairs, rows are copied. */
+enum { CUDA_ROPE_JOBS = 3 };
+struct cuda_rope_jobs {
+    struct cuda_rope_args job[CUDA_ROPE_JOBS];
+};

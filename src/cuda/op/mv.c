@@ -15,36 +15,34 @@ static int64_t step_of(const struct cuda_mm_type *t) {
 static int64_t column_size(const struct cuda_mm_type *t, int64_t k) {
     return ggml_is_quantized(t->type) ? k / 32 * 48 : cuda_round_up(k, 8) * 4;
 }
-static int64_t stage_size(const struct cuda_mm_type *t) { // of the warps of a block
+static int64_t stage_size(const struct cuda_mm_type *t) { // of a warp, two rows
     const int64_t bytes = step_of(t) / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
-    return ((bytes + 30) / 16 * 16 + 16) * MV_WARPS;
+    return ((bytes + 30) / 16 * 16 + 16) * 2;
 }
-enum { BARRIERS = MV_WARPS * 64 + 64 };
+static int64_t fixed_size(const struct cuda_mm_type *t, int64_t k) { // barriers and column
+    return MV_WARPS * 64 + cuda_round_up(column_size(t, k), 16) + 64;
+}
 
 bool cuda_mv_fits(const struct cuda_device *dev, const struct cuda_mm_type *t, int64_t k) {
-    return t->mv != NULL && BARRIERS + column_size(t, k) + 2 * stage_size(t) <= (int64_t) cuda_traits(dev)->shared_max;
+    return t->mv != NULL && fixed_size(t, k) + MV_WARPS * stage_size(t) <= (int64_t) cuda_traits(dev)->shared_max;
 }
 
 enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_args *a, int64_t nz) {
-    const int64_t fixed = BARRIERS + cuda_round_up(column_size(t, a->k), 16), stage = stage_size(t),
-                  most = (int64_t) r->traits->shared_max;
-    int64_t n_turns    = 0; // rows, or pairs of them
-    for (int i = 0; i < (a->glu != MV_GLU_NONE ? 1 : a->n_parts); i++) {
-        n_turns += a->m[i];
+    int64_t n_turns = a->glu != MV_GLU_NONE ? a->m[0] : 0; // of two rows
+    for (int i = 0; i < a->n_parts && a->glu == MV_GLU_NONE; i++) {
+        n_turns += (a->m[i] + 1) / 2;
     }
-    // Half of the shared memory for types whose unpacking takes longer than their copies: the next kernel's blocks can come in
-    // beside this one's and begin to copy.
-    const bool small            = ggml_type_size(t->type) * 8 < 7 * (size_t) ggml_blck_size(t->type);
-    const int64_t half          = (most / 2 - 1024 - fixed) / stage;
-    const int64_t fit           = small && half >= 3 ? half : (most - fixed) / stage;
-    const int64_t n_blocks      = (n_turns + MV_WARPS - 1) / MV_WARPS;
+    const int64_t n_blocks = (n_turns + MV_WARPS - 1) / MV_WARPS, all = (int64_t) r->traits->n_sm;
+    // All of the shared memory: a block a multiprocessor. Two of half the size, so that the next kernel's could begin to copy
+    // beside this one's, took a fifth longer: their rings are too short.
+    const int64_t fixed = fixed_size(t, a->k), stage = MV_WARPS * stage_size(t),
+                  fit           = ((int64_t) r->traits->shared_max - fixed) / stage;
     a->n_stages                 = (int) (fit < 7 ? fit : 7);
     a->wait                     = 1;
-    const struct cuda_dims dims = {
-        .grid        = {n_blocks < r->traits->n_sm ? (unsigned) n_blocks : (unsigned) r->traits->n_sm, 1, (unsigned) nz},
-        .block       = {MV_WARPS * 32},
-        .shared_size = (unsigned) (fixed + a->n_stages * stage),
-        .overlap     = true};
+    const struct cuda_dims dims = {.grid = {(unsigned) (n_blocks < all ? n_blocks : all), 1, (unsigned) nz},
+        .block                           = {MV_WARPS * 32},
+        .shared_size                     = (unsigned) (fixed + a->n_stages * stage),
+        .overlap                         = true};
     return cuda_launch_one(r, t->mv, dims, a);
 }
 

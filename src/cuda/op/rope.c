@@ -70,22 +70,30 @@ static struct cuda_rope_args args_of(const struct ggml_tensor *op) {
     return g;
 }
 
-static enum ggml_status launch(struct cuda_run *r, const struct cuda_rope_args *g) {
-    unsigned x = 32;
-    while (x < 128 && (int32_t) x < g->n_pairs) {
-        x *= 2;
+// n of them, in one launch.
+static enum ggml_status launch(struct cuda_run *r, const struct cuda_rope_jobs *jobs, int n) {
+    unsigned x     = 32;
+    int64_t n_rows = 0;
+    for (int i = 0; i < n; i++) {
+        while (x < 128 && (int32_t) x < jobs->job[i].n_pairs) {
+            x *= 2;
+        }
+        n_rows = jobs->job[i].n_rows > n_rows ? jobs->job[i].n_rows : n_rows;
     }
     const unsigned y       = 128 / x;
-    const int64_t n_blocks = (g->n_rows + y - 1) / y;
+    const int64_t n_blocks = (n_rows + y - 1) / y;
+    if (n_blocks == 0) {
+        return GGML_STATUS_SUCCESS;
+    }
     // in place a row is read and written pair by pair
     const struct cuda_dims dims = {
-        .grid = {(unsigned) (n_blocks < 1 << 20 ? n_blocks : 1 << 20)}, .block = {x, y}, .overlap = true};
-    return cuda_launch_one(r, "rope", dims, g);
+        .grid = {(unsigned) (n_blocks < 1 << 20 ? n_blocks : 1 << 20), (unsigned) n}, .block = {x, y}, .overlap = true};
+    return n == 1 ? cuda_launch_one(r, "rope", dims, &jobs->job[0]) : cuda_launch_one(r, "rope_jobs", dims, jobs);
 }
 
 static enum ggml_status rope_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_rope_args g = args_of(op);
-    return launch(r, &g);
+    const struct cuda_rope_jobs jobs = {.job = {args_of(op)}};
+    return launch(r, &jobs, 1);
 }
 
 // ---- ROPE, views of it, SET_ROWS: the turned rows go straight into the cache ----
@@ -109,37 +117,135 @@ static const struct ggml_tensor *set_rows_after(const struct ggml_cgraph *graph,
     return NULL;
 }
 
-static int set_match(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
-    (void) dev;
+// Rows of floats that go to a cache by one number a token?
+static bool is_to_cache(const struct ggml_tensor *set) {
+    return cuda_is_float(set->type) && cuda_is_float(set->src[0]->type) && set->ne[2] == 1 && set->ne[3] == 1 &&
+           set->nb[0] == ggml_type_size(set->type) && ggml_nrows(set->src[1]) == 1 &&
+           (set->flags & GGML_TENSOR_FLAG_COMPUTE) != 0;
+}
+
+// How many nodes from i on are a ROPE whose rows go to the cache; 0: none are.
+static int set_at(const struct ggml_cgraph *graph, int i) {
     const struct ggml_tensor *rope = graph->nodes[i];
     int n                          = 0;
     if (rope->op != GGML_OP_ROPE || rope->ne[3] != 1 || !ggml_is_contiguous(rope)) {
         return 0;
     }
     const struct ggml_tensor *set = set_rows_after(graph, i, &n);
-    if (set == NULL || !cuda_is_float(set->type) || set->src[0]->ne[0] != rope->ne[0] * rope->ne[1] ||
-        set->src[0]->ne[1] != rope->ne[2] || set->ne[2] != 1 || set->ne[3] != 1 || set->nb[0] != ggml_type_size(set->type) ||
-        ggml_nrows(set->src[1]) != 1 || (set->flags & GGML_TENSOR_FLAG_COMPUTE) == 0) {
+    if (set == NULL || !is_to_cache(set) || set->src[0]->ne[0] != rope->ne[0] * rope->ne[1] ||
+        set->src[0]->ne[1] != rope->ne[2]) {
         return 0;
     }
     return cuda_overlap(set, rope->src[0]) ? 0 : n;
 }
 
+static int set_match(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
+    (void) dev;
+    return set_at(graph, i);
+}
+
+static void to_cache(struct cuda_rope_args *g, const struct ggml_tensor *set) {
+    const struct ggml_tensor *numbers = set->src[1];
+    g->dst.p                          = set->data;
+    g->dst.type                       = (int32_t) set->type;
+    g->dst.nb[0]                      = (int64_t) set->nb[0];
+    g->numbers                        = numbers->data;
+    g->numbers_nb                     = (int64_t) numbers->nb[0];
+    g->numbers_are_64                 = numbers->type == GGML_TYPE_I64;
+    g->to_nb1                         = (int64_t) set->nb[1];
+    g->to_ne1                         = set->ne[1];
+}
+
 static enum ggml_status set_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
-    const struct ggml_tensor *set = graph->nodes[i + n - 1], *numbers = set->src[1];
-    struct cuda_rope_args g = args_of(graph->nodes[i]);
-    g.dst.p                 = set->data;
-    g.dst.type              = (int32_t) set->type;
-    g.dst.nb[0]             = (int64_t) set->nb[0];
-    g.numbers               = numbers->data;
-    g.numbers_nb            = (int64_t) numbers->nb[0];
-    g.numbers_are_64        = numbers->type == GGML_TYPE_I64;
-    g.to_nb1                = (int64_t) set->nb[1];
-    g.to_ne1                = set->ne[1];
-    return launch(r, &g);
+    struct cuda_rope_jobs jobs = {.job = {args_of(graph->nodes[i])}};
+    to_cache(&jobs.job[0], graph->nodes[i + n - 1]);
+    return launch(r, &jobs, 1);
 }
 
 const struct cuda_fusion cuda_fusion_rope_set = {.name = "rope into the cache", .match = set_match, .run = set_run};
+
+// ---- ROPE of queries, ROPE of keys into the cache, values into the cache: one launch ----
+
+struct turn {
+    const struct ggml_tensor *query, *key, *key_set, *value_set;
+    int n; // nodes
+};
+
+// The next node from i on that computes something.
+static int next_at(const struct ggml_cgraph *graph, int i) {
+    while (i < graph->n_nodes && (graph->nodes[i]->op == GGML_OP_RESHAPE || graph->nodes[i]->op == GGML_OP_VIEW ||
+                                     graph->nodes[i]->op == GGML_OP_PERMUTE || graph->nodes[i]->op == GGML_OP_TRANSPOSE)) {
+        i++;
+    }
+    return i;
+}
+
+// Rows of values as pieces of a head's length, so that they spread over threads as keys do.
+static bool is_in_heads(const struct ggml_tensor *set, int64_t head) {
+    const struct ggml_tensor *rows = set->src[0];
+    return rows->ne[0] % head == 0 && rows->nb[0] == ggml_type_size(rows->type) && rows->ne[2] == 1 && rows->ne[3] == 1;
+}
+
+static bool may_share(const struct turn *t) {
+    const struct ggml_tensor *out[] = {t->query, t->key_set, t->value_set},
+                             *in[]  = {t->query->src[0], t->key->src[0], t->value_set->src[0]};
+    for (int i = 0; i < 3; i++) {
+        for (int j = 0; j < 3; j++) {
+            if (i == j && i == 0 ? !cuda_may_write_over(out[i], in[j]) : cuda_overlap(out[i], in[j])) {
+                return false;
+            }
+            if (i < j && cuda_overlap(out[i], out[j])) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static struct turn turn_at(const struct ggml_cgraph *graph, int i) {
+    struct turn t   = {.query = graph->nodes[i]};
+    const int key   = next_at(graph, i + 1);
+    const int n_set = key < graph->n_nodes && t.query->op == GGML_OP_ROPE ? set_at(graph, key) : 0;
+    const int value = n_set > 0 ? next_at(graph, key + n_set) : graph->n_nodes;
+    if (value >= graph->n_nodes || graph->nodes[value]->op != GGML_OP_SET_ROWS) {
+        return t;
+    }
+    t.key       = graph->nodes[key];
+    t.key_set   = graph->nodes[key + n_set - 1];
+    t.value_set = graph->nodes[value];
+    if ((t.query->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 && (t.key->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 &&
+        is_to_cache(t.value_set) && is_in_heads(t.value_set, t.key->ne[0]) && may_share(&t)) {
+        t.n = value - i + 1;
+    }
+    return t;
+}
+
+static int turn_match(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
+    const struct turn t = turn_at(graph, i);
+    return t.n > 0 && cuda_supports_op(dev, t.query) && cuda_supports_op(dev, t.key) && cuda_supports_op(dev, t.value_set) ? t.n
+                                                                                                                           : 0;
+}
+
+static enum ggml_status turn_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
+    const struct turn t            = turn_at(graph, i);
+    const struct ggml_tensor *rows = t.value_set->src[0];
+    const int64_t head = t.key->ne[0], n_heads = rows->ne[0] / head;
+    struct cuda_rope_jobs jobs   = {.job = {args_of(t.query), args_of(t.key), {.a = cuda_view_of(rows)}}};
+    struct cuda_rope_args *value = &jobs.job[2];
+    (void) n;
+    to_cache(&jobs.job[1], t.key_set);
+    value->a.ne[0] = head;
+    value->a.ne[1] = n_heads;
+    value->a.ne[2] = rows->ne[1];
+    value->a.nb[2] = (int64_t) rows->nb[1];
+    value->a.nb[1] = head * (int64_t) rows->nb[0];
+    value->n_rows  = n_heads * rows->ne[1];
+    to_cache(value, t.value_set);
+    return launch(r, &jobs, CUDA_ROPE_JOBS);
+}
+
+const struct cuda_fusion cuda_fusion_rope_turn = {
+    .name = "rope of queries and keys, keys and values into the cache", .match = turn_match, .run = turn_run};
 
 const struct cuda_op_entry cuda_ops_rope[] = {
     {GGML_OP_ROPE, {.supports = rope_supports, .run = rope_run}},

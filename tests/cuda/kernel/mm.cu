@@ -181,15 +181,15 @@ static void test_mv(const mm_type &t, int m, int k, bool time) {
     upload(w, m, copies);
     columns(k, 1);
     const int step = t.qk > 1 ? 2048 : t.bytes == 4 ? 512 : 1024, bytes = step / t.qk * t.bytes;
-    const size_t stage = (size_t) ((bytes + 30) / 16 * 16 + 16) * MV_WARPS;
+    const size_t stage = (size_t) ((bytes + 30) / 16 * 16 + 16) * 2 * MV_WARPS;
     const size_t col   = t.qk > 1 ? (size_t) k / 32 * 48 : ((size_t) k + 7) / 8 * 32;
     for (int per_sm = time ? 2 : 1; per_sm > 0; per_sm--) {
         OK(cudaMemset(d_y, 0xff, (size_t) m * 4));
         mv_args a          = {};
-        const int grid     = std::min((m + MV_WARPS - 1) / MV_WARPS, n_sm);
+        const int grid     = std::min(((m + 1) / 2 + MV_WARPS - 1) / MV_WARPS, n_sm);
         const size_t fixed = col + MV_WARPS * 64 + 64, room = (per_sm == 2 ? 112 : 227) * 1024;
         a.n_stages         = (int) std::min<size_t>(7, (room - fixed) / stage);
-        if (a.n_stages < 2) {
+        if (a.n_stages < 1) {
             continue;
         }
         const size_t shared = fixed + a.n_stages * stage;

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+// decode_main.c: where the time of one token goes on a GPU: a made llama of 8B weights' layers (4,096 wide, 32 layers), one token
+// at a time, whole and without one part after the other.
+//
+//     cuda-decode FOLDER [TYPE [KEYS [DEVICE]]]
+//
+// FOLDER holds the backends. "in a row": computes queued behind each other, the device's own time; "one by one": each waited for,
+// as programs do that choose a token from it. Exit: 0, 1 a compute failed or its result is not finite, 2 wrong usage, 77 no
+// device.
+
+#include "ggml-alloc.h"
+#include "ggml-backend.h"
+#include "ggml.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { WIDTH = 4096, HEAD = 128, HEADS = 32, HEADS_KV = 8, HIDDEN = 14336, LAYERS = 32, VOCAB = 32000, N_TIMES = 20 };
+enum { W_NORM, W_Q, W_K, W_V, W_O, W_GATE, W_UP, W_DOWN, N_WEIGHTS };
+enum { QKV = 1, ROPE = 2, ATTN = 4, O = 8, GATE = 16, DOWN = 32, HEAD_OUT = 64, ALL = 127 };
+
+static const struct {
+    const char *name;
+    int parts;
+} variants[] = {
+    {"whole", ALL},
+    {"without q, k, v", ALL & ~QKV},
+    {"without rope and cache", ALL & ~ROPE},
+    {"without attention", ALL & ~ATTN},
+    {"without rope, cache, attention", ALL & ~ATTN & ~ROPE},
+    {"without o", ALL & ~O},
+    {"without gate and up", ALL & ~GATE},
+    {"without down", ALL & ~DOWN},
+    {"without the vocabulary", ALL & ~HEAD_OUT},
+    {"q, k, v alone", QKV},
+    {"gate and up alone", GATE},
+    {"gate, up and down alone", GATE | DOWN},
+};
+
+struct rig {
+    ggml_backend_t backends[2];
+    struct ggml_context *ctx;
+    ggml_backend_buffer_t memory;
+    struct ggml_tensor *w[LAYERS][N_WEIGHTS], *cache_k[LAYERS], *cache_v[LAYERS], *out;
+    struct ggml_tensor *x, *pos, *row, *mask, *hidden;
+    enum ggml_type type;
+    int n_keys;
+};
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
+}
+
+static struct ggml_tensor *layer(
+    const struct rig *r, struct ggml_context *c, struct ggml_cgraph *g, int i, int parts, struct ggml_tensor *x) {
+    struct ggml_tensor *const *w = r->w[i];
+    struct ggml_tensor *y        = parts & (QKV | O) ? ggml_mul(c, ggml_rms_norm(c, x, 1e-5f), w[W_NORM]) : x;
+    struct ggml_tensor *few      = ggml_view_1d(c, y, HEAD * HEADS_KV, 0);
+    struct ggml_tensor *q = parts & QKV ? ggml_mul_mat(c, w[W_Q], y) : y, *k = parts & QKV ? ggml_mul_mat(c, w[W_K], y) : few;
+    struct ggml_tensor *v = parts & QKV ? ggml_mul_mat(c, w[W_V], y) : few;
+    q                     = ggml_reshape_3d(c, q, HEAD, HEADS, 1);
+    if (parts & ROPE) {
+        q = ggml_rope(c, q, r->pos, HEAD, 0);
+        k = ggml_rope(c, ggml_reshape_3d(c, k, HEAD, HEADS_KV, 1), r->pos, HEAD, 0);
+        ggml_build_forward_expand(g, q);
+        ggml_build_forward_expand(g, ggml_set_rows(c, r->cache_k[i], ggml_reshape_2d(c, k, HEAD * HEADS_KV, 1), r->row));
+        ggml_build_forward_expand(g, ggml_set_rows(c, r->cache_v[i], ggml_reshape_2d(c, v, HEAD * HEADS_KV, 1), r->row));
+    } else {
+        ggml_build_forward_expand(g, q);
+        ggml_build_forward_expand(g, k);
+        ggml_build_forward_expand(g, v);
+    }
+    struct ggml_tensor *a = ggml_reshape_2d(c, q, WIDTH, 1);
+    if (parts & ATTN) {
+        struct ggml_tensor *keys   = ggml_view_3d(c, r->cache_k[i], HEAD, r->n_keys, HEADS_KV, r->cache_k[i]->nb[1], HEAD * 2, 0);
+        struct ggml_tensor *values = ggml_view_3d(c, r->cache_v[i], HEAD, r->n_keys, HEADS_KV, r->cache_v[i]->nb[1], HEAD * 2, 0);
+        a = ggml_flash_attn_ext(c, ggml_permute(c, q, 0, 2, 1, 3), keys, values, r->mask, 0.088f, 0.0f, 0.0f);
+        a = ggml_reshape_2d(c, a, WIDTH, 1);
+    }
+    x                     = parts & O ? ggml_add(c, ggml_mul_mat(c, w[W_O], a), x) : a;
+    struct ggml_tensor *h = r->hidden;
+    if (parts & GATE) {
+        y                        = ggml_mul(c, ggml_rms_norm(c, x, 1e-5f), w[W_NORM]);
+        struct ggml_tensor *gate = ggml_mul_mat(c, w[W_GATE], y), *up = ggml_mul_mat(c, w[W_UP], y);
+        h = ggml_swiglu_split(c, gate, up);
+        ggml_build_forward_expand(g, h);
+    }
+    x = parts & DOWN ? ggml_add(c, ggml_mul_mat(c, w[W_DOWN], h), x) : x;
+    ggml_build_forward_expand(g, x);
+    return x;
+}
+
+static bool measure(const struct rig *r, const char *name, int parts) {
+    struct ggml_init_params params = {.mem_size = 16u << 20, .no_alloc = true};
+    struct ggml_context *c         = ggml_init(params);
+    struct ggml_cgraph *g          = ggml_new_graph_custom(c, 4096, false);
+    struct ggml_tensor *x          = ggml_dup(c, r->x);
+    for (int i = 0; i < LAYERS; i++) {
+        x = layer(r, c, g, i, parts, x);
+    }
+    if (parts & HEAD_OUT) {
+        x = ggml_mul_mat(c, r->out, ggml_mul(c, ggml_rms_norm(c, x, 1e-5f), r->w[0][W_NORM]));
+    }
+    ggml_set_output(x);
+    ggml_build_forward_expand(g, x);
+    ggml_backend_sched_t sched = ggml_backend_sched_new((ggml_backend_t *) r->backends, NULL, 2, 4096, false, true);
+    bool ok                    = sched != NULL && ggml_backend_sched_alloc_graph(sched, g);
+    for (int i = 0; ok && i < 3; i++) {
+        ok = ggml_backend_sched_graph_compute(sched, g) == GGML_STATUS_SUCCESS;
+    }
+    double row = INFINITY, single = INFINITY;
+    for (int turn = 0; ok && turn < 4; turn++) {
+        double t = now();
+        for (int i = 0; i < N_TIMES; i++) {
+            ok = ok && ggml_backend_sched_graph_compute_async(sched, g) == GGML_STATUS_SUCCESS;
+        }
+        ggml_backend_sched_synchronize(sched);
+        row = fmin(row, (now() - t) / N_TIMES);
+        t   = now();
+        for (int i = 0; i < N_TIMES; i++) {
+            ok = ok && ggml_backend_sched_graph_compute(sched, g) == GGML_STATUS_SUCCESS;
+        }
+        single = fmin(single, (now() - t) / N_TIMES);
+    }
+    float value = NAN;
+    if (ok) {
+        ggml_backend_tensor_get(x, &value, 0, sizeof value);
+    }
+    ok = ok && isfinite(value);
+    printf("%-32s in a row %8.1f us, one by one %8.1f us%s\n", name, 1e6 * row, 1e6 * single, ok ? "" : ", FAILED");
+    fflush(stdout);
+    ggml_backend_sched_free(sched);
+    ggml_free(c);
+    return ok;
+}
+
+// Rows of 64 different ones: the device reads random numbers, and the host need not make all of them.
+static void fill(struct ggml_tensor *t) {
+    enum { N = 64 };
+    const size_t row = ggml_row_size(t->type, t->ne[0]), n_rows = (size_t) ggml_nrows(t);
+    float *f = malloc(sizeof *f * (size_t) t->ne[0] * N);
+    char *q  = malloc(row * n_rows);
+    for (int64_t i = 0; f != NULL && i < t->ne[0] * N; i++) {
+        f[i] = ((float) ((uint32_t) (i * 2654435761u) >> 8 & 0xffff) / 65536.0f - 0.5f) * 0.05f;
+    }
+    if (f == NULL || q == NULL) {
+        exit(1);
+    }
+    if (t->type == GGML_TYPE_F32) {
+        memcpy(q, f, row * (n_rows < N ? n_rows : N));
+    } else {
+        ggml_quantize_chunk(t->type, f, q, 0, N, t->ne[0], NULL);
+    }
+    for (size_t i = N; i < n_rows; i += N) {
+        memcpy(q + row * i, q, row * (n_rows - i < N ? n_rows - i : N));
+    }
+    ggml_backend_tensor_set(t, q, 0, row * n_rows);
+    free(f);
+    free(q);
+}
+
+static bool rig_init(struct rig *r) {
+    struct ggml_init_params params = {.mem_size = 1u << 20, .no_alloc = true};
+    struct ggml_context *c = r->ctx      = ggml_init(params);
+    static const int shape[N_WEIGHTS][2] = {{WIDTH, 1}, {WIDTH, WIDTH}, {WIDTH, HEAD * HEADS_KV}, {WIDTH, HEAD * HEADS_KV},
+        {WIDTH, WIDTH}, {WIDTH, HIDDEN}, {WIDTH, HIDDEN}, {HIDDEN, WIDTH}};
+    for (int i = 0; i < LAYERS; i++) {
+        for (int j = 0; j < N_WEIGHTS; j++) {
+            r->w[i][j] = j == W_NORM ? ggml_new_tensor_1d(c, GGML_TYPE_F32, WIDTH)
+                                     : ggml_new_tensor_2d(c, r->type, shape[j][0], shape[j][1]);
+        }
+        r->cache_k[i] = ggml_new_tensor_2d(c, GGML_TYPE_F16, HEAD * HEADS_KV, r->n_keys);
+        r->cache_v[i] = ggml_new_tensor_2d(c, GGML_TYPE_F16, HEAD * HEADS_KV, r->n_keys);
+    }
+    r->out    = ggml_new_tensor_2d(c, r->type, WIDTH, VOCAB);
+    r->x      = ggml_new_tensor_1d(c, GGML_TYPE_F32, WIDTH);
+    r->hidden = ggml_new_tensor_1d(c, GGML_TYPE_F32, HIDDEN);
+    r->pos    = ggml_new_tensor_1d(c, GGML_TYPE_I32, 1);
+    r->row    = ggml_new_tensor_1d(c, GGML_TYPE_I64, 1);
+    r->mask   = ggml_new_tensor_2d(c, GGML_TYPE_F16, r->n_keys, 1);
+    r->memory = ggml_backend_alloc_ctx_tensors(c, r->backends[0]);
+    if (r->memory == NULL) {
+        return false;
+    }
+    ggml_backend_buffer_clear(r->memory, 0);
+    ggml_backend_buffer_set_usage(r->memory, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    for (int i = 0; i < LAYERS; i++) {
+        for (int j = 0; j < N_WEIGHTS; j++) {
+            fill(r->w[i][j]);
+        }
+    }
+    fill(r->out);
+    fill(r->x);
+    fill(r->hidden);
+    const int32_t pos = r->n_keys - 1;
+    const int64_t row = r->n_keys - 1;
+    ggml_backend_tensor_set(r->pos, &pos, 0, sizeof pos);
+    ggml_backend_tensor_set(r->row, &row, 0, sizeof row);
+    return true;
+}
+
+int main(int n_args, char **args) {
+    if (n_args < 2) {
+        fputs("usage: cuda-decode FOLDER [TYPE [KEYS [DEVICE]]]\n", stderr);
+        return 2;
+    }
+    static struct rig r;
+    r.type   = GGML_TYPE_Q4_K;
+    r.n_keys = n_args > 3 ? atoi(args[3]) : 2304;
+    for (int t = 0; n_args > 2 && t < GGML_TYPE_COUNT; t++) {
+        const char *name = ggml_type_name((enum ggml_type) t);
+        r.type           = name != NULL && strcmp(name, args[2]) == 0 ? (enum ggml_type) t : r.type;
+    }
+    ggml_backend_load_all_from_path(args[1]);
+    ggml_backend_dev_t dev = ggml_backend_dev_by_name(n_args > 4 ? args[4] : "CUDA0");
+    r.backends[0]          = dev != NULL ? ggml_backend_dev_init(dev, NULL) : NULL;
+    r.backends[1]          = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
+    if (r.backends[0] == NULL || r.backends[1] == NULL) {
+        puts("skipped: no such device");
+        return 77;
+    }
+    if (r.n_keys < 1 || !rig_init(&r)) {
+        fputs("cuda-decode: no memory\n", stderr);
+        return 1;
+    }
+    printf("8B weights in %s, %d keys\n", ggml_type_name(r.type), r.n_keys);
+    bool ok = true;
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
+        ok = measure(&r, variants[i].name, variants[i].parts) && ok;
+    }
+    ggml_backend_buffer_free(r.memory);
+    ggml_backend_free(r.backends[0]);
+    ggml_backend_free(r.backends[1]);
+    ggml_free(r.ctx);
+    return ok ? 0 : 1;
+}
