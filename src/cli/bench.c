@@ -437,7 +437,7 @@ static int model_run(struct bench *b, const char *path, int64_t n_threads) {
 }
 
 // Every type that there are weights of, or the model's.
-static int types_find(const char *path, bool wants[GGML_TYPE_COUNT]) {
+static int types_find(const char *path, bool wants[GGML_TYPE_COUNT], uint64_t *size) {
     struct model_error error = {""};
     struct model *model      = path != NULL ? model_open(path, &error) : NULL;
     if (path != NULL && model == NULL) {
@@ -449,6 +449,7 @@ static int types_find(const char *path, bool wants[GGML_TYPE_COUNT]) {
     }
     if (model != NULL) {
         cluster_types(model, wants);
+        *size = cluster_size(model);
     }
     model_free(model);
     return CLI_OK;
@@ -456,14 +457,15 @@ static int types_find(const char *path, bool wants[GGML_TYPE_COUNT]) {
 
 static int bench_cluster(const struct options *o, const char *path) {
     bool wants[GGML_TYPE_COUNT] = {false};
+    uint64_t size               = 0;
     struct cluster c;
-    int code = types_find(path, wants);
+    int code = types_find(path, wants, &size);
     code     = code == CLI_OK ? cli_output_check(o->cluster, path) : code;
     if (code != CLI_OK) {
         return code;
     }
     ggml_backend_load_all();
-    code       = cluster_measure(&c, wants, o->threads.at[0]);
+    code       = cluster_measure(&c, wants, o->threads.at[0], size);
     FILE *file = code == CLI_OK ? cli_open(o->cluster) : NULL;
     if (file != NULL) {
         cluster_write(&c, file);

@@ -57,8 +57,10 @@ void cluster_write(const struct cluster *c, FILE *file);
 // ---- cluster_measure.c ----
 
 // This process' devices, those of other ranks among them. wants: types of weights that matter. CLI_OK, or after a message.
-int cluster_measure(struct cluster *c, const bool wants[GGML_TYPE_COUNT], int64_t n_threads);
+// size: bytes of the weights that a token reads, 0: not known, many. What fits into a cache comes from there.
+int cluster_measure(struct cluster *c, const bool wants[GGML_TYPE_COUNT], int64_t n_threads, uint64_t size);
 // Types of a model's weights.
+uint64_t cluster_size(const struct model *model); // of weights that are multiplied
 void cluster_types(const struct model *model, bool wants[GGML_TYPE_COUNT]);
 
 // ---- cluster_cost.c ----

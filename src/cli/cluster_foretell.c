@@ -219,8 +219,9 @@ int cluster_choose(struct cli_model_options *o) {
         return cli_fail(CLI_FAILURE, "%s", error.text);
     }
     cluster_types(model, wants);
+    const uint64_t size = cluster_size(model);
     model_free(model);
-    code = cluster_measure(&c, wants, o->n_threads);
+    code = cluster_measure(&c, wants, o->n_threads, size);
     if (code == CLI_OK) {
         code = ways_try(&c, path, o);
         cluster_fini(&c);

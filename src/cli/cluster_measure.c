@@ -15,19 +15,21 @@
 #define N_COLUMNS 2048                 // of matrices; whole blocks of every type
 #define N_TOKENS 256                   // of a prompt
 #define MATRIX_SIZE ((size_t) 1 << 20) // bytes of a matrix that a token is multiplied with: who waits for it does not sleep yet
-#define N_MATRICES 64                  // more than caches hold
+#define N_MATRICES 64                  // that are timed
+#define N_SWEEP 960                    // others at most, between which they leave the caches
 #define N_SMALL 64
 #define BIG_SIZE ((size_t) 8 << 20) // bytes of a long message
 #define SUM_SIZE 8192               // ... of a sum: a token's vector
 #define N_TRIES 200
 #define N_SUMS 64
-#define N_ROUNDS 24
+#define N_ROUNDS 8
 
 struct measuring {
     struct cluster *c;
     ggml_backend_t *backends; // [c->n_devices]
     const bool *wants;
     enum ggml_type most; // the type that tells how devices do together
+    uint64_t size;       // of the weights
 };
 
 // ---- one device ----
@@ -47,10 +49,16 @@ static double chain_seconds(ggml_backend_t backend, int n, int64_t width) {
     return seconds;
 }
 
-// Products of matrices of a type with n tokens, a piece each.
-static bool products_make(struct speed_test *test, enum ggml_type type, int n_matrices, int64_t n_rows, int64_t n) {
-    if (!speed_test_init(test, (size_t) n_matrices)) {
+// Products of matrices of a type with n tokens, a piece each, and of n_sweep more between.
+static bool products_make(struct speed_test *test, enum ggml_type type, int n_matrices, int64_t n_rows, int64_t n, int n_sweep) {
+    if (!speed_test_init(test, (size_t) (n_matrices + n_sweep))) {
         return false;
+    }
+    struct ggml_cgraph *sweep = n_sweep > 0 ? speed_test_sweep(test, (size_t) n_sweep) : NULL;
+    struct ggml_tensor *token = n_sweep > 0 ? ggml_new_tensor_2d(test->ctx, GGML_TYPE_F32, N_COLUMNS, n) : NULL;
+    for (int i = 0; i < n_sweep; i++) {
+        struct ggml_tensor *a = ggml_new_tensor_2d(test->ctx, type, N_COLUMNS, n_rows);
+        ggml_build_forward_expand(sweep, ggml_mul_mat(test->ctx, a, token));
     }
     for (int i = 0; i < n_matrices; i++) {
         struct ggml_tensor *a = ggml_new_tensor_2d(test->ctx, type, N_COLUMNS, n_rows);
@@ -64,9 +72,17 @@ static int64_t rows_of(enum ggml_type type) {
     return (int64_t) (MATRIX_SIZE / ggml_row_size(type, N_COLUMNS));
 }
 
-static double read_speed(ggml_backend_t backend, enum ggml_type type, double start) {
+// As many matrices besides as make up the weights, within an eighth of what is free.
+static int n_sweep_of(const struct measuring *m, int i) {
+    const uint64_t room = m->c->devices[i].memory / 8 < m->size ? m->c->devices[i].memory / 8 : m->size;
+    const uint64_t n    = room / MATRIX_SIZE;
+    return n <= N_MATRICES ? 0 : n - N_MATRICES < N_SWEEP ? (int) (n - N_MATRICES) : N_SWEEP;
+}
+
+static double read_speed(const struct measuring *m, int i, enum ggml_type type, double start) {
+    ggml_backend_t backend = m->backends[i];
     struct speed_test test;
-    if (!products_make(&test, type, N_MATRICES, rows_of(type), 1)) {
+    if (!products_make(&test, type, N_MATRICES, rows_of(type), 1, n_sweep_of(m, i))) {
         return 0;
     }
     const double seconds = speed_test_run(&test, backend, start);
@@ -77,7 +93,7 @@ static double read_speed(ggml_backend_t backend, enum ggml_type type, double sta
 static double product_speed(ggml_backend_t backend, enum ggml_type type, double start) {
     const int64_t n_rows = 1024;
     struct speed_test test;
-    if (!products_make(&test, type, 1, n_rows, N_TOKENS)) {
+    if (!products_make(&test, type, 1, n_rows, N_TOKENS, 0)) {
         return 0;
     }
     const double seconds = speed_test_run(&test, backend, start);
@@ -132,7 +148,7 @@ static void device_measure(struct measuring *m, int i) {
         if (m->wants[t]) {
             cli_progress("measuring", (uint64_t) (i * GGML_TYPE_COUNT + t), (uint64_t) (m->c->n_devices * GGML_TYPE_COUNT),
                 "%s: %s", d->name, ggml_type_name((enum ggml_type) t));
-            d->read[t]    = read_speed(backend, (enum ggml_type) t, tiny);
+            d->read[t]    = read_speed(m, i, (enum ggml_type) t, tiny);
             d->product[t] = product_speed(backend, (enum ggml_type) t, tiny);
         }
     }
@@ -282,27 +298,40 @@ static void sums_measure(struct measuring *m) {
 
 // ---- together ----
 
-// Seconds of all pieces, each at its best, by all devices that are in.
-static double tests_seconds(struct measuring *m, struct speed_test *tests, const bool *is_in) {
-    double sum = 0;
-    for (int piece = 0; piece < N_MATRICES; piece++) {
-        double best = 0;
-        for (int round = 0; round < N_ROUNDS; round++) {
-            const int64_t start = ggml_time_us();
-            for (int i = m->c->n_devices - 1; i >= 0; i--) { // the program's own keeps it waiting: last
-                if (is_in[i] && ggml_backend_graph_compute_async(m->backends[i], tests[i].pieces[piece]) != GGML_STATUS_SUCCESS) {
-                    return 0;
-                }
-            }
-            for (int i = 0; i < m->c->n_devices; i++) {
-                if (is_in[i]) {
-                    ggml_backend_synchronize(m->backends[i]);
-                }
-            }
-            const double seconds = (double) (ggml_time_us() - start) / 1e6;
-            best                 = best == 0 || seconds < best ? seconds : best;
+// A piece by all devices that are in, or their sweeps: seconds, negative if it fails.
+static double all_run(struct measuring *m, const struct speed_test *tests, const bool *is_in, int piece) {
+    const int64_t start = ggml_time_us();
+    for (int i = m->c->n_devices - 1; i >= 0; i--) { // the program's own keeps it waiting: last
+        struct ggml_cgraph *graph = piece < 0 ? tests[i].sweep : tests[i].pieces[piece];
+        if (is_in[i] && graph != NULL && ggml_backend_graph_compute_async(m->backends[i], graph) != GGML_STATUS_SUCCESS) {
+            return -1;
         }
-        sum += best;
+    }
+    for (int i = 0; i < m->c->n_devices; i++) {
+        if (is_in[i]) {
+            ggml_backend_synchronize(m->backends[i]);
+        }
+    }
+    return (double) (ggml_time_us() - start) / 1e6;
+}
+
+// Seconds of all pieces, each at its best, by all devices that are in.
+static double tests_seconds(struct measuring *m, const struct speed_test *tests, const bool *is_in) {
+    double best[N_MATRICES] = {0}, sum = 0;
+    for (int round = 0; round < N_ROUNDS; round++) {
+        for (int piece = 0; piece < N_MATRICES; piece++) {
+            const double seconds = all_run(m, tests, is_in, piece);
+            if (seconds < 0) {
+                return 0;
+            }
+            best[piece] = best[piece] == 0 || seconds < best[piece] ? seconds : best[piece];
+        }
+        if (all_run(m, tests, is_in, -1) < 0) {
+            return 0;
+        }
+    }
+    for (int piece = 0; piece < N_MATRICES; piece++) {
+        sum += best[piece];
     }
     return sum;
 }
@@ -317,7 +346,7 @@ static void host_measure(struct measuring *m, int h) {
     int n_in                       = 0;
     for (int i = 0; ok && i < n; i++) {
         if (m->c->devices[i].host == h) {
-            ok         = products_make(&tests[i], m->most, N_MATRICES, rows_of(m->most), 1);
+            ok         = products_make(&tests[i], m->most, N_MATRICES, rows_of(m->most), 1, n_sweep_of(m, i));
             buffers[i] = ok ? ggml_backend_alloc_ctx_tensors(tests[i].ctx, m->backends[i]) : NULL;
             ok         = buffers[i] != NULL;
             ggml_backend_buffer_clear(buffers[i], 0);
@@ -354,6 +383,14 @@ void cluster_types(const struct model *model, bool wants[GGML_TYPE_COUNT]) {
     for (size_t i = 0; i < model->n_weights; i++) {
         wants[model->weights[i].file->type] |= !model->weights[i].is_vector && model->weights[i].file->ne[1] > 1;
     }
+}
+
+uint64_t cluster_size(const struct model *model) {
+    uint64_t size = 0;
+    for (size_t i = 0; i < model->n_weights; i++) {
+        size += model->weights[i].is_vector ? 0 : ggml_nbytes(model->weights[i].file);
+    }
+    return size;
 }
 
 // Its host: the one that ranks' devices name, or this one. False: out of memory.
@@ -412,8 +449,8 @@ static bool devices_find(struct measuring *m, int64_t n_threads) {
     return ok;
 }
 
-int cluster_measure(struct cluster *c, const bool wants[GGML_TYPE_COUNT], int64_t n_threads) {
-    struct measuring m = {.c = c, .wants = wants, .most = GGML_TYPE_F16};
+int cluster_measure(struct cluster *c, const bool wants[GGML_TYPE_COUNT], int64_t n_threads, uint64_t size) {
+    struct measuring m = {.c = c, .wants = wants, .most = GGML_TYPE_F16, .size = size > 0 ? size : (uint64_t) -1};
     *c                 = (struct cluster){0};
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         m.most = wants[t] && ggml_is_quantized((enum ggml_type) t) ? (enum ggml_type) t : m.most;

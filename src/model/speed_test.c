@@ -10,7 +10,7 @@
 
 bool speed_test_init(struct speed_test *t, size_t n_nodes) {
     const size_t graphs =
-        SPEED_TEST_PIECES * (ggml_graph_overhead_custom(2 * n_nodes + MORE_LEAFS, false) + ggml_tensor_overhead());
+        (SPEED_TEST_PIECES + 1) * (ggml_graph_overhead_custom(2 * n_nodes + MORE_LEAFS, false) + ggml_tensor_overhead());
     const size_t size = (4 * n_nodes + 8) * ggml_tensor_overhead() + graphs;
     *t                = (struct speed_test){.ctx = ggml_init((struct ggml_init_params){.mem_size = size, .no_alloc = true})};
     return t->ctx != NULL;
@@ -18,6 +18,10 @@ bool speed_test_init(struct speed_test *t, size_t n_nodes) {
 
 struct ggml_cgraph *speed_test_piece(struct speed_test *t, size_t n_nodes) {
     return t->pieces[t->n_pieces++] = ggml_new_graph_custom(t->ctx, 2 * n_nodes + MORE_LEAFS, false);
+}
+
+struct ggml_cgraph *speed_test_sweep(struct speed_test *t, size_t n_nodes) {
+    return t->sweep = ggml_new_graph_custom(t->ctx, 2 * n_nodes + MORE_LEAFS, false);
 }
 
 static bool round_run(struct speed_test *t, ggml_backend_t backend) {
@@ -29,7 +33,7 @@ static bool round_run(struct speed_test *t, ggml_backend_t backend) {
         const int64_t us = ggml_time_us() - start;
         t->best[i]       = t->best[i] == 0 || us < t->best[i] ? (us > 0 ? us : 1) : t->best[i];
     }
-    return true;
+    return t->sweep == NULL || ggml_backend_graph_compute(backend, t->sweep) == GGML_STATUS_SUCCESS;
 }
 
 static bool is_supported(const struct speed_test *t, ggml_backend_t backend) {

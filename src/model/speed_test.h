@@ -16,11 +16,13 @@ struct speed_test {
     struct ggml_cgraph *pieces[SPEED_TEST_PIECES];
     int64_t best[SPEED_TEST_PIECES]; // microseconds
     int n_pieces;
+    struct ggml_cgraph *sweep; // NULL, or computed behind all of them, untimed: what else drives their weights out
 };
 
 // For so many nodes of at most three sources each. False: out of memory.
 bool speed_test_init(struct speed_test *test, size_t n_nodes);
 struct ggml_cgraph *speed_test_piece(struct speed_test *test, size_t n_nodes);
+struct ggml_cgraph *speed_test_sweep(struct speed_test *test, size_t n_nodes);
 // The seconds that all pieces take with zeros in their tensors, each at its best and less `start`, which any graph takes; 0: the
 // device cannot.
 double speed_test_run(struct speed_test *test, ggml_backend_t backend, double start);
