@@ -301,6 +301,10 @@ struct mpi_mail_item *mpi_mail_command(struct mpi_mail *m, int from) {
     return wait_for(m, from, MPI_COMMAND, 0);
 }
 
+struct mpi_mail_item *mpi_mail_hello(struct mpi_mail *m, int from) {
+    return wait_for(m, from, MPI_HELLO, 0);
+}
+
 // ---- sending ----
 
 static bool hand_over(struct mpi_mail *m, int to, const struct mpi_head *head, const void *body, size_t body_size) {

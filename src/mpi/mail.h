@@ -93,6 +93,8 @@ enum ggml_status mpi_mail_send(
 struct mpi_mail_item *mpi_mail_take(struct mpi_mail *m, int from, uint32_t kind, uint32_t id) BERTH_MUST_USE;
 // The next command of that rank; NULL, without an error: it is lost or has left.
 struct mpi_mail_item *mpi_mail_command(struct mpi_mail *m, int from) BERTH_MUST_USE;
+// The first word of that rank; NULL, without an error: it is lost.
+struct mpi_mail_item *mpi_mail_hello(struct mpi_mail *m, int from) BERTH_MUST_USE;
 // What a thread of its own does now and then: takes in what has come, sends signs of life.
 void mpi_mail_tend(struct mpi_mail *m);
 // Tells all that live that nothing comes after this.

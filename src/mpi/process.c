@@ -22,6 +22,11 @@
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mpi_world process_world;
 static enum { NOT_TRIED, JOINED, NOT_JOINED } process_state;
+static _Thread_local bool is_joining; // this thread joins the ranks, and may be in a log callback meanwhile
+
+bool mpi_process_is_joining(void) {
+    return is_joining;
+}
 
 // Of an environment's variable with this name and '='; -1: it has none.
 static int environ_number(int pid, const char *name) {
@@ -148,6 +153,7 @@ static bool join_all(char *why, size_t why_size) {
 static void *join_thread(void *unused) {
     char why[sizeof joining.why] = "";
     (void) unused;
+    is_joining    = true;
     const bool ok = join_all(why, sizeof why);
     pthread_mutex_lock(&joining.lock);
     joining.is_done        = true;
@@ -165,21 +171,39 @@ static void *join_thread(void *unused) {
 
 #define SIBLINGS_MAX 1024 // more are not looked at
 
+#define START_MAX (3 * MPI_SECOND) // within which a launcher has started all it is going to start here
+
 // All that our launcher started here. seen: bit i of rank i: it was there before.
 struct siblings {
     int launcher;
+    int n_started, n_here; // ranks that it is to start, 0: not known; processes that there are of its own
+    bool is_all;           // there are no other ranks than those
     bool seen[SIBLINGS_MAX], here[SIBLINGS_MAX];
 };
+
+static int number_in(const char *name) {
+    const char *text = getenv(name);
+    return text != NULL ? atoi(text) : 0;
+}
+
+static void siblings_init(struct siblings *s) {
+    s->launcher  = (int) getppid();
+    s->n_started = number_in("OMPI_COMM_WORLD_LOCAL_SIZE");
+    s->n_started = s->n_started > 0 ? s->n_started : number_in("MPI_LOCALNRANKS");
+    s->is_all    = s->n_started == number_in("OMPI_COMM_WORLD_SIZE") || s->n_started == number_in("PMI_SIZE");
+}
 
 // The rank that was there and is gone; -1: none.
 static int sibling_gone(struct siblings *s) {
     char path[64];
     int pid, gone = -1;
     memset(s->here, 0, sizeof s->here);
+    s->n_here = 0;
     snprintf(path, sizeof path, "/proc/%d/task/%d/children", s->launcher, s->launcher);
     FILE *file = fopen(path, "r");
     while (file != NULL && fscanf(file, "%d", &pid) == 1) {
         const int rank = rank_of(pid);
+        s->n_here++;
         if (rank >= 0 && rank < SIBLINGS_MAX) {
             s->here[rank] = true;
         }
@@ -192,6 +216,21 @@ static int sibling_gone(struct siblings *s) {
         fclose(file);
     }
     return gone;
+}
+
+// Has one ended before anybody looked? Only where the list of the launcher's processes is one: it has this one.
+static bool is_sibling_missing(const struct siblings *s) {
+    const int me = rank_of((int) getpid());
+    return me >= 0 && me < SIBLINGS_MAX && s->here[me] && s->n_here < s->n_started;
+}
+
+// Which, if that can be told; -1: it cannot.
+static int missing_of(const struct siblings *s) {
+    int i = 0;
+    while (i < s->n_started && i < SIBLINGS_MAX && s->here[i]) {
+        i++;
+    }
+    return s->is_all && i < s->n_started && i < SIBLINGS_MAX ? i : -1;
 }
 
 // The process of a rank here; 0: it is not known.
@@ -227,17 +266,17 @@ static void *watch_first(void *unused) {
 }
 
 // Waits for the thread that joins, as long as there is hope: for MPI while all ranks of this machine are there, and then for the
-// others' hellos no longer than their silence may take. False with an error.
-static bool wait_for_join(bool is_worker, int64_t timeout) {
+// others' hellos no longer than their silence may take. False with the reason.
+static bool wait_for_join(bool is_worker, int64_t timeout, char *why, size_t why_size) {
     struct siblings *siblings = shim_calloc(1, sizeof *siblings);
     const int64_t began       = mpi_now();
     int64_t looked = 0, linked = 0;
     int gone     = -1;
-    bool is_done = false, is_late = false, is_orphan = false;
+    bool is_done = false, is_late = false, is_orphan = false, is_missing = false;
     if (siblings != NULL) {
-        siblings->launcher = (int) getppid();
+        siblings_init(siblings);
     }
-    while (!is_done && gone < 0 && !is_late && !is_orphan) {
+    while (!is_done && gone < 0 && !is_late && !is_orphan && !is_missing) {
         const struct timespec pause = {.tv_nsec = 1000000};
         nanosleep(&pause, NULL);
         pthread_mutex_lock(&joining.lock);
@@ -245,33 +284,35 @@ static bool wait_for_join(bool is_worker, int64_t timeout) {
         linked  = joining.linked;
         pthread_mutex_unlock(&joining.lock);
         if (!is_done && mpi_now() - looked > MPI_SECOND / 10) {
-            looked    = mpi_now();
-            gone      = siblings != NULL && linked == 0 ? sibling_gone(siblings) : -1;
-            is_orphan = siblings != NULL && (int) getppid() != siblings->launcher;
-            is_late   = linked != 0 ? looked - linked > timeout : !is_worker && looked - began > timeout;
+            looked     = mpi_now();
+            gone       = siblings != NULL && linked == 0 ? sibling_gone(siblings) : -1;
+            is_missing = siblings != NULL && linked == 0 && looked - began > START_MAX && is_sibling_missing(siblings);
+            gone       = is_missing && gone < 0 ? missing_of(siblings) : gone;
+            is_orphan  = siblings != NULL && (int) getppid() != siblings->launcher;
+            is_late    = linked != 0 ? looked - linked > timeout : !is_worker && looked - began > timeout;
         }
     }
     shim_free(siblings);
     pthread_mutex_lock(&joining.lock);
     is_done             = joining.is_done; // it may have come back just now
     joining.is_given_up = !is_done;
+    const bool ok       = is_done && joining.ok;
     pthread_mutex_unlock(&joining.lock);
-    char why[sizeof joining.why] = "not all ranks have joined in time";
     if (is_done) {
-        memcpy(why, joining.why, sizeof why);
+        snprintf(why, why_size, "%s", joining.why);
     } else if (gone >= 0) {
-        snprintf(why, sizeof why, "rank %d ended before it joined", gone);
+        snprintf(why, why_size, "rank %d ended before it joined", gone);
+    } else if (is_missing) {
+        snprintf(why, why_size, "a rank of this machine ended before it joined");
     } else if (is_orphan) {
-        snprintf(why, sizeof why, "the launcher is gone");
+        snprintf(why, why_size, "the launcher is gone");
     } else if (linked != 0) {
         snprintf(
-            why, sizeof why, "MPI has not come back from the ranks' first words for %.1f s", (double) (mpi_now() - linked) / 1e9);
+            why, why_size, "MPI has not come back from the ranks' first words for %.1f s", (double) (mpi_now() - linked) / 1e9);
+    } else {
+        snprintf(why, why_size, "not all ranks have joined in time");
     }
-    if (!is_done || !joining.ok) {
-        shim_error(GGML_STATUS_FAILED, "MPI: %s", why);
-        shim_log(GGML_LOG_LEVEL_WARN, "MPI: this rank goes on without the others: %s", why); // for a program it is no error
-    }
-    return is_done && joining.ok;
+    return ok;
 }
 
 // ---- the end ----
@@ -303,6 +344,22 @@ static void leave(int status, void *unused) {
 
 // ---- joining ----
 
+// What is to be told of it, once no lock is held: a log callback may ask for devices in turn.
+static char untold_why[sizeof joining.why]; // under process_lock: this rank is alone, and why
+static atomic_bool is_untold;
+
+void mpi_process_tell(void) {
+    if (is_joining || !atomic_exchange(&is_untold, false)) {
+        return;
+    }
+    if (process_state == JOINED) {
+        mpi_world_tell_left_out(&process_world);
+    } else {
+        shim_error(GGML_STATUS_FAILED, "MPI: %s", untold_why);
+        shim_log(GGML_LOG_LEVEL_WARN, "MPI: this rank goes on without the others: %s", untold_why); // a program can
+    }
+}
+
 static bool join(const struct mpi_device_info *devices, size_t n_devices) {
     const bool is_worker = mpi_process_is_worker();
     pthread_t thread;
@@ -310,14 +367,14 @@ static bool join(const struct mpi_device_info *devices, size_t n_devices) {
     joining.devices   = shim_calloc(n_devices + 1, sizeof *devices); // the thread's, which may be left alone with it
     joining.n_devices = n_devices;
     if (joining.devices == NULL) {
-        shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a list of %zu devices", n_devices);
+        snprintf(untold_why, sizeof untold_why, "out of memory for a list of %zu devices", n_devices);
         return false;
     }
     if (n_devices > 0) {
         memcpy(joining.devices, devices, n_devices * sizeof *devices);
     }
     if (pthread_create(&thread, NULL, join_thread, NULL) != 0) {
-        shim_error(GGML_STATUS_FAILED, "MPI: no thread can be started");
+        snprintf(untold_why, sizeof untold_why, "no thread can be started");
         shim_free(joining.devices);
         return false;
     }
@@ -325,8 +382,9 @@ static bool join(const struct mpi_device_info *devices, size_t n_devices) {
     if (is_worker && rank_of((int) getpid()) > 0 && pthread_create(&thread, NULL, watch_first, NULL) == 0) {
         pthread_detach(thread);
     }
-    if (!wait_for_join(is_worker, 3 * mpi_mail_timeout())) {
+    if (!wait_for_join(is_worker, 3 * mpi_mail_timeout(), untold_why, sizeof untold_why)) {
         if (is_worker) {
+            shim_log(GGML_LOG_LEVEL_ERROR, "MPI: %s", untold_why);
             _exit(1); // MPI's own end would wait for ever
         }
         return false;
@@ -337,9 +395,18 @@ static bool join(const struct mpi_device_info *devices, size_t n_devices) {
 }
 
 struct mpi_world *mpi_process_world(const struct mpi_device_info *devices, size_t n_devices) {
+    if (is_joining) {
+        return NULL;
+    }
     pthread_mutex_lock(&process_lock);
+    if (process_state == NOT_TRIED && !mpi_process_has_mpirun()) {
+        process_state = NOT_JOINED;
+    }
     if (process_state == NOT_TRIED) {
-        process_state = mpi_process_has_mpirun() && join(devices, n_devices) ? JOINED : NOT_JOINED;
+        is_joining    = true;
+        process_state = join(devices, n_devices) ? JOINED : NOT_JOINED;
+        is_joining    = false;
+        atomic_store(&is_untold, true);
     }
     struct mpi_world *w = process_state == JOINED ? &process_world : NULL;
     pthread_mutex_unlock(&process_lock);

@@ -60,7 +60,11 @@ static void devices_make(void) {
 
 static size_t reg_device_count(ggml_backend_reg_t reg) {
     (void) reg;
+    if (mpi_process_is_joining()) {
+        return 0; // a log callback asks
+    }
     pthread_once(&devices_once, devices_make);
+    mpi_process_tell();
     return n_devices;
 }
 
@@ -93,6 +97,7 @@ static const char *world_host(int rank) {
 static void *world_address(void) {
     static struct berth_mpi_world told;
     const struct mpi_world *w = world();
+    mpi_process_tell();
     if (w == NULL) {
         return NULL;
     }
@@ -110,6 +115,7 @@ static void *world_address(void) {
 static void traffic(struct berth_mpi_traffic *out) {
     struct mpi_world *w = world();
     *out                = (struct berth_mpi_traffic){0};
+    mpi_process_tell();
     if (w != NULL) {
         mpi_mail_traffic(&w->mail, out);
     }

@@ -67,6 +67,7 @@ bool mpi_serve(const struct berth_mpi_serve_params *params) {
     struct mpi_device_info *infos = mpi_serve_infos(params);
     struct mpi_world *world       = infos != NULL ? mpi_process_world(infos, params->n_devices) : NULL;
     shim_free(infos);
+    mpi_process_tell();
     if (world == NULL) {
         return false;
     }

@@ -101,7 +101,7 @@ static bool hello_check(struct mpi_world *w, int rank, const struct mpi_hello *h
 
 // False: out of memory. A rank that cannot be used is lost.
 static bool hello_take(struct mpi_world *w, int rank, const char *my_place) {
-    struct mpi_mail_item *item = mpi_mail_take(&w->mail, rank, MPI_HELLO, 0);
+    struct mpi_mail_item *item = mpi_mail_hello(&w->mail, rank);
     struct mpi_hello h         = {0};
     struct mpi_member *m       = &w->members[rank];
     bool ok                    = true;
@@ -112,7 +112,6 @@ static bool hello_take(struct mpi_world *w, int rank, const char *my_place) {
     const char *body = mpi_body_of(item, &size);
     memcpy(&h, body, size < sizeof h ? size : sizeof h);
     if (!hello_check(w, rank, &h, size)) {
-        mpi_mail_tell_lost(&w->mail, rank, "anything");
         goto end;
     }
     if (h.n_devices > 0) {
@@ -187,12 +186,14 @@ static void programs_list(struct mpi_world *w) {
 }
 
 // They are no error: the program has fewer devices.
-static void tell_left_out(const struct mpi_world *w) {
+void mpi_world_tell_left_out(struct mpi_world *w) {
     for (int i = 0; i < w->mail.t.size; i++) {
-        const struct mpi_peer *p = &w->mail.peers[i];
-        if (p->is_lost) {
-            shim_log(GGML_LOG_LEVEL_WARN, "MPI: rank %d on %s is left out: %s", i,
-                p->host[0] != '\0' ? p->host : "an unknown host", p->why);
+        pthread_mutex_lock(&w->mail.lock);
+        const struct mpi_peer p = w->mail.peers[i];
+        pthread_mutex_unlock(&w->mail.lock);
+        if (p.is_lost) {
+            shim_log(GGML_LOG_LEVEL_WARN, "MPI: rank %d on %s is left out: %s", i, p.host[0] != '\0' ? p.host : "an unknown host",
+                p.why);
         }
     }
 }
@@ -216,7 +217,6 @@ bool mpi_world_init(
     for (int i = 0; ok && i < t->size; i++) {
         ok = i == t->rank || hello_take(w, i, mine.place);
     }
-    tell_left_out(w);
     if (ok) {
         programs_list(w);
         w->has_tender = pthread_create(&w->tender, NULL, tend, w) == 0;

@@ -48,9 +48,11 @@ struct mpi_world {
 };
 
 // Joins over an open transport, which becomes the world's. False with an error. Ranks that are lost or of another version are
-// left out with a warning.
+// left out.
 bool mpi_world_init(struct mpi_world *w, const struct mpi_transport *t, bool is_worker, const struct mpi_device_info *devices,
     size_t n_devices) BERTH_MUST_USE;
+// Warns of each rank that is left out.
+void mpi_world_tell_left_out(struct mpi_world *w);
 // Says good-bye and waits for all others that live to do the same.
 void mpi_world_part(struct mpi_world *w);
 // Says good-bye, and waits for nobody: MPI is left as it is.
@@ -62,5 +64,8 @@ void mpi_world_fini(struct mpi_world *w);
 
 bool mpi_process_has_mpirun(void);
 bool mpi_process_is_worker(void);
-// The one world of this process; joins at the first call. NULL: no mpirun, or it failed, with an error then.
+// The one world of this process; joins at the first call. NULL: no mpirun, or it failed, or this thread is joining.
 struct mpi_world *mpi_process_world(const struct mpi_device_info *devices, size_t n_devices);
+bool mpi_process_is_joining(void); // this thread is
+// Once, what there is to tell of joining: the error, or who is left out. To be called without a lock, after mpi_process_world.
+void mpi_process_tell(void);

@@ -106,6 +106,16 @@ cp "$build/tests/mpi-stuck-link.so" "$dir/stuck/libberth-mpi.so"
 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 BERTH_MPI_TIMEOUT=0.5 LD_LIBRARY_PATH="$dir/stuck" timeout 30 "$berth" devices \
     > "$dir/tale" 2> "$dir/said" || { say "a program hangs where MPI does"; cat "$dir/said"; exit 1; }
 grep -q "without the others: MPI has not come back" "$dir/said" || { say "MPI that hangs is not told of"; cat "$dir/said"; exit 1; }
+# The log callback may ask for devices when it is told of that.
+asks() { env "$1" OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 BERTH_MPI_TIMEOUT=0.5 LD_LIBRARY_PATH="$dir/stuck" timeout 30 "$world" ask "$2"; }
+asks NOTHING=1 "goes on without the others" || { say "a log callback that asks for devices"; exit 1; }
+asks BERTH_TEST_SILENT=1 "is left out: nothing was heard of it" || { say "a log callback that asks, of a silent rank"; exit 1; }
+# One that has ended before the program looks: well before the 30 s that are waited for one that may come.
+began=$(date +%s)
+ranks -q --enable-recovery -n 1 sh -c 'sleep 1; exec "$@"' sh "$berth" devices : -n 1 true > "$dir/tale" 2> "$dir/said" ||
+    { say "a program whose worker has ended"; cat "$dir/said"; exit 1; }
+grep -q "ended before it joined" "$dir/said" || { say "a worker that has ended is not told of"; cat "$dir/said"; exit 1; }
+[ $(($(date +%s) - began)) -lt 20 ] || { say "a worker that has ended costs $(($(date +%s) - began)) s"; exit 1; }
 say "a program goes on without ranks that cannot be joined"
 
 # llama.cpp's own library, where it was fetched: the same logits over workers as alone, bit by bit.

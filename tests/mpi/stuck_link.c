@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // stuck_link.c: in place of libberth-mpi.so: two ranks, and MPI never comes back from looking for what the other one has sent, as
-// Open MPI does not when a rank dies while they connect.
+// Open MPI does not when a rank dies while they connect. With BERTH_TEST_SILENT it does, and the other one never says a word.
 
 #include "mpi/transport.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 static bool stuck_send(struct mpi_transport *t, int to, void *bytes, size_t size) {
@@ -21,7 +22,7 @@ static size_t stuck_unsent(struct mpi_transport *t, int to) {
 
 static bool stuck_receive(struct mpi_transport *t, struct mpi_letter *out) {
     (void) out;
-    while (t != NULL) {
+    while (t != NULL && getenv("BERTH_TEST_SILENT") == NULL) {
         pause();
     }
     return false;

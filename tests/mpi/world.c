@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // world.c: a program that every rank runs: sums, broadcasts and barriers among the ranks, answers checked. Exit code 0: all
 // right. Started without mpirun there is no world. `world die`: the last rank ends in the middle; the others are told so in time.
-// `world freeze`: rank 1 of 3 stops while it sends much; the others lose it, and not each other.
+// `world freeze`: rank 1 of 3 stops while it sends much; the others lose it, and not each other. `world ask`: the log callback
+// asks for devices, as soon as it is told of a rank that is not there, and so does a thread that it waits for.
 
 #include "berth-mpi.h"
 #include "berth.h"
@@ -104,7 +105,24 @@ static void no_log(enum ggml_log_level level, const char *text, void *user_data)
     (void) user_data;
 }
 
+static bool is_told;
+
+static void ask_log(enum ggml_log_level level, const char *text, void *words) {
+    (void) ggml_backend_dev_count();
+    is_told = is_told || (level == GGML_LOG_LEVEL_WARN && strstr(text, words) != NULL);
+}
+
+static int ask_while_told(char *words) {
+    ggml_log_set(ask_log, words);
+    ggml_backend_load_all();
+    CHECK(ggml_backend_dev_count() > 0 && is_told);
+    _exit(0);
+}
+
 int main(int argc, char **argv) {
+    if (argc > 2 && strcmp(argv[1], "ask") == 0) {
+        return ask_while_told(argv[2]);
+    }
     ggml_log_set(no_log, NULL);
     ggml_backend_load_all();
     ggml_backend_reg_t reg = ggml_backend_reg_by_name("MPI");
