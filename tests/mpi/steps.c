@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #define WIDTH 256
@@ -165,11 +166,25 @@ static void expected(const float *numbers, const float *in, float *out) {
 static int n_done;
 static struct taken before[MAX_DEVICES + 2];
 
+// Ranks look at each other's processes now and then, so a file may be open for a moment: what is left is there at every look.
+static void files_least(struct taken *list) {
+    struct taken now[MAX_DEVICES + 2];
+    for (int look = 0; look < 20; look++) {
+        const struct timespec pause = {.tv_nsec = 2000000};
+        nanosleep(&pause, NULL);
+        const int n = ranks_taken(now, MAX_DEVICES + 2);
+        for (int i = 0; i < n; i++) {
+            list[i].files = now[i].files < list[i].files ? now[i].files : list[i].files;
+        }
+    }
+}
+
 static int is_flat(void) {
     struct taken now[MAX_DEVICES + 2];
     const int n = ranks_taken(now, MAX_DEVICES + 2);
+    files_least(now);
     for (int i = 0; i < n; i++) {
-        if (now[i].files != before[i].files || now[i].pages > before[i].pages + 512) {
+        if (now[i].files > before[i].files || now[i].pages > before[i].pages + 512) {
             fprintf(stderr, "process %d of %d: %ld pages and %ld files, before %ld and %ld\n", i, n, now[i].pages, now[i].files,
                 before[i].pages, before[i].files);
             return 0;
@@ -194,6 +209,7 @@ static int steps_run(struct chain *c, const float *in, const float *want, int n_
         }
         if (n_done == 50) {
             ranks_taken(before, MAX_DEVICES + 2);
+            files_least(before);
         }
         if (i == 1) {
             get_traffic(&from);
