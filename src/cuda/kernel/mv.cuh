@@ -266,12 +266,10 @@ struct mv_place {
 };
 
 struct mv_walk {
-    int64_t w_off, w_ahead; // bytes from a warp's turn to its next, where both are in one matrix
-    int n_steps, n_turns, n_ahead; // rows likewise
+    int64_t w_off;
+    int n_steps, n_turns;
     LANE void init(const mv_args &a, int step) {
         n_steps = (a.k + step - 1) / step;
-        n_ahead = gridDim.x * MV_WARPS * (a.glu != MV_GLU_NONE ? 1 : 2);
-        w_ahead = n_ahead * a.w_row;
         n_turns = a.glu != MV_GLU_NONE ? a.m[0] : 0;
         for (int i = 0; i < a.n_parts && a.glu == MV_GLU_NONE; i++) {
             n_turns += (a.m[i] + 1) / 2;
@@ -295,9 +293,7 @@ struct mv_walk {
         }
         p->step = 0;
         p->turn += gridDim.x * MV_WARPS;
-        if (p->row + n_ahead + 1 < a.m[p->part]) {
-            p->row += n_ahead, p->w[0] += w_ahead, p->w[1] += w_ahead;
-        } else if (p->turn < n_turns) {
+        if (p->turn < n_turns) {
             find(a, p);
         }
     }
