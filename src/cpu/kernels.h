@@ -54,11 +54,15 @@ struct cpu_gemm {
     struct cpu_gemm_rows rows;
 };
 
+#define CPU_GEMV_COLS 8
+
 // A product of a few columns: rows of x, of the slot's type, as they lie, with one column in a form of its own.
 struct cpu_gemv {
     void (*pack_y)(CPU_TABLE, int64_t n, void *panel, const float *y);
     // s[ix] = dot(row ix of x, the column); NULL: use tile
     void (*run)(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y);
+    // the same of ny columns, each with its s: 2 to CPU_GEMV_COLS; NULL: one after the other
+    void (*run_cols)(int64_t n, float *const *s, const void *x, size_t bx, int nx, const void *const *y, int ny);
     int step;      // the form has whole steps of so many elements, n is rounded up ...
     size_t y_size; // ... and so many bytes for each
 };

@@ -125,6 +125,28 @@ static void check_dots(const struct subject *s) {
     walled_free(y, by * COLS);
 }
 
+// Several columns at a time, each with a result of its own.
+static void check_gemv_cols(const struct subject *s, const struct cpu_gemv *g, size_t size) {
+    char *y = walled(size * CPU_GEMV_COLS);
+    float *got[CPU_GEMV_COLS], results[CPU_GEMV_COLS][ROWS];
+    const void *columns[CPU_GEMV_COLS];
+    for (int c = 0; c < CPU_GEMV_COLS; c++) {
+        columns[c] = y + size * (size_t) c;
+        got[c]     = results[c];
+        g->pack_y(&tier, s->n, y + size * (size_t) c, s->y + c % COLS * s->n);
+    }
+    for (int ny = 2; ny <= CPU_GEMV_COLS; ny++) {
+        const int first = CPU_GEMV_COLS - ny;
+        memset(results, 0xff, sizeof results);
+        g->run_cols(s->n, got + first, s->x, s->row_size, ROWS, columns + first, ny);
+        for (int i = 0; i < ny * ROWS; i++) {
+            const int c = first + i / ROWS, r = i % ROWS;
+            expect(s, "gemv of columns", r, c % COLS, got[c][r], s->type == GGML_TYPE_F16 ? 1e-3 : 1e-5);
+        }
+    }
+    walled_free(y, size * CPU_GEMV_COLS);
+}
+
 static void check_gemv(const struct subject *s) {
     const struct cpu_gemv *g = &tier.gemv[s->type];
     if (g->run == NULL) {
@@ -142,6 +164,9 @@ static void check_gemv(const struct subject *s) {
         }
     }
     walled_free(y, size);
+    if (g->run_cols != NULL) {
+        check_gemv_cols(s, g, size);
+    }
 }
 
 // Rows as they lie, the last of them before a wall.
@@ -432,6 +457,14 @@ static void check_large(void) {
         v->run(ELEMENTS, &got, x, sizeof x, 1, pv);
         if (!is_close(got, want, fabs((double) want), 1e-2)) {
             fail_msg("%s: gemv of large rows: %g instead of %g", tier_name, (double) got, (double) want);
+        }
+    }
+    if (v->run_cols != NULL) {
+        float pair[2], *const to[2] = {pair, pair + 1};
+        const void *const columns[2] = {pv, pv};
+        v->run_cols(ELEMENTS, to, x, sizeof x, 1, columns, 2);
+        if (!is_close(pair[0], want, fabs((double) want), 1e-2) || !is_close(pair[1], want, fabs((double) want), 1e-2)) {
+            fail_msg("%s: gemv of large rows and two columns: %g instead of %g", tier_name, (double) pair[1], (double) want);
         }
     }
     free(px);

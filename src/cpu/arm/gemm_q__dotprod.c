@@ -9,6 +9,7 @@
 #define MIN_COLS 4
 
 #include "cpu/arm/panel_q.h"
+#include "cpu/arm/rows_q.h"
 
 // ---- lines ----
 
@@ -141,4 +142,36 @@ UNPACK_INLINE void run_256(
     store_tile(tile, s, ld_s, nx, ny);
 }
 
-GEMM_Q_TIER(cpu_tier_dotprod_gemm)
+// ---- rows as they lie ----
+
+// factor: what scales of rows are to be multiplied with.
+UNPACK_INLINE void store_rows(float32x4_t *sum, float factor, float *s, int64_t ld_s, int ny) {
+    float tile[NR][MR];
+    for (int r = 0; r < MR; r++) {
+        for (int c = 0; c < NR; c++) {
+            tile[c][r] = sum[r][c] * factor;
+        }
+    }
+    store_tile(tile, s, ld_s, MR, ny);
+}
+
+#define ROWS_RUN(type, factor) \
+    static void rows_##type(int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, const void *y, int ny) { \
+        const float base[4] = {BASE, BASE, BASE, BASE}; \
+        float32x4_t sum[MR]; \
+        four_##type(n, x, bx, y, base, sum); \
+        four_##type(n, (const char *) x + 4 * bx, bx, y, base, sum + 4); \
+        store_rows(sum, factor, s, ld_s, ny); \
+    }
+ROWS_RUN(q8_0, 1.0f)
+ROWS_RUN(q4_0, 0.0625f)
+
+GEMM_Q_TIER(static void panels)
+
+void cpu_tier_dotprod_gemm(struct cpu_kernels *k) {
+    panels(k);
+    k->gemm[GGML_TYPE_Q8_0].rows     = (struct cpu_gemm_rows){rows_q8_0, 32, 28};
+    k->gemm[GGML_TYPE_Q8_0].min_cols = 2;
+    k->gemm[GGML_TYPE_Q4_0].rows     = (struct cpu_gemm_rows){rows_q4_0, 32, 12};
+    k->gemm[GGML_TYPE_Q4_0].min_cols = 3;
+}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gemv_f16__fp16.c: one column times rows of halves, as fast as memory brings them. Widening takes one of two pipes two turns for
-// four halves, so that it is done after eight products have been added as halves, in two parts, and not before.
+// gemv_f16__fp16.c: one column, or a few, times rows of halves, as fast as memory brings them. Widening takes one of two pipes
+// two turns for four halves, so that it is done after eight products have been added as halves, in two parts, and not before.
 //
 // The column comes in runs of STEP elements: {what their sums are to be multiplied with} {STEP halves, zeros after its end}.
 // Rows come as they lie. One whose products are too much for a half has sums that are not finite: it is multiplied again as
@@ -14,6 +14,7 @@
 #define STEP 256
 #define AHEAD 1024 // bytes asked for before they are read
 #define LARGEST 128.0f
+#define MOST 4 // columns at a time
 
 struct run {
     float back, pad[3]; // aligned as vectors are
@@ -40,39 +41,61 @@ static void pack__fp16(CPU_TABLE, int64_t n, void *panel, const float *y) {
 }
 
 // Four times eight products, added as halves.
-static inline __attribute__((always_inline)) float16x8_t product4(const uint16_t *x, const uint16_t *y) {
-    float16x8_t t = vmulq_f16(f16_at(x), f16_at(y));
-    t             = vfmaq_f16(t, f16_at(x + 8), f16_at(y + 8));
-    t             = vfmaq_f16(t, f16_at(x + 16), f16_at(y + 16));
-    return vfmaq_f16(t, f16_at(x + 24), f16_at(y + 24));
+static inline __attribute__((always_inline)) float16x8_t product4(const uint16x8x4_t x, const uint16_t *y) {
+    const uint16x8x4_t v = vld1q_u16_x4(y); // one after the other, so that no two loads meet in a bank
+    float16x8_t t        = vmulq_f16(vreinterpretq_f16_u16(x.val[0]), vreinterpretq_f16_u16(v.val[0]));
+    t                    = vfmaq_f16(t, vreinterpretq_f16_u16(x.val[1]), vreinterpretq_f16_u16(v.val[1]));
+    t                    = vfmaq_f16(t, vreinterpretq_f16_u16(x.val[2]), vreinterpretq_f16_u16(v.val[2]));
+    return vfmaq_f16(t, vreinterpretq_f16_u16(x.val[3]), vreinterpretq_f16_u16(v.val[3]));
 }
 
-// Products of 64 elements, added to floats.
-static inline __attribute__((always_inline)) void add64(float32x4_t *lo, float32x4_t *hi, const uint16_t *x, const uint16_t *y) {
-    const float16x8_t t = vaddq_f16(product4(x, y), product4(x + 32, y + 32));
-    *lo                 = vaddq_f32(*lo, vcvt_f32_f16(vget_low_f16(t)));
-    *hi                 = vaddq_f32(*hi, vcvt_high_f32_f16(t));
+// Products of 64 elements with nc columns, added to floats.
+static inline __attribute__((always_inline)) void add64(
+    float32x4_t *lo, float32x4_t *hi, const uint16_t *x, const struct run *const *y, int64_t k, int64_t i, const int nc) {
+    float16x8_t t[MOST];
+    const uint16x8x4_t x0 = vld1q_u16_x4(x);
+    for (int c = 0; c < nc; c++) {
+        t[c] = product4(x0, y[c][k].y + i);
+    }
+    const uint16x8x4_t x1 = vld1q_u16_x4(x + 32);
+    for (int c = 0; c < nc; c++) {
+        t[c]  = vaddq_f16(t[c], product4(x1, y[c][k].y + i + 32));
+        lo[c] = vaddq_f32(lo[c], vcvt_f32_f16(vget_low_f16(t[c])));
+        hi[c] = vaddq_f32(hi[c], vcvt_high_f32_f16(t[c]));
+    }
 }
 
-static float row__fp16(int64_t n, const uint16_t *x, const struct run *y) {
-    float32x4_t sum = vdupq_n_f32(0.0f);
-    for (; n > 0; n -= STEP, x += STEP, y++) {
+// One row with nc columns, of which there are at most MOST: the row is loaded once for all of them.
+static inline __attribute__((always_inline)) void row__fp16(
+    int64_t n, const uint16_t *x, const struct run *const *y, const int nc, float *s) {
+    float32x4_t sum[MOST];
+    for (int c = 0; c < nc; c++) {
+        sum[c] = vdupq_n_f32(0.0f);
+    }
+    for (int64_t k = 0; n > 0; n -= STEP, x += STEP, k++) {
         const int64_t m = n < STEP ? n : STEP;
-        float32x4_t lo = vdupq_n_f32(0.0f), hi = lo;
+        float32x4_t lo[MOST], hi[MOST];
+        for (int c = 0; c < nc; c++) {
+            lo[c] = hi[c] = vdupq_n_f32(0.0f);
+        }
         int64_t i = 0;
         for (; i + 64 <= m; i += 64) {
             __builtin_prefetch((const char *) (x + i) + AHEAD, 0, 3);
             __builtin_prefetch((const char *) (x + i) + AHEAD + 64, 0, 3);
-            add64(&lo, &hi, x + i, y->y + i);
+            add64(lo, hi, x + i, y, k, i, nc);
         }
         if (i < m) {
             uint16_t rest[64] = {0};
             memcpy(rest, x + i, (size_t) (m - i) * sizeof *x);
-            add64(&lo, &hi, rest, y->y + i);
+            add64(lo, hi, rest, y, k, i, nc);
         }
-        sum = vfmaq_n_f32(sum, vaddq_f32(lo, hi), y->back);
+        for (int c = 0; c < nc; c++) {
+            sum[c] = vfmaq_n_f32(sum[c], vaddq_f32(lo[c], hi[c]), y[c][k].back);
+        }
     }
-    return vaddvq_f32(sum);
+    for (int c = 0; c < nc; c++) {
+        s[c] = vaddvq_f32(sum[c]);
+    }
 }
 
 static float row_as_floats(int64_t n, const uint16_t *x, const struct run *y) {
@@ -88,16 +111,44 @@ static float row_as_floats(int64_t n, const uint16_t *x, const struct run *y) {
     return sum;
 }
 
-static void gemv__fp16(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *y) {
+static void gemv__fp16(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) {
+    const struct run *y = vy;
     for (int r = 0; r < nx; r++) {
         const uint16_t *x = (const void *) ((const char *) vx + (size_t) r * bx);
-        s[r]              = row__fp16(n, x, y);
+        row__fp16(n, x, &y, 1, s + r);
         if (!isfinite(s[r])) {
             s[r] = row_as_floats(n, x, y);
         }
     }
 }
 
+static void row_cols(int64_t n, const uint16_t *x, const struct run *const *y, int nc, float *s) {
+    switch (nc) {
+        case 1: row__fp16(n, x, y, 1, s); break;
+        case 2: row__fp16(n, x, y, 2, s); break;
+        case 3: row__fp16(n, x, y, 3, s); break;
+        default: row__fp16(n, x, y, 4, s); break;
+    }
+}
+
+static void gemv_cols__fp16(int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, int ny) {
+    const struct run *y[CPU_GEMV_COLS];
+    for (int c = 0; c < ny; c++) {
+        y[c] = vy[c];
+    }
+    const int n_parts = (ny + MOST - 1) / MOST, most = (ny + n_parts - 1) / n_parts;
+    for (int r = 0; r < nx; r++) {
+        const uint16_t *x = (const void *) ((const char *) vx + (size_t) r * bx);
+        float out[CPU_GEMV_COLS];
+        for (int c = 0; c < ny; c += most) {
+            row_cols(n, x, y + c, ny - c < most ? ny - c : most, out + c);
+        }
+        for (int c = 0; c < ny; c++) {
+            s[c][r] = isfinite(out[c]) ? out[c] : row_as_floats(n, x, y[c]);
+        }
+    }
+}
+
 void cpu_tier_fp16_gemv(struct cpu_kernels *k) {
-    k->gemv[GGML_TYPE_F16] = (struct cpu_gemv){pack__fp16, gemv__fp16, STEP, sizeof(struct run)};
+    k->gemv[GGML_TYPE_F16] = (struct cpu_gemv){pack__fp16, gemv__fp16, gemv_cols__fp16, STEP, sizeof(struct run)};
 }

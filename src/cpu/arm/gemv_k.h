@@ -219,6 +219,6 @@ static void pack_gemv_k(CPU_TABLE, int64_t n, void *panel, const float *y) {
 }
 
 static inline void gemv_k_fill(struct cpu_kernels *k) {
-    k->gemv[GGML_TYPE_Q4_K] = (struct cpu_gemv){pack_gemv_k, gemv_q4_K, QK_K, sizeof(struct y_block)};
-    k->gemv[GGML_TYPE_Q5_K] = (struct cpu_gemv){pack_gemv_k, gemv_q5_K, QK_K, sizeof(struct y_block)};
+    k->gemv[GGML_TYPE_Q4_K] = (struct cpu_gemv){pack_gemv_k, gemv_q4_K, NULL, QK_K, sizeof(struct y_block)};
+    k->gemv[GGML_TYPE_Q5_K] = (struct cpu_gemv){pack_gemv_k, gemv_q5_K, NULL, QK_K, sizeof(struct y_block)};
 }

@@ -349,7 +349,8 @@ static void pack_q8_1(CPU_TABLE, int64_t n, void *panel, const float *y) {
 }
 
 static inline void gemv_q32_fill(struct cpu_kernels *k) {
-#define ROW(TYPE, type, y, has_more) k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, 128, GROUP(has_more)};
+#define ROW(TYPE, type, y, has_more) \
+    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, NULL, 128, GROUP(has_more)};
     ROW(Q4_0, q4_0, q8_0_offsets, 1)
     ROW(Q5_0, q5_0, q8_0, 0)
     ROW(IQ4_NL, iq4_nl, q8_0, 0)

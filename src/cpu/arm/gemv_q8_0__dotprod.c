@@ -146,5 +146,5 @@ static void pack_q8_0__dotprod(CPU_TABLE, int64_t n, void *panel, const float *y
 }
 
 void cpu_tier_dotprod_gemv_q8_0(struct cpu_kernels *k) {
-    k->gemv[GGML_TYPE_Q8_0] = (struct cpu_gemv){pack_q8_0__dotprod, gemv_q8_0__dotprod, 128, GROUP};
+    k->gemv[GGML_TYPE_Q8_0] = (struct cpu_gemv){pack_q8_0__dotprod, gemv_q8_0__dotprod, NULL, 128, GROUP};
 }

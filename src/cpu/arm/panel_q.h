@@ -307,7 +307,7 @@ PACK_256(iq4_xs, 8, 0)
     GEMM_Q_RUN(k8_min, run_256, 8, true) \
     GEMM_Q_RUN(k16, run_256, 16, false) \
     GEMM_Q_RUN(k16_min, run_256, 16, true) \
-    void filler(struct cpu_kernels *k) { \
+    filler(struct cpu_kernels *k) { \
         GEMM_Q_ROW(Q8_0, q8_0, q8_0, q32, 32, 1, 1) \
         GEMM_Q_ROW(Q4_0, q4_0, q8_0, q32, 32, 1, 1) \
         GEMM_Q_ROW(Q5_0, q5_0, q8_0, q32, 32, 1, 1) \

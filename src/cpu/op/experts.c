@@ -266,9 +266,16 @@ static void convert_rows(const struct cpu_params *p, const struct ggml_tensor *o
 static void columns_run(const struct cpu_params *p, struct ggml_tensor *op, const struct work *w, int64_t e, int64_t r0,
     int64_t r1, const int32_t *pairs, int n) {
     const struct ggml_tensor *a = op->src[0];
-    for (int c = 0; c < n; c++) {
-        p->k->gemv[a->type].run(a->ne[0], result_row(op, pairs[c]) + r0, cpu_row_at(a, r0, e, 0), a->nb[1], (int) (r1 - r0),
-            w->rows + w->row_size * (size_t) row_of(op, pairs[c]));
+    for (int c = 0; c < n; c += CPU_GEMV_COLS) {
+        const int nc = n - c < CPU_GEMV_COLS ? n - c : CPU_GEMV_COLS;
+        float *s[CPU_GEMV_COLS];
+        const void *columns[CPU_GEMV_COLS];
+        for (int j = 0; j < nc; j++) {
+            s[j]       = result_row(op, pairs[c + j]) + r0;
+            columns[j] = w->rows + w->row_size * (size_t) row_of(op, pairs[c + j]);
+        }
+        const char *row = cpu_row_at(a, r0, e, 0);
+        cpu_gemv_columns(&p->k->gemv[a->type], a->ne[0], s, row, a->nb[1], (int) (r1 - r0), columns, nc);
     }
 }
 

@@ -26,6 +26,9 @@ void cpu_gemm_pack_across(int64_t n, char *panels, size_t size, int side, const 
 bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op); // asked after the former
 size_t cpu_gemv_work_size(const struct ggml_tensor *op);
 void cpu_gemv_run(const struct cpu_params *p, struct ggml_tensor *op);
+// nx rows times ny columns, at most CPU_GEMV_COLS, each in its form and with its result.
+void cpu_gemv_columns(
+    const struct cpu_gemv *g, int64_t n, float *const *s, const void *x, size_t bx, int nx, const void *const *y, int ny);
 
 // ---- memory of panels and columns, in whole lines of the cache ----
 

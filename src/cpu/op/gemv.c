@@ -63,6 +63,17 @@ static int64_t n_runs(const struct runs *runs) {
     return n;
 }
 
+void cpu_gemv_columns(
+    const struct cpu_gemv *g, int64_t n, float *const *s, const void *x, size_t bx, int nx, const void *const *y, int ny) {
+    if (g->run_cols != NULL && ny > 1) {
+        g->run_cols(n, s, x, bx, nx, y, ny);
+        return;
+    }
+    for (int c = 0; c < ny; c++) {
+        g->run(n, s[c], x, bx, nx, y[c]);
+    }
+}
+
 void cpu_gemv_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0], *b = op->src[1];
     const struct cpu_gemv *g = &p->k->gemv[a->type];
@@ -79,9 +90,15 @@ void cpu_gemv_run(const struct cpu_params *p, struct ggml_tensor *op) {
         int64_t r0;
         const int64_t r1 = run_at(&runs, i % n, &r0), i2 = i / n % op->ne[2], i3 = i / n / op->ne[2];
         const char *row = cpu_row_at(a, r0, i2 / (b->ne[2] / a->ne[2]), i3 / (b->ne[3] / a->ne[3]));
-        for (int64_t c = 0; c < b->ne[1]; c++) {
-            const char *column = (const char *) p->work + size * (size_t) ((i3 * b->ne[2] + i2) * b->ne[1] + c);
-            g->run(a->ne[0], (float *) (void *) cpu_row_at(op, c, i2, i3) + r0, row, a->nb[1], (int) (r1 - r0), column);
+        for (int64_t c = 0; c < b->ne[1]; c += CPU_GEMV_COLS) {
+            const int nc = b->ne[1] - c < CPU_GEMV_COLS ? (int) (b->ne[1] - c) : CPU_GEMV_COLS;
+            float *s[CPU_GEMV_COLS];
+            const void *columns[CPU_GEMV_COLS];
+            for (int j = 0; j < nc; j++) {
+                s[j]       = (float *) (void *) cpu_row_at(op, c + j, i2, i3) + r0;
+                columns[j] = (const char *) p->work + size * (size_t) ((i3 * b->ne[2] + i2) * b->ne[1] + c + j);
+            }
+            cpu_gemv_columns(g, a->ne[0], s, row, a->nb[1], (int) (r1 - r0), columns, nc);
         }
     }
 }

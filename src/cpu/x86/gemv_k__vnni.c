@@ -192,7 +192,7 @@ GEMV(q6_K, order_plain, 16, WORDS(q6_K), false, OFFSET(5))
 GEMV(iq4_xs, order_halves, 32, WORDS(iq4_xs), true, NOTHING)
 
 void cpu_tier_vnni_gemv_k(struct cpu_kernels *k) {
-#define ROW(TYPE, type, y) k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, QK_K, sizeof(struct y_256)};
+#define ROW(TYPE, type, y) k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, NULL, QK_K, sizeof(struct y_256)};
     ROW(Q4_K, q4_K, nibbles)
     ROW(Q5_K, q5_K, nibbles)
     ROW(Q2_K, q2_K, pairs)

@@ -152,7 +152,8 @@ GEMV(q4_1, 4, SCALES_20, true, MINS_20)
 GEMV(q5_1, 4, SCALES_HALF, true, MINS_HALF)
 
 void cpu_tier_vnni_gemv(struct cpu_kernels *k) {
-#define ROW(TYPE, type, y) k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, GROUP, sizeof(struct y_group)};
+#define ROW(TYPE, type, y) \
+    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, NULL, GROUP, sizeof(struct y_group)};
     ROW(Q8_0, q8_0, q8_0)
     ROW(IQ4_NL, iq4_nl, iq4_nl)
     ROW(Q4_0, q4_0, q4_0)
