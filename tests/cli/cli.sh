@@ -159,7 +159,8 @@ fi
 n=$((n + 1))
 "$berth" plan --time 60000 "$tmp/hard.csv" -o "$tmp/stopped.csv" > "$tmp/out" 2> "$tmp/err" &
 pid=$!
-sleep 1
+catches $pid 2
+sleep 0.5
 kill -INT $pid
 wait $pid
 got=$?
@@ -187,7 +188,7 @@ expect 2 "unknown option '-x'" verify -x "$tmp/plan.csv"
 expect 1 "no library of ggml's is loaded" which $$
 "$berth" plan --time 60000 "$tmp/hard.csv" > /dev/null 2>&1 &
 pid=$!
-sleep 0.5
+catches $pid 2
 expect 0 "process $pid: on Berth" which $pid
 expect 0 '"berth": true}' which --json $pid
 kill $pid

@@ -31,6 +31,17 @@ expect() {
     fi
 }
 
+# catches PID SIGNAL: waits until the process has a handler for the signal of that number, and so has begun; at most a minute.
+catches() {
+    for _ in $(seq 600); do
+        mask=$(sed -n 's/^SigCgt:[[:space:]]*//p' /proc/$1/status 2> /dev/null)
+        [ -n "$mask" ] || return 1
+        [ $((0x$mask >> ($2 - 1) & 1)) -eq 0 ] || return 0
+        sleep 0.1
+    done
+    return 1
+}
+
 # What the program itself captures says which memory each tensor had: it is a valid plan of that size, and can be drawn.
 captured() { # FOLDER
     for each in "$1"/*.ggraph; do
