@@ -165,13 +165,106 @@ UNPACK_INLINE void store_rows(float32x4_t *sum, float factor, float *s, int64_t 
     }
 ROWS_RUN(q8_0, 1.0f)
 ROWS_RUN(q4_0, 0.0625f)
+ROWS_RUN(iq4_nl, 1.0f)
+ROWS_RUN(mxfp4, 1.0f)
+
+// A run of four rows, 2 or 1 times 16 bytes of each at x, 256 bytes from row to row, with the lines at y.
+#define ROWS_LINE(y, x, k) \
+    "sdot %[t0].4s, v" #y ".16b, v" #x "0.4b[" #k "]\n\t" \
+    "sdot %[t1].4s, v" #y ".16b, v" #x "1.4b[" #k "]\n\t" \
+    "sdot %[t2].4s, v" #y ".16b, v" #x "2.4b[" #k "]\n\t" \
+    "sdot %[t3].4s, v" #y ".16b, v" #x "3.4b[" #k "]\n\t"
+#define ROWS_4_LINES(x) ROWS_LINE(4, x, 0) ROWS_LINE(5, x, 1) ROWS_LINE(6, x, 2) ROWS_LINE(7, x, 3)
+#define ROWS_RUN_16 \
+    "ldr q0, [%[x]]\n\tldr q1, [%[x], #256]\n\tldr q2, [%[x], #512]\n\tldr q3, [%[x], #768]\n\t" \
+    "ldp q4, q5, [%[y]]\n\tldp q6, q7, [%[y], #32]\n\t" ROWS_4_LINES()
+#define ROWS_RUN_32 \
+    "ldp q0, q10, [%[x]]\n\tldp q1, q11, [%[x], #256]\n\tldp q2, q12, [%[x], #512]\n\tldp q3, q13, [%[x], #768]\n\t" \
+    "ldp q4, q5, [%[y]]\n\tldp q6, q7, [%[y], #32]\n\t" ROWS_4_LINES() "ldp q4, q5, [%[y], #64]\n\tldp q6, q7, [%[y], " \
+                                                                       "#96]\n\t" ROWS_4_LINES(1)
+#define ROWS_DOTS(lines, x_at, y_at) \
+    __asm__(lines \
+            : [t0] "+w"(t0), [t1] "+w"(t1), [t2] "+w"(t2), [t3] "+w"(t3) \
+            : [x] "r"(x_at), [y] "r"(y_at) \
+            : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v10", "v11", "v12", "v13", "memory")
+#define EACH_ROW(X) X(0) X(1) X(2) X(3)
+#define ROW_WHOLE(r) int32x4_t whole##r = zeros();
+#define ROW_EMPTY(r) int32x4_t t##r = zeros();
+#define ROW_ADD_RUN(r) whole##r = vmlaq_laneq_s32(whole##r, t##r, scale, r);
+#define ROW_ADD_MIN(r) sum[r] = vfmaq_laneq_f32(sum[r], sum_y, min_x, r);
+#define ROW_ADD_BLOCK(r) sum[r] = vfmaq_f32(sum[r], vmulq_laneq_f32(vcvtq_f32_s32(whole##r), d_x, r), d_y);
+
+// A block of 256 of four rows, unpacked to v, with what heads_ made of their scales. Sums are those of run_256.
+UNPACK_INLINE void rows_256(float32x4_t *sum, float32x4_t d_x, const char *head, int8x16_t (*v)[16], const char *y,
+    const int n_runs, const bool has_min) {
+    const float32x4_t d_y = f32_at(y);
+    const char *sums = y + Y_LINE, *lines = has_min ? sums + n_runs * Y_LINE : sums;
+    EACH_ROW(ROW_WHOLE)
+    for (int run = 0; run < n_runs; run++, lines += LINES(QK_K) / n_runs * Y_LINE) {
+        EACH_ROW(ROW_EMPTY)
+        if (n_runs == 8) {
+            ROWS_DOTS(ROWS_RUN_32, &v[0][2 * run], lines);
+        } else {
+            ROWS_DOTS(ROWS_RUN_16, &v[0][run], lines);
+        }
+        const int32x4_t scale = s32_at(head + run * X_LINE);
+        EACH_ROW(ROW_ADD_RUN)
+        if (has_min) {
+            const float32x4_t min_x = f32_at(head + (n_runs + run) * X_LINE), sum_y = f32_at(sums + run * Y_LINE);
+            EACH_ROW(ROW_ADD_MIN)
+        }
+    }
+    EACH_ROW(ROW_ADD_BLOCK)
+}
+
+#define ROWS_RUN_256(type, n_head, offset, n_runs, has_min) \
+    static void rows_##type(int64_t n, float *s, int64_t ld_s, const void *vx, size_t bx, const void *vy, int ny) { \
+        const int nx = MR; \
+        float32x4_t sum[MR]; \
+        for (int g = 0; g < MR / GROUP; g++) { \
+            const char *x = vx, *y = vy; \
+            ROWS_OF(type) \
+            for (int r = 0; r < GROUP; r++) { \
+                sum[g * GROUP + r] = vdupq_n_f32(0.0f); \
+            } \
+            for (int64_t i = 0; i < n / QK_K; i++, y += (1 + ((has_min) ? (n_runs) : 0) + LINES(QK_K)) * Y_LINE) { \
+                char head[(n_head) *X_LINE]; \
+                int8x16_t v[GROUP][16]; \
+                for (int r = 0; r < GROUP; r++) { \
+                    unpack_##type(row[r], v[r]); \
+                    for (int j = 0; j < 16 && (offset) != 0; j++) { \
+                        v[r][j] = vsubq_s8(v[r][j], vdupq_n_s8(offset)); \
+                    } \
+                } \
+                heads_##type(head, row); \
+                rows_256(sum + g * GROUP, D_OF(row[0], row[1], row[2], row[3]), head, v, y, n_runs, has_min); \
+                NEXT_BLOCKS \
+            } \
+        } \
+        store_rows(sum, 1.0f, s, ld_s, ny); \
+    }
+ROWS_RUN_256(q4_K, 16, 0, 8, true)
+ROWS_RUN_256(q5_K, 16, 0, 8, true)
+ROWS_RUN_256(q6_K, 16, 32, 16, false)
+ROWS_RUN_256(q3_K, 16, 4, 16, false)
+ROWS_RUN_256(q2_K, 32, 0, 16, true)
+ROWS_RUN_256(iq4_xs, 8, 0, 8, false)
 
 GEMM_Q_TIER(static void panels)
 
 void cpu_tier_dotprod_gemm(struct cpu_kernels *k) {
     panels(k);
-    k->gemm[GGML_TYPE_Q8_0].rows     = (struct cpu_gemm_rows){rows_q8_0, 32, 28};
-    k->gemm[GGML_TYPE_Q8_0].min_cols = 2;
-    k->gemm[GGML_TYPE_Q4_0].rows     = (struct cpu_gemm_rows){rows_q4_0, 32, 12};
-    k->gemm[GGML_TYPE_Q4_0].min_cols = 3;
+#define ROWS(TYPE, type, step, least, most) \
+    k->gemm[GGML_TYPE_##TYPE].rows     = (struct cpu_gemm_rows){rows_##type, step, most}; \
+    k->gemm[GGML_TYPE_##TYPE].min_cols = least;
+    ROWS(Q8_0, q8_0, 32, 2, 28)
+    ROWS(Q4_0, q4_0, 32, 3, 12)
+    ROWS(IQ4_NL, iq4_nl, 32, 3, 12)
+    ROWS(MXFP4, mxfp4, 32, 3, 12)
+    ROWS(Q4_K, q4_K, QK_K, 4, 4)
+    ROWS(Q5_K, q5_K, QK_K, 3, 4)
+    ROWS(Q6_K, q6_K, QK_K, 3, 4)
+    ROWS(Q3_K, q3_K, QK_K, 3, 4)
+    ROWS(Q2_K, q2_K, QK_K, 3, 4)
+    ROWS(IQ4_XS, iq4_xs, QK_K, 3, 4)
 }

@@ -157,7 +157,9 @@ UNPACK_INLINE void x_mins8(char *to, const int8x8_t *mins, const float *dmin) {
     }
 #define NEXT_BLOCKS \
     for (int r = 0; r < GROUP; r++) { \
-        __builtin_prefetch((const char *) row[r] + AHEAD, 0, 3); \
+        for (size_t line = 0; line < sizeof *row[r]; line += 64) { \
+            __builtin_prefetch((const char *) row[r] + AHEAD + line, 0, 3); \
+        } \
         row[r]++; \
     }
 

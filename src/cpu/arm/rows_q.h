@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// rows_q.h: four rows of q8_0 or q4_0 as they lie with a panel of four columns (gemm_q__dotprod.c), for columns too few to pay
-// for packing rows. A line of the panel has four bytes of each column; sdot multiplies it with the same four bytes of a row, so
-// that sums of the columns lie side by side and need no folding.
+// rows_q.h: four rows of q8_0, q4_0, iq4_nl or mxfp4 as they lie with a panel of four columns (gemm_q__dotprod.c), for columns
+// too few to pay for packing rows. A line of the panel has four bytes of each column; sdot multiplies it with the same four bytes
+// of a row, so that sums of the columns lie side by side and need no folding.
 //
 // In a fixed order, since that of compilers takes a half longer: bytes of the next block are loaded as soon as those of this one
 // are multiplied; sums of the block before are scaled between the lines of this one; sums begin with the bits of a large float,
@@ -10,7 +10,7 @@
 //     v0-v3    first halves of blocks, as bytes     v12-v15 v16-v19  sums, and those of the block before, in turns
 //     v4-v7    second halves                        v20-v23          results
 //     v8-v11   lines of the panel                   v24 v25 v26 v27  scales of rows and columns, of both blocks
-//     v28      the large float                      v29 v30          0xf0 and 0x88 in every byte
+//     v28      the large float                      v29-v31          what unpacking needs
 #pragma once
 
 #include "cpu/arm/unpack.h"
@@ -28,37 +28,54 @@
 #define ROWS_ADD(s, p, dy) "fmla v" #s ".4s, v" #p ".4s, v" #dy ".4s\n\t"
 
 // Scales of this block of all rows: put together in a general register.
-#define ROWS_SCALES(dx) \
-    "ldrh %w[d0], [%[r0], %[at]]\n\t" \
-    "ldrh %w[d1], [%[r1], %[at]]\n\t" \
-    "ldrh %w[d2], [%[r2], %[at]]\n\t" \
-    "ldrh %w[d3], [%[r3], %[at]]\n\t" \
+#define ROWS_HEADS(ldr) \
+    ldr " %w[d0], [%[r0], %[at]]\n\t" \
+    ldr " %w[d1], [%[r1], %[at]]\n\t" \
+    ldr " %w[d2], [%[r2], %[at]]\n\t" \
+    ldr " %w[d3], [%[r3], %[at]]\n\t"
+#define ROWS_POWERS \
+    "ldrh %w[d0], [%[powers], %x[d0], lsl #1]\n\t" \
+    "ldrh %w[d1], [%[powers], %x[d1], lsl #1]\n\t" \
+    "ldrh %w[d2], [%[powers], %x[d2], lsl #1]\n\t" \
+    "ldrh %w[d3], [%[powers], %x[d3], lsl #1]\n\t"
+#define ROWS_JOIN(dx) \
     "orr %x[d0], %x[d0], %x[d1], lsl #16\n\t" \
     "orr %x[d2], %x[d2], %x[d3], lsl #16\n\t" \
     "orr %x[d0], %x[d0], %x[d2], lsl #32\n\t" \
     "fmov d" #dx ", %x[d0]\n\t"
+#define ROWS_HALVES ROWS_HEADS("ldrh")
+#define ROWS_WIDEN(dx) "fcvtl v" #dx ".4s, v" #dx ".4h\n\t"
+#define ROWS_WIDEN_POWERS(dx) "shll v" #dx ".4s, v" #dx ".4h, #16\n\t"
 
 #define ROWS_AHEAD "256" // bytes of a row asked for before they are read, of two rows in each block
 // The next block; after the last what it had is loaded again.
-#define ROWS_NEXT(size) \
+#define ROWS_NEXT(size, head) \
     "add %[at], %[at], #" size "\n\t" \
     "cmp %[at], %[end]\n\t" \
     "csel %[next], %[at], xzr, lo\n\t" \
-    "add %[next], %[next], #2\n\t"
+    "add %[next], %[next], #" head "\n\t"
 #define ROWS_LOAD(v0, v1, v2, v3) \
     "ldr q" #v0 ", [%[r0], %[next]]\n\t" \
     "ldr q" #v1 ", [%[r1], %[next]]\n\t" \
     "ldr q" #v2 ", [%[r2], %[next]]\n\t" \
     "ldr q" #v3 ", [%[r3], %[next]]\n\t"
 
+#define Q8_0_HEAD "2"
+#define Q8_0_SCALES ROWS_HALVES
+#define Q8_0_WIDEN ROWS_WIDEN
 #define Q8_0_SIZE "34"
+#define Q8_0_INIT
 #define Q8_0_FIRST ROWS_LOAD(0, 1, 2, 3) "add %[next], %[next], #16\n\t" ROWS_LOAD(4, 5, 6, 7)
 #define Q8_0_OPEN
 #define Q8_0_LOW ROWS_LOAD(0, 1, 2, 3)
 #define Q8_0_HIGH "add %[next], %[next], #16\n\t" ROWS_LOAD(4, 5, 6, 7)
 
 // Nibbles as in unpack_q4_0: v4-v7 are loaded, and become both halves.
+#define Q4_0_HEAD "2"
+#define Q4_0_SCALES ROWS_HALVES
+#define Q4_0_WIDEN ROWS_WIDEN
 #define Q4_0_SIZE "18"
+#define Q4_0_INIT "movi v29.16b, #0xf0\n\tmovi v30.16b, #0x88\n\t"
 #define Q4_0_FIRST ROWS_LOAD(4, 5, 6, 7)
 #define Q4_0_ROW(lo, hi) \
     "eor v" #hi ".16b, v" #hi ".16b, v30.16b\n\t" \
@@ -68,9 +85,34 @@
 #define Q4_0_LOW
 #define Q4_0_HIGH ROWS_LOAD(4, 5, 6, 7)
 
+#define IQ4_NL_HEAD "2"
+#define IQ4_NL_SCALES ROWS_HALVES
+#define IQ4_NL_WIDEN ROWS_WIDEN
+#define IQ4_NL_SIZE "18"
+#define IQ4_NL_INIT "movi v29.16b, #0x0f\n\tldr q31, [%[table]]\n\t"
+#define IQ4_NL_FIRST ROWS_LOAD(4, 5, 6, 7)
+#define IQ4_NL_ROW(lo, hi) \
+    "and v" #lo ".16b, v" #hi ".16b, v29.16b\n\t" \
+    "ushr v" #hi ".16b, v" #hi ".16b, #4\n\t" \
+    "tbl v" #lo ".16b, {v31.16b}, v" #lo ".16b\n\t" \
+    "tbl v" #hi ".16b, {v31.16b}, v" #hi ".16b\n\t"
+#define IQ4_NL_OPEN IQ4_NL_ROW(0, 4) IQ4_NL_ROW(1, 5) IQ4_NL_ROW(2, 6) IQ4_NL_ROW(3, 7)
+#define IQ4_NL_LOW
+#define IQ4_NL_HIGH ROWS_LOAD(4, 5, 6, 7)
+
+#define MXFP4_HEAD "1"
+#define MXFP4_SCALES ROWS_HEADS("ldrb") ROWS_POWERS
+#define MXFP4_WIDEN ROWS_WIDEN_POWERS
+#define MXFP4_SIZE "17"
+#define MXFP4_INIT IQ4_NL_INIT
+#define MXFP4_FIRST IQ4_NL_FIRST
+#define MXFP4_OPEN IQ4_NL_OPEN
+#define MXFP4_LOW IQ4_NL_LOW
+#define MXFP4_HIGH IQ4_NL_HIGH
+
 // A block: sums to t, those of the block before from p. ra, rb: rows asked for.
 #define ROWS_BLOCK(TYPE, ra, rb, t0, t1, t2, t3, dx, dy, p0, p1, p2, p3, px, py) \
-    ROWS_SCALES(dx) \
+    TYPE##_SCALES ROWS_JOIN(dx) \
     "ldp q" #dy ", q8, [%[y]]\n\t" \
     "ldp q9, q10, [%[y], #32]\n\t" \
     TYPE##_OPEN \
@@ -78,7 +120,7 @@
     "ldr q" #t1 ", [%[base]]\n\t" \
     "ldr q" #t2 ", [%[base]]\n\t" \
     "ldr q" #t3 ", [%[base]]\n\t" \
-    ROWS_NEXT(TYPE##_SIZE) \
+    ROWS_NEXT(TYPE##_SIZE, TYPE##_HEAD) \
     "add %[d1], %[at], #" ROWS_AHEAD "\n\t" \
     "prfm pldl1keep, [%[" #ra "], %[d1]]\n\t" \
     "prfm pldl1keep, [%[" #rb "], %[d1]]\n\t" \
@@ -86,7 +128,7 @@
     ROWS_SUB(p0) ROWS_SUB(p1) ROWS_SUB(p2) ROWS_SUB(p3) \
     "ldr q11, [%[y], #64]\n\t" \
     ROWS_DOT(t0, t1, t2, t3, 9, 0, 1, 2, 3, 1) \
-    "fcvtl v" #dx ".4s, v" #dx ".4h\n\t" \
+    TYPE##_WIDEN(dx) \
     ROWS_MUL(p0, px, 0) ROWS_MUL(p1, px, 1) \
     "ldp q8, q9, [%[y], #80]\n\t" \
     ROWS_DOT(t0, t1, t2, t3, 10, 0, 1, 2, 3, 2) \
@@ -103,15 +145,14 @@
     ROWS_DOT(t0, t1, t2, t3, 11, 4, 5, 6, 7, 3) \
     TYPE##_HIGH
 
-#define ROWS_Q(type, TYPE) \
+#define ROWS_Q(type, TYPE, numbers) \
     static void four_##type(int64_t n, const char *x, size_t bx, const char *y, const float *base, float32x4_t *out) { \
         const char *r0 = x, *r1 = r0 + bx, *r2 = r1 + bx, *r3 = r2 + bx; \
-        size_t at = 0, next = 2; \
+        size_t at = 0, next = sizeof(block_##type) % 16; \
         uint64_t d0, d1, d2, d3; \
         __asm__ volatile( \
             "ldr q28, [%[base]]\n\t" \
-            "movi v29.16b, #0xf0\n\t" \
-            "movi v30.16b, #0x88\n\t" \
+            TYPE##_INIT \
             "movi v20.4s, #0\n\tmovi v21.4s, #0\n\tmovi v22.4s, #0\n\tmovi v23.4s, #0\n\t" \
             "movi v24.4s, #0\n\tmovi v25.4s, #0\n\tmovi v26.4s, #0\n\tmovi v27.4s, #0\n\t" \
             "mov v12.16b, v28.16b\n\tmov v13.16b, v28.16b\n\tmov v14.16b, v28.16b\n\tmov v15.16b, v28.16b\n\t" \
@@ -132,13 +173,16 @@
             : [y] "+&r"(y), [at] "+&r"(at), [next] "+&r"(next), [d0] "=&r"(d0), [d1] "=&r"(d1), [d2] "=&r"(d2), [d3] "=&r"(d3) \
             : [r0] "r"(r0), [r1] "r"(r1), [r2] "r"(r2), [r3] "r"(r3), [base] "r"(base), [out] "r"(out), \
               [end] "r"((size_t) n / 32 * sizeof(block_##type)), \
-              [n_blocks] "r"(n / 32) \
+              [n_blocks] "r"(n / 32), [table] "r"(numbers), [powers] "r"(table_powers) \
             : "memory", "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15", \
-              "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30"); \
+              "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", \
+              "v31"); \
     }
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Woverlength-strings" // of C's own length: whoever takes assembly takes more
-ROWS_Q(q8_0, Q8_0)
-ROWS_Q(q4_0, Q4_0)
+ROWS_Q(q8_0, Q8_0, NULL)
+ROWS_Q(q4_0, Q4_0, NULL)
+ROWS_Q(iq4_nl, IQ4_NL, table_iq4)
+ROWS_Q(mxfp4, MXFP4, table_mxfp4)
 #pragma GCC diagnostic pop
 // clang-format on

@@ -131,6 +131,13 @@ UNPACK_INLINE float scale_mxfp4(const block_mxfp4 *b) {
     memcpy(&f, &bits, sizeof f);
     return f;
 }
+// The upper half of its bits; the lower is nothing.
+#define POWER(e) (uint16_t)((e) == 0 ? 0x20 : (e) == 1 ? 0x40 : (e) *128 - 128)
+#define POWERS_4(e) POWER(e), POWER((e) + 1), POWER((e) + 2), POWER((e) + 3)
+#define POWERS_16(e) POWERS_4(e), POWERS_4((e) + 4), POWERS_4((e) + 8), POWERS_4((e) + 12)
+#define POWERS_64(e) POWERS_16(e), POWERS_16((e) + 16), POWERS_16((e) + 32), POWERS_16((e) + 48)
+static const uint16_t table_powers[256] = {POWERS_64(0), POWERS_64(64), POWERS_64(128), POWERS_64(192)};
+
 UNPACK_INLINE float32x4_t scales_mxfp4(const block_mxfp4 *a, const block_mxfp4 *b, const block_mxfp4 *c, const block_mxfp4 *d) {
     return (float32x4_t){scale_mxfp4(a), scale_mxfp4(b), scale_mxfp4(c), scale_mxfp4(d)};
 }
