@@ -299,6 +299,45 @@ static void products_of_a_column_are_one_launch(void **unused) {
     ggml_backend_free(backend);
 }
 
+// Queries turned, keys turned into their cache, values into theirs: one launch, unless one of them writes where another reads, or
+// the keys are read once more.
+static void rope_and_cache_are_one_launch(void **unused) {
+    (void) unused;
+    enum { HEAD = 64, HEADS = 2, TOKENS = 3, WIDTH = HEAD * HEADS };
+    for (int how = 0; how < 4; how++) {
+        reset();
+        ggml_backend_t b           = ggml_backend_cuda_init(0);
+        struct ggml_context *c     = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+        struct ggml_tensor *q      = ggml_new_tensor_3d(c, GGML_TYPE_F32, HEAD, 2 * HEADS, TOKENS);
+        struct ggml_tensor *k      = ggml_new_tensor_3d(c, GGML_TYPE_F32, HEAD, HEADS, TOKENS);
+        struct ggml_tensor *v      = ggml_new_tensor_2d(c, GGML_TYPE_F32, WIDTH, TOKENS);
+        struct ggml_tensor *pos    = ggml_new_tensor_1d(c, GGML_TYPE_I32, TOKENS),
+                           *to     = ggml_new_tensor_1d(c, GGML_TYPE_I64, TOKENS);
+        struct ggml_tensor *keys   = ggml_new_tensor_2d(c, GGML_TYPE_F16, WIDTH, 8),
+                           *values = ggml_new_tensor_2d(c, GGML_TYPE_F16, WIDTH, 8);
+        struct ggml_cgraph *graph  = ggml_new_graph(c);
+        struct ggml_tensor *turned = ggml_rope(c, k, pos, HEAD, 0), *queries = ggml_rope(c, q, pos, HEAD, 0);
+        ggml_build_forward_expand(graph, queries);
+        ggml_build_forward_expand(graph, ggml_set_rows(c, keys, ggml_reshape_2d(c, turned, WIDTH, TOKENS), to));
+        ggml_build_forward_expand(graph, ggml_set_rows(c, values, v, to));
+        if (how == 1) {
+            ggml_build_forward_expand(graph, ggml_silu(c, turned));
+        }
+        ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(c, b);
+        assert_non_null(buffer);
+        if (how == 2) {
+            queries->data = v->data; // as no packing would: values are read after it
+        } else if (how == 3) {
+            queries->data = pos->data;
+        }
+        assert_int_equal(ggml_backend_graph_compute(b, graph), GGML_STATUS_SUCCESS);
+        assert_int_equal(st->n_launches, how == 0 ? 1 : how == 1 ? 5 : 3);
+        ggml_backend_buffer_free(buffer);
+        ggml_backend_free(b);
+        ggml_free(c);
+    }
+}
+
 static void host_tensors_are_refused(void **unused) {
     (void) unused;
     ggml_backend_t backend   = ggml_backend_cuda_init(0);
@@ -829,6 +868,7 @@ int main(int argc, char **argv) {
         TEST(without_graphs_and_fusions),
         TEST(packing_may_forbid_a_fusion),
         TEST(products_of_a_column_are_one_launch),
+        TEST(rope_and_cache_are_one_launch),
         TEST(host_tensors_are_refused),
         TEST(devices_copy_to_each_other),
         TEST(devices_add_up),

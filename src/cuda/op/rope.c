@@ -186,15 +186,20 @@ static bool is_in_heads(const struct ggml_tensor *set, int64_t head) {
     return rows->ne[0] % head == 0 && rows->nb[0] == ggml_type_size(rows->type) && rows->ne[2] == 1 && rows->ne[3] == 1;
 }
 
+// Nothing that one of the three writes lies on what another writes or reads; queries may be turned in place.
 static bool may_share(const struct turn *t) {
-    const struct ggml_tensor *out[] = {t->query, t->key_set, t->value_set},
-                             *in[]  = {t->query->src[0], t->key->src[0], t->value_set->src[0]};
+    const struct ggml_tensor *out[] = {t->query, t->key_set, t->value_set};
+    const struct ggml_tensor *in[]  = {t->query->src[0], t->query->src[1], t->query->src[2], t->key->src[0], t->key->src[1],
+         t->key->src[2], t->key_set->src[1], t->value_set->src[0], t->value_set->src[1]};
     for (int i = 0; i < 3; i++) {
-        for (int j = 0; j < 3; j++) {
-            if (i == j && i == 0 ? !cuda_may_write_over(out[i], in[j]) : cuda_overlap(out[i], in[j])) {
+        for (size_t j = 0; j < sizeof in / sizeof in[0]; j++) {
+            const bool is_own = i == 0 && j == 0;
+            if (in[j] != NULL && (is_own ? !cuda_may_write_over(out[i], in[j]) : cuda_overlap(out[i], in[j]))) {
                 return false;
             }
-            if (i < j && cuda_overlap(out[i], out[j])) {
+        }
+        for (int j = 0; j < i; j++) {
+            if (cuda_overlap(out[i], out[j])) {
                 return false;
             }
         }
