@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // copier.c: who makes the moves of a graph beside its nodes (moves.c). For a device that works by itself and has events: another
-// backend of it, with a queue of its own. For the host: a thread that copies from memory to memory, so that pages of a mapped
-// file are waited for there and not where it is computed. All memory is taken when a graph is split; giving and awaiting take
-// none.
+// backend of it, with a queue of its own; for two such devices of one kind, another backend of each. For the host: a thread that
+// copies from memory to memory, so that pages of a mapped file are waited for there and not where it is computed. All memory is
+// taken when a graph is split; giving and awaiting take none.
 
 #include "sched/sched.h"
 
@@ -129,9 +129,46 @@ static bool has_queue(ggml_backend_t backend, ggml_backend_buffer_type_t other) 
 }
 
 static bool queue_open(struct sched_copier *copier, ggml_backend_t own) {
-    copier->ready = ggml_backend_event_new(own->device);
-    copier->queue = copier->ready != NULL ? ggml_backend_dev_init(own->device, NULL) : NULL;
-    return copier->queue != NULL && has_queue(copier->queue, ggml_backend_cpu_buffer_type());
+    copier->ready     = ggml_backend_event_new(own->device);
+    copier->queues[0] = copier->ready != NULL ? ggml_backend_dev_init(own->device, NULL) : NULL;
+    return copier->queues[0] != NULL && has_queue(copier->queues[0], ggml_backend_cpu_buffer_type());
+}
+
+// Copies to other devices of its kind by itself, and waits for events of theirs? Memory of the host's own tells of queues, too: a
+// rank of MPI does all in one.
+static bool may_pair(ggml_backend_t backend, ggml_backend_buffer_type_t buft) {
+    const struct ggml_backend_i *iface = &backend->iface;
+    return backend->device != NULL && backend->device->iface.init_backend != NULL && backend->device->iface.event_new != NULL &&
+           backend->device->iface.get_host_buffer_type != NULL && iface->synchronize != NULL && iface->event_record != NULL &&
+           iface->event_wait != NULL && iface->cpy_tensor_async != NULL && buft->device == backend->device && !is_host(buft);
+}
+
+static bool is_pair(const struct ggml_backend_sched *sched, int own, int other) {
+    ggml_backend_t a = sched->backends[own], b = sched->backends[other];
+    return may_pair(a, sched->bufts[own]) && may_pair(b, sched->bufts[other]) && a->device != b->device &&
+           a->device->iface.event_new == b->device->iface.event_new && a->iface.cpy_tensor_async == b->iface.cpy_tensor_async;
+}
+
+static bool pair_open(struct sched_copier *copier, ggml_backend_t own, ggml_backend_t other) {
+    copier->ready     = ggml_backend_event_new(own->device);
+    copier->sent      = copier->ready != NULL ? ggml_backend_event_new(other->device) : NULL;
+    copier->queues[0] = copier->sent != NULL ? ggml_backend_dev_init(own->device, NULL) : NULL;
+    copier->queues[1] = copier->queues[0] != NULL ? ggml_backend_dev_init(other->device, NULL) : NULL;
+    return copier->queues[1] != NULL;
+}
+
+// Each queue copies what lies on its own device, and the one that receives waits. Both wait for the own backend, and the own
+// queue for what it sent, so that copies keep their order and the end of each can be seen on the own device.
+static void pair_copy(struct sched_copier *copier, enum berth_move kind, const struct ggml_tensor *src, struct ggml_tensor *dst) {
+    ggml_backend_t near = copier->queues[0], far = copier->queues[1];
+    if (kind == BERTH_MOVE_OUT) {
+        ggml_backend_tensor_copy_async(near, far, src, dst);
+        ggml_backend_event_record(copier->sent, far);
+        ggml_backend_event_wait(near, copier->sent);
+    } else {
+        ggml_backend_event_wait(far, copier->ready);
+        ggml_backend_tensor_copy_async(far, near, src, dst);
+    }
 }
 
 // ---- both ----
@@ -147,7 +184,9 @@ void sched_copier_close(struct ggml_backend_sched *sched) {
         ggml_backend_event_free(copier->events[i]);
     }
     ggml_backend_event_free(copier->ready);
-    ggml_backend_free(copier->queue);
+    ggml_backend_event_free(copier->sent);
+    ggml_backend_free(copier->queues[0]);
+    ggml_backend_free(copier->queues[1]);
     thread_free(copier->thread);
     berth_free(copier->events);
     *copier = (struct sched_copier){0};
@@ -165,6 +204,11 @@ bool sched_copier_open(struct ggml_backend_sched *sched, int own, int other) {
     if (has_queue(backend, sched->bufts[other])) {
         copier->kind = SCHED_COPIER_QUEUE;
         if (!queue_open(copier, backend)) {
+            sched_copier_close(sched);
+        }
+    } else if (is_pair(sched, own, other)) {
+        copier->kind = SCHED_COPIER_PAIR;
+        if (!pair_open(copier, backend, sched->backends[other])) {
             sched_copier_close(sched);
         }
     } else if (backend->iface.synchronize == NULL && sched->backends[other]->iface.synchronize == NULL &&
@@ -210,13 +254,15 @@ void sched_copier_give(
         return;
     }
     ggml_backend_event_record(copier->ready, sched->backends[copier->own]);
-    ggml_backend_event_wait(copier->queue, copier->ready);
-    if (kind == BERTH_MOVE_OUT) {
-        ggml_backend_tensor_get_async(copier->queue, src, dst->data, 0, size);
+    ggml_backend_event_wait(copier->queues[0], copier->ready);
+    if (copier->kind == SCHED_COPIER_PAIR) {
+        pair_copy(copier, kind, src, dst);
+    } else if (kind == BERTH_MOVE_OUT) {
+        ggml_backend_tensor_get_async(copier->queues[0], src, dst->data, 0, size);
     } else {
-        ggml_backend_tensor_set_async(copier->queue, dst, src->data, 0, size);
+        ggml_backend_tensor_set_async(copier->queues[0], dst, src->data, 0, size);
     }
-    ggml_backend_event_record(copier->events[i], copier->queue);
+    ggml_backend_event_record(copier->events[i], copier->queues[0]);
 }
 
 void sched_copier_await(struct ggml_backend_sched *sched, int32_t n) {
@@ -235,8 +281,7 @@ void sched_copier_drain(struct ggml_backend_sched *sched) {
     if (copier->thread != NULL && sched_copier_is_here(copier)) {
         thread_await(copier->thread, copier->n_given);
     }
-    if (copier->queue != NULL) {
-        berth_backend_wait(copier->queue);
-    }
+    berth_backend_wait(copier->queues[0]);
+    berth_backend_wait(copier->queues[1]);
     copier->n_over = copier->n_given;
 }

@@ -57,8 +57,8 @@ enum ggml_status sched_wait_all(struct ggml_backend_sched *sched) {
     char text[400];
     enum ggml_status status = GGML_STATUS_SUCCESS;
     sched_drain(sched);
-    for (int b = 0; b <= sched->n_backends; b++) { // the last one is the copier's
-        ggml_backend_t backend = b < sched->n_backends ? sched->backends[b] : sched->copier.queue;
+    for (int b = 0; b < sched->n_backends + 2; b++) { // the last two are the copier's
+        ggml_backend_t backend = b < sched->n_backends ? sched->backends[b] : sched->copier.queues[b - sched->n_backends];
         if (backend != NULL && berth_backend_report(backend) != GGML_STATUS_SUCCESS && status == GGML_STATUS_SUCCESS) {
             status = GGML_STATUS_FAILED;
             snprintf(text, sizeof text, "%s", berth_last_error());
@@ -347,7 +347,9 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
     }
     if (is_beside && status == GGML_STATUS_SUCCESS) { // the program may write the host's memory next
         sched_copier_drain(sched);
-        status = sched->copier.queue != NULL ? berth_backend_report(sched->copier.queue) : status;
+        for (int i = 0; i < 2 && status == GGML_STATUS_SUCCESS && sched->copier.queues[i] != NULL; i++) {
+            status = berth_backend_report(sched->copier.queues[i]);
+        }
     }
     if (status != GGML_STATUS_SUCCESS) { // nothing of this graph may reach the next one
         char text[512];
@@ -357,8 +359,8 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
             const enum ggml_status known = berth_backend_report(sched->backends[b]);
             (void) known; // a follow-up of what failed first
         }
-        if (sched->copier.queue != NULL) {
-            berth_backend_forget(sched->copier.queue);
+        for (int i = 0; i < 2 && sched->copier.queues[i] != NULL; i++) {
+            berth_backend_forget(sched->copier.queues[i]);
         }
         berth_set_error("%s", text);
     } else if (memo->n_slots > 1) {

@@ -132,14 +132,16 @@ struct sched_carry {
 enum sched_copier_kind {
     SCHED_COPIER_NONE,
     SCHED_COPIER_QUEUE,  // another backend of the device, which waits for the first and is waited for by events
+    SCHED_COPIER_PAIR,   // the same between two devices of one kind, with another backend of each
     SCHED_COPIER_THREAD, // a thread, between memories of the host, for a backend that is done when it returns
 };
 struct sched_copier {
     enum sched_copier_kind kind;
     int own, other;          // backends between whose memories it copies
     int32_t n_given, n_over; // of the graph at hand: copies that were given to it, and that the own backend waits for or has seen
-    ggml_backend_t queue;
+    ggml_backend_t queues[2];     // of the own device, and of the other; NULL: none
     ggml_backend_event_t ready;   // the own backend's work so far
+    ggml_backend_event_t sent;    // the other queue's, behind a copy out to it
     ggml_backend_event_t *events; // [n_events] the end of each copy
     size_t n_events, events_cap;
     struct copier_thread *thread;

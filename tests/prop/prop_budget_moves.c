@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Moves beside nodes: a thread copies between the CPU's memory and files, a second queue of a device between its memory and the
-// host's. The same bits as in a row; copies meet nodes; a step takes less time; nothing is allocated behind reserve; each
-// allocation and copies fail once. BERTH_SEED=n repeats one run.
+// host's, such queues of two devices between theirs. The same bits as in a row; copies meet nodes; a step takes less time;
+// nothing is allocated behind reserve; each allocation and copies fail once. BERTH_SEED=n repeats one run.
 
 #include "prop/budget_deep.h"
 
@@ -82,18 +82,19 @@ static struct berth_graph_budget_params far_params(
 }
 
 // Seconds of one step on a device that takes its time to copy and to compute.
-static double far_run(struct device *dev, ggml_backend_t cpu, bool overlap, char *result, struct berth_budget_result *told) {
+static double far_run(
+    struct device *dev, ggml_backend_t other, ggml_backend_t cpu, bool overlap, char *result, struct berth_budget_result *told) {
     struct deep d;
-    ggml_backend_t backends[] = {&dev->backend, cpu};
+    ggml_backend_t backends[] = {&dev->backend, other, cpu};
     struct under u            = {0};
     far_init(&d, backends[0]);
-    u.params = far_params(&d, &dev->buft, ggml_backend_cpu_buffer_type());
+    u.params = far_params(&d, &dev->buft, ggml_backend_get_default_buffer_type(other));
     assert_int_equal(berth_graph_budget(d.graph, &u.params, &u.ctx, &u.graph, &u.r), GGML_STATUS_SUCCESS);
     assert_true(u.r->fits && u.r->n_out >= 5);
     *told                      = *u.r;
-    ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, 2, 4096, false, false);
+    ggml_backend_sched_t sched = ggml_backend_sched_new(backends, NULL, other == cpu ? 2 : 3, 4096, false, false);
     berth_sched_set_overlap(sched, overlap);
-    sched_begin(sched, &u, backends[0], cpu, 0);
+    sched_begin(sched, &u, backends[0], other, 0);
     deep_fill(&d, 5);
     const int64_t begin_us = ggml_time_us();
     assert_int_equal(ggml_backend_sched_graph_compute(sched, u.graph), GGML_STATUS_SUCCESS);
@@ -109,74 +110,103 @@ static double far_run(struct device *dev, ggml_backend_t cpu, bool overlap, char
 
 // A copy on a queue of its own waits until a node runs beside it: all do but those for which there is no room. Times are told,
 // and judged where a machine is quiet (bench-moves).
-static void test_beside(void **state) {
-    (void) state;
-    static struct device dev;
+static void beside_check(struct device *dev, ggml_backend_t other, ggml_backend_t cpu) {
     struct berth_budget_result told;
     char results[3][64] = {{0}};
-    ggml_backend_t cpu  = ggml_backend_cpu_init();
-    device_init(&dev, "far");
-    dev.is_async = dev.has_events = dev.copies_host = true;
-    device_start(&dev);
-    dev.meet_us    = 2000000;
-    dev.compute_us = 2500;
-    far_run(&dev, cpu, true, results[0], &told);
+    dev->meet_us        = 2000000;
+    dev->compute_us     = 2500;
+    far_run(dev, other, cpu, true, results[0], &told);
     const int n_moves = (int) (told.n_out + told.n_in);
-    printf("%d moves, %d met a node, %d did not\n", n_moves, dev.n_met, dev.n_missed);
-    assert_true(dev.n_met + dev.n_missed == n_moves && dev.n_met >= n_moves / 2); // a busy machine may be late with some
-    dev.meet_us         = 0;
-    dev.copy_us         = 4000;
-    const double in_row = far_run(&dev, cpu, false, results[1], &told), beside = far_run(&dev, cpu, true, results[2], &told);
+    printf("%d moves, %d met a node, %d did not\n", n_moves, dev->n_met, dev->n_missed);
+    assert_true(dev->n_met + dev->n_missed == n_moves && dev->n_met >= n_moves / 2); // a busy machine may be late with some
+    dev->meet_us        = 0;
+    dev->copy_us        = 4000;
+    const double in_row = far_run(dev, other, cpu, false, results[1], &told),
+                 beside = far_run(dev, other, cpu, true, results[2], &told);
     printf("%.3f s in a row, %.3f s beside: %.2f\n", in_row, beside, beside / in_row);
     assert_memory_equal(results[0], results[1], sizeof results[0]);
     assert_memory_equal(results[0], results[2], sizeof results[0]);
     assert_true(told.cost_beside < told.cost && told.cost_beside >= told.cost_once);
-    device_stop(&dev);
+}
+
+// To the host's memory, and to another device's.
+static void test_beside(void **state) {
+    (void) state;
+    static struct device devices[3];
+    ggml_backend_t cpu = ggml_backend_cpu_init();
+    for (int i = 0; i < 3; i++) {
+        device_init(&devices[i], i == 0 ? "far" : i == 1 ? "left" : "right");
+        devices[i].is_async = devices[i].has_events = devices[i].copies_host = true;
+        devices[i].copies_async                                              = i > 0;
+        device_start(&devices[i]);
+    }
+    beside_check(&devices[0], cpu, cpu);
+    devices[2].meets = &devices[1];
+    beside_check(&devices[1], &devices[2].backend, cpu);
+    for (int i = 0; i < 3; i++) {
+        device_stop(&devices[i]);
+    }
     ggml_backend_free(cpu);
 }
 
 // ---- what it takes ----
 
+// Copies by a thread to files, by a queue of a device to the host, or by queues of two devices.
+enum rig_kind { RIG_FILES, RIG_HOST, RIG_PAIR, RIG_N };
+
 struct rig {
-    struct device dev;
-    ggml_backend_t backends[2];
-    ggml_backend_buffer_type_t bufts[2];
+    enum rig_kind kind;
+    struct device dev, other;
+    ggml_backend_t backends[3];
+    ggml_backend_buffer_type_t bufts[3];
+    int n_backends;
     struct deep d;
     struct under u;
 };
 
-// Copies by a thread to files, or by a queue of a device to the host.
-static void rig_init(struct rig *r, bool is_device) {
-    *r             = (struct rig){0};
-    r->backends[1] = ggml_backend_cpu_init();
-    if (is_device) {
-        device_init(&r->dev, "far");
-        r->dev.is_async = r->dev.has_events = r->dev.copies_host = true;
-        r->backends[0]                                           = device_start(&r->dev);
-    } else {
-        r->backends[0] = ggml_backend_cpu_init();
-        ggml_backend_cpu_set_n_threads(r->backends[0], 1);
+static ggml_backend_t rig_device(struct device *dev, const char *name, bool copies_async) {
+    device_init(dev, name);
+    dev->is_async = dev->has_events = dev->copies_host = true;
+    dev->copies_async                                  = copies_async;
+    return device_start(dev);
+}
+
+static void rig_init(struct rig *r, enum rig_kind kind) {
+    *r             = (struct rig){.kind = kind, .n_backends = kind == RIG_PAIR ? 3 : 2};
+    r->backends[0] = kind == RIG_FILES ? ggml_backend_cpu_init() : rig_device(&r->dev, "far", kind == RIG_PAIR);
+    r->backends[1] = kind == RIG_PAIR ? rig_device(&r->other, "farther", true) : ggml_backend_cpu_init();
+    r->backends[2] = kind == RIG_PAIR ? ggml_backend_cpu_init() : NULL;
+    for (int i = 0; i < r->n_backends; i++) {
+        if (ggml_backend_is_cpu(r->backends[i])) {
+            ggml_backend_cpu_set_n_threads(r->backends[i], 1);
+        }
+        r->bufts[i] = ggml_backend_get_default_buffer_type(r->backends[i]);
     }
-    ggml_backend_cpu_set_n_threads(r->backends[1], 1);
-    r->bufts[0] = ggml_backend_get_default_buffer_type(r->backends[0]);
-    r->bufts[1] = is_device ? ggml_backend_cpu_buffer_type() : berth_file_buffer_type_new("/tmp");
+    r->bufts[1] = kind == RIG_FILES ? berth_file_buffer_type_new("/tmp") : r->bufts[1];
     far_init(&r->d, r->backends[0]);
     r->u.params = far_params(&r->d, r->bufts[0], r->bufts[1]);
     assert_int_equal(berth_graph_budget(r->d.graph, &r->u.params, &r->u.ctx, &r->u.graph, &r->u.r), GGML_STATUS_SUCCESS);
     assert_true(r->u.r->fits && r->u.r->n_out >= 5);
 }
 
-static void rig_fini(struct rig *r, bool is_device) {
+static void rig_fini(struct rig *r) {
     berth_budget_free(r->u.r);
     ggml_free(r->u.ctx);
     deep_fini(&r->d);
-    ggml_backend_free(r->backends[1]);
-    if (is_device) {
-        device_stop(&r->dev);
-    } else {
-        ggml_backend_free(r->backends[0]);
+    for (int i = 0; i < r->n_backends; i++) {
+        if (r->backends[i] == &r->dev.backend || r->backends[i] == &r->other.backend) {
+            device_stop(r->backends[i]->context);
+        } else {
+            ggml_backend_free(r->backends[i]);
+        }
+    }
+    if (r->kind == RIG_FILES) {
         berth_file_buffer_type_free(r->bufts[1]);
     }
+}
+
+static ggml_backend_sched_t rig_sched(struct rig *r) {
+    return ggml_backend_sched_new(r->backends, r->bufts, r->n_backends, 4096, false, false);
 }
 
 // Splits, reserves and computes a step; false: somebody had no memory.
@@ -201,13 +231,13 @@ static bool rig_step(struct rig *r, ggml_backend_sched_t sched, bool reserve, ch
 }
 
 // A graph that was reserved is computed with no allocation at all, its moves beside its nodes.
-static void promise_check(bool is_device) {
+static void promise_check(enum rig_kind kind) {
     static struct rig r;
     char results[2][64] = {{0}};
     struct berth_sched_stats stats;
-    const int n_steps = 1000 / CHECK_PART;
-    rig_init(&r, is_device);
-    ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, r.bufts, 2, 4096, false, false);
+    const int n_steps = (kind == RIG_PAIR ? 200 : 1000) / CHECK_PART;
+    rig_init(&r, kind);
+    ggml_backend_sched_t sched = rig_sched(&r);
     assert_true(rig_step(&r, sched, true, NULL));
     assert_true(rig_step(&r, sched, false, results[0])); // the program's own choices take room once
     berth_alloc_watch(true);
@@ -222,13 +252,14 @@ static void promise_check(bool is_device) {
     berth_sched_get_stats(sched, &stats);
     assert_int_equal(stats.n_beside, (int64_t) (n_steps + 1) * (int64_t) (r.u.r->n_out + r.u.r->n_in));
     ggml_backend_sched_free(sched);
-    rig_fini(&r, is_device);
+    rig_fini(&r);
 }
 
 static void test_promise(void **state) {
     (void) state;
-    promise_check(false);
-    promise_check(true);
+    for (int kind = 0; kind < RIG_N; kind++) {
+        promise_check((enum rig_kind) kind);
+    }
 }
 
 // Memory of a scheduler that is gone is nobody's.
@@ -242,19 +273,19 @@ static void rig_forget(struct rig *r) {
 }
 
 // Each allocation fails once: a status, or the same bits; and nothing is lost.
-static void memory_check(bool is_device) {
+static void memory_check(enum rig_kind kind) {
     static struct rig r;
     char results[2][64] = {{0}};
     bool is_over        = false;
-    rig_init(&r, is_device);
-    ggml_backend_sched_t first = ggml_backend_sched_new(r.backends, r.bufts, 2, 4096, false, false);
+    rig_init(&r, kind);
+    ggml_backend_sched_t first = rig_sched(&r);
     assert_true(rig_step(&r, first, false, results[0]));
     ggml_backend_sched_free(first);
     rig_forget(&r);
     for (int64_t at = 1; !is_over; at++) {
         berth_alloc_watch(true);
         berth_alloc_fail_at(at);
-        ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, r.bufts, 2, 4096, false, false);
+        ggml_backend_sched_t sched = rig_sched(&r);
         const bool ok              = sched != NULL && rig_step(&r, sched, true, NULL) && rig_step(&r, sched, false, results[1]);
         is_over                    = ok && berth_alloc_made() < at;
         berth_alloc_fail_at(0);
@@ -265,22 +296,22 @@ static void memory_check(bool is_device) {
         berth_backend_forget(r.backends[0]);
         berth_alloc_watch(false);
     }
-    rig_fini(&r, is_device);
+    rig_fini(&r);
 }
 
 static void test_no_memory(void **state) {
     (void) state;
-    memory_check(false);
-    memory_check(true);
+    for (int kind = 0; kind < RIG_N; kind++) {
+        memory_check((enum rig_kind) kind);
+    }
 }
 
 // A copy that a device loses is told of when the graph is waited for, and the next computation is sound.
-static void test_lost(void **state) {
-    (void) state;
+static void lost_check(enum rig_kind kind) {
     static struct rig r;
     char results[2][64] = {{0}};
-    rig_init(&r, true);
-    ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, r.bufts, 2, 4096, false, false);
+    rig_init(&r, kind);
+    ggml_backend_sched_t sched = rig_sched(&r);
     assert_true(rig_step(&r, sched, false, results[0]));
     for (int at = 1; at < 6; at++) {
         r.dev.fail_copy_at = at;
@@ -291,7 +322,13 @@ static void test_lost(void **state) {
         assert_memory_equal(results[0], results[1], sizeof results[0]);
     }
     ggml_backend_sched_free(sched);
-    rig_fini(&r, true);
+    rig_fini(&r);
+}
+
+static void test_lost(void **state) {
+    (void) state;
+    lost_check(RIG_HOST);
+    lost_check(RIG_PAIR);
 }
 
 // ---- when there is no copier ----
@@ -307,14 +344,14 @@ static void test_no_event(void **state) {
     (void) state;
     static struct rig r;
     char results[2][64] = {{0}};
-    rig_init(&r, true);
-    ggml_backend_sched_t first = ggml_backend_sched_new(r.backends, r.bufts, 2, 4096, false, false);
+    rig_init(&r, RIG_HOST);
+    ggml_backend_sched_t first = rig_sched(&r);
     assert_true(rig_step(&r, first, false, results[0]));
     ggml_backend_sched_free(first);
     rig_forget(&r);
     const int64_t n_moves = (int64_t) (r.u.r->n_out + r.u.r->n_in);
     for (int at = 1; at <= 4; at++) { // the first is the copier's own, the others are those of moves
-        ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, r.bufts, 2, 4096, false, false);
+        ggml_backend_sched_t sched = rig_sched(&r);
         r.dev.fail_event_at        = at;
         memset(results[1], 0, sizeof results[1]);
         if (!rig_step(&r, sched, false, results[1])) {
@@ -331,7 +368,7 @@ static void test_no_event(void **state) {
         ggml_backend_sched_free(sched);
         rig_forget(&r);
     }
-    rig_fini(&r, true);
+    rig_fini(&r);
 }
 
 static int n_threads(void) {
@@ -355,16 +392,16 @@ static void threads_check(int want) {
 }
 
 // Who wants no overlap has no thread and no queue for it.
-static void closed_check(bool is_device) {
+static void closed_check(enum rig_kind kind) {
     static struct rig r;
     char results[2][64] = {{0}};
-    rig_init(&r, is_device);
+    rig_init(&r, kind);
     const int before           = n_threads();
-    ggml_backend_sched_t sched = ggml_backend_sched_new(r.backends, r.bufts, 2, 4096, false, false);
+    ggml_backend_sched_t sched = rig_sched(&r);
     assert_true(rig_step(&r, sched, false, results[0]));
     const int64_t beside = n_beside(sched);
     assert_true(beside > 0);
-    threads_check(before + 1); // of the copier, or of the device's second queue
+    threads_check(before + (kind == RIG_PAIR ? 2 : 1)); // of the copier, or of each device's second queue
     berth_sched_set_overlap(sched, false);
     threads_check(before);
     for (int i = 0; i < 2; i++) {
@@ -379,13 +416,14 @@ static void closed_check(bool is_device) {
     assert_int_equal(n_beside(sched), 2 * beside);
     ggml_backend_sched_free(sched);
     threads_check(before);
-    rig_fini(&r, is_device);
+    rig_fini(&r);
 }
 
 static void test_closed(void **state) {
     (void) state;
-    closed_check(false);
-    closed_check(true);
+    for (int kind = 0; kind < RIG_N; kind++) {
+        closed_check((enum rig_kind) kind);
+    }
 }
 
 // ---- several graphs, several pairs ----
@@ -489,7 +527,7 @@ static void test_turns(void **state) {
     (void) state;
     static const int turns[] = {0, 0, 2, 0, 2, 1, 0, 1, 0, 1, 3, 4, 3, 0, 4, 2, 1, 2, 3, 3, 0, 2, 2, 4, 1, 1};
     static struct yard y;
-    int64_t n_moves[N_LANES];
+    int64_t n_moves[N_LANES], n_pair = 0;
     yard_init(&y, true, true);
     for (int i = 0; i < N_LANES; i++) {
         n_moves[i] = (int64_t) (y.lanes[i].u.r->n_out + y.lanes[i].u.r->n_in);
@@ -503,9 +541,10 @@ static void test_turns(void **state) {
         }
         const int64_t n = n_beside(sched) - before;
         assert_true(n == 0 || n == n_moves[turns[i]]);
-        assert_true(i > 4 || n > 0);         // one pair: all beside
-        assert_true(turns[i] < 3 || n == 0); // two devices: none
+        assert_true(i > 4 || n > 0); // one pair: all beside
+        n_pair += turns[i] >= 3 ? n : 0;
     }
+    assert_true(n_pair > 0); // between two devices too
     printf("moves: %d, %d and %d to the host, %d and %d between devices; %d beside\n", (int) n_moves[0], (int) n_moves[1],
         (int) n_moves[2], (int) n_moves[3], (int) n_moves[4], (int) n_beside(sched));
     ggml_backend_sched_free(sched);
@@ -529,6 +568,7 @@ static void test_two_devices(void **state) {
             assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->other]) <= l->u.params.spill_bytes);
             assert_true(ggml_backend_sched_get_buffer_size(sched, y.backends[l->other]) > 0);
             assert_int_equal(y.devices[l->own].n_async_copies > 0, kind == 2);
+            assert_int_equal(n_beside(sched), kind == 2 ? 3 * (int64_t) (l->u.r->n_out + l->u.r->n_in) : 0);
             for (int at = 1; kind == 2 && at < 4; at++) {
                 y.devices[l->own].fail_copy_at = at;
                 assert_false(lane_step(&y, i, sched));

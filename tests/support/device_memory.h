@@ -81,8 +81,9 @@ struct device {
     size_t n_free, n_total;   // bytes that it says it has
     int offload_batch;        // wants ops with at least that many rows, 0: none
     int delay_us;             // at most, before each job
-    int copy_us, compute_us;  // that a copy with the host's memory, and a node, takes at least
+    int copy_us, compute_us;  // that a copy by itself, and a node, takes at least
     int meet_us;              // such a copy waits so long for a node to run beside it; 0: it does not
+    struct device *meets;     // whose nodes its copies to other devices are to meet; NULL: its own
     atomic_int fail_alloc_at; // the n-th buffer from now on
     atomic_int fail_compute_at;
     atomic_int fail_set_at;   // the n-th write into its memory

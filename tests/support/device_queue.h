@@ -25,8 +25,8 @@ static inline enum ggml_status device_compute_now(struct device *dev, struct ggm
     return status;
 }
 
-// Between the device's memory and the host's. One that is to meet a computation waits for it.
-static inline void device_copy_host(struct device *dev, const struct device_job *job) {
+// A copy that is to meet a computation waits for it.
+static inline void device_copy_meet(struct device *dev) {
     for (int us = 0; us < dev->meet_us && atomic_load(&dev->n_at_work) == 0; us += 100) {
         usleep(100);
     }
@@ -36,6 +36,11 @@ static inline void device_copy_host(struct device *dev, const struct device_job 
     if (dev->copy_us > 0) {
         usleep((useconds_t) dev->copy_us);
     }
+}
+
+// Between the device's memory and the host's.
+static inline void device_copy_host(struct device *dev, const struct device_job *job) {
+    device_copy_meet(dev);
     device_enter(dev);
     memcpy(job->to, job->from, job->size);
     device_leave(dev);
@@ -73,6 +78,7 @@ static inline void device_job_run(struct device *dev, struct device_job *job, ui
             } else if (job->to != NULL) {
                 device_copy_host(dev, job);
             } else {
+                device_copy_meet(dev->meets != NULL ? dev->meets : dev);
                 device_enter(dev);
                 device_enter(job->other);
                 memcpy(job->dst.data, job->src.data, ggml_nbytes(&job->src));
