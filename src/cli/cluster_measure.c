@@ -72,10 +72,14 @@ static int64_t rows_of(enum ggml_type type) {
     return (int64_t) (MATRIX_SIZE / ggml_row_size(type, N_COLUMNS));
 }
 
-// As many matrices besides as make up the weights, within an eighth of what is free.
+// As many matrices besides as make up the weights, within an eighth of what is free: of its host's, which they share.
 static int n_sweep_of(const struct measuring *m, int i) {
-    const uint64_t room = m->c->devices[i].memory / 8 < m->size ? m->c->devices[i].memory / 8 : m->size;
-    const uint64_t n    = room / MATRIX_SIZE;
+    uint64_t n_same = 0;
+    for (int k = 0; k < m->c->n_devices; k++) {
+        n_same += m->c->devices[k].host == m->c->devices[i].host;
+    }
+    const uint64_t share = m->c->devices[i].memory / 8 / n_same, room = share < m->size ? share : m->size;
+    const uint64_t n = room / MATRIX_SIZE;
     return n <= N_MATRICES ? 0 : n - N_MATRICES < N_SWEEP ? (int) (n - N_MATRICES) : N_SWEEP;
 }
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,6 +20,9 @@ struct output {
     struct output *_Atomic next;
 };
 static struct output *_Atomic outputs; // a signal may come between any two changes
+// Between the making of a file and its listing an end would leave it behind: it waits until both are done.
+static atomic_bool is_opening;
+static atomic_int waiting; // the signal, 0: none
 
 void cli_streams_init(void) {
     for (int fd = 0; fd <= 2; fd++) {
@@ -88,6 +92,10 @@ void cli_output_forget(void) {
 }
 
 void cli_output_stop(int number) {
+    if (is_opening) {
+        waiting = number;
+        return;
+    }
     cli_output_forget();
     signal(number, SIG_DFL);
     raise(number);
@@ -95,22 +103,6 @@ void cli_output_stop(int number) {
 
 // Also the ends that writing itself may bring: a pipe that nobody reads, a file beyond the user's limit.
 static const int ends[] = {SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGXCPU, SIGXFSZ};
-
-// From here until signals_resume they wait: between the making of a file and its listing one would leave it behind.
-static void signals_hold(sigset_t *before) {
-    sigset_t held;
-    sigemptyset(&held);
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        sigaddset(&held, ends[i]);
-    }
-    pthread_sigmask(SIG_BLOCK, &held, before);
-}
-
-static void signals_resume(const sigset_t *before) {
-    const int why = errno;
-    pthread_sigmask(SIG_SETMASK, before, NULL);
-    errno = why;
-}
 
 static void signals_catch(void) {
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
@@ -122,17 +114,27 @@ static void signals_catch(void) {
     }
 }
 
+// Will there be a file beside this one's place? A pipe is opened as it is, which may take as long as nobody reads it.
+static bool makes_part(const char *path) {
+    struct stat st;
+    return stat(path, &st) != 0 || S_ISREG(st.st_mode);
+}
+
 // Opens the file and lists it, as one step for whoever is signalled.
 static bool output_list(struct output *o, const char *path) {
-    sigset_t before;
-    signals_hold(&before);
+    signals_catch();
+    is_opening    = makes_part(path);
     const bool ok = berth_replace_open(&o->to, path);
+    const int why = errno;
     if (ok) {
-        signals_catch();
         o->next = outputs;
         outputs = o;
     }
-    signals_resume(&before);
+    is_opening = false;
+    if (waiting != 0) {
+        cli_output_stop(waiting);
+    }
+    errno = why;
     return ok;
 }
 

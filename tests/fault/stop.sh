@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # stop.sh BERTH PRELOAD: a command that writes a file is ended from outside (SIGTERM) right behind each of its calls that open,
-# write or remove: it ends by that signal, and leaves the old file or the whole new one and nothing beside it. Runs in the root of the
+# write, rename or remove: it ends by that signal, and leaves the old file or the whole new one and nothing beside it. Runs in the root of the
 # sources.
 
 berth=$1
@@ -15,13 +15,14 @@ stopped() { # FILE COMMAND...
     local file=$1 call calls i code
     shift
     for call in open write remove; do
-        rm -rf "$tmp/to" && mkdir "$tmp/to"
+        rm -rf "$tmp/to" && mkdir "$tmp/to" && echo old > "$tmp/to/$file"
         env LD_PRELOAD="$preload" FAULT_CALL=$call FAULT_COUNT="$tmp/count" "$berth" "$@" > /dev/null 2>&1
         code=$?
         [ $code -ne 77 ] || { echo "skipped: the kernel traps no system calls here"; exit 77; }
         [ $code -eq 0 ] || { echo "FAILED: berth $*: exit code $code"; n_bad=$((n_bad + 1)); return; }
         mv "$tmp/to/$file" "$tmp/new"
         calls=$(cat "$tmp/count")
+        [ "$calls" -gt 0 ] || { echo "FAILED: berth $*: no $call is seen"; n_bad=$((n_bad + 1)); }
         for ((i = 1; i <= calls; i++)); do
             n=$((n + 1))
             echo old > "$tmp/to/$file"
@@ -39,6 +40,14 @@ stopped() { # FILE COMMAND...
 stopped small.gguf gguf quantize models/tales-q8_0.gguf "$tmp/to/small.gguf" q4_0
 stopped map.html map tests/data/plan/small.csv -o "$tmp/to/map.html"
 stopped plan.csv plan tests/data/plan/small.csv -o "$tmp/to/plan.csv"
+# a pipe that nobody reads takes as long as it likes to open: an end comes through
+mkfifo "$tmp/pipe.html"
+n=$((n + 1))
+"$berth" map tests/data/plan/small.csv -o "$tmp/pipe.html" > /dev/null 2>&1 &
+sleep 0.5 # it waits by then, or is ended earlier, which is as well
+kill $!
+{ timeout 10 tail --pid=$! -f /dev/null; kill -KILL $!; wait $!; } 2> /dev/null
+[ $? -eq 143 ] || { echo "FAILED: berth map into a pipe is not to be ended"; n_bad=$((n_bad + 1)); }
 
 echo "$n cases, $n_bad failed"
 [ $n_bad -eq 0 ]

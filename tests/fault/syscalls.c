@@ -2,7 +2,7 @@
 // syscalls.c: a library that is loaded before the program and lets system calls fail wherever they are made, inside libc too: a
 // filter of the kernel (seccomp) traps them, and the handler of the trap either answers with an error or makes the call itself.
 //
-//     FAULT_CALL=open|read|write|map|stat|remove   what fails
+//     FAULT_CALL=open|read|write|map|stat|remove   what fails (remove: also what cuts, renames, and changes a mode)
 //     FAULT_AT=N, FAULT_FROM=N, FAULT_COUNT=FILE   as in preload.c
 //     FAULT_SIGNAL=N                               the call is made after all, and the process gets this signal right behind it
 //
@@ -30,7 +30,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#define N_MAX 6 // calls of a kind
+#define N_MAX 8 // calls of a kind
 
 static const struct kind {
     const char *name;
@@ -46,7 +46,11 @@ static const struct kind {
 #else
     {"stat", EACCES, {SYS_fstat, SYS_statx, -1}},
 #endif
-    {"remove", EACCES, {SYS_unlinkat, SYS_ftruncate, SYS_fchmod, -1}},
+#ifdef SYS_rename
+    {"remove", EACCES, {SYS_unlinkat, SYS_ftruncate, SYS_fchmod, SYS_renameat, SYS_renameat2, SYS_rename, -1}},
+#else
+    {"remove", EACCES, {SYS_unlinkat, SYS_ftruncate, SYS_fchmod, SYS_renameat, SYS_renameat2, -1}},
+#endif
 };
 
 static const struct kind *kind;
