@@ -50,13 +50,14 @@ static void test_files(void **state) {
     ggml_backend_t cpu               = ggml_backend_cpu_init();
     ggml_backend_buffer_type_t files = berth_file_buffer_type_new("/tmp");
     const uint64_t seed              = check_seed(31);
-    for (int i = 0; i < 24; i++) {
+    for (int i = 0; i < 24; i += check_step()) {
         files_check(seed + (uint64_t) i, 2 + i % (MAX_DEPTH - 1), cpu, files, &t);
     }
     berth_file_buffer_type_free(files);
     ggml_backend_free(cpu);
     printf("%zu kept, %zu out, %zu in, %zu again\n", t.n_kept, t.n_out, t.n_in, t.n_again);
-    assert_true(t.n_kept >= 12 && t.n_out >= 20 && t.n_in >= t.n_out && t.n_again >= 5);
+    const size_t part = check_step() == 1 ? 1 : 12; // of few any may be of one kind
+    assert_true(t.n_kept >= 12 / part && t.n_out >= 20 / part && t.n_in >= t.n_out && t.n_again >= 5 / part);
     ggml_backend_buffer_type_t nowhere = berth_file_buffer_type_new("/nonexistent/folder");
     assert_null(ggml_backend_buft_alloc_buffer(nowhere, 4096));
     assert_non_null(strstr(berth_last_error(), "a file of 4096 bytes in /nonexistent/folder is not to be had"));
@@ -167,7 +168,7 @@ static void test_devices(void **state) {
     (void) state;
     struct tally t      = {0};
     const uint64_t seed = check_seed(32);
-    for (int i = 0; i < 24; i++) {
+    for (int i = 0; i < 24; i += check_step()) {
         struct deep d;
         struct under u;
         struct pair p;
@@ -187,7 +188,9 @@ static void test_devices(void **state) {
     }
     printf("%zu kept, %zu out, %zu in, %zu again, %zu above, %zu beside\n", t.n_kept, t.n_out, t.n_in, t.n_again, t.n_over,
         t.n_beside);
-    assert_true(t.n_kept >= 12 && t.n_out >= 20 && t.n_in >= t.n_out && t.n_again >= 5 && t.n_beside >= 10);
+    const size_t part = check_step() == 1 ? 1 : 12; // of few any may be of one kind
+    assert_true(
+        t.n_kept >= 12 / part && t.n_out >= 20 / part && t.n_in >= t.n_out && t.n_again >= 5 / part && t.n_beside >= 10 / part);
     assert_int_equal(t.n_over, 0);
 }
 
@@ -200,7 +203,7 @@ static void test_no_memory(void **state) {
     size_t size;
     const size_t whole = plain_run(7, 8, cpu, &size);
     bool is_over       = false;
-    for (int64_t at = 1; !is_over; at += 1 + at / 8) {
+    for (int64_t at = 1; !is_over; at += 1 + at * check_step() / 8) {
         struct deep d;
         deep_init(&d, 7, 8, cpu);
         const struct berth_graph_budget_params params = {

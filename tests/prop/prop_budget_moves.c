@@ -16,7 +16,7 @@ static void test_thread(void **state) {
     ggml_backend_buffer_type_t bufts[] = {ggml_backend_cpu_buffer_type(), files};
     const uint64_t seed                = check_seed(34);
     ggml_backend_cpu_set_n_threads(backends[0], 1);
-    for (uint64_t s = seed; s < seed + 24; s++) {
+    for (uint64_t s = seed; s < seed + 24; s += (uint64_t) check_step()) {
         struct deep d;
         struct under u;
         size_t size;
@@ -45,7 +45,8 @@ static void test_thread(void **state) {
     ggml_backend_free(backends[0]);
     ggml_backend_free(backends[1]);
     printf("%zu kept, %zu out, %zu in, %zu again, %zu above\n", t.n_kept, t.n_out, t.n_in, t.n_again, t.n_over);
-    assert_true(t.n_kept >= 12 && t.n_out >= 20 && t.n_in >= t.n_out);
+    const size_t part = check_step() == 1 ? 1 : 12; // of few any may be of one kind
+    assert_true(t.n_kept >= 12 / part && t.n_out >= 20 / part && t.n_in >= t.n_out);
     assert_int_equal(t.n_over, 0);
 }
 

@@ -56,6 +56,11 @@ static inline int check_cases(int n) {
     return n > CHECK_PART ? n / CHECK_PART : 1;
 }
 
+// Of cases that grow from one to the next each that many: all, or some of every size.
+static inline int check_step(void) {
+    return CHECK_PART > 1 ? 4 : 1;
+}
+
 // BERTH_SEED if it is set, else the given one; printed, so that a failure can be had again.
 static inline uint64_t check_seed(uint64_t otherwise) {
     const char *text    = getenv("BERTH_SEED");
