@@ -218,10 +218,11 @@ static int sibling_gone(struct siblings *s) {
     return gone;
 }
 
-// Has one ended before anybody looked? Only where the list of the launcher's processes is one: it has this one.
+// Has one ended before anybody looked? Only where the list of the launcher's processes is one: it has this one, and the launcher
+// is no rank itself, as a script around this one would be.
 static bool is_sibling_missing(const struct siblings *s) {
     const int me = rank_of((int) getpid());
-    return me >= 0 && me < SIBLINGS_MAX && s->here[me] && s->n_here < s->n_started;
+    return me >= 0 && me < SIBLINGS_MAX && s->here[me] && s->n_here < s->n_started && rank_of(s->launcher) < 0;
 }
 
 // Which, if that can be told; -1: it cannot.

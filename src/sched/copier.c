@@ -157,17 +157,30 @@ static bool pair_open(struct sched_copier *copier, ggml_backend_t own, ggml_back
     return copier->queues[1] != NULL;
 }
 
+// Where the one that receives does not take it so, through the memory that was reserved for that, after all that comes before.
+static void pair_send(struct ggml_backend_sched *sched, ggml_backend_t from, ggml_backend_t to, const struct ggml_tensor *src,
+    struct ggml_tensor *dst) {
+    if (!to->iface.cpy_tensor_async(from, to, src, dst)) {
+        berth_backend_wait(from);
+        berth_backend_wait(to);
+        (void) berth_tensor_copy(
+            "scheduler", to, src, dst, &sched->staging); // a failure is the backend's, told by its next compute
+    }
+}
+
 // Each queue copies what lies on its own device, and the one that receives waits. Both wait for the own backend, and the own
 // queue for what it sent, so that copies keep their order and the end of each can be seen on the own device.
-static void pair_copy(struct sched_copier *copier, enum berth_move kind, const struct ggml_tensor *src, struct ggml_tensor *dst) {
+static void pair_copy(
+    struct ggml_backend_sched *sched, enum berth_move kind, const struct ggml_tensor *src, struct ggml_tensor *dst) {
+    struct sched_copier *copier = &sched->copier;
     ggml_backend_t near = copier->queues[0], far = copier->queues[1];
     if (kind == BERTH_MOVE_OUT) {
-        ggml_backend_tensor_copy_async(near, far, src, dst);
+        pair_send(sched, near, far, src, dst);
         ggml_backend_event_record(copier->sent, far);
         ggml_backend_event_wait(near, copier->sent);
     } else {
         ggml_backend_event_wait(far, copier->ready);
-        ggml_backend_tensor_copy_async(far, near, src, dst);
+        pair_send(sched, far, near, src, dst);
     }
 }
 
@@ -256,7 +269,7 @@ void sched_copier_give(
     ggml_backend_event_record(copier->ready, sched->backends[copier->own]);
     ggml_backend_event_wait(copier->queues[0], copier->ready);
     if (copier->kind == SCHED_COPIER_PAIR) {
-        pair_copy(copier, kind, src, dst);
+        pair_copy(sched, kind, src, dst);
     } else if (kind == BERTH_MOVE_OUT) {
         ggml_backend_tensor_get_async(copier->queues[0], src, dst->data, 0, size);
     } else {

@@ -61,6 +61,17 @@ expect 0 "(70.00 KiB): kept, 1 ops run again, cost 1.0667 of once, the least the
 expect 0 "(60.00 KiB): kept, 3 ops run again, cost 1.5111 of once, the least there is, proven" --budget 60K $costs
 expect 0 "b (again),7,9,16384," --budget 70K --out - $costs
 expect 0 "loss,4,10,64,20480,1,d" --out - $costs
+# 48 layers alike, each with a peak of its own: cuts at one leave the worst as it is
+awk 'BEGIN {
+    n = 48
+    print "id,lower,upper,size,cost,reads\nx,0,6,1,,"
+    printf "V0,1,%d,700,5,x\nV1,2,%d,500,2,x\nV2,3,%d,300,5,x\nV3,4,%d,300,5,x\nc0,5,7,50,1,x\n", 3 * n + 5, 3 * n + 6, 3 * n + 6, 3 * n + 4
+    for (i = 1; i <= n; i++) {
+        printf "a%d,%d,%d,1000,3,c%d V3\nb%d,%d,%d,100,3,a%d V0\n", i, 3 * i + 3, 3 * i + 5, i - 1, i, 3 * i + 4, 3 * i + 6, i
+        printf "c%d,%d,%d,50,3,b%d V1 V2\n", i, 3 * i + 5, 3 * i + (i < n ? 7 : 6), i
+    }
+}' > "$tmp/alike.csv"
+expect 0 "(2.41 KiB): kept, 47 ops run again, cost 1.2" --budget 2465 "$tmp/alike.csv"
 expect 1 "cannot fit: at least 53,312 bytes (52.06 KiB) needed, 12,352 bytes (12.06 KiB) short" --budget 40K $costs
 expect 1 "there at once: c 16.00 KiB, gd 16.00 KiB, gc 16.00 KiB, x 4.00 KiB, loss 64 B" --budget 40K $costs
 expect 1 '"alive": [{"name": "c", "bytes": 16384}, {"name": "gd", ' --json --budget 40K $costs

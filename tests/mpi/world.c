@@ -2,7 +2,7 @@
 // world.c: a program that every rank runs: sums, broadcasts and barriers among the ranks, answers checked. Exit code 0: all
 // right. Started without mpirun there is no world. `world die`: the last rank ends in the middle; the others are told so in time.
 // `world freeze`: rank 1 of 3 stops while it sends much; the others lose it, and not each other. `world ask`: the log callback
-// asks for devices, as soon as it is told of a rank that is not there, and so does a thread that it waits for.
+// asks for devices, as soon as it is told of a rank that is not there.
 
 #include "berth-mpi.h"
 #include "berth.h"
