@@ -26,7 +26,7 @@ rival() {
         avx2) echo haswell ;;
         avxvnni) echo alderlake ;;
         avx512) echo skylakex ;;
-        vnni) echo icelake ;;
+        vnni) grep -q avx512_vbmi /proc/cpuinfo && echo icelake || echo cascadelake ;; # icelake's needs VBMI
         amx) echo sapphirerapids ;;
     esac
 }

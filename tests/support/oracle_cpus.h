@@ -14,7 +14,11 @@ static const char *const oracle_cpus[] = {
     "libggml-cpu-armv8.0_1.so",
 #else
     "libggml-cpu-sapphirerapids.so",
+    "libggml-cpu-zen4.so",
     "libggml-cpu-icelake.so",
+    "libggml-cpu-cooperlake.so",
+    "libggml-cpu-cascadelake.so",
+    "libggml-cpu-cannonlake.so",
     "libggml-cpu-skylakex.so",
     "libggml-cpu-alderlake.so",
     "libggml-cpu-haswell.so",
