@@ -36,11 +36,15 @@ for split in layer tensor; do
             what="node over $n workers by ${split}s, $net"
             tale --mca btl $net -n 1 -x CLIENT_LAYERS=max -x BERTH_SPLIT=$split node client.mjs run "$model" "$dir/node.$n" : \
                 -n $n "$berth" worker -t 1 || { say "$what"; exit 1; }
-            node client.mjs compare "$dir/node.0" "$dir/node.$n" > "$dir/said" || { say "$what: another tale"; cat "$dir/said"; exit 1; }
-            # By tensors sums are in another order: the tale is the same, numbers are not to the last bit.
+            # By tensors sums are in another order: numbers are not the same to the last bit, and a tale may take another way where
+            # two words are nearly as good. It is the same over any network.
+            how=$([ $split = layer ] && echo compare || echo near)
+            node client.mjs $how "$dir/node.0" "$dir/node.$n" > "$dir/said" || { say "$what: another tale"; cat "$dir/said"; exit 1; }
             [ $split = layer ] || ! grep -q "differ by 0.0e+0" "$dir/said" || { say "$what: nothing was split"; exit 1; }
+            [ -e "$dir/$split.$n" ] || cp "$dir/node.$n" "$dir/$split.$n"
+            node client.mjs compare "$dir/$split.$n" "$dir/node.$n" > "$dir/said" || { say "$what: not as before"; cat "$dir/said"; exit 1; }
             [ "$(node client.mjs layers "$dir/node.$n")" -gt 0 ] || { say "$what: the workers have nothing"; exit 1; }
         done
     done
 done
-say "a Node program over 2 and 4 ranks, by layers and by tensors, tells the tale it tells alone"
+say "a Node program over 2 and 4 ranks tells the tale it tells alone by layers, and by tensors one that begins like it"
