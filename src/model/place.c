@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define MAP_ALIGNMENT 8              // bytes: of the largest number in any type
-#define STEP_SIZE ((size_t) 8 << 20) // between two words on progress
+#define STEP_SIZE ((size_t) 2 << 20) // between two words on progress; pages of the file that are held beside what is uploaded
 
 struct placing {
     struct model *model;
@@ -219,6 +219,24 @@ static bool weights_map(struct placing *p, int d, size_t largest) {
     return ok;
 }
 
+// The file's pages of these bytes: the process does not hold them any more.
+static void pages_drop(const struct model *m, const void *bytes, size_t size) {
+    for (int64_t f = 0; f < m->n_files; f++) {
+        berth_gguf_map_drop(m->files[f], bytes, size); // none of its own: nothing
+    }
+}
+
+// All pages: what the keys say has been read, and pages that two pieces share were held by both.
+static void files_drop(const struct model *m) {
+    for (int64_t f = 0; f < m->n_files; f++) {
+        const char *data = berth_gguf_map_base(m->files[f]);
+        if (data != NULL) {
+            const size_t head = gguf_get_data_offset(berth_gguf_map_meta(m->files[f]));
+            berth_gguf_map_drop(m->files[f], data - head, head + berth_gguf_map_size(m->files[f]));
+        }
+    }
+}
+
 static bool weights_upload(struct placing *p, int d) {
     struct model *m = p->model;
     m->parts[d].buffer =
@@ -234,16 +252,14 @@ static bool weights_upload(struct placing *p, int d) {
         for (size_t at = 0; device_of(p, w) == d && at < size;) {
             const size_t step = size - at < STEP_SIZE ? size - at : STEP_SIZE;
             ggml_backend_tensor_set(*w->slot, (const char *) w->file->data + at, at, step);
-            berth_gguf_map_drop(m->file, (const char *) w->file->data + at, step); // it is there now
+            pages_drop(m, (const char *) w->file->data + at, step); // it is there now
             at += step;
             if (!tell(p, step)) {
                 return false;
             }
         }
     }
-    const char *data  = berth_gguf_map_base(m->file);
-    const size_t head = data != NULL ? gguf_get_data_offset(berth_gguf_map_meta(m->file)) : 0;
-    berth_gguf_map_drop(m->file, data - head, head); // what it says has been read
+    files_drop(m);
     return true;
 }
 

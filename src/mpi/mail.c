@@ -10,14 +10,14 @@
 #include <string.h>
 #include <time.h>
 
-#define TIMEOUT_DEFAULT 10             // seconds
-#define STALL_DEFAULT 60               // seconds in one op
-#define UNSENT_MAX ((size_t) 16 << 20) // bytes on their way to a rank before a sender waits
-#define KEPT_MAX ((size_t) 256 << 20)  // bytes received that nobody has asked for yet, where somebody waits for what is behind
-#define KEPT_SOON ((size_t) 8 << 20)   // where nobody does
-#define LOOK_EVERY (MPI_SECOND / 20)   // at a process
-#define SPIN_FOR (MPI_SECOND / 5000)   // before a waiter sleeps between its looks
-#define SLEEP_FIRST 20000              // nanoseconds; longer and longer
+#define TIMEOUT_DEFAULT 10            // seconds
+#define STALL_DEFAULT 60              // seconds in one op
+#define UNSENT_MAX ((size_t) 1 << 20) // bytes on their way to a rank before a sender waits
+#define KEPT_MAX ((size_t) 256 << 20) // bytes received that nobody has asked for yet, where somebody waits for what is behind
+#define KEPT_SOON ((size_t) 1 << 20)  // where nobody does
+#define LOOK_EVERY (MPI_SECOND / 20)  // at a process
+#define SPIN_FOR (MPI_SECOND / 5000)  // before a waiter sleeps between its looks
+#define SLEEP_FIRST 20000             // nanoseconds; longer and longer
 #define SLEEP_MAX 500000
 
 static int64_t seconds_of(const char *name, int64_t otherwise) {

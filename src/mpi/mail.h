@@ -16,7 +16,7 @@
 #include <stdatomic.h>
 
 #define MPI_WIRE_VERSION 2
-#define MPI_PIECE ((size_t) 1 << 20)         // bytes of data in a message at most
+#define MPI_PIECE ((size_t) 256 << 10)       // bytes of data in a message at most
 #define MPI_MESSAGE_MAX ((size_t) 256 << 20) // of a message: a graph may be long
 
 enum mpi_kind {
