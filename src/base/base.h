@@ -87,6 +87,10 @@ BERTH_API void berth_set_error_v(const char *fmt, va_list args) BERTH_PRINTF(1, 
 
 BERTH_API void berth_log(enum ggml_log_level level, const char *fmt, ...) BERTH_PRINTF(2, 3);
 BERTH_API void berth_log_v(enum ggml_log_level level, const char *fmt, va_list args) BERTH_PRINTF(2, 0);
+// Between the two, lines of this thread wait: whoever calls others under a lock holds them back until the lock is dropped, since
+// the program's callback may wait for another thread that wants it. They nest.
+BERTH_API void berth_log_hold(void);
+BERTH_API void berth_log_let_go(void);
 
 // ---- the client's release (client.c) ----
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// log.c: log lines go to the callback the program set, and to stderr only while none is set.
+// log.c: log lines go to the callback the program set, and to stderr only while none is set. A thread may hold its lines back
+// for a while; those that find no memory then are counted, and the number is told.
 
 #include "base/base.h"
 #include "base/lock.h"
 
 #include <stdio.h>
+#include <string.h>
 
 GGML_API void ggml_log_internal(enum ggml_log_level level, const char *format, ...) BERTH_PRINTF(2, 3);
 GGML_API void ggml_log_callback_default(enum ggml_log_level level, const char *text, void *user_data);
@@ -13,6 +15,13 @@ GGML_API void ggml_log_callback_default(enum ggml_log_level level, const char *t
 static struct berth_lock log_lock = BERTH_LOCK_INIT;
 static ggml_log_callback log_callback;
 static void *log_user_data;
+
+static _Thread_local struct {
+    int depth;        // of berth_log_hold
+    char *lines;      // each: a byte of level, the text, NUL
+    size_t size, cap; // bytes
+    int n_lost;
+} held;
 
 void ggml_log_callback_default(enum ggml_log_level level, const char *text, void *user_data) {
     (void) level;
@@ -39,23 +48,62 @@ void ggml_log_set(ggml_log_callback callback, void *user_data) {
     berth_lock_drop(&log_lock);
 }
 
-void berth_log_v(enum ggml_log_level level, const char *fmt, va_list args) {
+static void hand_out(enum ggml_log_level level, const char *text) {
     ggml_log_callback callback;
     void *user_data;
     ggml_log_get(&callback, &user_data);
+    callback(level, text, user_data);
+}
+
+static void keep(enum ggml_log_level level, const char *text) {
+    const size_t size = strlen(text) + 1;
+    if (!berth_grow((void **) &held.lines, &held.cap, held.size + 1 + size, 1)) {
+        held.n_lost++;
+        return;
+    }
+    held.lines[held.size] = (char) level;
+    memcpy(held.lines + held.size + 1, text, size);
+    held.size += 1 + size;
+}
+
+void berth_log_hold(void) {
+    held.depth++;
+}
+
+// A callback may log, and hold lines, in turn.
+void berth_log_let_go(void) {
+    if (--held.depth > 0) {
+        return;
+    }
+    char *lines       = held.lines;
+    const size_t size = held.size;
+    const int n_lost  = held.n_lost;
+    memset(&held, 0, sizeof held);
+    for (size_t at = 0; at < size; at += strlen(lines + at) + 1) {
+        const enum ggml_log_level level = (enum ggml_log_level) lines[at++];
+        hand_out(level, lines + at);
+    }
+    berth_free(lines);
+    if (n_lost > 0) {
+        berth_log(GGML_LOG_LEVEL_WARN, "berth: out of memory for %d log line%s\n", n_lost, n_lost == 1 ? "" : "s");
+    }
+}
+
+void berth_log_v(enum ggml_log_level level, const char *fmt, va_list args) {
+    void (*put)(enum ggml_log_level, const char *) = held.depth > 0 ? keep : hand_out;
 
     char text[256];
     va_list again;
     va_copy(again, args);
     int n = vsnprintf(text, sizeof text, fmt, args);
     if (n < (int) sizeof text) {
-        callback(level, n < 0 ? fmt : text, user_data);
+        put(level, n < 0 ? fmt : text);
     } else {
         char *longer = berth_malloc((size_t) n + 1);
         if (longer != NULL) {
             vsnprintf(longer, (size_t) n + 1, fmt, again);
         }
-        callback(level, longer != NULL ? longer : text, user_data);
+        put(level, longer != NULL ? longer : text);
         berth_free(longer);
     }
     va_end(again);

@@ -79,6 +79,7 @@ void berth_registry_ready(void) {
     if (BERTH_LIKELY(atomic_load_explicit(&is_ready, memory_order_acquire)) || is_inside) {
         return;
     }
+    berth_log_hold();
     berth_lock_take(&builtin_lock);
     if (!atomic_load(&is_ready)) {
         is_inside = true;
@@ -91,4 +92,5 @@ void berth_registry_ready(void) {
         atomic_store_explicit(&is_ready, ok_cuda && ok_mpi && ok_cpu, memory_order_release);
     }
     berth_lock_drop(&builtin_lock);
+    berth_log_let_go();
 }

@@ -208,6 +208,7 @@ void berth_client_look(void) {
     static unsigned long long n_loads_seen;
     unsigned long long n_loads = 0;
     struct look look           = {.ok = true};
+    berth_log_hold();
     berth_lock_take(&lock);
     dl_iterate_phdr(count_loads, &n_loads);
     if (n_loads != n_loads_seen) {
@@ -222,6 +223,7 @@ void berth_client_look(void) {
         }
     }
     berth_lock_drop(&lock);
+    berth_log_let_go();
     for (size_t i = 0; i < look.n; i++) {
         berth_free(look.asks[i].name);
     }

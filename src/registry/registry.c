@@ -151,6 +151,7 @@ static void split_look(void) {
         return;
     }
     has_split_lock = true;
+    berth_log_hold();
     pthread_mutex_lock(&split_lock);
     if (n_looked != SIZE_MAX && !berth_split_is_asked()) {
         n_looked = SIZE_MAX;
@@ -175,6 +176,7 @@ static void split_look(void) {
     berth_free(list);
     pthread_mutex_unlock(&split_lock);
     has_split_lock = false;
+    berth_log_let_go();
 }
 
 // ---- unloading ----

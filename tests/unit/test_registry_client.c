@@ -6,14 +6,28 @@
 
 #include "ggml-backend-impl.h"
 #include "module.h"
+#include "support/other_thread.h"
 
 #include <dlfcn.h>
 
 static char said[1 << 14]; // the log, as much of it as fits
+static bool is_asking;     // each line is followed by a look from another thread
+static int n_asked, n_answers;
+
+static void *look_too(void *arg) {
+    (void) arg;
+    ggml_backend_load_all_from_path("/no/such/folder");
+    return NULL;
+}
 
 static void log_keep(enum ggml_log_level level, const char *text, void *user_data) {
     (void) level, (void) user_data;
     strncat(said, text, sizeof said - strlen(said) - 1);
+    if (is_asking) {
+        is_asking = false;
+        n_asked++;
+        n_answers += other_thread_answers(look_too);
+    }
 }
 
 static int setup(void **state) {
@@ -82,7 +96,10 @@ static void missing_functions_are_told(void **state) {
     assert_null(strstr(said, "libgood.so needs"));
     void *one = dlopen(module_path("libone.so"), RTLD_LAZY);
     assert_non_null(one);
+    is_asking = true;
     look();
+    assert_int_equal(n_asked, 1);
+    assert_int_equal(n_answers, 1); // no lock is held while a program hears of it
     assert_non_null(strstr(said, "libone.so needs 1 function that Berth"));
     assert_non_null(strstr(said, "ggml_missing_000."));
     look();

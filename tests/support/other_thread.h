@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// other_thread.h: does another thread come to an end of what it asks, while this one waits for it?
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <time.h>
+
+#define OTHER_THREAD_S 10 // by then it waits for us
+
+static inline bool other_thread_answers(void *(*ask)(void *) ) {
+    pthread_t thread;
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += OTHER_THREAD_S;
+    if (pthread_create(&thread, NULL, ask, NULL) != 0) {
+        return false;
+    }
+    if (pthread_timedjoin_np(thread, NULL, &end) == 0) {
+        return true;
+    }
+    pthread_detach(thread);
+    return false;
+}

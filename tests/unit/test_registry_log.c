@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+// test_registry_log.c: what backends say while the registry asks them is told when no lock is held: a program's log callback may
+// wait for another thread that asks the registry, and sees all that is there.
+
+#include "support/check.h"
+
+#include "base/base.h"
+#include "ggml-backend-impl.h"
+#include "ggml-cuda.h"
+#include "support/other_thread.h"
+
+#include <stdatomic.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char said[1 << 12];
+static size_t n_seen; // devices, when the last line came
+static int n_answers, n_lines;
+static atomic_int n_asked; // of the device's type
+static bool is_talkative;
+static size_t n_asked_back = SIZE_MAX;
+
+static void *ask(void *arg) {
+    (void) arg;
+    ggml_backend_dev_count();
+    return NULL;
+}
+
+static void wait_for_another(enum ggml_log_level level, const char *text, void *user_data) {
+    (void) level, (void) user_data;
+    strncat(said, text, sizeof said - strlen(said) - 1);
+    n_lines++;
+    n_answers += other_thread_answers(ask);
+    n_seen = ggml_backend_dev_count();
+}
+
+// ---- a backend that is linked, with one device; both talk ----
+
+static const char *name(ggml_backend_reg_t reg) {
+    (void) reg;
+    return "Talker";
+}
+
+static const char *dev_name(ggml_backend_dev_t dev) {
+    (void) dev;
+    return "Talker0";
+}
+
+static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
+    (void) dev;
+    n_asked++;
+    if (is_talkative) {
+        berth_log(GGML_LOG_LEVEL_INFO, "asked for its type\n");
+    }
+    return GGML_BACKEND_DEVICE_TYPE_ACCEL;
+}
+
+static struct ggml_backend_device talker = {.iface = {.get_name = dev_name, .get_type = dev_type}};
+
+static size_t count(ggml_backend_reg_t reg) {
+    (void) reg;
+    berth_log(GGML_LOG_LEVEL_INFO, "%0300d devices\n", 1); // longer than the log's buffer
+    return 1;
+}
+
+static ggml_backend_dev_t device(ggml_backend_reg_t reg, size_t index) {
+    (void) reg, (void) index;
+    return &talker;
+}
+
+static struct ggml_backend_reg reg = {
+    .api_version = GGML_BACKEND_API_VERSION,
+    .iface       = {.get_name = name, .get_device_count = count, .get_device = device},
+};
+
+ggml_backend_reg_t ggml_backend_cuda_reg(void) {
+    berth_log(GGML_LOG_LEVEL_WARN, "set up\n");
+    berth_log(GGML_LOG_LEVEL_CONT, "and ready\n");
+    talker.reg   = &reg;
+    n_asked_back = ggml_backend_reg_count(); // a backend's set-up may ask
+    return &reg;
+}
+
+// ---- tests ----
+
+static void lines_wait_for_the_backends(void **state) {
+    (void) state;
+    ggml_log_set(wait_for_another, NULL);
+    assert_true(ggml_backend_dev_count() >= 2); // the CPU is linked too
+    assert_memory_equal(said, "set up\nand ready\n0000", 21);
+    assert_non_null(strstr(said, "1 devices\n"));
+    assert_true(n_lines >= 3);
+    assert_int_equal(n_answers, n_lines);
+    assert_int_equal(n_seen, ggml_backend_dev_count());
+    assert_int_equal(n_asked_back, 0);
+}
+
+// The n-th allocation of the first question fails, in a process of its own. 0: all is there, 1: only at the next question.
+static int first_question(int n) {
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        check_quiet();
+        berth_alloc_fail_at(n);
+        const bool was_missing = ggml_backend_reg_count() < 2;
+        berth_alloc_fail_at(0);
+        _exit(ggml_backend_reg_count() == 2 && ggml_backend_dev_count() == 2 ? was_missing : 2);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void missing_until_there_is_memory(void **state) {
+    (void) state;
+    int n_of[3] = {0};
+    for (int n = 1; n <= 16; n++) {
+        n_of[first_question(n)]++;
+    }
+    assert_true(n_of[0] > 0 && n_of[1] > 2);
+    assert_int_equal(n_of[2], 0);
+}
+
+// BERTH_SPLIT asks every device what it is, under a lock that other questions for devices want.
+static void lines_wait_for_the_split(void **state) {
+    (void) state;
+    static struct ggml_backend_device more;
+    more         = talker;
+    is_talkative = true;
+    said[0]      = '\0';
+    n_answers = n_lines = 0;
+    ggml_backend_device_register(&more); // another number of devices is looked at again
+    const int n_before = n_asked;
+    ggml_backend_dev_count();
+    is_talkative = false;
+    assert_true(n_asked > n_before);
+    assert_true(n_lines > 0);
+    assert_non_null(strstr(said, "asked for its type\n"));
+    assert_int_equal(n_answers, n_lines);
+}
+
+static void held_lines_without_memory_are_counted(void **state) {
+    (void) state;
+    said[0] = '\0';
+    berth_log_hold();
+    berth_log_hold();
+    berth_alloc_fail_at(1);
+    berth_log(GGML_LOG_LEVEL_INFO, "lost\n");
+    berth_alloc_fail_at(0);
+    berth_log(GGML_LOG_LEVEL_INFO, "kept\n");
+    berth_log_let_go();
+    assert_string_equal(said, "");
+    berth_log_let_go();
+    assert_string_equal(said, "kept\nberth: out of memory for 1 log line\n");
+    berth_log(GGML_LOG_LEVEL_INFO, "at once\n");
+    assert_non_null(strstr(said, "at once\n"));
+}
+
+int main(void) {
+    setenv("BERTH_SPLIT", "tensor", 1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(missing_until_there_is_memory), // first: nobody has asked the registry
+        cmocka_unit_test(lines_wait_for_the_backends),
+        cmocka_unit_test(lines_wait_for_the_split),
+        cmocka_unit_test(held_lines_without_memory_are_counted),
+    };
+    return cmocka_run_group_tests_name("registry_log", tests, NULL, NULL);
+}
