@@ -77,11 +77,10 @@ fuzz: setup
 soak: build-all
 	@BERTH_SOAK_MINUTES=$(or $(MINUTES),60) $(DIR)/tests/long_soak
 
-# Tests whose programs are built to count where they have been.
+# Tests whose programs are built to count where they have been; what they reached is told where one failed, too.
 coverage:
 	@find build/coverage -name '*.gcda' -delete 2> /dev/null || true
-	@$(MAKE) --no-print-directory test PRESET=coverage SKIP=formats
-	@tools/coverage.py build/coverage
+	@$(MAKE) --no-print-directory test PRESET=coverage SKIP=formats; failed=$$?; tools/coverage.py build/coverage && exit $$failed
 
 conformance: build-all
 	@tools/conformance.sh $(DIR)

@@ -75,17 +75,13 @@ static int group_setup(void **state) {
     if (!SANITIZED) {
         link_all(pattern);
     }
-    glob_t found;
-    snprintf(pattern, sizeof pattern, "%s/libggml-cpu-*.so", module_dir);
-    if (glob(pattern, 0, NULL, &found) == 0) {
-        // Sorted by name, so the last that this machine accepts is the one built for the newest machine.
-        ggml_backend_reg_t reg = NULL;
-        for (size_t i = found.gl_pathc; i > 0 && reg == NULL; i--) {
-            reg = ggml_backend_load(found.gl_pathv[i - 1]);
+    ggml_backend_reg_t reg = NULL;
+    for (size_t i = 0; i < sizeof oracle_cpus / sizeof oracle_cpus[0] && reg == NULL; i++) { // the best that this machine accepts
+        if (access(module_path(oracle_cpus[i]), R_OK) == 0) {
+            reg = ggml_backend_load(module_path(oracle_cpus[i]));
         }
-        backend = reg != NULL ? ggml_backend_dev_init(ggml_backend_reg_dev_get(reg, 0), NULL) : NULL;
-        globfree(&found);
     }
+    backend = reg != NULL ? ggml_backend_dev_init(ggml_backend_reg_dev_get(reg, 0), NULL) : NULL;
     return 0;
 }
 

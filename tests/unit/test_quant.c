@@ -362,6 +362,12 @@ static void test_bad_row_length(void **state) {
         assert_int_equal(formats[i].rows(x, blocks, 1, formats[i].qk + 1, NULL), 0);
         assert_true(berth_last_error()[0] != '\0');
         assert_int_equal(formats[i].rows(x, blocks, 0, formats[i].qk, NULL), 0);
+        berth_clear_error();
+        assert_int_equal(formats[i].rows(x, blocks, -1, formats[i].qk, NULL), 0);
+        assert_int_equal(formats[i].rows(x, blocks, 1, -formats[i].qk, NULL), 0);
+        assert_non_null(strstr(berth_last_error(), "a block has"));
+        assert_int_equal(formats[i].rows(x, blocks, INT64_MAX, N, NULL), 0);
+        assert_non_null(strstr(berth_last_error(), "do not fit the address space"));
     }
 }
 

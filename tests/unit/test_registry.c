@@ -378,6 +378,10 @@ static void best_of_a_folder(void **state) {
     setenv("GGML_BACKEND_PATH", "/no/such/file.so", 1);
     ggml_backend_load_all_from_path("/no/such/folder");
     assert_error("/no/such/file.so");
+    setenv("GGML_BACKEND_PATH", "", 1); // as good as none
+    berth_clear_error();
+    ggml_backend_load_all_from_path("/no/such/folder");
+    assert_string_equal(berth_last_error(), "");
     unsetenv("GGML_BACKEND_PATH");
 
     // memory that runs out on the way: fewer backends, no crash, no leak

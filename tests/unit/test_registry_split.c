@@ -11,6 +11,7 @@
 
 #include "support/device.h"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 static void no_log(enum ggml_log_level level, const char *text, void *user_data) {
@@ -73,7 +74,10 @@ static void is_one_device(const char *name) {
     ggml_backend_dev_t dev = ggml_backend_dev_get(0);
     ggml_backend_dev_get_props(dev, &props);
     assert_int_equal(props.type, GGML_BACKEND_DEVICE_TYPE_GPU);
-    assert_int_equal(ggml_backend_reg_dev_count(ggml_backend_dev_backend_reg(dev)), 1);
+    ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(dev);
+    assert_int_equal(ggml_backend_reg_dev_count(reg), 1);
+    assert_ptr_equal(ggml_backend_reg_dev_get(reg, 0), dev);
+    assert_null(reg->iface.get_device(reg, 1));
 }
 
 // The device is there while all its parts are; the other parts come back, and may be one by themselves.
@@ -147,10 +151,58 @@ static void comes_again(void **state) {
     assert_int_equal(ggml_backend_dev_count(), n);
 }
 
+// CPUs of other ranks are one with this rank's, which programs also find by itself; not so where one is a GPU.
+static void ranks_take_their_cpu_in(void **state) {
+    (void) state;
+    static struct library ranks, gpu;
+    const size_t n = ggml_backend_dev_count();
+    library_init(&ranks, "MPI1:CPU", 1);
+    snprintf(ranks.devs[0].name, sizeof ranks.devs[0].name, "MPI1:CPU");
+    ggml_backend_register(&ranks.reg);
+    is_one_device("Meta(CPU,MPI1:CPU)");
+    assert_non_null(ggml_backend_dev_by_name("CPU"));
+    assert_int_equal(ggml_backend_dev_count(), n + 1);
+    ggml_backend_unload(&ranks.reg);
+    library_init(&gpu, "MPI2:GPU", 1); // MPI2:GPU0
+    ggml_backend_register(&gpu.reg);
+    assert_int_equal(ggml_backend_dev_count(), n + 1);
+    ggml_backend_register(&ranks.reg);
+    is_one_device("Meta(MPI2:GPU0,MPI1:CPU)");
+    ggml_backend_unload(&ranks.reg);
+    ggml_backend_unload(&gpu.reg);
+    assert_int_equal(ggml_backend_dev_count(), n);
+}
+
+// A rank that works for others has no such device; the program's rank has. Told by a process of its own: it is looked at once.
+static size_t devices_in_role(const char *role) {
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        static struct library two;
+        setenv("BERTH_MPI_ROLE", role, 1);
+        const size_t n = ggml_backend_dev_count();
+        library_init(&two, "T", 2);
+        ggml_backend_register(&two.reg);
+        _exit((int) (ggml_backend_dev_count() - n));
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return (size_t) WEXITSTATUS(status);
+}
+
+static void workers_have_their_own(void **state) {
+    (void) state;
+    assert_int_equal(devices_in_role("worker"), 2);
+    assert_int_equal(devices_in_role("program"), 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(workers_have_their_own), // first: nobody has asked for devices
         cmocka_unit_test(goes_with_a_part),
         cmocka_unit_test(comes_again),
+        cmocka_unit_test(ranks_take_their_cpu_in),
     };
     setenv("BERTH_SPLIT", "tensor", 1);
     ggml_log_set(no_log, NULL);
