@@ -11,6 +11,7 @@
 #include "quant/blocks.h"
 
 #include <immintrin.h>
+#include <stddef.h>
 #include <string.h>
 
 #define UNPACK_INLINE static inline __attribute__((always_inline))
@@ -129,38 +130,45 @@ UNPACK_INLINE __m128i scales_6bit(const uint8_t *from) {
     return _mm_setr_epi32((int) s0, (int) s1, (int) m0, (int) m1);
 }
 
-UNPACK_INLINE void unpack_q4_K(const block_q4_K *b, __m256i *v) {
+// What a block's elements are made of: RAW_<type> vectors of 32 bytes, RAW_AT_<type> bytes from its start. bits_<type> makes
+// bytes of them by bits alone, so that it does so wherever these bytes have been brought to.
+#define RAW_q4_K 4
+#define RAW_AT_q4_K offsetof(block_q4_K, qs)
+UNPACK_INLINE void bits_q4_K(const __m256i *raw, __m256i *v) {
     for (int j = 0; j < 4; j++) {
-        const __m256i q = load32(b->qs + 32 * j);
-        v[2 * j]        = low4(q);
-        v[2 * j + 1]    = BITS_AT(q, 4, 15);
+        v[2 * j]     = low4(raw[j]);
+        v[2 * j + 1] = BITS_AT(raw[j], 4, 15);
     }
 }
 
-UNPACK_INLINE void unpack_q5_K(const block_q5_K *b, __m256i *v) {
-    __m256i h = load32(b->qh);
+#define RAW_q5_K 5
+#define RAW_AT_q5_K offsetof(block_q5_K, qh)
+UNPACK_INLINE void bits_q5_K(const __m256i *raw, __m256i *v) {
+    __m256i h = raw[0];
     for (int j = 0; j < 4; j++) {
-        const __m256i q = load32(b->qs + 32 * j);
-        v[2 * j]        = _mm256_or_si256(low4(q), BITS_UP(h, 4, 0x10));
-        v[2 * j + 1]    = _mm256_or_si256(BITS_AT(q, 4, 15), BITS_UP(h, 3, 0x10));
-        h               = _mm256_srli_epi16(h, 2);
+        v[2 * j]     = _mm256_or_si256(low4(raw[1 + j]), BITS_UP(h, 4, 0x10));
+        v[2 * j + 1] = _mm256_or_si256(BITS_AT(raw[1 + j], 4, 15), BITS_UP(h, 3, 0x10));
+        h            = _mm256_srli_epi16(h, 2);
     }
 }
 
-UNPACK_INLINE void unpack_q2_K(const block_q2_K *b, __m256i *v) {
+#define RAW_q2_K 2
+#define RAW_AT_q2_K offsetof(block_q2_K, qs)
+UNPACK_INLINE void bits_q2_K(const __m256i *raw, __m256i *v) {
     for (int j = 0; j < 2; j++) {
-        const __m256i q = load32(b->qs + 32 * j);
-        v[4 * j]        = BITS_AT(q, 0, 3);
-        v[4 * j + 1]    = BITS_AT(q, 2, 3);
-        v[4 * j + 2]    = BITS_AT(q, 4, 3);
-        v[4 * j + 3]    = BITS_AT(q, 6, 3);
+        v[4 * j]     = BITS_AT(raw[j], 0, 3);
+        v[4 * j + 1] = BITS_AT(raw[j], 2, 3);
+        v[4 * j + 2] = BITS_AT(raw[j], 4, 3);
+        v[4 * j + 3] = BITS_AT(raw[j], 6, 3);
     }
 }
 
-UNPACK_INLINE void unpack_q3_K(const block_q3_K *b, __m256i *v) {
-    __m256i h = load32(b->hmask);
+#define RAW_q3_K 3
+#define RAW_AT_q3_K offsetof(block_q3_K, hmask)
+UNPACK_INLINE void bits_q3_K(const __m256i *raw, __m256i *v) {
+    __m256i h = raw[0];
     for (int j = 0; j < 2; j++) {
-        const __m256i q = load32(b->qs + 32 * j);
+        const __m256i q = raw[1 + j];
         v[4 * j]        = _mm256_or_si256(BITS_AT(q, 0, 3), BITS_UP(h, 2, 4));
         v[4 * j + 1]    = _mm256_or_si256(BITS_AT(q, 2, 3), BITS_UP(h, 1, 4));
         v[4 * j + 2]    = _mm256_or_si256(BITS_AT(q, 4, 3), BITS_AT(h, 0, 4));
@@ -169,15 +177,31 @@ UNPACK_INLINE void unpack_q3_K(const block_q3_K *b, __m256i *v) {
     }
 }
 
-UNPACK_INLINE void unpack_q6_K(const block_q6_K *b, __m256i *v) {
+#define RAW_q6_K 6
+#define RAW_AT_q6_K offsetof(block_q6_K, ql)
+UNPACK_INLINE void bits_q6_K(const __m256i *raw, __m256i *v) {
     for (int j = 0; j < 2; j++) {
-        const __m256i q0 = load32(b->ql + 64 * j), q1 = load32(b->ql + 64 * j + 32), h = load32(b->qh + 32 * j);
+        const __m256i q0 = raw[2 * j], q1 = raw[2 * j + 1], h = raw[4 + j];
         v[4 * j]     = _mm256_or_si256(low4(q0), BITS_UP(h, 4, 0x30));
         v[4 * j + 1] = _mm256_or_si256(low4(q1), BITS_UP(h, 2, 0x30));
         v[4 * j + 2] = _mm256_or_si256(BITS_AT(q0, 4, 15), BITS_AT(h, 0, 0x30));
         v[4 * j + 3] = _mm256_or_si256(BITS_AT(q1, 4, 15), BITS_AT(h, 2, 0x30));
     }
 }
+
+#define UNPACK_256(type) \
+    UNPACK_INLINE void unpack_##type(const block_##type *b, __m256i *v) { \
+        __m256i raw[RAW_##type]; \
+        for (int j = 0; j < RAW_##type; j++) { \
+            raw[j] = load32((const char *) b + RAW_AT_##type + 32 * j); \
+        } \
+        bits_##type(raw, v); \
+    }
+UNPACK_256(q4_K)
+UNPACK_256(q5_K)
+UNPACK_256(q2_K)
+UNPACK_256(q3_K)
+UNPACK_256(q6_K)
 
 UNPACK_INLINE void unpack_iq4_xs(const block_iq4_xs *b, __m256i *v) {
     for (int j = 0; j < 8; j++) {
