@@ -63,6 +63,12 @@ int cluster_measure(struct cluster *c, const bool wants[GGML_TYPE_COUNT], int64_
 uint64_t cluster_size(const struct model *model); // of weights that are multiplied
 void cluster_types(const struct model *model, bool wants[GGML_TYPE_COUNT]);
 
+// ---- cluster_sums.c ----
+
+// Latencies of links as sums have them, and `together` of hosts as devices have it that add up all the time, by weights of a type
+// of which a token reads so many bytes. False: `together` is not known, since their registry has no sums, or cannot.
+bool cluster_sums_measure(struct cluster *c, ggml_backend_t *backends, enum ggml_type type, uint64_t size);
+
 // ---- cluster_cost.c ----
 
 // Seconds of an op by itself.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cluster_measure.c: what the devices of this process and of the ranks beside it do: products by type, small ops, attention,
-// memory; messages between them, sums over them; and how much slower those of one host are together than alone.
+// memory; messages between them; and how much slower those of one host are together than alone, where cluster_sums.c cannot say.
 
 #include "cli/cluster.h"
 
@@ -19,9 +19,7 @@
 #define N_SWEEP 960                    // others at most, between which they leave the caches
 #define N_SMALL 64
 #define BIG_SIZE ((size_t) 8 << 20) // bytes of a long message
-#define SUM_SIZE 8192               // ... of a sum: a token's vector
 #define N_TRIES 200
-#define N_SUMS 64
 #define N_ROUNDS 8
 
 struct measuring {
@@ -242,64 +240,6 @@ static bool links_measure(struct measuring *m) {
     return ok;
 }
 
-// ---- sums ----
-
-// Seconds of a sum over all devices, where their registry has them; 0: it has not, or cannot.
-static double sum_seconds(struct measuring *m) {
-    const int n            = m->c->n_devices;
-    ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(ggml_backend_get_device(m->backends[n - 1]));
-    void *(*init)(ggml_backend_t *, size_t);
-    void (*end)(void *);
-    bool (*sum)(void *, struct ggml_tensor **);
-    *(void **) &init            = ggml_backend_reg_get_proc_address(reg, "ggml_backend_comm_init");
-    *(void **) &end             = ggml_backend_reg_get_proc_address(reg, "ggml_backend_comm_free");
-    *(void **) &sum             = ggml_backend_reg_get_proc_address(reg, "ggml_backend_comm_allreduce_tensor");
-    void *comm                  = n > 1 && init != NULL && end != NULL && sum != NULL ? init(m->backends, (size_t) n) : NULL;
-    struct letter *letters      = comm != NULL ? calloc((size_t) n, sizeof *letters) : NULL;
-    struct ggml_tensor **shares = letters != NULL ? calloc((size_t) n, sizeof *shares) : NULL;
-    bool ok                     = shares != NULL;
-    double best                 = 0;
-    for (int i = 0; ok && i < n; i++) {
-        ok = letter_init(&letters[i], m->backends[i]);
-        if (ok) {
-            shares[i]        = letters[i].big;
-            shares[i]->ne[0] = SUM_SIZE / sizeof(float);
-            shares[i]->nb[1] = shares[i]->nb[2] = shares[i]->nb[3] = SUM_SIZE;
-            shares[i]->flags |= GGML_TENSOR_FLAG_COMPUTE; // it is a term of the sum
-        }
-    }
-    for (int round = 0; ok && round < 8; round++) {
-        const int64_t start = ggml_time_us();
-        for (int k = 0; ok && k < N_SUMS; k++) {
-            ok = sum(comm, shares);
-        }
-        for (int i = 0; i < n; i++) {
-            ggml_backend_synchronize(m->backends[i]);
-        }
-        const double seconds = (double) (ggml_time_us() - start) / 1e6 / N_SUMS;
-        best                 = best == 0 || seconds < best ? seconds : best;
-    }
-    for (int i = 0; letters != NULL && i < n; i++) {
-        letter_fini(&letters[i]);
-    }
-    free(letters);
-    free(shares);
-    if (comm != NULL) {
-        end(comm);
-    }
-    return ok ? best : 0;
-}
-
-// A sum is what a step by tensors waits for most, so latencies are at least what it says.
-static void sums_measure(struct measuring *m) {
-    const double seconds = sum_seconds(m);
-    for (int l = 0; l < m->c->n_links; l++) {
-        struct cluster_link *link = &m->c->links[l];
-        const double latency      = seconds - (m->c->n_devices - 1) * SUM_SIZE / link->bandwidth;
-        link->latency             = latency > link->latency ? latency : link->latency;
-    }
-}
-
 // ---- together ----
 
 // A piece by all devices that are in, or their sweeps: seconds, negative if it fails.
@@ -469,10 +409,8 @@ int cluster_measure(struct cluster *c, const bool wants[GGML_TYPE_COUNT], int64_
         const double trip_s = 2 * cluster_link_of(c, 0, i).latency;
         c->devices[i].start = c->devices[i].start > trip_s ? c->devices[i].start - trip_s : 0;
     }
-    if (ok) {
-        sums_measure(&m);
-    }
-    for (int h = 0; ok && h < c->n_hosts; h++) {
+    const bool is_known = ok && cluster_sums_measure(c, m.backends, m.most, m.size);
+    for (int h = 0; ok && !is_known && h < c->n_hosts; h++) {
         host_measure(&m, h);
     }
     cli_progress_end();
