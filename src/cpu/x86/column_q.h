@@ -47,9 +47,28 @@ struct y_group {
         (short) (b)[4].of, (short) (b)[5].of, (short) (b)[6].of, (short) (b)[7].of))
 #define SCALES_HALF(b) HALVES(b, d)
 #define SCALES_MXFP4(b) \
-    _mm256_setr_ps(scale_mxfp4(b), scale_mxfp4((b) + 1), scale_mxfp4((b) + 2), scale_mxfp4((b) + 3), scale_mxfp4((b) + 4), \
-        scale_mxfp4((b) + 5), scale_mxfp4((b) + 6), scale_mxfp4((b) + 7))
+    scales_mxfp4(_mm_setr_epi8((char) (b)[0].e, (char) (b)[1].e, (char) (b)[2].e, (char) (b)[3].e, (char) (b)[4].e, \
+        (char) (b)[5].e, (char) (b)[6].e, (char) (b)[7].e, 0, 0, 0, 0, 0, 0, 0, 0))
 #define MINS_NONE(b) _mm256_setzero_ps()
 #define MINS_HALF(b) HALVES(b, m)
 #define MIN_NONE(b) 0.0f
 #define MIN_HALF(b) half_at(&(b)->m)
+
+// What a file that unpacks rows once for several columns ends with: products of one column and of many, from
+// rows_<type>(n, s, x, bx, nx, y, ny), which is told the number of columns when it is compiled.
+#define GEMV_BY_ROWS(type) \
+    static void gemv_##type(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y) { \
+        rows_##type(n, &s, x, bx, nx, &y, 1); \
+    } \
+    static void gemv_cols_##type(int64_t n, float *const *s, const void *x, size_t bx, int nx, const void *const *y, int ny) { \
+        for (; ny >= 4; ny -= 4, s += 4, y += 4) { \
+            rows_##type(n, s, x, bx, nx, y, 4); \
+        } \
+        if (ny == 3) { \
+            rows_##type(n, s, x, bx, nx, y, 3); \
+        } else if (ny == 2) { \
+            rows_##type(n, s, x, bx, nx, y, 2); \
+        } else if (ny == 1) { \
+            gemv_##type(n, s[0], x, bx, nx, y[0]); \
+        } \
+    }

@@ -59,12 +59,12 @@ DOT(bf16, uint16_t)
 
 #define TILE_STEP(y_of_c, x_of_r) \
     __m512 v[NR]; \
-    _Pragma("GCC unroll 4") for (int c = 0; c < NR; c++) { \
+    _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
         v[c] = y_of_c; \
     } \
     _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
         const __m512 u = x_of_r; \
-        _Pragma("GCC unroll 4") for (int c = 0; c < NR; c++) { \
+        _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
             a[c][r] = _mm512_fmadd_ps(u, v[c], a[c][r]); \
         } \
     }
@@ -83,13 +83,14 @@ INLINE __m128 sums_of(const __m512 *a) {
 }
 
 #define TILE(type, element) \
-    static void tile_##type##_full(int64_t n, float *s, int64_t ld_s, const char *vx, size_t bx, const char *vy, size_t by) { \
+    INLINE void tile_##type##_of( \
+        int64_t n, float *s, int64_t ld_s, const char *vx, size_t bx, const char *vy, size_t by, const int ny) { \
         const element *x[MR], *y[NR]; \
         __m512 a[NR][MR]; \
         _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
             x[r] = (const void *) (vx + (size_t) r * bx); \
         } \
-        _Pragma("GCC unroll 4") for (int c = 0; c < NR; c++) { \
+        _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
             y[c] = (const void *) (vy + (size_t) c * by); \
             _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
                 a[c][r] = _mm512_setzero_ps(); \
@@ -102,14 +103,22 @@ INLINE __m128 sums_of(const __m512 *a) {
         if (i < n) { \
             TILE_STEP(some_##type(y[c] + i, n - i), some_##type(x[r] + i, n - i)) \
         } \
-        _Pragma("GCC unroll 4") for (int c = 0; c < NR; c++) { \
+        _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
             _mm_storeu_ps(s + c * ld_s, sums_of(a[c])); \
         } \
     } \
     static void tile_##type##__avx512( \
         int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, int nx, const void *y, size_t by, int ny) { \
         if (nx == MR && ny == NR) { \
-            tile_##type##_full(n, s, ld_s, x, bx, y, by); \
+            tile_##type##_of(n, s, ld_s, x, bx, y, by, NR); \
+            return; \
+        } \
+        if (nx == MR && ny == 3) { \
+            tile_##type##_of(n, s, ld_s, x, bx, y, by, 3); \
+            return; \
+        } \
+        if (nx == MR && ny == 2) { \
+            tile_##type##_of(n, s, ld_s, x, bx, y, by, 2); \
             return; \
         } \
         for (int c = 0; c < ny; c++) { \

@@ -1,22 +1,230 @@
 // SPDX-License-Identifier: MIT
-// gemv_q__avx2.c: products of rows in blocks of 32 with one column: gemv_q.h with AVX2. Bytes of 8 bits stay signed and are
-// multiplied by magnitude, with their signs given to the column, since two products would not fit into 16 bits.
+// gemv_q__avx2.c: products of rows in blocks of 32 with a few columns. Two blocks of nibbles go at a time, one in each half of a
+// vector: the low ones, then the high ones, so that a pair is unpacked, widened and scaled at once. A row is unpacked once for
+// all columns. Bytes of a row are unsigned, and the column has what they are above what they stand for; those of iq4_nl stay
+// signed and take the signs of the column, which brings its magnitudes; those of q8_0, which may be -128, give theirs to it.
 
-#include "cpu/x86/unpack.h"
+#include "cpu/x86/ahead.h"
+#include "cpu/x86/column_q.h"
 
-#define OFFSET_8BIT 0
+#define COLS 4 // at once
 
-UNPACK_INLINE __m256i gemv_dot(__m256i first, __m256i x, __m256i y) {
-    return _mm256_add_epi32(first, _mm256_madd_epi16(_mm256_maddubs_epi16(x, y), _mm256_set1_epi16(1)));
+// 8 blocks of a column. The pairs' bytes: 16 of each block, then the other 16 of each.
+struct y_pairs {
+    float scale[8];
+    float sum[8]; // to be multiplied with minima
+    union {
+        int32_t first[4][8]; // to begin the sums of a pair with: -offset times the bytes that come into them
+        uint8_t magnitude[GROUP];
+    };
+    int8_t qs[GROUP];
+};
+
+// ---- the column ----
+
+enum form { PLAIN, PAIRS, PAIRS_SIGNED };
+
+UNPACK_INLINE void put_bytes(struct y_pairs *to, const int8_t *even, const int8_t *odd, int j, const enum form form, int offset) {
+    const __m256i a = load32(even), b = load32(odd), ones = _mm256_set1_epi8(1);
+    const __m256i low = _mm256_permute2x128_si256(a, b, 0x20), high = _mm256_permute2x128_si256(a, b, 0x31);
+    _mm256_storeu_si256((void *) (to->qs + 64 * j), form == PLAIN ? a : low);
+    _mm256_storeu_si256((void *) (to->qs + 64 * j + 32), form == PLAIN ? b : high);
+    if (form == PAIRS_SIGNED) {
+        _mm256_storeu_si256((void *) (to->magnitude + 64 * j), _mm256_abs_epi8(low));
+        _mm256_storeu_si256((void *) (to->magnitude + 64 * j + 32), _mm256_abs_epi8(high));
+    } else if (form == PAIRS) {
+        const __m256i sums = _mm256_add_epi16(_mm256_maddubs_epi16(ones, low), _mm256_maddubs_epi16(ones, high));
+        _mm256_storeu_si256((void *) to->first[j], _mm256_madd_epi16(sums, _mm256_set1_epi16((short) -offset)));
+    }
 }
 
-UNPACK_INLINE __m256i gemv_dot_8bit(__m256i first, __m256i x, __m256i y) {
-    (void) first;
-    return _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(y, x)), _mm256_set1_epi16(1));
+#define PACK_COLUMN(name, block, TYPE, form, offset, sum_of) \
+    static void pack_##name(CPU_TABLE, int64_t n, void *panel, const float *y) { \
+        struct y_pairs *to = panel; \
+        for (int64_t i = 0; i < n; i += GROUP, to++) { \
+            const int m = n - i < GROUP ? (int) (n - i) : GROUP; \
+            block b[8]; \
+            memset(b, 0, sizeof b); \
+            k->traits[TYPE].from_float(y + i, b, m); \
+            for (int j = 0; j < 8; j++) { \
+                to->scale[j] = half_at(&b[j].d); \
+                to->sum[j]   = sum_of; \
+            } \
+            for (int j = 0; j < 4; j++) { \
+                put_bytes(to, b[2 * j].qs, b[2 * j + 1].qs, j, form, offset); \
+            } \
+        } \
+    }
+PACK_COLUMN(plain, block_q8_0, GGML_TYPE_Q8_0, PLAIN, 0, 0.0f)
+PACK_COLUMN(signs, block_q8_0, GGML_TYPE_Q8_0, PAIRS_SIGNED, 0, 0.0f)
+PACK_COLUMN(less_8, block_q8_0, GGML_TYPE_Q8_0, PAIRS, 8, 0.0f)
+PACK_COLUMN(less_12, block_q8_0, GGML_TYPE_Q8_0, PAIRS, 12, 0.0f)
+PACK_COLUMN(less_16, block_q8_0, GGML_TYPE_Q8_0, PAIRS, 16, 0.0f)
+PACK_COLUMN(with_min, block_q8_1, GGML_TYPE_Q8_1, PAIRS, 0, half_at(&b[j].s))
+
+// ---- two blocks of a row ----
+
+UNPACK_INLINE __m256i both(const void *even, const void *odd) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(even)), _mm_loadu_si128(odd), 1);
 }
 
-#include "cpu/x86/gemv_q.h"
+UNPACK_INLINE void split(__m256i v[2], const uint8_t *even, const uint8_t *odd) {
+    const __m256i q = both(even, odd);
+    v[0]            = low4(q);
+    v[1]            = BITS_AT(q, 4, 15);
+}
+
+// The fifth bits, 32 for each block.
+UNPACK_INLINE void add_fifths(__m256i v[2], const uint8_t *even, const uint8_t *odd) {
+    int32_t a, b;
+    memcpy(&a, even, sizeof a);
+    memcpy(&b, odd, sizeof b);
+    const __m256i h     = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_cvtsi32_si128(a)), _mm_cvtsi32_si128(b), 1);
+    const __m256i which = _mm256_setr_epi64x(0, 0x0101010101010101, 0, 0x0101010101010101);
+    const __m256i mask  = _mm256_set1_epi64x((long long) 0x8040201008040201);
+    for (int i = 0; i < 2; i++) {
+        const __m256i at = _mm256_add_epi8(which, _mm256_set1_epi8((char) (2 * i)));
+        const __m256i is = _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(h, at), mask), mask);
+        v[i]             = _mm256_or_si256(v[i], _mm256_and_si256(is, _mm256_set1_epi8(16)));
+    }
+}
+
+UNPACK_INLINE void by_table(__m256i v[2], const int8_t *table) {
+    const __m256i t = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *) table));
+    v[0]            = _mm256_shuffle_epi8(t, v[0]);
+    v[1]            = _mm256_shuffle_epi8(t, v[1]);
+}
+
+static const int8_t above_mxfp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
+#define PAIR(type, more) \
+    UNPACK_INLINE void pair_##type(__m256i v[2], const block_##type *b) { \
+        split(v, b[0].qs, b[1].qs); \
+        more; \
+    }
+PAIR(q4_0, (void) 0)
+PAIR(q4_1, (void) 0)
+PAIR(q5_0, add_fifths(v, b[0].qh, b[1].qh))
+PAIR(q5_1, add_fifths(v, b[0].qh, b[1].qh))
+PAIR(iq4_nl, by_table(v, table_iq4))
+PAIR(mxfp4, by_table(v, above_mxfp4))
+
+// ---- products ----
+
+UNPACK_INLINE __m256i widened(__m256i pairs) {
+    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+
+// Of pair j, scaled and added.
+UNPACK_INLINE __m256 add_pair(__m256 sum, const __m256i v[2], const struct y_pairs *y, int j, __m256 d, const enum form form) {
+    const __m256i y0 = load32(y->qs + 64 * j), y1 = load32(y->qs + 64 * j + 32);
+    __m256i dot;
+    if (form == PAIRS_SIGNED) {
+        const __m256i m0 = load32(y->magnitude + 64 * j), m1 = load32(y->magnitude + 64 * j + 32);
+        const __m256i p0 = _mm256_maddubs_epi16(m0, _mm256_sign_epi8(v[0], y0)),
+                      p1 = _mm256_maddubs_epi16(m1, _mm256_sign_epi8(v[1], y1));
+        dot              = _mm256_add_epi32(widened(p0), widened(p1));
+    } else {
+        dot = widened(_mm256_add_epi16(_mm256_maddubs_epi16(v[0], y0), _mm256_maddubs_epi16(v[1], y1)));
+        dot = _mm256_add_epi32(dot, load32(y->first[j]));
+    }
+    const __m256i each = _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1);
+    const __m256 scale = _mm256_permutevar8x32_ps(d, _mm256_add_epi32(each, _mm256_set1_epi32(2 * j)));
+    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), scale, sum);
+}
+
+#define GROUP_PAIRS(type, form) \
+    UNPACK_INLINE void group_##type( \
+        __m256 *sum, const block_##type *x, const struct y_pairs *const *y, const __m256 *d, const int ny) { \
+        _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++) { \
+            __m256i v[2]; \
+            pair_##type(v, x + 2 * j); \
+            _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+                sum[c] = add_pair(sum[c], v, y[c], j, d[c], form); \
+            } \
+        } \
+    }
+GROUP_PAIRS(q4_0, PAIRS)
+GROUP_PAIRS(q4_1, PAIRS)
+GROUP_PAIRS(q5_0, PAIRS)
+GROUP_PAIRS(q5_1, PAIRS)
+GROUP_PAIRS(mxfp4, PAIRS)
+GROUP_PAIRS(iq4_nl, PAIRS_SIGNED)
+
+UNPACK_INLINE void group_q8_0(__m256 *sum, const block_q8_0 *x, const struct y_pairs *const *y, const __m256 *d, const int ny) {
+    float scale[COLS][8];
+    _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) {
+        _mm256_storeu_ps(scale[c], d[c]);
+    }
+    _Pragma("GCC unroll 8") for (int j = 0; j < 8; j++) {
+        const __m256i v = load32(x[j].qs), m = _mm256_abs_epi8(v);
+        _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) {
+            const __m256i dot = widened(_mm256_maddubs_epi16(m, _mm256_sign_epi8(load32(y[c]->qs + 32 * j), v)));
+            sum[c]            = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_broadcast_ss(&scale[c][j]), sum[c]);
+        }
+    }
+}
+
+// ---- rows ----
+
+#define GEMV(type, scales_of, has_min, mins_of) \
+    UNPACK_INLINE void add_##type(__m256 *sum, const block_##type *x, const struct y_pairs *const *y, const int ny) { \
+        const __m256 scales = scales_of(x); \
+        __m256 d[COLS]; \
+        _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+            d[c] = _mm256_mul_ps(scales, _mm256_loadu_ps(y[c]->scale)); \
+            if (has_min) { \
+                sum[c] = _mm256_fmadd_ps(mins_of(x), _mm256_loadu_ps(y[c]->sum), sum[c]); \
+            } \
+        } \
+        group_##type(sum, x, y, d, ny); \
+    } \
+    UNPACK_INLINE void rows_##type( \
+        int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, const int ny) { \
+        for (int r = 0; r < nx; r++) { \
+            const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
+            const struct y_pairs *y[COLS]; \
+            __m256 sum[COLS]; \
+            _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+                y[c]   = vy[c]; \
+                sum[c] = _mm256_setzero_ps(); \
+            } \
+            int64_t left = n / 32; \
+            for (; left >= 8; left -= 8, x += 8) { \
+                fetch_ahead(x, 8 * sizeof *x); \
+                add_##type(sum, x, y, ny); \
+                _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+                    y[c]++; \
+                } \
+            } \
+            if (left > 0) { /* the columns have zeros where the row ends */ \
+                block_##type last[8] = {0}; \
+                memcpy(last, x, (size_t) left * sizeof *x); \
+                add_##type(sum, last, y, ny); \
+            } \
+            _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+                s[c][r] = sum8(sum[c]); \
+            } \
+        } \
+    } \
+    GEMV_BY_ROWS(type)
+GEMV(q8_0, SCALES_HALF, false, MINS_NONE)
+GEMV(iq4_nl, SCALES_HALF, false, MINS_NONE)
+GEMV(q4_0, SCALES_HALF, false, MINS_NONE)
+GEMV(q5_0, SCALES_HALF, false, MINS_NONE)
+GEMV(mxfp4, SCALES_MXFP4, false, MINS_NONE)
+GEMV(q4_1, SCALES_HALF, true, MINS_HALF)
+GEMV(q5_1, SCALES_HALF, true, MINS_HALF)
 
 void cpu_tier_avx2_gemv_q(struct cpu_kernels *k) {
-    gemv_q_fill(k);
+#define ROW(TYPE, type, y) \
+    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, gemv_cols_##type, GROUP, sizeof(struct y_pairs)};
+    ROW(Q8_0, q8_0, plain)
+    ROW(IQ4_NL, iq4_nl, signs)
+    ROW(Q4_0, q4_0, less_8)
+    ROW(Q5_0, q5_0, less_16)
+    ROW(MXFP4, mxfp4, less_12)
+    ROW(Q4_1, q4_1, with_min)
+    ROW(Q5_1, q5_1, with_min)
+#undef ROW
 }

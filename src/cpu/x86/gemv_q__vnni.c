@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gemv_q__vnni.c: products of rows in blocks of 32 with one column, 64 bytes at a time: two blocks of q8_0, or the nibbles of
-// four blocks, the low ones before the high ones. The column (column_q.h) comes in the same order.
+// gemv_q__vnni.c: products of rows in blocks of 32 with a few columns, 64 bytes at a time: two blocks of q8_0, or the nibbles of
+// four blocks, the low ones before the high ones. Columns (column_q.h) come in the same order; a row is unpacked once for all.
 
 #include "cpu/x86/ahead.h"
 #include "cpu/x86/column_q.h"
@@ -38,23 +38,20 @@ UNPACK_INLINE __m512i high(__m512i v) {
     return low(_mm512_srli_epi16(v, 4));
 }
 
-// The sums of four products each, begun with `first`: of two blocks, or of four.
-UNPACK_INLINE __m512i dot_q8_0(__m512i first, const block_q8_0 *b, const int8_t *y) {
+// The bytes of two blocks, or of four: 64, or twice as many.
+UNPACK_INLINE void wide_q8_0(__m512i v[2], const block_q8_0 *b) {
     const __m512i x = _mm512_inserti64x4(_mm512_castsi256_si512(load32(b[0].qs)), load32(b[1].qs), 1);
-    return _mm512_dpbusd_epi32(first, _mm512_xor_si512(x, _mm512_set1_epi8((char) 128)), load64(y)); // adds 128
+    v[0]            = _mm512_xor_si512(x, _mm512_set1_epi8((char) 128)); // adds 128
 }
 
-UNPACK_INLINE __m512i dot_halves(__m512i first, __m512i low, __m512i high, const int8_t *y) {
-    return _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(first, low, load64(y)), high, load64(y + 64));
-}
-
-#define DOT_4(type) \
-    UNPACK_INLINE __m512i dot_##type(__m512i first, const block_##type *b, const int8_t *y) { \
+#define WIDE_4(type) \
+    UNPACK_INLINE void wide_##type(__m512i v[2], const block_##type *b) { \
         const __m512i q = FOUR(b); \
-        return dot_halves(first, low(q), high(q), y); \
+        v[0]            = low(q); \
+        v[1]            = high(q); \
     }
-DOT_4(q4_0)
-DOT_4(q4_1)
+WIDE_4(q4_0)
+WIDE_4(q4_1)
 
 // The fifth bits of four blocks: of the low nibbles, and of the high ones.
 UNPACK_INLINE uint64_t fifths(const uint8_t *a, const uint8_t *b, const uint8_t *c, const uint8_t *d, uint64_t which) {
@@ -66,27 +63,29 @@ UNPACK_INLINE uint64_t fifths(const uint8_t *a, const uint8_t *b, const uint8_t 
     return _pext_u64(u[0] | (uint64_t) u[1] << 32, which) | _pext_u64(u[2] | (uint64_t) u[3] << 32, which) << 32;
 }
 
-#define DOT_5(type) \
-    UNPACK_INLINE __m512i dot_##type(__m512i first, const block_##type *b, const int8_t *y) { \
+#define WIDE_5(type) \
+    UNPACK_INLINE void wide_##type(__m512i v[2], const block_##type *b) { \
         const __m512i q = FOUR(b), l = low(q), h = high(q), fifth = _mm512_set1_epi8(16); \
         const uint64_t of_l = fifths(b[0].qh, b[1].qh, b[2].qh, b[3].qh, 0x0000ffff0000ffff); \
         const uint64_t of_h = fifths(b[0].qh, b[1].qh, b[2].qh, b[3].qh, 0xffff0000ffff0000); \
-        return dot_halves(first, _mm512_mask_add_epi8(l, of_l, l, fifth), _mm512_mask_add_epi8(h, of_h, h, fifth), y); \
+        v[0]                = _mm512_mask_add_epi8(l, of_l, l, fifth); \
+        v[1]                = _mm512_mask_add_epi8(h, of_h, h, fifth); \
     }
-DOT_5(q5_0)
-DOT_5(q5_1)
+WIDE_5(q5_0)
+WIDE_5(q5_1)
 
 // What a nibble stands for, made unsigned: 128 and 12 above.
 static const uint8_t above_iq4[16]   = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
 static const uint8_t above_mxfp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
 
-#define DOT_TABLE(type, table) \
-    UNPACK_INLINE __m512i dot_##type(__m512i first, const block_##type *b, const int8_t *y) { \
+#define WIDE_TABLE(type, table) \
+    UNPACK_INLINE void wide_##type(__m512i v[2], const block_##type *b) { \
         const __m512i t = _mm512_broadcast_i32x4(load16(table)), q = FOUR(b); \
-        return dot_halves(first, _mm512_shuffle_epi8(t, low(q)), _mm512_shuffle_epi8(t, high(q)), y); \
+        v[0] = _mm512_shuffle_epi8(t, low(q)); \
+        v[1] = _mm512_shuffle_epi8(t, high(q)); \
     }
-DOT_TABLE(iq4_nl, above_iq4)
-DOT_TABLE(mxfp4, above_mxfp4)
+WIDE_TABLE(iq4_nl, above_iq4)
+WIDE_TABLE(mxfp4, above_mxfp4)
 
 // Halves of 8 blocks of `words` words, at word `at` of each: four lie within 64 bytes.
 UNPACK_INLINE __m256 halves_at(const void *b, const int words, const int at) {
@@ -106,43 +105,71 @@ UNPACK_INLINE __m512i blocks_at(int j, const int per) {
     return _mm512_add_epi32(_mm512_srli_epi32(lanes, per == 2 ? 3 : 2), _mm512_set1_epi32(j * per));
 }
 
+// Sums of four products each, begun with `first`.
+UNPACK_INLINE __m512i dot(__m512i first, const __m512i v[2], const int8_t *y, const int per) {
+    const __m512i sums = _mm512_dpbusd_epi32(first, v[0], load64(y));
+    return per == 2 ? sums : _mm512_dpbusd_epi32(sums, v[1], load64(y + 64));
+}
+
+#define COLS 4 // at once
+
 #define GROUP_DOT(type, per, scales_of, has_min, mins_of) \
-    UNPACK_INLINE __m512 group_##type(__m512 sum, __m256 *mins, const block_##type *x, const struct y_group *y) { \
-        const __m512 d  = _mm512_castps256_ps512(_mm256_mul_ps(scales_of(x), _mm256_loadu_ps(y->scale))); \
-        const __m512i f = _mm512_castsi256_si512(load32(y->first)); \
-        if (has_min) { \
-            *mins = _mm256_fmadd_ps(mins_of(x), _mm256_loadu_ps(y->sum), *mins); \
+    UNPACK_INLINE void group_##type( \
+        __m512 *sum, __m256 *mins, const block_##type *x, const struct y_group *const *y, const int ny) { \
+        const __m256 scales = scales_of(x); \
+        __m512 d[COLS]; \
+        _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+            d[c] = _mm512_castps256_ps512(_mm256_mul_ps(scales, _mm256_loadu_ps(y[c]->scale))); \
+            if (has_min) { \
+                mins[c] = _mm256_fmadd_ps(mins_of(x), _mm256_loadu_ps(y[c]->sum), mins[c]); \
+            } \
         } \
-        for (int j = 0; j < 8 / (per); j++) { \
-            const __m512i at    = blocks_at(j, per); \
-            const __m512i first = _mm512_maskz_permutexvar_epi32((has_min) ? 0 : (per) == 2 ? 0x0101 : 0x1111, at, f); \
-            const __m512i dot   = dot_##type(first, x + j * (per), y->qs + 32 * (per) *j); \
-            sum                 = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_permutexvar_ps(at, d), sum); \
+        _Pragma("GCC unroll 4") for (int j = 0; j < 8 / (per); j++) { \
+            const __m512i at = blocks_at(j, per); \
+            __m512i v[2]; \
+            wide_##type(v, x + j * (per)); \
+            _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+                const __m512i f     = _mm512_castsi256_si512(load32(y[c]->first)); \
+                const __m512i first = _mm512_maskz_permutexvar_epi32((has_min) ? 0 : (per) == 2 ? 0x0101 : 0x1111, at, f); \
+                const __m512i sums  = dot(first, v, y[c]->qs + 32 * (per) *j, per); \
+                sum[c]              = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums), _mm512_permutexvar_ps(at, d[c]), sum[c]); \
+            } \
         } \
-        return sum; \
     }
 
 #define GEMV(type, per, scales_of, has_min, mins_of) \
     GROUP_DOT(type, per, scales_of, has_min, mins_of) \
-    static void gemv_##type(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) { \
+    UNPACK_INLINE void rows_##type( \
+        int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, const int ny) { \
         for (int r = 0; r < nx; r++) { \
-            const block_##type *x   = (const void *) ((const char *) vx + (size_t) r * bx); \
-            const struct y_group *y = vy; \
-            __m512 sum              = _mm512_setzero_ps(); \
-            __m256 mins             = _mm256_setzero_ps(); \
-            int64_t left            = n / 32; \
-            for (; left >= 8; left -= 8, x += 8, y++) { \
-                fetch_ahead(x, 8 * sizeof *x); \
-                sum = group_##type(sum, &mins, x, y); \
+            const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
+            const struct y_group *y[COLS]; \
+            __m512 sum[COLS]; \
+            __m256 mins[COLS]; \
+            _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+                y[c]    = vy[c]; \
+                sum[c]  = _mm512_setzero_ps(); \
+                mins[c] = _mm256_setzero_ps(); \
             } \
-            if (left > 0) { /* the column has zeros where the row ends */ \
+            int64_t left = n / 32; \
+            for (; left >= 8; left -= 8, x += 8) { \
+                fetch_ahead(x, 8 * sizeof *x); \
+                group_##type(sum, mins, x, y, ny); \
+                _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+                    y[c]++; \
+                } \
+            } \
+            if (left > 0) { /* the columns have zeros where the row ends */ \
                 block_##type last[8] = {0}; \
                 memcpy(last, x, (size_t) left * sizeof *x); \
-                sum = group_##type(sum, &mins, last, y); \
+                group_##type(sum, mins, last, y, ny); \
             } \
-            s[r] = _mm512_reduce_add_ps(sum) + sum8(mins); \
+            _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+                s[c][r] = _mm512_reduce_add_ps(sum[c]) + sum8(mins[c]); \
+            } \
         } \
-    }
+    } \
+    GEMV_BY_ROWS(type)
 GEMV(q8_0, 2, SCALES_HALF, false, MINS_NONE)
 GEMV(iq4_nl, 4, SCALES_18, false, MINS_NONE)
 GEMV(q4_0, 4, SCALES_18, false, MINS_NONE)
@@ -153,7 +180,7 @@ GEMV(q5_1, 4, SCALES_HALF, true, MINS_HALF)
 
 void cpu_tier_vnni_gemv(struct cpu_kernels *k) {
 #define ROW(TYPE, type, y) \
-    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, NULL, GROUP, sizeof(struct y_group)};
+    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, gemv_cols_##type, GROUP, sizeof(struct y_group)};
     ROW(Q8_0, q8_0, q8_0)
     ROW(IQ4_NL, iq4_nl, iq4_nl)
     ROW(Q4_0, q4_0, q4_0)

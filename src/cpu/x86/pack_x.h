@@ -116,10 +116,8 @@ UNPACK_INLINE void put_fives(char *run, int g, const __m256i q[4], __m256i bits,
     }
 #define SCALES_OF_HALVES(type) halves_across(row, at + offsetof(block_##type, d))
 #define SCALES_OF_MXFP4(type) \
-    _mm256_setr_ps(scale_mxfp4((const void *) (row[0] + at)), scale_mxfp4((const void *) (row[1] + at)), \
-        scale_mxfp4((const void *) (row[2] + at)), scale_mxfp4((const void *) (row[3] + at)), \
-        scale_mxfp4((const void *) (row[4] + at)), scale_mxfp4((const void *) (row[5] + at)), \
-        scale_mxfp4((const void *) (row[6] + at)), scale_mxfp4((const void *) (row[7] + at)))
+    scales_mxfp4(_mm_setr_epi8( \
+        row[0][at], row[1][at], row[2][at], row[3][at], row[4][at], row[5][at], row[6][at], row[7][at], 0, 0, 0, 0, 0, 0, 0, 0))
 #define NO_MINS(type)
 #define MINS_OF_HALVES(type) put_floats(to + 4 * (MR + g), halves_across(row, at + offsetof(block_##type, m)));
 

@@ -119,6 +119,14 @@ UNPACK_INLINE float scale_mxfp4(const block_mxfp4 *b) {
     return f;
 }
 
+// The same of 8 blocks: their bytes e.
+UNPACK_INLINE __m256 scales_mxfp4(__m128i e) {
+    const __m256i v = _mm256_cvtepu8_epi32(e), two = _mm256_set1_epi32(2);
+    const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(v, _mm256_set1_epi32(1)), 23);
+    const __m256i least  = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), v);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, least, _mm256_cmpgt_epi32(two, v)));
+}
+
 // ---- blocks of 256 ----
 
 // The 8 scales (low half) and minima (high half) of q4_K and q5_K: 6 bits each in 12 bytes.
