@@ -61,6 +61,8 @@ void mpi_item_free(struct mpi_mail_item *item) {
     }
 }
 
+static void lose(struct mpi_mail *m, int rank, const char *fmt, ...) BERTH_PRINTF(3, 4);
+
 static void drop_kept(struct mpi_mail *m) {
     for (struct mpi_mail_item *item = m->first, *next; item != NULL; item = next) {
         next = item->next;
@@ -71,16 +73,26 @@ static void drop_kept(struct mpi_mail *m) {
     m->kept_size = 0;
 }
 
-void mpi_mail_fini(struct mpi_mail *m, bool all) {
+void mpi_mail_close(struct mpi_mail *m, bool all) {
+    pthread_mutex_lock(&m->lock);
     drop_kept(m);
+    for (int i = 0; i < m->t.size; i++) {
+        if (i != m->t.rank) {
+            lose(m, i, "the ranks have parted");
+        }
+    }
+    m->is_closed = true;
+    pthread_mutex_unlock(&m->lock);
     m->t.close(&m->t, all);
+}
+
+void mpi_mail_fini(struct mpi_mail *m, bool all) {
+    mpi_mail_close(m, all);
     shim_free(m->peers);
     pthread_mutex_destroy(&m->lock);
 }
 
 // ---- under the lock ----
-
-static void lose(struct mpi_mail *m, int rank, const char *fmt, ...) BERTH_PRINTF(3, 4);
 
 static void lose_v(struct mpi_mail *m, int rank, const char *fmt, va_list args) {
     struct mpi_peer *p = &m->peers[rank];
@@ -156,6 +168,10 @@ static void excuse_all(struct mpi_mail *m) {
 // Takes in what has come, as far as there is room; if somebody waits for it, a message at least.
 static void poll(struct mpi_mail *m, bool is_wanted) {
     m->polled = mpi_now();
+    if (m->is_closed) {
+        m->emptied = m->polled;
+        return;
+    }
     if (m->polled - m->emptied > (m->timeout / 2 < MPI_SECOND ? m->timeout / 2 : MPI_SECOND)) {
         excuse_all(m);
     }

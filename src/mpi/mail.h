@@ -66,6 +66,7 @@ struct mpi_mail {
     int64_t emptied;              // when there was nothing left to take in; what we leave there is nobody's silence
     int64_t told;                 // when the others last had a sign of life from here
     bool has_parted;              // they have had the last word; what comes is thrown away, but for theirs
+    bool is_closed;               // there is no transport any more, and all others are lost
     struct berth_mpi_traffic traffic;
 };
 
@@ -75,7 +76,10 @@ int64_t mpi_mail_timeout(void);
 void mpi_mail_count_steps(struct mpi_mail *m);
 // The transport becomes the mail's.
 bool mpi_mail_init(struct mpi_mail *m, const struct mpi_transport *t) BERTH_MUST_USE;
-void mpi_mail_fini(struct mpi_mail *m, bool all);
+// The transport's end, all: in order, since nobody was lost. Nothing is sent or received any more; who is lost can still be
+// asked.
+void mpi_mail_close(struct mpi_mail *m, bool all);
+void mpi_mail_fini(struct mpi_mail *m, bool all); // closes, and frees
 
 static inline const struct mpi_head *mpi_head_of(const struct mpi_mail_item *item) {
     return item->letter.bytes;

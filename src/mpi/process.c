@@ -339,7 +339,7 @@ static void leave(int status, void *unused) {
         if (pthread_create(&thread, NULL, watch_leaving, NULL) == 0) {
             pthread_detach(thread);
         }
-        mpi_world_fini(&process_world);
+        mpi_world_end(&process_world); // handlers that were set before this one come after it, and may free buffers
     }
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define SHORT_SIZE ((size_t) 32 << 10) // bytes
+#define SHARE_SIZE (16 * MPI_PIECE)    // of a member's share at a time: all send before they take, and mail keeps only so much
 
 static bool part_send(struct mpi_group *g, int to, const void *data, size_t size) {
     const struct mpi_head head = {.kind = MPI_PART, .id = g->number, .a = g->n_done, .b = size};
@@ -140,7 +141,12 @@ bool mpi_group_sum(struct mpi_group *g, float *data, size_t n) {
     if (n == 0 || g->n == 1) {
         return true;
     }
-    return end_call(g, n * sizeof *data <= SHORT_SIZE ? sum_short(g, data, n) : sum_shares(g, data, n));
+    const size_t step = SHARE_SIZE / sizeof *data * (size_t) g->n;
+    bool ok           = n * sizeof *data > SHORT_SIZE || sum_short(g, data, n);
+    for (size_t at = 0; ok && n * sizeof *data > SHORT_SIZE && at < n; at += step) {
+        ok = sum_shares(g, data + at, n - at < step ? n - at : step);
+    }
+    return end_call(g, ok);
 }
 
 bool mpi_group_broadcast(struct mpi_group *g, void *data, size_t size, int root) {

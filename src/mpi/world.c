@@ -260,10 +260,19 @@ void mpi_world_abandon(struct mpi_world *w) {
     pthread_mutex_unlock(&w->mail.lock);
 }
 
-void mpi_world_fini(struct mpi_world *w) {
+static void tender_stop(struct mpi_world *w) {
     pthread_mutex_lock(&w->mail.lock);
     w->stop = true;
     pthread_mutex_unlock(&w->mail.lock);
     pthread_join(w->tender, NULL);
+}
+
+void mpi_world_end(struct mpi_world *w) {
+    tender_stop(w);
+    mpi_mail_close(&w->mail, w->all_left);
+}
+
+void mpi_world_fini(struct mpi_world *w) {
+    tender_stop(w);
     world_drop(w, w->all_left);
 }

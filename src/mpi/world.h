@@ -57,8 +57,9 @@ void mpi_world_tell_left_out(struct mpi_world *w);
 void mpi_world_part(struct mpi_world *w);
 // Says good-bye, and waits for nobody: MPI is left as it is.
 void mpi_world_abandon(struct mpi_world *w);
-// After mpi_world_part: ends MPI in order if all did.
-void mpi_world_fini(struct mpi_world *w);
+// After mpi_world_part: ends MPI in order if all did. Who still has something of another rank's may free it afterwards.
+void mpi_world_end(struct mpi_world *w);
+void mpi_world_fini(struct mpi_world *w); // the same, and nothing of the world is left
 
 // ---- of this process (process.c) ----
 

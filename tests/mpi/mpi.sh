@@ -17,6 +17,8 @@ done
 say "sums, broadcasts and barriers of 1, 2 and 4 ranks"
 BERTH_MPI_TIMEOUT=3 ranks --enable-recovery -q -n 3 "$world" die || [ $? = 7 ] || { say "a rank that dies"; exit 1; }
 say "a rank that dies is told of"
+BERTH_MPI_STALL=5 ranks -n 2 "$world" large || { say "a large sum"; exit 1; }
+say "a sum of more bytes than a rank takes in ahead"
 # The one that is stopped is killed at last.
 BERTH_MPI_TIMEOUT=3 ranks --enable-recovery -q --mca btl tcp,self -n 3 "$world" freeze || [ $? = 137 ] || { say "a rank that freezes"; exit 1; }
 say "a rank that freezes amid its messages is lost alone"
@@ -88,6 +90,10 @@ say "weights are kept and checked"
 
 "$berth" worker -t 1 2> "$dir/said" && { say "a worker without mpirun"; exit 1; }
 grep -q mpirun "$dir/said" || { say "a worker without mpirun does not say what it lacks"; cat "$dir/said"; exit 1; }
+
+# Buffers of a worker that are freed by a handler of the process' end, after the ranks have parted.
+ranks -q -n 1 "$world" late : -n 1 "$berth" worker -t 1 > "$dir/said" 2>&1 || { say "what is freed after the end"; cat "$dir/said"; exit 1; }
+say "what lies at a worker can be freed after the end"
 
 # A repeated step by layers is one small message a rank beside the activations; nothing grows.
 for n in 1 3; do

@@ -2,7 +2,9 @@
 // world.c: a program that every rank runs: sums, broadcasts and barriers among the ranks, answers checked. Exit code 0: all
 // right. Started without mpirun there is no world. `world die`: the last rank ends in the middle; the others are told so in time.
 // `world freeze`: rank 1 of 3 stops while it sends much; the others lose it, and not each other. `world ask`: the log callback
-// asks for devices, as soon as it is told of a rank that is not there.
+// asks for devices, as soon as it is told of a rank that is not there. `world large`: a sum of more bytes than a rank takes in of
+// what nobody has asked for yet. `world late`, beside a worker: what lies there is freed when the process ends, after the ranks
+// have parted.
 
 #include "berth-mpi.h"
 #include "berth.h"
@@ -119,7 +121,38 @@ static int ask_while_told(char *words) {
     _exit(0);
 }
 
+static ggml_backend_t late_backend;
+static ggml_backend_buffer_t late_buffer;
+
+static void free_late(void) {
+    ggml_backend_free(late_backend);
+    ggml_backend_buffer_free(late_buffer);
+    if (ggml_backend_dev_init(ggml_backend_dev_by_name("MPI1:CPU"), NULL) != NULL) {
+        _exit(1); // the rank is gone
+    }
+}
+
+// Handlers run in the reverse of the order in which they were set: this one after the end of the ranks.
+static int free_at_the_end(void) {
+    static float data[1 << 20];
+    CHECK(atexit(free_late) == 0);
+    ggml_backend_load_all();
+    ggml_backend_dev_t dev   = ggml_backend_dev_by_name("MPI1:CPU");
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 4096, .no_alloc = true});
+    struct ggml_tensor *t    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1 << 20);
+    CHECK(dev != NULL && t != NULL);
+    late_backend = ggml_backend_dev_init(dev, NULL);
+    CHECK(late_backend != NULL);
+    late_buffer = ggml_backend_alloc_ctx_tensors(ctx, late_backend);
+    CHECK(late_buffer != NULL);
+    ggml_backend_tensor_get_async(late_backend, t, data, 0, sizeof data); // nobody waits for it
+    return 0;
+}
+
 int main(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "late") == 0) {
+        return free_at_the_end();
+    }
     if (argc > 2 && strcmp(argv[1], "ask") == 0) {
         return ask_while_told(argv[2]);
     }
@@ -140,6 +173,10 @@ int main(int argc, char **argv) {
     }
     if (argc > 1 && strcmp(argv[1], "freeze") == 0) {
         return freeze_in_the_middle(w);
+    }
+    if (argc > 1 && strcmp(argv[1], "large") == 0) {
+        check_sum(w, (size_t) 160 << 20);
+        return 0;
     }
     for (size_t n = 1; n <= 3000000; n = n * 5 + 1) {
         check_sum(w, n);
