@@ -129,6 +129,26 @@ static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
         b->dev, b->number, offset_of(b, tensor, offset), data, size, buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
 }
 
+// Pieces that lie side by side there, as rows of which each rank has a part do, go as one: many would be a message each, and too
+// short to be looked for in a cache.
+static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size,
+    size_t n, size_t to_step, size_t from_step) {
+    size_t all  = 0;
+    char *dense = to_step == size && size < MPI_PIECE && berth_mul_ok(size, n, &all) ? shim_malloc(all) : NULL;
+    for (size_t i = 0; i < n; i++) {
+        const char *piece = (const char *) data + i * from_step;
+        if (dense != NULL) {
+            memcpy(dense + i * size, piece, size);
+        } else {
+            buffer_set(buffer, tensor, piece, offset + i * to_step, size);
+        }
+    }
+    if (dense != NULL) {
+        buffer_set(buffer, tensor, dense, offset, all);
+    }
+    shim_free(dense);
+}
+
 static void buffer_get(ggml_backend_buffer_t buffer, const struct ggml_tensor *tensor, void *data, size_t offset, size_t size) {
     struct buffer *b = buffer->context;
     mpi_buffer_read(b->dev, b->number, offset_of(b, tensor, offset), data, size);
@@ -153,6 +173,7 @@ static const struct ggml_backend_buffer_i buffer_iface = {
     .memset_tensor = buffer_memset,
     .set_tensor    = buffer_set,
     .get_tensor    = buffer_get,
+    .set_tensor_2d = buffer_set_2d,
     .cpy_tensor    = buffer_copy,
     .clear         = buffer_clear,
 };

@@ -86,6 +86,14 @@ done
 for file in "$dir"/cache/*; do printf 'not what it was' > "$file"; done
 tale -n 1 "$berth" run --seed 3 -n 60 : -n 1 "$berth" worker -t 1 --cache "$dir/cache" || { say "with a broken cache"; exit 1; }
 cmp "$dir/alone" "$dir/tale" || { say "a broken cache tells another tale"; exit 1; }
+# By tensors too, also those of which a rank has a part of each row: about half of the file.
+mkdir "$dir/shares"
+for round in 1 2; do
+    tale -n 1 "$berth" run --seed 3 -n 60 --split tensor -t 1 : -n 1 "$berth" worker -t 1 --cache "$dir/shares" || { say "shares with a cache"; exit 1; }
+    cmp "$dir/parts.1" "$dir/tale" || { say "shares of a cache tell another tale, round $round"; exit 1; }
+done
+kept=$(cat "$dir"/shares/* | wc -c) all=$(wc -c < "$root/models/tales-q8_0.gguf")
+[ $((100 * kept / all)) -ge 40 ] || { say "of $all bytes a worker with half of each weight has kept $kept"; exit 1; }
 say "weights are kept and checked"
 
 "$berth" worker -t 1 2> "$dir/said" && { say "a worker without mpirun"; exit 1; }
