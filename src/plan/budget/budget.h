@@ -97,8 +97,13 @@ void budget_trace_fini(struct budget_trace *t);
 static inline int32_t budget_value(const struct budget_graph *g, const struct budget_steps *s, int32_t instance) {
     return instance < g->n ? instance : s->at[instance - g->n].op;
 }
-// The most by which a pool is above its limit, and where; 0: it fits.
-uint64_t budget_excess(const struct budget_graph *g, const struct budget_trace *t, size_t n_steps, int32_t *pool, int32_t *step);
+// Bytes above the limits.
+struct budget_excess {
+    uint64_t most;      // 0: it fits
+    int32_t pool, step; // where it is the most
+    double sum;         // of all steps and pools: where many steps are alike, cuts at one leave the most as it is
+};
+struct budget_excess budget_excess(const struct budget_graph *g, const struct budget_trace *t, size_t n_steps);
 
 // ---- check.c ----
 

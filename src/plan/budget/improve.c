@@ -123,9 +123,8 @@ static bool backs_all(struct improver *m, struct budget_steps *s, bool is_noisy)
 }
 
 static bool fits(struct improver *m, const struct budget_steps *s, bool *ok) {
-    int32_t pool, step;
     *ok = budget_trace(m->g, s, &m->x.t);
-    return *ok && m->x.t.fault < 0 && budget_excess(m->g, &m->x.t, s->n, &pool, &step) == 0;
+    return *ok && m->x.t.fault < 0 && budget_excess(m->g, &m->x.t, s->n).most == 0;
 }
 
 // A cut that nothing forces, at a random step.

@@ -68,11 +68,10 @@ static bool set_try(struct sets *x, const struct budget_steps *order, struct bud
     if (!ok || cost >= x->best) {
         return ok;
     }
-    int32_t pool, step;
     if (!budget_trace(g, &x->steps, &x->t)) {
         return false;
     }
-    if (x->t.fault < 0 && budget_excess(g, &x->t, x->steps.n, &pool, &step) == 0) {
+    if (x->t.fault < 0 && budget_excess(g, &x->t, x->steps.n).most == 0) {
         x->best = cost;
         ok      = budget_copy(out, &x->steps);
     }
@@ -140,10 +139,8 @@ static bool sets_init(struct sets *x, const struct budget_steps *order) {
         !budget_trace(g, order, &x->t)) {
         return false;
     }
-    int32_t pool;
-    if (budget_excess(g, &x->t, order->n, &pool, &x->turn) == 0) {
-        x->turn = (int32_t) order->n;
-    }
+    const struct budget_excess excess = budget_excess(g, &x->t, order->n);
+    x->turn                           = excess.most > 0 ? excess.step : (int32_t) order->n;
     for (int32_t i = 0; i < g->n; i++) {
         x->position[i] = x->last[i] = -1;
     }

@@ -199,23 +199,21 @@ bool budget_trace(const struct budget_graph *g, const struct budget_steps *s, st
     return ok;
 }
 
-uint64_t budget_excess(const struct budget_graph *g, const struct budget_trace *t, size_t n_steps, int32_t *pool, int32_t *step) {
-    uint64_t most = 0;
+struct budget_excess budget_excess(const struct budget_graph *g, const struct budget_trace *t, size_t n_steps) {
+    struct budget_excess e = {0};
     for (int32_t p = 0; p < g->n_pools; p++) {
         const uint64_t limit = g->pools[p].limit;
-        for (size_t k = 0; t->peak[p] > limit && k < n_steps; k++) {
-            const uint64_t live = t->live[k * (size_t) g->n_pools + (size_t) p];
-            if (live > limit && live - limit > most) {
-                most  = live - limit;
-                *pool = p;
-                *step = (int32_t) k;
+        // Without steps the inputs are alive, and nothing else.
+        for (size_t k = 0; t->peak[p] > limit && k < (n_steps > 0 ? n_steps : 1); k++) {
+            const uint64_t live = n_steps > 0 ? t->live[k * (size_t) g->n_pools + (size_t) p] : t->peak[p];
+            const uint64_t here = live > limit ? live - limit : 0;
+            e.sum += (double) here;
+            if (here > e.most) {
+                e.most = here;
+                e.pool = p;
+                e.step = (int32_t) k;
             }
         }
-        if (n_steps == 0 && t->peak[p] > limit && t->peak[p] - limit > most) {
-            most  = t->peak[p] - limit;
-            *pool = p;
-            *step = 0;
-        }
     }
-    return most;
+    return e;
 }

@@ -45,19 +45,6 @@ bool budget_sweep(const struct budget_graph *g, struct budget_steps *s) {
     return ok;
 }
 
-// Bytes too many, of all steps and pools together: where many steps are alike, cuts at one leave the worst as it is.
-static double too_many(const struct budget_graph *g, const struct budget_trace *t, size_t n_steps) {
-    double sum = 0;
-    for (int32_t p = 0; p < g->n_pools; p++) {
-        const uint64_t limit = g->pools[p].limit;
-        for (size_t k = 0; t->peak[p] > limit && k < n_steps; k++) {
-            const uint64_t live = t->live[k * (size_t) g->n_pools + (size_t) p];
-            sum += live > limit ? (double) (live - limit) : 0;
-        }
-    }
-    return sum;
-}
-
 enum budget_answer budget_trim(
     const struct budget_graph *g, const struct budget_style *style, const struct budget_end *end, struct budget_steps *s) {
     struct budget_gaps x      = {0};
@@ -68,21 +55,20 @@ enum budget_answer budget_trim(
     uint64_t least            = UINT64_MAX;
     double least_sum          = INFINITY;
     for (int n_vain = 0; budget_gaps_find(&x, g, s); n_vain++) {
-        int32_t pool, step, n_done;
-        const uint64_t excess = budget_excess(g, &x.t, s->n, &pool, &step);
-        if (excess == 0) {
+        int32_t n_done;
+        const struct budget_excess excess = budget_excess(g, &x.t, s->n);
+        if (excess.most == 0) {
             answer = BUDGET_FOUND;
             break;
         }
-        const double sum = too_many(g, &x.t, s->n);
-        if (!budget_cuts_find(&x, style, step, pool, excess, &cuts) ||
-            !budget_cuts_apply(&x, &cuts, style, 0, excess, &next, &n_done) || !budget_sweep(g, &next)) {
+        if (!budget_cuts_find(&x, style, excess.step, excess.pool, excess.most, &cuts) ||
+            !budget_cuts_apply(&x, &cuts, style, 0, excess.most, &next, &n_done) || !budget_sweep(g, &next)) {
             break;
         }
         swap(s, &next);
-        n_vain    = excess < least || sum < least_sum ? 0 : n_vain;
-        least     = excess < least ? excess : least;
-        least_sum = sum < least_sum ? sum : least_sum;
+        n_vain    = excess.most < least || excess.sum < least_sum ? 0 : n_vain;
+        least     = excess.most < least ? excess.most : least;
+        least_sum = excess.sum < least_sum ? excess.sum : least_sum;
         if (n_done == 0 || s->n > most || n_vain > PATIENCE || budget_is_over(g, end)) {
             answer = BUDGET_GAVE_UP;
             break;
