@@ -236,7 +236,68 @@ static void sorting_takes_memory_for_long_rows_only(void **state) {
     assert_int_equal(sort_work(256, 4096, 8, 8), 0);
     assert_int_equal(sort_work(151936, 64, 1024, 8), 0);
     assert_in_range(sort_work(151936, 1, 2048, 8), 1, 2 * 16 * 2048); // of those that are wanted, not of the row
-    assert_in_range(sort_work(151936, 1, 0, 8), 1, 17 * 151936);      // of one task, if there is one row
+    assert_in_range(sort_work(4096, 1, 0, 8), 1, 17 * 4096);          // of one task, if there is one row
+    assert_in_range(sort_work(151936, 1, 0, 8), 1, 4 * 151936 + 4096);
+    assert_in_range(sort_work(151936, 1, 75968, 8), 1, 8 * 151936 + 4096);
+}
+
+// Of a float: NaN is above all, both zeros are the same.
+static bool sorts_before(float a, float b, bool down) {
+    const float first = down ? b : a, second = down ? a : b;
+    return isnan(second) ? !isnan(first) : first < second;
+}
+
+// Rows longer than keys are made of, of few values and of many, with NaN, infinite and zeros of both signs, as they are and in
+// halves: each index once, equal elements in their order.
+static void long_rows_are_sorted(void **state) {
+    (void) state;
+    enum { ROW = 6000 };
+    static const float odd[] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, -NAN};
+    static bool seen[ROW];
+    for (int c = 0; c < 16; c++) {
+        const bool down = c & 1, is_half = c & 2, is_few = c & 4, is_top = c & 8;
+        const int k              = is_top ? ROW / 2 : ROW;
+        struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20});
+        struct ggml_tensor *x    = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, ROW, 2);
+        struct ggml_tensor *half = ggml_new_tensor_2d(ctx, GGML_TYPE_F16, ROW, 2);
+        float *values            = x->data;
+        struct check_rng rng     = check_rng_new((uint64_t) c + 1);
+        for (int i = 0; i < 2 * ROW; i++) {
+            const uint64_t r = check_rng_next(&rng) >> 11;
+            values[i]        = r % 16 == 0 ? odd[r / 16 % 6] : is_few ? (float) (r % 3) : (float) (r % 60001) - 30000.0f;
+        }
+        ggml_fp32_to_fp16_row(values, half->data, 2 * ROW);
+        if (is_half) {
+            ggml_fp16_to_fp32_row(half->data, values, 2 * ROW);
+        }
+        struct ggml_tensor *from = is_half ? half : x;
+        struct ggml_tensor *t =
+            is_top ? ggml_top_k(ctx, from, k) : ggml_argsort(ctx, from, down ? GGML_SORT_ORDER_DESC : GGML_SORT_ORDER_ASC);
+        struct ggml_cgraph *graph = ggml_new_graph(ctx);
+        ggml_build_forward_expand(graph, t);
+        assert_int_equal(ggml_graph_compute_with_ctx(ctx, graph, 2), GGML_STATUS_SUCCESS);
+        for (int row = 0; row < 2; row++) {
+            int32_t *at    = (int32_t *) t->data + row * k;
+            const float *v = values + row * ROW;
+            if (is_top) { // the first two have changed places
+                const int32_t first = at[0];
+                at[0] = at[1], at[1] = first;
+            }
+            memset(seen, 0, sizeof seen);
+            for (int i = 0; i < k; i++) {
+                assert_true(at[i] >= 0 && at[i] < ROW && !seen[at[i]]);
+                seen[at[i]] = true;
+                if (i > 0) {
+                    assert_false(sorts_before(v[at[i]], v[at[i - 1]], down || is_top));
+                    assert_true(sorts_before(v[at[i - 1]], v[at[i]], down || is_top) || at[i - 1] < at[i]);
+                }
+            }
+            for (int i = 0; i < ROW; i++) { // what is left out comes behind
+                assert_false(!seen[i] && sorts_before(v[i], v[at[k - 1]], true));
+            }
+        }
+        ggml_free(ctx);
+    }
 }
 
 static void work_memory_is_known_before(void **state) {
@@ -523,6 +584,7 @@ int main(void) {
         cmocka_unit_test(threads_agree_to_the_bit),
         cmocka_unit_test(work_memory_is_known_before),
         cmocka_unit_test(sorting_takes_memory_for_long_rows_only),
+        cmocka_unit_test(long_rows_are_sorted),
         cmocka_unit_test(aborts_end_within_one_op),
         cmocka_unit_test(what_cannot_run_is_reported),
         cmocka_unit_test(bad_row_numbers_fail_the_compute),

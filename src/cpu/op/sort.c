@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// sort.c: ARGSORT, TOP_K: the order of each row.
-// An element becomes one 64-bit key: its float as an unsigned number of the same order above, its index below. Keys sort
-// without looking at the row again, no two are the same, and equal elements keep their order. NaN counts as larger than every
-// number. A row is sorted by one task, in 16 bytes a key: on its stack up to ROOM keys, beyond that in work memory. The k
-// largest of many need k keys, not those of the row.
+// sort.c: ARGSORT, TOP_K: the order of each row. A row is sorted by one task: by keys (sort.h) on its stack up to ROOM of them,
+// in work memory up to KEYS_MAX; more by their indices (sort_long.c), in the result and 4 bytes an element beside it, or 8 if not
+// all are wanted, and 4 for the floats of a row that is none of dense floats. The k largest of many need k keys.
+
+#include "cpu/op/sort.h"
 
 #include "cpu/optable.h"
 #include "cpu/rowio.h"
@@ -11,23 +11,9 @@
 #define INSERTION_MAX 32 // up to here insertion beats counting
 #define RADIX_BITS 8
 #define RADIX (1 << RADIX_BITS)
-#define ROOM 1024    // keys on the stack, and as many beside them: 16 KB
-#define PICK_LEAST 8 // times more elements than are wanted: below that all of them are sorted
-
-// Larger floats have larger keys; both zeros have the same.
-static uint32_t float_key(float f) {
-    uint32_t u;
-    f += 0.0f; // -0 becomes 0
-    memcpy(&u, &f, sizeof u);
-    if ((u & 0x7fffffffu) > 0x7f800000u) {
-        return UINT32_MAX;
-    }
-    return u & 0x80000000u ? ~u : u | 0x80000000u;
-}
-
-static inline uint64_t element_key(float f, int64_t i, uint32_t flip) {
-    return (uint64_t) (float_key(f) ^ flip) << 32 | (uint64_t) i;
-}
+#define ROOM 1024     // keys on the stack, and as many beside them: 16 KB
+#define KEYS_MAX 4096 // up to here keys beat indices
+#define PICK_LEAST 8  // times more elements than are wanted: below that all of them are sorted
 
 static void row_keys(const struct cpu_kernels *k, const struct ggml_tensor *t, const char *row, bool down, uint64_t *key) {
     float buf[CPU_PIECE];
@@ -36,7 +22,7 @@ static void row_keys(const struct cpu_kernels *k, const struct ggml_tensor *t, c
         const int64_t n = t->ne[0] - i0 < CPU_PIECE ? t->ne[0] - i0 : CPU_PIECE;
         const float *x  = cpu_row_load(k, t, row, i0, n, buf);
         for (int64_t i = 0; i < n; i++) {
-            key[i0 + i] = element_key(x[i], i0 + i, flip);
+            key[i0 + i] = sort_key(x[i], i0 + i, flip);
         }
     }
 }
@@ -108,13 +94,13 @@ static void row_pick(const struct cpu_kernels *kernels, const struct ggml_tensor
         const float *x  = cpu_row_load(kernels, t, row, i0, n, buf);
         int64_t i       = 0;
         for (; i < n && i0 + i < k; i++) {
-            heap[i0 + i] = element_key(x[i], i0 + i, UINT32_MAX);
+            heap[i0 + i] = sort_key(x[i], i0 + i, UINT32_MAX);
             for (int64_t at = i0 + i + 1 == k ? k / 2 : 0; at-- > 0;) {
                 heap_sink(heap, k, at);
             }
         }
         for (; i < n; i++) {
-            const uint64_t key = element_key(x[i], i0 + i, UINT32_MAX);
+            const uint64_t key = sort_key(x[i], i0 + i, UINT32_MAX);
             if (key < heap[0]) {
                 heap[0] = key;
                 heap_sink(heap, k, 0);
@@ -127,8 +113,8 @@ static void row_pick(const struct cpu_kernels *kernels, const struct ggml_tensor
 
 static bool sort_supports(const struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    return a != NULL && cpu_is_float(a->type) && op->type == GGML_TYPE_I32 && op->ne[0] <= a->ne[0] && a->ne[0] <= INT32_MAX &&
-           a->ne[1] == op->ne[1] && a->ne[2] == op->ne[2] && a->ne[3] == op->ne[3];
+    return a != NULL && cpu_is_float(a->type) && op->type == GGML_TYPE_I32 && cpu_rows_are_dense(op) && op->ne[0] <= a->ne[0] &&
+           a->ne[0] <= INT32_MAX && a->ne[1] == op->ne[1] && a->ne[2] == op->ne[2] && a->ne[3] == op->ne[3];
 }
 
 static int sort_tasks(const struct ggml_tensor *op, int n_threads) {
@@ -138,56 +124,88 @@ static int sort_tasks(const struct ggml_tensor *op, int n_threads) {
     return most < 1 ? 1 : most < n_threads ? (int) most : n_threads;
 }
 
-// Keys that a row is sorted by.
-static int64_t sort_keys(const struct ggml_tensor *op) {
+// Keys that a row is sorted by, if there is room for them.
+static int64_t n_keys_of(const struct ggml_tensor *op) {
     const int64_t n = op->src[0]->ne[0], k = op->ne[0];
     return op->op == GGML_OP_TOP_K && k <= n / PICK_LEAST ? k : n;
 }
 
-static size_t keys_work(int64_t n_keys, int n_tasks) {
-    return n_keys > ROOM ? 2 * sizeof(uint64_t) * (size_t) n_keys * (size_t) n_tasks : 0;
+static bool is_picked(const struct ggml_tensor *op) {
+    return n_keys_of(op) < op->src[0]->ne[0];
+}
+
+// Not by keys.
+static bool is_long(const struct ggml_tensor *op) {
+    return !is_picked(op) && op->src[0]->ne[0] > KEYS_MAX;
+}
+
+// Bytes of work memory that a row takes.
+static size_t row_work(const struct ggml_tensor *op) {
+    const size_t n = (size_t) op->src[0]->ne[0], n_keys = (size_t) n_keys_of(op);
+    if (is_long(op)) {
+        return sizeof(int32_t) * n * (1 + (op->op == GGML_OP_TOP_K) + !cpu_is_f32_dense(op->src[0]));
+    }
+    return n_keys > ROOM ? 2 * sizeof(uint64_t) * n_keys : 0;
 }
 
 static size_t sort_work(const struct ggml_tensor *op, int n_tasks) {
-    return keys_work(sort_keys(op), n_tasks);
+    return row_work(op) * (size_t) n_tasks;
 }
 
-// A shorter row may be one that is sorted as a whole; fewer rows take no more tasks.
+// A shorter row may be one that is sorted as a whole, or by keys; fewer rows take no more tasks.
 static size_t sort_work_most(const struct ggml_tensor *op, int n_threads) {
-    const int64_t n = op->src[0]->ne[0], k = op->ne[0];
-    return keys_work(op->op == GGML_OP_TOP_K && k <= n / PICK_LEAST ? k * PICK_LEAST : n, sort_tasks(op, n_threads));
+    const int64_t n = op->src[0]->ne[0], n_whole = is_picked(op) ? PICK_LEAST * op->ne[0] : n;
+    const int64_t n_keys = n_whole < KEYS_MAX ? n_whole : KEYS_MAX;
+    const size_t whole   = n_keys > ROOM ? 2 * sizeof(uint64_t) * (size_t) n_keys : 0;
+    const size_t shorter = is_picked(op) && n_whole > KEYS_MAX ? 3 * sizeof(int32_t) * (size_t) n_whole : 0, as_is = row_work(op);
+    const size_t most = whole > shorter ? whole : shorter;
+    return (most > as_is ? most : as_is) * (size_t) sort_tasks(op, n_threads);
 }
 
-static void indices_store(const struct ggml_tensor *op, char *row, const uint64_t *key) {
-    for (int64_t i = 0; i < op->ne[0]; i++) {
-        const int32_t at = (int32_t) (key[i] & UINT32_MAX);
-        memcpy(row + (size_t) i * op->nb[0], &at, sizeof at);
+// No order is promised of the k largest: it is the reference's, the first two changed places.
+static void first_two_swap(int32_t *at) {
+    const int32_t first = at[0];
+    at[0]               = at[1];
+    at[1]               = first;
+}
+
+static void row_sort(const struct cpu_params *p, const struct ggml_tensor *op, const char *from, bool down, int32_t *to) {
+    uint64_t room[2 * ROOM];
+    const struct ggml_tensor *a = op->src[0];
+    const int64_t n = a->ne[0], n_keys = n_keys_of(op), n_out = op->ne[0];
+    char *work = (char *) p->work + row_work(op) * (size_t) p->ith;
+    if (is_long(op)) {
+        int32_t *spare = (int32_t *) (void *) work, *out = op->op == GGML_OP_TOP_K ? spare + n : to;
+        float *floats = (float *) (void *) ((out == to ? spare : out) + n);
+        cpu_sort_long(cpu_row_load(p->k, a, from, 0, n, floats), n, down ? UINT32_MAX : 0, out, spare);
+        if (out != to) {
+            memcpy(to, out, (size_t) n_out * sizeof *to);
+        }
+        return;
+    }
+    uint64_t *key = n_keys <= ROOM ? room : (uint64_t *) (void *) work;
+    if (is_picked(op)) {
+        row_pick(p->k, a, from, key, n_keys);
+    } else {
+        row_keys(p->k, a, from, down, key);
+    }
+    const uint64_t *sorted = keys_sort(key, key + n_keys, n_keys);
+    for (int64_t i = 0; i < n_out; i++) {
+        to[i] = (int32_t) (sorted[i] & UINT32_MAX);
     }
 }
 
 static void sort_run(const struct cpu_params *p, struct ggml_tensor *op) {
-    uint64_t room[2 * ROOM];
-    const struct ggml_tensor *a = op->src[0];
-    const int64_t n_keys        = sort_keys(op);
-    uint64_t *key               = n_keys <= ROOM ? room : (uint64_t *) p->work + 2 * n_keys * p->ith;
-    const bool is_top           = op->op == GGML_OP_TOP_K;
-    const bool down             = is_top || cpu_param_i32(op, 0) == GGML_SORT_ORDER_DESC;
+    const bool is_top = op->op == GGML_OP_TOP_K, down = is_top || cpu_param_i32(op, 0) == GGML_SORT_ORDER_DESC;
     int64_t r0, r1;
     cpu_share(p, ggml_nrows(op), &r0, &r1);
     for (int64_t ir = r0; ir < r1; ir++) {
         const struct cpu_row_pos at = cpu_row_pos(op, ir);
-        if (n_keys < a->ne[0]) {
-            row_pick(p->k, a, cpu_row(a, at), key, n_keys);
-        } else {
-            row_keys(p->k, a, cpu_row(a, at), down, key);
+        int32_t *to                 = (int32_t *) (void *) cpu_row(op, at);
+        row_sort(p, op, cpu_row(op->src[0], at), down, to);
+        if (is_top && op->ne[0] > 1) {
+            first_two_swap(to);
         }
-        uint64_t *sorted = keys_sort(key, key + n_keys, n_keys);
-        if (is_top && op->ne[0] > 1) { // no order is promised: it is the reference's, the first two changed places
-            const uint64_t first = sorted[0];
-            sorted[0]            = sorted[1];
-            sorted[1]            = first;
-        }
-        indices_store(op, cpu_row(op, at), sorted);
     }
 }
 
