@@ -53,22 +53,3 @@ struct y_group {
 #define MINS_HALF(b) HALVES(b, m)
 #define MIN_NONE(b) 0.0f
 #define MIN_HALF(b) half_at(&(b)->m)
-
-// What a file that unpacks rows once for several columns ends with: products of one column and of many, from
-// rows_<type>(n, s, x, bx, nx, y, ny), which is told the number of columns when it is compiled.
-#define GEMV_BY_ROWS(type) \
-    static void gemv_##type(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y) { \
-        rows_##type(n, &s, x, bx, nx, &y, 1); \
-    } \
-    static void gemv_cols_##type(int64_t n, float *const *s, const void *x, size_t bx, int nx, const void *const *y, int ny) { \
-        for (; ny >= 4; ny -= 4, s += 4, y += 4) { \
-            rows_##type(n, s, x, bx, nx, y, 4); \
-        } \
-        if (ny == 3) { \
-            rows_##type(n, s, x, bx, nx, y, 3); \
-        } else if (ny == 2) { \
-            rows_##type(n, s, x, bx, nx, y, 2); \
-        } else if (ny == 1) { \
-            gemv_##type(n, s[0], x, bx, nx, y[0]); \
-        } \
-    }

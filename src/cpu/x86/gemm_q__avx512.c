@@ -8,6 +8,7 @@
 #define MR 32
 #define NR 4
 #define MIN_COLS 4
+#define MIN_COLS_256 5 // gemv_k.h takes four at once
 #define OFFSET_8BIT 0
 
 #include "cpu/x86/panel_q.h"

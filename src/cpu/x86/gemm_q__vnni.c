@@ -5,7 +5,7 @@
 
 #define MR 32
 #define NR 6
-#define MIN_COLS 4
+#define MIN_COLS 5 // by_rows.h takes four at once
 #define OFFSET_8BIT 128
 
 #include "cpu/x86/panel_q.h"

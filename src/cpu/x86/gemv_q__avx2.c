@@ -5,9 +5,8 @@
 // signed and take the signs of the column, which brings its magnitudes; those of q8_0, which may be -128, give theirs to it.
 
 #include "cpu/x86/ahead.h"
+#include "cpu/x86/by_rows.h"
 #include "cpu/x86/column_q.h"
-
-#define COLS 4 // at once
 
 // 8 blocks of a column. The pairs' bytes: 16 of each block, then the other 16 of each.
 struct y_pairs {
@@ -139,7 +138,7 @@ UNPACK_INLINE __m256 add_pair(__m256 sum, const __m256i v[2], const struct y_pai
         _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++) { \
             __m256i v[2]; \
             pair_##type(v, x + 2 * j); \
-            _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+            EACH_COL(c) { \
                 sum[c] = add_pair(sum[c], v, y[c], j, d[c], form); \
             } \
         } \
@@ -153,12 +152,12 @@ GROUP_PAIRS(iq4_nl, PAIRS_SIGNED)
 
 UNPACK_INLINE void group_q8_0(__m256 *sum, const block_q8_0 *x, const struct y_pairs *const *y, const __m256 *d, const int ny) {
     float scale[COLS][8];
-    _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) {
+    EACH_COL(c) {
         _mm256_storeu_ps(scale[c], d[c]);
     }
     _Pragma("GCC unroll 8") for (int j = 0; j < 8; j++) {
         const __m256i v = load32(x[j].qs), m = _mm256_abs_epi8(v);
-        _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) {
+        EACH_COL(c) {
             const __m256i dot = widened(_mm256_maddubs_epi16(m, _mm256_sign_epi8(load32(y[c]->qs + 32 * j), v)));
             sum[c]            = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_broadcast_ss(&scale[c][j]), sum[c]);
         }
@@ -171,7 +170,7 @@ UNPACK_INLINE void group_q8_0(__m256 *sum, const block_q8_0 *x, const struct y_p
     UNPACK_INLINE void add_##type(__m256 *sum, const block_##type *x, const struct y_pairs *const *y, const int ny) { \
         const __m256 scales = scales_of(x); \
         __m256 d[COLS]; \
-        _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+        EACH_COL(c) { \
             d[c] = _mm256_mul_ps(scales, _mm256_loadu_ps(y[c]->scale)); \
             if (has_min) { \
                 sum[c] = _mm256_fmadd_ps(mins_of(x), _mm256_loadu_ps(y[c]->sum), sum[c]); \
@@ -185,7 +184,7 @@ UNPACK_INLINE void group_q8_0(__m256 *sum, const block_q8_0 *x, const struct y_p
             const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
             const struct y_pairs *y[COLS]; \
             __m256 sum[COLS]; \
-            _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+            EACH_COL(c) { \
                 y[c]   = vy[c]; \
                 sum[c] = _mm256_setzero_ps(); \
             } \
@@ -193,7 +192,7 @@ UNPACK_INLINE void group_q8_0(__m256 *sum, const block_q8_0 *x, const struct y_p
             for (; left >= 8; left -= 8, x += 8) { \
                 fetch_ahead(x, 8 * sizeof *x); \
                 add_##type(sum, x, y, ny); \
-                _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+                EACH_COL(c) { \
                     y[c]++; \
                 } \
             } \
@@ -202,7 +201,7 @@ UNPACK_INLINE void group_q8_0(__m256 *sum, const block_q8_0 *x, const struct y_p
                 memcpy(last, x, (size_t) left * sizeof *x); \
                 add_##type(sum, last, y, ny); \
             } \
-            _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+            EACH_COL(c) { \
                 s[c][r] = sum8(sum[c]); \
             } \
         } \

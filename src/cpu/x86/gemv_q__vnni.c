@@ -3,6 +3,7 @@
 // four blocks, the low ones before the high ones. Columns (column_q.h) come in the same order; a row is unpacked once for all.
 
 #include "cpu/x86/ahead.h"
+#include "cpu/x86/by_rows.h"
 #include "cpu/x86/column_q.h"
 
 static const uint8_t order_plain[16]  = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -111,14 +112,12 @@ UNPACK_INLINE __m512i dot(__m512i first, const __m512i v[2], const int8_t *y, co
     return per == 2 ? sums : _mm512_dpbusd_epi32(sums, v[1], load64(y + 64));
 }
 
-#define COLS 4 // at once
-
 #define GROUP_DOT(type, per, scales_of, has_min, mins_of) \
     UNPACK_INLINE void group_##type( \
         __m512 *sum, __m256 *mins, const block_##type *x, const struct y_group *const *y, const int ny) { \
         const __m256 scales = scales_of(x); \
         __m512 d[COLS]; \
-        _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+        EACH_COL(c) { \
             d[c] = _mm512_castps256_ps512(_mm256_mul_ps(scales, _mm256_loadu_ps(y[c]->scale))); \
             if (has_min) { \
                 mins[c] = _mm256_fmadd_ps(mins_of(x), _mm256_loadu_ps(y[c]->sum), mins[c]); \
@@ -128,7 +127,7 @@ UNPACK_INLINE __m512i dot(__m512i first, const __m512i v[2], const int8_t *y, co
             const __m512i at = blocks_at(j, per); \
             __m512i v[2]; \
             wide_##type(v, x + j * (per)); \
-            _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+            EACH_COL(c) { \
                 const __m512i f     = _mm512_castsi256_si512(load32(y[c]->first)); \
                 const __m512i first = _mm512_maskz_permutexvar_epi32((has_min) ? 0 : (per) == 2 ? 0x0101 : 0x1111, at, f); \
                 const __m512i sums  = dot(first, v, y[c]->qs + 32 * (per) *j, per); \
@@ -146,7 +145,7 @@ UNPACK_INLINE __m512i dot(__m512i first, const __m512i v[2], const int8_t *y, co
             const struct y_group *y[COLS]; \
             __m512 sum[COLS]; \
             __m256 mins[COLS]; \
-            _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+            EACH_COL(c) { \
                 y[c]    = vy[c]; \
                 sum[c]  = _mm512_setzero_ps(); \
                 mins[c] = _mm256_setzero_ps(); \
@@ -155,7 +154,7 @@ UNPACK_INLINE __m512i dot(__m512i first, const __m512i v[2], const int8_t *y, co
             for (; left >= 8; left -= 8, x += 8) { \
                 fetch_ahead(x, 8 * sizeof *x); \
                 group_##type(sum, mins, x, y, ny); \
-                _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+                EACH_COL(c) { \
                     y[c]++; \
                 } \
             } \
@@ -164,7 +163,7 @@ UNPACK_INLINE __m512i dot(__m512i first, const __m512i v[2], const int8_t *y, co
                 memcpy(last, x, (size_t) left * sizeof *x); \
                 group_##type(sum, mins, last, y, ny); \
             } \
-            _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+            EACH_COL(c) { \
                 s[c][r] = _mm512_reduce_add_ps(sum[c]) + sum8(mins[c]); \
             } \
         } \

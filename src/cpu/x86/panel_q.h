@@ -13,6 +13,9 @@
 #include "cpu/x86/tiers.h"
 #include "cpu/x86/unpack.h"
 
+#ifndef MIN_COLS_256 // of blocks of 256, where they differ
+#    define MIN_COLS_256 MIN_COLS
+#endif
 #define X_RUN(R, has_min) (MR * ((R) + 4 + 4 * (has_min))) // bytes
 #define Y_RUN(R) (NR * ((R) + 8))
 #ifndef Y_QUAD // where four bytes of a column lie
@@ -114,8 +117,9 @@ typedef void (*panels_run_t)(int64_t n, float *s, int64_t ld_s, const void *x, i
 static void gemm_q_fill(struct cpu_kernels *k, panels_run_t run_8bit, panels_run_t run_32, panels_run_t run_32_min,
     panels_run_t run_16, panels_run_t run_16_min) {
 #define ROW(TYPE, type, y, how, R, n_step, has_min) \
-    k->gemm[GGML_TYPE_##TYPE] = (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##how, MR, NR, MIN_COLS, n_step, \
-        (n_step) / (R) *X_RUN(R, has_min), (n_step) / (R) *Y_RUN(R), 0, 0, {NULL, 0, 0}};
+    k->gemm[GGML_TYPE_##TYPE] = \
+        (struct cpu_gemm){pack_x_##type, pack_y_##y, run_##how, MR, NR, (n_step) == 256 ? MIN_COLS_256 : MIN_COLS, n_step, \
+            (n_step) / (R) *X_RUN(R, has_min), (n_step) / (R) *Y_RUN(R), 0, 0, {NULL, 0, 0}};
     ROW(Q8_0, q8_0, less_8bit, 8bit, 32, 32, 0)
     ROW(IQ4_NL, iq4_nl, less_8bit, 8bit, 32, 32, 0)
     ROW(Q4_0, q4_0, less_8, 32, 32, 32, 0)
