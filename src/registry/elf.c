@@ -69,7 +69,7 @@ static const char *segments_flaw(int fd, uint64_t size, const ElfW(Ehdr) * heade
                 (unsigned long long) segment.p_filesz, (unsigned long long) segment.p_offset, (unsigned long long) size);
             return text;
         }
-        has_load    = has_load || segment.p_type == PT_LOAD;
+        has_load |= segment.p_type == PT_LOAD;
         has_dynamic = has_dynamic || (segment.p_type == PT_DYNAMIC && segment.p_filesz > 0);
     }
     return has_load && has_dynamic ? NULL : "it is no shared library";
@@ -87,8 +87,7 @@ static const char *header_flaw(int fd, uint64_t size, char *text, size_t text_si
     if (header.e_ident[EI_CLASS] != own.e_ident[EI_CLASS] || header.e_ident[EI_DATA] != own.e_ident[EI_DATA] ||
         header.e_machine != own.e_machine) {
         snprintf(text, text_size, "it is for %s (%d bits), this process is for %s (%d bits)", machine_name(header.e_machine),
-            header.e_ident[EI_CLASS] == ELFCLASS64 ? 64 : 32, machine_name(own.e_machine),
-            own.e_ident[EI_CLASS] == ELFCLASS64 ? 64 : 32);
+            header.e_ident[EI_CLASS] == ELFCLASS64 ? 64 : 32, machine_name(own.e_machine), (int) (8 * sizeof(void *)));
         return text;
     }
     return header.e_type != ET_DYN ? "it is no shared library" : segments_flaw(fd, size, &header, text, text_size);

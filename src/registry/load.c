@@ -36,8 +36,7 @@ void *berth_library_open(const char *path) {
     }
     void *handle = dlopen(path, open_flags());
     if (handle == NULL) {
-        const char *reason = dlerror();
-        berth_fail(GGML_STATUS_FAILED, "backend %s cannot be loaded: %s", path, reason != NULL ? reason : "no reason given");
+        berth_fail(GGML_STATUS_FAILED, "backend %s cannot be loaded: %s", path, dlerror());
     }
     return handle;
 }
