@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// dot_f__avx2.c: dot products of f32, f16 and bf16 rows, one with one and 4 with 2 at once, and rows of halves and bfloat16 to
+// dot_f__avx2.c: dot products of f32, f16 and bf16 rows, one with one and 4 with 3 at once, and rows of halves and bfloat16 to
 // and from floats. Halves are widened before they are multiplied; four sums hide the latency of the multiply-add.
 
 #include "cpu/x86/ahead.h"
@@ -34,16 +34,17 @@ DOT(bf16, uint16_t)
 // ---- tiles ----
 
 #define MR 4
-#define NR 2
+#define NR 3 // twelve sums, three columns and a row: all registers
 
 #define TILE(type, element) \
-    static void tile_##type##_full(int64_t n, float *s, int64_t ld_s, const char *vx, size_t bx, const char *vy, size_t by) { \
+    UNPACK_INLINE void tile_##type##_of( \
+        int64_t n, float *s, int64_t ld_s, const char *vx, size_t bx, const char *vy, size_t by, const int ny) { \
         const element *x[MR], *y[NR]; \
         __m256 a[NR][MR]; \
         _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
             x[r] = (const void *) (vx + (size_t) r * bx); \
         } \
-        _Pragma("GCC unroll 4") for (int c = 0; c < NR; c++) { \
+        _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
             y[c] = (const void *) (vy + (size_t) c * by); \
             _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
                 a[c][r] = _mm256_setzero_ps(); \
@@ -51,19 +52,23 @@ DOT(bf16, uint16_t)
         } \
         int64_t i = 0; \
         for (; i + 8 <= n; i += 8) { \
-            const __m256 y0 = load_##type(y[0] + i), y1 = load_##type(y[1] + i); \
+            __m256 u[NR]; \
+            _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+                u[c] = load_##type(y[c] + i); \
+            } \
             _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
                 const __m256 v = load_##type(x[r] + i); \
-                a[0][r]        = _mm256_fmadd_ps(v, y0, a[0][r]); \
-                a[1][r]        = _mm256_fmadd_ps(v, y1, a[1][r]); \
+                _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
+                    a[c][r] = _mm256_fmadd_ps(v, u[c], a[c][r]); \
+                } \
             } \
         } \
-        _Pragma("GCC unroll 4") for (int c = 0; c < NR; c++) { \
+        _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
             const __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(a[c][0], a[c][1]), _mm256_hadd_ps(a[c][2], a[c][3])); \
             _mm_storeu_ps(s + c * ld_s, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1))); \
         } \
         for (; i < n; i++) { \
-            _Pragma("GCC unroll 4") for (int c = 0; c < NR; c++) { \
+            _Pragma("GCC unroll 4") for (int c = 0; c < ny; c++) { \
                 _Pragma("GCC unroll 4") for (int r = 0; r < MR; r++) { \
                     s[r + c * ld_s] += one_##type(x[r] + i) * one_##type(y[c] + i); \
                 } \
@@ -72,8 +77,12 @@ DOT(bf16, uint16_t)
     } \
     static void tile_##type##__avx2( \
         int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, int nx, const void *y, size_t by, int ny) { \
-        if (nx == MR && ny == NR) { \
-            tile_##type##_full(n, s, ld_s, x, bx, y, by); \
+        if (nx == MR && ny == 3) { \
+            tile_##type##_of(n, s, ld_s, x, bx, y, by, 3); \
+            return; \
+        } \
+        if (nx == MR && ny == 2) { \
+            tile_##type##_of(n, s, ld_s, x, bx, y, by, 2); \
             return; \
         } \
         for (int c = 0; c < ny; c++) { \
