@@ -16,6 +16,7 @@ void cpu_tier_avxvnni_gemv(struct cpu_kernels *k);  // gemv_q__avxvnni.c
 void cpu_tier_avxvnni_gemm(struct cpu_kernels *k);  // gemm_q__avxvnni.c
 void cpu_tier_avx512_float(struct cpu_kernels *k);  // dot_f__avx512.c
 void cpu_tier_avx512_gemv_k(struct cpu_kernels *k); // gemv_k__avx512.c
+void cpu_tier_avx512_gemv_q(struct cpu_kernels *k); // gemv_q__avx512.c
 void cpu_tier_avx512_gemm_f(struct cpu_kernels *k); // gemm_f__avx512.c
 void cpu_tier_avx512_gemm_q(struct cpu_kernels *k); // gemm_q__avx512.c
 void cpu_tier_avx512_vec(struct cpu_kernels *k);    // vec__avx512.c

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+// gemv_q__avx512.c: products of rows of q8_0 with a few columns without VNNI, two blocks at a time. Rows are multiplied by
+// magnitude and give their signs to the column (column_q.h). Other blocks of 32 stay with gemv_q__avx2.c: two of their blocks of
+// nibbles fill a vector of AVX2, and a longer one has fewer ports.
+
+#include "cpu/x86/ahead.h"
+#include "cpu/x86/by_rows.h"
+#include "cpu/x86/column_q.h"
+
+static const uint8_t order[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+PACK_LESS(plain, 0, order)
+
+// 8 blocks.
+UNPACK_INLINE void add_group(__m512 *sum, const block_q8_0 *x, const struct y_group *const *y, const int ny) {
+    const __m256 scales = SCALES_HALF(x);
+    __m512 d[COLS];
+    EACH_COL(c) {
+        d[c] = _mm512_castps256_ps512(_mm256_mul_ps(scales, _mm256_loadu_ps(y[c]->scale)));
+    }
+    _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++) {
+        const __m512i v             = _mm512_inserti64x4(_mm512_castsi256_si512(load32(x[2 * j].qs)), load32(x[2 * j + 1].qs), 1);
+        const __mmask64 is_negative = _mm512_movepi8_mask(v);
+        const __m512i magnitude = _mm512_abs_epi8(v), even = _mm512_set1_epi32(2 * j);
+        const __m512i block = _mm512_mask_add_epi32(even, 0xff00, even, _mm512_set1_epi32(1)); // that a lane belongs to
+        EACH_COL(c) {
+            const __m512i q   = _mm512_loadu_si512(y[c]->qs + 64 * j);
+            const __m512i two = _mm512_maddubs_epi16(magnitude, _mm512_mask_sub_epi8(q, is_negative, _mm512_setzero_si512(), q));
+            const __m512i dot = _mm512_madd_epi16(two, _mm512_set1_epi16(1));
+            sum[c]            = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_permutexvar_ps(block, d[c]), sum[c]);
+        }
+    }
+}
+
+UNPACK_INLINE void rows_q8_0(int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, const int ny) {
+    for (int r = 0; r < nx; r++) {
+        const block_q8_0 *x = (const void *) ((const char *) vx + (size_t) r * bx);
+        const struct y_group *y[COLS];
+        __m512 sum[COLS];
+        EACH_COL(c) {
+            y[c]   = vy[c];
+            sum[c] = _mm512_setzero_ps();
+        }
+        int64_t left = n / 32;
+        for (; left >= 8; left -= 8, x += 8) {
+            fetch_ahead(x, 8 * sizeof *x);
+            add_group(sum, x, y, ny);
+            EACH_COL(c) {
+                y[c]++;
+            }
+        }
+        if (left > 0) { // the columns have zeros where the row ends
+            block_q8_0 last[8] = {0};
+            memcpy(last, x, (size_t) left * sizeof *x);
+            add_group(sum, last, y, ny);
+        }
+        EACH_COL(c) {
+            s[c][r] = _mm512_reduce_add_ps(sum[c]);
+        }
+    }
+}
+GEMV_BY_ROWS(q8_0)
+
+void cpu_tier_avx512_gemv_q(struct cpu_kernels *k) {
+    k->gemv[GGML_TYPE_Q8_0] = (struct cpu_gemv){pack_plain, gemv_q8_0, gemv_cols_q8_0, GROUP, sizeof(struct y_group)};
+}
