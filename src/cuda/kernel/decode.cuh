@@ -27,14 +27,37 @@ LANE uint32_t even_bytes(uint32_t w) {
 LANE uint32_t odd_bytes(uint32_t w) {
     return __byte_perm(w, MAGIC, 0x7371);
 }
+// (w & MASK) | MAGIC in one instruction.
+template <uint32_t MASK>
+LANE uint32_t fields(uint32_t w) {
+    uint32_t o;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;\n" : "=r"(o) : "r"(w), "n"(MASK), "r"(MAGIC));
+    return o;
+}
 // Fields of the low bits of bytes 0 and 2, or 1 and 3.
 template <uint32_t MASK>
 LANE uint32_t even_fields(uint32_t w) {
-    return (w & (MASK * 0x00010001u)) | MAGIC;
+    return fields<MASK * 0x00010001u>(w);
 }
 template <uint32_t MASK>
 LANE uint32_t odd_fields(uint32_t w) {
     return even_fields<MASK>(w >> 8);
+}
+// Less bias, of nibbles of four bytes: the low ones of bytes 0 and 2, of 1 and 3, then the high ones. Those come as 1024 + 16 q, and
+// are brought down by the same instruction that takes the bias off; all of it is exact.
+LANE void nibbles(uint32_t w, float bias, uint32_t *o) {
+    const uint32_t odd = w >> 8;
+    o[0]               = h2_less(fields<0x000f000fu>(w), 1024 + bias);
+    o[1]               = h2_less(fields<0x000f000fu>(odd), 1024 + bias);
+    o[2]               = h2_fma(fields<0x00f000f0u>(w), h2_all(0.0625f), h2_all(-64 - bias));
+    o[3]               = h2_fma(fields<0x00f000f0u>(odd), h2_all(0.0625f), h2_all(-64 - bias));
+}
+// Low nibbles alone, or high ones.
+template <bool HIGH>
+LANE void nibbles_of(uint32_t w, uint32_t *o) {
+    const uint32_t odd = w >> 8;
+    o[0]               = HIGH ? h2_fma(fields<0x00f000f0u>(w), h2_all(0.0625f), h2_all(-64)) : h2_less(fields<0x000f000fu>(w), 1024);
+    o[1]               = HIGH ? h2_fma(fields<0x00f000f0u>(odd), h2_all(0.0625f), h2_all(-64)) : h2_less(fields<0x000f000fu>(odd), 1024);
 }
 // Bits 0..3 of h to bit BIT of the elements of a pair: 0 and 2, or 1 and 3.
 template <int BIT>
@@ -50,29 +73,35 @@ LANE uint32_t odd_bits(uint32_t h) {
 
 struct decode_q4_0 {
     enum { QK = 32, BYTES = 18, CH = 256, BF = 0 };
-    LANE void prep(bytes, int) {}
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P, int) {}
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         p                = p.at(sub * BYTES);
         const uint32_t d = h2_low(p.u16(0));
         const uint32_t w = p.u32(2 + 4 * t);
-        o[0]             = h2_mul(h2_less(even_fields<15>(w), 1032), d);
-        o[1]             = h2_mul(h2_less(odd_fields<15>(w), 1032), d);
-        o[2]             = h2_mul(h2_less(even_fields<15>(w >> 4), 1032), d);
-        o[3]             = h2_mul(h2_less(odd_fields<15>(w >> 4), 1032), d);
+        nibbles(w, 8, o);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            o[i] = h2_mul(o[i], d);
+        }
     }
 };
 
 struct decode_q4_1 {
     enum { QK = 32, BYTES = 20, CH = 256, BF = 0 };
-    LANE void prep(bytes, int) {}
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P, int) {}
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         p                 = p.at(sub * BYTES);
         const uint32_t dm = p.w32(0), d = h2_low(dm), m = h2_high(dm);
         const uint32_t w = p.w32(4 + 4 * t);
-        o[0]             = h2_fma(h2_less(even_fields<15>(w), 1024), d, m);
-        o[1]             = h2_fma(h2_less(odd_fields<15>(w), 1024), d, m);
-        o[2]             = h2_fma(h2_less(even_fields<15>(w >> 4), 1024), d, m);
-        o[3]             = h2_fma(h2_less(odd_fields<15>(w >> 4), 1024), d, m);
+        nibbles(w, 0, o);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            o[i] = h2_fma(o[i], d, m);
+        }
     }
 };
 
@@ -87,8 +116,10 @@ LANE void fives(uint32_t w, uint32_t h, uint32_t *o) {
 
 struct decode_q5_0 {
     enum { QK = 32, BYTES = 22, CH = 256, BF = 0 };
-    LANE void prep(bytes, int) {}
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P, int) {}
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         p                = p.at(sub * BYTES);
         const uint32_t d = h2_low(p.u16(0));
         fives(p.u32(6 + 4 * t), p.u32(2) >> (4 * t), o);
@@ -101,8 +132,10 @@ struct decode_q5_0 {
 
 struct decode_q5_1 {
     enum { QK = 32, BYTES = 24, CH = 256, BF = 0 };
-    LANE void prep(bytes, int) {}
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P, int) {}
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         p                 = p.at(sub * BYTES);
         const uint32_t dm = p.w32(0);
         fives(p.w32(8 + 4 * t), p.w32(4) >> (4 * t), o);
@@ -115,8 +148,10 @@ struct decode_q5_1 {
 
 struct decode_q8_0 {
     enum { QK = 32, BYTES = 34, CH = 256, BF = 0 };
-    LANE void prep(bytes, int) {}
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P, int) {}
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         p                = p.at(sub * BYTES);
         const uint32_t d = h2_low(p.u16(0));
         const uint32_t a = p.u32(2 + 4 * t) ^ 0x80808080u, b = p.u32(18 + 4 * t) ^ 0x80808080u;
@@ -132,8 +167,10 @@ struct decode_q8_0 {
 struct decode_q2_K {
     enum { QK = 256, BYTES = 84, CH = 256, BF = 0 };
     uint32_t dm;
-    LANE void prep(bytes p, int) { dm = p.w32(80); }
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P p, int) { dm = p.w32(80); }
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         const int shift   = 2 * (sub & 3);
         const uint32_t sc = p.u16(2 * sub);
 #pragma unroll
@@ -152,8 +189,10 @@ struct decode_q2_K {
 struct decode_q3_K {
     enum { QK = 256, BYTES = 110, CH = 256, BF = 0 };
     float d;
-    LANE void prep(bytes p, int) { d = half_value(p.u16(108)); }
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P p, int) { d = half_value(p.u16(108)); }
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         const int shift = 2 * (sub & 3);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -172,7 +211,8 @@ struct decode_q3_K {
 // Scales and offsets of q4_K and q5_K: 8 each, 6 bits wide.
 struct scales_6 {
     uint32_t s[2], m[2], dm;
-    LANE void prep(bytes p) {
+    template <class P>
+    LANE void prep(P p) {
         const uint32_t a = p.w32(4), b = p.w32(8), c = p.w32(12);
         dm   = p.w32(0) ^ 0x80000000u; // offsets are taken off
         s[0] = a & 0x3f3f3f3fu;
@@ -191,23 +231,33 @@ struct scales_6 {
 struct decode_q4_K {
     enum { QK = 256, BYTES = 144, CH = 256, BF = 0 };
     scales_6 sc;
-    LANE void prep(bytes p, int) { sc.prep(p); }
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P p, int) { sc.prep(p); }
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         const uint32_t sm = sc.pair(sub), s = h2_low(sm), m = h2_high(sm);
-        const uint32_t a = p.w32(16 + 32 * (sub >> 1) + 4 * t) >> (4 * (sub & 1));
-        const uint32_t b = p.w32(32 + 32 * (sub >> 1) + 4 * t) >> (4 * (sub & 1));
-        o[0]             = h2_fma(h2_less(even_fields<15>(a), 1024), s, m);
-        o[1]             = h2_fma(h2_less(odd_fields<15>(a), 1024), s, m);
-        o[2]             = h2_fma(h2_less(even_fields<15>(b), 1024), s, m);
-        o[3]             = h2_fma(h2_less(odd_fields<15>(b), 1024), s, m);
+        const uint32_t a = p.w32(16 + 32 * (sub >> 1) + 4 * t), b = p.w32(32 + 32 * (sub >> 1) + 4 * t);
+        if (sub & 1) {
+            nibbles_of<true>(a, o);
+            nibbles_of<true>(b, o + 2);
+        } else {
+            nibbles_of<false>(a, o);
+            nibbles_of<false>(b, o + 2);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            o[i] = h2_fma(o[i], s, m);
+        }
     }
 };
 
 struct decode_q5_K {
     enum { QK = 256, BYTES = 176, CH = 256, BF = 0 };
     scales_6 sc;
-    LANE void prep(bytes p, int) { sc.prep(p); }
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P p, int) { sc.prep(p); }
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         const uint32_t sm = sc.pair(sub), s = h2_low(sm), m = h2_high(sm);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -222,8 +272,10 @@ struct decode_q5_K {
 struct decode_q6_K {
     enum { QK = 256, BYTES = 210, CH = 256, BF = 0 };
     float d;
-    LANE void prep(bytes p, int) { d = half_value(p.u16(208)); }
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P p, int) { d = half_value(p.u16(208)); }
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         const int half = sub >> 2, q = sub & 3;
         const uint32_t sc = p.u16(192 + 2 * sub);
 #pragma unroll
@@ -241,8 +293,10 @@ struct decode_q6_K {
 
 struct decode_q1_0 {
     enum { QK = 128, BYTES = 18, CH = 256, BF = 0 };
-    LANE void prep(bytes, int) {}
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P, int) {}
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         p                = p.at((sub >> 2) * BYTES);
         const uint32_t d = h2_low(p.u16(0));
         const uint32_t w = ~p.u32(2 + 4 * (sub & 3)) >> (4 * t);
@@ -256,8 +310,10 @@ struct decode_q1_0 {
 
 struct decode_q2_0 {
     enum { QK = 64, BYTES = 18, CH = 256, BF = 0 };
-    LANE void prep(bytes, int) {}
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P, int) {}
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         p                = p.at((sub >> 1) * BYTES);
         const uint32_t d = h2_low(p.u16(0));
 #pragma unroll
@@ -272,8 +328,10 @@ struct decode_q2_0 {
 struct decode_tq2_0 {
     enum { QK = 256, BYTES = 66, CH = 256, BF = 0 };
     uint32_t d;
-    LANE void prep(bytes p, int) { d = h2_low(p.u16(64)); }
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P p, int) { d = h2_low(p.u16(64)); }
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const uint32_t w = p.u32(32 * (sub >> 2) + 16 * r + 4 * t) >> (2 * (sub & 3));
@@ -286,14 +344,16 @@ struct decode_tq2_0 {
 struct decode_tq1_0 {
     enum { QK = 256, BYTES = 54, CH = 256, BF = 0 };
     uint32_t d;
-    LANE void prep(bytes p, int) { d = h2_low(p.u16(52)); }
+    template <class P>
+    LANE void prep(P p, int) { d = h2_low(p.u16(52)); }
     // Bytes as fractions in base 3: the trit after n others.
     LANE static uint32_t trits(uint32_t pair, int n) {
         const uint32_t power = n == 0 ? 1 : n == 1 ? 3 : n == 2 ? 9 : n == 3 ? 27 : 81;
         const uint32_t part  = (pair * power) & 0x00ff00ffu; // no carry: 255 * 81 < 65536
         return (part * 3 >> 8 & 0x00030003u) | MAGIC;
     }
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int run = 2 * sub + r; // 10 runs in pairs, 5 of one, 1 of four bytes

@@ -35,8 +35,10 @@ LANE void half_point_iq2(uint32_t point, int t, uint32_t sign, uint32_t s, uint3
 struct decode_iq2_xxs {
     enum { QK = 256, BYTES = 66, CH = 256, BF = 0 };
     float d;
-    LANE void prep(bytes p, int) { d = half_value(p.u16(0)); }
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P p, int) { d = half_value(p.u16(0)); }
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         const uint32_t head = p.u32(2 + 8 * sub), tail = p.u32(6 + 8 * sub);
         const uint32_t s = h2_all(d * (0.5f + (float) (tail >> 28)) * 0.25f);
 #pragma unroll
@@ -47,15 +49,18 @@ struct decode_iq2_xxs {
     }
 };
 
-LANE uint32_t scale_iq2(float d, bytes p, int at, int sub, int r) {
+template <class P>
+LANE uint32_t scale_iq2(float d, P p, int at, int sub, int r) {
     return h2_all(d * (0.5f + (float) (p.u8(at + sub) >> (4 * r) & 15)) * 0.25f);
 }
 
 struct decode_iq2_xs {
     enum { QK = 256, BYTES = 74, CH = 256, BF = 0 };
     float d;
-    LANE void prep(bytes p, int) { d = half_value(p.u16(0)); }
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P p, int) { d = half_value(p.u16(0)); }
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const uint32_t q = p.u16(2 + 8 * sub + 4 * r + 2 * (t >> 1));
@@ -67,8 +72,10 @@ struct decode_iq2_xs {
 struct decode_iq2_s {
     enum { QK = 256, BYTES = 82, CH = 256, BF = 0 };
     float d;
-    LANE void prep(bytes p, int) { d = half_value(p.u16(0)); }
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P p, int) { d = half_value(p.u16(0)); }
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             const int u          = 2 * r + (t >> 1);
@@ -83,8 +90,10 @@ struct decode_iq2_s {
 struct decode_iq3_xxs {
     enum { QK = 256, BYTES = 98, CH = 256, BF = 0 };
     float d;
-    LANE void prep(bytes p, int) { d = half_value(p.u16(0)); }
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P p, int) { d = half_value(p.u16(0)); }
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         const uint32_t tail = p.u32(66 + 4 * sub);
         const uint32_t s    = h2_all(d * (0.5f + (float) (tail >> 28)) * 0.5f);
 #pragma unroll
@@ -100,8 +109,10 @@ struct decode_iq3_xxs {
 struct decode_iq3_s {
     enum { QK = 256, BYTES = 110, CH = 256, BF = 0 };
     float d;
-    LANE void prep(bytes p, int) { d = half_value(p.u16(0)); }
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P p, int) { d = half_value(p.u16(0)); }
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         const uint32_t s    = h2_all(d * (float) (1 + 2 * (p.u8(106 + (sub >> 1)) >> (4 * (sub & 1)) & 15)));
         const uint32_t high = p.u8(66 + sub);
 #pragma unroll
@@ -127,8 +138,10 @@ LANE void half_point_iq1(uint32_t index, int t, bool down, float scale, uint32_t
 struct decode_iq1_s {
     enum { QK = 256, BYTES = 50, CH = 256, BF = 0 };
     float d;
-    LANE void prep(bytes p, int) { d = half_value(p.u16(0)); }
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void prep(P p, int) { d = half_value(p.u16(0)); }
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         const uint32_t head = p.u16(34 + 2 * sub);
         const float s       = d * (float) (2 * (head >> 12 & 7) + 1);
 #pragma unroll
@@ -142,11 +155,13 @@ struct decode_iq1_s {
 struct decode_iq1_m {
     enum { QK = 256, BYTES = 56, CH = 256, BF = 0 };
     float d;
-    LANE void prep(bytes p, int) {
+    template <class P>
+    LANE void prep(P p, int) {
         const uint32_t a = p.w32(48), b = p.w32(52);
         d = half_value((a >> 12 & 15) | (a >> 28) << 4 | (b >> 12 & 15) << 8 | (b >> 28) << 12);
     }
-    LANE void get(bytes p, int sub, int t, uint32_t *o) const {
+    template <class P>
+    LANE void get(P p, int sub, int t, uint32_t *o) const {
         const uint32_t word = p.u16(48 + 2 * (sub >> 1)); // four scales, a run each
 #pragma unroll
         for (int r = 0; r < 2; r++) {

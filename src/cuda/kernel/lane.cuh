@@ -26,6 +26,23 @@ struct bytes {
     }
 };
 
+// The same from a multiple of 4 bytes on, for offsets that are known when compiling but for a thread's multiple of 4: which words
+// hold four bytes then is known too, and costs nothing.
+struct words {
+    const char *base;
+    uint32_t off;
+
+    LANE words at(uint32_t more) const { return {base, off + more}; }
+    LANE uint32_t u8(uint32_t i) const { return *reinterpret_cast<const uint8_t *>(base + off + i); }
+    LANE uint32_t u16(uint32_t i) const { return *reinterpret_cast<const uint16_t *>(base + off + i); }
+    LANE uint32_t w32(uint32_t i) const { return *reinterpret_cast<const uint32_t *>(base + off + i); }
+    LANE uint32_t u32(uint32_t i) const {
+        const uint32_t o = off + i, odd = o & 3;
+        const uint32_t *w = reinterpret_cast<const uint32_t *>(base + (o - odd));
+        return odd == 0 ? w[0] : __funnelshift_r(w[0], w[1], 8 * odd);
+    }
+};
+
 // ---- pairs of halves in a word ----
 
 LANE __half2 as_h2(uint32_t v) {

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT
 // mmv.cuh: weights times up to 8 columns, at the speed of memory.
 //
-// A block has 8 columns (grid.y) and walks over tiles of 16 rows. Its 8 warps share a tile's elements by chunks (decode.cuh): each warp has a ring of
-// chunks of its own in shared memory, copied ahead over the ends of tiles, so that copies never pause; no warp waits for another
-// but at the end of a tile, where their sums meet. Columns come as halves (bf16 for bf16 and f32 weights; act.cu), with XP = 2
-// also what rounding took off them. Those that do not fit into shared memory are taken in parts of k_part chunks; then y is added
-// to, always by the same thread.
+// A block has 8 columns (grid.y) and walks over tiles of 16 rows. Its 8 or 16 warps share a tile's elements by chunks (decode.cuh): each
+// has a ring of chunks of its own in shared memory, copied ahead over the ends of tiles, so that copies never pause. At the end of a
+// tile their sums meet. Columns come as halves (bf16 for bf16 and f32 weights; act.cu), with XP = 2 also what rounding took off them.
+// Those that do not fit into shared memory are taken in parts of k_part chunks; then y is added to, after a barrier of the block.
 #pragma once
 
 #include "decode.cuh"
 #include "mmv_args.h"
 #include "wgmma.cuh"
 
-enum { MMV_WARPS = 8, MMV_ROWS = 16, MMV_COLS = 8 };
+enum { MMV_ROWS = 16, MMV_COLS = 8 };
 
 template <class D>
 struct mmv_stage {
@@ -44,48 +43,63 @@ struct mmv_walk {
     }
 };
 
-// A chunk of 16 rows on its way: one copy a row on sm_90, whose pieces begin and end at multiples of 16 bytes around the chunk.
+// Which pieces of a chunk's rows a thread copies, where rows begin at multiples of 16 bytes: the same for all chunks. (One bulk copy a
+// row takes more instructions than all of these: threads issue them one by one.)
 template <class D>
-LANE void mmv_fetch(const mmv_args &a, const char *w, const mmv_walk &walk, const mmv_place &p, uint32_t stage, uint32_t bar, int lane) {
+struct mmv_pieces {
+    typedef mmv_stage<D> S;
+    enum { EACH = S::BYTES % 16 == 0 ? S::BYTES / 16 : (S::BYTES + 30) / 16, N = (MMV_ROWS * EACH + 31) / 32 };
+    int from[N];      // offset in memory
+    uint32_t what[N]; // row, offset in the row, offset in the stage
+
+    LANE void init(int64_t w_row, int lane) {
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            const int i = lane + 32 * j, row = i / EACH, piece = i % EACH;
+            from[j] = (int) (row * w_row) + 16 * piece;
+            what[j] = (uint32_t) row << 26 | (uint32_t) (16 * piece) << 14 | (uint32_t) (row * S::PITCH + 16 * piece);
+        }
+    }
+    LANE void copy(const char *src, int n_rows, int n_bytes, uint32_t to) const {
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            if ((int) (what[j] >> 26) < n_rows && (int) (what[j] >> 14 & 0xfff) < n_bytes) {
+                copy16(to + (what[j] & 0x3fff), src + from[j], 16);
+            }
+        }
+    }
+};
+
+// A chunk of 16 rows on its way, in pieces that begin and end at multiples of 16 bytes around it.
+template <class D>
+LANE void mmv_fetch(const mmv_args &a, const char *w, const mmv_walk &walk, const mmv_place &p, const mmv_pieces<D> &pieces, uint32_t stage, int lane) {
     typedef mmv_stage<D> S;
     const int64_t row_bytes = (int64_t) (a.k / D::QK) * D::BYTES;
     const int64_t from      = (int64_t) (p.part * walk.k_part + p.chunk) * S::BYTES;
-    const int n_bytes       = (int) min((int64_t) S::BYTES, row_bytes - from);
-#if __CUDA_ARCH__ >= 900
-    if (lane < MMV_ROWS) {
-        const int row = p.tile * MMV_ROWS + lane;
-        if (row < a.m) {
-            const char *src  = w + row * a.w_row + from;
-            const int odd    = (int) ((uintptr_t) src & 15);
-            const int size   = (odd + n_bytes + 15) & ~15;
-            bar_expect(bar, size);
-            bulk_copy(stage + lane * S::PITCH, src - odd, size, bar);
-        } else {
-            bar_arrive(bar);
-        }
-    }
-#else
-#pragma unroll 4
-    for (int i = lane; i < MMV_ROWS * S::PIECES; i += 32) {
-        const int r = i / S::PIECES, piece = i % S::PIECES;
-        const int row   = p.tile * MMV_ROWS + r;
-        const char *src = w + row * a.w_row + from;
-        const int odd   = (int) ((uintptr_t) src & 15);
-        const int left  = odd + n_bytes - piece * 16;
-        if (row < a.m && left > 0) {
-            copy16(stage + r * S::PITCH + piece * 16, src - odd + piece * 16, min(left, 16));
+    const int n_bytes       = (int) min((int64_t) S::BYTES, row_bytes - from), row0 = p.tile * MMV_ROWS;
+    const char *first       = w + row0 * a.w_row + from;
+    if (a.w_sixteens) {
+        const int odd = (int) ((uintptr_t) first & 15);
+        pieces.copy(first - odd, min(a.m - row0, (int) MMV_ROWS), odd + n_bytes, stage);
+    } else {
+        for (int i = lane; i < MMV_ROWS * S::PIECES; i += 32) {
+            const int r = i / S::PIECES, piece = i % S::PIECES;
+            const char *src = first + r * a.w_row;
+            const int odd   = (int) ((uintptr_t) src & 15), left = odd + n_bytes - piece * 16;
+            if (row0 + r < a.m && left > 0) {
+                copy16(stage + r * S::PITCH + piece * 16, src - odd + piece * 16, min(left, 16));
+            }
         }
     }
     copy_commit();
-#endif
 }
 
 // Columns of a part, 16 bytes a thread at a time.
-template <int XP>
+template <int XP, int WARPS>
 LANE void mmv_columns(const mmv_args &a, int n, const uint16_t *x, int k_from, int k_n, int pitch, uint16_t *xs) {
     const int pieces = k_n / 8, all = XP * n * pieces;
 #pragma unroll 8
-    for (int i = threadIdx.x; i < all; i += MMV_WARPS * 32) {
+    for (int i = threadIdx.x; i < all; i += WARPS * 32) {
         const int c = i / pieces, piece = i % pieces;
         const uint16_t *from = x + (c < n ? c : a.xh_rest + c - n) * a.xh_col + k_from + piece * 8;
         *reinterpret_cast<uint4 *>(xs + c * pitch + piece * 8) = *reinterpret_cast<const uint4 *>(from);
@@ -94,9 +108,10 @@ LANE void mmv_columns(const mmv_args &a, int n, const uint16_t *x, int k_from, i
 }
 
 // f32 has a second part of weights.
-template <class D>
-LANE void mmv_rest(const D &d, bytes p, int sub, int t, const uint32_t *o, uint32_t *lo) {}
-LANE void mmv_rest(const decode_f32 &d, bytes p, int sub, int t, const uint32_t *o, uint32_t *lo) {
+template <class D, class P>
+LANE void mmv_rest(const D &d, P p, int sub, int t, const uint32_t *o, uint32_t *lo) {}
+template <class P>
+LANE void mmv_rest(const decode_f32 &d, P p, int sub, int t, const uint32_t *o, uint32_t *lo) {
     d.rest(p, sub, t, o, lo);
 }
 template <class D>
@@ -108,76 +123,138 @@ struct mmv_has_rest<decode_f32> {
     enum { YES = 1 };
 };
 
-template <class D, int XP>
-LANE void mmv_sub(const D &d0, const D &d1, bytes p0, bytes p1, int sub, uint32_t x_addr, uint32_t x_part, int t, float *acc) {
+template <class D, int XP, class P>
+LANE void mmv_sub(const D &d0, const D &d1, P p0, P p1, int sub, uint32_t x_addr, uint32_t x_part, int t, float *acc, float *more) {
     uint32_t x[4], o0[4], o1[4];
     ldmatrix4(x_addr + 64 * sub, x);
     d0.get(p0, sub, t, o0);
     d1.get(p1, sub, t, o1);
     const uint32_t a0[4] = {o0[0], o1[0], o0[1], o1[1]}, a1[4] = {o0[2], o1[2], o0[3], o1[3]};
     mma16816<D::BF>(acc, a0, x[0], x[1]);
-    mma16816<D::BF>(acc, a1, x[2], x[3]);
+    mma16816<D::BF>(more, a1, x[2], x[3]);
     if (mmv_has_rest<D>::YES) {
         uint32_t l0[4], l1[4];
         mmv_rest(d0, p0, sub, t, o0, l0);
         mmv_rest(d1, p1, sub, t, o1, l1);
         const uint32_t b0[4] = {l0[0], l1[0], l0[1], l1[1]}, b1[4] = {l0[2], l1[2], l0[3], l1[3]};
         mma16816<D::BF>(acc, b0, x[0], x[1]);
-        mma16816<D::BF>(acc, b1, x[2], x[3]);
+        mma16816<D::BF>(more, b1, x[2], x[3]);
     }
     if (XP == 2) {
         ldmatrix4(x_addr + x_part + 64 * sub, x);
         mma16816<D::BF>(acc, a0, x[0], x[1]);
-        mma16816<D::BF>(acc, a1, x[2], x[3]);
+        mma16816<D::BF>(more, a1, x[2], x[3]);
     }
 }
 
 // A chunk that is whole is one run of instructions; of others only subs that begin within valid are looked at.
-template <class D, int XP>
-LANE void mmv_chunk(bytes p0, bytes p1, int valid, uint32_t x_addr, uint32_t x_part, int t, float *acc) {
+template <class D, int XP, class P>
+LANE void mmv_chunk(P p0, P p1, int valid, uint32_t x_addr, uint32_t x_part, int t, float *acc, float *more) {
     D d0, d1;
     d0.prep(p0, valid);
     d1.prep(p1, valid);
     if (valid == D::CH) {
 #pragma unroll
         for (int sub = 0; sub < D::CH / 32; sub++) {
-            mmv_sub<D, XP>(d0, d1, p0, p1, sub, x_addr, x_part, t, acc);
+            mmv_sub<D, XP, P>(d0, d1, p0, p1, sub, x_addr, x_part, t, acc, more);
         }
     } else {
 #pragma unroll
         for (int sub = 0; sub < D::CH / 32; sub++) {
             if (sub * 32 < valid) {
-                mmv_sub<D, XP>(d0, d1, p0, p1, sub, x_addr, x_part, t, acc);
+                mmv_sub<D, XP, P>(d0, d1, p0, p1, sub, x_addr, x_part, t, acc, more);
             }
         }
     }
 }
 
-// Sums of the warps, by 128 threads.
-LANE void mmv_store(const mmv_args &a, int n, const float *red, const float *scale, float *y, int row0, bool add) {
-    const int r = threadIdx.x % 16, j = threadIdx.x / 16;
-    if (j < n && row0 + r < a.m) {
-        float sum = 0.0f;
+// Sums of the warps for a tile, by one warp: four columns of a row a thread.
+template <int WARPS>
+LANE void mmv_store(const mmv_args &a, int n, const float *red, const float *scale, float *y, int row0, bool add, int lane) {
+    const int r = lane / 2, j0 = lane % 2 * 4;
+    float4 sum  = make_float4(0, 0, 0, 0);
 #pragma unroll
-        for (int i = 0; i < MMV_WARPS; i++) {
-            sum += red[i * 128 + r * 8 + j];
+    for (int i = 0; i < WARPS; i++) {
+        const float4 v = reinterpret_cast<const float4 *>(red)[i * 32 + lane];
+        sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+    }
+    const float all[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        if (j0 + i < n && row0 + r < a.m) {
+            float *to = y + (j0 + i) * a.y_col + row0 + r;
+            *to       = add ? *to + all[i] * scale[j0 + i] : all[i] * scale[j0 + i];
         }
-        float *to = y + j * a.y_col + row0 + r;
-        *to       = add ? *to + sum * scale[j] : sum * scale[j];
     }
 }
 
-template <class D, int XP>
+// How the sums of tiles meet: a warp puts its own into one of MMV_TILES places and goes on; one of them, another for each tile, waits
+// for all, adds and stores. Without barriers in shared memory (before sm_90) all wait at every tile.
+template <int WARPS>
+struct mmv_meeting {
+    float *red;
+    uint32_t bars; // of each place: all are there; it is free again
+    int place, warp;
+    uint32_t lap;
+
+    LANE void init(float *sums, uint32_t at, int w) {
+        red = sums, bars = at, warp = w, place = 0, lap = 0;
+#if __CUDA_ARCH__ >= 900
+        if (threadIdx.x < MMV_TILES) {
+            bar_init(bars + 16 * threadIdx.x, WARPS);
+            bar_init(bars + 16 * threadIdx.x + 8, 1);
+            asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
+        }
+#endif
+    }
+    LANE void put(const float *acc, int g, int t) {
+        float *mine = red + (place * WARPS + warp) * 128;
+#if __CUDA_ARCH__ >= 900
+        bar_wait(bars + 16 * place + 8, lap ^ 1);
+#endif
+        *reinterpret_cast<float2 *>(mine + g * 8 + 2 * t)       = make_float2(acc[0], acc[1]);
+        *reinterpret_cast<float2 *>(mine + (g + 8) * 8 + 2 * t) = make_float2(acc[2], acc[3]);
+#if __CUDA_ARCH__ >= 900
+        __syncwarp();
+        if (g + t == 0) {
+            bar_arrive(bars + 16 * place);
+        }
+#else
+        __syncthreads();
+#endif
+    }
+    LANE void store(const mmv_args &a, int n, const float *scale, float *y, int row0, bool add, int turn, int lane) {
+        if (turn % WARPS == warp) {
+#if __CUDA_ARCH__ >= 900
+            bar_wait(bars + 16 * place, lap);
+#endif
+            mmv_store<WARPS>(a, n, red + place * WARPS * 128, scale, y, row0, add, lane);
+#if __CUDA_ARCH__ >= 900
+            __syncwarp();
+            if (lane == 0) {
+                bar_arrive(bars + 16 * place + 8);
+            }
+#endif
+        }
+        if (++place == MMV_TILES) {
+            place = 0, lap ^= 1;
+        }
+    }
+};
+
+template <class D, int XP, int WARPS>
 LANE void mmv(const mmv_args &a) {
     typedef mmv_stage<D> S;
     extern __shared__ __align__(128) uint32_t smem[];
-    float *red      = reinterpret_cast<float *>(smem); // two of 8 warps of 16 x 8, then the barriers
+    float *red      = reinterpret_cast<float *>(smem); // MMV_TILES times a tile of 16 x 8 for each warp, then the barriers
     const int n     = min((int) MMV_COLS, a.n - (int) blockIdx.y * MMV_COLS); // columns of this block
     const int pitch = a.k_part * D::CH + 8;
-    uint16_t *xs    = reinterpret_cast<uint16_t *>(red + 2 * MMV_WARPS * 128 + 128);
+    uint16_t *xs    = reinterpret_cast<uint16_t *>(red + MMV_FIXED(WARPS) / 4);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const uint32_t ring_off = (2 * MMV_WARPS * 128 + 128) * 4 + XP * n * pitch * 2 + warp * a.n_stages * S::SIZE;
-    const uint32_t ring = smem_addr(smem) + ring_off, bars = smem_addr(red + 2 * MMV_WARPS * 128) + warp * 64;
+    const uint32_t ring_off = MMV_FIXED(WARPS) + XP * n * pitch * 2 + warp * a.n_stages * S::SIZE;
+    const uint32_t ring = smem_addr(smem) + ring_off, meet_at = smem_addr(red + MMV_TILES * WARPS * 128);
+    mmv_meeting<WARPS> meeting;
+    meeting.init(red, meet_at, warp);
 
     let_next_start();
     const int z = blockIdx.z, i2 = z % a.ne2, i3 = z / a.ne2;
@@ -192,13 +269,8 @@ LANE void mmv(const mmv_args &a) {
     walk.k_part   = a.k_part;
     walk.n_parts  = (walk.n_chunks + a.k_part - 1) / a.k_part;
     walk.warp     = warp;
-#if __CUDA_ARCH__ >= 900
-    if (lane < a.n_stages) {
-        bar_init(bars + 8 * lane, MMV_ROWS);
-        asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
-    }
-    __syncwarp();
-#endif
+    mmv_pieces<D> pieces;
+    pieces.init(a.w_row, lane);
     // Weights may be on their way before the kernel ahead has written the columns.
     if (!a.w_const && a.wait) {
         wait_for_previous();
@@ -206,59 +278,67 @@ LANE void mmv(const mmv_args &a) {
     mmv_place next = {0, (int) blockIdx.x, warp};
     walk.settle(&next);
     for (int s = 0; s < a.n_stages - 1 && next.part < walk.n_parts; s++) {
-        mmv_fetch<D>(a, w, walk, next, ring + s * S::SIZE, bars + 8 * s, lane);
-        next.chunk += MMV_WARPS;
+        mmv_fetch<D>(a, w, walk, next, pieces, ring + s * S::SIZE, lane);
+        next.chunk += WARPS;
         walk.settle(&next);
     }
     if (a.wait) {
         wait_for_previous();
     }
-    int stage = 0, fill = a.n_stages - 1, buffer = 0;
-    uint32_t lap          = 0;
+    int stage = 0, fill = a.n_stages - 1, turn = 0;
     const int col         = lane % 8 < n ? lane % 8 : 0;
     const uint32_t x_addr = smem_addr(xs) + (col * pitch + lane / 8 * 8) * 2;
     for (int part = 0; part < walk.n_parts; part++) {
         __syncthreads();
-        mmv_columns<XP>(a, n, x, part * a.k_part * D::CH, walk.chunks_of(part) * D::CH, pitch, xs);
+        mmv_columns<XP, WARPS>(a, n, x, part * a.k_part * D::CH, walk.chunks_of(part) * D::CH, pitch, xs);
         for (int tile = blockIdx.x; tile < walk.n_tiles; tile += gridDim.x) {
-            float acc[4] = {0, 0, 0, 0};
-            for (int c = warp; c < walk.chunks_of(part); c += MMV_WARPS) {
+            float acc[4] = {0, 0, 0, 0}, more[4] = {0, 0, 0, 0};
+            for (int c = warp; c < walk.chunks_of(part); c += WARPS) {
                 __syncwarp();
-#if __CUDA_ARCH__ < 900
-                copy_wait(next.part < walk.n_parts ? a.n_stages - 2 : 0);
+                copy_wait(next.part < walk.n_parts ? max(a.n_stages - 2, 0) : 0);
                 __syncwarp();
-#endif
                 if (next.part < walk.n_parts) {
-                    mmv_fetch<D>(a, w, walk, next, ring + fill * S::SIZE, bars + 8 * fill, lane);
-                    next.chunk += MMV_WARPS;
+                    mmv_fetch<D>(a, w, walk, next, pieces, ring + fill * S::SIZE, lane);
+                    next.chunk += WARPS;
                     walk.settle(&next);
                     fill = fill + 1 == a.n_stages ? 0 : fill + 1;
                 }
-#if __CUDA_ARCH__ >= 900
-                bar_wait(bars + 8 * stage, lap);
-#endif
-                const int k         = (part * a.k_part + c) * D::CH;
+                if (a.n_stages == 1) { // none is ahead
+                    copy_wait(0);
+                    __syncwarp();
+                }
+                const int k         = (part * a.k_part + c) * D::CH, valid = min((int) D::CH, a.k - k);
                 const char *row     = w + (int64_t) (tile * MMV_ROWS + g) * a.w_row + (int64_t) k / D::QK * D::BYTES;
                 const uint32_t odd0 = (uint32_t) (uintptr_t) row & 15, odd1 = (uint32_t) (uintptr_t) (row + 8 * a.w_row) & 15;
-                const bytes at      = {smem, ring_off + stage * S::SIZE + g * S::PITCH};
-                mmv_chunk<D, XP>(at.at(odd0), at.at(8 * S::PITCH + odd1), min((int) D::CH, a.k - k), x_addr + c * D::CH * 2,
-                    n * pitch * 2, t, acc);
-                stage++;
-                if (stage == a.n_stages) {
-                    stage = 0, lap ^= 1;
+                const uint32_t at = ring_off + stage * S::SIZE + g * S::PITCH, x_at = x_addr + c * D::CH * 2, x_part = n * pitch * 2;
+                if (a.w_fours) { // rows at multiples of 4: chunks are, too, or at odd multiples of 2
+                    const uint32_t two = S::BYTES % 4 == 0 ? 0 : odd0 & 2;
+                    const char *p0 = reinterpret_cast<const char *>(smem) + at + odd0 - two, *p1 = p0 + 8 * S::PITCH + odd1 - odd0;
+                    if (two == 0) {
+                        mmv_chunk<D, XP, words>({p0, 0}, {p1, 0}, valid, x_at, x_part, t, acc, more);
+                    } else {
+                        mmv_chunk<D, XP, words>({p0, 2}, {p1, 2}, valid, x_at, x_part, t, acc, more);
+                    }
+                } else {
+                    mmv_chunk<D, XP, bytes>({smem, at + odd0}, {smem, at + 8 * S::PITCH + odd1}, valid, x_at, x_part, t, acc, more);
                 }
+                stage = stage + 1 == a.n_stages ? 0 : stage + 1;
             }
-            float *mine = red + (buffer * MMV_WARPS + warp) * 128;
-            *reinterpret_cast<float2 *>(mine + g * 8 + 2 * t)       = make_float2(acc[0], acc[1]);
-            *reinterpret_cast<float2 *>(mine + (g + 8) * 8 + 2 * t) = make_float2(acc[2], acc[3]);
-            __syncthreads();
-            mmv_store(a, n, red + buffer * MMV_WARPS * 128, scale, y, tile * MMV_ROWS, part > 0);
-            buffer ^= 1;
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                acc[i] += more[i];
+            }
+            meeting.put(acc, g, t);
+            meeting.store(a, n, scale, y, tile * MMV_ROWS, part > 0, turn++, lane);
         }
     }
 }
 
-#define MMV_KERNEL(name, type, parts) \
-    extern "C" __global__ void __launch_bounds__(MMV_WARPS * 32, 2) mmv_##name(const __grid_constant__ mmv_args a) { \
-        mmv<decode_##type, parts>(a); \
+// With 16 warps, and with 8 for GPUs with less shared memory; types with large chunks have 8 alone.
+#define MMV_KERNEL(name, type, parts, warps) \
+    extern "C" __global__ void __launch_bounds__(warps * 32, 1) mmv_##name(const __grid_constant__ mmv_args a) { \
+        mmv<decode_##type, parts, warps>(a); \
     }
+#define MMV_KERNELS(name, type, parts) \
+    MMV_KERNEL(name, type, parts, MMV_WARPS) \
+    MMV_KERNEL(name##_8, type, parts, MMV_WARPS_LARGE)

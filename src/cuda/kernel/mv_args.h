@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-enum { MV_WARPS = 16, MV_PARTS = 3, MV_NORM_MAX = 8192 };
+enum { MV_WARPS = 16, MV_PARTS = 3, MV_NORM_MAX = 8192, MVB_BLOCKS = 2 }; // blocks: of mvb a multiprocessor
 enum mv_glu { MV_GLU_NONE, MV_GLU_SWIGLU, MV_GLU_GEGLU };
 
 // y[i][z][row] = sum over k of w[i][z][row][k] * x[z][k], for each of n_parts matrices with rows of the same type and length.

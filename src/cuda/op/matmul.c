@@ -10,13 +10,14 @@
 // ---- types ----
 
 // clang-format off
-#define HOT(TYPE, name)   {GGML_TYPE_##TYPE, "mv_" #name, "mmv_" #name, "mmv_" #name, "mma90_" #name "_64", NULL, "mma90_" #name "_256", false}
-#define COLD(TYPE, name)  {GGML_TYPE_##TYPE, NULL, "mmv_" #name, "mmv_" #name, NULL, "mma90_" #name "_128", NULL, false}
+#define HOT(TYPE, name)   {GGML_TYPE_##TYPE, "mv_" #name, "mmv_" #name, "mmv_" #name, "mma90_" #name "_64", NULL, "mma90_" #name "_256", false, NULL, "mmv_" #name "_8", "mmv_" #name "_8"}
+#define COLD(TYPE, name)  {GGML_TYPE_##TYPE, NULL, "mmv_" #name, "mmv_" #name, NULL, "mma90_" #name "_128", NULL, false, NULL, "mmv_" #name "_8", "mmv_" #name "_8"}
 static const struct cuda_mm_type types[] = {
-    {GGML_TYPE_F32, "mv_f32", "mmv_f32", "mmv_f32", "mma90_f32_64", NULL, "mma90_f32_256", true},
-    {GGML_TYPE_F16, "mv_f16", "mmv_f16", "mmv_f16_wide", "mma90_f16_64", NULL, "mma90_f16_256", false},
-    {GGML_TYPE_BF16, "mv_bf16", "mmv_bf16", "mmv_bf16_wide", "mma90_bf16_64", NULL, "mma90_bf16_256", true},
-    HOT(Q4_0, q4_0), HOT(Q4_1, q4_1), HOT(Q5_0, q5_0), HOT(Q5_1, q5_1), HOT(Q8_0, q8_0), HOT(Q2_K, q2_K), HOT(Q3_K, q3_K),
+    {GGML_TYPE_F32, "mv_f32", "mmv_f32", "mmv_f32", "mma90_f32_64", NULL, "mma90_f32_256", true, "mvb_f32", "mmv_f32", "mmv_f32"},
+    {GGML_TYPE_F16, "mv_f16", "mmv_f16", "mmv_f16_wide", "mma90_f16_64", NULL, "mma90_f16_256", false, "mvb_f16", "mmv_f16_8", "mmv_f16_wide_8"},
+    {GGML_TYPE_BF16, "mv_bf16", "mmv_bf16", "mmv_bf16_wide", "mma90_bf16_64", NULL, "mma90_bf16_256", true, "mvb_bf16", "mmv_bf16_8", "mmv_bf16_wide_8"},
+    {GGML_TYPE_Q8_0, "mv_q8_0", "mmv_q8_0", "mmv_q8_0", "mma90_q8_0_64", NULL, "mma90_q8_0_256", false, NULL, "mmv_q8_0", "mmv_q8_0"},
+    HOT(Q4_0, q4_0), HOT(Q4_1, q4_1), HOT(Q5_0, q5_0), HOT(Q5_1, q5_1), HOT(Q2_K, q2_K), HOT(Q3_K, q3_K),
     HOT(Q4_K, q4_K), HOT(Q5_K, q5_K), HOT(Q6_K, q6_K), HOT(IQ4_NL, iq4_nl), HOT(IQ4_XS, iq4_xs), HOT(MXFP4, mxfp4), HOT(NVFP4, nvfp4),
     COLD(IQ2_XXS, iq2_xxs), COLD(IQ2_XS, iq2_xs), COLD(IQ2_S, iq2_s), COLD(IQ3_XXS, iq3_xxs), COLD(IQ3_S, iq3_s),
     COLD(IQ1_S, iq1_s), COLD(IQ1_M, iq1_m), COLD(Q1_0, q1_0), COLD(Q2_0, q2_0), COLD(TQ1_0, tq1_0), COLD(TQ2_0, tq2_0),
@@ -94,29 +95,36 @@ static char *columns_get(
 
 // ---- few columns ----
 
+static int64_t mmv_chunk(enum ggml_type t) { // elements, as the kernels have it: decode.cuh
+    return t == GGML_TYPE_F32 || t == GGML_TYPE_F16 || t == GGML_TYPE_BF16 ? 128 : 256;
+}
+// 16 need room for twice the rings: with less they have too few stages, or columns in too many parts.
+static int64_t mmv_warps(const struct cuda_run *r, enum ggml_type t) {
+    const bool has_room = r->traits->shared_max >= 200 * 1024;
+    return t == GGML_TYPE_F32 || t == GGML_TYPE_Q8_0 || !has_room ? MMV_WARPS_LARGE : MMV_WARPS;
+}
+
 static enum ggml_status mmv(struct cuda_run *r, const struct cuda_mm_type *t, mmv_args *a, const struct cuda_columns *c) {
-    const int64_t ch = t->type == GGML_TYPE_F32 ? 128 : 256, n = a->n < 8 ? a->n : 8;
+    const int64_t ch = mmv_chunk(t->type), warps = mmv_warps(r, t->type), n = a->n < 8 ? a->n : 8, fixed = MMV_FIXED(warps);
     const int64_t bytes = ch / ggml_blck_size(t->type) * (int64_t) ggml_type_size(t->type);
-    const int64_t stage = (((bytes + 14) / 16 + 1) | 1) * 16 * 16 * 8, fixed = 8192 + 512 + 64,
-                  most     = (int64_t) r->traits->shared_max;
+    const int64_t stage = (((bytes + 14) / 16 + 1) | 1) * 16 * 16 * warps, most = (int64_t) r->traits->shared_max;
     const int64_t n_chunks = (a->k + ch - 1) / ch, parts = c->rest ? 2 : 1;
     int64_t k_part = n_chunks;
     while (fixed + parts * n * (k_part * ch + 8) * 2 + 2 * stage > most && k_part > 1) {
         k_part = (k_part + 1) / 2;
     }
-    const int64_t cols = fixed + parts * n * (k_part * ch + 8) * 2, half = most / 2 - 1024;
-    const int64_t room  = cols + 3 * stage <= half ? half : most; // two blocks a multiprocessor, if that leaves them enough
-    const int64_t fit   = (room - cols) / stage;
+    const int64_t cols = fixed + parts * n * (k_part * ch + 8) * 2, fit = (most - cols) / stage;
     a->k_part           = (int) k_part;
     a->n_stages         = (int) (fit < 7 ? fit : 7);
     a->wait             = 1;
-    const int64_t tiles = (a->m + 15) / 16, blocks = (int64_t) r->traits->n_sm * (room == half ? 2 : 1);
+    const int64_t tiles = (a->m + 15) / 16, blocks = (int64_t) r->traits->n_sm;
     const struct cuda_dims dims = {
         .grid        = {(unsigned) (tiles < blocks ? tiles : blocks), (unsigned) ((a->n + 7) / 8), (unsigned) c->nz},
-        .block       = {256},
+        .block       = {(unsigned) warps * 32},
         .shared_size = (unsigned) (cols + a->n_stages * stage),
         .overlap     = true};
-    return cuda_launch_one(r, c->rest ? t->mmv : t->mmv_wide, dims, a);
+    const char *many = c->rest ? t->mmv : t->mmv_wide, *few = c->rest ? t->mmv_8 : t->mmv_wide_8;
+    return cuda_launch_one(r, warps == MMV_WARPS ? many : few, dims, a);
 }
 
 // ---- many columns ----
@@ -218,28 +226,31 @@ static enum ggml_status run_one(struct cuda_run *r, const struct cuda_mm_type *t
 static enum ggml_status run_few(
     struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct cuda_columns *c, const char *columns) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
-    const int64_t kpad = cuda_round_up(x->ne[0], 256);
-    mmv_args a         = {.w = w->data,
-                .xh          = (const uint16_t *) columns,
-                .scale       = (const float *) (columns + c->halves_size),
-                .y           = op->data,
-                .w_row       = (int64_t) w->nb[1],
-                .w_z2        = (int64_t) w->nb[2],
-                .w_z3        = (int64_t) w->nb[3],
-                .y_col       = (int64_t) (op->nb[1] / sizeof(float)),
-                .y_z2        = (int64_t) (op->nb[2] / sizeof(float)),
-                .y_z3        = (int64_t) (op->nb[3] / sizeof(float)),
-                .xh_col      = kpad,
-                .xh_z        = kpad * x->ne[1] * (c->rest ? 2 : 1),
-                .xh_rest     = x->ne[1],
-                .scale_z     = x->ne[1],
-                .m           = (int) w->ne[1],
-                .k           = (int) w->ne[0],
-                .n           = (int) x->ne[1],
-                .ne2         = (int) x->ne[2],
-                .r2          = (int) (x->ne[2] / w->ne[2]),
-                .r3          = (int) (x->ne[3] / w->ne[3]),
-                .w_const     = cuda_is_weight(w)};
+    const int64_t kpad     = cuda_round_up(x->ne[0], 256);
+    const uintptr_t starts = (uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3];
+    mmv_args a             = {.w = w->data,
+                    .xh          = (const uint16_t *) columns,
+                    .scale       = (const float *) (columns + c->halves_size),
+                    .y           = op->data,
+                    .w_row       = (int64_t) w->nb[1],
+                    .w_z2        = (int64_t) w->nb[2],
+                    .w_z3        = (int64_t) w->nb[3],
+                    .y_col       = (int64_t) (op->nb[1] / sizeof(float)),
+                    .y_z2        = (int64_t) (op->nb[2] / sizeof(float)),
+                    .y_z3        = (int64_t) (op->nb[3] / sizeof(float)),
+                    .xh_col      = kpad,
+                    .xh_z        = kpad * x->ne[1] * (c->rest ? 2 : 1),
+                    .xh_rest     = x->ne[1],
+                    .scale_z     = x->ne[1],
+                    .m           = (int) w->ne[1],
+                    .k           = (int) w->ne[0],
+                    .n           = (int) x->ne[1],
+                    .ne2         = (int) x->ne[2],
+                    .r2          = (int) (x->ne[2] / w->ne[2]),
+                    .r3          = (int) (x->ne[3] / w->ne[3]),
+                    .w_fours     = starts % 4 == 0,
+                    .w_sixteens  = starts % 16 == 0 && w->nb[1] < (1u << 26),
+                    .w_const     = cuda_is_weight(w)};
     return mmv(r, t, &a, c);
 }
 

@@ -7,12 +7,13 @@
 #include "cuda/kernel/mv_args.h"
 #include "cuda/op/op.h"
 
-// Kernels by type. mv: one column, NULL if it has none. mmv: up to 8, fine for at most 4 where it differs from wide.
-// mma: by tile width, NULL where there is none.
+// Kernels by type. mv: one column, NULL if it has none. mvb: the same for dense rows at multiples of 16 bytes. mmv: up to 8
+// columns, fine for at most 4 where it differs from wide; _8: with 8 warps. mma: by tile width, NULL where there is none.
 struct cuda_mm_type {
     enum ggml_type type;
     const char *mv, *mmv, *mmv_wide, *mma_64, *mma_128, *mma_256;
     bool bf; // columns become bf16
+    const char *mvb, *mmv_8, *mmv_wide_8;
 };
 const struct cuda_mm_type *cuda_mm_type(enum ggml_type type); // NULL: no product with such weights
 

@@ -27,7 +27,35 @@ bool cuda_mv_fits(const struct cuda_device *dev, const struct cuda_mm_type *t, i
     return t->mv != NULL && fixed_size(t, k) + MV_WARPS * stage_size(t) <= (int64_t) cuda_traits(dev)->shared_max;
 }
 
+// Whether rows begin at multiples of 16 bytes and end there.
+static bool are_sixteens(const struct cuda_mm_type *t, const mv_args *a) {
+    uintptr_t all = (uintptr_t) a->w_row | (uintptr_t) a->w_z2 | (uintptr_t) a->w_z3 | (uintptr_t) a->k * ggml_type_size(t->type);
+    for (int i = 0; i < a->n_parts; i++) {
+        all |= (uintptr_t) a->w[i];
+    }
+    return all % 16 == 0;
+}
+
+static enum ggml_status run_block(struct cuda_run *r, const struct cuda_mm_type *t, const mv_args *a, int64_t nz) {
+    const int64_t per = a->glu != MV_GLU_NONE ? 2 : 4, shared = fixed_size(t, a->k);
+    int64_t n_turns = 0;
+    for (int i = 0; i < (a->glu != MV_GLU_NONE ? 1 : a->n_parts); i++) {
+        n_turns += (a->m[i] + per - 1) / per;
+    }
+    const int64_t all =
+        (int64_t) r->traits->n_sm * (MVB_BLOCKS * (shared + 2048) <= (int64_t) r->traits->shared_max ? MVB_BLOCKS : 1);
+    const struct cuda_dims dims = {.grid = {(unsigned) (n_turns < all ? n_turns : all), 1, (unsigned) nz},
+        .block                           = {MV_WARPS * 32},
+        .shared_size                     = (unsigned) shared,
+        .overlap                         = true};
+    return cuda_launch_one(r, t->mvb, dims, a);
+}
+
 enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_args *a, int64_t nz) {
+    a->wait = 1;
+    if (t->mvb != NULL && are_sixteens(t, a)) {
+        return run_block(r, t, a, nz);
+    }
     int64_t n_turns = a->glu != MV_GLU_NONE ? a->m[0] : 0; // of two rows
     for (int i = 0; i < a->n_parts && a->glu == MV_GLU_NONE; i++) {
         n_turns += (a->m[i] + 1) / 2;
@@ -38,7 +66,6 @@ enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_ar
     const int64_t fixed = fixed_size(t, a->k), stage = MV_WARPS * stage_size(t),
                   fit           = ((int64_t) r->traits->shared_max - fixed) / stage;
     a->n_stages                 = (int) (fit < 7 ? fit : 7);
-    a->wait                     = 1;
     const struct cuda_dims dims = {.grid = {(unsigned) (n_blocks < all ? n_blocks : all), 1, (unsigned) nz},
         .block                           = {MV_WARPS * 32},
         .shared_size                     = (unsigned) (fixed + a->n_stages * stage),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // mm.cu: the product kernels by themselves, on a GPU: every type against sums in double, and their times.
-//     mm [time]        needs tests/cuda/kernel/build.sh
+//     mm [time [few]]        needs tests/cuda/kernel/build.sh
 #include "gpu.cuh"
 #include "mm_types.h"
 #include "mma_args.h"
@@ -49,19 +49,21 @@ static weights make(const mm_type &t, int k) {
     return w;
 }
 
+static int mmv_warps(const mm_type &t) {
+    return t.bytes == 4 && t.qk == 1 || t.bytes == 34 ? MMV_WARPS_LARGE : MMV_WARPS;
+}
 static void mmv_shape(const mm_type &t, int k, int n, int parts, mmv_args *a, size_t *shared) {
-    const int ch = t.bytes == 4 ? 128 : 256, bytes = ch / t.qk * t.bytes, pitch = (((bytes + 14) / 16 + 1) | 1) * 16;
-    const size_t stage = (size_t) pitch * 16 * 8, fixed = 2 * 8 * 128 * 4 + 512 + 64;
+    const int ch = t.qk == 1 ? 128 : 256, bytes = ch / t.qk * t.bytes, warps = mmv_warps(t);
+    const size_t stage = (size_t) (((bytes + 14) / 16 + 1) | 1) * 16 * 16 * warps, fixed = MMV_FIXED(warps);
     const int n_chunks = (k + ch - 1) / ch;
+    const size_t cols  = (size_t) parts * n * (n_chunks * ch + 8) * 2;
     a->k_part          = n_chunks;
-    for (int half = 1; half >= 0; half--) {
-        const size_t room = half ? 113 * 1024 : 227 * 1024;
-        const size_t cols = (size_t) parts * n * (n_chunks * ch + 8) * 2;
-        if (fixed + cols + (half ? 3 : 2) * stage <= room) {
-            a->n_stages = (int) std::min<size_t>(7, (room - fixed - cols) / stage);
-            *shared     = fixed + cols + a->n_stages * stage;
-            return;
-        }
+    a->w_fours         = (size_t) k / t.qk * t.bytes % 4 == 0;
+    a->w_sixteens      = (size_t) k / t.qk * t.bytes % 16 == 0;
+    if (fixed + cols + 2 * stage <= 227 * 1024) {
+        a->n_stages = (int) std::min<size_t>(7, (227 * 1024 - fixed - cols) / stage);
+        *shared     = fixed + cols + a->n_stages * stage;
+        return;
     }
     a->n_stages = 2;
     while (fixed + (size_t) parts * n * (a->k_part * ch + 8) * 2 + 2 * stage > 227 * 1024) {
@@ -144,7 +146,7 @@ static void test_mmv(const mm_type &t, int m, int k, int n, bool time) {
     a.ne2 = a.r2 = a.r3 = 1, a.w_const = 1;
     OK(cudaFuncSetAttribute(fn, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) shared));
     int occ = 1;
-    OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&occ, fn, 256, shared));
+    OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&occ, fn, mmv_warps(t) * 32, shared));
     const int grid = std::min((m + 15) / 16, n_sm * std::max(occ, 1));
     double us = 0, us2 = 0;
     const int kpad = (k + 255) / 256 * 256, parts = t.qk == 1 && !wide ? 2 : 1;
@@ -157,7 +159,7 @@ static void test_mmv(const mm_type &t, int m, int k, int n, bool time) {
             launch((const void *) act_tiles, dim3(n, 1), dim3(256), 0, &c, false);
         }
         a.w = d_w + (w.row_size * m + 255) / 256 * 256 * (i % copies);
-        launch(fn, dim3(grid), dim3(256), shared, &a, a.wait);
+        launch(fn, dim3(grid), dim3(mmv_warps(t) * 32), shared, &a, a.wait);
     };
     go(0);
     OK(cudaStreamSynchronize(stream));
@@ -214,6 +216,41 @@ static void test_mv(const mm_type &t, int m, int k, bool time) {
     }
 }
 
+static void test_mvb(const mm_type &t, int m, int k, bool time) {
+    if (t.mvb == NULL) {
+        return;
+    }
+    const weights w  = make(t, k);
+    const int copies = time ? 16 : 1;
+    upload(w, m, copies);
+    columns(k, 1);
+    OK(cudaMemset(d_y, 0xff, (size_t) m * 4));
+    mv_args a           = {};
+    const size_t shared = ((size_t) k + 7) / 8 * 32 + MV_WARPS * 64 + 64;
+    OK(cudaFuncSetAttribute(t.mvb, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) shared));
+    int occ;
+    OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&occ, t.mvb, MV_WARPS * 32, shared));
+    a.w[0] = d_w, a.x = d_x, a.y[0] = d_y, a.w_row = (int64_t) w.row_size, a.m[0] = m, a.k = k, a.n_parts = 1;
+    a.ne2 = a.r2 = a.r3 = 1, a.w_const = 1;
+    const int grid = std::min((m + 3) / 4, n_sm * occ);
+    auto go        = [&](int i) {
+        a.w[0] = d_w + (w.row_size * m + 255) / 256 * 256 * (i % copies);
+        launch(t.mvb, dim3(grid), dim3(MV_WARPS * 32), shared, &a, a.wait);
+    };
+    go(0);
+    OK(cudaStreamSynchronize(stream));
+    double us = 0, us2 = 0;
+    if (time) {
+        us     = timed(go, 32);
+        a.wait = 1;
+        us2    = timed(go, 32);
+    }
+    fetch_and_judge("mvb", t, w, m, k, 1, us, 1e-10);
+    if (time) {
+        printf("      blocks %d a multiprocessor, overlapped %.2f us\n", occ, us2);
+    }
+}
+
 static void test_mma(const mm_type &t, int nt, int m, int k, int n, bool time) {
     const void *fn = nt == 64 ? t.mma_64 : nt == 128 ? t.mma_128 : t.mma_256;
     if (fn == NULL) {
@@ -248,6 +285,7 @@ static void test_mma(const mm_type &t, int nt, int m, int k, int n, bool time) {
 
 int main(int argc, char **argv) {
     const bool time  = argc > 1 && !strcmp(argv[1], "time");
+    const bool few   = argc > 2 && !strcmp(argv[2], "few"); // "time few": two and eight columns alone
     const bool quick = argc > 1 && !strcmp(argv[1], "quick");
     gpu_open();
     OK(cudaMalloc(&d_w, time ? (size_t) 16 * 14336 * 4096 * 4 : (size_t) 1 << 28));
@@ -256,6 +294,19 @@ int main(int argc, char **argv) {
     OK(cudaMalloc(&d_tiles, (size_t) 14336 * 4096 * 4));
     OK(cudaMalloc(&d_scale, (size_t) 65536 * 4));
     for (const mm_type &t : mm_types) {
+        if (few && t.hot) {
+            test_mvb(t, 37, 200, false);
+            test_mvb(t, 1001, 14336, false);
+            test_mvb(t, 14336, 4096, true);
+            test_mvb(t, 4096, 14336, true);
+            test_mmv(t, 14336, 4096, 2, true);
+            test_mmv(t, 14336, 4096, 8, true);
+        }
+    }
+    for (const mm_type &t : mm_types) {
+        if (few) {
+            break;
+        }
         const int k = t.qk == 1 ? 200 : t.qk * 3 + 256;
         if (quick) {
             test_mv(t, 37, k, false);
@@ -265,6 +316,8 @@ int main(int argc, char **argv) {
         }
         test_mv(t, 37, k, false);
         test_mv(t, 5000, t.qk == 1 ? 777 : 14336, false);
+        test_mvb(t, 37, 200, false);
+        test_mvb(t, 1001, 14336, false);
         test_mmv(t, 37, k, 1, false);
         test_mmv(t, 70, k, 8, false);
         test_mmv(t, 500, t.qk == 1 ? 777 : 14336, 5, false);
@@ -274,8 +327,10 @@ int main(int argc, char **argv) {
         }
     }
     for (const mm_type &t : mm_types) {
-        if (time) {
+        if (time && !few) {
             test_mv(t, 14336, 4096, true);
+            test_mvb(t, 14336, 4096, true);
+            test_mvb(t, 4096, 14336, true);
             test_mmv(t, 14336, 4096, t.mv != NULL ? 2 : 1, true);
             if (t.hot) {
                 test_mmv(t, 14336, 4096, 8, true);

@@ -20,6 +20,7 @@ struct mm_type {
     void (*to_float)(const void *, float *, int64_t);
     const void *mv, *mmv, *mmv_wide, *mma_64, *mma_128, *mma_256;
     bool hot;
+    const void *mvb;
 };
 
 static void tame_half(char *at, uint32_t random) { // 0.01 to 0.04, both signs
@@ -46,6 +47,7 @@ static void tame_iq1_m(char *block, uint32_t) {
 
 #define KERNELS(name) extern "C" __global__ void mmv_##name(const mmv_args)
 #define MV(name) extern "C" __global__ void mv_##name(const mv_args)
+#define MVB(name) extern "C" __global__ void mvb_##name(const mv_args)
 #define MMA(name, nt) extern "C" __global__ void mma90_##name##_##nt(const mma_args)
 #define ROW(name) extern "C" void dequantize_row_##name(const void *, float *, int64_t)
 extern "C" __global__ void act_tiles(const act_args);
@@ -61,7 +63,7 @@ extern "C" __global__ void act_tiles(const act_args);
     ROW(name);
 // clang-format off
 HOT(q4_0) HOT(q4_1) HOT(q5_0) HOT(q5_1) HOT(q8_0) HOT(q2_K) HOT(q3_K) HOT(q4_K) HOT(q5_K) HOT(q6_K) HOT(iq4_nl) HOT(iq4_xs)
-HOT(mxfp4) HOT(nvfp4) HOT(f16) HOT(bf16) HOT(f32) KERNELS(f16_wide); KERNELS(bf16_wide);
+HOT(mxfp4) HOT(nvfp4) HOT(f16) HOT(bf16) HOT(f32) KERNELS(f16_wide); KERNELS(bf16_wide); MVB(f32); MVB(f16); MVB(bf16);
 COLD(iq2_xxs) COLD(iq2_xs) COLD(iq2_s) COLD(iq3_xxs) COLD(iq3_s) COLD(iq1_s) COLD(iq1_m) COLD(q1_0) COLD(q2_0) COLD(tq1_0) COLD(tq2_0)
 // clang-format on
 
@@ -75,9 +77,11 @@ COLD(iq2_xxs) COLD(iq2_xs) COLD(iq2_s) COLD(iq3_xxs) COLD(iq3_s) COLD(iq1_s) COL
     { #name, qk, bytes, tame, dequantize_row_##name, NULL, K(mmv_##name), NULL, NULL, K(mma90_##name##_128), NULL, false }
 
     static const mm_type mm_types[] = {
-        {"f32", 1, 4, NULL, NULL, K(mv_f32), K(mmv_f32), NULL, NULL, NULL, NULL, true},
-        {"f16", 1, 2, NULL, NULL, K(mv_f16), K(mmv_f16), K(mmv_f16_wide), K(mma90_f16_64), NULL, K(mma90_f16_256), true},
-        {"bf16", 1, 2, NULL, NULL, K(mv_bf16), K(mmv_bf16), K(mmv_bf16_wide), K(mma90_bf16_64), NULL, K(mma90_bf16_256), true},
+        {"f32", 1, 4, NULL, NULL, K(mv_f32), K(mmv_f32), NULL, NULL, NULL, NULL, true, K(mvb_f32)},
+        {"f16", 1, 2, NULL, NULL, K(mv_f16), K(mmv_f16), K(mmv_f16_wide), K(mma90_f16_64), NULL, K(mma90_f16_256), true,
+            K(mvb_f16)},
+        {"bf16", 1, 2, NULL, NULL, K(mv_bf16), K(mmv_bf16), K(mmv_bf16_wide), K(mma90_bf16_64), NULL, K(mma90_bf16_256), true,
+            K(mvb_bf16)},
         HOT_ROW(q8_0, 32, 34, tame_at<0>, true),
         HOT_ROW(q4_0, 32, 18, tame_at<0>, true),
         HOT_ROW(q4_K, 256, 144, (tame_at<0, 2>), true),

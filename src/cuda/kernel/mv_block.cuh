@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+// mv_block.cuh: dense weights times one column, rows that begin at multiples of 16 bytes. A block has four rows at a time: all its
+// threads read them side by side, 16 bytes of each row a thread, straight into registers, the next while sums of these are still
+// being made. So neighbouring blocks read neighbouring memory, which it gives out fastest. Around the product: as mv.cuh.
+#pragma once
+
+#include "mv.cuh"
+
+enum { MVB_ROWS = 4 };
+
+// What no kernel of the graph writes may be read past all caches but L2 and out of order. What the kernel ahead wrote may not: such a
+// read could be moved before the wait for it.
+LANE uint4 mvb_read(const char *p, bool is_const) {
+    uint4 v;
+    if (is_const) {
+        asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.b32 {%0,%1,%2,%3}, [%4];\n" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+    } else {
+        asm volatile("ld.global.L1::no_allocate.L2::256B.v4.b32 {%0,%1,%2,%3}, [%4];\n" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+    }
+    return v;
+}
+
+template <int TYPE> // of mv_dense
+struct mvb_16 : mv_dense<TYPE> {
+    enum { PIECE = 8 };
+    float4 a, b;
+    LANE void column(int i, int k, const char *xs) { // of piece i
+        const float4 *x = reinterpret_cast<const float4 *>(xs) + i;
+        a = x[0], b = x[k / 8];
+    }
+    LANE float dot(uint4 w, float sum) const {
+        float more = this->pair(w.y, a.z, a.w, 0.0f);
+        sum        = this->pair(w.x, a.x, a.y, sum);
+        more       = this->pair(w.w, b.z, b.w, more);
+        return this->pair(w.z, b.x, b.y, sum) + more;
+    }
+};
+struct mvb_32 : mv_floats {
+    enum { PIECE = 4 };
+    float4 x;
+    LANE void column(int i, int, const char *xs) { x = reinterpret_cast<const float4 *>(xs)[i]; }
+    LANE float dot(uint4 w, float sum) const {
+        const float more = fmaf(__uint_as_float(w.w), x.w, __uint_as_float(w.y) * x.y);
+        return fmaf(__uint_as_float(w.z), x.z, fmaf(__uint_as_float(w.x), x.x, sum)) + more;
+    }
+};
+
+// A turn: four neighbouring rows of one matrix, or with a gate two of both. Where a row is missing another is read in its place.
+struct mvb_place {
+    const char *p0, *p1, *p2, *p3; // the rows, at the thread's next piece
+    int turn, part, row;
+};
+
+struct mvb_walk {
+    int64_t w_off, step; // step: from a turn's rows behind their last piece to those of the block's next turn
+    int n_turns, per;    // per: rows of a turn of each matrix
+    LANE int turns(const mv_args &a, int part) const { return (a.m[part] + per - 1) / per; }
+    LANE void init(const mv_args &a, int n_pieces) {
+        per     = a.glu != MV_GLU_NONE ? 2 : 4;
+        step    = (int64_t) gridDim.x * per * a.w_row - (n_pieces + MV_THREADS - 1) / MV_THREADS * (16 * MV_THREADS);
+        n_turns = turns(a, 0);
+        for (int i = 1; i < a.n_parts && a.glu == MV_GLU_NONE; i++) {
+            n_turns += turns(a, i);
+        }
+    }
+    LANE void find(const mv_args &a, mvb_place *p) const {
+        p->part = 0, p->row = p->turn;
+        while (a.glu == MV_GLU_NONE && p->part < a.n_parts - 1 && p->row >= turns(a, p->part)) {
+            p->row -= turns(a, p->part++);
+        }
+        p->row *= per;
+        const int64_t at   = w_off + p->row * a.w_row + 16 * (int) threadIdx.x;
+        const int left     = a.m[p->part] - p->row;
+        const char *second = a.glu != MV_GLU_NONE ? a.w[1] + at : a.w[p->part] + at + (left > 2 ? 2 * a.w_row : 0);
+        p->p0              = a.w[p->part] + at;
+        p->p1              = p->p0 + (left > 1 ? a.w_row : 0);
+        p->p2              = second;
+        p->p3              = second + (left > per - 1 ? a.w_row : 0);
+    }
+    // Most turns are a fixed way further.
+    LANE void next(const mv_args &a, mvb_place *p) const {
+        p->turn += gridDim.x;
+        if (p->row + (int) (gridDim.x + 1) * per <= a.m[p->part]) {
+            p->row += gridDim.x * per;
+            p->p0 += step, p->p1 += step, p->p2 += step, p->p3 += step;
+        } else if (p->turn < n_turns) {
+            find(a, p);
+        }
+    }
+};
+
+// The sums of a warp's threads for four rows: thread i has that of row i / 8.
+LANE float mvb_sum(const float *sum, int lane) {
+    const bool upper = lane >= 16, odd = lane % 16 >= 8;
+    float a = upper ? sum[2] : sum[0], b = upper ? sum[3] : sum[1];
+    a += __shfl_xor_sync(~0u, upper ? sum[0] : sum[2], 16);
+    b += __shfl_xor_sync(~0u, upper ? sum[1] : sum[3], 16);
+    float mine = odd ? b : a;
+    mine += __shfl_xor_sync(~0u, odd ? a : b, 8);
+#pragma unroll
+    for (int i = 4; i > 0; i /= 2) {
+        mine += __shfl_xor_sync(~0u, mine, i);
+    }
+    return mine;
+}
+
+// What becomes of a turn's sums, by one warp: red has one of each warp for each row.
+LANE void mvb_store(const mv_args &a, int part, int row, const float *red, int64_t y_off, int lane) {
+    float sum   = red[lane] + red[lane + 32];
+    sum += __shfl_xor_sync(~0u, sum, 4);
+    sum += __shfl_xor_sync(~0u, sum, 8);
+    sum += __shfl_xor_sync(~0u, sum, 16);
+    const float up = __shfl_down_sync(~0u, sum, 2);
+    if (a.glu != MV_GLU_NONE) {
+        if (lane < 2 && row + lane < a.m[0]) {
+            a.y[0][y_off + row + lane] = mv_gate(a.glu, sum) * up;
+        }
+    } else if (lane < 4 && row + lane < a.m[part]) {
+        a.y[part][y_off + row + lane] = a.add != NULL ? sum + a.add[row + lane] : sum;
+    }
+}
+
+template <class T>
+LANE void mv_block(const mv_args &a) {
+    static_assert(MV_WARPS * MVB_ROWS == 64, "mvb_store adds two values a thread");
+    extern __shared__ __align__(128) uint32_t smem[];
+    __shared__ float red[2][MV_WARPS * MVB_ROWS];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    char *xs       = reinterpret_cast<char *>(smem) + MV_WARPS * 64;
+    let_next_start();
+    if (a.wait && (a.ids != NULL || !a.w_const)) {
+        wait_for_previous();
+    }
+    const float *x;
+    int64_t y_off;
+    mvb_walk walk;
+    mv_operands(a, &walk.w_off, &x, &y_off);
+    const int n_pieces = a.k / T::PIECE;
+    walk.init(a, n_pieces);
+    mvb_place at;
+    uint4 w0, w1, w2, w3;
+    w0 = w1 = w2 = w3 = make_uint4(0, 0, 0, 0);
+    at.turn           = blockIdx.x;
+    if (at.turn < walk.n_turns) {
+        walk.find(a, &at);
+        if (threadIdx.x < n_pieces) {
+            w0 = mvb_read(at.p0, a.w_const), w1 = mvb_read(at.p1, a.w_const), w2 = mvb_read(at.p2, a.w_const), w3 = mvb_read(at.p3, a.w_const);
+        }
+    }
+    if (a.wait) {
+        wait_for_previous();
+    }
+    mv_column<T>(a, x, xs, reinterpret_cast<char *>(smem) + 56);
+    __syncthreads();
+    int buffer = 0;
+    while (at.turn < walk.n_turns) {
+        float sum[MVB_ROWS] = {0, 0, 0, 0};
+        int turn = at.turn, part = at.part, row = at.row;
+        for (int first = 0; first < n_pieces; first += MV_THREADS) {
+            const int i = first + threadIdx.x;
+            T t;
+            if (i < n_pieces) {
+                t.column(i, a.k, xs);
+                sum[0] = t.dot(w0, sum[0]), sum[1] = t.dot(w1, sum[1]), sum[2] = t.dot(w2, sum[2]), sum[3] = t.dot(w3, sum[3]);
+            }
+            int next = i + MV_THREADS; // what the thread reads now: further on, or the beginning of the next turn
+            at.p0 += 16 * MV_THREADS, at.p1 += 16 * MV_THREADS, at.p2 += 16 * MV_THREADS, at.p3 += 16 * MV_THREADS;
+            if (first + MV_THREADS >= n_pieces) {
+                walk.next(a, &at);
+                next = at.turn < walk.n_turns ? threadIdx.x : n_pieces;
+            }
+            if (next < n_pieces) {
+                w0 = mvb_read(at.p0, a.w_const), w1 = mvb_read(at.p1, a.w_const), w2 = mvb_read(at.p2, a.w_const), w3 = mvb_read(at.p3, a.w_const);
+            }
+        }
+        const float mine = mvb_sum(sum, lane);
+        if (lane % 8 == 0) {
+            red[buffer][warp * MVB_ROWS + lane / 8] = mine;
+        }
+        __syncthreads();
+        if (warp == (turn / (int) gridDim.x) % MV_WARPS) {
+            mvb_store(a, part, row, red[buffer], y_off, lane);
+        }
+        buffer ^= 1;
+    }
+}
+
+#define MVB_KERNEL(name, type) \
+    extern "C" __global__ void __launch_bounds__(MV_THREADS, MVB_BLOCKS) mvb_##name(const __grid_constant__ mv_args a) { \
+        mv_block<type>(a); \
+    }
