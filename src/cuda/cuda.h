@@ -39,12 +39,15 @@ const struct cuda_driver *cuda_api(const struct cuda_device *dev);
 
 // ---- a run: one compute, or one capture, on one stream ----
 
+#define CUDA_COUNTERS 1024
+
 struct cuda_run {
     struct cuda_device *dev;
     const struct cuda_traits *traits;
     CUstream stream;
     void *work; // the arena: as many bytes as the largest work_size of the graph's nodes, aligned to 256
     size_t work_size;
+    int *counters; // CUDA_COUNTERS of them, zeros: a kernel that uses one leaves it so. NULL without an arena
     // What the arena holds from an earlier node of this run, so that a later one can use it again: the first work_size bytes of
     // a node whose row set both. cuda_work() forgets it.
     const struct ggml_tensor *kept;

@@ -115,6 +115,26 @@ static void plain_cases(struct op_suite *s) {
     }
 }
 
+// Heads of more than 256, as models with latent attention have them.
+static void wide_cases(struct op_suite *s) {
+    static const int64_t sizes[][7] = {
+        {576, 512, 300, 16, 1, 1, 1}, {576, 512, 70, 20, 1, 3, 1}, {320, 256, 100, 8, 2, 9, 1}, {512, 512, 33, 4, 2, 5, 2}};
+    static const enum ggml_type types[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0};
+    for (size_t i = 0; i < N(sizes); i++) {
+        for (size_t t = 0; t < N(types); t++) {
+            for (int mask = NO_MASK; mask <= SPARSE; mask += CAUSAL) {
+                const int64_t *z = sizes[i];
+                struct attn c    = {z[0], z[1], z[2], z[3], z[4], z[5], z[6], types[t], types[t], mask, 1, 1, 0, 0, false, false,
+                       false, GGML_PREC_DEFAULT, 0};
+                c.cache          = i % 2 == 1;
+                c.sinks          = i == 2;
+                op_case(s, "FLASH_ATTN_EXT", op_text("wide %zu %s mask %d", i, ggml_type_name(types[t]), mask), tolerance(&c),
+                    build_attn, &c);
+            }
+        }
+    }
+}
+
 // Precisions other than f32 end the reference's process; n_kv_max changes nothing on a CPU.
 static void slot_cases(struct op_suite *s) {
     static const enum ggml_prec precs[] = {GGML_PREC_F32, GGML_PREC_BF16, GGML_PREC_F16, GGML_PREC_Q8, GGML_PREC_Q4};
@@ -179,6 +199,7 @@ static void indexer_cases(struct op_suite *s) {
 
 void op_suite_attn(struct op_suite *s) {
     plain_cases(s);
+    wide_cases(s);
     slot_cases(s);
     quantised_cases(s);
     indexer_cases(s);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // attn.cu: attention for few queries (attn.cuh), and the reduction over its splits.
-#include "attn.cuh"
+#include "attn_few.cuh"
+#include "attn_wide.cuh"
 
 #define ATTN_KERNEL(name, d, bf, direct, n_blocks) \
     extern "C" __global__ void __launch_bounds__(ATTN_WARPS * 32, n_blocks) attn_##name(const __grid_constant__ attn_args a) { \
@@ -15,6 +16,24 @@ ATTN_KERNEL(any_256, 256, false, false, 1)
 ATTN_KERNEL(bf16_64, 64, true, false, 2)
 ATTN_KERNEL(bf16_128, 128, true, false, 2)
 ATTN_KERNEL(bf16_256, 256, true, false, 1)
+
+#define FEW_KERNEL(name, source, d, warps, n_blocks) \
+    extern "C" __global__ void __launch_bounds__(warps * 32, n_blocks) attn_##name(const __grid_constant__ attn_args a) { \
+        attn_few<source<d>, d, warps>(a); \
+    }
+FEW_KERNEL(few_f16_64, few_halves, 64, 4, 4)
+FEW_KERNEL(few_f16_128, few_halves, 128, 4, 3)
+FEW_KERNEL(long_f16_64, few_halves, 64, 16, 1)
+FEW_KERNEL(long_f16_128, few_halves, 128, 12, 1)
+FEW_KERNEL(long_q8_0_64, few_q8_0, 64, 16, 1)
+FEW_KERNEL(long_q8_0_128, few_q8_0, 128, 12, 1)
+
+extern "C" __global__ void __launch_bounds__(WIDE_WARPS * 32) attn_wide_f16(const __grid_constant__ attn_args a) {
+    attn_wide<false>(a);
+}
+extern "C" __global__ void __launch_bounds__(WIDE_WARPS * 32) attn_wide_bf16(const __grid_constant__ attn_args a) {
+    attn_wide<true>(a);
+}
 
 enum { ATTN_AHEAD = 32 };
 

@@ -25,40 +25,44 @@ LANE float attn_slope(const attn_args &a, int head) {
     return exp2f(head < a.n_slope ? a.slope_base[0] * (float) (head + 1) : a.slope_base[1] * (float) (2 * (head - a.n_slope) + 1));
 }
 
-// 16 keys and values on their way, zeros for those that are not there. On sm_90 a row is one copy: threads 0 to 15 have the keys,
-// 16 to 31 the values; bar then counts to 32.
-LANE void attn_fetch(const attn_args &a, const char *k, const char *v, int key, uint32_t to, int pitch_k, int pitch_v, uint32_t bar, int lane) {
-#if __CUDA_ARCH__ >= 900
-    const int r           = lane % 16;
-    const char *src       = lane < 16 ? k + (int64_t) (key + r) * a.k_1 : v + (int64_t) (key + r) * a.v_1;
-    const int size        = lane < 16 ? a.k_row_size : a.v_row_size;
-    const uint32_t row    = to + (lane < 16 ? r * pitch_k : ATTN_KEYS * pitch_k + r * pitch_v);
-    const int odd         = (int) ((uintptr_t) src & 15);
-    const int n           = (odd + size + 15) & ~15;
-    if (key + r < a.n_kv) {
-        bar_expect(bar, n);
-        bulk_copy(row, src - odd, n, bar);
-    } else {
-        for (int i = 0; i < n; i += 16) {
-            asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};\n" ::"r"(row + i), "r"(0) : "memory");
-        }
-        bar_arrive(bar);
-    }
-#else
-    for (int what = 0; what < 2; what++) {
-        const char *p     = what == 0 ? k : v;
-        const int r       = lane / 2, size = what == 0 ? a.k_row_size : a.v_row_size;
-        const char *src   = p + (int64_t) (key + r) * (what == 0 ? a.k_1 : a.v_1);
-        const uint32_t at = to + (what == 0 ? r * pitch_k : ATTN_KEYS * pitch_k + r * pitch_v);
-        const int odd     = (int) ((uintptr_t) src & 15);
-        const int end     = key + r < a.n_kv ? odd + size : 0;
-        src               = end > 0 ? src - odd : p - ((uintptr_t) p & 15);
-        for (int i = lane % 2 * 16; i < size + 15; i += 32) {
-            copy16(at + i, end > i ? src + i : src, max(min(end - i, 16), 0));
+// How a warp copies 16 rows of keys or values, 16 bytes a thread: neighbouring threads have neighbouring pieces of a row.
+struct attn_way {
+    int pieces, row, piece, row_step, piece_step;
+};
+template <bool DIRECT>
+LANE attn_way attn_way_of(const char *p, int64_t stride, int size, int lane) {
+    attn_way w;
+    w.pieces     = DIRECT || (((uintptr_t) p | (uintptr_t) stride) & 15) == 0 ? (size + 15) / 16 : (size + 30) / 16;
+    w.row        = lane / w.pieces;
+    w.piece      = lane % w.pieces;
+    w.row_step   = 32 / w.pieces;
+    w.piece_step = 32 % w.pieces;
+    return w;
+}
+
+// Rows from first on, those behind last are zeros. DIRECT: rows of D halves that begin at multiples of 16 bytes.
+template <int D, bool DIRECT>
+LANE void attn_copy(const char *p, int64_t stride, int size, int first, int last, uint32_t to, int pitch, attn_way w) {
+    if (DIRECT) {
+        const int piece = threadIdx.x % (D / 8), row = threadIdx.x % 32 / (D / 8);
+        const char *src = p + (int64_t) (first + row) * stride + 16 * piece;
+#pragma unroll
+        for (int r = 0; r < ATTN_KEYS; r += 256 / D) {
+            copy16(to + (r + row) * pitch + 16 * piece, first + r + row < last ? src + r * stride : p, first + r + row < last ? 16 : 0);
         }
     }
-    copy_commit();
-#endif
+    while (!DIRECT && w.row < ATTN_KEYS) {
+        const char *src = p + (int64_t) (first + w.row) * stride;
+        const int odd   = (int) ((uintptr_t) src & 15);
+        const int left  = first + w.row < last ? odd + size - 16 * w.piece : 0;
+        copy16(to + w.row * pitch + 16 * w.piece, left > 0 ? src - odd + 16 * w.piece : p - ((uintptr_t) p & 15), max(min(left, 16), 0));
+        w.row += w.row_step;
+        w.piece += w.piece_step;
+        if (w.piece >= w.pieces) {
+            w.piece -= w.pieces;
+            w.row++;
+        }
+    }
 }
 
 // ---- what is no halves ----
@@ -282,12 +286,66 @@ LANE void attn_values(const uint32_t *p, uint32_t v_lane, attn_sums<D> *sum) {
     }
 }
 
-// The warps' sums meet: row by row, an element a thread.
+// A row's sums, not divided yet: of all keys, or of a part of them.
+struct attn_total {
+    float value, most, l;
+};
+LANE void attn_finish(const attn_args &a, attn_total t, int head, int64_t row, int e) {
+    if (a.sinks != NULL) {
+        const float sink = a.sinks[head] * LOG2_E, top = fmaxf(t.most, sink), f = exp2f(t.most - top);
+        t.value *= f;
+        t.l = t.l * f + exp2f(sink - top);
+    }
+    a.y[row * a.d_v + e] = t.l > 0.0f ? t.value / t.l : 0.0f;
+}
+
+// Element e of row r over the warps of a block. all: [warp][row][element], then [warp][row]{most, l}.
+template <int D, int ROWS, int WARPS>
+LANE attn_total attn_of_warps(const float *all, int r, int e) {
+    const float *ml = all + WARPS * ROWS * D;
+    attn_total t    = {0.0f, -INFINITY, 0.0f};
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) {
+        t.most = fmaxf(t.most, ml[(w * ROWS + r) * 2]);
+    }
+    const float base = t.most == -INFINITY ? 0.0f : t.most;
+#pragma unroll
+    for (int w = 0; w < WARPS; w++) {
+        const float f = exp2f(ml[(w * ROWS + r) * 2] - base);
+        t.l += f * ml[(w * ROWS + r) * 2 + 1];
+        t.value += f * all[(w * ROWS + r) * D + e];
+    }
+    return t;
+}
+
+// The warps' sums, put side by side in all by then, meet: row by row, an element a thread.
+template <int D, int ROWS, int WARPS>
+LANE void attn_merge(const attn_args &a, int tile, int group, int batch, int split, const float *all) {
+    const int n = min(ROWS, a.n_q * a.n_group - tile * ROWS);
+    __syncthreads();
+    for (int i = threadIdx.x; i < n * D; i += WARPS * 32) {
+        const int r = i / D, e = i % D, at = tile * ROWS + r, head = group * a.n_group + at % a.n_group;
+        const attn_total t = attn_of_warps<D, ROWS, WARPS>(all, r, e);
+        const int64_t to   = ((int64_t) batch * a.n_q + at / a.n_group) * a.n_head + head;
+        if (e >= a.d_v) {
+            continue;
+        }
+        if (a.n_split > 1) {
+            a.part[((int64_t) split * a.n_rows + to) * a.d_v + e] = t.value;
+            if (e == 0) {
+                *reinterpret_cast<float2 *>(a.limit + ((int64_t) split * a.n_rows + to) * 2) = make_float2(t.most, t.l);
+            }
+        } else {
+            attn_finish(a, t, head, to, e);
+        }
+    }
+}
+
+// A warp's sums to their place in all.
 template <int D>
-LANE void attn_merge(const attn_args &a, const attn_sums<D> &sum, int tile, int group, int batch, int split, float *all) {
+LANE void attn_put(const attn_sums<D> &sum, int n, float *all) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     float *ml      = all + ATTN_WARPS * ATTN_ROWS * D;
-    const int n    = min((int) ATTN_ROWS, a.n_q * a.n_group - tile * ATTN_ROWS);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         float l = sum.l[h];
@@ -302,39 +360,6 @@ LANE void attn_merge(const attn_args &a, const attn_sums<D> &sum, int tile, int 
             *reinterpret_cast<float2 *>(all + r * D + 8 * i + 2 * t) = make_float2(sum.o[i][2 * h], sum.o[i][2 * h + 1]);
         }
     }
-    __syncthreads();
-    for (int i = threadIdx.x; i < n * D; i += ATTN_WARPS * 32) {
-        const int r = i / D, e = i % D, at = tile * ATTN_ROWS + r, head = group * a.n_group + at % a.n_group;
-        float most = -INFINITY, l = 0.0f, value = 0.0f;
-#pragma unroll
-        for (int w = 0; w < ATTN_WARPS; w++) {
-            most = fmaxf(most, ml[(w * ATTN_ROWS + r) * 2]);
-        }
-        const float base = most == -INFINITY ? 0.0f : most;
-#pragma unroll
-        for (int w = 0; w < ATTN_WARPS; w++) {
-            const float f = exp2f(ml[(w * ATTN_ROWS + r) * 2] - base);
-            l += f * ml[(w * ATTN_ROWS + r) * 2 + 1];
-            value += f * all[(w * ATTN_ROWS + r) * D + e];
-        }
-        const int64_t to = ((int64_t) batch * a.n_q + at / a.n_group) * a.n_head + head;
-        if (e >= a.d_v) {
-            continue;
-        }
-        if (a.n_split > 1) {
-            a.part[((int64_t) split * a.n_rows + to) * a.d_v + e] = value;
-            if (e == 0) {
-                *reinterpret_cast<float2 *>(a.limit + ((int64_t) split * a.n_rows + to) * 2) = make_float2(most, l);
-            }
-        } else {
-            if (a.sinks != NULL) {
-                const float sink = a.sinks[head] * LOG2_E, top = fmaxf(most, sink), f = exp2f(most - top);
-                value *= f;
-                l = l * f + exp2f(sink - top);
-            }
-            a.y[to * a.d_v + e] = l > 0.0f ? value / l : 0.0f;
-        }
-    }
 }
 
 // DIRECT: keys and values are halves that need no unpacking, in rows of D that begin at multiples of 16 bytes.
@@ -345,15 +370,8 @@ LANE void attn_split(const attn_args &a) {
     const int n_tiles = (a.n_q * a.n_group + ATTN_ROWS - 1) / ATTN_ROWS;
     const int split = blockIdx.x, tile = blockIdx.y % n_tiles, group = blockIdx.y / n_tiles, batch = blockIdx.z;
     const int pitch_k = attn_pitch(a.k_row_size), pitch_v = attn_pitch(a.v_row_size), stage = ATTN_KEYS * (pitch_k + pitch_v);
-    const uint32_t ring = a.n_stages * stage + 64, mine = warp * ring, base = smem_addr(smem) + mine, bars = base + a.n_stages * stage;
+    const uint32_t ring = a.n_stages * stage, mine = warp * ring, base = smem_addr(smem) + mine;
     uint16_t *halves    = reinterpret_cast<uint16_t *>(smem) + ATTN_WARPS * ring / 2 + warp * ATTN_KEYS * (D + 8);
-#if __CUDA_ARCH__ >= 900
-    if (lane < a.n_stages) {
-        bar_init(bars + 8 * lane, 32);
-        asm volatile("fence.mbarrier_init.release.cluster;\n" ::: "memory");
-    }
-    __syncwarp();
-#endif
     let_next_start();
     if (a.wait) {
         wait_for_previous();
@@ -361,8 +379,14 @@ LANE void attn_split(const attn_args &a) {
     const char *k = a.k + group * a.k_2 + batch / a.k_r3 * a.k_3, *v = a.v + group * a.v_2 + batch / a.v_r3 * a.v_3;
     const int first = split * a.split_keys + warp * ATTN_KEYS, last = min((split + 1) * a.split_keys, a.n_kv);
     const int stride = ATTN_WARPS * ATTN_KEYS, n_steps = max(0, (last - first + stride - 1) / stride);
+    const attn_way way_k = attn_way_of<DIRECT>(k, a.k_1, a.k_row_size, lane), way_v = attn_way_of<DIRECT>(v, a.v_1, a.v_row_size, lane);
+    auto fetch = [&](int key, uint32_t to) {
+        attn_copy<D, DIRECT>(k, a.k_1, a.k_row_size, key, a.n_kv, to, pitch_k, way_k);
+        attn_copy<D, DIRECT>(v, a.v_1, a.v_row_size, key, a.n_kv, to + ATTN_KEYS * pitch_k, pitch_v, way_v);
+        copy_commit();
+    };
     for (int s = 0; s < min(a.n_stages - 1, n_steps); s++) {
-        attn_fetch(a, k, v, first + s * stride, base + s * stage, pitch_k, pitch_v, bars + 8 * s, lane);
+        fetch(first + s * stride, base + s * stage);
     }
     const attn_row row[2] = {attn_row_of(a, tile * ATTN_ROWS + g, group, batch), attn_row_of(a, tile * ATTN_ROWS + g + 8, group, batch)};
     uint16_t mask[2][4];
@@ -377,28 +401,21 @@ LANE void attn_split(const attn_args &a) {
     }
     sum.m[0] = sum.m[1] = -INFINITY, sum.l[0] = sum.l[1] = 0.0f;
     int at_stage = 0, fill = a.n_stages - 1;
-    uint32_t lap = 0;
     for (int step = 0; step < n_steps; step++) {
         const int key = first + step * stride;
         uint16_t next[2][4];
         attn_mask_of(a, row[0], key + stride + 2 * t, next[0]);
         attn_mask_of(a, row[1], key + stride + 2 * t, next[1]);
-#if __CUDA_ARCH__ < 900
         copy_wait(step + a.n_stages - 1 < n_steps ? max(a.n_stages - 2, 0) : 0);
-#endif
         __syncwarp();
         if (step + a.n_stages - 1 < n_steps) {
-            attn_fetch(a, k, v, key + (a.n_stages - 1) * stride, base + fill * stage, pitch_k, pitch_v, bars + 8 * fill, lane);
+            fetch(key + (a.n_stages - 1) * stride, base + fill * stage);
             fill = fill + 1 == a.n_stages ? 0 : fill + 1;
         }
-#if __CUDA_ARCH__ >= 900
-        bar_wait(bars + 8 * at_stage, lap);
-#else
         if (a.n_stages == 1) {
             copy_wait(0);
             __syncwarp();
         }
-#endif
         const uint32_t at = mine + at_stage * stage;
         uint32_t k_addr = base + at_stage * stage, v_addr = k_addr + ATTN_KEYS * pitch_k, k_pitch = pitch_k, v_pitch = pitch_v, p[4];
         if (!DIRECT) {
@@ -417,10 +434,9 @@ LANE void attn_split(const attn_args &a) {
         for (int i = 0; i < 8; i++) {
             mask[i / 4][i % 4] = next[i / 4][i % 4];
         }
-        if (++at_stage == a.n_stages) {
-            at_stage = 0, lap ^= 1;
-        }
+        at_stage = at_stage + 1 == a.n_stages ? 0 : at_stage + 1;
     }
     __syncthreads();
-    attn_merge<D>(a, sum, tile, group, batch, split, reinterpret_cast<float *>(smem));
+    attn_put<D>(sum, a.n_q * a.n_group - tile * ATTN_ROWS, reinterpret_cast<float *>(smem));
+    attn_merge<D, ATTN_ROWS, ATTN_WARPS>(a, tile, group, batch, split, reinterpret_cast<float *>(smem));
 }

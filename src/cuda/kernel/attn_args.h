@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #define ATTN_SPLITS 512 /* at most */
+#define ATTN_WIDE 576   /* dimensions of attn_wide, at most */
 
 /* y[b][query][head][d_v] = softmax(scale q k + slope mask) v. Strides in bytes but for y. A group: heads that share keys. */
 struct attn_args {
@@ -24,8 +25,10 @@ struct attn_args {
     int k_row_size, v_row_size; /* bytes of a key, of a value */
     int k_r3, v_r3;             /* batches that share keys, values */
     int n_stages;               /* of a warp's ring, 1 to 3 */
-    int n_split, split_keys;    /* keys of a split: a multiple of 64 */
-    int n_rows;                 /* rows of part: all splits alike */
+    int warp_shared;            /* attn_few: bytes of a warp's ring */
+    int n_split,
+        split_keys; /* keys of a split: a multiple of 64 for attn (which looks at n_kv alone), 16 attn_few, 32 attn_wide */
+    int n_rows;     /* rows of part: all splits alike */
     int wait;
 };
 

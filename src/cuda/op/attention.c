@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // attention.c: FLASH_ATTN_EXT. Many queries over halves on sm_90a: attn90 (kernel/attn90.cuh), after a look at which tiles of the
-// mask need work. Else attn (kernel/attn.cuh), split over keys until every multiprocessor has blocks, with one reduction.
+// mask need work. Else split over keys until every multiprocessor has blocks, with one reduction: up to 8 rows (queries times
+// heads that share keys) of halves or q8_0 by attn_few, heads wider than 256 by attn_wide, the rest by attn (kernel/attn*.cuh).
 
 #include "cuda/kernel/attn_args.h"
 
@@ -8,16 +9,23 @@
 
 #include <math.h>
 
-enum { ROWS = 16, WARPS = 4, ROWS_90 = 128, MANY_QUERIES = 64, BLOCKS_MAX = 3 };
+enum { ROWS = 16, WARPS = 4, ROWS_90 = 128, MANY_QUERIES = 64, BLOCKS_MAX = 3, MIN_SPLIT = 32 };
+
+struct split_kernel {
+    const char *name;
+    int rows, warps, blocks; // rows and warps of a block, blocks of a multiprocessor
+    int unit;                // keys of a split are a multiple of this
+};
 
 struct attn {
     const struct ggml_tensor *q, *k, *v, *mask, *sinks;
-    int d; // what the kernel is made for: 64, 128, 256
+    int d; // what the kernel is made for: 64, 128, 256, ATTN_WIDE
     int64_t group, n_rows, n_tiles;
     size_t shared;
-    // attn
+    // split
+    struct split_kernel kernel;
     bool bf; // products of bf16: floats may be out of a half's reach
-    int n_stages;
+    int n_stages, warp_shared;
     int64_t n_split, split_keys;
     // attn90
     bool many;
@@ -42,26 +50,91 @@ static bool is_direct(const struct attn *a) {
     return maps(a->k) && maps(a->v) && a->k->ne[0] == a->d && a->v->ne[0] == a->d;
 }
 
+static size_t pitch_of(const struct ggml_tensor *t) { // of a row in shared memory: attn_pitch
+    return (((ggml_row_size(t->type, t->ne[0]) + 30) / 16) | 1) * 16;
+}
+
 // Shared memory of attn, or what its warps' sums need at the end.
 static size_t split_shared(const struct attn *a, int n_stages) {
-    const size_t k = ggml_row_size(a->k->type, a->k->ne[0]), v = ggml_row_size(a->v->type, a->v->ne[0]);
-    const size_t stage  = ROWS * ((((k + 30) / 16) | 1) + (((v + 30) / 16) | 1)) * 16;
+    const size_t stage  = ROWS * (pitch_of(a->k) + pitch_of(a->v));
     const size_t halves = is_direct(a) ? 0 : (size_t) (WARPS * ROWS * (a->d + 8) * 2);
-    const size_t ring   = WARPS * ((size_t) n_stages * stage + 64) + halves,
-                 sums   = (size_t) (WARPS * ROWS * a->d * 4 + WARPS * ROWS * 8);
+    const size_t ring = WARPS * (size_t) n_stages * stage + halves, sums = (size_t) (WARPS * ROWS * (a->d + 2) * 4);
     return ring > sums ? ring : sums;
+}
+
+static void choose_attn(const struct cuda_traits *traits, struct attn *a) {
+    static const char *const names[3][3] = {{"attn_64", "attn_128", "attn_256"}, {"attn_any_64", "attn_any_128", "attn_any_256"},
+        {"attn_bf16_64", "attn_bf16_128", "attn_bf16_256"}};
+    a->kernel                            = (struct split_kernel){names[a->bf          ? 2
+                                                                       : is_direct(a) ? 0
+                                                                                      : 1][a->d == 64    ? 0
+                                                                                           : a->d == 128 ? 1
+                                                                                                         : 2],
+                                   ROWS, WARPS,
+        a->d == 256             ? 1
+                                   : a->bf || is_direct(a) ? 2
+                                                           : BLOCKS_MAX,
+                                   64};
+    // As many blocks a multiprocessor as its registers have room for, with two stages at least.
+    a->n_stages = 3;
+    while (a->n_stages > 2 && (split_shared(a, a->n_stages) + 1024) * (size_t) a->kernel.blocks > traits->shared_max) {
+        a->n_stages--;
+    }
+    while (a->n_stages > 1 && split_shared(a, a->n_stages) > traits->shared_max) {
+        a->n_stages--;
+    }
+    a->shared = split_shared(a, a->n_stages);
+}
+
+// Heads of 64 or 128 and up to 8 rows. With many keys, one block of many warps a multiprocessor: fewer splits are left to add up.
+static bool choose_few(const struct cuda_traits *traits, struct attn *a) {
+    enum { FEW = 8, STAGES = 3, KEYS = 16, MANY_KEYS = 768 };
+    static const struct split_kernel few[2]     = {{"attn_few_f16_64", FEW, 4, 4, 64}, {"attn_few_f16_128", FEW, 4, 3, 64}};
+    static const struct split_kernel many[2][2] = {
+        {{"attn_long_f16_64", FEW, 16, 1, KEYS}, {"attn_long_f16_128", FEW, 12, 1, KEYS}},
+        {{"attn_long_q8_0_64", FEW, 16, 1, KEYS}, {"attn_long_q8_0_128", FEW, 12, 1, KEYS}}};
+    const bool is_q8_0 = a->k->type == GGML_TYPE_Q8_0;
+    const bool fits    = (a->d == 64 || a->d == 128) && a->k->ne[0] == a->d && a->v->ne[0] == a->d && a->k->type == a->v->type &&
+                      a->q->ne[1] * a->group <= FEW && a->k->nb[1] < (1u << 26) && a->v->nb[1] < (1u << 26);
+    if (!fits || (!is_q8_0 && !is_direct(a))) {
+        return false;
+    }
+    const bool is_long = is_q8_0 || a->k->ne[1] * a->k->ne[2] * a->q->ne[3] >= (int64_t) MANY_KEYS * traits->n_sm;
+    a->kernel          = is_long ? many[is_q8_0][a->d == 128] : few[a->d == 128];
+    a->warp_shared     = is_q8_0 ? (int) (STAGES * 2 * KEYS * pitch_of(a->k)) : 0;
+    const size_t ring = (size_t) (a->kernel.warps * a->warp_shared), sums = (size_t) (a->kernel.warps * FEW * (a->d + 2) * 4);
+    a->shared = ring > sums ? ring : sums;
+    return a->shared <= traits->shared_max;
+}
+
+static void choose_wide(struct attn *a) {
+    enum { WIDE_ROWS = 32, WIDE_KEYS = 32, WIDE_WARPS = 8 };
+    a->kernel = (struct split_kernel){a->bf ? "attn_wide_bf16" : "attn_wide_f16", WIDE_ROWS, WIDE_WARPS, 1, WIDE_KEYS};
+    a->shared = (size_t) ((WIDE_ROWS + WIDE_KEYS) * (ATTN_WIDE + 8) * 2 + WIDE_WARPS * 16 * WIDE_KEYS * 4);
+}
+
+// How many splits, for the kernel chosen.
+static void set_splits(const struct cuda_traits *traits, struct attn *a) {
+    const int64_t n_kv = a->k->ne[1], unit = a->kernel.unit;
+    a->n_tiles           = (a->q->ne[1] * a->group + a->kernel.rows - 1) / a->kernel.rows;
+    const int64_t room   = (int64_t) (traits->shared_max / (a->shared + 1024));
+    const int64_t all    = traits->n_sm * (room > a->kernel.blocks ? a->kernel.blocks : room < 1 ? 1 : room);
+    const int64_t others = a->n_tiles * a->k->ne[2] * a->q->ne[3], share = others > 0 ? all / others : 1;
+    const int64_t want = share < 1 ? 1 : share < ATTN_SPLITS ? share : ATTN_SPLITS, each = up((n_kv + want - 1) / want, unit);
+    a->split_keys = each > MIN_SPLIT ? each : MIN_SPLIT;
+    a->n_split    = (n_kv + a->split_keys - 1) / a->split_keys;
+    a->work       = a->n_split > 1 ? (size_t) (a->n_split * a->n_rows * (a->v->ne[0] + 2)) * sizeof(float) : 0;
 }
 
 static struct attn attn_of(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct cuda_traits *traits = cuda_traits(dev);
     struct attn a   = {.q = op->src[0], .k = op->src[1], .v = op->src[2], .mask = op->src[3], .sinks = op->src[4]};
     const int64_t d = a.k->ne[0] > a.v->ne[0] ? a.k->ne[0] : a.v->ne[0], n_kv = a.k->ne[1], n_q = a.q->ne[1];
-    a.d       = d <= 64 ? 64 : d <= 128 ? 128 : 256;
-    a.group   = a.q->ne[2] / a.k->ne[2];
-    a.n_rows  = n_q * a.q->ne[2] * a.q->ne[3];
-    a.n_tiles = (n_q * a.group + ROWS - 1) / ROWS;
-    a.many =
-        traits->has_kernels_90a && cuda_api(dev)->TensorMapEncodeTiled != NULL && n_q >= MANY_QUERIES && maps(a.k) && maps(a.v);
+    a.d      = d <= 64 ? 64 : d <= 128 ? 128 : d <= 256 ? 256 : ATTN_WIDE;
+    a.group  = a.q->ne[2] / a.k->ne[2];
+    a.n_rows = n_q * a.q->ne[2] * a.q->ne[3];
+    a.many   = a.d <= 256 && traits->has_kernels_90a && cuda_api(dev)->TensorMapEncodeTiled != NULL && n_q >= MANY_QUERIES &&
+             maps(a.k) && maps(a.v);
     if (a.many) {
         a.k_rows  = a.d == 256 ? 64 : 128;
         a.q_tiles = (n_q + ROWS_90 - 1) / ROWS_90;
@@ -73,23 +146,12 @@ static struct attn attn_of(const struct cuda_device *dev, const struct ggml_tens
     if (!a.many) {
         a.bf = !ggml_is_quantized(a.k->type) && !ggml_is_quantized(a.v->type) &&
                (a.k->type != GGML_TYPE_F16 || a.v->type != GGML_TYPE_F16);
-        // As many blocks a multiprocessor as its registers have room for, with two stages at least.
-        const int64_t blocks = a.d == 256 ? 1 : a.bf || is_direct(&a) ? 2 : BLOCKS_MAX;
-        a.n_stages           = 3;
-        while (a.n_stages > 2 && (split_shared(&a, a.n_stages) + 1024) * (size_t) blocks > traits->shared_max) {
-            a.n_stages--;
+        if (a.d == ATTN_WIDE) {
+            choose_wide(&a);
+        } else if (!choose_few(traits, &a)) {
+            choose_attn(traits, &a);
         }
-        while (a.n_stages > 1 && split_shared(&a, a.n_stages) > traits->shared_max) {
-            a.n_stages--;
-        }
-        a.shared             = split_shared(&a, a.n_stages);
-        const int64_t room   = (int64_t) (traits->shared_max / (a.shared + 1024));
-        const int64_t all    = traits->n_sm * (room > blocks ? blocks : room < 1 ? 1 : room);
-        const int64_t others = a.n_tiles * a.k->ne[2] * a.q->ne[3], share = others > 0 ? all / others : 1;
-        const int64_t want = share < ATTN_SPLITS ? share : ATTN_SPLITS;
-        a.split_keys       = up((n_kv + (want > 1 ? want : 1) - 1) / (want > 1 ? want : 1), 64);
-        a.n_split          = (n_kv + a.split_keys - 1) / a.split_keys;
-        a.work             = a.n_split > 1 ? (size_t) (a.n_split * a.n_rows * (a.v->ne[0] + 2)) * sizeof(float) : 0;
+        set_splits(traits, &a);
     }
     return a;
 }
@@ -102,11 +164,11 @@ static bool attention_supports(const struct cuda_device *dev, const struct ggml_
     }
     const bool rows = q->nb[0] == sizeof(float) && k->nb[0] == ggml_type_size(k->type) && v->nb[0] == ggml_type_size(v->type) &&
                       ggml_is_contiguous(op) && (k->type != GGML_TYPE_F32 || k->nb[1] % 4 == 0);
-    const bool fits = q->ne[0] == k->ne[0] && k->ne[0] % 4 == 0 && v->ne[0] % 4 == 0 && k->ne[0] <= 256 && v->ne[0] <= 256 &&
-                      k->ne[1] == v->ne[1] && k->ne[1] > 0 && k->ne[1] < INT32_MAX && k->ne[2] == v->ne[2] && k->ne[2] > 0 &&
-                      q->ne[2] % k->ne[2] == 0 && k->ne[3] > 0 && v->ne[3] > 0 && q->ne[3] % k->ne[3] == 0 &&
-                      q->ne[3] % v->ne[3] == 0 && q->ne[3] < 65536 && q->ne[1] * q->ne[2] < 65535 * ROWS &&
-                      ggml_nrows(op) < INT32_MAX;
+    const bool fits = q->ne[0] == k->ne[0] && k->ne[0] % 4 == 0 && v->ne[0] % 4 == 0 && k->ne[0] <= ATTN_WIDE &&
+                      v->ne[0] <= ATTN_WIDE && k->ne[1] == v->ne[1] && k->ne[1] > 0 && k->ne[1] < INT32_MAX &&
+                      k->ne[2] == v->ne[2] && k->ne[2] > 0 && q->ne[2] % k->ne[2] == 0 && k->ne[3] > 0 && v->ne[3] > 0 &&
+                      q->ne[3] % k->ne[3] == 0 && q->ne[3] % v->ne[3] == 0 && q->ne[3] < 65536 &&
+                      q->ne[1] * q->ne[2] < 65535 * ROWS && ggml_nrows(op) < INT32_MAX;
     const bool mask_fits =
         mask == NULL || (mask->type == GGML_TYPE_F16 && mask->nb[0] == 2 && mask->ne[0] >= k->ne[1] && mask->ne[1] >= q->ne[1] &&
                             mask->ne[2] > 0 && mask->ne[3] > 0 && mask->ne[2] * mask->ne[3] < 65536);
@@ -119,9 +181,10 @@ static bool attention_supports(const struct cuda_device *dev, const struct ggml_
 static size_t attention_work_size(const struct cuda_device *dev, const struct ggml_tensor *op) {
     const struct attn a = attn_of(dev, op);
     const int64_t n_kv  = a.k->ne[1];
-    const int64_t most  = BLOCKS_MAX * cuda_traits(dev)->n_sm * ROWS,
-                  rows  = a.n_rows * ATTN_SPLITS < most ? a.n_rows * ATTN_SPLITS : most;
-    const size_t split  = n_kv > 64 ? (size_t) (rows * (a.v->ne[0] + 2)) * sizeof(float) : 0;
+    // 32 rows of attn_wide's one block, or 8 of attn_few's, are fewer.
+    const int64_t most = BLOCKS_MAX * cuda_traits(dev)->n_sm * ROWS,
+                  rows = a.n_rows * ATTN_SPLITS < most ? a.n_rows * ATTN_SPLITS : most;
+    const size_t split = n_kv > MIN_SPLIT ? (size_t) (rows * (a.v->ne[0] + 2)) * sizeof(float) : 0;
     const size_t tiles =
         a.mask != NULL ? (size_t) (a.mask->ne[2] * a.mask->ne[3] * (up(a.q->ne[1], ROWS_90) / ROWS_90) * (up(n_kv, 64) / 64)) : 0;
     const size_t of_fewer = split > tiles ? split : tiles;
@@ -178,6 +241,7 @@ static struct attn_args args_of(const struct attn *p, const struct ggml_tensor *
         .k_r3                = (int) (q->ne[3] / k->ne[3]),
         .v_r3                = (int) (q->ne[3] / v->ne[3]),
         .n_stages            = p->n_stages,
+        .warp_shared         = p->warp_shared,
         .n_split             = (int) p->n_split,
         .split_keys          = (int) p->split_keys,
         .n_rows              = (int) p->n_rows,
@@ -248,13 +312,10 @@ static enum ggml_status attention_run(struct cuda_run *r, struct ggml_tensor *op
         return run_many(r, &p, &a, work);
     }
     const struct cuda_dims dims = {.grid = {(unsigned) p.n_split, (unsigned) (p.n_tiles * p.k->ne[2]), (unsigned) a.n_batch},
-        .block                           = {WARPS * 32},
+        .block                           = {(unsigned) p.kernel.warps * 32},
         .shared_size                     = (unsigned) p.shared,
         .overlap                         = true};
-    static const char *const kernels[3][3] = {{"attn_64", "attn_128", "attn_256"},
-        {"attn_any_64", "attn_any_128", "attn_any_256"}, {"attn_bf16_64", "attn_bf16_128", "attn_bf16_256"}};
-    const int how                          = p.bf ? 2 : is_direct(&p) ? 0 : 1;
-    enum ggml_status status                = cuda_launch_one(r, kernels[how][p.d == 64 ? 0 : p.d == 128 ? 1 : 2], dims, &a);
+    enum ggml_status status     = cuda_launch_one(r, p.kernel.name, dims, &a);
     if (status == GGML_STATUS_SUCCESS && p.n_split > 1) {
         const struct cuda_dims join = {.grid = {(unsigned) p.n_rows}, .block = {128}, .overlap = true};
         status                      = cuda_launch_one(r, "attn_join", join, &a);

@@ -13,6 +13,14 @@ extern "C" __global__ void attn_256(const attn_args);
 extern "C" __global__ void attn_any_64(const attn_args);
 extern "C" __global__ void attn_any_128(const attn_args);
 extern "C" __global__ void attn_any_256(const attn_args);
+extern "C" __global__ void attn_few_f16_64(const attn_args);
+extern "C" __global__ void attn_few_f16_128(const attn_args);
+extern "C" __global__ void attn_wide_f16(const attn_args);
+extern "C" __global__ void attn_wide_bf16(const attn_args);
+extern "C" __global__ void attn_long_f16_64(const attn_args);
+extern "C" __global__ void attn_long_f16_128(const attn_args);
+extern "C" __global__ void attn_long_q8_0_64(const attn_args);
+extern "C" __global__ void attn_long_q8_0_128(const attn_args);
 extern "C" __global__ void attn_join(const attn_args);
 extern "C" __global__ void attn90_64(const attn90_args);
 extern "C" __global__ void attn90_128(const attn90_args);
@@ -26,6 +34,7 @@ struct shape {
     int mask;                                  // 0 none, 1 zeros, 2 causal
     float softcap, max_bias;
     bool sinks, wg;
+    bool apart; // heads of a token side by side, as in a cache
 };
 
 static size_t row_size(int type, int d) {
@@ -112,7 +121,7 @@ static void test(const shape &s, bool time) {
     attn_args &a  = w.a;
     const int64_t rs = (int64_t) row_size(s.type, s.d);
     a.q = (char *) dq, a.k = dk, a.v = dv, a.y = dy;
-    a.q_1 = 4 * s.d, a.q_2 = 4ll * s.d * s.n_q, a.k_1 = a.v_1 = rs, a.k_2 = a.v_2 = rs * s.n_kv, a.k_3 = a.v_3 = rs * s.n_kv * s.n_head_kv;
+    a.q_1 = 4 * s.d, a.q_2 = 4ll * s.d * s.n_q, a.k_1 = a.v_1 = s.apart ? rs * s.n_head_kv : rs, a.k_2 = a.v_2 = s.apart ? rs : rs * s.n_kv, a.k_3 = a.v_3 = rs * s.n_kv * s.n_head_kv;
     a.scale = 0.1f;
     if (s.softcap != 0) a.softcap = s.softcap, a.scale /= s.softcap;
     if (s.max_bias > 0) {
@@ -126,8 +135,9 @@ static void test(const shape &s, bool time) {
     a.d_k = a.d_v = s.d, a.n_kv = s.n_kv, a.n_q = s.n_q, a.n_head = s.n_head, a.n_group = s.n_head / s.n_head_kv, a.n_batch = 1;
     a.n_stages = 2, a.k_type = a.v_type = s.type, a.k_row_size = a.v_row_size = (int) rs, a.k_r3 = a.v_r3 = 1;
     a.n_rows = s.n_q * s.n_head;
-    const int D = s.d <= 64 ? 64 : s.d <= 128 ? 128 : 256;
+    const int D = s.d <= 64 ? 64 : s.d <= 128 ? 128 : s.d <= 256 ? 256 : 576;
     size_t shared;
+    int threads = 128;
     dim3 grid;
     const void *fn;
     attn_mask_args ma = {};
@@ -148,14 +158,32 @@ static void test(const shape &s, bool time) {
         const bool direct = s.type == 1 && s.d == D;
         fn = direct ? (D == 64 ? (const void *) attn_64 : D == 128 ? (const void *) attn_128 : (const void *) attn_256)
                     : (D == 64 ? (const void *) attn_any_64 : D == 128 ? (const void *) attn_any_128 : (const void *) attn_any_256);
+        const bool few = (s.type == 1 || s.type == 8) && s.d == D && D <= 128 && s.n_q * a.n_group <= 8;
+        int warps = 4;
+        bool is_long = false;
+        if (few) {
+            is_long = s.type == 8 || (int64_t) s.n_kv * s.n_head_kv >= 768ll * n_sm;
+            warps  = !is_long ? 4 : D == 64 ? 16 : 12;
+            fn     = !is_long       ? (D == 64 ? (const void *) attn_few_f16_64 : (const void *) attn_few_f16_128)
+                     : s.type == 1 ? (D == 64 ? (const void *) attn_long_f16_64 : (const void *) attn_long_f16_128)
+                                   : (D == 64 ? (const void *) attn_long_q8_0_64 : (const void *) attn_long_q8_0_128);
+            a.warp_shared = s.type == 1 ? 0 : 3 * 2 * 16 * (((int) rs + 30) / 16 | 1) * 16;
+        }
+        const bool wide = s.d > 256;
+        if (wide) {
+            fn = s.type == 0 ? (const void *) attn_wide_bf16 : (const void *) attn_wide_f16;
+            warps = 8;
+        }
         a.n_stages = direct ? 3 : 2;
-        const int pitch = (((int) rs + 30) / 16 | 1) * 16, tiles = (s.n_q * a.n_group + 15) / 16;
-        shared = std::max<size_t>(4 * (a.n_stages * 16 * 2 * pitch + 64) + 4 * 16 * (D + 8) * 2 * (s.type != 1 || s.d != D), 4 * 16 * D * 4 + 512);
+        const int pitch = (((int) rs + 30) / 16 | 1) * 16, tiles = wide ? (s.n_q * a.n_group + 31) / 32 : (s.n_q * a.n_group + 15) / 16;
+        threads = 32 * warps;
+        shared = wide ? 2 * 32 * (576 + 8) * 2 + 8 * 16 * 32 * 4 : few ? std::max<size_t>(warps * a.warp_shared, warps * 8 * (D + 2) * 4) : std::max<size_t>(4 * (a.n_stages * 16 * 2 * pitch) + 4 * 16 * (D + 8) * 2 * (s.type != 1 || s.d != D), 4 * 16 * D * 4 + 512);
         OK(cudaFuncSetAttribute(fn, cudaFuncAttributeMaxDynamicSharedMemorySize, (int) shared));
         int occ;
-        OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&occ, fn, 128, shared));
+        OK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&occ, fn, threads, shared));
         const int want = std::max(1, n_sm * occ / (tiles * s.n_head_kv));
-        a.split_keys   = (s.n_kv + want * 64 - 1) / (want * 64) * 64;
+        const int unit = is_long ? 16 : 64;
+        a.split_keys   = (s.n_kv + want * unit - 1) / (want * unit) * unit;
         a.n_split      = (s.n_kv + a.split_keys - 1) / a.split_keys;
         grid           = dim3(a.n_split, tiles * s.n_head_kv, 1);
         OK(cudaMalloc(&part, (size_t) a.n_split * a.n_rows * s.d * 4));
@@ -169,7 +197,7 @@ static void test(const shape &s, bool time) {
             if (s.mask) launch((const void *) attn_mask, dim3(n_tiles, grid.x, 1), dim3(256), 0, &ma, overlap);
             launch(fn, grid, dim3(384), shared, &w, overlap);
         } else {
-            launch(fn, grid, dim3(128), shared, &a, overlap);
+            launch(fn, grid, dim3(threads), shared, &a, overlap);
             if (a.n_split > 1) launch((const void *) attn_join, dim3(a.n_rows), dim3(128), 0, &a, overlap);
         }
     };
@@ -182,6 +210,7 @@ static void test(const shape &s, bool time) {
         us2 = timed(go, 16);
     }
     OK(cudaMemcpy(y.data(), dy, y.size() * 4, cudaMemcpyDeviceToHost));
+    auto at    = [&](int g, int j) { return s.apart ? (size_t) j * s.n_head_kv + g : (size_t) g * s.n_kv + j; };
     double num = 0, den = 0;
     std::vector<double> score(s.n_kv), out(s.d);
     for (int c = 0; c < 24; c++) {
@@ -190,7 +219,7 @@ static void test(const shape &s, bool time) {
         const double slope = s.max_bias <= 0 ? 1 : h < a.n_slope ? pow(2, a.slope_base[0] * (h + 1)) : pow(2, a.slope_base[1] * (2 * (h - a.n_slope) + 1));
         for (int j = 0; j < s.n_kv; j++) {
             double v = 0;
-            for (int e = 0; e < s.d; e++) v += (double) q[((size_t) h * s.n_q + qi) * s.d + e] * kf[((size_t) g * s.n_kv + j) * s.d + e];
+            for (int e = 0; e < s.d; e++) v += (double) q[((size_t) h * s.n_q + qi) * s.d + e] * kf[at(g, j) * s.d + e];
             v *= a.scale;
             if (s.softcap != 0) v = s.softcap * tanh(v);
             if (s.mask) v += slope * __half2float(mask[(size_t) qi * s.n_kv + j]);
@@ -201,7 +230,7 @@ static void test(const shape &s, bool time) {
         for (int j = 0; j < s.n_kv; j++) {
             const double p = exp(score[j] - most);
             sum += p;
-            for (int e = 0; e < s.d; e++) out[e] += p * vf[((size_t) g * s.n_kv + j) * s.d + e];
+            for (int e = 0; e < s.d; e++) out[e] += p * vf[at(g, j) * s.d + e];
         }
         for (int e = 0; e < s.d; e++) {
             const double d = y[((size_t) qi * s.n_head + h) * s.d + e] - out[e] / sum;
@@ -225,12 +254,25 @@ int main(int argc, char **argv) {
     gpu_open();
     const shape small[] = {
         {128, 8, 2, 1, 300, 1, 1, 0, 0, false, false},
+        {128, 8, 2, 1, 1300, 1, 2, 0, 0, true, false, true},
+        {128, 8, 1, 1, 1301, 1, 2, 0, 8, true, false, true},
+        {128, 8, 8, 3, 333, 1, 2, 30, 0, false, false, true},
+        {64, 8, 4, 4, 333, 1, 2, 0, 8, false, false, true},
+        {128, 8, 2, 1, 1300, 8, 2, 0, 0, true, false, true},
+        {64, 8, 2, 2, 1301, 8, 2, 0, 8, true, false, true},
+        {96, 8, 2, 1, 1300, 8, 2, 0, 0, true, false, true},
+        {96, 8, 2, 1, 1300, 2, 2, 0, 0, true, false, true},
         {64, 6, 3, 5, 1000, 1, 2, 0, 0, true, false},
         {80, 4, 4, 17, 517, 1, 2, 0, 8, false, false},
         {256, 4, 2, 3, 333, 1, 0, 30, 0, false, false},
         {128, 8, 2, 2, 700, 8, 2, 0, 0, false, false},
         {64, 8, 1, 2, 700, 2, 2, 0, 0, false, false},
         {40, 4, 4, 9, 100, 0, 0, 0, 0, false, false},
+        {576, 16, 1, 1, 1300, 1, 2, 0, 0, false, false, true},
+        {320, 16, 2, 3, 333, 1, 2, 30, 8, true, false, true},
+        {576, 40, 1, 2, 700, 8, 2, 0, 0, true, false, true},
+        {512, 8, 2, 9, 700, 2, 2, 0, 0, false, false, true},
+        {288, 4, 4, 50, 300, 0, 2, 0, 0, false, false},
         {128, 4, 2, 200, 300, 1, 2, 0, 0, false, true},
         {128, 4, 2, 128, 517, 1, 1, 0, 0, true, true},
         {64, 6, 3, 77, 1000, 1, 2, 20, 8, false, true},
@@ -242,9 +284,17 @@ int main(int argc, char **argv) {
         test(s, false);
     }
     const shape big[] = {
+        {128, 32, 8, 1, 2304, 1, 1, 0, 0, false, false, true},
+        {128, 32, 8, 1, 4096, 1, 1, 0, 0, false, false, true},
+        {128, 32, 8, 1, 4096, 8, 1, 0, 0, false, false, true},
         {128, 32, 8, 1, 4096, 1, 1, 0, 0, false, false},
         {128, 32, 8, 1, 32768, 1, 1, 0, 0, false, false},
         {128, 32, 8, 1, 32768, 8, 1, 0, 0, false, false},
+        {128, 32, 8, 1, 32768, 1, 1, 0, 0, false, false, true},
+        {128, 32, 8, 1, 32768, 8, 1, 0, 0, false, false, true},
+        {128, 32, 8, 4, 4096, 1, 1, 0, 0, false, false, true},
+        {576, 128, 1, 1, 4096, 1, 1, 0, 0, false, false, true},
+        {576, 128, 1, 64, 4096, 1, 1, 0, 0, false, false, true},
         {128, 32, 8, 512, 4096, 1, 1, 0, 0, false, true},
         {128, 32, 8, 4096, 4096, 1, 1, 0, 0, false, true},
         {128, 32, 8, 4096, 4096, 1, 2, 0, 0, false, true},

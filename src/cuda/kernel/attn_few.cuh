@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: MIT
+// attn_few.cuh: attention of up to 8 rows: keys and values become operands in the registers of the threads that read them.
+//
+// Keys are the first operand: a warp has 16 of them at a time, scores come out as [key][row]. Which dimension is which of a product's
+// does not matter as long as queries and keys agree, so a thread has dimensions that lie side by side, of keys g and g + 8. Values are
+// the first operand too, as [dimension][key]: a thread has dimensions side by side of the keys 2t, 2t + 1, 2t + 8 and 2t + 9, which
+// it pairs by bytes. Weights become the second operand by a transposition within the warp.
+#pragma once
+
+#include "attn.cuh"
+
+enum { FEW_ROWS = 8 };
+#define FEW_SLACK 8.0f // a largest score is kept until another is 2^8 times as much: weights still are halves
+
+LANE uint4 few_read(const char *p, bool there) {
+    uint4 v = make_uint4(0, 0, 0, 0);
+    if (there) {
+        asm volatile("ld.global.L1::no_allocate.L2::128B.v4.b32 {%0,%1,%2,%3}, [%4];\n" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+    }
+    return v;
+}
+LANE uint32_t few_transposed(uint32_t v) {
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %0;\n" : "+r"(v));
+    return v;
+}
+
+
+template <int D>
+struct few_sums {
+    float o[D / 16][4], m[2], l[2]; // o[i]: dimensions out(i) and the next, of rows 2t, 2t + 1
+};
+
+// What a warp reads: where keys and values are, of which it has every stride-th 16 from first to last.
+struct few_from {
+    const char *k, *v;
+    int64_t k_1, v_1;
+    int first, last, stride, g, t;
+};
+
+// ---- halves: from memory into registers, the next 16 while these are at work ----
+
+template <int D>
+struct few_halves {
+    enum { STAGES = 0 };
+    uint4 k[2][D / 32], v[4][D / 64];
+
+    // Which dimension is the first of the i-th pair of queries, of sums.
+    LANE static int in(int i, int t) { return i / 4 * 32 + 8 * t + i % 4 * 2; }
+    LANE static int out(int i, int g) { return i / 4 * 64 + 8 * g + i % 4 * 2; }
+
+    LANE void read_keys(const few_from &f, int key) {
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int mine = key + f.g + 8 * h;
+            const char *p  = f.k + mine * f.k_1 + 16 * f.t;
+#pragma unroll
+            for (int c = 0; c < D / 32; c++) {
+                k[h][c] = few_read(p + 64 * c, mine < f.last);
+            }
+        }
+    }
+    LANE void read_values(const few_from &f, int key) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int mine = key + 2 * f.t + i % 2 + i / 2 * 8;
+            const char *p  = f.v + mine * f.v_1 + 16 * f.g;
+#pragma unroll
+            for (int c = 0; c < D / 64; c++) {
+                v[i][c] = few_read(p + 128 * c, mine < f.last);
+            }
+        }
+    }
+    LANE void start(const few_from &f, uint32_t) {
+        read_keys(f, f.first);
+        read_values(f, f.first);
+    }
+    LANE void scores(const few_from &f, int key, const uint32_t *q, float *s, float *more) {
+#pragma unroll
+        for (int c = 0; c < D / 32; c++) {
+            const uint32_t a0[4] = {k[0][c].x, k[1][c].x, k[0][c].y, k[1][c].y};
+            const uint32_t a1[4] = {k[0][c].z, k[1][c].z, k[0][c].w, k[1][c].w};
+            mma16816<false>(s, a0, q[4 * c], q[4 * c + 1]);
+            mma16816<false>(more, a1, q[4 * c + 2], q[4 * c + 3]);
+        }
+        read_keys(f, key + f.stride);
+    }
+    LANE static uint32_t word(const uint4 &v, int w) { return w == 0 ? v.x : w == 1 ? v.y : w == 2 ? v.z : v.w; }
+    LANE void add(const few_from &f, int key, const uint32_t *p, few_sums<D> *sum) {
+#pragma unroll
+        for (int i = 0; i < D / 16; i++) {
+            const uint32_t w0 = word(v[0][i / 4], i % 4), w1 = word(v[1][i / 4], i % 4), w2 = word(v[2][i / 4], i % 4),
+                           w3   = word(v[3][i / 4], i % 4);
+            const uint32_t a[4] = {__byte_perm(w0, w1, 0x5410), __byte_perm(w0, w1, 0x7632), __byte_perm(w2, w3, 0x5410),
+                __byte_perm(w2, w3, 0x7632)};
+            mma16816<false>(sum->o[i], a, p[0], p[1]);
+        }
+        read_values(f, key + f.stride);
+    }
+};
+
+// ---- q8_0: rows lie at any even address, so they are copied into a ring in shared memory first ----
+
+// Which pieces of 16 rows a thread copies: the same for every 16, since 16 rows are a multiple of 16 bytes.
+template <int ROW, int PITCH>
+struct few_pieces {
+    enum { PIECES = (ROW + 30) / 16, N = (ATTN_KEYS * PIECES + 31) / 32 };
+    int from[N];      // offset in memory
+    uint32_t what[N]; // row, bytes, offset in the ring
+
+    LANE void init(const char *p, int64_t stride, int lane) {
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            const int i = lane + 32 * j, row = i / PIECES, piece = i % PIECES;
+            const int odd = (int) ((uintptr_t) (p + row * stride) & 15), left = row < ATTN_KEYS ? odd + ROW - 16 * piece : 0;
+            from[j] = (int) (row * stride) - odd + 16 * piece;
+            what[j] = (uint32_t) row << 24 | (uint32_t) max(min(left, 16), 0) << 16 | (uint32_t) (row * PITCH + 16 * piece);
+        }
+    }
+    // n rows from p on are there.
+    LANE void copy(const char *p, int n, uint32_t to) const {
+#pragma unroll
+        for (int j = 0; j < N; j++) {
+            if ((what[j] & 0xff0000) != 0 && (int) (what[j] >> 24) < n) {
+                copy16(to + (what[j] & 0xffff), p + from[j], what[j] >> 16 & 31);
+            }
+        }
+    }
+};
+
+template <int D>
+struct few_q8_0 {
+    enum { STAGES = 3, ROW = D / 32 * 34, PITCH = ((ROW + 30) / 16 | 1) * 16, STAGE = 2 * ATTN_KEYS * PITCH };
+    few_pieces<ROW, PITCH> keys, values;
+    uint32_t ring;                // offset in shared memory
+    uint32_t key_at[2], value_at[4]; // where the blocks are that the thread reads
+    int stage, ahead;
+
+    LANE static int in(int i, int t) { return t * (D / 4) + 2 * i; }
+    LANE static int out(int i, int g) { return g * (D / 8) + 2 * i; }
+    LANE static uint32_t *shared() {
+        extern __shared__ __align__(128) uint32_t smem[];
+        return smem;
+    }
+
+    LANE void fetch(const few_from &f, int to) {
+        const uint32_t at = smem_addr(shared()) + ring + to * STAGE;
+        keys.copy(f.k + ahead * f.k_1, f.last - ahead, at);
+        values.copy(f.v + ahead * f.v_1, f.last - ahead, at + ATTN_KEYS * PITCH);
+        copy_commit();
+        ahead += f.stride;
+    }
+    LANE void start(const few_from &f, uint32_t offset) {
+        keys.init(f.k, f.k_1, threadIdx.x % 32);
+        values.init(f.v, f.v_1, threadIdx.x % 32);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int r = 2 * f.t + i % 2 + i / 2 * 8;
+            value_at[i] = ATTN_KEYS * PITCH + r * PITCH + ((uint32_t) (uintptr_t) (f.v + r * f.v_1) & 15) + f.g * (D / 8) / 32 * 34;
+        }
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const int r = f.g + 8 * i;
+            key_at[i]   = r * PITCH + ((uint32_t) (uintptr_t) (f.k + r * f.k_1) & 15) + f.t * (D / 4) / 32 * 34;
+        }
+        ring  = offset;
+        stage = 0, ahead = f.first;
+        for (int s = 0; s < STAGES - 1; s++) {
+            fetch(f, s);
+        }
+    }
+    LANE static uint32_t pair(uint32_t w, uint32_t which, uint32_t d) {
+        return h2_mul(h2_less(__byte_perm(w, MAGIC, which), 1152), d);
+    }
+    LANE void scores(const few_from &f, int key, const uint32_t *q, float *s, float *more) {
+        copy_wait(STAGES - 2);
+        __syncwarp();
+        fetch(f, stage == 0 ? STAGES - 1 : stage - 1);
+        const uint32_t base = ring + stage * STAGE;
+        uint32_t w[2][D / 16], d[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const bytes b = {shared(), base + key_at[h]};
+            words_at<D / 16>(b, 2 + f.t * (D / 4) % 32, w[h]);
+            d[h] = h2_low(b.u16(0));
+        }
+#pragma unroll
+        for (int i = 0; i < D / 16; i++) {
+            const uint32_t x = w[0][i] ^ 0x80808080u, y = w[1][i] ^ 0x80808080u;
+            const uint32_t a[4] = {pair(x, 0x7170, d[0]), pair(y, 0x7170, d[1]), pair(x, 0x7372, d[0]), pair(y, 0x7372, d[1])};
+            mma16816<false>(i % 2 ? more : s, a, q[2 * i], q[2 * i + 1]);
+        }
+    }
+    LANE void add(const few_from &f, int key, const uint32_t *p, few_sums<D> *sum) {
+        const uint32_t base = ring + stage * STAGE;
+        uint32_t w[4][D / 32], d[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const bytes b = {shared(), base + value_at[i]};
+            words_at<D / 32>(b, 2 + f.g * (D / 8) % 32, w[i]);
+            d[i] = key + 2 * f.t + i % 2 + i / 2 * 8 < f.last ? b.u16(0) : 0; // behind the last is anything
+        }
+        const uint32_t d01 = d[0] | d[1] << 16, d23 = d[2] | d[3] << 16;
+#pragma unroll
+        for (int i = 0; i < D / 16; i++) {
+            const uint32_t half = i % 2 ? 0x7362 : 0x5140; // bytes of two keys in turn
+            const uint32_t x = __byte_perm(w[0][i / 2], w[1][i / 2], half) ^ 0x80808080u, y = __byte_perm(w[2][i / 2], w[3][i / 2], half) ^ 0x80808080u;
+            const uint32_t a[4] = {pair(x, 0x7170, d01), pair(x, 0x7372, d01), pair(y, 0x7170, d23), pair(y, 0x7372, d23)};
+            mma16816<false>(sum->o[i], a, p[0], p[1]);
+        }
+        stage = stage + 1 == STAGES ? 0 : stage + 1;
+    }
+};
+
+// ---- both ----
+
+// Queries as the second operand.
+template <class S, int D>
+LANE void few_queries(const attn_args &a, const attn_row &row, int batch, int t, uint32_t *q) {
+    const float *p     = reinterpret_cast<const float *>(a.q + max(row.query, 0) * a.q_1 + row.head * a.q_2 + batch * a.q_3);
+    const bool is_even = (uintptr_t) p % 8 == 0;
+#pragma unroll
+    for (int i = 0; i < D / 8; i++) {
+        const float *at = p + S::in(i, t);
+        const float2 v  = is_even ? *reinterpret_cast<const float2 *>(at) : make_float2(at[0], at[1]);
+        q[i]            = row.query >= 0 ? h2_pack(v.x * a.scale, v.y * a.scale) : 0;
+    }
+}
+
+// What 16 scores do to the sums, and their weights as the second operand. s[2 h + r]: key g + 8 h, row 2t + r.
+template <int D>
+LANE void few_weigh(float *s, few_sums<D> *sum, uint32_t *p) {
+    const float top[2] = {fmaxf(s[0], s[2]), fmaxf(s[1], s[3])};
+    if (__any_sync(~0u, top[0] > sum->m[0] + FEW_SLACK || top[1] > sum->m[1] + FEW_SLACK)) {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float most = fmaxf(sum->m[r], top[r]);
+            most       = fmaxf(most, __shfl_xor_sync(~0u, most, 4));
+            most       = fmaxf(most, __shfl_xor_sync(~0u, most, 8));
+            most       = fmaxf(most, __shfl_xor_sync(~0u, most, 16));
+            const float scale = most == -INFINITY ? 1.0f : exp2f(sum->m[r] - most);
+            sum->m[r]         = most;
+            sum->l[r] *= scale;
+#pragma unroll
+            for (int i = 0; i < D / 16; i++) {
+                sum->o[i][r] *= scale, sum->o[i][2 + r] *= scale;
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float base = sum->m[i % 2] == -INFINITY ? 0.0f : sum->m[i % 2];
+        s[i]             = exp2f(s[i] - base);
+        sum->l[i % 2] += s[i];
+    }
+    p[0] = few_transposed(h2_pack(s[0], s[1]));
+    p[1] = few_transposed(h2_pack(s[2], s[3]));
+}
+
+// The mask of rows 2t, 2t + 1 at keys g, g + 8: as s of few_weigh.
+LANE void few_mask(const attn_args &a, const attn_row *row, int key, int g, uint16_t *mask) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int at = key + g + i / 2 * 8;
+        mask[i]      = row[i % 2].mask != NULL && at < a.n_kv ? row[i % 2].mask[at] : 0;
+    }
+}
+
+// A warp's sums to their place in all.
+template <class S, int D, int WARPS>
+LANE void few_put(const few_sums<D> &sum, const attn_row *row, int warp, int g, int t, float *all) {
+    float *ml = all + WARPS * FEW_ROWS * D;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        float l = sum.l[r];
+        l += __shfl_xor_sync(~0u, l, 4);
+        l += __shfl_xor_sync(~0u, l, 8);
+        l += __shfl_xor_sync(~0u, l, 16);
+        const int at = warp * FEW_ROWS + 2 * t + r;
+        if (g == 0) {
+            ml[2 * at] = sum.m[r], ml[2 * at + 1] = l;
+        }
+#pragma unroll
+        for (int i = 0; i < D / 16 && row[r].query >= 0; i++) {
+            *reinterpret_cast<float2 *>(all + at * D + S::out(i, g)) = make_float2(sum.o[i][r], sum.o[i][2 + r]);
+        }
+    }
+}
+
+template <class S, int D, int WARPS>
+LANE void attn_few(const attn_args &a) {
+    extern __shared__ __align__(128) uint32_t smem[];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    const int split = blockIdx.x, group = blockIdx.y, batch = blockIdx.z;
+    let_next_start();
+    if (a.wait) {
+        wait_for_previous();
+    }
+    const few_from from = {a.k + group * a.k_2 + batch / a.k_r3 * a.k_3, a.v + group * a.v_2 + batch / a.v_r3 * a.v_3, a.k_1, a.v_1,
+        split * a.split_keys + warp * ATTN_KEYS, min((split + 1) * a.split_keys, a.n_kv), WARPS * ATTN_KEYS, g, t};
+    S source;
+    source.start(from, warp * a.warp_shared);
+    const attn_row row[2] = {attn_row_of(a, 2 * t, group, batch), attn_row_of(a, 2 * t + 1, group, batch)};
+    uint16_t mask[4];
+    few_mask(a, row, from.first, g, mask);
+    uint32_t q[D / 8];
+    few_queries<S, D>(a, attn_row_of(a, g, group, batch), batch, t, q);
+    few_sums<D> sum;
+#pragma unroll
+    for (int i = 0; i < D / 16; i++) {
+        sum.o[i][0] = sum.o[i][1] = sum.o[i][2] = sum.o[i][3] = 0.0f;
+    }
+    sum.m[0] = sum.m[1] = -INFINITY, sum.l[0] = sum.l[1] = 0.0f;
+    for (int key = from.first; key < from.last; key += from.stride) {
+        float s[4] = {0, 0, 0, 0}, more[4] = {0, 0, 0, 0};
+        uint32_t p[2];
+        source.scores(from, key, q, s, more);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int at = key + g + i / 2 * 8;
+            s[i]         = at < from.last ? attn_score(a, row[i % 2], at, mask[i], s[i] + more[i]) : -INFINITY;
+        }
+        few_mask(a, row, key + from.stride, g, mask);
+        few_weigh<D>(s, &sum, p);
+        source.add(from, key, p, &sum);
+    }
+    __syncthreads(); // rings are where the sums meet
+    float *all = reinterpret_cast<float *>(smem);
+    few_put<S, D, WARPS>(sum, row, warp, g, t, all);
+    attn_merge<D, FEW_ROWS, WARPS>(a, 0, group, batch, split, all);
+}

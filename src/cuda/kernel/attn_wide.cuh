@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT
+// attn_wide.cuh: attention with heads of more than 256 dimensions, up to 576. A row of sums is too long for one warp's registers:
+// a block has 32 rows, and four warps share 16 of them. For 32 keys each of the four makes scores from a quarter of the dimensions,
+// the quarters meet in shared memory, and each adds the values of its quarter. Any type that attn.cuh takes.
+#pragma once
+
+#include "attn.cuh"
+
+enum { WIDE_D = 576, WIDE_PART = WIDE_D / 4, WIDE_KEYS = 32, WIDE_ROWS = 32, WIDE_WARPS = 8, WIDE_PITCH = WIDE_D + 8 };
+
+// Elements e to e + 3 of a row, as two pairs of halves, of bf16 where BF.
+template <bool BF>
+LANE uint2 wide_four(const char *row, int type, int e) {
+    const uint16_t *h = reinterpret_cast<const uint16_t *>(row) + e;
+    float v[4];
+    if (type == TYPE_F32) {
+        const float *f = reinterpret_cast<const float *>(row) + e;
+        v[0] = f[0], v[1] = f[1], v[2] = f[2], v[3] = f[3];
+    } else if (type == TYPE_F16) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            v[i] = half_value(h[i]);
+        }
+    } else if (type == TYPE_BF16) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            v[i] = __uint_as_float((uint32_t) h[i] << 16);
+        }
+    } else if (type == TYPE_Q8_0) {
+        const char *b = row + e / 32 * 34;
+        const float d = half_value(*reinterpret_cast<const uint16_t *>(b));
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            v[i] = d * (float) *reinterpret_cast<const int8_t *>(b + 2 + e % 32 + i);
+        }
+    } else {
+        const char *b = row + e / 32 * 18;
+        const float d = half_value(*reinterpret_cast<const uint16_t *>(b));
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int two = *reinterpret_cast<const uint8_t *>(b + 2 + e % 16 + i);
+            v[i]          = d * (float) ((e % 32 < 16 ? two & 15 : two >> 4) - 8);
+        }
+    }
+    return make_uint2(attn_pack<BF>(v[0], v[1]), attn_pack<BF>(v[2], v[3]));
+}
+
+// Rows of keys or values, n elements each, zeros behind them and for rows behind last.
+template <bool BF>
+LANE void wide_load(const char *p, int64_t stride, int type, int n, int first, int last, uint16_t *tile) {
+    const bool eights = type == TYPE_F16 && !BF && (((uintptr_t) p | (uintptr_t) stride) & 7) == 0;
+    for (int i = threadIdx.x; i < WIDE_KEYS * (WIDE_D / 4); i += WIDE_WARPS * 32) {
+        const int r = i / (WIDE_D / 4), e = i % (WIDE_D / 4) * 4;
+        uint2 v = make_uint2(0, 0);
+        if (first + r < last && e < n) {
+            const char *row = p + (first + r) * stride;
+            v               = eights ? *reinterpret_cast<const uint2 *>(row + 2 * e) : wide_four<BF>(row, type, e);
+        }
+        *reinterpret_cast<uint2 *>(tile + r * WIDE_PITCH + e) = v;
+    }
+}
+
+template <bool BF>
+LANE void wide_queries(const attn_args &a, int tile, int group, int batch, uint16_t *q) {
+    for (int i = threadIdx.x; i < WIDE_ROWS * (WIDE_D / 2); i += WIDE_WARPS * 32) {
+        const int r = i / (WIDE_D / 2), e = i % (WIDE_D / 2) * 2;
+        const attn_row row = attn_row_of(a, tile * WIDE_ROWS + r, group, batch);
+        uint32_t v         = 0;
+        if (row.query >= 0 && e < a.d_k) {
+            const float *p = reinterpret_cast<const float *>(a.q + row.query * a.q_1 + row.head * a.q_2 + batch * a.q_3) + e;
+            v              = attn_pack<BF>(p[0] * a.scale, p[1] * a.scale);
+        }
+        *reinterpret_cast<uint32_t *>(q + r * WIDE_PITCH + e) = v;
+    }
+}
+
+// Scores of 16 rows and 32 keys from a quarter of the dimensions. q, k: addresses of the thread's rows for ldmatrix.
+template <bool BF>
+LANE void wide_scores(uint32_t q, uint32_t k, float (*s)[4]) {
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        s[j][0] = s[j][1] = s[j][2] = s[j][3] = 0.0f;
+    }
+#pragma unroll 3
+    for (int i = 0; i < WIDE_PART / 16; i++) {
+        uint32_t a[4], b[2][4];
+        ldmatrix4(q + 32 * i, a);
+        ldmatrix4(k + 32 * i, b[0]);
+        ldmatrix4(k + 32 * i + 16 * WIDE_PITCH * 2, b[1]);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            mma16816<BF>(s[j], a, b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]);
+        }
+    }
+}
+
+struct wide_sums {
+    float o[WIDE_PART / 8][4], m[2], l[2];
+};
+
+// What the scores do to the sums; s becomes weights.
+LANE void wide_weigh(const attn_args &a, const attn_row *row, int key, int last, float (*s)[4], wide_sums *sum) {
+    const int t = threadIdx.x % 4;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float most = sum->m[h];
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const int at        = key + i / 2 * 8 + 2 * t + i % 2;
+            const uint16_t mask = row[h].mask != NULL && at < last ? row[h].mask[at] : 0;
+            float *v            = &s[i / 2][2 * h + i % 2];
+            *v                  = at < last ? attn_score(a, row[h], at, mask, *v) : -INFINITY;
+            most                = fmaxf(most, *v);
+        }
+        most              = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+        most              = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+        const float base  = most == -INFINITY ? 0.0f : most, scale = exp2f(sum->m[h] - base);
+        sum->m[h]         = most;
+        sum->l[h] *= scale;
+#pragma unroll
+        for (int i = 0; i < WIDE_PART / 8; i++) {
+            sum->o[i][2 * h] *= scale, sum->o[i][2 * h + 1] *= scale;
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            float *v = &s[i / 2][2 * h + i % 2];
+            *v       = exp2f(*v - base);
+            sum->l[h] += *v;
+        }
+    }
+}
+
+template <bool BF>
+LANE void wide_values(const float (*s)[4], uint32_t v, wide_sums *sum) {
+#pragma unroll
+    for (int step = 0; step < 2; step++) {
+        const float *x = s[2 * step], *y = s[2 * step + 1];
+        const uint32_t p[4] = {attn_pack<BF>(x[0], x[1]), attn_pack<BF>(x[2], x[3]), attn_pack<BF>(y[0], y[1]), attn_pack<BF>(y[2], y[3])};
+#pragma unroll
+        for (int i = 0; i < WIDE_PART / 16; i++) {
+            uint32_t b[4];
+            ldmatrix4t(v + step * 16 * WIDE_PITCH * 2 + 32 * i, b);
+            mma16816<BF>(sum->o[2 * i], p, b[0], b[1]);
+            mma16816<BF>(sum->o[2 * i + 1], p, b[2], b[3]);
+        }
+    }
+}
+
+LANE void wide_store(const attn_args &a, const wide_sums &sum, const attn_row *row, int part, int batch, int split) {
+    const int t = threadIdx.x % 4;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        float l = sum.l[h];
+        l += __shfl_xor_sync(~0u, l, 1);
+        l += __shfl_xor_sync(~0u, l, 2);
+        const int64_t to = ((int64_t) batch * a.n_q + row[h].query) * a.n_head + row[h].head;
+#pragma unroll
+        for (int i = 0; i < WIDE_PART / 4; i++) {
+            const int e = part * WIDE_PART + i / 2 * 8 + 2 * t + i % 2;
+            if (row[h].query < 0 || e >= a.d_v) {
+                continue;
+            }
+            const attn_total total = {sum.o[i / 2][2 * h + i % 2], sum.m[h], l};
+            if (a.n_split == 1) {
+                attn_finish(a, total, row[h].head, to, e);
+                continue;
+            }
+            a.part[((int64_t) split * a.n_rows + to) * a.d_v + e] = total.value;
+            if (e == 0) {
+                *reinterpret_cast<float2 *>(a.limit + ((int64_t) split * a.n_rows + to) * 2) = make_float2(total.most, l);
+            }
+        }
+    }
+}
+
+template <bool BF>
+LANE void attn_wide(const attn_args &a) {
+    extern __shared__ __align__(128) uint32_t smem[];
+    uint16_t *q = reinterpret_cast<uint16_t *>(smem), *tile = q + WIDE_ROWS * WIDE_PITCH;
+    float *quarters = reinterpret_cast<float *>(tile + WIDE_KEYS * WIDE_PITCH); // [warp][16][lane]
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, rows = warp / 4, part = warp % 4;
+    const int n_tiles = (a.n_q * a.n_group + WIDE_ROWS - 1) / WIDE_ROWS;
+    const int split = blockIdx.x, at = blockIdx.y % n_tiles, group = blockIdx.y / n_tiles, batch = blockIdx.z;
+    let_next_start();
+    if (a.wait) {
+        wait_for_previous();
+    }
+    const char *k = a.k + group * a.k_2 + batch / a.k_r3 * a.k_3, *v = a.v + group * a.v_2 + batch / a.v_r3 * a.v_3;
+    const int last = min((split + 1) * a.split_keys, a.n_kv), row0 = at * WIDE_ROWS + rows * 16 + g;
+    const attn_row row[2] = {attn_row_of(a, row0, group, batch), attn_row_of(a, row0 + 8, group, batch)};
+    wide_queries<BF>(a, at, group, batch, q);
+    const uint32_t q_lane = smem_addr(q) + ((rows * 16 + lane % 16) * WIDE_PITCH + part * WIDE_PART + lane / 16 * 8) * 2;
+    const uint32_t k_lane = smem_addr(tile) + ((lane % 8 + lane / 16 * 8) * WIDE_PITCH + part * WIDE_PART + lane / 8 % 2 * 8) * 2;
+    const uint32_t v_lane = smem_addr(tile) + (lane % 16 * WIDE_PITCH + part * WIDE_PART + lane / 16 * 8) * 2;
+    wide_sums sum;
+#pragma unroll
+    for (int i = 0; i < WIDE_PART / 8; i++) {
+        sum.o[i][0] = sum.o[i][1] = sum.o[i][2] = sum.o[i][3] = 0.0f;
+    }
+    sum.m[0] = sum.m[1] = -INFINITY, sum.l[0] = sum.l[1] = 0.0f;
+    for (int key = split * a.split_keys; key < last; key += WIDE_KEYS) {
+        float s[4][4];
+        __syncthreads(); // the values of the keys before are read
+        wide_load<BF>(k, a.k_1, a.k_type, a.d_k, key, last, tile);
+        __syncthreads();
+        wide_scores<BF>(q_lane, k_lane, s);
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            quarters[(warp * 16 + i) * 32 + lane] = s[i / 4][i % 4];
+        }
+        __syncthreads();
+        wide_load<BF>(v, a.v_1, a.v_type, a.d_v, key, last, tile);
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            float all = 0.0f;
+#pragma unroll
+            for (int w = 0; w < 4; w++) {
+                all += quarters[((rows * 4 + w) * 16 + i) * 32 + lane];
+            }
+            s[i / 4][i % 4] = all;
+        }
+        wide_weigh(a, row, key, last, s, &sum);
+        __syncthreads();
+        wide_values<BF>(s, v_lane, &sum);
+    }
+    wide_store(a, sum, row, part, batch, split);
+}
