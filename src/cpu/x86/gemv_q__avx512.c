@@ -61,5 +61,6 @@ UNPACK_INLINE void rows_q8_0(int64_t n, float *const *s, const void *vx, size_t 
 GEMV_BY_ROWS(q8_0)
 
 void cpu_tier_avx512_gemv_q(struct cpu_kernels *k) {
-    k->gemv[GGML_TYPE_Q8_0] = (struct cpu_gemv){pack_plain, gemv_q8_0, gemv_cols_q8_0, GROUP, sizeof(struct y_group)};
+    k->gemv[GGML_TYPE_Q8_0]          = (struct cpu_gemv){pack_plain, gemv_q8_0, gemv_cols_q8_0, GROUP, sizeof(struct y_group)};
+    k->gemm[GGML_TYPE_Q8_0].min_cols = COLS + 1; // of gemm_q__avx512.c: four at once are faster here
 }

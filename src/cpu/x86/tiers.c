@@ -64,7 +64,7 @@ static void fill_avx512(struct cpu_kernels *k) {
     cpu_tier_avx512_gemm_f(k);
     cpu_tier_avx512_gemm_q(k);
     cpu_tier_avx512_gemv_k(k);
-    cpu_tier_avx512_gemv_q(k);
+    cpu_tier_avx512_gemv_q(k); // after gemm_q
     cpu_tier_avx512_vec(k);
 }
 
