@@ -25,10 +25,10 @@ const struct cuda_op_row *cuda_op_row(enum ggml_op op) {
     return (unsigned) op < GGML_OP_COUNT ? rows[op] : NULL;
 }
 
-// A tensor with elements that are not all there, or none: sources are not NULL where the op table has them.
+// Whether sources have elements; CONCAT can do with none in one of them, as models without earlier tokens have it.
 static bool is_whole(const struct ggml_tensor *op) {
     for (int i = 0; i < GGML_MAX_SRC; i++) {
-        if (op->src[i] != NULL && ggml_nelements(op->src[i]) == 0) {
+        if (op->src[i] != NULL && ggml_nelements(op->src[i]) == 0 && op->op != GGML_OP_CONCAT) {
             return false;
         }
     }
