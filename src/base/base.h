@@ -91,6 +91,8 @@ BERTH_API void berth_log_v(enum ggml_log_level level, const char *fmt, va_list a
 // the program's callback may wait for another thread that wants it. They nest.
 BERTH_API void berth_log_hold(void);
 BERTH_API void berth_log_let_go(void);
+// Hands out what waits, and holds nothing back from then on: for a thread that ends the process.
+void berth_log_flush(void);
 
 // ---- the client's release (client.c) ----
 

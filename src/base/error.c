@@ -66,6 +66,7 @@ void ggml_abort(const char *file, int line, const char *fmt, ...) {
     va_end(args);
     char text[ERROR_TEXT_SIZE + 256];
     snprintf(text, sizeof text, "%s:%d: %s", file, line, reason);
+    berth_log_flush(); // a library may have logged why
 
     ggml_abort_callback_t callback = atomic_load(&abort_callback);
     if (callback != NULL) {

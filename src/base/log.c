@@ -72,9 +72,12 @@ void berth_log_hold(void) {
 
 // A callback may log, and hold lines, in turn.
 void berth_log_let_go(void) {
-    if (--held.depth > 0) {
-        return;
+    if (held.depth > 0 && --held.depth == 0) {
+        berth_log_flush();
     }
+}
+
+void berth_log_flush(void) {
     char *lines       = held.lines;
     const size_t size = held.size;
     const int n_lost  = held.n_lost;

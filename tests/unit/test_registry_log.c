@@ -116,7 +116,9 @@ static void missing_until_there_is_memory(void **state) {
     (void) state;
     int n_of[3] = {0};
     for (int n = 1; n <= 16; n++) {
-        n_of[first_question(n)]++;
+        const int code = first_question(n);
+        assert_in_range(code, 0, 2);
+        n_of[code]++;
     }
     assert_true(n_of[0] > 0 && n_of[1] > 2);
     assert_int_equal(n_of[2], 0);
@@ -157,6 +159,45 @@ static void held_lines_without_memory_are_counted(void **state) {
     assert_non_null(strstr(said, "at once\n"));
 }
 
+// ---- what waits is told before the process is ended ----
+
+static int told;
+
+static void tell(enum ggml_log_level level, const char *text, void *user_data) {
+    (void) level, (void) user_data;
+    assert_int_equal(write(told, text, strlen(text)), strlen(text));
+}
+
+static void end(const char *text) {
+    (void) text;
+    _exit(5);
+}
+
+static void held_lines_come_before_an_abort(void **state) {
+    (void) state;
+    int ends[2], status;
+    char text[64] = "";
+    assert_int_equal(pipe(ends), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        told = ends[1];
+        ggml_log_set(tell, NULL);
+        ggml_set_abort_callback(end);
+        berth_log_hold();
+        berth_log_hold();
+        berth_log(GGML_LOG_LEVEL_ERROR, "the reason\n");
+        GGML_ABORT("the end");
+    }
+    close(ends[1]);
+    const ssize_t n = read(ends[0], text, sizeof text - 1);
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 5);
+    assert_int_equal(n, strlen("the reason\n"));
+    assert_string_equal(text, "the reason\n");
+}
+
 int main(void) {
     setenv("BERTH_SPLIT", "tensor", 1);
     const struct CMUnitTest tests[] = {
@@ -164,6 +205,7 @@ int main(void) {
         cmocka_unit_test(lines_wait_for_the_backends),
         cmocka_unit_test(lines_wait_for_the_split),
         cmocka_unit_test(held_lines_without_memory_are_counted),
+        cmocka_unit_test(held_lines_come_before_an_abort),
     };
     return cmocka_run_group_tests_name("registry_log", tests, NULL, NULL);
 }
