@@ -129,22 +129,21 @@ static void buffer_set(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor,
         b->dev, b->number, offset_of(b, tensor, offset), data, size, buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
 }
 
-// Pieces that lie side by side there, as rows of which each rank has a part do, go as one: many would be a message each, and too
-// short to be looked for in a cache.
+// Pieces that lie side by side there, as rows of which each rank has a part do, go together: many would be a message each, and
+// too short to be looked for in a cache.
+#define TOGETHER ((size_t) 4 << 20) // bytes
+
 static void buffer_set_2d(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor, const void *data, size_t offset, size_t size,
     size_t n, size_t to_step, size_t from_step) {
-    size_t all  = 0;
-    char *dense = to_step == size && size < MPI_PIECE && berth_mul_ok(size, n, &all) ? shim_malloc(all) : NULL;
-    for (size_t i = 0; i < n; i++) {
+    const size_t many = size > 0 && size < TOGETHER ? TOGETHER / size : 1, each = many < n ? many : n;
+    char *dense = to_step == size && each > 1 ? shim_malloc(each * size) : NULL;
+    for (size_t i = 0; i < n; i += dense != NULL ? each : 1) {
         const char *piece = (const char *) data + i * from_step;
-        if (dense != NULL) {
-            memcpy(dense + i * size, piece, size);
-        } else {
-            buffer_set(buffer, tensor, piece, offset + i * to_step, size);
+        const size_t now  = dense == NULL ? 1 : n - i < each ? n - i : each;
+        for (size_t j = 0; dense != NULL && j < now; j++) {
+            memcpy(dense + j * size, piece + j * from_step, size);
         }
-    }
-    if (dense != NULL) {
-        buffer_set(buffer, tensor, dense, offset, all);
+        buffer_set(buffer, tensor, dense != NULL ? dense : piece, offset + i * to_step, now * size);
     }
     shim_free(dense);
 }

@@ -13,7 +13,6 @@
 #define TIMEOUT_DEFAULT 10            // seconds
 #define STALL_DEFAULT 60              // seconds in one op
 #define UNSENT_MAX ((size_t) 1 << 20) // bytes on their way to a rank before a sender waits
-#define KEPT_MAX ((size_t) 256 << 20) // bytes received that nobody has asked for yet, where somebody waits for what is behind
 #define KEPT_SOON ((size_t) 1 << 20)  // where nobody does
 #define LOOK_EVERY (MPI_SECOND / 20)  // at a process
 #define SPIN_FOR (MPI_SECOND / 5000)  // before a waiter sleeps between its looks
@@ -175,7 +174,7 @@ static void poll(struct mpi_mail *m, bool is_wanted) {
     if (m->polled - m->emptied > (m->timeout / 2 < MPI_SECOND ? m->timeout / 2 : MPI_SECOND)) {
         excuse_all(m);
     }
-    size_t limit = is_wanted ? KEPT_MAX : KEPT_SOON, size = 0;
+    size_t limit = is_wanted ? MPI_KEPT_MAX : KEPT_SOON, size = 0;
     while (m->kept_size < limit && size < KEPT_SOON) {
         struct mpi_letter letter;
         if (!m->t.receive(&m->t, &letter)) {
@@ -219,7 +218,7 @@ static bool is_lost(struct mpi_mail *m, int rank) {
         if (mpi_pid_is_gone(p->pid)) {
             do { // its last words
                 poll(m, true);
-            } while (m->emptied != m->polled && m->kept_size < KEPT_MAX);
+            } while (m->emptied != m->polled && m->kept_size < MPI_KEPT_MAX);
             lose(m, rank, "its process %d is gone", p->pid);
         }
     }
@@ -258,7 +257,7 @@ struct waiting {
 
 // A look of one that waits.
 static void look(struct mpi_mail *m, struct waiting *w) {
-    w->stuffed = m->kept_size < KEPT_MAX ? 0 : w->stuffed != 0 ? w->stuffed : mpi_now();
+    w->stuffed = m->kept_size < MPI_KEPT_MAX ? 0 : w->stuffed != 0 ? w->stuffed : mpi_now();
     poll(m, true);
 }
 

@@ -15,9 +15,10 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define MPI_WIRE_VERSION 2
+#define MPI_WIRE_VERSION 3
 #define MPI_PIECE ((size_t) 256 << 10)       // bytes of data in a message at most
 #define MPI_MESSAGE_MAX ((size_t) 256 << 20) // of a message: a graph may be long
+#define MPI_KEPT_MAX ((size_t) 256 << 20)    // received that nobody has asked for yet, where somebody waits for what is behind
 
 enum mpi_kind {
     MPI_HELLO = 1, // who I am: world.c

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define SHORT_SIZE ((size_t) 32 << 10) // bytes
-#define SHARE_SIZE (16 * MPI_PIECE)    // of a member's share at a time: all send before they take, and mail keeps only so much
+#define SHARE_SIZE (16 * MPI_PIECE)    // of a member's share at a time, at most
 
 static bool part_send(struct mpi_group *g, int to, const void *data, size_t size) {
     const struct mpi_head head = {.kind = MPI_PART, .id = g->number, .a = g->n_done, .b = size};
@@ -141,7 +141,9 @@ bool mpi_group_sum(struct mpi_group *g, float *data, size_t n) {
     if (n == 0 || g->n == 1) {
         return true;
     }
-    const size_t step = SHARE_SIZE / sizeof *data * (size_t) g->n;
+    // All send before they take, and mail keeps only so much: of two blocks from all others at the worst.
+    const size_t kept = MPI_KEPT_MAX / (4 * (size_t) g->n), share = kept < SHARE_SIZE ? kept : SHARE_SIZE;
+    const size_t step = share / sizeof *data * (size_t) g->n;
     bool ok           = n * sizeof *data > SHORT_SIZE || sum_short(g, data, n);
     for (size_t at = 0; ok && n * sizeof *data > SHORT_SIZE && at < n; at += step) {
         ok = sum_shares(g, data + at, n - at < step ? n - at : step);
