@@ -69,7 +69,7 @@ static void object_free(void *p) {
     }
 }
 
-static struct standin state = {.n_devices = 1, .version = 13000, .memory = (size_t) 1 << 30};
+static struct standin state = {.n_devices = 1, .version = 13000, .memory = (size_t) 1 << 30, .shared = 232448, .major = 9};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUctx_st contexts[STANDIN_MAX_DEVICES];
 static int retained[STANDIN_MAX_DEVICES];
@@ -84,16 +84,16 @@ EXPORT struct standin *standin_state(void) {
 EXPORT void standin_reset(void) {
     pthread_mutex_lock(&lock);
     const struct standin old = state;
-    state                    = (struct standin){.n_devices = 1, .version = 13000, .memory = (size_t) 1 << 30};
-    state.n_contexts         = old.n_contexts;
-    state.n_modules          = old.n_modules;
-    state.n_streams          = old.n_streams;
-    state.n_events           = old.n_events;
-    state.n_graphs           = old.n_graphs;
-    state.n_execs            = old.n_execs;
-    state.n_buffers          = old.n_buffers;
-    state.n_pinned           = old.n_pinned;
-    state.n_registered       = old.n_registered;
+    state = (struct standin){.n_devices = 1, .version = 13000, .memory = (size_t) 1 << 30, .shared = 232448, .major = 9};
+    state.n_contexts   = old.n_contexts;
+    state.n_modules    = old.n_modules;
+    state.n_streams    = old.n_streams;
+    state.n_events     = old.n_events;
+    state.n_graphs     = old.n_graphs;
+    state.n_execs      = old.n_execs;
+    state.n_buffers    = old.n_buffers;
+    state.n_pinned     = old.n_pinned;
+    state.n_registered = old.n_registered;
     memcpy(state.used, old.used, sizeof state.used);
     while (functions != NULL) {
         struct CUfunc_st *f = functions;
@@ -176,9 +176,9 @@ EXPORT CUresult cuDeviceGetName(char *name, int size, CUdevice device) {
 EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice device) {
     (void) device;
     switch (attribute) {
-        case CU_ATTRIBUTE_COMPUTE_MAJOR: *value = 9; break;
+        case CU_ATTRIBUTE_COMPUTE_MAJOR: *value = state.major; break;
         case CU_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 4; break;
-        case CU_ATTRIBUTE_MAX_SHARED_PER_BLOCK_OPTIN: *value = 232448; break;
+        case CU_ATTRIBUTE_MAX_SHARED_PER_BLOCK_OPTIN: *value = state.shared; break;
         default: *value = 0;
     }
     return end(begin(0));
@@ -286,15 +286,17 @@ static CUresult launched(CUresult rc, CUfunction function, CUstream stream) {
 EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
     unsigned shared_size, CUstream stream, void **params, void **extra) {
     CUresult rc = begin(-1);
-    (void) shared_size, (void) params, (void) extra;
-    const bool is_sane = gx > 0 && gy > 0 && gy < 65536 && gz > 0 && gz < 65536 && bx * by * bz > 0 && bx * by * bz <= 1024;
+    (void) params, (void) extra;
+    const bool is_sane = shared_size <= (unsigned) state.shared && gx > 0 && gy > 0 && gy < 65536 && gz > 0 && gz < 65536 &&
+                         bx * by * bz > 0 && bx * by * bz <= 1024;
     return launched(rc == CUDA_SUCCESS && !is_sane ? CUDA_ERROR_INVALID_VALUE : rc, function, stream);
 }
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra) {
     CUresult rc = begin(-1);
     (void) params, (void) extra;
     state.n_overlaps += config->n_attrs > 0;
-    return launched(rc, function, config->stream);
+    const bool is_sane = config->shared_size <= (unsigned) state.shared;
+    return launched(rc == CUDA_SUCCESS && !is_sane ? CUDA_ERROR_INVALID_VALUE : rc, function, config->stream);
 }
 
 // ---- memory ----

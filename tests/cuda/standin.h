@@ -14,6 +14,8 @@ struct standin {
     int version;                   // 13000
     int init_error;                // what cuInit answers
     size_t memory;                 // bytes each device has: 1 GiB
+    int major;                     // of the compute capability: 9
+    int shared;                    // bytes of shared memory a block may have: 232,448; a launch that wants more is refused
     long fail_at;                  // the n-th call from now on fails, 0: none does ...
     int fail_with;                 // ... with this error
     bool no_peers;                 // no device reaches another's memory

@@ -752,6 +752,51 @@ static void smaller_graphs_want_no_more(void **unused) {
     ggml_backend_free(backend);
 }
 
+// A product of a long column, or attention: with as much shared memory as a GPU has, and no more.
+static void compute_one(ggml_backend_t backend, enum ggml_type type, int64_t n, int64_t d) {
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_cgraph *g    = ggml_new_graph(ctx);
+    struct ggml_tensor *y;
+    if (d == 0) {
+        y = ggml_mul_mat(ctx, ggml_new_tensor_2d(ctx, type, 4096, 64), ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 4096, n));
+    } else {
+        struct ggml_tensor *k = ggml_new_tensor_3d(ctx, type, d, 400, 2);
+        y                     = ggml_flash_attn_ext(
+                                ctx, ggml_new_tensor_3d(ctx, GGML_TYPE_F32, d, n, 8), k, ggml_dup_tensor(ctx, k), NULL, 1.0f, 0.0f, 0.0f);
+    }
+    ggml_build_forward_expand(g, y);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
+    if (ggml_backend_supports_op(backend, y) && ggml_backend_graph_compute(backend, g) != GGML_STATUS_SUCCESS) {
+        fail_msg("%s of %s, %lld columns, heads of %lld: %s", ggml_op_name(y->op), ggml_type_name(type), (long long) n,
+            (long long) d, berth_last_error());
+    }
+    ggml_backend_buffer_free(buffer);
+    ggml_free(ctx);
+}
+
+static void kernels_fit_every_gpu(void **unused) {
+    (void) unused;
+    static const int shared[]           = {232448, 166912, 101376};
+    static const enum ggml_type types[] = {
+        GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q4_0, GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_Q6_K};
+    static const int64_t heads[] = {0, 64, 128, 256, 576};
+    for (int i = 0; i < 3; i++) {
+        cuda_devices_reset();
+        st->shared             = shared[i];
+        st->major              = i == 0 ? 9 : 8;
+        ggml_backend_t backend = ggml_backend_cuda_init(0);
+        assert_non_null(backend);
+        for (int t = 0; t < 6; t++) {
+            for (int h = 0; h < (t < 4 ? 5 : 1); h++) {
+                for (int64_t n = 1; n <= 128; n *= 2) {
+                    compute_one(backend, types[t], n, heads[h]);
+                }
+            }
+        }
+        ggml_backend_free(backend);
+    }
+}
+
 // A reserve that fails leaves what was reserved before.
 static void a_failed_reserve_takes_nothing(void **unused) {
     (void) unused;
@@ -880,6 +925,7 @@ int main(int argc, char **argv) {
         TEST(every_call_may_fail),
         TEST(every_allocation_may_fail),
         TEST(reserved_graphs_need_no_memory),
+        TEST(kernels_fit_every_gpu),
         TEST(smaller_graphs_want_no_more),
         TEST(a_failed_reserve_takes_nothing),
         TEST(threads_share_devices),
