@@ -14,6 +14,13 @@
 #define BERTH_LIKELY(x) __builtin_expect(!!(x), 1)
 #define BERTH_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define BERTH_MUST_USE __attribute__((warn_unused_result))
+// A variable of each thread, in libraries that programs may load at any time: its place is there from then on. Else a thread's
+// first use takes memory, and libc ends the process where there is none. For a few bytes: libc sets aside little room for these.
+#ifdef __ELF__
+#    define BERTH_LATE_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
+#else
+#    define BERTH_LATE_LOCAL _Thread_local
+#endif
 #define BERTH_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
 // Asserts in three prices: 1 cheap, 2 internal, 3 whole structures. BERTH_DEBUG is 0 in release builds.

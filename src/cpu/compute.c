@@ -48,7 +48,7 @@ struct cpu_team {
     char error[256];              // with GGML_STATUS_FAILED; written by the thread that set stop
 };
 
-static _Thread_local const struct busy *busy_now;
+static BERTH_LATE_LOCAL const struct busy *busy_now;
 
 bool cpu_is_busy_with(const void *with) {
     const struct busy *b = busy_now;

@@ -22,7 +22,7 @@
 static pthread_mutex_t process_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mpi_world process_world;
 static enum { NOT_TRIED, JOINED, NOT_JOINED } process_state;
-static _Thread_local bool is_joining; // this thread joins the ranks, and may be in a log callback meanwhile
+static BERTH_LATE_LOCAL bool is_joining; // this thread joins the ranks, and may be in a log callback meanwhile
 
 bool mpi_process_is_joining(void) {
     return is_joining;

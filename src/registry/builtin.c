@@ -24,7 +24,7 @@
 
 static struct berth_lock builtin_lock = BERTH_LOCK_INIT;
 static atomic_bool is_ready;
-static _Thread_local bool is_inside; // a backend's set-up may ask the registry
+static BERTH_LATE_LOCAL bool is_inside; // a backend's set-up may ask the registry
 
 bool berth_own_folder(char *out, size_t size, bool is_real) {
     Dl_info info;

@@ -121,7 +121,7 @@ void ggml_backend_device_register(ggml_backend_dev_t device) {
 // ---- one device in place of all ----
 
 static pthread_mutex_t split_lock = PTHREAD_MUTEX_INITIALIZER; // taken before the table's
-static _Thread_local bool has_split_lock;                      // a backend that is asked under it may ask us
+static BERTH_LATE_LOCAL bool has_split_lock;                   // a backend that is asked under it may ask us
 static size_t n_looked; // devices that were there when it could not be made; SIZE_MAX: it is there, or nobody asked for it
 
 // The parts leave the list: whoever looks there finds the one that is made of them. False: one of them is no longer there.
