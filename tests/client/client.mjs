@@ -4,6 +4,7 @@
 //     node client.mjs run MODEL OUT.json      in a folder whose node_modules holds node-llama-cpp
 //     node client.mjs compare A.json B.json   texts must be the same, vectors nearly so
 //     node client.mjs near A.json B.json      texts must begin with the same words, vectors be nearly the same
+//     node client.mjs vectors A.json B.json   vectors must be nearly the same
 //     node client.mjs libraries A.json DIR    all libraries of ggml came from DIR
 //     node client.mjs layers A.json           how many layers were not on the CPU
 import fs from "node:fs";
@@ -109,6 +110,8 @@ if (command === "compare") {
     process.exitCode = compare(first, second);
 } else if (command === "near") {
     process.exitCode = compare(first, second, n_near);
+} else if (command === "vectors") {
+    process.exitCode = compare(first, second, 0);
 } else if (command === "libraries") {
     process.exitCode = libraries(first, second);
 } else if (command === "layers") {

@@ -137,6 +137,19 @@ node_run() {
     (cd "$work/node/$1" && timeout 300 node client.mjs run "$2" "$3") || fail "$1 on $2"
 }
 
+# same_text MODEL A B: of a model in q8_0 vectors alone, where the reference's own libraries for this machine and for the oldest one
+# tell different texts: then rounding chooses words.
+same_text() {
+    local name
+    name=$(basename "$1" .gguf)
+    node tests/client/client.mjs compare "$2" "$3" && return
+    [[ $name == *q8_0* ]] || return 1
+    [ -f "$work/$name.plain.json" ] || { node_folder plain && node_run plain "$1" "$work/$name.plain.json"; }
+    ! node tests/client/client.mjs compare "$work/$name.stock.json" "$work/$name.plain.json" > /dev/null || return 1
+    printf '  so do the reference alone and its library for the oldest machine; but for the texts, '
+    node tests/client/client.mjs vectors "$2" "$3"
+}
+
 step_node() {
     local f name model models=$shipped
     echo "== node-llama-cpp: the same text with every mix of libraries"
@@ -156,7 +169,7 @@ step_node() {
         done
         for f in $(kinds | cut -d' ' -f2-); do
             printf '  %-11s stock and %-6s' "$name" "$f"
-            node tests/client/client.mjs compare "$work/$name.stock.json" "$work/$name.$f.json" || fail "$f on $name"
+            same_text "$model" "$work/$name.stock.json" "$work/$name.$f.json" || fail "$f on $name"
         done
     done
 }
@@ -171,7 +184,7 @@ step_switch() {
     node_run stock "$shipped" "$work/$name.stock.json"
     LD_LIBRARY_PATH=$(dirname "$(find "$root/installed" -name "libggml.$llama.so")") node_run stock "$shipped" "$work/$name.switch.json"
     printf '  '
-    node tests/client/client.mjs compare "$work/$name.stock.json" "$work/$name.switch.json" || fail "switch"
+    same_text "$shipped" "$work/$name.stock.json" "$work/$name.switch.json" || fail "switch"
     printf '  '
     node tests/client/client.mjs libraries "$work/$name.switch.json" "$root/installed/" || fail "not all libraries are Berth's"
 }
@@ -210,7 +223,7 @@ stock_word() {
 # against f32 weights with f32 keys and values. Libraries for newer machines, Berth's too, add products of f16 in halves, and
 # quantised numbers are rounded once more by all: there Berth may be no further from f32 than ggml, give or take the chance that
 # a largest value depends on (up to 2 times: command-r, of small logits, 1.9). KIND is close, or rounded where that first comparison
-# means little; close is 1e-3, or as near as the plain kernels are to f32 where a model is as sensitive as glm4.
+# means little; close is 1e-3, or 1.5 times what the plain kernels are from f32 where a model is as sensitive as glm4.
 logits_row() {
     local kind=$1 a=$2 type=$3 f row model
     shift 3
@@ -228,7 +241,7 @@ logits_row() {
     row="$row $("$probe" compare "$work/stock.bin" "$work/berth.bin")"
     # shellcheck disable=SC2086
     printf '  %-26s %14s %10s %10s %10s %12s %s\n' "$a $type $*" $row "$(stock_word $row)"
-    echo "$row" | awk -v kind="$kind" '{ far = 2 * ($3 > $4 ? $3 : $4); near = $3 > 1e-3 ? $3 : 1e-3 }
+    echo "$row" | awk -v kind="$kind" '{ far = 2 * ($3 > $4 ? $3 : $4); near = 1.5 * $3 > 1e-3 ? 1.5 * $3 : 1e-3 }
         NF == 5 && $2 <= (far > 1e-3 ? far : 1e-3) && (kind != "close" || $1 <= near) { ok = 1 } END { exit !ok }' || fail "$a $type $*"
     # Places in memory and the order of nodes change no number: with the stock CPU library below, the same bytes.
     # shellcheck disable=SC2086
