@@ -49,7 +49,8 @@ struct cpu_params {
     X(MAX, max) \
     X(EXP_SUM, exp_sum) \
     X(MIX, mix) \
-    X(TURN, turn)
+    X(TURN, turn) \
+    X(COS_SIN, cos_sin)
 #define CPU_USE_BIT(name, slot) CPU_USE_BIT_##name,
 enum { CPU_USES(CPU_USE_BIT) CPU_USE_BIT_COUNT };
 #undef CPU_USE_BIT

@@ -83,6 +83,8 @@ struct cpu_kernels {
 
     // Elements turned with their neighbours, in place: z[i] = x[i] c[i] + x[i ^ 1] s[i]; n is even
     void (*turn)(int64_t n, float *z, const float *x, const float *c, const float *s);
+    // c = cos(x), s = sin(x) to a unit in the last place, however many turns x is; no two of the rows overlap
+    void (*cos_sin)(int64_t n, float *c, float *s, const float *x);
 
     // Rows with scalars
     void (*scale)(int64_t n, float *y, const float *x, float s, float b); // y = x * s + b, in place

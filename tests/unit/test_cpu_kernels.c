@@ -8,6 +8,7 @@
 #include "cpu/cpu.h"
 #include "quant/blocks.h"
 
+#include <float.h>
 #include <math.h>
 
 #define N_MAX 1536
@@ -507,8 +508,53 @@ static void test_nan_with_payload(void **state) {
     }
 }
 
+// Within a unit in the last place of what doubles give, near quarter turns, far from 0, and where there is no answer.
+static void expect_angle(const char *slot, float x, float got, double want) {
+    const float least = fmaxf(fabsf((float) want), FLT_MIN);
+    if (isnan(want) ? !isnan(got) : !(fabs(got - want) <= (double) (nextafterf(least, INFINITY) - least))) {
+        fail_msg("%s: %s of %a: %a instead of %a", tier_name, slot, (double) x, (double) got, want);
+    }
+}
+
+static void check_angles(int64_t n, uint32_t *state) {
+    const size_t size = (size_t) n * sizeof(float);
+    float *x = walled(size), *c = walled(size), *s = walled(size);
+    for (int64_t i = 0; i < n; i++) {
+        *state            = *state * 1664525u + 1013904223u;
+        const float any   = ldexpf((float) (int32_t) *state, (int) (*state % 71) - 61); // to 2^40
+        const float edges = (float) ((double) ((int32_t) *state >> 6) * 1.5707963267948966);
+        const float odd[] = {0.0f, -0.0f, INFINITY, NAN, 0x1p30f, -0x1.fffffep29f, 0x1p-149f, FLT_MAX};
+        x[i]              = *state >> 28 == 0 ? odd[*state >> 25 & 7] : *state >> 31 ? edges : any;
+    }
+    tier.cos_sin(n, c, s, x);
+    for (int64_t i = 0; i < n; i++) {
+        expect_angle("cos", x[i], c[i], cos((double) x[i]));
+        expect_angle("sin", x[i], s[i], sin((double) x[i]));
+        assert_true(x[i] != 0.0f || signbit(x[i]) == signbit(s[i]));
+    }
+    walled_free(x, size);
+    walled_free(c, size);
+    walled_free(s, size);
+}
+
+static void test_angles(void **state) {
+    (void) state;
+    cpu_init();
+    tier = cpu_kernels_portable;
+    for (const struct cpu_tier *t = cpu_tiers; t != NULL && t->name != NULL; t++) {
+        if (t->has()) {
+            t->fill(&tier);
+            tier_name    = t->name;
+            uint32_t any = 1;
+            for (int64_t i = 0; i < 20000; i++) {
+                check_angles(1 + i % 13, &any);
+            }
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiers), cmocka_unit_test(test_far_scales),
-        cmocka_unit_test(test_large), cmocka_unit_test(test_nan_with_payload)};
+        cmocka_unit_test(test_large), cmocka_unit_test(test_nan_with_payload), cmocka_unit_test(test_angles)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -112,32 +112,38 @@ struct angles {
     float *c, *s;
 };
 
-// cos and sin of pair i whose plain angle is theta.
-static void angle_put(const struct rope *r, int64_t i, float theta, struct angles to) {
+// The angle of pair i whose plain one is theta.
+static float angle_of(const struct rope *r, int64_t i, float theta) {
     const float plain  = r->factors != NULL ? theta / cpu_f32_at(r->factors, i) : theta;
     const float scaled = r->freq_scale * plain;
-    float angle        = scaled;
-    if (r->ext_factor != 0.0f) {
-        const float width = r->ramp[1] - r->ramp[0];
-        const float y     = ((float) i - r->ramp[0]) / (width > 0.001f ? width : 0.001f);
-        const float mix   = (1.0f - fminf(1.0f, fmaxf(0.0f, y))) * r->ext_factor;
-        angle             = scaled * (1.0f - mix) + plain * mix;
+    if (r->ext_factor == 0.0f) {
+        return scaled;
     }
-    const float c = cosf(angle) * r->length, s = sinf(angle) * r->length * r->sin_sign;
-    if (r->is_halves) {
-        to.c[i] = c;
-        to.s[i] = s;
-    } else {
-        to.c[2 * i] = to.c[2 * i + 1] = c;
-        to.s[2 * i]                   = -s;
-        to.s[2 * i + 1]               = s;
+    const float width = r->ramp[1] - r->ramp[0];
+    const float y     = ((float) i - r->ramp[0]) / (width > 0.001f ? width : 0.001f);
+    const float mix   = (1.0f - fminf(1.0f, fmaxf(0.0f, y))) * r->ext_factor;
+    return scaled * (1.0f - mix) + plain * mix;
+}
+
+// Factors of angles whose cos and sin are these.
+static void angles_put(const struct rope *r, const float *cosine, const float *sine, struct angles to) {
+    for (int64_t i = 0; i < r->n_pairs; i++) {
+        const float c = cosine[i] * r->length, s = sine[i] * r->length * r->sin_sign;
+        if (r->is_halves) {
+            to.c[i] = c;
+            to.s[i] = s;
+        } else {
+            to.c[2 * i] = to.c[2 * i + 1] = c;
+            to.s[2 * i]                   = -s;
+            to.s[2 * i + 1]               = s;
+        }
     }
 }
 
-static void angles_plain(const struct rope *r, int32_t pos, struct angles to) {
+static void angles_plain(const struct rope *r, int32_t pos, float *to) {
     float theta = (float) pos;
     for (int64_t i = 0; i < r->n_pairs; i++) {
-        angle_put(r, i, theta, to);
+        to[i] = angle_of(r, i, theta);
         theta *= r->step;
     }
 }
@@ -153,7 +159,7 @@ static int section_of(const struct rope *r, int64_t at) {
 }
 
 // A token's four positions are n_token apart.
-static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, int64_t token, int64_t n_token, struct angles to) {
+static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, int64_t token, int64_t n_token, float *to) {
     const int32_t *s                          = r->sections;
     const int64_t starts[GGML_MROPE_SECTIONS] = {0, s[0], (int64_t) s[0] + s[1], (int64_t) s[0] + s[1] + s[2]};
     const int64_t n_round                     = starts[3] + s[3];
@@ -171,7 +177,7 @@ static void angles_multi(const struct rope *r, const struct ggml_tensor *pos, in
                 }
             }
         }
-        angle_put(r, i, theta[section_of(r, at)], to);
+        to[i] = angle_of(r, i, theta[section_of(r, at)]);
         for (int j = 0; j < GGML_MROPE_SECTIONS; j++) {
             theta[j] *= r->step;
         }
@@ -220,10 +226,12 @@ static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
         if (at.i2 != have) {
             have = at.i2;
             if (r.is_multi) {
-                angles_multi(&r, pos, have, op->ne[2], by);
+                angles_multi(&r, pos, have, op->ne[2], buf_y);
             } else {
-                angles_plain(&r, cpu_i32_at(pos, have), by);
+                angles_plain(&r, cpu_i32_at(pos, have), buf_y);
             }
+            p->k->cos_sin(r.n_pairs, buf_x, buf_x + r.n_pairs, buf_y); // neither holds a row yet
+            angles_put(&r, buf_x, buf_x + r.n_pairs, by);
         }
         char *row      = cpu_row(op, at);
         const float *x = cpu_row_load(p->k, a, cpu_row(a, at), 0, ne0, buf_x);
@@ -243,9 +251,13 @@ static void rope_run(const struct cpu_params *p, struct ggml_tensor *op) {
 }
 
 const struct cpu_op_entry cpu_ops_rope[] = {
-    {GGML_OP_ROPE,
-        {.supports = rope_supports, .work_size = rope_work_size, .run = rope_run, .uses = CPU_USE_TURN | CPU_USE_CONVERT}},
-    {GGML_OP_ROPE_BACK,
-        {.supports = rope_supports, .work_size = rope_work_size, .run = rope_run, .uses = CPU_USE_TURN | CPU_USE_CONVERT}},
+    {GGML_OP_ROPE, {.supports     = rope_supports,
+                       .work_size = rope_work_size,
+                       .run       = rope_run,
+                       .uses      = CPU_USE_TURN | CPU_USE_COS_SIN | CPU_USE_CONVERT}},
+    {GGML_OP_ROPE_BACK, {.supports     = rope_supports,
+                            .work_size = rope_work_size,
+                            .run       = rope_run,
+                            .uses      = CPU_USE_TURN | CPU_USE_COS_SIN | CPU_USE_CONVERT}},
     CPU_OPS_END,
 };

@@ -61,6 +61,13 @@ static void row_sigmoid(int64_t n, float *y, const float *x) {
     }
 }
 
+static void row_cos_sin(int64_t n, float *c, float *s, const float *x) {
+    for (int64_t i = 0; i < n; i++) {
+        c[i] = cosf(x[i]);
+        s[i] = sinf(x[i]);
+    }
+}
+
 void cpu_ukr_unary(struct cpu_kernels *k) {
     k->exp        = row_exp;
     k->silu       = row_silu;
@@ -69,4 +76,5 @@ void cpu_ukr_unary(struct cpu_kernels *k) {
     k->gelu_quick = row_gelu_quick;
     k->tanh       = row_tanh;
     k->sigmoid    = row_sigmoid;
+    k->cos_sin    = row_cos_sin;
 }

@@ -305,6 +305,55 @@ static double row_exp_sum__avx2(int64_t n, float *y, const float *x, float max) 
     return sum;
 }
 
+// ---- angles ----
+
+// In doubles, whose errors do not reach the floats they end as. x is n quarter turns and r; 2^30 and more, and what is no number,
+// is libm's: there pi would have to be longer than two doubles.
+#define MOST_ANGLE 0x1p30f
+
+FLOATS_INLINE void cos_sin4(__m128 x, __m128 *c, __m128 *s) {
+    const __m256d v = _mm256_cvtps_pd(x), magic = _mm256_set1_pd(0x1.8p52); // rounds to a whole number, in the low bits
+    const __m256d z = _mm256_fmadd_pd(v, _mm256_set1_pd(0x1.45f306dc9c883p-1), magic), n = _mm256_sub_pd(z, magic);
+    const __m256d r =
+        _mm256_fnmadd_pd(n, _mm256_set1_pd(0x1.1a62633145c07p-54), _mm256_fnmadd_pd(n, _mm256_set1_pd(0x1.921fb54442d18p+0), v));
+    const __m256d r2 = _mm256_mul_pd(r, r);
+    __m256d odd      = _mm256_fmadd_pd(r2, _mm256_set1_pd(-1.0 / 39916800), _mm256_set1_pd(1.0 / 362880));
+    __m256d even     = _mm256_fmadd_pd(r2, _mm256_set1_pd(-1.0 / 3628800), _mm256_set1_pd(1.0 / 40320));
+    odd              = _mm256_fmadd_pd(odd, r2, _mm256_set1_pd(-1.0 / 5040));
+    even             = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(-1.0 / 720));
+    odd              = _mm256_fmadd_pd(odd, r2, _mm256_set1_pd(1.0 / 120));
+    even             = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(1.0 / 24));
+    odd              = _mm256_fmadd_pd(odd, r2, _mm256_set1_pd(-1.0 / 6));
+    even             = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(-0.5));
+    odd              = _mm256_mul_pd(_mm256_fmadd_pd(odd, r2, _mm256_set1_pd(1.0)), r); // -0 stays
+    even             = _mm256_fmadd_pd(even, r2, _mm256_set1_pd(1.0));
+    // quarters 1 and 3 take the other series; the sine is negative in 2 and 3, the cosine in 1 and 2
+    const __m256i q = _mm256_castpd_si256(z), next = _mm256_add_epi64(q, _mm256_set1_epi64x(1));
+    const __m256d other = _mm256_castsi256_pd(_mm256_slli_epi64(q, 63)), sign = _mm256_set1_pd(-0.0);
+    const __m256d sine = _mm256_blendv_pd(odd, even, other), cosine = _mm256_blendv_pd(even, odd, other);
+    *s = _mm256_cvtpd_ps(_mm256_xor_pd(sine, _mm256_and_pd(sign, _mm256_castsi256_pd(_mm256_slli_epi64(q, 62)))));
+    *c = _mm256_cvtpd_ps(_mm256_xor_pd(cosine, _mm256_and_pd(sign, _mm256_castsi256_pd(_mm256_slli_epi64(next, 62)))));
+}
+
+static void row_cos_sin__avx2(int64_t n, float *c, float *s, const float *x) {
+    for (int64_t i = 0; i < n; i += 4) {
+        const int64_t m    = n - i < 4 ? n - i : 4;
+        const __m128i some = _mm256_castsi256_si128(first(m));
+        const __m128 v     = _mm_maskload_ps(x + i, some);
+        if (_mm_movemask_ps(_mm_cmp_ps(_mm_andnot_ps(_mm_set1_ps(-0.0f), v), _mm_set1_ps(MOST_ANGLE), _CMP_NLT_UQ)) != 0) {
+            for (int64_t j = i; j < i + m; j++) {
+                c[j] = cosf(x[j]);
+                s[j] = sinf(x[j]);
+            }
+            continue;
+        }
+        __m128 cosine, sine;
+        cos_sin4(v, &cosine, &sine);
+        _mm_maskstore_ps(c + i, some, cosine);
+        _mm_maskstore_ps(s + i, some, sine);
+    }
+}
+
 void cpu_tier_avx2_vec(struct cpu_kernels *k) {
     k->add        = row_add__avx2;
     k->sub        = row_sub__avx2;
@@ -324,4 +373,5 @@ void cpu_tier_avx2_vec(struct cpu_kernels *k) {
     k->exp_sum    = row_exp_sum__avx2;
     k->mix        = mix;
     k->turn       = row_turn__avx2;
+    k->cos_sin    = row_cos_sin__avx2;
 }
