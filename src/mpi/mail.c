@@ -119,9 +119,19 @@ static void note_steps(struct mpi_mail *m, struct mpi_peer *p, const struct mpi_
     }
 }
 
+// What it sends from now on would be taken for what is missing.
+static void lose_letter(struct mpi_mail *m, const struct mpi_letter *letter) {
+    m->peers[letter->from].has_gap = true;
+    lose(m, letter->from, "memory ran out for a message of %zu bytes from it", letter->size);
+}
+
 // Keeps the letter, or does what it says.
 static void take_in(struct mpi_mail *m, struct mpi_letter *letter) {
     struct mpi_head head = {0};
+    if (letter->bytes == NULL && letter->from >= 0 && letter->from < m->t.size) {
+        lose_letter(m, letter);
+        return;
+    }
     if (letter->from < 0 || letter->from >= m->t.size || letter->size < sizeof head || letter->size > MPI_MESSAGE_MAX) {
         if (letter->from >= 0 && letter->from < m->t.size) {
             lose(m, letter->from, "it sent %zu bytes, which is no message", letter->size);
@@ -137,11 +147,11 @@ static void take_in(struct mpi_mail *m, struct mpi_letter *letter) {
     } else if (head.kind == MPI_ALIVE) {
         note_steps(m, p, &head);
     }
-    const bool is_asked_for    = head.kind != MPI_ALIVE && head.kind != MPI_BYE && !m->has_parted;
+    const bool is_asked_for    = head.kind != MPI_ALIVE && head.kind != MPI_BYE && !m->has_parted && !p->has_gap;
     struct mpi_mail_item *item = is_asked_for ? shim_malloc(sizeof *item) : NULL;
     if (item == NULL) {
         if (is_asked_for) {
-            lose(m, letter->from, "memory ran out for a message of %zu bytes from it", letter->size);
+            lose_letter(m, letter);
         }
         shim_free(letter->bytes);
         return;

@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define MPI_WIRE_VERSION 3
+#define MPI_WIRE_VERSION 4
 #define MPI_PIECE ((size_t) 256 << 10)       // bytes of data in a message at most
 #define MPI_MESSAGE_MAX ((size_t) 256 << 20) // of a message: a graph may be long
 #define MPI_KEPT_MAX ((size_t) 256 << 20)    // received that nobody has asked for yet, where somebody waits for what is behind
@@ -26,7 +26,7 @@ enum mpi_kind {
     MPI_BYE,       // nothing comes after this
     MPI_ANSWER,    // to the command with that id: worker to program
     MPI_PART,      // of a sum or broadcast: sum.c
-    MPI_TENSOR,    // a piece of a copy from worker to worker
+    MPI_TENSOR,    // a piece of a copy from worker to worker; a: bytes that come behind it
     MPI_COMMAND,   // this and all above: program to worker, wire.h
 };
 
@@ -48,6 +48,7 @@ struct mpi_peer {
     bool has_hello; // it may be told that we are alive
     bool is_lost;
     bool has_left;        // it said so
+    bool has_gap;         // one of its messages could not be kept: it is lost, and nothing behind that is what is asked for
     char why[192];        // it is lost
     int64_t heard, asked; // when last heard of; when its process was last looked at
     uint64_t n_steps;     // that it had done when it last told so

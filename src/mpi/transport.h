@@ -13,7 +13,7 @@
 struct mpi_letter {
     int from;
     size_t size;
-    void *bytes; // of transport.alloc
+    void *bytes; // of transport.alloc; NULL: there was no memory for it, and the message is lost
 };
 
 struct mpi_transport {

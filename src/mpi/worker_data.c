@@ -155,15 +155,17 @@ static int other_of(struct mpi_worker *w, const void *body, size_t size) {
     return (int) rank;
 }
 
-// The other waits for every piece: where there is none, an empty one tells it so.
+// Every piece says how many bytes come behind it, so that the other knows the last one. Where there is none to send, an empty
+// one tells it so.
 void mpi_worker_copy_out(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
     const int to                 = other_of(w, body, size);
-    const struct mpi_head head   = {.kind = MPI_TENSOR, .id = (uint32_t) h->c};
+    struct mpi_head head         = {.kind = MPI_TENSOR, .id = (uint32_t) h->c};
     enum ggml_status status      = GGML_STATUS_SUCCESS;
     for (uint64_t at = 0; to >= 0 && status == GGML_STATUS_SUCCESS && at < h->b; at += MPI_PIECE) {
         const size_t n = h->b - at < MPI_PIECE ? (size_t) (h->b - at) : MPI_PIECE;
         if (buffer != NULL) {
+            head.a = h->b - at - n;
             mpi_worker_read(buffer, h->a + at, w->piece, n);
         }
         status = mpi_mail_send(w->mail, to, &head, w->piece, buffer != NULL ? n : 0);
@@ -176,23 +178,26 @@ void mpi_worker_copy_out(struct mpi_worker *w, const struct mpi_head *h, const v
     }
 }
 
+// All pieces are taken, also those that have no place here: left behind, they would be what a later copy gets.
 void mpi_worker_copy_in(struct mpi_worker *w, const struct mpi_head *h, const void *body, size_t size) {
     ggml_backend_buffer_t buffer = mpi_worker_bytes(w, h->id, h->a, h->b);
     const int from               = other_of(w, body, size);
-    for (uint64_t at = 0; buffer != NULL && from >= 0 && at < h->b; at += MPI_PIECE) {
-        const size_t want          = h->b - at < MPI_PIECE ? (size_t) (h->b - at) : MPI_PIECE;
+    uint64_t came = 0, follow = UINT64_MAX; // bytes so far, and those that come behind
+    while (from >= 0 && h->b > 0 && follow > 0) {
         struct mpi_mail_item *item = mpi_mail_take(w->mail, from, MPI_TENSOR, (uint32_t) h->c);
+        const uint64_t before      = follow;
         size_t n                   = 0;
         const void *bytes          = item != NULL ? mpi_body_of(item, &n) : NULL;
-        if (n == want) {
-            mpi_worker_write(buffer, h->a + at, bytes, n);
-        } else {
-            mpi_worker_fail(w, "of %zu bytes from rank %d (%s) %zu came", want, from, w->mail->peers[from].host, n);
+        follow                     = item != NULL && mpi_head_of(item)->a < before ? mpi_head_of(item)->a : 0;
+        if (buffer != NULL && came <= h->b && n <= h->b - came) {
+            mpi_worker_write(buffer, h->a + came, bytes, n);
         }
+        came += n;
         mpi_item_free(item);
-        if (n != want) {
-            return;
-        }
+    }
+    if (from >= 0 && came != h->b) {
+        mpi_worker_fail(w, "of %llu bytes from rank %d (%s) %llu came", (unsigned long long) h->b, from,
+            w->mail->peers[from].host, (unsigned long long) came);
     }
 }
 

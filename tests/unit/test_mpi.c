@@ -256,6 +256,38 @@ static void test_mail_that_stuffs_spares_others(void **state) {
     mail_end(loop, &mail);
 }
 
+// A message that there is no memory for, of the transport or of the mail: who sent it is lost at once, since what comes behind
+// would be taken for it.
+static void gap_found(bool is_transport) {
+    struct mpi_loop *loop = mpi_loop_new(2);
+    struct mpi_transport mine, other;
+    struct mpi_mail mail;
+    check_quiet();
+    setenv("BERTH_MPI_TIMEOUT", "20", 1);
+    transport_open(loop, 0, &mine);
+    transport_open(loop, 1, &other);
+    assert_true(mpi_mail_init(&mail, &mine));
+    if (is_transport) {
+        assert_true(other.send(&other, 0, NULL, 1000));
+    } else {
+        message_send(&other, &answer, 1000);
+        berth_alloc_fail_at(1);
+    }
+    mpi_mail_tend(&mail);
+    berth_alloc_fail_at(0);
+    message_send(&other, &answer, sizeof answer);
+    alarm(60);
+    lost_within(&mail, 5 * MPI_SECOND, "memory ran out for a message of 1000 bytes from it");
+    assert_int_equal(mail.kept_size, 0);
+    mail_end(loop, &mail);
+}
+
+static void test_gap_is_found(void **state) {
+    (void) state;
+    gap_found(true);
+    gap_found(false);
+}
+
 // Rank 1 joins, sends much, and then its last word or nothing.
 static bool parts_beside(bool has_bye) {
     static const struct mpi_head head = {.kind = MPI_HELLO}, bye = {.kind = MPI_BYE};
@@ -846,6 +878,61 @@ static void test_refuses(void **state) {
     ranks_run(2, 1, 0, refuses);
 }
 
+// ---- a copy that is refused ----
+
+#define COPY_SIZE (2 * MPI_PIECE + 1000)
+
+// Between the workers, of bytes that are all `fill`, by commands that are the same but for the buffer; whether it was done.
+static bool copies(struct devices *d, uint8_t fill, uint32_t to, uint64_t out_size, uint64_t in_size) {
+    struct mpi_remote *a = d->list[0].remote, *b = d->list[1].remote;
+    const uint32_t rank_a = 1, rank_b = 2;
+    const uint64_t ticket = 7;
+    assert_int_equal(mpi_remote_send(a, MPI_MEMSET, 0, (uint64_t[3]){0, COPY_SIZE, fill}, NULL, 0), GGML_STATUS_SUCCESS);
+    assert_int_equal(
+        mpi_remote_send(a, MPI_COPY_OUT, 0, (uint64_t[3]){0, out_size, ticket}, &rank_b, sizeof rank_b), GGML_STATUS_SUCCESS);
+    assert_int_equal(
+        mpi_remote_send(b, MPI_COPY_IN, to, (uint64_t[3]){0, in_size, ticket}, &rank_a, sizeof rank_a), GGML_STATUS_SUCCESS);
+    mpi_remote_sync(a);
+    mpi_remote_sync(b);
+    (void) !mpi_remote_report(a);
+    return mpi_remote_report(b) == GGML_STATUS_SUCCESS;
+}
+
+// What the other sends for a copy that is refused is none of the next copy's.
+static void refuses_copies(struct mpi_world *w) {
+    struct devices d             = devices_open(w);
+    ggml_backend_buffer_t pair[] = {
+        ggml_backend_buft_alloc_buffer(&d.list[0].buft, COPY_SIZE), ggml_backend_buft_alloc_buffer(&d.list[1].buft, COPY_SIZE)};
+    static uint8_t out[COPY_SIZE];
+    assert_true(pair[0] != NULL && pair[1] != NULL);
+    const struct {
+        uint32_t to;
+        uint64_t out_size, in_size;
+        const char *text;
+    } cases[] = {
+        {9, COPY_SIZE, COPY_SIZE, "buffer 9 is none"}, {0, COPY_SIZE, COPY_SIZE + 1, "which has"},
+        {0, COPY_SIZE, 8, "525288 came"}, {0, COPY_SIZE, MPI_PIECE, "525288 came"}, {0, 2 * MPI_PIECE, COPY_SIZE, "524288 came"},
+        {0, COPY_SIZE + 1, COPY_SIZE, "0 came"}, // none to send
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_false(copies(&d, 1, cases[i].to, cases[i].out_size, cases[i].in_size));
+        assert_non_null(strstr(berth_last_error(), cases[i].text));
+        assert_true(copies(&d, (uint8_t) (i + 2), 0, COPY_SIZE, COPY_SIZE));
+        mpi_buffer_read(&d.list[1], 0, 0, out, COPY_SIZE);
+        for (size_t k = 0; k < COPY_SIZE; k++) {
+            assert_int_equal(out[k], i + 2);
+        }
+    }
+    ggml_backend_buffer_free(pair[0]);
+    ggml_backend_buffer_free(pair[1]);
+    devices_close(&d);
+}
+
+static void test_refuses_copies(void **state) {
+    (void) state;
+    ranks_run(3, 1, 0, refuses_copies);
+}
+
 // ---- a worker that goes ----
 
 // Every call returns, computing says FAILED, all can be freed.
@@ -1098,6 +1185,7 @@ int main(void) {
         cmocka_unit_test(test_silence_after_mail_is_found),
         cmocka_unit_test(test_mail_that_stuffs_ends),
         cmocka_unit_test(test_mail_that_stuffs_spares_others),
+        cmocka_unit_test(test_gap_is_found),
         cmocka_unit_test(test_parting_ends_behind_mail),
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_sums_without_one),
@@ -1107,6 +1195,7 @@ int main(void) {
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_refuses_copies),
         cmocka_unit_test(test_is_lost),
         cmocka_unit_test(test_is_stuck),
         cmocka_unit_test(test_others_are_left_out),

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+// short.c LIBRARY: two ranks with the transport alone; the second has no memory for some messages of the first, short and long.
+// They come without their bytes, in their order, those behind them whole. "all came" says so; neither rank ends MPI in order,
+// which has messages that nobody takes.
+
+#include "mpi/transport.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define N 6
+#define PATIENCE_MS 20000
+
+static const size_t sizes[N]  = {100, 777, 1 << 20, 50, 3000001, 60}; // short ones go at once, long ones when they are asked for
+static const bool is_short[N] = {false, true, true, false, true, false};
+static size_t n_refused;
+
+static void *some_alloc(size_t size) {
+    for (int i = 0; i < N; i++) {
+        if (is_short[i] && size == sizes[i]) {
+            n_refused++;
+            return NULL;
+        }
+    }
+    return malloc(size);
+}
+
+static int fail(const struct mpi_transport *t, const char *what, int i) {
+    fprintf(stderr, "rank %d: message %d: %s\n", t->rank, i, what);
+    return 1;
+}
+
+static void pause_1ms(void) {
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+}
+
+static int send_all(struct mpi_transport *t) {
+    for (int i = 0; i < N; i++) {
+        void *bytes = malloc(sizes[i]);
+        if (bytes == NULL || !t->send(t, 1, memset(bytes, i + 1, sizes[i]), sizes[i])) {
+            return fail(t, "cannot be sent", i);
+        }
+    }
+    struct mpi_letter letter;
+    for (int ms = 0; !t->receive(t, &letter); ms++) { // the other is done
+        if (ms == PATIENCE_MS) {
+            return fail(t, "is not answered", N);
+        }
+        pause_1ms();
+    }
+    return 0;
+}
+
+static int receive_all(struct mpi_transport *t) {
+    for (int i = 0; i < N; i++) {
+        struct mpi_letter letter = {0};
+        for (int ms = 0; !t->receive(t, &letter); ms++) {
+            if (ms == PATIENCE_MS) {
+                return fail(t, "does not come", i);
+            }
+            pause_1ms();
+        }
+        if (letter.from != 0 || letter.size != sizes[i]) {
+            return fail(t, "is of another size", i);
+        }
+        if ((letter.bytes == NULL) != is_short[i] ||
+            (letter.bytes != NULL && ((const char *) letter.bytes)[sizes[i] - 1] != i + 1)) {
+            return fail(t, "has other bytes", i);
+        }
+        free(letter.bytes);
+    }
+    if (n_refused != 3 || !t->send(t, 0, malloc(1), 1)) {
+        return fail(t, "memory was asked for again, or there is no answer", N);
+    }
+    for (int ms = 0; t->unsent(t, 0) > 0 && ms < PATIENCE_MS; ms++) {
+        pause_1ms();
+    }
+    printf("all came\n");
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    char why[256]          = "";
+    struct mpi_transport t = {.alloc = malloc, .release = free};
+    mpi_link_open_t open;
+    void *library = argc == 2 ? dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL) : NULL;
+    void *symbol  = library != NULL ? dlsym(library, MPI_LINK_OPEN) : NULL;
+    memcpy(&open, &symbol, sizeof open);
+    if (open == NULL || !open(&t, why, sizeof why) || t.size != 2) {
+        fprintf(stderr, "no link of two: %s\n", why);
+        return 1;
+    }
+    t.alloc      = t.rank == 1 ? some_alloc : malloc;
+    const int rc = t.rank == 0 ? send_all(&t) : receive_all(&t);
+    fflush(stdout);
+    t.close(&t, false);
+    _exit(rc);
+}
