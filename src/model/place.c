@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAP_ALIGNMENT 8              // bytes: of the largest number in any type
 #define STEP_SIZE ((size_t) 2 << 20) // between two words on progress; pages of the file that are held beside what is uploaded
@@ -226,13 +227,32 @@ static void pages_drop(const struct model *m, const void *bytes, size_t size) {
     }
 }
 
-// All pages: what the keys say has been read, and pages that two pieces share were held by both.
-static void files_drop(const struct model *m) {
+// Of what was uploaded to a device: pages that two pieces or two weights share were held by both, others came along unasked.
+// Those of other devices stay as they are, to be read but once.
+static void device_drop(const struct placing *p, int d) {
+    const struct model *m  = p->model;
+    const uintptr_t n_page = (uintptr_t) sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; i < m->n_weights; i++) {
+        const struct ggml_tensor *t = m->weights[i].file;
+        for (int64_t f = 0; device_of(p, &m->weights[i]) == d && f < m->n_files; f++) {
+            const uintptr_t at = (uintptr_t) t->data, base = (uintptr_t) berth_gguf_map_base(m->files[f]);
+            const uintptr_t size = ggml_nbytes(t), top = base + berth_gguf_map_size(m->files[f]);
+            if (at >= base && at < top && size <= top - at) {
+                const uintptr_t from = at - at % n_page, to = (at + size + n_page - 1) / n_page * n_page;
+                berth_gguf_map_drop(
+                    m->files[f], (const void *) (from > base ? from : base), (to < top ? to : top) - (from > base ? from : base));
+            }
+        }
+    }
+}
+
+// What the keys say has been read.
+static void heads_drop(const struct model *m) {
     for (int64_t f = 0; f < m->n_files; f++) {
         const char *data = berth_gguf_map_base(m->files[f]);
         if (data != NULL) {
             const size_t head = gguf_get_data_offset(berth_gguf_map_meta(m->files[f]));
-            berth_gguf_map_drop(m->files[f], data - head, head + berth_gguf_map_size(m->files[f]));
+            berth_gguf_map_drop(m->files[f], data - head, head);
         }
     }
 }
@@ -259,7 +279,7 @@ static bool weights_upload(struct placing *p, int d) {
             }
         }
     }
-    files_drop(m);
+    device_drop(p, d);
     return true;
 }
 
@@ -321,10 +341,15 @@ bool model_place(struct model *m, const struct model_devices *devices, bool plan
     for (size_t i = 0; i < m->n_weights; i++) {
         p.all += ggml_nbytes(m->weights[i].file);
     }
+    bool is_uploaded = false;
     for (int d = 0; d < devices->n; d++) {
         if (!device_fill(&p, d, plan_only)) {
             return false;
         }
+        is_uploaded |= !plan_only && m->parts[d].size > 0 && !m->parts[d].is_mapped;
+    }
+    if (is_uploaded) {
+        heads_drop(m);
     }
     if (m->is_tied && !is_copied) {
         m->output = m->token_embd;

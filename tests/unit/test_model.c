@@ -417,6 +417,62 @@ static void test_devices(void **state) {
     model_devices_close(&cpu);
 }
 
+// Whether the process holds the page of an address.
+static bool is_held(FILE *pagemap, const void *at) {
+    uint64_t entry = 0;
+    assert_int_equal(fseek(pagemap, (long) ((uintptr_t) at / (uintptr_t) sysconf(_SC_PAGESIZE) * sizeof entry), SEEK_SET), 0);
+    assert_int_equal(fread(&entry, sizeof entry, 1, pagemap), 1);
+    return entry >> 63;
+}
+
+// Weights that go to a device are no memory of this process afterwards; those of others, and of the host itself, that it has
+// read already are not to be read again.
+static void test_upload_drops_its_own(void **state) {
+    (void) state;
+    struct model_devices cpu = cpu_open();
+    struct model_error error = {""};
+    struct device dev;
+    FILE *pagemap       = fopen("/proc/self/pagemap", "rb");
+    struct model *model = model_open("models/tales-q8_0.gguf", &error);
+    const size_t n_page = (size_t) sysconf(_SC_PAGESIZE);
+    size_t n_near = 0, n_far = 0, sum = 0;
+    if (pagemap == NULL) {
+        skip();
+    }
+    assert_non_null(model);
+    setvbuf(pagemap, NULL, _IONBF, 0);
+    device_init(&dev, "far");
+    dev.dev.iface.get_memory = device_memory;
+    device_room              = (size_t) 1 << 30;
+    struct model_devices d   = {.n = 2,
+          .dev                     = (ggml_backend_dev_t[]){&dev.dev, cpu.dev[0]},
+          .backend                 = (ggml_backend_t[]){device_start(&dev), cpu.backend[0]},
+          .n_host                  = model->params.n_layer / 2};
+    const char *base         = berth_gguf_map_base(model->file);
+    for (size_t i = 0; i < berth_gguf_map_size(model->file); i += n_page) {
+        sum += (size_t) * (const volatile char *) (base + i);
+    }
+    assert_true(is_held(pagemap, base + n_page) && sum != 1);
+    assert_true(model_place(model, &d, false, NULL, NULL, &error));
+    for (size_t i = 0; i < model->n_weights; i++) {
+        const struct model_weight *w = &model->weights[i];
+        const bool is_far            = w->layer >= 0 && model->layer_device[w->layer] == 0;
+        if (w->layer < 0 || w->layer == model->params.n_layer) {
+            continue; // the embedding, which is the output as well
+        }
+        for (size_t at = n_page; ggml_nbytes(w->file) > 3 * n_page && at < ggml_nbytes(w->file) - n_page; at += n_page) {
+            assert_int_equal(is_held(pagemap, (const char *) w->file->data + at), !is_far);
+            n_near += !is_far;
+            n_far += is_far;
+        }
+    }
+    assert_true(n_near > 10 && n_far > 10);
+    fclose(pagemap);
+    model_free(model);
+    device_stop(&dev);
+    model_devices_close(&cpu);
+}
+
 // More devices than ggml's schedulers take, each with room for little: as with the CPU alone.
 static void test_many_devices(void **state) {
     (void) state;
@@ -587,8 +643,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_missing), cmocka_unit_test(test_shapes), cmocka_unit_test(test_keys),
         cmocka_unit_test(test_cut), cmocka_unit_test(test_batches), cmocka_unit_test(test_causal), cmocka_unit_test(test_window),
         cmocka_unit_test(test_cache_types), cmocka_unit_test(test_misaligned), cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_many_devices), cmocka_unit_test(test_plan_only), cmocka_unit_test(test_plan_outside),
-        cmocka_unit_test(test_stopped), cmocka_unit_test(test_no_memory)};
+        cmocka_unit_test(test_upload_drops_its_own), cmocka_unit_test(test_many_devices), cmocka_unit_test(test_plan_only),
+        cmocka_unit_test(test_plan_outside), cmocka_unit_test(test_stopped), cmocka_unit_test(test_no_memory)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
