@@ -17,7 +17,8 @@ int32_t berth_record_form(struct record *rec, const struct ggml_tensor *t) {
     }
     const size_t slot = (size_t) (mix * 0x9E3779B97F4A7C15u >> 57);
     const int32_t at  = rec->form_cache[slot];
-    if (at < rec->n_forms && (rec->is_whole ? record_is_form(&rec->forms[at], t) : record_is_layout(&rec->forms[at], t))) {
+    if (at < rec->n_forms &&
+        (rec->is_whole ? record_is_form(&rec->forms[at], t) : record_layout_differs(&rec->forms[at], t) == 0)) {
         return at;
     }
     const size_t n = (size_t) rec->n_forms + 1;

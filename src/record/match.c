@@ -186,14 +186,13 @@ static inline bool same_what(
 struct placing {
     struct record_place *places; // NULL: none
     struct record_undo *written; // what was put lies before this
-    bool may_put;
-    bool is_in_place; // all tensors so far
+    uint64_t differs;            // 0: all layouts so far are as recorded
+    bool may_put;                // unless one differs
+    bool is_in_place;            // all tensors so far
 };
 
-PART bool same_row(
-    struct record *rec, const struct record_row *row, const struct ggml_tensor *t, bool is_listed, const bool is_whole) {
-    return same_what(rec->forms, row, t, is_whole) && same_view(rec, row, t) &&
-           !(BERTH_LIKELY(is_listed) && BERTH_UNLIKELY(!same_near(rec->tensors, row, t)) && !same_srcs(rec, row, t));
+static inline bool may_put(const struct placing *p) {
+    return p->may_put && p->differs == 0;
 }
 
 // A tensor that has a place is there now: it was, or has been put there. A view of somebody else's memory follows its source.
@@ -207,13 +206,13 @@ PART bool is_settled(struct placing *p, const struct record_row *rows, int32_t i
             return true;
         }
         const bool is_put =
-            p->may_put && t->buffer == NULL && (is_view || t->data == NULL) && put(p->written, t, buffer, data, !is_whole);
+            may_put(p) && t->buffer == NULL && (is_view || t->data == NULL) && put(p->written, t, buffer, data, !is_whole);
         p->written     = is_put ? p->written + 1 : p->written; // which may be NULL
         p->is_in_place = p->is_in_place && is_put;
         return is_put;
     }
     if (is_view && (is_whole ? is_astray(t) : is_untold(t))) {
-        const bool is_put = p->may_put && rows[row->view_src].has_memory && put_view(p->written, t, is_whole);
+        const bool is_put = may_put(p) && rows[row->view_src].has_memory && put_view(p->written, t, is_whole);
         p->written        = is_put ? p->written + 1 : p->written; // which may be NULL
         p->is_in_place    = p->is_in_place && is_put;
     }
@@ -224,13 +223,15 @@ PART bool same_owner(struct owner_check *owner, const struct record_row *row, co
     return has_memory(owner, t) == row->has_memory && !(is_whole && row->has_memory && !same_kind(row, t));
 }
 
-// How many rows are as recorded: all of them, or there is another graph.
-PART int32_t match_rows(struct record *rec, const struct record_rules *rules, struct placing *p, bool *is_same_shape,
-    bool *is_moved, const bool is_whole) {
+// Are all rows as recorded, but for layouts? What the loop uses all the time is in its own variables: what it writes into tensors
+// might be anything to the compiler.
+PART bool match_rows(
+    struct record *rec, const struct record_rules *rules, struct placing *p, bool *is_moved, const bool is_whole) {
     const int32_t n_rows = rec->n_rows, n_listed = rec->n_nodes + rec->n_leafs;
-    const struct record_row *const rows = rec->rows;
-    struct ggml_tensor *const *tensors  = rec->tensors;
-    struct owner_check owner            = {.rules = rules};
+    const struct record_row *const rows   = rec->rows;
+    const struct record_form *const forms = rec->forms;
+    struct ggml_tensor *const *tensors    = rec->tensors;
+    struct owner_check owner              = {.rules = rules};
     // Tensors of small graphs are near already.
     const int32_t n_fetched = n_rows > (is_whole ? 1500 : 150) ? n_listed - RECORD_AHEAD : 0;
     for (int32_t i = 0; i < n_rows; i++) {
@@ -240,48 +241,49 @@ PART int32_t match_rows(struct record *rec, const struct record_rules *rules, st
             fetch_ahead(&rows[i + RECORD_AHEAD], tensors[i + RECORD_AHEAD], is_whole);
         }
         if (BERTH_UNLIKELY(t == NULL)) {
-            return i;
+            return false;
         }
         if (!is_whole && row->is_foreign) {
             if (t->view_src != NULL || !has_memory(&owner, t)) {
-                return i;
+                return false;
             }
             continue;
         }
-        if (!same_row(rec, row, t, i < n_listed, is_whole)) {
-            return i;
+        if (!same_what(forms, row, t, is_whole) || !same_view(rec, row, t) ||
+            (BERTH_LIKELY(i < n_listed) && BERTH_UNLIKELY(!same_near(tensors, row, t)) && !same_srcs(rec, row, t))) {
+            return false;
         }
-        if (!is_whole && row->form >= 0 && BERTH_UNLIKELY(!record_is_layout(&rec->forms[row->form], t))) {
-            *is_same_shape = p->may_put = false;
+        if (!is_whole && row->form >= 0) {
+            p->differs |= record_layout_differs(&forms[row->form], t);
         }
         if (is_settled(p, rows, i, t, is_whole) || row->view_src >= 0) {
             continue;
         }
         if (!same_owner(&owner, row, t, is_whole)) {
-            return i;
+            return false;
         }
         if (is_whole && row->has_memory && p->places != NULL && p->places[i].data != t->data) {
             p->places[i].data = t->data;
             *is_moved         = true;
         }
     }
-    return n_rows;
+    return true;
 }
 
 PART enum record_match match(
     struct record *rec, const struct record_rules *rules, struct record_placer *placer, const bool is_whole) {
-    struct placing p   = {.places = placer != NULL ? placer->places : NULL, .is_in_place = true};
-    bool is_same_shape = true, is_moved = false;
+    struct placing p = {.places = placer != NULL ? placer->places : NULL, .is_in_place = true};
+    bool is_moved    = false;
     struct record_undo nothing; // NULL cannot be counted on from, not even by none
     struct record_undo *const first = p.places != NULL && placer->may_write && placer->undo != NULL ? placer->undo : &nothing;
 
     p.written           = first;
     p.may_put           = first != &nothing;
-    const bool is_known = match_rows(rec, rules, &p, &is_same_shape, &is_moved, is_whole) == rec->n_rows;
+    const bool is_known = match_rows(rec, rules, &p, &is_moved, is_whole);
     if (placer != NULL) {
         placer->is_moved = placer->is_moved || is_moved;
     }
-    if (!is_known || !is_same_shape) {
+    if (!is_known || p.differs != 0) {
         undo(first, p.written);
         return is_known ? RECORD_RESHAPED : RECORD_DIFFERS;
     }

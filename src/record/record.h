@@ -164,23 +164,26 @@ _Static_assert(
         offsetof(struct record_form, flags) + sizeof(int32_t) - RECORD_FORM_OFF == RECORD_FORM_SIZE,
     "ne, nb, op, op_params and flags lie side by side, as in a tensor");
 _Static_assert(RECORD_FORM_SIZE == 8 * 16 + 8, "record_is_form compares eight pairs of words and one word");
+_Static_assert(
+    offsetof(struct record_form, op) - RECORD_FORM_OFF == 4 * 16, "record_layout_differs compares four pairs of words");
 
-static inline bool record_is_layout(const struct record_form *f, const struct ggml_tensor *t) {
-    const int64_t *a = f->ne, *b = t->ne;
-    const size_t *c = f->nb, *d = t->nb;
-    const uint64_t ne = (uint64_t) ((a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]));
-    const uint64_t nb = (c[0] ^ d[0]) | (c[1] ^ d[1]) | (c[2] ^ d[2]) | (c[3] ^ d[3]);
-    return (ne | nb | (f->view_offs ^ t->view_offs) | (uint64_t) (f->type ^ (int32_t) t->type)) == 0;
-}
-
-// Two words at a time where the machine can.
+// Two words at a time where the machine can. Forms are aligned for that, tensors need not be.
 typedef uint64_t record_pair __attribute__((vector_size(16)));
 
 static inline record_pair record_pair_differs(const unsigned char *form, const unsigned char *tensor, size_t i) {
     record_pair a, b;
-    memcpy(&a, form + i * sizeof a, sizeof a);
+    memcpy(&a, __builtin_assume_aligned(form + i * sizeof a, sizeof a), sizeof a);
     memcpy(&b, tensor + i * sizeof b, sizeof b);
     return a ^ b;
+}
+
+// 0: the tensor has the form's layout.
+static inline uint64_t record_layout_differs(const struct record_form *form, const struct ggml_tensor *t) {
+    const unsigned char *f = (const unsigned char *) form + RECORD_FORM_OFF,
+                        *b = (const unsigned char *) t + offsetof(struct ggml_tensor, ne);
+    const record_pair all =
+        record_pair_differs(f, b, 0) | record_pair_differs(f, b, 1) | record_pair_differs(f, b, 2) | record_pair_differs(f, b, 3);
+    return all[0] | all[1] | (form->view_offs ^ t->view_offs) | (uint64_t) (form->type ^ (int32_t) t->type);
 }
 
 // Without a branch: this is most of what a whole graph that comes again costs.
