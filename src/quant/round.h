@@ -59,6 +59,9 @@ static inline int32_t berth_clamp_i32(int32_t v, int32_t lo, int32_t hi) {
 static inline v4i berth_trunc_4(v4f v) {
 #if defined(__aarch64__)
     return (v4i) vcvtq_s32_f32((float32x4_t) v);
+#elif defined(__SSE2__)
+    // The instruction gives INT32_MIN for all that does not fit.
+    return ((v4i) _mm_cvttps_epi32((__m128) v) ^ (v >= v4_all(0x1p31f))) & (v == v);
 #else
     return (v4i){berth_trunc_i32(v[0]), berth_trunc_i32(v[1]), berth_trunc_i32(v[2]), berth_trunc_i32(v[3])};
 #endif
@@ -67,6 +70,12 @@ static inline v4i berth_trunc_4(v4f v) {
 static inline v4i berth_round_4(v4f v) {
 #if defined(__aarch64__)
     return (v4i) vcvtaq_s32_f32((float32x4_t) v);
+#elif defined(__SSE2__)
+    // What is cut off says whether to go on by one; from 2^23 on there is nothing to cut off.
+    const v4i cut   = berth_trunc_4(v);
+    const v4f rest  = v - __builtin_convertvector(cut, v4f);
+    const v4i small = v4_abs(v) < v4_all(0x1p23f);
+    return cut - (small & (rest >= v4_all(0.5f))) + (small & (rest <= v4_all(-0.5f)));
 #else
     return (v4i){berth_round_i32(v[0]), berth_round_i32(v[1]), berth_round_i32(v[2]), berth_round_i32(v[3])};
 #endif

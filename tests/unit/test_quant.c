@@ -3,6 +3,7 @@
 #include "berth.h"
 #include "quant/half.h"
 #include "quant/quants.h"
+#include "quant/round.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -411,10 +412,32 @@ static void test_validate(void **state) {
     assert_true(ggml_validate_row_data(GGML_TYPE_F32, NULL, 0));
 }
 
+// Four at once go as one does, to the last bit of what does not fit.
+static void test_round_four(void **state) {
+    (void) state;
+    uint32_t bits = 1;
+    for (int i = 0; i < 1000000; i++) {
+        static const float edges[] = {0.5f, 0x1.fffffep-2f, 1.5f, 2.5f, 0x1.fffffep22f, 0x1p23f, 0x1.fffffep30f, 0x1p31f, 0x1p32f,
+            INFINITY, NAN, 0.0f, 0x1.000002p22f, 0x1.fffffcp21f};
+        v4f v;
+        for (int j = 0; j < 4; j++) {
+            bits          = bits * 1664525u + 1013904223u;
+            const float e = edges[(bits >> 8) % (sizeof edges / sizeof edges[0])];
+            v[j]          = bits >> 28 == 0 ? (bits & 1 ? -e : e) : berth_bits_float(bits);
+        }
+        const v4i cut = berth_trunc_4(v), near = berth_round_4(v);
+        for (int j = 0; j < 4; j++) {
+            assert_int_equal(cut[j], berth_trunc_i32(v[j]));
+            assert_int_equal(near[j], berth_round_i32(v[j]));
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_half_round_trip),
         cmocka_unit_test(test_half_rounds_to_even),
+        cmocka_unit_test(test_round_four),
         cmocka_unit_test(test_known_bytes),
         cmocka_unit_test(test_error_is_small),
         cmocka_unit_test(test_rows_are_independent),
