@@ -14,14 +14,17 @@
         rows_##type(n, &s, x, bx, nx, &y, 1); \
     } \
     static void gemv_cols_##type(int64_t n, float *const *s, const void *x, size_t bx, int nx, const void *const *y, int ny) { \
-        for (; ny >= COLS; ny -= COLS, s += COLS, y += COLS) { \
-            rows_##type(n, s, x, bx, nx, y, COLS); \
-        } \
-        if (ny == 3) { \
-            rows_##type(n, s, x, bx, nx, y, 3); \
-        } else if (ny == 2) { \
-            rows_##type(n, s, x, bx, nx, y, 2); \
-        } else if (ny == 1) { \
-            gemv_##type(n, s[0], x, bx, nx, y[0]); \
+        for (int left = (ny + COLS - 1) / COLS; left > 0; left--) { /* as even as can be: 3 and 2, not 4 and 1 */ \
+            const int now = (ny + left - 1) / left; \
+            if (now == 4) { \
+                rows_##type(n, s, x, bx, nx, y, 4); \
+            } else if (now == 3) { \
+                rows_##type(n, s, x, bx, nx, y, 3); \
+            } else if (now == 2) { \
+                rows_##type(n, s, x, bx, nx, y, 2); \
+            } else { \
+                gemv_##type(n, s[0], x, bx, nx, y[0]); \
+            } \
+            s += now, y += now, ny -= now; \
         } \
     }

@@ -63,10 +63,6 @@ PACK_COLUMN(with_min, block_q8_1, GGML_TYPE_Q8_1, PAIRS, 0, half_at(&b[j].s))
 
 // ---- two blocks of a row ----
 
-UNPACK_INLINE __m256i both(const void *even, const void *odd) {
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(even)), _mm_loadu_si128(odd), 1);
-}
-
 UNPACK_INLINE void split(__m256i v[2], const uint8_t *even, const uint8_t *odd) {
     const __m256i q = both(even, odd);
     v[0]            = low4(q);
@@ -226,4 +222,10 @@ void cpu_tier_avx2_gemv_q(struct cpu_kernels *k) {
     ROW(Q4_1, q4_1, with_min)
     ROW(Q5_1, q5_1, with_min)
 #undef ROW
+    // of gemm_q__avx2.c, which packs rows first and fills up to four columns
+    k->gemm[GGML_TYPE_Q8_0].min_cols   = 7;
+    k->gemm[GGML_TYPE_IQ4_NL].min_cols = 7;
+    k->gemm[GGML_TYPE_MXFP4].min_cols  = 7;
+    k->gemm[GGML_TYPE_Q4_0].min_cols   = 8;
+    k->gemm[GGML_TYPE_Q4_1].min_cols   = 8;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemv_q__avx512.c: products of rows of q8_0 with a few columns without VNNI, two blocks at a time. Rows are multiplied by
-// magnitude and give their signs to the column (column_q.h). Other blocks of 32 stay with gemv_q__avx2.c: two of their blocks of
-// nibbles fill a vector of AVX2, and a longer one has fewer ports.
+// gemv_q__avx512.c: products of rows of q8_0 and iq4_nl with a few columns without VNNI, two and four blocks at a time. Rows are
+// multiplied by magnitude and give their signs to the column (column_q.h). Other blocks of 32 stay with gemv_q__avx2.c: two of
+// their blocks of nibbles fill a vector of AVX2, and a longer one has fewer ports.
 
 #include "cpu/x86/ahead.h"
 #include "cpu/x86/by_rows.h"
@@ -9,9 +9,20 @@
 
 static const uint8_t order[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 PACK_LESS(plain, 0, order)
+static const uint8_t fours[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15}; // halves of four blocks, the others
+PACK_LESS(fours, 0, fours)
+
+// Pairs of products, in 16 bits.
+UNPACK_INLINE __m512i products(__m512i magnitude, __mmask64 is_negative, __m512i y) {
+    return _mm512_maddubs_epi16(magnitude, _mm512_mask_sub_epi8(y, is_negative, _mm512_setzero_si512(), y));
+}
+
+UNPACK_INLINE __m512i widened(__m512i pairs) {
+    return _mm512_madd_epi16(pairs, _mm512_set1_epi16(1));
+}
 
 // 8 blocks.
-UNPACK_INLINE void add_group(__m512 *sum, const block_q8_0 *x, const struct y_group *const *y, const int ny) {
+UNPACK_INLINE void add_q8_0(__m512 *sum, const block_q8_0 *x, const struct y_group *const *y, const int ny) {
     const __m256 scales = SCALES_HALF(x);
     __m512 d[COLS];
     EACH_COL(c) {
@@ -23,44 +34,75 @@ UNPACK_INLINE void add_group(__m512 *sum, const block_q8_0 *x, const struct y_gr
         const __m512i magnitude = _mm512_abs_epi8(v), even = _mm512_set1_epi32(2 * j);
         const __m512i block = _mm512_mask_add_epi32(even, 0xff00, even, _mm512_set1_epi32(1)); // that a lane belongs to
         EACH_COL(c) {
-            const __m512i q   = _mm512_loadu_si512(y[c]->qs + 64 * j);
-            const __m512i two = _mm512_maddubs_epi16(magnitude, _mm512_mask_sub_epi8(q, is_negative, _mm512_setzero_si512(), q));
-            const __m512i dot = _mm512_madd_epi16(two, _mm512_set1_epi16(1));
+            const __m512i dot = widened(products(magnitude, is_negative, _mm512_loadu_si512(y[c]->qs + 64 * j)));
             sum[c]            = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_permutexvar_ps(block, d[c]), sum[c]);
         }
     }
 }
 
-UNPACK_INLINE void rows_q8_0(int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, const int ny) {
-    for (int r = 0; r < nx; r++) {
-        const block_q8_0 *x = (const void *) ((const char *) vx + (size_t) r * bx);
-        const struct y_group *y[COLS];
-        __m512 sum[COLS];
+// 8 blocks. The lower half of the table is negative.
+UNPACK_INLINE void add_iq4_nl(__m512 *sum, const block_iq4_nl *x, const struct y_group *const *y, const int ny) {
+    const __m512i table = _mm512_broadcast_i32x4(_mm_abs_epi8(_mm_loadu_si128((const void *) table_iq4)));
+    const __m512i low   = _mm512_set1_epi8(15);
+    const __m256 scales = SCALES_HALF(x);
+    __m512 d[COLS];
+    EACH_COL(c) {
+        d[c] = _mm512_castps256_ps512(_mm256_mul_ps(scales, _mm256_loadu_ps(y[c]->scale)));
+    }
+    _Pragma("GCC unroll 2") for (int j = 0; j < 2; j++, x += 4) {
+        const __m512i q = _mm512_inserti64x4(_mm512_castsi256_si512(both(x[0].qs, x[1].qs)), both(x[2].qs, x[3].qs), 1);
+        const __m512i a = _mm512_shuffle_epi8(table, _mm512_and_si512(q, low));
+        const __m512i b = _mm512_shuffle_epi8(table, _mm512_and_si512(_mm512_srli_epi16(q, 4), low));
+        const __mmask64 a_is_negative = _mm512_testn_epi8_mask(q, _mm512_set1_epi8(8));
+        const __mmask64 b_is_negative = _mm512_testn_epi8_mask(q, _mm512_set1_epi8((char) 0x80));
+        const __m512i block =
+            _mm512_add_epi32(_mm512_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3), _mm512_set1_epi32(4 * j));
         EACH_COL(c) {
-            y[c]   = vy[c];
-            sum[c] = _mm512_setzero_ps();
-        }
-        int64_t left = n / 32;
-        for (; left >= 8; left -= 8, x += 8) {
-            fetch_ahead(x, 8 * sizeof *x);
-            add_group(sum, x, y, ny);
-            EACH_COL(c) {
-                y[c]++;
-            }
-        }
-        if (left > 0) { // the columns have zeros where the row ends
-            block_q8_0 last[8] = {0};
-            memcpy(last, x, (size_t) left * sizeof *x);
-            add_group(sum, last, y, ny);
-        }
-        EACH_COL(c) {
-            s[c][r] = _mm512_reduce_add_ps(sum[c]);
+            const __m512i p   = products(a, a_is_negative, _mm512_loadu_si512(y[c]->qs + 128 * j));
+            const __m512i r   = products(b, b_is_negative, _mm512_loadu_si512(y[c]->qs + 128 * j + 64));
+            const __m512i dot = _mm512_add_epi32(widened(p), widened(r));
+            sum[c]            = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), _mm512_permutexvar_ps(block, d[c]), sum[c]);
         }
     }
 }
-GEMV_BY_ROWS(q8_0)
+
+#define ROWS(type) \
+    UNPACK_INLINE void rows_##type( \
+        int64_t n, float *const *s, const void *vx, size_t bx, int nx, const void *const *vy, const int ny) { \
+        for (int r = 0; r < nx; r++) { \
+            const block_##type *x = (const void *) ((const char *) vx + (size_t) r * bx); \
+            const struct y_group *y[COLS]; \
+            __m512 sum[COLS]; \
+            EACH_COL(c) { \
+                y[c]   = vy[c]; \
+                sum[c] = _mm512_setzero_ps(); \
+            } \
+            int64_t left = n / 32; \
+            for (; left >= 8; left -= 8, x += 8) { \
+                fetch_ahead(x, 8 * sizeof *x); \
+                add_##type(sum, x, y, ny); \
+                EACH_COL(c) { \
+                    y[c]++; \
+                } \
+            } \
+            if (left > 0) { /* the columns have zeros where the row ends */ \
+                block_##type last[8] = {0}; \
+                memcpy(last, x, (size_t) left * sizeof *x); \
+                add_##type(sum, last, y, ny); \
+            } \
+            EACH_COL(c) { \
+                s[c][r] = _mm512_reduce_add_ps(sum[c]); \
+            } \
+        } \
+    } \
+    GEMV_BY_ROWS(type)
+ROWS(q8_0)
+ROWS(iq4_nl)
 
 void cpu_tier_avx512_gemv_q(struct cpu_kernels *k) {
-    k->gemv[GGML_TYPE_Q8_0]          = (struct cpu_gemv){pack_plain, gemv_q8_0, gemv_cols_q8_0, GROUP, sizeof(struct y_group)};
-    k->gemm[GGML_TYPE_Q8_0].min_cols = COLS + 1; // of gemm_q__avx512.c: four at once are faster here
+    k->gemv[GGML_TYPE_Q8_0]   = (struct cpu_gemv){pack_plain, gemv_q8_0, gemv_cols_q8_0, GROUP, sizeof(struct y_group)};
+    k->gemv[GGML_TYPE_IQ4_NL] = (struct cpu_gemv){pack_fours, gemv_iq4_nl, gemv_cols_iq4_nl, GROUP, sizeof(struct y_group)};
+    // of gemm_q__avx512.c, which multiplies bytes of 8 bits no faster and fills up to four columns
+    k->gemm[GGML_TYPE_Q8_0].min_cols   = 11;
+    k->gemm[GGML_TYPE_IQ4_NL].min_cols = 11;
 }

@@ -48,8 +48,8 @@ static void fill_avx2(struct cpu_kernels *k) {
     cpu_tier_avx2_gemm_f(k);
     cpu_tier_avx2_quantize(k); // before those that quantise
     cpu_tier_avx2_dot_q(k);
-    cpu_tier_avx2_gemv_q(k);
     cpu_tier_avx2_gemm_q(k);
+    cpu_tier_avx2_gemv_q(k); // after gemm_q
     cpu_tier_avx2_widen(k);
     cpu_tier_avx2_vec(k);
 }
@@ -63,8 +63,8 @@ static void fill_avx512(struct cpu_kernels *k) {
     cpu_tier_avx512_float(k);
     cpu_tier_avx512_gemm_f(k);
     cpu_tier_avx512_gemm_q(k);
-    cpu_tier_avx512_gemv_k(k);
-    cpu_tier_avx512_gemv_q(k); // after gemm_q
+    cpu_tier_avx512_gemv_k(k); // after gemm_q, and the next
+    cpu_tier_avx512_gemv_q(k);
     cpu_tier_avx512_vec(k);
 }
 

@@ -24,6 +24,11 @@ UNPACK_INLINE __m256i load32(const void *at) {
     return _mm256_loadu_si256(at);
 }
 
+// 16 bytes from each of two places.
+UNPACK_INLINE __m256i both(const void *even, const void *odd) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(even)), _mm_loadu_si128(odd), 1);
+}
+
 UNPACK_INLINE __m256i low4(__m256i v) {
     return _mm256_and_si256(v, _mm256_set1_epi8(15));
 }
