@@ -15,6 +15,7 @@
 
 enum { FORMAT = CLI_OWN, DEPTH, CLUSTER };
 #define MAX_LIST 16
+#define CLUSTER_SECONDS 50 // that machines are measured
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
@@ -465,7 +466,7 @@ static int bench_cluster(const struct options *o, const char *path) {
         return code;
     }
     ggml_backend_load_all();
-    code       = cluster_measure(&c, wants, o->threads.at[0], size);
+    code       = cluster_measure(&c, wants, o->threads.at[0], size, CLUSTER_SECONDS);
     FILE *file = code == CLI_OK ? cli_open(o->cluster) : NULL;
     if (file != NULL) {
         cluster_write(&c, file);

@@ -7,6 +7,8 @@
 #include "cli/models.h"
 
 #define CLUSTER_MAX 1024 // devices
+#define CLUSTER_ROUNDS 5 // of measuring, at most
+#define CLUSTER_TOGETHER_LEAST 0.05
 
 struct cluster_device {
     char name[64]; // "CPU", "MPI1:CPU", "CUDA0"
@@ -58,15 +60,24 @@ void cluster_write(const struct cluster *c, FILE *file);
 
 // This process' devices, those of other ranks among them. wants: types of weights that matter. CLI_OK, or after a message.
 // size: bytes of the weights that a token reads, 0: not known, many. What fits into a cache comes from there.
-int cluster_measure(struct cluster *c, const bool wants[GGML_TYPE_COUNT], int64_t n_threads, uint64_t size);
+// In rounds, of which none is begun that would end after so many seconds, but for the first.
+int cluster_measure(struct cluster *c, const bool wants[GGML_TYPE_COUNT], int64_t n_threads, uint64_t size, double seconds);
 // Types of a model's weights.
 uint64_t cluster_size(const struct model *model); // of weights that are multiplied
 void cluster_types(const struct model *model, bool wants[GGML_TYPE_COUNT]);
 
+// ---- cluster_rounds.c ----
+
+// Of numbers that are known, which is more than 0: the middle one, of two the faster; 0: none is. Sorts them.
+double cluster_middle(double *numbers, int n, bool is_time);
+// What rounds have measured of the same devices, hosts and links as out has, by weights of a type.
+void cluster_choose_rounds(struct cluster *out, const struct cluster *rounds, int n, enum ggml_type type);
+
 // ---- cluster_sums.c ----
 
 // Latencies of links as sums have them, and `together` of hosts as devices have it that add up all the time, by weights of a type
-// of which a token reads so many bytes. False: `together` is not known, since their registry has no sums, or cannot.
+// of which a token reads so many bytes: beside what they read alone, so that it may be more than 1 where that was a slow moment.
+// False: `together` is not known, since their registry has no sums, or cannot.
 bool cluster_sums_measure(struct cluster *c, ggml_backend_t *backends, enum ggml_type type, uint64_t size);
 
 // ---- cluster_cost.c ----

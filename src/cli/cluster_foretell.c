@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CHOOSE_SECONDS 8 // that --split auto measures, but for its first round
+
 struct foretelling {
     const struct cluster *cluster;
     struct paper *paper;
@@ -221,7 +223,7 @@ int cluster_choose(struct cli_model_options *o) {
     cluster_types(model, wants);
     const uint64_t size = cluster_size(model);
     model_free(model);
-    code = cluster_measure(&c, wants, o->n_threads, size);
+    code = cluster_measure(&c, wants, o->n_threads, size, CHOOSE_SECONDS);
     if (code == CLI_OK) {
         code = ways_try(&c, path, o);
         cluster_fini(&c);

@@ -28,6 +28,7 @@ struct measuring {
     const bool *wants;
     enum ggml_type most; // the type that tells how devices do together
     uint64_t size;       // of the weights
+    int round;
 };
 
 // ---- one device ----
@@ -81,15 +82,22 @@ static int n_sweep_of(const struct measuring *m, int i) {
     return n <= N_MATRICES ? 0 : n - N_MATRICES < N_SWEEP ? (int) (n - N_MATRICES) : N_SWEEP;
 }
 
+// As a token does: all weights in one graph, so that a device that is far is asked once.
 static double read_speed(const struct measuring *m, int i, enum ggml_type type, double start) {
-    ggml_backend_t backend = m->backends[i];
+    const int n = N_MATRICES + n_sweep_of(m, i);
     struct speed_test test;
-    if (!products_make(&test, type, N_MATRICES, rows_of(type), 1, n_sweep_of(m, i))) {
+    if (!speed_test_init(&test, (size_t) n)) {
         return 0;
     }
-    const double seconds = speed_test_run(&test, backend, start);
+    struct ggml_cgraph *graph = speed_test_piece(&test, (size_t) n);
+    struct ggml_tensor *token = ggml_new_tensor_1d(test.ctx, GGML_TYPE_F32, N_COLUMNS);
+    for (int k = 0; k < n; k++) {
+        struct ggml_tensor *matrix = ggml_new_tensor_2d(test.ctx, type, N_COLUMNS, rows_of(type));
+        ggml_build_forward_expand(graph, ggml_mul_mat(test.ctx, matrix, token));
+    }
+    const double seconds = speed_test_mean(&test, m->backends[i], start);
     ggml_free(test.ctx);
-    return seconds > 0 ? (double) (N_MATRICES * rows_of(type)) * (double) ggml_row_size(type, N_COLUMNS) / seconds : 0;
+    return seconds > 0 ? (double) n * (double) rows_of(type) * (double) ggml_row_size(type, N_COLUMNS) / seconds : 0;
 }
 
 static double product_speed(ggml_backend_t backend, enum ggml_type type, double start) {
@@ -98,7 +106,7 @@ static double product_speed(ggml_backend_t backend, enum ggml_type type, double 
     if (!products_make(&test, type, 1, n_rows, N_TOKENS, 0)) {
         return 0;
     }
-    const double seconds = speed_test_run(&test, backend, start);
+    const double seconds = speed_test_mean(&test, backend, start);
     ggml_free(test.ctx);
     return seconds > 0 ? 2.0 * N_COLUMNS * (double) n_rows * N_TOKENS / seconds : 0;
 }
@@ -111,7 +119,7 @@ static double memory_speed(ggml_backend_t backend, double start) {
     }
     struct ggml_tensor *a = ggml_new_tensor_1d(test.ctx, GGML_TYPE_F32, n), *b = ggml_new_tensor_1d(test.ctx, GGML_TYPE_F32, n);
     ggml_build_forward_expand(speed_test_piece(&test, 1), ggml_add(test.ctx, a, b));
-    const double seconds = speed_test_run(&test, backend, start);
+    const double seconds = speed_test_mean(&test, backend, start);
     ggml_free(test.ctx);
     return seconds > 0 ? 3.0 * (double) n * sizeof(float) / seconds : 0;
 }
@@ -148,8 +156,9 @@ static void device_measure(struct measuring *m, int i) {
     d->bandwidth = memory_speed(backend, tiny);
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         if (m->wants[t]) {
-            cli_progress("measuring", (uint64_t) (i * GGML_TYPE_COUNT + t), (uint64_t) (m->c->n_devices * GGML_TYPE_COUNT),
-                "%s: %s", d->name, ggml_type_name((enum ggml_type) t));
+            cli_progress("measuring", (uint64_t) ((m->round * m->c->n_devices + i) * GGML_TYPE_COUNT + t),
+                (uint64_t) (CLUSTER_ROUNDS * m->c->n_devices * GGML_TYPE_COUNT), "%s: %s", d->name,
+                ggml_type_name((enum ggml_type) t));
             d->read[t]    = read_speed(m, i, (enum ggml_type) t, tiny);
             d->product[t] = product_speed(backend, (enum ggml_type) t, tiny);
         }
@@ -393,26 +402,84 @@ static bool devices_find(struct measuring *m, int64_t n_threads) {
     return ok;
 }
 
-int cluster_measure(struct cluster *c, const bool wants[GGML_TYPE_COUNT], int64_t n_threads, uint64_t size) {
+// The devices and hosts of c, before anything is measured of them. False: out of memory.
+static bool cluster_copy(struct cluster *out, const struct cluster *c) {
+    *out = (struct cluster){.n_hosts = c->n_hosts, .n_devices = c->n_devices};
+
+    out->hosts   = malloc((size_t) c->n_hosts * sizeof c->hosts[0]);
+    out->devices = malloc((size_t) c->n_devices * sizeof c->devices[0]);
+    if (out->hosts == NULL || out->devices == NULL) {
+        cluster_fini(out);
+        return false;
+    }
+    memcpy(out->hosts, c->hosts, (size_t) c->n_hosts * sizeof c->hosts[0]);
+    memcpy(out->devices, c->devices, (size_t) c->n_devices * sizeof c->devices[0]);
+    return true;
+}
+
+// All of m->c once.
+static bool round_measure(struct measuring *m) {
+    struct cluster *c = m->c;
+    bool ok           = true;
+    for (int i = 0; ok && i < c->n_devices; i++) {
+        device_measure(m, i);
+        ok = c->devices[i].bandwidth > 0 && c->devices[i].flops > 0;
+    }
+    ok = ok && links_measure(m);
+    for (int i = 1; ok && i < c->n_devices; i++) { // its round trip is the link's
+        const double trip_s = 2 * cluster_link_of(c, 0, i).latency;
+        c->devices[i].start = c->devices[i].start > trip_s ? c->devices[i].start - trip_s : 0;
+    }
+    const bool is_known = ok && cluster_sums_measure(c, m->backends, m->most, m->size);
+    for (int h = 0; ok && !is_known && h < c->n_hosts; h++) {
+        host_measure(m, h);
+    }
+    return ok;
+}
+
+// Rounds while there is time, and the middle of them into c, which has the devices.
+static bool rounds_measure(struct measuring *m, double seconds) {
+    struct cluster *c                     = m->c;
+    struct cluster rounds[CLUSTER_ROUNDS] = {{0}};
+    const int64_t start                   = ggml_time_us();
+    double longest = 0, taken = 0;
+    int n   = 0;
+    bool ok = true;
+    for (; ok && n < CLUSTER_ROUNDS && (n == 0 || taken + longest < seconds); n++) {
+        ok       = cluster_copy(&rounds[n], c);
+        m->c     = &rounds[n];
+        m->round = n;
+        ok       = ok && round_measure(m);
+
+        const double now = (double) (ggml_time_us() - start) / 1e6;
+        longest          = now - taken > longest ? now - taken : longest;
+        taken            = now;
+    }
+    m->c = c;
+    if (ok) {
+        c->links = malloc((size_t) rounds[0].n_links * sizeof c->links[0] + 1);
+        ok       = c->links != NULL;
+    }
+    if (ok) {
+        c->n_links = rounds[0].n_links; // between the same
+        if (c->n_links > 0) {
+            memcpy(c->links, rounds[0].links, (size_t) c->n_links * sizeof c->links[0]);
+        }
+        cluster_choose_rounds(c, rounds, n, m->most);
+    }
+    for (int r = 0; r < n; r++) {
+        cluster_fini(&rounds[r]);
+    }
+    return ok;
+}
+
+int cluster_measure(struct cluster *c, const bool wants[GGML_TYPE_COUNT], int64_t n_threads, uint64_t size, double seconds) {
     struct measuring m = {.c = c, .wants = wants, .most = GGML_TYPE_F16, .size = size > 0 ? size : (uint64_t) -1};
     *c                 = (struct cluster){0};
     for (int t = 0; t < GGML_TYPE_COUNT; t++) {
         m.most = wants[t] && ggml_is_quantized((enum ggml_type) t) ? (enum ggml_type) t : m.most;
     }
-    bool ok = devices_find(&m, n_threads);
-    for (int i = 0; ok && i < c->n_devices; i++) {
-        device_measure(&m, i);
-        ok = c->devices[i].bandwidth > 0 && c->devices[i].flops > 0;
-    }
-    ok = ok && links_measure(&m);
-    for (int i = 1; ok && i < c->n_devices; i++) { // its round trip is the link's
-        const double trip_s = 2 * cluster_link_of(c, 0, i).latency;
-        c->devices[i].start = c->devices[i].start > trip_s ? c->devices[i].start - trip_s : 0;
-    }
-    const bool is_known = ok && cluster_sums_measure(c, m.backends, m.most, m.size);
-    for (int h = 0; ok && !is_known && h < c->n_hosts; h++) {
-        host_measure(&m, h);
-    }
+    const bool ok = devices_find(&m, n_threads) && rounds_measure(&m, seconds);
     cli_progress_end();
     for (int i = 0; i < c->n_devices; i++) {
         ggml_backend_free(m.backends[i]);

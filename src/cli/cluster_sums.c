@@ -18,9 +18,7 @@
 #define MATRIX_SIZE ((size_t) 1 << 20) // bytes of one
 #define N_STEPS 48                     // of a token
 #define N_MATRICES 960                 // of a token at most
-#define N_ALONE 4                      // rounds by one device, of which the best counts
-#define N_ROUNDS 25                    // by all, whose median counts: a machine that others use is seldom at its best
-#define FACTOR_LEAST 0.05
+#define N_TOKENS 12                    // a round: a machine that others use is seldom at its best, so all count
 
 // The parts of a device made of several, as by tensors.
 struct adders {
@@ -154,22 +152,6 @@ static bool steps_make(struct rhythm *r, int j, enum ggml_type type, int n_each)
     return r->weights[j] != NULL;
 }
 
-static double alone_seconds(struct rhythm *r, int j) {
-    double best = 0;
-    for (int k = 0; k < N_ALONE; k++) {
-        const int64_t start = ggml_time_us();
-        for (int s = 0; s < r->n_steps; s++) {
-            if (ggml_backend_graph_compute_async(r->a->backends[j], r->tests[j].pieces[s]) != GGML_STATUS_SUCCESS) {
-                return 0;
-            }
-        }
-        ggml_backend_synchronize(r->a->backends[j]);
-        const double seconds = seconds_since(start);
-        best                 = best == 0 || seconds < best ? seconds : best;
-    }
-    return best;
-}
-
 // A step's nodes to the program's own device, or to all others.
 static bool compute(struct rhythm *r, int s, bool is_own) {
     bool ok = true;
@@ -201,24 +183,14 @@ static bool token_run(struct rhythm *r) {
     return ok;
 }
 
-static int compare(const void *a, const void *b) {
-    const double x = *(const double *) a, y = *(const double *) b;
-    return (x > y) - (x < y);
-}
-
-// The median of some tokens; 0: they fail.
+// Of a token, on average of some; 0: they fail.
 static double token_seconds(struct rhythm *r) {
-    double seconds[N_ROUNDS];
-    bool ok = token_run(r); // the first finds its graphs
-    for (int k = 0; ok && k < N_ROUNDS; k++) {
-        const int64_t start = ggml_time_us();
-        ok                  = token_run(r);
-        seconds[k]          = seconds_since(start);
+    bool ok             = token_run(r); // the first finds its graphs
+    const int64_t start = ggml_time_us();
+    for (int k = 0; ok && k < N_TOKENS; k++) {
+        ok = token_run(r);
     }
-    if (ok) {
-        qsort(seconds, N_ROUNDS, sizeof seconds[0], compare);
-    }
-    return ok ? seconds[N_ROUNDS / 2] : 0;
+    return ok ? seconds_since(start) / N_TOKENS : 0;
 }
 
 // How many matrices are a device's share, within an eighth of what is free on its host, which they share.
@@ -240,27 +212,23 @@ static int matrices_of(const struct cluster *c, const struct adders *a, uint64_t
 static double rhythm_factor(const struct cluster *c, struct adders *a, enum ggml_type type, uint64_t size, double sum) {
     struct rhythm r      = {.a = a};
     const int n_matrices = matrices_of(c, a, size), n_each = n_matrices > N_STEPS ? n_matrices / N_STEPS : 1;
-    double alone = 0, factor = 0;
-    r.n_steps = n_matrices < N_STEPS ? n_matrices : N_STEPS;
-    bool ok   = n_matrices > 0;
+    double slowest = 0;
+    r.n_steps      = n_matrices < N_STEPS ? n_matrices : N_STEPS;
+    bool ok        = n_matrices > 0;
     for (int j = 0; ok && j < a->n; j++) {
-        ok = steps_make(&r, j, type, n_each);
-    }
-    for (int j = 0; ok && j < a->n; j++) {
-        const double seconds = alone_seconds(&r, j);
-        ok                   = seconds > 0;
-        alone                = seconds > alone ? seconds : alone;
+        const struct cluster_device *d = &c->devices[a->devices[j]];
+        const double speed             = d->read[type] > 0 ? d->read[type] : d->bandwidth;
+
+        ok      = steps_make(&r, j, type, n_each);
+        slowest = slowest == 0 || speed < slowest ? speed : slowest;
     }
     const double all = ok ? token_seconds(&r) - r.n_steps * sum : 0;
-    if (all > 0) {
-        factor = alone / all < 1 ? alone / all : 1;
-        factor = factor > FACTOR_LEAST ? factor : FACTOR_LEAST;
-    }
+    const double n   = (double) (r.n_steps * n_each) * (double) (MATRIX_SIZE / ggml_row_size(type, N_COLUMNS));
     for (int j = 0; j < a->n; j++) {
         ggml_backend_buffer_free(r.weights[j]);
         ggml_free(r.tests[j].ctx);
     }
-    return factor;
+    return all > 0 ? n * (double) ggml_row_size(type, N_COLUMNS) / slowest / all : 0;
 }
 
 bool cluster_sums_measure(struct cluster *c, ggml_backend_t *backends, enum ggml_type type, uint64_t size) {

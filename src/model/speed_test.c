@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 // speed_test.c: graphs that are timed on a device. Each is timed by itself and counts at its best: others that work on the
-// machine seldom get in between in so short a time.
+// machine seldom get in between in so short a time. Or all on average, where what others do is part of the answer.
 
 #include "model/speed_test.h"
 
 #define TEST_US 60000
 #define MAX_ROUNDS 32
+#define MEAN_US 200000
+#define MEAN_ROUNDS 4
 #define MORE_LEAFS 8 // than nodes, for few nodes of many sources
 
 bool speed_test_init(struct speed_test *t, size_t n_nodes) {
@@ -45,6 +47,24 @@ static bool is_supported(const struct speed_test *t, ggml_backend_t backend) {
         }
     }
     return true;
+}
+
+double speed_test_mean(struct speed_test *t, ggml_backend_t backend, double start) {
+    ggml_backend_buffer_t buffer = is_supported(t, backend) ? ggml_backend_alloc_ctx_tensors(t->ctx, backend) : NULL;
+    bool ok                      = buffer != NULL;
+    int n                        = 0;
+    double seconds               = 0;
+    if (ok) {
+        ggml_backend_buffer_clear(buffer, 0);
+        ok                  = round_run(t, backend); // finds its graphs
+        const int64_t begin = ggml_time_us();
+        for (; ok && (n < MEAN_ROUNDS || ggml_time_us() - begin < MEAN_US); n++) {
+            ok = round_run(t, backend);
+        }
+        seconds = (double) (ggml_time_us() - begin) / 1e6 / (n > 0 ? n : 1) - t->n_pieces * start;
+    }
+    ggml_backend_buffer_free(buffer);
+    return !ok ? 0 : seconds > 0 ? seconds : 1e-7;
 }
 
 double speed_test_run(struct speed_test *t, ggml_backend_t backend, double start) {

@@ -26,3 +26,6 @@ struct ggml_cgraph *speed_test_sweep(struct speed_test *test, size_t n_nodes);
 // The seconds that all pieces take with zeros in their tensors, each at its best and less `start`, which any graph takes; 0: the
 // device cannot.
 double speed_test_run(struct speed_test *test, ggml_backend_t backend, double start);
+// The same on average of some tenths of a second, with all that others do meanwhile: what a longer run has as well. For pieces
+// that take much longer than `start`.
+double speed_test_mean(struct speed_test *test, ggml_backend_t backend, double start);
