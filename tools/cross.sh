@@ -30,9 +30,15 @@ dir=build/cross
 export BERTH_CROSS=$cross
 [ -f $dir/build.ninja ] || cmake -G Ninja -S . -B $dir --toolchain cmake/cross.cmake -D CMAKE_BUILD_TYPE=Release -D BERTH_BENCH=OFF
 cmake --build $dir --target ggml ggml-cpu ggml-base berth prop_matmul test_quant
-for tier in $tiers; do
-    echo "cross: products, $cross, tier $tier"
-    BERTH_CPU_ISA=$tier qemu-$cross -cpu max -L / $dir/tests/prop_matmul random_products
-done
-echo "cross: formats, $cross"
-qemu-$cross -cpu max -L / $dir/tests/test_quant
+# Two at a time: each has mostly one thread.
+export run="qemu-$cross -cpu max -L / $dir/tests"
+# shellcheck disable=SC2016,SC2086
+printf '%s\n' formats $tiers | xargs -P 2 -I TIER sh -c '
+    if [ TIER = formats ]; then
+        out=$($run/test_quant 2>&1)
+    else
+        out=$(BERTH_CPU_ISA=TIER $run/prop_matmul random_products 2>&1)
+    fi
+    status=$?
+    printf "cross: TIER\n%s\n" "$out"
+    exit $status'
