@@ -3,6 +3,7 @@
 // it; sums of weighted rows, for attention. exp is exact to 2 units in the last place over the whole range, subnormals,
 // infinities and NaN included.
 
+#include "cpu/x86/ahead.h"
 #include "cpu/x86/floats.h"
 #include "cpu/x86/tiers.h"
 
@@ -31,7 +32,13 @@ FLOATS_INLINE int64_t to_vector(const float *z, int64_t n) {
         for (const int64_t head = to_vector(z, n); i < head; i++) { \
             z[i] = x[i] op y[i]; \
         } \
+        const bool is_long = n >= FAR_LENGTH; \
         for (; i + 32 <= n; i += 32) { \
+            if (is_long) { \
+                fetch_far(x + i, 32); \
+                fetch_far(y + i, 32); \
+                fetch_far(z + i, 32); \
+            } \
             for (int j = 0; j < 32; j += 8) { \
                 _mm256_storeu_ps(z + i + j, _mm256_##name##_ps(_mm256_loadu_ps(x + i + j), _mm256_loadu_ps(y + i + j))); \
             } \
@@ -247,6 +254,8 @@ FLOATS_INLINE __m256i first(int64_t n) {
     static void row_##name##__avx2(int64_t n, float *y, const float *x) { \
         int64_t i = 0; \
         for (; i + 16 <= n; i += 16) { /* two at a time: the series is a chain */ \
+            fetch_far(x + i, 16); \
+            fetch_far(y + i, 16); \
             const __m256 a = name##8(_mm256_loadu_ps(x + i)), b = name##8(_mm256_loadu_ps(x + i + 8)); \
             _mm256_storeu_ps(y + i, a); \
             _mm256_storeu_ps(y + i + 8, b); \
@@ -265,6 +274,9 @@ ROW1(gelu_quick)
 static void row_silu_mul__avx2(int64_t n, float *z, const float *x, const float *y) {
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) {
+        fetch_far(x + i, 16);
+        fetch_far(y + i, 16);
+        fetch_far(z + i, 16);
         const __m256 a = silu8(_mm256_loadu_ps(x + i)), b = silu8(_mm256_loadu_ps(x + i + 8));
         const __m256 c = _mm256_loadu_ps(y + i), d = _mm256_loadu_ps(y + i + 8);
         _mm256_storeu_ps(z + i, _mm256_mul_ps(a, c));

@@ -2,6 +2,7 @@
 // vec__avx512.c: rows of floats with 512-bit vectors: arithmetic, the exponential and what is made of it, sums of weighted rows.
 // As vec__avx2.c, but that the machine scales by powers of two itself.
 
+#include "cpu/x86/ahead.h"
 #include "cpu/x86/tiers.h"
 
 #include <immintrin.h>
@@ -39,7 +40,13 @@ INLINE int64_t to_line(const float *z, int64_t n) {
             const __m512 a       = _mm512_##name##_ps(_mm512_maskz_loadu_ps(some, x), _mm512_maskz_loadu_ps(some, y)); \
             _mm512_mask_storeu_ps(z, some, a); \
         } \
+        const bool is_long = n >= FAR_LENGTH; \
         for (; i + 64 <= n; i += 64) { \
+            if (is_long) { \
+                fetch_far(x + i, 64); \
+                fetch_far(y + i, 64); \
+                fetch_far(z + i, 64); \
+            } \
             for (int j = 0; j < 64; j += 16) { \
                 _mm512_storeu_ps(z + i + j, _mm512_##name##_ps(_mm512_loadu_ps(x + i + j), _mm512_loadu_ps(y + i + j))); \
             } \
@@ -121,6 +128,8 @@ INLINE __m512 silu16(__m512 x) {
     static void row_##name##__avx512(int64_t n, float *y, const float *x) { \
         int64_t i = 0; \
         for (; i + 32 <= n; i += 32) { /* two at a time: the series is a chain */ \
+            fetch_far(x + i, 32); \
+            fetch_far(y + i, 32); \
             const __m512 a = name##16(_mm512_loadu_ps(x + i)), b = name##16(_mm512_loadu_ps(x + i + 16)); \
             _mm512_storeu_ps(y + i, a); \
             _mm512_storeu_ps(y + i + 16, b); \
@@ -137,6 +146,9 @@ ROW1(silu)
 static void row_silu_mul__avx512(int64_t n, float *z, const float *x, const float *y) {
     int64_t i = 0;
     for (; i + 32 <= n; i += 32) {
+        fetch_far(x + i, 32);
+        fetch_far(y + i, 32);
+        fetch_far(z + i, 32);
         const __m512 a = silu16(_mm512_loadu_ps(x + i)), b = silu16(_mm512_loadu_ps(x + i + 16));
         const __m512 c = _mm512_loadu_ps(y + i), d = _mm512_loadu_ps(y + i + 16);
         _mm512_storeu_ps(z + i, _mm512_mul_ps(a, c));
