@@ -113,8 +113,16 @@ static int help_of(int argc, char **argv) {
     return command->run(argc > 1 ? 3 : 2, with);
 }
 
+// MPI asks hwloc what the machine is like, whose plugins bring along libX11, OpenCL, libxml2 and what those need: 2.5 MB of every
+// rank, for what nobody here asks. While there is one thread; who has set it has a say.
+static void mpi_prepare(void) {
+    setenv(
+        "HWLOC_PLUGINS_BLACKLIST", "hwloc_gl,hwloc_opencl,hwloc_xml_libxml,hwloc_cuda,hwloc_nvml,hwloc_rsmi,hwloc_levelzero", 0);
+}
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
+    mpi_prepare();
     cli_streams_init();
     cli_guard_init();
     ggml_log_set(log_warnings, NULL);

@@ -63,6 +63,12 @@ cmp "$dir/parts.1" "$dir/tale" || { say "BERTH_SPLIT tells another tale"; exit 1
 grep -q "Meta(CPU,MPI1:CPU): weights" "$dir/said" || { say "BERTH_SPLIT splits nothing"; cat "$dir/said"; exit 1; }
 say "a model with shares on 2 and 4 ranks tells the tale that as many parts of one process tell"
 
+# What hwloc could tell MPI of screens is not asked for: its libraries are memory of every rank.
+ranks -q -n 1 -x LD_DEBUG=files "$berth" run --split tensor -n 2 -t 1 : -n 3 -x LD_DEBUG=files "$berth" worker -t 1 > "$dir/loaded" 2>&1 ||
+    { say "a run that says what it loads"; exit 1; }
+grep -q "libberth-mpi.so" "$dir/loaded" || { say "nothing is said of what is loaded"; exit 1; }
+! grep -q "file=.*hwloc_gl\.so\|file=libX11" "$dir/loaded" || { say "hwloc's plugins are loaded"; exit 1; }
+
 # Ranks are measured and asked about; the bytes that are foretold are those that a run has.
 ranks -q -n 1 "$berth" bench --cluster "$dir/here.json" -t 1 "$root/models/tales-q8_0.gguf" : -n 2 "$berth" worker -t 1 ||
     { say "measuring 3 ranks"; exit 1; }
