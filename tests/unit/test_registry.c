@@ -472,6 +472,23 @@ static void load_all_is_harmless(void **state) {
     assert_true(n_cpu <= 1); // linked, beside the library, or in the folder: once
 }
 
+// What is linked in is registered again afterwards.
+static void nothing_is_best(void **state) {
+    (void) state;
+    ggml_backend_reg_t cpu = ggml_backend_reg_by_name("CPU");
+    assert_non_null(cpu);
+    while (ggml_backend_reg_count() > 0) {
+        ggml_backend_unload(ggml_backend_reg_get(0));
+    }
+    assert_int_equal(ggml_backend_dev_count(), 0);
+    assert_null(ggml_backend_init_best());
+    assert_error("no backend is registered");
+    ggml_backend_register(cpu);
+    ggml_backend_t backend = ggml_backend_init_best();
+    assert_non_null(backend);
+    ggml_backend_free(backend);
+}
+
 static int group_setup(void **state) {
     (void) state;
     return module_setup() ? 0 : -1;
@@ -499,6 +516,7 @@ int main(void) {
         cmocka_unit_test_setup(current_folder_is_nobodys, setup),
         cmocka_unit_test_setup(cut_library, setup),
         cmocka_unit_test_setup(pipe_is_no_library, setup),
+        cmocka_unit_test_setup(nothing_is_best, setup),
         cmocka_unit_test_setup(load_all_is_harmless, setup),
     };
     return cmocka_run_group_tests_name("registry", tests, group_setup, group_teardown);

@@ -173,6 +173,72 @@ static void ranks_take_their_cpu_in(void **state) {
     assert_int_equal(ggml_backend_dev_count(), n);
 }
 
+static struct library leaves;
+static bool is_armed;
+
+static enum ggml_backend_dev_type sends_away(ggml_backend_dev_t dev) {
+    (void) dev;
+    if (is_armed) {
+        is_armed = false;
+        ggml_backend_unload(&leaves.reg);
+    }
+    return GGML_BACKEND_DEVICE_TYPE_GPU;
+}
+
+// A part whose library is unloaded by another part, while this is asked what it is: there is no device of both.
+static void leaves_while_it_is_made(void **state) {
+    (void) state;
+    static struct library stays;
+    const size_t n = ggml_backend_dev_count();
+    library_init(&leaves, "L", 1);
+    library_init(&stays, "S", 1);
+    stays.devs[0].dev.iface.get_type = sends_away;
+    ggml_backend_register(&leaves.reg);
+    assert_int_equal(ggml_backend_dev_count(), n + 1);
+    alarm(60); // where it waits for itself
+    ggml_backend_register(&stays.reg);
+    is_armed = true;
+    assert_int_equal(ggml_backend_dev_count(), n + 1);
+    alarm(0);
+    assert_false(is_armed);
+    assert_non_null(ggml_backend_dev_by_name("S0"));
+    assert_null(ggml_backend_dev_by_name("L0"));
+    ggml_backend_register(&leaves.reg);
+    is_one_device("Meta(S0,L0)");
+    ggml_backend_unload(&leaves.reg);
+    ggml_backend_unload(&stays.reg);
+    assert_int_equal(ggml_backend_dev_count(), n);
+}
+
+// Where the parts cannot be listed again for want of memory, all stays as it is.
+static void parts_cannot_come_back(void **state) {
+    (void) state;
+    static struct library goes, fill[64];
+    const size_t n = ggml_backend_dev_count();
+    size_t n_fill  = 0;
+    bool is_failed = false;
+    library_init(&goes, "G", 2);
+    while (!is_failed && n_fill < 64) { // until the table is full
+        ggml_backend_register(&goes.reg);
+        is_one_device("Meta(G0,G1)");
+        library_init(&fill[n_fill], "F", 1);
+        fill[n_fill].devs[0].dev.iface.get_type = is_helper;
+        ggml_backend_register(&fill[n_fill++].reg);
+        berth_alloc_fail_at(1);
+        ggml_backend_unload(&goes.reg);
+        berth_alloc_fail_at(0);
+        is_failed = ggml_backend_dev_count() == n + n_fill + 1;
+    }
+    assert_true(is_failed);
+    assert_non_null(strstr(berth_last_error(), "out of memory to list the devices"));
+    is_one_device("Meta(G0,G1)");
+    ggml_backend_unload(&goes.reg);
+    while (n_fill > 0) {
+        ggml_backend_unload(&fill[--n_fill].reg);
+    }
+    assert_int_equal(ggml_backend_dev_count(), n);
+}
+
 // A rank that works for others has no such device; the program's rank has. Told by a process of its own: it is looked at once.
 static size_t devices_in_role(const char *role) {
     fflush(NULL);
@@ -203,6 +269,8 @@ int main(void) {
         cmocka_unit_test(goes_with_a_part),
         cmocka_unit_test(comes_again),
         cmocka_unit_test(ranks_take_their_cpu_in),
+        cmocka_unit_test(leaves_while_it_is_made),
+        cmocka_unit_test(parts_cannot_come_back),
     };
     setenv("BERTH_SPLIT", "tensor", 1);
     ggml_log_set(no_log, NULL);
