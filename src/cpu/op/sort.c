@@ -173,7 +173,7 @@ static void row_sort(const struct cpu_params *p, const struct ggml_tensor *op, c
     uint64_t room[2 * ROOM];
     const struct ggml_tensor *a = op->src[0];
     const int64_t n = a->ne[0], n_keys = n_keys_of(op), n_out = op->ne[0];
-    char *work = (char *) p->work + row_work(op) * (size_t) p->ith;
+    char *work = p->work != NULL ? (char *) p->work + row_work(op) * (size_t) p->ith : NULL; // short rows have none
     if (is_long(op)) {
         int32_t *spare = (int32_t *) (void *) work, *out = op->op == GGML_OP_TOP_K ? spare + n : to;
         float *floats = (float *) (void *) ((out == to ? spare : out) + n);
