@@ -15,7 +15,7 @@
 
 enum { FORMAT = CLI_OWN, DEPTH, CLUSTER };
 #define MAX_LIST 16
-#define CLUSTER_SECONDS 50 // that machines are measured
+#define CLUSTER_SECONDS 40 // that machines are measured
 
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
