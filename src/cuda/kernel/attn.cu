@@ -35,59 +35,79 @@ extern "C" __global__ void __launch_bounds__(WIDE_WARPS * 32) attn_wide_bf16(con
     attn_wide<true>(a);
 }
 
-enum { ATTN_AHEAD = 32 };
+enum { ATTN_AHEAD = 64, JOIN_WARPS = 4 };
+
+// What each split counts, for a row: the largest score of all, and one over the sum of all weights. By a warp, for itself.
+struct join_weights {
+    float base, total;
+
+    LANE static float2 limit(const attn_args &a, int64_t row, int s) {
+        return *reinterpret_cast<const float2 *>(a.limit + (s * (int64_t) a.n_rows + row) * 2);
+    }
+    LANE void of(const attn_args &a, int64_t row, int lane, float *weight) {
+        const float sink  = a.sinks != NULL ? a.sinks[(int) row % a.n_head] * LOG2_E : -INFINITY;
+        const float2 none = make_float2(-INFINITY, 0.0f);
+        const float2 at[2] = {lane < a.n_split ? limit(a, row, lane) : none, lane + 32 < a.n_split ? limit(a, row, lane + 32) : none};
+        float most = fmaxf(sink, fmaxf(at[0].x, at[1].x));
+        for (int s = lane + ATTN_AHEAD; s < a.n_split; s += 32) {
+            most = fmaxf(most, limit(a, row, s).x);
+        }
+#pragma unroll
+        for (int i = 16; i > 0; i /= 2) {
+            most = fmaxf(most, __shfl_xor_sync(~0u, most, i));
+        }
+        base       = most == -INFINITY ? 0.0f : most;
+        weight[lane] = attn_exp2(at[0].x - base), weight[lane + 32] = attn_exp2(at[1].x - base);
+        float sum    = weight[lane] * at[0].y + weight[lane + 32] * at[1].y;
+        for (int s = lane + ATTN_AHEAD; s < a.n_split; s += 32) {
+            const float2 v = limit(a, row, s);
+            sum += attn_exp2(v.x - base) * v.y;
+        }
+#pragma unroll
+        for (int i = 16; i > 0; i /= 2) {
+            sum += __shfl_xor_sync(~0u, sum, i);
+        }
+        sum += attn_exp2(sink - base);
+        total = sum > 0.0f ? 1.0f / sum : 0.0f;
+        __syncwarp();
+    }
+};
 
 // A block a row of the result.
-extern "C" __global__ void __launch_bounds__(128) attn_join(const __grid_constant__ attn_args a) {
+extern "C" __global__ void __launch_bounds__(JOIN_WARPS * 32) attn_join(const __grid_constant__ attn_args a) {
     let_next_start();
     if (a.wait) {
         wait_for_previous();
     }
-    __shared__ float weight[ATTN_SPLITS], total;
-    const int64_t row = blockIdx.x;
-    const int head    = (int) (row % a.n_head);
+    __shared__ float weights[JOIN_WARPS][ATTN_AHEAD];
+    const int64_t row = blockIdx.x, all = (int64_t) a.n_rows * a.d_v;
+    const int lane = threadIdx.x % 32;
     // Sums are on their way while the weights are worked out.
     float ahead[ATTN_AHEAD];
-    const float *part = a.part + row * a.d_v + threadIdx.x;
+    const float *part = a.part + row * a.d_v;
 #pragma unroll
     for (int s = 0; s < ATTN_AHEAD; s++) {
-        ahead[s] = s < a.n_split && threadIdx.x < a.d_v ? part[s * (int64_t) a.n_rows * a.d_v] : 0.0f;
+        ahead[s] = s < a.n_split && threadIdx.x < a.d_v ? part[s * all + threadIdx.x] : 0.0f;
     }
-    if (threadIdx.x < 32) {
-        const float sink = a.sinks != NULL ? a.sinks[head] * LOG2_E : -INFINITY;
-        float most = sink, sum = 0.0f;
-        for (int s = threadIdx.x; s < a.n_split; s += 32) {
-            most = fmaxf(most, a.limit[(s * (int64_t) a.n_rows + row) * 2]);
-        }
-        for (int i = 16; i > 0; i /= 2) {
-            most = fmaxf(most, __shfl_xor_sync(~0u, most, i));
-        }
-        const float base = most == -INFINITY ? 0.0f : most;
-        for (int s = threadIdx.x; s < a.n_split; s += 32) {
-            const float2 at = *reinterpret_cast<const float2 *>(a.limit + (s * (int64_t) a.n_rows + row) * 2);
-            weight[s]       = exp2f(at.x - base);
-            sum += weight[s] * at.y;
-        }
-        for (int i = 16; i > 0; i /= 2) {
-            sum += __shfl_xor_sync(~0u, sum, i);
-        }
-        if (threadIdx.x == 0) {
-            sum += exp2f(sink - base);
-            total = sum > 0.0f ? 1.0f / sum : 0.0f;
-        }
-    }
-    __syncthreads();
+    float *weight = weights[threadIdx.x / 32];
+    join_weights w;
+    w.of(a, row, lane, weight);
     for (int e = threadIdx.x; e < a.d_v; e += blockDim.x) {
-        const bool first = e == threadIdx.x;
-        float value      = 0.0f;
+        float value = 0.0f;
+        if (e == threadIdx.x) {
 #pragma unroll
-        for (int s = 0; s < ATTN_AHEAD && first; s++) {
-            value += s < a.n_split ? weight[s] * ahead[s] : 0.0f;
+            for (int s = 0; s < ATTN_AHEAD; s++) {
+                value += weight[s] * ahead[s];
+            }
+        } else {
+            for (int s = 0; s < min(a.n_split, (int) ATTN_AHEAD); s++) {
+                value += weight[s] * part[s * all + e];
+            }
         }
 #pragma unroll 8
-        for (int s = first ? ATTN_AHEAD : 0; s < a.n_split; s++) {
-            value += weight[s] * a.part[(s * (int64_t) a.n_rows + row) * a.d_v + e];
+        for (int s = ATTN_AHEAD; s < a.n_split; s++) {
+            value += attn_exp2(join_weights::limit(a, row, s).x - w.base) * part[s * all + e];
         }
-        a.y[row * a.d_v + e] = value * total;
+        a.y[row * a.d_v + e] = value * w.total;
     }
 }

@@ -15,6 +15,12 @@ enum { ATTN_WARPS = 4, ATTN_ROWS = 16, ATTN_KEYS = 16, ATTN_STAGES = 3 }; // sta
 #define LOG2_E 1.4426950408889634f
 enum { TYPE_F32 = 0, TYPE_F16 = 1, TYPE_Q4_0 = 2, TYPE_Q8_0 = 8, TYPE_BF16 = 30 };
 
+LANE float attn_exp2(float v) {
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
+    return r;
+}
+
 LANE int attn_pitch(int row_size) { // of a key's bytes in shared memory: room for 15 bytes before, rows in different banks
     return ((row_size + 30) / 16 | 1) * 16;
 }
@@ -249,12 +255,12 @@ LANE void attn_weigh(const attn_args &a, const attn_row *row, const uint32_t (*q
         most             = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
         most             = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
         const float base = most == -INFINITY ? 0.0f : most;
-        scale[h]         = exp2f(sum->m[h] - base);
+        scale[h]         = attn_exp2(sum->m[h] - base);
         sum->m[h]        = most;
         sum->l[h] *= scale[h];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const float e = exp2f(v[i] - base);
+            const float e = attn_exp2(v[i] - base);
             sum->l[h] += e;
             s[i / 2][2 * h + i % 2] = e;
         }
@@ -311,22 +317,30 @@ LANE attn_total attn_of_warps(const float *all, int r, int e) {
     const float base = t.most == -INFINITY ? 0.0f : t.most;
 #pragma unroll
     for (int w = 0; w < WARPS; w++) {
-        const float f = exp2f(ml[(w * ROWS + r) * 2] - base);
+        const float f = attn_exp2(ml[(w * ROWS + r) * 2] - base);
         t.l += f * ml[(w * ROWS + r) * 2 + 1];
         t.value += f * all[(w * ROWS + r) * D + e];
     }
     return t;
 }
 
+// Which rows of the result a tile's are: worked out before anything is waited for, since it takes divisions.
+LANE void attn_rows(const attn_args &a, int n_rows, int tile, int group, int batch, int *rows) {
+    if (threadIdx.x < n_rows) {
+        const int at        = tile * n_rows + threadIdx.x;
+        rows[threadIdx.x] = (batch * a.n_q + at / a.n_group) * a.n_head + group * a.n_group + at % a.n_group;
+    }
+}
+
 // The warps' sums, put side by side in all by then, meet: row by row, an element a thread.
 template <int D, int ROWS, int WARPS>
-LANE void attn_merge(const attn_args &a, int tile, int group, int batch, int split, const float *all) {
+LANE void attn_merge(const attn_args &a, int tile, const int *rows, int split, const float *all) {
     const int n = min(ROWS, a.n_q * a.n_group - tile * ROWS);
     __syncthreads();
     for (int i = threadIdx.x; i < n * D; i += WARPS * 32) {
-        const int r = i / D, e = i % D, at = tile * ROWS + r, head = group * a.n_group + at % a.n_group;
+        const int r = i / D, e = i % D;
         const attn_total t = attn_of_warps<D, ROWS, WARPS>(all, r, e);
-        const int64_t to   = ((int64_t) batch * a.n_q + at / a.n_group) * a.n_head + head;
+        const int64_t to   = rows[r];
         if (e >= a.d_v) {
             continue;
         }
@@ -336,7 +350,7 @@ LANE void attn_merge(const attn_args &a, int tile, int group, int batch, int spl
                 *reinterpret_cast<float2 *>(a.limit + ((int64_t) split * a.n_rows + to) * 2) = make_float2(t.most, t.l);
             }
         } else {
-            attn_finish(a, t, head, to, e);
+            attn_finish(a, t, rows[r] % a.n_head, to, e);
         }
     }
 }
@@ -372,7 +386,9 @@ LANE void attn_split(const attn_args &a) {
     const int pitch_k = attn_pitch(a.k_row_size), pitch_v = attn_pitch(a.v_row_size), stage = ATTN_KEYS * (pitch_k + pitch_v);
     const uint32_t ring = a.n_stages * stage, mine = warp * ring, base = smem_addr(smem) + mine;
     uint16_t *halves    = reinterpret_cast<uint16_t *>(smem) + ATTN_WARPS * ring / 2 + warp * ATTN_KEYS * (D + 8);
+    __shared__ int rows[ATTN_ROWS];
     let_next_start();
+    attn_rows(a, ATTN_ROWS, tile, group, batch, rows);
     if (a.wait) {
         wait_for_previous();
     }
@@ -438,5 +454,5 @@ LANE void attn_split(const attn_args &a) {
     }
     __syncthreads();
     attn_put<D>(sum, a.n_q * a.n_group - tile * ATTN_ROWS, reinterpret_cast<float *>(smem));
-    attn_merge<D, ATTN_ROWS, ATTN_WARPS>(a, tile, group, batch, split, reinterpret_cast<float *>(smem));
+    attn_merge<D, ATTN_ROWS, ATTN_WARPS>(a, tile, rows, split, reinterpret_cast<float *>(smem));
 }

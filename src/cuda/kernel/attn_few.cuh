@@ -37,6 +37,16 @@ struct few_from {
     int first, last, stride, g, t;
 };
 
+// The first keys and values into the L2 cache, before it is known that they are written: there they are seen by all.
+LANE void few_touch(const attn_args &a, const few_from &f) {
+    const int lane = threadIdx.x % 32, key = f.first + lane % 16;
+    const char *p  = lane < 16 ? f.k + key * f.k_1 : f.v + key * f.v_1;
+    const int size = lane < 16 ? a.k_row_size : a.v_row_size;
+    for (int at = 0; key < f.last && at < size; at += 128) {
+        asm volatile("prefetch.global.L2 [%0];\n" ::"l"(p + at));
+    }
+}
+
 // ---- halves: from memory into registers, the next 16 while these are at work ----
 
 template <int D>
@@ -116,8 +126,17 @@ struct few_pieces {
             what[j] = (uint32_t) row << 24 | (uint32_t) max(min(left, 16), 0) << 16 | (uint32_t) (row * PITCH + 16 * piece);
         }
     }
-    // n rows from p on are there.
+    // n rows from p on are there. With more than 16, pieces may be whole where rows end.
     LANE void copy(const char *p, int n, uint32_t to) const {
+        if (n > ATTN_KEYS) {
+#pragma unroll
+            for (int j = 0; j < N; j++) {
+                if ((what[j] & 0xff0000) != 0) {
+                    copy16(to + (what[j] & 0xffff), p + from[j], 16);
+                }
+            }
+            return;
+        }
 #pragma unroll
         for (int j = 0; j < N; j++) {
             if ((what[j] & 0xff0000) != 0 && (int) (what[j] >> 24) < n) {
@@ -237,7 +256,7 @@ LANE void few_weigh(float *s, few_sums<D> *sum, uint32_t *p) {
             most       = fmaxf(most, __shfl_xor_sync(~0u, most, 4));
             most       = fmaxf(most, __shfl_xor_sync(~0u, most, 8));
             most       = fmaxf(most, __shfl_xor_sync(~0u, most, 16));
-            const float scale = most == -INFINITY ? 1.0f : exp2f(sum->m[r] - most);
+            const float scale = most == -INFINITY ? 1.0f : attn_exp2(sum->m[r] - most);
             sum->m[r]         = most;
             sum->l[r] *= scale;
 #pragma unroll
@@ -249,11 +268,30 @@ LANE void few_weigh(float *s, few_sums<D> *sum, uint32_t *p) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const float base = sum->m[i % 2] == -INFINITY ? 0.0f : sum->m[i % 2];
-        s[i]             = exp2f(s[i] - base);
+        s[i]             = attn_exp2(s[i] - base);
         sum->l[i % 2] += s[i];
     }
     p[0] = few_transposed(h2_pack(s[0], s[1]));
     p[1] = few_transposed(h2_pack(s[2], s[3]));
+}
+
+// Scores in units of log2, from their two parts. Rows that are missing have some too, which nobody reads.
+LANE void few_score(const attn_args &a, const attn_row *row, int key, int last, const uint16_t *mask, const float *more, float *s) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        s[i] += more[i];
+    }
+    if (a.softcap != 0.0f) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            s[i] = a.softcap * tanhf(s[i]);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float v = fmaf(row[i % 2].slope, half_value(mask[i]), s[i]) * LOG2_E;
+        s[i]          = key + i / 2 * 8 < last ? v : -INFINITY;
+    }
 }
 
 // The mask of rows 2t, 2t + 1 at keys g, g + 8: as s of few_weigh.
@@ -292,18 +330,22 @@ LANE void attn_few(const attn_args &a) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int split = blockIdx.x, group = blockIdx.y, batch = blockIdx.z;
     let_next_start();
+    const few_from from = {a.k + group * a.k_2 + batch / a.k_r3 * a.k_3, a.v + group * a.v_2 + batch / a.v_r3 * a.v_3, a.k_1, a.v_1,
+        split * a.split_keys + warp * ATTN_KEYS, min((split + 1) * a.split_keys, a.n_kv), WARPS * ATTN_KEYS, g, t};
+    __shared__ int rows[FEW_ROWS];
+    few_touch(a, from);
+    attn_rows(a, FEW_ROWS, 0, group, batch, rows);
+    const attn_row row[2] = {attn_row_of(a, 2 * t, group, batch), attn_row_of(a, 2 * t + 1, group, batch)};
+    const attn_row mine   = attn_row_of(a, g, group, batch);
     if (a.wait) {
         wait_for_previous();
     }
-    const few_from from = {a.k + group * a.k_2 + batch / a.k_r3 * a.k_3, a.v + group * a.v_2 + batch / a.v_r3 * a.v_3, a.k_1, a.v_1,
-        split * a.split_keys + warp * ATTN_KEYS, min((split + 1) * a.split_keys, a.n_kv), WARPS * ATTN_KEYS, g, t};
     S source;
     source.start(from, warp * a.warp_shared);
-    const attn_row row[2] = {attn_row_of(a, 2 * t, group, batch), attn_row_of(a, 2 * t + 1, group, batch)};
     uint16_t mask[4];
     few_mask(a, row, from.first, g, mask);
     uint32_t q[D / 8];
-    few_queries<S, D>(a, attn_row_of(a, g, group, batch), batch, t, q);
+    few_queries<S, D>(a, mine, batch, t, q);
     few_sums<D> sum;
 #pragma unroll
     for (int i = 0; i < D / 16; i++) {
@@ -314,11 +356,7 @@ LANE void attn_few(const attn_args &a) {
         float s[4] = {0, 0, 0, 0}, more[4] = {0, 0, 0, 0};
         uint32_t p[2];
         source.scores(from, key, q, s, more);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const int at = key + g + i / 2 * 8;
-            s[i]         = at < from.last ? attn_score(a, row[i % 2], at, mask[i], s[i] + more[i]) : -INFINITY;
-        }
+        few_score(a, row, key + g, from.last, mask, more, s);
         few_mask(a, row, key + from.stride, g, mask);
         few_weigh<D>(s, &sum, p);
         source.add(from, key, p, &sum);
@@ -326,5 +364,5 @@ LANE void attn_few(const attn_args &a) {
     __syncthreads(); // rings are where the sums meet
     float *all = reinterpret_cast<float *>(smem);
     few_put<S, D, WARPS>(sum, row, warp, g, t, all);
-    attn_merge<D, FEW_ROWS, WARPS>(a, 0, group, batch, split, all);
+    attn_merge<D, FEW_ROWS, WARPS>(a, 0, rows, split, all);
 }
