@@ -6,21 +6,8 @@
 
 #include <string.h>
 
-#define COUNTERS_SIZE (CUDA_COUNTERS * sizeof(int)) // before the work memory; a multiple of 256
-
-// An arena with its counters at zero, NULL if it is not to be had.
 static void *arena_take(struct cuda_backend *b, size_t size) {
-    void *arena = cuda_memory_take(b->dev, size + COUNTERS_SIZE, "work memory");
-    if (arena == NULL) {
-        return NULL;
-    }
-    const CUresult rc = b->dev->cu->MemsetD8Async(cuda_ptr(arena), 0, COUNTERS_SIZE, b->stream);
-    if (rc != CUDA_SUCCESS) {
-        cuda_fail(b->dev, rc, "setting the work memory's counters");
-        cuda_memory_give_back(b->dev, arena);
-        return NULL;
-    }
-    return arena;
+    return cuda_memory_take(b->dev, size, "work memory");
 }
 
 bool cuda_arena_grow(struct cuda_backend *b, size_t size) {
@@ -55,8 +42,8 @@ static enum ggml_status run_steps(struct cuda_backend *b, const struct cuda_plan
     struct cuda_run r       = {.dev = b->dev,
               .traits               = &b->dev->traits,
               .stream               = b->stream,
-              .work                 = b->arena != NULL ? (char *) b->arena + COUNTERS_SIZE : NULL,
-              .counters             = b->arena,
+              .graph                = graph,
+              .work                 = b->arena,
               .work_size            = b->arena_size,
               .has_gap              = true};
     enum ggml_status status = GGML_STATUS_SUCCESS;

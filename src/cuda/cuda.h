@@ -39,15 +39,13 @@ const struct cuda_driver *cuda_api(const struct cuda_device *dev);
 
 // ---- a run: one compute, or one capture, on one stream ----
 
-#define CUDA_COUNTERS 1024
-
 struct cuda_run {
     struct cuda_device *dev;
     const struct cuda_traits *traits;
     CUstream stream;
+    const struct ggml_cgraph *graph;
     void *work; // the arena: as many bytes as the largest work_size of the graph's nodes, aligned to 256
     size_t work_size;
-    int *counters; // CUDA_COUNTERS of them, zeros: a kernel that uses one leaves it so. NULL without an arena
     // What the arena holds from an earlier node of this run, so that a later one can use it again: the first work_size bytes of
     // a node whose row set both. cuda_work() forgets it.
     const struct ggml_tensor *kept;
@@ -115,6 +113,10 @@ const struct cuda_fusion *const *cuda_fusions(void);
 int cuda_n_uses(const struct ggml_cgraph *graph, const struct ggml_tensor *node);
 // Whether node i's result is read by one node alone, and by nothing outside of the graph.
 bool cuda_is_used_once(const struct ggml_cgraph *graph, const struct ggml_tensor *node);
+// Whether a node writes into another tensor's memory.
+bool cuda_writes_into(const struct ggml_tensor *node, const struct ggml_tensor *t);
+// Whether no kernel of the graph writes a tensor: then it may be read before the kernel ahead ends.
+bool cuda_is_const(const struct ggml_cgraph *graph, const struct ggml_tensor *t);
 // Products with the same column brought together: graph_optimize's part.
 void cuda_mv_gather(struct ggml_cgraph *graph);
 // Whether the bytes of the two tensors overlap at all.

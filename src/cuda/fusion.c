@@ -33,3 +33,17 @@ bool cuda_may_write_over(const struct ggml_tensor *result, const struct ggml_ten
     return !cuda_overlap(result, read) || (result->data == read->data && result->type == read->type &&
                                               ggml_are_same_shape(result, read) && ggml_are_same_stride(result, read));
 }
+
+bool cuda_writes_into(const struct ggml_tensor *node, const struct ggml_tensor *t) {
+    const bool is_view = node->op == GGML_OP_NONE || node->op == GGML_OP_VIEW || node->op == GGML_OP_RESHAPE ||
+                         node->op == GGML_OP_PERMUTE || node->op == GGML_OP_TRANSPOSE;
+    return !is_view && node->view_src != NULL && node->view_src == (t->view_src != NULL ? t->view_src : t);
+}
+
+bool cuda_is_const(const struct ggml_cgraph *graph, const struct ggml_tensor *t) {
+    bool is_const = t->op == GGML_OP_NONE && t->view_src == NULL;
+    for (int i = 0; i < graph->n_nodes && is_const; i++) {
+        is_const = !cuda_writes_into(graph->nodes[i], t);
+    }
+    return is_const;
+}

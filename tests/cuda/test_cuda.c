@@ -299,6 +299,31 @@ static void products_of_a_column_are_one_launch(void **unused) {
     ggml_backend_free(backend);
 }
 
+// Weights into which the same graph copies are not read early, and products with them stay behind the copy.
+static void written_weights_are_not_early(void **unused) {
+    (void) unused;
+    ggml_backend_t b       = ggml_backend_cuda_init(0);
+    struct ggml_context *c = ggml_init((struct ggml_init_params){.mem_size = 1 << 20, .no_alloc = true});
+    struct ggml_tensor *x = ggml_new_tensor_1d(c, GGML_TYPE_F32, 64), *new_row = ggml_new_tensor_1d(c, GGML_TYPE_F32, 64);
+    struct ggml_tensor *w[3];
+    struct ggml_cgraph *g = ggml_new_graph(c);
+    for (int i = 0; i < 3; i++) {
+        w[i] = ggml_new_tensor_2d(c, GGML_TYPE_F32, 64, 8);
+    }
+    ggml_build_forward_expand(g, ggml_mul_mat(c, w[0], x));
+    ggml_build_forward_expand(g, ggml_cpy(c, new_row, ggml_view_1d(c, w[1], 64, 0)));
+    ggml_build_forward_expand(g, ggml_mul_mat(c, w[1], x));
+    ggml_build_forward_expand(g, ggml_mul_mat(c, w[2], x));
+    assert_true(cuda_is_const(g, w[0]));
+    assert_false(cuda_is_const(g, w[1]));
+    b->iface.graph_optimize(b, g, NULL);
+    const int n = ggml_graph_n_nodes(g);
+    assert_ptr_equal(ggml_graph_node(g, 1)->src[0], w[2]);
+    assert_ptr_equal(ggml_graph_node(g, n - 1)->src[0], w[1]);
+    ggml_free(c);
+    ggml_backend_free(b);
+}
+
 // Queries turned, keys turned into their cache, values into theirs: one launch, unless one of them writes where another reads, or
 // the keys are read once more.
 static void rope_and_cache_are_one_launch(void **unused) {
@@ -913,6 +938,7 @@ int main(int argc, char **argv) {
         TEST(without_graphs_and_fusions),
         TEST(packing_may_forbid_a_fusion),
         TEST(products_of_a_column_are_one_launch),
+        TEST(written_weights_are_not_early),
         TEST(rope_and_cache_are_one_launch),
         TEST(host_tensors_are_refused),
         TEST(devices_copy_to_each_other),

@@ -57,8 +57,14 @@ DEV float2 cos_sin(const struct cuda_rope_args &g, int i, int64_t token) {
 // Row of dst that thread y works on: its start in a, and in dst or the cache.
 DEV void rope_rows(const struct cuda_rope_args &g) {
     const int64_t ne0 = g.a.ne[0];
+    bool has_waited   = g.is_early == 0;
+    dep_launch();
+    if (has_waited) {
+        dep_wait();
+    }
     for (int64_t ir = (int64_t) blockIdx.x * blockDim.y + threadIdx.y; ir < g.n_rows; ir += (int64_t) gridDim.x * blockDim.y) {
-        const int64_t i1 = ir % g.a.ne[1], i2 = ir / g.a.ne[1] % g.a.ne[2], i3 = ir / (g.a.ne[1] * g.a.ne[2]);
+        const uint32_t rest = (uint32_t) ir / (uint32_t) g.a.ne[1]; // n_rows is less than 2^31
+        const int64_t i1 = (uint32_t) ir % (uint32_t) g.a.ne[1], i2 = rest % (uint32_t) g.a.ne[2], i3 = rest / (uint32_t) g.a.ne[2];
         const char *x = at(g.a, 0, i1, i2, i3);
         char *y       = at(g.dst, 0, i1, i2, i3);
         if (g.numbers != nullptr) { // heads of a token follow each other in a row of the cache
@@ -72,24 +78,33 @@ DEV void rope_rows(const struct cuda_rope_args &g) {
         for (int i = threadIdx.x; i < g.n_pairs; i += blockDim.x) {
             const float2 cs = cos_sin(g, i, i2);
             const int64_t j = g.n_offs + (g.is_halves ? i : 2 * i), k = j + g.n_apart;
+            if (!has_waited) {
+                dep_wait();
+                has_waited = true;
+            }
             const float a = load_number(x + j * g.a.nb[0], g.a.type), b = load_number(x + k * g.a.nb[0], g.a.type);
             store_number(y + j * g.dst.nb[0], g.dst.type, a * cs.x - b * cs.y);
             store_number(y + k * g.dst.nb[0], g.dst.type, a * cs.y + b * cs.x);
         }
         const int64_t n_left = ne0 - 2 * g.n_pairs;
+        if (!has_waited) {
+            dep_wait();
+            has_waited = true;
+        }
         for (int64_t i = threadIdx.x; i < n_left; i += blockDim.x) {
             const int64_t j = i < g.n_offs ? i : i + 2 * g.n_pairs;
             store_number(y + j * g.dst.nb[0], g.dst.type, load_number(x + j * g.a.nb[0], g.a.type));
         }
     }
+    if (!has_waited) { // whoever waits for this kernel waits for those before
+        dep_wait();
+    }
 }
 
 KERNEL rope(const __grid_constant__ struct cuda_rope_args g) {
-    dep_begin();
     rope_rows(g);
 }
 
 KERNEL rope_jobs(const __grid_constant__ struct cuda_rope_jobs g) {
-    dep_begin();
     rope_rows(g.job[blockIdx.y]);
 }

@@ -17,7 +17,7 @@ struct cuda_rope_args {
     const char *numbers;
     int64_t numbers_nb;
     int32_t numbers_are_64;
-    int32_t pad;
+    int32_t is_early; /* no kernel of the graph writes pos, factors or numbers: they may be read before the kernel ahead ends */
     int64_t to_nb1, to_ne1; /* bytes from row to row of the cache, and its rows */
 };
 

@@ -219,7 +219,7 @@ static enum ggml_status run_one(struct cuda_run *r, const struct cuda_mm_type *t
         .ne2        = (int) x->ne[2],
         .r2         = (int) (x->ne[2] / w->ne[2]),
         .r3         = (int) (x->ne[3] / w->ne[3]),
-        .w_const    = cuda_is_weight(w)};
+        .w_const    = cuda_is_const(r->graph, w)};
     return cuda_mv(r, t, &a, x->ne[2] * x->ne[3]);
 }
 
@@ -250,7 +250,7 @@ static enum ggml_status run_few(
                     .r3          = (int) (x->ne[3] / w->ne[3]),
                     .w_fours     = starts % 4 == 0,
                     .w_sixteens  = starts % 16 == 0 && w->nb[1] < (1u << 26),
-                    .w_const     = cuda_is_weight(w)};
+                    .w_const     = cuda_is_const(r->graph, w)};
     return mmv(r, t, &a, c);
 }
 

@@ -43,7 +43,3 @@ bool cuda_mv_fits(const struct cuda_device *dev, const struct cuda_mm_type *t, i
 // Whether a MUL_MAT has one column of floats that mv has room for.
 bool cuda_is_vector(const struct cuda_device *dev, const struct cuda_mm_type *t, const struct ggml_tensor *op);
 enum ggml_status cuda_mv(struct cuda_run *r, const struct cuda_mm_type *t, mv_args *a, int64_t nz) BERTH_MUST_USE;
-// Weights that no kernel of the graph writes: reading them may begin before the kernel ahead ends.
-static inline bool cuda_is_weight(const struct ggml_tensor *t) {
-    return t->op == GGML_OP_NONE && t->view_src == NULL;
-}

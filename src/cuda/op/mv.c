@@ -117,11 +117,12 @@ static const struct ggml_tensor *norm_at(const struct ggml_cgraph *graph, int i,
 }
 
 // Whether a product goes well with the others of the chain.
-static bool is_alike(const struct cuda_device *dev, const struct chain *c, const struct ggml_tensor *mm) {
+static bool is_alike(
+    const struct cuda_device *dev, const struct ggml_cgraph *graph, const struct chain *c, const struct ggml_tensor *mm) {
     const struct ggml_tensor *w = mm->src[0], *first = c->n_mm > 0 ? c->mm[0]->src[0] : w;
     const struct cuda_mm_type *t = cuda_mm_type(w->type);
     return t != NULL && cuda_supports_op(dev, mm) && cuda_is_vector(dev, t, mm) && is_row(mm) && is_row(mm->src[1]) &&
-           ggml_nrows(w) == w->ne[1] && cuda_is_weight(w) && w->type == first->type && w->nb[1] == first->nb[1];
+           ggml_nrows(w) == w->ne[1] && cuda_is_const(graph, w) && w->type == first->type && w->nb[1] == first->nb[1];
 }
 
 static void behind(const struct ggml_cgraph *graph, int i, struct chain *c) {
@@ -166,7 +167,7 @@ static struct chain chain_at(const struct cuda_device *dev, const struct ggml_cg
     const struct ggml_tensor *in = norm_at(graph, i, &c), *mm;
     c.n                          = in != NULL ? 2 : 0;
     while (c.n_mm < MV_PARTS && (mm = node_at(graph, i + c.n, GGML_OP_MUL_MAT)) != NULL && (in == NULL || mm->src[1] == in) &&
-           is_alike(dev, &c, mm)) {
+           is_alike(dev, graph, &c, mm)) {
         in             = mm->src[1];
         c.mm[c.n_mm++] = mm;
         c.n++;
@@ -221,13 +222,6 @@ const struct cuda_fusion cuda_fusion_mv = {
 
 // ---- order ----
 
-// Whether a node writes into another tensor's memory.
-static bool writes_into(const struct ggml_tensor *node, const struct ggml_tensor *t) {
-    const bool is_view = node->op == GGML_OP_NONE || node->op == GGML_OP_VIEW || node->op == GGML_OP_RESHAPE ||
-                         node->op == GGML_OP_PERMUTE || node->op == GGML_OP_TRANSPOSE;
-    return !is_view && node->view_src != NULL && node->view_src == (t->view_src != NULL ? t->view_src : t);
-}
-
 void cuda_mv_gather(struct ggml_cgraph *graph) {
     enum { AHEAD = 16 };
     for (int i = 0; i < graph->n_nodes; i++) {
@@ -238,10 +232,10 @@ void cuda_mv_gather(struct ggml_cgraph *graph) {
         int at = i + 1; // where the next one goes
         for (int j = i + 1; j < graph->n_nodes && j <= i + AHEAD; j++) {
             struct ggml_tensor *node = graph->nodes[j];
-            if (writes_into(node, first->src[1])) {
+            if (cuda_writes_into(node, first->src[1])) {
                 break;
             }
-            if (node->op != GGML_OP_MUL_MAT || node->src[1] != first->src[1] || !cuda_is_weight(node->src[0])) {
+            if (node->op != GGML_OP_MUL_MAT || node->src[1] != first->src[1] || !cuda_is_const(graph, node->src[0])) {
                 continue;
             }
             memmove(&graph->nodes[at + 1], &graph->nodes[at], (size_t) (j - at) * sizeof graph->nodes[0]);

@@ -28,7 +28,7 @@ static bool rope_supports(const struct cuda_device *dev, const struct ggml_tenso
     (void) dev;
     const struct ggml_tensor *a = op->src[0], *pos = op->src[1], *factors = op->src[2];
     if (a == NULL || pos == NULL || !cuda_is_float(a->type) || a->type != op->type || !ggml_are_same_shape(a, op) ||
-        pos->type != GGML_TYPE_I32 || !modes_ok(op)) {
+        pos->type != GGML_TYPE_I32 || ggml_nrows(op) >= INT32_MAX || !modes_ok(op)) {
         return false;
     }
     const int32_t mode    = cuda_param_i32(op, 2);
@@ -37,7 +37,7 @@ static bool rope_supports(const struct cuda_device *dev, const struct ggml_tenso
     return pos->ne[0] >= n_pos && (factors == NULL || (factors->type == GGML_TYPE_F32 && factors->ne[0] >= n_pairs));
 }
 
-static struct cuda_rope_args args_of(const struct ggml_tensor *op) {
+static struct cuda_rope_args args_of(const struct ggml_cgraph *graph, const struct ggml_tensor *op) {
     const int32_t n_dims = cuda_param_i32(op, 1), mode = cuda_param_i32(op, 2);
     const float freq_base = cuda_param_f32(op, 5), freq_scale = cuda_param_f32(op, 6), ext_factor = cuda_param_f32(op, 7);
     const struct ggml_tensor *factors = op->src[2];
@@ -63,6 +63,7 @@ static struct cuda_rope_args args_of(const struct ggml_tensor *op) {
         g.length *= 1.0f + 0.1f * logf(1.0f / freq_scale);
     }
     ggml_rope_yarn_corr_dims(n_dims, cuda_param_i32(op, 4), freq_base, cuda_param_f32(op, 9), cuda_param_f32(op, 10), g.ramp);
+    g.is_early = cuda_is_const(graph, op->src[1]) && (factors == NULL || cuda_is_const(graph, factors));
     if (factors != NULL) {
         g.factors    = factors->data;
         g.factors_nb = (int64_t) factors->nb[0];
@@ -92,7 +93,7 @@ static enum ggml_status launch(struct cuda_run *r, const struct cuda_rope_jobs *
 }
 
 static enum ggml_status rope_run(struct cuda_run *r, struct ggml_tensor *op) {
-    const struct cuda_rope_jobs jobs = {.job = {args_of(op)}};
+    const struct cuda_rope_jobs jobs = {.job = {args_of(r->graph, op)}};
     return launch(r, &jobs, 1);
 }
 
@@ -144,7 +145,7 @@ static int set_match(const struct cuda_device *dev, const struct ggml_cgraph *gr
     return set_at(graph, i);
 }
 
-static void to_cache(struct cuda_rope_args *g, const struct ggml_tensor *set) {
+static void to_cache(const struct ggml_cgraph *graph, struct cuda_rope_args *g, const struct ggml_tensor *set) {
     const struct ggml_tensor *numbers = set->src[1];
     g->dst.p                          = set->data;
     g->dst.type                       = (int32_t) set->type;
@@ -154,11 +155,12 @@ static void to_cache(struct cuda_rope_args *g, const struct ggml_tensor *set) {
     g->numbers_are_64                 = numbers->type == GGML_TYPE_I64;
     g->to_nb1                         = (int64_t) set->nb[1];
     g->to_ne1                         = set->ne[1];
+    g->is_early                       = g->is_early && cuda_is_const(graph, numbers);
 }
 
 static enum ggml_status set_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
-    struct cuda_rope_jobs jobs = {.job = {args_of(graph->nodes[i])}};
-    to_cache(&jobs.job[0], graph->nodes[i + n - 1]);
+    struct cuda_rope_jobs jobs = {.job = {args_of(graph, graph->nodes[i])}};
+    to_cache(graph, &jobs.job[0], graph->nodes[i + n - 1]);
     return launch(r, &jobs, 1);
 }
 
@@ -235,17 +237,18 @@ static enum ggml_status turn_run(struct cuda_run *r, const struct ggml_cgraph *g
     const struct turn t            = turn_at(graph, i);
     const struct ggml_tensor *rows = t.value_set->src[0];
     const int64_t head = t.key->ne[0], n_heads = rows->ne[0] / head;
-    struct cuda_rope_jobs jobs   = {.job = {args_of(t.query), args_of(t.key), {.a = cuda_view_of(rows)}}};
+    struct cuda_rope_jobs jobs = {
+        .job = {args_of(graph, t.query), args_of(graph, t.key), {.a = cuda_view_of(rows), .is_early = 1}}};
     struct cuda_rope_args *value = &jobs.job[2];
     (void) n;
-    to_cache(&jobs.job[1], t.key_set);
+    to_cache(graph, &jobs.job[1], t.key_set);
     value->a.ne[0] = head;
     value->a.ne[1] = n_heads;
     value->a.ne[2] = rows->ne[1];
     value->a.nb[2] = (int64_t) rows->nb[1];
     value->a.nb[1] = head * (int64_t) rows->nb[0];
     value->n_rows  = n_heads * rows->ne[1];
-    to_cache(value, t.value_set);
+    to_cache(graph, value, t.value_set);
     return launch(r, &jobs, CUDA_ROPE_JOBS);
 }
 
