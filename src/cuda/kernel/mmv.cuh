@@ -97,12 +97,23 @@ LANE void mmv_fetch(const mmv_args &a, const char *w, const mmv_walk &walk, cons
 // Columns of a part, 16 bytes a thread at a time.
 template <int XP, int WARPS>
 LANE void mmv_columns(const mmv_args &a, int n, const uint16_t *x, int k_from, int k_n, int pitch, uint16_t *xs) {
-    const int pieces = k_n / 8, all = XP * n * pieces;
-#pragma unroll 8
-    for (int i = threadIdx.x; i < all; i += WARPS * 32) {
-        const int c = i / pieces, piece = i % pieces;
-        const uint16_t *from = x + (c < n ? c : a.xh_rest + c - n) * a.xh_col + k_from + piece * 8;
-        *reinterpret_cast<uint4 *>(xs + c * pitch + piece * 8) = *reinterpret_cast<const uint4 *>(from);
+    for (int piece = threadIdx.x; piece < k_n / 8; piece += WARPS * 32) {
+#pragma unroll
+        for (int part = 0; part < XP; part++) {
+            const uint16_t *from = x + part * a.xh_rest * a.xh_col + k_from + piece * 8;
+            uint16_t *to         = xs + part * n * pitch + piece * 8;
+            uint4 v[MMV_COLS];
+#pragma unroll
+            for (int c = 0; c < MMV_COLS; c++) {
+                v[c] = c < n ? *reinterpret_cast<const uint4 *>(from + c * a.xh_col) : make_uint4(0, 0, 0, 0);
+            }
+#pragma unroll
+            for (int c = 0; c < MMV_COLS; c++) {
+                if (c < n) {
+                    *reinterpret_cast<uint4 *>(to + c * pitch) = v[c];
+                }
+            }
+        }
     }
     __syncthreads();
 }

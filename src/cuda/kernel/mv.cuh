@@ -9,8 +9,35 @@
 #include "mv_args.h"
 #include "wgmma.cuh"
 
-enum { MV_THREADS = MV_WARPS * 32, MV_AHEAD = 4 };
-static_assert(MV_NORM_MAX <= MV_AHEAD * MV_THREADS * 4, "a column with a norm is loaded in one round");
+enum { MV_THREADS = MV_WARPS * 32, MV_AHEAD = 4, MV_NORMED = 2 };
+static_assert(MV_NORM_MAX <= MV_NORMED * MV_THREADS * 8, "a column with a norm is loaded in one round");
+
+// ---- the column, eight elements at a time ----
+
+struct mv_eight {
+    float4 a, b;
+    LANE void set(const float4 *p) { a = p[0], b = p[1]; }
+    LANE void scale(float f, const mv_eight &by) {
+        a.x *= f * by.a.x, a.y *= f * by.a.y, a.z *= f * by.a.z, a.w *= f * by.a.w;
+        b.x *= f * by.b.x, b.y *= f * by.b.y, b.z *= f * by.b.z, b.w *= f * by.b.w;
+    }
+    LANE static float most4(float4 v) { return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w))); }
+    LANE static float square4(float4 v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; }
+    LANE float most() const { return fmaxf(most4(a), most4(b)); }
+    LANE float square() const { return square4(a) + square4(b); }
+};
+
+LANE float approx_rcp(float v) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(v));
+    return r;
+}
+// Four floats of at most 127 in size as bytes: added to 1.5 * 2^23 they are the lowest ones of its bits.
+LANE uint32_t mv_whole(float4 v, float up) {
+    const uint32_t x = __float_as_uint(fmaf(v.x, up, 12582912.0f)), y = __float_as_uint(fmaf(v.y, up, 12582912.0f)),
+                   z = __float_as_uint(fmaf(v.z, up, 12582912.0f)), w = __float_as_uint(fmaf(v.w, up, 12582912.0f));
+    return __byte_perm(__byte_perm(x, y, 0x0040), __byte_perm(z, w, 0x0040), 0x5410);
+}
 
 // ---- block formats: 32 elements a thread at a time, or 64 ----
 
@@ -33,30 +60,26 @@ struct mv_blocks {
 
     // Shared memory of a column of n_sub subs: two planes of 16 bytes a sub, then {scale, scaled sums of the two runs, of both}.
     LANE static uint32_t column_size(int k) { return (uint32_t) (k / 32) * 48; }
-    LANE static int groups(int k) { return k / 4; }
     LANE void init(int lane) { dot.init(lane); }
 
-    // Elements 4 i to 4 i + 3: eight threads that follow each other have a sub.
-    LANE static void put(int i, float4 v, int k_n, char *xs) {
+    // Elements 8 i to 8 i + 7: four threads that follow each other have a sub, two a run. All threads of a warp come here.
+    LANE static void put(int i, const mv_eight &v, int k_n, char *xs) {
         const int n_sub = k_n / 32;
-        float most = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
-        const uint32_t mask = 0xffu << (threadIdx.x & 24);
-#pragma unroll
-        for (int j = 4; j > 0; j /= 2) {
-            most = fmaxf(most, __shfl_xor_sync(mask, most, j));
+        float most      = v.most();
+        most            = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
+        most            = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+        const float up    = most >= 1e-36f ? 7.9375f * approx_rcp(most * 0.0625f) : 0.0f; // 127 / most, where that is a float
+        const uint32_t lo = mv_whole(v.a, up), hi = mv_whole(v.b, up);
+        int sum           = __dp4a((int) lo, 0x01010101, __dp4a((int) hi, 0x01010101, 0));
+        sum += __shfl_xor_sync(~0u, sum, 1);
+        const int other = __shfl_xor_sync(~0u, sum, 2);
+        if (8 * i >= k_n) {
+            return;
         }
-        const float up = most > 0.0f ? 127.0f / most : 0.0f;
-        const int q0 = __float2int_rn(v.x * up), q1 = __float2int_rn(v.y * up), q2 = __float2int_rn(v.z * up),
-                  q3 = __float2int_rn(v.w * up);
-        int sum = q0 + q1 + q2 + q3;
-        sum += __shfl_xor_sync(mask, sum, 1);
-        sum += __shfl_xor_sync(mask, sum, 2);
-        const int other = __shfl_xor_sync(mask, sum, 4);
-        const int sub = T::place(i / 8, n_sub), w = i % 8;
-        reinterpret_cast<uint32_t *>(xs)[(w / 4 * n_sub + sub) * 4 + w % 4] =
-            (uint32_t) (q0 & 255) | (uint32_t) (q1 & 255) << 8 | (uint32_t) (q2 & 255) << 16 | (uint32_t) q3 << 24;
+        const uint32_t w = threadIdx.x % 4, sub = T::place((uint32_t) i / 4, n_sub);
+        reinterpret_cast<uint2 *>(xs)[(w / 2 * n_sub + sub) * 2 + w % 2] = make_uint2(lo, hi);
         if (w == 0) {
-            const float d = most / 127.0f;
+            const float d = most * (1.0f / 127.0f);
             reinterpret_cast<float4 *>(xs)[2 * n_sub + sub] = make_float4(d, d * (float) sum, d * (float) other, d * (float) (sum + other));
         }
     }
@@ -107,11 +130,13 @@ template <int TYPE> // 1 f16, 2 bf16
 struct mv_dense {
     enum { QK = 1, BYTES = 2, STEP = 1024, STEP_BYTES = 2048 };
     LANE static uint32_t column_size(int k) { return (uint32_t) (k + 7) / 8 * 32; }
-    LANE static int groups(int k) { return (k + 7) / 8 * 2; }
     LANE void init(int) {}
     // planes of four: elements 8i..8i+3, then 8i+4..8i+7
-    LANE static void put(int i, float4 v, int k_n, char *xs) {
-        reinterpret_cast<float4 *>(xs)[i % 2 * ((k_n + 7) / 8) + i / 2] = v;
+    LANE static void put(int i, const mv_eight &v, int k_n, char *xs) {
+        float4 *to = reinterpret_cast<float4 *>(xs);
+        if (8 * i < k_n) {
+            to[i] = v.a, to[(k_n + 7) / 8 + i] = v.b;
+        }
     }
     LANE static float pair(uint32_t w, float x0, float x1, float sum) {
         float a, b;
@@ -160,10 +185,14 @@ struct mv_dense {
 
 struct mv_floats {
     enum { QK = 1, BYTES = 4, STEP = 512, STEP_BYTES = 2048 };
-    LANE static uint32_t column_size(int k) { return (uint32_t) (k + 3) / 4 * 16; }
-    LANE static int groups(int k) { return (k + 3) / 4; }
+    LANE static uint32_t column_size(int k) { return (uint32_t) (k + 7) / 8 * 32; }
     LANE void init(int) {}
-    LANE static void put(int i, float4 v, int, char *xs) { reinterpret_cast<float4 *>(xs)[i] = v; }
+    LANE static void put(int i, const mv_eight &v, int k_n, char *xs) {
+        float4 *to = reinterpret_cast<float4 *>(xs) + 2 * i;
+        if (8 * i < k_n) {
+            to[0] = v.a, to[1] = v.b;
+        }
+    }
     LANE static float four(bytes row, int i, int left, float4 x, float sum) {
         float4 w;
         if (row.off % 16 == 0) {
@@ -193,21 +222,8 @@ struct mv_floats {
 
 // ---- the column ----
 
-LANE float4 mv_load(const float *x, int i, int k) {
-    const float *p = x + 4 * i;
-    if (4 * i + 4 <= k && (uintptr_t) x % 16 == 0) {
-        return *reinterpret_cast<const float4 *>(p);
-    }
-    return make_float4(4 * i < k ? p[0] : 0.0f, 4 * i + 1 < k ? p[1] : 0.0f, 4 * i + 2 < k ? p[2] : 0.0f, 4 * i + 3 < k ? p[3] : 0.0f);
-}
-
-// One over the root mean square of all the values that the block's threads have. part: a float a warp, 64 bytes apart.
-LANE float mv_rms(const mv_args &a, const float4 *v, char *part) {
-    float sum = 0.0f;
-#pragma unroll
-    for (int j = 0; j < MV_AHEAD; j++) {
-        sum += v[j].x * v[j].x + v[j].y * v[j].y + v[j].z * v[j].z + v[j].w * v[j].w;
-    }
+// One over the root mean square of the column, of which each thread has a part of the sum. part: a float a warp, 64 bytes apart.
+LANE float mv_rms(const mv_args &a, float sum, char *part) {
 #pragma unroll
     for (int i = 16; i > 0; i /= 2) {
         sum += __shfl_xor_sync(~0u, sum, i);
@@ -224,34 +240,81 @@ LANE float mv_rms(const mv_args &a, const float4 *v, char *part) {
     return 1.0f / sqrtf(sum / (float) a.k + a.eps);
 }
 
-// A thread's loads are all on their way before the first is used. With a norm the column fits into one round (MV_NORM_MAX).
+// Columns of any length, at any address.
+LANE mv_eight mv_part(const float *x, int i, int k) {
+    float v[8];
+#pragma unroll
+    for (int e = 0; e < 8; e++) {
+        v[e] = 8 * i + e < k ? x[8 * i + e] : 0.0f;
+    }
+    return {make_float4(v[0], v[1], v[2], v[3]), make_float4(v[4], v[5], v[6], v[7])};
+}
 template <class T>
-LANE void mv_column(const mv_args &a, const float *x, char *xs, char *part) {
-    const int n = T::groups(a.k);
-    for (int first = 0; first < n; first += MV_AHEAD * MV_THREADS) {
-        float4 v[MV_AHEAD], scale[MV_AHEAD];
-#pragma unroll
-        for (int j = 0; j < MV_AHEAD; j++) {
-            const int i = first + j * MV_THREADS + threadIdx.x;
-            v[j] = scale[j] = make_float4(0, 0, 0, 0);
-            if (i < n) {
-                v[j]     = mv_load(x, i, a.k);
-                scale[j] = a.norm != NULL ? mv_load(a.norm, i, a.k) : scale[j];
-            }
+LANE void mv_odd_column(const mv_args &a, const float *x, char *xs, char *part) {
+    float sum = 0.0f, f = 0.0f;
+    if (a.norm != NULL) {
+        for (int i = threadIdx.x; 8 * i < a.k; i += MV_THREADS) {
+            sum += mv_part(x, i, a.k).square();
         }
+        f = mv_rms(a, sum, part);
+    }
+#pragma unroll 1
+    for (int first = 0; 8 * first < a.k; first += MV_THREADS) {
+        const int i = first + threadIdx.x;
+        mv_eight v  = mv_part(x, i, a.k);
         if (a.norm != NULL) {
-            const float f = mv_rms(a, v, part);
-#pragma unroll
-            for (int j = 0; j < MV_AHEAD; j++) {
-                v[j].x *= f * scale[j].x, v[j].y *= f * scale[j].y, v[j].z *= f * scale[j].z, v[j].w *= f * scale[j].w;
-            }
+            v.scale(f, mv_part(a.norm, i, a.k));
         }
+        T::put(i, v, a.k, xs);
+    }
+}
+
+// All of a thread's loads are on their way before the first is used; AHEAD of them are one round.
+template <int AHEAD>
+LANE void mv_round(const mv_args &a, const float *x, int first, mv_eight *v) {
 #pragma unroll
-        for (int j = 0; j < MV_AHEAD; j++) {
-            const int i = first + j * MV_THREADS + threadIdx.x;
-            if (i < n) {
-                T::put(i, v[j], a.k, xs);
-            }
+    for (int j = 0; j < AHEAD; j++) {
+        const int i = first + j * MV_THREADS + threadIdx.x;
+        v[j].a = v[j].b = make_float4(0, 0, 0, 0);
+        if (8 * i < a.k) {
+            v[j].set(reinterpret_cast<const float4 *>(x) + 2 * i);
+        }
+    }
+}
+template <class T, int AHEAD>
+LANE void mv_puts(const mv_args &a, int first, const mv_eight *v, char *xs) {
+#pragma unroll
+    for (int j = 0; j < AHEAD; j++) {
+        if (8 * (first + j * MV_THREADS + (int) (threadIdx.x & ~31u)) < a.k) { // a warp together
+            T::put(first + j * MV_THREADS + threadIdx.x, v[j], a.k, xs);
+        }
+    }
+}
+
+template <class T, int AHEAD>
+LANE void mv_column(const mv_args &a, const float *x, char *xs, char *part) {
+    if ((((uintptr_t) x | (uintptr_t) a.norm) % 16 | a.k % 8) != 0) {
+        mv_odd_column<T>(a, x, xs, part);
+    } else if (a.norm != NULL) { // MV_NORM_MAX: one round
+        mv_eight v[MV_NORMED], by[MV_NORMED];
+        mv_round<MV_NORMED>(a, x, 0, v);
+        mv_round<MV_NORMED>(a, a.norm, 0, by);
+        float sum = 0.0f;
+#pragma unroll
+        for (int j = 0; j < MV_NORMED; j++) {
+            sum += v[j].square();
+        }
+        const float f = mv_rms(a, sum, part);
+#pragma unroll
+        for (int j = 0; j < MV_NORMED; j++) {
+            v[j].scale(f, by[j]);
+        }
+        mv_puts<T, MV_NORMED>(a, 0, v, xs);
+    } else {
+        for (int first = 0; 8 * first < a.k; first += AHEAD * MV_THREADS) {
+            mv_eight v[AHEAD];
+            mv_round<AHEAD>(a, x, first, v);
+            mv_puts<T, AHEAD>(a, first, v, xs);
         }
     }
 }
@@ -260,22 +323,27 @@ LANE void mv_column(const mv_args &a, const float *x, char *xs, char *part) {
 
 // Turns of two rows: neighbours of one matrix, or with a gate row i of both. Where a second row is missing the first is taken twice.
 struct mv_place {
-    const char *w[2]; // the rows
-    int turn, step;   // of all turns; of its rows' steps
+    const char *w[2]; // the rows from the next step on, back to a multiple of 16 bytes
+    int odd[2];       // how far back that is: steps are multiples of 16 bytes
+    int left;         // bytes of a row from there on
+    int turn;         // of all turns
     int part, row;    // which matrix, and which of its rows is the first
 };
 
 struct mv_walk {
     int64_t w_off;
-    int n_steps, n_turns;
-    LANE void init(const mv_args &a, int step) {
-        n_steps = (a.k + step - 1) / step;
-        n_turns = a.glu != MV_GLU_NONE ? a.m[0] : 0;
+    int row_bytes, n_turns;
+    LANE void init(const mv_args &a, int bytes) {
+        row_bytes = bytes;
+        n_turns   = a.glu != MV_GLU_NONE ? a.m[0] : 0;
         for (int i = 0; i < a.n_parts && a.glu == MV_GLU_NONE; i++) {
             n_turns += (a.m[i] + 1) / 2;
         }
     }
     LANE void find(const mv_args &a, mv_place *p) const {
+        if (p->turn >= n_turns) {
+            return;
+        }
         p->part = 0, p->row = p->turn;
         if (a.glu == MV_GLU_NONE) {
             while (p->part < a.n_parts - 1 && p->row >= (a.m[p->part] + 1) / 2) {
@@ -283,40 +351,42 @@ struct mv_walk {
             }
             p->row *= 2;
         }
-        const int64_t at = w_off + p->row * a.w_row;
-        p->w[0]          = a.w[p->part] + at;
-        p->w[1]          = a.glu != MV_GLU_NONE ? a.w[1] + at : p->row + 1 < a.m[p->part] ? p->w[0] + a.w_row : p->w[0];
+        const int64_t at   = w_off + p->row * a.w_row;
+        const char *first  = a.w[p->part] + at;
+        const char *second = a.glu != MV_GLU_NONE ? a.w[1] + at : p->row + 1 < a.m[p->part] ? first + a.w_row : first;
+        p->odd[0] = (int) ((uintptr_t) first & 15), p->odd[1] = (int) ((uintptr_t) second & 15);
+        p->w[0] = first - p->odd[0], p->w[1] = second - p->odd[1];
+        p->left = row_bytes;
     }
-    LANE void next(const mv_args &a, mv_place *p) const {
-        if (++p->step < n_steps) {
-            return;
-        }
-        p->step = 0;
+    LANE void next_turn(const mv_args &a, mv_place *p) const {
         p->turn += gridDim.x * MV_WARPS;
-        if (p->turn < n_turns) {
-            find(a, p);
+        find(a, p);
+    }
+    LANE void next_step(const mv_args &a, mv_place *p, int step_bytes) const {
+        p->left -= step_bytes;
+        p->w[0] += step_bytes, p->w[1] += step_bytes;
+        if (p->left <= 0) {
+            next_turn(a, p);
         }
     }
 };
 
 template <class T>
-LANE void mv_fetch(const mv_args &a, const mv_place &p, uint32_t to, uint32_t stage, uint32_t bar, int lane) {
-    const int from    = p.step * T::STEP_BYTES;
-    const int n_bytes = min((int) T::STEP_BYTES, (int) (a.k / T::QK * T::BYTES) - from);
-    const char *src[2] = {p.w[0] + from, p.w[1] + from};
-    const int odd[2]   = {(int) ((uintptr_t) src[0] & 15), (int) ((uintptr_t) src[1] & 15)};
+LANE void mv_fetch(const mv_place &p, uint32_t to, uint32_t stage, uint32_t bar, int lane) {
+    static_assert(T::STEP_BYTES % 16 == 0, "steps keep what a row's address is off");
+    const int n_bytes = min((int) T::STEP_BYTES, p.left);
 #if __CUDA_ARCH__ >= 900
     if (lane == 0) {
-        const int size[2] = {(odd[0] + n_bytes + 15) & ~15, (odd[1] + n_bytes + 15) & ~15};
+        const int size[2] = {(p.odd[0] + n_bytes + 15) & ~15, (p.odd[1] + n_bytes + 15) & ~15};
         bar_expect(bar, size[0] + size[1]);
-        bulk_copy(to, src[0] - odd[0], size[0], bar);
-        bulk_copy(to + stage, src[1] - odd[1], size[1], bar);
+        bulk_copy(to, p.w[0], size[0], bar);
+        bulk_copy(to + stage, p.w[1], size[1], bar);
     }
 #else
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        for (int at = lane * 16; at < odd[r] + n_bytes; at += 512) {
-            copy16(to + r * stage + at, src[r] - odd[r] + at, min(odd[r] + n_bytes - at, 16));
+        for (int at = lane * 16; at < p.odd[r] + n_bytes; at += 512) {
+            copy16(to + r * stage + at, p.w[r] + at, min(p.odd[r] + n_bytes - at, 16));
         }
     }
 #endif
@@ -389,11 +459,10 @@ LANE void mv(const mv_args &a) {
     int64_t y_off;
     mv_walk walk;
     mv_operands(a, &walk.w_off, &x, &y_off);
-    walk.init(a, T::STEP);
-    mv_place at = {{NULL, NULL}, (int) blockIdx.x * MV_WARPS + warp, 0, 0, 0};
-    if (at.turn < walk.n_turns) {
-        walk.find(a, &at);
-    }
+    walk.init(a, a.k / T::QK * T::BYTES);
+    mv_place at;
+    at.turn = blockIdx.x * MV_WARPS + warp;
+    walk.find(a, &at);
     mv_place ahead = at;
 #if __CUDA_ARCH__ >= 900
     if (lane < a.n_stages) {
@@ -404,8 +473,8 @@ LANE void mv(const mv_args &a) {
 #endif
     for (int s = 0; s < a.n_stages; s++) {
         if (ahead.turn < walk.n_turns) {
-            mv_fetch<T>(a, ahead, ring + s * STAGE, ROW, bars + 8 * s, lane);
-            walk.next(a, &ahead);
+            mv_fetch<T>(ahead, ring + s * STAGE, ROW, bars + 8 * s, lane);
+            walk.next_step(a, &ahead, T::STEP_BYTES);
         }
 #if __CUDA_ARCH__ < 900
         copy_commit();
@@ -416,7 +485,7 @@ LANE void mv(const mv_args &a) {
     }
     T t;
     t.init(lane);
-    mv_column<T>(a, x, xs, reinterpret_cast<char *>(smem) + 56);
+    mv_column<T, MV_AHEAD>(a, x, xs, reinterpret_cast<char *>(smem) + 56);
     __syncthreads();
     int stage    = 0;
     uint32_t lap = 0;
@@ -424,21 +493,20 @@ LANE void mv(const mv_args &a) {
         const bool is_there = a.add != NULL && at.row + lane / 16 < a.m[at.part];
         const float more    = is_there ? a.add[at.row + lane / 16] : 0.0f;
         float sum[2]        = {0.0f, 0.0f};
-        for (int step = 0; step < walk.n_steps; step++) {
+        for (int from = 0; from < a.k; from += T::STEP) {
 #if __CUDA_ARCH__ >= 900
             bar_wait(bars + 8 * stage, lap);
 #else
             copy_wait(a.n_stages - 1);
             __syncwarp();
 #endif
-            const uint32_t here = ring_off + stage * STAGE, from = step * T::STEP_BYTES;
-            const mv_rows rows  = {{{smem, here + ((uint32_t) ((uintptr_t) at.w[0] + from) & 15)},
-                 {smem, here + ROW + ((uint32_t) ((uintptr_t) at.w[1] + from) & 15)}}};
-            t.step(rows, step * T::STEP, min((int) T::STEP, a.k - step * T::STEP), a.k, xs, lane, sum);
+            const uint32_t here = ring_off + stage * STAGE;
+            const mv_rows rows  = {{{smem, here + at.odd[0]}, {smem, here + ROW + at.odd[1]}}};
+            t.step(rows, from, min((int) T::STEP, a.k - from), a.k, xs, lane, sum);
             __syncwarp();
             if (ahead.turn < walk.n_turns) {
-                mv_fetch<T>(a, ahead, ring + stage * STAGE, ROW, bars + 8 * stage, lane);
-                walk.next(a, &ahead);
+                mv_fetch<T>(ahead, ring + stage * STAGE, ROW, bars + 8 * stage, lane);
+                walk.next_step(a, &ahead, T::STEP_BYTES);
             }
 #if __CUDA_ARCH__ < 900
             copy_commit();
@@ -448,8 +516,7 @@ LANE void mv(const mv_args &a) {
             }
         }
         mv_store(a, at, mv_sum(sum, lane), y_off, more, lane);
-        at.step = walk.n_steps - 1;
-        walk.next(a, &at);
+        walk.next_turn(a, &at);
     }
 }
 

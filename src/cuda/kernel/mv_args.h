@@ -28,9 +28,11 @@ struct mv_args {
     int ne2, r2, r3;       // z = i2 + i3 * ne2; weights are shared by r2 of dimension 2, r3 of dimension 3
     int n_used, n_experts; // slots of a token; experts there are
     int x_ne1;             // columns of x a token has: 1, or one a slot
-    int n_stages;          // steps of two rows in a warp's ring, 1 to 7
-    int w_const;           // w is not written by kernels of this graph
-    int wait;              // launched so that the kernel ahead may still run
+    int n_turns, n_full;   // of mvb: all, and those of as many rows as a turn has at most; the rest have n_last
+    int n_last;
+    int n_stages; // steps of two rows in a warp's ring, 1 to 7
+    int w_const;  // w is not written by kernels of this graph
+    int wait;     // launched so that the kernel ahead may still run
 };
 #ifndef __cplusplus
 typedef struct mv_args mv_args;

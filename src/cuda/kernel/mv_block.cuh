@@ -13,9 +13,9 @@ enum { MVB_ROWS = 4 };
 LANE uint4 mvb_read(const char *p, bool is_const) {
     uint4 v;
     if (is_const) {
-        asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.b32 {%0,%1,%2,%3}, [%4];\n" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
+        asm volatile("ld.global.nc.L1::no_allocate.v4.b32 {%0,%1,%2,%3}, [%4];\n" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p));
     } else {
-        asm volatile("ld.global.L1::no_allocate.L2::256B.v4.b32 {%0,%1,%2,%3}, [%4];\n" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+        asm volatile("ld.global.L1::no_allocate.v4.b32 {%0,%1,%2,%3}, [%4];\n" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
     }
     return v;
 }
@@ -48,29 +48,26 @@ struct mvb_32 : mv_floats {
 // A turn: four neighbouring rows of one matrix, or with a gate two of both. Where a row is missing another is read in its place.
 struct mvb_place {
     const char *p0, *p1, *p2, *p3; // the rows, at the thread's next piece
-    int turn, part, row;
+    int turn, part, row, end; // end: behind its last row
 };
 
 struct mvb_walk {
     int64_t w_off, step; // step: from a turn's rows behind their last piece to those of the block's next turn
-    int n_turns, per;    // per: rows of a turn of each matrix
+    int per;             // rows of a turn of each matrix
     LANE int turns(const mv_args &a, int part) const { return (a.m[part] + per - 1) / per; }
     LANE void init(const mv_args &a, int n_pieces) {
         per     = a.glu != MV_GLU_NONE ? 2 : 4;
         step    = (int64_t) gridDim.x * per * a.w_row - (n_pieces + MV_THREADS - 1) / MV_THREADS * (16 * MV_THREADS);
-        n_turns = turns(a, 0);
-        for (int i = 1; i < a.n_parts && a.glu == MV_GLU_NONE; i++) {
-            n_turns += turns(a, i);
-        }
     }
     LANE void find(const mv_args &a, mvb_place *p) const {
         p->part = 0, p->row = p->turn;
         while (a.glu == MV_GLU_NONE && p->part < a.n_parts - 1 && p->row >= turns(a, p->part)) {
             p->row -= turns(a, p->part++);
         }
-        p->row *= per;
+        p->row             = p->turn < a.n_full ? p->row * per : a.n_full * per + (p->turn - a.n_full) * a.n_last;
+        p->end             = min(a.m[p->part], p->row + (p->turn < a.n_full ? per : a.n_last));
         const int64_t at   = w_off + p->row * a.w_row + 16 * (int) threadIdx.x;
-        const int left     = a.m[p->part] - p->row;
+        const int left     = p->end - p->row;
         const char *second = a.glu != MV_GLU_NONE ? a.w[1] + at : a.w[p->part] + at + (left > 2 ? 2 * a.w_row : 0);
         p->p0              = a.w[p->part] + at;
         p->p1              = p->p0 + (left > 1 ? a.w_row : 0);
@@ -80,10 +77,11 @@ struct mvb_walk {
     // Most turns are a fixed way further.
     LANE void next(const mv_args &a, mvb_place *p) const {
         p->turn += gridDim.x;
-        if (p->row + (int) (gridDim.x + 1) * per <= a.m[p->part]) {
+        if (p->turn < a.n_full && p->row + (int) (gridDim.x + 1) * per <= a.m[p->part]) {
             p->row += gridDim.x * per;
+            p->end = p->row + per;
             p->p0 += step, p->p1 += step, p->p2 += step, p->p3 += step;
-        } else if (p->turn < n_turns) {
+        } else if (p->turn < a.n_turns) {
             find(a, p);
         }
     }
@@ -105,17 +103,17 @@ LANE float mvb_sum(const float *sum, int lane) {
 }
 
 // What becomes of a turn's sums, by one warp: red has one of each warp for each row.
-LANE void mvb_store(const mv_args &a, int part, int row, const float *red, int64_t y_off, int lane) {
+LANE void mvb_store(const mv_args &a, int part, int row, int end, const float *red, int64_t y_off, int lane) {
     float sum   = red[lane] + red[lane + 32];
     sum += __shfl_xor_sync(~0u, sum, 4);
     sum += __shfl_xor_sync(~0u, sum, 8);
     sum += __shfl_xor_sync(~0u, sum, 16);
     const float up = __shfl_down_sync(~0u, sum, 2);
     if (a.glu != MV_GLU_NONE) {
-        if (lane < 2 && row + lane < a.m[0]) {
+        if (lane < 2 && row + lane < end) {
             a.y[0][y_off + row + lane] = mv_gate(a.glu, sum) * up;
         }
-    } else if (lane < 4 && row + lane < a.m[part]) {
+    } else if (lane < 4 && row + lane < end) {
         a.y[part][y_off + row + lane] = a.add != NULL ? sum + a.add[row + lane] : sum;
     }
 }
@@ -141,7 +139,7 @@ LANE void mv_block(const mv_args &a) {
     uint4 w0, w1, w2, w3;
     w0 = w1 = w2 = w3 = make_uint4(0, 0, 0, 0);
     at.turn           = blockIdx.x;
-    if (at.turn < walk.n_turns) {
+    if (at.turn < a.n_turns) {
         walk.find(a, &at);
         if (threadIdx.x < n_pieces) {
             w0 = mvb_read(at.p0, a.w_const), w1 = mvb_read(at.p1, a.w_const), w2 = mvb_read(at.p2, a.w_const), w3 = mvb_read(at.p3, a.w_const);
@@ -150,12 +148,12 @@ LANE void mv_block(const mv_args &a) {
     if (a.wait) {
         wait_for_previous();
     }
-    mv_column<T>(a, x, xs, reinterpret_cast<char *>(smem) + 56);
+    mv_column<T, MV_NORMED>(a, x, xs, reinterpret_cast<char *>(smem) + 56);
     __syncthreads();
     int buffer = 0;
-    while (at.turn < walk.n_turns) {
+    while (at.turn < a.n_turns) {
         float sum[MVB_ROWS] = {0, 0, 0, 0};
-        int turn = at.turn, part = at.part, row = at.row;
+        int turn = at.turn, part = at.part, row = at.row, end = at.end;
         for (int first = 0; first < n_pieces; first += MV_THREADS) {
             const int i = first + threadIdx.x;
             T t;
@@ -167,7 +165,7 @@ LANE void mv_block(const mv_args &a) {
             at.p0 += 16 * MV_THREADS, at.p1 += 16 * MV_THREADS, at.p2 += 16 * MV_THREADS, at.p3 += 16 * MV_THREADS;
             if (first + MV_THREADS >= n_pieces) {
                 walk.next(a, &at);
-                next = at.turn < walk.n_turns ? threadIdx.x : n_pieces;
+                next = at.turn < a.n_turns ? threadIdx.x : n_pieces;
             }
             if (next < n_pieces) {
                 w0 = mvb_read(at.p0, a.w_const), w1 = mvb_read(at.p1, a.w_const), w2 = mvb_read(at.p2, a.w_const), w3 = mvb_read(at.p3, a.w_const);
@@ -179,7 +177,7 @@ LANE void mv_block(const mv_args &a) {
         }
         __syncthreads();
         if (warp == (turn / (int) gridDim.x) % MV_WARPS) {
-            mvb_store(a, part, row, red[buffer], y_off, lane);
+            mvb_store(a, part, row, end, red[buffer], y_off, lane);
         }
         buffer ^= 1;
     }

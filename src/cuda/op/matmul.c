@@ -127,6 +127,50 @@ static enum ggml_status mmv(struct cuda_run *r, const struct cuda_mm_type *t, mm
     return cuda_launch_one(r, warps == MMV_WARPS ? many : few, dims, a);
 }
 
+// ---- floats as they are ----
+
+static size_t floats_shared(const struct ggml_tensor *x) { // columns, and sums
+    return (size_t) (MF_COLS * x->ne[0]) * sizeof(float) + 2 * MF_THREADS / 32 * MF_ROWS * MF_COLS * sizeof(float);
+}
+
+static bool is_for_floats(const struct cuda_device *dev, const struct ggml_tensor *op) {
+    const struct ggml_tensor *w = op->src[0], *x = op->src[1];
+    const uintptr_t all =
+        (uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3] | (uintptr_t) x->data | x->nb[1] | x->nb[2] | x->nb[3];
+    return w->type == GGML_TYPE_F32 && x->type == GGML_TYPE_F32 && x->ne[1] <= MF_COLS && x->ne[0] % 4 == 0 && all % 16 == 0 &&
+           floats_shared(x) <= cuda_traits(dev)->shared_max;
+}
+
+static enum ggml_status run_floats(struct cuda_run *r, struct ggml_tensor *op) {
+    const struct ggml_tensor *w = op->src[0], *x = op->src[1];
+    const mf_args a     = {.w = w->data,
+            .x                = x->data,
+            .y                = op->data,
+            .w_row            = (int64_t) w->nb[1],
+            .w_z2             = (int64_t) w->nb[2],
+            .w_z3             = (int64_t) w->nb[3],
+            .x_col            = (int64_t) (x->nb[1] / sizeof(float)),
+            .x_z2             = (int64_t) (x->nb[2] / sizeof(float)),
+            .x_z3             = (int64_t) (x->nb[3] / sizeof(float)),
+            .y_col            = (int64_t) (op->nb[1] / sizeof(float)),
+            .y_z2             = (int64_t) (op->nb[2] / sizeof(float)),
+            .y_z3             = (int64_t) (op->nb[3] / sizeof(float)),
+            .m                = (int) w->ne[1],
+            .k                = (int) w->ne[0],
+            .n                = (int) x->ne[1],
+            .ne2              = (int) x->ne[2],
+            .r2               = (int) (x->ne[2] / w->ne[2]),
+            .r3               = (int) (x->ne[3] / w->ne[3]),
+            .w_const          = cuda_is_const(r->graph, w),
+            .wait             = 1};
+    const int64_t turns = (a.m + MF_ROWS - 1) / MF_ROWS, all = r->traits->n_sm;
+    const struct cuda_dims dims = {.grid = {(unsigned) (turns < all ? turns : all), 1, (unsigned) (x->ne[2] * x->ne[3])},
+        .block                           = {MF_THREADS},
+        .shared_size                     = (unsigned) floats_shared(x),
+        .overlap                         = true};
+    return cuda_launch_one(r, "mf_f32", dims, &a);
+}
+
 // ---- many columns ----
 
 enum ggml_status cuda_mm_tiles(struct cuda_run *r, const struct cuda_mm_type *t, int nt, const mma_args *a, int64_t nz) {
@@ -302,6 +346,9 @@ static enum ggml_status matmul_run(struct cuda_run *r, struct ggml_tensor *op) {
     const struct cuda_mm_type *t = cuda_mm_type(op->src[0]->type);
     if (cuda_is_vector(r->dev, t, op)) {
         return run_one(r, t, op);
+    }
+    if (is_for_floats(r->dev, op)) {
+        return run_floats(r, op);
     }
     const struct cuda_columns c = matmul_columns(r->dev, op);
     const bool as_they_are      = c.plain && c.halves_size == 0;

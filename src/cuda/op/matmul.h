@@ -2,6 +2,7 @@
 // matmul.h: what products have in common: which kernels a type of weights has, and how they are launched.
 #pragma once
 
+#include "cuda/kernel/mf_args.h"
 #include "cuda/kernel/mma_args.h"
 #include "cuda/kernel/mmv_args.h"
 #include "cuda/kernel/mv_args.h"

@@ -36,7 +36,7 @@ static bool are_sixteens(const struct cuda_mm_type *t, const mv_args *a) {
     return all % 16 == 0;
 }
 
-static enum ggml_status run_block(struct cuda_run *r, const struct cuda_mm_type *t, const mv_args *a, int64_t nz) {
+static enum ggml_status run_block(struct cuda_run *r, const struct cuda_mm_type *t, mv_args *a, int64_t nz) {
     const int64_t per = a->glu != MV_GLU_NONE ? 2 : 4, shared = fixed_size(t, a->k);
     int64_t n_turns = 0;
     for (int i = 0; i < (a->glu != MV_GLU_NONE ? 1 : a->n_parts); i++) {
@@ -44,10 +44,17 @@ static enum ggml_status run_block(struct cuda_run *r, const struct cuda_mm_type 
     }
     const int64_t all =
         (int64_t) r->traits->n_sm * (MVB_BLOCKS * (shared + 2048) <= (int64_t) r->traits->shared_max ? MVB_BLOCKS : 1);
-    const struct cuda_dims dims = {.grid = {(unsigned) (n_turns < all ? n_turns : all), 1, (unsigned) nz},
-        .block                           = {MV_WARPS * 32},
-        .shared_size                     = (unsigned) shared,
-        .overlap                         = true};
+    const int64_t grid = n_turns < all ? n_turns : all;
+    a->n_full = a->n_turns = (int) n_turns;
+    a->n_last              = (int) per;
+    if (a->n_parts == 1 || a->glu != MV_GLU_NONE) { // what is left in the end goes to all blocks alike
+        const int64_t n_full = a->m[0] / (grid * per) * grid, rest = a->m[0] - n_full * per;
+        a->n_full  = (int) n_full;
+        a->n_last  = (int) (rest > 0 ? (rest + grid - 1) / grid : per);
+        a->n_turns = (int) (n_full + (rest + a->n_last - 1) / a->n_last);
+    }
+    const struct cuda_dims dims = {
+        .grid = {(unsigned) grid, 1, (unsigned) nz}, .block = {MV_WARPS * 32}, .shared_size = (unsigned) shared, .overlap = true};
     return cuda_launch_one(r, t->mvb, dims, a);
 }
 

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+// mf.cu: rows of floats times 2 to 8 columns, without rounding them first. A block has four rows at a time, read side by side by all its
+// threads, two pieces of 16 bytes of each row ahead; columns lie in shared memory.
+#include "mf_args.h"
+#include "mv_block.cuh"
+
+enum { MF_WARPS = MF_THREADS / 32, MF_SUMS = MF_ROWS * MF_COLS };
+static_assert(MF_SUMS == 32, "a sum a thread of a warp");
+
+struct mf_piece {
+    uint4 w[MF_ROWS];
+};
+// Which piece of which rows comes next.
+struct mf_place {
+    int turn, pass;
+};
+
+struct mf_walk {
+    const char *w;
+    int n_turns, n_pieces, n_passes;
+
+    LANE void next(mf_place *p) const {
+        if (++p->pass == n_passes) {
+            p->pass = 0;
+            p->turn += gridDim.x;
+        }
+    }
+    // A row that is missing is the last one again.
+    LANE void read(const mf_args &a, const mf_place &p, mf_piece *to) const {
+        const int i = p.pass * MF_THREADS + threadIdx.x;
+        if (p.turn < n_turns && i < n_pieces) {
+#pragma unroll
+            for (int r = 0; r < MF_ROWS; r++) {
+                to->w[r] = mvb_read(w + min(p.turn * MF_ROWS + r, a.m - 1) * a.w_row + 16 * (int64_t) i, a.w_const);
+            }
+        }
+    }
+};
+
+LANE float mf_dot(uint4 w, float4 x, float sum) {
+    sum = fmaf(__uint_as_float(w.x), x.x, sum);
+    sum = fmaf(__uint_as_float(w.y), x.y, sum);
+    sum = fmaf(__uint_as_float(w.z), x.z, sum);
+    return fmaf(__uint_as_float(w.w), x.w, sum);
+}
+
+// A warp's 32 sums over its threads: thread i has the i-th in sum[0]. In each step a thread keeps half of what it has.
+template <int HALF>
+LANE void mf_reduce(float *sum, int lane) {
+    const bool upper = (lane & HALF) != 0;
+#pragma unroll
+    for (int j = 0; j < HALF; j++) {
+        const float keep = upper ? sum[j + HALF] : sum[j], give = upper ? sum[j] : sum[j + HALF];
+        sum[j] = keep + __shfl_xor_sync(~0u, give, HALF);
+    }
+}
+
+struct mf_work {
+    mf_walk walk;
+    const float4 *xs; // [column][piece]
+    float *y, *red;   // red: two times a sum of each warp for each row and column
+    int buffer;
+
+    // The piece at p, which is there by then; the one behind the next takes its room.
+    LANE void step(const mf_args &a, mf_place p, mf_place *ahead, mf_piece *piece, float *sum) {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, i = p.pass * MF_THREADS + threadIdx.x;
+        if (i < walk.n_pieces) {
+#pragma unroll
+            for (int c = 0; c < MF_COLS; c++) {
+                const float4 x = xs[c * walk.n_pieces + i];
+#pragma unroll
+                for (int r = 0; r < MF_ROWS; r++) {
+                    sum[r * MF_COLS + c] = mf_dot(piece->w[r], x, sum[r * MF_COLS + c]);
+                }
+            }
+        }
+        walk.read(a, *ahead, piece);
+        walk.next(ahead);
+        if (p.pass + 1 < walk.n_passes) {
+            return;
+        }
+        mf_reduce<16>(sum, lane);
+        mf_reduce<8>(sum, lane);
+        mf_reduce<4>(sum, lane);
+        mf_reduce<2>(sum, lane);
+        mf_reduce<1>(sum, lane);
+        red[(buffer * MF_WARPS + warp) * MF_SUMS + lane] = sum[0];
+        __syncthreads();
+        if (warp == p.turn / (int) gridDim.x % MF_WARPS) {
+            float total = 0.0f;
+#pragma unroll
+            for (int j = 0; j < MF_WARPS; j++) {
+                total += red[(buffer * MF_WARPS + j) * MF_SUMS + lane];
+            }
+            const int row = p.turn * MF_ROWS + lane / MF_COLS, col = lane % MF_COLS;
+            if (row < a.m && col < a.n) {
+                y[col * a.y_col + row] = total;
+            }
+        }
+        buffer ^= 1;
+#pragma unroll
+        for (int j = 0; j < MF_SUMS; j++) {
+            sum[j] = 0.0f;
+        }
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(MF_THREADS, 1) mf_f32(const __grid_constant__ mf_args a) {
+    extern __shared__ __align__(128) uint32_t smem[];
+    let_next_start();
+    if (a.wait && !a.w_const) {
+        wait_for_previous();
+    }
+    const int i2 = blockIdx.z % a.ne2, i3 = blockIdx.z / a.ne2, n_pieces = a.k / 4;
+    float *red   = reinterpret_cast<float *>(smem);
+    float4 *xs   = reinterpret_cast<float4 *>(red + 2 * MF_WARPS * MF_SUMS);
+    mf_work work = {{a.w + i2 / a.r2 * a.w_z2 + i3 / a.r3 * a.w_z3, (a.m + MF_ROWS - 1) / MF_ROWS, n_pieces,
+                        (n_pieces + MF_THREADS - 1) / MF_THREADS},
+        xs, a.y + i2 * a.y_z2 + i3 * a.y_z3, red, 0};
+    mf_place at = {(int) blockIdx.x, 0}, ahead = at;
+    mf_piece first, second;
+    work.walk.read(a, ahead, &first);
+    work.walk.next(&ahead);
+    work.walk.read(a, ahead, &second);
+    work.walk.next(&ahead);
+    if (a.wait) {
+        wait_for_previous();
+    }
+    const float *x = a.x + i2 * a.x_z2 + i3 * a.x_z3;
+    for (int i = threadIdx.x; i < n_pieces; i += MF_THREADS) {
+#pragma unroll
+        for (int c = 0; c < MF_COLS; c++) {
+            xs[c * n_pieces + i] = c < a.n ? reinterpret_cast<const float4 *>(x + c * a.x_col)[i] : make_float4(0, 0, 0, 0);
+        }
+    }
+    __syncthreads();
+    float sum[MF_SUMS];
+#pragma unroll
+    for (int j = 0; j < MF_SUMS; j++) {
+        sum[j] = 0.0f;
+    }
+    while (at.turn < work.walk.n_turns) {
+        work.step(a, at, &ahead, &first, sum);
+        work.walk.next(&at);
+        if (at.turn < work.walk.n_turns) {
+            work.step(a, at, &ahead, &second, sum);
+            work.walk.next(&at);
+        }
+    }
+}
