@@ -68,7 +68,7 @@ void cluster_types(const struct model *model, bool wants[GGML_TYPE_COUNT]);
 
 // ---- cluster_rounds.c ----
 
-// Of numbers that are known, which is more than 0: the middle one, of two the faster; 0: none is. Sorts them.
+// Of numbers that are known, which for speeds is more than 0: the middle one, of two the faster; 0: none is. Sorts them.
 double cluster_middle(double *numbers, int n, bool is_time);
 // What rounds have measured of the same devices, hosts and links as out has, by weights of a type.
 void cluster_choose_rounds(struct cluster *out, const struct cluster *rounds, int n, enum ggml_type type);

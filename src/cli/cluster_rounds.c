@@ -17,7 +17,7 @@ static int compare(const void *a, const void *b) {
 double cluster_middle(double *numbers, int n, bool is_time) {
     int n_known = 0;
     for (int i = 0; i < n; i++) {
-        if (numbers[i] > 0) {
+        if (numbers[i] > 0 || (is_time && numbers[i] == 0)) {
             numbers[n_known++] = numbers[i];
         }
     }

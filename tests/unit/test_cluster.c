@@ -33,7 +33,8 @@ static void test_middle(void **state) {
     check_middle(6, false, 4, 1.0, 6.0, 2.0, 7.0); // two of four
     check_middle(2, true, 4, 1.0, 6.0, 2.0, 7.0);
     check_middle(10, false, 5, 10.0, 2.0, 10.5, 3.0, 11.0);
-    check_middle(4, true, 5, 4.0, 0.0, 90.0, 3.0, 5.0); // what is not known does not count: 3, 4, 5, 90
+    check_middle(5, false, 5, 4.0, 0.0, 90.0, 3.0, 5.0); // a speed that is not known does not count: 3, 4, 5, 90
+    check_middle(0, true, 5, 0.0, 0.0, 1.0, 0.0, 0.0);   // that nothing is left of a time is an answer
 }
 
 // Rounds of a host with two devices and a link; `slow`: how many times slower, of devices alone and while all compute.
