@@ -115,7 +115,7 @@ int cuda_n_uses(const struct ggml_cgraph *graph, const struct ggml_tensor *node)
 bool cuda_is_used_once(const struct ggml_cgraph *graph, const struct ggml_tensor *node);
 // Whether a node writes into another tensor's memory.
 bool cuda_writes_into(const struct ggml_tensor *node, const struct ggml_tensor *t);
-// Whether no kernel of the graph writes a tensor: then it may be read before the kernel ahead ends.
+// Whether no kernel of the graph writes a tensor that an op of it reads: then it may be read before the kernel ahead ends.
 bool cuda_is_const(const struct ggml_cgraph *graph, const struct ggml_tensor *t);
 // Products with the same column brought together: graph_optimize's part.
 void cuda_mv_gather(struct ggml_cgraph *graph);

@@ -24,7 +24,6 @@ LANE uint32_t few_transposed(uint32_t v) {
     return v;
 }
 
-
 template <int D>
 struct few_sums {
     float o[D / 16][4], m[2], l[2]; // o[i]: dimensions out(i) and the next, of rows 2t, 2t + 1
@@ -275,7 +274,7 @@ LANE void few_weigh(float *s, few_sums<D> *sum, uint32_t *p) {
     p[1] = few_transposed(h2_pack(s[2], s[3]));
 }
 
-// Scores in units of log2, from their two parts. Rows that are missing have some too, which nobody reads.
+// Scores in units of log2, as attn_score has them, from their two parts. Rows that are missing have some too, which nobody reads.
 LANE void few_score(const attn_args &a, const attn_row *row, int key, int last, const uint16_t *mask, const float *more, float *s) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {

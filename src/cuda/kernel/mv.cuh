@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: MIT
 // mv.cuh: weights times one column. A warp has two rows at a time, which share what is read of the column: it copies steps of both
-// ahead into a ring of its own in shared memory, over the ends of rows, so that memory never rests; no warp waits for another. The column lies in shared memory: in
-// 8 bits with a scale for 32 elements for block formats (dot.cuh), in floats for dense rows. Around the product: several matrices
-// with one column, the norm of the column before, a sum or a gate behind (mv_args.h).
+// ahead into a ring of its own in shared memory, over the ends of rows, so that memory never rests; no warp waits for another. The
+// column lies in shared memory: in 8 bits with a scale for 32 elements for block formats (dot.cuh), in floats for dense rows. Around the
+// product: several matrices with one column, the norm of the column before, a sum or a gate behind (mv_args.h).
 #pragma once
 
 #include "dot.cuh"
 #include "mv_args.h"
 #include "wgmma.cuh"
 
+#include <float.h>
+
 enum { MV_THREADS = MV_WARPS * 32, MV_AHEAD = 4, MV_NORMED = 2 };
 static_assert(MV_NORM_MAX <= MV_NORMED * MV_THREADS * 8, "a column with a norm is loaded in one round");
 
 // ---- the column, eight elements at a time ----
 
+LANE float more_of(float a, float b) { // unlike fmaxf, not a number if one is not
+    float r;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+    return r;
+}
 struct mv_eight {
     float4 a, b;
     LANE void set(const float4 *p) { a = p[0], b = p[1]; }
@@ -21,9 +28,9 @@ struct mv_eight {
         a.x *= f * by.a.x, a.y *= f * by.a.y, a.z *= f * by.a.z, a.w *= f * by.a.w;
         b.x *= f * by.b.x, b.y *= f * by.b.y, b.z *= f * by.b.z, b.w *= f * by.b.w;
     }
-    LANE static float most4(float4 v) { return fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w))); }
+    LANE static float most4(float4 v) { return more_of(more_of(fabsf(v.x), fabsf(v.y)), more_of(fabsf(v.z), fabsf(v.w))); }
     LANE static float square4(float4 v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; }
-    LANE float most() const { return fmaxf(most4(a), most4(b)); }
+    LANE float most() const { return more_of(most4(a), most4(b)); }
     LANE float square() const { return square4(a) + square4(b); }
 };
 
@@ -66,8 +73,8 @@ struct mv_blocks {
     LANE static void put(int i, const mv_eight &v, int k_n, char *xs) {
         const int n_sub = k_n / 32;
         float most      = v.most();
-        most            = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
-        most            = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
+        most            = more_of(most, __shfl_xor_sync(~0u, most, 1));
+        most            = more_of(most, __shfl_xor_sync(~0u, most, 2));
         const float up    = most >= 1e-36f ? 7.9375f * approx_rcp(most * 0.0625f) : 0.0f; // 127 / most, where that is a float
         const uint32_t lo = mv_whole(v.a, up), hi = mv_whole(v.b, up);
         int sum           = __dp4a((int) lo, 0x01010101, __dp4a((int) hi, 0x01010101, 0));
@@ -79,7 +86,7 @@ struct mv_blocks {
         const uint32_t w = threadIdx.x % 4, sub = T::place((uint32_t) i / 4, n_sub);
         reinterpret_cast<uint2 *>(xs)[(w / 2 * n_sub + sub) * 2 + w % 2] = make_uint2(lo, hi);
         if (w == 0) {
-            const float d = most * (1.0f / 127.0f);
+            const float d = most <= FLT_MAX ? most * (1.0f / 127.0f) : NAN; // bytes have no infinity
             reinterpret_cast<float4 *>(xs)[2 * n_sub + sub] = make_float4(d, d * (float) sum, d * (float) other, d * (float) (sum + other));
         }
     }

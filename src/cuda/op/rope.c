@@ -8,6 +8,8 @@
 
 #include <math.h>
 
+enum { EARLY_TOKENS = 8 }; // with more, there is enough to do for waiting not to matter
+
 static bool modes_ok(const struct ggml_tensor *op) {
     const int32_t n_dims = cuda_param_i32(op, 1), mode = cuda_param_i32(op, 2), n_offs = cuda_param_i32(op, 15);
     const int32_t *s = &op->op_params[11];
@@ -63,7 +65,8 @@ static struct cuda_rope_args args_of(const struct ggml_cgraph *graph, const stru
         g.length *= 1.0f + 0.1f * logf(1.0f / freq_scale);
     }
     ggml_rope_yarn_corr_dims(n_dims, cuda_param_i32(op, 4), freq_base, cuda_param_f32(op, 9), cuda_param_f32(op, 10), g.ramp);
-    g.is_early = cuda_is_const(graph, op->src[1]) && (factors == NULL || cuda_is_const(graph, factors));
+    g.is_early =
+        op->ne[2] <= EARLY_TOKENS && cuda_is_const(graph, op->src[1]) && (factors == NULL || cuda_is_const(graph, factors));
     if (factors != NULL) {
         g.factors    = factors->data;
         g.factors_nb = (int64_t) factors->nb[0];
@@ -229,16 +232,18 @@ static struct turn turn_at(const struct ggml_cgraph *graph, int i) {
 
 static int turn_match(const struct cuda_device *dev, const struct ggml_cgraph *graph, int i) {
     const struct turn t = turn_at(graph, i);
-    return t.n > 0 && cuda_supports_op(dev, t.query) && cuda_supports_op(dev, t.key) && cuda_supports_op(dev, t.value_set) ? t.n
-                                                                                                                           : 0;
+    return t.n > 0 && ggml_nelements(t.value_set->src[0]) < INT32_MAX && cuda_supports_op(dev, t.query) &&
+                   cuda_supports_op(dev, t.key) && cuda_supports_op(dev, t.value_set)
+               ? t.n
+               : 0;
 }
 
 static enum ggml_status turn_run(struct cuda_run *r, const struct ggml_cgraph *graph, int i, int n) {
     const struct turn t            = turn_at(graph, i);
     const struct ggml_tensor *rows = t.value_set->src[0];
     const int64_t head = t.key->ne[0], n_heads = rows->ne[0] / head;
-    struct cuda_rope_jobs jobs = {
-        .job = {args_of(graph, t.query), args_of(graph, t.key), {.a = cuda_view_of(rows), .is_early = 1}}};
+    struct cuda_rope_jobs jobs   = {.job = {args_of(graph, t.query), args_of(graph, t.key),
+                                        {.a = cuda_view_of(rows), .is_early = rows->ne[1] <= EARLY_TOKENS}}};
     struct cuda_rope_args *value = &jobs.job[2];
     (void) n;
     to_cache(graph, &jobs.job[1], t.key_set);
