@@ -41,7 +41,7 @@ static void load(void) {
     static const char *const names[] = {
         "libcublas.so.13", "libcublas.so.12", "/usr/local/cuda/lib64/libcublas.so.13", "/usr/local/cuda/lib64/libcublas.so.12"};
     const char *off = getenv("BERTH_CUDA_BLAS");
-    if (getenv("BERTH_CUDA_DRIVER") != NULL || (off != NULL && strcmp(off, "0") == 0)) {
+    if (secure_getenv("BERTH_CUDA_DRIVER") != NULL || (off != NULL && strcmp(off, "0") == 0)) {
         return;
     }
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

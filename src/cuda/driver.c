@@ -56,7 +56,7 @@ static bool resolve(void *lib) {
 }
 
 static void load(void) {
-    const char *path = getenv("BERTH_CUDA_DRIVER");
+    const char *path = secure_getenv("BERTH_CUDA_DRIVER");
     path             = path != NULL && path[0] != '\0' ? path : "libcuda.so.1";
     void *lib        = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (lib == NULL) {

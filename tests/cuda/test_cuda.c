@@ -27,10 +27,6 @@
 static struct standin *st; // the stand-in's state
 static void (*reset)(void), (*drop)(void);
 
-static const char bytes_of_no_kernel[16];
-const struct cuda_image cuda_images[] = {{"none", bytes_of_no_kernel}, {NULL, NULL}};
-const char cuda_archs[]               = "900";
-
 static void log_drop(enum ggml_log_level level, const char *text, void *user_data) {
     (void) level, (void) text, (void) user_data;
 }

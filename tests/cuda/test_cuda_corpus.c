@@ -15,10 +15,6 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-static const char bytes_of_no_kernel[16];
-const struct cuda_image cuda_images[] = {{"none", bytes_of_no_kernel}, {NULL, NULL}};
-const char cuda_archs[]               = "900";
-
 static char folder[1024];
 static ggml_backend_dev_t dev;
 

@@ -127,6 +127,15 @@ static enum ggml_status mmv(struct cuda_run *r, const struct cuda_mm_type *t, mm
     return cuda_launch_one(r, warps == MMV_WARPS ? many : few, dims, a);
 }
 
+// What a product with several columns is told, whichever way it goes: weights and results, their strides, counts.
+// clang-format off
+#define MM_OPERANDS(w_, x_, op) \
+    .w = (w_)->data, .w_row = (int64_t) (w_)->nb[1], .w_z2 = (int64_t) (w_)->nb[2], .w_z3 = (int64_t) (w_)->nb[3], \
+    .y = (op)->data, .y_col = (int64_t) ((op)->nb[1] / sizeof(float)), .y_z2 = (int64_t) ((op)->nb[2] / sizeof(float)), \
+    .y_z3 = (int64_t) ((op)->nb[3] / sizeof(float)), .m = (int) (w_)->ne[1], .k = (int) (w_)->ne[0], .n = (int) (x_)->ne[1], \
+    .ne2 = (int) (x_)->ne[2], .r2 = (int) ((x_)->ne[2] / (w_)->ne[2]), .r3 = (int) ((x_)->ne[3] / (w_)->ne[3])
+// clang-format on
+
 // ---- floats as they are ----
 
 static size_t floats_shared(const struct ggml_tensor *x) { // columns, and sums
@@ -143,26 +152,9 @@ static bool is_for_floats(const struct cuda_device *dev, const struct ggml_tenso
 
 static enum ggml_status run_floats(struct cuda_run *r, struct ggml_tensor *op) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
-    const mf_args a     = {.w = w->data,
-            .x                = x->data,
-            .y                = op->data,
-            .w_row            = (int64_t) w->nb[1],
-            .w_z2             = (int64_t) w->nb[2],
-            .w_z3             = (int64_t) w->nb[3],
-            .x_col            = (int64_t) (x->nb[1] / sizeof(float)),
-            .x_z2             = (int64_t) (x->nb[2] / sizeof(float)),
-            .x_z3             = (int64_t) (x->nb[3] / sizeof(float)),
-            .y_col            = (int64_t) (op->nb[1] / sizeof(float)),
-            .y_z2             = (int64_t) (op->nb[2] / sizeof(float)),
-            .y_z3             = (int64_t) (op->nb[3] / sizeof(float)),
-            .m                = (int) w->ne[1],
-            .k                = (int) w->ne[0],
-            .n                = (int) x->ne[1],
-            .ne2              = (int) x->ne[2],
-            .r2               = (int) (x->ne[2] / w->ne[2]),
-            .r3               = (int) (x->ne[3] / w->ne[3]),
-            .w_const          = cuda_is_const(r->graph, w),
-            .wait             = 1};
+    const mf_args a     = {MM_OPERANDS(w, x, op), .x = x->data, .x_col = (int64_t) (x->nb[1] / sizeof(float)),
+            .x_z2 = (int64_t) (x->nb[2] / sizeof(float)), .x_z3 = (int64_t) (x->nb[3] / sizeof(float)),
+            .w_const = cuda_is_const(r->graph, w), .wait = 1};
     const int64_t turns = (a.m + MF_ROWS - 1) / MF_ROWS, all = r->traits->n_sm;
     const struct cuda_dims dims = {.grid = {(unsigned) (turns < all ? turns : all), 1, (unsigned) (x->ne[2] * x->ne[3])},
         .block                           = {MF_THREADS},
@@ -272,55 +264,19 @@ static enum ggml_status run_few(
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
     const int64_t kpad     = cuda_round_up(x->ne[0], 256);
     const uintptr_t starts = (uintptr_t) w->data | w->nb[1] | w->nb[2] | w->nb[3];
-    mmv_args a             = {.w = w->data,
-                    .xh          = (const uint16_t *) columns,
-                    .scale       = (const float *) (columns + c->halves_size),
-                    .y           = op->data,
-                    .w_row       = (int64_t) w->nb[1],
-                    .w_z2        = (int64_t) w->nb[2],
-                    .w_z3        = (int64_t) w->nb[3],
-                    .y_col       = (int64_t) (op->nb[1] / sizeof(float)),
-                    .y_z2        = (int64_t) (op->nb[2] / sizeof(float)),
-                    .y_z3        = (int64_t) (op->nb[3] / sizeof(float)),
-                    .xh_col      = kpad,
-                    .xh_z        = kpad * x->ne[1] * (c->rest ? 2 : 1),
-                    .xh_rest     = x->ne[1],
-                    .scale_z     = x->ne[1],
-                    .m           = (int) w->ne[1],
-                    .k           = (int) w->ne[0],
-                    .n           = (int) x->ne[1],
-                    .ne2         = (int) x->ne[2],
-                    .r2          = (int) (x->ne[2] / w->ne[2]),
-                    .r3          = (int) (x->ne[3] / w->ne[3]),
-                    .w_fours     = starts % 4 == 0,
-                    .w_sixteens  = starts % 16 == 0 && w->nb[1] < (1u << 26),
-                    .w_const     = cuda_is_const(r->graph, w)};
+    mmv_args a = {MM_OPERANDS(w, x, op), .xh = (const uint16_t *) columns, .scale = (const float *) (columns + c->halves_size),
+        .xh_col = kpad, .xh_z = kpad * x->ne[1] * (c->rest ? 2 : 1), .xh_rest = x->ne[1], .scale_z = x->ne[1],
+        .w_fours = starts % 4 == 0, .w_sixteens = starts % 16 == 0 && w->nb[1] < (1u << 26),
+        .w_const = cuda_is_const(r->graph, w)};
     return mmv(r, t, &a, c);
 }
 
 static enum ggml_status run_many(
     struct cuda_run *r, const struct cuda_mm_type *t, struct ggml_tensor *op, const struct cuda_columns *c, const char *columns) {
     const struct ggml_tensor *w = op->src[0], *x = op->src[1];
-    const mma_args a = {.w = w->data,
-        .tiles             = (const uint16_t *) columns,
-        .scale             = (const float *) (columns + c->halves_size),
-        .y                 = op->data,
-        .w_row             = (int64_t) w->nb[1],
-        .w_z2              = (int64_t) w->nb[2],
-        .w_z3              = (int64_t) w->nb[3],
-        .y_col             = (int64_t) (op->nb[1] / sizeof(float)),
-        .y_z2              = (int64_t) (op->nb[2] / sizeof(float)),
-        .y_z3              = (int64_t) (op->nb[3] / sizeof(float)),
-        .tiles_z           = c->n * cuda_round_up(x->ne[0], 256),
-        .scale_z           = c->n,
-        .m                 = (int) w->ne[1],
-        .k                 = (int) w->ne[0],
-        .n                 = (int) x->ne[1],
-        .ne2               = (int) x->ne[2],
-        .r2                = (int) (x->ne[2] / w->ne[2]),
-        .r3                = (int) (x->ne[3] / w->ne[3]),
-        .n_tiles           = (int) (c->n / c->nt),
-        .wait              = 1};
+    const mma_args a = {MM_OPERANDS(w, x, op), .tiles = (const uint16_t *) columns,
+        .scale = (const float *) (columns + c->halves_size), .tiles_z = c->n * cuda_round_up(x->ne[0], 256), .scale_z = c->n,
+        .n_tiles = (int) (c->n / c->nt), .wait = 1};
     return cuda_mm_tiles(r, t, c->nt, &a, c->nz);
 }
 
