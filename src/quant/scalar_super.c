@@ -25,7 +25,7 @@ struct effort {
     int n_ends;              // of the grid where a run's largest element may go
     int n_trials, n_settles; // of a run's own scale
     int n_starts;            // d tried, a multiple of 4
-    int n_rounds, n_shifts;  // 0 rounds: the best start stands
+    int n_rounds, n_shifts;  // 0 rounds: there are no starts
 };
 static const struct effort quick_effort    = {1, 8, 0, 0, 0, 0}; // 3 bits, whose plain rows are quick too
 static const struct effort plain_effort    = {2, 4, 1, 4, 2, 0};
@@ -196,9 +196,6 @@ static void try_starts_4(const struct search *z, const float *d, struct plan *st
 
 // Both steps in turn, until neither gains.
 static void improve(const struct search *z, struct plan *best) {
-    if (z->effort.n_rounds == 0) {
-        return;
-    }
     choose_scales(z, 1, best);
     for (int round = 1; round < z->effort.n_rounds; round++) {
         struct plan p = *best;

@@ -264,6 +264,96 @@ static void test_one_value(void **state) {
     }
 }
 
+// The same of a grid without zero, 127 steps at its longer end: a value alone has 31 neighbours of one step each.
+static void test_one_value_without_zero(void **state) {
+    (void) state;
+    static const float values[] = {0.7317f, -1.2345f, 3.1416e-3f};
+    for (int k = 0; k < 6; k++) {
+        for (int j = 0; j < N; j++) {
+            x[j] = k < 3 || j % QK_IQ4_NL == 7 ? values[k % 3] : 0.0f;
+        }
+        quantize_iq4_nl(x, blocks, 1, N, NULL);
+        dequantize_row_iq4_nl((const block_iq4_nl *) blocks, y, N);
+        assert_true(relative_error(NULL) < (k < 3 ? 1e-8 : 31.0 / (112 * 112)));
+    }
+}
+
+// Of two elements of the largest magnitude the first decides the sign of the scale: it is exact, the other a level short.
+static void test_the_first_of_two(void **state) {
+    (void) state;
+    static const struct {
+        enum ggml_type type;
+        deq_fn deq;
+        float levels;
+    } known[] = {{GGML_TYPE_Q4_0, DEQ(q4_0), 8}, {GGML_TYPE_Q5_0, DEQ(q5_0), 16}};
+    for (int i = 0; i < 2; i++) {
+        for (float first = -2.0f; first <= 2.0f; first += 4.0f) {
+            memset(x, 0, sizeof(x));
+            x[3]  = first;
+            x[20] = -first;
+            ggml_get_type_traits(known[i].type)->from_float_ref(x, blocks, 32);
+            known[i].deq(blocks, y, 32);
+            for (int j = 0; j < 32; j++) {
+                assert_true(y[j] == (j == 20 ? -first * (known[i].levels - 1) / known[i].levels : x[j]));
+            }
+        }
+    }
+}
+
+// What is written without a search takes runs of next to nothing for zeros, alone or beside others.
+static void test_next_to_nothing(void **state) {
+    (void) state;
+    static _Alignas(8) uint8_t zeros[sizeof(blocks)];
+    for (int i = 0; i < N_FORMATS; i++) {
+        const struct format *f = &formats[i];
+        const bool is_k        = f->type >= GGML_TYPE_Q2_K && f->type <= GGML_TYPE_Q6_K;
+        if (!is_k && f->type != GGML_TYPE_IQ4_NL && f->type != GGML_TYPE_IQ4_XS) {
+            continue;
+        }
+        for (int beside = 0; beside < 2; beside++) {
+            normal_row(x, N, 16);
+            for (int j = 0; j < N; j++) {
+                x[j] = beside && j % 64 >= 32 ? x[j] : 0.0f;
+            }
+            ggml_get_type_traits(f->type)->from_float_ref(x, zeros, N);
+            f->deq(zeros, y, N);
+            for (int j = 0; j < N; j++) {
+                if (x[j] == 0.0f && y[j] != 0.0f) {
+                    fail_msg("%s: element %d is %g, not zero", f->name, j, (double) y[j]);
+                }
+            }
+            assert_true(!beside || relative_error(NULL) < 4 * f->bound);
+            for (int j = 0; j < N; j++) {
+                x[j] = x[j] == 0.0f ? (j % 2 ? 1e-20f : -1e-20f) : x[j];
+            }
+            ggml_get_type_traits(f->type)->from_float_ref(x, blocks, N);
+            f->deq(blocks, w, N);
+            for (int j = 0; j < N; j++) {
+                if (w[j] != y[j]) {
+                    fail_msg("%s: element %d is %g, and %g beside zeros", f->name, j, (double) w[j], (double) y[j]);
+                }
+            }
+        }
+    }
+}
+
+// In a search a weight without end counts as none, and the others keep their say.
+static void test_infinite_weights(void **state) {
+    (void) state;
+    static _Alignas(8) uint8_t without[sizeof(blocks)];
+    for (int i = 0; i < N_FORMATS; i++) {
+        const struct format *f = &formats[i];
+        for (int end = 0; end < 2 && f->nan_spread; end++) {
+            normal_row(x, N, 17);
+            for (int j = 0; j < N; j++) {
+                w[j] = j % 5 == 0 ? (end ? INFINITY : 0.0f) : (float) (1 + j % 3);
+            }
+            f->rows(x, end ? blocks : without, 1, N, w);
+        }
+        assert_true(!f->nan_spread || memcmp(blocks, without, size_of(f, N)) == 0);
+    }
+}
+
 static void test_weights_that_say_nothing(void **state) {
     (void) state;
     static const float nothing[] = {0.0f, -1.0f, NAN, INFINITY};
@@ -370,6 +460,11 @@ static void test_bad_row_length(void **state) {
         assert_int_equal(formats[i].rows(x, blocks, INT64_MAX, N, NULL), 0);
         assert_non_null(strstr(berth_last_error(), "do not fit the address space"));
     }
+    // No format's row alone is that long; a block of more bytes than twice its elements could make one.
+    berth_clear_error();
+    assert_int_equal(berth_rows_size("it", 1, INT64_MAX, 1, 3), 0);
+    assert_string_equal(berth_last_error(), "it: 1 rows of 9223372036854775807 elements do not fit the address space");
+    assert_int_equal(berth_rows_size("it", 2, 96, 32, 18), 108);
 }
 
 static void test_intermediate_formats(void **state) {
@@ -394,6 +489,35 @@ static void test_intermediate_formats(void **state) {
             s += b[0].qs[16 * r + j];
         }
         assert_int_equal(b[0].bsums[r], s);
+    }
+    static const block_q8_K nothing;
+    memset(x, 0, sizeof(x));
+    quantize_row_q8_K_ref(x, b, 256);
+    assert_memory_equal(b, &nothing, sizeof(nothing));
+}
+
+// Tables are constant: to set them up, or to take them down, is allowed at any time and changes nothing.
+static void test_tables_stay(void **state) {
+    (void) state;
+    static _Alignas(8) uint8_t before[sizeof(blocks)];
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < N_FORMATS; i++) {
+            const struct format *f = &formats[i];
+            if (f->type == GGML_TYPE_IQ2_XXS || f->type == GGML_TYPE_IQ3_S) {
+                uint8_t *to = (round == 0 ? before : blocks) + (f->type == GGML_TYPE_IQ3_S ? N : 0);
+                normal_row(x, N, 18);
+                assert_true(f->rows(x, to, 1, N, NULL) <= N);
+            }
+        }
+        assert_true(round == 0 || memcmp(blocks, before, sizeof(blocks)) == 0);
+        memset(blocks, 0, sizeof(blocks));
+        if (round == 0) {
+            iq2xs_init_impl(GGML_TYPE_IQ2_XXS);
+            iq3xs_init_impl(512);
+        } else {
+            iq2xs_free_impl(GGML_TYPE_IQ2_XXS);
+            iq3xs_free_impl(512);
+        }
     }
 }
 
@@ -445,6 +569,10 @@ int main(void) {
         cmocka_unit_test(test_edge_magnitudes),
         cmocka_unit_test(test_bad_weights),
         cmocka_unit_test(test_one_value),
+        cmocka_unit_test(test_one_value_without_zero),
+        cmocka_unit_test(test_the_first_of_two),
+        cmocka_unit_test(test_next_to_nothing),
+        cmocka_unit_test(test_infinite_weights),
         cmocka_unit_test(test_weights_that_say_nothing),
 #if defined(__aarch64__)
         cmocka_unit_test(test_known_rows),
@@ -453,6 +581,7 @@ int main(void) {
         cmocka_unit_test(test_any_bytes_dequantise),
         cmocka_unit_test(test_bad_row_length),
         cmocka_unit_test(test_intermediate_formats),
+        cmocka_unit_test(test_tables_stay),
         cmocka_unit_test(test_validate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -43,10 +43,18 @@ static void calls_without(void **state) {
     assert_int_equal(berth_sched_synchronize(s), GGML_STATUS_FAILED); // it was kept
     assert_null(ggml_backend_sched_get_tensor_backend(NULL, x));
     assert_null(ggml_backend_sched_get_tensor_backend(s, NULL));
+    berth_clear_error();
+    berth_sched_set_moves(s, NULL, n->backends[0], n->cpu);
+    berth_sched_set_overlap(NULL, true);
+    assert_string_equal(berth_last_error(), ""); // nothing to do
     berth_sched_set_strict(NULL, true);
     berth_sched_set_strict(s, false); // as it was
     berth_sched_set_limit(s, NULL, 1);
     assert_error("none of the scheduler's");
+    ggml_backend_t stranger = ggml_backend_cpu_init();
+    berth_sched_set_limit(s, stranger, 1);
+    assert_error("none of the scheduler's");
+    ggml_backend_free(stranger);
     berth_sched_set_n_copies(NULL, 1);
     berth_sched_set_n_copies(s, 0);
     assert_error("0 copies");
@@ -73,6 +81,10 @@ static void calls_without(void **state) {
     ggml_backend_sched_reserve_size(NULL, n->graph, sizes);
     ggml_backend_sched_reserve_size(s, n->graph, NULL);
     ggml_backend_sched_reserve_size(s, NULL, sizes);
+    assert_int_equal(berth_sched_work_sizes(s, n->graph, NULL), GGML_STATUS_FAILED);
+    berth_clear_error();
+    assert_int_equal(berth_sched_work_sizes(NULL, n->graph, sizes), GGML_STATUS_FAILED);
+    assert_error("the scheduler is NULL");
     assert_false(ggml_backend_sched_reserve(NULL, n->graph) || ggml_backend_sched_alloc_graph(s, NULL));
 }
 
@@ -331,6 +343,74 @@ static void a_list_with_holes(void **state) {
     assert_int_equal(berth_sched_report(n->sched, n->cpu, &report), GGML_STATUS_SUCCESS);
 }
 
+// Sizes of a graph that is refused are none.
+static void sizes_of_what_cannot_run(void **state) {
+    struct net *n   = *state;
+    size_t sizes[3] = {7, 7, 7};
+    check_quiet();
+    n->dev[0].supports = no_tanh;
+    split(n, named(ggml_tanh(n->ctx, ggml_mul_mat(n->ctx, n->w[0], input(n, 2))), "b"));
+    assert_int_equal(berth_sched_reason(n->sched, NULL), BERTH_SCHED_NONE);
+    berth_sched_set_strict(n->sched, true);
+    assert_int_equal(berth_sched_work_sizes(n->sched, n->graph, sizes), GGML_STATUS_FAILED);
+    assert_error("b (TANH) would run on second");
+    assert_int_equal(sizes[0] + sizes[1] + sizes[2], 0);
+    berth_sched_set_strict(n->sched, false);
+    assert_int_equal(berth_sched_work_sizes(n->sched, n->graph, sizes), GGML_STATUS_SUCCESS);
+}
+
+// Nothing to compute: a view of an input, and a leaf that nobody reads, have memory all the same.
+static void a_graph_without_ops(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *x = input(n, 2), *v = ggml_view_1d(n->ctx, x, N, x->nb[1]);
+    struct ggml_tensor *leaf = named(ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, N), "leaf");
+    check_quiet();
+    ggml_build_forward_expand(n->graph, leaf);
+    ggml_build_forward_expand(n->graph, v);
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    assert_int_equal(ggml_backend_sched_get_n_splits(n->sched), 1);
+    assert_on(n, leaf, 2, BERTH_SCHED_READER);
+    assert_ptr_equal(v->data, (char *) x->data + x->nb[1]);
+    assert_non_null(leaf->data);
+    fill(x, 3.0f);
+    fill(leaf, 4.0f);
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    assert_float_equal(first_of(v), 3, 0);
+    assert_float_equal(first_of(leaf), 4, 0);
+}
+
+// In a pipeline an input in the program's own buffer, and one that looks at another, have one place in all rounds.
+static void inputs_of_a_pipeline(void **state) {
+    struct net *n             = *state;
+    struct ggml_context *own  = ggml_init((struct ggml_init_params){.mem_size = 1 << 12, .no_alloc = true});
+    struct ggml_tensor *x     = named(ggml_new_tensor_2d(own, GGML_TYPE_F32, N, 2), "x");
+    ggml_backend_buffer_t mem = ggml_backend_alloc_buffer(n->cpu, ggml_nbytes(x));
+    check_quiet();
+    assert_int_equal(ggml_backend_tensor_alloc(mem, x, ggml_backend_buffer_get_base(mem)), GGML_STATUS_SUCCESS);
+    ggml_set_input(x);
+    ggml_backend_sched_free(n->sched);
+    n->sched               = ggml_backend_sched_new(n->backends, NULL, 3, 64, true, true);
+    struct ggml_tensor *in = input(n, 4), *half = ggml_view_2d(n->ctx, in, N, 2, in->nb[1], 2 * in->nb[1]);
+    ggml_set_input(half);
+    struct ggml_tensor *out = ggml_mul_mat(n->ctx, n->w[0], ggml_add(n->ctx, x, half));
+    fill(n->w[0], 1.0f);
+    split(n, out);
+    assert_int_equal(ggml_backend_sched_get_n_copies(n->sched), 4);
+    for (int round = 0; round < 6; round++) {
+        ggml_backend_sched_reset(n->sched);
+        assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+        assert_ptr_equal(x->data, ggml_backend_buffer_get_base(mem));
+        assert_ptr_equal(half->data, (char *) in->data + 2 * in->nb[1]);
+        fill(x, 1.0f);
+        fill(in, (float) round);
+        assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+        assert_float_equal(first_of(out), N * (1 + round), 0);
+    }
+    ggml_backend_sched_reset(n->sched);
+    ggml_backend_buffer_free(mem);
+    ggml_free(own);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         NET_TEST(calls_without),
@@ -343,6 +423,9 @@ int main(void) {
         NET_TEST(offloading),
         NET_TEST(a_list_with_holes),
         NET_TEST(an_input_that_no_op_reads),
+        NET_TEST(sizes_of_what_cannot_run),
+        NET_TEST(a_graph_without_ops),
+        NET_TEST(inputs_of_a_pipeline),
     };
     return cmocka_run_group_tests_name("sched_odd", tests, NULL, NULL);
 }

@@ -28,6 +28,38 @@ static void it_explains_itself(void **state) {
     free(text);
 }
 
+static char *explained(struct net *n, bool json) {
+    char *text  = NULL;
+    size_t size = 0;
+    FILE *file  = open_memstream(&text, &size);
+    assert_int_equal(
+        json ? berth_sched_explain_json(n->sched, file) : berth_sched_explain_text(n->sched, file), GGML_STATUS_SUCCESS);
+    fclose(file);
+    return text;
+}
+
+// One copy is one, two stand in a list; who was passed over is named.
+static void it_counts_copies_and_names_the_refused(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x);
+    split(n, a);
+    char *text = explained(n, false);
+    assert_non_null(strstr(text, "graph: 1 node, 1 split, 1 copy, 1 in flight\n"));
+    free(text);
+    n->dev[0].supports       = no_tanh;
+    struct ggml_tensor *more = named(input(n, 2), "more"), *b = named(ggml_tanh(n->ctx, ggml_add(n->ctx, a, more)), "b");
+    split(n, b);
+    text = explained(n, false);
+    assert_non_null(strstr(text, "graph: 3 nodes, 2 splits, 3 copies, 1 in flight\n"));
+    free(text);
+    text = explained(n, true);
+    assert_non_null(strstr(text, "\"inputs\": [{\"name\": \"x\", \"from\": \"CPU\", \"bytes\": 512}, "
+                                 "{\"name\": \"more\", \"from\": \"CPU\", \"bytes\": 512}]"));
+    assert_non_null(strstr(text, "\"backend\": \"second\", \"reason\": \"fallback: op not supported\", "
+                                 "\"refused_by\": \"first\", \"bytes\": 512}"));
+    free(text);
+}
+
 static void it_draws_a_timeline(void **state) {
     struct net *n         = *state;
     struct ggml_tensor *x = input(n, 2), *b = ggml_mul_mat(n->ctx, n->w[1], ggml_mul_mat(n->ctx, n->w[0], x));
@@ -353,6 +385,7 @@ int main(void) {
     check_quiet();
     const struct CMUnitTest tests[] = {
         NET_TEST(it_explains_itself),
+        NET_TEST(it_counts_copies_and_names_the_refused),
         NET_TEST(it_draws_a_timeline),
         NET_TEST(a_timeline_counts_what_is_asked_for),
         NET_TEST(a_plan_is_saved_with_its_copies),
