@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from ranks import MPIRUN, is_there, ranks, until
+from ranks import MPIRUN, is_there, ranks, tell_and_end, until
 
 build, n_cases = sys.argv[1], int(sys.argv[2])
 seed = int(os.environ.get("BERTH_SEED") or time.time_ns() % 10**9)
@@ -67,10 +67,9 @@ def case(i):
                 launcher.wait(20)
             except subprocess.TimeoutExpired:
                 problem = "mpirun does not end"
-        for pid in [*pids.values(), launcher.pid]:
-            if problem is not None and is_there(pid):
-                os.kill(pid, signal.SIGCONT)
-                os.kill(pid, signal.SIGKILL)
+        if problem is not None:
+            print(f"{what}: {problem}")
+            tell_and_end([launcher.pid, *pids.values()])
         launcher.wait()
     with open(f"{build}/tests/mpi-lost.log", "rb") as log:
         said = log.read().decode(errors="replace")

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
 """ranks.py: the processes that an mpirun has started."""
+import os
+import shutil
+import signal
+import subprocess
 import time
 
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--enable-recovery", "-q"]
@@ -47,3 +51,45 @@ def until(what, seconds):
     while not what() and time.time() < end:
         time.sleep(0.01)
     return what()
+
+
+# Those that are there of a list of processes, with all that they have started.
+def with_children(pids):
+    return [there for pid in pids if is_there(pid) for there in [pid, *with_children(children(pid))]]
+
+
+def read(path):
+    try:
+        with open(path, "rb") as file:
+            return file.read().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError as error:
+        return error.strerror
+
+
+# What each thread of a process is doing: its stack where gdb is there, what it waits for in the kernel in any case.
+def doing(pid):
+    told = [f"---- process {pid}, rank {rank_of(pid)}: {read(f'/proc/{pid}/cmdline')}"]
+    for tid in sorted(os.listdir(f"/proc/{pid}/task"), key=int) if os.path.isdir(f"/proc/{pid}/task") else []:
+        at = f"/proc/{pid}/task/{tid}/"
+        state = read(at + "stat").rsplit(")", 1)[-1].split()[:1]
+        told.append(f"thread {tid} {read(at + 'comm')}: state {state}, in {read(at + 'wchan')}, call {read(at + 'syscall')}")
+        told.append(read(at + "stack"))
+    if shutil.which("gdb") is not None:
+        try:
+            gdb = subprocess.run(["gdb", "-p", str(pid), "-batch", "-nx", "-ex", "set debuginfod enabled off", "-ex", "thread apply all bt 30"],
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=20)
+            told.append(gdb.stdout.decode(errors="replace")[-20000:])
+        except subprocess.TimeoutExpired:
+            told.append("gdb does not come back")
+    return "\n".join(told)
+
+
+# Out of patience: says what all are doing, and ends them.
+def tell_and_end(pids):
+    there = list(dict.fromkeys(with_children(pids)))
+    for pid in there:
+        print(doing(pid), flush=True)
+    for pid in there:
+        for number in [signal.SIGCONT, signal.SIGKILL]:
+            if is_there(pid):
+                os.kill(pid, number)

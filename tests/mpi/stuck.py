@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from ranks import MPIRUN, is_there, ranks, until
+from ranks import MPIRUN, is_there, ranks, tell_and_end, until
 
 build = sys.argv[1]
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_CONT, PTRACE_DETACH, WALL = 0x4206, 0x4207, 7, 17, 0x40000000
@@ -86,9 +86,8 @@ def case(name, net, stop, let_go, env, at_least, at_most, why):
         let_go(pids[2])
         if problem is None and not until(lambda: not any(is_there(pid) for pid in pids.values()), SLACK + 5):
             problem = "a process is left: " + ", ".join(f"rank {r}" for r, pid in pids.items() if is_there(pid))
-        for pid in [*pids.values(), launcher.pid]:
-            if problem is not None and is_there(pid):
-                os.kill(pid, signal.SIGKILL)
+        if problem is not None:
+            tell_and_end([launcher.pid, *pids.values()])
         launcher.wait()
     with open(path, "rb") as log:
         said = log.read().decode(errors="replace")
