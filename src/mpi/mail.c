@@ -30,12 +30,6 @@ int64_t mpi_mail_timeout(void) {
     return seconds_of("BERTH_MPI_TIMEOUT", TIMEOUT_DEFAULT);
 }
 
-void mpi_mail_count_steps(struct mpi_mail *m) {
-    pthread_mutex_lock(&m->lock);
-    m->counts_steps = true;
-    pthread_mutex_unlock(&m->lock);
-}
-
 bool mpi_mail_init(struct mpi_mail *m, const struct mpi_transport *t) {
     *m       = (struct mpi_mail){.t = *t, .timeout = mpi_mail_timeout(), .stall = seconds_of("BERTH_MPI_STALL", STALL_DEFAULT)};
     m->peers = shim_calloc((size_t) t->size, sizeof m->peers[0]);

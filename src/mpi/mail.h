@@ -63,7 +63,7 @@ struct mpi_mail {
     struct mpi_peer *peers; // [t.size]
     int64_t timeout, stall;
     atomic_uint_fast64_t n_steps; // done by this rank
-    bool counts_steps;            // it is a worker
+    bool counts_steps;            // it is a worker: whoever does them says so, waiting does by itself
     int64_t polled;               // when
     int64_t emptied;              // when there was nothing left to take in; what we leave there is nobody's silence
     int64_t told;                 // when the others last had a sign of life from here
@@ -74,8 +74,6 @@ struct mpi_mail {
 
 // Nanoseconds of silence after which a rank is lost: BERTH_MPI_TIMEOUT, in seconds, or 10 of them.
 int64_t mpi_mail_timeout(void);
-// This rank's steps are counted from now on: whoever does them says so, waiting does by itself.
-void mpi_mail_count_steps(struct mpi_mail *m);
 // The transport becomes the mail's.
 bool mpi_mail_init(struct mpi_mail *m, const struct mpi_transport *t) BERTH_MUST_USE;
 // The transport's end, all: in order, since nobody was lost. Nothing is sent or received any more; who is lost can still be

@@ -46,7 +46,6 @@ bool mpi_serve_world(struct mpi_world *world, const struct berth_mpi_serve_param
     if (!mpi_worker_init(&worker, &world->mail, world->program, params)) {
         return false;
     }
-    mpi_mail_count_steps(&world->mail);
     for (struct mpi_mail_item *item; (item = mpi_mail_command(&world->mail, world->program)) != NULL;) {
         mpi_worker_do(&worker, item);
         mpi_item_free(item);

@@ -219,7 +219,8 @@ bool mpi_world_init(
     }
     if (ok) {
         programs_list(w);
-        w->has_tender = pthread_create(&w->tender, NULL, tend, w) == 0;
+        w->mail.counts_steps = is_worker; // from its first sign of life: it may hang before it takes its first command
+        w->has_tender        = pthread_create(&w->tender, NULL, tend, w) == 0;
         if (!w->has_tender) {
             shim_error(GGML_STATUS_FAILED, "MPI: no thread can be started");
             ok = false;

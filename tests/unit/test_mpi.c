@@ -977,6 +977,14 @@ static void test_is_lost(void **state) {
     ranks_run(2, 1, 0, is_lost);
 }
 
+// Rank 1 goes on now, and is to end.
+static void let_go_on(struct mpi_world *w) {
+    pthread_mutex_lock(&w->mail.lock);
+    w->mail.peers[1].is_lost = false;
+    w->mail.peers[1].moved = w->mail.peers[1].stuck = 0;
+    pthread_mutex_unlock(&w->mail.lock);
+}
+
 // It gives signs of life all the while, but nothing is done.
 static void is_stuck(struct mpi_world *w) {
     struct devices d          = devices_open(w);
@@ -1001,10 +1009,7 @@ static void is_stuck(struct mpi_world *w) {
     ggml_backend_free(backend);
     ggml_free(ctx);
     devices_close(&d);
-    pthread_mutex_lock(&w->mail.lock); // it goes on now, and is to end
-    w->mail.peers[1].is_lost = false;
-    w->mail.peers[1].moved = w->mail.peers[1].stuck = 0;
-    pthread_mutex_unlock(&w->mail.lock);
+    let_go_on(w);
 }
 
 static void test_is_stuck(void **state) {
@@ -1014,6 +1019,35 @@ static void test_is_stuck(void **state) {
     hanging.iface.init_backend = hanging_init;
     setenv("BERTH_MPI_STALL", "1", 1);
     ranks_run(2, 1, 0, is_stuck);
+    unsetenv("BERTH_MPI_STALL");
+    with_hanging = false;
+}
+
+// A worker that hangs before it takes its first command is found out as well.
+static ggml_backend_t hanging_init_at_all(ggml_backend_dev_t dev, const char *params) {
+    (void) hanging_compute(NULL, NULL);
+    return hanging_init(dev, params);
+}
+
+static void is_stuck_early(struct mpi_world *w) {
+    const int64_t start = mpi_now();
+    alarm(60); // where waiting has no end
+    assert_null(mpi_mail_take(&w->mail, 1, MPI_ANSWER, 1));
+    alarm(0);
+    assert_true(mpi_now() - start < 6 * MPI_SECOND);
+    assert_non_null(strstr(berth_last_error(), "has been in one op for"));
+    atomic_store(&hangs, false);
+    let_go_on(w);
+}
+
+static void test_is_stuck_early(void **state) {
+    (void) state;
+    with_hanging               = true;
+    hanging                    = *ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0);
+    hanging.iface.init_backend = hanging_init_at_all;
+    atomic_store(&hangs, true);
+    setenv("BERTH_MPI_STALL", "1", 1);
+    ranks_run(2, 1, 0, is_stuck_early);
     unsetenv("BERTH_MPI_STALL");
     with_hanging = false;
 }
@@ -1198,6 +1232,7 @@ int main(void) {
         cmocka_unit_test(test_refuses_copies),
         cmocka_unit_test(test_is_lost),
         cmocka_unit_test(test_is_stuck),
+        cmocka_unit_test(test_is_stuck_early),
         cmocka_unit_test(test_others_are_left_out),
         cmocka_unit_test(test_cache_is_checked),
         cmocka_unit_test(test_each_allocation_fails),

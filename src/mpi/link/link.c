@@ -69,6 +69,24 @@ static void hush_end(const struct hush *h) {
     pthread_sigmask(SIG_SETMASK, &h->before, NULL);
 }
 
+// ---- MPI takes signals of crashes, to print a stack; a thread that crashes within malloc never comes back from that (Open MPI
+// 4.1), and its process lives on in the others' eyes. A rank that crashes is to end: the signals get back what they did ----
+
+static const int crashes[] = {SIGABRT, SIGBUS, SIGFPE, SIGSEGV};
+#define N_CRASHES (sizeof crashes / sizeof crashes[0])
+
+static void crashes_get(struct sigaction before[N_CRASHES]) {
+    for (size_t i = 0; i < N_CRASHES; i++) {
+        sigaction(crashes[i], NULL, &before[i]);
+    }
+}
+
+static void crashes_set(const struct sigaction before[N_CRASHES]) {
+    for (size_t i = 0; i < N_CRASHES; i++) {
+        sigaction(crashes[i], &before[i], NULL);
+    }
+}
+
 // ---- messages ----
 
 #define RECEIVING_MAX 8 // messages on their way to here at a time
@@ -255,8 +273,11 @@ __attribute__((visibility("default"))) bool berth_mpi_link_open(struct mpi_trans
 bool berth_mpi_link_open(struct mpi_transport *t, char *why, size_t why_size) {
     int is_up = 0, level = MPI_THREAD_SINGLE;
     MPI_Initialized(&is_up);
+    struct sigaction before[N_CRASHES];
     const struct hush h = hush_begin(); // threads that MPI starts keep it
-    const bool started  = is_up || MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) == MPI_SUCCESS;
+    crashes_get(before);
+    const bool started = is_up || MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) == MPI_SUCCESS;
+    crashes_set(before);
     hush_end(&h);
     if (!started) {
         snprintf(why, why_size, "MPI_Init_thread failed");
