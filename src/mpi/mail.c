@@ -114,16 +114,20 @@ static void note_steps(struct mpi_mail *m, struct mpi_peer *p, const struct mpi_
 }
 
 // What it sends from now on would be taken for what is missing.
-static void lose_letter(struct mpi_mail *m, const struct mpi_letter *letter) {
+static void lose_letter(struct mpi_mail *m, const struct mpi_letter *letter, const char *why) {
     m->peers[letter->from].has_gap = true;
-    lose(m, letter->from, "memory ran out for a message of %zu bytes from it", letter->size);
+    if (why != NULL) {
+        lose(m, letter->from, "a message of %zu bytes from it could not be received: %s", letter->size, why);
+    } else {
+        lose(m, letter->from, "memory ran out for a message of %zu bytes from it", letter->size);
+    }
 }
 
 // Keeps the letter, or does what it says.
 static void take_in(struct mpi_mail *m, struct mpi_letter *letter) {
     struct mpi_head head = {0};
     if (letter->bytes == NULL && letter->from >= 0 && letter->from < m->t.size) {
-        lose_letter(m, letter);
+        lose_letter(m, letter, m->t.why);
         return;
     }
     if (letter->from < 0 || letter->from >= m->t.size || letter->size < sizeof head || letter->size > MPI_MESSAGE_MAX) {
@@ -145,7 +149,7 @@ static void take_in(struct mpi_mail *m, struct mpi_letter *letter) {
     struct mpi_mail_item *item = is_asked_for ? shim_malloc(sizeof *item) : NULL;
     if (item == NULL) {
         if (is_asked_for) {
-            lose_letter(m, letter);
+            lose_letter(m, letter, NULL);
         }
         shim_free(letter->bytes);
         return;
@@ -328,6 +332,7 @@ struct mpi_mail_item *mpi_mail_hello(struct mpi_mail *m, int from) {
 
 static bool hand_over(struct mpi_mail *m, int to, const struct mpi_head *head, const void *body, size_t body_size) {
     char *bytes = shim_malloc(sizeof *head + body_size);
+    m->t.why    = NULL;
     if (bytes == NULL) {
         return false;
     }
@@ -362,6 +367,10 @@ enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head
             lost = is_in_vain(m, to, &w);
         } else if (!lost) {
             sent = hand_over(m, to, head, body, body_size);
+            lost = !sent && m->t.why != NULL;
+            if (lost) {
+                lose(m, to, "a message of %zu bytes could not be sent to it: %s", body_size, m->t.why);
+            }
         }
         pthread_mutex_unlock(&m->lock);
         if (lost) {

@@ -13,7 +13,7 @@
 struct mpi_letter {
     int from;
     size_t size;
-    void *bytes; // of transport.alloc; NULL: there was no memory for it, and the message is lost
+    void *bytes; // of transport.alloc; NULL: the message is lost, transport.why says why
 };
 
 struct mpi_transport {
@@ -21,8 +21,8 @@ struct mpi_transport {
     void *context;
     void *(*alloc)(size_t size); // given by whoever opens it; NULL: out of memory
     void (*release)(void *bytes);
-    // Takes over the bytes, and gives them back to release when they are sent. False: out of memory or the link is broken; then
-    // they stay the caller's.
+    const char *why; // of what send refused or receive has lost, until the next call; NULL: memory ran out
+    // Takes over the bytes, and gives them back to release when they are sent. False, with `why`: then they stay the caller's.
     bool (*send)(struct mpi_transport *t, int to, void *bytes, size_t size);
     // Bytes given for that rank and not sent yet.
     size_t (*unsent)(struct mpi_transport *t, int to);

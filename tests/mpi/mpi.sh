@@ -19,7 +19,7 @@ for net in vader,self tcp,self; do
     ranks --enable-recovery -q --mca btl $net -n 2 "$build/tests/mpi-short" "$build/lib/libberth-mpi.so" 2> /dev/null | grep -q "all came" ||
         { say "messages without memory over $net"; exit 1; }
 done
-say "messages that there is no memory for are told of"
+say "messages that there is no memory for, or that MPI fails at, are told of with the reason"
 BERTH_MPI_TIMEOUT=3 ranks --enable-recovery -q -n 3 "$world" die || [ $? = 7 ] || { say "a rank that dies"; exit 1; }
 say "a rank that dies is told of"
 if [ "$(awk '/MemAvailable/ {print int($2 / 1024)}' /proc/meminfo)" -ge 3000 ]; then

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// short.c LIBRARY: two ranks with the transport alone; the second has no memory for some messages of the first, short and long.
-// They come without their bytes, in their order, those behind them whole. "all came" says so; neither rank ends MPI in order,
-// which has messages that nobody takes.
+// short.c LIBRARY: two ranks with the transport alone; the second has no memory for some messages of the first, short and long,
+// and MPI fails to receive one and to send one. They come without their bytes, with the reason, in their order, those behind them
+// whole. "all came" says so; neither rank ends MPI in order, which has messages that nobody takes.
 
 #include "mpi/transport.h"
+
+#include <mpi.h>
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -12,12 +14,52 @@
 #include <time.h>
 #include <unistd.h>
 
-#define N 6
+#define N 8
 #define PATIENCE_MS 20000
+#define UNRECEIVED 70
+#define UNTESTED 80
+#define UNSENT 90
 
-static const size_t sizes[N]  = {100, 777, 1 << 20, 50, 3000001, 60}; // short ones go at once, long ones when they are asked for
-static const bool is_short[N] = {false, true, true, false, true, false};
+// Short ones go at once, long ones when they are asked for.
+static const size_t sizes[N]  = {100, 777, 1 << 20, 50, 3000001, UNRECEIVED, UNTESTED, 60};
+static const bool is_short[N] = {false, true, true, false, true, false, false, false};
 static size_t n_refused;
+static MPI_Request untested;
+
+// ---- in front of MPI's own: some fail ----
+
+int MPI_Imrecv(void *bytes, int n, MPI_Datatype type, MPI_Message *message, MPI_Request *request) {
+    if (n == UNRECEIVED) {
+        return MPI_ERR_INTERN;
+    }
+    const int error = PMPI_Imrecv(bytes, n, type, message, request);
+    untested        = n == UNTESTED ? *request : untested;
+    return error;
+}
+
+int MPI_Test(MPI_Request *request, int *done, MPI_Status *status) {
+    if (untested != NULL && *request == untested) {
+        untested = NULL;
+        return MPI_ERR_TRUNCATE;
+    }
+    return PMPI_Test(request, done, status);
+}
+
+int MPI_Isend(const void *bytes, int n, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request) {
+    return n == UNSENT ? MPI_ERR_BUFFER : PMPI_Isend(bytes, n, type, to, tag, comm, request);
+}
+
+// Is this what MPI says of that error?
+static bool is_why(const char *why, int error) {
+    char words[MPI_MAX_ERROR_STRING];
+    int n;
+    return error == MPI_SUCCESS ? why == NULL
+                                : why != NULL && MPI_Error_string(error, words, &n) == MPI_SUCCESS && strcmp(why, words) == 0;
+}
+
+static int error_of(size_t size) {
+    return size == UNRECEIVED ? MPI_ERR_INTERN : size == UNTESTED ? MPI_ERR_TRUNCATE : MPI_SUCCESS;
+}
 
 static void *some_alloc(size_t size) {
     for (int i = 0; i < N; i++) {
@@ -45,6 +87,10 @@ static int send_all(struct mpi_transport *t) {
             return fail(t, "cannot be sent", i);
         }
     }
+    char unsent[UNSENT];
+    if (t->send(t, 1, unsent, sizeof unsent) || !is_why(t->why, MPI_ERR_BUFFER)) {
+        return fail(t, "was sent, or for another reason not", N);
+    }
     struct mpi_letter letter;
     for (int ms = 0; !t->receive(t, &letter); ms++) { // the other is done
         if (ms == PATIENCE_MS) {
@@ -67,7 +113,10 @@ static int receive_all(struct mpi_transport *t) {
         if (letter.from != 0 || letter.size != sizes[i]) {
             return fail(t, "is of another size", i);
         }
-        if ((letter.bytes == NULL) != is_short[i] ||
+        if (!is_why(t->why, error_of(sizes[i]))) {
+            return fail(t, "has another reason", i);
+        }
+        if ((letter.bytes == NULL) != (is_short[i] || error_of(sizes[i]) != MPI_SUCCESS) ||
             (letter.bytes != NULL && ((const char *) letter.bytes)[sizes[i] - 1] != i + 1)) {
             return fail(t, "has other bytes", i);
         }

@@ -258,7 +258,7 @@ static void test_mail_that_stuffs_spares_others(void **state) {
 
 // A message that there is no memory for, of the transport or of the mail: who sent it is lost at once, since what comes behind
 // would be taken for it.
-static void gap_found(bool is_transport) {
+static void gap_found(bool is_transport, const char *why, const char *text) {
     struct mpi_loop *loop = mpi_loop_new(2);
     struct mpi_transport mine, other;
     struct mpi_mail mail;
@@ -268,6 +268,7 @@ static void gap_found(bool is_transport) {
     transport_open(loop, 1, &other);
     assert_true(mpi_mail_init(&mail, &mine));
     if (is_transport) {
+        mail.t.why = why;
         assert_true(other.send(&other, 0, NULL, 1000));
     } else {
         message_send(&other, &answer, 1000);
@@ -277,15 +278,40 @@ static void gap_found(bool is_transport) {
     berth_alloc_fail_at(0);
     message_send(&other, &answer, sizeof answer);
     alarm(60);
-    lost_within(&mail, 5 * MPI_SECOND, "memory ran out for a message of 1000 bytes from it");
+    lost_within(&mail, 5 * MPI_SECOND, text);
     assert_int_equal(mail.kept_size, 0);
     mail_end(loop, &mail);
 }
 
 static void test_gap_is_found(void **state) {
     (void) state;
-    gap_found(true);
-    gap_found(false);
+    gap_found(true, NULL, "memory ran out for a message of 1000 bytes from it");
+    gap_found(true, "no luck", "a message of 1000 bytes from it could not be received: no luck");
+    gap_found(false, NULL, "memory ran out for a message of 1000 bytes from it");
+}
+
+static bool refuse(struct mpi_transport *t, int to, void *bytes, size_t size) {
+    (void) to;
+    (void) bytes;
+    (void) size;
+    t->why = "no luck";
+    return false;
+}
+
+// A transport that fails is not short of memory: who cannot be sent to is lost.
+static void test_refused_is_told(void **state) {
+    (void) state;
+    struct mpi_loop *loop = mpi_loop_new(2);
+    struct mpi_transport mine;
+    struct mpi_mail mail;
+    check_quiet();
+    transport_open(loop, 0, &mine);
+    mine.send = refuse;
+    assert_true(mpi_mail_init(&mail, &mine));
+    assert_int_equal(mpi_mail_send(&mail, 1, &answer, NULL, 0), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "could not be sent to it: no luck"));
+    assert_true(mpi_mail_is_lost(&mail, 1));
+    mail_end(loop, &mail);
 }
 
 // Rank 1 joins, sends much, and then its last word or nothing.
@@ -1220,6 +1246,7 @@ int main(void) {
         cmocka_unit_test(test_mail_that_stuffs_ends),
         cmocka_unit_test(test_mail_that_stuffs_spares_others),
         cmocka_unit_test(test_gap_is_found),
+        cmocka_unit_test(test_refused_is_told),
         cmocka_unit_test(test_parting_ends_behind_mail),
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_sums_without_one),

@@ -28,6 +28,7 @@ struct sending {
 struct receiving {
     MPI_Request request;
     struct mpi_letter letter;
+    int error; // of MPI, by which it has no bytes
 };
 
 // Both lists are in the order in which their messages began.
@@ -37,7 +38,20 @@ struct link {
     size_t n_out, n_out_cap, n_in, n_in_cap;
     size_t *unsent; // [size] bytes
     bool is_ours;   // MPI was started here
+    char why[MPI_MAX_ERROR_STRING];
 };
+
+// For transport.why: in MPI's own words.
+static const char *words_of(struct link *l, int error) {
+    int n = 0;
+    if (error == MPI_SUCCESS) {
+        return NULL;
+    }
+    if (MPI_Error_string(error, l->why, &n) != MPI_SUCCESS || n <= 0) {
+        snprintf(l->why, sizeof l->why, "error %d of MPI", error);
+    }
+    return l->why;
+}
 
 // ---- MPI writes to sockets that others may have closed: the signal for that is not the program's ----
 
@@ -130,12 +144,14 @@ static void reap(struct mpi_transport *t) {
 
 static bool begin_send(struct mpi_transport *t, int to, void *bytes, size_t size) {
     struct link *l = t->context;
-    if (size > (size_t) 1 << 30 || !grow(t, (void **) &l->out, &l->n_out_cap, l->n_out, sizeof l->out[0])) {
+    t->why         = size > (size_t) 1 << 30 ? "it is too long for MPI" : NULL;
+    if (t->why != NULL || !grow(t, (void **) &l->out, &l->n_out_cap, l->n_out, sizeof l->out[0])) {
         return false;
     }
     struct sending *s = &l->out[l->n_out];
     *s                = (struct sending){.bytes = bytes, .size = size, .to = to};
-    if (MPI_Isend(bytes, (int) size, MPI_BYTE, to, TAG, MPI_COMM_WORLD, &s->request) != MPI_SUCCESS) {
+    t->why            = words_of(l, MPI_Isend(bytes, (int) size, MPI_BYTE, to, TAG, MPI_COMM_WORLD, &s->request));
+    if (t->why != NULL) {
         return false;
     }
     l->n_out++;
@@ -174,8 +190,8 @@ static bool begin_one(struct mpi_transport *t, int from) {
     r->letter.bytes     = t->alloc(r->letter.size > 0 ? r->letter.size : 1);
     // Out of memory: it stays with MPI and is handed on without bytes. Open MPI 4.1 does not live through one that is received
     // with too little room: over TCP it writes to where there is none.
-    if (r->letter.bytes == NULL ||
-        MPI_Imrecv(r->letter.bytes, (int) r->letter.size, MPI_BYTE, &message, &r->request) != MPI_SUCCESS) {
+    r->error = r->letter.bytes != NULL ? MPI_Imrecv(r->letter.bytes, size, MPI_BYTE, &message, &r->request) : MPI_SUCCESS;
+    if (r->letter.bytes == NULL || r->error != MPI_SUCCESS) {
         t->release(r->letter.bytes);
         r->letter.bytes = NULL;
         r->request      = MPI_REQUEST_NULL; // which is done at once
@@ -216,11 +232,15 @@ static bool next(struct mpi_transport *t, struct mpi_letter *out) {
         for (size_t j = 0; is_first && j < i; j++) {
             is_first = l->in[j].letter.from != l->in[i].letter.from;
         }
-        // One that fails stays: its rank is gone, and the bytes are MPI's.
-        if (!is_first || MPI_Test(&l->in[i].request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || !done) {
+        const int error = is_first ? MPI_Test(&l->in[i].request, &done, MPI_STATUS_IGNORE) : MPI_SUCCESS;
+        if (error != MPI_SUCCESS) {
+            l->in[i].error        = error;
+            l->in[i].letter.bytes = NULL; // they are MPI's for good
+        } else if (!done) {
             continue;
         }
-        *out = l->in[i].letter;
+        *out   = l->in[i].letter;
+        t->why = words_of(l, l->in[i].error);
         l->n_in--;
         memmove(&l->in[i], &l->in[i + 1], (l->n_in - i) * sizeof l->in[0]);
         return true;
