@@ -114,9 +114,11 @@ static enum ggml_status mmv(struct cuda_run *r, const struct cuda_mm_type *t, mm
         k_part = (k_part + 1) / 2;
     }
     const int64_t cols = fixed + parts * n * (k_part * ch + 8) * 2, fit = (most - cols) / stage;
-    a->k_part           = (int) k_part;
-    a->n_stages         = (int) (fit < 7 ? fit : 7);
-    a->wait             = 1;
+    a->k_part = (int) k_part;
+    // With 16 warps three are 4% slower than two (H200).
+    const int64_t useful = ggml_is_quantized(t->type) && warps == MMV_WARPS ? 2 : 7;
+    a->n_stages          = (int) (fit < useful ? fit : useful);
+    a->wait              = 1;
     const int64_t tiles = (a->m + 15) / 16, blocks = (int64_t) r->traits->n_sm;
     const struct cuda_dims dims = {
         .grid        = {(unsigned) (tiles < blocks ? tiles : blocks), (unsigned) ((a->n + 7) / 8), (unsigned) c->nz},
