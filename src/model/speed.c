@@ -4,18 +4,17 @@
 // for each type of weights, with as many as the model has or enough not to stay in a cache. The other ops are small: each counts
 // as a sum or a norm of a vector.
 //   Of a model of a few MiB that is not enough: its weights stay in a cache, and what stands between the products, around the
-//   graph and
-// in the scheduler is a third of a token's time. Such a model is tried itself.
+// graph and in the scheduler is a third of a token's time. Such a model is tried itself.
+//   A GPU takes longer to begin a graph than to read some MiB, and its caches are large: its tests are one graph of many times as
+//   much.
 
 #include "model/model.h"
 #include "model/speed_test.h"
 
 #include <string.h>
 
-#define TEST_SIZE ((size_t) 64 << 20)  // bytes of weights in a test
-#define MATRIX_SIZE ((size_t) 4 << 20) // ... of one of them, at most
 #define N_PRODUCTS 256
-#define PIECE_SIZE ((size_t) 2 << 20) // ... of those that are timed together: others seldom get in between in so short a time
+#define N_ATTENTION 16 // of a GPU's test
 #define N_SMALL 64
 #define TRY_US 200000 // of a trial
 #define TRY_TOKENS 8  // ... that are timed together
@@ -39,8 +38,28 @@ static double read_bytes(const struct model *m, const struct model_weight *w) {
 
 // ---- tests ----
 
+// Bytes of a test.
+struct sizes {
+    size_t all;    // weights, or keys and values
+    size_t matrix; // one of them, at most
+    size_t piece;  // those that are timed together: others seldom get in between in so short a time
+    int n_attention;
+};
+
+static struct sizes sizes_of(ggml_backend_t backend) {
+    ggml_backend_dev_t dev = ggml_backend_get_device(backend);
+    size_t n_free = 0, n_all = 0;
+    if (dev == NULL || ggml_backend_dev_type(dev) != GGML_BACKEND_DEVICE_TYPE_GPU) {
+        return (struct sizes){.all = (size_t) 64 << 20, .matrix = (size_t) 4 << 20, .piece = (size_t) 2 << 20, .n_attention = 1};
+    }
+    ggml_backend_dev_memory(dev, &n_free, &n_all);
+    const size_t most = (size_t) 512 << 20, all = n_free / 4 < most ? n_free / 4 : most;
+    return (struct sizes){.all = all, .matrix = all / 8 + 1, .piece = most, .n_attention = N_ATTENTION};
+}
+
 // Bytes of weights of a type a second, 0: not known.
 static double type_speed(const struct model *m, ggml_backend_t backend, enum ggml_type type) {
+    const struct sizes sizes = sizes_of(backend);
     struct speed_test test;
     if (!speed_test_init(&test, N_PRODUCTS)) {
         return 0;
@@ -48,16 +67,16 @@ static double type_speed(const struct model *m, ggml_backend_t backend, enum ggm
     struct ggml_cgraph *graph = speed_test_piece(&test, N_PRODUCTS);
     size_t size = 0, piece = 0;
     int n_products = 0;
-    for (size_t i = 0; i < m->n_weights && size < TEST_SIZE && n_products < N_PRODUCTS; i++) {
+    for (size_t i = 0; i < m->n_weights && size < sizes.all && n_products < N_PRODUCTS; i++) {
         const struct model_weight *w = &m->weights[i];
         const size_t row             = ggml_row_size(type, w->file->ne[0]);
         const int64_t all            = w->file->type == type ? read_rows(m, w) : 0;
-        const int64_t most           = row > 0 && row < MATRIX_SIZE ? (int64_t) (MATRIX_SIZE / row) : 1;
+        const int64_t most           = row > 0 && row < sizes.matrix ? (int64_t) (sizes.matrix / row) : 1;
         const int64_t n              = all < most ? all : most;
         if (n == 0) {
             continue;
         }
-        if (piece >= PIECE_SIZE && test.n_pieces < SPEED_TEST_PIECES) {
+        if (piece >= sizes.piece && test.n_pieces < SPEED_TEST_PIECES) {
             graph = speed_test_piece(&test, N_PRODUCTS);
             piece = 0;
         }
@@ -137,20 +156,28 @@ static double attention_seconds(const struct session *s, ggml_backend_t backend,
             *n += 1;
         }
     }
-    if (node == NULL || !speed_test_init(&test, 1)) {
+    if (node == NULL || !speed_test_init(&test, 2 * N_ATTENTION)) { // each has four sources
         return 0;
     }
     const int64_t step                   = (s->params.n_ctx / 2 + KV_STEP - 1) / KV_STEP * KV_STEP,
                   n_kv                   = step < s->params.n_ctx ? step : s->params.n_ctx;
     const struct ggml_tensor *const *src = (const struct ggml_tensor *const *) node->src;
-    struct ggml_tensor *q                = ggml_new_tensor_3d(test.ctx, GGML_TYPE_F32, src[0]->ne[0], 1, src[0]->ne[2]);
-    struct ggml_tensor *k                = ggml_new_tensor_3d(test.ctx, src[1]->type, src[1]->ne[0], n_kv, src[1]->ne[2]);
-    struct ggml_tensor *v                = ggml_new_tensor_3d(test.ctx, src[2]->type, src[2]->ne[0], n_kv, src[2]->ne[2]);
-    struct ggml_tensor *mask             = ggml_new_tensor_2d(test.ctx, GGML_TYPE_F16, n_kv, 1);
-    ggml_build_forward_expand(speed_test_piece(&test, 1), ggml_flash_attn_ext(test.ctx, q, k, v, mask, 0.1f, 0, 0));
+    const struct sizes sizes             = sizes_of(backend);
+    struct ggml_cgraph *graph            = speed_test_piece(&test, N_ATTENTION);
+    size_t size                          = 0;
+    int n_tests                          = 0;
+    do {
+        struct ggml_tensor *q    = ggml_new_tensor_3d(test.ctx, GGML_TYPE_F32, src[0]->ne[0], 1, src[0]->ne[2]);
+        struct ggml_tensor *k    = ggml_new_tensor_3d(test.ctx, src[1]->type, src[1]->ne[0], n_kv, src[1]->ne[2]);
+        struct ggml_tensor *v    = ggml_new_tensor_3d(test.ctx, src[2]->type, src[2]->ne[0], n_kv, src[2]->ne[2]);
+        struct ggml_tensor *mask = ggml_new_tensor_2d(test.ctx, GGML_TYPE_F16, n_kv, 1);
+        ggml_build_forward_expand(graph, ggml_flash_attn_ext(test.ctx, q, k, v, mask, 0.1f, 0, 0));
+        size += ggml_nbytes(k) + ggml_nbytes(v);
+        n_tests++;
+    } while (size < sizes.all && n_tests < sizes.n_attention);
     const double seconds = speed_test_run(&test, backend, 0);
     ggml_free(test.ctx);
-    return seconds;
+    return seconds / n_tests;
 }
 
 double model_speed_write(const struct model_speed *speed, const struct session *s) {
