@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// mail.c: see mail.h. One lock; every waiter polls under it, so there is no thread that the others depend on.
+// mail.c: see mail.h. One lock; every waiter polls, if no other thread does, so there is no thread that the others depend on.
 
 #include "mpi/mail.h"
 
@@ -18,6 +18,8 @@
 #define SPIN_FOR (MPI_SECOND / 5000)  // before a waiter sleeps between its looks
 #define SLEEP_FIRST 20000             // nanoseconds; longer and longer
 #define SLEEP_MAX 500000
+#define AWAIT_MAX (MPI_SECOND / 100) // for the one who is in the transport, at a time
+#define NOTED_MAX (MPI_SECOND / 10)  // of the time between two looks that counts: this process may have been stopped
 
 static int64_t seconds_of(const char *name, int64_t otherwise) {
     const char *text  = getenv(name);
@@ -37,6 +39,11 @@ bool mpi_mail_init(struct mpi_mail *m, const struct mpi_transport *t) {
         shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for %d ranks", t->size);
         return false;
     }
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC); // mpi_now's
+    pthread_cond_init(&m->came_out, &attr);
+    pthread_condattr_destroy(&attr);
     pthread_mutex_init(&m->lock, NULL);
     m->end     = &m->first;
     m->polled  = mpi_now();
@@ -56,6 +63,74 @@ void mpi_item_free(struct mpi_mail_item *item) {
 
 static void lose(struct mpi_mail *m, int rank, const char *fmt, ...) BERTH_PRINTF(3, 4);
 
+// ---- the transport, for one thread at a time; these are called under the lock ----
+
+// How long the one within has been there, as others have seen it.
+static void link_note(struct mpi_mail *m) {
+    const int64_t now = mpi_now(), passed = now - m->noted;
+    const bool is_same = m->is_inside && m->n_noted == m->n_entered;
+    m->inside_for      = !is_same ? 0 : m->inside_for + (passed < NOTED_MAX ? passed : NOTED_MAX);
+    m->n_noted         = m->n_entered;
+    m->noted           = now;
+    for (int i = 0; m->inside_for > m->timeout && i < m->t.size; i++) {
+        if (i != m->t.rank) {
+            lose(m, i, "MPI has not come back from a call for %.1f s", (double) m->inside_for / 1e9);
+        }
+    }
+}
+
+// Whether nobody is within, now or soon: it is a moment, but for one that does not come back.
+static bool link_is_free(struct mpi_mail *m) {
+    if (m->is_inside) {
+        const int64_t end           = mpi_now() + AWAIT_MAX;
+        const struct timespec until = {.tv_sec = (time_t) (end / MPI_SECOND), .tv_nsec = (long) (end % MPI_SECOND)};
+        link_note(m);
+        m->n_outside++;
+        for (int rc = 0; m->is_inside && rc == 0;) {
+            rc = pthread_cond_timedwait(&m->came_out, &m->lock, &until);
+        }
+        m->n_outside--;
+        link_note(m);
+    }
+    return !m->is_inside;
+}
+
+// True: this thread is within, and the lock is free. False: another one is, or it is closed, and nothing is sent or taken in.
+static bool link_enter(struct mpi_mail *m) {
+    if (!link_is_free(m) || m->is_closed) {
+        return false;
+    }
+    m->is_inside = true;
+    m->n_entered++;
+    pthread_mutex_unlock(&m->lock);
+    return true;
+}
+
+static void link_leave(struct mpi_mail *m) {
+    pthread_mutex_lock(&m->lock);
+    m->is_inside = false;
+    if (m->n_outside > 0) {
+        pthread_cond_broadcast(&m->came_out);
+    }
+}
+
+// Until nobody is within. False: the one who is does not come back.
+static bool link_wait(struct mpi_mail *m) {
+    while (!link_is_free(m) && m->inside_for <= m->timeout) {
+    }
+    return !m->is_inside;
+}
+
+int64_t mpi_mail_inside_for(struct mpi_mail *m) {
+    pthread_mutex_lock(&m->lock);
+    link_note(m);
+    const int64_t time = m->inside_for;
+    pthread_mutex_unlock(&m->lock);
+    return time;
+}
+
+// ---- from the first word to the last ----
+
 static void drop_kept(struct mpi_mail *m) {
     for (struct mpi_mail_item *item = m->first, *next; item != NULL; item = next) {
         next = item->next;
@@ -74,14 +149,16 @@ void mpi_mail_close(struct mpi_mail *m, bool all) {
             lose(m, i, "the ranks have parted");
         }
     }
-    m->is_closed = true;
+    m->is_closed      = true;
+    const bool is_out = link_wait(m);
     pthread_mutex_unlock(&m->lock);
-    m->t.close(&m->t, all);
+    m->t.close(&m->t, all && is_out);
 }
 
 void mpi_mail_fini(struct mpi_mail *m, bool all) {
     mpi_mail_close(m, all);
     shim_free(m->peers);
+    pthread_cond_destroy(&m->came_out);
     pthread_mutex_destroy(&m->lock);
 }
 
@@ -172,12 +249,15 @@ static void excuse_all(struct mpi_mail *m) {
     }
 }
 
-// Takes in what has come, as far as there is room; if somebody waits for it, a message at least.
-static void poll(struct mpi_mail *m, bool is_wanted) {
+// Takes in what has come, as far as there is room; if somebody waits for it, a message at least. False: another thread is at it.
+static bool poll(struct mpi_mail *m, bool is_wanted) {
+    if (!link_is_free(m)) {
+        return false;
+    }
     m->polled = mpi_now();
     if (m->is_closed) {
         m->emptied = m->polled;
-        return;
+        return true;
     }
     if (m->polled - m->emptied > (m->timeout / 2 < MPI_SECOND ? m->timeout / 2 : MPI_SECOND)) {
         excuse_all(m);
@@ -185,14 +265,20 @@ static void poll(struct mpi_mail *m, bool is_wanted) {
     size_t limit = is_wanted ? MPI_KEPT_MAX : KEPT_SOON, size = 0;
     while (m->kept_size < limit && size < KEPT_SOON) {
         struct mpi_letter letter;
-        if (!m->t.receive(&m->t, &letter)) {
+        if (!link_enter(m)) { // it was closed meanwhile
+            break;
+        }
+        const bool found = m->t.receive(&m->t, &letter);
+        link_leave(m);
+        if (!found) {
             m->emptied = m->polled;
-            return;
+            break;
         }
         limit = KEPT_SOON;
         size += letter.size; // what is thrown away takes no room, but time
         take_in(m, &letter);
     }
+    return true;
 }
 
 // A process that has ended but was not waited for by its parent has no memory any more, and so no maps.
@@ -212,6 +298,9 @@ bool mpi_pid_is_gone(int pid) {
 
 static bool is_lost(struct mpi_mail *m, int rank) {
     struct mpi_peer *p = &m->peers[rank];
+    if (m->is_inside) {
+        link_note(m);
+    }
     if (p->is_lost || rank == m->t.rank) {
         return p->is_lost;
     }
@@ -222,12 +311,16 @@ static bool is_lost(struct mpi_mail *m, int rank) {
     } else if (p->stuck != 0 && m->polled - p->stuck > m->stall) {
         lose(m, rank, "it lives, and has been in one op for %.1f s", (double) (m->polled - p->stuck) / 1e9);
     } else if (p->pid != 0 && m->polled - p->asked > LOOK_EVERY) {
-        p->asked = m->polled;
         if (mpi_pid_is_gone(p->pid)) {
-            do { // its last words
-                poll(m, true);
-            } while (m->emptied != m->polled && m->kept_size < MPI_KEPT_MAX);
-            lose(m, rank, "its process %d is gone", p->pid);
+            bool is_at_it = true; // its last words
+            do {
+                is_at_it = poll(m, true);
+            } while (is_at_it && m->emptied != m->polled && m->kept_size < MPI_KEPT_MAX);
+            if (is_at_it) { // otherwise at the next look
+                lose(m, rank, "its process %d is gone", p->pid);
+            }
+        } else {
+            p->asked = m->polled;
         }
     }
     return p->is_lost;
@@ -330,26 +423,45 @@ struct mpi_mail_item *mpi_mail_hello(struct mpi_mail *m, int from) {
 
 // ---- sending ----
 
-static bool hand_over(struct mpi_mail *m, int to, const struct mpi_head *head, const void *body, size_t body_size) {
-    char *bytes = shim_malloc(sizeof *head + body_size);
-    m->t.why    = NULL;
+enum sent { SENT, BUSY, FULL, REFUSED };
+
+// Within the transport.
+static enum sent hand_over(
+    struct mpi_mail *m, int to, size_t unsent_max, const struct mpi_head *head, const void *body, size_t size) {
+    m->t.why = NULL;
+    if (m->t.unsent(&m->t, to) > unsent_max) {
+        return FULL;
+    }
+    char *bytes = shim_malloc(sizeof *head + size);
     if (bytes == NULL) {
-        return false;
+        return REFUSED;
     }
     memcpy(bytes, head, sizeof *head);
-    if (body_size > 0) {
-        memcpy(bytes + sizeof *head, body, body_size);
+    if (size > 0) {
+        memcpy(bytes + sizeof *head, body, size);
     }
-    if (!m->t.send(&m->t, to, bytes, sizeof *head + body_size)) {
+    if (!m->t.send(&m->t, to, bytes, sizeof *head + size)) {
         shim_free(bytes);
-        return false;
+        return REFUSED;
     }
-    if (head->kind != MPI_ALIVE) {
+    return SENT;
+}
+
+// Under the lock, which is free meanwhile. BUSY: another thread is in the transport; FULL: more than so much is on its way to
+// there; REFUSED: as the transport says.
+static enum sent try_send(
+    struct mpi_mail *m, int to, size_t unsent_max, const struct mpi_head *head, const void *body, size_t size) {
+    if (!link_enter(m)) {
+        return BUSY;
+    }
+    const enum sent sent = hand_over(m, to, unsent_max, head, body, size);
+    link_leave(m);
+    if (sent == SENT && head->kind != MPI_ALIVE) {
         m->traffic.n_sent++;
-        m->traffic.sent_size += sizeof *head + body_size;
-        m->traffic.data_sent += head->kind == MPI_PART || head->kind == MPI_TENSOR ? body_size : 0;
+        m->traffic.sent_size += sizeof *head + size;
+        m->traffic.data_sent += head->kind == MPI_PART || head->kind == MPI_TENSOR ? size : 0;
     }
-    return true;
+    return sent;
 }
 
 enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head *head, const void *body, size_t body_size) {
@@ -358,42 +470,44 @@ enum ggml_status mpi_mail_send(struct mpi_mail *m, int to, const struct mpi_head
             MPI_MESSAGE_MAX);
     }
     for (struct waiting w = {0};; rest(&w)) {
-        bool sent = false;
+        enum sent sent = BUSY;
         atomic_fetch_add_explicit(&m->n_steps, 1, memory_order_relaxed);
         pthread_mutex_lock(&m->lock);
-        bool lost = is_lost(m, to), full = !lost && m->t.unsent(&m->t, to) > UNSENT_MAX;
-        if (full) {
+        bool lost = is_lost(m, to);
+        if (!lost) {
+            sent = try_send(m, to, UNSENT_MAX, head, body, body_size);
+        }
+        if (sent == FULL) {
             look(m, &w); // who sends much may be waiting for us
             lost = is_in_vain(m, to, &w);
-        } else if (!lost) {
-            sent = hand_over(m, to, head, body, body_size);
-            lost = !sent && m->t.why != NULL;
-            if (lost) {
-                lose(m, to, "a message of %zu bytes could not be sent to it: %s", body_size, m->t.why);
-            }
+        } else if (sent == REFUSED && m->t.why != NULL) {
+            lose(m, to, "a message of %zu bytes could not be sent to it: %s", body_size, m->t.why);
+            lost = true;
         }
         pthread_mutex_unlock(&m->lock);
         if (lost) {
             return mpi_mail_tell_lost(m, to, "a message");
         }
-        if (!full) {
-            return sent ? GGML_STATUS_SUCCESS
-                        : shim_error(GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a message of %zu bytes to rank %d",
-                              body_size, to);
+        if (sent == SENT) {
+            return GGML_STATUS_SUCCESS;
+        }
+        if (sent == REFUSED) {
+            return shim_error(
+                GGML_STATUS_ALLOC_FAILED, "MPI: out of memory for a message of %zu bytes to rank %d", body_size, to);
         }
     }
 }
 
 void mpi_mail_tend(struct mpi_mail *m) {
     pthread_mutex_lock(&m->lock);
-    poll(m, false);
+    const bool is_at_it         = poll(m, false);
     const struct mpi_head alive = {
         .kind = MPI_ALIVE, .a = atomic_load_explicit(&m->n_steps, memory_order_relaxed), .b = m->counts_steps};
-    const bool tell = !m->has_parted && m->polled - m->told > (m->timeout / 10 < MPI_SECOND ? m->timeout / 10 : MPI_SECOND);
-    m->told         = tell ? m->polled : m->told;
-    for (int i = 0; tell && i < m->t.size; i++) {
-        if (i != m->t.rank && m->peers[i].has_hello && !is_lost(m, i) && m->t.unsent(&m->t, i) <= UNSENT_MAX) {
-            (void) !hand_over(m, i, &alive, NULL, 0);
+    const int64_t every = m->timeout / 10 < MPI_SECOND ? m->timeout / 10 : MPI_SECOND;
+    for (int i = 0; is_at_it && i < m->t.size; i++) {
+        const bool is_due = i != m->t.rank && m->polled - m->peers[i].told > every && m->peers[i].has_hello && !is_lost(m, i);
+        if (is_due && !m->has_parted && try_send(m, i, UNSENT_MAX, &alive, NULL, 0) != BUSY) { // otherwise the next time
+            m->peers[i].told = m->polled;
         }
     }
     pthread_mutex_unlock(&m->lock);
@@ -406,7 +520,8 @@ void mpi_mail_bye(struct mpi_mail *m) {
     drop_kept(m);
     for (int i = 0; i < m->t.size; i++) {
         if (i != m->t.rank && (!is_lost(m, i) || m->peers[i].has_left)) {
-            (void) !hand_over(m, i, &bye, NULL, 0);
+            while (try_send(m, i, SIZE_MAX, &bye, NULL, 0) == BUSY && link_wait(m) && !m->is_closed) {
+            }
         }
     }
     pthread_mutex_unlock(&m->lock);

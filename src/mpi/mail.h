@@ -4,6 +4,9 @@
 //
 //     heard from within timeout --silence, end of process, broken message, no step done--> lost, for good, with a reason
 //
+// The lock is never held while a thread is in the transport, one at a time: MPI may not come back. The others see that, and lose
+// all ranks after timeout; the one within can only be ended with its process (world.c).
+//
 // A worker's signs of life say how many steps it has done: ops that were computed, looks for mail. One that lives and does none,
 // in an op that never ends, is lost as well.
 #pragma once
@@ -51,6 +54,7 @@ struct mpi_peer {
     bool has_gap;         // one of its messages could not be kept: it is lost, and nothing behind that is what is asked for
     char why[192];        // it is lost
     int64_t heard, asked; // when last heard of; when its process was last looked at
+    int64_t told;         // when it last had a sign of life from here
     uint64_t n_steps;     // that it had done when it last told so
     int64_t moved, stuck; // when it told of those first; that, if it told of no more since, else 0
 };
@@ -66,9 +70,13 @@ struct mpi_mail {
     bool counts_steps;            // it is a worker: whoever does them says so, waiting does by itself
     int64_t polled;               // when
     int64_t emptied;              // when there was nothing left to take in; what we leave there is nobody's silence
-    int64_t told;                 // when the others last had a sign of life from here
     bool has_parted;              // they have had the last word; what comes is thrown away, but for theirs
     bool is_closed;               // there is no transport any more, and all others are lost
+    bool is_inside;               // a thread is in the transport, without the lock
+    int n_outside;                // threads that wait for it
+    pthread_cond_t came_out;      // it did
+    uint64_t n_entered, n_noted;  // times that one went in; those when it was last looked at
+    int64_t noted, inside_for;    // when that was; how long the one within has been seen there
     struct berth_mpi_traffic traffic;
 };
 
@@ -105,6 +113,7 @@ void mpi_mail_tend(struct mpi_mail *m);
 void mpi_mail_bye(struct mpi_mail *m);
 bool mpi_mail_is_lost(struct mpi_mail *m, int rank);
 bool mpi_mail_has_left(struct mpi_mail *m, int rank); // it said so
+int64_t mpi_mail_inside_for(struct mpi_mail *m);      // nanoseconds that a thread has not come back from the transport
 bool mpi_pid_is_gone(int pid);                        // of a process of this machine
 // For good; the first reason stays.
 void mpi_mail_lose(struct mpi_mail *m, int rank, const char *fmt, ...) BERTH_PRINTF(3, 4);

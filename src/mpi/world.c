@@ -153,6 +153,12 @@ static void *tend(void *world) {
                 _exit(1);
             }
         }
+        // A thread that MPI does not let go cannot be told so. Whoever waits for it has an end.
+        if (mpi_mail_inside_for(&w->mail) > 3 * w->mail.timeout) {
+            shim_log(GGML_LOG_LEVEL_ERROR, "MPI: a call has not come back for %.1f s: this process ends",
+                (double) (3 * w->mail.timeout) / 1e9);
+            _exit(1);
+        }
         pthread_mutex_lock(&w->mail.lock);
         stop = w->stop;
         pthread_mutex_unlock(&w->mail.lock);

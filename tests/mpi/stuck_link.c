@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 // stuck_link.c: in place of libberth-mpi.so: two ranks, and MPI never comes back from looking for what the other one has sent, as
 // Open MPI does not when a rank dies while they connect. With BERTH_TEST_SILENT it does, and the other one never says a word.
+// With BERTH_TEST_HELD the other one joins, and MPI never comes back to this process' first thread afterwards ("first"), or to
+// its others
+// ("others").
 
-#include "mpi/transport.h"
+#include "mpi/world.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static bool stuck_send(struct mpi_transport *t, int to, void *bytes, size_t size) {
@@ -20,8 +24,28 @@ static size_t stuck_unsent(struct mpi_transport *t, int to) {
     return 0;
 }
 
+static bool hello_receive(struct mpi_transport *t, struct mpi_letter *out) {
+    static const struct mpi_head head   = {.kind = MPI_HELLO};
+    static const struct mpi_hello hello = {
+        .magic = MPI_MAGIC, .version = MPI_WIRE_VERSION, .release = BERTH_VERSION, .host = "elsewhere"};
+    *out = (struct mpi_letter){.from = 1, .size = sizeof head + sizeof hello, .bytes = t->alloc(sizeof head + sizeof hello)};
+    if (out->bytes != NULL) {
+        memcpy(out->bytes, &head, sizeof head);
+        memcpy((char *) out->bytes + sizeof head, &hello, sizeof hello);
+    }
+    return true;
+}
+
 static bool stuck_receive(struct mpi_transport *t, struct mpi_letter *out) {
-    (void) out;
+    static pid_t joiner; // the thread that joins is let go
+    const char *held = getenv("BERTH_TEST_HELD");
+    if (held != NULL && joiner == 0) {
+        joiner = gettid();
+        return hello_receive(t, out);
+    }
+    if (held != NULL && (joiner == gettid() || (strcmp(held, "first") == 0) != (gettid() == getpid()))) {
+        return false;
+    }
     while (t != NULL && getenv("BERTH_TEST_SILENT") == NULL) {
         pause();
     }

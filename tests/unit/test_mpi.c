@@ -115,10 +115,10 @@ static void test_nothing_follows_a_bye(void **state) {
     transport_open(loop, 1, &other);
     assert_true(mpi_mail_init(&mail, &mine));
     mail.peers[1].has_hello = true;
-    mail.told               = 0;
+    mail.peers[1].told      = 0;
     mpi_mail_tend(&mail);
     mpi_mail_bye(&mail);
-    mail.told = 0;
+    mail.peers[1].told = 0;
     mpi_mail_tend(&mail);
     for (int i = 0; i < 2; i++) {
         assert_true(other.receive(&other, &letter));
@@ -311,6 +311,55 @@ static void test_refused_is_told(void **state) {
     assert_int_equal(mpi_mail_send(&mail, 1, &answer, NULL, 0), GGML_STATUS_FAILED);
     assert_non_null(strstr(berth_last_error(), "could not be sent to it: no luck"));
     assert_true(mpi_mail_is_lost(&mail, 1));
+    mail_end(loop, &mail);
+}
+
+static atomic_bool is_held, is_in;
+
+static bool receive_held(struct mpi_transport *t, struct mpi_letter *out) {
+    (void) t;
+    (void) out;
+    atomic_store(&is_in, true);
+    while (atomic_load(&is_held)) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return false;
+}
+
+static void *tend_once(void *mail) {
+    mpi_mail_tend(mail);
+    return NULL;
+}
+
+// A thread that the transport does not let go keeps nobody else: all that need another rank are told.
+static void test_held_is_found(void **state) {
+    (void) state;
+    struct mpi_loop *loop = mpi_loop_new(2);
+    struct mpi_transport mine;
+    struct mpi_mail mail;
+    pthread_t thread;
+    check_quiet();
+    setenv("BERTH_MPI_TIMEOUT", "0.5", 1);
+    transport_open(loop, 0, &mine);
+    mine.receive = receive_held;
+    atomic_store(&is_held, true);
+    assert_true(mpi_mail_init(&mail, &mine));
+    alarm(60); // where waiting has no end
+    assert_int_equal(pthread_create(&thread, NULL, tend_once, &mail), 0);
+    while (!atomic_load(&is_in)) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    assert_false(mpi_mail_is_lost(&mail, 1));
+    const int64_t start = mpi_now();
+    assert_null(mpi_mail_take(&mail, 1, MPI_ANSWER, 1));
+    assert_non_null(strstr(berth_last_error(), "MPI has not come back from a call for"));
+    assert_int_equal(mpi_mail_send(&mail, 1, &answer, NULL, 0), GGML_STATUS_FAILED);
+    mpi_mail_bye(&mail);
+    assert_true(mpi_mail_is_lost(&mail, 1) && mpi_now() - start < 10 * MPI_SECOND);
+    assert_true(mpi_mail_inside_for(&mail) > MPI_SECOND / 2);
+    atomic_store(&is_held, false);
+    pthread_join(thread, NULL);
+    assert_int_equal(mpi_mail_inside_for(&mail), 0);
     mail_end(loop, &mail);
 }
 
@@ -1247,6 +1296,7 @@ int main(void) {
         cmocka_unit_test(test_mail_that_stuffs_spares_others),
         cmocka_unit_test(test_gap_is_found),
         cmocka_unit_test(test_refused_is_told),
+        cmocka_unit_test(test_held_is_found),
         cmocka_unit_test(test_parting_ends_behind_mail),
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_sums_without_one),
