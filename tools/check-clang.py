@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+# check-clang.py BUILD CLANG: clang reads, with every warning an error, the C files that BUILD compiles and CLANG, a build that clang made,
+# does not: together it has seen them all. It makes no code of them.
+import concurrent.futures
+import json
+import os
+import shlex
+import subprocess
+import sys
+
+
+def commands(build):
+    with open(os.path.join(build, "compile_commands.json")) as file:
+        return {c["file"]: c for c in json.load(file) if c["file"].endswith(".c")}
+
+
+def read(command):
+    args = shlex.split(command["command"])
+    first = next(i for i, a in enumerate(args) if a.startswith("-"))  # before it: the compiler, and what starts it
+    return subprocess.run(
+        ["clang", "-fsyntax-only", "-Werror"] + args[first:], cwd=command["directory"], capture_output=True, text=True)
+
+
+def main():
+    ours, clangs = commands(sys.argv[1]), commands(sys.argv[2])
+    left = [c for path, c in sorted(ours.items()) if path not in clangs]
+    bad = 0
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        for result in pool.map(read, left):
+            if result.returncode != 0:
+                print(result.stderr, end="")
+                bad += 1
+    print(f"clang: {len(left)} files read that it did not compile, {bad} with warnings")
+    return bad > 0
+
+
+sys.exit(main())
