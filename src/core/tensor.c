@@ -141,7 +141,7 @@ struct ggml_tensor *berth_tensor_new(struct ggml_context *ctx, const char *func,
     if (view_src != NULL) {
         t->view_src  = view_src;
         t->view_offs = view_offs;
-        t->data      = view_src->data != NULL ? (char *) view_src->data + view_offs : NULL;
+        t->data      = view_src->data != NULL ? (void *) ((uintptr_t) view_src->data + view_offs) : NULL; // an offset may wrap
     } else if (own_size > 0) {
         t->data = t + 1;
 #if BERTH_DEBUG >= 3

@@ -426,12 +426,13 @@ bool order_measure(
     const struct order_graph *g, const int32_t *tasks, struct order_live *out, uint64_t *step_live, uint64_t *step_peak) {
     const size_t n_pools = g->n_pools == 0 ? 1 : (size_t) g->n_pools;
     int32_t *left        = berth_malloc(((size_t) g->n_blocks + 1) * sizeof *left);
-    uint64_t *live = berth_calloc(2 * n_pools, sizeof *live), *peak = live + n_pools, now = 0;
+    uint64_t *live = berth_calloc(2 * n_pools, sizeof *live), now = 0;
     if (left == NULL || live == NULL) {
         berth_free(left);
         berth_free(live);
         return false;
     }
+    uint64_t *peak = live + n_pools;
     for (int32_t b = 0; b < g->n_blocks; b++) {
         left[b]            = list_len(&g->users, b);
         const bool is_here = (g->ops[g->block_op[b]].flags & BERTH_ORDER_INPUT) != 0;
