@@ -11,7 +11,7 @@ shift
 out=$build/tiers
 mkdir -p "$out"
 reference=$(tools/fetch-reference.sh)
-machine=$(LC_ALL=C lscpu | sed -n 's/^Model name: *//p' | head -1 | tr -s ' ()' '-' | sed 's/-*$//')
+machine=$(LC_ALL=C lscpu | sed -n 's/^Model name: *//p' | head -1 | tr -s ' ()' '-' | sed 's/-R-/-/g; s/-Processor//; s/-@//; s/-*$//')
 
 # The tiers of the machine, and who they are compared with.
 tiers() {
