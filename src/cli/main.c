@@ -115,8 +115,9 @@ static int help_of(int argc, char **argv) {
 
 // MPI asks hwloc what the machine is like, whose plugins bring along libX11, OpenCL, libxml2 and what those need: 2.5 MB of every
 // rank, for what nobody here asks. And it takes signals of crashes, which src/mpi/link/link.c gives back once MPI is up: not even
-// until then. While there is one thread; who has set it has a say.
+// until then. And a command that MPI does not let go ends. While there is one thread; who has set it has a say.
 static void mpi_prepare(void) {
+    setenv("BERTH_MPI_HELD", "end", 0);
     setenv("OMPI_MCA_opal_signal", "", 0);
     setenv(
         "HWLOC_PLUGINS_BLACKLIST", "hwloc_gl,hwloc_opencl,hwloc_xml_libxml,hwloc_cuda,hwloc_nvml,hwloc_rsmi,hwloc_levelzero", 0);

@@ -140,9 +140,24 @@ end:
 
 // ---- the thread that keeps this rank alive for the others ----
 
+// A thread that MPI does not let go cannot be told so. A program is its user's to end, unless it has said otherwise; nobody is
+// there to end a worker.
+static void held_tell(const struct mpi_world *w) {
+    const double seconds = (double) (3 * w->mail.timeout) / 1e9;
+    if (w->ends_if_held) {
+        shim_log(GGML_LOG_LEVEL_ERROR, "MPI: a call has not come back for %.1f s: this process ends", seconds);
+        _exit(1);
+    }
+    shim_log(GGML_LOG_LEVEL_ERROR,
+        "MPI: a call has not come back for %.1f s: the thread that made it cannot go on (BERTH_MPI_HELD=end would end the "
+        "process)",
+        seconds);
+}
+
 static void *tend(void *world) {
     struct mpi_world *w = world;
     int64_t alone       = 0; // since when
+    bool was_held       = false;
     for (bool stop = false; !stop;) {
         const struct timespec pause = {.tv_nsec = TEND_EVERY};
         nanosleep(&pause, NULL);
@@ -153,12 +168,11 @@ static void *tend(void *world) {
                 _exit(1);
             }
         }
-        // A thread that MPI does not let go cannot be told so. Whoever waits for it has an end.
-        if (mpi_mail_inside_for(&w->mail) > 3 * w->mail.timeout) {
-            shim_log(GGML_LOG_LEVEL_ERROR, "MPI: a call has not come back for %.1f s: this process ends",
-                (double) (3 * w->mail.timeout) / 1e9);
-            _exit(1);
+        const bool is_held = mpi_mail_inside_for(&w->mail) > 3 * w->mail.timeout;
+        if (is_held && !was_held) {
+            held_tell(w);
         }
+        was_held = is_held;
         pthread_mutex_lock(&w->mail.lock);
         stop = w->stop;
         pthread_mutex_unlock(&w->mail.lock);
@@ -206,7 +220,8 @@ void mpi_world_tell_left_out(struct mpi_world *w) {
 
 bool mpi_world_init(
     struct mpi_world *w, const struct mpi_transport *t, bool is_worker, const struct mpi_device_info *devices, size_t n_devices) {
-    *w = (struct mpi_world){.is_worker = is_worker};
+    const char *held = getenv("BERTH_MPI_HELD");
+    *w = (struct mpi_world){.is_worker = is_worker, .ends_if_held = is_worker || (held != NULL && strcmp(held, "end") == 0)};
     if (!mpi_mail_init(&w->mail, t)) {
         return false;
     }

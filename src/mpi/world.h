@@ -38,6 +38,7 @@ struct mpi_member {
 struct mpi_world {
     struct mpi_mail mail;
     bool is_worker;
+    bool ends_if_held;           // the process, where MPI does not let its thread go
     struct mpi_member *members;  // [mail.t.size]; of a rank that is lost: nothing
     struct mpi_group programs;   // this rank among the programs; me < 0: it is a worker
     int program;                 // the rank that workers serve; -1: there is none

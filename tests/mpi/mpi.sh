@@ -164,12 +164,14 @@ grep -q "without the others: MPI has not come back" "$dir/said" || { say "MPI th
 asks() { env "$1" OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 BERTH_MPI_TIMEOUT=0.5 LD_LIBRARY_PATH="$dir/stuck" timeout 30 "$world" ask "$2"; }
 asks NOTHING=1 "goes on without the others" || { say "a log callback that asks for devices"; exit 1; }
 asks BERTH_TEST_SILENT=1 "is left out: nothing was heard of it" || { say "a log callback that asks, of a silent rank"; exit 1; }
-# One that MPI does not let go later: others of the process are told, and if nobody else can be, it ends.
-holds() { env BERTH_TEST_HELD="$1" OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 BERTH_MPI_TIMEOUT=0.5 LD_LIBRARY_PATH="$dir/stuck" timeout 30 "$world" > "$dir/said" 2>&1; }
-holds others && { say "a sum without the other rank"; exit 1; }
+# One that MPI does not let go later: others of the process are told, and if nobody else can be, it ends where it has asked for that.
+holds() { env BERTH_TEST_HELD="$1" BERTH_MPI_HELD="$2" OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 BERTH_MPI_TIMEOUT=0.5 LD_LIBRARY_PATH="$dir/stuck" timeout "$3" "$world" > "$dir/said" 2>&1; }
+holds others "" 30 && { say "a sum without the other rank"; exit 1; }
 grep -q "rank 1 on elsewhere is lost: MPI has not come back from a call" "$dir/said" || { say "a thread that MPI does not let go is not told of"; cat "$dir/said"; exit 1; }
-holds first || rc=$?
+holds first end 30 || rc=$?
 [ "$rc" = 1 ] && ! grep -q world.c "$dir/said" || { say "a program that MPI does not let go ended with $rc"; cat "$dir/said"; exit 1; }
+holds first "" 4 || rc=$?
+[ "$rc" = 124 ] || { say "a program that MPI does not let go was ended with $rc, unasked"; cat "$dir/said"; exit 1; }
 # One that has ended before the program looks: well before the 30 s that are waited for one that may come.
 began=$(date +%s)
 ranks -q --enable-recovery -n 1 sh -c 'sleep 1; exec "$@"' sh "$berth" devices : -n 1 true > "$dir/tale" 2> "$dir/said" ||
