@@ -366,6 +366,12 @@ static bool make_room(struct lifetimes *l, size_t n, size_t n_rows) {
     return true;
 }
 
+static void rows_fill(struct lifetime_row *rows, const int *bufs, int32_t n, int32_t otherwise) {
+    for (int32_t i = 0; i < n; i++) {
+        rows[i] = lifetime_row_in(bufs != NULL ? bufs[i] : otherwise);
+    }
+}
+
 enum ggml_status berth_lifetimes_record(struct lifetimes *out, struct record *rec, const struct ggml_cgraph *graph,
     const int *node_bufs, const int *leaf_bufs, const struct record_rules *rules) {
     rec->column_size              = sizeof(struct lifetime_row);
@@ -373,9 +379,10 @@ enum ggml_status berth_lifetimes_record(struct lifetimes *out, struct record *re
     const int32_t n_nodes = rec->n_nodes, n_listed = n_nodes + rec->n_leafs;
     out->rows  = rec->columns;
     out->order = (struct lifetime_order){.n_steps = n_nodes, .n_early = rec->n_leafs};
-    for (int32_t i = 0; i < rec->n_rows; i++) {
-        const int *bufs = i < n_nodes ? node_bufs : leaf_bufs;
-        out->rows[i]    = lifetime_row_in(i >= n_listed ? -1 : bufs == NULL ? 0 : bufs[i < n_nodes ? i : i - n_nodes]);
+    if (status == GGML_STATUS_SUCCESS) {
+        rows_fill(out->rows, node_bufs, n_nodes, 0);
+        rows_fill(out->rows + n_nodes, leaf_bufs, rec->n_leafs, 0);
+        rows_fill(out->rows + n_listed, NULL, rec->n_rows - n_listed, -1);
     }
     return status;
 }
