@@ -72,6 +72,32 @@ static void test_refused(void **state) {
     assert_null(r);
 }
 
+// Sizes that no number holds: of the ops, and of a schedule that makes one of them again and again, packed or not.
+static void test_too_large(void **state) {
+    (void) state;
+    const int32_t zero[] = {0}, one[] = {1};
+    struct berth_budget_op ops[]      = {{.flags = BERTH_BUDGET_INPUT, .size = 1},
+             {.srcs = zero, .n_srcs = 1, .size = (uint64_t) 1 << 61, .cost = 1}, {.srcs = one, .n_srcs = 1, .size = 4, .cost = 1}};
+    struct berth_budget_params params = {0};
+    struct berth_budget_result *r     = NULL;
+    struct berth_budget_step steps[6];
+    for (int k = 0; k < 5; k++) {
+        steps[k] = (struct berth_budget_step){1, BERTH_BUDGET_RUN};
+    }
+    steps[5] = (struct berth_budget_step){2, BERTH_BUDGET_RUN};
+    for (int live_only = 0; live_only < 2; live_only++) {
+        params.live_only = live_only != 0;
+        assert_int_equal(berth_budget_check(ops, 3, &params, steps + 2, 4, &r), GGML_STATUS_SUCCESS);
+        berth_budget_free(r);
+        assert_int_equal(berth_budget_check(ops, 3, &params, steps, 6, &r), GGML_STATUS_FAILED);
+        assert_non_null(strstr(berth_last_error(), "add up to more than 2^63 - 1"));
+    }
+    ops[2].size = ((uint64_t) 1 << 61) + 1;
+    assert_int_equal(berth_budget_solve(ops, 3, &params, &r), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "at most 2^60 and 2^62"));
+    assert_null(r);
+}
+
 // Each allocation of a solve fails once: a status, nothing lost, and the next solve is as good as ever.
 static void test_memory_fails(void **state) {
     (void) state;
@@ -107,6 +133,7 @@ int main(void) {
         cmocka_unit_test(test_packed),
         cmocka_unit_test(test_chains),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_memory_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -179,6 +179,21 @@ static void result_uses(const struct budget_graph *g, const struct budget_trace 
     }
 }
 
+// The order pass, which makes a schedule's items, adds up what all steps make. Where only what is alive counts nobody asks it
+// here.
+static enum ggml_status sizes_check(const struct budget_graph *g, const struct budget_steps *s) {
+    uint64_t sum = 0;
+    for (int32_t i = 0; i < g->n; i++) { // the graph's own are at most 2^62
+        sum += budget_is_input(g, i) ? g->ops[i].size : 0;
+    }
+    for (size_t k = 0; k < s->n; k++) {
+        if (__builtin_add_overflow(sum, g->ops[s->at[k].op].size, &sum) || sum > INT64_MAX) {
+            return berth_fail(GGML_STATUS_FAILED, "budget: sizes up to step %zu of %zu add up to more than 2^63 - 1", k, s->n);
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
 enum ggml_status budget_result(const struct budget_graph *g, const struct berth_budget_params *params,
     const struct budget_steps *s, int64_t pack_us, struct berth_budget_result **result) {
     struct berth_budget_result *r = berth_calloc(1, sizeof *r);
@@ -200,7 +215,7 @@ enum ggml_status budget_result(const struct budget_graph *g, const struct berth_
     result_count(g, s, r);
     r->cost_beside = budget_cost_beside(g, s, &t, peaks + g->n_pools);
     status =
-        params->live_only ? GGML_STATUS_SUCCESS : budget_pack(g, s, &t, &(struct budget_pack){limits, pack_us}, peaks, &is_sure);
+        params->live_only ? sizes_check(g, s) : budget_pack(g, s, &t, &(struct budget_pack){limits, pack_us}, peaks, &is_sure);
     if (status == GGML_STATUS_SUCCESS) {
         result_uses(g, &t, peaks, params->live_only, r);
         *result = r;

@@ -4,6 +4,7 @@
 
 #include "plan/budget/budget.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +37,13 @@ static bool is_end(const struct berth_budget_op *ops, size_t n, size_t i, int32_
            (ops[until].flags & (BERTH_BUDGET_ONCE | BERTH_BUDGET_OUTPUT)) != 0;
 }
 
-static enum ggml_status op_check(const struct berth_budget_op *ops, size_t n, size_t i, size_t *n_srcs, uint64_t *cost) {
+// Of all ops so far.
+struct totals {
+    size_t n_srcs;
+    uint64_t cost, size;
+};
+
+static enum ggml_status op_check(const struct berth_budget_op *ops, size_t n, size_t i, struct totals *sum) {
     const struct berth_budget_op *op = &ops[i];
     if (op->size > (uint64_t) 1 << 62 || op->cost > (uint64_t) 1 << 53) {
         return berth_fail(GGML_STATUS_FAILED, "budget: op %zu of %zu has a size above 2^62 or a cost above 2^53", i, n);
@@ -62,10 +69,15 @@ static enum ggml_status op_check(const struct berth_budget_op *ops, size_t n, si
     if (is_input && op->n_srcs > 0) {
         return berth_fail(GGML_STATUS_FAILED, "budget: op %zu is an input with %d sources", i, op->n_srcs);
     }
-    *n_srcs += (size_t) op->n_srcs;
-    *cost += is_input ? 0 : op->cost;
-    return *cost > (uint64_t) 1 << 60 ? berth_fail(GGML_STATUS_FAILED, "budget: the costs add up to more than 2^60")
-                                      : GGML_STATUS_SUCCESS;
+    sum->n_srcs += (size_t) op->n_srcs;
+    sum->cost += is_input ? 0 : op->cost;
+    sum->size += op->size;
+    if (sum->cost > (uint64_t) 1 << 60 || sum->size > (uint64_t) 1 << 62) { // what is alive at once is added up without asking
+        return berth_fail(GGML_STATUS_FAILED,
+            "budget: up to op %zu of %zu costs add up to %" PRIu64 " and sizes to %" PRIu64 ", which are at most 2^60 and 2^62",
+            i, n, sum->cost, sum->size);
+    }
+    return GGML_STATUS_SUCCESS;
 }
 
 static int32_t groups_most(const struct berth_budget_op *ops, size_t n) {
@@ -374,23 +386,24 @@ static enum ggml_status rows_fill(struct budget_graph *g, const struct berth_bud
 
 enum ggml_status budget_graph_init(
     struct budget_graph *g, const struct berth_budget_op *ops, size_t n_ops, const struct berth_budget_params *params) {
-    *g            = (struct budget_graph){.ops = ops, .n = (int32_t) n_ops};
-    size_t n_srcs = 0;
+    *g                = (struct budget_graph){.ops = ops, .n = (int32_t) n_ops};
+    struct totals sum = {0};
     if (n_ops > INT32_MAX / 8 || (ops == NULL && n_ops > 0) || (params->pools == NULL && params->n_pools > 0)) {
         return berth_fail(GGML_STATUS_FAILED, "budget: NULL, or more than %d ops", INT32_MAX / 8);
     }
     for (size_t i = 0; i < n_ops; i++) {
-        const enum ggml_status status = op_check(ops, n_ops, i, &n_srcs, &g->cost_once);
+        const enum ggml_status status = op_check(ops, n_ops, i, &sum);
         if (status != GGML_STATUS_SUCCESS) {
             return status;
         }
     }
+    g->cost_once    = sum.cost;
     int32_t n_pools = 1;
     for (size_t i = 1; i < n_ops; i++) {
         n_pools += ops[i].pool != ops[i - 1].pool;
     }
     enum ggml_status status = GGML_STATUS_ALLOC_FAILED;
-    if (rows_alloc(g, n_srcs, (size_t) n_pools + 2 * params->n_pools)) {
+    if (rows_alloc(g, sum.n_srcs, (size_t) n_pools + 2 * params->n_pools)) {
         status = rows_fill(g, params);
     }
     if (status == GGML_STATUS_ALLOC_FAILED) {
