@@ -112,6 +112,20 @@ static void test_offsets_end_at_2_62(void **state) {
     berth_stream_fini(&s);
 }
 
+// A plan that ends earlier and lies in part behind 2^62 is none: the one that it starts from is there still.
+static void test_start_stays(void **state) {
+    (void) state;
+    const struct berth_plan_item x[] = {{.last = 1, .size = (uint64_t) 1 << 62, .align = 1}, {.last = 1, .size = 10, .align = 1},
+        {.last = 1, .size = 5, .align = 1}};
+    const uint64_t start[]           = {200, 0, 100};
+    uint64_t offsets[3];
+    struct berth_plan_report report;
+    assert_int_equal(berth_plan_solve(x, 3, NULL, offsets, &report), GGML_STATUS_FAILED);
+    assert_non_null(strstr(berth_last_error(), "past 2^62"));
+    assert_int_equal(berth_plan_solve(x, 3, &(struct berth_plan_params){.start = start}, offsets, &report), GGML_STATUS_SUCCESS);
+    assert_true(offsets[0] == 200 && offsets[1] == 0 && offsets[2] == 100 && report.peak == ((uint64_t) 1 << 62) + 200);
+}
+
 // Each fixed end raises the bound, and asking for the step each time took as long as there are items.
 static void test_many_fixed(void **state) {
     (void) state;
@@ -395,6 +409,7 @@ int main(void) {
         cmocka_unit_test(test_alias_group),
         cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_threads_change_nothing),
+        cmocka_unit_test(test_start_stays),
         cmocka_unit_test(test_watched),
         cmocka_unit_test(test_made),
         cmocka_unit_test(test_failing_allocations),

@@ -146,6 +146,16 @@ static enum ggml_status pool_plan(struct solve *s, struct plan_pool *pool, struc
     return status;
 }
 
+// Offsets go up to 2^62, as in files: what is planned can be written, read and verified. An item that lies behind that, -1: none.
+static int32_t far_item(const struct solve *s, const int32_t *ids, int32_t n) {
+    for (int32_t k = 0; k < n; k++) {
+        if (s->offsets[ids[k]] > PLAN_SIZE_MAX) {
+            return ids[k];
+        }
+    }
+    return -1;
+}
+
 // Plans the pool of the items ids[0..n), as one chunk or as several.
 static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool chunk, struct outcome *out, bool *again) {
     struct plan_pool pool;
@@ -189,7 +199,7 @@ static enum ggml_status pool_try(struct solve *s, int32_t *ids, int32_t n, bool 
         uint64_t peak;
         int64_t n_peak;
         status = pool_peak(&pool, s->params.start, &peak, &n_peak);
-        if (status == GGML_STATUS_SUCCESS && peak < out->peak) {
+        if (status == GGML_STATUS_SUCCESS && (peak < out->peak || far_item(s, ids, n) >= 0)) {
             for (int32_t k = 0; k < n; k++) {
                 s->offsets[ids[k]] = s->params.start[ids[k]];
             }
@@ -204,15 +214,11 @@ done:
     return status;
 }
 
-// Offsets go up to 2^62, as in files: what is planned can be written, read and verified.
 static enum ggml_status offsets_check(const struct solve *s, const int32_t *ids, int32_t n) {
-    for (int32_t k = 0; k < n; k++) {
-        if (s->offsets[ids[k]] > PLAN_SIZE_MAX) {
-            return berth_fail(GGML_STATUS_FAILED, "plan: item %d of %llu bytes would lie at offset %llu, past 2^62", ids[k],
-                (unsigned long long) s->items[ids[k]].size, (unsigned long long) s->offsets[ids[k]]);
-        }
-    }
-    return GGML_STATUS_SUCCESS;
+    const int32_t i = far_item(s, ids, n);
+    return i < 0 ? GGML_STATUS_SUCCESS
+                 : berth_fail(GGML_STATUS_FAILED, "plan: item %d of %llu bytes would lie at offset %llu, past 2^62", i,
+                       (unsigned long long) s->items[i].size, (unsigned long long) s->offsets[i]);
 }
 
 static enum ggml_status pool_solve(struct solve *s, int32_t *ids, int32_t n) {
