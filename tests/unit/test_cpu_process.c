@@ -303,7 +303,8 @@ static int exit_while_computing(void) {
 // A process of its own, so that thread sanitizers can watch it.
 static bool exits_while_computing(void *arg) {
     (void) arg;
-    setenv("ASAN_OPTIONS", "detect_leaks=0", 1); // what a thread holds at that moment is not freed
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);        // what a thread holds at that moment is not freed
+    setenv("TSAN_OPTIONS", "report_thread_leaks=0", 1); // nor joined what it has made
     return execl("/proc/self/exe", "test_cpu_process", "exit", (char *) NULL) == 0;
 }
 
