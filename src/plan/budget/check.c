@@ -179,8 +179,7 @@ static void result_uses(const struct budget_graph *g, const struct budget_trace 
     }
 }
 
-// The order pass, which makes a schedule's items, adds up what all steps make. Where only what is alive counts nobody asks it
-// here.
+// The order pass, which makes a schedule's items, adds up what all steps make.
 static enum ggml_status sizes_check(const struct budget_graph *g, const struct budget_steps *s) {
     uint64_t sum = 0;
     for (int32_t i = 0; i < g->n; i++) { // the graph's own are at most 2^62
@@ -214,8 +213,10 @@ enum ggml_status budget_result(const struct budget_graph *g, const struct berth_
     }
     result_count(g, s, r);
     r->cost_beside = budget_cost_beside(g, s, &t, peaks + g->n_pools);
-    status =
-        params->live_only ? sizes_check(g, s) : budget_pack(g, s, &t, &(struct budget_pack){limits, pack_us}, peaks, &is_sure);
+    status         = sizes_check(g, s);
+    if (status == GGML_STATUS_SUCCESS && !params->live_only) {
+        status = budget_pack(g, s, &t, &(struct budget_pack){limits, pack_us}, peaks, &is_sure);
+    }
     if (status == GGML_STATUS_SUCCESS) {
         result_uses(g, &t, peaks, params->live_only, r);
         *result = r;
