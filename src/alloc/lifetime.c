@@ -304,8 +304,9 @@ static void drop_step(struct replay *r, int32_t step) {
     struct record *rec            = r->rec;
     const int32_t i               = lifetime_step(&r->out->order, step);
     const struct record_row *node = &rec->rows[i];
-    for (int k = 0; k < node->n_src; k++) {
-        drop_edge(r, rec->srcs[node->src + k]);
+    const int32_t *src = rec->srcs + node->src, *end = src + node->n_src;
+    for (; src < end; src++) {
+        drop_edge(r, *src);
     }
     if (r->rules->free_unread && node->same_as == i) {
         give_back_unread(r, i);
@@ -320,19 +321,20 @@ static void drop_step(struct replay *r, int32_t step) {
 static bool run_steps(struct replay *r) {
     const struct lifetime_order order = r->out->order;
     struct record *rec                = r->rec;
+    const struct live_row *live       = r->live;
     int32_t n_dropped                 = 0; // steps before this one are done with their sources
     r->is_running                     = true;
     for (int32_t step = 0; step < order.n_steps; step++) {
         const int32_t i               = lifetime_step(&order, step);
         r->step                       = step;
         const struct record_row *node = &rec->rows[i];
-        for (int k = 0; k < node->n_src; k++) {
-            const int32_t s = rec->srcs[node->src + k];
-            if (!take(r, s, r->rows[i].buf)) {
+        const int32_t *src = rec->srcs + node->src, *end = src + node->n_src;
+        for (; src < end; src++) {
+            if (!live[*src].is_settled && !take_new(r, *src, r->rows[i].buf)) {
                 return false;
             }
         }
-        if (!take(r, node->same_as, r->rows[i].buf)) {
+        if (!live[node->same_as].is_settled && !take_new(r, node->same_as, r->rows[i].buf)) {
             return false;
         }
         const bool is_barrier = r->rules->barriers == NULL || r->rules->barriers[step];
