@@ -23,6 +23,8 @@ rival() {
         fp16 | fhm) ;; # the reference has no library of halves without dotprod
         dotprod) echo armv8.2_2 ;;
         i8mm | bf16) echo armv8.6_1 ;;
+        sse42) echo sse42 ;;
+        avx) echo sandybridge ;;
         avx2) echo haswell ;;
         avxvnni) echo alderlake ;;
         avx512) echo skylakex ;;

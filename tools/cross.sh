@@ -8,7 +8,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 case $(uname -m) in
-    aarch64 | arm64) cross=x86_64 deb=amd64 packages="gcc-x86-64-linux-gnu" tiers="avx2" ;;
+    aarch64 | arm64) cross=x86_64 deb=amd64 packages="gcc-x86-64-linux-gnu" tiers="sse42 avx2" ;;
     x86_64 | amd64) cross=aarch64 deb=arm64 packages="gcc-aarch64-linux-gnu" tiers="neon fp16 dotprod i8mm bf16" ;;
     *) echo "cross: no other architecture is set up for $(uname -m)" >&2; exit 77 ;;
 esac

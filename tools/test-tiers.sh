@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 build=${1:-build}
 case $(uname -m) in
     aarch64 | arm64) tiers="portable neon fp16 fhm dotprod i8mm bf16 sve" qemu=qemu-aarch64 ;;
-    *) tiers="portable avx2 avxvnni avx512 vnni amx" qemu=qemu-x86_64 ;;
+    *) tiers="portable sse42 avx avx2 avxvnni avx512 vnni amx" qemu=qemu-x86_64 ;;
 esac
 has=$("$build/bin/berth" devices | sed -n 's/.*BERTH=//p' | head -1 | tr + ' ')
 

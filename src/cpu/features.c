@@ -69,6 +69,7 @@ static void find(struct cpu_features *f) {
     }
     f->sse3                     = (c & (1u << 0)) != 0;
     f->ssse3                    = (c & (1u << 9)) != 0;
+    f->sse42                    = f->ssse3 && (c & (1u << 19)) != 0 && (c & (1u << 20)) != 0; // with 4.1
     const unsigned long long os = (c & (1u << 27)) != 0 ? xcr0() : 0;
     const bool ymm              = (os & 0x6) == 0x6;
     const bool zmm              = (os & 0xe6) == 0xe6;

@@ -22,6 +22,8 @@ static const char *const oracle_cpus[] = {
     "libggml-cpu-skylakex.so",
     "libggml-cpu-alderlake.so",
     "libggml-cpu-haswell.so",
+    "libggml-cpu-sandybridge.so",
+    "libggml-cpu-sse42.so",
     "libggml-cpu-x64.so",
 #endif
 };

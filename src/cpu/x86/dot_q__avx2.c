@@ -70,7 +70,7 @@ UNPACK_INLINE __m256i words_16(__m128i scales) {
 }
 
 UNPACK_INLINE __m256i words_8(__m128i scales) {
-    return _mm256_cvtepi8_epi16(_mm_unpacklo_epi64(scales, scales));
+    return _mm256_broadcastsi128_si256(_mm_cvtepi8_epi16(scales));
 }
 
 // Sum over 8 vectors of scale times dot.

@@ -6,7 +6,9 @@
 // Bytes of 8 bits stay signed (panel_q.h: offset 0) and are multiplied by magnitude, with their signs given to the column.
 
 #define MR 8
-#define NR 4
+#ifndef NR // fewer where vectors are two registers
+#    define NR 4
+#endif
 #define MIN_COLS 4
 #define OFFSET_8BIT 0
 

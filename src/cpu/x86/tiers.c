@@ -6,10 +6,20 @@
 #include "cpu/features.h"
 #include "cpu/kernels.h"
 
+#include <string.h>
+
 #ifdef __linux__
 #    include <sys/syscall.h>
 #    include <unistd.h>
 #endif
+
+static bool has_sse42(void) {
+    return cpu_features()->sse42;
+}
+
+static bool has_avx(void) {
+    return cpu_features()->avx && has_sse42();
+}
 
 static bool has_avx2(void) {
     const struct cpu_features *f = cpu_features();
@@ -41,6 +51,34 @@ static bool may_use_tiles(void) {
 
 static bool has_amx(void) {
     return cpu_features()->amx_int8 && has_vnni() && may_use_tiles();
+}
+
+// Angles of up to 2^30 need multiply-adds that round once; tiles have more sums than there are registers.
+static void fill_sse42(struct cpu_kernels *k) {
+    const struct cpu_kernels before = *k;
+    cpu_tier_sse42_float(k);
+    cpu_tier_sse42_gemm_f(k);
+    cpu_tier_sse42_quantize(k); // before those that quantise
+    cpu_tier_sse42_dot_q(k);
+    cpu_tier_sse42_gemm_q(k);
+    cpu_tier_sse42_gemv_q(k); // after gemm_q
+    cpu_tier_sse42_widen(k);
+    cpu_tier_sse42_vec(k);
+    k->cos_sin = before.cos_sin;
+    memcpy(k->tile, before.tile, sizeof k->tile);
+}
+
+static void fill_avx(struct cpu_kernels *k) {
+    const struct cpu_kernels before = *k;
+    cpu_tier_avx_float(k);
+    cpu_tier_avx_gemm_f(k);
+    cpu_tier_avx_quantize(k); // before those that quantise
+    cpu_tier_avx_dot_q(k);
+    cpu_tier_avx_gemm_q(k);
+    cpu_tier_avx_gemv_q(k); // after gemm_q
+    cpu_tier_avx_widen(k);
+    cpu_tier_avx_vec(k);
+    k->cos_sin = before.cos_sin;
 }
 
 static void fill_avx2(struct cpu_kernels *k) {
@@ -75,6 +113,8 @@ static void fill_vnni(struct cpu_kernels *k) {
 }
 
 static const struct cpu_tier tiers[] = {
+    {"sse42", has_sse42, fill_sse42},
+    {"avx", has_avx, fill_avx},
     {"avx2", has_avx2, fill_avx2},
     {"avxvnni", has_avxvnni, fill_avxvnni},
     {"avx512", has_avx512, fill_avx512},
