@@ -149,8 +149,10 @@ static inline void cpu_row_step(const struct ggml_tensor *t, struct cpu_row_pos 
         }
     }
 }
+// NULL if t has no memory, as tensors without elements may: their rows are asked for too.
 static inline char *cpu_row_at(const struct ggml_tensor *t, int64_t i1, int64_t i2, int64_t i3) {
-    return (char *) t->data + (size_t) i1 * t->nb[1] + (size_t) i2 * t->nb[2] + (size_t) i3 * t->nb[3];
+    const size_t at = (size_t) i1 * t->nb[1] + (size_t) i2 * t->nb[2] + (size_t) i3 * t->nb[3];
+    return t->data != NULL ? (char *) t->data + at : NULL;
 }
 static inline char *cpu_row(const struct ggml_tensor *t, struct cpu_row_pos at) {
     return cpu_row_at(t, at.i1, at.i2, at.i3);

@@ -88,10 +88,11 @@ static bool attn_supports(const struct ggml_tensor *op) {
     }
     const bool dense = k->nb[0] == ggml_type_size(k->type) && op->nb[0] == sizeof(float) &&
                        (cpu_is_float(v->type) || v->nb[0] == ggml_type_size(v->type));
-    const bool fits = q->ne[0] == k->ne[0] && cpu_dot_is_length(k->ne[0]) && k->ne[1] == v->ne[1] && k->ne[2] > 0 &&
-                      v->ne[2] > 0 && k->ne[3] > 0 && v->ne[3] > 0 && q->ne[2] % k->ne[2] == 0 && q->ne[2] % v->ne[2] == 0 &&
-                      q->ne[3] % k->ne[3] == 0 && q->ne[3] % v->ne[3] == 0 && op->ne[0] == v->ne[0] && op->ne[1] == q->ne[2] &&
-                      op->ne[2] == q->ne[1] && op->ne[3] == q->ne[3];
+    const bool fits = q->ne[0] == k->ne[0] && cpu_dot_is_length(k->ne[0]) && k->ne[0] % ggml_blck_size(dot) == 0 &&
+                      k->ne[1] == v->ne[1] && k->ne[2] > 0 && v->ne[2] > 0 && k->ne[3] > 0 && v->ne[3] > 0 &&
+                      q->ne[2] % k->ne[2] == 0 && q->ne[2] % v->ne[2] == 0 && q->ne[3] % k->ne[3] == 0 &&
+                      q->ne[3] % v->ne[3] == 0 && op->ne[0] == v->ne[0] && op->ne[1] == q->ne[2] && op->ne[2] == q->ne[1] &&
+                      op->ne[3] == q->ne[3];
     const bool mask_fits =
         mask == NULL || (mask->type == GGML_TYPE_F16 && mask->nb[0] == sizeof(uint16_t) && mask->ne[0] >= k->ne[1] &&
                             mask->ne[1] >= q->ne[1] && mask->ne[2] > 0 && mask->ne[3] > 0);

@@ -220,15 +220,14 @@ static bool repeat_back_supports(const struct ggml_tensor *op) {
     return a != NULL && cpu_is_float(a->type) && is_dense_f32(op) && ggml_can_repeat(op, a);
 }
 
-// The sum of all repetitions of a row of the result. Of a source without elements there are none, however many rows it has.
+// The sum of all repetitions of a row of the result.
 static void repeat_back_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *a = op->src[0];
-    const int64_t n3            = cpu_is_empty(a) ? 0 : a->ne[3];
     float buf[CPU_PIECE];
     for (struct cpu_pieces it = cpu_pieces(p, op); cpu_piece_next(&it);) {
         float *y = row_f32(op, it.at) + it.i0;
         p->k->fill(it.n, y, 0.0f);
-        for (int64_t i3 = it.at.i3; i3 < n3; i3 += op->ne[3]) {
+        for (int64_t i3 = it.at.i3; i3 < a->ne[3]; i3 += op->ne[3]) {
             for (int64_t i2 = it.at.i2; i2 < a->ne[2]; i2 += op->ne[2]) {
                 for (int64_t i1 = it.at.i1; i1 < a->ne[1]; i1 += op->ne[1]) {
                     const char *row = cpu_row_at(a, i1, i2, i3);
