@@ -53,43 +53,34 @@ static bool has_amx(void) {
     return cpu_features()->amx_int8 && has_vnni() && may_use_tiles();
 }
 
+// What avx2 has, and the tiers below it that are made of the same files (sse.h). In this order: what quantises is used by what
+// follows, and gemv_q changes what gemm_q put in.
+#define FILL_AS_AVX2(tier) \
+    cpu_tier_##tier##_float(k); \
+    cpu_tier_##tier##_gemm_f(k); \
+    cpu_tier_##tier##_quantize(k); \
+    cpu_tier_##tier##_dot_q(k); \
+    cpu_tier_##tier##_gemm_q(k); \
+    cpu_tier_##tier##_gemv_q(k); \
+    cpu_tier_##tier##_widen(k); \
+    cpu_tier_##tier##_vec(k)
+
 // Angles of up to 2^30 need multiply-adds that round once; tiles have more sums than there are registers.
 static void fill_sse42(struct cpu_kernels *k) {
     const struct cpu_kernels before = *k;
-    cpu_tier_sse42_float(k);
-    cpu_tier_sse42_gemm_f(k);
-    cpu_tier_sse42_quantize(k); // before those that quantise
-    cpu_tier_sse42_dot_q(k);
-    cpu_tier_sse42_gemm_q(k);
-    cpu_tier_sse42_gemv_q(k); // after gemm_q
-    cpu_tier_sse42_widen(k);
-    cpu_tier_sse42_vec(k);
+    FILL_AS_AVX2(sse42);
     k->cos_sin = before.cos_sin;
     memcpy(k->tile, before.tile, sizeof k->tile);
 }
 
 static void fill_avx(struct cpu_kernels *k) {
     const struct cpu_kernels before = *k;
-    cpu_tier_avx_float(k);
-    cpu_tier_avx_gemm_f(k);
-    cpu_tier_avx_quantize(k); // before those that quantise
-    cpu_tier_avx_dot_q(k);
-    cpu_tier_avx_gemm_q(k);
-    cpu_tier_avx_gemv_q(k); // after gemm_q
-    cpu_tier_avx_widen(k);
-    cpu_tier_avx_vec(k);
+    FILL_AS_AVX2(avx);
     k->cos_sin = before.cos_sin;
 }
 
 static void fill_avx2(struct cpu_kernels *k) {
-    cpu_tier_avx2_float(k);
-    cpu_tier_avx2_gemm_f(k);
-    cpu_tier_avx2_quantize(k); // before those that quantise
-    cpu_tier_avx2_dot_q(k);
-    cpu_tier_avx2_gemm_q(k);
-    cpu_tier_avx2_gemv_q(k); // after gemm_q
-    cpu_tier_avx2_widen(k);
-    cpu_tier_avx2_vec(k);
+    FILL_AS_AVX2(avx2);
 }
 
 static void fill_avxvnni(struct cpu_kernels *k) {
