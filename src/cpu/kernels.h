@@ -65,6 +65,7 @@ struct cpu_gemv {
     void (*run_cols)(int64_t n, float *const *s, const void *x, size_t bx, int nx, const void *const *y, int ny);
     int step;      // the form has whole steps of so many elements, n is rounded up ...
     size_t y_size; // ... and so many bytes for each
+    int max_cols;  // more are faster another way; 0: they are not
 };
 
 struct cpu_kernels {

@@ -95,6 +95,7 @@ void cpu_tier_neon(struct cpu_kernels *k) {
     cpu_tier_neon_widen(k);
     cpu_tier_neon_q32(k);
     cpu_tier_neon_k(k);
+    cpu_tier_neon_gemv_f(k);
     cpu_tier_neon_gemv_q32(k);
     cpu_tier_neon_gemv_k(k);
 }

@@ -88,5 +88,4 @@ static void tile_f16__fhm(int64_t n, float *s, int64_t ld_s, const void *x, size
 void cpu_tier_fhm(struct cpu_kernels *k) {
     k->traits[GGML_TYPE_F16].vec_dot = vec_dot_f16__fhm;
     k->tile[GGML_TYPE_F16]           = (struct cpu_tile){tile_f16__fhm, 4, 4};
-    k->gemv[GGML_TYPE_F16]           = (struct cpu_gemv){.run = NULL}; // no faster than this, and less exact
 }

@@ -189,7 +189,8 @@ static void pack_q8_K(CPU_TABLE, int64_t n, void *panel, const float *y) {
 static inline void dot_k_fill(struct cpu_kernels *k) {
 #define ROW(TYPE, type) \
     k->traits[GGML_TYPE_##TYPE].vec_dot = vec_dot_##type; \
-    k->gemv[GGML_TYPE_##TYPE]           = (struct cpu_gemv){pack_q8_K, gemv_##type, NULL, QK_K, sizeof(struct y256)};
+    k->gemv[GGML_TYPE_##TYPE] = \
+        (struct cpu_gemv){.pack_y = pack_q8_K, .run = gemv_##type, .step = QK_K, .y_size = sizeof(struct y256)};
     ROW(Q2_K, q2_K)
     ROW(Q3_K, q3_K)
     ROW(Q6_K, q6_K)

@@ -1,104 +1,115 @@
 // SPDX-License-Identifier: MIT
-// gemm_f16__fp16.c: products of rows of halves with many columns, 16 by 8, multiplied and added in halves, eight at a time.
-// Halves would lose digits and overflow over a long row, so
-//   - every column is scaled by a power of two, which costs no digit, to a largest element between 4 and 8;
-//   - sums of 192 products, which then stay below 2^16 unless a row has elements above 40, are added up in floats. A tile with
-//     sums that are not finite is computed again as floats.
-// What is left of the error is that of rounding products and short sums to 11 bits: a fourteenth of what adding up whole rows in
-// halves gives. A panel: [of y: what the sums are to be multiplied with: a float a column] [of x: 8 elements of each row; of y:
-// an element of each column; and zeros up to a whole step]
+// gemm_f16__fp16.c: products of rows of halves with many columns, 16 by 8 (gemm_f16.h). Sums of 192 products are made of halves.
+
+#define MR 16
+#define NR 8
+#define STEP 8
 
 #include "cpu/arm/gemm_f16.h"
-#include "cpu/arm/halves.h"
 #include "cpu/arm/tiers.h"
 
-#include <string.h>
-
-#define LARGEST 8.0f
+#define SUM 3            // steps that are added up in registers, and ...
+#define CHUNK 24         // ... as halves: sums of sums, since a long sum rounds more
+#define ROWS 8           // as they lie: their lines of memory, often at the same place of a page, must stay in the first cache
 #define ROWS_MAX_COLS 64 // more are faster in panels
-#define PACK_AHEAD 1024  // bytes of a row asked for before they are packed
+#define QUAD 32          // elements of four steps, which are added up in registers, and ...
+#define QUADS 6          // ... as halves
+#define AHEAD 512        // bytes of a row asked for before they are read
 
-// ---- panels ----
+// n steps of all rows with all columns, added to `part`. Sums of row r, of all columns side by side, are in vector 20 + r, those
+// of row 8 + r in vector 10 + r; elements of 8 rows are in vectors 0 to 7, then those of the other 8, and those of columns where
+// there is room. Whole, since compilers need two instructions to multiply by a lane, copy zeros instead of making them, which
+// takes no turn in a pipe, and run out of registers when they unroll.
 
-// 8 rows of 8 halves, element by element.
-static void transpose8(uint16x8_t v[8]) {
-    uint16x8_t a[8];
-    uint32x4_t b[8];
-    for (int j = 0; j < 4; j++) {
-        a[2 * j]     = vtrn1q_u16(v[2 * j], v[2 * j + 1]);
-        a[2 * j + 1] = vtrn2q_u16(v[2 * j], v[2 * j + 1]);
-    }
-    for (int j = 0; j < 2; j++) {
-        for (int u = 0; u < 2; u++) {
-            const uint32x4_t lo = vreinterpretq_u32_u16(a[4 * j + u]), hi = vreinterpretq_u32_u16(a[4 * j + 2 + u]);
-            b[4 * j + u]     = vtrn1q_u32(lo, hi);
-            b[4 * j + 2 + u] = vtrn2q_u32(lo, hi);
-        }
-    }
-    for (int j = 0; j < 4; j++) {
-        const uint64x2_t lo = vreinterpretq_u64_u32(b[j]), hi = vreinterpretq_u64_u32(b[j + 4]);
-        v[j]     = vreinterpretq_u16_u64(vtrn1q_u64(lo, hi));
-        v[j + 4] = vreinterpretq_u16_u64(vtrn2q_u64(lo, hi));
-    }
+// clang-format off
+#define EIGHT ".irp r, 0, 1, 2, 3, 4, 5, 6, 7\n\t"
+#define MULTIPLY(sums, k, y) EIGHT "fmla v" #sums "\\r\\().8h, v" #y ".8h, v\\r\\().h[" #k "]\n\t.endr\n\t"
+#define EIGHT_ELEMENTS(sums) \
+    MULTIPLY(sums, 0, 8) MULTIPLY(sums, 1, 9) MULTIPLY(sums, 2, 18) MULTIPLY(sums, 3, 19) \
+    MULTIPLY(sums, 4, 28) MULTIPLY(sums, 5, 29) MULTIPLY(sums, 6, 30) MULTIPLY(sums, 7, 31)
+#define LOAD(a, b, from, off) "ldp q" #a ", q" #b ", [%[" #from "], #" #off "]\n\t"
+#define PUT(a, b, x0, x1, off) \
+    "ldp q" #x0 ", q" #x1 ", [%[part], #" #off "]\n\t" \
+    "fadd v" #a ".8h, v" #a ".8h, v" #x0 ".8h\n\t" \
+    "fadd v" #b ".8h, v" #b ".8h, v" #x1 ".8h\n\t" \
+    "stp q" #a ", q" #b ", [%[part], #" #off "]\n\t"
+
+static inline __attribute__((always_inline)) void add_steps(
+    float16_t part[MR][NR], const uint16_t *x, const uint16_t *y, int64_t n) {
+    __asm__ volatile(
+        EIGHT "movi v2\\r\\().4s, #0\n\tmovi v1\\r\\().4s, #0\n\t.endr\n\t"
+        "1:\n\t"
+        LOAD(0, 1, x, 0) LOAD(8, 9, y, 0) LOAD(2, 3, x, 32) LOAD(4, 5, x, 64) LOAD(6, 7, x, 96)
+        LOAD(18, 19, y, 32) LOAD(28, 29, y, 64) LOAD(30, 31, y, 96)
+        EIGHT_ELEMENTS(2)
+        LOAD(0, 1, x, 128) LOAD(2, 3, x, 160) LOAD(4, 5, x, 192) LOAD(6, 7, x, 224)
+        EIGHT_ELEMENTS(1)
+        "add %[x], %[x], #256\n\t"
+        "add %[y], %[y], #128\n\t"
+        "subs %[n], %[n], #1\n\t"
+        "b.ne 1b\n\t"
+        PUT(20, 21, 0, 1, 0) PUT(22, 23, 2, 3, 32) PUT(24, 25, 4, 5, 64) PUT(26, 27, 6, 7, 96)
+        PUT(10, 11, 0, 1, 128) PUT(12, 13, 2, 3, 160) PUT(14, 15, 4, 5, 192) PUT(16, 17, 6, 7, 224)
+        : [x] "+r"(x), [y] "+r"(y), [n] "+r"(n)
+        : [part] "r"(part)
+        : "memory", "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15",
+          "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31");
 }
-
-// Eight elements of each row, then the next eight. Rows that are missing are copies of the first; what they give is not stored.
-static void pack_x__fp16(int64_t n, void *panel, const void *x, size_t bx, int nx) {
-    for (int h = 0; h < MR; h += 4) { // four rows are a line of the cache of the panel
-        uint16_t *to = (uint16_t *) panel + h * 8;
-        const uint16_t *rows[4];
-        for (int r = 0; r < 4; r++) {
-            rows[r] = (const void *) ((const char *) x + (h + r < nx ? (size_t) (h + r) * bx : 0));
-        }
-        int64_t i = 0;
-        for (; i + 32 <= n; i += 32, to += 32 * MR) {
-            for (int r = 0; r < 4; r++) {
-                __builtin_prefetch((const char *) (rows[r] + i) + PACK_AHEAD, 0, 3);
-                for (int j = 0; j < 4; j++) {
-                    vst1q_u16(to + j * 8 * MR + r * 8, vld1q_u16(rows[r] + i + 8 * j));
-                }
-            }
-        }
-        for (int64_t end = (n + STEP - 1) / STEP * STEP; i < end; i += 8, to += 8 * MR) {
-            for (int r = 0; r < 4; r++) {
-                uint16_t v[8] = {0};
-                if (i < n) {
-                    memcpy(v, rows[r] + i, (size_t) (n - i < 8 ? n - i : 8) * sizeof *v);
-                }
-                memcpy(to + r * 8, v, sizeof v);
-            }
-        }
-    }
+// The same of eight rows as they lie, n times four steps: the first row is at x, the others so many bytes behind. Elements of rows are
+// in vectors 0 to 7 or 8 to 15 (no others can be multiplied by a lane), sums from 16 on, columns from 24 on. What a step needs is
+// loaded in the one before it: a core looks no further ahead than a step. After the last step what it had is loaded again.
+#define X_ROW(r, v) "ldr q" #v ", [%[x], %[o" #r "]]\n\t"
+#define X_ROWS(v0, v1, v2, v3, v4, v5, v6, v7) \
+    "ldr q" #v0 ", [%[x]]\n\t" X_ROW(1, v1) X_ROW(2, v2) X_ROW(3, v3) X_ROW(4, v4) X_ROW(5, v5) X_ROW(6, v6) X_ROW(7, v7)
+#define X_EVEN X_ROWS(0, 1, 2, 3, 4, 5, 6, 7)
+#define X_ODD X_ROWS(8, 9, 10, 11, 12, 13, 14, 15)
+#define ONE(op, a, y, x, k) #op " v" #a ".8h, v" #y ".8h, v" #x ".h[" #k "]\n\t"
+#define EVEN(op, y, k, off) \
+    ONE(op, 16, y, 0, k) ONE(op, 17, y, 1, k) ONE(op, 18, y, 2, k) ONE(op, 19, y, 3, k) ONE(op, 20, y, 4, k) ONE(op, 21, y, 5, k) \
+    ONE(op, 22, y, 6, k) ONE(op, 23, y, 7, k) "ldr q" #y ", [%[y], #" #off "]\n\t"
+#define ODD(y, k, off) \
+    ONE(fmla, 16, y, 8, k) ONE(fmla, 17, y, 9, k) ONE(fmla, 18, y, 10, k) ONE(fmla, 19, y, 11, k) ONE(fmla, 20, y, 12, k) \
+    ONE(fmla, 21, y, 13, k) ONE(fmla, 22, y, 14, k) ONE(fmla, 23, y, 15, k) "ldr q" #y ", [%[y], #" #off "]\n\t"
+#define EVEN_STEP(op, off) \
+    EVEN(op, 24, 0, off) EVEN(fmla, 25, 1, off + 16) EVEN(fmla, 26, 2, off + 32) EVEN(fmla, 27, 3, off + 48) \
+    EVEN(fmla, 28, 4, off + 64) EVEN(fmla, 29, 5, off + 80) EVEN(fmla, 30, 6, off + 96) EVEN(fmla, 31, 7, off + 112)
+#define ODD_STEP(off) \
+    ODD(24, 0, off) ODD(25, 1, off + 16) ODD(26, 2, off + 32) ODD(27, 3, off + 48) ODD(28, 4, off + 64) ODD(29, 5, off + 80) \
+    ODD(30, 6, off + 96) ODD(31, 7, off + 112)
+#define NEXT_STEP "add %[x], %[x], #16\n\t"
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverlength-strings" // of C's own length: whoever takes assembly takes more
+static inline __attribute__((always_inline)) void add_quads(
+    float16_t part[ROWS][NR], const uint16_t *x, size_t b, const uint16_t *y, int64_t n) {
+    const uint16_t *next;
+    __asm__ volatile(
+        X_EVEN
+        LOAD(24, 25, y, 0) LOAD(26, 27, y, 32) LOAD(28, 29, y, 64) LOAD(30, 31, y, 96)
+        "1:\n\t"
+        NEXT_STEP X_ODD EVEN_STEP(fmul, 128)
+        NEXT_STEP X_EVEN ODD_STEP(256)
+        NEXT_STEP X_ODD EVEN_STEP(fmla, 384)
+        "subs %[n], %[n], #1\n\t"
+        "add %[next], %[x], #16\n\t"
+        "csel %[x], %[next], %[x], ne\n\t"
+        "add %[next], %[y], #512\n\t"
+        "csel %[y], %[next], %[y], ne\n\t"
+        X_EVEN ODD_STEP(0)
+        PUT(16, 17, 8, 9, 0) PUT(18, 19, 10, 11, 32) PUT(20, 21, 12, 13, 64) PUT(22, 23, 14, 15, 96)
+        "b.ne 1b\n\t"
+        : [x] "+r"(x), [y] "+r"(y), [n] "+r"(n), [next] "=&r"(next)
+        : [part] "r"(part), [o1] "r"(b), [o2] "r"(2 * b), [o3] "r"(3 * b), [o4] "r"(4 * b), [o5] "r"(5 * b), [o6] "r"(6 * b),
+          [o7] "r"(7 * b)
+        : "memory", "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14", "v15",
+          "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30", "v31");
 }
+#pragma GCC diagnostic pop
+// clang-format on
 
-static void pack_y__fp16(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
-    float *back = panel, scale[NR];
-    const float *rows[NR];
-    for (int c = 0; c < NR; c++) {
-        rows[c]  = y[c < ny ? c : 0];
-        scale[c] = scale_for(column_max(n, rows[c]), LARGEST);
-        back[c]  = 1.0f / scale[c];
-    }
-    uint16_t *to = (uint16_t *) (void *) (back + NR);
-    int64_t i    = 0;
-    for (; i + 8 <= n; i += 8, to += 8 * NR) {
-        uint16x8_t v[8];
-        for (int c = 0; c < NR; c++) {
-            v[c] = halves_of(rows[c] + i, scale[c]);
-        }
-        transpose8(v);
-        for (int j = 0; j < 8; j++) {
-            vst1q_u16(to + j * NR, v[j]);
-        }
-    }
-    for (int64_t end = (n + STEP - 1) / STEP * STEP; i < end; i++, to += NR) {
-        if (i >= n) {
-            memset(to, 0, NR * sizeof *to);
-            continue;
-        }
-        for (int c = 0; c < NR; c++) {
-            const float16_t v = (float16_t) (rows[c][i] * scale[c]);
-            memcpy(to + c, &v, sizeof v);
+static inline void ask(const uint16_t *x, size_t bx) {
+    for (int r = 0; r < ROWS; r++) {
+        for (size_t i = AHEAD; i < AHEAD + QUADS * QUAD * sizeof *x; i += 64) {
+            __builtin_prefetch((const char *) x + (size_t) r * bx + i, 0, 3);
         }
     }
 }
@@ -108,11 +119,45 @@ static inline __attribute__((always_inline)) void add(float *to, float16x8_t v) 
     vst1q_f32(to + 4, vaddq_f32(vld1q_f32(to + 4), vcvt_high_f32_f16(v)));
 }
 
-GEMM_F16_RUN(fp16)
+static void run__fp16(int64_t n, float *s, int64_t ld_s, const void *panel_x, int nx, const void *panel_y, int ny) {
+    const uint16_t *x = panel_x, *y = (const void *) ((const float *) panel_y + NR);
+    float tile[MR][NR] = {{0}};
+    for (int64_t left = (n + STEP - 1) / STEP; left > 0; left -= CHUNK) {
+        float16_t part[MR][NR] = {{0}};
+        for (int64_t i = 0; i < CHUNK && i < left; i += SUM, x += SUM * STEP * MR, y += SUM * STEP * NR) {
+            add_steps(part, x, y, left - i < SUM ? left - i : SUM);
+        }
+        for (int r = 0; r < MR; r++) {
+            add(tile[r], vld1q_f16(part[r]));
+        }
+    }
+    tile_put(n, tile, MR, &(struct place){panel_x, 8, 8 * MR}, panel_y, s, ld_s, nx, ny);
+}
+
+static void rows__fp16(int64_t n, float *s, int64_t ld_s, const uint16_t *x, size_t bx, const void *panel_y, int ny) {
+    const struct place at = {x, bx / sizeof *x, 8};
+    const uint16_t *y     = (const void *) ((const float *) panel_y + NR);
+    float tile[ROWS][NR]  = {{0}};
+    for (int64_t left = n / QUAD; left > 0; left -= QUADS, x += QUADS * QUAD, y += QUADS * QUAD * NR) {
+        float16_t part[ROWS][NR] = {{0}};
+        ask(x, bx);
+        add_quads(part, x, bx, y, left < QUADS ? left : QUADS);
+        for (int r = 0; r < ROWS; r++) {
+            add(tile[r], vld1q_f16(part[r]));
+        }
+    }
+    tile_put(n, tile, ROWS, &at, panel_y, s, ld_s, ROWS, ny);
+}
+
+static void run_rows__fp16(int64_t n, float *s, int64_t ld_s, const void *x, size_t bx, const void *panel_y, int ny) {
+    for (int r = 0; r < MR; r += ROWS) {
+        rows__fp16(n, s + r, ld_s, (const void *) ((const char *) x + (size_t) r * bx), bx, panel_y, ny);
+    }
+}
 
 void cpu_tier_fp16_gemm(struct cpu_kernels *k) {
-    k->gemm[GGML_TYPE_F16] = (struct cpu_gemm){.pack_x = pack_x__fp16,
-        .pack_y                                        = pack_y__fp16,
+    k->gemm[GGML_TYPE_F16] = (struct cpu_gemm){.pack_x = pack_x,
+        .pack_y                                        = pack_y,
         .run                                           = run__fp16,
         .mr                                            = MR,
         .nr                                            = NR,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // gemm_f32__neon.c: products of rows of floats with many columns: 8 rows times 8 columns, element by element of all of them: four
-// loads feed sixteen multiply-adds, whose sums stay in registers. Panels hold element k of 8 rows (or columns) side by side.
+// loads feed sixteen multiply-adds, whose sums stay in registers. Panels hold element k of 8 rows (or columns) side by side. Rows
+// of halves become panels of floats: widened once for all columns.
 
 #include "cpu/arm/tiers.h"
+#include "cpu/arm/unpack.h"
 
 #include <arm_neon.h>
 #include <string.h>
@@ -10,10 +12,21 @@
 #define MR 8
 #define NR 8
 
+UNPACK_INLINE float32x4_t four_f32(const float *x, int64_t i) {
+    return vld1q_f32(x + i);
+}
+UNPACK_INLINE float one_f32(const float *x, int64_t i) {
+    return x[i];
+}
+UNPACK_INLINE float32x4_t four_f16(const uint16_t *x, int64_t i) {
+    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x + i)));
+}
+UNPACK_INLINE float one_f16(const uint16_t *x, int64_t i) {
+    return half_at(x + i);
+}
+
 // 4 elements of 4 rows, each row's to a column of `to`.
-static void transpose4(float *to, const float *const *rows, int64_t i) {
-    const float32x4_t a = vld1q_f32(rows[0] + i), b = vld1q_f32(rows[1] + i), c = vld1q_f32(rows[2] + i),
-                      d   = vld1q_f32(rows[3] + i);
+UNPACK_INLINE void transpose4(float *to, float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {
     const float64x2_t ab0 = vreinterpretq_f64_f32(vzip1q_f32(a, b)), ab1 = vreinterpretq_f64_f32(vzip2q_f32(a, b));
     const float64x2_t cd0 = vreinterpretq_f64_f32(vzip1q_f32(c, d)), cd1 = vreinterpretq_f64_f32(vzip2q_f32(c, d));
     vst1q_f32(to, vreinterpretq_f32_f64(vzip1q_f64(ab0, cd0)));
@@ -22,40 +35,45 @@ static void transpose4(float *to, const float *const *rows, int64_t i) {
     vst1q_f32(to + 24, vreinterpretq_f32_f64(vzip2q_f64(ab1, cd1)));
 }
 
-// Element k of 8 rows to `to`. Rows are often a power of two apart and fall into the same few lines of the cache: four rows at a
-// time fit, and each line is read to its end before the next.
-static void pack8(int64_t n, float *to, const float *const *rows) {
-    int64_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        for (int j = 0; j < 16; j += 4) {
-            transpose4(to + (i + j) * 8, rows, i + j);
-        }
-        for (int j = 0; j < 16; j += 4) {
-            transpose4(to + (i + j) * 8 + 4, rows + 4, i + j);
-        }
+// pack8: element k of 8 rows to `to`. Rows are often a power of two apart and fall into the same few lines of the cache: four
+// rows at a time fit, and each line is read to its end before the next. pack_x: rows that are missing are copies of the first;
+// what they give is not stored.
+#define PACK(type, element) \
+    UNPACK_INLINE void pack4_##type(float *to, const element *const *rows, int64_t i) { \
+        transpose4(to, four_##type(rows[0], i), four_##type(rows[1], i), four_##type(rows[2], i), four_##type(rows[3], i)); \
+    } \
+    static void pack8_##type(int64_t n, float *to, const element *const *rows) { \
+        int64_t i = 0; \
+        for (; i + 16 <= n; i += 16) { \
+            for (int j = 0; j < 16; j += 4) { \
+                pack4_##type(to + (i + j) * 8, rows, i + j); \
+            } \
+            for (int j = 0; j < 16; j += 4) { \
+                pack4_##type(to + (i + j) * 8 + 4, rows + 4, i + j); \
+            } \
+        } \
+        for (; i < n; i++) { \
+            for (int r = 0; r < 8; r++) { \
+                to[i * 8 + r] = one_##type(rows[r], i); \
+            } \
+        } \
+    } \
+    static void pack_x_##type(int64_t n, void *panel, const void *x, size_t bx, int nx) { \
+        const element *rows[MR]; \
+        for (int r = 0; r < MR; r++) { \
+            rows[r] = (const void *) ((const char *) x + (r < nx ? (size_t) r * bx : 0)); \
+        } \
+        pack8_##type(n, panel, rows); \
     }
-    for (; i < n; i++) {
-        for (int r = 0; r < 8; r++) {
-            to[i * 8 + r] = rows[r][i];
-        }
-    }
-}
-
-// Rows that are missing are copies of the first; what they give is not stored.
-static void pack_x__neon(int64_t n, void *panel, const void *x, size_t bx, int nx) {
-    const float *rows[MR];
-    for (int r = 0; r < MR; r++) {
-        rows[r] = (const void *) ((const char *) x + (r < nx ? (size_t) r * bx : 0));
-    }
-    pack8(n, panel, rows);
-}
+PACK(f32, float)
+PACK(f16, uint16_t)
 
 static void pack_y__neon(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny) {
     const float *rows[NR];
     for (int r = 0; r < NR; r++) {
         rows[r] = y[r < ny ? r : 0];
     }
-    pack8(n, panel, rows);
+    pack8_f32(n, panel, rows);
 }
 
 #define COLUMNS(X) X(0, y0, 0) X(1, y0, 1) X(2, y0, 2) X(3, y0, 3) X(4, y1, 0) X(5, y1, 1) X(6, y1, 2) X(7, y1, 3)
@@ -89,13 +107,16 @@ static void run__neon(int64_t n, float *s, int64_t ld_s, const void *panel_x, in
 }
 
 void cpu_tier_neon_gemm(struct cpu_kernels *k) {
-    k->gemm[GGML_TYPE_F32] = (struct cpu_gemm){.pack_x = pack_x__neon,
-        .pack_y                                        = pack_y__neon,
-        .run                                           = run__neon,
-        .mr                                            = MR,
-        .nr                                            = NR,
-        .min_cols                                      = 24,
-        .step                                          = 1,
-        .x_size                                        = MR * sizeof(float),
-        .y_size                                        = NR * sizeof(float)};
+    k->gemm[GGML_TYPE_F32]          = (struct cpu_gemm){.pack_x = pack_x_f32,
+                 .pack_y                                        = pack_y__neon,
+                 .run                                           = run__neon,
+                 .mr                                            = MR,
+                 .nr                                            = NR,
+                 .min_cols                                      = 24,
+                 .step                                          = 1,
+                 .x_size                                        = MR * sizeof(float),
+                 .y_size                                        = NR * sizeof(float)};
+    k->gemm[GGML_TYPE_F16]          = k->gemm[GGML_TYPE_F32];
+    k->gemm[GGML_TYPE_F16].pack_x   = pack_x_f16;
+    k->gemm[GGML_TYPE_F16].min_cols = 8;
 }

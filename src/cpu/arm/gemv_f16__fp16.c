@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: MIT
 // gemv_f16__fp16.c: one column, or a few, times rows of halves, as fast as memory brings them. Widening takes one of two pipes
 // two turns for four halves, so that it is done after eight products have been added as halves, in two parts, and not before.
-//
-// The column comes in runs of STEP elements: {what their sums are to be multiplied with} {STEP halves, zeros after its end}.
-// Rows come as they lie. One whose products are too much for a half has sums that are not finite: it is multiplied again as
-// floats.
 
-#include "cpu/arm/halves.h"
+#include "cpu/arm/gemv_f16.h"
 #include "cpu/arm/tiers.h"
 
 #include <string.h>
 
-#define STEP 256
 #define AHEAD 1024 // bytes asked for before they are read
 #define LARGEST 128.0f
 #define MOST 4 // columns at a time
-
-struct run {
-    float back, pad[3]; // aligned as vectors are
-    uint16_t y[STEP];
-};
 
 static void pack__fp16(CPU_TABLE, int64_t n, void *panel, const float *y) {
     for (struct run *to = panel; n > 0; n -= STEP, y += STEP, to++) {
@@ -98,19 +88,6 @@ static inline __attribute__((always_inline)) void row__fp16(
     }
 }
 
-static float row_as_floats(int64_t n, const uint16_t *x, const struct run *y) {
-    float sum = 0.0f;
-    for (; n > 0; n -= STEP, x += STEP, y++) {
-        float part = 0.0f;
-        for (int64_t i = 0; i < n && i < STEP; i++) {
-            const float32x4_t v = vcvt_f32_f16(vreinterpret_f16_u16((uint16x4_t){x[i], y->y[i], 0, 0}));
-            part                = fmaf(vgetq_lane_f32(v, 0), vgetq_lane_f32(v, 1) * y->back, part);
-        }
-        sum += part;
-    }
-    return sum;
-}
-
 static void gemv__fp16(int64_t n, float *s, const void *vx, size_t bx, int nx, const void *vy) {
     const struct run *y = vy;
     for (int r = 0; r < nx; r++) {
@@ -150,5 +127,6 @@ static void gemv_cols__fp16(int64_t n, float *const *s, const void *vx, size_t b
 }
 
 void cpu_tier_fp16_gemv(struct cpu_kernels *k) {
-    k->gemv[GGML_TYPE_F16] = (struct cpu_gemv){pack__fp16, gemv__fp16, gemv_cols__fp16, STEP, sizeof(struct run)};
+    k->gemv[GGML_TYPE_F16] = (struct cpu_gemv){
+        .pack_y = pack__fp16, .run = gemv__fp16, .run_cols = gemv_cols__fp16, .step = STEP, .y_size = sizeof(struct run)};
 }

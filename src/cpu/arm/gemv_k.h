@@ -219,6 +219,8 @@ static void pack_gemv_k(CPU_TABLE, int64_t n, void *panel, const float *y) {
 }
 
 static inline void gemv_k_fill(struct cpu_kernels *k) {
-    k->gemv[GGML_TYPE_Q4_K] = (struct cpu_gemv){pack_gemv_k, gemv_q4_K, NULL, QK_K, sizeof(struct y_block)};
-    k->gemv[GGML_TYPE_Q5_K] = (struct cpu_gemv){pack_gemv_k, gemv_q5_K, NULL, QK_K, sizeof(struct y_block)};
+    k->gemv[GGML_TYPE_Q4_K] =
+        (struct cpu_gemv){.pack_y = pack_gemv_k, .run = gemv_q4_K, .step = QK_K, .y_size = sizeof(struct y_block)};
+    k->gemv[GGML_TYPE_Q5_K] =
+        (struct cpu_gemv){.pack_y = pack_gemv_k, .run = gemv_q5_K, .step = QK_K, .y_size = sizeof(struct y_block)};
 }

@@ -6,7 +6,3 @@
 void cpu_tier_dotprod_gemv_q32(struct cpu_kernels *k) {
     gemv_q32_fill(k);
 }
-
-void cpu_tier_i8mm_gemv_q8_0(struct cpu_kernels *k) {
-    gemv_q8_0_fill(k);
-}

@@ -43,16 +43,30 @@ UNPACK_INLINE float32x4_t scales_of(int8x16_t x0, int8x16_t x32, int8x16_t x64, 
     return vcvt_f32_f16(vreinterpret_f16_s8(vget_low_s8(x0)));
 }
 
-// Four blocks of a row with four of the column, v, whose scales are d: the products, times the row's scales.
-UNPACK_INLINE float32x4_t group_add(float32x4_t sums, const char *x, const int8x16_t *v, float32x4_t d) {
+// Four blocks of a row with four of the column: dot products that are still to be folded, those of blocks 2 and 3 that come after
+// that, and the scales of the row.
+struct group {
+    int32x4_t dot[4], more;
+    float32x4_t scales;
+};
+
+UNPACK_INLINE struct group group_of(const char *x, const int8x16_t *v) {
     const int8x16_t x0 = bytes_at(x), x32 = bytes_at(x + 32), x64 = bytes_at(x + 64), x96 = bytes_at(x + 96);
-    const int32x4_t b0  = vdotq_s32(vdotq_s32(zeros(), x0, v[0]), bytes_at(x + 16), v[1]);
-    const int32x4_t b1  = vdotq_s32(vdotq_s32(zeros(), bytes_at(x + 36), v[3]), bytes_at(x + 52), v[4]);
-    const int32x4_t b2  = vdotq_s32(vdotq_s32(zeros(), x64, v[5]), bytes_at(x + 80), v[6]);
-    const int32x4_t b3  = vdotq_s32(vdotq_s32(zeros(), bytes_at(x + 112), v[8]), last_bytes(x + 128), v[9]);
-    const int32x4_t b01 = vdotq_s32(vpaddq_s32(b0, b1), x32, v[2]);
-    const int32x4_t b23 = vdotq_s32(vpaddq_s32(b2, b3), x96, v[7]);
-    return vfmaq_f32(sums, vcvtq_f32_s32(vpaddq_s32(b01, b23)), vmulq_f32(scales_of(x0, x32, x64, x96), d));
+    struct group g;
+    g.dot[0] = vdotq_s32(vdotq_s32(vdotq_s32(zeros(), x0, v[0]), bytes_at(x + 16), v[1]), x32, v[2]);
+    g.dot[1] = vdotq_s32(vdotq_s32(zeros(), bytes_at(x + 36), v[3]), bytes_at(x + 52), v[4]);
+    g.dot[2] = vdotq_s32(vdotq_s32(zeros(), x64, v[5]), bytes_at(x + 80), v[6]);
+    g.dot[3] = vdotq_s32(vdotq_s32(zeros(), bytes_at(x + 112), v[8]), last_bytes(x + 128), v[9]);
+    g.more   = vdotq_s32(zeros(), x96, v[7]);
+    g.scales = scales_of(x0, x32, x64, x96);
+    return g;
+}
+
+// Adds a group of a row, with the column's scales.
+UNPACK_INLINE float32x4_t group_add(float32x4_t sums, const struct group *g, float32x4_t d) {
+    const int32x4_t b23  = vaddq_s32(vpaddq_s32(g->dot[2], g->dot[3]), g->more);
+    const int32x4_t dots = vpaddq_s32(vpaddq_s32(g->dot[0], g->dot[1]), b23);
+    return vfmaq_f32(sums, vcvtq_f32_s32(dots), vmulq_f32(g->scales, d));
 }
 
 UNPACK_INLINE float float_at(const char *at) {
@@ -77,18 +91,24 @@ static void gemv_q8_0__dotprod(int64_t n, float *s, const void *x, size_t bx, in
     const int n_rest       = (int) (n / 32 % 4);
     for (struct streams at = streams(s, x, bx, nx); streams_have(&at); streams_next(&at)) {
         const char *a = at.a, *b = at.b, *column = y;
-        float32x4_t sums_a = vdupq_n_f32(0.0f), sums_b = sums_a;
+        float32x4_t sums_a = vdupq_n_f32(0.0f), sums_b = sums_a, d_b = sums_a;
+        struct group last = {
+            {zeros(), zeros(), zeros(), zeros()}, zeros(), sums_a}; // b's, which is folded while a's is multiplied
         for (int64_t i = 0; i < n_groups; i++, column += GROUP) {
             const float32x4_t d = f32_at(column);
             int8x16_t v[N_VECTORS];
             for (int j = 0; j < N_VECTORS; j++) {
                 v[j] = bytes_at(column + 16 + 16 * j);
             }
-            sums_a = group_add(sums_a, a, v, d);
-            sums_b = group_add(sums_b, b, v, d);
+            const struct group group_a = group_of(a, v);
+            sums_b                     = group_add(sums_b, &last, d_b);
+            last                       = group_of(b, v);
+            sums_a                     = group_add(sums_a, &group_a, d);
+            d_b                        = d;
             a += 4 * sizeof(block_q8_0);
             b += 4 * sizeof(block_q8_0);
         }
+        sums_b    = group_add(sums_b, &last, d_b);
         float s_a = vaddvq_f32(sums_a), s_b = vaddvq_f32(sums_b);
         if (n_rest > 0) {
             s_a += rest(n_rest, (const void *) a, column);
@@ -146,5 +166,6 @@ static void pack_q8_0__dotprod(CPU_TABLE, int64_t n, void *panel, const float *y
 }
 
 void cpu_tier_dotprod_gemv_q8_0(struct cpu_kernels *k) {
-    k->gemv[GGML_TYPE_Q8_0] = (struct cpu_gemv){pack_q8_0__dotprod, gemv_q8_0__dotprod, NULL, 128, GROUP};
+    k->gemv[GGML_TYPE_Q8_0] =
+        (struct cpu_gemv){.pack_y = pack_q8_0__dotprod, .run = gemv_q8_0__dotprod, .step = 128, .y_size = GROUP};
 }

@@ -38,6 +38,7 @@ static void fill_fp16(struct cpu_kernels *k) {
 static void fill_fhm(struct cpu_kernels *k) {
     cpu_tier_fhm(k);
     cpu_tier_fhm_gemm(k);
+    cpu_tier_fhm_gemv(k);
 }
 
 static void fill_dotprod(struct cpu_kernels *k) {
@@ -49,17 +50,12 @@ static void fill_dotprod(struct cpu_kernels *k) {
     cpu_tier_dotprod_gemm(k);
 }
 
-static void fill_i8mm(struct cpu_kernels *k) {
-    cpu_tier_i8mm_gemm(k);
-    cpu_tier_i8mm_gemv_q8_0(k);
-}
-
 static const struct cpu_tier tiers[] = {
     {"neon", has_neon, cpu_tier_neon},
     {"fp16", has_fp16, fill_fp16},
     {"fhm", has_fhm, fill_fhm},
     {"dotprod", has_dotprod, fill_dotprod},
-    {"i8mm", has_i8mm, fill_i8mm},
+    {"i8mm", has_i8mm, cpu_tier_i8mm_gemm},
     {"bf16", has_bf16, cpu_tier_bf16},
     {NULL, NULL, NULL},
 };

@@ -13,8 +13,9 @@
 
 bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
-    return k->gemv[op->src[0]->type].run != NULL && b->type == GGML_TYPE_F32 && b->nb[0] == sizeof(float) &&
-           op->nb[1] % sizeof(float) == 0;
+    const struct cpu_gemv *g    = &k->gemv[op->src[0]->type];
+    return g->run != NULL && (g->max_cols == 0 || b->ne[1] <= g->max_cols) && b->type == GGML_TYPE_F32 &&
+           b->nb[0] == sizeof(float) && op->nb[1] % sizeof(float) == 0;
 }
 
 size_t cpu_gemv_work_size(const struct ggml_tensor *op) {

@@ -36,21 +36,28 @@ static size_t work_size(const struct ggml_tensor *op, int tasks) {
     return rows > other ? rows : other;
 }
 
-// Fewer columns may go another way: those that are too few for panels.
+// What it takes with so many columns, or all where they are fewer.
+static size_t work_of(const struct ggml_tensor *op, int tasks, int64_t n_cols) {
+    struct ggml_tensor few = *op->src[1], product = *op;
+    few.ne[1]      = n_cols < few.ne[1] ? n_cols : few.ne[1];
+    product.src[1] = &few;
+    return work_size(&product, tasks);
+}
+
+// Fewer columns may go another way: those that are too few for panels, or for tiles.
 static size_t work_most(const struct ggml_tensor *op, int tasks) {
-    const struct ggml_tensor *b = op->src[1];
-    const struct cpu_kernels *k = &cpu_kernels_best;
-    const enum ggml_type type   = op->src[0]->type;
-    const size_t size           = work_size(op, tasks);
-    struct ggml_tensor few      = *b;
-    struct ggml_tensor product  = *op;
-    if (!cpu_gemm_takes(k, op) || k->gemm[type].min_cols < 2) {
-        return size;
+    const enum ggml_type type = op->src[0]->type;
+    const int64_t no_panels = cpu_kernels_best.gemm[type].min_cols - 1, single = cpu_kernels_best.gemv[type].max_cols;
+    size_t most = work_size(op, tasks);
+    if (no_panels > 0) {
+        const size_t size = work_of(op, tasks, no_panels);
+        most              = most > size ? most : size;
     }
-    few.ne[1]         = k->gemm[type].min_cols - 1;
-    product.src[1]    = &few;
-    const size_t less = work_size(&product, tasks);
-    return size > less ? size : less;
+    if (single > 0) {
+        const size_t size = work_of(op, tasks, single);
+        most              = most > size ? most : size;
+    }
+    return most;
 }
 
 // ---- the rows of src[1] ----

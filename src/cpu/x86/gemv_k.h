@@ -209,7 +209,8 @@ GEMV(iq4_xs, order_halves, 32, WORDS(iq4_xs), true, NOTHING)
 
 static void gemv_k_fill(struct cpu_kernels *k) {
 #define ROW(TYPE, type, y) \
-    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, gemv_cols_##type, QK_K, sizeof(struct y_256)};
+    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){ \
+        .pack_y = pack_##y, .run = gemv_##type, .run_cols = gemv_cols_##type, .step = QK_K, .y_size = sizeof(struct y_256)};
     ROW(Q4_K, q4_K, nibbles)
     ROW(Q5_K, q5_K, nibbles)
     ROW(Q2_K, q2_K, pairs)

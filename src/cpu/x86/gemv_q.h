@@ -85,7 +85,8 @@ GEMV(q5_1, gemv_dot, SCALES_HALF, true, MINS_HALF, MIN_HALF)
 
 static void gemv_q_fill(struct cpu_kernels *k) {
 #define ROW(TYPE, type, y) \
-    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, NULL, GROUP, sizeof(struct y_group)};
+    k->gemv[GGML_TYPE_##TYPE] = \
+        (struct cpu_gemv){.pack_y = pack_##y, .run = gemv_##type, .step = GROUP, .y_size = sizeof(struct y_group)};
     ROW(Q8_0, q8_0, less_8bit)
     ROW(IQ4_NL, iq4_nl, less_8bit)
     ROW(Q4_0, q4_0, less_8)

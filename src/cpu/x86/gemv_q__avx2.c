@@ -213,7 +213,8 @@ GEMV(q5_1, SCALES_HALF, true, MINS_HALF)
 
 void cpu_tier_avx2_gemv_q(struct cpu_kernels *k) {
 #define ROW(TYPE, type, y) \
-    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, gemv_cols_##type, GROUP, sizeof(struct y_pairs)};
+    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){ \
+        .pack_y = pack_##y, .run = gemv_##type, .run_cols = gemv_cols_##type, .step = GROUP, .y_size = sizeof(struct y_pairs)};
     ROW(Q8_0, q8_0, plain)
     ROW(IQ4_NL, iq4_nl, signs)
     ROW(Q4_0, q4_0, less_8)

@@ -100,8 +100,10 @@ ROWS(q8_0)
 ROWS(iq4_nl)
 
 void cpu_tier_avx512_gemv_q(struct cpu_kernels *k) {
-    k->gemv[GGML_TYPE_Q8_0]   = (struct cpu_gemv){pack_plain, gemv_q8_0, gemv_cols_q8_0, GROUP, sizeof(struct y_group)};
-    k->gemv[GGML_TYPE_IQ4_NL] = (struct cpu_gemv){pack_fours, gemv_iq4_nl, gemv_cols_iq4_nl, GROUP, sizeof(struct y_group)};
+    k->gemv[GGML_TYPE_Q8_0] = (struct cpu_gemv){
+        .pack_y = pack_plain, .run = gemv_q8_0, .run_cols = gemv_cols_q8_0, .step = GROUP, .y_size = sizeof(struct y_group)};
+    k->gemv[GGML_TYPE_IQ4_NL] = (struct cpu_gemv){
+        .pack_y = pack_fours, .run = gemv_iq4_nl, .run_cols = gemv_cols_iq4_nl, .step = GROUP, .y_size = sizeof(struct y_group)};
     // of gemm_q__avx512.c, which multiplies bytes of 8 bits no faster and fills up to four columns
     k->gemm[GGML_TYPE_Q8_0].min_cols   = 11;
     k->gemm[GGML_TYPE_IQ4_NL].min_cols = 11;

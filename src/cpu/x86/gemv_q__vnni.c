@@ -179,7 +179,8 @@ GEMV(q5_1, 4, SCALES_HALF, true, MINS_HALF)
 
 void cpu_tier_vnni_gemv(struct cpu_kernels *k) {
 #define ROW(TYPE, type, y) \
-    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){pack_##y, gemv_##type, gemv_cols_##type, GROUP, sizeof(struct y_group)};
+    k->gemv[GGML_TYPE_##TYPE] = (struct cpu_gemv){ \
+        .pack_y = pack_##y, .run = gemv_##type, .run_cols = gemv_cols_##type, .step = GROUP, .y_size = sizeof(struct y_group)};
     ROW(Q8_0, q8_0, q8_0)
     ROW(IQ4_NL, iq4_nl, iq4_nl)
     ROW(Q4_0, q4_0, q4_0)
