@@ -22,7 +22,7 @@ rival() {
         neon) echo armv8.0_1 ;;
         fp16 | fhm) ;; # the reference has no library of halves without dotprod
         dotprod) echo armv8.2_2 ;;
-        i8mm | bf16) echo armv8.6_1 ;;
+        i8mm | bf16) grep -qw sve /proc/cpuinfo && echo armv8.6_1 || echo armv8.2_2 ;; # armv8.6_1's needs SVE
         sse42) echo sse42 ;;
         avx) echo sandybridge ;;
         avx2) echo haswell ;;
