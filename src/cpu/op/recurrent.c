@@ -71,6 +71,9 @@ static void wkv_run(const struct cpu_params *p, struct ggml_tensor *op, const st
             return;
         }
     }
+    if (d == 0) { // heads without elements: whatever the result is for, none of it comes from them
+        return;
+    }
     const int64_t n_each = n_token / n_seq;
     float *y = op->data, *states = y + d * n_head * n_token;
     int64_t i, end;
