@@ -207,7 +207,7 @@ INLINE void mix_tile(float *y, int64_t ld_y, const float *w, int64_t ld_w, const
             a[j][u] = vld1q_f32(y + j * ld_y + 4 * u);
         }
     }
-    for (int i = 0; i < n; i++, x += ld_x) {
+    for (int i = 0; i < n; i++) {
         const float32x4_t all = {w[i], w[i + ld_w], w[i + 2 * ld_w], w[i + 3 * ld_w]};
         const uint32x4_t is   = vtstq_u32(vreinterpretq_u32_f32(all), vreinterpretq_u32_f32(all));
         if (vmaxvq_u32(is) == 0) {
@@ -215,7 +215,7 @@ INLINE void mix_tile(float *y, int64_t ld_y, const float *w, int64_t ld_w, const
         }
         float32x4_t v[D / 4];
         for (int u = 0; u < D / 4; u++) {
-            v[u] = vld1q_f32(x + 4 * u);
+            v[u] = vld1q_f32(x + i * ld_x + 4 * u);
         }
         if (vminvq_u32(is) == 0) {
             for (int j = 0; j < Q; j++) {

@@ -69,10 +69,11 @@ size_t cpu_gemm_work_size(enum ggml_type type, const struct ggml_tensor *b, int 
 
 // ---- panels ----
 
-void cpu_gemm_pack_across(int64_t n, char *panels, size_t size, int side, const char *from, size_t step, int64_t n_rows) {
-    for (int64_t i = 0; i < n; i++, from += step, panels += (size_t) side * sizeof(float)) {
-        char *to  = panels;
-        int64_t r = 0;
+void cpu_gemm_pack_across(int64_t n, char *panels, size_t size, int side, const char *rows, size_t step, int64_t n_rows) {
+    for (int64_t i = 0; i < n; i++, panels += (size_t) side * sizeof(float)) {
+        const char *from = rows + (size_t) i * step;
+        char *to         = panels;
+        int64_t r        = 0;
         for (; side % 8 == 0 && r + side <= n_rows; r += side, to += size) {
             for (int j = 0; j < side; j += 8) { // a size the compiler knows
                 memcpy(to + (size_t) j * sizeof(float), from + (size_t) (r + j) * sizeof(float), 8 * sizeof(float));

@@ -21,7 +21,7 @@ void cpu_gemm_run(const struct cpu_params *p, const struct cpu_gemm_call *call);
 
 // Panels of rows that lie next to each other: element i of all of them side by side, which is how panels of f32 are on every
 // machine (kernels.h). Several panels, of `size` bytes each, at a time, so that a line of memory is read to its end once.
-void cpu_gemm_pack_across(int64_t n, char *panels, size_t size, int side, const char *from, size_t step, int64_t n_rows);
+void cpu_gemm_pack_across(int64_t n, char *panels, size_t size, int side, const char *rows, size_t step, int64_t n_rows);
 
 bool cpu_gemv_takes(const struct cpu_kernels *k, const struct ggml_tensor *op); // asked after the former
 size_t cpu_gemv_work_size(const struct ggml_tensor *op);

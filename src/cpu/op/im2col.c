@@ -29,7 +29,7 @@ void cpu_column_gather(const struct columns *c, const char *data, const int64_t 
         first[d] = at[d] * c->stride[d] - c->pad[d];
     }
     taps_inside(first[0], c->dil[0], c->k[0], c->n[0], &lo, &hi);
-    const int64_t step = c->dil[0] * (int64_t) c->nb[0]; // bytes from tap to tap
+    const int64_t step = (int64_t) ((size_t) c->dil[0] * c->nb[0]); // bytes from tap to tap, backwards too
     const size_t row   = (size_t) c->k[0] * c->size;
     for (int64_t ic = 0; ic < c->n_channels; ic++) {
         for (int64_t kz = 0; kz < c->k[2]; kz++) {
@@ -44,12 +44,12 @@ void cpu_column_gather(const struct columns *c, const char *data, const int64_t 
                                    (first[0] + lo * c->dil[0]) * (int64_t) c->nb[0];
                 memset(to, 0, (size_t) lo * c->size);
                 if (c->size == sizeof(float)) { // rows are short: a loop beats calls
-                    for (int64_t i = lo; i < hi; i++, from += step) {
-                        memcpy(to + (size_t) i * sizeof(float), from, sizeof(float));
+                    for (int64_t i = lo; i < hi; i++) {
+                        memcpy(to + (size_t) i * sizeof(float), from + (i - lo) * step, sizeof(float));
                     }
                 } else {
-                    for (int64_t i = lo; i < hi; i++, from += step) {
-                        memcpy(to + (size_t) i * c->size, from, c->size);
+                    for (int64_t i = lo; i < hi; i++) {
+                        memcpy(to + (size_t) i * c->size, from + (i - lo) * step, c->size);
                     }
                 }
                 memset(to + (size_t) hi * c->size, 0, (size_t) (c->k[0] - hi) * c->size);

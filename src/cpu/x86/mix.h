@@ -20,10 +20,10 @@ MIX_INLINE void mix_tile(float *y, int64_t ld_y, const int ny, const int nv, con
             a[j][u] = V_LOAD(y + j * ld_y + V_LANES * u);
         }
     }
-    for (int i = 0; i < n; i++, x += ld_x) {
+    for (int i = 0; i < n; i++) {
         V v[4];
         for (int u = 0; u < nv; u++) {
-            v[u] = V_LOAD(x + V_LANES * u);
+            v[u] = V_LOAD(x + i * ld_x + V_LANES * u);
         }
         for (int j = 0; j < ny; j++) {
             const V weight = V_ALL(w[i + j * ld_w]);
