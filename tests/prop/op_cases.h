@@ -162,7 +162,8 @@ static inline bool memory_give(struct op_cases *c, struct ggml_context *ctx) {
             t->data = t->view_src->data != NULL ? (char *) t->view_src->data + t->view_offs : NULL;
             continue;
         }
-        const size_t size = berth_span(t);
+        const size_t span = berth_span(t), torn = t->ne[0] % ggml_blck_size(t->type) != 0 ? span % 4 : 0;
+        const size_t size = span + (torn > 0 ? 4 - torn : 0); // rows of parts of blocks do not keep their alignment
         if (ggml_is_empty(t)) {
             strides_dense(t); // nothing is read there, but an address may be made of them
             t->data = yard_take(c, 0);
