@@ -8,6 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+// In CSV, where ids are all different, one that JSON had twice is "id (2)".
+static bool is_same_id(const char *now, const char *was) {
+    const size_t n = strlen(was);
+    return strcmp(now, was) == 0 || (strncmp(now, was, n) == 0 && strncmp(now + n, " (", 2) == 0);
+}
+
 static void round_trip(const struct berth_plan_set *set, bool as_json) {
     char *text                 = NULL;
     size_t size                = 0;
@@ -27,7 +33,7 @@ static void round_trip(const struct berth_plan_set *set, bool as_json) {
     for (size_t i = 0; i < set->n_items; i++) {
         expect(memcmp(&two->items[i], &set->items[i], sizeof set->items[i]) == 0 && two->offsets[i] == set->offsets[i],
             "items changed");
-        expect(as_json || strcmp(two->ids[i], set->ids[i]) == 0, "ids changed"); // JSON mends what is no UTF-8
+        expect(as_json || is_same_id(two->ids[i], set->ids[i]), "ids changed"); // JSON mends what is no UTF-8
     }
     expect(!as_json || (two->n_tensors == set->n_tensors && two->n_pools == set->n_pools), "tensors or pools lost");
     for (size_t i = 0; i < two->n_tensors; i++) {
