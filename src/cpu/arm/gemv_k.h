@@ -138,14 +138,24 @@ UNPACK_INLINE struct dots dots_q5_K(const struct section *s, const struct fifths
 _Static_assert(offsetof(block_q4_K, qs) == HEAD && offsetof(block_q5_K, qh) == HEAD, "a block's head");
 _Static_assert(offsetof(block_q4_K, scales) == offsetof(block_q5_K, scales), "a block's head");
 
-// Rows a and b; n_blocks > 0.
-UNPACK_INLINE float32x2_t rows_of_two(int64_t n_blocks, const char *a, const char *b, const struct y_block *y, const bool five) {
+UNPACK_INLINE void put_two(const struct streams *at, float32x4_t sums) {
+    const float32x2_t v = vadd_f32(vget_low_f32(sums), vget_high_f32(sums));
+    *at->s_a            = vget_lane_f32(v, 0);
+    *at->s_b            = vget_lane_f32(v, 1);
+}
+
+// Rows two at a time, one pair right after the other: what is under way of a pair at its end is finished while the next one
+// begins.
+UNPACK_INLINE void rows_run(int64_t n_blocks, struct streams at, const struct y_block *column, const bool five) {
     const size_t size = five ? sizeof(block_q5_K) : sizeof(block_q4_K), quants = five ? offsetof(block_q5_K, qs) : HEAD;
     const int32x4_t nil     = vdupq_n_s32(0);
     struct dots dots        = {nil, nil, nil, nil};
     struct half_folded half = {nil, nil};
     int32x4_t whole = nil, mins = nil, scales2 = nil, scales3 = nil;
     float32x4_t sums = vdupq_n_f32(0.0f), d = sums;
+    const struct y_block *y = column;
+    const char *a = at.a, *b = at.b;
+    struct streams before = at; // the pair that is to be finished; of the first there is nothing yet
     struct section s;
     struct fifths f;
     load_section(&s, (const uint8_t *) a + quants, (const uint8_t *) b + quants, y->qs);
@@ -157,47 +167,56 @@ UNPACK_INLINE float32x2_t rows_of_two(int64_t n_blocks, const char *a, const cha
     dots  = five ? dots_q5_K(&s, &f, j) : dots_q4_K(&s); \
     load_section(&s, (const uint8_t *) (next_a) + quants, (const uint8_t *) (next_b) + quants, next_y);
 
-    for (; n_blocks > 0; n_blocks--) {
+    for (int64_t left = n_blocks; left > 0;) {
+        const bool first = left == n_blocks;
         streams_ask(a, b);
         SECTION(0, scales2, a + 32, b + 32, y->qs + 64) // scales of the block before
         const struct heads h = heads_of(a, b);
         SECTION(1, scales3, a + 64, b + 64, y->qs + 128)
-        const float32x4_t before = vcvtq_f32_s32(vpaddq_s32(whole, mins));
-        whole                    = nil;
-        mins                     = vshlq_n_s32(vdotq_s32(zeros(), h.mins, vld1q_s8(y->sums_hi)), 7);
+        const float32x4_t ended = vcvtq_f32_s32(vpaddq_s32(whole, mins));
+        whole                   = nil;
+        mins                    = vshlq_n_s32(vdotq_s32(zeros(), h.mins, vld1q_s8(y->sums_hi)), 7);
         SECTION(2, scales_at(h.scales, 0), a + 96, b + 96, y->qs + 192)
-        sums                         = vfmaq_f32(sums, before, d);
-        d                            = vmulq_n_f32(h.d, y->d);
-        mins                         = vdotq_s32(mins, h.mins, vld1q_s8(y->sums_lo));
-        const bool last              = n_blocks == 1; // the load ahead then reads the same block again
-        const struct y_block *next_y = last ? y : y + 1;
-        a                            = last ? a : a + size;
-        b                            = last ? b : b + size;
-        SECTION(3, scales_at(h.scales, 1), a, b, next_y->qs)
+        sums = vfmaq_f32(sums, ended, d);
+        if (first) {
+            put_two(&before, sums);
+            sums   = vdupq_n_f32(0.0f);
+            before = at;
+        }
+        d    = vmulq_n_f32(h.d, y->d);
+        mins = vdotq_s32(mins, h.mins, vld1q_s8(y->sums_lo));
+        if (--left > 0) {
+            a += size;
+            b += size;
+            y++;
+        } else {
+            streams_next(&at);
+            if (streams_have(&at)) {
+                left = n_blocks;
+                a    = at.a;
+                b    = at.b;
+                y    = column;
+            } // else the load ahead reads the same block again
+        }
+        SECTION(3, scales_at(h.scales, 1), a, b, y->qs)
         if (five) {
             load_fifths(&f, (const uint8_t *) a + HEAD, (const uint8_t *) b + HEAD);
         }
         scales2 = scales_at(h.scales, 2);
         scales3 = scales_at(h.scales, 3);
-        y       = next_y;
     }
 #undef SECTION
     whole = vmlaq_s32(whole, fold(&half, &dots), scales2);
     whole = vmlaq_s32(whole, fold(&half, &dots), scales3);
-    sums  = vfmaq_f32(sums, vcvtq_f32_s32(vpaddq_s32(whole, mins)), d);
-    return vadd_f32(vget_low_f32(sums), vget_high_f32(sums));
+    put_two(&before, vfmaq_f32(sums, vcvtq_f32_s32(vpaddq_s32(whole, mins)), d));
 }
 
 #define GEMV(type, five) \
     static void gemv_##type(int64_t n, float *s, const void *x, size_t bx, int nx, const void *y) { \
         if (n == 0) { \
             memset(s, 0, (size_t) nx * sizeof *s); \
-            return; \
-        } \
-        for (struct streams at = streams(s, x, bx, nx); streams_have(&at); streams_next(&at)) { \
-            const float32x2_t v = rows_of_two(n / QK_K, at.a, at.b, y, five); \
-            *at.s_a             = vget_lane_f32(v, 0); \
-            *at.s_b             = vget_lane_f32(v, 1); \
+        } else if (nx > 0) { \
+            rows_run(n / QK_K, streams(s, x, bx, nx), y, five); \
         } \
     }
 GEMV(q4_K, false)
