@@ -3,4 +3,6 @@
 
 #include "cpu/x86/sse.h"
 
+#define MIN_COLS_F16 4 // halves are widened one by one: once for all columns
+
 #include "cpu/x86/gemm_f__avx2.c"

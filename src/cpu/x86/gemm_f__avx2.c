@@ -5,7 +5,10 @@
 #define MR 16
 #define NR 6
 #define MIN_COLS_F32 10
-#define MIN_COLS_HALF 20
+#ifndef MIN_COLS_F16
+#    define MIN_COLS_F16 20
+#endif
+#define MIN_COLS_BF16 20
 
 #include "cpu/x86/panel_f.h"
 

@@ -5,7 +5,8 @@
 #define MR 32
 #define NR 12
 #define MIN_COLS_F32 24
-#define MIN_COLS_HALF 40
+#define MIN_COLS_F16 40
+#define MIN_COLS_BF16 40
 
 #include "cpu/x86/panel_f.h"
 

@@ -6,7 +6,8 @@
 #define MR 8
 #define NR 6
 #define MIN_COLS_F32 10
-#define MIN_COLS_HALF 20
+#define MIN_COLS_F16 3 // halves are widened one by one: once for all columns
+#define MIN_COLS_BF16 20
 
 #include "cpu/x86/panel_f.h"
 

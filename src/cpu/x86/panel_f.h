@@ -88,8 +88,8 @@ static void panels_fill(struct cpu_kernels *k, void (*run)(int64_t, float *, int
         void (*pack_x)(int64_t n, void *panel, const void *x, size_t bx, int nx);
         void (*pack_y)(CPU_TABLE, int64_t n, void *panel, const float *const *y, int ny);
         int min_cols;
-    } rows[] = {{GGML_TYPE_F32, pack_x_f32, pack_y_f32, MIN_COLS_F32}, {GGML_TYPE_F16, pack_x_f16, pack_y_f32, MIN_COLS_HALF},
-        {GGML_TYPE_BF16, pack_x_bf16, pack_y_bf16, MIN_COLS_HALF}};
+    } rows[] = {{GGML_TYPE_F32, pack_x_f32, pack_y_f32, MIN_COLS_F32}, {GGML_TYPE_F16, pack_x_f16, pack_y_f32, MIN_COLS_F16},
+        {GGML_TYPE_BF16, pack_x_bf16, pack_y_bf16, MIN_COLS_BF16}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         k->gemm[rows[i].type] = (struct cpu_gemm){.pack_x = rows[i].pack_x,
             .pack_y                                       = rows[i].pack_y,
