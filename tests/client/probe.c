@@ -10,7 +10,7 @@
 //     probe FOLDER speed MODEL PP TG [THREADS [UBATCH [CTX]]]  tokens per second of a prompt and one by one, by the clock and by
 //                                              the time the processors spent; best of three
 //     probe FOLDER cycles MODEL N              contexts made, used and freed: resident memory and file descriptors
-//     probe FOLDER quantize MODEL OUT FTYPE    by libllama, with the formats of the ggml under it
+//     probe FOLDER quantize MODEL OUT FTYPE [THREADS]  by libllama, with the formats of the ggml under it
 //     probe FOLDER tokens MODEL TEXT           the number of its tokens, and the text made of them
 //     probe FOLDER text MODEL PROMPT N         what follows the prompt, N tokens, each the likeliest
 //     probe FOLDER errors MODEL WHICH          does one thing wrong: exit code 3 where it is refused
@@ -459,7 +459,7 @@ static int cmd_text(struct llama_model *model, int n_args, char **args) {
 
 static int quantize(const char *path, char **args) {
     struct llama_model_quantize_params params = llama_model_quantize_default_params();
-    params.n_threads                          = 1;
+    params.n_threads                          = args[2] != NULL ? atoi(args[2]) : 1;
     params.ftype                              = atoi(args[1]);
     return llama_model_quantize(path, args[0], &params) == 0 ? 0 : fail("the model cannot be quantised");
 }
