@@ -3,27 +3,14 @@
 // loads feed sixteen multiply-adds, whose sums stay in registers. Panels hold element k of 8 rows (or columns) side by side. Rows
 // of halves become panels of floats: widened once for all columns.
 
+#include "cpu/arm/floats.h"
 #include "cpu/arm/tiers.h"
-#include "cpu/arm/unpack.h"
 
 #include <arm_neon.h>
 #include <string.h>
 
 #define MR 8
 #define NR 8
-
-UNPACK_INLINE float32x4_t four_f32(const float *x, int64_t i) {
-    return vld1q_f32(x + i);
-}
-UNPACK_INLINE float one_f32(const float *x, int64_t i) {
-    return x[i];
-}
-UNPACK_INLINE float32x4_t four_f16(const uint16_t *x, int64_t i) {
-    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x + i)));
-}
-UNPACK_INLINE float one_f16(const uint16_t *x, int64_t i) {
-    return half_at(x + i);
-}
 
 // 4 elements of 4 rows, each row's to a column of `to`.
 UNPACK_INLINE void transpose4(float *to, float32x4_t a, float32x4_t b, float32x4_t c, float32x4_t d) {

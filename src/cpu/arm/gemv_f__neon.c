@@ -2,9 +2,9 @@
 // gemv_f__neon.c: one column, or a few, times rows of floats, or of halves, two rows at a time (streams.h), which share the loads
 // of the column. It stays as it is, in floats: halves of both sides would have to be widened.
 
+#include "cpu/arm/floats.h"
 #include "cpu/arm/streams.h"
 #include "cpu/arm/tiers.h"
-#include "cpu/arm/unpack.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -16,20 +16,6 @@
 
 static void pack__neon(CPU_TABLE, int64_t n, void *panel, const float *y) {
     memcpy(panel, y, (size_t) n * sizeof *y);
-}
-
-// Four elements from the i-th on, and one.
-UNPACK_INLINE float32x4_t four_f32(const float *x, int64_t i) {
-    return vld1q_f32(x + i);
-}
-UNPACK_INLINE float one_f32(const float *x, int64_t i) {
-    return x[i];
-}
-UNPACK_INLINE float32x4_t four_f16(const uint16_t *x, int64_t i) {
-    return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(x + i)));
-}
-UNPACK_INLINE float one_f16(const uint16_t *x, int64_t i) {
-    return half_at(x + i);
 }
 
 // Two rows with nc columns, of which there are at most MOST. Sums of a row with a column are two: enough that none waits.
