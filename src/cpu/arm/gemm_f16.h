@@ -5,10 +5,9 @@
 //
 // Products are multiplied and added in halves, eight at a time. Halves would lose digits and overflow over a long row, so
 //   - every column is scaled by a power of two, which costs no digit, to a largest element between 4 and 8;
-//   - short sums of products, which then stay below 2^16 unless a row has elements far above 8, are added up in floats. A tile
-//   with
-//     sums that are not finite is computed again as floats.
-// What is left of the error is that of rounding products and short sums to 11 bits: a fourteenth of what adding up whole rows in
+//   - short sums of products, which then stay below 2^16 unless a row has elements far above 8, are added up in floats. Where
+//     sums are not finite, the tile is computed again as floats.
+// What is left of the error is that of rounding products and short sums to 11 bits: a tenth of what adding up whole rows in
 // halves gives. A panel: [of y: what the sums are to be multiplied with: a float a column] [of x: 8 elements of each row; of y:
 // an element of each column; and zeros up to a whole step]
 #pragma once

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// gemm_f16__fhm.c: products of rows of halves with many columns, 8 by 16 (gemm_f16.h). Sums of 24 products reach the floats by a
-// multiplication with one, which all four pipes of a large core do, where only one of them converts. Such a core multiplies and
-// adds four times a turn, but a sum is ready after four: there are sixteen at any time. Fewer columns, up to 8, have two sums
-// each, of every other element. Rows are taken from panels or as they lie, by the same instructions.
+// gemm_f16__fhm.c: products of rows of halves with many columns, 8 by 16 (gemm_f16.h). Sums of 48 products, made of two of
+// 24, reach the floats by a multiplication with one, which all four pipes of a large core do, where only one converts. Such a
+// core multiplies and adds four times a turn, but a sum is ready after four: there are sixteen at any time. Fewer columns, up to
+// 8, have two sums each, of every other element. Rows are taken from panels or as they lie, by the same instructions.
 
 #define MR 8
 #define NR 16
