@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gemm_f16.h: what products of rows of halves with many columns have in common, whatever the shape of their tiles: panels, and
 // what becomes of a tile that is added up. Who includes it says before how many rows (MR) and columns (NR) a tile has, both
-// multiples of 8, and how many elements panels have whole steps of (STEP).
+// multiples of 8.
 //
 // Products are multiplied and added in halves, eight at a time. Halves would lose digits and overflow over a long row, so
 //   - every column is scaled by a power of two, which costs no digit, to a largest element between 4 and 8;
@@ -19,6 +19,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#define STEP 8 // elements that panels have whole steps of
 #define LARGEST 8.0f
 #define PACK_AHEAD 1024 // bytes of a row asked for before they are packed
 
@@ -152,4 +153,21 @@ static inline void tile_put(int64_t n, float (*tile)[NR], int n_rows, const stru
             s[r + c * ld_s] = tile[r][c] * panel_y[c];
         }
     }
+}
+
+// Panels multiplied by run, or rows as they lie; fewer than min_cols columns are faster another way.
+static inline struct cpu_gemm gemm_f16(
+    void (*run)(int64_t n, float *s, int64_t ld_s, const void *x, int nx, const void *y, int ny), int min_cols,
+    struct cpu_gemm_rows rows) {
+    return (struct cpu_gemm){.pack_x = pack_x,
+        .pack_y                      = pack_y,
+        .run                         = run,
+        .mr                          = MR,
+        .nr                          = NR,
+        .min_cols                    = min_cols,
+        .step                        = STEP,
+        .x_size                      = STEP * MR * sizeof(uint16_t),
+        .y_size                      = STEP * NR * sizeof(uint16_t),
+        .y_head                      = NR * sizeof(float),
+        .rows                        = rows};
 }

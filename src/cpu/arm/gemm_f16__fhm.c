@@ -6,7 +6,6 @@
 
 #define MR 8
 #define NR 16
-#define STEP 8
 
 #include "cpu/arm/gemm_f16.h"
 #include "cpu/arm/tiers.h"
@@ -134,15 +133,6 @@ static void run_rows__fhm(int64_t n, float *s, int64_t ld_s, const void *x, size
 }
 
 void cpu_tier_fhm_gemm(struct cpu_kernels *k) {
-    k->gemm[GGML_TYPE_F16] = (struct cpu_gemm){.pack_x = pack_x,
-        .pack_y                                        = pack_y,
-        .run                                           = run__fhm,
-        .mr                                            = MR,
-        .nr                                            = NR,
-        .min_cols                                      = 5,
-        .step                                          = STEP,
-        .x_size                                        = STEP * MR * sizeof(uint16_t),
-        .y_size                                        = STEP * NR * sizeof(uint16_t),
-        .y_head                                        = NR * sizeof(float),
-        .rows                                          = {run_rows__fhm, STEP, INT_MAX}}; // panels of rows were no faster
+    const struct cpu_gemm_rows rows = {run_rows__fhm, STEP, INT_MAX}; // panels of them were no faster
+    k->gemm[GGML_TYPE_F16]          = gemm_f16(run__fhm, 5, rows);
 }

@@ -3,7 +3,6 @@
 
 #define MR 16
 #define NR 8
-#define STEP 8
 
 #include "cpu/arm/gemm_f16.h"
 #include "cpu/arm/tiers.h"
@@ -156,15 +155,5 @@ static void run_rows__fp16(int64_t n, float *s, int64_t ld_s, const void *x, siz
 }
 
 void cpu_tier_fp16_gemm(struct cpu_kernels *k) {
-    k->gemm[GGML_TYPE_F16] = (struct cpu_gemm){.pack_x = pack_x,
-        .pack_y                                        = pack_y,
-        .run                                           = run__fp16,
-        .mr                                            = MR,
-        .nr                                            = NR,
-        .min_cols                                      = 6,
-        .step                                          = STEP,
-        .x_size                                        = STEP * MR * sizeof(uint16_t),
-        .y_size                                        = STEP * NR * sizeof(uint16_t),
-        .y_head                                        = NR * sizeof(float),
-        .rows                                          = {run_rows__fp16, QUAD, ROWS_MAX_COLS}};
+    k->gemm[GGML_TYPE_F16] = gemm_f16(run__fp16, 6, (struct cpu_gemm_rows){run_rows__fp16, QUAD, ROWS_MAX_COLS});
 }
