@@ -13,6 +13,25 @@ typedef uint32_t ggml_half2;
 #define BERTH_BLOCK_IS(block, size) static_assert(sizeof(block) == (size), #block " differs from the ABI in size")
 #define BERTH_FIELD_IS(block, field, off) static_assert(offsetof(block, field) == (off), #block "." #field " is misplaced")
 
+// How CPU and GPU backends compute the levels of a q8_0 or q8_1 block from floats with the largest magnitude max: 1: x * (127 /
+// max), 0: x * (1 / (max / 127)), rounded to the nearest integer, ties to even. The reference's CPU backend differs by
+// architecture in this way, and only in the last bit of the factor.
+#ifdef __x86_64__
+#    define BERTH_Q8_FACTOR_OF_MAX 1
+#else
+#    define BERTH_Q8_FACTOR_OF_MAX 0
+#endif
+// A smaller max, or one that is not finite, is quantised as quantize_row_q8_0_ref does.
+#define BERTH_Q8_MAX_LEAST 0x1p-100f
+
+// Whether a * b + c of the offline quantisers is rounded once, as in the reference's builds: where the base architecture has such
+// an instruction.
+#ifdef __aarch64__
+#    define BERTH_MAD_IS_FUSED 1
+#else
+#    define BERTH_MAD_IS_FUSED 0
+#endif
+
 // Elements a block holds; those of 256 are the superblocks.
 enum {
     QK_K       = 256,

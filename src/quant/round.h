@@ -81,13 +81,8 @@ static inline v4i berth_round_4(v4f v) {
 #endif
 }
 
-// a * b + c as the reference's builds have it: with one rounding where that is an instruction of the base architecture.
 static inline float berth_mad(float a, float b, float c) {
-#if defined(__aarch64__)
-    return fmaf(a, b, c);
-#else
-    return a * b + c;
-#endif
+    return BERTH_MAD_IS_FUSED ? fmaf(a, b, c) : a * b + c;
 }
 
 // The largest magnitude of n elements, a multiple of 4. A NaN makes it start anew: the result is NaN only if the last element is.

@@ -107,9 +107,14 @@ static void quant_cases(struct op_suite *s) {
         }
         for (size_t i = 0; i < 2; i++) {
             for (int layout = 0; layout < 2; layout++) {
-                const struct copy to = {GGML_TYPE_F32, type, shapes[i], shapes[i], layout, 0, COPY_CPY};
-                op_case(s, "CPY", op_text("f32 to %s shape %zu layout %d", ggml_type_name(type), i, layout), OP_EXACT, build_copy,
-                    &to);
+                // f16 and bf16 have many values that are between two levels
+                static const enum ggml_type sources[] = {GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16};
+                for (size_t f = 0; f < N(sources); f++) {
+                    const struct copy to = {sources[f], type, shapes[i], shapes[i], layout, 0, COPY_CPY};
+                    op_case(s, "CPY",
+                        op_text("%s to %s shape %zu layout %d", ggml_type_name(sources[f]), ggml_type_name(type), i, layout),
+                        OP_EXACT, build_copy, &to);
+                }
                 const struct copy from = {type, GGML_TYPE_F32, shapes[i], shapes[i], layout, 0, COPY_CPY};
                 op_case(s, "CPY", op_text("%s to f32 shape %zu layout %d", ggml_type_name(type), i, layout), OP_F32, build_copy,
                     &from);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// main.c: runs the op suite and prints a line an op. Usage: op-suite [-v] [-k OP] [--part I/N] [--spread A,B].
+// main.c: runs the op suite and prints a line an op. Usage: op-suite [-v] [-k OP] [--part I/N] [--seed N] [--spread A,B].
 // --part 3/8 runs the third of every eight cases of each op. --spread tells, instead of comparing, how far the reference's CPU
 // variants A and B are from each other, and Berth from A: the figures behind the tolerances. Without the reference a case still
 // runs on one thread, on several and with the portable kernels, which must agree. Exit: 0 all passed, 1 some failed.
@@ -251,7 +251,7 @@ int main(int argc, char **argv) {
     static struct op_spread spread;
     struct cpu_suite s = {.suite.n_parts = 1, .reference = {.wish = getenv("BERTH_REFERENCE_CPU")}};
     if (!parse(&s, &spread, argc, argv)) {
-        fprintf(stderr, "Usage: op-suite [-v] [-k OP] [--part I/N] [--spread VARIANT,VARIANT]\n");
+        fprintf(stderr, "Usage: op-suite [-v] [-k OP] [--part I/N] [--seed N] [--spread VARIANT,VARIANT]\n");
         return 2;
     }
     setenv("BERTH_CPU_OVERSUBSCRIBE", "1", 0); // several threads, whatever the machine has

@@ -2,7 +2,7 @@
 // meta_main.c: the op suite's cases on devices made of 2, 3 and 4 CPUs, against one CPU, within the suite's tolerances. Every
 // input is split along each axis that it has and mirrored, in all combinations with --all, in some of them otherwise, and some
 // runs have segments that repeat, devices that get nothing, and sums over devices. What the reference accepts is among them; here
-// none may fail. Usage: op-meta [-v] [-k OP] [--part I/N] [--all]. Exit: 0 all passed, 1 some failed.
+// none may fail. Usage: op-meta [-v] [-k OP] [--part I/N] [--seed N] [--all]. Exit: 0 all passed, 1 some failed.
 
 #include "runner.h"
 
@@ -210,7 +210,7 @@ static bool devices_new(void) {
 int main(int argc, char **argv) {
     static struct op_suite s = {.n_parts = 1, .compare = compare};
     if (!parse(&s, argc, argv)) {
-        fprintf(stderr, "Usage: op-meta [-v] [-k OP] [--part I/N] [--all]\n");
+        fprintf(stderr, "Usage: op-meta [-v] [-k OP] [--part I/N] [--seed N] [--all]\n");
         return 2;
     }
     s.arena = malloc(OP_ARENA_SIZE);

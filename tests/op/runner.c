@@ -7,6 +7,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void (*const families[])(struct op_suite *) = {
@@ -55,6 +56,10 @@ bool op_suite_option(struct op_suite *s, int argc, char **argv, int *i) {
     ++*i;
     if (strcmp(name, "-k") == 0) {
         s->only = value;
+        return true;
+    }
+    if (strcmp(name, "--seed") == 0) {
+        s->seed = strtoull(value, NULL, 10);
         return true;
     }
     const bool is_part = strcmp(name, "--part") == 0 && sscanf(value, "%d/%d", &s->part, &s->n_parts) == 2;
@@ -132,7 +137,7 @@ void op_case(struct op_suite *s, const char *op, const char *what, double max_nm
     if (s->is_list || i_case % s->n_parts != s->part) {
         return;
     }
-    const struct op_build b = {.rng = 0x9E3779B97F4A7C15u ^ (uint64_t) (i_case + 1)};
+    const struct op_build b = {.rng = (0x9E3779B97F4A7C15u ^ (uint64_t) (i_case + 1)) + (s->seed << 32)};
     const int n_inputs      = case_run(s, tally, op, what, max_nmse, build, arg, b);
     if (s->is_as_built || (i_case & (i_case - 1)) != 0) { // cases 0, 1, 2, 4, 8, ...
         return;

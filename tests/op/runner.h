@@ -41,13 +41,14 @@ struct op_suite {
     const char *only;
     bool verbose;
     int part, n_parts;
+    uint64_t seed;       // 0: the numbers that every run has
     bool is_list;        // cases are counted, and none is run
     bool is_as_built;    // none is run in another layout
     char *arena, *saved; // contexts are made in arena; saved is as it was before a case was computed
     void (*compare)(struct op_suite *s, struct op_tally *tally, const struct op_case *c);
 };
 
-// -v, -k OP or --part I/N at argv[*i], which moves on over its value; false: none of them, or wrong.
+// -v, -k OP, --part I/N or --seed N at argv[*i], which moves on over its value; false: none of them, or wrong.
 bool op_suite_option(struct op_suite *s, int argc, char **argv, int *i);
 // The cases of every family that needs nothing of its own.
 void op_suite_run(struct op_suite *s);

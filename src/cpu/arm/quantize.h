@@ -35,7 +35,7 @@ static inline __attribute__((always_inline)) bool bytes32(const float *x, int8x1
     }
     const float max = largest(v, 8);
     *d              = max / 127.0f;
-    if (!(max >= 0x1p-100f && max < INFINITY)) {
+    if (!(max >= BERTH_Q8_MAX_LEAST && max < INFINITY)) {
         return false;
     }
     // Added to a large float, numbers are rounded to the nearest whole one, ties to even, in its low bits: a turn of any pipe,
@@ -120,7 +120,7 @@ static inline void block_q8_K_of(const float *x, block_q8_K *y) {
     const float most  = vmaxvq_f32(vmaxq_f32(vmaxq_f32(max[0], max[1]), vmaxq_f32(max[2], max[3])));
     const float least = vminvq_f32(vminq_f32(vminq_f32(min[0], min[1]), vminq_f32(min[2], min[3])));
     const float amax  = most > -least ? most : -least;
-    if (!(amax >= 0x1p-100f && most < INFINITY && least > -INFINITY)) {
+    if (!(amax >= BERTH_Q8_MAX_LEAST && most < INFINITY && least > -INFINITY)) {
         quantize_row_q8_K_ref(x, y, QK_K);
         return;
     }

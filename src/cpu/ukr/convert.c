@@ -78,22 +78,16 @@ static void q8_K_to_f32(const void *x, float *y, int64_t n) {
 
 // Activations in blocks of 32 bytes. The reference's CPU backends round ties to even here, where its offline quantisers, which
 // are src/quant's, round them away from zero. A block that is not finite or too small to divide by goes to those.
-// What a number is multiplied with differs by architecture there, in its last bit, and so here.
-#ifdef __x86_64__
-#    define INVERSE(max, d) (127.0f / (max))
-#else
-#    define INVERSE(max, d) (1.0f / (d))
-#endif
 static bool bytes32(const float *x, int8_t *q, float *d) {
     float max = 0.0f;
     for (int j = 0; j < 32; j++) {
         max = fabsf(x[j]) > max || isnan(x[j]) ? fabsf(x[j]) : max;
     }
-    if (!(max >= 0x1p-100f && max < INFINITY)) {
+    if (!(max >= BERTH_Q8_MAX_LEAST && max < INFINITY)) {
         return false;
     }
     *d                  = max / 127.0f;
-    const float inverse = INVERSE(max, *d);
+    const float inverse = BERTH_Q8_FACTOR_OF_MAX ? 127.0f / max : 1.0f / *d;
     for (int j = 0; j < 32; j++) {
         q[j] = (int8_t) rintf(x[j] * inverse);
     }

@@ -27,7 +27,7 @@ UNPACK_INLINE float largest(__m256 v) {
 
 // Finite, and not too small to divide by.
 UNPACK_INLINE bool is_plain(float max) {
-    return max >= 0x1p-100f && max < INFINITY;
+    return max >= BERTH_Q8_MAX_LEAST && max < INFINITY;
 }
 
 // 32 numbers that fit as bytes, in order.

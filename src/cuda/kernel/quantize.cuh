@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// quantize.cuh: 32 floats to a block of a type that caches hold, by one thread, with the bytes of quant/legacy.c.
+// quantize.cuh: 32 floats to a block of a type that caches hold, by one thread, with the bytes of the CPU backend: those of
+// quant/legacy.c, but for q8_0, which the CPU backend rounds as quant/blocks.h says.
 #pragma once
 
 #include "cuda/kernel/dequant.cuh"
@@ -28,12 +29,22 @@ DEV int level_biased(float x, float id, float half, int max) {
 }
 
 DEV void quantize(const float *x, block_q8_0 *y) {
-    float amax = 0.0f;
+    float amax     = 0.0f;
+    bool is_finite = true;
     for (int j = 0; j < 32; j++) {
         amax = fmaxf(amax, fabsf(x[j]));
+        is_finite &= fabsf(x[j]) < INFINITY;
     }
-    const float d = __fdiv_rn(amax, 127.0f), id = reciprocal(d);
-    y->d = float_to_half(d);
+    const float d = __fdiv_rn(amax, 127.0f);
+    y->d          = float_to_half(d);
+    if (is_finite && amax >= BERTH_Q8_MAX_LEAST) {
+        const float id = BERTH_Q8_FACTOR_OF_MAX ? __fdiv_rn(127.0f, amax) : __fdiv_rn(1.0f, d);
+        for (int j = 0; j < 32; j++) {
+            y->qs[j] = (int8_t) __float2int_rn(__fmul_rn(x[j], id));
+        }
+        return;
+    }
+    const float id = reciprocal(d);
     for (int j = 0; j < 32; j++) {
         y->qs[j] = (int8_t) (int) roundf(__fmul_rn(x[j], id));
     }
@@ -102,6 +113,9 @@ DEV int nearest_iq4(float v) {
     }
     return at;
 }
+DEV float mad(float a, float b, float c) {
+    return BERTH_MAD_IS_FUSED ? fmaf(a, b, c) : __fadd_rn(__fmul_rn(a, b), c);
+}
 DEV void quantize(const float *x, block_iq4_nl *y) {
     const float max = extreme(x);
     float a = 0.0f, b = 0.0f;
@@ -110,13 +124,13 @@ DEV void quantize(const float *x, block_iq4_nl *y) {
     for (int j = 0; j < 32; j++) {
         q[j]          = (uint8_t) nearest_iq4(__fmul_rn(x[j], id));
         const float v = (float) values_iq4[q[j]], wv = __fmul_rn(__fmul_rn(x[j], x[j]), v);
-        a             = fmaf(wv, x[j], a);
-        b             = fmaf(wv, v, b);
+        a             = mad(wv, x[j], a);
+        b             = mad(wv, v, b);
     }
     for (int j = 0; j < 16; j++) {
         y->qs[j] = (uint8_t) (q[j] | q[j + 16] << 4);
     }
-    y->d = fabsf(max) < 1e-15f ? 0 : float_to_half(a / b);
+    y->d = fabsf(max) < 1e-15f ? 0 : float_to_half(__fdiv_rn(a, b));
 }
 DEV int nearest_fp4(float x, float d) {
     const float size = fabsf(x);
