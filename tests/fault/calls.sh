@@ -3,6 +3,7 @@
 # calls.sh BERTH PRELOAD CALLS [all]: every command with its N-th call of a kind failing, alone and with all that follow, libc's own
 # calls included: "memory" (preload.c) or "open read write map stat remove" (syscalls.c). Never a signal, never a wait without end,
 # and an exit code of 0 only with the whole output. With `all` each N, else some of them. Runs in the root of the sources.
+# FAULT_PART=I/K runs the I-th of every K attempts, so that K processes share the work (tools/faults.sh).
 
 berth=$1
 preload=$2
@@ -14,6 +15,8 @@ model=models/tales-q8_0.gguf
 small=tests/data/plan/small.csv
 "$berth" plan $small -o "$tmp/plan.csv" > /dev/null || exit 3
 "$berth" train --lora 1 --steps 0 -c 8 -b 1 --val LICENSE -o "$tmp/lora.gguf" $model > /dev/null || exit 3
+part=${FAULT_PART:-1/1}
+i_attempt=0
 n=0
 n_bad=0
 tries=3 last=0 # so many of a kind, and the last ones
@@ -91,6 +94,11 @@ scenario() { # COMMAND...; @ is the folder to write to
     done
 }
 
+is_ours() { # whether the next attempt belongs to FAULT_PART
+    i_attempt=$((i_attempt + 1))
+    [ $((i_attempt % ${part#*/})) -eq $((${part%/*} - 1)) ]
+}
+
 campaign() { # COMMAND...
     local calls i step mode
     fault=(FAULT_COUNT="$tmp/count")
@@ -109,6 +117,7 @@ campaign() { # COMMAND...
     fi
     for mode in FAULT_AT FAULT_FROM; do
         for ((i = 1; i <= calls; i += step)); do
+            is_ours || continue
             fault=("$mode=$i")
             attempt "$@"
             code=$?
@@ -116,7 +125,7 @@ campaign() { # COMMAND...
         done
         # the last ones are what becomes of the output
         for ((i = calls - last; i <= calls; i++)); do
-            [ "$which" != all ] && [ $i -gt 0 ] || continue
+            [ "$which" != all ] && [ $i -gt 0 ] && is_ours || continue
             fault=("$mode=$i")
             attempt "$@"
             code=$?
