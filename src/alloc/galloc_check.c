@@ -12,11 +12,12 @@
 // A tensor with memory of its own (no view), in a buffer of the allocator.
 struct span {
     int32_t group;  // the span whose memory it took over, by way of which first and last are joined; itself: none
-    int64_t first;  // node that computes it, 0 for inputs and leafs
+    int64_t first;  // node that computes it, or overwrites it as a late leaf; 0 for inputs and other leafs
     int64_t last;   // last node that needs it
     uint64_t begin; // address
     uint64_t size;
     bool is_ours;
+    bool is_late; // a late leaf
 };
 
 struct check {
@@ -26,6 +27,7 @@ struct check {
     struct berth_plan_item *items;
     uint64_t *offsets;
     int32_t *rows; // [n_items]
+    int32_t *late; // [n_rows] late leafs: berth_lifetimes_late
     int64_t n_items;
 };
 
@@ -53,8 +55,11 @@ static void find_lifetimes(struct check *c) {
         const bool is_early = r >= rec->n_nodes || (rec->rows[r].flags & GGML_TENSOR_FLAG_INPUT) != 0;
         c->spans[r]         = (struct span){.group = r, .first = is_early ? 0 : r, .last = -1};
     }
+    berth_lifetimes_late(rec, &(struct lifetime_order){.n_steps = rec->n_nodes, .n_early = rec->n_leafs}, c->late);
     for (int32_t r = rec->n_nodes; r < rec->n_nodes + rec->n_leafs; r++) {
-        c->spans[rec->rows[r].same_as].first = 0;
+        struct span *s = &c->spans[rec->rows[r].same_as];
+        s->is_late     = c->late[r] > 0;
+        s->first       = s->is_late ? c->late[r] - 1 : 0;
     }
     for (int32_t r = 0; r < rec->n_nodes; r++) {
         for (int k = 0; k < rec->rows[r].n_src; k++) {
@@ -166,6 +171,7 @@ static void check_fini(struct check *c) {
     berth_free(c->items);
     berth_free(c->offsets);
     berth_free(c->rows);
+    berth_free(c->late);
 }
 
 static enum ggml_status check_init(struct check *c, struct ggml_gallocr *galloc, struct ggml_cgraph *graph) {
@@ -181,7 +187,8 @@ static enum ggml_status check_init(struct check *c, struct ggml_gallocr *galloc,
     c->items       = berth_malloc(n * sizeof c->items[0]);
     c->offsets     = berth_malloc(n * sizeof c->offsets[0]);
     c->rows        = berth_malloc(n * sizeof c->rows[0]);
-    if (c->spans == NULL || c->items == NULL || c->offsets == NULL || c->rows == NULL) {
+    c->late        = berth_malloc(n * sizeof c->late[0]);
+    if (c->spans == NULL || c->items == NULL || c->offsets == NULL || c->rows == NULL || c->late == NULL) {
         return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the check of %d tensors", c->rec.n_rows);
     }
     find_lifetimes(c);
@@ -258,7 +265,7 @@ static void fill_item(const struct watch *w, int64_t i, uint8_t value) {
     ggml_backend_tensor_memset(t, value, 0, ggml_nbytes(t));
 }
 
-// Before node runs: its own fresh memory is filled, all that is alive is remembered. After: nothing else may have changed.
+// Before node runs: its own fresh memory is filled, or the late leaf's that it overwrites; all that is alive is remembered. After: nothing else may have changed.
 static enum ggml_status watch_node(struct watch *w, int32_t node, bool is_before) {
     struct check *c     = w->c;
     const int32_t own   = group_of(c, root_of(&c->rec, node));
@@ -267,7 +274,8 @@ static enum ggml_status watch_node(struct watch *w, int32_t node, bool is_before
         const struct berth_plan_item *item = &c->items[i];
         const bool is_own                  = c->rows[i] == own && !is_empty;
         uint64_t hash;
-        if (is_before && is_own && c->rows[i] == node && item->first == node) {
+        const bool is_fresh = c->rows[i] == node || c->spans[c->rows[i]].is_late;
+        if (is_before && is_own && is_fresh && item->first == node) {
             fill_item(w, i, FILL_NEW);
         }
         if (item->first > node || item->last < node || is_own) {

@@ -111,6 +111,15 @@ static void write_tensor(
     fprintf(file, ", \"buffer\": %d}", plan->lives.rows[r].buf);
 }
 
+// A row that is in an item after the rows before it; nothing if it was in there first, or is in none.
+static void chain_put(const struct galloc_plan *plan, int32_t *next, int32_t *tail, int32_t r) {
+    const int32_t item = plan->lives.rows[r].item;
+    if (item >= 0 && plan->lives.owners[item] != r) {
+        next[tail[item]] = r;
+        tail[item]       = r;
+    }
+}
+
 // One block, from next on. False: out of memory.
 static bool chains_find(const struct galloc_plan *plan, struct chains *chains) {
     const struct lifetime_order *order = &plan->lives.order;
@@ -124,13 +133,15 @@ static bool chains_find(const struct galloc_plan *plan, struct chains *chains) {
     for (size_t i = 0; i < n_items; i++) {
         tail[i] = plan->lives.owners[i];
     }
-    for (int32_t i = 0; i < order->n_steps; i++) {
-        const int32_t r = lifetime_step(order, i), item = plan->lives.rows[r].item;
-        step[r] = i;
-        if (item >= 0 && plan->lives.owners[item] != r) {
-            next[tail[item]] = r;
-            tail[item]       = r;
+    for (int32_t r = 0; r < plan->n_rows && plan->lives.n_late > 0; r++) {
+        if (plan->lives.rows[r].is_late) { // late leafs share memory
+            chain_put(plan, next, tail, r);
         }
+    }
+    for (int32_t i = 0; i < order->n_steps; i++) {
+        const int32_t r = lifetime_step(order, i);
+        step[r]         = i;
+        chain_put(plan, next, tail, r);
     }
     *chains = (struct chains){next, step};
     return true;

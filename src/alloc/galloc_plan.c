@@ -88,8 +88,9 @@ static struct lifetime_rules rules_of(const struct ggml_gallocr *galloc) {
         .user                                 = o->in_place_user};
 }
 
-// What runs in place by the caller's word may depend on what a record does not hold, such as an op's parameters.
-static bool still_in_place(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const struct record *rec) {
+// What runs in place by the caller's word may depend on what a record does not hold, such as an op's parameters; so does whether a
+// node runs that overwrites a late leaf.
+static bool still_valid(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const struct record *rec) {
     const struct berth_gallocr_options *o = &galloc->options;
     for (int32_t i = 0; i < rec->n_nodes && plan->lives.n_asked > 0; i++) {
         const struct lifetime_row *row = &plan->lives.rows[i];
@@ -97,7 +98,7 @@ static bool still_in_place(const struct ggml_gallocr *galloc, const struct gallo
             return false;
         }
     }
-    return true;
+    return berth_lifetimes_still_late(&plan->lives, rec);
 }
 
 // What the graph does not list has memory only from its first reader on: too little if it is a node after all.
@@ -134,13 +135,13 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
     const struct record_rules rules = berth_galloc_record_rules(galloc);
     struct record_placer placer     = {.places = plan->places,
             .undo                              = (struct record_undo *) (plan->places + plan->rec.n_rows),
-            .may_write                         = plan->is_quiet && plan->lives.n_asked == 0 && plan->lives.n_loose == 0};
+            .may_write                         = plan->is_quiet && plan->lives.n_asked == 0 && plan->lives.n_loose == 0 && plan->lives.n_late == 0};
     const bool has_places           = in_place != NULL && plan->places_epoch == galloc->epoch;
     const enum record_match match   = berth_record_match(&plan->rec, graph, &rules, has_places ? &placer : NULL);
     if (in_place != NULL) {
         *in_place = has_places && placer.is_done;
     }
-    if (match != RECORD_DIFFERS && (!still_in_place(galloc, plan, &plan->rec) || is_bound_up(plan))) {
+    if (match != RECORD_DIFFERS && (!still_valid(galloc, plan, &plan->rec) || is_bound_up(plan))) {
         return false;
     }
     if (match == RECORD_RESHAPED && !is_exact && still_fits(galloc, plan, &plan->rec)) {
@@ -201,7 +202,7 @@ bool berth_galloc_plan_takes(struct ggml_gallocr *galloc, struct galloc_plan *pl
         return false; // every graph has its own plan then, and its own file
     }
     if (!plan->is_ready || !same_order(&plan->lives.order, order) || !same_graph(&plan->rec, plan->lives.rows, rec, rows) ||
-        !still_in_place(galloc, plan, rec) || !still_fits(galloc, plan, rec)) {
+        !still_valid(galloc, plan, rec) || !still_fits(galloc, plan, rec)) {
         return false;
     }
     if (rec->n_all > 0) {

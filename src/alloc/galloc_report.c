@@ -13,16 +13,17 @@ enum ggml_status berth_gallocr_report(ggml_gallocr_t galloc, int buffer_id, stru
     return GGML_STATUS_SUCCESS;
 }
 
-// Which row lies in an item at a step: the last of those that took it over by then.
+// Which row is in an item at a step: the last of those that took it over by then, or the late leaf that was overwritten last.
 static void find_holders(const struct galloc_plan *plan, int64_t step, int32_t *holders) {
     const struct record *rec = &plan->rec;
     for (size_t i = 0; i < plan->lives.n_items; i++) {
         holders[i] = plan->lives.owners[i];
     }
     for (int32_t r = 0; r < rec->n_nodes && r <= step; r++) {
-        const int32_t item = lifetime_rows(rec)[r].item;
+        const int32_t at   = lifetime_rows(rec)[r].is_late ? rec->rows[r].view_src : r;
+        const int32_t item = lifetime_rows(rec)[at].item;
         if (item >= 0) {
-            holders[item] = r;
+            holders[item] = at;
         }
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // lifetime.c: a replay of the graph's execution that says when each piece of memory is taken and given back, by ggml's rules:
-// inputs and leafs are there before the first node; a node's memory is taken when it runs; memory is given back after the last
+// inputs and leafs are there before the first node, late leafs (late.c) if asked for only when they are overwritten; a node's
+// memory is taken when it runs; memory is given back after the last
 // node that reads it or a view of it; outputs, what an output looks at, and results that nobody reads stay. A node whose op
 // allows it, and whose source has the same layout and dies there, takes over the source's memory. O(rows + edges).
 
@@ -32,7 +33,9 @@ struct replay {
     const size_t *aligns;
     const int32_t *pools;
     int64_t step;
-    bool is_running; // what is there before the first node has its memory
+    bool is_running;  // what is there before the first node has its memory
+    bool may_be_late; // a node overwrites a leaf: there may be late leafs
+    int32_t *late;    // [n_all] as of berth_lifetimes_late; NULL: no leaf is late
 };
 
 static bool is_view(const struct record_row *row) {
@@ -229,6 +232,13 @@ static void find_kept(struct replay *r) {
     }
 }
 
+// Cheap, and true of few graphs: only those are searched for late leafs.
+static bool overwrites_leaf(const struct replay *r, int32_t i) {
+    const struct record_row *row = &r->rec->rows[i];
+    return i < r->rec->n_nodes && row->view_src >= r->rec->n_nodes && row->view_src < r->early_end &&
+           !r->rec->rows[row->view_src].has_memory && berth_op_info((enum ggml_op) row->op)->overwrites > 0;
+}
+
 // Children are counted. A view counts as long as somebody is going to read it; one that the graph computes and nobody reads
 // counts for good. Returns how many rows may need memory of their own.
 static size_t look_at_rows(struct replay *r, bool *has_inputs) {
@@ -247,9 +257,34 @@ static size_t look_at_rows(struct replay *r, bool *has_inputs) {
         if (is_view(row) && row->same_as == i &&
             (live->n_children > 0 || live->is_output || (i < rec->n_nodes && row->op != GGML_OP_NONE))) {
             r->live[row->view_src].n_views++;
+            r->may_be_late = r->may_be_late || overwrites_leaf(r, i);
         }
     }
     return n_own;
+}
+
+// Marks late leafs and the nodes that overwrite them. False: out of memory.
+static bool find_late(struct replay *r, struct berth_scratch *scratch) {
+    struct record *rec                 = r->rec;
+    const struct lifetime_order *order = &r->out->order;
+    int32_t *late                      = berth_scratch_take(scratch, (size_t) rec->n_all * sizeof late[0]);
+    if (late == NULL) {
+        return false;
+    }
+    berth_lifetimes_late(rec, order, late);
+    for (int32_t i = rec->n_nodes; i < r->early_end; i++) {
+        if (late[i] <= 0 || r->rows[i].is_kept) {
+            continue;
+        }
+        const int32_t node = lifetime_step(order, late[i] - 1);
+        if (!keep_form(rec, node)) {
+            return false;
+        }
+        r->rows[i].is_late = r->rows[node].is_late = true;
+        r->out->n_late++;
+    }
+    r->late = late;
+    return true;
 }
 
 // A leaf that is listed as a node too, and a node that is listed twice, have one memory: the first row's.
@@ -260,10 +295,12 @@ static bool take_leafs(struct replay *r) {
         if (r->rows[canon].item < 0) {
             r->rows[canon].buf = r->rows[i].buf;
         }
+        r->step = r->rules->late_leafs && r->rows[canon].is_late ? r->late[canon] - 1 : 0;
         if (!take(r, canon, r->rows[i].buf)) {
             return false;
         }
     }
+    r->step = 0;
     return true;
 }
 
@@ -396,7 +433,7 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
     r.rows       = out->rows;
     r.early_end  = rec->n_nodes + out->order.n_early;
     out->n_items = 0;
-    out->n_asked = out->n_loose = 0;
+    out->n_asked = out->n_loose = out->n_late = 0;
     if (rec->n_all == 0) {
         return GGML_STATUS_SUCCESS;
     }
@@ -410,7 +447,10 @@ enum ggml_status berth_lifetimes(struct lifetimes *out, struct record *rec, cons
         find_kept(&r);
         ok = make_room(out, look_at_rows(&r, &has_inputs), (size_t) rec->n_all);
     }
-    ok = ok && take_leafs(&r) && (!has_inputs || take_inputs(&r)) && run_steps(&r);
+    ok = ok && (!r.may_be_late || find_late(&r, &scratch)) && take_leafs(&r) && (!has_inputs || take_inputs(&r)) && run_steps(&r);
+    if (ok && out->n_late > 1 && !rules->late_leafs) {
+        ok = berth_lifetimes_share_late(out, rec, r.late);
+    }
     berth_scratch_fini(&scratch);
     return ok ? GGML_STATUS_SUCCESS
               : berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for the lifetimes of %d tensors", rec->n_rows);

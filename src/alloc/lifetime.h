@@ -17,6 +17,7 @@ struct lifetime_row {
     bool is_kept;  // shares its memory with nobody
     bool is_fixed; // has its place and takes over no other
     bool is_asked; // took over memory by the caller's word
+    bool is_late;  // a late leaf, or the node that overwrites it first
 };
 
 static inline struct lifetime_row *lifetime_rows(const struct record *rec) {
@@ -54,6 +55,7 @@ struct lifetime_rules {
     struct ggml_tensor *const *keep; // [n_keep] these share their memory with nobody
     int n_keep;
     const bool *barriers; // [n_steps] memory is given back only after steps that have one, NULL: after every step
+    bool late_leafs;      // late leafs have memory only from the node that overwrites them; false: they share it with each other
 };
 
 struct lifetimes {
@@ -68,6 +70,7 @@ struct lifetimes {
     size_t size;     // bytes of it all
     int32_t n_asked; // rows that is_asked is true of
     int32_t n_loose; // rows outside the graph that were given memory
+    int32_t n_late;  // late leafs
 };
 
 // A record whose columns are out's rows, with the buffers that the caller gave: NULL: all 0.
@@ -84,3 +87,16 @@ void berth_lifetimes_fini(struct lifetimes *l);
 // aligns as above.
 bool berth_lifetimes_still_fit(
     const struct lifetimes *l, struct record *rec, const struct lifetime_sizes *sizes, const size_t *aligns);
+
+// ---- late.c ----
+
+// Late leafs, and when each is overwritten: late[r] is 1 + that step; 0 or less: row r is not a late leaf. late has room for
+// all rows. Returns how many there are.
+int32_t berth_lifetimes_late(const struct record *rec, const struct lifetime_order *order, int32_t *late);
+// Does the node run, and write every byte of what it is a view of without reading it?
+bool berth_lifetimes_overwrites(const struct ggml_tensor *node);
+// Lets late leafs of the same size share memory where one dies before the other is overwritten. The memory is theirs from the
+// start, so that a host that writes all leafs before the graph runs harms none that is read. False: out of memory.
+bool berth_lifetimes_share_late(struct lifetimes *l, const struct record *rec, const int32_t *late) BERTH_MUST_USE;
+// Under an old plan: does each late leaf still have its node?
+bool berth_lifetimes_still_late(const struct lifetimes *l, const struct record *rec);

@@ -143,7 +143,7 @@ static void pin_fixed(struct job *j) {
         const struct lifetime_row *row = &lifetime_rows(&j->rec)[r];
         if (row->is_fixed && row->item >= 0 && j->lives.owners[row->item] == r) {
             struct berth_plan_item *item = &j->lives.items[row->item];
-            item->first                  = r < j->rec.n_nodes ? item->first : 0; // what is not computed is there already
+            item->first                  = r < j->rec.n_nodes || row->is_late ? item->first : 0; // the others are there already
             item->is_fixed               = true;
             item->fixed                  = (uintptr_t) j->rec.tensors[r]->data - base_of(j->tallocs[item->pool]);
         }
@@ -401,7 +401,7 @@ static void forget_all_retired(const struct job *j) {
 static enum ggml_status job_run(struct job *j) {
     const struct record_rules owners  = {.is_ours = is_ours, .user = j};
     const struct lifetime_sizes sizes = {.alloc_size = alloc_size, .user = j};
-    const struct lifetime_rules rules = {.via_views = true, .barriers = j->barriers};
+    const struct lifetime_rules rules = {.via_views = true, .barriers = j->barriers, .late_leafs = true};
     forget_all_retired(j);
     enum ggml_status status = berth_lifetimes_record(&j->lives, &j->rec, &j->graph, j->node_bufs, j->leaf_bufs, &owners);
     if (status == GGML_STATUS_SUCCESS) {

@@ -251,7 +251,7 @@ const struct berth_op_entry berth_ops_eltwise[] = {
     {GGML_OP_CLAMP, {"CLAMP", "clamp(x)", .n_src = 1, .in_place = true, .family = BERTH_OP_ELEMENTWISE, .sample = sample_clamp, .grad = berth_grad_clamp, .grad_srcs = 1}},
     {GGML_OP_LEAKY_RELU, {"LEAKY_RELU", "leaky_relu(x)", .n_src = 1, .family = BERTH_OP_ACTIVATION, .sample = sample_leaky_relu, .grad = berth_grad_leaky_relu, .grad_srcs = 1}},
     {GGML_OP_TRI, {"TRI", "tri(x)", .n_src = 1, .family = BERTH_OP_STATE, .sample = sample_tri, .grad = berth_grad_tri, .grad_srcs = 1}},
-    {GGML_OP_FILL, {"FILL", "fill(x, c)", .n_src = 1, .in_place = true, .is_flat = true, .family = BERTH_OP_MOVE, .sample = sample_fill}},
+    {GGML_OP_FILL, {"FILL", "fill(x, c)", .n_src = 1, .in_place = true, .overwrites = 1, .is_flat = true, .family = BERTH_OP_MOVE, .sample = sample_fill}},
     BERTH_OPS_END,
 };
 // clang-format on

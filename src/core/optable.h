@@ -16,6 +16,7 @@ struct berth_op_info {
     bool is_empty;   // nothing to compute: NONE and the views
     bool may_expand; // a buffer type may ask for more than ggml_nbytes() for the result
     bool writes_src; // writes into memory of a source (through a view): such ops keep their order
+    int overwrites;  // 1 + the source that a result in its memory replaces without reading it; 0: none
     enum berth_op_family family;
     // A small tensor of the op with sources of types a and b, or of a with a result of type b, to ask devices about and to start
     // tests from: berth_op_sample. sub: which of UNARY or GLU. NULL: none (GGML_OP_NONE)

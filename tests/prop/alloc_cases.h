@@ -87,13 +87,34 @@ static inline struct ggml_tensor *net_view(struct ggml_context *ctx, struct chec
     }
 }
 
+// A new leaf that a copy or a fill overwrites, all of it or a part, directly or through a view. Later ops may read it, too.
+static inline struct ggml_tensor *net_overwrite(struct net *n, struct check_rng *r, struct ggml_tensor *a) {
+    struct ggml_context *ctx  = n->ctx;
+    struct ggml_tensor *leaf  = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, a->ne[0], a->ne[1]);
+    struct ggml_tensor *other = check_rng_below(r, 3) == 0 ? net_any(n, r) : leaf;
+    n->t[n->n_t++]            = leaf;
+    switch (check_rng_below(r, 8)) {
+        case 0: return ggml_fill_inplace(ctx, leaf, 0.5f);
+        case 1: return ggml_cpy(ctx, ggml_transpose(ctx, a), ggml_reshape_2d(ctx, leaf, a->ne[1], a->ne[0]));
+        case 2: { // a part
+            struct ggml_tensor *from = ggml_view_2d(ctx, a, a->ne[0], a->ne[1] / 2, a->nb[1], 0);
+            return ggml_cpy(ctx, from, ggml_view_2d(ctx, leaf, a->ne[0], a->ne[1] / 2, leaf->nb[1], 0));
+        }
+        case 3: return ggml_cpy(ctx, a, ggml_transpose(ctx, ggml_reshape_2d(ctx, leaf, a->ne[1], a->ne[0])));
+        case 4: // the host's bytes are read before
+            ggml_build_forward_expand(n->graph, ggml_cont(ctx, other));
+            return ggml_cpy(ctx, a, leaf);
+        default: return ggml_cpy(ctx, a, leaf);
+    }
+}
+
 // NULL where the op does not suit the tensors that were drawn.
 static inline struct ggml_tensor *net_op(struct net *n, struct check_rng *r) {
     struct ggml_context *ctx = n->ctx;
     struct ggml_tensor *a    = net_any(n, r);
     struct ggml_tensor *b    = net_like(n, r, a);
     const bool is_plain      = ggml_is_contiguous(a) && a->nb[0] == sizeof(float) && a->nb[1] == a->nb[0] * (size_t) a->ne[0];
-    switch (check_rng_below(r, 20)) {
+    switch (check_rng_below(r, 23)) {
         case 0:
         case 1: return b != NULL && ggml_is_contiguous_rows(a) && ggml_is_contiguous_rows(b) ? ggml_add(ctx, a, b) : NULL;
         case 2: return b != NULL && ggml_is_contiguous_rows(a) && ggml_is_contiguous_rows(b) ? ggml_mul(ctx, a, b) : NULL;
@@ -111,6 +132,9 @@ static inline struct ggml_tensor *net_op(struct net *n, struct check_rng *r) {
         case 13: return is_plain ? ggml_tanh(ctx, a) : NULL;
         case 14: return is_plain ? ggml_scale_inplace(ctx, a, 1.25f) : NULL; // writes into a
         case 15: return b != NULL && b != a && b->view_src == NULL && a->view_src == NULL ? ggml_cpy(ctx, a, b) : NULL;
+        case 16:
+        case 17:
+        case 18: return n->n_t < CASES_TENSORS_MAX / 2 ? net_overwrite(n, r, a) : NULL;
         default: return net_view(ctx, r, a);
     }
 }
@@ -189,9 +213,9 @@ static inline bool is_compared(struct net *n, int i, bool outputs_only) {
     if (outputs_only) {
         return false;
     }
-    for (int k = 0; k < n->n_t; k++) {
+    for (int k = 0; k < ggml_graph_n_nodes(n->graph); k++) {
         for (int s = 0; s < GGML_MAX_SRC; s++) {
-            if (n->t[k]->src[s] == n->t[i]) {
+            if (ggml_graph_node(n->graph, k)->src[s] == n->t[i]) {
                 return false;
             }
         }

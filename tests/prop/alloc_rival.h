@@ -63,7 +63,7 @@ static inline struct ggml_tensor *rival_any(struct rival_net *n, struct check_rn
 static inline struct ggml_tensor *rival_op(struct rival_net *n, struct check_rng *r) {
     struct ggml_tensor *a = rival_any(n, r), *b = rival_any(n, r);
     const int64_t size = ggml_nelements(a);
-    switch (check_rng_below(r, 12)) {
+    switch (check_rng_below(r, 13)) {
         case 0: return ggml_scale(n->ctx, a, 2.0f);
         case 1: return ggml_relu(n->ctx, a);
         case 2: return ggml_sqr(n->ctx, a);
@@ -75,6 +75,7 @@ static inline struct ggml_tensor *rival_op(struct rival_net *n, struct check_rng
         case 8: return size + ggml_nelements(b) < 64 ? ggml_concat(n->ctx, a, b, 0) : NULL;
         case 9: return ggml_cont(n->ctx, a);
         case 10: return ggml_sum(n->ctx, a);
+        case 11: return ggml_cpy(n->ctx, a, ggml_new_tensor_1d(n->ctx, GGML_TYPE_F32, size));
         default: return ggml_clamp(n->ctx, a, 0.0f, 1.0f);
     }
 }

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// late.c: late leafs. Before any node reads such a leaf or writes a part of it, one node overwrites all of it, as in
+// ggml_cpy(x, ggml_new_tensor(...)). What the host writes there before the graph runs is never read, so that the leaf needs no
+// memory of its own until then. Inputs, and leafs that the caller keeps, are never late. O(rows + edges).
+
+#include "alloc/lifetime.h"
+
+#include "core/optable.h"
+
+#include <string.h>
+
+bool berth_lifetimes_overwrites(const struct ggml_tensor *node) {
+    const struct berth_op_info *info = berth_op_info(node->op);
+    const struct ggml_tensor *leaf   = node->view_src;
+    return info != NULL && info->overwrites > 0 && leaf != NULL && (node->flags & GGML_TENSOR_FLAG_COMPUTE) != 0 &&
+           node->view_offs == 0 && ggml_nbytes(node) == ggml_nbytes(leaf) && ggml_is_contiguous(node);
+}
+
+static bool may_be_late(const struct record_row *row) {
+    return row->view_src < 0 && !row->has_memory && (row->flags & GGML_TENSOR_FLAG_INPUT) == 0;
+}
+
+// The row whose memory row r is, or looks at: the first of those that stand for the tensor.
+static int32_t root_of(const struct record *rec, int32_t r) {
+    return rec->rows[record_base(rec, r)].same_as;
+}
+
+enum { UNTOUCHED, READ = -1 };
+
+static void touch(int32_t *late, int32_t root, int32_t how) {
+    if (late[root] == UNTOUCHED) {
+        late[root] = how;
+    }
+}
+
+// A view that a node makes reads nothing. What the caller appended to the record is a reader, whatever its op.
+static void touch_step(const struct record *rec, int32_t r, int32_t step, int32_t *late) {
+    const struct record_row *row     = &rec->rows[r];
+    const struct berth_op_info *info = berth_op_info((enum ggml_op) row->op);
+    if (r < rec->n_nodes && row->view_src >= 0 && info != NULL && info->is_empty) {
+        return;
+    }
+    const bool is_whole = r < rec->n_nodes && berth_lifetimes_overwrites(rec->tensors[r]);
+    for (int32_t k = row->src; k < row->src + row->n_src; k++) {
+        if (!is_whole || rec->slots[k] + 1 != info->overwrites) {
+            touch(late, root_of(rec, rec->srcs[k]), READ);
+        }
+    }
+    touch(late, root_of(rec, r), is_whole ? step + 1 : READ);
+}
+
+int32_t berth_lifetimes_late(const struct record *rec, const struct lifetime_order *order, int32_t *late) {
+    int32_t n = 0;
+    memset(late, UNTOUCHED, (size_t) rec->n_all * sizeof late[0]);
+    for (int32_t step = 0; step < order->n_steps; step++) {
+        touch_step(rec, lifetime_step(order, step), step, late);
+    }
+    for (int32_t r = 0; r < rec->n_all; r++) {
+        const bool is_leaf = r >= rec->n_nodes && r < rec->n_nodes + order->n_early;
+        if (!is_leaf || !may_be_late(&rec->rows[r])) {
+            late[r] = READ;
+        }
+        n += late[r] > 0;
+    }
+    return n;
+}
+
+// ---- memory that late leafs share ----
+
+// Memory is sought among what the last WINDOW leafs got, so that graphs with many of them take linear time.
+enum { WINDOW = 64 };
+
+struct sharing {
+    struct lifetimes *l;
+    int32_t *into;          // [n_items] -1 - the item whose memory it shares, 0: has its own
+    int32_t recent[WINDOW]; // items with memory of their own, a ring
+    int32_t n;              // that were ever put there
+};
+
+static bool may_share(const struct lifetimes *l, int32_t a, int32_t b, int64_t step) {
+    const struct berth_plan_item *x = &l->items[a], *y = &l->items[b];
+    return l->returned[a] && x->last < step && x->size == y->size && x->align == y->align && x->pool == y->pool;
+}
+
+// From step on the item is needed: in memory that was given back before, or in its own.
+static void share(struct sharing *s, int32_t item, int64_t step) {
+    struct lifetimes *l = s->l;
+    for (int32_t k = 0; k < WINDOW && k < s->n; k++) {
+        const int32_t old = s->recent[k];
+        if (may_share(l, old, item, step)) {
+            s->into[item]      = -1 - old;
+            l->items[old].last = l->items[item].last;
+            l->returned[old]   = l->returned[item];
+            return;
+        }
+    }
+    s->recent[s->n++ % WINDOW] = item;
+}
+
+// Items without memory of their own go; rows follow.
+static void squeeze(struct sharing *s, int32_t n_rows) {
+    struct lifetimes *l = s->l;
+    size_t n            = 0;
+    for (size_t i = 0; i < l->n_items; i++) {
+        if (s->into[i] == 0) {
+            l->items[n]    = l->items[i];
+            l->owners[n]   = l->owners[i];
+            l->returned[n] = l->returned[i];
+            s->into[i]     = (int32_t) n++;
+        }
+    }
+    for (size_t i = 0; i < l->n_items; i++) {
+        if (s->into[i] < 0) {
+            s->into[i] = s->into[-1 - s->into[i]];
+        }
+    }
+    l->n_items = n;
+    for (int32_t r = 0; r < n_rows; r++) {
+        if (l->rows[r].item >= 0) {
+            l->rows[r].item = s->into[l->rows[r].item];
+        }
+    }
+}
+
+bool berth_lifetimes_share_late(struct lifetimes *l, const struct record *rec, const int32_t *late) {
+    struct sharing s = {.l = l, .into = berth_calloc(l->n_items + 1, sizeof s.into[0])};
+    if (s.into == NULL) {
+        return false;
+    }
+    for (int32_t step = 0; step < l->order.n_steps; step++) {
+        const int32_t r = lifetime_step(&l->order, step);
+        const int32_t leaf = l->rows[r].is_late ? rec->rows[r].view_src : -1;
+        if (leaf >= 0 && late[leaf] == step + 1) {
+            share(&s, l->rows[leaf].item, step);
+        }
+    }
+    squeeze(&s, rec->n_all);
+    berth_free(s.into);
+    return true;
+}
+
+// ---- an old plan for another graph of the same form ----
+
+bool berth_lifetimes_still_late(const struct lifetimes *l, const struct record *rec) {
+    for (int32_t r = 0; r < rec->n_nodes && l->n_late > 0; r++) {
+        if (l->rows[r].is_late && !berth_lifetimes_overwrites(rec->tensors[r])) {
+            return false;
+        }
+    }
+    return true;
+}
