@@ -265,7 +265,8 @@ static void fill_item(const struct watch *w, int64_t i, uint8_t value) {
     ggml_backend_tensor_memset(t, value, 0, ggml_nbytes(t));
 }
 
-// Before node runs: its own fresh memory is filled, or the late leaf's that it overwrites; all that is alive is remembered. After: nothing else may have changed.
+// Before node runs: its own fresh memory is filled, or the late leaf's that it overwrites; all that is alive is remembered.
+// After: nothing else may have changed.
 static enum ggml_status watch_node(struct watch *w, int32_t node, bool is_before) {
     struct check *c     = w->c;
     const int32_t own   = group_of(c, root_of(&c->rec, node));

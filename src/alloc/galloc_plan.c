@@ -88,8 +88,8 @@ static struct lifetime_rules rules_of(const struct ggml_gallocr *galloc) {
         .user                                 = o->in_place_user};
 }
 
-// What runs in place by the caller's word may depend on what a record does not hold, such as an op's parameters; so does whether a
-// node runs that overwrites a late leaf.
+// What runs in place by the caller's word may depend on what a record does not hold, such as an op's parameters; so does whether
+// a node runs that overwrites a late leaf.
 static bool still_valid(const struct ggml_gallocr *galloc, const struct galloc_plan *plan, const struct record *rec) {
     const struct berth_gallocr_options *o = &galloc->options;
     for (int32_t i = 0; i < rec->n_nodes && plan->lives.n_asked > 0; i++) {
@@ -135,7 +135,7 @@ bool berth_galloc_plan_matches(struct ggml_gallocr *galloc, struct galloc_plan *
     const struct record_rules rules = berth_galloc_record_rules(galloc);
     struct record_placer placer     = {.places = plan->places,
             .undo                              = (struct record_undo *) (plan->places + plan->rec.n_rows),
-            .may_write                         = plan->is_quiet && plan->lives.n_asked == 0 && plan->lives.n_loose == 0 && plan->lives.n_late == 0};
+            .may_write = plan->is_quiet && plan->lives.n_asked == 0 && plan->lives.n_loose == 0 && plan->lives.n_late == 0};
     const bool has_places           = in_place != NULL && plan->places_epoch == galloc->epoch;
     const enum record_match match   = berth_record_match(&plan->rec, graph, &rules, has_places ? &placer : NULL);
     if (in_place != NULL) {

@@ -128,7 +128,7 @@ bool berth_lifetimes_share_late(struct lifetimes *l, const struct record *rec, c
         return false;
     }
     for (int32_t step = 0; step < l->order.n_steps; step++) {
-        const int32_t r = lifetime_step(&l->order, step);
+        const int32_t r    = lifetime_step(&l->order, step);
         const int32_t leaf = l->rows[r].is_late ? rec->rows[r].view_src : -1;
         if (leaf >= 0 && late[leaf] == step + 1) {
             share(&s, l->rows[leaf].item, step);

@@ -65,6 +65,7 @@ static inline ggml_backend_buffer_t gen_today(gen_buffer_t buffer) {
 // A piece that is taken. Pieces are sorted by offset and do not overlap.
 struct gen_piece {
     uint64_t off, size;
+    const struct ggml_tensor *tensor; // that is there; only compared, it may be gone
 };
 
 struct gen_tallocr {
@@ -93,6 +94,9 @@ static inline bool gen_is_retired(gen_buffer_t buffer) {
 
 // Places a tensor, hook included (not while measuring).
 void berth_2023_place(struct gen_tallocr *talloc, struct ggml_tensor *tensor, uint64_t off);
-// The piece is taken from now on. False: out of memory for the books.
-bool berth_2023_take(struct gen_tallocr *talloc, uint64_t off, uint64_t size) BERTH_MUST_USE;
-void berth_2023_give(struct gen_tallocr *talloc, uint64_t off);
+// The piece is the tensor's from now on. False: out of memory for the books.
+bool berth_2023_take(struct gen_tallocr *talloc, uint64_t off, uint64_t size, const struct ggml_tensor *tensor) BERTH_MUST_USE;
+// The tensor's piece at off, NULL: there is none, or it is another tensor's.
+struct gen_piece *berth_2023_piece(const struct gen_tallocr *talloc, uint64_t off, const struct ggml_tensor *tensor);
+// The tensor's piece, if there is one, is free from now on.
+void berth_2023_give(struct gen_tallocr *talloc, uint64_t off, const struct ggml_tensor *tensor);

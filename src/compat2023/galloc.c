@@ -138,14 +138,32 @@ static void mark_fixed(struct job *j) {
     }
 }
 
+// Was the node placed before, in the memory of a source? While it runs that memory is the source's.
+static bool is_fixed_in_place(const struct job *j, int32_t r) {
+    const struct record_row *row = &j->rec.rows[r];
+    for (int k = 0; k < row->n_src && r < j->rec.n_nodes; k++) {
+        const int32_t s = record_base(&j->rec, j->rec.srcs[row->src + k]);
+        if (s != r && lifetime_rows(&j->rec)[s].is_fixed && j->rec.tensors[s]->data == j->rec.tensors[r]->data) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void pin_fixed(struct job *j) {
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
         const struct lifetime_row *row = &lifetime_rows(&j->rec)[r];
-        if (row->is_fixed && row->item >= 0 && j->lives.owners[row->item] == r) {
-            struct berth_plan_item *item = &j->lives.items[row->item];
-            item->first                  = r < j->rec.n_nodes || row->is_late ? item->first : 0; // the others are there already
-            item->is_fixed               = true;
-            item->fixed                  = (uintptr_t) j->rec.tensors[r]->data - base_of(j->tallocs[item->pool]);
+        if (!row->is_fixed || row->item < 0 || j->lives.owners[row->item] != r) {
+            continue;
+        }
+        struct berth_plan_item *item = &j->lives.items[row->item];
+        item->is_fixed               = true;
+        item->fixed                  = (uintptr_t) j->rec.tensors[r]->data - base_of(j->tallocs[item->pool]);
+        if (r >= j->rec.n_nodes && !row->is_late) {
+            item->first = 0; // it is there already
+        } else if (is_fixed_in_place(j, r)) {
+            item->first++;
+            item->last = item->last > item->first ? item->last : item->first;
         }
     }
 }
@@ -281,6 +299,23 @@ static enum ggml_status plan(struct job *j) {
 
 // ---- addresses, in the order in which tensors come and go ----
 
+// The piece of a tensor that was placed before the graph; NULL: its memory was given back, by an earlier graph.
+static struct gen_piece *fixed_piece(const struct job *j, size_t i) {
+    const struct berth_plan_item *item = &j->lives.items[i];
+    const struct gen_tallocr *talloc   = j->tallocs[item->pool];
+    return berth_2023_piece(talloc, talloc->start + item->fixed, j->rec.tensors[j->lives.owners[i]]);
+}
+
+// The buffer is told of every tensor that was placed when its memory goes to another tensor, or is given back.
+static void holder_free(const struct job *j, int32_t i) {
+    const struct berth_plan_item *item = &j->lives.items[i];
+    const int32_t holder               = j->holders[i];
+    const bool is_gone                 = item->is_fixed && holder == j->lives.owners[i] && fixed_piece(j, (size_t) i) == NULL;
+    if (holder >= 0 && !is_gone && !j->tallocs[item->pool]->is_measure && j->fits[item->pool]) {
+        berth_2023_buffer_free_tensor(j->tallocs[item->pool]->buffer, j->rec.tensors[holder]);
+    }
+}
+
 static void tell(struct job *j, int32_t r) {
     r                              = j->rec.rows[r].same_as;
     const struct lifetime_row *row = &lifetime_rows(&j->rec)[r];
@@ -306,19 +341,17 @@ static void tell(struct job *j, int32_t r) {
     if (row->item < 0) {
         return;
     }
-    const int p           = j->lives.items[row->item].pool;
-    j->holders[row->item] = r;
+    const int p = j->lives.items[row->item].pool;
     if (!row->is_fixed && j->fits[p]) {
+        holder_free(j, row->item);
         berth_2023_place(j->tallocs[p], t, j->tallocs[p]->start + j->offsets[row->item]);
     }
+    j->holders[row->item] = r;
 }
 
 static void bury(struct job *j, int32_t node) {
     for (int32_t i = j->deaths[node]; i >= 0; i = j->more[i]) {
-        struct gen_tallocr *talloc = j->tallocs[j->lives.items[i].pool];
-        if (!talloc->is_measure && j->holders[i] >= 0 && j->fits[j->lives.items[i].pool]) {
-            berth_2023_buffer_free_tensor(talloc->buffer, j->rec.tensors[j->holders[i]]);
-        }
+        holder_free(j, i);
     }
 }
 
@@ -340,8 +373,9 @@ static enum ggml_status place(struct job *j) {
         }
     }
     for (int32_t r = 0; r < j->rec.n_rows; r++) {
-        const bool is_leaf = r >= j->rec.n_nodes && r < j->rec.n_nodes + j->rec.n_leafs;
-        if ((is_leaf || (j->rec.rows[r].flags & GGML_TENSOR_FLAG_INPUT) != 0) && j->rec.rows[r].view_src < 0) {
+        const bool is_leaf  = r >= j->rec.n_nodes && r < j->rec.n_nodes + j->rec.n_leafs;
+        const bool is_early = is_leaf && !lifetime_rows(&j->rec)[r].is_late;
+        if ((is_early || (j->rec.rows[r].flags & GGML_TENSOR_FLAG_INPUT) != 0) && j->rec.rows[r].view_src < 0) {
             tell(j, r);
         }
     }
@@ -358,17 +392,20 @@ static enum ggml_status place(struct job *j) {
 // What the graph keeps stays taken, what it gave back is free, also of what was placed before it.
 static enum ggml_status settle(struct job *j) {
     for (size_t i = 0; i < j->lives.n_items; i++) {
-        const struct berth_plan_item *item = &j->lives.items[i];
-        struct gen_tallocr *talloc         = j->tallocs[item->pool];
-        const uint64_t off                 = talloc->start + j->offsets[i];
-        if (j->lives.returned[i] && item->is_fixed) {
-            berth_2023_give(talloc, off);
+        struct gen_tallocr *talloc = j->tallocs[j->lives.items[i].pool];
+        struct gen_piece *piece    = j->lives.items[i].is_fixed ? fixed_piece(j, i) : NULL;
+        if (piece != NULL && j->lives.returned[i]) {
+            berth_2023_give(talloc, piece->off, piece->tensor);
+        } else if (piece != NULL && j->holders[i] >= 0) {
+            piece->tensor = j->rec.tensors[j->holders[i]];
         }
     }
     for (size_t i = 0; i < j->lives.n_items; i++) {
         const struct berth_plan_item *item = &j->lives.items[i];
+        struct gen_tallocr *talloc         = j->tallocs[item->pool];
+        const int32_t holder               = j->holders[i] >= 0 ? j->holders[i] : j->lives.owners[i];
         if (!j->lives.returned[i] && !item->is_fixed && j->fits[item->pool] &&
-            !berth_2023_take(j->tallocs[item->pool], j->tallocs[item->pool]->start + j->offsets[i], item->size)) {
+            !berth_2023_take(talloc, talloc->start + j->offsets[i], item->size, j->rec.tensors[holder])) {
             return berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of tensors");
         }
     }

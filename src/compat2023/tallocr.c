@@ -185,7 +185,7 @@ static size_t piece_slot(const struct gen_tallocr *talloc, uint64_t off) {
     return lo;
 }
 
-bool berth_2023_take(struct gen_tallocr *talloc, uint64_t off, uint64_t size) {
+bool berth_2023_take(struct gen_tallocr *talloc, uint64_t off, uint64_t size, const struct ggml_tensor *tensor) {
     if (size == 0) {
         return true;
     }
@@ -194,15 +194,21 @@ bool berth_2023_take(struct gen_tallocr *talloc, uint64_t off, uint64_t size) {
     }
     const size_t i = piece_slot(talloc, off);
     memmove(&talloc->pieces[i + 1], &talloc->pieces[i], (talloc->n_pieces - i) * sizeof talloc->pieces[0]);
-    talloc->pieces[i] = (struct gen_piece){off, size};
+    talloc->pieces[i] = (struct gen_piece){off, size, tensor};
     talloc->n_pieces++;
     return true;
 }
 
-void berth_2023_give(struct gen_tallocr *talloc, uint64_t off) {
+struct gen_piece *berth_2023_piece(const struct gen_tallocr *talloc, uint64_t off, const struct ggml_tensor *tensor) {
     const size_t i = piece_slot(talloc, off);
-    if (i < talloc->n_pieces && talloc->pieces[i].off == off) {
-        memmove(&talloc->pieces[i], &talloc->pieces[i + 1], (talloc->n_pieces - i - 1) * sizeof talloc->pieces[0]);
+    return i < talloc->n_pieces && talloc->pieces[i].off == off && talloc->pieces[i].tensor == tensor ? &talloc->pieces[i] : NULL;
+}
+
+void berth_2023_give(struct gen_tallocr *talloc, uint64_t off, const struct ggml_tensor *tensor) {
+    struct gen_piece *piece = berth_2023_piece(talloc, off, tensor);
+    if (piece != NULL) {
+        const size_t n_after = talloc->n_pieces - 1 - (size_t) (piece - talloc->pieces);
+        memmove(piece, piece + 1, n_after * sizeof *piece);
         talloc->n_pieces--;
     }
 }
@@ -252,7 +258,7 @@ void berth_2023_tallocr_alloc(gen_tallocr_t talloc, struct ggml_tensor *tensor) 
             (unsigned long long) talloc->capacity);
         return;
     }
-    if (!berth_2023_take(talloc, off, size)) {
+    if (!berth_2023_take(talloc, off, size, tensor)) {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory for a list of %zu tensors", talloc->n_pieces);
         return;
     }

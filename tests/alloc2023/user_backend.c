@@ -10,6 +10,7 @@ enum { PAD = 96 };
 
 struct counts {
     int n_init, n_free, n_alive, n_most, n_set, n_get, n_buffers;
+    int n_extra; // tensors with memory of the backend's in tensor->extra
     const struct ggml_tensor *alive[256];
 };
 
@@ -36,6 +37,12 @@ static void toy_init_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *te
     }
     c->alive[c->n_alive++] = tensor;
     c->n_most              = c->n_alive > c->n_most ? c->n_alive : c->n_most;
+    if (tensor->view_src != NULL) {
+        tensor->extra = tensor->view_src->extra;
+    } else {
+        tensor->extra = malloc(8);
+        c->n_extra++;
+    }
 }
 
 static void toy_free_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *tensor) {
@@ -47,6 +54,10 @@ static void toy_free_tensor(ggml_backend_buffer_t buffer, struct ggml_tensor *te
     CHECK(i < c->n_alive); // it came before it went
     c->alive[i] = c->alive[--c->n_alive];
     c->n_free++;
+    CHECK(tensor->view_src == NULL && tensor->extra != NULL);
+    free(tensor->extra);
+    tensor->extra = NULL;
+    c->n_extra--;
 }
 
 static const char *toy_name(ggml_backend_t backend) {
@@ -142,6 +153,7 @@ int main(void) {
     CHECK(ggml_allocr_alloc_graph(alloc, m.graph) == size);
     CHECK(counts.n_init == 2 + ggml_graph_n_nodes(m.graph)); // views too, each once
     CHECK(counts.n_free > 0 && counts.n_free < counts.n_init);
+    CHECK(counts.n_extra == 1 && m.y->extra != NULL); // of all that were placed only the result is left, in place or not
     model_set(&m);
     ggml_backend_graph_compute(backend, m.graph);
     model_check(&m);
@@ -149,6 +161,13 @@ int main(void) {
     for (int i = 0; i < ggml_graph_n_nodes(m.graph); i++) {
         CHECK(ggml_get_backend(ggml_graph_node(m.graph, i)) == backend);
     }
+
+    // Allocated again with one node more: what was given back is not given back again.
+    struct ggml_tensor *more = ggml_cont(m.ctx, m.y);
+    ggml_build_forward_expand(m.graph, more);
+    ggml_allocr_alloc_graph(alloc, m.graph);
+    CHECK(counts.n_extra == 1 && more->extra != NULL && m.y->extra == NULL);
+    free(more->extra);
     ggml_free(m.ctx);
 
     // from one backend to the other
@@ -166,6 +185,7 @@ int main(void) {
     ggml_backend_tensor_copy(here, there);
     ggml_backend_tensor_get(there, got, 0, sizeof got);
     CHECK(memcmp(four, got, sizeof got) == 0);
+    free(there->extra);
     ggml_allocr_free(on_cpu);
     ggml_allocr_free(alloc);
     CHECK(counts.n_buffers == 0);

@@ -89,7 +89,7 @@ static void copies_share_memory(void **state) {
 // Half of them are read at the end: those keep their memory until then.
 static void leafs_that_live_on(void **state) {
     (void) state;
-    struct copies k        = copies_new();
+    struct copies k       = copies_new();
     struct ggml_tensor *y = k.y;
     for (int i = 0; i < N_COPIES; i += 2) {
         y = ggml_add(k.ctx, y, k.leafs[i]);
@@ -111,7 +111,7 @@ static void many_leafs(void **state) {
     enum { MANY = 1000 };
     struct ggml_context *ctx =
         ggml_init((struct ggml_init_params){.mem_size = 4 * MANY * ggml_tensor_overhead() + 1024 * 1024, .no_alloc = true});
-    struct ggml_cgraph *graph  = ggml_new_graph_custom(ctx, 4 * MANY, false);
+    struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 4 * MANY, false);
     struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), *y = NULL, *copies[MANY];
     for (int i = 0; i < MANY; i++) {
         copies[i] = ggml_cpy(ctx, x, ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N));
@@ -211,9 +211,9 @@ static void plan_is_saved_and_loaded(void **state) {
     (void) state;
     struct copies k       = copies_new();
     ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
-    char *text = NULL, name[32];
-    size_t size = 0;
-    FILE *file  = open_memstream(&text, &size);
+    char *text            = NULL, name[32];
+    size_t size           = 0;
+    FILE *file            = open_memstream(&text, &size);
     struct berth_plan_set *set;
     assert_true(ggml_gallocr_reserve(galloc, k.graph));
     assert_int_equal(berth_gallocr_save(galloc, k.graph, file), GGML_STATUS_SUCCESS);
