@@ -171,7 +171,7 @@ static inline struct ggml_tensor *rg_half(
 static inline struct ggml_tensor *rg_op(
     struct ggml_context *ctx, struct rg_world *w, struct rg_pool *pool, struct check_rng *rng, struct ggml_cgraph *graph) {
     struct ggml_tensor *a = rg_any(pool, rng), *b = rg_any(pool, rng);
-    switch (check_rng_below(rng, 18)) {
+    switch (check_rng_below(rng, 20)) {
         case 0: return ggml_add(ctx, a, b);
         case 1: return ggml_mul(ctx, a, b);
         case 2: return ggml_sub(ctx, a, b);
@@ -194,7 +194,9 @@ static inline struct ggml_tensor *rg_op(
             ggml_build_forward_expand(graph, ggml_cpy(ctx, ggml_tanh(ctx, ggml_add(ctx, rows, a)), rows));
             return ggml_sqr(ctx, a);
         }
-        default: { // rows of a value are overwritten
+        case 17:
+        case 18: return ggml_cpy(ctx, a, ggml_new_tensor_2d(ctx, GGML_TYPE_F32, RG_W, RG_H)); // a leaf that a copy overwrites
+        default: {                                                                            // rows of a value are overwritten
             struct ggml_tensor *half = rg_half(ctx, w, pool, rng);
             ggml_build_forward_expand(graph, ggml_cpy(ctx, ggml_scale(ctx, rg_half(ctx, w, pool, rng), 0.5f), half));
             return ggml_neg(ctx, a);
