@@ -57,9 +57,10 @@ static void find_lifetimes(struct check *c) {
     }
     berth_lifetimes_late(rec, &(struct lifetime_order){.n_steps = rec->n_nodes, .n_early = rec->n_leafs}, c->late);
     for (int32_t r = rec->n_nodes; r < rec->n_nodes + rec->n_leafs; r++) {
-        struct span *s = &c->spans[rec->rows[r].same_as];
-        s->is_late     = c->late[r] > 0;
-        s->first       = s->is_late ? c->late[r] - 1 : 0;
+        const int32_t canon = rec->rows[r].same_as;
+
+        c->spans[canon].is_late = c->late[canon] > 0;
+        c->spans[canon].first   = c->late[canon] > 0 ? c->late[canon] - 1 : 0;
     }
     for (int32_t r = 0; r < rec->n_nodes; r++) {
         for (int k = 0; k < rec->rows[r].n_src; k++) {

@@ -49,8 +49,7 @@ static void touch_step(const struct record *rec, int32_t r, int32_t step, int32_
     touch(late, root_of(rec, r), is_whole ? step + 1 : READ);
 }
 
-int32_t berth_lifetimes_late(const struct record *rec, const struct lifetime_order *order, int32_t *late) {
-    int32_t n = 0;
+void berth_lifetimes_late(const struct record *rec, const struct lifetime_order *order, int32_t *late) {
     memset(late, UNTOUCHED, (size_t) rec->n_all * sizeof late[0]);
     for (int32_t step = 0; step < order->n_steps; step++) {
         touch_step(rec, lifetime_step(order, step), step, late);
@@ -60,9 +59,7 @@ int32_t berth_lifetimes_late(const struct record *rec, const struct lifetime_ord
         if (!is_leaf || !may_be_late(&rec->rows[r])) {
             late[r] = READ;
         }
-        n += late[r] > 0;
     }
-    return n;
 }
 
 // ---- memory that late leafs share ----

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // lifetime.c: a replay of the graph's execution that says when each piece of memory is taken and given back, by ggml's rules:
-// inputs and leafs are there before the first node, late leafs (late.c) if asked for only when they are overwritten; a node's
-// memory is taken when it runs; memory is given back after the last
+// inputs and leafs are there before the first node; a node's memory is taken when it runs; memory is given back after the last
 // node that reads it or a view of it; outputs, what an output looks at, and results that nobody reads stay. A node whose op
-// allows it, and whose source has the same layout and dies there, takes over the source's memory. O(rows + edges).
+// allows it, and whose source has the same layout and dies there, takes over the source's memory. Leafs that a node overwrites
+// before anything reads them are an exception: late.c. O(rows + edges).
 
 #include "alloc/lifetime.h"
 
@@ -235,8 +235,12 @@ static void find_kept(struct replay *r) {
 // Cheap, and true of few graphs: only those are searched for late leafs.
 static bool overwrites_leaf(const struct replay *r, int32_t i) {
     const struct record_row *row = &r->rec->rows[i];
-    return i < r->rec->n_nodes && row->view_src >= r->rec->n_nodes && row->view_src < r->early_end &&
-           !r->rec->rows[row->view_src].has_memory && berth_op_info((enum ggml_op) row->op)->overwrites > 0;
+    if (i >= r->rec->n_nodes || row->view_src < r->rec->n_nodes || row->view_src >= r->early_end ||
+        r->rec->rows[row->view_src].has_memory) {
+        return false;
+    }
+    const struct berth_op_info *info = berth_op_info((enum ggml_op) row->op);
+    return info != NULL && info->overwrites > 0;
 }
 
 // Children are counted. A view counts as long as somebody is going to read it; one that the graph computes and nobody reads

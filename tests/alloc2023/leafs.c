@@ -342,6 +342,41 @@ static void alignment_24(ggml_backend_t backend) {
     ggml_free(ctx);
 }
 
+// Every allocation of the library fails once: the graph has no memory then, an error says so, and nothing leaks.
+static void allocations_fail(void) {
+    struct ggml_context *ctx  = context_new();
+    struct ggml_cgraph *graph = ggml_new_graph(ctx);
+    struct ggml_tensor *x     = leaf_new(ctx);
+    copies_build(ctx, x, 8, graph);
+    int n_refused = 0;
+    for (int64_t n = 0, n_made = 0; n <= n_made; n++) { // the first time none fails
+        struct ggml_tensor *t = ggml_get_first_tensor(ctx);
+        for (; t != NULL; t = ggml_get_next_tensor(ctx, t)) {
+            t->data   = NULL;
+            t->buffer = NULL;
+        }
+        berth_clear_error();
+        berth_alloc_watch(true);
+        berth_alloc_fail_at(n);
+        ggml_allocr_t alloc = ggml_allocr_new_measure(ALIGN);
+        if (alloc != NULL) {
+            ggml_allocr_alloc(alloc, x);
+            ggml_allocr_alloc_graph(alloc, graph);
+        }
+        ggml_allocr_free(alloc);
+        berth_alloc_fail_at(0);
+        if (n == 0) {
+            n_made = berth_alloc_made();
+        }
+        CHECK(berth_alloc_alive() == 0);
+        berth_alloc_watch(false);
+        CHECK(n > 0 || berth_last_error()[0] == '\0');
+        n_refused += berth_last_error()[0] != '\0';
+    }
+    CHECK(n_refused > 10);
+    ggml_free(ctx);
+}
+
 int main(void) {
     ggml_log_set(log_drop, NULL);
     ggml_backend_t backend = ggml_backend_cpu_init();
@@ -353,6 +388,7 @@ int main(void) {
     placed_leafs_stay(backend);
     parse_order();
     alignment_24(backend);
+    allocations_fail();
     ggml_backend_free(backend);
     return 0;
 }

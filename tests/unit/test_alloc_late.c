@@ -86,6 +86,21 @@ static void copies_share_memory(void **state) {
     ggml_free(k.ctx);
 }
 
+// One that is listed twice among the leafs has one memory, and shares it all the same.
+static void leaf_is_listed_twice(void **state) {
+    (void) state;
+    struct copies k                    = copies_new();
+    k.graph->leafs[k.graph->n_leafs++] = k.leafs[3];
+    ggml_gallocr_t galloc              = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+    assert_true(ggml_gallocr_alloc_graph(galloc, k.graph));
+    assert_int_equal(ggml_gallocr_get_buffer_size(galloc, 0), 3 * SIZE);
+    set(k.x, 5);
+    compute(galloc, k.graph);
+    assert_float_equal(first_of(k.y), 5, 0);
+    ggml_gallocr_free(galloc);
+    ggml_free(k.ctx);
+}
+
 // Half of them are read at the end: those keep their memory until then.
 static void leafs_that_live_on(void **state) {
     (void) state;
@@ -263,6 +278,7 @@ static void each_allocation_fails(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_share_memory),
+        cmocka_unit_test(leaf_is_listed_twice),
         cmocka_unit_test(leafs_that_live_on),
         cmocka_unit_test(many_leafs),
         cmocka_unit_test(only_whole_copies_share),
