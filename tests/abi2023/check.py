@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Compares include/2023 with the tables of ggml's headers of 2023-11-17, 2023-11-30 and 2024-02-10.
+
+usage: check.py INCLUDE_DIR [--cc CC] [--cxx CXX] [--link FILE ...] [--date 202311] [--keep DIR]
+
+Writes a C file and a C++ file per date, which assign the address of each function to a pointer with the prototype of that date, take
+the address of each struct field with its type of that date, and compare each constant with its value of that date. The files must
+compile without warnings, and link and run with the libraries of --link. exceptions.tsv lists what is refused, which must fail to
+compile with a message that names it, and what has another type or value.
+
+The tables are in abi/2023 of the data directory (BERTH_DATA, default ../shared); without them the test is skipped.
+"""
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+DATES = [("2023-11", 202311), ("2023-12", 202312), ("2024-02", 202402), ("2023-12", None)]  # None: BERTH_2023 is not set
+HEADERS = ["ggml.h", "ggml-alloc.h", "ggml-backend.h", "ggml-backend-impl.h", "ggml-impl.h"]
+FLAGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-O1"]
+SKIPPED = 77
+
+
+def read_table(path):
+    with open(path, encoding="utf-8") as file:
+        return [line.rstrip("\n").split("\t") for line in file if not line.startswith("#")][1:]
+
+
+def read_exceptions(path):
+    """{(kind, name): what}, where kind is function, struct, field, constant, enum or value."""
+    return {(row[0], row[1]): row[2] for row in read_table(path)}
+
+
+class Check:
+    """The lines that check one thing each, and what each of them checks."""
+
+    def __init__(self, date):
+        self.lines = ['#include "ggml/%s"' % header for header in HEADERS]
+        self.names = {}  # line number -> name
+        self.kinds = {}  # kind -> count
+        self.date = date
+
+    def add(self, kind, name, line):
+        self.lines.append(line)
+        self.names[len(self.lines)] = name
+        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+
+
+def function_line(name, returns, arguments):
+    return "%s (*const p_%s)(%s) = &%s;" % (returns, name, arguments, name)
+
+
+def field_lines(declaration):
+    """[(field, declaration of a pointer p to it)]; the fields of 'int ith, nth' are two."""
+    match = re.match(r"^(.*?\W)(\w+), (\w+)$", declaration)
+    if match and "(" not in declaration:
+        kind, first, second = match.groups()
+        return [(first, "%s *p" % kind), (second, "%s *p" % kind)]
+    match = re.search(r"\(\*(?:GGML_CALL )?(\w+)\)", declaration) or re.search(r"(\w+)\s*(?:\[.*\])?$", declaration)
+    field = match.group(1)
+    at = match.start(1)
+    rest = declaration[at + len(field):]
+    return [(field, declaration[:at] + ("(*p)" if rest.startswith("[") else "*p") + rest)]
+
+
+def add_functions(served, refused, rows, exceptions):
+    for _header, name, returns, arguments in rows:
+        line = function_line(name, returns, arguments)
+        what = exceptions.get(("function", name))
+        if what == "refused":
+            refused.add("functions", name, line)
+        else:
+            served.add("functions", name, line)
+
+
+def add_fields(served, refused, rows, exceptions):
+    n = 0
+    for _header, struct, declaration in rows:
+        if exceptions.get(("struct", struct)) == "refused":
+            continue
+        for field, pointer in field_lines(declaration):
+            name = "%s.%s" % (struct, field)
+            what = exceptions.get(("field", name))
+            n += 1
+            if what == "other type":
+                line = "void f_%d(struct %s *s); void f_%d(struct %s *s) { (void) s->%s; }" % (n, struct, n, struct, field)
+            else:
+                line = "void f_%d(struct %s *s); void f_%d(struct %s *s) { %s = &s->%s; (void) p; }" % (
+                    n, struct, n, struct, pointer, field)
+            if what == "refused":
+                refused.add("fields", name, line)
+            else:
+                served.add("fields", name, line)
+
+
+def add_values(served, rows, exceptions):
+    values = {}
+    for name, value in rows:
+        values.setdefault(name, []).append(value)
+    for name, allowed in values.items():
+        if exceptions.get(("value", name)) == "other value":
+            served.add("values", name, "BERTH_CHECK((int64_t) (%s) == (int64_t) (%s), \"\");" % (name, name))
+        else:
+            any_of = " || ".join("(int64_t) (%s) == (int64_t) (%s)" % (name, value) for value in allowed)
+            served.add("values", name, "BERTH_CHECK(%s, \"\");" % any_of)
+
+
+def build_checks(folder, date, exceptions):
+    served, refused = Check(date), Check(date)
+    served.lines += ["#ifdef __cplusplus", "#define BERTH_CHECK static_assert", "extern \"C\" {", "#else",
+                     "#define BERTH_CHECK _Static_assert", "#endif"]
+    functions = read_table(os.path.join(folder, "functions.tsv"))
+    fields = read_table(os.path.join(folder, "structs.tsv"))
+    constants = [row for row in read_table(os.path.join(folder, "constants.tsv")) if row[1] != "GGML_RESTRICT"]
+    enums = read_table(os.path.join(folder, "enums.tsv"))
+    for _header, enum, name, _value in enums:
+        if exceptions.get(("enum", enum)) == "other values":
+            exceptions[("value", name)] = "other value"
+    add_functions(served, refused, functions, exceptions)
+    add_fields(served, refused, fields, exceptions)
+    add_values(served, [row[1:] for row in constants] + [row[2:] for row in enums], exceptions)
+    served.lines += ["typedef void (*any_function)(void);", "int main(void) {", "any_function all[] = {"]
+    served.lines += ["(any_function) p_%s," % row[1] for row in functions if exceptions.get(("function", row[1])) != "refused"]
+    served.lines += ["}; size_t n = 0;", "for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) { n += all[i] != NULL; }",
+                     "printf(\"%zu\\n\", n); return n == sizeof all / sizeof all[0] ? 0 : 1; }"]
+    served.lines += ["#ifdef __cplusplus", "}", "#endif"]
+    return served, refused
+
+
+def compile_lines(check, language, options, workdir, output):
+    """(status, {line number: [messages]}, everything the compiler printed)"""
+    suffix, compiler, standard = {"C": (".c", options.cc, "c11"), "C++": (".cpp", options.cxx, "c++11")}[language]
+    source = os.path.join(workdir, output + suffix)
+    with open(source, "w", encoding="utf-8") as file:
+        file.write("\n".join(check.lines) + "\n")
+    include = options.include
+    date = [] if check.date is None else ["-DBERTH_2023=%d" % check.date]
+    command = [compiler, "-std=" + standard, *FLAGS, *date, "-I" + os.path.join(include, "2023"), "-I" + include,
+               "-fmax-errors=0" if "clang" not in compiler else "-ferror-limit=0", "-c", source,
+               "-o", os.path.join(workdir, output + suffix + ".o")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    text = done.stdout + done.stderr
+    messages = {}
+    for match in re.finditer(re.escape(source) + r":(\d+):\d+: error: (.*)", text):
+        messages.setdefault(int(match.group(1)), []).append(match.group(2))
+    return done.returncode, messages, text
+
+
+def check_served(check, language, options, workdir, output):
+    status, messages, text = compile_lines(check, language, options, workdir, output)
+    bad = sorted({check.names[line] for line in messages if line in check.names})
+    if status != 0:
+        for line in sorted(messages):
+            print("    %s: %s" % (check.names.get(line, check.lines[line - 1]), messages[line][0]))
+        if not messages:
+            print(text)
+        return bad or ["(the headers)"]
+    if not options.link:
+        return []
+    suffix = {"C": ".c", "C++": ".cpp"}[language]
+    program = os.path.join(workdir, output + suffix + ".exe")
+    rpath = ["-Wl,-rpath," + folder for folder in sorted({os.path.dirname(file) for file in options.link})]
+    done = subprocess.run([options.cxx if language == "C++" else options.cc, program[:-4] + ".o", "-o", program, *options.link, *rpath,
+                           "-lm", "-lpthread"], capture_output=True, text=True, check=False)
+    missing = sorted(set(re.findall(r"undefined reference to `(\w+)'", done.stderr)))
+    if done.returncode != 0:
+        print(done.stderr if not missing else "    undefined: " + " ".join(missing))
+        return missing or ["(linking)"]
+    return [] if subprocess.run([program], stdout=subprocess.DEVNULL, check=False).returncode == 0 else ["(running)"]
+
+
+def check_refused(check, language, options, workdir, output):
+    """What is refused does not compile, and the message has its name and what to use instead."""
+    _status, _messages, text = compile_lines(check, language, options, workdir, output)
+    messages = re.findall(r" error: (.* unavailable: .*)", text)
+    bad = []
+    for name in check.names.values():
+        word = name.split(".")[-1]
+        if not any(re.search(r"\b%s\b.*: use " % word, message) for message in messages):
+            print("    %s is not refused with a message" % name)
+            bad.append(name)
+    return bad
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("include")
+    parser.add_argument("--cc", default="cc")
+    parser.add_argument("--cxx", default="c++")
+    parser.add_argument("--link", nargs="*", default=[])
+    parser.add_argument("--date", type=int, default=0)
+    parser.add_argument("--keep", default="")
+    options = parser.parse_args()
+    tables = os.path.join(os.environ.get("BERTH_DATA", "../shared"), "abi", "2023")
+    if not os.path.isdir(tables):
+        print("abi2023: SKIPPED, there is no %s (set BERTH_DATA)" % tables)
+        return SKIPPED
+    languages = ["C"]
+    if shutil.which(options.cxx):
+        languages.append("C++")
+    else:
+        print("abi2023: no C++ compiler here, C only")
+    workdir = options.keep or tempfile.mkdtemp()
+    os.makedirs(workdir, exist_ok=True)
+    n_bad = 0
+    for folder, date in DATES:
+        if options.date not in (0, date):
+            continue
+        exceptions = read_exceptions(os.path.join(os.path.dirname(os.path.abspath(__file__)), "exceptions.tsv"))
+        served, refused = build_checks(os.path.join(tables, folder), date, exceptions)
+        for language in languages:
+            bad = check_served(served, language, options, workdir, "served-%s" % date)
+            bad += check_refused(refused, language, options, workdir, "refused-%s" % date)
+            n_bad += len(bad)
+            print("%s%s %s: %d functions, %d fields and %d values served; %d functions and %d fields refused; %d wrong%s" % (
+                folder, "" if date else " (default)", language, served.kinds["functions"], served.kinds["fields"], served.kinds["values"],
+                refused.kinds.get("functions", 0), refused.kinds.get("fields", 0), len(bad), ": " + " ".join(bad) if bad else ""))
+    if not options.keep:
+        shutil.rmtree(workdir)
+    return 1 if n_bad > 0 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
