@@ -5,20 +5,6 @@
 #include "ggml-alloc.h"
 #include "ggml.h"
 
-#ifdef GGML_BACKEND_SHARED
-#    if defined(_WIN32) && !defined(__MINGW32__)
-#        ifdef GGML_BACKEND_BUILD
-#            define GGML_BACKEND_API __declspec(dllexport) extern
-#        else
-#            define GGML_BACKEND_API __declspec(dllimport) extern
-#        endif
-#    else
-#        define GGML_BACKEND_API __attribute__((visibility("default"))) extern
-#    endif
-#else
-#    define GGML_BACKEND_API extern
-#endif
-
 #define GGML_BACKEND_META_MAX_DEVICES 16
 
 #ifdef __cplusplus

@@ -2,7 +2,9 @@
 // ggml-cpu.h: the CPU backend, its thread pool and its direct interface.
 #pragma once
 
-#include "ggml-backend.h"
+#ifndef BERTH_2023 // programs of 2023 have other backends under the same names, and their CPU backend is in 2023/ggml-backend.h
+#    include "ggml-backend.h"
+#endif
 #include "ggml.h"
 
 #ifdef __cplusplus
@@ -109,6 +111,7 @@ GGML_BACKEND_API void ggml_cpu_init(void);
 
 // ---- as a backend ----
 
+#ifndef BERTH_2023
 GGML_BACKEND_API ggml_backend_t ggml_backend_cpu_init(void);
 GGML_BACKEND_API bool ggml_backend_is_cpu(ggml_backend_t backend);
 GGML_BACKEND_API void ggml_backend_cpu_set_n_threads(ggml_backend_t backend_cpu, int n_threads);
@@ -117,6 +120,7 @@ GGML_BACKEND_API void ggml_backend_cpu_set_abort_callback(
     ggml_backend_t backend_cpu, ggml_abort_callback abort_callback, void *abort_callback_data);
 GGML_BACKEND_API void ggml_backend_cpu_set_use_ref(ggml_backend_t backend_cpu, bool use_ref);
 GGML_BACKEND_API ggml_backend_reg_t ggml_backend_cpu_reg(void);
+#endif
 
 // ---- rows ----
 

@@ -24,6 +24,20 @@
 #    define GGML_API extern
 #endif
 
+#ifdef GGML_BACKEND_SHARED
+#    if defined(_WIN32) && !defined(__MINGW32__)
+#        ifdef GGML_BACKEND_BUILD
+#            define GGML_BACKEND_API __declspec(dllexport) extern
+#        else
+#            define GGML_BACKEND_API __declspec(dllimport) extern
+#        endif
+#    else
+#        define GGML_BACKEND_API __attribute__((visibility("default"))) extern
+#    endif
+#else
+#    define GGML_BACKEND_API extern
+#endif
+
 #ifndef GGML_CALL
 #    define GGML_CALL
 #endif
@@ -354,6 +368,9 @@ enum ggml_op {
     GGML_OP_OPT_STEP_SGD            = 99,
     GGML_OP_GLU                     = 100,
     GGML_OP_COUNT                   = 101,
+#ifdef BERTH_2023_OPS // include/2023/ggml.h: names that programs of then test for
+    BERTH_2023_OPS
+#endif
 };
 
 enum ggml_unary_op {
@@ -380,6 +397,9 @@ enum ggml_unary_op {
     GGML_UNARY_OP_ROUND       = 20,
     GGML_UNARY_OP_TRUNC       = 21,
     GGML_UNARY_OP_COUNT       = 22,
+#ifdef BERTH_2023_UNARY_OPS
+    BERTH_2023_UNARY_OPS
+#endif
 };
 
 enum ggml_glu_op {
@@ -475,6 +495,9 @@ struct ggml_init_params {
 
 struct ggml_tensor {
     enum ggml_type type;
+#ifdef BERTH_2023_TENSOR_BACKEND
+    BERTH_2023_TENSOR_BACKEND
+#endif
     struct ggml_backend_buffer *buffer;
     int64_t ne[GGML_MAX_DIMS]; // elements
     size_t nb[GGML_MAX_DIMS];  // strides in bytes
@@ -487,7 +510,11 @@ struct ggml_tensor {
     void *data;
     char name[GGML_MAX_NAME];
     void *extra;
+#ifdef BERTH_2023_TENSOR_PADDING
+    BERTH_2023_TENSOR_PADDING
+#else
     char padding[8];
+#endif
 };
 
 static const size_t GGML_TENSOR_SIZE = sizeof(struct ggml_tensor);

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 // 2023/ggml-alloc.h: the two allocator APIs of 2023 (ggml_allocr_*, then ggml_tallocr_*/ggml_gallocr_*) for programs written
-// for them: put include/2023 before include on the include path. ggml.h is today's. Names map to symbols of their own, so that
-// all generations can live in one process; a source file uses one of them. docs/allocators.md compares the three.
+// for them: put include/2023 before include on the include path. Names map to symbols of their own, so that all generations can
+// be in one process; a source file uses one of them. docs/allocators.md compares the three.
 //
 // What failed without a word then: a tensor that does not fit stays without data, berth_last_error() says why, and max_size
 // says how many bytes it takes.
 #pragma once
 
 #include "ggml.h"
-
-#define BERTH_2023 // berth.h leaves out what speaks of today's allocators
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,6 +37,9 @@ GGML_API void berth_2023_allocr_reset(ggml_allocr_t alloc);
 GGML_API void berth_2023_allocr_alloc(ggml_allocr_t alloc, struct ggml_tensor *tensor);
 GGML_API size_t berth_2023_allocr_max_size(ggml_allocr_t alloc);
 GGML_API size_t berth_2023_allocr_alloc_graph(ggml_allocr_t alloc, struct ggml_cgraph *graph);
+// October 2023: several graphs that run one after the other, as one. inputs[i] and outputs[i] are lists that end with NULL, or NULL.
+GGML_API size_t berth_2023_allocr_alloc_graph_n(ggml_allocr_t alloc, struct ggml_cgraph **graphs, int n_graphs,
+    struct ggml_tensor ***inputs, struct ggml_tensor ***outputs);
 
 // ---- second generation: tensor allocators, and graph allocators over them ----
 
@@ -47,17 +48,13 @@ struct ggml_gallocr;
 typedef struct ggml_tallocr *ggml_tallocr_t;
 typedef struct ggml_gallocr *ggml_gallocr_t;
 
-// A slot is free when its key is NULL. hash is the pointer modulo size, with linear probing.
-struct ggml_hash_set {
-    size_t size;
-    struct ggml_tensor **keys;
-};
-
 GGML_API ggml_tallocr_t berth_2023_tallocr_new(void *data, size_t size, size_t alignment);
 GGML_API ggml_tallocr_t berth_2023_tallocr_new_measure(size_t alignment);
 GGML_API ggml_tallocr_t berth_2023_tallocr_new_from_buffer(struct ggml_backend_buffer *buffer);
 GGML_API ggml_tallocr_t berth_2023_tallocr_new_from_backend(struct ggml_backend *backend, size_t size);
 GGML_API ggml_tallocr_t berth_2023_tallocr_new_measure_from_backend(struct ggml_backend *backend);
+GGML_API ggml_tallocr_t berth_2023_tallocr_new_from_buft(struct ggml_backend_buffer_type *buft, size_t size);
+GGML_API ggml_tallocr_t berth_2023_tallocr_new_measure_from_buft(struct ggml_backend_buffer_type *buft);
 GGML_API struct ggml_backend_buffer *berth_2023_tallocr_get_buffer(ggml_tallocr_t talloc);
 GGML_API void berth_2023_tallocr_free(ggml_tallocr_t talloc);
 GGML_API bool berth_2023_tallocr_is_measure(ggml_tallocr_t talloc);
@@ -94,11 +91,14 @@ GGML_API struct ggml_backend_buffer *berth_2023_alloc_ctx_tensors(struct ggml_co
 #    define ggml_allocr_alloc berth_2023_allocr_alloc
 #    define ggml_allocr_max_size berth_2023_allocr_max_size
 #    define ggml_allocr_alloc_graph berth_2023_allocr_alloc_graph
+#    define ggml_allocr_alloc_graph_n berth_2023_allocr_alloc_graph_n
 #    define ggml_tallocr_new berth_2023_tallocr_new
 #    define ggml_tallocr_new_measure berth_2023_tallocr_new_measure
 #    define ggml_tallocr_new_from_buffer berth_2023_tallocr_new_from_buffer
 #    define ggml_tallocr_new_from_backend berth_2023_tallocr_new_from_backend
 #    define ggml_tallocr_new_measure_from_backend berth_2023_tallocr_new_measure_from_backend
+#    define ggml_tallocr_new_from_buft berth_2023_tallocr_new_from_buft
+#    define ggml_tallocr_new_measure_from_buft berth_2023_tallocr_new_measure_from_buft
 #    define ggml_tallocr_get_buffer berth_2023_tallocr_get_buffer
 #    define ggml_tallocr_free berth_2023_tallocr_free
 #    define ggml_tallocr_is_measure berth_2023_tallocr_is_measure
