@@ -75,3 +75,50 @@ size_t berth_2023_allocr_max_size(ggml_allocr_t alloc) {
 size_t berth_2023_allocr_alloc_graph(ggml_allocr_t alloc, struct ggml_cgraph *graph) {
     return alloc != NULL ? berth_2023_gallocr_alloc_graph(alloc->galloc, alloc->talloc, graph) : 0;
 }
+
+// ---- several graphs ----
+
+static void inputs_place(ggml_allocr_t alloc, struct ggml_tensor **inputs) {
+    for (size_t i = 0; inputs != NULL && inputs[i] != NULL; i++) {
+        if (inputs[i]->op == GGML_OP_NONE && inputs[i]->data == NULL && inputs[i]->view_src == NULL) {
+            berth_2023_allocr_alloc(alloc, inputs[i]);
+        }
+    }
+}
+
+// Placed as one graph, whose nodes are those of all in their order. Then, outputs were given back after their graph; here they stay.
+size_t berth_2023_allocr_alloc_graph_n(ggml_allocr_t alloc, struct ggml_cgraph **graphs, int n_graphs, struct ggml_tensor ***inputs,
+    struct ggml_tensor ***outputs) {
+    (void) outputs;
+    size_t n_nodes = 0, n_leafs = 0;
+    for (int g = 0; graphs != NULL && g < n_graphs; g++) {
+        n_nodes += (size_t) graphs[g]->n_nodes;
+        n_leafs += (size_t) graphs[g]->n_leafs;
+    }
+    if (alloc == NULL || graphs == NULL || n_graphs < 1 || n_nodes + n_leafs > INT32_MAX) {
+        berth_fail(GGML_STATUS_FAILED, "ggml_allocr_alloc_graph_n: no allocator, or %zu nodes in %d graphs", n_nodes, n_graphs);
+        return 0;
+    }
+    struct ggml_tensor **tensors = berth_malloc((n_nodes + n_leafs + 1) * sizeof tensors[0]);
+    if (tensors == NULL) {
+        berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_allocr_alloc_graph_n: out of memory for %zu nodes", n_nodes);
+        return 0;
+    }
+    struct ggml_cgraph all = *graphs[0];
+    all.nodes              = tensors;
+    all.leafs              = tensors + n_nodes;
+    all.n_nodes            = 0;
+    all.n_leafs            = 0;
+    for (int g = 0; g < n_graphs; g++) {
+        inputs_place(alloc, inputs != NULL ? inputs[g] : NULL);
+        for (int i = 0; i < graphs[g]->n_nodes; i++) {
+            all.nodes[all.n_nodes++] = graphs[g]->nodes[i];
+        }
+        for (int i = 0; i < graphs[g]->n_leafs; i++) {
+            all.leafs[all.n_leafs++] = graphs[g]->leafs[i];
+        }
+    }
+    const size_t size = berth_2023_allocr_alloc_graph(alloc, &all);
+    berth_free(tensors);
+    return size;
+}

@@ -121,6 +121,7 @@ struct gguf_context {
     size_t alignment;
     size_t data_offset; // in the file it was read from; 0 if there is none
     size_t data_size;   // of all tensors, each padded
+    void *data;         // what was read of it, in the context of tensors that came with this one; NULL: nothing
     struct gguf_table kv;
     struct gguf_table info;
     struct gguf_arena arena;

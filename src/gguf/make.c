@@ -53,7 +53,7 @@ struct ggml_context *berth_gguf_tensors_plain(const struct gguf_context *ctx) {
     return out;
 }
 
-bool berth_gguf_tensors_make(const struct gguf_context *ctx, struct gguf_source *s, struct gguf_init_params params) {
+bool berth_gguf_tensors_make(struct gguf_context *ctx, struct gguf_source *s, struct gguf_init_params params) {
     if (params.no_alloc) {
         *params.ctx = berth_gguf_tensors_plain(ctx);
         return *params.ctx != NULL;
@@ -76,6 +76,7 @@ bool berth_gguf_tensors_make(const struct gguf_context *ctx, struct gguf_source 
     }
     tensors_add(ctx, out, data->data);
     ggml_set_no_alloc(out, false);
+    ctx->data   = data->data;
     *params.ctx = out;
     return true;
 }
