@@ -37,9 +37,10 @@ GGML_API void berth_2023_allocr_reset(ggml_allocr_t alloc);
 GGML_API void berth_2023_allocr_alloc(ggml_allocr_t alloc, struct ggml_tensor *tensor);
 GGML_API size_t berth_2023_allocr_max_size(ggml_allocr_t alloc);
 GGML_API size_t berth_2023_allocr_alloc_graph(ggml_allocr_t alloc, struct ggml_cgraph *graph);
-// October 2023: several graphs that run one after the other, as one. inputs[i] and outputs[i] are lists that end with NULL, or NULL.
-GGML_API size_t berth_2023_allocr_alloc_graph_n(ggml_allocr_t alloc, struct ggml_cgraph **graphs, int n_graphs,
-    struct ggml_tensor ***inputs, struct ggml_tensor ***outputs);
+// October 2023: several graphs that run one after the other, as one. inputs[i] and outputs[i] are lists that end with NULL, or
+// NULL.
+GGML_API size_t berth_2023_allocr_alloc_graph_n(
+    ggml_allocr_t alloc, struct ggml_cgraph **graphs, int n_graphs, struct ggml_tensor ***inputs, struct ggml_tensor ***outputs);
 
 // ---- second generation: tensor allocators, and graph allocators over them ----
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// 2023/ggml.h: ggml.h as it was from August 2023 to February 2024, for programs written for it: put include/2023 before include on
-// the include path. Structs, types and ops are today's, which ../ggml.h declares; this header adds what had another form then.
+// 2023/ggml.h: ggml.h as it was from August 2023 to February 2024, for programs written for it: put include/2023 before include
+// on the include path. Structs, types and ops are today's, which ../ggml.h declares; this header adds what had another form then.
 // Changed functions map to symbols of their own (berth_2023_*), so that all generations can be in one process.
 //
 // BERTH_2023 is the date (YYYYMM) whose prototypes the names have, from 202308 to 202402. Without it the date is 202312, and the
-// forms of other dates compile too where the number or the type of the arguments distinguishes them. docs/allocators.md lists what
-// differs from the headers of then; what is refused fails to compile with a message that names its replacement.
+// forms of other dates compile too where the number or the type of the arguments distinguishes them. docs/allocators.md lists
+// what differs from the headers of then; what is refused fails to compile with a message that names its replacement.
 #pragma once
 
 #ifndef BERTH_2023
@@ -31,6 +31,10 @@
 
 #ifndef BERTH_2023_IMPLEMENTATION
 
+#    ifdef GGML_MAX_DIMS
+#        error "today's ggml.h was included before: put include/2023 before include on the include path"
+#    endif
+
 enum ggml_backend_type {
     GGML_BACKEND_CPU       = 0,
     GGML_BACKEND_GPU       = 10,
@@ -47,11 +51,12 @@ enum ggml_backend_type {
             struct ggml_tensor *grad BERTH_2023_REFUSED("grad belongs to the graph: use ggml_graph_get_grad(graph, tensor)"); \
             int perf_runs BERTH_2023_REFUSED("perf_runs is not counted: use ggml_time_us() around ggml_graph_compute"); \
             int64_t perf_cycles BERTH_2023_REFUSED("perf_cycles is not counted: use ggml_cycles() around ggml_graph_compute"); \
-            int64_t perf_time_us BERTH_2023_REFUSED("perf_time_us is not counted: use ggml_time_us() around ggml_graph_compute"); \
+            int64_t perf_time_us BERTH_2023_REFUSED( \
+                "perf_time_us is not counted: use ggml_time_us() around ggml_graph_compute"); \
         };
 #    define BERTH_2023_OPS \
-        GGML_OP_ALIBI = 1000, GGML_OP_FLASH_ATTN, GGML_OP_FLASH_FF, GGML_OP_MAP_UNARY, GGML_OP_MAP_BINARY, GGML_OP_MAP_CUSTOM1_F32, \
-        GGML_OP_MAP_CUSTOM2_F32, GGML_OP_MAP_CUSTOM3_F32,
+        GGML_OP_ALIBI = 1000, GGML_OP_FLASH_ATTN, GGML_OP_FLASH_FF, GGML_OP_MAP_UNARY, GGML_OP_MAP_BINARY, \
+        GGML_OP_MAP_CUSTOM1_F32, GGML_OP_MAP_CUSTOM2_F32, GGML_OP_MAP_CUSTOM3_F32,
 #    define BERTH_2023_UNARY_OPS GGML_UNARY_OP_LEAKY = 1000,
 
 #endif
@@ -106,7 +111,8 @@ typedef struct {
     enum ggml_type vec_dot_type;
 } ggml_type_traits_t;
 
-// Of ggml_gallocr_alloc_graph_n (ggml-alloc.h): a slot is free when its key is NULL; the first slot tried is the address modulo size.
+// Of ggml_gallocr_alloc_graph_n (ggml-alloc.h): a slot is free when its key is NULL; the first slot tried is the address modulo
+// size.
 struct ggml_hash_set {
     size_t size;
     struct ggml_tensor **keys;
@@ -133,14 +139,16 @@ GGML_API struct ggml_tensor *berth_2023_ggml_leaky(struct ggml_context *ctx, str
 GGML_API struct ggml_tensor *berth_2023_ggml_group_norm(struct ggml_context *ctx, struct ggml_tensor *a, int n_groups);
 GGML_API struct ggml_tensor *berth_2023_ggml_group_norm_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_groups);
 GGML_API struct ggml_tensor *berth_2023_ggml_scale(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
-GGML_API struct ggml_tensor *berth_2023_ggml_scale_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+GGML_API struct ggml_tensor *berth_2023_ggml_scale_inplace(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 GGML_API struct ggml_tensor *berth_2023_ggml_cpy_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 GGML_API struct ggml_tensor *berth_2023_ggml_cont_inplace(struct ggml_context *ctx, struct ggml_tensor *a);
 GGML_API struct ggml_tensor *berth_2023_ggml_mul_mat_id(
     struct ggml_context *ctx, struct ggml_tensor *const as[], int n_as, struct ggml_tensor *ids, int id, struct ggml_tensor *b);
 GGML_API struct ggml_tensor *berth_2023_ggml_soft_max_ext(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *mask, float scale);
-GGML_API struct ggml_tensor *berth_2023_ggml_soft_max_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
+GGML_API struct ggml_tensor *berth_2023_ggml_soft_max_back(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 GGML_API struct ggml_tensor *berth_2023_ggml_soft_max_back_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b);
 GGML_API struct ggml_tensor *berth_2023_ggml_rope(
@@ -163,14 +171,14 @@ GGML_API struct ggml_tensor *berth_2023_ggml_rope_past(
     struct ggml_context *ctx, struct ggml_tensor *a, int n_past, int n_dims, int mode, int n_ctx);
 GGML_API struct ggml_tensor *berth_2023_ggml_rope_past_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, int n_past, int n_dims, int mode, int n_ctx);
-GGML_API struct ggml_tensor *berth_2023_ggml_rope_custom_past(struct ggml_context *ctx, struct ggml_tensor *a, int n_past, int n_dims,
-    int mode, int n_ctx, float freq_base, float freq_scale);
+GGML_API struct ggml_tensor *berth_2023_ggml_rope_custom_past(struct ggml_context *ctx, struct ggml_tensor *a, int n_past,
+    int n_dims, int mode, int n_ctx, float freq_base, float freq_scale);
 GGML_API struct ggml_tensor *berth_2023_ggml_rope_custom_past_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past,
     int n_dims, int mode, int n_ctx, float freq_base, float freq_scale);
 GGML_API struct ggml_tensor *berth_2023_ggml_alibi(
     struct ggml_context *ctx, struct ggml_tensor *a, int n_past, int n_head, float bias_max);
-GGML_API struct ggml_tensor *berth_2023_ggml_im2col(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0,
-    int s1, int p0, int p1, int d0, int d1, bool is_2D);
+GGML_API struct ggml_tensor *berth_2023_ggml_im2col(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
+    int s0, int s1, int p0, int p1, int d0, int d1, bool is_2D);
 GGML_API struct ggml_tensor *berth_2023_ggml_conv_depthwise_2d(
     struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int s0, int s1, int p0, int p1, int d0, int d1);
 GGML_API struct ggml_tensor *berth_2023_ggml_upscale(struct ggml_context *ctx, struct ggml_tensor *a, int scale_factor);
@@ -216,10 +224,9 @@ GGML_API size_t berth_2023_ggml_quantize_q3_K(const float *src, void *dst, int n
 GGML_API size_t berth_2023_ggml_quantize_q4_K(const float *src, void *dst, int n, int k, int64_t *hist);
 GGML_API size_t berth_2023_ggml_quantize_q5_K(const float *src, void *dst, int n, int k, int64_t *hist);
 GGML_API size_t berth_2023_ggml_quantize_q6_K(const float *src, void *dst, int n, int k, int64_t *hist);
-GGML_API size_t berth_2023_ggml_quantize_chunk(
-    enum ggml_type type, const float *src, void *dst, int start, int n, int64_t *hist);
-GGML_API size_t berth_2023_ggml_quantize_chunk_rows(enum ggml_type type, const float *src, void *dst, int start, int nrows,
-    int n_per_row, int64_t *hist, const float *imatrix);
+GGML_API size_t berth_2023_ggml_quantize_chunk(enum ggml_type type, const float *src, void *dst, int start, int n, int64_t *hist);
+GGML_API size_t berth_2023_ggml_quantize_chunk_rows(
+    enum ggml_type type, const float *src, void *dst, int start, int nrows, int n_per_row, int64_t *hist, const float *imatrix);
 
 // Files. An index of -1, which says that there is none, stays -1; a count that is no int is an error and 0.
 GGML_API int berth_2023_gguf_get_version(const struct gguf_context *ctx);
@@ -250,7 +257,8 @@ GGML_API int berth_2023_gguf_find_tensor(const struct gguf_context *ctx, const c
 GGML_API size_t berth_2023_gguf_get_tensor_offset(const struct gguf_context *ctx, int i);
 GGML_API char *berth_2023_gguf_get_tensor_name(const struct gguf_context *ctx, int i);
 GGML_API enum ggml_type berth_2023_gguf_get_tensor_type(const struct gguf_context *ctx, int i);
-GGML_API void berth_2023_gguf_set_arr_data(struct gguf_context *ctx, const char *key, enum gguf_type type, const void *data, int n);
+GGML_API void berth_2023_gguf_set_arr_data(
+    struct gguf_context *ctx, const char *key, enum gguf_type type, const void *data, int n);
 GGML_API void berth_2023_gguf_set_arr_str(struct gguf_context *ctx, const char *key, const char **data, int n);
 GGML_API void berth_2023_gguf_set_kv(struct gguf_context *ctx, struct gguf_context *src);
 GGML_API void berth_2023_gguf_set_tensor_data(struct gguf_context *ctx, const char *name, const void *data, size_t size);
@@ -483,8 +491,7 @@ void ggml_graph_export(const struct ggml_cgraph *cgraph, const char *fname)
     BERTH_2023_REFUSED("ggml_graph_export: use gguf_write_to_file for weights, and build the graph in code");
 struct ggml_cgraph *ggml_graph_import(const char *fname, struct ggml_context **ctx_data, struct ggml_context **ctx_eval)
     BERTH_2023_REFUSED("ggml_graph_import: use gguf_init_from_file for weights, and build the graph in code");
-void berth_2023_ggml_build_backward_expand(
-    struct ggml_context *ctx, struct ggml_cgraph *gf, struct ggml_cgraph *gb, bool keep)
+void berth_2023_ggml_build_backward_expand(struct ggml_context *ctx, struct ggml_cgraph *gf, struct ggml_cgraph *gb, bool keep)
     BERTH_2023_REFUSED("ggml_build_backward_expand: use ggml_build_backward_expand of today's ggml.h");
 void ggml_build_backward_gradient_checkpointing(struct ggml_context *ctx, struct ggml_cgraph *gf, struct ggml_cgraph *gb,
     struct ggml_cgraph *gb_tmp, struct ggml_tensor **checkpoints, int n_checkpoints)
@@ -518,25 +525,25 @@ static inline struct ggml_tensor *berth_2023_ggml_scale_by_inplace(struct ggml_c
     return ggml_scale_inplace(ctx, a, s);
 }
 
-static inline struct ggml_tensor *berth_2023_ggml_im2col_to(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
-    int s0, int s1, int p0, int p1, int d0, int d1, bool is_2D, enum ggml_type dst_type) {
+static inline struct ggml_tensor *berth_2023_ggml_im2col_to(struct ggml_context *ctx, struct ggml_tensor *a,
+    struct ggml_tensor *b, int s0, int s1, int p0, int p1, int d0, int d1, bool is_2D, enum ggml_type dst_type) {
     return ggml_im2col(ctx, a, b, s0, s1, p0, p1, d0, d1, is_2D, dst_type);
 }
 
 // The part from node i0 to node i1 - 1, which shares everything with the graph.
 static inline struct ggml_cgraph berth_2023_ggml_graph_view(struct ggml_cgraph *cgraph, int i0, int i1) {
-    struct ggml_cgraph view   = *cgraph;
-    const bool is_part        = i0 >= 0 && i0 <= i1 && i1 <= cgraph->n_nodes;
-    view.size                 = 0;
-    view.n_nodes              = is_part ? i1 - i0 : 0;
-    view.n_leafs              = 0;
-    view.nodes                = is_part ? cgraph->nodes + i0 : NULL;
-    view.leafs                = NULL;
-    view.grads                = NULL;
-    view.grad_accs            = NULL;
-    view.use_counts           = cgraph->use_counts;
-    view.visited_hash_table   = cgraph->visited_hash_table;
-    view.uid                  = 0;
+    struct ggml_cgraph view = *cgraph;
+    const bool is_part      = i0 >= 0 && i0 <= i1 && i1 <= cgraph->n_nodes;
+    view.size               = 0;
+    view.n_nodes            = is_part ? i1 - i0 : 0;
+    view.n_leafs            = 0;
+    view.nodes              = is_part ? cgraph->nodes + i0 : NULL;
+    view.leafs              = NULL;
+    view.grads              = NULL;
+    view.grad_accs          = NULL;
+    view.use_counts         = cgraph->use_counts;
+    view.visited_hash_table = cgraph->visited_hash_table;
+    view.uid                = 0;
     return view;
 }
 
@@ -563,11 +570,12 @@ static inline struct ggml_tensor *berth_2023_ggml_im2col(struct ggml_context *ct
     int s0, int s1, int p0, int p1, int d0, int d1, bool is_2D, enum ggml_type dst_type) {
     return berth_2023_ggml_im2col_to(ctx, a, b, s0, s1, p0, p1, d0, d1, is_2D, dst_type);
 }
-static inline struct ggml_cgraph *berth_2023_ggml_graph_view(struct ggml_context *ctx, struct ggml_cgraph *cgraph, int i0, int i1) {
+static inline struct ggml_cgraph *berth_2023_ggml_graph_view(
+    struct ggml_context *ctx, struct ggml_cgraph *cgraph, int i0, int i1) {
     return berth_2023_ggml_graph_view_in(ctx, cgraph, i0, i1);
 }
-static inline size_t berth_2023_ggml_quantize_chunk(enum ggml_type type, const float *src, void *dst, int start, int nrows,
-    int n_per_row, int64_t *hist, const float *imatrix) {
+static inline size_t berth_2023_ggml_quantize_chunk(
+    enum ggml_type type, const float *src, void *dst, int start, int nrows, int n_per_row, int64_t *hist, const float *imatrix) {
     return berth_2023_ggml_quantize_chunk_rows(type, src, dst, start, nrows, n_per_row, hist, imatrix);
 }
 static inline struct ggml_tensor *berth_2023_ggml_rope(
@@ -578,8 +586,8 @@ static inline struct ggml_tensor *berth_2023_ggml_rope_inplace(
     struct ggml_context *ctx, struct ggml_tensor *a, int n_past, int n_dims, int mode, int n_ctx) {
     return berth_2023_ggml_rope_past_inplace(ctx, a, n_past, n_dims, mode, n_ctx);
 }
-static inline struct ggml_tensor *berth_2023_ggml_rope_custom(struct ggml_context *ctx, struct ggml_tensor *a, int n_past, int n_dims,
-    int mode, int n_ctx, float freq_base, float freq_scale) {
+static inline struct ggml_tensor *berth_2023_ggml_rope_custom(struct ggml_context *ctx, struct ggml_tensor *a, int n_past,
+    int n_dims, int mode, int n_ctx, float freq_base, float freq_scale) {
     return berth_2023_ggml_rope_custom_past(ctx, a, n_past, n_dims, mode, n_ctx, freq_base, freq_scale);
 }
 static inline struct ggml_tensor *berth_2023_ggml_rope_custom_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past,
@@ -589,7 +597,7 @@ static inline struct ggml_tensor *berth_2023_ggml_rope_custom_inplace(struct ggm
 #        else
 // A name with arguments after it is a call, for which the form is chosen; without them it is the function of the date.
 #            define BERTH_2023_IS_TENSOR(x, yes, no) \
-                _Generic((x), struct ggml_tensor *: yes, const struct ggml_tensor *: yes, void *: yes, default: no)
+                _Generic((x), struct ggml_tensor * : yes, const struct ggml_tensor * : yes, void * : yes, default : no)
 #            define BERTH_2023_PICK_12(a, b, c, d, e, f, g, h, i, j, k, l, name, ...) name
 #            define berth_2023_ggml_scale(ctx, a, s) \
                 BERTH_2023_IS_TENSOR(s, berth_2023_ggml_scale, berth_2023_ggml_scale_by)(ctx, a, s)
@@ -601,14 +609,17 @@ static inline struct ggml_tensor *berth_2023_ggml_rope_custom_inplace(struct ggm
                 BERTH_2023_IS_TENSOR(b, berth_2023_ggml_rope_inplace, berth_2023_ggml_rope_past_inplace) \
                 (ctx, a, b, n_dims, mode, n_ctx)
 #            define berth_2023_ggml_im2col(...) \
-                BERTH_2023_PICK_12(__VA_ARGS__, 12, berth_2023_ggml_im2col_to, berth_2023_ggml_im2col, 9, 8, 7, 6, 5, 4, 3, 2, 1) \
+                BERTH_2023_PICK_12( \
+                    __VA_ARGS__, 12, berth_2023_ggml_im2col_to, berth_2023_ggml_im2col, 9, 8, 7, 6, 5, 4, 3, 2, 1) \
                 (__VA_ARGS__)
 #            define berth_2023_ggml_graph_view(...) \
-                BERTH_2023_PICK_12(__VA_ARGS__, 12, 11, 10, 9, 8, 7, 6, 5, berth_2023_ggml_graph_view_in, berth_2023_ggml_graph_view, \
-                    2, 1)(__VA_ARGS__)
+                BERTH_2023_PICK_12( \
+                    __VA_ARGS__, 12, 11, 10, 9, 8, 7, 6, 5, berth_2023_ggml_graph_view_in, berth_2023_ggml_graph_view, 2, 1) \
+                (__VA_ARGS__)
 #            define berth_2023_ggml_quantize_chunk(...) \
                 BERTH_2023_PICK_12(__VA_ARGS__, 12, 11, 10, 9, berth_2023_ggml_quantize_chunk_rows, 7, \
-                    berth_2023_ggml_quantize_chunk, 5, 4, 3, 2, 1)(__VA_ARGS__)
+                    berth_2023_ggml_quantize_chunk, 5, 4, 3, 2, 1) \
+                (__VA_ARGS__)
 #        endif
 #    endif
 

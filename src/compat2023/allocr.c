@@ -86,9 +86,10 @@ static void inputs_place(ggml_allocr_t alloc, struct ggml_tensor **inputs) {
     }
 }
 
-// Placed as one graph, whose nodes are those of all in their order. Then, outputs were given back after their graph; here they stay.
-size_t berth_2023_allocr_alloc_graph_n(ggml_allocr_t alloc, struct ggml_cgraph **graphs, int n_graphs, struct ggml_tensor ***inputs,
-    struct ggml_tensor ***outputs) {
+// Placed as one graph, whose nodes are those of all in their order. Then, outputs were given back after their graph; here they
+// stay.
+size_t berth_2023_allocr_alloc_graph_n(
+    ggml_allocr_t alloc, struct ggml_cgraph **graphs, int n_graphs, struct ggml_tensor ***inputs, struct ggml_tensor ***outputs) {
     (void) outputs;
     size_t n_nodes = 0, n_leafs = 0;
     for (int g = 0; graphs != NULL && g < n_graphs; g++) {

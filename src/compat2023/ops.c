@@ -61,7 +61,8 @@ struct ggml_tensor *berth_2023_ggml_soft_max_back(struct ggml_context *ctx, stru
     return ggml_soft_max_ext_back(ctx, a, b, 1.0f, 0.0f);
 }
 
-struct ggml_tensor *berth_2023_ggml_soft_max_back_inplace(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
+struct ggml_tensor *berth_2023_ggml_soft_max_back_inplace(
+    struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b) {
     return ggml_soft_max_ext_back_inplace(ctx, a, b, 1.0f, 0.0f);
 }
 
@@ -86,8 +87,8 @@ void berth_2023_ggml_set_param(struct ggml_context *ctx, struct ggml_tensor *ten
 
 // ---- experts ----
 
-// Then, each expert was a tensor, and ids had a row of choices per token, of which id is the one to use. Today the experts are one
-// tensor, so the graph joins them whenever it runs.
+// Then, each expert was a tensor, and ids had a row of choices per token, of which id is the one to use. Today the experts are
+// one tensor, so the graph joins them whenever it runs.
 struct ggml_tensor *berth_2023_ggml_mul_mat_id(
     struct ggml_context *ctx, struct ggml_tensor *const as[], int n_as, struct ggml_tensor *ids, int id, struct ggml_tensor *b) {
     static const char func[] = "ggml_mul_mat_id";
@@ -130,9 +131,9 @@ struct ggml_tensor *berth_2023_ggml_rope_inplace(
     return ggml_rope_inplace(ctx, rope_mode_check(ctx, "ggml_rope_inplace", a, mode), b, n_dims, mode);
 }
 
-struct ggml_tensor *berth_2023_ggml_rope_custom(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims,
-    int mode, int n_ctx, int n_orig_ctx, float freq_base, float freq_scale, float ext_factor, float attn_factor, float beta_fast,
-    float beta_slow) {
+struct ggml_tensor *berth_2023_ggml_rope_custom(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b,
+    int n_dims, int mode, int n_ctx, int n_orig_ctx, float freq_base, float freq_scale, float ext_factor, float attn_factor,
+    float beta_fast, float beta_slow) {
     (void) n_ctx;
     return ggml_rope_ext(ctx, rope_mode_check(ctx, "ggml_rope_custom", a, mode), b, NULL, n_dims, mode, n_orig_ctx, freq_base,
         freq_scale, ext_factor, attn_factor, beta_fast, beta_slow);
@@ -142,8 +143,8 @@ struct ggml_tensor *berth_2023_ggml_rope_custom_inplace(struct ggml_context *ctx
     int n_dims, int mode, int n_ctx, int n_orig_ctx, float freq_base, float freq_scale, float ext_factor, float attn_factor,
     float beta_fast, float beta_slow) {
     (void) n_ctx;
-    return ggml_rope_ext_inplace(ctx, rope_mode_check(ctx, "ggml_rope_custom_inplace", a, mode), b, NULL, n_dims, mode, n_orig_ctx,
-        freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow);
+    return ggml_rope_ext_inplace(ctx, rope_mode_check(ctx, "ggml_rope_custom_inplace", a, mode), b, NULL, n_dims, mode,
+        n_orig_ctx, freq_base, freq_scale, ext_factor, attn_factor, beta_fast, beta_slow);
 }
 
 struct ggml_tensor *berth_2023_ggml_rope_back(struct ggml_context *ctx, struct ggml_tensor *a, struct ggml_tensor *b, int n_dims,
@@ -160,7 +161,8 @@ struct ggml_tensor *berth_2023_ggml_rope_back(struct ggml_context *ctx, struct g
 // The positions n_past, n_past + 1, ... of a's tokens, computed by the graph, since the context may give tensors no memory.
 static struct ggml_tensor *positions_from(struct ggml_context *ctx, const char *func, const struct ggml_tensor *a, int n_past) {
     BERTH_SOURCES_AS(ctx, func, a);
-    BERTH_REQUIRE_AS(ctx, func, n_past >= 0 && n_past + a->ne[2] <= 1 << 24, "positions %d to %" PRId64, n_past, n_past + a->ne[2]);
+    BERTH_REQUIRE_AS(
+        ctx, func, n_past >= 0 && n_past + a->ne[2] <= 1 << 24, "positions %d to %" PRId64, n_past, n_past + a->ne[2]);
     return ggml_cast(ctx, ggml_arange(ctx, (float) n_past, (float) (n_past + a->ne[2]), 1.0f), GGML_TYPE_I32);
 }
 
@@ -176,12 +178,12 @@ struct ggml_tensor *berth_2023_ggml_rope_past_inplace(
 
 struct ggml_tensor *berth_2023_ggml_rope_custom_past(struct ggml_context *ctx, struct ggml_tensor *a, int n_past, int n_dims,
     int mode, int n_ctx, float freq_base, float freq_scale) {
-    return berth_2023_ggml_rope_custom(ctx, a, positions_from(ctx, "ggml_rope_custom", a, n_past), n_dims, mode, n_ctx, 0, freq_base,
-        freq_scale, 0.0f, 1.0f, 0.0f, 0.0f);
+    return berth_2023_ggml_rope_custom(ctx, a, positions_from(ctx, "ggml_rope_custom", a, n_past), n_dims, mode, n_ctx, 0,
+        freq_base, freq_scale, 0.0f, 1.0f, 0.0f, 0.0f);
 }
 
-struct ggml_tensor *berth_2023_ggml_rope_custom_past_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past, int n_dims,
-    int mode, int n_ctx, float freq_base, float freq_scale) {
+struct ggml_tensor *berth_2023_ggml_rope_custom_past_inplace(struct ggml_context *ctx, struct ggml_tensor *a, int n_past,
+    int n_dims, int mode, int n_ctx, float freq_base, float freq_scale) {
     return berth_2023_ggml_rope_custom_inplace(ctx, a, positions_from(ctx, "ggml_rope_custom_inplace", a, n_past), n_dims, mode,
         n_ctx, 0, freq_base, freq_scale, 0.0f, 1.0f, 0.0f, 0.0f);
 }
@@ -197,10 +199,10 @@ struct ggml_tensor *berth_2023_ggml_rope_xpos_inplace(
     struct ggml_tensor *rotated = ggml_rope_inplace(ctx, a, b, n_dims, GGML_ROPE_TYPE_NORMAL);
     struct ggml_tensor *pairs   = ggml_arange(ctx, 0.4f * n, 1.4f * n, 2.0f); // i + 0.4 n
     BERTH_SOURCES_AS(ctx, func, rotated, pairs);
-    struct ggml_tensor *logs  = ggml_log(ctx, ggml_scale(ctx, pairs, 1.0f / (1.4f * n)));
-    logs                      = ggml_scale(ctx, logs, (down ? -1.0f : 1.0f) / base);
-    logs                      = ggml_view_2d(ctx, logs, 1, a->ne[0] / 2, sizeof(float), 0);
-    logs                      = ggml_reshape_2d(ctx, ggml_repeat_4d(ctx, logs, 2, a->ne[0] / 2, 1, 1), 1, a->ne[0]); // both of a pair
+    struct ggml_tensor *logs = ggml_log(ctx, ggml_scale(ctx, pairs, 1.0f / (1.4f * n)));
+    logs                     = ggml_scale(ctx, logs, (down ? -1.0f : 1.0f) / base);
+    logs                     = ggml_view_2d(ctx, logs, 1, a->ne[0] / 2, sizeof(float), 0);
+    logs = ggml_reshape_2d(ctx, ggml_repeat_4d(ctx, logs, 2, a->ne[0] / 2, 1, 1), 1, a->ne[0]); // both of a pair
     struct ggml_tensor *times = ggml_reshape_2d(ctx, ggml_cast(ctx, b, GGML_TYPE_F32), 1, b->ne[0]);
     struct ggml_tensor *zeta  = ggml_exp(ctx, ggml_mul_mat(ctx, logs, times)); // [row, tokens]
     return ggml_mul_inplace(ctx, rotated, ggml_reshape_3d(ctx, zeta, a->ne[0], 1, b->ne[0]));
@@ -212,8 +214,8 @@ static struct ggml_tensor *powers(struct ggml_context *ctx, double base, int fir
     return ggml_exp(ctx, ggml_scale(ctx, exponents, (float) log(base)));
 }
 
-// Adds slope(head) * column to each element. The slopes of n heads, n not a power of two, are those of the power of two below n and
-// every second one of twice that.
+// Adds slope(head) * column to each element. The slopes of n heads, n not a power of two, are those of the power of two below n
+// and every second one of twice that.
 struct ggml_tensor *berth_2023_ggml_alibi(
     struct ggml_context *ctx, struct ggml_tensor *a, int n_past, int n_head, float bias_max) {
     static const char func[] = "ggml_alibi";
@@ -322,14 +324,15 @@ static void custom3_run(struct ggml_tensor *dst, const struct ggml_tensor *a, co
 static struct ggml_tensor *rows_check(struct ggml_context *ctx, const char *func, struct ggml_tensor *a) {
     BERTH_SOURCES_AS(ctx, func, a);
     BERTH_REQUIRE_AS(ctx, func, a->type == GGML_TYPE_F32 && a->nb[0] == sizeof(float) && a->ne[0] <= INT32_MAX,
-        "rows of %" PRId64 " %s, %zu bytes apart, must be floats next to each other", a->ne[0], ggml_type_name(a->type), a->nb[0]);
+        "rows of %" PRId64 " %s, %zu bytes apart, must be floats next to each other", a->ne[0], ggml_type_name(a->type),
+        a->nb[0]);
     return a;
 }
 
-static struct ggml_tensor *binary_check(struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b) {
+static struct ggml_tensor *binary_check(
+    struct ggml_context *ctx, const char *func, struct ggml_tensor *a, struct ggml_tensor *b) {
     BERTH_SOURCES_AS(ctx, func, a, b);
-    BERTH_REQUIRE_AS(
-        ctx, func, ggml_are_same_shape(a, b), "a is " BERTH_SHAPE ", b is " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
+    BERTH_REQUIRE_AS(ctx, func, ggml_are_same_shape(a, b), "a is " BERTH_SHAPE ", b is " BERTH_SHAPE, BERTH_NE(a), BERTH_NE(b));
     return rows_check(ctx, func, b);
 }
 

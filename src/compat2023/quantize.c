@@ -51,8 +51,8 @@ static void count_values(enum ggml_type type, const uint8_t *data, size_t size, 
 }
 
 // n elements in rows of n_per_row.
-static size_t quantize(enum ggml_type type, const float *src, void *dst, int64_t n, int64_t n_per_row, int64_t *hist,
-    const float *imatrix) {
+static size_t quantize(
+    enum ggml_type type, const float *src, void *dst, int64_t n, int64_t n_per_row, int64_t *hist, const float *imatrix) {
     if (n_per_row <= 0 || n < 0 || n % n_per_row != 0) {
         berth_fail(GGML_STATUS_FAILED, "quantising to %s: %lld elements are not a whole number of rows of %lld",
             ggml_type_name(type), (long long) n, (long long) n_per_row);
@@ -97,7 +97,7 @@ size_t berth_2023_ggml_quantize_chunk(enum ggml_type type, const float *src, voi
     return quantize_from(type, src, dst, start, n, n, hist, NULL);
 }
 
-size_t berth_2023_ggml_quantize_chunk_rows(enum ggml_type type, const float *src, void *dst, int start, int nrows, int n_per_row,
-    int64_t *hist, const float *imatrix) {
+size_t berth_2023_ggml_quantize_chunk_rows(
+    enum ggml_type type, const float *src, void *dst, int start, int nrows, int n_per_row, int64_t *hist, const float *imatrix) {
     return quantize_from(type, src, dst, start, (int64_t) nrows * n_per_row, n_per_row, hist, imatrix);
 }

@@ -46,9 +46,14 @@ struct ggml_tensor *berth_2023_ggml_get_next_tensor(struct ggml_context *ctx, st
 // ---- traits of types ----
 
 // Counts were ints then, so each type has functions of its own that call today's.
+// clang-format off
 #define TRAIT_TYPES(X) \
-    X(F32) X(F16) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q8_1) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(Q8_K) X(IQ2_XXS) X(IQ2_XS) \
-        X(IQ3_XXS)
+    X(F32) X(F16) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q8_1) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(Q8_K) \
+    X(IQ2_XXS) X(IQ2_XS) X(IQ3_XXS)
+#define TRAIT_ROW(T) \
+    [GGML_TYPE_##T] = {.to_float = to_float_##T, .from_float = from_float_##T, .from_float_reference = from_float_ref_##T, \
+        .vec_dot = vec_dot_##T},
+// clang-format on
 
 // Today's traits of the CPU: the same function whoever asks.
 static const struct ggml_type_traits_cpu *(*_Atomic cpu_traits)(enum ggml_type type);
@@ -63,17 +68,13 @@ static const struct ggml_type_traits_cpu *(*_Atomic cpu_traits)(enum ggml_type t
     static void from_float_##T(const float *GGML_RESTRICT x, void *GGML_RESTRICT y, int k) { \
         cpu_traits(GGML_TYPE_##T)->from_float(x, y, k); \
     } \
-    static void vec_dot_##T( \
-        const int n, float *GGML_RESTRICT s, const void *GGML_RESTRICT x, const void *GGML_RESTRICT y) { \
+    static void vec_dot_##T(const int n, float *GGML_RESTRICT s, const void *GGML_RESTRICT x, const void *GGML_RESTRICT y) { \
         cpu_traits(GGML_TYPE_##T)->vec_dot(n, s, 0, x, 0, y, 0, 1); \
     }
 TRAIT_TYPES(TRAIT_FUNCTIONS)
 
 ggml_type_traits_t berth_2023_ggml_type_traits(
     enum ggml_type type, const struct ggml_type_traits_cpu *(*get_type_traits_cpu)(enum ggml_type type)) {
-#define TRAIT_ROW(T) \
-    [GGML_TYPE_##T] = { \
-        .to_float = to_float_##T, .from_float = from_float_##T, .from_float_reference = from_float_ref_##T, .vec_dot = vec_dot_##T},
     static const ggml_type_traits_t rows[GGML_TYPE_COUNT] = {TRAIT_TYPES(TRAIT_ROW)};
     const struct ggml_type_traits *today                  = ggml_get_type_traits(type);
     const struct ggml_type_traits_cpu *cpu                = get_type_traits_cpu(type);
@@ -81,17 +82,25 @@ ggml_type_traits_t berth_2023_ggml_type_traits(
         berth_fail(GGML_STATUS_FAILED, "ggml_internal_get_type_traits: there is no type %d", (int) type);
         return (ggml_type_traits_t){0};
     }
-    cpu_traits                 = get_type_traits_cpu;
-    ggml_type_traits_t row     = rows[type];
-    row.type_name              = today->type_name;
-    row.blck_size              = (int) today->blck_size;
-    row.type_size              = today->type_size;
-    row.is_quantized           = today->is_quantized;
-    row.vec_dot_type           = cpu->vec_dot_type;
-    row.to_float               = today->to_float != NULL ? row.to_float : NULL;
-    row.from_float_reference   = today->from_float_ref != NULL ? row.from_float_reference : NULL;
-    row.from_float             = cpu->from_float != NULL ? row.from_float : NULL;
-    row.vec_dot                = cpu->vec_dot != NULL ? row.vec_dot : NULL;
+    cpu_traits             = get_type_traits_cpu;
+    ggml_type_traits_t row = rows[type];
+    row.type_name          = today->type_name;
+    row.blck_size          = (int) today->blck_size;
+    row.type_size          = today->type_size;
+    row.is_quantized       = today->is_quantized;
+    row.vec_dot_type       = cpu->vec_dot_type;
+    if (today->to_float == NULL) {
+        row.to_float = NULL;
+    }
+    if (today->from_float_ref == NULL) {
+        row.from_float_reference = NULL;
+    }
+    if (cpu->from_float == NULL) {
+        row.from_float = NULL;
+    }
+    if (cpu->vec_dot == NULL) {
+        row.vec_dot = NULL;
+    }
     return row;
 }
 

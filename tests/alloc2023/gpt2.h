@@ -9,13 +9,23 @@
 extern "C" {
 #endif
 
-enum { N_VOCAB = 61, N_CTX = 40, N_EMBD = 48, N_HEAD = 4, N_LAYER = 3, N_PROMPT = 7, N_PREDICT = 20, N_MOST = N_PROMPT + N_PREDICT };
+enum {
+    N_VOCAB   = 61,
+    N_CTX     = 40,
+    N_EMBD    = 48,
+    N_HEAD    = 4,
+    N_LAYER   = 3,
+    N_PROMPT  = 7,
+    N_PREDICT = 20,
+    N_MOST    = N_PROMPT + N_PREDICT
+};
 
 // The tensors of a layer, in this order.
 enum { LN1_G, LN1_B, ATTN_W, ATTN_B, PROJ_W, PROJ_B, LN2_G, LN2_B, FC_W, FC_B, DOWN_W, DOWN_B, N_PER_LAYER };
 // ne[0] and ne[1] of each; ne[1] is 1 for vectors.
-static const int layer_shapes[N_PER_LAYER][2] = {{N_EMBD, 1}, {N_EMBD, 1}, {N_EMBD, 3 * N_EMBD}, {3 * N_EMBD, 1}, {N_EMBD, N_EMBD},
-    {N_EMBD, 1}, {N_EMBD, 1}, {N_EMBD, 1}, {N_EMBD, 4 * N_EMBD}, {4 * N_EMBD, 1}, {4 * N_EMBD, N_EMBD}, {N_EMBD, 1}};
+static const int layer_shapes[N_PER_LAYER][2] = {{N_EMBD, 1}, {N_EMBD, 1}, {N_EMBD, 3 * N_EMBD}, {3 * N_EMBD, 1},
+    {N_EMBD, N_EMBD}, {N_EMBD, 1}, {N_EMBD, 1}, {N_EMBD, 1}, {N_EMBD, 4 * N_EMBD}, {4 * N_EMBD, 1}, {4 * N_EMBD, N_EMBD},
+    {N_EMBD, 1}};
 
 struct weights {
     float wte[N_VOCAB * N_EMBD], wpe[N_CTX * N_EMBD], ln_f_g[N_EMBD], ln_f_b[N_EMBD];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt2_2023_08.cpp: a C++ program of summer 2023: everything in the memory of contexts, a factor from ggml_new_f32, and the graph a
-// variable, which a function returns.
+// gpt2_2023_08.cpp: a C++ program of summer 2023: everything in the memory of contexts, a factor from ggml_new_f32, and the graph
+// a variable, which a function returns.
 
 #include "ggml/ggml.h"
 
@@ -53,7 +53,7 @@ bool eval(const struct model &m, const int *tokens, int n, int n_past, std::vect
     return ok && gf.n_nodes < GGML_MAX_NODES;
 }
 
-}
+} // namespace
 
 int gpt2_2023_08(const struct weights *w, const int *prompt, struct answer *answer) {
     struct ggml_init_params params = {sizeof(struct weights) + 4 * 1024 * 1024, nullptr, false};

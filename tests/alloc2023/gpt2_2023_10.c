@@ -25,8 +25,8 @@ static struct ggml_tensor *input(struct ggml_context *ctx, struct ggml_allocr *a
     return t;
 }
 
-static struct ggml_cgraph *graph_build(const struct model *m, struct ggml_allocr *alloc, void *memory, size_t memory_size,
-    const int *tokens, int n, int n_past) {
+static struct ggml_cgraph *graph_build(
+    const struct model *m, struct ggml_allocr *alloc, void *memory, size_t memory_size, const int *tokens, int n, int n_past) {
     struct ggml_init_params params = {memory_size, memory, true};
     struct ggml_context *ctx       = ggml_init(params);
     struct ggml_cgraph *gf         = ggml_new_graph(ctx);
@@ -71,8 +71,8 @@ int gpt2_2023_10(const struct weights *w, const int *prompt, struct answer *answ
     model_make(&m, ctx);
     model_fill(&m, w, fill);
 
-    const size_t memory_size = ggml_tensor_overhead() * GGML_MAX_NODES + ggml_graph_overhead();
-    void *memory             = malloc(memory_size);
+    const size_t memory_size  = ggml_tensor_overhead() * GGML_MAX_NODES + ggml_graph_overhead();
+    void *memory              = malloc(memory_size);
     struct ggml_allocr *alloc = ggml_allocr_new_measure(ALIGNMENT);
     struct ggml_cgraph *worst = graph_build(&m, alloc, memory, memory_size, prompt, N_PROMPT, N_CTX - N_PROMPT);
     const size_t size         = ggml_allocr_alloc_graph(alloc, worst) + ALIGNMENT;

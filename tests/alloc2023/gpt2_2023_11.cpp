@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt2_2023_11.cpp: a C++ program of November 2023: weights in a buffer of a backend, placed by a tensor allocator; graphs measured
-// and placed by a graph allocator over tensor allocators; one sequence, or several in one batch with a mask.
+// gpt2_2023_11.cpp: a C++ program of November 2023: weights in a buffer of a backend, placed by a tensor allocator; graphs
+// measured and placed by a graph allocator over tensor allocators; one sequence, or several in one batch with a mask.
 
 #include "ggml/ggml-alloc.h"
 #include "ggml/ggml-backend.h"
@@ -135,7 +135,8 @@ void eval(struct session &s, std::vector<row> &rows, std::vector<row> &cells, bo
     }
 }
 
-bool generate(const struct weights *w, const int *prompts, struct answer *answers, int n_sequences, int n_predict, bool has_mask) {
+bool generate(
+    const struct weights *w, const int *prompts, struct answer *answers, int n_sequences, int n_predict, bool has_mask) {
     struct session s;
     if (!load(s, w) || !reserve(s, n_sequences * N_PROMPT, has_mask)) {
         return false;
@@ -161,7 +162,7 @@ bool generate(const struct weights *w, const int *prompts, struct answer *answer
     return true;
 }
 
-}
+} // namespace
 
 int gpt2_2023_11(const struct weights *w, const int *prompt, struct answer *answer) {
     return generate(w, prompt, answer, 1, N_PREDICT, false);

@@ -18,7 +18,8 @@ static struct ggml_tensor *attend(struct ggml_context *ctx, struct ggml_tensor *
     return ggml_soft_max_ext(ctx, kq, in->mask, kq_scale);
 }
 
-static struct ggml_cgraph *graph_build(const struct model *m, ggml_allocr_t alloc, void *memory, size_t memory_size, struct inputs *in) {
+static struct ggml_cgraph *graph_build(
+    const struct model *m, ggml_allocr_t alloc, void *memory, size_t memory_size, struct inputs *in) {
     struct ggml_init_params params = {memory_size, memory, true};
     struct ggml_context *ctx       = ggml_init(params);
     struct ggml_cgraph *gf         = ggml_new_graph_custom(ctx, GGML_DEFAULT_GRAPH_SIZE, false);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpt2_build.h: the model's tensors and graph with the functions of 2023, for programs that include the ggml.h of their date first.
+// gpt2_build.h: the model's tensors and graph with the functions of 2023, for programs that include the ggml.h of their date
+// first.
 #pragma once
 
 #include "gpt2.h"
@@ -75,8 +76,8 @@ static inline struct ggml_tensor *cache_heads(struct ggml_context *ctx, struct g
     return ggml_reshape_3d(ctx, rows, N_EMBD / N_HEAD, N_HEAD, n_kv);
 }
 
-static inline void cache_store(
-    struct ggml_context *ctx, struct ggml_cgraph *gf, struct ggml_tensor *cache, int il, struct ggml_tensor *x, const struct inputs *in) {
+static inline void cache_store(struct ggml_context *ctx, struct ggml_cgraph *gf, struct ggml_tensor *cache, int il,
+    struct ggml_tensor *x, const struct inputs *in) {
     const size_t off = (size_t) (il * N_CTX + in->n_past) * N_EMBD * ggml_element_size(cache);
     ggml_build_forward_expand(gf, ggml_cpy(ctx, x, ggml_view_1d(ctx, cache, in->n * N_EMBD, off)));
 }
@@ -91,10 +92,10 @@ static inline struct ggml_tensor *gpt2_attention(struct ggml_context *ctx, struc
     cache_store(ctx, gf, m->v, il, part[2], in);
     const int n_kv = in->n_past + in->n;
     // A copy into a new tensor was the way to make something contiguous.
-    struct ggml_tensor *q = ggml_cpy(ctx, part[0], ggml_new_tensor_3d(ctx, GGML_TYPE_F32, N_EMBD / N_HEAD, N_HEAD, in->n));
-    struct ggml_tensor *k = ggml_permute(ctx, cache_heads(ctx, m->k, il, n_kv), 0, 2, 1, 3);
-    struct ggml_tensor *v = ggml_permute(ctx, cache_heads(ctx, m->v, il, n_kv), 1, 2, 0, 3);
-    v                     = ggml_cpy(ctx, v, ggml_new_tensor_3d(ctx, GGML_TYPE_F32, n_kv, N_EMBD / N_HEAD, N_HEAD));
+    struct ggml_tensor *q      = ggml_cpy(ctx, part[0], ggml_new_tensor_3d(ctx, GGML_TYPE_F32, N_EMBD / N_HEAD, N_HEAD, in->n));
+    struct ggml_tensor *k      = ggml_permute(ctx, cache_heads(ctx, m->k, il, n_kv), 0, 2, 1, 3);
+    struct ggml_tensor *v      = ggml_permute(ctx, cache_heads(ctx, m->v, il, n_kv), 1, 2, 0, 3);
+    v                          = ggml_cpy(ctx, v, ggml_new_tensor_3d(ctx, GGML_TYPE_F32, n_kv, N_EMBD / N_HEAD, N_HEAD));
     struct ggml_tensor *weight = attend(ctx, ggml_mul_mat(ctx, k, ggml_permute(ctx, q, 0, 2, 1, 3)), in);
     struct ggml_tensor *merged = ggml_permute(ctx, ggml_mul_mat(ctx, v, weight), 0, 2, 1, 3);
     return ggml_cpy(ctx, merged, ggml_new_tensor_2d(ctx, GGML_TYPE_F32, N_EMBD, in->n));

@@ -50,8 +50,8 @@ static struct ggml_tensor *linear(struct ggml_context *ctx, struct ggml_tensor *
     return ggml_add(ctx, ggml_mul_mat(ctx, w, x), b);
 }
 
-static struct ggml_tensor *attention(
-    struct ggml_context *ctx, struct ggml_cgraph *graph, const struct model *m, int il, struct ggml_tensor *qkv, int n, int n_past) {
+static struct ggml_tensor *attention(struct ggml_context *ctx, struct ggml_cgraph *graph, const struct model *m, int il,
+    struct ggml_tensor *qkv, int n, int n_past) {
     const int64_t head    = N_EMBD / N_HEAD;
     const size_t row      = N_EMBD * sizeof(float);
     struct ggml_tensor *q = ggml_view_2d(ctx, qkv, N_EMBD, n, qkv->nb[1], 0);
@@ -65,7 +65,7 @@ static struct ggml_tensor *attention(
     struct ggml_tensor *val = ggml_view_3d(ctx, m->v, head, N_HEAD, n_kv, head * sizeof(float), row, (size_t) il * N_CTX * row);
     q                       = ggml_permute(ctx, ggml_reshape_3d(ctx, ggml_cont(ctx, q), head, N_HEAD, n), 0, 2, 1, 3);
     struct ggml_tensor *kq  = ggml_mul_mat(ctx, ggml_permute(ctx, all, 0, 2, 1, 3), q);
-    kq                      = ggml_soft_max(ctx, ggml_diag_mask_inf(ctx, ggml_scale(ctx, kq, 1.0f / sqrtf((float) head)), n_past));
+    kq = ggml_soft_max(ctx, ggml_diag_mask_inf(ctx, ggml_scale(ctx, kq, 1.0f / sqrtf((float) head)), n_past));
     struct ggml_tensor *kqv = ggml_mul_mat(ctx, ggml_cont(ctx, ggml_permute(ctx, val, 1, 2, 0, 3)), kq);
     return ggml_cont_2d(ctx, ggml_permute(ctx, kqv, 0, 2, 1, 3), N_EMBD, n);
 }
