@@ -19,13 +19,16 @@
 #if defined(__has_attribute)
 #    if __has_attribute(unavailable)
 #        define BERTH_2023_REFUSED(hint) __attribute__((unavailable(hint)))
+#        define BERTH_2023_REFUSED_FIELD(hint) __attribute__((unavailable(hint)))
 #    endif
 #endif
 #ifndef BERTH_2023_REFUSED
-#    ifdef __GNUC__
-#        define BERTH_2023_REFUSED(hint) __attribute__((deprecated(hint)))
-#    else
+#    ifdef __GNUC__ // before 12: a call is an error, a field a warning
+#        define BERTH_2023_REFUSED(hint) __attribute__((error(hint)))
+#        define BERTH_2023_REFUSED_FIELD(hint) __attribute__((deprecated(hint)))
+#    else // linking fails
 #        define BERTH_2023_REFUSED(hint)
+#        define BERTH_2023_REFUSED_FIELD(hint)
 #    endif
 #endif
 
@@ -46,12 +49,14 @@ enum ggml_backend_type {
 #    define BERTH_2023_TENSOR_PADDING \
         union { \
             char padding[8]; \
-            int n_dims BERTH_2023_REFUSED("n_dims is not stored: use ggml_n_dims(tensor)"); \
-            bool is_param BERTH_2023_REFUSED("is_param is a flag: use tensor->flags & GGML_TENSOR_FLAG_PARAM"); \
-            struct ggml_tensor *grad BERTH_2023_REFUSED("grad belongs to the graph: use ggml_graph_get_grad(graph, tensor)"); \
-            int perf_runs BERTH_2023_REFUSED("perf_runs is not counted: use ggml_time_us() around ggml_graph_compute"); \
-            int64_t perf_cycles BERTH_2023_REFUSED("perf_cycles is not counted: use ggml_cycles() around ggml_graph_compute"); \
-            int64_t perf_time_us BERTH_2023_REFUSED( \
+            int n_dims BERTH_2023_REFUSED_FIELD("n_dims is not stored: use ggml_n_dims(tensor)"); \
+            bool is_param BERTH_2023_REFUSED_FIELD("is_param is a flag: use tensor->flags & GGML_TENSOR_FLAG_PARAM"); \
+            struct ggml_tensor *grad BERTH_2023_REFUSED_FIELD( \
+                "grad belongs to the graph: use ggml_graph_get_grad(graph, tensor)"); \
+            int perf_runs BERTH_2023_REFUSED_FIELD("perf_runs is not counted: use ggml_time_us() around ggml_graph_compute"); \
+            int64_t perf_cycles BERTH_2023_REFUSED_FIELD( \
+                "perf_cycles is not counted: use ggml_cycles() around ggml_graph_compute"); \
+            int64_t perf_time_us BERTH_2023_REFUSED_FIELD( \
                 "perf_time_us is not counted: use ggml_time_us() around ggml_graph_compute"); \
         };
 #    define BERTH_2023_OPS \
@@ -333,9 +338,10 @@ struct ggml_cgraph {
     enum ggml_cgraph_eval_order order;
     union {
         uint64_t uid;
-        int perf_runs BERTH_2023_REFUSED("perf_runs is not counted: use ggml_time_us() around ggml_graph_compute");
-        int64_t perf_cycles BERTH_2023_REFUSED("perf_cycles is not counted: use ggml_cycles() around ggml_graph_compute");
-        int64_t perf_time_us BERTH_2023_REFUSED("perf_time_us is not counted: use ggml_time_us() around ggml_graph_compute");
+        int perf_runs BERTH_2023_REFUSED_FIELD("perf_runs is not counted: use ggml_time_us() around ggml_graph_compute");
+        int64_t perf_cycles BERTH_2023_REFUSED_FIELD("perf_cycles is not counted: use ggml_cycles() around ggml_graph_compute");
+        int64_t perf_time_us BERTH_2023_REFUSED_FIELD(
+            "perf_time_us is not counted: use ggml_time_us() around ggml_graph_compute");
     };
 #    ifdef BERTH_2023_GRAPH_ROOM
     // The room is not there in graphs of ggml_new_graph.
@@ -496,8 +502,6 @@ void berth_2023_ggml_build_backward_expand(struct ggml_context *ctx, struct ggml
 void ggml_build_backward_gradient_checkpointing(struct ggml_context *ctx, struct ggml_cgraph *gf, struct ggml_cgraph *gb,
     struct ggml_cgraph *gb_tmp, struct ggml_tensor **checkpoints, int n_checkpoints)
     BERTH_2023_REFUSED("ggml_build_backward_gradient_checkpointing: use ggml_build_backward_expand of today's ggml.h");
-struct ggml_opt_params ggml_opt_default_params(enum ggml_opt_type type)
-    BERTH_2023_REFUSED("ggml_opt_default_params: use ggml_opt_default_params of today's ggml-opt.h");
 enum ggml_opt_result ggml_opt(struct ggml_context *ctx, struct ggml_opt_params params, struct ggml_tensor *f)
     BERTH_2023_REFUSED("ggml_opt: use ggml_opt_fit of today's ggml-opt.h");
 void ggml_opt_init(struct ggml_context *ctx, struct ggml_opt_context *opt, struct ggml_opt_params params, int64_t nx)
@@ -513,6 +517,9 @@ struct ggml_cgraph *ggml_build_backward(struct ggml_context *ctx, struct ggml_cg
 #    ifdef __cplusplus
 }
 #    endif
+
+struct ggml_opt_params ggml_opt_default_params(enum ggml_opt_type type)
+    BERTH_2023_REFUSED("ggml_opt_default_params: use ggml_opt_default_params of today's ggml-opt.h");
 
 // ---- forms of several dates ----
 

@@ -15,7 +15,7 @@ void fill(struct ggml_tensor *tensor, const float *data) {
 }
 
 struct ggml_tensor *attend(struct ggml_context *ctx, struct ggml_tensor *kq, const struct inputs *in) {
-    kq = ggml_scale(ctx, kq, ggml_new_f32(ctx, 1.0f / sqrtf(float(N_EMBD) / N_HEAD)));
+    kq = ggml_scale(ctx, kq, ggml_new_f32(ctx, 1.0f / sqrtf(float(N_EMBD) / float(N_HEAD))));
     return ggml_soft_max(ctx, ggml_diag_mask_inf(ctx, kq, in->n_past));
 }
 

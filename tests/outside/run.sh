@@ -27,6 +27,11 @@ static=""
 cc -std=c11 "$scratch/hello.c" -o "$scratch/hello-pc" $(pkg-config $static --cflags --libs ggml)
 "$scratch/hello-pc" >/dev/null 2>&1
 
+# A program of 2023 finds the headers of its time.
+# shellcheck disable=SC2046
+cc -std=c11 -I"$tree/include/2023" "$source/tests/alloc2023/ops.c" -o "$scratch/ops" $(pkg-config $static --cflags --libs ggml) -lm
+"$scratch/ops" "$scratch/ops.gguf" >/dev/null
+
 "$tree/bin/berth" --version
 # The installed program finds the installed model.
 "$tree/bin/berth" run --json -n 1 | grep -q 'share/berth/models/tales-q8_0.gguf", "prompt": "Once upon a time", "text": " ' || {
