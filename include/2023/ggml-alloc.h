@@ -9,6 +9,15 @@
 
 #include "ggml.h"
 
+// Functions that take or make a backend, a buffer type or a buffer have one symbol per layout of those structs.
+#if BERTH_2023 >= 202402
+#    define BERTH_2023_AT(name) berth_202402_##name
+#elif BERTH_2023 >= 202312
+#    define BERTH_2023_AT(name) berth_202312_##name
+#else
+#    define BERTH_2023_AT(name) berth_202311_##name
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -23,11 +32,11 @@ struct ggml_allocr;
 typedef struct ggml_allocr *ggml_allocr_t;
 
 // Over the caller's memory; measuring; over a buffer, which stays the caller's; over a new buffer of a backend.
-GGML_API ggml_allocr_t berth_2023_allocr_new(void *data, size_t size, size_t alignment);
-GGML_API ggml_allocr_t berth_2023_allocr_new_measure(size_t alignment);
+GGML_API ggml_allocr_t BERTH_2023_AT(allocr_new)(void *data, size_t size, size_t alignment);
+GGML_API ggml_allocr_t BERTH_2023_AT(allocr_new_measure)(size_t alignment);
 GGML_API ggml_allocr_t berth_2023_allocr_new_from_buffer(struct ggml_backend_buffer *buffer);
-GGML_API ggml_allocr_t berth_2023_allocr_new_from_backend(struct ggml_backend *backend, size_t size);
-GGML_API ggml_allocr_t berth_2023_allocr_new_measure_from_backend(struct ggml_backend *backend);
+GGML_API ggml_allocr_t BERTH_2023_AT(allocr_new_from_backend)(struct ggml_backend *backend, size_t size);
+GGML_API ggml_allocr_t BERTH_2023_AT(allocr_new_measure_from_backend)(struct ggml_backend *backend);
 GGML_API struct ggml_backend_buffer *berth_2023_allocr_get_buffer(ggml_allocr_t alloc);
 // The nodes run in this order; memory is given back only at a barrier, -1.
 GGML_API void berth_2023_allocr_set_parse_seq(ggml_allocr_t alloc, const int *list, int n);
@@ -49,13 +58,15 @@ struct ggml_gallocr;
 typedef struct ggml_tallocr *ggml_tallocr_t;
 typedef struct ggml_gallocr *ggml_gallocr_t;
 
-GGML_API ggml_tallocr_t berth_2023_tallocr_new(void *data, size_t size, size_t alignment);
-GGML_API ggml_tallocr_t berth_2023_tallocr_new_measure(size_t alignment);
+GGML_API ggml_tallocr_t BERTH_2023_AT(tallocr_new)(void *data, size_t size, size_t alignment);
+GGML_API ggml_tallocr_t BERTH_2023_AT(tallocr_new_measure)(size_t alignment);
 GGML_API ggml_tallocr_t berth_2023_tallocr_new_from_buffer(struct ggml_backend_buffer *buffer);
-GGML_API ggml_tallocr_t berth_2023_tallocr_new_from_backend(struct ggml_backend *backend, size_t size);
-GGML_API ggml_tallocr_t berth_2023_tallocr_new_measure_from_backend(struct ggml_backend *backend);
-GGML_API ggml_tallocr_t berth_2023_tallocr_new_from_buft(struct ggml_backend_buffer_type *buft, size_t size);
-GGML_API ggml_tallocr_t berth_2023_tallocr_new_measure_from_buft(struct ggml_backend_buffer_type *buft);
+GGML_API ggml_tallocr_t BERTH_2023_AT(tallocr_new_from_backend)(struct ggml_backend *backend, size_t size);
+GGML_API ggml_tallocr_t BERTH_2023_AT(tallocr_new_measure_from_backend)(struct ggml_backend *backend);
+#if BERTH_2023 >= 202312
+GGML_API ggml_tallocr_t BERTH_2023_AT(tallocr_new_from_buft)(struct ggml_backend_buffer_type *buft, size_t size);
+GGML_API ggml_tallocr_t BERTH_2023_AT(tallocr_new_measure_from_buft)(struct ggml_backend_buffer_type *buft);
+#endif
 GGML_API struct ggml_backend_buffer *berth_2023_tallocr_get_buffer(ggml_tallocr_t talloc);
 GGML_API void berth_2023_tallocr_free(ggml_tallocr_t talloc);
 GGML_API bool berth_2023_tallocr_is_measure(ggml_tallocr_t talloc);
@@ -72,18 +83,18 @@ GGML_API void berth_2023_gallocr_alloc_graph_n(
     ggml_gallocr_t galloc, struct ggml_cgraph *graph, struct ggml_hash_set hash_set, ggml_tallocr_t *hash_node_talloc);
 
 // One buffer with every tensor of the context that has no place yet.
-GGML_API struct ggml_backend_buffer *berth_2023_alloc_ctx_tensors_from_buft(
+GGML_API struct ggml_backend_buffer *BERTH_2023_AT(alloc_ctx_tensors_from_buft)(
     struct ggml_context *ctx, struct ggml_backend_buffer_type *buft);
-GGML_API struct ggml_backend_buffer *berth_2023_alloc_ctx_tensors(struct ggml_context *ctx, struct ggml_backend *backend);
+GGML_API struct ggml_backend_buffer *BERTH_2023_AT(alloc_ctx_tensors)(struct ggml_context *ctx, struct ggml_backend *backend);
 
 // ---- the names of then ----
 
 #ifndef BERTH_2023_IMPLEMENTATION
-#    define ggml_allocr_new berth_2023_allocr_new
-#    define ggml_allocr_new_measure berth_2023_allocr_new_measure
+#    define ggml_allocr_new BERTH_2023_AT(allocr_new)
+#    define ggml_allocr_new_measure BERTH_2023_AT(allocr_new_measure)
 #    define ggml_allocr_new_from_buffer berth_2023_allocr_new_from_buffer
-#    define ggml_allocr_new_from_backend berth_2023_allocr_new_from_backend
-#    define ggml_allocr_new_measure_from_backend berth_2023_allocr_new_measure_from_backend
+#    define ggml_allocr_new_from_backend BERTH_2023_AT(allocr_new_from_backend)
+#    define ggml_allocr_new_measure_from_backend BERTH_2023_AT(allocr_new_measure_from_backend)
 #    define ggml_allocr_get_buffer berth_2023_allocr_get_buffer
 #    define ggml_allocr_set_parse_seq berth_2023_allocr_set_parse_seq
 #    define ggml_allocr_free berth_2023_allocr_free
@@ -93,13 +104,13 @@ GGML_API struct ggml_backend_buffer *berth_2023_alloc_ctx_tensors(struct ggml_co
 #    define ggml_allocr_max_size berth_2023_allocr_max_size
 #    define ggml_allocr_alloc_graph berth_2023_allocr_alloc_graph
 #    define ggml_allocr_alloc_graph_n berth_2023_allocr_alloc_graph_n
-#    define ggml_tallocr_new berth_2023_tallocr_new
-#    define ggml_tallocr_new_measure berth_2023_tallocr_new_measure
+#    define ggml_tallocr_new BERTH_2023_AT(tallocr_new)
+#    define ggml_tallocr_new_measure BERTH_2023_AT(tallocr_new_measure)
 #    define ggml_tallocr_new_from_buffer berth_2023_tallocr_new_from_buffer
-#    define ggml_tallocr_new_from_backend berth_2023_tallocr_new_from_backend
-#    define ggml_tallocr_new_measure_from_backend berth_2023_tallocr_new_measure_from_backend
-#    define ggml_tallocr_new_from_buft berth_2023_tallocr_new_from_buft
-#    define ggml_tallocr_new_measure_from_buft berth_2023_tallocr_new_measure_from_buft
+#    define ggml_tallocr_new_from_backend BERTH_2023_AT(tallocr_new_from_backend)
+#    define ggml_tallocr_new_measure_from_backend BERTH_2023_AT(tallocr_new_measure_from_backend)
+#    define ggml_tallocr_new_from_buft BERTH_2023_AT(tallocr_new_from_buft)
+#    define ggml_tallocr_new_measure_from_buft BERTH_2023_AT(tallocr_new_measure_from_buft)
 #    define ggml_tallocr_get_buffer berth_2023_tallocr_get_buffer
 #    define ggml_tallocr_free berth_2023_tallocr_free
 #    define ggml_tallocr_is_measure berth_2023_tallocr_is_measure
@@ -111,8 +122,8 @@ GGML_API struct ggml_backend_buffer *berth_2023_alloc_ctx_tensors(struct ggml_co
 #    define ggml_gallocr_set_parse_seq berth_2023_gallocr_set_parse_seq
 #    define ggml_gallocr_alloc_graph berth_2023_gallocr_alloc_graph
 #    define ggml_gallocr_alloc_graph_n berth_2023_gallocr_alloc_graph_n
-#    define ggml_backend_alloc_ctx_tensors_from_buft berth_2023_alloc_ctx_tensors_from_buft
-#    define ggml_backend_alloc_ctx_tensors berth_2023_alloc_ctx_tensors
+#    define ggml_backend_alloc_ctx_tensors_from_buft BERTH_2023_AT(alloc_ctx_tensors_from_buft)
+#    define ggml_backend_alloc_ctx_tensors BERTH_2023_AT(alloc_ctx_tensors)
 #endif
 
 #ifdef __cplusplus

@@ -8,7 +8,7 @@ struct ggml_allocr {
     gen_gallocr_t galloc;
 };
 
-static ggml_allocr_t allocr_over(gen_tallocr_t talloc) {
+ggml_allocr_t berth_2023_allocr_over(gen_tallocr_t talloc) {
     ggml_allocr_t alloc  = talloc != NULL ? berth_calloc(1, sizeof *alloc) : NULL;
     gen_gallocr_t galloc = alloc != NULL ? berth_2023_gallocr_new() : NULL;
     if (galloc == NULL) {
@@ -20,24 +20,8 @@ static ggml_allocr_t allocr_over(gen_tallocr_t talloc) {
     return alloc;
 }
 
-ggml_allocr_t berth_2023_allocr_new(void *data, size_t size, size_t alignment) {
-    return allocr_over(berth_2023_tallocr_new(data, size, alignment));
-}
-
-ggml_allocr_t berth_2023_allocr_new_measure(size_t alignment) {
-    return allocr_over(berth_2023_tallocr_new_measure(alignment));
-}
-
 ggml_allocr_t berth_2023_allocr_new_from_buffer(gen_buffer_t buffer) {
-    return allocr_over(berth_2023_tallocr_new_from_buffer(buffer));
-}
-
-ggml_allocr_t berth_2023_allocr_new_from_backend(gen_backend_t backend, size_t size) {
-    return allocr_over(berth_2023_tallocr_new_from_backend(backend, size));
-}
-
-ggml_allocr_t berth_2023_allocr_new_measure_from_backend(gen_backend_t backend) {
-    return allocr_over(berth_2023_tallocr_new_measure_from_backend(backend));
+    return berth_2023_allocr_over(berth_2023_tallocr_new_from_buffer(buffer));
 }
 
 gen_buffer_t berth_2023_allocr_get_buffer(ggml_allocr_t alloc) {

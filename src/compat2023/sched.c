@@ -12,104 +12,32 @@
 
 #include <string.h>
 
-// A backend of then as today's passes see it. Nothing is allocated or computed through it.
-struct shown {
-    struct ggml_backend_device dev;
-    struct ggml_backend_buffer_type buft;
-    struct ggml_backend backend;
-    gen_backend_t gen;
-};
-
 struct gen_sched {
+    const struct gen_date *date;
     int n_backends;
-    struct shown *shown;        // [n_backends]
+    struct gen_facade *facades; // [n_backends] as today's passes see them. Nothing is allocated or computed through them
     ggml_backend_sched_t today; // its passes and the program's choices
     gen_tallocr_t *tallocs;     // [n_backends]
     gen_gallocr_t galloc;
     bool is_ready; // measured: the allocators have buffers
+    bool is_over;  // the assignments are those of a graph that was computed
+    ggml_backend_sched_eval_callback callback;
+    void *callback_data;
 };
-
-// ---- devices ----
-
-static struct shown *shown_of(ggml_backend_dev_t dev) {
-    return dev->context;
-}
-
-static const char *dev_name(ggml_backend_dev_t dev) {
-    return berth_2023_name(shown_of(dev)->gen);
-}
-
-static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
-    return berth_2023_is_cpu(shown_of(dev)->gen) ? GGML_BACKEND_DEVICE_TYPE_CPU : GGML_BACKEND_DEVICE_TYPE_GPU;
-}
-
-static ggml_backend_buffer_type_t dev_buft(ggml_backend_dev_t dev) {
-    return &shown_of(dev)->buft;
-}
-
-static bool dev_supports_op(ggml_backend_dev_t dev, const struct ggml_tensor *op) {
-    return berth_2023_supports_op(shown_of(dev)->gen, op);
-}
-
-// Memory of then belongs to a backend. The host's is read by the CPU.
-static bool dev_supports_buft(ggml_backend_dev_t dev, ggml_backend_buffer_type_t buft) {
-    const gen_backend_t gen = shown_of(dev)->gen;
-    return buft == dev_buft(dev) || berth_2023_backend_of_type(buft) == gen ||
-           (berth_2023_is_cpu(gen) && ggml_backend_buft_is_host(buft));
-}
-
-static const char *buft_name(ggml_backend_buffer_type_t buft) {
-    return berth_2023_name(((struct shown *) buft->context)->gen);
-}
-
-static ggml_backend_buffer_t buft_alloc(ggml_backend_buffer_type_t buft, size_t size) {
-    (void) buft;
-    (void) size;
-    return NULL; // memory comes from the allocators of then
-}
-
-static size_t buft_alignment(ggml_backend_buffer_type_t buft) {
-    return berth_2023_get_alignment(((struct shown *) buft->context)->gen);
-}
-
-static bool buft_is_host(ggml_backend_buffer_type_t buft) {
-    return berth_2023_is_cpu(((struct shown *) buft->context)->gen);
-}
-
-static const char *backend_name(ggml_backend_t backend) {
-    return berth_2023_name(((struct shown *) backend->context)->gen);
-}
-
-static void shown_init(struct shown *s, gen_backend_t gen) {
-    *s = (struct shown){
-        .dev     = {.context = s,
-                .iface       = {.get_name  = dev_name,
-                          .get_type        = dev_type,
-                          .get_buffer_type = dev_buft,
-                          .supports_op     = dev_supports_op,
-                          .supports_buft   = dev_supports_buft}},
-        .buft    = {.context = s,
-               .device       = &s->dev,
-               .iface =
-                   {.get_name = buft_name, .alloc_buffer = buft_alloc, .get_alignment = buft_alignment, .is_host = buft_is_host}},
-        .backend = {.context = s, .device = &s->dev, .iface = {.get_name = backend_name}},
-        .gen     = gen,
-    };
-}
 
 // ---- life ----
 
-static bool init(struct gen_sched *s, gen_backend_t *backends, int n) {
+static bool init(struct gen_sched *s, gen_backend_t *backends, const gen_source_t *sources, int n) {
     ggml_backend_t *list = berth_calloc((size_t) n, sizeof *list);
-    s->shown             = berth_calloc((size_t) n, sizeof s->shown[0]);
+    s->facades           = berth_calloc((size_t) n, sizeof s->facades[0]);
     s->tallocs           = berth_calloc((size_t) n, sizeof s->tallocs[0]);
     s->galloc            = berth_2023_gallocr_new();
-    bool ok              = list != NULL && s->shown != NULL && s->tallocs != NULL && s->galloc != NULL;
+    bool ok              = list != NULL && s->facades != NULL && s->tallocs != NULL && s->galloc != NULL;
     s->n_backends        = ok ? n : 0;
     for (int b = 0; b < n && ok; b++) {
-        shown_init(&s->shown[b], backends[b]);
-        list[b]       = &s->shown[b].backend;
-        s->tallocs[b] = berth_2023_tallocr_new_measure_from_backend(backends[b]);
+        berth_2023_facade_init(&s->facades[b], s->date, backends[b], sources[b]);
+        list[b]       = &s->facades[b].backend;
+        s->tallocs[b] = berth_2023_tallocr_over(s->date->measure(sources[b]), true, true, NULL);
         ok            = s->tallocs[b] != NULL;
     }
     s->today = ok ? ggml_backend_sched_new(list, NULL, n, 0, false, false) : NULL;
@@ -117,15 +45,20 @@ static bool init(struct gen_sched *s, gen_backend_t *backends, int n) {
     return s->today != NULL;
 }
 
-gen_sched_t berth_2023_sched_new(gen_backend_t *backends, int n_backends) {
-    for (int b = 0; backends != NULL && b < n_backends; b++) {
-        if (backends[b] == NULL) {
-            berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_new: backend %d of %d is NULL", b, n_backends);
+gen_sched_t berth_2023_sched_over(
+    const struct gen_date *date, gen_backend_t *backends, const gen_source_t *sources, int n_backends) {
+    for (int b = 0; b < n_backends; b++) {
+        if (backends[b] == NULL || sources[b] == NULL) {
+            berth_fail(
+                GGML_STATUS_FAILED, "ggml_backend_sched_new: backend %d of %d is NULL, or has no buffer type", b, n_backends);
             return NULL;
         }
     }
-    gen_sched_t s = backends != NULL && n_backends > 0 ? berth_calloc(1, sizeof *s) : NULL;
-    if (s == NULL || !init(s, backends, n_backends)) {
+    gen_sched_t s = berth_calloc(1, sizeof *s);
+    if (s != NULL) {
+        s->date = date;
+    }
+    if (s == NULL || !init(s, backends, sources, n_backends)) {
         berth_fail(GGML_STATUS_FAILED, "ggml_backend_sched_new: %d backends, or out of memory", n_backends);
         berth_2023_sched_free(s);
         return NULL;
@@ -139,13 +72,13 @@ void berth_2023_sched_free(gen_sched_t s) {
     }
     ggml_backend_sched_free(s->today);
     for (int b = 0; b < s->n_backends; b++) {
-        const enum ggml_status kept = berth_backend_report(&s->shown[b].backend);
+        const enum ggml_status kept = berth_backend_report(&s->facades[b].backend);
         (void) kept; // nobody is left to be told
         berth_2023_tallocr_free(s->tallocs[b]);
     }
     berth_2023_gallocr_free(s->galloc);
     berth_free(s->tallocs);
-    berth_free(s->shown);
+    berth_free(s->facades);
     berth_free(s);
 }
 
@@ -187,11 +120,16 @@ static void forget_places(struct gen_sched *s, const struct ggml_cgraph *graph) 
     }
 }
 
-// Leafs with memory pull their ops, unless they come from an allocator of this scheduler: those are inputs.
+// Leafs with memory pull their ops where the buffer says so, unless they come from an allocator of this scheduler: those are
+// inputs.
 static void mark_weights(const struct gen_sched *s, struct sched_memo *memo) {
     for (int32_t r = memo->rec.n_nodes; r < memo->rec.n_rows; r++) {
-        if (sched_base(memo, r) == r && memo->rec.rows[r].has_memory && memo->rec.rows[r].buft != NULL &&
-            owner_of(s, memo->rec.tensors[r]) < 0) {
+        const struct ggml_tensor *t = memo->rec.tensors[r];
+        if (sched_base(memo, r) != r || !memo->rec.rows[r].has_memory || memo->rec.rows[r].buft == NULL || owner_of(s, t) >= 0) {
+            continue;
+        }
+        gen_buffer_t buffer = berth_2023_buffer_of(t->buffer);
+        if (buffer != NULL ? gen_head(buffer)->date->pulls_ops(buffer) : s->date->number < 202402) {
             memo->rec.rows[r].usage = GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
         }
     }
@@ -201,13 +139,22 @@ static void mark_weights(const struct gen_sched *s, struct sched_memo *memo) {
 static enum ggml_status report(const struct gen_sched *s) {
     enum ggml_status status = GGML_STATUS_SUCCESS;
     for (int b = 0; b < s->n_backends; b++) {
-        const enum ggml_status kept = berth_backend_report(&s->shown[b].backend);
+        const enum ggml_status kept = berth_backend_report(&s->facades[b].backend);
         status                      = status == GGML_STATUS_SUCCESS ? kept : status;
     }
     return status;
 }
 
+// Until the next graph is prepared, the program may ask where the nodes of the last one ran.
+static void forget_assignments(struct gen_sched *s) {
+    if (s->is_over) {
+        ggml_backend_sched_reset(s->today);
+        s->is_over = false;
+    }
+}
+
 static enum ggml_status split(struct gen_sched *s, struct sched_memo *memo, struct ggml_cgraph *graph) {
+    forget_assignments(s);
     enum ggml_status status = report(s);
     if (status == GGML_STATUS_SUCCESS) {
         status = berth_graph_check(graph);
@@ -220,7 +167,12 @@ static enum ggml_status split(struct gen_sched *s, struct sched_memo *memo, stru
         mark_weights(s, memo);
         status = sched_assign(s->today, memo);
     }
-    return status == GGML_STATUS_SUCCESS ? sched_split(s->today, memo) : status;
+    if (status == GGML_STATUS_SUCCESS) {
+        status = sched_split(s->today, memo);
+    }
+    s->today->cur           = status == GGML_STATUS_SUCCESS ? memo : NULL;
+    s->today->last_n_splits = status == GGML_STATUS_SUCCESS ? memo->n_splits : 0;
+    return status;
 }
 
 // ---- memory ----
@@ -330,12 +282,13 @@ static enum ggml_status get_buffers(struct gen_sched *s) {
     gen_tallocr_t *ready = berth_calloc((size_t) s->n_backends, sizeof *ready);
     bool ok              = ready != NULL;
     for (int b = 0; b < s->n_backends && ok; b++) {
-        const size_t size = berth_2023_tallocr_max_size(s->tallocs[b]);
-        ready[b]          = berth_2023_tallocr_new_from_backend(s->shown[b].gen, size > 0 ? size : 1);
-        ok                = ready[b] != NULL;
+        const size_t size         = berth_2023_tallocr_max_size(s->tallocs[b]);
+        const gen_source_t source = s->facades[b].source;
+        ready[b]                  = berth_2023_tallocr_over(s->date->alloc(source, size > 0 ? size : 1), true, false, source);
+        ok                        = ready[b] != NULL;
         if (!ok) {
             berth_fail(GGML_STATUS_ALLOC_FAILED, "ggml_backend_sched_init_measure: backend %s has no buffer of %zu bytes",
-                berth_2023_name(s->shown[b].gen), size);
+                s->date->name(s->facades[b].gen), size);
         }
     }
     for (int b = 0; b < s->n_backends && ready != NULL; b++) {
@@ -346,11 +299,19 @@ static enum ggml_status get_buffers(struct gen_sched *s) {
     return ok ? GGML_STATUS_SUCCESS : GGML_STATUS_ALLOC_FAILED;
 }
 
-static void reset(struct gen_sched *s) {
+// The allocators are free for the inputs of the next graph.
+static void finish(struct gen_sched *s) {
     for (int b = 0; b < s->n_backends; b++) {
         berth_2023_tallocr_reset(s->tallocs[b]);
     }
-    ggml_backend_sched_reset(s->today);
+    s->is_over = true;
+}
+
+void berth_2023_sched_reset(gen_sched_t s) {
+    if (s != NULL) {
+        finish(s);
+        forget_assignments(s);
+    }
 }
 
 void berth_2023_sched_init_measure(gen_sched_t s, struct ggml_cgraph *measure_graph) {
@@ -367,37 +328,67 @@ void berth_2023_sched_init_measure(gen_sched_t s, struct ggml_cgraph *measure_gr
     if (status == GGML_STATUS_SUCCESS) {
         s->is_ready = get_buffers(s) == GGML_STATUS_SUCCESS;
     }
-    reset(s);
+    finish(s);
 }
 
 // ---- computing ----
 
+static enum ggml_status run_part(
+    gen_sched_t s, const struct sched_split *split, const struct ggml_cgraph *graph, int32_t i0, int32_t i1) {
+    const gen_backend_t backend = s->facades[split->backend].gen;
+    struct ggml_cgraph part     = {
+            .n_nodes          = i1 - i0,
+            .nodes            = sched_nodes(s->today->cur) + i0,
+            .use_counts       = graph->use_counts,
+            .visited_hash_set = graph->visited_hash_set,
+    };
+    const enum ggml_status status = berth_2023_compute(s->date, backend, &part);
+    s->date->synchronize(backend);
+    return status;
+}
+
+// Up to each node that the callback wants to see. *is_stopped: it has seen enough.
+static enum ggml_status run_observed(
+    gen_sched_t s, const struct sched_split *split, const struct ggml_cgraph *graph, bool *is_stopped) {
+    int32_t i0 = split->i_start;
+    for (int32_t i = split->i_start; i < split->i_end; i++) {
+        struct ggml_tensor *t = sched_nodes(s->today->cur)[i];
+        const bool is_wanted  = s->callback(t, true, s->callback_data);
+        if (!is_wanted && i + 1 < split->i_end) {
+            continue;
+        }
+        const enum ggml_status status = run_part(s, split, graph, i0, i + 1);
+        if (status != GGML_STATUS_SUCCESS) {
+            return status;
+        }
+        i0 = i + 1;
+        if (is_wanted && !s->callback(t, false, s->callback_data)) {
+            *is_stopped = true;
+            break;
+        }
+    }
+    return GGML_STATUS_SUCCESS;
+}
+
 static enum ggml_status run(struct gen_sched *s, struct sched_memo *memo, const struct ggml_cgraph *graph) {
-    enum ggml_status status = GGML_STATUS_SUCCESS;
-    for (int32_t i = 0; i < memo->n_splits && status == GGML_STATUS_SUCCESS; i++) {
+    bool is_stopped = false;
+    for (int32_t i = 0; i < memo->n_splits && !is_stopped; i++) {
         const struct sched_split *split = &memo->splits[i];
-        const gen_backend_t backend     = s->shown[split->backend].gen;
         for (int32_t k = split->copies; k < split->copies + split->n_copies; k++) {
             berth_2023_tensor_copy(memo->rec.tensors[memo->copies[k].row], sched_copy_tensor(memo, k, 0));
         }
-        struct ggml_cgraph part = {
-            .n_nodes          = split->i_end - split->i_start,
-            .nodes            = sched_nodes(memo) + split->i_start,
-            .use_counts       = graph->use_counts,
-            .visited_hash_set = graph->visited_hash_set,
-        };
         sched_edges_to_copies(memo, split, 0);
-        status = berth_2023_graph_compute_status(backend, &part);
+        const enum ggml_status status = s->callback != NULL ? run_observed(s, split, graph, &is_stopped)
+                                                            : run_part(s, split, graph, split->i_start, split->i_end);
         sched_edges_to_graph(memo, split);
-        berth_2023_synchronize(backend);
         if (status != GGML_STATUS_SUCCESS) {
             char text[400];
             snprintf(text, sizeof text, "%s", berth_last_error());
-            berth_fail(status, "scheduler of 2023: backend %s failed at split %d of %d: %s", berth_2023_name(backend), i,
-                memo->n_splits, text);
+            return berth_fail(status, "scheduler of 2023: backend %s failed at split %d of %d: %s",
+                s->date->name(s->facades[split->backend].gen), i, memo->n_splits, text);
         }
     }
-    return status;
+    return GGML_STATUS_SUCCESS;
 }
 
 enum ggml_status berth_2023_sched_graph_compute_status(gen_sched_t s, struct ggml_cgraph *graph) {
@@ -416,7 +407,7 @@ enum ggml_status berth_2023_sched_graph_compute_status(gen_sched_t s, struct ggm
     if (status != GGML_STATUS_SUCCESS) {
         berth_2023_spoil(graph);
     }
-    reset(s);
+    finish(s);
     return status;
 }
 
@@ -429,7 +420,7 @@ void berth_2023_sched_graph_compute(gen_sched_t s, struct ggml_cgraph *graph) {
 
 static int index_of(const struct gen_sched *s, gen_backend_t backend) {
     for (int b = 0; s != NULL && b < s->n_backends; b++) {
-        if (s->shown[b].gen == backend) {
+        if (s->facades[b].gen == backend) {
             return b;
         }
     }
@@ -450,6 +441,28 @@ gen_buffer_t berth_2023_sched_get_buffer(gen_sched_t s, gen_backend_t backend) {
 void berth_2023_sched_set_node_backend(gen_sched_t s, struct ggml_tensor *node, gen_backend_t backend) {
     const int b = index_of(s, backend);
     if (b >= 0) {
-        ggml_backend_sched_set_tensor_backend(s->today, node, &s->shown[b].backend);
+        forget_assignments(s);
+        ggml_backend_sched_set_tensor_backend(s->today, node, &s->facades[b].backend);
+    }
+}
+
+gen_backend_t berth_2023_sched_get_node_backend(gen_sched_t s, struct ggml_tensor *node) {
+    const ggml_backend_t backend = s != NULL ? ggml_backend_sched_get_tensor_backend(s->today, node) : NULL;
+    for (int b = 0; backend != NULL && b < s->n_backends; b++) {
+        if (backend == &s->facades[b].backend) {
+            return s->facades[b].gen;
+        }
+    }
+    return NULL;
+}
+
+int berth_2023_sched_get_n_splits(gen_sched_t s) {
+    return s != NULL ? ggml_backend_sched_get_n_splits(s->today) : 0;
+}
+
+void berth_2023_sched_set_eval_callback(gen_sched_t s, ggml_backend_sched_eval_callback callback, void *user_data) {
+    if (s != NULL) {
+        s->callback      = callback;
+        s->callback_data = user_data;
     }
 }

@@ -7,12 +7,9 @@
 
 #include <string.h>
 
-// Measuring is done at an address that is as badly aligned as the caller's memory may be.
-#define MEASURE_BASE ((uintptr_t) 1 << 20)
-
 // ---- life ----
 
-static gen_tallocr_t tallocr_over(gen_buffer_t buffer, bool owns_buffer, bool is_measure) {
+gen_tallocr_t berth_2023_tallocr_over(gen_buffer_t buffer, bool owns_buffer, bool is_measure, gen_source_t grows_on) {
     gen_tallocr_t talloc = buffer != NULL ? berth_calloc(1, sizeof *talloc) : NULL;
     if (talloc == NULL) {
         if (owns_buffer) {
@@ -24,8 +21,9 @@ static gen_tallocr_t tallocr_over(gen_buffer_t buffer, bool owns_buffer, bool is
     talloc->buffer     = buffer;
     talloc->align      = berth_2023_buffer_get_alignment(buffer);
     talloc->is_measure = is_measure;
+    talloc->grows_on   = grows_on;
     if (is_measure) {
-        berth_2023_buffer_is_measure(buffer);
+        gen_head(buffer)->is_measure = true;
     }
     talloc->owns_buffer = owns_buffer;
     talloc->capacity    = is_measure ? UINT64_MAX : berth_2023_buffer_get_size(buffer);
@@ -33,64 +31,8 @@ static gen_tallocr_t tallocr_over(gen_buffer_t buffer, bool owns_buffer, bool is
     return talloc;
 }
 
-gen_tallocr_t berth_2023_tallocr_new(void *data, size_t size, size_t alignment) {
-    if (data == NULL || alignment == 0) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_tallocr_new: no memory, or an alignment of 0");
-        return NULL;
-    }
-    return tallocr_over(berth_2023_buffer_over(NULL, data, size, alignment), true, false);
-}
-
-gen_tallocr_t berth_2023_tallocr_new_measure(size_t alignment) {
-    if (alignment == 0) {
-        berth_fail(GGML_STATUS_FAILED, "ggml_tallocr_new_measure: an alignment of 0");
-        return NULL;
-    }
-    const uintptr_t aligned = (MEASURE_BASE + alignment - 1) / alignment * alignment;
-    void *base              = (void *) (alignment > 1 ? aligned + 1 : aligned);
-    return tallocr_over(berth_2023_buffer_over(NULL, base, SIZE_MAX / 2, alignment), true, true);
-}
-
 gen_tallocr_t berth_2023_tallocr_new_from_buffer(gen_buffer_t buffer) {
-    return tallocr_over(buffer, false, false);
-}
-
-gen_tallocr_t berth_2023_tallocr_new_from_backend(gen_backend_t backend, size_t size) {
-    gen_tallocr_t talloc = tallocr_over(berth_2023_alloc_buffer(backend, size), true, false);
-    if (talloc != NULL) {
-        talloc->grows_on = backend;
-    }
-    return talloc;
-}
-
-// Tensors are as large as in a buffer of the backend: a buffer of one byte is there to be asked. Its memory is not touched.
-
-static void measure_free(gen_buffer_t buffer) {
-    berth_2023_buffer_free(buffer->context);
-}
-
-static void *measure_base(gen_buffer_t buffer) {
-    const size_t align = berth_2023_buffer_get_alignment(buffer);
-    return (void *) ((MEASURE_BASE + align - 1) / align * align);
-}
-
-static size_t measure_alloc_size(gen_buffer_t buffer, struct ggml_tensor *tensor) {
-    return berth_2023_buffer_get_alloc_size(buffer->context, tensor);
-}
-
-gen_tallocr_t berth_2023_tallocr_new_measure_from_backend(gen_backend_t backend) {
-    static const struct gen_buffer_i iface = {
-        .free_buffer = measure_free, .get_base = measure_base, .get_alloc_size = measure_alloc_size};
-    gen_buffer_t sample = berth_2023_alloc_buffer(backend, 1);
-    if (sample == NULL) {
-        return NULL;
-    }
-    gen_buffer_t buffer = berth_2023_buffer_init(backend, iface, sample, SIZE_MAX / 2);
-    if (buffer == NULL) {
-        berth_2023_buffer_free(sample);
-        return NULL;
-    }
-    return tallocr_over(buffer, true, true);
+    return berth_2023_tallocr_over(buffer, false, false, NULL);
 }
 
 void berth_2023_tallocr_free(gen_tallocr_t talloc) {
@@ -149,7 +91,7 @@ bool berth_2023_grow(struct gen_tallocr *talloc, uint64_t need) {
         !berth_grow((void **) &talloc->old, &talloc->old_cap, talloc->n_old + 1, sizeof talloc->old[0])) {
         return false;
     }
-    gen_buffer_t buffer = berth_2023_alloc_buffer(talloc->grows_on, (size_t) (need + slack));
+    gen_buffer_t buffer = gen_head(talloc->buffer)->date->alloc(talloc->grows_on, (size_t) (need + slack));
     if (buffer == NULL) {
         return false;
     }
@@ -161,8 +103,9 @@ bool berth_2023_grow(struct gen_tallocr *talloc, uint64_t need) {
     for (size_t i = 0; i < talloc->n_pieces; i++) {
         talloc->pieces[i].off += start - talloc->start;
     }
-    berth_log(GGML_LOG_LEVEL_INFO, "an allocator of %llu bytes on backend %s grows to %llu: more is needed than was measured\n",
-        (unsigned long long) talloc->capacity, berth_2023_name(talloc->grows_on), (unsigned long long) need);
+    berth_log(GGML_LOG_LEVEL_INFO, "an allocator of %llu bytes on %s grows to %llu: more is needed than was measured\n",
+        (unsigned long long) talloc->capacity, gen_head(talloc->buffer)->date->source_name(talloc->grows_on),
+        (unsigned long long) need);
     talloc->old[talloc->n_old++] = talloc->buffer;
     talloc->buffer               = buffer;
     talloc->start                = start;
@@ -263,42 +206,4 @@ void berth_2023_tallocr_alloc(gen_tallocr_t talloc, struct ggml_tensor *tensor) 
         return;
     }
     berth_2023_place(talloc, tensor, off);
-}
-
-// ---- all tensors of a context ----
-
-gen_buffer_t berth_2023_alloc_ctx_tensors(struct ggml_context *ctx, gen_backend_t backend) {
-    gen_tallocr_t measure = berth_2023_tallocr_new_measure_from_backend(backend);
-    uint64_t size         = 0;
-    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL && measure != NULL; t = ggml_get_next_tensor(ctx, t)) {
-        if (t->data == NULL && t->view_src == NULL) {
-            const uint64_t need = berth_2023_buffer_get_alloc_size(measure->buffer, t);
-            size += (need + measure->align - 1) / measure->align * measure->align;
-        }
-    }
-    berth_2023_tallocr_free(measure);
-    gen_buffer_t buffer  = size > 0 ? berth_2023_alloc_buffer(backend, size) : NULL;
-    gen_tallocr_t talloc = buffer != NULL ? berth_2023_tallocr_new_from_buffer(buffer) : NULL;
-    if (talloc == NULL) {
-        berth_2023_buffer_free(buffer);
-        return NULL;
-    }
-    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
-        if (t->data == NULL && t->view_src == NULL) {
-            berth_2023_tallocr_alloc(talloc, t);
-        }
-    }
-    for (struct ggml_tensor *t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
-        if (t->view_src != NULL && t->view_src->data != NULL && t->buffer == NULL) {
-            t->data   = (char *) t->view_src->data + t->view_offs;
-            t->buffer = t->view_src->buffer;
-            berth_2023_buffer_init_tensor(berth_2023_buffer_of(t->buffer), t);
-        }
-    }
-    berth_2023_tallocr_free(talloc);
-    return buffer;
-}
-
-gen_buffer_t berth_2023_alloc_ctx_tensors_from_buft(struct ggml_context *ctx, ggml_backend_buffer_type_t buft) {
-    return berth_2023_alloc_ctx_tensors(ctx, (gen_backend_t) (void *) buft);
 }
