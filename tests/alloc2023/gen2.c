@@ -185,8 +185,8 @@ static void grows(ggml_backend_t backend) {
 static void changed_graphs(ggml_backend_t backend) {
     for (int kind = 0; kind < 2; kind++) {
         struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 512 * 1024, .no_alloc = true});
-        struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), *a = ggml_scale(ctx, x, 2.0f);
-        struct ggml_tensor *b = ggml_scale(ctx, a, 3.0f), *c = ggml_scale(ctx, b, 5.0f), *d = ggml_scale(ctx, c, 7.0f);
+        struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, N), *a = scale_by(ctx, x, 2.0f);
+        struct ggml_tensor *b = scale_by(ctx, a, 3.0f), *c = scale_by(ctx, b, 5.0f), *d = scale_by(ctx, c, 7.0f);
         struct ggml_tensor *e = ggml_add(ctx, d, a), *out = ggml_add(ctx, e, b);
         struct ggml_cgraph *graph = ggml_new_graph(ctx);
         ggml_build_forward_expand(graph, out);

@@ -1,53 +1,13 @@
 // SPDX-License-Identifier: MIT
 // gpt2.c: the programs of each date generate the tokens of today's program, in one process.
 
-#include "gpt2.h"
+#include "gpt2_weights.h"
 
 #include <math.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { N_SEQUENCES = 2 };
-
-static uint32_t state = 12345;
-
-static float uniform(float spread) {
-    state = state * 1664525u + 1013904223u;
-    return spread * ((float) (state >> 8) / (float) (1 << 23) - 1.0f);
-}
-
-static void fill(float *data, int n, float spread, float middle) {
-    for (int i = 0; i < n; i++) {
-        data[i] = middle + uniform(spread);
-    }
-}
-
-static struct weights *weights_new(void) {
-    struct weights *w = malloc(sizeof *w);
-    fill(w->wte, N_VOCAB * N_EMBD, 0.5f, 0);
-    fill(w->wpe, N_CTX * N_EMBD, 0.5f, 0);
-    fill(w->ln_f_g, N_EMBD, 0.2f, 1);
-    fill(w->ln_f_b, N_EMBD, 0.2f, 0);
-    for (int il = 0; il < N_LAYER; il++) {
-        for (int k = 0; k < N_PER_LAYER; k++) {
-            const int n      = layer_shapes[k][0] * layer_shapes[k][1];
-            w->layers[il][k] = malloc((size_t) n * sizeof(float));
-            fill(w->layers[il][k], n, 0.25f, k == LN1_G || k == LN2_G ? 1.0f : 0.0f);
-        }
-    }
-    return w;
-}
-
-static void weights_free(struct weights *w) {
-    for (int il = 0; il < N_LAYER; il++) {
-        for (int k = 0; k < N_PER_LAYER; k++) {
-            free(w->layers[il][k]);
-        }
-    }
-    free(w);
-}
 
 static int compare(const char *name, const struct answer *got, const struct answer *want, int n_tokens) {
     float most = 0;

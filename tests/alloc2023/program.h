@@ -1,29 +1,12 @@
 // SPDX-License-Identifier: MIT
-// program.h: what the test programs of 2023 share: a small network, and a check that ends the program.
+// program.h: a small network for the test programs of 2023.
 #pragma once
 
-#include "ggml-alloc.h"
-#include "ggml-backend.h"
-#include "ggml.h"
+#include "check.h"
 
-#include "berth.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define CHECK(x) \
-    do { \
-        if (!(x)) { \
-            printf("%s:%d: %s\nlast error: %s\n", __FILE__, __LINE__, #x, berth_last_error()); \
-            exit(1); \
-        } \
-    } while (0)
-
-static inline void log_drop(enum ggml_log_level level, const char *text, void *user_data) {
-    (void) level;
-    (void) text;
-    (void) user_data;
+// The factor was a tensor of the program's until 2024; these programs are not about it.
+static inline struct ggml_tensor *scale_by(struct ggml_context *ctx, struct ggml_tensor *a, float s) {
+    return berth_2023_ggml_scale_by(ctx, a, s);
 }
 
 enum { N = 64, N_LAYERS = 12 };
@@ -37,14 +20,16 @@ struct model {
 
 // With a b that exists already, or one of its own.
 static inline struct model model_build_with(struct ggml_tensor *b) {
-    struct model m = {.ctx = ggml_init((struct ggml_init_params){.mem_size = 512 * 1024, .no_alloc = true})};
-    m.x            = ggml_set_name(ggml_new_tensor_1d(m.ctx, GGML_TYPE_F32, N), "x");
-    m.b            = b != NULL ? b : ggml_set_name(ggml_new_tensor_1d(m.ctx, GGML_TYPE_F32, N), "b");
-    m.y            = m.x;
+    const struct ggml_init_params params = {512 * 1024, NULL, true};
+    struct model m;
+    m.ctx = ggml_init(params);
+    m.x   = ggml_set_name(ggml_new_tensor_1d(m.ctx, GGML_TYPE_F32, N), "x");
+    m.b   = b != NULL ? b : ggml_set_name(ggml_new_tensor_1d(m.ctx, GGML_TYPE_F32, N), "b");
+    m.y   = m.x;
     for (int i = 0; i < N_LAYERS; i++) {
         struct ggml_tensor *h = ggml_relu(m.ctx, ggml_add(m.ctx, m.y, m.b));
         struct ggml_tensor *v = ggml_reshape_2d(m.ctx, ggml_cont(m.ctx, h), 8, N / 8);
-        m.y                   = ggml_add(m.ctx, ggml_scale(m.ctx, ggml_reshape_1d(m.ctx, v, N), 0.5f), m.y);
+        m.y                   = ggml_add(m.ctx, scale_by(m.ctx, ggml_reshape_1d(m.ctx, v, N), 0.5f), m.y);
     }
     m.graph = ggml_new_graph(m.ctx);
     ggml_build_forward_expand(m.graph, m.y);

@@ -329,7 +329,7 @@ static void inputs_grow(ggml_backend_t *backends) {
         struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 512 * 1024, .no_alloc = true});
         ggml_tallocr_t talloc    = ggml_backend_sched_get_tallocr(sched, backends[1]);
         struct ggml_tensor *one = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 1), *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, LARGE);
-        struct ggml_tensor *y     = ggml_add(ctx, ggml_scale(ctx, x, 2.0f), one);
+        struct ggml_tensor *y     = ggml_add(ctx, scale_by(ctx, x, 2.0f), one);
         struct ggml_cgraph *graph = ggml_new_graph(ctx);
         ggml_build_forward_expand(graph, y);
         ggml_tallocr_alloc(talloc, one);
