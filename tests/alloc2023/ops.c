@@ -521,6 +521,8 @@ static void graphs(void) {
     CHECK(whole.n_nodes == 3 && whole.nodes[2] == d && whole.size == GGML_MAX_NODES);
     ggml_graph_compute_with_ctx(ctx, &whole, 1);
 #endif
+    CHECK(offsetof(struct ggml_cgraph, order) == 80 && offsetof(struct ggml_cgraph, uid) == 88); // today's layout
+    CHECK(sizeof(struct ggml_tensor) == 336 && offsetof(struct ggml_tensor, buffer) == 8);
     CHECK(a->backend == GGML_BACKEND_CPU);
     a->backend = GGML_BACKEND_GPU;
     CHECK(a->backend == GGML_BACKEND_GPU && a->op == GGML_OP_NONE && b->op != GGML_OP_ALIBI);
