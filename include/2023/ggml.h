@@ -416,7 +416,7 @@ inline void ggml_cgraph::berth_2023_assign(const ggml_cgraph &other) {
     uid = other.uid;
 }
 #        else
-// A variable that is all zero becomes a graph when the first tensor is added. It must not be copied.
+// A variable that is all zero becomes a graph when the first tensor is added. A copy is valid while the original is.
 static inline void berth_2023_ggml_build_forward_expand(struct ggml_cgraph *cgraph, struct ggml_tensor *tensor) {
     if (cgraph->size == 0 && cgraph->nodes == NULL) {
         berth_2023_graph_init(cgraph);
@@ -554,15 +554,23 @@ static inline struct ggml_cgraph berth_2023_ggml_graph_view(struct ggml_cgraph *
     return view;
 }
 
-#    if defined(__cplusplus) && defined(BERTH_2023_GRAPH_ROOM)
+#    if defined(BERTH_2023_GRAPH_ROOM) && defined(__cplusplus)
 static inline struct ggml_cgraph berth_2023_ggml_build_forward(struct ggml_tensor *tensor) {
     struct ggml_cgraph graph;
     ggml_build_forward_expand(&graph, tensor);
     return graph;
 }
+#    elif defined(BERTH_2023_GRAPH_ROOM)
+static inline struct ggml_cgraph *berth_2023_graph_of(struct ggml_cgraph *graph, struct ggml_tensor *tensor) {
+    berth_2023_graph_init(graph);
+    ggml_build_forward_expand(graph, tensor);
+    return graph;
+}
+// The arrays are in a variable without a name, which lives as long as the block of the call.
+#        define berth_2023_ggml_build_forward(tensor) (*berth_2023_graph_of(&(struct ggml_cgraph){0}, tensor))
 #    else
 struct ggml_cgraph *berth_2023_ggml_build_forward(struct ggml_tensor *tensor)
-    BERTH_2023_REFUSED("ggml_build_forward: use ggml_new_graph(ctx) and ggml_build_forward_expand(graph, tensor)");
+    BERTH_2023_REFUSED("ggml_build_forward: use ggml_build_forward_ctx(ctx, tensor), or set BERTH_2023 to 202310");
 #    endif
 
 #    ifdef BERTH_2023_ANY

@@ -520,6 +520,11 @@ static void graphs(void) {
     ggml_build_forward_expand(&whole, d);
     CHECK(whole.n_nodes == 3 && whole.nodes[2] == d && whole.size == GGML_MAX_NODES);
     ggml_graph_compute_with_ctx(ctx, &whole, 1);
+    struct ggml_cgraph built = ggml_build_forward(d);
+    CHECK(built.n_nodes == 3 && built.nodes[0] == b && built.leafs[0] == a);
+    memset(d->data, 0, ggml_nbytes(d));
+    ggml_graph_compute_with_ctx(ctx, &built, 1);
+    CHECK_EACH(d, powf(at(a, i, j, k), 8.0f));
 #endif
     CHECK(offsetof(struct ggml_cgraph, order) == 80 && offsetof(struct ggml_cgraph, uid) == 88); // today's layout
     CHECK(sizeof(struct ggml_tensor) == 336 && offsetof(struct ggml_tensor, buffer) == 8);
