@@ -138,6 +138,8 @@ struct gen_facade {
 };
 
 void berth_2023_facade_init(struct gen_facade *facade, const struct gen_date *date, gen_backend_t gen, gen_source_t source);
+// A failure that is kept for it is forgotten.
+void berth_2023_facade_fini(struct gen_facade *facade);
 
 // ---- the scheduler (sched.c) ----
 

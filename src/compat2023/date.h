@@ -931,7 +931,9 @@ gen_tallocr_t AT(tallocr_new_measure_from_buft)(gen_source_t buft) {
 struct ggml_backend_graph_copy AT(graph_copy)(gen_backend_t backend, struct ggml_cgraph *graph) {
     struct gen_facade facade;
     berth_2023_facade_init(&facade, &date, backend, default_source(backend));
-    return ggml_backend_graph_copy(facade.source != NULL ? &facade.backend : NULL, graph);
+    const struct ggml_backend_graph_copy copy = ggml_backend_graph_copy(facade.source != NULL ? &facade.backend : NULL, graph);
+    berth_2023_facade_fini(&facade);
+    return copy;
 }
 
 const char *AT(buft_name)(gen_source_t buft) {
@@ -955,8 +957,11 @@ static bool compare(gen_backend_t backend1, gen_backend_t backend2, struct ggml_
     struct gen_facade one, two;
     berth_2023_facade_init(&one, &date, backend1, default_source(backend1));
     berth_2023_facade_init(&two, &date, backend2, default_source(backend2));
-    return ggml_backend_compare_graph_backend(
+    const bool is_done = ggml_backend_compare_graph_backend(
         one.source != NULL ? &one.backend : NULL, two.source != NULL ? &two.backend : NULL, graph, callback, user_data, NULL, 0);
+    berth_2023_facade_fini(&one);
+    berth_2023_facade_fini(&two);
+    return is_done;
 }
 #endif
 

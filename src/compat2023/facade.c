@@ -122,3 +122,7 @@ void berth_2023_facade_init(struct gen_facade *facade, const struct gen_date *da
         .source = source,
     };
 }
+
+void berth_2023_facade_fini(struct gen_facade *facade) {
+    berth_backend_forget(&facade->backend);
+}

@@ -72,8 +72,7 @@ void berth_2023_sched_free(gen_sched_t s) {
     }
     ggml_backend_sched_free(s->today);
     for (int b = 0; b < s->n_backends; b++) {
-        const enum ggml_status kept = berth_backend_report(&s->facades[b].backend);
-        (void) kept; // nobody is left to be told
+        berth_2023_facade_fini(&s->facades[b]);
         berth_2023_tallocr_free(s->tallocs[b]);
     }
     berth_2023_gallocr_free(s->galloc);

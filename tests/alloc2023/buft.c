@@ -38,6 +38,10 @@ static void registry(ggml_backend_t backend) {
     ggml_backend_buffer_t buffer = ggml_backend_reg_alloc_buffer(1, 100);
     CHECK(buffer != NULL && buffer->size == 100 && guest.n_buffers == 1);
     ggml_backend_buffer_free(buffer);
+    berth_alloc_fail_at(1);
+    ggml_backend_register("Other", registry_init, guest_buffer_type(), backend);
+    berth_alloc_fail_at(0);
+    CHECK(ggml_backend_reg_get_count() == 2 && strstr(berth_last_error(), "out of memory for Other") != NULL);
     ggml_backend_t cpu = ggml_backend_reg_init_backend_from_str("CPU");
     CHECK(cpu != NULL && ggml_backend_is_cpu(cpu));
     ggml_backend_free(cpu);
