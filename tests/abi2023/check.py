@@ -6,7 +6,8 @@ usage: check.py INCLUDE_DIR [--cc CC] [--cxx CXX] [--link FILE ...] [--date 2023
 
 Writes a C file and a C++ file per date, which assign the address of each function to a pointer with the prototype of that date, take
 the address of each struct field with its type of that date, and compare each constant with its value of that date. The files must
-compile without warnings, and link and run with the libraries of --link. exceptions.tsv lists what is refused, which must fail to
+compile without warnings, and link and run with the libraries of --link. So must the headers in every order, with today's ggml-cpu.h,
+gguf.h and berth.h among them. exceptions.tsv lists what is refused, which must fail to
 compile with a message that names it, and what has another type or value.
 
 The tables are in abi/2023 of the data directory (BERTH_DATA, default ../shared); without them only what is refused is checked, and
@@ -191,6 +192,20 @@ def check_refused(check, language, options, workdir, output):
     return bad
 
 
+def check_orders(date, language, options, workdir):
+    """Each header may be the first one, those of today that programs add included."""
+    bad = []
+    for first in HEADERS + ["ggml-cpu.h", "gguf.h", "berth.h"]:
+        check = Check(date)
+        check.lines = ['#include "%s"' % first, '#include "ggml-cpu.h"', '#include "ggml-backend-impl.h"', '#include "berth.h"',
+                       "typedef int not_empty;"]
+        status, _messages, text = compile_lines(check, language, options, workdir, "order-%s" % date)
+        if status != 0:
+            print(text)
+            bad.append("(%s first)" % first)
+    return bad
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("include")
@@ -216,7 +231,8 @@ def main():
         for language in languages:
             exceptions = read_exceptions(os.path.join(os.path.dirname(os.path.abspath(__file__)), "exceptions.tsv"))
             refused = build_refused(date, exceptions)
-            bad = check_refused(refused, language, options, workdir, "refused-%s" % date)
+            bad = check_orders(date, language, options, workdir)
+            bad += check_refused(refused, language, options, workdir, "refused-%s" % date)
             text = "%d functions and %d fields refused" % (refused.kinds["functions"], refused.kinds["fields"])
             if has_tables:
                 served = build_served(os.path.join(tables, folder), date, exceptions)
