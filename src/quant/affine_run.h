@@ -196,11 +196,14 @@ static inline struct line fit_line(const float *x, const float *w, int len, floa
     return best;
 }
 
+// len is a multiple of 16.
 static inline void write_levels(const float *x, int len, float scale, float offset, float q_max, uint8_t *q) {
     const float inverse = reciprocal(scale);
-    v4i levels[8];
-    for (int i = 0; i < len / 4; i++) {
-        levels[i] = v4_int(snap(v4_load(x + 4 * i), inverse, offset, q_max));
+    for (int i = 0; i < len; i += 16) {
+        v4i levels[4];
+        for (int j = 0; j < 4; j++) {
+            levels[j] = v4_int(snap(v4_load(x + i + 4 * j), inverse, offset, q_max));
+        }
+        v4_store_bytes(levels, 16, q + i);
     }
-    v4_store_bytes(levels, len, q);
 }

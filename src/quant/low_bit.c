@@ -36,7 +36,7 @@ void quantize_row_q1_0_ref(const float *GGML_RESTRICT x, block_q1_0 *GGML_RESTRI
         for (int j = 0; j < QK_Q1_0; j++) {
             sum += fabsf(b[j]);
         }
-        y[i].d = berth_float_to_half(sum / QK_Q1_0);
+        y[i].d = berth_float_to_half(sum / (float) QK_Q1_0);
         for (int j = 0; j < QK_Q1_0 / 8; j++) {
             y[i].qs[j] = 0;
             for (int t = 0; t < 8; t++) {

@@ -184,17 +184,18 @@ static inline float run_scale(
     return scale;
 }
 
+// len is a multiple of 16.
 static inline void write_levels(const float *x, int len, const struct grid *grid, float scale, uint8_t *q) {
     const float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
-    v4i levels[8];
     for (int i = 0; i < len && grid->values != NULL; i++) {
         q[i] = (uint8_t) nearest_value(grid->values, clampf(x[i] * inverse, grid->lo, grid->hi));
     }
-    for (int i = 0; i < len / 4 && grid->values == NULL; i++) {
-        levels[i] = v4_int(snap(grid, v4_load(x + 4 * i) * v4_all(inverse)) - v4_all(grid->lo));
-    }
-    if (grid->values == NULL) {
-        v4_store_bytes(levels, len, q);
+    for (int i = 0; i < len && grid->values == NULL; i += 16) {
+        v4i levels[4];
+        for (int j = 0; j < 4; j++) {
+            levels[j] = v4_int(snap(grid, v4_load(x + i + 4 * j) * v4_all(inverse)) - v4_all(grid->lo));
+        }
+        v4_store_bytes(levels, 16, q + i);
     }
 }
 

@@ -163,7 +163,7 @@ static void row_add(const struct cpu_kernels *k, float *to, const struct ggml_te
 
 static void part_run(const struct cpu_params *p, struct ggml_tensor *op) {
     const struct ggml_tensor *b = op->src[1];
-    struct part part;
+    struct part part            = {0}; // of an empty b nothing else is read
     if (!ggml_is_empty(b) && !part_of(op, &part)) {
         cpu_fail(p,
             "%s '%s': the part at offset %d with strides %d, %d, %d for [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
