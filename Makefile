@@ -1,8 +1,9 @@
 # Berth: the commands of the README and of CI. CMake and Ninja do the work underneath; presets are in CMakePresets.json.
 # SKIP='ops' leaves tests of a label out of `make test`, OMIT='^test_plan' those of such names.
 # `make run` and `make test` first install what is missing from Debian's packages (tools/setup.sh); all others say what is missing.
+# CMAKE_ARGS='-D NAME=VALUE' sets options of CMake, also of a build that is there.
 
-.PHONY: run test build build-all cuda install test-long test-tiers fuzz soak coverage conformance client corpus bench bench-tiers check format clean setup setup-mpi help
+.PHONY: run test build build-all configure cuda install uninstall test-long test-tiers fuzz soak coverage conformance client corpus bench bench-tiers check format clean setup setup-mpi help
 
 PRESET  ?= release
 PREFIX  ?= /usr/local
@@ -16,6 +17,7 @@ help:
 	@echo "make setup        install what is missing to build and test: Debian's packages, as root or with sudo"
 	@echo "make setup-mpi    install MPI, for models over several machines (docs/cluster.md)"
 	@echo "make install      install below PREFIX ($(PREFIX)), DESTDIR is respected"
+	@echo "make uninstall    remove what make install put below PREFIX"
 	@echo "make conformance  compare with the reference libraries (needs npm)"
 	@echo "make client       run llama.cpp's own binaries on Berth (needs npm)"
 	@echo "make test-long    the long tests"
@@ -30,7 +32,8 @@ help:
 	@echo "make format       format the sources"
 	@echo "PRESET=debug|asan|tsan|coverage|clang|static chooses another build"
 
-run: setup
+run:
+	@BERTH_SETUP=build tools/setup.sh
 	@$(MAKE) --no-print-directory build
 	@$(DIR)/bin/berth run --echo < /dev/null
 
@@ -42,19 +45,22 @@ setup-mpi:
 	@BERTH_SETUP=mpi tools/setup.sh
 	@[ ! -e $(DIR)/build.ninja ] || cmake $(DIR) > $(DIR)/configure.log 2>&1 || { cat $(DIR)/configure.log; exit 1; }
 
-$(DIR)/build.ninja:
-	@mkdir -p $(DIR)
-	@cmake --preset $(PRESET) $(CMAKE_ARGS) > $(DIR)/configure.log 2>&1 || { cat $(DIR)/configure.log; exit 1; }
+configure:
+	@tools/configure.sh $(PRESET) $(DIR) $(CMAKE_ARGS)
+
+$(DIR)/build.ninja: configure ;
 
 # Libraries and the program; tests and benchmarks are built by what needs them.
 build:
-	@tools/setup.sh --check
-	@$(MAKE) --no-print-directory $(DIR)/build.ninja
+	@BERTH_SETUP=build tools/setup.sh --check
+	@$(MAKE) --no-print-directory configure
 	@cmake --build $(DIR) --target ggml ggml-cpu ggml-base berth berth-plugins
 
+# A build that was configured before there was cmocka or zlib has no tests: it is configured again.
 build-all:
 	@tools/setup.sh --check
-	@$(MAKE) --no-print-directory $(DIR)/build.ninja
+	@$(MAKE) --no-print-directory configure
+	@[ -e $(DIR)/CTestTestfile.cmake ] || cmake $(DIR) > $(DIR)/configure.log 2>&1 || { cat $(DIR)/configure.log; exit 1; }
 	@cmake --build $(DIR)
 
 cuda: build
@@ -108,8 +114,15 @@ check: build-all
 format:
 	@tools/check-format.sh --fix
 
-install: build
-	@cmake --install $(DIR) --prefix $(PREFIX)
+# Where libraries go depends on the prefix (lib, or lib/aarch64-linux-gnu below /usr), so CMake is given it.
+install:
+	@BERTH_SETUP=build tools/setup.sh --check
+	@tools/configure.sh $(PRESET) $(DIR) -D CMAKE_INSTALL_PREFIX="$(PREFIX)" $(CMAKE_ARGS)
+	@$(MAKE) --no-print-directory build
+	@cmake --install $(DIR)
+
+uninstall:
+	@tools/uninstall.sh $(DIR) "$(PREFIX)"
 
 clean:
 	@rm -rf build

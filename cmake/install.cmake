@@ -1,5 +1,5 @@
-# What `make install` puts where: libraries, headers, the program with man page and completion, a CMake package and a pkg-config
-# file.
+# What `make install` puts where: libraries, headers, the program with man page, completion and documentation, a CMake package and a
+# pkg-config file.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS ggml-base ggml-cpu ggml EXPORT ggml-targets
@@ -8,6 +8,9 @@ install(TARGETS berth RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES models/tales-q8_0.gguf DESTINATION ${CMAKE_INSTALL_DATADIR}/berth/models)
 install(FILES ${PROJECT_BINARY_DIR}/berth.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL) # none where the program cannot run
 install(FILES tools/completion/berth.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME berth)
+# Side by side as in the sources, so that `docs/models.md` is found below the folder and the README's links lead somewhere.
+install(FILES LICENSE README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN "man" EXCLUDE)
 install(DIRECTORY include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" PATTERN "ggml-cuda.h" EXCLUDE)
 # The CUDA backend, where it has been built: `make cuda`. Programs load it; none links it.
 if(TARGET ggml-cuda)

@@ -1,8 +1,10 @@
 #!/bin/sh
 # setup.sh [--check]: are the tools here that building and testing need? Asks for the tools themselves, so that any distribution will do.
 # Does nothing when all are there; else installs what is missing from Debian's packages, as root or with sudo, or says what to install.
-# --check never installs. BERTH_SETUP=ci asks for what CI needs as well, BERTH_SETUP=mpi for MPI.
+# --check never installs. BERTH_SETUP=build asks only for what a build requires, BERTH_SETUP=mpi for that and MPI, BERTH_SETUP=ci for
+# what the tests require and what only CI does.
 set -eu
+part=${BERTH_SETUP:-test}
 
 missing="" packages=""
 # need PACKAGE WHAT COMMAND...: the command succeeds where WHAT is there, which is of Debian's PACKAGE
@@ -21,27 +23,47 @@ int main(void) { return 0; }" | ${CC:-cc} -x c -o /dev/null - "$2"; }
 # A compiler's own library of sanitizers and fuzzing.
 fuzzer() { echo 'int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d == 0 && n == 0; }' | clang -x c -fsanitize=fuzzer -o /dev/null -; }
 
-need gcc "a C compiler" tool "${CC:-cc}"
-need g++ "a C++ compiler" tool "${CXX:-c++}"
-need make make tool make
-need cmake "cmake 3.25" sh -c 'cmake -E capabilities | grep -Eq "\"major\":([4-9]|3,\"minor\":(2[5-9]|[3-9][0-9]))"'
-need ninja-build ninja tool ninja
-need pkg-config pkg-config tool pkg-config
-need libcmocka-dev "cmocka (header and library)" header cmocka.h -lcmocka
-need zlib1g-dev "zlib (header and library)" header zlib.h -lz
-if [ "${BERTH_SETUP:-}" = ci ]; then
-    need clang clang tool clang
-    need clang-format clang-format tool clang-format
-    need libclang-rt-14-dev "clang's sanitizers" fuzzer
-    need python3 python3 tool python3
-    need chromium chromium tool chromium
-    need mandoc mandoc tool mandoc
-fi
-case "${BERTH_SETUP:-}" in ci | mpi)
-    need openmpi-bin mpirun tool mpirun
-    need libopenmpi-dev "MPI's header" tool mpicc
-    ;;
-esac
+look() {
+    missing="" packages=""
+    need gcc "a C compiler" tool "${CC:-cc}"
+    need make make tool make
+    need cmake "cmake 3.25" tool cmake
+    need ninja-build ninja tool ninja
+    case $part in test | ci)
+        need g++ "a C++ compiler" tool "${CXX:-c++}"
+        need pkg-config pkg-config tool pkg-config
+        need libcmocka-dev "cmocka (header and library)" header cmocka.h -lcmocka
+        need zlib1g-dev "zlib (header and library)" header zlib.h -lz
+        ;;
+    esac
+    if [ "$part" = ci ]; then
+        need clang clang tool clang
+        need clang-format clang-format tool clang-format
+        need libclang-rt-14-dev "clang's sanitizers" fuzzer
+        need python3 python3 tool python3
+        need chromium chromium tool chromium
+        need mandoc mandoc tool mandoc
+    fi
+    case $part in ci | mpi)
+        need openmpi-bin mpirun tool mpirun
+        need libopenmpi-dev "MPI's header" tool mpicc
+        ;;
+    esac
+}
+
+# A cmake that is too old is no missing package: the distribution's is that old, or another one is first in PATH.
+cmake_check() {
+    version=$(cmake --version 2>/dev/null | sed -n '1s/^[^0-9]*//p')
+    case $version in
+        "" | [4-9].* | [1-9][0-9]*.* | 3.2[5-9]* | 3.[3-9][0-9]*) return ;;
+    esac
+    echo "berth: $(command -v cmake) is version $version, and 3.25 or newer is required. Newer ones: Debian 12's package, 'pip install" \
+        "cmake', or cmake.org/download; let PATH find the newer one first" >&2
+    exit 1
+}
+
+cmake_check
+look
 [ -n "$missing" ] || exit 0
 
 if [ "${1:-}" = --check ]; then
@@ -65,3 +87,10 @@ export DEBIAN_FRONTEND=noninteractive
 $as_root apt-get update -qq
 # shellcheck disable=SC2086
 $as_root apt-get install -y -qq --no-install-recommends libc6-dev $packages >/dev/null
+cmake_check
+installed=$packages
+look
+if [ -n "$missing" ]; then
+    echo "berth: still missing: $missing, although these packages are installed:$installed" >&2
+    exit 1
+fi

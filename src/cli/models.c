@@ -141,19 +141,24 @@ void cli_interrupt_clear(void) {
 
 // ---- opening ----
 
-// From the installed program's own place, else from the sources it was built from.
+// Both places are given from the program's own folder, which may be moved: where the model is installed, and the link of a build
+// folder.
 static bool shipped_find(char path[4096]) {
-    const ssize_t n = readlink("/proc/self/exe", path, 4096 - 1);
-    if (n > 0) {
-        path[n]     = '\0';
-        char *slash = strrchr(path, '/');
-        const int m = snprintf(slash + 1, (size_t) (4096 - (slash + 1 - path)), "%s/" SHIPPED, BERTH_MODELS_INSTALLED);
-        if (m > 0 && m < 4096 - (slash + 1 - path) && access(path, R_OK) == 0) {
+    static const char *const places[] = {BERTH_MODELS, "../models"};
+    char program[4096];
+    const ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (n <= 0) {
+        return false;
+    }
+    program[n]             = '\0';
+    *strrchr(program, '/') = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const int size = snprintf(path, 4096, "%s/%s/" SHIPPED, program, places[i]);
+        if (size > 0 && size < 4096 && access(path, R_OK) == 0) {
             return true;
         }
     }
-    snprintf(path, 4096, "%s/" SHIPPED, BERTH_MODELS_SOURCE);
-    return access(path, R_OK) == 0;
+    return false;
 }
 
 static bool show_progress(size_t done, size_t all, void *user_data) {

@@ -1,11 +1,19 @@
 #!/bin/sh
-# Installs a build into a scratch tree, builds an outside project against it with CMake and with pkg-config, and runs it.
+# Installs a build into a scratch tree, builds an outside project against it with CMake and with pkg-config, and runs it. What is
+# installed names no folder of this machine, has the documentation that the program cites, works from another place, and can be removed.
 # usage: run.sh SOURCE_DIR BUILD_DIR
 set -eu
 source=$1
 build=$2
 scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+fail() {
+    echo "outside: $*"
+    exit 1
+}
+# The list of what was installed last, which 'make uninstall' reads, stays what it was.
+manifest=$build/install_manifest.txt
+[ ! -e "$manifest" ] || cp "$manifest" "$scratch/manifest"
+trap 'rm -f "$manifest"; [ ! -e "$scratch/manifest" ] || cp "$scratch/manifest" "$manifest"; rm -rf "$scratch"' EXIT
 
 DESTDIR=$scratch/root cmake --install "$build" --prefix /opt/berth >"$scratch/install.log" || { cat "$scratch/install.log"; exit 1; }
 tree=$scratch/root/opt/berth
@@ -32,10 +40,44 @@ cc -std=c11 "$scratch/hello.c" -o "$scratch/hello-pc" $(pkg-config $static --cfl
 cc -std=c11 -I"$tree/include/2023" "$source/tests/alloc2023/ops.c" -o "$scratch/ops" $(pkg-config $static --cflags --libs ggml) -lm
 "$scratch/ops" "$scratch/ops.gguf" >/dev/null
 
-"$tree/bin/berth" --version
-# The installed program finds the installed model.
-"$tree/bin/berth" run --json -n 1 | grep -q 'share/berth/models/tales-q8_0.gguf", "prompt": "Once upon a time", "text": " ' || {
-    echo "the installed program does not run the installed model"
-    exit 1
+berth=$tree/bin/berth
+"$berth" --version
+# The installed program finds the installed model, also from another place.
+runs_model() {
+    "$1" run --json -n 1 | grep -q 'share/berth/models/tales-q8_0.gguf", "prompt": "Once upon a time", "text": " '
 }
-echo "outside project: built with CMake and with pkg-config, ran"
+runs_model "$berth" || fail "the installed program does not run the installed model"
+mv "$tree" "$scratch/moved"
+runs_model "$scratch/moved/bin/berth" || fail "the program that was moved with its folder does not run its model"
+mv "$scratch/moved" "$tree"
+
+# A path of one folder, such as /src, may be part of any text.
+for path in "$source" "$build"; do
+    case $path in
+        /*/*) found=$(grep -rlF "$path/" "$tree" || true) ;;
+        *) found="" ;;
+    esac
+    [ -z "$found" ] || fail "these installed files name $path, where they were built:" "$found"
+done
+
+docs=$tree/share/doc/berth
+[ -s "$docs/LICENSE" ] || fail "LICENSE is not installed"
+for command in $("$berth" help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do
+    "$berth" "$command" --help
+done >"$scratch/help"
+cited=$(cat "$scratch/help" "$tree/share/man/man1/berth.1" | grep -o 'docs/[a-z0-9.-]*\.md' | sort -u)
+[ -n "$cited" ] || fail "the program cites no documentation"
+for file in $cited; do
+    [ -s "$docs/$file" ] || fail "$file is cited and not installed"
+done
+
+if "$source/tools/uninstall.sh" "$build" /opt/other 2>"$scratch/refused" || ! grep -q "is not below /opt/other" "$scratch/refused"; then
+    fail "another prefix is uninstalled: $(cat "$scratch/refused")"
+fi
+[ -x "$berth" ] || fail "a refused uninstall removes files"
+touch "$tree/share/berth/of-another"
+DESTDIR=$scratch/root "$source/tools/uninstall.sh" "$build" /opt/berth
+left=$(find "$tree" ! -type d ! -name of-another; find "$tree" -path '*/doc/berth')
+[ -z "$left" ] || fail "uninstall leaves" "$left"
+[ -e "$tree/share/berth/of-another" ] || fail "uninstall removes what it did not install"
+echo "outside project: built with CMake and with pkg-config, ran; the installation is whole, movable and removable"

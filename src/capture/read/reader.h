@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// reader.h: what the parts of the reader of captured graphs share: lines and fields (text.c), edges
+// reader.h: what the parts of the reader of captured graphs share: the file (unpack.c), lines and fields (text.c), edges
 // (link.c), header and tensors (read.c).
 #pragma once
 
@@ -9,7 +9,7 @@
 struct ggraph_reader {
     struct ggraph *g;
     const char *path;
-    struct gzFile_s *file;
+    void *file; // unpack.c's
     char *text; // [size], terminated: what is unpacked and not yet read, from `at`
     size_t size, at, text_cap;
     bool is_end;             // of the file
@@ -26,6 +26,15 @@ struct ggraph_reader {
     struct ggraph_item *lives; // [g->n_items] as they come
     size_t lives_cap;
 };
+
+// ---- unpack.c ----
+
+enum ggml_status ggraph_file_open(struct ggraph_reader *r) BERTH_MUST_USE;
+// Returns how many bytes came: 0 at the end of the file, and where r->status says that it cannot be read.
+size_t ggraph_file_read(struct ggraph_reader *r, void *to, unsigned size);
+// What to add where the first bytes are not those of a captured graph.
+const char *ggraph_file_hint(const struct ggraph_reader *r);
+void ggraph_file_close(struct ggraph_reader *r); // also after a failure
 
 // ---- text.c ----
 

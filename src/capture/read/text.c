@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: MIT
-// text.c: the text of a captured graph: packed or not, its lines, and their fields. It is unpacked line by line: a small
-// file may unpack to more than any memory holds.
+// text.c: the text of a captured graph: its lines, and their fields. It is unpacked line by line (unpack.c): a small file may
+// unpack to more than any memory holds.
 
 #include "capture/read/reader.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #define PIECE 65536
 #define LINE_MAX_SIZE ((size_t) 1 << 26) // leaforder has a number or two for every leaf; other lines are short
 
 // More of the text behind what is there; without success r->status says why, r->is_end that there is no more.
 static void piece_read(struct ggraph_reader *r) {
-    int code = Z_OK;
     if (r->size - r->at > LINE_MAX_SIZE) {
         r->i_line++;
         r->status = ggraph_refuse(r, "the line has more than %zu bytes", LINE_MAX_SIZE);
@@ -31,39 +28,27 @@ static void piece_read(struct ggraph_reader *r) {
         r->status = berth_fail(GGML_STATUS_ALLOC_FAILED, "%s: out of memory for %zu bytes", r->path, r->size + PIECE);
         return;
     }
-    errno             = 0;
-    const int n       = gzread(r->file, r->text + r->size, PIECE);
-    const char *error = gzerror(r->file, &code);
-    r->size += n > 0 ? (size_t) n : 0;
+    const size_t n = ggraph_file_read(r, r->text + r->size, PIECE);
+    r->size += n;
     r->text[r->size] = '\0';
-    r->is_end        = n <= 0;
-    if (n <= 0 && code == Z_BUF_ERROR) {
-        r->status = berth_fail(GGML_STATUS_FAILED, "%s:%lld: the packed text is cut off", r->path, (long long) r->i_line + 1);
-    } else if (n < 0) {
-        r->status = berth_fail(GGML_STATUS_FAILED, "%s: cannot be read: %s", r->path, code == Z_ERRNO ? strerror(errno) : error);
-    }
+    r->is_end        = n == 0;
 }
 
 enum ggml_status ggraph_text_open(struct ggraph_reader *r) {
-    errno   = 0;
-    r->file = gzopen(r->path, "rb");
-    if (r->file == NULL) {
-        return berth_fail(
-            GGML_STATUS_FAILED, "%s: cannot be opened: %s", r->path, errno != 0 ? strerror(errno) : "out of memory");
+    r->status = ggraph_file_open(r);
+    if (r->status != GGML_STATUS_SUCCESS) {
+        return r->status;
     }
     piece_read(r);
     if (r->status == GGML_STATUS_SUCCESS && strncmp(r->text, "ggraph 1", 8) != 0) { // before more is read: it may be endless
         r->i_line = 1;
-        return ggraph_refuse(r, "not a captured graph: the first line is no \"ggraph 1\"%s",
-            gzdirect(r->file) ? "" : "; other packed files have to be unpacked first");
+        return ggraph_refuse(r, "not a captured graph: the first line is no \"ggraph 1\"%s", ggraph_file_hint(r));
     }
     return r->status;
 }
 
 void ggraph_text_close(struct ggraph_reader *r) {
-    if (r->file != NULL) {
-        gzclose_r(r->file);
-    }
+    ggraph_file_close(r);
     berth_free(r->text);
 }
 
