@@ -29,7 +29,7 @@ fi
 
 dir=build/cross
 export BERTH_CROSS=$cross
-cmake -G Ninja -S . -B $dir --toolchain cmake/cross.cmake -D CMAKE_BUILD_TYPE=Release -D BERTH_BENCH=OFF \
+cmake -G Ninja -S . -B $dir --toolchain cmake/cross.cmake -D CMAKE_BUILD_TYPE=Release -D BERTH_WERROR=ON -D BERTH_BENCH=OFF \
     -D BERTH_CHECK_PART="${1:-1}" -D CMAKE_C_FLAGS_RELEASE="-O1 -DNDEBUG -Wno-format-truncation -Wno-maybe-uninitialized"
 cmake --build $dir --target ggml ggml-cpu ggml-base berth prop_matmul test_quant
 # Two at a time: each has mostly one thread.

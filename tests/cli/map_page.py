@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-# map_page.py BERTH [SHOTS]: the page that `berth map` writes, in a real browser: it loads without a complaint and without asking
+# map_page.py BERTH CHROMIUM [SHOTS]: the page that `berth map` writes, in a real browser: it loads without a complaint and without asking
 # anyone for anything, shows the right tensor under the pointer and why it lies there, finds by name, compares two plans, fits a phone, and
 # moves smoothly with 10,000 tensors. With a folder SHOTS, screenshots go there. Only Python's standard library: the browser is
-# led through its debugging pipe, messages of JSON that end in NUL. Exit code 77 where there is no browser: skipped.
+# led through its debugging pipe, messages of JSON that end in NUL.
 import base64
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -432,11 +431,8 @@ class Test:
 
 
 def main():
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if browser is None:
-        print("skipped: no Chromium here (tools/setup.sh with BERTH_SETUP=ci installs it)")
-        return 77
-    shots = sys.argv[2] if len(sys.argv) > 2 else None
+    browser = sys.argv[2]
+    shots = sys.argv[3] if len(sys.argv) > 3 else None
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         page = Browser(browser, os.path.join(folder, "profile"))
         test = Test(os.path.abspath(sys.argv[1]), folder, page, shots)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # setup.sh SOURCE_DIR: what a build requires and how it is configured: tools that only tests need are not asked for, a cmake that is too
-# old is named once and for all, warnings are no errors, and the prefix decides where libraries go, also of a build that is there.
+# old is named once and for all, warnings are no errors, the prefix decides where libraries go, also of a build that is there, and tests
+# whose tools are missing are left out.
 set -eu
 source=$1
 scratch=$(mktemp -d)
@@ -89,6 +90,22 @@ if [ -e /etc/debian_version ]; then
 fi
 [ "$(value CMAKE_INSTALL_LIBDIR)" = "$want" ] || bad "libraries go to $(value CMAKE_INSTALL_LIBDIR) below /usr, not to $want"
 grep -q "usr\"" "$build/cmake_install.cmake" || bad "the prefix is not /usr"
+
+# Tests without their tools are left out, not skipped; CI refuses that.
+build=$scratch/tests
+lacking="-D BERTH_BENCH=OFF -D BERTH_TESTS=ON -D CHROMIUM=OFF -D BERTH_MPI=OFF"
+# shellcheck disable=SC2086
+(cd "$source" && tools/configure.sh release "$build" $lacking) || bad "cannot be configured without a browser and MPI"
+ctest --test-dir "$build" -N >"$scratch/said" || true
+grep -q ": example-digits" "$scratch/said" || bad "there are no tests: $(cat "$scratch/said")"
+if grep -E ": (cli_map_page|train-ranks|mpi)" "$scratch/said"; then
+    bad "tests are there whose tools are not"
+fi
+# shellcheck disable=SC2086
+if (cd "$source" && tools/configure.sh release "$build" $lacking -D BERTH_TESTS_ALL=ON) >"$scratch/said"; then
+    bad "BERTH_TESTS_ALL leaves tests out"
+fi
+grep -q "would be left out" "$scratch/said" || bad "BERTH_TESTS_ALL: $(cat "$scratch/said")"
 
 [ $n_bad = 0 ] || exit 1
 echo "setup: a build requires what it should, and is installed where it should be"

@@ -5,10 +5,6 @@
 
 build=$1
 berth=$build/bin/berth
-if ! command -v mpirun > /dev/null || [ ! -e "$build/lib/libggml-mpi.so" ]; then
-    echo "SKIPPED: there is no mpirun, or Berth was built without MPI (make setup-mpi)"
-    exit 77
-fi
 tmp=$(mktemp -d) || exit 3
 trap 'rm -rf "$tmp"' EXIT
 n_bad=0
