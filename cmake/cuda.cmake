@@ -4,6 +4,7 @@
 # changed kernel is compiled alone and all of them side by side.
 set(BERTH_CUDA AUTO CACHE STRING "The CUDA backend's library: ON, OFF, AUTO")
 set(BERTH_CUDA_ARCHS "80;86;89;90a;90+" CACHE STRING "GPUs to compile kernels for")
+option(BERTH_CUDA_LINEINFO "Let kernels name their source lines, for profilers; the library then has the paths of the sources" OFF)
 
 file(GLOB cuda_sources CONFIGURE_DEPENDS
     ${CMAKE_CURRENT_SOURCE_DIR}/base/shim/*.c ${CMAKE_CURRENT_SOURCE_DIR}/cuda/*.c ${CMAKE_CURRENT_SOURCE_DIR}/cuda/op/*.c)
@@ -48,8 +49,11 @@ string(REPLACE ";" "," cuda_numbers "${cuda_numbers}")
 
 # Multiply-adds may be fused: kernels are not held to the CPU's bits. The warnings off are about constants that a
 # template leaves unused.
-set(cuda_flags -std=c++17 -O3 -lineinfo --expt-relaxed-constexpr -Xcompiler -Wall -diag-suppress 177
+set(cuda_flags -std=c++17 -O3 --expt-relaxed-constexpr -Xcompiler -Wall -diag-suppress 177
     -I ${CMAKE_CURRENT_SOURCE_DIR} -I ${PROJECT_SOURCE_DIR}/include)
+if(BERTH_CUDA_LINEINFO)
+    list(APPEND cuda_flags -lineinfo)
+endif()
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda/kernel/*.cu)
 set(kernel_dir ${CMAKE_CURRENT_BINARY_DIR}/cuda-kernels)
 file(MAKE_DIRECTORY ${kernel_dir})
