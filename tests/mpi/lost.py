@@ -102,6 +102,24 @@ def case(i):
     print(f"{what}: {took:.2f} s{', mpirun was stuck' if is_launcher_stuck else ''}; {[line for line in said.splitlines() if 'rank' in line][:1]}")
 
 
+# A rank that is lost between MPI_Init and its first words: the program goes on without it, and names it. Unless Open MPI still starts: then
+# it may end the program, or mpirun may not end (docs/cluster.md).
+def lost_before_first_words():
+    command = MPIRUN + ["-n", "1", "sh", "-c", '"$@"; echo "code $?"', "sh", f"{build}/tests/mpi-steps", "3", "3",
+                        ":", "-n", "1", f"{build}/tests/mpi-gone"]
+    try:
+        run = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, timeout=60,
+                             env=dict(os.environ, BERTH_MPI_TIMEOUT=str(TIMEOUT)))
+    except subprocess.TimeoutExpired:
+        print("lost before its first words: mpirun was stuck")
+        return
+    said = run.stdout.decode(errors="replace")
+    is_named = "rank 1 " in said or any(why in said for why in NOT_JOINED)
+    if "code 1\n" not in said and not ("code 5\n" in said and is_named):
+        raise SystemExit(f"lost before its first words: rank 1 was not named\n{said}")
+
+
 print(f"lost: seed {seed}", flush=True)
+lost_before_first_words()
 for i in range(n_cases):
     case(i)
