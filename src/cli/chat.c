@@ -216,7 +216,7 @@ static bool answer(struct chat *c) {
     bool ok                  = berth_stream_open(&copy) && speaker_init(&w, c->vocab, &c->options->sampling, stdout);
     w.copy                   = copy.file;
     w.guide                  = c->guide.guide;
-    ok                       = ok && (w.guide == NULL || guide_reset(w.guide));
+    ok                       = ok && (w.guide == NULL || guide_reset(w.guide, &error));
     ok                       = ok && take_in(c, &error);
     c->spoken                = (struct spoken){0};
     ok                       = ok && speak(c->m->session, &w, &c->sampler, c->options->n_predict, &c->spoken, &error);

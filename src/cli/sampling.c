@@ -4,6 +4,7 @@
 #include "cli/sampling.h"
 
 #include "cli/cli.h"
+#include "cli/models.h"
 #include "cli/schema.h"
 
 #include <inttypes.h>
@@ -144,20 +145,20 @@ int cli_guide_open(const struct cli_sampling *o, const struct vocab *vocab, stru
     }
     char *text = cli_read_text(path, &size);
     if (text != NULL && o->schema != NULL) {
-        char *grammar = cli_schema_grammar(text, size, path);
+        char *grammar = cli_schema_grammar(text, size, path, cli_is_interrupted, NULL);
         free(text);
         text = grammar;
         size = text != NULL ? strlen(text) : 0;
     }
     if (text == NULL) {
-        return CLI_FAILURE;
+        return cli_is_interrupted(NULL) ? CLI_STOPPED : CLI_FAILURE;
     }
-    guide->grammar = grammar_new(text, size, &error);
+    guide->grammar = grammar_new(text, size, cli_is_interrupted, NULL, &error);
     guide->guide   = guide->grammar != NULL ? guide_new(guide->grammar, vocab, &error) : NULL;
     free(text);
     if (guide->guide == NULL) {
         cli_guide_close(guide);
-        return cli_fail(CLI_FAILURE, "%s: %s", path, error.text);
+        return cli_fail(cli_is_interrupted(NULL) ? CLI_STOPPED : CLI_FAILURE, "%s: %s", path, error.text);
     }
     return CLI_OK;
 }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
-// schema.c: see schema.h. Every schema within the file becomes a rule; one that is named by $ref is one rule however often it is
-// named, so that it may hold itself. Properties come in the order of the file. What cannot be told by a grammar is refused by its
-// name, never left out: an answer that is only nearly valid helps nobody.
+// schema.c: see schema.h. The file becomes a tree whose members are found by a hash table; every schema in it becomes a rule, and
+// one that is named by $ref is one rule however often it is named, so that it may hold itself. Properties come in the order of
+// the file. What cannot be told by a grammar is refused by its name, never left out: an answer that is only nearly valid helps
+// nobody.
 
 #include "cli/schema.h"
 
+#include "base/siphash.h"
 #include "cli/cli.h"
 #include "plan/io/json.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,18 +20,31 @@ struct slice {
     size_t size;
 };
 
-struct known {
-    const char *at; // where a schema stands
-    int rule;
+// A value of the file.
+struct node {
+    struct slice text;                // as it stands in the file, without blanks around it
+    size_t key, key_size;             // in converter.keys, of a member of an object
+    struct node *up;                  // object or list that it is in
+    struct node *first, *last, *next; // its own values; the next one of `up`
+    int rule;                         // -1: none yet
+    bool is_required;                 // as a property
 };
 
 struct converter {
     const char *name;
-    struct slice all;
+    ggml_abort_callback stop;
+    void *stop_data;
+    struct berth_json json;
+    struct node **nodes; // [n_nodes] in the order of the file
+    size_t n_nodes, nodes_room;
+    struct berth_stream keys; // of all members, without escapes
+    size_t keys_size;
+    struct node **slots; // [n_slots] members by their object and key; of equal ones the last
+    size_t n_slots;
+    struct berth_siphash_key hash_key;
+    struct node **waiting; // [n_rules] schemas by their rule; the rules from n_written on are still to be written
+    size_t n_rules, n_written, waiting_room;
     struct berth_stream rules;
-    int n_rules;
-    struct known *known;
-    size_t n_known, room;
     char why[256]; // "": all is well
 };
 
@@ -55,97 +71,180 @@ static bool fail(struct converter *c, const char *fmt, ...) {
     return false;
 }
 
-// ---- looking into the file, which is known to be JSON ----
+// ---- the file as a tree ----
 
-static char first_of(struct slice s) {
-    return s.size > 0 ? s.at[0] : '\0';
+static char first_of(const struct node *node) {
+    return node->text.at[0];
 }
 
-// One value from here on, without blanks around it.
-static struct slice value_here(struct berth_json *r) {
-    struct slice s = {NULL, 0};
-    if (berth_json_peek(r) != '\0') { // blanks are behind us
-        s.at = r->p;
-        berth_json_skip(r);
-        s.size = (size_t) (r->p - s.at);
+// Room for one more pointer.
+static bool pointers_grow(struct converter *c, struct node ***list, size_t n, size_t *room) {
+    if (n < *room) {
+        return true;
     }
-    return s;
+    struct node **more = realloc(*list, (2 * *room + 64) * sizeof **list);
+    if (more == NULL) {
+        return fail(c, "out of memory");
+    }
+    *list = more;
+    *room = 2 * *room + 64;
+    return true;
 }
 
-// Calls tell for each member of an object, until it says false.
-static bool members(struct converter *c, struct slice object,
-    bool (*tell)(struct converter *c, struct berth_json_text key, struct slice value, void *user), void *user) {
-    struct berth_json r;
+static struct node *node_new(struct converter *c, struct node *up) {
+    if (c->stop != NULL && c->stop(c->stop_data)) {
+        fail(c, "stopped while the schema was read");
+        return NULL;
+    }
+    struct node *node = pointers_grow(c, &c->nodes, c->n_nodes, &c->nodes_room) ? calloc(1, sizeof *node) : NULL;
+    if (node == NULL) {
+        fail(c, "out of memory");
+        return NULL;
+    }
+    c->nodes[c->n_nodes++] = node;
+    node->rule             = -1;
+    node->up               = up;
+    if (up != NULL && up->last != NULL) {
+        up->last->next = node;
+    } else if (up != NULL) {
+        up->first = node;
+    }
+    if (up != NULL) {
+        up->last = node;
+    }
+    return node;
+}
+
+// The value that is next in the file. Recursion is bounded by BERTH_JSON_DEPTH_MAX. False with a message of the reader or fail.
+static bool value_read(struct converter *c, struct node *node) {
+    struct berth_json *r = &c->json;
+    const char kind      = berth_json_peek(r);
     struct berth_json_text key;
-    berth_json_init(&r, object.at, object.size, c->name);
-    bool ok =
-        berth_json_object(&r) || fail(c, "an object is wanted: %.*s", (int) (object.size < 40 ? object.size : 40), object.at);
-    while (ok && berth_json_key(&r, &key)) {
-        char *copy = malloc(key.len + 1); // the reader's own is gone with the next text
-        ok         = copy != NULL || fail(c, "out of memory");
-        if (ok) {
-            memcpy(copy, key.text, key.len);
-            ok = tell(c, (struct berth_json_text){copy, key.len}, value_here(&r), user);
+    node->text.at = r->p;
+    bool ok       = true;
+    if (kind == '{') {
+        ok = berth_json_object(r);
+        while (ok && berth_json_key(r, &key)) {
+            struct node *value = node_new(c, node);
+            ok                 = value != NULL && fwrite(key.text, 1, key.len, c->keys.file) == key.len;
+            if (ok) {
+                value->key      = c->keys_size;
+                value->key_size = key.len;
+                c->keys_size += key.len;
+                ok = value_read(c, value);
+            }
         }
-        free(copy);
+    } else if (kind == '[') {
+        ok = berth_json_array(r);
+        while (ok && berth_json_next(r)) {
+            struct node *value = node_new(c, node);
+            ok                 = value != NULL && value_read(c, value);
+        }
+    } else {
+        ok = berth_json_skip(r);
     }
-    berth_json_fini(&r);
-    return ok;
+    node->text.size = (size_t) (r->p - node->text.at);
+    return ok && r->status == GGML_STATUS_SUCCESS;
 }
 
-struct lookup {
-    const char *key;
-    size_t size;
-    struct slice value; // at NULL: not there
-};
+static size_t slot_of(const struct converter *c, const struct node *object, const char *key, size_t size) {
+    struct berth_siphash hash = berth_siphash_begin(&c->hash_key);
+    berth_siphash_add(&hash, &object, sizeof object);
+    berth_siphash_add(&hash, key, size);
+    size_t i = (size_t) berth_siphash_end(&hash) & (c->n_slots - 1);
+    for (; c->slots[i] != NULL; i = (i + 1) & (c->n_slots - 1)) {
+        const struct node *node = c->slots[i];
+        if (node->up == object && node->key_size == size && memcmp(c->keys.text + node->key, key, size) == 0) {
+            break;
+        }
+    }
+    return i;
+}
 
-static bool lookup_tell(struct converter *c, struct berth_json_text key, struct slice value, void *user) {
-    struct lookup *l = user;
-    (void) c;
-    if (key.len == l->size && memcmp(key.text, l->key, l->size) == 0) {
-        l->value = value;
+static bool slots_fill(struct converter *c) {
+    c->n_slots = 64;
+    while (c->n_slots < 2 * c->n_nodes) {
+        c->n_slots *= 2;
+    }
+    c->hash_key = berth_siphash_key_new(c);
+    c->slots    = calloc(c->n_slots, sizeof *c->slots);
+    if (c->slots == NULL) {
+        return fail(c, "out of memory");
+    }
+    for (size_t i = 0; i < c->n_nodes; i++) {
+        struct node *node = c->nodes[i];
+        if (node->up != NULL && first_of(node->up) == '{') {
+            c->slots[slot_of(c, node->up, c->keys.text + node->key, node->key_size)] = node;
+        }
     }
     return true;
 }
 
-static struct slice field_sized(struct converter *c, struct slice object, const char *key, size_t size) {
-    struct lookup l = {.key = key, .size = size};
-    if (first_of(object) == '{') {
-        members(c, object, lookup_tell, &l);
+static bool tree_read(struct converter *c, const char *text, size_t size) {
+    berth_json_init(&c->json, text, size, c->name);
+    struct node *all = NULL;
+    bool ok          = (berth_stream_open(&c->keys) && (all = node_new(c, NULL)) != NULL) || fail(c, "out of memory");
+    if (ok && berth_json_peek(&c->json) == '\0' && c->json.status == GGML_STATUS_SUCCESS) {
+        ok = fail(c, "the schema is empty");
     }
-    return l.value;
+    ok = ok && value_read(c, all) && berth_json_done(&c->json);
+    ok = berth_stream_close(&c->keys) && ok;
+    if (!ok && c->json.status != GGML_STATUS_SUCCESS) {
+        fail(c, "%s", berth_last_error());
+    }
+    return ok ? slots_fill(c) : fail(c, "out of memory");
 }
 
-static struct slice field(struct converter *c, struct slice object, const char *key) {
+// ---- looking into it ----
+
+// NULL: not there.
+static struct node *field_sized(struct converter *c, const struct node *object, const char *key, size_t size) {
+    return first_of(object) == '{' ? c->slots[slot_of(c, object, key, size)] : NULL;
+}
+
+static struct node *field(struct converter *c, const struct node *object, const char *key) {
     return field_sized(c, object, key, strlen(key));
 }
 
-// Calls tell for each element of an array.
-static bool elements(
-    struct converter *c, struct slice array, bool (*tell)(struct converter *c, struct slice value, void *user), void *user) {
+static struct berth_json_text key_of(const struct converter *c, const struct node *node) {
+    return (struct berth_json_text){c->keys.text + node->key, node->key_size};
+}
+
+static int shown(struct slice s) {
+    return (int) (s.size < 64 ? s.size : 64);
+}
+
+static bool has_kind(struct converter *c, const struct node *node, char kind) {
+    return first_of(node) == kind ||
+           fail(c, "%s is wanted: %.*s", kind == '{' ? "an object" : "a list", shown(node->text), node->text.at);
+}
+
+// Calls use for the text of a string without escapes.
+static bool string_use(struct converter *c, const struct node *node,
+    bool (*use)(struct converter *c, struct berth_json_text text, void *user), void *user) {
+    struct berth_json_text text;
     struct berth_json r;
-    berth_json_init(&r, array.at, array.size, c->name);
-    bool ok = berth_json_array(&r) || fail(c, "a list is wanted: %.*s", (int) (array.size < 40 ? array.size : 40), array.at);
-    while (ok && berth_json_next(&r)) {
-        ok = tell(c, value_here(&r), user);
-    }
+    berth_json_init(&r, node->text.at, node->text.size, c->name);
+    const bool ok = (berth_json_string(&r, &text) || fail(c, "a text is wanted: %.*s", shown(node->text), node->text.at)) &&
+                    use(c, text, user);
     berth_json_fini(&r);
     return ok;
 }
 
-static bool is_text(struct slice s, const char *text) {
+static bool is_text(const struct node *node, const char *text) {
+    const struct slice s = node->text;
     return s.size == strlen(text) + 2 && s.at[0] == '"' && memcmp(s.at + 1, text, s.size - 2) == 0;
 }
 
 // A whole number from 0, or `otherwise` where there is none.
-static bool count(struct converter *c, struct slice object, const char *key, int64_t otherwise, int64_t *out) {
-    const struct slice s = field(c, object, key);
+static bool count(struct converter *c, const struct node *object, const char *key, int64_t otherwise, int64_t *out) {
+    const struct node *node = field(c, object, key);
     struct berth_json r;
     *out = otherwise;
-    if (s.at == NULL) {
+    if (node == NULL) {
         return true;
     }
-    berth_json_init(&r, s.at, s.size, c->name);
+    berth_json_init(&r, node->text.at, node->text.size, c->name);
     const bool ok = berth_json_int(&r, 0, 100000, out);
     berth_json_fini(&r);
     return ok || fail(c, "%s is not a whole number from 0 to 100000", key);
@@ -172,7 +271,8 @@ static void literal(FILE *to, const char *bytes, size_t n) {
 }
 
 // A literal that is this text as JSON writes it.
-static bool text_literal(struct converter *c, FILE *to, struct berth_json_text text) {
+static bool text_literal(struct converter *c, struct berth_json_text text, void *user) {
+    FILE *to = user;
     struct berth_stream s;
     bool ok = berth_stream_open(&s);
     if (ok) {
@@ -187,43 +287,30 @@ static bool text_literal(struct converter *c, FILE *to, struct berth_json_text t
 }
 
 // A value of enum or const: texts are written anew, all else stands as it does in the file.
-static bool value_literal(struct converter *c, FILE *to, struct slice value) {
-    struct berth_json_text text;
-    struct berth_json r;
-    if (first_of(value) != '"') {
-        literal(to, value.at, value.size);
-        return true;
+static bool value_literal(struct converter *c, FILE *to, const struct node *value) {
+    if (first_of(value) == '"') {
+        return string_use(c, value, text_literal, to);
     }
-    berth_json_init(&r, value.at, value.size, c->name);
-    const bool ok = berth_json_string(&r, &text) && text_literal(c, to, text);
-    berth_json_fini(&r);
-    return ok;
+    literal(to, value->text.at, value->text.size);
+    return true;
 }
 
 // ---- schemas ----
 
-static bool schema(struct converter *c, struct slice s, int *rule);
-
-// Writes alternatives.
-struct choice {
-    FILE *to;
-    int n;
-};
-
-static bool literal_tell(struct converter *c, struct slice value, void *user) {
-    struct choice *choice = user;
-    fputs(choice->n++ > 0 ? " | " : "", choice->to);
-    return value_literal(c, choice->to, value);
+// The rule of a schema. It is written later, so that a chain of references is no chain of calls.
+static bool schema(struct converter *c, struct node *node, int *rule) {
+    if (node->rule < 0) {
+        if (c->n_rules >= INT_MAX || !pointers_grow(c, &c->waiting, c->n_rules, &c->waiting_room)) {
+            return fail(c, "out of memory");
+        }
+        c->waiting[c->n_rules] = node;
+        node->rule             = (int) c->n_rules++;
+    }
+    *rule = node->rule;
+    return true;
 }
 
-static bool schema_tell(struct converter *c, struct slice value, void *user) {
-    struct choice *choice = user;
-    int rule;
-    fputs(choice->n++ > 0 ? " | " : "", choice->to);
-    return schema(c, value, &rule) && fprintf(choice->to, "r%d", rule) > 0;
-}
-
-static bool string_body(struct converter *c, struct slice s, FILE *to) {
+static bool string_body(struct converter *c, const struct node *s, FILE *to) {
     int64_t least, most;
     if (!count(c, s, "minLength", 0, &least) || !count(c, s, "maxLength", -1, &most)) {
         return false;
@@ -236,12 +323,12 @@ static bool string_body(struct converter *c, struct slice s, FILE *to) {
     return true;
 }
 
-static bool array_body(struct converter *c, struct slice s, FILE *to) {
-    const struct slice items = field(c, s, "items");
+static bool array_body(struct converter *c, const struct node *s, FILE *to) {
+    struct node *items = field(c, s, "items");
     int64_t least, most;
     int rule = -1;
     if (!count(c, s, "minItems", 0, &least) || !count(c, s, "maxItems", -1, &most) ||
-        (items.at != NULL && !schema(c, items, &rule))) {
+        (items != NULL && !schema(c, items, &rule))) {
         return false;
     }
     if (most >= 0 && most < least) {
@@ -261,93 +348,80 @@ static bool array_body(struct converter *c, struct slice s, FILE *to) {
     return true;
 }
 
-// Properties of an object: rule rN-I-0 is the I-th and those behind it where none came before, rN-I-1 where some did.
-struct properties {
-    FILE *to; // the rules
-    struct slice required;
-    int id, n;
-};
+// ---- objects: rule rN-I-0 is the I-th property and those behind it where none came before, rN-I-1 where some did ----
 
-struct wanted {
-    struct berth_json_text name;
-    bool is_there;
-};
-
-static bool wanted_tell(struct converter *c, struct slice value, void *user) {
-    struct wanted *w = user;
-    struct berth_json_text text;
-    struct berth_json r;
-    berth_json_init(&r, value.at, value.size, c->name);
-    const bool ok = berth_json_string(&r, &text);
-    w->is_there |= ok && text.len == w->name.len && memcmp(text.text, w->name.text, text.len) == 0;
-    berth_json_fini(&r);
-    return ok || fail(c, "required is a list of names");
-}
-
-static bool property_tell(struct converter *c, struct berth_json_text key, struct slice value, void *user) {
-    struct properties *p = user;
-    struct wanted w      = {.name = key};
-    struct berth_stream name;
+static bool property_write(struct converter *c, struct node *property, int id, int i) {
+    FILE *to = c->rules.file;
     int rule;
-    if (p->required.at != NULL && !elements(c, p->required, wanted_tell, &w)) {
+    if (!schema(c, property, &rule)) {
         return false;
     }
-    bool ok = berth_stream_open(&name) && text_literal(c, name.file, key);
-    ok      = berth_stream_close(&name) && ok && schema(c, value, &rule);
-    for (int some = 0; ok && some < 2; some++) {
-        fprintf(p->to, "r%d-%d-%d ::= %s%.*s \":\" ws r%d r%d-%d-1", p->id, p->n, some, some ? "\",\" ws " : "", (int) name.size,
-            name.text, rule, p->id, p->n + 1);
-        fprintf(p->to, w.is_there ? "\n" : " | r%d-%d-%d\n", p->id, p->n + 1, some);
+    for (int some = 0; some < 2; some++) {
+        fprintf(to, "r%d-%d-%d ::= %s", id, i, some, some ? "\",\" ws " : "");
+        if (!text_literal(c, key_of(c, property), to)) {
+            return false;
+        }
+        fprintf(to, " \":\" ws r%d r%d-%d-1", rule, id, i + 1);
+        fprintf(to, property->is_required ? "\n" : " | r%d-%d-%d\n", id, i + 1, some);
     }
-    berth_stream_fini(&name);
-    p->n++;
-    return ok || fail(c, "out of memory");
+    return true;
 }
 
-// What may come behind the properties that are named.
-static bool others(struct converter *c, struct slice s, const struct properties *p) {
-    const struct slice more = field(c, s, "additionalProperties");
-    const bool is_all       = p->n == 0 && more.at == NULL;
-    int rule                = -1;
-    if (!is_all && (more.at == NULL || first_of(more) == 'f')) {
-        fprintf(p->to, "r%d-%d-0 ::=\nr%d-%d-1 ::=\n", p->id, p->n, p->id, p->n);
+// What may come behind the n properties that are named.
+static bool others_write(struct converter *c, const struct node *s, int id, int n) {
+    struct node *more = field(c, s, "additionalProperties");
+    const bool is_all = n == 0 && more == NULL;
+    int rule          = -1;
+    FILE *to          = c->rules.file;
+    if (!is_all && (more == NULL || first_of(more) == 'f')) {
+        fprintf(to, "r%d-%d-0 ::=\nr%d-%d-1 ::=\n", id, n, id, n);
         return true;
     }
-    if (first_of(more) == '{' && !schema(c, more, &rule)) {
+    if (more != NULL && first_of(more) == '{' && !schema(c, more, &rule)) {
         return false;
     }
     char value[32];
     snprintf(value, sizeof value, rule >= 0 ? "r%d" : "value", rule);
-    fprintf(p->to, "r%d-%d-1 ::= (\",\" ws string \":\" ws %s)*\n", p->id, p->n, value);
-    fprintf(p->to, "r%d-%d-0 ::= (string \":\" ws %s r%d-%d-1)?\n", p->id, p->n, value, p->id, p->n);
+    fprintf(to, "r%d-%d-1 ::= (\",\" ws string \":\" ws %s)*\n", id, n, value);
+    fprintf(to, "r%d-%d-0 ::= (string \":\" ws %s r%d-%d-1)?\n", id, n, value, id, n);
     return true;
 }
 
-static bool required_tell(struct converter *c, struct slice value, void *user) {
-    const struct slice *all = user;
-    struct berth_json_text text;
-    struct berth_json r;
-    berth_json_init(&r, value.at, value.size, c->name);
-    const bool ok = berth_json_string(&r, &text) &&
-                    (field_sized(c, *all, text.text, text.len).at != NULL ||
-                        fail(c, "'%.*s' is required, but no property", (int) (text.len < 64 ? text.len : 64), text.text));
-    berth_json_fini(&r);
-    return ok;
+static bool required_mark(struct converter *c, struct berth_json_text name, void *user) {
+    const struct node *all = user;
+    struct node *property  = all != NULL ? field_sized(c, all, name.text, name.len) : NULL;
+    if (property == NULL) {
+        return fail(c, "'%.*s' is required, but no property", (int) (name.len < 64 ? name.len : 64), name.text);
+    }
+    property->is_required = true;
+    return true;
 }
 
-static bool object_body(struct converter *c, struct slice s, int id, FILE *to) {
-    struct slice all    = field(c, s, "properties");
-    struct properties p = {.to = c->rules.file, .id = id, .required = field(c, s, "required")};
-    if ((p.required.at != NULL && !elements(c, p.required, required_tell, &all)) ||
-        (all.at != NULL && !members(c, all, property_tell, &p)) || !others(c, s, &p)) {
+static bool object_body(struct converter *c, const struct node *s, int id, FILE *to) {
+    struct node *all            = field(c, s, "properties");
+    const struct node *required = field(c, s, "required");
+    int n                       = 0;
+    if ((required != NULL && !has_kind(c, required, '[')) || (all != NULL && !has_kind(c, all, '{'))) {
         return false;
     }
+    for (const struct node *name = required != NULL ? required->first : NULL; name != NULL; name = name->next) {
+        if (!string_use(c, name, required_mark, all)) {
+            return false;
+        }
+    }
+    for (struct node *property = all != NULL ? all->first : NULL; property != NULL; property = property->next) {
+        const struct berth_json_text key = key_of(c, property);
+        property->is_required = field_sized(c, all, key.text, key.len)->is_required; // of equal ones the last is marked
+        if (!property_write(c, property, id, n++)) {
+            return false;
+        }
+    }
     fprintf(to, "\"{\" ws r%d-0-0 ws \"}\"", id);
-    return true;
+    return others_write(c, s, id, n);
 }
 
 // Of one type.
-static bool type_body(struct converter *c, struct slice s, struct slice type, int id, FILE *to) {
+static bool type_body(struct converter *c, const struct node *s, const struct node *type, int id, FILE *to) {
     static const char *const plain[] = {"integer", "number", "boolean", "null"};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         if (is_text(type, plain[i])) {
@@ -357,135 +431,147 @@ static bool type_body(struct converter *c, struct slice s, struct slice type, in
     return is_text(type, "string")   ? string_body(c, s, to)
            : is_text(type, "array")  ? array_body(c, s, to)
            : is_text(type, "object") ? object_body(c, s, id, to)
-                                     : fail(c, "there is no type %.*s", (int) (type.size < 64 ? type.size : 64), type.at);
-}
-
-struct types {
-    struct slice s;
-    struct choice choice;
-    int id;
-};
-
-static bool type_tell(struct converter *c, struct slice value, void *user) {
-    struct types *t = user;
-    fputs(t->choice.n++ > 0 ? " | " : "", t->choice.to);
-    return type_body(c, t->s, value, t->id, t->choice.to);
+                                     : fail(c, "there is no type %.*s", shown(type->text), type->text.at);
 }
 
 // "#/$defs/name": a path from the top of the file.
-static bool reference(struct converter *c, struct slice ref, FILE *to) {
-    struct slice s = c->all;
+static bool reference(struct converter *c, struct berth_json_text path, void *user) {
+    struct node *s = c->nodes[0];
+    const char *at = path.text + 1, *end = path.text + path.len;
+    const struct slice ref = {path.text, path.len};
     int rule;
-    const char *at = ref.at + 1, *end = ref.at + ref.size - 1;
-    if (ref.size < 3 || *at++ != '#') {
-        return fail(c, "$ref %.*s: only what is in the file itself can be named, as #/...", (int) (ref.size < 64 ? ref.size : 64),
-            ref.at);
+    if (path.len < 1 || path.text[0] != '#') {
+        return fail(c, "$ref \"%.*s\": only what is in the file itself can be named, as #/...", shown(ref), ref.at);
     }
-    while (s.at != NULL && at < end) {
+    while (s != NULL && at < end) {
         at++; // '/'
         const char *slash = memchr(at, '/', (size_t) (end - at));
         const size_t n    = (size_t) ((slash != NULL ? slash : end) - at);
         s                 = field_sized(c, s, at, n);
         at += n;
     }
-    if (s.at == NULL) {
-        return fail(c, "$ref %.*s: there is no such place", (int) (ref.size < 64 ? ref.size : 64), ref.at);
+    if (s == NULL) {
+        return fail(c, "$ref \"%.*s\": there is no such place", shown(ref), ref.at);
     }
-    return schema(c, s, &rule) && fprintf(to, "r%d", rule) > 0;
+    return schema(c, s, &rule) && fprintf(user, "r%d", rule) > 0;
 }
 
 // Keys that change nothing of what is valid are passed over, others must be known here.
-static bool key_tell(struct converter *c, struct berth_json_text key, struct slice value, void *user) {
+static bool keys_check(struct converter *c, const struct node *s) {
     static const char *const keys[] = {"type", "properties", "required", "additionalProperties", "items", "minItems", "maxItems",
         "minLength", "maxLength", "enum", "const", "anyOf", "oneOf", "$ref", "$defs", "definitions", "title", "description",
         "default", "examples", "$schema", "$id", "$comment", "format", "readOnly", "writeOnly", "deprecated"};
-    (void) value;
-    (void) user;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        if (berth_json_is(key, keys[i])) {
-            return true;
+    for (const struct node *member = s->first; member != NULL; member = member->next) {
+        const struct berth_json_text key = key_of(c, member);
+        size_t i                         = 0;
+        while (i < sizeof keys / sizeof *keys && !berth_json_is(key, keys[i])) {
+            i++;
+        }
+        if (i == sizeof keys / sizeof *keys) {
+            return fail(c, "'%.*s' cannot be told by a grammar", (int) (key.len < 64 ? key.len : 64), key.text);
         }
     }
-    return fail(c, "'%.*s' cannot be told by a grammar", (int) (key.len < 64 ? key.len : 64), key.text);
+    return true;
 }
 
-static bool body(struct converter *c, struct slice s, int id, FILE *to) {
-    struct choice choice   = {.to = to};
-    struct types types     = {.s = s, .choice = {.to = to}, .id = id};
-    const struct slice ref = field(c, s, "$ref"), one = field(c, s, "const"), some = field(c, s, "enum"),
-                       type = field(c, s, "type");
-    struct slice any        = field(c, s, "anyOf");
-    any                     = any.at != NULL ? any : field(c, s, "oneOf");
+// What alternatives are made of.
+enum choice { CHOICE_LITERAL, CHOICE_SCHEMA, CHOICE_TYPE };
+
+static bool choices_write(
+    struct converter *c, const struct node *s, const struct node *list, enum choice kind, int id, FILE *to) {
+    int rule;
+    if (!has_kind(c, list, '[')) {
+        return false;
+    }
+    for (struct node *value = list->first; value != NULL; value = value->next) {
+        fputs(value != list->first ? " | " : "", to);
+        const bool ok = kind == CHOICE_LITERAL  ? value_literal(c, to, value)
+                        : kind == CHOICE_SCHEMA ? schema(c, value, &rule) && fprintf(to, "r%d", rule) > 0
+                                                : type_body(c, s, value, id, to);
+        if (!ok) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool body(struct converter *c, const struct node *s, int id, FILE *to) {
     if (first_of(s) != '{') {
         return first_of(s) == 't' ? fputs("value", to) >= 0 : fail(c, "a schema is an object or true");
     }
-    if (!members(c, s, key_tell, NULL)) {
+    const struct node *ref = field(c, s, "$ref"), *one = field(c, s, "const"), *some = field(c, s, "enum"),
+                      *type = field(c, s, "type"), *any = field(c, s, "anyOf");
+    if (any == NULL) {
+        any = field(c, s, "oneOf");
+    }
+    if (!keys_check(c, s)) {
         return false;
     }
-    return ref.at != NULL                         ? reference(c, ref, to)
-           : one.at != NULL                       ? value_literal(c, to, one)
-           : some.at != NULL                      ? elements(c, some, literal_tell, &choice)
-           : any.at != NULL                       ? elements(c, any, schema_tell, &choice)
-           : first_of(type) == '['                ? elements(c, type, type_tell, &types)
-           : type.at != NULL                      ? type_body(c, s, type, id, to)
-           : field(c, s, "properties").at != NULL ? object_body(c, s, id, to)
-           : field(c, s, "items").at != NULL      ? array_body(c, s, to)
-                                                  : fputs("value", to) >= 0;
+    return ref != NULL                             ? string_use(c, ref, reference, to)
+           : one != NULL                           ? value_literal(c, to, one)
+           : some != NULL                          ? choices_write(c, s, some, CHOICE_LITERAL, id, to)
+           : any != NULL                           ? choices_write(c, s, any, CHOICE_SCHEMA, id, to)
+           : type != NULL && first_of(type) == '[' ? choices_write(c, s, type, CHOICE_TYPE, id, to)
+           : type != NULL                          ? type_body(c, s, type, id, to)
+           : field(c, s, "properties") != NULL     ? object_body(c, s, id, to)
+           : field(c, s, "items") != NULL          ? array_body(c, s, to)
+                                                   : fputs("value", to) >= 0;
 }
 
-static bool schema(struct converter *c, struct slice s, int *rule) {
-    for (size_t i = 0; i < c->n_known; i++) {
-        if (c->known[i].at == s.at) {
-            *rule = c->known[i].rule;
-            return true;
-        }
-    }
-    if (c->n_known == c->room) {
-        struct known *more = realloc(c->known, (2 * c->room + 16) * sizeof *more);
-        if (more == NULL) {
-            return fail(c, "out of memory");
-        }
-        c->known = more;
-        c->room  = 2 * c->room + 16;
-    }
-    *rule                  = c->n_rules++;
-    c->known[c->n_known++] = (struct known){s.at, *rule};
+static bool rule_write(struct converter *c, const struct node *s, int rule) {
     struct berth_stream text;
     bool ok = berth_stream_open(&text);
-    ok      = ok && body(c, s, *rule, text.file);
+    ok      = ok && body(c, s, rule, text.file);
     ok      = berth_stream_close(&text) && ok;
     if (ok) {
-        fprintf(c->rules.file, "r%d ::= %.*s\n", *rule, (int) text.size, text.text);
+        fprintf(c->rules.file, "r%d ::= ", rule);
+        fwrite(text.text, 1, text.size, c->rules.file);
+        fputc('\n', c->rules.file);
     }
     berth_stream_fini(&text);
     return ok || fail(c, "out of memory");
 }
 
-char *cli_schema_grammar(const char *text, size_t size, const char *name) {
-    struct converter c = {.name = name};
-    struct berth_json r;
-    berth_json_init(&r, text, size, name);
-    c.all   = value_here(&r);
-    bool ok = c.all.at != NULL && berth_json_done(&r);
-    if (!ok) {
-        cli_fail(CLI_FAILURE, "%s", r.status != GGML_STATUS_SUCCESS ? berth_last_error() : "the schema is empty");
+static bool rules_write(struct converter *c) {
+    int rule;
+    if (!schema(c, c->nodes[0], &rule)) {
+        return false;
     }
-    berth_json_fini(&r);
-    int rule = 0;
-    if (ok) {
-        ok = berth_stream_open(&c.rules) && schema(&c, c.all, &rule) &&
-             fprintf(c.rules.file, "root ::= r%d\n%s", rule, common) > 0;
-        ok = berth_stream_close(&c.rules) && ok;
-        if (!ok) {
-            cli_fail(CLI_FAILURE, "%s: %s", name, c.why[0] != '\0' ? c.why : "out of memory");
+    for (; c->n_written < c->n_rules; c->n_written++) {
+        if (c->stop != NULL && c->stop(c->stop_data)) {
+            return fail(c, "stopped while the schema was read");
         }
+        if (!rule_write(c, c->waiting[c->n_written], (int) c->n_written)) {
+            return false;
+        }
+    }
+    return fprintf(c->rules.file, "root ::= r0\n%s", common) > 0;
+}
+
+char *cli_schema_grammar(const char *text, size_t size, const char *name, ggml_abort_callback stop, void *stop_data) {
+    struct converter c = {.name = name, .stop = stop, .stop_data = stop_data};
+    bool ok            = tree_read(&c, text, size);
+    if (ok) {
+        ok = berth_stream_open(&c.rules) && rules_write(&c);
+        ok = berth_stream_close(&c.rules) && ok;
     }
     char *copy = ok ? malloc(c.rules.size + 1) : NULL;
     if (copy != NULL) {
         memcpy(copy, c.rules.text, c.rules.size);
         copy[c.rules.size] = '\0';
+    } else if (c.json.status != GGML_STATUS_SUCCESS) { // its message has the name and the line
+        cli_fail(CLI_FAILURE, "%s", c.why);
+    } else {
+        cli_fail(CLI_FAILURE, "%s: %s", name, c.why[0] != '\0' ? c.why : "out of memory");
     }
+    for (size_t i = 0; i < c.n_nodes; i++) {
+        free(c.nodes[i]);
+    }
+    berth_json_fini(&c.json);
+    berth_stream_fini(&c.keys);
     berth_stream_fini(&c.rules);
-    free(c.known);
+    free(c.nodes);
+    free(c.slots);
+    free(c.waiting);
     return copy;
 }

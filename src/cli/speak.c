@@ -98,7 +98,7 @@ static int32_t choose(struct session *s, struct speaker *w, struct sampler *samp
     const int64_t n = s->model->params.n_vocab;
     bool ok         = w->logs == NULL || logprobs_look(w->logs, s->logits, n);
     if (ok && w->guide != NULL) {
-        const int64_t n_left = guide_mask(w->guide, s->logits, n);
+        const int64_t n_left = guide_mask(w->guide, s->logits, n, error);
         ok                   = n_left >= 0;
         *is_over             = n_left == 0;
     }
@@ -107,7 +107,7 @@ static int32_t choose(struct session *s, struct speaker *w, struct sampler *samp
         return 0;
     }
     const int32_t token = ok ? sampler_pick(sampler, s->logits, n) : -1;
-    ok                  = token >= 0 && sampler_accept(sampler, token) && (w->guide == NULL || guide_accept(w->guide, token));
+    ok = token >= 0 && sampler_accept(sampler, token) && (w->guide == NULL || guide_accept(w->guide, token, error));
     if (ok && w->logs != NULL) {
         logprobs_choose(w->logs, s->logits, token);
     }

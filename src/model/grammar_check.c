@@ -4,18 +4,24 @@
 
 #include "model/grammar.h"
 
+#include <string.h>
+
 // Rules that a rule may begin with: those before which only what may be nothing stands.
 struct walk {
     uint32_t alt;                    // GRAMMAR_NONE: all are done
     const struct grammar_elem *elem; // NULL: the alternative's first
 };
 
+static bool is_call(const struct grammar_elem *e) {
+    return e->kind == GRAMMAR_RULE || e->kind == GRAMMAR_REPEAT;
+}
+
 // The next of them, NULL: there are no more.
-static const struct grammar_elem *walk_next(const struct grammar *g, const bool *is_empty, struct walk *w) {
+static const struct grammar_elem *walk_next(const struct grammar *g, struct walk *w) {
     while (w->alt != GRAMMAR_NONE) {
         const struct grammar_elem *e = w->elem == NULL ? g->elems + g->alts[w->alt].at : w->elem + 1;
-        const bool is_open           = w->elem == NULL || is_empty[w->elem->rule];
-        if (is_open && e->kind == GRAMMAR_RULE) {
+        const bool is_open           = w->elem == NULL || grammar_can_skip(g, w->elem, 0);
+        if (is_open && is_call(e)) {
             w->elem = e;
             return e;
         }
@@ -24,21 +30,77 @@ static const struct grammar_elem *walk_next(const struct grammar *g, const bool 
     return NULL;
 }
 
-static void empties_find(const struct grammar *g, bool *is_empty) {
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (size_t r = 0; r < g->n_rules; r++) {
-            for (uint32_t a = g->rules[r].first; !is_empty[r] && a != GRAMMAR_NONE; a = g->alts[a].next) {
-                const struct grammar_elem *e = g->elems + g->alts[a].at;
-                while (e->kind == GRAMMAR_RULE && is_empty[e->rule]) {
-                    e++;
-                }
-                is_empty[r] = e->kind == GRAMMAR_END;
-                changed |= is_empty[r];
-            }
+// ---- rules that may be empty ----
+
+// An alternative waits for the first of its elements that is not known to be empty yet.
+struct waiting {
+    uint32_t rule; // it is an alternative of this one
+    uint32_t elem; // that it waits for
+    uint32_t next; // alternative that waits for the same rule
+};
+
+struct empties {
+    struct grammar *g;
+    struct waiting *alts; // [n_alts]
+    uint32_t *first;      // [n_rules] alternative that waits for the rule
+    uint32_t *found;      // [n_rules] empty rules that are still to be told to those that wait
+    size_t n_found;
+};
+
+static void alt_look(struct empties *s, uint32_t alt) {
+    struct grammar *g            = s->g;
+    struct waiting *w            = &s->alts[alt];
+    const struct grammar_elem *e = &g->elems[w->elem];
+    while (is_call(e) && (grammar_can_skip(g, e, 0) || g->rules[grammar_callee(g, e)].is_empty)) {
+        e = &g->elems[++w->elem];
+    }
+    if (e->kind == GRAMMAR_END && !g->rules[w->rule].is_empty) {
+        g->rules[w->rule].is_empty = true;
+        s->found[s->n_found++]     = w->rule;
+    } else if (is_call(e)) {
+        const uint32_t rule = grammar_callee(g, e);
+        w->next             = s->first[rule];
+        s->first[rule]      = alt;
+    }
+}
+
+// A repetition of what may be empty may be empty: its rule then need not be there at all.
+static void repeats_loosen(struct grammar *g) {
+    for (size_t i = 0; i < g->n_repeats; i++) {
+        if (g->rules[g->repeats[i].rule].is_empty) {
+            g->repeats[i].least = 0;
         }
     }
 }
+
+static bool empties_find(struct empties *s, struct model_error *error) {
+    struct grammar *g = s->g;
+    for (uint32_t r = 0; r < g->n_rules; r++) {
+        s->first[r] = GRAMMAR_NONE;
+    }
+    for (uint32_t r = 0; r < g->n_rules; r++) {
+        for (uint32_t a = g->rules[r].first; a != GRAMMAR_NONE; a = g->alts[a].next) {
+            s->alts[a] = (struct waiting){r, g->alts[a].at, GRAMMAR_NONE};
+            alt_look(s, a);
+        }
+        if (!grammar_go_on(g, error)) {
+            return false;
+        }
+    }
+    while (s->n_found > 0) {
+        const uint32_t rule = s->found[--s->n_found];
+        for (uint32_t a = s->first[rule], next; a != GRAMMAR_NONE; a = next) {
+            next = s->alts[a].next;
+            s->alts[a].elem++; // it waited for this rule, once or repeated
+            alt_look(s, a);
+        }
+        s->first[rule] = GRAMMAR_NONE;
+    }
+    repeats_loosen(g);
+    return grammar_go_on(g, error);
+}
+
+// ---- components ----
 
 // What Tarjan's search for strongly connected rules keeps of each.
 struct visit {
@@ -49,7 +111,6 @@ struct visit {
 
 struct search {
     const struct grammar *g;
-    const bool *is_empty;
     struct visit *visits;  // [n_rules]
     uint32_t *path, *open; // [n_rules]
     size_t n_path, n_open;
@@ -66,11 +127,12 @@ static void search_enter(struct search *s, uint32_t rule) {
 static void search_step(struct search *s) {
     const uint32_t rule          = s->path[s->n_path - 1];
     struct visit *v              = &s->visits[rule];
-    const struct grammar_elem *e = walk_next(s->g, s->is_empty, &v->walk);
-    if (e != NULL && s->visits[e->rule].index == 0) {
-        search_enter(s, e->rule);
+    const struct grammar_elem *e = walk_next(s->g, &v->walk);
+    const uint32_t callee        = e != NULL ? grammar_callee(s->g, e) : 0;
+    if (e != NULL && s->visits[callee].index == 0) {
+        search_enter(s, callee);
     } else if (e != NULL) {
-        const struct visit *to = &s->visits[e->rule];
+        const struct visit *to = &s->visits[callee];
         v->low                 = to->component == 0 && to->index < v->low ? to->index : v->low;
     } else {
         if (--s->n_path > 0) {
@@ -93,9 +155,10 @@ static void search_step(struct search *s) {
 static bool frames_check(const struct search *s, struct model_error *error) {
     for (size_t r = 0; r < s->g->n_rules; r++) {
         struct walk w = {s->g->rules[r].first, NULL};
-        for (const struct grammar_elem *e; (e = walk_next(s->g, s->is_empty, &w)) != NULL;) {
-            if (e[1].kind != GRAMMAR_END && s->visits[e->rule].component == s->visits[r].component) {
-                const char *name = s->g->rules[r].name != NULL ? s->g->rules[r].name : s->g->rules[e->rule].name;
+        for (const struct grammar_elem *e; (e = walk_next(s->g, &w)) != NULL;) {
+            const uint32_t callee = grammar_callee(s->g, e);
+            if (!grammar_is_tail(s->g, e, 0) && s->visits[callee].component == s->visits[r].component) {
+                const char *name = s->g->rules[r].name != NULL ? s->g->rules[r].name : s->g->rules[callee].name;
                 return model_fail(error, "rule '%.64s' begins with itself", name != NULL ? name : "(...)");
             }
         }
@@ -103,18 +166,40 @@ static bool frames_check(const struct search *s, struct model_error *error) {
     return true;
 }
 
-bool grammar_check(const struct grammar *g, struct model_error *error) {
-    const size_t n  = g->n_rules;
-    bool *is_empty  = model_alloc_calloc(n + 1, sizeof *is_empty);
-    struct search s = {.g = g, .is_empty = is_empty};
-    s.visits        = model_alloc_calloc(n + 1, sizeof *s.visits);
-    s.path          = model_alloc_malloc((n + 1) * sizeof *s.path);
-    s.open          = model_alloc_malloc((n + 1) * sizeof *s.open);
-    bool ok         = (is_empty != NULL && s.visits != NULL && s.path != NULL && s.open != NULL) ||
-              model_fail(error, "out of memory for a grammar of %zu rules", n);
-    if (ok) {
-        empties_find(g, is_empty);
+// Components number from 0 on, and the rules of each.
+static void members_list(struct grammar *g, const struct search *s) {
+    g->n_components = s->n_components;
+    for (size_t r = 0; r < g->n_rules; r++) {
+        g->rules[r].component = s->visits[r].component - 1;
+        g->first_member[g->rules[r].component + 1]++;
     }
+    for (size_t c = 0; c < g->n_components; c++) {
+        g->first_member[c + 1] += g->first_member[c];
+    }
+    for (size_t r = g->n_rules;
+         r-- > 0;) { // each component is filled from its end: the next one's beginning moves down to its own
+        g->members[--g->first_member[g->rules[r].component + 1]] = (uint32_t) r;
+    }
+    memmove(g->first_member, g->first_member + 1, g->n_components * sizeof *g->first_member);
+    g->first_member[g->n_components] = (uint32_t) g->n_rules;
+}
+
+bool grammar_check(struct grammar *g, struct model_error *error) {
+    const size_t n   = g->n_rules;
+    struct search s  = {.g = g};
+    struct empties m = {.g = g};
+    s.visits         = model_alloc_calloc(n + 1, sizeof *s.visits);
+    s.path           = model_alloc_malloc((n + 1) * sizeof *s.path);
+    s.open           = model_alloc_malloc((n + 1) * sizeof *s.open);
+    m.alts           = model_alloc_malloc((g->n_alts + 1) * sizeof *m.alts);
+    m.first          = model_alloc_malloc((n + 1) * sizeof *m.first);
+    m.found          = model_alloc_malloc((n + 1) * sizeof *m.found);
+    g->members       = model_alloc_malloc((n + 1) * sizeof *g->members);
+    g->first_member  = model_alloc_calloc(n + 2, sizeof *g->first_member);
+    bool ok = (s.visits != NULL && s.path != NULL && s.open != NULL && m.alts != NULL && m.first != NULL && m.found != NULL &&
+                  g->members != NULL && g->first_member != NULL) ||
+              model_fail(error, "out of memory for a grammar of %zu rules", n);
+    ok = ok && empties_find(&m, error);
     for (size_t r = 0; ok && r < n; r++) {
         if (s.visits[r].index == 0) {
             search_enter(&s, (uint32_t) r);
@@ -122,11 +207,17 @@ bool grammar_check(const struct grammar *g, struct model_error *error) {
         while (s.n_path > 0) {
             search_step(&s);
         }
+        ok = grammar_go_on(g, error);
     }
     ok = ok && frames_check(&s, error);
-    model_alloc_free(is_empty);
+    if (ok) {
+        members_list(g, &s);
+    }
     model_alloc_free(s.visits);
     model_alloc_free(s.path);
     model_alloc_free(s.open);
+    model_alloc_free(m.alts);
+    model_alloc_free(m.first);
+    model_alloc_free(m.found);
     return ok;
 }

@@ -3,15 +3,25 @@
 
 #include "model/grammar.h"
 
-#include <inttypes.h>
+#include "base/siphash.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_DEPTH 500      // parentheses within each other
 #define MAX_TIMES 100000   // of {n}
 #define MAX_CHAR 0x10ffffu // of Unicode
 
+// Names of rules: open addressing.
+struct names {
+    uint32_t *slots; // rule + 1, 0: free
+    size_t n_slots, n;
+    struct berth_siphash_key key;
+};
+
 struct parser {
     struct grammar *g;
+    struct names names;
     const char *text;
     size_t at, size;
     int depth;
@@ -36,8 +46,7 @@ static bool out_of_memory(struct parser *p) {
     return model_fail(p->error, "out of memory for a grammar of %zu elements", p->g->n_elems);
 }
 
-// Room for one more of size bytes.
-static bool grow(void **list, size_t n, size_t *room, size_t size) {
+bool grammar_list_grow(void **list, size_t n, size_t *room, size_t size) {
     if (n < *room) {
         return true;
     }
@@ -49,8 +58,12 @@ static bool grow(void **list, size_t n, size_t *room, size_t size) {
     return more != NULL;
 }
 
+bool grammar_go_on(const struct grammar *g, struct model_error *error) {
+    return g->stop == NULL || !g->stop(g->stop_data) || model_fail(error, "stopped while the grammar was worked on");
+}
+
 static bool push(struct parser *p, struct items *s, struct grammar_elem e) {
-    if (!grow((void **) &s->elems, s->n, &s->room, sizeof *s->elems)) {
+    if (!grammar_list_grow((void **) &s->elems, s->n, &s->room, sizeof *s->elems)) {
         return out_of_memory(p);
     }
     s->elems[s->n++] = e;
@@ -61,24 +74,30 @@ static bool push(struct parser *p, struct items *s, struct grammar_elem e) {
 
 static bool rule_new(struct parser *p, uint32_t *out) {
     struct grammar *g = p->g;
-    if (!grow((void **) &g->rules, g->n_rules, &g->rules_room, sizeof *g->rules)) {
+    if (!grammar_list_grow((void **) &g->rules, g->n_rules, &g->rules_room, sizeof *g->rules)) {
         return out_of_memory(p);
     }
+    if (g->n_rules >= GRAMMAR_NONE - 1) {
+        return fail(p, "there are too many rules");
+    }
     *out                   = (uint32_t) g->n_rules;
-    g->rules[g->n_rules++] = (struct grammar_rule){NULL, GRAMMAR_NONE};
+    g->rules[g->n_rules++] = (struct grammar_rule){.first = GRAMMAR_NONE};
     return true;
 }
 
 // An alternative of n elements.
 static bool alt_add(struct parser *p, uint32_t rule, const struct grammar_elem *elems, size_t n) {
     struct grammar *g = p->g;
-    if (!grow((void **) &g->alts, g->n_alts, &g->alts_room, sizeof *g->alts)) {
+    if (!grammar_list_grow((void **) &g->alts, g->n_alts, &g->alts_room, sizeof *g->alts)) {
         return out_of_memory(p);
+    }
+    if (g->n_alts >= GRAMMAR_NONE || g->n_elems >= GRAMMAR_NONE - n - 1) {
+        return fail(p, "there are too many elements");
     }
     g->alts[g->n_alts]   = (struct grammar_alt){(uint32_t) g->n_elems, g->rules[rule].first};
     g->rules[rule].first = (uint32_t) g->n_alts++;
     for (size_t i = 0; i <= n; i++) {
-        if (!grow((void **) &g->elems, g->n_elems, &g->elems_room, sizeof *g->elems)) {
+        if (!grammar_list_grow((void **) &g->elems, g->n_elems, &g->elems_room, sizeof *g->elems)) {
             return out_of_memory(p);
         }
         g->elems[g->n_elems++] = i < n ? elems[i] : (struct grammar_elem){.kind = GRAMMAR_END};
@@ -86,13 +105,48 @@ static bool alt_add(struct parser *p, uint32_t rule, const struct grammar_elem *
     return true;
 }
 
-static bool rule_find(struct parser *p, const char *name, size_t size, uint32_t *out) {
-    struct grammar *g = p->g;
-    for (size_t i = 0; i < g->n_rules; i++) {
-        if (g->rules[i].name != NULL && strlen(g->rules[i].name) == size && memcmp(g->rules[i].name, name, size) == 0) {
-            *out = (uint32_t) i;
-            return true;
+static size_t name_slot(const struct parser *p, const char *name, size_t size) {
+    const struct names *n = &p->names;
+    size_t i              = (size_t) berth_siphash_of(&n->key, name, size) & (n->n_slots - 1);
+    for (; n->slots[i] != 0; i = (i + 1) & (n->n_slots - 1)) {
+        const struct grammar_rule *rule = &p->g->rules[n->slots[i] - 1];
+        if (rule->name_size == size && memcmp(rule->name, name, size) == 0) {
+            break;
         }
+    }
+    return i;
+}
+
+// Keeps the table at most half full.
+static bool names_grow(struct parser *p) {
+    struct names *n = &p->names;
+    if (2 * n->n + 2 <= n->n_slots) {
+        return true;
+    }
+    const size_t n_new = n->n_slots > 0 ? 2 * n->n_slots : 64;
+    uint32_t *slots    = model_alloc_calloc(n_new, sizeof *slots);
+    if (slots == NULL) {
+        return out_of_memory(p);
+    }
+    model_alloc_free(n->slots);
+    n->slots   = slots;
+    n->n_slots = n_new;
+    for (uint32_t i = 0; i < p->g->n_rules; i++) {
+        if (p->g->rules[i].name != NULL) {
+            slots[name_slot(p, p->g->rules[i].name, p->g->rules[i].name_size)] = i + 1;
+        }
+    }
+    return true;
+}
+
+static bool rule_find(struct parser *p, const char *name, size_t size, uint32_t *out) {
+    if (!names_grow(p)) {
+        return false;
+    }
+    const size_t slot = name_slot(p, name, size);
+    if (p->names.slots[slot] != 0) {
+        *out = p->names.slots[slot] - 1;
+        return true;
     }
     char *copy = model_alloc_malloc(size + 1);
     if (copy == NULL || !rule_new(p, out)) {
@@ -100,8 +154,11 @@ static bool rule_find(struct parser *p, const char *name, size_t size, uint32_t 
         return out_of_memory(p);
     }
     memcpy(copy, name, size);
-    copy[size]          = '\0';
-    g->rules[*out].name = copy;
+    copy[size]                  = '\0';
+    p->g->rules[*out].name      = copy;
+    p->g->rules[*out].name_size = size;
+    p->names.slots[slot]        = *out + 1;
+    p->names.n++;
     return true;
 }
 
@@ -118,7 +175,8 @@ static char peek(const struct parser *p) {
 static void skip(struct parser *p) {
     for (; p->at < p->size; p->at++) {
         if (p->text[p->at] == '#') {
-            p->at += strcspn(p->text + p->at, "\n");
+            const char *end = memchr(p->text + p->at, '\n', p->size - p->at);
+            p->at           = end != NULL ? (size_t) (end - p->text) : p->size;
         }
         if (p->at >= p->size || strchr(" \t\r\n", p->text[p->at]) == NULL) {
             return;
@@ -163,6 +221,9 @@ static bool hex(struct parser *p, int n, uint32_t *c) {
 static bool character(struct parser *p, uint32_t *c) {
     if (p->at >= p->size) {
         return fail(p, "the text ends within a literal or a class");
+    }
+    if (!grammar_go_on(p->g, p->error)) {
+        return false;
     }
     if (p->text[p->at] != '\\') {
         p->at += utf8_next(p->text + p->at, p->size - p->at, c);
@@ -227,6 +288,25 @@ static bool range_add(struct parser *p, uint32_t rule, uint32_t low, uint32_t hi
     return alt_add(p, rule, elems, (size_t) n);
 }
 
+static int by_low(const void *a, const void *b) {
+    const struct range *x = a, *y = b;
+    return (x->low > y->low) - (x->low < y->low);
+}
+
+// Ranges that meet become one.
+static void ranges_join(struct range *ranges, size_t *n) {
+    size_t n_joined = 0;
+    for (size_t i = 0; i < *n; i++) {
+        struct range *last = n_joined > 0 ? &ranges[n_joined - 1] : NULL;
+        if (last == NULL || ranges[i].low > last->high + 1) {
+            ranges[n_joined++] = ranges[i];
+        } else if (ranges[i].high > last->high) {
+            last->high = ranges[i].high;
+        }
+    }
+    *n = n_joined;
+}
+
 static bool class_push(struct parser *p, struct items *s, struct range *ranges, size_t n, bool is_not) {
     uint32_t rule, next = 0;
     if (n == 1 && !is_not && ranges[0].high <= 0x7f) { // the usual one needs no rule
@@ -236,21 +316,16 @@ static bool class_push(struct parser *p, struct items *s, struct range *ranges, 
     if (!rule_new(p, &rule)) {
         return false;
     }
-    for (size_t i = 1; i < n; i++) { // by their beginning; there are few
-        for (size_t j = i; j > 0 && ranges[j].low < ranges[j - 1].low; j--) {
-            const struct range moved = ranges[j];
-            ranges[j]                = ranges[j - 1];
-            ranges[j - 1]            = moved;
-        }
-    }
+    qsort(ranges, n, sizeof *ranges, by_low);
+    ranges_join(ranges, &n);
     bool ok = true;
     for (size_t i = 0; ok && i < n; i++) {
         if (is_not) {
             ok = ranges[i].low <= next || range_add(p, rule, next, ranges[i].low - 1);
-        } else if (ranges[i].high >= next) {
-            ok = range_add(p, rule, ranges[i].low > next ? ranges[i].low : next, ranges[i].high);
+        } else {
+            ok = range_add(p, rule, ranges[i].low, ranges[i].high);
         }
-        next = ranges[i].high + 1 > next ? ranges[i].high + 1 : next;
+        next = ranges[i].high + 1;
     }
     if (is_not) {
         ok = ok && (next > MAX_CHAR || range_add(p, rule, next, MAX_CHAR));
@@ -273,7 +348,7 @@ static bool class_read(struct parser *p, struct items *s) {
             p->at++;
             ok = character(p, &r.high) && (r.high >= r.low || fail(p, "a range of characters ends before it begins"));
         }
-        ok = ok && (grow((void **) &ranges, n, &room, sizeof *ranges) || out_of_memory(p));
+        ok = ok && (grammar_list_grow((void **) &ranges, n, &room, sizeof *ranges) || out_of_memory(p));
         if (ok) {
             ranges[n++] = r;
         }
@@ -314,50 +389,28 @@ static struct grammar_elem call(uint32_t rule) {
     return (struct grammar_elem){.kind = GRAMMAR_RULE, .rule = rule};
 }
 
-// R ::= item rest | nothing
-static bool optional(struct parser *p, struct grammar_elem item, const struct grammar_elem *rest, uint32_t *out) {
-    const struct grammar_elem both[] = {item, rest != NULL ? *rest : (struct grammar_elem){.kind = GRAMMAR_END}};
-    return rule_new(p, out) && alt_add(p, *out, NULL, 0) && alt_add(p, *out, both, rest != NULL ? 2 : 1);
-}
-
-static bool star(struct parser *p, struct grammar_elem item, uint32_t *out) {
-    if (!rule_new(p, out)) {
-        return false;
-    }
-    const struct grammar_elem both[] = {item, call(*out)};
-    return alt_add(p, *out, NULL, 0) && alt_add(p, *out, both, 2);
-}
-
 // What stands from `from` on, least to most times; most < 0: any.
 static bool repeat(struct parser *p, struct items *s, size_t from, int64_t least, int64_t most) {
-    struct grammar_elem item = s->n > from ? s->elems[from] : (struct grammar_elem){.kind = GRAMMAR_END};
+    struct grammar *g = p->g;
     uint32_t rule;
-    if (s->n == from) {
-        return true; // nothing, so many times
+    if (s->n == from || (least == 1 && most == 1)) {
+        return true; // nothing, so many times; or as it stands
     }
-    if (s->n - from > 1) {
-        if (!rule_new(p, &rule) || !alt_add(p, rule, s->elems + from, s->n - from)) {
-            return false;
-        }
-        item = call(rule);
+    if (most == 0) {
+        s->n = from;
+        return true;
     }
-    s->n = from;
-    for (int64_t i = 0; i < least; i++) {
-        if (!push(p, s, item)) {
-            return false;
-        }
+    if (s->n - from == 1 && s->elems[from].kind == GRAMMAR_RULE) {
+        rule = s->elems[from].rule;
+    } else if (!rule_new(p, &rule) || !alt_add(p, rule, s->elems + from, s->n - from)) {
+        return false;
     }
-    if (most < 0) {
-        return star(p, item, &rule) && push(p, s, call(rule));
+    if (!grammar_list_grow((void **) &g->repeats, g->n_repeats, &g->repeats_room, sizeof *g->repeats)) {
+        return out_of_memory(p);
     }
-    struct grammar_elem rest;
-    for (int64_t i = least; i < most; i++) {
-        if (!optional(p, item, i > least ? &rest : NULL, &rule)) {
-            return false;
-        }
-        rest = call(rule);
-    }
-    return most == least || push(p, s, rest);
+    s->n                       = from;
+    g->repeats[g->n_repeats++] = (struct grammar_repeat){rule, (uint32_t) least, most < 0 ? GRAMMAR_NONE : (uint32_t) most};
+    return push(p, s, (struct grammar_elem){.kind = GRAMMAR_REPEAT, .rule = (uint32_t) (g->n_repeats - 1)});
 }
 
 static bool number(struct parser *p, int64_t *out) {
@@ -438,6 +491,9 @@ static bool item_read(struct parser *p, struct items *s, bool *is_end) {
     if (*is_end) {
         return true;
     }
+    if (!grammar_go_on(p->g, p->error)) {
+        return false;
+    }
     bool ok;
     if (n > 0) {
         ok = rule_find(p, p->text + p->at, n, &rule) && push(p, s, call(rule));
@@ -510,14 +566,20 @@ static bool rules_read(struct parser *p) {
     return true;
 }
 
-struct grammar *grammar_new(const char *text, size_t size, struct model_error *error) {
+struct grammar *grammar_new(const char *text, size_t size, ggml_abort_callback stop, void *stop_data, struct model_error *error) {
     struct grammar *g = model_alloc_calloc(1, sizeof *g);
-    struct parser p   = {.g = g, .text = text, .size = size, .error = error};
+    struct parser p   = {.g = g, .text = text, .size = size, .error = error, .names.key = berth_siphash_key_new(&p)};
     if (g == NULL) {
         model_fail(error, "out of memory");
         return NULL;
     }
-    if (!rule_find(&p, "root", 4, &g->root) || !rules_read(&p) || !rules_check(&p) || !grammar_check(g, error)) {
+    g->stop           = stop;
+    g->stop_data      = stop_data;
+    g->max_stack_size = GRAMMAR_STACK_SIZE;
+    g->max_steps      = GRAMMAR_STEPS;
+    const bool ok     = rule_find(&p, "root", 4, &g->root) && rules_read(&p) && rules_check(&p) && grammar_check(g, error);
+    model_alloc_free(p.names.slots);
+    if (!ok) {
         grammar_free(g);
         return NULL;
     }
@@ -530,8 +592,11 @@ void grammar_free(struct grammar *g) {
     }
     if (g != NULL) {
         model_alloc_free(g->elems);
+        model_alloc_free(g->repeats);
         model_alloc_free(g->alts);
         model_alloc_free(g->rules);
+        model_alloc_free(g->members);
+        model_alloc_free(g->first_member);
     }
     model_alloc_free(g);
 }

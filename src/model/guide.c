@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: MIT
-// guide.c: which tokens a text may go on with. Where the grammar stands is a set of places, each an element with what is to
-// follow when its rule ends: a stack. Stacks share their ends and are kept once each, so that a place is a number, and equal sets
-// are equal lists. A rule's last call leaves nothing on the stack: repetitions do not grow it. Tokens are tried in the order of
-// their bytes: what several begin with is read once, and what cannot begin is left with one look. Masks of the sets met last are
-// kept: within a string or a word the set is the same again and again.
+// guide.c: which tokens a text may go on with. Where the text stands is a set of places before bytes, over stacks that share all
+// that is equal (grammar_stack.h).
+//
+// A byte leads from one set to the next in two passes. The first one moves places across the byte, and goes on with what is below
+// where a rule ends. The second one enters the rules that are called there, callers before callees, so that the stack below a
+// rule is known once and as a whole: it has all places that called the rule. A rule's last call leaves nothing on the stack:
+// repetitions do not grow it.
+//
+// Tokens are tried in the order of their bytes: what several begin with is read once, and what cannot begin is left with one
+// look. Masks of the sets met last are kept: within a string or a word the set is the same again and again.
 
-#include "model/grammar.h"
+#include "model/grammar_stack.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define N_MASKS 16 // that are kept
-
-struct place {
-    uint32_t elem;  // it stands before this one
-    uint32_t below; // place to go on with at the end of the rule, 0: the text is over
-};
+#define N_MASKS 16                       // that are kept
+#define STEPS_ASK 4096                   // steps after which the program is asked whether to stop
+#define COLLECT_SIZE ((size_t) 16 << 20) // bytes of stacks that are not looked through for what is not used any more
 
 struct place_set {
     uint32_t *ids;
@@ -38,169 +41,371 @@ struct mask {
     bool is_made;
 };
 
+struct place_list {
+    struct grammar_place *places;
+    size_t n, room;
+};
+
+// Something on the stack of a component.
+struct source {
+    uint32_t id; // place or stack
+    uint32_t next;
+    bool is_stack;
+};
+
 struct guide {
     const struct grammar *g;
     const struct vocab *vocab;
     char *bytes;          // of all tokens, one behind the other
     struct piece *pieces; // [n_pieces] tokens that have bytes, by these
     int32_t n_pieces;
-    struct place *places; // [n_places] 0 is none
-    uint32_t *stamps;     // [places_room] when a place was looked at last
-    size_t n_places, places_room;
-    uint32_t *slots; // [n_slots] hash of places, 0: free
-    size_t n_slots;
-    uint32_t stamp;
-    uint32_t *work; // places that are to be looked at
+    struct grammar_stacks stacks;
+    size_t collect_at; // bytes
+    uint32_t stamp;    // of this round
+    uint32_t *work;    // places that are to be looked at
     size_t n_work, work_room;
+    struct place_list ready, calls; // places before bytes and before calls, that the first pass found
+    struct source *sources;
+    size_t n_sources, sources_room;
+    uint32_t *first_source; // [n_components] GRAMMAR_NONE: it is not called
+    uint32_t *called;       // [n_called] components, a heap with the greatest on top
+    size_t n_called;
+    uint32_t *joined; // places of a stack that is made
+    size_t n_joined, joined_room;
     struct place_set *sets; // [n_sets] after each byte of a token; 0: where the text stands
     size_t n_sets;
     struct mask masks[N_MASKS];
     size_t next_mask;
+    uint64_t n_steps;          // for this token
+    struct model_error *error; // of this call
 };
 
-// ---- places ----
+static bool out_of_memory(struct guide *u) {
+    return model_fail(u->error, "out of memory for the places of a grammar");
+}
 
-static bool grow(void **list, size_t n, size_t *room, size_t size) {
-    if (n < *room) {
+// Counts a step. False: there are too many, or the program is to stop.
+static bool step_count(struct guide *u) {
+    if (++u->n_steps > u->g->max_steps) {
+        return model_fail(
+            u->error, "the grammar is too ambiguous: one token takes more than %" PRIu64 " steps, the limit", u->g->max_steps);
+    }
+    return u->n_steps % STEPS_ASK != 0 || grammar_go_on(u->g, u->error);
+}
+
+// ---- the first pass: across a byte, and to where rules end ----
+
+static bool work_add(struct guide *u, uint32_t place) {
+    if (u->stacks.place_stamps[place] == u->stamp) {
         return true;
     }
-    void *more = model_alloc_realloc(*list, (2 * *room + 64) * size);
-    if (more != NULL) {
-        *list = more;
-        *room = 2 * *room + 64;
+    if (!grammar_list_grow((void **) &u->work, u->n_work, &u->work_room, sizeof *u->work)) {
+        return out_of_memory(u);
     }
-    return more != NULL;
-}
-
-static size_t slot_of(const struct guide *u, uint32_t elem, uint32_t below) {
-    uint64_t h = ((uint64_t) elem << 32 | below) * 0x9e3779b97f4a7c15u;
-    size_t i   = (size_t) (h >> 32) & (u->n_slots - 1);
-    while (u->slots[i] != 0 && (u->places[u->slots[i]].elem != elem || u->places[u->slots[i]].below != below)) {
-        i = (i + 1) & (u->n_slots - 1);
-    }
-    return i;
-}
-
-static bool slots_grow(struct guide *u) {
-    const size_t n  = u->n_slots > 0 ? 2 * u->n_slots : 1024;
-    uint32_t *slots = model_alloc_calloc(n, sizeof *slots);
-    if (slots == NULL) {
-        return false;
-    }
-    model_alloc_free(u->slots);
-    u->slots   = slots;
-    u->n_slots = n;
-    for (uint32_t i = 1; i < u->n_places; i++) {
-        u->slots[slot_of(u, u->places[i].elem, u->places[i].below)] = i;
-    }
+    u->stacks.place_stamps[place] = u->stamp;
+    u->work[u->n_work++]          = place;
     return true;
 }
 
-// The number of a place; 0: out of memory.
-static uint32_t place_of(struct guide *u, uint32_t elem, uint32_t below) {
-    if (2 * u->n_places + 2 > u->n_slots && !slots_grow(u)) {
-        return 0;
-    }
-    const size_t slot = slot_of(u, elem, below);
-    if (u->slots[slot] != 0) {
-        return u->slots[slot];
-    }
-    size_t room = u->places_room;
-    if (!grow((void **) &u->places, u->n_places, &u->places_room, sizeof *u->places)) {
-        return 0;
-    }
-    if (u->places_room != room) {
-        uint32_t *stamps = model_alloc_realloc(u->stamps, u->places_room * sizeof *stamps);
-        if (stamps == NULL) {
-            u->places_room = room; // what is there still is
-            return 0;
-        }
-        memset(stamps + room, 0, (u->places_room - room) * sizeof *stamps);
-        u->stamps = stamps;
-    }
-    u->places[u->n_places] = (struct place){elem, below};
-    u->slots[slot]         = (uint32_t) u->n_places;
-    return (uint32_t) u->n_places++;
-}
-
-// Something more to look at, once a round.
 static bool look_at(struct guide *u, uint32_t elem, uint32_t below) {
-    const uint32_t id = place_of(u, elem, below);
-    if (id == 0 || !grow((void **) &u->work, u->n_work, &u->work_room, sizeof *u->work)) {
-        return false;
+    uint32_t place;
+    return stacks_place(&u->stacks, elem, 0, below, &place, u->error) && work_add(u, place);
+}
+
+static bool list_add(struct guide *u, struct place_list *list, struct grammar_place place) {
+    if (!grammar_list_grow((void **) &list->places, list->n, &list->room, sizeof *list->places)) {
+        return out_of_memory(u);
     }
-    if (u->stamps[id] != u->stamp) {
-        u->stamps[id]        = u->stamp;
-        u->work[u->n_work++] = id;
+    list->places[list->n++] = place;
+    return true;
+}
+
+// The end of a rule: the text goes on with any place of the stack.
+static bool stack_pop(struct guide *u, uint32_t stack, bool *is_over) {
+    const struct grammar_stack k = u->stacks.stacks[stack];
+    if (u->stacks.stack_stamps[stack] == u->stamp) {
+        return true;
+    }
+    u->stacks.stack_stamps[stack] = u->stamp;
+    for (uint32_t i = 0; i < k.n; i++) {
+        const uint32_t place = u->stacks.members[k.at + i];
+        if (place == PLACE_OVER) {
+            *is_over = true;
+        } else if (!step_count(u) || !work_add(u, place)) {
+            return false;
+        }
     }
     return true;
 }
 
-static bool set_add(struct place_set *set, uint32_t id) {
-    if (!grow((void **) &set->ids, set->n, &set->room, sizeof *set->ids)) {
-        return false;
+static bool work_do(struct guide *u, bool *is_over) {
+    while (u->n_work > 0) {
+        const struct grammar_place at = u->stacks.places[u->work[--u->n_work]];
+        const struct grammar_elem *e  = &u->g->elems[at.elem];
+        bool ok                       = step_count(u);
+        if (e->kind == GRAMMAR_BYTE) {
+            ok = ok && list_add(u, &u->ready, at);
+        } else if (e->kind == GRAMMAR_END) {
+            ok = ok && stack_pop(u, at.below, is_over);
+        } else {
+            ok = ok && list_add(u, &u->calls, at) && (!grammar_can_skip(u->g, e, at.count) || look_at(u, at.elem + 1, at.below));
+        }
+        if (!ok) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// ---- stacks of several ----
+
+static bool joined_add(struct guide *u, const uint32_t *places, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        if (!grammar_list_grow((void **) &u->joined, u->n_joined, &u->joined_room, sizeof *u->joined)) {
+            return out_of_memory(u);
+        }
+        u->joined[u->n_joined++] = places[i];
+        if (!step_count(u)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool joined_add_stack(struct guide *u, uint32_t stack) {
+    const struct grammar_stack *k = &u->stacks.stacks[stack];
+    return joined_add(u, u->stacks.members + k->at, k->n);
+}
+
+static int by_place(const void *a, const void *b) {
+    const struct grammar_place *x = a, *y = b;
+    if (x->elem != y->elem) {
+        return x->elem < y->elem ? -1 : 1;
+    }
+    if (x->count != y->count) {
+        return x->count < y->count ? -1 : 1;
+    }
+    return (x->below > y->below) - (x->below < y->below);
+}
+
+// Places that differ only in what is below become one, over all of it.
+static bool list_join(struct guide *u, struct place_list *list) {
+    size_t n = 0;
+    if (list->n > 1) {
+        qsort(list->places, list->n, sizeof *list->places, by_place);
+    }
+    for (size_t i = 0, end; i < list->n; i = end) {
+        struct grammar_place p = list->places[i];
+        for (end = i + 1; end < list->n && list->places[end].elem == p.elem && list->places[end].count == p.count;) {
+            end++;
+        }
+        if (end - i > 1) {
+            u->n_joined = 0;
+            for (size_t k = i; k < end; k++) {
+                if (!joined_add_stack(u, list->places[k].below)) {
+                    return false;
+                }
+            }
+            if (!stacks_stack(&u->stacks, u->joined, u->n_joined, &p.below, u->error)) {
+                return false;
+            }
+        }
+        list->places[n++] = p;
+    }
+    list->n = n;
+    return true;
+}
+
+// ---- the second pass: into the rules that are called ----
+
+static void called_push(struct guide *u, uint32_t component) {
+    size_t i = u->n_called++;
+    for (; i > 0 && u->called[(i - 1) / 2] < component; i = (i - 1) / 2) {
+        u->called[i] = u->called[(i - 1) / 2];
+    }
+    u->called[i] = component;
+}
+
+static uint32_t called_pop(struct guide *u) {
+    const uint32_t top = u->called[0], last = u->called[--u->n_called];
+    size_t i = 0;
+    for (size_t k; (k = 2 * i + 1) < u->n_called; i = k) {
+        k += k + 1 < u->n_called && u->called[k + 1] > u->called[k];
+        if (u->called[k] <= last) {
+            break;
+        }
+        u->called[i] = u->called[k];
+    }
+    u->called[i] = last;
+    return top;
+}
+
+static bool source_add(struct guide *u, uint32_t component, uint32_t id, bool is_stack) {
+    if (!grammar_list_grow((void **) &u->sources, u->n_sources, &u->sources_room, sizeof *u->sources)) {
+        return out_of_memory(u);
+    }
+    if (u->first_source[component] == GRAMMAR_NONE) {
+        called_push(u, component);
+    }
+    u->sources[u->n_sources]   = (struct source){id, u->first_source[component], is_stack};
+    u->first_source[component] = (uint32_t) u->n_sources++;
+    return true;
+}
+
+// A call at element `elem`, the rule of which was matched `count` times before; from a rule of a component, or GRAMMAR_NONE.
+static bool call_add(struct guide *u, uint32_t elem, uint32_t count, uint32_t below, uint32_t from) {
+    const struct grammar_elem *e = &u->g->elems[elem];
+    const uint32_t component     = u->g->rules[grammar_callee(u->g, e)].component;
+    if (component == from) { // a last call: grammar_check
+        return true;
+    }
+    if (grammar_is_tail(u->g, e, count)) {
+        return source_add(u, component, below, true);
+    }
+    uint32_t place;
+    struct grammar_place after = {elem + 1, 0, below};
+    if (e->kind == GRAMMAR_REPEAT) {
+        const struct grammar_repeat *r = &u->g->repeats[e->rule];
+        if (r->most == GRAMMAR_NONE) {
+            after = (struct grammar_place){elem, count < r->least ? count + 1 : r->least, below};
+        } else if (count + 1 < r->most) {
+            after = (struct grammar_place){elem, count + 1, below};
+        }
+    }
+    return stacks_place(&u->stacks, after.elem, after.count, after.below, &place, u->error) &&
+           source_add(u, component, place, false);
+}
+
+// The stack below a component, from all that called it.
+static bool sources_join(struct guide *u, uint32_t component, uint32_t *stack) {
+    const uint32_t first = u->first_source[component];
+    bool is_one          = u->sources[first].is_stack;
+    for (uint32_t i = first; is_one && i != GRAMMAR_NONE; i = u->sources[i].next) {
+        is_one = u->sources[i].is_stack && u->sources[i].id == u->sources[first].id;
+    }
+    u->first_source[component] = GRAMMAR_NONE;
+    if (is_one) {
+        *stack = u->sources[first].id;
+        return true;
+    }
+    u->n_joined = 0;
+    for (uint32_t i = first; i != GRAMMAR_NONE; i = u->sources[i].next) {
+        const struct source *s = &u->sources[i];
+        if (!(s->is_stack ? joined_add_stack(u, s->id) : joined_add(u, &s->id, 1))) {
+            return false;
+        }
+    }
+    return stacks_stack(&u->stacks, u->joined, u->n_joined, stack, u->error);
+}
+
+static bool set_add(struct guide *u, struct place_set *set, uint32_t id) {
+    if (!grammar_list_grow((void **) &set->ids, set->n, &set->room, sizeof *set->ids)) {
+        return out_of_memory(u);
     }
     set->ids[set->n++] = id;
     return true;
 }
 
-// Everything that can be reached from what is to be looked at without a byte: places before bytes go into the set.
-static bool settle(struct guide *u, struct place_set *set) {
-    bool ok = true;
-    while (ok && u->n_work > 0) {
-        const uint32_t id            = u->work[--u->n_work];
-        const struct place at        = u->places[id];
-        const struct grammar_elem *e = &u->g->elems[at.elem];
-        if (e->kind == GRAMMAR_BYTE) {
-            ok = set_add(set, id);
-        } else if (e->kind == GRAMMAR_END && at.below == 0) {
-            set->is_over = true;
-        } else if (e->kind == GRAMMAR_END) {
-            ok = look_at(u, u->places[at.below].elem, u->places[at.below].below);
-        } else {
-            const uint32_t below = e[1].kind == GRAMMAR_END ? at.below : place_of(u, at.elem + 1, at.below);
-            ok                   = below != 0 || e[1].kind == GRAMMAR_END;
-            for (uint32_t a = u->g->rules[e->rule].first; ok && a != GRAMMAR_NONE; a = u->g->alts[a].next) {
-                ok = look_at(u, u->g->alts[a].at, below);
+static bool set_add_place(struct guide *u, struct place_set *set, uint32_t elem, uint32_t below) {
+    uint32_t place;
+    return stacks_place(&u->stacks, elem, 0, below, &place, u->error) && set_add(u, set, place);
+}
+
+// What a rule can begin with.
+static bool rule_enter(struct guide *u, uint32_t rule, uint32_t below, struct place_set *set) {
+    const struct grammar *g = u->g;
+    for (uint32_t a = g->rules[rule].first; a != GRAMMAR_NONE; a = g->alts[a].next) {
+        for (uint32_t at = g->alts[a].at; g->elems[at].kind != GRAMMAR_END; at++) {
+            const struct grammar_elem *e = &g->elems[at];
+            if (!step_count(u)) {
+                return false;
+            }
+            if (e->kind == GRAMMAR_BYTE) {
+                if (!set_add_place(u, set, at, below)) {
+                    return false;
+                }
+                break;
+            }
+            if (!call_add(u, at, 0, below, g->rules[rule].component)) {
+                return false;
+            }
+            if (!grammar_can_skip(g, e, 0)) {
+                break;
             }
         }
     }
-    u->n_work = 0;
-    return ok;
+    return true;
 }
 
-static int by_number(const void *a, const void *b) {
-    const uint32_t x = *(const uint32_t *) a, y = *(const uint32_t *) b;
-    return x < y ? -1 : x > y;
+static bool called_enter(struct guide *u, struct place_set *set) {
+    while (u->n_called > 0) {
+        const uint32_t component = called_pop(u);
+        uint32_t below;
+        if (!sources_join(u, component, &below)) {
+            return false;
+        }
+        for (uint32_t i = u->g->first_member[component]; i < u->g->first_member[component + 1]; i++) {
+            if (!rule_enter(u, u->g->members[i], below, set)) {
+                return false;
+            }
+        }
+    }
+    return true;
 }
+
+// ---- a round of both ----
 
 static void round_begin(struct guide *u, struct place_set *set) {
     set->n       = 0;
     set->is_over = false;
+    u->ready.n = u->calls.n = 0;
+    u->n_sources = u->n_work = 0;
+    while (u->n_called > 0) { // of a round that failed
+        u->first_source[u->called[--u->n_called]] = GRAMMAR_NONE;
+    }
     if (++u->stamp == 0) { // after 2^32 rounds
-        memset(u->stamps, 0, u->places_room * sizeof *u->stamps);
+        memset(u->stacks.place_stamps, 0, u->stacks.places_room * sizeof *u->stacks.place_stamps);
+        if (u->stacks.stacks_room > 0) {
+            memset(u->stacks.stack_stamps, 0, u->stacks.stacks_room * sizeof *u->stacks.stack_stamps);
+        }
         u->stamp = 1;
     }
 }
 
 static bool step(struct guide *u, const struct place_set *from, uint8_t byte, struct place_set *to) {
-    bool ok = true;
     round_begin(u, to);
-    for (size_t i = 0; ok && i < from->n; i++) {
-        const struct place at       = u->places[from->ids[i]];
-        const struct grammar_elem e = u->g->elems[at.elem];
-        ok                          = byte < e.low || byte > e.high || look_at(u, at.elem + 1, at.below);
+    for (size_t i = 0; i < from->n; i++) {
+        const struct grammar_place at = u->stacks.places[from->ids[i]];
+        const struct grammar_elem e   = u->g->elems[at.elem];
+        if (!step_count(u) || (byte >= e.low && byte <= e.high && !look_at(u, at.elem + 1, at.below))) {
+            return false;
+        }
     }
-    return settle(u, to) && ok;
+    if (!work_do(u, &to->is_over) || !list_join(u, &u->ready) || !list_join(u, &u->calls)) {
+        return false;
+    }
+    for (size_t i = 0; i < u->ready.n; i++) {
+        if (!set_add_place(u, to, u->ready.places[i].elem, u->ready.places[i].below)) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < u->calls.n; i++) {
+        const struct grammar_place *p = &u->calls.places[i];
+        if (!call_add(u, p->elem, p->count, p->below, GRAMMAR_NONE)) {
+            return false;
+        }
+    }
+    return called_enter(u, to);
 }
 
-static bool start(struct guide *u) {
-    bool ok = true;
+bool guide_reset(struct guide *u, struct model_error *error) {
+    uint32_t over = PLACE_OVER, stack;
+    u->error      = error;
+    u->n_steps    = 0;
     round_begin(u, &u->sets[0]);
-    for (uint32_t a = u->g->rules[u->g->root].first; ok && a != GRAMMAR_NONE; a = u->g->alts[a].next) {
-        ok = look_at(u, u->g->alts[a].at, 0);
-    }
-    return settle(u, &u->sets[0]) && ok;
+    u->sets[0].is_over = u->g->rules[u->g->root].is_empty;
+    return stacks_stack(&u->stacks, &over, 1, &stack, error) && source_add(u, u->g->rules[u->g->root].component, stack, true) &&
+           called_enter(u, &u->sets[0]);
 }
 
 // ---- life ----
@@ -240,20 +445,24 @@ static bool pieces_make(struct guide *u) {
 
 struct guide *guide_new(const struct grammar *grammar, const struct vocab *vocab, struct model_error *error) {
     struct guide *u = model_alloc_calloc(1, sizeof *u);
-    if (u != NULL) {
-        u->g        = grammar;
-        u->vocab    = vocab;
-        u->n_places = 1;
-    }
-    if (u == NULL || !grow((void **) &u->places, 1, &u->places_room, sizeof *u->places)) {
-        guide_free(u);
+    if (u == NULL) {
         model_fail(error, "out of memory");
         return NULL;
     }
-    u->stamps = model_alloc_calloc(u->places_room, sizeof *u->stamps);
-    if (u->stamps == NULL || !pieces_make(u) || !start(u)) {
+    u->g            = grammar;
+    u->vocab        = vocab;
+    u->error        = error;
+    u->collect_at   = COLLECT_SIZE;
+    u->first_source = model_alloc_malloc((size_t) grammar->n_components * sizeof *u->first_source);
+    u->called       = model_alloc_malloc((size_t) grammar->n_components * sizeof *u->called);
+    if (u->first_source == NULL || u->called == NULL || !pieces_make(u)) {
         guide_free(u);
         model_fail(error, "out of memory for the tokens of a grammar");
+        return NULL;
+    }
+    memset(u->first_source, 0xff, (size_t) grammar->n_components * sizeof *u->first_source);
+    if (!stacks_init(&u->stacks, grammar->max_stack_size, error) || !guide_reset(u, error)) {
+        guide_free(u);
         return NULL;
     }
     return u;
@@ -273,15 +482,15 @@ void guide_free(struct guide *u) {
     model_alloc_free(u->sets);
     model_alloc_free(u->bytes);
     model_alloc_free(u->pieces);
-    model_alloc_free(u->places);
-    model_alloc_free(u->stamps);
-    model_alloc_free(u->slots);
+    stacks_fini(&u->stacks);
     model_alloc_free(u->work);
+    model_alloc_free(u->ready.places);
+    model_alloc_free(u->calls.places);
+    model_alloc_free(u->sources);
+    model_alloc_free(u->first_source);
+    model_alloc_free(u->called);
+    model_alloc_free(u->joined);
     model_alloc_free(u);
-}
-
-bool guide_reset(struct guide *u) {
-    return start(u);
 }
 
 // ---- tokens ----
@@ -335,9 +544,27 @@ static bool is_same(const struct place_set *a, const struct place_set *b) {
     return a->n == b->n && a->is_over == b->is_over && (a->n == 0 || memcmp(a->ids, b->ids, a->n * sizeof *a->ids) == 0);
 }
 
-// The mask of where the text stands; NULL: out of memory.
+static int by_number(const void *a, const void *b) {
+    const uint32_t x = *(const uint32_t *) a, y = *(const uint32_t *) b;
+    return (x > y) - (x < y);
+}
+
+// Stacks that the text cannot come back to are dropped from time to time. Without memory for that they stay.
+static void stacks_trim(struct guide *u) {
+    if (stacks_size(&u->stacks) < u->collect_at || !stacks_collect(&u->stacks, u->sets[0].ids, u->sets[0].n)) {
+        return;
+    }
+    for (size_t i = 0; i < N_MASKS; i++) { // their places have other numbers now
+        u->masks[i].is_made = false;
+    }
+    const size_t size = stacks_size(&u->stacks);
+    u->collect_at     = 2 * size > COLLECT_SIZE ? 2 * size : COLLECT_SIZE;
+}
+
+// The mask of where the text stands; NULL with an error.
 static const struct mask *mask_find(struct guide *u) {
-    const struct place_set *now = &u->sets[0];
+    struct place_set *now = &u->sets[0];
+    stacks_trim(u);
     if (now->n > 1) {
         qsort(now->ids, now->n, sizeof *now->ids, by_number);
     }
@@ -348,19 +575,27 @@ static const struct mask *mask_find(struct guide *u) {
     }
     struct mask *m = &u->masks[u->next_mask++ % N_MASKS];
     m->is_made     = false;
-    m->bits        = m->bits != NULL ? m->bits : model_alloc_malloc((size_t) u->vocab->n_tokens / 8 + 1);
+    if (m->bits == NULL) {
+        m->bits = model_alloc_malloc((size_t) u->vocab->n_tokens / 8 + 1);
+    }
+    if (m->bits == NULL) {
+        out_of_memory(u);
+        return NULL;
+    }
     m->set.n       = 0;
     m->set.is_over = now->is_over;
     for (size_t i = 0; i < now->n; i++) {
-        if (!set_add(&m->set, now->ids[i])) {
+        if (!set_add(u, &m->set, now->ids[i])) {
             return NULL;
         }
     }
-    m->is_made = m->bits != NULL && mask_fill(u, m);
+    m->is_made = mask_fill(u, m);
     return m->is_made ? m : NULL;
 }
 
-int64_t guide_mask(struct guide *u, float *logits, int64_t n) {
+int64_t guide_mask(struct guide *u, float *logits, int64_t n, struct model_error *error) {
+    u->error             = error;
+    u->n_steps           = 0;
     const struct mask *m = mask_find(u);
     for (int64_t i = 0; m != NULL && i < n; i++) {
         if (i >= u->vocab->n_tokens || (m->bits[i / 8] >> (i % 8) & 1) == 0) {
@@ -370,14 +605,19 @@ int64_t guide_mask(struct guide *u, float *logits, int64_t n) {
     return m != NULL ? m->n_left : -1;
 }
 
-bool guide_accept(struct guide *u, int32_t token) {
+bool guide_accept(struct guide *u, int32_t token, struct model_error *error) {
     char piece[64], *bytes = piece;
     const size_t n = vocab_is_end(u->vocab, token) ? 0 : vocab_piece(u->vocab, token, piece, sizeof piece);
+    u->error       = error;
+    u->n_steps     = 0;
     if (n > sizeof piece) {
         bytes = model_alloc_malloc(n);
-        vocab_piece(u->vocab, token, bytes, bytes != NULL ? n : 0);
+        if (bytes == NULL) {
+            return out_of_memory(u);
+        }
+        vocab_piece(u->vocab, token, bytes, n);
     }
-    bool ok = bytes != NULL;
+    bool ok = true;
     for (size_t i = 0; ok && i < n; i++) {
         ok                           = step(u, &u->sets[0], (uint8_t) bytes[i], &u->sets[1]);
         const struct place_set moved = u->sets[0];

@@ -147,11 +147,12 @@ static bool has_text(const struct texts *t, const char *text) {
 static void walk(struct guide *guide, const struct vocab *v, const struct texts *t, struct check_rng *r) {
     static float logits[SAMPLE_MAX_TOKENS];
     char so_far[MAX_SIZE + 256] = "";
+    struct model_error error    = {""};
     for (size_t n = 0;;) {
         int32_t allowed[SAMPLE_MAX_TOKENS];
         int64_t n_allowed = 0;
         memset(logits, 0, sizeof logits);
-        const int64_t n_left = guide_mask(guide, logits, v->n_tokens);
+        const int64_t n_left = guide_mask(guide, logits, v->n_tokens, &error);
         for (int32_t i = 0; i < v->n_tokens; i++) {
             const size_t size = vocab_is_end(v, i) ? 0 : vocab_piece(v, i, so_far + n, sizeof so_far - n);
             const bool want =
@@ -172,7 +173,7 @@ static void walk(struct guide *guide, const struct vocab *v, const struct texts 
             return;
         }
         n += vocab_piece(v, token, so_far + n, sizeof so_far - n);
-        assert_true(guide_accept(guide, token));
+        assert_true(guide_accept(guide, token, &error));
     }
 }
 
@@ -191,7 +192,7 @@ static void test_made(void **state) {
             continue;
         }
         snprintf(gbnf, sizeof gbnf, "# made\nroot ::= x # what it is\nx ::=%s\n", body);
-        struct grammar *g = grammar_new(gbnf, strlen(gbnf), &error);
+        struct grammar *g = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
         if (g == NULL) {
             print_error("%s\n%s\n", gbnf, error.text);
         }
@@ -200,7 +201,7 @@ static void test_made(void **state) {
         assert_non_null(guide);
         for (int k = 0; k < 3; k++) {
             walk(guide, v, &t, &r);
-            assert_true(guide_reset(guide));
+            assert_true(guide_reset(guide, &error));
         }
         guide_free(guide);
         grammar_free(g);
@@ -217,7 +218,7 @@ static void test_made(void **state) {
 static bool takes(const struct vocab *v, const char *gbnf, const char *text) {
     struct model_error error = {""};
     static float logits[SAMPLE_MAX_TOKENS];
-    struct grammar *g   = grammar_new(gbnf, strlen(gbnf), &error);
+    struct grammar *g   = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
     struct guide *guide = g != NULL ? guide_new(g, v, &error) : NULL;
     bool ok             = guide != NULL;
     if (!ok) {
@@ -229,11 +230,11 @@ static bool takes(const struct vocab *v, const char *gbnf, const char *text) {
         const int32_t token = vocab_find(v, c, utf8_put(byte_to_char((uint8_t) *p), c));
         assert_true(token >= 0);
         memset(logits, 0, sizeof logits);
-        assert_true(guide_mask(guide, logits, v->n_tokens) >= 0);
-        ok = logits[token] == 0 && guide_accept(guide, token);
+        assert_true(guide_mask(guide, logits, v->n_tokens, &error) >= 0);
+        ok = logits[token] == 0 && guide_accept(guide, token, &error);
     }
     memset(logits, 0, sizeof logits);
-    assert_true(!ok || guide_mask(guide, logits, v->n_tokens) >= 0);
+    assert_true(!ok || guide_mask(guide, logits, v->n_tokens, &error) >= 0);
     ok = ok && logits[v->eos] == 0;
     guide_free(guide);
     grammar_free(g);
@@ -281,12 +282,185 @@ static void test_errors(void **state) {
         {"root ::= x\nx ::= \"b\"? y \"c\"\ny ::= root \"d\"", "begins with itself"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct model_error error = {""};
-        assert_null(grammar_new(rows[i].gbnf, strlen(rows[i].gbnf), &error));
+        assert_null(grammar_new(rows[i].gbnf, strlen(rows[i].gbnf), NULL, NULL, &error));
         if (strstr(error.text, rows[i].want) == NULL) {
             print_error("%s: '%s' is not '%s'\n", rows[i].gbnf, error.text, rows[i].want);
         }
         assert_non_null(strstr(error.text, rows[i].want));
     }
+}
+
+// ---- grammars that are made to take memory and time ----
+
+static int32_t token_of(const struct vocab *v, char letter) {
+    return vocab_find(v, &letter, 1);
+}
+
+// Feeds n times a byte; the number of bytes that were allowed and read without an error.
+static int feed(struct guide *guide, const struct vocab *v, char letter, int n, struct model_error *error) {
+    static float logits[SAMPLE_MAX_TOKENS];
+    const int32_t token = token_of(v, letter);
+    for (int i = 0; i < n; i++) {
+        memset(logits, 0, sizeof logits);
+        if (guide_mask(guide, logits, v->n_tokens, error) < 0 || logits[token] != 0 || !guide_accept(guide, token, error)) {
+            return i;
+        }
+    }
+    return n;
+}
+
+// Alternatives that differ only in what follows share a stack: 2^500 of them take less than a megabyte.
+static void test_shared_stacks(void **state) {
+    (void) state;
+    static const char *const rows[] = {"root ::= \"a\" root \"x\" | \"a\" root \"y\" | \"b\"",
+        "root ::= \"a\" root \"x\" | \"a\" root \"y\" | \"a\" root \"x\" | \"b\"",
+        "root ::= l\nl ::= p | q | \"b\"\np ::= \"a\" l \"x\"\nq ::= \"a\" l \"y\"",
+        "root ::= \"b\" | \"a\" root (\"x\" | \"y\")"};
+    struct gguf_context *keys;
+    struct vocab *v = vocab_make(&keys);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model_error error = {""};
+        struct grammar *g        = grammar_new(rows[i], strlen(rows[i]), NULL, NULL, &error);
+        assert_non_null(g);
+        g->max_stack_size   = 1 << 20;
+        struct guide *guide = guide_new(g, v, &error);
+        assert_non_null(guide);
+        assert_int_equal(feed(guide, v, 'a', 500, &error), 500);
+        assert_int_equal(feed(guide, v, 'b', 2, &error), 1);
+        assert_int_equal(feed(guide, v, 'x', 300, &error), 300);
+        assert_int_equal(feed(guide, v, 'y', 300, &error), 200);
+        assert_string_equal(error.text, "");
+        guide_free(guide);
+        grammar_free(g);
+    }
+    vocab_free(v);
+    gguf_free(keys);
+}
+
+// A repetition is one element, however often it repeats.
+static void test_repetitions(void **state) {
+    (void) state;
+    struct model_error error = {""};
+    char *gbnf               = malloc(400 * 16 + 64);
+    size_t n                 = (size_t) sprintf(gbnf, "root ::=");
+    for (int i = 0; i < 400; i++) {
+        n += (size_t) sprintf(gbnf + n, " \"x\"{0,100000}");
+    }
+    struct grammar *g = grammar_new(gbnf, n, NULL, NULL, &error);
+    assert_non_null(g);
+    assert_true(g->n_elems < 2000 && g->n_rules < 1000);
+    grammar_free(g);
+    free(gbnf);
+}
+
+// Stacks that the text has left behind are dropped: a text of any length keeps within a small limit.
+static void test_left_stacks(void **state) {
+    (void) state;
+    static const char gbnf[] = "root ::= (\"a\" | \"(\" root \")\"){0,100000}";
+    struct gguf_context *keys;
+    struct model_error error = {""};
+    struct vocab *v          = vocab_make(&keys);
+    struct grammar *g        = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
+    assert_non_null(g);
+    g->max_stack_size   = (size_t) 24 << 20;
+    struct guide *guide = guide_new(g, v, &error);
+    assert_non_null(guide);
+    for (int i = 0; i < check_cases(2000); i++) {
+        assert_int_equal(feed(guide, v, '(', 20, &error), 20);
+        assert_int_equal(feed(guide, v, ')', 20, &error), 20);
+    }
+    guide_free(guide);
+    grammar_free(g);
+    vocab_free(v);
+    gguf_free(keys);
+}
+
+static void test_limits(void **state) {
+    (void) state;
+    static const char gbnf[] = "root ::= \"a\" root root | \"a\" (\"a\"? \"a\"?){0,100} | \"b\"";
+    struct gguf_context *keys;
+    struct vocab *v = vocab_make(&keys);
+    const struct {
+        size_t size;
+        uint64_t steps;
+        const char *want;
+    } rows[] = {{8 << 10, GRAMMAR_STEPS, "and 8192 are the limit"}, {GRAMMAR_STACK_SIZE, 5000, "more than 5000 steps"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct model_error error = {""};
+        struct grammar *g        = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
+        assert_non_null(g);
+        g->max_stack_size   = rows[i].size;
+        g->max_steps        = rows[i].steps;
+        struct guide *guide = guide_new(g, v, &error);
+        assert_non_null(guide);
+        assert_true(feed(guide, v, 'a', 1000, &error) < 1000);
+        assert_non_null(strstr(error.text, rows[i].want));
+        error = (struct model_error){""};
+        if (rows[i].size == GRAMMAR_STACK_SIZE) { // another text can begin
+            assert_true(guide_reset(guide, &error));
+            assert_int_equal(feed(guide, v, 'b', 1, &error), 1);
+        }
+        guide_free(guide);
+        grammar_free(g);
+    }
+    vocab_free(v);
+    gguf_free(keys);
+}
+
+// ---- the program is to stop ----
+
+struct countdown {
+    int n_asked, n_left;
+};
+
+static bool countdown_ask(void *data) {
+    struct countdown *c = data;
+    c->n_asked++;
+    return c->n_left-- <= 0;
+}
+
+// Grammars of one kind of work each: the program is asked at least once in a thousand bytes of it.
+static void test_stop(void **state) {
+    (void) state;
+    static const char *const rows[][3] = {{"root ::= \"", "x", "\""}, {"root ::= [", "x", "]"}, {"root ::= \"x\"", " root", ""},
+        {"root ::= \"a\"\nr ::= ", "r|", "r"}, {"root ::= \"x\"", "\"\"{0,5}", ""}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char gbnf[30000];
+        size_t n = (size_t) sprintf(gbnf, "%s", rows[i][0]);
+        for (int k = 0; k < 3000; k++) {
+            n += (size_t) sprintf(gbnf + n, "%s", rows[i][1]);
+        }
+        n += (size_t) sprintf(gbnf + n, "%s", rows[i][2]);
+        struct model_error error = {""};
+        struct countdown all     = {0, INT32_MAX};
+        struct grammar *g        = grammar_new(gbnf, n, countdown_ask, &all, &error);
+        assert_true(g != NULL && all.n_asked > (int) n / 1000);
+        grammar_free(g);
+        struct countdown some = {0, all.n_asked / 2};
+        assert_null(grammar_new(gbnf, n, countdown_ask, &some, &error));
+        assert_non_null(strstr(error.text, "stopped"));
+    }
+}
+
+// ... also while tokens are tried.
+static void test_stop_guide(void **state) {
+    (void) state;
+    static const char gbnf[] = "root ::= (.{0,1000} | .{2,1000} | .{3,1000})*";
+    static float logits[SAMPLE_MAX_TOKENS];
+    struct gguf_context *keys;
+    struct vocab *v          = vocab_make(&keys);
+    struct countdown c       = {0, INT32_MAX};
+    struct model_error error = {""};
+    struct grammar *g        = grammar_new(gbnf, strlen(gbnf), countdown_ask, &c, &error);
+    struct guide *guide      = g != NULL ? guide_new(g, v, &error) : NULL;
+    assert_non_null(guide);
+    c.n_left = 0;
+    assert_int_equal(guide_mask(guide, logits, v->n_tokens, &error), -1);
+    assert_non_null(strstr(error.text, "stopped"));
+    guide_free(guide);
+    grammar_free(g);
+    vocab_free(v);
+    gguf_free(keys);
 }
 
 // Every allocation fails once: an error each time, and nothing is lost.
@@ -301,10 +475,10 @@ static void test_memory(void **state) {
     for (int64_t n = 1; !is_whole; n++) {
         struct model_error error = {""};
         model_alloc_fail_at(n);
-        struct grammar *g   = grammar_new(gbnf, strlen(gbnf), &error);
+        struct grammar *g   = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
         struct guide *guide = g != NULL ? guide_new(g, v, &error) : NULL;
-        is_whole            = guide != NULL && guide_mask(guide, logits, v->n_tokens) > 0 && guide_accept(guide, 'b') &&
-                   guide_mask(guide, logits, v->n_tokens) > 0;
+        is_whole = guide != NULL && guide_mask(guide, logits, v->n_tokens, &error) > 0 && guide_accept(guide, 'b', &error) &&
+                   guide_mask(guide, logits, v->n_tokens, &error) > 0;
         assert_true(guide != NULL || error.text[0] != '\0');
         model_alloc_fail_at(0);
         guide_free(guide);
@@ -317,7 +491,9 @@ static void test_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_made), cmocka_unit_test(test_recursion),
-        cmocka_unit_test(test_errors), cmocka_unit_test(test_memory)};
+        cmocka_unit_test(test_errors), cmocka_unit_test(test_shared_stacks), cmocka_unit_test(test_repetitions),
+        cmocka_unit_test(test_left_stacks), cmocka_unit_test(test_limits), cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_stop_guide), cmocka_unit_test(test_memory)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

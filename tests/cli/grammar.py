@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+# grammar.py BERTH [CASE...]: grammars and JSON schemas that are made to take memory or time without bound. Each is a file that `berth run` takes or
+# refuses with a message; none may take more than MAX_RSS of memory or MAX_CPU seconds of a core. Both are many times what is needed, and
+# were passed by matchers that list all stacks, expand repetitions, follow references by calls, or search names one by one. Runs in the
+# root of the sources.
+import json, os, resource, subprocess, sys, tempfile
+
+berth = os.path.abspath(sys.argv[1])
+MAX_RSS, MAX_CPU = 1 << 30, 20
+limits = {resource.RLIMIT_CPU: MAX_CPU, resource.RLIMIT_AS: 4 << 30}
+
+
+def limit():
+    for which, n in limits.items():
+        resource.setrlimit(which, (n, n))
+
+
+def cases():
+    size = 1200000
+    yield 'two ends', '--grammar', 'root ::= "a" root "x" | "a" root "y"', 0
+    yield 'many ends', '--grammar', 'root ::= "a" root ' + ' | "a" root '.join(f'"{c}"' for c in 'bcdefghij'), 0
+    yield 'every split', '--grammar', 'root ::= "a" root root | "a"', 0
+    yield 'nested lists', '--json-schema', json.dumps({'anyOf': [
+        {'type': 'array', 'items': {'$ref': '#'}, 'minItems': 1}, {'type': 'array', 'items': {'$ref': '#'}, 'minItems': 2}]}), 0
+    yield 'repetitions', '--grammar', 'root ::= "a" ' + ' '.join(['"x"{0,100000}'] * 400), 0
+    yield 'long repetitions', '--grammar', 'root ::= "a" ' + ' '.join(['"x"{100000}'] * 400), 0
+    n = size // 4
+    yield 'class', '--grammar', 'root ::= [' + ''.join(chr(0x100000 - 2 * i) for i in range(n)) + ']', 0
+    n = size // 20
+    yield 'names', '--grammar', 'root ::= r0\n' + '\n'.join(f'r{i} ::= "x" r{i + 1}' for i in range(n)) + f'\nr{n} ::= "y"\n', 0
+    yield 'chain', '--grammar', 'root ::= r0 "z"\n' + '\n'.join(f'r{i} ::= r{i + 1}' for i in range(n)) + f'\nr{n} ::= "y"?\n', 0
+    n = size // 30
+    yield 'references', '--json-schema', json.dumps({'$ref': '#/$defs/d0', '$defs': {
+        **{f'd{i}': {'$ref': f'#/$defs/d{i + 1}'} for i in range(n)}, f'd{n}': {'type': 'null'}}}), 0
+    names = [f'p{i}' for i in range(n)]
+    yield 'required', '--json-schema', json.dumps({'type': 'object', 'properties': {n: {} for n in names}, 'required': names}), 0
+    yield 'optional', '--json-schema', json.dumps({'type': 'object', 'properties': {n: {'type': 'null'} for n in names[:5000]}}), 0
+    yield 'no place', '--json-schema', '{"$ref": "#/$defs/none"}', 3
+    yield 'itself', '--json-schema', '{"$ref": "#"}', 0
+
+
+def main():
+    n_bad = 0
+    if subprocess.run([berth, 'version'], preexec_fn=limit, capture_output=True).returncode != 0:
+        del limits[resource.RLIMIT_AS]  # a sanitizer's shadow is larger
+    with tempfile.TemporaryDirectory() as tmp:
+        for name, option, text, code in cases():
+            if len(sys.argv) > 2 and name not in sys.argv[2:]:
+                continue
+            with open(f'{tmp}/file', 'w') as file:
+                file.write(text)
+            with open(f'{tmp}/err', 'w') as err:
+                run = subprocess.Popen([berth, 'run', option, f'{tmp}/file', '-n', '200', '--temp', '1', '-s', '1'], preexec_fn=limit,
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err)
+            _, status, used = os.wait4(run.pid, 0)
+            run.returncode = os.waitstatus_to_exitcode(status)
+            rss, cpu = used.ru_maxrss << 10, used.ru_utime + used.ru_stime
+            ok = run.returncode == code and rss <= MAX_RSS and cpu <= MAX_CPU
+            with open(f'{tmp}/err') as err:
+                print(f'{"ok" if ok else "FAILED"}: {name}: {len(text)} bytes, exit code {run.returncode}, {rss >> 20} MiB, '
+                      f'{cpu:.1f} s: {err.read()[:200].strip()}')
+            n_bad += not ok
+    return n_bad > 0
+
+
+sys.exit(main())
