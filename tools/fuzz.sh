@@ -23,7 +23,7 @@ length_of() {
     case $1 in
         model) echo 48 ;;
         budget | op | access) echo 192 ;;
-        plan | vocab | imatrix | map | plan_csv) echo 512 ;;
+        plan | vocab | imatrix | map | plan_csv | grammar | schema) echo 512 ;;
         mpi) echo 2048 ;;
         *) echo 1024 ;;
     esac

@@ -28,6 +28,7 @@ struct node {
     struct node *first, *last, *next; // its own values; the next one of `up`
     int rule;                         // -1: none yet
     bool is_required;                 // as a property
+    bool has_properties;              // the rules of its properties are written
 };
 
 struct converter {
@@ -397,10 +398,15 @@ static bool required_mark(struct converter *c, struct berth_json_text name, void
     return true;
 }
 
-static bool object_body(struct converter *c, const struct node *s, int id, FILE *to) {
+static bool object_body(struct converter *c, struct node *s, int id, FILE *to) {
     struct node *all            = field(c, s, "properties");
     const struct node *required = field(c, s, "required");
     int n                       = 0;
+    fprintf(to, "\"{\" ws r%d-0-0 ws \"}\"", id);
+    if (s->has_properties) { // "object" twice in a list of types
+        return true;
+    }
+    s->has_properties = true;
     if ((required != NULL && !has_kind(c, required, '[')) || (all != NULL && !has_kind(c, all, '{'))) {
         return false;
     }
@@ -416,12 +422,11 @@ static bool object_body(struct converter *c, const struct node *s, int id, FILE 
             return false;
         }
     }
-    fprintf(to, "\"{\" ws r%d-0-0 ws \"}\"", id);
     return others_write(c, s, id, n);
 }
 
 // Of one type.
-static bool type_body(struct converter *c, const struct node *s, const struct node *type, int id, FILE *to) {
+static bool type_body(struct converter *c, struct node *s, const struct node *type, int id, FILE *to) {
     static const char *const plain[] = {"integer", "number", "boolean", "null"};
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
         if (is_text(type, plain[i])) {
@@ -477,8 +482,7 @@ static bool keys_check(struct converter *c, const struct node *s) {
 // What alternatives are made of.
 enum choice { CHOICE_LITERAL, CHOICE_SCHEMA, CHOICE_TYPE };
 
-static bool choices_write(
-    struct converter *c, const struct node *s, const struct node *list, enum choice kind, int id, FILE *to) {
+static bool choices_write(struct converter *c, struct node *s, const struct node *list, enum choice kind, int id, FILE *to) {
     int rule;
     if (!has_kind(c, list, '[')) {
         return false;
@@ -495,7 +499,7 @@ static bool choices_write(
     return true;
 }
 
-static bool body(struct converter *c, const struct node *s, int id, FILE *to) {
+static bool body(struct converter *c, struct node *s, int id, FILE *to) {
     if (first_of(s) != '{') {
         return first_of(s) == 't' ? fputs("value", to) >= 0 : fail(c, "a schema is an object or true");
     }
@@ -518,7 +522,7 @@ static bool body(struct converter *c, const struct node *s, int id, FILE *to) {
                                                    : fputs("value", to) >= 0;
 }
 
-static bool rule_write(struct converter *c, const struct node *s, int rule) {
+static bool rule_write(struct converter *c, struct node *s, int rule) {
     struct berth_stream text;
     bool ok = berth_stream_open(&text);
     ok      = ok && body(c, s, rule, text.file);

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// fuzz_schema.c: any bytes as a JSON schema: refused with a message, or it becomes a grammar whose texts are JSON.
+
+#include "cli/schema.h"
+#include "fuzz/guided.h"
+#include "plan/io/json.h"
+
+#define MAX_TEXT 60 // bytes: lists within each other stay below what the reader of JSON takes
+
+static void text_check(const char *text, size_t size) {
+    struct berth_json r;
+    berth_json_init(&r, text, size, "text");
+    expect(memmem(text, size, "\\u", 2) != NULL || (berth_json_skip(&r) && berth_json_done(&r)), "a text that is not JSON");
+    berth_json_fini(&r);
+}
+
+// A walk by chance.
+static void walk(struct guide *guide, uint32_t seed) {
+    char text[MAX_TEXT];
+    bool allowed[GUIDED_TOKENS];
+    bool ok = guided_mask(guide, allowed);
+    for (size_t n = 0; ok && n < MAX_TEXT; n++) {
+        if (allowed[GUIDED_END]) {
+            text_check(text, n);
+        }
+        uint32_t byte = (seed = seed * 1664525u + 1013904223u) >> 24;
+        for (int i = 0; i < 256 && !allowed[byte]; i++) {
+            byte = (byte + 1) % 256;
+        }
+        ok      = allowed[byte] && guided_take(guide, (uint8_t) byte, allowed);
+        text[n] = (char) byte;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static struct vocab *vocab;
+    if (vocab == NULL) {
+        ggml_log_set(quiet, NULL);
+        vocab = guided_vocab();
+    }
+    char *text = cli_schema_grammar((const char *) data, size, "schema", NULL, NULL);
+    if (text == NULL) {
+        return 0;
+    }
+    struct model_error error = {""};
+    struct grammar *g        = guided_grammar(text, strlen(text));
+    expect(g != NULL, "a schema became no grammar");
+    struct guide *guide = guide_new(g, vocab, &error);
+    if (guide != NULL) {
+        walk(guide, (uint32_t) size * 2654435761u + data[size / 2]);
+    }
+    expect(guide != NULL || error.text[0] != '\0', "refused without a word");
+    guide_free(guide);
+    grammar_free(g);
+    free(text);
+    return 0;
+}
