@@ -192,7 +192,8 @@ static int prompt_get(struct options *o) {
 
 // ---- the prompt cache ----
 
-// A file that is not there yet is made later; one that cannot be used is an error.
+// A file that is not there yet is made later, and one of another version of Berth is made anew; one that cannot be used otherwise
+// is an error.
 static bool cache_load(
     const struct options *o, struct session *s, const struct token_list *tokens, struct result *r, struct model_error *error) {
     struct model_error why = {""};
@@ -200,8 +201,13 @@ static bool cache_load(
     if (file == NULL) {
         return o->cache == NULL || errno == ENOENT || model_fail(error, "%s: cannot be read: %s", o->cache, strerror(errno));
     }
-    const bool ok = session_load(s, tokens->ids, (int64_t) tokens->n, file, &r->n_kept, &why);
+    bool is_old;
+    const bool ok = session_load(s, tokens->ids, (int64_t) tokens->n, file, &r->n_kept, &is_old, &why);
     fclose(file);
+    if (is_old) {
+        cli_warn("%s: %s: the prompt is read anew and the file written again", o->cache, why.text);
+        return true;
+    }
     return ok || model_fail(error, "%s: %s", o->cache, why.text);
 }
 

@@ -1,58 +1,43 @@
 // SPDX-License-Identifier: MIT
 // keep.c: what a session has read, as a file, so that another run need not read it again.
 //
-//   "BERTHPC2", then u64: mark of the model, number of tokens, first position that layers with a window still have; the tokens,
+//   "BERTHPC3", then u64: mark of the model, number of tokens, first position that layers with a window still have; the tokens,
 //   i32; then of each layer the rows of keys and those of values that the tokens have, in their order, or the whole state of a
 //   layer that has one. All in the machine's own byte order.
 //
-// The mark is of the weights' bytes (some of each), the cache's types and what else decides a row, so that a file of another
-// model is told apart. A text that begins as the kept one does goes on behind what is common; a state cannot be taken back, so
-// all of it must be the beginning, and a window not further than the rows reach that were kept.
+// The mark is of the model's parameters and weights (fingerprint.c), its adapters, the cache's types and what else decides a row,
+// so that a file of another model is told apart. A text that begins as the kept one does goes on behind what is common; a state
+// cannot be taken back, so all of it must be the beginning, and a window not further than the rows reach that were kept.
 
+#include "base/siphash.h"
 #include "model/model.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
-#define MAGIC "BERTHPC2"
+#define MAGIC "BERTHPC3" // the last byte is the version
 #define STEP ((size_t) 1 << 20)
-#define SAMPLE 64 // bytes of each weight
 
 // ---- the mark ----
 
-static void mark_add(uint64_t *mark, const void *bytes, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        *mark = (*mark ^ ((const unsigned char *) bytes)[i]) * 0x100000001b3u; // FNV-1a
-    }
-}
-
-static void mark_number(uint64_t *mark, double x) {
-    mark_add(mark, &x, sizeof x);
-}
-
+// Of all that decides a row of the cache. A model's fingerprint has its parameters and its weights.
 static uint64_t mark_of(const struct session *s) {
-    const struct model *m        = s->model;
-    const struct model_params *p = &m->params;
-    uint64_t mark                = 0xcbf29ce484222325u;
-    mark_add(&mark, p->arch, strlen(p->arch));
-    mark_number(&mark, (double) s->params.cache_k);
-    mark_number(&mark, (double) s->params.cache_v);
-    mark_number(&mark, m->rope_long != NULL && s->params.n_ctx > p->n_ctx_orig); // these rows are turned otherwise
-    for (size_t i = 0; i < m->n_weights; i++) {
-        const struct ggml_tensor *t = m->weights[i].file;
-        const size_t size = ggml_nbytes(t), n = size < SAMPLE ? size : SAMPLE;
-        mark_number(&mark, (double) size);
-        mark_add(&mark, t->data, n);
-        mark_add(&mark, (const char *) t->data + (size - n) / 2, n);
-    }
+    static const struct berth_siphash_key key = {{0x6265727468206b65u, 0x70742070726f6d70u}}; // the same in every run
+    const struct model *m                     = s->model;
+    struct berth_siphash hash                 = berth_siphash_begin(&key);
+    const uint64_t numbers[] = {model_fingerprint(m, true), (uint64_t) s->params.cache_k, (uint64_t) s->params.cache_v,
+        m->rope_long != NULL && s->params.n_ctx > m->params.n_ctx_orig}; // these rows are turned otherwise
+    berth_siphash_add(&hash, numbers, sizeof numbers);
     for (const struct model_lora *l = m->loras; l != NULL; l = l->next) {
-        mark_number(&mark, l->n_pairs > 0 ? l->pairs[0].scale : 0);
+        for (size_t i = 0; i < l->n_pairs; i++) {
+            berth_siphash_add(&hash, &l->pairs[i].scale, sizeof l->pairs[i].scale);
+        }
         if (l->file != NULL) {
-            mark_add(&mark, berth_gguf_map_base(l->file), berth_gguf_map_size(l->file));
+            berth_siphash_add(&hash, berth_gguf_map_base(l->file), berth_gguf_map_size(l->file));
         }
     }
-    return mark;
+    return berth_siphash_end(&hash);
 }
 
 // ---- rows ----
@@ -160,18 +145,26 @@ static bool common_find(
     return true;
 }
 
-bool session_load(struct session *s, const int32_t *tokens, int64_t n, FILE *file, int64_t *n_kept, struct model_error *error) {
+bool session_load(
+    struct session *s, const int32_t *tokens, int64_t n, FILE *file, int64_t *n_kept, bool *is_old, struct model_error *error) {
     char magic[8];
     uint64_t head[3];
     *n_kept = 0;
+    *is_old = false;
     if (!can_keep(s, error)) {
         return false;
     }
-    if (fread(magic, 1, 8, file) != 8 || memcmp(magic, MAGIC, 8) != 0 || fread(head, sizeof head, 1, file) != 1) {
+    const bool has_magic = fread(magic, 1, 8, file) == 8;
+    if (has_magic && memcmp(magic, MAGIC, 7) == 0 && magic[7] != MAGIC[7]) {
+        *is_old = true;
+        return model_fail(error, "it has format '%.8s' of another version of Berth, and this one has '" MAGIC "'", magic);
+    }
+    if (!has_magic || memcmp(magic, MAGIC, 8) != 0 || fread(head, sizeof head, 1, file) != 1) {
         return model_fail(error, "it is no prompt cache");
     }
     if (head[0] != mark_of(s)) {
-        return model_fail(error, "it is of another model, of other adapters, or of a cache of another type");
+        return model_fail(error,
+            "it is of another model, of other adapters, or of a cache of another type: name another file, or remove this one");
     }
     if (head[1] > INT32_MAX || head[2] > head[1]) {
         return model_fail(error, "it has %" PRIu64 " tokens from %" PRIu64 " on", head[1], head[2]);

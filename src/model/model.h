@@ -197,6 +197,9 @@ struct model *model_open_llama(const char *path, bool no_mmap, struct model_erro
 // files.c: opens what it consists of; its end.
 bool model_files_open(struct model *model, const char *path, bool read, struct model_error *error);
 void model_files_close(struct model *model);
+// fingerprint.c: differs for models that differ in a key that can change a computed value, and with_weights also in their
+// weights. Not for a model that libllama runs.
+uint64_t model_fingerprint(const struct model *model, bool with_weights);
 // Whether Berth's own graphs run the architecture of a file. True also for what is no model, so that opening it says why.
 bool model_is_native(const char *path);
 void model_free(struct model *model);
@@ -357,10 +360,11 @@ void session_reset(struct session *session); // to position 0
 // With all_outputs: the logits of token i of the batch that was read last.
 bool session_row(const struct session *session, int64_t i, float *out, struct model_error *error);
 // keep.c: what the session has read, which is these tokens, into a file; and out of one at position 0: *n_kept of the tokens are
-// then read. A file that is of another model is an error that says so.
+// then read. A file that is of another model is an error that says so; of one that another version of Berth wrote, *is_old is
+// true.
 bool session_save(const struct session *session, const int32_t *tokens, int64_t n, FILE *file, struct model_error *error);
-bool session_load(
-    struct session *session, const int32_t *tokens, int64_t n, FILE *file, int64_t *n_kept, struct model_error *error);
+bool session_load(struct session *session, const int32_t *tokens, int64_t n, FILE *file, int64_t *n_kept, bool *is_old,
+    struct model_error *error);
 // Builds the graph for n_tokens that see n_kv positions, without computing it: session->graph.
 bool session_graph(struct session *session, int64_t n_tokens, int64_t n_kv, struct model_error *error);
 

@@ -104,7 +104,8 @@ static int64_t hand_over(
     }
     assert_true(session_save(from, tokens, from->n_past, file, error));
     rewind(file);
-    assert_true(session_load(to, text, n, file, &kept, error));
+    bool is_old;
+    assert_true(session_load(to, text, n, file, &kept, &is_old, error));
     assert_int_equal(to->n_past, kept);
     assert_int_equal(fgetc(file) == EOF, kept > 0); // all of it was read, or no row
     fclose(file);

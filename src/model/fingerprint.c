@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// fingerprint.c: a number that tells models apart. It is of all keys of the file but those that cannot change a computed value
+// (names, the tokenizer, how the file is cut), so that a parameter that is added to an architecture is in it without a word here;
+// and, if wanted, of every weight's name, type, shape and a part of its bytes: all bytes would be a pass over the whole file.
+
+#include "base/siphash.h"
+#include "model/model.h"
+
+#include <string.h>
+
+#define SAMPLES 16 // places of a weight
+#define SAMPLE 64  // bytes of each
+
+static struct berth_siphash hash_begin(void) {
+    static const struct berth_siphash_key key = {{0x6265727468206d6fu, 0x64656c206d61726bu}}; // the same in every run
+    return berth_siphash_begin(&key);
+}
+
+static void text_add(struct berth_siphash *hash, const char *text) {
+    berth_siphash_add(hash, text, strlen(text) + 1);
+}
+
+static bool is_value(const char *key) {
+    static const char *const others[] = {"general.", "tokenizer.", "split.", "quantize."};
+    if (strcmp(key, "general.architecture") == 0) {
+        return true;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (strncmp(key, others[i], strlen(others[i])) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static size_t type_size(enum gguf_type type) {
+    switch (type) {
+        case GGUF_TYPE_UINT8:
+        case GGUF_TYPE_INT8:
+        case GGUF_TYPE_BOOL: return 1;
+        case GGUF_TYPE_UINT16:
+        case GGUF_TYPE_INT16: return 2;
+        case GGUF_TYPE_UINT32:
+        case GGUF_TYPE_INT32:
+        case GGUF_TYPE_FLOAT32: return 4;
+        case GGUF_TYPE_UINT64:
+        case GGUF_TYPE_INT64:
+        case GGUF_TYPE_FLOAT64: return 8;
+        default: return 0;
+    }
+}
+
+static uint64_t key_hash(const struct gguf_context *meta, int64_t id) {
+    struct berth_siphash hash = hash_begin();
+    enum gguf_type type       = gguf_get_kv_type(meta, id);
+    const bool is_array       = type == GGUF_TYPE_ARRAY;
+    const size_t n            = is_array ? gguf_get_arr_n(meta, id) : 1;
+    if (is_array) {
+        type = gguf_get_arr_type(meta, id);
+    }
+    const int32_t types[] = {is_array, (int32_t) type};
+    text_add(&hash, gguf_get_key(meta, id));
+    berth_siphash_add(&hash, types, sizeof types);
+    if (type == GGUF_TYPE_STRING) {
+        for (size_t i = 0; i < n; i++) {
+            text_add(&hash, is_array ? gguf_get_arr_str(meta, id, i) : gguf_get_val_str(meta, id));
+        }
+    } else if (n > 0 && type_size(type) > 0) {
+        berth_siphash_add(&hash, is_array ? gguf_get_arr_data(meta, id) : gguf_get_val_data(meta, id), n * type_size(type));
+    }
+    return berth_siphash_end(&hash);
+}
+
+static uint64_t weight_hash(const struct ggml_tensor *t) {
+    struct berth_siphash hash = hash_begin();
+    const size_t size         = ggml_nbytes(t);
+    const int32_t type        = (int32_t) t->type;
+    text_add(&hash, t->name);
+    berth_siphash_add(&hash, &type, sizeof type);
+    berth_siphash_add(&hash, t->ne, sizeof t->ne);
+    if (size <= SAMPLES * SAMPLE) {
+        berth_siphash_add(&hash, t->data, size);
+    } else {
+        for (size_t i = 0; i < SAMPLES; i++) {
+            berth_siphash_add(&hash, (const char *) t->data + (size - SAMPLE) / (SAMPLES - 1) * i, SAMPLE);
+        }
+    }
+    return berth_siphash_end(&hash);
+}
+
+uint64_t model_fingerprint(const struct model *m, bool with_weights) {
+    const struct gguf_context *meta = berth_gguf_map_meta(m->file);
+    uint64_t sum                    = 0; // the order of keys and of weights changes no value
+    for (int64_t i = 0; i < gguf_get_n_kv(meta); i++) {
+        sum += is_value(gguf_get_key(meta, i)) ? key_hash(meta, i) : 0;
+    }
+    for (size_t i = 0; with_weights && i < m->n_weights; i++) {
+        sum += weight_hash(m->weights[i].file);
+    }
+    return sum;
+}
