@@ -33,23 +33,6 @@ static bool is_value(const char *key) {
     return true;
 }
 
-static size_t type_size(enum gguf_type type) {
-    switch (type) {
-        case GGUF_TYPE_UINT8:
-        case GGUF_TYPE_INT8:
-        case GGUF_TYPE_BOOL: return 1;
-        case GGUF_TYPE_UINT16:
-        case GGUF_TYPE_INT16: return 2;
-        case GGUF_TYPE_UINT32:
-        case GGUF_TYPE_INT32:
-        case GGUF_TYPE_FLOAT32: return 4;
-        case GGUF_TYPE_UINT64:
-        case GGUF_TYPE_INT64:
-        case GGUF_TYPE_FLOAT64: return 8;
-        default: return 0;
-    }
-}
-
 static uint64_t key_hash(const struct gguf_context *meta, int64_t id) {
     struct berth_siphash hash = hash_begin();
     enum gguf_type type       = gguf_get_kv_type(meta, id);
@@ -65,8 +48,8 @@ static uint64_t key_hash(const struct gguf_context *meta, int64_t id) {
         for (size_t i = 0; i < n; i++) {
             text_add(&hash, is_array ? gguf_get_arr_str(meta, id, i) : gguf_get_val_str(meta, id));
         }
-    } else if (n > 0 && type_size(type) > 0) {
-        berth_siphash_add(&hash, is_array ? gguf_get_arr_data(meta, id) : gguf_get_val_data(meta, id), n * type_size(type));
+    } else if (n > 0 && gguf_type_size(type) > 0) {
+        berth_siphash_add(&hash, is_array ? gguf_get_arr_data(meta, id) : gguf_get_val_data(meta, id), n * gguf_type_size(type));
     }
     return berth_siphash_end(&hash);
 }
@@ -82,7 +65,7 @@ static uint64_t weight_hash(const struct ggml_tensor *t) {
         berth_siphash_add(&hash, t->data, size);
     } else {
         for (size_t i = 0; i < SAMPLES; i++) {
-            berth_siphash_add(&hash, (const char *) t->data + (size - SAMPLE) / (SAMPLES - 1) * i, SAMPLE);
+            berth_siphash_add(&hash, (const char *) t->data + (size - SAMPLE) * i / (SAMPLES - 1), SAMPLE);
         }
     }
     return berth_siphash_end(&hash);

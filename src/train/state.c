@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: MIT
 // state.c: a run as a file that it can go on from: a GGUF file with the trained tensors in f32, the optimiser's means beside
 // them, and keys for what the run was started with, where it is, and its losses so far. Everything else follows from these: the
-// order of windows from the seed and the step. A file that belongs to another text or another model is refused.
+// order of windows from the seed and the step. A file that belongs to another text or another model is refused: an adapter
+// belongs to the weights of a model, all weights of one to its parameters.
+//
+// Behind the GGUF file are 16 bytes: SUM_MAGIC, and a hash of all bytes before the hash. A file that is damaged anywhere is
+// refused.
 
 #include "train/train.h"
 
+#include "base/siphash.h"
+
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
-#define VERSION 1
+#define VERSION 2                   // 1 had neither a checksum nor the model's fingerprint
+#define SUM_STEP ((size_t) 1 << 20) // bytes that are read at once
 
 // ---- parameters as keys ----
 
@@ -39,10 +47,9 @@ static bool whole(
 }
 
 static bool params_get(const struct gguf_context *g, struct train_params *p, int64_t *n_done, struct model_error *error) {
-    int64_t version, schedule, optimizer, seed;
+    int64_t schedule, optimizer, seed;
     *p = (struct train_params){0};
-    if (!whole(g, "train.version", VERSION, VERSION, &version, error) || !whole(g, "train.ctx", 1, INT32_MAX, &p->n_ctx, error) ||
-        !whole(g, "train.sequences", 1, INT32_MAX, &p->n_seq, error) ||
+    if (!whole(g, "train.ctx", 1, INT32_MAX, &p->n_ctx, error) || !whole(g, "train.sequences", 1, INT32_MAX, &p->n_seq, error) ||
         !whole(g, "train.steps", 0, INT64_MAX / 8, &p->n_steps, error) ||
         !whole(g, "train.warmup", 0, INT64_MAX, &p->n_warmup, error) || !whole(g, "train.rank", 0, INT32_MAX, &p->rank, error) ||
         !whole(g, "train.schedule", TRAIN_COSINE, TRAIN_CONSTANT, &schedule, error) ||
@@ -56,6 +63,68 @@ static bool params_get(const struct gguf_context *g, struct train_params *p, int
     p->optimizer = (enum ggml_opt_optimizer_type) optimizer;
     p->seed      = (uint64_t) seed;
     return true;
+}
+
+// ---- the checksum ----
+
+static struct berth_siphash sum_begin(void) {
+    static const struct berth_siphash_key key = {{0x6265727468207472u, 0x61696e2073746174u}}; // the same in every run
+    return berth_siphash_begin(&key);
+}
+
+// A stream to a file that sums what is written.
+struct summed {
+    FILE *to;
+    struct berth_siphash sum;
+};
+
+static ssize_t summed_write(void *cookie, const char *bytes, size_t size) {
+    struct summed *s = cookie;
+    if (fwrite(bytes, 1, size, s->to) != size) {
+        return 0;
+    }
+    berth_siphash_add(&s->sum, bytes, size);
+    return (ssize_t) size;
+}
+
+static bool summed_end(struct summed *s) {
+    const uint64_t sum = berth_siphash_end(&s->sum);
+    return fwrite(&sum, sizeof sum, 1, s->to) == 1;
+}
+
+// The sum of the file's first `size` bytes, and what follows them. False: reading failed.
+static bool sum_read(FILE *file, uint64_t size, unsigned char *step, uint64_t *sum, uint64_t *after) {
+    struct berth_siphash hash = sum_begin();
+    for (uint64_t left = size; left > 0;) {
+        const size_t n = left < SUM_STEP ? (size_t) left : SUM_STEP;
+        if (fread(step, 1, n, file) != n) {
+            return false;
+        }
+        berth_siphash_add(&hash, step, n);
+        left -= n;
+    }
+    *sum = berth_siphash_end(&hash);
+    return fread(after, sizeof *after, 1, file) == 1;
+}
+
+static bool sum_check(const char *path, struct model_error *error) {
+    unsigned char *step = model_alloc_malloc(SUM_STEP);
+    FILE *file          = fopen(path, "rb");
+    uint64_t got = 0, want = 0;
+    bool ok = step != NULL || model_fail(error, "out of memory for %zu bytes", SUM_STEP);
+    ok      = ok && (file != NULL || model_fail(error, "%s", strerror(errno)));
+    if (ok && fseeko(file, 0, SEEK_END) == 0) {
+        const int64_t size = (int64_t) ftello(file) - (int64_t) sizeof want;
+        rewind(file);
+        ok = (size > 0 && sum_read(file, (uint64_t) size, step, &got, &want) && got == want) ||
+             model_fail(
+                 error, "it is damaged: its bytes have the checksum %016" PRIx64 ", and %016" PRIx64 " was written", got, want);
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    model_alloc_free(step);
+    return ok;
 }
 
 // ---- writing ----
@@ -106,6 +175,21 @@ static bool looks_put(struct gguf_context *g, const struct trainer *t) {
     return ok;
 }
 
+static int64_t fingerprint(const struct trainer *t) {
+    return (int64_t) model_fingerprint(t->model, t->lora != NULL);
+}
+
+static bool summed_put(const struct gguf_context *g, struct writing *w, FILE *to, struct model_error *error) {
+    struct summed s = {to, sum_begin()};
+    FILE *file      = fopencookie(&s, "w", (cookie_io_functions_t){.write = summed_write});
+    if (file == NULL) {
+        return model_fail(error, "out of memory");
+    }
+    bool ok = model_write(file, g, bytes_of, w, error);
+    ok      = fclose(file) == 0 && ok && summed_end(&s);
+    return ok || model_fail(error, "writing failed: %s", strerror(errno));
+}
+
 bool train_state_write(const struct trainer *t, const struct train_data *data, FILE *file, struct model_error *error) {
     struct writing w = {.t = t};
     berth_clear_error();
@@ -115,6 +199,7 @@ bool train_state_write(const struct trainer *t, const struct train_data *data, F
     gguf_set_val_i64(g, "train.version", VERSION);
     gguf_set_val_i64(g, "train.done", t->n_done);
     gguf_set_val_i64(g, "train.data", (int64_t) data->hash);
+    gguf_set_val_i64(g, "train.model", fingerprint(t));
     params_put(g, &t->params);
     if (t->n_done > 0) {
         gguf_set_arr_data(g, "train.losses", GGUF_TYPE_FLOAT32, t->losses, (size_t) t->n_done);
@@ -124,13 +209,25 @@ bool train_state_write(const struct trainer *t, const struct train_data *data, F
         gguf_add_tensor(g, tensor_at(t, i));
     }
     ok = ok && ((g != NULL && *berth_last_error() == '\0') || model_fail(error, "%s", berth_last_error())) &&
-         model_write(file, g, bytes_of, &w, error);
+         summed_put(g, &w, file, error);
     model_alloc_free(w.bytes);
     gguf_free(g);
     return ok;
 }
 
 // ---- reading ----
+
+static bool version_check(const struct gguf_context *g, struct model_error *error) {
+    int64_t version;
+    if (!whole(g, "train.version", 1, INT64_MAX, &version, error)) {
+        return false;
+    }
+    return version == VERSION ||
+           model_fail(error,
+               "it has format %" PRId64 ", and this version of Berth reads format %d: finish the run with the "
+               "version that began it, or begin a new one with the model that it wrote",
+               version, VERSION);
+}
 
 static struct berth_gguf_map *state_open(
     const char *path, struct train_params *params, int64_t *n_done, struct model_error *error) {
@@ -144,7 +241,7 @@ static struct berth_gguf_map *state_open(
     const struct gguf_context *g = berth_gguf_map_meta(map);
     if (!keys_text(g, "general.type", &type, &why) || type == NULL || strcmp(type, "training state") != 0) {
         model_fail(error, "%s: it is no checkpoint of training", path);
-    } else if (!params_get(g, params, n_done, &why)) {
+    } else if (!version_check(g, &why) || !sum_check(path, &why) || !params_get(g, params, n_done, &why)) {
         model_fail(error, "%s: %s", path, why.text);
     } else {
         return map;
@@ -221,7 +318,7 @@ static bool losses_read(struct trainer *t, const struct gguf_context *g, int64_t
 bool train_state_read(struct trainer *t, const struct train_data *data, const char *path, struct model_error *error) {
     struct train_params params;
     struct model_error why = {""};
-    int64_t n_done, hash = 0;
+    int64_t n_done, hash = 0, model = 0;
     struct berth_gguf_map *map = state_open(path, &params, &n_done, error);
     if (map == NULL) {
         return false;
@@ -230,6 +327,11 @@ bool train_state_read(struct trainer *t, const struct train_data *data, const ch
     bool ok                      = whole(g, "train.data", INT64_MIN, INT64_MAX, &hash, &why);
     if (ok && (uint64_t) hash != data->hash) {
         ok = model_fail(&why, "it was trained on another text, or in sequences of another length");
+    }
+    ok = ok && whole(g, "train.model", INT64_MIN, INT64_MAX, &model, &why);
+    if (ok && model != fingerprint(t)) {
+        ok = model_fail(&why, "it is of another model: its %s are others",
+            t->lora != NULL ? "parameters or the weights that the adapter changes" : "parameters");
     }
     if (ok && n_done > t->params.n_steps) {
         ok = model_fail(&why, "it has %" PRId64 " steps done, and %" PRId64 " are wanted", n_done, t->params.n_steps);

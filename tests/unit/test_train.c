@@ -251,6 +251,126 @@ static void test_texts(void **state) {
     model_free(m);
 }
 
+// ---- files that are not what was written ----
+
+static bool bytes_read(const char *path, unsigned char **bytes, size_t *size) {
+    FILE *file = fopen(path, "rb");
+    assert_true(file != NULL && fseek(file, 0, SEEK_END) == 0);
+    *size  = (size_t) ftell(file);
+    *bytes = malloc(*size);
+    rewind(file);
+    const bool ok = fread(*bytes, 1, *size, file) == *size;
+    fclose(file);
+    return ok;
+}
+
+static void bytes_write(const char *path, const unsigned char *bytes, size_t size) {
+    FILE *file = fopen(path, "wb");
+    assert_true(file != NULL && fwrite(bytes, 1, size, file) == size && fclose(file) == 0);
+}
+
+// A byte that changed anywhere, a file that is cut or one that is longer: each is refused, and the trainer is as it was.
+static void test_damage(void **state) {
+    (void) state;
+    struct model_error error = {""};
+    char path[]              = "/tmp/berth-state-XXXXXX";
+    struct check_rng rng     = check_rng_new(check_seed(45));
+    struct run r;
+    unsigned char *bytes;
+    size_t size;
+    close(mkstemp(path));
+    must(run_open(&r, &usual, &error) && run_steps(&r, 2, &error) && state_save(&r, path, &error));
+    assert_true(bytes_read(path, &bytes, &size));
+    for (int i = 0; i < 300; i++) {
+        const size_t at           = i < 32 ? (size_t) i * (size - 1) / 31 : check_rng_below(&rng, size);
+        const unsigned char right = bytes[at];
+        struct train_params p;
+        error = (struct model_error){""};
+        bytes[at] ^= (unsigned char) (1u << check_rng_below(&rng, 8));
+        bytes_write(path, bytes, size);
+        bytes[at] = right;
+        if (train_state_read(r.t, &r.data, path, &error)) {
+            print_error("byte %zu of %zu\n", at, size);
+            fail();
+        }
+        assert_true(error.text[0] != '\0');
+        assert_false(train_state_params(path, &p, NULL, &error));
+    }
+    for (size_t n = 1; n < size; n = 2 * n + 7) {
+        error = (struct model_error){""};
+        bytes_write(path, bytes, size - n);
+        assert_false(train_state_read(r.t, &r.data, path, &error));
+    }
+    bytes       = realloc(bytes, size + 1);
+    bytes[size] = 0;
+    error       = (struct model_error){""};
+    bytes_write(path, bytes, size + 1);
+    assert_false(train_state_read(r.t, &r.data, path, &error));
+    assert_non_null(strstr(error.text, "damaged"));
+    error = (struct model_error){""};
+    bytes_write(path, bytes, size);
+    must(train_state_read(r.t, &r.data, path, &error));
+    // A file of the version without a checksum.
+    unsigned char *version = memmem(bytes, size, "train.version", 13);
+    assert_non_null(version);
+    version[13 + 4] = 1; // behind the type
+    error           = (struct model_error){""};
+    bytes_write(path, bytes, size - 8);
+    assert_false(train_state_read(r.t, &r.data, path, &error));
+    assert_non_null(strstr(error.text, "format 1"));
+    free(bytes);
+    run_close(&r);
+    unlink(path);
+}
+
+static void other_base(struct gguf_context *g, void *x) {
+    (void) x;
+    gguf_set_val_f32(g, "llama.rope.freq_base", 5000);
+}
+
+// An adapter belongs to the weights that it was trained on; all weights of a model, to its parameters.
+static void test_other_model(void **state) {
+    (void) state;
+    static const char *const whats[] = {"weights", "rope"};
+    for (int kind = 0; kind < 4; kind++) {
+        const bool is_lora = kind < 2, is_rope = kind % 2 == 1;
+        struct sample_model other = sample_model_default();
+        struct model_error error  = {""};
+        struct train_params p     = usual;
+        char path[]               = "/tmp/berth-state-XXXXXX";
+        char own[sizeof model_path];
+        struct run r;
+        close(mkstemp(path));
+        p.rank = is_lora ? 4 : 0;
+        must(run_open(&r, &p, &error) && run_steps(&r, 2, &error) && state_save(&r, path, &error));
+        run_close(&r);
+        strcpy(own, model_path);
+        strcpy(model_path, "/tmp/berth-model-XXXXXX");
+        other.n_layer = 2;
+        other.last    = is_rope ? other_base : NULL;
+        sample_model_write(&other, model_path);
+        if (!is_rope) { // the last weight
+            unsigned char *bytes;
+            size_t size;
+            assert_true(bytes_read(model_path, &bytes, &size));
+            bytes[size - 1] ^= 1;
+            bytes_write(model_path, bytes, size);
+            free(bytes);
+        }
+        must(run_open(&r, &p, &error));
+        const bool ok = train_state_read(r.t, &r.data, path, &error);
+        if (ok != (!is_lora && !is_rope)) {
+            print_error("rank %d, other %s: %s\n", (int) p.rank, whats[is_rope], ok ? "is accepted" : error.text);
+            fail();
+        }
+        assert_true(ok || strstr(error.text, "another model") != NULL);
+        run_close(&r);
+        unlink(model_path);
+        strcpy(model_path, own);
+        unlink(path);
+    }
+}
+
 // ---- memory ----
 
 static bool story(const char *path, const struct train_params *p, float *loss, struct model_error *error) {
@@ -305,7 +425,8 @@ static void test_no_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_learns), cmocka_unit_test(test_gradient),
         cmocka_unit_test(test_rates), cmocka_unit_test(test_resume), cmocka_unit_test(test_save), cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_texts), cmocka_unit_test(test_no_memory)};
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_texts), cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_other_model), cmocka_unit_test(test_no_memory)};
     struct model_error error        = {""};
     struct sample_model m           = sample_model_default();
     check_quiet();
