@@ -316,7 +316,9 @@ static bool class_push(struct parser *p, struct items *s, struct range *ranges, 
     if (!rule_new(p, &rule)) {
         return false;
     }
-    qsort(ranges, n, sizeof *ranges, by_low);
+    if (n > 1) {
+        qsort(ranges, n, sizeof *ranges, by_low);
+    }
     ranges_join(ranges, &n);
     bool ok = true;
     for (size_t i = 0; ok && i < n; i++) {
