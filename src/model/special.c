@@ -1,54 +1,195 @@
 // SPDX-License-Identifier: MIT
 // special.c: which special tokens stand in a text, spelled out. The longest are looked for first, in all of the text, and take
-// their bytes; of two of one size that overlap, the token of the lower id. One look into the table a byte and size of special
-// tokens, at bytes that some special token begins with.
+// their bytes; of two of one size that overlap, the token of the lower id.
+//
+// The special tokens, read from their ends, are a trie with suffix links (Aho and Corasick). One pass over the text from its end
+// finds at every byte the longest special token that begins there; shorter ones that begin there follow by links. These are
+// candidates, and the best one of all is taken or makes way for the next shorter one at its byte. So the time depends on the text
+// and on how often tokens overlap, not on how many special tokens there are.
 
 #include "model/vocab.h"
 
-#include <stdlib.h>
+#include <string.h>
+
+// Special tokens by whom they are for.
+enum { FOR_ALL, FOR_USER, N_KINDS };
+
+struct special_node {
+    uint32_t parent;
+    uint32_t link;          // the longest suffix of it that is a node
+    uint32_t best[N_KINDS]; // node of the longest token that is a suffix of it, itself maybe; 0: none
+    int32_t token;          // -1: none
+    uint8_t byte;           // from the parent
+};
+
+// The root is node 0.
+struct special_trie {
+    struct special_node *nodes;
+    uint32_t n_nodes;
+    uint32_t *slots; // [n_slots] hash of (parent, byte) to node, 0: free
+    size_t n_slots;
+    struct berth_siphash_key key; // of the hash
+};
 
 static bool is_special(const struct vocab *v, int32_t id, bool with_control) {
     return v->types[id] == TOKEN_USER || (with_control && (v->types[id] == TOKEN_CONTROL || v->types[id] == TOKEN_UNKNOWN));
 }
 
-static int by_size(const void *a, const void *b) {
-    const uint32_t x = *(const uint32_t *) a, y = *(const uint32_t *) b;
-    return (x < y) - (x > y);
+// Of tokens with the same text only the one that the text means.
+static bool is_found(const struct vocab *v, int32_t id) {
+    return is_special(v, id, true) && v->sizes[id] > 0 && vocab_find(v, v->texts[id], v->sizes[id]) == id;
+}
+
+// ---- the trie ----
+
+static size_t slot_of(const struct special_trie *t, uint32_t parent, uint8_t byte) {
+    const uint64_t edge = (uint64_t) parent << 8 | byte;
+    size_t i            = (size_t) berth_siphash_of(&t->key, &edge, sizeof edge) & (t->n_slots - 1);
+    for (; t->slots[i] != 0; i = (i + 1) & (t->n_slots - 1)) {
+        const struct special_node *node = &t->nodes[t->slots[i]];
+        if (node->parent == parent && node->byte == byte) {
+            break;
+        }
+    }
+    return i;
+}
+
+static void token_add(struct special_trie *t, const char *text, uint32_t size, int32_t id) {
+    uint32_t at = 0;
+    for (uint32_t i = size; i-- > 0;) {
+        const uint8_t byte = (uint8_t) text[i];
+        const size_t slot  = slot_of(t, at, byte);
+        if (t->slots[slot] == 0) {
+            t->slots[slot]         = t->n_nodes;
+            t->nodes[t->n_nodes++] = (struct special_node){.parent = at, .byte = byte, .token = -1};
+        }
+        at = t->slots[slot];
+    }
+    t->nodes[at].token = id;
+}
+
+// The node that a byte leads to, from a node or the longest of its suffixes that has one.
+static uint32_t node_step(const struct special_trie *t, uint32_t node, uint8_t byte) {
+    for (;; node = t->nodes[node].link) {
+        const uint32_t next = t->slots[slot_of(t, node, byte)];
+        if (next != 0 || node == 0) {
+            return next;
+        }
+    }
+}
+
+// Nodes by their depth: parents and suffixes come before them. depths and order have room for all nodes and one more.
+static void nodes_order(const struct special_trie *t, uint32_t *depths, uint32_t *order, uint32_t *starts, uint32_t max_depth) {
+    memset(starts, 0, ((size_t) max_depth + 2) * sizeof *starts);
+    depths[0] = 0;
+    for (uint32_t i = 1; i < t->n_nodes; i++) { // a parent is made before its children
+        depths[i] = depths[t->nodes[i].parent] + 1;
+        starts[depths[i] + 1]++;
+    }
+    for (uint32_t d = 0; d <= max_depth; d++) {
+        starts[d + 1] += starts[d];
+    }
+    for (uint32_t i = 1; i < t->n_nodes; i++) {
+        order[starts[depths[i]]++] = i;
+    }
+}
+
+static void links_make(struct special_trie *t, const struct vocab *v, const uint32_t *order) {
+    for (uint32_t i = 0; i + 1 < t->n_nodes; i++) {
+        struct special_node *node = &t->nodes[order[i]];
+        node->link                = node->parent == 0 ? 0 : node_step(t, t->nodes[node->parent].link, node->byte);
+        for (int kind = 0; kind < N_KINDS; kind++) {
+            const bool is_own = node->token >= 0 && is_special(v, node->token, kind == FOR_ALL);
+            node->best[kind]  = is_own ? order[i] : t->nodes[node->link].best[kind];
+        }
+    }
+}
+
+static bool trie_make(struct special_trie *t, const struct vocab *v, size_t size) {
+    t->key     = berth_siphash_key_new(t);
+    t->n_slots = 16;
+    while (t->n_slots < 2 * size) {
+        t->n_slots *= 2;
+    }
+    t->nodes         = model_alloc_malloc((size + 1) * sizeof *t->nodes);
+    t->slots         = model_alloc_calloc(t->n_slots, sizeof *t->slots);
+    uint32_t *depths = model_alloc_malloc((size + 1) * sizeof *depths), *order = model_alloc_malloc((size + 1) * sizeof *order);
+    uint32_t *starts = model_alloc_malloc((v->max_size + 2) * sizeof *starts);
+    const bool ok    = t->nodes != NULL && t->slots != NULL && depths != NULL && order != NULL && starts != NULL;
+    if (ok) {
+        t->nodes[0] = (struct special_node){.token = -1};
+        t->n_nodes  = 1;
+        for (int32_t i = 0; i < v->n_tokens; i++) {
+            if (is_found(v, i)) {
+                token_add(t, v->texts[i], v->sizes[i], i);
+            }
+        }
+        nodes_order(t, depths, order, starts, (uint32_t) v->max_size);
+        links_make(t, v, order);
+    }
+    model_alloc_free(depths);
+    model_alloc_free(order);
+    model_alloc_free(starts);
+    return ok;
 }
 
 bool specials_init(struct vocab *v) {
-    size_t n = 0;
+    size_t size = 0;
     for (int32_t i = 0; i < v->n_tokens; i++) {
-        n += is_special(v, i, true);
+        size += is_found(v, i) ? v->sizes[i] : 0;
     }
-    v->special_sizes = n > 0 ? model_alloc_malloc(n * sizeof *v->special_sizes) : NULL;
-    if (v->special_sizes == NULL) {
-        return n == 0;
+    if (size == 0) {
+        return true;
     }
-    n = 0;
-    for (int32_t i = 0; i < v->n_tokens; i++) {
-        if (is_special(v, i, true) && v->sizes[i] > 0) {
-            v->special_sizes[n++]                               = v->sizes[i];
-            v->is_special_first[(unsigned char) v->texts[i][0]] = true;
-        }
-    }
-    qsort(v->special_sizes, n, sizeof *v->special_sizes, by_size);
-    for (size_t i = 0; i < n; i++) {
-        if (i == 0 || v->special_sizes[i] != v->special_sizes[v->n_special_sizes - 1]) {
-            v->special_sizes[v->n_special_sizes++] = v->special_sizes[i];
-        }
-    }
-    return true;
+    v->specials = size < UINT32_MAX ? model_alloc_calloc(1, sizeof *v->specials) : NULL;
+    return v->specials != NULL && trie_make(v->specials, v, size);
 }
 
-struct match {
-    int32_t id;
+void specials_free(struct special_trie *t) {
+    if (t != NULL) {
+        model_alloc_free(t->nodes);
+        model_alloc_free(t->slots);
+    }
+    model_alloc_free(t);
+}
+
+// ---- candidates: a heap with the best one on top ----
+
+struct candidate {
+    uint32_t node;
     uint32_t at; // in the text
+    uint32_t size;
+    int32_t id;
 };
 
-static int by_id(const void *a, const void *b) {
-    const struct match *x = a, *y = b;
-    return x->id != y->id ? (x->id > y->id) - (x->id < y->id) : (x->at > y->at) - (x->at < y->at);
+struct candidates {
+    const struct vocab *v;
+    struct candidate *heap;
+    size_t n;
+};
+
+static bool is_better(const struct candidate *a, const struct candidate *b) {
+    if (a->size != b->size) {
+        return a->size > b->size;
+    }
+    return a->id != b->id ? a->id < b->id : a->at < b->at;
+}
+
+static struct candidate candidate_of(const struct vocab *v, uint32_t node, uint32_t at) {
+    const int32_t id = v->specials->nodes[node].token;
+    return (struct candidate){node, at, v->sizes[id], id};
+}
+
+static void heap_sink(struct candidates *c, size_t i) {
+    const struct candidate moved = c->heap[i];
+    for (size_t k; (k = 2 * i + 1) < c->n; i = k) {
+        k += k + 1 < c->n && is_better(&c->heap[k + 1], &c->heap[k]);
+        if (!is_better(&c->heap[k], &moved)) {
+            break;
+        }
+        c->heap[i] = c->heap[k];
+    }
+    c->heap[i] = moved;
 }
 
 // What is taken is at least n bytes long, so it lies over n bytes only if it does over the first or the last of them.
@@ -56,45 +197,55 @@ static bool is_free(const int32_t *at, size_t i, size_t n) {
     return at[i] == SPECIAL_NONE && at[i + n - 1] == SPECIAL_NONE;
 }
 
-// Those of n bytes; `found` has room for one a byte of the text.
-static void size_find(
-    const struct vocab *v, const char *text, size_t size, bool with_control, size_t n, struct match *found, int32_t *at) {
-    size_t n_found = 0;
-    for (size_t i = 0; i + n <= size; i++) {
-        if (v->is_special_first[(unsigned char) text[i]] && is_free(at, i, n)) {
-            const int32_t id = vocab_find(v, text + i, n);
-            if (id >= 0 && is_special(v, id, with_control)) {
-                found[n_found++] = (struct match){id, (uint32_t) i};
-            }
+// Takes the best candidate, or lets the next shorter token at its byte have its place.
+static void best_settle(struct candidates *c, int kind, int32_t *at) {
+    const struct candidate best      = c->heap[0];
+    const struct special_node *nodes = c->v->specials->nodes;
+    uint32_t node                    = 0;
+    if (is_free(at, best.at, best.size)) {
+        for (uint32_t k = 1; k < best.size; k++) {
+            at[best.at + k] = SPECIAL_INSIDE;
+        }
+        at[best.at] = best.id;
+    } else if (at[best.at] == SPECIAL_NONE) {
+        node = nodes[nodes[best.node].link].best[kind];
+        while (node != 0 && at[best.at + c->v->sizes[nodes[node].token] - 1] != SPECIAL_NONE) {
+            node = nodes[nodes[node].link].best[kind];
         }
     }
-    qsort(found, n_found, sizeof *found, by_id);
-    for (size_t f = 0; f < n_found; f++) {
-        if (is_free(at, found[f].at, n)) {
-            for (size_t k = 1; k < n; k++) {
-                at[found[f].at + k] = SPECIAL_INSIDE;
-            }
-            at[found[f].at] = found[f].id;
-        }
-    }
+    c->heap[0] = node != 0 ? candidate_of(c->v, node, best.at) : c->heap[--c->n];
+    heap_sink(c, 0);
 }
 
 int32_t *specials_find(const struct vocab *v, const char *text, size_t size, bool with_control) {
-    int32_t *at         = model_alloc_malloc((size + 1) * sizeof *at);
-    struct match *found = model_alloc_malloc((size + 1) * sizeof *found);
-    if (at == NULL || found == NULL) {
+    const int kind = with_control ? FOR_ALL : FOR_USER;
+    int32_t *at    = model_alloc_malloc((size + 1) * sizeof *at); // the nodes of the longest tokens first
+    size_t n       = 0;
+    if (at == NULL) {
+        return NULL;
+    }
+    for (size_t i = size, node = 0; i-- > 0;) {
+        node  = v->specials != NULL ? node_step(v->specials, (uint32_t) node, (uint8_t) text[i]) : 0;
+        at[i] = v->specials != NULL ? (int32_t) v->specials->nodes[node].best[kind] : 0;
+        n += at[i] != 0;
+    }
+    struct candidates c = {.v = v, .heap = n > 0 ? model_alloc_malloc(n * sizeof *c.heap) : NULL};
+    if (n > 0 && c.heap == NULL) {
         model_alloc_free(at);
-        model_alloc_free(found);
         return NULL;
     }
     for (size_t i = 0; i < size; i++) {
+        if (at[i] != 0) {
+            c.heap[c.n++] = candidate_of(v, (uint32_t) at[i], (uint32_t) i);
+        }
         at[i] = SPECIAL_NONE;
     }
-    for (size_t s = 0; s < v->n_special_sizes; s++) {
-        if (v->special_sizes[s] <= size) {
-            size_find(v, text, size, with_control, v->special_sizes[s], found, at);
-        }
+    for (size_t i = c.n / 2; i-- > 0;) {
+        heap_sink(&c, i);
     }
-    model_alloc_free(found);
+    while (c.n > 0) {
+        best_settle(&c, kind, at);
+    }
+    model_alloc_free(c.heap);
     return at;
 }

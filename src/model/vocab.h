@@ -24,6 +24,8 @@ struct text_table {
     struct berth_siphash_key key; // of the hash: a file cannot know which texts would collide
 };
 
+struct special_trie;
+
 struct vocab {
     enum vocab_kind kind;
     const struct model_llama *llama; // VOCAB_LLAMA: whose tokenizer it is
@@ -43,10 +45,8 @@ struct vocab {
     size_t max_merge; // bytes of the longest
     struct text_table merge_table;
 
-    int32_t byte_token[256]; // -1: none
-    uint32_t *special_sizes; // [n_special_sizes] bytes of special tokens, each once, the longest first
-    size_t n_special_sizes;
-    bool is_special_first[256];          // [byte] some special token begins with it
+    int32_t byte_token[256];             // -1: none
+    struct special_trie *specials;       // special.c; NULL: there are none
     int32_t bos, eos, eot, eom, unknown; // -1: none
     bool add_bos, add_eos, add_space;
 };
@@ -63,7 +63,7 @@ struct vocab *vocab_of_model(const struct model *model, struct model_error *erro
 void vocab_free(struct vocab *vocab);
 
 // Appends the tokens of a text: with add_special those that begin and end every text, with parse_special control tokens that are
-// spelled out in it. O(n log n), and special.c for what is special.
+// spelled out in it. O(n log n).
 bool vocab_encode(const struct vocab *vocab, const char *text, size_t size, bool add_special, bool parse_special,
     struct token_list *out, struct model_error *error);
 void token_list_fini(struct token_list *list);
@@ -96,6 +96,7 @@ int byte_of_char(uint32_t c); // -1: none
 
 // special.c: after the tokens are read. False: out of memory.
 bool specials_init(struct vocab *vocab);
+void specials_free(struct special_trie *trie);
 enum { SPECIAL_NONE = -1, SPECIAL_INSIDE = -2 };
 // [size] for each byte of a text the special token that begins there, or SPECIAL_*; to be freed. NULL: out of memory.
 int32_t *specials_find(const struct vocab *vocab, const char *text, size_t size, bool with_control);

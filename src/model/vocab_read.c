@@ -192,7 +192,7 @@ void vocab_free(struct vocab *v) {
     model_alloc_free(v->sizes);
     model_alloc_free(v->scores);
     model_alloc_free(v->types);
-    model_alloc_free(v->special_sizes);
+    specials_free(v->specials);
     model_alloc_free(v->table.slots);
     model_alloc_free(v->merges);
     model_alloc_free(v->merge_sizes);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // fuzz_grammar.c: any bytes as a grammar, and the rest of them as a text: refused with a message, or tokens are allowed as their
-// bytes are, within the limits. The last byte says how many of those before it are the text.
+// bytes are, within the limits. The last byte says how many of those before it are the text, at most MAX_TEXT.
 
 #include "fuzz/guided.h"
+
+#define MAX_TEXT 24
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct vocab *vocab;
@@ -10,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         ggml_log_set(quiet, NULL);
         vocab = guided_vocab();
     }
-    const size_t n_text    = size > 0 ? data[size - 1] % size : 0;
+    const size_t n_text    = size > 0 ? data[size - 1] % (size <= MAX_TEXT ? size : MAX_TEXT + 1) : 0;
     const size_t n_grammar = size > 0 ? size - 1 - n_text : 0;
     const uint8_t *text    = data + n_grammar;
     struct grammar *g      = guided_grammar((const char *) data, n_grammar);

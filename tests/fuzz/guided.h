@@ -86,7 +86,7 @@ static inline struct grammar *guided_grammar(const char *text, size_t size) {
         // '.' and [^x] are the parts of UTF-8's range, of up to five elements each.
         expect(g->n_elems <= 64 * size + 64 && g->n_rules <= 2 * size + 8, "more elements than the text can have");
         g->max_stack_size = 1 << 20;
-        g->max_steps      = 200000;
+        g->max_steps      = 20000;
     }
     return g;
 }

@@ -4,6 +4,7 @@
 #include "support/vocab_sample.h"
 
 #include <math.h>
+#include <time.h>
 
 // ---- a small SentencePiece vocabulary ----
 
@@ -371,11 +372,132 @@ static void test_odd(void **state) {
     gguf_free(g);
 }
 
+// ---- many special tokens ----
+
+// Tokens of a SentencePiece vocabulary: <unk>, then these.
+static struct vocab *specials_make(char **texts, const int32_t *types, size_t n, struct gguf_context **keys) {
+    struct model_error error = {""};
+    float *scores            = calloc(n, sizeof *scores);
+    *keys                    = gguf_init_empty();
+    gguf_set_val_str(*keys, "tokenizer.ggml.model", "llama");
+    gguf_set_arr_str(*keys, "tokenizer.ggml.tokens", (const char **) (uintptr_t) texts, n);
+    gguf_set_arr_data(*keys, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, n);
+    gguf_set_arr_data(*keys, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, scores, n);
+    struct vocab *v = vocab_new(*keys, (int64_t) n, &error);
+    free(scores);
+    assert_non_null(v);
+    return v;
+}
+
+// By the definition: the longest first, of one size the lower id, then the first in the text; each takes its bytes.
+static void specials_naive(const struct vocab *v, const char *text, size_t size, bool with_control, int32_t *at) {
+    for (size_t i = 0; i < size; i++) {
+        at[i] = SPECIAL_NONE;
+    }
+    for (size_t n = size; n > 0; n--) {
+        for (int32_t id = 0; id < v->n_tokens; id++) {
+            const bool is_one =
+                v->types[id] == TOKEN_USER || (with_control && (v->types[id] == TOKEN_CONTROL || v->types[id] == TOKEN_UNKNOWN));
+            for (size_t i = 0; is_one && v->sizes[id] == n && vocab_find(v, v->texts[id], n) == id && i + n <= size; i++) {
+                bool is_free = memcmp(text + i, v->texts[id], n) == 0;
+                for (size_t k = i; k < i + n; k++) {
+                    is_free = is_free && at[k] == SPECIAL_NONE;
+                }
+                for (size_t k = i; is_free && k < i + n; k++) {
+                    at[k] = k == i ? id : SPECIAL_INSIDE;
+                }
+            }
+        }
+    }
+}
+
+static void test_specials_random(void **state) {
+    (void) state;
+    struct check_rng r = check_rng_new(check_seed(14));
+    int64_t n_found    = 0;
+    for (int i = 0; i < check_cases(400); i++) {
+        char *texts[24];
+        int32_t types[24];
+        struct gguf_context *keys;
+        const size_t n = 2 + check_rng_below(&r, 22);
+        for (size_t k = 0; k < n; k++) { // equal ones too
+            const size_t size = 1 + check_rng_below(&r, 6);
+            texts[k]          = calloc(1, size + 1);
+            types[k]          = (int32_t) (1 + check_rng_below(&r, 4));
+            for (size_t j = 0; j < size; j++) {
+                texts[k][j] = (char) ('a' + check_rng_below(&r, 2));
+            }
+        }
+        struct vocab *v = specials_make(texts, types, n, &keys);
+        for (int k = 0; k < 20; k++) {
+            char text[40];
+            int32_t want[40];
+            const size_t size = check_rng_below(&r, sizeof text);
+            for (size_t j = 0; j < size; j++) {
+                text[j] = (char) ('a' + check_rng_below(&r, 2) + (check_rng_below(&r, 12) == 0));
+            }
+            specials_naive(v, text, size, k % 2 == 0, want);
+            int32_t *got = specials_find(v, text, size, k % 2 == 0);
+            assert_non_null(got);
+            for (size_t j = 0; j < size; j++) {
+                assert_int_equal(got[j], want[j]);
+                n_found += got[j] >= 0;
+            }
+            model_alloc_free(got);
+        }
+        vocab_free(v);
+        gguf_free(keys);
+        for (size_t k = 0; k < n; k++) {
+            free(texts[k]);
+        }
+    }
+    assert_true(n_found > 1000);
+}
+
+// Special tokens of 1,500 sizes in a text that has all of them, or the beginning of all of them, everywhere: looking for each
+// size took a minute of a core.
+static void test_specials_many(void **state) {
+    (void) state;
+    static char *texts[1500];
+    static int32_t types[1500];
+    const size_t n = sizeof texts / sizeof *texts, size = 100000;
+    for (int kind = 0; kind < 2; kind++) {
+        struct gguf_context *keys;
+        for (size_t i = 0; i < n; i++) {
+            texts[i] = malloc(i + 2);
+            memset(texts[i], 'a', i + 1);
+            texts[i][i + 1] = '\0';
+            texts[i][i]     = kind == 0 ? 'b' : 'a';
+            types[i]        = i % 2 == 0 ? TOKEN_USER : TOKEN_CONTROL;
+        }
+        char *text = malloc(size);
+        memset(text, 'a', size);
+        text[size - 1]      = kind == 0 ? 'b' : 'a';
+        struct vocab *v     = specials_make(texts, types, n, &keys);
+        const clock_t start = clock();
+        for (int with_control = 0; with_control < 2; with_control++) {
+            int32_t *at = specials_find(v, text, size, with_control == 1);
+            assert_non_null(at);
+            const size_t longest = with_control == 1 ? n : n - 1; // the last one is a control token
+            assert_int_equal(at[kind == 0 ? size - longest : 0], longest - 1);
+            assert_int_equal(at[kind == 0 ? 0 : 1], kind == 0 ? SPECIAL_NONE : SPECIAL_INSIDE);
+            model_alloc_free(at);
+        }
+        assert_true(clock() - start < 10 * CLOCKS_PER_SEC);
+        vocab_free(v);
+        gguf_free(keys);
+        free(text);
+        for (size_t i = 0; i < n; i++) {
+            free(texts[i]);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_spm), cmocka_unit_test(test_specials),
-        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_round_trip_spm), cmocka_unit_test(test_long),
-        cmocka_unit_test(test_alphabet), cmocka_unit_test(test_kinds), cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_odd)};
+        cmocka_unit_test(test_specials_random), cmocka_unit_test(test_specials_many), cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_round_trip_spm), cmocka_unit_test(test_long), cmocka_unit_test(test_alphabet),
+        cmocka_unit_test(test_kinds), cmocka_unit_test(test_stream), cmocka_unit_test(test_refused), cmocka_unit_test(test_odd)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
