@@ -293,9 +293,12 @@ static int by_low(const void *a, const void *b) {
     return (x->low > y->low) - (x->low < y->low);
 }
 
-// Ranges that meet become one.
+// Sorts ranges; those that meet become one.
 static void ranges_join(struct range *ranges, size_t *n) {
     size_t n_joined = 0;
+    if (*n > 1) {
+        qsort(ranges, *n, sizeof *ranges, by_low);
+    }
     for (size_t i = 0; i < *n; i++) {
         struct range *last = n_joined > 0 ? &ranges[n_joined - 1] : NULL;
         if (last == NULL || ranges[i].low > last->high + 1) {
@@ -316,9 +319,6 @@ static bool class_push(struct parser *p, struct items *s, struct range *ranges, 
     if (!rule_new(p, &rule)) {
         return false;
     }
-    if (n > 1) {
-        qsort(ranges, n, sizeof *ranges, by_low);
-    }
     ranges_join(ranges, &n);
     bool ok = true;
     for (size_t i = 0; ok && i < n; i++) {
@@ -338,7 +338,7 @@ static bool class_push(struct parser *p, struct items *s, struct range *ranges, 
 // Behind '['.
 static bool class_read(struct parser *p, struct items *s) {
     struct range *ranges = NULL;
-    size_t n = 0, room = 0;
+    size_t n = 0, room = 0, join_at = 4096; // joined ranges are at most half of all characters
     const bool is_not = peek(p) == '^';
     bool ok           = true;
     p->at += is_not;
@@ -349,6 +349,10 @@ static bool class_read(struct parser *p, struct items *s) {
         if (ok && peek(p) == '-' && p->at + 1 < p->size && p->text[p->at + 1] != ']') {
             p->at++;
             ok = character(p, &r.high) && (r.high >= r.low || fail(p, "a range of characters ends before it begins"));
+        }
+        if (n == join_at) {
+            ranges_join(ranges, &n);
+            join_at = 2 * n > join_at ? 2 * n : join_at;
         }
         ok = ok && (grammar_list_grow((void **) &ranges, n, &room, sizeof *ranges) || out_of_memory(p));
         if (ok) {

@@ -4,7 +4,7 @@
 # refuses with a message; none may take more than MAX_RSS of memory or MAX_CPU seconds of a core. Both are many times what is needed, and
 # were passed by matchers that list all stacks, expand repetitions, follow references by calls, or search names one by one. Runs in the
 # root of the sources.
-import json, os, resource, subprocess, sys, tempfile
+import json, os, resource, signal, subprocess, sys, tempfile, time
 
 berth = os.path.abspath(sys.argv[1])
 MAX_RSS, MAX_CPU = 1 << 30, 20
@@ -40,6 +40,35 @@ def cases():
     yield 'itself', '--json-schema', '{"$ref": "#"}', 0
 
 
+# SIGTERM while a large file is worked on. Seconds are those of the processor, which other work on the machine does not change.
+def stop(tmp):
+    n_bad = 0
+    n = 400000
+    files = {'--grammar': 'root ::= r0\n' + '\n'.join(f'r{i} ::= "x" r{i + 1} | [a-z0-9]' for i in range(n)) + f'\nr{n} ::= "y"\n',
+             '--json-schema': json.dumps({'type': 'object', 'properties': {f'p{i}': {'type': 'string'} for i in range(n)}})}
+    for option, text in files.items():
+        with open(f'{tmp}/file', 'w') as file:
+            file.write(text)
+        with open(f'{tmp}/err', 'w') as err:
+            run = subprocess.Popen([berth, 'run', option, f'{tmp}/file', '-n', '5'], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   stderr=err)
+        before = 0
+        while before < 0.3 and run.poll() is None:
+            with open(f'/proc/{run.pid}/stat') as stat:
+                before = sum(int(x) for x in stat.read().rsplit(')', 1)[1].split()[11:13]) / os.sysconf('SC_CLK_TCK')
+            time.sleep(0.01)
+        run.send_signal(signal.SIGTERM)
+        _, status, used = os.wait4(run.pid, 0)
+        run.returncode = os.waitstatus_to_exitcode(status)
+        took = used.ru_utime + used.ru_stime - before
+        with open(f'{tmp}/err') as err:
+            told = err.read().strip()
+        ok = run.returncode == 130 and 'stopped while' in told and took < 1
+        print(f'{"ok" if ok else "FAILED"}: SIGTERM after {before:.2f} s, {option}: exit code {run.returncode} {took:.2f} s later: {told[:200]}')
+        n_bad += not ok
+    return n_bad
+
+
 def main():
     n_bad = 0
     if subprocess.run([berth, 'version'], preexec_fn=limit, capture_output=True).returncode != 0:
@@ -61,6 +90,8 @@ def main():
                 print(f'{"ok" if ok else "FAILED"}: {name}: {len(text)} bytes, exit code {run.returncode}, {rss >> 20} MiB, '
                       f'{cpu:.1f} s: {err.read()[:200].strip()}')
             n_bad += not ok
+        if len(sys.argv) == 2 or 'stop' in sys.argv[2:]:
+            n_bad += stop(tmp)
     return n_bad > 0
 
 
