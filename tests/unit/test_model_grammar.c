@@ -337,6 +337,28 @@ static void test_shared_stacks(void **state) {
     gguf_free(keys);
 }
 
+// Every way to split a text into two, at every byte: stacks grow with the text, not with the ways.
+static void test_splits(void **state) {
+    (void) state;
+    static const char gbnf[] = "root ::= s \"b\"\ns ::= \"a\" s s | \"a\" s | \"a\"";
+    struct gguf_context *keys;
+    struct model_error error = {""};
+    struct vocab *v          = vocab_make(&keys);
+    struct grammar *g        = grammar_new(gbnf, strlen(gbnf), NULL, NULL, &error);
+    assert_non_null(g);
+    g->max_stack_size   = (size_t) 8 << 20;
+    g->max_steps        = 1000000;
+    struct guide *guide = guide_new(g, v, &error);
+    assert_non_null(guide);
+    assert_int_equal(feed(guide, v, 'a', 200, &error), 200);
+    assert_int_equal(feed(guide, v, 'b', 1, &error), 1);
+    assert_string_equal(error.text, "");
+    guide_free(guide);
+    grammar_free(g);
+    vocab_free(v);
+    gguf_free(keys);
+}
+
 // A repetition is one element, however often it repeats.
 static void test_repetitions(void **state) {
     (void) state;
@@ -491,9 +513,9 @@ static void test_memory(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_made), cmocka_unit_test(test_recursion),
-        cmocka_unit_test(test_errors), cmocka_unit_test(test_shared_stacks), cmocka_unit_test(test_repetitions),
-        cmocka_unit_test(test_left_stacks), cmocka_unit_test(test_limits), cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_stop_guide), cmocka_unit_test(test_memory)};
+        cmocka_unit_test(test_errors), cmocka_unit_test(test_shared_stacks), cmocka_unit_test(test_splits),
+        cmocka_unit_test(test_repetitions), cmocka_unit_test(test_left_stacks), cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_stop), cmocka_unit_test(test_stop_guide), cmocka_unit_test(test_memory)};
     check_quiet();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
