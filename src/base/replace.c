@@ -4,8 +4,8 @@
 //
 //     open "x.PID.N.part" -> write -> fsync -> close -> rename to "x" -> fsync the folder
 //
-// Written as they are: devices and pipes, and files that another could not replace without a difference: of other owners, of
-// several names, in folders that take no new ones.
+// A file of several names is replaced under this one, and its other names keep the old content: writing it in place would lose
+// that on a full disk. Written in place: devices and pipes, files of other owners, and files in folders that take no new ones.
 
 #include "base/base.h"
 
@@ -78,7 +78,7 @@ static bool open_beside(struct berth_replace *r, const char *path) {
     struct stat old;
     const bool exists = stat(path, &old) == 0;
     if (*path == '\0' || is_of_system(path) ||
-        (exists ? !S_ISREG(old.st_mode) || old.st_nlink != 1 || access(path, W_OK) != 0 : lstat(path, &old) == 0)) {
+        (exists ? !S_ISREG(old.st_mode) || access(path, W_OK) != 0 : lstat(path, &old) == 0)) {
         errno = 0;
         return false;
     }

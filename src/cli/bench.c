@@ -9,6 +9,7 @@
 
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +66,7 @@ const struct cli_help cli_bench_help = {
     .what     = "how fast a model reads and writes",
     .operands = "[MODEL]...",
     .takes    = ".gguf",
+    .n_read   = INT_MAX,
     .about    = "Measures how many tokens a second a model reads (pp) and writes (tg), once to warm up and then R times. Without "
                 "MODEL it is the one that comes with Berth.",
     .options  = option_rows,
@@ -426,7 +428,7 @@ static int model_run(struct bench *b, const char *path, int64_t n_threads) {
         return code;
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
-    code = cli_model_output(&m, b->o->out);
+    code = b->file == NULL ? cli_output_check(b->o->out) : CLI_OK;
     code = code == CLI_OK ? cli_model_session(&m, &options) : code;
     if (code == CLI_OK && b->file == NULL) {
         b->file = b->o->out != NULL ? cli_open(b->o->out) : stdout;
@@ -461,7 +463,7 @@ static int bench_cluster(const struct options *o, const char *path) {
     uint64_t size               = 0;
     struct cluster c;
     int code = types_find(path, wants, &size);
-    code     = code == CLI_OK ? cli_output_check(o->cluster, path) : code;
+    code     = code == CLI_OK ? cli_output_check(o->cluster) : code;
     if (code != CLI_OK) {
         return code;
     }

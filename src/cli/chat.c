@@ -48,6 +48,7 @@ const struct cli_help cli_chat_help = {
     .what     = "talk with a model",
     .operands = "[MODEL]",
     .takes    = ".gguf",
+    .n_read   = 1,
     .about =
         "Talks with a language model: a line is what you say, then the model answers. Ctrl-C stops an answer, Ctrl-D ends the "
         "conversation. A line that ends in a backslash goes on in the next one. Lines that begin with a slash are commands:\n"

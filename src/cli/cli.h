@@ -72,18 +72,34 @@ char *cli_read_text(const char *path, size_t *size);
 // Is something sent to standard input: a pipe, or a file that is not empty?
 bool cli_has_stdin(void);
 
+// What a command does with a file that it is given, so that no output takes the place of an input.
+enum cli_use {
+    CLI_NOT_READ,
+    CLI_READ,   // no output may be this file
+    CLI_UPDATE, // no output may be this file but the one that is opened by cli_open_update: a prompt cache, a checkpoint
+};
+// Remembers a file that the command reads, by device and inode; of a folder its files, of a model in several files all of them,
+// of an adapter "FILE:SCALE" the file. What is not there or is not a regular file does not count.
+void cli_input_add(const char *path, enum cli_use use);
+// Is this file one of them, where an output of this use must not be?
+bool cli_input_has(const char *path, enum cli_use use);
+
 // ---- output.c ----
 
 // At the start of main: what is closed of the three streams becomes one that fails, so that no file takes its place.
 void cli_streams_init(void);
 // "-", or another name of the file or pipe that standard output goes to, as /dev/stdout is?
 bool cli_is_stdout(const char *path);
-// Before long work: CLI_OK unless `path`, which may be NULL, is the file that is read or cannot be written; then after a message.
-// Nothing is changed.
-int cli_output_check(const char *path, const char *input);
-// Opens a file to write, "-" for standard output; NULL after a message. What is there stays until cli_close has all of the new
-// one, if that can take its place.
+// Before long work: CLI_OK unless `path`, which may be NULL, is a file that the command reads or cannot be written; then after a
+// message. Nothing is changed.
+int cli_output_check(const char *path);
+// The same for a file that cli_open_update opens.
+int cli_update_check(const char *path);
+// Opens a file to write, "-" for standard output; NULL after a message, also for a file that the command reads. What is there
+// stays until cli_close has all of the new one, if that can take its place.
 FILE *cli_open(const char *path);
+// The same for a file that may have been read as CLI_UPDATE.
+FILE *cli_open_update(const char *path);
 // Flushes, closes and finds what went wrong on the way (a full disk); then what was there before is. `ok` is what the writers
 // said.
 int cli_close(FILE *file, const char *path, bool ok);

@@ -18,7 +18,12 @@ enum { POOLING = CLI_OWN, RAW };
 static const struct cli_option option_rows[] = {
     CLI_OPT_MODEL,
     {.letter = 'p', .name = "prompt", .value = "TEXT", .what = "the text; the same as TEXT behind MODEL"},
-    {.letter = 'f', .name = "file", .value = "FILE", .takes = "*", .what = "a text a line of FILE ('-': standard input)"},
+    {.letter   = 'f',
+        .name  = "file",
+        .value = "FILE",
+        .takes = "*",
+        .use   = CLI_READ,
+        .what  = "a text a line of FILE ('-': standard input)"},
     {.id       = POOLING,
         .name  = "pooling",
         .value = "KIND",
@@ -42,6 +47,7 @@ const struct cli_help cli_embed_help = {
     .what     = "texts as vectors",
     .operands = "MODEL [TEXT]...",
     .takes    = ".gguf|",
+    .n_read   = 1,
     .about = "Prints a line of numbers for each text: what the model makes of it before it would choose a token. Texts that mean "
              "the same have vectors that point the same way, as far as the model was made for it.",
     .options  = option_rows,

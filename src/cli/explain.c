@@ -35,6 +35,7 @@ const struct cli_help cli_explain_help = {
     .what     = "where every op of a model runs, and why",
     .operands = "[MODEL]",
     .takes    = ".gguf",
+    .n_read   = 1,
     .about = "Says for the graph of one token and for that of a batch of the prompt which device runs each op and why, and which "
              "tensors cross between devices, with their bytes. Weights are not touched. Without MODEL it is the one that comes "
              "with Berth.\n\nA split is a run of ops on one device; its inputs are the tensors that are copied to it. Why an op "

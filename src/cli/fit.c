@@ -33,6 +33,7 @@ static const struct cli_option option_rows[] = {
         .name  = "cluster",
         .value = "FILE",
         .takes = ".json",
+        .use   = CLI_READ,
         .what =
             "in place of --memory: over the machines of FILE, which 'berth bench --cluster' writes and docs/scale.md tells of; "
             "by layers and by tensors, the bytes on each device and the speed foretold"},
@@ -68,6 +69,7 @@ const struct cli_help cli_fit_help = {
     .what     = "the largest context and batch of a model in given memory",
     .operands = "--memory N | --cluster FILE [MODEL]",
     .takes    = ".gguf",
+    .n_read   = 1,
     .about =
         "Finds the largest context that fits into N bytes, with batches of 512 tokens or, in a shorter context, as many as it "
         "has; then the largest batch for that context. The bytes are exact: weights, cache, the planned memory of the largest "

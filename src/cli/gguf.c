@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -78,6 +79,7 @@ const struct cli_help cli_gguf_check_help = {
     .what     = "is a file sound, down to its numbers?",
     .operands = "FILE...",
     .takes    = ".gguf",
+    .n_read   = INT_MAX,
     .about    = "Reads all of a file: its header must be sound, every tensor must be there, and every number finite.",
     .options  = options_of_gguf_check,
     .no       = "a file is not sound",
@@ -159,6 +161,7 @@ const struct cli_help cli_gguf_diff_help = {
     .what     = "what differs between two files",
     .operands = "A B",
     .takes    = ".gguf",
+    .n_read   = INT_MAX,
     .about    = "Compares keys by name and value, and tensors by name, type, shape and bytes; their order does not matter.",
     .options  = options_of_gguf_diff,
     .no       = "the files differ",

@@ -8,6 +8,7 @@
 
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@ const struct cli_help cli_gguf_hash_help = {
     .what     = "sums that tell weights apart",
     .operands = "FILE...",
     .takes    = ".gguf",
+    .n_read   = INT_MAX,
     .about    = "Prints the SHA-256 of each tensor's bytes, and of all of them in the order of their names.",
     .options  = options_of_gguf_hash,
     .examples = {{"All of a model", "gguf hash model.gguf"}, {"One line a file", "gguf hash --no-layer *.gguf"}},

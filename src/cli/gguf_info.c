@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@ const struct cli_help cli_gguf_info_help = {
     .what     = "keys and tensors of a file",
     .operands = "FILE...",
     .takes    = ".gguf",
+    .n_read   = INT_MAX,
     .about    = "Prints the keys of a GGUF file, and its tensors by type.",
     .options  = options_of_gguf_info,
     .examples = {{"What is in it?", "gguf info model.gguf"}, {"Every tensor", "gguf info --tensors model.gguf"}},

@@ -20,6 +20,7 @@ const struct cli_help cli_gguf_merge_help = {
     .command  = "gguf merge-lora",
     .what     = "an adapter becomes part of its model",
     .takes    = ".gguf",
+    .n_read   = 2,
     .operands = "MODEL LORA[:SCALE]",
     .about =
         "Writes MODEL with the adapter LORA, SCALE times as strong (default 1), added to its weights, in the types that they "
@@ -71,8 +72,7 @@ int cli_gguf_merge(int argc, char **argv) {
     char path[4096];
     float scale;
     struct model_error error = {""};
-    if (cli_lora_parse(argv[optind + 1], path, &scale) != CLI_OK || cli_output_check(out, argv[optind]) != CLI_OK ||
-        cli_output_check(out, path) != CLI_OK) {
+    if (cli_lora_parse(argv[optind + 1], path, &scale) != CLI_OK || cli_output_check(out) != CLI_OK) {
         return CLI_FAILURE;
     }
     if (access(argv[optind], R_OK) != 0) {

@@ -27,6 +27,7 @@ static const struct cli_option options_of_gguf_quantize[] = {
         .name  = "imatrix",
         .value = "FILE",
         .takes = ".gguf .dat",
+        .use   = CLI_READ,
         .what  = "weigh errors by an importance matrix: GGUF as llama-imatrix writes it, or its older .dat. Types that need one "
                  "leave matrices that it does not know as they are"},
     {.id       = TENSOR_TYPE,
@@ -50,6 +51,7 @@ const struct cli_help cli_gguf_quantize_help = {
     .what     = "the same model in another type",
     .operands = "IN OUT TYPE",
     .takes    = ".gguf|.gguf|@types",
+    .n_read   = 1,
     .about   = "Writes the model IN to OUT with its matrices as TYPE (q8_0, q4_k, ...), or as a mix that gives more bits to what "
                "suffers most, as llama-quantize makes it under that name: iq1_s to iq4_xs, q2_k, q2_k_s, q3_k_s, q3_k_m, q3_k_l, "
                "q4_k_s, q4_k_m, q5_k_s, q5_k_m. Vectors, routers, tables of positions, and matrices whose rows are no whole number "
@@ -346,8 +348,7 @@ int cli_gguf_quantize(int argc, char **argv) {
     if (!gguf_types_parse(name, to.is_pure, &to.types)) {
         return cli_usage("gguf quantize", "'%s' is no type and no mix", name);
     }
-    if (!can_make(&to, imatrix_path != NULL) || (!to.is_dry && cli_output_check(path, in) != CLI_OK) ||
-        (imatrix_path != NULL && !to.is_dry && cli_output_check(path, imatrix_path) != CLI_OK)) {
+    if (!can_make(&to, imatrix_path != NULL) || (!to.is_dry && cli_output_check(path) != CLI_OK)) {
         return CLI_FAILURE;
     }
     struct imatrix *imatrix = imatrix_path != NULL ? imatrix_open(imatrix_path) : NULL;

@@ -28,6 +28,7 @@ const struct cli_help cli_gguf_set_help = {
     .what     = "the same model with other keys",
     .operands = "FILE [KEY=VALUE]...",
     .takes    = ".gguf|",
+    .n_read   = 1,
     .about =
         "Writes FILE to OUT with keys changed or added. A key keeps its type; a new one is bool, u32, i32, f32 or a text, as its "
         "value looks. Lists cannot be set.",
@@ -184,8 +185,7 @@ int cli_gguf_set(int argc, char **argv) {
         return cli_usage("gguf set", "FILE, KEY=VALUE and -o OUT are wanted");
     }
     int code;
-    struct berth_gguf_map *map =
-        cli_output_check(c.out, argv[optind]) == CLI_OK ? cli_gguf_open(argv[optind], false, &code) : NULL;
+    struct berth_gguf_map *map = cli_output_check(c.out) == CLI_OK ? cli_gguf_open(argv[optind], false, &code) : NULL;
     if (map == NULL) {
         return CLI_FAILURE;
     }

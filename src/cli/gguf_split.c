@@ -29,6 +29,7 @@ const struct cli_help cli_gguf_split_help = {
     .what     = "a model in several files",
     .operands = "FILE OUT",
     .takes    = ".gguf",
+    .n_read   = 1,
     .about = "Writes the model as OUT-00001-of-00003.gguf and so on. A tensor is in one of them as a whole, however large it is.",
     .options  = options_of_gguf_split,
     .examples = {{"Files that fit anywhere", "gguf split --max-size 4G model.gguf part"},
@@ -46,6 +47,7 @@ const struct cli_help cli_gguf_join_help = {
     .what     = "one file of several again",
     .operands = "FIRST",
     .takes    = ".gguf",
+    .n_read   = 1,
     .about    = "FIRST is the first file, with -00001-of-N.gguf at its end; the others lie beside it.",
     .options  = options_of_gguf_join,
     .examples = {{"One file", "gguf merge part-00001-of-00003.gguf -o model.gguf"},
@@ -114,6 +116,12 @@ static int part_write(struct splitting *s, const char *path, int64_t n, int64_t 
     return code;
 }
 
+static int part_name(char path[4096], const char *out, int64_t no, int64_t n_parts) {
+    return snprintf(path, 4096, "%s-%05" PRId64 "-of-%05" PRId64 ".gguf", out, no + 1, n_parts) < 4096
+               ? CLI_OK
+               : cli_fail(CLI_FAILURE, "the name '%.64s...' is too long", out);
+}
+
 static int split(struct splitting *s, const char *out, uint64_t max_size, int64_t max_tensors, bool json) {
     struct ggml_context *ctx = berth_gguf_map_tensors(s->map);
     const int64_t n          = gguf_get_n_tensors(berth_gguf_map_meta(s->map));
@@ -131,13 +139,15 @@ static int split(struct splitting *s, const char *out, uint64_t max_size, int64_
     if (n_parts > UINT16_MAX) {
         return cli_fail(CLI_FAILURE, "%" PRId64 " files are more than the %d that can be numbered", n_parts, UINT16_MAX);
     }
+    char path[4096];
     int code = CLI_OK;
+    for (int64_t no = 0; code == CLI_OK && no < n_parts; no++) { // all of them, before the first is written
+        code = part_name(path, out, no, n_parts);
+        code = code == CLI_OK ? cli_output_check(path) : code;
+    }
     for (int64_t no = 0; code == CLI_OK && no < n_parts; no++) {
         const int64_t n_here = n_fitting(s, s->first, n, max_size, max_tensors);
-        char path[4096];
-        if (snprintf(path, sizeof path, "%s-%05" PRId64 "-of-%05" PRId64 ".gguf", out, no + 1, n_parts) >= (int) sizeof path) {
-            return cli_fail(CLI_FAILURE, "the name '%.64s...' is too long", out);
-        }
+        (void) part_name(path, out, no, n_parts);
         code = part_write(s, path, n_here, no, n_parts, n);
         s->first += n_here;
     }
@@ -291,7 +301,7 @@ int cli_gguf_join(int argc, char **argv) {
     }
     struct model_error error = {""};
     struct joining j         = {0};
-    int code                 = cli_output_check(out, argv[optind]) == CLI_OK ? parts_open(&j, argv[optind]) : CLI_FAILURE;
+    int code                 = cli_output_check(out) == CLI_OK ? parts_open(&j, argv[optind]) : CLI_FAILURE;
     struct gguf_context *g   = code == CLI_OK ? join_header(&j, argv[optind]) : NULL;
     FILE *file               = g != NULL ? cli_open(out) : NULL;
     if (file != NULL && model_write(file, g, join_bytes, &j, &error)) {

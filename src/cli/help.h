@@ -16,6 +16,7 @@ struct cli_option {
     const char *what;  // a sentence or two, without a full stop
     const char *also;  // further long names, split by blanks, or NULL
     const char *takes; // what completion offers for the value (complete.c); NULL: nothing
+    enum cli_use use;  // of a file that is read: cli_option_next tells input.c
 };
 
 struct cli_help {
@@ -24,6 +25,7 @@ struct cli_help {
     const char *operands;             // behind "berth command [OPTION]...", "" if there are none
     const char *about;                // paragraphs, one a line; lines that begin with a blank are printed as they are
     const char *takes;                // what completion offers for operands, those of the first before '|'; NULL: nothing
+    int n_read;                       // operands, from the first, that are files to read; INT_MAX: all
     const struct cli_command *parts;  // of a command that has them, which then has no options; NULL: none
     const struct cli_option *options; // until one without letter and name; --help comes by itself
     const char *no, *more;            // what exit code 1 says, and "4 ..." beyond 0 to 3; or NULL
@@ -66,7 +68,7 @@ enum {
 // Rows that several commands have.
 #define CLI_OPT_MODEL \
     { \
-        .letter = 'm', .name = "model", .value = "FILE", .takes = ".gguf", \
+        .letter = 'm', .name = "model", .value = "FILE", .takes = ".gguf", .use = CLI_READ, \
         .what = "the model; the same as FILE behind the options" \
     }
 #define CLI_OPT_CTX \
@@ -103,7 +105,7 @@ enum {
     }
 #define CLI_OPT_LORA(more) \
     { \
-        .id = CLI_LORA, .name = "lora", .value = "FILE[:SCALE]", .takes = ".gguf", \
+        .id = CLI_LORA, .name = "lora", .value = "FILE[:SCALE]", .takes = ".gguf", .use = CLI_READ, \
         .what = "with this adapter, SCALE times as strong (default 1)" more \
     }
 #define CLI_OPT_LLAMA \

@@ -27,6 +27,7 @@ const struct cli_help cli_imatrix_help = {
     .what     = "which columns of a model's matrices matter, for quantising",
     .operands = "-o OUT MODEL TEXT",
     .takes    = ".gguf .txt",
+    .n_read   = 2,
     .about    = "Runs MODEL over the file TEXT, a context at a time, and writes the importance matrix to OUT, which 'berth gguf "
                 "quantize --imatrix' takes. Ctrl-C ends reading; what was read by then is written.",
     .options  = option_rows,
@@ -279,8 +280,7 @@ int cli_imatrix(int argc, char **argv) {
         return code;
     }
     struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
-    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_output(&m, o.out);
-    code                = code == CLI_OK ? cli_output_check(o.out, o.read.text) : code;
+    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_output_check(o.out);
     code                = code == CLI_OK ? cli_model_session(&m, &o.read.model) : code;
     if (code == CLI_OK) {
         code = collect(&m, &o, vocab);

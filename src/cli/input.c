@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
-// input.c: texts that a command takes as they are: a file, or standard input.
+// input.c: texts that a command takes as they are: a file, or standard input. And which files a command reads, so that none of
+// its outputs takes their place (output.c): options and operands of the command's table, and what cli_input_add is called with.
 
 #include "cli/cli.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -56,4 +59,103 @@ bool cli_has_stdin(void) {
     struct stat st;
     return fstat(STDIN_FILENO, &st) == 0 &&
            (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode) || (S_ISREG(st.st_mode) && st.st_size > 0));
+}
+
+// ---- what is read ----
+
+struct input {
+    dev_t dev;
+    ino_t ino;
+    enum cli_use use;
+};
+
+static struct {
+    struct input *list;
+    size_t n, cap;
+    bool is_incomplete; // out of memory: every file may be one
+} inputs;
+
+static void input_note(const struct stat *st, enum cli_use use) {
+    if (!S_ISREG(st->st_mode)) {
+        return;
+    }
+    if (inputs.n == inputs.cap) {
+        const size_t cap   = 2 * inputs.cap + 16;
+        struct input *list = realloc(inputs.list, cap * sizeof *list);
+        if (list == NULL) {
+            inputs.is_incomplete = true;
+            return;
+        }
+        inputs.list = list;
+        inputs.cap  = cap;
+    }
+    inputs.list[inputs.n++] = (struct input){st->st_dev, st->st_ino, use};
+}
+
+static void folder_note(const char *path, enum cli_use use) {
+    DIR *folder = opendir(path);
+    struct stat st;
+    for (const struct dirent *e; folder != NULL && (e = readdir(folder)) != NULL;) {
+        if (fstatat(dirfd(folder), e->d_name, &st, 0) == 0) {
+            input_note(&st, use);
+        }
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+}
+
+// NAME-00001-of-00003.gguf has the other files of a model next to it.
+static void parts_note(const char *path, enum cli_use use) {
+    static const char like[] = "-00001-of-00001.gguf";
+    const size_t size = strlen(path), tail = sizeof like - 1;
+    const char *end = size > tail ? path + size - tail : "";
+    int64_t no, n;
+    if (sscanf(end, "-%5" SCNd64 "-of-%5" SCNd64 ".gguf", &no, &n) != 2 || size >= 4096) {
+        return;
+    }
+    struct stat st;
+    for (int64_t i = 1; i <= n; i++) {
+        char part[4096 + 32];
+        snprintf(part, sizeof part, "%.*s-%05" PRId64 "-of-%05" PRId64 ".gguf", (int) (size - tail), path, i, n);
+        if (stat(part, &st) == 0) {
+            input_note(&st, use);
+        }
+    }
+}
+
+void cli_input_add(const char *path, enum cli_use use) {
+    struct stat st;
+    if (strcmp(path, "-") == 0) {
+        return; // cli_input_has always looks at standard input
+    }
+    if (stat(path, &st) == 0) {
+        S_ISDIR(st.st_mode) ? folder_note(path, use) : input_note(&st, use);
+        parts_note(path, use);
+        return;
+    }
+    const char *colon = strrchr(path, ':');
+    char *file        = colon != NULL ? strndup(path, (size_t) (colon - path)) : NULL;
+    if (file != NULL && stat(file, &st) == 0) {
+        input_note(&st, use);
+    }
+    inputs.is_incomplete = inputs.is_incomplete || (colon != NULL && file == NULL);
+    free(file);
+}
+
+bool cli_input_has(const char *path, enum cli_use use) {
+    struct stat st, in;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) {
+        return false;
+    }
+    if (inputs.is_incomplete || (fstat(STDIN_FILENO, &in) == 0 && in.st_dev == st.st_dev && in.st_ino == st.st_ino)) {
+        return true;
+    }
+    for (size_t i = 0; i < inputs.n; i++) {
+        const struct input *x = &inputs.list[i];
+        if (x->dev == st.st_dev && x->ino == st.st_ino && (x->use != CLI_UPDATE || use != CLI_UPDATE)) {
+            return true;
+        }
+    }
+    return false;
 }

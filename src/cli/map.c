@@ -48,6 +48,7 @@ const struct cli_help cli_map_help = {
     .what     = "draw a plan: address against time, as SVG or HTML",
     .operands = "-o OUT FILE [OTHER]",
     .takes    = ".csv .json .ggraph .ggraph.gz .gguf",
+    .n_read   = 2,
     .about = "Draws the memory map of FILE: address against time, one rectangle a tensor, coloured by what its op does, with the "
              "peak and the proven bound. With OTHER, FILE is the plan before and OTHER the plan after, to compare. Files are "
              "what 'berth plan' takes. Those without offsets are planned first; offsets that they have are drawn as they are.",
@@ -207,9 +208,9 @@ int cli_map(int argc, char **argv) {
     uint64_t *offsets[2]     = {NULL};
     struct map_plan maps[2], before;
     bool is_stopped = false;
+    code            = cli_output_check(o.out);
     for (size_t i = 0; i < o.n_paths && code == CLI_OK; i++) {
-        code    = cli_output_check(o.out, o.paths[i]);
-        code    = code == CLI_OK ? load(o.paths[i], &o, &plans[i], &offsets[i], &is_stopped) : code;
+        code    = load(o.paths[i], &o, &plans[i], &offsets[i], &is_stopped);
         maps[i] = (struct map_plan){base_name(o.paths[i]), &plans[i], offsets[i]};
     }
     if (code == CLI_OK && o.captured) {

@@ -207,6 +207,8 @@ int cli_model_path(const struct cli_model_options *o, char path[4096]) {
         }
     } else if (!shipped_find(path)) {
         return cli_fail(CLI_FAILURE, "the shipped model is not at %s: %s", path, strerror(errno));
+    } else {
+        cli_input_add(path, CLI_READ);
     }
     return CLI_OK;
 }
@@ -270,10 +272,6 @@ void cli_model_warn(const struct model *model, const struct cli_model_options *o
                  ": what it says beyond them is worth little",
             o->n_ctx, model->params.n_ctx_train);
     }
-}
-
-int cli_model_output(const struct cli_model *m, const char *path) {
-    return cli_output_check(path, m->path);
 }
 
 struct session_params cli_model_params(const struct cli_model_options *o) {

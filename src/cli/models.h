@@ -55,8 +55,6 @@ int cli_model_lora(struct cli_model *m, const char *text);
 int cli_lora_parse(const char *text, char path[4096], float *scale);
 // Tells of a context that is longer than the model was trained for.
 void cli_model_warn(const struct model *model, const struct cli_model_options *options);
-// cli_output_check with the model as the input.
-int cli_model_output(const struct cli_model *m, const char *path);
 // What a session is asked for by these options.
 struct session_params cli_model_params(const struct cli_model_options *options);
 // The cache and memory for the largest graphs.

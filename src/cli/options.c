@@ -54,14 +54,24 @@ static void table_make(const struct cli_help *help) {
     names[n]             = (struct option){0};
 }
 
-// A letter that was there once; NULL: none.
-static const struct cli_option *gone(const struct cli_help *help, int c) {
+// The row that answers c; NULL: none.
+static const struct cli_option *row_find(const struct cli_help *help, int c) {
     for (const struct cli_option *o = help->options; o->name != NULL || o->letter != 0; o++) {
-        if (o->name == NULL && o->letter == c) {
+        if (id_of(o) == c) {
             return o;
         }
     }
     return NULL;
+}
+
+// What the command reads, as far as its table says.
+static void inputs_add(const struct cli_help *help, const struct cli_option *row, int argc, char **argv) {
+    if (row != NULL && row->use != CLI_NOT_READ) {
+        cli_input_add(optarg, row->use);
+    }
+    for (int i = optind; row == NULL && i < argc && i - optind < help->n_read; i++) {
+        cli_input_add(argv[i], CLI_READ);
+    }
 }
 
 // llama.cpp writes -ngl, which getopt takes for three letters.
@@ -98,10 +108,13 @@ int cli_option_next(const struct cli_help *help, int argc, char **argv) {
         opterr = 0;
     }
     const int c                  = getopt_long(argc, argv, letters, names, NULL);
-    const struct cli_option *old = c > 0 ? gone(help, c) : NULL;
-    if (old != NULL) {
-        cli_usage(help->command, "'-%c' has another meaning or none in other commands: it is %s here", c, old->what);
+    const struct cli_option *row = c > 0 ? row_find(help, c) : NULL;
+    if (row != NULL && row->name == NULL) {
+        cli_usage(help->command, "'-%c' has another meaning or none in other commands: it is %s here", c, row->what);
         return CLI_WRONG;
+    }
+    if (row != NULL || c == CLI_END) {
+        inputs_add(help, row, argc, argv);
     }
     switch (c) {
         case 'h': cli_help_print(help, stdout); return CLI_SHOWN;

@@ -32,12 +32,6 @@ void cli_streams_init(void) {
     }
 }
 
-// Writing the one would empty the other?
-static bool is_same_file(const char *a, const char *b) {
-    struct stat s, t;
-    return stat(a, &s) == 0 && S_ISREG(s.st_mode) && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
-}
-
 bool cli_is_stdout(const char *path) {
     struct stat s, t;
     return strcmp(path, "-") == 0 || (fstat(STDOUT_FILENO, &s) == 0 && !S_ISCHR(s.st_mode) && stat(path, &t) == 0 &&
@@ -72,15 +66,30 @@ static int fail_to_open(const char *path, int why) {
     return cli_fail(CLI_FAILURE, "%s: cannot be written: %s", path, strerror(why));
 }
 
-int cli_output_check(const char *path, const char *input) {
+static int input_spare(const char *path, enum cli_use use) {
+    return strcmp(path, "-") != 0 && cli_input_has(path, use)
+               ? cli_fail(
+                     CLI_FAILURE, "%s: this command reads this file and would overwrite it: give the output another name", path)
+               : CLI_OK;
+}
+
+static int output_check(const char *path, enum cli_use use) {
     if (path == NULL || strcmp(path, "-") == 0) {
         return CLI_OK;
     }
-    if (is_same_file(path, input)) {
-        return cli_fail(CLI_FAILURE, "%s: is the input itself, which would be lost", path);
+    if (input_spare(path, use) != CLI_OK) {
+        return CLI_FAILURE;
     }
     const int why = output_refuses(path);
     return why != 0 ? fail_to_open(path, why) : CLI_OK;
+}
+
+int cli_output_check(const char *path) {
+    return output_check(path, CLI_READ);
+}
+
+int cli_update_check(const char *path) {
+    return output_check(path, CLI_UPDATE);
 }
 
 void cli_output_forget(void) {
@@ -138,7 +147,10 @@ static bool output_list(struct output *o, const char *path) {
     return ok;
 }
 
-FILE *cli_open(const char *path) {
+static FILE *output_open(const char *path, enum cli_use use) {
+    if (input_spare(path, use) != CLI_OK) {
+        return NULL;
+    }
     if (cli_is_stdout(path)) {
         return stdout;
     }
@@ -149,6 +161,14 @@ FILE *cli_open(const char *path) {
         return NULL;
     }
     return o->to.file;
+}
+
+FILE *cli_open(const char *path) {
+    return output_open(path, CLI_READ);
+}
+
+FILE *cli_open_update(const char *path) {
+    return output_open(path, CLI_UPDATE);
 }
 
 // What is known of an open file; NULL: it is standard output.

@@ -25,6 +25,7 @@ const struct cli_help cli_perplexity_help = {
     .what     = "how well a model foretells a text",
     .operands = "MODEL TEXT",
     .takes    = ".gguf .txt",
+    .n_read   = 2,
     .about =
         "Runs MODEL over the file TEXT, a context at a time, and tells its perplexity: among how many equally likely tokens it "
         "was undecided, on average; less is better. The second half of each context counts. Ctrl-C ends reading; what was "

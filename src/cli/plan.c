@@ -57,6 +57,7 @@ const struct cli_help cli_plan_help = {
     .what     = "give every buffer of a file its place, at the lowest peak",
     .operands = "FILE",
     .takes    = ".csv .json .ggraph .ggraph.gz .gguf",
+    .n_read   = 1,
     .about = "Gives every buffer of FILE its place in memory, at the lowest peak, and proves how good that is. FILE is a CSV of "
              "lifetimes with a header line (id,lower,upper,size, if wanted alignment, offset, pool, alias, fixed; upper is "
              "exclusive), a plan saved as JSON (first and last are inclusive), a captured graph (.ggraph, .ggraph.gz), or a GGUF "
@@ -311,7 +312,7 @@ int cli_plan(int argc, char **argv) {
     if (code != CLI_OK) {
         return code < 0 ? CLI_OK : code;
     }
-    if (cli_output_check(o.out, o.path) != CLI_OK) {
+    if (cli_output_check(o.out) != CLI_OK) {
         return CLI_FAILURE;
     }
     struct cli_plan plan;

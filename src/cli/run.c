@@ -30,6 +30,7 @@ static const struct cli_option option_rows[] = {
         .name  = "file",
         .value = "FILE",
         .takes = "*",
+        .use   = CLI_READ,
         .what  = "go on with the text of FILE, without its last line end"},
     {.letter   = 'n',
         .name  = "predict",
@@ -68,6 +69,7 @@ static const struct cli_option option_rows[] = {
         .name  = "prompt-cache",
         .value = "FILE",
         .takes = "*",
+        .use   = CLI_UPDATE,
         .what  = "begin with what FILE has of the prompt's beginning, and keep there what was read of it"},
     {.id       = OPT_LOGPROBS,
         .name  = "logprobs",
@@ -82,6 +84,7 @@ const struct cli_help cli_run_help = {
     .what     = "let a model write",
     .operands = "[MODEL]",
     .takes    = ".gguf",
+    .n_read   = 1,
     .about   = "Lets a language model of the llama family (a GGUF file; docs/models.md has the architectures) go on with a text. "
                "Without "
                "MODEL it is the small one that comes with Berth and tells tales. The text goes to standard output as it comes; "
@@ -216,7 +219,7 @@ static bool cache_save(const struct options *o, const struct session *s, const s
     if (o->cache == NULL || r->n_kept + 1 >= (int64_t) tokens->n) { // it has all of it
         return true;
     }
-    FILE *file = cli_open(o->cache);
+    FILE *file = cli_open_update(o->cache);
     if (file == NULL) {
         return model_fail(error, "the prompt cache is not written");
     }
@@ -432,9 +435,9 @@ int cli_run(int argc, char **argv) {
     }
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
     struct vocab *vocab = vocab_of_model(m.model, &error);
-    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_model_output(&m, o.trace);
-    code                = code == CLI_OK ? cli_model_output(&m, o.map) : code;
-    code                = code == CLI_OK ? cli_model_output(&m, o.cache) : code;
+    code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_output_check(o.trace);
+    code                = code == CLI_OK ? cli_output_check(o.map) : code;
+    code                = code == CLI_OK ? cli_update_check(o.cache) : code;
     if (code == CLI_OK && o.cache != NULL && m.model->llama != NULL) {
         code = cli_fail(CLI_FAILURE, "--prompt-cache: libllama runs this model, and what it has read cannot be kept");
     }

@@ -76,12 +76,14 @@ struct cli_sampling {
             .name  = "grammar", \
             .value = "FILE", \
             .takes = "*", \
+            .use   = CLI_READ, \
             .what  = "write only what the grammar in FILE allows (GBNF)", \
             .also  = "grammar-file"}, \
         {.id       = CLI_SCHEMA, \
             .name  = "json-schema", \
             .value = "FILE", \
             .takes = ".json", \
+            .use   = CLI_READ, \
             .what  = "write only JSON that is valid by the schema in FILE", \
             .also  = "json-schema-file"}, \
     { \

@@ -41,11 +41,13 @@ static const struct cli_option option_rows[] = {
         .name  = "data",
         .value = "TEXT",
         .takes = "*",
+        .use   = CLI_READ,
         .what  = "the text to learn: a file, all files of a folder, '-': standard input"},
     {.id       = OPT_VAL,
         .name  = "val",
         .value = "TEXT",
         .takes = "*",
+        .use   = CLI_READ,
         .what  = "tell the loss on this text too: at the start, at checkpoints, at the end"},
     {.id       = OPT_SPLIT,
         .name  = "split",
@@ -92,11 +94,13 @@ static const struct cli_option option_rows[] = {
         .name  = "resume",
         .value = "FILE",
         .takes = ".checkpoint",
+        .use   = CLI_UPDATE,
         .what  = "go on from a checkpoint, with its options unless others are given"},
     {.id       = OPT_NEW,
         .name  = "new",
         .value = "CONFIG",
         .takes = "*",
+        .use   = CLI_READ,
         .what  = "begin with random weights: the file CONFIG has the sizes, MODEL only the tokenizer"},
     {.id       = OPT_MEMORY,
         .name  = "memory",
@@ -116,6 +120,7 @@ const struct cli_help cli_train_help = {
     .what     = "let a model learn a text",
     .operands = "[MODEL]",
     .takes    = ".gguf",
+    .n_read   = 1,
     .about =
         "Trains a language model (a GGUF file of the llama, mistral, qwen2 or qwen3 architecture with weights of f32, f16 or "
         "bf16) on a text, or with --lora an adapter for one of any type, which 'berth run --lora' and llama.cpp take. A "
@@ -321,6 +326,14 @@ bool cli_train_is_first(const struct cli_train *o) {
     return o->world == NULL || o->world->rank == 0;
 }
 
+// What is written later: no long work before a refusal.
+static int outputs_check(const struct cli_train *o) {
+    char checkpoint[4096];
+    int code = cli_output_check(o->out);
+    code     = code == CLI_OK ? cli_output_check(o->plot) : code;
+    return code == CLI_OK && o->out != NULL ? cli_update_check(cli_train_checkpoint(o, checkpoint)) : code;
+}
+
 // ---- a new model ----
 
 static int new_make(const struct cli_train *o) {
@@ -332,7 +345,7 @@ static int new_make(const struct cli_train *o) {
                                      : cli_usage("train", "--new needs a MODEL whose tokenizer it takes");
     }
     char *text = cli_read_text(o->config, &size);
-    FILE *file = text != NULL && cli_output_check(o->out, o->model.path) == CLI_OK ? cli_open(o->out) : NULL;
+    FILE *file = text != NULL && outputs_check(o) == CLI_OK ? cli_open(o->out) : NULL;
     int code   = CLI_FAILURE;
     if (file != NULL && train_new(text, berth_gguf_map_meta(from), o->seed >= 0 ? (uint64_t) o->seed : 1, file, &error)) {
         code = cli_close(file, o->out, true);
@@ -411,8 +424,7 @@ int cli_train(int argc, char **argv) {
     }
     struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
     code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : CLI_OK;
-    code                = code == CLI_OK && o.config == NULL ? cli_model_output(&m, o.out) : code;
-    code                = code == CLI_OK ? cli_model_output(&m, o.plot) : code;
+    code                = code == CLI_OK ? outputs_check(&o) : code;
     code                = code == CLI_OK ? train(&o, &m, vocab) : code;
     vocab_free(vocab);
     cli_model_close(&m);

@@ -23,7 +23,9 @@ int cli_train_first(const struct cli_train *o, int code);
 // train_text.c: the texts of a file or a folder; CLI_OK, or the exit code after a message.
 int cli_train_read(struct train_data *data, const struct vocab *vocab, const char *path, enum train_split split);
 
-// train_run.c: all steps, with what is seen of them and what they leave behind.
+// train_run.c: the name of the checkpoint, OUT.checkpoint.
+const char *cli_train_checkpoint(const struct cli_train *o, char path[4096]);
+// All steps, with what is seen of them and what they leave behind.
 int cli_train_run(const struct cli_train *o, struct trainer *t, struct train_data *data, const struct train_data *val);
 
 // train_plot.c: the losses of all steps, and those on other texts, as a picture.

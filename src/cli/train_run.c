@@ -26,9 +26,14 @@ struct run {
 
 // ---- files ----
 
+const char *cli_train_checkpoint(const struct cli_train *o, char path[4096]) {
+    snprintf(path, 4096, "%s.checkpoint", o->out);
+    return path;
+}
+
 static int checkpoint_save(struct run *r) {
     struct model_error error = {""};
-    FILE *file               = cli_open(r->checkpoint);
+    FILE *file               = cli_open_update(r->checkpoint);
     if (file == NULL) {
         return CLI_FAILURE;
     }
@@ -224,7 +229,7 @@ int cli_train_run(const struct cli_train *o, struct trainer *t, struct train_dat
     struct run r = {.o = o, .t = t, .data = data, .val = val, .n_saved = -1, .first = t->n_done, .start_us = ggml_time_us()};
     r.told_us    = r.start_us;
     if (o->out != NULL) {
-        snprintf(r.checkpoint, sizeof r.checkpoint, "%s.checkpoint", o->out);
+        cli_train_checkpoint(o, r.checkpoint);
     }
     int code             = steps(&r);
     const double seconds = 1e-6 * (double) (ggml_time_us() - r.start_us), speed = speed_of(&r);

@@ -60,7 +60,7 @@ command=run
 expect 3 "is part 2 of 4, not 3 of 4" -m "$tmp/piece-00001-of-00004.gguf"
 command=gguf
 expect 3 "it is not number 3 of 4" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/none"
-expect 3 "is the input itself" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/piece-00001-of-00004.gguf"
+expect 3 "this command reads this file" merge "$tmp/piece-00001-of-00004.gguf" -o "$tmp/piece-00001-of-00004.gguf"
 expect 2 "--max-size 'x' is no size" split --max-size x $tales "$tmp/piece"
 expect 0 "3 set, 1 removed" set $tales general.name=Mine llama.context_length=77 new.key=-3 --remove general.file_type -o "$tmp/set"
 expect 0 "llama.context_length" info "$tmp/set"
@@ -143,10 +143,10 @@ cp "$tmp/q8" "$tmp/kept"
 ln -s q8 "$tmp/link"
 ln "$tmp/q8" "$tmp/hard"
 for out in q8 link hard ./q8; do
-    expect 3 "$out: is the input itself, which would be lost" quantize "$tmp/q8" "$tmp/$out" f16
+    expect 3 "$out: this command reads this file and would overwrite it" quantize "$tmp/q8" "$tmp/$out" f16
 done
 cmp "$tmp/q8" "$tmp/kept" || n_bad=$((n_bad + 1))
-expect 3 "nan: is the input itself" quantize --imatrix "$tmp/nan" "$tmp/q8" "$tmp/nan" f16
+expect 3 "nan: this command reads this file" quantize --imatrix "$tmp/nan" "$tmp/q8" "$tmp/nan" f16
 # what cannot be written whole leaves what was there, and nothing else
 if can_limit_files; then
     n=$((n + 1))

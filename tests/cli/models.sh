@@ -57,7 +57,7 @@ expect 2 "--out is missing" imatrix $tales README.md
 expect 2 "MODEL and TEXT are wanted, 1 are given" imatrix -o "$tmp/x" $tales
 expect 3 "cannot be read: No such file" imatrix -o "$tmp/x" $tales "$tmp/none"
 cp $tales "$tmp/model"
-expect 3 "is the input itself" imatrix -c 8 --chunks 1 -o "$tmp/model" "$tmp/model" README.md
+expect 3 "this command reads this file" imatrix -c 8 --chunks 1 -o "$tmp/model" "$tmp/model" README.md
 expect 3 "tokens are less than a context of 512" imatrix -o "$tmp/x" $tales .gitignore
 expect 3 "writing failed: No space left on device" imatrix -c 8 --chunks 1 -o /dev/full $tales README.md
 

@@ -59,8 +59,8 @@ expect 3 "cannot be written" -n 2 --trace "$tmp/none/trace"
 expect 3 "writing failed: No space left on device" -n 2 --trace /dev/full
 expect 3 "writing failed: No space left on device" -n 2 --map /dev/full
 cp $tales "$tmp/model"
-expect 3 "is the input itself" -n 2 --trace "$tmp/model" "$tmp/model"
-expect 3 "is the input itself" -n 2 --map "$tmp/model" "$tmp/model"
+expect 3 "this command reads this file" -n 2 --trace "$tmp/model" "$tmp/model"
+expect 3 "this command reads this file" -n 2 --map "$tmp/model" "$tmp/model"
 cmp -s $tales "$tmp/model" || {
     echo "FAILED: the model was overwritten"
     n_bad=$((n_bad + 1))

@@ -36,7 +36,7 @@ expect 2 "--lora '0' is not a whole number from 1" --lora 0
 expect 2 "are two lengths" --data a -o b --epochs 1 --steps 1
 expect 2 "without --lora and --resume" --new a --lora 1 --data a -o b
 expect 3 "is q8_0: weights of f32, f16 or bf16 can be trained" "$tokenizer" $small --steps 1 -o "$tmp/x"
-expect 3 "is the input itself" "$tokenizer" $small --lora 2 --steps 1 -o "$tokenizer"
+expect 3 "this command reads this file" "$tokenizer" $small --lora 2 --steps 1 -o "$tokenizer"
 expect 3 "No such file" "$tokenizer" --lora 2 --data "$tmp/none" -o "$tmp/x"
 expect 3 "give more text or a smaller --ctx" "$tokenizer" --lora 2 --data "$tmp/tiny.conf" -c 4096 -o "$tmp/x"
 expect 3 "it is no checkpoint of training" "$tokenizer" $small --lora 2 -o "$tmp/x" --resume "$tokenizer"
