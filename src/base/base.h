@@ -136,6 +136,8 @@ struct berth_replace {
 };
 // False with errno.
 BERTH_API bool berth_replace_open(struct berth_replace *r, const char *path) BERTH_MUST_USE;
+// The same where nothing is: a link that gets this name meanwhile is not followed, but replaced.
+BERTH_API bool berth_replace_open_new(struct berth_replace *r, const char *path) BERTH_MUST_USE;
 // Brings it to the disk and to its place, or drops it if it is not ok. False with errno: what was there before is there still,
 // or the whole new file if nothing but the sync of its folder failed.
 BERTH_API bool berth_replace_close(struct berth_replace *r, bool ok) BERTH_MUST_USE;

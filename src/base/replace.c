@@ -73,21 +73,15 @@ static bool names_make(struct berth_replace *r, const char *path, bool exists) {
     return true;
 }
 
-// A file beside the place of `path`. False with errno 0: to be written as it is; else what is wrong.
-static bool open_beside(struct berth_replace *r, const char *path) {
-    struct stat old;
-    const bool exists = stat(path, &old) == 0;
-    if (*path == '\0' || is_of_system(path) ||
-        (exists ? !S_ISREG(old.st_mode) || access(path, W_OK) != 0 : lstat(path, &old) == 0)) {
-        errno = 0;
+// A file beside the place of `path`, which is that of `old`, NULL: of a new one. False with errno 0: it cannot take the place of
+// the old one; else what is wrong.
+static bool part_make(struct berth_replace *r, const char *path, const struct stat *old) {
+    if (!names_make(r, path, old != NULL)) {
         return false;
     }
-    if (!names_make(r, path, exists)) {
-        return false;
-    }
-    const int fd = part_open(r->target, exists ? old.st_mode & 0777 : 0666, r->part, strlen(r->target) + 48);
-    int why      = fd >= 0 ? 0 : is_no_place(errno) ? 0 : errno;
-    if (fd >= 0 && (!exists || can_replace(fd, &old))) {
+    const int fd = part_open(r->target, old != NULL ? old->st_mode & 0777 : 0666, r->part, strlen(r->target) + 48);
+    int why      = fd >= 0 ? 0 : errno;
+    if (fd >= 0 && (old == NULL || can_replace(fd, old))) {
         r->file = fdopen(fd, "wb");
         why     = r->file == NULL ? errno : 0;
     }
@@ -100,6 +94,27 @@ static bool open_beside(struct berth_replace *r, const char *path) {
         errno = why;
     }
     return r->file != NULL;
+}
+
+// False with errno 0: to be written as it is; else what is wrong.
+static bool open_beside(struct berth_replace *r, const char *path) {
+    struct stat old;
+    const bool exists = stat(path, &old) == 0;
+    if (*path == '\0' || is_of_system(path) ||
+        (exists ? !S_ISREG(old.st_mode) || access(path, W_OK) != 0 : lstat(path, &old) == 0)) {
+        errno = 0;
+        return false;
+    }
+    if (part_make(r, path, exists ? &old : NULL)) {
+        return true;
+    }
+    errno = is_no_place(errno) ? 0 : errno;
+    return false;
+}
+
+bool berth_replace_open_new(struct berth_replace *r, const char *path) {
+    *r = (struct berth_replace){0};
+    return part_make(r, path, NULL);
 }
 
 bool berth_replace_open(struct berth_replace *r, const char *path) {

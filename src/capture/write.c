@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 // ---- text ----
 
@@ -85,7 +85,7 @@ void berth_capture_write_tensor(FILE *f, const struct capture_tensor *c, const i
 // ---- files ----
 
 const char *berth_capture_dir(void) {
-    const char *dir = getenv("BERTH_CAPTURE");
+    const char *dir = secure_getenv("BERTH_CAPTURE"); // a setuid program writes no files where its user says
     return dir != NULL && dir[0] != '\0' ? dir : NULL;
 }
 
@@ -105,10 +105,12 @@ bool berth_capture_write_file(const char *dir, const char *text, size_t size) {
         errno = ENAMETOOLONG;
         return false;
     }
-    if (access(path, F_OK) == 0) {
-        return true;
+    struct stat st;
+    if (lstat(path, &st) == 0) {
+        errno = EEXIST;
+        return S_ISREG(st.st_mode); // of a link it is not known who put it there
     }
-    if (!berth_replace_open(&to, path)) {
+    if (!berth_replace_open_new(&to, path)) {
         return false;
     }
     const bool ok = fprintf(to.file, "ggraph 1\nname %s\n", name) > 0 && fwrite(text, 1, size, to.file) == size;

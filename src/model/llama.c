@@ -185,12 +185,13 @@ bool llama_place(struct model *m, const struct model_devices *devices, bool plan
         params.load_mode = 0;
     }
     m->llama->plan_only = plan_only;
+    llama_error_clear();
     berth_tensors_on_place(on_weights, &watch);
     m->llama->model = lib->llama_model_load_from_file(m->llama->path, params);
     berth_tensors_on_place(NULL, NULL);
     model_alloc_free(gpus);
     if (m->llama->model == NULL) {
-        return model_fail(error, "%s: libllama %s cannot load it: %s", m->llama->path, lib->release, llama_last_error());
+        return model_fail(error, "%s: libllama %s cannot load it: %s", m->llama->path, lib->release, llama_error());
     }
     params_take(m);
     m->layer_device =
@@ -234,6 +235,7 @@ static bool context_make(struct session *s, int64_t n_batch, struct model_error 
     params.pooling_type                       = s->params.is_embedding ? 0 : params.pooling_type;
     context_free(s);
     llama_said_cache();
+    llama_error_clear();
     for (int d = 0; d < s->devices->n; d++) {
         s->memory[d] = (struct session_memory){.weights = s->model->parts[d].size};
     }
@@ -245,7 +247,7 @@ static bool context_make(struct session *s, int64_t n_batch, struct model_error 
     s->graph_tokens = n_batch;
     if (s->llama->ctx == NULL || s->sched == NULL) {
         return model_fail(error, "libllama %s makes no context of %" PRId64 " positions with batches of %" PRId64 ": %s",
-            m->lib->release, s->params.n_ctx, n_batch, llama_last_error());
+            m->lib->release, s->params.n_ctx, n_batch, llama_error());
     }
     return !m->plan_only || cache_count(s) || model_fail(error, "out of memory for the tensors of the cache");
 }
@@ -317,7 +319,7 @@ static void batch_fill(struct session *s, const int32_t *tokens, int64_t n, bool
 }
 
 static bool check(int32_t status, struct model_error *error) {
-    return status == 0 || model_fail(error, "%s", status == 2 ? "computing was stopped" : llama_last_error());
+    return status == 0 || model_fail(error, "%s", status == 2 ? "computing was stopped" : llama_error());
 }
 
 // The vector of each token is added to the sum of all.
@@ -366,6 +368,7 @@ static bool encode(struct session *s, const int32_t *tokens, int64_t n, struct m
         return model_fail(
             error, "a text of %" PRId64 " tokens is read at once by this model: --batch is %" PRId64, n, s->params.n_batch);
     }
+    llama_error_clear();
     batch_fill(s, tokens, n, false);
     return check(m->lib->llama_encode(s->llama->ctx, s->llama->batch), error) &&
            decode(s, start >= 0 ? &start : tokens, 1, error);
@@ -380,6 +383,7 @@ bool llama_session_decode(struct session *s, const int32_t *tokens, int64_t n, s
     if (m->has_encoder && m->has_decoder && s->n_past == 0) {
         return encode(s, tokens, n, error);
     }
+    llama_error_clear();
     for (int64_t at = 0; at < n; at += s->params.n_batch) {
         if (!decode(s, tokens + at, n - at < s->params.n_batch ? n - at : s->params.n_batch, error)) {
             return false;

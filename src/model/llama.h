@@ -21,8 +21,10 @@ struct llama_library {
 
 // llama_find.c: NULL with an error that says where it was looked for and how to get it.
 const struct llama_library *llama_library_get(struct model_error *error);
-// What libllama, or Berth under it, said last of an error.
-const char *llama_last_error(void);
+// The first error that libllama has logged since the last llama_error_clear, else Berth's last one: libllama logs a reason first,
+// then that each caller of the failed function failed.
+void llama_error_clear(void);
+const char *llama_error(void);
 // The bytes of caches that it spoke of since the last call; it says two digits of MiB.
 size_t llama_said_cache(void);
 

@@ -21,12 +21,25 @@ static const char *const releases[] = {"v0.5.0", "b10361"}; // the newest first
 struct search {
     char path[4096]; // of the library, once it is found
     const char *release;
+    char flawed[4096 + 200]; // the first file that cannot be loaded, and why; "": none
 };
+
+// A pipe, or a file that was cut short, must not reach the linker: it waits for the one and is killed by the other.
+static bool library_is_sound(struct search *s) {
+    char why[160];
+    struct berth_elf elf;
+    const bool ok = berth_elf_open(&elf, s->path, why, sizeof why);
+    berth_elf_fini(&elf);
+    if (!ok && s->flawed[0] == '\0') {
+        snprintf(s->flawed, sizeof s->flawed, "%s cannot be loaded: %s; ", s->path, why);
+    }
+    return ok;
+}
 
 static bool folder_look(struct search *s, const char *folder) {
     for (size_t i = 0; i < sizeof releases / sizeof *releases && s->release == NULL; i++) {
         const int n = snprintf(s->path, sizeof s->path, "%s/libllama.%s.so", folder, releases[i]);
-        if (n > 0 && (size_t) n < sizeof s->path && access(s->path, R_OK) == 0) {
+        if (n > 0 && (size_t) n < sizeof s->path && access(s->path, R_OK) == 0 && library_is_sound(s)) {
             s->release = releases[i];
         }
     }
@@ -96,11 +109,15 @@ static bool is_here(void) {
 static bool find(struct search *s, struct model_error *error) {
     const char *given = secure_getenv("BERTH_LLAMA");
     if (given != NULL && *given != '\0') {
-        return folder_look(s, given) || node_look(s, given) ||
-               model_fail(error, "BERTH_LLAMA=%s: there is neither libllama.v0.5.0.so nor libllama.b10361.so; " HOW, given);
+        if (folder_look(s, given) || node_look(s, given)) {
+            return true;
+        }
+        return s->flawed[0] != '\0'
+                   ? model_fail(error, "%s" HOW, s->flawed)
+                   : model_fail(error, "BERTH_LLAMA=%s: there is neither libllama.v0.5.0.so nor libllama.b10361.so; " HOW, given);
     }
-    return usual_look(s) ||
-           model_fail(error, "libllama is not found; " HOW "%s", is_here() ? ", BERTH_LLAMA=. that of node_modules here" : "");
+    return usual_look(s) || model_fail(error, "%slibllama is not found; " HOW "%s", s->flawed,
+                                is_here() ? ", BERTH_LLAMA=. that of node_modules here" : "");
 }
 
 // Berth's libraries under the names that it asks for. Where one has none, ggml's own would be loaded beside Berth's, whose
@@ -125,7 +142,7 @@ static bool symbol(void *handle, const char *name, void *out) {
     return p != NULL;
 }
 
-// What it said: last of an error, and of caches since the last look.
+// What it said since the last look: the first error, which is the reason of those that follow it, and the caches.
 static struct {
     char error[512];
     double cache_mib;
@@ -134,7 +151,7 @@ static struct {
 static void log_keep(int level, const char *text, void *user) {
     const char *size = strstr(text, " size = "), *unit = size != NULL ? strstr(size, " MiB (") : NULL;
     (void) user;
-    if (level == GGML_LOG_LEVEL_ERROR) {
+    if (level == GGML_LOG_LEVEL_ERROR && said.error[0] == '\0') {
         snprintf(said.error, sizeof said.error, "%.*s", (int) strcspn(text, "\n"), text);
     }
     if (unit != NULL) {
@@ -142,7 +159,11 @@ static void log_keep(int level, const char *text, void *user) {
     }
 }
 
-const char *llama_last_error(void) {
+void llama_error_clear(void) {
+    said.error[0] = '\0';
+}
+
+const char *llama_error(void) {
     return said.error[0] != '\0' ? said.error : berth_last_error();
 }
 

@@ -213,6 +213,17 @@ expect 0 "made 1" -n 1 -c 256 $tales
 ! grep -q warning "$tmp/err" || { echo "FAILED: a warning without need: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
 command=
 expect 0 "warning: a context of 100000 positions" plan --ctx 100000 $tales
+# A link in that folder, which somebody else may have put there, is not followed.
+mkdir "$tmp/graphs"
+BERTH_CAPTURE="$tmp/graphs" expect 0 "" run -n 1 $tales
+for each in "$tmp"/graphs/*.ggraph; do
+    ln -sf ../victim "$each"
+done
+BERTH_CAPTURE="$tmp/graphs" expect 0 "warning: BERTH_CAPTURE: graphs cannot be written to $tmp/graphs: File exists" run -n 1 $tales
+if [ -e "$tmp/victim" ] || ls "$tmp/graphs" | grep -q part; then
+    echo "FAILED: BERTH_CAPTURE follows links, or leaves parts: $(ls "$tmp/graphs")"
+    n_bad=$((n_bad + 1))
+fi
 BERTH_CAPTURE="$tmp/nowhere" expect 0 "warning: BERTH_CAPTURE: graphs cannot be written to $tmp/nowhere: No such file" run -n 1 $tales
 command=run
 
@@ -251,6 +262,16 @@ if [ "$(cat "$tmp/code")" -ne 3 ] || ! grep -q "standard output: writing failed:
     echo "FAILED: a closed pipe: exit code $(cat "$tmp/code"): $(cat "$tmp/err")"
     n_bad=$((n_bad + 1))
 fi
+
+# What is named like libllama and cannot be loaded is named with the reason: a pipe does not hang the search, and what was cut
+# short does not reach the linker.
+mkdir "$tmp/pipe" "$tmp/broken"
+mkfifo "$tmp/pipe/libllama.v0.5.0.so"
+head -c 20000 "$(dirname "$berth")/../lib/libggml-base.so" > "$tmp/broken/libllama.v0.5.0.so" 2> /dev/null ||
+    head -c 20000 "$berth" > "$tmp/broken/libllama.v0.5.0.so"
+BERTH_LLAMA=$tmp/pipe expect 3 "pipe/libllama.v0.5.0.so cannot be loaded: it is no regular file" --llama -n 1 $tales
+BERTH_LLAMA=$tmp/broken expect 3 "broken/libllama.v0.5.0.so cannot be loaded: it is cut short" --llama -n 1 $tales
+BERTH_LLAMA= LD_LIBRARY_PATH=$tmp/pipe:$tmp/broken HOME=/ expect 3 "pipe/libllama.v0.5.0.so cannot be loaded" --llama -n 1 $tales
 
 # Ctrl-C: the line at the end is there, and the exit code says that all is well.
 head -c 100000 /dev/zero | tr '\0' x > "$tmp/long"

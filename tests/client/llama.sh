@@ -55,6 +55,10 @@ made() {
     berth_folder
     stock=$("$probe" "$work/berth" text models/tales-q8_0.gguf "Once upon a time" 40 2>"$work/log") || fail "$(cat "$work/log")"
     [ "$text" = "${stock%%[[:space:]]}" ] || fail "berth: $text; libllama: $stock"
+    # its own reason, not that of the function above the one that failed
+    "$berth" gguf set models/tales-q8_0.gguf general.architecture=nonsuch -o "$work/nonsuch.gguf" >/dev/null
+    "$berth" run -n 1 "$work/nonsuch.gguf" >"$work/log" 2>&1 && fail "it ran 'nonsuch'"
+    grep -q "unknown model architecture: 'nonsuch'" "$work/log" || fail "no reason of libllama's: $(cat "$work/log")"
     "$berth" run --llama -m models/tales-q8_0.gguf --split tensor --device CPU,CPU >"$work/log" 2>&1 && fail "it shares tensors out"
     "$berth" bench --llama -m models/tales-q8_0.gguf -p 16 -n 4 -r 1 -t 1 --json >"$work/log" 2>&1 || fail "bench: $(cat "$work/log")"
     "$berth" embed --llama -m models/tales-q8_0.gguf "a tale" >"$work/log" 2>&1 || fail "embed: $(cat "$work/log")"
