@@ -26,6 +26,7 @@ static const struct cli_option option_rows[] = {
     {.id       = OPT_TEMPLATE,
         .name  = "template",
         .value = "NAME",
+        .takes = "@templates",
         .what  = "how turns are spelled out: chatml, llama3, gemma, ... (default: as the file's own template; a wrong NAME lists "
                  "them)",
         .also  = "chat-template"},
@@ -33,7 +34,7 @@ static const struct cli_option option_rows[] = {
     {.letter   = 'n',
         .name  = "predict",
         .value = "N",
-        .what  = "at most N tokens an answer (default: until it ends)",
+        .what  = "at most N tokens an answer (default, and -1: until it ends)",
         .also  = "n-predict"},
     CLI_SAMPLING_ROWS,
     CLI_OPT_LORA(""),
@@ -78,6 +79,7 @@ struct chat {
     struct chat_history history;
     struct sampler sampler;
     struct cli_guide guide;
+    bool is_script;       // nobody is at a terminal: Ctrl-C ends the conversation
     bool is_cached;       // the cache holds the history up to the end of the last answer's words
     struct spoken spoken; // the last answer
     int64_t n_read, read_us, n_made, made_us, n_turns;
@@ -90,11 +92,7 @@ static int parse(int argc, char **argv, struct options *o) {
             case OPT_TEMPLATE: o->template = optarg; break;
             case CLI_LORA: o->lora = optarg; break;
             case 'p': o->prompt = optarg; break;
-            case 'n':
-                code = cli_parse_int(optarg, 0, INT64_MAX, &o->n_predict)
-                           ? CLI_OK
-                           : cli_usage("chat", "--predict '%s' is not a whole number from 0", optarg);
-                break;
+            case 'n': code = cli_parse_predict("chat", optarg, &o->n_predict); break;
             default:
                 if (!cli_model_option("chat", c, optarg, &o->model, &code) &&
                     !cli_sampling_option("chat", c, optarg, &o->sampling, &code)) {
@@ -242,7 +240,9 @@ static bool answer(struct chat *c) {
     }
     speaker_fini(&w);
     berth_stream_fini(&copy);
-    cli_interrupt_clear();
+    if (!is_stopped || !c->is_script) { // a script ends, a person says something else
+        cli_interrupt_clear();
+    }
     return ok;
 }
 
@@ -304,17 +304,21 @@ static bool command(struct chat *c, const char *line) {
 
 // Something is said, and answered.
 static int turn(struct chat *c, const char *text) {
-    cli_interrupt_clear(); // a Ctrl-C before anything was said stops nothing
+    if (!c->is_script) {
+        cli_interrupt_clear(); // a Ctrl-C before anything was said stops nothing
+    }
     return chat_history_add(&c->history, CHAT_USER, text, strlen(text)) ? (answer(c) ? CLI_OK : CLI_FAILURE)
                                                                         : cli_fail(CLI_FAILURE, "out of memory");
 }
 
 static int talk(struct chat *c) {
     struct chat_line line;
-    int code = c->options->prompt != NULL ? turn(c, c->options->prompt) : CLI_OK;
     chat_line_open(&line);
+    c->is_script = !line.is_terminal;
+    int code     = c->options->prompt != NULL ? turn(c, c->options->prompt) : CLI_OK;
     // Nobody reads any more, or a script should know of a failure: then there is no next line.
-    for (const char *text; !ferror(stdout) && (code == CLI_OK || line.is_terminal) && (text = chat_line_next(&line)) != NULL;) {
+    for (const char *text; !ferror(stdout) && (code == CLI_OK || line.is_terminal) &&
+                           !(c->is_script && cli_is_interrupted(NULL)) && (text = chat_line_next(&line)) != NULL;) {
         if (text[0] == '/' && !command(c, text)) {
             break;
         }

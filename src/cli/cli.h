@@ -14,7 +14,7 @@ enum cli_exit {
     CLI_USAGE   = 2,   // the command line is wrong
     CLI_FAILURE = 3,   // the world is: a file, memory, a full disk
     CLI_UNSURE  = 4,   // no answer was found in the time given
-    CLI_STOPPED = 130, // Ctrl-C; what was found until then is printed
+    CLI_STOPPED = 130, // Ctrl-C, in every command (main.c); what was found until then is printed
 };
 
 // ---- text.c ----
@@ -24,6 +24,9 @@ int cli_fail(enum cli_exit code, const char *fmt, ...) __attribute__((format(pri
 // The same for a wrong option of a command, with a hint to its --help.
 int cli_usage(const char *command, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+// --quiet: standard error has errors only: no warnings, no progress, no lines on how it went. cli_is_quiet says whether.
+void cli_quiet_set(void);
+bool cli_is_quiet(void);
 // "berth: warning: ..." on standard error.
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

@@ -196,7 +196,7 @@ static int ways_try(const struct cluster *c, const char *path, struct cli_model_
         code         = cluster_foretell(c, path, o, &ways[w]);
     }
     o->by_tensor = code == CLI_OK && is_possible(&ways[1]) && (!is_possible(&ways[0]) || ways[1].write > ways[0].write);
-    if (code == CLI_OK) {
+    if (code == CLI_OK && !cli_is_quiet()) {
         fprintf(stderr, "--split %s: %.1f tokens a second foretold by layers, %.1f by tensors\n",
             o->by_tensor ? "tensor" : "layer", ways[0].write, ways[1].write);
     }

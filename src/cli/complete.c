@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // complete.c: `berth help --complete`, what bash completion asks (tools/completion/berth.bash). Answers are lines.
-//     --complete                   the commands, and of one that has parts its parts
+//     --complete                   the commands, and of one that has parts its parts; behind 'help' these alone
 //     --complete COMMAND [PART]    a line an option, "-o --out =.svg .html", without '=' if it takes no value; then one for
 //     operands,
 //                                  "=.gguf|@types": what the first takes, what the next ones take
@@ -13,6 +13,7 @@
 #include "cli/help.h"
 
 #include "ggml-backend.h"
+#include "model/chat.h"
 
 #include <string.h>
 
@@ -57,10 +58,17 @@ static void list_ops(void) {
     }
 }
 
+static void list_templates(void) {
+    for (const struct chat_template *t = chat_templates; t->name != NULL; t++) {
+        puts(t->name);
+    }
+}
+
 static const struct {
     const char *name;
     void (*print)(void);
-} lists[] = {{"@cache-types", list_cache_types}, {"@devices", list_devices}, {"@ops", list_ops}, {"@types", list_types}};
+} lists[] = {{"@cache-types", list_cache_types}, {"@devices", list_devices}, {"@ops", list_ops}, {"@templates", list_templates},
+    {"@types", list_types}};
 
 static void print_options(const struct cli_help *help) {
     for (const struct cli_option *o = help->options; o->name != NULL || o->letter != 0; o++) {
@@ -72,7 +80,7 @@ static void print_options(const struct cli_help *help) {
         }
         printf("--%s%s%s\n", o->name, o->value != NULL ? " =" : "", o->value != NULL && o->takes != NULL ? o->takes : "");
     }
-    printf("-h --help\n=%s\n", help->takes != NULL ? help->takes : "");
+    printf("-q --quiet\n-h --help\n=%s\n", help->takes != NULL ? help->takes : "");
 }
 
 int cli_complete(const struct cli_command *commands, int argc, char **argv) {
@@ -82,10 +90,14 @@ int cli_complete(const struct cli_command *commands, int argc, char **argv) {
             return CLI_OK;
         }
     }
-    for (int i = 0; i < argc && commands != NULL; i++) {
+    const bool is_help = argc > 0 && strcmp(argv[0], "help") == 0;
+    if (argc == 0) {
+        puts("help");
+    }
+    for (int i = is_help; i < argc && commands != NULL; i++) {
         const struct cli_command *c = cli_find(commands, argv[i]);
         commands                    = c != NULL ? c->help->parts : NULL;
-        if (c != NULL && commands == NULL) {
+        if (c != NULL && commands == NULL && !is_help) {
             print_options(c->help);
         }
     }

@@ -321,6 +321,8 @@ static int solve_allowed(struct search *s) {
     struct fit_answer *a         = s->a;
     const int64_t train = s->m->model->params.n_ctx_train, most = ctx_most(s) < train ? ctx_most(s) : train;
     const int64_t wanted = q->model.n_ctx > 0 ? q->model.n_ctx : most;
+    a->ctx_wanted        = wanted;
+    a->batch_wanted      = batch_in(s, wanted);
     int code             = places_try(s, wanted);
     a->ctx_limit         = q->model.n_ctx > 0 ? FIT_GIVEN : ctx_end(s, most);
     a->batch_limit       = a->n_batch < batch_in(s, wanted) ? FIT_MEMORY : q->model.n_batch > 0 ? FIT_GIVEN : FIT_WANTED;

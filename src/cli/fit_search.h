@@ -21,11 +21,12 @@ enum fit_limit_kind { FIT_GIVEN, FIT_MEMORY, FIT_MODEL, FIT_LEARNED, FIT_MAX_CTX
 // What was found; the session of m is planned for it.
 struct fit_answer {
     bool fits;
-    int64_t n_ctx, n_batch, n_host; // positions, tokens, layers that stay on the host though a GPU is there
-    enum ggml_type cache;           // of keys; values too if it was chosen here
-    size_t compute, compute_once;   // bytes that graphs may take, if ops run again for it, else 0; what they take without
-    uint64_t compute_least;         // of the same: no schedule takes less; 0: nobody asked
-    bool is_cut;                    // time was up before all of that was looked at
+    int64_t n_ctx, n_batch, n_host;   // positions, tokens, layers that stay on the host though a GPU is there
+    int64_t ctx_wanted, batch_wanted; // what there would be in unlimited memory, where allow is not 0
+    enum ggml_type cache;             // of keys; values too if it was chosen here
+    size_t compute, compute_once;     // bytes that graphs may take, if ops run again for it, else 0; what they take without
+    uint64_t compute_least;           // of the same: no schedule takes less; 0: nobody asked
+    bool is_cut;                      // time was up before all of that was looked at
     enum fit_limit_kind ctx_limit, batch_limit;
     int full;                 // which limit was passed last: a device, FIT_ALL, or FIT_NONE
     int ctx_full, batch_full; // the same, of what stands in the way of each

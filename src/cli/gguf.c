@@ -24,7 +24,8 @@ const struct cli_help cli_gguf_help = {
 static void help(FILE *file) {
     fputs("Usage: berth gguf PART [OPTION]... FILE...\n\nLooks into GGUF model files and changes them.\n\n", file);
     cli_list_print(parts, file);
-    fputs("\n'berth help gguf PART' says more. Exit codes: 0 fine, 1 not sound or not the\nsame, 2 wrong usage, 3 failure.\n",
+    fputs("\n'berth help gguf PART' says more. Exit codes: 0 fine, 1 not sound or not the\nsame, 2 wrong usage, 3 failure, 130 "
+          "stopped by Ctrl-C.\n",
         file);
 }
 

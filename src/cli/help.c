@@ -9,7 +9,12 @@
 #define WIDTH 79
 #define INDENT 22 // of what is said of an option
 
-static const struct cli_option help_row = {.letter = 'h', .name = "help", .what = "this text"};
+// What every command has.
+static const struct cli_option common_rows[] = {
+    {.letter = 'q', .name = "quiet", .what = "print errors only on standard error: no warnings, no progress, no statistics"},
+    {.letter = 'h', .name = "help", .what = "this text"},
+};
+#define N_COMMON (sizeof common_rows / sizeof *common_rows)
 
 // ---- text ----
 
@@ -74,16 +79,18 @@ void cli_help_print(const struct cli_help *help, FILE *file) {
     for (const struct cli_option *o = help->options; o->name != NULL || o->letter != 0; o++) {
         print_option(o, file);
     }
-    print_option(&help_row, file);
+    for (size_t i = 0; i < N_COMMON; i++) {
+        print_option(&common_rows[i], file);
+    }
     fputs("\nExamples:\n", file);
     for (size_t i = 0; i < sizeof help->examples / sizeof *help->examples && help->examples[i].line != NULL; i++) {
         const char *what = help->examples[i].what;
         fprintf(file, "  %s%s\n    berth %s\n", what, cli_ends_with(what, "?") ? "" : ":", help->examples[i].line);
     }
     char exits[256];
-    snprintf(exits, sizeof exits, "Exit codes: 0 fine,%s%s%s 2 wrong usage, 3 failure%s%s.", help->no != NULL ? " 1 " : "",
-        help->no != NULL ? help->no : "", help->no != NULL ? "," : "", help->more != NULL ? ", " : "",
-        help->more != NULL ? help->more : "");
+    snprintf(exits, sizeof exits, "Exit codes: 0 fine,%s%s%s 2 wrong usage, 3 failure%s%s, 130 stopped by Ctrl-C.",
+        help->no != NULL ? " 1 " : "", help->no != NULL ? help->no : "", help->no != NULL ? "," : "",
+        help->more != NULL ? ", " : "", help->more != NULL ? help->more : "");
     fputc('\n', file);
     wrap(exits, strlen(exits), 0, 0, file);
 }
@@ -199,10 +206,12 @@ void cli_help_man(const struct cli_help *help, FILE *file) {
     for (const struct cli_option *o = help->options; o->name != NULL || o->letter != 0; o++) {
         man_option(o, file);
     }
-    man_option(&help_row, file);
+    for (size_t i = 0; i < N_COMMON; i++) {
+        man_option(&common_rows[i], file);
+    }
     fputs(".El\n", file);
     char exits[256];
-    snprintf(exits, sizeof exits, "Exit codes beyond 0, 2 and 3: %s%s%s%s", help->no != NULL ? "1 " : "",
+    snprintf(exits, sizeof exits, "Exit codes beyond 0, 2, 3 and 130: %s%s%s%s", help->no != NULL ? "1 " : "",
         help->no != NULL ? help->no : "", help->no != NULL && help->more != NULL ? ", " : "",
         help->more != NULL ? help->more : "");
     if (help->no != NULL || help->more != NULL) {

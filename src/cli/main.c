@@ -2,6 +2,7 @@
 // main.c: the program `berth`: finds the command and runs it. Commands are in files of their own; help.h lists them.
 
 #include "cli/help.h"
+#include "cli/models.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +124,12 @@ static void mpi_prepare(void) {
         "HWLOC_PLUGINS_BLACKLIST", "hwloc_gl,hwloc_opencl,hwloc_xml_libxml,hwloc_cuda,hwloc_nvml,hwloc_rsmi,hwloc_levelzero", 0);
 }
 
+// Whatever a command made of Ctrl-C: a script must see that it did not run to its end.
+static int run(const struct cli_command *command, int argc, char **argv) {
+    const int code = command->run(argc, argv);
+    return cli_is_interrupted(NULL) ? CLI_STOPPED : code;
+}
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     mpi_prepare();
@@ -141,5 +148,5 @@ int main(int argc, char **argv) {
         return CLI_USAGE;
     }
     const struct cli_command *command = cli_find(commands, name);
-    return command != NULL ? cli_finish(command->run(argc - 1, argv + 1)) : unknown(name);
+    return command != NULL ? cli_finish(run(command, argc - 1, argv + 1)) : unknown(name);
 }

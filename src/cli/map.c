@@ -53,7 +53,6 @@ const struct cli_help cli_map_help = {
              "peak and the proven bound. With OTHER, FILE is the plan before and OTHER the plan after, to compare. Files are "
              "what 'berth plan' takes. Those without offsets are planned first; offsets that they have are drawn as they are.",
     .options  = option_rows,
-    .more     = "130 stopped by Ctrl-C",
     .examples = {{"A picture of a model's memory", "map model.gguf -o map.svg"},
         {"What a search is worth", "map fast.json best.json -o compare.html"}},
 };

@@ -5,6 +5,7 @@
 #include "cli/help.h"
 
 #include "ggml-backend.h"
+#include "model/model.h"
 
 #include <getopt.h>
 #include <stdlib.h>
@@ -378,8 +379,9 @@ int cli_ops(int argc, char **argv) {
     ggml_backend_load_all();
     q->dev = device != NULL ? ggml_backend_dev_by_name(device) : ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (q->dev == NULL) {
-        code = cli_fail(
-            CLI_FAILURE, "there is no device '%s'; 'berth devices' lists those there are", device != NULL ? device : "CPU");
+        struct model_error error = {""};
+        model_device_unknown(device != NULL ? device : "CPU", &error);
+        code = cli_fail(CLI_FAILURE, "%s", error.text);
         goto end;
     }
     code = run(q);

@@ -21,7 +21,7 @@ static int id_of(const struct cli_option *o) {
 }
 
 static size_t add_name(size_t n, const char *name, const struct cli_option *o) {
-    if (n + 1 < N_NAMES) {
+    if (n + 3 < N_NAMES) { // --help, --quiet and the end come behind them
         names[n++] = (struct option){name, o->value != NULL ? required_argument : no_argument, NULL, id_of(o)};
     }
     return n;
@@ -42,15 +42,17 @@ static void table_make(const struct cli_help *help) {
             }
             p += len + (p[len] == ' ');
         }
-        if (o->letter != 0 && n_letters + 3 < N_LETTERS) {
+        if (o->letter != 0 && n_letters + 4 < N_LETTERS) {
             letters[n_letters++] = o->letter;
             letters[n_letters]   = ':';
             n_letters += o->value != NULL;
         }
     }
     letters[n_letters++] = 'h';
+    letters[n_letters++] = 'q';
     letters[n_letters]   = '\0';
     names[n++]           = (struct option){"help", no_argument, NULL, 'h'};
+    names[n++]           = (struct option){"quiet", no_argument, NULL, 'q'};
     names[n]             = (struct option){0};
 }
 
@@ -107,7 +109,10 @@ int cli_option_next(const struct cli_help *help, int argc, char **argv) {
         made   = help;
         opterr = 0;
     }
-    const int c                  = getopt_long(argc, argv, letters, names, NULL);
+    int c;
+    while ((c = getopt_long(argc, argv, letters, names, NULL)) == 'q') {
+        cli_quiet_set();
+    }
     const struct cli_option *row = c > 0 ? row_find(help, c) : NULL;
     if (row != NULL && row->name == NULL) {
         cli_usage(help->command, "'-%c' has another meaning or none in other commands: it is %s here", c, row->what);

@@ -35,7 +35,7 @@ static const struct cli_option option_rows[] = {
     {.letter   = 'n',
         .name  = "predict",
         .value = "N",
-        .what  = "at most N tokens (default: until the model ends or its context is full)",
+        .what  = "at most N tokens (default, and -1: until the model ends or its context is full)",
         .also  = "n-predict"},
     {.letter = 'e', .name = "echo", .what = "print the prompt too"},
     CLI_SAMPLING_ROWS,
@@ -75,15 +75,15 @@ static const struct cli_option option_rows[] = {
         .name  = "logprobs",
         .value = "N",
         .what  = "with --json: how likely each token was, and the N likeliest in its place"},
-    CLI_OPT_JSON("print one JSON object at the end: text, tokens, speed, memory"),
+    CLI_OPT_JSON("print one JSON object at the end: text, tokens, speed, memory, ctx, batch, cache_type"),
     {0},
 };
 
 const struct cli_help cli_run_help = {
     .command  = "run",
     .what     = "let a model write",
-    .operands = "[MODEL]",
-    .takes    = ".gguf",
+    .operands = "[MODEL [PROMPT]]",
+    .takes    = ".gguf|",
     .n_read   = 1,
     .about   = "Lets a language model of the llama family (a GGUF file; docs/models.md has the architectures) go on with a text. "
                "Without "
@@ -103,7 +103,7 @@ struct options {
     size_t prompt_size;
     char *prompt_text; // if the prompt is of a file
     struct cli_sampling sampling;
-    int64_t n_predict;  // -1: not given
+    int64_t n_predict;  // -1: no limit
     int64_t n_logprobs; // -1: none are wanted
     bool echo, json;
 };
@@ -117,9 +117,25 @@ struct result {
     bool is_full;    // the context has no position left
 };
 
-static int whole(const char *name, const char *text, int64_t *out) {
-    return cli_parse_int(text, 0, INT64_MAX, out) ? CLI_OK
-                                                  : cli_usage("run", "--%s '%s' is not a whole number from 0", name, text);
+// What is behind the options: a model, unless --model has it, then a prompt. -1 to go on, else the exit code.
+static int operands(int argc, char **argv, struct options *o) {
+    const bool has_model = o->model.path != NULL;
+    const int n = argc - optind, n_most = has_model ? 1 : 2;
+    const char *last = n > 0 ? argv[argc - 1] : NULL;
+    if (n > n_most || (n == n_most && cli_starts_with(last, CLI_GGUF))) {
+        return cli_usage("run", "unexpected argument '%s': run takes one model and one prompt", last);
+    }
+    if (n == n_most && (o->prompt != NULL || o->file != NULL)) {
+        return cli_usage(
+            "run", "unexpected argument '%s': the prompt is given by --%s", last, o->file != NULL ? "file" : "prompt");
+    }
+    if (n == n_most) {
+        o->prompt = last;
+    }
+    if (!has_model && n > 0) {
+        o->model.path = argv[optind];
+    }
+    return -1;
 }
 
 // -1 to go on, else the exit code.
@@ -128,7 +144,7 @@ static int parse(int argc, char **argv, struct options *o) {
         switch (c) {
             case 'p': o->prompt = optarg; break;
             case 'f': o->file = optarg; break;
-            case 'n': code = whole("predict", optarg, &o->n_predict); break;
+            case 'n': code = cli_parse_predict("run", optarg, &o->n_predict); break;
             case 'e': o->echo = true; break;
             case OPT_TRACE: o->trace = optarg; break;
             case OPT_MAP: o->map = optarg; break;
@@ -164,9 +180,9 @@ static int parse(int argc, char **argv, struct options *o) {
         return cli_usage("run", "--allow is of --memory");
     }
     if (o->prompt != NULL && o->file != NULL) {
-        return cli_usage("run", "--prompt and --file are two prompts");
+        return cli_usage("run", "--prompt and --file cannot be combined");
     }
-    return cli_model_file("run", argc, argv, &o->model);
+    return operands(argc, argv, o);
 }
 
 // The prompt: as given, of a file, of standard input, or how tales begin.
@@ -268,6 +284,9 @@ static double per_second(int64_t n, int64_t us) {
 
 static void print_line(const struct options *o, const struct cli_model *m, const struct result *r) {
     char kept[48] = "";
+    if (cli_is_quiet()) {
+        return;
+    }
     if (r->n_kept > 0) {
         snprintf(kept, sizeof kept, " (%" PRId64 " of them kept)", r->n_kept);
     }
@@ -296,6 +315,10 @@ static void print_json(const struct options *o, const struct cli_model *m, const
         r->n_prompt, r->n_kept, per_second(r->n_prompt - r->n_kept, r->prompt_us), r->made.n_made,
         per_second(r->made.n_decoded, r->made.made_us), o->sampling.seed, r->is_stopped ? "true" : "false");
     cli_model_memory_json(stdout, m);
+    const struct session_params *p = &m->session->params;
+    printf(", \"ctx\": %" PRId64 ", \"batch\": %" PRId64 ", \"cache_type\": \"%s%s%s\"", p->n_ctx, p->n_batch,
+        ggml_type_name(p->cache_k), p->cache_v != p->cache_k ? "," : "",
+        p->cache_v != p->cache_k ? ggml_type_name(p->cache_v) : "");
     if (w->logs != NULL) {
         fputs(", \"logprobs\": ", stdout);
         logprobs_write(w->logs, w->vocab, stdout);
@@ -380,6 +403,35 @@ static int run_traced(const struct options *o, struct cli_model *m, const struct
     return cli_close(file, o->trace, berth_sched_trace_stop(m->session->sched, file) == GGML_STATUS_SUCCESS);
 }
 
+// What the limit takes away from what there would be without it.
+static void memory_tell(const struct fit_question *q, const struct fit_answer *a) {
+    const enum ggml_type cache = q->model.has_cache_type ? q->model.cache_k : GGML_TYPE_F16;
+    char text[256];
+    size_t n = 0;
+    text[0]  = '\0';
+    if (a->n_ctx < a->ctx_wanted) {
+        n += (size_t) snprintf(
+            text, sizeof text, ", a context of %" PRId64 " positions instead of %" PRId64, a->n_ctx, a->ctx_wanted);
+    }
+    if (a->n_batch < a->batch_wanted) {
+        n += (size_t) snprintf(
+            text + n, sizeof text - n, ", a batch of %" PRId64 " tokens instead of %" PRId64, a->n_batch, a->batch_wanted);
+    }
+    if (a->cache != cache) {
+        n += (size_t) snprintf(
+            text + n, sizeof text - n, ", a cache of %s instead of %s", ggml_type_name(a->cache), ggml_type_name(cache));
+    }
+    if (a->n_host > 0) {
+        n += (size_t) snprintf(text + n, sizeof text - n, ", %" PRId64 " layers on the host", a->n_host);
+    }
+    if (a->compute > 0) {
+        snprintf(text + n, sizeof text - n, ", ops of a batch recomputed");
+    }
+    if (text[0] != '\0') {
+        cli_warn("to stay within --memory: %s", text + 2);
+    }
+}
+
 // The setting that stays within --memory becomes the options'.
 static int memory_obey(struct options *o) {
     struct fit_question *q = &o->fit;
@@ -405,6 +457,7 @@ static int memory_obey(struct options *o) {
             cli_bytes(fit_bytes(&m, a.full), text));
     }
     if (code == CLI_OK) {
+        memory_tell(q, &a);
         fit_apply(q, &a, &o->model);
     }
     cli_model_close(&m);

@@ -114,6 +114,12 @@ static int32_t choose(struct session *s, struct speaker *w, struct sampler *samp
     return ok ? token : (model_fail(error, "the model's answer holds no number, or memory is out"), -1);
 }
 
+int cli_parse_predict(const char *command, const char *text, int64_t *n) {
+    return cli_parse_int(text, -1, INT64_MAX, n)
+               ? CLI_OK
+               : cli_usage(command, "--predict '%s' is neither an integer from 0 nor -1 for no limit", text);
+}
+
 bool speak(
     struct session *s, struct speaker *w, struct sampler *sampler, int64_t n_most, struct spoken *r, struct model_error *error) {
     const int64_t start = ggml_time_us();

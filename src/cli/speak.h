@@ -39,6 +39,9 @@ struct spoken {
     bool is_last_read; // it is in the cache
 };
 
+// The value of --predict: tokens, or -1 for no limit. CLI_OK, or CLI_USAGE after a message.
+int cli_parse_predict(const char *command, const char *text, int64_t *n);
+
 // Lets the model go on after what it has read, until it ends, n_most tokens are made (-1: any number), its context is full, a
 // stop word comes, or Ctrl-C.
 bool speak(struct session *session, struct speaker *speaker, struct sampler *sampler, int64_t n_most, struct spoken *spoken,

@@ -70,8 +70,21 @@ int cli_fail(enum cli_exit code, const char *fmt, ...) {
     return code;
 }
 
+static bool is_quiet;
+
+void cli_quiet_set(void) {
+    is_quiet = true;
+}
+
+bool cli_is_quiet(void) {
+    return is_quiet;
+}
+
 void cli_warn(const char *fmt, ...) {
     va_list args;
+    if (is_quiet) {
+        return;
+    }
     va_start(args, fmt);
     cli_progress_end();
     fprintf(stderr, "%sberth: warning:%s ", cli_colour(stderr, CLI_YELLOW), cli_colour(stderr, CLI_RESET));

@@ -5,6 +5,7 @@
 #include "cli/help.h"
 
 #include "berth-mpi.h"
+#include "model/model.h"
 
 #include <getopt.h>
 #include <stdlib.h>
@@ -104,7 +105,9 @@ int cli_worker(int argc, char **argv) {
         return cli_fail(CLI_FAILURE, "out of memory");
     }
     if (f.params.n_devices == 0) {
-        code = cli_fail(CLI_FAILURE, "there is no device '%s'", f.device != NULL ? f.device : "");
+        struct model_error error = {""};
+        model_device_unknown(f.device != NULL ? f.device : "", &error);
+        code = cli_fail(CLI_FAILURE, "%s", error.text);
     } else {
         code = serve(&f.params) ? CLI_OK : cli_fail(CLI_FAILURE, "%s", berth_last_error());
     }

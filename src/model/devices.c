@@ -5,6 +5,7 @@
 
 #include "ggml-backend-impl.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -59,6 +60,16 @@ static void threads_set(struct model_devices *d, int n_threads) {
     }
 }
 
+bool model_device_unknown(const char *name, struct model_error *error) {
+    char known[256] = "";
+    size_t n        = 0;
+    for (size_t i = 0; i < ggml_backend_dev_count() && n < sizeof known; i++) {
+        n += (size_t) snprintf(
+            known + n, sizeof known - n, "%s%s", i > 0 ? ", " : "", ggml_backend_dev_name(ggml_backend_dev_get(i)));
+    }
+    return model_fail(error, "there is no device '%.64s'; the devices are: %s", name, known);
+}
+
 bool model_devices_open(struct model_devices *d, const char *name, int n_threads, struct model_error *error) {
     *d                     = (struct model_devices){0};
     ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
@@ -68,7 +79,7 @@ bool model_devices_open(struct model_devices *d, const char *name, int n_threads
         return model_fail(error, "there is no CPU device");
     }
     if (name != NULL && dev == NULL) {
-        return model_fail(error, "there is no device '%s'", name);
+        return model_device_unknown(name, error);
     }
     if (name == NULL) {
         ok = devices_add_gpus(d, error);

@@ -114,6 +114,8 @@ struct model_devices {
     void *abort_data;
 };
 
+// Fails with the names that there are.
+bool model_device_unknown(const char *name, struct model_error *error);
 // name NULL: all GPUs and the CPU; "CPU" or another device's name: that one, with the CPU for what it cannot do. n_threads 0: as
 // many as the machine has cores.
 bool model_devices_open(struct model_devices *devices, const char *name, int n_threads, struct model_error *error);

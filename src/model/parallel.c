@@ -134,7 +134,7 @@ int model_parts_find(const char *names, ggml_backend_dev_t *parts, struct model_
         snprintf(name, sizeof name, "%.*s", (int) (comma != NULL ? (size_t) (comma - at) : strlen(at)), at);
         parts[n] = ggml_backend_dev_by_name(name);
         if (parts[n++] == NULL) {
-            model_fail(error, "there is no device '%s'", name);
+            model_device_unknown(name, error);
             return 0;
         }
         at = comma != NULL ? comma + 1 : NULL;

@@ -55,7 +55,10 @@ for each in $(help_commands); do
     fi
 done
 same "commands of the man page" "$commands" "$(sed -n 's/^\.Ss //p' $page | tr ' ' '_')"
-same "completion of commands" "$(help_commands) --help --version" "$(complete_words "$berth" "")"
+same "completion of commands" "$(help_commands) help --help --version" "$(complete_words "$berth" "")"
+same "completion of help" "$(help_commands) --help" "$(complete_words "$berth" help "")"
+same "completion of help gguf" "$(help_commands gguf) --help" "$(complete_words "$berth" help gguf "")"
+same "completion of help run" "" "$(complete_words "$berth" help run "")"
 
 for each in $commands; do
     words=${each/_/ }
@@ -84,7 +87,7 @@ if [ "$("$berth" --help | wc -L)" -ge 80 ]; then
 fi
 # Numbers of tokens are bench's -p and -n, as llama-bench has them.
 same "what letters mean" "-a=--all -b=--batch -c=--ctx -d=--device -e=--echo -f=--file -h=--help -m=--model -n=--gen -n=--predict -o=--out
-    -p=--prompt -r=--reps -s=--seed -t=--threads" "$letters"
+    -p=--prompt -q=--quiet -r=--reps -s=--seed -t=--threads" "$letters"
 
 # values and files
 touch "$tmp/a.csv" "$tmp/b.gguf" "$tmp/c.txt" "$tmp/d.ggraph.gz" "$tmp/e.json" "$tmp/f.svg"
@@ -109,6 +112,7 @@ if [ "$(complete_words "$berth" ops --device CP)" != CPU ]; then # once, althoug
     echo "FAILED: devices: $(complete_words "$berth" ops --device CP)"
     n_bad=$((n_bad + 1))
 fi
+same "templates" "llama3 llama4" "$(complete_words "$berth" chat --template llama | tr ' ' '\n' | grep '^llama[34]')"
 same "ops" "MUL_MAT MUL_MAT_ID" "$(complete_words "$berth" ops MUL_MAT)"
 
 # every type that completion offers is one
@@ -119,6 +123,17 @@ printf 'no model' > "$tmp/noise"
 for type in $(complete_words "$berth" gguf quantize a b ""); do
     expect 3 "" gguf quantize "$tmp/noise" "$tmp/out.gguf" "$type"
 done
+
+# The man page has every environment variable that the sources ask for: by its name, by a function that takes the name, or from a
+# list. A new function of that kind fails here until it is listed.
+asked=$(find src -name '*.[ch]' -exec cat {} + | tr '\n' ' ' |
+    grep -oE '(getenv|setenv|env_number|seconds_of|is_set|number_in)\( *"[A-Za-z_]+"' | sed 's/.*"\(.*\)"/\1/'
+    grep -A1 'names\[\] = ' src/base/launcher.h | grep -oE '"[A-Z_]+"' | tr -d '"'
+    grep -rhoE '"BERTH_[A-Z_]+"' src | tr -d '"')
+same "environment variables of the man page" "$asked" \
+    "$(sed -n '/^\.Sh ENVIRONMENT/,/^\.Sh EXIT/p' $page | sed -n 's/^\.It Ev //p' | sed 's/, Ev//g')"
+same "functions that are given a variable's name" "src/base/launcher.h src/cuda/backend.c src/mpi/mail.c src/mpi/process.c src/sched/sched.c" \
+    "$(grep -rlE 'getenv\([a-z]' src)"
 
 if command -v mandoc > /dev/null; then
     n=$((n + 1))

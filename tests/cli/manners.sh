@@ -105,7 +105,7 @@ file_cases() { # CODE ARGS WORDS...
     done
     # shellcheck disable=SC2086
     expect 3 "$tmp/folder" "$@" ${args/@/$tmp/folder}
-    if ! grep -qF '[MODEL]' "$tmp/help"; then # there is one that comes with the program
+    if ! grep -qF '[MODEL' "$tmp/help"; then # there is one that comes with the program
         # shellcheck disable=SC2086
         expect 2 "" "$@" ${args/@/}
     fi
@@ -135,6 +135,14 @@ json_case() { # ARGS WORDS...
     fi
 }
 
+quiet_case() { # ARGS WORDS...
+    local args=$1
+    shift
+    # shellcheck disable=SC2086
+    expect 0 "" "$@" --quiet $args
+    [ ! -s "$tmp/err" ] || failed "$* --quiet $args: on standard error: $(cat "$tmp/err")"
+}
+
 seen=
 while IFS=';' read -r words works with_file wrong; do
     [ -n "$words" ] || continue
@@ -148,6 +156,7 @@ while IFS=';' read -r words works with_file wrong; do
     [ "$words" = map ] || full_disk_case "$works" "$@"
     [ -z "${with_file// /}" ] || file_cases "$((wrong))" "$with_file" "$@"
     ! grep -Eq -- '--json( |$)' "$tmp/help" || json_case "$works" "$@"
+    quiet_case "$works" "$@"
 done <<< "$table"
 
 # What only works beside a program that mpirun started.
@@ -277,7 +286,7 @@ expect 2 "it is --chunks here" imatrix -n 2 -o "$tmp/x.gguf" $model README.md
 expect 0 "made 2" run -m $model --n-predict 2 --ctx-size 64 --batch-size 8 --temperature 0 -ngl 0 -t 1
 expect 0 "made 2" run --predict 2 --ctx 64 --batch 8 --temp 0 --gpu-layers 99 $model
 expect 2 "layers go where they fit" run -ngl 7 $model
-expect 2 "one file too many" run -m $model $model
+expect 2 "unexpected argument '$model': run takes one model and one prompt" run -m $model $model
 expect 0 '"test": "tg"' bench --output json -p 0 -n 2 -r 1 -m $model
 expect 0 "" bench --format csv -p 0 -n 2 -r 1 -o "$tmp/bench.csv" $model
 grep -q ',tg,2,' "$tmp/bench.csv" || failed "bench -o: $(cat "$tmp/bench.csv")"

@@ -19,7 +19,7 @@ for part in bench explain fit; do
     expect 2 "needs a value" $part --device
     expect 3 "cannot be read: No such file" $part $([ $part = fit ] && echo --memory 1G) "$tmp/none"
     expect 3 "no GGUF file" $part $([ $part = fit ] && echo --memory 1G) "$tmp/noise"
-    [ $part = bench ] || expect 2 "one file too many" $part $([ $part = fit ] && echo --memory 1G) a b
+    [ $part = bench ] || [ $part = run ] || expect 2 "one file too many" $part $([ $part = fit ] && echo --memory 1G) a b
     expect 3 "no device 'abacus'" $part $([ $part = fit ] && echo --memory 1G) --device abacus
     "$berth" $part $([ $part = fit ] && echo --memory 1G) $([ $part = bench ] && echo -p 8 -n 2 -r 1) > /dev/full 2> "$tmp/err"
     [ $? -eq 3 ] || fail "$part: a full standard output is no failure"

@@ -36,7 +36,7 @@ expect 2 "--seed '9223372036854775808' is not a whole number" --seed 92233720368
 expect 2 "--top-p '2' is not a number from 0 to 1" --top-p 2
 expect 2 "--ctx '0' is not a number from 1" --ctx 0
 expect 2 "--seed '-1' is not a whole number" --seed -1
-expect 2 "one file too many" a b
+expect 2 "unexpected argument 'c': run takes one model and one prompt" a b c
 expect 3 "cannot be read: No such file" "$tmp/none"
 head -c 3000 /dev/urandom > "$tmp/noise"
 expect 3 "no GGUF file" "$tmp/noise"
@@ -204,7 +204,7 @@ from "From a pipe" "From a pipe" -f -
 from "Given" "From a pipe" -p Given
 from "Of a file" "From a pipe" -f "$tmp/prompt"
 expect 0 "Once upon a time" --echo -n 0 $tales # nothing comes
-expect 2 "--prompt and --file are two prompts" -p a -f "$tmp/prompt"
+expect 2 "--prompt and --file cannot be combined" -p a -f "$tmp/prompt"
 expect 3 "none: cannot be read: No such file" -f "$tmp/none"
 
 # A context beyond what the model learned, and a folder for captured graphs that is not there: told, and it goes on.
@@ -273,7 +273,34 @@ BERTH_LLAMA=$tmp/pipe expect 3 "pipe/libllama.v0.5.0.so cannot be loaded: it is 
 BERTH_LLAMA=$tmp/broken expect 3 "broken/libllama.v0.5.0.so cannot be loaded: it is cut short" --llama -n 1 $tales
 BERTH_LLAMA= LD_LIBRARY_PATH=$tmp/pipe:$tmp/broken HOME=/ expect 3 "pipe/libllama.v0.5.0.so cannot be loaded" --llama -n 1 $tales
 
-# Ctrl-C: the line at the end is there, and the exit code says that all is well.
+# A prompt behind the model; -n -1 as in llama.cpp; --quiet.
+expect 0 "" $tales "Once upon a time" --temp 0 -n 8 --echo
+cp "$tmp/out" "$tmp/behind"
+expect 0 "" -m $tales --temp 0 -n 8 --echo -p "Once upon a time"
+cmp -s "$tmp/out" "$tmp/behind" || { echo "FAILED: run MODEL PROMPT: $(cat "$tmp/behind")"; n_bad=$((n_bad + 1)); }
+expect 0 "" -m $tales "Once upon a time" --temp 0 -n 8 --echo
+cmp -s "$tmp/out" "$tmp/behind" || { echo "FAILED: run -m MODEL PROMPT: $(cat "$tmp/out")"; n_bad=$((n_bad + 1)); }
+expect 2 "unexpected argument 'b': run takes one model and one prompt" $tales a b
+expect 2 "unexpected argument 'a': the prompt is given by --prompt" $tales a -p b
+expect 2 "unexpected argument 'a': the prompt is given by --file" $tales a -f "$tmp/prompt"
+expect 0 "" $tales -n -1 -c 40 --temp 0
+grep -q "the context is full; prompt" "$tmp/err" || { echo "FAILED: run -n -1: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
+expect 2 "--predict '-2' is neither an integer from 0 nor -1 for no limit" $tales -n -2
+expect 0 "" $tales -n 2 --quiet -c 512
+[ -s "$tmp/out" ] && [ ! -s "$tmp/err" ] || { echo "FAILED: run --quiet: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
+expect 3 "cannot be read" -q "$tmp/nowhere.gguf" # errors are still told
+expect 3 "there is no device 'abacus'; the devices are: CPU" --device abacus
+expect 3 "there is no device 'abacus'; the devices are: CPU" --split tensor --device CPU,abacus
+
+# What --memory gives up is said.
+expect 0 "warning: to stay within --memory: a context of " $tales --memory 4M -n 1
+grep -q "positions instead of 256, a batch of [0-9]* tokens instead of 256, a cache of q4_0 instead of f16" "$tmp/err" ||
+    { echo "FAILED: run --memory 4M: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
+expect 0 '"cache_type": "q4_0"' $tales --memory 4M -n 1 --json
+expect 0 "" $tales --memory 1G -n 1
+! grep -q "warning" "$tmp/err" || { echo "FAILED: run --memory 1G: $(cat "$tmp/err")"; n_bad=$((n_bad + 1)); }
+
+# Ctrl-C: the line at the end is there, and the exit code says what happened.
 head -c 100000 /dev/zero | tr '\0' x > "$tmp/long"
 "$berth" run --echo -c 120000 -b 64 -p "$(cat "$tmp/long")" > "$tmp/began" 2> "$tmp/err" &
 pid=$!
@@ -285,7 +312,7 @@ done
 kill -INT $pid 2> /dev/null
 wait $pid
 got=$?
-if [ $got -ne 0 ] || ! grep -q "stopped; prompt" "$tmp/err"; then
+if [ $got -ne 130 ] || ! grep -q "stopped; prompt" "$tmp/err"; then
     echo "FAILED: interrupted: exit code $got: $(cat "$tmp/err")"
     n_bad=$((n_bad + 1))
 fi

@@ -42,11 +42,11 @@ _berth() {
     COMPREPLY=()
     # Down to the command or part that has options; the words on the way are commands.
     while mapfile -t lines < <("$berth" help --complete "${path[@]}" 2>/dev/null) && [[ ${lines[0]} != -* ]]; do
+        [ ${#lines[@]} -gt 0 ] || return
         if [ "$COMP_CWORD" -le $((${#path[@]} + 1)) ]; then
             _berth_from "$cur" "${lines[*]}" --help "$([ ${#path[@]} -gt 0 ] || echo --version)"
             return
         fi
-        [ ${#lines[@]} -gt 0 ] || return
         path+=("${COMP_WORDS[${#path[@]} + 1]}")
     done
     for line in "${lines[@]}"; do

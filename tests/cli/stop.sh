@@ -1,0 +1,48 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# stop.sh BERTH: Ctrl-C in every command that catches it: exit code 130, soon, and nothing half written. Runs in the root of the
+# sources.
+
+. "$(dirname "$0")/expect.sh"
+
+model=models/tales-q8_0.gguf
+for _ in $(seq 300); do cat README.md; done > "$tmp/long"
+head -c 100000 /dev/zero | tr '\0' x > "$tmp/prompt"
+"$berth" train --lora 1 --steps 1 --data README.md -c 8 -b 1 -o "$tmp/lora.gguf" $model > /dev/null 2>&1
+
+# stopped NAME ARGS...: Ctrl-C half a second after the command has its handler
+stopped() {
+    local name=$1 pid got
+    shift
+    n=$((n + 1))
+    "$berth" "$@" > "$tmp/out" 2> "$tmp/err" < /dev/null &
+    pid=$!
+    catches $pid 2
+    sleep 0.5
+    kill -INT $pid
+    wait $pid
+    got=$?
+    if [ $got -ne 130 ]; then
+        echo "FAILED: $name: exit code $got after Ctrl-C: $(tail -n 2 "$tmp/err")"
+        n_bad=$((n_bad + 1))
+    fi
+}
+
+stopped run run -c 120000 -b 64 -f "$tmp/prompt" $model
+stopped "run --json" run --json -c 120000 -b 64 -f "$tmp/prompt" $model
+stopped perplexity perplexity $model "$tmp/long"
+stopped imatrix imatrix -o "$tmp/imatrix.gguf" $model "$tmp/long"
+stopped bench bench -p 512 -n 128 -r 1000 $model
+stopped embed embed -c 512 -f "$tmp/long" $model
+stopped train train --lora 1 --data "$tmp/long" -c 32 -b 2 --steps 100000000 -o "$tmp/out.gguf" $model
+stopped chat chat --template chatml -c 60000 -p "$(head -c 60000 "$tmp/long")" $model
+awk 'BEGIN { srand(7); print "id,lower,upper,size"; for (i = 0; i < 4000; i++) { a = int(rand() * 4000); print i "," a "," a + 1 + int(rand() * 300) "," 64 * (1 + int(rand() * 900)) } }' > "$tmp/hard.csv"
+stopped plan plan --time 60000 "$tmp/hard.csv"
+stopped map map --time 60000 "$tmp/hard.csv" -o "$tmp/hard.svg"
+if ls "$tmp" | grep -q '[.]part'; then
+    echo "FAILED: parts are left: $(ls "$tmp")"
+    n_bad=$((n_bad + 1))
+fi
+
+echo "$n cases, $n_bad failed"
+[ $n_bad -eq 0 ]
