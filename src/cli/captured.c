@@ -235,6 +235,9 @@ static void alive_tell(size_t i, const struct ggml_tensor *tensor, uint64_t size
     cli_plan_alive_add(user, i, tensor->name, size);
 }
 
+#define SPILL_FLOPS 4 // of a byte that moves one way: the CPU reads and writes it
+static const char spill_price[] = "a byte moved one way costs 4, ops cost their floating-point operations";
+
 // The graph that keeps the budget, in the place of the one that was read: *ctx has it. Its nodes are others, so that what the
 // file says of memory is of no use. A budget that cannot be kept leaves all as it is.
 static enum ggml_status graph_budget(
@@ -246,12 +249,14 @@ static enum ggml_status graph_budget(
         .seed                                               = 1,
         .spill_buft                                         = plan->budget.spill > 0 ? types[1] : NULL,
         .spill_bytes                                        = plan->budget.spill,
+        .spill_cost                                         = SPILL_FLOPS,
         .on_alive                                           = alive_tell,
         .user                                               = plan};
     if (g->n_bufs > 1) {
         return berth_fail(
             GGML_STATUS_FAILED, "%s: has %d buffers; --budget is for one, and --spill for another beside it", path, g->n_bufs);
     }
+    plan->spill_price             = spill_price;
     const enum ggml_status status = berth_graph_budget(g->graph, &params, ctx, &graph, &plan->budgeted);
     g->graph                      = graph != NULL ? graph : g->graph;
     return status;

@@ -11,6 +11,7 @@
 
 #define BATCH 512 // of a session that is asked for none
 #define MAX_WAYS 2
+#define HINT_US 1000000 // of the search that is offered
 
 struct way {
     char option[64];
@@ -57,7 +58,7 @@ static int ways_find(const char *path, const struct cli_model_options *options, 
 }
 
 void cli_lower_print(FILE *file, const char *path, const struct cli_model_options *options, const struct cli_plan *plan,
-    const struct berth_plan_report *report) {
+    const struct berth_plan_report *report, int64_t searched_us) {
     struct way ways[MAX_WAYS];
     const int n         = ways_find(path, options, plan, ways);
     const char *between = "  lower    ";
@@ -70,10 +71,10 @@ void cli_lower_print(FILE *file, const char *path, const struct cli_model_option
         }
         between = "; ";
     }
-    if (report->peak > report->bound) {
+    if (report->peak > report->bound && searched_us < HINT_US && report->time_us < HINT_US) {
         fprintf(file, "%s--time 1000 searches for up to %s less", between, cli_short_bytes(report->peak - report->bound, text));
         between = "; ";
-    } else if (plan->can_budget && plan->budgeted == NULL) {
+    } else if (report->peak == report->bound && plan->can_budget && plan->budgeted == NULL) {
         fprintf(file, "%s--budget N runs ops again to stay within N bytes", between);
         between = "; ";
     }
@@ -133,7 +134,7 @@ void cli_peak_print(FILE *file, const char *path, const struct cli_model_options
     struct peak p;
     peak_find(&p, path, options);
     if (p.is_known && cli_alive_print_most(file, &p.plan)) {
-        cli_lower_print(file, path, options, &p.plan, &p.report);
+        cli_lower_print(file, path, options, &p.plan, &p.report, 0);
     } else {
         fprintf(file, "  alive at the peak: not known: %s\n", why_unknown());
     }

@@ -29,7 +29,8 @@ static const struct cli_option option_rows[] = {
     {.id       = SPILL,
         .name  = "spill",
         .value = "N",
-        .what  = "with --budget: values may also move to another pool of N bytes and back, at what copying them costs the CPU"},
+        .what  = "with --budget: values may also move to another pool of N bytes and back, at a price for each byte that is "
+                 "printed with the result"},
     {.id       = CLI_TIME,
         .name  = "time",
         .value = "MS",
@@ -65,7 +66,7 @@ const struct cli_help cli_plan_help = {
              "search starts.",
     .options  = option_rows,
     .no       = "does not fit, proven",
-    .more     = "4 not found yet, 130 stopped by Ctrl-C",
+    .more     = "4 not found yet",
     .examples = {{"Does a graph fit into 64 MiB?", "plan --capacity 64MiB graph.ggraph.gz"},
         {"Search for half a second and keep the plan", "plan --time 500 -t 2 -o best.json hard.csv"}},
 };
@@ -210,6 +211,9 @@ static void print_budget(FILE *file, const struct options *o, const struct cli_p
             fprintf(file, "; %.4f with moves beside the ops", (double) b->cost_beside / once);
         }
         fputc('\n', file);
+        if (o->budget.spill > 0) {
+            fprintf(file, "  moves    %s\n", plan->spill_price);
+        }
     } else if (b->uses[0].least > bytes) {
         fprintf(file, "  budget   cannot fit: at least %s needed", cli_bytes(b->uses[0].least, text[0]));
         fprintf(file, ", %s short\n", cli_bytes(b->uses[0].least - bytes, text[1]));
@@ -340,7 +344,7 @@ int cli_plan(int argc, char **argv) {
             print_buffers(to_stdout ? stderr : stdout, &plan);
             ok = cli_alive_print_most(to_stdout ? stderr : stdout, &plan);
             print_homes(to_stdout ? stderr : stdout, &plan);
-            cli_lower_print(to_stdout ? stderr : stdout, o.path, &o.model, &plan, &report);
+            cli_lower_print(to_stdout ? stderr : stdout, o.path, &o.model, &plan, &report, o.params.budget_us);
         }
         code = ok ? CLI_OK : cli_fail(CLI_FAILURE, "%s: out of memory for what is alive at the peak", o.path);
         code = code == CLI_OK && o.out != NULL ? write_plan(&o, set, offsets, &report) : code;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define SPILL_BYTES 4096 // that move one way at a cost of 1
+static const char spill_price[] = "4096 bytes moved one way cost 1, in the unit of the column 'cost'";
 
 struct named {
     const char *id;
@@ -251,7 +252,8 @@ enum ggml_status cli_plan_budget_set(const char *path, struct cli_plan *plan) {
              {.pool = other, .bytes = plan->budget.spill}};
         const struct berth_budget_params params = {
             .pools = pools, .n_pools = plan->budget.spill > 0 ? 2 : 1, .time_us = CLI_BUDGET_US, .seed = 1};
-        status = berth_budget_solve(r.ops, r.set->n_items, &params, &plan->budgeted);
+        plan->spill_price = spill_price;
+        status            = berth_budget_solve(r.ops, r.set->n_items, &params, &plan->budgeted);
         for (size_t i = 0; status == GGML_STATUS_SUCCESS && i < plan->budgeted->n_alive; i++) {
             const int32_t row = r.order[plan->budgeted->alive[i]];
             cli_plan_alive_add(plan, i, r.set->ids[row], r.set->items[row].size);

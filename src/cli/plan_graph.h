@@ -46,6 +46,7 @@ struct cli_plan {
     struct cli_budget budget;
     struct berth_budget_result *budgeted;              // what that costs; NULL without a budget
     struct cli_budget_value alive[CLI_BUDGET_N_ALIVE]; // of budgeted->alive, by size; n_alive may be more
+    const char *spill_price;                           // of moving values, in words, with a budget that may spill
     bool can_budget;                                   // its ops can run again
 };
 

@@ -156,6 +156,14 @@ if command -v script > /dev/null; then
     script -qec "'$berth' plan --time 1500 $tmp/hard.csv" /dev/null < /dev/null > "$tmp/out" 2>&1
     grep -q "searching \[#* *\]  *[0-9]*%  peak .* MiB, bound .* MiB, gap " "$tmp/out" || { echo "FAILED: no progress on a terminal"; n_bad=$((n_bad + 1)); }
 fi
+# A search is offered only before one of that length was made.
+expect 0 "lower    --time 1000 searches for up to " plan "$tmp/hard.csv"
+expect 0 "lower    --time 1000 searches for up to " plan --time 10 "$tmp/hard.csv"
+expect 0 "" plan --time 1000 "$tmp/hard.csv"
+if grep -q "searches for up to" "$tmp/out"; then
+    echo "FAILED: plan --time 1000: $(grep lower "$tmp/out")"
+    n_bad=$((n_bad + 1))
+fi
 n=$((n + 1))
 "$berth" plan --time 60000 "$tmp/hard.csv" -o "$tmp/stopped.csv" > "$tmp/out" 2> "$tmp/err" &
 pid=$!
