@@ -11,7 +11,7 @@
 
 #define FIRST_US 200000  // before anything is shown
 #define PERIOD_US 100000 // between two lines
-#define BAR 16
+#define BAR 16           // at most; as much less as the text is too long for the terminal
 
 static struct {
     int64_t start_us, next_us;
@@ -33,7 +33,7 @@ void cli_progress(const char *what, uint64_t done, uint64_t all, const char *fmt
         line.start_us = now_us;
         line.next_us  = now_us + FIRST_US;
     }
-    if (now_us < line.next_us || !isatty(STDERR_FILENO)) {
+    if (now_us < line.next_us || cli_is_quiet() || !isatty(STDERR_FILENO)) {
         return;
     }
     const double part = all == 0 || done > all ? 1 : (double) done / (double) all;
@@ -42,8 +42,14 @@ void cli_progress(const char *what, uint64_t done, uint64_t all, const char *fmt
     va_start(args, fmt);
     vsnprintf(more, sizeof more, fmt, args);
     va_end(args);
-    snprintf(text, sizeof text, "%s [%-*.*s] %3.0f%%  %s", what, BAR, (int) (BAR * part), full, 100 * part, more);
-    fprintf(stderr, "\r%.*s\033[K", terminal_width() - 1, text);
+    const int width = terminal_width() - 1, n_fixed = (int) strlen(what) + (int) strlen(" [] 100%  ") + (int) strlen(more);
+    const int bar = n_fixed + BAR <= width ? BAR : width - n_fixed;
+    if (bar > 0) {
+        snprintf(text, sizeof text, "%s [%-*.*s] %3.0f%%  %s", what, bar, (int) (bar * part), full, 100 * part, more);
+    } else {
+        snprintf(text, sizeof text, "%s %3.0f%%  %s", what, 100 * part, more);
+    }
+    fprintf(stderr, "\r%.*s\033[K", width, text);
     fflush(stderr);
     line.is_shown = true;
     line.next_us  = now_us + PERIOD_US;

@@ -363,11 +363,11 @@ static int new_make(const struct cli_train *o) {
 static int texts_read(const struct cli_train *o, const struct vocab *vocab, const struct train_params *p, struct train_data *data,
     struct train_data *val) {
     struct model_error error = {""};
-    int code                 = o->data != NULL ? cli_train_read(data, vocab, o->data, o->split) : CLI_OK;
+    int code                 = o->data != NULL ? cli_train_read(o, o->data, vocab, data) : CLI_OK;
     if (code == CLI_OK && o->data != NULL && !train_data_cut(data, p->n_ctx, &error)) {
         code = cli_fail(CLI_FAILURE, "%s: %s", o->data, error.text);
     }
-    code = code == CLI_OK && o->val != NULL ? cli_train_read(val, vocab, o->val, o->split) : code;
+    code = code == CLI_OK && o->val != NULL ? cli_train_read(o, o->val, vocab, val) : code;
     if (code == CLI_OK && o->val != NULL && !train_data_cut(val, p->n_ctx, &error)) {
         code = cli_fail(CLI_FAILURE, "%s: %s", o->val, error.text);
     }

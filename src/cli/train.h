@@ -20,8 +20,8 @@ struct cli_train {
 bool cli_train_is_first(const struct cli_train *o);
 int cli_train_first(const struct cli_train *o, int code);
 
-// train_text.c: the texts of a file or a folder; CLI_OK, or the exit code after a message.
-int cli_train_read(struct train_data *data, const struct vocab *vocab, const char *path, enum train_split split);
+// train_text.c: the texts of a file or a folder; CLI_OK, or the exit code after a message. Warns of what is not text.
+int cli_train_read(const struct cli_train *o, const char *path, const struct vocab *vocab, struct train_data *data);
 
 // train_run.c: the name of the checkpoint, OUT.checkpoint.
 const char *cli_train_checkpoint(const struct cli_train *o, char path[4096]);

@@ -20,6 +20,7 @@ struct run {
     char checkpoint[4096];
     int64_t n_saved;            // steps in the checkpoint; -1: there is none
     int64_t first;              // steps that were done before
+    size_t first_look;          // losses on other texts that were found before, maybe on another text
     int64_t start_us, spent_us; // of all, of looking at other texts
     int64_t told_us;            // when a line was last written to what is no terminal
 };
@@ -97,7 +98,7 @@ static const char *duration(double seconds, char text[32]) {
 // A line where no bar can be: for logs, now and then, and none for short work.
 static bool is_due(struct run *r) {
     const int64_t now_us = ggml_time_us();
-    if (isatty(STDERR_FILENO) || now_us < r->told_us + QUIET_US) {
+    if (cli_is_quiet() || isatty(STDERR_FILENO) || now_us < r->told_us + QUIET_US) {
         return false;
     }
     r->told_us = now_us;
@@ -115,18 +116,22 @@ static void tell(struct run *r) {
     char time[32];
     duration(speed > 0 ? left / speed : 0, time);
     cli_progress("training", (uint64_t) t->n_done, (uint64_t) n_all,
-        "step %" PRId64 " of %" PRId64 ", loss %.4f, %.0f tokens/s, %s left", t->n_done, n_all, loss, speed, time);
+        "%s left, loss %.4f, step %" PRId64 " of %" PRId64 ", %.0f tokens/s", time, loss, t->n_done, n_all, speed);
     if (is_due(r)) {
         fprintf(stderr, "step %" PRId64 " of %" PRId64 ": loss %.4f, %.0f tokens a second, %s left\n", t->n_done, n_all, loss,
             speed, time);
     }
 }
 
-// The loss on the other texts, unless it is known for this step.
+static bool has_look_at(const struct trainer *t, int64_t step) {
+    return t->n_looks > 0 && t->looks[t->n_looks - 1].step == step;
+}
+
+// The loss on the other texts, unless this run has it of this step.
 static int look(struct run *r) {
     struct trainer *t        = r->t;
     struct model_error error = {""};
-    if (r->val == NULL || (t->n_looks > 0 && t->looks[t->n_looks - 1].step == t->n_done)) {
+    if (r->val == NULL || (t->n_looks > r->first_look && has_look_at(t, t->n_done))) {
         return CLI_OK;
     }
     const int64_t start = ggml_time_us();
@@ -136,7 +141,7 @@ static int look(struct run *r) {
         return t->is_stopped ? CLI_OK : cli_fail(CLI_FAILURE, "%s", error.text);
     }
     cli_progress_end();
-    if (!cli_train_is_first(r->o) || (!isatty(STDERR_FILENO) && !is_due(r))) {
+    if (!cli_train_is_first(r->o) || cli_is_quiet() || (!isatty(STDERR_FILENO) && !is_due(r))) {
         return CLI_OK;
     }
     fprintf(stderr, "step %" PRId64 ": loss on %s %.4f\n", t->n_done, r->o->val, (double) t->looks[t->n_looks - 1].loss);
@@ -181,9 +186,8 @@ static void print_text(const struct run *r, double seconds, double speed) {
     if (t->n_done > 0) {
         printf(", loss %.4f to %.4f", (double) t->losses[0], (double) t->losses[t->n_done - 1]);
     }
-    if (t->n_looks > 0) {
-        printf(", on %s %.4f to %.4f", r->o->val != NULL ? r->o->val : "other texts", (double) t->looks[0].loss,
-            (double) t->looks[t->n_looks - 1].loss);
+    if (t->n_looks > r->first_look) {
+        printf(", on %s %.4f to %.4f", r->o->val, (double) t->looks[r->first_look].loss, (double) t->looks[t->n_looks - 1].loss);
     }
     printf("; %" PRId64 " tokens in %s, %.0f a second; trained %s, compute %s", tokens_of(r), duration(seconds, time), speed,
         cli_short_bytes(t->size, text[0]), cli_short_bytes(t->compute, text[1]));
@@ -228,6 +232,10 @@ static int steps(struct run *r) {
 int cli_train_run(const struct cli_train *o, struct trainer *t, struct train_data *data, const struct train_data *val) {
     struct run r = {.o = o, .t = t, .data = data, .val = val, .n_saved = -1, .first = t->n_done, .start_us = ggml_time_us()};
     r.told_us    = r.start_us;
+    r.first_look = t->n_looks;
+    if (val != NULL && has_look_at(t, t->n_done)) { // it is found again: nobody knows of which text it was
+        r.first_look = --t->n_looks;
+    }
     if (o->out != NULL) {
         cli_train_checkpoint(o, r.checkpoint);
     }
@@ -251,7 +259,7 @@ int cli_train_run(const struct cli_train *o, struct trainer *t, struct train_dat
         print_text(&r, seconds, speed);
     }
     if (is_short) {
-        if (has_to_save) {
+        if (has_to_save && !cli_is_quiet()) {
             fprintf(stderr, "stopped; --resume %s goes on from step %" PRId64 "\n", r.checkpoint, t->n_done);
         }
         return CLI_STOPPED;

@@ -88,6 +88,40 @@ for kind in "$tmp/half" "$tokenizer --lora 2" "$tmp/half --optimizer sgd"; do
     cmp -s "$tmp/part" "$tmp/unbroken" || failed "$kind: a resumed run is another"
     expect 3 "these stay" ${kind%% *} --data "$tmp/text" --resume "$tmp/part.checkpoint" -o "$tmp/part" -b 3
 done
+# A resumed run reports the losses on other texts that it has found itself: none without --val, and those of the text that is given.
+rm -f "$tmp"/part*
+expect 0 "on $tmp/val " "$tmp/new" $small --steps 2 --save-every 2 --val "$tmp/val" -o "$tmp/part"
+expect 0 "3 of 3 steps" "$tmp/new" $small --steps 3 --resume "$tmp/part.checkpoint" -o "$tmp/part"
+! grep -q ", on " "$tmp/out" || failed "resumed without --val: $(cat "$tmp/out")"
+head -c 2000 README.md > "$tmp/other"
+expect 0 "" "$tmp/new" $small --steps 2 --val "$tmp/other" --resume "$tmp/part.checkpoint" -o "$tmp/part"
+now=$(sed 's/.*, on [^ ]* \([0-9.]*\) to .*/\1/' "$tmp/out")
+expect 0 "" "$tmp/part" --steps 0 --val "$tmp/other" -c 16 -t 2 --split line
+then=$(sed 's/.*, on [^ ]* \([0-9.]*\) to .*/\1/' "$tmp/out")
+[ -n "$now" ] && [ "$now" = "$then" ] || failed "resumed with another --val: $now, not $then"
+expect 0 "" "$tmp/half" $small --steps 2 --save-every 2 -o "$tmp/part"
+
+# What is not text is learnt with a warning.
+head -c 20000 /dev/urandom > "$tmp/noise"
+expect 0 "warning: $tmp/noise: is not UTF-8 text but looks like binary data" "$tmp/half" -b 2 -c 16 --steps 1 --data "$tmp/noise" -o "$tmp/x"
+mkdir "$tmp/mixed"
+cp "$tmp/noise" "$tmp/mixed/a"
+cp "$tmp/noise" "$tmp/mixed/b"
+cp "$tmp/text" "$tmp/mixed/c"
+expect 0 "mixed/a and 1 other files are not UTF-8 text" "$tmp/half" -b 2 -c 16 --steps 1 --data "$tmp/mixed" -o "$tmp/x"
+printf 'caf\351 au lait, s\351same, %s' "$(cat README.md)" > "$tmp/latin" # an old encoding is text
+expect 0 "" "$tmp/half" -b 2 -c 16 --steps 1 --data "$tmp/latin" -o "$tmp/x"
+! grep -q warning "$tmp/err" || failed "text in Latin-1: $(cat "$tmp/err")"
+
+# The bar leaves room for the time that is left, on a terminal of 80 columns.
+if command -v script > /dev/null; then
+    n=$((n + 1))
+    script -qec "timeout -s INT 3 '$berth' train '$tmp/half' $small --steps 100000000 -o '$tmp/long'" /dev/null < /dev/null > "$tmp/out" 2>&1
+    tr '\r' '\n' < "$tmp/out" | sed -n 's/\o33\[K.*//; /^training /p' > "$tmp/lines"
+    [ -s "$tmp/lines" ] && [ "$(wc -L < "$tmp/lines")" -lt 80 ] && ! grep -qv ":[0-9][0-9] left, loss [0-9.]*, step [0-9]* of 100000000, " "$tmp/lines" ||
+        failed "progress on 80 columns: $(head -n 2 "$tmp/lines")"
+fi
+
 expect 3 "another text" "$tmp/half" --data "$tmp/tiny.conf" --resume "$tmp/part.checkpoint" -o "$tmp/x"
 "$berth" gguf info "$tmp/part" | grep -q '^  f16 ' || failed "weights are no f16 any more"
 
@@ -128,6 +162,7 @@ expect 0 "" "$tmp/merged" --temp 0 -n 12 -p "Once upon"
 cmp -s "$tmp/out" "$tmp/beside" || failed "merged it says something else: $(cat "$tmp/out"), not $(cat "$tmp/beside")"
 expect 3 "No such file" "$tmp/new" --lora "$tmp/none"
 expect 3 "it is no adapter" "$tmp/new" --lora "$tmp/new"
+expect 3 "$tmp/lora: it is an adapter, not a model; 'berth run MODEL --lora $tmp/lora' runs" "$tmp/lora"
 
 echo "$n cases, $n_bad failed"
 [ $n_bad -eq 0 ]
