@@ -71,7 +71,7 @@ void cli_lower_print(FILE *file, const char *path, const struct cli_model_option
         }
         between = "; ";
     }
-    if (report->peak > report->bound && searched_us < HINT_US && report->time_us < HINT_US) {
+    if (report->peak > report->bound && searched_us < HINT_US) {
         fprintf(file, "%s--time 1000 searches for up to %s less", between, cli_short_bytes(report->peak - report->bound, text));
         between = "; ";
     } else if (report->peak == report->bound && plan->can_budget && plan->budgeted == NULL) {
@@ -134,7 +134,7 @@ void cli_peak_print(FILE *file, const char *path, const struct cli_model_options
     struct peak p;
     peak_find(&p, path, options);
     if (p.is_known && cli_alive_print_most(file, &p.plan)) {
-        cli_lower_print(file, path, options, &p.plan, &p.report, 0);
+        cli_lower_print(file, path, options, &p.plan, &p.report, HINT_US); // these commands have no --time
     } else {
         fprintf(file, "  alive at the peak: not known: %s\n", why_unknown());
     }

@@ -6,16 +6,17 @@
 . "$(dirname "$0")/expect.sh"
 
 model=models/tales-q8_0.gguf
-for _ in $(seq 300); do cat README.md; done > "$tmp/long"
+for _ in $(seq 100); do cat README.md; done > "$tmp/long"
 head -c 100000 /dev/zero | tr '\0' x > "$tmp/prompt"
-"$berth" train --lora 1 --steps 1 --data README.md -c 8 -b 1 -o "$tmp/lora.gguf" $model > /dev/null 2>&1
+mkfifo "$tmp/talk"
+exec 3<> "$tmp/talk" # stays open: what reads it waits
 
-# stopped NAME ARGS...: Ctrl-C half a second after the command has its handler
+# stopped NAME ARGS...: Ctrl-C half a second after the command has its handler. None of them ends by itself so soon.
 stopped() {
     local name=$1 pid got
     shift
     n=$((n + 1))
-    "$berth" "$@" > "$tmp/out" 2> "$tmp/err" < /dev/null &
+    "$berth" "$@" > "$tmp/out" 2> "$tmp/err" < "$tmp/talk" &
     pid=$!
     catches $pid 2
     sleep 0.5
@@ -36,7 +37,16 @@ stopped bench bench -p 512 -n 128 -r 1000 $model
 stopped embed embed -c 512 -f "$tmp/long" $model
 stopped train train --lora 1 --data "$tmp/long" -c 32 -b 2 --steps 100000000 -o "$tmp/out.gguf" $model
 stopped chat chat --template chatml -c 60000 -p "$(head -c 60000 "$tmp/long")" $model
-awk 'BEGIN { srand(7); print "id,lower,upper,size"; for (i = 0; i < 4000; i++) { a = int(rand() * 4000); print i "," a "," a + 1 + int(rand() * 300) "," 64 * (1 + int(rand() * 900)) } }' > "$tmp/hard.csv"
+stopped "chat that waits" chat --template chatml $model
+awk 'BEGIN {
+    x = 7
+    print "id,lower,upper,size"
+    for (i = 0; i < 4000; i++) {
+        x = (x * 16807) % 2147483647; a = x % 1000
+        x = (x * 16807) % 2147483647; l = 1 + x % 300
+        x = (x * 16807) % 2147483647; print "b" i "," a "," a + l "," 1000 + x % 99991
+    }
+}' > "$tmp/hard.csv"
 stopped plan plan --time 60000 "$tmp/hard.csv"
 stopped map map --time 60000 "$tmp/hard.csv" -o "$tmp/hard.svg"
 if ls "$tmp" | grep -q '[.]part'; then
