@@ -84,8 +84,8 @@ enum cli_use {
 // Remembers a file that the command reads, by device and inode; of a folder its files, of a model in several files all of them,
 // of an adapter "FILE:SCALE" the file. What is not there or is not a regular file does not count.
 void cli_input_add(const char *path, enum cli_use use);
-// Is this file one of them, where an output of this use must not be?
-bool cli_input_has(const char *path, enum cli_use use);
+// Why an output of this use must not be this file; NULL: it may be.
+const char *cli_input_refuses(const char *path, enum cli_use use);
 
 // ---- output.c ----
 

@@ -127,7 +127,7 @@ static void parts_note(const char *path, enum cli_use use) {
 void cli_input_add(const char *path, enum cli_use use) {
     struct stat st;
     if (strcmp(path, "-") == 0) {
-        return; // cli_input_has always looks at standard input
+        return; // cli_input_refuses always looks at standard input
     }
     if (stat(path, &st) == 0) {
         S_ISDIR(st.st_mode) ? folder_note(path, use) : input_note(&st, use);
@@ -143,19 +143,23 @@ void cli_input_add(const char *path, enum cli_use use) {
     free(file);
 }
 
-bool cli_input_has(const char *path, enum cli_use use) {
+const char *cli_input_refuses(const char *path, enum cli_use use) {
+    static const char is_read[] = "this command reads this file and would overwrite it: give the output another name";
     struct stat st, in;
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode)) {
-        return false;
+        return NULL;
     }
-    if (inputs.is_incomplete || (fstat(STDIN_FILENO, &in) == 0 && in.st_dev == st.st_dev && in.st_ino == st.st_ino)) {
-        return true;
+    if (inputs.is_incomplete) {
+        return "out of memory to check it against the files that are read";
+    }
+    if (fstat(STDIN_FILENO, &in) == 0 && in.st_dev == st.st_dev && in.st_ino == st.st_ino) {
+        return is_read;
     }
     for (size_t i = 0; i < inputs.n; i++) {
         const struct input *x = &inputs.list[i];
         if (x->dev == st.st_dev && x->ino == st.st_ino && (x->use != CLI_UPDATE || use != CLI_UPDATE)) {
-            return true;
+            return is_read;
         }
     }
-    return false;
+    return NULL;
 }

@@ -67,10 +67,8 @@ static int fail_to_open(const char *path, int why) {
 }
 
 static int input_spare(const char *path, enum cli_use use) {
-    return strcmp(path, "-") != 0 && cli_input_has(path, use)
-               ? cli_fail(
-                     CLI_FAILURE, "%s: this command reads this file and would overwrite it: give the output another name", path)
-               : CLI_OK;
+    const char *why = strcmp(path, "-") != 0 ? cli_input_refuses(path, use) : NULL;
+    return why != NULL ? cli_fail(CLI_FAILURE, "%s: %s", path, why) : CLI_OK;
 }
 
 static int output_check(const char *path, enum cli_use use) {
