@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: MIT
-// builtin.c: the backends that are there without being loaded: those linked into the process, and failing that the CPU backend
-// that lies beside this library, with the devices of other ranks where mpirun started the process. Their functions are weak
+// builtin.c: the backends that no program asks for by name. Built in are those linked into the process, and failing that the CPU
+// backend in this library's folder, with the devices of other ranks where mpirun started the process. Their functions are weak
 // symbols, so that this library also runs where a package brings its own CPU backends as loadable files and none is linked.
+// Installed are all backends in the default folders (scan.c): the first query finds them, because programs that get any answer
+// do not load backends themselves.
+//
+// One thread loads, without holding a lock; others wait for it. A backend may query the registry while it is loaded: its own
+// thread sees what is there so far, and so does another thread after WAIT_S seconds, because the backend may be waiting for that
+// thread.
 
 #include "registry/registry.h"
 
 #include "base/launcher.h"
-#include "base/lock.h"
 #include "ggml-cpu.h"
 #include "ggml-cuda.h"
 
 #include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifdef GGML_SHARED
@@ -22,14 +29,18 @@
 #endif
 #pragma weak ggml_backend_cuda_reg
 
-static struct berth_lock builtin_lock = BERTH_LOCK_INIT;
-static atomic_bool is_ready;
-static BERTH_LATE_LOCAL bool is_inside; // a backend's set-up may ask the registry
+#define WAIT_S 10 // for a thread that loads backends
+
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t load_ended = PTHREAD_COND_INITIALIZER;
+static bool is_loading, is_stuck;       // under the lock; is_stuck: a thread has waited WAIT_S for this loading
+static atomic_int stage;                // enum berth_registry_stage, the last that is complete
+static BERTH_LATE_LOCAL bool is_loader; // this thread is the one that loads
 
 bool berth_own_folder(char *out, size_t size, bool is_real) {
     Dl_info info;
     char real[PATH_MAX];
-    const char *path = dladdr((const void *) &is_ready, &info) != 0 ? info.dli_fname : NULL;
+    const char *path = dladdr((const void *) &stage, &info) != 0 ? info.dli_fname : NULL;
     if (path != NULL && is_real) {
         path = realpath(path, real);
     }
@@ -75,22 +86,80 @@ static bool add_ranks(void) {
 #endif
 }
 
-void berth_registry_ready(void) {
-    if (BERTH_LIKELY(atomic_load_explicit(&is_ready, memory_order_acquire)) || is_inside) {
-        return;
+// ---- one thread loads ----
+
+// True: this thread has to load, up to that stage, and calls load_end. False: it is there, or it cannot be waited for.
+static bool load_begin(enum berth_registry_stage want) {
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += WAIT_S;
+    pthread_mutex_lock(&load_lock);
+    while (is_loading && !is_stuck && (int) want > atomic_load(&stage)) {
+        is_stuck = pthread_cond_timedwait(&load_ended, &load_lock, &end) != 0 && is_loading;
     }
-    berth_log_hold();
-    berth_lock_take(&builtin_lock);
-    if (!atomic_load(&is_ready)) {
-        is_inside = true;
-        // Out of memory: what is missing is tried again at the next question.
-        ggml_backend_reg_t (*cuda)(void) = ggml_backend_cuda_reg;
-        ggml_backend_reg_t (*cpu)(void)  = ggml_backend_cpu_reg;
+    const bool is_mine = !is_loading && (int) want > atomic_load(&stage);
+    if (is_mine) {
+        is_loading = true;
+    }
+    pthread_mutex_unlock(&load_lock);
+    return is_mine;
+}
+
+static void load_end(int reached) {
+    pthread_mutex_lock(&load_lock);
+    is_loading = false;
+    is_stuck   = false;
+    if (reached > atomic_load(&stage)) {
+        atomic_store_explicit(&stage, reached, memory_order_release);
+    }
+    pthread_cond_broadcast(&load_ended);
+    pthread_mutex_unlock(&load_lock);
+}
+
+// The stage that is complete then; out of memory: what is missing is tried again at the next query.
+static int load(int from, enum berth_registry_stage want) {
+    ggml_backend_reg_t (*cuda)(void) = ggml_backend_cuda_reg;
+    ggml_backend_reg_t (*cpu)(void)  = ggml_backend_cpu_reg;
+    const bool is_first              = from < BERTH_REGISTRY_BUILT_IN;
+    bool ok                          = true;
+    if (is_first) {
         const bool ok_cuda = add_linked(cuda), ok_mpi = add_ranks();
-        const bool ok_cpu = cpu != NULL ? add_linked(cpu) : add_file("libggml-cpu.so");
-        is_inside         = false;
-        atomic_store_explicit(&is_ready, ok_cuda && ok_mpi && ok_cpu, memory_order_release);
+        ok = ok_cuda && ok_mpi;
     }
-    berth_lock_drop(&builtin_lock);
+    bool ok_all = want < BERTH_REGISTRY_INSTALLED || berth_installed_load(BERTH_SCAN_DEVICES);
+    if (is_first) {
+        const bool ok_cpu = cpu != NULL ? add_linked(cpu) : add_file("libggml-cpu.so");
+        ok                = ok && ok_cpu;
+    }
+    if (want >= BERTH_REGISTRY_INSTALLED) {
+        ok_all = berth_installed_load(BERTH_SCAN_CPU) && ok_all;
+    }
+    if (!ok) {
+        return from;
+    }
+    return ok_all ? (int) want : BERTH_REGISTRY_BUILT_IN;
+}
+
+bool berth_registry_ready(enum berth_registry_stage want) {
+    if (BERTH_LIKELY((int) want <= atomic_load_explicit(&stage, memory_order_acquire)) || is_loader) {
+        return false;
+    }
+    if (!load_begin(want)) {
+        return false;
+    }
+    is_loader = true;
+    berth_log_hold();
+    const int reached = load(atomic_load(&stage), want);
+    is_loader         = false;
+    load_end(reached);
     berth_log_let_go();
+    return true;
+}
+
+void berth_registry_skip_installed(void) {
+    pthread_mutex_lock(&load_lock);
+    if (!is_loading && atomic_load(&stage) == BERTH_REGISTRY_BUILT_IN) {
+        atomic_store_explicit(&stage, BERTH_REGISTRY_INSTALLED, memory_order_release);
+    }
+    pthread_mutex_unlock(&load_lock);
 }

@@ -85,7 +85,8 @@ enum ggml_status berth_library_load(const char *path, bool say, ggml_backend_reg
     if (handle != NULL && (status != GGML_STATUS_SUCCESS || known)) {
         dlclose(handle);
     }
-    if (say && status == GGML_STATUS_SUCCESS && !known) {
+    // A library without a device, such as MPI's outside mpirun, changes nothing for the program.
+    if (say && status == GGML_STATUS_SUCCESS && !known && ggml_backend_reg_dev_count(reg) > 0) {
         ggml_log_internal(GGML_LOG_LEVEL_INFO, "loaded %s backend from %s\n", ggml_backend_reg_name(reg), path);
     }
     *out = status == GGML_STATUS_SUCCESS ? reg : NULL;
@@ -97,7 +98,7 @@ ggml_backend_reg_t ggml_backend_load(const char *path) {
         berth_fail(GGML_STATUS_FAILED, "ggml_backend_load: the path is NULL");
         return NULL;
     }
-    berth_registry_ready();
+    berth_registry_ready(BERTH_REGISTRY_BUILT_IN);
     ggml_backend_reg_t reg;
     const enum ggml_status status = berth_library_load(path, true, &reg);
     return status == GGML_STATUS_SUCCESS ? reg : NULL;

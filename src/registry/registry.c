@@ -95,7 +95,7 @@ void ggml_backend_register(ggml_backend_reg_t reg) {
         berth_fail(GGML_STATUS_FAILED, "ggml_backend_register: the registry is NULL");
         return;
     }
-    berth_registry_ready();
+    berth_registry_ready(BERTH_REGISTRY_BUILT_IN);
     bool known;
     const bool ok = berth_registry_add(reg, NULL, &known);
     (void) ok; // reported
@@ -106,7 +106,7 @@ void ggml_backend_device_register(ggml_backend_dev_t device) {
         berth_fail(GGML_STATUS_FAILED, "ggml_backend_device_register: the device is NULL");
         return;
     }
-    berth_registry_ready();
+    berth_registry_ready(BERTH_REGISTRY_BUILT_IN);
     berth_lock_take(&table_lock);
     const bool ok = berth_grow((void **) &devs, &n_devs_cap, n_devs + 1, sizeof devs[0]);
     if (ok) {
@@ -231,7 +231,7 @@ static void reg_remove(size_t at) {
 // The registry's backends and buffers must be gone: its library is closed. So must those of the device that BERTH_SPLIT made of
 // its devices and others, which goes with it.
 void ggml_backend_unload(ggml_backend_reg_t reg) {
-    berth_registry_ready();
+    berth_registry_ready(BERTH_REGISTRY_BUILT_IN);
     const bool is_inner = has_split_lock;
     if (!is_inner) {
         pthread_mutex_lock(&split_lock);
@@ -263,7 +263,7 @@ void ggml_backend_unload(ggml_backend_reg_t reg) {
 // ---- asking by index ----
 
 size_t ggml_backend_reg_count(void) {
-    berth_registry_ready();
+    berth_registry_ready(BERTH_REGISTRY_INSTALLED);
     berth_lock_take(&table_lock);
     const size_t n = n_regs;
     berth_lock_drop(&table_lock);
@@ -271,7 +271,7 @@ size_t ggml_backend_reg_count(void) {
 }
 
 size_t ggml_backend_dev_count(void) {
-    berth_registry_ready();
+    berth_registry_ready(BERTH_REGISTRY_INSTALLED);
     split_look();
     berth_lock_take(&table_lock);
     const size_t n = n_devs;
@@ -280,7 +280,7 @@ size_t ggml_backend_dev_count(void) {
 }
 
 static ggml_backend_reg_t reg_number(size_t index) {
-    berth_registry_ready();
+    berth_registry_ready(BERTH_REGISTRY_INSTALLED);
     berth_lock_take(&table_lock);
     ggml_backend_reg_t reg = index < n_regs ? regs[index].reg : NULL;
     berth_lock_drop(&table_lock);
@@ -288,7 +288,7 @@ static ggml_backend_reg_t reg_number(size_t index) {
 }
 
 static ggml_backend_dev_t dev_number(size_t index) {
-    berth_registry_ready();
+    berth_registry_ready(BERTH_REGISTRY_INSTALLED);
     split_look();
     berth_lock_take(&table_lock);
     ggml_backend_dev_t dev = index < n_devs ? devs[index] : NULL;
@@ -381,7 +381,6 @@ ggml_backend_t ggml_backend_init_best(void) {
             return ggml_backend_dev_init(dev, NULL);
         }
     }
-    berth_set_error(
-        "ggml_backend_init_best: no backend is registered; ggml_backend_load_all() loads those in the program's folder");
+    berth_set_error("ggml_backend_init_best: no backend is registered, and none is in the folders of the program and of libggml");
     return NULL;
 }

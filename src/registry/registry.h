@@ -10,8 +10,21 @@ GGML_API void ggml_log_internal(enum ggml_log_level level, const char *format, .
 // Adds the registry and its devices; handle is the library it came from or NULL. A registry that is there already is left
 // alone: then *known is true and the handle stays the caller's. Otherwise a true answer takes the handle over.
 bool berth_registry_add(ggml_backend_reg_t reg, void *handle, bool *known) BERTH_MUST_USE; // registry.c
-// Registers what is built in, once. Every question to the registry starts with it.
-void berth_registry_ready(void); // builtin.c
+// How much of what no program asks for by name has been loaded. Later stages include earlier ones.
+enum berth_registry_stage {
+    BERTH_REGISTRY_EMPTY,
+    BERTH_REGISTRY_BUILT_IN,
+    BERTH_REGISTRY_INSTALLED,
+};
+// Loads what is missing up to that stage, once. Every query starts with the last stage, every change of the registry with what is
+// built in. True: this call loaded.
+bool berth_registry_ready(enum berth_registry_stage want); // builtin.c
+// The program says itself where its backends are: queries no longer look for installed ones.
+void berth_registry_skip_installed(void); // builtin.c
+// Loads the backends of the default folders and of GGML_BACKEND_PATH, either all but the CPU's, or the CPU's unless one is
+// registered. False: out of memory.
+enum berth_scan { BERTH_SCAN_DEVICES = 1, BERTH_SCAN_CPU = 2, BERTH_SCAN_ALL = 3 };
+bool berth_installed_load(enum berth_scan which) BERTH_MUST_USE; // scan.c
 
 // One device in place of all GPUs, if the environment asks for it (split.c); one thread at a time. None but berth_split_make
 // calls a backend.
@@ -28,7 +41,7 @@ void berth_split_drop(void);
 
 // Opens a library file: NULL with an error that names it.
 void *berth_library_open(const char *path); // load.c
-// Opens it and registers its backend; say: with a line in the log.
+// Opens it and registers its backend; say: with a line in the log if it has devices.
 enum ggml_status berth_library_load(const char *path, bool say, ggml_backend_reg_t *out) BERTH_MUST_USE; // load.c
 // Why the file cannot be a library for this machine, or NULL if nothing speaks against it.
 const char *berth_library_flaw(const char *path, char *text, size_t size); // elf.c

@@ -108,23 +108,30 @@ static int score_of(const char *path) {
     return n;
 }
 
-// items[0] to items[n - 1] carry one name.
-static void load_best(struct found *items, size_t n) {
+// items[0] to items[n - 1] carry one name. False: out of memory.
+static bool load_best(struct found *items, size_t n) {
     if (ggml_backend_reg_by_name(items[0].name) != NULL) {
-        return;
+        return true;
     }
     for (size_t i = 0; i < n; i++) {
         items[i].score = items[i].is_variant ? score_of(items[i].path) : 0;
     }
     qsort(items, n, sizeof items[0], by_rank);
     for (size_t i = 0; i < n; i++) {
-        if ((items[i].score > 0 || !items[i].is_variant) && ggml_backend_load(items[i].path) != NULL) {
-            return;
+        if (items[i].score <= 0 && items[i].is_variant) {
+            continue;
+        }
+        ggml_backend_reg_t reg;
+        const enum ggml_status status = berth_library_load(items[i].path, true, &reg);
+        if (status != GGML_STATUS_FAILED) {
+            return status == GGML_STATUS_SUCCESS;
         }
     }
+    return true;
 }
 
-static void load_folders(const char *const *dirs, int n_dirs) {
+// False: out of memory.
+static bool load_folders(const char *const *dirs, int n_dirs, enum berth_scan which) {
     struct list list = {0};
     bool ok          = true;
     for (int i = 0; ok && i < n_dirs; i++) {
@@ -143,9 +150,12 @@ static void load_folders(const char *const *dirs, int n_dirs) {
     for (size_t i = 0, end; i < list.n; i = end) {
         for (end = i + 1; end < list.n && strcmp(list.items[end].name, list.items[i].name) == 0; end++) {
         }
-        load_best(&list.items[i], end - i);
+        if (((strcmp(list.items[i].name, "cpu") == 0 ? BERTH_SCAN_CPU : BERTH_SCAN_DEVICES) & which) != 0) {
+            ok = load_best(&list.items[i], end - i) && ok;
+        }
     }
     list_fini(&list);
+    return ok;
 }
 
 static bool program_folder(char *out, size_t size) {
@@ -163,7 +173,7 @@ static bool program_folder(char *out, size_t size) {
 
 // The program's folder, then this library's: that of the name it was loaded by, and that of the file behind it. Never the current
 // one: a folder of downloaded files must not bring code.
-static void load_default_folders(void) {
+static bool load_default_folders(enum berth_scan which) {
     char path[PATH_MAX], resolved[3][PATH_MAX];
     const char *dirs[3];
     int n = 0;
@@ -177,21 +187,43 @@ static void load_default_folders(void) {
             n++;
         }
     }
-    load_folders(dirs, n);
+    return load_folders(dirs, n, which);
+}
+
+// The file that GGML_BACKEND_PATH names. False: out of memory.
+static bool load_named_file(void) {
+    ggml_backend_reg_t reg;
+    const char *file = secure_getenv("GGML_BACKEND_PATH");
+    return file == NULL || file[0] == '\0' || berth_library_load(file, true, &reg) != GGML_STATUS_ALLOC_FAILED;
+}
+
+// A static library's program has no part in a file's registry.
+bool berth_installed_load(enum berth_scan which) {
+#ifdef GGML_SHARED
+    if (which == BERTH_SCAN_CPU && ggml_backend_reg_by_name("CPU") != NULL) {
+        return true; // another walk through the folders is spared
+    }
+    const bool ok = load_default_folders(which);
+    return (which & BERTH_SCAN_DEVICES) == 0 ? ok : load_named_file() && ok;
+#else
+    (void) which;
+    return true;
+#endif
 }
 
 void ggml_backend_load_all_from_path(const char *dir_path) {
+    bool ok = true;
     berth_client_look(); // what was loaded after this library
-    berth_registry_ready();
-    if (dir_path == NULL) {
-        load_default_folders();
-    } else {
-        load_folders(&dir_path, 1);
+    if (dir_path != NULL) {
+        berth_registry_ready(BERTH_REGISTRY_BUILT_IN);
+        berth_registry_skip_installed();
+        ok = load_folders(&dir_path, 1, BERTH_SCAN_ALL);
+        ok = load_named_file() && ok;
+    } else if (!berth_registry_ready(BERTH_REGISTRY_INSTALLED)) { // files may have come since then
+        ok = load_default_folders(BERTH_SCAN_ALL);
+        ok = load_named_file() && ok;
     }
-    const char *file = secure_getenv("GGML_BACKEND_PATH");
-    if (file != NULL && file[0] != '\0') {
-        ggml_backend_load(file);
-    }
+    (void) ok; // reported
 }
 
 void ggml_backend_load_all(void) {
