@@ -112,10 +112,11 @@ void gguf_add_tensor(struct gguf_context *ctx, const struct ggml_tensor *tensor)
         berth_fail(GGML_STATUS_FAILED, "gguf_add_tensor: there is a tensor '%s' already", tensor->name);
         return;
     }
-    if (!berth_gguf_nbytes(tensor->type, tensor->ne, &size) || !ggml_is_contiguous(tensor)) {
+    const bool has_size = berth_gguf_nbytes(tensor->type, tensor->ne, &size);
+    if (!has_size || (size > 0 && !ggml_is_contiguous(tensor))) { // strides of no elements do not matter
         berth_fail(GGML_STATUS_FAILED, "gguf_add_tensor: '%s' of type %d with %lld x %lld x %lld x %lld elements is %s",
             tensor->name, (int) tensor->type, (long long) tensor->ne[0], (long long) tensor->ne[1], (long long) tensor->ne[2],
-            (long long) tensor->ne[3], ggml_is_contiguous(tensor) ? "nothing a file can hold" : "not contiguous");
+            (long long) tensor->ne[3], has_size ? "not contiguous" : "nothing a file can hold");
         return;
     }
     if (!berth_add_ok(ctx->data_size, size, &end) || !berth_pad_ok(end, ctx->alignment, &end) || end > INT64_MAX) {

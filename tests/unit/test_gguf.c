@@ -316,6 +316,27 @@ static void alignment_follows_its_key(void **state) {
     unlink(path);
 }
 
+// A program may add a tensor that it has only named: extents and strides are 0.
+static void a_tensor_without_extents_is_added(void **state) {
+    (void) state;
+    struct ggml_tensor t = {.name = "bare"}, few = {.name = "few", .ne = {0, 3, 1, 1}};
+    struct gguf_context *g = gguf_init_empty();
+    gguf_add_tensor(g, &t);
+    gguf_add_tensor(g, &few);
+    assert_int_equal(gguf_get_n_tensors(g), 2);
+    assert_int_equal(gguf_find_tensor(g, "bare"), 0);
+    assert_int_equal(gguf_get_tensor_size(g, 0), 0);
+    unsigned char *meta = malloc(gguf_get_meta_size(g));
+    assert_non_null(meta);
+    gguf_get_meta_data(g, meta);
+    struct gguf_context *h = gguf_init_from_buffer(meta, gguf_get_meta_size(g), (struct gguf_init_params){.no_alloc = true});
+    assert_non_null(h);
+    assert_int_equal(gguf_find_tensor(h, "few"), 1);
+    gguf_free(g);
+    gguf_free(h);
+    free(meta);
+}
+
 static void many_names_are_found_fast(void **state) {
     (void) state;
     const int n            = 100000;
@@ -452,6 +473,7 @@ int main(void) {
         cmocka_unit_test(what_is_read_is_written_again),
         cmocka_unit_test(strings_keep_their_nuls),
         cmocka_unit_test(alignment_follows_its_key),
+        cmocka_unit_test(a_tensor_without_extents_is_added),
         cmocka_unit_test(many_names_are_found_fast),
         cmocka_unit_test(data_on_a_device_is_fetched),
         cmocka_unit_test(maps),
