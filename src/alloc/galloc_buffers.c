@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// galloc_buffers.c: the buffers of a graph allocator. A pool is replaced only by a larger one, and then by exactly what the new
-// plan takes; a plan that comes back after its chunks went adds what it lacks, so that plans that take turns settle. A larger
+// galloc_buffers.c: the buffers of a graph allocator. A pool in which a new plan lacks memory becomes exactly what that plan
+// takes; a plan that comes back after its chunks went adds what it lacks, so that plans that take turns settle. A larger
 // buffer is made while the old one still stands; if both do not fit, the old one goes first, and comes back if that is in vain.
 
 #include "alloc/galloc.h"
@@ -160,16 +160,16 @@ static bool has_pinned(const struct ggml_gallocr *galloc) {
     return plan != NULL;
 }
 
-// Has the pool fewer bytes in all than a plan takes?
+// Does the pool hold memory, but too little of it in one of the plan's chunks?
 static bool is_outgrown(const struct galloc_pool *pool, const size_t *sizes, size_t n_sizes) {
-    size_t has = 0, needs = 0;
+    bool has_memory = false, is_short = false;
     for (size_t c = 0; c < pool->n_chunks; c++) {
-        has += chunk_size(pool, c);
+        has_memory = has_memory || chunk_size(pool, c) > 0;
     }
     for (size_t c = 0; c < n_sizes; c++) {
-        needs += sizes[c];
+        is_short = is_short || sizes[c] > (c < pool->n_chunks ? chunk_size(pool, c) : 0);
     }
-    return has > 0 && has < needs;
+    return has_memory && is_short;
 }
 
 static enum ggml_status pool_grow(struct ggml_gallocr *galloc, struct galloc_pool *pool, const size_t *sizes, size_t n_sizes) {

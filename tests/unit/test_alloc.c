@@ -547,9 +547,21 @@ static void growing_takes_what_a_fresh_one_would(void **state) {
     holds(galloc, f.graph, 100); // one chunk, larger than the type likes
     holds(galloc, g.graph, 104);
     ggml_gallocr_free(galloc);
-    struct ggml_context *all[] = {a.ctx, b.ctx, c.ctx, d.ctx, e.ctx, f.ctx, g.ctx};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        ggml_free(all[i]);
+
+    // as many bytes in all, but one chunk is too small
+    const int64_t uneven[] = {6, 4};
+    struct two_ways h = inputs_of(uneven, 2), i = inputs_of(two, 2), j = inputs_of(one, 1), k = inputs_of(uneven, 2);
+    galloc = ggml_gallocr_new(&small);
+    holds(galloc, h.graph, 40);
+    holds(galloc, i.graph, 40); // not 24 + 20
+    ggml_gallocr_free(galloc);
+    galloc = ggml_gallocr_new(&small);
+    holds(galloc, j.graph, 24);
+    holds(galloc, k.graph, 40); // a chunk that was not there
+    ggml_gallocr_free(galloc);
+    struct ggml_context *all[] = {a.ctx, b.ctx, c.ctx, d.ctx, e.ctx, f.ctx, g.ctx, h.ctx, i.ctx, j.ctx, k.ctx};
+    for (size_t n = 0; n < sizeof all / sizeof all[0]; n++) {
+        ggml_free(all[n]);
     }
 }
 
