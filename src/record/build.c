@@ -41,11 +41,8 @@ static size_t grown(size_t cap, size_t n_want) {
     return n_want <= cap ? cap : n_want > cap + cap / 2 ? n_want : cap + cap / 2;
 }
 
-bool berth_record_room(struct record *rec, size_t n_rows, size_t n_srcs) {
-    if (n_rows <= rec->rows_cap && n_srcs <= rec->srcs_cap) {
-        return true;
-    }
-    const size_t rows_cap = grown(rec->rows_cap, n_rows), srcs_cap = grown(rec->srcs_cap, n_srcs);
+// Neither is less than the record has.
+static bool caps_set(struct record *rec, size_t rows_cap, size_t srcs_cap) {
     size_t rows_size, srcs_size, size;
     const bool ok = berth_mul_ok(rows_cap, sizeof rec->memory[0] + sizeof rec->rows[0] + rec->column_size, &rows_size) &&
                     berth_mul_ok(srcs_cap, sizeof rec->srcs[0] + sizeof rec->slots[0], &srcs_size) &&
@@ -80,6 +77,13 @@ bool berth_record_room(struct record *rec, size_t n_rows, size_t n_srcs) {
     return true;
 }
 
+bool berth_record_room(struct record *rec, size_t n_rows, size_t n_srcs) {
+    if (n_rows <= rec->rows_cap && n_srcs <= rec->srcs_cap) {
+        return true;
+    }
+    return caps_set(rec, grown(rec->rows_cap, n_rows), grown(rec->srcs_cap, n_srcs));
+}
+
 static bool room_forms(struct record *rec, int32_t n_rows) {
     return berth_grow((void **) &rec->forms, &rec->forms_cap, (size_t) n_rows + 1, sizeof rec->forms[0]);
 }
@@ -88,11 +92,16 @@ bool berth_record_room_forms(struct record *rec) {
     return room_forms(rec, rec->n_rows);
 }
 
+// Exactly the other's capacity, never more: two records that take turns in asking for more than the other has would grow for
+// ever.
 bool berth_record_room_like(struct record *rec, const struct record *other) {
-    const size_t n_twice = (size_t) other->n_twice;
-    return berth_record_room(rec, other->rows_cap, other->srcs_cap) && room_forms(rec, other->n_rows) &&
+    const size_t n_twice  = (size_t) other->n_twice;
+    const size_t rows_cap = rec->rows_cap > other->rows_cap ? rec->rows_cap : other->rows_cap;
+    const size_t srcs_cap = rec->srcs_cap > other->srcs_cap ? rec->srcs_cap : other->srcs_cap;
+    const bool has_room   = rows_cap == rec->rows_cap && srcs_cap == rec->srcs_cap;
+    return (has_room || caps_set(rec, rows_cap, srcs_cap)) && room_forms(rec, other->n_rows) &&
            (n_twice == 0 || berth_grow((void **) &rec->twice, &rec->twice_cap, n_twice, sizeof rec->twice[0])) &&
-           berth_grow((void **) &rec->index.slots, &rec->index.slots_cap, other->index.slots_cap, sizeof rec->index.slots[0]);
+           berth_grow((void **) &rec->index.slots, &rec->index.slots_cap, other->index.n_slots, sizeof rec->index.slots[0]);
 }
 
 // ---- building ----
