@@ -247,7 +247,7 @@ static bool views_keep(struct graph_ops *o) {
     bool *is_read = berth_calloc((size_t) o->n_list + 1, sizeof *is_read);
     for (int32_t i = 0; is_read != NULL && i < o->n_list; i++) {
         for (int k = 0; k < GGML_MAX_SRC; k++) {
-            if (o->list[i]->src[k] != NULL) {
+            if (o->list[i]->src[k] != NULL && o->list[i]->src[k] != o->list[i]) { // a cast names itself
                 is_read[graph_ops_find(o, o->list[i]->src[k])] = true;
             }
         }

@@ -50,7 +50,7 @@ static void uses_walk(const struct galloc_plan *plan, const struct found *found,
     for (int32_t i = 0; i < plan->lives.order.n_steps; i++) {
         const struct ggml_tensor *t = plan->tensors[lifetime_step(&plan->lives.order, i)];
         for (int k = 0; k < GGML_MAX_SRC && !is_view(t); k++) {
-            const int32_t row = row_of(found, plan->n_rows, t->src[k]);
+            const int32_t row = t->src[k] != t ? row_of(found, plan->n_rows, t->src[k]) : -1; // a cast names itself
             if (row >= 0 && is_count) {
                 uses->first[row + 2]++;
             } else if (row >= 0) {

@@ -97,7 +97,7 @@ static bool take_over_src(struct replay *r, int32_t i_row, bool is_listed, bool 
     struct lifetime_row *row      = &r->rows[i_row];
     for (int32_t k = node->src; k < node->src + node->n_src; k++) {
         const int32_t p    = r->rec->srcs[k];
-        const int32_t from = takeover_from(r, i_row, p);
+        const int32_t from = p != i_row ? takeover_from(r, i_row, p) : -1;
         if (from < 0 || (from == p) != is_direct || !may_share(r, r->rows[from].buf, row->buf, is_direct) ||
             !has_room(r, from, i_row)) {
             continue;
@@ -221,6 +221,12 @@ static void count_children(struct replay *r) {
     }
     for (int32_t at = rec->more_srcs; at < rec->n_srcs; at++) {
         r->live[rec->srcs[at]].n_children++;
+    }
+    for (int32_t i = 0; rec->has_self && i < rec->n_nodes; i++) {
+        const struct record_row *row = &rec->rows[i];
+        for (int32_t k = row->src; row->names_self && k < row->src + row->n_src; k++) {
+            r->live[row->same_as].n_children -= rec->srcs[k] == row->same_as;
+        }
     }
 }
 
@@ -347,7 +353,9 @@ static void drop_step(struct replay *r, int32_t step) {
     const struct record_row *node = &rec->rows[i];
     const int32_t *src = rec->srcs + node->src, *end = src + node->n_src;
     for (; src < end; src++) {
-        drop_edge(r, *src);
+        if (*src != node->same_as) { // a node does not read itself
+            drop_edge(r, *src);
+        }
     }
     if (r->rules->free_unread && node->same_as == i) {
         give_back_unread(r, i);

@@ -174,6 +174,8 @@ static bool link_srcs(struct build *b, int32_t r) {
         }
         struct record_row *row = &rec->rows[r]; // which may have moved
         record_src_put(rec, row, s, k);
+        row->names_self = row->names_self || s == row->same_as;
+        rec->has_self   = rec->has_self || s == row->same_as;
         if (k < 3 && s < rec->n_nodes + rec->n_leafs) {
             row->near[k] = s;
         } else {
@@ -266,7 +268,7 @@ enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph
 
 void berth_record_clear(struct record *rec) {
     rec->n_rows = rec->n_nodes = rec->n_leafs = rec->n_srcs = rec->n_forms = rec->n_twice = rec->n_all = rec->more_srcs = 0;
-    rec->has_index = rec->is_lost = false;
+    rec->has_index = rec->is_lost = rec->has_self = false;
 }
 
 void berth_record_fini(struct record *rec) {

@@ -55,6 +55,7 @@ struct record_row {
     uint8_t usage;   // of the buffer of somebody else. If whole
     bool is_plain;   // all sources are listed in the graph and in the first three slots
     bool has_memory; // placed by somebody else
+    bool names_self; // one of its sources is the tensor itself, as of a cast: an edge that is no reading
     bool is_foreign; // no node, and with memory of its own: matters to nobody's place, whatever else it is. If not whole
 };
 
@@ -77,7 +78,8 @@ struct record {
     struct record_index index; // tensor to row
     bool has_index;            // of the graph that was seen last; a whole record has it when built, others make it when asked
     bool is_whole;
-    bool is_lost; // tensors are of a graph that turned out to be another
+    bool has_self; // some row names itself
+    bool is_lost;  // tensors are of a graph that turned out to be another
 };
 
 // Whether a tensor has memory that is not the allocator's.

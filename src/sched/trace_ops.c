@@ -90,9 +90,13 @@ static void lives_find(const struct sched_memo *memo, struct life *lives) {
     for (int32_t i = 0; i < rec->n_nodes; i++) {
         const int32_t r = sched_order(memo, i), own = sched_base(memo, r);
         for (int k = 0; k < rec->rows[r].n_src; k++) {
-            struct life *life = &lives[sched_base(memo, rec->srcs[rec->rows[r].src + k])];
-            life->first       = life->first < 0 ? 0 : life->first; // an input
-            life->last        = i;
+            const int32_t base = sched_base(memo, rec->srcs[rec->rows[r].src + k]);
+            struct life *life  = &lives[base];
+            if (base == own && rec->rows[r].names_self) {
+                continue;
+            }
+            life->first = life->first < 0 ? 0 : life->first; // an input
+            life->last  = i;
         }
         lives[own].first = lives[own].first < 0 ? i : lives[own].first;
         lives[own].last  = (rec->rows[r].flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? rec->n_nodes - 1 : i;

@@ -327,6 +327,41 @@ static void callers_word_is_asked_again(void **state) {
     ggml_gallocr_free(galloc);
 }
 
+static bool any_cast(const struct ggml_tensor *node, int i_src, void *user) {
+    (void) i_src, (void) user;
+    return node->op == GGML_OP_CPY;
+}
+
+// A cast names itself as the tensor it writes to. That is no reader: a result that nobody reads stays, as any other does.
+static void unread_casts_stay(void **state) {
+    (void) state;
+    for (int n_readers = 0; n_readers < 2; n_readers++) {
+        for (int via_rule = 0; via_rule < 2; via_rule++) {
+            struct ggml_context *ctx  = new_context(64);
+            struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
+            struct ggml_tensor *x     = floats(ctx, 64, "x");
+            struct ggml_tensor *cast = ggml_cast(ctx, x, GGML_TYPE_F32), *y = x;
+            ggml_set_input(x);
+            ggml_build_forward_expand(graph, cast);
+            for (int i = 0; i < 5; i++) {
+                y = ggml_sqr(ctx, i == 2 && n_readers > 0 ? ggml_add(ctx, y, cast) : ggml_cont(ctx, y));
+            }
+            ggml_build_forward_expand(graph, y);
+            ggml_gallocr_t galloc          = on_host();
+            struct berth_gallocr_options o = berth_gallocr_options_default();
+            o.in_place                     = via_rule ? any_cast : NULL;
+            berth_gallocr_set_options(galloc, &o);
+            assert_true(ggml_gallocr_alloc_graph(galloc, graph));
+            assert_true(berth_gallocr_verify(galloc, graph));
+            set(x, 3);
+            run(graph);
+            assert_true(n_readers > 0 || *(float *) cast->data == 3);
+            ggml_gallocr_free(galloc);
+            ggml_free(ctx);
+        }
+    }
+}
+
 static void unread_memory_comes_back(void **state) {
     (void) state;
     struct ggml_context *ctx  = new_context(64);
@@ -688,6 +723,7 @@ int main(void) {
         cmocka_unit_test_setup(outputs_and_their_views_stay, setup),
         cmocka_unit_test_setup(in_place_rules, setup),
         cmocka_unit_test_setup(callers_word_is_asked_again, setup),
+        cmocka_unit_test_setup(unread_casts_stay, setup),
         cmocka_unit_test_setup(unread_memory_comes_back, setup),
         cmocka_unit_test_setup(odd_graphs, setup),
         cmocka_unit_test_setup(many_holes, setup),
