@@ -220,11 +220,14 @@ static enum ggml_status compute_watched(
     struct ggml_backend_sched *sched, struct sched_memo *memo, const struct sched_split *split, bool *go_on) {
     ggml_backend_t backend  = sched->backends[split->backend];
     enum ggml_status status = GGML_STATUS_SUCCESS;
+    // The callback may set another one, for the splits to come.
+    const ggml_backend_sched_eval_callback callback = sched->callback;
+    void *const user_data                           = sched->callback_data;
     for (int32_t i = split->i_start; i < split->i_end && *go_on && status == GGML_STATUS_SUCCESS;) {
         int32_t end = i + 1;
-        bool wanted = sched->callback(sched_nodes(memo)[i], true, sched->callback_data);
+        bool wanted = callback(sched_nodes(memo)[i], true, user_data);
         while (!wanted && end < split->i_end) {
-            wanted = sched->callback(sched_nodes(memo)[end++], true, sched->callback_data);
+            wanted = callback(sched_nodes(memo)[end++], true, user_data);
         }
         struct ggml_cgraph part = sched_part(sched, memo, i, end);
 
@@ -232,7 +235,7 @@ static enum ggml_status compute_watched(
         const enum ggml_status late = berth_backend_synchronize(backend);
         status                      = status != GGML_STATUS_SUCCESS ? status : late;
         if (status == GGML_STATUS_SUCCESS && wanted) {
-            *go_on = sched->callback(sched_nodes(memo)[end - 1], false, sched->callback_data);
+            *go_on = callback(sched_nodes(memo)[end - 1], false, user_data);
         }
         i = end;
     }
@@ -337,6 +340,7 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
         sched_wait_slot(sched, sched->slot);
     }
     const bool is_beside = runs_beside(sched, memo);
+    sched->is_running    = true;
     for (int32_t s = 0; s < memo->n_splits && go_on && status == GGML_STATUS_SUCCESS; s++) {
         if (is_beside) {
             sched_moves_before(sched, memo, &memo->splits[s]);
@@ -345,6 +349,7 @@ enum ggml_status sched_run(struct ggml_backend_sched *sched) {
             status = split_run(sched, memo, s, &go_on);
         }
     }
+    sched->is_running = false;
     if (is_beside && status == GGML_STATUS_SUCCESS) { // the program may write the host's memory next
         sched_copier_drain(sched);
         for (int i = 0; i < 2 && status == GGML_STATUS_SUCCESS && sched->copier.queues[i] != NULL; i++) {

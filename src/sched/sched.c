@@ -86,8 +86,18 @@ ggml_backend_sched_t ggml_backend_sched_new(ggml_backend_t *backends, ggml_backe
     return sched;
 }
 
+bool sched_is_idle(const char *func, const struct ggml_backend_sched *sched) {
+    if (sched != NULL && sched->is_running) {
+        berth_fail(GGML_STATUS_FAILED,
+            "%s: the scheduler is computing a graph of %d nodes; its eval callback and its ops may not change it", func,
+            sched->cur->rec.n_nodes);
+        return false;
+    }
+    return true;
+}
+
 void ggml_backend_sched_free(ggml_backend_sched_t sched) {
-    if (sched == NULL) {
+    if (sched == NULL || !sched_is_idle(__func__, sched)) {
         return;
     }
     sched_finish(sched); // what has nothing to do is left alone: programs free their backends first, and in ways of their own
@@ -123,7 +133,7 @@ void *sched_scratch(struct ggml_backend_sched *sched, size_t size) {
 }
 
 void ggml_backend_sched_reset(ggml_backend_sched_t sched) {
-    if (sched == NULL) {
+    if (sched == NULL || !sched_is_idle(__func__, sched)) {
         return;
     }
     sched->chosen.n = 0;
@@ -298,6 +308,9 @@ static enum ggml_status prepare_and(struct ggml_backend_sched *sched, struct ggm
 static bool has_arguments(const char *func, ggml_backend_sched_t sched, const struct ggml_cgraph *graph) {
     if (sched == NULL || graph == NULL) {
         berth_fail(GGML_STATUS_FAILED, "%s: the %s is NULL", func, sched == NULL ? "scheduler" : "graph");
+        return false;
+    }
+    if (!sched_is_idle(func, sched)) {
         return false;
     }
     for (int b = 0; b < sched->n_backends; b++) {

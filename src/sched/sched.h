@@ -198,7 +198,8 @@ struct ggml_backend_sched {
     struct sched_memo *last_run; // of the graph that was placed last
     struct ggml_cgraph *graph;   // of cur
     bool is_alloc;
-    bool is_put; // all addresses of cur are given
+    bool is_put;     // all addresses of cur are given
+    bool is_running; // inside sched_run: cur is in use, and whoever is called from there must not change it
     struct sched_carry carry;
     struct sched_copier copier;
     bool moves_in_a_row; // no copier is wanted
@@ -227,6 +228,10 @@ struct ggml_backend_sched {
     struct berth_sched_stats stats;
     int last_n_splits;
 };
+
+// Ops and the eval callback run while the scheduler is in the middle of its graph: what changes it is refused then, with an error
+// that names the function. NULL is idle.
+bool sched_is_idle(const char *func, const struct ggml_backend_sched *sched); // sched.c
 
 // ---- memo.c ----
 

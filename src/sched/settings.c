@@ -66,6 +66,9 @@ void ggml_backend_sched_set_tensor_backend(ggml_backend_sched_t sched, struct gg
                            : "the backend is none of the scheduler's");
         return;
     }
+    if (!sched_is_idle(__func__, sched)) {
+        return;
+    }
     if (!choose(&sched->chosen, node, b)) {
         berth_backend_fail(backend, "ggml_backend_sched_set_tensor_backend: out of memory for the choice of %s", node->name);
     }
@@ -104,14 +107,14 @@ static void forget(struct ggml_backend_sched *sched) {
 }
 
 void berth_sched_set_strict(ggml_backend_sched_t sched, bool strict) {
-    if (sched != NULL && sched->is_strict != strict) {
+    if (sched != NULL && sched->is_strict != strict && sched_is_idle(__func__, sched)) {
         sched->is_strict = strict;
         forget(sched);
     }
 }
 
 void berth_sched_set_overlap(ggml_backend_sched_t sched, bool overlap) {
-    if (sched != NULL && sched->moves_in_a_row == overlap) {
+    if (sched != NULL && sched->moves_in_a_row == overlap && sched_is_idle(__func__, sched)) {
         sched_drain(sched);
         sched->moves_in_a_row = !overlap;
         if (!overlap) {
@@ -127,6 +130,9 @@ void berth_sched_set_limit(ggml_backend_sched_t sched, ggml_backend_t backend, s
         berth_fail(GGML_STATUS_FAILED, "berth_sched_set_limit: the backend is none of the scheduler's");
         return;
     }
+    if (!sched_is_idle(__func__, sched)) {
+        return;
+    }
     sched->limits[b] = bytes;
     forget(sched);
 }
@@ -134,6 +140,9 @@ void berth_sched_set_limit(ggml_backend_sched_t sched, ggml_backend_t backend, s
 void berth_sched_set_n_copies(ggml_backend_sched_t sched, int n_copies) {
     if (sched == NULL || n_copies < 1) {
         berth_fail(GGML_STATUS_FAILED, "berth_sched_set_n_copies: %d copies", n_copies);
+        return;
+    }
+    if (!sched_is_idle(__func__, sched)) {
         return;
     }
     sched_drain(sched);

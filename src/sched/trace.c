@@ -35,6 +35,9 @@ enum ggml_status berth_sched_trace_start(ggml_backend_sched_t sched) {
     if (sched == NULL) {
         return berth_fail(GGML_STATUS_FAILED, "berth_sched_trace_start: the scheduler is NULL");
     }
+    if (!sched_is_idle(__func__, sched)) {
+        return GGML_STATUS_FAILED;
+    }
     sched->n_trace        = 0;
     sched->n_trace_lost   = 0;
     sched->trace_start_ns = sched_trace_now();
@@ -82,6 +85,9 @@ static void write_event(const struct ggml_backend_sched *sched, const struct sch
 }
 
 enum ggml_status berth_sched_trace_stop(ggml_backend_sched_t sched, FILE *file) {
+    if (!sched_is_idle(__func__, sched)) {
+        return GGML_STATUS_FAILED;
+    }
     if (sched == NULL || file == NULL || !sched->is_tracing) {
         return berth_fail(GGML_STATUS_FAILED, "berth_sched_trace_stop: %s",
             sched == NULL  ? "the scheduler is NULL"

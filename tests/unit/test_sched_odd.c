@@ -88,6 +88,126 @@ static void calls_without(void **state) {
     assert_false(ggml_backend_sched_reserve(NULL, n->graph) || ggml_backend_sched_alloc_graph(s, NULL));
 }
 
+// ---- a callback that calls the scheduler it is called by ----
+
+enum call {
+    RESET,
+    RESERVE,
+    RESERVE_SIZE,
+    WORK_SIZES,
+    SPLIT,
+    ALLOC,
+    COMPUTE,
+    COMPUTE_ASYNC,
+    CHOOSE,
+    STRICT,
+    OVERLAP,
+    LIMIT,
+    N_COPIES,
+    TRACE_START,
+    TRACE_STOP,
+    FREE,
+    N_CALLS
+};
+
+struct caller {
+    struct net *net;
+    struct ggml_cgraph *other; // another graph than the one that is computed
+    enum call call;
+    int n_calls, n_refused;
+};
+
+// False: the call was let through.
+static bool call_refused(struct caller *c) {
+    ggml_backend_sched_t s = c->net->sched;
+    size_t sizes[3]        = {7, 7, 7};
+    bool ok                = true;
+    berth_clear_error();
+    switch (c->call) {
+        case RESET: ggml_backend_sched_reset(s); break;
+        case RESERVE: ok = !ggml_backend_sched_reserve(s, c->other); break;
+        case RESERVE_SIZE: ggml_backend_sched_reserve_size(s, c->other, sizes); break;
+        case WORK_SIZES: ok = berth_sched_work_sizes(s, c->other, sizes) == GGML_STATUS_FAILED; break;
+        case SPLIT: ok = berth_sched_split(s, c->other) == GGML_STATUS_FAILED; break;
+        case ALLOC: ok = !ggml_backend_sched_alloc_graph(s, c->other); break;
+        case COMPUTE: ok = ggml_backend_sched_graph_compute(s, c->other) == GGML_STATUS_FAILED; break;
+        case COMPUTE_ASYNC: ok = ggml_backend_sched_graph_compute_async(s, c->net->graph) == GGML_STATUS_FAILED; break;
+        case CHOOSE: ggml_backend_sched_set_tensor_backend(s, ggml_graph_node(c->net->graph, 0), c->net->cpu); break;
+        case STRICT: berth_sched_set_strict(s, true); break;
+        case OVERLAP: berth_sched_set_overlap(s, false); break;
+        case LIMIT: berth_sched_set_limit(s, c->net->cpu, 1 << 20); break;
+        case N_COPIES: berth_sched_set_n_copies(s, 2); break;
+        case TRACE_START: ok = berth_sched_trace_start(s) == GGML_STATUS_FAILED; break;
+        case TRACE_STOP: ok = berth_sched_trace_stop(s, stdout) == GGML_STATUS_FAILED; break;
+        default: ggml_backend_sched_free(s); break;
+    }
+    return ok && strstr(berth_last_error(), "is computing a graph") != NULL;
+}
+
+static bool on_eval(struct ggml_tensor *t, bool ask, void *user_data) {
+    struct caller *c = user_data;
+    (void) t;
+    c->n_calls++;
+    c->n_refused += call_refused(c);
+    ggml_backend_sched_synchronize(c->net->sched); // questions and waiting are answered
+    assert_int_equal(ggml_backend_sched_get_n_backends(c->net->sched), 3);
+    (void) ask;
+    return true;
+}
+
+static void calls_from_its_callback(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *x = input(n, 2), *y = x;
+    check_quiet();
+    for (int i = 0; i < 6; i++) {
+        y = ggml_scale(n->ctx, i % 2 == 0 ? y : ggml_add(n->ctx, y, x), 2.0f);
+        y = i == 3 ? ggml_mul_mat(n->ctx, n->w[1], y) : y;
+    }
+    ggml_set_output(y);
+    ggml_build_forward_expand(n->graph, y);
+    struct ggml_cgraph *other = ggml_new_graph_custom(n->ctx, 64, false);
+    ggml_build_forward_expand(other, ggml_sqr(n->ctx, ggml_mul_mat(n->ctx, n->w[0], input(n, 3))));
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    fill(x, 1);
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    const float expected = first_of(y);
+    for (int call = 0; call < N_CALLS; call++) {
+        struct caller c = {.net = n, .other = other, .call = (enum call) call};
+        ggml_backend_sched_reset(n->sched);
+        assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+        fill(x, 1);
+        ggml_backend_sched_set_eval_callback(n->sched, on_eval, &c);
+        assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+        ggml_backend_sched_set_eval_callback(n->sched, NULL, NULL);
+        if (c.n_refused != c.n_calls || first_of(y) != expected) {
+            fail_msg("call %d: %d of %d refused, %g in place of %g", call, c.n_refused, c.n_calls, first_of(y), expected);
+        }
+        berth_clear_error();
+    }
+}
+
+// A callback may end its own watch: from the next split on nobody looks.
+static bool ends_watch(struct ggml_tensor *t, bool ask, void *user_data) {
+    struct caller *c = user_data;
+    (void) t, (void) ask;
+    c->n_calls++;
+    ggml_backend_sched_set_eval_callback(c->net->sched, NULL, NULL);
+    return true;
+}
+
+static void a_callback_ends_its_watch(void **state) {
+    struct net *n         = *state;
+    struct ggml_tensor *x = input(n, 2), *y = ggml_mul_mat(n->ctx, n->w[1], ggml_sqr(n->ctx, ggml_mul_mat(n->ctx, n->w[0], x)));
+    struct caller c = {.net = n};
+    ggml_set_output(y);
+    ggml_build_forward_expand(n->graph, y);
+    assert_true(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+    fill(x, 1);
+    ggml_backend_sched_set_eval_callback(n->sched, ends_watch, &c);
+    assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_SUCCESS);
+    assert_in_range(c.n_calls, 1, 2 * ggml_graph_n_nodes(n->graph) - 1);
+}
+
 static void made_of_nothing(void **state) {
     struct net *n = *state;
     check_quiet();
@@ -414,6 +534,8 @@ static void inputs_of_a_pipeline(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         NET_TEST(calls_without),
+        NET_TEST(calls_from_its_callback),
+        NET_TEST(a_callback_ends_its_watch),
         NET_TEST(made_of_nothing),
         NET_TEST(full_streams),
         NET_TEST(debug_output),
