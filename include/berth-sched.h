@@ -17,8 +17,8 @@
 extern "C" {
 #endif
 
-// A scheduler is used by one thread at a time. While it computes a graph, its eval callback and the graph's ops may query it, wait
-// for it and set another callback; calls that change it are refused with GGML_STATUS_FAILED, false or an error line.
+// A scheduler is used by one thread at a time. While it computes a graph, its eval callback and the graph's ops may query it,
+// wait for it and set another callback; calls that change it are refused with GGML_STATUS_FAILED, false or an error line.
 
 // Why a tensor is on its backend.
 enum berth_sched_reason {
