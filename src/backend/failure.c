@@ -18,6 +18,7 @@ struct kept {
 static struct berth_lock kept_lock = BERTH_LOCK_INIT;
 static struct kept *kept_list;
 static atomic_size_t n_kept;
+BERTH_LOCK_ACROSS_FORK(kept_lock, 102)
 
 static struct kept **find(ggml_backend_t backend) {
     struct kept **at = &kept_list;

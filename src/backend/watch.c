@@ -7,6 +7,7 @@
 
 static struct berth_lock watch_lock = BERTH_LOCK_INIT;
 static struct berth_backend_list *watched;
+BERTH_LOCK_ACROSS_FORK(watch_lock, 102)
 
 void berth_backend_watch(struct berth_backend_list *list) {
     berth_lock_take(&watch_lock);

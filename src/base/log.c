@@ -15,6 +15,7 @@ GGML_API void ggml_log_callback_default(enum ggml_log_level level, const char *t
 static struct berth_lock log_lock = BERTH_LOCK_INIT;
 static ggml_log_callback log_callback;
 static void *log_user_data;
+BERTH_LOCK_ACROSS_FORK(log_lock, 101)
 
 static _Thread_local struct {
     int depth;        // of berth_log_hold

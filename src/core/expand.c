@@ -3,11 +3,14 @@
 // A walk in depth with a stack of its own: a chain of a million nodes needs no deep recursion. Leafs are tensors without an op
 // that are no parameters. use_counts[slot] = how many sources of visited nodes name the tensor.
 // GGML_TENSOR_FLAG_COMPUTE marks the nodes to be computed; ggml_build_forward_select adds branches without it.
+// Threads may build graphs over the same tensors at once. What the walk writes into a tensor is its name, if it has none, and its
+// compute flag: both without a lock, and such that a thread which has built its graph may read both.
 
 #include "core/expand.h"
 
 #include "core/op.h"
 
+#include <sched.h>
 #include <stdio.h>
 
 // ---- failed graphs ----
@@ -17,11 +20,13 @@
 
 static char full_text[]      = "the graph is full: make it with a larger size (ggml_new_graph_custom)";
 static char no_memory_text[] = "out of memory while the graph was built";
+static char cycle_text[]     = "the graph has a cycle: a tensor is a source of itself, directly or through others";
 
 // Nothing writes to these: every function of Berth leaves poison alone.
 static struct ggml_tensor failed_tensors[BERTH_GRAPH_N_FAILURES] = {
     [BERTH_GRAPH_FULL]      = FAILED_TENSOR(full_text),
     [BERTH_GRAPH_NO_MEMORY] = FAILED_TENSOR(no_memory_text),
+    [BERTH_GRAPH_CYCLE]     = FAILED_TENSOR(cycle_text),
 };
 
 static bool has_failed(const struct ggml_cgraph *g) {
@@ -32,6 +37,8 @@ void berth_graph_fail(struct ggml_cgraph *g, enum berth_graph_failure why, int64
     if (why == BERTH_GRAPH_FULL) {
         berth_fail(GGML_STATUS_FAILED, "graph is full: room for %d nodes and as many leafs, at least %lld needed", g->size,
             (long long) n_want);
+    } else if (why == BERTH_GRAPH_CYCLE) {
+        berth_fail(GGML_STATUS_FAILED, "%s; %d nodes were added before it was met", cycle_text, g->n_nodes);
     } else {
         berth_fail(GGML_STATUS_ALLOC_FAILED, "out of memory while building a graph of %d nodes so far", g->n_nodes);
     }
@@ -68,10 +75,14 @@ enum ggml_status berth_graph_check(const struct ggml_cgraph *graph) {
 
 // ---- the walk ----
 
+// In use_counts while the walk is below a tensor: who meets it there has gone in a circle.
+#define USES_OPEN (1 << 30)
+
 struct frame {
     struct ggml_tensor *node;
-    int n_done; // sources already looked at
-    bool mark;  // node is in the graph: only pass the compute flag on
+    size_t slot; // of the hash set
+    int n_done;  // sources already looked at
+    bool mark;   // node is in the graph: only pass the compute flag on
 };
 
 struct walk {
@@ -83,7 +94,7 @@ struct walk {
     struct frame few[64];
 };
 
-static bool push(struct walk *w, struct ggml_tensor *node, bool mark) {
+static bool push(struct walk *w, struct ggml_tensor *node, size_t slot, bool mark) {
     if (BERTH_UNLIKELY(w->n_frames == w->n_cap)) {
         const bool first    = w->frames == w->few;
         struct frame *grown = berth_realloc(first ? NULL : w->frames, w->n_cap * 2 * sizeof *grown);
@@ -96,12 +107,32 @@ static bool push(struct walk *w, struct ggml_tensor *node, bool mark) {
         w->frames = grown;
         w->n_cap *= 2;
     }
-    w->frames[w->n_frames++] = (struct frame){.node = node, .mark = mark};
+    w->frames[w->n_frames++] = (struct frame){.node = node, .slot = slot, .mark = mark};
+    return true;
+}
+
+// The last byte of a name is always 0, so that a thread can claim the name there; the first byte comes last, and who reads it has
+// the whole name. False: another thread has named the tensor, or is about to.
+static bool name_claim(struct ggml_tensor *t) {
+    char *first = &t->name[0], *claim = &t->name[GGML_MAX_NAME - 1], free_claim = '\0';
+    if (__atomic_load_n(first, __ATOMIC_ACQUIRE) != '\0') {
+        return false;
+    }
+    if (!__atomic_compare_exchange_n(claim, &free_claim, 1, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED)) {
+        for (int i = 0; i < 10000 && __atomic_load_n(first, __ATOMIC_ACQUIRE) == '\0'; i++) { // a few instructions, or a turn
+            sched_yield();
+        }
+        return false;
+    }
+    if (__atomic_load_n(first, __ATOMIC_ACQUIRE) != '\0') { // between the two looks
+        __atomic_store_n(claim, '\0', __ATOMIC_RELEASE);
+        return false;
+    }
     return true;
 }
 
 static void name_number(struct ggml_tensor *t, const char *prefix, int number) {
-    if (t->name[0] != '\0') {
+    if (!name_claim(t)) {
         return;
     }
     char digits[12];
@@ -110,7 +141,8 @@ static void name_number(struct ggml_tensor *t, const char *prefix, int number) {
         digits[n++] = (char) ('0' + number % 10);
         number /= 10;
     } while (number > 0);
-    char *p = t->name;
+    const char first = *prefix++;
+    char *p          = t->name + 1;
     while (*prefix != '\0') {
         *p++ = *prefix++;
     }
@@ -118,11 +150,13 @@ static void name_number(struct ggml_tensor *t, const char *prefix, int number) {
         *p++ = digits[--n];
     }
     *p = '\0';
+    __atomic_store_n(&t->name[GGML_MAX_NAME - 1], '\0', __ATOMIC_RELEASE);
+    __atomic_store_n(&t->name[0], first, __ATOMIC_RELEASE);
 }
 
 // All sources of node are in: node follows. False: no room.
 static bool emit(struct ggml_cgraph *g, struct ggml_tensor *node) {
-    if (node->op == GGML_OP_NONE && (node->flags & GGML_TENSOR_FLAG_PARAM) == 0) {
+    if (node->op == GGML_OP_NONE && (berth_flags(node) & GGML_TENSOR_FLAG_PARAM) == 0) {
         if (g->n_leafs >= g->size) {
             return false;
         }
@@ -142,8 +176,9 @@ static bool emit(struct ggml_cgraph *g, struct ggml_tensor *node) {
 
 enum visit { VISIT_FAILED = -1, VISIT_KNOWN, VISIT_PUSHED };
 
-// Looks at t, named n_uses times more: new ones go onto the stack, known ones only if the compute flag has to travel.
-static enum visit visit(struct walk *w, struct ggml_tensor *t, int n_uses) {
+// Looks at t, a source of from that is named n_uses times more: new ones go onto the stack, known ones only if the compute flag
+// has to travel.
+static enum visit visit(struct walk *w, struct ggml_tensor *t, const struct ggml_tensor *from, int n_uses) {
     struct ggml_hash_set *set = &w->g->visited_hash_set;
     const size_t slot         = berth_hash_find(set, t);
     if (BERTH_UNLIKELY(slot == BERTH_HASH_NONE)) {
@@ -152,24 +187,28 @@ static enum visit visit(struct walk *w, struct ggml_tensor *t, int n_uses) {
     }
     const bool known = berth_bit_get(set->used, slot);
     if (known) {
+        if (BERTH_UNLIKELY((w->g->use_counts[slot] & USES_OPEN) != 0) && (t != from || t->op != GGML_OP_CPY)) { // a cast may
+            berth_graph_fail(w->g, BERTH_GRAPH_CYCLE, 0);
+            return VISIT_FAILED;
+        }
         w->g->use_counts[slot] += n_uses;
     } else {
         berth_bit_set(set->used, slot);
         set->keys[slot]        = t;
-        w->g->use_counts[slot] = n_uses;
+        w->g->use_counts[slot] = n_uses | USES_OPEN;
         if (w->g->grads != NULL) {
             w->g->grads[slot]     = NULL;
             w->g->grad_accs[slot] = NULL;
         }
     }
-    const bool travels = w->compute && t->op != GGML_OP_NONE && (t->flags & GGML_TENSOR_FLAG_COMPUTE) == 0;
+    const bool travels = w->compute && t->op != GGML_OP_NONE && (berth_flags(t) & GGML_TENSOR_FLAG_COMPUTE) == 0;
     if (travels) {
-        t->flags |= GGML_TENSOR_FLAG_COMPUTE;
+        __atomic_fetch_or(&t->flags, GGML_TENSOR_FLAG_COMPUTE, __ATOMIC_RELAXED);
     }
     if (known && !travels) {
         return VISIT_KNOWN;
     }
-    if (BERTH_UNLIKELY(!push(w, t, known))) {
+    if (BERTH_UNLIKELY(!push(w, t, slot, known))) {
         berth_graph_fail(w->g, BERTH_GRAPH_NO_MEMORY, 0);
         return VISIT_FAILED;
     }
@@ -177,7 +216,7 @@ static enum visit visit(struct walk *w, struct ggml_tensor *t, int n_uses) {
 }
 
 static bool walk_from(struct walk *w, struct ggml_tensor *root) {
-    enum visit v        = visit(w, root, 0);
+    enum visit v        = visit(w, root, NULL, 0);
     const bool backward = w->g->order == GGML_CGRAPH_EVAL_ORDER_RIGHT_TO_LEFT;
     while (v != VISIT_FAILED && w->n_frames > 0) {
         struct frame *f         = &w->frames[w->n_frames - 1];
@@ -187,14 +226,20 @@ static bool walk_from(struct walk *w, struct ggml_tensor *root) {
             src         = f->node->src[backward ? GGML_MAX_SRC - 1 - k : k];
         }
         if (src != NULL) {
-            v = visit(w, src, f->mark ? 0 : 1);
+            v = visit(w, src, f->node, f->mark ? 0 : 1);
             continue;
         }
         w->n_frames--;
+        if (!f->mark) {
+            w->g->use_counts[f->slot] &= ~USES_OPEN;
+        }
         if (!f->mark && BERTH_UNLIKELY(!emit(w->g, f->node))) {
             berth_graph_fail(w->g, BERTH_GRAPH_FULL, (int64_t) w->g->size + 1);
             v = VISIT_FAILED;
         }
+    }
+    for (; w->n_frames > 0; w->n_frames--) { // of a walk that failed
+        w->g->use_counts[w->frames[w->n_frames - 1].slot] &= ~USES_OPEN;
     }
     return v != VISIT_FAILED;
 }

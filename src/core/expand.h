@@ -7,6 +7,7 @@
 enum berth_graph_failure {
     BERTH_GRAPH_FULL,      // more nodes or leafs than it has room for
     BERTH_GRAPH_NO_MEMORY, // no memory for the walk
+    BERTH_GRAPH_CYCLE,     // a tensor depends on itself
     BERTH_GRAPH_N_FAILURES,
 };
 

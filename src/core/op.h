@@ -19,8 +19,13 @@
 
 #define BERTH_FLAG_POISON (1 << 30)
 
+// Another thread may be building a graph with the tensor, which sets its compute flag (expand.c).
+static inline int32_t berth_flags(const struct ggml_tensor *t) {
+    return __atomic_load_n(&t->flags, __ATOMIC_RELAXED);
+}
+
 static inline bool berth_poisoned(const struct ggml_tensor *t) {
-    return (t->flags & BERTH_FLAG_POISON) != 0;
+    return (berth_flags(t) & BERTH_FLAG_POISON) != 0;
 }
 
 // Records the first error of ctx ("func: text"), logs it, keeps it as the last error, and returns the context's poison.

@@ -212,7 +212,9 @@ void berth_name_suffix(struct ggml_tensor *t, const struct ggml_tensor *src, con
     if (t == NULL || berth_poisoned(t)) {
         return;
     }
-    const size_t n = strnlen(src->name, sizeof src->name - 1);
+    // Another thread may be naming src: its first byte comes last (expand.c).
+    const bool has_name = __atomic_load_n(&src->name[0], __ATOMIC_ACQUIRE) != '\0';
+    const size_t n      = has_name ? strnlen(src->name, sizeof src->name - 1) : 0;
     memmove(t->name, src->name, n);
     name_append(t, n, suffix);
 }

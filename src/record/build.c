@@ -111,6 +111,7 @@ struct build {
     struct record_index *index;
     const struct record_rules *rules;
     int32_t flags; // of any tensor
+    int32_t late;  // row of a node that reads what is computed only then or later, -1: none
 };
 
 static inline bool row_put(struct build *b, int32_t at, struct ggml_tensor *t) {
@@ -154,6 +155,25 @@ static bool link_view(struct build *b, int32_t r) {
     return v >= 0;
 }
 
+static bool is_empty(const struct ggml_tensor *t) {
+    const struct berth_op_info *info = berth_op_info(t->op);
+    return info != NULL && info->is_empty;
+}
+
+// Row r reads row s: does it read its own result, or one of a later node? Views compute nothing, and may be listed anywhere; a
+// cast names itself.
+static bool is_late(const struct build *b, int32_t r, int32_t s) {
+    const struct ggml_tensor *t = b->rec->tensors[r], *src = b->rec->tensors[s];
+    if (is_empty(t) || (src == t && t->op == GGML_OP_CPY)) {
+        return false;
+    }
+    if (is_empty(src)) {
+        s   = src->view_src != NULL ? record_index_find(b->index, b->rec->tensors, src->view_src) : -1;
+        src = src->view_src;
+    }
+    return s >= r && s < b->rec->n_nodes && !is_empty(src);
+}
+
 // Only what the graph lists is computed, so only that has sources that count.
 static bool link_srcs(struct build *b, int32_t r) {
     struct record *rec          = b->rec;
@@ -173,6 +193,10 @@ static bool link_srcs(struct build *b, int32_t r) {
             return false;
         }
         struct record_row *row = &rec->rows[r]; // which may have moved
+        const int32_t base     = s < r && rec->rows[s].view_src >= 0 ? rec->rows[s].view_src : s;
+        if (BERTH_UNLIKELY(base >= r && base < rec->n_nodes) && b->late < 0 && is_late(b, r, s)) {
+            b->late = r;
+        }
         record_src_put(rec, row, s, k);
         row->names_self = row->names_self || s == row->same_as;
         rec->has_self   = rec->has_self || s == row->same_as;
@@ -242,7 +266,7 @@ static bool build_rows(struct build *b, const struct ggml_cgraph *g) {
 
 enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph *graph, const struct record_rules *rules) {
     struct record_index index = {0}; // of a record of memory, whose tensors nobody looks up
-    struct build b            = {.rec = rec, .index = rec->is_whole ? &rec->index : &index, .rules = rules};
+    struct build b            = {.rec = rec, .index = rec->is_whole ? &rec->index : &index, .rules = rules, .late = -1};
 
     berth_record_clear(rec);
     rec->n_nodes   = graph->n_nodes;
@@ -252,8 +276,18 @@ enum ggml_status berth_record_build(struct record *rec, const struct ggml_cgraph
     rec->more_srcs = rec->n_srcs;
     berth_record_index_fini(&index);
     const bool is_poisoned = (b.flags & BERTH_FLAG_POISON) != 0;
-    if (!ok || is_poisoned) {
+    const bool is_late     = ok && !is_poisoned && b.late >= 0;
+    if (is_late) {
+        const struct ggml_tensor *t = rec->tensors[b.late];
+        berth_fail(GGML_STATUS_FAILED,
+            "node %d of %d, %s (%s), reads what is computed then or later: the graph has a cycle, or its nodes are out of order",
+            b.late, rec->n_nodes, t->name, ggml_op_name(t->op));
+    }
+    if (!ok || is_poisoned || is_late) {
         berth_record_clear(rec);
+    }
+    if (is_late) {
+        return GGML_STATUS_FAILED;
     }
     if (is_poisoned && berth_graph_check(graph) != GGML_STATUS_SUCCESS) {
         return GGML_STATUS_FAILED;

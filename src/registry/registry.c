@@ -22,6 +22,7 @@ static struct entry *regs;
 static size_t n_regs, n_regs_cap;
 static ggml_backend_dev_t *devs;
 static size_t n_devs, n_devs_cap;
+BERTH_LOCK_ACROSS_FORK(table_lock, 102)
 
 // ---- under the lock ----
 

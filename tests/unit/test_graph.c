@@ -42,6 +42,40 @@ static void sources_come_first(void **state) {
     ggml_free(ctx);
 }
 
+// Edited by hand: a source that depends on its reader. The graph fails when it is built.
+static void cycles_are_refused(void **state) {
+    (void) state;
+    check_quiet();
+    for (int kind = 0; kind < 4; kind++) {
+        struct ggml_context *ctx = context();
+        struct ggml_tensor *x    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+        struct ggml_tensor *a = ggml_add(ctx, x, x), *b = ggml_sqr(ctx, a), *c = ggml_neg(ctx, b);
+        struct ggml_cgraph *g = ggml_new_graph(ctx);
+        switch (kind) {
+            case 0: a->src[1] = a; break;                                                 // itself
+            case 1: a->src[1] = c; break;                                                 // through two others
+            case 2: a->src[0] = ggml_view_1d(ctx, b, 4, 0); break;                        // through a view
+            default: a->src[0] = ggml_cast(ctx, x, GGML_TYPE_F32), a->src[0]->src[0] = c; // a cast may name itself only
+        }
+        ggml_build_forward_expand(g, c);
+        assert_int_equal(berth_graph_check(g), GGML_STATUS_FAILED);
+        assert_non_null(strstr(berth_last_error(), "cycle"));
+        ggml_graph_clear(g); // as any failed graph
+        ggml_build_forward_expand(g, ggml_sqr(ctx, x));
+        assert_int_equal(berth_graph_check(g), GGML_STATUS_SUCCESS);
+        assert_int_equal(g->n_nodes, 1);
+        ggml_free(ctx);
+    }
+    struct ggml_context *ctx = context();
+    struct ggml_tensor *x = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4), *cast = ggml_cast(ctx, x, GGML_TYPE_F16);
+    struct ggml_cgraph *g = ggml_new_graph(ctx);
+    ggml_build_forward_expand(g, ggml_sqr(ctx, ggml_cast(ctx, cast, GGML_TYPE_F32)));
+    assert_int_equal(berth_graph_check(g), GGML_STATUS_SUCCESS);
+    assert_int_equal(uses(g, cast), 2); // with its own name
+    assert_int_equal(uses(g, x), 1);
+    ggml_free(ctx);
+}
+
 static void selected_branch_is_computed(void **state) {
     (void) state;
     struct ggml_context *ctx     = context();
@@ -234,6 +268,7 @@ static void hash_sets(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sources_come_first),
+        cmocka_unit_test(cycles_are_refused),
         cmocka_unit_test(selected_branch_is_computed),
         cmocka_unit_test(full_graph_fails_with_a_message),
         cmocka_unit_test(poison_in_a_graph_is_found),

@@ -370,6 +370,37 @@ static void views_before_their_sources(void **state) {
     assert_float_equal(first_of(c), N * N, 0);
 }
 
+// A graph whose edges were changed after it was built: what is read is computed later, so that a plan would be wrong.
+static void cycles_made_later(void **state) {
+    struct net *n = *state;
+    check_quiet();
+    for (int kind = 0; kind < 3; kind++) {
+        ggml_free(n->ctx);
+        graph_new(n);
+        struct ggml_tensor *x = input(n, 2), *a = ggml_mul_mat(n->ctx, n->w[0], x), *b = ggml_sqr(n->ctx, a);
+        struct ggml_tensor *c = ggml_mul_mat(n->ctx, n->w[1], b), *d = ggml_add(n->ctx, a, c);
+        struct ggml_tensor *v = ggml_view_2d(n->ctx, d, N, 2, d->nb[1], 0);
+        ggml_build_forward_expand(n->graph, v);
+        b->src[0] = kind == 0 ? d : kind == 1 ? b : v;
+        size_t sizes[3];
+        assert_int_equal(berth_sched_split(n->sched, n->graph), GGML_STATUS_FAILED);
+        assert_error("cycle");
+        assert_false(ggml_backend_sched_reserve(n->sched, n->graph));
+        assert_false(ggml_backend_sched_alloc_graph(n->sched, n->graph));
+        assert_int_equal(ggml_backend_sched_graph_compute(n->sched, n->graph), GGML_STATUS_FAILED);
+        ggml_backend_sched_reserve_size(n->sched, n->graph, sizes);
+        ggml_gallocr_t galloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
+        berth_clear_error();
+        assert_false(ggml_gallocr_reserve(galloc, n->graph));
+        assert_error("cycle");
+        assert_false(ggml_gallocr_alloc_graph(galloc, n->graph));
+        b->src[0] = a;
+        assert_true(ggml_gallocr_reserve(galloc, n->graph));
+        assert_true(ggml_backend_sched_reserve(n->sched, n->graph));
+        ggml_gallocr_free(galloc);
+    }
+}
+
 // Which ops a weight on the host makes worth their way to a device.
 static void offloading(void **state) {
     struct net *n = *state;
@@ -542,6 +573,7 @@ int main(void) {
         NET_TEST(buffers_that_refuse),
         NET_TEST(memory_of_the_program),
         NET_TEST(views_before_their_sources),
+        NET_TEST(cycles_made_later),
         NET_TEST(offloading),
         NET_TEST(a_list_with_holes),
         NET_TEST(an_input_that_no_op_reads),
