@@ -4,7 +4,8 @@
 
 #include "ggml-backend.h"
 
-#define GGML_BACKEND_API_VERSION 2
+// With another GGML_MAX_NAME tensors have another layout: a library of either kind refuses backends of the other.
+#define GGML_BACKEND_API_VERSION (2 + (GGML_MAX_NAME - 64) * 1000)
 
 #ifdef __cplusplus
 extern "C" {

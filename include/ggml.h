@@ -114,8 +114,21 @@
 #define GGML_EXIT_SUCCESS 0
 #define GGML_EXIT_ABORTED 1
 
+// Bytes of a tensor's name. A program may define another value, and needs libraries that were built with the same one
+// (cmake -D GGML_MAX_NAME=128): tensors have another size then. ggml_init has another symbol then, so that a program and a
+// library that differ do not link.
 #ifndef GGML_MAX_NAME
 #    define GGML_MAX_NAME 64
+#endif
+#if GGML_MAX_NAME < 64 || GGML_MAX_NAME % 16 != 0
+#    error "GGML_MAX_NAME must be 64 or more, and a multiple of 16; the libraries must be built with the same value"
+#endif
+#if GGML_MAX_NAME == 64
+#    define GGML_OF_MAX_NAME(symbol)
+#else
+#    define GGML_OF_MAX_NAME_TEXT(value) #    value
+#    define GGML_OF_MAX_NAME_SYMBOL(symbol, value) __asm__(symbol "_max_name_" GGML_OF_MAX_NAME_TEXT(value))
+#    define GGML_OF_MAX_NAME(symbol) GGML_OF_MAX_NAME_SYMBOL(symbol, GGML_MAX_NAME)
 #endif
 
 #if UINTPTR_MAX == 0xFFFFFFFF
@@ -630,7 +643,7 @@ GGML_API bool ggml_validate_row_data(enum ggml_type type, const void *data, size
 
 // ---- contexts ----
 
-GGML_API struct ggml_context *ggml_init(struct ggml_init_params params);
+GGML_API struct ggml_context *ggml_init(struct ggml_init_params params) GGML_OF_MAX_NAME("ggml_init");
 GGML_API void ggml_reset(struct ggml_context *ctx);
 GGML_API void ggml_free(struct ggml_context *ctx);
 GGML_API size_t ggml_used_mem(const struct ggml_context *ctx);

@@ -13,7 +13,7 @@ ABI_FIELD(ggml_init_params, mem_size, 0, 8);
 ABI_FIELD(ggml_init_params, mem_buffer, 8, 8);
 ABI_FIELD(ggml_init_params, no_alloc, 16, 1);
 
-ABI_SIZE(ggml_tensor, 336);
+ABI_SIZE(ggml_tensor, 272 + GGML_MAX_NAME); // 336 in ggml
 ABI_FIELD(ggml_tensor, type, 0, 4);
 ABI_FIELD(ggml_tensor, buffer, 8, 8);
 ABI_FIELD(ggml_tensor, ne, 16, 32);
@@ -25,9 +25,9 @@ ABI_FIELD(ggml_tensor, src, 152, 80);
 ABI_FIELD(ggml_tensor, view_src, 232, 8);
 ABI_FIELD(ggml_tensor, view_offs, 240, 8);
 ABI_FIELD(ggml_tensor, data, 248, 8);
-ABI_FIELD(ggml_tensor, name, 256, 64);
-ABI_FIELD(ggml_tensor, extra, 320, 8);
-ABI_FIELD(ggml_tensor, padding, 328, 8);
+ABI_FIELD(ggml_tensor, name, 256, GGML_MAX_NAME);
+ABI_FIELD(ggml_tensor, extra, 256 + GGML_MAX_NAME, 8);
+ABI_FIELD(ggml_tensor, padding, 264 + GGML_MAX_NAME, 8);
 
 ABI_SIZE(ggml_type_traits, 56);
 ABI_FIELD(ggml_type_traits, type_name, 0, 8);

@@ -1,0 +1,57 @@
+#!/bin/sh
+# A program whose GGML_MAX_NAME is not the library's does not link, since its tensors have another size; a value that no library can
+# have does not compile; Berth's own layouts hold with another value; a backend of another value is of another API version.
+# usage: max_name.sh SOURCE_DIR BUILD_DIR
+set -eu
+source=$1
+build=$2
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+cc=${CC:-cc}
+
+cat > "$scratch/program.c" <<'END'
+#include "ggml-backend-impl.h"
+#include <stdio.h>
+int main(void) {
+    struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 16});
+    struct ggml_tensor *t = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, 4);
+    printf("%d %d %d\n", (int) sizeof t->name, (int) (ggml_tensor_overhead() >= sizeof *t), GGML_BACKEND_API_VERSION);
+    ggml_free(ctx);
+    return 0;
+}
+END
+cp "$scratch/program.c" "$scratch/program.cc"
+sed -i 's/(struct ggml_init_params){.mem_size = 1 << 16}/ggml_init_params{1 << 16, nullptr, false}/' "$scratch/program.cc"
+
+fail() {
+    echo "max_name: $1"
+    [ ! -e "$scratch/log" ] || cat "$scratch/log"
+    exit 1
+}
+
+link() { # VALUE SOURCE
+    "$cc" -I"$source/include" "-DGGML_MAX_NAME=$1" "$2" -o "$scratch/program" -L"$build/lib" -lggml -lggml-base \
+        "-Wl,-rpath,$build/lib" > "$scratch/log" 2>&1
+}
+
+own=$(sed -n 's/^GGML_MAX_NAME:STRING=//p' "$build/CMakeCache.txt")
+other=$((own + 64))
+for program in "$scratch/program.c" "$scratch/program.cc"; do
+    link "$own" "$program" || fail "a program with the library's $own does not link"
+    [ "$("$scratch/program" | cut -d' ' -f1,2)" = "$own 1" ] || fail "a tensor's name has another size than $own"
+    ! link "$other" "$program" || fail "a program with $other links with a library of $own"
+    grep -q "ggml_init_max_name_$other" "$scratch/log" || fail "the linker's error does not name the value $other"
+done
+
+! link 32 "$scratch/program.c" || fail "a value of 32 compiles"
+grep -q "GGML_MAX_NAME must be 64 or more" "$scratch/log" || fail "the compiler's error does not tell what GGML_MAX_NAME has to be"
+
+for file in "$source"/src/*/abi.c; do
+    "$cc" -std=c11 -D_GNU_SOURCE "-DGGML_MAX_NAME=$other" -I"$source/include" -I"$source/src" -fsyntax-only "$file" \
+        > "$scratch/log" 2>&1 || fail "$file does not compile with $other"
+done
+
+printf '#include "ggml-backend-impl.h"\n#if GGML_BACKEND_API_VERSION == 2\n#error same\n#endif\n' > "$scratch/version.c"
+"$cc" -DGGML_MAX_NAME=128 -I"$source/include" -fsyntax-only "$scratch/version.c" > "$scratch/log" 2>&1 ||
+    fail "a backend with 128 claims the API version of one with 64"
+echo "max_name: fine"
