@@ -60,6 +60,8 @@ enum berth_span_fault {
     BERTH_SPAN_OK,
     BERTH_SPAN_EMPTY, // no fault: no bytes, wherever they are
     BERTH_SPAN_NO_MEMORY,
+    BERTH_SPAN_NO_TYPE,     // its type is none
+    BERTH_SPAN_VAST,        // more elements than anybody computes, in however few bytes
     BERTH_SPAN_TORN,        // rows of blocks that are not whole, or not side by side
     BERTH_SPAN_TOO_FAR,     // BERTH_SPAN_NONE
     BERTH_SPAN_PAST_SOURCE, // a view reaches past the tensor it looks at
@@ -74,6 +76,25 @@ struct berth_span_room {
 
 static inline struct ggml_backend_buffer *berth_span_buffer(const struct ggml_tensor *t) {
     return t->view_src != NULL ? t->view_src->buffer : t->buffer;
+}
+
+// Strides of 0 let a few bytes be any number of elements. Nobody computes so many, and products of this many with element sizes
+// and tasks do not wrap: so kernels multiply the extents of one tensor as they like.
+#define BERTH_SPAN_MOST ((int64_t) 1 << 48) // elements
+
+static __attribute__((noinline, cold, unused)) bool berth_span_is_vast_far(const struct ggml_tensor *t) {
+    int64_t n = 1;
+    for (int i = 0; i < GGML_MAX_DIMS; i++) {
+        if (t->ne[i] < 0 || __builtin_mul_overflow(n, t->ne[i], &n)) {
+            return t->ne[0] != 0 && t->ne[1] != 0 && t->ne[2] != 0 && t->ne[3] != 0;
+        }
+    }
+    return n > BERTH_SPAN_MOST;
+}
+
+static inline bool berth_span_is_vast(const struct ggml_tensor *t) {
+    const uint64_t any = (uint64_t) t->ne[0] | (uint64_t) t->ne[1] | (uint64_t) t->ne[2] | (uint64_t) t->ne[3];
+    return BERTH_UNLIKELY(any >> 12 != 0) && berth_span_is_vast_far(t);
 }
 
 // The first size bytes of a tensor's memory, more than 0.
@@ -112,7 +133,13 @@ static inline __attribute__((always_inline)) enum berth_span_fault berth_span_ch
         type_size = ggml_type_size(t->type);
         blck_size = (size_t) ggml_blck_size(t->type);
     }
+    if (BERTH_UNLIKELY(blck_size == 0)) {
+        return BERTH_SPAN_NO_TYPE; // kernels look types up in tables, also of tensors without elements
+    }
     const size_t size = berth_span_of(t, type_size, (int64_t) blck_size);
+    if (size < BERTH_SPAN_NONE && berth_span_is_vast(t)) {
+        return BERTH_SPAN_VAST;
+    }
     if (blck_size > 1 && BERTH_UNLIKELY(t->nb[0] != type_size || (uint64_t) t->ne[0] % blck_size != 0) &&
         (size != 0 || (t->ne[0] != 0 && t->ne[1] != 0 && t->ne[2] != 0 && t->ne[3] != 0))) {
         return BERTH_SPAN_TORN; // the span of such a row may round to nothing, though it has elements
@@ -127,6 +154,12 @@ static inline void berth_span_tell(enum berth_span_fault fault, const struct ggm
         case BERTH_SPAN_OK: text[0] = '\0'; break;
         case BERTH_SPAN_EMPTY: snprintf(text, text_size, "%s is empty", name); break;
         case BERTH_SPAN_NO_MEMORY: snprintf(text, text_size, "%s has no memory", name); break;
+        case BERTH_SPAN_NO_TYPE: snprintf(text, text_size, "%s is of type %d, which does not exist", name, (int) t->type); break;
+        case BERTH_SPAN_VAST:
+            snprintf(text, text_size,
+                "%s, [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "], has more than %" PRId64 " elements", name, t->ne[0],
+                t->ne[1], t->ne[2], t->ne[3], BERTH_SPAN_MOST);
+            break;
         case BERTH_SPAN_TORN:
             snprintf(text, text_size, "%s, rows of %" PRId64 " elements of %s %zu bytes apart, tears blocks of %" PRId64, name,
                 t->ne[0], ggml_type_name(t->type), t->nb[0], ggml_blck_size(t->type));
@@ -198,7 +231,7 @@ static inline enum berth_span_fault berth_span_walk_node(struct berth_span_walk 
     const struct berth_span_room *room = &walk->rooms[((uintptr_t) t->buffer >> 6) % 4];
     if (BERTH_LIKELY(t->type == GGML_TYPE_F32 && t->view_src == NULL && t->data != NULL && room->buffer == t->buffer)) {
         const size_t size = berth_span_of(t, sizeof(float), 1), off = (uintptr_t) t->data - room->base;
-        if (size != 0 && size < BERTH_SPAN_NONE &&
+        if (size != 0 && size < BERTH_SPAN_NONE && !berth_span_is_vast(t) &&
             (t->buffer == NULL || (off <= t->buffer->size && size <= t->buffer->size - off))) {
             *berth_span_slot(walk, t) = t;
             return BERTH_SPAN_OK;

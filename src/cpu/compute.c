@@ -301,7 +301,7 @@ struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_thread
     for (int i = 0; i < cgraph->n_nodes; i++) { // those that graph_check will refuse want nothing
         const struct ggml_tensor *node = cgraph->nodes[i];
         const struct cpu_op_row *row   = node != NULL && !berth_poisoned(node) ? node_row(node) : NULL;
-        if (row != NULL && cpu_row_supports(row, node)) {
+        if (row != NULL && cpu_supports_op(node)) {
             needs_add(&needs, row, node);
         }
     }
@@ -312,7 +312,7 @@ struct ggml_cplan ggml_graph_plan(const struct ggml_cgraph *cgraph, int n_thread
 
 static size_t node_work_most(const struct ggml_tensor *node, int n_threads) {
     const struct cpu_op_row *row = node != NULL && !berth_poisoned(node) ? node_row(node) : NULL;
-    if (row == NULL || row->work_size == NULL || !cpu_row_supports(row, node)) {
+    if (row == NULL || row->work_size == NULL || !cpu_supports_op(node)) {
         return 0;
     }
     return (row->work_most != NULL ? row->work_most : row->work_size)(node, n_threads);

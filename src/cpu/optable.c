@@ -19,9 +19,18 @@ void cpu_optable_init(void) {
     }
 }
 
+// Rows look types up in tables.
+static bool has_types(const struct ggml_tensor *op) {
+    bool ok = ggml_blck_size(op->type) > 0;
+    for (int k = 0; k < GGML_MAX_SRC && ok; k++) {
+        ok = op->src[k] == NULL || ggml_blck_size(op->src[k]->type) > 0;
+    }
+    return ok;
+}
+
 bool cpu_supports_op(const struct ggml_tensor *op) {
     const struct cpu_op_row *row = cpu_op_row(op->op);
-    return row != NULL && cpu_row_supports(row, op);
+    return row != NULL && has_types(op) && cpu_row_supports(row, op);
 }
 
 int cpu_tasks_by_size(const struct ggml_tensor *op, int n_threads) {

@@ -37,6 +37,7 @@ struct op_cases {
         size_t size;
     } blocks[N_YARDS];
     ggml_backend_t cpu;
+    bool is_wild;             // a number in it is none that a tensor has
     struct ggml_tensor *node; // the one that is tried
     int64_t n_done, n_refused, n_skipped;
     int64_t done[GGML_OP_COUNT]; // computed
@@ -162,7 +163,8 @@ static inline bool memory_give(struct op_cases *c, struct ggml_context *ctx) {
             t->data = t->view_src->data != NULL ? (char *) t->view_src->data + t->view_offs : NULL;
             continue;
         }
-        const size_t span = berth_span(t), torn = t->ne[0] % ggml_blck_size(t->type) != 0 ? span % 4 : 0;
+        const int64_t blck = ggml_blck_size(t->type);
+        const size_t span = berth_span(t), torn = blck > 0 && t->ne[0] % blck != 0 ? span % 4 : 0;
         const size_t size = span + (torn > 0 ? 4 - torn : 0); // rows of parts of blocks do not keep their alignment
         if (ggml_is_empty(t)) {
             strides_dense(t); // nothing is read there, but an address may be made of them
@@ -217,6 +219,31 @@ static const int64_t odd_extents[] = {0, 0, 1, 1, 2, 3, 5, 7, 8, 9, 16, 31, 33, 
 static const size_t odd_strides[] = {0, 8, 16, 24, 64, 1024, (size_t) 1 << 20, (size_t) 1 << 33, (size_t) 1 << 48,
     (size_t) 1 << 62, (size_t) 0 - 8, (size_t) 0 - 64, (size_t) 0 - (1 << 20)};
 #define ODD(c, list) (list)[pick(c, sizeof(list) / sizeof(list)[0])]
+
+// What no tensor has: products of these wrap, and no memory holds them unless strides are 0.
+static const int64_t wild_extents[] = {-1, -256, INT64_MIN, INT64_MAX, INT64_MAX - 7, ((int64_t) 1 << 62) + 1,
+    ((int64_t) 1 << 62) + 4, (int64_t) 1 << 61, ((int64_t) 1 << 60) + 2, (int64_t) 1 << 58};
+static const int wild_types[]       = {-3, -1, INT32_MIN, INT32_MAX, 4, 5, 31, 33, GGML_TYPE_COUNT, 1000};
+
+// A number that must be refused, by whoever meets it first. Strides of 0 make a small span of any extents.
+static inline void tear_wildly(struct op_cases *c) {
+    struct ggml_tensor *t = any_tensor(c);
+    const int d           = (int) pick(c, GGML_MAX_DIMS);
+    c->is_wild            = true;
+    switch (pick(c, 4)) {
+        case 0: t->type = (enum ggml_type) ODD(c, wild_types); break;
+        case 1: t->ne[d] = ODD(c, wild_extents); break;
+        case 2:
+            t->ne[d] = ODD(c, wild_extents);
+            t->nb[d] = 0;
+            break;
+        default:
+            t->ne[d]           = ODD(c, wild_extents);
+            t->ne[(d + 1) % 4] = (int64_t) 1 << pick(c, 5);
+            memset(t->nb, 0, sizeof t->nb);
+            break;
+    }
+}
 
 // One thing out of line.
 static inline void tear(struct op_cases *c, struct ggml_context *ctx) {
@@ -344,6 +371,7 @@ static inline void op_case_run(struct op_cases *c, uint64_t i_case) {
     c->rng                   = check_rng_new(c->seed * 1000003 + i_case);
     c->n_used                = 0;
     c->node                  = NULL;
+    c->is_wild               = false;
     struct ggml_context *ctx = ggml_init((struct ggml_init_params){.mem_size = 1 << 18, .no_alloc = true});
     struct ggml_tensor *t    = sample_make(c, ctx);
     bool ran                 = false;
@@ -358,13 +386,17 @@ static inline void op_case_run(struct op_cases *c, uint64_t i_case) {
         for (uint64_t n = pick(c, 3); n > 0; n--) {
             tear(c, ctx);
         }
+        for (uint64_t n = pick(c, 8) == 0 ? 1 + pick(c, 2) : 0; n > 0; n--) {
+            tear_wildly(c);
+        }
         struct ggml_cgraph *graph = ggml_new_graph_custom(ctx, 64, false);
         if (pick(c, 4) == 0) {
             struct ggml_tensor *more = graph_on(c, ctx, t);
             t                        = berth_is_poison(more) ? t : more;
         }
         ggml_build_forward_expand(graph, t);
-        if (is_small(c, ctx) && memory_give(c, ctx)) {
+        ggml_backend_supports_op(c->cpu, c->node); // whatever it is
+        if ((c->is_wild || is_small(c, ctx)) && memory_give(c, ctx)) {
             status = graph_run(c, graph, &ran);
             if (!yards_are_whole(c)) {
                 op_case_print(stderr, c);

@@ -8,6 +8,8 @@
 
 #define MEM (1 << 20)
 
+static ggml_backend_t cpu; // to ask
+
 static struct ggml_context *arena(void) {
     check_quiet();
     return ggml_init((struct ggml_init_params){.mem_size = MEM});
@@ -85,6 +87,54 @@ static void test_product_of_another_shape(void **state) {
         t->src[0] = zeros(ctx, GGML_TYPE_F32, 8, 4);
         t->src[1] = zeros(ctx, GGML_TYPE_F32, 8, 3);
         expect_failure(ctx, t, "MUL_MAT");
+    }
+}
+
+// Edited by hand: strides of 0 let a few bytes be any number of elements, and the product of the extents wraps to a small one.
+static void test_sizes_that_wrap(void **state) {
+    (void) state;
+    const int64_t far        = ((int64_t) 1 << 62) + 1; // times 4: 4
+    struct ggml_context *ctx = arena();
+    struct ggml_tensor *k    = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 2, 1, 1),
+                       *x    = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 4, 4, 1, 1);
+    struct ggml_tensor *t    = ggml_im2col(ctx, k, x, 1, 1, 0, 0, 1, 1, true, GGML_TYPE_F32);
+    assert_int_equal(t->ne[0], 4);
+    k->ne[0] = far, k->ne[1] = 4;
+    memset(k->nb, 0, sizeof k->nb);
+    assert_false(ggml_backend_supports_op(cpu, t));
+    expect_failure(ctx, t, "IM2COL");
+
+    ctx      = arena();
+    k        = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 2, 1, 1);
+    x        = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 4, 3, 3, 1);
+    t        = ggml_im2col_back(ctx, x, k, (int64_t[]){4, 4, 1, 1}, 1, 1, 0, 0, 1, 1, true);
+    k->ne[0] = far, k->ne[1] = 4;
+    memset(k->nb, 0, sizeof k->nb);
+    assert_false(ggml_backend_supports_op(cpu, t));
+    expect_failure(ctx, t, "IM2COL_BACK");
+
+    ctx = arena(); // the data's width, with a stride of 0
+    k   = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 2, 1, 1, 1);
+    x   = ggml_new_tensor_4d(ctx, GGML_TYPE_F32, 4, 1, 1, 1);
+    t   = ggml_conv_transpose_1d(ctx, k, x, 0, 0, 1);
+    assert_int_equal(t->ne[0], 2);
+    x->ne[0] = (int64_t) 1 << 62;
+    memset(x->nb, 0, sizeof x->nb);
+    expect_failure(ctx, t, "CONV_TRANSPOSE_1D");
+}
+
+static void test_types_that_are_none(void **state) {
+    (void) state;
+    const int types[] = {-3, INT32_MIN, 4, GGML_TYPE_COUNT, 1 << 20};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        for (int which = 0; which < 3; which++) {
+            struct ggml_context *ctx = arena();
+            struct ggml_tensor *a = zeros(ctx, GGML_TYPE_F32, 8, 4), *b = zeros(ctx, GGML_TYPE_F32, 8, 3),
+                               *t                       = ggml_mul_mat(ctx, a, b);
+            (which == 0 ? t : which == 1 ? a : b)->type = (enum ggml_type) types[i];
+            assert_false(ggml_backend_supports_op(cpu, t));
+            expect_failure(ctx, t, "does not exist");
+        }
     }
 }
 
@@ -202,6 +252,7 @@ static void test_states_without_tokens(void **state) {
 }
 
 int main(void) {
+    cpu                             = ggml_backend_cpu_init();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_set_past_the_end),
         cmocka_unit_test(test_set_with_wide_strides),
@@ -209,10 +260,14 @@ int main(void) {
         cmocka_unit_test(test_too_few_windows),
         cmocka_unit_test(test_attention_backwards),
         cmocka_unit_test(test_product_of_another_shape),
+        cmocka_unit_test(test_sizes_that_wrap),
+        cmocka_unit_test(test_types_that_are_none),
         cmocka_unit_test(test_types_nobody_computes),
         cmocka_unit_test(test_sources_empty_in_an_outer_extent),
         cmocka_unit_test(test_empty_sources_that_count_as_nothing),
         cmocka_unit_test(test_states_without_tokens),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const int n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    ggml_backend_free(cpu);
+    return n_failed;
 }

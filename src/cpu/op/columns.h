@@ -2,6 +2,7 @@
 // columns.h: windows of a picture as columns, in one, two or three directions (the missing ones have extent 1).
 #pragma once
 
+#include "base/base.h"
 #include "cpu/cpu.h"
 
 // How windows walk over the data. Index 0: x, 1: y, 2: z.
@@ -15,6 +16,13 @@ struct columns {
     size_t size;                        // of an element
 };
 
+// Do the sizes below fit into 63 bits? They multiply extents of several tensors.
+static inline bool columns_fit(const struct columns *c) {
+    int64_t length, count;
+    return berth_mul_i64_ok(c->k[0], c->k[1], &length) && berth_mul_i64_ok(length, c->k[2], &length) &&
+           berth_mul_i64_ok(length, c->n_channels, &length) && berth_mul_i64_ok(c->out[0], c->out[1], &count) &&
+           berth_mul_i64_ok(count, c->out[2], &count);
+}
 static inline int64_t columns_length(const struct columns *c) {
     return c->k[0] * c->k[1] * c->k[2] * c->n_channels;
 }

@@ -7,6 +7,7 @@
 //   CONV_TRANSPOSE_*: kernel and data are turned so that channels lie side by side; a dot over them is what one pixel gives one
 //     place of the result.
 
+#include "core/span.h"
 #include "cpu/op/cells.h"
 #include "cpu/op/columns.h"
 #include "cpu/op/dots.h"
@@ -72,8 +73,13 @@ static bool conv_supports(const struct ggml_tensor *op) {
     }
     const struct columns c = columns_of(op);
     const int64_t n_out    = channels_out(op);
-    return c.n_channels >= 0 && c.n_batch >= 0 && n_out >= 0 && ggml_nelements(op->src[0]) == columns_length(&c) * n_out &&
-           ggml_nelements(op) == columns_count(&c) * n_out * c.n_batch &&
+    int64_t n_kernel, n_result;
+    if (c.n_channels < 0 || c.n_batch < 0 || n_out < 0 || !columns_fit(&c) ||
+        !berth_mul_i64_ok(columns_length(&c), n_out, &n_kernel) || !berth_mul_i64_ok(columns_count(&c), n_out, &n_result) ||
+        !berth_mul_i64_ok(n_result, c.n_batch, &n_result)) {
+        return false;
+    }
+    return ggml_nelements(op->src[0]) == n_kernel && ggml_nelements(op) == n_result &&
            (op->op == GGML_OP_CONV_2D || op->src[1]->ne[3] == c.n_channels * c.n_batch);
 }
 
@@ -264,17 +270,27 @@ static struct transposed transposed_of(const struct ggml_tensor *op) {
         a->nb[3], b->nb[0], b->nb[1], b->nb[2], b->nb[3], stride};
 }
 
+// What n windows of k cover, as the constructor has it.
+static bool covers(int64_t n, int64_t stride, int64_t k, int64_t extent) {
+    int64_t all;
+    return berth_add_i64_ok(n, -1, &all) && berth_mul_i64_ok(all, stride, &all) && berth_add_i64_ok(all, k, &all) &&
+           all == extent;
+}
+
 static bool transposed_supports(const struct ggml_tensor *op) {
     if (!types_fit(op) || !ggml_is_contiguous(op) || cpu_param_i32(op, 0) < 0) {
         return false;
     }
     const struct transposed t = transposed_of(op);
     const int64_t *ne         = op->ne;
-    if (op->op == GGML_OP_CONV_TRANSPOSE_1D) {
-        return op->src[1]->ne[1] == t.n_in && ne[0] == (t.w - 1) * t.stride + t.kx && ne[1] == t.n_out && ne[2] == 1 &&
-               ne[3] == 1;
+    int64_t n_taps;
+    if (!berth_mul_i64_ok(t.kx, t.ky, &n_taps) || !berth_mul_i64_ok(n_taps, t.w, &n_taps) || n_taps > BERTH_SPAN_MOST) {
+        return false; // of which each task has as many floats
     }
-    return op->src[1]->ne[2] == t.n_in && ne[0] == (t.w - 1) * t.stride + t.kx && ne[1] == (t.h - 1) * t.stride + t.ky &&
+    if (op->op == GGML_OP_CONV_TRANSPOSE_1D) {
+        return op->src[1]->ne[1] == t.n_in && covers(t.w, t.stride, t.kx, ne[0]) && ne[1] == t.n_out && ne[2] == 1 && ne[3] == 1;
+    }
+    return op->src[1]->ne[2] == t.n_in && covers(t.w, t.stride, t.kx, ne[0]) && covers(t.h, t.stride, t.ky, ne[1]) &&
            ne[2] == t.n_out && ne[3] == t.n_batch;
 }
 

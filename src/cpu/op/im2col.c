@@ -113,7 +113,9 @@ static bool im2col_supports(const struct ggml_tensor *op) {
         return false;
     }
     const struct columns c = columns_of(op);
-    return op->ne[0] == columns_length(&c) && ggml_nrows(op) == columns_count(&c) * c.n_batch;
+    int64_t n_rows;
+    return columns_fit(&c) && berth_mul_i64_ok(columns_count(&c), c.n_batch, &n_rows) && op->ne[0] == columns_length(&c) &&
+           ggml_nrows(op) == n_rows;
 }
 
 static size_t im2col_work(const struct ggml_tensor *op, int n_tasks) {
@@ -147,7 +149,10 @@ static bool im2col_back_supports(const struct ggml_tensor *op) {
         return false;
     }
     const bool is_2d = cpu_param_i32(op, 6) == 1;
-    return a->ne[0] == op->ne[is_2d ? 2 : 1] * b->ne[0] * (is_2d ? b->ne[1] : 1) && a->ne[is_2d ? 3 : 2] == op->ne[is_2d ? 3 : 2];
+    int64_t length;
+    return berth_mul_i64_ok(b->ne[0], is_2d ? b->ne[1] : 1, &length) &&
+           berth_mul_i64_ok(length, op->ne[is_2d ? 2 : 1], &length) && a->ne[0] == length &&
+           a->ne[is_2d ? 3 : 2] == op->ne[is_2d ? 3 : 2];
 }
 
 // What one window gives one channel: taps is its part of the column.
