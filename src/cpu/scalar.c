@@ -4,6 +4,7 @@
 // 0, nothing written.
 
 #include "base/shim/shim.h"
+#include "core/span.h"
 
 #include "ggml-cpu.h"
 #include "quant/half.h"
@@ -74,15 +75,30 @@ static const struct element *element_of(const struct ggml_tensor *t, const char 
     return &elements[t->type];
 }
 
+static void span_refuse(const struct ggml_tensor *t, const char *func, enum berth_span_fault fault) {
+    char text[320];
+    berth_span_tell(fault, t, text, sizeof text);
+    shim_error(GGML_STATUS_FAILED, "%s: %s", func, text);
+}
+
 static char *at_nd(const struct ggml_tensor *t, const char *func, const int64_t i[4]) {
-    size_t off = 0;
+    size_t off = 0, step, end = BERTH_SPAN_NONE;
+    bool fits = true;
     for (int d = 0; d < GGML_MAX_DIMS; d++) {
         if (i[d] < 0 || i[d] >= t->ne[d]) {
             shim_error(GGML_STATUS_FAILED, "%s: index %lld of dimension %d, '%s' has %lld", func, (long long) i[d], d, t->name,
                 (long long) t->ne[d]);
             return NULL;
         }
-        off += (size_t) i[d] * t->nb[d];
+        fits = fits && berth_mul_ok((size_t) i[d], t->nb[d], &step) && berth_add_ok(off, step, &off);
+    }
+    if (!fits || !berth_add_ok(off, ggml_type_size(t->type), &end)) {
+        end = BERTH_SPAN_NONE;
+    }
+    const enum berth_span_fault fault = berth_span_part(&(struct berth_span_room){0}, t, end);
+    if (fault != BERTH_SPAN_OK) {
+        span_refuse(t, func, fault);
+        return NULL;
     }
     return (char *) t->data + off;
 }
@@ -114,6 +130,11 @@ static void value_set(const struct ggml_tensor *t, const char *func, int i, cons
 static struct ggml_tensor *value_fill(struct ggml_tensor *t, const char *func, double v) {
     const struct element *e = element_of(t, func);
     if (e == NULL) {
+        return t;
+    }
+    const enum berth_span_fault fault = berth_span_check(&(struct berth_span_room){0}, t);
+    if (fault > BERTH_SPAN_EMPTY) {
+        span_refuse(t, func, fault);
         return t;
     }
     for (int64_t i3 = 0; i3 < t->ne[3]; i3++) {

@@ -123,6 +123,29 @@ static void test_sizes_that_wrap(void **state) {
     expect_failure(ctx, t, "CONV_TRANSPOSE_1D");
 }
 
+static void test_elements_past_the_buffer(void **state) {
+    (void) state;
+    struct ggml_context *ctx     = ggml_init((struct ggml_init_params){.mem_size = MEM, .no_alloc = true});
+    struct ggml_tensor *a        = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, 8, 4);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, cpu);
+    ggml_set_f32(a, 3);
+    assert_true(ggml_get_f32_nd(a, 7, 3, 0, 0) == 3);
+    a->ne[1] = (int64_t) 1 << 40, a->ne[2] = INT64_MAX;
+    berth_clear_error();
+    assert_true(ggml_get_f32_nd(a, 0, 1 << 30, 0, 0) == 0);
+    assert_non_null(strstr(berth_last_error(), "does not lie in its buffer"));
+    assert_true(ggml_get_f32_nd(a, 7, 3, 0, 0) == 3); // which is there
+    ggml_set_f32_1d(a, 1 << 30, 1);
+    berth_clear_error();
+    ggml_set_f32(a, 1);
+    assert_non_null(strstr(berth_last_error(), "63 bits"));
+    a->nb[1] = a->nb[2] = 0;
+    ggml_set_i32(a, 1);
+    assert_non_null(strstr(berth_last_error(), "elements"));
+    ggml_backend_buffer_free(buffer);
+    ggml_free(ctx);
+}
+
 static void test_types_that_are_none(void **state) {
     (void) state;
     const int types[] = {-3, INT32_MIN, 4, GGML_TYPE_COUNT, 1 << 20};
@@ -261,6 +284,7 @@ int main(void) {
         cmocka_unit_test(test_attention_backwards),
         cmocka_unit_test(test_product_of_another_shape),
         cmocka_unit_test(test_sizes_that_wrap),
+        cmocka_unit_test(test_elements_past_the_buffer),
         cmocka_unit_test(test_types_that_are_none),
         cmocka_unit_test(test_types_nobody_computes),
         cmocka_unit_test(test_sources_empty_in_an_outer_extent),
