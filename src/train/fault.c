@@ -54,8 +54,8 @@ bool train_fault_tell(struct trainer *t, struct train_data *data, const char *wh
         (void) train_learn(t, data, &why); // that it fails is what is known
         ggml_backend_sched_set_eval_callback(t->learn.sched, NULL, NULL);
     }
-    const struct ggml_tensor *x = hunt.found;
-    char name[160]              = "none is found a second time";
+    const struct ggml_tensor *x   = hunt.found;
+    char name[96 + GGML_MAX_NAME] = "none is found a second time";
     if (x == NULL && t->params.world != NULL) {
         snprintf(name, sizeof name, "rank %d of %d holds none", t->params.world->rank, t->params.world->size);
     }
