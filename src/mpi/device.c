@@ -74,9 +74,17 @@ static struct mpi_asked *asked_slot(struct mpi_asked *table, size_t n_cap, const
     return &table[at];
 }
 
+// A program that runs for long asks about ever new shapes: a full table of this size starts again empty.
+#define N_ASKED_CAP_MAX ((size_t) 1 << 17)
+
 // False: out of memory; then every question goes over the wire.
 static bool asked_grow(struct mpi_device *d) {
     if (2 * (d->n_asked + 1) <= d->n_asked_cap) {
+        return true;
+    }
+    if (d->n_asked_cap >= N_ASKED_CAP_MAX) {
+        memset(d->asked, 0, d->n_asked_cap * sizeof d->asked[0]);
+        d->n_asked = 0;
         return true;
     }
     const size_t n_cap      = d->n_asked_cap > 0 ? 2 * d->n_asked_cap : 256;
