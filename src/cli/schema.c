@@ -72,6 +72,11 @@ static bool fail(struct converter *c, const char *fmt, ...) {
     return false;
 }
 
+// Whether the caller wants to stop; then the message says so.
+static bool is_stopped(struct converter *c) {
+    return c->stop != NULL && c->stop(c->stop_data) && !fail(c, "stopped while the schema was read");
+}
+
 // ---- the file as a tree ----
 
 static char first_of(const struct node *node) {
@@ -93,8 +98,7 @@ static bool pointers_grow(struct converter *c, struct node ***list, size_t n, si
 }
 
 static struct node *node_new(struct converter *c, struct node *up) {
-    if (c->stop != NULL && c->stop(c->stop_data)) {
-        fail(c, "stopped while the schema was read");
+    if (is_stopped(c)) {
         return NULL;
     }
     struct node *node = pointers_grow(c, &c->nodes, c->n_nodes, &c->nodes_room) ? calloc(1, sizeof *node) : NULL;
@@ -174,6 +178,9 @@ static bool slots_fill(struct converter *c) {
     }
     for (size_t i = 0; i < c->n_nodes; i++) {
         struct node *node = c->nodes[i];
+        if (is_stopped(c)) {
+            return false;
+        }
         if (node->up != NULL && first_of(node->up) == '{') {
             c->slots[slot_of(c, node->up, c->keys.text + node->key, node->key_size)] = node;
         }
@@ -300,6 +307,9 @@ static bool value_literal(struct converter *c, FILE *to, const struct node *valu
 
 // The rule of a schema. It is written later, so that a chain of references is no chain of calls.
 static bool schema(struct converter *c, struct node *node, int *rule) {
+    if (is_stopped(c)) {
+        return false;
+    }
     if (node->rule < 0) {
         if (c->n_rules >= INT_MAX || !pointers_grow(c, &c->waiting, c->n_rules, &c->waiting_room)) {
             return fail(c, "out of memory");
@@ -542,8 +552,8 @@ static bool rules_write(struct converter *c) {
         return false;
     }
     for (; c->n_written < c->n_rules; c->n_written++) {
-        if (c->stop != NULL && c->stop(c->stop_data)) {
-            return fail(c, "stopped while the schema was read");
+        if (is_stopped(c)) {
+            return false;
         }
         if (!rule_write(c, c->waiting[c->n_written], (int) c->n_written)) {
             return false;
