@@ -451,13 +451,13 @@ static bool type_body(struct converter *c, struct node *s, const struct node *ty
 
 // "#/$defs/name": a path from the top of the file.
 static bool reference(struct converter *c, struct berth_json_text path, void *user) {
-    struct node *s = c->nodes[0];
-    const char *at = path.text + 1, *end = path.text + path.len;
+    struct node *s         = c->nodes[0];
     const struct slice ref = {path.text, path.len};
     int rule;
     if (path.len < 1 || path.text[0] != '#') {
         return fail(c, "$ref \"%.*s\": only what is in the file itself can be named, as #/...", shown(ref), ref.at);
     }
+    const char *at = path.text + 1, *end = path.text + path.len;
     while (s != NULL && at < end) {
         at++; // '/'
         const char *slash = memchr(at, '/', (size_t) (end - at));
@@ -496,6 +496,9 @@ static bool choices_write(struct converter *c, struct node *s, const struct node
     int rule;
     if (!has_kind(c, list, '[')) {
         return false;
+    }
+    if (list->first == NULL) { // no value is valid; a rule without alternatives would take the empty text
+        return fail(c, "an empty list of alternatives, which no value satisfies: %.*s", shown(s->text), s->text.at);
     }
     for (struct node *value = list->first; value != NULL; value = value->next) {
         fputs(value != list->first ? " | " : "", to);

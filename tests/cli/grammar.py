@@ -36,6 +36,8 @@ def cases():
     names = [f'p{i}' for i in range(n)]
     yield 'required', '--json-schema', json.dumps({'type': 'object', 'properties': {n: {} for n in names}, 'required': names}), 0
     yield 'optional', '--json-schema', json.dumps({'type': 'object', 'properties': {n: {'type': 'null'} for n in names[:5000]}}), 0
+    yield 'empty reference', '--json-schema', '{"$ref": ""}', 3
+    yield 'no alternatives', '--json-schema', '{"type": []}', 3
     yield 'no place', '--json-schema', '{"$ref": "#/$defs/none"}', 3
     yield 'itself', '--json-schema', '{"$ref": "#"}', 0
 

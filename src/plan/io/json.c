@@ -193,7 +193,7 @@ bool berth_json_string(struct berth_json *r, struct berth_json_text *out) {
         }
         if (*r->p == '"') {
             r->p++;
-            *out = (struct berth_json_text){r->text, len};
+            *out = (struct berth_json_text){len > 0 ? r->text : "", len};
             return true;
         }
         if (*r->p != '\\') {

@@ -27,7 +27,7 @@ struct berth_json {
 };
 
 struct berth_json_text {
-    const char *text; // not terminated, without NUL bytes; valid until the next string is read
+    const char *text; // never NULL, not terminated, without NUL bytes; valid until the next string is read
     size_t len;
 };
 
