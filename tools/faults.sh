@@ -1,7 +1,7 @@
 #!/bin/bash
 # faults.sh BERTH PRELOAD SYSCALLS [JOBS]: the campaigns fault_memory_all, fault_system_all and fault_kill_all of `make test-long`, shared by
 # JOBS processes (default: one per core). PRELOAD and SYSCALLS are the libraries of tests/fault. Prints the failures and the totals; the exit
-# code is 1 if there are failures.
+# code is 1 if there are failures. A signal (timeout) ends the processes that run; what the others found is printed all the same.
 set -u
 cd "$(dirname "$0")/.."
 export berth=$1 preload=$2 syscalls=$3
@@ -10,6 +10,7 @@ export kills=$(((200 + jobs - 1) / jobs)) # of each command, per process
 logs=$(mktemp -d) || exit 3
 export logs
 trap 'rm -rf "$logs"' EXIT
+trap : TERM INT
 
 part() { # CAMPAIGN I
     case $1 in

@@ -4,12 +4,13 @@
 #include "core/span.h"
 #include "core/type.h"
 
-int64_t ggml_nelements(const struct ggml_tensor *tensor) {
-    return tensor == NULL ? 0 : tensor->ne[0] * tensor->ne[1] * tensor->ne[2] * tensor->ne[3];
+// Extents that were edited by hand may have any product: it wraps, as in the reference.
+int64_t ggml_nrows(const struct ggml_tensor *tensor) {
+    return tensor == NULL ? 0 : (int64_t) ((uint64_t) tensor->ne[1] * (uint64_t) tensor->ne[2] * (uint64_t) tensor->ne[3]);
 }
 
-int64_t ggml_nrows(const struct ggml_tensor *tensor) {
-    return tensor == NULL ? 0 : tensor->ne[1] * tensor->ne[2] * tensor->ne[3];
+int64_t ggml_nelements(const struct ggml_tensor *tensor) {
+    return tensor == NULL ? 0 : (int64_t) ((uint64_t) tensor->ne[0] * (uint64_t) ggml_nrows(tensor));
 }
 
 // Strides that lead past 63 bits: 2^63, which nothing has.
