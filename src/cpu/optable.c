@@ -5,6 +5,8 @@
 
 #include "cpu/cpu.h"
 
+#include "core/span.h"
+
 #define FAMILY(name) cpu_ops_##name,
 static const struct cpu_op_entry *const families[] = {CPU_FAMILIES(FAMILY)};
 
@@ -19,18 +21,26 @@ void cpu_optable_init(void) {
     }
 }
 
-// Rows look types up in tables.
-static bool has_types(const struct ggml_tensor *op) {
-    bool ok = ggml_blck_size(op->type) > 0;
-    for (int k = 0; k < GGML_MAX_SRC && ok; k++) {
-        ok = op->src[k] == NULL || ggml_blck_size(op->src[k]->type) > 0;
+// Rows look types up in tables and multiply extents.
+static bool is_sound(const struct ggml_tensor *t) {
+    return ggml_blck_size(t->type) > 0 && !berth_span_is_vast(t);
+}
+
+static bool are_sound(const struct ggml_tensor *op) {
+    if (!is_sound(op)) {
+        return false;
     }
-    return ok;
+    for (int k = 0; k < GGML_MAX_SRC; k++) {
+        if (op->src[k] != NULL && !is_sound(op->src[k])) {
+            return false;
+        }
+    }
+    return true;
 }
 
 bool cpu_supports_op(const struct ggml_tensor *op) {
     const struct cpu_op_row *row = cpu_op_row(op->op);
-    return row != NULL && has_types(op) && cpu_row_supports(row, op);
+    return row != NULL && are_sound(op) && cpu_row_supports(row, op);
 }
 
 int cpu_tasks_by_size(const struct ggml_tensor *op, int n_threads) {
