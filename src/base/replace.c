@@ -108,7 +108,9 @@ static bool open_beside(struct berth_replace *r, const char *path) {
     if (part_make(r, path, exists ? &old : NULL)) {
         return true;
     }
-    errno = is_no_place(errno) ? 0 : errno;
+    if (is_no_place(errno)) {
+        errno = 0;
+    }
     return false;
 }
 

@@ -463,7 +463,9 @@ static int bench_cluster(const struct options *o, const char *path) {
     uint64_t size               = 0;
     struct cluster c;
     int code = types_find(path, wants, &size);
-    code     = code == CLI_OK ? cli_output_check(o->cluster) : code;
+    if (code == CLI_OK) {
+        code = cli_output_check(o->cluster);
+    }
     if (code != CLI_OK) {
         return code;
     }

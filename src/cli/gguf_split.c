@@ -143,7 +143,9 @@ static int split(struct splitting *s, const char *out, uint64_t max_size, int64_
     int code = CLI_OK;
     for (int64_t no = 0; code == CLI_OK && no < n_parts; no++) { // all of them, before the first is written
         code = part_name(path, out, no, n_parts);
-        code = code == CLI_OK ? cli_output_check(path) : code;
+        if (code == CLI_OK) {
+            code = cli_output_check(path);
+        }
     }
     for (int64_t no = 0; code == CLI_OK && no < n_parts; no++) {
         const int64_t n_here = n_fitting(s, s->first, n, max_size, max_tensors);

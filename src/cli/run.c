@@ -489,8 +489,12 @@ int cli_run(int argc, char **argv) {
     model_devices_set_abort(&m.devices, cli_is_interrupted, NULL);
     struct vocab *vocab = vocab_of_model(m.model, &error);
     code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : cli_output_check(o.trace);
-    code                = code == CLI_OK ? cli_output_check(o.map) : code;
-    code                = code == CLI_OK ? cli_update_check(o.cache) : code;
+    if (code == CLI_OK) {
+        code = cli_output_check(o.map);
+    }
+    if (code == CLI_OK) {
+        code = cli_update_check(o.cache);
+    }
     if (code == CLI_OK && o.cache != NULL && m.model->llama != NULL) {
         code = cli_fail(CLI_FAILURE, "--prompt-cache: libllama runs this model, and what it has read cannot be kept");
     }

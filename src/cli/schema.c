@@ -224,7 +224,7 @@ static int shown(struct slice s) {
 
 static bool has_kind(struct converter *c, const struct node *node, char kind) {
     return first_of(node) == kind ||
-           fail(c, "%s is wanted: %.*s", kind == '{' ? "an object" : "a list", shown(node->text), node->text.at);
+           fail(c, "expected %s, found: %.*s", kind == '{' ? "an object" : "a list", shown(node->text), node->text.at);
 }
 
 // Calls use for the text of a string without escapes.
@@ -233,8 +233,9 @@ static bool string_use(struct converter *c, const struct node *node,
     struct berth_json_text text;
     struct berth_json r;
     berth_json_init(&r, node->text.at, node->text.size, c->name);
-    const bool ok = (berth_json_string(&r, &text) || fail(c, "a text is wanted: %.*s", shown(node->text), node->text.at)) &&
-                    use(c, text, user);
+    const bool ok =
+        (berth_json_string(&r, &text) || fail(c, "expected a string, found: %.*s", shown(node->text), node->text.at)) &&
+        use(c, text, user);
     berth_json_fini(&r);
     return ok;
 }

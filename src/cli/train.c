@@ -330,7 +330,9 @@ bool cli_train_is_first(const struct cli_train *o) {
 static int outputs_check(const struct cli_train *o) {
     char checkpoint[4096];
     int code = cli_output_check(o->out);
-    code     = code == CLI_OK ? cli_output_check(o->plot) : code;
+    if (code == CLI_OK) {
+        code = cli_output_check(o->plot);
+    }
     return code == CLI_OK && o->out != NULL ? cli_update_check(cli_train_checkpoint(o, checkpoint)) : code;
 }
 
@@ -367,7 +369,9 @@ static int texts_read(const struct cli_train *o, const struct vocab *vocab, cons
     if (code == CLI_OK && o->data != NULL && !train_data_cut(data, p->n_ctx, &error)) {
         code = cli_fail(CLI_FAILURE, "%s: %s", o->data, error.text);
     }
-    code = code == CLI_OK && o->val != NULL ? cli_train_read(o, o->val, vocab, val) : code;
+    if (code == CLI_OK && o->val != NULL) {
+        code = cli_train_read(o, o->val, vocab, val);
+    }
     if (code == CLI_OK && o->val != NULL && !train_data_cut(val, p->n_ctx, &error)) {
         code = cli_fail(CLI_FAILURE, "%s: %s", o->val, error.text);
     }
@@ -424,8 +428,10 @@ int cli_train(int argc, char **argv) {
     }
     struct vocab *vocab = vocab_new(berth_gguf_map_meta(m.model->file), m.model->params.n_vocab, &error);
     code                = vocab == NULL ? cli_fail(CLI_FAILURE, "%s: %s", m.path, error.text) : CLI_OK;
-    code                = code == CLI_OK ? outputs_check(&o) : code;
-    code                = code == CLI_OK ? train(&o, &m, vocab) : code;
+    if (code == CLI_OK) {
+        code = outputs_check(&o);
+    }
+    code = code == CLI_OK ? train(&o, &m, vocab) : code;
     vocab_free(vocab);
     cli_model_close(&m);
     return code;

@@ -352,7 +352,9 @@ static bool class_read(struct parser *p, struct items *s) {
         }
         if (n == join_at) {
             ranges_join(ranges, &n);
-            join_at = 2 * n > join_at ? 2 * n : join_at;
+            if (2 * n > join_at) {
+                join_at = 2 * n;
+            }
         }
         ok = ok && (grammar_list_grow((void **) &ranges, n, &room, sizeof *ranges) || out_of_memory(p));
         if (ok) {

@@ -95,8 +95,10 @@ static void lives_find(const struct sched_memo *memo, struct life *lives) {
             if (base == own && rec->rows[r].names_self) {
                 continue;
             }
-            life->first = life->first < 0 ? 0 : life->first; // an input
-            life->last  = i;
+            if (life->first < 0) { // an input
+                life->first = 0;
+            }
+            life->last = i;
         }
         lives[own].first = lives[own].first < 0 ? i : lives[own].first;
         lives[own].last  = (rec->rows[r].flags & GGML_TENSOR_FLAG_OUTPUT) != 0 ? rec->n_nodes - 1 : i;

@@ -173,7 +173,7 @@ struct seen {
     const struct ggml_tensor *last;
 };
 
-// Every product is wanted.
+// The eval callback asks to see every matrix product.
 static bool observe(struct ggml_tensor *t, bool ask, void *user_data) {
     struct seen *seen = (struct seen *) user_data;
     if (ask) {
